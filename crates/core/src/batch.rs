@@ -1,0 +1,178 @@
+//! A batch: the one way anything changes. All of it happens or none of it.
+//!
+//! In this order: every require is tested; the operations apply one after the other; then triggers fire,
+//! and what they do may let others fire, until none does; last, a claim takes a free row.
+//!
+//! A batch whose reply is lost is sent again, or decided again. Sending it again must be harmless, so it
+//! invalidates one of its own requires, or does nothing but put and delete fixed rows; see
+//! [`Batch::is_repeatable`].
+
+mod check;
+mod repeat;
+
+use crate::{
+    key::{Group, Key, Shard},
+    queue::Claim,
+    row::Row,
+};
+pub use check::Invalid;
+use serde::{Deserialize, Serialize};
+
+/// What must be so for a batch to happen.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Require {
+    /// There is no such row.
+    Absent(Key),
+    /// There is such a row, whatever it holds.
+    Present(Key),
+    /// There is such a row and it holds exactly this.
+    Equals(Key, Row),
+}
+
+impl Require {
+    /// The row it asks about.
+    pub fn key(&self) -> &Key {
+        match self {
+            Require::Absent(key) | Require::Present(key) | Require::Equals(key, _) => key,
+        }
+    }
+
+    /// Whether it holds of what was found there.
+    pub fn holds(&self, found: Option<&Row>) -> bool {
+        match self {
+            Require::Absent(_) => found.is_none(),
+            Require::Present(_) => found.is_some(),
+            Require::Equals(_, row) => found == Some(row),
+        }
+    }
+}
+
+/// One operation.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Op {
+    /// The row is there and holds this.
+    Put(Key, Row),
+    /// The row is not there.
+    Delete(Key),
+    /// No row of the group is there. Only for rows that nothing counts.
+    DeleteGroup(Group),
+    /// One more number is in the row's set. When all numbers below `of` are, the row goes and `when_full`
+    /// applies.
+    SetBit {
+        /// The row, a [`bitmap`](crate::row::bitmap); absent is empty.
+        key: Key,
+        /// The number.
+        bit: u32,
+        /// How many there are; the same every time.
+        of: u32,
+        /// What happens when all have arrived.
+        when_full: Vec<Op>,
+    },
+    /// The row's number changes by `delta`. If it is zero when all operations have applied, the row goes and
+    /// `at_zero` applies; a number that only passes through zero on the way does nothing.
+    Add {
+        /// The row, a [`counter`](crate::row::counter); absent is zero.
+        key: Key,
+        /// What to add.
+        delta: i64,
+        /// What happens at zero.
+        at_zero: Vec<Op>,
+    },
+}
+
+impl Op {
+    /// What happens when this operation's row is complete; empty for those that have no trigger.
+    pub fn trigger(&self) -> &[Op] {
+        match self {
+            Op::SetBit { when_full: then, .. } | Op::Add { at_zero: then, .. } => then,
+            Op::Put(..) | Op::Delete(_) | Op::DeleteGroup(_) => &[],
+        }
+    }
+}
+
+/// Changes to one shard that happen together or not at all.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Batch {
+    /// The shard all its keys are in.
+    pub shard: Shard,
+    /// What must be so.
+    pub requires: Vec<Require>,
+    /// What happens, in this order.
+    pub ops: Vec<Op>,
+    /// A claim, after everything else.
+    pub claim: Option<Claim>,
+}
+
+impl Batch {
+    /// A batch that does nothing yet.
+    pub fn new(shard: Shard) -> Self {
+        Batch { shard, ..Batch::default() }
+    }
+
+    /// Requires that there is no such row.
+    pub fn require_absent(&mut self, key: Key) -> &mut Self {
+        self.requires.push(Require::Absent(key));
+        self
+    }
+
+    /// Requires that there is such a row.
+    pub fn require_present(&mut self, key: Key) -> &mut Self {
+        self.requires.push(Require::Present(key));
+        self
+    }
+
+    /// Requires that the row holds exactly this.
+    pub fn require_equals(&mut self, key: Key, row: Row) -> &mut Self {
+        self.requires.push(Require::Equals(key, row));
+        self
+    }
+
+    /// Requires that the row is as it was seen: this content, or not there.
+    pub fn require_seen(&mut self, key: Key, seen: Option<Row>) -> &mut Self {
+        match seen {
+            Some(row) => self.require_equals(key, row),
+            None => self.require_absent(key),
+        }
+    }
+
+    /// Adds [`Op::Put`].
+    pub fn put(&mut self, key: Key, row: impl Into<Row>) -> &mut Self {
+        self.ops.push(Op::Put(key, row.into()));
+        self
+    }
+
+    /// Adds [`Op::Delete`].
+    pub fn delete(&mut self, key: Key) -> &mut Self {
+        self.ops.push(Op::Delete(key));
+        self
+    }
+
+    /// Adds [`Op::DeleteGroup`].
+    pub fn delete_group(&mut self, group: Group) -> &mut Self {
+        self.ops.push(Op::DeleteGroup(group));
+        self
+    }
+
+    /// Adds [`Op::SetBit`].
+    pub fn set_bit(&mut self, key: Key, bit: u32, of: u32, when_full: Vec<Op>) -> &mut Self {
+        self.ops.push(Op::SetBit { key, bit, of, when_full });
+        self
+    }
+
+    /// Adds [`Op::Add`].
+    pub fn add(&mut self, key: Key, delta: i64, at_zero: Vec<Op>) -> &mut Self {
+        self.ops.push(Op::Add { key, delta, at_zero });
+        self
+    }
+
+    /// Claims a row after everything else.
+    pub fn claim(&mut self, claim: Claim) -> &mut Self {
+        self.claim = Some(claim);
+        self
+    }
+
+    /// Whether it asks for nothing and does nothing.
+    pub fn is_empty(&self) -> bool {
+        self.requires.is_empty() && self.ops.is_empty() && self.claim.is_none()
+    }
+}

@@ -1,0 +1,223 @@
+//! What a batch may not be, whatever the store holds. Every backend checks before it looks at a row, so a
+//! batch that is wrong is wrong everywhere.
+
+use super::{Batch, Op};
+use crate::{
+    key::{Group, Key, Kind},
+    limits,
+    queue::Inbox,
+    row::Row,
+};
+use std::collections::BTreeMap;
+
+/// Why a batch is refused before it is tried: a mistake in the code that made it.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Invalid {
+    /// Over a bound of [`limits`].
+    #[error("{what}: {found} is over the limit of {limit} (limits::{name})")]
+    TooMany {
+        /// What is too many or too large.
+        what: &'static str,
+        /// How many or how large.
+        found: usize,
+        /// The bound.
+        limit: usize,
+        /// Its name.
+        name: &'static str,
+    },
+    /// A bit at or above its bitmap's size, or a bitmap of none.
+    #[error("bit {bit} of {key} stands outside a bitmap of {of}")]
+    BitOutside {
+        /// The bitmap.
+        key: Key,
+        /// The bit.
+        bit: u32,
+        /// Its size.
+        of: u32,
+    },
+    /// Two operations on one row that disagree about what happens when it is complete.
+    #[error("two operations on {0} carry different triggers; which should fire?")]
+    TriggersDiffer(Key),
+    /// A queue's row that is no [`Inbox`].
+    #[error("{0} is a queue's row, but its content is no inbox")]
+    NotAnInbox(Key),
+    /// A claim on something that is no queue.
+    #[error("{0:?} is claimed from, but is no queue")]
+    NotAQueue(Group),
+    /// A row that is computed with, but is no counter or no bitmap of that size.
+    #[error("{key} is computed with as {wanted}, but holds something else")]
+    WrongContent {
+        /// The row.
+        key: Key,
+        /// What it should be.
+        wanted: &'static str,
+    },
+    /// A number that cannot be counted.
+    #[error("the counter {0} would overflow")]
+    Overflow(Key),
+    /// Sending this batch twice would do more than sending it once.
+    #[error("the batch does not invalidate any of its own requires, so a repeated one would act twice: {0}")]
+    NotRepeatable(String),
+}
+
+impl Batch {
+    /// Whether every backend must refuse this batch whatever it holds.
+    pub fn check(&self) -> Result<(), Invalid> {
+        at_most("requires in a batch", self.requires.len(), limits::BATCH_REQUIRES_MAX, "BATCH_REQUIRES_MAX")?;
+        for require in &self.requires {
+            check_key(require.key())?;
+        }
+        let mut totals = Totals::default();
+        totals.add_ops(&self.ops, 0)?;
+        if let Some(claim) = &self.claim {
+            at_most("queues in a claim", claim.queues.len(), limits::CLAIM_QUEUES_MAX, "CLAIM_QUEUES_MAX")?;
+            for queue in &claim.queues {
+                check_group(queue)?;
+                if queue.kind() != Kind::Queue {
+                    return Err(Invalid::NotAQueue(queue.clone()));
+                }
+            }
+        }
+        self.triggers_agree()?;
+        if cfg!(debug_assertions) && !self.is_repeatable() {
+            return Err(Invalid::NotRepeatable(format!("{self:?}")));
+        }
+        Ok(())
+    }
+
+    /// Two operations on one row are two reports of one thing; they must agree about what follows.
+    fn triggers_agree(&self) -> Result<(), Invalid> {
+        let mut triggers: BTreeMap<&Key, &[Op]> = BTreeMap::new();
+        let mut todo: Vec<&[Op]> = vec![&self.ops];
+        while let Some(ops) = todo.pop() {
+            for op in ops {
+                let (Op::SetBit { key, .. } | Op::Add { key, .. }) = op else { continue };
+                match triggers.insert(key, op.trigger()) {
+                    Some(other) if other != op.trigger() => return Err(Invalid::TriggersDiffer(key.clone())),
+                    _ => todo.push(op.trigger()),
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+#[derive(Default)]
+struct Totals {
+    ops: usize,
+    bytes: usize,
+}
+
+impl Totals {
+    fn add_ops(&mut self, ops: &[Op], depth: usize) -> Result<(), Invalid> {
+        at_most("triggers within triggers", depth, limits::TRIGGER_DEPTH_MAX, "TRIGGER_DEPTH_MAX")?;
+        self.ops += ops.len();
+        at_most("operations in a batch", self.ops, limits::BATCH_OPS_MAX, "BATCH_OPS_MAX")?;
+        for op in ops {
+            self.add_op(op)?;
+            if !op.trigger().is_empty() {
+                self.add_ops(op.trigger(), depth + 1)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn add_op(&mut self, op: &Op) -> Result<(), Invalid> {
+        match op {
+            Op::Put(key, row) => {
+                check_key(key)?;
+                check_row(key, row)?;
+                self.bytes += row.len();
+                at_most("bytes of rows in a batch", self.bytes, limits::BATCH_BYTES_MAX, "BATCH_BYTES_MAX")
+            }
+            Op::Delete(key) | Op::Add { key, .. } => check_key(key),
+            Op::DeleteGroup(group) => check_group(group),
+            Op::SetBit { key, bit, of, .. } => {
+                check_key(key)?;
+                at_most("bits in a bitmap", *of as usize, limits::BITMAP_BITS_MAX as usize, "BITMAP_BITS_MAX")?;
+                if bit < of { Ok(()) } else { Err(Invalid::BitOutside { key: key.clone(), bit: *bit, of: *of }) }
+            }
+        }
+    }
+}
+
+fn check_row(key: &Key, row: &Row) -> Result<(), Invalid> {
+    at_most("bytes in a row", row.len(), limits::ROW_BYTES_MAX, "ROW_BYTES_MAX")?;
+    if key.group.kind() == Kind::Queue && Inbox::from_row(row).is_none() {
+        return Err(Invalid::NotAnInbox(key.clone()));
+    }
+    Ok(())
+}
+
+fn check_key(key: &Key) -> Result<(), Invalid> {
+    check_group(&key.group)?;
+    at_most("bytes in a name", key.name.as_bytes().len(), limits::NAME_BYTES_MAX, "NAME_BYTES_MAX")
+}
+
+fn check_group(group: &Group) -> Result<(), Invalid> {
+    at_most("bytes in a group's id", group.id().len(), limits::NAME_BYTES_MAX, "NAME_BYTES_MAX")
+}
+
+fn at_most(what: &'static str, found: usize, limit: usize, name: &'static str) -> Result<(), Invalid> {
+    if found <= limit { Ok(()) } else { Err(Invalid::TooMany { what, found, limit, name }) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Fences, Pick, Shard, queue::Claim};
+
+    fn key(name: &str) -> Key {
+        Group::rows("g").key(name)
+    }
+
+    /// A batch that may be repeated, with these operations beside.
+    fn batch(ops: Vec<Op>) -> Batch {
+        let mut batch = Batch::new(Shard(0));
+        batch.require_present(key("permit")).delete(key("permit"));
+        batch.ops.extend(ops);
+        batch
+    }
+
+    fn refused(ops: Vec<Op>) -> String {
+        batch(ops).check().unwrap_err().to_string()
+    }
+
+    #[test]
+    fn what_is_over_a_limit_is_refused_naming_the_limit() {
+        let many = vec![Op::Delete(key("a")); limits::BATCH_OPS_MAX];
+        assert!(refused(many).contains("limits::BATCH_OPS_MAX"));
+        let nested = Op::Add { key: key("n"), delta: 1, at_zero: vec![Op::Delete(key("a")); limits::BATCH_OPS_MAX] };
+        assert!(refused(vec![nested]).contains("limits::BATCH_OPS_MAX"));
+        let large = Op::Put(key("a"), Row::from(vec![0; limits::ROW_BYTES_MAX + 1]));
+        assert!(refused(vec![large]).contains("limits::ROW_BYTES_MAX"));
+        let long = Op::Delete(key(&"x".repeat(limits::NAME_BYTES_MAX + 1)));
+        assert!(refused(vec![long]).contains("limits::NAME_BYTES_MAX"));
+        let mut deep = Op::Delete(key("a"));
+        for level in 0..=limits::TRIGGER_DEPTH_MAX {
+            deep = Op::Add { key: key(&level.to_string()), delta: 1, at_zero: vec![deep] };
+        }
+        assert!(refused(vec![deep]).contains("limits::TRIGGER_DEPTH_MAX"));
+    }
+
+    #[test]
+    fn what_makes_no_sense_is_refused() {
+        let bit = |bit, of| Op::SetBit { key: key("b"), bit, of, when_full: vec![] };
+        assert!(refused(vec![bit(3, 3)]).contains("outside a bitmap of 3"));
+        assert!(refused(vec![bit(0, 0)]).contains("outside a bitmap of 0"));
+        let queue = Group::queue("q");
+        assert!(refused(vec![Op::Put(queue.key("n"), Row::new("x"))]).contains("no inbox"));
+        let add = |then| Op::Add { key: key("n"), delta: 1, at_zero: then };
+        assert!(refused(vec![add(vec![]), add(vec![Op::Delete(key("a"))])]).contains("different triggers"));
+        let mut claims = batch(vec![]);
+        let fence = Fences::new(1).next();
+        claims.claim(Claim { queues: vec![Group::rows("g")], fence, ttl_ms: 1, pick: Pick::InTurn });
+        assert!(claims.check().unwrap_err().to_string().contains("no queue"));
+    }
+
+    #[test]
+    fn the_largest_lawful_batch_passes() {
+        let ops = vec![Op::Delete(key("a")); limits::BATCH_OPS_MAX - 1];
+        assert_eq!(batch(ops).check(), Ok(()));
+    }
+}

@@ -1,0 +1,202 @@
+//! Where a row lives. A key is (group, name) within a shard: a batch names its shard once, so an
+//! operation that crosses shards cannot be written down.
+
+use serde::{Deserialize, Serialize};
+use smallvec::SmallVec;
+use std::fmt;
+
+/// A part of a store that commits by itself. References never cross shards.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct Shard(pub u16);
+
+/// What the store does with a group's rows beyond keeping them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[repr(u8)]
+pub enum Kind {
+    /// Rows and nothing more.
+    Rows = 0,
+    /// Every row is ready work: free until a claim takes it. Its content is an [`Inbox`](crate::Inbox).
+    Queue = 1,
+    /// Row `n` holds the fence that has claimed row `n` of the queue with the same id. Volatile.
+    Claims = 2,
+    /// Row `n` holds the deadline of that claim. Volatile.
+    Deadlines = 3,
+}
+
+impl Kind {
+    /// Whether an embedded store may forget these rows when it is opened again. Claims are void then
+    /// anyway: the workers that held them lived in the process that is gone.
+    pub const fn is_volatile(self) -> bool {
+        matches!(self, Kind::Claims | Kind::Deadlines)
+    }
+
+    /// The kind with this number, if there is one.
+    pub const fn from_number(number: u8) -> Option<Self> {
+        match number {
+            0 => Some(Kind::Rows),
+            1 => Some(Kind::Queue),
+            2 => Some(Kind::Claims),
+            3 => Some(Kind::Deadlines),
+            _ => None,
+        }
+    }
+}
+
+/// Bytes that are mostly short: kept in place up to 24 of them.
+#[derive(Clone, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+struct Short(SmallVec<[u8; 24]>);
+
+impl fmt::Debug for Short {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.0.escape_ascii())
+    }
+}
+
+/// Rows that are scanned together and can be deleted together: one run's rows, a queue, the values.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct Group {
+    kind: Kind,
+    id: Short,
+}
+
+impl Group {
+    /// A group of plain rows.
+    pub fn rows(id: impl AsRef<[u8]>) -> Self {
+        Group::of_kind(Kind::Rows, id)
+    }
+
+    /// A queue; its claims and deadlines are the groups [`Group::claims`] and [`Group::deadlines`].
+    pub fn queue(id: impl AsRef<[u8]>) -> Self {
+        Group::of_kind(Kind::Queue, id)
+    }
+
+    /// A group of any kind.
+    pub fn of_kind(kind: Kind, id: impl AsRef<[u8]>) -> Self {
+        Group { kind, id: Short(SmallVec::from_slice(id.as_ref())) }
+    }
+
+    /// The claims on a queue's rows.
+    pub fn claims(&self) -> Self {
+        self.companion(Kind::Claims)
+    }
+
+    /// The deadlines of the claims on a queue's rows.
+    pub fn deadlines(&self) -> Self {
+        self.companion(Kind::Deadlines)
+    }
+
+    /// The group of another kind with the same id.
+    pub fn companion(&self, kind: Kind) -> Self {
+        Group { kind, id: self.id.clone() }
+    }
+
+    /// What the store does with these rows.
+    pub fn kind(&self) -> Kind {
+        self.kind
+    }
+
+    /// The bytes that tell this group from others of its kind.
+    pub fn id(&self) -> &[u8] {
+        &self.id.0
+    }
+
+    /// The key of a row in this group.
+    pub fn key(&self, name: impl AsRef<[u8]>) -> Key {
+        Key { group: self.clone(), name: Name::new(name) }
+    }
+}
+
+impl fmt::Debug for Group {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.kind {
+            Kind::Rows => write!(f, "{:?}", self.id),
+            kind => write!(f, "{kind:?}({:?})", self.id),
+        }
+    }
+}
+
+/// What a row is called within its group. Names sort as their bytes do.
+#[derive(Clone, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct Name(Short);
+
+impl Name {
+    /// The name with these bytes.
+    pub fn new(bytes: impl AsRef<[u8]>) -> Self {
+        Name(Short(SmallVec::from_slice(bytes.as_ref())))
+    }
+
+    /// The bytes of all parts, one after the other.
+    pub fn join(parts: &[&[u8]]) -> Self {
+        let mut name = SmallVec::new();
+        for part in parts {
+            name.extend_from_slice(part);
+        }
+        Name(Short(name))
+    }
+
+    /// The name's bytes.
+    pub fn as_bytes(&self) -> &[u8] {
+        &self.0.0
+    }
+}
+
+impl AsRef<[u8]> for Name {
+    fn as_ref(&self) -> &[u8] {
+        self.as_bytes()
+    }
+}
+
+impl std::borrow::Borrow<[u8]> for Name {
+    fn borrow(&self) -> &[u8] {
+        self.as_bytes()
+    }
+}
+
+impl fmt::Debug for Name {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+/// A row's place within its shard.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct Key {
+    /// The group it is in.
+    pub group: Group,
+    /// Its name there.
+    pub name: Name,
+}
+
+impl fmt::Debug for Key {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?}/{:?}", self.group, self.name)
+    }
+}
+
+impl fmt::Display for Key {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(self, f)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_borrows_as_its_bytes_with_the_same_order() {
+        let names = ["", "a", "a\0", "ab", "b"].map(Name::new);
+        for pair in names.windows(2) {
+            assert!(pair[0] < pair[1]);
+            assert!(pair[0].as_bytes() < pair[1].as_bytes());
+        }
+    }
+
+    #[test]
+    fn kinds_keep_their_numbers_because_they_are_stored() {
+        for kind in [Kind::Rows, Kind::Queue, Kind::Claims, Kind::Deadlines] {
+            assert_eq!(Kind::from_number(kind as u8), Some(kind));
+        }
+        assert_eq!(Kind::from_number(4), None);
+    }
+}

@@ -1,0 +1,31 @@
+//! The pure part of onceflow: what a store is asked to do, as data.
+//!
+//! Nothing here reads a clock, a file or a random number, and nothing is async; the same input gives
+//! the same answer in production, in a test and in the simulator.
+//!
+//! | module | what it owns |
+//! |---|---|
+//! | [`key`] | where a row lives: shard, group, name |
+//! | [`row`] | what a row holds: bytes, and the two readings of bytes a batch can compute with |
+//! | [`batch`] | the one way anything changes: requires, operations, triggers, a claim |
+//! | [`queue`] | what stands in a queue, and what a claim answers |
+//! | [`fence`] | the token that refuses a stale attempt |
+//! | [`time`] | points on the store's clock |
+//! | [`limits`] | every bound, with its reason |
+
+#![forbid(unsafe_code)]
+
+pub mod batch;
+pub mod fence;
+pub mod key;
+pub mod limits;
+pub mod queue;
+pub mod row;
+pub mod time;
+
+pub use batch::{Batch, Op, Require};
+pub use fence::{Fence, Fences};
+pub use key::{Group, Key, Kind, Name, Shard};
+pub use queue::{Claim, Claimed, Inbox, Pick};
+pub use row::Row;
+pub use time::Timestamp;

@@ -1,0 +1,38 @@
+//! Every bound of the store, with its reason. What exceeds one fails at once, naming it.
+
+/// Operations in one batch, those inside triggers included. A thousand small operations take about a
+/// millisecond on a shared server, and nobody else is served meanwhile.
+pub const BATCH_OPS_MAX: usize = 1024;
+
+/// Requires in one batch: one for every operation and some to spare.
+pub const BATCH_REQUIRES_MAX: usize = 2048;
+
+/// Triggers within triggers. The kernel needs two; more would be a program.
+pub const TRIGGER_DEPTH_MAX: usize = 4;
+
+/// Bytes in a row. Larger content belongs into a blob: rows live in memory.
+pub const ROW_BYTES_MAX: usize = 1 << 20;
+
+/// Bytes of all rows put by one batch: what a log group and a socket frame must be able to hold.
+pub const BATCH_BYTES_MAX: usize = 4 << 20;
+
+/// Bytes in a name or in a group's id. Long paths get a short id; see rule 30 of the kernel.
+pub const NAME_BYTES_MAX: usize = 512;
+
+/// Numbers a bitmap ranges over. Setting one bit rewrites the bitmap; wider fan-ins are trees.
+pub const BITMAP_BITS_MAX: u32 = 4096;
+
+/// Rows one `scan` answers.
+pub const SCAN_ROWS_MAX: usize = 4096;
+
+/// Rows one `get` asks for.
+pub const GET_KEYS_MAX: usize = 4096;
+
+/// Inbox rows answered with a claim. A step with more inputs reads the rest by `scan`.
+pub const CLAIM_ROWS_MAX: usize = 256;
+
+/// Queues one claim may look at.
+pub const CLAIM_QUEUES_MAX: usize = 64;
+
+/// Bytes of a queue row's name that say whose it is; claims take turns between lanes.
+pub const LANE_BYTES: usize = 8;

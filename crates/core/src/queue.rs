@@ -1,0 +1,120 @@
+//! What stands in a queue, and what a claim answers.
+//!
+//! A row of a queue says that a piece of work is ready and where its inbox is. It is *free* unless the
+//! queue's claims hold a row of the same name. A claim puts that row (the fence) and its deadline;
+//! whoever finishes the work deletes all three in the batch that commits it, requiring the fence.
+//! Giving work back, and taking it from someone whose deadline has passed, is deleting the claim.
+
+use crate::{
+    fence::Fence,
+    key::{Group, Kind, Name},
+    limits::LANE_BYTES,
+    row::Row,
+    time::Timestamp,
+};
+use serde::{Deserialize, Serialize};
+
+/// The content of a queue's row: where the work's inputs are, and what else its owner wants to know.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Inbox {
+    /// The group that holds the inputs.
+    pub group: Group,
+    /// The inputs are the rows of that group whose names begin with this.
+    pub prefix: Name,
+    /// Whatever the one who claims it should know; the store does not look at it.
+    pub note: Vec<u8>,
+}
+
+impl Inbox {
+    /// The row that says so.
+    pub fn to_row(&self) -> Row {
+        let (id, prefix) = (self.group.id(), self.prefix.as_bytes());
+        let mut row = Vec::with_capacity(5 + id.len() + prefix.len() + self.note.len());
+        row.push(self.group.kind() as u8);
+        for part in [id, prefix] {
+            let length = u16::try_from(part.len()).expect("names are shorter than limits::NAME_BYTES_MAX");
+            row.extend_from_slice(&length.to_le_bytes());
+            row.extend_from_slice(part);
+        }
+        row.extend_from_slice(&self.note);
+        Row::from(row)
+    }
+
+    /// Reads what [`Inbox::to_row`] wrote; `None` if the row is something else.
+    pub fn from_row(row: &[u8]) -> Option<Self> {
+        let (kind, rest) = row.split_first()?;
+        let (id, rest) = part(rest)?;
+        let (prefix, note) = part(rest)?;
+        Some(Inbox {
+            group: Group::of_kind(Kind::from_number(*kind)?, id),
+            prefix: Name::new(prefix),
+            note: note.to_vec(),
+        })
+    }
+}
+
+fn part(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
+    let (length, rest) = bytes.split_first_chunk::<2>()?;
+    rest.split_at_checked(usize::from(u16::from_le_bytes(*length)))
+}
+
+/// Whose a queue row is: the first bytes of its name. Claims take turns between lanes, so that a run with
+/// a million ready steps does not keep another from its one.
+pub fn lane(name: &[u8]) -> &[u8] {
+    &name[..name.len().min(LANE_BYTES)]
+}
+
+/// Which free row a claim takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Pick {
+    /// One that this batch made ready, else the next lane's first. Keeps a chain on its worker.
+    EnabledFirst,
+    /// The next lane's first. Asked for now and then, so that a chain does not keep its worker for ever.
+    InTurn,
+}
+
+/// Asks for one free row, as the last thing a batch does. It finds one or none; it never refuses the batch.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Claim {
+    /// The queues to look at; an earlier one is emptied before a later one is asked.
+    pub queues: Vec<Group>,
+    /// What the claim is recorded under. Use each fence for one claim: after a lost reply, the claim is found
+    /// again by scanning the queues' claims for it.
+    pub fence: Fence,
+    /// How long the claim stands unless its deadline is moved.
+    pub ttl_ms: u64,
+    /// Which free row.
+    pub pick: Pick,
+}
+
+/// A claimed row, with its inputs.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Claimed {
+    /// The queue it stands in.
+    pub queue: Group,
+    /// Its name there, and that of its claim and deadline.
+    pub name: Name,
+    /// Its content, an [`Inbox`].
+    pub row: Row,
+    /// The inbox: its rows in order of their names, at most [`CLAIM_ROWS_MAX`](crate::limits::CLAIM_ROWS_MAX).
+    pub inputs: Vec<(Name, Row)>,
+    /// Whether the inbox has more rows than were answered; read them by `scan`.
+    pub more: bool,
+    /// When the claim may be taken over.
+    pub deadline: Timestamp,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_inbox_survives_being_stored_and_nothing_else_reads_as_one() {
+        let inbox = Inbox { group: Group::rows("run"), prefix: Name::new("a/3/"), note: vec![1, 2] };
+        assert_eq!(Inbox::from_row(&inbox.to_row()), Some(inbox.clone()));
+        for cut in 0..inbox.to_row().len() - inbox.note.len() {
+            assert_eq!(Inbox::from_row(&inbox.to_row()[..cut]), None, "cut at {cut}");
+        }
+        assert_eq!(Inbox::from_row(&[9, 0, 0, 0, 0]), None);
+    }
+}

@@ -1,0 +1,160 @@
+//! What a row holds: bytes. Two readings of those bytes can be computed with inside a batch: a counter
+//! and a bitmap. Both are plain rows to everyone who reads or compares them.
+
+use serde::{Deserialize, Serialize};
+use std::{fmt, ops::Deref, sync::Arc};
+
+/// The content of a row. Cloning shares the bytes.
+#[derive(Clone, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Row(Arc<[u8]>);
+
+impl Row {
+    /// A row with these bytes.
+    pub fn new(bytes: impl AsRef<[u8]>) -> Self {
+        Row(Arc::from(bytes.as_ref()))
+    }
+}
+
+impl Deref for Row {
+    type Target = [u8];
+    fn deref(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+impl From<Vec<u8>> for Row {
+    fn from(bytes: Vec<u8>) -> Self {
+        Row(bytes.into())
+    }
+}
+
+impl From<&[u8]> for Row {
+    fn from(bytes: &[u8]) -> Self {
+        Row(bytes.into())
+    }
+}
+
+impl fmt::Debug for Row {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        const SHOWN_BYTES_MAX: usize = 64;
+        let shown = &self.0[..self.0.len().min(SHOWN_BYTES_MAX)];
+        write!(f, "\"{}\"", shown.escape_ascii())?;
+        if shown.len() < self.0.len() { write!(f, "… ({} bytes)", self.0.len()) } else { Ok(()) }
+    }
+}
+
+impl Serialize for Row {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_bytes(&self.0)
+    }
+}
+
+impl<'de> Deserialize<'de> for Row {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Bytes;
+        impl serde::de::Visitor<'_> for Bytes {
+            type Value = Row;
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("bytes")
+            }
+            fn visit_bytes<E: serde::de::Error>(self, bytes: &[u8]) -> Result<Row, E> {
+                Ok(Row::from(bytes))
+            }
+            fn visit_byte_buf<E: serde::de::Error>(self, bytes: Vec<u8>) -> Result<Row, E> {
+                Ok(Row::from(bytes))
+            }
+        }
+        deserializer.deserialize_byte_buf(Bytes)
+    }
+}
+
+/// A number in a row: eight bytes, little-endian. Zero is never stored: a counter at zero is gone.
+pub mod counter {
+    use super::Row;
+
+    /// The number in a row; `None` if the row is no counter.
+    pub fn read(row: &[u8]) -> Option<i64> {
+        Some(i64::from_le_bytes(row.try_into().ok()?))
+    }
+
+    /// The row for a number.
+    pub fn write(count: i64) -> Row {
+        Row::new(count.to_le_bytes())
+    }
+}
+
+/// A set of the numbers below `of` in a row: `of` as four bytes, little-endian, then a bit for each,
+/// the lowest bit of the first byte first.
+pub mod bitmap {
+    use super::Row;
+
+    /// Whether a row is a bitmap over the numbers below `of`.
+    pub fn fits(row: &[u8], of: u32) -> bool {
+        row.len() == bytes(of) && row[..4] == of.to_le_bytes()
+    }
+
+    /// How many numbers a bitmap ranges over, and which of them it holds; `None` if the row is no bitmap.
+    pub fn read(row: &[u8]) -> Option<(u32, Vec<u32>)> {
+        let of = u32::from_le_bytes(row.get(..4)?.try_into().ok()?);
+        fits(row, of).then(|| (of, (0..of).filter(|bit| holds(row, *bit)).collect()))
+    }
+
+    /// The bitmap with one more number in it, and whether it is full now. `row` is `None` for the empty set.
+    pub fn with(row: Option<&[u8]>, bit: u32, of: u32) -> (Row, bool) {
+        assert!(bit < of, "bit {bit} stands outside a bitmap of {of}");
+        let mut set = row.map_or_else(|| empty(of), <[u8]>::to_vec);
+        assert!(fits(&set, of), "the row is no bitmap of {of}");
+        set[4 + bit as usize / 8] |= 1 << (bit % 8);
+        let full = is_full(&set);
+        (Row::from(set), full)
+    }
+
+    /// Whether a row is a bitmap that holds every number it ranges over.
+    pub fn is_full(row: &[u8]) -> bool {
+        let Some((of, set)) = row.split_first_chunk::<4>() else { return false };
+        let of = u32::from_le_bytes(*of);
+        fits(row, of) && set.iter().map(|byte| byte.count_ones()).sum::<u32>() == of
+    }
+
+    fn empty(of: u32) -> Vec<u8> {
+        let mut set = vec![0; bytes(of)];
+        set[..4].copy_from_slice(&of.to_le_bytes());
+        set
+    }
+
+    fn holds(row: &[u8], bit: u32) -> bool {
+        row[4 + bit as usize / 8] & (1 << (bit % 8)) != 0
+    }
+
+    fn bytes(of: u32) -> usize {
+        4 + of.div_ceil(8) as usize
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_bitmap_is_full_when_every_number_arrived_in_any_order_and_any_number_of_times() {
+        for of in [1, 7, 8, 9, 64, 100] {
+            let mut row: Option<Row> = None;
+            for bit in (0..of).rev() {
+                for _ in 0..2 {
+                    let (next, full) = bitmap::with(row.as_deref(), bit, of);
+                    assert_eq!(full, bit == 0, "{bit} of {of}");
+                    row = Some(next);
+                }
+            }
+            assert_eq!(bitmap::read(&row.unwrap()), Some((of, (0..of).collect())));
+        }
+    }
+
+    #[test]
+    fn other_rows_are_neither_counters_nor_bitmaps() {
+        assert_eq!(counter::read(b"1234567"), None);
+        assert_eq!(counter::read(&counter::write(-3)), Some(-3));
+        assert_eq!(bitmap::read(b""), None);
+        assert_eq!(bitmap::read(&[9, 0, 0, 0, 0]), None);
+    }
+}

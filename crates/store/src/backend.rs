@@ -1,0 +1,5 @@
+//! Products that implement [`Records`](crate::Records).
+
+pub mod memory;
+
+mod clock;

@@ -1,0 +1,25 @@
+//! Where onceflow keeps things.
+//!
+//! Two ports, [`Records`] (small rows, changed by atomic batches) and [`Blobs`](blobs::Blobs) (large bytes), and what is
+//! written once above them, for every backend: [`values`], immutable, counted by named edges, reclaimed
+//! in small steps, and provably without leaks.
+//!
+//! | module | what it owns |
+//! |---|---|
+//! | [`records`] | the port every backend implements, and its contract |
+//! | [`world`] | clock, randomness, tasks and waiting, passed in |
+//! | [`state`] | what a batch does to rows: the pure state machine that backends share |
+//! | [`backend`] | memory, and the journal in a directory |
+
+#![forbid(unsafe_code)]
+
+pub mod backend;
+pub mod records;
+pub mod state;
+mod sync;
+mod wake;
+pub mod world;
+
+pub use onceflow_core as core;
+pub use records::{Committed, Error, Outcome, Page, Position, Records, Refused};
+pub use world::{BoxFuture, World};

@@ -1,0 +1,172 @@
+//! The port every backend implements: small rows, changed by atomic batches.
+//!
+//! The contract, which [`testing::contract`](crate::testing::contract) holds every backend to:
+//!
+//! | question | answer |
+//! |---|---|
+//! | atomic? | a batch happens as a whole or not at all; a `get` sees all its rows at one moment between batches |
+//! | ordered? | the batches of one shard happen one after the other; nothing is promised between shards |
+//! | visible when? | to every later call, by anyone, once `commit` has returned; not before the batch is decided |
+//! | durable when? | once [`Records::durable`] has returned for the [`Position`] it was decided at; after a crash a shard holds what some prefix of its batches left, never less than what was durable |
+//! | idempotent? | reads are; a batch is if [`Batch::is_repeatable`] says so, and others are refused in debug builds |
+//! | when a reply is lost? | [`Error::Unknown`]: the caller reads again and decides; it never guesses |
+//!
+//! **Inside the process one may act on what is applied; nothing leaves the process before it is durable.** A caller
+//! that tells anyone else (prints, replies, starts work that touches the world, unlinks a blob) awaits
+//! [`Records::durable`] first; also for refusals and for what it has read, see [`Records::position`].
+
+use crate::world::BoxFuture;
+use onceflow_core::{Batch, Claimed, Group, Key, Name, Row, Shard, Timestamp, batch};
+use serde::{Deserialize, Serialize};
+use std::sync::Arc;
+
+/// How many batches a store had applied when something was decided. Comparable within one opening of a store.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct Position(pub u64);
+
+/// What became of a batch.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[must_use = "a refused batch changed nothing"]
+pub enum Outcome {
+    /// It happened.
+    Applied(Committed),
+    /// A require did not hold; nothing changed.
+    Refused(Refused),
+}
+
+impl Outcome {
+    /// What it was decided on: await its durability before telling anyone.
+    pub fn position(&self) -> Position {
+        match self {
+            Outcome::Applied(committed) => committed.position,
+            Outcome::Refused(refused) => refused.position,
+        }
+    }
+
+    /// Whether it happened.
+    pub fn is_applied(&self) -> bool {
+        matches!(self, Outcome::Applied(_))
+    }
+}
+
+/// A batch that happened.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Committed {
+    /// Where it stands among the batches of the store.
+    pub position: Position,
+    /// The rows whose triggers fired, in the order they did.
+    pub fired: Vec<Key>,
+    /// What its claim took.
+    pub claimed: Option<Claimed>,
+}
+
+/// A batch that did not happen.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Refused {
+    /// The state it was refused on.
+    pub position: Position,
+    /// The first require that did not hold, counted from 0.
+    pub which: usize,
+    /// What its row held.
+    pub found: Option<Row>,
+}
+
+/// Some rows of a group, in order of their names.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Page {
+    /// The rows.
+    pub rows: Vec<(Name, Row)>,
+    /// Whether there are more after the last one.
+    pub more: bool,
+}
+
+/// Which rows a scan wants.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Scan {
+    /// Of this group,
+    pub group: Group,
+    /// whose names begin with this,
+    pub prefix: Name,
+    /// and come after this one,
+    pub after: Option<Name>,
+    /// at most so many (and at most [`SCAN_ROWS_MAX`](onceflow_core::limits::SCAN_ROWS_MAX)).
+    pub limit: usize,
+}
+
+impl Scan {
+    /// The first rows of a group.
+    pub fn of(group: Group, limit: usize) -> Self {
+        Scan { group, prefix: Name::default(), after: None, limit }
+    }
+
+    /// Only names that begin with this.
+    pub fn prefix(mut self, prefix: impl AsRef<[u8]>) -> Self {
+        self.prefix = Name::new(prefix);
+        self
+    }
+
+    /// Only names after this one.
+    pub fn after(mut self, name: Option<Name>) -> Self {
+        self.after = name;
+        self
+    }
+}
+
+/// Why a store did not answer.
+#[derive(Clone, Debug, thiserror::Error)]
+pub enum Error {
+    /// The request itself is wrong, whatever the store holds. Nothing changed.
+    #[error("the batch is wrong: {0}")]
+    Invalid(#[from] batch::Invalid),
+    /// There is no room. Nothing changed, and what was there still is; make room and try again.
+    #[error("the store has no room for this: {0}")]
+    Full(Arc<str>),
+    /// The store cannot be asked now. Nothing changed.
+    #[error("the store is unavailable: {0}")]
+    Unavailable(Arc<str>),
+    /// The batch may have happened or not; read again, then decide.
+    #[error("the answer was lost, so whether it happened is not known: {0}")]
+    Unknown(Arc<str>),
+    /// What is stored cannot be what was written.
+    #[error("the store is damaged: {0}")]
+    Damaged(Arc<str>),
+}
+
+/// A store of rows. Object-safe; share it as `Arc<dyn Records>`.
+pub trait Records: Send + Sync + 'static {
+    /// The content of some rows, all at one moment. At most [`GET_KEYS_MAX`](onceflow_core::limits::GET_KEYS_MAX).
+    fn get<'a>(&'a self, shard: Shard, keys: &'a [Key]) -> BoxFuture<'a, Result<Vec<Option<Row>>, Error>>;
+
+    /// Rows of one group in order of their names, all at one moment. The next page, asked for with the last
+    /// name of this one, sees what has changed since.
+    fn scan(&self, shard: Shard, scan: Scan) -> BoxFuture<'_, Result<Page, Error>>;
+
+    /// Tries a batch. Dropping the future before it ends leaves open whether the batch happened.
+    fn commit(&self, batch: Batch) -> BoxFuture<'_, Result<Outcome, Error>>;
+
+    /// Ends when everything up to `position` will outlive a crash. An error says it may not; the store takes
+    /// nothing more then, and is to be opened again.
+    fn durable(&self, position: Position) -> BoxFuture<'_, Result<(), Error>>;
+
+    /// The last position applied. What was read before this call is durable once this position is.
+    fn position(&self) -> Position;
+
+    /// The store's clock: one for all who share it, and it never goes back, also not when the store is reopened.
+    fn now(&self) -> BoxFuture<'_, Result<Timestamp, Error>>;
+
+    /// Ends when a row became free in any queue of the shard after `seen`, or at `until`, or now and then for no
+    /// reason. A hint: the rows are the truth. No wake-up between `seen` and this call is missed.
+    fn wait(&self, shard: Shard, seen: Position, until: Timestamp) -> BoxFuture<'_, Result<(), Error>>;
+}
+
+/// Commits and waits until the answer, whichever it is, is durable.
+pub async fn commit_durably(records: &dyn Records, batch: Batch) -> Result<Outcome, Error> {
+    let outcome = records.commit(batch).await?;
+    records.durable(outcome.position()).await?;
+    Ok(outcome)
+}
+
+/// Reads one row.
+pub async fn get_one(records: &dyn Records, shard: Shard, key: Key) -> Result<Option<Row>, Error> {
+    Ok(records.get(shard, &[key]).await?.pop().flatten())
+}

@@ -1,0 +1,126 @@
+//! What a batch does to rows: the state machine that the memory and journal backends share, and that every
+//! other backend is compared with. It reads no clock and does no I/O; the same batches at the same times
+//! give the same rows, answers and effects.
+
+mod apply;
+mod effects;
+mod queues;
+mod shard;
+
+pub use apply::Answer;
+pub use effects::{Effects, NoEffects};
+
+use crate::records::{Page, Position, Scan};
+use onceflow_core::{Batch, Group, Key, Name, Row, Shard, Timestamp, batch::Invalid};
+use shard::ShardState;
+use std::collections::BTreeMap;
+
+/// All rows of a store, by shard.
+#[derive(Clone, Debug, Default)]
+pub struct State {
+    shards: BTreeMap<Shard, ShardState>,
+    /// What the rows that must outlive a crash take, roughly, as a log would write them.
+    durable_bytes: u64,
+    durable_rows: u64,
+}
+
+impl State {
+    /// No rows.
+    pub fn new() -> Self {
+        State::default()
+    }
+
+    /// Does what a batch says, or says which require did not hold. Whatever must outlive a crash is told to
+    /// `effects`, in order. After an error nothing has changed, though effects may have been told.
+    pub fn apply(&mut self, batch: &Batch, now: Timestamp, effects: &mut impl Effects) -> Result<Answer, Invalid> {
+        batch.check()?;
+        apply::apply(self, batch, now, effects)
+    }
+
+    /// The content of a row.
+    pub fn get(&self, shard: Shard, key: &Key) -> Option<&Row> {
+        self.shards.get(&shard)?.get(key)
+    }
+
+    /// Rows of a group in order.
+    pub fn scan(&self, shard: Shard, scan: &Scan) -> Page {
+        self.shards.get(&shard).map(|rows| rows.scan(scan)).unwrap_or_default()
+    }
+
+    /// Makes a row hold this, or be gone. For replaying effects: no require is tested and no trigger fires.
+    pub fn set(&mut self, shard: Shard, key: &Key, row: Option<Row>) -> Option<Row> {
+        let volatile = key.group.kind().is_volatile();
+        let new = row.as_ref().map(|row| weight(key, row));
+        let old = self.shards.entry(shard).or_default().set(key, row);
+        if !volatile {
+            if let Some(bytes) = new {
+                self.durable_bytes += bytes;
+                self.durable_rows += 1;
+            }
+            if let Some(row) = &old {
+                self.durable_bytes -= weight(key, row);
+                self.durable_rows -= 1;
+            }
+        }
+        old
+    }
+
+    /// Makes a group empty. For replaying effects.
+    pub fn clear(&mut self, shard: Shard, group: &Group) -> BTreeMap<Name, Row> {
+        let rows = self.shards.entry(shard).or_default().clear(group);
+        if !group.kind().is_volatile() {
+            let bytes = rows.iter().map(|(name, row)| weight_of(group, name, row)).sum::<u64>();
+            self.durable_bytes -= bytes;
+            self.durable_rows -= rows.len() as u64;
+        }
+        rows
+    }
+
+    /// The position at which a row of the shard last became free.
+    pub fn enabled_at(&self, shard: Shard) -> Position {
+        self.shards.get(&shard).map(|rows| rows.enabled_at).unwrap_or_default()
+    }
+
+    /// Notes that a row of the shard became free at this position.
+    pub fn note_enabled(&mut self, shard: Shard, position: Position) {
+        self.shards.entry(shard).or_default().enabled_at = position;
+    }
+
+    /// What the rows that must outlive a crash take, roughly, as a log would write them.
+    pub fn durable_bytes(&self) -> u64 {
+        self.durable_bytes
+    }
+
+    /// How many rows must outlive a crash.
+    pub fn durable_rows(&self) -> u64 {
+        self.durable_rows
+    }
+
+    /// The durable rows after a place, in order of shard, group and name: at most `limit`, and the place to go on
+    /// from. For snapshots.
+    pub fn durable_after(&self, place: Option<&Place>, limit: usize) -> (Vec<(Shard, Key, Row)>, Option<Place>) {
+        let mut rows = Vec::with_capacity(limit.min(self.durable_rows as usize));
+        let first = place.map_or(Shard(0), |place| place.0);
+        for (shard, state) in self.shards.range(first..) {
+            let after = place.filter(|place| place.0 == *shard).map(|place| &place.1);
+            state.durable_after(after, limit - rows.len(), |key, row| rows.push((*shard, key, row.clone())));
+            if rows.len() == limit {
+                break;
+            }
+        }
+        let next = rows.last().filter(|_| rows.len() == limit).map(|(shard, key, _)| Place(*shard, key.clone()));
+        (rows, next)
+    }
+}
+
+/// Where a walk over all rows stands: after this row.
+#[derive(Clone, Debug)]
+pub struct Place(pub Shard, pub Key);
+
+fn weight(key: &Key, row: &Row) -> u64 {
+    weight_of(&key.group, &key.name, row)
+}
+
+fn weight_of(group: &Group, name: &Name, row: &Row) -> u64 {
+    (8 + group.id().len() + name.as_bytes().len() + row.len()) as u64
+}

@@ -1,0 +1,243 @@
+//! One batch: requires, operations, triggers in rounds, claim. Changes rows in place and keeps what it
+//! replaced, so that a batch found wrong half-way leaves no trace.
+
+use super::{State, effects::Effects};
+use onceflow_core::{
+    Batch, Claim, Claimed, Group, Inbox, Key, Kind, Name, Op, Pick, Row, Shard, Timestamp,
+    batch::Invalid,
+    limits,
+    row::{bitmap, counter},
+};
+use std::collections::BTreeMap;
+
+/// What became of a batch.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Answer {
+    /// It happened.
+    Applied {
+        /// The rows whose triggers fired.
+        fired: Vec<Key>,
+        /// What its claim took.
+        claimed: Option<Claimed>,
+        /// Whether a row became free that nobody has claimed yet.
+        enabled: bool,
+    },
+    /// A require did not hold.
+    Refused {
+        /// Which, counted from 0.
+        which: usize,
+        /// What its row held.
+        found: Option<Row>,
+    },
+}
+
+pub(super) fn apply(
+    state: &mut State,
+    batch: &Batch,
+    now: Timestamp,
+    effects: &mut impl Effects,
+) -> Result<Answer, Invalid> {
+    for (which, require) in batch.requires.iter().enumerate() {
+        let found = state.get(batch.shard, require.key());
+        if !require.holds(found) {
+            return Ok(Answer::Refused { which, found: found.cloned() });
+        }
+    }
+    effects.shard(batch.shard);
+    let mut change = Change { state, shard: batch.shard, effects, undo: vec![], enabled: vec![], fired: vec![] };
+    if let Err(invalid) = change.run(&batch.ops) {
+        change.undo();
+        return Err(invalid);
+    }
+    let claimed = batch.claim.as_ref().and_then(|claim| change.claim(claim, now));
+    let enabled = change.enabled.iter().any(|key| change.is_free(key));
+    Ok(Answer::Applied { fired: change.fired, claimed, enabled })
+}
+
+/// A batch on its way.
+struct Change<'a, E> {
+    state: &'a mut State,
+    shard: Shard,
+    effects: &'a mut E,
+    undo: Vec<Undo>,
+    /// Queue rows that were put or whose claim went, in order.
+    enabled: Vec<Key>,
+    fired: Vec<Key>,
+}
+
+enum Undo {
+    Row(Key, Option<Row>),
+    Group(Group, BTreeMap<Name, Row>),
+}
+
+impl<E: Effects> Change<'_, E> {
+    /// Applies operations, then fires what is complete, round by round, until nothing is.
+    fn run(&mut self, ops: &[Op]) -> Result<(), Invalid> {
+        let mut touched = self.round(ops)?;
+        while !touched.is_empty() {
+            let mut next = Vec::new();
+            for (key, then) in self.take_complete(&touched) {
+                next.extend(self.round(then)?);
+                self.fired.push(key.clone());
+            }
+            touched = next;
+        }
+        Ok(())
+    }
+
+    /// Applies operations and answers those that may have completed their row.
+    fn round<'b>(&mut self, ops: &'b [Op]) -> Result<Vec<&'b Op>, Invalid> {
+        let mut touched = Vec::new();
+        for op in ops {
+            match op {
+                Op::Put(key, row) => {
+                    self.tell(key, |effects| effects.put(key, row));
+                    self.set(key, Some(row.clone()));
+                }
+                Op::Delete(key) => self.delete(key),
+                Op::DeleteGroup(group) => self.delete_group(group),
+                Op::SetBit { key, bit, of, .. } => {
+                    self.set_bit(key, *bit, *of)?;
+                    touched.push(op);
+                }
+                Op::Add { key, delta, .. } => {
+                    self.add(key, *delta)?;
+                    touched.push(op);
+                }
+            }
+        }
+        Ok(touched)
+    }
+
+    /// Takes away the rows that are complete now and answers them with what follows.
+    fn take_complete<'b>(&mut self, touched: &[&'b Op]) -> Vec<(&'b Key, &'b [Op])> {
+        let mut complete = Vec::new();
+        for op in touched {
+            let (key, is_complete): (_, fn(&[u8]) -> bool) = match op {
+                Op::SetBit { key, .. } => (key, bitmap::is_full),
+                Op::Add { key, .. } => (key, |row| counter::read(row) == Some(0)),
+                Op::Put(..) | Op::Delete(_) | Op::DeleteGroup(_) => continue,
+            };
+            if self.state.get(self.shard, key).is_some_and(|row| is_complete(row)) {
+                self.delete(key);
+                complete.push((key, op.trigger()));
+            }
+        }
+        complete
+    }
+
+    fn delete(&mut self, key: &Key) {
+        if self.state.get(self.shard, key).is_some() {
+            self.tell(key, |effects| effects.delete(key));
+            self.set(key, None);
+        }
+    }
+
+    fn delete_group(&mut self, group: &Group) {
+        if !group.kind().is_volatile() {
+            self.effects.delete_group(group);
+        }
+        let rows = self.state.clear(self.shard, group);
+        if group.kind() == Kind::Claims {
+            let queue = group.companion(Kind::Queue);
+            self.enabled.extend(rows.keys().map(|name| Key { group: queue.clone(), name: name.clone() }));
+        }
+        self.undo.push(Undo::Group(group.clone(), rows));
+    }
+
+    fn set_bit(&mut self, key: &Key, bit: u32, of: u32) -> Result<(), Invalid> {
+        let row = self.state.get(self.shard, key);
+        if row.is_some_and(|row| !bitmap::fits(row, of)) {
+            return Err(Invalid::WrongContent { key: key.clone(), wanted: "a bitmap of that size" });
+        }
+        let (row, full) = bitmap::with(row.map(|row| &**row), bit, of);
+        // A full set goes before the batch ends; what is told then is that it went.
+        if !full {
+            self.tell(key, |effects| effects.set_bit(key, bit, of));
+        }
+        self.set(key, Some(row));
+        Ok(())
+    }
+
+    fn add(&mut self, key: &Key, delta: i64) -> Result<(), Invalid> {
+        let count = match self.state.get(self.shard, key) {
+            None => 0,
+            Some(row) => {
+                counter::read(row).ok_or_else(|| Invalid::WrongContent { key: key.clone(), wanted: "a counter" })?
+            }
+        };
+        let count = count.checked_add(delta).ok_or_else(|| Invalid::Overflow(key.clone()))?;
+        let row = counter::write(count);
+        // A zero is changed again or goes before the batch ends; what is told then is that.
+        if count != 0 {
+            self.tell(key, |effects| effects.put(key, &row));
+        }
+        self.set(key, Some(row));
+        Ok(())
+    }
+
+    fn set(&mut self, key: &Key, row: Option<Row>) {
+        let enables = match key.group.kind() {
+            Kind::Queue => row.is_some(),
+            Kind::Claims => row.is_none(),
+            Kind::Rows | Kind::Deadlines => false,
+        };
+        if enables {
+            self.enabled.push(Key { group: key.group.companion(Kind::Queue), name: key.name.clone() });
+        }
+        let old = self.state.set(self.shard, key, row);
+        self.undo.push(Undo::Row(key.clone(), old));
+    }
+
+    fn tell(&mut self, key: &Key, tell: impl FnOnce(&mut E)) {
+        if !key.group.kind().is_volatile() {
+            tell(self.effects);
+        }
+    }
+
+    fn undo(&mut self) {
+        while let Some(undo) = self.undo.pop() {
+            match undo {
+                Undo::Row(key, row) => drop(self.state.set(self.shard, &key, row)),
+                Undo::Group(group, rows) => {
+                    for (name, row) in rows {
+                        self.state.set(self.shard, &Key { group: group.clone(), name }, Some(row));
+                    }
+                }
+            }
+        }
+    }
+
+    fn is_free(&self, key: &Key) -> bool {
+        self.state.shards.get(&self.shard).is_some_and(|rows| rows.is_free(&key.group, &key.name))
+    }
+
+    fn claim(&mut self, claim: &Claim, now: Timestamp) -> Option<Claimed> {
+        let Key { group: queue, name } = self.pick(claim)?;
+        let rows = self.state.shards.entry(self.shard).or_default();
+        rows.serve(&queue, &name);
+        let deadline = now.plus_ms(claim.ttl_ms);
+        self.set(&queue.claims().key(&name), Some(Row::new(claim.fence.to_bytes())));
+        self.set(&queue.deadlines().key(&name), Some(Row::new(deadline.to_sortable())));
+        let row = self.state.get(self.shard, &queue.key(&name)).expect("a free row is there").clone();
+        let inbox = Inbox::from_row(&row).expect("a queue's row is an inbox; `Batch::check` sees to that");
+        let scan = crate::records::Scan::of(inbox.group, limits::CLAIM_ROWS_MAX).prefix(&inbox.prefix);
+        let page = self.state.scan(self.shard, &scan);
+        Some(Claimed { queue, name, row, inputs: page.rows, more: page.more, deadline })
+    }
+
+    fn pick(&self, claim: &Claim) -> Option<Key> {
+        let enabled = || {
+            let mine = |key: &&Key| claim.queues.contains(&key.group) && self.is_free(key);
+            self.enabled.iter().find(mine).cloned()
+        };
+        let in_turn = || {
+            let rows = self.state.shards.get(&self.shard)?;
+            claim.queues.iter().find_map(|queue| Some(queue.key(rows.next_in_turn(queue)?)))
+        };
+        match claim.pick {
+            Pick::EnabledFirst => enabled().or_else(in_turn),
+            Pick::InTurn => in_turn(),
+        }
+    }
+}

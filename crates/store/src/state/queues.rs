@@ -1,0 +1,80 @@
+//! Which rows of a queue are free, and whose turn it is. Derived: a queue's row is free while the queue's
+//! claims hold no row of that name. Nothing of this is stored.
+
+use onceflow_core::{Name, queue::lane};
+use std::{collections::BTreeSet, ops::Bound};
+
+/// The free rows of one queue.
+#[derive(Clone, Debug, Default)]
+pub(super) struct FreeRows {
+    names: BTreeSet<Name>,
+    /// The lane that was served last; the next one in order is next.
+    served: Option<Name>,
+}
+
+impl FreeRows {
+    pub(super) fn insert(&mut self, name: &Name) {
+        self.names.insert(name.clone());
+    }
+
+    pub(super) fn remove(&mut self, name: &[u8]) {
+        self.names.remove(name);
+    }
+
+    pub(super) fn contains(&self, name: &Name) -> bool {
+        self.names.contains(name)
+    }
+
+    pub(super) fn clear(&mut self) {
+        self.names.clear();
+    }
+
+    /// The first row of the next lane after the one that was served last, round and round.
+    pub(super) fn next_in_turn(&self) -> Option<&Name> {
+        let first = || self.names.first();
+        let Some(served) = &self.served else { return first() };
+        let Some(past) = just_past(served.as_bytes()) else { return first() };
+        self.names.range::<[u8], _>((Bound::Included(past.as_slice()), Bound::Unbounded)).next().or_else(first)
+    }
+
+    /// Notes that the row's lane had its turn.
+    pub(super) fn serve(&mut self, name: &Name) {
+        self.served = Some(Name::new(lane(name.as_bytes())));
+    }
+}
+
+/// The least bytes above everything that begins with `prefix`; `None` if there is nothing above.
+pub(super) fn just_past(prefix: &[u8]) -> Option<Vec<u8>> {
+    let last = prefix.iter().rposition(|byte| *byte != u8::MAX)?;
+    let mut past = prefix[..=last].to_vec();
+    past[last] += 1;
+    Some(past)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lanes_take_turns_however_many_rows_each_has() {
+        let mut free = FreeRows::default();
+        for name in ["lane-aaa1", "lane-aaa2", "lane-aaa3", "lane-bbb1", "lane-ccc1", "lane-ccc2"] {
+            free.insert(&Name::new(name));
+        }
+        let mut order = Vec::new();
+        while let Some(name) = free.next_in_turn().cloned() {
+            free.serve(&name);
+            free.remove(name.as_bytes());
+            order.push(String::from_utf8_lossy(&name.as_bytes()[5..]).into_owned());
+        }
+        assert_eq!(order.join(" "), "aaa1 bbb1 ccc1 aaa2 ccc2 aaa3");
+    }
+
+    #[test]
+    fn just_past_is_above_all_that_begin_with_it_and_nothing_else() {
+        assert_eq!(just_past(b"ab").unwrap(), b"ac");
+        assert_eq!(just_past(&[1, 255, 255]).unwrap(), [2]);
+        assert_eq!(just_past(&[255]), None);
+        assert_eq!(just_past(b""), None);
+    }
+}

@@ -1,0 +1,54 @@
+//! A bell: everyone who waits for something looks again when it rings.
+
+use crate::sync::{Mutex, lock};
+use std::{collections::BTreeMap, future::poll_fn, task::Poll, task::Waker};
+
+/// Wakes all who wait. Those who stop waiting leave nothing behind.
+#[derive(Default)]
+pub(crate) struct Bell {
+    waiting: Mutex<Waiting>,
+}
+
+#[derive(Default)]
+struct Waiting {
+    tickets: u64,
+    wakers: BTreeMap<u64, Waker>,
+}
+
+impl Bell {
+    /// Wakes all who wait now.
+    pub(crate) fn ring(&self) {
+        let wakers = std::mem::take(&mut lock(&self.waiting).wakers);
+        wakers.into_values().for_each(Waker::wake);
+    }
+
+    /// Ends when `look` answers something. It looks at once, and again after every ring. A ring after `look` began
+    /// is not missed.
+    pub(crate) async fn until<T>(&self, mut look: impl FnMut() -> Option<T>) -> T {
+        let place = Place { bell: self, ticket: self.ticket() };
+        poll_fn(|context| {
+            // First in line, then look: whatever changes after the look finds us waiting.
+            lock(&self.waiting).wakers.insert(place.ticket, context.waker().clone());
+            look().map_or(Poll::Pending, Poll::Ready)
+        })
+        .await
+    }
+
+    fn ticket(&self) -> u64 {
+        let mut waiting = lock(&self.waiting);
+        waiting.tickets += 1;
+        waiting.tickets
+    }
+}
+
+/// A place in the line, given up when dropped.
+struct Place<'a> {
+    bell: &'a Bell,
+    ticket: u64,
+}
+
+impl Drop for Place<'_> {
+    fn drop(&mut self) {
+        lock(&self.bell.waiting).wakers.remove(&self.ticket);
+    }
+}

@@ -1,0 +1,91 @@
+//! A mark that only rises: whoever waits for a position wakes when the mark has reached it, or when it is
+//! certain that it never will.
+
+use crate::{
+    records::{Error, Position},
+    sync::{Mutex, lock},
+};
+use std::{
+    collections::BTreeMap,
+    future::poll_fn,
+    task::{Poll, Waker},
+};
+
+/// How far something has come, for many who wait for it to come far enough.
+#[derive(Default)]
+pub(crate) struct Mark {
+    inner: Mutex<Inner>,
+}
+
+#[derive(Default)]
+struct Inner {
+    reached: Position,
+    failed: Option<Error>,
+    tickets: u64,
+    waiting: BTreeMap<(Position, u64), Waker>,
+}
+
+impl Mark {
+    pub(crate) fn at(position: Position) -> Self {
+        Mark { inner: Mutex::new(Inner { reached: position, ..Inner::default() }) }
+    }
+
+    pub(crate) fn reached(&self) -> Position {
+        lock(&self.inner).reached
+    }
+
+    /// Raises the mark and wakes those it has reached.
+    pub(crate) fn raise(&self, to: Position) {
+        let mut inner = lock(&self.inner);
+        inner.reached = inner.reached.max(to);
+        let above = inner.waiting.split_off(&(Position(to.0.saturating_add(1)), 0));
+        let reached = std::mem::replace(&mut inner.waiting, above);
+        drop(inner);
+        reached.into_values().for_each(Waker::wake);
+    }
+
+    /// Says that the mark will not rise any more. What it had reached, it has reached.
+    pub(crate) fn fail(&self, why: Error) {
+        let mut inner = lock(&self.inner);
+        inner.failed.get_or_insert(why);
+        let waiting = std::mem::take(&mut inner.waiting);
+        drop(inner);
+        waiting.into_values().for_each(Waker::wake);
+    }
+
+    /// Ends when the mark has reached `position`, or never will.
+    pub(crate) async fn reach(&self, position: Position) -> Result<(), Error> {
+        let mut place = Place { mark: self, position, ticket: None };
+        poll_fn(|context| {
+            let mut inner = lock(&self.inner);
+            if inner.reached >= position {
+                return Poll::Ready(Ok(()));
+            }
+            if let Some(why) = &inner.failed {
+                return Poll::Ready(Err(why.clone()));
+            }
+            let ticket = *place.ticket.get_or_insert_with(|| {
+                inner.tickets += 1;
+                inner.tickets
+            });
+            inner.waiting.insert((position, ticket), context.waker().clone());
+            Poll::Pending
+        })
+        .await
+    }
+}
+
+/// A place in the line, given up when dropped.
+struct Place<'a> {
+    mark: &'a Mark,
+    position: Position,
+    ticket: Option<u64>,
+}
+
+impl Drop for Place<'_> {
+    fn drop(&mut self) {
+        if let Some(ticket) = self.ticket {
+            lock(&self.mark.inner).waiting.remove(&(self.position, ticket));
+        }
+    }
+}

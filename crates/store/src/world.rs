@@ -1,0 +1,92 @@
+//! Time, chance and tasks, passed in. Nothing in this crate asks the operating system for any of them, so a
+//! simulator can run the same code from a seed.
+
+use onceflow_core::Timestamp;
+use std::{future::Future, pin::Pin, sync::Arc};
+
+/// A future behind a pointer, as ports return them.
+pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
+
+/// What the outside gives a store: clock, randomness, waiting, and somewhere to run.
+pub trait World: Send + Sync + 'static {
+    /// The wall clock. It may jump either way; a store's clock does not (see [`Records::now`](crate::Records::now)).
+    fn clock(&self) -> Timestamp;
+
+    /// 128 random bits.
+    fn random(&self) -> u128;
+
+    /// Ends after `ms` milliseconds. Dropping the future ends the wait.
+    fn sleep(&self, ms: u64) -> BoxFuture<'static, ()>;
+
+    /// Runs a task beside everything else.
+    fn spawn(&self, name: &'static str, task: BoxFuture<'static, ()>);
+
+    /// Runs a task that may block its thread in the file system: it gets a thread of its own.
+    fn dedicate(&self, name: &'static str, task: BoxFuture<'static, ()>);
+}
+
+/// The real world, on the tokio runtime it is made in.
+#[derive(Clone, Debug)]
+pub struct RealWorld {
+    runtime: tokio::runtime::Handle,
+}
+
+impl RealWorld {
+    /// The world of the tokio runtime this is called in.
+    ///
+    /// # Panics
+    /// Outside a tokio runtime.
+    pub fn here() -> Arc<Self> {
+        Arc::new(RealWorld { runtime: tokio::runtime::Handle::current() })
+    }
+}
+
+impl World for RealWorld {
+    #[expect(clippy::disallowed_methods, reason = "this is the real clock")]
+    fn clock(&self) -> Timestamp {
+        let since_1970 = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
+        Timestamp::from_ms(u64::try_from(since_1970.as_millis()).unwrap_or(u64::MAX))
+    }
+
+    fn random(&self) -> u128 {
+        // The hasher's keys are the standard library's only source of the system's randomness: 64 bits a piece.
+        use std::hash::{BuildHasher, RandomState};
+        let half = || u128::from(RandomState::new().hash_one(std::process::id()));
+        (half() << 64) | half()
+    }
+
+    #[expect(clippy::disallowed_methods, reason = "this is the real wait")]
+    fn sleep(&self, ms: u64) -> BoxFuture<'static, ()> {
+        let _inside = self.runtime.enter();
+        Box::pin(tokio::time::sleep(std::time::Duration::from_millis(ms)))
+    }
+
+    fn spawn(&self, name: &'static str, task: BoxFuture<'static, ()>) {
+        tracing::trace!(name, "spawn");
+        self.runtime.spawn(task);
+    }
+
+    fn dedicate(&self, name: &'static str, task: BoxFuture<'static, ()>) {
+        let runtime = self.runtime.clone();
+        let run = move || {
+            let _inside = runtime.enter();
+            block_on(task);
+        };
+        std::thread::Builder::new().name(name.into()).spawn(run).expect("the system refuses another thread");
+    }
+}
+
+/// Runs a task to its end on this thread, which sleeps whenever the task waits.
+fn block_on(mut task: BoxFuture<'static, ()>) {
+    struct Unpark(std::thread::Thread);
+    impl std::task::Wake for Unpark {
+        fn wake(self: Arc<Self>) {
+            self.0.unpark();
+        }
+    }
+    let waker = Arc::new(Unpark(std::thread::current())).into();
+    let mut context = std::task::Context::from_waker(&waker);
+    while task.as_mut().poll(&mut context).is_pending() {
+        std::thread::park();
+    }
+}
