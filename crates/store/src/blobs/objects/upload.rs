@@ -23,6 +23,7 @@ pub(super) struct Uploads {
 }
 
 impl Uploads {
+    #[cfg(any(feature = "s3", test))]
     pub(super) fn new(
         parts: Arc<dyn MultipartStore>,
         completing: Arc<dyn MultipartStore>,
