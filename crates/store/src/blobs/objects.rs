@@ -65,23 +65,24 @@ impl Objects {
         let stored = parts.hashing.stored();
         match created {
             Created::Yes => Ok(stored),
-            Created::Refused(why) => self.compare(name, stored, &why).await,
+            taken => self.compare(name, stored, taken).await,
         }
     }
 
     async fn put(&self, name: ObjectName, content: PutPayload) -> Result<Created, Error> {
         match self.store.put_opts(&self.object(name), content, PutMode::Create.into()).await {
             Ok(_) => Ok(Created::Yes),
-            Err(why @ StoreError::AlreadyExists { .. }) => Ok(Created::Refused(why.to_string())),
+            Err(why @ StoreError::AlreadyExists { .. }) => Ok(Created::Taken(why.to_string())),
             Err(error) => Err(self.changing(&error)),
         }
     }
 
     /// The name is taken: by an earlier try of ours whose reply was lost, or by something else.
-    async fn compare(&self, name: ObjectName, stored: Stored, why: &str) -> Result<Stored, Error> {
-        let chunks = match self.read_range(name, None).await {
-            Err(Error::Missing { .. }) => return Err(Error::unknown(&self.place, why)),
-            read => read?,
+    async fn compare(&self, name: ObjectName, stored: Stored, taken: Created) -> Result<Stored, Error> {
+        let chunks = match (self.read_range(name, None).await, taken) {
+            // Taken, and not there: it came or went meanwhile.
+            (Err(Error::Missing { .. }), Created::Taken(why)) => return Err(Error::unknown(&self.place, why)),
+            (read, _) => read?,
         };
         if digest(chunks).await? == stored {
             return Ok(stored);
@@ -204,7 +205,10 @@ impl Objects {
 /// Whether a name was still free.
 enum Created {
     Yes,
-    Refused(String),
+    /// No, the store says so.
+    Taken(String),
+    /// The upload is gone: completed by a request whose reply was lost, or aborted by `delete`.
+    Gone,
 }
 
 /// Content cut into the parts of an upload, digested as they are cut.
@@ -274,3 +278,6 @@ impl Blobs for Objects {
         Box::pin(self.page(after, limit.min(LIST_OBJECTS_MAX)))
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -49,7 +49,10 @@ impl S3 {
     fn client(&self, headers: HeaderMap) -> object_store::Result<AmazonS3> {
         let plain = self.endpoint.as_ref().is_some_and(|endpoint| endpoint.starts_with("http://"));
         let options = ClientOptions::new().with_default_headers(headers).with_allow_http(plain);
-        let mut builder = AmazonS3Builder::from_env().with_client_options(options).with_bucket_name(&self.bucket);
+        let mut builder = AmazonS3Builder::from_env()
+            .with_client_options(options)
+            .with_bucket_name(&self.bucket)
+            .with_disable_bulk_delete(true);
         if let Some(endpoint) = &self.endpoint {
             builder = builder.with_endpoint(endpoint).with_virtual_hosted_style_request(false);
         }

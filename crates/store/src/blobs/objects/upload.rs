@@ -98,8 +98,12 @@ impl Objects {
                 let why = format!("it has more than {PARTS_MAX} parts (PARTS_MAX) of {} bytes", uploads.part_bytes);
                 return Err(Error::content(name, why));
             }
-            let sent = uploads.parts.put_part(path, id, ids.len(), part).await;
-            ids.push(sent.map_err(|error| self.nothing_yet(&error))?);
+            match uploads.parts.put_part(path, id, ids.len(), part).await {
+                Ok(id) => ids.push(id),
+                // Somebody deleted what was under this name, so it is not to be.
+                Err(error @ StoreError::NotFound { .. }) => return Err(self.reading(name, &error)),
+                Err(error) => return Err(self.nothing_yet(&error)),
+            }
             if parts.ended {
                 return Ok(ids);
             }
@@ -119,13 +123,12 @@ impl Objects {
     ) -> Result<Created, Error> {
         match uploads.completing.complete_multipart(path, id, ids).await {
             Ok(_) => Ok(Created::Yes),
-            // Not found: the upload is gone, completed by a request whose reply was lost, or aborted by `delete`.
             Err(
                 why @ (StoreError::AlreadyExists { .. }
                 | StoreError::Precondition { .. }
-                | StoreError::NotModified { .. }
-                | StoreError::NotFound { .. }),
-            ) => Ok(Created::Refused(why.to_string())),
+                | StoreError::NotModified { .. }),
+            ) => Ok(Created::Taken(why.to_string())),
+            Err(StoreError::NotFound { .. }) => Ok(Created::Gone),
             Err(error) => Err(self.changing(&error)),
         }
     }
