@@ -4,6 +4,7 @@
 //! | module | what it owns |
 //! |---|---|
 //! | [`contract`] | what every backend promises, a test for each promise; a backend is one line |
+//! | [`oracle`] | random batches against a naive model of what a batch means |
 //! | [`batches`] | short words for batches |
 //! | [`world`] | a world whose clock is moved by hand and whose chance comes from a seed |
 //! | [`fault`] | a store that fails at the n-th call: before it, after it, or with its reply lost |
@@ -12,5 +13,6 @@
 pub mod batches;
 pub mod contract;
 pub mod fault;
+pub mod oracle;
 pub mod random;
 pub mod world;
