@@ -67,7 +67,8 @@ pub fn lane(name: &[u8]) -> &[u8] {
 /// Which free row a claim takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Pick {
-    /// One that this batch made ready, else the next lane's first. Keeps a chain on its worker.
+    /// One that this batch made ready (it put the row, or deleted its claim): the first it named, in whichever of the
+    /// claim's queues; else the next lane's first. Keeps a chain on its worker. It counts as that lane's turn.
     EnabledFirst,
     /// The next lane's first. Asked for now and then, so that a chain does not keep its worker for ever.
     InTurn,

@@ -91,7 +91,9 @@ pub mod bitmap {
     /// Whether a row is a bitmap over the numbers below `of`. Bits at or above `of` make it something else: they
     /// would be counted for those that are missing.
     pub fn fits(row: &[u8], of: u32) -> bool {
-        row.len() == bytes(of) && row[..4] == of.to_le_bytes() && (of % 8 == 0 || row[row.len() - 1] >> (of % 8) == 0)
+        row.len() == bytes(of)
+            && row[..4] == of.to_le_bytes()
+            && (of.is_multiple_of(8) || row[row.len() - 1] >> (of % 8) == 0)
     }
 
     /// How many numbers a bitmap ranges over, and which of them it holds; `None` if the row is no bitmap.

@@ -8,11 +8,13 @@
 //! | [`batches`] | short words for batches |
 //! | [`world`] | a world whose clock is moved by hand and whose chance comes from a seed |
 //! | [`fault`] | a store that fails at the n-th call: before it, after it, or with its reply lost |
+//! | [`keep`] | a store that keeps something else alive: its directory, its server |
 //! | [`random`] | numbers from a seed |
 
 pub mod batches;
 pub mod contract;
 pub mod fault;
+pub mod keep;
 pub mod oracle;
 pub mod random;
 pub mod world;

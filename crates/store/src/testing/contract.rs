@@ -71,10 +71,10 @@ pub(super) fn runtime() -> tokio::runtime::Runtime {
 }
 
 /// The names of all promises that a backend does not keep. For testing the tests: a backend with a flaw should
-/// break one. A call that takes longer than five seconds counts as broken.
+/// break one. A call that takes longer than three seconds counts as broken.
 pub fn broken_promises(make: impl AsyncFn(Arc<TestWorld>) -> Arc<dyn Records>) -> Vec<&'static str> {
     let keeps = |promise: &Promise| {
-        let hold = || hold_within(Duration::from_secs(5), &make, promise.1);
+        let hold = || hold_within(Duration::from_secs(3), &make, promise.1);
         std::panic::catch_unwind(AssertUnwindSafe(hold)).is_ok()
     };
     PROMISES.iter().filter(|promise| !keeps(promise)).map(|promise| promise.0).collect()

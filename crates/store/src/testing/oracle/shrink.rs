@@ -17,20 +17,13 @@ pub(super) async fn shrink(
     let mut best = Best { script, mismatch, tries: 0 };
     // Looking at all rows after every batch may find it earlier.
     best.try_script(&make, best.script.clone()).await;
-    let mut size = best.script.len() / 2;
-    while size > 0 {
-        let mut at = 0;
-        while at < best.script.len() {
-            let mut shorter = best.script.clone();
-            shorter.drain(at..(at + size).min(best.script.len()));
-            if !best.try_script(&make, shorter).await {
-                at += size;
-            }
+    let mut before = usize::MAX;
+    while best.size() < before {
+        before = best.size();
+        best.drop_batches(&make).await;
+        for at in (0..best.script.len()).rev() {
+            best.shrink_batch(&make, at).await;
         }
-        size /= 2;
-    }
-    for at in (0..best.script.len()).rev() {
-        best.shrink_batch(&make, at).await;
     }
     (best.script, best.mismatch)
 }
@@ -56,6 +49,27 @@ impl Best {
         script.truncate(mismatch.at + 1);
         (self.script, self.mismatch) = (script, mismatch);
         true
+    }
+
+    fn size(&self) -> usize {
+        let parts = |batch: &Batch| 1 + batch.requires.len() + batch.ops.len() + usize::from(batch.claim.is_some());
+        self.script.iter().map(parts).sum()
+    }
+
+    /// Drops batches that are not needed: many at once, then fewer.
+    async fn drop_batches(&mut self, make: impl AsyncFn(Arc<TestWorld>) -> Arc<dyn Records>) {
+        let mut size = self.script.len().div_ceil(2);
+        while size > 0 {
+            let mut at = 0;
+            while at < self.script.len() {
+                let mut shorter = self.script.clone();
+                shorter.drain(at..(at + size).min(self.script.len()));
+                if !self.try_script(&make, shorter).await {
+                    at += size;
+                }
+            }
+            size /= 2;
+        }
     }
 
     /// Drops whatever part of a batch is not needed.
