@@ -1,5 +1,15 @@
-//! Every backend, held to the contract. To add one, add a line: a name, and a closure that makes an empty store
-//! in the world it is given.
+//! Every backend, held to the contract and compared with the model. To add one, add a line: a name, and a closure
+//! that makes an empty store in the world it is given. What must live as long as the store, such as its directory,
+//! goes into `keep(store, directory)`.
+//!
+//! ```ignore
+//! records_contract!(mine, async |world| {
+//!     let directory = tempfile::tempdir().unwrap();
+//!     keep(Arc::new(Mine::open(directory.path(), world).await.unwrap()), directory)
+//! });
+//! ```
+//!
+//! `ONCEFLOW_LONG=1` tries ten times as many seeds.
 
 use onceflow_store::{
     Records, World,
@@ -8,7 +18,7 @@ use onceflow_store::{
         memory::Memory,
     },
     records_contract,
-    testing::disk::Disk,
+    testing::{disk::Disk, keep::keep},
 };
 use std::sync::Arc;
 
@@ -17,4 +27,7 @@ fn journal(world: Arc<dyn World>) -> Arc<dyn Records> {
 }
 
 records_contract!(memory, async |world| Arc::new(Memory::new(world)) as Arc<dyn Records>);
-records_contract!(journal, async |world| journal(world));
+records_contract!(journal, async |world| journal(world), seeds: 30);
+
+// A wrapper must keep every promise that what it wraps keeps.
+records_contract!(kept_memory, async |world| keep(Arc::new(Memory::new(world)), ()), seeds: 3);

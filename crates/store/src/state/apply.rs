@@ -50,6 +50,7 @@ pub(super) fn apply(
         return Err(invalid);
     }
     let claimed = batch.claim.as_ref().and_then(|claim| change.claim(claim, now));
+    change.forget_idle_turns();
     let enabled = change.enabled.iter().any(|key| change.is_free(key));
     Ok(Answer::Applied { fired: change.fired, claimed, enabled })
 }
@@ -204,6 +205,16 @@ impl<E: Effects> Change<'_, E> {
                         self.state.set(self.shard, &Key { group: group.clone(), name }, Some(row));
                     }
                 }
+            }
+        }
+    }
+
+    fn forget_idle_turns(&mut self) {
+        let Some(rows) = self.state.shards.get_mut(&self.shard) else { return };
+        for undo in &self.undo {
+            let (Undo::Row(Key { group, .. }, _) | Undo::Group(group, _)) = undo;
+            if matches!(group.kind(), Kind::Queue | Kind::Claims) {
+                rows.forget_turn_if_idle(&group.companion(Kind::Queue));
             }
         }
     }

@@ -29,6 +29,15 @@ impl FreeRows {
         self.names.clear();
     }
 
+    pub(super) fn is_empty(&self) -> bool {
+        self.names.is_empty()
+    }
+
+    /// Whether it says nothing that is not said by its absence.
+    pub(super) fn is_blank(&self) -> bool {
+        self.names.is_empty() && self.served.is_none()
+    }
+
     /// The first row of the next lane after the one that was served last, round and round.
     pub(super) fn next_in_turn(&self) -> Option<&Name> {
         let first = || self.names.first();

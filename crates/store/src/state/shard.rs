@@ -63,11 +63,21 @@ impl ShardState {
         let other = Key { group: if is_claim { queue.clone() } else { queue.claims() }, name: key.name.clone() };
         let other_present = self.get(&other).is_some();
         let (row, claim) = if is_claim { (other_present, present) } else { (present, other_present) };
-        let free = self.free.entry(queue).or_default();
         if row && !claim {
-            free.insert(&key.name);
-        } else {
+            self.free.entry(queue).or_default().insert(&key.name);
+        } else if let Some(free) = self.free.get_mut(&queue) {
             free.remove(key.name.as_bytes());
+            if free.is_blank() {
+                self.free.remove(&queue);
+            }
+        }
+    }
+
+    /// Forgets whose turn it is in a queue where nobody waits for one: otherwise every queue there ever was would be
+    /// remembered. Asked at the end of a batch, of every queue it touched.
+    pub(super) fn forget_turn_if_idle(&mut self, queue: &Group) {
+        if self.free.get(queue).is_some_and(FreeRows::is_empty) {
+            self.free.remove(queue);
         }
     }
 
@@ -75,7 +85,7 @@ impl ShardState {
         let rows = self.groups.remove(group).unwrap_or_default();
         match group.kind() {
             Kind::Rows | Kind::Deadlines => {}
-            Kind::Queue => self.free.entry(group.clone()).or_default().clear(),
+            Kind::Queue => self.free.get_mut(group).into_iter().for_each(FreeRows::clear),
             Kind::Claims => {
                 let queue = group.companion(Kind::Queue);
                 let free = self.free.entry(queue.clone()).or_default();
