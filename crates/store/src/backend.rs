@@ -1,5 +1,7 @@
 //! Products that implement [`Records`](crate::Records).
 
 pub mod memory;
+#[cfg(unix)]
+pub mod socket;
 
 mod clock;
