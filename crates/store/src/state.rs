@@ -34,6 +34,16 @@ impl State {
     /// `effects`, in order. After an error nothing has changed, though effects may have been told.
     pub fn apply(&mut self, batch: &Batch, now: Timestamp, effects: &mut impl Effects) -> Result<Answer, Invalid> {
         batch.check()?;
+        self.apply_checked(batch, now, effects)
+    }
+
+    /// The same for a batch that has passed [`Batch::check`], so that nobody waits for a lock meanwhile.
+    pub(crate) fn apply_checked(
+        &mut self,
+        batch: &Batch,
+        now: Timestamp,
+        effects: &mut impl Effects,
+    ) -> Result<Answer, Invalid> {
         apply::apply(self, batch, now, effects)
     }
 

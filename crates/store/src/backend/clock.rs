@@ -12,6 +12,11 @@ impl StoreClock {
         StoreClock(time)
     }
 
+    /// The latest time given.
+    pub(crate) fn latest(&self) -> Timestamp {
+        self.0
+    }
+
     /// The time, given what the world's clock says.
     pub(crate) fn read(&mut self, world: Timestamp) -> Timestamp {
         self.0 = self.0.max(world);

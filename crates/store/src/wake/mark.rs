@@ -30,10 +30,6 @@ impl Mark {
         Mark { inner: Mutex::new(Inner { reached: position, ..Inner::default() }) }
     }
 
-    pub(crate) fn reached(&self) -> Position {
-        lock(&self.inner).reached
-    }
-
     /// Raises the mark and wakes those it has reached.
     pub(crate) fn raise(&self, to: Position) {
         let mut inner = lock(&self.inner);

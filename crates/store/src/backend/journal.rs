@@ -1,0 +1,289 @@
+//! The embedded default: a directory.
+//!
+//! The state is memory's, small by construction; behind it stands a log of what each batch did, in checksummed segments,
+//! written in groups that one sync serves, and a snapshot when the log outgrows the rows. One process owns the
+//! directory; [`embedded`](super::embedded) lets others of the same user share it.
+//!
+//! | part | what it owns |
+//! |---|---|
+//! | [`files`] | the directory, narrow enough to fake |
+//! | `format`, `codec` | the bytes: frames and headers; effects |
+//! | `book` | what is applied and what waits to be written, under one lock |
+//! | `committer` | the one who writes and syncs |
+//! | `snapshot`, `snapshotter` | all rows in one file, and the one who makes it |
+//! | `recover` | opening what is there: torn or damaged? |
+
+mod book;
+mod codec;
+mod committer;
+mod error;
+pub mod files;
+mod format;
+mod recover;
+mod segment;
+mod snapshot;
+mod snapshotter;
+
+pub use error::OpenError;
+pub use recover::{OnDamage, Recovered, Torn};
+
+use super::memory::{check_get, wait_for};
+use crate::{
+    records::{Error, Outcome, Page, Position, Records, Scan},
+    state::State,
+    sync::{Mutex, lock},
+    wake::{Bell, Mark},
+    world::{BoxFuture, World},
+};
+use book::{Book, Tried};
+use committer::Committer;
+use files::{File, Files};
+use onceflow_core::{Batch, Key, Row, Shard, Timestamp};
+use segment::{PREPARE_BYTES, Segment};
+use std::{io, sync::Arc};
+
+/// When a batch counts as durable.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Durability {
+    /// When the disk has it: it outlives the machine's power.
+    #[default]
+    Synced,
+    /// When the operating system has it: it outlives the process, not the power. After a power cut the store is what it was
+    /// some time before.
+    Flushed,
+}
+
+/// How a journal is kept.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// When a batch counts as durable.
+    pub durability: Durability,
+    /// What to do about damage when opening.
+    pub on_damage: OnDamage,
+    /// A snapshot is made when the log has more bytes than this, and more than the rows have.
+    pub snapshot_log_bytes_min: u64,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Options {
+            durability: Durability::default(),
+            on_damage: OnDamage::default(),
+            snapshot_log_bytes_min: committer::SNAPSHOT_LOG_BYTES_MIN,
+        }
+    }
+}
+
+/// Where the mark of a task stands that has ended.
+const ENDED: Position = Position(1);
+
+/// A store in a directory that this process owns.
+pub struct Journal {
+    inner: Arc<Inner>,
+}
+
+/// What the callers, the committer and the snapshotter share.
+struct Inner {
+    world: Arc<dyn World>,
+    files: Arc<dyn Files>,
+    options: Options,
+    store: u128,
+    book: Mutex<Book>,
+    /// Up to where everything is durable.
+    durable: Mark,
+    /// Rings for the committer.
+    work: Bell,
+    /// Rings for those who wait for space.
+    room: Bell,
+    /// Rings for those who wait for free rows.
+    enabled: Bell,
+    /// Rings for the snapshotter.
+    snapshot: Bell,
+    /// Raised to [`ENDED`] when nobody touches the files any more.
+    committer_ended: Mark,
+    snapshotter_ended: Mark,
+}
+
+impl Journal {
+    /// Opens the journal in a directory, making one if there is none. The caller sees to it that nobody else has it open.
+    ///
+    /// # Errors
+    /// If the directory cannot be read or written, was written by a later version, or is damaged; nothing is changed then.
+    pub fn open(
+        files: Arc<dyn Files>,
+        options: Options,
+        world: Arc<dyn World>,
+    ) -> Result<(Journal, Recovered), OpenError> {
+        let opened = match recover::recover(&*files, options.on_damage)? {
+            Some(opened) => opened,
+            None => recover::Opened::nothing(world.random()),
+        };
+        let recovered = opened.recovered.clone();
+        if let Some(torn) = &recovered.torn {
+            tracing::warn!(file = %torn.file.display(), torn.offset, torn.bytes, "cut off what a crash had left half written");
+        }
+        let next = Position(opened.position.0 + 1);
+        let segment = match opened.segment {
+            Some(segment) => segment,
+            None => Segment::create(&*files, opened.store, next, PREPARE_BYTES)
+                .map_err(|not| OpenError::io("begin a log in", files.path(""))(not.into()))?,
+        };
+        let marker = open_marker(&*files).map_err(OpenError::io("write", files.path(format::MARKER_NAME)))?;
+        for name in &opened.obsolete {
+            files.remove(name).map_err(OpenError::io("remove", files.path(name)))?;
+        }
+        files.sync().map_err(OpenError::io("sync", files.path("")))?;
+        let inner = Arc::new(Inner {
+            world,
+            files,
+            options,
+            store: opened.store,
+            book: Mutex::new(Book::new(opened.state, opened.position, opened.time, segment.room())),
+            durable: Mark::at(opened.position),
+            work: Bell::default(),
+            room: Bell::default(),
+            enabled: Bell::default(),
+            snapshot: Bell::default(),
+            committer_ended: Mark::default(),
+            snapshotter_ended: Mark::default(),
+        });
+        let committer = Committer::new(inner.clone(), segment, marker, opened.position, opened.log_bytes);
+        inner.world.dedicate("onceflow-commit", Box::pin(committer.run()));
+        inner.world.dedicate("onceflow-snapshot", Box::pin(snapshotter::run(inner.clone())));
+        Ok((Journal { inner }, recovered))
+    }
+
+    /// Ends when everything is written and nobody touches the directory any more. Later calls are refused.
+    pub async fn close(&self) -> Result<(), Error> {
+        self.begin_close();
+        self.inner.committer_ended.reach(ENDED).await?;
+        self.inner.snapshotter_ended.reach(ENDED).await
+    }
+
+    fn begin_close(&self) {
+        lock(&self.inner.book).closing = true;
+        self.inner.work.ring();
+        self.inner.snapshot.ring();
+    }
+
+    /// What tells this store from every other, for ever.
+    pub fn id(&self) -> u128 {
+        self.inner.store
+    }
+
+    /// A copy of all rows.
+    pub fn state(&self) -> State {
+        lock(&self.inner.book).state.clone()
+    }
+
+    /// Whether it still takes batches, and why not. After an I/O error it does not; it is to be opened again.
+    pub fn health(&self) -> Result<(), Error> {
+        lock(&self.inner.book).fault.clone().map_or(Ok(()), Err)
+    }
+
+    fn attempt(&self, batch: &Batch) -> Result<Option<Outcome>, Error> {
+        let world = self.inner.world.clock();
+        let tried = lock(&self.inner.book).attempt(batch, world)?;
+        let Tried::Decided { outcome, enabled, wake_committer, settled } = tried else {
+            self.inner.work.ring();
+            return Ok(None);
+        };
+        if wake_committer {
+            self.inner.work.ring();
+        }
+        if settled {
+            self.inner.durable.raise(outcome.position());
+        }
+        if enabled {
+            self.inner.enabled.ring();
+        }
+        Ok(Some(outcome))
+    }
+
+    /// Commits when the disk has made room, or says that it has none.
+    async fn commit_with_room(&self, batch: Batch) -> Result<Outcome, Error> {
+        let needed = Book::needed(&batch);
+        let refusals = lock(&self.inner.book).refusals;
+        loop {
+            if let Some(outcome) = self.attempt(&batch)? {
+                return Ok(outcome);
+            }
+            let look = || {
+                let book = lock(&self.inner.book);
+                match &book.refusal {
+                    Some(refusal) if book.refusals > refusals => Some(Err(refusal.clone())),
+                    _ => (book.has_room(needed) || book.fault.is_some()).then_some(Ok(())),
+                }
+            };
+            self.inner.room.until(look).await?;
+        }
+    }
+
+    /// Reads under the lock, unless the journal has failed: what is in memory then may not be on the disk.
+    fn read<T>(&self, read: impl FnOnce(&mut Book) -> T) -> Result<T, Error> {
+        let mut book = lock(&self.inner.book);
+        match &book.fault {
+            Some(fault) => Err(fault.clone()),
+            None => Ok(read(&mut book)),
+        }
+    }
+}
+
+impl Drop for Journal {
+    /// Lets the committer write what is applied and end. [`Journal::close`] waits for it.
+    fn drop(&mut self) {
+        self.begin_close();
+    }
+}
+
+impl Records for Journal {
+    fn get<'a>(&'a self, shard: Shard, keys: &'a [Key]) -> BoxFuture<'a, Result<Vec<Option<Row>>, Error>> {
+        let get = |book: &mut Book| keys.iter().map(|key| book.state.get(shard, key).cloned()).collect();
+        Box::pin(std::future::ready(check_get(keys).and_then(|()| self.read(get))))
+    }
+
+    fn scan(&self, shard: Shard, scan: Scan) -> BoxFuture<'_, Result<Page, Error>> {
+        Box::pin(std::future::ready(self.read(|book| book.state.scan(shard, &scan))))
+    }
+
+    fn commit(&self, batch: Batch) -> BoxFuture<'_, Result<Outcome, Error>> {
+        let attempt = batch.check().map_err(Error::from).and_then(|()| self.attempt(&batch));
+        match attempt {
+            Ok(Some(outcome)) => Box::pin(std::future::ready(Ok(outcome))),
+            Ok(None) => Box::pin(self.commit_with_room(batch)),
+            Err(error) => Box::pin(std::future::ready(Err(error))),
+        }
+    }
+
+    fn durable(&self, position: Position) -> BoxFuture<'_, Result<(), Error>> {
+        Box::pin(self.inner.durable.reach(position))
+    }
+
+    fn position(&self) -> Position {
+        lock(&self.inner.book).position
+    }
+
+    fn now(&self) -> BoxFuture<'_, Result<Timestamp, Error>> {
+        let world = self.inner.world.clock();
+        Box::pin(std::future::ready(self.read(|book| book.clock.read(world))))
+    }
+
+    fn wait(&self, shard: Shard, seen: Position, until: Timestamp) -> BoxFuture<'_, Result<(), Error>> {
+        Box::pin(async move {
+            let now = self.now().await?;
+            let look = || {
+                let book = lock(&self.inner.book);
+                (book.fault.is_some() || book.state.enabled_at(shard) > seen).then_some(())
+            };
+            wait_for(&*self.inner.world, &self.inner.enabled, look, until.ms_since(now)).await;
+            self.read(|_| ())
+        })
+    }
+}
+
+fn open_marker(files: &dyn Files) -> io::Result<Box<dyn File>> {
+    match files.open(format::MARKER_NAME) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => files.create(format::MARKER_NAME),
+        opened => opened,
+    }
+}

@@ -1,0 +1,204 @@
+//! What is applied, and what of it waits to be written. Everything here happens under one lock, in memory.
+//!
+//! A batch is let in only if the space for its effects is prepared, so a full disk refuses it before anything of it is
+//! visible. From then on it is applied; whether it is durable, the committer will say.
+
+use super::{
+    codec::{self, Encoder},
+    format::{FRAME_BYTES, Frame, TIME_BYTES},
+};
+use crate::{
+    backend::{clock::StoreClock, memory},
+    records::{Error, Outcome, Position},
+    state::State,
+};
+use onceflow_core::{Batch, Timestamp};
+
+/// A frame's head, and its padding.
+const FRAME_OVERHEAD: u64 = (FRAME_BYTES + TIME_BYTES + 8) as u64;
+
+pub(super) struct Book {
+    pub(super) state: State,
+    pub(super) clock: StoreClock,
+    /// How many batches are applied.
+    pub(super) position: Position,
+    /// The last of them that left something to write.
+    pub(super) effective: Position,
+    /// Up to which of them the frames taken so far reach.
+    framed: Position,
+    /// The next frame.
+    pending: Encoder,
+    /// How much more may be let in.
+    room: u64,
+    /// How much somebody waits for.
+    wanted: u64,
+    /// How often room was asked for in vain, and what the disk said last.
+    pub(super) refusals: u64,
+    pub(super) refusal: Option<Error>,
+    /// Whether a frame is on its way to the disk.
+    writing: bool,
+    /// A snapshot is to be made of what is there after this position.
+    pub(super) snapshot_due: Option<Position>,
+    /// Why nothing is let in any more.
+    pub(super) fault: Option<Error>,
+    pub(super) closing: bool,
+}
+
+/// What the committer is to do next.
+pub(super) enum Work {
+    /// Write and sync a frame.
+    Write(Group),
+    /// Prepare at least so much room.
+    Grow(u64),
+    /// Write nothing more.
+    Close,
+}
+
+/// Batches that are written together.
+pub(super) struct Group {
+    pub(super) first: Position,
+    pub(super) last: Position,
+    pub(super) time: Timestamp,
+    pub(super) frame: Vec<u8>,
+}
+
+/// What came of trying a batch.
+pub(super) enum Tried {
+    Decided {
+        outcome: Outcome,
+        /// Someone who waits for free rows should look.
+        enabled: bool,
+        /// The committer has something to do and does not know it.
+        wake_committer: bool,
+        /// Nothing was left to write, so the answer is as durable as it will get.
+        settled: bool,
+    },
+    /// There is no prepared space for it.
+    NoRoom,
+}
+
+impl Book {
+    pub(super) fn new(state: State, position: Position, time: Timestamp, room: u64) -> Self {
+        let mut pending = Encoder::default();
+        Frame::begin(&mut pending.bytes);
+        Book {
+            state,
+            clock: StoreClock::not_before(time),
+            position,
+            effective: position,
+            framed: position,
+            pending,
+            room,
+            wanted: 0,
+            refusals: 0,
+            refusal: None,
+            writing: false,
+            snapshot_due: None,
+            fault: None,
+            closing: false,
+        }
+    }
+
+    /// Applies a checked batch, if it can be written.
+    pub(super) fn attempt(&mut self, batch: &Batch, world: Timestamp) -> Result<Tried, Error> {
+        if let Some(fault) = &self.fault {
+            return Err(fault.clone());
+        }
+        let needed = Book::needed(batch);
+        if needed > self.room {
+            self.wanted = self.wanted.max(needed);
+            return Ok(Tried::NoRoom);
+        }
+        let now = self.clock.read(world);
+        let before = self.pending.bytes.len();
+        let answer = self.state.apply_checked(batch, now, &mut self.pending).inspect_err(|_| {
+            // An unfinished batch may have told some of its effects.
+            self.pending.truncate(before);
+        })?;
+        let (outcome, enabled) = memory::outcome(answer, self.position);
+        self.position = outcome.position();
+        if enabled {
+            self.state.note_enabled(batch.shard, self.position);
+        }
+        let written = (self.pending.bytes.len() - before) as u64;
+        if written > 0 {
+            self.effective = self.position;
+            self.room -= written + if before == FRAME_BYTES + TIME_BYTES { FRAME_OVERHEAD } else { 0 };
+        }
+        let settled = self.is_settled();
+        Ok(Tried::Decided { outcome, enabled, wake_committer: written > 0 && !self.writing, settled })
+    }
+
+    /// The most room a batch can take.
+    pub(super) fn needed(batch: &Batch) -> u64 {
+        codec::bytes_max(batch) + FRAME_OVERHEAD
+    }
+
+    pub(super) fn has_room(&self, needed: u64) -> bool {
+        needed <= self.room
+    }
+
+    fn has_pending(&self) -> bool {
+        self.pending.bytes.len() > FRAME_BYTES + TIME_BYTES
+    }
+
+    /// Whether everything applied has been written.
+    pub(super) fn is_settled(&self) -> bool {
+        !self.writing && !self.has_pending()
+    }
+
+    /// What to do next, if anything. `spare` is an empty buffer to go on with.
+    pub(super) fn take_work(&mut self, spare: &mut Vec<u8>) -> Option<Work> {
+        if self.fault.is_some() {
+            return self.closing.then_some(Work::Close);
+        }
+        if self.has_pending() {
+            Frame::begin(spare);
+            let frame = std::mem::replace(&mut self.pending.bytes, std::mem::take(spare));
+            self.pending.forget();
+            let first = Position(self.framed.0 + 1);
+            self.framed = self.position;
+            self.writing = true;
+            let time = self.clock.latest();
+            return Some(Work::Write(Group { first, last: self.framed, time, frame }));
+        }
+        if self.wanted > self.room {
+            return Some(Work::Grow(self.wanted));
+        }
+        self.closing.then_some(Work::Close)
+    }
+
+    /// A group is where it should be; answers up to where everything is.
+    pub(super) fn written(&mut self, last: Position) -> Position {
+        self.writing = false;
+        // Batches without effects behind the group have nothing that could be lost.
+        if self.has_pending() { last } else { self.position }
+    }
+
+    /// The last position of the frames taken so far.
+    pub(super) fn framed(&self) -> Position {
+        self.framed
+    }
+
+    /// The segment being written has so much room, of which what is pending will take some.
+    pub(super) fn set_room(&mut self, segment: u64) {
+        let header = FRAME_BYTES + TIME_BYTES;
+        let pending = if self.has_pending() { (self.pending.bytes.len() - header) as u64 + FRAME_OVERHEAD } else { 0 };
+        self.room = segment.saturating_sub(pending);
+        if self.wanted <= self.room {
+            self.wanted = 0;
+        }
+    }
+
+    /// How much the pending frame will take.
+    pub(super) fn pending_bytes(&self) -> u64 {
+        self.pending.bytes.len() as u64 + FRAME_OVERHEAD
+    }
+
+    /// The disk has no more room.
+    pub(super) fn refuse_room(&mut self, why: Error) {
+        self.refusals += 1;
+        self.refusal = Some(why);
+        self.wanted = 0;
+    }
+}

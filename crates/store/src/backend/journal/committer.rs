@@ -1,0 +1,191 @@
+//! The one who writes. Whatever was applied while the last group was being synced is the next group: one sync serves
+//! all who wait, and nothing needs tuning.
+//!
+//! A failed write or sync ends the journal: what reached the disk is not known, and asking the disk again would not tell.
+
+use super::{
+    Durability, ENDED, Inner,
+    book::{Group, Work},
+    format::{Frame, FrameKind},
+    segment::{NotCreated, PREPARE_BYTES, Segment},
+};
+use crate::{records::Error, records::Position, sync::lock};
+use std::{io, sync::Arc};
+
+/// A segment is followed by the next when it holds so much.
+pub(super) const SEGMENT_BYTES: u64 = 16 << 20;
+/// A snapshot is made when the log holds more than this and more than the rows do. Less than a segment, so that the log, the
+/// next segment's first space and a small snapshot together take about a segment.
+pub(super) const SNAPSHOT_LOG_BYTES_MIN: u64 = 12 << 20;
+/// More space is prepared, beside the commits, when less than this is left.
+const ROOM_BYTES_LOW: u64 = PREPARE_BYTES / 2;
+
+pub(super) struct Committer {
+    inner: Arc<Inner>,
+    segment: Segment,
+    marker: Box<dyn super::files::File>,
+    /// Up to where the disk has everything, whatever happens.
+    synced: Position,
+    log_bytes: u64,
+    spare: Vec<u8>,
+}
+
+impl Committer {
+    pub(super) fn new(
+        inner: Arc<Inner>,
+        segment: Segment,
+        marker: Box<dyn super::files::File>,
+        synced: Position,
+        log_bytes: u64,
+    ) -> Self {
+        Committer { inner, segment, marker, synced, log_bytes, spare: Vec::new() }
+    }
+
+    /// Works until the journal is closed or the disk fails.
+    pub(super) async fn run(mut self) {
+        loop {
+            let inner = self.inner.clone();
+            let spare = &mut self.spare;
+            let work = inner.work.until(|| lock(&inner.book).take_work(spare)).await;
+            let done = match work {
+                Work::Write(group) => self.write(group),
+                Work::Grow(needed) => self.grow(needed),
+                Work::Close => break,
+            };
+            if let Err(error) = done {
+                self.fail(&error);
+            }
+        }
+        self.close();
+    }
+
+    fn write(&mut self, group: Group) -> io::Result<()> {
+        let Group { first, last, time, mut frame } = group;
+        let head = Frame { kind: FrameKind::Group, first, last, durable: self.synced };
+        head.finish(time, &mut frame);
+        self.segment.append(&frame)?;
+        if self.inner.options.durability == Durability::Synced {
+            self.sync(last)?;
+        }
+        let reached = lock(&self.inner.book).written(last);
+        self.inner.durable.raise(reached);
+        self.log_bytes += frame.len() as u64;
+        self.spare = frame;
+        self.keep_room();
+        self.start_snapshot_if_due()
+    }
+
+    fn sync(&mut self, last: Position) -> io::Result<()> {
+        self.segment.sync()?;
+        self.synced = last;
+        // Losing the marker loses no batch, only the certainty that a torn last group was torn.
+        if let Err(error) = self.marker.write_at(&super::format::encode_marker(last), 0) {
+            tracing::warn!(%error, "the journal's durable marker could not be written");
+        }
+        Ok(())
+    }
+
+    /// Prepares space before anybody has to wait for it. If that fails, whoever needs it will hear.
+    fn keep_room(&mut self) {
+        if self.segment.room() < ROOM_BYTES_LOW
+            && self.segment.used() + self.segment.room() < SEGMENT_BYTES
+            && self.segment.prepare(PREPARE_BYTES).is_ok()
+        {
+            self.tell_room();
+        }
+    }
+
+    /// Prepares space that somebody waits for, or tells them that there is none.
+    fn grow(&mut self, needed: u64) -> io::Result<()> {
+        let missing = needed + lock(&self.inner.book).pending_bytes();
+        let grown = if self.segment.used() >= SEGMENT_BYTES {
+            self.rotate(missing)
+        } else {
+            self.segment.prepare(missing.max(PREPARE_BYTES)).map_err(NotCreated::NoTrace)
+        };
+        match grown {
+            Ok(()) => self.tell_room(),
+            Err(NotCreated::NoTrace(error)) if is_full(&error) => {
+                lock(&self.inner.book).refuse_room(Error::Full(format!("{error}").into()));
+                self.inner.room.ring();
+            }
+            Err(not) => return Err(not.into()),
+        }
+        Ok(())
+    }
+
+    /// Goes on in a new segment. All before it is durable then, whatever was promised.
+    fn rotate(&mut self, room: u64) -> Result<(), NotCreated> {
+        let framed = lock(&self.inner.book).framed();
+        if self.synced < framed {
+            self.sync(framed).map_err(NotCreated::Unclear)?;
+        }
+        self.segment = Segment::create(&*self.inner.files, self.inner.store, Position(framed.0 + 1), room)?;
+        Ok(())
+    }
+
+    fn tell_room(&self) {
+        lock(&self.inner.book).set_room(self.segment.room());
+        self.inner.room.ring();
+    }
+
+    fn start_snapshot_if_due(&mut self) -> io::Result<()> {
+        let (live, busy) = {
+            let book = lock(&self.inner.book);
+            (book.state.durable_bytes(), book.snapshot_due.is_some())
+        };
+        if busy || self.log_bytes < live.max(self.inner.options.snapshot_log_bytes_min) {
+            return Ok(());
+        }
+        let room = lock(&self.inner.book).pending_bytes() + PREPARE_BYTES;
+        match self.rotate(room) {
+            Ok(()) => {
+                self.log_bytes = 0;
+                let mut book = lock(&self.inner.book);
+                book.snapshot_due = Some(book.framed());
+                drop(book);
+                self.tell_room();
+                self.inner.snapshot.ring();
+            }
+            Err(NotCreated::NoTrace(error)) if is_full(&error) => {
+                tracing::warn!(%error, "no room for a new segment; the log goes on growing");
+            }
+            Err(not) => return Err(not.into()),
+        }
+        Ok(())
+    }
+
+    fn fail(&mut self, error: &io::Error) {
+        tracing::error!(%error, "the journal could not be written; it takes nothing more and is to be opened again");
+        let why: Arc<str> = format!("the journal could not be written ({error}); open it again").into();
+        lock(&self.inner.book).fault = Some(Error::Unavailable(why.clone()));
+        self.inner.durable.fail(Error::Unknown(why));
+        self.inner.room.ring();
+        self.inner.enabled.ring();
+    }
+
+    fn close(mut self) {
+        let (framed, failed) = {
+            let book = lock(&self.inner.book);
+            (book.framed(), book.fault.is_some())
+        };
+        if !failed
+            && self.synced < framed
+            && let Err(error) = self.sync(framed)
+        {
+            self.fail(&error);
+        }
+        let closed: Arc<str> = "the journal is closed".into();
+        let mut book = lock(&self.inner.book);
+        book.fault.get_or_insert_with(|| Error::Unavailable(closed.clone()));
+        drop(book);
+        self.inner.durable.fail(Error::Unavailable(closed));
+        self.inner.room.ring();
+        self.inner.snapshot.ring();
+        self.inner.committer_ended.raise(ENDED);
+    }
+}
+
+fn is_full(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded | io::ErrorKind::FileTooLarge)
+}

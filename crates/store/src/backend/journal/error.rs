@@ -1,0 +1,48 @@
+//! Why a journal does not open: what, where, and what to do.
+
+use std::{io, path::PathBuf};
+
+/// Why a journal cannot be opened. Nothing in the directory was changed.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    /// What is stored cannot be what was written.
+    #[error(
+        "{what}\n  --> {}, byte {offset}\nhint: batches that were acknowledged are missing here. Keep a copy of the directory, then restore \
+         a backup, or open it with `Options::on_damage = OnDamage::LoseTheRest` to go on with what stands before this place",
+        file.display()
+    )]
+    Damaged {
+        /// What is wrong.
+        what: String,
+        /// In which file.
+        file: PathBuf,
+        /// Where in it.
+        offset: u64,
+    },
+    /// Written by a later version.
+    #[error("{} has format {found}; this version reads up to {known}\nhint: use the version of onceflow that wrote it", file.display())]
+    TooNew {
+        /// The file.
+        file: PathBuf,
+        /// Its format.
+        found: u32,
+        /// The newest format this code reads.
+        known: u32,
+    },
+    /// The file system did not do what it was asked.
+    #[error("cannot {what} {}: {source}", path.display())]
+    Io {
+        /// What was asked.
+        what: &'static str,
+        /// Of what.
+        path: PathBuf,
+        /// The answer.
+        source: io::Error,
+    },
+}
+
+impl OpenError {
+    pub(super) fn io(what: &'static str, path: PathBuf) -> impl FnOnce(io::Error) -> OpenError {
+        move |source| OpenError::Io { what, path, source }
+    }
+}

@@ -1,0 +1,125 @@
+//! A directory of files, as the journal sees one. Narrow, so that a test can stand in for the disk: lose what was
+//! not synced, tear, fill up, fail.
+
+use std::{
+    fs, io,
+    os::unix::fs::FileExt,
+    path::{Path, PathBuf},
+};
+
+/// A flat directory.
+pub trait Files: Send + Sync + 'static {
+    /// The names of its files, in any order.
+    fn list(&self) -> io::Result<Vec<String>>;
+    /// Opens a file that is there.
+    fn open(&self, name: &str) -> io::Result<Box<dyn File>>;
+    /// Makes a file that is not there. It may be gone after a crash until [`Files::sync`] returned.
+    fn create(&self, name: &str) -> io::Result<Box<dyn File>>;
+    /// Gives a file another name, taking it from whoever had it. Atomic; durable after [`Files::sync`].
+    fn rename(&self, from: &str, to: &str) -> io::Result<()>;
+    /// Removes a file. Durable after [`Files::sync`].
+    fn remove(&self, name: &str) -> io::Result<()>;
+    /// Ends when all that was made, renamed and removed will outlive a crash.
+    fn sync(&self) -> io::Result<()>;
+    /// What to call a file when talking to people.
+    fn path(&self, name: &str) -> PathBuf;
+}
+
+/// An open file. Closed when dropped.
+#[expect(clippy::len_without_is_empty, reason = "nobody asks whether a file is empty")]
+pub trait File: Send {
+    /// How long it is.
+    fn len(&self) -> io::Result<u64>;
+    /// Reads what is there, at most as much as fits; less only at the end of the file.
+    fn read_at(&self, into: &mut [u8], at: u64) -> io::Result<usize>;
+    /// Writes all of it, making the file longer where needed.
+    fn write_at(&self, bytes: &[u8], at: u64) -> io::Result<()>;
+    /// Ends when all that was written will outlive a crash. After an error nobody knows what will, and asking again
+    /// would be answered with a lie; so nobody asks again.
+    fn sync(&self) -> io::Result<()>;
+}
+
+/// A directory of the file system.
+#[derive(Clone, Debug)]
+pub struct Directory {
+    path: PathBuf,
+}
+
+impl Directory {
+    /// The directory, made if it is not there (with its parents), readable by its owner only.
+    pub fn at(path: impl Into<PathBuf>) -> io::Result<Self> {
+        let path = path.into();
+        if !path.is_dir() {
+            std::os::unix::fs::DirBuilderExt::mode(fs::DirBuilder::new().recursive(true), 0o700).create(&path)?;
+            if let Some(parent) = path.parent().filter(|parent| !parent.as_os_str().is_empty()) {
+                sync_directory(parent)?;
+            }
+        }
+        Ok(Directory { path })
+    }
+}
+
+impl Files for Directory {
+    fn list(&self) -> io::Result<Vec<String>> {
+        let mut names = Vec::new();
+        for entry in fs::read_dir(&self.path)? {
+            names.extend(entry?.file_name().into_string());
+        }
+        Ok(names)
+    }
+
+    fn open(&self, name: &str) -> io::Result<Box<dyn File>> {
+        Ok(Box::new(fs::File::options().read(true).write(true).open(self.path.join(name))?))
+    }
+
+    fn create(&self, name: &str) -> io::Result<Box<dyn File>> {
+        Ok(Box::new(fs::File::options().read(true).write(true).create_new(true).open(self.path.join(name))?))
+    }
+
+    fn rename(&self, from: &str, to: &str) -> io::Result<()> {
+        fs::rename(self.path.join(from), self.path.join(to))
+    }
+
+    fn remove(&self, name: &str) -> io::Result<()> {
+        fs::remove_file(self.path.join(name))
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        sync_directory(&self.path)
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.path.join(name)
+    }
+}
+
+fn sync_directory(path: &Path) -> io::Result<()> {
+    fs::File::open(path)?.sync_all()
+}
+
+impl File for fs::File {
+    fn len(&self) -> io::Result<u64> {
+        Ok(self.metadata()?.len())
+    }
+
+    fn read_at(&self, into: &mut [u8], at: u64) -> io::Result<usize> {
+        let mut filled = 0;
+        while filled < into.len() {
+            match FileExt::read_at(self, &mut into[filled..], at + filled as u64) {
+                Ok(0) => break,
+                Ok(read) => filled += read,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(filled)
+    }
+
+    fn write_at(&self, bytes: &[u8], at: u64) -> io::Result<()> {
+        self.write_all_at(bytes, at)
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        self.sync_data()
+    }
+}
