@@ -131,6 +131,11 @@ impl Socket {
         Box::pin(async move { wire.until_lost().await })
     }
 
+    /// Gives up the connection. Calls in flight are answered as if the other side had.
+    pub fn close(&self) {
+        self.wire.lose("this side closed it", false);
+    }
+
     async fn read(&self, request: Request) -> Result<Answer, Error> {
         self.wire.call(request, false).await?.reply().await
     }
@@ -138,7 +143,7 @@ impl Socket {
 
 impl Drop for Socket {
     fn drop(&mut self) {
-        self.wire.lose("this side closed it", false);
+        self.close();
     }
 }
 

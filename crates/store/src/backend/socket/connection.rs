@@ -218,6 +218,13 @@ fn cut_claimed(mut outcome: Outcome) -> Outcome {
     outcome
 }
 
+fn reason(error: &Error) -> String {
+    match error {
+        Error::Full(why) | Error::Unavailable(why) | Error::Unknown(why) | Error::Damaged(why) => why.to_string(),
+        Error::Invalid(invalid) => invalid.to_string(),
+    }
+}
+
 /// Sends replies in order, as many as are durable in one write. Says goodbye when the server stops.
 async fn send(
     shared: Arc<Shared>,
@@ -280,8 +287,8 @@ impl Sender {
         let answer = match durable {
             Ok(()) => answer.map_err(FlatError::from),
             // It was decided on what may be gone after a crash, so the answer may not leave.
-            Err(error) if is_commit => Err(FlatError::Unknown(error.to_string())),
-            Err(error) => Err(FlatError::Unavailable(error.to_string())),
+            Err(error) if is_commit => Err(FlatError::Unknown(reason(&error))),
+            Err(error) => Err(FlatError::Unavailable(reason(&error))),
         };
         let reply = Reply::To { position, answer };
         frame::append(&mut self.buffer, call, &reply, REPLY_BYTES_MAX).expect("answers are cut to fit");
