@@ -4,9 +4,11 @@
 //! | module | what it owns |
 //! |---|---|
 //! | [`world`] | a world whose clock is moved by hand and whose chance comes from a seed |
+//! | [`disk`] | a disk that forgets what was not synced, fills up and fails |
 //! | [`fault`] | a store that fails at the n-th call: before it, after it, or with its reply lost |
 //! | [`random`] | numbers from a seed |
 
+pub mod disk;
 pub mod fault;
 pub mod random;
 pub mod world;
