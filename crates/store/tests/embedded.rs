@@ -190,7 +190,7 @@ async fn owners_that_leave_in_order_are_not_noticed_by_their_guests() {
         commits.push(worker.await.unwrap());
     }
     let store = open(dir.path()).await;
-    assert_eq!(all_names(&store, "group").await.len(), commits.into_iter().sum::<u32>() as usize);
+    assert_eq!(all_names(&*store, "group").await.len(), commits.into_iter().sum::<u32>() as usize);
 }
 
 async fn all_names(store: &dyn Records, group: &str) -> std::collections::BTreeSet<Vec<u8>> {

@@ -6,10 +6,11 @@
 use super::*;
 use std::{
     collections::{BTreeMap, BTreeSet},
+    io::Read,
     process::Stdio,
 };
 use tokio::{
-    io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader},
+    io::{AsyncBufReadExt, AsyncWriteExt, BufReader},
     process::{Child, Command},
     sync::mpsc,
 };
@@ -59,7 +60,7 @@ async fn live(dir: &Path, number: &str) {
         }));
     }
     // The parent says that it is enough by closing our input.
-    drop(tokio::io::stdin().read(&mut [0]).await);
+    until_input_ends().await;
     end.send_replace(true);
     for caller in callers {
         caller.await.unwrap();
@@ -67,6 +68,16 @@ async fn live(dir: &Path, number: &str) {
     store.close().await.unwrap();
     owning.await.unwrap();
     say("done");
+}
+
+async fn until_input_ends() {
+    let (tell, told) = oneshot::channel::<()>();
+    let read = async move {
+        drop(std::io::stdin().lock().read_to_end(&mut Vec::new()));
+        drop(tell);
+    };
+    RealWorld::here().dedicate("input", Box::pin(read));
+    drop(told.await);
 }
 
 async fn commit(store: &dyn Records, name: &str) {
