@@ -138,7 +138,8 @@ impl Parent {
         let tell = self.tell.clone();
         let listen = async move {
             while let Ok(Some(line)) = lines.next_line().await {
-                if let Some(line) = line.strip_prefix('@') {
+                // The harness may have begun the line with the test's name.
+                if let Some((_, line)) = line.split_once('@') {
                     drop(tell.send((number, line.to_owned())));
                 }
             }
