@@ -1,7 +1,50 @@
 //! Every backend, held to the contract. To add one, add a line: a name, and a closure that makes an empty store
 //! in the world it is given.
 
-use onceflow_store::{Records, backend::memory::Memory, records_contract};
+use onceflow_store::{
+    Records, World,
+    backend::{
+        embedded::Embedded,
+        journal::Options,
+        memory::Memory,
+        socket::{Socket, Welcome, serve},
+    },
+    records_contract,
+    testing::world::TestWorld,
+};
 use std::sync::Arc;
 
 records_contract!(memory, async |world| Arc::new(Memory::new(world)) as Arc<dyn Records>);
+records_contract!(socket, guest_of_memory, seeds: 60);
+records_contract!(embedded_owner, async |world| owner_and_guest(world).await.0, seeds: 20);
+records_contract!(embedded_guest, async |world| owner_and_guest(world).await.1, seeds: 20);
+
+/// Memory, through a socket.
+async fn guest_of_memory(world: Arc<TestWorld>) -> Arc<dyn Records> {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("s");
+    let listener = tokio::net::UnixListener::bind(&path).unwrap();
+    let welcome = Welcome { opening: 0, holder: "the test".into() };
+    let server = serve(listener, Arc::new(Memory::new(world.clone())), welcome, world.clone());
+    let socket = Socket::connect(&path, &*world).await.unwrap();
+    keep(&world, (server, dir));
+    Arc::new(socket)
+}
+
+/// A directory, as its owner has it and as a guest has it.
+async fn owner_and_guest(world: Arc<TestWorld>) -> (Arc<dyn Records>, Arc<dyn Records>) {
+    let dir = tempfile::tempdir().unwrap();
+    let owner = Embedded::open(dir.path(), Options::default(), world.clone()).await.unwrap();
+    let guest = Embedded::open(dir.path(), Options::default(), world.clone()).await.unwrap();
+    keep(&world, (owner.clone(), guest.clone(), dir));
+    (owner, guest)
+}
+
+/// Keeps something until the test's runtime ends.
+fn keep(world: &TestWorld, kept: impl Send + 'static) {
+    let task = async move {
+        let _kept = kept;
+        std::future::pending().await
+    };
+    world.spawn("keep", Box::pin(task));
+}
