@@ -5,16 +5,21 @@ use onceflow_store::{
     Records, World,
     backend::{
         embedded::Embedded,
-        journal::Options,
+        journal::{Journal, Options},
         memory::Memory,
         socket::{Socket, Welcome, serve},
     },
     records_contract,
-    testing::world::TestWorld,
+    testing::{disk::Disk, world::TestWorld},
 };
 use std::sync::Arc;
 
+fn journal(world: Arc<dyn World>) -> Arc<dyn Records> {
+    Arc::new(Journal::open(Arc::new(Disk::new()), Options::default(), world).expect("an empty disk opens").0)
+}
+
 records_contract!(memory, async |world| Arc::new(Memory::new(world)) as Arc<dyn Records>);
+records_contract!(journal, async |world| journal(world));
 records_contract!(socket, guest_of_memory, seeds: 60);
 records_contract!(embedded_owner, async |world| owner_and_guest(world).await.0, seeds: 20);
 records_contract!(embedded_guest, async |world| owner_and_guest(world).await.1, seeds: 20);
