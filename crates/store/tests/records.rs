@@ -49,7 +49,7 @@ async fn owner_and_guest(world: Arc<TestWorld>) -> (Arc<dyn Records>, Arc<dyn Re
 fn keep(world: &TestWorld, kept: impl Send + 'static) {
     let task = async move {
         let _kept = kept;
-        std::future::pending().await
+        std::future::pending::<()>().await;
     };
     world.spawn("keep", Box::pin(task));
 }

@@ -20,10 +20,10 @@
 //!
 //! | module | what it owns |
 //! |---|---|
-//! | [`lock`] | who owns the directory |
-//! | [`place`] | where the socket is, also when its path is too long for one |
-//! | [`owner`] | the journal, the server and the lock together; the order in which they end |
-//! | [`seat`] | becoming owner or guest |
+//! | `lock` | who owns the directory |
+//! | `place` | where the socket is, also when its path is too long for one |
+//! | `owner` | the journal, the server and the lock together; the order in which they end |
+//! | `seat` | becoming owner or guest |
 
 mod lock;
 mod owner;

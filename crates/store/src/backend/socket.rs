@@ -6,12 +6,12 @@
 //!
 //! | module | what it owns |
 //! |---|---|
-//! | [`frame`] | bytes to frames: lengths that are not trusted |
-//! | [`protocol`] | the messages, and the greeting before them |
-//! | [`wire`] | batches and errors in a form that is safe to decode |
-//! | [`peer`] | whether the other side is the same user |
-//! | [`server`] | [`serve`]: any [`Records`](crate::Records) on a listener |
-//! | [`client`] | [`Socket`]: the same port on the other side |
+//! | `frame` | bytes to frames: lengths that are not trusted |
+//! | `protocol` | the messages, and the greeting before them |
+//! | `wire` | batches and errors in a form that is safe to decode |
+//! | `peer` | whether the other side is the same user |
+//! | `server` | [`serve`]: any [`Records`](crate::Records) on a listener |
+//! | `client` | [`Socket`]: the same port on the other side |
 
 mod client;
 mod connection;
