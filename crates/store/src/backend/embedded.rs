@@ -1,6 +1,6 @@
 //! A store directory that the processes of one user share.
 //!
-//! Whoever holds the lock owns the directory: it has the [journal](super::journal) open and serves it on a
+//! Whoever holds the lock owns the directory: it has the [journal] open and serves it on a
 //! [socket](super::socket) beside it. Everybody else is a guest on that socket. When the owner is gone, killed or
 //! closed, the guests try for the lock; one becomes the owner, the others its guests. Callers see none of
 //! it, but for this:
@@ -22,9 +22,11 @@
 //! |---|---|
 //! | `lock` | who owns the directory |
 //! | `place` | where the socket is, also when its path is too long for one |
+//! | `link` | where calls go, and whose positions they carry |
 //! | `owner` | the journal, the server and the lock together; the order in which they end |
 //! | `seat` | becoming owner or guest |
 
+mod link;
 mod lock;
 mod owner;
 mod place;
@@ -33,10 +35,7 @@ mod seat;
 pub use lock::Holder;
 pub use seat::OpenError;
 
-use super::{
-    journal::{self, Recovered},
-    socket::Socket,
-};
+use super::journal::{self, Recovered};
 use crate::{
     records::{Error, Outcome, Page, Position, Records, Scan},
     sync::{Mutex, lock},
@@ -44,6 +43,7 @@ use crate::{
     world::{BoxFuture, World},
 };
 use futures_util::future::{Either, select};
+use link::Link;
 use onceflow_core::{Batch, Key, Row, Shard, Timestamp};
 use owner::Owner;
 use seat::{Seat, Site};
@@ -78,15 +78,6 @@ enum Phase {
     /// The owner is gone; a seat is being taken.
     Changing,
     Ended(Error),
-}
-
-/// One opening of the store, as this process reaches it.
-struct Link {
-    records: Arc<dyn Records>,
-    /// The connection, for a guest.
-    socket: Option<Arc<Socket>>,
-    /// All positions before this one are from earlier openings.
-    base: u64,
 }
 
 /// What a process is to a directory.
@@ -271,52 +262,6 @@ async fn change_when_lost(lost: BoxFuture<'static, Arc<str>>, embedded: Weak<Emb
     if let Some(embedded) = embedded.upgrade() {
         tracing::info!(%why, "the store's owner is gone");
         embedded.change().await;
-    }
-}
-
-impl Link {
-    fn to(seat: Seat, base: u64) -> (Arc<Link>, Option<Owner>) {
-        match seat {
-            Seat::Owner(owner) => {
-                let records = owner.journal.clone();
-                (Arc::new(Link { records, socket: None, base }), Some(owner))
-            }
-            Seat::Guest(socket) => {
-                let socket = Arc::new(socket);
-                (Arc::new(Link { records: socket.clone(), socket: Some(socket), base }), None)
-            }
-        }
-    }
-
-    fn is_lost(&self) -> bool {
-        self.socket.as_ref().is_some_and(|socket| socket.is_lost().is_some())
-    }
-
-    /// Whether an answer says only that the owner changes: nothing was done, ask the next one.
-    fn is_over<T>(&self, answer: &Result<T, Error>) -> bool {
-        matches!(answer, Err(Error::Unavailable(_))) && self.is_lost()
-    }
-
-    fn position(&self) -> Position {
-        self.give(self.records.position())
-    }
-
-    /// A position of this opening, as callers see it.
-    fn give(&self, position: Position) -> Position {
-        Position(self.base + position.0)
-    }
-
-    fn give_outcome(&self, mut outcome: Outcome) -> Outcome {
-        match &mut outcome {
-            Outcome::Applied(committed) => committed.position = self.give(committed.position),
-            Outcome::Refused(refused) => refused.position = self.give(refused.position),
-        }
-        outcome
-    }
-
-    /// What a caller's position is in this opening; `None` if it is from an earlier one.
-    fn take(&self, position: Position) -> Option<Position> {
-        position.0.checked_sub(self.base).map(Position)
     }
 }
 

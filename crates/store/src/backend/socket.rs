@@ -11,8 +11,11 @@
 //! | `wire` | batches and errors in a form that is safe to decode |
 //! | `peer` | whether the other side is the same user |
 //! | `server` | [`serve`]: any [`Records`](crate::Records) on a listener |
+//! | `connection` | one guest, on the server's side: executed in order, answered when durable |
 //! | `client` | [`Socket`]: the same port on the other side |
+//! | `calls` | its calls that are under way, and what each is told when the connection is lost |
 
+mod calls;
 mod client;
 mod connection;
 mod frame;

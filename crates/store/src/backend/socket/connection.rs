@@ -30,8 +30,15 @@ use tokio::{
     sync::{OwnedSemaphorePermit, mpsc},
 };
 
+/// What waits to be sent.
+enum Outgoing {
+    Reply(Decided),
+    /// All that was executed stands before this.
+    Goodbye,
+}
+
 /// A reply on its way out.
-struct Outgoing {
+struct Decided {
     call: u64,
     /// It leaves when this is durable.
     position: Position,
@@ -56,8 +63,12 @@ async fn serve(shared: Arc<Shared>, stream: UnixStream, place: OwnedSemaphorePer
     let place = Arc::new(place);
     let (replies, outgoing) = mpsc::channel(REPLIES_MAX);
     shared.world.spawn("socket replies", Box::pin(send(shared.clone(), outgoing, write, place.clone())));
-    let mut guest = Guest { shared, replies, waits: Waits::default(), place };
-    guest.take_requests(reader).await
+    let guest = Guest { shared, replies, waits: Waits::default(), place };
+    guest.take_requests(reader).await?;
+    guest.waits.end_all();
+    // Who left does not hear it.
+    drop(guest.replies.send(Outgoing::Goodbye).await);
+    Ok(())
 }
 
 async fn greet(shared: &Shared, reader: &mut Reader<OwnedReadHalf>, write: &mut OwnedWriteHalf) -> Result<(), Broken> {
@@ -78,7 +89,8 @@ struct Guest {
 }
 
 impl Guest {
-    async fn take_requests(&mut self, mut reader: Reader<OwnedReadHalf>) -> Result<(), Broken> {
+    /// Ends when the guest leaves or the server stops; then everything that was read is executed.
+    async fn take_requests(&self, mut reader: Reader<OwnedReadHalf>) -> Result<(), Broken> {
         let shared = self.shared.clone();
         let mut stopping = pin!(shared.until(Phase::Stopping));
         loop {
@@ -97,14 +109,14 @@ impl Guest {
             };
             // The sender of replies ends first only when the guest cannot be written to any more.
             if let Some(reply) = reply
-                && self.replies.send(reply).await.is_err()
+                && self.replies.send(Outgoing::Reply(reply)).await.is_err()
             {
                 return Ok(());
             }
         }
     }
 
-    async fn execute(&self, call: u64, request: Request) -> Result<Outgoing, Broken> {
+    async fn execute(&self, call: u64, request: Request) -> Result<Decided, Broken> {
         let records = &*self.shared.records;
         let is_commit = matches!(request, Request::Commit(_));
         let answer = match request {
@@ -124,24 +136,25 @@ impl Guest {
             Ok(Answer::Outcome(outcome)) => outcome.position(),
             _ => records.position(),
         };
-        Ok(Outgoing { call, position, is_commit, answer })
+        Ok(Decided { call, position, is_commit, answer })
     }
 
     /// Lets a wait run beside. Answers at once only that it cannot.
-    fn wait(&self, call: u64, shard: Shard, seen: Position, until: Timestamp) -> Option<Outgoing> {
+    fn wait(&self, call: u64, shard: Shard, seen: Position, until: Timestamp) -> Option<Decided> {
         let (shared, replies, waits) = (self.shared.clone(), self.replies.clone(), self.waits.clone());
         let place = self.place.clone();
         let waiting = async move {
             let answer = shared.records.wait(shard, seen, until).await.map(|()| Answer::Woken);
             let position = shared.records.position();
             waits.forget(call);
-            drop(replies.send(Outgoing { call, position, is_commit: false, answer }).await);
+            let reply = Decided { call, position, is_commit: false, answer };
+            drop(replies.send(Outgoing::Reply(reply)).await);
             drop(place);
         };
         let (waiting, handle) = abortable(waiting);
         if let Err(error) = self.waits.begin(call, handle) {
             let position = self.shared.records.position();
-            return Some(Outgoing { call, position, is_commit: false, answer: Err(error) });
+            return Some(Decided { call, position, is_commit: false, answer: Err(error) });
         }
         self.shared.world.spawn("socket wait", Box::pin(waiting.map(drop)));
         None
@@ -225,7 +238,7 @@ fn reason(error: &Error) -> String {
     }
 }
 
-/// Sends replies in order, as many as are durable in one write. Says goodbye when the server stops.
+/// Sends replies in order, as many as are durable in one write.
 async fn send(
     shared: Arc<Shared>,
     outgoing: mpsc::Receiver<Outgoing>,
@@ -245,7 +258,7 @@ struct Sender {
     shared: Arc<Shared>,
     outgoing: mpsc::Receiver<Outgoing>,
     write: OwnedWriteHalf,
-    /// Taken from the queue, not yet durable.
+    /// Taken from the queue, and next.
     held: Option<Outgoing>,
     buffer: Vec<u8>,
 }
@@ -253,13 +266,14 @@ struct Sender {
 impl Sender {
     async fn run(mut self) -> std::io::Result<()> {
         while let Some(next) = self.next().await {
+            let Outgoing::Reply(next) = next else {
+                frame::append(&mut self.buffer, 0, &Reply::Goodbye, REPLY_BYTES_MAX).expect("a goodbye is short");
+                self.flush().await?;
+                break;
+            };
             let durable = self.shared.records.durable(next.position).await;
             self.append(next, durable);
             while self.buffer.len() < WRITE_BYTES_MAX && self.append_another() {}
-            self.flush().await?;
-        }
-        if self.shared.phase() >= Phase::Stopping {
-            frame::append(&mut self.buffer, 0, &Reply::Goodbye, REPLY_BYTES_MAX).expect("a goodbye is short");
             self.flush().await?;
         }
         self.write.shutdown().await
@@ -272,18 +286,21 @@ impl Sender {
         }
     }
 
-    /// Appends the next reply if there is one that needs no waiting.
+    /// Appends the next reply if there is one that needs no waiting; else holds it.
     fn append_another(&mut self) -> bool {
-        let Ok(next) = self.outgoing.try_recv() else { return false };
-        match self.shared.records.durable(next.position).now_or_never() {
-            Some(durable) => self.append(next, durable),
-            None => self.held = Some(next),
+        match self.outgoing.try_recv() {
+            Ok(Outgoing::Reply(next)) => match self.shared.records.durable(next.position).now_or_never() {
+                Some(durable) => self.append(next, durable),
+                None => self.held = Some(Outgoing::Reply(next)),
+            },
+            Ok(Outgoing::Goodbye) => self.held = Some(Outgoing::Goodbye),
+            Err(_) => return false,
         }
         self.held.is_none()
     }
 
-    fn append(&mut self, reply: Outgoing, durable: Result<(), Error>) {
-        let Outgoing { call, position, is_commit, answer } = reply;
+    fn append(&mut self, reply: Decided, durable: Result<(), Error>) {
+        let Decided { call, position, is_commit, answer } = reply;
         let answer = match durable {
             Ok(()) => answer.map_err(FlatError::from),
             // It was decided on what may be gone after a crash, so the answer may not leave.

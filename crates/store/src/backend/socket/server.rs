@@ -40,10 +40,6 @@ impl Shared {
         let reached = seen.wait_for(|now| *now >= phase).await.map(drop);
         reached.expect("the sender is in self");
     }
-
-    pub(super) fn phase(&self) -> Phase {
-        *self.phase.borrow()
-    }
 }
 
 /// A server at work. Dropping it cuts all connections; [`stop`](ServerHandle::stop) ends them in order.
