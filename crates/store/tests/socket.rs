@@ -12,7 +12,9 @@ use onceflow_store::{
     world::RealWorld,
 };
 use std::{
+    fs::Permissions,
     future::{Future, poll_fn},
+    os::unix::fs::{MetadataExt, PermissionsExt},
     path::{Path, PathBuf},
     pin::pin,
     sync::{
@@ -403,4 +405,38 @@ async fn a_server_that_is_none_is_refused() {
     let leave = async { drop(listener.accept().await.unwrap()) };
     let (connected, ()) = join(Socket::connect(&path, &*world), leave).await;
     assert!(matches!(connected, Err(ConnectError::Nobody(_))));
+}
+
+/// Tells a process that it is a child, and where to connect.
+const STRANGER: &str = "ONCEFLOW_TEST_STRANGER_SOCKET";
+
+#[tokio::test]
+async fn a_stranger() {
+    let Some(path) = std::env::var_os(STRANGER) else { return };
+    match Socket::connect(Path::new(&path), &*RealWorld::here()).await {
+        Err(ConnectError::Refused(broken)) => assert!(broken.to_string().contains("runs as user 0"), "{broken}"),
+        other => panic!("{:?}", other.err()),
+    }
+    // A program without such manners is shown out all the same.
+    let greeting = [b"onceflow".as_slice(), &socket::VERSION.to_le_bytes()].concat();
+    assert_eq!(reads_to_end(Path::new(&path), &greeting).await, b"");
+}
+
+/// Only the superuser can become somebody else; for others the rule itself is tested beside it.
+#[tokio::test]
+async fn another_user_is_refused_by_both_sides() {
+    let served = Served::new(memory());
+    if served.path().metadata().unwrap().uid() != 0 {
+        return;
+    }
+    // As if somebody had opened the doors.
+    std::fs::set_permissions(served.dir.path(), Permissions::from_mode(0o755)).unwrap();
+    std::fs::set_permissions(served.path(), Permissions::from_mode(0o666)).unwrap();
+    let program = served.dir.path().join("stranger");
+    std::fs::copy(std::env::current_exe().unwrap(), &program).unwrap();
+    let mut stranger = tokio::process::Command::new(&program);
+    stranger.args(["--exact", "a_stranger"]).env(STRANGER, served.path()).uid(65_534).current_dir("/");
+    let output = stranger.output().await.unwrap();
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success() && said.contains("1 passed"), "{said}");
 }
