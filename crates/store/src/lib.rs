@@ -17,6 +17,7 @@ pub mod backend;
 pub mod records;
 pub mod state;
 mod sync;
+pub mod values;
 mod wake;
 pub mod world;
 
