@@ -12,6 +12,7 @@
 //! | `update` | decides what an update does; pure |
 //! | [`lease`] | edges that end by themselves, and the keeper that renews one |
 //! | [`reclaim`] | expires leases, pays debts, buries values; in small steps |
+//! | [`fsck`] | proves that all of it fits together, and repairs what does not |
 //! | [`limits`] | every bound, with its reason |
 //!
 //! ```
@@ -31,6 +32,7 @@
 //! ```
 
 mod error;
+pub mod fsck;
 mod id;
 mod keys;
 pub mod lease;
