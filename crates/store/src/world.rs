@@ -77,7 +77,7 @@ impl World for RealWorld {
 }
 
 /// Runs a task to its end on this thread, which sleeps whenever the task waits.
-fn block_on(mut task: BoxFuture<'static, ()>) {
+pub(crate) fn block_on(mut task: BoxFuture<'static, ()>) {
     struct Unpark(std::thread::Thread);
     impl std::task::Wake for Unpark {
         fn wake(self: Arc<Self>) {

@@ -1,0 +1,16 @@
+//! What it takes to trust a backend, and whatever is written above one. Public, behind the feature `testing`, so
+//! that a backend from elsewhere is held to the same promises as ours.
+//!
+//! | module | what it owns |
+//! |---|---|
+//! | [`contract`] | what every backend promises, a test for each promise; a backend is one line |
+//! | [`batches`] | short words for batches |
+//! | [`world`] | a world whose clock is moved by hand and whose chance comes from a seed |
+//! | [`fault`] | a store that fails at the n-th call: before it, after it, or with its reply lost |
+//! | [`random`] | numbers from a seed |
+
+pub mod batches;
+pub mod contract;
+pub mod fault;
+pub mod random;
+pub mod world;
