@@ -14,6 +14,7 @@
 //! | `values.sweeper` | whose turn it is to reclaim, and when it promised to be back |
 
 use super::id::{EdgeName, ValueId};
+use crate::blobs::ObjectName;
 use onceflow_core::{Group, Key, Name, Timestamp};
 
 pub(super) struct Keys {
@@ -83,6 +84,10 @@ impl Keys {
 
     pub(super) fn sealed(&self, prefix: &Name) -> Key {
         named(&self.sealed, prefix)
+    }
+
+    pub(super) fn unlink(&self, object: ObjectName) -> Key {
+        self.unlink.key(object.fence().to_bytes())
     }
 
     pub(super) fn sweeper(&self) -> Key {

@@ -10,6 +10,7 @@ use super::{
     id::ValueId,
     value::{Content, Digest},
 };
+use crate::blobs::ObjectName;
 use onceflow_core::{Fence, Name, Row, Timestamp};
 
 mod other;
@@ -32,7 +33,7 @@ pub(super) fn value_row(refs: &[ValueId], content: &Content) -> Row {
         Content::Gathered { prefix, n, digest } => {
             row(GATHERED, refs, &[&n.to_le_bytes()[..], digest, prefix.as_bytes()].concat())
         }
-        Content::Object { name, len } => row(OBJECT, refs, &[&name.to_bytes()[..], &len.to_le_bytes()].concat()),
+        Content::Object { name, len } => row(OBJECT, refs, &[&name.fence().to_bytes()[..], &len.to_le_bytes()].concat()),
     }
 }
 
@@ -143,7 +144,7 @@ impl<'a> Head<'a> {
             OBJECT => {
                 let (name, len) = self.content.split_at_checked(Fence::BYTES)?;
                 let len = u64::from_le_bytes(len.try_into().ok()?);
-                Some(Content::Object { name: Fence::from_bytes(name)?, len })
+                Some(Content::Object { name: ObjectName::new(Fence::from_bytes(name)?), len })
             }
             _ => None,
         }
@@ -161,7 +162,7 @@ pub(super) enum Belongings {
     /// All edges under this prefix.
     Prefix(Name),
     /// This object.
-    Object(Fence),
+    Object(ObjectName),
 }
 
 /// Puts a checksum in front.
@@ -192,7 +193,7 @@ mod tests {
     fn some_rows() -> Vec<Row> {
         let refs = [ValueId::new("a"), ValueId::new([7; 256]), ValueId::new("a")];
         let gathered = Content::Gathered { prefix: Name::new("p"), n: 3, digest: [1; 32] };
-        let object = Content::Object { name: onceflow_core::Fences::new(3).next(), len: 9 };
+        let object = Content::Object { name: ObjectName::new(onceflow_core::Fences::new(3).next()), len: 9 };
         vec![
             value_row(&[], &Content::Inline(vec![])),
             value_row(&refs, &Content::Inline(b"text".to_vec())),

@@ -1,7 +1,8 @@
 //! What a value is, and what an update asks for.
 
 use super::id::{EdgeName, ValueId};
-use onceflow_core::{Fence, Name};
+use crate::blobs::ObjectName;
+use onceflow_core::Name;
 
 /// A digest of content that is stored elsewhere.
 pub type Digest = [u8; 32];
@@ -23,7 +24,7 @@ pub enum Content {
     /// A blob.
     Object {
         /// The object that holds its bytes.
-        name: Fence,
+        name: ObjectName,
         /// How many bytes.
         len: u64,
     },

@@ -101,7 +101,7 @@ impl Values {
                 batch.put(keys.owed.key(Debt::release_name(&prefix)), Debt::release_row());
             }
             Some(Belongings::Object(object)) => {
-                batch.put(keys.unlink.key(object.to_bytes()), Row::default());
+                batch.put(keys.unlink(object), Row::default());
             }
         }
         Ok(true)

@@ -243,7 +243,7 @@ impl<'a> Burial<'a> {
                 self.batch.put(keys.owed.key(Debt::release_name(&prefix)), Debt::release_row());
             }
             Belongings::Object(object) => {
-                self.batch.put(keys.unlink.key(object.to_bytes()), Row::default());
+                self.batch.put(keys.unlink(object), Row::default());
             }
         }
         self.room -= 1;
