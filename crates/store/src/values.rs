@@ -12,6 +12,7 @@
 //! | `update` | decides what an update does; pure |
 //! | [`lease`] | edges that end by themselves, and the keeper that renews one |
 //! | [`reclaim`] | expires leases, pays debts, buries values; in small steps |
+//! | [`list`] | long lists, as trees of pages |
 //! | [`fsck`] | proves that all of it fits together, and repairs what does not |
 //! | [`limits`] | every bound, with its reason |
 //!
@@ -37,6 +38,7 @@ mod id;
 mod keys;
 pub mod lease;
 pub mod limits;
+pub mod list;
 mod news;
 pub mod reclaim;
 mod stored;
@@ -127,6 +129,26 @@ impl Values {
             }
         }
         Err(Error::Contended(limits::TRIES_MAX))
+    }
+
+    /// Elements under a prefix, in order of their index, from `first` on: at most `limit`, and at most
+    /// [`SCAN_ROWS_MAX`](onceflow_core::limits::SCAN_ROWS_MAX).
+    pub async fn elements(
+        &self,
+        prefix: impl AsRef<[u8]>,
+        first: u64,
+        limit: usize,
+    ) -> Result<Vec<(u64, ValueId)>, Error> {
+        let under = id::elements_of(prefix.as_ref());
+        let last_before = first.checked_sub(1).map(|index| EdgeName::element(prefix.as_ref(), index).to_row_name());
+        let scan = records::Scan::of(self.keys.edges.clone(), limit).prefix(under).after(last_before);
+        let page = self.records.scan(self.shard, scan).await?;
+        let read = |(name, row): &(onceflow_core::Name, Row)| match EdgeName::from_row_name(name.as_bytes())? {
+            EdgeName::Element { index, .. } => Some((index, Edge::from_row(row)?.target)),
+            EdgeName::Root(_) => None,
+        };
+        let elements: Option<Vec<_>> = page.rows.iter().map(read).collect();
+        elements.ok_or_else(|| Error::damaged("an element's edge"))
     }
 
     /// Every edge under `prefix` goes, in small steps of [`Values::reclaim`], and none can be set meanwhile. For lists
