@@ -12,6 +12,7 @@
 //! | `update` | decides what an update does; pure |
 //! | [`lease`] | edges that end by themselves, and the keeper that renews one |
 //! | [`reclaim`] | expires leases, pays debts, buries values; in small steps |
+//! | [`blob`] | large bytes, as values |
 //! | [`list`] | long lists, as trees of pages |
 //! | [`fsck`] | proves that all of it fits together, and repairs what does not |
 //! | [`limits`] | every bound, with its reason |
@@ -32,6 +33,7 @@
 //! # Ok(()) }
 //! ```
 
+pub mod blob;
 mod error;
 pub mod fsck;
 mod id;
@@ -45,6 +47,7 @@ mod stored;
 mod update;
 pub mod value;
 
+pub use blob::Upload;
 pub use error::Error;
 pub use id::{EdgeName, ValueId};
 pub use lease::Keeper;
@@ -52,6 +55,7 @@ pub use reclaim::{Reclaimed, reclaim_loop};
 pub use value::{Content, Digest, EdgeChange, Expect, Put, Update, Value};
 
 use crate::{
+    blobs::Blobs,
     records::{self, Outcome, Position, Records, Refused, get_one},
     world::World,
 };
@@ -70,13 +74,14 @@ pub struct Values {
     keys: Keys,
     fences: Fences,
     news: News,
+    blobs: Option<Arc<dyn Blobs>>,
 }
 
 impl Values {
     /// The values kept in this shard. Any number of these may be at work on one store.
     pub fn new(records: Arc<dyn Records>, world: Arc<dyn World>, shard: Shard) -> Self {
         let fences = Fences::new(world.random());
-        Values { records, world, shard, keys: Keys::new(), fences, news: News::default() }
+        Values { records, world, shard, keys: Keys::new(), fences, news: News::default(), blobs: None }
     }
 
     /// A value as it was put. It stays as long as something refers to it.

@@ -3,6 +3,8 @@
 
 #[path = "values/bed.rs"]
 mod bed;
+#[path = "values/blobs.rs"]
+mod blobs;
 #[path = "values/cases.rs"]
 mod cases;
 #[path = "values/crash.rs"]

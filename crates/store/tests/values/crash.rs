@@ -99,11 +99,8 @@ async fn two_reclaimers_and_a_writer_at_once_break_nothing() {
             for text in texts {
                 let root = root(&format!("{}", round % 3));
                 let last = text.rsplit("; ").next().unwrap().split("->").next().unwrap().to_owned();
-                let (_, _, wrote) = tokio::join!(
-                    one.reclaim(2),
-                    two.reclaim(3),
-                    writer.update(puts(&text).set(&root, last.as_str()))
-                );
+                let (_, _, wrote) =
+                    tokio::join!(one.reclaim(2), two.reclaim(3), writer.update(puts(&text).set(&root, last.as_str())));
                 wrote.unwrap();
             }
             is_clean(&writer, store).await;

@@ -52,6 +52,7 @@ async fn finds(says: &str, damage: impl AsyncFn(&Bed)) {
         let after = bed.values.fsck(Mode::Check).await.unwrap();
         assert!(after.is_clean(), "{}: {after}", bed.name);
         bed.values.update(Update::new().clear(&root("R")).clear(&root("L")).clear(&root("lease"))).await.unwrap();
+        while bed.values.reclaim(bed.budget).await.unwrap().more {}
         bed.is_empty().await;
     })
     .await;

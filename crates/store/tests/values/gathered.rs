@@ -98,7 +98,8 @@ async fn elements_that_are_never_gathered_are_released_on_request() {
 async fn lists_of_lists_go_as_a_whole() {
     each_store(async |bed| {
         bed.update(elements(9).gather("L", "list", 9, [0; 32])).await;
-        bed.update(Update::new().set(&EdgeName::element("outer", 0), "L").set(&EdgeName::element("outer", 1), "v4")).await;
+        bed.update(Update::new().set(&EdgeName::element("outer", 0), "L").set(&EdgeName::element("outer", 1), "v4"))
+            .await;
         bed.update(Update::new().gather("O", "outer", 2, [0; 32]).set(&root("R"), "O")).await;
         assert_eq!(bed.drain().await.buried, 0);
         bed.clear("R").await;

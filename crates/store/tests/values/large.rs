@@ -48,9 +48,8 @@ async fn a_chain_of_a_million_goes_a_thousand_at_a_time() {
         values.update(puts("c0").set(&root("R"), "c0")).await.unwrap();
         for chunk in 0..MANY / 250 {
             let ids: Vec<String> = (chunk * 250..=(chunk + 1) * 250).map(|n| format!("c{n}")).collect();
-            let links = ids.windows(2).fold(Update::new(), |update, link| {
-                update.put(link[1].as_str(), [link[0].as_str()], "")
-            });
+            let links =
+                ids.windows(2).fold(Update::new(), |update, link| update.put(link[1].as_str(), [link[0].as_str()], ""));
             values.update(links.set(&root("R"), ids[250].as_str())).await.unwrap();
         }
         values.update(Update::new().clear(&root("R"))).await.unwrap();

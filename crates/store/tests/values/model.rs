@@ -61,7 +61,8 @@ async fn random_update(bed: &Bed, model: &mut Model, random: &mut Random) {
         let (id, refs) = if again {
             random.pick(&model.made).clone()
         } else {
-            let refs = (0..random.below(4)).filter(|_| !known.is_empty()).map(|_| random.pick(&known).clone()).collect();
+            let refs =
+                (0..random.below(4)).filter(|_| !known.is_empty()).map(|_| random.pick(&known).clone()).collect();
             (format!("v{}", model.made.len()), refs)
         };
         fails |= !known.contains(&id) && refs.iter().any(|to| !known.contains(to));
@@ -138,7 +139,8 @@ async fn what_is_alive_is_what_an_edge_reaches() {
             model.expire();
             let left: Vec<_> = model.alive().into_iter().collect();
             bed.drain().await;
-            let mut stored: Vec<_> = bed.stored().await.split(' ').filter(|id| !id.is_empty()).map(str::to_owned).collect();
+            let mut stored: Vec<_> =
+                bed.stored().await.split(' ').filter(|id| !id.is_empty()).map(str::to_owned).collect();
             stored.sort();
             assert_eq!(stored, left, "seed {seed}, {}", bed.name);
             let clear = (0..EDGES).fold(Update::new(), |update, edge| update.clear(&root(&edge.to_string())));

@@ -2,11 +2,12 @@
 
 use super::super::{
     Error, Values,
+    blob::object,
     id::{EdgeName, ValueId},
     keys::read_due,
     stored::{Debt, Edge, Seal},
 };
-use crate::records::Scan;
+use crate::{blobs::ObjectName, records::Scan};
 use onceflow_core::{Group, Key, Name, Row, Timestamp, limits};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -21,12 +22,17 @@ pub(super) struct Snapshot {
     pub(super) releases: BTreeSet<Name>,
     pub(super) due: BTreeSet<(Timestamp, EdgeName)>,
     pub(super) sealed: BTreeMap<Name, Seal>,
+    /// Objects that rows beside the values name.
+    pub(super) uploads: BTreeSet<ObjectName>,
+    pub(super) unlink: BTreeSet<ObjectName>,
+    /// Objects that are there, if there is a blob store.
+    pub(super) objects: Option<BTreeSet<ObjectName>>,
     /// Rows that cannot be read, other than values and counts.
     pub(super) unreadable: Vec<(Key, Row)>,
 }
 
 impl Values {
-    pub(super) async fn all_rows(&self, group: &Group) -> Result<Vec<(Name, Row)>, Error> {
+    pub(in crate::values) async fn all_rows(&self, group: &Group) -> Result<Vec<(Name, Row)>, Error> {
         let mut rows = Vec::new();
         loop {
             let after = rows.last().map(|(name, _): &(Name, Row)| name.clone());
@@ -39,15 +45,29 @@ impl Values {
         }
     }
 
+    async fn all_objects(&self) -> Result<Option<BTreeSet<ObjectName>>, Error> {
+        let Some(blobs) = &self.blobs else { return Ok(None) };
+        let mut objects = BTreeSet::new();
+        loop {
+            let page = blobs.list(objects.last().copied(), limits::LIST_OBJECTS_MAX).await?;
+            objects.extend(page.objects.iter().map(|listed| listed.name));
+            if !page.more || page.objects.is_empty() {
+                return Ok(Some(objects));
+            }
+        }
+    }
+
     pub(super) async fn snapshot(&self) -> Result<Snapshot, Error> {
         let keys = &self.keys;
+        // Before the rows: an object is there only after a row says so.
+        let objects = self.all_objects().await?;
         let mut snapshot = Snapshot::default();
-        let Snapshot { values, counts, edges, zero, owed, releases, due, sealed, .. } = &mut snapshot;
+        let Snapshot { values, counts, edges, zero, owed, releases, due, sealed, uploads, unlink, .. } = &mut snapshot;
         let mut unreadable = Vec::new();
         let id = |name: &Name| ValueId::checked(name.as_bytes());
         // Each reader answers whether it could read the row.
         type Read<'a> = Box<dyn FnMut(&Name, &Row) -> Option<()> + Send + 'a>;
-        let readers: [(&Group, Read<'_>); 7] = [
+        let readers: [(&Group, Read<'_>); 9] = [
             (&keys.values, Box::new(|name, row| Some(drop(values.insert(id(name)?, row.clone()))))),
             (&keys.counts, Box::new(|name, row| Some(drop(counts.insert(id(name)?, row.clone()))))),
             (&keys.zero, Box::new(|name, _| zero.insert(id(name)?).then_some(()))),
@@ -61,7 +81,9 @@ impl Values {
                 &keys.owed,
                 Box::new(|name, row| {
                     match Debt::read(name.as_bytes(), row)? {
-                        Debt::Decrements(debt) => debt.into_iter().for_each(|(id, n)| *owed.entry(id).or_default() += n),
+                        Debt::Decrements(debt) => {
+                            debt.into_iter().for_each(|(id, n)| *owed.entry(id).or_default() += n)
+                        }
                         Debt::Release(prefix) => drop(releases.insert(prefix)),
                     }
                     Some(())
@@ -69,6 +91,8 @@ impl Values {
             ),
             (&keys.due, Box::new(|name, _| due.insert(read_due(name.as_bytes())?).then_some(()))),
             (&keys.sealed, Box::new(|name, row| Some(drop(sealed.insert(name.clone(), Seal::from_row(row)?))))),
+            (&keys.uploads, Box::new(|name, _| uploads.insert(object(name)?).then_some(()))),
+            (&keys.unlink, Box::new(|name, _| unlink.insert(object(name)?).then_some(()))),
         ];
         for (group, mut read) in readers {
             for (name, row) in self.all_rows(group).await? {
@@ -82,6 +106,6 @@ impl Values {
         {
             unreadable.push((keys.sweeper(), row));
         }
-        Ok(Snapshot { unreadable, ..snapshot })
+        Ok(Snapshot { unreadable, objects, ..snapshot })
     }
 }
