@@ -43,8 +43,15 @@ impl Kind {
 }
 
 /// Bytes that are mostly short: kept in place up to 24 of them.
-#[derive(Clone, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 struct Short(SmallVec<[u8; 24]>);
+
+impl Clone for Short {
+    /// Copies all bytes at once. The derived one goes byte by byte, and keys are cloned more than anything else.
+    fn clone(&self) -> Self {
+        Short(SmallVec::from_slice(&self.0))
+    }
+}
 
 impl fmt::Debug for Short {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

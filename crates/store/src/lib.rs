@@ -23,6 +23,7 @@ pub mod state;
 mod sync;
 #[cfg(feature = "testing")]
 pub mod testing;
+pub mod values;
 mod wake;
 pub mod world;
 

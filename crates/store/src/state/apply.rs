@@ -128,7 +128,14 @@ impl<E: Effects> Change<'_, E> {
     }
 
     fn delete(&mut self, key: &Key) {
-        if self.state.get(self.shard, key).is_some() {
+        if key.group.kind() == Kind::Rows {
+            // One look-up for both: whether it was there, and taking it away. Most of what is deleted are such rows.
+            let old = self.state.set(self.shard, key, None);
+            if old.is_some() {
+                self.effects.delete(key);
+                self.undo.push(Undo::Row(key.clone(), old));
+            }
+        } else if self.state.get(self.shard, key).is_some() {
             self.tell(key, |effects| effects.delete(key));
             self.set(key, None);
         }
