@@ -5,13 +5,14 @@
 //! What no root reaches any more, `reclaim` takes.
 //!
 //! ```sh
-//! cargo run -p onceflow-store --example ordered_map
+//! cargo run -p onceflow-store --example ordered_map [DIRECTORY]
 //! ```
+//!
+//! Run it in two terminals on one directory, or kill it and run it again: it goes on with what is there.
 
 use onceflow_store::{
-    backend::memory::Memory,
+    Store,
     values::{Content, EdgeName, Error, Expect, Update, Value, ValueId, Values, fsck::Mode},
-    world::RealWorld,
 };
 use std::sync::Arc;
 
@@ -23,10 +24,12 @@ mod tree;
 use tree::OrderedMap;
 
 #[tokio::main(flavor = "current_thread")]
-async fn main() -> Result<(), Error> {
-    let world = RealWorld::here();
-    let records = Arc::new(Memory::new(world.clone()));
-    let values = Arc::new(Values::new(records, world, Default::default()));
+async fn main() -> anyhow::Result<()> {
+    let temporary = tempfile::tempdir()?;
+    let directory = std::env::args_os().nth(1).map_or_else(|| temporary.path().join("store"), Into::into);
+    let store = Store::open(&directory).await?;
+    println!("a store in {}", directory.display());
+    let values = store.values(Default::default()).await?;
 
     let map = OrderedMap::new(values.clone(), "map");
     for n in 0..1000_u32 {
@@ -56,6 +59,7 @@ async fn main() -> Result<(), Error> {
     reclaim(&values).await?;
     println!("without either, there are {} rows of any kind", values.rows().await?.len());
     println!("fsck: {}", values.fsck(Mode::Check).await?);
+    store.close().await?;
     Ok(())
 }
 
