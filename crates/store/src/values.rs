@@ -25,7 +25,7 @@
 //! # let records = Arc::new(Memory::new(world.clone()));
 //! let values = Values::new(records, world, Default::default());
 //! let root = EdgeName::root("result");
-//! values.update(Update::new().put("leaf", [], "text").put("pair", ["leaf", "leaf"], "").set(&root, "pair")).await?;
+//! values.update(Update::new().leaf("leaf", "text").put("pair", ["leaf", "leaf"], "").set(&root, "pair")).await?;
 //! assert_eq!(values.get(&"pair".into()).await?.refs.len(), 2);
 //!
 //! values.update(Update::new().clear(&root)).await?;

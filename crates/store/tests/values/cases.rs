@@ -243,13 +243,13 @@ async fn what_is_over_a_limit_names_it() {
     each_store(async |bed| {
         let wide = |n: usize| {
             let ids: Vec<String> = (0..n).map(|n| format!("e{n}")).collect();
-            let update = ids.iter().fold(Update::new(), |update, id| update.put(id.as_str(), [] as [&str; 0], ""));
+            let update = ids.iter().fold(Update::new(), |update, id| update.leaf(id.as_str(), ""));
             update.put("wide", ids.iter().map(String::as_str), "").set(&root("R"), "wide")
         };
         refused(bed, wide(501), "REFS_PER_VALUE_MAX").await;
-        refused(bed, Update::new().put("big", [] as [&str; 0], vec![0; 2 << 20]), "VALUE_BYTES_MAX").await;
+        refused(bed, Update::new().leaf("big", vec![0; 2 << 20]), "VALUE_BYTES_MAX").await;
         refused(bed, Update::new().clear(&EdgeName::root([0; 300])), "ID_BYTES_MAX").await;
-        let many = (0..1100).fold(Update::new(), |update, n| update.put(n.to_string().as_str(), [] as [&str; 0], ""));
+        let many = (0..1100).fold(Update::new(), |update, n| update.leaf(n.to_string().as_str(), ""));
         refused(bed, many, "UPDATE_OPS_MAX").await;
         bed.update(wide(500)).await;
         bed.clear("R").await;

@@ -7,7 +7,7 @@ use onceflow_store::{
     values::{EdgeName, Error, Update, fsck::Mode},
 };
 
-async fn change(bed: &Bed, change: impl FnOnce(&mut Batch)) {
+async fn change(bed: &Bed, change: impl for<'a> FnOnce(&'a mut Batch) -> &'a mut Batch) {
     let mut batch = Batch::new(SHARD);
     change(&mut batch);
     assert!(bed.records.commit(batch).await.unwrap().is_applied());
@@ -25,7 +25,7 @@ async fn flip(bed: &Bed, group: &str, name: &[u8], at: usize) {
     let key = Group::rows(group).key(name);
     let mut bytes = bed.records.get(SHARD, std::slice::from_ref(&key)).await.unwrap()[0].as_deref().unwrap().to_vec();
     bytes[at] ^= 4;
-    change(bed, |batch| drop(batch.put(key, bytes))).await;
+    change(bed, |batch| batch.put(key, bytes)).await;
 }
 
 /// `r -> p -> a, b, b`, root R; a lease on `b`; a gathered list of `a` and `b`, root L.
@@ -61,7 +61,7 @@ async fn finds(says: &str, damage: impl AsyncFn(&Bed)) {
 #[tokio::test]
 async fn a_count_one_too_high() {
     finds("leak: the count of a is 3, and should be 2", async |bed| {
-        change(bed, |batch| drop(batch.put(key("values.counts", "a"), counter::write(3)))).await;
+        change(bed, |batch| batch.put(key("values.counts", "a"), counter::write(3))).await;
     })
     .await;
 }
@@ -69,7 +69,7 @@ async fn a_count_one_too_high() {
 #[tokio::test]
 async fn a_count_one_too_low() {
     finds("problem: the count of b is 3, and should be 4", async |bed| {
-        change(bed, |batch| drop(batch.put(key("values.counts", "b"), counter::write(3)))).await;
+        change(bed, |batch| batch.put(key("values.counts", "b"), counter::write(3))).await;
     })
     .await;
 }
@@ -77,11 +77,11 @@ async fn a_count_one_too_low() {
 #[tokio::test]
 async fn a_count_that_is_none() {
     finds("problem: the count of p is damaged, and should be 1", async |bed| {
-        change(bed, |batch| drop(batch.put(key("values.counts", "p"), Row::new("one")))).await;
+        change(bed, |batch| batch.put(key("values.counts", "p"), Row::new("one"))).await;
     })
     .await;
     finds("problem: the count of p is 0, and should be 1", async |bed| {
-        change(bed, |batch| drop(batch.delete(key("values.counts", "p")))).await;
+        change(bed, |batch| batch.delete(key("values.counts", "p"))).await;
     })
     .await;
 }
@@ -89,7 +89,7 @@ async fn a_count_that_is_none() {
 #[tokio::test]
 async fn a_missing_value() {
     finds("problem: value b is referred to, but missing", async |bed| {
-        change(bed, |batch| drop(batch.delete(key("values", "b")))).await;
+        change(bed, |batch| batch.delete(key("values", "b"))).await;
     })
     .await;
 }
@@ -98,7 +98,7 @@ async fn a_missing_value() {
 async fn a_lost_queue_entry() {
     finds("leak: value garbage is not referred to, and not queued", async |bed| {
         bed.values.update(puts("garbage->a")).await.unwrap();
-        change(bed, |batch| drop(batch.delete(key("values.zero", "garbage")))).await;
+        change(bed, |batch| batch.delete(key("values.zero", "garbage"))).await;
     })
     .await;
 }
@@ -113,7 +113,7 @@ async fn an_extra_debt() {
         let debts = rows(bed, "values.owed").await;
         while bed.values.reclaim(usize::MAX).await.unwrap().more {}
         let (name, row) = debts.into_iter().next().unwrap_or_else(|| (Name::new(debt_name()), debt_row()));
-        change(bed, |batch| drop(batch.put(Group::rows("values.owed").key(name), row))).await;
+        change(bed, |batch| batch.put(Group::rows("values.owed").key(name), row)).await;
     })
     .await;
 }
@@ -133,10 +133,7 @@ async fn a_lost_debt() {
     finds("leak: the count of a is 3, and should be 2", async |bed| {
         bed.values.update(puts("q->a").set(&root("Q"), "q")).await.unwrap();
         bed.values.update(Update::new().clear(&root("Q"))).await.unwrap();
-        change(bed, |batch| {
-            batch.delete(key("values", "q")).delete(key("values.zero", "q"));
-        })
-        .await;
+        change(bed, |batch| batch.delete(key("values", "q")).delete(key("values.zero", "q"))).await;
     })
     .await;
 }
@@ -148,10 +145,7 @@ async fn a_cycle() {
         // The row of a value that refers to x, under the name of z.
         bed.values.update(puts("z2->x").set(&root("Z"), "z2")).await.unwrap();
         let row = bed.records.get(SHARD, &[key("values", "z2")]).await.unwrap()[0].clone().unwrap();
-        change(bed, |batch| {
-            batch.put(key("values", "z"), row).put(key("values.counts", "x"), counter::write(3));
-        })
-        .await;
+        change(bed, |batch| batch.put(key("values", "z"), row).put(key("values.counts", "x"), counter::write(3))).await;
         bed.values.update(Update::new().clear(&root("X")).clear(&root("Z"))).await.unwrap();
     })
     .await;
@@ -175,7 +169,7 @@ async fn a_flipped_byte_in_an_edge() {
 async fn a_lease_that_is_not_in_the_index() {
     finds("leak: lease lease ends at", async |bed| {
         let (name, _) = rows(bed, "values.due").await.remove(0);
-        change(bed, |batch| drop(batch.delete(Group::rows("values.due").key(name)))).await;
+        change(bed, |batch| batch.delete(Group::rows("values.due").key(name))).await;
     })
     .await;
 }
@@ -186,7 +180,7 @@ async fn an_index_row_without_a_lease() {
         let (name, _) = rows(bed, "values.due").await.remove(0);
         let mut name = name.as_bytes().to_vec();
         name[7] ^= 1;
-        change(bed, |batch| drop(batch.put(Group::rows("values.due").key(name), Row::default()))).await;
+        change(bed, |batch| batch.put(Group::rows("values.due").key(name), Row::default())).await;
     })
     .await;
 }
@@ -194,7 +188,7 @@ async fn an_index_row_without_a_lease() {
 #[tokio::test]
 async fn a_list_that_is_not_sealed() {
     finds("problem: list l owns list, which is not sealed", async |bed| {
-        change(bed, |batch| drop(batch.delete(key("values.sealed", "list")))).await;
+        change(bed, |batch| batch.delete(key("values.sealed", "list"))).await;
     })
     .await;
 }
@@ -203,7 +197,7 @@ async fn a_list_that_is_not_sealed() {
 async fn a_list_without_one_of_its_elements() {
     finds("problem: list l says 2 elements, but has 1", async |bed| {
         let (name, _) = rows(bed, "values.edges").await.remove(0);
-        change(bed, |batch| drop(batch.delete(Group::rows("values.edges").key(name)))).await;
+        change(bed, |batch| batch.delete(Group::rows("values.edges").key(name))).await;
     })
     .await;
 }
@@ -212,10 +206,7 @@ async fn a_list_without_one_of_its_elements() {
 async fn a_prefix_that_nobody_owns() {
     finds("leak: prefix list is sealed, but nobody owns it", async |bed| {
         bed.values.update(Update::new().clear(&root("L"))).await.unwrap();
-        change(bed, |batch| {
-            batch.delete(key("values", "l")).delete(key("values.zero", "l"));
-        })
-        .await;
+        change(bed, |batch| batch.delete(key("values", "l")).delete(key("values.zero", "l"))).await;
     })
     .await;
 }
@@ -224,7 +215,7 @@ async fn a_prefix_that_nobody_owns() {
 async fn a_lost_value_reads_as_lost_until_it_is_put_again() {
     each_store(async |bed| {
         build(bed).await;
-        change(bed, |batch| drop(batch.delete(key("values", "b")))).await;
+        change(bed, |batch| batch.delete(key("values", "b"))).await;
         bed.values.fsck(Mode::Repair).await.unwrap();
         assert!(matches!(bed.values.get(&"b".into()).await, Err(Error::Lost { .. })));
         let report = bed.values.fsck(Mode::Check).await.unwrap();

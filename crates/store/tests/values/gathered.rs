@@ -14,7 +14,7 @@ fn element(index: u64) -> EdgeName {
 fn elements(n: u64) -> Update {
     (0..n).fold(Update::new(), |update, index| {
         let id = format!("v{index}");
-        update.put(id.as_str(), [] as [&str; 0], "").set(&element(index), id.as_str())
+        update.leaf(id.as_str(), "").set(&element(index), id.as_str())
     })
 }
 

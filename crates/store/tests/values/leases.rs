@@ -2,6 +2,7 @@
 
 use crate::bed::{Bed, each_store, puts, root};
 use onceflow_store::{
+    World,
     testing::world::START,
     values::{EdgeName, Error, Keeper, Update, limits, reclaim_loop},
 };
@@ -226,7 +227,8 @@ async fn a_keeper_tells_that_its_lease_is_lost() {
 #[tokio::test]
 async fn the_reclaim_loop_sleeps_until_a_lease_ends_or_someone_rings() {
     each_store(async |bed| {
-        let run = tokio::spawn(reclaim_loop(bed.world.clone(), bed.values.clone()));
+        let run = reclaim_loop(bed.world.clone(), bed.values.clone());
+        bed.world.spawn("reclaim", Box::pin(async { panic!("the reclaim loop ended: {}", run.await) }));
         settle().await;
         let idle = bed.records.position();
         assert_eq!(bed.world.sleeping(), 1);
@@ -249,7 +251,6 @@ async fn the_reclaim_loop_sleeps_until_a_lease_ends_or_someone_rings() {
         bed.world.advance(4_000);
         settle().await;
         assert_eq!(bed.values.rows().await.unwrap(), []);
-        run.abort();
     })
     .await;
 }

@@ -160,7 +160,7 @@ async fn writer(values: Arc<Values>, me: usize) {
         let top = format!("{mine}/{shared}");
         let edge = root(&format!("{me}/{}", random.below(3)));
         let family = Update::new()
-            .put(shared.as_str(), [] as [&str; 0], "")
+            .leaf(shared.as_str(), "")
             .put(mine.as_str(), [shared.as_str(), shared.as_str()], shared.as_bytes())
             .put(top.as_str(), [mine.as_str(), shared.as_str()], "");
         let update = if random.below(3) == 0 { Update::new().clear(&edge) } else { family.set(&edge, top.as_str()) };

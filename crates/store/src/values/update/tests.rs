@@ -52,12 +52,10 @@ fn new() -> Update {
     Update::new()
 }
 
-const NONE: [&str; 0] = [];
-
 #[test]
 fn a_put_is_garbage_until_something_refers_to_it() {
-    assert_eq!(decided(new().put("n", NONE, "")), "no v/n: put v/n, put v.zero/n");
-    let held = new().put("n", NONE, "").set(&EdgeName::root("N"), "n");
+    assert_eq!(decided(new().leaf("n", "")), "no v/n: put v/n, put v.zero/n");
+    let held = new().leaf("n", "").set(&EdgeName::root("N"), "n");
     assert_eq!(decided(held), "no v/n, no v.edges/rN: put v/n, put v.edges/rN, v.counts/n +1");
 }
 
@@ -72,7 +70,7 @@ fn a_reference_requires_the_value_and_takes_it_out_of_the_queue() {
 
 #[test]
 fn what_is_so_already_is_not_done_again() {
-    assert_eq!(decided(new().put("a", NONE, "a").set(&EdgeName::root("R"), "a")), "nothing");
+    assert_eq!(decided(new().leaf("a", "a").set(&EdgeName::root("R"), "a")), "nothing");
     assert_eq!(decided(new().clear(&EdgeName::root("other"))), "nothing");
     let stale_but_so = new().compare_and_set(&EdgeName::root("R"), Expect::Unset, "a");
     assert_eq!(decided(stale_but_so), "nothing");
@@ -105,8 +103,8 @@ fn a_deadline_is_an_edge_and_an_index_row() {
 fn what_cannot_be_is_refused() {
     for (update, says) in [
         (new().put("n", ["n"], ""), "value n is missing"),
-        (new().put("n", ["m"], "").put("m", NONE, ""), "value m is missing"),
-        (new().put("a", NONE, "other"), "value a is stored already"),
+        (new().put("n", ["m"], "").leaf("m", ""), "value m is missing"),
+        (new().leaf("a", "other"), "value a is stored already"),
         (new().put("a", ["z"], "a"), "value a is stored already"),
         (new().compare_and_set(&EdgeName::root("R"), Expect::Unset, "z"), "edge R is not what was expected: set to a"),
         (new().set(&EdgeName::element("full", 0), "a"), "the elements under full are sealed"),
@@ -120,7 +118,7 @@ fn what_cannot_be_is_refused() {
 
 #[test]
 fn a_lost_value_is_healed_by_one_without_references() {
-    assert_eq!(decided(new().put("l", NONE, "l")), "same v/l: put v/l");
+    assert_eq!(decided(new().leaf("l", "l")), "same v/l: put v/l");
 }
 
 #[test]
