@@ -14,7 +14,6 @@ use onceflow_store::{
     Store,
     values::{Content, EdgeName, Error, Expect, Update, Value, ValueId, Values, fsck::Mode},
 };
-use std::sync::Arc;
 
 #[path = "ordered_map/node.rs"]
 mod node;

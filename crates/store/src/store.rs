@@ -32,7 +32,7 @@ use std::{
 ///
 /// // Two values, one referring to the other, kept alive by a name.
 /// let latest = EdgeName::root("latest");
-/// values.update(Update::new().put("part", [], "text").put("whole", ["part"], "").set(&latest, "whole")).await?;
+/// values.update(Update::new().leaf("part", "text").put("whole", ["part"], "").set(&latest, "whole")).await?;
 ///
 /// // Nothing needs them any more, so nothing is left.
 /// values.update(Update::new().clear(&latest)).await?;
