@@ -180,7 +180,7 @@ async fn others_may_act_between_any_two_calls_of_reclaim() {
 #[tokio::test]
 async fn others_may_act_between_any_two_calls_of_an_update() {
     for act in [set("T", "x"), put("t->x,z,z", "T", "t"), put(LADDER, "T", "v"), clear("R"), set("R", "y1")] {
-        race(&[put(LADDER, "R", "v")], &[act.clone()]).await;
+        race(&[put(LADDER, "R", "v")], std::slice::from_ref(&act)).await;
         race(&[put(LADDER, "R", "v"), set("S", "x"), clear("R")], &[act, Act::Reclaim(1)]).await;
     }
 }
