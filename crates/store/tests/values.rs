@@ -21,3 +21,5 @@ mod leases;
 mod map;
 #[path = "values/model.rs"]
 mod model;
+#[path = "values/races.rs"]
+mod races;
