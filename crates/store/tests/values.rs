@@ -21,5 +21,7 @@ mod leases;
 mod map;
 #[path = "values/model.rs"]
 mod model;
+#[path = "values/power.rs"]
+mod power;
 #[path = "values/races.rs"]
 mod races;

@@ -2,10 +2,14 @@
 
 use onceflow_store::{
     Records,
-    backend::memory::Memory,
+    backend::{
+        journal::{Journal, Options},
+        memory::Memory,
+        socket::{Socket, Welcome, serve},
+    },
     core::{Group, Shard},
     records::Scan,
-    testing::world::TestWorld,
+    testing::{disk::Disk, keep::keep, world::TestWorld},
     values::{EdgeName, Error, Expect, Reclaimed, Update, ValueId, Values, fsck::Mode},
 };
 use std::sync::Arc;
@@ -15,7 +19,20 @@ pub(crate) const BUDGETS: [usize; 4] = [1, 2, 7, usize::MAX];
 
 /// An empty store of every kind. To add a backend, add a line.
 pub(crate) fn stores(world: &Arc<TestWorld>) -> Vec<(&'static str, Arc<dyn Records>)> {
-    vec![("memory", Arc::new(Memory::new(world.clone())))]
+    let (journal, _) = Journal::open(Arc::new(Disk::new()), Options::default(), world.clone()).unwrap();
+    vec![("memory", Arc::new(Memory::new(world.clone()))), ("journal", Arc::new(journal))]
+}
+
+/// A journal, through a socket.
+async fn guest(world: &Arc<TestWorld>) -> Arc<dyn Records> {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("s");
+    let (journal, _) = Journal::open(Arc::new(Disk::new()), Options::default(), world.clone()).unwrap();
+    let welcome = Welcome { opening: 0, holder: "the test".into() };
+    let listener = tokio::net::UnixListener::bind(&path).unwrap();
+    let server = serve(listener, Arc::new(journal), welcome, world.clone());
+    let socket = Socket::connect(&path, &**world).await.unwrap();
+    keep(Arc::new(socket), (server, dir))
 }
 
 pub(crate) struct Bed {
@@ -26,14 +43,27 @@ pub(crate) struct Bed {
     pub(crate) budget: usize,
 }
 
-/// Runs a case on every store, with every budget.
+/// Runs a case on every store, with every budget, each in a world of its own.
 pub(crate) async fn each_store(case: impl AsyncFn(&Bed)) {
+    each_of(&["memory", "journal", "socket"], case).await;
+}
+
+/// The same for cases that say when a task beside them has its turn: those cannot say when a reply comes from elsewhere.
+pub(crate) async fn each_store_at_hand(case: impl AsyncFn(&Bed)) {
+    each_of(&["memory", "journal"], case).await;
+}
+
+async fn each_of(stores_wanted: &[&'static str], case: impl AsyncFn(&Bed)) {
     for budget in BUDGETS {
-        let world = TestWorld::new(1);
-        for (store, records) in stores(&world) {
+        for store in stores_wanted.iter().copied() {
+            let world = TestWorld::new(1);
+            let records = match store {
+                "socket" => guest(&world).await,
+                _ => stores(&world).into_iter().find(|(name, _)| *name == store).expect("it is one of them").1,
+            };
             let values = Arc::new(Values::new(records.clone(), world.clone(), SHARD));
             let name = format!("{store}, budget {budget}");
-            case(&Bed { name, world: world.clone(), records, values, budget }).await;
+            case(&Bed { name, world, records, values, budget }).await;
         }
     }
 }

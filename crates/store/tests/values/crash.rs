@@ -13,7 +13,7 @@ use onceflow_store::{
 use std::sync::Arc;
 
 /// Everything that can be done, one thing after the other.
-async fn life(values: &Values, world: &TestWorld, budget: usize) -> Result<(), Error> {
+pub(crate) async fn life(values: &Values, world: &TestWorld, budget: usize) -> Result<(), Error> {
     let element = |index| EdgeName::element("list", index);
     values.update(puts("a; b; c; x->a,b,b; y->x,c").set(&root("R"), "y").lease(&root("lease"), "x", 1_000)).await?;
     values.update(puts("z->x,c").compare_and_set(&root("R"), target("y"), "z")).await?;
@@ -55,13 +55,13 @@ async fn a_crash_at_any_call_leaves_nothing_broken_and_nothing_behind() {
     }
 }
 
-async fn is_clean(values: &Values, at: &str) {
+pub(crate) async fn is_clean(values: &Values, at: &str) {
     let report = values.fsck(Mode::Check).await.unwrap();
     assert!(report.is_clean(), "{at}: {report}");
 }
 
 /// What a run's teardown does: lets everything go.
-async fn finish(values: &Values, world: &TestWorld, budget: usize) -> Result<(), Error> {
+pub(crate) async fn finish(values: &Values, world: &TestWorld, budget: usize) -> Result<(), Error> {
     values.update(Update::new().clear(&root("R")).clear(&root("list"))).await?;
     match values.release("list").await {
         Ok(_) | Err(Error::Sealed { .. }) => {}

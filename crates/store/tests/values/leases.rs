@@ -1,6 +1,6 @@
 //! Cases 6 and 14: leases end at their deadline on the store's clock, unless they are renewed.
 
-use crate::bed::{Bed, each_store, puts, root};
+use crate::bed::{Bed, each_store, each_store_at_hand, puts, root};
 use onceflow_store::{
     World,
     testing::world::START,
@@ -170,7 +170,7 @@ async fn two_owners_of_one_value_are_independent() {
 
 #[tokio::test]
 async fn leases_that_end_together_end_together() {
-    each_store(async |bed| {
+    each_store_at_hand(async |bed| {
         let many = (0..20).fold(puts("a; b"), |update, n| {
             update.lease(&root(&n.to_string()), if n % 2 == 0 { "a" } else { "b" }, 1_000)
         });
@@ -191,7 +191,7 @@ async fn settle() {
 
 #[tokio::test]
 async fn a_keeper_renews_at_a_third_of_the_lease_and_stops_when_dropped() {
-    each_store(async |bed| {
+    each_store_at_hand(async |bed| {
         leased(bed).await;
         let keeper = Keeper::start(bed.values.clone(), lease(), 10_000);
         settle().await;
@@ -212,7 +212,7 @@ async fn a_keeper_renews_at_a_third_of_the_lease_and_stops_when_dropped() {
 
 #[tokio::test]
 async fn a_keeper_tells_that_its_lease_is_lost() {
-    each_store(async |bed| {
+    each_store_at_hand(async |bed| {
         leased(bed).await;
         let keeper = Keeper::start(bed.values.clone(), lease(), 10_000);
         settle().await;
@@ -226,7 +226,7 @@ async fn a_keeper_tells_that_its_lease_is_lost() {
 
 #[tokio::test]
 async fn the_reclaim_loop_sleeps_until_a_lease_ends_or_someone_rings() {
-    each_store(async |bed| {
+    each_store_at_hand(async |bed| {
         let run = reclaim_loop(bed.world.clone(), bed.values.clone());
         bed.world.spawn("reclaim", Box::pin(async { panic!("the reclaim loop ended: {}", run.await) }));
         settle().await;

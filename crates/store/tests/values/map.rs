@@ -1,6 +1,6 @@
 //! Case 4: the ordered map of the example, against a sorted one.
 
-use crate::bed::{each_store, root};
+use crate::bed::{each_store_at_hand, root};
 use onceflow_store::{
     testing::random::Random,
     values::{Content, EdgeName, Error, Expect, Update, Value, ValueId, Values},
@@ -16,7 +16,7 @@ use tree::OrderedMap;
 
 #[tokio::test]
 async fn an_ordered_map_equals_a_sorted_one_at_every_root_and_leaves_no_key_at_all() {
-    each_store(async |bed| {
+    each_store_at_hand(async |bed| {
         let mut random = Random::new(4);
         let map = OrderedMap::new(bed.values.clone(), "map");
         let mut model: BTreeMap<String, String> = BTreeMap::new();

@@ -1,3 +1,5 @@
+//! The oracle, held to its word.
+
 use super::*;
 use onceflow_core::{Pick, Timestamp};
 
