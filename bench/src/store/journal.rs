@@ -1,0 +1,56 @@
+//! Our side: a journal in a directory of its own.
+
+use crate::disk::{Counted, Written};
+use onceflow_core::{Batch, Shard};
+use onceflow_store::{
+    Outcome, Records,
+    backend::journal::{Journal, Options, Recovered},
+    records,
+    world::RealWorld,
+};
+use std::{path::Path, sync::Arc};
+use tokio::runtime::Runtime;
+
+/// The shard everything happens in.
+pub(super) const SHARD: Shard = Shard(0);
+
+/// An open journal, synced as by default.
+pub(super) struct Ours {
+    pub(super) journal: Arc<Journal>,
+    pub(super) written: Arc<Written>,
+    pub(super) recovered: Recovered,
+}
+
+impl Ours {
+    /// Opens the journal in a directory, making one if there is none.
+    pub(super) fn open(runtime: &Runtime, path: &Path) -> anyhow::Result<Ours> {
+        let _inside = runtime.enter();
+        let (files, written) = Counted::new(path)?;
+        let (journal, recovered) = Journal::open(files, Options::default(), RealWorld::here())?;
+        Ok(Ours { journal: Arc::new(journal), written, recovered })
+    }
+
+    /// Commits a batch that nothing can refuse, durably.
+    pub(super) async fn commit(&self, batch: Batch) -> anyhow::Result<()> {
+        applied(&records::commit_durably(&*self.journal, batch).await?)
+    }
+
+    /// Commits batches that nothing can refuse, and waits once, for the last of them.
+    pub(super) async fn commit_all(&self, batches: impl Iterator<Item = Batch>) -> anyhow::Result<()> {
+        let mut last = None;
+        for batch in batches {
+            let outcome = self.journal.commit(batch).await?;
+            applied(&outcome)?;
+            last = Some(outcome.position());
+        }
+        if let Some(position) = last {
+            self.journal.durable(position).await?;
+        }
+        Ok(())
+    }
+}
+
+fn applied(outcome: &Outcome) -> anyhow::Result<()> {
+    anyhow::ensure!(outcome.is_applied(), "a batch was refused: {outcome:?}");
+    Ok(())
+}
