@@ -3,11 +3,15 @@
 //!
 //! | module | what it owns |
 //! |---|---|
+//! | [`contract`] | what every backend promises, a test for each promise; a backend is one line |
+//! | [`batches`] | short words for batches |
 //! | [`world`] | a world whose clock is moved by hand and whose chance comes from a seed |
 //! | [`disk`] | a disk that forgets what was not synced, fills up and fails |
 //! | [`fault`] | a store that fails at the n-th call: before it, after it, or with its reply lost |
 //! | [`random`] | numbers from a seed |
 
+pub mod batches;
+pub mod contract;
 pub mod disk;
 pub mod fault;
 pub mod random;

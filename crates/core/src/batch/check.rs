@@ -130,10 +130,11 @@ impl Totals {
                 self.bytes += row.len();
                 at_most("bytes of rows in a batch", self.bytes, limits::BATCH_BYTES_MAX, "BATCH_BYTES_MAX")
             }
-            Op::Delete(key) | Op::Add { key, .. } => check_key(key),
+            Op::Delete(key) => check_key(key),
+            Op::Add { key, .. } => check_computed(key),
             Op::DeleteGroup(group) => check_group(group),
             Op::SetBit { key, bit, of, .. } => {
-                check_key(key)?;
+                check_computed(key)?;
                 at_most("bits in a bitmap", *of as usize, limits::BITMAP_BITS_MAX as usize, "BITMAP_BITS_MAX")?;
                 if bit < of { Ok(()) } else { Err(Invalid::BitOutside { key: key.clone(), bit: *bit, of: *of }) }
             }
@@ -147,6 +148,12 @@ fn check_row(key: &Key, row: &Row) -> Result<(), Invalid> {
         return Err(Invalid::NotAnInbox(key.clone()));
     }
     Ok(())
+}
+
+/// A row that is computed with holds a number or a set, so it is no inbox, and a claim could not answer it.
+fn check_computed(key: &Key) -> Result<(), Invalid> {
+    check_key(key)?;
+    if key.group.kind() == Kind::Queue { Err(Invalid::NotAnInbox(key.clone())) } else { Ok(()) }
 }
 
 fn check_key(key: &Key) -> Result<(), Invalid> {
@@ -207,6 +214,10 @@ mod tests {
         assert!(refused(vec![bit(0, 0)]).contains("outside a bitmap of 0"));
         let queue = Group::queue("q");
         assert!(refused(vec![Op::Put(queue.key("n"), Row::new("x"))]).contains("no inbox"));
+        assert!(refused(vec![Op::Add { key: queue.key("n"), delta: 9, at_zero: vec![] }]).contains("no inbox"));
+        assert!(
+            refused(vec![Op::SetBit { key: queue.key("n"), bit: 0, of: 9, when_full: vec![] }]).contains("no inbox")
+        );
         let add = |then| Op::Add { key: key("n"), delta: 1, at_zero: then };
         assert!(refused(vec![add(vec![]), add(vec![Op::Delete(key("a"))])]).contains("different triggers"));
         let mut claims = batch(vec![]);

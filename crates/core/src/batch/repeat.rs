@@ -8,7 +8,7 @@
 use super::{Batch, Op, Require};
 use crate::{key::Key, row::Row};
 
-/// What a batch's plain operations leave in a row.
+/// What an operation leaves in a row, as far as it can be told from the batch alone.
 enum Left<'a> {
     Nothing,
     Row(&'a Row),
@@ -16,32 +16,48 @@ enum Left<'a> {
 }
 
 impl Batch {
-    /// Whether a second, identical batch is refused or changes nothing. Looks only at what happens in any
-    /// case: what a trigger may do is not counted on.
+    /// Whether a second, identical batch is refused or changes nothing. What a trigger may do is not counted on,
+    /// and must not give back what the plain operations used up.
     pub fn is_repeatable(&self) -> bool {
         let fixed = self.ops.iter().all(|op| matches!(op, Op::Put(..) | Op::Delete(_) | Op::DeleteGroup(_)));
         fixed || self.requires.iter().any(|require| self.invalidates(require))
     }
 
     fn invalidates(&self, require: &Require) -> bool {
-        match (require, self.leaves(require.key())) {
-            (Require::Absent(_), Some(Left::Row(_))) => true,
-            (Require::Present(_) | Require::Equals(..), Some(Left::Nothing)) => true,
-            (Require::Equals(_, before), Some(Left::Row(after))) => before != after,
-            _ => false,
-        }
+        let key = require.key();
+        let mut plain = self.ops.iter().filter_map(|op| leaves(op, key));
+        let invalid = plain.next_back().is_some_and(|left| is_invalid_after(require, &left));
+        invalid && !self.ops.iter().any(|op| may_restore(op, require))
     }
+}
 
-    /// What stands in a row after the plain operations; `None` if none of them touches it.
-    fn leaves(&self, key: &Key) -> Option<Left<'_>> {
-        self.ops.iter().rev().find_map(|op| match op {
-            Op::Put(touched, row) if touched == key => Some(Left::Row(row)),
-            Op::Delete(touched) if touched == key => Some(Left::Nothing),
-            Op::DeleteGroup(group) if *group == key.group => Some(Left::Nothing),
-            Op::SetBit { key: touched, .. } | Op::Add { key: touched, .. } if touched == key => Some(Left::Unknown),
-            _ => None,
-        })
+/// What stands in a row after an operation; `None` if it does not touch the row.
+fn leaves<'a>(op: &'a Op, key: &Key) -> Option<Left<'a>> {
+    match op {
+        Op::Put(touched, row) if touched == key => Some(Left::Row(row)),
+        Op::Delete(touched) if touched == key => Some(Left::Nothing),
+        Op::DeleteGroup(group) if *group == key.group => Some(Left::Nothing),
+        Op::SetBit { key: touched, .. } | Op::Add { key: touched, .. } if touched == key => Some(Left::Unknown),
+        _ => None,
     }
+}
+
+fn is_invalid_after(require: &Require, left: &Left<'_>) -> bool {
+    match (require, left) {
+        (Require::Absent(_), Left::Row(_)) => true,
+        (Require::Present(_) | Require::Equals(..), Left::Nothing) => true,
+        (Require::Equals(_, before), Left::Row(after)) => before != *after,
+        _ => false,
+    }
+}
+
+/// Whether what follows from an operation could make the require hold again: its row may go because it is
+/// complete, and its trigger may do anything it says.
+fn may_restore(op: &Op, require: &Require) -> bool {
+    let computed = matches!(op, Op::SetBit { key, .. } | Op::Add { key, .. } if key == require.key());
+    let goes = computed && !is_invalid_after(require, &Left::Nothing);
+    let restores = |op: &Op| leaves(op, require.key()).is_some_and(|left| !is_invalid_after(require, &left));
+    goes || op.trigger().iter().any(|op| restores(op) || may_restore(op, require))
 }
 
 #[cfg(test)]
@@ -91,5 +107,28 @@ mod tests {
         assert!(!repeatable(|b| {
             b.require_equals(key("a"), row("1")).put(key("a"), row("1")).add(key("n"), 1, vec![])
         }));
+    }
+
+    #[test]
+    fn a_permission_that_a_trigger_may_restore_does_not() {
+        let row = Row::new;
+        let fires = |then: Vec<Op>| vec![Op::Add { key: key("m"), delta: 0, at_zero: then }];
+        let used_up =
+            |then: Vec<Op>| repeatable(|b| b.require_present(key("a")).delete(key("a")).set_bit(key("n"), 0, 1, then));
+        assert!(!used_up(vec![Op::Put(key("a"), row("1"))]));
+        assert!(!used_up(fires(vec![Op::Put(key("a"), row("1"))])));
+        assert!(!used_up(vec![Op::Add { key: key("a"), delta: 1, at_zero: vec![] }]));
+        assert!(used_up(fires(vec![Op::Delete(key("a")), Op::DeleteGroup(Group::rows("g"))])));
+        let made = |then: Vec<Op>| {
+            repeatable(|b| b.require_absent(key("a")).put(key("a"), row("1")).set_bit(key("n"), 0, 1, then))
+        };
+        assert!(!made(fires(vec![Op::DeleteGroup(Group::rows("g"))])));
+        assert!(made(fires(vec![Op::Put(key("a"), row("2"))])));
+    }
+
+    #[test]
+    fn a_permission_that_may_go_because_it_is_complete_does_not() {
+        let zero = crate::row::counter::write(0);
+        assert!(!repeatable(|b| b.require_absent(key("a")).add(key("a"), 1, vec![]).put(key("a"), zero)));
     }
 }

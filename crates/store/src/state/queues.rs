@@ -1,7 +1,7 @@
 //! Which rows of a queue are free, and whose turn it is. Derived: a queue's row is free while the queue's
 //! claims hold no row of that name. Nothing of this is stored.
 
-use onceflow_core::{Name, queue::lane};
+use onceflow_core::{Name, limits::LANE_BYTES, queue::lane};
 use std::{collections::BTreeSet, ops::Bound};
 
 /// The free rows of one queue.
@@ -33,8 +33,16 @@ impl FreeRows {
     pub(super) fn next_in_turn(&self) -> Option<&Name> {
         let first = || self.names.first();
         let Some(served) = &self.served else { return first() };
-        let Some(past) = just_past(served.as_bytes()) else { return first() };
-        self.names.range::<[u8], _>((Bound::Included(past.as_slice()), Bound::Unbounded)).next().or_else(first)
+        let from = match served.as_bytes() {
+            // Shorter than a lane: nobody else's name is in it, though longer ones may begin with it.
+            short if short.len() < LANE_BYTES => Bound::Excluded(short.to_vec()),
+            lane => match just_past(lane) {
+                Some(past) => Bound::Included(past),
+                None => return first(),
+            },
+        };
+        let from = from.as_ref().map(Vec::as_slice);
+        self.names.range::<[u8], _>((from, Bound::Unbounded)).next().or_else(first)
     }
 
     /// Notes that the row's lane had its turn.
@@ -55,19 +63,28 @@ pub(super) fn just_past(prefix: &[u8]) -> Option<Vec<u8>> {
 mod tests {
     use super::*;
 
-    #[test]
-    fn lanes_take_turns_however_many_rows_each_has() {
+    /// The order in which these are served.
+    fn turns(names: &[&str]) -> String {
         let mut free = FreeRows::default();
-        for name in ["lane-aaa1", "lane-aaa2", "lane-aaa3", "lane-bbb1", "lane-ccc1", "lane-ccc2"] {
-            free.insert(&Name::new(name));
-        }
+        names.iter().for_each(|name| free.insert(&Name::new(name)));
         let mut order = Vec::new();
         while let Some(name) = free.next_in_turn().cloned() {
             free.serve(&name);
             free.remove(name.as_bytes());
-            order.push(String::from_utf8_lossy(&name.as_bytes()[5..]).into_owned());
+            order.push(String::from_utf8_lossy(name.as_bytes()).into_owned());
         }
-        assert_eq!(order.join(" "), "aaa1 bbb1 ccc1 aaa2 ccc2 aaa3");
+        order.join(" ")
+    }
+
+    #[test]
+    fn lanes_take_turns_however_many_rows_each_has() {
+        let order = turns(&["lane-aaa1", "lane-aaa2", "lane-aaa3", "lane-bbb1", "lane-ccc1", "lane-ccc2"]);
+        assert_eq!(order, "lane-aaa1 lane-bbb1 lane-ccc1 lane-aaa2 lane-ccc2 lane-aaa3");
+    }
+
+    #[test]
+    fn a_name_shorter_than_a_lane_does_not_skip_those_that_begin_with_it() {
+        assert_eq!(turns(&["b", "a", "ab", "lane-aaa1", "lane-aaa", "lane-aa"]), "a ab b lane-aa lane-aaa lane-aaa1");
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! A disk that does what disks do: forgets what was not synced, in any order and sector by sector, fills up, fails once or
 //! for good, and says that it synced what it has lost.
 //!
-//! A *power cut* leaves what was synced, and of the rest whatever chance has it. A *dead process* leaves what it wrote. A
+//! A *power cut* leaves what was synced, and of the rest whatever chance has it: any sectors, any changes to names. A *dead process* leaves what it wrote. A
 //! failed sync may have dropped anything since the last one; a later sync of that file succeeds and saves none of it.
 
 mod file;
@@ -46,6 +46,7 @@ struct Inner {
 #[derive(Clone)]
 enum Entry {
     Link(String, u64),
+    Rename(String, String, u64),
     Unlink(String),
 }
 
@@ -88,8 +89,7 @@ impl Disk {
         let inner = self.inner();
         let mut random = Random::new(seed);
         let mut names = inner.durable_names.clone();
-        let kept = random.below(inner.unsynced.len() + 1);
-        for entry in &inner.unsynced[..kept] {
+        for entry in inner.unsynced.iter().filter(|_| random.percent(50)) {
             entry.apply(&mut names);
         }
         let mut content = |number: &u64| inner.contents[number].after_power_cut(&mut random);
@@ -185,6 +185,10 @@ impl Entry {
     fn apply(&self, names: &mut BTreeMap<String, u64>) {
         match self {
             Entry::Link(name, number) => drop(names.insert(name.clone(), *number)),
+            Entry::Rename(from, to, number) => {
+                names.remove(from);
+                names.insert(to.clone(), *number);
+            }
             Entry::Unlink(name) => drop(names.remove(name)),
         }
     }
@@ -217,8 +221,7 @@ impl Files for Disk {
     fn rename(&self, from: &str, to: &str) -> io::Result<()> {
         self.change(|inner| {
             let number = inner.number(from)?;
-            inner.enter(Entry::Link(to.into(), number));
-            inner.enter(Entry::Unlink(from.into()));
+            inner.enter(Entry::Rename(from.into(), to.into(), number));
             Ok(())
         })
     }

@@ -1,3 +1,5 @@
+//! The fault backend, held to its word.
+
 use super::*;
 use crate::{backend::memory::Memory, records::get_one, testing::world::TestWorld};
 use onceflow_core::Group;

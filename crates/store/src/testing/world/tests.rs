@@ -1,3 +1,5 @@
+//! The test world, held to its word.
+
 use super::*;
 
 #[tokio::test]

@@ -1,0 +1,147 @@
+//! The repository's own manners, checked: who may depend on whom, how long a file may be, what may not stand in one.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fs,
+    path::{Path, PathBuf},
+};
+
+/// A file longer than this has a second idea in it.
+const FILE_LINES_MAX: usize = 500;
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).expect("the workspace").to_owned()
+}
+
+/// All files below a directory with one of these endings, without what cargo builds.
+fn files(below: &Path, endings: &[&str]) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    let mut todo = vec![below.to_owned()];
+    while let Some(directory) = todo.pop() {
+        for entry in fs::read_dir(&directory).expect("a readable directory") {
+            let path = entry.expect("a readable entry").path();
+            let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+            if path.is_dir() && name != "target" && !name.starts_with('.') {
+                todo.push(path);
+            } else if endings.iter().any(|ending| name.ends_with(ending)) {
+                found.push(path);
+            }
+        }
+    }
+    found.sort();
+    found
+}
+
+fn read(path: &Path) -> String {
+    fs::read_to_string(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+}
+
+/// Says every complaint at once.
+fn no_complaints(complaints: &[String]) {
+    assert!(complaints.is_empty(), "\n{}\n", complaints.join("\n"));
+}
+
+/// The table in ARCHITECTURE.md: crate, and which others it may depend on.
+fn allowed() -> BTreeMap<String, BTreeSet<String>> {
+    let page = read(&root().join("ARCHITECTURE.md"));
+    let rows = page.lines().filter_map(|line| line.strip_prefix("| `crates/"));
+    rows.map(|row| {
+        let cells: Vec<_> = row.split('|').map(str::trim).collect();
+        let (name, may) = (cells[0].trim_end_matches('`'), cells[2]);
+        (
+            name.into(),
+            may.split(',').map(|other| other.trim().into()).filter(|other: &String| !other.is_empty()).collect(),
+        )
+    })
+    .collect()
+}
+
+/// Our crates that a manifest names as dependencies (not those for tests only).
+fn depends_on(manifest: &str) -> BTreeSet<String> {
+    let section = manifest.split("\n[").find(|section| section.starts_with("dependencies]")).unwrap_or_default();
+    section
+        .lines()
+        .filter_map(|line| line.strip_prefix("onceflow-")?.split([' ', '.', '=']).next())
+        .map(String::from)
+        .collect()
+}
+
+#[test]
+fn crates_depend_only_on_those_the_architecture_lets_them() {
+    let allowed = allowed();
+    let mut complaints = Vec::new();
+    for entry in fs::read_dir(root().join("crates")).expect("crates/") {
+        let path = entry.expect("a crate").path();
+        let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        let manifest = read(&path.join("Cargo.toml"));
+        match allowed.get(&name) {
+            None => complaints.push(format!("crates/{name} is not in the table of ARCHITECTURE.md")),
+            Some(may) => {
+                let more = depends_on(&manifest);
+                complaints.extend(more.difference(may).map(|other| format!("crates/{name} may not depend on {other}")));
+            }
+        }
+        if !manifest.contains("[lints]\nworkspace = true") {
+            complaints.push(format!("crates/{name} does not take the workspace's lints"));
+        }
+    }
+    no_complaints(&complaints);
+}
+
+#[test]
+fn files_say_what_they_are_about_and_fit_the_head() {
+    let mut complaints = Vec::new();
+    for path in files(&root().join("crates"), &[".rs"]) {
+        let text = read(&path);
+        if !text.starts_with("//!") {
+            complaints.push(format!("{} does not open by saying what it owns", path.display()));
+        }
+        let lines = text.lines().count();
+        if lines > FILE_LINES_MAX {
+            complaints.push(format!("{} has {lines} lines; what second idea is in there?", path.display()));
+        }
+    }
+    no_complaints(&complaints);
+}
+
+#[test]
+fn nothing_unfinished_switched_off_or_timed_is_left_in_the_code() {
+    // Put together here, so that this file does not find itself.
+    let unwanted = ["todo", "unimplemented", "dbg"].map(|name| format!("{name}!("));
+    let unwanted =
+        unwanted.into_iter().chain([["#[ign", "ore"].concat(), ["FIX", "ME"].concat(), ["XX", "X"].concat()]);
+    let unwanted: Vec<_> = unwanted.collect();
+    let mut complaints = Vec::new();
+    for path in files(&root().join("crates"), &[".rs"]) {
+        for (line, text) in read(&path).lines().enumerate() {
+            let found = unwanted.iter().filter(|word| text.contains(word.as_str()));
+            complaints.extend(found.map(|word| format!("{}:{}: {word}", path.display(), line + 1)));
+            let in_tests = path.components().any(|part| part.as_os_str() == "tests");
+            if in_tests
+                && text.contains(&["sle", "ep("].concat())
+                && !text.contains("fn sleep")
+                && !text.contains(".0.sleep")
+            {
+                complaints.push(format!("{}:{}: waits by the clock; wait for the event", path.display(), line + 1));
+            }
+        }
+    }
+    no_complaints(&complaints);
+}
+
+#[test]
+fn links_between_pages_lead_somewhere() {
+    let mut complaints = Vec::new();
+    for path in files(&root(), &[".md"]) {
+        let here = path.parent().expect("a page is somewhere");
+        let text = read(&path);
+        let links = text.split("](").skip(1).filter_map(|rest| rest.split(')').next());
+        for link in links.filter(|link| !link.contains("://") && !link.starts_with('#')) {
+            let target = link.split('#').next().unwrap_or_default();
+            if !here.join(target).exists() {
+                complaints.push(format!("{}: {link} leads nowhere", path.display()));
+            }
+        }
+    }
+    no_complaints(&complaints);
+}

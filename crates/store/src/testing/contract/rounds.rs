@@ -1,0 +1,81 @@
+//! Triggers fire after all plain operations; what they do may complete other rows, which fire in the next round.
+
+use super::Bed;
+use crate::testing::batches::*;
+use onceflow_core::Pick;
+
+/// A trigger sees, and can undo, everything the batch did, also what stands after it.
+pub async fn triggers_fire_after_all_plain_operations(bed: Bed) {
+    let fires = |then| bit(key("set"), 0, 1, [then]);
+    bed.run([fires(put(key("a"), row("trigger"))), put(key("a"), row("plain"))]).await;
+    assert_eq!(bed.get(key("a")).await, Some(row("trigger")));
+    bed.run([fires(delete(key("b"))), put(key("b"), row("plain"))]).await;
+    assert_eq!(bed.get(key("b")).await, None);
+    bed.run([fires(delete_group(group())), put(key("c"), row("plain"))]).await;
+    assert_eq!(bed.names(group()).await, "");
+}
+
+/// A counter that a later operation moves away from zero has only passed through.
+pub async fn a_later_operation_keeps_a_trigger_from_firing(bed: Bed) {
+    bed.run([put(key("n"), count(1))]).await;
+    let done = bed.run([add(key("n"), -1, []), bit(key("set"), 0, 1, []), add(key("n"), 1, [])]).await;
+    assert_eq!(done.fired, [key("set")]);
+    assert_eq!(bed.get(key("n")).await, Some(count(1)));
+}
+
+/// Triggers within triggers, as deep as the limit allows, in one batch.
+pub async fn triggers_fire_triggers(bed: Bed) {
+    let depth = onceflow_core::limits::TRIGGER_DEPTH_MAX;
+    let chain = (0..depth).rev().fold(put(key("end"), row("")), |then, level| add(key(level.to_string()), 0, [then]));
+    let done = bed.run([chain]).await;
+    assert_eq!(done.fired, (0..depth).map(|level| key(level.to_string())).collect::<Vec<_>>());
+    assert_eq!(bed.names(group()).await, "end");
+}
+
+/// Rows fire in the order in which the batch first completes them, a whole round before the next.
+pub async fn fired_rows_are_answered_round_by_round_in_order(bed: Bed) {
+    let zero = |name: &str, then: Vec<_>| add(key(name), 0, then);
+    let done = bed.run([zero("z", vec![zero("c", vec![])]), zero("a", vec![zero("b", vec![])]), zero("m", vec![])]);
+    assert_eq!(done.await.fired, ["z", "a", "m", "c", "b"].map(key));
+}
+
+/// Two triggers of one round that count at the same row are counted together, then it fires once.
+pub async fn one_round_is_counted_together(bed: Bed) {
+    let last = |delta| add(key("sum"), delta, [put(key("end"), row(""))]);
+    let fires = |name: &str, delta| bit(key(name), 0, 1, [last(delta)]);
+    // It would be at zero between the two.
+    bed.run([put(key("sum"), count(1))]).await;
+    let done = bed.run([fires("a", -1), fires("b", 1)]).await;
+    assert_eq!(done.fired, ["a", "b"].map(key));
+    assert_eq!(bed.get(key("sum")).await, Some(count(1)));
+    let done = bed.run([fires("a", -2), fires("b", 1)]).await;
+    assert_eq!(done.fired, ["a", "b", "sum"].map(key));
+}
+
+/// A row may fire, be counted at by its own trigger's consequences, and fire again.
+pub async fn a_row_may_fire_in_one_round_and_be_born_again_in_the_next(bed: Bed) {
+    let again = add(key("n"), 1, []);
+    let done = bed.run([bit(key("n"), 0, 1, []), bit(key("set"), 0, 1, [again])]).await;
+    // Triggers of one row must agree; both are empty here.
+    assert_eq!(done.fired, ["n", "set"].map(key));
+    assert_eq!(bed.get(key("n")).await, Some(count(1)));
+}
+
+/// All rows complete in one round go before any of their triggers act.
+pub async fn what_is_complete_goes_before_triggers_act(bed: Bed) {
+    let done = bed.run([bit(key("a"), 0, 1, [put(key("b"), row("new"))]), bit(key("b"), 0, 1, [])]).await;
+    assert_eq!(done.fired, ["a", "b"].map(key));
+    assert_eq!(bed.get(key("b")).await, Some(row("new")), "the trigger's row is not the set that went");
+}
+
+/// A trigger can make work ready, and the same batch can claim it with its inputs.
+pub async fn a_trigger_makes_work_ready_and_the_batch_claims_it(bed: Bed) {
+    bed.run([put(inputs().key("work/1"), row("one")), bit(key("set"), 0, 2, [])]).await;
+    let mut last = bed.once([
+        put(inputs().key("work/2"), row("two")),
+        bit(key("set"), 1, 2, [put(queue().key("work"), inbox("work/"))]),
+    ]);
+    last.claim(bed.claim(Pick::EnabledFirst));
+    let claimed = bed.apply(last).await.claimed.expect("the trigger made it ready");
+    assert_eq!(claimed.inputs.len(), 2);
+}

@@ -1,0 +1,103 @@
+//! Waiting for work. A wake-up is a hint and may come for no reason, but it must come for a good one.
+
+use super::Bed;
+use crate::testing::{batches::*, world::poll_once};
+use onceflow_core::{Group, Op, Pick, Shard, Timestamp};
+
+/// Begins to wait, does these, and expects the wait to end by that.
+async fn wakes(bed: &Bed, ops: impl IntoIterator<Item = Op>) {
+    let mut wait = bed.records.wait(SHARD, bed.records.position(), Timestamp::NEVER);
+    // It may end at once, for no reason.
+    let ended = poll_once(&mut wait).await.is_ready();
+    bed.run(ops).await;
+    if !ended {
+        wait.await.expect("the store answers");
+    }
+}
+
+/// A row that is put, freed, or enabled by a trigger wakes those who wait, in whichever queue.
+pub async fn work_that_becomes_ready_wakes(bed: Bed) {
+    wakes(&bed, [ready("a")]).await;
+    wakes(&bed, [put(Group::queue("other").key("a"), inbox(""))]).await;
+    wakes(&bed, [bit(key("set"), 0, 1, [ready("b")])]).await;
+    assert_eq!(bed.take_all().await, "a b");
+    wakes(&bed, [delete(queue().claims().key("a"))]).await;
+    assert_eq!(bed.take_all().await, "a");
+    wakes(&bed, [delete_group(queue().claims())]).await;
+    wakes(&bed, [delete_group(queue()), ready("c")]).await;
+}
+
+/// Two rows become ready and one is born claimed: the other is for those who wait.
+pub async fn the_second_of_two_rows_wakes(bed: Bed) {
+    let mut wait = bed.records.wait(SHARD, bed.records.position(), Timestamp::NEVER);
+    let ended = poll_once(&mut wait).await.is_ready();
+    let mut batch = bed.once([ready("a"), ready("b")]);
+    batch.claim(bed.claim(Pick::EnabledFirst));
+    bed.apply(batch).await.claimed.expect("one is taken");
+    if !ended {
+        wait.await.expect("the store answers");
+    }
+}
+
+/// What became ready after `seen`, but before the call, ends the wait at once.
+pub async fn what_became_ready_before_the_call_is_not_missed(bed: Bed) {
+    let seen = bed.run([put(key("a"), row(""))]).await.position;
+    bed.run([ready("a")]).await;
+    for _ in 0..10 {
+        bed.run([put(key("a"), row(""))]).await;
+    }
+    bed.records.wait(SHARD, seen, Timestamp::NEVER).await.expect("the store answers");
+    assert_eq!(bed.take_all().await, "a");
+    bed.records.wait(SHARD, seen, Timestamp::NEVER).await.expect("it is a hint, not a promise of work");
+}
+
+/// A wait ends at its time, also when nothing happens but what nobody waits for.
+pub async fn a_wait_ends_at_its_time(bed: Bed) {
+    let now = bed.records.now().await.expect("the store answers");
+    for until in [Timestamp::ZERO, now] {
+        let wait = bed.records.wait(SHARD, bed.records.position(), until);
+        bed.world.hurry(wait).await.expect("the store answers");
+    }
+    let mut wait = bed.records.wait(SHARD, bed.records.position(), now.plus_ms(20));
+    let ended = poll_once(&mut wait).await.is_ready();
+    bed.run([put(key("a"), row("")), delete(queue().key("none")), delete_group(queue().claims())]).await;
+    let mut elsewhere = batch([ready("a")]);
+    elsewhere.shard = Shard(1);
+    bed.apply(elsewhere).await;
+    if !ended {
+        bed.world.hurry(wait).await.expect("the store answers");
+    }
+}
+
+/// All who wait wake, not one of them; those who stopped waiting are not missed.
+pub async fn all_who_wait_wake_and_those_who_left_do_not_matter(bed: Bed) {
+    let seen = bed.records.position();
+    let mut waits: Vec<_> = (0..10).map(|_| bed.records.wait(SHARD, seen, Timestamp::NEVER)).collect();
+    let mut ended = Vec::new();
+    for wait in &mut waits {
+        ended.push(poll_once(wait).await.is_ready());
+    }
+    waits.drain(..5);
+    drop(bed.records.wait(SHARD, seen, Timestamp::NEVER));
+    bed.run([ready("a")]).await;
+    for (wait, ended) in waits.into_iter().zip(&ended[5..]) {
+        if !ended {
+            wait.await.expect("the store answers");
+        }
+    }
+}
+
+/// Work in one shard wakes those who wait there, while others wait elsewhere.
+pub async fn every_shard_wakes_its_own(bed: Bed) {
+    let other = Shard(3);
+    let seen = bed.records.position();
+    let mut elsewhere = batch([ready("a")]);
+    elsewhere.shard = other;
+    let mut wait = bed.records.wait(other, seen, Timestamp::NEVER);
+    let ended = poll_once(&mut wait).await.is_ready();
+    bed.run([ready("a")]).await;
+    bed.apply(elsewhere).await;
+    if !ended {
+        wait.await.expect("the store answers");
+    }
+}
