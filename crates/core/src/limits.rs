@@ -36,3 +36,17 @@ pub const CLAIM_QUEUES_MAX: usize = 64;
 
 /// Bytes of a queue row's name that say whose it is; claims take turns between lanes.
 pub const LANE_BYTES: usize = 8;
+
+/// Bytes in one chunk read from a blob, and gathered before one write: large enough to make the way to another
+/// thread cheap, small enough to have many at once.
+pub const CHUNK_BYTES_MAX: usize = 256 << 10;
+
+/// Bytes in one part of an upload to an object store, held in memory until it is there. What fits into one part is
+/// one request.
+pub const PART_BYTES: usize = 16 << 20;
+
+/// Parts of one upload: what S3 takes. With [`PART_BYTES`] this bounds an object in S3 to 160 GB.
+pub const PARTS_MAX: usize = 10_000;
+
+/// Objects one `list` answers.
+pub const LIST_OBJECTS_MAX: usize = 4096;

@@ -10,16 +10,20 @@
 //! | [`world`] | clock, randomness, tasks and waiting, passed in |
 //! | [`state`] | what a batch does to rows: the pure state machine that backends share |
 //! | [`backend`] | memory, and the journal in a directory |
+//! | [`blobs`] | the port for large bytes, in memory, a directory, or S3 |
 //! | `testing` | with that feature: the contract suite, a model to compare with, stores that fail on demand |
 
 #![forbid(unsafe_code)]
 
 pub mod backend;
+pub mod blobs;
+mod blocking;
 pub mod records;
 pub mod state;
 mod sync;
 #[cfg(feature = "testing")]
 pub mod testing;
+pub mod values;
 mod wake;
 pub mod world;
 

@@ -8,9 +8,11 @@
 //! | [`world`] | a world whose clock is moved by hand and whose chance comes from a seed |
 //! | [`disk`] | a disk that forgets what was not synced, fills up and fails |
 //! | [`fault`] | a store that fails at the n-th call: before it, after it, or with its reply lost |
+//! | [`blobs`] | the contract of a blob store, and one that fails as planned |
 //! | [`random`] | numbers from a seed |
 
 pub mod batches;
+pub mod blobs;
 pub mod contract;
 pub mod disk;
 pub mod fault;

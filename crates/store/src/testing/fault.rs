@@ -27,7 +27,7 @@ use crate::{
     world::BoxFuture,
 };
 use onceflow_core::{Batch, Key, Row, Shard, Timestamp};
-use plan::Verdict;
+pub(crate) use plan::Verdict;
 pub use plan::{Fault, Odds, Plan};
 use std::sync::Arc;
 

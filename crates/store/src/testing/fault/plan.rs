@@ -71,7 +71,7 @@ enum When {
 }
 
 /// What a call is to do.
-pub(super) enum Verdict {
+pub(crate) enum Verdict {
     Go,
     LoseReply(Error),
     StopAfter(Error),
@@ -119,7 +119,7 @@ impl Plan {
         lock(&self.0).stopped = true;
     }
 
-    pub(super) fn next_call(&self) -> Verdict {
+    pub(crate) fn next_call(&self) -> Verdict {
         lock(&self.0).next_call()
     }
 }

@@ -1,0 +1,139 @@
+//! The port for large bytes: objects that are written once, read in pieces, and deleted.
+//!
+//! The contract, which [`testing::blobs`](crate::testing::blobs) holds every implementation to:
+//!
+//! | question | answer |
+//! |---|---|
+//! | atomic? | an object is there with all its bytes or not at all, whatever stops `create` or `adopt` half-way |
+//! | ordered? | calls for one name happen one after the other; nothing is promised between names |
+//! | visible when? | to every later call, by anyone, once `create` or `adopt` has returned; `delete` likewise |
+//! | durable when? | when the call returns: content *and* the entry that names it; also the deletion, as far as the store can say |
+//! | idempotent? | all of it: the same content under the same name answers what the first try did, other content [`Error::Exists`]; a file that was adopted answers again; deleting what is gone is fine |
+//! | when a reply is lost? | [`Error::Unknown`]: try again under the same name, it reads back and compares |
+//! | in memory? | never more than a few chunks, or one part of an upload; no chunk read is larger than [`CHUNK_BYTES_MAX`](onceflow_core::limits::CHUNK_BYTES_MAX) |
+//! | what does a crash leave? | nothing under the name, and what lies unfinished is told by `list` and goes with `delete` |
+//!
+//! A name is made from a fence, so it is never reused, and only one writer ever uses it
+//! (`docs/decisions/0003-objects-are-named-by-fence.md`). What an object *is*, is decided by the record that names
+//! it; an object without one, whose maker is no longer at work, is an orphan that [`Blobs::list`] finds.
+//!
+//! | implementation | where | what it costs |
+//! |---|---|---|
+//! | [`Directory`] | a local directory | two fsyncs per object; a page of `list` reads the whole directory |
+//! | [`Objects::memory`] | memory | gone with the process |
+//! | [`objects::S3`] (feature `s3`) | an S3-compatible bucket | one request per object up to a part, else a multipart upload |
+
+pub mod content;
+mod digest;
+pub mod directory;
+mod error;
+mod name;
+pub mod objects;
+
+pub use digest::{Digest, Hashing};
+pub use directory::Directory;
+pub use error::Error;
+pub use name::{BadName, ObjectName};
+pub use objects::Objects;
+
+use crate::world::BoxFuture;
+use bytes::Bytes;
+use futures_util::stream::BoxStream;
+use serde::{Deserialize, Serialize};
+use std::{io, ops::Range, path::Path};
+
+/// What is to be stored, piece by piece. An error stops the call it was given to, and nothing is stored.
+pub type Content = BoxStream<'static, io::Result<Bytes>>;
+
+/// What is read, piece by piece, in order. After an error there is nothing more.
+pub type Chunks = BoxStream<'static, Result<Bytes, Error>>;
+
+/// What an object holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Stored {
+    /// How many bytes.
+    pub len: u64,
+    /// The digest of them all.
+    pub digest: Digest,
+}
+
+/// Whether an object can be read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum State {
+    /// It is there, with so many bytes.
+    Whole {
+        /// How many.
+        len: u64,
+    },
+    /// Somebody is writing it, or stopped doing so. Nothing can be read.
+    Unfinished,
+}
+
+/// One object of a listing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Listed {
+    /// Its name, which tells who made it.
+    pub name: ObjectName,
+    /// Whether it can be read.
+    pub state: State,
+}
+
+/// Some objects, in order of their names.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Page {
+    /// The objects.
+    pub objects: Vec<Listed>,
+    /// Whether there may be more after the last one.
+    pub more: bool,
+}
+
+/// A store of objects. Object-safe; share it as `Arc<dyn Blobs>`.
+///
+/// Dropping the future of `create` or `adopt` before the content has been read to its end stores nothing; after
+/// that it is open whether the object is stored. Everything may be repeated.
+pub trait Blobs: Send + Sync + 'static {
+    /// Stores what the stream gives, under a name that is new.
+    ///
+    /// # Errors
+    /// [`Error::Exists`] when the name holds other content; it stays as it was.
+    fn create(&self, name: ObjectName, content: Content) -> BoxFuture<'_, Result<Stored, Error>>;
+
+    /// Takes a file into the store: after this it is an object, and no longer at `path`. Where the store is a
+    /// directory of the same file system nothing is copied. Until it is stored, the file stays where it was.
+    ///
+    /// Nobody may write to the file from here on, also not through a handle opened before: what is stored would
+    /// change with it.
+    ///
+    /// # Errors
+    /// [`Error::Content`] when there is no such regular file; symbolic links are not followed.
+    fn adopt<'a>(&'a self, name: ObjectName, path: &'a Path) -> BoxFuture<'a, Result<Stored, Error>>;
+
+    /// Reads an object, or a range of its bytes. What has begun to be read may fail when the object is deleted
+    /// meanwhile, but never ends early without an error.
+    ///
+    /// # Errors
+    /// [`Error::Missing`], and [`Error::Range`] for bytes the object does not have.
+    fn read(&self, name: ObjectName, range: Option<Range<u64>>) -> BoxFuture<'_, Result<Chunks, Error>>;
+
+    /// How many bytes an object has.
+    ///
+    /// # Errors
+    /// [`Error::Missing`].
+    fn size(&self, name: ObjectName) -> BoxFuture<'_, Result<u64, Error>>;
+
+    /// Deletes an object and whatever lies unfinished under its name. A writer still at work under it then stores
+    /// nothing, if its content was not complete yet.
+    fn delete(&self, name: ObjectName) -> BoxFuture<'_, Result<(), Error>>;
+
+    /// Objects whose names come after `after`, in order, at most `limit` (and at most
+    /// [`LIST_OBJECTS_MAX`](onceflow_core::limits::LIST_OBJECTS_MAX)). An object that is there from before the first page
+    /// until after the last is on one of them. To list what one incarnation made, start after
+    /// [`ObjectName::before_all_of`] it.
+    fn list(&self, after: Option<ObjectName>, limit: usize) -> BoxFuture<'_, Result<Page, Error>>;
+}
+
+/// The range asked for, or everything, if the object has it; otherwise what was asked for.
+fn within(range: Option<Range<u64>>, len: u64) -> Result<Range<u64>, Range<u64>> {
+    let range = range.unwrap_or(0..len);
+    if range.start <= range.end && range.end <= len { Ok(range) } else { Err(range) }
+}

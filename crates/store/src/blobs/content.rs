@@ -1,0 +1,127 @@
+//! Streams of bytes: where they come from, how large their pieces are, and how they are checked on the way.
+
+use super::{Blobs, Chunks, Content, Error, Hashing, ObjectName, Stored};
+use crate::blocking::blocking;
+use bytes::Bytes;
+use futures_util::{
+    Stream, StreamExt, TryStreamExt,
+    stream::{self, BoxStream},
+};
+use onceflow_core::limits::CHUNK_BYTES_MAX;
+use std::{fs::File, io, io::Read, sync::Arc};
+
+/// Content that is in memory already.
+pub fn from_bytes(bytes: impl Into<Bytes>) -> Content {
+    stream::iter([Ok(bytes.into())]).boxed()
+}
+
+/// The next `len` bytes of a file, read off the async threads; ends early where the file does.
+pub(super) fn from_file(file: File, len: u64) -> Content {
+    let next = |(mut file, left): (File, u64)| async move {
+        if left == 0 {
+            return Ok(None);
+        }
+        let (file, chunk) = blocking(move || read_chunk(&mut file, left).map(|chunk| (file, chunk))).await?;
+        let read = chunk.len() as u64;
+        Ok((read > 0).then(|| (chunk, (file, left - read))))
+    };
+    stream::try_unfold((file, len), next).boxed()
+}
+
+fn read_chunk(file: &mut File, left: u64) -> io::Result<Bytes> {
+    let mut chunk = Vec::with_capacity(CHUNK_BYTES_MAX.min(usize::try_from(left).unwrap_or(CHUNK_BYTES_MAX)));
+    file.take(chunk.capacity() as u64).read_to_end(&mut chunk)?;
+    Ok(chunk.into())
+}
+
+/// The same bytes in pieces that are neither empty nor larger than [`CHUNK_BYTES_MAX`]. Nothing is copied, and
+/// asking again after the end is fine.
+pub(super) fn in_pieces<E: Send + 'static>(
+    chunks: impl Stream<Item = Result<Bytes, E>> + Send + 'static,
+) -> BoxStream<'static, Result<Bytes, E>> {
+    chunks.map_ok(|chunk| stream::iter(pieces(chunk).map(Ok))).try_flatten().fuse().boxed()
+}
+
+fn pieces(mut chunk: Bytes) -> impl Iterator<Item = Bytes> {
+    std::iter::from_fn(move || {
+        let len = chunk.len().min(CHUNK_BYTES_MAX);
+        (len > 0).then(|| chunk.split_to(len))
+    })
+}
+
+/// The same bytes, with an error at the end unless there were `len` of them: a stream that ends early must not
+/// pass for a short object.
+pub(super) fn of_len(chunks: Chunks, name: ObjectName, place: Arc<str>, len: u64) -> Chunks {
+    let next = move |(mut chunks, left): (Chunks, u64)| {
+        let place = place.clone();
+        async move {
+            let chunk = chunks.next().await.transpose()?;
+            match (chunk, left) {
+                (None, 0) => Ok(None),
+                (Some(chunk), _) if chunk.len() as u64 <= left => {
+                    let left = left - chunk.len() as u64;
+                    Ok(Some((chunk, (chunks, left))))
+                }
+                _ => Err(Error::damaged(name, &place, format!("{len} bytes were to be read, and it gave other many"))),
+            }
+        }
+    };
+    stream::try_unfold((chunks, len), next).boxed()
+}
+
+/// Reads a whole object and checks it on the way: the stream ends with [`Error::Damaged`] when it was not what the
+/// record says. Whoever must not act on wrong bytes waits for the end.
+pub async fn read_checked(blobs: &dyn Blobs, name: ObjectName, stored: Stored) -> Result<Chunks, Error> {
+    let chunks = blobs.read(name, None).await?;
+    let next = move |state: Option<(Chunks, Hashing)>| async move {
+        let Some((mut chunks, mut hashing)) = state else { return Ok(None) };
+        if let Some(chunk) = chunks.next().await.transpose()? {
+            hashing.update(&chunk);
+            return Ok(Some((chunk, Some((chunks, hashing)))));
+        }
+        let found = hashing.stored();
+        if found == stored {
+            return Ok(None);
+        }
+        let why =
+            format!("it should be {}, {} bytes, and is {}, {}", stored.digest, stored.len, found.digest, found.len);
+        Err(Error::damaged(name, &"the store".into(), why))
+    };
+    Ok(stream::try_unfold(Some((chunks, Hashing::default())), next).boxed())
+}
+
+/// Reads a whole object into memory, if it has at most `len_max` bytes; for small ones and for tests.
+///
+/// # Errors
+/// [`Error::Range`] when it has more.
+pub async fn read_bytes(blobs: &dyn Blobs, name: ObjectName, len_max: u64) -> Result<Bytes, Error> {
+    let len = blobs.size(name).await?;
+    if len > len_max {
+        return Err(Error::Range { name, place: "the store".into(), range: 0..len_max, len });
+    }
+    let chunks: Vec<Bytes> = blobs.read(name, None).await?.try_collect().await?;
+    Ok(chunks.concat().into())
+}
+
+/// Reads to the end for the digest alone.
+pub(super) async fn digest(mut chunks: Chunks) -> Result<Stored, Error> {
+    let mut hashing = Hashing::default();
+    while let Some(chunk) = chunks.try_next().await? {
+        hashing.update(&chunk);
+    }
+    Ok(hashing.stored())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pieces_are_bounded_and_add_up() {
+        for len in [0, 1, CHUNK_BYTES_MAX, CHUNK_BYTES_MAX + 1, 3 * CHUNK_BYTES_MAX] {
+            let pieces: Vec<Bytes> = pieces(vec![7; len].into()).collect();
+            assert_eq!(pieces.len(), len.div_ceil(CHUNK_BYTES_MAX));
+            assert_eq!(pieces.concat().len(), len);
+        }
+    }
+}

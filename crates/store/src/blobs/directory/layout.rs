@@ -1,0 +1,117 @@
+//! Where the files of a store are, and the file operations that are safe to repeat.
+
+use crate::blobs::{Error, ObjectName};
+use std::{
+    fs::{self, File},
+    io::{self, ErrorKind::NotFound},
+    ops::Range,
+    path::{Path, PathBuf},
+    sync::{Arc, atomic::AtomicU64, atomic::Ordering::Relaxed},
+};
+
+/// The paths of a store, and what it is called in errors.
+#[derive(Clone, Debug)]
+pub(super) struct Layout {
+    pub(super) root: PathBuf,
+    pub(super) objects: PathBuf,
+    pub(super) unfinished: PathBuf,
+    pub(super) place: Arc<str>,
+}
+
+impl Layout {
+    pub(super) fn new(root: PathBuf) -> Self {
+        let place = format!("the blob directory {}", root.display()).into();
+        Layout { objects: root.join("objects"), unfinished: root.join("unfinished"), root, place }
+    }
+
+    /// Makes the directories durably. Those above are synced too, as far as they can be opened: they may be as new.
+    pub(super) fn make(&self) -> Result<(), Error> {
+        let make = || {
+            fs::create_dir_all(&self.objects)?;
+            fs::create_dir_all(&self.unfinished)?;
+            sync_directory(&self.root)
+        };
+        make().map_err(|error| Error::io(&self.place, &error))?;
+        let root = fs::canonicalize(&self.root).map_err(|error| Error::io(&self.place, &error))?;
+        for above in root.ancestors().skip(1) {
+            let _ = sync_directory(above);
+        }
+        Ok(())
+    }
+
+    pub(super) fn object(&self, name: ObjectName) -> PathBuf {
+        self.objects.join(name.to_string())
+    }
+
+    /// A path that this process has not given out before; another one may have.
+    pub(super) fn next_try(&self, name: ObjectName) -> PathBuf {
+        static TRIES: AtomicU64 = AtomicU64::new(0);
+        let try_ = TRIES.fetch_add(1, Relaxed);
+        self.unfinished.join(format!("{name}.{}-{try_}", std::process::id()))
+    }
+
+    /// Tells the names of all whole objects, in no order.
+    pub(super) fn object_names(&self, tell: impl FnMut(ObjectName)) -> io::Result<()> {
+        names(&self.objects, |file| file.parse().ok(), tell)
+    }
+
+    /// Tells the names of what is unfinished, in no order, as often as there are tries.
+    pub(super) fn unfinished_names(&self, tell: impl FnMut(ObjectName)) -> io::Result<()> {
+        names(&self.unfinished, |file| file.split_once('.')?.0.parse().ok(), tell)
+    }
+
+    /// Removes every try at an object.
+    pub(super) fn clear_unfinished(&self, name: ObjectName) -> io::Result<()> {
+        let begins = format!("{name}.");
+        for entry in fs::read_dir(&self.unfinished)? {
+            let entry = entry?;
+            if entry.file_name().to_str().is_some_and(|file| file.starts_with(&begins)) {
+                remove_if_there(&entry.path())?;
+            }
+        }
+        Ok(())
+    }
+
+    /// What the system says about the file of an object.
+    pub(super) fn error(&self, name: ObjectName, error: &io::Error) -> Error {
+        match error.kind() {
+            NotFound => Error::Missing { name, place: self.place.clone() },
+            _ => Error::io(&self.place, error),
+        }
+    }
+
+    pub(super) fn out_of_range(&self, name: ObjectName, range: Range<u64>, len: u64) -> Error {
+        Error::Range { name, place: self.place.clone(), range, len }
+    }
+}
+
+fn names(
+    directory: &Path,
+    name: impl Fn(&str) -> Option<ObjectName>,
+    mut tell: impl FnMut(ObjectName),
+) -> io::Result<()> {
+    for entry in fs::read_dir(directory)? {
+        let file = entry?.file_name();
+        match file.to_str().and_then(&name) {
+            Some(name) => tell(name),
+            None => tracing::warn!(directory = %directory.display(), ?file, "not an object of ours; left alone"),
+        }
+    }
+    Ok(())
+}
+
+pub(super) fn len_of(path: &Path) -> io::Result<u64> {
+    Ok(fs::metadata(path)?.len())
+}
+
+pub(super) fn remove_if_there(path: &Path) -> io::Result<()> {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() == NotFound => Ok(()),
+        done => done,
+    }
+}
+
+/// Makes the entries of a directory durable.
+pub(super) fn sync_directory(path: &Path) -> io::Result<()> {
+    File::open(path)?.sync_all()
+}

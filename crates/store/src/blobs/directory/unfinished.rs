@@ -1,0 +1,95 @@
+//! An object on its way in. It holds the only name of its file until it is published; dropped before, it takes the file with
+//! it, and after a crash `list` finds the file.
+
+use super::layout::{Layout, sync_directory};
+use crate::blobs::{Error, Hashing, ObjectName, Stored};
+use bytes::Bytes;
+use std::{
+    fs::{self, File},
+    io::{self, ErrorKind, Read, Write},
+    path::{Path, PathBuf},
+};
+
+/// A file under `unfinished`, and what was written to it.
+pub(super) struct Unfinished {
+    layout: Layout,
+    name: ObjectName,
+    path: PathBuf,
+    file: File,
+    hashing: Hashing,
+}
+
+impl Unfinished {
+    pub(super) fn begin(layout: Layout, name: ObjectName) -> Result<Self, Error> {
+        loop {
+            let path = layout.next_try(name);
+            match File::create_new(&path) {
+                Ok(file) => return Ok(Unfinished { layout, name, path, file, hashing: Hashing::default() }),
+                Err(error) if error.kind() == ErrorKind::AlreadyExists => {} // Left by a process with our id.
+                Err(error) => return Err(Error::io(&layout.place, &error)),
+            }
+        }
+    }
+
+    pub(super) fn write(mut self, pieces: &[Bytes]) -> Result<Self, Error> {
+        for piece in pieces {
+            self.hashing.update(piece);
+            self.file.write_all(piece).map_err(|error| Error::io(&self.layout.place, &error))?;
+        }
+        Ok(self)
+    }
+
+    /// Makes it an object, durably.
+    pub(super) fn publish(self) -> Result<Stored, Error> {
+        self.file.sync_all().map_err(|error| Error::io(&self.layout.place, &error))?;
+        let stored = self.hashing.stored();
+        let linked = fs::hard_link(&self.path, self.layout.object(self.name));
+        settle(&self.layout, self.name, linked, stored)?;
+        // Earlier tries of the same writer, whose reply was lost or which were stopped. If this fails they go with
+        // the object.
+        let _ = self.layout.clear_unfinished(self.name);
+        Ok(stored)
+    }
+}
+
+impl Drop for Unfinished {
+    fn drop(&mut self) {
+        let _ = fs::remove_file(&self.path);
+    }
+}
+
+/// Makes the outcome of linking a synced file into `objects` good and durable: it is fine when the object was there
+/// already with the same content.
+pub(super) fn settle(layout: &Layout, name: ObjectName, linked: io::Result<()>, stored: Stored) -> Result<(), Error> {
+    match linked {
+        Ok(()) => {}
+        Err(error) if matches!(error.kind(), ErrorKind::AlreadyExists | ErrorKind::NotFound) => {
+            // Not found: somebody deleted our file, because the object is whole or is not to be.
+            let found = digest(&layout.object(name)).map_err(|error| layout.error(name, &error))?;
+            if found != stored {
+                return Err(Error::Exists { name, place: layout.place.clone() });
+            }
+        }
+        Err(error) => return Err(Error::io(&layout.place, &error)),
+    }
+    // Also when it was there already: whoever linked it may have crashed before this.
+    sync_directory(&layout.objects).map_err(|error| Error::unknown(&layout.place, error))
+}
+
+/// What a file holds.
+pub(super) fn digest(path: &Path) -> io::Result<Stored> {
+    digest_open(&mut File::open(path)?)
+}
+
+/// What an open file holds, from where it stands.
+pub(super) fn digest_open(file: &mut File) -> io::Result<Stored> {
+    let (mut hashing, mut buffer) = (Hashing::default(), vec![0; 256 << 10]);
+    loop {
+        match file.read(&mut buffer) {
+            Ok(0) => return Ok(hashing.stored()),
+            Ok(read) => hashing.update(&buffer[..read]),
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+}

@@ -1,0 +1,124 @@
+//! Why a store of objects did not do what it was asked.
+
+use super::ObjectName;
+use std::{fmt, io, ops::Range, sync::Arc};
+
+/// What went wrong, and where. What to do about it is in [`Error::hint`].
+#[derive(Clone, Debug, thiserror::Error)]
+pub enum Error {
+    /// There is no such object.
+    #[error("object {name} is not in {place}")]
+    Missing {
+        /// The object.
+        name: ObjectName,
+        /// The store.
+        place: Arc<str>,
+    },
+    /// The name holds other content, and keeps it.
+    #[error("object {name} is already in {place}, with other content")]
+    Exists {
+        /// The object.
+        name: ObjectName,
+        /// The store.
+        place: Arc<str>,
+    },
+    /// The object has no such bytes.
+    #[error("object {name} in {place} has {len} bytes, which do not include {range:?}")]
+    Range {
+        /// The object.
+        name: ObjectName,
+        /// The store.
+        place: Arc<str>,
+        /// The bytes asked for.
+        range: Range<u64>,
+        /// How many there are.
+        len: u64,
+    },
+    /// What was to be stored could not be read, or was too much. Nothing was stored.
+    #[error("the content of object {name} was not stored: {why}")]
+    Content {
+        /// The object.
+        name: ObjectName,
+        /// The reason.
+        why: Arc<str>,
+    },
+    /// There is no room. Nothing changed.
+    #[error("{place} has no room for this: {why}")]
+    Full {
+        /// The store.
+        place: Arc<str>,
+        /// What it said.
+        why: Arc<str>,
+    },
+    /// The store cannot be asked now. Nothing changed.
+    #[error("{place} is unavailable: {why}")]
+    Unavailable {
+        /// The store.
+        place: Arc<str>,
+        /// What it said.
+        why: Arc<str>,
+    },
+    /// It may have happened or not, or not for good.
+    #[error("{place} did not confirm it, so whether it happened is not known: {why}")]
+    Unknown {
+        /// The store.
+        place: Arc<str>,
+        /// What it said.
+        why: Arc<str>,
+    },
+    /// What is stored cannot be what was written.
+    #[error("object {name} in {place} is damaged: {why}")]
+    Damaged {
+        /// The object.
+        name: ObjectName,
+        /// The store.
+        place: Arc<str>,
+        /// How it shows.
+        why: Arc<str>,
+    },
+}
+
+impl Error {
+    /// What the reader can do now.
+    pub fn hint(&self) -> &'static str {
+        match self {
+            Error::Missing { .. } => "it was never stored, or its last reference is gone; `fsck` tells if one is left",
+            Error::Exists { .. } => "a name is used once: make a new one from a new fence",
+            Error::Range { .. } => "ask for bytes within the object; if its record says they are there, run `fsck`",
+            Error::Content { .. } => "mend what produces the content and store it again under a new name",
+            Error::Full { .. } => "make room (`onceflow gc` deletes what nothing needs) and try again",
+            Error::Unavailable { .. } => "try again; if it stays, look at the path, the address and the permissions",
+            Error::Unknown { .. } => "try again with the same name and content: it is compared, not stored twice",
+            Error::Damaged { .. } => "restore it from a backup, or rerun the step that made it",
+        }
+    }
+
+    pub(super) fn content(name: ObjectName, why: impl fmt::Display) -> Self {
+        Error::Content { name, why: text(why) }
+    }
+
+    pub(super) fn unavailable(place: &Arc<str>, why: impl fmt::Display) -> Self {
+        Error::Unavailable { place: place.clone(), why: text(why) }
+    }
+
+    pub(super) fn unknown(place: &Arc<str>, why: impl fmt::Display) -> Self {
+        Error::Unknown { place: place.clone(), why: text(why) }
+    }
+
+    pub(super) fn damaged(name: ObjectName, place: &Arc<str>, why: impl fmt::Display) -> Self {
+        Error::Damaged { name, place: place.clone(), why: text(why) }
+    }
+
+    /// What an operating system says, when it means that nothing changed.
+    pub(super) fn io(place: &Arc<str>, error: &io::Error) -> Self {
+        use io::ErrorKind::{FileTooLarge, QuotaExceeded, StorageFull};
+        match error.kind() {
+            StorageFull | QuotaExceeded | FileTooLarge => Error::Full { place: place.clone(), why: text(error) },
+            _ => Error::unavailable(place, error),
+        }
+    }
+}
+
+fn text(why: impl fmt::Display) -> Arc<str> {
+    why.to_string().into()
+}

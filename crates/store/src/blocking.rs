@@ -1,0 +1,23 @@
+//! The one door to threads that may block in the file system.
+
+/// Runs `work` where it may block, and answers what it did. When the caller stops waiting the work still runs to its
+/// end, and what it answers is dropped there; so an answer that cleans up in its `Drop` does.
+///
+/// # Panics
+/// When the work does.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "file work must not hold up an async thread; it takes no part in a simulation"
+)]
+pub(crate) async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
+    if tokio::runtime::Handle::try_current().is_err() {
+        return work();
+    }
+    match tokio::task::spawn_blocking(work).await {
+        Ok(answer) => answer,
+        Err(stopped) => match stopped.try_into_panic() {
+            Ok(panic) => std::panic::resume_unwind(panic),
+            Err(_) => std::future::pending().await, // The runtime is going down, and this task with it.
+        },
+    }
+}

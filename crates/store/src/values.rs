@@ -1,0 +1,190 @@
+//! Immutable values that refer to each other, are kept alive by named edges, and are reclaimed when nothing needs
+//! them any more. Written once, on [`Records`], for every backend.
+//!
+//! **Edges are the truth, counts are an index over them.** A value's references are fixed when it is put; roots and
+//! leases are *named* edges; nobody outside can increment or decrement anything. So everything can be repeated: to
+//! put what is stored, or to set an edge to what it is, does nothing. A value can only refer to what is there before
+//! it, so there are no cycles, and a count of zero means that nothing needs it.
+//!
+//! | module | what it owns |
+//! |---|---|
+//! | [`value`] | what a value is and what an update asks for |
+//! | `update` | decides what an update does; pure |
+//! | [`lease`] | edges that end by themselves, and the keeper that renews one |
+//! | [`reclaim`] | expires leases, pays debts, buries values; in small steps |
+//! | [`fsck`] | proves that all of it fits together, and repairs what does not |
+//! | [`limits`] | every bound, with its reason |
+//!
+//! ```
+//! # use onceflow_store::{backend::memory::Memory, world::RealWorld, values::{EdgeName, Update, Values}};
+//! # use std::sync::Arc;
+//! # #[tokio::main(flavor = "current_thread")] async fn main() -> anyhow::Result<()> {
+//! # let world = RealWorld::here();
+//! # let records = Arc::new(Memory::new(world.clone()));
+//! let values = Values::new(records, world, Default::default());
+//! let root = EdgeName::root("result");
+//! values.update(Update::new().put("leaf", [], "text").put("pair", ["leaf", "leaf"], "").set(&root, "pair")).await?;
+//! assert_eq!(values.get(&"pair".into()).await?.refs.len(), 2);
+//!
+//! values.update(Update::new().clear(&root)).await?;
+//! assert_eq!(values.reclaim(usize::MAX).await?.buried, 2);
+//! # Ok(()) }
+//! ```
+
+mod error;
+pub mod fsck;
+mod id;
+mod keys;
+pub mod lease;
+pub mod limits;
+mod news;
+pub mod reclaim;
+mod stored;
+mod update;
+pub mod value;
+
+pub use error::Error;
+pub use id::{EdgeName, ValueId};
+pub use lease::Keeper;
+pub use reclaim::{Reclaimed, reclaim_loop};
+pub use value::{Content, Digest, EdgeChange, Expect, Put, Update, Value};
+
+use crate::{
+    records::{self, Outcome, Position, Records, Refused, get_one},
+    world::World,
+};
+use keys::Keys;
+use news::News;
+use onceflow_core::{Batch, Fences, Key, Require, Row, Shard, Timestamp};
+use std::sync::Arc;
+use stored::{Edge, Head};
+use update::Facts;
+
+/// The values of one shard.
+pub struct Values {
+    records: Arc<dyn Records>,
+    world: Arc<dyn World>,
+    shard: Shard,
+    keys: Keys,
+    fences: Fences,
+    news: News,
+}
+
+impl Values {
+    /// The values kept in this shard. Any number of these may be at work on one store.
+    pub fn new(records: Arc<dyn Records>, world: Arc<dyn World>, shard: Shard) -> Self {
+        let fences = Fences::new(world.random());
+        Values { records, world, shard, keys: Keys::new(), fences, news: News::default() }
+    }
+
+    /// A value as it was put. It stays as long as something refers to it.
+    pub async fn get(&self, id: &ValueId) -> Result<Value, Error> {
+        let Some(row) = self.row(self.keys.value(id)).await? else { return Err(Error::Missing { id: id.clone() }) };
+        let head = Head::read(&row).ok_or_else(|| Error::damaged(format!("value {id}")))?;
+        if head.is_lost() {
+            return Err(Error::Lost { id: id.clone() });
+        }
+        let content = head.content().ok_or_else(|| Error::damaged(format!("value {id}")))?;
+        Ok(Value { refs: head.refs().collect(), content })
+    }
+
+    /// What an edge is set to.
+    pub async fn edge(&self, edge: &EdgeName) -> Result<Option<ValueId>, Error> {
+        Ok(self.edge_row(edge).await?.map(|(_, edge)| edge.target))
+    }
+
+    /// When an edge ends by itself; `None` if it is not set or does not.
+    pub async fn deadline(&self, edge: &EdgeName) -> Result<Option<Timestamp>, Error> {
+        Ok(self.edge_row(edge).await?.and_then(|(_, edge)| edge.deadline))
+    }
+
+    /// Puts values and changes edges: all of it, or nothing. Repeating it does nothing more. Answers the position to
+    /// await ([`Records::durable`]) before telling anyone.
+    ///
+    /// # Errors
+    /// [`Missing`](Error::Missing), [`Conflict`](Error::Conflict), [`Stale`](Error::Stale), [`Sealed`](Error::Sealed)
+    /// and [`TooLarge`](Error::TooLarge) mean that nothing was written.
+    pub async fn update(&self, update: Update) -> Result<Position, Error> {
+        let wanted = update::wanted(&self.keys, &update)?;
+        // Read once: a second try must not mean another deadline.
+        let now = if update.edges.iter().any(|change| change.ttl_ms.is_some()) {
+            self.records.now().await?
+        } else {
+            Timestamp::ZERO
+        };
+        for _ in 0..limits::TRIES_MAX {
+            let rows = self.records.get(self.shard, &wanted).await?;
+            let facts = Facts::new(wanted.clone(), rows);
+            let Some(batch) = update::decide(&self.keys, self.shard, &facts, &update, now)? else {
+                return Ok(self.records.position());
+            };
+            match self.try_commit(batch).await? {
+                Tried::Applied(position) => return Ok(position),
+                Tried::Refused(Require::Present(key)) if key.group == self.keys.values => {
+                    return Err(Error::Missing { id: ValueId::new(&key.name) });
+                }
+                Tried::Refused(_) | Tried::Unknown => {}
+            }
+        }
+        Err(Error::Contended(limits::TRIES_MAX))
+    }
+
+    /// Every edge under `prefix` goes, in small steps of [`Values::reclaim`], and none can be set meanwhile. For lists
+    /// that were never gathered; a gathered one goes with its value.
+    pub async fn release(&self, prefix: impl AsRef<[u8]>) -> Result<Position, Error> {
+        let prefix = onceflow_core::Name::new(prefix);
+        let sealed = self.keys.sealed(&prefix);
+        for _ in 0..limits::TRIES_MAX {
+            match self.row(sealed.clone()).await?.as_deref().map(stored::Seal::from_row) {
+                None => {}
+                Some(Some(stored::Seal::Released)) => return Ok(self.records.position()),
+                Some(_) => return Err(Error::Sealed { prefix }),
+            }
+            let mut batch = Batch::new(self.shard);
+            batch.require_absent(sealed.clone()).put(sealed.clone(), stored::Seal::Released.to_row());
+            batch.put(self.keys.owed.key(stored::Debt::release_name(&prefix)), stored::Debt::release_row());
+            if let Tried::Applied(position) = self.try_commit(batch).await? {
+                return Ok(position);
+            }
+        }
+        Err(Error::Contended(limits::TRIES_MAX))
+    }
+
+    /// Tries a batch, and rings when it left something to reclaim.
+    async fn try_commit(&self, batch: Batch) -> Result<Tried, Error> {
+        let rings = self.news.concerns(&self.keys, &batch);
+        let requires = batch.requires.clone();
+        match self.records.commit(batch).await {
+            Ok(Outcome::Applied(committed)) => {
+                if rings || !committed.fired.is_empty() {
+                    self.news.ring();
+                }
+                Ok(Tried::Applied(committed.position))
+            }
+            Ok(Outcome::Refused(Refused { which, .. })) => Ok(Tried::Refused(requires[which].clone())),
+            Err(records::Error::Unknown(why)) => {
+                tracing::debug!(%why, "the answer to a batch was lost; reading again");
+                Ok(Tried::Unknown)
+            }
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    async fn row(&self, key: Key) -> Result<Option<Row>, Error> {
+        Ok(get_one(&*self.records, self.shard, key).await?)
+    }
+
+    async fn edge_row(&self, edge: &EdgeName) -> Result<Option<(Row, Edge)>, Error> {
+        let Some(row) = self.row(self.keys.edge(edge)).await? else { return Ok(None) };
+        let read = Edge::from_row(&row).ok_or_else(|| Error::damaged(format!("edge {edge}")))?;
+        Ok(Some((row, read)))
+    }
+}
+
+/// What became of a batch that is decided again unless it happened.
+enum Tried {
+    Applied(Position),
+    Refused(Require),
+    /// The answer was lost.
+    Unknown,
+}

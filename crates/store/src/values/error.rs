@@ -1,0 +1,81 @@
+//! Why values did not do what was asked.
+
+use super::id::{EdgeName, ValueId};
+use crate::records;
+use onceflow_core::Name;
+
+/// Why values did not do what was asked. Unless it says otherwise, nothing changed.
+#[derive(Clone, Debug, thiserror::Error)]
+pub enum Error {
+    /// Referred to, and neither stored nor put before.
+    #[error("value {id} is missing: it was never put, or has been reclaimed")]
+    Missing {
+        /// Which.
+        id: ValueId,
+    },
+    /// Put again as something else. A value is what it was first put as, until it is reclaimed.
+    #[error("value {id} is stored already with other references or content")]
+    Conflict {
+        /// Which.
+        id: ValueId,
+    },
+    /// An edge is not what it was expected to be, nor what it was to become.
+    #[error("edge {edge} is not what was expected: {}", found.as_ref().map_or("not set".into(), |id| format!("set to {id}")))]
+    Stale {
+        /// Which.
+        edge: EdgeName,
+        /// What it is set to.
+        found: Option<ValueId>,
+    },
+    /// A lease that has ended, or was never taken, cannot be renewed.
+    #[error("lease {edge} is lost: it has expired, or was cleared")]
+    LeaseLost {
+        /// Which.
+        edge: EdgeName,
+    },
+    /// The elements under a prefix belong to a list, or are being released.
+    #[error("the elements under {} are sealed", String::from_utf8_lossy(prefix.as_bytes()))]
+    Sealed {
+        /// Which.
+        prefix: Name,
+    },
+    /// A value that was damaged beyond repair, and that somebody still refers to. Putting it again heals it.
+    #[error("value {id} is lost: it was damaged, and fsck has put a placeholder in its place")]
+    Lost {
+        /// Which.
+        id: ValueId,
+    },
+    /// A row that cannot be what was written.
+    #[error("{what} is damaged; run fsck with repair")]
+    Damaged {
+        /// What.
+        what: String,
+    },
+    /// Over a bound of [`limits`](super::limits).
+    #[error("{what}: {found} is over the limit of {limit} ({name})")]
+    TooLarge {
+        /// What is too large.
+        what: &'static str,
+        /// How large.
+        found: usize,
+        /// The bound.
+        limit: usize,
+        /// Its name.
+        name: &'static str,
+    },
+    /// A request that cannot be meant.
+    #[error("{0}")]
+    Senseless(String),
+    /// Others were faster, a thousand times in a row.
+    #[error("the rows needed for this kept changing; tried {0} times")]
+    Contended(usize),
+    /// The store did not answer. Of an update, all or nothing has happened.
+    #[error(transparent)]
+    Records(#[from] records::Error),
+}
+
+impl Error {
+    pub(super) fn damaged(what: impl ToString) -> Self {
+        Error::Damaged { what: what.to_string() }
+    }
+}

@@ -1,0 +1,178 @@
+//! What values and edges are called. The caller chooses; we only bound the length and give edges an order in
+//! which the elements of one list stand together.
+
+use super::limits;
+use onceflow_core::Name;
+use std::fmt;
+
+/// Names a value: 1 to [`ID_BYTES_MAX`](limits::ID_BYTES_MAX) bytes of the caller's choice, for instance a digest.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ValueId(Name);
+
+impl ValueId {
+    /// The id with these bytes.
+    ///
+    /// # Panics
+    /// If there are none, or more than [`ID_BYTES_MAX`](limits::ID_BYTES_MAX). For bytes from outside use [`ValueId::checked`].
+    pub fn new(bytes: impl AsRef<[u8]>) -> Self {
+        Self::checked(bytes.as_ref()).expect("an id has 1 to limits::ID_BYTES_MAX bytes")
+    }
+
+    /// The id with these bytes; `None` if there are none or too many.
+    pub fn checked(bytes: &[u8]) -> Option<Self> {
+        (1..=limits::ID_BYTES_MAX).contains(&bytes.len()).then(|| ValueId(Name::new(bytes)))
+    }
+
+    /// The id's bytes.
+    pub fn as_bytes(&self) -> &[u8] {
+        self.0.as_bytes()
+    }
+
+    pub(super) fn name(&self) -> &Name {
+        &self.0
+    }
+}
+
+impl fmt::Debug for ValueId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        readable(self.as_bytes(), f)
+    }
+}
+
+impl fmt::Display for ValueId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        readable(self.as_bytes(), f)
+    }
+}
+
+impl From<&str> for ValueId {
+    /// # Panics
+    /// As [`ValueId::new`].
+    fn from(id: &str) -> Self {
+        ValueId::new(id)
+    }
+}
+
+/// Names an edge.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum EdgeName {
+    /// A root or a lease, by name.
+    Root(Name),
+    /// An element of a list that is, or will be, gathered: owned by `prefix` from birth.
+    Element {
+        /// What all elements of the list have in common.
+        prefix: Name,
+        /// Which element.
+        index: u64,
+    },
+}
+
+const ROOT: u8 = b'r';
+const ELEMENT: u8 = b'e';
+
+impl EdgeName {
+    /// A root or a lease.
+    pub fn root(name: impl AsRef<[u8]>) -> Self {
+        EdgeName::Root(Name::new(name))
+    }
+
+    /// An element of a list.
+    pub fn element(prefix: impl AsRef<[u8]>, index: u64) -> Self {
+        EdgeName::Element { prefix: Name::new(prefix), index }
+    }
+
+    /// The part that is bounded by [`ID_BYTES_MAX`](limits::ID_BYTES_MAX).
+    pub(super) fn given(&self) -> &Name {
+        match self {
+            EdgeName::Root(name) | EdgeName::Element { prefix: name, .. } => name,
+        }
+    }
+
+    /// What the edge's row is called. Elements of one prefix stand together, in order of their index.
+    pub(super) fn to_row_name(&self) -> Name {
+        match self {
+            EdgeName::Root(name) => Name::join(&[&[ROOT], name.as_bytes()]),
+            EdgeName::Element { prefix, index } => {
+                Name::join(&[elements_of(prefix.as_bytes()).as_bytes(), &index.to_be_bytes()])
+            }
+        }
+    }
+
+    /// Reads what [`EdgeName::to_row_name`] wrote.
+    pub(super) fn from_row_name(name: &[u8]) -> Option<Self> {
+        match name.split_first()? {
+            (&ROOT, root) => Some(EdgeName::root(root)),
+            (&ELEMENT, rest) => {
+                let (length, rest) = rest.split_first_chunk::<2>()?;
+                let (prefix, index) = rest.split_at_checked(usize::from(u16::from_be_bytes(*length)))?;
+                Some(EdgeName::element(prefix, u64::from_be_bytes(index.try_into().ok()?)))
+            }
+            _ => None,
+        }
+    }
+}
+
+/// What the row names of all elements under a prefix begin with, and of nothing else: the length stands first.
+pub(super) fn elements_of(prefix: &[u8]) -> Name {
+    let length = u16::try_from(prefix.len()).unwrap_or(u16::MAX);
+    Name::join(&[&[ELEMENT], &length.to_be_bytes(), prefix])
+}
+
+impl fmt::Debug for EdgeName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+impl fmt::Display for EdgeName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        readable(self.given().as_bytes(), f)?;
+        match self {
+            EdgeName::Root(_) => Ok(()),
+            EdgeName::Element { index, .. } => write!(f, "[{index}]"),
+        }
+    }
+}
+
+/// Text as it is, other bytes in hexadecimal.
+pub(super) fn readable(bytes: &[u8], f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    match std::str::from_utf8(bytes) {
+        Ok(text) if !text.chars().any(char::is_control) => f.write_str(text),
+        _ => bytes.iter().try_for_each(|byte| write!(f, "{byte:02x}")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_edge_is_read_back_from_its_row_name() {
+        for name in [
+            EdgeName::root(""),
+            EdgeName::root("run/7"),
+            EdgeName::element("", 0),
+            EdgeName::element("run/7:list", u64::MAX),
+        ] {
+            assert_eq!(EdgeName::from_row_name(name.to_row_name().as_bytes()), Some(name));
+        }
+        assert_eq!(EdgeName::from_row_name(b""), None);
+        assert_eq!(EdgeName::from_row_name(b"e\0\x09short"), None);
+    }
+
+    #[test]
+    fn a_prefix_owns_its_elements_and_no_other_prefix_does() {
+        let row = EdgeName::element("ab", 1).to_row_name();
+        assert!(row.as_bytes().starts_with(elements_of(b"ab").as_bytes()));
+        for other in ["", "a", "abc", "ab\0"] {
+            assert!(!row.as_bytes().starts_with(elements_of(other.as_bytes()).as_bytes()), "{other:?}");
+        }
+    }
+
+    #[test]
+    fn an_id_is_bounded() {
+        assert!(ValueId::checked(b"").is_none());
+        assert!(ValueId::checked(&[0; limits::ID_BYTES_MAX]).is_some());
+        assert!(ValueId::checked(&[0; limits::ID_BYTES_MAX + 1]).is_none());
+    }
+}

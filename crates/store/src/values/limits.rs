@@ -1,0 +1,50 @@
+//! Every bound and every span of time of values, with its reason. What exceeds a bound fails at once, naming it.
+
+use onceflow_core::limits::{BATCH_OPS_MAX, ROW_BYTES_MAX};
+
+/// Bytes in a value's id, a root's name or a list's prefix: an index row joins a deadline, a kind, a length and
+/// one of them, and must stay a lawful name.
+pub const ID_BYTES_MAX: usize = 256;
+
+/// References of one value. They are counted in the batch that puts it, and each may take two operations;
+/// a longer list is a tree of pages ([`list`](super::list)) or is gathered.
+pub const REFS_PER_VALUE_MAX: usize = 500;
+
+/// Bytes of a value with its references. Larger content is a blob.
+pub const VALUE_BYTES_MAX: usize = ROW_BYTES_MAX;
+
+/// Operations an update may need: those of its batch.
+pub const UPDATE_OPS_MAX: usize = BATCH_OPS_MAX;
+
+/// Operations a reclaiming batch is filled up to. What is left is for the rows that close it.
+pub(super) const RECLAIM_OPS_MAX: usize = BATCH_OPS_MAX - 16;
+
+/// Decrements that may be open while a batch is made; what of them does not fit is written down as one debt, which
+/// must be a lawful row.
+pub(super) const OPEN_DECREMENTS_MAX: usize = 2000;
+
+/// Tries of an update that others keep overtaking. Somebody succeeds each time, so this many in a row means that
+/// something is wrong.
+pub(super) const TRIES_MAX: usize = 1000;
+
+/// Elements in a page of a list. An element may be put in the same batch as its page: two operations each.
+pub const PAGE_ELEMENTS_MAX: usize = 400;
+
+/// Bytes of the elements put together with one page; half of what a batch may hold.
+pub const PAGE_BYTES_MAX: usize = 2 << 20;
+
+/// How much later than promised the sweeper may come back before its absence is held against no one: longer than
+/// any pause of a healthy process, shorter than any restart worth forgiving.
+pub const SWEEPER_LATE_MS_MAX: u64 = 60_000;
+
+/// How often the reclaim loop looks although nobody rang: garbage made by other processes waits so long at most.
+pub const RECLAIM_LOOK_MS: u64 = 10_000;
+
+/// How long the reclaim loop rests after the store did not answer.
+pub(super) const RECLAIM_RETRY_MS: u64 = 1_000;
+
+/// Values and decrements one call of the reclaim loop touches: about two milliseconds of work.
+pub const RECLAIM_BUDGET: usize = 1_000;
+
+/// How long an upload may take until its object is taken for abandoned.
+pub const UPLOAD_MS_MAX: u64 = 24 * 3_600_000;

@@ -1,0 +1,91 @@
+//! Deletes what nothing needs, in small steps: expires leases, pays debts, buries values whose count is zero.
+//!
+//! A round is one batch. It reads whose turn it is, then what there is to do, and commits under the turn it read
+//! (`stored::Sweeper`): whoever was overtaken reads again. So nothing is ever half dead: until the batch that buries it, a
+//! value at zero can be referred to again, and after it, it is gone with all it was owed. What one batch cannot hold
+//! of a value's references is written down as a debt, which counts as much as the reference did.
+
+mod bury;
+mod expire;
+mod run;
+mod turn;
+
+pub use run::reclaim_loop;
+
+use super::{Error, Values, limits};
+use crate::records::{Page, Scan};
+use onceflow_core::{Group, Timestamp};
+
+/// What a call of [`Values::reclaim`] did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Reclaimed {
+    /// Values that are gone.
+    pub buried: u64,
+    /// Leases that have ended.
+    pub expired: u64,
+    /// References of buried values that no longer count.
+    pub paid: u64,
+    /// Objects that are gone.
+    pub objects_unlinked: u64,
+    /// Whether the budget was used up, so that there may be more to do now.
+    pub more: bool,
+    /// When the next lease may end; call again then.
+    pub next_deadline: Option<Timestamp>,
+}
+
+/// What a round came to.
+enum Round {
+    /// So many values, edges and decrements were touched.
+    Did(usize),
+    /// Somebody else was faster, or the answer was lost: look again.
+    Again,
+    /// There is nothing to do before this time.
+    Idle(Option<Timestamp>),
+}
+
+impl Values {
+    /// Expires due leases, pays debts and buries what nothing needs, touching at most about `budget` values. Safe to
+    /// call from anywhere, any number at a time, and to stop at any await.
+    pub async fn reclaim(&self, budget: usize) -> Result<Reclaimed, Error> {
+        let mut done = Reclaimed::default();
+        let mut left = budget.max(1);
+        let mut overtaken = 0;
+        while left > 0 {
+            // Small batches are overtaken less often, and the smallest only by whoever wants that very value.
+            let round_max = left.min((limits::RECLAIM_OPS_MAX >> overtaken.min(16)).max(1));
+            match self.round(&mut done, round_max).await? {
+                Round::Did(touched) => (left, overtaken) = (left.saturating_sub(touched), 0),
+                Round::Again if overtaken == limits::TRIES_MAX => return Err(Error::Contended(overtaken)),
+                Round::Again => overtaken += 1,
+                Round::Idle(next_deadline) => return Ok(Reclaimed { next_deadline, ..done }),
+            }
+        }
+        Ok(Reclaimed { more: true, ..done })
+    }
+
+    /// One batch, at most.
+    async fn round(&self, done: &mut Reclaimed, touch_max: usize) -> Result<Round, Error> {
+        let seen = self.seen_sweeper().await?;
+        let due = self.page(&self.keys.due, touch_max.min(expire::LEASES_MAX)).await?;
+        let mut next_deadline = None;
+        if !due.rows.is_empty() {
+            match expire::look(&due.rows, seen.sweeper, self.records.now().await?)? {
+                expire::Due::Later(deadline) => next_deadline = Some(deadline),
+                expire::Due::Grace { until } => return self.give_grace(&seen, until).await,
+                expire::Due::Now(leases, now) => return self.expire(done, &seen, &leases, now).await,
+            }
+        }
+        let owed = self.page(&self.keys.owed, 1).await?;
+        let zero = self.page(&self.keys.zero, touch_max.min(bury::CANDIDATES_MAX)).await?;
+        if owed.rows.is_empty() && zero.rows.is_empty() {
+            return self.rest(&seen, next_deadline).await;
+        }
+        let Some(sweeper) = seen.sweeper else { return self.take_first_turn(next_deadline).await };
+        let work = bury::Work { owed, zero, touch_max, next_deadline };
+        self.bury(done, seen, sweeper, work).await
+    }
+
+    async fn page(&self, group: &Group, limit: usize) -> Result<Page, Error> {
+        Ok(self.records.scan(self.shard, Scan::of(group.clone(), limit)).await?)
+    }
+}

@@ -1,0 +1,284 @@
+//! Pays debts and buries values, as many as one batch holds.
+//!
+//! What a buried value referred to is *open* until it is looked up. If its count is exactly what it is owed, it is
+//! buried in the same batch, and its references are open in turn; so a chain, a tree or a ladder of diamonds falls
+//! in large pieces. If more is left of its count, it survives, with a smaller one. What is still open when the batch
+//! is full becomes a debt.
+
+use super::{Error, Reclaimed, Round, turn::Seen};
+use crate::{
+    records::{Page, Scan},
+    values::{
+        Tried, Values,
+        id::{ValueId, elements_of},
+        limits,
+        stored::{Belongings, Debt, Edge, Head, Sweeper},
+        update::lower,
+    },
+};
+use onceflow_core::{Batch, Fence, Name, Row, Timestamp, row::counter};
+use std::collections::BTreeMap;
+
+/// Values at zero that one batch looks at: up to three operations each.
+pub(super) const CANDIDATES_MAX: usize = limits::RECLAIM_OPS_MAX / 3;
+
+/// Edges of a released prefix that one batch looks at: one operation, and two for what each points at.
+const RELEASES_MAX: usize = limits::RECLAIM_OPS_MAX / 3;
+
+/// What there is to do.
+pub(super) struct Work {
+    /// Debts, at most one.
+    pub(super) owed: Page,
+    /// Values that may be buried.
+    pub(super) zero: Page,
+    /// How many values, edges and decrements may be touched.
+    pub(super) touch_max: usize,
+    /// When the next lease may end. If there is none, the sweeper's row goes when all is done.
+    pub(super) next_deadline: Option<Timestamp>,
+}
+
+impl Values {
+    pub(super) async fn bury(
+        &self,
+        done: &mut Reclaimed,
+        seen: Seen,
+        sweeper: Sweeper,
+        work: Work,
+    ) -> Result<Round, Error> {
+        let turn = self.fences.next();
+        let is_last = work.next_deadline.is_none() && !work.owed.more && !work.zero.more;
+        let mut burial = Burial::new(self, self.batch_after(&seen), work.touch_max);
+        if let Some((name, row)) = work.owed.rows.first() {
+            burial.pay(name, row).await?;
+        }
+        burial.bury_candidates(&work.zero.rows).await?;
+        while burial.can_go_on() {
+            burial.follow().await?;
+        }
+        let nothing_left = burial.finish(turn);
+        match is_last && nothing_left {
+            true => burial.batch.delete(self.keys.sweeper()),
+            false => {
+                let back_by = work.next_deadline.unwrap_or(Timestamp::NEVER);
+                burial.batch.put(self.keys.sweeper(), Sweeper { turn, back_by, ..sweeper }.to_row())
+            }
+        };
+        let Burial { batch, touched, buried, paid, .. } = burial;
+        Ok(match self.try_commit(batch).await? {
+            Tried::Applied(_) => {
+                done.buried += buried;
+                done.paid += paid;
+                Round::Did(touched)
+            }
+            Tried::Refused(_) | Tried::Unknown => Round::Again,
+        })
+    }
+}
+
+/// A batch that buries, while it is made.
+struct Burial<'a> {
+    values: &'a Values,
+    batch: Batch,
+    /// Operations it can still take.
+    room: usize,
+    touched: usize,
+    touch_max: usize,
+    /// What is owed to values that were not looked up yet.
+    open: BTreeMap<ValueId, u32>,
+    /// What is owed to values that have more than that.
+    survivors: BTreeMap<ValueId, u32>,
+    /// Whether something for later rounds is in the batch already.
+    leaves_work: bool,
+    buried: u64,
+    paid: u64,
+}
+
+impl<'a> Burial<'a> {
+    fn new(values: &'a Values, batch: Batch, touch_max: usize) -> Self {
+        Burial {
+            values,
+            batch,
+            room: limits::RECLAIM_OPS_MAX,
+            touched: 0,
+            touch_max,
+            open: BTreeMap::new(),
+            survivors: BTreeMap::new(),
+            leaves_work: false,
+            buried: 0,
+            paid: 0,
+        }
+    }
+
+    /// Takes a debt on: its decrements are open now.
+    async fn pay(&mut self, name: &Name, row: &Row) -> Result<(), Error> {
+        let key = self.values.keys.owed.key(name);
+        match Debt::read(name.as_bytes(), row).ok_or_else(|| Error::damaged("a debt"))? {
+            Debt::Decrements(owed) => {
+                self.batch.delete(key);
+                self.room -= 1;
+                owed.into_iter().for_each(|(id, n)| self.owe(id, n));
+            }
+            Debt::Release(prefix) => {
+                let elements = Scan::of(self.values.keys.edges.clone(), self.touch_max.min(RELEASES_MAX));
+                let elements = elements.prefix(elements_of(prefix.as_bytes()));
+                let page = self.values.records.scan(self.values.shard, elements).await?;
+                for (name, row) in &page.rows {
+                    let edge = Edge::from_row(row).ok_or_else(|| Error::damaged("an element's edge"))?;
+                    self.batch.delete(self.values.keys.edges.key(name));
+                    self.owe(edge.target, 1);
+                }
+                self.room -= page.rows.len() + 2;
+                self.touched += page.rows.len();
+                if page.more {
+                    self.leaves_work = true;
+                } else {
+                    self.batch.delete(key).delete(self.values.keys.sealed(&prefix));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Buries those of the candidates whose count is still zero; the others are none any more.
+    async fn bury_candidates(&mut self, zero: &[(Name, Row)]) -> Result<(), Error> {
+        let room = (self.room / 3).saturating_sub(self.open.len()).min(self.touch_max.saturating_sub(self.touched));
+        let ids: Vec<_> = zero.iter().take(room).filter_map(|(name, _)| ValueId::checked(name.as_bytes())).collect();
+        self.leaves_work |= ids.len() < zero.len();
+        let mut rows = self.look_up(&ids).await?.into_iter();
+        for id in &ids {
+            let (value, count) = (rows.next().flatten(), rows.next().flatten());
+            let keys = &self.values.keys;
+            match (value, count) {
+                (None, _) => self.batch.require_absent(keys.value(id)),
+                (_, Some(_)) => self.batch.require_present(keys.count(id)),
+                (Some(row), None) => {
+                    let head = self.head(id, &row)?;
+                    if self.room < 3 || !self.has_room_for(&head) {
+                        self.leaves_work = true;
+                        break;
+                    }
+                    self.batch.require_absent(keys.count(id));
+                    self.inter(id, &head)?;
+                    &mut self.batch
+                }
+            };
+            self.batch.delete(keys.zero(id));
+            self.room -= 1;
+            self.touched += 1;
+        }
+        Ok(())
+    }
+
+    fn can_go_on(&self) -> bool {
+        !self.open.is_empty() && self.room >= 2 && self.touched < self.touch_max
+    }
+
+    /// Looks up values that are owed something: buries those that have no more than that, and lets the rest survive.
+    async fn follow(&mut self) -> Result<(), Error> {
+        let many = (self.room / 2).min(self.touch_max - self.touched);
+        let mut wave = Vec::with_capacity(many.min(self.open.len()));
+        while wave.len() < many
+            && let Some(next) = self.open.pop_first()
+        {
+            wave.push(next);
+        }
+        // Lowering a count takes two operations, burying a value two and what it owns.
+        self.room -= 2 * wave.len();
+        self.touched += wave.len();
+        let (ids, owed): (Vec<_>, Vec<_>) = wave.into_iter().unzip();
+        let mut rows = self.look_up(&ids).await?.into_iter();
+        for (id, owed) in ids.into_iter().zip(owed) {
+            let (value, count) = (rows.next().flatten(), rows.next().flatten());
+            self.paid += u64::from(owed);
+            let owed = match self.survivors.remove(&id) {
+                None => owed,
+                Some(before) => {
+                    self.room += 2;
+                    before + owed
+                }
+            };
+            self.settle(id, owed, value.as_ref(), count)?;
+        }
+        Ok(())
+    }
+
+    fn settle(&mut self, id: ValueId, owed: u32, value: Option<&Row>, count: Option<Row>) -> Result<(), Error> {
+        if let Some(count) = count
+            && counter::read(&count) == Some(i64::from(owed))
+        {
+            let head = value.map(|row| self.head(&id, row)).transpose()?;
+            if head.as_ref().is_none_or(|head| self.has_room_for(head)) {
+                let key = self.values.keys.count(&id);
+                self.batch.require_equals(key.clone(), count).delete(key);
+                if let Some(head) = head {
+                    // The two operations of a count's change are reserved already.
+                    self.room += 1;
+                    self.inter(&id, &head)?;
+                }
+                return Ok(());
+            }
+        }
+        self.survivors.insert(id, owed);
+        Ok(())
+    }
+
+    /// Whether the batch can take what burying this value opens.
+    fn has_room_for(&self, head: &Head<'_>) -> bool {
+        self.room >= usize::from(head.owns_something())
+            && self.open.len() + head.refs_count() <= limits::OPEN_DECREMENTS_MAX
+    }
+
+    /// Deletes a value; what it refers to is open, what it owns is to be released.
+    fn inter(&mut self, id: &ValueId, head: &Head<'_>) -> Result<(), Error> {
+        let keys = &self.values.keys;
+        self.batch.delete(keys.value(id));
+        self.room -= 1;
+        self.buried += 1;
+        for id in head.refs() {
+            self.owe(id, 1);
+        }
+        match head.belongings().ok_or_else(|| Error::damaged(format!("value {id}")))? {
+            Belongings::None => return Ok(()),
+            Belongings::Prefix(prefix) => {
+                self.batch.put(keys.owed.key(Debt::release_name(&prefix)), Debt::release_row());
+            }
+            Belongings::Object(object) => {
+                self.batch.put(keys.unlink(object), Row::default());
+            }
+        }
+        self.room -= 1;
+        self.leaves_work = true;
+        Ok(())
+    }
+
+    /// Closes the batch. Answers whether nothing is left for another round, as far as this one knows.
+    fn finish(&mut self, turn: Fence) -> bool {
+        let keys = &self.values.keys;
+        for (id, owed) in &self.survivors {
+            lower(&mut self.batch, keys, id, i64::from(*owed));
+        }
+        if !self.open.is_empty() {
+            let row = Debt::decrements_row(self.open.iter().map(|(id, n)| (id, *n)));
+            self.batch.put(keys.owed.key(Debt::decrements_name(turn)), row);
+        }
+        self.open.is_empty() && self.survivors.is_empty() && !self.leaves_work
+    }
+
+    fn owe(&mut self, id: ValueId, n: u32) {
+        *self.open.entry(id).or_default() += n;
+    }
+
+    /// The value and the count of each.
+    async fn look_up(&self, ids: &[ValueId]) -> Result<Vec<Option<Row>>, Error> {
+        if ids.is_empty() {
+            return Ok(vec![]);
+        }
+        let keys = &self.values.keys;
+        let wanted: Vec<_> = ids.iter().flat_map(|id| [keys.value(id), keys.count(id)]).collect();
+        Ok(self.values.records.get(self.values.shard, &wanted).await?)
+    }
+
+    fn head<'r>(&self, id: &ValueId, row: &'r Row) -> Result<Head<'r>, Error> {
+        Head::read(row).ok_or_else(|| Error::damaged(format!("value {id}")))
+    }
+}

@@ -1,0 +1,142 @@
+//! Ends leases: at or after their deadline on the store's clock, and not while the sweeper owes them grace.
+//!
+//! Who holds a lease counts on being able to renew it; while the sweeper's process was away, the store may have been
+//! as well. So if it comes back much later than it promised, nothing ends for as long again.
+
+use super::{Error, Reclaimed, Round, turn::Seen};
+use crate::values::{
+    Tried, Values,
+    id::{EdgeName, ValueId},
+    keys::read_due,
+    limits,
+    stored::{Edge, Sweeper},
+    update::lower,
+};
+use onceflow_core::{Name, Row, Timestamp};
+use std::collections::BTreeMap;
+
+/// Leases ended by one batch: four operations each.
+pub(super) const LEASES_MAX: usize = limits::RECLAIM_OPS_MAX / 4;
+
+/// What is to be done about leases.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Due {
+    /// None ends before this.
+    Later(Timestamp),
+    /// The sweeper was away; none may end before this, and that is not written down yet.
+    Grace { until: Timestamp },
+    /// These end.
+    Now(Vec<(Timestamp, EdgeName)>, Timestamp),
+}
+
+/// Looks at the first rows of the index, of which there is at least one.
+pub(super) fn look(due: &[(Name, Row)], sweeper: Option<Sweeper>, now: Timestamp) -> Result<Due, Error> {
+    let leases = due.iter().map(|(name, _)| read_due(name.as_bytes())).collect::<Option<Vec<_>>>();
+    let mut leases = leases.ok_or_else(|| Error::damaged("the index of deadlines"))?;
+    let first = leases[0].0;
+    let promised = sweeper.map(|sweeper| sweeper.back_by).filter(|back_by| *back_by != Timestamp::NEVER);
+    let late_ms = now.ms_since(promised.unwrap_or(first));
+    if late_ms > limits::SWEEPER_LATE_MS_MAX {
+        return Ok(Due::Grace { until: now.plus_ms(late_ms) });
+    }
+    let not_before = first.max(sweeper.map_or(Timestamp::ZERO, |sweeper| sweeper.grace_until));
+    if now < not_before {
+        return Ok(Due::Later(not_before));
+    }
+    leases.retain(|(deadline, _)| *deadline <= now);
+    Ok(Due::Now(leases, now))
+}
+
+impl Values {
+    pub(super) async fn expire(
+        &self,
+        done: &mut Reclaimed,
+        seen: &Seen,
+        leases: &[(Timestamp, EdgeName)],
+        now: Timestamp,
+    ) -> Result<Round, Error> {
+        let keys: Vec<_> = leases.iter().map(|(_, edge)| self.keys.edge(edge)).collect();
+        let rows = self.records.get(self.shard, &keys).await?;
+        let mut batch = self.batch_after(seen);
+        let mut lowered: BTreeMap<ValueId, i64> = BTreeMap::new();
+        for (((deadline, name), key), row) in leases.iter().zip(keys).zip(rows) {
+            batch.delete(self.keys.due(*deadline, name));
+            let edge = row.as_deref().and_then(Edge::from_row);
+            batch.require_seen(key.clone(), row);
+            // An index row that does not fit its edge is a mistake that fsck would report; it ends nothing.
+            if let Some(edge) = edge.filter(|edge| edge.deadline == Some(*deadline)) {
+                batch.delete(key);
+                *lowered.entry(edge.target).or_default() += 1;
+            }
+        }
+        for (id, by) in &lowered {
+            lower(&mut batch, &self.keys, id, *by);
+        }
+        let grace_until = seen.sweeper.map_or(Timestamp::ZERO, |sweeper| sweeper.grace_until);
+        let sweeper = Sweeper { turn: self.fences.next(), back_by: now, grace_until };
+        batch.put(self.keys.sweeper(), sweeper.to_row());
+        Ok(match self.try_commit(batch).await? {
+            Tried::Applied(_) => {
+                done.expired += lowered.values().map(|by| by.unsigned_abs()).sum::<u64>();
+                Round::Did(leases.len())
+            }
+            Tried::Refused(_) | Tried::Unknown => Round::Again,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use onceflow_core::Fences;
+
+    const LATE: u64 = limits::SWEEPER_LATE_MS_MAX;
+
+    fn due(deadlines: &[u64]) -> Vec<(Name, Row)> {
+        let name = |ms: &u64| {
+            let edge = EdgeName::root(ms.to_string());
+            (crate::values::Keys::new().due(Timestamp::from_ms(*ms), &edge).name, Row::default())
+        };
+        deadlines.iter().map(name).collect()
+    }
+
+    /// What is done about leases that end at 1000 and 2000.
+    fn at(now: u64, sweeper: Option<(u64, u64)>) -> String {
+        let sweeper = sweeper.map(|(back_by, grace)| Sweeper {
+            turn: Fences::new(1).next(),
+            back_by: Timestamp::from_ms(back_by),
+            grace_until: Timestamp::from_ms(grace),
+        });
+        match look(&due(&[1000, 2000]), sweeper, Timestamp::from_ms(now)).unwrap() {
+            Due::Later(time) => format!("later {}", time.as_ms()),
+            Due::Grace { until } => format!("grace {}", until.as_ms()),
+            Due::Now(leases, _) => format!("now {}", leases.len()),
+        }
+    }
+
+    #[test]
+    fn a_lease_ends_at_its_deadline_and_not_before() {
+        assert_eq!(at(999, None), "later 1000");
+        assert_eq!(at(1000, None), "now 1");
+        assert_eq!(at(2000, None), "now 2");
+    }
+
+    #[test]
+    fn a_sweeper_that_was_away_gives_as_much_time_again() {
+        assert_eq!(at(1000 + LATE, Some((1000, 0))), "now 2");
+        assert_eq!(at(1001 + LATE, Some((1000, 0))), format!("grace {}", 1001 + LATE + LATE + 1));
+        assert_eq!(at(1001 + LATE, None), format!("grace {}", 1001 + LATE + LATE + 1));
+        assert_eq!(at(1001 + LATE, Some((u64::MAX, 0))), format!("grace {}", 1001 + LATE + LATE + 1));
+    }
+
+    #[test]
+    fn a_sweeper_that_kept_its_word_owes_nothing() {
+        assert_eq!(at(5000 + LATE, Some((5000, 0))), "now 2");
+    }
+
+    #[test]
+    fn nothing_ends_during_grace() {
+        assert_eq!(at(2000, Some((9000, 9000))), "later 9000");
+        assert_eq!(at(9000, Some((9000, 9000))), "now 2");
+    }
+}

@@ -1,0 +1,61 @@
+//! The loop that reclaims: works while there is something to do, then sleeps until the next lease ends or someone
+//! rings. It never spins: every wait has a reason to end.
+
+use super::super::{Error, Values, limits};
+use crate::{records, world::World};
+use futures_util::future::{Either, select};
+use std::{future::poll_fn, pin::pin, sync::Arc, task::Poll};
+
+/// Reclaims until it is dropped. Run one per process and shard.
+///
+/// Garbage made through the same [`Values`] wakes it at once; what other processes leave it finds within
+/// [`RECLAIM_LOOK_MS`](limits::RECLAIM_LOOK_MS).
+///
+/// Ends only when going on makes no sense: the store is damaged, or a batch was wrong.
+pub async fn reclaim_loop(world: Arc<dyn World>, values: Arc<Values>) -> Error {
+    loop {
+        let seen = values.news.seen();
+        let rest_ms = match values.reclaim(limits::RECLAIM_BUDGET).await {
+            Ok(done) if done.more => {
+                let_others_run().await;
+                continue;
+            }
+            Ok(done) => match done.next_deadline {
+                None => limits::RECLAIM_LOOK_MS,
+                Some(deadline) => match values.records.now().await {
+                    Ok(now) => deadline.ms_since(now).min(limits::RECLAIM_LOOK_MS),
+                    Err(_) => limits::RECLAIM_RETRY_MS,
+                },
+            },
+            Err(error) if is_final(&error) => return error,
+            Err(error) => {
+                tracing::warn!(%error, "could not reclaim; trying again");
+                world.sleep(limits::RECLAIM_RETRY_MS).await;
+                continue;
+            }
+        };
+        match select(pin!(values.news.after(seen)), world.sleep(rest_ms)).await {
+            Either::Left(_) | Either::Right(_) => {}
+        }
+    }
+}
+
+fn is_final(error: &Error) -> bool {
+    matches!(
+        error,
+        Error::Damaged { .. } | Error::Records(records::Error::Damaged(_) | records::Error::Invalid(_))
+    )
+}
+
+/// Gives way once. A store in memory never makes anyone wait, and so would keep this thread.
+async fn let_others_run() {
+    let mut gave_way = false;
+    poll_fn(|context| {
+        if std::mem::replace(&mut gave_way, true) {
+            return Poll::Ready(());
+        }
+        context.waker().wake_by_ref();
+        Poll::Pending
+    })
+    .await;
+}

@@ -1,0 +1,76 @@
+//! Whose turn it is, and what the sweeper promised. The row is there only while there is something to reclaim or a
+//! lease to watch.
+//!
+//! A batch never requires that the row is *absent* and buries: it may have been there in between. Whoever finds
+//! none first writes one, with a turn that is unique for ever, and reads again.
+
+use super::{super::stored::Sweeper, Error, Round};
+use crate::values::{Tried, Values};
+use onceflow_core::{Batch, Row, Timestamp};
+
+/// The sweeper's row as read.
+pub(super) struct Seen {
+    pub(super) row: Option<Row>,
+    pub(super) sweeper: Option<Sweeper>,
+}
+
+impl Values {
+    pub(super) async fn seen_sweeper(&self) -> Result<Seen, Error> {
+        let row = self.row(self.keys.sweeper()).await?;
+        let sweeper = match &row {
+            None => None,
+            Some(row) => Some(Sweeper::from_row(row).ok_or_else(|| Error::damaged("the sweeper's row"))?),
+        };
+        Ok(Seen { row, sweeper })
+    }
+
+    /// A batch that happens only if nobody has reclaimed since `seen` was read, and after which nobody can whose
+    /// `seen` is older.
+    pub(super) fn batch_after(&self, seen: &Seen) -> Batch {
+        let mut batch = Batch::new(self.shard);
+        batch.require_seen(self.keys.sweeper(), seen.row.clone());
+        batch
+    }
+
+    pub(super) async fn take_first_turn(&self, next_deadline: Option<Timestamp>) -> Result<Round, Error> {
+        let back_by = next_deadline.unwrap_or(Timestamp::NEVER);
+        let sweeper = Sweeper { turn: self.fences.next(), back_by, grace_until: Timestamp::ZERO };
+        let mut batch = self.batch_after(&Seen { row: None, sweeper: None });
+        batch.put(self.keys.sweeper(), sweeper.to_row());
+        Ok(match self.try_commit(batch).await? {
+            Tried::Applied(_) => Round::Did(0),
+            Tried::Refused(_) | Tried::Unknown => Round::Again,
+        })
+    }
+
+    /// Writes down that nothing expires before `until`, because the sweeper was away.
+    pub(super) async fn give_grace(&self, seen: &Seen, until: Timestamp) -> Result<Round, Error> {
+        tracing::warn!(%until, "the sweeper was away; no lease ends before");
+        let sweeper = Sweeper { turn: self.fences.next(), back_by: until, grace_until: until };
+        let mut batch = self.batch_after(seen);
+        batch.put(self.keys.sweeper(), sweeper.to_row());
+        Ok(match self.try_commit(batch).await? {
+            Tried::Applied(_) => Round::Did(0),
+            Tried::Refused(_) | Tried::Unknown => Round::Again,
+        })
+    }
+
+    /// Nothing to do now: promises to be back for the next lease, or leaves no row behind.
+    pub(super) async fn rest(&self, seen: &Seen, next_deadline: Option<Timestamp>) -> Result<Round, Error> {
+        let mut batch = self.batch_after(seen);
+        match (next_deadline, seen.sweeper) {
+            (None, None) => return Ok(Round::Idle(None)),
+            (None, Some(_)) => batch.delete(self.keys.sweeper()),
+            (Some(back_by), Some(sweeper)) if sweeper.back_by == back_by => return Ok(Round::Idle(next_deadline)),
+            (Some(back_by), sweeper) => {
+                let grace_until = sweeper.map_or(Timestamp::ZERO, |sweeper| sweeper.grace_until);
+                let sweeper = Sweeper { turn: self.fences.next(), back_by, grace_until };
+                batch.put(self.keys.sweeper(), sweeper.to_row())
+            }
+        };
+        Ok(match self.try_commit(batch).await? {
+            Tried::Applied(_) => Round::Idle(next_deadline),
+            Tried::Refused(_) | Tried::Unknown => Round::Again,
+        })
+    }
+}

@@ -1,0 +1,270 @@
+//! Decides what an update does. Pure: facts in, batch out.
+//!
+//! Relies on two things that reclaiming sees to: a value goes only when its count is zero, and its count includes
+//! every reference, edge and debt. Whether a value referred to is still there is for the batch to require, not for a
+//! fact to remember.
+
+use super::{
+    Error, Keys,
+    id::{EdgeName, ValueId},
+    limits,
+    stored::{Edge, Head, Seal, value_row},
+    value::{Content, EdgeChange, Expect, Put, Update},
+};
+use onceflow_core::{Batch, Key, Name, Op, Row, Shard, Timestamp, limits as batch_limits};
+use std::collections::{BTreeMap, BTreeSet};
+
+mod shape;
+#[cfg(test)]
+mod tests;
+
+/// What the store held when it was asked.
+#[derive(Default)]
+pub(super) struct Facts(BTreeMap<Key, Row>);
+
+impl Facts {
+    /// From what a `get` of `keys` answered.
+    pub(super) fn new(keys: Vec<Key>, rows: Vec<Option<Row>>) -> Self {
+        Facts(keys.into_iter().zip(rows).filter_map(|(key, row)| Some((key, row?))).collect())
+    }
+
+    fn get(&self, key: &Key) -> Option<&Row> {
+        self.0.get(key)
+    }
+}
+
+/// The rows an update is decided on.
+pub(super) fn wanted(keys: &Keys, update: &Update) -> Result<Vec<Key>, Error> {
+    shape::check(update)?;
+    let mut wanted = BTreeSet::new();
+    for put in &update.puts {
+        wanted.insert(keys.value(&put.id));
+        wanted.extend(put.value.refs.iter().map(|id| keys.count(id)));
+        if let Content::Gathered { prefix, .. } = &put.value.content {
+            wanted.insert(keys.sealed(prefix));
+        }
+    }
+    for change in &update.edges {
+        wanted.insert(keys.edge(&change.edge));
+        wanted.extend(change.to.iter().map(|id| keys.count(id)));
+        if let EdgeName::Element { prefix, .. } = &change.edge {
+            wanted.insert(keys.sealed(prefix));
+        }
+    }
+    shape::at_most("rows an update looks at", wanted.len(), batch_limits::GET_KEYS_MAX, "GET_KEYS_MAX")?;
+    Ok(wanted.into_iter().collect())
+}
+
+/// The batch that does what `update` says, at `now`; `None` if all of it is so already.
+pub(super) fn decide(
+    keys: &Keys,
+    shard: Shard,
+    facts: &Facts,
+    update: &Update,
+    now: Timestamp,
+) -> Result<Option<Batch>, Error> {
+    let later = update.puts.iter().enumerate().rev().map(|(at, put)| (&put.id, at)).collect();
+    let mut decision = Decision {
+        keys,
+        facts,
+        batch: Batch::new(shard),
+        first_put: later,
+        born: BTreeMap::new(),
+        gathered: BTreeMap::new(),
+        deltas: BTreeMap::new(),
+        required: BTreeSet::new(),
+    };
+    for (at, put) in update.puts.iter().enumerate() {
+        decision.put(at, put)?;
+    }
+    for change in &update.edges {
+        decision.edge(change, now)?;
+    }
+    decision.finish()
+}
+
+struct Decision<'a> {
+    keys: &'a Keys,
+    facts: &'a Facts,
+    batch: Batch,
+    /// Where in the update each id is put first.
+    first_put: BTreeMap<&'a ValueId, usize>,
+    /// What this update stores, and where in it.
+    born: BTreeMap<&'a ValueId, (usize, Row)>,
+    /// The prefixes this update gathers, and where in it.
+    gathered: BTreeMap<&'a Name, usize>,
+    /// How counts change, all told.
+    deltas: BTreeMap<ValueId, i64>,
+    /// What must be stored already.
+    required: BTreeSet<&'a ValueId>,
+}
+
+impl<'a> Decision<'a> {
+    fn put(&mut self, at: usize, put: &'a Put) -> Result<(), Error> {
+        let row = value_row(&put.value.refs, &put.value.content);
+        shape::at_most("bytes in a value", row.len(), limits::VALUE_BYTES_MAX, "VALUE_BYTES_MAX")?;
+        let conflict = || Error::Conflict { id: put.id.clone() };
+        if let Some((_, born)) = self.born.get(&put.id) {
+            return if *born == row { Ok(()) } else { Err(conflict()) };
+        }
+        let key = self.keys.value(&put.id);
+        match self.facts.get(&key) {
+            Some(stored) if *stored == row => {
+                self.batch.require_equals(key, row);
+                return Ok(());
+            }
+            Some(stored) if Head::read(stored).is_some_and(|head| head.is_lost()) => {
+                // With references it might be made to refer to what refers to it.
+                if !put.value.refs.is_empty() || !matches!(put.value.content, Content::Inline(_)) {
+                    return Err(Error::Lost { id: put.id.clone() });
+                }
+                self.batch.require_equals(key.clone(), stored.clone()).put(key, row);
+                return Ok(());
+            }
+            Some(_) => return Err(conflict()),
+            None => {}
+        }
+        self.batch.require_absent(key.clone()).put(key, row.clone());
+        for id in &put.value.refs {
+            self.refer(id, at)?;
+        }
+        if let Content::Gathered { prefix, .. } = &put.value.content {
+            self.seal(&put.id, prefix, at)?;
+        }
+        self.born.insert(&put.id, (at, row));
+        Ok(())
+    }
+
+    /// One more reference to a value, made by what stands at `at`.
+    fn refer(&mut self, id: &'a ValueId, at: usize) -> Result<(), Error> {
+        let is_stored = |decision: &Self| decision.facts.get(&decision.keys.value(id)).is_some();
+        if !self.born.contains_key(id) {
+            if self.first_put.get(id).is_some_and(|first| *first >= at) && !is_stored(self) {
+                return Err(Error::Missing { id: id.clone() });
+            }
+            self.required.insert(id);
+        }
+        self.count(id, 1);
+        Ok(())
+    }
+
+    fn seal(&mut self, list: &ValueId, prefix: &'a Name, at: usize) -> Result<(), Error> {
+        let key = self.keys.sealed(prefix);
+        if self.facts.get(&key).is_some() || self.gathered.insert(prefix, at).is_some() {
+            return Err(Error::Sealed { prefix: prefix.clone() });
+        }
+        self.batch.require_absent(key.clone()).put(key, Seal::OwnedBy(list.clone()).to_row());
+        Ok(())
+    }
+
+    fn edge(&mut self, change: &'a EdgeChange, now: Timestamp) -> Result<(), Error> {
+        let key = self.keys.edge(&change.edge);
+        let seen = self.facts.get(&key);
+        let current = match seen {
+            None => None,
+            Some(row) => Some(Edge::from_row(row).ok_or_else(|| Error::damaged(format!("edge {}", change.edge)))?),
+        };
+        let deadline = change.ttl_ms.map(|ttl| now.plus_ms(ttl));
+        let next = change.to.as_ref().map(|target| Edge { target: target.clone(), deadline });
+        if current == next {
+            return Ok(());
+        }
+        let old = current.as_ref().map(|edge| &edge.target);
+        let moves = old != change.to.as_ref();
+        if moves && !holds(&change.expect, old) {
+            return Err(Error::Stale { edge: change.edge.clone(), found: old.cloned() });
+        }
+        if let EdgeName::Element { prefix, .. } = &change.edge {
+            self.must_be_open(prefix, change.to.as_ref())?;
+        }
+        if let Some(deadline) = current.as_ref().and_then(|edge| edge.deadline) {
+            self.batch.delete(self.keys.due(deadline, &change.edge));
+        }
+        if let Some(deadline) = next.as_ref().and(deadline) {
+            self.batch.put(self.keys.due(deadline, &change.edge), Row::default());
+        }
+        self.batch.require_seen(key.clone(), seen.cloned());
+        match &next {
+            Some(edge) => self.batch.put(key, edge.to_row()),
+            None => self.batch.delete(key),
+        };
+        if moves {
+            self.move_edge(old, change)?;
+        }
+        Ok(())
+    }
+
+    fn move_edge(&mut self, old: Option<&ValueId>, change: &'a EdgeChange) -> Result<(), Error> {
+        if let Some(target) = &change.to {
+            self.refer(target, usize::MAX)?;
+        }
+        if let Some(old) = old {
+            self.count(old, -1);
+        }
+        Ok(())
+    }
+
+    fn count(&mut self, id: &ValueId, delta: i64) {
+        match self.deltas.get_mut(id) {
+            Some(sum) => *sum += delta,
+            None => drop(self.deltas.insert(id.clone(), delta)),
+        }
+    }
+
+    /// Elements change only while no list owns them. Those set in the very update that gathers them must point at
+    /// what was there before the list, so that no element can lead back to it.
+    fn must_be_open(&mut self, prefix: &'a Name, to: Option<&ValueId>) -> Result<(), Error> {
+        let key = self.keys.sealed(prefix);
+        let gathered_at = self.gathered.get(prefix);
+        let born_at = to.and_then(|to| self.born.get(to)).map(|(at, _)| at);
+        let leads_back = gathered_at.is_some_and(|list| born_at.is_some_and(|target| target > list));
+        let is_the_list = gathered_at.is_some() && gathered_at == born_at;
+        if self.facts.get(&key).is_some() || leads_back || is_the_list {
+            return Err(Error::Sealed { prefix: prefix.clone() });
+        }
+        if gathered_at.is_none() {
+            self.batch.require_absent(key);
+        }
+        Ok(())
+    }
+
+    fn finish(mut self) -> Result<Option<Batch>, Error> {
+        for (id, delta) in &self.deltas {
+            match delta {
+                1.. => {
+                    self.batch.add(self.keys.count(id), *delta, vec![]);
+                    if !self.born.contains_key(id) && self.facts.get(&self.keys.count(id)).is_none() {
+                        self.batch.delete(self.keys.zero(id));
+                    }
+                }
+                0 => {}
+                _ => lower(&mut self.batch, self.keys, id, -delta),
+            }
+        }
+        for id in self.born.keys().filter(|id| self.deltas.get(*id).copied().unwrap_or(0) == 0) {
+            self.batch.put(self.keys.zero(id), Row::default());
+        }
+        if self.batch.ops.is_empty() {
+            return Ok(None);
+        }
+        // Last, so that a value is reported missing only if everything else is as it was seen.
+        for id in &self.required {
+            self.batch.require_present(self.keys.value(id));
+        }
+        shape::fits(&self.batch)?;
+        Ok(Some(self.batch))
+    }
+}
+
+fn holds(expect: &Expect, found: Option<&ValueId>) -> bool {
+    match expect {
+        Expect::Anything => true,
+        Expect::Unset => found.is_none(),
+        Expect::Target(id) => found == Some(id),
+    }
+}
+
+/// Takes references from a value; at zero it may be buried.
+pub(super) fn lower(batch: &mut Batch, keys: &Keys, id: &ValueId, by: i64) {
+    batch.add(keys.count(id), -by, vec![Op::Put(keys.zero(id), Row::default())]);
+}

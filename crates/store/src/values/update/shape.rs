@@ -1,0 +1,60 @@
+//! What an update may not be, whatever the store holds.
+
+use super::super::{
+    Error,
+    id::EdgeName,
+    limits,
+    value::{Content, EdgeChange, Update},
+};
+use onceflow_core::{Batch, Op, limits as batch_limits};
+use std::collections::BTreeSet;
+
+pub(super) fn check(update: &Update) -> Result<(), Error> {
+    for put in &update.puts {
+        at_most("references of a value", put.value.refs.len(), limits::REFS_PER_VALUE_MAX, "REFS_PER_VALUE_MAX")?;
+        if let Content::Gathered { prefix, .. } = &put.value.content {
+            at_most("bytes in a prefix", prefix.as_bytes().len(), limits::ID_BYTES_MAX, "ID_BYTES_MAX")?;
+        }
+    }
+    let mut named = BTreeSet::new();
+    for change in &update.edges {
+        check_edge(change)?;
+        if !named.insert(&change.edge) {
+            return Err(Error::Senseless(format!("edge {} stands twice in one update", change.edge)));
+        }
+    }
+    Ok(())
+}
+
+fn check_edge(change: &EdgeChange) -> Result<(), Error> {
+    let bytes = change.edge.given().as_bytes().len();
+    at_most("bytes in an edge's name", bytes, limits::ID_BYTES_MAX, "ID_BYTES_MAX")?;
+    match (change.ttl_ms, &change.edge, &change.to) {
+        (Some(_), EdgeName::Element { .. }, _) => {
+            Err(Error::Senseless(format!("element {} cannot be a lease: its list owns it", change.edge)))
+        }
+        (Some(_), _, None) => Err(Error::Senseless(format!("edge {} cannot be cleared for a time", change.edge))),
+        _ => Ok(()),
+    }
+}
+
+/// Whether one batch can hold it.
+pub(super) fn fits(batch: &Batch) -> Result<(), Error> {
+    let ops = batch.ops.iter().map(|op| 1 + op.trigger().len()).sum();
+    at_most("operations of an update", ops, limits::UPDATE_OPS_MAX, "UPDATE_OPS_MAX")?;
+    let requires = batch.requires.len();
+    at_most("conditions of an update", requires, batch_limits::BATCH_REQUIRES_MAX, "BATCH_REQUIRES_MAX")?;
+    let bytes = batch.ops.iter().map(bytes).sum();
+    at_most("bytes put by an update", bytes, batch_limits::BATCH_BYTES_MAX, "BATCH_BYTES_MAX")
+}
+
+fn bytes(op: &Op) -> usize {
+    match op {
+        Op::Put(_, row) => row.len(),
+        _ => 0,
+    }
+}
+
+pub(super) fn at_most(what: &'static str, found: usize, limit: usize, name: &'static str) -> Result<(), Error> {
+    if found <= limit { Ok(()) } else { Err(Error::TooLarge { what, found, limit, name }) }
+}

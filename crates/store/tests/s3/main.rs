@@ -1,0 +1,100 @@
+//! Blobs in S3, over a real wire: a moto server of our own, on a private port.
+
+mod moto;
+
+use futures_util::{FutureExt, StreamExt};
+use moto::Moto;
+use onceflow_store::{
+    BoxFuture, World,
+    blobs::{Blobs, Error, Listed, ObjectName, Objects, State, objects::S3},
+    core::{Fences, Timestamp, limits::PART_BYTES},
+    testing::blobs::{self, generated},
+    world::RealWorld,
+};
+use std::sync::Arc;
+
+fn open(moto: &Moto, prefix: &str, world: Arc<dyn World>) -> Objects {
+    let s3 = S3 {
+        bucket: "blobs".into(),
+        prefix: prefix.into(),
+        endpoint: Some(moto.url()),
+        region: Some("us-east-1".into()),
+        keys: Some(("test".into(), "test".into())),
+    };
+    s3.open(world).unwrap()
+}
+
+/// A bucket of its own each time, as far as a store can tell.
+fn fresh(moto: &Moto) -> Objects {
+    open(moto, &format!("stores/{:032x}", RealWorld::here().random()), RealWorld::here())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn s3_keeps_the_contract() {
+    let moto = Moto::start("blobs");
+    blobs::contract(async || fresh(&moto)).await;
+    blobs::contract_under_faults(async || fresh(&moto)).await;
+    blobs::contract_of_large(async || fresh(&moto), 2 * PART_BYTES as u64 + 12_345).await;
+    assert_eq!(moto.open_uploads("blobs"), 0, "every upload was completed or aborted");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_upload_that_is_dropped_is_aborted() {
+    let moto = Moto::start("blobs");
+    let (objects, name) = (fresh(&moto), ObjectName::new(Fences::new(1).next()));
+    stop_in_the_middle(&objects, name).await;
+    for tries in 0.. {
+        if moto.open_uploads("blobs") == 0 && objects.list(None, 10).await.unwrap().objects.is_empty() {
+            break;
+        }
+        assert!(tries < 100, "the upload was not aborted");
+        moto::pause();
+    }
+    assert!(matches!(objects.size(name).await, Err(Error::Missing { .. })));
+}
+
+/// A world that ends with its process: what was to be done later is never done.
+struct Killed(Arc<RealWorld>);
+
+impl World for Killed {
+    fn clock(&self) -> Timestamp {
+        self.0.clock()
+    }
+
+    fn random(&self) -> u128 {
+        self.0.random()
+    }
+
+    fn sleep(&self, ms: u64) -> BoxFuture<'static, ()> {
+        self.0.sleep(ms)
+    }
+
+    fn spawn(&self, _: &'static str, _: BoxFuture<'static, ()>) {}
+
+    fn dedicate(&self, _: &'static str, _: BoxFuture<'static, ()>) {}
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_upload_that_a_killed_process_left_is_listed_and_goes_with_its_name() {
+    let moto = Moto::start("blobs");
+    let name = ObjectName::new(Fences::new(1).next());
+    stop_in_the_middle(&open(&moto, "store", Arc::new(Killed(RealWorld::here()))), name).await;
+    let next = open(&moto, "store", RealWorld::here());
+    assert_eq!(moto.open_uploads("blobs"), 1);
+    assert_eq!(next.list(None, 10).await.unwrap().objects, [Listed { name, state: State::Unfinished }]);
+    assert!(matches!(next.size(name).await, Err(Error::Missing { .. })));
+    next.delete(name).await.unwrap();
+    assert_eq!(next.list(None, 10).await.unwrap().objects, []);
+    assert_eq!(moto.open_uploads("blobs"), 0);
+}
+
+/// Begins to create two parts and a half, and drops it when all of that was taken.
+async fn stop_in_the_middle(objects: &Objects, name: ObjectName) {
+    let (taken, all_taken) = tokio::sync::oneshot::channel::<()>();
+    let end = async move {
+        let _ = taken.send(());
+        std::future::pending().await
+    };
+    let content = generated(1, 5 * PART_BYTES as u64 / 2, 1 << 20).chain(end.into_stream()).boxed();
+    futures_util::future::select(objects.create(name, content), all_taken).await;
+}
