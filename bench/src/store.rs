@@ -7,17 +7,33 @@ mod chain;
 mod churn;
 mod commits;
 mod journal;
+mod reclaim;
 pub(crate) mod reopen;
 
 use crate::report::Report;
+use anyhow::Context;
+use tokio::runtime::Runtime;
 
-/// All of it.
+/// A part by name.
+type Part = (&'static str, fn(&Runtime, &mut Report) -> anyhow::Result<()>);
+
+const PARTS: &[Part] = &[
+    ("commits", commits::measure),
+    ("alone", alone::measure),
+    ("churn", churn::measure),
+    ("reopen", reopen::measure),
+    ("reclaim", reclaim::measure),
+];
+
+/// All parts, or the one that the environment names, for who wants to look at it closely.
 pub(crate) fn run() -> anyhow::Result<Report> {
+    let only = std::env::var("BENCH_PART").ok();
     let mut report = Report::default();
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_time().build()?;
-    commits::measure(&runtime, &mut report)?;
-    alone::measure(&runtime, &mut report)?;
-    churn::measure(&runtime, &mut report)?;
-    reopen::measure(&runtime, &mut report)?;
+    for (name, measure) in PARTS {
+        if only.as_ref().is_none_or(|only| only == name) {
+            measure(&runtime, &mut report).with_context(|| format!("store, part {name}"))?;
+        }
+    }
     Ok(report)
 }

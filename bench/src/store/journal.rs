@@ -1,11 +1,11 @@
 //! Our side: a journal in a directory of its own.
 
 use crate::disk::{Counted, Written};
+use anyhow::ensure;
 use onceflow_core::{Batch, Shard};
 use onceflow_store::{
-    Outcome, Records,
+    Records,
     backend::journal::{Journal, Options, Recovered},
-    records,
     world::RealWorld,
 };
 use std::{path::Path, sync::Arc};
@@ -30,17 +30,12 @@ impl Ours {
         Ok(Ours { journal: Arc::new(journal), written, recovered })
     }
 
-    /// Commits a batch that nothing can refuse, durably.
-    pub(super) async fn commit(&self, batch: Batch) -> anyhow::Result<()> {
-        applied(&records::commit_durably(&*self.journal, batch).await?)
-    }
-
     /// Commits batches that nothing can refuse, and waits once, for the last of them.
     pub(super) async fn commit_all(&self, batches: impl Iterator<Item = Batch>) -> anyhow::Result<()> {
         let mut last = None;
         for batch in batches {
             let outcome = self.journal.commit(batch).await?;
-            applied(&outcome)?;
+            ensure!(outcome.is_applied(), "a batch was refused: {outcome:?}");
             last = Some(outcome.position());
         }
         if let Some(position) = last {
@@ -48,9 +43,4 @@ impl Ours {
         }
         Ok(())
     }
-}
-
-fn applied(outcome: &Outcome) -> anyhow::Result<()> {
-    anyhow::ensure!(outcome.is_applied(), "a batch was refused: {outcome:?}");
-    Ok(())
 }
