@@ -8,7 +8,7 @@ use super::{
 use crate::{
     disk::Scratch,
     report::{self, Line, Report, Target, per_second},
-    rounds::{Rounds, Turn},
+    rounds::{Rounds, Turn, cpu_seconds},
 };
 use anyhow::ensure;
 use onceflow_store::Records;
@@ -28,7 +28,7 @@ const TURN: Duration = Duration::from_millis(500);
 
 pub(super) fn measure(runtime: &Runtime, report: &mut Report) -> anyhow::Result<()> {
     for waiters in WAITERS {
-        let (rounds, bytes, group_size) = compare(runtime, waiters)?;
+        let Compared { rounds, bytes, group_size, cpu_us } = compare(runtime, waiters)?;
         let ratio = rounds.ratio(0, 1);
         let line = Line {
             what: format!("durable commits, {waiters} waiters, against a bare log"),
@@ -48,14 +48,25 @@ pub(super) fn measure(runtime: &Runtime, report: &mut Report) -> anyhow::Result<
             "log_per_s": report::figures(rounds.figures(1)),
             "bytes_per_commit": bytes,
             "commits_per_sync": report::rounded(group_size),
+            "ours_cpu_us": report::rounded(cpu_us[0]),
+            "log_cpu_us": report::rounded(cpu_us[1]),
         });
         report.detail(&format!("commits_{waiters}"), detail);
     }
     Ok(())
 }
 
-/// The rounds, the bytes our log takes for a commit, and how many commits one sync served.
-fn compare(runtime: &Runtime, waiters: usize) -> anyhow::Result<(Rounds, usize, f64)> {
+struct Compared {
+    rounds: Rounds,
+    /// What our log takes for a commit.
+    bytes: usize,
+    /// How many commits one sync served.
+    group_size: f64,
+    /// Processor time for one commit, ours and the log's.
+    cpu_us: [f64; 2],
+}
+
+fn compare(runtime: &Runtime, waiters: usize) -> anyhow::Result<Compared> {
     let scratch = Scratch::new("commits")?;
     let path = scratch.join("journal");
     let ours = Ours::open(runtime, &path)?;
@@ -69,29 +80,25 @@ fn compare(runtime: &Runtime, waiters: usize) -> anyhow::Result<(Rounds, usize, 
     let (warm, returned) = run_chains(runtime, &ours, chains)?;
     let mut chains = returned;
     let (frames, bytes) = ours.written.so_far();
-    let commits = (warm.figure * warm.seconds).max(1.0);
-    let record = vec![0x5a; ((bytes - before.1) as f64 / commits).ceil() as usize];
-    let group_size = commits / (frames - before.0) as f64;
+    let record = vec![0x5a; (bytes - before.1).div_ceil(warm.commits.max(1)) as usize];
+    let group_size = warm.commits as f64 / (frames - before.0) as f64;
 
     let log = Arc::new(BareLog::create(&scratch.join("log"))?);
-    let mut appended = 0;
+    let (mut committed, mut appended) = (Did::default(), Did::default());
     let mut journal_turn = || {
-        let (turn, returned) = run_chains(runtime, &ours, std::mem::take(&mut chains))?;
+        let (did, returned) = run_chains(runtime, &ours, std::mem::take(&mut chains))?;
         chains = returned;
-        Ok(turn)
+        Ok(committed.and(did))
     };
-    let mut log_turn = || {
-        let (turn, records) = run_records(runtime, &log, waiters, &record)?;
-        appended += records;
-        Ok(turn)
-    };
+    let mut log_turn = || Ok(appended.and(run_records(runtime, &log, waiters, &record)?));
     let what = format!("commits, {waiters} waiters, ours : bare log (per second)");
     let rounds = Rounds::run(&what, 0, &mut [&mut journal_turn, &mut log_turn])?;
     let log = Arc::into_inner(log).expect("all who append have ended");
     let totals = log.close()?;
-    ensure!(totals.bytes == appended * record.len() as u64, "the bare log lost a record: {totals:?}");
+    ensure!(totals.bytes == appended.commits * record.len() as u64, "the bare log lost a record: {totals:?}");
     check(runtime, ours, &chains, &path)?;
-    Ok((rounds, record.len(), group_size))
+    let cpu_us = [committed, appended].map(|did| did.cpu_seconds * 1e6 / did.commits as f64);
+    Ok(Compared { rounds, bytes: record.len(), group_size, cpu_us })
 }
 
 /// Every chain's rows are right, nothing else is there, and all of it is there again when the journal is reopened.
@@ -110,8 +117,26 @@ fn check(runtime: &Runtime, ours: Ours, chains: &[Chain], path: &std::path::Path
     Ok(())
 }
 
+/// What was done in some time.
+#[derive(Clone, Copy, Debug, Default)]
+struct Did {
+    commits: u64,
+    seconds: f64,
+    cpu_seconds: f64,
+}
+
+impl Did {
+    /// Adds a turn, and answers it.
+    fn and(&mut self, turn: Did) -> Turn {
+        self.commits += turn.commits;
+        self.seconds += turn.seconds;
+        self.cpu_seconds += turn.cpu_seconds;
+        Turn { figure: turn.commits as f64 / turn.seconds, seconds: turn.seconds }
+    }
+}
+
 /// Every chain commits as fast as it can for a turn.
-fn run_chains(runtime: &Runtime, ours: &Ours, chains: Vec<Chain>) -> anyhow::Result<(Turn, Vec<Chain>)> {
+fn run_chains(runtime: &Runtime, ours: &Ours, chains: Vec<Chain>) -> anyhow::Result<(Did, Vec<Chain>)> {
     let tasks = |stop: &Arc<AtomicBool>| {
         let task = |mut chain: Chain| {
             let (stop, journal) = (stop.clone(), ours.journal.clone());
@@ -129,11 +154,11 @@ fn run_chains(runtime: &Runtime, ours: &Ours, chains: Vec<Chain>) -> anyhow::Res
         };
         chains.into_iter().map(task).collect()
     };
-    run_tasks(runtime, tasks).map(|(turn, _, chains)| (turn, chains))
+    run_tasks(runtime, tasks)
 }
 
 /// As many append as fast as they can for a turn.
-fn run_records(runtime: &Runtime, log: &Arc<BareLog>, waiters: usize, record: &[u8]) -> anyhow::Result<(Turn, u64)> {
+fn run_records(runtime: &Runtime, log: &Arc<BareLog>, waiters: usize, record: &[u8]) -> anyhow::Result<Did> {
     let tasks = |stop: &Arc<AtomicBool>| {
         let task = |_| {
             let (stop, log, record) = (stop.clone(), log.clone(), record.to_vec());
@@ -148,17 +173,17 @@ fn run_records(runtime: &Runtime, log: &Arc<BareLog>, waiters: usize, record: &[
         };
         (0..waiters).map(task).collect()
     };
-    run_tasks(runtime, tasks).map(|(turn, commits, _)| (turn, commits))
+    run_tasks(runtime, tasks).map(|(did, _)| did)
 }
 
 /// Runs tasks that count what they do until they are told to stop.
 fn run_tasks<T: Send + 'static, F: Future<Output = anyhow::Result<(u64, T)>> + Send + 'static>(
     runtime: &Runtime,
     make: impl FnOnce(&Arc<AtomicBool>) -> Vec<F>,
-) -> anyhow::Result<(Turn, u64, Vec<T>)> {
+) -> anyhow::Result<(Did, Vec<T>)> {
     let stop = Arc::new(AtomicBool::new(false));
     let tasks = make(&stop);
-    let start = Instant::now();
+    let (start, cpu) = (Instant::now(), cpu_seconds());
     let running: Vec<_> = tasks.into_iter().map(|task| runtime.spawn(task)).collect();
     std::thread::sleep(TURN);
     stop.store(true, Relaxed);
@@ -168,6 +193,6 @@ fn run_tasks<T: Send + 'static, F: Future<Output = anyhow::Result<(u64, T)>> + S
         commits += did;
         left.push(returned);
     }
-    let seconds = start.elapsed().as_secs_f64();
-    Ok((Turn { figure: commits as f64 / seconds, seconds }, commits, left))
+    let did = Did { commits, seconds: start.elapsed().as_secs_f64(), cpu_seconds: cpu_seconds() - cpu };
+    Ok((did, left))
 }
