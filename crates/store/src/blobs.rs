@@ -21,7 +21,7 @@
 //! |---|---|---|
 //! | [`Directory`] | a local directory | two fsyncs per object; a page of `list` reads the whole directory |
 //! | [`Objects::memory`] | memory | gone with the process |
-//! | [`objects::S3`] (feature `s3`) | an S3-compatible bucket | one request per object up to a part, else a multipart upload |
+//! | `objects::S3` (feature `s3`) | an S3-compatible bucket | one request per object up to a part, else a multipart upload |
 
 pub mod content;
 mod digest;

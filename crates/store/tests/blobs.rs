@@ -4,7 +4,7 @@ use bytes::Bytes;
 use futures_util::{FutureExt, StreamExt, TryStreamExt, stream};
 use onceflow_store::{
     blobs::{
-        Blobs, Digest, Directory, Error, Hashing, Listed, ObjectName, Objects, State,
+        Blobs, Digest, Directory, Error, Listed, ObjectName, Objects, State,
         content::{from_bytes, read_bytes, read_checked},
     },
     core::{Fences, limits::CHUNK_BYTES_MAX},
@@ -219,8 +219,7 @@ async fn damage_shows_at_the_end_of_a_checked_read() {
     let stored = store.create(name(0), from_bytes("what was written")).await.unwrap();
     let check = async || {
         let chunks = read_checked(&store, name(0), stored).await.unwrap();
-        let mut hashing = Hashing::default();
-        chunks.try_for_each(|chunk| std::future::ready(Ok(hashing.update(&chunk)))).await
+        chunks.try_for_each(async |_| Ok(())).await
     };
     check().await.unwrap();
     for wrong in ["What was written", "what was", ""] {

@@ -46,7 +46,7 @@ async fn a_flipped_bit_anywhere_is_refused_or_harmless_and_never_gives_other_row
     let (mut tried, mut refused) = (0, 0);
     for (name, bytes) in contents(&disk) {
         let used = bytes.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1);
-        for at in 0..used {
+        for at in (0..used).step_by(if std::env::var_os("ONCEFLOW_LONG").is_some() { 1 } else { 5 }) {
             let flipped = disk.after_kill();
             let mut bytes = bytes.clone();
             bytes[at] ^= 1 << random.below(8);

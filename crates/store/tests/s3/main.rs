@@ -2,7 +2,7 @@
 
 mod moto;
 
-use futures_util::{FutureExt, StreamExt};
+use futures_util::{FutureExt, StreamExt, future::join_all};
 use moto::Moto;
 use onceflow_store::{
     BoxFuture, World,
@@ -11,7 +11,7 @@ use onceflow_store::{
     testing::blobs::{self, generated},
     world::RealWorld,
 };
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 fn open(moto: &Moto, prefix: &str, world: Arc<dyn World>) -> Objects {
     let s3 = S3 {
@@ -38,53 +38,59 @@ async fn s3_keeps_the_contract() {
     assert_eq!(moto.open_uploads("blobs"), 0, "every upload was completed or aborted");
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_upload_that_is_dropped_is_aborted() {
-    let moto = Moto::start("blobs");
-    let (objects, name) = (fresh(&moto), ObjectName::new(Fences::new(1).next()));
-    stop_in_the_middle(&objects, name).await;
-    for tries in 0.. {
-        if moto.open_uploads("blobs") == 0 && objects.list(None, 10).await.unwrap().objects.is_empty() {
-            break;
-        }
-        assert!(tries < 100, "the upload was not aborted");
-        moto::pause();
+/// A world in which what was to be done beside everything else waits until it is told to, or dies with its process.
+#[derive(Default)]
+struct Waiting(Mutex<Vec<BoxFuture<'static, ()>>>);
+
+impl Waiting {
+    fn tasks(&self) -> Vec<BoxFuture<'static, ()>> {
+        std::mem::take(&mut *self.0.lock().unwrap())
     }
-    assert!(matches!(objects.size(name).await, Err(Error::Missing { .. })));
 }
 
-/// A world that ends with its process: what was to be done later is never done.
-struct Killed(Arc<RealWorld>);
-
-impl World for Killed {
+impl World for Waiting {
     fn clock(&self) -> Timestamp {
-        self.0.clock()
+        Timestamp::ZERO
     }
 
     fn random(&self) -> u128 {
-        self.0.random()
+        0
     }
 
-    fn sleep(&self, ms: u64) -> BoxFuture<'static, ()> {
-        self.0.sleep(ms)
+    fn sleep(&self, _: u64) -> BoxFuture<'static, ()> {
+        Box::pin(std::future::pending())
     }
 
-    fn spawn(&self, _: &'static str, _: BoxFuture<'static, ()>) {}
+    fn spawn(&self, _: &'static str, task: BoxFuture<'static, ()>) {
+        self.0.lock().unwrap().push(task);
+    }
 
-    fn dedicate(&self, _: &'static str, _: BoxFuture<'static, ()>) {}
+    fn dedicate(&self, name: &'static str, task: BoxFuture<'static, ()>) {
+        self.spawn(name, task);
+    }
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_upload_that_a_killed_process_left_is_listed_and_goes_with_its_name() {
-    let moto = Moto::start("blobs");
-    let name = ObjectName::new(Fences::new(1).next());
-    stop_in_the_middle(&open(&moto, "store", Arc::new(Killed(RealWorld::here()))), name).await;
-    let next = open(&moto, "store", RealWorld::here());
+#[tokio::test]
+async fn an_upload_that_is_dropped_is_aborted() {
+    let (moto, world) = (Moto::start("blobs"), Arc::new(Waiting::default()));
+    let (objects, name) = (open(&moto, "store", world.clone()), ObjectName::new(Fences::new(1).next()));
+    stop_in_the_middle(&objects, name).await;
     assert_eq!(moto.open_uploads("blobs"), 1);
-    assert_eq!(next.list(None, 10).await.unwrap().objects, [Listed { name, state: State::Unfinished }]);
-    assert!(matches!(next.size(name).await, Err(Error::Missing { .. })));
-    next.delete(name).await.unwrap();
-    assert_eq!(next.list(None, 10).await.unwrap().objects, []);
+    join_all(world.tasks()).await;
+    assert_eq!(moto.open_uploads("blobs"), 0);
+    assert_eq!(objects.list(None, 10).await.unwrap().objects, []);
+}
+
+#[tokio::test]
+async fn an_upload_that_a_killed_process_left_is_listed_and_goes_with_its_name() {
+    let (moto, world) = (Moto::start("blobs"), Arc::new(Waiting::default()));
+    let (objects, name) = (open(&moto, "store", world.clone()), ObjectName::new(Fences::new(1).next()));
+    stop_in_the_middle(&objects, name).await;
+    drop(world.tasks());
+    assert_eq!(objects.list(None, 10).await.unwrap().objects, [Listed { name, state: State::Unfinished }]);
+    assert!(matches!(objects.size(name).await, Err(Error::Missing { .. })));
+    objects.delete(name).await.unwrap();
+    assert_eq!(objects.list(None, 10).await.unwrap().objects, []);
     assert_eq!(moto.open_uploads("blobs"), 0);
 }
 

@@ -2,63 +2,51 @@
 //! the server does not come up, the test fails: a test that is skipped proves nothing.
 
 use std::{
-    fs::{self, File},
-    io::{Read, Write},
-    net::{Ipv4Addr, TcpListener, TcpStream},
+    fs,
+    io::{BufRead, BufReader, Read, Write},
+    net::{Ipv4Addr, TcpStream},
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
-    sync::Mutex,
+    sync::{Mutex, mpsc},
     time::Duration,
 };
 
 /// A running server; dropping it ends it.
-pub struct Moto {
+pub(crate) struct Moto {
     process: Child,
     port: u16,
 }
 
+/// What the server says before the port it has found for itself.
+const READY: &str = "Running on http://127.0.0.1:";
+
 impl Moto {
     /// Starts a server with one bucket in it.
-    pub fn start(bucket: &str) -> Self {
-        let python = installed();
-        let port = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap().local_addr().unwrap().port();
-        let log = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("moto-{port}.log"));
-        let output = File::create(&log).unwrap();
-        let process = Command::new(python)
-            .args(["-m", "moto.server", "-H", "127.0.0.1", "-p", &port.to_string()])
+    pub(crate) fn start(bucket: &str) -> Self {
+        let mut process = Command::new(installed())
+            .args(["-m", "moto.server", "-H", "127.0.0.1", "-p", "0"])
             .stdin(Stdio::null())
-            .stdout(output.try_clone().unwrap())
-            .stderr(output)
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped())
             .spawn()
             .unwrap();
-        let mut moto = Moto { process, port };
-        moto.wait_until_ready(&log);
+        let lines = BufReader::new(process.stderr.take().unwrap()).lines();
+        let mut moto = Moto { process, port: 0 };
+        moto.port = port(lines.map_while(Result::ok));
         let made = moto.request("PUT", &format!("/{bucket}"));
         assert!(made.contains(" 200 "), "the bucket was not made: {made}");
         moto
     }
 
-    pub fn url(&self) -> String {
+    pub(crate) fn url(&self) -> String {
         format!("http://127.0.0.1:{}", self.port)
     }
 
     /// How many uploads were begun and neither completed nor aborted.
-    pub fn open_uploads(&self, bucket: &str) -> usize {
+    pub(crate) fn open_uploads(&self, bucket: &str) -> usize {
         let answer = self.request("GET", &format!("/{bucket}?uploads"));
         assert!(answer.contains("ListMultipartUploadsResult"), "{answer}");
         answer.matches("<UploadId>").count()
-    }
-
-    fn wait_until_ready(&mut self, log: &Path) {
-        for _ in 0..600 {
-            let ended = self.process.try_wait().unwrap();
-            assert!(ended.is_none(), "moto ended: {}", fs::read_to_string(log).unwrap());
-            if TcpStream::connect((Ipv4Addr::LOCALHOST, self.port)).is_ok() {
-                return;
-            }
-            pause();
-        }
-        panic!("moto did not come up in a minute: {}", fs::read_to_string(log).unwrap());
     }
 
     fn request(&self, method: &str, path: &str) -> String {
@@ -83,10 +71,19 @@ impl Drop for Moto {
     }
 }
 
-/// While a server in another process does its part.
-#[expect(clippy::disallowed_methods, reason = "a real server takes real time")]
-pub fn pause() {
-    std::thread::sleep(Duration::from_millis(100));
+/// Reads what the server says, to its end, so that it never waits for us; answers the port when it is told.
+fn port(lines: impl Iterator<Item = String> + Send + 'static) -> u16 {
+    let (said, heard) = mpsc::channel();
+    let read = move || lines.for_each(|line| drop(said.send(line)));
+    std::thread::Builder::new().name("moto".into()).spawn(read).unwrap();
+    let mut before = Vec::new();
+    while let Ok(line) = heard.recv_timeout(Duration::from_secs(120)) {
+        if let Some((_, port)) = line.split_once(READY) {
+            return port.trim_end_matches(|end: char| !end.is_ascii_digit()).parse().unwrap();
+        }
+        before.push(line);
+    }
+    panic!("moto did not come up in two minutes, or ended: {before:#?}");
 }
 
 /// The Python that has moto, installed once for all tests and runs.

@@ -218,7 +218,7 @@ fn replay_logs(
     let behind = logs[index + 1..].iter().map(|log| log.name.clone());
     opened.obsolete.extend(behind);
     opened.position = Position(next.0 - 1).max(snapshot);
-    resume(files, log, end, opened)
+    resume(files, log, end, first_uncertain(log, end, durable), opened)
 }
 
 /// Replays the frames of one segment that follow each other, and answers where they end.
@@ -254,9 +254,28 @@ fn highest_durable(log: &LogFile, from: usize) -> Position {
     frames.map(|(frame, ..)| frame.durable).fold(begun, Position::max)
 }
 
+/// Where the first frame begins that is not known to be durable; `end` if all are.
+fn first_uncertain(log: &LogFile, end: usize, durable: Position) -> usize {
+    let mut at = HEADER_BYTES;
+    while at < end
+        && let Some((frame, _, _, length)) = Frame::read(&log.bytes[at..])
+        && frame.last <= durable
+    {
+        at += length;
+    }
+    at
+}
+
 /// Goes on at the end of the last segment. What is behind it is overwritten with zeros first: a whole frame there, written
-/// before the crash and never promised, must not come back to life behind what is written next.
-fn resume(files: &dyn Files, log: &LogFile, end: usize, opened: &mut Opened) -> Result<(), OpenError> {
+/// before the crash and never promised, must not come back to life behind what is written next. Frames not known to be
+/// durable are written again: after a failed sync the system shows what the disk has not, and would not sync it again.
+fn resume(
+    files: &dyn Files,
+    log: &LogFile,
+    end: usize,
+    uncertain: usize,
+    opened: &mut Opened,
+) -> Result<(), OpenError> {
     let path = files.path(&log.name);
     let file = files.open(&log.name).map_err(OpenError::io("open", path.clone()))?;
     let tail = log.bytes.get(end..).unwrap_or_default();
@@ -264,6 +283,10 @@ fn resume(files: &dyn Files, log: &LogFile, end: usize, opened: &mut Opened) -> 
         let (offset, bytes) = (end as u64, last as u64 + 1);
         write_zeros(&*file, offset, offset + bytes).map_err(OpenError::io("cut", path.clone()))?;
         opened.recovered.torn = Some(Torn { file: path.clone(), offset, bytes });
+    }
+    if uncertain < end {
+        let again = file.write_at(&log.bytes[uncertain..end.min(log.bytes.len())], uncertain as u64);
+        again.map_err(OpenError::io("write", path.clone()))?;
     }
     // What was read may never have been synced; from here on it is relied on.
     file.sync().map_err(OpenError::io("sync", path.clone()))?;

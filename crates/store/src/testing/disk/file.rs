@@ -13,7 +13,7 @@ pub(super) struct Content {
     durable: Vec<u8>,
     /// Written and not synced: from where to where.
     dirty: Vec<(usize, usize)>,
-    /// Should have been synced and was not; no later sync saves it.
+    /// Should have been synced and was not; no later sync saves it, unless it is written again.
     lost: Vec<(usize, usize)>,
 }
 
@@ -28,6 +28,7 @@ impl Content {
 
     pub(super) fn write(&mut self, at: usize, bytes: &[u8]) {
         put(&mut self.now, at, bytes);
+        self.lost.retain(|(from, to)| *from < at || *to > at + bytes.len());
         self.dirty.push((at, at + bytes.len()));
     }
 
