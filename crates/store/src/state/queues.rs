@@ -1,8 +1,69 @@
-//! Which rows of a queue are free, and whose turn it is. Derived: a queue's row is free while the queue's
-//! claims hold no row of that name. Nothing of this is stored.
+//! A queue: its rows, the claims on them, the claims' deadlines, and which rows are free and whose turn it is. The last is
+//! derived: a row is free while the claims hold none of that name. Nothing of it is stored.
 
-use onceflow_core::{Name, limits::LANE_BYTES, queue::lane};
+use super::shard::Rows;
+use onceflow_core::{Kind, Name, Row, limits::LANE_BYTES, queue::lane};
 use std::{collections::BTreeSet, ops::Bound};
+
+/// A queue with what belongs to it.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Queue {
+    ready: Rows,
+    claims: Rows,
+    deadlines: Rows,
+    pub(super) free: FreeRows,
+}
+
+impl Queue {
+    /// The rows of one of its groups.
+    pub(super) fn rows(&self, kind: Kind) -> &Rows {
+        match kind {
+            Kind::Rows => unreachable!("plain rows belong to no queue"),
+            Kind::Queue => &self.ready,
+            Kind::Claims => &self.claims,
+            Kind::Deadlines => &self.deadlines,
+        }
+    }
+
+    fn rows_mut(&mut self, kind: Kind) -> &mut Rows {
+        match kind {
+            Kind::Rows => unreachable!("plain rows belong to no queue"),
+            Kind::Queue => &mut self.ready,
+            Kind::Claims => &mut self.claims,
+            Kind::Deadlines => &mut self.deadlines,
+        }
+    }
+
+    /// Makes a row of one of its groups hold this, or be gone.
+    pub(super) fn set(&mut self, kind: Kind, name: &Name, row: Option<Row>) -> Option<Row> {
+        let is_free = match kind {
+            Kind::Rows | Kind::Deadlines => None,
+            Kind::Queue => Some(row.is_some() && !self.claims.contains_key(name)),
+            Kind::Claims => Some(row.is_none() && self.ready.contains_key(name)),
+        };
+        match is_free {
+            Some(true) => self.free.insert(name),
+            Some(false) => self.free.remove(name.as_bytes()),
+            None => {}
+        }
+        let rows = self.rows_mut(kind);
+        match row {
+            Some(row) => rows.insert(name.clone(), row),
+            None => rows.remove(name),
+        }
+    }
+
+    /// Makes one of its groups empty.
+    pub(super) fn clear(&mut self, kind: Kind) -> Rows {
+        let rows = std::mem::take(self.rows_mut(kind));
+        match kind {
+            Kind::Rows | Kind::Deadlines => {}
+            Kind::Queue => self.free.clear(),
+            Kind::Claims => self.ready.keys().for_each(|name| self.free.insert(name)),
+        }
+        rows
+    }
+}
 
 /// The free rows of one queue.
 #[derive(Clone, Debug, Default)]

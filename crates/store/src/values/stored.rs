@@ -33,7 +33,9 @@ pub(super) fn value_row(refs: &[ValueId], content: &Content) -> Row {
         Content::Gathered { prefix, n, digest } => {
             row(GATHERED, refs, &[&n.to_le_bytes()[..], digest, prefix.as_bytes()].concat())
         }
-        Content::Object { name, len } => row(OBJECT, refs, &[&name.fence().to_bytes()[..], &len.to_le_bytes()].concat()),
+        Content::Object { name, len } => {
+            row(OBJECT, refs, &[&name.fence().to_bytes()[..], &len.to_le_bytes()].concat())
+        }
     }
 }
 

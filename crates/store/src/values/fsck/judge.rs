@@ -96,7 +96,9 @@ impl fmt::Display for Finding {
             Finding::NoLease(edge, at) => write!(f, "the index says that {edge} ends at {at}, but no lease does"),
             Finding::NotSealed(list, prefix) => write!(f, "list {list} owns {prefix:?}, which is not sealed"),
             Finding::NoOwner(prefix) => write!(f, "prefix {prefix:?} is sealed, but nobody owns it"),
-            Finding::ReleasedTooEarly(prefix) => write!(f, "prefix {prefix:?} is to be released, but its list is there"),
+            Finding::ReleasedTooEarly(prefix) => {
+                write!(f, "prefix {prefix:?} is to be released, but its list is there")
+            }
             Finding::ReleasedOpen(prefix) => write!(f, "prefix {prefix:?} is to be released, but is not sealed"),
         }
     }
@@ -176,7 +178,8 @@ impl<'a> Judge<'a> {
 
     fn counts(&mut self) {
         let Snapshot { values, counts, owed, zero, .. } = self.snapshot;
-        let ids: BTreeSet<_> = values.keys().chain(counts.keys()).chain(self.referred.keys()).chain(owed.keys()).collect();
+        let ids: BTreeSet<_> =
+            values.keys().chain(counts.keys()).chain(self.referred.keys()).chain(owed.keys()).collect();
         for id in ids {
             let debt = owed.get(id).map_or(0, |n| i64::from(*n));
             let right = self.referred.get(id).copied().unwrap_or(0) + debt;

@@ -61,7 +61,9 @@ impl Values {
                 &keys.owed,
                 Box::new(|name, row| {
                     match Debt::read(name.as_bytes(), row)? {
-                        Debt::Decrements(debt) => debt.into_iter().for_each(|(id, n)| *owed.entry(id).or_default() += n),
+                        Debt::Decrements(debt) => {
+                            debt.into_iter().for_each(|(id, n)| *owed.entry(id).or_default() += n)
+                        }
                         Debt::Release(prefix) => drop(releases.insert(prefix)),
                     }
                     Some(())

@@ -41,10 +41,7 @@ pub async fn reclaim_loop(world: Arc<dyn World>, values: Arc<Values>) -> Error {
 }
 
 fn is_final(error: &Error) -> bool {
-    matches!(
-        error,
-        Error::Damaged { .. } | Error::Records(records::Error::Damaged(_) | records::Error::Invalid(_))
-    )
+    matches!(error, Error::Damaged { .. } | Error::Records(records::Error::Damaged(_) | records::Error::Invalid(_)))
 }
 
 /// Gives way once. A store in memory never makes anyone wait, and so would keep this thread.
