@@ -42,7 +42,7 @@ impl Inbox {
 
     /// Reads what [`Inbox::to_row`] wrote; `None` if the row is something else.
     pub fn from_row(row: &[u8]) -> Option<Self> {
-        let (kind, id, prefix, note) = parts(row)?;
+        let (kind, [id, prefix, note]) = parts(row)?;
         Some(Inbox { group: Group::of_kind(kind, id), prefix: Name::new(prefix), note: note.to_vec() })
     }
 
@@ -52,11 +52,11 @@ impl Inbox {
     }
 }
 
-fn parts(row: &[u8]) -> Option<(Kind, &[u8], &[u8], &[u8])> {
+fn parts(row: &[u8]) -> Option<(Kind, [&[u8]; 3])> {
     let (kind, rest) = row.split_first()?;
     let (id, rest) = part(rest)?;
     let (prefix, note) = part(rest)?;
-    Some((Kind::from_number(*kind)?, id, prefix, note))
+    Some((Kind::from_number(*kind)?, [id, prefix, note]))
 }
 
 fn part(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
