@@ -65,7 +65,8 @@ fn part(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
 }
 
 /// Whose a queue row is: the first bytes of its name. Claims take turns between lanes, so that a run with
-/// a million ready steps does not keep another from its one.
+/// a million ready steps does not keep another from its one. After a batch that leaves no row of a queue free nobody waits
+/// there, and whose turn it was is forgotten: the next claim begins with the first lane.
 pub fn lane(name: &[u8]) -> &[u8] {
     &name[..name.len().min(LANE_BYTES)]
 }
@@ -73,7 +74,8 @@ pub fn lane(name: &[u8]) -> &[u8] {
 /// Which free row a claim takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Pick {
-    /// One that this batch made ready, else the next lane's first. Keeps a chain on its worker.
+    /// One that this batch made ready (it put the row, or deleted its claim): the first it named, in whichever of the
+    /// claim's queues; else the next lane's first. Keeps a chain on its worker. It counts as that lane's turn.
     EnabledFirst,
     /// The next lane's first. Asked for now and then, so that a chain does not keep its worker for ever.
     InTurn,

@@ -90,9 +90,12 @@ pub mod bitmap {
 
     const SMALL_BYTES: usize = 64;
 
-    /// Whether a row is a bitmap over the numbers below `of`.
+    /// Whether a row is a bitmap over the numbers below `of`. Bits at or above `of` make it something else: they
+    /// would be counted for those that are missing.
     pub fn fits(row: &[u8], of: u32) -> bool {
-        row.len() == bytes(of) && row[..4] == of.to_le_bytes()
+        row.len() == bytes(of)
+            && row[..4] == of.to_le_bytes()
+            && (of.is_multiple_of(8) || row[row.len() - 1] >> (of % 8) == 0)
     }
 
     /// How many numbers a bitmap ranges over, and which of them it holds; `None` if the row is no bitmap.
@@ -164,5 +167,8 @@ mod tests {
         assert_eq!(counter::read(&counter::write(-3)), Some(-3));
         assert_eq!(bitmap::read(b""), None);
         assert_eq!(bitmap::read(&[9, 0, 0, 0, 0]), None);
+        assert!(!bitmap::is_full(&[2, 0, 0, 0, 0b101]), "one of the two is missing, and another counts for it");
+        assert_eq!(bitmap::read(&[2, 0, 0, 0, 0b101]), None);
+        assert_eq!(bitmap::read(&[8, 0, 0, 0, 0b1000_0001]), Some((8, vec![0, 7])));
     }
 }

@@ -4,13 +4,16 @@
 //! written once above them, for every backend: [`values`], immutable, counted by named edges, reclaimed
 //! in small steps, and provably without leaks.
 //!
+//! Start with [`Store`]: all of it in one directory.
+//!
 //! | module | what it owns |
 //! |---|---|
 //! | [`records`] | the port every backend implements, and its contract |
 //! | [`world`] | clock, randomness, tasks and waiting, passed in |
 //! | [`state`] | what a batch does to rows: the pure state machine that backends share |
-//! | [`backend`] | memory, and the journal in a directory |
+//! | [`backend`] | memory, the journal in a directory, and the sharing of one between processes |
 //! | [`blobs`] | the port for large bytes, in memory, a directory, or S3 |
+//! | [`values`] | immutable values that cannot leak |
 //! | `testing` | with that feature: the contract suite, a model to compare with, stores that fail on demand |
 
 #![forbid(unsafe_code)]
@@ -20,6 +23,7 @@ pub mod blobs;
 mod blocking;
 pub mod records;
 pub mod state;
+mod store;
 mod sync;
 #[cfg(feature = "testing")]
 pub mod testing;
@@ -29,4 +33,10 @@ pub mod world;
 
 pub use onceflow_core as core;
 pub use records::{Committed, Error, Outcome, Page, Position, Records, Refused};
+pub use store::Store;
 pub use world::{BoxFuture, World};
+
+/// The examples of the README, run as tests.
+#[cfg(doctest)]
+#[doc = include_str!("../../../README.md")]
+struct Readme;

@@ -151,7 +151,8 @@ pub trait Records: Send + Sync + 'static {
     /// The last position applied. What was read before this call is durable once this position is.
     fn position(&self) -> Position;
 
-    /// The store's clock: one for all who share it, and it never goes back, also not when the store is reopened.
+    /// The store's clock: one for all who share it, and it never goes back. Opened again, a store gives no time before that of
+    /// any durable batch.
     fn now(&self) -> BoxFuture<'_, Result<Timestamp, Error>>;
 
     /// Ends when a row became free in any queue of the shard after `seen`, or at `until`, or now and then for no

@@ -12,6 +12,8 @@
 //! | `update` | decides what an update does; pure |
 //! | [`lease`] | edges that end by themselves, and the keeper that renews one |
 //! | [`reclaim`] | expires leases, pays debts, buries values; in small steps |
+//! | [`blob`] | large bytes, as values |
+//! | [`list`] | long lists, as trees of pages |
 //! | [`fsck`] | proves that all of it fits together, and repairs what does not |
 //! | [`limits`] | every bound, with its reason |
 //!
@@ -23,7 +25,7 @@
 //! # let records = Arc::new(Memory::new(world.clone()));
 //! let values = Values::new(records, world, Default::default());
 //! let root = EdgeName::root("result");
-//! values.update(Update::new().put("leaf", [], "text").put("pair", ["leaf", "leaf"], "").set(&root, "pair")).await?;
+//! values.update(Update::new().leaf("leaf", "text").put("pair", ["leaf", "leaf"], "").set(&root, "pair")).await?;
 //! assert_eq!(values.get(&"pair".into()).await?.refs.len(), 2);
 //!
 //! values.update(Update::new().clear(&root)).await?;
@@ -31,18 +33,21 @@
 //! # Ok(()) }
 //! ```
 
+pub mod blob;
 mod error;
 pub mod fsck;
 mod id;
 mod keys;
 pub mod lease;
 pub mod limits;
+pub mod list;
 mod news;
 pub mod reclaim;
 mod stored;
 mod update;
 pub mod value;
 
+pub use blob::Upload;
 pub use error::Error;
 pub use id::{EdgeName, ValueId};
 pub use lease::Keeper;
@@ -50,6 +55,7 @@ pub use reclaim::{Reclaimed, reclaim_loop};
 pub use value::{Content, Digest, EdgeChange, Expect, Put, Update, Value};
 
 use crate::{
+    blobs::Blobs,
     records::{self, Outcome, Position, Records, Refused, get_one},
     world::World,
 };
@@ -68,13 +74,14 @@ pub struct Values {
     keys: Keys,
     fences: Fences,
     news: News,
+    blobs: Option<Arc<dyn Blobs>>,
 }
 
 impl Values {
     /// The values kept in this shard. Any number of these may be at work on one store.
     pub fn new(records: Arc<dyn Records>, world: Arc<dyn World>, shard: Shard) -> Self {
         let fences = Fences::new(world.random());
-        Values { records, world, shard, keys: Keys::new(), fences, news: News::default() }
+        Values { records, world, shard, keys: Keys::new(), fences, news: News::default(), blobs: None }
     }
 
     /// A value as it was put. It stays as long as something refers to it.
@@ -127,6 +134,26 @@ impl Values {
             }
         }
         Err(Error::Contended(limits::TRIES_MAX))
+    }
+
+    /// Elements under a prefix, in order of their index, from `first` on: at most `limit`, and at most
+    /// [`SCAN_ROWS_MAX`](onceflow_core::limits::SCAN_ROWS_MAX).
+    pub async fn elements(
+        &self,
+        prefix: impl AsRef<[u8]>,
+        first: u64,
+        limit: usize,
+    ) -> Result<Vec<(u64, ValueId)>, Error> {
+        let under = id::elements_of(prefix.as_ref());
+        let last_before = first.checked_sub(1).map(|index| EdgeName::element(prefix.as_ref(), index).to_row_name());
+        let scan = records::Scan::of(self.keys.edges.clone(), limit).prefix(under).after(last_before);
+        let page = self.records.scan(self.shard, scan).await?;
+        let read = |(name, row): &(onceflow_core::Name, Row)| match EdgeName::from_row_name(name.as_bytes())? {
+            EdgeName::Element { index, .. } => Some((index, Edge::from_row(row)?.target)),
+            EdgeName::Root(_) => None,
+        };
+        let elements: Option<Vec<_>> = page.rows.iter().map(read).collect();
+        elements.ok_or_else(|| Error::damaged("an element's edge"))
     }
 
     /// Every edge under `prefix` goes, in small steps of [`Values::reclaim`], and none can be set meanwhile. For lists

@@ -51,6 +51,7 @@ pub(super) fn apply(
         return Err(invalid);
     }
     let claimed = batch.claim.as_ref().and_then(|claim| change.claim(claim, now));
+    change.forget_idle_turns(claimed.as_ref().map(|claimed| &claimed.queue));
     let enabled = change.enabled.iter().any(|key| change.is_free(key));
     Ok(Answer::Applied { fired: change.fired, claimed, enabled })
 }
@@ -203,6 +204,18 @@ impl<'b, E: Effects> Change<'_, 'b, E> {
                     }
                 }
             }
+        }
+    }
+
+    /// Forgets whose turn it is in every queue it touched where nobody waits for one.
+    fn forget_idle_turns(&mut self, claimed: Option<&Group>) {
+        let Some(rows) = self.state.shards.get_mut(&self.shard) else { return };
+        let touched = self.undo.iter().map(|undo| match undo {
+            Undo::Row(key, _) => &key.group,
+            Undo::Group(group, _) => *group,
+        });
+        for group in touched.chain(claimed).filter(|group| group.kind() != Kind::Rows) {
+            rows.forget_turn_if_idle(group);
         }
     }
 

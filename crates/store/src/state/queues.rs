@@ -34,23 +34,34 @@ impl Queue {
         }
     }
 
-    /// Makes a row of one of its groups hold this, or be gone.
-    pub(super) fn set(&mut self, kind: Kind, name: &Name, row: Option<Row>) -> Option<Row> {
-        let is_free = match kind {
-            Kind::Rows | Kind::Deadlines => None,
-            Kind::Queue => Some(row.is_some() && !self.claims.contains_key(name)),
-            Kind::Claims => Some(row.is_none() && self.ready.contains_key(name)),
-        };
-        match is_free {
-            Some(true) => self.free.insert(name),
-            Some(false) => self.free.remove(name.as_bytes()),
-            None => {}
+    /// Makes a row of one of its groups hold this.
+    pub(super) fn put(&mut self, kind: Kind, name: &Name, row: Row) -> Option<Row> {
+        match kind {
+            Kind::Queue if !self.claims.contains_key(name) => self.free.insert(name),
+            Kind::Claims => self.free.remove(name.as_bytes()),
+            Kind::Queue | Kind::Rows | Kind::Deadlines => {}
         }
-        let rows = self.rows_mut(kind);
-        match row {
-            Some(row) => rows.insert(name.clone(), row),
-            None => rows.remove(name),
+        self.rows_mut(kind).insert(name.clone(), row)
+    }
+
+    /// Makes a row of one of its groups be gone.
+    pub(super) fn delete(&mut self, kind: Kind, name: &Name) -> Option<Row> {
+        match kind {
+            Kind::Queue => self.free.remove(name.as_bytes()),
+            Kind::Claims if self.ready.contains_key(name) => self.free.insert(name),
+            Kind::Claims | Kind::Rows | Kind::Deadlines => {}
         }
+        self.rows_mut(kind).remove(name)
+    }
+
+    /// Whether it says nothing that is not said by its absence.
+    pub(super) fn is_blank(&self) -> bool {
+        let FreeRows { names, served } = &self.free;
+        self.ready.is_empty()
+            && self.claims.is_empty()
+            && self.deadlines.is_empty()
+            && names.is_empty()
+            && served.is_none()
     }
 
     /// Makes one of its groups empty.
@@ -88,6 +99,13 @@ impl FreeRows {
 
     pub(super) fn clear(&mut self) {
         self.names.clear();
+    }
+
+    /// Forgets whose turn it is if nobody waits for one.
+    pub(super) fn forget_turn_if_idle(&mut self) {
+        if self.names.is_empty() {
+            self.served = None;
+        }
     }
 
     /// The first row of the next lane after the one that was served last, round and round.

@@ -54,7 +54,13 @@ impl ShardState {
                 }
             },
             (Kind::Rows, None) => self.remove(key),
-            (kind, row) => self.queue(&key.group).set(kind, &key.name, row),
+            (kind, Some(row)) => self.queue(&key.group).put(kind, &key.name, row),
+            (kind, None) => {
+                let queue = self.queues.get_mut(&key.group.companion(Kind::Queue))?;
+                let old = queue.delete(kind, &key.name);
+                self.remove_if_blank(&key.group);
+                old
+            }
         }
     }
 
@@ -80,7 +86,29 @@ impl ShardState {
     pub(super) fn clear(&mut self, group: &Group) -> Rows {
         match group.kind() {
             Kind::Rows => self.remove_group(group).unwrap_or_default(),
-            kind => self.queue(group).clear(kind),
+            kind => {
+                let Some(queue) = self.queues.get_mut(&group.companion(Kind::Queue)) else { return Rows::new() };
+                let rows = queue.clear(kind);
+                self.remove_if_blank(group);
+                rows
+            }
+        }
+    }
+
+    /// Forgets whose turn it is in a queue where nobody waits for one: otherwise every queue there ever was would be
+    /// remembered. Asked at the end of a batch, of every queue it touched.
+    pub(super) fn forget_turn_if_idle(&mut self, group: &Group) {
+        if let Some(queue) = self.queues.get_mut(&group.companion(Kind::Queue)) {
+            queue.free.forget_turn_if_idle();
+            self.remove_if_blank(group);
+        }
+    }
+
+    /// Removes a queue of which nothing is left.
+    fn remove_if_blank(&mut self, group: &Group) {
+        let queue = group.companion(Kind::Queue);
+        if self.queues.get(&queue).is_some_and(Queue::is_blank) {
+            self.queues.remove(&queue);
         }
     }
 

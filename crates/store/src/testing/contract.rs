@@ -10,7 +10,8 @@
 //!
 //! That makes a module `memory` with a `#[test]` for each promise. The closure is given an
 //! [`Arc<TestWorld>`](TestWorld) and makes an empty store; a backend with a clock of its own may ignore the world.
-//! Promises about time hold for either.
+//! Promises about time hold for either. One more test compares the store with a [model](super::oracle) by random
+//! scripts; where a store is slow, give a number of seeds: `records_contract!(mine, make, seeds: 20)`.
 
 mod bed;
 mod promises;
@@ -53,8 +54,7 @@ fn hold_within(
     make: impl AsyncFn(Arc<TestWorld>) -> Arc<dyn Records>,
     promise: impl AsyncFnOnce(Bed),
 ) {
-    let mut runtime = tokio::runtime::Builder::new_multi_thread();
-    let runtime = runtime.worker_threads(2).enable_all().build().expect("the system refuses another thread");
+    let runtime = runtime();
     let test = async {
         let world = TestWorld::new(1);
         let bed = Bed::new(make(world.clone()).await, world);
@@ -64,11 +64,17 @@ fn hold_within(
     runtime.shutdown_background();
 }
 
+/// A runtime for one test.
+pub(super) fn runtime() -> tokio::runtime::Runtime {
+    let mut runtime = tokio::runtime::Builder::new_multi_thread();
+    runtime.worker_threads(2).enable_all().build().expect("the system refuses another thread")
+}
+
 /// The names of all promises that a backend does not keep. For testing the tests: a backend with a flaw should
-/// break one. A call that takes longer than five seconds counts as broken.
+/// break one. A call that takes longer than three seconds counts as broken.
 pub fn broken_promises(make: impl AsyncFn(Arc<TestWorld>) -> Arc<dyn Records>) -> Vec<&'static str> {
     let keeps = |promise: &Promise| {
-        let hold = || hold_within(Duration::from_secs(5), &make, promise.1);
+        let hold = || hold_within(Duration::from_secs(3), &make, promise.1);
         std::panic::catch_unwind(AssertUnwindSafe(hold)).is_ok()
     };
     PROMISES.iter().filter(|promise| !keeps(promise)).map(|promise| promise.0).collect()

@@ -1,7 +1,7 @@
 //! Why values did not do what was asked.
 
 use super::id::{EdgeName, ValueId};
-use crate::records;
+use crate::{blobs, records};
 use onceflow_core::Name;
 
 /// Why values did not do what was asked. Unless it says otherwise, nothing changed.
@@ -39,6 +39,13 @@ pub enum Error {
         /// Which.
         prefix: Name,
     },
+    /// An upload that took longer than [`UPLOAD_MS_MAX`](super::limits::UPLOAD_MS_MAX), or was used for a blob that
+    /// is gone again. Upload it again.
+    #[error("the upload of {id} is lost: it took too long, or its blob has been reclaimed")]
+    UploadLost {
+        /// The blob.
+        id: ValueId,
+    },
     /// A value that was damaged beyond repair, and that somebody still refers to. Putting it again heals it.
     #[error("value {id} is lost: it was damaged, and fsck has put a placeholder in its place")]
     Lost {
@@ -72,6 +79,9 @@ pub enum Error {
     /// The store did not answer. Of an update, all or nothing has happened.
     #[error(transparent)]
     Records(#[from] records::Error),
+    /// The blob store did not answer.
+    #[error(transparent)]
+    Blobs(#[from] blobs::Error),
 }
 
 impl Error {

@@ -86,6 +86,10 @@ impl Keys {
         named(&self.sealed, prefix)
     }
 
+    pub(super) fn upload(&self, object: ObjectName) -> Key {
+        self.uploads.key(object.fence().to_bytes())
+    }
+
     pub(super) fn unlink(&self, object: ObjectName) -> Key {
         self.unlink.key(object.fence().to_bytes())
     }

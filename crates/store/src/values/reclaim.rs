@@ -34,7 +34,7 @@ pub struct Reclaimed {
 }
 
 /// What a round came to.
-enum Round {
+pub(super) enum Round {
     /// So many values, edges and decrements were touched.
     Did(usize),
     /// Somebody else was faster, or the answer was lost: look again.
@@ -78,6 +78,9 @@ impl Values {
         let owed = self.page(&self.keys.owed, 1).await?;
         let zero = self.page(&self.keys.zero, touch_max.min(bury::CANDIDATES_MAX)).await?;
         if owed.rows.is_empty() && zero.rows.is_empty() {
+            if let Some(round) = self.unlink(done, touch_max, &mut next_deadline).await? {
+                return Ok(round);
+            }
             return self.rest(&seen, next_deadline).await;
         }
         let Some(sweeper) = seen.sweeper else { return self.take_first_turn(next_deadline).await };
@@ -85,7 +88,7 @@ impl Values {
         self.bury(done, seen, sweeper, work).await
     }
 
-    async fn page(&self, group: &Group, limit: usize) -> Result<Page, Error> {
+    pub(super) async fn page(&self, group: &Group, limit: usize) -> Result<Page, Error> {
         Ok(self.records.scan(self.shard, Scan::of(group.clone(), limit)).await?)
     }
 }

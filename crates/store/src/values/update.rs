@@ -11,6 +11,7 @@ use super::{
     stored::{Edge, Head, Seal, value_row},
     value::{Content, EdgeChange, Expect, Put, Update},
 };
+use crate::blobs::ObjectName;
 use onceflow_core::{Batch, Key, Name, Op, Row, Shard, Timestamp, limits as batch_limits};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -40,8 +41,10 @@ pub(super) fn wanted(keys: &Keys, update: &Update) -> Result<Vec<Key>, Error> {
     for put in &update.puts {
         wanted.insert(keys.value(&put.id));
         wanted.extend(put.value.refs.iter().map(|id| keys.count(id)));
-        if let Content::Gathered { prefix, .. } = &put.value.content {
-            wanted.insert(keys.sealed(prefix));
+        match &put.value.content {
+            Content::Gathered { prefix, .. } => drop(wanted.insert(keys.sealed(prefix))),
+            Content::Object { name, .. } => drop(wanted.insert(keys.upload(*name))),
+            Content::Inline(_) => {}
         }
     }
     for change in &update.edges {
@@ -107,6 +110,9 @@ impl<'a> Decision<'a> {
         if let Some((_, born)) = self.born.get(&put.id) {
             return if *born == row { Ok(()) } else { Err(conflict()) };
         }
+        if let Content::Object { name, .. } = put.value.content {
+            return self.put_blob(at, put, name, row);
+        }
         let key = self.keys.value(&put.id);
         match self.facts.get(&key) {
             Some(stored) if *stored == row => {
@@ -132,6 +138,38 @@ impl<'a> Decision<'a> {
             self.seal(&put.id, prefix, at)?;
         }
         self.born.insert(&put.id, (at, row));
+        Ok(())
+    }
+
+    /// A blob names the object just uploaded, unless it is there already: then that object has come too late.
+    fn put_blob(&mut self, at: usize, put: &'a Put, object: ObjectName, row: Row) -> Result<(), Error> {
+        let (key, upload) = (self.keys.value(&put.id), self.keys.upload(object));
+        let (stored, uploaded) = (self.facts.get(&key), self.facts.get(&upload));
+        let is_lost = |row: &Row| Head::read(row).is_some_and(|head| head.is_lost());
+        match stored {
+            Some(stored) if *stored == row => {
+                self.batch.require_equals(key, row);
+                return Ok(());
+            }
+            Some(stored) if !is_lost(stored) => {
+                if !same_blob(stored, &put.value.content) {
+                    return Err(Error::Conflict { id: put.id.clone() });
+                }
+                self.batch.require_equals(key, stored.clone());
+                if let Some(uploaded) = uploaded {
+                    self.batch.require_equals(upload.clone(), uploaded.clone()).delete(upload);
+                    self.batch.put(self.keys.unlink(object), Row::default());
+                }
+                return Ok(());
+            }
+            _ => {}
+        }
+        let uploaded = uploaded.ok_or_else(|| Error::UploadLost { id: put.id.clone() })?;
+        self.batch.require_seen(key.clone(), stored.cloned()).put(key, row.clone());
+        self.batch.require_equals(upload.clone(), uploaded.clone()).delete(upload);
+        if stored.is_none() {
+            self.born.insert(&put.id, (at, row));
+        }
         Ok(())
     }
 
@@ -253,6 +291,15 @@ impl<'a> Decision<'a> {
         }
         shape::fits(&self.batch)?;
         Ok(Some(self.batch))
+    }
+}
+
+/// Whether a row is a blob of the same length; that its bytes are the same, its id says.
+fn same_blob(stored: &Row, content: &Content) -> bool {
+    let stored = Head::read(stored).and_then(|head| head.content());
+    match (stored, content) {
+        (Some(Content::Object { len: stored, .. }), Content::Object { len, .. }) => stored == *len,
+        _ => false,
     }
 }
 

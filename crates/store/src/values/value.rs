@@ -88,7 +88,7 @@ pub struct EdgeChange {
 /// ```
 /// use onceflow_store::values::{EdgeName, Update};
 /// let root = EdgeName::root("result");
-/// let update = Update::new().put("leaf", [], "text").put("list", ["leaf", "leaf"], "").set(&root, "list");
+/// let update = Update::new().leaf("leaf", "text").put("list", ["leaf", "leaf"], "").set(&root, "list");
 /// # assert_eq!((update.puts.len(), update.edges.len()), (2, 1));
 /// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -105,7 +105,12 @@ impl Update {
         Update::default()
     }
 
-    /// Puts a value with inline content.
+    /// Puts a value that refers to nothing.
+    pub fn leaf(self, id: impl Into<ValueId>, content: impl AsRef<[u8]>) -> Self {
+        self.put(id, [] as [ValueId; 0], content)
+    }
+
+    /// Puts a value with inline content and these references.
     pub fn put<R: Into<ValueId>>(
         self,
         id: impl Into<ValueId>,

@@ -181,6 +181,7 @@ impl Committer {
         drop(book);
         self.inner.durable.fail(Error::Unavailable(closed));
         self.inner.room.ring();
+        self.inner.enabled.ring();
         self.inner.snapshot.ring();
         self.inner.committer_ended.raise(ENDED);
     }

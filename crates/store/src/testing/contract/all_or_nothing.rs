@@ -68,7 +68,9 @@ pub async fn a_batch_found_wrong_half_way_leaves_no_trace(bed: Bed) {
 /// A row that is computed with must be a counter, or a bitmap of the same size.
 pub async fn computing_with_another_row_is_refused(bed: Bed) {
     let set = bits(&[0], 3).unwrap();
+    let stray = row([2, 0, 0, 0, 0b101]);
     bed.run([put(key("text"), row("1234567")), put(key("set"), set.clone()), put(key("n"), count(4))]).await;
+    bed.run([put(key("stray"), stray)]).await;
     for op in [
         add(key("text"), 1, []),
         add(key("set"), 1, []),
@@ -77,6 +79,7 @@ pub async fn computing_with_another_row_is_refused(bed: Bed) {
         bit(key("set"), 0, 4, []),
         bit(key("set"), 0, 2, []),
         bit(key("set"), 1, 30, []),
+        bit(key("stray"), 0, 2, []),
     ] {
         let invalid = bed.wrong(bed.once([op])).await;
         assert!(matches!(invalid, Invalid::WrongContent { .. }), "{invalid}");

@@ -7,7 +7,9 @@ use crate::{
         world::TestWorld,
     },
 };
-use onceflow_core::{Batch, Claim, Claimed, Fence, Fences, Group, Key, Op, Pick, Row, Shard, batch::Invalid, limits};
+use onceflow_core::{
+    Batch, Claim, Claimed, Fence, Fences, Group, Key, Name, Op, Pick, Row, Shard, batch::Invalid, limits,
+};
 use std::sync::{
     Arc,
     atomic::{AtomicU64, Ordering::Relaxed},
@@ -29,8 +31,9 @@ impl Bed {
         Bed { records, world, fences: Fences::new(7), permits: AtomicU64::new(0) }
     }
 
-    /// Commits; the store must answer.
+    /// Commits; the store must answer. Lets others go first, or a store that never waits would never be shared.
     pub async fn commit(&self, batch: Batch) -> Outcome {
+        tokio::task::yield_now().await;
         self.records.commit(batch).await.expect("the store answers")
     }
 
@@ -77,9 +80,11 @@ impl Bed {
     pub async fn rows(&self, shard: Shard, group: Group) -> Vec<(Key, Row)> {
         let (mut rows, mut after) = (Vec::new(), None);
         loop {
-            let scan = Scan::of(group.clone(), limits::SCAN_ROWS_MAX).after(after);
+            let scan = Scan::of(group.clone(), limits::SCAN_ROWS_MAX).after(after.clone());
             let page = self.records.scan(shard, scan).await.expect("the store answers");
-            after = page.rows.last().map(|(name, _)| name.clone());
+            let last = page.rows.last().map(|(name, _)| name.clone());
+            assert!(!page.more || last > after, "there is more, and no way to go on");
+            after = last;
             rows.extend(page.rows.into_iter().map(|(name, row)| (Key { group: group.clone(), name }, row)));
             if !page.more {
                 return rows;
@@ -124,13 +129,21 @@ impl Bed {
         self.apply(batch).await.claimed
     }
 
-    /// Claims rows of the queue in turn until there is none; their names, with spaces between.
-    pub async fn take_all(&self) -> String {
+    /// Claims rows of the queue in turn until there is none; their names.
+    pub async fn take_until_none(&self) -> Vec<Name> {
+        const ROWS_MAX: usize = 1000;
         let mut names = Vec::new();
         while let Some(claimed) = self.take(Pick::InTurn).await {
-            names.push(name_of(&claimed));
+            names.push(claimed.name);
+            assert!(names.len() < ROWS_MAX, "there is no end to the rows that can be claimed");
         }
-        names.join(" ")
+        names
+    }
+
+    /// Claims rows of the queue in turn until there is none; their names, with spaces between.
+    pub async fn take_all(&self) -> String {
+        let names = self.take_until_none().await;
+        names.iter().map(|name| format!("{name:?}")).collect::<Vec<_>>().join(" ")
     }
 }
 

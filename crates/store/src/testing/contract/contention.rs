@@ -5,7 +5,7 @@ use crate::{
     records::{Outcome, Scan},
     testing::batches::*,
 };
-use onceflow_core::{Op, Pick, row::counter};
+use onceflow_core::{Op, row::counter};
 use std::{collections::BTreeSet, sync::Arc};
 use tokio::runtime::Handle;
 
@@ -81,14 +81,7 @@ pub async fn one_of_many_has_the_permission(bed: Bed) {
 /// Many who claim: every row is taken once, by one of them.
 pub async fn every_row_is_claimed_by_one(bed: Bed) {
     bed.run((0..200u8).map(|n| ready([n]))).await;
-    let (_, taken) = at_once(bed, async |bed, _| {
-        let mut names = Vec::new();
-        while let Some(claimed) = bed.take(Pick::InTurn).await {
-            names.push(claimed.name);
-        }
-        names
-    })
-    .await;
+    let (_, taken) = at_once(bed, async |bed, _| bed.take_until_none().await).await;
     let taken: Vec<_> = taken.into_iter().flatten().collect();
     assert_eq!((taken.len(), taken.iter().collect::<BTreeSet<_>>().len()), (200, 200));
 }
@@ -126,6 +119,7 @@ pub async fn reads_see_whole_batches_only(bed: Bed) {
                 bed.run(both(n)).await;
                 continue;
             }
+            tokio::task::yield_now().await;
             let keys = [key("a"), key("z"), key("a")];
             let rows = bed.records.get(SHARD, &keys).await.expect("the store answers");
             let seen: Vec<_> = rows.into_iter().map(|row| read(&row.expect("it is there"))).collect();

@@ -162,10 +162,17 @@ crate::__each_promise! { [list] }
 #[macro_export]
 macro_rules! records_contract {
     ($name:ident, $make:expr) => {
+        $crate::records_contract!($name, $make, seeds: $crate::testing::oracle::SEEDS);
+    };
+    ($name:ident, $make:expr, seeds: $seeds:expr) => {
         mod $name {
             #[allow(unused_imports, reason = "what the closure needs is known to its writer")]
             use super::*;
             $crate::__each_promise! { [$crate::__promise_tests] $make }
+            #[test]
+            fn random_batches_do_what_the_model_does() {
+                $crate::testing::oracle::hold($make, $seeds);
+            }
         }
     };
 }

@@ -2,7 +2,7 @@
 
 use super::{Bed, bed::name_of};
 use crate::testing::batches::*;
-use onceflow_core::{Op, Pick};
+use onceflow_core::{Name, Op, Pick};
 
 /// Commits these with a claim; answers the name of what it took.
 async fn take_after(bed: &Bed, ops: impl IntoIterator<Item = Op>, pick: Pick) -> String {
@@ -28,12 +28,9 @@ pub async fn short_names_are_lanes_of_their_own(bed: Bed) {
 pub async fn turns_go_round_at_the_end_of_all_names(bed: Bed) {
     let last = |more: &[u8]| ready([&[0xFF; 8], more].concat());
     bed.run([last(b"1"), last(b"2"), ready("a"), ready([0xFF])]).await;
-    let mut order = Vec::new();
-    while let Some(claimed) = bed.take(Pick::InTurn).await {
-        order.push(claimed.name.as_bytes().to_vec());
-    }
+    let order = bed.take_until_none().await;
     let full = |more: &[u8]| [&[0xFF; 8], more].concat();
-    assert_eq!(order, [b"a".to_vec(), vec![0xFF], full(b"1"), full(b"2")]);
+    assert_eq!(order, [b"a".to_vec(), vec![0xFF], full(b"1"), full(b"2")].map(Name::new));
 }
 
 /// Nobody starves: a lane that is always ready does not keep another waiting.

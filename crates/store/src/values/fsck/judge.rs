@@ -1,6 +1,7 @@
 //! Decides what does not fit. Pure: rows in, findings out.
 
 use super::{Report, cycle, read::Snapshot};
+use crate::blobs::ObjectName;
 use crate::values::{
     id::{EdgeName, ValueId},
     stored::{Belongings, Head, Seal},
@@ -54,6 +55,10 @@ pub enum Finding {
     NoOwner(Name),
     /// A prefix that is to be released although its list is there.
     ReleasedTooEarly(Name),
+    /// A blob whose object is not there.
+    NoObject(ValueId, ObjectName),
+    /// An object that nothing names.
+    Orphan(ObjectName),
     /// A prefix that is being released and whose elements could still be set.
     ReleasedOpen(Name),
 }
@@ -62,7 +67,7 @@ impl Finding {
     /// Whether something would stay for ever; otherwise, something might be freed too early or read wrongly.
     pub fn is_leak(&self) -> bool {
         match self {
-            Finding::NotQueued(_) | Finding::NotDue(..) | Finding::NoOwner(_) => true,
+            Finding::NotQueued(_) | Finding::NotDue(..) | Finding::NoOwner(_) | Finding::Orphan(_) => true,
             Finding::Count { found, right, .. } => number(found.as_ref()).is_some_and(|found| found > *right),
             _ => false,
         }
@@ -70,8 +75,11 @@ impl Finding {
 
     /// Whether repairing it changes what is true, so that everything else must be looked at again.
     pub(super) fn is_about_truth(&self) -> bool {
-        use Finding::{Cycle, Damaged, Elements, Missing, ReleasedTooEarly, Unreadable};
-        matches!(self, Damaged(_) | Missing(_) | Cycle(_) | Elements { .. } | Unreadable(..) | ReleasedTooEarly(_))
+        use Finding::{Cycle, Damaged, Elements, Missing, NoObject, ReleasedTooEarly, Unreadable};
+        matches!(
+            self,
+            Damaged(_) | Missing(_) | Cycle(_) | Elements { .. } | NoObject(..) | Unreadable(..) | ReleasedTooEarly(_)
+        )
     }
 }
 
@@ -99,6 +107,8 @@ impl fmt::Display for Finding {
             Finding::ReleasedTooEarly(prefix) => {
                 write!(f, "prefix {prefix:?} is to be released, but its list is there")
             }
+            Finding::NoObject(id, object) => write!(f, "blob {id} names object {object}, which is not there"),
+            Finding::Orphan(object) => write!(f, "object {object} is named by nothing"),
             Finding::ReleasedOpen(prefix) => write!(f, "prefix {prefix:?} is to be released, but is not sealed"),
         }
     }
@@ -116,6 +126,7 @@ pub(super) fn judge(snapshot: &Snapshot) -> Report {
     judge.leases();
     judge.prefixes();
     judge.cycles();
+    judge.objects();
     let Judge { findings, lost, .. } = judge;
     let (leaks, problems) = findings.into_iter().partition(Finding::is_leak);
     let (values, edges) = (snapshot.values.len(), snapshot.edges.len());
@@ -229,6 +240,21 @@ impl<'a> Judge<'a> {
         self.findings.extend(unowned.map(|prefix| Finding::NoOwner(prefix.clone())));
         let open = releases.iter().filter(|prefix| !sealed.contains_key(*prefix));
         self.findings.extend(open.map(|prefix| Finding::ReleasedOpen(prefix.clone())));
+    }
+
+    fn objects(&mut self) {
+        let Snapshot { uploads, unlink, objects, .. } = self.snapshot;
+        let Some(objects) = objects else { return };
+        let mut named: BTreeSet<ObjectName> = uploads.union(unlink).copied().collect();
+        for (id, head) in &self.heads {
+            if let Some(Belongings::Object(object)) = head.belongings() {
+                named.insert(object);
+                if !objects.contains(&object) {
+                    self.findings.push(Finding::NoObject((*id).clone(), object));
+                }
+            }
+        }
+        self.findings.extend(objects.difference(&named).map(|object| Finding::Orphan(*object)));
     }
 
     fn cycles(&mut self) {

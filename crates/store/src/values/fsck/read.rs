@@ -2,11 +2,12 @@
 
 use super::super::{
     Error, Values,
+    blob::object,
     id::{EdgeName, ValueId},
-    keys::read_due,
-    stored::{Debt, Edge, Seal},
+    keys::{Keys, read_due},
+    stored::{Debt, Edge, Seal, Sweeper},
 };
-use crate::records::Scan;
+use crate::{blobs::ObjectName, records::Scan};
 use onceflow_core::{Group, Key, Name, Row, Timestamp, limits};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -21,12 +22,17 @@ pub(super) struct Snapshot {
     pub(super) releases: BTreeSet<Name>,
     pub(super) due: BTreeSet<(Timestamp, EdgeName)>,
     pub(super) sealed: BTreeMap<Name, Seal>,
+    /// Objects that rows beside the values name.
+    pub(super) uploads: BTreeSet<ObjectName>,
+    pub(super) unlink: BTreeSet<ObjectName>,
+    /// Objects that are there, if there is a blob store.
+    pub(super) objects: Option<BTreeSet<ObjectName>>,
     /// Rows that cannot be read, other than values and counts.
     pub(super) unreadable: Vec<(Key, Row)>,
 }
 
 impl Values {
-    pub(super) async fn all_rows(&self, group: &Group) -> Result<Vec<(Name, Row)>, Error> {
+    pub(in crate::values) async fn all_rows(&self, group: &Group) -> Result<Vec<(Name, Row)>, Error> {
         let mut rows = Vec::new();
         loop {
             let after = rows.last().map(|(name, _): &(Name, Row)| name.clone());
@@ -39,51 +45,64 @@ impl Values {
         }
     }
 
+    async fn all_objects(&self) -> Result<Option<BTreeSet<ObjectName>>, Error> {
+        let Some(blobs) = &self.blobs else { return Ok(None) };
+        let mut objects = BTreeSet::new();
+        loop {
+            let page = blobs.list(objects.last().copied(), limits::LIST_OBJECTS_MAX).await?;
+            objects.extend(page.objects.iter().map(|listed| listed.name));
+            if !page.more || page.objects.is_empty() {
+                return Ok(Some(objects));
+            }
+        }
+    }
+
     pub(super) async fn snapshot(&self) -> Result<Snapshot, Error> {
-        let keys = &self.keys;
-        let mut snapshot = Snapshot::default();
-        let Snapshot { values, counts, edges, zero, owed, releases, due, sealed, .. } = &mut snapshot;
-        let mut unreadable = Vec::new();
-        let id = |name: &Name| ValueId::checked(name.as_bytes());
-        // Each reader answers whether it could read the row.
-        type Read<'a> = Box<dyn FnMut(&Name, &Row) -> Option<()> + Send + 'a>;
-        let readers: [(&Group, Read<'_>); 7] = [
-            (&keys.values, Box::new(|name, row| Some(drop(values.insert(id(name)?, row.clone()))))),
-            (&keys.counts, Box::new(|name, row| Some(drop(counts.insert(id(name)?, row.clone()))))),
-            (&keys.zero, Box::new(|name, _| zero.insert(id(name)?).then_some(()))),
-            (
-                &keys.edges,
-                Box::new(|name, row| {
-                    Some(drop(edges.insert(EdgeName::from_row_name(name.as_bytes())?, Edge::from_row(row)?)))
-                }),
-            ),
-            (
-                &keys.owed,
-                Box::new(|name, row| {
-                    match Debt::read(name.as_bytes(), row)? {
-                        Debt::Decrements(debt) => {
-                            debt.into_iter().for_each(|(id, n)| *owed.entry(id).or_default() += n)
-                        }
-                        Debt::Release(prefix) => drop(releases.insert(prefix)),
-                    }
-                    Some(())
-                }),
-            ),
-            (&keys.due, Box::new(|name, _| due.insert(read_due(name.as_bytes())?).then_some(()))),
-            (&keys.sealed, Box::new(|name, row| Some(drop(sealed.insert(name.clone(), Seal::from_row(row)?))))),
-        ];
-        for (group, mut read) in readers {
+        // Objects before rows: an object is there only after a row says so.
+        let mut snapshot = Snapshot { objects: self.all_objects().await?, ..Snapshot::default() };
+        for group in self.keys.all() {
             for (name, row) in self.all_rows(group).await? {
-                if read(&name, &row).is_none() {
-                    unreadable.push((group.key(&name), row));
+                if snapshot.take(&self.keys, group, &name, &row).is_none() {
+                    snapshot.unreadable.push((group.key(&name), row));
                 }
             }
         }
-        if let Some(row) = self.row(keys.sweeper()).await?
-            && crate::values::stored::Sweeper::from_row(&row).is_none()
-        {
-            unreadable.push((keys.sweeper(), row));
+        Ok(snapshot)
+    }
+}
+
+impl Snapshot {
+    /// Takes a row in; `None` if it cannot be read.
+    fn take(&mut self, keys: &Keys, group: &Group, name: &Name, row: &Row) -> Option<()> {
+        let id = || ValueId::checked(name.as_bytes());
+        if group == &keys.values {
+            self.values.insert(id()?, row.clone());
+        } else if group == &keys.counts {
+            self.counts.insert(id()?, row.clone());
+        } else if group == &keys.zero {
+            self.zero.insert(id()?);
+        } else if group == &keys.edges {
+            self.edges.insert(EdgeName::from_row_name(name.as_bytes())?, Edge::from_row(row)?);
+        } else if group == &keys.owed {
+            match Debt::read(name.as_bytes(), row)? {
+                Debt::Decrements(owed) => {
+                    owed.into_iter().for_each(|(id, n)| *self.owed.entry(id).or_default() += n);
+                }
+                Debt::Release(prefix) => {
+                    self.releases.insert(prefix);
+                }
+            }
+        } else if group == &keys.due {
+            self.due.insert(read_due(name.as_bytes())?);
+        } else if group == &keys.sealed {
+            self.sealed.insert(name.clone(), Seal::from_row(row)?);
+        } else if group == &keys.uploads {
+            self.uploads.insert(object(name)?);
+        } else if group == &keys.unlink {
+            self.unlink.insert(object(name)?);
+        } else {
+            Sweeper::from_row(row)?;
         }
-        Ok(Snapshot { unreadable, ..snapshot })
+        Some(())
     }
 }

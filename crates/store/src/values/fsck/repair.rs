@@ -41,6 +41,16 @@ impl Values {
                     return Ok(None);
                 }
             }
+            // It may have been stored after the objects were listed.
+            Finding::NoObject(_, object) if self.blobs()?.size(*object).await.is_ok() => return Ok(None),
+            Finding::NoObject(id, _) => {
+                if !self.give_up(&mut batch, id, sweeper).await? {
+                    return Ok(None);
+                }
+            }
+            Finding::Orphan(object) => {
+                batch.put(keys.unlink(*object), Row::default());
+            }
             Finding::Unreadable(key, _) if *key == keys.sweeper() => {}
             Finding::Unreadable(key, row) => {
                 batch.require_equals(key.clone(), row.clone()).delete(key.clone());

@@ -83,8 +83,8 @@ struct Burial<'a> {
     room: usize,
     touched: usize,
     touch_max: usize,
-    /// What is owed to values that were not looked up yet.
-    open: BTreeMap<ValueId, u32>,
+    /// What is owed to values that were not looked up yet; a value may stand there more than once.
+    open: Vec<(ValueId, u32)>,
     /// What is owed to values that have more than that.
     survivors: BTreeMap<ValueId, u32>,
     /// Whether something for later rounds is in the batch already.
@@ -101,7 +101,7 @@ impl<'a> Burial<'a> {
             room: limits::RECLAIM_OPS_MAX,
             touched: 0,
             touch_max,
-            open: BTreeMap::new(),
+            open: Vec::new(),
             survivors: BTreeMap::new(),
             leaves_work: false,
             buried: 0,
@@ -144,7 +144,7 @@ impl<'a> Burial<'a> {
         let room = (self.room / 3).saturating_sub(self.open.len()).min(self.touch_max.saturating_sub(self.touched));
         let ids: Vec<_> = zero.iter().take(room).filter_map(|(name, _)| ValueId::checked(name.as_bytes())).collect();
         self.leaves_work |= ids.len() < zero.len();
-        let mut rows = self.look_up(&ids).await?.into_iter();
+        let mut rows = self.look_up(ids.iter()).await?.into_iter();
         for id in &ids {
             let (value, count) = (rows.next().flatten(), rows.next().flatten());
             let keys = &self.values.keys;
@@ -175,19 +175,16 @@ impl<'a> Burial<'a> {
 
     /// Looks up values that are owed something: buries those that have no more than that, and lets the rest survive.
     async fn follow(&mut self) -> Result<(), Error> {
+        let mut wave = merged(std::mem::take(&mut self.open));
         let many = (self.room / 2).min(self.touch_max - self.touched);
-        let mut wave = Vec::with_capacity(many.min(self.open.len()));
-        while wave.len() < many
-            && let Some(next) = self.open.pop_first()
-        {
-            wave.push(next);
+        if wave.len() > many {
+            self.open = wave.split_off(many);
         }
         // Lowering a count takes two operations, burying a value two and what it owns.
         self.room -= 2 * wave.len();
         self.touched += wave.len();
-        let (ids, owed): (Vec<_>, Vec<_>) = wave.into_iter().unzip();
-        let mut rows = self.look_up(&ids).await?.into_iter();
-        for (id, owed) in ids.into_iter().zip(owed) {
+        let mut rows = self.look_up(wave.iter().map(|(id, _)| id)).await?.into_iter();
+        for (id, owed) in wave {
             let (value, count) = (rows.next().flatten(), rows.next().flatten());
             self.paid += u64::from(owed);
             let owed = match self.survivors.remove(&id) {
@@ -258,27 +255,40 @@ impl<'a> Burial<'a> {
             lower(&mut self.batch, keys, id, i64::from(*owed));
         }
         if !self.open.is_empty() {
-            let row = Debt::decrements_row(self.open.iter().map(|(id, n)| (id, *n)));
+            let open = merged(std::mem::take(&mut self.open));
+            let row = Debt::decrements_row(open.iter().map(|(id, n)| (id, *n)));
+            self.leaves_work = true;
             self.batch.put(keys.owed.key(Debt::decrements_name(turn)), row);
         }
-        self.open.is_empty() && self.survivors.is_empty() && !self.leaves_work
+        self.survivors.is_empty() && !self.leaves_work
     }
 
     fn owe(&mut self, id: ValueId, n: u32) {
-        *self.open.entry(id).or_default() += n;
+        self.open.push((id, n));
     }
 
     /// The value and the count of each.
-    async fn look_up(&self, ids: &[ValueId]) -> Result<Vec<Option<Row>>, Error> {
-        if ids.is_empty() {
-            return Ok(vec![]);
-        }
+    async fn look_up(&self, ids: impl ExactSizeIterator<Item = &ValueId>) -> Result<Vec<Option<Row>>, Error> {
         let keys = &self.values.keys;
-        let wanted: Vec<_> = ids.iter().flat_map(|id| [keys.value(id), keys.count(id)]).collect();
+        let mut wanted = Vec::with_capacity(2 * ids.len());
+        for id in ids {
+            wanted.extend([keys.value(id), keys.count(id)]);
+        }
         Ok(self.values.records.get(self.values.shard, &wanted).await?)
     }
 
     fn head<'r>(&self, id: &ValueId, row: &'r Row) -> Result<Head<'r>, Error> {
         Head::read(row).ok_or_else(|| Error::damaged(format!("value {id}")))
     }
+}
+
+/// The same, with each value once, in order.
+fn merged(mut owed: Vec<(ValueId, u32)>) -> Vec<(ValueId, u32)> {
+    owed.sort_unstable();
+    owed.dedup_by(|next, first| {
+        let same = next.0 == first.0;
+        first.1 += if same { next.1 } else { 0 };
+        same
+    });
+    owed
 }

@@ -1,0 +1,345 @@
+//! A store directory that the processes of one user share.
+//!
+//! Whoever holds the lock owns the directory: it has the [journal] open and serves it on a
+//! [socket](super::socket) beside it. Everybody else is a guest on that socket. When the owner is gone, killed or
+//! closed, the guests try for the lock; one becomes the owner, the others its guests. Callers see none of
+//! it, but for this:
+//!
+//! | a call while the owner changes | |
+//! |---|---|
+//! | `get`, `scan`, `now` | asked again of the new owner |
+//! | `commit` not sent, or known not to be executed | waits for the new owner, at most [`CHANGE_MS_MAX`] |
+//! | `commit` sent and not answered | [`Error::Unknown`]; it is never sent again by itself |
+//! | `wait` | ends: something may have happened |
+//!
+//! **Positions** of one [`Embedded`] only rise, whoever owns the directory: each opening's own are moved above all that
+//! were given before. So one from before a change is known as such. `wait` with it ends at once. `durable` with it
+//! answers at once: it came from a reply, and an owner replies what is durable only. (An owner stays the
+//! owner until it is closed, so a position that it gave and that is not durable yet always belongs to the journal that
+//! it has open, also after closing.) Positions of two processes are not comparable.
+//!
+//! | module | what it owns |
+//! |---|---|
+//! | `lock` | who owns the directory |
+//! | `place` | where the socket is, also when its path is too long for one |
+//! | `link` | where calls go, and whose positions they carry |
+//! | `owner` | the journal, the server and the lock together; the order in which they end |
+//! | `seat` | becoming owner or guest |
+
+mod link;
+mod lock;
+mod owner;
+mod place;
+mod seat;
+
+pub use lock::Holder;
+pub use seat::OpenError;
+
+use super::journal::{self, Recovered};
+use crate::{
+    records::{Error, Outcome, Page, Position, Records, Scan},
+    sync::{Mutex, lock},
+    wake::Bell,
+    world::{BoxFuture, World},
+};
+use futures_util::future::{Either, select};
+use link::Link;
+use onceflow_core::{Batch, Key, Row, Shard, Timestamp};
+use owner::Owner;
+use seat::{Seat, Site};
+use std::{
+    path::Path,
+    pin::pin,
+    sync::{Arc, Weak},
+};
+
+/// How long a call waits for a new owner before it is answered that there is none. Recovery reads the whole live state;
+/// this is generous even for a gigabyte of it on a slow disk.
+pub const CHANGE_MS_MAX: u64 = 30_000;
+
+/// A store in a directory, owned by this process or by another one of the same user.
+pub struct Embedded {
+    site: Arc<Site>,
+    inner: Mutex<Inner>,
+    /// Rings when the inner state changes.
+    changed: Bell,
+}
+
+struct Inner {
+    phase: Phase,
+    /// Where calls go, or went last.
+    link: Arc<Link>,
+    /// What is to be closed, if this process owns the directory.
+    owner: Option<Owner>,
+}
+
+enum Phase {
+    Open,
+    /// The owner is gone; a seat is being taken.
+    Changing,
+    Ended(Error),
+}
+
+/// What a process is to a directory.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Role {
+    /// It owns the directory.
+    Owner {
+        /// What it found there.
+        recovered: Recovered,
+    },
+    /// Another process does.
+    Guest {
+        /// Which.
+        holder: String,
+    },
+    /// The owner is gone, and it is open who is next.
+    Changing,
+    /// Nothing any more.
+    Ended,
+}
+
+impl Embedded {
+    /// Opens the store in a directory, making one if there is none. `options` matter when this process is, or becomes,
+    /// the owner.
+    ///
+    /// # Errors
+    /// If the journal cannot be opened, or if another process owns the directory and cannot be shared with; see
+    /// [`OpenError`].
+    pub async fn open(
+        dir: impl AsRef<Path>,
+        options: journal::Options,
+        world: Arc<dyn World>,
+    ) -> Result<Arc<Self>, OpenError> {
+        let site = Arc::new(Site::at(dir.as_ref(), options, world)?);
+        let (link, owner) = Link::to(seat::take(&site).await?, 0);
+        let inner = Inner { phase: Phase::Open, link: link.clone(), owner };
+        let embedded = Arc::new(Embedded { site, inner: Mutex::new(inner), changed: Bell::default() });
+        embedded.watch(&link);
+        Ok(embedded)
+    }
+
+    /// What this process is to the directory now.
+    pub fn role(&self) -> Role {
+        let inner = lock(&self.inner);
+        match (&inner.phase, &inner.owner, &inner.link.socket) {
+            (Phase::Ended(_), _, _) => Role::Ended,
+            (Phase::Changing, _, _) => Role::Changing,
+            (Phase::Open, Some(owner), _) => Role::Owner { recovered: owner.recovered.clone() },
+            (Phase::Open, None, Some(socket)) if socket.is_lost().is_none() => {
+                Role::Guest { holder: socket.welcome().holder.clone() }
+            }
+            (Phase::Open, None, _) => Role::Changing,
+        }
+    }
+
+    /// Ends when this process owns the directory; with an error when it never will.
+    pub async fn until_owner(&self) -> Result<(), Error> {
+        let look = || {
+            let inner = lock(&self.inner);
+            match &inner.phase {
+                Phase::Ended(error) => Some(Err(error.clone())),
+                _ => inner.owner.is_some().then_some(Ok(())),
+            }
+        };
+        self.changed.until(look).await
+    }
+
+    /// Leaves the directory. An owner answers its guests what it has executed, writes everything, and lets go of the
+    /// lock last; one of the guests takes over. Later calls are refused; calls in flight end.
+    pub async fn close(&self) -> Result<(), Error> {
+        match self.end(Error::Unavailable("the store is closed".into())) {
+            Some(owner) => owner.close().await,
+            None => Ok(()),
+        }
+    }
+
+    fn end(&self, error: Error) -> Option<Owner> {
+        let mut inner = lock(&self.inner);
+        inner.phase = Phase::Ended(error);
+        let owner = inner.owner.take();
+        let socket = inner.link.socket.clone();
+        drop(inner);
+        if let Some(socket) = socket {
+            socket.close();
+        }
+        self.changed.ring();
+        owner
+    }
+
+    /// Takes another seat when the connection that this link stands for is lost.
+    fn watch(self: &Arc<Self>, link: &Link) {
+        let Some(socket) = &link.socket else { return };
+        let (lost, me) = (socket.lost(), Arc::downgrade(self));
+        self.site.world.spawn("embedded guest", Box::pin(change_when_lost(lost, me)));
+    }
+
+    async fn change(self: Arc<Self>) {
+        {
+            let mut inner = lock(&self.inner);
+            if matches!(inner.phase, Phase::Ended(_)) {
+                return;
+            }
+            inner.phase = Phase::Changing;
+        }
+        self.changed.ring();
+        match seat::take(&self.site).await {
+            Ok(seat) => self.install(seat).await,
+            Err(error) => {
+                tracing::error!(%error, dir = %self.site.dir.display(), "cannot go on after the owner was gone");
+                drop(self.end(Error::Unavailable(error.to_string().into())));
+            }
+        }
+    }
+
+    async fn install(self: &Arc<Self>, seat: Seat) {
+        let left = {
+            let mut inner = lock(&self.inner);
+            // All that was given so far is at most this: a lost connection answers nothing more.
+            let base = inner.link.position().0 + 1;
+            let (link, owner) = Link::to(seat, base);
+            if let Phase::Ended(_) = inner.phase {
+                owner
+            } else {
+                *inner = Inner { phase: Phase::Open, link, owner };
+                None
+            }
+        };
+        if let Some(owner) = left {
+            // Closed while the seat was being taken: nobody is there to hear how it ends.
+            drop(owner.close().await);
+        }
+        self.changed.ring();
+        let link = lock(&self.inner).link.clone();
+        self.watch(&link);
+    }
+
+    /// Where to ask, as soon as there is someone.
+    async fn link(&self) -> Result<Arc<Link>, Error> {
+        if let Some(now) = self.link_now() {
+            return now;
+        }
+        match select(pin!(self.changed.until(|| self.link_now())), self.site.world.sleep(CHANGE_MS_MAX)).await {
+            Either::Left((link, _)) => link,
+            Either::Right(_) => {
+                let why = format!("its owner is gone, and nobody took over within {CHANGE_MS_MAX} ms");
+                Err(Error::Unavailable(why.into()))
+            }
+        }
+    }
+
+    fn link_now(&self) -> Option<Result<Arc<Link>, Error>> {
+        let inner = lock(&self.inner);
+        match &inner.phase {
+            Phase::Open => (!inner.link.is_lost()).then(|| Ok(inner.link.clone())),
+            Phase::Changing => None,
+            Phase::Ended(error) => Some(Err(error.clone())),
+        }
+    }
+
+    /// Ends when this is closed.
+    async fn until_ended(&self) -> Error {
+        let look = || match &lock(&self.inner).phase {
+            Phase::Ended(error) => Some(error.clone()),
+            _ => None,
+        };
+        self.changed.until(look).await
+    }
+}
+
+impl Drop for Embedded {
+    /// Closes beside. Nothing that was answered is lost if that does not come to its end.
+    fn drop(&mut self) {
+        if let Some(owner) = self.end(Error::Unavailable("the store is closed".into())) {
+            let close = async move { drop(owner.close().await) };
+            self.site.world.spawn("embedded close", Box::pin(close));
+        }
+    }
+}
+
+async fn change_when_lost(lost: BoxFuture<'static, Arc<str>>, embedded: Weak<Embedded>) {
+    let why = lost.await;
+    if let Some(embedded) = embedded.upgrade() {
+        tracing::info!(%why, "the store's owner is gone");
+        embedded.change().await;
+    }
+}
+
+impl Records for Embedded {
+    fn get<'a>(&'a self, shard: Shard, keys: &'a [Key]) -> BoxFuture<'a, Result<Vec<Option<Row>>, Error>> {
+        Box::pin(async move {
+            loop {
+                let link = self.link().await?;
+                let answer = link.records.get(shard, keys).await;
+                if !link.is_over(&answer) {
+                    return answer;
+                }
+            }
+        })
+    }
+
+    fn scan(&self, shard: Shard, scan: Scan) -> BoxFuture<'_, Result<Page, Error>> {
+        Box::pin(async move {
+            loop {
+                let link = self.link().await?;
+                let answer = link.records.scan(shard, scan.clone()).await;
+                if !link.is_over(&answer) {
+                    return answer;
+                }
+            }
+        })
+    }
+
+    fn commit(&self, batch: Batch) -> BoxFuture<'_, Result<Outcome, Error>> {
+        Box::pin(async move {
+            loop {
+                let link = self.link().await?;
+                if link.socket.is_none() {
+                    return Ok(link.give_outcome(link.records.commit(batch).await?));
+                }
+                let answer = link.records.commit(batch.clone()).await;
+                if !link.is_over(&answer) {
+                    return answer.map(|outcome| link.give_outcome(outcome));
+                }
+            }
+        })
+    }
+
+    fn durable(&self, position: Position) -> BoxFuture<'_, Result<(), Error>> {
+        let link = lock(&self.inner).link.clone();
+        Box::pin(async move {
+            match link.take(position) {
+                Some(position) => link.records.durable(position).await,
+                None => Ok(()),
+            }
+        })
+    }
+
+    fn position(&self) -> Position {
+        lock(&self.inner).link.clone().position()
+    }
+
+    fn now(&self) -> BoxFuture<'_, Result<Timestamp, Error>> {
+        Box::pin(async move {
+            loop {
+                let link = self.link().await?;
+                let answer = link.records.now().await;
+                if !link.is_over(&answer) {
+                    return answer;
+                }
+            }
+        })
+    }
+
+    fn wait(&self, shard: Shard, seen: Position, until: Timestamp) -> BoxFuture<'_, Result<(), Error>> {
+        Box::pin(async move {
+            let link = self.link().await?;
+            let Some(seen) = link.take(seen) else { return Ok(()) };
+            let answer = match select(pin!(self.until_ended()), link.records.wait(shard, seen, until)).await {
+                Either::Left((error, _)) => return Err(error),
+                Either::Right((answer, _)) => answer,
+            };
+            if link.is_over(&answer) { Ok(()) } else { answer }
+        })
+    }
+}

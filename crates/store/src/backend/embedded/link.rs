@@ -1,0 +1,64 @@
+//! Where calls go: one opening of the store, reached as its owner or as a guest. Positions are comparable within one
+//! opening only, so each link moves its own above all that were given before.
+
+use super::{owner::Owner, seat::Seat};
+use crate::{
+    backend::socket::Socket,
+    records::{Error, Outcome, Position, Records},
+};
+use std::sync::Arc;
+
+/// One opening of the store, as this process reaches it.
+pub(super) struct Link {
+    pub(super) records: Arc<dyn Records>,
+    /// The connection, for a guest.
+    pub(super) socket: Option<Arc<Socket>>,
+    /// All positions before this one are from earlier openings.
+    base: u64,
+}
+
+impl Link {
+    pub(super) fn to(seat: Seat, base: u64) -> (Arc<Link>, Option<Owner>) {
+        match seat {
+            Seat::Owner(owner) => {
+                let records = owner.journal.clone();
+                (Arc::new(Link { records, socket: None, base }), Some(owner))
+            }
+            Seat::Guest(socket) => {
+                let socket = Arc::new(socket);
+                (Arc::new(Link { records: socket.clone(), socket: Some(socket), base }), None)
+            }
+        }
+    }
+
+    pub(super) fn is_lost(&self) -> bool {
+        self.socket.as_ref().is_some_and(|socket| socket.is_lost().is_some())
+    }
+
+    /// Whether an answer says only that the owner changes: nothing was done, ask the next one.
+    pub(super) fn is_over<T>(&self, answer: &Result<T, Error>) -> bool {
+        matches!(answer, Err(Error::Unavailable(_))) && self.is_lost()
+    }
+
+    pub(super) fn position(&self) -> Position {
+        self.give(self.records.position())
+    }
+
+    /// A position of this opening, as callers see it.
+    pub(super) fn give(&self, position: Position) -> Position {
+        Position(self.base + position.0)
+    }
+
+    pub(super) fn give_outcome(&self, mut outcome: Outcome) -> Outcome {
+        match &mut outcome {
+            Outcome::Applied(committed) => committed.position = self.give(committed.position),
+            Outcome::Refused(refused) => refused.position = self.give(refused.position),
+        }
+        outcome
+    }
+
+    /// What a caller's position is in this opening; `None` if it is from an earlier one.
+    pub(super) fn take(&self, position: Position) -> Option<Position> {
+        position.0.checked_sub(self.base).map(Position)
+    }
+}

@@ -1,0 +1,195 @@
+//! Who owns a directory: the process that has its `LOCK` file locked. The kernel lets go of the lock when that
+//! process ends, however it ends, so a lock is never stale. What the file says is for people only; it outlives
+//! a killed owner, and then says who it was.
+//!
+//! The file is never removed: whoever waits for a removed file's lock would wait beside the others.
+
+use crate::world::World;
+use onceflow_core::Timestamp;
+use std::{
+    fmt,
+    fs::{File, TryLockError},
+    io::{self, Read, Seek, Write},
+    os::unix::fs::OpenOptionsExt,
+    path::Path,
+};
+
+/// What the file is called.
+pub(super) const NAME: &str = "LOCK";
+
+/// What the file says: at most this much is read.
+const CONTENT_BYTES_MAX: u64 = 1024;
+
+/// A process that owns, or owned, a directory.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Holder {
+    /// Its number.
+    pub pid: u32,
+    /// The machine it runs on.
+    pub host: String,
+    /// Since when.
+    pub since: Timestamp,
+}
+
+impl Holder {
+    /// This process.
+    fn me(world: &dyn World) -> Self {
+        Holder { pid: std::process::id(), host: host(), since: world.clock() }
+    }
+
+    fn to_text(&self) -> String {
+        format!("pid {}\nhost {}\nsince {}\n", self.pid, self.host, self.since.as_ms())
+    }
+
+    fn from_text(text: &str) -> Option<Self> {
+        let mut lines = text.lines();
+        let mut line = |word: &str| lines.next()?.strip_prefix(word)?.strip_prefix(' ');
+        Some(Holder {
+            pid: line("pid")?.parse().ok()?,
+            host: line("host")?.into(),
+            since: Timestamp::from_ms(line("since")?.parse().ok()?),
+        })
+    }
+
+    /// Whether it runs on this machine, as far as names tell.
+    pub(super) fn is_here(&self) -> bool {
+        self.host == host()
+    }
+}
+
+impl fmt::Display for Holder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "pid {} on {} since {}", self.pid, self.host, Utc(self.since))
+    }
+}
+
+/// A time as people write it.
+struct Utc(Timestamp);
+
+impl fmt::Display for Utc {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let seconds = self.0.as_ms() / 1000;
+        let (days, rest) = (seconds / 86_400, seconds % 86_400);
+        // Years that begin in March, so that the leap day is the last; 400 of them always have as many days.
+        let days = days + 719_468;
+        let (era, day_of_era) = (days / 146_097, days % 146_097);
+        let year_of_era = (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
+        let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+        let march_month = (5 * day_of_year + 2) / 153;
+        let day = day_of_year - (153 * march_month + 2) / 5 + 1;
+        let month = if march_month < 10 { march_month + 3 } else { march_month - 9 };
+        let year = era * 400 + year_of_era + u64::from(month <= 2);
+        let (hour, minute, second) = (rest / 3600, rest / 60 % 60, rest % 60);
+        write!(f, "{year:04}-{month:02}-{day:02} {hour:02}:{minute:02}:{second:02} UTC")
+    }
+}
+
+fn host() -> String {
+    let name =
+        std::fs::read_to_string("/proc/sys/kernel/hostname").or_else(|_| std::fs::read_to_string("/etc/hostname"));
+    let name = name.ok().or_else(|| std::env::var("HOSTNAME").ok()).unwrap_or_default();
+    if name.trim().is_empty() { "an unnamed host".into() } else { name.trim().into() }
+}
+
+/// The directory, owned by this process while this lives, or until it is released.
+#[derive(Debug)]
+pub(super) struct Lock {
+    file: File,
+    pub(super) holder: Holder,
+}
+
+/// What trying for the lock gave.
+#[derive(Debug)]
+pub(super) enum Taken {
+    Yours(Lock),
+    /// Somebody has it; unknown for the moment in which they have not yet said who they are.
+    Held(Option<Holder>),
+}
+
+impl Lock {
+    /// Tries for the lock. Does not wait.
+    pub(super) fn take(dir: &Path, world: &dyn World) -> io::Result<Taken> {
+        let path = dir.join(NAME);
+        let mut file = File::options().read(true).write(true).create(true).truncate(false).mode(0o600).open(&path)?;
+        match file.try_lock() {
+            Ok(()) => {}
+            Err(TryLockError::WouldBlock) => return Ok(Taken::Held(read(&mut file)?)),
+            Err(TryLockError::Error(error)) => return Err(error),
+        }
+        if let Some(gone) = read(&mut file)? {
+            tracing::info!(dir = %dir.display(), "the last owner, {gone}, ended without closing the store");
+        }
+        let holder = Holder::me(world);
+        write(&file, &holder.to_text())?;
+        Ok(Taken::Yours(Lock { file, holder }))
+    }
+
+    /// Lets go, having left in order.
+    pub(super) fn release(&self) -> io::Result<()> {
+        write(&self.file, "")?;
+        self.file.unlock()
+    }
+}
+
+fn read(file: &mut File) -> io::Result<Option<Holder>> {
+    let mut text = Vec::new();
+    file.rewind()?;
+    file.take(CONTENT_BYTES_MAX).read_to_end(&mut text)?;
+    Ok(Holder::from_text(&String::from_utf8_lossy(&text)))
+}
+
+fn write(mut file: &File, text: &str) -> io::Result<()> {
+    file.set_len(0)?;
+    file.rewind()?;
+    file.write_all(text.as_bytes())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::world::TestWorld;
+
+    fn yours(dir: &Path) -> Lock {
+        match Lock::take(dir, &*TestWorld::new(0)).unwrap() {
+            Taken::Yours(lock) => lock,
+            Taken::Held(holder) => panic!("held by {holder:?}"),
+        }
+    }
+
+    #[test]
+    fn one_has_the_lock_and_the_others_know_who() {
+        let dir = tempfile::tempdir().unwrap();
+        let lock = yours(dir.path());
+        let Taken::Held(Some(holder)) = Lock::take(dir.path(), &*TestWorld::new(0)).unwrap() else {
+            panic!("not held")
+        };
+        assert_eq!((holder.pid, holder.is_here()), (std::process::id(), true));
+        assert!(holder.to_string().ends_with("since 2023-11-14 22:13:20 UTC"), "{holder}");
+        lock.release().unwrap();
+        drop(yours(dir.path()));
+    }
+
+    #[test]
+    fn a_file_that_nobody_has_locked_is_taken_over_whatever_it_says() {
+        let dir = tempfile::tempdir().unwrap();
+        for left_behind in ["pid 1\nhost elsewhere\nsince 5\n", "pid", "\u{0}garbage", &"x".repeat(5000)] {
+            std::fs::write(dir.path().join(NAME), left_behind).unwrap();
+            let lock = yours(dir.path());
+            let said = std::fs::read_to_string(dir.path().join(NAME)).unwrap();
+            assert_eq!(Holder::from_text(&said), Some(lock.holder.clone()));
+        }
+    }
+
+    #[test]
+    fn times_are_written_as_people_do() {
+        let table = [
+            (0, "1970-01-01 00:00:00 UTC"),
+            (951_782_400_000, "2000-02-29 00:00:00 UTC"),
+            (1_709_251_199_999, "2024-02-29 23:59:59 UTC"),
+            (4_107_542_400_000, "2100-03-01 00:00:00 UTC"),
+        ];
+        for (ms, text) in table {
+            assert_eq!(Utc(Timestamp::from_ms(ms)).to_string(), text);
+        }
+    }
+}

@@ -1,0 +1,133 @@
+//! The journal, the server and the lock together, and the order in which they begin and end.
+//!
+//! Beginning: lock, listen, open, serve. Listening comes before opening, so that guests who arrive while the journal
+//! recovers wait in the system's queue instead of asking again and again. Ending: stop serving, close the journal, take
+//! the socket away, let go of the lock; last, whoever connected meanwhile is turned away, and tries for the lock.
+
+use super::{
+    lock::Lock,
+    place,
+    seat::{OpenError, Site},
+};
+use crate::{
+    backend::{
+        journal::{
+            Journal, Recovered,
+            files::{self, Directory, Files},
+        },
+        socket::{ServerHandle, Welcome, serve},
+    },
+    records::Error,
+};
+use std::{io, path::PathBuf, sync::Arc};
+use tokio::{net::UnixListener, sync::oneshot};
+
+/// A directory that this process owns.
+pub(super) struct Owner {
+    site: Arc<Site>,
+    pub(super) journal: Arc<Journal>,
+    pub(super) recovered: Recovered,
+    /// None where sockets are impossible.
+    server: Option<ServerHandle>,
+    lock: Arc<Lock>,
+}
+
+impl Owner {
+    /// Opens and serves the directory that is locked.
+    pub(super) async fn begin(site: &Arc<Site>, lock: Lock) -> Result<Self, OpenError> {
+        let listener = listen(site);
+        let lock = Arc::new(lock);
+        let opened = open(site, lock.clone()).await;
+        if opened.is_err() {
+            // Nothing was changed and nothing runs; the next one may try.
+            leave(site, &lock).map_err(OpenError::io("leave", &site.dir))?;
+        }
+        let (journal, recovered) = opened?;
+        let journal = Arc::new(journal);
+        let welcome = Welcome { opening: site.world.random(), holder: lock.holder.to_string() };
+        let server = listener.map(|listener| serve(listener, journal.clone(), welcome, site.world.clone()));
+        Ok(Owner { site: site.clone(), journal, recovered, server, lock })
+    }
+
+    /// Hands over: whoever takes the lock next finds everything that was applied.
+    pub(super) async fn close(self) -> Result<(), Error> {
+        if let Some(server) = &self.server {
+            server.stop().await;
+        }
+        let closed = self.journal.close().await;
+        let left = leave(&self.site, &self.lock);
+        drop(self.server);
+        closed?;
+        left.map_err(|error| Error::Unavailable(format!("the directory is not left in order: {error}").into()))
+    }
+}
+
+/// Takes the socket away, then lets go of the lock.
+fn leave(site: &Site, lock: &Lock) -> io::Result<()> {
+    place::remove(&site.dir)?;
+    lock.release()
+}
+
+fn listen(site: &Site) -> Option<UnixListener> {
+    match place::listen(&site.dir) {
+        Ok(listener) => Some(listener),
+        Err(error) => {
+            let dir = site.dir.display();
+            tracing::warn!(%error, %dir, "no socket can be made here, so no other process can share the store");
+            None
+        }
+    }
+}
+
+/// Opens the journal on a thread of its own: recovery reads files for as long as it takes.
+async fn open(site: &Arc<Site>, lock: Arc<Lock>) -> Result<(Journal, Recovered), OpenError> {
+    let (tell, told) = oneshot::channel();
+    let here = site.clone();
+    let opening = async move {
+        let files = Directory::at(&here.dir).map_err(OpenError::io("open", &here.dir));
+        let opened = files.and_then(|directory| {
+            let files = Arc::new(Locked { directory, _lock: lock });
+            Ok(Journal::open(files, here.options.clone(), here.world.clone())?)
+        });
+        // Whoever does not wait any more closes what was opened by dropping it.
+        drop(tell.send(opened));
+    };
+    site.world.dedicate("onceflow-open", Box::pin(opening));
+    told.await.expect("opening a journal does not panic")
+}
+
+/// The directory with its lock: whoever can still write a file, on whatever thread, keeps the next owner out.
+struct Locked {
+    directory: Directory,
+    _lock: Arc<Lock>,
+}
+
+impl Files for Locked {
+    fn list(&self) -> io::Result<Vec<String>> {
+        self.directory.list()
+    }
+
+    fn open(&self, name: &str) -> io::Result<Box<dyn files::File>> {
+        self.directory.open(name)
+    }
+
+    fn create(&self, name: &str) -> io::Result<Box<dyn files::File>> {
+        self.directory.create(name)
+    }
+
+    fn rename(&self, from: &str, to: &str) -> io::Result<()> {
+        self.directory.rename(from, to)
+    }
+
+    fn remove(&self, name: &str) -> io::Result<()> {
+        self.directory.remove(name)
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        self.directory.sync()
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.directory.path(name)
+    }
+}

@@ -1,0 +1,157 @@
+//! Becoming owner or guest. Whoever gets the lock is the owner; whoever does not connects to the one who has it. In
+//! between lie moments in which neither works (an owner that is dying, one that has not begun to listen), so both are
+//! tried in turn, a few times within milliseconds.
+
+use super::{
+    lock::{Holder, Lock, Taken},
+    owner::Owner,
+    place::Address,
+};
+use crate::{
+    backend::{
+        journal::{self, files::Directory},
+        socket::{ConnectError, Socket},
+    },
+    world::World,
+};
+use futures_util::future::{Either, select};
+use std::{
+    io,
+    path::{Path, PathBuf},
+    pin::pin,
+    sync::Arc,
+};
+
+/// How long to try again while somebody holds the lock and nobody listens. That lasts for moments when an owner begins or is
+/// killed, and for one sync when it closes; longer means that it cannot be reached from here.
+pub(super) const NOBODY_MS_MAX: u64 = 10_000;
+
+/// The same when the lock's file names another machine, where no socket leads to: only for the moment in which the file
+/// still names the last owner.
+pub(super) const ELSEWHERE_MS_MAX: u64 = 200;
+
+/// How long an owner that is there may take to say that it is ready: as long as recovery may take.
+pub(super) const READY_MS_MAX: u64 = 60_000;
+
+/// The longest pause between two tries; the first is a millisecond.
+pub(super) const RETRY_MS_MAX: u64 = 32;
+
+/// A directory, and all it takes to own it.
+pub(super) struct Site {
+    pub(super) dir: PathBuf,
+    pub(super) options: journal::Options,
+    pub(super) world: Arc<dyn World>,
+}
+
+impl Site {
+    /// The directory, made if it is not there.
+    pub(super) fn at(dir: &Path, options: journal::Options, world: Arc<dyn World>) -> Result<Self, OpenError> {
+        // One name for ever, also if the process changes its working directory before it becomes the owner.
+        let made = Directory::at(dir).and_then(|_| dir.canonicalize());
+        let dir = made.map_err(OpenError::io("open", dir))?;
+        Ok(Site { dir, options, world })
+    }
+}
+
+/// Why a store in a directory cannot be opened.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    /// The journal does not open.
+    #[error(transparent)]
+    Journal(#[from] journal::OpenError),
+    /// Another process owns the directory, and cannot be shared with.
+    #[error("{} is in use by {}: {why}\nhint: end that process, or work on the machine and as the user it runs as", dir.display(), name(.holder))]
+    Held {
+        /// The directory.
+        dir: PathBuf,
+        /// Who owns it, if they said.
+        holder: Option<Holder>,
+        /// Why it cannot be shared.
+        why: String,
+    },
+    /// The file system did not do what it was asked.
+    #[error("cannot {what} {}: {source}", path.display())]
+    Io {
+        /// What was asked.
+        what: &'static str,
+        /// Of what.
+        path: PathBuf,
+        /// The answer.
+        source: io::Error,
+    },
+}
+
+impl OpenError {
+    pub(super) fn io(what: &'static str, path: &Path) -> impl FnOnce(io::Error) -> OpenError {
+        move |source| OpenError::Io { what, path: path.into(), source }
+    }
+}
+
+fn name(holder: &Option<Holder>) -> String {
+    holder.as_ref().map_or("another process".into(), Holder::to_string)
+}
+
+/// What a process is to the directory.
+pub(super) enum Seat {
+    Owner(Owner),
+    Guest(Socket),
+}
+
+/// Becomes owner or guest.
+pub(super) async fn take(site: &Arc<Site>) -> Result<Seat, OpenError> {
+    let (mut waited_ms, mut pause_ms) = (0, 1);
+    loop {
+        let taken = Lock::take(&site.dir, &*site.world).map_err(OpenError::io("lock", &site.dir))?;
+        let holder = match taken {
+            Taken::Yours(lock) => return Ok(Seat::Owner(Owner::begin(site, lock).await?)),
+            Taken::Held(holder) => holder,
+        };
+        let broken = match connect(site).await {
+            Ok(socket) => return Ok(Seat::Guest(socket)),
+            Err(NotConnected::Yet(why)) if waited_ms < patience_ms(&holder) => why,
+            Err(NotConnected::Yet(why) | NotConnected::Ever(why)) => {
+                return Err(OpenError::Held { dir: site.dir.clone(), holder, why });
+            }
+        };
+        tracing::debug!(broken, waited_ms, "the store is locked, but nobody serves it yet");
+        site.world.sleep(pause_ms).await;
+        waited_ms += pause_ms;
+        pause_ms = (2 * pause_ms).min(RETRY_MS_MAX);
+    }
+}
+
+fn patience_ms(holder: &Option<Holder>) -> u64 {
+    let is_elsewhere = holder.as_ref().is_some_and(|holder| !holder.is_here());
+    if is_elsewhere { ELSEWHERE_MS_MAX } else { NOBODY_MS_MAX }
+}
+
+enum NotConnected {
+    /// It may be different in a moment.
+    Yet(String),
+    Ever(String),
+}
+
+async fn connect(site: &Site) -> Result<Socket, NotConnected> {
+    let address = Address::of(&site.dir).map_err(|error| NotConnected::Ever(error.to_string()))?;
+    let connecting = pin!(Socket::connect(address.path(), &*site.world));
+    match select(connecting, site.world.sleep(READY_MS_MAX)).await {
+        Either::Left((Ok(socket), _)) => Ok(socket),
+        Either::Left((Err(nobody @ ConnectError::Nobody(_)), _)) => Err(NotConnected::Yet(nobody.to_string())),
+        Either::Left((Err(refused @ ConnectError::Refused(_)), _)) => Err(NotConnected::Ever(refused.to_string())),
+        Either::Right(_) => Err(NotConnected::Ever(format!("it did not answer within {READY_MS_MAX} ms"))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use onceflow_core::Timestamp;
+
+    #[test]
+    fn a_refusal_names_the_holder() {
+        let holder = Holder { pid: 12, host: "elsewhere".into(), since: Timestamp::ZERO };
+        let error = OpenError::Held { dir: "/d".into(), holder: Some(holder), why: "no socket".into() };
+        let text = error.to_string();
+        assert!(text.contains("in use by pid 12 on elsewhere since 1970-01-01 00:00:00 UTC: no socket"), "{text}");
+    }
+}

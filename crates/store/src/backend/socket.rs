@@ -1,0 +1,71 @@
+//! A store served to other processes of the same user over a Unix socket.
+//!
+//! One connection carries many calls at once: requests are executed in the order they arrive, a reply leaves when
+//! what it was decided on is durable, and many of them leave in one write. What a guest is told is therefore as
+//! durable as what the owner's own [`durable`](crate::Records::durable) has confirmed.
+//!
+//! | module | what it owns |
+//! |---|---|
+//! | `frame` | bytes to frames: lengths that are not trusted |
+//! | `protocol` | the messages, and the greeting before them |
+//! | `wire` | batches and errors in a form that is safe to decode |
+//! | `peer` | whether the other side is the same user |
+//! | `server` | [`serve`]: any [`Records`](crate::Records) on a listener |
+//! | `connection` | one guest, on the server's side: executed in order, answered when durable |
+//! | `client` | [`Socket`]: the same port on the other side |
+//! | `calls` | its calls that are under way, and what each is told when the connection is lost |
+
+mod calls;
+mod client;
+mod connection;
+mod frame;
+mod peer;
+mod protocol;
+mod server;
+mod wire;
+
+pub use client::{ConnectError, Socket};
+pub use frame::Broken;
+pub use protocol::{VERSION, Welcome};
+pub use server::{ServerHandle, serve};
+
+/// Every bound of the socket, with its reason.
+pub mod limits {
+    use onceflow_core::limits::BATCH_BYTES_MAX;
+
+    /// Bytes of one request: the rows of the largest batch, and three times that for its keys (at most 3 MiB) and
+    /// for what its requires compare with. Nothing is allocated by this number; buffers grow by what has arrived.
+    pub const REQUEST_BYTES_MAX: usize = 4 * BATCH_BYTES_MAX;
+
+    /// Bytes of one reply: a `get` answers all its rows at one moment, so they cannot be sent in parts. Pages and
+    /// claims are cut long before.
+    pub const REPLY_BYTES_MAX: usize = 16 * BATCH_BYTES_MAX;
+
+    /// Bytes of rows in a page or beside a claim: what does not fit is asked for with the next `scan`.
+    pub const PAGE_BYTES_MAX: usize = BATCH_BYTES_MAX;
+
+    /// Bytes that a client holds before it has sent them; further calls wait.
+    pub const OUTBOX_BYTES_MAX: usize = 1 << 20;
+
+    /// Replies of one connection that wait for durability or for the guest to read; then no further request is
+    /// read. A few thousand are what one sync of a journal serves.
+    pub const REPLIES_MAX: usize = 4096;
+
+    /// Bytes of replies that are gathered for one write.
+    pub const WRITE_BYTES_MAX: usize = 256 << 10;
+
+    /// `wait`s of one connection at a time: every worker of a process has one.
+    pub const WAITS_MAX: usize = 1 << 14;
+
+    /// Connections at a time. A process needs one; whoever comes when all are taken waits in the system's queue.
+    pub const CONNECTIONS_MAX: usize = 512;
+
+    /// How long a connection may take to say who it is.
+    pub const GREETING_MS_MAX: u64 = 10_000;
+
+    /// How long a server that stops waits for guests to read their last replies.
+    pub const STOP_MS_MAX: u64 = 1_000;
+
+    /// How long to wait when the system refuses a connection, for want of descriptors for example.
+    pub const ACCEPT_RETRY_MS: u64 = 50;
+}

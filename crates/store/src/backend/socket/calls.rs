@@ -1,0 +1,219 @@
+//! The calls of one connection, on the guest's side: what waits to be sent, what waits for its reply, and what
+//! each is told when the connection is lost.
+
+use super::{
+    frame::{self, Broken, Reader},
+    limits::{OUTBOX_BYTES_MAX, REQUEST_BYTES_MAX},
+    protocol::{Answer, Reply, Request},
+};
+use crate::{
+    records::{Error, Position},
+    sync::{Mutex, lock},
+    wake::Bell,
+};
+use futures_util::future::{Either, select};
+use onceflow_core::batch::Invalid;
+use std::{
+    collections::BTreeMap,
+    pin::pin,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
+};
+use tokio::{
+    io::AsyncWriteExt,
+    net::unix::{OwnedReadHalf, OwnedWriteHalf},
+    sync::oneshot,
+};
+
+/// What callers, the sender and the receiver share.
+#[derive(Default)]
+pub(super) struct Wire {
+    inner: Mutex<Inner>,
+    /// Rings when there is something to send.
+    filled: Bell,
+    /// Rings when there is room for more.
+    drained: Bell,
+    /// Rings when the connection is lost.
+    lost: Bell,
+    position: AtomicU64,
+}
+
+#[derive(Default)]
+struct Inner {
+    /// Frames that are not sent yet, in order of their calls.
+    outbox: Vec<u8>,
+    next_call: u64,
+    /// Calls before this one may have reached the server.
+    sent_before: u64,
+    calls: BTreeMap<u64, Call>,
+    lost: Option<Arc<str>>,
+}
+
+struct Call {
+    is_commit: bool,
+    reply: oneshot::Sender<Result<Answer, Error>>,
+}
+
+impl Wire {
+    /// Why the connection is lost, if it is.
+    pub(super) fn is_lost(&self) -> Option<Arc<str>> {
+        lock(&self.inner).lost.clone()
+    }
+
+    /// The latest position that an answer carried.
+    pub(super) fn position(&self) -> Position {
+        Position(self.position.load(Relaxed))
+    }
+
+    /// Puts a request into the outbox, when there is room.
+    pub(super) async fn call(&self, request: Request, is_commit: bool) -> Result<Waiting<'_>, Error> {
+        let mut frame = Vec::new();
+        frame::append(&mut frame, 0, &request, REQUEST_BYTES_MAX).map_err(|found| {
+            let (what, name) = ("bytes of a request", "backend::socket::limits::REQUEST_BYTES_MAX");
+            Invalid::TooMany { what, found, limit: REQUEST_BYTES_MAX, name }
+        })?;
+        let (reply, answer) = oneshot::channel();
+        let mut call = Some(Call { is_commit, reply });
+        let number = self.drained.until(|| self.enter(&mut frame, &mut call)).await?;
+        self.filled.ring();
+        let is_wait = matches!(request, Request::Wait { .. });
+        Ok(Waiting { wire: self, number, answer, cancel: is_wait })
+    }
+
+    fn enter(&self, frame: &mut Vec<u8>, call: &mut Option<Call>) -> Option<Result<u64, Error>> {
+        let mut inner = lock(&self.inner);
+        if let Some(why) = &inner.lost {
+            return Some(Err(Error::Unavailable(why.clone())));
+        }
+        if inner.outbox.len() > OUTBOX_BYTES_MAX {
+            return None;
+        }
+        let number = inner.next_call;
+        inner.next_call += 1;
+        frame::set_call(frame, number);
+        inner.outbox.append(frame);
+        inner.calls.insert(number, call.take().expect("a call enters once"));
+        Some(Ok(number))
+    }
+
+    /// Everything that waits to be sent; `None` when it cannot be any more.
+    fn take_outbox(&self) -> Option<Option<Vec<u8>>> {
+        let mut inner = lock(&self.inner);
+        if inner.lost.is_some() {
+            return Some(None);
+        }
+        if inner.outbox.is_empty() {
+            return None;
+        }
+        inner.sent_before = inner.next_call;
+        Some(Some(std::mem::take(&mut inner.outbox)))
+    }
+
+    fn cancel(&self, number: u64) {
+        let mut inner = lock(&self.inner);
+        if inner.calls.remove(&number).is_none() || inner.lost.is_some() {
+            return;
+        }
+        // Not held back by the outbox's bound: there is at most one for every call that was let in.
+        frame::append(&mut inner.outbox, number, &Request::Cancel, REQUEST_BYTES_MAX).expect("a cancel is short");
+        drop(inner);
+        self.filled.ring();
+    }
+
+    fn answer(&self, number: u64, position: Position, answer: Result<Answer, Error>) {
+        self.position.fetch_max(position.0, Relaxed);
+        let call = lock(&self.inner).calls.remove(&number);
+        if let Some(call) = call {
+            // Who does not wait any more does not want to know.
+            drop(call.reply.send(answer));
+        }
+    }
+
+    /// Gives up the connection. After a goodbye, what is unanswered was not executed.
+    pub(super) fn lose(&self, why: &str, goodbye: bool) {
+        let mut inner = lock(&self.inner);
+        if inner.lost.is_some() {
+            return;
+        }
+        let why: Arc<str> = format!("the connection to the store's owner is lost: {why}").into();
+        inner.lost = Some(why.clone());
+        let sent_before = if goodbye { 0 } else { inner.sent_before };
+        let calls = std::mem::take(&mut inner.calls);
+        inner.outbox = Vec::new();
+        drop(inner);
+        for (number, call) in calls {
+            let is_open = call.is_commit && number < sent_before;
+            let error = if is_open { Error::Unknown(why.clone()) } else { Error::Unavailable(why.clone()) };
+            drop(call.reply.send(Err(error)));
+        }
+        self.filled.ring();
+        self.drained.ring();
+        self.lost.ring();
+    }
+
+    pub(super) async fn until_lost(&self) -> Arc<str> {
+        self.lost.until(|| self.is_lost()).await
+    }
+}
+
+/// A call that is not answered yet. Dropping it leaves nothing behind, here or on the other side.
+pub(super) struct Waiting<'a> {
+    wire: &'a Wire,
+    number: u64,
+    answer: oneshot::Receiver<Result<Answer, Error>>,
+    cancel: bool,
+}
+
+impl Waiting<'_> {
+    pub(super) async fn reply(mut self) -> Result<Answer, Error> {
+        let answer = (&mut self.answer).await;
+        self.cancel = false;
+        answer.expect("every call is answered, at the latest when the connection is lost")
+    }
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        if self.cancel {
+            self.wire.cancel(self.number);
+        }
+    }
+}
+
+/// Sends what callers put into the outbox, all that is there at a time.
+pub(super) async fn send(wire: Arc<Wire>, mut write: OwnedWriteHalf) {
+    while let Some(bytes) = wire.filled.until(|| wire.take_outbox()).await {
+        wire.drained.ring();
+        match select(pin!(wire.until_lost()), pin!(write.write_all(&bytes))).await {
+            Either::Left(_) => return,
+            Either::Right((Ok(()), _)) => {}
+            // The other side may have answered and said goodbye before it closed: the receiver reads that first.
+            Either::Right((Err(error), _)) => return tracing::debug!(%error, "cannot send to the store's owner"),
+        }
+    }
+}
+
+/// Hands out replies until the connection is lost.
+pub(super) async fn receive(wire: Arc<Wire>, mut reader: Reader<OwnedReadHalf>) {
+    let lost = pin!(wire.until_lost());
+    let receiving = pin!(receive_until_end(&wire, &mut reader));
+    match select(lost, receiving).await {
+        Either::Left(_) => {}
+        Either::Right((Ok(true), _)) => wire.lose("it stopped", true),
+        Either::Right((Ok(false), _)) => wire.lose("it is gone", false),
+        Either::Right((Err(broken), _)) => wire.lose(&broken.to_string(), false),
+    }
+}
+
+/// Hands out replies until the end; answers whether the server said goodbye.
+async fn receive_until_end(wire: &Wire, reader: &mut Reader<OwnedReadHalf>) -> Result<bool, Broken> {
+    while let Some(frame) = reader.next().await? {
+        match frame.reply()? {
+            Reply::To { position, answer } => wire.answer(frame.call, position, answer.map_err(Error::from)),
+            Reply::Goodbye => return Ok(true),
+        }
+    }
+    Ok(false)
+}

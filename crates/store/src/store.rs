@@ -1,0 +1,104 @@
+//! Rows, blobs and values in one directory: what most people want, put together.
+
+use crate::{
+    backend::{
+        embedded::{Embedded, OpenError, Role},
+        journal,
+    },
+    blobs,
+    records::{Error, Records},
+    values::Values,
+    world::{RealWorld, World},
+};
+use onceflow_core::Shard;
+use std::{
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+/// A store in a directory, shared by the processes of one user.
+///
+/// The first process to open it owns the directory and serves the others; when it is gone, however it ended, one of them
+/// takes over. What was acknowledged is on the disk.
+///
+/// ```
+/// use onceflow_store::{Store, values::{EdgeName, Update}};
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> anyhow::Result<()> {
+/// # let directory = tempfile::tempdir()?;
+/// # let directory = directory.path().join("store");
+///
+/// let store = Store::open(&directory).await?;
+/// let values = store.values(Default::default()).await?;
+///
+/// // Two values, one referring to the other, kept alive by a name.
+/// let latest = EdgeName::root("latest");
+/// values.update(Update::new().leaf("part", "text").put("whole", ["part"], "").set(&latest, "whole")).await?;
+///
+/// // Nothing needs them any more, so nothing is left.
+/// values.update(Update::new().clear(&latest)).await?;
+/// assert_eq!(values.reclaim(1000).await?.buried, 2);
+/// store.close().await?;
+/// # Ok(()) }
+/// ```
+pub struct Store {
+    directory: PathBuf,
+    embedded: Arc<Embedded>,
+    world: Arc<dyn World>,
+}
+
+impl Store {
+    /// Opens the store in a directory, making one if there is none, on the tokio runtime this is called in.
+    ///
+    /// # Errors
+    /// If the directory cannot be used, is damaged, was written by a later version, or belongs to a process that cannot be
+    /// shared with; nothing is changed then.
+    pub async fn open(directory: impl Into<PathBuf>) -> Result<Store, OpenError> {
+        Store::open_with(directory, journal::Options::default(), RealWorld::here()).await
+    }
+
+    /// [`Store::open`], with options for the journal and a world of one's own.
+    ///
+    /// # Errors
+    /// As [`Store::open`].
+    pub async fn open_with(
+        directory: impl Into<PathBuf>,
+        options: journal::Options,
+        world: Arc<dyn World>,
+    ) -> Result<Store, OpenError> {
+        let directory = directory.into();
+        let embedded = Embedded::open(&directory, options, world.clone()).await?;
+        Ok(Store { directory, embedded, world })
+    }
+
+    /// The rows.
+    pub fn records(&self) -> Arc<dyn Records> {
+        self.embedded.clone()
+    }
+
+    /// The values of a shard; those too large for a row lie in files beside the journal.
+    ///
+    /// # Errors
+    /// If the directory of the files cannot be made.
+    pub async fn values(&self, shard: Shard) -> Result<Arc<Values>, blobs::Error> {
+        let files = blobs::Directory::open(self.directory.join("blobs").join(shard.0.to_string())).await?;
+        Ok(Arc::new(Values::new(self.records(), self.world.clone(), shard).with_blobs(Arc::new(files))))
+    }
+
+    /// Whether this process owns the directory, and what it found there.
+    pub fn role(&self) -> Role {
+        self.embedded.role()
+    }
+
+    /// Where it is.
+    pub fn directory(&self) -> &Path {
+        &self.directory
+    }
+
+    /// Ends when everything is on the disk and the directory is another's to take. Later calls are refused.
+    ///
+    /// # Errors
+    /// If what was applied could not be written.
+    pub async fn close(&self) -> Result<(), Error> {
+        self.embedded.close().await
+    }
+}

@@ -1,0 +1,167 @@
+//! Blobs as values. A blob is a value named by the digest of its bytes, which lie in an object; others refer to it as
+//! to any value, and it is counted and buried as any.
+//!
+//! An object lives a life of its own around that, in an order where a crash leaves only what is written down:
+//!
+//! ```text
+//! uploads/object   written, durable, before the first byte        (abandoned: it becomes an unlink)
+//! object           stored, durable
+//! value            put by an update: the row goes with it, or, if the blob is there already, becomes an unlink
+//! unlink/object    written by the batch that buries the value     (durable before the object is touched)
+//! object           deleted, then the row
+//! ```
+//!
+//! An object's name is made from a fence and never used again, so deleting it twice deletes nothing else.
+
+use super::{
+    Error, Tried, Update, Value, Values, limits,
+    reclaim::{Reclaimed, Round},
+    value::Content,
+};
+use crate::{
+    blobs::{self, Blobs, Chunks, Digest, ObjectName, Stored},
+    records::commit_durably,
+    values::ValueId,
+};
+use onceflow_core::{Batch, Fence, Name, Row, Timestamp};
+use std::{ops::Range, path::Path, sync::Arc};
+
+/// Objects looked at by one batch.
+const OBJECTS_MAX: usize = 64;
+
+/// An object that is stored, and that no value names yet. Give it to [`Update::blob`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Upload {
+    name: ObjectName,
+    stored: Stored,
+}
+
+impl Upload {
+    /// The value it becomes: named by the digest of its bytes.
+    pub fn id(&self) -> ValueId {
+        blob_id(self.stored.digest)
+    }
+
+    /// How many bytes, and their digest.
+    pub fn stored(&self) -> Stored {
+        self.stored
+    }
+}
+
+/// The value that a blob with these bytes is.
+pub fn blob_id(digest: Digest) -> ValueId {
+    ValueId::new([&b"b"[..], &digest.to_bytes()].concat())
+}
+
+impl Update {
+    /// Puts a blob, and names the object just uploaded, or the one that is there already.
+    pub fn blob(self, upload: &Upload) -> Self {
+        let content = Content::Object { name: upload.name, len: upload.stored.len };
+        self.put_value(upload.id(), Value { refs: vec![], content })
+    }
+}
+
+impl Values {
+    /// Keeps the bytes of blobs there. It must be this shard's own: what no row of the shard names is an orphan.
+    pub fn with_blobs(self, blobs: Arc<dyn Blobs>) -> Self {
+        Values { blobs: Some(blobs), ..self }
+    }
+
+    /// Stores bytes. Unless an update puts the blob within [`UPLOAD_MS_MAX`](limits::UPLOAD_MS_MAX), they go again.
+    pub async fn upload(&self, content: blobs::Content) -> Result<Upload, Error> {
+        let name = self.announce().await?;
+        let stored = self.blobs()?.create(name, content).await?;
+        Ok(Upload { name, stored })
+    }
+
+    /// Takes a file as a blob; it is no longer at its path afterwards.
+    pub async fn adopt(&self, path: &Path) -> Result<Upload, Error> {
+        let name = self.announce().await?;
+        let stored = self.blobs()?.adopt(name, path).await?;
+        Ok(Upload { name, stored })
+    }
+
+    /// Reads a blob, or a range of its bytes. Something must hold the value meanwhile.
+    pub async fn read_blob(&self, id: &ValueId, range: Option<Range<u64>>) -> Result<Chunks, Error> {
+        match self.get(id).await?.content {
+            Content::Object { name, .. } => Ok(self.blobs()?.read(name, range).await?),
+            Content::Inline(_) | Content::Gathered { .. } => Err(Error::Senseless(format!("value {id} is no blob"))),
+        }
+    }
+
+    pub(super) fn blobs(&self) -> Result<&Arc<dyn Blobs>, Error> {
+        self.blobs.as_ref().ok_or_else(|| Error::Senseless("these values were opened without a blob store".into()))
+    }
+
+    /// Writes down, durably, that an object of this name may come to be.
+    async fn announce(&self) -> Result<ObjectName, Error> {
+        self.blobs()?;
+        let name = ObjectName::new(self.fences.next());
+        let deadline = self.records.now().await?.plus_ms(limits::UPLOAD_MS_MAX);
+        let mut batch = Batch::new(self.shard);
+        batch.put(self.keys.upload(name), Row::new(deadline.to_sortable()));
+        let _applied = commit_durably(&*self.records, batch).await?;
+        Ok(name)
+    }
+
+    /// Deletes objects that nothing names, or finds uploads that were abandoned; `None` if there are neither.
+    pub(super) async fn unlink(
+        &self,
+        done: &mut Reclaimed,
+        touch_max: usize,
+        next: &mut Option<Timestamp>,
+    ) -> Result<Option<Round>, Error> {
+        let Some(blobs) = &self.blobs else { return Ok(None) };
+        let unlink = self.page(&self.keys.unlink, touch_max.min(OBJECTS_MAX)).await?;
+        if unlink.rows.is_empty() {
+            return self.abandon(next).await;
+        }
+        // What was read must outlive a crash before anything follows from it outside.
+        self.records.durable(self.records.position()).await?;
+        let mut batch = Batch::new(self.shard);
+        for (name, _) in &unlink.rows {
+            if let Some(object) = object(name) {
+                blobs.delete(object).await?;
+            }
+            batch.delete(self.keys.unlink.key(name));
+        }
+        Ok(Some(match self.try_commit(batch).await? {
+            Tried::Applied(_) => {
+                done.objects_unlinked += unlink.rows.len() as u64;
+                Round::Did(unlink.rows.len())
+            }
+            Tried::Refused(_) | Tried::Unknown => Round::Again,
+        }))
+    }
+
+    async fn abandon(&self, next: &mut Option<Timestamp>) -> Result<Option<Round>, Error> {
+        let uploads = self.all_rows(&self.keys.uploads).await?;
+        if uploads.is_empty() {
+            return Ok(None);
+        }
+        let now = self.records.now().await?;
+        let mut batch = Batch::new(self.shard);
+        for (name, row) in uploads {
+            let deadline = Timestamp::from_sortable(&row).unwrap_or(Timestamp::ZERO);
+            if deadline > now {
+                *next = Some(next.unwrap_or(Timestamp::NEVER).min(deadline));
+            } else if batch.requires.len() < OBJECTS_MAX {
+                let key = self.keys.uploads.key(&name);
+                batch.require_equals(key.clone(), row).delete(key);
+                batch.put(self.keys.unlink.key(&name), Row::default());
+            }
+        }
+        if batch.ops.is_empty() {
+            return Ok(None);
+        }
+        Ok(Some(match self.try_commit(batch).await? {
+            Tried::Applied(_) => Round::Did(0),
+            Tried::Refused(_) | Tried::Unknown => Round::Again,
+        }))
+    }
+}
+
+/// The object a row of `uploads` or `unlink` is about.
+pub(super) fn object(name: &Name) -> Option<ObjectName> {
+    Fence::from_bytes(name.as_bytes()).map(ObjectName::new)
+}

@@ -1,0 +1,23 @@
+//! The cases of values, references and roots (`cases/values.md`), on every backend and with every budget. `fsck` is
+//! clean after every operation: the bed sees to that.
+
+#[path = "values/bed.rs"]
+mod bed;
+#[path = "values/blobs.rs"]
+mod blobs;
+#[path = "values/cases.rs"]
+mod cases;
+#[path = "values/crash.rs"]
+mod crash;
+#[path = "values/damage.rs"]
+mod damage;
+#[path = "values/gathered.rs"]
+mod gathered;
+#[path = "values/large.rs"]
+mod large;
+#[path = "values/leases.rs"]
+mod leases;
+#[path = "values/map.rs"]
+mod map;
+#[path = "values/model.rs"]
+mod model;
