@@ -1,6 +1,9 @@
 //! What a workflow does to a store: rows come and go, few are live. Each key is put, and deleted when so many others came
 //! after it; every 256 such pairs are made durable. All three stores do the same pairs with the same points of durability:
 //! ours as 256 batches and one wait, the peers as one transaction, which is how each of them is fastest.
+//!
+//! A fourth side shows what ours does when the wait for one point overlaps the next pairs, which the peers cannot do. It is
+//! not what the targets are about.
 
 mod ours;
 mod redb;
@@ -10,7 +13,7 @@ use super::journal::Ours;
 use crate::{
     disk::{Scratch, bytes_used},
     report::{self, Line, Report, Target, per_second},
-    rounds::{Rounds, Turn, timed},
+    rounds::{Rounds, Side, Turn, cpu_seconds, timed},
 };
 use anyhow::ensure;
 use serde_json::json;
@@ -43,7 +46,7 @@ pub(super) fn measure(runtime: &Runtime, report: &mut Report) -> anyhow::Result<
     let found = LIVE.map(|live| compare(runtime, live));
     let mut churned = Vec::new();
     for (live, found) in LIVE.into_iter().zip(found) {
-        let Churned { rounds, disk_max } = found?;
+        let Churned { rounds, disk_max, cpu_us } = found?;
         let ratios = [rounds.ratio(0, 1), rounds.ratio(0, 2)];
         let bound = DISK_OVER_LIVE_MAX * live * (NAME_BYTES + ROW_BYTES) as u64 + SEGMENT_BYTES;
         let over = disk_max[0] as f64 / bound as f64;
@@ -53,6 +56,10 @@ pub(super) fn measure(runtime: &Runtime, report: &mut Report) -> anyhow::Result<
             "ours_pairs_per_s": report::figures(rounds.figures(0)),
             "redb_pairs_per_s": report::figures(rounds.figures(1)),
             "sqlite_pairs_per_s": report::figures(rounds.figures(2)),
+            "ours_overlapping_pairs_per_s": report::figures(rounds.figures(3)),
+            "overlapping_vs_redb": report::rounded(rounds.ratio(3, 1)),
+            "overlapping_vs_sqlite": report::rounded(rounds.ratio(3, 2)),
+            "cpu_us_per_pair": { "ours": cpu_us[0], "redb": cpu_us[1], "sqlite": cpu_us[2], "overlapping": cpu_us[3] },
             "pairs": TURN_PAIRS * rounds.figures(0).len() as u64,
             "disk_bytes_max": { "ours": disk_max[0], "redb": disk_max[1], "sqlite": disk_max[2], "bound": bound },
         });
@@ -97,26 +104,31 @@ pub(super) fn measure(runtime: &Runtime, report: &mut Report) -> anyhow::Result<
 struct Churned {
     rounds: Rounds,
     /// The most disk each store took.
-    disk_max: [u64; 3],
+    disk_max: [u64; 4],
+    /// Processor time for one pair.
+    cpu_us: [f64; 4],
 }
 
 fn compare(runtime: &Runtime, live: u64) -> anyhow::Result<Churned> {
     let scratch = Scratch::new("churn")?;
-    let paths = ["ours", "redb", "sqlite"].map(|name| scratch.join(name));
+    let paths = ["ours", "redb", "sqlite", "overlapping"].map(|name| scratch.join(name));
     paths.iter().try_for_each(fs::create_dir)?;
     let mut churns = [
-        Churn::new(Box::new(ours::Churned::new(runtime, Ours::open(runtime, &paths[0])?)), &paths[0], live)?,
+        Churn::new(Box::new(ours::Churned::new(runtime, Ours::open(runtime, &paths[0])?, false)), &paths[0], live)?,
         Churn::new(Box::new(redb::Churned::create(&paths[1])?), &paths[1], live)?,
         Churn::new(Box::new(sqlite::Churned::create(&paths[2])?), &paths[2], live)?,
+        Churn::new(Box::new(ours::Churned::new(runtime, Ours::open(runtime, &paths[3])?, true)), &paths[3], live)?,
     ];
-    let [ours, redb, sqlite] = &mut churns;
-    let what = format!("churn, {live} live, ours : redb : SQLite (pairs per second)");
-    let rounds =
-        Rounds::run(&what, ROUNDS_MIN, &mut [&mut || ours.turn(), &mut || redb.turn(), &mut || sqlite.turn()])?;
+    let [ours, redb, sqlite, overlapping] = &mut churns;
+    let what = format!("churn, {live} live, ours : redb : SQLite : ours overlapping (pairs per second)");
+    let sides: &mut [Side<'_>] =
+        &mut [&mut || ours.turn(), &mut || redb.turn(), &mut || sqlite.turn(), &mut || overlapping.turn()];
+    let rounds = Rounds::run(&what, ROUNDS_MIN, sides)?;
     for churn in &churns {
         churn.check()?;
     }
-    Ok(Churned { rounds, disk_max: churns.map(|churn| churn.disk_max) })
+    let cpu_us = churns.each_ref().map(|churn| report::rounded(churn.cpu_seconds * 1e6 / churn.next as f64));
+    Ok(Churned { rounds, disk_max: churns.map(|churn| churn.disk_max), cpu_us })
 }
 
 /// A store on its way through the keys.
@@ -126,12 +138,13 @@ struct Churn<'a> {
     live: u64,
     next: u64,
     disk_max: u64,
+    cpu_seconds: f64,
 }
 
 impl<'a> Churn<'a> {
     /// A store that holds the first keys already.
     fn new(store: Box<dyn Store + 'a>, path: &std::path::Path, live: u64) -> anyhow::Result<Churn<'a>> {
-        let mut churn = Churn { store, path: path.to_owned(), live, next: 0, disk_max: 0 };
+        let mut churn = Churn { store, path: path.to_owned(), live, next: 0, disk_max: 0, cpu_seconds: 0.0 };
         churn.advance(live)?;
         Ok(churn)
     }
@@ -142,7 +155,7 @@ impl<'a> Churn<'a> {
     }
 
     fn advance(&mut self, pairs: u64) -> anyhow::Result<()> {
-        let end = self.next + pairs;
+        let (end, cpu) = (self.next + pairs, cpu_seconds());
         for number in 0.. {
             if self.next == end {
                 break;
@@ -154,6 +167,7 @@ impl<'a> Churn<'a> {
                 self.disk_max = self.disk_max.max(bytes_used(&self.path)?);
             }
         }
+        self.cpu_seconds += cpu_seconds() - cpu;
         Ok(())
     }
 

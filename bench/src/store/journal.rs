@@ -4,7 +4,7 @@ use crate::disk::{Counted, Written};
 use anyhow::ensure;
 use onceflow_core::{Batch, Shard};
 use onceflow_store::{
-    Records,
+    Position, Records,
     backend::journal::{Journal, Options, Recovered},
     world::RealWorld,
 };
@@ -30,17 +30,14 @@ impl Ours {
         Ok(Ours { journal: Arc::new(journal), written, recovered })
     }
 
-    /// Commits batches that nothing can refuse, and waits once, for the last of them.
-    pub(super) async fn commit_all(&self, batches: impl Iterator<Item = Batch>) -> anyhow::Result<()> {
-        let mut last = None;
+    /// Commits batches that nothing can refuse. Answers the position of the last, which may not be durable yet.
+    pub(super) async fn commit_all(&self, batches: impl Iterator<Item = Batch>) -> anyhow::Result<Position> {
+        let mut last = Position::default();
         for batch in batches {
             let outcome = self.journal.commit(batch).await?;
             ensure!(outcome.is_applied(), "a batch was refused: {outcome:?}");
-            last = Some(outcome.position());
+            last = outcome.position();
         }
-        if let Some(position) = last {
-            self.journal.durable(position).await?;
-        }
-        Ok(())
+        Ok(last)
     }
 }

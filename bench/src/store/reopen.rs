@@ -9,6 +9,7 @@ use crate::{
 };
 use anyhow::{Context, ensure};
 use onceflow_core::{Batch, Group, Key, Row};
+use onceflow_store::Records;
 use serde_json::json;
 use std::{
     io::{BufRead, BufReader},
@@ -82,7 +83,7 @@ pub(crate) fn fill(arguments: &[String]) -> anyhow::Result<()> {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_time().build()?;
     let ours = Ours::open(&runtime, Path::new(path))?;
     runtime.block_on(async {
-        ours.commit_all(batches()).await?;
+        ours.journal.durable(ours.commit_all(batches()).await?).await?;
         println!("filled");
         loop {
             ours.commit_all(batches()).await?;

@@ -1,8 +1,9 @@
-//! Ours: every pair its own batch, one wait for all.
+//! Ours: every pair its own batch, one wait for all; or, overlapping, the wait for the pairs before.
 
 use super::{Store, gone, name, row};
 use crate::store::journal::{Ours, SHARD};
 use onceflow_core::{Batch, Group, Row};
+use onceflow_store::{Position, Records};
 use std::ops::Range;
 use tokio::runtime::Runtime;
 
@@ -10,11 +11,14 @@ pub(super) struct Churned<'a> {
     runtime: &'a Runtime,
     ours: Ours,
     group: Group,
+    overlaps: bool,
+    /// What the last pairs were decided at, if nobody has waited for it yet.
+    last: Option<Position>,
 }
 
 impl<'a> Churned<'a> {
-    pub(super) fn new(runtime: &'a Runtime, ours: Ours) -> Self {
-        Churned { runtime, ours, group: Group::rows("churn") }
+    pub(super) fn new(runtime: &'a Runtime, ours: Ours, overlaps: bool) -> Self {
+        Churned { runtime, ours, group: Group::rows("churn"), overlaps, last: None }
     }
 }
 
@@ -28,7 +32,11 @@ impl Store for Churned<'_> {
             }
             batch
         });
-        self.runtime.block_on(self.ours.commit_all(batches))
+        self.runtime.block_on(async {
+            let position = self.ours.commit_all(batches).await?;
+            let wait_for = if self.overlaps { self.last.replace(position) } else { Some(position) };
+            Ok(self.ours.journal.durable(wait_for.unwrap_or_default()).await?)
+        })
     }
 
     fn rows(&self) -> anyhow::Result<Vec<(Vec<u8>, Vec<u8>)>> {
