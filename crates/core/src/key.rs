@@ -1,8 +1,10 @@
 //! Where a row lives. A key is (group, name) within a shard: a batch names its shard once, so an
 //! operation that crosses shards cannot be written down.
 
+mod short;
+
 use serde::{Deserialize, Serialize};
-use smallvec::SmallVec;
+use short::Short;
 use std::fmt;
 
 /// A part of a store that commits by itself. References never cross shards.
@@ -42,23 +44,6 @@ impl Kind {
     }
 }
 
-/// Bytes that are mostly short: kept in place up to 24 of them.
-#[derive(Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-struct Short(SmallVec<[u8; 24]>);
-
-impl Clone for Short {
-    /// Copies all bytes at once. The derived one goes byte by byte, and keys are cloned more than anything else.
-    fn clone(&self) -> Self {
-        Short(SmallVec::from_slice(&self.0))
-    }
-}
-
-impl fmt::Debug for Short {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}", self.0.escape_ascii())
-    }
-}
-
 /// Rows that are scanned together and can be deleted together: one run's rows, a queue, the values.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Group {
@@ -79,7 +64,7 @@ impl Group {
 
     /// A group of any kind.
     pub fn of_kind(kind: Kind, id: impl AsRef<[u8]>) -> Self {
-        Group { kind, id: Short(SmallVec::from_slice(id.as_ref())) }
+        Group { kind, id: Short::new(id.as_ref()) }
     }
 
     /// The claims on a queue's rows.
@@ -104,7 +89,7 @@ impl Group {
 
     /// The bytes that tell this group from others of its kind.
     pub fn id(&self) -> &[u8] {
-        &self.id.0
+        self.id.as_bytes()
     }
 
     /// The key of a row in this group.
@@ -129,21 +114,17 @@ pub struct Name(Short);
 impl Name {
     /// The name with these bytes.
     pub fn new(bytes: impl AsRef<[u8]>) -> Self {
-        Name(Short(SmallVec::from_slice(bytes.as_ref())))
+        Name(Short::new(bytes.as_ref()))
     }
 
     /// The bytes of all parts, one after the other.
     pub fn join(parts: &[&[u8]]) -> Self {
-        let mut name = SmallVec::new();
-        for part in parts {
-            name.extend_from_slice(part);
-        }
-        Name(Short(name))
+        Name(Short::join(parts))
     }
 
     /// The name's bytes.
     pub fn as_bytes(&self) -> &[u8] {
-        &self.0.0
+        self.0.as_bytes()
     }
 }
 

@@ -42,15 +42,21 @@ impl Inbox {
 
     /// Reads what [`Inbox::to_row`] wrote; `None` if the row is something else.
     pub fn from_row(row: &[u8]) -> Option<Self> {
-        let (kind, rest) = row.split_first()?;
-        let (id, rest) = part(rest)?;
-        let (prefix, note) = part(rest)?;
-        Some(Inbox {
-            group: Group::of_kind(Kind::from_number(*kind)?, id),
-            prefix: Name::new(prefix),
-            note: note.to_vec(),
-        })
+        let (kind, [id, prefix, note]) = parts(row)?;
+        Some(Inbox { group: Group::of_kind(kind, id), prefix: Name::new(prefix), note: note.to_vec() })
     }
+
+    /// Whether [`Inbox::from_row`] reads this row.
+    pub fn is_row(row: &[u8]) -> bool {
+        parts(row).is_some()
+    }
+}
+
+fn parts(row: &[u8]) -> Option<(Kind, [&[u8]; 3])> {
+    let (kind, rest) = row.split_first()?;
+    let (id, rest) = part(rest)?;
+    let (prefix, note) = part(rest)?;
+    Some((Kind::from_number(*kind)?, [id, prefix, note]))
 }
 
 fn part(bytes: &[u8]) -> Option<(&[u8], &[u8])> {

@@ -88,6 +88,8 @@ pub mod counter {
 pub mod bitmap {
     use super::Row;
 
+    const SMALL_BYTES: usize = 64;
+
     /// Whether a row is a bitmap over the numbers below `of`. Bits at or above `of` make it something else: they
     /// would be counted for those that are missing.
     pub fn fits(row: &[u8], of: u32) -> bool {
@@ -105,11 +107,23 @@ pub mod bitmap {
     /// The bitmap with one more number in it, and whether it is full now. `row` is `None` for the empty set.
     pub fn with(row: Option<&[u8]>, bit: u32, of: u32) -> (Row, bool) {
         assert!(bit < of, "bit {bit} stands outside a bitmap of {of}");
-        let mut set = row.map_or_else(|| empty(of), <[u8]>::to_vec);
-        assert!(fits(&set, of), "the row is no bitmap of {of}");
+        assert!(row.is_none_or(|row| fits(row, of)), "the row is no bitmap of {of}");
+        // Most sets are small: those are made in place and copied once.
+        let (mut small, mut large) = ([0; SMALL_BYTES], Vec::new());
+        let set = match small.get_mut(..bytes(of)) {
+            Some(small) => small,
+            None => {
+                large.resize(bytes(of), 0);
+                &mut large[..]
+            }
+        };
+        match row {
+            Some(row) => set.copy_from_slice(row),
+            None => set[..4].copy_from_slice(&of.to_le_bytes()),
+        }
         set[4 + bit as usize / 8] |= 1 << (bit % 8);
-        let full = is_full(&set);
-        (Row::from(set), full)
+        let full = is_full(set);
+        (Row::new(set), full)
     }
 
     /// Whether a row is a bitmap that holds every number it ranges over.
@@ -117,12 +131,6 @@ pub mod bitmap {
         let Some((of, set)) = row.split_first_chunk::<4>() else { return false };
         let of = u32::from_le_bytes(*of);
         fits(row, of) && set.iter().map(|byte| byte.count_ones()).sum::<u32>() == of
-    }
-
-    fn empty(of: u32) -> Vec<u8> {
-        let mut set = vec![0; bytes(of)];
-        set[..4].copy_from_slice(&of.to_le_bytes());
-        set
     }
 
     fn holds(row: &[u8], bit: u32) -> bool {

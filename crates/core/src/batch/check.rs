@@ -8,7 +8,6 @@ use crate::{
     queue::Inbox,
     row::Row,
 };
-use std::collections::BTreeMap;
 
 /// Why a batch is refused before it is tried: a mistake in the code that made it.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -87,18 +86,23 @@ impl Batch {
 
     /// Two operations on one row are two reports of one thing; they must agree about what follows.
     fn triggers_agree(&self) -> Result<(), Invalid> {
-        let mut triggers: BTreeMap<&Key, &[Op]> = BTreeMap::new();
-        let mut todo: Vec<&[Op]> = vec![&self.ops];
-        while let Some(ops) = todo.pop() {
-            for op in ops {
-                let (Op::SetBit { key, .. } | Op::Add { key, .. }) = op else { continue };
-                match triggers.insert(key, op.trigger()) {
-                    Some(other) if other != op.trigger() => return Err(Invalid::TriggersDiffer(key.clone())),
-                    _ => todo.push(op.trigger()),
-                }
-            }
+        let mut triggers = Vec::new();
+        collect_triggers(&self.ops, &mut triggers);
+        triggers.sort_by_key(|(key, _)| *key);
+        match triggers.windows(2).find(|pair| pair[0].0 == pair[1].0 && pair[0].1 != pair[1].1) {
+            Some(pair) => Err(Invalid::TriggersDiffer(pair[0].0.clone())),
+            None => Ok(()),
         }
-        Ok(())
+    }
+}
+
+/// Every row that has a trigger, with what follows; also those within triggers.
+fn collect_triggers<'a>(ops: &'a [Op], into: &mut Vec<(&'a Key, &'a [Op])>) {
+    for op in ops {
+        if let Op::SetBit { key, .. } | Op::Add { key, .. } = op {
+            into.push((key, op.trigger()));
+            collect_triggers(op.trigger(), into);
+        }
     }
 }
 
@@ -144,7 +148,7 @@ impl Totals {
 
 fn check_row(key: &Key, row: &Row) -> Result<(), Invalid> {
     at_most("bytes in a row", row.len(), limits::ROW_BYTES_MAX, "ROW_BYTES_MAX")?;
-    if key.group.kind() == Kind::Queue && Inbox::from_row(row).is_none() {
+    if key.group.kind() == Kind::Queue && !Inbox::is_row(row) {
         return Err(Invalid::NotAnInbox(key.clone()));
     }
     Ok(())

@@ -104,6 +104,13 @@ struct Inner {
     snapshotter_ended: Mark,
 }
 
+impl Inner {
+    /// Ends when everything up to `position` is durable. What is written is synced only when somebody waits here.
+    async fn reach_durable(&self, position: Position) -> Result<(), Error> {
+        self.durable.reach_asking(position, || self.work.ring()).await
+    }
+}
+
 impl Journal {
     /// Opens the journal in a directory, making one if there is none. The caller sees to it that nobody else has it open.
     ///
@@ -256,7 +263,7 @@ impl Records for Journal {
     }
 
     fn durable(&self, position: Position) -> BoxFuture<'_, Result<(), Error>> {
-        Box::pin(self.inner.durable.reach(position))
+        Box::pin(self.inner.reach_durable(position))
     }
 
     fn position(&self) -> Position {

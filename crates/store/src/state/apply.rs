@@ -44,36 +44,37 @@ pub(super) fn apply(
         }
     }
     effects.shard(batch.shard);
-    let mut change = Change { state, shard: batch.shard, effects, undo: vec![], enabled: vec![], fired: vec![] };
+    let undo = Vec::with_capacity(2 * batch.ops.len());
+    let mut change = Change { state, shard: batch.shard, effects, undo, enabled: vec![], fired: vec![] };
     if let Err(invalid) = change.run(&batch.ops) {
         change.undo();
         return Err(invalid);
     }
     let claimed = batch.claim.as_ref().and_then(|claim| change.claim(claim, now));
-    change.forget_idle_turns();
+    change.forget_idle_turns(claimed.as_ref().map(|claimed| &claimed.queue));
     let enabled = change.enabled.iter().any(|key| change.is_free(key));
     Ok(Answer::Applied { fired: change.fired, claimed, enabled })
 }
 
 /// A batch on its way.
-struct Change<'a, E> {
+struct Change<'a, 'b, E> {
     state: &'a mut State,
     shard: Shard,
     effects: &'a mut E,
-    undo: Vec<Undo>,
+    undo: Vec<Undo<'b>>,
     /// Queue rows that were put or whose claim went, in order.
     enabled: Vec<Key>,
     fired: Vec<Key>,
 }
 
-enum Undo {
-    Row(Key, Option<Row>),
-    Group(Group, BTreeMap<Name, Row>),
+enum Undo<'b> {
+    Row(&'b Key, Option<Row>),
+    Group(&'b Group, BTreeMap<Name, Row>),
 }
 
-impl<E: Effects> Change<'_, E> {
+impl<'b, E: Effects> Change<'_, 'b, E> {
     /// Applies operations, then fires what is complete, round by round, until nothing is.
-    fn run(&mut self, ops: &[Op]) -> Result<(), Invalid> {
+    fn run(&mut self, ops: &'b [Op]) -> Result<(), Invalid> {
         let mut touched = self.round(ops)?;
         while !touched.is_empty() {
             let mut next = Vec::new();
@@ -87,13 +88,13 @@ impl<E: Effects> Change<'_, E> {
     }
 
     /// Applies operations and answers those that may have completed their row.
-    fn round<'b>(&mut self, ops: &'b [Op]) -> Result<Vec<&'b Op>, Invalid> {
+    fn round(&mut self, ops: &'b [Op]) -> Result<Vec<&'b Op>, Invalid> {
         let mut touched = Vec::new();
         for op in ops {
             match op {
                 Op::Put(key, row) => {
                     self.tell(key, |effects| effects.put(key, row));
-                    self.set(key, Some(row.clone()));
+                    self.put(key, row.clone());
                 }
                 Op::Delete(key) => self.delete(key),
                 Op::DeleteGroup(group) => self.delete_group(group),
@@ -111,7 +112,7 @@ impl<E: Effects> Change<'_, E> {
     }
 
     /// Takes away the rows that are complete now and answers them with what follows.
-    fn take_complete<'b>(&mut self, touched: &[&'b Op]) -> Vec<(&'b Key, &'b [Op])> {
+    fn take_complete(&mut self, touched: &[&'b Op]) -> Vec<(&'b Key, &'b [Op])> {
         let mut complete = Vec::new();
         for op in touched {
             let (key, is_complete): (_, fn(&[u8]) -> bool) = match op {
@@ -127,21 +128,16 @@ impl<E: Effects> Change<'_, E> {
         complete
     }
 
-    fn delete(&mut self, key: &Key) {
-        if key.group.kind() == Kind::Rows {
-            // One look-up for both: whether it was there, and taking it away. Most of what is deleted are such rows.
-            let old = self.state.set(self.shard, key, None);
-            if old.is_some() {
-                self.effects.delete(key);
-                self.undo.push(Undo::Row(key.clone(), old));
-            }
-        } else if self.state.get(self.shard, key).is_some() {
-            self.tell(key, |effects| effects.delete(key));
-            self.set(key, None);
+    fn delete(&mut self, key: &'b Key) {
+        let Some(old) = self.state.set(self.shard, key, None) else { return };
+        self.tell(key, |effects| effects.delete(key));
+        if key.group.kind() == Kind::Claims {
+            self.enabled.push(Key { group: key.group.companion(Kind::Queue), name: key.name.clone() });
         }
+        self.undo.push(Undo::Row(key, Some(old)));
     }
 
-    fn delete_group(&mut self, group: &Group) {
+    fn delete_group(&mut self, group: &'b Group) {
         if !group.kind().is_volatile() {
             self.effects.delete_group(group);
         }
@@ -150,10 +146,10 @@ impl<E: Effects> Change<'_, E> {
             let queue = group.companion(Kind::Queue);
             self.enabled.extend(rows.keys().map(|name| Key { group: queue.clone(), name: name.clone() }));
         }
-        self.undo.push(Undo::Group(group.clone(), rows));
+        self.undo.push(Undo::Group(group, rows));
     }
 
-    fn set_bit(&mut self, key: &Key, bit: u32, of: u32) -> Result<(), Invalid> {
+    fn set_bit(&mut self, key: &'b Key, bit: u32, of: u32) -> Result<(), Invalid> {
         let row = self.state.get(self.shard, key);
         if row.is_some_and(|row| !bitmap::fits(row, of)) {
             return Err(Invalid::WrongContent { key: key.clone(), wanted: "a bitmap of that size" });
@@ -163,11 +159,11 @@ impl<E: Effects> Change<'_, E> {
         if !full {
             self.tell(key, |effects| effects.set_bit(key, bit, of));
         }
-        self.set(key, Some(row));
+        self.put(key, row);
         Ok(())
     }
 
-    fn add(&mut self, key: &Key, delta: i64) -> Result<(), Invalid> {
+    fn add(&mut self, key: &'b Key, delta: i64) -> Result<(), Invalid> {
         let count = match self.state.get(self.shard, key) {
             None => 0,
             Some(row) => {
@@ -180,21 +176,16 @@ impl<E: Effects> Change<'_, E> {
         if count != 0 {
             self.tell(key, |effects| effects.put(key, &row));
         }
-        self.set(key, Some(row));
+        self.put(key, row);
         Ok(())
     }
 
-    fn set(&mut self, key: &Key, row: Option<Row>) {
-        let enables = match key.group.kind() {
-            Kind::Queue => row.is_some(),
-            Kind::Claims => row.is_none(),
-            Kind::Rows | Kind::Deadlines => false,
-        };
-        if enables {
-            self.enabled.push(Key { group: key.group.companion(Kind::Queue), name: key.name.clone() });
+    fn put(&mut self, key: &'b Key, row: Row) {
+        if key.group.kind() == Kind::Queue {
+            self.enabled.push(key.clone());
         }
-        let old = self.state.set(self.shard, key, row);
-        self.undo.push(Undo::Row(key.clone(), old));
+        let old = self.state.set(self.shard, key, Some(row));
+        self.undo.push(Undo::Row(key, old));
     }
 
     fn tell(&mut self, key: &Key, tell: impl FnOnce(&mut E)) {
@@ -206,7 +197,7 @@ impl<E: Effects> Change<'_, E> {
     fn undo(&mut self) {
         while let Some(undo) = self.undo.pop() {
             match undo {
-                Undo::Row(key, row) => drop(self.state.set(self.shard, &key, row)),
+                Undo::Row(key, row) => drop(self.state.set(self.shard, key, row)),
                 Undo::Group(group, rows) => {
                     for (name, row) in rows {
                         self.state.set(self.shard, &Key { group: group.clone(), name }, Some(row));
@@ -216,13 +207,15 @@ impl<E: Effects> Change<'_, E> {
         }
     }
 
-    fn forget_idle_turns(&mut self) {
+    /// Forgets whose turn it is in every queue it touched where nobody waits for one.
+    fn forget_idle_turns(&mut self, claimed: Option<&Group>) {
         let Some(rows) = self.state.shards.get_mut(&self.shard) else { return };
-        for undo in &self.undo {
-            let (Undo::Row(Key { group, .. }, _) | Undo::Group(group, _)) = undo;
-            if matches!(group.kind(), Kind::Queue | Kind::Claims) {
-                rows.forget_turn_if_idle(&group.companion(Kind::Queue));
-            }
+        let touched = self.undo.iter().map(|undo| match undo {
+            Undo::Row(key, _) => &key.group,
+            Undo::Group(group, _) => *group,
+        });
+        for group in touched.chain(claimed).filter(|group| group.kind() != Kind::Rows) {
+            rows.forget_turn_if_idle(group);
         }
     }
 
@@ -235,8 +228,10 @@ impl<E: Effects> Change<'_, E> {
         let rows = self.state.shards.entry(self.shard).or_default();
         rows.serve(&queue, &name);
         let deadline = now.plus_ms(claim.ttl_ms);
-        self.set(&queue.claims().key(&name), Some(Row::new(claim.fence.to_bytes())));
-        self.set(&queue.deadlines().key(&name), Some(Row::new(deadline.to_sortable())));
+        // Nothing can go wrong any more, so nothing of this is kept for undoing it.
+        let mut stamp = |group: Group, row| self.state.set(self.shard, &group.key(&name), Some(row));
+        stamp(queue.claims(), Row::new(claim.fence.to_bytes()));
+        stamp(queue.deadlines(), Row::new(deadline.to_sortable()));
         let row = self.state.get(self.shard, &queue.key(&name)).expect("a free row is there").clone();
         let inbox = Inbox::from_row(&row).expect("a queue's row is an inbox; `Batch::check` sees to that");
         let scan = crate::records::Scan::of(inbox.group, limits::CLAIM_ROWS_MAX).prefix(&inbox.prefix);

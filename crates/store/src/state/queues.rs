@@ -1,8 +1,80 @@
-//! Which rows of a queue are free, and whose turn it is. Derived: a queue's row is free while the queue's
-//! claims hold no row of that name. Nothing of this is stored.
+//! A queue: its rows, the claims on them, the claims' deadlines, and which rows are free and whose turn it is. The last is
+//! derived: a row is free while the claims hold none of that name. Nothing of it is stored.
 
-use onceflow_core::{Name, limits::LANE_BYTES, queue::lane};
+use super::shard::Rows;
+use onceflow_core::{Kind, Name, Row, limits::LANE_BYTES, queue::lane};
 use std::{collections::BTreeSet, ops::Bound};
+
+/// A queue with what belongs to it.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Queue {
+    ready: Rows,
+    claims: Rows,
+    deadlines: Rows,
+    pub(super) free: FreeRows,
+}
+
+impl Queue {
+    /// The rows of one of its groups.
+    pub(super) fn rows(&self, kind: Kind) -> &Rows {
+        match kind {
+            Kind::Rows => unreachable!("plain rows belong to no queue"),
+            Kind::Queue => &self.ready,
+            Kind::Claims => &self.claims,
+            Kind::Deadlines => &self.deadlines,
+        }
+    }
+
+    fn rows_mut(&mut self, kind: Kind) -> &mut Rows {
+        match kind {
+            Kind::Rows => unreachable!("plain rows belong to no queue"),
+            Kind::Queue => &mut self.ready,
+            Kind::Claims => &mut self.claims,
+            Kind::Deadlines => &mut self.deadlines,
+        }
+    }
+
+    /// Makes a row of one of its groups hold this.
+    pub(super) fn put(&mut self, kind: Kind, name: &Name, row: Row) -> Option<Row> {
+        match kind {
+            Kind::Queue if !self.claims.contains_key(name) => self.free.insert(name),
+            Kind::Claims => self.free.remove(name.as_bytes()),
+            Kind::Queue | Kind::Rows | Kind::Deadlines => {}
+        }
+        self.rows_mut(kind).insert(name.clone(), row)
+    }
+
+    /// Makes a row of one of its groups be gone.
+    pub(super) fn delete(&mut self, kind: Kind, name: &Name) -> Option<Row> {
+        match kind {
+            Kind::Queue => self.free.remove(name.as_bytes()),
+            Kind::Claims if self.ready.contains_key(name) => self.free.insert(name),
+            Kind::Claims | Kind::Rows | Kind::Deadlines => {}
+        }
+        self.rows_mut(kind).remove(name)
+    }
+
+    /// Whether it says nothing that is not said by its absence.
+    pub(super) fn is_blank(&self) -> bool {
+        let FreeRows { names, served } = &self.free;
+        self.ready.is_empty()
+            && self.claims.is_empty()
+            && self.deadlines.is_empty()
+            && names.is_empty()
+            && served.is_none()
+    }
+
+    /// Makes one of its groups empty.
+    pub(super) fn clear(&mut self, kind: Kind) -> Rows {
+        let rows = std::mem::take(self.rows_mut(kind));
+        match kind {
+            Kind::Rows | Kind::Deadlines => {}
+            Kind::Queue => self.free.clear(),
+            Kind::Claims => self.ready.keys().for_each(|name| self.free.insert(name)),
+        }
+        rows
+    }
+}
 
 /// The free rows of one queue.
 #[derive(Clone, Debug, Default)]
@@ -29,13 +101,11 @@ impl FreeRows {
         self.names.clear();
     }
 
-    pub(super) fn is_empty(&self) -> bool {
-        self.names.is_empty()
-    }
-
-    /// Whether it says nothing that is not said by its absence.
-    pub(super) fn is_blank(&self) -> bool {
-        self.names.is_empty() && self.served.is_none()
+    /// Forgets whose turn it is if nobody waits for one.
+    pub(super) fn forget_turn_if_idle(&mut self) {
+        if self.names.is_empty() {
+            self.served = None;
+        }
     }
 
     /// The first row of the next lane after the one that was served last, round and round.

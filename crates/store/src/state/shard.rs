@@ -1,120 +1,138 @@
 //! The rows of one shard. Every change goes through `set` and `clear`, which keep the free rows of queues
 //! in step with what they are derived from.
 
-use super::queues::{FreeRows, just_past};
+use super::queues::{Queue, just_past};
 use crate::records::{Page, Position, Scan};
 use onceflow_core::{Group, Key, Kind, Name, Row, limits};
-use std::{collections::BTreeMap, ops::Bound};
+use std::{
+    collections::{BTreeMap, BTreeSet, HashMap},
+    hash::{BuildHasherDefault, DefaultHasher},
+    ops::Bound,
+};
 
-type Rows = BTreeMap<Name, Row>;
+pub(super) type Rows = BTreeMap<Name, Row>;
 
 #[derive(Clone, Debug, Default)]
 pub(super) struct ShardState {
-    groups: BTreeMap<Group, Rows>,
-    /// By the queue's group.
-    free: BTreeMap<Group, FreeRows>,
+    /// Groups of plain rows; none is empty. Found by hash, because a batch looks its run up a dozen times.
+    groups: HashMap<Group, Rows, BuildHasherDefault<DefaultHasher>>,
+    /// The same groups in order, for walking them.
+    order: BTreeSet<Group>,
+    /// Queues with their claims and deadlines, by the queue's group.
+    queues: BTreeMap<Group, Queue>,
     pub(super) enabled_at: Position,
 }
 
 impl ShardState {
     pub(super) fn get(&self, key: &Key) -> Option<&Row> {
-        self.groups.get(&key.group)?.get(&key.name)
+        self.rows(&key.group)?.get(&key.name)
     }
 
     pub(super) fn scan(&self, scan: &Scan) -> Page {
         let limit = scan.limit.min(limits::SCAN_ROWS_MAX);
-        let Some(rows) = self.groups.get(&scan.group) else { return Page::default() };
+        let Some(rows) = self.rows(&scan.group) else { return Page::default() };
         let mut found = under(rows, scan.prefix.as_bytes(), scan.after.as_ref().map(Name::as_bytes));
         let page = found.by_ref().take(limit).map(|(name, row)| (name.clone(), row.clone())).collect();
         Page { rows: page, more: found.next().is_some() }
     }
 
+    fn rows(&self, group: &Group) -> Option<&Rows> {
+        match group.kind() {
+            Kind::Rows => self.groups.get(group),
+            kind => Some(self.queues.get(&group.companion(Kind::Queue))?.rows(kind)),
+        }
+    }
+
     pub(super) fn set(&mut self, key: &Key, row: Option<Row>) -> Option<Row> {
-        let present = row.is_some();
-        let old = match row {
-            Some(row) => match self.groups.get_mut(&key.group) {
+        match (key.group.kind(), row) {
+            (Kind::Rows, Some(row)) => match self.groups.get_mut(&key.group) {
                 Some(rows) => rows.insert(key.name.clone(), row),
                 None => {
                     self.groups.insert(key.group.clone(), Rows::from([(key.name.clone(), row)]));
+                    self.order.insert(key.group.clone());
                     None
                 }
             },
-            None => self.remove(key),
-        };
-        match key.group.kind() {
-            Kind::Rows | Kind::Deadlines => {}
-            Kind::Queue | Kind::Claims => self.refresh(key, present),
+            (Kind::Rows, None) => self.remove(key),
+            (kind, Some(row)) => self.queue(&key.group).put(kind, &key.name, row),
+            (kind, None) => {
+                let queue = self.queues.get_mut(&key.group.companion(Kind::Queue))?;
+                let old = queue.delete(kind, &key.name);
+                self.remove_if_blank(&key.group);
+                old
+            }
         }
-        old
     }
 
     fn remove(&mut self, key: &Key) -> Option<Row> {
         let rows = self.groups.get_mut(&key.group)?;
         let old = rows.remove(&key.name);
         if rows.is_empty() {
-            self.groups.remove(&key.group);
+            self.remove_group(&key.group);
         }
         old
     }
 
-    /// Brings one row of a queue's free rows in step, after the row or the claim on it has changed.
-    fn refresh(&mut self, key: &Key, present: bool) {
-        let (queue, is_claim) = (key.group.companion(Kind::Queue), key.group.kind() == Kind::Claims);
-        let other = Key { group: if is_claim { queue.clone() } else { queue.claims() }, name: key.name.clone() };
-        let other_present = self.get(&other).is_some();
-        let (row, claim) = if is_claim { (other_present, present) } else { (present, other_present) };
-        if row && !claim {
-            self.free.entry(queue).or_default().insert(&key.name);
-        } else if let Some(free) = self.free.get_mut(&queue) {
-            free.remove(key.name.as_bytes());
-            if free.is_blank() {
-                self.free.remove(&queue);
+    fn remove_group(&mut self, group: &Group) -> Option<Rows> {
+        self.order.remove(group);
+        self.groups.remove(group)
+    }
+
+    /// The queue that a group is, or is the claims or deadlines of.
+    fn queue(&mut self, group: &Group) -> &mut Queue {
+        self.queues.entry(group.companion(Kind::Queue)).or_default()
+    }
+
+    pub(super) fn clear(&mut self, group: &Group) -> Rows {
+        match group.kind() {
+            Kind::Rows => self.remove_group(group).unwrap_or_default(),
+            kind => {
+                let Some(queue) = self.queues.get_mut(&group.companion(Kind::Queue)) else { return Rows::new() };
+                let rows = queue.clear(kind);
+                self.remove_if_blank(group);
+                rows
             }
         }
     }
 
     /// Forgets whose turn it is in a queue where nobody waits for one: otherwise every queue there ever was would be
     /// remembered. Asked at the end of a batch, of every queue it touched.
-    pub(super) fn forget_turn_if_idle(&mut self, queue: &Group) {
-        if self.free.get(queue).is_some_and(FreeRows::is_empty) {
-            self.free.remove(queue);
+    pub(super) fn forget_turn_if_idle(&mut self, group: &Group) {
+        if let Some(queue) = self.queues.get_mut(&group.companion(Kind::Queue)) {
+            queue.free.forget_turn_if_idle();
+            self.remove_if_blank(group);
         }
     }
 
-    pub(super) fn clear(&mut self, group: &Group) -> Rows {
-        let rows = self.groups.remove(group).unwrap_or_default();
-        match group.kind() {
-            Kind::Rows | Kind::Deadlines => {}
-            Kind::Queue => self.free.get_mut(group).into_iter().for_each(FreeRows::clear),
-            Kind::Claims => {
-                let queue = group.companion(Kind::Queue);
-                let free = self.free.entry(queue.clone()).or_default();
-                self.groups.get(&queue).into_iter().flat_map(Rows::keys).for_each(|name| free.insert(name));
-            }
+    /// Removes a queue of which nothing is left.
+    fn remove_if_blank(&mut self, group: &Group) {
+        let queue = group.companion(Kind::Queue);
+        if self.queues.get(&queue).is_some_and(Queue::is_blank) {
+            self.queues.remove(&queue);
         }
-        rows
     }
 
     pub(super) fn is_free(&self, queue: &Group, name: &Name) -> bool {
-        self.free.get(queue).is_some_and(|free| free.contains(name))
+        self.queues.get(queue).is_some_and(|queue| queue.free.contains(name))
     }
 
     pub(super) fn next_in_turn(&self, queue: &Group) -> Option<&Name> {
-        self.free.get(queue)?.next_in_turn()
+        self.queues.get(queue)?.free.next_in_turn()
     }
 
     pub(super) fn serve(&mut self, queue: &Group, name: &Name) {
-        self.free.entry(queue.clone()).or_default().serve(name);
+        self.queue(queue).free.serve(name);
     }
 
     /// Tells the durable rows after a key, at most `limit`, in order.
     pub(super) fn durable_after(&self, after: Option<&Key>, limit: usize, mut tell: impl FnMut(Key, &Row)) {
-        let from = after.map_or(Bound::Unbounded, |key| Bound::Included(&key.group));
+        let from: (Bound<&Group>, Bound<&Group>) =
+            (after.map_or(Bound::Unbounded, |key| Bound::Included(&key.group)), Bound::Unbounded);
+        // Plain groups sort before queues.
+        let plain = self.order.range(from).map(|group| (group, &self.groups[group]));
+        let queues = self.queues.range(from).map(|(group, queue)| (group, queue.rows(Kind::Queue)));
         let mut left = limit;
-        for (group, rows) in self.groups.range((from, Bound::Unbounded)) {
-            if group.kind().is_volatile() {
-                continue;
-            }
+        for (group, rows) in plain.chain(queues) {
             let after = after.filter(|key| key.group == *group).map(|key| key.name.as_bytes());
             for (name, row) in under(rows, b"", after).take(left) {
                 tell(Key { group: group.clone(), name: name.clone() }, row);

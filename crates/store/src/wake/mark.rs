@@ -49,8 +49,18 @@ impl Mark {
         waiting.into_values().for_each(Waker::wake);
     }
 
+    /// Whether somebody waits for it to rise.
+    pub(crate) fn is_awaited(&self) -> bool {
+        !lock(&self.inner).waiting.is_empty()
+    }
+
     /// Ends when the mark has reached `position`, or never will.
     pub(crate) async fn reach(&self, position: Position) -> Result<(), Error> {
+        self.reach_asking(position, || {}).await
+    }
+
+    /// The same, and asks for the mark to be raised when nobody waited for that before.
+    pub(crate) async fn reach_asking(&self, position: Position, ask: impl Fn()) -> Result<(), Error> {
         let mut place = Place { mark: self, position, ticket: None };
         poll_fn(|context| {
             let mut inner = lock(&self.inner);
@@ -60,11 +70,16 @@ impl Mark {
             if let Some(why) = &inner.failed {
                 return Poll::Ready(Err(why.clone()));
             }
+            let is_first = inner.waiting.is_empty();
             let ticket = *place.ticket.get_or_insert_with(|| {
                 inner.tickets += 1;
                 inner.tickets
             });
             inner.waiting.insert((position, ticket), context.waker().clone());
+            drop(inner);
+            if is_first {
+                ask();
+            }
             Poll::Pending
         })
         .await

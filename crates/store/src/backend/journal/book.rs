@@ -26,6 +26,8 @@ pub(super) struct Book {
     pub(super) effective: Position,
     /// Up to which of them the frames taken so far reach.
     framed: Position,
+    /// Up to which of them everything is as durable as was promised.
+    durable: Position,
     /// The next frame.
     pending: Encoder,
     /// How much more may be let in.
@@ -46,8 +48,10 @@ pub(super) struct Book {
 
 /// What the committer is to do next.
 pub(super) enum Work {
-    /// Write and sync a frame.
+    /// Write a frame.
     Write(Group),
+    /// Sync what is written.
+    Sync(Position),
     /// Prepare at least so much room.
     Grow(u64),
     /// Write nothing more.
@@ -87,6 +91,7 @@ impl Book {
             position,
             effective: position,
             framed: position,
+            durable: position,
             pending,
             room,
             wanted: 0,
@@ -142,13 +147,14 @@ impl Book {
         self.pending.bytes.len() > FRAME_BYTES + TIME_BYTES
     }
 
-    /// Whether everything applied has been written.
-    pub(super) fn is_settled(&self) -> bool {
-        !self.writing && !self.has_pending()
+    /// Whether everything applied is as durable as it will get.
+    fn is_settled(&self) -> bool {
+        !self.writing && !self.has_pending() && self.durable >= self.framed
     }
 
-    /// What to do next, if anything. `spare` is an empty buffer to go on with.
-    pub(super) fn take_work(&mut self, spare: &mut Vec<u8>) -> Option<Work> {
+    /// What to do next, if anything. `spare` is an empty buffer to go on with; `awaited` says whether somebody waits for
+    /// what is written to be durable.
+    pub(super) fn take_work(&mut self, spare: &mut Vec<u8>, awaited: bool) -> Option<Work> {
         if self.fault.is_some() {
             return self.closing.then_some(Work::Close);
         }
@@ -162,17 +168,27 @@ impl Book {
             let time = self.clock.latest();
             return Some(Work::Write(Group { first, last: self.framed, time, frame }));
         }
+        if awaited && self.durable < self.framed {
+            self.writing = true;
+            return Some(Work::Sync(self.framed));
+        }
         if self.wanted > self.room {
             return Some(Work::Grow(self.wanted));
         }
         self.closing.then_some(Work::Close)
     }
 
-    /// A group is where it should be; answers up to where everything is.
-    pub(super) fn written(&mut self, last: Position) -> Position {
+    /// A group is written.
+    pub(super) fn written(&mut self) {
+        self.writing = false;
+    }
+
+    /// Everything up to `last` is as durable as was promised; answers up to where everything is.
+    pub(super) fn secured(&mut self, last: Position) -> Position {
         self.writing = false;
         // Batches without effects behind the group have nothing that could be lost.
-        if self.has_pending() { last } else { self.position }
+        self.durable = if self.has_pending() { last } else { self.position };
+        self.durable
     }
 
     /// The last position of the frames taken so far.

@@ -1,5 +1,6 @@
-//! The one who writes. Whatever was applied while the last group was being synced is the next group: one sync serves
-//! all who wait, and nothing needs tuning.
+//! The one who writes. Whatever was applied while the last group was being written is the next group, and one sync serves
+//! all who wait for it, so nothing needs tuning. What nobody waits for is written at once too, so that it outlives the
+//! process, and synced with whatever somebody waits for next.
 //!
 //! A failed write or sync ends the journal: what reached the disk is not known, and asking the disk again would not tell.
 
@@ -46,9 +47,14 @@ impl Committer {
         loop {
             let inner = self.inner.clone();
             let spare = &mut self.spare;
-            let work = inner.work.until(|| lock(&inner.book).take_work(spare)).await;
+            let look = || {
+                let awaited = inner.durable.is_awaited();
+                lock(&inner.book).take_work(spare, awaited)
+            };
+            let work = inner.work.until(look).await;
             let done = match work {
                 Work::Write(group) => self.write(group),
+                Work::Sync(last) => self.sync(last),
                 Work::Grow(needed) => self.grow(needed),
                 Work::Close => break,
             };
@@ -64,11 +70,11 @@ impl Committer {
         let head = Frame { kind: FrameKind::Group, first, last, durable: self.synced };
         head.finish(time, &mut frame);
         self.segment.append(&frame)?;
-        if self.inner.options.durability == Durability::Synced {
-            self.sync(last)?;
+        match self.inner.options.durability {
+            Durability::Flushed => self.tell_secured(last),
+            Durability::Synced if self.inner.durable.is_awaited() => self.sync(last)?,
+            Durability::Synced => lock(&self.inner.book).written(),
         }
-        let reached = lock(&self.inner.book).written(last);
-        self.inner.durable.raise(reached);
         self.log_bytes += frame.len() as u64;
         self.spare = frame;
         self.keep_room();
@@ -82,7 +88,13 @@ impl Committer {
         if let Err(error) = self.marker.write_at(&super::format::encode_marker(last), 0) {
             tracing::warn!(%error, "the journal's durable marker could not be written");
         }
+        self.tell_secured(last);
         Ok(())
+    }
+
+    fn tell_secured(&self, last: Position) {
+        let reached = lock(&self.inner.book).secured(last);
+        self.inner.durable.raise(reached);
     }
 
     /// Prepares space before anybody has to wait for it. If that fails, whoever needs it will hear.

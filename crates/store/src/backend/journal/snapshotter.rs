@@ -54,7 +54,7 @@ async fn make(inner: &Inner, position: Position) -> io::Result<bool> {
         let book = lock(&inner.book);
         (book.effective, book.clock.latest())
     };
-    if inner.durable.reach(whole_at).await.is_err() {
+    if inner.reach_durable(whole_at).await.is_err() {
         return Ok(false);
     }
     writer.finish(whole_at, time)?;

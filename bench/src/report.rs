@@ -1,0 +1,116 @@
+//! What was found: a table for people, or one flat JSON object for programs.
+
+use serde_json::{Map, Value, json};
+
+/// What a figure should be.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Target {
+    AtLeast(f64),
+    AtMost(f64),
+    /// Shown beside the others; nothing is asked of it.
+    None,
+}
+
+impl Target {
+    fn met(self, figure: f64) -> Option<bool> {
+        match self {
+            Target::AtLeast(least) => Some(figure >= least),
+            Target::AtMost(most) => Some(figure <= most),
+            Target::None => None,
+        }
+    }
+}
+
+impl std::fmt::Display for Target {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Target::AtLeast(least) => write!(f, "≥ {least}"),
+            Target::AtMost(most) => write!(f, "≤ {most}"),
+            Target::None => Ok(()),
+        }
+    }
+}
+
+/// A line of the table.
+#[derive(Debug)]
+pub(crate) struct Line {
+    pub(crate) what: String,
+    pub(crate) ours: String,
+    pub(crate) theirs: String,
+    pub(crate) figure: f64,
+    pub(crate) target: Target,
+}
+
+/// What a bench found.
+#[derive(Debug, Default)]
+pub(crate) struct Report {
+    lines: Vec<Line>,
+    keys: Map<String, Value>,
+    detail: Map<String, Value>,
+    notes: Vec<String>,
+}
+
+impl Report {
+    /// A line of the table that is also a key of the JSON object.
+    pub(crate) fn key(&mut self, name: &str, line: Line) {
+        self.keys.insert(name.into(), json!(rounded(line.figure)));
+        self.lines.push(line);
+    }
+
+    /// A line of the table only.
+    pub(crate) fn line(&mut self, line: Line) {
+        self.lines.push(line);
+    }
+
+    /// Raw figures and curves.
+    pub(crate) fn detail(&mut self, name: &str, detail: Value) {
+        self.detail.insert(name.into(), detail);
+    }
+
+    /// What a reader of the table should know.
+    pub(crate) fn note(&mut self, note: impl Into<String>) {
+        self.notes.push(note.into());
+    }
+
+    /// One JSON object on stdout.
+    pub(crate) fn print_json(mut self) {
+        self.detail.insert("notes".into(), json!(self.notes));
+        self.keys.insert("detail".into(), Value::Object(self.detail));
+        println!("{}", Value::Object(self.keys));
+    }
+
+    /// The table on stdout, the notes below it.
+    pub(crate) fn print_table(self) {
+        let head = ["what", "ours", "theirs", "figure", "target", "met?"].map(str::to_owned);
+        let mut rows = vec![head];
+        rows.extend(self.lines.iter().map(|line| {
+            let met = line.target.met(line.figure).map_or("", |met| if met { "yes" } else { "NO" });
+            let figure = format!("{}", rounded(line.figure));
+            [line.what.clone(), line.ours.clone(), line.theirs.clone(), figure, line.target.to_string(), met.into()]
+        }));
+        let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
+        let widths: [usize; 6] = std::array::from_fn(width);
+        for row in &rows {
+            let cells = row.iter().zip(widths).map(|(cell, width)| format!("{cell:<width$}"));
+            println!("{}", cells.collect::<Vec<_>>().join("  ").trim_end());
+        }
+        for note in &self.notes {
+            println!("- {note}");
+        }
+    }
+}
+
+/// Three digits after the point say all that a clock can.
+pub(crate) fn rounded(figure: f64) -> f64 {
+    (figure * 1000.0).round() / 1000.0
+}
+
+/// Rounded, for `detail`.
+pub(crate) fn figures(figures: &[f64]) -> Value {
+    figures.iter().copied().map(rounded).collect()
+}
+
+/// A rate as people read it.
+pub(crate) fn per_second(rate: f64) -> String {
+    if rate >= 10_000.0 { format!("{:.1} k/s", rate / 1000.0) } else { format!("{rate:.0} /s") }
+}

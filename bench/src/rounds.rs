@@ -1,0 +1,119 @@
+//! Fair turns. A machine is never quiet for long, so the sides are measured in short turns one after the other, and two
+//! sides are compared within a round only. The median over the rounds is what counts.
+
+use std::time::{Duration, Instant};
+
+/// Each side is measured for at least this long in total.
+pub(crate) const SIDE_SECONDS_MIN: f64 = 3.0;
+/// A median of fewer rounds says little.
+const ROUNDS_MIN: usize = 5;
+/// What one side did last may still be on its way to the disk.
+const SETTLE: Duration = Duration::from_millis(50);
+
+/// One turn of one side.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Turn {
+    /// What is compared: a rate or a time.
+    pub(crate) figure: f64,
+    /// How long the turn took.
+    pub(crate) seconds: f64,
+}
+
+/// One who takes turns.
+pub(crate) type Side<'a> = &'a mut dyn FnMut() -> anyhow::Result<Turn>;
+
+/// The figures of all sides, round by round.
+#[derive(Debug)]
+pub(crate) struct Rounds {
+    /// By side, then by round.
+    figures: Vec<Vec<f64>>,
+}
+
+impl Rounds {
+    /// Lets every side have a turn, in rotating order, until each has been measured long enough, and `rounds_min` times.
+    /// The first round warms up and is not counted.
+    pub(crate) fn run(what: &str, rounds_min: usize, sides: &mut [Side<'_>]) -> anyhow::Result<Rounds> {
+        let mut rounds = Rounds { figures: vec![Vec::new(); sides.len()] };
+        let mut seconds = vec![0.0; sides.len()];
+        for side in &mut *sides {
+            side()?;
+        }
+        let enough = |seconds: &[f64]| seconds.iter().all(|spent| *spent >= SIDE_SECONDS_MIN);
+        for round in 0.. {
+            if round >= rounds_min.max(ROUNDS_MIN) && enough(&seconds) {
+                break;
+            }
+            for turn in 0..sides.len() {
+                let side = (turn + round) % sides.len();
+                std::thread::sleep(SETTLE);
+                let Turn { figure, seconds: spent } = sides[side]()?;
+                rounds.figures[side].push(figure);
+                seconds[side] += spent;
+            }
+            eprintln!("{what}: round {}, {}", round + 1, rounds.last_figures());
+        }
+        Ok(rounds)
+    }
+
+    /// The median figure of a side.
+    pub(crate) fn median(&self, side: usize) -> f64 {
+        median(self.figures[side].clone())
+    }
+
+    /// The median over the rounds of one side's figure divided by another's.
+    pub(crate) fn ratio(&self, side: usize, by: usize) -> f64 {
+        median(self.figures[side].iter().zip(&self.figures[by]).map(|(one, other)| one / other).collect())
+    }
+
+    /// The figures of a side, round by round.
+    pub(crate) fn figures(&self, side: usize) -> &[f64] {
+        &self.figures[side]
+    }
+
+    fn last_figures(&self) -> String {
+        let last = self.figures.iter().map(|figures| format!("{:.1}", figures[figures.len() - 1]));
+        last.collect::<Vec<_>>().join(" : ")
+    }
+}
+
+/// The middle one, or the mean of the two in the middle.
+pub(crate) fn median(mut figures: Vec<f64>) -> f64 {
+    assert!(!figures.is_empty(), "no figure has no median");
+    figures.sort_by(f64::total_cmp);
+    let middle = figures.len() / 2;
+    if figures.len() % 2 == 1 { figures[middle] } else { (figures[middle - 1] + figures[middle]) / 2.0 }
+}
+
+/// How many seconds something takes, and what it answers.
+pub(crate) fn timed<T>(work: impl FnOnce() -> anyhow::Result<T>) -> anyhow::Result<(f64, T)> {
+    let start = Instant::now();
+    let answer = work()?;
+    Ok((start.elapsed().as_secs_f64(), answer))
+}
+
+/// The processor time all threads of this program have taken, in seconds. Coarse (hundredths), but nobody else's load is in it.
+pub(crate) fn cpu_seconds() -> f64 {
+    const TICKS_PER_SECOND: f64 = 100.0;
+    let stat = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
+    // The name in parentheses may hold anything; user and system time are the twelfth and thirteenth field behind it.
+    let fields = stat.rsplit(')').next().unwrap_or_default().split_whitespace();
+    fields.skip(11).take(2).filter_map(|ticks| ticks.parse::<f64>().ok()).sum::<f64>() / TICKS_PER_SECOND
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_median_is_in_the_middle() {
+        assert_eq!(median(vec![3.0, 1.0, 2.0]), 2.0);
+        assert_eq!(median(vec![4.0, 1.0, 2.0, 3.0]), 2.5);
+    }
+
+    #[test]
+    fn a_ratio_compares_within_rounds_only() {
+        // The second round was slow for both; the ratio does not see it.
+        let rounds = Rounds { figures: vec![vec![10.0, 1.0, 10.0], vec![5.0, 0.5, 5.0]] };
+        assert_eq!(rounds.ratio(0, 1), 2.0);
+    }
+}

@@ -1,0 +1,118 @@
+//! One commit with nothing else running, against one append and fdatasync of the same bytes to a file prepared the same way.
+
+use super::{barelog, chain::Chain, journal::Ours};
+use crate::{
+    disk::Scratch,
+    report::{self, Line, Report, Target},
+    rounds::{Rounds, Turn, median},
+};
+use onceflow_store::Records;
+use serde_json::json;
+use std::{
+    fs, io,
+    os::unix::fs::FileExt,
+    path::Path,
+    time::{Duration, Instant},
+};
+use tokio::runtime::Runtime;
+
+const TURN: Duration = Duration::from_millis(300);
+/// How much a journal prepares at a time, and how little is left when it does.
+const PREPARE_BYTES: u64 = 1 << 20;
+const ROOM_BYTES_LOW: u64 = PREPARE_BYTES / 2;
+
+pub(super) fn measure(runtime: &Runtime, report: &mut Report) -> anyhow::Result<()> {
+    let scratch = Scratch::new("alone")?;
+    let ours = Ours::open(runtime, &scratch.join("journal"))?;
+    let mut chain = runtime.block_on(Chain::start(&*ours.journal, 0))?;
+    let mut commit = || {
+        runtime.block_on(async {
+            let batch = chain.batch();
+            let start = Instant::now();
+            let outcome = ours.journal.commit(batch).await?;
+            ours.journal.durable(outcome.position()).await?;
+            let took = start.elapsed();
+            chain.check_step(&outcome)?;
+            Ok(took)
+        })
+    };
+    let before = ours.written.so_far();
+    for _ in 0..100 {
+        commit()?;
+    }
+    let (frames, bytes) = ours.written.so_far();
+    let record = vec![0x5a; ((bytes - before.1) / (frames - before.0)) as usize];
+    let mut appender = Appender::create(&scratch.join("file"))?;
+    let mut append = || {
+        let start = Instant::now();
+        appender.append(&record)?;
+        Ok(start.elapsed())
+    };
+    let rounds = Rounds::run(
+        "one commit : one fdatasync (µs)",
+        10,
+        &mut [&mut || median_us(&mut commit), &mut || median_us(&mut append)],
+    )?;
+    chain.check_rows(&ours.journal.state(), true)?;
+    appender.check(&record)?;
+    report.key(
+        "commit_vs_fdatasync",
+        Line {
+            what: "one commit alone, against one append and fdatasync".into(),
+            ours: format!("{:.0} µs", rounds.median(0)),
+            theirs: format!("{:.0} µs", rounds.median(1)),
+            figure: rounds.ratio(0, 1),
+            target: Target::AtMost(1.3),
+        },
+    );
+    let detail = json!({
+        "ours_us": report::figures(rounds.figures(0)),
+        "fdatasync_us": report::figures(rounds.figures(1)),
+        "bytes_per_commit": record.len(),
+    });
+    report.detail("alone", detail);
+    Ok(())
+}
+
+/// The median time of one, for a turn. Not the mean: a sync that waits for somebody else's writes says nothing about us.
+fn median_us(mut one: impl FnMut() -> anyhow::Result<Duration>) -> anyhow::Result<Turn> {
+    let (start, mut took) = (Instant::now(), Vec::new());
+    while start.elapsed() < TURN {
+        took.push(one()?.as_secs_f64() * 1e6);
+    }
+    Ok(Turn { figure: median(took), seconds: start.elapsed().as_secs_f64() })
+}
+
+/// A file that grows as a journal's segment does: zeros ahead, a mebibyte at a time.
+struct Appender {
+    file: fs::File,
+    end: u64,
+    prepared: u64,
+}
+
+impl Appender {
+    fn create(path: &Path) -> io::Result<Appender> {
+        let file = fs::File::options().read(true).write(true).create_new(true).open(path)?;
+        barelog::prepare(&file, 0, PREPARE_BYTES)?;
+        file.sync_all()?;
+        Ok(Appender { file, end: 0, prepared: PREPARE_BYTES })
+    }
+
+    fn append(&mut self, record: &[u8]) -> io::Result<()> {
+        self.file.write_all_at(record, self.end)?;
+        self.file.sync_data()?;
+        self.end += record.len() as u64;
+        if self.prepared - self.end < ROOM_BYTES_LOW {
+            barelog::prepare(&self.file, self.prepared, self.prepared + PREPARE_BYTES)?;
+            self.prepared += PREPARE_BYTES;
+        }
+        Ok(())
+    }
+
+    fn check(&self, record: &[u8]) -> anyhow::Result<()> {
+        let mut last = vec![0; record.len()];
+        self.file.read_exact_at(&mut last, self.end - record.len() as u64)?;
+        anyhow::ensure!(last == record, "the file does not hold what was appended to it");
+        Ok(())
+    }
+}
