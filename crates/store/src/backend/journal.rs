@@ -135,7 +135,8 @@ impl Journal {
             None => Segment::create(&*files, opened.store, next, PREPARE_BYTES)
                 .map_err(|not| OpenError::io("begin a log in", files.path(""))(not.into()))?,
         };
-        let marker = open_marker(&*files).map_err(OpenError::io("write", files.path(format::MARKER_NAME)))?;
+        let marker =
+            open_marker(&*files, opened.position).map_err(OpenError::io("write", files.path(format::MARKER_NAME)))?;
         for name in &opened.obsolete {
             files.remove(name).map_err(OpenError::io("remove", files.path(name)))?;
         }
@@ -170,6 +171,7 @@ impl Journal {
     fn begin_close(&self) {
         lock(&self.inner.book).closing = true;
         self.inner.work.ring();
+        self.inner.room.ring();
         self.inner.snapshot.ring();
     }
 
@@ -219,7 +221,7 @@ impl Journal {
                 let book = lock(&self.inner.book);
                 match &book.refusal {
                     Some(refusal) if book.refusals > refusals => Some(Err(refusal.clone())),
-                    _ => (book.has_room(needed) || book.fault.is_some()).then_some(Ok(())),
+                    _ => (book.has_room(needed) || book.is_open().is_err()).then_some(Ok(())),
                 }
             };
             self.inner.room.until(look).await?;
@@ -288,9 +290,12 @@ impl Records for Journal {
     }
 }
 
-fn open_marker(files: &dyn Files) -> io::Result<Box<dyn File>> {
-    match files.open(format::MARKER_NAME) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => files.create(format::MARKER_NAME),
-        opened => opened,
-    }
+/// The marker, saying that everything up to here is durable, as recovery has seen to.
+fn open_marker(files: &dyn Files, durable: Position) -> io::Result<Box<dyn File>> {
+    let marker = match files.open(format::MARKER_NAME) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => files.create(format::MARKER_NAME)?,
+        opened => opened?,
+    };
+    marker.write_at(&format::encode_marker(durable), 0)?;
+    Ok(marker)
 }

@@ -112,7 +112,12 @@ async fn damage_says_the_file_the_byte_and_what_to_do_and_the_rest_can_be_given_
     let copy = disk.after_kill();
     let given_up = Options { on_damage: OnDamage::LoseTheRest, ..Options::default() };
     let (journal, _) = open(&copy, given_up).unwrap();
-    assert!(told.after.contains(&rows(&journal.state())), "what is left is of no moment that was");
+    let left = rows(&journal.state());
+    assert!(told.after.contains(&left), "what is left is of no moment that was");
+    // Once given up, it stays given up.
+    journal.close().await.unwrap();
+    let (again, _) = open(&copy.after_kill(), Options::default()).unwrap();
+    assert_eq!(rows(&again.state()), left);
 }
 
 #[tokio::test]

@@ -106,9 +106,7 @@ impl Book {
 
     /// Applies a checked batch, if it can be written.
     pub(super) fn attempt(&mut self, batch: &Batch, world: Timestamp) -> Result<Tried, Error> {
-        if let Some(fault) = &self.fault {
-            return Err(fault.clone());
-        }
+        self.is_open()?;
         let needed = Book::needed(batch);
         if needed > self.room {
             self.wanted = self.wanted.max(needed);
@@ -132,6 +130,15 @@ impl Book {
         }
         let settled = self.is_settled();
         Ok(Tried::Decided { outcome, enabled, wake_committer: written > 0 && !self.writing, settled })
+    }
+
+    /// Whether batches are let in. What is let in once closing has begun might not be written any more.
+    pub(super) fn is_open(&self) -> Result<(), Error> {
+        match &self.fault {
+            Some(fault) => Err(fault.clone()),
+            None if self.closing => Err(Error::Unavailable("the journal is closed".into())),
+            None => Ok(()),
+        }
     }
 
     /// The most room a batch can take.

@@ -19,14 +19,16 @@ const VARINT_BYTES_MAX: usize = 5;
 #[derive(Debug, Default)]
 pub(super) struct Encoder {
     pub(super) bytes: Vec<u8>,
-    shard: Option<Shard>,
+    /// The shard of the next effect, and the one written last.
+    shard: Shard,
+    written: Option<Shard>,
     group: Option<Group>,
 }
 
 impl Encoder {
     /// The next effects may not rely on those before.
     pub(super) fn forget(&mut self) {
-        (self.shard, self.group) = (None, None);
+        (self.written, self.group) = (None, None);
     }
 
     /// Takes back what was written behind this length.
@@ -36,6 +38,11 @@ impl Encoder {
     }
 
     fn enter(&mut self, group: &Group) {
+        if self.written != Some(self.shard) {
+            self.bytes.push(SHARD);
+            self.bytes.extend_from_slice(&self.shard.0.to_le_bytes());
+            self.written = Some(self.shard);
+        }
         if self.group.as_ref() != Some(group) {
             self.bytes.extend_from_slice(&[GROUP, group.kind() as u8]);
             self.chunk(group.id());
@@ -64,12 +71,9 @@ impl Encoder {
 }
 
 impl Effects for Encoder {
+    /// Written only before an effect: a batch without one, such as a claim, leaves nothing to write.
     fn shard(&mut self, shard: Shard) {
-        if self.shard != Some(shard) {
-            self.bytes.push(SHARD);
-            self.bytes.extend_from_slice(&shard.0.to_le_bytes());
-            self.shard = Some(shard);
-        }
+        self.shard = shard;
     }
 
     fn put(&mut self, key: &Key, row: &Row) {

@@ -111,7 +111,7 @@ impl Committer {
     fn grow(&mut self, needed: u64) -> io::Result<()> {
         let missing = needed + lock(&self.inner.book).pending_bytes();
         let grown = if self.segment.used() >= SEGMENT_BYTES {
-            self.rotate(missing)
+            self.rotate(missing.max(self.segment.room() + needed))
         } else {
             self.segment.prepare(missing.max(PREPARE_BYTES)).map_err(NotCreated::NoTrace)
         };
@@ -149,8 +149,8 @@ impl Committer {
         if busy || self.log_bytes < live.max(self.inner.options.snapshot_log_bytes_min) {
             return Ok(());
         }
-        let room = lock(&self.inner.book).pending_bytes() + PREPARE_BYTES;
-        match self.rotate(room) {
+        // Whatever is let in meanwhile is let in against the old segment's room, so the new one has no less.
+        match self.rotate(self.segment.room().max(PREPARE_BYTES)) {
             Ok(()) => {
                 self.log_bytes = 0;
                 let mut book = lock(&self.inner.book);
@@ -176,7 +176,8 @@ impl Committer {
         self.inner.enabled.ring();
     }
 
-    fn close(mut self) {
+    /// Writes what is left, and says that there will be no more.
+    fn close(&mut self) {
         let (framed, failed) = {
             let book = lock(&self.inner.book);
             (book.framed(), book.fault.is_some())
@@ -187,10 +188,14 @@ impl Committer {
         {
             self.fail(&error);
         }
+    }
+}
+
+impl Drop for Committer {
+    /// However it ends, by closing or by a panic, nobody waits for it any more.
+    fn drop(&mut self) {
         let closed: Arc<str> = "the journal is closed".into();
-        let mut book = lock(&self.inner.book);
-        book.fault.get_or_insert_with(|| Error::Unavailable(closed.clone()));
-        drop(book);
+        lock(&self.inner.book).fault.get_or_insert_with(|| Error::Unavailable(closed.clone()));
         self.inner.durable.fail(Error::Unavailable(closed));
         self.inner.room.ring();
         self.inner.enabled.ring();

@@ -8,7 +8,7 @@ pub enum OpenError {
     /// What is stored cannot be what was written.
     #[error(
         "{what}\n  --> {}, byte {offset}\nhint: batches that were acknowledged are missing here. Keep a copy of the directory, then restore \
-         a backup, or open it with `Options::on_damage = OnDamage::LoseTheRest` to go on with what stands before this place",
+         a backup. If the damage is in a log, `Options::on_damage = OnDamage::LoseTheRest` opens the copy with what stands before this place",
         file.display()
     )]
     Damaged {
