@@ -26,8 +26,9 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// Whether an embedded store may forget these rows when it is opened again. Claims are void then
-    /// anyway: the workers that held them lived in the process that is gone.
+    /// Whether an embedded store may forget these rows when it is opened again, so that claims cost no write. Work
+    /// claimed by a process that lives on is free again then, and its late commit is refused: that costs time, not
+    /// correctness.
     pub const fn is_volatile(self) -> bool {
         matches!(self, Kind::Claims | Kind::Deadlines)
     }

@@ -28,7 +28,7 @@ async fn main() -> anyhow::Result<()> {
     let directory = std::env::args_os().nth(1).map_or_else(|| temporary.path().join("store"), Into::into);
     let store = Store::open(&directory).await?;
     println!("a store in {}", directory.display());
-    let values = store.values(Default::default()).await?;
+    let values = store.values().await?;
 
     let map = OrderedMap::new(values.clone(), "map");
     for n in 0..1000_u32 {

@@ -28,7 +28,7 @@ use std::{
 /// # let directory = directory.path().join("store");
 ///
 /// let store = Store::open(&directory).await?;
-/// let values = store.values(Default::default()).await?;
+/// let values = store.values().await?;
 ///
 /// // Two values, one referring to the other, kept alive by a name.
 /// let latest = EdgeName::root("latest");
@@ -75,11 +75,20 @@ impl Store {
         self.embedded.clone()
     }
 
-    /// The values of a shard; those too large for a row lie in files beside the journal.
+    /// The values of the store. Content too large for a row goes into files beside the journal, by
+    /// [`Values::upload`] or [`Values::adopt`].
     ///
     /// # Errors
     /// If the directory of the files cannot be made.
-    pub async fn values(&self, shard: Shard) -> Result<Arc<Values>, blobs::Error> {
+    pub async fn values(&self) -> Result<Arc<Values>, blobs::Error> {
+        self.values_of(Shard::default()).await
+    }
+
+    /// The values of one shard, for stores that are divided.
+    ///
+    /// # Errors
+    /// If the directory of the files cannot be made.
+    pub async fn values_of(&self, shard: Shard) -> Result<Arc<Values>, blobs::Error> {
         let files = blobs::Directory::open(self.directory.join("blobs").join(shard.0.to_string())).await?;
         Ok(Arc::new(Values::new(self.records(), self.world.clone(), shard).with_blobs(Arc::new(files))))
     }

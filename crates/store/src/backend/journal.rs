@@ -49,7 +49,7 @@ pub enum Durability {
     #[default]
     Synced,
     /// When the operating system has it: it outlives the process, not the power. After a power cut the store is what it was
-    /// some time before.
+    /// some time before, and blobs deleted since then are missing; `fsck` names them.
     Flushed,
 }
 
