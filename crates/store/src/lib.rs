@@ -21,6 +21,7 @@
 pub mod backend;
 pub mod blobs;
 mod blocking;
+mod fs;
 pub mod records;
 pub mod state;
 mod store;

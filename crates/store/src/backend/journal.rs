@@ -27,7 +27,7 @@ mod snapshotter;
 pub use error::OpenError;
 pub use recover::{OnDamage, Recovered, Torn};
 
-use super::memory::{check_get, wait_for};
+use super::shared::{check_get, wait_for};
 use crate::{
     records::{Error, Outcome, Page, Position, Records, Scan},
     state::State,

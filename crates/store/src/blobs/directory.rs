@@ -24,10 +24,11 @@ use super::{
     Blobs, Chunks, Content, Error, Listed, ObjectName, Page, State, Stored,
     content::{from_file, in_pieces, of_len},
 };
+use crate::fs::{remove_if_there, sync_directory};
 use crate::{blocking::blocking, world::BoxFuture};
 use bytes::Bytes;
 use futures_util::{StreamExt, TryStreamExt};
-use layout::{Layout, len_of, remove_if_there, sync_directory};
+use layout::{Layout, len_of};
 use onceflow_core::limits::{CHUNK_BYTES_MAX, LIST_OBJECTS_MAX};
 use std::{
     fs::File,

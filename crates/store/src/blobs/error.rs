@@ -111,11 +111,10 @@ impl Error {
 
     /// What an operating system says, when it means that nothing changed.
     pub(super) fn io(place: &Arc<str>, error: &io::Error) -> Self {
-        use io::ErrorKind::{FileTooLarge, QuotaExceeded, StorageFull};
-        match error.kind() {
-            StorageFull | QuotaExceeded | FileTooLarge => Error::Full { place: place.clone(), why: text(error) },
-            _ => Error::unavailable(place, error),
+        if crate::fs::is_full(error) {
+            return Error::Full { place: place.clone(), why: text(error) };
         }
+        Error::unavailable(place, error)
     }
 }
 

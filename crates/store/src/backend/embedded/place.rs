@@ -1,6 +1,7 @@
 //! Where the socket is. A socket's address has room for about a hundred bytes of path; where the directory's path is
 //! longer, Linux lets us name it through a descriptor of the directory.
 
+use crate::fs::remove_if_there;
 use std::{
     fs::{self, File, Permissions},
     io,
@@ -64,11 +65,4 @@ pub(super) fn listen(dir: &Path) -> io::Result<UnixListener> {
 /// Takes the socket away. For the owner only.
 pub(super) fn remove(dir: &Path) -> io::Result<()> {
     remove_if_there(&dir.join(NAME))
-}
-
-fn remove_if_there(path: &Path) -> io::Result<()> {
-    match fs::remove_file(path) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
-        _ => Ok(()),
-    }
 }

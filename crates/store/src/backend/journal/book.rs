@@ -8,7 +8,7 @@ use super::{
     format::{FRAME_BYTES, Frame, TIME_BYTES},
 };
 use crate::{
-    backend::{clock::StoreClock, memory},
+    backend::{clock::StoreClock, shared},
     records::{Error, Outcome, Position},
     state::State,
 };
@@ -118,7 +118,7 @@ impl Book {
             // An unfinished batch may have told some of its effects.
             self.pending.truncate(before);
         })?;
-        let (outcome, enabled) = memory::outcome(answer, self.position);
+        let (outcome, enabled) = shared::outcome(answer, self.position);
         self.position = outcome.position();
         if enabled {
             self.state.note_enabled(batch.shard, self.position);

@@ -10,7 +10,11 @@ use super::{
     format::{Frame, FrameKind},
     segment::{NotCreated, PREPARE_BYTES, Segment},
 };
-use crate::{records::Error, records::Position, sync::lock};
+use crate::{
+    fs::is_full,
+    records::{Error, Position},
+    sync::lock,
+};
 use std::{io, sync::Arc};
 
 /// A segment is followed by the next when it holds so much.
@@ -202,8 +206,4 @@ impl Drop for Committer {
         self.inner.snapshot.ring();
         self.inner.committer_ended.raise(ENDED);
     }
-}
-
-fn is_full(error: &io::Error) -> bool {
-    matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded | io::ErrorKind::FileTooLarge)
 }

@@ -1,11 +1,8 @@
 //! A directory of files, as the journal sees one. Narrow, so that a test can stand in for the disk: lose what was
 //! not synced, tear, fill up, fail.
 
-use std::{
-    fs, io,
-    os::unix::fs::FileExt,
-    path::{Path, PathBuf},
-};
+use crate::fs::sync_directory;
+use std::{fs, io, os::unix::fs::FileExt, path::PathBuf};
 
 /// A flat directory.
 pub trait Files: Send + Sync + 'static {
@@ -91,10 +88,6 @@ impl Files for Directory {
     fn path(&self, name: &str) -> PathBuf {
         self.path.join(name)
     }
-}
-
-fn sync_directory(path: &Path) -> io::Result<()> {
-    fs::File::open(path)?.sync_all()
 }
 
 impl File for fs::File {

@@ -17,7 +17,7 @@ use super::{
     protocol::{Answer, Request, Welcome},
 };
 use crate::{
-    backend::memory::check_get,
+    backend::shared::check_get,
     records::{Error, Outcome, Page, Position, Records, Scan},
     world::{BoxFuture, World},
 };

@@ -1,12 +1,13 @@
 //! Taking a file in without copying it: it gets a second name, in the store, and then loses its first.
 
 use super::{
-    layout::{Layout, sync_directory},
+    layout::Layout,
     unfinished::{digest, digest_open, settle},
 };
 use crate::{
     blobs::{Error, ObjectName, Stored},
     blocking::blocking,
+    fs::{remove_if_there, sync_directory},
 };
 use std::{
     fs::{self, File},
@@ -97,7 +98,7 @@ fn remove_now(layout: &Layout, path: &Path) -> Result<(), Error> {
         Some(parent) if !parent.as_os_str().is_empty() => parent,
         _ => Path::new("."),
     };
-    super::layout::remove_if_there(path)
+    remove_if_there(path)
         .and_then(|()| sync_directory(parent))
         .map_err(|error| Error::unknown(&layout.place, format_args!("{}: {error}", path.display())))
 }

@@ -1,8 +1,11 @@
 //! Where the files of a store are, and the file operations that are safe to repeat.
 
-use crate::blobs::{Error, ObjectName};
+use crate::{
+    blobs::{Error, ObjectName},
+    fs::{remove_if_there, sync_directory},
+};
 use std::{
-    fs::{self, File},
+    fs,
     io::{self, ErrorKind::NotFound},
     ops::Range,
     path::{Path, PathBuf},
@@ -102,16 +105,4 @@ fn names(
 
 pub(super) fn len_of(path: &Path) -> io::Result<u64> {
     Ok(fs::metadata(path)?.len())
-}
-
-pub(super) fn remove_if_there(path: &Path) -> io::Result<()> {
-    match fs::remove_file(path) {
-        Err(error) if error.kind() == NotFound => Ok(()),
-        done => done,
-    }
-}
-
-/// Makes the entries of a directory durable.
-pub(super) fn sync_directory(path: &Path) -> io::Result<()> {
-    File::open(path)?.sync_all()
 }

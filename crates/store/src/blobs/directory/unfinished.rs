@@ -1,8 +1,9 @@
 //! An object on its way in. It holds the only name of its file until it is published; dropped before, it takes the file with
 //! it, and after a crash `list` finds the file.
 
-use super::layout::{Layout, sync_directory};
+use super::layout::Layout;
 use crate::blobs::{Error, Hashing, ObjectName, Stored};
+use crate::fs::sync_directory;
 use bytes::Bytes;
 use std::{
     fs::{self, File},

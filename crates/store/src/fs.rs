@@ -1,0 +1,21 @@
+//! What the standard library leaves to be said about files: durable directories, removing what may be gone, full disks.
+
+use std::{fs, io, path::Path};
+
+/// Makes what was made, renamed and removed in a directory durable.
+pub(crate) fn sync_directory(path: &Path) -> io::Result<()> {
+    fs::File::open(path)?.sync_all()
+}
+
+/// Removes a file, if it is there.
+pub(crate) fn remove_if_there(path: &Path) -> io::Result<()> {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        done => done,
+    }
+}
+
+/// Whether an error says that there is no room, and nothing worse.
+pub(crate) fn is_full(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded | io::ErrorKind::FileTooLarge)
+}
