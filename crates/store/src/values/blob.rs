@@ -130,7 +130,7 @@ impl Values {
                 done.objects_unlinked += unlink.rows.len() as u64;
                 Round::Did(unlink.rows.len())
             }
-            Tried::Refused(_) | Tried::Unknown => Round::Again,
+            Tried::Refused(_) | Tried::Unknown(_) => Round::Again,
         }))
     }
 
@@ -156,7 +156,7 @@ impl Values {
         }
         Ok(Some(match self.try_commit(batch).await? {
             Tried::Applied(_) => Round::Did(0),
-            Tried::Refused(_) | Tried::Unknown => Round::Again,
+            Tried::Refused(_) | Tried::Unknown(_) => Round::Again,
         }))
     }
 }

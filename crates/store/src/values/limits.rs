@@ -27,6 +27,14 @@ pub(super) const OPEN_DECREMENTS_MAX: usize = 2000;
 /// something is wrong.
 pub(super) const TRIES_MAX: usize = 1000;
 
+/// How often repair looks again because the store changed while it read. Each takes as long as reading everything, so
+/// a store that never rests for that long is told so instead of being looked at for ever.
+pub(super) const LOOKS_MAX: usize = 100;
+
+/// How often a batch is sent again whose answer was lost, and a blob stored again under its name: enough for a
+/// connection that is made anew, and no more than one notices.
+pub(super) const REPLIES_LOST_MAX: usize = 3;
+
 /// Elements in a page of a list. An element may be put in the same batch as its page: two operations each.
 pub const PAGE_ELEMENTS_MAX: usize = 400;
 
@@ -36,6 +44,10 @@ pub const PAGE_BYTES_MAX: usize = 2 << 20;
 /// How much later than promised the sweeper may come back before its absence is held against no one: longer than
 /// any pause of a healthy process, shorter than any restart worth forgiving.
 pub const SWEEPER_LATE_MS_MAX: u64 = 60_000;
+
+/// How much grace is given at most: that of a day. Who was away for longer, or whose clock was set forward by years,
+/// does not keep everything for as long again.
+pub const GRACE_MS_MAX: u64 = 24 * 3_600_000;
 
 /// How often the reclaim loop looks although nobody rang: garbage made by other processes waits so long at most.
 pub const RECLAIM_LOOK_MS: u64 = 10_000;

@@ -28,9 +28,14 @@ enum Act {
     Reclaim(usize),
 }
 
+/// Before every call.
+const EVERY: usize = usize::MAX;
+
 impl Between {
     async fn act(&self) {
-        if self.left.fetch_update(SeqCst, SeqCst, |left| left.checked_sub(1)) == Ok(1) {
+        if self.left.load(SeqCst) == EVERY
+            || self.left.fetch_update(SeqCst, SeqCst, |left| left.checked_sub(1)) == Ok(1)
+        {
             for act in &self.acts {
                 perform(&self.other, act).await;
             }
@@ -203,5 +208,56 @@ async fn a_value_still_queued_although_it_lives_again_is_not_forgotten_when_it_d
             perform(&through(n, clear("S")), &Act::Reclaim(usize::MAX)).await;
             is_sound(&other, &format!("call {n}")).await;
         }
+    }
+}
+
+#[tokio::test]
+async fn repair_of_a_store_in_use_changes_nothing_that_lives() {
+    let world = TestWorld::new(1);
+    for acts in [vec![put("x", "R", "x")], vec![set("S", "b")], vec![clear("Q"), Act::Reclaim(usize::MAX)]] {
+        for damaged in [false, true] {
+            for n in 1..40 {
+                for (_, records) in stores(&world) {
+                    let other = Arc::new(Values::new(records.clone(), world.clone(), SHARD));
+                    perform(&other, &put("b; c", "Q", "b")).await;
+                    perform(&other, &set("T", "c")).await;
+                    if damaged {
+                        let mut batch = Batch::new(SHARD);
+                        let count = onceflow_store::core::Group::rows("values.counts").key("c");
+                        batch.put(count, onceflow_store::core::row::counter::write(7));
+                        assert!(records.commit(batch).await.unwrap().is_applied());
+                    }
+                    let left = AtomicUsize::new(n);
+                    let between = Between { records, left, other: other.clone(), acts: acts.clone() };
+                    let report = Values::new(Arc::new(between), world.clone(), SHARD).fsck(Mode::Repair).await.unwrap();
+                    assert!(report.is_clean_now() && report.is_clean() != damaged, "call {n}: {report}");
+                    let report = other.fsck(Mode::Check).await.unwrap();
+                    assert!(report.is_clean() && report.lost.is_empty(), "call {n}: {report}");
+                    for name in ["Q", "R", "S", "T"] {
+                        if let Some(id) = other.edge(&root(name)).await.unwrap() {
+                            other.get(&id).await.unwrap();
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn repair_gives_up_when_the_store_never_rests() {
+    let world = TestWorld::new(1);
+    for (_, records) in stores(&world) {
+        let mut batch = Batch::new(SHARD);
+        let count = onceflow_store::core::Group::rows("values.counts").key("c");
+        batch.put(count, onceflow_store::core::row::counter::write(7));
+        assert!(records.commit(batch).await.unwrap().is_applied());
+        let other = Arc::new(Values::new(records.clone(), world.clone(), SHARD));
+        let acts = vec![put("x", "R", "x"), clear("R")];
+        let busy = Between { records: records.clone(), left: AtomicUsize::new(EVERY), other, acts };
+        let repaired = Values::new(Arc::new(busy), world.clone(), SHARD).fsck(Mode::Repair).await;
+        assert!(matches!(repaired, Err(Error::Contended(_))), "{repaired:?}");
+        let report = Values::new(records, world.clone(), SHARD).fsck(Mode::Check).await.unwrap();
+        assert!(report.to_string().contains("the count of c is 7"), "{report}");
     }
 }

@@ -70,7 +70,7 @@ impl Values {
                 done.paid += paid;
                 Round::Did(touched)
             }
-            Tried::Refused(_) | Tried::Unknown => Round::Again,
+            Tried::Refused(_) | Tried::Unknown(_) => Round::Again,
         })
     }
 }

@@ -80,7 +80,7 @@ impl Values {
                 done.expired += lowered.values().map(|by| by.unsigned_abs()).sum::<u64>();
                 Round::Did(leases.len())
             }
-            Tried::Refused(_) | Tried::Unknown => Round::Again,
+            Tried::Refused(_) | Tried::Unknown(_) => Round::Again,
         })
     }
 }
