@@ -19,6 +19,9 @@ pub const UPDATE_OPS_MAX: usize = BATCH_OPS_MAX;
 /// Operations a reclaiming batch is filled up to. What is left is for the rows that close it.
 pub(super) const RECLAIM_OPS_MAX: usize = BATCH_OPS_MAX - 16;
 
+/// Values read at once. Each may have [`VALUE_BYTES_MAX`], and a socket refuses an answer over 64 MiB.
+pub(super) const VALUES_READ_MAX: usize = 32;
+
 /// Decrements that may be open while a batch is made; what of them does not fit is written down as one debt, which
 /// must be a lawful row.
 pub(super) const OPEN_DECREMENTS_MAX: usize = 2000;
@@ -52,8 +55,12 @@ pub const GRACE_MS_MAX: u64 = 24 * 3_600_000;
 /// How often the reclaim loop looks although nobody rang: garbage made by other processes waits so long at most.
 pub const RECLAIM_LOOK_MS: u64 = 10_000;
 
-/// How long the reclaim loop rests after the store did not answer.
-pub(super) const RECLAIM_RETRY_MS: u64 = 1_000;
+/// How long the reclaim loop and a keeper rest, at least, after the store did not answer: it has other things to do
+/// than to say so again.
+pub(super) const RETRY_MS: u64 = 1_000;
+
+/// The shortest time between two renewals of a lease, however short it is.
+pub(super) const RENEW_MS_MIN: u64 = 50;
 
 /// Values and decrements one call of the reclaim loop touches: about two milliseconds of work.
 pub const RECLAIM_BUDGET: usize = 1_000;

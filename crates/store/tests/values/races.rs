@@ -6,7 +6,10 @@ use onceflow_store::{
     BoxFuture, Error as RecordsError, Outcome, Page, Position, Records,
     core::{Batch, Key, Row, Shard, Timestamp},
     records::Scan,
-    testing::world::TestWorld,
+    testing::{
+        fault::{Fault, Faulty, Plan},
+        world::TestWorld,
+    },
     values::{Error, Update, ValueId, Values, fsck::Mode},
 };
 use std::sync::{
@@ -259,5 +262,40 @@ async fn repair_gives_up_when_the_store_never_rests() {
         assert!(matches!(repaired, Err(Error::Contended(_))), "{repaired:?}");
         let report = Values::new(records, world.clone(), SHARD).fsck(Mode::Check).await.unwrap();
         assert!(report.to_string().contains("the count of c is 7"), "{report}");
+    }
+}
+
+#[tokio::test]
+async fn what_others_did_after_a_lost_reply_is_not_undone() {
+    let world = TestWorld::new(1);
+    for (meddling, expected, stays) in [
+        (vec![], "", "x"),
+        (vec![set("S", "y")], "", "x"),
+        (vec![set("R", "y")], "the answer was lost", "y"),
+        (vec![set("R", "y"), set("R", "x")], "", "x"),
+    ] {
+        for (_, records) in stores(&world) {
+            let other = Arc::new(Values::new(records.clone(), world.clone(), SHARD));
+            perform(&other, &Act::Update(puts("w; x; y").set(&root("R"), "w").set(&root("S"), "x"))).await;
+            perform(&other, &set("T", "y")).await;
+            // It reads, tries, and loses the answer; then the others act.
+            let records = Faulty::new(records, Plan::at(2, Fault::LoseReply));
+            let between = Between { records, left: AtomicUsize::new(3), other: other.clone(), acts: meddling.clone() };
+            let values = Values::new(Arc::new(between), world.clone(), SHARD);
+            let answer = values.update(Update::new().set(&root("R"), "x")).await;
+            assert!(answer.err().map_or(String::new(), |error| error.to_string()).starts_with(expected));
+            assert_eq!(other.edge(&root("R")).await.unwrap(), Some(stays.into()), "{meddling:?}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_release_whose_reply_was_lost_is_done_once() {
+    let world = TestWorld::new(1);
+    for (_, records) in stores(&world) {
+        let values = Values::new(Faulty::new(records, Plan::at(2, Fault::LoseReply)), world.clone(), SHARD);
+        values.release("list").await.unwrap();
+        while values.reclaim(7).await.unwrap().more {}
+        assert_eq!(values.rows().await.unwrap(), []);
     }
 }
