@@ -105,13 +105,22 @@ impl Values {
         Ok(self.edge_row(edge).await?.and_then(|(_, edge)| edge.deadline))
     }
 
-    /// Puts values and changes edges: all of it, or nothing. Repeating it does nothing more. Answers the position to
-    /// await ([`Records::durable`]) before telling anyone.
+    /// Puts values and changes edges: all of it, or nothing. Repeating it does nothing more. What it answers, an error
+    /// too, is durable: it may be told to anyone.
     ///
     /// # Errors
     /// [`Missing`](Error::Missing), [`Conflict`](Error::Conflict), [`Stale`](Error::Stale), [`Sealed`](Error::Sealed)
     /// and [`TooLarge`](Error::TooLarge) mean that nothing was written.
+    /// [`records::Error::Unknown`] means that a reply was lost, and that what is stored now does not tell whether it
+    /// happened: others may have acted since. It is never decided anew then, for that could undo what they did.
     pub async fn update(&self, update: Update) -> Result<Position, Error> {
+        let answer = self.apply(update).await;
+        self.told(answer).await
+    }
+
+    /// As [`Values::update`], but does not wait until it is durable. For those who go on inside the process, and await
+    /// [`Records::durable`] of the position before telling anyone.
+    pub async fn apply(&self, update: Update) -> Result<Position, Error> {
         let wanted = update::wanted(&self.keys, &update)?;
         // Read once: a second try must not mean another deadline.
         let now = if update.edges.iter().any(|change| change.ttl_ms.is_some()) {
@@ -120,20 +129,29 @@ impl Values {
             Timestamp::ZERO
         };
         for _ in 0..limits::TRIES_MAX {
-            let rows = self.records.get(self.shard, &wanted).await?;
-            let facts = Facts::new(wanted.clone(), rows);
-            let Some(batch) = update::decide(&self.keys, self.shard, &facts, &update, now)? else {
-                return Ok(self.records.position());
-            };
-            match self.try_commit(batch).await? {
+            let Some(batch) = self.decide(&wanted, &update, now).await? else { return Ok(self.records.position()) };
+            match self.send(batch).await? {
                 Tried::Applied(position) => return Ok(position),
                 Tried::Refused(Require::Present(key)) if key.group == self.keys.values => {
                     return Err(Error::Missing { id: ValueId::new(&key.name) });
                 }
-                Tried::Refused(_) | Tried::Unknown => {}
+                Tried::Refused(_) => {}
+                Tried::Unknown(why) => {
+                    return match self.decide(&wanted, &update, now).await {
+                        Ok(None) => Ok(self.records.position()),
+                        Ok(Some(_)) | Err(_) => Err(why.into()),
+                    };
+                }
             }
         }
         Err(Error::Contended(limits::TRIES_MAX))
+    }
+
+    /// What is left to do of an update.
+    async fn decide(&self, wanted: &[Key], update: &Update, now: Timestamp) -> Result<Option<Batch>, Error> {
+        let rows = self.records.get(self.shard, wanted).await?;
+        let facts = Facts::new(wanted.to_vec(), rows);
+        update::decide(&self.keys, self.shard, &facts, update, now)
     }
 
     /// Elements under a prefix, in order of their index, from `first` on: at most `limit`, and at most
@@ -157,24 +175,71 @@ impl Values {
     }
 
     /// Every edge under `prefix` goes, in small steps of [`Values::reclaim`], and none can be set meanwhile. For lists
-    /// that were never gathered; a gathered one goes with its value.
+    /// that were never gathered; a gathered one goes with its value. Durable when it returns.
+    ///
+    /// # Errors
+    /// [`Sealed`](Error::Sealed) if a list owns the elements; [`records::Error::Unknown`] as for [`Values::update`].
     pub async fn release(&self, prefix: impl AsRef<[u8]>) -> Result<Position, Error> {
-        let prefix = onceflow_core::Name::new(prefix);
-        let sealed = self.keys.sealed(&prefix);
+        let answer = self.apply_release(&onceflow_core::Name::new(prefix)).await;
+        self.told(answer).await
+    }
+
+    async fn apply_release(&self, prefix: &onceflow_core::Name) -> Result<Position, Error> {
+        let sealed = self.keys.sealed(prefix);
         for _ in 0..limits::TRIES_MAX {
-            match self.row(sealed.clone()).await?.as_deref().map(stored::Seal::from_row) {
-                None => {}
-                Some(Some(stored::Seal::Released)) => return Ok(self.records.position()),
-                Some(_) => return Err(Error::Sealed { prefix }),
+            if self.is_released(prefix).await? {
+                return Ok(self.records.position());
             }
             let mut batch = Batch::new(self.shard);
             batch.require_absent(sealed.clone()).put(sealed.clone(), stored::Seal::Released.to_row());
-            batch.put(self.keys.owed.key(stored::Debt::release_name(&prefix)), stored::Debt::release_row());
-            if let Tried::Applied(position) = self.try_commit(batch).await? {
-                return Ok(position);
+            batch.put(self.keys.owed.key(stored::Debt::release_name(prefix)), stored::Debt::release_row());
+            match self.send(batch).await? {
+                Tried::Applied(position) => return Ok(position),
+                Tried::Refused(_) => {}
+                Tried::Unknown(why) => {
+                    return match self.is_released(prefix).await {
+                        Ok(true) => Ok(self.records.position()),
+                        Ok(false) | Err(_) => Err(why.into()),
+                    };
+                }
             }
         }
         Err(Error::Contended(limits::TRIES_MAX))
+    }
+
+    async fn is_released(&self, prefix: &onceflow_core::Name) -> Result<bool, Error> {
+        match self.row(self.keys.sealed(prefix)).await?.as_deref().map(stored::Seal::from_row) {
+            None => Ok(false),
+            Some(Some(stored::Seal::Released)) => Ok(true),
+            Some(_) => Err(Error::Sealed { prefix: prefix.clone() }),
+        }
+    }
+
+    /// Waits until what an answer was decided on is durable, unless the store gave none.
+    async fn told<T>(&self, answer: Result<T, Error>) -> Result<T, Error> {
+        if !matches!(answer, Err(Error::Records(_) | Error::TooLarge { .. } | Error::Senseless(_))) {
+            self.records.durable(self.records.position()).await?;
+        }
+        answer
+    }
+
+    /// Tries a batch, and the very same again while its answer is lost, which is safe because it is repeatable. Then
+    /// [`Tried::Unknown`] is: it may have happened, at any time until now. The caller may look whether what it wanted
+    /// is so, but must not decide anew.
+    async fn send(&self, batch: Batch) -> Result<Tried, Error> {
+        let lost = match self.try_commit(batch.clone()).await? {
+            Tried::Unknown(why) => why,
+            answered => return Ok(answered),
+        };
+        for _ in 0..limits::REPLIES_LOST_MAX {
+            match self.try_commit(batch.clone()).await {
+                Ok(Tried::Applied(position)) => return Ok(Tried::Applied(position)),
+                Ok(Tried::Unknown(_)) => {}
+                // By what it did itself, or by what others did: the store cannot tell.
+                Ok(Tried::Refused(_)) | Err(_) => break,
+            }
+        }
+        Ok(Tried::Unknown(lost))
     }
 
     /// Tries a batch, and rings when it left something to reclaim.
@@ -189,9 +254,9 @@ impl Values {
                 Ok(Tried::Applied(committed.position))
             }
             Ok(Outcome::Refused(Refused { which, .. })) => Ok(Tried::Refused(requires[which].clone())),
-            Err(records::Error::Unknown(why)) => {
-                tracing::debug!(%why, "the answer to a batch was lost; reading again");
-                Ok(Tried::Unknown)
+            Err(why @ records::Error::Unknown(_)) => {
+                tracing::debug!(%why, "the answer to a batch was lost");
+                Ok(Tried::Unknown(why))
             }
             Err(error) => Err(error.into()),
         }
@@ -208,10 +273,10 @@ impl Values {
     }
 }
 
-/// What became of a batch that is decided again unless it happened.
+/// What became of a batch.
 enum Tried {
     Applied(Position),
     Refused(Require),
     /// The answer was lost.
-    Unknown,
+    Unknown(records::Error),
 }

@@ -23,6 +23,7 @@ use crate::{
     records::commit_durably,
     values::ValueId,
 };
+use futures_util::{StreamExt, TryStreamExt};
 use onceflow_core::{Batch, Fence, Name, Row, Timestamp};
 use std::{ops::Range, path::Path, sync::Arc};
 
@@ -70,15 +71,50 @@ impl Values {
     /// Stores bytes. Unless an update puts the blob within [`UPLOAD_MS_MAX`](limits::UPLOAD_MS_MAX), they go again.
     pub async fn upload(&self, content: blobs::Content) -> Result<Upload, Error> {
         let name = self.announce().await?;
-        let stored = self.blobs()?.create(name, content).await?;
+        let stored = match self.blobs()?.create(name, content).await {
+            Err(lost @ blobs::Error::Unknown { .. }) => self.confirm(name, lost).await?,
+            answered => answered?,
+        };
         Ok(Upload { name, stored })
     }
 
     /// Takes a file as a blob; it is no longer at its path afterwards.
     pub async fn adopt(&self, path: &Path) -> Result<Upload, Error> {
         let name = self.announce().await?;
-        let stored = self.blobs()?.adopt(name, path).await?;
+        let stored = match self.blobs()?.adopt(name, path).await {
+            Err(lost @ blobs::Error::Unknown { .. }) => self.adopt_again(name, path, lost).await?,
+            answered => answered?,
+        };
         Ok(Upload { name, stored })
+    }
+
+    /// Takes a file under the same name as before, because the answer to that was lost.
+    async fn adopt_again(&self, name: ObjectName, path: &Path, lost: blobs::Error) -> Result<Stored, Error> {
+        for _ in 0..limits::REPLIES_LOST_MAX {
+            match self.blobs()?.adopt(name, path).await {
+                Ok(stored) => return Ok(stored),
+                Err(blobs::Error::Unknown { .. }) => {}
+                // The file is no longer at its path, so it was taken.
+                Err(blobs::Error::Content { .. }) => return self.confirm(name, lost).await,
+                Err(_) => break,
+            }
+        }
+        Err(lost.into())
+    }
+
+    /// Stores an object again under its name, because the answer to that was lost. What is there is whole, and storing
+    /// the same again makes it sure; what gave the bytes cannot give them twice, so they are read from the object.
+    async fn confirm(&self, name: ObjectName, lost: blobs::Error) -> Result<Stored, Error> {
+        let blobs = self.blobs()?;
+        for _ in 0..limits::REPLIES_LOST_MAX {
+            let Ok(chunks) = blobs.read(name, None).await else { break };
+            match blobs.create(name, chunks.map_err(std::io::Error::other).boxed()).await {
+                Ok(stored) => return Ok(stored),
+                Err(blobs::Error::Unknown { .. }) => {}
+                Err(_) => break,
+            }
+        }
+        Err(lost.into())
     }
 
     /// Reads a blob, or a range of its bytes. Something must hold the value meanwhile.
@@ -130,7 +166,7 @@ impl Values {
                 done.objects_unlinked += unlink.rows.len() as u64;
                 Round::Did(unlink.rows.len())
             }
-            Tried::Refused(_) | Tried::Unknown => Round::Again,
+            Tried::Refused(_) | Tried::Unknown(_) => Round::Again,
         }))
     }
 
@@ -156,7 +192,7 @@ impl Values {
         }
         Ok(Some(match self.try_commit(batch).await? {
             Tried::Applied(_) => Round::Did(0),
-            Tried::Refused(_) | Tried::Unknown => Round::Again,
+            Tried::Refused(_) | Tried::Unknown(_) => Round::Again,
         }))
     }
 }

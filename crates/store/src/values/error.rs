@@ -76,7 +76,8 @@ pub enum Error {
     /// Others were faster, a thousand times in a row.
     #[error("the rows needed for this kept changing; tried {0} times")]
     Contended(usize),
-    /// The store did not answer. Of an update, all or nothing has happened.
+    /// The store did not answer. Of an update nothing has happened, unless a reply was lost
+    /// ([`records::Error::Unknown`]): then all or nothing has.
     #[error(transparent)]
     Records(#[from] records::Error),
     /// The blob store did not answer.

@@ -2,7 +2,8 @@
 //!
 //! It reads every row and computes again what follows from the truth: references, edges, debts. What contradicts it
 //! is a *problem* if something could be freed too early or read wrongly, and a *leak* if something would stay for
-//! ever. Repair changes rows only if they are as they were read; whatever should then go, the normal reclaim takes.
+//! ever. Repair acts only on what was read while nothing changed, and changes rows only if they are still as they were
+//! judged: so it may run on a store in use. Whatever should then go, the normal reclaim takes.
 //!
 //! A value that cannot be saved (a flipped byte, a missing row, a cycle) becomes a placeholder that reads as
 //! [`Error::Lost`], so that whoever refers to it learns of it when it looks, and everyone else goes on.
@@ -14,7 +15,9 @@ mod repair;
 
 pub use judge::Finding;
 
-use super::{Error, Values, id::ValueId};
+use super::{Error, Values, id::ValueId, limits};
+use crate::records::Position;
+use read::Snapshot;
 use std::fmt;
 
 /// What [`Values::fsck`] may do.
@@ -41,22 +44,34 @@ pub struct Report {
     pub lost: Vec<ValueId>,
     /// Whether nothing changed while it read. If something did, findings may only look like some.
     pub exact: bool,
+    /// What repair left, found when it looked for the last time; `None` if it only looked.
+    pub left: Option<Vec<Finding>>,
 }
 
 impl Report {
-    /// Whether there is nothing to repair.
+    /// Whether it found nothing to repair.
     pub fn is_clean(&self) -> bool {
         self.problems.is_empty() && self.leaks.is_empty()
+    }
+
+    /// Whether there is nothing to repair now: it found nothing, or has repaired all of it.
+    pub fn is_clean_now(&self) -> bool {
+        self.left.as_ref().map_or_else(|| self.is_clean(), Vec::is_empty)
+    }
+
+    fn findings(&self) -> impl Iterator<Item = &Finding> {
+        self.problems.iter().chain(&self.leaks)
     }
 }
 
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Report { values, edges, problems, leaks, lost, exact } = self;
+        let Report { values, edges, problems, leaks, lost, exact, left } = self;
         write!(f, "{} problems, {} leaks in {values} values and {edges} edges", problems.len(), leaks.len())?;
         problems.iter().try_for_each(|finding| write!(f, "\nproblem: {finding}"))?;
         leaks.iter().try_for_each(|finding| write!(f, "\nleak: {finding}"))?;
         lost.iter().try_for_each(|id| write!(f, "\nnote: value {id} is lost and still referred to"))?;
+        left.iter().flatten().try_for_each(|finding| write!(f, "\nleft: {finding}"))?;
         if *exact { Ok(()) } else { f.write_str("\nnote: the store changed meanwhile; look again when it is at rest") }
     }
 }
@@ -64,27 +79,53 @@ impl fmt::Display for Report {
 impl Values {
     /// Reads everything and says what does not fit. Takes memory for all rows.
     ///
-    /// With [`Mode::Repair`] it goes on until nothing is found; call [`Values::reclaim`] afterwards.
+    /// With [`Mode::Repair`] it goes on until nothing is found, and [`Report::left`] says what is left; call
+    /// [`Values::reclaim`] afterwards. Safe on a store in use.
+    ///
+    /// # Errors
+    /// [`Contended`](Error::Contended) if there is something to repair, and the store never rested for as long as it
+    /// takes to read it. What was repaired before is.
     pub async fn fsck(&self, mode: Mode) -> Result<Report, Error> {
         /// One repair may uncover what it hid: a lost value its references' counts, those their queue.
         const PASSES_MAX: usize = 16;
-        let first = self.look().await?;
+        if mode == Mode::Check {
+            return Ok(self.look().await?.0);
+        }
+        let (first, mut snapshot) = self.look_at_rest().await?;
         let mut latest = first.clone();
         for _ in 0..PASSES_MAX {
-            if mode == Mode::Check || latest.is_clean() {
+            if latest.is_clean() {
                 break;
             }
-            self.repair(&latest).await?;
-            latest = self.look().await?;
+            self.repair(&latest, &snapshot).await?;
+            (latest, snapshot) = self.look_at_rest().await?;
         }
-        Ok(first)
+        self.records.durable(self.records.position()).await?;
+        Ok(Report { left: Some(latest.findings().cloned().collect()), ..first })
     }
 
-    async fn look(&self) -> Result<Report, Error> {
-        let before = self.records.position();
+    /// Looks until nothing changed meanwhile, or nothing is found.
+    async fn look_at_rest(&self) -> Result<(Report, Snapshot), Error> {
+        for _ in 0..limits::LOOKS_MAX {
+            let (report, snapshot) = self.look().await?;
+            if report.exact || report.is_clean() {
+                return Ok((report, snapshot));
+            }
+        }
+        Err(Error::Contended(limits::LOOKS_MAX))
+    }
+
+    async fn look(&self) -> Result<(Report, Snapshot), Error> {
+        let before = self.fresh_position().await?;
         let snapshot = self.snapshot().await?;
-        let exact = self.records.position() == before;
-        Ok(Report { exact, ..judge::judge(&snapshot) })
+        let exact = self.fresh_position().await? == before;
+        Ok((Report { exact, ..judge::judge(&snapshot) }, snapshot))
+    }
+
+    /// The store's position now. A guest knows only that of the last answer it got, so it asks something first.
+    async fn fresh_position(&self) -> Result<Position, Error> {
+        self.records.now().await?;
+        Ok(self.records.position())
     }
 
     /// How many rows there are in each group, leaving out empty ones. After everything was let go: none.

@@ -1,7 +1,7 @@
 //! Leases: edges that end by themselves. Time is the store's. That a lease ends is an event, the sweep's batch, at or
 //! after the deadline; a renewal before that event wins, and after it the lease is lost, never quietly taken again.
 
-use super::{Error, Tried, Values, id::EdgeName, limits, stored::Edge};
+use super::{Error, Tried, Values, id::EdgeName, limits, stored::Edge, update::lower};
 use crate::{
     records::{self, Position},
     sync::{Mutex, lock},
@@ -12,64 +12,107 @@ use onceflow_core::{Batch, Row, Timestamp};
 use std::{pin::pin, sync::Arc};
 
 impl Values {
-    /// Moves the deadline of a lease to `ttl_ms` from now; never to an earlier time. Answers the deadline.
+    /// Moves the deadline of a lease to `ttl_ms` from now; never to an earlier time. Answers the deadline. Durable
+    /// when it returns.
+    ///
+    /// It knows the lease by its name only: if that may have ended, and somebody else have taken the name, use a
+    /// [`Keeper`].
     ///
     /// # Errors
     /// [`LeaseLost`](Error::LeaseLost) if it has ended, was cleared, or is no lease.
     pub async fn renew(&self, edge: &EdgeName, ttl_ms: u64) -> Result<Timestamp, Error> {
+        let answer = self.apply_renewal(edge, ttl_ms).await;
+        self.told(answer).await
+    }
+
+    async fn apply_renewal(&self, edge: &EdgeName, ttl_ms: u64) -> Result<Timestamp, Error> {
         let deadline = self.records.now().await?.plus_ms(ttl_ms);
         for _ in 0..limits::TRIES_MAX {
             let lost = || Error::LeaseLost { edge: edge.clone() };
-            let (seen, current) = self.edge_row(edge).await?.ok_or_else(lost)?;
+            let (_, current) = self.edge_row(edge).await?.ok_or_else(lost)?;
             let old = current.deadline.ok_or_else(lost)?;
             if old >= deadline {
                 return Ok(old);
             }
-            let next = Edge { deadline: Some(deadline), ..current };
-            let mut batch = Batch::new(self.shard);
-            batch.require_equals(self.keys.edge(edge), seen).put(self.keys.edge(edge), next.to_row());
-            batch.delete(self.keys.due(old, edge)).put(self.keys.due(deadline, edge), Row::default());
-            if let Tried::Applied(_) = self.try_commit(batch).await? {
-                return Ok(deadline);
+            match self.send(self.renewal(edge, &current, old, deadline)).await? {
+                Tried::Applied(_) => return Ok(deadline),
+                Tried::Refused(_) => {}
+                Tried::Unknown(why) => {
+                    return match self.edge_row(edge).await {
+                        Ok(Some((_, Edge { deadline: Some(found), .. }))) if found >= deadline => Ok(found),
+                        _ => Err(why.into()),
+                    };
+                }
             }
         }
         Err(Error::Contended(limits::TRIES_MAX))
+    }
+
+    /// Moves the deadline of a lease that is exactly so.
+    fn renewal(&self, edge: &EdgeName, current: &Edge, old: Timestamp, deadline: Timestamp) -> Batch {
+        let next = Edge { deadline: Some(deadline), ..current.clone() };
+        let mut batch = Batch::new(self.shard);
+        batch.require_equals(self.keys.edge(edge), current.to_row()).put(self.keys.edge(edge), next.to_row());
+        batch.delete(self.keys.due(old, edge)).put(self.keys.due(deadline, edge), Row::default());
+        batch
+    }
+
+    /// Clears a lease that is exactly so.
+    fn end(&self, edge: &EdgeName, current: &Edge, deadline: Timestamp) -> Batch {
+        let mut batch = Batch::new(self.shard);
+        if let EdgeName::Element { prefix, .. } = edge {
+            batch.require_absent(self.keys.sealed(prefix));
+        }
+        batch.require_equals(self.keys.edge(edge), current.to_row()).delete(self.keys.edge(edge));
+        batch.delete(self.keys.due(deadline, edge));
+        lower(&mut batch, &self.keys, &current.target, 1);
+        batch
     }
 }
 
 /// Renews a lease at a third of its life, for as long as it is kept. Dropping the keeper lets the lease run out.
 ///
+/// It keeps the very lease it found when it started: if that ends and somebody else takes the name, or changes the
+/// lease in any way, the lease is lost, and the other's is left alone.
+///
 /// The loss of a lease is told once and for all: by [`Keeper::check`], by [`Keeper::lost`], and in the log.
 pub struct Keeper {
-    values: Arc<Values>,
-    edge: EdgeName,
     shared: Arc<Shared>,
 }
 
-#[derive(Default)]
 struct Shared {
+    values: Arc<Values>,
+    edge: EdgeName,
+    ttl_ms: u64,
     state: Mutex<State>,
     bell: Bell,
 }
 
-#[derive(Default)]
 struct State {
+    /// What the lease may be: as it was last seen, and as renewals would leave it whose answers are not there.
+    held: Vec<Edge>,
     lost: Option<Error>,
     stopped: bool,
 }
 
 impl Keeper {
     /// Keeps a lease that is set already.
-    pub fn start(values: Arc<Values>, edge: EdgeName, ttl_ms: u64) -> Self {
-        let shared = Arc::new(Shared::default());
-        let task = keep(values.clone(), edge.clone(), ttl_ms, shared.clone());
-        values.world.spawn("lease keeper", Box::pin(task));
-        Keeper { values, edge, shared }
+    ///
+    /// # Errors
+    /// [`LeaseLost`](Error::LeaseLost) if it is not, or is no lease.
+    pub async fn start(values: Arc<Values>, edge: EdgeName, ttl_ms: u64) -> Result<Self, Error> {
+        let found = values.edge_row(&edge).await?.filter(|(_, found)| found.deadline.is_some());
+        let (_, found) = found.ok_or_else(|| Error::LeaseLost { edge: edge.clone() })?;
+        let state = Mutex::new(State { held: vec![found], lost: None, stopped: false });
+        let shared = Arc::new(Shared { values, edge, ttl_ms, state, bell: Bell::default() });
+        let task = keep(shared.clone());
+        shared.values.world.spawn("lease keeper", Box::pin(task));
+        Ok(Keeper { shared })
     }
 
     /// The lease's edge.
     pub fn edge(&self) -> &EdgeName {
-        &self.edge
+        &self.shared.edge
     }
 
     /// Whether the lease is still held, as far as is known.
@@ -85,41 +128,120 @@ impl Keeper {
         self.shared.bell.until(|| lock(&self.shared.state).lost.clone()).await
     }
 
-    /// Clears the lease.
+    /// Clears the lease. Durable when it returns.
+    ///
+    /// # Errors
+    /// [`LeaseLost`](Error::LeaseLost) if it has ended before, or is somebody else's now, which stays.
     pub async fn release(self) -> Result<Position, Error> {
-        self.values.update(super::Update::new().clear(&self.edge)).await
+        self.shared.stop();
+        let answer = self.shared.clear().await;
+        self.shared.values.told(answer).await
     }
 }
 
 impl Drop for Keeper {
     fn drop(&mut self) {
-        lock(&self.shared.state).stopped = true;
-        self.shared.bell.ring();
+        self.shared.stop();
     }
 }
 
-async fn keep(values: Arc<Values>, edge: EdgeName, ttl_ms: u64, shared: Arc<Shared>) {
-    let mut rest_ms = third(ttl_ms);
+impl Shared {
+    fn stop(&self) {
+        lock(&self.state).stopped = true;
+        self.bell.ring();
+    }
+
+    /// The lease as it is now, and when it ends, if it is still the one that is kept.
+    async fn current(&self) -> Result<(Edge, Timestamp), Error> {
+        let found = self.values.edge_row(&self.edge).await?.map(|(_, found)| found);
+        let found = found.filter(|found| lock(&self.state).held.contains(found));
+        let found = found.and_then(|found| Some((found.deadline?, found)));
+        found.map(|(deadline, found)| (found, deadline)).ok_or_else(|| Error::LeaseLost { edge: self.edge.clone() })
+    }
+
+    async fn renew(&self) -> Result<(), Error> {
+        let deadline = self.values.records.now().await?.plus_ms(self.ttl_ms);
+        let (current, old) = self.current().await?;
+        if old >= deadline {
+            return Ok(());
+        }
+        let next = Edge { deadline: Some(deadline), ..current.clone() };
+        // Before it is tried: the answer may never come.
+        lock(&self.state).held.push(next.clone());
+        match self.values.send(self.values.renewal(&self.edge, &current, old, deadline)).await? {
+            Tried::Applied(position) => {
+                lock(&self.state).held = vec![next];
+                Ok(self.values.records.durable(position).await?)
+            }
+            // Whose it is now is seen when it is read again.
+            Tried::Refused(_) => self.current().await.map(drop),
+            Tried::Unknown(why) => Err(why.into()),
+        }
+    }
+
+    async fn clear(&self) -> Result<Position, Error> {
+        for _ in 0..limits::TRIES_MAX {
+            // A renewal may still be under way, and changes what is found.
+            let (current, deadline) = self.current().await?;
+            match self.values.send(self.values.end(&self.edge, &current, deadline)).await? {
+                Tried::Applied(position) => return Ok(position),
+                Tried::Refused(_) => {}
+                Tried::Unknown(why) => {
+                    return match self.current().await {
+                        Err(Error::LeaseLost { .. }) => Ok(self.values.records.position()),
+                        Ok(_) | Err(_) => Err(why.into()),
+                    };
+                }
+            }
+        }
+        Err(Error::Contended(limits::TRIES_MAX))
+    }
+}
+
+async fn keep(shared: Arc<Shared>) {
+    let Shared { values, edge, ttl_ms, state, bell } = &*shared;
+    let mut rest_ms = third(*ttl_ms);
     loop {
-        let stopped = pin!(shared.bell.until(|| lock(&shared.state).stopped.then_some(())));
+        let stopped = pin!(bell.until(|| lock(state).stopped.then_some(())));
         if let Either::Left(_) = select(stopped, values.world.sleep(rest_ms)).await {
             return;
         }
-        match values.renew(&edge, ttl_ms).await {
-            Ok(_) => rest_ms = third(ttl_ms),
-            Err(Error::Records(error @ (records::Error::Unavailable(_) | records::Error::Full(_)))) => {
+        use records::Error::{Full, Unavailable, Unknown};
+        match shared.renew().await {
+            Ok(()) => rest_ms = third(*ttl_ms),
+            Err(Error::Records(error @ (Unavailable(_) | Full(_) | Unknown(_)))) => {
                 tracing::warn!(%edge, %error, "a lease could not be renewed; trying again");
-                rest_ms = third(rest_ms);
+                rest_ms = retry_ms(rest_ms, *ttl_ms);
             }
+            // Released meanwhile.
+            Err(_) if lock(state).stopped => return,
             Err(error) => {
                 tracing::error!(%edge, %error, "a lease is lost");
-                lock(&shared.state).lost = Some(error);
-                return shared.bell.ring();
+                lock(state).lost = Some(error);
+                return bell.ring();
             }
         }
     }
 }
 
 fn third(ms: u64) -> u64 {
-    (ms / 3).max(1)
+    (ms / 3).max(limits::RENEW_MS_MIN)
+}
+
+/// Sooner each time, but never so soon that a store that stays away is asked all the time.
+fn retry_ms(rest_ms: u64, ttl_ms: u64) -> u64 {
+    third(rest_ms).max(limits::RETRY_MS.min(third(ttl_ms)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_store_that_stays_away_is_not_asked_all_the_time() {
+        for (ttl_ms, least) in [(60_000, 1_000), (3_000, 1_000), (600, 200), (30, 50), (0, 50)] {
+            let rests = std::iter::successors(Some(third(ttl_ms)), |rest_ms| Some(retry_ms(*rest_ms, ttl_ms)));
+            assert_eq!(rests.take(50).min(), Some(least), "{ttl_ms}");
+        }
+    }
 }

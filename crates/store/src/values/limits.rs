@@ -19,6 +19,9 @@ pub const UPDATE_OPS_MAX: usize = BATCH_OPS_MAX;
 /// Operations a reclaiming batch is filled up to. What is left is for the rows that close it.
 pub(super) const RECLAIM_OPS_MAX: usize = BATCH_OPS_MAX - 16;
 
+/// Values read at once. Each may have [`VALUE_BYTES_MAX`], and a socket refuses an answer over 64 MiB.
+pub(super) const VALUES_READ_MAX: usize = 32;
+
 /// Decrements that may be open while a batch is made; what of them does not fit is written down as one debt, which
 /// must be a lawful row.
 pub(super) const OPEN_DECREMENTS_MAX: usize = 2000;
@@ -26,6 +29,14 @@ pub(super) const OPEN_DECREMENTS_MAX: usize = 2000;
 /// Tries of an update that others keep overtaking. Somebody succeeds each time, so this many in a row means that
 /// something is wrong.
 pub(super) const TRIES_MAX: usize = 1000;
+
+/// How often repair looks again because the store changed while it read. Each takes as long as reading everything, so
+/// a store that never rests for that long is told so instead of being looked at for ever.
+pub(super) const LOOKS_MAX: usize = 100;
+
+/// How often a batch is sent again whose answer was lost, and a blob stored again under its name: enough for a
+/// connection that is made anew, and no more than one notices.
+pub(super) const REPLIES_LOST_MAX: usize = 3;
 
 /// Elements in a page of a list. An element may be put in the same batch as its page: two operations each.
 pub const PAGE_ELEMENTS_MAX: usize = 400;
@@ -37,11 +48,19 @@ pub const PAGE_BYTES_MAX: usize = 2 << 20;
 /// any pause of a healthy process, shorter than any restart worth forgiving.
 pub const SWEEPER_LATE_MS_MAX: u64 = 60_000;
 
+/// How much grace is given at most: that of a day. Who was away for longer, or whose clock was set forward by years,
+/// does not keep everything for as long again.
+pub const GRACE_MS_MAX: u64 = 24 * 3_600_000;
+
 /// How often the reclaim loop looks although nobody rang: garbage made by other processes waits so long at most.
 pub const RECLAIM_LOOK_MS: u64 = 10_000;
 
-/// How long the reclaim loop rests after the store did not answer.
-pub(super) const RECLAIM_RETRY_MS: u64 = 1_000;
+/// How long the reclaim loop and a keeper rest, at least, after the store did not answer: it has other things to do
+/// than to say so again.
+pub(super) const RETRY_MS: u64 = 1_000;
+
+/// The shortest time between two renewals of a lease, however short it is.
+pub(super) const RENEW_MS_MIN: u64 = 50;
 
 /// Values and decrements one call of the reclaim loop touches: about two milliseconds of work.
 pub const RECLAIM_BUDGET: usize = 1_000;

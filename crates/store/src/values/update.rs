@@ -73,6 +73,8 @@ pub(super) fn decide(
         batch: Batch::new(shard),
         first_put: later,
         born: BTreeMap::new(),
+        blobs: BTreeMap::new(),
+        late: BTreeSet::new(),
         gathered: BTreeMap::new(),
         deltas: BTreeMap::new(),
         required: BTreeSet::new(),
@@ -94,6 +96,10 @@ struct Decision<'a> {
     first_put: BTreeMap<&'a ValueId, usize>,
     /// What this update stores, and where in it.
     born: BTreeMap<&'a ValueId, (usize, Row)>,
+    /// The blobs this update names an object for.
+    blobs: BTreeMap<&'a ValueId, Row>,
+    /// Objects that have come too late.
+    late: BTreeSet<ObjectName>,
     /// The prefixes this update gathers, and where in it.
     gathered: BTreeMap<&'a Name, usize>,
     /// How counts change, all told.
@@ -107,11 +113,11 @@ impl<'a> Decision<'a> {
         let row = value_row(&put.value.refs, &put.value.content);
         shape::at_most("bytes in a value", row.len(), limits::VALUE_BYTES_MAX, "VALUE_BYTES_MAX")?;
         let conflict = || Error::Conflict { id: put.id.clone() };
-        if let Some((_, born)) = self.born.get(&put.id) {
-            return if *born == row { Ok(()) } else { Err(conflict()) };
-        }
         if let Content::Object { name, .. } = put.value.content {
             return self.put_blob(at, put, name, row);
+        }
+        if let Some((_, born)) = self.born.get(&put.id) {
+            return if *born == row { Ok(()) } else { Err(conflict()) };
         }
         let key = self.keys.value(&put.id);
         match self.facts.get(&key) {
@@ -145,6 +151,12 @@ impl<'a> Decision<'a> {
     fn put_blob(&mut self, at: usize, put: &'a Put, object: ObjectName, row: Row) -> Result<(), Error> {
         let (key, upload) = (self.keys.value(&put.id), self.keys.upload(object));
         let (stored, uploaded) = (self.facts.get(&key), self.facts.get(&upload));
+        match self.blobs.get(&put.id) {
+            Some(blob) if *blob == row => return Ok(()),
+            Some(blob) => return self.come_too_late(put, &blob.clone(), object),
+            None if self.born.contains_key(&put.id) => return Err(Error::Conflict { id: put.id.clone() }),
+            None => {}
+        }
         let is_lost = |row: &Row| Head::read(row).is_some_and(|head| head.is_lost());
         match stored {
             Some(stored) if *stored == row => {
@@ -152,23 +164,32 @@ impl<'a> Decision<'a> {
                 return Ok(());
             }
             Some(stored) if !is_lost(stored) => {
-                if !same_blob(stored, &put.value.content) {
-                    return Err(Error::Conflict { id: put.id.clone() });
-                }
                 self.batch.require_equals(key, stored.clone());
-                if let Some(uploaded) = uploaded {
-                    self.batch.require_equals(upload.clone(), uploaded.clone()).delete(upload);
-                    self.batch.put(self.keys.unlink(object), Row::default());
-                }
-                return Ok(());
+                return self.come_too_late(put, stored, object);
             }
             _ => {}
         }
         let uploaded = uploaded.ok_or_else(|| Error::UploadLost { id: put.id.clone() })?;
         self.batch.require_seen(key.clone(), stored.cloned()).put(key, row.clone());
         self.batch.require_equals(upload.clone(), uploaded.clone()).delete(upload);
+        self.blobs.insert(&put.id, row.clone());
         if stored.is_none() {
             self.born.insert(&put.id, (at, row));
+        }
+        Ok(())
+    }
+
+    /// The blob is there, stored before or put by this very update: the object just uploaded is not needed.
+    fn come_too_late(&mut self, put: &Put, there: &Row, object: ObjectName) -> Result<(), Error> {
+        if !same_blob(there, &put.value.content) {
+            return Err(Error::Conflict { id: put.id.clone() });
+        }
+        let upload = self.keys.upload(object);
+        if let Some(uploaded) = self.facts.get(&upload)
+            && self.late.insert(object)
+        {
+            self.batch.require_equals(upload.clone(), uploaded.clone()).delete(upload);
+            self.batch.put(self.keys.unlink(object), Row::default());
         }
         Ok(())
     }

@@ -177,3 +177,40 @@ async fn a_crash_at_any_call_leaves_no_object_behind() {
     })
     .await;
 }
+
+#[tokio::test]
+async fn equal_uploads_in_one_update_are_one_blob() {
+    each_store(async |bed| {
+        let (one, two) = (bed.upload("same").await, bed.upload("same").await);
+        let both = || Update::new().blob(&one).blob(&two).blob(&one).blob(&two).set(&root("R"), one.id());
+        for _ in 0..2 {
+            bed.update(both()).await;
+            assert_eq!((bed.left().await, text(&bed.values, &two).await.as_str()), (1, "same"));
+        }
+        bed.update(Update::new().clear(&root("R"))).await;
+        assert_eq!((bed.left().await, bed.values.rows().await.unwrap()), (0, vec![]));
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_blob_whose_reply_was_lost_is_stored_once() {
+    each_store(async |bed| {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("file");
+        let lossy = || {
+            let objects = blobs::Faulty::new(bed.objects.clone(), Plan::at(1, fault::Fault::LoseReply));
+            Values::new(bed.records.clone(), bed.world.clone(), SHARD).with_blobs(objects)
+        };
+        std::fs::write(&path, "adopted").unwrap();
+        for (values, upload) in [(lossy(), None), (lossy(), Some("sent"))] {
+            let upload = match upload {
+                None => values.adopt(&path).await.unwrap(),
+                Some(text) => values.upload(from_bytes(text)).await.unwrap(),
+            };
+            bed.update(Update::new().blob(&upload).set(&root("R"), upload.id())).await;
+            assert_eq!(bed.left().await, 1);
+        }
+    })
+    .await;
+}

@@ -1,10 +1,17 @@
 //! Gathered lists: elements are owned by a prefix from birth, so gathering costs nothing, and paged lists.
 
-use crate::bed::{each_store, puts, refused, root};
-use onceflow_store::values::{
-    EdgeName, Update,
-    list::{List, ListBuilder},
+use crate::bed::{SHARD, each_store, puts, refused, root, stores};
+use onceflow_store::{
+    testing::{
+        fault::{Fault, Faulty, Plan},
+        world::TestWorld,
+    },
+    values::{
+        EdgeName, Update, Values,
+        list::{List, ListBuilder},
+    },
 };
+use std::sync::Arc;
 
 fn element(index: u64) -> EdgeName {
     EdgeName::element("list", index)
@@ -154,4 +161,28 @@ async fn a_list_that_was_never_finished_goes_when_its_lease_runs_out() {
         bed.is_empty().await;
     })
     .await;
+}
+
+#[tokio::test]
+async fn a_push_that_failed_loses_no_page() {
+    let world = TestWorld::new(1);
+    for (_, records) in stores(&world) {
+        for n in 1..12 {
+            let faulty = Faulty::new(records.clone(), Plan::at(n, Fault::FailOnce));
+            let values = Arc::new(Values::new(faulty, world.clone(), SHARD));
+            let mut builder = ListBuilder::new(values.clone(), root("building"), 60_000);
+            for index in 0..2100 {
+                let id = format!("e{index}");
+                if builder.push(id.as_str(), "").await.is_err() {
+                    builder.push(id.as_str(), "").await.unwrap();
+                }
+            }
+            builder.finish(&root("R")).await.unwrap();
+            let list = List::open(&values, &root("R")).await.unwrap();
+            let mut found = list.elements(&values);
+            for index in 0..2100 {
+                assert_eq!(found.next().await.unwrap(), Some(format!("e{index}").as_str().into()), "call {n}");
+            }
+        }
+    }
 }

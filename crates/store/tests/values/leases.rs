@@ -193,7 +193,7 @@ async fn settle() {
 async fn a_keeper_renews_at_a_third_of_the_lease_and_stops_when_dropped() {
     each_store_at_hand(async |bed| {
         leased(bed).await;
-        let keeper = Keeper::start(bed.values.clone(), lease(), 10_000);
+        let keeper = Keeper::start(bed.values.clone(), lease(), 10_000).await.unwrap();
         settle().await;
         for _ in 0..10 {
             bed.world.advance(3_333);
@@ -214,7 +214,7 @@ async fn a_keeper_renews_at_a_third_of_the_lease_and_stops_when_dropped() {
 async fn a_keeper_tells_that_its_lease_is_lost() {
     each_store_at_hand(async |bed| {
         leased(bed).await;
-        let keeper = Keeper::start(bed.values.clone(), lease(), 10_000);
+        let keeper = Keeper::start(bed.values.clone(), lease(), 10_000).await.unwrap();
         settle().await;
         bed.clear("lease").await;
         bed.world.advance(3_333);
@@ -251,6 +251,48 @@ async fn the_reclaim_loop_sleeps_until_a_lease_ends_or_someone_rings() {
         bed.world.advance(4_000);
         settle().await;
         assert_eq!(bed.values.rows().await.unwrap(), []);
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_keeper_leaves_a_lease_alone_that_somebody_else_took_under_its_name() {
+    each_store_at_hand(async |bed| {
+        for released in [false, true] {
+            bed.update(puts("a").lease(&lease(), "a", 10_000)).await;
+            let keeper = Keeper::start(bed.values.clone(), lease(), 10_000).await.unwrap();
+            settle().await;
+            bed.clear("lease").await;
+            bed.update(puts("a").lease(&lease(), "a", 12_000)).await;
+            let theirs = bed.values.deadline(&lease()).await.unwrap();
+            let told = if released {
+                keeper.release().await.unwrap_err()
+            } else {
+                bed.world.advance(3_333);
+                keeper.lost().await
+            };
+            assert!(matches!(told, Error::LeaseLost { .. }), "{told}");
+            assert_eq!(bed.values.deadline(&lease()).await.unwrap(), theirs);
+            bed.clear("lease").await;
+            bed.is_empty().await;
+        }
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_released_lease_is_gone_at_once_and_not_lost() {
+    each_store_at_hand(async |bed| {
+        leased(bed).await;
+        let keeper = Keeper::start(bed.values.clone(), lease(), 10_000).await.unwrap();
+        settle().await;
+        bed.world.advance(3_333);
+        settle().await;
+        keeper.check().unwrap();
+        keeper.release().await.unwrap();
+        bed.is_empty().await;
+        let none = Keeper::start(bed.values.clone(), lease(), 10_000).await.map(drop);
+        assert!(matches!(none, Err(Error::LeaseLost { .. })));
     })
     .await;
 }

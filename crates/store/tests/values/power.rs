@@ -2,7 +2,7 @@
 //! is in order, and nothing of it stays.
 
 use crate::{
-    bed::SHARD,
+    bed::{SHARD, puts, root},
     crash::{finish, is_clean, life},
 };
 use onceflow_store::{
@@ -11,7 +11,10 @@ use onceflow_store::{
         disk::{Disk, Trouble},
         world::TestWorld,
     },
-    values::Values,
+    values::{
+        Keeper, Values,
+        list::{List, ListBuilder},
+    },
 };
 use std::{io::ErrorKind, sync::Arc};
 
@@ -54,4 +57,33 @@ async fn a_power_cut_at_any_disk_operation_leaves_nothing_broken_and_nothing_beh
 async fn a_failing_disk_at_any_operation_leaves_nothing_broken_and_nothing_behind() {
     at_every_disk_operation(Trouble::Fail(ErrorKind::Other)).await;
     at_every_disk_operation(Trouble::Fail(ErrorKind::StorageFull)).await;
+}
+
+#[tokio::test]
+async fn an_update_is_durable_when_it_returns() {
+    let (disk, world) = (Disk::new(), TestWorld::new(1));
+    let values = Arc::new(Values::new(open(&disk, &world).unwrap(), world.clone(), SHARD));
+    let after = |seed| Values::new(open(&disk.after_power_cut(seed), &world).unwrap(), world.clone(), SHARD);
+    let lease = root("lease");
+    values.update(puts("a").lease(&lease, "a", 1_000)).await.unwrap();
+    for seed in 0..4 {
+        assert_eq!(after(seed).edge(&lease).await.unwrap(), Some("a".into()));
+    }
+    let deadline = values.renew(&lease, 5_000).await.unwrap();
+    for seed in 0..4 {
+        assert_eq!(after(seed).deadline(&lease).await.unwrap(), Some(deadline));
+    }
+    let keeper = Keeper::start(values.clone(), lease.clone(), 5_000).await.unwrap();
+    keeper.release().await.unwrap();
+    for seed in 0..4 {
+        assert_eq!(after(seed).edge(&lease).await.unwrap(), None);
+    }
+    let mut builder = ListBuilder::new(values, root("building"), 60_000);
+    for n in 0..500 {
+        builder.push(format!("{n}").as_str(), "").await.unwrap();
+    }
+    builder.finish(&root("list")).await.unwrap();
+    for seed in 0..4 {
+        assert_eq!(List::open(&after(seed), &root("list")).await.unwrap().len(), 500);
+    }
 }

@@ -6,7 +6,10 @@ use onceflow_store::{
     BoxFuture, Error as RecordsError, Outcome, Page, Position, Records,
     core::{Batch, Key, Row, Shard, Timestamp},
     records::Scan,
-    testing::world::TestWorld,
+    testing::{
+        fault::{Fault, Faulty, Plan},
+        world::TestWorld,
+    },
     values::{Error, Update, ValueId, Values, fsck::Mode},
 };
 use std::sync::{
@@ -28,9 +31,14 @@ enum Act {
     Reclaim(usize),
 }
 
+/// Before every call.
+const EVERY: usize = usize::MAX;
+
 impl Between {
     async fn act(&self) {
-        if self.left.fetch_update(SeqCst, SeqCst, |left| left.checked_sub(1)) == Ok(1) {
+        if self.left.load(SeqCst) == EVERY
+            || self.left.fetch_update(SeqCst, SeqCst, |left| left.checked_sub(1)) == Ok(1)
+        {
             for act in &self.acts {
                 perform(&self.other, act).await;
             }
@@ -203,5 +211,91 @@ async fn a_value_still_queued_although_it_lives_again_is_not_forgotten_when_it_d
             perform(&through(n, clear("S")), &Act::Reclaim(usize::MAX)).await;
             is_sound(&other, &format!("call {n}")).await;
         }
+    }
+}
+
+#[tokio::test]
+async fn repair_of_a_store_in_use_changes_nothing_that_lives() {
+    let world = TestWorld::new(1);
+    for acts in [vec![put("x", "R", "x")], vec![set("S", "b")], vec![clear("Q"), Act::Reclaim(usize::MAX)]] {
+        for damaged in [false, true] {
+            for n in 1..40 {
+                for (_, records) in stores(&world) {
+                    let other = Arc::new(Values::new(records.clone(), world.clone(), SHARD));
+                    perform(&other, &put("b; c", "Q", "b")).await;
+                    perform(&other, &set("T", "c")).await;
+                    if damaged {
+                        let mut batch = Batch::new(SHARD);
+                        let count = onceflow_store::core::Group::rows("values.counts").key("c");
+                        batch.put(count, onceflow_store::core::row::counter::write(7));
+                        assert!(records.commit(batch).await.unwrap().is_applied());
+                    }
+                    let left = AtomicUsize::new(n);
+                    let between = Between { records, left, other: other.clone(), acts: acts.clone() };
+                    let report = Values::new(Arc::new(between), world.clone(), SHARD).fsck(Mode::Repair).await.unwrap();
+                    assert!(report.is_clean_now() && report.is_clean() != damaged, "call {n}: {report}");
+                    let report = other.fsck(Mode::Check).await.unwrap();
+                    assert!(report.is_clean() && report.lost.is_empty(), "call {n}: {report}");
+                    for name in ["Q", "R", "S", "T"] {
+                        if let Some(id) = other.edge(&root(name)).await.unwrap() {
+                            other.get(&id).await.unwrap();
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn repair_gives_up_when_the_store_never_rests() {
+    let world = TestWorld::new(1);
+    for (_, records) in stores(&world) {
+        let mut batch = Batch::new(SHARD);
+        let count = onceflow_store::core::Group::rows("values.counts").key("c");
+        batch.put(count, onceflow_store::core::row::counter::write(7));
+        assert!(records.commit(batch).await.unwrap().is_applied());
+        let other = Arc::new(Values::new(records.clone(), world.clone(), SHARD));
+        let acts = vec![put("x", "R", "x"), clear("R")];
+        let busy = Between { records: records.clone(), left: AtomicUsize::new(EVERY), other, acts };
+        let repaired = Values::new(Arc::new(busy), world.clone(), SHARD).fsck(Mode::Repair).await;
+        assert!(matches!(repaired, Err(Error::Contended(_))), "{repaired:?}");
+        let report = Values::new(records, world.clone(), SHARD).fsck(Mode::Check).await.unwrap();
+        assert!(report.to_string().contains("the count of c is 7"), "{report}");
+    }
+}
+
+#[tokio::test]
+async fn what_others_did_after_a_lost_reply_is_not_undone() {
+    let world = TestWorld::new(1);
+    for (meddling, expected, stays) in [
+        (vec![], "", "x"),
+        (vec![set("S", "y")], "", "x"),
+        (vec![set("R", "y")], "the answer was lost", "y"),
+        (vec![set("R", "y"), set("R", "x")], "", "x"),
+    ] {
+        for (_, records) in stores(&world) {
+            let other = Arc::new(Values::new(records.clone(), world.clone(), SHARD));
+            perform(&other, &Act::Update(puts("w; x; y").set(&root("R"), "w").set(&root("S"), "x"))).await;
+            perform(&other, &set("T", "y")).await;
+            // It reads, tries, and loses the answer; then the others act.
+            let records = Faulty::new(records, Plan::at(2, Fault::LoseReply));
+            let between = Between { records, left: AtomicUsize::new(3), other: other.clone(), acts: meddling.clone() };
+            let values = Values::new(Arc::new(between), world.clone(), SHARD);
+            let answer = values.update(Update::new().set(&root("R"), "x")).await;
+            assert!(answer.err().map_or(String::new(), |error| error.to_string()).starts_with(expected));
+            assert_eq!(other.edge(&root("R")).await.unwrap(), Some(stays.into()), "{meddling:?}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_release_whose_reply_was_lost_is_done_once() {
+    let world = TestWorld::new(1);
+    for (_, records) in stores(&world) {
+        let values = Values::new(Faulty::new(records, Plan::at(2, Fault::LoseReply)), world.clone(), SHARD);
+        values.release("list").await.unwrap();
+        while values.reclaim(7).await.unwrap().more {}
+        assert_eq!(values.rows().await.unwrap(), []);
     }
 }

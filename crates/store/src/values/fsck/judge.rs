@@ -130,7 +130,7 @@ pub(super) fn judge(snapshot: &Snapshot) -> Report {
     let Judge { findings, lost, .. } = judge;
     let (leaks, problems) = findings.into_iter().partition(Finding::is_leak);
     let (values, edges) = (snapshot.values.len(), snapshot.edges.len());
-    Report { values, edges, problems, leaks, lost, exact: true }
+    Report { values, edges, problems, leaks, lost, exact: true, left: None }
 }
 
 struct Judge<'a> {

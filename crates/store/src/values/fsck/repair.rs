@@ -1,30 +1,35 @@
 //! Changes what does not fit, each thing by a batch of its own, under the sweeper's turn and only if the rows are as
-//! they were read. What is about the truth comes first; counts and queues follow from it.
+//! they were judged. What is about the truth comes first; counts and queues follow from it.
+//!
+//! Relies on a report that is exact. What it read then is required by each remedy as far as others could have changed
+//! it since; a count need not be compared with what is counted, because whoever changes that changes the count too.
 
-use super::{Finding, Report};
-use crate::values::{
-    Error, Tried, Values,
-    id::ValueId,
-    stored::{Belongings, Debt, Head, Seal, Sweeper, lost_row},
+use super::{Finding, Report, read::Snapshot};
+use crate::{
+    blobs,
+    values::{
+        Error, Tried, Values,
+        id::{EdgeName, ValueId},
+        stored::{Belongings, Debt, Head, Seal, Sweeper, lost_row},
+    },
 };
-use onceflow_core::{Batch, Row, Timestamp, row::counter};
+use onceflow_core::{Batch, Key, Name, Row, Timestamp, row::counter};
 
 impl Values {
     /// One pass. What was changed by others meanwhile is left for the next.
-    pub(super) async fn repair(&self, report: &Report) -> Result<(), Error> {
-        let findings = || report.problems.iter().chain(&report.leaks);
-        let truth_is_broken = findings().any(Finding::is_about_truth);
-        for finding in findings().filter(|finding| finding.is_about_truth() == truth_is_broken) {
-            let Some(batch) = self.remedy(finding).await? else { continue };
+    pub(super) async fn repair(&self, report: &Report, judged: &Snapshot) -> Result<(), Error> {
+        let truth_is_broken = report.findings().any(Finding::is_about_truth);
+        for finding in report.findings().filter(|finding| finding.is_about_truth() == truth_is_broken) {
+            let Some(batch) = self.remedy(finding, judged).await? else { continue };
             tracing::warn!(%finding, "repairing");
             match self.try_commit(batch).await? {
-                Tried::Applied(_) | Tried::Refused(_) | Tried::Unknown => {}
+                Tried::Applied(_) | Tried::Refused(_) | Tried::Unknown(_) => {}
             }
         }
         Ok(())
     }
 
-    async fn remedy(&self, finding: &Finding) -> Result<Option<Batch>, Error> {
+    async fn remedy(&self, finding: &Finding, judged: &Snapshot) -> Result<Option<Batch>, Error> {
         let keys = &self.keys;
         let seen = self.row(keys.sweeper()).await?;
         let old = seen.as_deref().and_then(Sweeper::from_row);
@@ -35,21 +40,24 @@ impl Values {
         };
         let mut batch = Batch::new(self.shard);
         batch.require_seen(keys.sweeper(), seen);
+        let value = |id: &ValueId| (keys.value(id), judged.values.get(id).cloned());
+        let edge = |edge: &EdgeName| (keys.edge(edge), judged.edges.get(edge).map(|edge| edge.to_row()));
+        let sealed = |prefix: &Name| (keys.sealed(prefix), judged.sealed.get(prefix).map(Seal::to_row));
+        let release = |prefix: &Name| keys.owed.key(Debt::release_name(prefix));
         match finding {
             Finding::Damaged(id) | Finding::Cycle(id) | Finding::Missing(id) | Finding::Elements { list: id, .. } => {
-                if !self.give_up(&mut batch, id, sweeper).await? {
+                if !self.give_up(&mut batch, id, judged, sweeper) {
                     return Ok(None);
                 }
             }
-            // It may have been stored after the objects were listed.
-            Finding::NoObject(_, object) if self.blobs()?.size(*object).await.is_ok() => return Ok(None),
-            Finding::NoObject(id, _) => {
-                if !self.give_up(&mut batch, id, sweeper).await? {
+            Finding::NoObject(id, object) => {
+                if !self.is_gone(*object).await? || !self.give_up(&mut batch, id, judged, sweeper) {
                     return Ok(None);
                 }
             }
+            // No value can come to name it: for that an upload's row would have to be there.
             Finding::Orphan(object) => {
-                batch.put(keys.unlink(*object), Row::default());
+                batch.require_absent(keys.upload(*object)).put(keys.unlink(*object), Row::default());
             }
             Finding::Unreadable(key, _) if *key == keys.sweeper() => {}
             Finding::Unreadable(key, row) => {
@@ -64,41 +72,56 @@ impl Values {
                 }
             }
             Finding::NotQueued(id) => {
-                batch.put(keys.zero(id), Row::default());
+                require(&mut batch, value(id)).put(keys.zero(id), Row::default());
             }
-            Finding::NotDue(edge, deadline) => {
-                let Some((row, _)) = self.edge_row(edge).await? else { return Ok(None) };
-                batch.require_equals(keys.edge(edge), row).put(keys.due(*deadline, edge), Row::default());
+            Finding::NotDue(name, deadline) => {
+                require(&mut batch, edge(name)).put(keys.due(*deadline, name), Row::default());
             }
-            Finding::NoLease(edge, deadline) => {
-                batch.delete(keys.due(*deadline, edge));
+            Finding::NoLease(name, deadline) => {
+                require(&mut batch, edge(name)).delete(keys.due(*deadline, name));
             }
             Finding::NotSealed(list, prefix) => {
-                batch.put(keys.sealed(prefix), Seal::OwnedBy(list.clone()).to_row());
+                require(&mut batch, value(list));
+                require(&mut batch, sealed(prefix)).put(keys.sealed(prefix), Seal::OwnedBy(list.clone()).to_row());
             }
             Finding::NoOwner(prefix) => {
-                batch.put(keys.owed.key(Debt::release_name(prefix)), Debt::release_row());
+                if let Some(Seal::OwnedBy(list)) = judged.sealed.get(prefix) {
+                    require(&mut batch, value(list));
+                }
+                require(&mut batch, sealed(prefix)).put(release(prefix), Debt::release_row());
             }
             Finding::ReleasedTooEarly(prefix) => {
-                batch.delete(keys.owed.key(Debt::release_name(prefix)));
+                let Some(list) = owner(judged, prefix) else { return Ok(None) };
+                require(&mut batch, value(list)).delete(release(prefix));
             }
             Finding::ReleasedOpen(prefix) => {
-                batch.put(keys.sealed(prefix), Seal::Released.to_row());
+                batch.require_present(release(prefix));
+                require(&mut batch, sealed(prefix)).put(keys.sealed(prefix), Seal::Released.to_row());
             }
         }
         batch.put(keys.sweeper(), sweeper.to_row());
         Ok(Some(batch))
     }
 
+    /// Whether an object is not there, asked again: it may have been stored after the objects were listed. That the
+    /// blob store does not answer says nothing.
+    async fn is_gone(&self, object: blobs::ObjectName) -> Result<bool, Error> {
+        match self.blobs()?.size(object).await {
+            Ok(_) => Ok(false),
+            Err(blobs::Error::Missing { .. }) => Ok(true),
+            Err(error) => Err(error.into()),
+        }
+    }
+
     /// Puts a placeholder in a value's place. What it referred to, if that can be read, is owed; what it owned is to
-    /// be released.
-    async fn give_up(&self, batch: &mut Batch, id: &ValueId, sweeper: Sweeper) -> Result<bool, Error> {
+    /// be released. Answers whether there is anything to give up.
+    fn give_up(&self, batch: &mut Batch, id: &ValueId, judged: &Snapshot, sweeper: Sweeper) -> bool {
         let keys = &self.keys;
-        let row = self.row(keys.value(id)).await?;
-        batch.require_seen(keys.value(id), row.clone()).put(keys.value(id), lost_row());
-        let Some(head) = row.as_deref().and_then(Head::read) else { return Ok(true) };
+        let row = judged.values.get(id);
+        batch.require_seen(keys.value(id), row.cloned()).put(keys.value(id), lost_row());
+        let Some(head) = row.and_then(|row| Head::read(row)) else { return true };
         if head.is_lost() {
-            return Ok(false);
+            return false;
         }
         let refs: Vec<_> = head.refs().collect();
         if !refs.is_empty() {
@@ -114,6 +137,20 @@ impl Values {
                 batch.put(keys.unlink(object), Row::default());
             }
         }
-        Ok(true)
+        true
     }
+}
+
+/// Requires a row as it was judged.
+fn require(batch: &mut Batch, (key, row): (Key, Option<Row>)) -> &mut Batch {
+    batch.require_seen(key, row)
+}
+
+/// The list that owns a prefix.
+fn owner<'a>(judged: &'a Snapshot, prefix: &Name) -> Option<&'a ValueId> {
+    let owns = |row: &Row| match Head::read(row)?.belongings()? {
+        Belongings::Prefix(owned) => Some(owned == *prefix),
+        Belongings::None | Belongings::Object(_) => None,
+    };
+    judged.values.iter().find(|(_, row)| owns(row) == Some(true)).map(|(id, _)| id)
 }

@@ -16,7 +16,8 @@ use std::sync::Arc;
 /// Operations an update is filled up to with elements that have references of their own.
 const ELEMENT_OPS_MAX: usize = 900;
 
-/// Makes a list. Dropping it before [`ListBuilder::finish`] lets the lease run out, and what was built goes.
+/// Makes a list. A call that fails, or is dropped, has appended nothing, and may be made again; what was appended
+/// before is kept. Dropping it before [`ListBuilder::finish`] lets the lease run out, and what was built goes.
 pub struct ListBuilder {
     values: Arc<Values>,
     hold: EdgeName,
@@ -71,7 +72,8 @@ impl ListBuilder {
         Ok(())
     }
 
-    /// Sets `root` to the list and lets the lease go, in one update. Answers the page at the top.
+    /// Sets `root` to the list and lets the lease go, in one update. Answers the page at the top. All of it is durable
+    /// then, and nothing need be before.
     pub async fn finish(mut self, root: &EdgeName) -> Result<ValueId, Error> {
         if !self.elements.is_empty() || self.finished.is_empty() {
             self.store_page().await?;
@@ -93,11 +95,18 @@ impl ListBuilder {
 
     /// Stores the page being filled, and pages above wherever a run of pages is full.
     async fn store_page(&mut self) -> Result<(), Error> {
-        let refs = std::mem::take(&mut self.elements);
-        let puts = std::mem::take(&mut self.puts);
+        // A run may be left full by a call that failed or was dropped.
+        self.put_above_full_runs().await?;
+        let head = PageHead { level: 0, len: self.elements.len() as u64 };
+        self.store(self.puts.clone(), head, self.elements.clone(), self.finished.len()).await?;
+        // Only now: until here the call may fail, or be dropped, and is then made again.
+        self.elements.clear();
+        self.puts.clear();
         (self.bytes, self.ops) = (0, 0);
-        let head = PageHead { level: 0, len: refs.len() as u64 };
-        self.store(puts, head, refs, self.finished.len()).await?;
+        self.put_above_full_runs().await
+    }
+
+    async fn put_above_full_runs(&mut self) -> Result<(), Error> {
         while let Some(run) = self.full_run() {
             self.put_above(run).await?;
         }
@@ -138,7 +147,7 @@ impl ListBuilder {
                 expect: held.map_or(Expect::Unset, Expect::Target),
                 ttl_ms: Some(self.ttl_ms),
             });
-        self.values.update(update).await?;
+        self.values.apply(update).await?;
         self.finished.truncate(from);
         self.finished.push(Finished { page, head, spine });
         Ok(())

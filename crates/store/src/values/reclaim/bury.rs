@@ -70,7 +70,7 @@ impl Values {
                 done.paid += paid;
                 Round::Did(touched)
             }
-            Tried::Refused(_) | Tried::Unknown => Round::Again,
+            Tried::Refused(_) | Tried::Unknown(_) => Round::Again,
         })
     }
 }
@@ -267,14 +267,20 @@ impl<'a> Burial<'a> {
         self.open.push((id, n));
     }
 
-    /// The value and the count of each.
-    async fn look_up(&self, ids: impl ExactSizeIterator<Item = &ValueId>) -> Result<Vec<Option<Row>>, Error> {
-        let keys = &self.values.keys;
-        let mut wanted = Vec::with_capacity(2 * ids.len());
-        for id in ids {
-            wanted.extend([keys.value(id), keys.count(id)]);
+    /// The value and the count of each. Not at one moment, which need not be: nobody else buries meanwhile, and that a
+    /// count is as it was read, the batch requires.
+    async fn look_up(&self, ids: impl Iterator<Item = &ValueId>) -> Result<Vec<Option<Row>>, Error> {
+        let Values { keys, records, shard, .. } = self.values;
+        let (values, counts): (Vec<_>, Vec<_>) = ids.map(|id| (keys.value(id), keys.count(id))).unzip();
+        let counts = records.get(*shard, &counts).await?;
+        let mut rows = Vec::with_capacity(2 * counts.len());
+        let mut counts = counts.into_iter();
+        for some in values.chunks(limits::VALUES_READ_MAX) {
+            for value in records.get(*shard, some).await? {
+                rows.extend([value, counts.next().flatten()]);
+            }
         }
-        Ok(self.values.records.get(self.values.shard, &wanted).await?)
+        Ok(rows)
     }
 
     fn head<'r>(&self, id: &ValueId, row: &'r Row) -> Result<Head<'r>, Error> {

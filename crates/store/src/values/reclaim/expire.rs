@@ -1,7 +1,7 @@
 //! Ends leases: at or after their deadline on the store's clock, and not while the sweeper owes them grace.
 //!
 //! Who holds a lease counts on being able to renew it; while the sweeper's process was away, the store may have been
-//! as well. So if it comes back much later than it promised, nothing ends for as long again.
+//! as well. So if it comes back much later than it promised, nothing ends for as long again, but for a day at most.
 
 use super::{Error, Reclaimed, Round, turn::Seen};
 use crate::values::{
@@ -37,7 +37,7 @@ pub(super) fn look(due: &[(Name, Row)], sweeper: Option<Sweeper>, now: Timestamp
     let promised = sweeper.map(|sweeper| sweeper.back_by).filter(|back_by| *back_by != Timestamp::NEVER);
     let late_ms = now.ms_since(promised.unwrap_or(first));
     if late_ms > limits::SWEEPER_LATE_MS_MAX {
-        return Ok(Due::Grace { until: now.plus_ms(late_ms) });
+        return Ok(Due::Grace { until: now.plus_ms(late_ms.min(limits::GRACE_MS_MAX)) });
     }
     let not_before = first.max(sweeper.map_or(Timestamp::ZERO, |sweeper| sweeper.grace_until));
     if now < not_before {
@@ -80,7 +80,7 @@ impl Values {
                 done.expired += lowered.values().map(|by| by.unsigned_abs()).sum::<u64>();
                 Round::Did(leases.len())
             }
-            Tried::Refused(_) | Tried::Unknown => Round::Again,
+            Tried::Refused(_) | Tried::Unknown(_) => Round::Again,
         })
     }
 }
@@ -127,6 +127,12 @@ mod tests {
         assert_eq!(at(1001 + LATE, Some((1000, 0))), format!("grace {}", 1001 + LATE + LATE + 1));
         assert_eq!(at(1001 + LATE, None), format!("grace {}", 1001 + LATE + LATE + 1));
         assert_eq!(at(1001 + LATE, Some((u64::MAX, 0))), format!("grace {}", 1001 + LATE + LATE + 1));
+    }
+
+    #[test]
+    fn grace_is_given_for_a_day_at_most() {
+        let year_ms = 365 * limits::GRACE_MS_MAX;
+        assert_eq!(at(1000 + year_ms, None), format!("grace {}", 1000 + year_ms + limits::GRACE_MS_MAX));
     }
 
     #[test]

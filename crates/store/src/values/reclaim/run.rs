@@ -24,13 +24,13 @@ pub async fn reclaim_loop(world: Arc<dyn World>, values: Arc<Values>) -> Error {
                 None => limits::RECLAIM_LOOK_MS,
                 Some(deadline) => match values.records.now().await {
                     Ok(now) => deadline.ms_since(now).min(limits::RECLAIM_LOOK_MS),
-                    Err(_) => limits::RECLAIM_RETRY_MS,
+                    Err(_) => limits::RETRY_MS,
                 },
             },
             Err(error) if is_final(&error) => return error,
             Err(error) => {
                 tracing::warn!(%error, "could not reclaim; trying again");
-                world.sleep(limits::RECLAIM_RETRY_MS).await;
+                world.sleep(limits::RETRY_MS).await;
                 continue;
             }
         };

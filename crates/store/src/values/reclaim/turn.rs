@@ -39,7 +39,7 @@ impl Values {
         batch.put(self.keys.sweeper(), sweeper.to_row());
         Ok(match self.try_commit(batch).await? {
             Tried::Applied(_) => Round::Did(0),
-            Tried::Refused(_) | Tried::Unknown => Round::Again,
+            Tried::Refused(_) | Tried::Unknown(_) => Round::Again,
         })
     }
 
@@ -51,7 +51,7 @@ impl Values {
         batch.put(self.keys.sweeper(), sweeper.to_row());
         Ok(match self.try_commit(batch).await? {
             Tried::Applied(_) => Round::Did(0),
-            Tried::Refused(_) | Tried::Unknown => Round::Again,
+            Tried::Refused(_) | Tried::Unknown(_) => Round::Again,
         })
     }
 
@@ -70,7 +70,7 @@ impl Values {
         };
         Ok(match self.try_commit(batch).await? {
             Tried::Applied(_) => Round::Idle(next_deadline),
-            Tried::Refused(_) | Tried::Unknown => Round::Again,
+            Tried::Refused(_) | Tried::Unknown(_) => Round::Again,
         })
     }
 }
