@@ -38,9 +38,9 @@ pub(super) fn measure(runtime: &Runtime, report: &mut Report) -> anyhow::Result<
             target: if waiters == 1000 { Target::AtLeast(0.5) } else { Target::None },
         };
         if waiters == 1000 {
-            report.key("commits_vs_log", line)
+            report.key("commits_vs_log", line);
         } else {
-            report.line(line)
+            report.line(line);
         }
         let detail = json!({
             "ratio": report::rounded(ratio),

@@ -64,10 +64,13 @@ impl Mark {
         let mut place = Place { mark: self, position, ticket: None };
         poll_fn(|context| {
             let mut inner = lock(&self.inner);
+            // Whoever raised or failed the mark has taken us out of the line, so there is no place to give up.
             if inner.reached >= position {
+                place.ticket = None;
                 return Poll::Ready(Ok(()));
             }
             if let Some(why) = &inner.failed {
+                place.ticket = None;
                 return Poll::Ready(Err(why.clone()));
             }
             let is_first = inner.waiting.is_empty();
