@@ -71,7 +71,9 @@ mod tests {
         let due = |ms| keys.due(Timestamp::from_ms(ms), &edge);
         let rings = |old: Option<u64>, new| {
             let mut batch = Batch::new(Shard(0));
-            old.into_iter().for_each(|old| drop(batch.delete(due(old))));
+            if let Some(old) = old {
+                batch.delete(due(old));
+            }
             batch.put(due(new), Row::default());
             News::default().concerns(&keys, &batch)
         };
