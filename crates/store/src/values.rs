@@ -51,7 +51,7 @@ pub use blob::Upload;
 pub use error::Error;
 pub use id::{EdgeName, ValueId};
 pub use lease::Keeper;
-pub use reclaim::{Reclaimed, reclaim_loop};
+pub use reclaim::Reclaimed;
 pub use value::{Content, Digest, EdgeChange, Expect, Put, Update, Value};
 
 use crate::{

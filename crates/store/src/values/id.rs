@@ -46,10 +46,10 @@ impl fmt::Display for ValueId {
 }
 
 impl From<&str> for ValueId {
-    /// # Panics
-    /// As [`ValueId::new`].
+    /// Any text, also from outside. An update that puts or refers to an id that is empty or too long answers
+    /// [`TooLarge`](super::Error::TooLarge) or [`Senseless`](super::Error::Senseless), and there is no such value.
     fn from(id: &str) -> Self {
-        ValueId::new(id)
+        ValueId(Name::new(id))
     }
 }
 

@@ -3,7 +3,13 @@
 use super::Keys;
 use crate::wake::Bell;
 use onceflow_core::{Batch, Op};
-use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
+use std::{
+    collections::BTreeMap,
+    sync::atomic::{AtomicU64, Ordering::SeqCst},
+};
+
+/// Bytes of the deadline that a row name in `due` begins with; the edge's follow.
+const DEADLINE: usize = 8;
 
 /// A bell, and how often it was rung.
 #[derive(Default)]
@@ -13,10 +19,17 @@ pub(super) struct News {
 }
 
 impl News {
-    /// Whether a batch leaves garbage, a debt or a deadline in any case.
+    /// Whether a batch leaves garbage, a debt or an earlier deadline in any case. A lease that is renewed ends later,
+    /// and who sleeps until its old deadline may go on doing so.
     pub(super) fn concerns(&self, keys: &Keys, batch: &Batch) -> bool {
+        let moved: BTreeMap<&[u8], &[u8]> = batch.ops.iter().filter_map(|op| ended(keys, op)).collect();
         batch.ops.iter().any(|op| match op {
-            Op::Put(key, _) => [&keys.zero, &keys.owed, &keys.due, &keys.unlink].contains(&&key.group),
+            Op::Put(key, _) if key.group == keys.due => key
+                .name
+                .as_bytes()
+                .split_at_checked(DEADLINE)
+                .is_none_or(|(deadline, edge)| moved.get(edge).is_none_or(|before| deadline < *before)),
+            Op::Put(key, _) => [&keys.zero, &keys.owed, &keys.unlink].contains(&&key.group),
             _ => false,
         })
     }
@@ -33,5 +46,39 @@ impl News {
     /// Ends when it was rung after `seen`.
     pub(super) async fn after(&self, seen: u64) {
         self.bell.until(|| (self.seen() != seen).then_some(())).await;
+    }
+}
+
+/// The edge whose deadline an operation takes away, and that deadline.
+fn ended<'a>(keys: &Keys, op: &'a Op) -> Option<(&'a [u8], &'a [u8])> {
+    match op {
+        Op::Delete(key) if key.group == keys.due => {
+            key.name.as_bytes().split_at_checked(DEADLINE).map(|(deadline, edge)| (edge, deadline))
+        }
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::values::EdgeName;
+    use onceflow_core::{Row, Shard, Timestamp};
+
+    #[test]
+    fn a_renewed_lease_rings_nobody_and_an_earlier_or_new_one_does() {
+        let (keys, edge) = (Keys::new(), EdgeName::root("lease"));
+        let due = |ms| keys.due(Timestamp::from_ms(ms), &edge);
+        let rings = |old: Option<u64>, new| {
+            let mut batch = Batch::new(Shard(0));
+            if let Some(old) = old {
+                batch.delete(due(old));
+            }
+            batch.put(due(new), Row::default());
+            News::default().concerns(&keys, &batch)
+        };
+        assert!(!rings(Some(1000), 2000));
+        assert!(rings(Some(2000), 1000));
+        assert!(rings(None, 1000));
     }
 }

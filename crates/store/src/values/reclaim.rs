@@ -10,8 +10,6 @@ mod expire;
 mod run;
 mod turn;
 
-pub use run::reclaim_loop;
-
 use super::{Error, Values, limits};
 use crate::records::{Page, Scan};
 use onceflow_core::{Group, Timestamp};

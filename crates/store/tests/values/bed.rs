@@ -24,7 +24,7 @@ pub(crate) fn stores(world: &Arc<TestWorld>) -> Vec<(&'static str, Arc<dyn Recor
 }
 
 /// A journal, through a socket.
-async fn guest(world: &Arc<TestWorld>) -> Arc<dyn Records> {
+pub(crate) async fn guest(world: &Arc<TestWorld>) -> Arc<dyn Records> {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("s");
     let (journal, _) = Journal::open(Arc::new(Disk::new()), Options::default(), world.clone()).unwrap();

@@ -1,7 +1,10 @@
 //! Cases 1 to 12: what an update does, and what is left.
 
-use crate::bed::{Bed, each_store, puts, refused, root, target};
-use onceflow_store::values::{EdgeName, Error, Expect, Update};
+use crate::bed::{Bed, SHARD, each_store, guest, puts, refused, root, target};
+use onceflow_store::{
+    testing::world::TestWorld,
+    values::{EdgeName, Error, Expect, Update, Values},
+};
 
 const FAMILY: &str = "quux; bar; baz->quux; foo->bar,baz";
 
@@ -266,4 +269,31 @@ async fn an_edge_stands_once_in_an_update() {
         refused(bed, twice, "edge R stands twice").await;
     })
     .await;
+}
+
+#[tokio::test]
+async fn an_id_that_is_empty_or_too_long_is_refused() {
+    each_store(async |bed| {
+        let long = "x".repeat(257);
+        for (id, says) in [("", "a value's id is empty"), (long.as_str(), "ID_BYTES_MAX")] {
+            refused(bed, Update::new().leaf(id, ""), says).await;
+            refused(bed, Update::new().put("a", [id], ""), says).await;
+            refused(bed, Update::new().set(&root("R"), id), says).await;
+            assert!(matches!(bed.values.get(&id.into()).await, Err(Error::Missing { .. })));
+        }
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn large_values_are_reclaimed_over_a_socket_however_many_they_are() {
+    let world = TestWorld::new(1);
+    let values = Values::new(guest(&world).await, world.clone(), SHARD);
+    let content = vec![7; 1_000_000];
+    for n in (0..72).step_by(3) {
+        let three = (n..n + 3).fold(Update::new(), |update, n| update.leaf(format!("{n}").as_str(), &content));
+        values.apply(three).await.unwrap();
+    }
+    assert_eq!(values.reclaim(usize::MAX).await.unwrap().buried, 72);
+    assert_eq!(values.rows().await.unwrap(), []);
 }

@@ -2,40 +2,45 @@
 //! rings. It never spins: every wait has a reason to end.
 
 use super::super::{Error, Values, limits};
-use crate::{records, world::World};
+use crate::records;
 use futures_util::future::{Either, select};
+use onceflow_core::Timestamp;
 use std::{future::poll_fn, pin::pin, sync::Arc, task::Poll};
 
-/// Reclaims until it is dropped. Run one per process and shard.
-///
-/// Garbage made through the same [`Values`] wakes it at once; what other processes leave it finds within
-/// [`RECLAIM_LOOK_MS`](limits::RECLAIM_LOOK_MS).
-///
-/// Ends only when going on makes no sense: the store is damaged, or a batch was wrong.
-pub async fn reclaim_loop(world: Arc<dyn World>, values: Arc<Values>) -> Error {
-    loop {
-        let seen = values.news.seen();
-        let rest_ms = match values.reclaim(limits::RECLAIM_BUDGET).await {
-            Ok(done) if done.more => {
-                let_others_run().await;
-                continue;
+impl Values {
+    /// Reclaims until it is dropped. Run one per process and shard.
+    ///
+    /// Garbage made through the same [`Values`] wakes it at once; what other processes leave it finds within
+    /// [`RECLAIM_LOOK_MS`](limits::RECLAIM_LOOK_MS).
+    ///
+    /// Ends only when going on makes no sense: the store is damaged, or a batch was wrong.
+    pub async fn reclaim_forever(self: Arc<Self>) -> Error {
+        loop {
+            let seen = self.news.seen();
+            let rest_ms = match self.reclaim(limits::RECLAIM_BUDGET).await {
+                Ok(done) if done.more => {
+                    let_others_run().await;
+                    continue;
+                }
+                Ok(done) => self.rest_ms(done.next_deadline).await,
+                Err(error) if is_final(&error) => return error,
+                Err(error) => {
+                    tracing::warn!(%error, "could not reclaim; trying again");
+                    self.world.sleep(limits::RETRY_MS).await;
+                    continue;
+                }
+            };
+            match select(pin!(self.news.after(seen)), self.world.sleep(rest_ms)).await {
+                Either::Left(_) | Either::Right(_) => {}
             }
-            Ok(done) => match done.next_deadline {
-                None => limits::RECLAIM_LOOK_MS,
-                Some(deadline) => match values.records.now().await {
-                    Ok(now) => deadline.ms_since(now).min(limits::RECLAIM_LOOK_MS),
-                    Err(_) => limits::RETRY_MS,
-                },
-            },
-            Err(error) if is_final(&error) => return error,
-            Err(error) => {
-                tracing::warn!(%error, "could not reclaim; trying again");
-                world.sleep(limits::RETRY_MS).await;
-                continue;
-            }
-        };
-        match select(pin!(values.news.after(seen)), world.sleep(rest_ms)).await {
-            Either::Left(_) | Either::Right(_) => {}
+        }
+    }
+
+    async fn rest_ms(&self, next_deadline: Option<Timestamp>) -> u64 {
+        let Some(deadline) = next_deadline else { return limits::RECLAIM_LOOK_MS };
+        match self.records.now().await {
+            Ok(now) => deadline.ms_since(now).min(limits::RECLAIM_LOOK_MS),
+            Err(_) => limits::RETRY_MS,
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use super::super::{
     Error,
-    id::EdgeName,
+    id::{EdgeName, ValueId},
     limits,
     value::{Content, EdgeChange, Update},
 };
@@ -11,6 +11,8 @@ use std::collections::BTreeSet;
 
 pub(super) fn check(update: &Update) -> Result<(), Error> {
     for put in &update.puts {
+        check_id(&put.id)?;
+        put.value.refs.iter().try_for_each(check_id)?;
         at_most("references of a value", put.value.refs.len(), limits::REFS_PER_VALUE_MAX, "REFS_PER_VALUE_MAX")?;
         if let Content::Gathered { prefix, .. } = &put.value.content {
             at_most("bytes in a prefix", prefix.as_bytes().len(), limits::ID_BYTES_MAX, "ID_BYTES_MAX")?;
@@ -26,9 +28,18 @@ pub(super) fn check(update: &Update) -> Result<(), Error> {
     Ok(())
 }
 
+fn check_id(id: &ValueId) -> Result<(), Error> {
+    let bytes = id.as_bytes().len();
+    if bytes == 0 {
+        return Err(Error::Senseless("a value's id is empty".into()));
+    }
+    at_most("bytes in a value's id", bytes, limits::ID_BYTES_MAX, "ID_BYTES_MAX")
+}
+
 fn check_edge(change: &EdgeChange) -> Result<(), Error> {
     let bytes = change.edge.given().as_bytes().len();
     at_most("bytes in an edge's name", bytes, limits::ID_BYTES_MAX, "ID_BYTES_MAX")?;
+    change.to.iter().try_for_each(check_id)?;
     match (change.ttl_ms, &change.edge, &change.to) {
         (Some(_), EdgeName::Element { .. }, _) => {
             Err(Error::Senseless(format!("element {} cannot be a lease: its list owns it", change.edge)))
