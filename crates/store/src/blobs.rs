@@ -1,6 +1,6 @@
 //! The port for large bytes: objects that are written once, read in pieces, and deleted.
 //!
-//! The contract, which [`testing::blobs`](crate::testing::blobs) holds every implementation to:
+//! The contract, which `testing::blobs` holds every implementation to:
 //!
 //! | question | answer |
 //! |---|---|

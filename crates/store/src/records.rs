@@ -1,6 +1,6 @@
 //! The port every backend implements: small rows, changed by atomic batches.
 //!
-//! The contract, which [`testing::contract`](crate::testing::contract) holds every backend to:
+//! The contract, which `testing::contract` holds every backend to:
 //!
 //! | question | answer |
 //! |---|---|
