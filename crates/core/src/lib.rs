@@ -10,6 +10,8 @@
 //! | [`batch`] | the one way anything changes: requires, operations, triggers, a claim |
 //! | [`queue`] | what stands in a queue, and what a claim answers |
 //! | [`fence`] | the token that refuses a stale attempt |
+//! | [`model`] | flows: as they are described, and as they are run |
+//! | [`payload`] | what travels along a connection |
 //! | [`time`] | points on the store's clock |
 //! | [`limits`] | every bound, with its reason |
 
@@ -19,6 +21,8 @@ pub mod batch;
 pub mod fence;
 pub mod key;
 pub mod limits;
+pub mod model;
+pub mod payload;
 pub mod queue;
 pub mod row;
 pub mod time;

@@ -1,0 +1,18 @@
+//! What a flow is: modules, ports and connections as people describe them, and the checked program the kernel runs.
+//!
+//! | module | what it owns |
+//! |---|---|
+//! | [`types`] | what may travel along a connection |
+//! | [`task`] | what the kernel knows about a task |
+//! | [`graph`] | a flow as it is described |
+//! | [`program`] | a flow as it is run |
+
+pub mod graph;
+pub mod program;
+pub mod task;
+pub mod types;
+
+pub use graph::{Arm, Connection, Endpoint, Graph, Library, Module, Origin};
+pub use program::{Block, BlockInput, BlockOutput, FusedSource, FusedTask, Node, Program, Segment, Source};
+pub use task::{Effect, Port, Resources, Retry, TaskSpec};
+pub use types::Type;

@@ -1,0 +1,127 @@
+//! A flow as people describe it: modules, ports, connections. Nothing here has been checked; `check` does that, once,
+//! and gives a [`Program`](super::Program) that cannot be wrong any more.
+
+use super::{Port, TaskSpec};
+use crate::payload::Payload;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// Where something was written down.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Origin {
+    /// The file.
+    pub file: String,
+    /// From 1.
+    pub line: u32,
+    /// From 1.
+    pub column: u32,
+}
+
+/// Modules, and what joins them. A flow is one; so is the inside of a composite, a loop, an each, an arm.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Graph {
+    /// What it takes.
+    pub inputs: Vec<Port>,
+    /// What it gives.
+    pub outputs: Vec<Port>,
+    /// What it consists of.
+    pub modules: Vec<Module>,
+    /// What joins them.
+    pub connections: Vec<Connection>,
+}
+
+/// A unit of a graph.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Module {
+    /// Unique among its siblings.
+    pub name: String,
+    /// What it is.
+    pub kind: Kind,
+    /// Where it was defined.
+    pub origin: Option<Origin>,
+    /// A failure inside does not fail the run: every output is an option, none then, and there is one more output,
+    /// [`ERROR`], that says what went wrong.
+    pub attempt: bool,
+}
+
+/// The output that a module with `attempt` has beside its own: option<text>.
+pub const ERROR: &str = "error";
+
+/// The kinds of module.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// A leaf with user code. Ports: the task's.
+    Task(TaskSpec),
+    /// One output, `value`.
+    Constant(Port, Payload),
+    /// A nested graph. Ports: the graph's.
+    Composite(Graph),
+    /// Repeats a graph while its condition holds, at least once. Ports: the body's, less the condition.
+    Loop {
+        /// What is repeated.
+        body: Graph,
+        /// Which output of the body feeds which input of the next iteration, by name. Inputs not named here are the same
+        /// in every iteration.
+        carried: Vec<(String, String)>,
+        /// The output of type bool that says whether another iteration follows.
+        condition: String,
+    },
+    /// Applies a graph to every element. Ports: the body's; those in `over` take lists, and all outputs are lists.
+    Each {
+        /// What is applied.
+        body: Graph,
+        /// The inputs that are iterated, together (lists of equal length).
+        over: Vec<String>,
+        /// How many elements may be in flight at a time.
+        concurrency: Option<u32>,
+    },
+    /// The first arm whose guard holds. Ports: the inputs of all arms (equal names are one port), and the guards; the
+    /// outputs of all arms. An output that not every arm gives, and all if there is no default arm, are options.
+    Choice {
+        /// In order.
+        arms: Vec<Arm>,
+    },
+    /// Another flow. Ports: that flow's.
+    Call {
+        /// Its name.
+        flow: String,
+    },
+}
+
+/// One way through a choice.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Arm {
+    /// What people call it.
+    pub name: String,
+    /// The input of the choice, of type bool, that must hold; `None` is the default arm, and the last.
+    pub guard: Option<String>,
+    /// What is done.
+    pub body: Graph,
+}
+
+/// Joins two ports.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Connection {
+    /// From an input of the graph, or an output of a module in it.
+    pub from: Endpoint,
+    /// To an output of the graph, or an input of a module in it.
+    pub to: Endpoint,
+    /// Where it was written down.
+    pub origin: Option<Origin>,
+}
+
+/// One end of a connection.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Endpoint {
+    /// The module; `None` is the graph itself.
+    pub module: Option<String>,
+    /// The port.
+    pub port: String,
+}
+
+/// A flow and those it can call.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Library {
+    /// By name.
+    pub flows: BTreeMap<String, Graph>,
+}

@@ -1,0 +1,166 @@
+//! A checked flow, in the form the kernel runs: blocks of nodes joined by indices. There is nothing left to get wrong:
+//! every index is in range, every type fits, nothing waits for what never comes.
+//!
+//! Composites and calls that do not recur are gone: their nodes stand in the block around them, and only their paths
+//! remember. A *plan* is a program too: what is reused has become one more input of the root block.
+
+use super::{Port, TaskSpec};
+use crate::payload::Payload;
+use serde::{Deserialize, Serialize};
+
+/// All there is to run.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Program {
+    /// Block 0 is the root.
+    pub blocks: Vec<Block>,
+    /// The tasks that nodes refer to, and their compensations.
+    pub tasks: Vec<TaskSpec>,
+    /// What connections that come from nowhere bring.
+    pub constants: Vec<Payload>,
+}
+
+/// The root block.
+pub const ROOT: BlockIndex = 0;
+/// Index into [`Program::blocks`].
+pub type BlockIndex = u32;
+/// Index into [`Block::nodes`].
+pub type NodeIndex = u32;
+/// Index of a port.
+pub type PortIndex = u16;
+
+/// A graph without names: what is instantiated as a whole.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Block {
+    /// What it takes. Inputs marked *varying* are delivered to each instance (elements, carried ports); the others are
+    /// held by the frame and read from there.
+    pub inputs: Vec<BlockInput>,
+    /// What it gives.
+    pub outputs: Vec<BlockOutput>,
+    /// In an order where every node stands after those that feed it.
+    pub nodes: Vec<Node>,
+    /// Digest of all it means: nodes, versions, constants, blocks below; not names, paths, retries or limits.
+    pub digest: [u8; 32],
+}
+
+/// An input of a block.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct BlockInput {
+    /// Name and type.
+    pub port: Port,
+    /// Whether it differs between the instances of one frame.
+    pub varying: bool,
+}
+
+/// An output of a block.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct BlockOutput {
+    /// Name and type.
+    pub port: Port,
+    /// What gives it.
+    pub from: Source,
+}
+
+/// What feeds a port.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub enum Source {
+    /// An input of the block.
+    Input(PortIndex),
+    /// An output of a node of the block.
+    Node(NodeIndex, PortIndex),
+    /// One of [`Program::constants`].
+    Constant(u32),
+    /// Nothing: an optional input that is not connected.
+    None,
+}
+
+/// A step, once per instance of its block.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Node {
+    /// Where people see it, from the frame of its block on.
+    pub path: Vec<Segment>,
+    /// What it does.
+    pub op: Op,
+    /// What feeds its inputs.
+    pub inputs: Vec<Source>,
+    /// Its outputs.
+    pub outputs: Vec<Port>,
+    /// A failure becomes outputs of none and one more output, the last, that says why. Not for relays.
+    pub attempt: bool,
+}
+
+/// Part of a path.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub enum Segment {
+    /// `/name`
+    Name(String),
+    /// `[i]`, the element the instance is for.
+    Element,
+    /// `@i`, the iteration the instance is for.
+    Iteration,
+}
+
+/// What a node does.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Op {
+    /// Runs a task: index into [`Program::tasks`].
+    Task(u32),
+    /// Runs several tasks, one after the other, with one commit; see `plan::fuse`.
+    Fused(Vec<FusedTask>),
+    /// Gives its one input to all who want it: fan-out wider than a batch is a tree of these.
+    Relay,
+    /// A block for every element.
+    Each {
+        /// The body. Its inputs are the node's, in order.
+        body: BlockIndex,
+        /// How many elements may be in flight.
+        concurrency: Option<u32>,
+    },
+    /// A block again and again. The body's outputs are the node's, in order, and then the condition.
+    Loop {
+        /// The body. Its inputs are the node's, in order.
+        body: BlockIndex,
+        /// Which output of the body feeds which input of the next iteration.
+        carried: Vec<(PortIndex, PortIndex)>,
+    },
+    /// The first block whose guard holds. The inputs of every arm are those of the node, in order.
+    Choice {
+        /// In order. The last may have no guard.
+        arms: Vec<ProgramArm>,
+    },
+    /// A block once: a flow that recurs, or a composite with `attempt`.
+    Call {
+        /// The body. Its inputs are the node's, in order.
+        body: BlockIndex,
+    },
+}
+
+/// One way through a choice.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ProgramArm {
+    /// The input of the node that must hold; `None` always does.
+    pub guard: Option<PortIndex>,
+    /// What is done. Its outputs are the node's, in order; one it does not give is [`Source::None`].
+    pub body: BlockIndex,
+}
+
+/// A task inside a fused step.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FusedTask {
+    /// Index into [`Program::tasks`].
+    pub task: u32,
+    /// Where people see it.
+    pub path: Vec<Segment>,
+    /// What feeds its inputs.
+    pub inputs: Vec<FusedSource>,
+    /// Which of its outputs is which of the node's.
+    pub outputs: Vec<Option<PortIndex>>,
+}
+
+/// What feeds an input inside a fused step.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum FusedSource {
+    /// An input of the node.
+    Input(PortIndex),
+    /// An output of an earlier task of the step.
+    Task(u16, PortIndex),
+}

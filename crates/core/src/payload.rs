@@ -1,0 +1,105 @@
+//! What travels along a connection: small things themselves, large things by reference.
+//!
+//! What is small is copied to everyone who reads it, so it needs no counting; what is large is a stored value, and
+//! whoever holds the payload holds an edge to it. A payload therefore has at most one reference.
+
+use crate::key::Name;
+use serde::{Deserialize, Serialize};
+use std::sync::Arc;
+
+/// A digest of content: the same for equal content, wherever it is.
+pub type Digest = [u8; 32];
+
+/// A value of a port, as rows hold it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Payload {
+    /// The bytes themselves.
+    Inline(Arc<[u8]>),
+    /// A short list, the elements themselves.
+    List(Arc<[Payload]>),
+    /// Bytes in the store.
+    Stored(Stored),
+    /// A list in the store: gathered, or one value that holds all elements.
+    StoredList(Stored),
+    /// A file in the store.
+    File {
+        /// What it was called; the last part of a path, or a relative path inside a directory.
+        name: String,
+        /// Its content.
+        content: Stored,
+    },
+}
+
+/// Something in the store.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Stored {
+    /// The value's id.
+    pub id: Name,
+    /// Of its content.
+    pub digest: Digest,
+    /// Bytes, or elements of a list.
+    pub len: u64,
+}
+
+impl Payload {
+    /// The bytes themselves.
+    pub fn inline(bytes: impl AsRef<[u8]>) -> Self {
+        Payload::Inline(Arc::from(bytes.as_ref()))
+    }
+
+    /// The value that whoever holds this must hold an edge to.
+    pub fn stored(&self) -> Option<&Stored> {
+        match self {
+            Payload::Inline(_) | Payload::List(_) => None,
+            Payload::Stored(stored) | Payload::StoredList(stored) | Payload::File { content: stored, .. } => {
+                Some(stored)
+            }
+        }
+    }
+
+    /// How many elements, if it is a list.
+    pub fn list_len(&self) -> Option<u64> {
+        match self {
+            Payload::List(elements) => Some(elements.len() as u64),
+            Payload::StoredList(stored) => Some(stored.len),
+            Payload::Inline(_) | Payload::Stored(_) | Payload::File { .. } => None,
+        }
+    }
+
+    /// Equal for equal content, whether it is here or in the store.
+    pub fn digest(&self) -> Digest {
+        match self {
+            Payload::Inline(bytes) => *blake3::hash(bytes).as_bytes(),
+            Payload::List(elements) => list_digest(elements.iter().map(Payload::digest)),
+            Payload::Stored(stored) | Payload::StoredList(stored) => stored.digest,
+            Payload::File { name, content } => {
+                let mut hasher = blake3::Hasher::new_derive_key("onceflow file");
+                hasher.update(&content.digest).update(name.as_bytes());
+                *hasher.finalize().as_bytes()
+            }
+        }
+    }
+}
+
+/// The digest of a list, from those of its elements.
+pub fn list_digest(elements: impl Iterator<Item = Digest>) -> Digest {
+    let mut hasher = blake3::Hasher::new_derive_key("onceflow list");
+    let mut len: u64 = 0;
+    for digest in elements {
+        hasher.update(&digest);
+        len += 1;
+    }
+    hasher.update(&len.to_le_bytes());
+    *hasher.finalize().as_bytes()
+}
+
+/// What arrives at a port. Something always does, or the one who waits would wait for ever.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Outcome {
+    /// A value.
+    Value(Payload),
+    /// No value: an option that is none.
+    None,
+    /// There will be none, because of this. Only where something handles it.
+    Failed(Arc<str>),
+}

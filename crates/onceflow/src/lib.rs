@@ -1,0 +1,3 @@
+//! Exactly-once, self-cleaning workflows, for people who write Rust.
+
+#![forbid(unsafe_code)]
