@@ -12,6 +12,7 @@
 //! | [`fence`] | the token that refuses a stale attempt |
 //! | [`model`] | flows: as they are described, and as they are run |
 //! | [`payload`] | what travels along a connection |
+//! | [`protocol`] | what a commit, an arrival, an opening and an ending do |
 //! | [`time`] | points on the store's clock |
 //! | [`limits`] | every bound, with its reason |
 
@@ -23,6 +24,7 @@ pub mod key;
 pub mod limits;
 pub mod model;
 pub mod payload;
+pub mod protocol;
 pub mod queue;
 pub mod row;
 pub mod time;

@@ -50,3 +50,27 @@ pub const PARTS_MAX: usize = 10_000;
 
 /// Objects one `list` answers.
 pub const LIST_OBJECTS_MAX: usize = 4096;
+
+/// Bytes of a payload that travels itself instead of by reference: copying it to a few readers is cheaper than counting.
+pub const INLINE_BYTES_MAX: usize = 1024;
+
+/// Characters of an error that a flow gets to handle.
+pub const ERROR_CHARS_MAX: usize = 800;
+
+/// Operations spent on opening elements in one batch; the rest of the batch is for what surrounds them.
+pub const OPENING_OPS_MAX: usize = 700;
+
+/// Elements opened in one batch.
+pub const CHUNK_ELEMENTS_MAX: usize = 200;
+
+/// Chunks of one each that are in flight at a time: enough that draining one does not starve the workers.
+pub const LANES_MAX: u32 = 4;
+
+/// Elements of one list. What is larger belongs into several.
+pub const ELEMENTS_MAX: u64 = 100_000_000;
+
+/// Frames within frames: how deep a flow may call itself.
+pub const CALL_DEPTH_MAX: u32 = 1000;
+
+/// Rows taken away by one batch when a run is removed: each may clear an edge, which takes three operations.
+pub const REMOVE_ROWS_MAX: usize = 150;

@@ -8,11 +8,15 @@
 //! | [`program`] | a flow as it is run |
 
 pub mod graph;
+pub mod place;
 pub mod program;
 pub mod task;
 pub mod types;
+pub mod wiring;
 
 pub use graph::{Arm, Connection, Endpoint, Graph, Library, Module, Origin};
+pub use place::Place;
 pub use program::{Block, BlockInput, BlockOutput, FusedSource, FusedTask, Node, Program, Segment, Source};
 pub use task::{Effect, Port, Resources, Retry, TaskSpec};
 pub use types::Type;
+pub use wiring::Wiring;

@@ -3,7 +3,7 @@
 //! What is small is copied to everyone who reads it, so it needs no counting; what is large is a stored value, and
 //! whoever holds the payload holds an edge to it. A payload therefore has at most one reference.
 
-use crate::key::Name;
+use crate::{key::Name, row::Row};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
@@ -14,9 +14,9 @@ pub type Digest = [u8; 32];
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Payload {
     /// The bytes themselves.
-    Inline(Arc<[u8]>),
-    /// A short list, the elements themselves.
-    List(Arc<[Payload]>),
+    Inline(Row),
+    /// A short list, the elements themselves; an option may be none.
+    List(Arc<[Option<Payload>]>),
     /// Bytes in the store.
     Stored(Stored),
     /// A list in the store: gathered, or one value that holds all elements.
@@ -44,7 +44,7 @@ pub struct Stored {
 impl Payload {
     /// The bytes themselves.
     pub fn inline(bytes: impl AsRef<[u8]>) -> Self {
-        Payload::Inline(Arc::from(bytes.as_ref()))
+        Payload::Inline(Row::new(bytes))
     }
 
     /// The value that whoever holds this must hold an edge to.
@@ -70,7 +70,7 @@ impl Payload {
     pub fn digest(&self) -> Digest {
         match self {
             Payload::Inline(bytes) => *blake3::hash(bytes).as_bytes(),
-            Payload::List(elements) => list_digest(elements.iter().map(Payload::digest)),
+            Payload::List(elements) => list_digest(elements.iter().map(|element| digest_of(element.as_ref()))),
             Payload::Stored(stored) | Payload::StoredList(stored) => stored.digest,
             Payload::File { name, content } => {
                 let mut hasher = blake3::Hasher::new_derive_key("onceflow file");
@@ -79,6 +79,11 @@ impl Payload {
             }
         }
     }
+}
+
+/// The digest of an option.
+pub fn digest_of(payload: Option<&Payload>) -> Digest {
+    payload.map_or([0; 32], Payload::digest)
 }
 
 /// The digest of a list, from those of its elements.
@@ -102,4 +107,28 @@ pub enum Outcome {
     None,
     /// There will be none, because of this. Only where something handles it.
     Failed(Arc<str>),
+}
+
+impl Outcome {
+    /// A value, or none.
+    pub fn of(payload: Option<Payload>) -> Self {
+        payload.map_or(Outcome::None, Outcome::Value)
+    }
+
+    /// The value, if it is one.
+    pub fn value(&self) -> Option<&Payload> {
+        match self {
+            Outcome::Value(payload) => Some(payload),
+            Outcome::None | Outcome::Failed(_) => None,
+        }
+    }
+
+    /// Equal for equal outcomes.
+    pub fn digest(&self) -> Digest {
+        match self {
+            Outcome::Value(payload) => payload.digest(),
+            Outcome::None => digest_of(None),
+            Outcome::Failed(why) => *blake3::hash(why.as_bytes()).as_bytes(),
+        }
+    }
 }

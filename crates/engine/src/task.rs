@@ -2,7 +2,7 @@
 //! of this is the crate `onceflow`.
 
 use bytes::Bytes;
-use onceflow_core::model::TaskSpec;
+use onceflow_core::model::{Place, Program, TaskSpec, program::Op};
 use onceflow_store::BoxFuture;
 use std::{collections::BTreeMap, path::PathBuf, sync::Arc};
 
@@ -29,17 +29,79 @@ pub struct FileData {
     pub path: PathBuf,
 }
 
-/// What a body knows about the step it runs for.
-#[derive(Clone, Debug)]
+/// What a body knows about the step it runs for. Cheap to clone.
+#[derive(Clone)]
 pub struct Step {
+    pub(crate) at: Arc<At>,
+    pub(crate) attempt: u32,
+    pub(crate) tx: Option<Tx>,
+}
+
+/// Where a step is.
+pub(crate) struct At {
+    pub(crate) key: [u8; 16],
+    pub(crate) place: Place,
+    pub(crate) program: Arc<Program>,
+    pub(crate) path: Path,
+}
+
+/// Which path of the program: a node's, or that of a task inside a fused one.
+#[derive(Clone, Copy)]
+pub(crate) struct Path {
+    pub(crate) block: u32,
+    pub(crate) node: u32,
+    pub(crate) fused: Option<u16>,
+}
+
+impl Step {
     /// The same for every attempt at this step, and for no other step: what to give to others so that they do it once.
-    pub key: String,
-    /// Where it sits in the run.
-    pub address: String,
-    /// From 1.
-    pub attempt: u32,
+    pub fn key(&self) -> String {
+        self.at.key.iter().map(|byte| format!("{byte:02x}")).collect()
+    }
+
+    /// Where it sits in the run: `/align[3]/sort`.
+    pub fn address(&self) -> String {
+        self.at.address()
+    }
+
+    /// Which attempt this is, from 1.
+    pub fn attempt(&self) -> u32 {
+        self.attempt
+    }
+
     /// The rows of the flow, for tasks that are transactional.
-    pub tx: Option<Tx>,
+    pub fn tx(&self) -> Option<&Tx> {
+        self.tx.as_ref()
+    }
+
+    /// A step that belongs to no run, for tests of bodies.
+    pub fn detached(key: [u8; 16], attempt: u32) -> Self {
+        let program = Program { blocks: vec![], tasks: vec![], constants: vec![] };
+        let path = Path { block: 0, node: 0, fused: None };
+        let at = At { key, place: Place::root(), program: Arc::new(program), path };
+        Step { at: Arc::new(at), attempt, tx: None }
+    }
+}
+
+impl At {
+    pub(crate) fn address(&self) -> String {
+        let node = self.program.blocks.get(self.path.block as usize);
+        let node = node.and_then(|block| block.nodes.get(self.path.node as usize));
+        let path = match (node.map(|node| &node.op), self.path.fused) {
+            (Some(Op::Fused(tasks)), Some(at)) => &tasks[usize::from(at)].path,
+            _ => match node {
+                Some(node) => &node.path,
+                None => return String::from("/"),
+            },
+        };
+        self.place.address(path)
+    }
+}
+
+impl std::fmt::Debug for Step {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Step({} attempt {})", self.address(), self.attempt)
+    }
 }
 
 /// Why a task failed.

@@ -1,0 +1,399 @@
+//! A commit while it is written: one batch, and what it does to the edges of stored values.
+//!
+//! Relies on the batch requiring the step's claim: whoever holds it is the only one who delivers, so every row and edge
+//! set here is set for the first time, and every one cleared is there.
+
+use super::{
+    ids::{END, FrameId, LANE, SETTLE, StepId},
+    keys::{self, Keys},
+    rows::{self, Elements, Frame, Held, Received, Shape, State, Ticket},
+};
+use crate::{
+    batch::{Batch, Op},
+    key::{Group, Key, Name, Shard},
+    model::{
+        program::{self, BlockIndex, NodeIndex, PortIndex, Program},
+        wiring::{Consumer, Target, Wiring},
+    },
+    payload::Outcome,
+    queue::Inbox,
+    row::Row,
+};
+use std::sync::Arc;
+
+/// What is known about a run while one generation of it lasts.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// The shard it lives in.
+    pub shard: Shard,
+    /// Where its rows stand.
+    pub keys: Keys,
+    /// What is run.
+    pub program: Arc<Program>,
+    /// How its nodes are joined.
+    pub wiring: Arc<Wiring>,
+    /// The queue of every task.
+    queues: Arc<[Group]>,
+    internal: Group,
+}
+
+impl Plan {
+    /// The plan that a program is.
+    pub fn new(shard: Shard, keys: Keys, program: Arc<Program>, wiring: Arc<Wiring>) -> Self {
+        let queues = program.tasks.iter().map(|task| keys::class_queue(&task.class)).collect();
+        Plan { shard, keys, program, wiring, queues, internal: keys::internal_queue() }
+    }
+
+    /// The queue a step stands in when it is ready.
+    pub fn queue(&self, block: BlockIndex, node: NodeIndex) -> &Group {
+        let block = &self.program.blocks[block as usize];
+        match block.nodes.get(node as usize).map(|node| &node.op) {
+            Some(program::Op::Task(task)) => &self.queues[*task as usize],
+            Some(program::Op::Fused(tasks)) => &self.queues[tasks[0].task as usize],
+            _ => &self.internal,
+        }
+    }
+}
+
+/// What a commit does to the edges of values.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Edge {
+    /// Something holds a value now.
+    Set(Name, Name),
+    /// It does not any more.
+    Clear(Name, Name),
+    /// An element of a list that will be gathered.
+    Element {
+        /// What all of them have in common.
+        prefix: Name,
+        /// Which.
+        index: u32,
+        /// What it is.
+        outcome: Outcome,
+    },
+    /// Something holds a value until a time.
+    Lease(Name, Name, crate::time::Timestamp),
+    /// Elements become a list.
+    Gather {
+        /// The list.
+        id: Name,
+        /// What the elements have in common.
+        prefix: Name,
+        /// How many there are.
+        n: u32,
+        /// Of what they are.
+        digest: crate::payload::Digest,
+    },
+}
+
+/// An instance of a block: where deliveries go.
+#[derive(Clone, Copy, Debug)]
+pub struct Site<'a> {
+    /// Its frame.
+    pub id: FrameId,
+    /// What that is.
+    pub frame: &'a Frame,
+    /// Which instance.
+    pub index: u32,
+    /// The block.
+    pub block: BlockIndex,
+}
+
+/// A commit while it is written.
+#[derive(Debug)]
+pub struct Draft<'a> {
+    plan: &'a Plan,
+    /// What it requires and does.
+    pub batch: Batch,
+    /// What it does to the edges of values.
+    pub edges: Vec<Edge>,
+    live: i64,
+    /// Whether what is delivered is held by someone who lives longer, so that it needs no edge.
+    borrowing: bool,
+}
+
+impl<'a> Draft<'a> {
+    /// Nothing yet, if the run is in this state.
+    pub fn new(plan: &'a Plan, state: State) -> Self {
+        let mut batch = Batch::new(plan.shard);
+        batch.require_equals(plan.keys.state(), rows::write(&state));
+        Draft { plan, batch, edges: Vec::new(), live: 0, borrowing: false }
+    }
+
+    /// Nothing yet, for a run that is not there.
+    pub fn of_new_run(plan: &'a Plan) -> Self {
+        Draft { plan, batch: Batch::new(plan.shard), edges: Vec::new(), live: 0, borrowing: false }
+    }
+
+    /// What it came to: the batch, and the changes to edges that belong into it.
+    pub fn finish(mut self) -> (Batch, Vec<Edge>) {
+        if self.live != 0 {
+            let op = self.count_live(self.live);
+            self.batch.ops.push(op);
+        }
+        (self.batch, self.edges)
+    }
+
+    /// So many more, or fewer, steps are ready or taken.
+    pub fn live(&mut self, delta: i64) {
+        self.live += delta;
+    }
+
+    fn count_live(&self, delta: i64) -> Op {
+        Op::Add { key: self.plan.keys.live(), delta, at_zero: vec![self.settle()] }
+    }
+
+    /// Lets somebody decide how the run ends.
+    pub fn settle(&self) -> Op {
+        let ticket = self.ticket(program::ROOT, vec![]);
+        self.ready(StepId::of_run(SETTLE), &self.plan.internal, &ticket)
+    }
+
+    /// A ticket of this generation.
+    pub fn ticket(&self, block: BlockIndex, inputs: Vec<Received>) -> Ticket {
+        Ticket { generation: self.plan.keys.generation, block, failed: 0, started: None, cursor: 0, inputs }
+    }
+
+    /// The operation that makes a step ready.
+    pub fn ready(&self, step: StepId, queue: &Group, ticket: &Ticket) -> Op {
+        let name = step.queue_name(self.plan.keys.run);
+        Op::Put(Key { group: queue.clone(), name }, ticket_row(&self.plan.keys, step, ticket))
+    }
+
+    /// Makes a step ready, whatever else happens.
+    pub fn enable(&mut self, step: StepId, queue: &Group, ticket: &Ticket) {
+        let op = self.ready(step, queue, ticket);
+        self.batch.ops.push(op);
+        self.live += 1;
+    }
+
+    fn enable_when_full(&self, step: StepId, queue: &Group, ticket: &Ticket) -> Vec<Op> {
+        vec![self.ready(step, queue, ticket), self.count_live(1)]
+    }
+
+    /// Brings what a node, an opening or a frame gave to all who wait for it. `given` is asked for each output port.
+    pub fn deliver(&mut self, site: Site<'_>, targets: &[Target], given: &dyn Fn(PortIndex) -> Outcome) {
+        for target in targets {
+            let received = target.ports.iter().map(|(from, to)| self.received(*to, given(*from))).collect();
+            match target.to {
+                Consumer::Node(node) => {
+                    let step = StepId { frame: site.id, index: site.index, node };
+                    let of = self.plan.wiring.blocks[site.block as usize].nodes[node as usize].joins.of;
+                    let queue = self.plan.queue(site.block, node).clone();
+                    self.arrive(step, &queue, site.block, (target.bit, of), received);
+                }
+                Consumer::End => self.arrive_at_end(site, target.bit, received),
+            }
+        }
+    }
+
+    /// Something arrives at a step; when everything has, it is ready.
+    fn arrive(
+        &mut self,
+        step: StepId,
+        queue: &Group,
+        block: BlockIndex,
+        (bit, of): (u32, u32),
+        received: Vec<Received>,
+    ) {
+        for received in received.iter().filter(|received| received.owned) {
+            self.hold(&self.plan.keys.arrival(step, received.port), received.port, &received.outcome);
+        }
+        if of == 1 {
+            let ticket = self.ticket(block, received);
+            self.enable(step, queue, &ticket);
+            return;
+        }
+        for received in received {
+            self.batch.put(self.plan.keys.arrival(step, received.port), rows::write(&received));
+        }
+        let when_full = self.enable_when_full(step, queue, &self.ticket(block, vec![]));
+        self.batch.set_bit(self.plan.keys.join(step), bit, of, when_full);
+    }
+
+    /// Something arrives at the end of an instance.
+    fn arrive_at_end(&mut self, site: Site<'_>, bit: u32, received: Vec<Received>) {
+        let end = StepId { frame: site.id, index: site.index, node: END };
+        let of = self.plan.wiring.blocks[site.block as usize].end.of;
+        match site.frame.shape {
+            Shape::Single => {
+                let queue = self.plan.internal.clone();
+                self.arrive(end, &queue, site.block, (bit, of), received);
+            }
+            Shape::Run => {
+                for received in received {
+                    let key = self.plan.keys.arrival(end, received.port);
+                    self.hold(&key, received.port, &received.outcome);
+                    self.batch.put(key, rows::write(&received));
+                }
+            }
+            Shape::Each(elements) => {
+                for received in received {
+                    self.element(site, received.port, received.outcome);
+                }
+                let ended = self.element_ended(site, elements);
+                match of {
+                    1 => self.batch.ops.push(ended),
+                    _ => drop(self.batch.set_bit(self.plan.keys.join(end), bit, of, vec![ended])),
+                }
+            }
+        }
+    }
+
+    /// One output of an element. Of one that nobody reads, only a failure is of interest.
+    pub(super) fn element(&mut self, site: Site<'_>, port: PortIndex, outcome: Outcome) {
+        let hidden = self.plan.program.blocks[site.block as usize].outputs[usize::from(port)].hidden;
+        if hidden && !matches!(outcome, Outcome::Failed(_)) {
+            return;
+        }
+        let prefix = self.plan.keys.elements(site.id, port);
+        self.edges.push(Edge::Element { prefix, index: site.index, outcome });
+    }
+
+    /// The operation that says that an element has ended. The last of a chunk lets its lane open the next chunk; the
+    /// last lane lets the each close.
+    pub(super) fn element_ended(&self, site: Site<'_>, elements: Elements) -> Op {
+        let chunk = elements.chunk_of(site.index);
+        let range = elements.of_chunk(chunk);
+        let (lane, next) = (chunk % elements.lanes, chunk + elements.lanes);
+        let when_full = if next < elements.chunks() {
+            let mut ticket = self.ticket(site.block, vec![]);
+            ticket.cursor = next;
+            self.enable_when_full(lane_step(site.id, lane), &self.plan.internal, &ticket)
+        } else {
+            let close = close_step(site.id);
+            let enable = self.enable_when_full(close, &self.plan.internal, &self.ticket(site.block, vec![]));
+            let key = self.plan.keys.join(close);
+            vec![Op::SetBit { key, bit: lane, of: elements.lanes, when_full: enable }]
+        };
+        let key = self.plan.keys.join(StepId { frame: site.id, index: chunk, node: LANE });
+        Op::SetBit { key, bit: site.index - range.start, of: range.end - range.start, when_full }
+    }
+
+    /// An instance begins: what varies is brought to whoever wants it, and what waits for nothing is ready.
+    pub fn open(&mut self, site: Site<'_>, varying: &dyn Fn(PortIndex) -> Outcome) {
+        let plan = self.plan;
+        let wiring = &plan.wiring.blocks[site.block as usize];
+        self.deliver(site, &wiring.opening.targets, varying);
+        for node in &wiring.opening.enabled {
+            let step = StepId { frame: site.id, index: site.index, node: *node };
+            let ticket = self.ticket(site.block, vec![]);
+            self.enable(step, plan.queue(site.block, *node), &ticket);
+        }
+        match site.frame.shape {
+            Shape::Run => {}
+            Shape::Single if wiring.opening.end_enabled => {
+                let end = StepId { frame: site.id, index: site.index, node: END };
+                let ticket = self.ticket(site.block, vec![]);
+                self.enable(end, &plan.internal, &ticket);
+            }
+            Shape::Single => {}
+            Shape::Each(elements) => self.open_element(site, elements, wiring.opening.end_enabled),
+        }
+    }
+
+    /// As [`Draft::open`], for what the frame itself holds: elements of its lists.
+    pub fn open_borrowing(&mut self, site: Site<'_>, varying: &dyn Fn(PortIndex) -> Outcome) {
+        self.borrowing = true;
+        self.open(site, varying);
+        self.borrowing = false;
+    }
+
+    fn received(&self, port: u16, outcome: Outcome) -> Received {
+        Received { port, owned: !self.borrowing && stored(&outcome).is_some(), outcome }
+    }
+
+    /// What an element gives without any step: it is there from the beginning.
+    fn open_element(&mut self, site: Site<'_>, elements: Elements, end_enabled: bool) {
+        let plan = self.plan;
+        let block = &plan.program.blocks[site.block as usize];
+        for (port, output) in block.outputs.iter().enumerate() {
+            if let Some(outcome) = standing(plan, site, output.from) {
+                self.element(site, port as PortIndex, outcome);
+            }
+        }
+        if end_enabled {
+            let ended = self.element_ended(site, elements);
+            self.batch.ops.push(ended);
+        }
+    }
+
+    /// A row holds a value, if it is one that is stored.
+    pub fn hold(&mut self, row: &Key, port: u16, outcome: &Outcome) {
+        if let Some(stored) = stored(outcome) {
+            self.edges.push(Edge::Set(self.plan.keys.edge(row, port), stored.clone()));
+        }
+    }
+
+    /// A row does not hold a value any more.
+    pub fn release(&mut self, row: &Key, port: u16, outcome: &Outcome) {
+        if let Some(stored) = stored(outcome) {
+            self.edges.push(Edge::Clear(self.plan.keys.edge(row, port), stored.clone()));
+        }
+    }
+
+    /// A frame begins.
+    pub fn put_frame(&mut self, id: FrameId, frame: &Frame) {
+        let key = self.plan.keys.frame(id);
+        for (port, held) in frame_holds(frame) {
+            self.hold(&key, port, &held.outcome);
+        }
+        self.batch.put(key, rows::write(frame));
+    }
+
+    /// A frame ends.
+    pub fn drop_frame(&mut self, id: FrameId, frame: &Frame) {
+        let key = self.plan.keys.frame(id);
+        for (port, held) in frame_holds(frame) {
+            self.release(&key, port, &held.outcome);
+        }
+        self.batch.delete(key);
+    }
+}
+
+/// The step that opens elements on a lane.
+pub fn lane_step(frame: FrameId, lane: u32) -> StepId {
+    StepId { frame, index: lane, node: LANE }
+}
+
+/// The step that closes an each.
+pub fn close_step(frame: FrameId) -> StepId {
+    StepId { frame, index: u32::MAX, node: END }
+}
+
+/// What is there from the beginning of an instance on: inputs that all instances share, and constants.
+pub fn standing(plan: &Plan, site: Site<'_>, source: program::Source) -> Option<Outcome> {
+    let block = &plan.program.blocks[site.block as usize];
+    match source {
+        program::Source::Input(port) if !block.inputs[port as usize].varying => {
+            let held = site.frame.inputs.get(port as usize).and_then(Option::as_ref);
+            Some(held.expect("a frame holds every input that does not vary").outcome.clone())
+        }
+        program::Source::Constant(at) => Some(Outcome::Value(plan.program.constants[at as usize].clone())),
+        program::Source::None => Some(Outcome::None),
+        program::Source::Input(_) | program::Source::Node(..) => None,
+    }
+}
+
+fn frame_holds(frame: &Frame) -> impl Iterator<Item = (u16, &Held)> {
+    let held = frame.inputs.iter().enumerate().filter_map(|(port, held)| Some((port as u16, held.as_ref()?)));
+    held.filter(|(_, held)| held.owned)
+}
+
+/// The value that whoever has this must hold.
+pub fn stored(outcome: &Outcome) -> Option<&Name> {
+    match outcome {
+        Outcome::Value(payload) => payload.stored().map(|stored| &stored.id),
+        Outcome::None | Outcome::Failed(_) => None,
+    }
+}
+
+/// A step's row in a queue. What arrived with the ticket needs no inbox.
+pub fn ticket_row(keys: &Keys, step: StepId, ticket: &Ticket) -> Row {
+    let note = rows::write(ticket).to_vec();
+    let inbox = match ticket.inputs.is_empty() {
+        true => Inbox { group: keys.rows.clone(), prefix: keys.inbox(step), note },
+        false => Inbox { group: Group::rows(""), prefix: Name::default(), note },
+    };
+    inbox.to_row()
+}

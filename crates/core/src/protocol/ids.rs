@@ -1,0 +1,134 @@
+//! What runs, frames and steps are called in keys. Addresses are for people; these are short and of fixed length,
+//! however deep a flow calls itself.
+
+use crate::key::Name;
+use serde::{Deserialize, Serialize};
+use std::fmt;
+
+/// Names a run, for ever. Also the lane of its rows in a queue, so that runs take turns.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct RunId(pub [u8; 8]);
+
+impl fmt::Display for RunId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+    }
+}
+
+impl fmt::Debug for RunId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+/// Which plan of a run: a changed input, flow or request makes a new one. Rows of different generations never meet.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct Generation(pub u32);
+
+/// Names a frame: the life of one loop, each, choice or call, or the run itself.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct FrameId([u8; 12]);
+
+impl FrameId {
+    /// The frame of the run itself.
+    pub const ROOT: FrameId = FrameId([0; 12]);
+
+    /// The frame that a step opens.
+    pub fn opened_by(step: StepId) -> Self {
+        let hash = blake3::hash(&step.to_bytes());
+        let (id, _) = hash.as_bytes().split_first_chunk().expect("a digest is longer than an id");
+        FrameId(*id)
+    }
+
+    /// Its bytes.
+    pub fn as_bytes(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+impl fmt::Debug for FrameId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0[..4].iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+    }
+}
+
+/// Names a step in one generation of a run: a node of an instance of a block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct StepId {
+    /// The frame the instance belongs to.
+    pub frame: FrameId,
+    /// Which instance: element, iteration, arm; else 0.
+    pub index: u32,
+    /// The node, or one of the internal steps below.
+    pub node: u32,
+}
+
+/// Takes what an instance gave to where its frame was opened.
+pub const END: u32 = u32::MAX;
+/// Opens the next elements of an each; the index is the lane.
+pub const LANE: u32 = u32::MAX - 1;
+/// Decides how the run ends, once nothing is in flight.
+pub const SETTLE: u32 = u32::MAX - 2;
+/// Undoes a step; the index says which registration.
+pub const UNDO: u32 = u32::MAX - 3;
+/// Removes what an ended run left, in small steps.
+pub const TEARDOWN: u32 = u32::MAX - 4;
+
+impl StepId {
+    /// How many bytes it takes.
+    pub const BYTES: usize = 20;
+
+    /// An internal step of the run itself.
+    pub const fn of_run(node: u32) -> Self {
+        StepId { frame: FrameId::ROOT, index: 0, node }
+    }
+
+    /// Bytes that sort by frame, then instance, then node.
+    pub fn to_bytes(self) -> [u8; Self::BYTES] {
+        let mut bytes = [0; Self::BYTES];
+        bytes[..12].copy_from_slice(&self.frame.0);
+        bytes[12..16].copy_from_slice(&self.index.to_be_bytes());
+        bytes[16..].copy_from_slice(&self.node.to_be_bytes());
+        bytes
+    }
+
+    /// Reads what [`StepId::to_bytes`] wrote.
+    pub fn from_bytes(bytes: &[u8]) -> Option<Self> {
+        let (frame, rest) = bytes.split_first_chunk::<12>()?;
+        let (index, node) = rest.split_first_chunk::<4>()?;
+        let node = u32::from_be_bytes(node.try_into().ok()?);
+        Some(StepId { frame: FrameId(*frame), index: u32::from_be_bytes(*index), node })
+    }
+
+    /// What its row in a queue is called.
+    pub fn queue_name(self, run: RunId) -> Name {
+        Name::join(&[&run.0, &self.to_bytes()])
+    }
+
+    /// Reads what [`StepId::queue_name`] wrote.
+    pub fn from_queue_name(name: &[u8]) -> Option<(RunId, Self)> {
+        let (run, step) = name.split_first_chunk::<8>()?;
+        Some((RunId(*run), StepId::from_bytes(step)?))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_queue_name_says_whose_it_is_and_which() {
+        let step = StepId { frame: FrameId::opened_by(StepId::of_run(3)), index: 7, node: END };
+        let name = step.queue_name(RunId(*b"12345678"));
+        assert_eq!(crate::queue::lane(name.as_bytes()), b"12345678");
+        assert_eq!(StepId::from_queue_name(name.as_bytes()), Some((RunId(*b"12345678"), step)));
+        assert_eq!(StepId::from_queue_name(&name.as_bytes()[1..]), None);
+    }
+
+    #[test]
+    fn frames_of_different_steps_differ() {
+        let frames: std::collections::BTreeSet<_> =
+            (0..1000).map(|node| FrameId::opened_by(StepId::of_run(node))).collect();
+        assert_eq!(frames.len(), 1000);
+    }
+}

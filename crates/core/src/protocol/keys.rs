@@ -1,0 +1,151 @@
+//! Where the rows of a run stand.
+//!
+//! | group | name | row |
+//! |---|---|---|
+//! | `runs` | the run's key | [`Head`](super::rows::Head) |
+//! | `runs.due` | deadline, key | nothing: when what remains of a run goes |
+//! | `R` run | `s` | [`State`](super::rows::State): what every commit compares |
+//! | `R` run | `h` | [`Header`](super::rows::Header) |
+//! | `r` run, generation | `f` frame | [`Frame`](super::rows::Frame) |
+//! | `r` run, generation | `i` step, port | what arrived there |
+//! | `r` run, generation | `j` step | who has arrived there |
+//! | `r` run, generation | `l` | how many steps are ready or taken |
+//! | `r` run, generation | `p` step | [`Parked`](super::rows::Parked) |
+//! | `r` run, generation | `u` number | [`Undo`](super::rows::Undo) |
+//! | `K` run | `m` digest | [`Memo`](super::rows::Memo) |
+//! | `K` run | `t` address | [`Trace`](super::rows::Trace) |
+//! | queue `q`, or `q/` class | run, step | [`Ticket`](super::rows::Ticket), as the note of an inbox |
+
+use super::ids::{FrameId, Generation, RunId, StepId};
+use crate::{
+    key::{Group, Key, Name},
+    payload::Digest,
+    time::Timestamp,
+};
+
+/// Run keys and what they lead to.
+pub fn heads() -> Group {
+    Group::rows("runs")
+}
+
+/// When what remains of runs goes.
+pub fn dues() -> Group {
+    Group::rows("runs.due")
+}
+
+/// When what remains of this run goes.
+pub fn due(deadline: Timestamp, key: &str) -> Key {
+    dues().key(Name::join(&[&deadline.to_sortable(), key.as_bytes()]))
+}
+
+/// The queue of internal steps, which every worker takes.
+pub fn internal_queue() -> Group {
+    Group::queue("q")
+}
+
+/// The queue of a class of tasks.
+pub fn class_queue(class: &str) -> Group {
+    Group::queue(format!("q/{class}"))
+}
+
+/// The keys of one generation of a run.
+#[derive(Clone, Debug)]
+pub struct Keys {
+    /// Which run.
+    pub run: RunId,
+    /// Which plan.
+    pub generation: Generation,
+    /// The rows of the run.
+    pub home: Group,
+    /// The rows of the plan.
+    pub rows: Group,
+    /// What is kept.
+    pub kept: Group,
+}
+
+impl Keys {
+    /// Those of this generation.
+    pub fn new(run: RunId, generation: Generation) -> Self {
+        Keys {
+            run,
+            generation,
+            home: Group::rows([&b"R"[..], &run.0].concat()),
+            rows: Group::rows([&b"r"[..], &run.0, &generation.0.to_be_bytes()].concat()),
+            kept: Group::rows([&b"K"[..], &run.0].concat()),
+        }
+    }
+
+    /// What every commit compares.
+    pub fn state(&self) -> Key {
+        self.home.key("s")
+    }
+
+    /// What was asked for.
+    pub fn header(&self) -> Key {
+        self.home.key("h")
+    }
+
+    /// How many steps are ready or taken.
+    pub fn live(&self) -> Key {
+        self.rows.key("l")
+    }
+
+    /// A frame.
+    pub fn frame(&self, frame: FrameId) -> Key {
+        self.row(b"f", frame.as_bytes(), b"")
+    }
+
+    /// Where the inputs of a step arrive: what the names of those rows begin with.
+    pub fn inbox(&self, step: StepId) -> Name {
+        Name::join(&[b"i", &step.to_bytes()])
+    }
+
+    /// Where one input of a step arrives.
+    pub fn arrival(&self, step: StepId, port: u16) -> Key {
+        self.row(b"i", &step.to_bytes(), &port.to_be_bytes())
+    }
+
+    /// Which input of a step a row in its inbox is.
+    pub fn port_of_arrival(name: &[u8]) -> Option<u16> {
+        Some(u16::from_be_bytes(name.get(1 + StepId::BYTES..)?.try_into().ok()?))
+    }
+
+    /// Who has arrived at a step.
+    pub fn join(&self, step: StepId) -> Key {
+        self.row(b"j", &step.to_bytes(), b"")
+    }
+
+    /// A step that waits for somebody.
+    pub fn parked(&self, step: StepId) -> Key {
+        self.row(b"p", &step.to_bytes(), b"")
+    }
+
+    /// A compensation.
+    pub fn undo(&self, number: u32) -> Key {
+        self.row(b"u", &number.to_be_bytes(), b"")
+    }
+
+    /// What a step gave that was computed from this.
+    pub fn memo(&self, memo: &Digest) -> Key {
+        self.kept.key(Name::join(&[b"m", &memo[..16]]))
+    }
+
+    /// What the step at an address was last computed from.
+    pub fn trace(&self, address: &str) -> Key {
+        self.kept.key(Name::join(&[b"t", &blake3::hash(address.as_bytes()).as_bytes()[..16]]))
+    }
+
+    fn row(&self, kind: &[u8], id: &[u8], more: &[u8]) -> Key {
+        Key { group: self.rows.clone(), name: Name::join(&[kind, id, more]) }
+    }
+
+    /// What the edge is called that holds something for a row of this plan.
+    pub fn edge(&self, row: &Key, port: u16) -> Name {
+        Name::join(&[self.rows.id(), row.name.as_bytes(), &port.to_be_bytes()])
+    }
+
+    /// What the elements of a list that a frame gathers have in common.
+    pub fn elements(&self, frame: FrameId, port: u16) -> Name {
+        Name::join(&[self.rows.id(), frame.as_bytes(), &port.to_be_bytes()])
+    }
+}

@@ -1,0 +1,47 @@
+//! What a step is computed from, as one digest: its code, its parameters, and the content of its inputs. Equal digests,
+//! equal results; so a run that keeps what it computed can give it again.
+
+use super::rows::Held;
+use crate::{
+    model::program::{Node, Op, Program},
+    payload::Digest,
+};
+
+/// The digest of what a node is computed from.
+pub fn memo_of(program: &Program, node: &Node, inputs: &[Held]) -> Digest {
+    let mut hasher = blake3::Hasher::new_derive_key("onceflow memo");
+    let mut part = |bytes: &[u8]| {
+        hasher.update(&(bytes.len() as u64).to_le_bytes());
+        hasher.update(bytes);
+    };
+    match &node.op {
+        Op::Task(task) => code(program, *task, &mut part),
+        Op::Fused(tasks) => tasks.iter().for_each(|fused| {
+            code(program, fused.task, &mut part);
+            part(format!("{:?}{:?}", fused.inputs, fused.outputs).as_bytes());
+        }),
+        Op::Relay => part(b"relay"),
+        Op::Each { body, .. } => [b"each", &program.blocks[*body as usize].digest[..]].into_iter().for_each(&mut part),
+        Op::Loop { body, carried } => {
+            part(b"loop");
+            part(&program.blocks[*body as usize].digest);
+            part(format!("{carried:?}").as_bytes());
+        }
+        Op::Choice { arms } => arms.iter().for_each(|arm| {
+            part(format!("{:?}", arm.guard).as_bytes());
+            part(&program.blocks[arm.body as usize].digest);
+        }),
+        Op::Call { body } => [b"call", &program.blocks[*body as usize].digest[..]].into_iter().for_each(&mut part),
+    }
+    part(&[u8::from(node.attempt)]);
+    for input in inputs {
+        part(&input.outcome.digest());
+    }
+    *hasher.finalize().as_bytes()
+}
+
+fn code(program: &Program, task: u32, part: &mut impl FnMut(&[u8])) {
+    let task = &program.tasks[task as usize];
+    part(task.name.as_bytes());
+    part(task.version.as_bytes());
+}

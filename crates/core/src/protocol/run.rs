@@ -1,0 +1,262 @@
+//! The life of a run as a whole: it starts, it ends one way or another, and what is left is removed.
+
+use super::{
+    draft::{Draft, Edge, Plan, Site, ticket_row},
+    ids::{END, FrameId, RunId, StepId},
+    keys,
+    rows::{self, Finished, Frame, Head, Header, Parked, Phase, Received, State, Status, Undo, Why},
+    step::Taken,
+};
+use crate::{
+    key::{Key, Name},
+    model::program::ROOT,
+    payload::Outcome,
+    row::Row,
+    time::Timestamp,
+};
+
+/// A run begins, if its key still leads to what was seen there.
+pub fn start<'a>(plan: &'a Plan, header: &Header, frame: &Frame, seen: Option<Row>) -> Draft<'a> {
+    let mut draft = Draft::of_new_run(plan);
+    let head = keys::heads().key(&header.key);
+    draft.batch.require_seen(head.clone(), seen);
+    draft.batch.put(head, rows::write(&Head::Active(plan.keys.run)));
+    install(plan, &mut draft, header, frame);
+    draft
+}
+
+/// The rows of a generation, ready to go.
+pub fn install(plan: &Plan, draft: &mut Draft<'_>, header: &Header, frame: &Frame) {
+    let state = State { generation: plan.keys.generation, phase: Phase::Running };
+    draft.batch.put(plan.keys.state(), rows::write(&state));
+    draft.batch.put(plan.keys.header(), rows::write(header));
+    draft.edges.push(Edge::Set(program_edge(plan), header.program.id.clone()));
+    draft.put_frame(FrameId::ROOT, frame);
+    let before = draft.batch.ops.len();
+    let site = Site { id: FrameId::ROOT, frame, index: 0, block: ROOT };
+    draft.open(site, &|_| unreachable!("nothing varies at the root"));
+    if draft.batch.ops.len() == before {
+        let settle = draft.settle();
+        draft.batch.ops.push(settle);
+    }
+}
+
+/// What the edge is called that holds the program of a generation.
+pub fn program_edge(plan: &Plan) -> Name {
+    Name::join(&[plan.keys.rows.id(), b"program"])
+}
+
+/// What the edge is called that holds an output, or the sealed record, of a finished run.
+pub fn result_edge(run: RunId, port: u16) -> Name {
+    Name::join(&[b"result", &run.0, &port.to_be_bytes()])
+}
+
+/// The port that stands for the sealed record.
+pub const SEALED: u16 = u16::MAX;
+
+/// How a run in which nothing is in flight goes on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Ending {
+    /// All outputs are there.
+    Done,
+    /// Steps were parked by someone who did not come back to put them into their queues.
+    Unpark,
+    /// The outcome of a step is not known.
+    Wait,
+    /// It failed, and can be tried again.
+    Fail,
+    /// What was done is undone first.
+    Undo(Phase),
+    /// What is left is removed.
+    Remove(Phase),
+    /// There is nothing to do, and not all outputs are there: rows are missing.
+    Damaged,
+}
+
+/// Decides how a run in which nothing is in flight goes on.
+pub fn ending(phase: Phase, all_outputs: bool, parked: &[Why], undos: bool) -> Ending {
+    let any = |wanted: fn(&Why) -> bool| parked.iter().any(wanted);
+    match phase {
+        Phase::Cancelling if undos => Ending::Undo(Phase::UndoingCancelled),
+        Phase::Cancelling => Ending::Remove(Phase::RemovingCancelled),
+        Phase::UndoingFailed | Phase::RemovingFailed => Ending::Remove(Phase::RemovingFailed),
+        Phase::UndoingCancelled | Phase::RemovingCancelled => Ending::Remove(Phase::RemovingCancelled),
+        _ if any(|why| matches!(why, Why::Unknown { .. })) => Ending::Wait,
+        _ if any(|why| matches!(why, Why::Failed(_))) && undos => Ending::Undo(Phase::UndoingFailed),
+        _ if any(|why| matches!(why, Why::Failed(_))) => Ending::Fail,
+        _ if !parked.is_empty() => Ending::Unpark,
+        _ if all_outputs => Ending::Done,
+        _ => Ending::Damaged,
+    }
+}
+
+/// What is to remain of a run.
+#[derive(Clone, Debug)]
+pub struct Fold {
+    /// The row.
+    pub finished: Finished,
+    /// Until when it and its outputs can be asked for.
+    pub history_until: Timestamp,
+    /// Until when what it kept is there.
+    pub keep_until: Option<Timestamp>,
+}
+
+/// Folds a run whose rows are gone but for its outputs and its frame.
+pub fn fold<'a>(plan: &'a Plan, state: State, taken: &Taken, frame: Option<&Frame>, fold: &Fold) -> Draft<'a> {
+    let Fold { finished, history_until, keep_until } = fold;
+    let mut draft = taken.leaving(plan, state);
+    if let Some(frame) = frame {
+        draft.drop_frame(FrameId::ROOT, frame);
+    }
+    for (port, (_, outcome)) in finished.outputs.iter().enumerate() {
+        let port = port as u16;
+        if let Some(stored) = super::draft::stored(outcome) {
+            draft.edges.push(Edge::Lease(result_edge(plan.keys.run, port), stored.clone(), *history_until));
+        }
+    }
+    if let Some(sealed) = &finished.sealed {
+        draft.edges.push(Edge::Lease(result_edge(plan.keys.run, SEALED), sealed.id.clone(), *history_until));
+    }
+    draft.edges.push(Edge::Clear(program_edge(plan), finished.header.program.id.clone()));
+    let key = &finished.header.key;
+    draft.batch.delete_group(plan.keys.rows.clone()).delete_group(plan.keys.home.clone());
+    draft.batch.put(keys::heads().key(key), rows::write(&Head::Finished(Box::new(finished.clone()))));
+    draft.batch.put(keys::due(*history_until, key), rows::write(&Due::History(plan.keys.run)));
+    if let Some(until) = keep_until {
+        draft.batch.put(keys::due(*until, key), rows::write(&Due::Keep(plan.keys.run)));
+    }
+    draft
+}
+
+/// What becomes due.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub enum Due {
+    /// The row of a finished run goes.
+    History(RunId),
+    /// What a finished run kept goes.
+    Keep(RunId),
+}
+
+/// Lets go of what the outputs of a run held while it ran; they are held by leases from now on.
+pub fn release_outputs(plan: &Plan, draft: &mut Draft<'_>, arrived: &[Received]) {
+    for received in arrived.iter().filter(|received| received.owned) {
+        let key = plan.keys.arrival(StepId::of_run(END), received.port);
+        draft.release(&key, received.port, &received.outcome);
+    }
+}
+
+/// A run goes into another phase, with nothing else to do.
+pub fn change_phase<'a>(plan: &'a Plan, state: State, taken: &Taken, next: Phase) -> Draft<'a> {
+    let mut draft = taken.leaving(plan, state);
+    draft.batch.put(plan.keys.state(), rows::write(&State { phase: next, ..state }));
+    draft
+}
+
+/// Somebody outside changes what a run does. If nothing is in flight, it is settled anew.
+pub fn turn<'a>(plan: &'a Plan, state: State, next: Phase) -> Draft<'a> {
+    let mut draft = Draft::new(plan, state);
+    draft.batch.put(plan.keys.state(), rows::write(&State { phase: next, ..state }));
+    if matches!(state.phase, Phase::Failed | Phase::Waiting) {
+        let settle = draft.settle();
+        draft.batch.ops.push(settle);
+    }
+    draft
+}
+
+/// Parked steps go back to their queues, and the run runs. What failed may fail as often as at first.
+pub fn unpark<'a>(plan: &'a Plan, state: State, parked: &[(StepId, Row, Parked)]) -> Draft<'a> {
+    let mut draft = Draft::new(plan, state);
+    let running = State { phase: Phase::Running, ..state };
+    if running != state {
+        draft.batch.put(plan.keys.state(), rows::write(&running));
+    }
+    for (step, row, parked) in parked {
+        let key = plan.keys.parked(*step);
+        draft.batch.require_equals(key.clone(), row.clone());
+        draft.batch.delete(key);
+        let queue = parked.class.as_deref().map_or_else(keys::internal_queue, keys::class_queue);
+        let ticket = rows::Ticket { failed: 0, ..parked.ticket.clone() };
+        draft.enable(*step, &queue, &ticket);
+    }
+    draft
+}
+
+/// Rows of a run that is being removed go, and what they held.
+pub fn remove<'a>(plan: &'a Plan, state: State, found: &[(Name, Row)]) -> Draft<'a> {
+    let mut draft = Draft::new(plan, state);
+    for (name, row) in found {
+        let key = Key { group: plan.keys.rows.clone(), name: name.clone() };
+        draft.batch.require_present(key.clone());
+        release_row(plan, &mut draft, &key, row);
+        draft.batch.delete(key);
+    }
+    draft
+}
+
+/// Lets go of what a row holds.
+fn release_row(plan: &Plan, draft: &mut Draft<'_>, key: &Key, row: &Row) {
+    let name = key.name.as_bytes();
+    match name.first() {
+        Some(b'f') => {
+            if let Some(frame) = rows::read::<Frame>(row) {
+                let held = frame.inputs.iter().enumerate().filter_map(|(port, held)| Some((port, held.as_ref()?)));
+                for (port, held) in held.filter(|(_, held)| held.owned) {
+                    draft.release(key, port as u16, &held.outcome);
+                }
+            }
+        }
+        Some(b'i') => {
+            if let Some(received) = rows::read::<Received>(row).filter(|received| received.owned) {
+                draft.release(key, received.port, &received.outcome);
+            }
+        }
+        Some(b'p') => {
+            let step = StepId::from_bytes(&name[1..]);
+            if let (Some(step), Some(parked)) = (step, rows::read::<Parked>(row)) {
+                release_ticket(plan, draft, step, &parked.ticket);
+            }
+        }
+        Some(b'u') => {
+            if let Some(undo) = rows::read::<Undo>(row) {
+                for (port, held) in undo.inputs.iter().enumerate() {
+                    draft.release(key, port as u16, &held.outcome);
+                }
+            }
+        }
+        _ => {}
+    }
+}
+
+/// Lets go of what came with a ticket.
+pub fn release_ticket(plan: &Plan, draft: &mut Draft<'_>, step: StepId, ticket: &rows::Ticket) {
+    for received in ticket.inputs.iter().filter(|received| received.owned) {
+        draft.release(&plan.keys.arrival(step, received.port), received.port, &received.outcome);
+    }
+}
+
+/// The row of a step in a queue, for those who put it back.
+pub fn row_of(plan: &Plan, step: StepId, ticket: &rows::Ticket) -> Row {
+    ticket_row(&plan.keys, step, ticket)
+}
+
+/// What a run gave, if all of it is there: one outcome for each output of the root block.
+pub fn outputs(plan: &Plan, frame: &Frame, arrived: &[Received]) -> Option<Vec<(String, Outcome)>> {
+    let site = Site { id: FrameId::ROOT, frame, index: 0, block: ROOT };
+    let block = &plan.program.blocks[ROOT as usize];
+    let output = |(port, output): (usize, &crate::model::BlockOutput)| {
+        let outcome = match super::draft::standing(plan, site, output.from) {
+            Some(outcome) => outcome,
+            None => arrived.iter().find(|received| usize::from(received.port) == port)?.outcome.clone(),
+        };
+        Some((output.port.name.clone(), outcome))
+    };
+    block.outputs.iter().enumerate().map(output).collect()
+}
+
+/// Which status a run that is removed ends with.
+pub fn removed_status(phase: Phase, failures: Vec<rows::Failed>, undone: Vec<rows::Failed>) -> Status {
+    match phase {
+        Phase::RemovingCancelled => Status::Cancelled { undone },
+        _ => Status::Failed { failures, undone },
+    }
+}

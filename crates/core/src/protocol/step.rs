@@ -1,0 +1,323 @@
+//! What becomes of a step that somebody has taken: it commits what it gave, opens what is below it, is parked, or is
+//! tried again. Each is one batch that requires the claim and takes it away, so that it happens once.
+
+use super::{
+    draft::{Draft, Plan, Site, close_step, lane_step, standing, stored, ticket_row},
+    ids::{FrameId, StepId},
+    rows::{self, Elements, Frame, Held, Parked, Phase, Received, Shape, State, Ticket, Undo, Why},
+};
+use crate::{
+    fence::Fence,
+    key::{Group, Key, Name},
+    limits,
+    model::program::{self, BlockIndex, Node, PortIndex},
+    payload::{Digest, Outcome},
+    row::Row,
+};
+use std::sync::Arc;
+
+/// A step that somebody has taken, and all that was read with it.
+#[derive(Clone, Debug)]
+pub struct Taken {
+    /// Which.
+    pub step: StepId,
+    /// The queue it stands in.
+    pub queue: Group,
+    /// Its name there.
+    pub name: Name,
+    /// The claim.
+    pub fence: Fence,
+    /// Its row.
+    pub ticket: Ticket,
+    /// The frame of its instance.
+    pub frame: Arc<Frame>,
+    /// What arrived in its inbox, if it did not come with the ticket.
+    pub inbox: Vec<Received>,
+}
+
+impl Taken {
+    /// What was delivered to it.
+    pub fn received(&self) -> &[Received] {
+        if self.ticket.inputs.is_empty() { &self.inbox } else { &self.ticket.inputs }
+    }
+
+    /// Its instance.
+    pub fn site(&self) -> Site<'_> {
+        Site { id: self.step.frame, frame: &self.frame, index: self.step.index, block: self.ticket.block }
+    }
+
+    /// Its node.
+    pub fn node<'a>(&self, plan: &'a Plan) -> &'a Node {
+        &plan.program.blocks[self.ticket.block as usize].nodes[self.step.node as usize]
+    }
+
+    /// What its inputs are, from wherever they come, and whether its own delivery holds them. `None` if one that must
+    /// have been delivered is not there: the store is damaged, or the step is not ours any more.
+    pub fn inputs(&self, plan: &Plan, sources: &[program::Source]) -> Option<Vec<Held>> {
+        let input = |(port, source): (usize, &program::Source)| {
+            if let Some(outcome) = standing(plan, self.site(), *source) {
+                return Some(Held { owned: false, outcome });
+            }
+            let received = self.received().iter().find(|received| usize::from(received.port) == port)?;
+            Some(Held { owned: received.owned, outcome: received.outcome.clone() })
+        };
+        sources.iter().enumerate().map(input).collect()
+    }
+
+    fn claim_key(&self) -> Key {
+        Key { group: self.queue.claims(), name: self.name.clone() }
+    }
+
+    fn queue_key(&self) -> Key {
+        Key { group: self.queue.clone(), name: self.name.clone() }
+    }
+
+    /// A draft that requires the claim.
+    fn holding<'a>(&self, plan: &'a Plan, state: State) -> Draft<'a> {
+        let mut draft = Draft::new(plan, state);
+        draft.batch.require_equals(self.claim_key(), Row::new(self.fence.to_bytes()));
+        draft
+    }
+
+    /// A draft that requires the claim and takes the step out of its queue.
+    pub fn leaving<'a>(&self, plan: &'a Plan, state: State) -> Draft<'a> {
+        let mut draft = self.holding(plan, state);
+        draft.batch.delete(self.queue_key()).delete(self.claim_key());
+        draft.batch.delete(Key { group: self.queue.deadlines(), name: self.name.clone() });
+        if self.counts() {
+            draft.live(-1);
+        }
+        draft
+    }
+
+    /// Settling and what follows it happen when nothing is live.
+    fn counts(&self) -> bool {
+        use super::ids::{SETTLE, TEARDOWN, UNDO};
+        !matches!(self.step.node, SETTLE | TEARDOWN | UNDO)
+    }
+
+    /// As [`Taken::leaving`], and what was delivered is consumed.
+    pub fn consuming<'a>(&self, plan: &'a Plan, state: State) -> Draft<'a> {
+        let mut draft = self.leaving(plan, state);
+        for received in self.received() {
+            let key = plan.keys.arrival(self.step, received.port);
+            if received.owned {
+                draft.release(&key, received.port, &received.outcome);
+            }
+            if self.ticket.inputs.is_empty() {
+                draft.batch.delete(key);
+            }
+        }
+        draft
+    }
+}
+
+/// A step gave this. An output for each port of its node.
+pub fn commit<'a>(plan: &'a Plan, state: State, taken: &Taken, outputs: &[Outcome]) -> Draft<'a> {
+    let mut draft = taken.consuming(plan, state);
+    give(plan, &mut draft, taken, outputs);
+    draft
+}
+
+fn give(plan: &Plan, draft: &mut Draft<'_>, taken: &Taken, outputs: &[Outcome]) {
+    let wiring = &plan.wiring.blocks[taken.ticket.block as usize].nodes[taken.step.node as usize];
+    draft.deliver(taken.site(), &wiring.targets, &|port| outputs[usize::from(port)].clone());
+}
+
+/// The outputs of a node that failed where something handles that.
+pub fn failed_outputs(node: &Node, why: &Arc<str>) -> Vec<Outcome> {
+    if !node.attempt {
+        return vec![Outcome::Failed(why.clone()); node.outputs.len()];
+    }
+    let mut outputs = vec![Outcome::None; node.outputs.len()];
+    if let Some(error) = outputs.last_mut() {
+        *error = Outcome::Value(error_payload(why));
+    }
+    outputs
+}
+
+/// The text of an error, as a task would give it: MessagePack, like all values of users.
+fn error_payload(why: &str) -> crate::payload::Payload {
+    let short: String = why.chars().take(limits::ERROR_CHARS_MAX).collect();
+    let mut bytes = vec![0xdb];
+    bytes.extend_from_slice(&(short.len() as u32).to_be_bytes());
+    bytes.extend_from_slice(short.as_bytes());
+    crate::payload::Payload::inline(bytes)
+}
+
+/// A loop, a choice or a call begins.
+pub fn open<'a>(
+    plan: &'a Plan,
+    state: State,
+    taken: &Taken,
+    body: BlockIndex,
+    index: u32,
+    inputs: &[Held],
+    memo: Option<Digest>,
+) -> Draft<'a> {
+    let block = &plan.program.blocks[body as usize];
+    let (frame, id) = frame(plan, taken, body, inputs, Shape::Single, memo, |port| !block.inputs[port].varying);
+    let mut draft = taken.consuming(plan, state);
+    draft.put_frame(id, &frame);
+    let site = Site { id, frame: &frame, index, block: body };
+    draft.open(site, &|port| inputs[usize::from(port)].outcome.clone());
+    draft
+}
+
+/// An each begins. There is at least one element.
+pub fn open_each<'a>(
+    plan: &'a Plan,
+    state: State,
+    taken: &Taken,
+    body: BlockIndex,
+    elements: Elements,
+    inputs: &[Held],
+    memo: Option<Digest>,
+) -> Draft<'a> {
+    assert!(elements.n > 0, "an each without elements closes where it opens");
+    let (frame, id) = frame(plan, taken, body, inputs, Shape::Each(elements), memo, |_| true);
+    let mut draft = taken.consuming(plan, state);
+    draft.put_frame(id, &frame);
+    for lane in 0..elements.lanes {
+        let mut ticket = draft.ticket(body, vec![]);
+        ticket.cursor = lane;
+        draft.enable(lane_step(id, lane), &super::keys::internal_queue(), &ticket);
+    }
+    draft
+}
+
+fn frame(
+    plan: &Plan,
+    taken: &Taken,
+    body: BlockIndex,
+    inputs: &[Held],
+    shape: Shape,
+    memo: Option<Digest>,
+    shared: impl Fn(usize) -> bool,
+) -> (Frame, FrameId) {
+    let body_inputs = plan.program.blocks[body as usize].inputs.len();
+    let hold = |(port, held): (usize, &Held)| shared(port).then(|| held.clone());
+    let frame = Frame {
+        block: body,
+        opened_by: Some((taken.step, taken.ticket.block)),
+        depth: taken.frame.depth + 1,
+        guarded: taken.frame.guarded || taken.node(plan).attempt,
+        shape,
+        inputs: inputs.iter().take(body_inputs).enumerate().map(hold).collect(),
+        memo,
+    };
+    (frame, FrameId::opened_by(taken.step))
+}
+
+/// How an each of `n` elements is opened: at most `concurrency` in flight, and no chunk larger than a batch.
+pub fn elements(n: u32, ops_per_element: usize, concurrency: Option<u32>) -> Elements {
+    let fits = (limits::OPENING_OPS_MAX / ops_per_element.max(1)).clamp(1, limits::CHUNK_ELEMENTS_MAX) as u32;
+    let wanted = concurrency.unwrap_or(u32::MAX).max(1);
+    // Two lanes at least, so that one chunk works while the other drains; more if chunks are small.
+    let lanes = wanted.min(limits::LANES_MAX);
+    let chunk = (wanted / lanes).clamp(1, fits);
+    let elements = Elements { n, chunk, lanes };
+    Elements { lanes: lanes.min(elements.chunks()), ..elements }
+}
+
+/// The next elements begin. `element(port, i)` is what the list at that input has there.
+pub fn open_chunk<'a>(
+    plan: &'a Plan,
+    state: State,
+    taken: &Taken,
+    element: &dyn Fn(PortIndex, u32) -> Outcome,
+) -> Draft<'a> {
+    let Shape::Each(elements) = taken.frame.shape else { unreachable!("only an each has lanes") };
+    let mut draft = taken.leaving(plan, state);
+    for index in elements.of_chunk(taken.ticket.cursor) {
+        let site = Site { index, ..taken.site() };
+        draft.open_borrowing(site, &|port| element(port, index));
+    }
+    draft
+}
+
+/// An instance ended and the frame goes on with the next one: what is carried, by input.
+pub fn next_iteration<'a>(
+    plan: &'a Plan,
+    state: State,
+    taken: &Taken,
+    carried: &dyn Fn(PortIndex) -> Outcome,
+) -> Draft<'a> {
+    let mut draft = taken.consuming(plan, state);
+    let site = Site { index: taken.step.index + 1, ..taken.site() };
+    draft.open(site, carried);
+    draft
+}
+
+/// A frame ends: what it gave goes to those who wait for the step that opened it. `outer` is the frame around it.
+pub fn close<'a>(plan: &'a Plan, state: State, taken: &Taken, outer: &Frame, outputs: &[Outcome]) -> Draft<'a> {
+    let (opener, block) = taken.frame.opened_by.expect("the frame of a run is not closed by a step");
+    let mut draft = taken.consuming(plan, state);
+    draft.drop_frame(taken.step.frame, &taken.frame);
+    let site = Site { id: opener.frame, frame: outer, index: opener.index, block };
+    let wiring = &plan.wiring.blocks[block as usize].nodes[opener.node as usize];
+    draft.deliver(site, &wiring.targets, &|port| outputs[usize::from(port)].clone());
+    draft
+}
+
+/// Whether this step closes an each.
+pub fn is_close_of_each(taken: &Taken) -> bool {
+    matches!(taken.frame.shape, Shape::Each(_)) && taken.step == close_step(taken.step.frame)
+}
+
+/// Takes a step out of its queue until somebody decides; what was delivered stays.
+pub fn park<'a>(plan: &'a Plan, state: State, taken: &Taken, why: Why, next: Phase) -> Draft<'a> {
+    let mut draft = taken.leaving(plan, state);
+    let parked = Parked { why, class: class_of(plan, taken), ticket: taken.ticket.clone() };
+    draft.batch.put(plan.keys.parked(taken.step), rows::write(&parked));
+    if next != state.phase {
+        draft.batch.put(plan.keys.state(), rows::write(&State { phase: next, ..state }));
+    }
+    draft
+}
+
+fn class_of(plan: &Plan, taken: &Taken) -> Option<String> {
+    if taken.step.node as usize >= plan.program.blocks[taken.ticket.block as usize].nodes.len() {
+        return None;
+    }
+    match &taken.node(plan).op {
+        program::Op::Task(task) => Some(plan.program.tasks[*task as usize].class.clone()),
+        program::Op::Fused(tasks) => Some(plan.program.tasks[tasks[0].task as usize].class.clone()),
+        _ => None,
+    }
+}
+
+/// Changes what a step's row says while the claim stands: an attempt failed, or the body is about to start.
+pub fn note<'a>(plan: &'a Plan, state: State, taken: &Taken, ticket: &Ticket) -> Draft<'a> {
+    let mut draft = taken.holding(plan, state);
+    draft.batch.put(taken.queue_key(), ticket_row(&plan.keys, taken.step, ticket));
+    draft
+}
+
+/// Writes down how to undo a step that is about to start. `number` must be free.
+pub fn register(plan: &Plan, draft: &mut Draft<'_>, number: u32, undo: &Undo) {
+    let key = plan.keys.undo(number);
+    draft.batch.require_absent(key.clone());
+    for (port, held) in undo.inputs.iter().enumerate() {
+        draft.hold(&key, port as u16, &held.outcome);
+    }
+    draft.batch.put(key, rows::write(undo));
+}
+
+/// Keeps what a step gave.
+pub fn keep(plan: &Plan, draft: &mut Draft<'_>, memo: &Digest, outputs: &[Outcome]) {
+    let key = plan.keys.memo(memo);
+    for (port, outcome) in outputs.iter().enumerate() {
+        if let Some(stored) = stored(outcome) {
+            let edge = super::draft::Edge::Set(memo_edge(plan, memo, port as u16), stored.clone());
+            draft.edges.push(edge);
+        }
+    }
+    draft.batch.require_absent(key.clone());
+    draft.batch.put(key, rows::write(&rows::Memo { outputs: outputs.to_vec() }));
+}
+
+/// What the edge is called that holds an output of a memo.
+pub fn memo_edge(plan: &Plan, memo: &Digest, port: u16) -> Name {
+    Name::join(&[plan.keys.kept.id(), &memo[..16], &port.to_be_bytes()])
+}

@@ -1,0 +1,216 @@
+//! Sends what was decided. A batch may be refused because something it rests on has changed; then it is decided again,
+//! without running user code again. A reply may be lost; then the same batch is sent again, which is harmless.
+
+use crate::{
+    Error, data,
+    shared::{Run, Shared},
+};
+use onceflow_core::{
+    Batch, Claim, Claimed, Fence, Row,
+    limits::SCAN_ROWS_MAX,
+    protocol::{
+        draft::{Draft, Edge},
+        rows::{self, State},
+        step::Taken,
+    },
+};
+use onceflow_store::{
+    Committed, Outcome, Refused,
+    records::{self, Scan},
+    values::{EdgeName, Weave},
+};
+
+/// Replies lost in a row before we look what became of a batch.
+const REPLIES_LOST_MAX: usize = 5;
+
+/// What became of a batch.
+pub(crate) enum Sent {
+    /// It happened.
+    Applied(Committed),
+    /// The step is not ours any more: somebody else has it, it was committed, or the run went on without it.
+    Lost,
+    /// Something else that it requires is not so; which require.
+    Refused(usize),
+}
+
+/// The place of the require on the state of the run, in every draft.
+const STATE: usize = 0;
+/// The place of the require on the claim, in every draft of a step.
+const CLAIM: usize = 1;
+
+impl Shared {
+    /// Commits for a step that was taken, deciding again while only the state of its run has changed in between.
+    pub(crate) async fn commit<'a>(
+        &self,
+        run: &'a Run,
+        taken: &Taken,
+        claim: Option<Claim>,
+        weaves: &[Weave],
+        decide: impl Fn(State) -> Draft<'a>,
+    ) -> Result<Sent, Error> {
+        loop {
+            let state = run.state();
+            let batch = self.batch(decide(state), weaves, claim.clone()).await?;
+            match self.send(batch).await? {
+                Tried::Applied(committed) => return Ok(Sent::Applied(committed)),
+                Tried::Refused(refused) if refused.which == STATE => {
+                    let Some(found) = refused.found.as_deref().and_then(rows::read::<State>) else {
+                        return Ok(Sent::Lost);
+                    };
+                    if found.generation != run.plan.keys.generation || !may_commit(taken, found) {
+                        return Ok(Sent::Lost);
+                    }
+                    run.saw(found);
+                }
+                Tried::Refused(refused) if refused.which == CLAIM => return Ok(Sent::Lost),
+                Tried::Refused(refused) => return Ok(Sent::Refused(refused.which)),
+                Tried::Unknown(error) => match self.is_ours(taken).await? {
+                    true => tracing::debug!(%error, "a commit did not happen; it is tried again"),
+                    false => return self.applied_unseen(claim).await,
+                },
+            }
+        }
+    }
+
+    /// A commit happened, and its reply was lost: what it claimed is found by its fence.
+    async fn applied_unseen(&self, claim: Option<Claim>) -> Result<Sent, Error> {
+        let claimed = match &claim {
+            None => None,
+            Some(claim) => self.find_claim(claim).await?,
+        };
+        Ok(Sent::Applied(Committed { position: self.records.position(), fired: vec![], claimed }))
+    }
+
+    /// Whether the claim on a step still stands.
+    pub(crate) async fn is_ours(&self, taken: &Taken) -> Result<bool, Error> {
+        let found = self.row(taken.queue.claims().key(&taken.name)).await?;
+        Ok(found.as_deref() == Some(&taken.fence.to_bytes()[..]))
+    }
+
+    /// What a claim took whose reply was lost.
+    pub(crate) async fn find_claim(&self, claim: &Claim) -> Result<Option<Claimed>, Error> {
+        for queue in &claim.queues {
+            let mut after = None;
+            loop {
+                let scan = Scan::of(queue.claims(), SCAN_ROWS_MAX).after(after);
+                let page = self.records.scan(self.shard(), scan).await?;
+                let mine = |(_, row): &&(_, Row)| row[..] == claim.fence.to_bytes();
+                if let Some((name, _)) = page.rows.iter().find(mine) {
+                    return self.read_claimed(queue, name).await;
+                }
+                after = page.rows.last().map(|(name, _)| name.clone());
+                if !page.more {
+                    break;
+                }
+            }
+        }
+        Ok(None)
+    }
+
+    async fn read_claimed(
+        &self,
+        queue: &onceflow_core::Group,
+        name: &onceflow_core::Name,
+    ) -> Result<Option<Claimed>, Error> {
+        let Some(row) = self.row(queue.key(name)).await? else { return Ok(None) };
+        let inbox = onceflow_core::Inbox::from_row(&row).ok_or_else(|| Error::damaged("a row in a queue"))?;
+        let scan = Scan::of(inbox.group, onceflow_core::limits::CLAIM_ROWS_MAX).prefix(&inbox.prefix);
+        let page = self.records.scan(self.shard(), scan).await?;
+        let deadline = self.records.now().await?.plus_ms(self.options.lease_ms);
+        Ok(Some(Claimed { queue: queue.clone(), name: name.clone(), row, inputs: page.rows, more: page.more, deadline }))
+    }
+
+    /// Commits what no step was taken for. `None` if it was refused; see [`Refused`].
+    pub(crate) async fn commit_outside(
+        &self,
+        draft: Draft<'_>,
+        weaves: &[Weave],
+    ) -> Result<Result<Committed, Refused>, Error> {
+        let batch = self.batch(draft, weaves, None).await?;
+        match self.send(batch).await? {
+            Tried::Applied(committed) => Ok(Ok(committed)),
+            Tried::Refused(refused) => Ok(Err(refused)),
+            Tried::Unknown(error) => Err(error.into()),
+        }
+    }
+
+    /// The batch of a draft, with all it does to values.
+    pub(crate) async fn batch(
+        &self,
+        draft: Draft<'_>,
+        weaves: &[Weave],
+        claim: Option<Claim>,
+    ) -> Result<Batch, Error> {
+        let (mut batch, edges) = draft.finish();
+        batch.claim = claim;
+        if !weaves.is_empty() || !edges.is_empty() {
+            let mut all = weaves.to_vec();
+            for edge in edges {
+                self.weave(edge, &mut all);
+            }
+            self.values.weave(&mut batch, &all).await?;
+        }
+        Ok(batch)
+    }
+
+    fn weave(&self, edge: Edge, all: &mut Vec<Weave>) {
+        let weave = match edge {
+            Edge::Set(edge, to) => Weave::Set { edge: EdgeName::root(edge), to: data::id(&to), deadline: None },
+            Edge::Lease(edge, to, deadline) => {
+                Weave::Set { edge: EdgeName::root(edge), to: data::id(&to), deadline: Some(deadline) }
+            }
+            Edge::Clear(edge, from) => {
+                Weave::Clear { edge: EdgeName::root(edge), from: data::id(&from), deadline: None }
+            }
+            Edge::Element { prefix, index, outcome } => {
+                let element = data::element(&self.values, &outcome, all);
+                Weave::Element { prefix, index: u64::from(index), element }
+            }
+            Edge::Gather { id, prefix, n, digest } => {
+                Weave::Gather { id: data::id(&id), prefix, n: u64::from(n), digest }
+            }
+        };
+        all.push(weave);
+    }
+
+    /// Tries a batch, and the very same again while its reply is lost.
+    async fn send(&self, batch: Batch) -> Result<Tried, Error> {
+        let mut lost = None;
+        for _ in 0..REPLIES_LOST_MAX {
+            match self.records.commit(batch.clone()).await {
+                Ok(Outcome::Applied(committed)) => {
+                    self.values.noticed(&committed);
+                    return Ok(Tried::Applied(committed));
+                }
+                // After a lost reply, a refusal may be the work of the batch itself.
+                Ok(Outcome::Refused(refused)) => {
+                    return Ok(lost.map_or(Tried::Refused(refused), Tried::Unknown));
+                }
+                Err(error @ records::Error::Unknown(_)) => lost = Some(error),
+                Err(error) => return lost.map_or(Err(error.into()), |lost| Ok(Tried::Unknown(lost))),
+            }
+        }
+        Ok(Tried::Unknown(lost.expect("every reply was lost")))
+    }
+
+    /// A claim of the next step, whichever is ready.
+    pub(crate) fn next_claim(&self, queues: Vec<onceflow_core::Group>) -> Option<Claim> {
+        if queues.is_empty() {
+            return None;
+        }
+        let fence: Fence = self.fences.next();
+        Some(Claim { queues, fence, ttl_ms: self.options.lease_ms, pick: onceflow_core::Pick::EnabledFirst })
+    }
+}
+
+/// Whether a step may commit in this state: internal steps of the end of a run may always.
+fn may_commit(taken: &Taken, state: State) -> bool {
+    use onceflow_core::protocol::ids::{SETTLE, TEARDOWN, UNDO};
+    state.phase.is_open() || matches!(taken.step.node, SETTLE | UNDO | TEARDOWN)
+}
+
+enum Tried {
+    Applied(Committed),
+    Refused(Refused),
+    Unknown(records::Error),
+}

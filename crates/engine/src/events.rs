@@ -1,0 +1,145 @@
+//! What happened, told to whoever wants to know: facts, in the order they were committed, and only once they are
+//! durable. Tests, logs and pages read the same ones.
+
+use onceflow_core::protocol::rows::Failed;
+use onceflow_store::{Position, Records};
+use std::sync::{
+    Arc, Mutex,
+    atomic::{AtomicUsize, Ordering::Relaxed},
+};
+use tokio::sync::mpsc;
+
+/// Something that happened in a run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Event {
+    /// The run's key.
+    pub run: Arc<str>,
+    /// What happened.
+    pub what: What,
+}
+
+/// What happened.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum What {
+    /// The run was started, or planned anew.
+    DidStart {
+        /// Which plan.
+        generation: u32,
+    },
+    /// User code is about to run.
+    WillRun {
+        /// Where.
+        address: String,
+        /// From 1.
+        attempt: u32,
+    },
+    /// A step took effect.
+    DidCommit {
+        /// Where.
+        address: String,
+    },
+    /// A step took effect with what it gave before; its code did not run.
+    DidReuse {
+        /// Where.
+        address: String,
+    },
+    /// An attempt failed.
+    DidFail(Failed),
+    /// The outcome of a step is not known; somebody must decide.
+    DidLoseTrack {
+        /// Where.
+        address: String,
+    },
+    /// A step was undone.
+    DidUndo {
+        /// Where.
+        address: String,
+    },
+    /// The run ended, or stands still.
+    DidEnd {
+        /// How.
+        how: End,
+    },
+    /// Values were reclaimed.
+    DidReclaim {
+        /// How many.
+        values: u64,
+    },
+}
+
+/// How a run ended, or why it stands still.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum End {
+    /// All outputs are there.
+    Done,
+    /// It failed; starting it again tries what failed again.
+    Failed,
+    /// It waits for somebody to say what became of a step.
+    Waiting,
+    /// It was cancelled and is gone.
+    Cancelled,
+    /// It failed and was undone.
+    Undone,
+}
+
+type Listener = mpsc::UnboundedSender<Event>;
+
+/// Tells listeners.
+#[derive(Default)]
+pub(crate) struct Events {
+    listeners: Mutex<Vec<Listener>>,
+    listening: AtomicUsize,
+    /// Held from a commit to its being queued, so that the queue has the order of the commits.
+    pub(crate) order: tokio::sync::Mutex<()>,
+    queue: Mutex<Option<mpsc::UnboundedSender<(Position, Event)>>>,
+}
+
+impl Events {
+    /// Whether anybody wants to know.
+    pub(crate) fn wanted(&self) -> bool {
+        self.listening.load(Relaxed) > 0
+    }
+
+    pub(crate) fn listen(&self) -> mpsc::UnboundedReceiver<Event> {
+        let (sender, receiver) = mpsc::unbounded_channel();
+        let mut listeners = self.listeners.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        listeners.push(sender);
+        self.listening.store(listeners.len(), Relaxed);
+        receiver
+    }
+
+    /// Tells, once everything up to `position` is durable.
+    pub(crate) fn tell(&self, position: Position, event: Event) {
+        let queue = self.queue.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        if let Some(queue) = queue.as_ref() {
+            // Nobody listens any more when the engine has closed.
+            let _closed = queue.send((position, event));
+        }
+    }
+
+    /// Tells what is queued, in order; ends when [`Events::close`] was called.
+    pub(crate) fn run(self: &Arc<Self>, records: Arc<dyn Records>) -> impl Future<Output = ()> + use<> {
+        let (sender, mut receiver) = mpsc::unbounded_channel();
+        *self.queue.lock().unwrap_or_else(std::sync::PoisonError::into_inner) = Some(sender);
+        let events = self.clone();
+        async move {
+            while let Some((position, event)) = receiver.recv().await {
+                if let Err(error) = records.durable(position).await {
+                    tracing::error!(%error, "what happened cannot be told, because it may not last");
+                    break;
+                }
+                events.publish(&event);
+            }
+        }
+    }
+
+    fn publish(&self, event: &Event) {
+        let mut listeners = self.listeners.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        listeners.retain(|listener| listener.send(event.clone()).is_ok());
+        self.listening.store(listeners.len(), Relaxed);
+    }
+
+    pub(crate) fn close(&self) {
+        self.queue.lock().unwrap_or_else(std::sync::PoisonError::into_inner).take();
+    }
+}

@@ -1,0 +1,223 @@
+//! What a worker does with a step it has taken. One file per kind of step; here is what they have in common.
+
+mod container;
+mod ending;
+mod removing;
+mod task;
+mod undoing;
+
+use crate::{
+    Error,
+    commit::Sent,
+    events::{Event, What},
+    shared::Run,
+    worker::{Seat, Worker},
+};
+use onceflow_core::{
+    Claimed, Fence, Inbox,
+    payload::Outcome,
+    protocol::{
+        draft::Draft,
+        ids::{END, LANE, SETTLE, StepId, TEARDOWN, UNDO},
+        keys::Keys,
+        rows::{self, Received, State, Ticket, Why},
+        step::{self, Taken},
+    },
+};
+use onceflow_store::{
+    Position,
+    records::Scan,
+    values::{EdgeName, Weave},
+};
+use std::sync::Arc;
+
+/// A step that was taken.
+pub(crate) struct Job {
+    /// What the claim answered.
+    pub(crate) claimed: Claimed,
+    /// The claim.
+    pub(crate) fence: Fence,
+    /// When it was made: bodies that touch the world wait until this is durable.
+    pub(crate) position: Position,
+}
+
+/// A step while it is performed.
+pub(crate) struct Work<'a> {
+    pub(crate) worker: &'a Worker,
+    pub(crate) run: Arc<Run>,
+    pub(crate) taken: Taken,
+    pub(crate) position: Position,
+}
+
+impl Worker {
+    /// Performs a step; answers what its commit took next.
+    pub(crate) async fn perform(&self, job: &Job, seat: &mut Seat) -> Result<Option<Job>, Error> {
+        let Some((id, step)) = StepId::from_queue_name(job.claimed.name.as_bytes()) else {
+            return Err(Error::damaged(format!("a row in a queue is called {:?}", job.claimed.name)));
+        };
+        let inbox = Inbox::from_row(&job.claimed.row);
+        let ticket: Option<Ticket> = inbox.and_then(|inbox| rows::read(&inbox.note));
+        let ticket = ticket.ok_or_else(|| Error::damaged(format!("the ticket of step {step:?}")))?;
+        let run = match self.shared.run(id, Some(ticket.generation)).await? {
+            Some(run) if run.plan.keys.generation == ticket.generation => run,
+            _ => return self.drop_stale(job, Keys::new(id, ticket.generation), step, &ticket).await,
+        };
+        let Some(frame) = self.shared.frame(&run, step.frame).await? else {
+            return self.missing(job, format!("the frame of step {step:?} of run `{}`", run.key)).await;
+        };
+        let inbox = self.arrived(job).await?;
+        let Claimed { queue, name, .. } = job.claimed.clone();
+        let taken = Taken { step, queue, name, fence: job.fence, ticket, frame, inbox };
+        let work = Work { worker: self, run, taken, position: job.position };
+        match step.node {
+            SETTLE => work.settle(seat).await,
+            UNDO => work.undo(seat).await,
+            TEARDOWN => work.tear_down(seat).await,
+            _ if !work.run.state().phase.dispatches() => work.stand_back(seat).await,
+            LANE => work.open_chunk(seat).await,
+            END => work.end(seat).await,
+            _ => work.node(seat).await,
+        }
+    }
+
+    /// What arrived in a step's inbox.
+    async fn arrived(&self, job: &Job) -> Result<Vec<Received>, Error> {
+        let mut rows = job.claimed.inputs.clone();
+        if job.claimed.more {
+            let inbox = Inbox::from_row(&job.claimed.row).ok_or_else(|| Error::damaged("a row in a queue"))?;
+            let after = rows.last().map(|(name, _)| name.clone());
+            let scan = Scan::of(inbox.group, onceflow_core::limits::SCAN_ROWS_MAX).prefix(&inbox.prefix).after(after);
+            rows.extend(self.shared.records.scan(self.shared.shard(), scan).await?.rows);
+        }
+        let read = |(_, row): &(_, onceflow_core::Row)| rows::read(row).ok_or_else(|| Error::damaged("an arrival"));
+        rows.iter().map(read).collect()
+    }
+
+    /// Something that must be there is not. If the step is still ours, rows were lost; else it was somebody else's.
+    async fn missing(&self, job: &Job, what: String) -> Result<Option<Job>, Error> {
+        let claim = self.shared.row(job.claimed.queue.claims().key(&job.claimed.name)).await?;
+        if claim.as_deref() == Some(&job.fence.to_bytes()[..]) {
+            return Err(Error::damaged(format!("{what} is missing")));
+        }
+        Ok(None)
+    }
+
+    /// A step of a plan that is not valid any more: its row goes, with what it holds.
+    async fn drop_stale(
+        &self,
+        job: &Job,
+        keys: Keys,
+        step: StepId,
+        ticket: &Ticket,
+    ) -> Result<Option<Job>, Error> {
+        let Claimed { queue, name, .. } = &job.claimed;
+        let mut batch = onceflow_core::Batch::new(self.shared.shard());
+        let claim = queue.claims().key(name);
+        batch.require_equals(claim.clone(), onceflow_core::Row::new(job.fence.to_bytes()));
+        batch.delete(queue.key(name)).delete(claim).delete(queue.deadlines().key(name));
+        let clear = |received: &Received| {
+            let stored = onceflow_core::protocol::draft::stored(&received.outcome)?;
+            let edge = keys.edge(&keys.arrival(step, received.port), received.port);
+            Some(Weave::Clear { edge: EdgeName::root(edge), from: crate::data::id(stored), deadline: None })
+        };
+        let weaves: Vec<_> = ticket.inputs.iter().filter(|received| received.owned).filter_map(clear).collect();
+        self.shared.values.weave(&mut batch, &weaves).await?;
+        let _refused_if_not_ours = self.shared.records.commit(batch).await?;
+        Ok(None)
+    }
+}
+
+impl Work<'_> {
+    /// Commits, and takes the next step with it. `None` if the step is not ours any more.
+    pub(crate) async fn commit<'a>(
+        &'a self,
+        seat: &Seat,
+        weaves: &[Weave],
+        what: Option<What>,
+        decide: impl Fn(State) -> Draft<'a>,
+    ) -> Result<Committed, Error> {
+        let claim = self.worker.claim_next(seat);
+        let shared = &self.worker.shared;
+        let events = &shared.events;
+        let order = match what.is_some() && events.wanted() {
+            true => Some(events.order.lock().await),
+            false => None,
+        };
+        match shared.commit(&self.run, &self.taken, claim.clone(), weaves, decide).await? {
+            Sent::Applied(committed) => {
+                if let (Some(what), true) = (what, order.is_some()) {
+                    self.tell(committed.position, what);
+                }
+                Ok(Committed::Yes(Worker::job(claim.as_ref(), committed)))
+            }
+            Sent::Lost => {
+                tracing::debug!(step = ?self.taken.step, "a step was not ours any more when it was to commit");
+                Ok(Committed::Lost)
+            }
+            Sent::Refused(which) => Ok(Committed::Refused(which)),
+        }
+    }
+
+    pub(crate) fn tell(&self, position: Position, what: What) {
+        self.worker.shared.events.tell(position, Event { run: self.run.key.clone(), what });
+    }
+
+    /// The run takes no steps now: this one is put aside, as it is.
+    async fn stand_back(&self, seat: &Seat) -> Result<Option<Job>, Error> {
+        // What is known of the run may be old.
+        self.worker.shared.read_run(self.run.plan.keys.run).await?;
+        if self.run.state().phase.dispatches() {
+            self.give_back().await?;
+            return Ok(None);
+        }
+        let park = |state: State| step::park(&self.run.plan, state, &self.taken, Why::NotStarted, state.phase);
+        self.commit(seat, &[], None, park).await.map(Committed::next)
+    }
+
+    /// Lets others take the step.
+    async fn give_back(&self) -> Result<(), Error> {
+        let mut batch = onceflow_core::Batch::new(self.worker.shared.shard());
+        let claim = self.taken.queue.claims().key(&self.taken.name);
+        batch.require_equals(claim.clone(), onceflow_core::Row::new(self.taken.fence.to_bytes()));
+        batch.delete(claim).delete(self.taken.queue.deadlines().key(&self.taken.name));
+        let _refused_if_not_ours = self.worker.shared.records.commit(batch).await?;
+        Ok(())
+    }
+
+    /// Where the step is.
+    pub(crate) async fn address(&self) -> Result<String, Error> {
+        let plan = &self.run.plan;
+        let place = self.worker.shared.place(&self.run, self.taken.step.frame, self.taken.step.index).await?;
+        Ok(match plan.program.blocks[self.taken.ticket.block as usize].nodes.get(self.taken.step.node as usize) {
+            Some(node) => place.address(&node.path),
+            None => place.address(&[]),
+        })
+    }
+}
+
+/// What became of a commit.
+pub(crate) enum Committed {
+    /// It happened, and took this.
+    Yes(Option<Job>),
+    /// The step is not ours any more.
+    Lost,
+    /// Something that was read has changed; which require.
+    Refused(usize),
+}
+
+impl Committed {
+    pub(crate) fn next(self) -> Option<Job> {
+        match self {
+            Committed::Yes(next) => next,
+            Committed::Lost | Committed::Refused(_) => None,
+        }
+    }
+}
+
+/// The first failure among inputs.
+pub(crate) fn failure(inputs: &[rows::Held]) -> Option<&Arc<str>> {
+    inputs.iter().find_map(|input| match &input.outcome {
+        Outcome::Failed(why) => Some(why),
+        Outcome::Value(_) | Outcome::None => None,
+    })
+}

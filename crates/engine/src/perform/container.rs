@@ -1,0 +1,340 @@
+//! Opens and closes what contains steps: each, loop, choice, call. No user code runs here; what depends on values (how
+//! many elements, which arm, whether to go on) is decided from what the step has read after it was taken.
+
+use super::{Committed, Job, Work, failure};
+use crate::{
+    Error, data,
+    events::What,
+    worker::Seat,
+};
+use onceflow_core::{
+    Name, limits,
+    model::program::{Op, PortIndex, Program},
+    payload::{Outcome, Payload, Stored, list_digest},
+    protocol::{
+        draft::Edge,
+        ids::FrameId,
+        memo::memo_of,
+        rows::{self, Elements, Held, Memo, Shape, State},
+        step,
+    },
+};
+use std::sync::Arc;
+
+impl Work<'_> {
+    /// Performs a node of a block.
+    pub(super) async fn node(&self, seat: &mut Seat) -> Result<Option<Job>, Error> {
+        let plan = &self.run.plan;
+        let node = self.taken.node(plan);
+        let Some(inputs) = self.taken.inputs(plan, &node.inputs) else {
+            return self.missing_input().await;
+        };
+        if let Some(why) = failure(&inputs) {
+            let outputs = step::failed_outputs(node, why);
+            return self.give(seat, &outputs, None).await;
+        }
+        match &node.op {
+            Op::Task(_) | Op::Fused(_) => return self.task(seat, inputs).await,
+            Op::Relay => return self.give(seat, &vec![inputs[0].outcome.clone(); node.outputs.len()], None).await,
+            Op::Each { .. } | Op::Loop { .. } | Op::Choice { .. } | Op::Call { .. } => {}
+        }
+        let memo = self.memo(&inputs);
+        if let Some(outputs) = self.kept(memo.as_ref()).await? {
+            let what = What::DidReuse { address: self.address_if_wanted().await? };
+            return self.give(seat, &outputs, Some(what)).await;
+        }
+        if self.taken.frame.depth >= limits::CALL_DEPTH_MAX {
+            let why = format!("the flow calls itself more than {} deep (limits::CALL_DEPTH_MAX)", limits::CALL_DEPTH_MAX);
+            return self.fail(seat, 1, vec![why]).await;
+        }
+        let (body, index) = match &node.op {
+            Op::Each { body, concurrency } => return self.each(seat, *body, *concurrency, &inputs, memo).await,
+            Op::Choice { arms } => {
+                let holds = |guard: Option<PortIndex>| guard.is_none_or(|port| is_true(&inputs[usize::from(port)].outcome));
+                match arms.iter().position(|arm| holds(arm.guard)) {
+                    Some(arm) => (arms[arm].body, arm as u32),
+                    None => return self.give(seat, &vec![Outcome::None; node.outputs.len()], None).await,
+                }
+            }
+            Op::Loop { body, .. } | Op::Call { body } => (*body, 0),
+            Op::Task(_) | Op::Fused(_) | Op::Relay => unreachable!("handled above"),
+        };
+        let open = |state: State| step::open(plan, state, &self.taken, body, index, &inputs, memo);
+        self.commit(seat, &[], None, open).await.map(Committed::next)
+    }
+
+    /// Commits what a node gave.
+    pub(super) async fn give(
+        &self,
+        seat: &Seat,
+        outputs: &[Outcome],
+        what: Option<What>,
+    ) -> Result<Option<Job>, Error> {
+        let commit = |state: State| step::commit(&self.run.plan, state, &self.taken, outputs);
+        let committed = self.commit(seat, &[], what, commit).await?;
+        self.got_on(self.taken.frame.shape);
+        Ok(committed.next())
+    }
+
+    /// Rings for those who wait for outputs of the run.
+    pub(super) fn got_on(&self, shape: Shape) {
+        if matches!(shape, Shape::Run) {
+            self.worker.shared.progress.notify_waiters();
+        }
+    }
+
+    async fn missing_input(&self) -> Result<Option<Job>, Error> {
+        if !self.worker.shared.is_ours(&self.taken).await? {
+            return Ok(None);
+        }
+        let address = self.address().await?;
+        Err(Error::damaged(format!("an input of {address} in run `{}` is missing", self.run.key)))
+    }
+
+    async fn each(
+        &self,
+        seat: &Seat,
+        body: u32,
+        concurrency: Option<u32>,
+        inputs: &[Held],
+        memo: Option<[u8; 32]>,
+    ) -> Result<Option<Job>, Error> {
+        let plan = &self.run.plan;
+        let block = &plan.program.blocks[body as usize];
+        let lists = block.inputs.iter().zip(inputs).filter(|(input, _)| input.varying);
+        let lens: Vec<_> = lists.map(|(_, held)| held.outcome.value().and_then(Payload::list_len)).collect();
+        let Some(n) = lens.first().copied().flatten() else {
+            return self.fail(seat, 1, vec![String::from("what an each goes over is no list")]).await;
+        };
+        if lens.iter().any(|len| *len != Some(n)) {
+            let lens: Vec<_> = lens.iter().map(|len| len.map_or_else(|| String::from("none"), |n| n.to_string())).collect();
+            let why = format!("lists that are gone over together have different lengths: {}", lens.join(", "));
+            return self.fail(seat, 1, vec![why]).await;
+        }
+        if n > limits::ELEMENTS_MAX {
+            let why = format!("a list has {n} elements, more than {} (limits::ELEMENTS_MAX)", limits::ELEMENTS_MAX);
+            return self.fail(seat, 1, vec![why]).await;
+        }
+        if n == 0 {
+            return self.give(seat, &self.no_elements(), None).await;
+        }
+        let elements = step::elements(n as u32, ops_per_element(&plan.program, plan, body), concurrency);
+        let open = |state: State| step::open_each(plan, state, &self.taken, body, elements, inputs, memo);
+        self.commit(seat, &[], None, open).await.map(Committed::next)
+    }
+
+    /// What an each without elements gives.
+    fn no_elements(&self) -> Vec<Outcome> {
+        let node = self.taken.node(&self.run.plan);
+        let mut outputs = vec![Outcome::Value(Payload::List(Arc::new([]))); node.outputs.len()];
+        if node.attempt {
+            *outputs.last_mut().expect("an attempt has an output for its error") = Outcome::None;
+        }
+        outputs
+    }
+
+    /// Opens the next elements of an each.
+    pub(super) async fn open_chunk(&self, seat: &Seat) -> Result<Option<Job>, Error> {
+        let plan = &self.run.plan;
+        let Shape::Each(elements) = self.taken.frame.shape else {
+            return Err(Error::damaged("a lane outside an each"));
+        };
+        let range = elements.of_chunk(self.taken.ticket.cursor);
+        let block = &plan.program.blocks[self.taken.ticket.block as usize];
+        let mut lists = Vec::with_capacity(block.inputs.len());
+        for (input, held) in block.inputs.iter().zip(&self.taken.frame.inputs) {
+            lists.push(match held.as_ref().and_then(|held| held.outcome.value()) {
+                Some(list) if input.varying => {
+                    Some(data::elements(&self.worker.shared.values, list, range.clone()).await?)
+                }
+                _ => None,
+            });
+        }
+        let element = |port: PortIndex, index: u32| {
+            let list = lists[usize::from(port)].as_ref().expect("only lists are gone over");
+            list[(index - range.start) as usize].clone()
+        };
+        let open = |state: State| step::open_chunk(plan, state, &self.taken, &element);
+        self.commit(seat, &[], None, open).await.map(Committed::next)
+    }
+
+    /// An instance has ended, or all elements have.
+    pub(super) async fn end(&self, seat: &Seat) -> Result<Option<Job>, Error> {
+        if step::is_close_of_each(&self.taken) {
+            return self.close_each(seat).await;
+        }
+        let plan = &self.run.plan;
+        let block = &plan.program.blocks[self.taken.ticket.block as usize];
+        let sources: Vec<_> = block.outputs.iter().map(|output| output.from).collect();
+        let Some(given) = self.taken.inputs(plan, &sources) else { return self.missing_input().await };
+        let (opener, outer_block) = self.opened_by()?;
+        let node = &plan.program.blocks[outer_block as usize].nodes[opener.node as usize];
+        if let Some(why) = failure(&given) {
+            return self.close(seat, step::failed_outputs(node, why)).await;
+        }
+        let own = node.outputs.len() - usize::from(node.attempt);
+        if let Op::Loop { carried, .. } = &node.op
+            && is_true(&given[own].outcome)
+        {
+            let Some(_) = self.taken.step.index.checked_add(1) else {
+                return self.fail(seat, 1, vec![String::from("a loop has made 2^32 iterations")]).await;
+            };
+            let next = |port: PortIndex| {
+                let (from, _) = carried.iter().find(|(_, to)| *to == port).expect("what varies in a loop is carried");
+                given[usize::from(*from)].outcome.clone()
+            };
+            let turn = |state: State| step::next_iteration(plan, state, &self.taken, &next);
+            return self.commit(seat, &[], None, turn).await.map(Committed::next);
+        }
+        let mut outputs: Vec<_> = given.into_iter().take(own).map(|held| held.outcome).collect();
+        if node.attempt {
+            outputs.push(Outcome::None);
+        }
+        self.close(seat, outputs).await
+    }
+
+    fn opened_by(&self) -> Result<(onceflow_core::protocol::ids::StepId, u32), Error> {
+        self.taken.frame.opened_by.ok_or_else(|| Error::damaged("the frame of a run was closed by a step"))
+    }
+
+    /// What a frame gave goes to those who wait for it.
+    async fn close(&self, seat: &Seat, outputs: Vec<Outcome>) -> Result<Option<Job>, Error> {
+        self.close_with(seat, outputs, vec![]).await
+    }
+
+    async fn close_with(&self, seat: &Seat, outputs: Vec<Outcome>, gathers: Vec<Edge>) -> Result<Option<Job>, Error> {
+        let plan = &self.run.plan;
+        let (opener, _) = self.opened_by()?;
+        let Some(outer) = self.worker.shared.frame(&self.run, opener.frame).await? else {
+            return self.missing_input().await;
+        };
+        let memo = self.taken.frame.memo.filter(|_| !outputs.iter().any(|given| matches!(given, Outcome::Failed(_))));
+        let what = match memo {
+            Some(_) => self.worker.shared.events.wanted().then_some(()),
+            None => None,
+        };
+        let _ = what;
+        let decide = |state: State| {
+            let mut draft = step::close(plan, state, &self.taken, &outer, &outputs);
+            draft.edges.splice(0..0, gathers.iter().cloned());
+            if let Some(memo) = &memo {
+                step::keep(plan, &mut draft, memo, &outputs);
+            }
+            draft
+        };
+        let committed = self.commit(seat, &[], None, decide).await?;
+        self.run.forget_frame(self.taken.step.frame);
+        self.got_on(outer.shape);
+        Ok(committed.next())
+    }
+
+    /// All elements have ended: they are lists now.
+    async fn close_each(&self, seat: &Seat) -> Result<Option<Job>, Error> {
+        let plan = &self.run.plan;
+        let Shape::Each(elements) = self.taken.frame.shape else { return Err(Error::damaged("a frame of an each")) };
+        let (opener, outer_block) = self.opened_by()?;
+        let node = &plan.program.blocks[outer_block as usize].nodes[opener.node as usize];
+        let block = &plan.program.blocks[self.taken.ticket.block as usize];
+        let (mut outputs, mut gathers, mut failed) = (Vec::new(), Vec::new(), None);
+        for (port, output) in block.outputs.iter().enumerate() {
+            let prefix = plan.keys.elements(self.taken.step.frame, port as u16);
+            match self.gather(&prefix, elements, output.hidden).await? {
+                Gathered::List(digest) => {
+                    let id = Name::new(self.worker.shared.values.fresh_id().as_bytes());
+                    gathers.push(Edge::Gather { id: id.clone(), prefix, n: elements.n, digest });
+                    let stored = Stored { id, digest, len: u64::from(elements.n) };
+                    outputs.push(Outcome::Value(Payload::StoredList(stored)));
+                }
+                Gathered::Nothing => {}
+                Gathered::Failed(why) => failed = failed.or(Some(why)),
+            }
+        }
+        if let Some(why) = failed {
+            self.release_elements(self.taken.step.frame, block.outputs.len()).await?;
+            return self.close(seat, step::failed_outputs(node, &why)).await;
+        }
+        if node.attempt {
+            outputs.push(Outcome::None);
+        }
+        self.close_with(seat, outputs, gathers).await
+    }
+
+    /// Lets go of elements that will never be a list.
+    pub(super) async fn release_elements(&self, frame: FrameId, outputs: usize) -> Result<(), Error> {
+        for port in 0..outputs {
+            let prefix = self.run.plan.keys.elements(frame, port as u16);
+            match self.worker.shared.values.release(prefix).await {
+                // It was gathered, and goes with its list.
+                Ok(_) | Err(onceflow_store::values::Error::Sealed { .. }) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Ok(())
+    }
+
+    /// What the elements under a prefix come to.
+    async fn gather(&self, prefix: &Name, elements: Elements, hidden: bool) -> Result<Gathered, Error> {
+        let values = &self.worker.shared.values;
+        if hidden {
+            let failed = values.elements(prefix, 0, 1).await?;
+            return Ok(match failed.into_iter().next() {
+                None => Gathered::Nothing,
+                Some((_, onceflow_store::values::Element::Inline(bytes))) => match rows::read(&bytes) {
+                    Some(Outcome::Failed(why)) => Gathered::Failed(why),
+                    _ => return Err(Error::damaged("an element nobody reads")),
+                },
+                Some(_) => return Err(Error::damaged("an element nobody reads")),
+            });
+        }
+        let mut digests = Vec::with_capacity(elements.n as usize);
+        let mut first = 0;
+        while first < elements.n {
+            let last = (first + limits::SCAN_ROWS_MAX as u32).min(elements.n);
+            for outcome in data::gathered(values, prefix, first..last).await? {
+                match outcome {
+                    Outcome::Failed(why) => return Ok(Gathered::Failed(why)),
+                    outcome => digests.push(outcome.digest()),
+                }
+            }
+            first = last;
+        }
+        Ok(Gathered::List(list_digest(digests.into_iter())))
+    }
+
+    /// What this step is computed from, if the run keeps what it computes.
+    pub(super) fn memo(&self, inputs: &[Held]) -> Option<[u8; 32]> {
+        self.run.header.keep_ms?;
+        let plan = &self.run.plan;
+        Some(memo_of(&plan.program, self.taken.node(plan), inputs))
+    }
+
+    /// What a step gave before that was computed from the same.
+    pub(super) async fn kept(&self, memo: Option<&[u8; 32]>) -> Result<Option<Vec<Outcome>>, Error> {
+        let Some(memo) = memo else { return Ok(None) };
+        let Some(row) = self.worker.shared.row(self.run.plan.keys.memo(memo)).await? else { return Ok(None) };
+        let memo: Memo = rows::read(&row).ok_or_else(|| Error::damaged("what a step gave before"))?;
+        Ok(Some(memo.outputs))
+    }
+
+    pub(super) async fn address_if_wanted(&self) -> Result<String, Error> {
+        if self.worker.shared.events.wanted() { self.address().await } else { Ok(String::new()) }
+    }
+}
+
+enum Gathered {
+    List([u8; 32]),
+    Nothing,
+    Failed(Arc<str>),
+}
+
+/// Whether a guard or a condition holds: true, as MessagePack says it.
+fn is_true(outcome: &Outcome) -> bool {
+    matches!(outcome, Outcome::Value(Payload::Inline(bytes)) if bytes[..] == [0xc3])
+}
+
+/// Operations that opening one element takes, at most.
+fn ops_per_element(program: &Program, plan: &onceflow_core::protocol::draft::Plan, body: u32) -> usize {
+    let opening = &plan.wiring.blocks[body as usize].opening;
+    let delivered: usize = opening.targets.iter().map(|target| 4 + 2 * target.ports.len()).sum();
+    delivered + opening.enabled.len() + program.blocks[body as usize].outputs.len() + 4
+}

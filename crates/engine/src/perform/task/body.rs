@@ -1,0 +1,233 @@
+//! An attempt: user code with its inputs, its time limit, and a wall around its panics.
+
+use super::{super::Work, start::Began};
+use crate::{
+    Error, data,
+    events::What,
+    task::{At, Attempt, Data, Failure, Path, Step},
+    worker::Room,
+};
+use futures_util::{
+    FutureExt,
+    future::{Either, select},
+};
+use onceflow_core::{
+    model::{FusedSource, TaskSpec, program::Op},
+    protocol::rows::Held,
+};
+use onceflow_store::{BoxFuture, World};
+use std::{
+    any::Any,
+    panic::{AssertUnwindSafe, catch_unwind},
+    sync::Arc,
+    task::Poll,
+};
+use tokio::sync::oneshot;
+
+/// Why an attempt gave nothing.
+pub(super) enum Interrupted {
+    /// The body said so, or panicked.
+    Failed(Failure),
+    /// It took longer than it may, in milliseconds.
+    TimedOut(u64),
+    /// The step was taken from us.
+    Lost,
+}
+
+type Given = Result<Vec<Data>, Failure>;
+
+impl Work<'_> {
+    /// Runs the body, or the bodies of a fused step, once.
+    pub(super) async fn attempt(
+        &self,
+        spec: &TaskSpec,
+        attempt: u32,
+        inputs: &[Held],
+        _began: Began,
+    ) -> Result<Result<Vec<Data>, Interrupted>, Error> {
+        let shared = &self.worker.shared;
+        if shared.events.wanted() {
+            let address = self.address().await?;
+            self.tell(shared.records.position(), What::WillRun { address, attempt });
+        }
+        let _reserved = match spec.resources.cpu_milli > 0 || spec.resources.memory_bytes > 0 {
+            true => Some(self.worker.room.reserve(spec.resources).await),
+            false => None,
+        };
+        let scratch = Scratch::new(self.scratch());
+        let mut loaded = Vec::with_capacity(inputs.len());
+        for held in inputs {
+            loaded.push(match held.outcome.value() {
+                None => Data::None,
+                Some(payload) => data::load(&shared.values, payload, Some(&scratch.path)).await?,
+            });
+        }
+        let plan = &self.run.plan;
+        let node = self.taken.node(plan);
+        let given = match &node.op {
+            Op::Task(task) => self.one(*task, None, attempt, loaded, spec.timeout_ms).await?,
+            Op::Fused(tasks) => self.fused(tasks, attempt, &loaded, spec.timeout_ms).await?,
+            _ => unreachable!("only tasks have bodies"),
+        };
+        Ok(given.and_then(|given| self.complete(given, node.outputs.len() - usize::from(node.attempt))))
+    }
+
+    /// A body gives as many outputs as its task has.
+    fn complete(&self, mut given: Vec<Data>, wanted: usize) -> Result<Vec<Data>, Interrupted> {
+        if given.is_empty() && wanted == 1 {
+            // A task without outputs is done.
+            given.push(Data::Bytes(bytes::Bytes::from_static(&[0xc0])));
+        }
+        if given.len() == wanted {
+            return Ok(given);
+        }
+        let why = format!("the body gave {} outputs, and the task has {wanted}", given.len());
+        Err(Interrupted::Failed(Failure::new(why).finally()))
+    }
+
+    async fn fused(
+        &self,
+        tasks: &[onceflow_core::model::FusedTask],
+        attempt: u32,
+        inputs: &[Data],
+        timeout_ms: Option<u64>,
+    ) -> Result<Result<Vec<Data>, Interrupted>, Error> {
+        let node = self.taken.node(&self.run.plan);
+        let mut given: Vec<Vec<Data>> = Vec::with_capacity(tasks.len());
+        let mut outputs = vec![Data::None; node.outputs.len()];
+        for (at, fused) in tasks.iter().enumerate() {
+            let input = |source: &FusedSource| match source {
+                FusedSource::Input(port) => inputs[usize::from(*port)].clone(),
+                FusedSource::Task(task, port) => given[usize::from(*task)][usize::from(*port)].clone(),
+            };
+            let inputs = fused.inputs.iter().map(input).collect();
+            let one = match self.one(fused.task, Some(at as u16), attempt, inputs, timeout_ms).await? {
+                Ok(one) => one,
+                Err(interrupted) => return Ok(Err(interrupted)),
+            };
+            let one = match self.complete(one, fused.outputs.len()) {
+                Ok(one) => one,
+                Err(interrupted) => return Ok(Err(interrupted)),
+            };
+            for (port, output) in fused.outputs.iter().enumerate() {
+                if let Some(output) = output {
+                    outputs[usize::from(*output)] = one[port].clone();
+                }
+            }
+            given.push(one);
+        }
+        Ok(Ok(outputs))
+    }
+
+    async fn one(
+        &self,
+        task: u32,
+        fused: Option<u16>,
+        attempt: u32,
+        inputs: Vec<Data>,
+        timeout_ms: Option<u64>,
+    ) -> Result<Result<Vec<Data>, Interrupted>, Error> {
+        let body = match self.body(task) {
+            Ok(body) => body,
+            Err(why) => return Ok(Err(Interrupted::Failed(Failure::new(why).finally()))),
+        };
+        let step = Step { at: Arc::new(self.at(fused).await?), attempt, tx: None };
+        let started = match catch_unwind(AssertUnwindSafe(|| body.start(step, inputs))) {
+            Ok(started) => started,
+            Err(panic) => Attempt::Done(Err(panicked(&*panic))),
+        };
+        let future = match started {
+            Attempt::Done(given) => return Ok(given.map_err(Interrupted::Failed)),
+            Attempt::Async(future) => walled(future),
+            Attempt::Blocking(body) => blocking(&self.worker.room, &*self.worker.shared.world, body),
+        };
+        Ok(self.watched(future, timeout_ms).await)
+    }
+
+    /// Waits for a body, as long as it may take and as long as the step is ours.
+    async fn watched(&self, mut body: BoxFuture<'_, Given>, timeout_ms: Option<u64>) -> Result<Vec<Data>, Interrupted> {
+        // Most bodies that are quick are done at the first look, and need neither clock nor heartbeat.
+        let first = std::future::poll_fn(|context| Poll::Ready(body.as_mut().poll(context))).await;
+        if let Poll::Ready(given) = first {
+            return given.map_err(Interrupted::Failed);
+        }
+        let heartbeat = self.worker.alive.keep(&self.taken.queue, &self.taken.name, self.taken.fence);
+        let timeout: BoxFuture<'_, ()> = match timeout_ms {
+            Some(ms) => self.worker.shared.world.sleep(ms),
+            None => Box::pin(std::future::pending()),
+        };
+        let interrupted = select(timeout, Box::pin(heartbeat.lost()));
+        match select(body, interrupted).await {
+            Either::Left((given, _)) => given.map_err(Interrupted::Failed),
+            Either::Right((Either::Left(_), _)) => Err(Interrupted::TimedOut(timeout_ms.unwrap_or_default())),
+            Either::Right((Either::Right(_), _)) => Err(Interrupted::Lost),
+        }
+    }
+
+    async fn at(&self, fused: Option<u16>) -> Result<At, Error> {
+        let plan = &self.run.plan;
+        let hash = blake3_of(&[&plan.keys.run.0, &plan.keys.generation.0.to_be_bytes(), &self.taken.step.to_bytes()]);
+        let path = Path { block: self.taken.ticket.block, node: self.taken.step.node, fused };
+        let place = self.worker.shared.place(&self.run, self.taken.step.frame, self.taken.step.index).await?;
+        Ok(At { key: hash, place, program: plan.program.clone(), path })
+    }
+}
+
+pub(in crate::perform) fn blake3_of(parts: &[&[u8]]) -> [u8; 16] {
+    let mut hasher = blake3::Hasher::new();
+    for part in parts {
+        hasher.update(part);
+    }
+    let digest = hasher.finalize();
+    *digest.as_bytes().first_chunk().expect("a digest is longer than a key")
+}
+
+/// A future whose panic is its failure.
+pub(in crate::perform) fn walled(future: BoxFuture<'static, Given>) -> BoxFuture<'static, Given> {
+    let caught = AssertUnwindSafe(future).catch_unwind();
+    Box::pin(caught.map(|given| given.unwrap_or_else(|panic| Err(panicked(&*panic)))))
+}
+
+/// Code that blocks, on a thread of its own.
+pub(in crate::perform) fn blocking<'a>(
+    room: &'a Room,
+    world: &'a dyn World,
+    body: Box<dyn FnOnce() -> Given + Send>,
+) -> BoxFuture<'a, Given> {
+    Box::pin(async move {
+        let permit = room.blocking.clone().acquire_owned().await.expect("the room is never closed");
+        let (sender, receiver) = oneshot::channel();
+        let run = async move {
+            let given = catch_unwind(AssertUnwindSafe(body)).unwrap_or_else(|panic| Err(panicked(&*panic)));
+            drop(permit);
+            // Nobody waits any more if it took too long.
+            let _late = sender.send(given);
+        };
+        world.dedicate("onceflow task", Box::pin(run));
+        receiver.await.unwrap_or_else(|_| Err(Failure::new("its thread has ended")))
+    })
+}
+
+fn panicked(panic: &(dyn Any + Send)) -> Failure {
+    let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
+    let text = text.or_else(|| panic.downcast_ref::<String>().cloned());
+    Failure::new(format!("it panicked: {}", text.unwrap_or_else(|| String::from("no message"))))
+}
+
+/// A directory for the files of an attempt, made when it is needed and removed when the attempt is over.
+struct Scratch {
+    path: std::path::PathBuf,
+}
+
+impl Scratch {
+    fn new(path: std::path::PathBuf) -> Self {
+        Scratch { path }
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        // It is there only if a file was put into it.
+        let _absent = std::fs::remove_dir_all(&self.path);
+    }
+}

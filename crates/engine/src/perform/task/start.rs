@@ -1,0 +1,136 @@
+//! What must be written down before a body may run: that it starts, if it must not start twice; how to undo it; and
+//! everything it was decided on, if it touches the world.
+
+use super::super::Work;
+use crate::{Error, commit::Sent, shared::lock};
+use onceflow_core::{
+    Key, Name,
+    model::{Effect, TaskSpec},
+    protocol::{
+        rows::{Held, State, Ticket, Undo},
+        step,
+    },
+};
+use onceflow_store::records::Scan;
+
+/// A body may run now.
+pub(super) struct Began(());
+
+impl Work<'_> {
+    /// Writes down what must be, and waits until it is durable. `None` if the step is not ours any more.
+    pub(super) async fn begin(
+        &self,
+        spec: &TaskSpec,
+        ticket: &mut Ticket,
+        inputs: &[Held],
+    ) -> Result<Option<Began>, Error> {
+        let shared = &self.worker.shared;
+        let mut position = self.position;
+        let registers = spec.compensation.is_some() && !self.is_registered().await?;
+        if spec.effect == Effect::AtMostOnce {
+            ticket.started = Some(self.taken.fence);
+        }
+        if registers || spec.effect == Effect::AtMostOnce {
+            match self.write_start(spec, ticket, inputs, registers).await? {
+                Some(written) => position = written,
+                None => return Ok(None),
+            }
+        }
+        if spec.effect != Effect::Pure {
+            shared.records.durable(position).await?;
+        }
+        Ok(Some(Began(())))
+    }
+
+    async fn write_start(
+        &self,
+        spec: &TaskSpec,
+        ticket: &Ticket,
+        inputs: &[Held],
+        registers: bool,
+    ) -> Result<Option<onceflow_store::Position>, Error> {
+        let (shared, plan) = (&self.worker.shared, &self.run.plan);
+        let compensation = spec.compensation.as_deref();
+        let task = plan.program.tasks.iter().position(|task| Some(task.name.as_str()) == compensation);
+        let address: std::sync::Arc<str> = self.address().await?.into();
+        loop {
+            let number = if registers { self.next_number().await? } else { 0 };
+            let note = |state: State| {
+                let mut draft = step::note(plan, state, &self.taken, ticket);
+                if let (true, Some(task)) = (registers, task) {
+                    let undo = Undo {
+                        step: self.taken.step,
+                        address: address.clone(),
+                        task: task as u32,
+                        inputs: inputs.to_vec(),
+                        failed: 0,
+                    };
+                    step::register(plan, &mut draft, number, &undo);
+                }
+                draft
+            };
+            match shared.commit(&self.run, &self.taken, None, &[], note).await? {
+                Sent::Applied(committed) => return Ok(Some(committed.position)),
+                Sent::Lost => return Ok(None),
+                // Another step took the number.
+                Sent::Refused(_) => {}
+            }
+        }
+    }
+
+    /// Whether an earlier attempt at this step has registered how to undo it.
+    async fn is_registered(&self) -> Result<bool, Error> {
+        Ok(self.registrations().await?.iter().any(|(_, undo)| undo.step == self.taken.step))
+    }
+
+    /// The number after the last one: what depends on a step is registered after it, so that undoing by falling numbers
+    /// undoes what depends first.
+    async fn next_number(&self) -> Result<u32, Error> {
+        Ok(self.registrations().await?.last().map_or(0, |(number, _)| number + 1))
+    }
+
+    /// What is registered, by rising numbers.
+    pub(in crate::perform) async fn registrations(&self) -> Result<Vec<(u32, Undo)>, Error> {
+        let (shared, keys) = (&self.worker.shared, &self.run.plan.keys);
+        let (mut found, mut after) = (Vec::new(), None);
+        loop {
+            let scan = Scan::of(keys.rows.clone(), onceflow_core::limits::SCAN_ROWS_MAX).prefix(b"u").after(after);
+            let page = shared.records.scan(shared.shard(), scan).await?;
+            for (name, row) in &page.rows {
+                let number = name.as_bytes()[1..].try_into().ok().map(u32::from_be_bytes);
+                let undo = onceflow_core::protocol::rows::read(row);
+                found.push(number.zip(undo).ok_or_else(|| Error::damaged("a registration"))?);
+            }
+            after = page.rows.last().map(|(name, _)| name.clone());
+            if !page.more {
+                return Ok(found);
+            }
+        }
+    }
+
+    /// Where files for this attempt are put.
+    pub(super) fn scratch(&self) -> std::path::PathBuf {
+        let name: String = self.taken.fence.to_string();
+        self.worker.shared.options.scratch.join(format!("onceflow-{name}"))
+    }
+
+    /// The task's code.
+    pub(super) fn body(&self, task: u32) -> Result<std::sync::Arc<dyn crate::task::Body>, String> {
+        let wanted = &self.run.plan.program.tasks[task as usize];
+        let tasks = lock(&self.worker.shared.tasks);
+        match tasks.get(&wanted.name) {
+            None => Err(format!("no worker here offers task `{}`; add the flow to the engine", wanted.name)),
+            Some((spec, _)) if spec.version != wanted.version => Err(format!(
+                "task `{}` is version {} here, and the run was planned for {}; start the run again to plan it anew",
+                wanted.name, spec.version, wanted.version
+            )),
+            Some((_, body)) => Ok(body.clone()),
+        }
+    }
+
+    /// The key of a row of the flow's own.
+    pub(in crate::perform) fn flow_row(&self, name: &str) -> Key {
+        let group = onceflow_core::Group::rows(Name::join(&[b"flow/", self.run.header.flow.as_bytes()]));
+        group.key(name)
+    }
+}

@@ -1,0 +1,255 @@
+//! What all parts of an engine have in common: the store, the world, the tasks, and what was read and cannot change.
+
+use crate::{Error, events::Events, options::Options, task::Tasks};
+use onceflow_core::{
+    Fences, Group, Key, Name, Row, Shard,
+    model::{Place, Program, Wiring},
+    protocol::{
+        draft::Plan,
+        ids::{FrameId, Generation, RunId},
+        keys::Keys,
+        rows::{self, Frame, Header, Shape, State},
+    },
+};
+use onceflow_store::{Records, World, records::get_one, values::Values};
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+use tokio::sync::Notify;
+
+/// What all parts of an engine have in common.
+pub(crate) struct Shared {
+    pub(crate) records: Arc<dyn Records>,
+    pub(crate) values: Arc<Values>,
+    pub(crate) world: Arc<dyn World>,
+    pub(crate) options: Options,
+    pub(crate) fences: Fences,
+    pub(crate) events: Arc<Events>,
+    pub(crate) tasks: Mutex<Arc<Tasks>>,
+    runs: Mutex<BTreeMap<RunId, Arc<Run>>>,
+    /// Rings when a run got on: an output arrived, or it ended.
+    pub(crate) progress: Notify,
+}
+
+/// A run as far as this process has seen it.
+pub(crate) struct Run {
+    pub(crate) plan: Plan,
+    pub(crate) header: Header,
+    pub(crate) key: Arc<str>,
+    state: Mutex<State>,
+    frames: Mutex<BTreeMap<FrameId, Arc<Frame>>>,
+    places: Mutex<BTreeMap<FrameId, Arc<Place>>>,
+}
+
+/// Frames remembered per run. Those of elements and iterations are few: a frame serves all of its instances.
+const FRAMES_MAX: usize = 4096;
+
+/// Runs remembered.
+const RUNS_MAX: usize = 4096;
+
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Shared {
+    pub(crate) fn new(
+        records: Arc<dyn Records>,
+        values: Arc<Values>,
+        world: Arc<dyn World>,
+        options: Options,
+    ) -> Arc<Self> {
+        let fences = Fences::new(world.random());
+        Arc::new(Shared {
+            records,
+            values,
+            world,
+            options,
+            fences,
+            events: Arc::default(),
+            tasks: Mutex::default(),
+            runs: Mutex::default(),
+            progress: Notify::new(),
+        })
+    }
+
+    pub(crate) fn shard(&self) -> Shard {
+        self.options.shard
+    }
+
+    pub(crate) async fn row(&self, key: Key) -> Result<Option<Row>, Error> {
+        Ok(get_one(&*self.records, self.shard(), key).await?)
+    }
+
+    pub(crate) fn tasks(&self) -> Arc<Tasks> {
+        lock(&self.tasks).clone()
+    }
+
+    /// The run, as it was last seen.
+    pub(crate) fn known(&self, run: RunId) -> Option<Arc<Run>> {
+        lock(&self.runs).get(&run).cloned()
+    }
+
+    /// The run, read if it is not known or known in another generation; `None` if it has ended.
+    pub(crate) async fn run(&self, id: RunId, generation: Option<Generation>) -> Result<Option<Arc<Run>>, Error> {
+        if let Some(run) = self.known(id)
+            && generation.is_none_or(|generation| run.plan.keys.generation == generation)
+        {
+            return Ok(Some(run));
+        }
+        self.read_run(id).await
+    }
+
+    /// Reads a run, whatever is known of it.
+    pub(crate) async fn read_run(&self, id: RunId) -> Result<Option<Arc<Run>>, Error> {
+        let home = Keys::new(id, Generation(0));
+        let found = self.records.get(self.shard(), &[home.state(), home.header()]).await?;
+        let [Some(state), Some(header)] = &found[..] else {
+            lock(&self.runs).remove(&id);
+            return Ok(None);
+        };
+        let state: State = rows::read(state).ok_or_else(|| Error::damaged(format!("the state of run {id}")))?;
+        let header: Header = rows::read(header).ok_or_else(|| Error::damaged(format!("the header of run {id}")))?;
+        if let Some(run) = self.known(id)
+            && run.plan.keys.generation == state.generation
+        {
+            *lock(&run.state) = state;
+            return Ok(Some(run));
+        }
+        let program = self.values.read_all(&crate::data::id(&header.program.id)).await?;
+        let program: Program = rows::read(&program).ok_or_else(|| Error::damaged(format!("the program of run {id}")))?;
+        let plan = self.plan(Keys::new(id, state.generation), Arc::new(program));
+        Ok(Some(self.remember(plan, header, state)))
+    }
+
+    pub(crate) fn plan(&self, keys: Keys, program: Arc<Program>) -> Plan {
+        let wiring = Arc::new(Wiring::of(&program));
+        Plan::new(self.shard(), keys, program, wiring)
+    }
+
+    pub(crate) fn remember(&self, plan: Plan, header: Header, state: State) -> Arc<Run> {
+        let id = plan.keys.run;
+        let key = Arc::from(header.key.as_str());
+        let run =
+            Arc::new(Run { plan, header, key, state: Mutex::new(state), frames: Mutex::default(), places: Mutex::default() });
+        let mut runs = lock(&self.runs);
+        while runs.len() >= RUNS_MAX {
+            runs.pop_first();
+        }
+        runs.insert(id, run.clone());
+        run
+    }
+
+    pub(crate) fn forget(&self, id: RunId) {
+        lock(&self.runs).remove(&id);
+    }
+
+    /// A frame of a run; `None` if it is gone.
+    pub(crate) async fn frame(&self, run: &Run, id: FrameId) -> Result<Option<Arc<Frame>>, Error> {
+        if let Some(frame) = lock(&run.frames).get(&id) {
+            return Ok(Some(frame.clone()));
+        }
+        let Some(row) = self.row(run.plan.keys.frame(id)).await? else { return Ok(None) };
+        let frame = rows::read::<Frame>(&row).ok_or_else(|| Error::damaged(format!("frame {id:?}")))?;
+        let frame = Arc::new(frame);
+        let mut frames = lock(&run.frames);
+        while frames.len() >= FRAMES_MAX {
+            frames.pop_first();
+        }
+        frames.insert(id, frame.clone());
+        Ok(Some(frame))
+    }
+
+    /// Where an instance is, for people.
+    pub(crate) async fn place(&self, run: &Run, id: FrameId, index: u32) -> Result<Place, Error> {
+        let outer = self.outer_place(run, id).await?;
+        let Some(frame) = self.frame(run, id).await? else { return Ok((*outer).clone()) };
+        Ok(match (frame.shape, self.opener(run, &frame)) {
+            (Shape::Each(_), _) | (_, Some(onceflow_core::model::program::Op::Loop { .. })) => {
+                outer.numbered(u64::from(index))
+            }
+            _ => (*outer).clone(),
+        })
+    }
+
+    fn opener<'a>(&self, run: &'a Run, frame: &Frame) -> Option<&'a onceflow_core::model::program::Op> {
+        let (step, block) = frame.opened_by?;
+        Some(&run.plan.program.blocks[block as usize].nodes[step.node as usize].op)
+    }
+
+    /// Where a frame is: what all of its instances have in common.
+    async fn outer_place(&self, run: &Run, id: FrameId) -> Result<Arc<Place>, Error> {
+        // From the inside out, then back: a flow may call itself a thousand deep.
+        let (mut inside, mut at) = (Vec::new(), id);
+        let mut place = loop {
+            if let Some(place) = lock(&run.places).get(&at) {
+                break place.clone();
+            }
+            match self.frame(run, at).await? {
+                Some(frame) if frame.opened_by.is_some() => {
+                    inside.push((at, frame.clone()));
+                    at = frame.opened_by.expect("just tested").0.frame;
+                }
+                _ => break Arc::new(Place::root()),
+            }
+        };
+        let mut around = at;
+        while let Some((id, frame)) = inside.pop() {
+            let (step, block) = frame.opened_by.expect("only such frames are gathered");
+            let numbered = match self.frame(run, around).await?.map(|frame| (frame.shape, self.is_loop(run, &frame))) {
+                Some((Shape::Each(_), _) | (_, true)) => place.numbered(u64::from(step.index)),
+                _ => (*place).clone(),
+            };
+            let node = &run.plan.program.blocks[block as usize].nodes[step.node as usize];
+            let next = match node.op {
+                onceflow_core::model::program::Op::Call { .. } => numbered.called(node),
+                _ => numbered,
+            };
+            place = Arc::new(next);
+            let mut places = lock(&run.places);
+            while places.len() >= FRAMES_MAX {
+                places.pop_first();
+            }
+            places.insert(id, place.clone());
+            around = id;
+        }
+        Ok(place)
+    }
+
+    fn is_loop(&self, run: &Run, frame: &Frame) -> bool {
+        matches!(self.opener(run, frame), Some(onceflow_core::model::program::Op::Loop { .. }))
+    }
+
+    /// The queues this worker takes steps from.
+    pub(crate) fn queue_of(&self, class: Option<&str>) -> Group {
+        class.map_or_else(onceflow_core::protocol::keys::internal_queue, onceflow_core::protocol::keys::class_queue)
+    }
+}
+
+impl Run {
+    pub(crate) fn state(&self) -> State {
+        *lock(&self.state)
+    }
+
+    pub(crate) fn saw(&self, state: State) {
+        *lock(&self.state) = state;
+    }
+
+    pub(crate) fn forget_frame(&self, id: FrameId) {
+        lock(&self.frames).remove(&id);
+        lock(&self.places).remove(&id);
+    }
+
+    pub(crate) fn saw_frame(&self, id: FrameId, frame: Arc<Frame>) {
+        let mut frames = lock(&self.frames);
+        while frames.len() >= FRAMES_MAX {
+            frames.pop_first();
+        }
+        frames.insert(id, frame);
+    }
+
+    /// What a name is made of that no other run has.
+    pub(crate) fn name(&self, what: &str) -> Name {
+        Name::join(&[what.as_bytes(), &self.plan.keys.run.0])
+    }
+}

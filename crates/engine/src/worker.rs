@@ -1,0 +1,188 @@
+//! Takes ready steps and performs them, as many at a time as it may. Everything it knows it read from the store, so
+//! killing it costs only time.
+//!
+//! One task, the dispatcher, takes a step when there is room for one and hands it to a slot. A slot performs it, and the
+//! batch that commits it also takes the next, so a chain of steps stays in its slot, at one batch a step.
+
+mod alive;
+mod room;
+
+use crate::{Error, perform::Job, shared::Shared};
+pub(crate) use alive::Alive;
+use futures_util::future::{Either, select};
+use onceflow_core::{Batch, Claim, Claimed, Fence};
+use onceflow_store::{BoxFuture, Outcome, Position, records};
+pub(crate) use room::{Room, Seat};
+use std::sync::{
+    Arc,
+    atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst},
+};
+use tokio::sync::Notify;
+
+/// A worker: takes steps and performs them until it is told to stop.
+pub(crate) struct Worker {
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) room: Room,
+    pub(crate) alive: Alive,
+    stopping: AtomicBool,
+    busy: AtomicUsize,
+    /// Rings when the worker shall stop, and when a slot has ended.
+    changed: Notify,
+}
+
+impl Worker {
+    pub(crate) fn start(shared: Arc<Shared>) -> Arc<Self> {
+        let room = Room::new(&shared.options);
+        let worker = Arc::new(Worker {
+            shared: shared.clone(),
+            room,
+            alive: Alive::default(),
+            stopping: AtomicBool::new(false),
+            busy: AtomicUsize::new(0),
+            changed: Notify::new(),
+        });
+        shared.world.spawn("onceflow dispatch", Box::pin(worker.clone().dispatch()));
+        shared.world.spawn("onceflow heartbeat", Box::pin(worker.clone().stay_alive()));
+        worker
+    }
+
+    /// Takes no further steps; ends when those it has taken are done.
+    pub(crate) async fn drain(&self) {
+        self.stopping.store(true, SeqCst);
+        self.changed.notify_waiters();
+        self.room.ring();
+        loop {
+            let changed = self.changed.notified();
+            if self.busy.load(SeqCst) == 0 {
+                return;
+            }
+            changed.await;
+        }
+    }
+
+    pub(crate) fn is_stopping(&self) -> bool {
+        self.stopping.load(SeqCst)
+    }
+
+    /// Hands ready steps to slots, as long as there are any and there is room.
+    async fn dispatch(self: Arc<Self>) {
+        while !self.is_stopping() {
+            let seat = self.room.seat().await;
+            let seen = self.shared.records.position();
+            match self.take(&seat).await {
+                Ok(Some(job)) => self.clone().spawn_slot(job, seat),
+                Ok(None) => {
+                    drop(seat);
+                    self.wait(seen).await;
+                }
+                Err(error) => {
+                    drop(seat);
+                    self.trouble(&error).await;
+                }
+            }
+        }
+    }
+
+    /// Waits until something may be ready.
+    async fn wait(&self, seen: Position) {
+        let stopped = self.changed.notified();
+        if self.is_stopping() {
+            return;
+        }
+        let Ok(now) = self.shared.records.now().await else { return self.pause().await };
+        let until = now.plus_ms(self.shared.options.lease_ms);
+        let ready = self.shared.records.wait(self.shared.shard(), seen, until);
+        let room = self.room.changed();
+        let woken = select(std::pin::pin!(room), std::pin::pin!(stopped));
+        if let Either::Left((Err(error), _)) = select(ready, woken).await {
+            self.trouble(&error.into()).await;
+        }
+    }
+
+    /// The store did not answer: says so, and tries again a little later.
+    async fn trouble(&self, error: &Error) {
+        tracing::warn!(%error, "the store did not answer; trying again");
+        self.pause().await;
+    }
+
+    async fn pause(&self) {
+        const PAUSE_MS: u64 = 200;
+        let stopped = self.changed.notified();
+        select(self.shared.world.sleep(PAUSE_MS), std::pin::pin!(stopped)).await;
+    }
+
+    /// Takes a ready step.
+    async fn take(&self, seat: &Seat) -> Result<Option<Job>, Error> {
+        let Some(claim) = self.shared.next_claim(self.room.queues(seat)) else { return Ok(None) };
+        let mut batch = Batch::new(self.shared.shard());
+        batch.claim = Some(claim.clone());
+        let (claimed, position) = match self.shared.records.commit(batch).await {
+            Ok(Outcome::Applied(committed)) => (committed.claimed, committed.position),
+            Ok(Outcome::Refused(_)) => return Ok(None),
+            Err(records::Error::Unknown(_)) => (self.shared.find_claim(&claim).await?, self.shared.records.position()),
+            Err(error) => return Err(error.into()),
+        };
+        Ok(claimed.map(|claimed| Job { claimed, fence: claim.fence, position }))
+    }
+
+    fn spawn_slot(self: Arc<Self>, job: Job, seat: Seat) {
+        self.busy.fetch_add(1, SeqCst);
+        let world = self.shared.world.clone();
+        let slot: BoxFuture<'static, ()> = Box::pin(async move {
+            let ended = Ended(&self);
+            self.work(job, seat).await;
+            drop(ended);
+        });
+        world.spawn("onceflow slot", slot);
+    }
+
+    /// Performs a step, and whatever its commit took next.
+    async fn work(&self, job: Job, mut seat: Seat) {
+        let mut next = Some(job);
+        while let Some(job) = next {
+            self.room.sit(&mut seat, &job.claimed.queue);
+            next = match self.perform(&job, &mut seat).await {
+                Ok(next) => next,
+                Err(error) => {
+                    self.failed(&job, &error).await;
+                    None
+                }
+            };
+        }
+    }
+
+    /// The engine itself could not go on with a step. It gives the step back, so that it is tried again.
+    async fn failed(&self, job: &Job, error: &Error) {
+        tracing::error!(%error, step = ?job.claimed.name, "a step could not be performed; it is given back");
+        self.pause().await;
+        let Job { claimed: Claimed { queue, name, .. }, fence, .. } = job;
+        let mut batch = Batch::new(self.shared.shard());
+        let claim = queue.claims().key(name);
+        batch.require_equals(claim.clone(), onceflow_core::Row::new(fence.to_bytes()));
+        batch.delete(claim).delete(queue.deadlines().key(name));
+        if let Err(error) = self.shared.records.commit(batch).await {
+            tracing::warn!(%error, "a step could not be given back; its claim will expire");
+        }
+    }
+
+    /// What a commit takes with it, if this worker goes on.
+    pub(crate) fn claim_next(&self, seat: &Seat) -> Option<Claim> {
+        if self.is_stopping() { None } else { self.shared.next_claim(self.room.queues(seat)) }
+    }
+
+    pub(crate) fn job(claim: Option<&Claim>, committed: onceflow_store::Committed) -> Option<Job> {
+        let fence: Fence = claim?.fence;
+        let position = committed.position;
+        committed.claimed.map(|claimed| Job { claimed, fence, position })
+    }
+}
+
+/// Says that a slot has ended, however it did.
+struct Ended<'a>(&'a Worker);
+
+impl Drop for Ended<'_> {
+    fn drop(&mut self) {
+        self.0.busy.fetch_sub(1, SeqCst);
+        self.0.changed.notify_waiters();
+    }
+}

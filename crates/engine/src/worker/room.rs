@@ -1,0 +1,172 @@
+//! How many steps a worker may have taken at a time: in all, per class, and by what they need of the machine.
+
+use crate::options::Options;
+use onceflow_core::{Group, protocol::keys};
+use std::{
+    collections::BTreeMap,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering::SeqCst},
+    },
+};
+use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
+
+/// The room a worker has.
+pub(crate) struct Room {
+    seats: Arc<Semaphore>,
+    pub(crate) blocking: Arc<Semaphore>,
+    cpus: Arc<Semaphore>,
+    cpus_max: u32,
+    memory: Arc<Semaphore>,
+    memory_max: u32,
+    internal: Group,
+    limited: Vec<Limited>,
+    /// Classes this worker has heard of, beside the limited ones.
+    others: std::sync::Mutex<Arc<[Group]>>,
+    takes_others: bool,
+    changed: Arc<Notify>,
+}
+
+struct Limited {
+    queue: Group,
+    taken: Arc<AtomicUsize>,
+    max: usize,
+}
+
+/// Room for one step.
+pub(crate) struct Seat {
+    _permit: OwnedSemaphorePermit,
+    class: Option<(Group, Arc<AtomicUsize>)>,
+    changed: Arc<Notify>,
+}
+
+const MIB: u64 = 1 << 20;
+
+impl Room {
+    pub(crate) fn new(options: &Options) -> Self {
+        let limited = |(class, max): (&String, &usize)| Limited {
+            queue: keys::class_queue(class),
+            taken: Arc::default(),
+            max: *max,
+        };
+        let memory_max = u32::try_from(options.memory_bytes / MIB).unwrap_or(u32::MAX / 8).min(u32::MAX / 8);
+        Room {
+            seats: Arc::new(Semaphore::new(options.steps_max)),
+            blocking: Arc::new(Semaphore::new(options.blocking_max)),
+            cpus: Arc::new(Semaphore::new(options.cpu_milli as usize)),
+            cpus_max: options.cpu_milli,
+            memory: Arc::new(Semaphore::new(memory_max as usize)),
+            memory_max,
+            internal: keys::internal_queue(),
+            limited: options.classes.iter().map(limited).collect(),
+            others: std::sync::Mutex::new(Arc::new([])),
+            takes_others: options.other_classes,
+            changed: Arc::default(),
+        }
+    }
+
+    /// Waits for room for one more step.
+    pub(crate) async fn seat(&self) -> Seat {
+        let permit = self.seats.clone().acquire_owned().await.expect("the room is never closed");
+        Seat { _permit: permit, class: None, changed: self.changed.clone() }
+    }
+
+    /// Learns of classes whose steps may become ready.
+    pub(crate) fn learn(&self, classes: impl Iterator<Item = String>) {
+        if !self.takes_others {
+            return;
+        }
+        let mut others = self.others.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let mut all: Vec<_> = others.to_vec();
+        for queue in classes.map(|class| keys::class_queue(&class)) {
+            let is_limited = self.limited.iter().any(|limited| limited.queue == queue);
+            if !is_limited && !all.contains(&queue) {
+                all.push(queue);
+            }
+        }
+        if all.len() != others.len() {
+            *others = all.into();
+            self.changed.notify_waiters();
+        }
+    }
+
+    /// Where a step for this seat may be taken from: internal steps first.
+    pub(crate) fn queues(&self, seat: &Seat) -> Vec<Group> {
+        let others = self.others.lock().unwrap_or_else(std::sync::PoisonError::into_inner).clone();
+        let mut queues = Vec::with_capacity(1 + others.len() + self.limited.len());
+        queues.push(self.internal.clone());
+        queues.extend(others.iter().cloned());
+        for limited in &self.limited {
+            let mine = seat.class.as_ref().is_some_and(|(queue, _)| *queue == limited.queue);
+            if limited.taken.load(SeqCst) - usize::from(mine) < limited.max {
+                queues.push(limited.queue.clone());
+            }
+        }
+        queues.truncate(onceflow_core::limits::CLAIM_QUEUES_MAX);
+        queues
+    }
+
+    /// All queues this worker looks at.
+    pub(crate) fn all_queues(&self) -> Vec<Group> {
+        let others = self.others.lock().unwrap_or_else(std::sync::PoisonError::into_inner).clone();
+        let limited = self.limited.iter().map(|limited| limited.queue.clone());
+        [self.internal.clone()].into_iter().chain(others.iter().cloned()).chain(limited).collect()
+    }
+
+    /// The seat is used for a step from this queue now.
+    pub(crate) fn sit(&self, seat: &mut Seat, queue: &Group) {
+        if self.limited.is_empty() || seat.class.as_ref().is_some_and(|(class, _)| class == queue) {
+            return;
+        }
+        seat.leave_class();
+        if let Some(limited) = self.limited.iter().find(|limited| limited.queue == *queue) {
+            limited.taken.fetch_add(1, SeqCst);
+            seat.class = Some((queue.clone(), limited.taken.clone()));
+        }
+    }
+
+    /// Waits until the machine has what a task needs.
+    pub(crate) async fn reserve(&self, needs: onceflow_core::model::Resources) -> Reserved {
+        let cpus = needs.cpu_milli.min(self.cpus_max);
+        let memory = u32::try_from(needs.memory_bytes / MIB).unwrap_or(u32::MAX).min(self.memory_max);
+        let cpus = acquire(&self.cpus, cpus).await;
+        Reserved { _cpus: cpus, _memory: acquire(&self.memory, memory).await }
+    }
+
+    pub(crate) fn ring(&self) {
+        self.changed.notify_waiters();
+    }
+
+    /// Ends when there may be room that was not there.
+    pub(crate) async fn changed(&self) {
+        self.changed.notified().await;
+    }
+}
+
+async fn acquire(semaphore: &Arc<Semaphore>, permits: u32) -> Option<OwnedSemaphorePermit> {
+    if permits == 0 {
+        return None;
+    }
+    Some(semaphore.clone().acquire_many_owned(permits).await.expect("the room is never closed"))
+}
+
+/// What a task has reserved, until it is dropped.
+pub(crate) struct Reserved {
+    _cpus: Option<OwnedSemaphorePermit>,
+    _memory: Option<OwnedSemaphorePermit>,
+}
+
+impl Seat {
+    fn leave_class(&mut self) {
+        if let Some((_, taken)) = self.class.take() {
+            taken.fetch_sub(1, SeqCst);
+            self.changed.notify_waiters();
+        }
+    }
+}
+
+impl Drop for Seat {
+    fn drop(&mut self) {
+        self.leave_class();
+    }
+}
