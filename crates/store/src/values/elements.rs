@@ -43,7 +43,8 @@ impl Values {
     /// that were never gathered; a gathered one goes with its value. Durable when it returns.
     ///
     /// # Errors
-    /// [`Sealed`](Error::Sealed) if a list owns the elements; [`records::Error::Unknown`] as for [`Values::update`].
+    /// [`Sealed`](Error::Sealed) if a list owns the elements; [`records::Error::Unknown`](crate::records::Error::Unknown) as for
+    /// [`Values::update`].
     pub async fn release(&self, prefix: impl AsRef<[u8]>) -> Result<Position, Error> {
         let answer = self.apply_release(&Name::new(prefix)).await;
         self.told(answer).await
