@@ -3,6 +3,11 @@
 //! In this order: every require is tested; the operations apply one after the other; then triggers fire,
 //! and what they do may let others fire, until none does; last, a claim takes a free row.
 //!
+//! Triggers fire in rounds: all rows that are complete go, then what follows from them applies. **Full bitmaps fire
+//! first, round by round, until none is full; only then do counters fire that are at zero; then bitmaps again, and so
+//! on.** So a counter that is zero only until a bitmap's trigger raises it does not fire: a step that is done takes
+//! itself off the count of live ones, the step it lets begin puts itself on, and the count ends only when all have.
+//!
 //! A batch whose reply is lost is sent again, or decided again. Sending it again must be harmless, so it
 //! invalidates one of its own requires, or does nothing but put and delete fixed rows; see
 //! [`Batch::is_repeatable`].
@@ -68,8 +73,8 @@ pub enum Op {
         /// What happens when all have arrived.
         when_full: Vec<Op>,
     },
-    /// The row's number changes by `delta`. If it is zero when all operations have applied, the row goes and
-    /// `at_zero` applies; a number that only passes through zero on the way does nothing.
+    /// The row's number changes by `delta`. If it is zero when all operations have applied and no bitmap is full, the
+    /// row goes and `at_zero` applies; a number that only passes through zero on the way does nothing.
     Add {
         /// The row, a [`counter`](crate::row::counter); absent is zero.
         key: Key,

@@ -10,6 +10,8 @@
 //! |---|---|
 //! | [`value`] | what a value is and what an update asks for |
 //! | `update` | decides what an update does; pure |
+//! | [`weave`] | the same inside a batch of the caller's, without reading anything |
+//! | [`elements`] | the elements of lists that are gathered: references, or the bytes themselves |
 //! | [`lease`] | edges that end by themselves, and the keeper that renews one |
 //! | [`reclaim`] | expires leases, pays debts, buries values; in small steps |
 //! | [`blob`] | large bytes, as values |
@@ -34,6 +36,7 @@
 //! ```
 
 pub mod blob;
+pub mod elements;
 mod error;
 pub mod fsck;
 mod id;
@@ -46,13 +49,16 @@ pub mod reclaim;
 mod stored;
 mod update;
 pub mod value;
+pub mod weave;
 
 pub use blob::Upload;
+pub use elements::Element;
 pub use error::Error;
 pub use id::{EdgeName, ValueId};
 pub use lease::Keeper;
 pub use reclaim::Reclaimed;
 pub use value::{Content, Digest, EdgeChange, Expect, Put, Update, Value};
+pub use weave::Weave;
 
 use crate::{
     blobs::Blobs,
@@ -154,67 +160,6 @@ impl Values {
         update::decide(&self.keys, self.shard, &facts, update, now)
     }
 
-    /// Elements under a prefix, in order of their index, from `first` on: at most `limit`, and at most
-    /// [`SCAN_ROWS_MAX`](onceflow_core::limits::SCAN_ROWS_MAX).
-    pub async fn elements(
-        &self,
-        prefix: impl AsRef<[u8]>,
-        first: u64,
-        limit: usize,
-    ) -> Result<Vec<(u64, ValueId)>, Error> {
-        let under = id::elements_of(prefix.as_ref());
-        let last_before = first.checked_sub(1).map(|index| EdgeName::element(prefix.as_ref(), index).to_row_name());
-        let scan = records::Scan::of(self.keys.edges.clone(), limit).prefix(under).after(last_before);
-        let page = self.records.scan(self.shard, scan).await?;
-        let read = |(name, row): &(onceflow_core::Name, Row)| match EdgeName::from_row_name(name.as_bytes())? {
-            EdgeName::Element { index, .. } => Some((index, Edge::from_row(row)?.target)),
-            EdgeName::Root(_) => None,
-        };
-        let elements: Option<Vec<_>> = page.rows.iter().map(read).collect();
-        elements.ok_or_else(|| Error::damaged("an element's edge"))
-    }
-
-    /// Every edge under `prefix` goes, in small steps of [`Values::reclaim`], and none can be set meanwhile. For lists
-    /// that were never gathered; a gathered one goes with its value. Durable when it returns.
-    ///
-    /// # Errors
-    /// [`Sealed`](Error::Sealed) if a list owns the elements; [`records::Error::Unknown`] as for [`Values::update`].
-    pub async fn release(&self, prefix: impl AsRef<[u8]>) -> Result<Position, Error> {
-        let answer = self.apply_release(&onceflow_core::Name::new(prefix)).await;
-        self.told(answer).await
-    }
-
-    async fn apply_release(&self, prefix: &onceflow_core::Name) -> Result<Position, Error> {
-        let sealed = self.keys.sealed(prefix);
-        for _ in 0..limits::TRIES_MAX {
-            if self.is_released(prefix).await? {
-                return Ok(self.records.position());
-            }
-            let mut batch = Batch::new(self.shard);
-            batch.require_absent(sealed.clone()).put(sealed.clone(), stored::Seal::Released.to_row());
-            batch.put(self.keys.owed.key(stored::Debt::release_name(prefix)), stored::Debt::release_row());
-            match self.send(batch).await? {
-                Tried::Applied(position) => return Ok(position),
-                Tried::Refused(_) => {}
-                Tried::Unknown(why) => {
-                    return match self.is_released(prefix).await {
-                        Ok(true) => Ok(self.records.position()),
-                        Ok(false) | Err(_) => Err(why.into()),
-                    };
-                }
-            }
-        }
-        Err(Error::Contended(limits::TRIES_MAX))
-    }
-
-    async fn is_released(&self, prefix: &onceflow_core::Name) -> Result<bool, Error> {
-        match self.row(self.keys.sealed(prefix)).await?.as_deref().map(stored::Seal::from_row) {
-            None => Ok(false),
-            Some(Some(stored::Seal::Released)) => Ok(true),
-            Some(_) => Err(Error::Sealed { prefix: prefix.clone() }),
-        }
-    }
-
     /// Waits until what an answer was decided on is durable, unless the store gave none.
     async fn told<T>(&self, answer: Result<T, Error>) -> Result<T, Error> {
         if !matches!(answer, Err(Error::Records(_) | Error::TooLarge { .. } | Error::Senseless(_))) {
@@ -268,7 +213,7 @@ impl Values {
 
     async fn edge_row(&self, edge: &EdgeName) -> Result<Option<(Row, Edge)>, Error> {
         let Some(row) = self.row(self.keys.edge(edge)).await? else { return Ok(None) };
-        let read = Edge::from_row(&row).ok_or_else(|| Error::damaged(format!("edge {edge}")))?;
+        let read = Edge::read(edge, &row)?;
         Ok(Some((row, read)))
     }
 }

@@ -25,3 +25,5 @@ mod model;
 mod power;
 #[path = "values/races.rs"]
 mod races;
+#[path = "values/weave.rs"]
+mod weave;

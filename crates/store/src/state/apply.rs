@@ -1,5 +1,5 @@
-//! One batch: requires, operations, triggers in rounds, claim. Changes rows in place and keeps what it
-//! replaced, so that a batch found wrong half-way leaves no trace.
+//! One batch: requires, operations, triggers in rounds (counters only when no bitmap is full), claim. Changes rows in
+//! place and keeps what it replaced, so that a batch found wrong half-way leaves no trace.
 
 use super::{State, effects::Effects};
 use onceflow_core::{
@@ -67,29 +67,48 @@ struct Change<'a, 'b, E> {
     fired: Vec<Key>,
 }
 
+/// A row, and what follows when it is complete.
+type Trigger<'b> = (&'b Key, &'b [Op]);
+
+/// Rows that may be complete.
+#[derive(Default)]
+struct Touched<'b> {
+    /// By operations of the last round.
+    bitmaps: Vec<Trigger<'b>>,
+    /// By operations of all rounds since counters were last looked at.
+    counters: Vec<Trigger<'b>>,
+}
+
 enum Undo<'b> {
     Row(&'b Key, Option<Row>),
     Group(&'b Group, BTreeMap<Name, Row>),
 }
 
 impl<'b, E: Effects> Change<'_, 'b, E> {
-    /// Applies operations, then fires what is complete, round by round, until nothing is.
+    /// Applies operations, then fires what is complete, round by round, until nothing is. While a bitmap is full no
+    /// counter fires: what follows from the bitmap may yet raise it.
     fn run(&mut self, ops: &'b [Op]) -> Result<(), Invalid> {
-        let mut touched = self.round(ops)?;
-        while !touched.is_empty() {
-            let mut next = Vec::new();
-            for (key, then) in self.take_complete(&touched) {
-                next.extend(self.round(then)?);
+        let mut touched = Touched::default();
+        self.round(ops, &mut touched)?;
+        loop {
+            let bitmaps = std::mem::take(&mut touched.bitmaps);
+            let mut complete = self.take_complete(&bitmaps, bitmap::is_full);
+            if complete.is_empty() {
+                let counters = std::mem::take(&mut touched.counters);
+                complete = self.take_complete(&counters, |row| counter::read(row) == Some(0));
+            }
+            if complete.is_empty() {
+                return Ok(());
+            }
+            for (key, then) in complete {
+                self.round(then, &mut touched)?;
                 self.fired.push(key.clone());
             }
-            touched = next;
         }
-        Ok(())
     }
 
-    /// Applies operations and answers those that may have completed their row.
-    fn round(&mut self, ops: &'b [Op]) -> Result<Vec<&'b Op>, Invalid> {
-        let mut touched = Vec::new();
+    /// Applies operations and notes those that may have completed their row.
+    fn round(&mut self, ops: &'b [Op], touched: &mut Touched<'b>) -> Result<(), Invalid> {
         for op in ops {
             match op {
                 Op::Put(key, row) => {
@@ -98,31 +117,26 @@ impl<'b, E: Effects> Change<'_, 'b, E> {
                 }
                 Op::Delete(key) => self.delete(key),
                 Op::DeleteGroup(group) => self.delete_group(group),
-                Op::SetBit { key, bit, of, .. } => {
+                Op::SetBit { key, bit, of, when_full } => {
                     self.set_bit(key, *bit, *of)?;
-                    touched.push(op);
+                    touched.bitmaps.push((key, when_full));
                 }
-                Op::Add { key, delta, .. } => {
+                Op::Add { key, delta, at_zero } => {
                     self.add(key, *delta)?;
-                    touched.push(op);
+                    touched.counters.push((key, at_zero));
                 }
             }
         }
-        Ok(touched)
+        Ok(())
     }
 
     /// Takes away the rows that are complete now and answers them with what follows.
-    fn take_complete(&mut self, touched: &[&'b Op]) -> Vec<(&'b Key, &'b [Op])> {
+    fn take_complete(&mut self, touched: &[Trigger<'b>], is_complete: fn(&[u8]) -> bool) -> Vec<Trigger<'b>> {
         let mut complete = Vec::new();
-        for op in touched {
-            let (key, is_complete): (_, fn(&[u8]) -> bool) = match op {
-                Op::SetBit { key, .. } => (key, bitmap::is_full),
-                Op::Add { key, .. } => (key, |row| counter::read(row) == Some(0)),
-                Op::Put(..) | Op::Delete(_) | Op::DeleteGroup(_) => continue,
-            };
+        for (key, then) in touched {
             if self.state.get(self.shard, key).is_some_and(|row| is_complete(row)) {
                 self.delete(key);
-                complete.push((key, op.trigger()));
+                complete.push((*key, *then));
             }
         }
         complete

@@ -2,7 +2,7 @@
 //! which the elements of one list stand together.
 
 use super::limits;
-use onceflow_core::Name;
+use onceflow_core::{Fence, Name};
 use std::fmt;
 
 /// Names a value: 1 to [`ID_BYTES_MAX`](limits::ID_BYTES_MAX) bytes of the caller's choice, for instance a digest.
@@ -21,6 +21,11 @@ impl ValueId {
     /// The id with these bytes; `None` if there are none or too many.
     pub fn checked(bytes: &[u8]) -> Option<Self> {
         (1..=limits::ID_BYTES_MAX).contains(&bytes.len()).then(|| ValueId(Name::new(bytes)))
+    }
+
+    /// The id of a new value, that nobody had before because nobody had the fence. Use a fence for one id.
+    pub fn of_fence(fence: Fence) -> Self {
+        ValueId(Name::join(&[b"v", &fence.to_bytes()]))
     }
 
     /// The id's bytes.

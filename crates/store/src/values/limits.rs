@@ -13,6 +13,13 @@ pub const REFS_PER_VALUE_MAX: usize = 500;
 /// Bytes of a value with its references. Larger content is a blob.
 pub const VALUE_BYTES_MAX: usize = ROW_BYTES_MAX;
 
+/// Bytes that [`put_bytes`](super::Values::put_bytes) keeps in the store's memory; larger content is a blob. An object
+/// costs two fsyncs, which so many bytes in the log do not; and rows live in memory.
+pub const INLINE_VALUE_BYTES_MAX: usize = 64 << 10;
+
+/// Bytes of an element that holds them itself: what a row holds beside its checksum and a mark.
+pub const ELEMENT_BYTES_MAX: usize = ROW_BYTES_MAX - 5;
+
 /// Operations an update may need: those of its batch.
 pub const UPDATE_OPS_MAX: usize = BATCH_OPS_MAX;
 

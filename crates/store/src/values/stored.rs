@@ -15,7 +15,7 @@ use onceflow_core::{Fence, Name, Row, Timestamp};
 
 mod other;
 
-pub(super) use other::{Debt, Edge, Seal, Sweeper};
+pub(super) use other::{Debt, Edge, Seal, Standing, Sweeper};
 
 const INLINE: u8 = 1;
 const GATHERED: u8 = 2;

@@ -66,19 +66,7 @@ pub(super) fn decide(
     update: &Update,
     now: Timestamp,
 ) -> Result<Option<Batch>, Error> {
-    let later = update.puts.iter().enumerate().rev().map(|(at, put)| (&put.id, at)).collect();
-    let mut decision = Decision {
-        keys,
-        facts,
-        batch: Batch::new(shard),
-        first_put: later,
-        born: BTreeMap::new(),
-        blobs: BTreeMap::new(),
-        late: BTreeSet::new(),
-        gathered: BTreeMap::new(),
-        deltas: BTreeMap::new(),
-        required: BTreeSet::new(),
-    };
+    let mut decision = Decision::new(keys, shard, facts, update);
     for (at, put) in update.puts.iter().enumerate() {
         decision.put(at, put)?;
     }
@@ -86,6 +74,22 @@ pub(super) fn decide(
         decision.edge(change, now)?;
     }
     decision.finish()
+}
+
+/// The part of a batch that puts the blobs of `update`, which puts nothing else, and those of them that are new. How
+/// they are counted is for the caller.
+pub(super) fn blobs(
+    keys: &Keys,
+    shard: Shard,
+    facts: &Facts,
+    update: &Update,
+) -> Result<(Batch, BTreeSet<ValueId>), Error> {
+    let mut decision = Decision::new(keys, shard, facts, update);
+    for (at, put) in update.puts.iter().enumerate() {
+        decision.put(at, put)?;
+    }
+    let born = decision.born.into_keys().cloned().collect();
+    Ok((decision.batch, born))
 }
 
 struct Decision<'a> {
@@ -109,6 +113,22 @@ struct Decision<'a> {
 }
 
 impl<'a> Decision<'a> {
+    fn new(keys: &'a Keys, shard: Shard, facts: &'a Facts, update: &'a Update) -> Self {
+        let later = update.puts.iter().enumerate().rev().map(|(at, put)| (&put.id, at)).collect();
+        Decision {
+            keys,
+            facts,
+            batch: Batch::new(shard),
+            first_put: later,
+            born: BTreeMap::new(),
+            blobs: BTreeMap::new(),
+            late: BTreeSet::new(),
+            gathered: BTreeMap::new(),
+            deltas: BTreeMap::new(),
+            required: BTreeSet::new(),
+        }
+    }
+
     fn put(&mut self, at: usize, put: &'a Put) -> Result<(), Error> {
         let row = value_row(&put.value.refs, &put.value.content);
         shape::at_most("bytes in a value", row.len(), limits::VALUE_BYTES_MAX, "VALUE_BYTES_MAX")?;
@@ -221,7 +241,7 @@ impl<'a> Decision<'a> {
         let seen = self.facts.get(&key);
         let current = match seen {
             None => None,
-            Some(row) => Some(Edge::from_row(row).ok_or_else(|| Error::damaged(format!("edge {}", change.edge)))?),
+            Some(row) => Some(Edge::read(&change.edge, row)?),
         };
         let deadline = change.ttl_ms.map(|ttl| now.plus_ms(ttl));
         let next = change.to.as_ref().map(|target| Edge { target: target.clone(), deadline });

@@ -10,7 +10,7 @@ use onceflow_store::{
     testing::world::TestWorld,
 };
 use std::{
-    collections::BTreeSet,
+    collections::{BTreeMap, BTreeSet},
     sync::{
         Arc,
         atomic::{AtomicU64, Ordering::Relaxed},
@@ -43,6 +43,7 @@ flaws! {
     NeverSaysThatAnInboxHasMore false
     ForgetsEmptyRows true
     DoesNotFireOnNothing true
+    FiresCountersWithBitmaps true
     AnswersFiredBackwards true
     AnswersNothingFired true
     MixesShards true
@@ -89,6 +90,30 @@ impl Flawed {
         claims.claim = batch.claim;
         if let Outcome::Applied(Committed { claimed, position, .. }) = self.records.commit(claims).await? {
             (all.claimed, all.position) = (claimed, position);
+        }
+        Ok(outcome)
+    }
+
+    /// Fires counters that are zero after the plain operations, before what follows from a full bitmap applies.
+    async fn counters_too_early(&self, batch: Batch) -> Result<Outcome, Error> {
+        let (mut early, mut triggers) = (batch.clone(), BTreeMap::new());
+        early.claim = None;
+        for op in &mut early.ops {
+            if let Op::SetBit { key, when_full, .. } = op {
+                triggers.insert(key.clone(), std::mem::take(when_full));
+            }
+        }
+        if triggers.is_empty() || batch.check().is_err() || early.check().is_err() {
+            return self.records.commit(batch).await;
+        }
+        let mut outcome = self.records.commit(early).await?;
+        let Outcome::Applied(done) = &mut outcome else { return Ok(outcome) };
+        let follows: Vec<_> = done.fired.iter().filter_map(|key| triggers.get(key)).flatten().cloned().collect();
+        let mut late = permitted(batch.shard, &follows);
+        late.claim = batch.claim;
+        if let Outcome::Applied(late) = self.records.commit(late).await? {
+            done.fired.extend(late.fired);
+            (done.claimed, done.position) = (late.claimed, late.position);
         }
         Ok(outcome)
     }
@@ -182,6 +207,7 @@ impl Records for Flawed {
             let mut outcome = match self.flaw {
                 Flaw::AppliesOperationsOneByOne => self.one_by_one(batch).await?,
                 Flaw::LeavesHalfOfAWrongBatch => self.half_if_wrong(batch).await?,
+                Flaw::FiresCountersWithBitmaps => self.counters_too_early(batch).await?,
                 Flaw::IgnoresTurns => self.ignoring_turns(batch).await?,
                 Flaw::ForgetsClaims => self.forgetting_claims(batch).await?,
                 Flaw::SendsEveryBatchTwice => {

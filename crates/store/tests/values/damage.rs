@@ -1,10 +1,13 @@
 //! Case 16: fsck finds every kind of damage, and repair and drain give clean.
 
-use crate::bed::{Bed, SHARD, each_store, puts, root};
+use crate::{
+    bed::{Bed, SHARD, each_store, puts, root},
+    weave,
+};
 use onceflow_store::{
     core::{Batch, Group, Name, Row, row::counter},
     records::Scan,
-    values::{EdgeName, Error, Update, fsck::Mode},
+    values::{EdgeName, Element, Error, Update, Weave, fsck::Mode},
 };
 
 async fn change(bed: &Bed, change: impl for<'a> FnOnce(&'a mut Batch) -> &'a mut Batch) {
@@ -198,6 +201,69 @@ async fn a_list_without_one_of_its_elements() {
     finds("problem: list l says 2 elements, but has 1", async |bed| {
         let (name, _) = rows(bed, "values.edges").await.remove(0);
         change(bed, |batch| batch.delete(Group::rows("values.edges").key(name))).await;
+    })
+    .await;
+}
+
+/// A list `m` of `a` and of some bytes, root L.
+async fn with_inline(bed: &Bed) {
+    let mut batch = weave::step();
+    let mut changes = vec![weave::clear("L", "l")];
+    for (index, element) in [(0, Element::Ref("a".into())), (1, Element::Inline(Row::new("bytes")))] {
+        changes.push(Weave::Element { prefix: Name::new("mixed"), index, element });
+    }
+    changes.push(Weave::Gather { id: "m".into(), prefix: Name::new("mixed"), n: 2, digest: [0; 32] });
+    changes.push(weave::set("M", "m"));
+    changes.push(Weave::Set { edge: root("L2"), to: "l".into(), deadline: None });
+    bed.values.weave_blind(&mut batch, &changes);
+    assert!(bed.records.commit(batch).await.unwrap().is_applied());
+    // As the bed expects it: what R and L hold is let go at the end.
+    bed.values.update(Update::new().set(&root("L"), "m").clear(&root("M")).clear(&root("L2"))).await.unwrap();
+    while bed.values.reclaim(usize::MAX).await.unwrap().more {}
+    bed.fsck().await;
+}
+
+fn inline_name() -> Name {
+    Name::join(&[b"e\0\x05mixed", &1_u64.to_be_bytes()])
+}
+
+#[tokio::test]
+async fn a_flipped_byte_in_an_element() {
+    for at in [0, 4, 7] {
+        finds("is damaged", async |bed| {
+            with_inline(bed).await;
+            flip(bed, "values.edges", inline_name().as_bytes(), at).await;
+        })
+        .await;
+    }
+}
+
+#[tokio::test]
+async fn a_list_without_one_of_its_inline_elements() {
+    finds("problem: list m says 2 elements, but has 1", async |bed| {
+        with_inline(bed).await;
+        change(bed, |batch| batch.delete(Group::rows("values.edges").key(inline_name()))).await;
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn bytes_under_the_name_of_a_root() {
+    finds("row values.edges/rX is damaged", async |bed| {
+        with_inline(bed).await;
+        let rows = rows(bed, "values.edges").await;
+        let (_, row) = rows.into_iter().find(|(name, _)| *name == inline_name()).unwrap();
+        change(bed, |batch| batch.put(key("values.edges", "rX"), row)).await;
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn an_index_row_for_an_element_that_holds_its_bytes() {
+    finds("problem: the index says that mixed[1] ends at", async |bed| {
+        with_inline(bed).await;
+        let due = Name::join(&[&7_u64.to_be_bytes(), inline_name().as_bytes()]);
+        change(bed, |batch| batch.put(Group::rows("values.due").key(due), Row::default())).await;
     })
     .await;
 }

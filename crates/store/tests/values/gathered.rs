@@ -1,13 +1,19 @@
 //! Gathered lists: elements are owned by a prefix from birth, so gathering costs nothing, and paged lists.
 
-use crate::bed::{SHARD, each_store, puts, refused, root, stores};
+use crate::{
+    bed::{Bed, SHARD, each_store, puts, refused, root, stores},
+    crash, weave,
+};
 use onceflow_store::{
+    Records,
+    core::{Name, Row},
+    records,
     testing::{
-        fault::{Fault, Faulty, Plan},
+        fault::{self, Fault, Faulty, Plan},
         world::TestWorld,
     },
     values::{
-        EdgeName, Update, Values,
+        EdgeName, Element, Error, Update, Values, Weave,
         list::{List, ListBuilder},
     },
 };
@@ -32,7 +38,8 @@ async fn a_gathered_list_owns_its_elements_and_takes_them_along() {
         bed.update(Update::new().gather("L", "list", 20, [0; 32]).set(&root("R"), "L")).await;
         bed.set("S", "v3").await;
         assert_eq!(bed.drain().await.buried, 0);
-        assert_eq!(bed.values.elements("list", 18, 9).await.unwrap(), [(18, "v18".into()), (19, "v19".into())]);
+        let to = |id: &str| Element::Ref(id.into());
+        assert_eq!(bed.values.elements("list", 18, 9).await.unwrap(), [(18, to("v18")), (19, to("v19"))]);
         bed.clear("R").await;
         assert_eq!(bed.left().await, "v3");
         assert_eq!(bed.values.elements("list", 0, 9).await.unwrap(), []);
@@ -99,6 +106,116 @@ async fn elements_that_are_never_gathered_are_released_on_request() {
         bed.is_empty().await;
     })
     .await;
+}
+
+/// One step, woven.
+async fn step(values: &Values, records: &dyn Records, changes: &[Weave]) -> Result<(), Error> {
+    let mut batch = weave::step();
+    values.weave_blind(&mut batch, changes);
+    assert!(records.commit(batch).await?.is_applied());
+    Ok(())
+}
+
+async fn steps(bed: &Bed, changes: &[Weave]) {
+    step(&bed.values, &*bed.records, changes).await.unwrap();
+    bed.fsck().await;
+}
+
+/// Nine elements, those with an odd index inline.
+const MIXED: [&str; 9] = ["v0", "=1", "v0", "=", "v1", "=5", "v2", "=7", "v0"];
+
+#[tokio::test]
+async fn elements_may_hold_their_bytes_and_go_with_the_list() {
+    each_store(async |bed| {
+        steps(bed, &[weave::put("v0", &[]), weave::put("v1", &[]), weave::put("v2", &[]), weave::set("V", "v1")]).await;
+        steps(bed, &weave::elements(0, &MIXED[..2])).await;
+        steps(bed, &weave::elements(2, &MIXED[2..])).await;
+        steps(bed, &[weave::gather("L", 9), weave::set("R", "L")]).await;
+        assert_eq!(bed.drain().await.buried, 0);
+        let found = bed.values.elements("list", 1, 3).await.unwrap();
+        let inline = |text| Element::Inline(Row::new(text));
+        assert_eq!(found, [(1, inline("1")), (2, Element::Ref("v0".into())), (3, inline(""))]);
+        refused(bed, Update::new().clear(&element(1)), "holds bytes, and is no edge").await;
+        assert!(matches!(bed.values.edge(&element(1)).await, Err(Error::Senseless(_))));
+        steps(bed, &[weave::clear("R", "L")]).await;
+        assert_eq!(bed.left().await, "v1");
+        steps(bed, &[weave::clear("V", "v1")]).await;
+        bed.is_empty().await;
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn elements_that_hold_their_bytes_are_one_row_each_and_counted_by_nobody() {
+    each_store(async |bed| {
+        let mut batch = weave::step();
+        bed.values.weave_blind(&mut batch, &weave::elements(0, &["=a"; 900]));
+        assert_eq!(batch.ops.len(), 1 + 900);
+        assert!(bed.records.commit(batch).await.unwrap().is_applied());
+        assert_eq!(bed.values.rows().await.unwrap(), [("values.edges".to_owned(), 900)]);
+        let release = Weave::Release { prefix: Name::new("list") };
+        steps(bed, &[release]).await;
+        // With a small budget that takes a while, and each step is looked at: enough of them.
+        for _ in 0..20 {
+            bed.step().await;
+        }
+        assert_eq!(bed.values.reclaim(usize::MAX).await.unwrap().paid, 0);
+        bed.is_empty().await;
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn an_empty_list_is_gathered_too() {
+    each_store(async |bed| {
+        steps(bed, &[weave::gather("L", 0), weave::set("R", "L")]).await;
+        assert_eq!(bed.left().await, "L");
+        steps(bed, &[weave::clear("R", "L")]).await;
+        bed.is_empty().await;
+    })
+    .await;
+}
+
+/// The life of a list whose elements come from many steps.
+async fn life(values: &Values, records: &dyn Records, budget: usize) -> Result<(), Error> {
+    for (index, element) in (0..).zip(MIXED) {
+        let mut changes = weave::elements(index, &[element]);
+        if let Some(id) = Some(element).filter(|id| !id.starts_with('=')) {
+            // Values that nobody held would be gone.
+            let id = format!("{id}:{index}");
+            changes = [vec![weave::put(&id, &[])], weave::elements(index, &[&id])].concat();
+        }
+        step(values, records, &changes).await?;
+    }
+    step(values, records, &[weave::gather("L", 9), weave::set("list", "L")]).await?;
+    while values.reclaim(budget).await?.more {}
+    step(values, records, &[weave::clear("list", "L")]).await?;
+    while values.reclaim(budget).await?.more {}
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_crash_at_any_call_leaves_no_element_behind() {
+    for budget in [1, 4, usize::MAX] {
+        fault::for_every_fault(async |plan| {
+            let world = TestWorld::new(1);
+            for (store, records) in stores(&world) {
+                let at = format!("{store}, budget {budget}");
+                let faulty = Faulty::new(records.clone(), plan.clone());
+                let dying = Values::new(faulty.clone(), world.clone(), SHARD);
+                match life(&dying, &*faulty, budget).await {
+                    Ok(()) | Err(Error::Records(records::Error::Unavailable(_) | records::Error::Unknown(_))) => {}
+                    Err(error) => panic!("{at}: {error}"),
+                }
+                let reopened = Values::new(records, world.clone(), SHARD);
+                crash::is_clean(&reopened, &at).await;
+                crash::finish(&reopened, &world, budget).await.unwrap();
+                crash::is_clean(&reopened, &at).await;
+                assert_eq!(reopened.rows().await.unwrap(), [], "{at}");
+            }
+        })
+        .await;
+    }
 }
 
 #[tokio::test]

@@ -183,7 +183,7 @@ async fn leases_that_end_together_end_together() {
 }
 
 /// Lets every task run until all of them wait.
-async fn settle() {
+pub(crate) async fn settle() {
     for _ in 0..100 {
         tokio::task::yield_now().await;
     }

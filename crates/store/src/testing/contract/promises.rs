@@ -95,6 +95,9 @@ macro_rules! __each_promise {
                 a_later_operation_keeps_a_trigger_from_firing
                 triggers_fire_triggers
                 fired_rows_are_answered_round_by_round_in_order
+                a_counter_that_a_full_set_raises_does_not_fire
+                counters_fire_only_when_no_set_is_full
+                after_counters_fired_sets_come_first_again
                 one_round_is_counted_together
                 a_row_may_fire_in_one_round_and_be_born_again_in_the_next
                 what_is_complete_goes_before_triggers_act

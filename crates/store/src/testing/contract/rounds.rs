@@ -1,4 +1,5 @@
 //! Triggers fire after all plain operations; what they do may complete other rows, which fire in the next round.
+//! Counters fire only when no bitmap is full.
 
 use super::Bed;
 use crate::testing::batches::*;
@@ -32,11 +33,52 @@ pub async fn triggers_fire_triggers(bed: Bed) {
     assert_eq!(bed.names(group()).await, "end");
 }
 
-/// Rows fire in the order in which the batch first completes them, a whole round before the next.
+/// Rows of one kind fire in the order in which the batch first completes them, a whole round before the next.
 pub async fn fired_rows_are_answered_round_by_round_in_order(bed: Bed) {
     let zero = |name: &str, then: Vec<_>| add(key(name), 0, then);
     let done = bed.run([zero("z", vec![zero("c", vec![])]), zero("a", vec![zero("b", vec![])]), zero("m", vec![])]);
     assert_eq!(done.await.fired, ["z", "a", "m", "c", "b"].map(key));
+}
+
+/// A step that ends while another begins: the last one to arrive at a join takes itself off the count of live steps, and
+/// the join's trigger puts the next one on. The count was never at its end, in whichever order the batch says it.
+pub async fn a_counter_that_a_full_set_raises_does_not_fire(bed: Bed) {
+    let settle = || [put(key("settled"), row(""))];
+    let ends = || add(key("live"), -1, settle());
+    let begins = || vec![put(key("next"), row("")), add(key("live"), 1, settle())];
+    let arrives = || bit(key("join"), 0, 1, begins());
+    bed.run([put(key("live"), count(1))]).await;
+    for ops in [[ends(), arrives()], [arrives(), ends()]] {
+        let done = bed.run(ops).await;
+        assert_eq!(done.fired, [key("join")]);
+        assert_eq!(bed.get(key("live")).await, Some(count(1)));
+        assert_eq!(bed.names(group()).await, "live next");
+    }
+    let done = bed.run([ends()]).await;
+    assert_eq!(done.fired, [key("live")]);
+    assert_eq!(bed.names(group()).await, "next settled");
+}
+
+/// However many rounds of sets it takes until none is full, a counter waits for them all.
+pub async fn counters_fire_only_when_no_set_is_full(bed: Bed) {
+    let zero = || add(key("n"), 0, []);
+    let chain = |last| bit(key("a"), 0, 1, [bit(key("b"), 0, 1, [bit(key("c"), 0, 1, [last])])]);
+    let done = bed.run([zero(), chain(add(key("n"), 1, []))]).await;
+    assert_eq!(done.fired, ["a", "b", "c"].map(key));
+    assert_eq!(bed.get(key("n")).await, Some(count(1)));
+    let done = bed.run([zero(), chain(add(key("n"), -1, []))]).await;
+    assert_eq!(done.fired, ["a", "b", "c", "n"].map(key));
+    // What was at zero, and was then put or deleted by a set's trigger, is what it is now.
+    assert_eq!(bed.run([zero(), chain(put(key("n"), row("text")))]).await.fired, ["a", "b", "c"].map(key));
+    assert_eq!(bed.run([delete(key("n")), zero(), chain(delete(key("n")))]).await.fired, ["a", "b", "c"].map(key));
+}
+
+/// A set that fills because a counter fired comes before the counters that this counter's trigger left at zero.
+pub async fn after_counters_fired_sets_come_first_again(bed: Bed) {
+    let fills = bit(key("set"), 0, 1, [add(key("later"), 1, [])]);
+    let done = bed.run([add(key("n"), 0, [add(key("later"), 0, []), fills]), add(key("m"), 0, [])]).await;
+    assert_eq!(done.fired, ["n", "m", "set"].map(key));
+    assert_eq!(bed.get(key("later")).await, Some(count(1)));
 }
 
 /// Two triggers of one round that count at the same row are counted together, then it fires once.

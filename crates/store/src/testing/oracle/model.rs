@@ -88,21 +88,34 @@ impl Attempt {
     /// `None` if an operation is wrong.
     fn run(&mut self, ops: &[Op]) -> Option<()> {
         let mut round = ops.to_vec();
-        while !round.is_empty() {
+        let mut counted = vec![];
+        loop {
             for op in &round {
                 self.apply(op)?;
             }
-            let mut next = vec![];
-            for op in &round {
-                if let Some(key) = self.completed_by(op) {
-                    self.set(&key, None);
-                    self.fired.push(key);
-                    next.extend(op.trigger().to_vec());
-                }
+            let (bits, others): (Vec<_>, Vec<_>) = round.into_iter().partition(|op| matches!(op, Op::SetBit { .. }));
+            counted.extend(others);
+            // Counters only when no set is full.
+            let next = self.fire(&bits).or_else(|| self.fire(&std::mem::take(&mut counted)));
+            match next {
+                Some(next) => round = next,
+                None => return Some(()),
             }
-            round = next;
         }
-        Some(())
+    }
+
+    /// Fires what these have completed and answers what follows; `None` if nothing is complete.
+    fn fire(&mut self, ops: &[Op]) -> Option<Vec<Op>> {
+        let before = self.fired.len();
+        let mut next = vec![];
+        for op in ops {
+            if let Some(key) = self.completed_by(op) {
+                self.set(&key, None);
+                self.fired.push(key);
+                next.extend(op.trigger().to_vec());
+            }
+        }
+        (self.fired.len() > before).then_some(next)
     }
 
     fn apply(&mut self, op: &Op) -> Option<()> {

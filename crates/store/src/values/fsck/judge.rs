@@ -139,7 +139,7 @@ struct Judge<'a> {
     heads: BTreeMap<&'a ValueId, Head<'a>>,
     /// The lists, by what they own.
     lists: BTreeMap<Name, &'a ValueId>,
-    /// How many edges stand under each prefix.
+    /// How many elements stand under each prefix.
     elements: BTreeMap<&'a Name, u64>,
     /// How many references and edges point at each value.
     referred: BTreeMap<ValueId, i64>,
@@ -160,8 +160,10 @@ impl<'a> Judge<'a> {
             }
         }
         let mut elements: BTreeMap<_, u64> = BTreeMap::new();
-        for (name, edge) in &snapshot.edges {
+        for edge in snapshot.edges.values() {
             *referred.entry(edge.target.clone()).or_default() += 1;
+        }
+        for name in snapshot.edges.keys().chain(snapshot.inline.keys()) {
             if let EdgeName::Element { prefix, .. } = name {
                 *elements.entry(prefix).or_default() += 1;
             }

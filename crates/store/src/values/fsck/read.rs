@@ -5,7 +5,7 @@ use super::super::{
     blob::object,
     id::{EdgeName, ValueId},
     keys::{Keys, read_due},
-    stored::{Debt, Edge, Seal, Sweeper},
+    stored::{Debt, Edge, Seal, Standing, Sweeper},
 };
 use crate::{blobs::ObjectName, records::Scan};
 use onceflow_core::{Group, Key, Name, Row, Timestamp, limits};
@@ -17,6 +17,8 @@ pub(super) struct Snapshot {
     pub(super) values: BTreeMap<ValueId, Row>,
     pub(super) counts: BTreeMap<ValueId, Row>,
     pub(super) edges: BTreeMap<EdgeName, Edge>,
+    /// Elements that hold their bytes, with their rows.
+    pub(super) inline: BTreeMap<EdgeName, Row>,
     pub(super) zero: BTreeSet<ValueId>,
     pub(super) owed: BTreeMap<ValueId, u32>,
     pub(super) releases: BTreeSet<Name>,
@@ -82,7 +84,11 @@ impl Snapshot {
         } else if group == &keys.zero {
             self.zero.insert(id()?);
         } else if group == &keys.edges {
-            self.edges.insert(EdgeName::from_row_name(name.as_bytes())?, Edge::from_row(row)?);
+            match (EdgeName::from_row_name(name.as_bytes())?, Standing::from_row(row)?) {
+                (name, Standing::Edge(edge)) => drop(self.edges.insert(name, edge)),
+                (name @ EdgeName::Element { .. }, Standing::Inline(_)) => drop(self.inline.insert(name, row.clone())),
+                (EdgeName::Root(_), Standing::Inline(_)) => return None,
+            }
         } else if group == &keys.owed {
             match Debt::read(name.as_bytes(), row)? {
                 Debt::Decrements(owed) => {

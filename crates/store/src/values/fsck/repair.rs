@@ -41,7 +41,10 @@ impl Values {
         let mut batch = Batch::new(self.shard);
         batch.require_seen(keys.sweeper(), seen);
         let value = |id: &ValueId| (keys.value(id), judged.values.get(id).cloned());
-        let edge = |edge: &EdgeName| (keys.edge(edge), judged.edges.get(edge).map(|edge| edge.to_row()));
+        let edge = |name: &EdgeName| {
+            let row = judged.edges.get(name).map(|edge| edge.to_row());
+            (keys.edge(name), row.or_else(|| judged.inline.get(name).cloned()))
+        };
         let sealed = |prefix: &Name| (keys.sealed(prefix), judged.sealed.get(prefix).map(Seal::to_row));
         let release = |prefix: &Name| keys.owed.key(Debt::release_name(prefix));
         match finding {

@@ -12,7 +12,7 @@ use crate::{
         Tried, Values,
         id::{ValueId, elements_of},
         limits,
-        stored::{Belongings, Debt, Edge, Head, Sweeper},
+        stored::{Belongings, Debt, Head, Standing, Sweeper},
         update::lower,
     },
 };
@@ -22,7 +22,7 @@ use std::collections::BTreeMap;
 /// Values at zero that one batch looks at: up to three operations each.
 pub(super) const CANDIDATES_MAX: usize = limits::RECLAIM_OPS_MAX / 3;
 
-/// Edges of a released prefix that one batch looks at: one operation, and two for what each points at.
+/// Elements of a released prefix that one batch looks at: one operation, and two for what each points at.
 const RELEASES_MAX: usize = limits::RECLAIM_OPS_MAX / 3;
 
 /// What there is to do.
@@ -123,9 +123,12 @@ impl<'a> Burial<'a> {
                 let elements = elements.prefix(elements_of(prefix.as_bytes()));
                 let page = self.values.records.scan(self.values.shard, elements).await?;
                 for (name, row) in &page.rows {
-                    let edge = Edge::from_row(row).ok_or_else(|| Error::damaged("an element's edge"))?;
+                    let standing = Standing::from_row(row).ok_or_else(|| Error::damaged("an element"))?;
                     self.batch.delete(self.values.keys.edges.key(name));
-                    self.owe(edge.target, 1);
+                    // Bytes are counted by nobody.
+                    if let Standing::Edge(edge) = standing {
+                        self.owe(edge.target, 1);
+                    }
                 }
                 self.room -= page.rows.len() + 2;
                 self.touched += page.rows.len();

@@ -1,7 +1,10 @@
-//! The rows beside the values: edges, seals, debts, and the sweeper's.
+//! The rows beside the values: edges, elements, seals, debts, and the sweeper's.
 
 use super::{body, checked, put_id, take_id, time};
-use crate::values::id::ValueId;
+use crate::values::{
+    Element, Error,
+    id::{EdgeName, ValueId},
+};
 use onceflow_core::{Fence, Name, Row, Timestamp};
 
 /// An edge: what it keeps alive, and until when.
@@ -11,18 +14,67 @@ pub(in crate::values) struct Edge {
     pub(in crate::values) deadline: Option<Timestamp>,
 }
 
+const EDGE: u8 = 1;
+const INLINE: u8 = 2;
+
 impl Edge {
     pub(in crate::values) fn to_row(&self) -> Row {
         // A root has no deadline, which is the one that is never reached.
         let deadline = self.deadline.unwrap_or(Timestamp::NEVER);
-        checked(&[&deadline.to_sortable(), self.target.as_bytes()])
+        checked(&[&[EDGE], &deadline.to_sortable(), self.target.as_bytes()])
     }
 
+    /// `None` if it is damaged, or no edge.
     pub(in crate::values) fn from_row(row: &[u8]) -> Option<Self> {
-        let (deadline, target) = body(row)?.split_at_checked(8)?;
-        let deadline = time(deadline)?;
-        let deadline = (deadline != Timestamp::NEVER).then_some(deadline);
-        Some(Edge { target: ValueId::checked(target)?, deadline })
+        match Standing::from_row(row)? {
+            Standing::Edge(edge) => Some(edge),
+            Standing::Inline(_) => None,
+        }
+    }
+
+    /// The edge of this name, or why there is none in its row.
+    pub(in crate::values) fn read(name: &EdgeName, row: &[u8]) -> Result<Self, Error> {
+        match Standing::from_row(row) {
+            Some(Standing::Edge(edge)) => Ok(edge),
+            Some(Standing::Inline(_)) => Err(Error::Senseless(format!("element {name} holds bytes, and is no edge"))),
+            None => Err(Error::damaged(format!("edge {name}"))),
+        }
+    }
+}
+
+/// What stands under the name of an edge.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(in crate::values) enum Standing {
+    Edge(Edge),
+    /// An element's bytes.
+    Inline(Row),
+}
+
+impl Standing {
+    /// The row of an element that holds its bytes.
+    pub(in crate::values) fn inline_row(bytes: &[u8]) -> Row {
+        checked(&[&[INLINE], bytes])
+    }
+
+    /// `None` if it is damaged.
+    pub(in crate::values) fn from_row(row: &[u8]) -> Option<Self> {
+        match body(row)?.split_first()? {
+            (&EDGE, rest) => {
+                let (deadline, target) = rest.split_at_checked(8)?;
+                let deadline = time(deadline)?;
+                let deadline = (deadline != Timestamp::NEVER).then_some(deadline);
+                Some(Standing::Edge(Edge { target: ValueId::checked(target)?, deadline }))
+            }
+            (&INLINE, bytes) => Some(Standing::Inline(Row::new(bytes))),
+            _ => None,
+        }
+    }
+
+    pub(in crate::values) fn into_element(self) -> Element {
+        match self {
+            Standing::Edge(edge) => Element::Ref(edge.target),
+            Standing::Inline(bytes) => Element::Inline(bytes),
+        }
     }
 }
 
@@ -145,6 +197,10 @@ mod tests {
             let edge = Edge { target: target.clone(), deadline };
             assert_eq!(Edge::from_row(&edge.to_row()), Some(edge));
         }
+        for bytes in [&b""[..], b"text"] {
+            assert_eq!(Standing::from_row(&Standing::inline_row(bytes)), Some(Standing::Inline(Row::new(bytes))));
+            assert_eq!(Edge::from_row(&Standing::inline_row(bytes)), None);
+        }
         for seal in [Seal::Released, Seal::OwnedBy(target.clone())] {
             assert_eq!(Seal::from_row(&seal.to_row()), Some(seal));
         }
@@ -162,11 +218,14 @@ mod tests {
 
     #[test]
     fn a_flipped_bit_is_seen() {
-        let mut row = Edge { target: ValueId::new("a"), deadline: None }.to_row().to_vec();
-        for bit in 0..row.len() * 8 {
-            row[bit / 8] ^= 1 << (bit % 8);
-            assert_eq!(Edge::from_row(&row), None);
-            row[bit / 8] ^= 1 << (bit % 8);
+        let edge = Edge { target: ValueId::new("a"), deadline: None }.to_row();
+        for row in [edge, Standing::inline_row(b"bytes"), Standing::inline_row(b"")] {
+            let mut row = row.to_vec();
+            for bit in 0..row.len() * 8 {
+                row[bit / 8] ^= 1 << (bit % 8);
+                assert_eq!(Standing::from_row(&row), None);
+                row[bit / 8] ^= 1 << (bit % 8);
+            }
         }
     }
 }
