@@ -1,0 +1,9 @@
+//! stub
+/// m
+#[derive(Debug)]
+pub struct Mistake;
+/// m
+pub type Errors = Vec<Mistake>;
+/// w
+#[derive(Debug)]
+pub struct What;
