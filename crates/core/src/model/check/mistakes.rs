@@ -1,9 +1,8 @@
 //! stub
 /// m
-#[derive(Debug)]
-pub struct Mistake;
+#[derive(Debug)] pub struct Mistake;
 /// m
-pub type Errors = Vec<Mistake>;
+#[derive(Debug)] pub struct Errors(pub Vec<Mistake>);
+impl std::fmt::Display for Errors { fn fmt(&self, _f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result { Ok(()) } }
 /// w
-#[derive(Debug)]
-pub struct What;
+#[derive(Debug)] pub struct What;
