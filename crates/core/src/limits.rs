@@ -1,4 +1,4 @@
-//! Every bound of the store, with its reason. What exceeds one fails at once, naming it.
+//! Every bound of the store and of flows, with its reason. What exceeds one fails at once, naming it.
 
 /// Operations in one batch, those inside triggers included. A thousand small operations take about a
 /// millisecond on a shared server, and nobody else is served meanwhile.
@@ -72,5 +72,35 @@ pub const ELEMENTS_MAX: u64 = 100_000_000;
 /// Frames within frames: how deep a flow may call itself.
 pub const CALL_DEPTH_MAX: u32 = 1000;
 
-/// Rows taken away by one batch when a run is removed: each may clear an edge, which takes three operations.
-pub const REMOVE_ROWS_MAX: usize = 150;
+/// Rows looked at by one batch when a run is removed.
+pub const REMOVE_ROWS_MAX: usize = 200;
+
+/// Operations after which a batch that removes rows takes no further row; one row may need some hundred.
+pub const REMOVE_OPS_MAX: usize = 400;
+
+/// Inputs, and outputs, of a module or a graph (the one that `attempt` adds included). One commit brings something from
+/// every output, one claim answers every input, and an opening brings all inputs and one thing more.
+pub const MODULE_PORTS_MAX: usize = FAN_OUT_MAX - 1;
+
+/// Modules in one graph. What is wider is data, and data is an each.
+pub const GRAPH_MODULES_MAX: usize = 100_000;
+
+/// Graphs within graphs, through calls that are not recursive too. Checking and lowering call themselves this deep.
+pub const NESTING_DEPTH_MAX: usize = 64;
+
+/// Arms of a choice. All guards are read by one step.
+pub const ARMS_MAX: usize = 64;
+
+/// Bytes in the name of a flow, module, port or arm: addresses are for people.
+pub const MODULE_NAME_BYTES_MAX: usize = 128;
+
+/// Modules of a program after all calls that are not recursive have been expanded: it is held in memory as a whole, and
+/// thirty flows that each call the next one twice would be a billion.
+pub const PROGRAM_MODULES_MAX: u64 = 1_000_000;
+
+/// Ports that one commit, or the opening of a block, brings something to. Each costs up to six operations of a batch;
+/// what is wider goes through relays.
+pub const FAN_OUT_MAX: usize = 128;
+
+/// Steps that the end of a block waits for beside its outputs, before they are joined by relays.
+pub const HIDDEN_OUTPUTS_MAX: usize = 64;

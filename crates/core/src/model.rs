@@ -5,15 +5,22 @@
 //! | [`types`] | what may travel along a connection |
 //! | [`task`] | what the kernel knows about a task |
 //! | [`graph`] | a flow as it is described |
+//! | [`check`] | finds all mistakes of a flow at once, and makes the program |
 //! | [`program`] | a flow as it is run |
+//! | [`place`] | addresses: where people see a node |
+//! | [`wiring`] | who waits for whom in a program, computed when it is loaded |
 
+pub mod check;
 pub mod graph;
+mod lower;
 pub mod place;
 pub mod program;
+mod sound;
 pub mod task;
 pub mod types;
 pub mod wiring;
 
+pub use check::{Errors, Mistake, check};
 pub use graph::{Arm, Connection, Endpoint, Graph, Library, Module, Origin};
 pub use place::Place;
 pub use program::{Block, BlockInput, BlockOutput, FusedSource, FusedTask, Node, Program, Segment, Source};

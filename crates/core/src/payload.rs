@@ -47,6 +47,11 @@ impl Payload {
         Payload::Inline(Row::new(bytes))
     }
 
+    /// The one value of type unit: what JSON calls null.
+    pub fn unit() -> Self {
+        Payload::inline("null")
+    }
+
     /// The value that whoever holds this must hold an edge to.
     pub fn stored(&self) -> Option<&Stored> {
         match self {

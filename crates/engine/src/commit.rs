@@ -117,7 +117,14 @@ impl Shared {
         let scan = Scan::of(inbox.group, onceflow_core::limits::CLAIM_ROWS_MAX).prefix(&inbox.prefix);
         let page = self.records.scan(self.shard(), scan).await?;
         let deadline = self.records.now().await?.plus_ms(self.options.lease_ms);
-        Ok(Some(Claimed { queue: queue.clone(), name: name.clone(), row, inputs: page.rows, more: page.more, deadline }))
+        Ok(Some(Claimed {
+            queue: queue.clone(),
+            name: name.clone(),
+            row,
+            inputs: page.rows,
+            more: page.more,
+            deadline,
+        }))
     }
 
     /// Commits what no step was taken for. `None` if it was refused; see [`Refused`].
@@ -135,12 +142,7 @@ impl Shared {
     }
 
     /// The batch of a draft, with all it does to values.
-    pub(crate) async fn batch(
-        &self,
-        draft: Draft<'_>,
-        weaves: &[Weave],
-        claim: Option<Claim>,
-    ) -> Result<Batch, Error> {
+    pub(crate) async fn batch(&self, draft: Draft<'_>, weaves: &[Weave], claim: Option<Claim>) -> Result<Batch, Error> {
         let (mut batch, edges) = draft.finish();
         batch.claim = claim;
         if !weaves.is_empty() || !edges.is_empty() {
@@ -166,6 +168,7 @@ impl Shared {
                 let element = data::element(&self.values, &outcome, all);
                 Weave::Element { prefix, index: u64::from(index), element }
             }
+            Edge::Release(prefix) => Weave::Release { prefix },
             Edge::Gather { id, prefix, n, digest } => {
                 Weave::Gather { id: data::id(&id), prefix, n: u64::from(n), digest }
             }

@@ -13,7 +13,11 @@ use onceflow_core::{
     protocol::rows,
 };
 use onceflow_store::values::{Content, Element, Value, ValueId, Values, Weave};
-use std::{ops::Range, path::Path};
+use std::{
+    ops::Range,
+    path::{Component, Path, PathBuf},
+    sync::atomic::{AtomicBool, Ordering::Relaxed},
+};
 
 /// Turns what a task gave into what its consumers get; new values are added to `weaves`.
 pub(crate) async fn store(values: &Values, data: Data, weaves: &mut Vec<Weave>) -> Result<Outcome, Error> {
@@ -92,28 +96,73 @@ pub(crate) fn id(name: &Name) -> ValueId {
     ValueId::new(name)
 }
 
-/// Reads what a payload stands for, all of it. Files are put into `directory`, where a task finds them.
+/// A directory for the files of an attempt: made when a file is put there, removed when the attempt is over.
+pub(crate) struct Scratch {
+    directory: PathBuf,
+    is_ours: bool,
+    used: AtomicBool,
+}
+
+impl Scratch {
+    /// One that goes when this is dropped.
+    pub(crate) fn new(directory: PathBuf) -> Self {
+        Scratch { directory, is_ours: true, used: AtomicBool::new(false) }
+    }
+
+    /// Where a file of this name goes. Names that would lead elsewhere are refused.
+    fn path(&self, name: &str) -> Result<PathBuf, Error> {
+        let inside = Path::new(name).components().all(|part| matches!(part, Component::Normal(_)));
+        if name.is_empty() || !inside {
+            return Err(Error::Inputs(format!("a file cannot be called `{name}`")));
+        }
+        self.used.store(true, Relaxed);
+        Ok(self.directory.join(name))
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        if self.is_ours
+            && self.used.load(Relaxed)
+            && let Err(error) = std::fs::remove_dir_all(&self.directory)
+        {
+            tracing::warn!(%error, directory = ?self.directory, "a scratch directory could not be removed");
+        }
+    }
+}
+
+/// As [`load`]; files stay in a directory of the caller's.
+pub(crate) async fn load_into(values: &Values, payload: &Payload, directory: Option<&Path>) -> Result<Data, Error> {
+    let scratch = directory.map(|directory| Scratch {
+        directory: directory.to_owned(),
+        is_ours: false,
+        used: AtomicBool::new(false),
+    });
+    load(values, payload, scratch.as_ref()).await
+}
+
+/// Reads what a payload stands for, all of it. Files are put where a task finds them.
 pub(crate) fn load<'a>(
     values: &'a Values,
     payload: &'a Payload,
-    directory: Option<&'a Path>,
+    scratch: Option<&'a Scratch>,
 ) -> BoxFuture<'a, Result<Data, Error>> {
     Box::pin(async move {
         Ok(match payload {
             Payload::Inline(bytes) => Data::Bytes(Bytes::copy_from_slice(bytes)),
             Payload::Stored(stored) => Data::Bytes(values.read_all(&id(&stored.id)).await?),
-            Payload::File { name, content } => Data::File(file(values, name, content, directory).await?),
+            Payload::File { name, content } => Data::File(file(values, name, content, scratch).await?),
             Payload::List(elements) => {
                 let mut list = Vec::with_capacity(elements.len());
                 for element in elements.iter() {
-                    list.push(load_option(values, element.as_ref(), directory).await?);
+                    list.push(load_option(values, element.as_ref(), scratch).await?);
                 }
                 Data::List(list)
             }
             Payload::StoredList(stored) => {
                 let mut list = Vec::with_capacity(stored.len as usize);
                 for outcome in elements(values, payload, 0..stored.len as u32).await? {
-                    list.push(load_option(values, outcome.value(), directory).await?);
+                    list.push(load_option(values, outcome.value(), scratch).await?);
                 }
                 Data::List(list)
             }
@@ -121,20 +170,20 @@ pub(crate) fn load<'a>(
     })
 }
 
-async fn load_option(values: &Values, payload: Option<&Payload>, directory: Option<&Path>) -> Result<Data, Error> {
+async fn load_option(values: &Values, payload: Option<&Payload>, scratch: Option<&Scratch>) -> Result<Data, Error> {
     match payload {
         None => Ok(Data::None),
         // Without a future of its own: most elements are small.
         Some(Payload::Inline(bytes)) => Ok(Data::Bytes(Bytes::copy_from_slice(bytes))),
-        Some(payload) => load(values, payload, directory).await,
+        Some(payload) => load(values, payload, scratch).await,
     }
 }
 
-async fn file(values: &Values, name: &str, content: &Stored, directory: Option<&Path>) -> Result<FileData, Error> {
-    let Some(directory) = directory else {
+async fn file(values: &Values, name: &str, content: &Stored, scratch: Option<&Scratch>) -> Result<FileData, Error> {
+    let Some(scratch) = scratch else {
         return Err(Error::Inputs(format!("file `{name}` cannot be read without a directory to put it into")));
     };
-    let path = directory.join(name);
+    let path = scratch.path(name)?;
     values.export(&id(&content.id), &path).await?;
     Ok(FileData { name: name.to_owned(), path })
 }

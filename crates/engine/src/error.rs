@@ -8,7 +8,7 @@ use onceflow_store::{blobs, records, values};
 pub enum Error {
     /// The flow does not check.
     #[error("{0}")]
-    Flow(#[from] onceflow_core::model::check::Mistakes),
+    Flow(#[from] onceflow_core::model::Errors),
     /// The store did not answer.
     #[error(transparent)]
     Store(#[from] records::Error),
@@ -28,7 +28,9 @@ pub enum Error {
     #[error("there is no run `{0}`")]
     NoRun(String),
     /// The start was first tried so long ago that its run may have come and gone.
-    #[error("the start of `{key}` was first tried {ago_ms} ms ago, and history is kept for {history_ms} ms: whether it ran is not known any more")]
+    #[error(
+        "the start of `{key}` was first tried {ago_ms} ms ago, and history is kept for {history_ms} ms: whether it ran is not known any more"
+    )]
     TooLate {
         /// The run.
         key: String,

@@ -7,7 +7,30 @@
 //! | module | what it owns |
 //! |---|---|
 //! | [`task`] | what user code looks like to the engine |
+//! | `engine` | starts runs, and finds them |
+//! | `handle` | a run from outside: outputs, end, cancel |
+//! | `worker` | takes ready steps, as many as there is room for; signs of life |
+//! | `perform` | what is done with a step, a file for each kind |
+//! | `commit` | sends what was decided, and decides again if it must |
+//! | `data` | what tasks see, and what rows hold |
+//! | [`events`] | what happened, in order |
 
 #![forbid(unsafe_code)]
 
+mod commit;
+mod data;
+mod engine;
+mod error;
+pub mod events;
+mod handle;
+mod options;
+mod perform;
+mod shared;
 pub mod task;
+mod worker;
+
+pub use engine::{Engine, HISTORY_MS, Start};
+pub use error::Error;
+pub use events::{End, Event, What};
+pub use handle::{Handle, Report};
+pub use options::Options;

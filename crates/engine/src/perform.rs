@@ -6,6 +6,8 @@ mod removing;
 mod task;
 mod undoing;
 
+pub(crate) use ending::failures;
+
 use crate::{
     Error,
     commit::Sent,
@@ -103,13 +105,7 @@ impl Worker {
     }
 
     /// A step of a plan that is not valid any more: its row goes, with what it holds.
-    async fn drop_stale(
-        &self,
-        job: &Job,
-        keys: Keys,
-        step: StepId,
-        ticket: &Ticket,
-    ) -> Result<Option<Job>, Error> {
+    async fn drop_stale(&self, job: &Job, keys: Keys, step: StepId, ticket: &Ticket) -> Result<Option<Job>, Error> {
         let Claimed { queue, name, .. } = &job.claimed;
         let mut batch = onceflow_core::Batch::new(self.shared.shard());
         let claim = queue.claims().key(name);

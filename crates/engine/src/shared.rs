@@ -2,7 +2,7 @@
 
 use crate::{Error, events::Events, options::Options, task::Tasks};
 use onceflow_core::{
-    Fences, Group, Key, Name, Row, Shard,
+    Fences, Key, Row, Shard,
     model::{Place, Program, Wiring},
     protocol::{
         draft::Plan,
@@ -14,7 +14,10 @@ use onceflow_core::{
 use onceflow_store::{Records, World, records::get_one, values::Values};
 use std::{
     collections::BTreeMap,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, Ordering::SeqCst},
+    },
 };
 use tokio::sync::Notify;
 
@@ -30,6 +33,9 @@ pub(crate) struct Shared {
     runs: Mutex<BTreeMap<RunId, Arc<Run>>>,
     /// Rings when a run got on: an output arrived, or it ended.
     pub(crate) progress: Notify,
+    /// Rings when something new will become due.
+    pub(crate) due: Notify,
+    closed: AtomicBool,
 }
 
 /// A run as far as this process has seen it.
@@ -70,7 +76,20 @@ impl Shared {
             tasks: Mutex::default(),
             runs: Mutex::default(),
             progress: Notify::new(),
+            due: Notify::new(),
+            closed: AtomicBool::new(false),
         })
+    }
+
+    pub(crate) fn close(&self) {
+        self.closed.store(true, SeqCst);
+        self.due.notify_waiters();
+        self.due.notify_one();
+        self.progress.notify_waiters();
+    }
+
+    pub(crate) fn is_closed(&self) -> bool {
+        self.closed.load(SeqCst)
     }
 
     pub(crate) fn shard(&self) -> Shard {
@@ -117,7 +136,8 @@ impl Shared {
             return Ok(Some(run));
         }
         let program = self.values.read_all(&crate::data::id(&header.program.id)).await?;
-        let program: Program = rows::read(&program).ok_or_else(|| Error::damaged(format!("the program of run {id}")))?;
+        let program: Program =
+            rows::read(&program).ok_or_else(|| Error::damaged(format!("the program of run {id}")))?;
         let plan = self.plan(Keys::new(id, state.generation), Arc::new(program));
         Ok(Some(self.remember(plan, header, state)))
     }
@@ -130,8 +150,14 @@ impl Shared {
     pub(crate) fn remember(&self, plan: Plan, header: Header, state: State) -> Arc<Run> {
         let id = plan.keys.run;
         let key = Arc::from(header.key.as_str());
-        let run =
-            Arc::new(Run { plan, header, key, state: Mutex::new(state), frames: Mutex::default(), places: Mutex::default() });
+        let run = Arc::new(Run {
+            plan,
+            header,
+            key,
+            state: Mutex::new(state),
+            frames: Mutex::default(),
+            places: Mutex::default(),
+        });
         let mut runs = lock(&self.runs);
         while runs.len() >= RUNS_MAX {
             runs.pop_first();
@@ -219,11 +245,6 @@ impl Shared {
     fn is_loop(&self, run: &Run, frame: &Frame) -> bool {
         matches!(self.opener(run, frame), Some(onceflow_core::model::program::Op::Loop { .. }))
     }
-
-    /// The queues this worker takes steps from.
-    pub(crate) fn queue_of(&self, class: Option<&str>) -> Group {
-        class.map_or_else(onceflow_core::protocol::keys::internal_queue, onceflow_core::protocol::keys::class_queue)
-    }
 }
 
 impl Run {
@@ -238,18 +259,5 @@ impl Run {
     pub(crate) fn forget_frame(&self, id: FrameId) {
         lock(&self.frames).remove(&id);
         lock(&self.places).remove(&id);
-    }
-
-    pub(crate) fn saw_frame(&self, id: FrameId, frame: Arc<Frame>) {
-        let mut frames = lock(&self.frames);
-        while frames.len() >= FRAMES_MAX {
-            frames.pop_first();
-        }
-        frames.insert(id, frame);
-    }
-
-    /// What a name is made of that no other run has.
-    pub(crate) fn name(&self, what: &str) -> Name {
-        Name::join(&[what.as_bytes(), &self.plan.keys.run.0])
     }
 }

@@ -180,6 +180,11 @@ impl Tasks {
         self.tasks.insert(spec.name.clone(), (spec, body));
     }
 
+    /// The classes of all tasks.
+    pub fn classes(&self) -> impl Iterator<Item = String> {
+        self.tasks.values().map(|(spec, _)| spec.class.clone())
+    }
+
     /// The task of this name.
     pub fn get(&self, name: &str) -> Option<&(TaskSpec, Arc<dyn Body>)> {
         self.tasks.get(name)

@@ -92,8 +92,8 @@ impl Worker {
         let Ok(now) = self.shared.records.now().await else { return self.pause().await };
         let until = now.plus_ms(self.shared.options.lease_ms);
         let ready = self.shared.records.wait(self.shared.shard(), seen, until);
-        let room = self.room.changed();
-        let woken = select(std::pin::pin!(room), std::pin::pin!(stopped));
+        let (room, stopped) = (std::pin::pin!(self.room.changed()), std::pin::pin!(stopped));
+        let woken = select(room, stopped);
         if let Either::Left((Err(error), _)) = select(ready, woken).await {
             self.trouble(&error.into()).await;
         }

@@ -38,6 +38,7 @@
 pub mod blob;
 pub mod elements;
 mod error;
+mod export;
 pub mod fsck;
 mod id;
 mod keys;

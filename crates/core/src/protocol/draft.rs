@@ -71,6 +71,8 @@ pub enum Edge {
         /// What it is.
         outcome: Outcome,
     },
+    /// Elements that will never be a list go.
+    Release(Name),
     /// Something holds a value until a time.
     Lease(Name, Name, crate::time::Timestamp),
     /// Elements become a list.
@@ -132,6 +134,12 @@ impl<'a> Draft<'a> {
             self.batch.ops.push(op);
         }
         (self.batch, self.edges)
+    }
+
+    /// About how many operations it has come to.
+    pub fn ops(&self) -> usize {
+        const OPS_PER_EDGE: usize = 3;
+        self.batch.ops.len() + OPS_PER_EDGE * self.edges.len()
     }
 
     /// So many more, or fewer, steps are ready or taken.

@@ -44,6 +44,11 @@ impl FrameId {
     pub fn as_bytes(&self) -> &[u8] {
         &self.0
     }
+
+    /// The frame with these bytes; `None` for any other length.
+    pub fn from_bytes(bytes: &[u8]) -> Option<Self> {
+        Some(FrameId(bytes.try_into().ok()?))
+    }
 }
 
 impl fmt::Debug for FrameId {

@@ -9,6 +9,7 @@ use super::{
 };
 use crate::{
     key::{Key, Name},
+    limits,
     model::program::ROOT,
     payload::Outcome,
     row::Row,
@@ -47,8 +48,8 @@ pub fn program_edge(plan: &Plan) -> Name {
 }
 
 /// What the edge is called that holds an output, or the sealed record, of a finished run.
-pub fn result_edge(run: RunId, port: u16) -> Name {
-    Name::join(&[b"result", &run.0, &port.to_be_bytes()])
+pub fn result_edge(plan: &Plan, port: u16) -> Name {
+    Name::join(&[b"result", plan.keys.rows.id(), &port.to_be_bytes()])
 }
 
 /// The port that stands for the sealed record.
@@ -111,11 +112,11 @@ pub fn fold<'a>(plan: &'a Plan, state: State, taken: &Taken, frame: Option<&Fram
     for (port, (_, outcome)) in finished.outputs.iter().enumerate() {
         let port = port as u16;
         if let Some(stored) = super::draft::stored(outcome) {
-            draft.edges.push(Edge::Lease(result_edge(plan.keys.run, port), stored.clone(), *history_until));
+            draft.edges.push(Edge::Lease(result_edge(plan, port), stored.clone(), *history_until));
         }
     }
     if let Some(sealed) = &finished.sealed {
-        draft.edges.push(Edge::Lease(result_edge(plan.keys.run, SEALED), sealed.id.clone(), *history_until));
+        draft.edges.push(Edge::Lease(result_edge(plan, SEALED), sealed.id.clone(), *history_until));
     }
     draft.edges.push(Edge::Clear(program_edge(plan), finished.header.program.id.clone()));
     let key = &finished.header.key;
@@ -185,6 +186,9 @@ pub fn unpark<'a>(plan: &'a Plan, state: State, parked: &[(StepId, Row, Parked)]
 pub fn remove<'a>(plan: &'a Plan, state: State, found: &[(Name, Row)]) -> Draft<'a> {
     let mut draft = Draft::new(plan, state);
     for (name, row) in found {
+        if draft.ops() > limits::REMOVE_OPS_MAX {
+            break;
+        }
         let key = Key { group: plan.keys.rows.clone(), name: name.clone() };
         draft.batch.require_present(key.clone());
         release_row(plan, &mut draft, &key, row);
@@ -203,6 +207,7 @@ fn release_row(plan: &Plan, draft: &mut Draft<'_>, key: &Key, row: &Row) {
                 for (port, held) in held.filter(|(_, held)| held.owned) {
                     draft.release(key, port as u16, &held.outcome);
                 }
+                release_elements(plan, draft, key, &frame);
             }
         }
         Some(b'i') => {
@@ -224,6 +229,16 @@ fn release_row(plan: &Plan, draft: &mut Draft<'_>, key: &Key, row: &Row) {
             }
         }
         _ => {}
+    }
+}
+
+/// Lets go of the elements that an each has got so far.
+fn release_elements(plan: &Plan, draft: &mut Draft<'_>, key: &Key, frame: &Frame) {
+    let id = FrameId::from_bytes(&key.name.as_bytes()[1..]);
+    if let (rows::Shape::Each(_), Some(id)) = (frame.shape, id) {
+        for port in 0..plan.program.blocks[frame.block as usize].outputs.len() {
+            draft.edges.push(Edge::Release(plan.keys.elements(id, port as u16)));
+        }
     }
 }
 
@@ -256,7 +271,7 @@ pub fn outputs(plan: &Plan, frame: &Frame, arrived: &[Received]) -> Option<Vec<(
 /// Which status a run that is removed ends with.
 pub fn removed_status(phase: Phase, failures: Vec<rows::Failed>, undone: Vec<rows::Failed>) -> Status {
     match phase {
-        Phase::RemovingCancelled => Status::Cancelled { undone },
+        Phase::RemovingCancelled | Phase::UndoingCancelled => Status::Cancelled { undone },
         _ => Status::Failed { failures, undone },
     }
 }

@@ -2,18 +2,13 @@
 //! many elements, which arm, whether to go on) is decided from what the step has read after it was taken.
 
 use super::{Committed, Job, Work, failure};
-use crate::{
-    Error, data,
-    events::What,
-    worker::Seat,
-};
+use crate::{Error, data, events::What, worker::Seat};
 use onceflow_core::{
     Name, limits,
     model::program::{Op, PortIndex, Program},
     payload::{Outcome, Payload, Stored, list_digest},
     protocol::{
         draft::Edge,
-        ids::FrameId,
         memo::memo_of,
         rows::{self, Elements, Held, Memo, Shape, State},
         step,
@@ -44,13 +39,15 @@ impl Work<'_> {
             return self.give(seat, &outputs, Some(what)).await;
         }
         if self.taken.frame.depth >= limits::CALL_DEPTH_MAX {
-            let why = format!("the flow calls itself more than {} deep (limits::CALL_DEPTH_MAX)", limits::CALL_DEPTH_MAX);
+            let why =
+                format!("the flow calls itself more than {} deep (limits::CALL_DEPTH_MAX)", limits::CALL_DEPTH_MAX);
             return self.fail(seat, 1, vec![why]).await;
         }
         let (body, index) = match &node.op {
             Op::Each { body, concurrency } => return self.each(seat, *body, *concurrency, &inputs, memo).await,
             Op::Choice { arms } => {
-                let holds = |guard: Option<PortIndex>| guard.is_none_or(|port| is_true(&inputs[usize::from(port)].outcome));
+                let holds =
+                    |guard: Option<PortIndex>| guard.is_none_or(|port| is_true(&inputs[usize::from(port)].outcome));
                 match arms.iter().position(|arm| holds(arm.guard)) {
                     Some(arm) => (arms[arm].body, arm as u32),
                     None => return self.give(seat, &vec![Outcome::None; node.outputs.len()], None).await,
@@ -107,7 +104,8 @@ impl Work<'_> {
             return self.fail(seat, 1, vec![String::from("what an each goes over is no list")]).await;
         };
         if lens.iter().any(|len| *len != Some(n)) {
-            let lens: Vec<_> = lens.iter().map(|len| len.map_or_else(|| String::from("none"), |n| n.to_string())).collect();
+            let lens: Vec<_> =
+                lens.iter().map(|len| len.map_or_else(|| String::from("none"), |n| n.to_string())).collect();
             let why = format!("lists that are gone over together have different lengths: {}", lens.join(", "));
             return self.fail(seat, 1, vec![why]).await;
         }
@@ -209,23 +207,28 @@ impl Work<'_> {
             return self.missing_input().await;
         };
         let memo = self.taken.frame.memo.filter(|_| !outputs.iter().any(|given| matches!(given, Outcome::Failed(_))));
-        let what = match memo {
-            Some(_) => self.worker.shared.events.wanted().then_some(()),
-            None => None,
-        };
-        let _ = what;
-        let decide = |state: State| {
-            let mut draft = step::close(plan, state, &self.taken, &outer, &outputs);
-            draft.edges.splice(0..0, gathers.iter().cloned());
-            if let Some(memo) = &memo {
-                step::keep(plan, &mut draft, memo, &outputs);
+        loop {
+            let memo = match &memo {
+                Some(memo) if self.kept(Some(memo)).await?.is_none() => Some(memo),
+                _ => None,
+            };
+            let decide = |state: State| {
+                let mut draft = step::close(plan, state, &self.taken, &outer, &outputs);
+                draft.edges.splice(0..0, gathers.iter().cloned());
+                if let Some(memo) = memo {
+                    step::keep(plan, &mut draft, memo, &outputs);
+                }
+                draft
+            };
+            let committed = self.commit(seat, &[], None, decide).await?;
+            // Somebody else kept the same result meanwhile: look again.
+            if let Committed::Refused(_) = committed {
+                continue;
             }
-            draft
-        };
-        let committed = self.commit(seat, &[], None, decide).await?;
-        self.run.forget_frame(self.taken.step.frame);
-        self.got_on(outer.shape);
-        Ok(committed.next())
+            self.run.forget_frame(self.taken.step.frame);
+            self.got_on(outer.shape);
+            return Ok(committed.next());
+        }
     }
 
     /// All elements have ended: they are lists now.
@@ -250,26 +253,14 @@ impl Work<'_> {
             }
         }
         if let Some(why) = failed {
-            self.release_elements(self.taken.step.frame, block.outputs.len()).await?;
-            return self.close(seat, step::failed_outputs(node, &why)).await;
+            let prefix = |port| plan.keys.elements(self.taken.step.frame, port as u16);
+            let releases = (0..block.outputs.len()).map(|port| Edge::Release(prefix(port))).collect();
+            return self.close_with(seat, step::failed_outputs(node, &why), releases).await;
         }
         if node.attempt {
             outputs.push(Outcome::None);
         }
         self.close_with(seat, outputs, gathers).await
-    }
-
-    /// Lets go of elements that will never be a list.
-    pub(super) async fn release_elements(&self, frame: FrameId, outputs: usize) -> Result<(), Error> {
-        for port in 0..outputs {
-            let prefix = self.run.plan.keys.elements(frame, port as u16);
-            match self.worker.shared.values.release(prefix).await {
-                // It was gathered, and goes with its list.
-                Ok(_) | Err(onceflow_store::values::Error::Sealed { .. }) => {}
-                Err(error) => return Err(error.into()),
-            }
-        }
-        Ok(())
     }
 
     /// What the elements under a prefix come to.

@@ -12,6 +12,7 @@ use crate::{
     worker::Seat,
 };
 use body::Interrupted;
+pub(super) use body::{blake3_of, blocking, walled};
 use futures_util::future::select;
 use onceflow_core::{
     model::{Effect, TaskSpec, program::Op},
@@ -148,8 +149,7 @@ impl Work<'_> {
         let failed = Failed { address: self.address().await?.into(), attempt: ticket.failed, causes };
         tracing::debug!(address = %failed.address, attempt = failed.attempt, causes = ?failed.causes, "an attempt failed");
         let note = |state: State| step::note(&self.run.plan, state, &self.taken, ticket);
-        let crate::commit::Sent::Applied(committed) =
-            shared.commit(&self.run, &self.taken, None, &[], note).await?
+        let crate::commit::Sent::Applied(committed) = shared.commit(&self.run, &self.taken, None, &[], note).await?
         else {
             return Ok(false);
         };
@@ -167,7 +167,7 @@ fn may_retry(spec: &TaskSpec, failure: &Failure, attempt: u32) -> bool {
 }
 
 /// How long to wait after so many failures: doubling, bounded, and between half and all of that by chance.
-fn pause_ms(spec: &TaskSpec, failed: u32, chance: u128) -> u64 {
+pub(super) fn pause_ms(spec: &TaskSpec, failed: u32, chance: u128) -> u64 {
     let doubled = spec.retry.backoff_ms.saturating_mul(1 << (failed - 1).min(30));
     let longest = doubled.min(spec.retry.backoff_ms_max);
     longest / 2 + (chance % u128::from(longest / 2 + 1)) as u64

@@ -2,12 +2,9 @@
 
 use crate::options::Options;
 use onceflow_core::{Group, protocol::keys};
-use std::{
-    collections::BTreeMap,
-    sync::{
-        Arc,
-        atomic::{AtomicUsize, Ordering::SeqCst},
-    },
+use std::sync::{
+    Arc,
+    atomic::{AtomicUsize, Ordering::SeqCst},
 };
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 

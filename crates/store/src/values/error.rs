@@ -83,6 +83,14 @@ pub enum Error {
     /// The blob store did not answer.
     #[error(transparent)]
     Blobs(#[from] blobs::Error),
+    /// A file could not be written.
+    #[error("cannot write {path:?}: {why}")]
+    Export {
+        /// Where.
+        path: std::path::PathBuf,
+        /// Why.
+        why: String,
+    },
 }
 
 impl Error {

@@ -54,12 +54,12 @@ impl Work<'_> {
             true => Some(self.worker.room.reserve(spec.resources).await),
             false => None,
         };
-        let scratch = Scratch::new(self.scratch());
+        let scratch = data::Scratch::new(self.scratch());
         let mut loaded = Vec::with_capacity(inputs.len());
         for held in inputs {
             loaded.push(match held.outcome.value() {
                 None => Data::None,
-                Some(payload) => data::load(&shared.values, payload, Some(&scratch.path)).await?,
+                Some(payload) => data::load(&shared.values, payload, Some(&scratch)).await?,
             });
         }
         let plan = &self.run.plan;
@@ -212,22 +212,4 @@ fn panicked(panic: &(dyn Any + Send)) -> Failure {
     let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
     let text = text.or_else(|| panic.downcast_ref::<String>().cloned());
     Failure::new(format!("it panicked: {}", text.unwrap_or_else(|| String::from("no message"))))
-}
-
-/// A directory for the files of an attempt, made when it is needed and removed when the attempt is over.
-struct Scratch {
-    path: std::path::PathBuf,
-}
-
-impl Scratch {
-    fn new(path: std::path::PathBuf) -> Self {
-        Scratch { path }
-    }
-}
-
-impl Drop for Scratch {
-    fn drop(&mut self) {
-        // It is there only if a file was put into it.
-        let _absent = std::fs::remove_dir_all(&self.path);
-    }
 }

@@ -115,7 +115,7 @@ impl Work<'_> {
     }
 
     /// The task's code.
-    pub(super) fn body(&self, task: u32) -> Result<std::sync::Arc<dyn crate::task::Body>, String> {
+    pub(in crate::perform) fn body(&self, task: u32) -> Result<std::sync::Arc<dyn crate::task::Body>, String> {
         let wanted = &self.run.plan.program.tasks[task as usize];
         let tasks = lock(&self.worker.shared.tasks);
         match tasks.get(&wanted.name) {

@@ -1,0 +1,134 @@
+//! Which flow calls which: what recurs, what can never end, how deep and how large it is when all is expanded.
+
+use super::components::{components, is_cycle};
+use crate::model::{Graph, Library, graph::Kind};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// The calls between the flows of a library.
+pub(crate) struct Calls<'a> {
+    flows: Vec<(&'a str, &'a Graph)>,
+    by_name: BTreeMap<&'a str, usize>,
+    edges: Vec<Vec<usize>>,
+    /// Components, callees first.
+    components: Vec<Vec<usize>>,
+}
+
+/// How large a flow is with all calls expanded that do not recur.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Size {
+    pub(crate) depth: usize,
+    pub(crate) modules: u64,
+}
+
+impl<'a> Calls<'a> {
+    /// Those of `library`.
+    pub(crate) fn of(library: &'a Library) -> Self {
+        let flows: Vec<_> = library.flows.iter().map(|(name, graph)| (name.as_str(), graph)).collect();
+        let by_name: BTreeMap<_, _> = flows.iter().enumerate().map(|(at, (name, _))| (*name, at)).collect();
+        let edges = flows.iter().map(|(_, graph)| {
+            let mut called = BTreeSet::new();
+            called_by(graph, &mut |flow| called.extend(by_name.get(flow).copied()));
+            called.into_iter().collect()
+        });
+        let edges: Vec<Vec<usize>> = edges.collect();
+        Calls { components: components(&edges), flows, by_name, edges }
+    }
+
+    fn cyclic(&self) -> impl Iterator<Item = &Vec<usize>> {
+        self.components.iter().filter(|component| is_cycle(&self.edges, component))
+    }
+
+    /// The flows that may come to call themselves.
+    pub(crate) fn recursive(&self) -> BTreeSet<&'a str> {
+        self.cyclic().flatten().map(|flow| self.flows[*flow].0).collect()
+    }
+
+    /// Groups of flows of which each, once called, calls the group again for ever.
+    pub(crate) fn endless(&self) -> Vec<Vec<&'a str>> {
+        let mut ends = vec![false; self.flows.len()];
+        loop {
+            let next: Vec<_> = (0..ends.len()).map(|at| self.ends(self.flows[at].1, &ends)).collect();
+            if next == ends {
+                break;
+            }
+            ends = next;
+        }
+        let never = |group: &&Vec<usize>| group.iter().any(|flow| !ends[*flow]) && self.is_own_fault(group, &ends);
+        let groups = self.cyclic().filter(never);
+        groups
+            .map(|group| group.iter().filter(|flow| !ends[**flow]).map(|flow| self.flows[*flow].0).collect())
+            .collect()
+    }
+
+    /// Whether a group would not end either if all that it calls outside itself did.
+    fn is_own_fault(&self, group: &[usize], ends: &[bool]) -> bool {
+        let mut outside: Vec<bool> = (0..ends.len()).map(|flow| !group.contains(&flow) || ends[flow]).collect();
+        loop {
+            let mut changed = false;
+            for flow in group {
+                if !outside[*flow] && self.ends(self.flows[*flow].1, &outside) {
+                    outside[*flow] = true;
+                    changed = true;
+                }
+            }
+            if !changed {
+                return group.iter().any(|flow| !outside[*flow]);
+            }
+        }
+    }
+
+    /// Whether there is a way through the graph that calls only flows that end. An each may have no elements.
+    fn ends(&self, graph: &Graph, ends: &[bool]) -> bool {
+        graph.modules.iter().all(|module| match &module.kind {
+            Kind::Task(_) | Kind::Constant(..) | Kind::Each { .. } => true,
+            Kind::Composite(body) | Kind::Loop { body, .. } => self.ends(body, ends),
+            Kind::Choice { arms } => {
+                arms.iter().all(|arm| arm.guard.is_some()) || arms.iter().any(|arm| self.ends(&arm.body, ends))
+            }
+            Kind::Call { flow } => self.by_name.get(flow.as_str()).is_none_or(|flow| ends[*flow]),
+        })
+    }
+
+    /// The size of every flow.
+    pub(crate) fn sizes(&self) -> BTreeMap<&'a str, Size> {
+        let recursive = self.recursive();
+        let mut sizes = BTreeMap::new();
+        for flow in self.components.iter().flatten() {
+            let (name, graph) = self.flows[*flow];
+            let size = size(graph, &|flow| if recursive.contains(flow) { None } else { sizes.get(flow).copied() });
+            sizes.insert(name, size);
+        }
+        sizes
+    }
+}
+
+/// The size of a graph, where `called` knows the sizes of the flows that are expanded.
+fn size(graph: &Graph, called: &impl Fn(&str) -> Option<Size>) -> Size {
+    let mut all = Size { depth: 1, modules: 0 };
+    let mut add = |inner: Size| {
+        all.depth = all.depth.max(inner.depth.saturating_add(1));
+        all.modules = all.modules.saturating_add(inner.modules);
+    };
+    for module in &graph.modules {
+        add(Size { depth: 0, modules: 1 });
+        match &module.kind {
+            Kind::Task(_) | Kind::Constant(..) => {}
+            Kind::Composite(body) | Kind::Loop { body, .. } | Kind::Each { body, .. } => add(size(body, called)),
+            Kind::Choice { arms } => arms.iter().for_each(|arm| add(size(&arm.body, called))),
+            Kind::Call { flow } => add(called(flow).unwrap_or_default()),
+        }
+    }
+    all
+}
+
+/// Names every flow that a graph calls, however deep inside.
+pub(crate) fn called_by<'a>(graph: &'a Graph, found: &mut impl FnMut(&'a str)) {
+    for module in &graph.modules {
+        match &module.kind {
+            Kind::Task(_) | Kind::Constant(..) => {}
+            Kind::Composite(body) | Kind::Loop { body, .. } | Kind::Each { body, .. } => called_by(body, found),
+            Kind::Choice { arms } => arms.iter().for_each(|arm| called_by(&arm.body, found)),
+            Kind::Call { flow } => found(flow),
+        }
+    }
+}

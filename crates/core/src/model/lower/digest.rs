@@ -1,0 +1,3 @@
+//! Stub.
+use crate::model::Program;
+pub(super) fn digest(_program: &mut Program) {}

@@ -1,0 +1,242 @@
+//! Composites and calls that do not recur become nodes of the block around them; loops, eaches, arms, and what may fail
+//! as a whole become blocks of their own, and so does every flow that recurs, once.
+
+use crate::{
+    model::{
+        Arm, Block, BlockInput, BlockOutput, Graph, Library, Module, Node, Port, Program, Segment, Source, TaskSpec,
+        check::{calls::Calls, face::Face, siblings::Siblings},
+        graph::Kind,
+        program::{BlockIndex, NodeIndex, Op, PortIndex, ProgramArm},
+    },
+    payload::{Digest, Payload},
+};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// All of `main`, with only its requested outputs.
+pub(super) fn flatten(library: &Library, main: &str, requested: &BTreeSet<&str>) -> Program {
+    let recursive = Calls::of(library).recursive();
+    let mut flattener = Flattener {
+        library,
+        recursive,
+        program: Program { blocks: vec![], tasks: vec![], constants: vec![] },
+        tasks: BTreeMap::new(),
+        constants: BTreeMap::new(),
+        flows: BTreeMap::new(),
+        waiting: vec![],
+    };
+    let graph = &library.flows[main];
+    let root = flattener.block(graph, &[], &[]);
+    flattener.program.blocks[root as usize].outputs.retain(|output| requested.contains(output.port.name.as_str()));
+    while let Some((flow, block)) = flattener.waiting.pop() {
+        let graph = &library.flows[flow];
+        flattener.program.blocks[block as usize] = flattener.draft(graph, &[], &[]);
+    }
+    flattener.program
+}
+
+struct Flattener<'a> {
+    library: &'a Library,
+    recursive: BTreeSet<&'a str>,
+    program: Program,
+    /// By name and version.
+    tasks: BTreeMap<(String, String), Vec<u32>>,
+    constants: BTreeMap<Digest, Vec<u32>>,
+    /// The blocks of flows that recur.
+    flows: BTreeMap<&'a str, BlockIndex>,
+    /// Those not lowered yet.
+    waiting: Vec<(&'a str, BlockIndex)>,
+}
+
+fn placeholder() -> Block {
+    Block { inputs: vec![], outputs: vec![], nodes: vec![], digest: [0; 32] }
+}
+
+fn below(path: &[Segment], more: impl IntoIterator<Item = Segment>) -> Vec<Segment> {
+    path.iter().cloned().chain(more).collect()
+}
+
+fn name(name: &str) -> Segment {
+    Segment::Name(name.to_owned())
+}
+
+fn inputs(count: usize) -> Vec<Source> {
+    (0..count).map(|at| Source::Input(at as PortIndex)).collect()
+}
+
+fn at<T: PartialEq + ?Sized>(ports: &[Port], wanted: &T) -> usize
+where
+    String: PartialEq<T>,
+{
+    ports.iter().position(|port| port.name == *wanted).expect("checked: the port is there")
+}
+
+impl<'a> Flattener<'a> {
+    fn reserve(&mut self) -> BlockIndex {
+        self.program.blocks.push(placeholder());
+        self.program.blocks.len() as BlockIndex - 1
+    }
+
+    /// A block of its own for a graph; inputs named in `varying` differ between instances.
+    fn block(&mut self, graph: &'a Graph, path: &[Segment], varying: &[&str]) -> BlockIndex {
+        let index = self.reserve();
+        self.program.blocks[index as usize] = self.draft(graph, path, varying);
+        index
+    }
+
+    fn draft(&mut self, graph: &'a Graph, path: &[Segment], varying: &[&str]) -> Block {
+        let mut block = placeholder();
+        let input = |port: &Port| BlockInput { port: port.clone(), varying: varying.contains(&port.name.as_str()) };
+        block.inputs = graph.inputs.iter().map(input).collect();
+        let given = self.graph(&mut block, graph, path, &inputs(graph.inputs.len()));
+        let output = |(port, from): (&Port, Source)| BlockOutput { port: port.clone(), from, hidden: false };
+        block.outputs = graph.outputs.iter().zip(given).map(output).collect();
+        block
+    }
+
+    /// Puts the modules of `graph` into `block`, and says what gives the graph's outputs.
+    fn graph(&mut self, block: &mut Block, graph: &'a Graph, path: &[Segment], given: &[Source]) -> Vec<Source> {
+        let siblings = Siblings::of(graph);
+        // Per module, its outputs by name.
+        let mut made: Vec<BTreeMap<String, Source>> = vec![BTreeMap::new(); graph.modules.len()];
+        for module in siblings.order() {
+            let face = Face::of(self.library, &graph.modules[module]).expect("checked: the flow is there");
+            let sources: Vec<_> = face
+                .inputs
+                .iter()
+                .map(|port| siblings.feeding(Some(module), &port.name))
+                .map(|from| resolve(from, graph, given, &made))
+                .collect();
+            let outputs = self.module(block, &graph.modules[module], &face, path, sources);
+            made[module] = face.outputs.into_iter().map(|port| port.name).zip(outputs).collect();
+        }
+        let feeding = graph.outputs.iter().map(|port| siblings.feeding(None, &port.name));
+        feeding.map(|from| resolve(from, graph, given, &made)).collect()
+    }
+
+    /// Puts a module into `block`, and says what gives its outputs.
+    fn module(
+        &mut self,
+        block: &mut Block,
+        module: &'a Module,
+        face: &Face,
+        path: &[Segment],
+        sources: Vec<Source>,
+    ) -> Vec<Source> {
+        let here = below(path, [name(&module.name)]);
+        let op = match &module.kind {
+            Kind::Constant(_, payload) => {
+                return vec![Source::Constant(self.constant(payload)), Source::None];
+            }
+            Kind::Composite(body) if !module.attempt => return self.graph(block, body, &here, &sources),
+            Kind::Call { flow } if !module.attempt && !self.recursive.contains(flow.as_str()) => {
+                return self.graph(block, &self.library.flows[flow], &here, &sources);
+            }
+            Kind::Composite(body) => Op::Call { body: self.block(body, &[], &[]) },
+            Kind::Call { flow } => Op::Call { body: self.flow(flow) },
+            Kind::Task(spec) => Op::Task(self.task(spec)),
+            Kind::Each { body, over, concurrency } => {
+                let varying: Vec<_> = over.iter().map(String::as_str).collect();
+                let body = self.block(body, &below(&here, [Segment::Element]), &varying);
+                Op::Each { body, concurrency: *concurrency }
+            }
+            Kind::Loop { body, carried, condition } => self.repeat(body, carried, condition, &here),
+            Kind::Choice { arms } => {
+                let own = &face.outputs[..face.outputs.len() - usize::from(module.attempt)];
+                let arms = arms.iter().map(|arm| self.arm(arm, face, own, &here));
+                Op::Choice { arms: arms.collect() }
+            }
+        };
+        let node = block.nodes.len() as NodeIndex;
+        let outputs = face.outputs.clone();
+        block.nodes.push(Node { path: here, op, inputs: sources, outputs, attempt: module.attempt, gate: None });
+        (0..face.outputs.len()).map(|port| Source::Node(node, port as PortIndex)).collect()
+    }
+
+    /// The body of a loop gives the condition last.
+    fn repeat(&mut self, body: &'a Graph, carried: &[(String, String)], condition: &str, here: &[Segment]) -> Op {
+        let varying: Vec<_> = carried.iter().map(|(_, input)| input.as_str()).collect();
+        let index = self.block(body, &below(here, [Segment::Iteration]), &varying);
+        let block = &mut self.program.blocks[index as usize];
+        let last = block.outputs.iter().position(|output| output.port.name == *condition);
+        let last = block.outputs.remove(last.expect("checked: the condition is an output"));
+        block.outputs.push(last);
+        let outputs: Vec<_> = block.outputs.iter().map(|output| output.port.clone()).collect();
+        let pair = |(output, input): &(String, String)| {
+            (at(&outputs, output.as_str()) as PortIndex, at(&body.inputs, input.as_str()) as PortIndex)
+        };
+        Op::Loop { body: index, carried: carried.iter().map(pair).collect() }
+    }
+
+    /// An arm takes and gives what the whole choice does.
+    fn arm(&mut self, arm: &'a Arm, face: &Face, outputs: &[Port], here: &[Segment]) -> ProgramArm {
+        let index = self.reserve();
+        let mut block = placeholder();
+        block.inputs = face.inputs.iter().map(|port| BlockInput { port: port.clone(), varying: false }).collect();
+        let given = arm.body.inputs.iter().map(|port| Source::Input(at(&face.inputs, port.name.as_str()) as PortIndex));
+        let given: Vec<_> = given.collect();
+        let made = self.graph(&mut block, &arm.body, &below(here, [name(&arm.name)]), &given);
+        for port in outputs {
+            let own = arm.body.outputs.iter().position(|output| output.name == port.name);
+            let from = own.map_or(Source::None, |at| made[at]);
+            block.outputs.push(BlockOutput { port: port.clone(), from, hidden: false });
+        }
+        self.program.blocks[index as usize] = block;
+        let guard = arm.guard.as_ref().map(|guard| at(&face.inputs, guard.as_str()) as PortIndex);
+        ProgramArm { guard, body: index }
+    }
+
+    /// The block of a flow that is called as such: shared by all calls if it recurs.
+    fn flow(&mut self, flow: &'a str) -> BlockIndex {
+        if !self.recursive.contains(flow) {
+            return self.block(&self.library.flows[flow], &[], &[]);
+        }
+        if let Some(block) = self.flows.get(flow) {
+            return *block;
+        }
+        let block = self.reserve();
+        self.flows.insert(flow, block);
+        self.waiting.push((flow, block));
+        block
+    }
+
+    fn task(&mut self, spec: &TaskSpec) -> u32 {
+        let tasks = &mut self.program.tasks;
+        let known = self.tasks.entry((spec.name.clone(), spec.version.clone())).or_default();
+        if let Some(at) = known.iter().find(|at| tasks[**at as usize] == *spec) {
+            return *at;
+        }
+        tasks.push(spec.clone());
+        let index = tasks.len() as u32 - 1;
+        known.push(index);
+        if let Some(undo) = &spec.compensation {
+            let class = spec.class.clone();
+            self.task(&TaskSpec { class, ..TaskSpec::new(undo.clone(), spec.inputs.clone(), vec![]) });
+        }
+        index
+    }
+
+    fn constant(&mut self, payload: &Payload) -> u32 {
+        let constants = &mut self.program.constants;
+        let known = self.constants.entry(payload.digest()).or_default();
+        if let Some(at) = known.iter().find(|at| constants[**at as usize] == *payload) {
+            return *at;
+        }
+        constants.push(payload.clone());
+        known.push(constants.len() as u32 - 1);
+        constants.len() as u32 - 1
+    }
+}
+
+/// What stands behind the start of a connection, if there is one.
+fn resolve(
+    from: Option<(Option<usize>, &str)>,
+    graph: &Graph,
+    given: &[Source],
+    made: &[BTreeMap<String, Source>],
+) -> Source {
+    match from {
+        None => Source::None,
+        Some((None, port)) => given[at(&graph.inputs, port)],
+        Some((Some(module), port)) => made[module][port],
+    }
+}

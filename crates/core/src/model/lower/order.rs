@@ -1,0 +1,106 @@
+//! Puts every node after those that feed it, and drops what nothing refers to any more.
+
+use crate::model::{
+    Block, Program, Source,
+    check::siblings::topological,
+    program::{BlockIndex, NodeIndex, Op},
+};
+use std::collections::BTreeMap;
+
+/// Sorts the nodes of all blocks.
+pub(super) fn order(program: &mut Program) {
+    program.blocks.iter_mut().for_each(sort);
+}
+
+fn sort(block: &mut Block) {
+    let mut edges = vec![vec![]; block.nodes.len()];
+    for (to, node) in block.nodes.iter().enumerate() {
+        for source in node.sources() {
+            if let Source::Node(from, _) = source {
+                edges[from as usize].push(to);
+            }
+        }
+    }
+    let order = topological(&edges);
+    assert_eq!(order.len(), block.nodes.len(), "lowering made a cycle");
+    let mut place = vec![0; order.len()];
+    for (at, node) in order.iter().enumerate() {
+        place[*node] = at as NodeIndex;
+    }
+    let mut nodes: Vec<_> = std::mem::take(&mut block.nodes).into_iter().map(Some).collect();
+    block.nodes = order.iter().filter_map(|node| nodes[*node].take()).collect();
+    each_source(block, |source| {
+        if let Source::Node(node, _) = source {
+            *node = place[*node as usize];
+        }
+    });
+}
+
+/// Everything a block reads from.
+pub(super) fn each_source(block: &mut Block, mut change: impl FnMut(&mut Source)) {
+    for node in &mut block.nodes {
+        node.inputs.iter_mut().chain(&mut node.gate).for_each(&mut change);
+    }
+    block.outputs.iter_mut().for_each(|output| change(&mut output.from));
+}
+
+/// The blocks that an operation opens.
+pub(super) fn bodies(op: &mut Op) -> Vec<&mut BlockIndex> {
+    match op {
+        Op::Task(_) | Op::Fused(_) | Op::Relay => vec![],
+        Op::Each { body, .. } | Op::Loop { body, .. } | Op::Call { body } => vec![body],
+        Op::Choice { arms } => arms.iter_mut().map(|arm| &mut arm.body).collect(),
+    }
+}
+
+/// New numbers, in the order in which they are asked for.
+#[derive(Default)]
+struct Numbers {
+    new: BTreeMap<u32, u32>,
+    old: Vec<u32>,
+}
+
+impl Numbers {
+    fn get(&mut self, old: u32) -> u32 {
+        *self.new.entry(old).or_insert_with(|| {
+            self.old.push(old);
+            self.old.len() as u32 - 1
+        })
+    }
+}
+
+/// Keeps only the blocks, tasks and constants that can be reached from the root.
+pub(super) fn compact(program: &mut Program) {
+    let (mut blocks, mut tasks, mut constants) = (Numbers::default(), Numbers::default(), Numbers::default());
+    let mut old: Vec<_> = std::mem::take(&mut program.blocks).into_iter().map(Some).collect();
+    blocks.get(0);
+    let mut at = 0;
+    while let Some(index) = blocks.old.get(at).copied() {
+        let mut block = old[index as usize].take().expect("every block is moved once");
+        for node in &mut block.nodes {
+            if let Op::Task(task) = &mut node.op {
+                *task = tasks.get(*task);
+            }
+            bodies(&mut node.op).into_iter().for_each(|body| *body = blocks.get(*body));
+        }
+        each_source(&mut block, |source| {
+            if let Source::Constant(constant) = source {
+                *constant = constants.get(*constant);
+            }
+        });
+        program.blocks.push(block);
+        at += 1;
+    }
+    // A task brings the one that undoes it.
+    let mut at = 0;
+    while let Some(index) = tasks.old.get(at).copied() {
+        let spec = &program.tasks[index as usize];
+        let undoes = |other: &crate::model::TaskSpec| Some(&other.name) == spec.compensation.as_ref();
+        if let Some(undo) = program.tasks.iter().position(undoes) {
+            tasks.get(undo as u32);
+        }
+        at += 1;
+    }
+    program.tasks = tasks.old.iter().map(|task| program.tasks[*task as usize].clone()).collect();
+    program.constants = constants.old.iter().map(|at| program.constants[*at as usize].clone()).collect();
+}

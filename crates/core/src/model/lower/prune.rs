@@ -1,0 +1,183 @@
+//! Drops what no requested output needs, port by port and through all containers.
+//!
+//! A task is needed for one of its outputs, and then needs the inputs that output depends on; one that nothing needed
+//! depends on is none if the task takes none there, else it is needed all the same (kernel rule 25). Tasks without
+//! outputs belong to "all outputs" (rule 18): they, and the containers with one inside, stay exactly if everything is
+//! requested. A task *with* outputs that nobody reads goes, whatever its effect is: who wants it to run, asks for them.
+
+mod rewrite;
+
+use crate::model::{
+    Node, Program, Source, Type,
+    program::{BlockIndex, Op},
+};
+use std::collections::BTreeSet;
+
+/// Prunes all blocks. All outputs that the root block still has are requested.
+pub(super) fn prune(program: &mut Program, everything: bool) {
+    let keep = if everything { with_done(program) } else { vec![BTreeSet::new(); program.blocks.len()] };
+    let mut needs = Needs::nothing(program, keep);
+    needs.outputs[0].fill(true);
+    needs.inputs[0].fill(true);
+    needs.spread(program);
+    rewrite::rewrite(program, &needs);
+}
+
+/// What is needed so far. Only ever grows.
+struct Needs {
+    /// Per block and output.
+    outputs: Vec<Vec<bool>>,
+    /// Per block and input: whether something inside reads it.
+    inputs: Vec<Vec<bool>>,
+    /// Per block, node and output; the node is needed if the list is not empty, even if none of them is.
+    nodes: Vec<Vec<Option<Vec<bool>>>>,
+    /// Per block, the nodes that are needed though nobody reads them.
+    keep: Vec<BTreeSet<usize>>,
+    /// The blocks that contain a node that opens this one.
+    around: Vec<Vec<BlockIndex>>,
+}
+
+/// Per block the tasks without outputs, and the containers with one inside.
+fn with_done(program: &Program) -> Vec<BTreeSet<usize>> {
+    let mut keep = vec![BTreeSet::new(); program.blocks.len()];
+    loop {
+        let is_kept = |node: &Node| match &node.op {
+            Op::Task(task) => program.tasks[*task as usize].outputs.is_empty(),
+            op => bodies(op).iter().any(|body| !keep[*body as usize].is_empty()),
+        };
+        let nodes = |block: &crate::model::Block| {
+            let kept = block.nodes.iter().enumerate().filter(|(_, node)| is_kept(node));
+            kept.map(|(at, _)| at).collect()
+        };
+        let next: Vec<_> = program.blocks.iter().map(nodes).collect();
+        if next == keep {
+            return keep;
+        }
+        keep = next;
+    }
+}
+
+/// The blocks that an operation opens.
+pub(super) fn bodies(op: &Op) -> Vec<BlockIndex> {
+    match op {
+        Op::Task(_) | Op::Fused(_) | Op::Relay => vec![],
+        Op::Each { body, .. } | Op::Loop { body, .. } | Op::Call { body } => vec![*body],
+        Op::Choice { arms } => arms.iter().map(|arm| arm.body).collect(),
+    }
+}
+
+impl Needs {
+    fn nothing(program: &Program, keep: Vec<BTreeSet<usize>>) -> Self {
+        let mut around = vec![vec![]; program.blocks.len()];
+        for (at, block) in program.blocks.iter().enumerate() {
+            for body in block.nodes.iter().flat_map(|node| bodies(&node.op)) {
+                around[body as usize].push(at as BlockIndex);
+            }
+        }
+        let blocks = || program.blocks.iter();
+        Needs {
+            outputs: blocks().map(|block| vec![false; block.outputs.len()]).collect(),
+            inputs: blocks().map(|block| vec![false; block.inputs.len()]).collect(),
+            nodes: blocks().map(|block| vec![None; block.nodes.len()]).collect(),
+            keep,
+            around,
+        }
+    }
+
+    /// Until nothing more is needed.
+    fn spread(&mut self, program: &Program) {
+        let mut changed: BTreeSet<_> = [0].into();
+        // The innermost first: what they need is then known to those around them.
+        while let Some(block) = changed.pop_last() {
+            self.block(program, block, &mut changed);
+        }
+    }
+
+    fn block(&mut self, program: &Program, index: BlockIndex, changed: &mut BTreeSet<BlockIndex>) {
+        let (at, block) = (index as usize, &program.blocks[index as usize]);
+        let before = self.inputs[at].clone();
+        for (output, from) in block.outputs.iter().map(|output| output.from).enumerate() {
+            if self.outputs[at][output] {
+                self.source(program, at, from);
+            }
+        }
+        for node in self.keep[at].clone() {
+            self.node_mut(program, at, node);
+        }
+        for (number, node) in block.nodes.iter().enumerate().rev() {
+            if let Some(outputs) = self.nodes[at][number].clone() {
+                self.pass_down(node, &outputs, changed);
+                for (input, source) in node.inputs.iter().enumerate() {
+                    if self.reads(program, node, &outputs, input) {
+                        self.source(program, at, *source);
+                    }
+                }
+            }
+        }
+        if self.inputs[at] != before {
+            changed.extend(&self.around[at]);
+        }
+    }
+
+    fn node_mut(&mut self, program: &Program, block: usize, node: usize) -> &mut Vec<bool> {
+        let outputs = program.blocks[block].nodes[node].outputs.len();
+        self.nodes[block][node].get_or_insert_with(|| vec![false; outputs])
+    }
+
+    fn source(&mut self, program: &Program, block: usize, source: Source) {
+        match source {
+            Source::Input(input) => self.inputs[block][usize::from(input)] = true,
+            Source::Node(node, port) => self.node_mut(program, block, node as usize)[usize::from(port)] = true,
+            Source::Constant(_) | Source::None => {}
+        }
+    }
+
+    /// The body of a needed node must give what is needed of the node, and is entered in any case.
+    fn pass_down(&mut self, node: &Node, outputs: &[bool], changed: &mut BTreeSet<BlockIndex>) {
+        // That nothing went wrong is known when everything is there.
+        let all = node.attempt && outputs.last() == Some(&true);
+        for body in bodies(&node.op) {
+            let at = body as usize;
+            let before = self.outputs[at].clone();
+            for (output, needed) in self.outputs[at].iter_mut().zip(outputs) {
+                *output |= *needed || all;
+            }
+            if let Op::Loop { carried, .. } = &node.op {
+                if let Some(condition) = self.outputs[at].last_mut() {
+                    *condition = true;
+                }
+                for (output, input) in carried {
+                    let reads = self.inputs[at][usize::from(*input)];
+                    self.outputs[at][usize::from(*output)] |= reads;
+                }
+            }
+            let entered = self.nodes[at].iter().any(Option::is_some) || self.keep[at].is_empty();
+            if self.outputs[at] != before || !entered {
+                changed.insert(body);
+            }
+        }
+    }
+
+    fn reads(&self, program: &Program, node: &Node, outputs: &[bool], input: usize) -> bool {
+        match &node.op {
+            Op::Task(task) => {
+                let spec = &program.tasks[*task as usize];
+                let must = !matches!(spec.inputs[input].ty, Type::Option(_)) || !outputs.contains(&true);
+                must || (0..outputs.len()).any(|output| outputs[output] && spec.depends(output, input))
+            }
+            Op::Fused(_) | Op::Relay => true,
+            Op::Each { body, .. } => self.takes(program, *body, input),
+            Op::Loop { body, .. } | Op::Call { body } => self.inputs[*body as usize][input],
+            Op::Choice { arms } => {
+                let guards = arms.iter().any(|arm| arm.guard.is_some_and(|guard| usize::from(guard) == input));
+                guards || arms.iter().any(|arm| self.inputs[arm.body as usize][input])
+            }
+        }
+    }
+
+    /// Lists that are iterated say how many elements there are, so they are needed even if no element is.
+    fn takes(&self, program: &Program, body: BlockIndex, input: usize) -> bool {
+        let (at, block) = (body as usize, &program.blocks[body as usize]);
+        self.inputs[at][input] || block.inputs[input].varying
+    }
+}

@@ -1,0 +1,156 @@
+//! Takes out of a program what was found not to be needed, and numbers the rest anew.
+
+use super::Needs;
+use crate::{
+    model::{
+        Block, BlockOutput, Node, Port, Program, Source, Type,
+        check::face::optional,
+        program::{Op, PortIndex},
+        task::DONE,
+    },
+    payload::Payload,
+};
+
+/// Where something went: by its old index.
+type Map = Vec<Option<PortIndex>>;
+
+fn map(keep: impl Iterator<Item = bool>) -> Map {
+    let mut next = 0;
+    let number = |keep: bool| {
+        keep.then(|| {
+            next += 1;
+            next - 1
+        })
+    };
+    keep.map(number).collect()
+}
+
+fn retain<T>(items: &mut Vec<T>, map: &Map) {
+    let mut at = 0;
+    items.retain(|_| {
+        at += 1;
+        map[at - 1].is_some()
+    });
+}
+
+/// What stays of the ports of every block.
+struct Ports {
+    inputs: Vec<Map>,
+    outputs: Vec<Map>,
+    /// The body gives nothing that is needed, so it gives `done`.
+    done: Vec<bool>,
+}
+
+/// Rewrites all blocks.
+pub(super) fn rewrite(program: &mut Program, needs: &Needs) {
+    let ports = ports(program, needs);
+    program.constants.push(Payload::unit());
+    let unit = Source::Constant(program.constants.len() as u32 - 1);
+    let old = program.clone();
+    for (at, block) in program.blocks.iter_mut().enumerate() {
+        rewrite_block(block, at, &old, needs, &ports);
+        if ports.done[at] {
+            let done = BlockOutput { port: Port::new(DONE, Type::Unit), from: unit, hidden: false };
+            block.outputs.insert(0, done);
+        }
+    }
+}
+
+/// Blocks that one choice opens share what they take and give; so do the loop or each and its body.
+fn ports(program: &Program, needs: &Needs) -> Ports {
+    let count = program.blocks.len();
+    let all = |ports: usize| map(std::iter::repeat_n(true, ports));
+    let mut ports = Ports { inputs: vec![vec![]; count], outputs: vec![vec![]; count], done: vec![false; count] };
+    ports.inputs[0] = all(program.blocks[0].inputs.len());
+    ports.outputs[0] = all(program.blocks[0].outputs.len());
+    for (at, block) in program.blocks.iter().enumerate() {
+        for (number, node) in block.nodes.iter().enumerate() {
+            let Some(outputs) = &needs.nodes[at][number] else { continue };
+            let bodies = super::bodies(&node.op);
+            let reads = map((0..node.inputs.len()).map(|input| needs.reads(program, node, outputs, input)));
+            for body in bodies.iter().map(|body| *body as usize).filter(|body| *body != 0) {
+                let gives = map(needs.outputs[body].iter().copied());
+                let condition = usize::from(matches!(node.op, Op::Loop { .. }));
+                ports.done[body] = gives.iter().flatten().count() == condition;
+                (ports.inputs[body], ports.outputs[body]) = (reads.clone(), gives);
+            }
+        }
+    }
+    ports
+}
+
+fn rewrite_block(block: &mut Block, at: usize, old: &Program, needs: &Needs, ports: &Ports) {
+    let mut next = 0;
+    let number = |node: &Option<Vec<bool>>| {
+        node.is_some().then(|| {
+            next += 1;
+            next - 1
+        })
+    };
+    let nodes: Vec<Option<u32>> = needs.nodes[at].iter().map(number).collect();
+    let outputs: Vec<_> = old.blocks[at].nodes.iter().map(|node| node_outputs(node, ports)).collect();
+    let moved = |source: Source| match source {
+        Source::Input(input) => ports.inputs[at][usize::from(input)].map_or(Source::None, Source::Input),
+        Source::Node(node, port) => match (nodes[node as usize], outputs[node as usize][usize::from(port)]) {
+            (Some(node), Some(port)) => Source::Node(node, port),
+            _ => Source::None,
+        },
+        other => other,
+    };
+    retain(&mut block.inputs, &ports.inputs[at]);
+    retain(&mut block.outputs, &ports.outputs[at]);
+    block.outputs.iter_mut().for_each(|output| output.from = moved(output.from));
+    let old_nodes = std::mem::take(&mut block.nodes).into_iter().enumerate();
+    for (number, mut node) in old_nodes {
+        let Some(needed) = &needs.nodes[at][number] else { continue };
+        let reads = (0..node.inputs.len()).map(|input| needs.reads(old, &node, needed, input));
+        let reads: Vec<_> = reads.collect();
+        for (source, reads) in node.inputs.iter_mut().zip(&reads) {
+            *source = if *reads { moved(*source) } else { Source::None };
+        }
+        rewrite_node(&mut node, &outputs[number], &map(reads.into_iter()), ports);
+        block.nodes.push(node);
+    }
+}
+
+/// Where the outputs of a node went.
+fn node_outputs(node: &Node, ports: &Ports) -> Map {
+    let Some(body) = super::bodies(&node.op).first().map(|body| *body as usize) else {
+        return map(std::iter::repeat_n(true, node.outputs.len()));
+    };
+    let own = node.outputs.len() - usize::from(node.attempt);
+    // A body that was not needed has no map; then the node was not either.
+    let kept = |output: usize| ports.outputs[body].get(output).is_some_and(Option::is_some);
+    let mut moved = map((0..own).map(kept).chain(node.attempt.then_some(true)));
+    if ports.done[body] {
+        moved.iter_mut().flatten().for_each(|port| *port += 1);
+    }
+    moved
+}
+
+fn rewrite_node(node: &mut Node, outputs: &Map, inputs: &Map, ports: &Ports) {
+    let Some(body) = super::bodies(&node.op).first().map(|body| *body as usize) else { return };
+    retain(&mut node.inputs, inputs);
+    retain(&mut node.outputs, outputs);
+    if ports.done[body] {
+        let ty = match &node.op {
+            Op::Each { .. } => Type::list(Type::Unit),
+            Op::Choice { arms } if arms.iter().all(|arm| arm.guard.is_some()) => Type::option(Type::Unit),
+            _ => Type::Unit,
+        };
+        node.outputs.insert(0, Port::new(DONE, if node.attempt { optional(ty) } else { ty }));
+    }
+    let moved = |port: &mut PortIndex| *port = inputs[usize::from(*port)].expect("guards are always read");
+    match &mut node.op {
+        Op::Choice { arms } => arms.iter_mut().filter_map(|arm| arm.guard.as_mut()).for_each(moved),
+        Op::Loop { body, carried } => {
+            let shift = PortIndex::from(ports.done[*body as usize]);
+            let pair = |(output, input): &(PortIndex, PortIndex)| {
+                let output = ports.outputs[*body as usize][usize::from(*output)]? + shift;
+                Some((output, inputs[usize::from(*input)]?))
+            };
+            *carried = carried.iter().filter_map(pair).collect();
+        }
+        _ => {}
+    }
+}

@@ -1,0 +1,329 @@
+//! Starts runs, and gives handles to those that are there.
+
+mod finished;
+mod inputs;
+
+use crate::{
+    Error, Handle, Options,
+    events::Event,
+    shared::{Shared, lock},
+    task::{Data, Tasks},
+    worker::Worker,
+};
+use onceflow_core::{
+    Name, Row,
+    model::{Library, Program, check},
+    payload::{Digest, Stored},
+    protocol::{
+        ids::{Generation, RunId},
+        keys::{self, Keys},
+        rows::{self, Finished, Frame, Head, Header, Held, Phase, Shape, State, Status},
+        run,
+    },
+};
+use onceflow_store::{Records, Store, World, values::Values, world::RealWorld};
+use std::sync::Arc;
+use tokio::sync::mpsc;
+
+/// Runs flows on a store: starts them, works on them, answers for them. Cheap to clone.
+#[derive(Clone)]
+pub struct Engine {
+    pub(crate) shared: Arc<Shared>,
+    worker: Option<Arc<Worker>>,
+}
+
+/// What is to be run.
+#[derive(Clone, Debug)]
+pub struct Start {
+    /// What the run is called. Starting the same key again is the same run.
+    pub key: String,
+    /// The flow, and those it calls.
+    pub library: Library,
+    /// Its name in the library.
+    pub flow: String,
+    /// By name.
+    pub inputs: Vec<(String, Data)>,
+    /// Which outputs are wanted; none is all.
+    pub outputs: Option<Vec<String>>,
+    /// How long inner values outlive the run, in milliseconds; none is not at all.
+    pub keep_ms: Option<u64>,
+    /// How long the result can be asked for, in milliseconds.
+    pub history_ms: u64,
+    /// After a failure, go on with what does not depend on it.
+    pub finish_independent: bool,
+    /// When this start was first tried, on the store's clock, if it was tried before.
+    pub first_tried: Option<onceflow_core::Timestamp>,
+}
+
+/// A week.
+pub const HISTORY_MS: u64 = 7 * 24 * 60 * 60 * 1000;
+
+impl Start {
+    /// A run of a flow, with all defaults.
+    pub fn new(key: impl Into<String>, library: Library, flow: impl Into<String>) -> Self {
+        Start {
+            key: key.into(),
+            library,
+            flow: flow.into(),
+            inputs: vec![],
+            outputs: None,
+            keep_ms: None,
+            history_ms: HISTORY_MS,
+            finish_independent: false,
+            first_tried: None,
+        }
+    }
+
+    /// One more input.
+    pub fn input(mut self, name: impl Into<String>, data: Data) -> Self {
+        self.inputs.push((name.into(), data));
+        self
+    }
+}
+
+/// What was asked for, ready to be compared with what is there.
+struct Asked {
+    program: Program,
+    digest: Digest,
+    inputs: inputs::Stored,
+    start: Start,
+}
+
+impl Engine {
+    /// An engine on a store in a directory.
+    ///
+    /// # Errors
+    /// If the directory of large values cannot be made.
+    pub async fn open(store: &Store, options: Options) -> Result<Self, Error> {
+        let values = store.values_of(options.shard).await?;
+        Ok(Engine::new(store.records(), values, RealWorld::here(), options))
+    }
+
+    /// An engine on any store. `values` must be those of the same shard of the same records.
+    pub fn new(records: Arc<dyn Records>, values: Arc<Values>, world: Arc<dyn World>, options: Options) -> Self {
+        let works = options.works;
+        let shared = Shared::new(records, values, world, options);
+        shared.world.spawn("onceflow events", Box::pin(shared.events.run(shared.records.clone())));
+        let worker = works.then(|| Worker::start(shared.clone()));
+        if works {
+            shared.world.spawn("onceflow housekeeping", Box::pin(shared.clone().keep_house()));
+            shared.world.spawn("onceflow reclaim", Box::pin(shared.clone().reclaim()));
+        }
+        Engine { shared, worker }
+    }
+
+    /// Lets this engine run these tasks.
+    pub fn add_tasks(&self, tasks: &Tasks) {
+        {
+            let mut known = lock(&self.shared.tasks);
+            let mut all = (**known).clone();
+            all.extend(tasks);
+            *known = Arc::new(all);
+        }
+        if let Some(worker) = &self.worker {
+            worker.room.learn(tasks.classes());
+        }
+    }
+
+    /// What happens from now on, in all runs this engine works on.
+    pub fn events(&self) -> mpsc::UnboundedReceiver<Event> {
+        self.shared.events.listen()
+    }
+
+    /// Starts a run, or finds it: the same key is the same run. One that failed goes on where it failed; one that is
+    /// done answers what it gave. Durable when it returns.
+    ///
+    /// # Errors
+    /// If the flow does not check, the inputs are not its own, or the store does not answer.
+    pub async fn start(&self, start: Start) -> Result<Handle, Error> {
+        let asked = self.ask(start).await?;
+        let handle = loop {
+            if let Some(handle) = self.try_start(&asked).await? {
+                break handle;
+            }
+        };
+        let position = self.shared.records.position();
+        self.shared.records.durable(position).await?;
+        Ok(handle)
+    }
+
+    async fn ask(&self, start: Start) -> Result<Asked, Error> {
+        let program = check(&start.library, &start.flow, start.outputs.as_deref())?;
+        let digest = program.blocks[0].digest;
+        if let Some(worker) = &self.worker {
+            worker.room.learn(program.tasks.iter().map(|task| task.class.clone()));
+        }
+        let inputs = inputs::store(&self.shared.values, &program, &start.inputs).await?;
+        Ok(Asked { program, digest, inputs, start })
+    }
+
+    /// Does what the key's row, as it is now, asks for. `None` if it changed meanwhile.
+    async fn try_start(&self, asked: &Asked) -> Result<Option<Handle>, Error> {
+        let key = &asked.start.key;
+        let seen = self.shared.row(keys::heads().key(key)).await?;
+        let head = match seen.as_deref() {
+            None => None,
+            Some(row) => {
+                Some(rows::read::<Head>(row).ok_or_else(|| Error::damaged(format!("the row of run `{key}`")))?)
+            }
+        };
+        match head {
+            None => {
+                self.in_time(&asked.start).await?;
+                self.begin(asked, seen, self.new_run(), Generation(0), vec![]).await
+            }
+            Some(Head::Active(id)) => self.go_on(asked, id).await,
+            Some(Head::Finished(finished)) => self.again(asked, seen, *finished).await,
+        }
+    }
+
+    fn new_run(&self) -> RunId {
+        let random = self.shared.world.random().to_be_bytes();
+        RunId(*random.first_chunk().expect("sixteen bytes are more than eight"))
+    }
+
+    /// A start that was first tried longer ago than runs are remembered may have run already.
+    async fn in_time(&self, start: &Start) -> Result<(), Error> {
+        let Some(first_tried) = start.first_tried else { return Ok(()) };
+        let ago_ms = self.shared.records.now().await?.ms_since(first_tried);
+        if ago_ms < start.history_ms {
+            return Ok(());
+        }
+        Err(Error::TooLate { key: start.key.clone(), ago_ms, history_ms: start.history_ms })
+    }
+
+    /// A new run, or a new life of an old one.
+    async fn begin(
+        &self,
+        asked: &Asked,
+        seen: Option<Row>,
+        id: RunId,
+        generation: Generation,
+        extra: Vec<Held>,
+    ) -> Result<Option<Handle>, Error> {
+        let shared = &self.shared;
+        let plan = shared.plan(Keys::new(id, generation), Arc::new(asked.program.clone()));
+        let mut weaves = asked.inputs.weaves.clone();
+        let header = self.header(asked, &mut weaves).await?;
+        let frame = root_frame(asked, extra);
+        let draft = run::start(&plan, &header, &frame, seen);
+        match shared.commit_outside(draft, &weaves).await? {
+            Err(_) => Ok(None),
+            Ok(committed) => {
+                let run = shared.remember(plan, header, State { generation, phase: Phase::Running });
+                let what = crate::events::What::DidStart { generation: generation.0 };
+                shared.events.tell(committed.position, Event { run: run.key.clone(), what });
+                Ok(Some(self.handle(&asked.start.key, id)))
+            }
+        }
+    }
+
+    async fn header(&self, asked: &Asked, weaves: &mut Vec<onceflow_store::values::Weave>) -> Result<Header, Error> {
+        let start = &asked.start;
+        let bytes = rows::write(&asked.program);
+        let (weave, id, digest, len) = self.shared.values.put_bytes(bytes.to_vec()).await?;
+        weaves.push(weave);
+        Ok(Header {
+            key: start.key.clone(),
+            flow: start.flow.clone(),
+            program: Stored { id: Name::new(id.as_bytes()), digest, len },
+            asked: asked.digest,
+            inputs: asked.inputs.digests(),
+            requested: start.outputs.clone(),
+            finish_independent: start.finish_independent,
+            keep_ms: start.keep_ms,
+            history_ms: start.history_ms,
+            started: self.shared.records.now().await?,
+        })
+    }
+
+    /// The run is there: it goes on as it is, or with a new plan.
+    async fn go_on(&self, asked: &Asked, id: RunId) -> Result<Option<Handle>, Error> {
+        let Some(run) = self.shared.read_run(id).await? else { return Ok(None) };
+        if !asked.is(&run.header) {
+            return self.replan(asked, &run);
+        }
+        if run.state().phase == Phase::Failed {
+            self.retry(&run).await?;
+        }
+        Ok(Some(self.handle(&asked.start.key, id)))
+    }
+
+    #[expect(clippy::unused_self, reason = "replanning follows")]
+    fn replan(&self, asked: &Asked, _run: &crate::shared::Run) -> Result<Option<Handle>, Error> {
+        Err(Error::Refused { key: asked.start.key.clone(), why: String::from("is at work on something else") })
+    }
+
+    /// What failed is tried again.
+    async fn retry(&self, run: &crate::shared::Run) -> Result<(), Error> {
+        const UNPARK_MAX: usize = 100;
+        loop {
+            let parked = self.shared.parked(run, UNPARK_MAX).await?;
+            if parked.is_empty() {
+                return Ok(());
+            }
+            let state = run.state();
+            let draft = run::unpark(&run.plan, state, &parked);
+            if self.shared.commit_outside(draft, &[]).await?.is_err() {
+                // Somebody else does the same.
+                self.shared.read_run(run.plan.keys.run).await?;
+                return Ok(());
+            }
+            run.saw(State { phase: Phase::Running, ..state });
+        }
+    }
+
+    /// The run has ended: it answers what it gave, or lives again.
+    async fn again(&self, asked: &Asked, seen: Option<Row>, finished: Finished) -> Result<Option<Handle>, Error> {
+        let generation = Generation(finished.generation.0 + 1);
+        match finished.status {
+            Status::Done if asked.is(&finished.header) => Ok(Some(self.handle(&asked.start.key, finished.run))),
+            Status::Done | Status::Failed { .. } | Status::Cancelled { .. } => {
+                self.begin(asked, seen, finished.run, generation, vec![]).await
+            }
+        }
+    }
+
+    /// A run that was started.
+    ///
+    /// # Errors
+    /// [`Error::NoRun`] if there is none of this key.
+    pub async fn find(&self, key: &str) -> Result<Handle, Error> {
+        let row = self.shared.row(keys::heads().key(key)).await?;
+        match row.as_deref().and_then(rows::read::<Head>) {
+            None => Err(Error::NoRun(key.to_owned())),
+            Some(Head::Active(id)) => Ok(self.handle(key, id)),
+            Some(Head::Finished(finished)) => Ok(self.handle(key, finished.run)),
+        }
+    }
+
+    pub(crate) fn handle(&self, key: &str, id: RunId) -> Handle {
+        Handle::new(self.shared.clone(), key.to_owned(), id)
+    }
+
+    /// Takes no further steps, and ends when those in flight are done and everything is durable.
+    ///
+    /// # Errors
+    /// If what was done may not last.
+    pub async fn close(&self) -> Result<(), Error> {
+        self.shared.close();
+        if let Some(worker) = &self.worker {
+            worker.drain().await;
+        }
+        self.shared.events.close();
+        Ok(self.shared.records.durable(self.shared.records.position()).await?)
+    }
+}
+
+impl Asked {
+    /// Whether a run is for the same.
+    fn is(&self, header: &Header) -> bool {
+        header.asked == self.digest && header.inputs == self.inputs.digests() && header.requested == self.start.outputs
+    }
+}
+
+/// The frame of a run: its inputs, and what is reused.
+fn root_frame(asked: &Asked, extra: Vec<Held>) -> Frame {
+    let inputs = asked.inputs.held.iter().cloned().chain(extra).map(Some).collect();
+    Frame { block: 0, opened_by: None, depth: 0, guarded: false, shape: Shape::Run, inputs, memo: None }
+}

@@ -1,0 +1,154 @@
+//! What remains of finished runs goes when its time has come: the row when the history ends, kept values when `keep`
+//! does.
+
+use crate::{Error, data, shared::Shared};
+use futures_util::future::select;
+use onceflow_core::{
+    Batch, Name, Row, Timestamp,
+    limits::REMOVE_ROWS_MAX,
+    protocol::{
+        draft::stored,
+        ids::{Generation, RunId},
+        keys::{self, Keys},
+        rows::{self, Head, Memo},
+        run::Due,
+    },
+};
+use onceflow_store::{
+    records::Scan,
+    values::{EdgeName, Weave},
+};
+use std::sync::Arc;
+
+/// Longest sleep between two looks: another process may have finished a run.
+const LOOK_MS: u64 = 60_000;
+
+impl Shared {
+    /// Removes what is due, and sleeps until something is.
+    pub(super) async fn keep_house(self: Arc<Self>) {
+        while !self.is_closed() {
+            let (pause, changed) = match self.remove_due().await {
+                Ok(next) => {
+                    let now = self.records.now().await.unwrap_or(Timestamp::ZERO);
+                    (next.map_or(LOOK_MS, |next| next.ms_since(now).clamp(1, LOOK_MS)), self.due.notified())
+                }
+                Err(error) => {
+                    tracing::warn!(%error, "what is due could not be removed; trying again");
+                    (1000, self.due.notified())
+                }
+            };
+            select(self.world.sleep(pause), std::pin::pin!(changed)).await;
+        }
+    }
+
+    /// Removes what is due; answers when the next is.
+    pub(crate) async fn remove_due(&self) -> Result<Option<Timestamp>, Error> {
+        loop {
+            let now = self.records.now().await?;
+            let page = self.records.scan(self.shard(), Scan::of(keys::dues(), 1)).await?;
+            let Some((name, row)) = page.rows.first() else { return Ok(None) };
+            let (deadline, key) = name.as_bytes().split_at_checked(8).unwrap_or_default();
+            let deadline = Timestamp::from_sortable(deadline).ok_or_else(|| Error::damaged("what is due"))?;
+            if deadline > now {
+                return Ok(Some(deadline));
+            }
+            match rows::read::<Due>(row).ok_or_else(|| Error::damaged("what is due"))? {
+                Due::History(run) => self.forget_run(name, key, run).await?,
+                Due::Keep(run) => self.forget_kept(name, key, run).await?,
+            }
+        }
+    }
+
+    /// Whether a key still leads to this run, finished, and with its row.
+    async fn finished(&self, key: &[u8], run: RunId) -> Result<Option<Row>, Error> {
+        let row = self.row(keys::heads().key(key)).await?;
+        let is_it =
+            |row: &Row| matches!(rows::read::<Head>(row), Some(Head::Finished(finished)) if finished.run == run);
+        Ok(row.filter(is_it))
+    }
+
+    async fn forget_run(&self, due: &Name, key: &[u8], run: RunId) -> Result<(), Error> {
+        let mut batch = Batch::new(self.shard());
+        let due = keys::dues().key(due);
+        batch.require_present(due.clone()).delete(due);
+        if let Some(row) = self.finished(key, run).await? {
+            let head = keys::heads().key(key);
+            let Some(Head::Finished(finished)) = rows::read::<Head>(&row) else { return Ok(()) };
+            let now = self.records.now().await?;
+            // The run may have lived again since, and ended later.
+            if finished.ended.plus_ms(finished.header.history_ms) <= now {
+                batch.require_equals(head.clone(), row).delete(head);
+            }
+        }
+        let _again_if_refused = self.records.commit(batch).await?;
+        Ok(())
+    }
+
+    /// What a run kept goes, unless it lives again; then it goes with that life.
+    async fn forget_kept(&self, due: &Name, key: &[u8], run: RunId) -> Result<(), Error> {
+        let due = keys::dues().key(due);
+        let kept = Keys::new(run, Generation(0)).kept;
+        let row = self.row(keys::heads().key(key)).await?;
+        let head = row.as_deref().and_then(rows::read::<Head>);
+        let now = self.records.now().await?;
+        let lives = match head {
+            Some(Head::Active(active)) => active == run,
+            Some(Head::Finished(finished)) if finished.run == run => {
+                finished.header.keep_ms.is_some_and(|keep| finished.ended.plus_ms(keep) > now)
+            }
+            _ => false,
+        };
+        while !lives {
+            let page = self.records.scan(self.shard(), Scan::of(kept.clone(), REMOVE_ROWS_MAX)).await?;
+            if page.rows.is_empty() {
+                break;
+            }
+            self.remove_kept(&kept, &page.rows).await?;
+        }
+        let mut batch = Batch::new(self.shard());
+        batch.require_present(due.clone()).delete(due);
+        let _again_if_refused = self.records.commit(batch).await?;
+        Ok(())
+    }
+
+    async fn remove_kept(&self, kept: &onceflow_core::Group, rows: &[(Name, Row)]) -> Result<(), Error> {
+        let mut batch = Batch::new(self.shard());
+        let mut weaves = Vec::new();
+        for (name, row) in rows {
+            let key = kept.key(name);
+            batch.require_present(key.clone()).delete(key);
+            let memo = if name.as_bytes().first() == Some(&b'm') { rows::read::<Memo>(row) } else { None };
+            for (port, outcome) in memo.iter().flat_map(|memo| memo.outputs.iter().enumerate()) {
+                if let Some(stored) = stored(outcome) {
+                    let edge = Name::join(&[kept.id(), &name.as_bytes()[1..], &(port as u16).to_be_bytes()]);
+                    weaves.push(Weave::Clear { edge: EdgeName::root(edge), from: data::id(stored), deadline: None });
+                }
+            }
+            if batch.ops.len() + 3 * weaves.len() > onceflow_core::limits::REMOVE_OPS_MAX {
+                break;
+            }
+        }
+        self.values.weave(&mut batch, &weaves).await?;
+        if let onceflow_store::Outcome::Applied(committed) = self.records.commit(batch).await? {
+            self.values.noticed(&committed);
+        }
+        Ok(())
+    }
+}
+
+impl Shared {
+    /// Reclaims values nothing needs any more, until the engine closes.
+    pub(super) async fn reclaim(self: Arc<Self>) {
+        let closed = async {
+            while !self.is_closed() {
+                self.progress.notified().await;
+            }
+        };
+        let reclaim = self.values.clone().reclaim_forever();
+        if let futures_util::future::Either::Left((error, _)) =
+            select(std::pin::pin!(reclaim), std::pin::pin!(closed)).await
+        {
+            tracing::error!(%error, "values are not reclaimed any more");
+        }
+    }
+}

@@ -1,0 +1,249 @@
+//! A run, from outside: its outputs as soon as they exist, its end, and a way to stop it.
+
+use crate::{
+    Error, data,
+    error::failures as told,
+    perform::failures,
+    shared::{Run, Shared},
+    task::Data,
+};
+use futures_util::future::select;
+use onceflow_core::{
+    payload::Outcome,
+    protocol::{
+        ids::RunId,
+        keys,
+        rows::{self, Failed, Finished, Head, Phase, Status, Why},
+        run,
+    },
+};
+use std::{path::Path, sync::Arc};
+
+/// A run. Dropping it changes nothing: the run goes on.
+#[derive(Clone)]
+pub struct Handle {
+    shared: Arc<Shared>,
+    key: String,
+    id: RunId,
+}
+
+/// What a run has come to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Report {
+    /// It is at work.
+    Running,
+    /// All outputs are there.
+    Done(Vec<(String, Outcome)>),
+    /// It failed. Starting it again tries what failed again.
+    Failed(Vec<Failed>),
+    /// The outcomes of these steps are not known; see [`Handle::resolve`].
+    Waiting(Vec<String>),
+    /// It failed and was undone; these could not be.
+    Undone {
+        /// What went wrong.
+        failures: Vec<Failed>,
+        /// What could not be undone.
+        not_undone: Vec<Failed>,
+    },
+    /// It was cancelled and undone; these could not be.
+    Cancelled {
+        /// What could not be undone.
+        not_undone: Vec<Failed>,
+    },
+}
+
+impl Report {
+    /// Whether it will stay so until somebody does something.
+    pub fn is_at_rest(&self) -> bool {
+        !matches!(self, Report::Running)
+    }
+}
+
+impl std::fmt::Display for Report {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Report::Running => f.write_str("running"),
+            Report::Done(_) => f.write_str("done"),
+            Report::Failed(failures) => f.write_str(&told(failures)),
+            Report::Waiting(steps) => write!(f, "waiting for what became of {}", steps.join(", ")),
+            Report::Undone { failures, .. } => write!(f, "failed and undone: {}", told(failures)),
+            Report::Cancelled { .. } => f.write_str("cancelled"),
+        }
+    }
+}
+
+impl Handle {
+    pub(crate) fn new(shared: Arc<Shared>, key: String, id: RunId) -> Self {
+        Handle { shared, key, id }
+    }
+
+    /// What the run is called.
+    pub fn key(&self) -> &str {
+        &self.key
+    }
+
+    /// The run's id, which no other run ever has.
+    pub fn id(&self) -> RunId {
+        self.id
+    }
+
+    /// What the run has come to by now. What it says will outlive a crash.
+    ///
+    /// # Errors
+    /// [`Error::NoRun`] if its history has ended.
+    pub async fn report(&self) -> Result<Report, Error> {
+        let report = self.look().await?;
+        self.shared.records.durable(self.shared.records.position()).await?;
+        Ok(report)
+    }
+
+    async fn look(&self) -> Result<Report, Error> {
+        let Some(row) = self.shared.row(keys::heads().key(&self.key)).await? else {
+            return Err(Error::NoRun(self.key.clone()));
+        };
+        match rows::read::<Head>(&row).ok_or_else(|| Error::damaged(format!("the row of run `{}`", self.key)))? {
+            Head::Finished(finished) => Ok(report(*finished)),
+            Head::Active(id) => match self.shared.read_run(id).await? {
+                Some(run) => self.look_at(&run).await,
+                None => Ok(Report::Running),
+            },
+        }
+    }
+
+    async fn look_at(&self, run: &Run) -> Result<Report, Error> {
+        const PARKED_MAX: usize = 1000;
+        match run.state().phase {
+            Phase::Failed => Ok(Report::Failed(failures(&self.shared.parked(run, PARKED_MAX).await?))),
+            Phase::Waiting => {
+                let parked = self.shared.parked(run, PARKED_MAX).await?;
+                let unknown = parked.iter().filter_map(|(_, _, parked)| match &parked.why {
+                    Why::Unknown { address, .. } => Some(address.to_string()),
+                    Why::Failed(_) | Why::NotStarted => None,
+                });
+                Ok(Report::Waiting(unknown.collect()))
+            }
+            _ => Ok(Report::Running),
+        }
+    }
+
+    /// Waits until the run is done, or stands still.
+    ///
+    /// # Errors
+    /// [`Error::NoRun`] if its history has ended.
+    pub async fn wait(&self) -> Result<Report, Error> {
+        loop {
+            let progress = self.shared.progress.notified();
+            let mut progress = std::pin::pin!(progress);
+            progress.as_mut().enable();
+            let report = self.report().await?;
+            if report.is_at_rest() {
+                return Ok(report);
+            }
+            self.until_something_happens(progress).await?;
+        }
+    }
+
+    /// Waits for progress. Other processes do not ring here, so it also ends now and then by itself.
+    async fn until_something_happens(
+        &self,
+        progress: std::pin::Pin<&mut impl Future<Output = ()>>,
+    ) -> Result<(), Error> {
+        const LOOK_MS: u64 = 500;
+        if self.shared.is_closed() {
+            return Err(Error::Closed);
+        }
+        select(progress, self.shared.world.sleep(LOOK_MS)).await;
+        Ok(())
+    }
+
+    /// Waits for one output: it may be there long before the run is done.
+    ///
+    /// # Errors
+    /// [`Error::Failed`] if it will not come unless the run is tried again.
+    pub async fn output(&self, name: &str) -> Result<Data, Error> {
+        self.output_into(name, None).await
+    }
+
+    /// As [`Handle::output`]; files are put into a directory.
+    ///
+    /// # Errors
+    /// As [`Handle::output`].
+    pub async fn output_into(&self, name: &str, directory: Option<&Path>) -> Result<Data, Error> {
+        loop {
+            let progress = self.shared.progress.notified();
+            let mut progress = std::pin::pin!(progress);
+            progress.as_mut().enable();
+            if let Some(outcome) = self.arrived(name).await? {
+                self.shared.records.durable(self.shared.records.position()).await?;
+                return self.load(&outcome, directory).await;
+            }
+            match self.report().await? {
+                Report::Running => {}
+                Report::Done(outputs) => {
+                    let found = outputs.into_iter().find(|(output, _)| output == name);
+                    let Some((_, outcome)) = found else {
+                        let why = format!("has no output `{name}`, or it was not asked for");
+                        return Err(Error::Refused { key: self.key.clone(), why });
+                    };
+                    return self.load(&outcome, directory).await;
+                }
+                Report::Failed(failures) | Report::Undone { failures, .. } => return Err(Error::Failed(failures)),
+                at_rest => return Err(Error::Refused { key: self.key.clone(), why: at_rest.to_string() }),
+            }
+            self.until_something_happens(progress).await?;
+        }
+    }
+
+    /// An output of a run that is at work.
+    async fn arrived(&self, name: &str) -> Result<Option<Outcome>, Error> {
+        let Some(run) = self.shared.run(self.id, None).await? else { return Ok(None) };
+        let outputs = &run.plan.program.blocks[0].outputs;
+        let Some(port) = outputs.iter().position(|output| output.port.name == name) else { return Ok(None) };
+        let arrived = self.shared.outputs_arrived(&run).await?;
+        let found = arrived.into_iter().find(|received| usize::from(received.port) == port);
+        Ok(found.map(|received| received.outcome))
+    }
+
+    async fn load(&self, outcome: &Outcome, directory: Option<&Path>) -> Result<Data, Error> {
+        match outcome.value() {
+            None => Ok(Data::None),
+            Some(payload) => data::load_into(&self.shared.values, payload, directory).await,
+        }
+    }
+
+    /// Stops the run: steps in flight may end, others are not started; what was done is undone as registered, and
+    /// nothing remains but that it was cancelled. Ends when that is durably decided; [`Handle::wait`] waits for the rest.
+    ///
+    /// # Errors
+    /// [`Error::Refused`] if it has ended.
+    pub async fn cancel(&self) -> Result<(), Error> {
+        loop {
+            let Some(run) = self.shared.read_run(self.id).await? else {
+                return Err(Error::Refused { key: self.key.clone(), why: String::from("has ended") });
+            };
+            let state = run.state();
+            match state.phase {
+                Phase::Running | Phase::Failing | Phase::Failed | Phase::Waiting => {}
+                Phase::Frozen => {
+                    self.shared.world.sleep(1).await;
+                    continue;
+                }
+                _ => break,
+            }
+            let draft = run::turn(&run.plan, state, Phase::Cancelling);
+            if self.shared.commit_outside(draft, &[]).await?.is_ok() {
+                run.saw(onceflow_core::protocol::rows::State { phase: Phase::Cancelling, ..state });
+                break;
+            }
+        }
+        Ok(self.shared.records.durable(self.shared.records.position()).await?)
+    }
+}
+
+fn report(finished: Finished) -> Report {
+    match finished.status {
+        Status::Done => Report::Done(finished.outputs),
+        Status::Failed { failures, undone } => Report::Undone { failures, not_undone: undone },
+        Status::Cancelled { undone } => Report::Cancelled { not_undone: undone },
+    }
+}

@@ -1,0 +1,237 @@
+//! Nothing of a run is in flight: decides how it goes on, and folds it when it is done.
+
+use super::{Committed, Job, Work};
+use crate::{
+    Error,
+    events::{End, What},
+    worker::Seat,
+};
+use onceflow_core::{
+    Name, Row,
+    limits::{REMOVE_ROWS_MAX, SCAN_ROWS_MAX},
+    payload::Stored,
+    protocol::{
+        ids::{END, SETTLE, StepId, TEARDOWN, UNDO},
+        rows::{self, Failed, Finished, Frame, Parked, Phase, Received, State, Status, Why},
+        run::{self, Ending, Fold},
+    },
+};
+use onceflow_store::{records::Scan, values::Weave};
+use std::sync::Arc;
+
+/// Parked steps looked at to decide how a run goes on.
+const PARKED_MAX: usize = 1000;
+
+impl Work<'_> {
+    /// Decides how the run goes on.
+    pub(super) async fn settle(&self, seat: &Seat) -> Result<Option<Job>, Error> {
+        debug_assert_eq!(self.taken.step.node, SETTLE, "only one step settles");
+        // What is known of the run may be old.
+        let Some(_) = self.worker.shared.read_run(self.run.plan.keys.run).await? else { return Ok(None) };
+        let (plan, state) = (&self.run.plan, self.run.state());
+        let arrived = self.outputs_arrived().await?;
+        let outputs = run::outputs(plan, &self.taken.frame, &arrived);
+        let parked = self.parked().await?;
+        let whys: Vec<_> = parked.iter().map(|(_, _, parked)| parked.why.clone()).collect();
+        let undos = self.registrations().await?.last().map(|(number, _)| *number);
+        let next = match run::ending(state.phase, outputs.is_some(), &whys, undos.is_some()) {
+            Ending::Done => return self.finish(seat, outputs.expect("all outputs are there"), &arrived).await,
+            Ending::Unpark => return self.unpark(seat, state, &parked).await,
+            Ending::Wait => (Phase::Waiting, Some(End::Waiting), None),
+            Ending::Fail => (Phase::Failed, Some(End::Failed), None),
+            Ending::Undo(phase) => {
+                (phase, None, Some(StepId { index: undos.unwrap_or_default(), ..StepId::of_run(UNDO) }))
+            }
+            Ending::Remove(phase) => (phase, None, Some(StepId::of_run(TEARDOWN))),
+            Ending::Damaged => {
+                let why = format!("run `{}` has nothing left to do, and not all outputs are there", self.run.key);
+                return Err(Error::damaged(why));
+            }
+        };
+        let (phase, end, follow) = next;
+        let decide = |state: State| {
+            let mut draft = run::change_phase(plan, state, &self.taken, phase);
+            if let Some(step) = follow {
+                let ticket = draft.ticket(0, vec![]);
+                let op = draft.ready(step, &onceflow_core::protocol::keys::internal_queue(), &ticket);
+                draft.batch.ops.push(op);
+            }
+            draft
+        };
+        let what = end.map(|how| What::DidEnd { how });
+        let committed = self.commit_as_seen(seat, state, what, decide).await?;
+        if committed.is_some() {
+            self.run.saw(State { phase, ..state });
+            self.worker.shared.progress.notify_waiters();
+        }
+        Ok(committed.and_then(Committed::next))
+    }
+
+    /// Commits a decision that holds in one state only. `None` if the state has changed: then it is settled again.
+    async fn commit_as_seen<'a>(
+        &'a self,
+        seat: &Seat,
+        seen: State,
+        what: Option<What>,
+        decide: impl Fn(State) -> onceflow_core::protocol::draft::Draft<'a>,
+    ) -> Result<Option<Committed>, Error> {
+        let claim = self.worker.claim_next(seat);
+        let shared = &self.worker.shared;
+        let batch = shared.batch(decide(seen), &[], claim.clone()).await?;
+        match shared.records.commit(batch).await? {
+            onceflow_store::Outcome::Applied(committed) => {
+                shared.values.noticed(&committed);
+                if let Some(what) = what {
+                    self.tell(committed.position, what);
+                }
+                Ok(Some(Committed::Yes(crate::worker::Worker::job(claim.as_ref(), committed))))
+            }
+            onceflow_store::Outcome::Refused(_) => {
+                self.worker.shared.read_run(self.run.plan.keys.run).await?;
+                self.give_back().await?;
+                Ok(None)
+            }
+        }
+    }
+
+    /// The outputs of the run that have arrived.
+    pub(super) async fn outputs_arrived(&self) -> Result<Vec<Received>, Error> {
+        self.worker.shared.outputs_arrived(&self.run).await
+    }
+
+    /// Steps that were put aside.
+    pub(super) async fn parked(&self) -> Result<Vec<(StepId, Row, Parked)>, Error> {
+        self.worker.shared.parked(&self.run, PARKED_MAX).await
+    }
+
+    /// Puts parked steps back into their queues; whoever began that did not come to its end.
+    async fn unpark(&self, seat: &Seat, state: State, parked: &[(StepId, Row, Parked)]) -> Result<Option<Job>, Error> {
+        let some = &parked[..parked.len().min(REMOVE_ROWS_MAX / 2)];
+        let plan = &self.run.plan;
+        let decide = |state: State| {
+            let mut draft = run::unpark(plan, state, some);
+            // The claim on settling goes with it: when nothing is in flight again, it is settled again.
+            let leaving = self.taken.leaving(plan, state);
+            draft.batch.requires.extend(leaving.batch.requires.into_iter().skip(1));
+            draft.batch.ops.extend(leaving.batch.ops);
+            draft
+        };
+        Ok(self.commit_as_seen(seat, state, None, decide).await?.and_then(Committed::next))
+    }
+
+    /// All outputs are there: the run is folded into what can be asked later.
+    async fn finish(
+        &self,
+        seat: &Seat,
+        outputs: Vec<(String, onceflow_core::payload::Outcome)>,
+        arrived: &[Received],
+    ) -> Result<Option<Job>, Error> {
+        self.remove_registrations().await?;
+        let frame = self.taken.frame.clone();
+        let hidden = self.run.plan.program.blocks[0].outputs.iter().map(|output| output.hidden);
+        let outputs = outputs.into_iter().zip(hidden).filter(|(_, hidden)| !hidden).map(|(output, _)| output).collect();
+        self.fold(seat, Status::Done, outputs, Some(&frame), arrived).await
+    }
+
+    /// What was registered to undo steps is not needed any more.
+    async fn remove_registrations(&self) -> Result<(), Error> {
+        let (shared, plan) = (&self.worker.shared, &self.run.plan);
+        loop {
+            let scan = Scan::of(plan.keys.rows.clone(), REMOVE_ROWS_MAX).prefix(b"u");
+            let page = shared.records.scan(shared.shard(), scan).await?;
+            if page.rows.is_empty() {
+                return Ok(());
+            }
+            let draft = run::remove(plan, self.run.state(), &page.rows);
+            let _again_if_refused = shared.commit_outside(draft, &[]).await?;
+        }
+    }
+
+    /// Folds the run into one row and its outputs.
+    pub(super) async fn fold(
+        &self,
+        seat: &Seat,
+        status: Status,
+        outputs: Vec<(String, onceflow_core::payload::Outcome)>,
+        frame: Option<&Arc<Frame>>,
+        arrived: &[Received],
+    ) -> Result<Option<Job>, Error> {
+        let (shared, plan) = (&self.worker.shared, &self.run.plan);
+        let now = shared.records.now().await?;
+        let how = match &status {
+            Status::Done => End::Done,
+            Status::Failed { .. } => End::Undone,
+            Status::Cancelled { .. } => End::Cancelled,
+        };
+        let mut weaves: Vec<Weave> = Vec::new();
+        let sealed = self.seal(&status, &mut weaves).await?;
+        let header = self.run.header.clone();
+        let fold = Fold {
+            history_until: now.plus_ms(header.history_ms),
+            keep_until: header.keep_ms.map(|ms| now.plus_ms(ms)),
+            finished: Finished {
+                run: plan.keys.run,
+                generation: plan.keys.generation,
+                status,
+                header,
+                ended: now,
+                outputs,
+                sealed: Some(sealed),
+            },
+        };
+        let decide = |state: State| {
+            let mut draft = run::fold(plan, state, &self.taken, frame.map(|frame| &**frame), &fold);
+            run::release_outputs(plan, &mut draft, arrived);
+            draft
+        };
+        let committed = self.commit(seat, &weaves, Some(What::DidEnd { how }), decide).await?;
+        shared.forget(plan.keys.run);
+        shared.progress.notify_waiters();
+        shared.due.notify_one();
+        Ok(committed.next())
+    }
+
+    /// The sealed record of a run: what can be asked beside its result.
+    async fn seal(&self, status: &Status, weaves: &mut Vec<Weave>) -> Result<Stored, Error> {
+        let bytes = rows::write(&(&self.run.header, status));
+        let (weave, id, digest, len) = self.worker.shared.values.put_bytes(bytes.to_vec()).await?;
+        weaves.push(weave);
+        Ok(Stored { id: Name::new(id.as_bytes()), digest, len })
+    }
+}
+
+impl crate::shared::Shared {
+    /// The outputs of a run that have arrived.
+    pub(crate) async fn outputs_arrived(&self, run: &crate::shared::Run) -> Result<Vec<Received>, Error> {
+        let keys = &run.plan.keys;
+        let scan = Scan::of(keys.rows.clone(), SCAN_ROWS_MAX).prefix(keys.inbox(StepId::of_run(END)));
+        let page = self.records.scan(self.shard(), scan).await?;
+        let read = |(_, row): &(Name, Row)| rows::read(row).ok_or_else(|| Error::damaged("an output of a run"));
+        page.rows.iter().map(read).collect()
+    }
+
+    /// Steps of a run that were put aside.
+    pub(crate) async fn parked(
+        &self,
+        run: &crate::shared::Run,
+        limit: usize,
+    ) -> Result<Vec<(StepId, Row, Parked)>, Error> {
+        let scan = Scan::of(run.plan.keys.rows.clone(), limit).prefix(b"p");
+        let page = self.records.scan(self.shard(), scan).await?;
+        let read = |(name, row): &(Name, Row)| {
+            let parked = StepId::from_bytes(&name.as_bytes()[1..]).zip(rows::read(row));
+            let (step, parked) = parked.ok_or_else(|| Error::damaged("a step that was put aside"))?;
+            Ok((step, row.clone(), parked))
+        };
+        page.rows.iter().map(read).collect()
+    }
+}
+
+/// The failures among parked steps.
+pub(crate) fn failures(parked: &[(StepId, Row, Parked)]) -> Vec<Failed> {
+    let failed = |(_, _, parked): &(_, _, Parked)| match &parked.why {
+        Why::Failed(failed) => Some(failed.clone()),
+        Why::NotStarted | Why::Unknown { .. } => None,
+    };
+    parked.iter().filter_map(failed).collect()
+}

@@ -1,0 +1,108 @@
+//! Undoes what steps did, one after the other, the last first. Each compensation is tried as its task says, and takes
+//! effect once: the batch that ends it takes its registration away and makes the next one ready.
+
+use super::{
+    Committed, Job, Work,
+    task::{blake3_of, blocking, walled},
+};
+use crate::{
+    Error, data,
+    events::What,
+    task::{At, Attempt, Data, Failure, Path, Step},
+    worker::Seat,
+};
+use onceflow_core::protocol::{
+    ids::{StepId, TEARDOWN, UNDO},
+    keys::internal_queue,
+    rows::{self, Failed, State, Undo},
+};
+use std::{
+    panic::{AssertUnwindSafe, catch_unwind},
+    sync::Arc,
+};
+
+impl Work<'_> {
+    /// Undoes one step.
+    pub(super) async fn undo(&self, seat: &Seat) -> Result<Option<Job>, Error> {
+        let Some(_) = self.worker.shared.read_run(self.run.plan.keys.run).await? else { return Ok(None) };
+        self.note_failures(&super::ending::failures(&self.parked().await?)).await?;
+        let number = self.taken.step.index;
+        let row = self.worker.shared.row(self.run.plan.keys.undo(number)).await?;
+        let Some(row) = row else { return self.undone(seat, number, None).await };
+        let mut undo: Undo = rows::read(&row).ok_or_else(|| Error::damaged("a registration"))?;
+        self.worker.shared.records.durable(self.position).await?;
+        loop {
+            let Err(failure) = self.try_undo(&undo).await? else { break };
+            undo.failed += 1;
+            let failed = Failed { address: undo.address.clone(), attempt: undo.failed, causes: failure.causes.clone() };
+            let spec = &self.run.plan.program.tasks[undo.task as usize];
+            if failure.is_final || undo.failed >= spec.retry.attempts {
+                tracing::error!(address = %undo.address, causes = ?failed.causes, "a step could not be undone");
+                self.note_not_undone(failed).await?;
+                break;
+            }
+            let pause = super::task::pause_ms(spec, undo.failed, self.worker.shared.world.random());
+            let _heartbeat = self.worker.alive.keep(&self.taken.queue, &self.taken.name, self.taken.fence);
+            self.worker.shared.world.sleep(pause).await;
+        }
+        self.undone(seat, number, Some(undo)).await
+    }
+
+    async fn try_undo(&self, undo: &Undo) -> Result<Result<Vec<Data>, Failure>, Error> {
+        let shared = &self.worker.shared;
+        let body = match self.body(undo.task) {
+            Ok(body) => body,
+            Err(why) => return Ok(Err(Failure::new(why).finally())),
+        };
+        let mut inputs = Vec::with_capacity(undo.inputs.len());
+        for held in &undo.inputs {
+            inputs.push(match held.outcome.value() {
+                None => Data::None,
+                Some(payload) => data::load(&shared.values, payload, None).await?,
+            });
+        }
+        let _heartbeat = self.worker.alive.keep(&self.taken.queue, &self.taken.name, self.taken.fence);
+        let step = Step { at: Arc::new(self.undo_at(undo)), attempt: undo.failed + 1, tx: None };
+        let given = match catch_unwind(AssertUnwindSafe(|| body.start(step, inputs))) {
+            Err(_) => Err(Failure::new("it panicked")),
+            Ok(Attempt::Done(given)) => given,
+            Ok(Attempt::Async(future)) => walled(future).await,
+            Ok(Attempt::Blocking(body)) => blocking(&self.worker.room, &*shared.world, body).await,
+        };
+        Ok(given)
+    }
+
+    /// A compensation has the key of the step it undoes.
+    fn undo_at(&self, undo: &Undo) -> At {
+        let plan = &self.run.plan;
+        let key = blake3_of(&[&plan.keys.run.0, &plan.keys.generation.0.to_be_bytes(), &undo.step.to_bytes()]);
+        let path = Path { block: u32::MAX, node: 0, fused: None };
+        let place = onceflow_core::model::Place { call: undo.address.to_string(), numbers: vec![] };
+        At { key, place, program: plan.program.clone(), path }
+    }
+
+    /// The step is undone, or cannot be: the one before it is next.
+    async fn undone(&self, seat: &Seat, number: u32, undo: Option<Undo>) -> Result<Option<Job>, Error> {
+        let plan = &self.run.plan;
+        let next = match number.checked_sub(1) {
+            Some(number) => StepId { index: number, ..StepId::of_run(UNDO) },
+            None => StepId::of_run(TEARDOWN),
+        };
+        let decide = |state: State| {
+            let mut draft = self.taken.leaving(plan, state);
+            let key = plan.keys.undo(number);
+            if let Some(undo) = &undo {
+                for (port, held) in undo.inputs.iter().enumerate() {
+                    draft.release(&key, port as u16, &held.outcome);
+                }
+            }
+            draft.batch.delete(key);
+            let ticket = draft.ticket(0, vec![]);
+            let op = draft.ready(next, &internal_queue(), &ticket);
+            draft.batch.ops.push(op);
+            draft
+        };
+        let what = undo.as_ref().map(|undo| What::DidUndo { address: undo.address.to_string() });
+        self.commit(seat, &[], what, decide).await.map(Committed::next)
+    }
+}
