@@ -13,7 +13,8 @@ pub(super) fn is_name(name: &str) -> bool {
 
 /// The known name nearest to `name`, as a hint; else what is known, if that is little.
 pub(super) fn meant<'a>(name: &str, known: impl Iterator<Item = &'a str> + Clone) -> Option<String> {
-    let limit = (name.chars().count() / 3).max(1);
+    // In a very short name every letter counts.
+    let limit = name.chars().count() / 3;
     // Names longer than this are not worth the table.
     let near = known.clone().filter(|other| other.len().abs_diff(name.len()) <= 2 * limit && name.len() <= 256);
     let nearest = near.map(|other| (distance(name, other), other)).min().filter(|(distance, _)| *distance <= limit);
