@@ -81,10 +81,10 @@ fn flows<'a>(library: &'a Library, main: &'a str, wanted: &BTreeSet<&str>, repor
     }
     let Size { depth, modules } = calls.sizes().get(main).copied().unwrap_or_default();
     if depth > NESTING_DEPTH_MAX {
-        report.too_many("graphs within graphs, calls included,", "", depth as u64, NESTING_DEPTH_MAX as u64, None);
+        report.too_many("graphs within graphs (calls included)", "", depth as u64, NESTING_DEPTH_MAX as u64, None);
     }
     if modules > PROGRAM_MODULES_MAX {
-        report.too_many("modules, all calls expanded,", "", modules, PROGRAM_MODULES_MAX, None);
+        report.too_many("modules (all calls expanded)", "", modules, PROGRAM_MODULES_MAX, None);
     }
 }
 

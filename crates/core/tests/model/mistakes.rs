@@ -246,12 +246,12 @@ fn names_are_plain() {
     check_mistakes(
         "flow main(`x y`: int) -> (p: int) { `a/b`: task t(i: int) -> (`o:1`: int); `x y` -> `a/b`.i; `a/b`.`o:1` -> p; }",
         expect![[r#"
-            error[OF0011]: `x y` cannot be the name of a input
+            error[OF0011]: `x y` cannot be the name of an input
             hint: a name consists of letters (a-z, A-Z), digits, `_` and `-`, at most 128 of them
             error[OF0011]: `a/b` cannot be the name of a module
               --> test.flow:1:37
             hint: a name consists of letters (a-z, A-Z), digits, `_` and `-`, at most 128 of them
-            error[OF0011]: `o:1` cannot be the name of a output
+            error[OF0011]: `o:1` cannot be the name of an output
               --> test.flow:1:37
             hint: a name consists of letters (a-z, A-Z), digits, `_` and `-`, at most 128 of them"#]],
     );

@@ -222,10 +222,10 @@ fn arm_names_are_unique_and_plain() {
     check_mistakes(
         "flow main(x: int, b: bool) -> (p: option<int>) { c: choice { `a b` if ok (x: int) -> (p: int) { x -> p; }; `a b` if ok (x: int) -> (p: int) { x -> p; }; }; x -> c.x; b -> c.ok; c.p -> p; }",
         expect![[r#"
-            error[OF0011]: `a b` cannot be the name of a arm
+            error[OF0011]: `a b` cannot be the name of an arm
               --> test.flow:1:50
             hint: a name consists of letters (a-z, A-Z), digits, `_` and `-`, at most 128 of them
-            error[OF0011]: `a b` cannot be the name of a arm
+            error[OF0011]: `a b` cannot be the name of an arm
               --> test.flow:1:50
             hint: a name consists of letters (a-z, A-Z), digits, `_` and `-`, at most 128 of them
             error[OF0013]: /c has more than one arm `a b`
@@ -345,7 +345,7 @@ fn limits_are_said() {
         ports("w", 256).replace(": int", ": option<int>"),
     );
     expect![[r#"
-        error[OF0040]: /t has 256 outputs, `error` included,; 255 is the most
+        error[OF0040]: /t has 256 outputs (`error` included); 255 is the most
           --> test.flow:2:12
         error[OF0040]: /v has 256 inputs; 255 is the most
           --> test.flow:2:7484
@@ -374,13 +374,13 @@ fn what_would_explode_is_refused() {
         text += &format!(" flow f{at}() -> () {{ a: call f{}; b: call f{}; }}", at + 1, at + 1);
     }
     text += " flow f40() -> () { t: task t() -> (); }";
-    expect!["error[OF0040]: / has 3298534883327 modules, all calls expanded,; 1000000 is the most"]
+    expect!["error[OF0040]: / has 3298534883327 modules (all calls expanded); 1000000 is the most"]
         .assert_eq(&errors(&library(&text)).to_string());
     let mut text = String::from("flow main() -> () { a: call f0; }");
     for at in 0..80 {
         text += &format!(" flow f{at}() -> () {{ a: call f{}; }}", at + 1);
     }
     text += " flow f80() -> () { t: task t() -> (); }";
-    expect!["error[OF0040]: / has 82 graphs within graphs, calls included,; 64 is the most"]
+    expect!["error[OF0040]: / has 82 graphs within graphs (calls included); 64 is the most"]
         .assert_eq(&errors(&library(&text)).to_string());
 }

@@ -2,7 +2,10 @@
 //! panics.
 
 use onceflow_core::{
-    model::{Arm, Connection, Endpoint, Graph, Library, Module, Port, TaskSpec, Type, Wiring, check, graph::Kind},
+    model::{
+        Arm, Connection, Endpoint, Graph, Library, Module, Port, TaskSpec, Type, Wiring, check, graph::Kind,
+        program::Op,
+    },
     payload::Payload,
 };
 
@@ -29,6 +32,10 @@ impl Random {
 struct Maker {
     random: Random,
     budget: usize,
+    /// The flow that is being made, as far as others see it.
+    this: (String, Graph),
+    /// Around how many arms that may not be taken this is: only there may the flow call itself.
+    guarded: usize,
 }
 
 type Available = Vec<(Endpoint, Type)>;
@@ -103,6 +110,10 @@ impl Maker {
 
     /// A module, what it takes and what it gives.
     fn kind(&mut self, depth: usize, flows: &[(String, Graph)]) -> (Kind, Vec<Port>, Vec<Port>) {
+        if self.guarded > 0 && self.random.chance(25) {
+            let (name, graph) = self.this.clone();
+            return (Kind::Call { flow: name }, graph.inputs, graph.outputs);
+        }
         let leaf = depth == 0 || self.random.chance(40);
         match if leaf { 0 } else { 1 + self.random.below(5) } {
             0 => {
@@ -158,12 +169,14 @@ impl Maker {
         let default = self.random.chance(50);
         let count = 1 + self.random.below(3);
         let mut taken = inputs.clone();
+        self.guarded += usize::from(!default);
         let arms = (0..count).map(|at| {
             let guard = (!default || at + 1 < count).then(|| format!("g{at}"));
             taken.extend(guard.iter().map(|guard| Port::new(guard.clone(), Type::Bool)));
             Arm { name: format!("a{at}"), guard, body: self.graph(inputs.clone(), outputs.clone(), depth - 1, flows) }
         });
         let arms = arms.collect();
+        self.guarded -= usize::from(!default);
         let given = outputs.iter().map(|port| match default || matches!(port.ty, Type::Option(_)) {
             true => port.clone(),
             false => Port::new(port.name.clone(), Type::option(port.ty.clone())),
@@ -173,10 +186,11 @@ impl Maker {
 }
 
 fn make(seed: u64) -> Library {
-    let mut maker = Maker { random: Random(seed), budget: 60 };
+    let mut maker = Maker { random: Random(seed), budget: 60, this: (String::new(), Graph::default()), guarded: 0 };
     let mut flows = Vec::new();
     for name in ["f", "g", "main"] {
         let (inputs, outputs) = (maker.ports("i", 1, 3), maker.ports("o", 0, 3));
+        maker.this = (name.into(), Graph { inputs: inputs.clone(), outputs: outputs.clone(), ..Graph::default() });
         let graph = maker.graph(inputs, outputs, 3, &flows);
         flows.push((name.to_owned(), graph));
     }
@@ -185,10 +199,14 @@ fn make(seed: u64) -> Library {
 
 #[test]
 fn what_is_made_well_passes_and_lowers_to_a_sound_program() {
+    let (mut calls, mut eaches) = (0, 0);
     for seed in 0..3_000 {
         let library = make(seed);
         let program = check(&library, "main", None).unwrap_or_else(|errors| panic!("seed {seed}: {errors}"));
         program.assert_sound();
+        let nodes = || program.blocks.iter().flat_map(|block| &block.nodes);
+        calls += nodes().filter(|node| matches!(node.op, Op::Call { .. }) && !node.attempt).count();
+        eaches += nodes().filter(|node| matches!(node.op, Op::Each { .. })).count();
         assert_eq!(Wiring::of(&program).blocks.len(), program.blocks.len());
         let outputs: Vec<_> = library.flows["main"].outputs.iter().map(|port| port.name.clone()).collect();
         for output in &outputs {
@@ -200,6 +218,7 @@ fn what_is_made_well_passes_and_lowers_to_a_sound_program() {
         }
         assert_eq!(check(&library, "main", Some(&outputs)).expect("all of it"), program, "seed {seed}");
     }
+    assert!(calls > 100 && eaches > 100, "{calls} flows that recur, {eaches} eaches");
 }
 
 /// Every graph of a library, however deep.

@@ -203,7 +203,7 @@ impl KindCheck<'_> {
         if face.inputs.len().max(face.outputs.len()) > MODULE_PORTS_MAX && !one_arm {
             let found = face.inputs.len().max(face.outputs.len()) as u64;
             let origin = self.module.origin.as_ref();
-            report.too_many("ports, those of all arms together,", self.place, found, MODULE_PORTS_MAX as u64, origin);
+            report.too_many("ports (those of all arms together)", self.place, found, MODULE_PORTS_MAX as u64, origin);
         }
     }
 
@@ -250,7 +250,7 @@ impl KindCheck<'_> {
         }
         if face.outputs.len() == MODULE_PORTS_MAX + 1 {
             let (found, most) = (face.outputs.len() as u64, MODULE_PORTS_MAX as u64);
-            report.too_many("outputs, `error` included,", self.place, found, most, self.module.origin.as_ref());
+            report.too_many("outputs (`error` included)", self.place, found, most, self.module.origin.as_ref());
         }
     }
 }

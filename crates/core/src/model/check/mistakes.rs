@@ -129,7 +129,10 @@ impl fmt::Display for What {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             What::UnknownFlow { flow } => write!(f, "there is no flow `{flow}`"),
-            What::BadName { named, name } => write!(f, "`{name}` cannot be the name of a {named}"),
+            What::BadName { named: named @ (Named::Flow | Named::Module), name } => {
+                write!(f, "`{name}` cannot be the name of a {named}")
+            }
+            What::BadName { named, name } => write!(f, "`{name}` cannot be the name of an {named}"),
             What::Mismatch { port, of, takes, from, gives } => {
                 write!(f, "port `{port}` of {of} takes {takes}, but {from} gives {gives}")
             }
