@@ -1,21 +1,115 @@
 //! From a flow as it was described to the program that is run: all its mistakes at once, or none and a program that
 //! cannot wait for what never comes.
+//!
+//! | module | what it owns |
+//! |---|---|
+//! | [`mistakes`] | what can be wrong, and how it is said |
+//! | `graphs` | one graph: its names, connections, cycles |
+//! | `kinds` | one module: what its kind asks for |
+//! | `names` | what may be a name, and which was meant |
+//! | `face` | what a module looks like from outside |
+//! | `siblings`, `calls`, `components` | who feeds whom, who calls whom, and where that goes round |
 
 pub(crate) mod calls;
 pub(crate) mod components;
 pub(crate) mod face;
+mod graphs;
+mod kinds;
 pub mod mistakes;
+mod names;
 pub(crate) mod siblings;
 
-pub use mistakes::{Errors, Mistake, What};
+pub use mistakes::{Errors, Mistake, Named, What};
 
-use super::{Library, Program, lower::lower};
-use std::collections::BTreeSet;
+use super::{Library, Origin, Program, lower::lower};
+use crate::limits::{NESTING_DEPTH_MAX, PROGRAM_MODULES_MAX};
+use calls::{Calls, Size, called_by, nesting};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 /// Checks the flow `main` and all it calls, and makes the program that gives the `requested` outputs (`None`: all).
+///
+/// Every mistake is reported once, at the first place where a run would meet it: callers before what they call, modules
+/// in the order they were written down.
 pub fn check(library: &Library, main: &str, requested: Option<&[String]>) -> Result<Program, Errors> {
-    let graph = &library.flows[main];
+    let mut report = Report::default();
+    let Some(graph) = library.flows.get(main) else {
+        report.unknown_flow(library, main, String::from("/"), None);
+        return Err(Errors(report.mistakes));
+    };
     let all: BTreeSet<_> = graph.outputs.iter().map(|port| port.name.as_str()).collect();
     let wanted = requested.map_or_else(|| all.clone(), |names| names.iter().map(String::as_str).collect());
-    Ok(lower(library, main, &wanted, wanted == all))
+    for output in wanted.difference(&all) {
+        let hint = names::meant(output, all.iter().copied());
+        report.add(What::UnknownRequest { output: (*output).to_owned() }, format!("/:{output}"), None, hint);
+    }
+    flows(library, main, &wanted, &mut report);
+    if report.mistakes.is_empty() {
+        Ok(lower(library, main, &wanted, wanted == all))
+    } else {
+        Err(Errors(report.mistakes))
+    }
+}
+
+/// Checks every flow that can be reached, and how they call each other.
+fn flows<'a>(library: &'a Library, main: &'a str, wanted: &BTreeSet<&str>, report: &mut Report) {
+    let mut places = BTreeMap::from([(main, String::new())]);
+    let mut todo = VecDeque::from([main]);
+    while let Some(name) = todo.pop_front() {
+        let (graph, place) = (&library.flows[name], places[name].clone());
+        if !names::is_name(name) {
+            report.bad_name(Named::Flow, name, graphs::or_root(&place), None);
+        }
+        if let depth @ NESTING_DEPTH_MAX.. = nesting(graph) {
+            report.too_many("graphs within graphs", &place, depth as u64, NESTING_DEPTH_MAX as u64 - 1, None);
+            return;
+        }
+        graphs::Checked { library, graph, place: &place, wanted: (name == main).then_some(wanted) }.check(report);
+        called_by(graph, &place, &mut |flow, place| {
+            if library.flows.contains_key(flow) && !places.contains_key(flow) {
+                places.insert(flow, place);
+                todo.push_back(flow);
+            }
+        });
+    }
+    let calls = Calls::of(library, main);
+    for group in calls.endless() {
+        let place = group.iter().filter_map(|flow| places.get(flow)).min_by_key(|place| (place.len(), *place));
+        let flows = group.iter().map(|flow| (*flow).to_owned()).collect();
+        let hint = "call it from an arm of a choice, so that it can end";
+        let address = graphs::or_root(place.map_or("", String::as_str));
+        report.add(What::Endless { flows }, address, None, Some(hint.to_owned()));
+    }
+    let Size { depth, modules } = calls.sizes().get(main).copied().unwrap_or_default();
+    if depth > NESTING_DEPTH_MAX {
+        report.too_many("graphs within graphs (calls included)", "", depth as u64, NESTING_DEPTH_MAX as u64, None);
+    }
+    if modules > PROGRAM_MODULES_MAX {
+        report.too_many("modules (all calls expanded)", "", modules, PROGRAM_MODULES_MAX, None);
+    }
+}
+
+/// The mistakes so far.
+#[derive(Default)]
+pub(crate) struct Report {
+    mistakes: Vec<Mistake>,
+}
+
+impl Report {
+    fn add(&mut self, what: What, address: String, origin: Option<&Origin>, hint: Option<String>) {
+        self.mistakes.push(Mistake { what, address, origin: origin.cloned(), hint });
+    }
+
+    fn unknown_flow(&mut self, library: &Library, flow: &str, address: String, origin: Option<&Origin>) {
+        let hint = names::meant(flow, library.flows.keys().map(String::as_str));
+        self.add(What::UnknownFlow { flow: flow.to_owned() }, address, origin, hint);
+    }
+
+    fn bad_name(&mut self, named: Named, name: &str, address: String, origin: Option<&Origin>) {
+        self.add(What::BadName { named, name: name.to_owned() }, address, origin, Some(names::RULE.to_owned()));
+    }
+
+    fn too_many(&mut self, what: &'static str, place: &str, found: u64, most: u64, origin: Option<&Origin>) {
+        let of = graphs::or_root(place);
+        self.add(What::TooMany { what, of: of.clone(), found, most }, of, origin, None);
+    }
 }

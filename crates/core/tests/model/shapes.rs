@@ -132,17 +132,19 @@ fn what_may_fail_is_a_call_and_gives_options() {
         "flow main(x: int) -> (p: option<int>, e: option<text>, f: option<text>) {
            c: attempt graph (x: int) -> (y: int) { t: task t(x: int) -> (y: int); x -> t.x; t.y -> y; };
            k: attempt const int `1`;
-           t: attempt task t(x: int) -> (y: int);
-           x -> c.x; c.y -> p; c.error -> e; k.error -> t.x;
+           t: attempt task t(x: int, e: option<text>) -> (y: int);
+           u: task u(e: option<text>, x: option<int>) -> (e: option<text>);
+           x -> c.x; c.y -> p; c.error -> e; x -> t.x; k.error -> u.e; k.value -> u.x; u.e -> t.e;
            t.error -> f;
          }",
         expect![[r#"
             block 0(x: int)
               0 /c = attempt call 1(in0) -> (y: option<int>, error: option<text>)
-              1 /t = attempt t(none) -> (y: option<int>, error: option<text>)
+              1 /u = u(none, #0) -> (e: option<text>)
+              2 /t = attempt t(in0, 1.0) -> (y: option<int>, error: option<text>)
               p: option<int> = 0.0
               e: option<text> = 0.1
-              f: option<text> = 1.1
+              f: option<text> = 2.1
             block 1(x: int)
               0 /t = t(in0) -> (y: int)
               y: int = 0.0

@@ -21,13 +21,22 @@ pub(crate) struct Size {
 }
 
 impl<'a> Calls<'a> {
-    /// Those of `library`.
-    pub(crate) fn of(library: &'a Library) -> Self {
-        let flows: Vec<_> = library.flows.iter().map(|(name, graph)| (name.as_str(), graph)).collect();
+    /// Those between `main` and all flows that can be reached from it.
+    pub(crate) fn of(library: &'a Library, main: &'a str) -> Self {
+        let mut reached = BTreeMap::new();
+        let mut todo = vec![main];
+        while let Some(flow) = todo.pop() {
+            if let Some(graph) = library.flows.get(flow)
+                && reached.insert(flow, graph).is_none()
+            {
+                called_by(graph, "", &mut |flow, _| todo.push(flow));
+            }
+        }
+        let flows: Vec<_> = reached.into_iter().collect();
         let by_name: BTreeMap<_, _> = flows.iter().enumerate().map(|(at, (name, _))| (*name, at)).collect();
         let edges = flows.iter().map(|(_, graph)| {
             let mut called = BTreeSet::new();
-            called_by(graph, &mut |flow| called.extend(by_name.get(flow).copied()));
+            called_by(graph, "", &mut |flow, _| called.extend(by_name.get(flow).copied()));
             called.into_iter().collect()
         });
         let edges: Vec<Vec<usize>> = edges.collect();
@@ -121,14 +130,39 @@ fn size(graph: &Graph, called: &impl Fn(&str) -> Option<Size>) -> Size {
     all
 }
 
-/// Names every flow that a graph calls, however deep inside.
-pub(crate) fn called_by<'a>(graph: &'a Graph, found: &mut impl FnMut(&'a str)) {
+/// Names every flow that a graph at `place` calls, however deep inside, and where.
+pub(crate) fn called_by<'a>(graph: &'a Graph, place: &str, found: &mut impl FnMut(&'a str, String)) {
     for module in &graph.modules {
+        let place = || format!("{place}/{}", module.name);
         match &module.kind {
             Kind::Task(_) | Kind::Constant(..) => {}
-            Kind::Composite(body) | Kind::Loop { body, .. } | Kind::Each { body, .. } => called_by(body, found),
-            Kind::Choice { arms } => arms.iter().for_each(|arm| called_by(&arm.body, found)),
-            Kind::Call { flow } => found(flow),
+            Kind::Composite(body) => called_by(body, &place(), found),
+            Kind::Loop { body, .. } => called_by(body, &format!("{}@*", place()), found),
+            Kind::Each { body, .. } => called_by(body, &format!("{}[*]", place()), found),
+            Kind::Choice { arms } => {
+                arms.iter().for_each(|arm| called_by(&arm.body, &format!("{}/{}", place(), arm.name), found));
+            }
+            Kind::Call { flow } => found(flow, place()),
         }
     }
+}
+
+/// How deep graphs are nested in a graph, calls not counted. It does not call itself: what is too deep to be walked is
+/// found here.
+pub(crate) fn nesting(graph: &Graph) -> usize {
+    let mut todo = vec![(graph, 0)];
+    let mut deepest = 0;
+    while let Some((graph, depth)) = todo.pop() {
+        deepest = deepest.max(depth);
+        for module in &graph.modules {
+            match &module.kind {
+                Kind::Task(_) | Kind::Constant(..) | Kind::Call { .. } => {}
+                Kind::Composite(body) | Kind::Loop { body, .. } | Kind::Each { body, .. } => {
+                    todo.push((body, depth + 1))
+                }
+                Kind::Choice { arms } => todo.extend(arms.iter().map(|arm| (&arm.body, depth + 1))),
+            }
+        }
+    }
+    deepest
 }

@@ -1,3 +1,182 @@
-//! Stub.
-use crate::model::Program;
-pub(super) fn digest(_program: &mut Program) {}
+//! A name for what a block means: equal for blocks that do the same, however modules are called, ordered, retried or
+//! limited, and through however many relays things go.
+//!
+//! A node is first named by what it does and all that leads to it; sorted by these names, and only where they are equal
+//! by their order, nodes get numbers, and the digest covers the exact wiring of those. So blocks with equal digests are
+//! wired alike, and two that are wired alike have equal digests unless identical steps on identical inputs were reordered.
+
+use crate::model::{
+    Block, Program, Source,
+    check::components::{components, is_cycle},
+    program::{Op, PortIndex},
+};
+use blake3::Hasher;
+
+type Digest = [u8; 32];
+
+/// Computes the digests of all blocks.
+pub(super) fn digest(program: &mut Program) {
+    let bodies = |block: &Block| {
+        let bodies = block.nodes.iter().flat_map(|node| super::prune::bodies(&node.op));
+        bodies.map(|body| body as usize).collect()
+    };
+    let edges: Vec<Vec<usize>> = program.blocks.iter().map(bodies).collect();
+    let mut digests = vec![[0; 32]; program.blocks.len()];
+    for component in components(&edges) {
+        // Blocks that recur are told apart by what they do for as many calls as could tell them apart.
+        let rounds = if is_cycle(&edges, &component) { component.len() + 1 } else { 1 };
+        for _ in 0..rounds {
+            let next: Vec<_> = component.iter().map(|at| of(program, &program.blocks[*at], &digests)).collect();
+            component.iter().zip(next).for_each(|(at, digest)| digests[*at] = digest);
+        }
+    }
+    program.blocks.iter_mut().zip(digests).for_each(|(block, digest)| block.digest = digest);
+}
+
+fn text(hasher: &mut Hasher, text: &str) {
+    hasher.update(&(text.len() as u64).to_le_bytes()).update(text.as_bytes());
+}
+
+fn number(hasher: &mut Hasher, number: usize) {
+    hasher.update(&(number as u64).to_le_bytes());
+}
+
+/// What really gives something: relays change nothing.
+fn behind(block: &Block, mut source: Source) -> Source {
+    while let Source::Node(node, _) = source
+        && block.nodes[node as usize].op == Op::Relay
+    {
+        source = block.nodes[node as usize].inputs[0];
+    }
+    source
+}
+
+fn of(program: &Program, block: &Block, digests: &[Digest]) -> Digest {
+    let mut names: Vec<Digest> = Vec::with_capacity(block.nodes.len());
+    for at in 0..block.nodes.len() {
+        let by_name = |node: usize, hasher: &mut Hasher| {
+            hasher.update(&names[node]);
+        };
+        let name = *node(program, block, at, digests, by_name).finalize().as_bytes();
+        names.push(name);
+    }
+    let mut order: Vec<_> = (0..names.len()).filter(|at| block.nodes[*at].op != Op::Relay).collect();
+    order.sort_by_key(|at| (names[*at], *at));
+    let mut numbers = vec![0; names.len()];
+    order.iter().enumerate().for_each(|(number, at)| numbers[*at] = number);
+
+    let mut hasher = Hasher::new_derive_key("onceflow block");
+    number(&mut hasher, block.inputs.len());
+    for input in &block.inputs {
+        text(&mut hasher, &input.port.name);
+        number(&mut hasher, usize::from(input.varying));
+    }
+    number(&mut hasher, order.len());
+    let by_number = |node: usize, hasher: &mut Hasher| number(hasher, numbers[node]);
+    for at in order {
+        hasher.update(node(program, block, at, digests, by_number).finalize().as_bytes());
+    }
+    for output in block.outputs.iter().filter(|output| !output.hidden) {
+        text(&mut hasher, &output.port.name);
+        source(program, block, output.from, &mut hasher, by_number);
+    }
+    *hasher.finalize().as_bytes()
+}
+
+/// What a node does and is fed by; `name` says which node is meant.
+fn node(
+    program: &Program,
+    block: &Block,
+    at: usize,
+    digests: &[Digest],
+    name: impl Fn(usize, &mut Hasher) + Copy,
+) -> Hasher {
+    let node = &block.nodes[at];
+    let mut hasher = Hasher::new_derive_key("onceflow node");
+    op(program, &node.op, digests, &mut hasher);
+    number(&mut hasher, usize::from(node.attempt));
+    number(&mut hasher, node.inputs.len());
+    for input in &node.inputs {
+        source(program, block, *input, &mut hasher, name);
+    }
+    hasher
+}
+
+fn op(program: &Program, op: &Op, digests: &[Digest], hasher: &mut Hasher) {
+    match op {
+        Op::Task(at) => {
+            text(hasher, "task");
+            task(program, *at, hasher);
+        }
+        Op::Fused(tasks) => {
+            text(hasher, "fused");
+            for fused in tasks {
+                task(program, fused.task, hasher);
+                text(hasher, &format!("{:?} {:?}", fused.inputs, fused.outputs));
+            }
+        }
+        Op::Relay => text(hasher, "relay"),
+        Op::Each { body, .. } => {
+            text(hasher, "each");
+            hasher.update(&digests[*body as usize]);
+        }
+        Op::Loop { body, carried } => {
+            text(hasher, "loop");
+            hasher.update(&digests[*body as usize]);
+            for (output, input) in carried {
+                ports(hasher, &[*output, *input]);
+            }
+        }
+        Op::Choice { arms } => {
+            text(hasher, "choice");
+            for arm in arms {
+                ports(hasher, &[PortIndex::from(arm.guard.is_some()), arm.guard.unwrap_or_default()]);
+                hasher.update(&digests[arm.body as usize]);
+            }
+        }
+        Op::Call { body } => {
+            text(hasher, "call");
+            hasher.update(&digests[*body as usize]);
+        }
+    }
+}
+
+fn ports(hasher: &mut Hasher, ports: &[PortIndex]) {
+    ports.iter().for_each(|port| number(hasher, usize::from(*port)));
+}
+
+/// The name and version of a task, and what its ports are called.
+fn task(program: &Program, at: u32, hasher: &mut Hasher) {
+    let spec = &program.tasks[at as usize];
+    text(hasher, &spec.name);
+    text(hasher, &spec.version);
+    for ports in [&spec.inputs, &spec.outputs] {
+        number(hasher, ports.len());
+        ports.iter().for_each(|port| text(hasher, &port.name));
+    }
+}
+
+fn source(
+    program: &Program,
+    block: &Block,
+    from: Source,
+    hasher: &mut Hasher,
+    name: impl Fn(usize, &mut Hasher) + Copy,
+) {
+    match behind(block, from) {
+        Source::Input(input) => {
+            text(hasher, "input");
+            ports(hasher, &[input]);
+        }
+        Source::Node(node, port) => {
+            text(hasher, "node");
+            name(node as usize, hasher);
+            ports(hasher, &[port]);
+        }
+        Source::Constant(constant) => {
+            text(hasher, "constant");
+            hasher.update(&program.constants[constant as usize].digest());
+        }
+        Source::None => text(hasher, "none"),
+    }
+}

@@ -14,7 +14,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// All of `main`, with only its requested outputs.
 pub(super) fn flatten(library: &Library, main: &str, requested: &BTreeSet<&str>) -> Program {
-    let recursive = Calls::of(library).recursive();
+    let recursive = Calls::of(library, main).recursive();
     let mut flattener = Flattener {
         library,
         recursive,

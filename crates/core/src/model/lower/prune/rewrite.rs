@@ -35,6 +35,8 @@ fn retain<T>(items: &mut Vec<T>, map: &Map) {
 
 /// What stays of the ports of every block.
 struct Ports {
+    /// Whether anything opens the block.
+    opened: Vec<bool>,
     inputs: Vec<Map>,
     outputs: Vec<Map>,
     /// The body gives nothing that is needed, so it gives `done`.
@@ -48,6 +50,10 @@ pub(super) fn rewrite(program: &mut Program, needs: &Needs) {
     let unit = Source::Constant(program.constants.len() as u32 - 1);
     let old = program.clone();
     for (at, block) in program.blocks.iter_mut().enumerate() {
+        if !ports.opened[at] {
+            (block.inputs, block.outputs, block.nodes) = (vec![], vec![], vec![]);
+            continue;
+        }
         rewrite_block(block, at, &old, needs, &ports);
         if ports.done[at] {
             let done = BlockOutput { port: Port::new(DONE, Type::Unit), from: unit, hidden: false };
@@ -60,7 +66,9 @@ pub(super) fn rewrite(program: &mut Program, needs: &Needs) {
 fn ports(program: &Program, needs: &Needs) -> Ports {
     let count = program.blocks.len();
     let all = |ports: usize| map(std::iter::repeat_n(true, ports));
-    let mut ports = Ports { inputs: vec![vec![]; count], outputs: vec![vec![]; count], done: vec![false; count] };
+    let none = || vec![vec![]; count];
+    let mut ports = Ports { opened: vec![false; count], inputs: none(), outputs: none(), done: vec![false; count] };
+    ports.opened[0] = true;
     ports.inputs[0] = all(program.blocks[0].inputs.len());
     ports.outputs[0] = all(program.blocks[0].outputs.len());
     for (at, block) in program.blocks.iter().enumerate() {
@@ -69,6 +77,7 @@ fn ports(program: &Program, needs: &Needs) -> Ports {
             let bodies = super::bodies(&node.op);
             let reads = map((0..node.inputs.len()).map(|input| needs.reads(program, node, outputs, input)));
             for body in bodies.iter().map(|body| *body as usize).filter(|body| *body != 0) {
+                ports.opened[body] = true;
                 let gives = map(needs.outputs[body].iter().copied());
                 let condition = usize::from(matches!(node.op, Op::Loop { .. }));
                 ports.done[body] = gives.iter().flatten().count() == condition;
