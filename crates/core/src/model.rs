@@ -6,13 +6,19 @@
 //! | [`task`] | what the kernel knows about a task |
 //! | [`graph`] | a flow as it is described |
 //! | [`program`] | a flow as it is run |
+//! | [`place`] | addresses: where people see a node |
+//! | [`wiring`] | who waits for whom in a program, computed when it is loaded |
 
 pub mod graph;
+pub mod place;
 pub mod program;
 pub mod task;
 pub mod types;
+pub mod wiring;
 
 pub use graph::{Arm, Connection, Endpoint, Graph, Library, Module, Origin};
+pub use place::Place;
 pub use program::{Block, BlockInput, BlockOutput, FusedSource, FusedTask, Node, Program, Segment, Source};
 pub use task::{Effect, Port, Resources, Retry, TaskSpec};
 pub use types::Type;
+pub use wiring::Wiring;

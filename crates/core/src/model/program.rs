@@ -58,6 +58,10 @@ pub struct BlockOutput {
     pub port: Port,
     /// What gives it.
     pub from: Source,
+    /// Nobody reads it; it is there so that the block does not end before what gives it has. Hidden outputs stand after
+    /// all others (and after a loop's condition), and are no outputs of the container. Something that failed below one
+    /// fails the block, as below any other.
+    pub hidden: bool,
 }
 
 /// What feeds a port.
@@ -76,7 +80,9 @@ pub enum Source {
 /// A step, once per instance of its block.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Node {
-    /// Where people see it, from the frame of its block on.
+    /// Where people see it: from the nearest [`Op::Call`] around it, or the root, on. The names of all containers in
+    /// between are in it, and one [`Segment::Element`] or [`Segment::Iteration`] for every each or loop; see
+    /// [`Place`](super::Place). The name of the call itself is not, because many calls may share one block.
     pub path: Vec<Segment>,
     /// What it does.
     pub op: Op,
@@ -86,6 +92,9 @@ pub struct Node {
     pub outputs: Vec<Port>,
     /// A failure becomes outputs of none and one more output, the last, that says why. Not for relays.
     pub attempt: bool,
+    /// One more thing it waits for, and reads nothing from: a relay, where the opening of the block would otherwise
+    /// enable more nodes than one batch can.
+    pub gate: Option<Source>,
 }
 
 /// Part of a path.
@@ -102,11 +111,13 @@ pub enum Segment {
 /// What a node does.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Op {
-    /// Runs a task: index into [`Program::tasks`].
+    /// Runs a task: index into [`Program::tasks`]. The node of a task that gives nothing has one output,
+    /// [`DONE`](super::task::DONE); the task itself is listed as it was described.
     Task(u32),
     /// Runs several tasks, one after the other, with one commit; see `plan::fuse`.
     Fused(Vec<FusedTask>),
-    /// Gives its one input to all who want it: fan-out wider than a batch is a tree of these.
+    /// Gives its first input to all who want it, when all its inputs are there: fan-out wider than a batch, and waiting
+    /// for more than a bitmap holds, are trees of these.
     Relay,
     /// A block for every element.
     Each {
