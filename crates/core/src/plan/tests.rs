@@ -2,8 +2,15 @@
 
 mod brute;
 mod every;
+mod fused;
 mod golden;
+mod interpret;
 mod late;
+mod law;
 mod notation;
+mod programs;
 mod rng;
 mod sampled;
+mod scale;
+mod special;
+mod valid;

@@ -90,7 +90,7 @@ impl Shapes<'_> {
     }
 }
 
-fn every_graph(modules: u32, outputs_max: u32, mut visit: impl FnMut(&Graph)) {
+pub(super) fn every_graph(modules: u32, outputs_max: u32, mut visit: impl FnMut(&Graph)) {
     for inputs in 0..=2 {
         let places = (0..inputs).map(Place::Input).collect();
         let visit = &mut visit;

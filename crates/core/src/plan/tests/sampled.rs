@@ -9,7 +9,7 @@ use super::{
 use crate::plan::{Builder, Graph, Order, Place, Policy, Resume, Target};
 
 /// A graph of up to so many sub-modules.
-fn random(rng: &mut Rng, modules_max: u64, ports_max: u64) -> Graph {
+pub(super) fn random(rng: &mut Rng, modules_max: u64, ports_max: u64) -> Graph {
     let (inputs, outputs) = (rng.below(3) as u32, 1 + rng.below(3) as u32);
     let mut builder = Builder::new(inputs, outputs);
     let mut places: Vec<_> = (0..inputs).map(Place::Input).collect();
@@ -37,7 +37,7 @@ fn random(rng: &mut Rng, modules_max: u64, ports_max: u64) -> Graph {
 }
 
 /// At least one of the parent's out-ports.
-fn requested(rng: &mut Rng, graph: &Graph) -> Vec<u32> {
+pub(super) fn requested(rng: &mut Rng, graph: &Graph) -> Vec<u32> {
     let first = rng.below(u64::from(graph.outputs())) as u32;
     (0..graph.outputs()).filter(|at| *at == first || rng.one_in(2)).collect()
 }
