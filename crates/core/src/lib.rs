@@ -11,6 +11,7 @@
 //! | [`queue`] | what stands in a queue, and what a claim answers |
 //! | [`fence`] | the token that refuses a stale attempt |
 //! | [`model`] | flows: as they are described, and as they are run |
+//! | [`plan`] | what a run still has to do: resume, validity, specialised and fused programs |
 //! | [`payload`] | what travels along a connection |
 //! | [`protocol`] | what a commit, an arrival, an opening and an ending do |
 //! | [`time`] | points on the store's clock |
@@ -24,6 +25,7 @@ pub mod key;
 pub mod limits;
 pub mod model;
 pub mod payload;
+pub mod plan;
 pub mod protocol;
 pub mod queue;
 pub mod row;

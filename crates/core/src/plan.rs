@@ -1,0 +1,31 @@
+//! What a run still has to do: the least work that is still right. Pure; what it must know it asks for.
+//!
+//! | module | what it owns |
+//! |---|---|
+//! | [`graph`] | what depends on what inside one parent module, port by port |
+//! | [`resume`] | which steps run again, and which values they read: the frontier |
+//! | [`validity`] | whether a stored value is still the right one: provenance keys |
+//! | [`change`] | what is different about each node since the values were computed |
+//! | [`specialise`](mod@specialise) | a plan is a program: only what runs, with what is reused as inputs |
+//! | [`explain`] | what becomes of every node, and why |
+//! | [`fuse`](mod@fuse) | neighbouring steps that need no checkpoint between them become one |
+
+mod block;
+pub mod change;
+pub mod explain;
+pub mod fuse;
+pub mod graph;
+pub mod resume;
+pub mod specialise;
+pub mod validity;
+
+#[cfg(test)]
+mod tests;
+
+pub use change::{Change, Keyed, changes};
+pub use explain::{Explanation, Fate, Reason};
+pub use fuse::{Fusion, fuse};
+pub use graph::{Builder, Graph, Place, Target, Vertex, VertexKind};
+pub use resume::{Frontier, Missing, Order, Policy, Resume, State};
+pub use specialise::{Plan, specialise};
+pub use validity::{Keys, ProvenanceKey, still_valid};

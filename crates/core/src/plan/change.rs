@@ -1,0 +1,122 @@
+//! What is different about each node since the values were computed: the first half of *why*.
+
+use super::validity::Keys;
+use crate::model::{
+    Block, Node, Program, Segment, Source,
+    program::{BlockIndex, NodeIndex, Op},
+};
+use std::collections::BTreeMap;
+
+/// What is different about a node.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Change {
+    /// Nothing: its code and all its inputs are what they were.
+    Nothing,
+    /// There was no such node.
+    New,
+    /// It is another task, another version of it, or a container with another body.
+    Code {
+        /// What it was.
+        from: String,
+        /// What it is.
+        to: String,
+    },
+    /// An input got another content, or is connected to something else.
+    Input {
+        /// Its name, or its number where it has none.
+        port: String,
+    },
+    /// Something it depends on changed, and nothing else.
+    Source,
+}
+
+/// A program, one block of it, and the keys of its values.
+#[derive(Clone, Copy, Debug)]
+pub struct Keyed<'p> {
+    /// The program.
+    pub program: &'p Program,
+    /// The block.
+    pub block: BlockIndex,
+    /// Of that block.
+    pub keys: &'p Keys,
+}
+
+impl<'p> Keyed<'p> {
+    fn block(&self) -> &'p Block {
+        &self.program.blocks[self.block as usize]
+    }
+}
+
+/// What is different about every node of the new block.
+pub fn changes(old: Keyed<'_>, new: Keyed<'_>) -> Vec<Change> {
+    let before: BTreeMap<&[Segment], &Node> =
+        old.block().nodes.iter().map(|node| (node.path.as_slice(), node)).collect();
+    let change = |(at, node): (NodeIndex, &Node)| match before.get(node.path.as_slice()) {
+        None => Change::New,
+        Some(was) => changed((old, was), (new, node, at)),
+    };
+    (0..).zip(&new.block().nodes).map(change).collect()
+}
+
+fn changed((old, was): (Keyed<'_>, &Node), (new, node, at): (Keyed<'_>, &Node, NodeIndex)) -> Change {
+    let (from, to) = (code(old.program, was), code(new.program, node));
+    if from != to {
+        return Change::Code { from, to };
+    }
+    let mut source = false;
+    for (port, is) in node.inputs.iter().enumerate() {
+        let Some(had) = was.inputs.get(port) else { return Change::Input { port: input_name(new, at, port) } };
+        if old.keys.source(*had) == new.keys.source(*is) {
+            continue;
+        }
+        if where_from(old.block(), *had) != where_from(new.block(), *is) || !matches!(is, Source::Node(..)) {
+            return Change::Input { port: input_name(new, at, port) };
+        }
+        source = true;
+    }
+    if source { Change::Source } else { Change::Nothing }
+}
+
+/// The node a source is, by path and name of the port.
+fn where_from(block: &Block, source: Source) -> Option<(&[Segment], &str)> {
+    match source {
+        Source::Node(node, port) => Some(super::validity::output_address(&block.nodes[node as usize], port)),
+        Source::Input(_) | Source::Constant(_) | Source::None => None,
+    }
+}
+
+/// The code of a node, as people see it.
+fn code(program: &Program, node: &Node) -> String {
+    let task = |task: u32| {
+        let task = &program.tasks[task as usize];
+        format!("{}@{}", task.name, task.version)
+    };
+    let body = |body: BlockIndex| {
+        let digest = program.blocks[body as usize].digest;
+        digest[..4].iter().map(|byte| format!("{byte:02x}")).collect::<String>()
+    };
+    match &node.op {
+        Op::Task(at) => task(*at),
+        Op::Fused(tasks) => tasks.iter().map(|at| task(at.task)).collect::<Vec<_>>().join("+"),
+        Op::Relay => String::from("relay"),
+        Op::Each { body: at, .. } => format!("each {}", body(*at)),
+        Op::Loop { body: at, .. } => format!("loop {}", body(*at)),
+        Op::Choice { arms } => {
+            format!("choice {}", arms.iter().map(|arm| body(arm.body)).collect::<Vec<_>>().join(" "))
+        }
+        Op::Call { body: at } => format!("call {}", body(*at)),
+    }
+}
+
+/// The name of an input of a node of the block.
+fn input_name(of: Keyed<'_>, node: NodeIndex, port: usize) -> String {
+    let program = of.program;
+    let ports = |body: BlockIndex| program.blocks[body as usize].inputs.get(port).map(|input| &input.port);
+    let named = match &of.block().nodes[node as usize].op {
+        Op::Task(task) => program.tasks[*task as usize].inputs.get(port),
+        Op::Each { body, .. } | Op::Loop { body, .. } | Op::Call { body } => ports(*body),
+        Op::Choice { arms } => arms.first().and_then(|arm| ports(arm.body)),
+        Op::Fused(_) | Op::Relay => None,
+    };
+    named.map_or_else(|| port.to_string(), |port| port.name.clone())
+}

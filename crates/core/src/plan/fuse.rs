@@ -1,0 +1,223 @@
+//! Merges neighbouring steps that need no checkpoint between them into one step with one commit.
+//!
+//! A producer joins its consumer if both are `pure` tasks (or fused already), every reader of every output of the
+//! producer is that consumer, they ask for the same class, retry, timeout and resources, and neither has a
+//! compensation or stands under `attempt`. What the consumer reads beside does not matter. Never across a block's border
+//! (kernel rule 29). The values computed are the same, and so are their provenance keys; block digests stay.
+
+use crate::{
+    limits::CLAIM_ROWS_MAX,
+    model::{
+        Block, Effect, FusedSource, FusedTask, Node, Program, Source, TaskSpec,
+        program::{NodeIndex, Op, PortIndex},
+    },
+};
+
+/// Tasks in one step: what is lost at most when a worker dies in it.
+pub const FUSED_TASKS_MAX: usize = 64;
+
+/// Whether steps are merged. Part of the plan's generation; off under `keep`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Fusion {
+    /// Merge what can be.
+    #[default]
+    On,
+    /// Leave every step its own checkpoint.
+    Off,
+}
+
+/// Merges in every block. The same program gives the same result. Linear in nodes and connections, up to the bound on
+/// tasks in one step.
+pub fn fuse(program: &Program, fusion: Fusion) -> Program {
+    let mut fused = program.clone();
+    if fusion == Fusion::On {
+        for block in &mut fused.blocks {
+            fuse_block(&program.tasks, block);
+        }
+    }
+    fused
+}
+
+fn fuse_block(tasks: &[TaskSpec], block: &mut Block) {
+    let readers = readers(block);
+    let nodes = std::mem::take(&mut block.nodes);
+    let mut merging = Merging { tasks, readers, into: (0..nodes.len() as NodeIndex).collect(), nodes };
+    for consumer in 0..merging.nodes.len() as NodeIndex {
+        while let Some(producer) = merging.producer_for(consumer) {
+            merging.merge(producer, consumer);
+        }
+    }
+    let (into, nodes) = (merging.into, merging.nodes);
+    let is_left = |at: &usize| into[*at] == *at as NodeIndex;
+    let mut new_index = vec![0; nodes.len()];
+    (0..nodes.len()).filter(is_left).zip(0..).for_each(|(at, new)| new_index[at] = new);
+    let renumber = |source: &mut Source| {
+        if let Source::Node(node, _) = source {
+            *node = new_index[*node as usize];
+        }
+    };
+    block.nodes = nodes.into_iter().enumerate().filter(|(at, _)| is_left(at)).map(|(_, node)| node).collect();
+    block.nodes.iter_mut().flat_map(|node| node.inputs.iter_mut().chain(&mut node.gate)).for_each(renumber);
+    block.outputs.iter_mut().for_each(|output| renumber(&mut output.from));
+}
+
+/// Who reads from a node.
+#[derive(Clone, Debug, Default)]
+struct Readers {
+    /// Nodes, ascending, each once.
+    nodes: Vec<NodeIndex>,
+    /// The end of the block reads from it, or something waits for it only.
+    outside: bool,
+}
+
+fn readers(block: &Block) -> Vec<Readers> {
+    let mut readers = vec![Readers::default(); block.nodes.len()];
+    for (at, node) in (0..).zip(&block.nodes) {
+        for source in &node.inputs {
+            if let Source::Node(from, _) = source {
+                let nodes = &mut readers[*from as usize].nodes;
+                if nodes.last() != Some(&at) {
+                    nodes.push(at);
+                }
+            }
+        }
+    }
+    let outside = block.outputs.iter().map(|output| output.from).chain(block.nodes.iter().filter_map(|node| node.gate));
+    for source in outside {
+        if let Source::Node(from, _) = source {
+            readers[from as usize].outside = true;
+        }
+    }
+    readers
+}
+
+struct Merging<'t> {
+    tasks: &'t [TaskSpec],
+    readers: Vec<Readers>,
+    nodes: Vec<Node>,
+    /// Per node the one it became part of; itself at first.
+    into: Vec<NodeIndex>,
+}
+
+impl Merging<'_> {
+    /// The last node before `consumer` that can join it.
+    fn producer_for(&self, consumer: NodeIndex) -> Option<NodeIndex> {
+        let to = &self.nodes[consumer as usize];
+        let spec = self.spec(to)?;
+        let producers = to.inputs.iter().filter_map(|source| match source {
+            Source::Node(node, _) => Some(*node),
+            Source::Input(_) | Source::Constant(_) | Source::None => None,
+        });
+        producers.filter(|producer| self.can_join(*producer, consumer, spec)).max()
+    }
+
+    fn can_join(&self, producer: NodeIndex, consumer: NodeIndex, spec: &TaskSpec) -> bool {
+        let (from, to) = (&self.nodes[producer as usize], &self.nodes[consumer as usize]);
+        let readers = &self.readers[producer as usize];
+        !readers.outside
+            && readers.nodes.iter().all(|reader| self.root(*reader) == consumer)
+            && self.spec(from).is_some_and(|other| alike(spec, other))
+            && tasks_in(from) + tasks_in(to) <= FUSED_TASKS_MAX
+            && from.inputs.len() + to.inputs.len() <= CLAIM_ROWS_MAX
+            && (from.gate.is_none() || to.gate.is_none() || from.gate == to.gate)
+    }
+
+    /// The node that `node` is part of by now.
+    fn root(&self, mut node: NodeIndex) -> NodeIndex {
+        while self.into[node as usize] != node {
+            node = self.into[node as usize];
+        }
+        node
+    }
+
+    /// What a node that may be fused is like: all its tasks are alike.
+    fn spec(&self, node: &Node) -> Option<&TaskSpec> {
+        let task = match &node.op {
+            Op::Task(task) => *task,
+            Op::Fused(tasks) => tasks.first()?.task,
+            _ => return None,
+        };
+        let spec = &self.tasks[task as usize];
+        (spec.effect == Effect::Pure && spec.compensation.is_none() && !node.attempt).then_some(spec)
+    }
+
+    fn merge(&mut self, producer: NodeIndex, consumer: NodeIndex) {
+        let from = self.nodes[producer as usize].clone();
+        let to = &mut self.nodes[consumer as usize];
+        let gave = outputs_of(&from);
+        let mut inputs = Vec::new();
+        let mut tasks = Vec::new();
+        for mut task in into_tasks(&from) {
+            task.inputs.iter_mut().for_each(|input| *input = outer(*input, &from.inputs, &mut inputs));
+            task.outputs.fill(None);
+            tasks.push(task);
+        }
+        let before = tasks.len() as u16;
+        for mut task in into_tasks(to) {
+            for input in &mut task.inputs {
+                *input = match *input {
+                    FusedSource::Task(task, port) => FusedSource::Task(task + before, port),
+                    FusedSource::Input(at) => match to.inputs[usize::from(at)] {
+                        Source::Node(node, port) if node == producer => {
+                            let (task, port) = gave[usize::from(port)];
+                            FusedSource::Task(task, port)
+                        }
+                        _ => outer(*input, &to.inputs, &mut inputs),
+                    },
+                };
+            }
+            tasks.push(task);
+        }
+        to.gate = to.gate.or(from.gate);
+        to.inputs = inputs;
+        to.op = Op::Fused(tasks);
+        self.into[producer as usize] = consumer;
+    }
+}
+
+/// An input that comes from outside, as one of the merged step's; equal ones are one.
+fn outer(input: FusedSource, sources: &[Source], inputs: &mut Vec<Source>) -> FusedSource {
+    let FusedSource::Input(at) = input else { return input };
+    let source = sources[usize::from(at)];
+    let known = inputs.iter().position(|known| *known == source).unwrap_or_else(|| {
+        inputs.push(source);
+        inputs.len() - 1
+    });
+    FusedSource::Input(known as PortIndex)
+}
+
+fn tasks_in(node: &Node) -> usize {
+    if let Op::Fused(tasks) = &node.op { tasks.len() } else { 1 }
+}
+
+fn into_tasks(node: &Node) -> Vec<FusedTask> {
+    match &node.op {
+        Op::Fused(tasks) => tasks.clone(),
+        Op::Task(task) => vec![FusedTask {
+            task: *task,
+            path: node.path.clone(),
+            inputs: (0..node.inputs.len() as PortIndex).map(FusedSource::Input).collect(),
+            outputs: (0..node.outputs.len() as PortIndex).map(Some).collect(),
+        }],
+        _ => unreachable!("only tasks are merged"),
+    }
+}
+
+/// Per output of a node the task that gives it, and which of the task's it is.
+fn outputs_of(node: &Node) -> Vec<(u16, PortIndex)> {
+    let mut found = vec![(0, 0); node.outputs.len()];
+    for (at, task) in (0..).zip(into_tasks(node)) {
+        for (port, output) in (0..).zip(&task.outputs) {
+            output.iter().for_each(|output| found[usize::from(*output)] = (at, port));
+        }
+    }
+    found
+}
+
+/// Whether two tasks may run in one step.
+fn alike(one: &TaskSpec, other: &TaskSpec) -> bool {
+    one.class == other.class
+        && one.retry == other.retry
+        && one.timeout_ms == other.timeout_ms
+        && one.resources == other.resources
+}

@@ -1,0 +1,343 @@
+//! What depends on what inside one parent module, port by port.
+//!
+//! The *vertices* are the parent's in-ports and out-ports, its sub-modules, and their in-ports. The *edges*: a parent's
+//! in-port leads to whatever it is connected to; a sub-module to whatever one of its out-ports is connected to; a
+//! sub-module's in-port to whatever an out-port *that depends on it* is connected to. A port is fed by at most one
+//! connection, so the out-port an edge goes through (its *witness*) is simply what feeds the vertex it leads to.
+//!
+//! Edges are never stored: they follow from connections and dependencies, so a sub-module with a hundred in-ports
+//! and a hundred out-ports costs two hundred entries, not ten thousand. All is flat: numbers in a few vectors.
+//!
+//! An in-port of a sub-module that nothing feeds (a constant, an option left open) is a vertex without edges: it can
+//! neither change nor be missing.
+
+/// Number of a vertex of a [`Graph`]: in-ports of the parent, then its out-ports, the sub-modules, their in-ports.
+pub type Vertex = u32;
+
+const UNFED: u32 = u32::MAX;
+
+/// What can feed a port: where a value is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Place {
+    /// An in-port of the parent.
+    Input(u32),
+    /// An out-port of a sub-module.
+    Port(u32, u32),
+}
+
+/// What can be fed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Target {
+    /// An out-port of the parent.
+    Output(u32),
+    /// An in-port of a sub-module.
+    Port(u32, u32),
+}
+
+/// What a vertex stands for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum VertexKind {
+    /// An in-port of the parent.
+    Input(u32),
+    /// An out-port of the parent.
+    Output(u32),
+    /// A sub-module.
+    Module(u32),
+    /// An in-port of a sub-module.
+    Port(u32, u32),
+}
+
+/// See the module. Built by a [`Builder`]. Memory: ports, connections and declared dependencies, each once.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Graph {
+    inputs: u32,
+    outputs: u32,
+    /// Per sub-module and one more: where its in-ports begin, as vertices.
+    ins_from: Vec<Vertex>,
+    /// Per sub-module and one more: where its out-ports begin, as places.
+    outs_from: Vec<u32>,
+    /// Per vertex that can be fed, from the parent's first out-port on (sub-modules: never): the place, or `UNFED`.
+    source: Vec<u32>,
+    /// Per place, what it feeds.
+    targets: Rows,
+    /// Per sub-module: every out-port depends on every in-port.
+    dense: Vec<bool>,
+    /// Per out-port (counted through), the in-ports it depends on; empty where dense.
+    depends: Rows,
+    /// Per in-port (counted through), the places that depend on it; empty where dense.
+    dependents: Rows,
+    /// Per in-port (counted through), its sub-module.
+    in_owner: Vec<u32>,
+    /// Per out-port (counted through), its sub-module.
+    out_owner: Vec<u32>,
+}
+
+/// Rows of numbers, one after the other.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct Rows {
+    from: Vec<u32>,
+    all: Vec<u32>,
+}
+
+impl Rows {
+    /// Sorts pairs (row, number) into rows; numbers stay in the order given.
+    fn new(rows: usize, pairs: &[(u32, u32)]) -> Self {
+        let mut from = vec![0; rows + 1];
+        for (row, _) in pairs {
+            from[*row as usize + 1] += 1;
+        }
+        for row in 0..rows {
+            from[row + 1] += from[row];
+        }
+        let (mut next, mut all) = (from.clone(), vec![0; pairs.len()]);
+        for (row, number) in pairs {
+            let at = &mut next[*row as usize];
+            all[*at as usize] = *number;
+            *at += 1;
+        }
+        Rows { from, all }
+    }
+
+    fn row(&self, row: u32) -> &[u32] {
+        let row = row as usize;
+        &self.all[self.from[row] as usize..self.from[row + 1] as usize]
+    }
+}
+
+impl Graph {
+    /// How many vertices there are.
+    pub fn vertices(&self) -> u32 {
+        self.ins_from[self.ins_from.len() - 1]
+    }
+
+    /// How many sub-modules there are.
+    pub fn modules(&self) -> u32 {
+        self.dense.len() as u32
+    }
+
+    /// How many in-ports the parent has.
+    pub fn inputs(&self) -> u32 {
+        self.inputs
+    }
+
+    /// How many out-ports the parent has.
+    pub fn outputs(&self) -> u32 {
+        self.outputs
+    }
+
+    /// How many out-ports this sub-module has.
+    pub fn module_outputs(&self, module: u32) -> u32 {
+        self.outs_from[module as usize + 1] - self.outs_from[module as usize]
+    }
+
+    /// How many in-ports this sub-module has.
+    pub fn module_inputs(&self, module: u32) -> u32 {
+        self.ins_from[module as usize + 1] - self.ins_from[module as usize]
+    }
+
+    /// The vertex of an in-port of the parent, an out-port of the parent, a sub-module, an in-port of one.
+    pub fn vertex(&self, kind: VertexKind) -> Vertex {
+        match kind {
+            VertexKind::Input(at) => at,
+            VertexKind::Output(at) => self.inputs + at,
+            VertexKind::Module(at) => self.inputs + self.outputs + at,
+            VertexKind::Port(module, port) => self.ins_from[module as usize] + port,
+        }
+    }
+
+    /// What a vertex stands for.
+    pub fn kind(&self, vertex: Vertex) -> VertexKind {
+        if vertex < self.inputs {
+            VertexKind::Input(vertex)
+        } else if vertex < self.inputs + self.outputs {
+            VertexKind::Output(vertex - self.inputs)
+        } else if vertex < self.ins_from[0] {
+            VertexKind::Module(vertex - self.inputs - self.outputs)
+        } else {
+            let module = self.in_owner[(vertex - self.ins_from[0]) as usize];
+            VertexKind::Port(module, vertex - self.ins_from[module as usize])
+        }
+    }
+
+    /// Whether a vertex is a sub-module.
+    pub fn is_module(&self, vertex: Vertex) -> bool {
+        (self.inputs + self.outputs..self.ins_from[0]).contains(&vertex)
+    }
+
+    /// What feeds this vertex; `None` for what nothing feeds, and for sub-modules and the parent's in-ports.
+    pub fn source(&self, vertex: Vertex) -> Option<Place> {
+        self.source_number(vertex).map(|place| self.place(place))
+    }
+
+    /// Where the value of a port is: at what feeds it, or at itself, if it is an in-port of the parent.
+    pub fn value_at(&self, port: Vertex) -> Option<Place> {
+        if port < self.inputs { Some(Place::Input(port)) } else { self.source(port) }
+    }
+
+    /// As numbers: the parent's in-ports, then the out-ports of all sub-modules.
+    pub(super) fn source_number(&self, vertex: Vertex) -> Option<u32> {
+        let place = *self.source.get(vertex.checked_sub(self.inputs)? as usize)?;
+        (place != UNFED).then_some(place)
+    }
+
+    /// How many places there are.
+    pub(super) fn places(&self) -> u32 {
+        self.outs_from[self.outs_from.len() - 1]
+    }
+
+    /// The place of this number.
+    pub(super) fn place(&self, place: u32) -> Place {
+        match place.checked_sub(self.inputs) {
+            None => Place::Input(place),
+            Some(out) => {
+                let module = self.out_owner[out as usize];
+                Place::Port(module, place - self.outs_from[module as usize])
+            }
+        }
+    }
+
+    /// The number of a place.
+    pub(super) fn place_number(&self, place: Place) -> u32 {
+        match place {
+            Place::Input(at) => at,
+            Place::Port(module, port) => self.outs_from[module as usize] + port,
+        }
+    }
+
+    /// Calls for every edge that leads to `vertex`, with where it begins.
+    pub fn each_predecessor(&self, vertex: Vertex, mut then: impl FnMut(Vertex)) {
+        let Some(place) = self.source_number(vertex) else { return };
+        let Some(out) = place.checked_sub(self.inputs) else { return then(place) };
+        let module = self.out_owner[out as usize];
+        then(self.vertex(VertexKind::Module(module)));
+        let fed = |port: &Vertex| self.source_number(*port).is_some();
+        if self.dense[module as usize] {
+            (self.ins_from[module as usize]..self.ins_from[module as usize + 1]).filter(fed).for_each(then);
+        } else {
+            self.depends.row(out).iter().copied().filter(fed).for_each(then);
+        }
+    }
+
+    /// Calls for every edge that begins at `vertex`, with where it leads.
+    pub fn each_successor(&self, vertex: Vertex, mut then: impl FnMut(Vertex)) {
+        let mut feed = |place: u32| self.targets.row(place).iter().copied().for_each(&mut then);
+        match self.kind(vertex) {
+            VertexKind::Input(at) => feed(at),
+            VertexKind::Output(_) => {}
+            VertexKind::Module(module) => self.module_places(module).for_each(feed),
+            VertexKind::Port(..) if self.source_number(vertex).is_none() => {}
+            VertexKind::Port(module, _) if self.dense[module as usize] => self.module_places(module).for_each(feed),
+            VertexKind::Port(..) => self.dependents.row(vertex - self.ins_from[0]).iter().copied().for_each(feed),
+        }
+    }
+
+    fn module_places(&self, module: u32) -> std::ops::Range<u32> {
+        self.outs_from[module as usize]..self.outs_from[module as usize + 1]
+    }
+}
+
+/// Puts a [`Graph`] together.
+#[derive(Clone, Debug)]
+pub struct Builder {
+    inputs: u32,
+    outputs: u32,
+    /// Per sub-module and one more, from 0.
+    ins: Vec<u32>,
+    /// Per sub-module and one more, from 0.
+    outs: Vec<u32>,
+    dense: Vec<bool>,
+    /// (out-port, in-port), both counted through.
+    depends: Vec<(u32, u32)>,
+    connections: Vec<(Place, Target)>,
+}
+
+impl Builder {
+    /// A parent with this many in-ports and out-ports, and nothing inside.
+    pub fn new(inputs: u32, outputs: u32) -> Self {
+        let (ins, outs) = (vec![0], vec![0]);
+        Builder { inputs, outputs, ins, outs, dense: Vec::new(), depends: Vec::new(), connections: Vec::new() }
+    }
+
+    /// One more sub-module; every out-port depends on every in-port.
+    pub fn module(&mut self, ins: u32, outs: u32) -> u32 {
+        self.ins.push(self.ins[self.ins.len() - 1] + ins);
+        self.outs.push(self.outs[self.outs.len() - 1] + outs);
+        self.dense.push(true);
+        self.dense.len() as u32 - 1
+    }
+
+    /// One more sub-module; per out-port the in-ports it depends on.
+    pub fn module_with(&mut self, ins: u32, depends: &[Vec<u32>]) -> u32 {
+        let module = self.module(ins, depends.len() as u32);
+        self.dense[module as usize] = false;
+        let (first_in, first_out) = (self.ins[module as usize], self.outs[module as usize]);
+        for (out, on) in (first_out..).zip(depends) {
+            assert!(on.iter().all(|port| *port < ins), "sub-module {module} depends on an in-port it does not have");
+            self.depends.extend(on.iter().map(|port| (out, first_in + port)));
+        }
+        module
+    }
+
+    /// One more connection. Nothing may be fed twice.
+    pub fn connect(&mut self, from: Place, to: Target) {
+        self.connections.push((from, to));
+    }
+
+    /// The graph. Panics if a connection names what does not exist, or feeds what is fed already: that is for the one
+    /// who checks flows to find.
+    pub fn build(self) -> Graph {
+        let Builder { inputs, outputs, ins, outs, dense, depends, connections } = self;
+        let modules = dense.len();
+        let ports_from = inputs + outputs + modules as u32;
+        let mut graph = Graph {
+            inputs,
+            outputs,
+            source: vec![UNFED; outputs as usize + modules + ins[modules] as usize],
+            targets: Rows::default(),
+            in_owner: owners(&ins),
+            out_owner: owners(&outs),
+            ins_from: ins.iter().map(|from| ports_from + from).collect(),
+            outs_from: outs.iter().map(|from| inputs + from).collect(),
+            dense,
+            depends: Rows::default(),
+            dependents: Rows::default(),
+        };
+        let mut targets = Vec::with_capacity(connections.len());
+        for (from, to) in connections {
+            let (place, vertex) = graph.resolve(from, to);
+            let source = &mut graph.source[(vertex - inputs) as usize];
+            assert!(*source == UNFED, "{to:?} is fed twice");
+            *source = place;
+            targets.push((place, vertex));
+        }
+        let on: Vec<_> = depends.iter().map(|(out, port)| (*out, ports_from + port)).collect();
+        let of: Vec<_> = depends.iter().map(|(out, port)| (*port, inputs + out)).collect();
+        graph.targets = Rows::new(graph.places() as usize, &targets);
+        graph.depends = Rows::new(outs[modules] as usize, &on);
+        graph.dependents = Rows::new(ins[modules] as usize, &of);
+        graph
+    }
+}
+
+/// Per port the sub-module it belongs to, from where the ports of each begin.
+fn owners(from: &[u32]) -> Vec<u32> {
+    let modules = from.windows(2).zip(0..);
+    modules.flat_map(|(span, module)| (span[0]..span[1]).map(move |_| module)).collect()
+}
+
+impl Graph {
+    /// A connection as numbers.
+    fn resolve(&self, from: Place, to: Target) -> (u32, Vertex) {
+        let known = match from {
+            Place::Input(at) => at < self.inputs,
+            Place::Port(module, port) => module < self.modules() && port < self.module_outputs(module),
+        };
+        assert!(known, "nothing can come from {from:?}");
+        let vertex = match to {
+            Target::Output(at) => (at < self.outputs).then(|| self.vertex(VertexKind::Output(at))),
+            Target::Port(module, port) => (module < self.modules() && port < self.module_inputs(module))
+                .then(|| self.vertex(VertexKind::Port(module, port))),
+        };
+        (self.place_number(from), vertex.unwrap_or_else(|| panic!("{to:?} cannot be fed")))
+    }
+}

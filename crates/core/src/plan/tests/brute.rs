@@ -1,0 +1,216 @@
+//! What `resume` promises, said without its algorithm, for graphs of at most 32 vertices; and the comparison.
+
+use super::late::run_late;
+use super::rng::Rng;
+use crate::plan::{Frontier, Graph, Missing, Order, Place, Policy, Resume, State, Vertex, VertexKind};
+
+/// A set of vertices, or of places.
+pub(super) type Set = u32;
+
+fn bit(at: u32) -> Set {
+    1 << at
+}
+
+/// The elements of a set.
+pub(super) fn each(set: Set) -> impl Iterator<Item = u32> {
+    (0..32).filter(move |at| set & bit(*at) != 0)
+}
+
+/// A frontier and what it recomputes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Cut {
+    pub(super) frontier: Set,
+    pub(super) recompute: Set,
+}
+
+/// A graph pruned to what is requested, in a form where its definition can be written down.
+pub(super) struct Small<'g> {
+    pub(super) graph: &'g Graph,
+    requested: Vec<u32>,
+    outputs: Set,
+    modules: Set,
+    successors: Vec<Set>,
+    predecessors: Vec<Set>,
+    /// Every path from a vertex without predecessors to a requested out-port.
+    paths: Vec<Set>,
+}
+
+impl<'g> Small<'g> {
+    pub(super) fn new(graph: &'g Graph, requested: &[u32]) -> Self {
+        assert!(graph.vertices() <= 32, "too large to be small");
+        let outputs = requested.iter().map(|at| bit(graph.vertex(VertexKind::Output(*at)))).fold(0, |a, b| a | b);
+        let modules = (0..graph.vertices()).filter(|at| graph.is_module(*at)).map(bit).fold(0, |a, b| a | b);
+        let mut predecessors = vec![0; graph.vertices() as usize];
+        let mut successors = predecessors.clone();
+        let (mut relevant, mut todo) = (outputs, outputs);
+        while todo != 0 {
+            let vertex = todo.trailing_zeros();
+            todo &= todo - 1;
+            graph.each_predecessor(vertex, |before| {
+                predecessors[vertex as usize] |= bit(before);
+                successors[before as usize] |= bit(vertex);
+                todo |= bit(before) & !relevant;
+                relevant |= bit(before);
+            });
+        }
+        let mut small =
+            Small { graph, requested: requested.to_vec(), outputs, modules, successors, predecessors, paths: vec![] };
+        each(outputs).for_each(|vertex| small.walk(vertex, 0));
+        small
+    }
+
+    /// Adds all paths that end with `vertex` and then `rest`.
+    fn walk(&mut self, vertex: Vertex, rest: Set) {
+        let path = rest | bit(vertex);
+        match self.predecessors[vertex as usize] {
+            0 => self.paths.push(path),
+            before => each(before).for_each(|before| self.walk(before, path)),
+        }
+    }
+
+    /// All that descends from these, by one edge or more.
+    fn descendants(&self, from: Set) -> Set {
+        let (mut found, mut todo) = (0, from);
+        while todo != 0 {
+            let vertex = todo.trailing_zeros();
+            todo &= todo - 1;
+            todo |= self.successors[vertex as usize] & !found;
+            found |= self.successors[vertex as usize];
+        }
+        found
+    }
+
+    fn on_paths(&self) -> Set {
+        self.paths.iter().fold(0, |all, path| all | path)
+    }
+
+    /// Every set of vertices that holds, together with `changed`, exactly one vertex of every path.
+    pub(super) fn cuts(&self, changed: Set) -> Vec<Cut> {
+        let changed = changed & self.on_paths();
+        let mut cuts = Vec::new();
+        self.extend(changed, changed, &mut cuts);
+        cuts
+    }
+
+    fn extend(&self, chosen: Set, changed: Set, cuts: &mut Vec<Cut>) {
+        if self.paths.iter().any(|path| (path & chosen).count_ones() > 1) {
+            return;
+        }
+        match self.paths.iter().find(|path| *path & chosen == 0) {
+            None => {
+                let recompute = self.descendants(chosen) | changed;
+                cuts.push(Cut { frontier: chosen & !changed, recompute });
+            }
+            Some(path) => each(*path).for_each(|vertex| self.extend(chosen | bit(vertex), changed, cuts)),
+        }
+    }
+
+    /// The best of the consistent frontiers that read only ports in `has`, from all there are: the one that recomputes
+    /// nothing that another does not. `None` if there is no consistent one.
+    pub(super) fn best(&self, cuts: &[Cut], has: Set) -> Option<Cut> {
+        let possible = || cuts.iter().filter(|cut| cut.frontier & !(has | self.modules) == 0);
+        let least = possible().fold(!0, |all, cut| all & cut.recompute);
+        let best = possible().find(|cut| cut.recompute == least);
+        assert!(possible().next().is_none() || best.is_some(), "of the consistent frontiers none is best");
+        best.copied()
+    }
+
+    /// The ports with a valid value, from the places with one.
+    pub(super) fn ports(&self, places: Set) -> Set {
+        let at = |port| self.graph.value_at(port).is_some_and(|at| places & bit(self.graph.place_number(at)) != 0);
+        (0..self.graph.vertices()).filter(|port| at(*port)).map(bit).fold(0, |a, b| a | b)
+    }
+
+    /// What `Provenance` is to answer: the least set of sub-modules that is sound. `None` if no set is.
+    pub(super) fn least_sound(&self, changed: Set, has: Set) -> Option<Cut> {
+        let changed = changed & self.on_paths();
+        let modules = self.modules & self.on_paths();
+        let (mut least, mut answer) = (modules, None);
+        let mut runs = modules;
+        loop {
+            if let Some(read) = self.reads(runs, changed, has) {
+                least &= runs;
+                if least == runs {
+                    answer = Some(Cut { frontier: runs | read, recompute: self.descendants(runs | changed) | changed });
+                }
+            }
+            if runs == 0 {
+                break;
+            }
+            runs = (runs - 1) & modules;
+        }
+        assert!(answer.is_none_or(|cut| cut.frontier & self.modules == least), "of the sound sets none is least");
+        answer
+    }
+
+    /// The ports that must be read if these sub-modules run; `None` if that is not sound.
+    fn reads(&self, runs: Set, changed: Set, has: Set) -> Option<Set> {
+        let new = self.descendants(runs | changed);
+        let mut needed = self.outputs;
+        for port in each(new) {
+            if let Some(Place::Port(module, _)) = self.graph.source(port) {
+                let from = bit(self.graph.vertex(VertexKind::Module(module)));
+                if runs & from == 0 {
+                    return None;
+                }
+                needed |= self.predecessors[port as usize] & !from;
+            }
+        }
+        let read = needed & !new;
+        (read & !has == 0).then_some(read)
+    }
+
+    /// Runs the algorithm itself, in an order and with delays by this seed.
+    pub(super) fn resume(&self, policy: Policy, seed: u64, changed: Set, has: Set) -> Result<Cut, Missing> {
+        let changed: Vec<_> = each(changed).collect();
+        let order = [Order::Fifo, Order::Lifo, Order::Seeded(seed)][seed as usize % 3];
+        let resume = Resume::new(self.graph, policy, order, &changed, &self.requested);
+        let has = |vertex| has & bit(vertex) != 0;
+        let found = if seed.is_multiple_of(5) { run_late(resume, &mut Rng::new(seed), has) } else { resume.run(has) };
+        found.map(|frontier| self.read_off(&frontier))
+    }
+
+    /// As sets; and checks that exactly those out-ports deliver that feed what is recomputed.
+    pub(super) fn read_off(&self, frontier: &Frontier<'_>) -> Cut {
+        let in_state = |state| {
+            (0..self.graph.vertices()).filter(|at| frontier.state(*at) == state).map(bit).fold(0, |all, at| all | at)
+        };
+        let recompute = in_state(State::Recompute);
+        let feeding: Set =
+            each(recompute).filter_map(|port| self.graph.source_number(port)).map(bit).fold(0, |a, b| a | b);
+        for module in 0..self.graph.modules() {
+            for port in 0..self.graph.module_outputs(module) {
+                let feeds = feeding & bit(self.graph.place_number(Place::Port(module, port))) != 0;
+                assert_eq!(frontier.delivers(module, port), feeds, "whether out-port {port} of {module} delivers");
+            }
+        }
+        Cut { frontier: in_state(State::Ready), recompute }
+    }
+
+    /// All of it for one set of facts: `places` have values (every port its source's).
+    pub(super) fn check_provenance(&self, cuts: &[Cut], seed: u64, changed: Set, places: Set) {
+        let has = self.ports(places);
+        let least = self.least_sound(changed, has);
+        let found = self.resume(Policy::Provenance, seed, changed, has);
+        assert_eq!(found.as_ref().ok().copied(), least, "changed {changed:b}, values {places:b}, {found:?}");
+        if let Some(consistent) = self.best(cuts, has) {
+            let found = found.expect("what is consistent is sound");
+            let runs = |cut: Cut| cut.frontier & self.modules;
+            assert_eq!(runs(found) & !runs(consistent), 0, "Provenance runs what Consistent does not");
+            assert_eq!(found.recompute & !consistent.recompute, 0, "Provenance recomputes what Consistent does not");
+        }
+    }
+
+    /// All of it for one set of facts: `has` are the ports with values, each on its own.
+    pub(super) fn check_consistent(&self, cuts: &[Cut], seed: u64, changed: Set, has: Set) {
+        let found = self.resume(Policy::Consistent, seed, changed, has);
+        let best = self.best(cuts, has);
+        assert_eq!(found.as_ref().ok().copied(), best, "changed {changed:b}, values {has:b}, {found:?}");
+        if let Err(missing) = found {
+            let without =
+                each(self.on_paths()).filter(|at| *at < self.graph.inputs() && (has | changed) & bit(*at) == 0);
+            let without: Vec<_> = without.collect();
+            assert!(missing.inputs.iter().all(|at| without.contains(at)), "{missing:?} of {without:?}");
+        }
+    }
+}

@@ -1,0 +1,198 @@
+//! Specialised programs compute the same from known values, do only what is needed, and say why.
+
+use super::{
+    interpret::{Value, run},
+    programs::{Kinds, assert_sound, ports, random},
+    rng::{Rng, seeds},
+};
+use crate::{
+    model::{
+        Block, BlockInput, BlockOutput, Node, Port, Program, Segment, Source, TaskSpec, Type,
+        program::{NodeIndex, Op, PortIndex},
+    },
+    plan::{Fate, Fusion, Keyed, Keys, changes, explain::Line, fuse, specialise, specialise::Plan, still_valid},
+};
+use std::collections::BTreeMap;
+
+fn runs(plan: &Plan) -> Vec<NodeIndex> {
+    let run = plan.explanation.lines.iter().filter(|line| line.fate == Fate::Run);
+    run.map(|line| line.node).collect()
+}
+
+/// Runs a plan with what it reuses, and compares.
+fn check_plan(program: &Program, plan: &Plan, inputs: &[Value], what: &str) {
+    assert_sound(&plan.program);
+    let whole = run(program, 0, inputs);
+    let reused = plan.reuse.iter().map(|(_, (node, port))| whole.nodes[*node as usize][usize::from(*port)].clone());
+    let inputs: Vec<_> = inputs.iter().cloned().chain(reused).collect();
+    let part = run(&plan.program, 0, &inputs);
+    for (at, value) in plan.outputs.iter().zip(&part.outputs) {
+        let output = &program.blocks[0].outputs[usize::from(*at)];
+        assert!(output.hidden || whole.outputs[usize::from(*at)] == *value, "{what}: output {at}");
+    }
+    let relay = |at: &NodeIndex| program.blocks[0].nodes[*at as usize].op == Op::Relay;
+    let nodes: Vec<_> = plan.nodes.iter().copied().flatten().filter(|at| !relay(at)).collect();
+    assert_eq!(nodes, runs(plan), "{what}: the plan has the nodes that run");
+}
+
+#[test]
+fn specialised_programs_compute_the_same_and_run_only_what_is_needed() {
+    let (mut reused, mut skipped) = (0, 0);
+    for seed in seeds(4_000) {
+        let rng = &mut Rng::new(seed);
+        let program = random(rng, Kinds { nodes: 14, containers: true, relays: true, pure: 5 });
+        let block = &program.blocks[0];
+        let inputs = [Value::Number(rng.next()), Value::Number(rng.next())];
+        let one_in = 1 + rng.below(4);
+        let all = (0..).zip(&block.nodes);
+        let outputs = all.flat_map(|(at, node)| (0..node.outputs.len() as PortIndex).map(move |port| (at, port)));
+        let known: BTreeMap<_, ()> = outputs.filter(|_| rng.one_in(one_in)).map(|at| (at, ())).collect();
+        let visible = (0..).zip(&block.outputs).filter(|(_, output)| !output.hidden);
+        let requested: Vec<PortIndex> = visible.map(|(at, _)| at).filter(|_| !rng.one_in(3)).collect();
+        let plan = specialise(&program, &known, &requested, None).expect("a plan");
+        check_plan(&program, &plan, &inputs, &format!("seed {seed}"));
+        assert!(plan.reuse.iter().all(|(_, at)| known.contains_key(at)));
+        let shown = plan.outputs.iter().filter(|at| !block.outputs[usize::from(**at)].hidden).copied();
+        assert_eq!(shown.collect::<Vec<_>>(), requested);
+        // Fused, it is still the same.
+        let fused = Plan { program: fuse(&plan.program, Fusion::On), ..plan.clone() };
+        let whole = run(&program, 0, &inputs);
+        let reuse = plan.reuse.iter().map(|(_, (node, port))| whole.nodes[*node as usize][usize::from(*port)].clone());
+        let given: Vec<_> = inputs.iter().cloned().chain(reuse).collect();
+        assert_eq!(run(&fused.program, 0, &given).outputs, run(&plan.program, 0, &given).outputs, "seed {seed}");
+        // Planned with nothing new to know, the plan is its own plan.
+        let all: Vec<_> =
+            (0..).zip(&plan.program.blocks[0].outputs).filter(|(_, o)| !o.hidden).map(|(at, _)| at).collect();
+        let again = specialise(&plan.program, &BTreeMap::<_, ()>::new(), &all, None).expect("a plan");
+        assert_eq!(again.program, plan.program, "seed {seed}: a plan has nothing that is not needed");
+        reused += plan.reuse.len();
+        skipped += plan.explanation.lines.iter().filter(|line| line.fate == Fate::Skipped).count();
+    }
+    assert!(reused > 2_000 && skipped > 2_000, "{reused} reused, {skipped} skipped");
+}
+
+/// `/a:o` and so on; every task takes what is named, gives `o`; the last gives the output.
+fn flow(nodes: &[(&str, &str, &[&str])]) -> Program {
+    let mut program = Program { blocks: vec![], tasks: vec![], constants: vec![] };
+    let mut block = Block {
+        inputs: ["x", "y"].map(|name| BlockInput { port: Port::new(name, Type::Int), varying: false }).to_vec(),
+        outputs: vec![],
+        nodes: vec![],
+        digest: [9; 32],
+    };
+    for (name, version, inputs) in nodes {
+        let mut task = TaskSpec::new(*name, ports("i", inputs.len()), vec![Port::new("o", Type::Int)]);
+        task.version = (*version).to_owned();
+        program.tasks.push(task);
+        let source = |input: &&str| match *input {
+            "x" => Source::Input(0),
+            "y" => Source::Input(1),
+            node => {
+                let at = nodes.iter().position(|(name, ..)| *name == node).expect("a node");
+                Source::Node(at as NodeIndex, 0)
+            }
+        };
+        block.nodes.push(Node {
+            path: vec![Segment::Name((*name).to_owned())],
+            op: Op::Task(program.tasks.len() as u32 - 1),
+            inputs: inputs.iter().map(source).collect(),
+            outputs: vec![Port::new("o", Type::Int)],
+            attempt: false,
+            gate: None,
+        });
+    }
+    let from = Source::Node(nodes.len() as NodeIndex - 1, 0);
+    block.outputs.push(BlockOutput { port: Port::new("p", Type::Int), from, hidden: false });
+    program.blocks.push(block);
+    program
+}
+
+/// Plans the new flow from all valid values of the old one but those of `lost`; x of the new one is `x`.
+fn explain(old: &Program, new: &Program, x: u8, lost: &[&str]) -> String {
+    let digests = |x: u8| [Some([x; 32]), Some([100; 32])];
+    let (was, is) = (Keys::new(old, 0, &digests(1)), Keys::new(new, 0, &digests(x)));
+    let mut valid = still_valid((&old.blocks[0], &was), (&new.blocks[0], &is));
+    let path = |node: NodeIndex| new.address(0, node, &crate::model::Place::root());
+    valid.retain(|(node, _), _| !lost.contains(&path(*node).as_str()));
+    let keyed = |program, keys| Keyed { program, block: 0, keys };
+    let changes = changes(keyed(old, &was), keyed(new, &is));
+    let plan = specialise(new, &valid, &[0], Some(&changes)).expect("a plan");
+    check_plan(new, &plan, &[Value::Number(5), Value::Number(6)], "explained");
+    plan.explanation.lines.iter().map(Line::to_string).collect::<Vec<_>>().join("; ")
+}
+
+#[test]
+fn a_plan_says_what_runs_and_why() {
+    let old = flow(&[("a", "1", &["x"]), ("b", "1", &["y"]), ("c", "1", &["a"]), ("d", "1", &["c", "b"])]);
+    let all_skipped = "skip /a: not needed; skip /b: not needed; skip /c: not needed; reuse /d: kept";
+    assert_eq!(explain(&old, &old, 1, &[]), all_skipped);
+    assert_eq!(
+        explain(&old, &old, 2, &[]),
+        "run /a: input i0 changed; reuse /b: kept; run /c: /a reruns; run /d: /c reruns"
+    );
+    let code = flow(&[("a", "1", &["x"]), ("b", "1", &["y"]), ("c", "2", &["a"]), ("d", "1", &["c", "b"])]);
+    assert_eq!(
+        explain(&old, &code, 1, &[]),
+        "reuse /a: kept; reuse /b: kept; run /c: code changed from c@1 to c@2; run /d: /c reruns"
+    );
+    assert_eq!(
+        explain(&old, &old, 1, &["/d", "/b"]),
+        "skip /a: not needed; run /b: no value; reuse /c: kept; run /d: no value"
+    );
+    let more = flow(&[("a", "1", &["x"]), ("b", "1", &["y"]), ("c", "1", &["a"]), ("e", "1", &["c", "b"])]);
+    assert_eq!(explain(&old, &more, 1, &[]), "skip /a: not needed; reuse /b: kept; reuse /c: kept; run /e: new");
+    let rewired = flow(&[("a", "1", &["x"]), ("b", "1", &["y"]), ("c", "1", &["b"]), ("d", "1", &["c", "b"])]);
+    assert_eq!(
+        explain(&old, &rewired, 1, &[]),
+        "skip /a: not needed; reuse /b: kept; run /c: input i0 changed; run /d: /c reruns"
+    );
+}
+
+#[test]
+fn what_is_reused_is_one_more_input() {
+    let program = flow(&[("a", "1", &["x"]), ("b", "1", &["a"]), ("c", "1", &["a", "b"])]);
+    let known = BTreeMap::from([((0, 0), "the value of a")]);
+    let plan = specialise(&program, &known, &[0], None).expect("a plan");
+    let names: Vec<_> = plan.program.blocks[0].inputs.iter().map(|input| input.port.name.as_str()).collect();
+    assert_eq!(names, ["x", "y", "reuse:/a:o"], "once, though two read it");
+    assert_eq!(plan.reuse, [(2, (0, 0))]);
+    assert_eq!(plan.nodes, [Some(1), Some(2)]);
+    let none = specialise(&program, &known, &[], None).expect("a plan");
+    assert!(none.program.blocks[0].nodes.is_empty() && none.reuse.is_empty(), "nothing requested, nothing done");
+}
+
+#[test]
+fn no_opening_enables_more_than_a_batch_can() {
+    // a feeds very many, which nobody reads, so that joins stand behind them: all of them read only what is reused.
+    let count: NodeIndex = 200_000;
+    let mut program = flow(&[("a", "1", &["x"]), ("b", "1", &["a"])]);
+    let block = &mut program.blocks[0];
+    for at in 2..count {
+        let path = vec![Segment::Name(format!("n{at}"))];
+        block.nodes.push(Node { path, ..block.nodes[1].clone() });
+    }
+    for chunk in (2..count).collect::<Vec<_>>().chunks(256) {
+        let inputs = chunk.iter().map(|at| Source::Node(*at, 0)).collect();
+        let from = Source::Node(block.nodes.len() as NodeIndex, 0);
+        block.nodes.push(Node { op: Op::Relay, inputs, ..block.nodes[1].clone() });
+        block.outputs.push(BlockOutput { port: Port::new("done", Type::Int), from, hidden: true });
+    }
+    let some_ran = (2..20).chain(300..600).map(|at| ((at, 0), ()));
+    let known: BTreeMap<_, ()> = some_ran.chain([((0, 0), ())]).collect();
+    let plan = specialise(&program, &known, &[0], None).expect("a plan");
+    assert_eq!(plan.reuse, [(2, (0, 0))], "that the others ran is enough, nobody reads them");
+    assert_sound(&plan.program);
+    let nodes = &plan.program.blocks[0].nodes;
+    let mut enables = vec![0; nodes.len() + 1];
+    for node in
+        nodes.iter().filter(|node| node.gate.is_some() || !node.inputs.iter().any(|at| matches!(at, Source::Node(..))))
+    {
+        let by = if let Some(Source::Node(by, _)) = node.gate { by as usize } else { nodes.len() };
+        enables[by] += 1;
+    }
+    assert!(enables.iter().all(|enabled| *enabled <= 256));
+    assert_eq!(runs(&plan).len() as NodeIndex, count - 1 - 18 - 300);
+    let joined: usize =
+        nodes.iter().filter(|node| node.op == Op::Relay && node.gate.is_none()).map(|n| n.inputs.len()).sum();
+    assert!(joined >= runs(&plan).len() - 1, "the end waits for every step that runs");
+}
