@@ -131,6 +131,6 @@ mod tests {
 
     #[test]
     fn the_digest_of_a_function_never_changes_with_our_releases() {
-        assert_eq!(digest("(a: u64) -> u64 { a + 1 }"), "PIN");
+        assert_eq!(digest("(a: u64) -> u64 { a + 1 }"), "94615268f17035a3d0aad3a868eb3307");
     }
 }

@@ -120,9 +120,9 @@ pub(crate) fn held(function: &ItemFn, what: &str) -> TokenStream {
     }
 }
 
-/// A name as people see it.
+/// A name as people see it: without what only the compiler wants.
 pub(crate) fn label(name: &Ident) -> String {
-    name.to_string().trim_start_matches("r#").into()
+    name.to_string().trim_start_matches("r#").trim_start_matches('_').into()
 }
 
 pub(crate) fn docs(attributes: &[Attribute]) -> TokenStream {

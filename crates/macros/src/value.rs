@@ -46,7 +46,7 @@ fn describe(item: &DeriveInput) -> TokenStream {
     match &item.data {
         Data::Struct(data) if item.generics.params.is_empty() && !reshaped(&item.attrs) => match &data.fields {
             Fields::Named(fields) if !fields.named.iter().any(|field| reshaped(&field.attrs)) => {
-                let names = fields.named.iter().filter_map(|field| field.ident.as_ref()).map(label);
+                let names = fields.named.iter().filter_map(|field| field.ident.as_ref()).map(field_name);
                 let types = fields.named.iter().map(|field| field.ty.to_token_stream());
                 return quote! {{
                     #[allow(unused_imports)]
@@ -66,4 +66,9 @@ fn describe(item: &DeriveInput) -> TokenStream {
 /// Whether serde was told to write it in another way.
 fn reshaped(attributes: &[Attribute]) -> bool {
     attributes.iter().any(|attribute| attribute.path().is_ident("serde"))
+}
+
+/// What serde calls a field.
+fn field_name(name: &syn::Ident) -> String {
+    name.to_string().trim_start_matches("r#").into()
 }

@@ -77,8 +77,8 @@ impl<P: Ports> Choice<'_, P> {
     }
 
     fn arm(&mut self, guard: Option<String>, origin: Origin, body: impl FnOnce(&mut Builder) -> P) {
-        let name =
-            guard.as_deref().map_or_else(|| "otherwise".into(), |guard| format!("{guard}_{}", self.arms.len() + 1));
+        let base = guard.as_deref().unwrap_or("otherwise");
+        let name = super::scope::unique(base, |name| self.arms.iter().any(|arm| arm.name == name));
         let inputs = std::mem::take(&mut self.inputs);
         let nested = self.f.nest(Vec::new(), inputs, &origin, |f, _| outputs(VALUE, body(f)));
         self.inputs = nested.captures;

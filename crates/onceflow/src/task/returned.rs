@@ -26,7 +26,7 @@ impl<T: Value> Outputs<1> for T {
     type Ports = Port<T>;
 
     fn outputs(self) -> Result<Vec<Data>, Failure> {
-        Port::<T>::encode(self).map_err(|error| wrong("output", &error))
+        Port::<T>::encode(self).map_err(|error| wrong("cannot write the outputs", &error))
     }
 }
 
@@ -36,7 +36,7 @@ macro_rules! tuples {
             type Ports = ($(Port<$T>,)*);
 
             fn outputs(self) -> Result<Vec<Data>, Failure> {
-                Self::Ports::encode(self).map_err(|error| wrong("output", &error))
+                Self::Ports::encode(self).map_err(|error| wrong("cannot write the outputs", &error))
             }
         }
     )*};

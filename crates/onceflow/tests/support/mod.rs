@@ -9,7 +9,7 @@ use onceflow::{
 use std::fmt::Write as _;
 
 /// A flow as text: inputs and outputs, then modules, each with what feeds it, then what feeds the outputs.
-pub fn render<I: Ports, O: Ports>(flow: &Flow<I, O>) -> String {
+pub(crate) fn render<I: Ports, O: Ports>(flow: &Flow<I, O>) -> String {
     let mut text = String::new();
     graph(&mut text, flow.name(), flow.graph(), 0);
     text
@@ -74,7 +74,7 @@ fn endpoint(endpoint: &Endpoint) -> String {
 }
 
 /// Runs the body of a task of a flow, once.
-pub async fn attempt<I: Ports, O: Ports>(
+pub(crate) async fn attempt<I: Ports, O: Ports>(
     flow: &Flow<I, O>,
     task: &str,
     inputs: Vec<Data>,

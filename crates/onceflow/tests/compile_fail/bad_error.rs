@@ -1,0 +1,11 @@
+//! An error must be one.
+use onceflow::prelude::*;
+
+struct NoError;
+
+#[task]
+fn fails(n: u64) -> Result<u64, NoError> {
+    Err(NoError)
+}
+
+fn main() {}
