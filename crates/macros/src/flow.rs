@@ -32,7 +32,7 @@ pub(crate) fn expand(options: TokenStream, item: TokenStream) -> Result<TokenStr
     Ok(quote! {
         #docs
         #[track_caller]
-        #[allow(clippy::too_many_arguments, dead_code)]
+        #[allow(clippy::too_many_arguments, clippy::type_complexity, dead_code)]
         #visible fn #name(#(#names: impl ::onceflow::Arg<#types>),*) -> ::onceflow::Call<#returns> {
             ::onceflow::flow::call_described(
                 ::core::any::TypeId::of::<#name>(),
@@ -46,7 +46,7 @@ pub(crate) fn expand(options: TokenStream, item: TokenStream) -> Result<TokenStr
 
         #held
 
-        #[allow(dead_code)]
+        #[allow(dead_code, clippy::type_complexity)]
         impl #name {
             #[doc = #about]
             #visible fn flow() -> ::onceflow::Flow<#ports, #returns> {

@@ -5,7 +5,7 @@ use crate::{
     digest::Digest,
     options::{Effect, Options},
 };
-use proc_macro2::{Ident, TokenStream};
+use proc_macro2::{Ident, Literal, TokenStream};
 use quote::{ToTokens, format_ident, quote, quote_spanned};
 use syn::{Attribute, Error, FnArg, ItemFn, Pat, PatIdent, Result, ReturnType, Signature, Type, spanned::Spanned};
 
@@ -16,7 +16,7 @@ enum Parameter {
     /// The flow's rows.
     Tx,
     /// An input.
-    Input(Ident, Type),
+    Input(Ident, Box<Type>),
 }
 
 pub(crate) fn expand(options: TokenStream, item: TokenStream) -> Result<TokenStream> {
@@ -28,7 +28,7 @@ pub(crate) fn expand(options: TokenStream, item: TokenStream) -> Result<TokenStr
     let inputs: Vec<_> = parameters
         .iter()
         .filter_map(|parameter| match parameter {
-            Parameter::Input(name, ty) => Some((name, ty)),
+            Parameter::Input(name, ty) => Some((name, &**ty)),
             Parameter::Step { .. } | Parameter::Tx => None,
         })
         .collect();
@@ -40,10 +40,13 @@ pub(crate) fn expand(options: TokenStream, item: TokenStream) -> Result<TokenStr
     let returns = returns(&function.sig);
     let outputs: Vec<_> = options.outputs.iter().flatten().map(label).collect();
     let count = outputs.len().max(1);
-    let ports = quote_spanned!(returns.span()=> <#returns as ::onceflow::task::Returned<#count>>::Ports);
+    let mut count = Literal::usize_unsuffixed(count);
+    count.set_span(returns.span());
+    // All that depends on the result has its place, so that a mistake there is told once.
+    let ports = quote_spanned!(returns.span()=> type Ports = <#returns as ::onceflow::task::Returned<#count>>::Ports;);
     let task_name = options.name.as_ref().map_or_else(|| label(name), syn::LitStr::value);
     let settings = settings(&options, &function);
-    let start = start(&function, &parameters, &options, count);
+    let start = start(&function, &parameters, &options, &count);
     let undo = options.undo.as_ref().map(|undo| {
         let definition = quote_spanned!(undo.span()=> ::onceflow::task::Definition::undoing::<#name, #undo>());
         quote! {
@@ -64,7 +67,7 @@ pub(crate) fn expand(options: TokenStream, item: TokenStream) -> Result<TokenStr
     Ok(quote! {
         #docs
         #[track_caller]
-        #[allow(clippy::too_many_arguments)]
+        #[allow(clippy::too_many_arguments, clippy::type_complexity)]
         #visible fn #name(#(#names: impl ::onceflow::Arg<#types>),*)
             -> ::onceflow::Call<<#name as ::onceflow::Task>::Ports>
         {
@@ -75,7 +78,7 @@ pub(crate) fn expand(options: TokenStream, item: TokenStream) -> Result<TokenStr
 
         impl ::onceflow::Task for #name {
             type Inputs = (#(#types,)*);
-            type Ports = #ports;
+            #ports
 
             fn spec() -> ::onceflow::model::TaskSpec {
                 let inputs = ::std::vec![#(::onceflow::model::Port::new(#labels, #inputs)),*];
@@ -109,7 +112,7 @@ pub(crate) fn held(function: &ItemFn, what: &str) -> TokenStream {
             never: ::core::convert::Infallible,
         }
 
-        #[allow(dead_code)]
+        #[allow(dead_code, clippy::type_complexity)]
         impl #name {
             #[doc = #itself]
             #[doc = ""]
@@ -187,7 +190,7 @@ fn parameters(signature: &Signature) -> Result<Vec<Parameter>> {
             }
             ty => {
                 inputs_began = true;
-                return Ok(Parameter::Input(name.clone(), ty.clone()));
+                return Ok(Parameter::Input(name.clone(), Box::new(ty.clone())));
             }
         };
         if inputs_began {
@@ -296,7 +299,7 @@ fn version(function: &ItemFn) -> String {
 }
 
 /// How an attempt starts: read the inputs, call the function, write the outputs.
-fn start(function: &ItemFn, parameters: &[Parameter], options: &Options, count: usize) -> TokenStream {
+fn start(function: &ItemFn, parameters: &[Parameter], options: &Options, count: &Literal) -> TokenStream {
     let name = &function.sig.ident;
     let mut reads = TokenStream::new();
     let mut arguments = Vec::new();
@@ -316,11 +319,12 @@ fn start(function: &ItemFn, parameters: &[Parameter], options: &Options, count: 
     }
     let wait = function.sig.asyncness.map(|_| quote!(.await));
     let returned = returns(&function.sig);
-    let finish = quote_spanned!(returned.span()=> ::onceflow::task::Returned::<#count>::finish);
+    let call = quote!(#name::run(#(#arguments),*) #wait);
+    let finish = quote_spanned!(returned.span()=> <#returned as ::onceflow::task::Returned<#count>>::finish(#call));
     let work = quote! {
         let mut __inputs = ::std::iter::IntoIterator::into_iter(__inputs);
         #reads
-        #finish(#name::run(#(#arguments),*) #wait)
+        #finish
     };
     let attempt = if function.sig.asyncness.is_some() {
         quote_spanned!(name.span()=> ::onceflow::task::Attempt::Async(::std::boxed::Box::pin(async move { #work })))

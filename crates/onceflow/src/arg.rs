@@ -13,9 +13,10 @@ use onceflow_engine::task::Data;
 /// A `Port<T>` can, and a plain `T` (a `&str` where text is wanted). An input that is an option takes what its inner
 /// type takes, too, and `None`.
 #[diagnostic::on_unimplemented(
-    message = "this input takes `{T}`, but `{Self}` was given",
+    message = "`{Self}` cannot be given to an input of type `{T}`",
     label = "does not fit `{T}`",
-    note = "an input takes a `Port` of its own type, or a plain value of it"
+    note = "an input takes a `Port` of its own type, or a plain value of it",
+    note = "a file or directory is never a plain value of a flow: make it an input of the flow"
 )]
 pub trait Arg<T> {
     #[doc(hidden)]

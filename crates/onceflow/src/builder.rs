@@ -131,8 +131,10 @@ impl Builder {
         self
     }
 
-    /// The next [`each`](Builder::each) has at most this many elements in flight.
+    /// The next [`each`](Builder::each) has at most this many elements in flight, at least one.
+    #[track_caller]
     pub fn at_most(&mut self, elements: u32) -> &mut Self {
+        assert!(elements > 0, "an each with no element in flight would never end");
         self.at_most = Some(elements);
         self
     }

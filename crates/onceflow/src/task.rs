@@ -134,7 +134,8 @@ pub fn outputs<P: Ports>(names: &[&str]) -> Vec<model::Port> {
 /// Reads one input of a body. Input that does not fit its type will not fit it next time either.
 #[doc(hidden)]
 pub fn input<T: Value>(name: &str, inputs: &mut dyn Iterator<Item = Data>) -> Result<T, Failure> {
-    T::decode(inputs.next().unwrap_or(Data::None)).map_err(|error| wrong(&format!("cannot read input `{name}`"), &error))
+    T::decode(inputs.next().unwrap_or(Data::None))
+        .map_err(|error| wrong(&format!("cannot read input `{name}`"), &error))
 }
 
 /// The rows of the flow, for a body that asks for them.

@@ -47,6 +47,7 @@ impl std::error::Error for PaymentError {
     outputs(receipt, order)
 )]
 async fn charge(step: &Step, order: Order, note: Option<String>) -> Result<(String, Order), PaymentError> {
+    tokio::task::yield_now().await;
     let _: u64 = order.id.parse().map_err(PaymentError)?;
     Ok((format!("{} {} {} {note:?}", step.key, step.address, step.attempt), order))
 }
@@ -74,11 +75,13 @@ fn parse(text: String) -> Result<u64, anyhow::Error> {
 
 #[task]
 async fn nap() -> Result<(), &'static str> {
+    tokio::task::yield_now().await;
     Err("not tired")
 }
 
 #[task(effect = transactional)]
 async fn write_row(_tx: Tx, step: &Step, n: u64) -> u64 {
+    tokio::task::yield_now().await;
     n + u64::from(step.attempt)
 }
 

@@ -41,7 +41,9 @@ fn greet(name: String, title: Option<String>) -> String {
 }
 
 #[task]
-async fn notify(_text: String) {}
+async fn notify(_text: String) {
+    tokio::task::yield_now().await;
+}
 
 #[test]
 fn an_each_feeds_a_sum() {
@@ -193,20 +195,21 @@ fn a_port_from_further_out_becomes_an_input_of_every_graph_between() {
 
 #[test]
 fn lists_are_gone_through_together_and_results_come_apart() {
-    let flow = Flow::new(
-        "zip",
-        ["a", "b", "texts"],
-        ["sums", "outer", "words"],
-        |f, (a, b, texts): (Port<Vec<u64>>, Port<Vec<u64>>, Port<Vec<String>>)| {
-            let total = f.add(sum(a));
-            f.named("rows").each((a, b, texts), |f, (a, b, text)| {
-                let (words, _) = f.add(measure(text));
-                (f.add(add(a, b)), total, words)
-            })
-        },
-    );
+    #[flow(outputs(sums, outer, words))]
+    fn zip(
+        f: &mut Builder,
+        a: Port<Vec<u64>>,
+        b: Port<Vec<u64>>,
+        texts: Port<Vec<String>>,
+    ) -> (Port<Vec<u64>>, Port<Vec<u64>>, Port<Vec<u64>>) {
+        let total = f.add(sum(a));
+        f.named("rows").each((a, b, texts), |f, (a, b, text)| {
+            let (words, _) = f.add(measure(text));
+            (f.add(add(a, b)), total, words)
+        })
+    }
     check(
-        &flow,
+        &zip::flow(),
         &expect![[r#"
         zip(a: list<int>, b: list<int>, texts: list<text>) -> (sums: list<int>, outer: list<int>, words: list<int>)
           sum: task sum numbers=a

@@ -12,8 +12,11 @@ pub(crate) struct Needs {
     task_ids: BTreeMap<String, TypeId>,
     pub(crate) flows: BTreeMap<String, Graph>,
     /// Flows that are called but not built yet.
-    described: BTreeMap<String, (TypeId, fn() -> Draft)>,
+    described: BTreeMap<String, Described>,
 }
+
+/// Which flow it is, and what builds it.
+type Described = (TypeId, fn() -> Draft);
 
 /// A flow with what it needs itself, but not yet what the flows it calls need.
 #[doc(hidden)]

@@ -11,7 +11,7 @@ use std::error::Error;
 /// Gives `N` outputs: any value gives one, a tuple of two or more values gives as many as it has.
 #[diagnostic::on_unimplemented(
     message = "this task names {N} outputs, but it returns `{Self}`",
-    label = "not a tuple of {N} values",
+    label = "not {N} values",
     note = "`#[task(outputs(a, b))]` goes with `-> (A, B)` or `-> Result<(A, B), E>`"
 )]
 pub trait Outputs<const N: usize> {
@@ -53,9 +53,10 @@ tuples! {
 /// What a function with `N` outputs returns: the outputs, or a `Result` of them whose error is any that
 /// `Box<dyn Error + Send + Sync>` can be made from (so also `anyhow::Error`, `String` and `&str`).
 #[diagnostic::on_unimplemented(
-    message = "this task names {N} outputs, but it returns `{Self}`",
-    label = "neither {N} values nor a `Result` of them",
-    note = "the error of a task must be one that `Box<dyn Error + Send + Sync>` can be made from"
+    message = "a task with {N} output(s) cannot return `{Self}`",
+    label = "neither {N} value(s) nor a `Result` of them",
+    note = "`#[task(outputs(a, b))]` goes with `-> (A, B)` or `-> Result<(A, B), E>`",
+    note = "`E` must be an error that `Box<dyn Error + Send + Sync>` can be made from, such as `anyhow::Error`"
 )]
 pub trait Returned<const N: usize> {
     /// What adding the task to a flow gives.

@@ -1,4 +1,5 @@
 //! An error must be one.
+#![allow(unused)]
 use onceflow::prelude::*;
 
 struct NoError;

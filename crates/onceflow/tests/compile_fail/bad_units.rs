@@ -1,4 +1,5 @@
 //! Durations and sizes have units.
+#![allow(unused)]
 use onceflow::prelude::*;
 
 #[task(timeout = "soon")]

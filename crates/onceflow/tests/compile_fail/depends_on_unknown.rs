@@ -1,4 +1,5 @@
 //! `depends` names outputs and inputs that exist.
+#![allow(unused)]
 use onceflow::prelude::*;
 
 #[task(outputs(a, b), depends(a = [x], b = [z]))]

@@ -1,4 +1,5 @@
 //! The derive needs serde's.
+#![allow(unused)]
 use onceflow::prelude::*;
 
 #[derive(Value)]

@@ -1,4 +1,5 @@
 //! A file is no constant.
+#![allow(unused)]
 use onceflow::prelude::*;
 
 #[task]

@@ -1,4 +1,5 @@
 //! A flow takes a builder and ports, and names what it gives.
+#![allow(unused)]
 use onceflow::prelude::*;
 
 #[flow]

@@ -1,4 +1,5 @@
 //! Workers find a task by its name, so there is one of it.
+#![allow(unused)]
 use onceflow::prelude::*;
 
 #[task]

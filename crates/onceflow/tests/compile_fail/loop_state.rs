@@ -1,4 +1,5 @@
 //! A loop carries on what it began with, and each goes over lists.
+#![allow(unused)]
 use onceflow::prelude::*;
 
 #[task]

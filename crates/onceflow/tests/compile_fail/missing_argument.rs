@@ -1,4 +1,5 @@
 //! Every input must be given.
+#![allow(unused)]
 use onceflow::prelude::*;
 
 #[task]

@@ -1,4 +1,5 @@
 //! Only values travel.
+#![allow(unused)]
 use onceflow::prelude::*;
 
 struct Opaque;

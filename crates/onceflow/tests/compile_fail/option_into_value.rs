@@ -1,4 +1,5 @@
 //! What may be missing does not fit an input that needs it.
+#![allow(unused)]
 use onceflow::prelude::*;
 
 #[task]

@@ -1,4 +1,5 @@
 //! As many names as parts of the tuple.
+#![allow(unused)]
 use onceflow::prelude::*;
 
 #[task(outputs(words, lines, letters))]

@@ -1,4 +1,5 @@
 //! A task owns its inputs. All mistakes are told at once.
+#![allow(unused)]
 use onceflow::prelude::*;
 
 #[task]

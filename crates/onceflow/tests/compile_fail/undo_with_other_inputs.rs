@@ -1,4 +1,5 @@
 //! What undoes a task is given the same inputs.
+#![allow(unused)]
 use onceflow::prelude::*;
 
 #[task(undo = refund)]

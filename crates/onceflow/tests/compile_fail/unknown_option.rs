@@ -1,4 +1,5 @@
 //! Options have names.
+#![allow(unused)]
 use onceflow::prelude::*;
 
 #[task(timout = "30s")]

@@ -1,4 +1,5 @@
 //! Nor does a plain value of another type.
+#![allow(unused)]
 use onceflow::prelude::*;
 
 #[task]

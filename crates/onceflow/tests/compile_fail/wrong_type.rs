@@ -1,4 +1,5 @@
 //! A port of text does not fit an input that is a number.
+#![allow(unused)]
 use onceflow::prelude::*;
 
 #[task]
