@@ -1,5 +1,5 @@
 //! Describes a flow, part by part: what `f` is. Steps get names and places; ports of the outside become inputs of the
-//! nested parts that use them (see [`scope`]).
+//! nested parts that use them (see `scope`).
 
 mod choice;
 mod each;
