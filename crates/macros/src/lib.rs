@@ -1,3 +1,114 @@
-//! `#[task]`: a function becomes a task that flows can use.
+//! `#[task]`, `#[flow]` and `#[derive(Value)]`: what the compiler must see to join typed Rust to the kernel. Thin: all
+//! that can be an ordinary function is one, in the crate `onceflow`.
+//!
+//! | module | what it owns |
+//! |---|---|
+//! | `task` | a function becomes a task |
+//! | `options` | what can be said in `#[task(..)]` |
+//! | `units` | durations and sizes, as people write them |
+//! | `digest` | the version of a function that names none |
+//! | `flow` | a function becomes a flow |
+//! | `value` | a type becomes one that travels |
 
 #![forbid(unsafe_code)]
+
+mod digest;
+mod flow;
+mod options;
+mod task;
+mod units;
+mod value;
+
+use proc_macro::TokenStream;
+
+/// Makes a task of a function, for use in flows.
+///
+/// ```
+/// use onceflow::prelude::*;
+///
+/// #[task(version = "2", effect = pure, timeout = "30s")]
+/// fn count(text: String) -> u64 {
+///     text.split_whitespace().count() as u64
+/// }
+///
+/// #[task(outputs(words, lines))]
+/// async fn measure(text: String) -> Result<(u64, u64), anyhow::Error> {
+///     Ok((text.split_whitespace().count() as u64, text.lines().count() as u64))
+/// }
+/// ```
+///
+/// `count(..)` is now for flows: it takes a port, or a plain value, for each parameter, and `f.add(count(text))` gives
+/// a `Port<u64>`. The function itself is `count::run`. Parameters and results are values (`onceflow::Value`); a `Result`
+/// says that the task can fail, with any error that `Box<dyn Error + Send + Sync>` can be made from. A function that is
+/// not `async` may block.
+///
+/// Parameters before the inputs may ask for more: `step: &Step` for the step's key, address and attempt, `tx: Tx` for the
+/// flow's own rows (`effect = transactional`).
+///
+/// | option | means | without it |
+/// |---|---|---|
+/// | `name = "word-count"` | what workers know it by; keep it, or running flows do not find their task | the function's name |
+/// | `version = "2"` | what its results depend on beside its inputs; change it, and they are computed again | a digest of signature and body, which does not see the functions it calls |
+/// | `effect = pure` | it does nothing to the world: may be fused, run again, shared | `idempotent` |
+/// | `effect = idempotent` | it may run more than once for one step, with the same `step.key` each time | |
+/// | `effect = at_most_once` | it never starts twice; after a crash someone must say how it ended | |
+/// | `effect = transactional` | what it does to the flow's own rows rides in the commit | |
+/// | `retry(attempts = 3, backoff = "1s", backoff_max = "1m")` | how often it is tried, and the wait between, which doubles | one attempt; 100 ms up to 1 min |
+/// | `timeout = "30s"` | the longest an attempt may take | no limit |
+/// | `class = "gpu"` | which workers take it | all |
+/// | `cpus = 0.5`, `memory = "2GB"` | what it needs of the machine | nothing |
+/// | `undo = refund` | the task that undoes it, given the same inputs | nothing does |
+/// | `outputs(words, lines)` | names of its outputs, one for each part of the tuple it returns | one output, `value` |
+/// | `depends(words = [text])` | which inputs an output depends on | all |
+/// | `inline` | it is over in microseconds: run it where it stands, on no thread of its own (not for `async`) | |
+#[proc_macro_attribute]
+pub fn task(options: TokenStream, item: TokenStream) -> TokenStream {
+    finish(task::expand(options.into(), item.into()))
+}
+
+/// Makes a flow of a function that describes it.
+///
+/// ```
+/// use onceflow::prelude::*;
+///
+/// #[task(effect = pure)]
+/// fn half(n: u64) -> u64 {
+///     n / 2
+/// }
+///
+/// #[task(effect = pure)]
+/// fn is_small(n: u64) -> bool {
+///     n < 10
+/// }
+///
+/// /// Halves a number until it is small. A flow may call itself.
+/// #[flow(outputs(small))]
+/// fn shrink(f: &mut Builder, n: Port<u64>) -> Port<u64> {
+///     let small = f.add(is_small(n));
+///     f.when(small, |_| n).otherwise(|f| {
+///         let n = f.add(half(n));
+///         f.add(shrink(n))
+///     })
+/// }
+///
+/// let flow: Flow<Port<u64>, Port<u64>> = shrink::flow();
+/// assert_eq!(flow.library().flows.len(), 1);
+/// ```
+///
+/// `shrink::flow()` is the flow; `shrink(..)` is a call of it, for other flows. Inputs are named after the parameters.
+/// Options: `name = "..."` (else the function's), `outputs(a, b)`, one name for each port it returns (a single one is
+/// called `value` if it is not named).
+#[proc_macro_attribute]
+pub fn flow(options: TokenStream, item: TokenStream) -> TokenStream {
+    finish(flow::expand(options.into(), item.into()))
+}
+
+/// Lets values of a type travel between tasks. See the trait `onceflow::Value`.
+#[proc_macro_derive(Value)]
+pub fn value(item: TokenStream) -> TokenStream {
+    finish(value::expand(item.into()))
+}
+
+fn finish(expanded: syn::Result<proc_macro2::TokenStream>) -> TokenStream {
+    expanded.unwrap_or_else(syn::Error::into_compile_error).into()
+}

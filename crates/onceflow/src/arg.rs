@@ -1,0 +1,120 @@
+//! What may be given to an input: a port of its type, or a plain value, which becomes a constant of the flow.
+
+use crate::{
+    builder::Handle,
+    port::{Port, Ports},
+    value::{Literal, Value},
+};
+use onceflow_core::model::Type;
+use onceflow_engine::task::Data;
+
+/// Can be given to an input of type `T`.
+///
+/// A `Port<T>` can, and a plain `T` (a `&str` where text is wanted). An input that is an option takes what its inner
+/// type takes, too, and `None`.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` cannot be given to an input of type `{T}`",
+    label = "does not fit `{T}`",
+    note = "an input takes a `Port` of its own type, or a plain value of it",
+    note = "a file or directory is never a plain value of a flow: make it an input of the flow"
+)]
+pub trait Arg<T> {
+    #[doc(hidden)]
+    fn given(self) -> Given;
+}
+
+/// What was given to an input.
+#[doc(hidden)]
+#[derive(Debug)]
+pub enum Given {
+    Port(Handle, Type),
+    Constant(Data, Type),
+    Nothing,
+}
+
+impl<T: Value> Arg<T> for Port<T> {
+    fn given(self) -> Given {
+        Given::Port(self.handle, T::ty())
+    }
+}
+
+impl<T: Value> Arg<Option<T>> for Port<T> {
+    fn given(self) -> Given {
+        Given::Port(self.handle, T::ty())
+    }
+}
+
+impl<T: Literal> Arg<T> for T {
+    fn given(self) -> Given {
+        constant(self)
+    }
+}
+
+impl<T: Literal> Arg<Option<T>> for T {
+    fn given(self) -> Given {
+        constant(self)
+    }
+}
+
+impl Arg<String> for &str {
+    fn given(self) -> Given {
+        constant(String::from(self))
+    }
+}
+
+impl Arg<Option<String>> for &str {
+    fn given(self) -> Given {
+        constant(String::from(self))
+    }
+}
+
+/// A constant. That a value cannot be written at all is a mistake in its `Serialize`, not in the flow.
+pub(crate) fn constant<T: Literal>(value: T) -> Given {
+    match value.encode() {
+        Ok(Data::None) => Given::Nothing,
+        Ok(data) => Given::Constant(data, T::ty()),
+        Err(error) => panic!("a constant cannot be written: {error}"),
+    }
+}
+
+/// Can be given to the inputs `P`: one argument for one port, a tuple of them for a tuple.
+#[diagnostic::on_unimplemented(
+    message = "these inputs are `{P}`, but `{Self}` was given",
+    label = "does not fit `{P}`",
+    note = "give one argument for each port, as a tuple if there are several: ports of their types, or plain values"
+)]
+pub trait Args<P: Ports> {
+    #[doc(hidden)]
+    fn all(self) -> Vec<Given>;
+}
+
+impl<T: Value, X: Arg<T>> Args<Port<T>> for X {
+    fn all(self) -> Vec<Given> {
+        vec![self.given()]
+    }
+}
+
+impl Args<()> for () {
+    fn all(self) -> Vec<Given> {
+        Vec::new()
+    }
+}
+
+macro_rules! tuples {
+    ($($($T:ident $X:ident $at:tt)*;)*) => {$(
+        impl<$($T: Value, $X: Arg<$T>),*> Args<($(Port<$T>,)*)> for ($($X,)*) {
+            fn all(self) -> Vec<Given> {
+                vec![$(self.$at.given()),*]
+            }
+        }
+    )*};
+}
+
+tuples! {
+    A U 0;
+    A U 0 B V 1;
+    A U 0 B V 1 C W 2;
+    A U 0 B V 1 C W 2 D X 3;
+    A U 0 B V 1 C W 2 D X 3 E Y 4;
+    A U 0 B V 1 C W 2 D X 3 E Y 4 F Z 5;
+}

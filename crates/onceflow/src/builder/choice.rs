@@ -1,0 +1,97 @@
+//! One of several ways on. The arms of a choice share its inputs, so a captured port has one name in all of them.
+
+use super::{Builder, Handle, Part, Source, VALUE, here, names, outputs};
+use crate::port::{Port, Ports};
+use onceflow_core::model::{Arm, Origin, Type, graph::Kind};
+use std::marker::PhantomData;
+
+/// A choice that is being described; [`otherwise`](Choice::otherwise) or [`or_none`](Choice::or_none) ends it.
+#[must_use = "a choice is part of the flow only after `.otherwise(..)` or `.or_none()`"]
+pub struct Choice<'f, P> {
+    f: &'f mut Builder,
+    arms: Vec<Arm>,
+    inputs: Vec<(Source, String)>,
+    origin: Origin,
+    gives: PhantomData<fn() -> P>,
+}
+
+impl Builder {
+    /// Adds steps that run only if a condition holds. More conditions may follow, tried in order, of which the first that
+    /// holds decides; and steps for the case that none does.
+    ///
+    /// ```
+    /// # use onceflow::prelude::*;
+    /// # #[task] fn is_large(order: u64) -> bool { order > 100 }
+    /// # #[task] fn is_urgent(order: u64) -> bool { order > 10 }
+    /// # #[task] fn by_ship(order: u64) -> String { String::new() }
+    /// # #[task] fn by_plane(order: u64) -> String { String::new() }
+    /// # #[task] fn by_post(order: u64) -> String { String::new() }
+    /// # Flow::new("doc", ["order"], ["ticket"], |f, order: Port<u64>| {
+    /// let (large, urgent) = (f.add(is_large(order)), f.add(is_urgent(order)));
+    /// let ticket = f
+    ///     .when(large, |f| f.add(by_ship(order)))
+    ///     .or_when(urgent, |f| f.add(by_plane(order)))
+    ///     .otherwise(|f| f.add(by_post(order)));
+    /// # ticket
+    /// # });
+    /// ```
+    #[track_caller]
+    pub fn when<P: Ports>(&mut self, condition: Port<bool>, body: impl FnOnce(&mut Builder) -> P) -> Choice<'_, P> {
+        let choice = Choice { f: self, arms: Vec::new(), inputs: Vec::new(), origin: here(), gives: PhantomData };
+        choice.or_when(condition, body)
+    }
+}
+
+impl<P: Ports> Choice<'_, P> {
+    /// Steps for the case that no earlier condition holds, but this one does.
+    #[track_caller]
+    pub fn or_when(mut self, condition: Port<bool>, body: impl FnOnce(&mut Builder) -> P) -> Self {
+        let guard = self.guard(condition.handle);
+        self.arm(Some(guard), here(), body);
+        self
+    }
+
+    /// Steps for the case that no condition holds. Gives what the arm that is taken gives.
+    #[track_caller]
+    pub fn otherwise(mut self, body: impl FnOnce(&mut Builder) -> P) -> P {
+        self.arm(None, here(), body);
+        P::from_handles(&mut self.finish().into_iter())
+    }
+
+    /// Nothing is to be done if no condition holds, and nothing comes out.
+    pub fn or_none(self) -> P::Options {
+        P::Options::from_handles(&mut self.finish().into_iter())
+    }
+
+    /// The input of the choice that brings this condition.
+    #[track_caller]
+    fn guard(&mut self, condition: Handle) -> String {
+        let from = self.f.resolve(condition, &Type::Bool);
+        if let Some((_, name)) = self.inputs.iter().find(|(known, _)| *known == from) {
+            return name.clone();
+        }
+        let base = self.f.top().describe(from);
+        let name = super::scope::unique(&base, |name| self.inputs.iter().any(|(_, taken)| taken == name));
+        self.inputs.push((from, name.clone()));
+        name
+    }
+
+    fn arm(&mut self, guard: Option<String>, origin: Origin, body: impl FnOnce(&mut Builder) -> P) {
+        let base = guard.as_deref().unwrap_or("otherwise");
+        let name = super::scope::unique(base, |name| self.arms.iter().any(|arm| arm.name == name));
+        let inputs = std::mem::take(&mut self.inputs);
+        let nested = self.f.nest(Vec::new(), inputs, &origin, |f, _| outputs(VALUE, body(f)));
+        self.inputs = nested.captures;
+        self.arms.push(Arm { name, guard, body: nested.graph });
+    }
+
+    fn finish(self) -> Vec<Handle> {
+        let Choice { f, arms, inputs, origin, .. } = self;
+        let outputs = names(VALUE, P::types().len());
+        let kind = Kind::Choice { arms };
+        let part = Part { kind, base: "choice".into(), outputs, attempt: false, origin: origin.clone() };
+        let module = f.add_part(part);
+        f.connect_captures(module, inputs, &origin);
+        f.outputs_of(module)
+    }
+}

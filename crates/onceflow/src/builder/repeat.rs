@@ -1,0 +1,61 @@
+//! The same steps again and again, on a state that they carry on.
+
+use super::{Builder, Part, here, outputs, ports};
+use crate::port::{Port, Ports};
+use onceflow_core::model::{self, Type, graph::Kind};
+
+/// What the state is called, inside and outside.
+const STATE: &str = "state";
+/// The output that says whether to go on.
+const CONDITION: &str = "again";
+
+impl Builder {
+    /// Repeats steps, at least once. The closure is given the state and returns the next one, and a port that says
+    /// whether to go on. Gives the last state. A loop of a billion rounds holds no more than one of ten.
+    ///
+    /// ```
+    /// # use onceflow::prelude::*;
+    /// #[task(effect = pure)]
+    /// fn add(a: u64, b: u64) -> u64 {
+    ///     a + b
+    /// }
+    ///
+    /// #[task(effect = pure)]
+    /// fn less(a: u64, than: u64) -> bool {
+    ///     a < than
+    /// }
+    ///
+    /// // The first Fibonacci number that is not below the limit.
+    /// Flow::new("fibonacci", ["limit"], ["number"], |f, limit: Port<u64>| {
+    ///     let (zero, one) = (f.constant(0), f.constant(1));
+    ///     let (_, last) = f.repeat((zero, one), |f, (a, b)| {
+    ///         let next = f.add(add(a, b));
+    ///         let again = f.add(less(next, limit));
+    ///         ((b, next), again)
+    ///     });
+    ///     last
+    /// });
+    /// ```
+    #[track_caller]
+    pub fn repeat<P: Ports>(&mut self, state: P, body: impl FnOnce(&mut Builder, P) -> (P, Port<bool>)) -> P {
+        let origin = here();
+        let inputs = ports(STATE, P::types());
+        let names: Vec<_> = inputs.iter().map(|port| port.name.clone()).collect();
+        let nested = self.nest(inputs.clone(), Vec::new(), &origin, |f, state| {
+            let (next, again) = body(f, P::from_handles(&mut state.into_iter()));
+            let mut outputs = outputs(STATE, next);
+            outputs.push((model::Port::new(CONDITION, Type::Bool), again.handle));
+            outputs
+        });
+        let carried = names.iter().map(|name| (name.clone(), name.clone())).collect();
+        let kind = Kind::Loop { body: nested.graph, carried, condition: CONDITION.into() };
+        let part = Part { kind, base: "repeat".into(), outputs: names, attempt: false, origin: origin.clone() };
+        let module = self.add_part(part);
+        for (port, first) in inputs.iter().zip(state.handles()) {
+            let from = self.resolve(first, &port.ty);
+            self.top().connect(from, module, &port.name, &origin);
+        }
+        self.connect_captures(module, nested.captures, &origin);
+        P::from_handles(&mut self.outputs_of(module).into_iter())
+    }
+}

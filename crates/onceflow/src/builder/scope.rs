@@ -1,0 +1,187 @@
+//! One graph while it is described, and how it captures: a port of a graph further out becomes an input of every graph
+//! between there and where it is used.
+
+use super::Builder;
+use onceflow_core::model::{Connection, Endpoint, Graph, Module, Origin, Port, Type};
+use std::collections::BTreeSet;
+
+/// What a [`Port`](crate::Port) is without its type.
+#[doc(hidden)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Handle {
+    flow: u64,
+    scope: u32,
+    source: Source,
+}
+
+impl Handle {
+    pub(super) fn new(flow: u64, scope: u32, source: Source) -> Self {
+        Handle { flow, scope, source }
+    }
+
+    pub(super) fn source(self) -> Source {
+        self.source
+    }
+}
+
+/// Where a connection can start in a graph.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Source {
+    /// An input of the graph.
+    Input(u16),
+    /// An output of a module.
+    Module(u32, u16),
+}
+
+/// A graph that is being described.
+#[derive(Default)]
+pub(super) struct Scope {
+    id: u32,
+    graph: Graph,
+    /// Per module the names of its outputs.
+    outputs: Vec<Vec<String>>,
+    /// The names of its modules.
+    names: BTreeSet<String>,
+    /// What it takes from the graph around it, and the name of the input that brings it.
+    captures: Vec<(Source, String)>,
+}
+
+/// A nested graph that is finished, and what it takes from the graph around it: from where, and as which input.
+pub(super) struct Nested {
+    pub(super) graph: Graph,
+    pub(super) captures: Vec<(Source, String)>,
+}
+
+impl Scope {
+    pub(super) fn id(&self) -> u32 {
+        self.id
+    }
+
+    pub(super) fn module_name(&self, module: u32) -> &str {
+        &self.graph.modules[module as usize].name
+    }
+
+    pub(super) fn outputs_of(&self, module: u32) -> impl Iterator<Item = Source> {
+        (0..self.outputs[module as usize].len()).map(move |at| Source::Module(module, index(at)))
+    }
+
+    /// Adds a module, under the name it was given, or one made from the name it has.
+    pub(super) fn add(&mut self, mut module: Module, name: Option<String>, outputs: Vec<String>) -> u32 {
+        module.name = name.unwrap_or_else(|| unique(&module.name, |name| self.names.contains(name)));
+        self.names.insert(module.name.clone());
+        self.graph.modules.push(module);
+        self.outputs.push(outputs);
+        u32::try_from(self.graph.modules.len() - 1).expect("a graph has fewer than four billion modules")
+    }
+
+    pub(super) fn connect(&mut self, from: Source, module: u32, input: &str, origin: &Origin) {
+        let to = Endpoint { module: Some(self.module_name(module).into()), port: input.into() };
+        self.connect_to(from, to, origin);
+    }
+
+    fn connect_to(&mut self, from: Source, to: Endpoint, origin: &Origin) {
+        let from = self.endpoint(from);
+        self.graph.connections.push(Connection { from, to, origin: Some(origin.clone()) });
+    }
+
+    fn endpoint(&self, source: Source) -> Endpoint {
+        match source {
+            Source::Input(at) => Endpoint { module: None, port: self.graph.inputs[usize::from(at)].name.clone() },
+            Source::Module(module, at) => Endpoint {
+                module: Some(self.module_name(module).into()),
+                port: self.outputs[module as usize][usize::from(at)].clone(),
+            },
+        }
+    }
+
+    /// What people would call what comes from there: the input, or the module, with its port if it has several.
+    pub(super) fn describe(&self, source: Source) -> String {
+        let Endpoint { module, port } = self.endpoint(source);
+        match (source, module) {
+            (Source::Module(at, _), Some(module)) if self.outputs[at as usize].len() > 1 => format!("{module}_{port}"),
+            (_, Some(module)) => module,
+            (_, None) => port,
+        }
+    }
+
+    /// The input that brings what the graph around it has at `from`; a new one, if there is none yet.
+    fn capture(&mut self, from: Source, description: &str, ty: &Type) -> Source {
+        let known = self.captures.iter().find(|(known, _)| *known == from);
+        let name = match known {
+            Some((_, name)) => name.clone(),
+            None => {
+                let name = unique(description, |name| {
+                    let taken = |port: &Port| port.name == name;
+                    self.graph.inputs.iter().any(taken) || self.captures.iter().any(|(_, capture)| capture == name)
+                });
+                self.captures.push((from, name.clone()));
+                name
+            }
+        };
+        let inputs = &mut self.graph.inputs;
+        let at = inputs.iter().position(|port| port.name == name).unwrap_or_else(|| {
+            inputs.push(Port::new(name, ty.clone()));
+            inputs.len() - 1
+        });
+        Source::Input(index(at))
+    }
+}
+
+impl Builder {
+    /// Describes a nested graph. `captures` are names that captured ports have already, because the graph is one of
+    /// several that share them.
+    pub(super) fn nest(
+        &mut self,
+        inputs: Vec<Port>,
+        captures: Vec<(Source, String)>,
+        origin: &Origin,
+        body: impl FnOnce(&mut Self, Vec<Handle>) -> Vec<(Port, Handle)>,
+    ) -> Nested {
+        let (id, count) = (self.scopes_ever, inputs.len());
+        self.scopes_ever += 1;
+        let graph = Graph { inputs, ..Graph::default() };
+        self.scopes.push(Scope { id, graph, captures, ..Scope::default() });
+        // What waits for the next part is not for the parts inside.
+        let waiting = (self.name.take(), self.at_most.take());
+        let handles = (0..count).map(|at| Handle::new(self.flow, id, Source::Input(index(at)))).collect();
+        for (port, handle) in body(self, handles) {
+            let from = self.resolve(handle, &port.ty);
+            let top = self.top();
+            top.connect_to(from, Endpoint { module: None, port: port.name.clone() }, origin);
+            top.graph.outputs.push(port);
+        }
+        (self.name, self.at_most) = waiting;
+        let Scope { graph, captures, .. } = self.scopes.pop().expect("the graph that was begun above");
+        Nested { graph, captures }
+    }
+
+    /// The graph that is being described.
+    pub(super) fn top(&mut self) -> &mut Scope {
+        self.scopes.last_mut().expect("a builder is inside a graph from its first moment")
+    }
+
+    /// Where a port is in the innermost graph; captures it from further out, if that is where it is.
+    #[track_caller]
+    pub(super) fn resolve(&mut self, handle: Handle, ty: &Type) -> Source {
+        assert!(handle.flow == self.flow, "a port of one flow was used in another: make it an input of that flow");
+        let Some(level) = self.scopes.iter().position(|scope| scope.id == handle.scope) else {
+            panic!("a port was used outside of the closure it was made in: let the closure return it");
+        };
+        (level + 1..self.scopes.len()).fold(handle.source, |source, inner| {
+            let description = self.scopes[inner - 1].describe(source);
+            self.scopes[inner].capture(source, &description, ty)
+        })
+    }
+}
+
+/// `base`, `base_2`, `base_3`: the first that is not taken.
+pub(super) fn unique(base: &str, taken: impl Fn(&str) -> bool) -> String {
+    if !taken(base) {
+        return base.into();
+    }
+    (2_u64..).map(|at| format!("{base}_{at}")).find(|name| !taken(name)).expect("one of so many is free")
+}
+
+fn index(at: usize) -> u16 {
+    u16::try_from(at).expect("a module has fewer than 65536 ports")
+}

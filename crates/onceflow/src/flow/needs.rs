@@ -1,0 +1,139 @@
+//! What a flow needs to run: the graphs of the flows it can call, and the code of the tasks in them. One name is one
+//! thing: two tasks, or two flows, of one name are refused here, before one silently stands in for the other.
+
+use crate::task::{Definition, Tasks};
+use onceflow_core::model::{Graph, Port};
+use std::{any::TypeId, collections::BTreeMap, sync::Arc};
+
+/// Collected while flows are described.
+#[derive(Clone, Default)]
+pub(crate) struct Needs {
+    pub(crate) tasks: Tasks,
+    task_ids: BTreeMap<String, TypeId>,
+    pub(crate) flows: BTreeMap<String, Graph>,
+    /// Flows that are called but not built yet.
+    described: BTreeMap<String, Described>,
+}
+
+/// Which flow it is, and what builds it.
+type Described = (TypeId, fn() -> Draft);
+
+/// A flow with what it needs itself, but not yet what the flows it calls need.
+#[doc(hidden)]
+pub struct Draft {
+    pub(super) name: String,
+    pub(super) id: Option<TypeId>,
+    pub(super) graph: Graph,
+    pub(super) needs: Needs,
+}
+
+/// A flow that is called.
+pub(crate) struct Callee {
+    pub(crate) name: String,
+    pub(crate) inputs: Vec<Port>,
+    pub(crate) outputs: Vec<Port>,
+    pub(crate) from: From,
+}
+
+/// Where the flow that is called comes from.
+pub(crate) enum From {
+    /// It is there, with all it needs.
+    Finished(Arc<Needs>),
+    /// It will be built when the flow around it is.
+    Described(TypeId, fn() -> Draft),
+    /// Someone else adds it, or it is the caller itself.
+    Elsewhere,
+}
+
+impl Callee {
+    pub(crate) fn of(name: &str, graph: &Graph, from: From) -> Self {
+        Callee { name: name.into(), inputs: graph.inputs.clone(), outputs: graph.outputs.clone(), from }
+    }
+}
+
+impl Needs {
+    /// A task, the one that undoes it, and so on.
+    #[track_caller]
+    pub(crate) fn task(&mut self, task: Definition) {
+        let Definition { id, spec, body, undo } = task;
+        if self.claim(&spec.name, id) {
+            self.tasks.add(spec, body);
+            if let Some(undo) = undo() {
+                self.task(undo);
+            }
+        }
+    }
+
+    /// A flow that is called.
+    #[track_caller]
+    pub(crate) fn flow(&mut self, callee: Callee) {
+        match callee.from {
+            From::Finished(needs) => self.merge(&needs),
+            From::Described(id, draft) => self.describe(callee.name, id, draft),
+            From::Elsewhere => {}
+        }
+    }
+
+    /// All that another flow needs.
+    #[track_caller]
+    pub(crate) fn merge(&mut self, other: &Needs) {
+        for (name, id) in &other.task_ids {
+            self.claim(name, *id);
+        }
+        self.tasks.extend(&other.tasks);
+        for (name, graph) in &other.flows {
+            self.put(name, graph);
+        }
+        for (name, (id, draft)) in &other.described {
+            self.describe(name.clone(), *id, *draft);
+        }
+    }
+
+    /// Whether this is the first time that the task is met.
+    #[track_caller]
+    fn claim(&mut self, name: &str, id: TypeId) -> bool {
+        let known = self.task_ids.insert(name.into(), id);
+        assert!(
+            known.is_none_or(|known| known == id),
+            "two tasks are called `{name}`: give one another name with `#[task(name = \"..\")]`"
+        );
+        known.is_none()
+    }
+
+    #[track_caller]
+    fn put(&mut self, name: &str, graph: &Graph) {
+        let known = self.flows.get(name);
+        assert!(known.is_none_or(|known| known == graph), "two flows are called `{name}`: give one another name");
+        if known.is_none() {
+            self.flows.insert(name.into(), graph.clone());
+        }
+    }
+
+    #[track_caller]
+    fn describe(&mut self, name: String, id: TypeId, draft: fn() -> Draft) {
+        let known = self.described.get(&name);
+        assert!(known.is_none_or(|(known, _)| *known == id), "two flows are called `{name}`: give one another name");
+        self.described.insert(name, (id, draft));
+    }
+}
+
+impl Draft {
+    /// Builds the flows that are called, until none is missing.
+    #[track_caller]
+    pub(super) fn finish(self) -> (String, Needs) {
+        let mut built: BTreeMap<String, TypeId> = self.id.map(|id| (self.name.clone(), id)).into_iter().collect();
+        let mut needs = self.needs;
+        needs.put(&self.name, &self.graph);
+        let missing = |needs: &Needs, built: &BTreeMap<String, TypeId>| {
+            let mut called = needs.described.iter();
+            called.find(|(name, (id, _))| built.get(*name) != Some(id)).map(|(name, called)| (name.clone(), *called))
+        };
+        while let Some((name, (id, draft))) = missing(&needs, &built) {
+            let draft = draft();
+            needs.merge(&draft.needs);
+            needs.put(&name, &draft.graph);
+            built.insert(name, id);
+        }
+        (self.name, needs)
+    }
+}

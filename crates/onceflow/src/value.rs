@@ -1,0 +1,104 @@
+//! What may travel between tasks: which Rust types do, what the kernel calls them, and the bytes they become.
+//!
+//! Equal values must become equal bytes, or a resumed run would believe that an input has changed. Everything here does;
+//! a type of your own does too unless it holds something without an order, such as a `HashMap`: use a `BTreeMap`.
+
+mod describe;
+mod file;
+mod list;
+mod scalar;
+
+pub use describe::{Known, Unknown, described, named};
+pub use file::{Directory, File};
+pub(crate) use list::NIL;
+pub use scalar::{Part, decode_serde, encode_serde};
+
+use onceflow_core::model::Type;
+use onceflow_engine::task::Data;
+
+/// A type whose values can travel between tasks.
+///
+/// Numbers, `bool`, `String`, [`Bytes`](crate::Bytes), `()`, [`File`], [`Directory`], and `Vec`, `Option`, `BTreeMap`,
+/// `BTreeSet` and tuples of these do. A type of your own does with a derive:
+///
+/// ```
+/// use onceflow::{Value, model::Type};
+/// use serde::{Deserialize, Serialize};
+///
+/// #[derive(Serialize, Deserialize, Value)]
+/// struct Order {
+///     id: String,
+///     cents: u64,
+/// }
+///
+/// assert_eq!(Order::ty().to_string(), "{ cents: int, id: text }");
+/// assert_eq!(Vec::<Order>::ty(), Type::list(Order::ty()));
+/// ```
+///
+/// The derive needs serde's `Serialize` and `Deserialize`. A struct with named fields is a record that other tools can
+/// look into; an enum, a tuple struct, and a struct that any `#[serde(..)]` attribute reshapes are known by their names.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` cannot travel between tasks",
+    label = "not a value",
+    note = "give a type of your own `#[derive(serde::Serialize, serde::Deserialize, onceflow::Value)]`"
+)]
+pub trait Value: Sized + Send + 'static {
+    /// What the kernel calls this type. Two ports are joined only if these fit.
+    fn ty() -> Type;
+
+    /// The value as it is stored. Equal values give equal data.
+    fn encode(self) -> Result<Data, Error>;
+
+    /// The value that was stored.
+    fn decode(data: Data) -> Result<Self, Error>;
+}
+
+/// A value that can be written down in a flow: all but files and directories, which a flow takes as inputs.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` cannot be written down in a flow",
+    label = "not a constant",
+    note = "files and directories come into a flow as its inputs"
+)]
+pub trait Literal: Value {}
+
+/// Why a value could not be stored, or not be read as the type that was asked for.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// Serde refused to write it.
+    #[error("a value of type {ty} could not be written")]
+    Write {
+        /// The Rust type.
+        ty: &'static str,
+        /// What serde said.
+        source: rmp_serde::encode::Error,
+    },
+    /// The bytes are not those of such a value.
+    #[error("the stored bytes are no value of type {ty}")]
+    Read {
+        /// The Rust type.
+        ty: &'static str,
+        /// What serde said.
+        source: rmp_serde::decode::Error,
+    },
+    /// A list where one value was wanted, a file where bytes were wanted, and so on.
+    #[error("a value of type {ty} was wanted, but {found} is there")]
+    Kind {
+        /// The Rust type.
+        ty: &'static str,
+        /// What is there.
+        found: &'static str,
+    },
+}
+
+impl Error {
+    /// `data` is not the kind of data that a `T` is stored as.
+    fn kind<T>(data: &Data) -> Self {
+        let found = match data {
+            Data::Bytes(_) => "a single value",
+            Data::List(_) => "a list",
+            Data::File(_) => "a file",
+            Data::None => "nothing",
+        };
+        Error::Kind { ty: std::any::type_name::<T>(), found }
+    }
+}

@@ -1,0 +1,136 @@
+//! Values that are one piece of bytes: numbers, text, bytes, tuples, maps, and whatever serde can write.
+
+use super::{Error, Literal, Value};
+use bytes::Bytes;
+use onceflow_core::model::Type;
+use onceflow_engine::task::Data;
+use serde::{Serialize, de::DeserializeOwned};
+use std::{
+    any::type_name,
+    collections::{BTreeMap, BTreeSet},
+};
+
+/// Writes a value as MessagePack with named fields, so that a record may gain a field and old data still be read.
+pub fn encode_serde<T: Serialize>(value: &T) -> Result<Data, Error> {
+    let bytes = rmp_serde::to_vec_named(value).map_err(|source| Error::Write { ty: type_name::<T>(), source })?;
+    Ok(Data::Bytes(bytes.into()))
+}
+
+/// Reads what [`encode_serde`] wrote.
+pub fn decode_serde<T: DeserializeOwned>(data: Data) -> Result<T, Error> {
+    match data {
+        Data::Bytes(bytes) => {
+            rmp_serde::from_slice(&bytes).map_err(|source| Error::Read { ty: type_name::<T>(), source })
+        }
+        other => Err(Error::kind::<T>(&other)),
+    }
+}
+
+/// A value that serde writes: `[generics] Rust type => kernel type`.
+macro_rules! by_serde {
+    ($([$($generics:tt)*] $rust:ty => $kernel:expr;)*) => {$(
+        impl<$($generics)*> Value for $rust {
+            fn ty() -> Type {
+                $kernel
+            }
+
+            fn encode(self) -> Result<Data, Error> {
+                encode_serde(&self)
+            }
+
+            fn decode(data: Data) -> Result<Self, Error> {
+                decode_serde(data)
+            }
+        }
+
+        impl<$($generics)*> Literal for $rust {}
+    )*};
+}
+
+by_serde! {
+    [] bool => Type::Bool;
+    [] i8 => Type::Int;
+    [] i16 => Type::Int;
+    [] i32 => Type::Int;
+    [] i64 => Type::Int;
+    [] isize => Type::Int;
+    [] u8 => Type::Int;
+    [] u16 => Type::Int;
+    [] u32 => Type::Int;
+    [] u64 => Type::Int;
+    [] usize => Type::Int;
+    [] f32 => Type::Float;
+    [] f64 => Type::Float;
+    [] String => Type::Text;
+    // Serde writes a tuple as an array, so it is no record with fields; it fits its like and nothing else.
+    [A: Part] (A,) => tuple(&[A::ty()]);
+    [A: Part, B: Part] (A, B) => tuple(&[A::ty(), B::ty()]);
+    [A: Part, B: Part, C: Part] (A, B, C) => tuple(&[A::ty(), B::ty(), C::ty()]);
+    [A: Part, B: Part, C: Part, D: Part] (A, B, C, D) => tuple(&[A::ty(), B::ty(), C::ty(), D::ty()]);
+    [K: Part + Ord, V: Part] BTreeMap<K, V> => Type::Named(format!("map<{}, {}>", K::ty(), V::ty()));
+    [K: Part + Ord] BTreeSet<K> => Type::Named(format!("set<{}>", K::ty()));
+}
+
+/// What may stand inside a tuple or a map.
+pub trait Part: Value + Serialize + DeserializeOwned {}
+
+impl<T: Value + Serialize + DeserializeOwned> Part for T {}
+
+fn tuple(parts: &[Type]) -> Type {
+    let parts: Vec<_> = parts.iter().map(ToString::to_string).collect();
+    Type::Named(format!("({})", parts.join(", ")))
+}
+
+impl Value for () {
+    fn ty() -> Type {
+        Type::Unit
+    }
+
+    fn encode(self) -> Result<Data, Error> {
+        Ok(Data::Bytes(Bytes::new()))
+    }
+
+    fn decode(data: Data) -> Result<Self, Error> {
+        match data {
+            Data::Bytes(bytes) if bytes.is_empty() => Ok(()),
+            other => Err(Error::kind::<Self>(&other)),
+        }
+    }
+}
+
+impl Literal for () {}
+
+impl Value for Bytes {
+    fn ty() -> Type {
+        Type::Bytes
+    }
+
+    fn encode(self) -> Result<Data, Error> {
+        Ok(Data::Bytes(self))
+    }
+
+    fn decode(data: Data) -> Result<Self, Error> {
+        match data {
+            Data::Bytes(bytes) => Ok(bytes),
+            other => Err(Error::kind::<Self>(&other)),
+        }
+    }
+}
+
+impl Literal for Bytes {}
+
+impl<T: Value> Value for Box<T> {
+    fn ty() -> Type {
+        T::ty()
+    }
+
+    fn encode(self) -> Result<Data, Error> {
+        T::encode(*self)
+    }
+
+    fn decode(data: Data) -> Result<Self, Error> {
+        T::decode(data).map(Box::new)
+    }
+}
+
+impl<T: Literal> Literal for Box<T> {}
