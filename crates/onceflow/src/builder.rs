@@ -284,7 +284,10 @@ fn outputs<P: Ports>(base: &str, given: P) -> Vec<(model::Port, Handle)> {
 fn payload(data: &Data) -> Payload {
     match data {
         Data::Bytes(bytes) => Payload::inline(bytes),
-        Data::List(elements) => Payload::List(elements.iter().map(payload).collect()),
+        Data::List(elements) => {
+            let element = |data: &Data| (*data != Data::None).then(|| payload(data));
+            Payload::List(elements.iter().map(element).collect())
+        }
         Data::None => Payload::inline(crate::value::NIL),
         Data::File(file) => panic!("the file {} is no constant", file.name),
     }

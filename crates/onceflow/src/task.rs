@@ -141,7 +141,7 @@ pub fn input<T: Value>(name: &str, inputs: &mut dyn Iterator<Item = Data>) -> Re
 /// The rows of the flow, for a body that asks for them.
 #[doc(hidden)]
 pub fn tx(step: &Step) -> Result<Tx, Failure> {
-    step.tx.clone().ok_or_else(|| Failure::new("a step that is not transactional has no `Tx`").finally())
+    step.tx().cloned().ok_or_else(|| Failure::new("a step that is not transactional has no `Tx`").finally())
 }
 
 /// A value that cannot be read or written is a failure that stays.

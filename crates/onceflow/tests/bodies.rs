@@ -49,7 +49,7 @@ impl std::error::Error for PaymentError {
 async fn charge(step: &Step, order: Order, note: Option<String>) -> Result<(String, Order), PaymentError> {
     tokio::task::yield_now().await;
     let _: u64 = order.id.parse().map_err(PaymentError)?;
-    Ok((format!("{} {} {} {note:?}", step.key, step.address, step.attempt), order))
+    Ok((format!("{} {} {} {note:?}", step.key(), step.address(), step.attempt()), order))
 }
 
 #[task]
@@ -57,7 +57,7 @@ fn refund(_order: Order, _note: Option<String>) {}
 
 #[task(retry(attempts = 4, backoff = "1s", backoff_max = "10s"), depends(sum = [a, b], first = [a]), outputs(first, sum, all))]
 fn split(step: Step, a: u64, b: u64, c: u64) -> (u64, u64, Vec<u64>) {
-    assert_eq!(step.attempt, 2);
+    assert_eq!(step.attempt(), 2);
     (a, a + b, vec![a, b, c])
 }
 
@@ -82,7 +82,7 @@ async fn nap() -> Result<(), &'static str> {
 #[task(effect = transactional)]
 async fn write_row(_tx: Tx, step: &Step, n: u64) -> u64 {
     tokio::task::yield_now().await;
-    n + u64::from(step.attempt)
+    n + u64::from(step.attempt())
 }
 
 fn all() -> Flow<Port<Order>, ()> {
@@ -160,7 +160,7 @@ async fn a_body_gives_one_piece_of_data_for_each_output() {
 fn a_function_waits_blocks_or_is_done_as_it_says() {
     let flow = all();
     let start = |task: &str, inputs| {
-        let step = Step { key: String::new(), address: String::new(), attempt: 2, tx: None };
+        let step = Step::detached([0; 16], 2);
         match flow.tasks().get(task).expect("a task").1.start(step, inputs) {
             Attempt::Done(_) => "done",
             Attempt::Async(_) => "waits",
