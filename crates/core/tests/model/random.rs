@@ -200,7 +200,7 @@ fn make(seed: u64) -> Library {
 #[test]
 fn what_is_made_well_passes_and_lowers_to_a_sound_program() {
     let (mut calls, mut eaches) = (0, 0);
-    for seed in 0..3_000 {
+    for seed in 0..1_000 {
         let library = make(seed);
         let program = check(&library, "main", None).unwrap_or_else(|errors| panic!("seed {seed}: {errors}"));
         program.assert_sound();
@@ -267,7 +267,7 @@ fn damage(graph: &mut Graph, random: &mut Random) {
 #[test]
 fn what_is_damaged_never_panics_and_is_sound_if_it_passes() {
     let (mut refused, mut passed) = (0, 0);
-    for seed in 0..6_000 {
+    for seed in 0..3_000 {
         let mut library = make(seed);
         let mut random = Random(seed ^ 0xdead);
         let percent = 5 + random.below(40);
@@ -291,5 +291,5 @@ fn what_is_damaged_never_panics_and_is_sound_if_it_passes() {
             }
         }
     }
-    assert!(refused > 1000 && passed > 100, "{refused} {passed}");
+    assert!(refused > 500 && passed > 100, "{refused} {passed}");
 }
