@@ -1,11 +1,14 @@
 //! All shapes lower, each to the program that is written here.
 
-use crate::{notation::library, print::print};
+use crate::{meaning::assert_same, notation::library, print::print};
 use expect_test::{Expect, expect};
 use onceflow_core::model::{Program, check};
 
 pub(crate) fn lower(text: &str) -> Program {
     let program = check(&library(text), "main", None);
+    if text.len() < 10_000 && program.is_ok() {
+        assert_same(&library(text), None);
+    }
     program.unwrap_or_else(|errors| panic!("{errors}"))
 }
 
