@@ -5,7 +5,7 @@
 //! | [`types`] | what may travel along a connection |
 //! | [`task`] | what the kernel knows about a task |
 //! | [`graph`] | a flow as it is described |
-//! | [`check`] | finds all mistakes of a flow at once, and makes the program |
+//! | [`mod@check`] | finds all mistakes of a flow at once, and makes the program |
 //! | [`program`] | a flow as it is run |
 //! | [`place`] | addresses: where people see a node |
 //! | [`wiring`] | who waits for whom in a program, computed when it is loaded |

@@ -2,6 +2,8 @@
 
 #[path = "model/digests.rs"]
 mod digests;
+#[path = "model/meaning.rs"]
+mod meaning;
 #[path = "model/mistakes.rs"]
 mod mistakes;
 #[path = "model/mistakes_inside.rs"]

@@ -44,7 +44,7 @@ pub struct Module {
     pub attempt: bool,
 }
 
-/// The output that a module with `attempt` has beside its own: option<text>.
+/// The output that a module with `attempt` has beside its own: `option<text>`.
 pub const ERROR: &str = "error";
 
 /// The kinds of module.

@@ -16,6 +16,8 @@ mod pipeline;
 mod prune;
 mod relay;
 
+pub(crate) use prune::bodies;
+
 use super::{Library, Program};
 use std::collections::BTreeSet;
 

@@ -85,7 +85,11 @@ impl Program {
                     arms.iter().all(|arm| fits(arm.body, 0)) && guards.max() < Some(node.inputs.len() as u16)
                 }
             };
-            ensure(fits, || format!("node {at} and its body disagree on ports"))?;
+            ensure(fits, || {
+                let bodies: Vec<_> =
+                    super::lower::bodies(&node.op).iter().map(|at| &self.blocks[*at as usize]).collect();
+                format!("node {at} and its body disagree on ports: {node:?}\n{bodies:?}")
+            })?;
         }
         Ok(())
     }

@@ -1,6 +1,6 @@
 //! An each over what another each gives joins it, where nothing waits for the whole list.
 
-use crate::{notation::library, print::print, shapes::lower};
+use crate::{meaning::assert_same, notation::library, print::print, random::Random, shapes::lower};
 use expect_test::{Expect, expect};
 use onceflow_core::model::check;
 
@@ -168,4 +168,49 @@ fn a_fork_joins_as_well() {
           y: int = 3.0
     "#]],
     );
+}
+
+/// Eaches over what other eaches give, with what sums of whole lists give as captures.
+fn random(seed: u64) -> String {
+    let mut random = Random(seed);
+    let (mut lists, mut numbers) = (vec![String::from("xs")], vec![String::from("k")]);
+    let mut text =
+        String::from("flow main(xs: list<int>, ys: list<int>, k: int) -> (p: list<int>, q: list<int>, r: int) { ");
+    if random.chance(20) {
+        lists.push("ys".into());
+    }
+    for at in 0..2 + random.below(6) {
+        if random.chance(25) {
+            text += &format!("m{at}: task sum(l: list<int>) -> (s: int); {} -> m{at}.l; ", random.pick(&lists));
+            numbers.push(format!("m{at}.s"));
+            continue;
+        }
+        let limit = if random.chance(30) { format!("max {}", 1 + random.below(9)) } else { String::new() };
+        text += &format!(
+            "m{at}: each x, y {limit} (x: int, k: int, y: int) -> (a: int, b: int) {{
+               t: task t{at}(x: int, k: int) -> (o: int); u: task u(x: int, y: int) -> (o: int, w: int);
+               x -> t.x; k -> t.k; t.o -> u.x; y -> u.y; u.o -> a; {} -> b;
+             }};
+             {} -> m{at}.x; {} -> m{at}.y; {} -> m{at}.k; ",
+            random.pick(&["u.w", "y", "t.o"]),
+            random.pick(&lists),
+            random.pick(&lists),
+            random.pick(&numbers),
+        );
+        lists.extend([format!("m{at}.a"), format!("m{at}.b")]);
+    }
+    let (p, q, r) = (lists[lists.len() - 1].clone(), random.pick(&lists).clone(), random.pick(&numbers));
+    text + &format!("{p} -> p; {q} -> q; {r} -> r; }}")
+}
+
+#[test]
+fn joined_eaches_do_what_they_did_apart() {
+    let (mut apart, mut joined) = (0, 0);
+    for seed in 0..2_000 {
+        let text = random(seed);
+        assert!(assert_same(&library(&text), None), "{text}");
+        apart += text.matches(": each").count();
+        joined += lower(&text).blocks.len() - 1;
+    }
+    assert!(joined * 3 < apart * 2, "{apart} eaches became {joined}");
 }

@@ -1,6 +1,7 @@
 //! Random flows: those made well pass, and lower to sound programs; those then damaged are refused or pass, and nothing
 //! panics.
 
+use crate::meaning::assert_same;
 use onceflow_core::{
     model::{
         Arm, Connection, Endpoint, Graph, Library, Module, Port, TaskSpec, Type, Wiring, check, graph::Kind,
@@ -10,20 +11,20 @@ use onceflow_core::{
 };
 
 /// Numbers from a seed.
-struct Random(u64);
+pub(crate) struct Random(pub(crate) u64);
 
 impl Random {
-    fn below(&mut self, most: usize) -> usize {
+    pub(crate) fn below(&mut self, most: usize) -> usize {
         // The constants are those of Knuth's MMIX.
         self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         ((self.0 >> 33) as usize) % most.max(1)
     }
 
-    fn pick<'a, T>(&mut self, items: &'a [T]) -> &'a T {
+    pub(crate) fn pick<'a, T>(&mut self, items: &'a [T]) -> &'a T {
         &items[self.below(items.len())]
     }
 
-    fn chance(&mut self, percent: usize) -> bool {
+    pub(crate) fn chance(&mut self, percent: usize) -> bool {
         self.below(100) < percent
     }
 }
@@ -198,9 +199,22 @@ fn make(seed: u64) -> Library {
 }
 
 #[test]
+fn programs_do_what_their_flows_say() {
+    let mut known = 0;
+    for seed in 0..2_000 {
+        let library = make(seed);
+        known += usize::from(assert_same(&library, None));
+        for output in &library.flows["main"].outputs {
+            assert_same(&library, Some(std::slice::from_ref(&output.name)));
+        }
+    }
+    assert!(known > 1_500, "only {known} came to an end");
+}
+
+#[test]
 fn what_is_made_well_passes_and_lowers_to_a_sound_program() {
     let (mut calls, mut eaches) = (0, 0);
-    for seed in 0..3_000 {
+    for seed in 0..1_000 {
         let library = make(seed);
         let program = check(&library, "main", None).unwrap_or_else(|errors| panic!("seed {seed}: {errors}"));
         program.assert_sound();
@@ -267,7 +281,7 @@ fn damage(graph: &mut Graph, random: &mut Random) {
 #[test]
 fn what_is_damaged_never_panics_and_is_sound_if_it_passes() {
     let (mut refused, mut passed) = (0, 0);
-    for seed in 0..6_000 {
+    for seed in 0..3_000 {
         let mut library = make(seed);
         let mut random = Random(seed ^ 0xdead);
         let percent = 5 + random.below(40);
@@ -291,5 +305,5 @@ fn what_is_damaged_never_panics_and_is_sound_if_it_passes() {
             }
         }
     }
-    assert!(refused > 1000 && passed > 100, "{refused} {passed}");
+    assert!(refused > 500 && passed > 100, "{refused} {passed}");
 }

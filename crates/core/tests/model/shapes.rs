@@ -1,11 +1,14 @@
 //! All shapes lower, each to the program that is written here.
 
-use crate::{notation::library, print::print};
+use crate::{meaning::assert_same, notation::library, print::print};
 use expect_test::{Expect, expect};
 use onceflow_core::model::{Program, check};
 
 pub(crate) fn lower(text: &str) -> Program {
     let program = check(&library(text), "main", None);
+    if text.len() < 10_000 && program.is_ok() {
+        assert_same(&library(text), None);
+    }
     program.unwrap_or_else(|errors| panic!("{errors}"))
 }
 
@@ -182,4 +185,94 @@ fn steps_without_outputs_run_wherever_they_are() {
               hidden done:/s/only/m: unit = 0.0
         "#]],
     );
+}
+
+/// What the kernel must run right, with how many nodes each becomes.
+#[test]
+fn the_shapes_of_the_kernel_lower_and_mean_what_they_say() {
+    let chain = |length: usize| {
+        let step = |at: usize| format!("s{at}: task s(x: int) -> (x: int); s{at}.x -> s{}.x; ", at + 1);
+        let steps: String = (0..length - 1).map(step).collect();
+        let last = length - 1;
+        format!(
+            "flow main(x: int) -> (p: int) {{ {steps} s{last}: task s(x: int) -> (x: int); x -> s0.x; s{last}.x -> p; }}"
+        )
+    };
+    let fold = |length: usize| {
+        let step =
+            |at: usize| format!("f{at}: task f(x: int, s: int) -> (s: int); x -> f{at}.x; f{at}.s -> f{}.s; ", at + 1);
+        let steps: String = (0..length - 1).map(step).collect();
+        let last = length - 1;
+        format!(
+            "flow main(x: int) -> (p: int) {{ {steps} f{last}: task f(x: int, s: int) -> (s: int);
+               x -> f{last}.x; x -> f0.s; f{last}.s -> p; }}"
+        )
+    };
+    let shapes = [
+        ("chain of 4", chain(4), 4),
+        ("chain of 8", chain(8), 8),
+        ("pipelined fold", fold(6), 6),
+        (
+            "each and gather",
+            "flow main(xs: list<int>) -> (p: int) {
+               e: each x (x: int) -> (y: int) { t: task t(x: int) -> (y: int); x -> t.x; t.y -> y; };
+               s: task sum(l: list<int>) -> (s: int); xs -> e.x; e.y -> s.l; s.s -> p; }"
+                .into(),
+            3,
+        ),
+        (
+            "each inside loop inside each",
+            "flow main(xs: list<list<int>>) -> (p: list<list<int>>) {
+               o: each x (x: list<int>) -> (y: list<int>) {
+                 l: loop (x: list<int>) -> (x: list<int>, more: bool) {
+                   i: each x (x: int) -> (y: int) { t: task t(x: int) -> (y: int); x -> t.x; t.y -> y; };
+                   c: task more(l: list<int>) -> (more: bool);
+                   x -> i.x; i.y -> c.l; i.y -> x; c.more -> more;
+                 } while more carry x > x;
+                 x -> l.x; l.x -> y;
+               };
+               xs -> o.x; o.y -> p; }"
+                .into(),
+            5,
+        ),
+        (
+            "names of which one is a prefix of another, and one task used by two modules",
+            "flow main(x: int) -> (p: int, q: int) { F1: task f(x: int) -> (y: int); F10: task f(x: int) -> (y: int);
+               x -> F1.x; F1.y -> F10.x; F1.y -> p; F10.y -> q; }"
+                .into(),
+            2,
+        ),
+        (
+            "choice whose arms rejoin",
+            "flow main(x: int, b: bool) -> (p: int) {
+               c: choice {
+                 l if b (x: int) -> (y: int) { t: task l(x: int) -> (y: int); x -> t.x; t.y -> y; };
+                 r (x: int) -> (y: int) { t: task r(x: int) -> (y: int); x -> t.x; t.y -> y; };
+               };
+               j: task j(x: int) -> (y: int); x -> c.x; b -> c.b; c.y -> j.x; j.y -> p; }"
+                .into(),
+            4,
+        ),
+        (
+            "an arm that fails, with a handler",
+            "flow main(x: int, b: bool) -> (p: int) {
+               c: attempt choice { l if b (x: int) -> (y: int) { t: task l(x: int) -> (y: int); x -> t.x; t.y -> y; }; };
+               h: task handle(y: option<int>, e: option<text>) -> (y: int);
+               x -> c.x; b -> c.b; c.y -> h.y; c.error -> h.e; h.y -> p; }"
+                .into(),
+            3,
+        ),
+        (
+            "sub-flow called twice, and a value forwarded untouched",
+            "flow main(x: int) -> (p: int, q: int) { a: call f; b: call f; x -> a.x; a.y -> b.x; b.y -> p; b.same -> q; }
+             flow f(x: int) -> (y: int, same: int) { t: task t(x: int) -> (y: int); x -> t.x; t.y -> y; x -> same; }"
+                .into(),
+            2,
+        ),
+    ];
+    for (name, text, nodes) in shapes {
+        let program = lower(&text);
+        let found = program.blocks.iter().map(|block| block.nodes.len()).sum::<usize>();
+        assert_eq!(found, nodes, "{name}:\n{}", print(&program));
+    }
 }

@@ -117,12 +117,13 @@ fn join(program: &mut Program, block: usize, pair: &Pair) {
     let kept = still_read(&program.blocks[block], pair);
     let second_node = program.blocks[block].nodes[pair.second as usize].clone();
     let mut first_node = program.blocks[block].nodes[pair.first as usize].clone();
-    let second_body = program.blocks[pair.bodies.1 as usize].clone();
+    // Nothing may be left behind: what is inside has moved, and must not be joined there once more.
+    let gone = Block { inputs: vec![], outputs: vec![], nodes: vec![], digest: [0; 32] };
+    let mut second_body = std::mem::replace(&mut program.blocks[pair.bodies.1 as usize], gone);
     let body = &mut program.blocks[pair.bodies.0 as usize];
 
     let moved = inputs(&mut first_node, body, &second_node, &second_body, pair.first);
     let offset = body.nodes.len() as NodeIndex;
-    let mut second_body = second_body;
     each_source(&mut second_body, |source| match *source {
         Source::Input(input) => *source = moved[usize::from(input)],
         Source::Node(node, port) => *source = Source::Node(node + offset, port),

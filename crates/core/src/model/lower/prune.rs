@@ -58,7 +58,7 @@ fn with_done(program: &Program) -> Vec<BTreeSet<usize>> {
 }
 
 /// The blocks that an operation opens.
-pub(super) fn bodies(op: &Op) -> Vec<BlockIndex> {
+pub(crate) fn bodies(op: &Op) -> Vec<BlockIndex> {
     match op {
         Op::Task(_) | Op::Fused(_) | Op::Relay => vec![],
         Op::Each { body, .. } | Op::Loop { body, .. } | Op::Call { body } => vec![*body],
