@@ -334,21 +334,21 @@ fn limits_are_said() {
         |name: &str, count: usize| (0..count).map(|at| format!("{name}{at}: int")).collect::<Vec<_>>().join(", ");
     let arms: String = (0..65).map(|at| format!("a{at} if g{at} () -> () {{ }}; ")).collect();
     let guards: String = (0..65).map(|at| format!("b -> c.g{at}; ")).collect();
-    let feed: String = (0..255).map(|at| format!("t.o{at} -> u.i{at}; ")).collect();
+    let feed: String = (0..127).map(|at| format!("t.o{at} -> u.i{at}; ")).collect();
     let text = format!(
         "flow main(b: bool) -> () {{
            t: attempt task t() -> ({}); u: task u({}) -> (); v: task v({}) -> ();
            c: choice {{ {arms} }}; {guards} {feed}
          }}",
-        ports("o", 255),
-        ports("i", 255).replace(": int", ": option<int>"),
-        ports("w", 256).replace(": int", ": option<int>"),
+        ports("o", 127),
+        ports("i", 127).replace(": int", ": option<int>"),
+        ports("w", 128).replace(": int", ": option<int>"),
     );
     expect![[r#"
-        error[OF0040]: /t has 256 outputs (`error` included); 255 is the most
+        error[OF0040]: /t has 128 outputs (`error` included); 127 is the most
           --> test.flow:2:12
-        error[OF0040]: /v has 256 inputs; 255 is the most
-          --> test.flow:2:7484
+        error[OF0040]: /v has 128 inputs; 127 is the most
+          --> test.flow:2:3644
         error[OF0040]: /c has 65 arms; 64 is the most
           --> test.flow:3:12"#]]
     .assert_eq(&errors(&library(&text)).to_string());

@@ -19,10 +19,10 @@ fn counts(program: &Program) -> (usize, usize) {
 fn ten_thousand_independent_steps_lower() {
     let tasks: String = (0..10_000).map(|at| format!("n{at}: task n(x: int) -> (); x -> n{at}.x; ")).collect();
     let program = lower(&format!("flow main(x: int) -> () {{ {tasks} }}"));
-    // 40 relays open what 10 000 steps wait for, and 40 join them, one batch each.
-    assert_eq!(counts(&program), (10_000, 80));
+    // 79 relays open what 10 000 steps wait for, and 79 join them, one batch each, and one joins those.
+    assert_eq!(counts(&program), (10_000, 159));
     let wiring = Wiring::of(&program);
-    assert_eq!((wiring.blocks[0].opening.enabled.len(), wiring.blocks[0].end.of), (40, 40));
+    assert_eq!((wiring.blocks[0].opening.enabled.len(), wiring.blocks[0].end.of), (79, 1));
 }
 
 #[test]
@@ -35,7 +35,7 @@ fn one_output_for_a_hundred_thousand_goes_through_a_tree() {
     let program = lower(&(text + "}"));
     let (tasks, relays) = counts(&program);
     assert_eq!(tasks, 99_001);
-    assert!(relays < 2 * 99_000 / FAN_OUT_MAX + 10, "{relays}");
+    assert!(relays < 2 * 99_000 / FAN_OUT_MAX + 20, "{relays}");
 }
 
 #[test]
@@ -86,11 +86,11 @@ fn a_chain_of_fifty_thousand_needs_no_long_stack() {
 
 #[test]
 fn the_most_ports_still_fit() {
-    let ports = |name: &str| (0..255).map(|at| format!("{name}{at}: int")).collect::<Vec<_>>().join(", ");
+    let ports = |name: &str| (0..127).map(|at| format!("{name}{at}: int")).collect::<Vec<_>>().join(", ");
     let wires: String =
-        (0..255).map(|at| format!("i{at} -> t.i{at}; t.o{at} -> p{at}; t.o{at} -> u.i{at}; ")).collect();
-    let over = (0..255).map(|at| format!("i{at}")).collect::<Vec<_>>().join(", ");
-    let outside: String = (0..255).map(|at| format!("xs -> e.i{at}; ")).collect();
+        (0..127).map(|at| format!("i{at} -> t.i{at}; t.o{at} -> p{at}; t.o{at} -> u.i{at}; ")).collect();
+    let over = (0..127).map(|at| format!("i{at}")).collect::<Vec<_>>().join(", ");
+    let outside: String = (0..127).map(|at| format!("xs -> e.i{at}; ")).collect();
     let text = format!(
         "flow main(xs: list<int>) -> (p: list<int>) {{
            e: each {over} ({}) -> ({}) {{ n: task n() -> (); t: task t({}) -> ({}); u: task u({}) -> (); {wires} }};
