@@ -142,7 +142,7 @@ impl Work<'_> {
             if page.rows.is_empty() {
                 return Ok(());
             }
-            let draft = run::remove(plan, self.run.state(), &page.rows);
+            let draft = run::remove(plan, &page.rows);
             let _again_if_refused = shared.commit_outside(draft, &[]).await?;
         }
     }

@@ -33,7 +33,7 @@ impl Work<'_> {
         {
             return self.lost_track(seat, started).await;
         }
-        let memo = self.memo(&inputs);
+        let memo = self.memo(&inputs).await?;
         if let Some(outputs) = self.kept(memo.as_ref()).await? {
             let what = What::DidReuse { address: self.address_if_wanted().await? };
             return self.give(seat, &outputs, Some(what)).await;
@@ -107,7 +107,7 @@ impl Work<'_> {
                 }
                 Committed::Lost => return Ok(None),
                 // Somebody else put the same content meanwhile, or kept the same result: look again.
-                Committed::Refused(_) => {}
+                Committed::Refused => {}
             }
         }
     }

@@ -73,7 +73,7 @@ impl Work<'_> {
                 Sent::Applied(committed) => return Ok(Some(committed.position)),
                 Sent::Lost => return Ok(None),
                 // Another step took the number.
-                Sent::Refused(_) => {}
+                Sent::Refused => {}
             }
         }
     }
