@@ -327,6 +327,11 @@ impl Engine {
         Handle::new(self.shared.clone(), key.to_owned(), id)
     }
 
+    /// The rows of a flow's own, which its transactional tasks write, and its outbox.
+    pub fn flow_rows(&self, flow: &str) -> crate::task::FlowRows {
+        crate::task::FlowRows::new(self.shared.clone(), flow)
+    }
+
     /// Takes no further steps, and ends when those in flight are done and everything is durable.
     ///
     /// # Errors

@@ -206,6 +206,67 @@ pub fn unpark<'a>(plan: &'a Plan, state: State, parked: &[(StepId, Row, Parked)]
     draft
 }
 
+/// A step whose outcome was not known gave this: somebody who knows says so.
+pub fn decided<'a>(
+    plan: &'a Plan,
+    state: State,
+    step: StepId,
+    (row, parked): (&Row, &Parked),
+    frame: &Frame,
+    inbox: &[Received],
+    outputs: &[Outcome],
+) -> Draft<'a> {
+    let mut draft = decide(plan, state, step, row);
+    let ticket = &parked.ticket;
+    for received in inbox.iter().chain(&ticket.inputs) {
+        let key = plan.keys.arrival(step, received.port);
+        if received.owned {
+            draft.release(&key, received.port, &received.outcome);
+        }
+        draft.batch.delete(key);
+    }
+    let site = Site { id: step.frame, frame, index: step.index, block: ticket.block };
+    let wiring = &plan.wiring.blocks[ticket.block as usize].nodes[step.node as usize];
+    draft.deliver(site, &wiring.targets, &|port| outputs[usize::from(port)].clone());
+    draft
+}
+
+/// A step whose outcome was not known is tried again.
+pub fn redo<'a>(plan: &'a Plan, state: State, step: StepId, (row, parked): (&Row, &Parked)) -> Draft<'a> {
+    let mut draft = decide(plan, state, step, row);
+    let ticket = rows::Ticket { started: None, ..parked.ticket.clone() };
+    let queue = parked.class.as_deref().map_or_else(keys::internal_queue, keys::class_queue);
+    draft.enable(step, &queue, &ticket);
+    draft
+}
+
+/// A step whose outcome was not known has failed.
+pub fn fail<'a>(
+    plan: &'a Plan,
+    state: State,
+    step: StepId,
+    (row, parked): (&Row, &Parked),
+    failed: rows::Failed,
+) -> Draft<'a> {
+    let mut draft = decide(plan, state, step, row);
+    let parked = Parked { why: Why::Failed(failed), ..parked.clone() };
+    draft.batch.put(plan.keys.parked(step), rows::write(&parked));
+    draft
+}
+
+/// Takes a parked step up. A run that waited for it is settled anew, if nothing else follows from this.
+fn decide<'a>(plan: &'a Plan, state: State, step: StepId, row: &Row) -> Draft<'a> {
+    let mut draft = Draft::new(plan, state);
+    let key = plan.keys.parked(step);
+    draft.batch.require_equals(key.clone(), row.clone()).delete(key);
+    if state.phase == Phase::Waiting {
+        draft.batch.put(plan.keys.state(), rows::write(&State { phase: Phase::Running, ..state }));
+        let settle = draft.settle();
+        draft.batch.ops.push(settle);
+    }
+    draft
+}
+
 /// Rows of a run that is being removed go, and what they held.
 pub fn remove<'a>(plan: &'a Plan, found: &[(Name, Row)]) -> Draft<'a> {
     let mut draft = Draft::of_new_run(plan);
