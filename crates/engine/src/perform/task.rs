@@ -22,7 +22,10 @@ use onceflow_core::{
         step,
     },
 };
-use onceflow_store::values::Weave;
+use onceflow_store::{
+    blobs,
+    values::{self, Weave},
+};
 
 impl Work<'_> {
     /// Performs a task, or several that are fused.
@@ -43,7 +46,7 @@ impl Work<'_> {
             let attempt = ticket.failed + 1;
             let Some(began) = self.begin(&spec, &mut ticket, &inputs).await? else { return Ok(None) };
             let failure = match self.attempt(&spec, attempt, &inputs, began).await? {
-                Ok(outputs) => return self.gave(seat, outputs, memo).await,
+                Ok(outputs) => return self.gave(seat, attempt, outputs, memo).await,
                 Err(Interrupted::Lost) => return Ok(None),
                 Err(Interrupted::Failed(failure)) => failure,
                 Err(Interrupted::TimedOut(ms)) if spec.effect == Effect::AtMostOnce => {
@@ -75,13 +78,28 @@ impl Work<'_> {
     }
 
     /// Commits what the body gave.
-    async fn gave(&self, seat: &Seat, outputs: Vec<Data>, memo: Option<[u8; 32]>) -> Result<Option<Job>, Error> {
+    async fn gave(
+        &self,
+        seat: &Seat,
+        attempt: u32,
+        outputs: Vec<Data>,
+        memo: Option<[u8; 32]>,
+    ) -> Result<Option<Job>, Error> {
         let plan = &self.run.plan;
         let node = self.taken.node(plan);
         let mut weaves: Vec<Weave> = Vec::new();
         let mut outcomes = Vec::with_capacity(node.outputs.len());
         for output in outputs {
-            outcomes.push(data::store(&self.worker.shared.values, output, &mut weaves).await?);
+            let values = &self.worker.shared.values;
+            match data::store(values, output, data::Files::Taken, &mut weaves).await {
+                Ok(outcome) => outcomes.push(outcome),
+                // The task gave a file that is not there: that is its mistake, not the store's.
+                Err(Error::Values(values::Error::Blobs(blobs::Error::Content { why, .. }))) => {
+                    let causes = vec![String::from("a file it gave cannot be stored"), why.to_string()];
+                    return self.fail(seat, attempt, causes).await;
+                }
+                Err(error) => return Err(error),
+            }
         }
         if node.attempt {
             outcomes.push(Outcome::None);
