@@ -2,6 +2,7 @@
 
 use crate::{
     Error,
+    shared::lock,
     task::{Data, FileData},
 };
 use bytes::Bytes;
@@ -14,19 +15,35 @@ use onceflow_core::{
 };
 use onceflow_store::values::{Content, Element, Value, ValueId, Values, Weave};
 use std::{
+    collections::BTreeSet,
     ops::Range,
     path::{Component, Path, PathBuf},
-    sync::atomic::{AtomicBool, Ordering::Relaxed},
+    sync::Mutex,
 };
 
-/// Turns what a task gave into what its consumers get; new values are added to `weaves`.
-pub(crate) async fn store(values: &Values, data: Data, weaves: &mut Vec<Weave>) -> Result<Outcome, Error> {
-    Ok(Outcome::of(payload(values, data, weaves).await?))
+/// What becomes of a file that is stored.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Files {
+    /// A task gave it: it is taken from where it is.
+    Taken,
+    /// It is the caller's, who keeps it.
+    Copied,
+}
+
+/// Turns what was given into what its consumers get; new values are added to `weaves`.
+pub(crate) async fn store(
+    values: &Values,
+    data: Data,
+    files: Files,
+    weaves: &mut Vec<Weave>,
+) -> Result<Outcome, Error> {
+    Ok(Outcome::of(payload(values, data, files, weaves).await?))
 }
 
 fn payload<'a>(
     values: &'a Values,
     data: Data,
+    files: Files,
     weaves: &'a mut Vec<Weave>,
 ) -> BoxFuture<'a, Result<Option<Payload>, Error>> {
     Box::pin(async move {
@@ -39,7 +56,10 @@ fn payload<'a>(
                 Payload::Stored(stored(&id, digest, len))
             }
             Data::File(FileData { name, path }) => {
-                let upload = values.adopt(&path).await?;
+                let upload = match files {
+                    Files::Taken => values.adopt(&path).await?,
+                    Files::Copied => values.upload(read(&path).await?).await?,
+                };
                 let content = stored(&upload.id(), upload.stored().digest.to_bytes(), upload.stored().len);
                 weaves.push(Weave::Blob(upload));
                 Payload::File { name, content }
@@ -47,12 +67,18 @@ fn payload<'a>(
             Data::List(elements) => {
                 let mut payloads = Vec::with_capacity(elements.len());
                 for element in elements {
-                    payloads.push(payload(values, element, weaves).await?);
+                    payloads.push(payload(values, element, files, weaves).await?);
                 }
                 list(values, payloads, weaves).await?
             }
         }))
     })
+}
+
+/// The bytes of a file of the caller's.
+async fn read(path: &Path) -> Result<onceflow_store::blobs::Content, Error> {
+    let content = onceflow_store::blobs::content::from_path(path).await;
+    content.map_err(|error| Error::Inputs(format!("file {} cannot be read: {error}", path.display())))
 }
 
 /// A list that is small travels itself; another is a value that refers to what its elements refer to.
@@ -100,30 +126,39 @@ pub(crate) fn id(name: &Name) -> ValueId {
 pub(crate) struct Scratch {
     directory: PathBuf,
     is_ours: bool,
-    used: AtomicBool,
+    taken: Mutex<BTreeSet<PathBuf>>,
 }
 
 impl Scratch {
     /// One that goes when this is dropped.
     pub(crate) fn new(directory: PathBuf) -> Self {
-        Scratch { directory, is_ours: true, used: AtomicBool::new(false) }
+        Scratch { directory, is_ours: true, taken: Mutex::default() }
     }
 
-    /// Where a file of this name goes. Names that would lead elsewhere are refused.
+    /// Where a file of this name goes: apart, if there is one of its name already. Names that would lead elsewhere are
+    /// refused.
     fn path(&self, name: &str) -> Result<PathBuf, Error> {
         let inside = Path::new(name).components().all(|part| matches!(part, Component::Normal(_)));
         if name.is_empty() || !inside {
             return Err(Error::Inputs(format!("a file cannot be called `{name}`")));
         }
-        self.used.store(true, Relaxed);
-        Ok(self.directory.join(name))
+        let mut taken = lock(&self.taken);
+        let mut path = self.directory.join(name);
+        for apart in 2_u64.. {
+            if taken.insert(path.clone()) {
+                break;
+            }
+            path = self.directory.join(format!(".{apart}")).join(name);
+        }
+        Ok(path)
     }
 }
 
 impl Drop for Scratch {
     fn drop(&mut self) {
         if self.is_ours
-            && self.used.load(Relaxed)
+            && !lock(&self.taken).is_empty()
+            && self.directory.exists()
             && let Err(error) = std::fs::remove_dir_all(&self.directory)
         {
             tracing::warn!(%error, directory = ?self.directory, "a scratch directory could not be removed");
@@ -133,11 +168,8 @@ impl Drop for Scratch {
 
 /// As [`load`]; files stay in a directory of the caller's.
 pub(crate) async fn load_into(values: &Values, payload: &Payload, directory: Option<&Path>) -> Result<Data, Error> {
-    let scratch = directory.map(|directory| Scratch {
-        directory: directory.to_owned(),
-        is_ours: false,
-        used: AtomicBool::new(false),
-    });
+    let scratch =
+        directory.map(|directory| Scratch { directory: directory.to_owned(), is_ours: false, taken: Mutex::default() });
     load(values, payload, scratch.as_ref()).await
 }
 

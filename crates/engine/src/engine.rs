@@ -118,17 +118,29 @@ impl Engine {
         Engine { shared, worker }
     }
 
-    /// Lets this engine run these tasks.
-    pub fn add_tasks(&self, tasks: &Tasks) {
+    /// Lets this engine run these tasks. Adding the same again does nothing.
+    ///
+    /// # Errors
+    /// [`Error::Tasks`] if it has a different task of the same name and version; none of these is added then.
+    pub fn add_tasks(&self, tasks: &Tasks) -> Result<(), Error> {
         {
             let mut known = lock(&self.shared.tasks);
             let mut all = (**known).clone();
-            all.extend(tasks);
+            all.extend(tasks)?;
             *known = Arc::new(all);
         }
         if let Some(worker) = &self.worker {
             worker.room.learn(tasks.classes());
         }
+        Ok(())
+    }
+
+    /// The time on the store's clock.
+    ///
+    /// # Errors
+    /// If the store does not answer.
+    pub async fn now(&self) -> Result<onceflow_core::Timestamp, Error> {
+        Ok(self.shared.records.now().await?)
     }
 
     /// What happens from now on, in all runs this engine works on.
@@ -342,7 +354,19 @@ impl Engine {
             worker.drain().await;
         }
         self.shared.events.close();
+        // A handle may wait for what was just done.
+        self.shared.progress.notify_waiters();
         Ok(self.shared.records.durable(self.shared.records.position()).await?)
+    }
+
+    /// Takes no further steps, without waiting for those in flight: they end by themselves, or, with the process, not at
+    /// all, which costs only time.
+    pub fn stop(&self) {
+        self.shared.close();
+        if let Some(worker) = &self.worker {
+            worker.stop();
+        }
+        self.shared.events.close();
     }
 }
 

@@ -24,6 +24,9 @@ pub enum Error {
     /// The inputs given are not those of the flow.
     #[error("{0}")]
     Inputs(String),
+    /// A different task of the same name and version is known here.
+    #[error(transparent)]
+    Tasks(#[from] crate::task::Conflict),
     /// There is no such run.
     #[error("there is no run `{0}`")]
     NoRun(String),

@@ -82,6 +82,42 @@ pub enum End {
     Undone,
 }
 
+impl std::fmt::Display for Event {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}: {}", self.run, self.what)
+    }
+}
+
+impl std::fmt::Display for What {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            What::DidStart { generation: 0 } => f.write_str("did start"),
+            What::DidStart { generation } => write!(f, "did start again, with plan {generation}"),
+            What::WillRun { address, attempt: 1 } => write!(f, "will run {address}"),
+            What::WillRun { address, attempt } => write!(f, "will run {address}, attempt {attempt}"),
+            What::DidCommit { address } => write!(f, "did commit {address}"),
+            What::DidReuse { address } => write!(f, "did reuse {address}"),
+            What::DidFail(failed) => f.write_str(&crate::error::failures(std::slice::from_ref(failed))),
+            What::DidLoseTrack { address } => write!(f, "did lose track of {address}"),
+            What::DidUndo { address } => write!(f, "did undo {address}"),
+            What::DidEnd { how } => write!(f, "did end: {how}"),
+            What::DidReclaim { values } => write!(f, "did reclaim {values} values"),
+        }
+    }
+}
+
+impl std::fmt::Display for End {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            End::Done => "done",
+            End::Failed => "failed",
+            End::Waiting => "waiting",
+            End::Cancelled => "cancelled",
+            End::Undone => "failed and undone",
+        })
+    }
+}
+
 type Listener = mpsc::UnboundedSender<Event>;
 
 /// Tells listeners.
@@ -130,6 +166,8 @@ impl Events {
                 }
                 events.publish(&event);
             }
+            // Listeners see the end.
+            events.listeners.lock().unwrap_or_else(std::sync::PoisonError::into_inner).clear();
         }
     }
 

@@ -66,10 +66,17 @@ impl std::fmt::Display for Report {
             Report::Done(_) => f.write_str("done"),
             Report::Failed(failures) => f.write_str(&told(failures)),
             Report::Waiting(steps) => write!(f, "waiting for what became of {}", steps.join(", ")),
-            Report::Undone { failures, .. } => write!(f, "failed and undone: {}", told(failures)),
-            Report::Cancelled { .. } => f.write_str("cancelled"),
+            Report::Undone { failures, not_undone } => {
+                write!(f, "failed and undone: {}{}", told(failures), left(not_undone))
+            }
+            Report::Cancelled { not_undone } => write!(f, "cancelled{}", left(not_undone)),
         }
     }
+}
+
+/// What could not be undone, if there is any.
+fn left(not_undone: &[Failed]) -> String {
+    if not_undone.is_empty() { String::new() } else { format!("\nnot undone: {}", told(not_undone)) }
 }
 
 impl Handle {
@@ -270,7 +277,7 @@ impl Handle {
                 let wanted = plan.program.blocks[parked.ticket.block as usize].nodes[step.node as usize].outputs.len();
                 let (mut outcomes, mut weaves) = (Vec::new(), Vec::new());
                 for output in outputs {
-                    outcomes.push(data::store(&self.shared.values, output, &mut weaves).await?);
+                    outcomes.push(data::store(&self.shared.values, output, data::Files::Copied, &mut weaves).await?);
                 }
                 if outcomes.len() != wanted {
                     return Err(refused(format!(

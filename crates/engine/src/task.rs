@@ -5,7 +5,7 @@ pub use crate::tx::{FlowRows, Message, Tx};
 use bytes::Bytes;
 use onceflow_core::model::{Place, Program, TaskSpec, program::Op};
 use onceflow_store::BoxFuture;
-use std::{collections::BTreeMap, path::PathBuf, sync::Arc};
+use std::{any::Any, collections::BTreeMap, path::PathBuf, sync::Arc};
 
 /// A value as a task sees it: all of it, wherever it was stored.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -136,7 +136,7 @@ impl Failure {
 }
 
 /// A task's code. Outputs are as many as the spec has (none for a task without outputs).
-pub trait Body: Send + Sync + 'static {
+pub trait Body: Any + Send + Sync {
     /// Starts an attempt.
     fn start(&self, step: Step, inputs: Vec<Data>) -> Attempt;
 
@@ -169,10 +169,24 @@ pub enum Attempt {
     Blocking(Box<dyn FnOnce() -> Result<Vec<Data>, Failure> + Send>),
 }
 
-/// The tasks a worker can run, by name.
+/// The tasks a worker can run, by name and version.
 #[derive(Clone, Default)]
 pub struct Tasks {
-    tasks: BTreeMap<String, (TaskSpec, Arc<dyn Body>)>,
+    /// Several versions of one name may be there, for runs that were planned for them.
+    tasks: BTreeMap<String, Vec<(TaskSpec, Arc<dyn Body>)>>,
+}
+
+/// Two different tasks have one name and version.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "two different tasks are called `{name}`, version {version}: one would silently stand in for the other; give one \
+     another name, or another version"
+)]
+pub struct Conflict {
+    /// What they are called.
+    pub name: String,
+    /// The version both have.
+    pub version: String,
 }
 
 impl Tasks {
@@ -181,23 +195,98 @@ impl Tasks {
         Tasks::default()
     }
 
-    /// One more. A task of the same name is replaced.
+    /// One more. A task of the same name and version is replaced.
     pub fn add(&mut self, spec: TaskSpec, body: Arc<dyn Body>) {
-        self.tasks.insert(spec.name.clone(), (spec, body));
+        let versions = self.tasks.entry(spec.name.clone()).or_default();
+        versions.retain(|(known, _)| known.version != spec.version);
+        versions.push((spec, body));
     }
 
     /// The classes of all tasks.
     pub fn classes(&self) -> impl Iterator<Item = String> {
-        self.tasks.values().map(|(spec, _)| spec.class.clone())
+        self.tasks.values().flatten().map(|(spec, _)| spec.class.clone())
     }
 
-    /// The task of this name.
+    /// The task of this name; of several versions, the one that was added last.
     pub fn get(&self, name: &str) -> Option<&(TaskSpec, Arc<dyn Body>)> {
-        self.tasks.get(name)
+        self.tasks.get(name)?.last()
     }
 
-    /// Those of another set as well.
-    pub fn extend(&mut self, other: &Tasks) {
-        self.tasks.extend(other.tasks.iter().map(|(name, task)| (name.clone(), task.clone())));
+    /// The task of this name and version.
+    pub fn version(&self, name: &str, version: &str) -> Option<&(TaskSpec, Arc<dyn Body>)> {
+        self.tasks.get(name)?.iter().find(|(spec, _)| spec.version == version)
+    }
+
+    /// Those of another set as well; all of them, or none.
+    ///
+    /// # Errors
+    /// If a different task of the same name and version is here already.
+    pub fn extend(&mut self, other: &Tasks) -> Result<(), Conflict> {
+        let others = || other.tasks.values().flatten();
+        for (spec, body) in others() {
+            let known = self.version(&spec.name, &spec.version);
+            if known.is_some_and(|(known, code)| known != spec || !is_same(code, body)) {
+                return Err(Conflict { name: spec.name.clone(), version: spec.version.clone() });
+            }
+        }
+        for (spec, body) in others() {
+            if self.version(&spec.name, &spec.version).is_none() {
+                self.add(spec.clone(), body.clone());
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Whether two bodies are one: the same object, or of one type that has only one value.
+fn is_same(a: &Arc<dyn Body>, b: &Arc<dyn Body>) -> bool {
+    let only_value = size_of_val(&**a) == 0 && (**a).type_id() == (**b).type_id();
+    Arc::ptr_eq(a, b) || only_value
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct Known<const N: usize>;
+    impl<const N: usize> Body for Known<N> {
+        fn start(&self, _: Step, _: Vec<Data>) -> Attempt {
+            Attempt::Done(Ok(vec![]))
+        }
+    }
+
+    struct Told(u8);
+    impl Body for Told {
+        fn start(&self, _: Step, _: Vec<Data>) -> Attempt {
+            Attempt::Done(Err(Failure::new(self.0.to_string())))
+        }
+    }
+
+    fn set(version: &str, body: Arc<dyn Body>) -> Tasks {
+        let mut tasks = Tasks::new();
+        let mut spec = TaskSpec::new("t", vec![], vec![]);
+        spec.version = version.into();
+        tasks.add(spec, body);
+        tasks
+    }
+
+    #[test]
+    fn two_bodies_under_one_name_and_version_are_refused() {
+        let conflict = Err(Conflict { name: "t".into(), version: "1".into() });
+        let told: Arc<dyn Body> = Arc::new(Told(1));
+        let cases: [(Arc<dyn Body>, &str, Arc<dyn Body>, Result<(), Conflict>); 6] = [
+            (Arc::new(Known::<1>), "1", Arc::new(Known::<1>), Ok(())),
+            (Arc::new(Known::<1>), "1", Arc::new(Known::<2>), conflict.clone()),
+            (Arc::new(Known::<1>), "2", Arc::new(Known::<2>), Ok(())),
+            (told.clone(), "1", told.clone(), Ok(())),
+            (told.clone(), "1", Arc::new(Told(1)), conflict.clone()),
+            (Arc::new(Known::<1>), "1", told, conflict),
+        ];
+        for (at, (known, version, more, expected)) in cases.into_iter().enumerate() {
+            let mut tasks = set("1", known);
+            assert_eq!(tasks.extend(&set(version, more)), expected, "case {at}");
+            let kept = tasks.version("t", "1").is_some();
+            assert!(kept && tasks.get("t").is_some_and(|(spec, _)| expected.is_err() || spec.version == version));
+        }
     }
 }

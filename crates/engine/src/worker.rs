@@ -46,11 +46,16 @@ impl Worker {
         worker
     }
 
-    /// Takes no further steps; ends when those it has taken are done.
-    pub(crate) async fn drain(&self) {
+    /// Takes no further steps.
+    pub(crate) fn stop(&self) {
         self.stopping.store(true, SeqCst);
         self.changed.notify_waiters();
         self.room.ring();
+    }
+
+    /// Takes no further steps; ends when those it has taken are done.
+    pub(crate) async fn drain(&self) {
+        self.stop();
         loop {
             let changed = self.changed.notified();
             if self.busy.load(SeqCst) == 0 {

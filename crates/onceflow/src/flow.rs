@@ -94,6 +94,12 @@ impl<I: Ports, O: Ports> Flow<I, O> {
         O::outputs(&names)
     }
 
+    /// The typed names of its inputs, in order: what [`Start::input`](crate::Start::input) takes.
+    pub fn inputs(&self) -> I::Inputs {
+        let names: Vec<_> = self.graph().inputs.iter().map(|port| port.name.clone()).collect();
+        I::inputs(&names)
+    }
+
     /// Values for its inputs, by name, as the engine takes them.
     pub fn encode(&self, inputs: I::Values) -> Result<Vec<(String, Data)>, Error> {
         let names = self.graph().inputs.iter().map(|port| port.name.clone());

@@ -5,6 +5,7 @@
 //! ```
 //! use onceflow::prelude::*;
 //!
+//! // Tried again if it fails. What it gives is stored, once.
 //! #[task(retry(attempts = 3, backoff = "1s"), timeout = "30s")]
 //! async fn fetch(url: String) -> Result<String, anyhow::Error> {
 //!     // .. ask the network ..
@@ -30,9 +31,26 @@
 //!     f.add(sum(counts))
 //! }
 //!
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> anyhow::Result<()> {
+//! # let directory = tempfile::tempdir()?;
+//! # let store = directory.path().join("store");
+//! # let urls = vec![String::from("one"), String::from("two words")];
+//! let engine = Engine::open(store).await?; // a directory; no server
 //! let flow = word_count::flow();
-//! assert_eq!(flow.name(), "word_count");
-//! assert!(flow.tasks().get("fetch").is_some());
+//!
+//! // Kill it anywhere and start it again under the same key: it goes on where it was.
+//! let run = engine.start(&flow, urls).key("words of today").await?;
+//! let total: u64 = run.output(&flow.outputs()).await?; // as soon as it exists
+//! # assert_eq!(total, 3);
+//! # assert_eq!(run.result().await?, 3);
+//!
+//! // Done is done: this answers what the run gave, and runs nothing.
+//! # let urls = vec![String::from("one"), String::from("two words")];
+//! let again = engine.start(&flow, urls).key("words of today").await?;
+//! assert_eq!(again.result().await?, total);
+//! engine.close().await?;
+//! # Ok(()) }
 //! ```
 //!
 //! | to read about | see |
@@ -42,6 +60,8 @@
 //! | lists, loops, choices, nested parts | [`Builder`] |
 //! | flows as functions, flows as values, flows that call themselves | [`macro@flow`], [`Flow`], [`FlowRef`] |
 //! | errors that are final | [`fatal`], [`not_done`] |
+//! | starting, resuming, waiting, stopping | [`Engine`], [`Start`], [`Run`] |
+//! | what went wrong, what happened | [`Error`], [`Report`], [`Event`] |
 
 #![forbid(unsafe_code)]
 
@@ -50,18 +70,25 @@ extern crate self as onceflow;
 
 pub mod arg;
 pub mod builder;
+pub mod engine;
+mod error;
 pub mod flow;
 pub mod port;
+mod run;
 pub mod task;
 pub mod value;
 
 pub use arg::{Arg, Args};
 pub use builder::{Builder, Choice};
 pub use bytes::Bytes;
+pub use engine::{Engine, EngineBuilder, Events};
+pub use error::Error;
 pub use flow::{Flow, FlowRef};
-pub use onceflow_core::model;
+pub use onceflow_core::{Timestamp, model, protocol::rows::Failed};
+pub use onceflow_engine::{End, Event, Report, What};
 pub use onceflow_macros::{Value, flow, task};
-pub use port::{Output, Port, Ports};
+pub use port::{Input, Output, Port, Ports};
+pub use run::{Run, Start};
 pub use task::{Call, Step, Task, Tx, fatal, not_done};
 pub use value::{Directory, File, Value};
 
@@ -71,6 +98,17 @@ pub use value::{Directory, File, Value};
 /// use onceflow::prelude::*;
 /// ```
 pub mod prelude {
-    pub use crate::{Builder, Bytes, Directory, File, Flow, FlowRef, Port, Step, Task, Tx, Value, fatal, not_done};
+    pub use crate::{
+        Builder, Bytes, Directory, Engine, File, Flow, FlowRef, Port, Step, Task, Tx, Value, fatal, not_done,
+    };
     pub use onceflow_macros::{flow, task};
+}
+
+/// The examples of the pages, run as tests.
+#[cfg(doctest)]
+mod pages {
+    #[doc = include_str!("../../../README.md")]
+    struct Readme;
+    #[doc = include_str!("../../../docs/rust.md")]
+    struct Rust;
 }

@@ -79,13 +79,42 @@ impl<T> fmt::Debug for Output<T> {
     }
 }
 
+/// The name and type of one input of a flow: what a start may be given instead.
+pub struct Input<T> {
+    name: String,
+    of: PhantomData<fn(T)>,
+}
+
+impl<T: Value> Input<T> {
+    fn new(name: &str) -> Self {
+        Input { name: name.into(), of: PhantomData }
+    }
+
+    /// What it is called.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+}
+
+impl<T> Clone for Input<T> {
+    fn clone(&self) -> Self {
+        Input { name: self.name.clone(), of: PhantomData }
+    }
+}
+
+impl<T> fmt::Debug for Input<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Input<{}>({})", std::any::type_name::<T>(), self.name)
+    }
+}
+
 /// One port, or a tuple of up to six: what flows, and the closures that describe parts of them, take and give.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is neither a port nor a tuple of ports",
     label = "not ports",
     note = "use `f.constant(value)` for a fixed value, and `f.add(task(..))` for the result of a task"
 )]
-pub trait Ports: Copy {
+pub trait Ports: Copy + 'static {
     /// The values that go through.
     type Values;
     /// One name for each.
@@ -94,8 +123,10 @@ pub trait Ports: Copy {
     type Lists: Ports;
     /// An option of each: what a choice without a last resort gives.
     type Options: Ports;
-    /// A typed name for each.
+    /// A typed name for each, where they are outputs.
     type Outputs;
+    /// A typed name for each, where they are inputs.
+    type Inputs;
 
     #[doc(hidden)]
     fn types() -> Vec<Type>;
@@ -105,6 +136,8 @@ pub trait Ports: Copy {
     fn handles(self) -> Vec<Handle>;
     #[doc(hidden)]
     fn outputs(names: &[String]) -> Self::Outputs;
+    #[doc(hidden)]
+    fn inputs(names: &[String]) -> Self::Inputs;
     #[doc(hidden)]
     fn encode(values: Self::Values) -> Result<Vec<Data>, Error>;
     #[doc(hidden)]
@@ -120,6 +153,7 @@ impl<T: Value> Ports for Port<T> {
     type Lists = Port<Vec<T>>;
     type Options = Port<Option<T>>;
     type Outputs = Output<T>;
+    type Inputs = Input<T>;
 
     fn types() -> Vec<Type> {
         vec![T::ty()]
@@ -135,6 +169,10 @@ impl<T: Value> Ports for Port<T> {
 
     fn outputs(names: &[String]) -> Output<T> {
         Output::new(&names[0])
+    }
+
+    fn inputs(names: &[String]) -> Input<T> {
+        Input::new(&names[0])
     }
 
     fn encode(value: T) -> Result<Vec<Data>, Error> {
@@ -154,6 +192,7 @@ macro_rules! tuples {
             type Lists = ($(Port<Vec<$T>>,)*);
             type Options = ($(Port<Option<$T>>,)*);
             type Outputs = ($(Output<$T>,)*);
+            type Inputs = ($(Input<$T>,)*);
 
             fn types() -> Vec<Type> {
                 vec![$($T::ty()),*]
@@ -171,6 +210,11 @@ macro_rules! tuples {
             #[allow(unused_variables, clippy::unused_unit)]
             fn outputs(names: &[String]) -> Self::Outputs {
                 ($(Output::<$T>::new(&names[$at]),)*)
+            }
+
+            #[allow(unused_variables, clippy::unused_unit)]
+            fn inputs(names: &[String]) -> Self::Inputs {
+                ($(Input::<$T>::new(&names[$at]),)*)
             }
 
             #[allow(unused_variables)]

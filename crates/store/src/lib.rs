@@ -36,8 +36,3 @@ pub use onceflow_core as core;
 pub use records::{Committed, Error, Outcome, Page, Position, Records, Refused};
 pub use store::Store;
 pub use world::{BoxFuture, World};
-
-/// The examples of the README, run as tests.
-#[cfg(doctest)]
-#[doc = include_str!("../../../README.md")]
-struct Readme;

@@ -140,8 +140,12 @@ impl Shared {
     /// Reclaims values nothing needs any more, until the engine closes.
     pub(super) async fn reclaim(self: Arc<Self>) {
         let closed = async {
-            while !self.is_closed() {
-                self.progress.notified().await;
+            loop {
+                let progress = self.progress.notified();
+                if self.is_closed() {
+                    return;
+                }
+                progress.await;
             }
         };
         let reclaim = self.values.clone().reclaim_forever();

@@ -23,7 +23,10 @@ use onceflow_core::{
         step,
     },
 };
-use onceflow_store::values::Weave;
+use onceflow_store::{
+    blobs,
+    values::{self, Weave},
+};
 
 impl Work<'_> {
     /// Performs a task, or several that are fused.
@@ -35,7 +38,9 @@ impl Work<'_> {
         {
             match self.verify(&inputs).await? {
                 Verdict::Unknown => return self.lost_track(seat, started).await,
-                Verdict::Done(outputs) => return self.gave(seat, outputs, None, None).await.map(|gave| gave.0),
+                Verdict::Done(outputs) => {
+                    return self.gave(seat, ticket.failed + 1, outputs, None, None).await.map(Gave::next);
+                }
                 Verdict::NotDone => ticket.started = None,
             }
         }
@@ -49,10 +54,10 @@ impl Work<'_> {
             let Some(began) = self.begin(&spec, &mut ticket, &inputs).await? else { return Ok(None) };
             let tx = (spec.effect == Effect::Transactional).then(|| self.tx());
             let failure = match self.attempt(&spec, attempt, &inputs, began, tx.clone()).await? {
-                Ok(outputs) => match self.gave(seat, outputs, memo, tx.as_ref()).await? {
+                Ok(outputs) => match self.gave(seat, attempt, outputs, memo, tx.as_ref()).await? {
                     // What it has read changed meanwhile: nothing was done, and it runs again.
-                    (None, Conflict(true)) => continue,
-                    (next, _) => return Ok(next),
+                    Gave::Conflict => continue,
+                    Gave::Next(next) => return Ok(next),
                 },
                 Err(Interrupted::Lost) => return Ok(None),
                 Err(Interrupted::Failed(failure)) => failure,
@@ -88,16 +93,26 @@ impl Work<'_> {
     async fn gave(
         &self,
         seat: &Seat,
+        attempt: u32,
         outputs: Vec<Data>,
         memo: Option<[u8; 32]>,
         tx: Option<&Tx>,
-    ) -> Result<(Option<Job>, Conflict), Error> {
+    ) -> Result<Gave, Error> {
         let plan = &self.run.plan;
         let node = self.taken.node(plan);
         let mut weaves: Vec<Weave> = Vec::new();
         let mut outcomes = Vec::with_capacity(node.outputs.len());
         for output in outputs {
-            outcomes.push(data::store(&self.worker.shared.values, output, &mut weaves).await?);
+            let values = &self.worker.shared.values;
+            match data::store(values, output, data::Files::Taken, &mut weaves).await {
+                Ok(outcome) => outcomes.push(outcome),
+                // The task gave a file that is not there: that is its mistake, not the store's.
+                Err(Error::Values(values::Error::Blobs(blobs::Error::Content { why, .. }))) => {
+                    let causes = vec![String::from("a file it gave cannot be stored"), why.to_string()];
+                    return self.fail(seat, attempt, causes).await.map(Gave::Next);
+                }
+                Err(error) => return Err(error),
+            }
         }
         if node.attempt {
             outcomes.push(Outcome::None);
@@ -126,15 +141,15 @@ impl Work<'_> {
             match self.commit(seat, &weaves, Some(what), commit).await? {
                 Committed::Yes(next) => {
                     self.got_on(shape);
-                    return Ok((next, Conflict(false)));
+                    return Ok(Gave::Next(next));
                 }
                 Committed::Lost => {
                     if self.spec().effect == Effect::AtMostOnce {
                         self.late_truth(&outcomes, &weaves).await?;
                     }
-                    return Ok((None, Conflict(false)));
+                    return Ok(Gave::Next(None));
                 }
-                Committed::Refused if tx.is_some() => return Ok((None, Conflict(true))),
+                Committed::Refused if tx.is_some() => return Ok(Gave::Conflict),
                 // Somebody else put the same content meanwhile, or kept the same result: look again.
                 Committed::Refused => {}
             }
@@ -186,8 +201,22 @@ impl Work<'_> {
     }
 }
 
-/// Whether what a transactional body has read changed before it could commit.
-struct Conflict(bool);
+/// What became of what a body gave.
+enum Gave {
+    /// It is committed, or the step is not ours any more; this is next.
+    Next(Option<Job>),
+    /// What a transactional body has read changed before it could commit.
+    Conflict,
+}
+
+impl Gave {
+    fn next(self) -> Option<Job> {
+        match self {
+            Gave::Next(next) => next,
+            Gave::Conflict => None,
+        }
+    }
+}
 
 fn may_retry(spec: &TaskSpec, failure: &Failure, attempt: u32) -> bool {
     let harmless = spec.effect != Effect::AtMostOnce || failure.not_done;

@@ -54,11 +54,12 @@ impl Work<'_> {
             Ok(body) => body,
             Err(why) => return Ok(Err(Failure::new(why).finally())),
         };
+        let scratch = data::Scratch::new(self.scratch());
         let mut inputs = Vec::with_capacity(undo.inputs.len());
         for held in &undo.inputs {
             inputs.push(match held.outcome.value() {
                 None => Data::None,
-                Some(payload) => data::load(&shared.values, payload, None).await?,
+                Some(payload) => data::load(&shared.values, payload, Some(&scratch)).await?,
             });
         }
         let _heartbeat = self.worker.alive.keep(&self.taken.queue, &self.taken.name, self.taken.fence);

@@ -8,7 +8,7 @@ use onceflow_core::{Batch, Fence, Group, Name, Row, Timestamp, limits::SCAN_ROWS
 use onceflow_store::{Outcome, records::Scan};
 use std::{
     collections::BTreeMap,
-    sync::{Arc, Mutex},
+    sync::{Arc, Mutex, atomic::Ordering::SeqCst},
 };
 use tokio::sync::Notify;
 
@@ -61,12 +61,12 @@ impl Worker {
         let pause_ms = (self.shared.options.lease_ms / 3).max(1);
         loop {
             let stopped = self.changed.notified();
+            if self.is_stopping() && self.busy.load(SeqCst) == 0 {
+                return;
+            }
             select(self.shared.world.sleep(pause_ms), std::pin::pin!(stopped)).await;
             let working: Vec<_> =
                 lock(&self.alive.working).iter().map(|(fence, working)| (*fence, working.clone())).collect();
-            if working.is_empty() && self.is_stopping() {
-                return;
-            }
             let renewed = self.renew(working).await;
             let freed = self.free_abandoned().await;
             if let Err(error) = renewed.and(freed) {

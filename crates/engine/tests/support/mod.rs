@@ -152,7 +152,7 @@ impl Bed {
 
     pub(crate) fn engine(&self, kit: &Kit, options: Options) -> Engine {
         let engine = Engine::new(self.records.clone(), self.values.clone(), self.world.clone(), options);
-        engine.add_tasks(&kit.tasks);
+        engine.add_tasks(&kit.tasks).unwrap();
         engine
     }
 

@@ -80,7 +80,10 @@ impl Needs {
         for (name, id) in &other.task_ids {
             self.claim(name, *id);
         }
-        self.tasks.extend(&other.tasks);
+        // Two that differ under one name were refused just now, whatever their versions.
+        if let Err(conflict) = self.tasks.extend(&other.tasks) {
+            panic!("{conflict}");
+        }
         for (name, graph) in &other.flows {
             self.put(name, graph);
         }

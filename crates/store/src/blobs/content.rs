@@ -8,11 +8,29 @@ use futures_util::{
     stream::{self, BoxStream},
 };
 use onceflow_core::limits::CHUNK_BYTES_MAX;
-use std::{fs::File, io, io::Read, sync::Arc};
+use std::{fs::File, io, io::Read, path::Path, sync::Arc};
 
 /// Content that is in memory already.
 pub fn from_bytes(bytes: impl Into<Bytes>) -> Content {
     stream::iter([Ok(bytes.into())]).boxed()
+}
+
+/// The bytes of a file, which stays where it is.
+///
+/// # Errors
+/// If it cannot be opened, or is no file.
+pub async fn from_path(path: &Path) -> io::Result<Content> {
+    let path = path.to_owned();
+    let open = move || {
+        let file = File::open(path)?;
+        let metadata = file.metadata()?;
+        if metadata.is_dir() {
+            return Err(io::Error::from(io::ErrorKind::IsADirectory));
+        }
+        Ok((file, metadata.len()))
+    };
+    let (file, len) = blocking(open).await?;
+    Ok(from_file(file, len))
 }
 
 /// The next `len` bytes of a file, read off the async threads; ends early where the file does.

@@ -108,7 +108,7 @@ impl Work<'_> {
     }
 
     /// Where files for this attempt are put.
-    pub(super) fn scratch(&self) -> std::path::PathBuf {
+    pub(in crate::perform) fn scratch(&self) -> std::path::PathBuf {
         let name: String = self.taken.fence.to_string();
         self.worker.shared.options.scratch.join(format!("onceflow-{name}"))
     }
@@ -117,7 +117,7 @@ impl Work<'_> {
     pub(in crate::perform) fn body(&self, task: u32) -> Result<std::sync::Arc<dyn crate::task::Body>, String> {
         let wanted = &self.run.plan.program.tasks[task as usize];
         let tasks = lock(&self.worker.shared.tasks);
-        match tasks.get(&wanted.name) {
+        match tasks.version(&wanted.name, &wanted.version).or_else(|| tasks.get(&wanted.name)) {
             None => Err(format!("no worker here offers task `{}`; add the flow to the engine", wanted.name)),
             Some((spec, _)) if spec.version != wanted.version => Err(format!(
                 "task `{}` is version {} here, and the run was planned for {}; start the run again to plan it anew",

@@ -1,0 +1,176 @@
+//! The engine as users see it: opened in one line, typed, and stopped when nobody has it any more.
+
+mod events;
+mod options;
+
+pub use events::Events;
+pub use options::EngineBuilder;
+pub(crate) use options::ms;
+
+use crate::{
+    Error, Timestamp,
+    flow::Flow,
+    port::Ports,
+    run::{Run, Start},
+};
+use onceflow_engine::Options;
+use onceflow_store::{Store, World, backend::memory::Memory, blobs::Objects, values::Values, world::RealWorld};
+use std::{path::PathBuf, sync::Arc};
+
+/// Runs flows. Cheap to clone; works until it is [closed](Engine::close), or until the last clone, and the last [`Run`]
+/// it gave, is dropped.
+///
+/// ```
+/// use onceflow::prelude::*;
+///
+/// #[task(effect = pure)]
+/// fn square(n: u64) -> u64 {
+///     n * n
+/// }
+///
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), onceflow::Error> {
+/// let flow = Flow::new("squares", ["numbers"], ["squares"], |f, numbers: Port<Vec<u64>>| {
+///     f.each(numbers, |f, n| f.add(square(n)))
+/// });
+/// let engine = Engine::in_memory();
+/// assert_eq!(engine.run(&flow, vec![1, 2, 3]).await?, [1, 4, 9]);
+/// engine.close().await?;
+/// # Ok(()) }
+/// ```
+#[derive(Clone)]
+pub struct Engine {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    engine: onceflow_engine::Engine,
+    store: Option<Store>,
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        self.engine.stop();
+    }
+}
+
+impl Engine {
+    /// An engine on a directory, which is made if it is not there. No server: the processes of one user share the
+    /// directory, and when one of them dies the others go on with its runs.
+    ///
+    /// # Errors
+    /// If the directory cannot be used, or is damaged.
+    pub async fn open(directory: impl Into<PathBuf>) -> Result<Engine, Error> {
+        Engine::builder().open(directory).await
+    }
+
+    /// An engine whose store is gone with it; for tests and examples.
+    ///
+    /// # Panics
+    /// Outside a tokio runtime.
+    pub fn in_memory() -> Engine {
+        Engine::builder().in_memory()
+    }
+
+    /// An engine with options.
+    pub fn builder() -> EngineBuilder {
+        EngineBuilder::default()
+    }
+
+    async fn on_directory(directory: PathBuf, options: Options) -> Result<Engine, Error> {
+        let store = Store::open(directory).await?;
+        let engine = onceflow_engine::Engine::open(&store, options).await?;
+        Ok(Engine { inner: Arc::new(Inner { engine, store: Some(store) }) })
+    }
+
+    fn on_memory(options: Options) -> Engine {
+        let world: Arc<dyn World> = RealWorld::here();
+        let records = Arc::new(Memory::new(world.clone()));
+        let values = Values::new(records.clone(), world.clone(), options.shard).with_blobs(Arc::new(Objects::memory()));
+        let engine = onceflow_engine::Engine::new(records, Arc::new(values), world, options);
+        Engine { inner: Arc::new(Inner { engine, store: None }) }
+    }
+
+    /// Starts a run of a flow, or finds it, when it is awaited: the same key is the same run. One that is at work goes
+    /// on, one that failed tries again what failed, one that is done answers what it gave. The run goes on whether or
+    /// not anybody waits for it.
+    ///
+    /// ```
+    /// # use onceflow::prelude::*;
+    /// # #[task] fn charge(cents: u64) -> String { format!("receipt for {cents}") }
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), onceflow::Error> {
+    /// # let flow = Flow::new("pay", ["cents"], ["receipt"], |f, cents: Port<u64>| f.add(charge(cents)));
+    /// # let engine = Engine::in_memory();
+    /// let run = engine.start(&flow, 1299).key("order-17").await?;
+    /// let receipt = run.output(&flow.outputs()).await?;
+    /// # assert_eq!(receipt, "receipt for 1299");
+    /// # Ok(()) }
+    /// ```
+    pub fn start<I: Ports, O: Ports>(&self, flow: &Flow<I, O>, inputs: I::Values) -> Start<O> {
+        Start::new(self.clone(), flow, inputs)
+    }
+
+    /// Starts a run under the flow's own name, and waits for its result.
+    ///
+    /// # Errors
+    /// As [`Engine::start`] and [`Run::result`].
+    pub async fn run<I: Ports, O: Ports>(&self, flow: &Flow<I, O>, inputs: I::Values) -> Result<O::Values, Error> {
+        self.start(flow, inputs).await?.result().await
+    }
+
+    /// A run that was started before, by this process or another.
+    ///
+    /// # Errors
+    /// [`NoRun`](onceflow_engine::Error::NoRun) if there is none of this key, or not any more.
+    pub async fn find<I: Ports, O: Ports>(&self, flow: &Flow<I, O>, key: &str) -> Result<Run<O>, Error> {
+        self.offer(flow)?;
+        let handle = self.inner.engine.find(key).await?;
+        Ok(Run::new(self.clone(), flow, handle))
+    }
+
+    /// Lets this engine work on runs of a flow that others started. Starting one here does it, too.
+    ///
+    /// # Errors
+    /// If it knows a different task of the same name and version.
+    pub fn offer<I: Ports, O: Ports>(&self, flow: &Flow<I, O>) -> Result<(), Error> {
+        Ok(self.inner.engine.add_tasks(flow.tasks())?)
+    }
+
+    /// What happens from now on in all runs that this engine works on: facts, in the order of the commits of a run.
+    pub fn events(&self) -> Events {
+        Events::new(self.inner.engine.events())
+    }
+
+    /// The time on the store's clock: what a caller who may have to repeat a start gives to
+    /// [`first_tried`](Start::first_tried).
+    ///
+    /// # Errors
+    /// If the store does not answer.
+    pub async fn now(&self) -> Result<Timestamp, Error> {
+        Ok(self.inner.engine.now().await?)
+    }
+
+    /// Takes no further steps, ends when those in flight are done and everything is on the disk, and lets others have
+    /// the directory. Runs that are not done go on when somebody opens it again. Later calls are refused.
+    ///
+    /// # Errors
+    /// If what was done may not last.
+    pub async fn close(&self) -> Result<(), Error> {
+        self.inner.engine.close().await?;
+        if let Some(store) = &self.inner.store {
+            store.close().await.map_err(onceflow_engine::Error::from)?;
+        }
+        Ok(())
+    }
+
+    /// The engine below, for what has no typed face.
+    pub fn untyped(&self) -> &onceflow_engine::Engine {
+        &self.inner.engine
+    }
+}
+
+impl std::fmt::Debug for Engine {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let directory = self.inner.store.as_ref().map(Store::directory);
+        f.debug_struct("Engine").field("directory", &directory).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,109 @@
+//! How an engine behaves, said before it is opened.
+
+use super::Engine;
+use crate::Error;
+use onceflow_engine::Options;
+use std::{path::PathBuf, time::Duration};
+
+/// How an engine is to behave. The defaults are for one process on one machine.
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")] async fn main() {
+/// use onceflow::Engine;
+/// use std::time::Duration;
+///
+/// let engine = Engine::builder()
+///     .steps_max(64)                       // steps in flight
+///     .class("gpu", 1)                     // of those whose task says `class = "gpu"`
+///     .lease(Duration::from_secs(10))      // after so long without a sign of life others take over
+///     .in_memory();                        // or `.open("./store").await?`
+/// # }
+/// ```
+#[derive(Clone, Debug, Default)]
+#[must_use = "options do nothing until `open` or `in_memory`"]
+pub struct EngineBuilder {
+    options: Options,
+}
+
+impl EngineBuilder {
+    /// Steps it may have in flight.
+    pub fn steps_max(mut self, steps: usize) -> Self {
+        self.options.steps_max = steps.max(1);
+        self
+    }
+
+    /// Blocking tasks it runs at a time; each has a thread.
+    pub fn blocking_max(mut self, tasks: usize) -> Self {
+        self.options.blocking_max = tasks.max(1);
+        self
+    }
+
+    /// Steps of a class it may have in flight.
+    pub fn class(mut self, class: impl Into<String>, steps_max: usize) -> Self {
+        self.options.classes.insert(class.into(), steps_max);
+        self
+    }
+
+    /// Takes no steps but those of the classes that were named.
+    pub fn only_these_classes(mut self) -> Self {
+        self.options.other_classes = false;
+        self
+    }
+
+    /// How long a step stays its own without a sign of life. Signs are given three times as often.
+    pub fn lease(mut self, lease: Duration) -> Self {
+        self.options.lease_ms = ms(lease).max(1);
+        self
+    }
+
+    /// Processors that tasks with `cpus = ..` may reserve together, in thousandths.
+    pub fn cpu_milli(mut self, cpu_milli: u32) -> Self {
+        self.options.cpu_milli = cpu_milli;
+        self
+    }
+
+    /// Bytes of memory that tasks with `memory = ..` may reserve together.
+    pub fn memory_bytes(mut self, bytes: u64) -> Self {
+        self.options.memory_bytes = bytes;
+        self
+    }
+
+    /// Whether neighbouring pure tasks become one step.
+    pub fn fuse(mut self, fuse: bool) -> Self {
+        self.options.fuse = fuse;
+        self
+    }
+
+    /// Whether it takes steps at all; one that does not starts runs, waits for them, and leaves the work to others.
+    pub fn works(mut self, works: bool) -> Self {
+        self.options.works = works;
+        self
+    }
+
+    /// Where files are put for the tasks that read them; the system's place for such without this.
+    pub fn scratch(mut self, directory: impl Into<PathBuf>) -> Self {
+        self.options.scratch = directory.into();
+        self
+    }
+
+    /// The engine, on a directory. See [`Engine::open`].
+    ///
+    /// # Errors
+    /// As [`Engine::open`].
+    pub async fn open(self, directory: impl Into<PathBuf>) -> Result<Engine, Error> {
+        Engine::on_directory(directory.into(), self.options).await
+    }
+
+    /// The engine, with a store that is gone with it.
+    ///
+    /// # Panics
+    /// Outside a tokio runtime.
+    pub fn in_memory(self) -> Engine {
+        Engine::on_memory(self.options)
+    }
+}
+
+/// Milliseconds, as the engine counts; as many as can be counted.
+pub(crate) fn ms(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}

@@ -1,0 +1,48 @@
+//! Why starting a run, or asking for what it gave, did not work; told for people.
+
+use crate::{Report, value};
+use onceflow_store::backend::embedded::OpenError;
+
+/// Why something asked of an [`Engine`](crate::Engine) or a [`Run`](crate::Run) did not work.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The store could not be opened.
+    #[error(transparent)]
+    Open(#[from] OpenError),
+    /// The run did not come to its end. The report says what failed: where, at which attempt, and the whole chain of
+    /// causes.
+    #[error("run `{key}` gave no result: {report}")]
+    Run {
+        /// The run.
+        key: String,
+        /// What it has come to.
+        report: Report,
+    },
+    /// The output was left out when the run was started.
+    #[error("run `{key}` was not asked for its output `{output}`")]
+    NotAsked {
+        /// The run.
+        key: String,
+        /// The output.
+        output: String,
+    },
+    /// An input could not be written.
+    #[error("an input of flow `{flow}` cannot be written")]
+    Input {
+        /// The flow.
+        flow: String,
+        /// Why.
+        source: value::Error,
+    },
+    /// An output could not be read as its type.
+    #[error("an output of run `{key}` cannot be read")]
+    Output {
+        /// The run.
+        key: String,
+        /// Why.
+        source: value::Error,
+    },
+    /// Everything else: a flow that does not check, inputs it does not have, a store that does not answer.
+    #[error(transparent)]
+    Engine(#[from] onceflow_engine::Error),
+}

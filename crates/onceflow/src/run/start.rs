@@ -1,0 +1,122 @@
+//! How a run is started: what it is called, what it is given, how long it is remembered.
+
+use super::Run;
+use crate::{
+    Engine, Error, Timestamp,
+    engine::ms,
+    flow::Flow,
+    port::{Input, Output, Ports},
+    task::Tasks,
+    value::Value,
+};
+use onceflow_store::BoxFuture;
+use std::{marker::PhantomData, sync::Arc, time::Duration};
+
+/// A run about to be started; [awaiting](IntoFuture) it starts it. Made by [`Engine::start`].
+#[must_use = "a start does nothing until it is awaited"]
+pub struct Start<O> {
+    engine: Engine,
+    tasks: Tasks,
+    outputs: Arc<[String]>,
+    /// What to start, or why its inputs cannot be written.
+    start: Result<onceflow_engine::Start, Error>,
+    gives: PhantomData<fn() -> O>,
+}
+
+impl<O: Ports> Start<O> {
+    pub(crate) fn new<I: Ports>(engine: Engine, flow: &Flow<I, O>, inputs: I::Values) -> Self {
+        let start = match flow.encode(inputs) {
+            Err(source) => Err(Error::Input { flow: flow.name().into(), source }),
+            Ok(inputs) => {
+                let mut start = onceflow_engine::Start::new(flow.name(), flow.library(), flow.name());
+                start.inputs = inputs;
+                Ok(start)
+            }
+        };
+        let outputs = flow.graph().outputs.iter().map(|port| port.name.clone()).collect();
+        Start { engine, tasks: flow.tasks().clone(), outputs, start, gives: PhantomData }
+    }
+
+    fn with(mut self, change: impl FnOnce(&mut onceflow_engine::Start)) -> Self {
+        if let Ok(start) = &mut self.start {
+            change(start);
+        }
+        self
+    }
+
+    /// What the run is called. Starting the same key again is the same run, so take what stands for the work itself:
+    /// `order-17`. The flow's name without this.
+    pub fn key(self, key: impl Into<String>) -> Self {
+        self.with(|start| start.key = key.into())
+    }
+
+    /// Gives an input another value than the one it has: for parameters that are seldom changed.
+    ///
+    /// ```
+    /// # use onceflow::prelude::*;
+    /// # #[task] fn scale(picture: String, width: u64) -> String { format!("{picture} {width} wide") }
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), onceflow::Error> {
+    /// # let flow = Flow::new("scale", ["picture", "width"], ["small"], |f, (picture, width)| f.add(scale(picture, width)));
+    /// # let engine = Engine::in_memory();
+    /// let defaults = (String::from("cat.jpg"), 640);
+    /// let (_, width) = flow.inputs();
+    /// let run = engine.start(&flow, defaults).input(&width, 320).await?;
+    /// # assert_eq!(run.result().await?, "cat.jpg 320 wide");
+    /// # Ok(()) }
+    /// ```
+    pub fn input<T: Value>(mut self, input: &Input<T>, value: T) -> Self {
+        match value.encode() {
+            Err(source) => {
+                let flow = self.start.as_ref().map_or_else(|_| String::new(), |start| start.flow.clone());
+                self.start = self.start.and(Err(Error::Input { flow, source }));
+                self
+            }
+            Ok(data) => self.with(|start| {
+                // A name that the flow does not have is told when it is started.
+                start.inputs.retain(|(name, _)| name != input.name());
+                start.inputs.push((input.name().into(), data));
+            }),
+        }
+    }
+
+    /// Asks for this output only, or, said several times, for these: what no such output needs is not run.
+    pub fn only<T: Value>(self, output: &Output<T>) -> Self {
+        self.with(|start| start.outputs.get_or_insert_default().push(output.name().into()))
+    }
+
+    /// How long inner values outlive the run, so that a run with other inputs can reuse them. Not at all without this.
+    pub fn keep(self, keep: Duration) -> Self {
+        self.with(|start| start.keep_ms = Some(ms(keep)))
+    }
+
+    /// How long the result can be asked for; a week without this. Until then, starting the same again answers it.
+    pub fn history(self, history: Duration) -> Self {
+        self.with(|start| start.history_ms = ms(history))
+    }
+
+    /// After a failure, goes on with what does not depend on it. Without this, nothing new is begun after one.
+    pub fn finish_independent(self) -> Self {
+        self.with(|start| start.finish_independent = true)
+    }
+
+    /// When this start was first tried, by [`Engine::now`]. One that was tried longer ago than the history is refused: the
+    /// run may have come and gone.
+    pub fn first_tried(self, first_tried: Timestamp) -> Self {
+        self.with(|start| start.first_tried = Some(first_tried))
+    }
+}
+
+impl<O: Ports> IntoFuture for Start<O> {
+    type Output = Result<Run<O>, Error>;
+    type IntoFuture = BoxFuture<'static, Self::Output>;
+
+    fn into_future(self) -> Self::IntoFuture {
+        Box::pin(async move {
+            let Start { engine, tasks, outputs, start, .. } = self;
+            let start = start?;
+            engine.untyped().add_tasks(&tasks)?;
+            let handle = engine.untyped().start(start).await?;
+            Ok(Run::of(engine, outputs, handle))
+        })
+    }
+}
