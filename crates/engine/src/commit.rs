@@ -29,8 +29,8 @@ pub(crate) enum Sent {
     Applied(Committed),
     /// The step is not ours any more: somebody else has it, it was committed, or the run went on without it.
     Lost,
-    /// Something else that it requires is not so; which require.
-    Refused(usize),
+    /// Something else that it requires is not so.
+    Refused,
 }
 
 /// The place of the require on the state of the run, in every draft.
@@ -63,7 +63,7 @@ impl Shared {
                     run.saw(found);
                 }
                 Tried::Refused(refused) if refused.which == CLAIM => return Ok(Sent::Lost),
-                Tried::Refused(refused) => return Ok(Sent::Refused(refused.which)),
+                Tried::Refused(_) => return Ok(Sent::Refused),
                 Tried::Unknown(error) => match self.is_ours(taken).await? {
                     true => tracing::debug!(%error, "a commit did not happen; it is tried again"),
                     false => return self.applied_unseen(claim).await,

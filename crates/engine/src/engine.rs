@@ -1,7 +1,10 @@
 //! Starts runs, and gives handles to those that are there.
 
+mod explain;
 mod finished;
 mod inputs;
+mod known;
+mod replan;
 
 use crate::{
     Error, Handle, Options,
@@ -51,6 +54,8 @@ pub struct Start {
     pub history_ms: u64,
     /// After a failure, go on with what does not depend on it.
     pub finish_independent: bool,
+    /// If an unfinished run gets a new plan, steps that were started and must not start twice may run again.
+    pub accept_reruns: bool,
     /// When this start was first tried, on the store's clock, if it was tried before.
     pub first_tried: Option<onceflow_core::Timestamp>,
 }
@@ -70,6 +75,7 @@ impl Start {
             keep_ms: None,
             history_ms: HISTORY_MS,
             finish_independent: false,
+            accept_reruns: false,
             first_tried: None,
         }
     }
@@ -182,7 +188,8 @@ impl Engine {
         match head {
             None => {
                 self.in_time(&asked.start).await?;
-                self.begin(asked, seen, self.new_run(), Generation(0), vec![]).await
+                let planned = replan::plan(asked, &known::Known::new(), None, self.fuses(asked))?;
+                self.begin(asked, seen, self.new_run(), Generation(0), planned).await
             }
             Some(Head::Active(id)) => self.go_on(asked, id).await,
             Some(Head::Finished(finished)) => self.again(asked, seen, *finished).await,
@@ -211,14 +218,17 @@ impl Engine {
         seen: Option<Row>,
         id: RunId,
         generation: Generation,
-        extra: Vec<Held>,
+        planned: replan::Planned,
     ) -> Result<Option<Handle>, Error> {
         let shared = &self.shared;
-        let plan = shared.plan(Keys::new(id, generation), Arc::new(asked.program.clone()));
         let mut weaves = asked.inputs.weaves.clone();
-        let header = self.header(asked, &mut weaves).await?;
-        let frame = root_frame(asked, extra);
-        let draft = run::start(&plan, &header, &frame, seen);
+        let header = self.header(asked, &planned, &mut weaves).await?;
+        let frame = root_frame(asked, planned.reused);
+        let plan = shared.plan(Keys::new(id, generation), Arc::new(planned.program));
+        let mut draft = run::start(&plan, &header, &frame, seen);
+        for key in planned.while_there {
+            draft.batch.require_present(key);
+        }
         match shared.commit_outside(draft, &weaves).await? {
             Err(_) => Ok(None),
             Ok(committed) => {
@@ -230,15 +240,21 @@ impl Engine {
         }
     }
 
-    async fn header(&self, asked: &Asked, weaves: &mut Vec<onceflow_store::values::Weave>) -> Result<Header, Error> {
+    async fn header(
+        &self,
+        asked: &Asked,
+        planned: &replan::Planned,
+        weaves: &mut Vec<onceflow_store::values::Weave>,
+    ) -> Result<Header, Error> {
         let start = &asked.start;
-        let bytes = rows::write(&asked.program);
+        let bytes = rows::write(&planned.program);
         let (weave, id, digest, len) = self.shared.values.put_bytes(bytes.to_vec()).await?;
         weaves.push(weave);
         Ok(Header {
             key: start.key.clone(),
             flow: start.flow.clone(),
             program: Stored { id: Name::new(id.as_bytes()), digest, len },
+            full: self.full(asked, planned, weaves).await?,
             asked: asked.digest,
             inputs: asked.inputs.digests(),
             requested: start.outputs.clone(),
@@ -252,18 +268,13 @@ impl Engine {
     /// The run is there: it goes on as it is, or with a new plan.
     async fn go_on(&self, asked: &Asked, id: RunId) -> Result<Option<Handle>, Error> {
         let Some(run) = self.shared.read_run(id).await? else { return Ok(None) };
-        if !asked.is(&run.header) {
-            return self.replan(asked, &run);
+        if !asked.is(&run.header) || run.state().phase == Phase::Frozen {
+            return self.replan(asked, &run).await;
         }
         if run.state().phase == Phase::Failed {
             self.retry(&run).await?;
         }
         Ok(Some(self.handle(&asked.start.key, id)))
-    }
-
-    #[expect(clippy::unused_self, reason = "replanning follows")]
-    fn replan(&self, asked: &Asked, _run: &crate::shared::Run) -> Result<Option<Handle>, Error> {
-        Err(Error::Refused { key: asked.start.key.clone(), why: String::from("is at work on something else") })
     }
 
     /// What failed is tried again.
@@ -291,9 +302,24 @@ impl Engine {
         match finished.status {
             Status::Done if asked.is(&finished.header) => Ok(Some(self.handle(&asked.start.key, finished.run))),
             Status::Done | Status::Failed { .. } | Status::Cancelled { .. } => {
-                self.begin(asked, seen, finished.run, generation, vec![]).await
+                let (known, before) = self.kept_by(asked, &finished).await?;
+                let planned = replan::plan(asked, &known, before.as_ref(), self.fuses(asked))?;
+                self.begin(asked, seen, finished.run, generation, planned).await
             }
         }
+    }
+
+    /// What a finished run has kept that is right for what is asked, and what it was for.
+    async fn kept_by(
+        &self,
+        asked: &Asked,
+        finished: &Finished,
+    ) -> Result<(known::Known, Option<known::Before>), Error> {
+        if finished.header.keep_ms.is_none() {
+            return Ok((known::Known::new(), None));
+        }
+        let keys = Keys::new(finished.run, finished.generation);
+        Ok((self.shared.kept(&keys, asked).await?, self.shared.before(&finished.header).await?))
     }
 
     /// A run that was started.
@@ -311,6 +337,11 @@ impl Engine {
 
     pub(crate) fn handle(&self, key: &str, id: RunId) -> Handle {
         Handle::new(self.shared.clone(), key.to_owned(), id)
+    }
+
+    /// The rows of a flow's own, which its transactional tasks write, and its outbox.
+    pub fn flow_rows(&self, flow: &str) -> crate::task::FlowRows {
+        crate::task::FlowRows::new(self.shared.clone(), flow)
     }
 
     /// Takes no further steps, and ends when those in flight are done and everything is durable.

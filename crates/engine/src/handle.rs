@@ -247,6 +247,62 @@ impl Handle {
     }
 }
 
+/// What became of a step whose outcome was not known.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Resolution {
+    /// It was done, and gave this.
+    Done(Vec<Data>),
+    /// It was not done; it runs again.
+    Redo,
+    /// It failed, because of this.
+    Fail(String),
+}
+
+impl Handle {
+    /// Says what became of a step whose outcome is not known; see [`Report::Waiting`]. Durable when it returns.
+    ///
+    /// # Errors
+    /// [`Error::Refused`] if there is no such step, or somebody else decided.
+    pub async fn resolve(&self, address: &str, resolution: Resolution) -> Result<(), Error> {
+        let refused = |why: String| Error::Refused { key: self.key.clone(), why };
+        let Some(run) = self.shared.read_run(self.id).await? else { return Err(refused("has ended".into())) };
+        let parked = self.shared.parked(&run, usize::MAX).await?;
+        let is_it = |why: &Why| matches!(why, Why::Unknown { address: at, .. } if **at == *address);
+        let Some((step, row, parked)) = parked.into_iter().find(|(_, _, parked)| is_it(&parked.why)) else {
+            return Err(refused(format!("has no step {address} whose outcome is not known")));
+        };
+        let (plan, state) = (&run.plan, run.state());
+        let applied = match resolution {
+            Resolution::Done(outputs) => {
+                let wanted = plan.program.blocks[parked.ticket.block as usize].nodes[step.node as usize].outputs.len();
+                let (mut outcomes, mut weaves) = (Vec::new(), Vec::new());
+                for output in outputs {
+                    outcomes.push(data::store(&self.shared.values, output, data::Files::Copied, &mut weaves).await?);
+                }
+                if outcomes.len() != wanted {
+                    return Err(refused(format!(
+                        "needs {wanted} outputs for {address}, and {} were given",
+                        outcomes.len()
+                    )));
+                }
+                self.shared.decide_done(&run, step, &row, &parked, &outcomes, &weaves).await?
+            }
+            Resolution::Redo => {
+                let draft = run::redo(plan, state, step, (&row, &parked));
+                self.shared.commit_outside(draft, &[]).await?.is_ok()
+            }
+            Resolution::Fail(why) => {
+                let failed = Failed { address: address.into(), attempt: parked.ticket.failed + 1, causes: vec![why] };
+                let draft = run::fail(plan, state, step, (&row, &parked), failed);
+                self.shared.commit_outside(draft, &[]).await?.is_ok()
+            }
+        };
+        self.shared.read_run(self.id).await?;
+        self.shared.records.durable(self.shared.records.position()).await?;
+        if applied { Ok(()) } else { Err(refused(format!("went on meanwhile; look again at {address}"))) }
+    }
+}
+
 fn report(finished: Finished) -> Report {
     match finished.status {
         Status::Done => Report::Done(finished.outputs),

@@ -13,6 +13,7 @@
 //! | `perform` | what is done with a step, a file for each kind |
 //! | `commit` | sends what was decided, and decides again if it must |
 //! | `data` | what tasks see, and what rows hold |
+//! | `tx` | the rows of a flow's own, and its outbox |
 //! | [`events`] | what happened, in order |
 
 #![forbid(unsafe_code)]
@@ -27,10 +28,11 @@ mod options;
 mod perform;
 mod shared;
 pub mod task;
+mod tx;
 mod worker;
 
 pub use engine::{Engine, HISTORY_MS, Start};
 pub use error::Error;
 pub use events::{End, Event, What};
-pub use handle::{Handle, Report};
+pub use handle::{Handle, Report, Resolution};
 pub use options::Options;

@@ -62,6 +62,7 @@ impl Worker {
         let ticket = ticket.ok_or_else(|| Error::damaged(format!("the ticket of step {step:?}")))?;
         let run = match self.shared.run(id, Some(ticket.generation)).await? {
             Some(run) if run.plan.keys.generation == ticket.generation => run,
+            _ if step.node == TEARDOWN => return self.remove_plan(job, id, step, &ticket).await,
             _ => return self.drop_stale(job, Keys::new(id, ticket.generation), step, &ticket).await,
         };
         let Some(frame) = self.shared.frame(&run, step.frame).await? else {
@@ -150,7 +151,7 @@ impl Work<'_> {
                 tracing::debug!(step = ?self.taken.step, "a step was not ours any more when it was to commit");
                 Ok(Committed::Lost)
             }
-            Sent::Refused(which) => Ok(Committed::Refused(which)),
+            Sent::Refused => Ok(Committed::Refused),
         }
     }
 
@@ -197,15 +198,15 @@ pub(crate) enum Committed {
     Yes(Option<Job>),
     /// The step is not ours any more.
     Lost,
-    /// Something that was read has changed; which require.
-    Refused(usize),
+    /// Something that was read has changed.
+    Refused,
 }
 
 impl Committed {
     pub(crate) fn next(self) -> Option<Job> {
         match self {
             Committed::Yes(next) => next,
-            Committed::Lost | Committed::Refused(_) => None,
+            Committed::Lost | Committed::Refused => None,
         }
     }
 }

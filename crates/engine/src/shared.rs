@@ -100,10 +100,6 @@ impl Shared {
         Ok(get_one(&*self.records, self.shard(), key).await?)
     }
 
-    pub(crate) fn tasks(&self) -> Arc<Tasks> {
-        lock(&self.tasks).clone()
-    }
-
     /// The run, as it was last seen.
     pub(crate) fn known(&self, run: RunId) -> Option<Arc<Run>> {
         lock(&self.runs).get(&run).cloned()

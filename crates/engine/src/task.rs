@@ -1,6 +1,7 @@
 //! What user code looks like to the engine: data in, data out, or a failure that says what went wrong. The typed face
 //! of this is the crate `onceflow`.
 
+pub use crate::tx::{FlowRows, Message, Tx};
 use bytes::Bytes;
 use onceflow_core::model::{Place, Program, TaskSpec, program::Op};
 use onceflow_store::BoxFuture;
@@ -138,6 +139,24 @@ impl Failure {
 pub trait Body: Any + Send + Sync {
     /// Starts an attempt.
     fn start(&self, step: Step, inputs: Vec<Data>) -> Attempt;
+
+    /// For a task that must not start twice: finds out what became of an attempt nobody has heard of any more. `None` if
+    /// there is no way to.
+    fn verify(&self, step: Step, inputs: Vec<Data>) -> Option<BoxFuture<'static, Verdict>> {
+        let _ = (step, inputs);
+        None
+    }
+}
+
+/// What became of an attempt nobody has heard of any more.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// It was done, and gave this.
+    Done(Vec<Data>),
+    /// It was not done, and never will be: it may be tried again.
+    NotDone,
+    /// Nobody can tell.
+    Unknown,
 }
 
 /// An attempt, started.
@@ -148,19 +167,6 @@ pub enum Attempt {
     Async(BoxFuture<'static, Result<Vec<Data>, Failure>>),
     /// Code that blocks its thread.
     Blocking(Box<dyn FnOnce() -> Result<Vec<Data>, Failure> + Send>),
-}
-
-/// The rows of a flow's own that a transactional body reads and writes. Writes ride in the step's commit; if a row that
-/// was read has changed by then, the body runs again.
-#[derive(Clone)]
-pub struct Tx {
-    pub(crate) _inner: Arc<()>,
-}
-
-impl std::fmt::Debug for Tx {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Tx")
-    }
 }
 
 /// The tasks a worker can run, by name and version.

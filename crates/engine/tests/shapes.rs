@@ -2,38 +2,44 @@
 
 mod support;
 
-use onceflow_core::model::{Arm, Type, graph::Kind};
-use onceflow_engine::{Start, task::Failure};
-use support::{Bed, Kit, as_int, bool, graphs::*, int, ints};
+use support::{Kit, flows, flows::Case, proof::Proof};
 
-fn inc(kit: &mut Kit) -> onceflow_core::model::TaskSpec {
-    kit.task("inc", &["x"], |inputs| Ok(vec![int(as_int(&inputs[0]) + 1)]))
+async fn prove(make: impl FnOnce(&mut Kit) -> Case) -> Proof {
+    let mut kit = Kit::default();
+    let (start, expected) = make(&mut kit);
+    let proof = Proof::new(&kit);
+    proof.prove(start, &expected).await;
+    proof
 }
 
 #[tokio::test]
-async fn a_chain_runs_each_step_once() {
-    let (bed, mut kit) = (Bed::new(), Kit::default());
-    let inc = inc(&mut kit);
-    let start = Start::new("r", chain(&inc, 4).library(), "main").input("x", int(1));
-    assert_eq!(bed.run(&kit, start).await, "y=5");
-    assert_eq!(kit.ran(), "/f0 /f1 /f2 /f3");
-    println!("{}", bed.leftovers().await);
-}
-
-#[tokio::test]
-async fn an_each_gives_results_in_order() {
-    for n in [0, 1, 3, 100, 1000] {
-        let (bed, mut kit) = (Bed::new(), Kit::default());
-        let inc = inc(&mut kit);
-        let body = chain(&inc, 1).graph();
-        let g = G::new().input("xs", Type::list(Type::Int)).output("ys", Type::list(Type::Int));
-        let g = g.module("each", each(body)).connect("xs -> each.x; each.y -> ys");
-        let start = Start::new("r", g.library(), "main").input("xs", ints(0..n));
-        let expected = (1..=n).map(|n| n.to_string()).collect::<Vec<_>>().join(" ");
-        assert_eq!(bed.run(&kit, start).await, format!("ys=[{expected}]"));
-        assert_eq!(kit.log.lock().unwrap().len(), n as usize);
-        println!("{}", bed.leftovers().await);
+async fn every_small_shape_gives_what_it_should_once_and_leaves_nothing() {
+    for (name, make) in flows::SMALL {
+        println!("{name}");
+        prove(make).await;
     }
-    let _ = (bool(true), Failure::new(""), Arm { name: String::new(), guard: None, body: Default::default() });
-    let _ = |kind: Kind| kind;
+}
+
+#[tokio::test]
+async fn an_each_gives_results_in_order_however_many_there_are() {
+    for n in [100, 1000, 10_000] {
+        let proof = prove(|kit| flows::each_of(kit, n)).await;
+        assert_eq!(proof.kit.log.lock().unwrap().len(), n as usize + 1);
+    }
+}
+
+#[tokio::test]
+async fn a_loop_may_go_round_a_thousand_times() {
+    let proof = prove(|kit| flows::loop_of(kit, 1000)).await;
+    assert_eq!(proof.kit.log.lock().unwrap().len(), 2000);
+}
+
+#[tokio::test]
+async fn a_flow_may_call_itself_deeply_and_not_too_deeply() {
+    prove(|kit| flows::recursive(kit, 490)).await;
+    let mut kit = Kit::default();
+    let (start, _) = flows::recursive(&mut kit, 600);
+    let proof = Proof::new(&kit);
+    let told = proof.run(start).await;
+    assert!(told.contains("the flow calls itself more than 1000 deep"), "{told}");
 }

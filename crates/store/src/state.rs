@@ -86,6 +86,16 @@ impl State {
         rows
     }
 
+    /// Every row there is, those an embedded store may forget included. For tests that nothing is left.
+    #[cfg(feature = "testing")]
+    pub fn all(&self) -> Vec<(Shard, Key, Row)> {
+        let mut rows = Vec::new();
+        for (shard, state) in &self.shards {
+            state.each_row(|key, row| rows.push((*shard, key, row.clone())));
+        }
+        rows
+    }
+
     /// The position at which a row of the shard last became free.
     pub fn enabled_at(&self, shard: Shard) -> Position {
         self.shards.get(&shard).map(|rows| rows.enabled_at).unwrap_or_default()

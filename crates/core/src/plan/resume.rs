@@ -29,8 +29,11 @@
 //! step that runs), and every needed port is in New or has a valid value. The answer is the least sound R; it reads
 //! exactly the needed ports that are not New. (There is a least one: the rules above are forced.)
 //!
-//! The rules of `Provenance` are some of those of `Consistent`, and more states only ever lead to more states. So on the
-//! same values it never runs a sub-module, nor recomputes a port, that `Consistent` would not.
+//! The rules of `Provenance` are some of those of `Consistent`, and more states only ever lead to more states. So it never
+//! runs a sub-module, nor recomputes a port, that `Consistent` would not, given at least the same ports with values.
+//! Where it gains is in what counts as a value: an in-port that was never delivered to reads from its source, where
+//! `Consistent` goes back to the source and overtakes all who read from there. (If in-ports have values exactly where
+//! their sources do, the two agree: an in-port is read only by a sub-module that runs, and that overtakes already.)
 //!
 //! # Asking
 //!

@@ -259,22 +259,15 @@ impl<'a> Writer<'a> {
 /// Drops relays that nobody hears.
 fn drop_unused(nodes: &mut [Option<Node>], outputs: impl Iterator<Item = Source>) {
     let mut used = vec![false; nodes.len()];
-    let mut mark = |source: Source| {
+    let mark = |used: &mut [bool], source: Source| {
         if let Source::Node(node, _) = source {
             used[node as usize] = true;
         }
     };
-    outputs.for_each(&mut mark);
+    outputs.for_each(|source| mark(&mut used, source));
     for at in (0..nodes.len()).rev() {
-        if nodes[at].as_ref().is_some_and(|node| node.op == Op::Relay) && !used[at] {
-            nodes[at] = None;
-        }
-        let sources = nodes[at].iter().flat_map(Node::sources);
-        sources.filter_map(|source| if let Source::Node(node, _) = source { Some(node) } else { None }).for_each(
-            |node| {
-                used[node as usize] = true;
-            },
-        );
+        nodes[at].take_if(|node| node.op == Op::Relay && !used[at]);
+        nodes[at].iter().flat_map(Node::sources).for_each(|source| mark(&mut used, source));
     }
 }
 

@@ -1,14 +1,19 @@
 //! What a step is computed from, as one digest: its code, its parameters, and the content of its inputs. Equal digests,
 //! equal results; so a run that keeps what it computed can give it again.
+//!
+//! Where a step is belongs to it too, unless it is pure: two charges of the same amount are two charges.
 
 use super::rows::Held;
 use crate::{
-    model::program::{Node, Op, Program},
+    model::{
+        Effect,
+        program::{Node, Op, Program},
+    },
     payload::Digest,
 };
 
-/// The digest of what a node is computed from.
-pub fn memo_of(program: &Program, node: &Node, inputs: &[Held]) -> Digest {
+/// The digest of what the node at an address is computed from.
+pub fn memo_of(program: &Program, node: &Node, address: &str, inputs: &[Held]) -> Digest {
     let mut hasher = blake3::Hasher::new_derive_key("onceflow memo");
     let mut part = |bytes: &[u8]| {
         hasher.update(&(bytes.len() as u64).to_le_bytes());
@@ -34,10 +39,23 @@ pub fn memo_of(program: &Program, node: &Node, inputs: &[Held]) -> Digest {
         Op::Call { body } => [b"call", &program.blocks[*body as usize].digest[..]].into_iter().for_each(&mut part),
     }
     part(&[u8::from(node.attempt)]);
+    if !is_pure(program, node) {
+        part(address.as_bytes());
+    }
     for input in inputs {
         part(&input.outcome.digest());
     }
     *hasher.finalize().as_bytes()
+}
+
+fn is_pure(program: &Program, node: &Node) -> bool {
+    let is_pure = |task: u32| program.tasks[task as usize].effect == Effect::Pure;
+    match &node.op {
+        Op::Task(task) => is_pure(*task),
+        Op::Fused(tasks) => tasks.iter().all(|fused| is_pure(fused.task)),
+        Op::Relay => true,
+        Op::Each { .. } | Op::Loop { .. } | Op::Choice { .. } | Op::Call { .. } => false,
+    }
 }
 
 fn code(program: &Program, task: u32, part: &mut impl FnMut(&[u8])) {

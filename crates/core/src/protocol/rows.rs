@@ -215,8 +215,10 @@ pub struct Header {
     pub key: String,
     /// What people call the flow.
     pub flow: String,
-    /// The value that holds the program.
+    /// The value that holds the program that is run.
     pub program: crate::payload::Stored,
+    /// The value that holds all that was asked for, if the program is only what was still to do of it.
+    pub full: Option<crate::payload::Stored>,
     /// Digest of the flow as it was asked for, before planning.
     pub asked: Digest,
     /// Digests of the inputs by name.

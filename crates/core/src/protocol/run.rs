@@ -31,7 +31,9 @@ pub fn install(plan: &Plan, draft: &mut Draft<'_>, header: &Header, frame: &Fram
     let state = State { generation: plan.keys.generation, phase: Phase::Running };
     draft.batch.put(plan.keys.state(), rows::write(&state));
     draft.batch.put(plan.keys.header(), rows::write(header));
-    draft.edges.push(Edge::Set(program_edge(plan), header.program.id.clone()));
+    for (name, stored) in programs(plan, header) {
+        draft.edges.push(Edge::Set(name, stored));
+    }
     draft.put_frame(FrameId::ROOT, frame);
     let before = draft.batch.ops.len();
     let site = Site { id: FrameId::ROOT, frame, index: 0, block: ROOT };
@@ -42,9 +44,15 @@ pub fn install(plan: &Plan, draft: &mut Draft<'_>, header: &Header, frame: &Fram
     }
 }
 
-/// What the edge is called that holds the program of a generation.
-pub fn program_edge(plan: &Plan) -> Name {
-    Name::join(&[plan.keys.rows.id(), b"program"])
+/// The edges that hold the programs of a generation.
+pub fn programs(plan: &Plan, header: &Header) -> impl Iterator<Item = (Name, Name)> {
+    let stored = [Some(&header.program), header.full.as_ref()];
+    program_edges(plan).into_iter().zip(stored.into_iter().flatten().map(|stored| stored.id.clone()))
+}
+
+/// What the edges are called that hold the program that is run, and all that was asked for.
+pub fn program_edges(plan: &Plan) -> [Name; 2] {
+    [b"program".as_slice(), b"full"].map(|what| Name::join(&[plan.keys.rows.id(), what]))
 }
 
 /// What the edge is called that holds an output, or the sealed record, of a finished run.
@@ -54,6 +62,9 @@ pub fn result_edge(plan: &Plan, port: u16) -> Name {
 
 /// The port that stands for the sealed record.
 pub const SEALED: u16 = u16::MAX;
+
+/// The port that stands for the program, which is kept as long as what it computed.
+pub const PROGRAM: u16 = u16::MAX - 1;
 
 /// How a run in which nothing is in flight goes on.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -118,7 +129,13 @@ pub fn fold<'a>(plan: &'a Plan, state: State, taken: &Taken, frame: Option<&Fram
     if let Some(sealed) = &finished.sealed {
         draft.edges.push(Edge::Lease(result_edge(plan, SEALED), sealed.id.clone(), *history_until));
     }
-    draft.edges.push(Edge::Clear(program_edge(plan), finished.header.program.id.clone()));
+    for (name, stored) in programs(plan, &finished.header) {
+        draft.edges.push(Edge::Clear(name, stored));
+    }
+    if let Some(until) = keep_until {
+        let program = finished.header.full.as_ref().unwrap_or(&finished.header.program);
+        draft.edges.push(Edge::Lease(result_edge(plan, PROGRAM), program.id.clone(), *until));
+    }
     let key = &finished.header.key;
     draft.batch.delete_group(plan.keys.rows.clone()).delete_group(plan.keys.home.clone());
     draft.batch.put(keys::heads().key(key), rows::write(&Head::Finished(Box::new(finished.clone()))));
@@ -164,6 +181,13 @@ pub fn turn<'a>(plan: &'a Plan, state: State, next: Phase) -> Draft<'a> {
     draft
 }
 
+/// Somebody outside changes what a run does, and will see to what follows.
+pub fn turn_to<'a>(plan: &'a Plan, state: State, next: Phase) -> Draft<'a> {
+    let mut draft = Draft::new(plan, state);
+    draft.batch.put(plan.keys.state(), rows::write(&State { phase: next, ..state }));
+    draft
+}
+
 /// Parked steps go back to their queues, and the run runs. What failed may fail as often as at first.
 pub fn unpark<'a>(plan: &'a Plan, state: State, parked: &[(StepId, Row, Parked)]) -> Draft<'a> {
     let mut draft = Draft::new(plan, state);
@@ -182,9 +206,70 @@ pub fn unpark<'a>(plan: &'a Plan, state: State, parked: &[(StepId, Row, Parked)]
     draft
 }
 
-/// Rows of a run that is being removed go, and what they held.
-pub fn remove<'a>(plan: &'a Plan, state: State, found: &[(Name, Row)]) -> Draft<'a> {
+/// A step whose outcome was not known gave this: somebody who knows says so.
+pub fn decided<'a>(
+    plan: &'a Plan,
+    state: State,
+    step: StepId,
+    (row, parked): (&Row, &Parked),
+    frame: &Frame,
+    inbox: &[Received],
+    outputs: &[Outcome],
+) -> Draft<'a> {
+    let mut draft = decide(plan, state, step, row);
+    let ticket = &parked.ticket;
+    for received in inbox.iter().chain(&ticket.inputs) {
+        let key = plan.keys.arrival(step, received.port);
+        if received.owned {
+            draft.release(&key, received.port, &received.outcome);
+        }
+        draft.batch.delete(key);
+    }
+    let site = Site { id: step.frame, frame, index: step.index, block: ticket.block };
+    let wiring = &plan.wiring.blocks[ticket.block as usize].nodes[step.node as usize];
+    draft.deliver(site, &wiring.targets, &|port| outputs[usize::from(port)].clone());
+    draft
+}
+
+/// A step whose outcome was not known is tried again.
+pub fn redo<'a>(plan: &'a Plan, state: State, step: StepId, (row, parked): (&Row, &Parked)) -> Draft<'a> {
+    let mut draft = decide(plan, state, step, row);
+    let ticket = rows::Ticket { started: None, ..parked.ticket.clone() };
+    let queue = parked.class.as_deref().map_or_else(keys::internal_queue, keys::class_queue);
+    draft.enable(step, &queue, &ticket);
+    draft
+}
+
+/// A step whose outcome was not known has failed.
+pub fn fail<'a>(
+    plan: &'a Plan,
+    state: State,
+    step: StepId,
+    (row, parked): (&Row, &Parked),
+    failed: rows::Failed,
+) -> Draft<'a> {
+    let mut draft = decide(plan, state, step, row);
+    let parked = Parked { why: Why::Failed(failed), ..parked.clone() };
+    draft.batch.put(plan.keys.parked(step), rows::write(&parked));
+    draft
+}
+
+/// Takes a parked step up. A run that waited for it is settled anew, if nothing else follows from this.
+fn decide<'a>(plan: &'a Plan, state: State, step: StepId, row: &Row) -> Draft<'a> {
     let mut draft = Draft::new(plan, state);
+    let key = plan.keys.parked(step);
+    draft.batch.require_equals(key.clone(), row.clone()).delete(key);
+    if state.phase == Phase::Waiting {
+        draft.batch.put(plan.keys.state(), rows::write(&State { phase: Phase::Running, ..state }));
+        let settle = draft.settle();
+        draft.batch.ops.push(settle);
+    }
+    draft
+}
+
+/// Rows of a run that is being removed go, and what they held.
+pub fn remove<'a>(plan: &'a Plan, found: &[(Name, Row)]) -> Draft<'a> {
+    let mut draft = Draft::of_new_run(plan);
     for (name, row) in found {
         if draft.ops() > limits::REMOVE_OPS_MAX {
             break;

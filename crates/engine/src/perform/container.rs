@@ -33,7 +33,7 @@ impl Work<'_> {
             Op::Relay => return self.give(seat, &vec![inputs[0].outcome.clone(); node.outputs.len()], None).await,
             Op::Each { .. } | Op::Loop { .. } | Op::Choice { .. } | Op::Call { .. } => {}
         }
-        let memo = self.memo(&inputs);
+        let memo = self.memo(&inputs).await?;
         if let Some(outputs) = self.kept(memo.as_ref()).await? {
             let what = What::DidReuse { address: self.address_if_wanted().await? };
             return self.give(seat, &outputs, Some(what)).await;
@@ -222,7 +222,7 @@ impl Work<'_> {
             };
             let committed = self.commit(seat, &[], None, decide).await?;
             // Somebody else kept the same result meanwhile: look again.
-            if let Committed::Refused(_) = committed {
+            if let Committed::Refused = committed {
                 continue;
             }
             self.run.forget_frame(self.taken.step.frame);
@@ -293,10 +293,12 @@ impl Work<'_> {
     }
 
     /// What this step is computed from, if the run keeps what it computes.
-    pub(super) fn memo(&self, inputs: &[Held]) -> Option<[u8; 32]> {
-        self.run.header.keep_ms?;
+    pub(super) async fn memo(&self, inputs: &[Held]) -> Result<Option<[u8; 32]>, Error> {
+        if self.run.header.keep_ms.is_none() {
+            return Ok(None);
+        }
         let plan = &self.run.plan;
-        Some(memo_of(&plan.program, self.taken.node(plan), inputs))
+        Ok(Some(memo_of(&plan.program, self.taken.node(plan), &self.address().await?, inputs)))
     }
 
     /// What a step gave before that was computed from the same.

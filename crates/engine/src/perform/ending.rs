@@ -29,6 +29,9 @@ impl Work<'_> {
         // What is known of the run may be old.
         let Some(_) = self.worker.shared.read_run(self.run.plan.keys.run).await? else { return Ok(None) };
         let (plan, state) = (&self.run.plan, self.run.state());
+        if let Some(live) = self.worker.shared.row(plan.keys.live()).await? {
+            return self.too_early(seat, state, live).await;
+        }
         let arrived = self.outputs_arrived().await?;
         let outputs = run::outputs(plan, &self.taken.frame, &arrived);
         let parked = self.parked().await?;
@@ -65,6 +68,17 @@ impl Work<'_> {
             self.worker.shared.progress.notify_waiters();
         }
         Ok(committed.and_then(Committed::next))
+    }
+
+    /// Something is in flight after all: it will let the run be settled again. Only if it still is when this goes.
+    async fn too_early(&self, seat: &Seat, state: State, live: Row) -> Result<Option<Job>, Error> {
+        let plan = &self.run.plan;
+        let decide = |state: State| {
+            let mut draft = self.taken.leaving(plan, state);
+            draft.batch.require_equals(plan.keys.live(), live.clone());
+            draft
+        };
+        Ok(self.commit_as_seen(seat, state, None, decide).await?.and_then(Committed::next))
     }
 
     /// Commits a decision that holds in one state only. `None` if the state has changed: then it is settled again.
@@ -142,7 +156,7 @@ impl Work<'_> {
             if page.rows.is_empty() {
                 return Ok(());
             }
-            let draft = run::remove(plan, self.run.state(), &page.rows);
+            let draft = run::remove(plan, &page.rows);
             let _again_if_refused = shared.commit_outside(draft, &[]).await?;
         }
     }

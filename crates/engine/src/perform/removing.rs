@@ -1,15 +1,24 @@
 //! Removes what an ended run left, in small steps, and folds it when nothing is left.
 
 use super::{Job, Work, ending::failures};
-use crate::{Error, worker::Seat};
+use crate::{
+    Error, data,
+    worker::{Seat, Worker},
+};
 use onceflow_core::{
+    Claimed, Row,
     limits::REMOVE_ROWS_MAX,
+    model::Program,
     protocol::{
-        rows::{self, Failed},
+        draft::{Draft, Edge},
+        ids::{RunId, StepId},
+        keys::Keys,
+        rows::{self, Failed, Ticket},
         run,
     },
 };
 use onceflow_store::records::Scan;
+use std::sync::Arc;
 
 impl Work<'_> {
     /// Removes all rows of the run, then the run.
@@ -26,7 +35,7 @@ impl Work<'_> {
             if rows.is_empty() && !page.more {
                 break;
             }
-            let draft = run::remove(plan, state, &rows);
+            let draft = run::remove(plan, &rows);
             if shared.commit_outside(draft, &[]).await?.is_err() && !shared.is_ours(&self.taken).await? {
                 return Ok(None);
             }
@@ -86,3 +95,49 @@ const FAILURES_MAX: usize = 100;
 const NOTED: &[u8] = b"x";
 
 type Noted = (Vec<Failed>, Vec<Failed>);
+
+impl Worker {
+    /// Removes the rows of a plan that is not valid any more.
+    pub(super) async fn remove_plan(
+        &self,
+        job: &Job,
+        run: RunId,
+        step: StepId,
+        ticket: &Ticket,
+    ) -> Result<Option<Job>, Error> {
+        let shared = &self.shared;
+        let programs: Vec<_> = ticket.inputs.iter().filter_map(|received| received.outcome.value()?.stored()).collect();
+        let Some(program) = programs.first() else { return Err(Error::damaged("a plan without a program")) };
+        let program = shared.values.read_all(&data::id(&program.id)).await?;
+        let program: Program = rows::read(&program).ok_or_else(|| Error::damaged("the program of a plan"))?;
+        let plan = shared.plan(Keys::new(run, ticket.generation), Arc::new(program));
+        loop {
+            let scan = Scan::of(plan.keys.rows.clone(), REMOVE_ROWS_MAX);
+            let page = shared.records.scan(shared.shard(), scan).await?;
+            if page.rows.is_empty() {
+                break;
+            }
+            // Refused if somebody else does the same; then what it did is not there any more.
+            let _again = shared.commit_outside(run::remove(&plan, &page.rows), &[]).await?;
+        }
+        for (key, other, ticket) in shared.ready_steps(&plan.program, &plan.keys).await? {
+            if other != step {
+                let mut draft = Draft::of_new_run(&plan);
+                draft.batch.require_present(key.clone());
+                run::release_ticket(&plan, &mut draft, other, &ticket);
+                let (claim, deadline) = (key.group.claims(), key.group.deadlines());
+                draft.batch.delete(claim.key(&key.name)).delete(deadline.key(&key.name)).delete(key);
+                let _again = shared.commit_outside(draft, &[]).await?;
+            }
+        }
+        let mut draft = Draft::of_new_run(&plan);
+        let Claimed { queue, name, .. } = &job.claimed;
+        draft.batch.require_equals(queue.claims().key(name), Row::new(job.fence.to_bytes()));
+        draft.batch.delete(queue.key(name)).delete(queue.claims().key(name)).delete(queue.deadlines().key(name));
+        for (name, stored) in run::program_edges(&plan).into_iter().zip(programs) {
+            draft.edges.push(Edge::Clear(name, stored.id.clone()));
+        }
+        let _not_ours_if_refused = shared.commit_outside(draft, &[]).await?;
+        Ok(None)
+    }
+}

@@ -3,12 +3,13 @@
 
 mod body;
 mod start;
+mod unknown;
 
 use super::{Committed, Job, Work};
 use crate::{
     Error, data,
     events::What,
-    task::{Data, Failure},
+    task::{Data, Failure, FlowRows, Tx, Verdict},
     worker::Seat,
 };
 use body::Interrupted;
@@ -31,22 +32,33 @@ impl Work<'_> {
     /// Performs a task, or several that are fused.
     pub(super) async fn task(&self, seat: &Seat, inputs: Vec<Held>) -> Result<Option<Job>, Error> {
         let spec = self.spec();
+        let mut ticket = self.taken.ticket.clone();
         if let Some(started) = self.taken.ticket.started
             && spec.effect == Effect::AtMostOnce
         {
-            return self.lost_track(seat, started).await;
+            match self.verify(&inputs).await? {
+                Verdict::Unknown => return self.lost_track(seat, started).await,
+                Verdict::Done(outputs) => {
+                    return self.gave(seat, ticket.failed + 1, outputs, None, None).await.map(Gave::next);
+                }
+                Verdict::NotDone => ticket.started = None,
+            }
         }
-        let memo = self.memo(&inputs);
+        let memo = self.memo(&inputs).await?;
         if let Some(outputs) = self.kept(memo.as_ref()).await? {
             let what = What::DidReuse { address: self.address_if_wanted().await? };
             return self.give(seat, &outputs, Some(what)).await;
         }
-        let mut ticket = self.taken.ticket.clone();
         loop {
             let attempt = ticket.failed + 1;
             let Some(began) = self.begin(&spec, &mut ticket, &inputs).await? else { return Ok(None) };
-            let failure = match self.attempt(&spec, attempt, &inputs, began).await? {
-                Ok(outputs) => return self.gave(seat, attempt, outputs, memo).await,
+            let tx = (spec.effect == Effect::Transactional).then(|| self.tx());
+            let failure = match self.attempt(&spec, attempt, &inputs, began, tx.clone()).await? {
+                Ok(outputs) => match self.gave(seat, attempt, outputs, memo, tx.as_ref()).await? {
+                    // What it has read changed meanwhile: nothing was done, and it runs again.
+                    Gave::Conflict => continue,
+                    Gave::Next(next) => return Ok(next),
+                },
                 Err(Interrupted::Lost) => return Ok(None),
                 Err(Interrupted::Failed(failure)) => failure,
                 Err(Interrupted::TimedOut(ms)) if spec.effect == Effect::AtMostOnce => {
@@ -84,7 +96,8 @@ impl Work<'_> {
         attempt: u32,
         outputs: Vec<Data>,
         memo: Option<[u8; 32]>,
-    ) -> Result<Option<Job>, Error> {
+        tx: Option<&Tx>,
+    ) -> Result<Gave, Error> {
         let plan = &self.run.plan;
         let node = self.taken.node(plan);
         let mut weaves: Vec<Weave> = Vec::new();
@@ -96,7 +109,7 @@ impl Work<'_> {
                 // The task gave a file that is not there: that is its mistake, not the store's.
                 Err(Error::Values(values::Error::Blobs(blobs::Error::Content { why, .. }))) => {
                     let causes = vec![String::from("a file it gave cannot be stored"), why.to_string()];
-                    return self.fail(seat, attempt, causes).await;
+                    return self.fail(seat, attempt, causes).await.map(Gave::Next);
                 }
                 Err(error) => return Err(error),
             }
@@ -105,6 +118,10 @@ impl Work<'_> {
             outcomes.push(Outcome::None);
         }
         let shape = self.taken.frame.shape;
+        let now = match tx {
+            Some(_) => self.worker.shared.records.now().await?,
+            None => onceflow_core::Timestamp::ZERO,
+        };
         loop {
             let memo = match &memo {
                 Some(memo) if self.kept(Some(memo)).await?.is_none() => Some(memo),
@@ -113,6 +130,9 @@ impl Work<'_> {
             let what = What::DidCommit { address: self.address_if_wanted().await? };
             let commit = |state: State| {
                 let mut draft = step::commit(plan, state, &self.taken, &outcomes);
+                if let Some(tx) = tx {
+                    tx.ride(&mut draft.batch, now, &self.taken.step.to_bytes());
+                }
                 if let Some(memo) = memo {
                     step::keep(plan, &mut draft, memo, &outcomes);
                 }
@@ -121,11 +141,17 @@ impl Work<'_> {
             match self.commit(seat, &weaves, Some(what), commit).await? {
                 Committed::Yes(next) => {
                     self.got_on(shape);
-                    return Ok(next);
+                    return Ok(Gave::Next(next));
                 }
-                Committed::Lost => return Ok(None),
+                Committed::Lost => {
+                    if self.spec().effect == Effect::AtMostOnce {
+                        self.late_truth(&outcomes, &weaves).await?;
+                    }
+                    return Ok(Gave::Next(None));
+                }
+                Committed::Refused if tx.is_some() => return Ok(Gave::Conflict),
                 // Somebody else put the same content meanwhile, or kept the same result: look again.
-                Committed::Refused(_) => {}
+                Committed::Refused => {}
             }
         }
     }
@@ -152,13 +178,9 @@ impl Work<'_> {
         Ok(committed.next())
     }
 
-    /// The step was started and nobody knows what became of it.
-    async fn lost_track(&self, seat: &Seat, started: onceflow_core::Fence) -> Result<Option<Job>, Error> {
-        let address = self.address().await?;
-        let what = What::DidLoseTrack { address: address.clone() };
-        let why = Why::Unknown { started, address: address.into() };
-        let park = |state: State| step::park(&self.run.plan, state, &self.taken, why.clone(), state.phase);
-        self.commit(seat, &[], Some(what), park).await.map(Committed::next)
+    /// The rows of the flow, for a body that is transactional.
+    fn tx(&self) -> Tx {
+        Tx::new(FlowRows::new(self.worker.shared.clone(), &self.run.header.flow))
     }
 
     /// Writes down that an attempt failed, and waits before the next. False if the step is not ours any more.
@@ -176,6 +198,23 @@ impl Work<'_> {
         let pause = shared.world.sleep(pause_ms(spec, ticket.failed, shared.world.random()));
         select(pause, std::pin::pin!(heartbeat.lost())).await;
         Ok(!self.worker.is_stopping() && self.run.state().phase.dispatches())
+    }
+}
+
+/// What became of what a body gave.
+enum Gave {
+    /// It is committed, or the step is not ours any more; this is next.
+    Next(Option<Job>),
+    /// What a transactional body has read changed before it could commit.
+    Conflict,
+}
+
+impl Gave {
+    fn next(self) -> Option<Job> {
+        match self {
+            Gave::Next(next) => next,
+            Gave::Conflict => None,
+        }
     }
 }
 

@@ -2,6 +2,8 @@
 #![allow(dead_code, reason = "every test binary uses its part")]
 
 pub(crate) mod graphs;
+pub(crate) mod proof;
+pub(crate) mod flows;
 
 use bytes::Bytes;
 use onceflow_core::{
@@ -9,7 +11,7 @@ use onceflow_core::{
     payload::Outcome,
 };
 use onceflow_engine::{
-    Engine, Options, Report, Start,
+    Engine, Handle, Options, Report, Start,
     task::{Attempt, Body, Data, Failure, Step, Tasks},
 };
 use onceflow_store::{
@@ -176,17 +178,20 @@ impl Bed {
 pub(crate) async fn run(engine: &Engine, start: Start) -> String {
     let handle = engine.start(start).await.unwrap_or_else(|error| panic!("{error}"));
     match handle.wait().await.unwrap() {
-        Report::Done(outputs) => {
-            let mut told = Vec::new();
-            for (name, outcome) in outputs {
-                let data = match outcome {
-                    Outcome::Value(_) => handle.output(&name).await.unwrap(),
-                    _ => Data::None,
-                };
-                told.push(format!("{name}={}", show(&data)));
-            }
-            told.join(" ")
-        }
+        Report::Done(outputs) => told(&handle, outputs).await,
         other => other.to_string(),
     }
+}
+
+/// The outputs of a run as text.
+pub(crate) async fn told(handle: &Handle, outputs: Vec<(String, Outcome)>) -> String {
+    let mut told = Vec::new();
+    for (name, outcome) in outputs {
+        let data = match outcome {
+            Outcome::Value(_) => handle.output(&name).await.unwrap(),
+            _ => Data::None,
+        };
+        told.push(format!("{name}={}", show(&data)));
+    }
+    told.join(" ")
 }

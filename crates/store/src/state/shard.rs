@@ -43,6 +43,17 @@ impl ShardState {
         }
     }
 
+    #[cfg(feature = "testing")]
+    pub(super) fn each_row(&self, mut tell: impl FnMut(Key, &Row)) {
+        let kinds = [Kind::Queue, Kind::Claims, Kind::Deadlines];
+        let queues = self.queues.keys().flat_map(|queue| kinds.map(|kind| queue.companion(kind)));
+        for group in self.order.iter().cloned().chain(queues) {
+            for (name, row) in self.rows(&group).into_iter().flatten() {
+                tell(group.key(name), row);
+            }
+        }
+    }
+
     pub(super) fn set(&mut self, key: &Key, row: Option<Row>) -> Option<Row> {
         match (key.group.kind(), row) {
             (Kind::Rows, Some(row)) => match self.groups.get_mut(&key.group) {

@@ -148,7 +148,16 @@ fn every_small_frontier_is_consistent_and_optimal_and_provenance_is_sound_and_le
 #[test]
 fn every_small_frontier_of_three_requested_ports_is_right_too() {
     let mut count = 0;
-    let modules_max = if long() { 3 } else { 2 };
-    (0..=modules_max).for_each(|modules| every_graph(modules, 3, |graph| check(graph, 1, &mut count)));
+    (0..=2).for_each(|modules| every_graph(modules, 3, |graph| check(graph, 1, &mut count)));
+    // With three sub-modules there are too many even for a long time: one in twenty.
+    let mut graphs = 0_u64;
+    if long() {
+        every_graph(3, 3, |graph| {
+            graphs += 1;
+            if graphs.is_multiple_of(20) {
+                check(graph, 3, &mut count);
+            }
+        });
+    }
     assert!(count > 2_000_000, "only {count}");
 }

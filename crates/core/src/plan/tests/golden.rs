@@ -133,6 +133,20 @@ fn an_answer_that_no_longer_matters_is_not_waited_for() {
 }
 
 #[test]
+fn to_read_a_value_overtakes_nobody_but_consistent_thinks_it_does() {
+    // The run has finished for p. x was not delivered to B, and the copy that was delivered to A is gone.
+    let named = graph("x->A.i; x->B.j; A.o->p; B.o->q");
+    let (requested, has) = (named.outputs("p q"), set("x p"));
+    let runs = |policy| {
+        let resume = Resume::new(&named.graph, policy, Order::Fifo, &[], &requested);
+        let frontier = resume.run(|port| has.contains(&named.name(port))).expect("nothing missing");
+        [0, 1].map(|module| frontier.runs(module))
+    };
+    assert_eq!(runs(Policy::Consistent), [true, true]);
+    assert_eq!(runs(Policy::Provenance), [false, true]);
+}
+
+#[test]
 fn provenance_answers_what_the_engine_must_answer() {
     // The sub-modules that run, from the out-ports and in-ports that have valid values.
     let runs = |text: &str, valid: &str, changed: &str, requested: &str| {

@@ -32,7 +32,7 @@ impl Rng {
 
 /// How many seeds: a few by default, many under `ONCEFLOW_LONG=1`.
 pub(super) fn seeds(default: u64) -> std::ops::Range<u64> {
-    0..if long() { default * 50 } else { default }
+    0..if long() { default * 10 } else { default }
 }
 
 /// Whether there is much time.

@@ -12,7 +12,7 @@ use crate::{
     },
     plan::{Fate, Fusion, Keyed, Keys, changes, explain::Line, fuse, specialise, specialise::Plan, still_valid},
 };
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 fn runs(plan: &Plan) -> Vec<NodeIndex> {
     let run = plan.explanation.lines.iter().filter(|line| line.fate == Fate::Run);
@@ -33,6 +33,34 @@ fn check_plan(program: &Program, plan: &Plan, inputs: &[Value], what: &str) {
     let relay = |at: &NodeIndex| program.blocks[0].nodes[*at as usize].op == Op::Relay;
     let nodes: Vec<_> = plan.nodes.iter().copied().flatten().filter(|at| !relay(at)).collect();
     assert_eq!(nodes, runs(plan), "{what}: the plan has the nodes that run");
+    check_nodes(program, plan, what);
+}
+
+/// No task lacks an input it must have, and no relay speaks to nobody.
+fn check_nodes(program: &Program, plan: &Plan, what: &str) {
+    let block = &plan.program.blocks[0];
+    let read: BTreeSet<_> = block
+        .nodes
+        .iter()
+        .flat_map(Node::sources)
+        .chain(block.outputs.iter().map(|output| output.from))
+        .filter_map(|source| if let Source::Node(node, _) = source { Some(node) } else { None })
+        .collect();
+    for ((at, node), was) in (0..).zip(&block.nodes).zip(&plan.nodes) {
+        assert!(node.op != Op::Relay || read.contains(&at), "{what}: a relay speaks to nobody");
+        let (Op::Task(task), Some(was)) = (&node.op, was) else { continue };
+        let was = &program.blocks[0].nodes[*was as usize];
+        for ((port, is), had) in program.tasks[*task as usize].inputs.iter().zip(&node.inputs).zip(&was.inputs) {
+            let mut had = *had;
+            while let Source::Node(by, _) = had
+                && program.blocks[0].nodes[by as usize].op == Op::Relay
+            {
+                had = program.blocks[0].nodes[by as usize].inputs[0];
+            }
+            let absent = *is == Source::None && had != Source::None;
+            assert!(!absent || matches!(port.ty, Type::Option(_)), "{what}: {at} lacks an input that is not optional");
+        }
+    }
 }
 
 #[test]

@@ -4,7 +4,7 @@ use super::{super::Work, start::Began};
 use crate::{
     Error, data,
     events::What,
-    task::{At, Attempt, Data, Failure, Path, Step},
+    task::{At, Attempt, Data, Failure, Path, Step, Tx},
     worker::Room,
 };
 use futures_util::{
@@ -44,6 +44,7 @@ impl Work<'_> {
         attempt: u32,
         inputs: &[Held],
         _began: Began,
+        tx: Option<Tx>,
     ) -> Result<Result<Vec<Data>, Interrupted>, Error> {
         let shared = &self.worker.shared;
         if shared.events.wanted() {
@@ -65,7 +66,7 @@ impl Work<'_> {
         let plan = &self.run.plan;
         let node = self.taken.node(plan);
         let given = match &node.op {
-            Op::Task(task) => self.one(*task, None, attempt, loaded, spec.timeout_ms).await?,
+            Op::Task(task) => self.one(*task, None, attempt, loaded, spec.timeout_ms, tx).await?,
             Op::Fused(tasks) => self.fused(tasks, attempt, &loaded, spec.timeout_ms).await?,
             _ => unreachable!("only tasks have bodies"),
         };
@@ -101,7 +102,7 @@ impl Work<'_> {
                 FusedSource::Task(task, port) => given[usize::from(*task)][usize::from(*port)].clone(),
             };
             let inputs = fused.inputs.iter().map(input).collect();
-            let one = match self.one(fused.task, Some(at as u16), attempt, inputs, timeout_ms).await? {
+            let one = match self.one(fused.task, Some(at as u16), attempt, inputs, timeout_ms, None).await? {
                 Ok(one) => one,
                 Err(interrupted) => return Ok(Err(interrupted)),
             };
@@ -126,12 +127,13 @@ impl Work<'_> {
         attempt: u32,
         inputs: Vec<Data>,
         timeout_ms: Option<u64>,
+        tx: Option<Tx>,
     ) -> Result<Result<Vec<Data>, Interrupted>, Error> {
         let body = match self.body(task) {
             Ok(body) => body,
             Err(why) => return Ok(Err(Interrupted::Failed(Failure::new(why).finally()))),
         };
-        let step = Step { at: Arc::new(self.at(fused).await?), attempt, tx: None };
+        let step = Step { at: Arc::new(self.at(fused).await?), attempt, tx };
         let started = match catch_unwind(AssertUnwindSafe(|| body.start(step, inputs))) {
             Ok(started) => started,
             Err(panic) => Attempt::Done(Err(panicked(&*panic))),
@@ -164,7 +166,7 @@ impl Work<'_> {
         }
     }
 
-    async fn at(&self, fused: Option<u16>) -> Result<At, Error> {
+    pub(super) async fn at(&self, fused: Option<u16>) -> Result<At, Error> {
         let plan = &self.run.plan;
         let hash = blake3_of(&[&plan.keys.run.0, &plan.keys.generation.0.to_be_bytes(), &self.taken.step.to_bytes()]);
         let path = Path { block: self.taken.ticket.block, node: self.taken.step.node, fused };

@@ -4,7 +4,6 @@
 use super::super::Work;
 use crate::{Error, commit::Sent, shared::lock};
 use onceflow_core::{
-    Key, Name,
     model::{Effect, TaskSpec},
     protocol::{
         rows::{Held, State, Ticket, Undo},
@@ -73,7 +72,7 @@ impl Work<'_> {
                 Sent::Applied(committed) => return Ok(Some(committed.position)),
                 Sent::Lost => return Ok(None),
                 // Another step took the number.
-                Sent::Refused(_) => {}
+                Sent::Refused => {}
             }
         }
     }
@@ -126,11 +125,5 @@ impl Work<'_> {
             )),
             Some((_, body)) => Ok(body.clone()),
         }
-    }
-
-    /// The key of a row of the flow's own.
-    pub(in crate::perform) fn flow_row(&self, name: &str) -> Key {
-        let group = onceflow_core::Group::rows(Name::join(&[b"flow/", self.run.header.flow.as_bytes()]));
-        group.key(name)
     }
 }

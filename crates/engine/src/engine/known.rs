@@ -1,0 +1,232 @@
+//! Which values of a run's outermost steps are known, and still right for what is asked now.
+//!
+//! A run that keeps what it computes is asked step by step: equal code and equal inputs, equal outputs. A run that does
+//! not still holds what its unfinished steps have been given; that is right if all it was computed from is unchanged.
+
+use super::Asked;
+use crate::{
+    Error,
+    shared::{Run, Shared},
+};
+use onceflow_core::{
+    Group, Inbox, Key,
+    limits::SCAN_ROWS_MAX,
+    model::{
+        Block, Place, Program,
+        program::{NodeIndex, Op, PortIndex, ROOT, Source},
+    },
+    payload::{Digest, Outcome},
+    plan::{Change, Keyed, Keys as Provenance, changes, validity::output_address},
+    protocol::{
+        ids::{END, FrameId, StepId},
+        keys::{self, Keys},
+        memo::memo_of,
+        rows::{self, Frame, Held, Memo, Parked, Received, Ticket},
+    },
+};
+use onceflow_store::records::Scan;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Known values of the root block: what each is, and the row that holds it, if it is kept.
+pub(super) type Known = BTreeMap<(NodeIndex, PortIndex), (Outcome, Option<Key>)>;
+
+/// What a reused value is called where it is an input of a plan.
+const REUSED: &str = "reuse:";
+
+/// What a run was for.
+pub(super) struct Before {
+    pub(super) program: Program,
+    pub(super) inputs: Vec<(String, Digest)>,
+}
+
+impl Before {
+    /// What is different about every node since then.
+    pub(super) fn changes(&self, asked: &Asked) -> Vec<Change> {
+        let (old, new) = (self.provenance(), provenance(&asked.program, &asked.inputs.digests()));
+        let old = Keyed { program: &self.program, block: ROOT, keys: &old };
+        changes(old, Keyed { program: &asked.program, block: ROOT, keys: &new })
+    }
+
+    fn provenance(&self) -> Provenance {
+        provenance(&self.program, &self.inputs)
+    }
+}
+
+fn provenance(program: &Program, inputs: &[(String, Digest)]) -> Provenance {
+    let digest = |name: &str| inputs.iter().find(|(input, _)| input == name).map(|(_, digest)| *digest);
+    let inputs: Vec<_> = program.blocks[ROOT as usize].inputs.iter().map(|input| digest(&input.port.name)).collect();
+    Provenance::new(program, ROOT, &inputs)
+}
+
+/// An output of the root block, as it is called across programs.
+fn name_of(block: &Block, node: NodeIndex, port: PortIndex) -> String {
+    let (path, port) = output_address(&block.nodes[node as usize], port);
+    format!("{}:{port}", Place::root().address(path))
+}
+
+fn outputs(block: &Block) -> impl Iterator<Item = (NodeIndex, PortIndex)> {
+    let ports = |(at, node): (NodeIndex, &onceflow_core::model::Node)| {
+        (0..node.outputs.len()).map(move |port| (at, port as u16))
+    };
+    (0..).zip(&block.nodes).flat_map(ports)
+}
+
+/// Of what an unfinished run holds, that which is still right.
+pub(super) fn still_right(held: BTreeMap<String, Outcome>, before: &Before, asked: &Asked) -> Known {
+    let (old, new) = (before.provenance(), provenance(&asked.program, &asked.inputs.digests()));
+    let (old_block, new_block) = (&before.program.blocks[ROOT as usize], &asked.program.blocks[ROOT as usize]);
+    let old_keys: BTreeMap<_, _> =
+        outputs(old_block).map(|(node, port)| (name_of(old_block, node, port), old.output(node, port))).collect();
+    let right = |(node, port): (NodeIndex, PortIndex)| {
+        let name = name_of(new_block, node, port);
+        let is_right = old_keys.get(&name) == Some(&new.output(node, port));
+        let outcome = if is_right { held.get(&name) } else { None };
+        Some(((node, port), (outcome?.clone(), None)))
+    };
+    outputs(new_block).filter_map(right).collect()
+}
+
+impl Shared {
+    /// What the outermost unfinished steps of a run have been given, by what gave it.
+    pub(super) async fn held(&self, run: &Run) -> Result<BTreeMap<String, Outcome>, Error> {
+        let mut found = BTreeMap::new();
+        let block = &run.plan.program.blocks[ROOT as usize];
+        let mut add = |source: Source, outcome: &Outcome| {
+            let name = match source {
+                Source::Node(node, port) => name_of(block, node, port),
+                Source::Input(port) => match block.inputs[usize::from(port)].port.name.strip_prefix(REUSED) {
+                    Some(name) => name.to_owned(),
+                    None => return,
+                },
+                Source::Constant(_) | Source::None => return,
+            };
+            if !matches!(outcome, Outcome::Failed(_)) {
+                found.insert(name, outcome.clone());
+            }
+        };
+        let Some(root) = self.frame(run, FrameId::ROOT).await? else {
+            return Err(Error::damaged(format!("the frame of run `{}`", run.key)));
+        };
+        for (port, held) in (0..).zip(&root.inputs) {
+            if let Some(held) = held {
+                add(Source::Input(port), &held.outcome);
+            }
+        }
+        let source = |step: StepId, port: u16| match step {
+            StepId { frame: FrameId::ROOT, node: END, .. } => {
+                block.outputs.get(usize::from(port)).map(|output| output.from)
+            }
+            StepId { frame: FrameId::ROOT, node, .. } => {
+                block.nodes.get(node as usize)?.inputs.get(usize::from(port)).copied()
+            }
+            _ => None,
+        };
+        for (step, received) in self.all_received(run).await? {
+            if let Some(source) = source(step, received.port) {
+                add(source, &received.outcome);
+            }
+        }
+        for (_, frame) in self.all_frames(run).await? {
+            let Some((opener, _)) = frame.opened_by else { continue };
+            for (port, held) in (0..).zip(&frame.inputs) {
+                if let (Some(held), Some(source)) = (held, source(opener, port)) {
+                    add(source, &held.outcome);
+                }
+            }
+        }
+        Ok(found)
+    }
+
+    /// Everything that was delivered to a step of a run that has not committed: in inboxes, in queues, put aside.
+    async fn all_received(&self, run: &Run) -> Result<Vec<(StepId, Received)>, Error> {
+        let mut found = Vec::new();
+        let damaged = || Error::damaged(format!("a row of run `{}`", run.key));
+        for (name, row) in self.all_rows(run.plan.keys.rows.clone(), b"i").await? {
+            let step = name.as_bytes().get(1..1 + StepId::BYTES).and_then(StepId::from_bytes);
+            found.push(step.zip(rows::read::<Received>(&row)).ok_or_else(damaged)?);
+        }
+        for (name, row) in self.all_rows(run.plan.keys.rows.clone(), b"p").await? {
+            let step = StepId::from_bytes(&name.as_bytes()[1..]).ok_or_else(damaged)?;
+            let parked = rows::read::<Parked>(&row).ok_or_else(damaged)?;
+            found.extend(parked.ticket.inputs.into_iter().map(|received| (step, received)));
+        }
+        for (_, step, ticket) in self.ready_steps(&run.plan.program, &run.plan.keys).await? {
+            found.extend(ticket.inputs.into_iter().map(|received| (step, received)));
+        }
+        Ok(found)
+    }
+
+    /// The steps of a generation that stand in queues, taken or not.
+    pub(crate) async fn ready_steps(
+        &self,
+        program: &Program,
+        keys: &Keys,
+    ) -> Result<Vec<(Key, StepId, Ticket)>, Error> {
+        let classes: BTreeSet<_> = program.tasks.iter().map(|task| task.class.as_str()).collect();
+        let queues = classes.into_iter().map(keys::class_queue).chain([keys::internal_queue()]);
+        let mut found = Vec::new();
+        for queue in queues {
+            for (name, row) in self.all_rows(queue.clone(), &keys.run.0).await? {
+                let step = StepId::from_queue_name(name.as_bytes()).map(|(_, step)| step);
+                let ticket = Inbox::from_row(&row).and_then(|inbox| rows::read::<Ticket>(&inbox.note));
+                let (step, ticket) = step.zip(ticket).ok_or_else(|| Error::damaged("a row in a queue"))?;
+                if ticket.generation == keys.generation {
+                    found.push((queue.key(name), step, ticket));
+                }
+            }
+        }
+        Ok(found)
+    }
+
+    async fn all_frames(&self, run: &Run) -> Result<Vec<(onceflow_core::Name, Frame)>, Error> {
+        let rows = self.all_rows(run.plan.keys.rows.clone(), b"f").await?;
+        let read = |(name, row): (_, onceflow_core::Row)| Some((name, rows::read::<Frame>(&row)?));
+        let frames: Option<Vec<_>> = rows.into_iter().map(read).collect();
+        frames.ok_or_else(|| Error::damaged(format!("a frame of run `{}`", run.key)))
+    }
+
+    pub(crate) async fn all_rows(
+        &self,
+        group: Group,
+        prefix: &[u8],
+    ) -> Result<Vec<(onceflow_core::Name, onceflow_core::Row)>, Error> {
+        let (mut found, mut after) = (Vec::new(), None);
+        loop {
+            let scan = Scan::of(group.clone(), SCAN_ROWS_MAX).prefix(prefix).after(after);
+            let page = self.records.scan(self.shard(), scan).await?;
+            after = page.rows.last().map(|(name, _)| name.clone());
+            found.extend(page.rows);
+            if !page.more {
+                return Ok(found);
+            }
+        }
+    }
+
+    /// What a run has kept that is right for what is asked: computed from the same code and the same inputs.
+    pub(super) async fn kept(&self, keys: &Keys, asked: &Asked) -> Result<Known, Error> {
+        let mut known = Known::new();
+        let program = &asked.program;
+        for (at, node) in (0..).zip(&program.blocks[ROOT as usize].nodes) {
+            let input = |source: &Source| match source {
+                Source::Input(port) => Some(asked.inputs.held[usize::from(*port)].outcome.clone()),
+                Source::Constant(at) => Some(Outcome::Value(program.constants[*at as usize].clone())),
+                Source::None => Some(Outcome::None),
+                Source::Node(node, port) => known.get(&(*node, *port)).map(|(outcome, _)| outcome.clone()),
+            };
+            let inputs: Option<Vec<_>> = node.inputs.iter().map(input).collect();
+            let Some(inputs) = inputs else { continue };
+            if node.op == Op::Relay {
+                known.extend((0..node.outputs.len()).map(|port| ((at, port as u16), (inputs[0].clone(), None))));
+                continue;
+            }
+            let held: Vec<_> = inputs.into_iter().map(|outcome| Held { owned: false, outcome }).collect();
+            let key = keys.memo(&memo_of(program, node, &Place::root().address(&node.path), &held));
+            let Some(row) = self.row(key.clone()).await? else { continue };
+            let memo: Memo = rows::read(&row).ok_or_else(|| Error::damaged("what a step gave before"))?;
+            for (port, outcome) in (0..).zip(memo.outputs) {
+                known.insert((at, port), (outcome, Some(key.clone())));
+            }
+        }
+        Ok(known)
+    }
+}

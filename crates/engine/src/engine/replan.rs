@@ -1,0 +1,226 @@
+//! A changed input, flow or request: a new plan over what is known, installed while the run is frozen.
+//!
+//! ```text
+//! freeze    nothing of the old plan commits any more
+//! plan      from what is held, or kept, and still right
+//! install   one batch: the new rows, holding every value they read; the run goes on
+//! remove    what is left of the old plan, in small steps, by whoever works on the run
+//! ```
+//! A crash in between leaves the run frozen, and the next start plans again.
+
+use super::{
+    Asked, Engine,
+    known::{Before, Known, still_right},
+};
+use crate::{
+    Error, Handle,
+    events::{Event, What},
+    shared::{Run, Shared},
+};
+use onceflow_core::{
+    Key, Name,
+    model::{
+        Program,
+        program::{PortIndex, ROOT},
+    },
+    payload::{Outcome, Payload, Stored},
+    plan::{Explanation, Fusion, fuse, specialise},
+    protocol::{
+        draft::{Draft, stored},
+        ids::{Generation, StepId, TEARDOWN},
+        keys::{self, Keys},
+        rows::{self, Header, Held, Phase, Received, State, Ticket, Undo},
+        run, step,
+    },
+};
+use std::sync::Arc;
+
+/// Values a plan may read at its outermost level: each takes a few operations of the batch that installs it. With more,
+/// all steps stand in the plan, and those that are kept are found when they are taken.
+const REUSED_MAX: usize = 120;
+
+/// Registrations that a new plan takes over.
+const UNDOS_MAX: usize = 40;
+
+/// What is to be run, given what is known.
+pub(super) struct Planned {
+    /// What to install.
+    pub(super) program: Program,
+    /// The values it reads beside its inputs.
+    pub(super) reused: Vec<Held>,
+    /// Rows that must still be there for these values to be.
+    pub(super) while_there: Vec<Key>,
+    /// Whether `program` is not all that was asked for.
+    pub(super) is_partial: bool,
+    pub(super) explanation: Explanation,
+}
+
+/// Plans over what is known.
+pub(super) fn plan(asked: &Asked, known: &Known, before: Option<&Before>, fuses: bool) -> Result<Planned, Error> {
+    let outputs = &asked.program.blocks[ROOT as usize].outputs;
+    let requested: Vec<_> = (0..).zip(outputs).filter(|(_, output)| !output.hidden).map(|(port, _)| port).collect();
+    let changes = before.map(|before| before.changes(asked));
+    let plan = specialise(&asked.program, known, &requested, changes.as_deref())
+        .map_err(|error| Error::damaged(format!("no plan: {error}")))?;
+    let explanation = plan.explanation;
+    if known.is_empty() || plan.reuse.len() > REUSED_MAX {
+        let program = fused(asked.program.clone(), fuses);
+        return Ok(Planned { program, reused: vec![], while_there: vec![], is_partial: false, explanation });
+    }
+    let value = |(_, at): &(PortIndex, (u32, PortIndex))| &known[at];
+    let held = |(outcome, _): &(Outcome, _)| Held { owned: stored(outcome).is_some(), outcome: outcome.clone() };
+    Ok(Planned {
+        reused: plan.reuse.iter().map(value).map(held).collect(),
+        while_there: plan.reuse.iter().map(value).filter_map(|(_, key)| key.clone()).collect(),
+        program: fused(plan.program, fuses),
+        is_partial: true,
+        explanation,
+    })
+}
+
+fn fused(program: Program, fuses: bool) -> Program {
+    if fuses { fuse(&program, Fusion::On) } else { program }
+}
+
+impl Shared {
+    /// What a run was for: all of it, also what its plan did not need.
+    pub(super) async fn before(&self, header: &Header) -> Result<Option<Before>, Error> {
+        let stored = header.full.as_ref().unwrap_or(&header.program);
+        let bytes = match self.values.read_all(&crate::data::id(&stored.id)).await {
+            Ok(bytes) => bytes,
+            Err(onceflow_store::values::Error::Missing { .. }) => return Ok(None),
+            Err(error) => return Err(error.into()),
+        };
+        let program = rows::read(&bytes).ok_or_else(|| Error::damaged("the program of a run"))?;
+        Ok(Some(Before { program, inputs: header.inputs.clone() }))
+    }
+
+    /// What is known of a run that is not finished, and right for what is asked.
+    pub(super) async fn known_of(&self, run: &Run, asked: &Asked, before: &Before) -> Result<Known, Error> {
+        let mut known = still_right(self.held(run).await?, before, asked);
+        if run.header.keep_ms.is_some() {
+            known.extend(self.kept(&run.plan.keys, asked).await?);
+        }
+        Ok(known)
+    }
+}
+
+impl Engine {
+    /// Gives an unfinished run a new plan. `None` if it changed meanwhile.
+    pub(super) async fn replan(&self, asked: &Asked, run: &Arc<Run>) -> Result<Option<Handle>, Error> {
+        let shared = &self.shared;
+        let seen = run.state();
+        match seen.phase {
+            Phase::Running | Phase::Failing | Phase::Failed | Phase::Waiting | Phase::Frozen => {}
+            _ => {
+                let why = String::from("is being cancelled or undone; wait for its end");
+                return Err(Error::Refused { key: asked.start.key.clone(), why });
+            }
+        }
+        self.may_run_again(asked, run).await?;
+        let frozen = State { phase: Phase::Frozen, ..seen };
+        if seen != frozen {
+            let draft = run::turn_to(&run.plan, seen, Phase::Frozen);
+            if shared.commit_outside(draft, &[]).await?.is_err() {
+                return Ok(None);
+            }
+            run.saw(frozen);
+        }
+        let before = shared.before(&run.header).await?;
+        let before = before.ok_or_else(|| Error::damaged(format!("the program of run `{}`", run.key)))?;
+        let known = shared.known_of(run, asked, &before).await?;
+        let planned = plan(asked, &known, Some(&before), self.fuses(asked))?;
+        self.install(asked, run, frozen, planned).await
+    }
+
+    /// Steps that were started and must not start twice stand in the way of a new plan.
+    async fn may_run_again(&self, asked: &Asked, run: &Run) -> Result<(), Error> {
+        if asked.start.accept_reruns {
+            return Ok(());
+        }
+        let ready = self.shared.ready_steps(&run.plan.program, &run.plan.keys).await?;
+        let parked = self.shared.parked(run, usize::MAX).await?;
+        let tickets =
+            ready.iter().map(|(_, _, ticket)| ticket).chain(parked.iter().map(|(_, _, parked)| &parked.ticket));
+        if tickets.into_iter().any(|ticket: &Ticket| ticket.started.is_some()) {
+            let why =
+                "has a step that was started and must not start twice; resolve it, or accept that it may run again";
+            return Err(Error::Refused { key: asked.start.key.clone(), why: why.to_owned() });
+        }
+        Ok(())
+    }
+
+    async fn install(
+        &self,
+        asked: &Asked,
+        old: &Arc<Run>,
+        frozen: State,
+        planned: Planned,
+    ) -> Result<Option<Handle>, Error> {
+        let shared = &self.shared;
+        let generation = Generation(frozen.generation.0 + 1);
+        let plan = shared.plan(Keys::new(old.plan.keys.run, generation), Arc::new(planned.program.clone()));
+        let mut weaves = asked.inputs.weaves.clone();
+        let mut header = self.header(asked, &planned, &mut weaves).await?;
+        header.started = old.header.started;
+        let frame = super::root_frame(asked, planned.reused);
+        let undos = shared.all_rows(old.plan.keys.rows.clone(), b"u").await?;
+        if undos.len() > UNDOS_MAX {
+            let why = format!("has {} steps that can be undone; at most {UNDOS_MAX} can be taken over", undos.len());
+            return Err(Error::Refused { key: asked.start.key.clone(), why });
+        }
+        let mut draft = Draft::new(&plan, frozen);
+        for key in planned.while_there {
+            draft.batch.require_present(key);
+        }
+        run::install(&plan, &mut draft, &header, &frame);
+        for (number, (_, row)) in (0..).zip(&undos) {
+            let undo: Undo = rows::read(row).ok_or_else(|| Error::damaged("a registration"))?;
+            step::register(&plan, &mut draft, number, &undo);
+        }
+        draft.batch.ops.push(removal(&old.plan, &old.header));
+        match shared.commit_outside(draft, &weaves).await? {
+            Err(_) => Ok(None),
+            Ok(committed) => {
+                let run = shared.remember(plan, header, State { generation, phase: Phase::Running });
+                let what = What::DidStart { generation: generation.0 };
+                shared.events.tell(committed.position, Event { run: run.key.clone(), what });
+                Ok(Some(self.handle(&asked.start.key, run.plan.keys.run)))
+            }
+        }
+    }
+
+    pub(super) fn fuses(&self, asked: &Asked) -> bool {
+        self.shared.options.fuse && asked.start.keep_ms.is_none()
+    }
+
+    /// What was asked for, as it is stored beside a plan that is only a part of it.
+    pub(super) async fn full(
+        &self,
+        asked: &Asked,
+        planned: &Planned,
+        weaves: &mut Vec<onceflow_store::values::Weave>,
+    ) -> Result<Option<Stored>, Error> {
+        if !planned.is_partial {
+            return Ok(None);
+        }
+        let bytes = rows::write(&asked.program);
+        let (weave, id, digest, len) = self.shared.values.put_bytes(bytes.to_vec()).await?;
+        weaves.push(weave);
+        Ok(Some(Stored { id: Name::new(id.as_bytes()), digest, len }))
+    }
+}
+
+/// The step that removes a plan that is not valid any more. It carries what it must know: the old programs.
+fn removal(old: &onceflow_core::protocol::draft::Plan, header: &Header) -> onceflow_core::Op {
+    let draft = Draft::of_new_run(old);
+    let programs = [Some(&header.program), header.full.as_ref()];
+    let input = |(port, stored): (u16, &Stored)| Received {
+        port,
+        owned: false,
+        outcome: Outcome::Value(Payload::Stored(stored.clone())),
+    };
+    let inputs = (0..).zip(programs).filter_map(|(port, stored)| Some(input((port, stored?)))).collect();
+    let step = StepId { index: old.keys.generation.0, ..StepId::of_run(TEARDOWN) };
+    draft.ready(step, &keys::internal_queue(), &draft.ticket(ROOT, inputs))
+}

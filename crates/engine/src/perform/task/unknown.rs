@@ -1,0 +1,107 @@
+//! A step that must not start twice was started, and nobody knows what became of it. Its own check may tell; the worker
+//! that started it may still tell; else the run waits for somebody to decide.
+
+use super::super::{Committed, Job, Work};
+use crate::{
+    Error, data,
+    events::What,
+    shared::{Run, Shared},
+    task::{Data, Step, Verdict},
+    worker::Seat,
+};
+use onceflow_core::{
+    Fence, Row,
+    model::program::Op,
+    payload::Outcome,
+    protocol::{
+        ids::StepId,
+        rows::{Held, Parked, State, Why},
+        run, step,
+    },
+};
+use onceflow_store::values::Weave;
+use std::sync::Arc;
+
+impl Work<'_> {
+    /// Asks the task's own check what became of the body that was started.
+    pub(super) async fn verify(&self, inputs: &[Held]) -> Result<Verdict, Error> {
+        let Op::Task(task) = &self.taken.node(&self.run.plan).op else { return Ok(Verdict::Unknown) };
+        let Ok(body) = self.body(*task) else { return Ok(Verdict::Unknown) };
+        let mut loaded = Vec::with_capacity(inputs.len());
+        for held in inputs {
+            loaded.push(match held.outcome.value() {
+                None => Data::None,
+                Some(payload) => data::load(&self.worker.shared.values, payload, None).await?,
+            });
+        }
+        let step = Step { at: Arc::new(self.at(None).await?), attempt: self.taken.ticket.failed + 1, tx: None };
+        let Some(verdict) = body.verify(step, loaded) else { return Ok(Verdict::Unknown) };
+        let _heartbeat = self.worker.alive.keep(&self.taken.queue, &self.taken.name, self.taken.fence);
+        Ok(verdict.await)
+    }
+
+    /// The run waits for somebody to decide.
+    pub(super) async fn lost_track(&self, seat: &Seat, started: Fence) -> Result<Option<Job>, Error> {
+        let address = self.address().await?;
+        let what = What::DidLoseTrack { address: address.clone() };
+        let why = Why::Unknown { started, address: address.into() };
+        let park = |state: State| step::park(&self.run.plan, state, &self.taken, why.clone(), state.phase);
+        self.commit(seat, &[], Some(what), park).await.map(Committed::next)
+    }
+
+    /// What this worker's body gave after it was thought to be lost: the truth, if nobody has decided yet.
+    pub(super) async fn late_truth(&self, outcomes: &[Outcome], weaves: &[Weave]) -> Result<(), Error> {
+        let shared = &self.worker.shared;
+        let key = self.run.plan.keys.parked(self.taken.step);
+        let Some(row) = shared.row(key).await? else { return Ok(()) };
+        let parked = onceflow_core::protocol::rows::read::<Parked>(&row);
+        if let Some(parked) = parked
+            && matches!(parked.why, Why::Unknown { started, .. } if started == self.taken.fence)
+        {
+            shared.decide_done(&self.run, self.taken.step, &row, &parked, outcomes, weaves).await?;
+        }
+        Ok(())
+    }
+}
+
+impl Shared {
+    /// A step whose outcome was not known gave this. False if somebody else decided.
+    pub(crate) async fn decide_done(
+        &self,
+        run: &Run,
+        step: StepId,
+        row: &Row,
+        parked: &Parked,
+        outcomes: &[Outcome],
+        weaves: &[Weave],
+    ) -> Result<bool, Error> {
+        let Some(frame) = self.frame(run, step.frame).await? else { return Ok(false) };
+        let inbox = self.inbox(run, step).await?;
+        loop {
+            let draft = run::decided(&run.plan, run.state(), step, (row, parked), &frame, &inbox, outcomes);
+            match self.commit_outside(draft, weaves).await? {
+                Ok(_) => {
+                    self.read_run(run.plan.keys.run).await?;
+                    self.progress.notify_waiters();
+                    return Ok(true);
+                }
+                Err(refused) if refused.which == 0 => {
+                    let seen = run.state();
+                    self.read_run(run.plan.keys.run).await?;
+                    if run.state() == seen {
+                        return Ok(false);
+                    }
+                }
+                Err(_) => return Ok(false),
+            }
+        }
+    }
+
+    /// What has arrived at a step.
+    async fn inbox(&self, run: &Run, step: StepId) -> Result<Vec<onceflow_core::protocol::rows::Received>, Error> {
+        let rows = self.all_rows(run.plan.keys.rows.clone(), run.plan.keys.inbox(step).as_bytes()).await?;
+        let read =
+            |(_, row): &(_, Row)| onceflow_core::protocol::rows::read(row).ok_or_else(|| Error::damaged("an arrival"));
+        rows.iter().map(read).collect()
+    }
+}

@@ -1,0 +1,154 @@
+//! The rows of a flow's own, and its outbox: what a transactional body does to them rides in the commit of its step, so
+//! it happens exactly once. What the body has read is required to be the same then; if it is not, the body runs again.
+
+use crate::{Error, shared::Shared, shared::lock};
+use bytes::Bytes;
+use onceflow_core::{Batch, Group, Key, Name, Row, Timestamp, limits::ROW_BYTES_MAX};
+use onceflow_store::records::Scan;
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex},
+};
+
+/// What a transactional body reads and writes. Cheap to clone; all clones are one transaction.
+#[derive(Clone)]
+pub struct Tx {
+    rows: FlowRows,
+    done: Arc<Mutex<Done>>,
+}
+
+#[derive(Default)]
+struct Done {
+    read: BTreeMap<Name, Option<Row>>,
+    written: BTreeMap<Name, Option<Row>>,
+    sent: Vec<Row>,
+}
+
+const ROW: &[u8] = b"r";
+const OUTBOX: &[u8] = b"o";
+
+impl Tx {
+    pub(crate) fn new(rows: FlowRows) -> Self {
+        Tx { rows, done: Arc::default() }
+    }
+
+    /// A row of the flow, as this transaction sees it.
+    ///
+    /// # Errors
+    /// If the store does not answer.
+    pub async fn get(&self, name: &str) -> Result<Option<Bytes>, Error> {
+        let name = Name::join(&[ROW, name.as_bytes()]);
+        if let Some(row) = lock(&self.done).written.get(&name) {
+            return Ok(row.as_ref().map(|row| Bytes::copy_from_slice(row)));
+        }
+        if let Some(row) = lock(&self.done).read.get(&name) {
+            return Ok(row.as_ref().map(|row| Bytes::copy_from_slice(row)));
+        }
+        let found = self.rows.shared.row(self.rows.group.key(&name)).await?;
+        lock(&self.done).read.insert(name, found.clone());
+        Ok(found.map(|row| Bytes::copy_from_slice(&row)))
+    }
+
+    /// Writes a row of the flow.
+    ///
+    /// # Panics
+    /// If the content is larger than a row can be, [`ROW_BYTES_MAX`].
+    pub fn put(&self, name: &str, content: impl AsRef<[u8]>) {
+        assert!(content.as_ref().len() <= ROW_BYTES_MAX, "a row has at most {ROW_BYTES_MAX} bytes");
+        lock(&self.done).written.insert(Name::join(&[ROW, name.as_bytes()]), Some(Row::new(content)));
+    }
+
+    /// Removes a row of the flow.
+    pub fn delete(&self, name: &str) {
+        lock(&self.done).written.insert(Name::join(&[ROW, name.as_bytes()]), None);
+    }
+
+    /// Puts a message into the flow's outbox: it is there once the step has committed, until somebody takes it away.
+    pub fn send(&self, message: impl AsRef<[u8]>) {
+        lock(&self.done).sent.push(Row::new(message));
+    }
+
+    /// Adds what was read and written to the batch of the commit.
+    pub(crate) fn ride(&self, batch: &mut Batch, now: Timestamp, step: &[u8]) {
+        let done = lock(&self.done);
+        for (name, seen) in &done.read {
+            batch.require_seen(self.rows.group.key(name), seen.clone());
+        }
+        for (name, row) in &done.written {
+            let key = self.rows.group.key(name);
+            match row {
+                Some(row) => batch.put(key, row.clone()),
+                None => batch.delete(key),
+            };
+        }
+        for (at, row) in (0_u32..).zip(&done.sent) {
+            let name = Name::join(&[OUTBOX, &now.to_sortable(), step, &at.to_be_bytes()]);
+            batch.put(self.rows.group.key(name), row.clone());
+        }
+    }
+}
+
+impl std::fmt::Debug for Tx {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Tx")
+    }
+}
+
+/// The rows of a flow, from outside.
+#[derive(Clone)]
+pub struct FlowRows {
+    shared: Arc<Shared>,
+    group: Group,
+}
+
+/// A message in an outbox.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Message {
+    /// Names it, for [`FlowRows::taken`].
+    pub id: Name,
+    /// What was sent.
+    pub content: Bytes,
+}
+
+impl FlowRows {
+    pub(crate) fn new(shared: Arc<Shared>, flow: &str) -> Self {
+        FlowRows { shared, group: Group::rows(Name::join(&[b"flow/", flow.as_bytes()])) }
+    }
+
+    /// A row. What it says will outlive a crash.
+    ///
+    /// # Errors
+    /// If the store does not answer.
+    pub async fn get(&self, name: &str) -> Result<Option<Bytes>, Error> {
+        let found = self.shared.row(self.key(name)).await?;
+        self.shared.records.durable(self.shared.records.position()).await?;
+        Ok(found.map(|row| Bytes::copy_from_slice(&row)))
+    }
+
+    fn key(&self, name: &str) -> Key {
+        self.group.key(Name::join(&[ROW, name.as_bytes()]))
+    }
+
+    /// The oldest messages of the outbox, at most `limit`. They stay there until [`FlowRows::taken`].
+    ///
+    /// # Errors
+    /// If the store does not answer.
+    pub async fn outbox(&self, limit: usize) -> Result<Vec<Message>, Error> {
+        let scan = Scan::of(self.group.clone(), limit).prefix(OUTBOX);
+        let page = self.shared.records.scan(self.shared.shard(), scan).await?;
+        self.shared.records.durable(self.shared.records.position()).await?;
+        let message = |(id, row): (Name, Row)| Message { id, content: Bytes::copy_from_slice(&row) };
+        Ok(page.rows.into_iter().map(message).collect())
+    }
+
+    /// Removes a message that was delivered. Repeating it does nothing.
+    ///
+    /// # Errors
+    /// If the store does not answer.
+    pub async fn taken(&self, message: &Message) -> Result<(), Error> {
+        let mut batch = Batch::new(self.shared.shard());
+        batch.delete(self.group.key(&message.id));
+        let outcome = self.shared.records.commit(batch).await?;
+        Ok(self.shared.records.durable(outcome.position()).await?)
+    }
+}

@@ -1,0 +1,179 @@
+//! What "once" means outside the store, per effect.
+
+mod support;
+
+use onceflow_core::{
+    Group,
+    model::{Effect, Port, TaskSpec, Type},
+};
+use onceflow_engine::{
+    Engine, Handle, Options, Report, Resolution, Start,
+    task::{Attempt, Body, Data, Step, Verdict},
+};
+use onceflow_store::{BoxFuture, World, testing::world::TestWorld};
+use std::sync::{
+    Arc,
+    atomic::{AtomicU64, Ordering::SeqCst},
+};
+use support::{Bed, Kit, as_int, graphs::*, int, run, show};
+
+/// A body that starts and is never heard of again, the first time.
+struct Lossy {
+    starts: Arc<AtomicU64>,
+    verdict: Option<Verdict>,
+}
+
+impl Body for Lossy {
+    fn start(&self, _: Step, inputs: Vec<Data>) -> Attempt {
+        match self.starts.fetch_add(1, SeqCst) {
+            0 => Attempt::Async(Box::pin(std::future::pending())),
+            _ => Attempt::Done(Ok(vec![int(as_int(&inputs[0]) * 10)])),
+        }
+    }
+
+    fn verify(&self, _: Step, _: Vec<Data>) -> Option<BoxFuture<'static, Verdict>> {
+        let verdict = self.verdict.clone()?;
+        Some(Box::pin(async move { verdict }))
+    }
+}
+
+struct Lost {
+    bed: Bed,
+    world: Arc<TestWorld>,
+    kit: Kit,
+    start: Start,
+    starts: Arc<AtomicU64>,
+}
+
+impl Lost {
+    fn new(verdict: Option<Verdict>) -> Self {
+        let world = TestWorld::new(1);
+        let records = Arc::new(onceflow_store::backend::memory::Memory::new(world.clone() as Arc<dyn World>));
+        let bed = Bed::on(records, world.clone());
+        let mut kit = Kit::default();
+        let inc = kit.task("inc", &["x"], |inputs| Ok(vec![int(as_int(&inputs[0]) + 1)]));
+        let mut spec = TaskSpec::new("pay", vec![Port::new("x", Type::Int)], vec![Port::new("out", Type::Int)]);
+        spec.effect = Effect::AtMostOnce;
+        let starts = Arc::new(AtomicU64::new(0));
+        kit.tasks.add(spec.clone(), Arc::new(Lossy { starts: starts.clone(), verdict }));
+        let g =
+            G::new().input("x", Type::Int).output("p", Type::Int).task("a", &inc).task("pay", &spec).task("b", &inc);
+        let flow = g.connect("x -> a.x; a.out -> pay.x; pay.out -> b.x; b.out -> p").library();
+        let start = Start::new("r", flow, "main").input("x", int(1));
+        Lost { bed, world, kit, start, starts }
+    }
+
+    /// A worker starts the payment and dies; another finds that.
+    async fn crash(&self) -> (Engine, Handle) {
+        let first = self.bed.engine(&self.kit, Options::default());
+        first.start(self.start.clone()).await.unwrap();
+        while self.starts.load(SeqCst) == 0 {
+            tokio::task::yield_now().await;
+        }
+        drop(first);
+        // The dead worker gives no sign of life any more: its claim is taken away, as its deadline would.
+        let (queue, shard) = (Group::queue("q/default"), Default::default());
+        let scan = onceflow_store::records::Scan::of(queue.claims(), 10);
+        let claims = self.bed.records.scan(shard, scan).await.unwrap().rows;
+        let mut batch = onceflow_core::Batch::new(shard);
+        for (name, _) in &claims {
+            batch.delete(queue.claims().key(name)).delete(queue.deadlines().key(name));
+        }
+        assert!(self.bed.records.commit(batch).await.unwrap().is_applied());
+        let second = self.bed.engine(&self.kit, Options::default());
+        let handle = second.start(self.start.clone()).await.unwrap();
+        (second, handle)
+    }
+}
+
+#[tokio::test]
+async fn a_payment_nobody_heard_of_is_never_made_twice_and_somebody_decides() {
+    let lost = Lost::new(None);
+    let (engine, handle) = lost.crash().await;
+    assert_eq!(lost.world.hurry(handle.wait()).await.unwrap(), Report::Waiting(vec![String::from("/pay")]));
+    assert_eq!(lost.starts.load(SeqCst), 1);
+    assert!(handle.resolve("/nowhere", Resolution::Redo).await.is_err());
+    handle.resolve("/pay", Resolution::Done(vec![int(500)])).await.unwrap();
+    assert_eq!(show(&lost.world.hurry(handle.output("p")).await.unwrap()), "501");
+    assert_eq!(lost.starts.load(SeqCst), 1);
+    assert!(handle.resolve("/pay", Resolution::Redo).await.is_err());
+    drop(engine);
+}
+
+#[tokio::test]
+async fn it_is_made_again_if_somebody_says_so() {
+    let lost = Lost::new(None);
+    let (_engine, handle) = lost.crash().await;
+    lost.world.hurry(handle.wait()).await.unwrap();
+    handle.resolve("/pay", Resolution::Redo).await.unwrap();
+    assert_eq!(show(&lost.world.hurry(handle.output("p")).await.unwrap()), "21");
+    assert_eq!(lost.starts.load(SeqCst), 2);
+}
+
+#[tokio::test]
+async fn it_fails_if_somebody_says_so() {
+    let lost = Lost::new(None);
+    let (_engine, handle) = lost.crash().await;
+    lost.world.hurry(handle.wait()).await.unwrap();
+    handle.resolve("/pay", Resolution::Fail(String::from("the bank says no"))).await.unwrap();
+    let report = lost.world.hurry(handle.wait()).await.unwrap();
+    assert_eq!(report.to_string(), "/pay failed at attempt 1: the bank says no");
+}
+
+#[tokio::test]
+async fn its_own_check_decides_where_there_is_one() {
+    for (verdict, result, starts) in [(Verdict::Done(vec![int(7)]), "8", 1), (Verdict::NotDone, "21", 2)] {
+        let lost = Lost::new(Some(verdict));
+        let (_engine, handle) = lost.crash().await;
+        assert_eq!(show(&lost.world.hurry(handle.output("p")).await.unwrap()), result);
+        assert_eq!(lost.starts.load(SeqCst), starts);
+    }
+}
+
+/// Adds to a row of the flow and sends a message; waits between reading and writing until all have read.
+struct Deposit {
+    runs: Arc<AtomicU64>,
+}
+
+impl Body for Deposit {
+    fn start(&self, step: Step, inputs: Vec<Data>) -> Attempt {
+        self.runs.fetch_add(1, SeqCst);
+        Attempt::Async(Box::pin(async move {
+            let tx = step.tx().expect("a transactional step has one").clone();
+            let balance =
+                tx.get("balance").await.unwrap().map_or(0, |bytes| i64::from_be_bytes(bytes[..].try_into().unwrap()));
+            tokio::task::yield_now().await;
+            let balance = balance + as_int(&inputs[0]);
+            tx.put("balance", balance.to_be_bytes());
+            tx.send(format!("{balance}"));
+            Ok(vec![int(balance)])
+        }))
+    }
+}
+
+#[tokio::test]
+async fn what_transactions_write_rides_in_the_commit_and_conflicts_run_again() {
+    let (bed, mut kit) = (Bed::new(), Kit::default());
+    let mut spec = TaskSpec::new("deposit", vec![Port::new("x", Type::Int)], vec![Port::new("y", Type::Int)]);
+    spec.effect = Effect::Transactional;
+    let runs = Arc::new(AtomicU64::new(0));
+    kit.tasks.add(spec.clone(), Arc::new(Deposit { runs: runs.clone() }));
+    let body = G::new().input("x", Type::Int).output("y", Type::Int).task("deposit", &spec);
+    let body = body.connect("x -> deposit.x; deposit.y -> y").graph();
+    let g = G::new().input("xs", Type::list(Type::Int)).output("ys", Type::list(Type::Int));
+    let flow = g.module("each", each(body)).connect("xs -> each.x; each.y -> ys").library();
+    let engine = bed.engine(&kit, Options::default());
+    let start = Start::new("r", flow, "main").input("xs", support::ints(1..=20));
+    run(&engine, start).await;
+    let rows = engine.flow_rows("main");
+    assert_eq!(rows.get("balance").await.unwrap().unwrap()[..], 210_i64.to_be_bytes());
+    let sent = rows.outbox(100).await.unwrap();
+    assert_eq!(sent.len(), 20);
+    assert!(runs.load(SeqCst) >= 20);
+    for message in &sent {
+        rows.taken(message).await.unwrap();
+        rows.taken(message).await.unwrap();
+    }
+    assert!(rows.outbox(100).await.unwrap().is_empty());
+    engine.close().await.unwrap();
+}

@@ -1,0 +1,198 @@
+//! A bed to prove things on: memory, time that passes only when everybody waits for it, and a look at every row.
+
+use super::{Kit, told};
+use onceflow_engine::{Engine, Event, HISTORY_MS, Options, Report, Start, What};
+use onceflow_store::{
+    Records,
+    backend::memory::Memory,
+    blobs::{Blobs, Objects},
+    testing::world::{TestWorld, poll_once},
+    values::{Values, fsck::Mode},
+};
+use std::{collections::BTreeMap, sync::Arc, task::Poll};
+
+/// Looks without anything new in the store, after which everybody waits for time to pass.
+const LOOKS: usize = 40;
+
+/// How often time may pass before a test hangs.
+const HANGS_AFTER: usize = 4000;
+
+/// A store in memory, and a world moved by hand.
+#[derive(Clone)]
+pub(crate) struct Proof {
+    pub(crate) world: Arc<TestWorld>,
+    pub(crate) memory: Arc<Memory>,
+    blobs: Arc<dyn Blobs>,
+    pub(crate) kit: Kit,
+}
+
+impl Proof {
+    pub(crate) fn new(kit: &Kit) -> Self {
+        let world = TestWorld::new(7);
+        let memory = Arc::new(Memory::new(world.clone()));
+        Proof { world, memory, blobs: Arc::new(Objects::memory()), kit: kit.clone() }
+    }
+
+    pub(crate) fn values(&self, records: Arc<dyn Records>) -> Arc<Values> {
+        let values = Values::new(records, self.world.clone(), Default::default());
+        Arc::new(values.with_blobs(self.blobs.clone()))
+    }
+
+    /// An engine on this store, or on one in front of it.
+    pub(crate) fn engine_on(&self, records: Arc<dyn Records>, options: Options) -> Engine {
+        let values = self.values(records.clone());
+        let engine = Engine::new(records, values, self.world.clone(), options);
+        engine.add_tasks(&self.kit.tasks);
+        engine
+    }
+
+    pub(crate) fn engine(&self) -> Engine {
+        self.engine_on(self.memory.clone(), Options::default())
+    }
+
+    /// Ends when the future does. Time passes when nothing else happens.
+    pub(crate) async fn drive<T>(&self, future: impl Future<Output = T>) -> T {
+        let mut future = std::pin::pin!(future);
+        let (mut seen, mut looks, mut passed) = (self.memory.position(), 0, 0);
+        loop {
+            if let Poll::Ready(done) = poll_once(&mut future).await {
+                return done;
+            }
+            tokio::task::yield_now().await;
+            let position = self.memory.position();
+            looks = if position == seen { looks + 1 } else { 0 };
+            seen = position;
+            if looks > LOOKS {
+                (looks, passed) = (0, passed + 1);
+                assert!(passed < HANGS_AFTER, "nothing happens any more; there are\n{}", self.rows());
+                self.world.advance_to_next();
+            }
+        }
+    }
+
+    /// Lets everybody do what can be done without time.
+    pub(crate) async fn calm(&self) {
+        let (mut seen, mut looks) = (self.memory.position(), 0);
+        while looks < LOOKS {
+            tokio::task::yield_now().await;
+            let position = self.memory.position();
+            looks = if position == seen { looks + 1 } else { 0 };
+            seen = position;
+        }
+    }
+
+    /// Runs to the end with a new engine, and answers what became of it.
+    pub(crate) async fn run(&self, start: Start) -> String {
+        let engine = self.engine();
+        let answer = self.drive(self.run_on(&engine, start)).await;
+        self.drive(engine.close()).await.unwrap();
+        answer
+    }
+
+    pub(crate) async fn run_on(&self, engine: &Engine, start: Start) -> String {
+        match engine.start(start).await {
+            Err(error) => error.to_string(),
+            Ok(handle) => match handle.wait().await.unwrap() {
+                Report::Done(outputs) => told(&handle, outputs).await,
+                other => other.to_string(),
+            },
+        }
+    }
+
+    /// All rows: how many of each group.
+    pub(crate) fn rows(&self) -> String {
+        let mut groups = BTreeMap::<String, usize>::new();
+        for (_, key, _) in self.memory.state().all() {
+            let kind = format!("{:?}", key.group.kind()).to_lowercase();
+            let id = String::from_utf8_lossy(key.group.id()).into_owned();
+            *groups.entry(format!("{kind} {id:?}")).or_default() += 1;
+        }
+        groups.into_iter().map(|(group, n)| format!("{group}: {n}")).collect::<Vec<_>>().join("\n")
+    }
+
+    async fn reclaim(&self) {
+        let values = self.values(self.memory.clone());
+        while self.drive(values.reclaim(usize::MAX)).await.unwrap().more {}
+    }
+
+    /// Nothing is at work: of every run there are only its row, when it goes, its outputs and its sealed record.
+    pub(crate) async fn only_what_remains(&self) {
+        const MAY: [&str; 8] = [
+            "runs",
+            "runs.due",
+            "values",
+            "values.counts",
+            "values.edges",
+            "values.due",
+            "values.sealed",
+            "values.sweeper",
+        ];
+        self.reclaim().await;
+        for (_, key, row) in self.memory.state().all() {
+            let group = String::from_utf8_lossy(key.group.id()).into_owned();
+            assert!(MAY.contains(&group.as_str()), "{key} is left: {row:?}\n{}", self.rows());
+            let name = key.name.as_bytes();
+            let is_root = name.first() == Some(&ROOT_EDGE);
+            let is_result = name.windows(6).any(|part| part == b"result");
+            assert!(group != "values.edges" || !is_root || is_result, "edge {key} is left\n{}", self.rows());
+        }
+        self.fsck().await;
+    }
+
+    pub(crate) async fn fsck(&self) {
+        let report = self.drive(self.values(self.memory.clone()).fsck(Mode::Check)).await.unwrap();
+        assert!(report.is_clean() && report.lost.is_empty(), "{report}");
+    }
+
+    /// The history of every run ends: nothing at all is left.
+    pub(crate) async fn nothing_remains(&self) {
+        const HOUR_MS: u64 = 3_600_000;
+        let engine = self.engine();
+        self.world.advance(HISTORY_MS);
+        // The sweeper was away; it is forgiven by up to a day.
+        for _ in 0..30 {
+            self.world.advance(HOUR_MS);
+            self.calm().await;
+            if self.memory.state().all().is_empty() {
+                break;
+            }
+        }
+        self.drive(engine.close()).await.unwrap();
+        self.reclaim().await;
+        self.fsck().await;
+        let left = self.memory.state().all();
+        let left: Vec<_> = left.iter().filter(|(_, key, _)| key.group.id() != b"values.sweeper").collect();
+        assert!(left.is_empty(), "left:\n{}\n{left:?}", self.rows());
+        let objects = self.blobs.list(None, 10).await.unwrap().objects;
+        assert!(objects.is_empty(), "objects are left: {objects:?}");
+    }
+
+    /// Runs, compares, and looks at what remains, now and later.
+    pub(crate) async fn prove(&self, start: Start, expected: &str) {
+        assert_eq!(self.run(start).await, expected);
+        self.once();
+        self.only_what_remains().await;
+        self.nothing_remains().await;
+    }
+
+    /// Every body ran once.
+    pub(crate) fn once(&self) {
+        let log = self.kit.log.lock().unwrap();
+        let more: Vec<_> = log.iter().filter(|(_, n)| **n != 1).collect();
+        assert!(more.is_empty(), "ran more than once: {more:?}");
+    }
+}
+
+/// How the name of an edge that is a root begins.
+const ROOT_EDGE: u8 = b'r';
+
+/// How often each step took effect, as an engine told it.
+pub(crate) fn commits(events: &mut tokio::sync::mpsc::UnboundedReceiver<Event>) -> BTreeMap<String, usize> {
+    let mut commits = BTreeMap::new();
+    while let Ok(event) = events.try_recv() {
+        if let What::DidCommit { address } = event.what {
+            *commits.entry(address).or_default() += 1;
+        }
+    }
+    commits
+}
