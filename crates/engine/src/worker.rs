@@ -17,7 +17,7 @@ use std::sync::{
     Arc,
     atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst},
 };
-use tokio::sync::Notify;
+use tokio::sync::{Notify, futures::Notified};
 
 /// A worker: takes steps and performs them until it is told to stop.
 pub(crate) struct Worker {
@@ -72,13 +72,16 @@ impl Worker {
     /// Hands ready steps to slots, as long as there are any and there is room.
     async fn dispatch(self: Arc<Self>) {
         while !self.is_stopping() {
-            let seat = self.room.seat().await;
-            let seen = self.shared.records.position();
+            let mut seat = self.room.seat().await;
+            let (seen, changed) = (self.shared.records.position(), self.room.changed());
             match self.take(&seat).await {
-                Ok(Some(job)) => self.clone().spawn_slot(job, seat),
+                Ok(Some(job)) => {
+                    self.room.sit(&mut seat, &job.claimed.queue);
+                    self.clone().spawn_slot(job, seat);
+                }
                 Ok(None) => {
-                    drop(seat);
-                    self.wait(seen).await;
+                    seat.leave_quietly();
+                    self.wait(seen, changed).await;
                 }
                 Err(error) => {
                     drop(seat);
@@ -89,7 +92,7 @@ impl Worker {
     }
 
     /// Waits until something may be ready.
-    async fn wait(&self, seen: Position) {
+    async fn wait(&self, seen: Position, changed: Notified<'_>) {
         let stopped = self.changed.notified();
         if self.is_stopping() {
             return;
@@ -97,7 +100,7 @@ impl Worker {
         let Ok(now) = self.shared.records.now().await else { return self.pause().await };
         let until = now.plus_ms(self.shared.options.lease_ms);
         let ready = self.shared.records.wait(self.shared.shard(), seen, until);
-        let (room, stopped) = (std::pin::pin!(self.room.changed()), std::pin::pin!(stopped));
+        let (room, stopped) = (std::pin::pin!(changed), std::pin::pin!(stopped));
         let woken = select(room, stopped);
         if let Either::Left((Err(error), _)) = select(ready, woken).await {
             self.trouble(&error.into()).await;

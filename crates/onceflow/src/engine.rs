@@ -140,6 +140,11 @@ impl Engine {
         Events::new(self.inner.engine.events())
     }
 
+    /// The rows of a flow's own, which its transactional tasks write, and its outbox.
+    pub fn rows<I: Ports, O: Ports>(&self, flow: &Flow<I, O>) -> onceflow_engine::task::FlowRows {
+        self.inner.engine.flow_rows(flow.name())
+    }
+
     /// The time on the store's clock: what a caller who may have to repeat a start gives to
     /// [`first_tried`](Start::first_tried).
     ///

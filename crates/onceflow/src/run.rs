@@ -5,7 +5,7 @@ mod start;
 pub use start::Start;
 
 use crate::{
-    Engine, Error, Report,
+    Engine, Error, Report, Resolution,
     flow::Flow,
     port::{Output, Ports},
     task::Data,
@@ -152,6 +152,14 @@ impl<O: Ports> Run<O> {
     /// If it has ended already.
     pub async fn cancel(&self) -> Result<(), Error> {
         Ok(self.handle.cancel().await?)
+    }
+
+    /// Says what became of a step that must not run twice and whose outcome is not known: [`Report::Waiting`] names them.
+    ///
+    /// # Errors
+    /// If there is no such step, or somebody else has said it.
+    pub async fn resolve(&self, address: &str, resolution: Resolution) -> Result<(), Error> {
+        Ok(self.handle.resolve(address, resolution).await?)
     }
 
     /// The engine that works on it.

@@ -13,7 +13,7 @@ use crate::{
     worker::Seat,
 };
 use body::Interrupted;
-pub(super) use body::{blake3_of, blocking, walled};
+pub(super) use body::{blake3_of, blocking, panicked, walled};
 use futures_util::future::select;
 use onceflow_core::{
     model::{Effect, TaskSpec, program::Op},

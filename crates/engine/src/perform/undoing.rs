@@ -3,18 +3,22 @@
 
 use super::{
     Committed, Job, Work,
-    task::{blake3_of, blocking, walled},
+    task::{blake3_of, blocking, panicked, walled},
 };
 use crate::{
     Error, data,
     events::What,
-    task::{At, Attempt, Data, Failure, Path, Step},
+    shared::lock,
+    task::{At, Attempt, Body, Data, Failure, Path, Step},
     worker::Seat,
 };
-use onceflow_core::protocol::{
-    ids::{StepId, TEARDOWN, UNDO},
-    keys::internal_queue,
-    rows::{self, Failed, State, Undo},
+use onceflow_core::{
+    model::TaskSpec,
+    protocol::{
+        ids::{StepId, TEARDOWN, UNDO},
+        keys::internal_queue,
+        rows::{self, Failed, State, Undo},
+    },
 };
 use std::{
     panic::{AssertUnwindSafe, catch_unwind},
@@ -31,29 +35,42 @@ impl Work<'_> {
         let Some(row) = row else { return self.undone(seat, number, None).await };
         let mut undo: Undo = rows::read(&row).ok_or_else(|| Error::damaged("a registration"))?;
         self.worker.shared.records.durable(self.position).await?;
+        let Some((spec, body)) = self.undoer(&undo) else { return self.leave_to_others(&undo).await };
         loop {
-            let Err(failure) = self.try_undo(&undo).await? else { break };
+            let Err(failure) = self.try_undo(&undo, &*body).await? else { break };
             undo.failed += 1;
             let failed = Failed { address: undo.address.clone(), attempt: undo.failed, causes: failure.causes.clone() };
-            let spec = &self.run.plan.program.tasks[undo.task as usize];
             if failure.is_final || undo.failed >= spec.retry.attempts {
                 tracing::error!(address = %undo.address, causes = ?failed.causes, "a step could not be undone");
                 self.note_not_undone(failed).await?;
                 break;
             }
-            let pause = super::task::pause_ms(spec, undo.failed, self.worker.shared.world.random());
+            let pause = super::task::pause_ms(&spec, undo.failed, self.worker.shared.world.random());
             let _heartbeat = self.worker.alive.keep(&self.taken.queue, &self.taken.name, self.taken.fence);
             self.worker.shared.world.sleep(pause).await;
         }
         self.undone(seat, number, Some(undo)).await
     }
 
-    async fn try_undo(&self, undo: &Undo) -> Result<Result<Vec<Data>, Failure>, Error> {
+    /// The task that undoes it. The flow knows it by name only, so whatever version is offered here is the right one, and
+    /// says how often it is tried.
+    fn undoer(&self, undo: &Undo) -> Option<(TaskSpec, Arc<dyn Body>)> {
+        let name = &self.run.plan.program.tasks[undo.task as usize].name;
+        lock(&self.worker.shared.tasks).get(name).cloned()
+    }
+
+    /// Nobody has told this worker yet how to undo it, which is no reason to leave it undone: somebody will, or another
+    /// worker knows.
+    async fn leave_to_others(&self, undo: &Undo) -> Result<Option<Job>, Error> {
+        const PAUSE_MS: u64 = 200;
+        tracing::warn!(address = %undo.address, "a step waits to be undone by a task that is not offered here");
+        self.worker.shared.world.sleep(PAUSE_MS).await;
+        self.give_back().await?;
+        Ok(None)
+    }
+
+    async fn try_undo(&self, undo: &Undo, body: &dyn Body) -> Result<Result<Vec<Data>, Failure>, Error> {
         let shared = &self.worker.shared;
-        let body = match self.body(undo.task) {
-            Ok(body) => body,
-            Err(why) => return Ok(Err(Failure::new(why).finally())),
-        };
         let scratch = data::Scratch::new(self.scratch());
         let mut inputs = Vec::with_capacity(undo.inputs.len());
         for held in &undo.inputs {
@@ -65,7 +82,7 @@ impl Work<'_> {
         let _heartbeat = self.worker.alive.keep(&self.taken.queue, &self.taken.name, self.taken.fence);
         let step = Step { at: Arc::new(self.undo_at(undo)), attempt: undo.failed + 1, tx: None };
         let given = match catch_unwind(AssertUnwindSafe(|| body.start(step, inputs))) {
-            Err(_) => Err(Failure::new("it panicked")),
+            Err(panic) => Err(panicked(&*panic)),
             Ok(Attempt::Done(given)) => given,
             Ok(Attempt::Async(future)) => walled(future).await,
             Ok(Attempt::Blocking(body)) => blocking(&self.worker.room, &*shared.world, body).await,

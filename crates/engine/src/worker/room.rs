@@ -1,12 +1,12 @@
 //! How many steps a worker may have taken at a time: in all, per class, and by what they need of the machine.
 
-use crate::options::Options;
+use crate::{options::Options, shared::lock};
 use onceflow_core::{Group, protocol::keys};
 use std::sync::{
     Arc,
     atomic::{AtomicUsize, Ordering::SeqCst},
 };
-use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
+use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, futures::Notified};
 
 /// The room a worker has.
 pub(crate) struct Room {
@@ -33,8 +33,31 @@ struct Limited {
 /// Room for one step.
 pub(crate) struct Seat {
     _permit: OwnedSemaphorePermit,
-    class: Option<(Group, Arc<AtomicUsize>)>,
+    class: Option<Place>,
+    /// Places in classes that a claim on its way may take: nobody else may meanwhile.
+    asked: std::sync::Mutex<Vec<Place>>,
     changed: Arc<Notify>,
+}
+
+/// One of the places of a class; free again when this is dropped.
+struct Place {
+    queue: Group,
+    taken: Arc<AtomicUsize>,
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.taken.fetch_sub(1, SeqCst);
+    }
+}
+
+impl Limited {
+    /// A place, if one is free.
+    fn place(&self) -> Option<Place> {
+        let free = |taken| (taken < self.max).then_some(taken + 1);
+        self.taken.fetch_update(SeqCst, SeqCst, free).ok()?;
+        Some(Place { queue: self.queue.clone(), taken: self.taken.clone() })
+    }
 }
 
 const MIB: u64 = 1 << 20;
@@ -65,7 +88,7 @@ impl Room {
     /// Waits for room for one more step.
     pub(crate) async fn seat(&self) -> Seat {
         let permit = self.seats.clone().acquire_owned().await.expect("the room is never closed");
-        Seat { _permit: permit, class: None, changed: self.changed.clone() }
+        Seat { _permit: permit, class: None, asked: std::sync::Mutex::default(), changed: self.changed.clone() }
     }
 
     /// Learns of classes whose steps may become ready.
@@ -87,15 +110,22 @@ impl Room {
         }
     }
 
-    /// Where a step for this seat may be taken from: internal steps first.
+    /// Where a step for this seat may be taken from: internal steps first. Places in classes with a limit are held until
+    /// [`Room::sit`], the next call of this, or the end of the seat.
     pub(crate) fn queues(&self, seat: &Seat) -> Vec<Group> {
         let others = self.others.lock().unwrap_or_else(std::sync::PoisonError::into_inner).clone();
         let mut queues = Vec::with_capacity(1 + others.len() + self.limited.len());
         queues.push(self.internal.clone());
         queues.extend(others.iter().cloned());
-        for limited in &self.limited {
-            let mine = seat.class.as_ref().is_some_and(|(queue, _)| *queue == limited.queue);
-            if limited.taken.load(SeqCst) - usize::from(mine) < limited.max {
+        if !self.limited.is_empty() {
+            seat.give_back();
+            let mut asked = lock(&seat.asked);
+            for limited in &self.limited {
+                let mine = seat.class.as_ref().is_some_and(|place| place.queue == limited.queue);
+                if !mine {
+                    let Some(place) = limited.place() else { continue };
+                    asked.push(place);
+                }
                 queues.push(limited.queue.clone());
             }
         }
@@ -112,14 +142,16 @@ impl Room {
 
     /// The seat is used for a step from this queue now.
     pub(crate) fn sit(&self, seat: &mut Seat, queue: &Group) {
-        if self.limited.is_empty() || seat.class.as_ref().is_some_and(|(class, _)| class == queue) {
+        if self.limited.is_empty() {
             return;
         }
-        seat.leave_class();
-        if let Some(limited) = self.limited.iter().find(|limited| limited.queue == *queue) {
-            limited.taken.fetch_add(1, SeqCst);
-            seat.class = Some((queue.clone(), limited.taken.clone()));
+        if seat.class.as_ref().is_none_or(|place| place.queue != *queue) {
+            let mut asked = lock(&seat.asked);
+            let at = asked.iter().position(|place| place.queue == *queue);
+            seat.class = at.map(|at| asked.swap_remove(at));
         }
+        seat.give_back();
+        self.changed.notify_waiters();
     }
 
     /// Waits until the machine has what a task needs.
@@ -134,9 +166,9 @@ impl Room {
         self.changed.notify_waiters();
     }
 
-    /// Ends when there may be room that was not there.
-    pub(crate) async fn changed(&self) {
-        self.changed.notified().await;
+    /// Ends when there may be room that was not there when this was called.
+    pub(crate) fn changed(&self) -> Notified<'_> {
+        self.changed.notified()
     }
 }
 
@@ -154,16 +186,24 @@ pub(crate) struct Reserved {
 }
 
 impl Seat {
-    fn leave_class(&mut self) {
-        if let Some((_, taken)) = self.class.take() {
-            taken.fetch_sub(1, SeqCst);
-            self.changed.notify_waiters();
-        }
+    /// The places that a claim did not take.
+    fn give_back(&self) {
+        lock(&self.asked).clear();
+    }
+}
+
+impl Seat {
+    /// Leaves without telling whoever waits for room: the one who leaves is the one who waits.
+    pub(crate) fn leave_quietly(self) {
+        self.give_back();
     }
 }
 
 impl Drop for Seat {
     fn drop(&mut self) {
-        self.leave_class();
+        let held = self.class.take().is_some() | !std::mem::take(&mut *lock(&self.asked)).is_empty();
+        if held {
+            self.changed.notify_waiters();
+        }
     }
 }

@@ -9,6 +9,7 @@ use crate::{
     task::Tasks,
     value::Value,
 };
+use onceflow_core::plan::Explanation;
 use onceflow_store::BoxFuture;
 use std::{marker::PhantomData, sync::Arc, time::Duration};
 
@@ -97,6 +98,31 @@ impl<O: Ports> Start<O> {
     /// After a failure, goes on with what does not depend on it. Without this, nothing new is begun after one.
     pub fn finish_independent(self) -> Self {
         self.with(|start| start.finish_independent = true)
+    }
+
+    /// What starting this would do, and why: every outermost step reused, run or skipped. Changes nothing.
+    ///
+    /// ```
+    /// # use onceflow::prelude::*;
+    /// # #[task(effect = pure)] fn measure(text: String) -> u64 { text.len() as u64 }
+    /// # #[task(effect = pure)] fn add(a: u64, b: u64) -> u64 { a + b }
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), onceflow::Error> {
+    /// # let flow = Flow::new("sum", ["text", "more"], ["sum"], |f, (text, more): (Port<String>, Port<u64>)| {
+    /// #     let length = f.add(measure(text));
+    /// #     f.add(add(length, more))
+    /// # });
+    /// # let engine = Engine::builder().fuse(false).in_memory();
+    /// let day = std::time::Duration::from_secs(24 * 60 * 60);
+    /// engine.start(&flow, ("some text".into(), 1)).keep(day).await?.result().await?;
+    /// let plan = engine.start(&flow, ("some text".into(), 2)).keep(day).explain().await?;
+    /// assert_eq!(plan.to_string(), "reuse /measure: kept\nrun /add: input b changed\n");
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    /// As starting it.
+    pub async fn explain(self) -> Result<Explanation, Error> {
+        Ok(self.engine.untyped().explain(self.start?).await?)
     }
 
     /// When this start was first tried, by [`Engine::now`]. One that was tried longer ago than the history is refused: the

@@ -210,7 +210,7 @@ pub(in crate::perform) fn blocking<'a>(
     })
 }
 
-fn panicked(panic: &(dyn Any + Send)) -> Failure {
+pub(in crate::perform) fn panicked(panic: &(dyn Any + Send)) -> Failure {
     let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
     let text = text.or_else(|| panic.downcast_ref::<String>().cloned());
     Failure::new(format!("it panicked: {}", text.unwrap_or_else(|| String::from("no message"))))

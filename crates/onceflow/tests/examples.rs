@@ -1,0 +1,75 @@
+//! The examples do what their headers say, as processes of their own.
+
+use std::{
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+/// Where cargo puts examples: it builds them before it runs tests.
+fn example(name: &str) -> PathBuf {
+    let here = std::env::current_exe().expect("the path of this test");
+    let profile = here.ancestors().nth(2).expect("target/debug/deps/this");
+    profile.join("examples").join(format!("{name}{}", std::env::consts::EXE_SUFFIX))
+}
+
+/// What an example prints, line by line; it must end well.
+fn run(name: &str, argument: Option<&Path>) -> Vec<String> {
+    let output = Command::new(example(name)).args(argument).output().unwrap_or_else(|error| panic!("{name}: {error}"));
+    let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert!(output.status.success(), "{name}: {}\n{out}\n{err}", output.status);
+    assert_eq!(err, "", "{name} complains");
+    out.lines().map(String::from).collect()
+}
+
+#[test]
+fn word_count_counts_words() {
+    let lines = run("word_count", None);
+    assert!(lines[0].starts_with("14 words in "), "{lines:?}");
+    assert_eq!(lines[1..3], ["     3 once", "     2 a"]);
+    let place = tempfile::tempdir().unwrap();
+    std::fs::write(place.path().join("a"), "x y x").unwrap();
+    assert_eq!(run("word_count", Some(place.path()))[1..], ["     2 x", "     1 y"]);
+    assert_eq!(std::fs::read_to_string(place.path().join("a")).unwrap(), "x y x", "the file is still there");
+}
+
+#[test]
+fn the_saga_undoes_what_it_did_once_each() {
+    let place = tempfile::tempdir().unwrap();
+    let effects = ["charge 1299 cents", "reserve a lamp", "unreserve a lamp", "refund 1299 cents"];
+    // Started again under its key, an order that was undone is a new life of it.
+    for _ in 0..2 {
+        let lines = run("saga", Some(&place.path().join("store")));
+        assert_eq!(lines[..4], effects);
+        let why = "run `order-17` gave no result: failed and undone: /ship failed at attempt 1: a lamp cannot be shipped; \
+                   caused by: no road leads there";
+        assert_eq!(lines[5], why);
+        let told: Vec<_> = lines[8..].iter().map(|line| line.trim().trim_start_matches("order-17: ")).collect();
+        let undone: Vec<_> = told.iter().filter(|what| what.starts_with("did undo")).collect();
+        assert_eq!(undone, [&"did undo /reserve", &"did undo /charge"], "{lines:#?}");
+        assert_eq!(told.last(), Some(&"did end: failed and undone"));
+        assert!(told.contains(&"will run /charge, attempt 2"), "{lines:#?}");
+    }
+}
+
+#[test]
+fn fibonacci_loops() {
+    assert_eq!(run("fibonacci", None), ["fibonacci(50) = 12586269025"]);
+}
+
+#[test]
+fn pascal_builds_a_triangle() {
+    let rows = run("pascal", None);
+    let rows: Vec<_> = rows.iter().map(|row| row.trim()).collect();
+    assert_eq!(rows, ["1", "1 1", "1 2 1", "1 3 3 1", "1 4 6 4 1"]);
+}
+
+#[test]
+fn the_walk_goes_down() {
+    assert_eq!(run("walk", None), ["4321 bytes in 5 directories"]);
+}
+
+#[test]
+fn a_changed_input_redoes_only_what_depends_on_it() {
+    let lines = run("changed_input", None).join("\n");
+    expect_test::expect![[r#""#]].assert_eq(&lines);
+}

@@ -1,0 +1,168 @@
+//! How runs end: done, failed, undone, cancelled; what is told about it, and in which order.
+
+use crate::support::{add, less, shout, told, until_end};
+use onceflow::{End, Error, Report, What, prelude::*};
+use std::sync::{
+    Mutex,
+    atomic::{AtomicBool, AtomicU32, Ordering::SeqCst},
+};
+
+#[task(effect = pure)]
+fn refuse(text: String) -> Result<String, anyhow::Error> {
+    Err(anyhow::anyhow!("no room").context("the shelf is full").context(format!("cannot store {text}")))
+}
+
+#[tokio::test]
+async fn a_failure_tells_where_at_which_attempt_and_the_whole_chain() {
+    let flow = Flow::new("failing", ["text"], ["kept"], |f, text: Port<String>| {
+        f.composite("shelf", |f| f.named("keep").add(refuse(text)))
+    });
+    let engine = Engine::in_memory();
+    let run = engine.start(&flow, "a book".into()).key("k").await.unwrap();
+    let error = run.result().await.unwrap_err();
+    let expected = "run `k` gave no result: /shelf/keep failed at attempt 1: cannot store a book; \
+                    caused by: the shelf is full; caused by: no room";
+    assert_eq!(error.to_string(), expected);
+    assert_eq!(run.output(&flow.outputs()).await.unwrap_err().to_string(), expected);
+    let Error::Run { report: Report::Failed(failures), .. } = error else { panic!("{error:?}") };
+    assert_eq!(failures[0].causes, ["cannot store a book", "the shelf is full", "no room"]);
+    assert!(matches!(run.report().await.unwrap(), Report::Failed(_)));
+}
+
+#[tokio::test]
+async fn what_did_not_fail_is_there_and_starting_again_tries_only_what_failed() {
+    static READY: AtomicBool = AtomicBool::new(false);
+    static STEADY: AtomicU32 = AtomicU32::new(0);
+    #[task]
+    fn steady(n: u64) -> u64 {
+        STEADY.fetch_add(1, SeqCst);
+        n
+    }
+    #[task]
+    fn moody(n: u64) -> Result<u64, &'static str> {
+        if READY.load(SeqCst) { Ok(n) } else { Err("not today") }
+    }
+    let flow = Flow::new("moods", ["n"], ["steady", "moody"], |f, n: Port<u64>| {
+        let first = f.add(steady(n));
+        (first, f.add(moody(first)))
+    });
+    let engine = Engine::in_memory();
+    let run = engine.start(&flow, 7).await.unwrap();
+    assert!(matches!(run.wait().await.unwrap(), Report::Failed(_)));
+    assert_eq!(run.output(&flow.outputs().0).await.unwrap(), 7);
+    READY.store(true, SeqCst);
+    assert_eq!(engine.run(&flow, 7).await.unwrap(), (7, 7));
+    assert_eq!(STEADY.load(SeqCst), 1);
+}
+
+#[tokio::test]
+async fn independent_parts_finish_if_they_were_asked_to() {
+    let flow = Flow::new("parts", ["text"], ["bad", "good"], |f, text: Port<String>| {
+        let loud = f.add(shout(text));
+        let loud = f.add(shout(loud));
+        (f.add(refuse(text)), loud)
+    });
+    let engine = Engine::in_memory();
+    let run = engine.start(&flow, "a".into()).finish_independent().await.unwrap();
+    assert!(matches!(run.wait().await.unwrap(), Report::Failed(_)));
+    assert_eq!(run.output(&flow.outputs().1).await.unwrap(), "A");
+}
+
+#[tokio::test]
+async fn what_was_done_is_undone_once_each_the_last_first() {
+    static DID: Mutex<Vec<String>> = Mutex::new(Vec::new());
+    fn did(what: String) {
+        DID.lock().unwrap().push(what);
+    }
+    #[task(undo = give_back)]
+    fn take(what: String) -> String {
+        did(format!("take {what}"));
+        what
+    }
+    #[task(retry(attempts = 3, backoff = "1ms"))]
+    fn give_back(what: String) -> Result<(), &'static str> {
+        static TRIED: AtomicU32 = AtomicU32::new(0);
+        if TRIED.fetch_add(1, SeqCst) == 0 {
+            return Err("nobody was in");
+        }
+        did(format!("give back {what}"));
+        Ok(())
+    }
+    let flow = Flow::new("saga", ["what"], ["kept"], |f, what: Port<String>| {
+        let one = f.add(take(what));
+        let two = f.add(shout(one));
+        let two = f.add(take(two));
+        f.add(refuse(two))
+    });
+    let engine = Engine::in_memory();
+    let mut events = engine.events();
+    let run = engine.start(&flow, "a cup".into()).key("saga").await.unwrap();
+    let Report::Undone { failures, not_undone } = run.wait().await.unwrap() else { panic!("not undone") };
+    assert_eq!((failures.len(), not_undone.len()), (1, 0));
+    assert_eq!(*DID.lock().unwrap(), ["take a cup", "take A CUP", "give back A CUP", "give back a cup"]);
+    let told = told(&until_end(&mut events, "saga").await);
+    let undone: Vec<_> = told.iter().filter(|event| event.starts_with("did undo")).collect();
+    assert_eq!(undone, ["did undo /take_2", "did undo /take"]);
+    assert_eq!(told.last().unwrap(), "did end: failed and undone");
+    assert!(run.result().await.unwrap_err().to_string().contains("failed and undone"));
+}
+
+#[tokio::test]
+async fn a_cancelled_run_ends_and_says_so() {
+    #[task]
+    async fn forever(n: u64) -> u64 {
+        std::future::pending::<()>().await;
+        n
+    }
+    let flow = Flow::new("endless", ["n"], ["never"], |f, n: Port<u64>| {
+        let one = f.constant(1_u64);
+        f.repeat(one, |f, m| (f.add(add(m, n)), f.add(less(0, 1))))
+    });
+    let engine = Engine::in_memory();
+    let run = engine.start(&flow, 1).key("loop").await.unwrap();
+    run.cancel().await.unwrap();
+    assert_eq!(run.wait().await.unwrap(), Report::Cancelled { not_undone: vec![] });
+    assert_eq!(run.result().await.unwrap_err().to_string(), "run `loop` gave no result: cancelled");
+    let error = run.output(&flow.outputs()).await.unwrap_err();
+    assert!(matches!(error, Error::Run { report: Report::Cancelled { .. }, .. }), "{error}");
+    assert!(run.cancel().await.is_err());
+    engine.close().await.unwrap();
+
+    let stuck = Flow::new("stuck", ["n"], ["never"], |f, n: Port<u64>| f.add(forever(n)));
+    let engine = Engine::in_memory();
+    let mut events = engine.events();
+    let run = engine.start(&stuck, 1).await.unwrap();
+    while !matches!(events.next().await.unwrap().what, What::WillRun { .. }) {}
+    run.cancel().await.unwrap();
+    // The step in flight may take as long as it likes; the decision stands.
+    assert!(!matches!(run.report().await.unwrap(), Report::Done(_)));
+}
+
+#[tokio::test]
+async fn events_come_in_the_order_of_the_commits() {
+    let flow = Flow::new("events", ["texts"], ["loud"], |f, texts: Port<Vec<String>>| {
+        f.each(texts, |f, text| f.add(shout(text)))
+    });
+    let engine = Engine::builder().fuse(false).in_memory();
+    let mut events = engine.events();
+    let texts: Vec<_> = (0..20).map(|n| format!("text {n}")).collect();
+    engine.start(&flow, texts).key("e").await.unwrap();
+    let events = until_end(&mut events, "e").await;
+    assert_eq!(events[0].what, What::DidStart { generation: 0 });
+    assert_eq!(events.last().unwrap().what, What::DidEnd { how: End::Done });
+    let at = |wanted: &What| events.iter().position(|event| event.what == *wanted).unwrap();
+    for n in 0..20 {
+        let address = format!("/each[{n}]/shout");
+        let (will, did) = (What::WillRun { address: address.clone(), attempt: 1 }, What::DidCommit { address });
+        assert!(at(&will) < at(&did), "{n}");
+    }
+    engine.close().await.unwrap();
+}
+
+#[tokio::test]
+async fn listeners_see_the_end_when_the_engine_closes() {
+    let engine = Engine::in_memory();
+    let mut events = engine.events();
+    engine.close().await.unwrap();
+    assert_eq!(events.next().await, None);
+}

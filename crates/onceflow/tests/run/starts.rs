@@ -1,0 +1,148 @@
+//! Starting is resuming: one key is one run, on disk too; and engines that are closed, dropped, or only watch.
+
+use crate::support::{add, count_to, shout, sum};
+use onceflow::{Error, prelude::*};
+use std::{
+    sync::atomic::{AtomicU32, Ordering::SeqCst},
+    time::Duration,
+};
+
+#[tokio::test]
+async fn the_same_key_is_the_same_run_and_done_is_done() {
+    static RAN: AtomicU32 = AtomicU32::new(0);
+    #[task]
+    fn work(n: u64) -> u64 {
+        RAN.fetch_add(1, SeqCst);
+        n + 1
+    }
+    let flow = Flow::new("work", ["n"], ["m"], |f, n: Port<u64>| f.add(work(n)));
+    let place = tempfile::tempdir().unwrap();
+    for _ in 0..3 {
+        let engine = Engine::open(place.path()).await.unwrap();
+        assert_eq!(engine.run(&flow, 1).await.unwrap(), 2);
+        assert_eq!(engine.start(&flow, 1).key("other").await.unwrap().result().await.unwrap(), 2);
+        assert_eq!(engine.find(&flow, "other").await.unwrap().result().await.unwrap(), 2);
+        engine.close().await.unwrap();
+    }
+    assert_eq!(RAN.load(SeqCst), 2);
+    let engine = Engine::open(place.path()).await.unwrap();
+    assert_eq!(engine.run(&flow, 5).await.unwrap(), 6, "other inputs are other work");
+    let error = engine.find(&flow, "nobody").await.unwrap_err();
+    assert_eq!(error.to_string(), "there is no run `nobody`");
+    engine.close().await.unwrap();
+}
+
+#[tokio::test]
+async fn inputs_can_be_given_by_name_and_outputs_left_out() {
+    static ASKED: AtomicU32 = AtomicU32::new(0);
+    #[task]
+    fn unwanted(n: u64) -> u64 {
+        ASKED.fetch_add(1, SeqCst);
+        n
+    }
+    let flow = Flow::new("parts", ["a", "b"], ["sum", "other"], |f, (a, b): (Port<u64>, Port<u64>)| {
+        (f.add(add(a, b)), f.add(unwanted(b)))
+    });
+    let engine = Engine::in_memory();
+    let ((_, b), (sum, other)) = (flow.inputs(), flow.outputs());
+    let run = engine.start(&flow, (1, 2)).input(&b, 40).only(&sum).await.unwrap();
+    assert_eq!(run.output(&sum).await.unwrap(), 41);
+    let message = "run `parts` was not asked for its output `other`";
+    assert_eq!(run.output(&other).await.unwrap_err().to_string(), message);
+    assert_eq!(run.result().await.unwrap_err().to_string(), message);
+    assert_eq!(ASKED.load(SeqCst), 0);
+}
+
+#[tokio::test]
+async fn two_bodies_under_one_task_name_are_refused() {
+    mod one {
+        #[onceflow::task(version = "1")]
+        pub(super) fn double(n: u64) -> u64 {
+            n * 2
+        }
+    }
+    mod two {
+        #[onceflow::task(version = "1")]
+        pub(super) fn double(n: u64) -> u64 {
+            n + n + 1
+        }
+    }
+    let one = Flow::new("one", ["n"], ["m"], |f, n: Port<u64>| f.add(one::double(n)));
+    let two = Flow::new("two", ["n"], ["m"], |f, n: Port<u64>| f.add(two::double(n)));
+    let engine = Engine::in_memory();
+    assert_eq!(engine.run(&one, 1).await.unwrap(), 2);
+    let error = engine.run(&two, 1).await.unwrap_err().to_string();
+    assert!(error.contains("two different tasks are called `double`, version 1"), "{error}");
+    assert_eq!(engine.start(&one, 2).key("again").await.unwrap().result().await.unwrap(), 4);
+}
+
+#[tokio::test]
+async fn a_start_that_was_first_tried_too_long_ago_is_refused() {
+    let flow = Flow::new("loud", ["text"], ["text"], |f, text: Port<String>| f.add(shout(text)));
+    let engine = Engine::in_memory();
+    let long_ago = onceflow::Timestamp::from_ms(engine.now().await.unwrap().as_ms() - 2000);
+    let start = engine.start(&flow, "a".into()).history(Duration::from_secs(1)).first_tried(long_ago);
+    let error = start.await.unwrap_err();
+    assert!(matches!(error, Error::Engine(_)) && error.to_string().contains("first tried"), "{error}");
+    let start = engine.start(&flow, "a".into()).first_tried(long_ago);
+    assert_eq!(start.await.unwrap().result().await.unwrap(), "A");
+}
+
+#[tokio::test]
+async fn an_engine_that_only_watches_leaves_the_work_to_others() {
+    let place = tempfile::tempdir().unwrap();
+    let flow = Flow::new("sums", ["n"], ["sum"], |f, n: Port<u64>| {
+        let numbers = f.add(count_to(n));
+        f.add(sum(numbers))
+    });
+    let watching = Engine::builder().works(false).open(place.path()).await.unwrap();
+    let run = watching.start(&flow, 10).key("far").await.unwrap();
+    assert_eq!(run.report().await.unwrap().to_string(), "running");
+    drop(run);
+    watching.close().await.unwrap();
+    let working = Engine::open(place.path()).await.unwrap();
+    assert_eq!(working.find(&flow, "far").await.unwrap().result().await.unwrap(), 55);
+    working.close().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_closed_engine_drains_and_what_is_left_goes_on_elsewhere() {
+    let place = tempfile::tempdir().unwrap();
+    let flow = Flow::new("sums", ["n"], ["sum"], |f, n: Port<u64>| {
+        let numbers = f.add(count_to(n));
+        let more = f.each(numbers, |f, n| f.add(add(n, 1)));
+        f.add(sum(more))
+    });
+    let engine = Engine::open(place.path()).await.unwrap();
+    engine.start(&flow, 100).await.unwrap();
+    engine.close().await.unwrap();
+    assert!(engine.run(&flow, 100).await.is_err());
+    let engine = Engine::open(place.path()).await.unwrap();
+    assert_eq!(engine.run(&flow, 100).await.unwrap(), 5150);
+    engine.close().await.unwrap();
+}
+
+#[test]
+fn dropping_everything_does_not_hang_and_lets_go_of_the_directory() {
+    let place = tempfile::tempdir().unwrap();
+    let flow = Flow::new("loud", ["text"], ["text"], |f, text: Port<String>| f.add(shout(text)));
+    // In the middle of a run, with the runtime: nothing is waited for.
+    for _ in 0..3 {
+        let runtime = tokio::runtime::Runtime::new().unwrap();
+        let engine = runtime.block_on(Engine::open(place.path())).unwrap();
+        runtime.block_on(async { engine.start(&flow, "a".into()).await }).unwrap();
+        drop(engine);
+        drop(runtime);
+    }
+    // Without closing, on one runtime: the next one takes the directory, or is let in.
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    runtime.block_on(async {
+        for n in 0..3 {
+            let run = {
+                let engine = Engine::open(place.path()).await.unwrap();
+                engine.start(&flow, format!("text {n}")).key(format!("{n}")).await.unwrap()
+            };
+            assert_eq!(run.result().await.unwrap(), format!("TEXT {n}"), "a run holds its engine");
+        }
+    });
+}

@@ -1,0 +1,143 @@
+//! What tasks say about themselves holds when they run: retries, final errors, timeouts, panics, threads, keys.
+
+use onceflow::{Report, prelude::*};
+use std::{
+    collections::BTreeSet,
+    sync::{
+        Mutex,
+        atomic::{AtomicU32, Ordering::SeqCst},
+    },
+};
+
+/// The report of a flow that is given nothing.
+async fn report<O: onceflow::Ports>(flow: &Flow<(), O>) -> Report {
+    let engine = Engine::in_memory();
+    let report = engine.start(flow, ()).await.unwrap().wait().await.unwrap();
+    engine.close().await.unwrap();
+    report
+}
+
+fn failure(report: &Report) -> String {
+    match report {
+        Report::Failed(_) => report.to_string(),
+        other => panic!("{other}"),
+    }
+}
+
+#[tokio::test]
+async fn a_task_is_tried_as_often_as_it_says_under_one_key() {
+    static KEYS: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
+    #[task(retry(attempts = 4, backoff = "1ms"))]
+    fn third_time(step: &Step) -> Result<u32, String> {
+        KEYS.lock().unwrap().insert(step.key());
+        if step.attempt() < 3 { Err(format!("attempt {}", step.attempt())) } else { Ok(step.attempt()) }
+    }
+    let flow = Flow::new("third", [], ["attempt"], |f, (): ()| f.add(third_time()));
+    assert_eq!(Engine::in_memory().run(&flow, ()).await.unwrap(), 3);
+    assert_eq!(KEYS.lock().unwrap().len(), 1);
+
+    #[task(retry(attempts = 2, backoff = "1ms"))]
+    fn never(step: &Step) -> Result<(), String> {
+        Err(format!("attempt {}", step.attempt()))
+    }
+    let flow = Flow::new("never", [], ["done"], |f, (): ()| f.add(never()));
+    assert_eq!(failure(&report(&flow).await), "/never failed at attempt 2: attempt 2");
+}
+
+#[tokio::test]
+async fn a_final_error_ends_the_attempts() {
+    static TRIED: AtomicU32 = AtomicU32::new(0);
+    #[task(retry(attempts = 9, backoff = "1ms"))]
+    async fn hopeless() -> Result<u64, anyhow::Error> {
+        TRIED.fetch_add(1, SeqCst);
+        Ok("x".parse::<u64>().map_err(fatal)?)
+    }
+    let flow = Flow::new("hopeless", [], ["n"], |f, (): ()| f.add(hopeless()));
+    assert_eq!(failure(&report(&flow).await), "/hopeless failed at attempt 1: invalid digit found in string");
+    assert_eq!(TRIED.load(SeqCst), 1);
+}
+
+#[tokio::test]
+async fn what_must_not_run_twice_is_tried_again_only_if_nothing_was_done() {
+    static LAUNCHED: AtomicU32 = AtomicU32::new(0);
+    static CONNECTED: AtomicU32 = AtomicU32::new(0);
+    #[task(effect = at_most_once, retry(attempts = 5, backoff = "1ms"))]
+    fn launch() -> Result<u32, anyhow::Error> {
+        if CONNECTED.fetch_add(1, SeqCst) < 2 {
+            Err(not_done("no connection"))?;
+        }
+        LAUNCHED.fetch_add(1, SeqCst);
+        anyhow::bail!("it exploded")
+    }
+    let flow = Flow::new("launch", [], ["n"], |f, (): ()| f.add(launch()));
+    assert_eq!(failure(&report(&flow).await), "/launch failed at attempt 3: it exploded");
+    assert_eq!((CONNECTED.load(SeqCst), LAUNCHED.load(SeqCst)), (3, 1));
+}
+
+#[tokio::test]
+async fn a_task_that_takes_too_long_fails() {
+    #[task(timeout = "5ms")]
+    async fn slow() -> u64 {
+        std::future::pending().await
+    }
+    let flow = Flow::new("slow", [], ["n"], |f, (): ()| f.add(slow()));
+    assert_eq!(failure(&report(&flow).await), "/slow failed at attempt 1: it took longer than 5 ms");
+}
+
+#[tokio::test]
+async fn a_panic_is_the_failure_of_its_step() {
+    #[task]
+    fn blocking(n: u64) -> u64 {
+        assert!(n > 100, "{n} is not large");
+        n
+    }
+    #[task]
+    async fn waiting(n: u64) -> u64 {
+        tokio::task::yield_now().await;
+        panic!("{n} is wrong")
+    }
+    #[task(inline)]
+    fn inline(n: u64) -> u64 {
+        panic!("{n} is here")
+    }
+    let cases = [
+        (Flow::new("a", [], ["n"], |f, (): ()| f.add(blocking(1))), "/blocking", "it panicked: 1 is not large"),
+        (Flow::new("b", [], ["n"], |f, (): ()| f.add(waiting(2))), "/waiting", "it panicked: 2 is wrong"),
+        (Flow::new("c", [], ["n"], |f, (): ()| f.add(inline(3))), "/inline", "it panicked: 3 is here"),
+    ];
+    for (flow, at, why) in cases {
+        assert_eq!(failure(&report(&flow).await), format!("{at} failed at attempt 1: {why}"));
+    }
+}
+
+#[tokio::test]
+async fn blocking_tasks_do_not_hold_up_others() {
+    // A rendezvous of two blocking tasks on a runtime of one thread: each waits for the other.
+    static MEET: std::sync::Barrier = std::sync::Barrier::new(2);
+    #[task]
+    fn meet(n: u64) -> u64 {
+        MEET.wait();
+        n
+    }
+    let flow = Flow::new("meet", [], ["a", "b"], |f, (): ()| (f.add(meet(1)), f.add(meet(2))));
+    assert_eq!(Engine::builder().blocking_max(2).in_memory().run(&flow, ()).await.unwrap(), (1, 2));
+}
+
+#[tokio::test]
+async fn a_class_bounds_how_many_are_in_flight() {
+    static NOW: AtomicU32 = AtomicU32::new(0);
+    static MOST: AtomicU32 = AtomicU32::new(0);
+    #[task(class = "printer")]
+    async fn print(_n: u64) {
+        MOST.fetch_max(NOW.fetch_add(1, SeqCst) + 1, SeqCst);
+        for _ in 0..10 {
+            tokio::task::yield_now().await;
+        }
+        NOW.fetch_sub(1, SeqCst);
+    }
+    let flow =
+        Flow::new("print", ["pages"], ["done"], |f, pages: Port<Vec<u64>>| f.each(pages, |f, page| f.add(print(page))));
+    let engine = Engine::builder().class("printer", 2).in_memory();
+    assert_eq!(engine.run(&flow, (0..30).collect()).await.unwrap().len(), 30);
+    assert!((1..=2).contains(&MOST.load(SeqCst)), "{MOST:?}");
+}
