@@ -2,6 +2,7 @@
 
 use crate::{
     Error,
+    shared::lock,
     task::{Data, FileData},
 };
 use bytes::Bytes;
@@ -14,9 +15,10 @@ use onceflow_core::{
 };
 use onceflow_store::values::{Content, Element, Value, ValueId, Values, Weave};
 use std::{
+    collections::BTreeSet,
     ops::Range,
     path::{Component, Path, PathBuf},
-    sync::atomic::{AtomicBool, Ordering::Relaxed},
+    sync::Mutex,
 };
 
 /// Turns what a task gave into what its consumers get; new values are added to `weaves`.
@@ -82,7 +84,7 @@ fn inline_bytes(elements: &[Option<Payload>]) -> Option<usize> {
     let bytes = |element: &Option<Payload>| match element {
         None => Some(1),
         Some(Payload::Inline(bytes)) => Some(bytes.len() + 4),
-        Some(Payload::List(elements)) => inline_bytes(elements),
+        Some(Payload::List(elements)) => Some(inline_bytes(elements)? + 4),
         Some(Payload::Stored(_) | Payload::StoredList(_) | Payload::File { .. }) => None,
     };
     elements.iter().map(bytes).sum()
@@ -100,13 +102,14 @@ pub(crate) fn id(name: &Name) -> ValueId {
 pub(crate) struct Scratch {
     directory: PathBuf,
     is_ours: bool,
-    used: AtomicBool,
+    /// The files that are there. Several may have one name: every element of an each gives its `out.txt`.
+    names: Mutex<BTreeSet<String>>,
 }
 
 impl Scratch {
     /// One that goes when this is dropped.
     pub(crate) fn new(directory: PathBuf) -> Self {
-        Scratch { directory, is_ours: true, used: AtomicBool::new(false) }
+        Scratch { directory, is_ours: true, names: Mutex::default() }
     }
 
     /// Where a file of this name goes. Names that would lead elsewhere are refused.
@@ -115,15 +118,21 @@ impl Scratch {
         if name.is_empty() || !inside {
             return Err(Error::Inputs(format!("a file cannot be called `{name}`")));
         }
-        self.used.store(true, Relaxed);
-        Ok(self.directory.join(name))
+        let mut names = lock(&self.names);
+        let mut free = name.to_owned();
+        let mut number = 1;
+        while !names.insert(free.clone()) {
+            number += 1;
+            free = format!("{number}/{name}");
+        }
+        Ok(self.directory.join(free))
     }
 }
 
 impl Drop for Scratch {
     fn drop(&mut self) {
         if self.is_ours
-            && self.used.load(Relaxed)
+            && !lock(&self.names).is_empty()
             && let Err(error) = std::fs::remove_dir_all(&self.directory)
         {
             tracing::warn!(%error, directory = ?self.directory, "a scratch directory could not be removed");
@@ -136,7 +145,7 @@ pub(crate) async fn load_into(values: &Values, payload: &Payload, directory: Opt
     let scratch = directory.map(|directory| Scratch {
         directory: directory.to_owned(),
         is_ours: false,
-        used: AtomicBool::new(false),
+        names: Mutex::default(),
     });
     load(values, payload, scratch.as_ref()).await
 }

@@ -111,11 +111,10 @@ impl Handle {
     }
 
     async fn look_at(&self, run: &Run) -> Result<Report, Error> {
-        const PARKED_MAX: usize = 1000;
         match run.state().phase {
-            Phase::Failed => Ok(Report::Failed(failures(&self.shared.parked(run, PARKED_MAX).await?))),
+            Phase::Failed => Ok(Report::Failed(failures(&self.shared.parked_first(run).await?))),
             Phase::Waiting => {
-                let parked = self.shared.parked(run, PARKED_MAX).await?;
+                let parked = self.shared.parked_first(run).await?;
                 let unknown = parked.iter().filter_map(|(_, _, parked)| match &parked.why {
                     Why::Unknown { address, .. } => Some(address.to_string()),
                     Why::Failed(_) | Why::NotStarted => None,

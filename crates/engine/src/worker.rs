@@ -68,12 +68,14 @@ impl Worker {
     async fn dispatch(self: Arc<Self>) {
         while !self.is_stopping() {
             let seat = self.room.seat().await;
+            // From here on, so that no change is missed between looking and waiting.
+            let room = self.room.changed();
             let seen = self.shared.records.position();
             match self.take(&seat).await {
                 Ok(Some(job)) => self.clone().spawn_slot(job, seat),
                 Ok(None) => {
                     drop(seat);
-                    self.wait(seen).await;
+                    self.wait(seen, room).await;
                 }
                 Err(error) => {
                     drop(seat);
@@ -84,7 +86,7 @@ impl Worker {
     }
 
     /// Waits until something may be ready.
-    async fn wait(&self, seen: Position) {
+    async fn wait(&self, seen: Position, room: impl Future<Output = ()>) {
         let stopped = self.changed.notified();
         if self.is_stopping() {
             return;
@@ -92,7 +94,7 @@ impl Worker {
         let Ok(now) = self.shared.records.now().await else { return self.pause().await };
         let until = now.plus_ms(self.shared.options.lease_ms);
         let ready = self.shared.records.wait(self.shared.shard(), seen, until);
-        let (room, stopped) = (std::pin::pin!(self.room.changed()), std::pin::pin!(stopped));
+        let (room, stopped) = (std::pin::pin!(room), std::pin::pin!(stopped));
         let woken = select(room, stopped);
         if let Either::Left((Err(error), _)) = select(ready, woken).await {
             self.trouble(&error.into()).await;

@@ -3,7 +3,7 @@
 
 use super::{
     Committed, Job, Work,
-    task::{blake3_of, blocking, walled},
+    task::{blake3_of, blocking, shortened, walled},
 };
 use crate::{
     Error, data,
@@ -34,7 +34,7 @@ impl Work<'_> {
         loop {
             let Err(failure) = self.try_undo(&undo).await? else { break };
             undo.failed += 1;
-            let failed = Failed { address: undo.address.clone(), attempt: undo.failed, causes: failure.causes.clone() };
+            let failed = Failed { address: undo.address.clone(), attempt: undo.failed, causes: shortened(failure.causes.clone()) };
             let spec = &self.run.plan.program.tasks[undo.task as usize];
             if failure.is_final || undo.failed >= spec.retry.attempts {
                 tracing::error!(address = %undo.address, causes = ?failed.causes, "a step could not be undone");
@@ -54,11 +54,12 @@ impl Work<'_> {
             Ok(body) => body,
             Err(why) => return Ok(Err(Failure::new(why).finally())),
         };
+        let scratch = data::Scratch::new(self.scratch());
         let mut inputs = Vec::with_capacity(undo.inputs.len());
         for held in &undo.inputs {
             inputs.push(match held.outcome.value() {
                 None => Data::None,
-                Some(payload) => data::load(&shared.values, payload, None).await?,
+                Some(payload) => data::load(&shared.values, payload, Some(&scratch)).await?,
             });
         }
         let _heartbeat = self.worker.alive.keep(&self.taken.queue, &self.taken.name, self.taken.fence);

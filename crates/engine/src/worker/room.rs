@@ -134,9 +134,9 @@ impl Room {
         self.changed.notify_waiters();
     }
 
-    /// Ends when there may be room that was not there.
-    pub(crate) async fn changed(&self) {
-        self.changed.notified().await;
+    /// Ends when there may be room that was not there when this was called.
+    pub(crate) fn changed(&self) -> tokio::sync::futures::Notified<'_> {
+        self.changed.notified()
     }
 }
 

@@ -72,7 +72,8 @@ impl Work<'_> {
             match shared.commit(&self.run, &self.taken, None, &[], note).await? {
                 Sent::Applied(committed) => return Ok(Some(committed.position)),
                 Sent::Lost => return Ok(None),
-                // Another step took the number.
+                // Another step took the number, or the reply was lost when we did.
+                Sent::Refused(_) if self.is_registered().await? => return Ok(Some(shared.records.position())),
                 Sent::Refused(_) => {}
             }
         }
@@ -109,7 +110,7 @@ impl Work<'_> {
     }
 
     /// Where files for this attempt are put.
-    pub(super) fn scratch(&self) -> std::path::PathBuf {
+    pub(in crate::perform) fn scratch(&self) -> std::path::PathBuf {
         let name: String = self.taken.fence.to_string();
         self.worker.shared.options.scratch.join(format!("onceflow-{name}"))
     }
