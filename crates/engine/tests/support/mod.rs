@@ -2,6 +2,7 @@
 #![allow(dead_code, reason = "every test binary uses its part")]
 
 pub(crate) mod graphs;
+pub(crate) mod paused;
 pub(crate) mod proof;
 pub(crate) mod flows;
 
