@@ -142,11 +142,8 @@ impl Drop for Scratch {
 
 /// As [`load`]; files stay in a directory of the caller's.
 pub(crate) async fn load_into(values: &Values, payload: &Payload, directory: Option<&Path>) -> Result<Data, Error> {
-    let scratch = directory.map(|directory| Scratch {
-        directory: directory.to_owned(),
-        is_ours: false,
-        names: Mutex::default(),
-    });
+    let scratch =
+        directory.map(|directory| Scratch { directory: directory.to_owned(), is_ours: false, names: Mutex::default() });
     load(values, payload, scratch.as_ref()).await
 }
 

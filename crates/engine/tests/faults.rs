@@ -147,11 +147,7 @@ async fn overtake(name: &str, make: Make, n: u64) -> bool {
     let slow = proof.engine_on(paused.clone(), Options::default());
     let mut slow_events = slow.events();
     let (engine, begin) = (slow.clone(), start.clone());
-    onceflow_store::World::spawn(
-        &*proof.world,
-        "slow",
-        Box::pin(async move { drop(engine.start(begin).await) }),
-    );
+    onceflow_store::World::spawn(&*proof.world, "slow", Box::pin(async move { drop(engine.start(begin).await) }));
     proof.calm().await;
     let fast = proof.engine();
     let mut fast_events = fast.events();
@@ -195,7 +191,11 @@ async fn two_workers_share_runs_and_every_step_is_done_once() {
             let [one, two] = &engines;
             let both = futures_util::future::join(try_run(one, start.clone()), try_run(two, start));
             let (one, two) = proof.drive(both).await;
-            assert_eq!((one.unwrap().as_str(), two.unwrap().as_str()), (expected.as_str(), expected.as_str()), "{name}");
+            assert_eq!(
+                (one.unwrap().as_str(), two.unwrap().as_str()),
+                (expected.as_str(), expected.as_str()),
+                "{name}"
+            );
         }
         for engine in &engines {
             proof.drive(engine.close()).await.unwrap();

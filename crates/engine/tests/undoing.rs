@@ -54,8 +54,10 @@ async fn disturb(n: u64, fault: Fault) -> bool {
     assert!(closed.is_ok() || plan.stopped(), "{closed:?}");
     let second = proof.engine();
     let report = proof.drive(until_end(&second, &start)).await.unwrap();
-    assert!(matches!(&report, Report::Undone { failures, not_undone } if failures.len() == 1 && not_undone.is_empty()),
-        "{fault:?} at {n}: {report:?}");
+    assert!(
+        matches!(&report, Report::Undone { failures, not_undone } if failures.len() == 1 && not_undone.is_empty()),
+        "{fault:?} at {n}: {report:?}"
+    );
     proof.drive(second.close()).await.unwrap();
     let mut order = undone.lock().unwrap().clone();
     if fault == Fault::LoseReply && !plan.stopped() {

@@ -25,7 +25,8 @@ impl Work<'_> {
         loop {
             let scan = Scan::of(plan.keys.rows.clone(), REMOVE_ROWS_MAX);
             let page = shared.records.scan(shared.shard(), scan).await?;
-            let rows: Vec<_> = page.rows.into_iter().filter(|(name, _)| name.as_bytes() != NOTED && *name != frame).collect();
+            let rows: Vec<_> =
+                page.rows.into_iter().filter(|(name, _)| name.as_bytes() != NOTED && *name != frame).collect();
             if rows.is_empty() && !page.more {
                 break;
             }

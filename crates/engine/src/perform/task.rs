@@ -150,7 +150,8 @@ impl Work<'_> {
     /// Writes down that an attempt failed, and waits before the next. False if the step is not ours any more.
     async fn try_again(&self, spec: &TaskSpec, ticket: &Ticket, causes: Vec<String>) -> Result<bool, Error> {
         let shared = &self.worker.shared;
-        let failed = Failed { address: self.address().await?.into(), attempt: ticket.failed, causes: shortened(causes) };
+        let failed =
+            Failed { address: self.address().await?.into(), attempt: ticket.failed, causes: shortened(causes) };
         tracing::debug!(address = %failed.address, attempt = failed.attempt, causes = ?failed.causes, "an attempt failed");
         let note = |state: State| step::note(&self.run.plan, state, &self.taken, ticket);
         let crate::commit::Sent::Applied(committed) = shared.commit(&self.run, &self.taken, None, &[], note).await?

@@ -34,7 +34,11 @@ impl Work<'_> {
         loop {
             let Err(failure) = self.try_undo(&undo).await? else { break };
             undo.failed += 1;
-            let failed = Failed { address: undo.address.clone(), attempt: undo.failed, causes: shortened(failure.causes.clone()) };
+            let failed = Failed {
+                address: undo.address.clone(),
+                attempt: undo.failed,
+                causes: shortened(failure.causes.clone()),
+            };
             let spec = &self.run.plan.program.tasks[undo.task as usize];
             if failure.is_final || undo.failed >= spec.retry.attempts {
                 tracing::error!(address = %undo.address, causes = ?failed.causes, "a step could not be undone");
