@@ -3,6 +3,7 @@
 mod explain;
 mod finished;
 mod inputs;
+mod inside;
 mod known;
 mod replan;
 
