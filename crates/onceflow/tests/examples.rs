@@ -9,7 +9,9 @@ use std::{
 fn example(name: &str) -> PathBuf {
     let here = std::env::current_exe().expect("the path of this test");
     let profile = here.ancestors().nth(2).expect("target/debug/deps/this");
-    profile.join("examples").join(format!("{name}{}", std::env::consts::EXE_SUFFIX))
+    let path = profile.join("examples").join(format!("{name}{}", std::env::consts::EXE_SUFFIX));
+    assert!(path.exists(), "the examples are not built: `cargo test -p onceflow` builds them, naming a test does not");
+    path
 }
 
 /// What an example prints, line by line; it must end well.
