@@ -9,6 +9,7 @@ mod commits;
 mod journal;
 mod reclaim;
 pub(crate) mod reopen;
+mod step;
 
 use crate::report::Report;
 use anyhow::Context;
@@ -18,6 +19,7 @@ use tokio::runtime::Runtime;
 type Part = (&'static str, fn(&Runtime, &mut Report) -> anyhow::Result<()>);
 
 const PARTS: &[Part] = &[
+    ("step", step::measure),
     ("commits", commits::measure),
     ("alone", alone::measure),
     ("churn", churn::measure),

@@ -36,6 +36,7 @@ pub enum Require {
 
 impl Require {
     /// The row it asks about.
+    #[inline]
     pub fn key(&self) -> &Key {
         match self {
             Require::Absent(key) | Require::Present(key) | Require::Equals(key, _) => key,
@@ -43,6 +44,7 @@ impl Require {
     }
 
     /// Whether it holds of what was found there.
+    #[inline]
     pub fn holds(&self, found: Option<&Row>) -> bool {
         match self {
             Require::Absent(_) => found.is_none(),

@@ -78,6 +78,9 @@ pub const REMOVE_ROWS_MAX: usize = 200;
 /// Operations after which a batch that removes rows takes no further row; one row may need some hundred.
 pub const REMOVE_OPS_MAX: usize = 400;
 
+/// Bytes in the key of a run: rows that say when it goes are named by it, and by a deadline.
+pub const RUN_KEY_BYTES_MAX: usize = 256;
+
 /// Inputs, and outputs, of a module or a graph (the one that `attempt` adds included). One commit brings something from
 /// every output, one claim answers every input, and an opening brings all inputs and one thing more.
 pub const MODULE_PORTS_MAX: usize = FAN_OUT_MAX - 1;

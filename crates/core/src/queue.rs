@@ -46,6 +46,12 @@ impl Inbox {
         Some(Inbox { group: Group::of_kind(kind, id), prefix: Name::new(prefix), note: note.to_vec() })
     }
 
+    /// Where the inputs of a row that [`Inbox::to_row`] wrote are: the group, and what their names begin with.
+    pub fn place(row: &[u8]) -> Option<(Group, &[u8])> {
+        let (kind, [id, prefix, _]) = parts(row)?;
+        Some((Group::of_kind(kind, id), prefix))
+    }
+
     /// Whether [`Inbox::from_row`] reads this row.
     pub fn is_row(row: &[u8]) -> bool {
         parts(row).is_some()
@@ -120,6 +126,7 @@ mod tests {
     fn an_inbox_survives_being_stored_and_nothing_else_reads_as_one() {
         let inbox = Inbox { group: Group::rows("run"), prefix: Name::new("a/3/"), note: vec![1, 2] };
         assert_eq!(Inbox::from_row(&inbox.to_row()), Some(inbox.clone()));
+        assert_eq!(Inbox::place(&inbox.to_row()), Some((inbox.group.clone(), inbox.prefix.as_bytes())));
         for cut in 0..inbox.to_row().len() - inbox.note.len() {
             assert_eq!(Inbox::from_row(&inbox.to_row()[..cut]), None, "cut at {cut}");
         }

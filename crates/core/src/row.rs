@@ -17,6 +17,7 @@ impl Row {
 
 impl Deref for Row {
     type Target = [u8];
+    #[inline]
     fn deref(&self) -> &[u8] {
         &self.0
     }

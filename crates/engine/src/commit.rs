@@ -72,6 +72,25 @@ impl Shared {
         }
     }
 
+    /// Commits what was decided for one state of the run only. `None` if that has changed, or the step is not ours.
+    pub(crate) async fn commit_once(
+        &self,
+        taken: &Taken,
+        draft: Draft<'_>,
+        claim: Option<Claim>,
+    ) -> Result<Option<Committed>, Error> {
+        let batch = self.batch(draft, &[], claim.clone()).await?;
+        match self.send(batch).await? {
+            Tried::Applied(committed) => Ok(Some(committed)),
+            Tried::Refused(_) => Ok(None),
+            Tried::Unknown(_) if self.is_ours(taken).await? => Ok(None),
+            Tried::Unknown(_) => match self.applied_unseen(claim).await? {
+                Sent::Applied(committed) => Ok(Some(committed)),
+                Sent::Lost | Sent::Refused => Ok(None),
+            },
+        }
+    }
+
     /// A commit happened, and its reply was lost: what it claimed is found by its fence.
     async fn applied_unseen(&self, claim: Option<Claim>) -> Result<Sent, Error> {
         let claimed = match &claim {

@@ -108,7 +108,7 @@ fn inline_bytes(elements: &[Option<Payload>]) -> Option<usize> {
     let bytes = |element: &Option<Payload>| match element {
         None => Some(1),
         Some(Payload::Inline(bytes)) => Some(bytes.len() + 4),
-        Some(Payload::List(elements)) => inline_bytes(elements),
+        Some(Payload::List(elements)) => Some(inline_bytes(elements)? + 4),
         Some(Payload::Stored(_) | Payload::StoredList(_) | Payload::File { .. }) => None,
     };
     elements.iter().map(bytes).sum()

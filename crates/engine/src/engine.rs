@@ -3,6 +3,7 @@
 mod explain;
 mod finished;
 mod inputs;
+mod inside;
 mod known;
 mod replan;
 
@@ -14,7 +15,7 @@ use crate::{
     worker::Worker,
 };
 use onceflow_core::{
-    Name, Row,
+    Name, Row, limits,
     model::{Library, Program, check},
     payload::{Digest, Stored},
     protocol::{
@@ -166,6 +167,10 @@ impl Engine {
     }
 
     async fn ask(&self, start: Start) -> Result<Asked, Error> {
+        if start.key.is_empty() || start.key.len() > limits::RUN_KEY_BYTES_MAX {
+            let why = format!("has a key of {} bytes, not of 1 to {}", start.key.len(), limits::RUN_KEY_BYTES_MAX);
+            return Err(Error::Refused { key: start.key, why });
+        }
         let program = check(&start.library, &start.flow, start.outputs.as_deref())?;
         let digest = program.blocks[0].digest;
         if let Some(worker) = &self.worker {
@@ -280,11 +285,12 @@ impl Engine {
     /// What failed is tried again.
     async fn retry(&self, run: &crate::shared::Run) -> Result<(), Error> {
         const UNPARK_MAX: usize = 100;
+        let mut after = None;
         loop {
-            let parked = self.shared.parked(run, UNPARK_MAX).await?;
-            if parked.is_empty() {
-                return Ok(());
-            }
+            // What fails again meanwhile stands before, and is not tried a third time.
+            let parked = self.shared.parked(run, after, UNPARK_MAX).await?;
+            let Some((last, ..)) = parked.last() else { return Ok(()) };
+            after = Some(*last);
             let state = run.state();
             let draft = run::unpark(&run.plan, state, &parked);
             if self.shared.commit_outside(draft, &[]).await?.is_err() {

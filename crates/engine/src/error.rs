@@ -68,6 +68,21 @@ pub(crate) fn failures(failures: &[Failed]) -> String {
 }
 
 impl Error {
+    /// Whether it is so because of what a task gave or was given, and would be so again.
+    pub(crate) fn is_of_the_data(&self) -> bool {
+        use onceflow_core::batch::Invalid;
+        let too_much = |error: &records::Error| matches!(error, records::Error::Invalid(Invalid::TooMany { .. }));
+        match self {
+            Error::Inputs(_) => true,
+            Error::Store(error) | Error::Values(values::Error::Records(error)) => too_much(error),
+            Error::Values(error) => {
+                matches!(error, values::Error::TooLarge { .. } | values::Error::Blobs(blobs::Error::Content { .. }))
+            }
+            Error::Blobs(error) => matches!(error, blobs::Error::Content { .. }),
+            _ => false,
+        }
+    }
+
     pub(crate) fn damaged(what: impl Into<String>) -> Self {
         Error::Damaged(what.into())
     }

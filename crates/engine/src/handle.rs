@@ -118,11 +118,10 @@ impl Handle {
     }
 
     async fn look_at(&self, run: &Run) -> Result<Report, Error> {
-        const PARKED_MAX: usize = 1000;
         match run.state().phase {
-            Phase::Failed => Ok(Report::Failed(failures(&self.shared.parked(run, PARKED_MAX).await?))),
+            Phase::Failed => Ok(Report::Failed(failures(&self.shared.parked_first(run).await?))),
             Phase::Waiting => {
-                let parked = self.shared.parked(run, PARKED_MAX).await?;
+                let parked = self.shared.parked_first(run).await?;
                 let unknown = parked.iter().filter_map(|(_, _, parked)| match &parked.why {
                     Why::Unknown { address, .. } => Some(address.to_string()),
                     Why::Failed(_) | Why::NotStarted => None,
@@ -266,7 +265,7 @@ impl Handle {
     pub async fn resolve(&self, address: &str, resolution: Resolution) -> Result<(), Error> {
         let refused = |why: String| Error::Refused { key: self.key.clone(), why };
         let Some(run) = self.shared.read_run(self.id).await? else { return Err(refused("has ended".into())) };
-        let parked = self.shared.parked(&run, usize::MAX).await?;
+        let parked = self.shared.parked_first(&run).await?;
         let is_it = |why: &Why| matches!(why, Why::Unknown { address: at, .. } if **at == *address);
         let Some((step, row, parked)) = parked.into_iter().find(|(_, _, parked)| is_it(&parked.why)) else {
             return Err(refused(format!("has no step {address} whose outcome is not known")));

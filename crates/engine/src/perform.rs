@@ -172,7 +172,7 @@ impl Work<'_> {
     }
 
     /// Lets others take the step.
-    async fn give_back(&self) -> Result<(), Error> {
+    pub(crate) async fn give_back(&self) -> Result<(), Error> {
         let mut batch = onceflow_core::Batch::new(self.worker.shared.shard());
         let claim = self.taken.queue.claims().key(&self.taken.name);
         batch.require_equals(claim.clone(), onceflow_core::Row::new(self.taken.fence.to_bytes()));

@@ -111,7 +111,8 @@ async fn a_failure_inside_each_loop_and_call_can_be_handled_around_them() {
                 let body = G::new().input("x", Type::Int).output("y", Type::Int).output("go", Type::Bool);
                 let inc = inc(&mut kit);
                 let body = body.task("odd", &odd).task("inc", &inc).task("below", &below);
-                let body = body.connect("x -> odd.x; odd.out -> inc.x; inc.out -> y; inc.out -> below.x; below.out -> go");
+                let body =
+                    body.connect("x -> odd.x; odd.out -> inc.x; inc.out -> y; inc.out -> below.x; below.out -> go");
                 let carried = vec![("y".into(), "x".into())];
                 let round = Kind::Loop { body: body.graph(), carried, condition: "go".into() };
                 let g = g.input("x", Type::Int).output("y", Type::option(Type::Int)).attempt("m", round);
@@ -343,7 +344,8 @@ fn cancelled_in_the_middle(kit: &mut Kit, gate: &Gate) -> Start {
     let both = kit.add(both, |_, inputs| Ok(vec![inputs[1].clone()]));
     let body = G::new().input("x", Type::Int).output("w", Type::Bytes).output("b", Type::Bytes);
     let body = body.task("make", &make).task("gated", &gated).task("both", &both);
-    let body = body.connect("x -> make.x; make.out -> gated.x; gated.out -> both.x; make.v -> both.v; both.out -> w; make.b -> b");
+    let body = body
+        .connect("x -> make.x; make.out -> gated.x; gated.out -> both.x; make.v -> both.v; both.out -> w; make.b -> b");
     let g = G::new().input("xs", list()).output("ws", Type::list(Type::Bytes)).output("bs", Type::list(Type::Bytes));
     let g = g.module("each", each(body.graph())).connect("xs -> each.x; each.w -> ws; each.b -> bs");
     start(g).input("xs", ints(0..5))
@@ -387,7 +389,9 @@ fn undoable(kit: &mut Kit, undone: &Undone, gate: Option<&Gate>) -> Start {
     };
     let g = G::new().input("x", Type::Int).input("v", Type::Bytes).output("y", Type::Int);
     let g = g.task("a", &act).task("b", &act).task("c", &act).task("last", &last);
-    let g = g.connect("x -> a.x; v -> a.v; a.out -> b.x; a.w -> b.v; b.out -> c.x; b.w -> c.v; c.out -> last.x; last.out -> y");
+    let g = g.connect(
+        "x -> a.x; v -> a.v; a.out -> b.x; a.w -> b.v; b.out -> c.x; b.w -> c.v; c.out -> last.x; last.out -> y",
+    );
     start(g).input("x", int(1)).input("v", bytes(5000, 1))
 }
 

@@ -173,3 +173,30 @@ async fn a_failed_run_with_a_changed_input_reuses_what_it_still_holds() {
     engine.close().await.unwrap();
     let _ = show;
 }
+
+#[tokio::test]
+async fn what_happens_inside_an_each_is_explained_before_it_happens() {
+    let (bed, mut kit) = (Bed::new(), Kit::default());
+    let (inc, add) = (inc(&mut kit, "inc"), parity(&mut kit));
+    let body = G::new().input("x", Type::Int).output("y", Type::Int).task("a", &add).task("b", &inc);
+    let body = body.connect("x -> a.x; a.out -> b.x; b.out -> y").graph();
+    let g = G::new().input("xs", Type::list(Type::Int)).output("ys", Type::list(Type::Int));
+    let flow = g.module("each", each(body)).connect("xs -> each.x; each.y -> ys").library();
+    let start = |xs: Vec<i64>| {
+        let mut start = Start::new("r", flow.clone(), "main").input("xs", ints(xs));
+        start.keep_ms = Some(DAY);
+        start
+    };
+    bed.run(&kit, start(vec![1, 2, 3])).await;
+    let engine = bed.engine(&kit, Options::default());
+    let told = explained(&engine, start(vec![1, 4, 3])).await;
+    assert_eq!(
+        told,
+        "/each Run, /each[0]/a Reused, /each[0]/b Reused, /each[1]/a Run, /each[1]/b Run, /each[2]/a Reused, \
+         /each[2]/b Reused"
+    );
+    engine.close().await.unwrap();
+    bed.run(&kit, start(vec![1, 4, 3])).await;
+    // The second element's `a` ran and gave what it gave before, so `b` did not.
+    assert_eq!(kit.ran(), "/each[0]/a /each[0]/b /each[1]/a×2 /each[1]/b /each[2]/a /each[2]/b");
+}

@@ -4,6 +4,9 @@
 
 mod apply;
 mod effects;
+mod few;
+mod hash;
+mod names;
 mod queues;
 mod shard;
 
@@ -19,9 +22,44 @@ use std::collections::BTreeMap;
 #[derive(Clone, Debug, Default)]
 pub struct State {
     shards: BTreeMap<Shard, ShardState>,
-    /// What the rows that must outlive a crash take, roughly, as a log would write them.
-    durable_bytes: u64,
-    durable_rows: u64,
+    durable: Totals,
+}
+
+/// The rows that must outlive a crash.
+#[derive(Clone, Copy, Debug, Default)]
+struct Totals {
+    /// What they take, roughly, as a log would write them.
+    bytes: u64,
+    rows: u64,
+}
+
+impl Totals {
+    /// Makes a row of a shard hold this, or be gone, and counts it.
+    fn set(&mut self, rows: &mut ShardState, key: &Key, row: Option<Row>) -> Option<Row> {
+        if key.group.kind().is_volatile() {
+            return rows.set(key, row);
+        }
+        if let Some(row) = &row {
+            self.bytes += weight(key, row);
+            self.rows += 1;
+        }
+        let old = rows.set(key, row);
+        if let Some(row) = &old {
+            self.bytes -= weight(key, row);
+            self.rows -= 1;
+        }
+        old
+    }
+
+    /// Makes a group of a shard empty, and counts it.
+    fn clear(&mut self, rows: &mut ShardState, group: &Group) -> BTreeMap<Name, Row> {
+        let rows = rows.clear(group);
+        if !group.kind().is_volatile() {
+            self.bytes -= rows.iter().map(|(name, row)| weight_of(group, name, row)).sum::<u64>();
+            self.rows -= rows.len() as u64;
+        }
+        rows
+    }
 }
 
 impl State {
@@ -59,31 +97,18 @@ impl State {
 
     /// Makes a row hold this, or be gone. For replaying effects: no require is tested and no trigger fires.
     pub fn set(&mut self, shard: Shard, key: &Key, row: Option<Row>) -> Option<Row> {
-        let volatile = key.group.kind().is_volatile();
-        let new = row.as_ref().map(|row| weight(key, row));
-        let old = self.shards.entry(shard).or_default().set(key, row);
-        if !volatile {
-            if let Some(bytes) = new {
-                self.durable_bytes += bytes;
-                self.durable_rows += 1;
-            }
-            if let Some(row) = &old {
-                self.durable_bytes -= weight(key, row);
-                self.durable_rows -= 1;
-            }
-        }
+        let rows = self.shards.entry(shard).or_default();
+        let old = self.durable.set(rows, key, row);
+        rows.rest(&key.group);
         old
     }
 
     /// Makes a group empty. For replaying effects.
     pub fn clear(&mut self, shard: Shard, group: &Group) -> BTreeMap<Name, Row> {
-        let rows = self.shards.entry(shard).or_default().clear(group);
-        if !group.kind().is_volatile() {
-            let bytes = rows.iter().map(|(name, row)| weight_of(group, name, row)).sum::<u64>();
-            self.durable_bytes -= bytes;
-            self.durable_rows -= rows.len() as u64;
-        }
-        rows
+        let rows = self.shards.entry(shard).or_default();
+        let old = self.durable.clear(rows, group);
+        rows.rest(group);
+        old
     }
 
     /// Every row there is, those an embedded store may forget included. For tests that nothing is left.
@@ -108,18 +133,18 @@ impl State {
 
     /// What the rows that must outlive a crash take, roughly, as a log would write them.
     pub fn durable_bytes(&self) -> u64 {
-        self.durable_bytes
+        self.durable.bytes
     }
 
     /// How many rows must outlive a crash.
     pub fn durable_rows(&self) -> u64 {
-        self.durable_rows
+        self.durable.rows
     }
 
     /// The durable rows after a place, in order of shard, group and name: at most `limit`, and the place to go on
     /// from. For snapshots.
     pub fn durable_after(&self, place: Option<&Place>, limit: usize) -> (Vec<(Shard, Key, Row)>, Option<Place>) {
-        let mut rows = Vec::with_capacity(limit.min(self.durable_rows as usize));
+        let mut rows = Vec::with_capacity(limit.min(self.durable.rows as usize));
         let first = place.map_or(Shard(0), |place| place.0);
         for (shard, state) in self.shards.range(first..) {
             let after = place.filter(|place| place.0 == *shard).map(|place| &place.1);

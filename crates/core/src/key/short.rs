@@ -19,11 +19,13 @@ impl Short {
     /// As much as fits beside a length into the space of two words more than a box takes.
     pub(super) const INLINE_BYTES_MAX: usize = 30;
 
+    #[inline]
     pub(super) fn new(bytes: &[u8]) -> Self {
         Short::join(&[bytes])
     }
 
     /// The bytes of all parts, one after the other.
+    #[inline]
     pub(super) fn join(parts: &[&[u8]]) -> Self {
         let length: usize = parts.iter().map(|part| part.len()).sum();
         if length > Short::INLINE_BYTES_MAX {
@@ -94,6 +96,7 @@ impl PartialOrd for Short {
 }
 
 impl Hash for Short {
+    #[inline]
     fn hash<H: Hasher>(&self, state: &mut H) {
         self.as_bytes().hash(state);
     }

@@ -3,7 +3,7 @@
 //! | group | name | row |
 //! |---|---|---|
 //! | `runs` | the run's key | [`Head`](super::rows::Head) |
-//! | `runs.due` | deadline, key | nothing: when what remains of a run goes |
+//! | `runs.due` | deadline, what, key | [`Due`](super::run::Due): what remains of a run goes then |
 //! | `R` run | `s` | [`State`](super::rows::State): what every commit compares |
 //! | `R` run | `h` | [`Header`](super::rows::Header) |
 //! | `r` run, generation | `f` frame | [`Frame`](super::rows::Frame) |
@@ -33,9 +33,9 @@ pub fn dues() -> Group {
     Group::rows("runs.due")
 }
 
-/// When what remains of this run goes.
-pub fn due(deadline: Timestamp, key: &str) -> Key {
-    dues().key(Name::join(&[&deadline.to_sortable(), key.as_bytes()]))
+/// When something that remains of this run goes: its row and what it kept may go at the same time.
+pub fn due(deadline: Timestamp, what: u8, key: &str) -> Key {
+    dues().key(Name::join(&[&deadline.to_sortable(), &[what], key.as_bytes()]))
 }
 
 /// The queue of internal steps, which every worker takes.

@@ -139,9 +139,9 @@ pub fn fold<'a>(plan: &'a Plan, state: State, taken: &Taken, frame: Option<&Fram
     let key = &finished.header.key;
     draft.batch.delete_group(plan.keys.rows.clone()).delete_group(plan.keys.home.clone());
     draft.batch.put(keys::heads().key(key), rows::write(&Head::Finished(Box::new(finished.clone()))));
-    draft.batch.put(keys::due(*history_until, key), rows::write(&Due::History(plan.keys.run)));
+    draft.batch.put(keys::due(*history_until, b'h', key), rows::write(&Due::History(plan.keys.run)));
     if let Some(until) = keep_until {
-        draft.batch.put(keys::due(*until, key), rows::write(&Due::Keep(plan.keys.run)));
+        draft.batch.put(keys::due(*until, b'k', key), rows::write(&Due::Keep(plan.keys.run)));
     }
     draft
 }

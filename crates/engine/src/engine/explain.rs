@@ -1,39 +1,96 @@
 //! What a start would do, and why, before it does anything.
 
-use super::{Engine, Start, known::Known, replan};
-use crate::{Error, shared::Shared};
+use super::{
+    Asked, Engine, Start,
+    inside::{Inside, Maybe},
+    known::Known,
+    replan,
+};
+use crate::Error;
 use onceflow_core::{
-    plan::Explanation,
+    model::{
+        Place,
+        program::{Op, ROOT, Source},
+    },
+    payload::Outcome,
+    plan::{Explanation, Fate, explain::all_done},
     protocol::{
-        keys,
-        rows::{Head, Status},
+        ids::Generation,
+        keys::{self, Keys},
+        rows::{self, Head, Status},
     },
 };
 
 impl Engine {
-    /// What [`Engine::start`] would do with this: every outermost step reused, run or skipped, and why. Changes nothing.
+    /// What [`Engine::start`] would do with this: every step reused, run or skipped, and why; for runs that keep what they
+    /// compute, inside loops, eaches, choices and calls too, as far as what is known reaches. Changes nothing.
     ///
     /// # Errors
     /// As [`Engine::start`].
     pub async fn explain(&self, start: Start) -> Result<Explanation, Error> {
         let asked = self.ask(start).await?;
-        let shared: &Shared = &self.shared;
+        let shared = &self.shared;
         let row = shared.row(keys::heads().key(&asked.start.key)).await?;
-        let head = row.as_deref().and_then(onceflow_core::protocol::rows::read::<Head>);
-        let (known, before) = match head {
-            None => (Known::new(), None),
+        let (known, before, kept) = match row.as_deref().and_then(rows::read::<Head>) {
+            None => (Known::new(), None, None),
             Some(Head::Active(id)) => match shared.read_run(id).await? {
-                None => (Known::new(), None),
-                Some(run) => match shared.before(&run.header).await? {
-                    None => (Known::new(), None),
-                    Some(before) => (shared.known_of(&run, &asked, &before).await?, Some(before)),
-                },
+                None => (Known::new(), None, None),
+                Some(run) => {
+                    let before = shared.before(&run.header).await?;
+                    let known = match &before {
+                        None => Known::new(),
+                        Some(before) => shared.known_of(&run, &asked, before).await?,
+                    };
+                    (known, before, run.header.keep_ms.map(|_| run.plan.keys.clone()))
+                }
             },
             Some(Head::Finished(finished)) if finished.status == Status::Done && asked.is(&finished.header) => {
-                return Ok(onceflow_core::plan::explain::all_done(&asked.program));
+                return Ok(all_done(&asked.program));
             }
-            Some(Head::Finished(finished)) => self.kept_by(&asked, &finished).await?,
+            Some(Head::Finished(finished)) => {
+                let (known, before) = self.kept_by(&asked, &finished).await?;
+                let keys = Keys::new(finished.run, Generation(0));
+                (known, before, finished.header.keep_ms.map(|_| keys))
+            }
         };
-        Ok(replan::plan(&asked, &known, before.as_ref(), false)?.explanation)
+        let explanation = replan::plan(&asked, &known, before.as_ref(), false)?.explanation;
+        match kept {
+            Some(keys) => self.look_inside(&asked, &known, explanation, &keys).await,
+            None => Ok(explanation),
+        }
+    }
+
+    /// Adds the steps inside containers that run.
+    async fn look_inside(
+        &self,
+        asked: &Asked,
+        known: &Known,
+        explanation: Explanation,
+        keys: &Keys,
+    ) -> Result<Explanation, Error> {
+        let program = &asked.program;
+        let mut inside = Inside { shared: &self.shared, keys, program, lines: Vec::new(), depth: 0 };
+        let mut found = known.clone();
+        for line in explanation.lines {
+            let node = &program.blocks[ROOT as usize].nodes[line.node as usize];
+            let descends = line.fate == Fate::Run && !matches!(node.op, Op::Task(_) | Op::Fused(_) | Op::Relay);
+            let at = line.node;
+            inside.lines.push(line);
+            if descends {
+                let input = |source: &Source| -> Maybe {
+                    match source {
+                        Source::Input(port) => Some(asked.inputs.held[usize::from(*port)].outcome.clone()),
+                        Source::Node(node, port) => found.get(&(*node, *port)).map(|(outcome, _)| outcome.clone()),
+                        Source::Constant(at) => Some(Outcome::Value(program.constants[*at as usize].clone())),
+                        Source::None => Some(Outcome::None),
+                    }
+                };
+                let inputs: Vec<_> = node.inputs.iter().map(input).collect();
+                let given = inside.container(node, &Place::root(), &inputs).await?;
+                let given = (0..).zip(given).filter_map(|(port, outcome)| Some(((at, port), (outcome?, None))));
+                found.extend(given);
+            }
+        }
+        Ok(Explanation { lines: inside.lines })
     }
 }

@@ -139,7 +139,7 @@ impl Engine {
             return Ok(());
         }
         let ready = self.shared.ready_steps(&run.plan.program, &run.plan.keys).await?;
-        let parked = self.shared.parked(run, usize::MAX).await?;
+        let parked = self.shared.parked_first(run).await?;
         let tickets =
             ready.iter().map(|(_, _, ticket)| ticket).chain(parked.iter().map(|(_, _, parked)| &parked.ticket));
         if tickets.into_iter().any(|ticket: &Ticket| ticket.started.is_some()) {

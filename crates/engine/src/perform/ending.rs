@@ -11,16 +11,13 @@ use onceflow_core::{
     limits::{REMOVE_ROWS_MAX, SCAN_ROWS_MAX},
     payload::Stored,
     protocol::{
-        ids::{END, SETTLE, StepId, TEARDOWN, UNDO},
+        ids::{END, Generation, SETTLE, StepId, TEARDOWN, UNDO},
         rows::{self, Failed, Finished, Frame, Parked, Phase, Received, State, Status, Why},
         run::{self, Ending, Fold},
     },
 };
 use onceflow_store::{records::Scan, values::Weave};
 use std::sync::Arc;
-
-/// Parked steps looked at to decide how a run goes on.
-const PARKED_MAX: usize = 1000;
 
 impl Work<'_> {
     /// Decides how the run goes on.
@@ -91,16 +88,14 @@ impl Work<'_> {
     ) -> Result<Option<Committed>, Error> {
         let claim = self.worker.claim_next(seat);
         let shared = &self.worker.shared;
-        let batch = shared.batch(decide(seen), &[], claim.clone()).await?;
-        match shared.records.commit(batch).await? {
-            onceflow_store::Outcome::Applied(committed) => {
-                shared.values.noticed(&committed);
+        match shared.commit_once(&self.taken, decide(seen), claim.clone()).await? {
+            Some(committed) => {
                 if let Some(what) = what {
                     self.tell(committed.position, what);
                 }
                 Ok(Some(Committed::Yes(crate::worker::Worker::job(claim.as_ref(), committed))))
             }
-            onceflow_store::Outcome::Refused(_) => {
+            None => {
                 self.worker.shared.read_run(self.run.plan.keys.run).await?;
                 self.give_back().await?;
                 Ok(None)
@@ -115,7 +110,7 @@ impl Work<'_> {
 
     /// Steps that were put aside.
     pub(super) async fn parked(&self) -> Result<Vec<(StepId, Row, Parked)>, Error> {
-        self.worker.shared.parked(&self.run, PARKED_MAX).await
+        self.worker.shared.parked_first(&self.run).await
     }
 
     /// Puts parked steps back into their queues; whoever began that did not come to its end.
@@ -182,7 +177,11 @@ impl Work<'_> {
         let header = self.run.header.clone();
         let fold = Fold {
             history_until: now.plus_ms(header.history_ms),
-            keep_until: header.keep_ms.map(|ms| now.plus_ms(ms)),
+            // What an earlier life kept goes at once if this one keeps nothing.
+            keep_until: match header.keep_ms {
+                Some(ms) => Some(now.plus_ms(ms)),
+                None => (plan.keys.generation > Generation(0)).then_some(now),
+            },
             finished: Finished {
                 run: plan.keys.run,
                 generation: plan.keys.generation,
@@ -224,13 +223,36 @@ impl crate::shared::Shared {
         page.rows.iter().map(read).collect()
     }
 
-    /// Steps of a run that were put aside.
+    /// The steps of a run that were put aside and that say most about it: those that failed or whose outcome is not
+    /// known, wherever they stand, then others; some of each.
+    pub(crate) async fn parked_first(&self, run: &crate::shared::Run) -> Result<Vec<(StepId, Row, Parked)>, Error> {
+        const EACH_MAX: usize = 1000;
+        let (mut telling, mut others, mut after) = (Vec::new(), Vec::new(), None);
+        loop {
+            let page = self.parked(run, after, SCAN_ROWS_MAX).await?;
+            let Some((last, ..)) = page.last() else { break };
+            after = Some(*last);
+            for parked in page {
+                let kind = if parked.2.why == Why::NotStarted { &mut others } else { &mut telling };
+                if kind.len() < EACH_MAX {
+                    kind.push(parked);
+                }
+            }
+        }
+        telling.append(&mut others);
+        Ok(telling)
+    }
+
+    /// Steps of a run that were put aside, in order, after this one.
     pub(crate) async fn parked(
         &self,
         run: &crate::shared::Run,
+        after: Option<StepId>,
         limit: usize,
     ) -> Result<Vec<(StepId, Row, Parked)>, Error> {
-        let scan = Scan::of(run.plan.keys.rows.clone(), limit).prefix(b"p");
+        let keys = &run.plan.keys;
+        let after = after.map(|step| keys.parked(step).name);
+        let scan = Scan::of(keys.rows.clone(), limit).prefix(b"p").after(after);
         let page = self.records.scan(self.shard(), scan).await?;
         let read = |(name, row): &(Name, Row)| {
             let parked = StepId::from_bytes(&name.as_bytes()[1..]).zip(rows::read(row));

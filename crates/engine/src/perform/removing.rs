@@ -11,7 +11,7 @@ use onceflow_core::{
     model::Program,
     protocol::{
         draft::{Draft, Edge},
-        ids::{RunId, StepId},
+        ids::{FrameId, RunId, StepId},
         keys::Keys,
         rows::{self, Failed, Ticket},
         run,
@@ -28,10 +28,13 @@ impl Work<'_> {
         let failed = failures(&self.parked().await?);
         // The failures are told by what remains, so they are written down before the steps that failed go.
         self.note_failures(&failed).await?;
+        // Whoever goes on with this after a crash needs the frame of the run, as for any step; it goes with the run.
+        let frame = plan.keys.frame(FrameId::ROOT).name;
         loop {
             let scan = Scan::of(plan.keys.rows.clone(), REMOVE_ROWS_MAX);
             let page = shared.records.scan(shared.shard(), scan).await?;
-            let rows: Vec<_> = page.rows.into_iter().filter(|(name, _)| name.as_bytes() != NOTED).collect();
+            let rows: Vec<_> =
+                page.rows.into_iter().filter(|(name, _)| name.as_bytes() != NOTED && *name != frame).collect();
             if rows.is_empty() && !page.more {
                 break;
             }
@@ -43,7 +46,7 @@ impl Work<'_> {
         let noted = shared.row(plan.keys.rows.key(NOTED)).await?;
         let (failed, undone) = noted.as_deref().and_then(rows::read::<Noted>).unwrap_or_default();
         let status = run::removed_status(state.phase, failed, undone);
-        self.fold(seat, status, vec![], None, &[]).await
+        self.fold(seat, status, vec![], Some(&self.taken.frame), &[]).await
     }
 
     /// Adds to what is told of the failures of a run.

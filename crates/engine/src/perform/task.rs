@@ -16,6 +16,7 @@ use body::Interrupted;
 pub(super) use body::{blake3_of, blocking, panicked, walled};
 use futures_util::future::select;
 use onceflow_core::{
+    limits,
     model::{Effect, TaskSpec, program::Op},
     payload::Outcome,
     protocol::{
@@ -54,10 +55,12 @@ impl Work<'_> {
             let Some(began) = self.begin(&spec, &mut ticket, &inputs).await? else { return Ok(None) };
             let tx = (spec.effect == Effect::Transactional).then(|| self.tx());
             let failure = match self.attempt(&spec, attempt, &inputs, began, tx.clone()).await? {
-                Ok(outputs) => match self.gave(seat, attempt, outputs, memo, tx.as_ref()).await? {
+                Ok(outputs) => match self.gave(seat, attempt, outputs, memo, tx.as_ref()).await {
                     // What it has read changed meanwhile: nothing was done, and it runs again.
-                    Gave::Conflict => continue,
-                    Gave::Next(next) => return Ok(next),
+                    Ok(Gave::Conflict) => continue,
+                    Ok(Gave::Next(next)) => return Ok(next),
+                    Err(error) if error.is_of_the_data() => Failure::new(error.to_string()).finally(),
+                    Err(error) => return Err(error),
                 },
                 Err(Interrupted::Lost) => return Ok(None),
                 Err(Interrupted::Failed(failure)) => failure,
@@ -160,7 +163,7 @@ impl Work<'_> {
     pub(super) async fn fail(&self, seat: &Seat, attempt: u32, causes: Vec<String>) -> Result<Option<Job>, Error> {
         let plan = &self.run.plan;
         let node = self.taken.node(plan);
-        let failed = Failed { address: self.address().await?.into(), attempt, causes };
+        let failed = Failed { address: self.address().await?.into(), attempt, causes: shortened(causes) };
         let what = What::DidFail(failed.clone());
         if self.taken.frame.guarded || node.attempt {
             let why = format!("{}: {}", failed.address, failed.causes.join(": ")).into();
@@ -186,7 +189,8 @@ impl Work<'_> {
     /// Writes down that an attempt failed, and waits before the next. False if the step is not ours any more.
     async fn try_again(&self, spec: &TaskSpec, ticket: &Ticket, causes: Vec<String>) -> Result<bool, Error> {
         let shared = &self.worker.shared;
-        let failed = Failed { address: self.address().await?.into(), attempt: ticket.failed, causes };
+        let failed =
+            Failed { address: self.address().await?.into(), attempt: ticket.failed, causes: shortened(causes) };
         tracing::debug!(address = %failed.address, attempt = failed.attempt, causes = ?failed.causes, "an attempt failed");
         let note = |state: State| step::note(&self.run.plan, state, &self.taken, ticket);
         let crate::commit::Sent::Applied(committed) = shared.commit(&self.run, &self.taken, None, &[], note).await?
@@ -197,7 +201,12 @@ impl Work<'_> {
         let heartbeat = self.worker.alive.keep(&self.taken.queue, &self.taken.name, self.taken.fence);
         let pause = shared.world.sleep(pause_ms(spec, ticket.failed, shared.world.random()));
         select(pause, std::pin::pin!(heartbeat.lost())).await;
-        Ok(!self.worker.is_stopping() && self.run.state().phase.dispatches())
+        let goes_on = !self.worker.is_stopping() && self.run.state().phase.dispatches();
+        if !goes_on {
+            // Whoever takes it next sees at which attempt it stands, and puts it aside if the run has stopped.
+            self.give_back().await?;
+        }
+        Ok(goes_on)
     }
 }
 
@@ -216,6 +225,16 @@ impl Gave {
             Gave::Conflict => None,
         }
     }
+}
+
+/// What is kept and told of the causes of a failure: enough to understand it, and never more than a row holds.
+pub(super) fn shortened(causes: Vec<String>) -> Vec<String> {
+    const CAUSES_MAX: usize = 16;
+    let short = |cause: String| match cause.char_indices().nth(limits::ERROR_CHARS_MAX) {
+        Some((at, _)) => format!("{} …", &cause[..at]),
+        None => cause,
+    };
+    causes.into_iter().take(CAUSES_MAX).map(short).collect()
 }
 
 fn may_retry(spec: &TaskSpec, failure: &Failure, attempt: u32) -> bool {

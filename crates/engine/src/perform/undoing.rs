@@ -3,7 +3,7 @@
 
 use super::{
     Committed, Job, Work,
-    task::{blake3_of, blocking, panicked, walled},
+    task::{blake3_of, blocking, panicked, shortened, walled},
 };
 use crate::{
     Error, data,
@@ -39,7 +39,11 @@ impl Work<'_> {
         loop {
             let Err(failure) = self.try_undo(&undo, &*body).await? else { break };
             undo.failed += 1;
-            let failed = Failed { address: undo.address.clone(), attempt: undo.failed, causes: failure.causes.clone() };
+            let failed = Failed {
+                address: undo.address.clone(),
+                attempt: undo.failed,
+                causes: shortened(failure.causes.clone()),
+            };
             if failure.is_final || undo.failed >= spec.retry.attempts {
                 tracing::error!(address = %undo.address, causes = ?failed.causes, "a step could not be undone");
                 self.note_not_undone(failed).await?;

@@ -269,7 +269,8 @@ pub(crate) fn large(kit: &mut Kit) -> Case {
     });
     let body = G::new().input("x", Type::Int).output("v", Type::Bytes).output("b", Type::Bytes).task("make", &make);
     let body = body.connect("x -> make.x; make.v -> v; make.b -> b").graph();
-    let again = G::new().input("v", Type::Bytes).input("b", Type::Bytes).output("n", Type::Int).output("v2", Type::Bytes);
+    let again =
+        G::new().input("v", Type::Bytes).input("b", Type::Bytes).output("n", Type::Int).output("v2", Type::Bytes);
     let again = again.task("len", &len).connect("v -> len.v; b -> len.b; len.out -> n; v -> v2").graph();
     let again = Kind::Each { body: again, over: vec!["v".into(), "b".into()], concurrency: None };
     let g = G::new().input("xs", list()).output("ns", list()).output("vs", Type::list(Type::Bytes));

@@ -1,9 +1,10 @@
 //! What the tests of the engine have in common: graphs in a few words, tasks over whole numbers, and a bed to run on.
 #![allow(dead_code, reason = "every test binary uses its part")]
 
-pub(crate) mod graphs;
-pub(crate) mod proof;
 pub(crate) mod flows;
+pub(crate) mod graphs;
+pub(crate) mod paused;
+pub(crate) mod proof;
 
 use bytes::Bytes;
 use onceflow_core::{

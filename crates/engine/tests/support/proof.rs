@@ -115,6 +115,14 @@ impl Proof {
         while self.drive(values.reclaim(usize::MAX)).await.unwrap().more {}
     }
 
+    /// Lets so much time pass that uploads nobody came back for go.
+    pub(crate) async fn forget_uploads(&self) {
+        let is_upload = |(_, key, _): &(_, onceflow_core::Key, _)| key.group.id() == b"values.uploads";
+        if self.memory.state().all().iter().any(is_upload) {
+            self.world.advance(onceflow_store::values::limits::UPLOAD_MS_MAX + 1);
+        }
+    }
+
     /// Nothing is at work: of every run there are only its row, when it goes, its outputs and its sealed record.
     pub(crate) async fn only_what_remains(&self) {
         const MAY: [&str; 8] = [

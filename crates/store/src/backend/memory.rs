@@ -41,10 +41,11 @@ impl Memory {
     }
 
     fn commit_now(&self, batch: &Batch) -> Result<Outcome, Error> {
+        batch.check()?;
         let world = self.world.clock();
         let mut inner = lock(&self.inner);
         let now = inner.clock.read(world);
-        let answer = inner.state.apply(batch, now, &mut NoEffects)?;
+        let answer = inner.state.apply_checked(batch, now, &mut NoEffects)?;
         let position = inner.position;
         let (outcome, enabled) = outcome(answer, position);
         inner.position = outcome.position();

@@ -1,14 +1,14 @@
 //! One batch: requires, operations, triggers in rounds (counters only when no bitmap is full), claim. Changes rows in
 //! place and keeps what it replaced, so that a batch found wrong half-way leaves no trace.
 
-use super::{State, effects::Effects};
+use super::{State, Totals, effects::Effects, few::Few, shard::ShardState};
 use onceflow_core::{
-    Batch, Claim, Claimed, Group, Inbox, Key, Kind, Name, Op, Pick, Row, Shard, Timestamp,
+    Batch, Claim, Claimed, Group, Inbox, Key, Kind, Name, Op, Pick, Row, Timestamp,
     batch::Invalid,
     limits,
     row::{bitmap, counter},
 };
-use std::collections::BTreeMap;
+use std::{borrow::Cow, collections::BTreeMap};
 
 /// What became of a batch.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -37,33 +37,41 @@ pub(super) fn apply(
     now: Timestamp,
     effects: &mut impl Effects,
 ) -> Result<Answer, Invalid> {
+    let rows = state.shards.get(&batch.shard);
     for (which, require) in batch.requires.iter().enumerate() {
-        let found = state.get(batch.shard, require.key());
+        let found = rows.and_then(|rows| rows.get(require.key()));
         if !require.holds(found) {
             return Ok(Answer::Refused { which, found: found.cloned() });
         }
     }
     effects.shard(batch.shard);
-    let undo = Vec::with_capacity(2 * batch.ops.len());
-    let mut change = Change { state, shard: batch.shard, effects, undo, enabled: vec![], fired: vec![] };
-    if let Err(invalid) = change.run(&batch.ops) {
+    let mut change = Change::new(state, batch, effects);
+    let done = change.run(&batch.ops);
+    if done.is_err() {
         change.undo();
-        return Err(invalid);
     }
-    let claimed = batch.claim.as_ref().and_then(|claim| change.claim(claim, now));
-    change.forget_idle_turns(claimed.as_ref().map(|claimed| &claimed.queue));
-    let enabled = change.enabled.iter().any(|key| change.is_free(key));
-    Ok(Answer::Applied { fired: change.fired, claimed, enabled })
+    let claimed = done.is_ok().then(|| change.claim(batch.claim.as_ref()?, now)).flatten();
+    let Change { rows, enabled, fired, queues, .. } = change;
+    queues.iter().for_each(|queue| rows.rest(queue));
+    done?;
+    let is_claimed = |queue: &Group, name: &Name| {
+        claimed.as_ref().is_some_and(|claimed| claimed.name == *name && claimed.queue.id_name() == queue.id_name())
+    };
+    let enabled = enabled.iter().any(|(queue, name)| !is_claimed(queue, name) && rows.is_free(queue, name));
+    Ok(Answer::Applied { fired, claimed, enabled })
 }
 
 /// A batch on its way.
 struct Change<'a, 'b, E> {
-    state: &'a mut State,
-    shard: Shard,
+    rows: &'a mut ShardState,
+    durable: &'a mut Totals,
     effects: &'a mut E,
-    undo: Vec<Undo<'b>>,
-    /// Queue rows that were put or whose claim went, in order.
-    enabled: Vec<Key>,
+    /// What was replaced, if anything can still go wrong: only rows that are computed with can.
+    undo: Option<Vec<Undo<'b>>>,
+    /// Queue rows that were put or whose claim went, in order: the group of either, and the name.
+    enabled: Few<(&'b Group, Cow<'b, Name>)>,
+    /// Queues that were changed, by one of their groups. One may stand there more than once.
+    queues: Few<&'b Group>,
     fired: Vec<Key>,
 }
 
@@ -84,7 +92,14 @@ enum Undo<'b> {
     Group(&'b Group, BTreeMap<Name, Row>),
 }
 
-impl<'b, E: Effects> Change<'_, 'b, E> {
+impl<'a, 'b, E: Effects> Change<'a, 'b, E> {
+    fn new(state: &'a mut State, batch: &'b Batch, effects: &'a mut E) -> Self {
+        let State { shards, durable } = state;
+        let rows = shards.entry(batch.shard).or_default();
+        let undo = can_fail(&batch.ops).then(|| Vec::with_capacity(2 * batch.ops.len()));
+        Change { rows, durable, effects, undo, enabled: Few::default(), queues: Few::default(), fired: vec![] }
+    }
+
     /// Applies operations, then fires what is complete, round by round, until nothing is. While a bitmap is full no
     /// counter fires: what follows from the bitmap may yet raise it.
     fn run(&mut self, ops: &'b [Op]) -> Result<(), Invalid> {
@@ -134,7 +149,7 @@ impl<'b, E: Effects> Change<'_, 'b, E> {
     fn take_complete(&mut self, touched: &[Trigger<'b>], is_complete: fn(&[u8]) -> bool) -> Vec<Trigger<'b>> {
         let mut complete = Vec::new();
         for (key, then) in touched {
-            if self.state.get(self.shard, key).is_some_and(|row| is_complete(row)) {
+            if self.rows.get(key).is_some_and(|row| is_complete(row)) {
                 self.delete(key);
                 complete.push((*key, *then));
             }
@@ -143,28 +158,28 @@ impl<'b, E: Effects> Change<'_, 'b, E> {
     }
 
     fn delete(&mut self, key: &'b Key) {
-        let Some(old) = self.state.set(self.shard, key, None) else { return };
+        let Some(old) = self.set(key, None) else { return };
         self.tell(key, |effects| effects.delete(key));
         if key.group.kind() == Kind::Claims {
-            self.enabled.push(Key { group: key.group.companion(Kind::Queue), name: key.name.clone() });
+            self.enabled.push((&key.group, Cow::Borrowed(&key.name)));
         }
-        self.undo.push(Undo::Row(key, Some(old)));
+        self.keep(Undo::Row(key, Some(old)));
     }
 
     fn delete_group(&mut self, group: &'b Group) {
         if !group.kind().is_volatile() {
             self.effects.delete_group(group);
         }
-        let rows = self.state.clear(self.shard, group);
+        self.touch(group);
+        let rows = self.durable.clear(self.rows, group);
         if group.kind() == Kind::Claims {
-            let queue = group.companion(Kind::Queue);
-            self.enabled.extend(rows.keys().map(|name| Key { group: queue.clone(), name: name.clone() }));
+            rows.keys().for_each(|name| self.enabled.push((group, Cow::Owned(name.clone()))));
         }
-        self.undo.push(Undo::Group(group, rows));
+        self.keep(Undo::Group(group, rows));
     }
 
     fn set_bit(&mut self, key: &'b Key, bit: u32, of: u32) -> Result<(), Invalid> {
-        let row = self.state.get(self.shard, key);
+        let row = self.rows.get(key);
         if row.is_some_and(|row| !bitmap::fits(row, of)) {
             return Err(Invalid::WrongContent { key: key.clone(), wanted: "a bitmap of that size" });
         }
@@ -178,7 +193,7 @@ impl<'b, E: Effects> Change<'_, 'b, E> {
     }
 
     fn add(&mut self, key: &'b Key, delta: i64) -> Result<(), Invalid> {
-        let count = match self.state.get(self.shard, key) {
+        let count = match self.rows.get(key) {
             None => 0,
             Some(row) => {
                 counter::read(row).ok_or_else(|| Invalid::WrongContent { key: key.clone(), wanted: "a counter" })?
@@ -196,10 +211,29 @@ impl<'b, E: Effects> Change<'_, 'b, E> {
 
     fn put(&mut self, key: &'b Key, row: Row) {
         if key.group.kind() == Kind::Queue {
-            self.enabled.push(key.clone());
+            self.enabled.push((&key.group, Cow::Borrowed(&key.name)));
         }
-        let old = self.state.set(self.shard, key, Some(row));
-        self.undo.push(Undo::Row(key, old));
+        let old = self.set(key, Some(row));
+        self.keep(Undo::Row(key, old));
+    }
+
+    fn set(&mut self, key: &'b Key, row: Option<Row>) -> Option<Row> {
+        self.touch(&key.group);
+        self.durable.set(self.rows, key, row)
+    }
+
+    /// Notes a queue that is changed.
+    fn touch(&mut self, group: &'b Group) {
+        let is_last = || self.queues.last().is_some_and(|last| last.id_name() == group.id_name());
+        if group.kind() != Kind::Rows && !is_last() {
+            self.queues.push(group);
+        }
+    }
+
+    fn keep(&mut self, undo: Undo<'b>) {
+        if let Some(kept) = &mut self.undo {
+            kept.push(undo);
+        }
     }
 
     fn tell(&mut self, key: &Key, tell: impl FnOnce(&mut E)) {
@@ -209,62 +243,47 @@ impl<'b, E: Effects> Change<'_, 'b, E> {
     }
 
     fn undo(&mut self) {
-        while let Some(undo) = self.undo.pop() {
+        for undo in self.undo.take().into_iter().flatten().rev() {
             match undo {
-                Undo::Row(key, row) => drop(self.state.set(self.shard, key, row)),
+                Undo::Row(key, row) => drop(self.durable.set(self.rows, key, row)),
                 Undo::Group(group, rows) => {
                     for (name, row) in rows {
-                        self.state.set(self.shard, &Key { group: group.clone(), name }, Some(row));
+                        self.durable.set(self.rows, &Key { group: group.clone(), name }, Some(row));
                     }
                 }
             }
         }
     }
 
-    /// Forgets whose turn it is in every queue it touched where nobody waits for one.
-    fn forget_idle_turns(&mut self, claimed: Option<&Group>) {
-        let Some(rows) = self.state.shards.get_mut(&self.shard) else { return };
-        let touched = self.undo.iter().map(|undo| match undo {
-            Undo::Row(key, _) => &key.group,
-            Undo::Group(group, _) => *group,
-        });
-        for group in touched.chain(claimed).filter(|group| group.kind() != Kind::Rows) {
-            rows.forget_turn_if_idle(group);
-        }
-    }
-
-    fn is_free(&self, key: &Key) -> bool {
-        self.state.shards.get(&self.shard).is_some_and(|rows| rows.is_free(&key.group, &key.name))
-    }
-
-    fn claim(&mut self, claim: &Claim, now: Timestamp) -> Option<Claimed> {
-        let Key { group: queue, name } = self.pick(claim)?;
-        let rows = self.state.shards.entry(self.shard).or_default();
-        rows.serve(&queue, &name);
+    fn claim(&mut self, claim: &'b Claim, now: Timestamp) -> Option<Claimed> {
+        let (queue, name) = self.pick(claim)?;
+        self.touch(queue);
         let deadline = now.plus_ms(claim.ttl_ms);
         // Nothing can go wrong any more, so nothing of this is kept for undoing it.
-        let mut stamp = |group: Group, row| self.state.set(self.shard, &group.key(&name), Some(row));
-        stamp(queue.claims(), Row::new(claim.fence.to_bytes()));
-        stamp(queue.deadlines(), Row::new(deadline.to_sortable()));
-        let row = self.state.get(self.shard, &queue.key(&name)).expect("a free row is there").clone();
-        let inbox = Inbox::from_row(&row).expect("a queue's row is an inbox; `Batch::check` sees to that");
-        let scan = crate::records::Scan::of(inbox.group, limits::CLAIM_ROWS_MAX).prefix(&inbox.prefix);
-        let page = self.state.scan(self.shard, &scan);
-        Some(Claimed { queue, name, row, inputs: page.rows, more: page.more, deadline })
+        let fence = Row::new(claim.fence.to_bytes());
+        let row = self.rows.claim(queue, &name, fence, Row::new(deadline.to_sortable()));
+        let inbox = Inbox::place(&row);
+        let (group, prefix) = inbox.expect("a queue's row is an inbox; `Batch::check` sees to that");
+        if group.kind() != Kind::Rows {
+            self.rows.settle(&group);
+        }
+        let page = self.rows.page(&group, prefix, None, limits::CLAIM_ROWS_MAX);
+        Some(Claimed { queue: queue.clone(), name, row, inputs: page.rows, more: page.more, deadline })
     }
 
-    fn pick(&self, claim: &Claim) -> Option<Key> {
-        let enabled = || {
-            let mine = |key: &&Key| claim.queues.contains(&key.group) && self.is_free(key);
-            self.enabled.iter().find(mine).cloned()
+    fn pick(&mut self, claim: &'b Claim) -> Option<(&'b Group, Name)> {
+        let enabled = match claim.pick {
+            Pick::EnabledFirst => self.enabled.iter().find_map(|(group, name)| {
+                let queue = claim.queues.iter().find(|queue| queue.id_name() == group.id_name())?;
+                self.rows.is_free(queue, name).then(|| (queue, name.as_ref().clone()))
+            }),
+            Pick::InTurn => None,
         };
-        let in_turn = || {
-            let rows = self.state.shards.get(&self.shard)?;
-            claim.queues.iter().find_map(|queue| Some(queue.key(rows.next_in_turn(queue)?)))
-        };
-        match claim.pick {
-            Pick::EnabledFirst => enabled().or_else(in_turn),
-            Pick::InTurn => in_turn(),
-        }
+        enabled.or_else(|| claim.queues.iter().find_map(|queue| Some((queue, self.rows.next_in_turn(queue)?.clone()))))
     }
+}
+
+/// Whether any of these can be found wrong when it is applied.
+fn can_fail(ops: &[Op]) -> bool {
+    ops.iter().any(|op| matches!(op, Op::SetBit { .. } | Op::Add { .. }))
 }

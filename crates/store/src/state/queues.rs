@@ -1,115 +1,205 @@
 //! A queue: its rows, the claims on them, the claims' deadlines, and which rows are free and whose turn it is. The last is
 //! derived: a row is free while the claims hold none of that name. Nothing of it is stored.
+//!
+//! What has one name stands in one entry, found by hash. Two sets keep the names in order: those of free rows, and those
+//! that have a claim or a deadline. A row is in one of them or in both.
 
-use super::shard::Rows;
+use super::{
+    hash::Hashing,
+    names::{self, just_past, merged},
+    shard::Rows,
+};
 use onceflow_core::{Kind, Name, Row, limits::LANE_BYTES, queue::lane};
-use std::{collections::BTreeSet, ops::Bound};
+use std::{
+    collections::{BTreeSet, HashMap},
+    ops::Bound,
+};
+
+/// Entries that are kept room for although there are far fewer.
+const SPARE_ENTRIES_MAX: usize = 1024;
 
 /// A queue with what belongs to it.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Queue {
-    ready: Rows,
-    claims: Rows,
-    deadlines: Rows,
-    pub(super) free: FreeRows,
+    entries: HashMap<Name, Entry, Hashing>,
+    free: FreeRows,
+    /// Names that have a claim or a deadline.
+    held: BTreeSet<Name>,
+    /// Names of rows that may have become free and are not in `free`: most are claimed by the batch that made them, so
+    /// they are put there only when somebody asks.
+    fresh: Vec<Name>,
 }
 
-impl Queue {
-    /// The rows of one of its groups.
-    pub(super) fn rows(&self, kind: Kind) -> &Rows {
+/// What has one name.
+#[derive(Clone, Debug, Default)]
+struct Entry {
+    ready: Option<Row>,
+    claim: Option<Row>,
+    deadline: Option<Row>,
+    /// Whether the name is among the free ones.
+    in_free: bool,
+}
+
+impl Entry {
+    fn is_free(&self) -> bool {
+        self.ready.is_some() && self.claim.is_none()
+    }
+
+    fn is_held(&self) -> bool {
+        self.claim.is_some() || self.deadline.is_some()
+    }
+
+    fn row(&self, kind: Kind) -> Option<&Row> {
         match kind {
             Kind::Rows => unreachable!("plain rows belong to no queue"),
-            Kind::Queue => &self.ready,
-            Kind::Claims => &self.claims,
-            Kind::Deadlines => &self.deadlines,
+            Kind::Queue => self.ready.as_ref(),
+            Kind::Claims => self.claim.as_ref(),
+            Kind::Deadlines => self.deadline.as_ref(),
         }
     }
 
-    fn rows_mut(&mut self, kind: Kind) -> &mut Rows {
+    fn row_mut(&mut self, kind: Kind) -> &mut Option<Row> {
         match kind {
             Kind::Rows => unreachable!("plain rows belong to no queue"),
             Kind::Queue => &mut self.ready,
-            Kind::Claims => &mut self.claims,
-            Kind::Deadlines => &mut self.deadlines,
+            Kind::Claims => &mut self.claim,
+            Kind::Deadlines => &mut self.deadline,
         }
+    }
+}
+
+impl Queue {
+    /// A row of one of its groups.
+    pub(super) fn get(&self, kind: Kind, name: &Name) -> Option<&Row> {
+        self.entries.get(name)?.row(kind)
     }
 
     /// Makes a row of one of its groups hold this.
     pub(super) fn put(&mut self, kind: Kind, name: &Name, row: Row) -> Option<Row> {
-        match kind {
-            Kind::Queue if !self.claims.contains_key(name) => self.free.insert(name),
-            Kind::Claims => self.free.remove(name.as_bytes()),
-            Kind::Queue | Kind::Rows | Kind::Deadlines => {}
+        let entry = self.entries.entry(name.clone()).or_default();
+        let was_held = entry.is_held();
+        let old = entry.row_mut(kind).replace(row);
+        if !entry.in_free && entry.is_free() {
+            self.fresh.push(name.clone());
+        } else if entry.in_free && !entry.is_free() {
+            entry.in_free = false;
+            self.free.remove(name);
         }
-        self.rows_mut(kind).insert(name.clone(), row)
+        if !was_held && entry.is_held() {
+            self.held.insert(name.clone());
+        }
+        old
     }
 
     /// Makes a row of one of its groups be gone.
     pub(super) fn delete(&mut self, kind: Kind, name: &Name) -> Option<Row> {
-        match kind {
-            Kind::Queue => self.free.remove(name.as_bytes()),
-            Kind::Claims if self.ready.contains_key(name) => self.free.insert(name),
-            Kind::Claims | Kind::Rows | Kind::Deadlines => {}
+        let entry = self.entries.get_mut(name)?;
+        let was_held = entry.is_held();
+        let old = entry.row_mut(kind).take()?;
+        if !entry.in_free && entry.is_free() {
+            self.fresh.push(name.clone());
+        } else if entry.in_free && !entry.is_free() {
+            entry.in_free = false;
+            self.free.remove(name);
         }
-        self.rows_mut(kind).remove(name)
+        let (is_held, is_ready) = (entry.is_held(), entry.ready.is_some());
+        if was_held && !is_held {
+            self.held.remove(name);
+        }
+        if !is_held && !is_ready {
+            self.entries.remove(name);
+        }
+        Some(old)
     }
 
-    /// Whether it says nothing that is not said by its absence.
-    pub(super) fn is_blank(&self) -> bool {
-        let FreeRows { names, served } = &self.free;
-        self.ready.is_empty()
-            && self.claims.is_empty()
-            && self.deadlines.is_empty()
-            && names.is_empty()
-            && served.is_none()
+    /// Claims a free row for its lane's turn, and answers it.
+    pub(super) fn claim(&mut self, name: &Name, fence: Row, deadline: Row) -> Row {
+        let entry = self.entries.get_mut(name).filter(|entry| entry.is_free());
+        let entry = entry.expect("only a free row is claimed");
+        if entry.in_free {
+            entry.in_free = false;
+            self.free.remove(name);
+        }
+        if !entry.is_held() {
+            self.held.insert(name.clone());
+        }
+        (entry.claim, entry.deadline) = (Some(fence), Some(deadline));
+        self.free.serve(name);
+        entry.ready.clone().expect("a free row is there")
+    }
+
+    /// Takes in all rows that have become free.
+    pub(super) fn settle(&mut self) {
+        for name in self.fresh.drain(..) {
+            if let Some(entry) = self.entries.get_mut(&name).filter(|entry| entry.is_free() && !entry.in_free) {
+                entry.in_free = true;
+                self.free.names.insert(name);
+            }
+        }
+    }
+
+    /// Ends a batch: takes in what has become free, and forgets whose turn it is if nobody waits for one. Answers whether
+    /// it now says nothing that is not said by its absence.
+    pub(super) fn rest(&mut self) -> bool {
+        self.settle();
+        if self.free.names.is_empty() {
+            self.free.served = None;
+        }
+        let (many, room) = (self.entries.len(), self.entries.capacity());
+        if room > SPARE_ENTRIES_MAX && many < room / 8 {
+            self.entries.shrink_to(2 * many);
+        }
+        many == 0
     }
 
     /// Makes one of its groups empty.
     pub(super) fn clear(&mut self, kind: Kind) -> Rows {
-        let rows = std::mem::take(self.rows_mut(kind));
-        match kind {
-            Kind::Rows | Kind::Deadlines => {}
-            Kind::Queue => self.free.clear(),
-            Kind::Claims => self.ready.keys().for_each(|name| self.free.insert(name)),
-        }
-        rows
+        let names: Vec<_> = self.rows(kind, b"", None).map(|(name, _)| name.clone()).collect();
+        names.into_iter().filter_map(|name| self.delete(kind, &name).map(|row| (name, row))).collect()
+    }
+
+    pub(super) fn is_free(&self, name: &Name) -> bool {
+        self.entries.get(name).is_some_and(Entry::is_free)
+    }
+
+    /// The first row of the lane whose turn it is.
+    pub(super) fn next_in_turn(&mut self) -> Option<&Name> {
+        self.settle();
+        self.free.next_in_turn()
+    }
+
+    /// The rows of one of its groups whose names begin with `prefix` and come after `after`. Whatever has become free is
+    /// taken in already.
+    pub(super) fn rows<'a>(
+        &'a self,
+        kind: Kind,
+        prefix: &'a [u8],
+        after: Option<&'a [u8]>,
+    ) -> impl Iterator<Item = (&'a Name, &'a Row)> {
+        let named = |names: &'a BTreeSet<Name>| {
+            names.range::<[u8], _>(names::from(prefix, after)).take_while(|name| name.as_bytes().starts_with(prefix))
+        };
+        let free = (kind == Kind::Queue).then(|| named(&self.free.names));
+        let names = merged(free.into_iter().flatten(), named(&self.held));
+        names.filter_map(move |name| Some((name, self.entries.get(name)?.row(kind)?)))
     }
 }
 
 /// The free rows of one queue.
 #[derive(Clone, Debug, Default)]
-pub(super) struct FreeRows {
+struct FreeRows {
     names: BTreeSet<Name>,
     /// The lane that was served last; the next one in order is next.
     served: Option<Name>,
 }
 
 impl FreeRows {
-    pub(super) fn insert(&mut self, name: &Name) {
-        self.names.insert(name.clone());
-    }
-
-    pub(super) fn remove(&mut self, name: &[u8]) {
+    fn remove(&mut self, name: &Name) {
         self.names.remove(name);
     }
 
-    pub(super) fn contains(&self, name: &Name) -> bool {
-        self.names.contains(name)
-    }
-
-    pub(super) fn clear(&mut self) {
-        self.names.clear();
-    }
-
-    /// Forgets whose turn it is if nobody waits for one.
-    pub(super) fn forget_turn_if_idle(&mut self) {
-        if self.names.is_empty() {
-            self.served = None;
-        }
-    }
-
     /// The first row of the next lane after the one that was served last, round and round.
-    pub(super) fn next_in_turn(&self) -> Option<&Name> {
+    fn next_in_turn(&self) -> Option<&Name> {
         let first = || self.names.first();
         let Some(served) = &self.served else { return first() };
         let from = match served.as_bytes() {
@@ -125,17 +215,9 @@ impl FreeRows {
     }
 
     /// Notes that the row's lane had its turn.
-    pub(super) fn serve(&mut self, name: &Name) {
+    fn serve(&mut self, name: &Name) {
         self.served = Some(Name::new(lane(name.as_bytes())));
     }
-}
-
-/// The least bytes above everything that begins with `prefix`; `None` if there is nothing above.
-pub(super) fn just_past(prefix: &[u8]) -> Option<Vec<u8>> {
-    let last = prefix.iter().rposition(|byte| *byte != u8::MAX)?;
-    let mut past = prefix[..=last].to_vec();
-    past[last] += 1;
-    Some(past)
 }
 
 #[cfg(test)]
@@ -145,11 +227,11 @@ mod tests {
     /// The order in which these are served.
     fn turns(names: &[&str]) -> String {
         let mut free = FreeRows::default();
-        names.iter().for_each(|name| free.insert(&Name::new(name)));
+        free.names.extend(names.iter().map(Name::new));
         let mut order = Vec::new();
         while let Some(name) = free.next_in_turn().cloned() {
             free.serve(&name);
-            free.remove(name.as_bytes());
+            free.remove(&name);
             order.push(String::from_utf8_lossy(name.as_bytes()).into_owned());
         }
         order.join(" ")
@@ -164,13 +246,5 @@ mod tests {
     #[test]
     fn a_name_shorter_than_a_lane_does_not_skip_those_that_begin_with_it() {
         assert_eq!(turns(&["b", "a", "ab", "lane-aaa1", "lane-aaa", "lane-aa"]), "a ab b lane-aa lane-aaa lane-aaa1");
-    }
-
-    #[test]
-    fn just_past_is_above_all_that_begin_with_it_and_nothing_else() {
-        assert_eq!(just_past(b"ab").unwrap(), b"ac");
-        assert_eq!(just_past(&[1, 255, 255]).unwrap(), [2]);
-        assert_eq!(just_past(&[255]), None);
-        assert_eq!(just_past(b""), None);
     }
 }

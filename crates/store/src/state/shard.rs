@@ -1,12 +1,11 @@
 //! The rows of one shard. Every change goes through `set` and `clear`, which keep the free rows of queues
-//! in step with what they are derived from.
+//! in step with what they are derived from; a queue that was changed is told when the batch ends, by `rest`.
 
-use super::queues::{Queue, just_past};
+use super::{hash::Hashing, names, queues::Queue};
 use crate::records::{Page, Position, Scan};
 use onceflow_core::{Group, Key, Kind, Name, Row, limits};
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
-    hash::{BuildHasherDefault, DefaultHasher},
     ops::Bound,
 };
 
@@ -15,45 +14,48 @@ pub(super) type Rows = BTreeMap<Name, Row>;
 #[derive(Clone, Debug, Default)]
 pub(super) struct ShardState {
     /// Groups of plain rows; none is empty. Found by hash, because a batch looks its run up a dozen times.
-    groups: HashMap<Group, Rows, BuildHasherDefault<DefaultHasher>>,
+    groups: HashMap<Group, Rows, Hashing>,
     /// The same groups in order, for walking them.
     order: BTreeSet<Group>,
-    /// Queues with their claims and deadlines, by the queue's group.
-    queues: BTreeMap<Group, Queue>,
+    /// Queues with their claims and deadlines, by their group's id.
+    queues: BTreeMap<Name, Queue>,
     pub(super) enabled_at: Position,
 }
 
 impl ShardState {
     pub(super) fn get(&self, key: &Key) -> Option<&Row> {
-        self.rows(&key.group)?.get(&key.name)
-    }
-
-    pub(super) fn scan(&self, scan: &Scan) -> Page {
-        let limit = scan.limit.min(limits::SCAN_ROWS_MAX);
-        let Some(rows) = self.rows(&scan.group) else { return Page::default() };
-        let mut found = under(rows, scan.prefix.as_bytes(), scan.after.as_ref().map(Name::as_bytes));
-        let page = found.by_ref().take(limit).map(|(name, row)| (name.clone(), row.clone())).collect();
-        Page { rows: page, more: found.next().is_some() }
-    }
-
-    fn rows(&self, group: &Group) -> Option<&Rows> {
-        match group.kind() {
-            Kind::Rows => self.groups.get(group),
-            kind => Some(self.queues.get(&group.companion(Kind::Queue))?.rows(kind)),
+        match key.group.kind() {
+            Kind::Rows => self.groups.get(&key.group)?.get(&key.name),
+            kind => self.queues.get(key.group.id_name())?.get(kind, &key.name),
         }
     }
 
     #[cfg(feature = "testing")]
     pub(super) fn each_row(&self, mut tell: impl FnMut(Key, &Row)) {
         let kinds = [Kind::Queue, Kind::Claims, Kind::Deadlines];
-        let queues = self.queues.keys().flat_map(|queue| kinds.map(|kind| queue.companion(kind)));
+        let queues = self.queues.keys().flat_map(|queue| kinds.map(|kind| Group::of_kind(kind, queue)));
         for group in self.order.iter().cloned().chain(queues) {
-            for (name, row) in self.rows(&group).into_iter().flatten() {
-                tell(group.key(name), row);
+            for (name, row) in self.page(&group, b"", None, usize::MAX).rows {
+                tell(group.key(name), &row);
             }
         }
     }
 
+    pub(super) fn scan(&self, scan: &Scan) -> Page {
+        let after = scan.after.as_ref().map(Name::as_bytes);
+        self.page(&scan.group, scan.prefix.as_bytes(), after, scan.limit.min(limits::SCAN_ROWS_MAX))
+    }
+
+    /// Rows of a group in order, at most `limit`. A queue that was changed must be [settled](Self::settle).
+    pub(super) fn page(&self, group: &Group, prefix: &[u8], after: Option<&[u8]>, limit: usize) -> Page {
+        match group.kind() {
+            Kind::Rows => self.groups.get(group).map(|rows| page(under(rows, prefix, after), limit)),
+            kind => self.queues.get(group.id_name()).map(|queue| page(queue.rows(kind, prefix, after), limit)),
+        }
+        .unwrap_or_default()
+    }
+
+    /// Makes a row hold this, or be gone. If it is a queue's, [`rest`](Self::rest) is to be called before anyone looks.
     pub(super) fn set(&mut self, key: &Key, row: Option<Row>) -> Option<Row> {
         match (key.group.kind(), row) {
             (Kind::Rows, Some(row)) => match self.groups.get_mut(&key.group) {
@@ -66,12 +68,7 @@ impl ShardState {
             },
             (Kind::Rows, None) => self.remove(key),
             (kind, Some(row)) => self.queue(&key.group).put(kind, &key.name, row),
-            (kind, None) => {
-                let queue = self.queues.get_mut(&key.group.companion(Kind::Queue))?;
-                let old = queue.delete(kind, &key.name);
-                self.remove_if_blank(&key.group);
-                old
-            }
+            (kind, None) => self.queues.get_mut(key.group.id_name())?.delete(kind, &key.name),
         }
     }
 
@@ -91,81 +88,91 @@ impl ShardState {
 
     /// The queue that a group is, or is the claims or deadlines of.
     fn queue(&mut self, group: &Group) -> &mut Queue {
-        self.queues.entry(group.companion(Kind::Queue)).or_default()
+        if !self.queues.contains_key(group.id_name()) {
+            self.queues.insert(group.id_name().clone(), Queue::default());
+        }
+        self.queues.get_mut(group.id_name()).expect("it was put there just now")
     }
 
+    /// Makes a group empty, as [`ShardState::set`] does a row.
     pub(super) fn clear(&mut self, group: &Group) -> Rows {
         match group.kind() {
             Kind::Rows => self.remove_group(group).unwrap_or_default(),
             kind => {
-                let Some(queue) = self.queues.get_mut(&group.companion(Kind::Queue)) else { return Rows::new() };
-                let rows = queue.clear(kind);
-                self.remove_if_blank(group);
-                rows
+                let Some(queue) = self.queues.get_mut(group.id_name()) else { return Rows::new() };
+                queue.settle();
+                queue.clear(kind)
             }
         }
     }
 
-    /// Forgets whose turn it is in a queue where nobody waits for one: otherwise every queue there ever was would be
-    /// remembered. Asked at the end of a batch, of every queue it touched.
-    pub(super) fn forget_turn_if_idle(&mut self, group: &Group) {
-        if let Some(queue) = self.queues.get_mut(&group.companion(Kind::Queue)) {
-            queue.free.forget_turn_if_idle();
-            self.remove_if_blank(group);
+    /// Takes in all rows of a queue that have become free, so that it can be walked.
+    pub(super) fn settle(&mut self, group: &Group) {
+        if let Some(queue) = self.queues.get_mut(group.id_name()) {
+            queue.settle();
         }
     }
 
-    /// Removes a queue of which nothing is left.
-    fn remove_if_blank(&mut self, group: &Group) {
-        let queue = group.companion(Kind::Queue);
-        if self.queues.get(&queue).is_some_and(Queue::is_blank) {
-            self.queues.remove(&queue);
+    /// Ends a batch that changed this group: a queue where nobody waits forgets whose turn it is, and one of which nothing
+    /// is left goes. Otherwise every queue there ever was would be remembered.
+    pub(super) fn rest(&mut self, group: &Group) {
+        if group.kind() != Kind::Rows
+            && let Some(queue) = self.queues.get_mut(group.id_name())
+            && queue.rest()
+        {
+            self.queues.remove(group.id_name());
         }
     }
 
     pub(super) fn is_free(&self, queue: &Group, name: &Name) -> bool {
-        self.queues.get(queue).is_some_and(|queue| queue.free.contains(name))
+        self.queues.get(queue.id_name()).is_some_and(|queue| queue.is_free(name))
     }
 
-    pub(super) fn next_in_turn(&self, queue: &Group) -> Option<&Name> {
-        self.queues.get(queue)?.free.next_in_turn()
+    pub(super) fn next_in_turn(&mut self, queue: &Group) -> Option<&Name> {
+        self.queues.get_mut(queue.id_name())?.next_in_turn()
     }
 
-    pub(super) fn serve(&mut self, queue: &Group, name: &Name) {
-        self.queue(queue).free.serve(name);
+    /// Claims a free row, and answers it.
+    pub(super) fn claim(&mut self, queue: &Group, name: &Name, fence: Row, deadline: Row) -> Row {
+        self.queue(queue).claim(name, fence, deadline)
     }
 
     /// Tells the durable rows after a key, at most `limit`, in order.
     pub(super) fn durable_after(&self, after: Option<&Key>, limit: usize, mut tell: impl FnMut(Key, &Row)) {
-        let from: (Bound<&Group>, Bound<&Group>) =
-            (after.map_or(Bound::Unbounded, |key| Bound::Included(&key.group)), Bound::Unbounded);
-        // Plain groups sort before queues.
-        let plain = self.order.range(from).map(|group| (group, &self.groups[group]));
-        let queues = self.queues.range(from).map(|(group, queue)| (group, queue.rows(Kind::Queue)));
         let mut left = limit;
-        for (group, rows) in plain.chain(queues) {
-            let after = after.filter(|key| key.group == *group).map(|key| key.name.as_bytes());
-            for (name, row) in under(rows, b"", after).take(left) {
+        let mut some = |group: &Group, rows: &mut dyn Iterator<Item = (&Name, &Row)>| {
+            for (name, row) in rows.take(left) {
                 tell(Key { group: group.clone(), name: name.clone() }, row);
                 left -= 1;
             }
-            if left == 0 {
+            left > 0
+        };
+        let within = |group: &Group| after.filter(|key| key.group == *group).map(|key| key.name.as_bytes());
+        // Plain groups sort before queues.
+        let from = after.map_or(Bound::Unbounded, |key| Bound::Included(&key.group));
+        for group in self.order.range((from, Bound::Unbounded)) {
+            if !some(group, &mut under(&self.groups[group], b"", within(group))) {
+                return;
+            }
+        }
+        let queue = after.filter(|key| key.group.kind() == Kind::Queue).map(|key| key.group.id());
+        let from = queue.map_or(Bound::Unbounded, Bound::Included);
+        for (id, queue) in self.queues.range::<[u8], _>((from, Bound::Unbounded)) {
+            let group = Group::queue(id);
+            if !some(&group, &mut queue.rows(Kind::Queue, b"", within(&group))) {
                 return;
             }
         }
     }
 }
 
+/// The first of these, and whether there are more.
+fn page<'a>(mut rows: impl Iterator<Item = (&'a Name, &'a Row)>, limit: usize) -> Page {
+    let page = rows.by_ref().take(limit).map(|(name, row)| (name.clone(), row.clone())).collect();
+    Page { rows: page, more: rows.next().is_some() }
+}
+
 /// The rows whose names begin with `prefix` and come after `after`.
 fn under<'a>(rows: &'a Rows, prefix: &'a [u8], after: Option<&[u8]>) -> impl Iterator<Item = (&'a Name, &'a Row)> {
-    let from = match after {
-        Some(after) if after >= prefix => Bound::Excluded(after),
-        _ => Bound::Included(prefix),
-    };
-    let past = just_past(prefix);
-    let to = past.as_deref().map_or(Bound::Unbounded, Bound::Excluded);
-    // A range whose start lies past its end is a panic to the standard library and nothing to us.
-    let empty = matches!((&from, &to), (Bound::Excluded(from), Bound::Excluded(to)) if from >= to);
-    let found = (!empty).then(|| rows.range::<[u8], _>((from, to)));
-    found.into_iter().flatten()
+    rows.range::<[u8], _>(names::from(prefix, after)).take_while(|(name, _)| name.as_bytes().starts_with(prefix))
 }

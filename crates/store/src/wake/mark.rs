@@ -6,7 +6,6 @@ use crate::{
     sync::{Mutex, lock},
 };
 use std::{
-    collections::BTreeMap,
     future::poll_fn,
     task::{Poll, Waker},
 };
@@ -22,7 +21,14 @@ struct Inner {
     reached: Position,
     failed: Option<Error>,
     tickets: u64,
-    waiting: BTreeMap<(Position, u64), Waker>,
+    /// Those who wait, as they came. A list, because they come and are woken by the thousand, and hardly any leaves before.
+    waiting: Vec<Waiting>,
+}
+
+struct Waiting {
+    position: Position,
+    ticket: u64,
+    waker: Waker,
 }
 
 impl Mark {
@@ -34,10 +40,17 @@ impl Mark {
     pub(crate) fn raise(&self, to: Position) {
         let mut inner = lock(&self.inner);
         inner.reached = inner.reached.max(to);
-        let above = inner.waiting.split_off(&(Position(to.0.saturating_add(1)), 0));
-        let reached = std::mem::replace(&mut inner.waiting, above);
+        if inner.waiting.is_empty() {
+            return;
+        }
+        let room = Vec::with_capacity(inner.waiting.len());
+        let waiting = std::mem::replace(&mut inner.waiting, room);
+        let mut reached = Vec::with_capacity(waiting.len());
+        for one in waiting {
+            if one.position <= to { reached.push(one.waker) } else { inner.waiting.push(one) }
+        }
         drop(inner);
-        reached.into_values().for_each(Waker::wake);
+        reached.into_iter().for_each(Waker::wake);
     }
 
     /// Says that the mark will not rise any more. What it had reached, it has reached.
@@ -46,7 +59,7 @@ impl Mark {
         inner.failed.get_or_insert(why);
         let waiting = std::mem::take(&mut inner.waiting);
         drop(inner);
-        waiting.into_values().for_each(Waker::wake);
+        waiting.into_iter().for_each(|one| one.waker.wake());
     }
 
     /// Whether somebody waits for it to rise.
@@ -61,7 +74,7 @@ impl Mark {
 
     /// The same, and asks for the mark to be raised when nobody waited for that before.
     pub(crate) async fn reach_asking(&self, position: Position, ask: impl Fn()) -> Result<(), Error> {
-        let mut place = Place { mark: self, position, ticket: None };
+        let mut place = Place { mark: self, ticket: None };
         poll_fn(|context| {
             let mut inner = lock(&self.inner);
             // Whoever raised or failed the mark has taken us out of the line, so there is no place to give up.
@@ -74,11 +87,10 @@ impl Mark {
                 return Poll::Ready(Err(why.clone()));
             }
             let is_first = inner.waiting.is_empty();
-            let ticket = *place.ticket.get_or_insert_with(|| {
-                inner.tickets += 1;
-                inner.tickets
-            });
-            inner.waiting.insert((position, ticket), context.waker().clone());
+            match place.ticket.and_then(|ticket| inner.place_of(ticket)) {
+                Some(at) => inner.waiting[at].waker.clone_from(context.waker()),
+                None => place.ticket = Some(inner.wait(position, context.waker().clone())),
+            }
             drop(inner);
             if is_first {
                 ask();
@@ -89,17 +101,32 @@ impl Mark {
     }
 }
 
+impl Inner {
+    fn wait(&mut self, position: Position, waker: Waker) -> u64 {
+        self.tickets += 1;
+        self.waiting.push(Waiting { position, ticket: self.tickets, waker });
+        self.tickets
+    }
+
+    /// Where someone stands in the line. Tickets grow along it: it only ever loses some.
+    fn place_of(&self, ticket: u64) -> Option<usize> {
+        self.waiting.binary_search_by_key(&ticket, |one| one.ticket).ok()
+    }
+}
+
 /// A place in the line, given up when dropped.
 struct Place<'a> {
     mark: &'a Mark,
-    position: Position,
     ticket: Option<u64>,
 }
 
 impl Drop for Place<'_> {
     fn drop(&mut self) {
         if let Some(ticket) = self.ticket {
-            lock(&self.mark.inner).waiting.remove(&(self.position, ticket));
+            let mut inner = lock(&self.mark.inner);
+            if let Some(at) = inner.place_of(ticket) {
+                inner.waiting.remove(at);
+            }
         }
     }
 }

@@ -52,7 +52,10 @@ impl Work<'_> {
             self.tell(shared.records.position(), What::WillRun { address, attempt });
         }
         let _reserved = match spec.resources.cpu_milli > 0 || spec.resources.memory_bytes > 0 {
-            true => Some(self.worker.room.reserve(spec.resources).await),
+            true => {
+                let _heartbeat = self.worker.alive.keep(&self.taken.queue, &self.taken.name, self.taken.fence);
+                Some(self.worker.room.reserve(spec.resources).await)
+            }
             false => None,
         };
         let scratch = data::Scratch::new(self.scratch());
@@ -60,7 +63,13 @@ impl Work<'_> {
         for held in inputs {
             loaded.push(match held.outcome.value() {
                 None => Data::None,
-                Some(payload) => data::load(&shared.values, payload, Some(&scratch)).await?,
+                Some(payload) => match data::load(&shared.values, payload, Some(&scratch)).await {
+                    Ok(data) => data,
+                    Err(error) if error.is_of_the_data() => {
+                        return Ok(Err(Interrupted::Failed(Failure::new(error.to_string()).finally())));
+                    }
+                    Err(error) => return Err(error),
+                },
             });
         }
         let plan = &self.run.plan;
@@ -70,16 +79,20 @@ impl Work<'_> {
             Op::Fused(tasks) => self.fused(tasks, attempt, &loaded, spec.timeout_ms).await?,
             _ => unreachable!("only tasks have bodies"),
         };
-        Ok(given.and_then(|given| self.complete(given, node.outputs.len() - usize::from(node.attempt))))
+        Ok(match &node.op {
+            Op::Task(task) => given.and_then(|given| self.complete(*task, given)),
+            _ => given,
+        })
     }
 
     /// A body gives as many outputs as its task has.
-    fn complete(&self, mut given: Vec<Data>, wanted: usize) -> Result<Vec<Data>, Interrupted> {
-        if given.is_empty() && wanted == 1 {
-            // A task without outputs is done.
-            given.push(Data::Bytes(bytes::Bytes::from_static(&[0xc0])));
-        }
+    fn complete(&self, task: u32, mut given: Vec<Data>) -> Result<Vec<Data>, Interrupted> {
+        let wanted = self.run.plan.program.tasks[task as usize].outputs.len();
         if given.len() == wanted {
+            if wanted == 0 {
+                // A task without outputs is done.
+                given.push(Data::Bytes(bytes::Bytes::from_static(&[0xc0])));
+            }
             return Ok(given);
         }
         let why = format!("the body gave {} outputs, and the task has {wanted}", given.len());
@@ -106,7 +119,7 @@ impl Work<'_> {
                 Ok(one) => one,
                 Err(interrupted) => return Ok(Err(interrupted)),
             };
-            let one = match self.complete(one, fused.outputs.len()) {
+            let one = match self.complete(fused.task, one) {
                 Ok(one) => one,
                 Err(interrupted) => return Ok(Err(interrupted)),
             };

@@ -71,7 +71,8 @@ impl Work<'_> {
             match shared.commit(&self.run, &self.taken, None, &[], note).await? {
                 Sent::Applied(committed) => return Ok(Some(committed.position)),
                 Sent::Lost => return Ok(None),
-                // Another step took the number.
+                // Another step took the number, or the reply was lost when we did.
+                Sent::Refused if self.is_registered().await? => return Ok(Some(shared.records.position())),
                 Sent::Refused => {}
             }
         }

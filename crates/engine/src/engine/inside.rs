@@ -1,0 +1,194 @@
+//! What would become of the steps inside containers, for runs that keep what they computed: the flow is carried out on
+//! what is known, without running anything, as far as that reaches.
+
+use crate::{Error, data, shared::Shared};
+use futures_util::future::BoxFuture;
+use onceflow_core::{
+    limits::{CALL_DEPTH_MAX, SCAN_ROWS_MAX},
+    model::{
+        Node, Place, Program,
+        program::{BlockIndex, Op, Source},
+    },
+    payload::{Outcome, Payload},
+    plan::{Fate, Reason, explain::Line},
+    protocol::{
+        keys::Keys,
+        memo::memo_of,
+        rows::{self, Held, Memo},
+    },
+};
+
+/// A value, if it is known.
+pub(super) type Maybe = Option<Outcome>;
+
+/// Carries a flow out on what is known.
+pub(super) struct Inside<'a> {
+    pub(super) shared: &'a Shared,
+    pub(super) keys: &'a Keys,
+    pub(super) program: &'a Program,
+    pub(super) lines: Vec<Line>,
+    pub(super) depth: u32,
+}
+
+impl Inside<'_> {
+    /// What a container gives; says what becomes of every step inside.
+    pub(super) fn container<'b>(
+        &'b mut self,
+        node: &'b Node,
+        place: &'b Place,
+        inputs: &'b [Maybe],
+    ) -> BoxFuture<'b, Result<Vec<Maybe>, Error>> {
+        Box::pin(async move {
+            if self.depth >= CALL_DEPTH_MAX {
+                return Ok(vec![None; node.outputs.len()]);
+            }
+            self.depth += 1;
+            let mut outputs = match &node.op {
+                Op::Each { body, .. } => self.each(*body, node, place, inputs).await?,
+                Op::Loop { body, carried } => self.repeat(*body, carried, node, place, inputs).await?,
+                Op::Call { body } => self.block(*body, &place.called(node), inputs).await?,
+                Op::Choice { arms } => {
+                    let holds = |guard: Option<u16>| match guard {
+                        None => Some(true),
+                        Some(port) => inputs[usize::from(port)].as_ref().map(is_true),
+                    };
+                    match arms.iter().map(|arm| (holds(arm.guard), arm.body)).find(|(holds, _)| *holds != Some(false)) {
+                        None => vec![Some(Outcome::None); node.outputs.len()],
+                        Some((Some(_), body)) => self.block(body, place, inputs).await?,
+                        // Which arm is taken will be seen when its guard is computed.
+                        Some((None, _)) => vec![None; node.outputs.len()],
+                    }
+                }
+                Op::Task(_) | Op::Fused(_) | Op::Relay => vec![None; node.outputs.len()],
+            };
+            self.depth -= 1;
+            outputs.resize(node.outputs.len(), if node.attempt { Some(Outcome::None) } else { None });
+            Ok(outputs)
+        })
+    }
+
+    async fn each(
+        &mut self,
+        body: BlockIndex,
+        node: &Node,
+        place: &Place,
+        inputs: &[Maybe],
+    ) -> Result<Vec<Maybe>, Error> {
+        let varying: Vec<_> = self.program.blocks[body as usize].inputs.iter().map(|input| input.varying).collect();
+        let list = varying.iter().zip(inputs).find_map(|(varying, input)| varying.then_some(input.as_ref()?.value()?));
+        let n = list.and_then(Payload::list_len);
+        let all_known = varying.iter().zip(inputs).all(|(varying, input)| !varying || input.is_some());
+        let (Some(n), true) = (n, all_known) else { return Ok(vec![None; node.outputs.len()]) };
+        let mut gathered: Vec<Option<Vec<Option<Payload>>>> = vec![Some(Vec::new()); node.outputs.len()];
+        let mut first = 0;
+        while first < n as u32 {
+            let last = (first + SCAN_ROWS_MAX as u32).min(n as u32);
+            let mut lists = Vec::with_capacity(inputs.len());
+            for (varying, input) in varying.iter().zip(inputs) {
+                lists.push(match input.as_ref().and_then(Outcome::value) {
+                    Some(list) if *varying => Some(data::elements(&self.shared.values, list, first..last).await?),
+                    _ => None,
+                });
+            }
+            for index in first..last {
+                let element = |(list, input): (&Option<Vec<Outcome>>, &Maybe)| match list {
+                    Some(list) => Some(list[(index - first) as usize].clone()),
+                    None => input.clone(),
+                };
+                let element: Vec<_> = lists.iter().zip(inputs).map(element).collect();
+                let given = self.block(body, &place.numbered(u64::from(index)), &element).await?;
+                for (list, given) in gathered.iter_mut().zip(given) {
+                    match (list.as_mut(), given) {
+                        (Some(list), Some(Outcome::Value(payload))) => list.push(Some(payload)),
+                        (Some(list), Some(Outcome::None)) => list.push(None),
+                        _ => *list = None,
+                    }
+                }
+            }
+            first = last;
+        }
+        Ok(gathered.into_iter().map(|list| Some(Outcome::Value(Payload::List(list?.into())))).collect())
+    }
+
+    async fn repeat(
+        &mut self,
+        body: BlockIndex,
+        carried: &[(u16, u16)],
+        node: &Node,
+        place: &Place,
+        inputs: &[Maybe],
+    ) -> Result<Vec<Maybe>, Error> {
+        let condition = node.outputs.len() - usize::from(node.attempt);
+        let mut now = inputs.to_vec();
+        for iteration in 0.. {
+            let given = self.block(body, &place.numbered(iteration), &now).await?;
+            match given.get(condition).and_then(Option::as_ref) {
+                Some(again) if is_true(again) => {
+                    for (from, to) in carried {
+                        now[usize::from(*to)] = given[usize::from(*from)].clone();
+                    }
+                }
+                Some(_) => return Ok(given[..condition].to_vec()),
+                // What comes after this iteration will be seen when it is computed.
+                None => break,
+            }
+        }
+        Ok(vec![None; node.outputs.len()])
+    }
+
+    /// What a block gives.
+    async fn block(&mut self, block: BlockIndex, place: &Place, inputs: &[Maybe]) -> Result<Vec<Maybe>, Error> {
+        let program = self.program;
+        let block = &program.blocks[block as usize];
+        let mut given: Vec<Vec<Maybe>> = Vec::with_capacity(block.nodes.len());
+        for (at, node) in (0..).zip(&block.nodes) {
+            let known: Vec<_> = node.inputs.iter().map(|source| self.source(*source, inputs, &given)).collect();
+            given.push(self.step(at, node, place, &known).await?);
+        }
+        Ok(block.outputs.iter().map(|output| self.source(output.from, inputs, &given)).collect())
+    }
+
+    fn source(&self, source: Source, inputs: &[Maybe], given: &[Vec<Maybe>]) -> Maybe {
+        match source {
+            Source::Input(port) => inputs[usize::from(port)].clone(),
+            Source::Node(node, port) => given[node as usize][usize::from(port)].clone(),
+            Source::Constant(at) => Some(Outcome::Value(self.program.constants[at as usize].clone())),
+            Source::None => Some(Outcome::None),
+        }
+    }
+
+    async fn step(&mut self, at: u32, node: &Node, place: &Place, inputs: &[Maybe]) -> Result<Vec<Maybe>, Error> {
+        if node.op == Op::Relay {
+            return Ok(vec![inputs[0].clone(); node.outputs.len()]);
+        }
+        let address = place.address(&node.path);
+        let all: Option<Vec<_>> =
+            inputs.iter().map(|input| Some(Held { owned: false, outcome: input.clone()? })).collect();
+        let memo = match &all {
+            Some(inputs) => self.memo(node, &address, inputs).await?,
+            None => None,
+        };
+        let reason = match (&memo, &all) {
+            (Some(_), _) => Reason::Kept,
+            (None, Some(_)) => Reason::NoValue,
+            (None, None) => Reason::SourceReruns { address: address.clone() },
+        };
+        let fate = if memo.is_some() { Fate::Reused } else { Fate::Run };
+        self.lines.push(Line { node: at, address, fate, reason });
+        match memo {
+            Some(memo) => Ok(memo.outputs.into_iter().map(Some).collect()),
+            None => self.container(node, place, inputs).await,
+        }
+    }
+
+    async fn memo(&self, node: &Node, address: &str, inputs: &[Held]) -> Result<Option<Memo>, Error> {
+        let key = self.keys.memo(&memo_of(self.program, node, address, inputs));
+        let Some(row) = self.shared.row(key).await? else { return Ok(None) };
+        rows::read(&row).map(Some).ok_or_else(|| Error::damaged("what a step gave before"))
+    }
+}
+
+/// True, as MessagePack says it.
+fn is_true(outcome: &Outcome) -> bool {
+    matches!(outcome, Outcome::Value(Payload::Inline(bytes)) if bytes[..] == [0xc3])
+}
