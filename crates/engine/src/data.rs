@@ -15,26 +15,49 @@ use onceflow_core::{
 };
 use onceflow_store::values::{Content, Element, Value, ValueId, Values, Weave};
 use std::{
-    collections::BTreeSet,
+    collections::{BTreeMap, BTreeSet},
     ops::Range,
     path::{Component, Path, PathBuf},
     sync::Mutex,
 };
 
 /// What becomes of a file that is stored.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Files {
-    /// A task gave it: it is taken from where it is.
-    Taken,
+    /// A task gave it: it is taken from where it is. Those that were, in case it gives one more than once.
+    Taken(BTreeMap<PathBuf, Stored>),
     /// It is the caller's, who keeps it.
     Copied,
+}
+
+impl Files {
+    /// None taken yet.
+    pub(crate) fn taken() -> Self {
+        Files::Taken(BTreeMap::new())
+    }
+
+    /// Stores a file.
+    async fn store(&mut self, values: &Values, path: PathBuf, weaves: &mut Vec<Weave>) -> Result<Stored, Error> {
+        let upload = match self {
+            Files::Taken(taken) => match taken.get(&path) {
+                Some(stored) => return Ok(stored.clone()),
+                None => values.adopt(&path).await?,
+            },
+            Files::Copied => values.upload(read(&path).await?).await?,
+        };
+        let content = stored(&upload.id(), upload.stored().digest.to_bytes(), upload.stored().len);
+        weaves.push(Weave::Blob(upload));
+        if let Files::Taken(taken) = self {
+            taken.insert(path, content.clone());
+        }
+        Ok(content)
+    }
 }
 
 /// Turns what was given into what its consumers get; new values are added to `weaves`.
 pub(crate) async fn store(
     values: &Values,
     data: Data,
-    files: Files,
+    files: &mut Files,
     weaves: &mut Vec<Weave>,
 ) -> Result<Outcome, Error> {
     Ok(Outcome::of(payload(values, data, files, weaves).await?))
@@ -43,7 +66,7 @@ pub(crate) async fn store(
 fn payload<'a>(
     values: &'a Values,
     data: Data,
-    files: Files,
+    files: &'a mut Files,
     weaves: &'a mut Vec<Weave>,
 ) -> BoxFuture<'a, Result<Option<Payload>, Error>> {
     Box::pin(async move {
@@ -56,12 +79,7 @@ fn payload<'a>(
                 Payload::Stored(stored(&id, digest, len))
             }
             Data::File(FileData { name, path }) => {
-                let upload = match files {
-                    Files::Taken => values.adopt(&path).await?,
-                    Files::Copied => values.upload(read(&path).await?).await?,
-                };
-                let content = stored(&upload.id(), upload.stored().digest.to_bytes(), upload.stored().len);
-                weaves.push(Weave::Blob(upload));
+                let content = files.store(values, path, weaves).await?;
                 Payload::File { name, content }
             }
             Data::List(elements) => {

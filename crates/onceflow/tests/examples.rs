@@ -9,7 +9,9 @@ use std::{
 fn example(name: &str) -> PathBuf {
     let here = std::env::current_exe().expect("the path of this test");
     let profile = here.ancestors().nth(2).expect("target/debug/deps/this");
-    profile.join("examples").join(format!("{name}{}", std::env::consts::EXE_SUFFIX))
+    let path = profile.join("examples").join(format!("{name}{}", std::env::consts::EXE_SUFFIX));
+    assert!(path.exists(), "the examples are not built: `cargo test -p onceflow` builds them, naming a test does not");
+    path
 }
 
 /// What an example prints, line by line; it must end well.
@@ -71,5 +73,27 @@ fn the_walk_goes_down() {
 #[test]
 fn a_changed_input_redoes_only_what_depends_on_it() {
     let lines = run("changed_input", None).join("\n");
-    expect_test::expect![[r#""#]].assert_eq(&lines);
+    let (first, then) = lines.split_once("\n\n").expect("two runs");
+    assert!(first.ends_with("sales 300, costs 50, left 250"), "{first}");
+    expect_test::expect![[r#"
+        the sales change; before:
+        run /parse_sales: input csv changed
+        skip /parse_costs: not needed
+        run /sales: /parse_sales reruns
+        reuse /costs: kept
+        run /report: /sales reruns
+
+          parsing "100, 250"
+          summing [100, 250]
+          reporting
+        sales 350, costs 50, left 300
+
+        after:
+        reuse /parse_sales: kept
+        reuse /parse_costs: kept
+        reuse /sales: kept
+        reuse /costs: kept
+        reuse /report: kept
+    "#]]
+    .assert_eq(&format!("{}\n", then.trim_end()));
 }

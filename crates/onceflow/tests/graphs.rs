@@ -79,19 +79,19 @@ fn plain_values_become_constants_and_names_are_unique() {
     check(
         &flow,
         &expect![[r#"
-        constants(n: int) -> (all: int)
-          add: task add a=n b=add_b:value
-          add_b: constant int Inline([1])
-          add_2: task add a=add:value b=add_2_b:value
-          add_2_b: constant int Inline([2])
-          constant: constant list<int> List([Inline([7]), Inline([205, 1, 44])])
-          more: task sum numbers=constant:value
-          count: task count text=count_text:value
-          count_text: constant text Inline([177, 116, 104, 114, 101, 101, 32, 112, 108, 97, 105, 110, 32, 119, 111, 114, 100, 115])
-          add_3: task add a=more:value b=count:value
-          add_4: task add a=add_2:value b=add_3:value
-          all <- add_4:value
-    "#]],
+            constants(n: int) -> (all: int)
+              add: task add a=n b=add_b:value
+              add_b: constant int Inline("\x01")
+              add_2: task add a=add:value b=add_2_b:value
+              add_2_b: constant int Inline("\x02")
+              constant: constant list<int> List([Some(Inline("\x07")), Some(Inline("\xcd\x01,"))])
+              more: task sum numbers=constant:value
+              count: task count text=count_text:value
+              count_text: constant text Inline("\xb1three plain words")
+              add_3: task add a=more:value b=count:value
+              add_4: task add a=add_2:value b=add_3:value
+              all <- add_4:value
+        "#]],
     );
 }
 
@@ -109,18 +109,18 @@ fn an_optional_input_takes_a_value_an_option_or_nothing() {
     check(
         &flow,
         &expect![[r#"
-        greetings(name: text, title: option<text>) -> ()
-          greet: task greet name=name
-          greet_2: task greet name=name title=title
-          greet_3: task greet name=name title=name
-          greet_4: task greet name=name title=greet_4_title:value
-          greet_4_title: constant text Inline([164, 68, 114, 46, 32])
-          greet_5: task greet name=greet_5_name:value title=greet_5_title:value
-          greet_5_name: constant text Inline([163, 121, 111, 117])
-          greet_5_title: constant text Inline([164, 68, 114, 46, 32])
-          greet_6: task greet name=name title=greet_6_title:value
-          greet_6_title: constant option<text> Inline([164, 68, 114, 46, 32])
-    "#]],
+            greetings(name: text, title: option<text>) -> ()
+              greet: task greet name=name
+              greet_2: task greet name=name title=title
+              greet_3: task greet name=name title=name
+              greet_4: task greet name=name title=greet_4_title:value
+              greet_4_title: constant text Inline("\xa4Dr. ")
+              greet_5: task greet name=greet_5_name:value title=greet_5_title:value
+              greet_5_name: constant text Inline("\xa3you")
+              greet_5_title: constant text Inline("\xa4Dr. ")
+              greet_6: task greet name=name title=greet_6_title:value
+              greet_6_title: constant option<text> Inline("\xa4Dr. ")
+        "#]],
     );
 }
 
@@ -169,27 +169,27 @@ fn a_port_from_further_out_becomes_an_input_of_every_graph_between() {
     check(
         &flow,
         &expect![[r#"
-        capture(rows: list<list<int>>, offset: int, limit: int) -> (sums: list<list<int>>)
-          measure: task measure text=measure_text:value
-          measure_text: constant text Inline([163, 97, 32, 98])
-          each: each [item] item=rows offset=offset measure_words=measure:words measure_lines=measure:lines limit=limit
-            body(item: list<int>, offset: int, measure_words: int, measure_lines: int, limit: int) -> (value: list<int>)
-              sum: task sum numbers=item
-              each: each [item] item=item offset=offset measure_words=measure_words sum=sum:value measure_lines=measure_lines limit=limit
-                body(item: int, offset: int, measure_words: int, sum: int, measure_lines: int, limit: int) -> (value: int)
-                  add: task add a=offset b=measure_words
-                  inner: composite sum=sum add=add:value item=item measure_lines=measure_lines measure_words=measure_words offset=offset limit=limit
-                    body(sum: int, add: int, item: int, measure_lines: int, measure_words: int, offset: int, limit: int) -> (value: int)
-                      add: task add a=sum b=add
-                      add_2: task add a=item b=measure_lines
-                      add_3: task add a=measure_words b=offset
-                      less: task less a=add:value than=limit
-                      add_4: task add a=add_2:value b=add_3:value
-                      value <- add_4:value
-                  value <- inner:value
-              value <- each:value
-          sums <- each:value
-    "#]],
+            capture(rows: list<list<int>>, offset: int, limit: int) -> (sums: list<list<int>>)
+              measure: task measure text=measure_text:value
+              measure_text: constant text Inline("\xa3a b")
+              each: each [item] item=rows offset=offset measure_words=measure:words measure_lines=measure:lines limit=limit
+                body(item: list<int>, offset: int, measure_words: int, measure_lines: int, limit: int) -> (value: list<int>)
+                  sum: task sum numbers=item
+                  each: each [item] item=item offset=offset measure_words=measure_words sum=sum:value measure_lines=measure_lines limit=limit
+                    body(item: int, offset: int, measure_words: int, sum: int, measure_lines: int, limit: int) -> (value: int)
+                      add: task add a=offset b=measure_words
+                      inner: composite sum=sum add=add:value item=item measure_lines=measure_lines measure_words=measure_words offset=offset limit=limit
+                        body(sum: int, add: int, item: int, measure_lines: int, measure_words: int, offset: int, limit: int) -> (value: int)
+                          add: task add a=sum b=add
+                          add_2: task add a=item b=measure_lines
+                          add_3: task add a=measure_words b=offset
+                          less: task less a=add:value than=limit
+                          add_4: task add a=add_2:value b=add_3:value
+                          value <- add_4:value
+                      value <- inner:value
+                  value <- each:value
+              sums <- each:value
+        "#]],
     );
 }
 
@@ -240,18 +240,18 @@ fn a_loop_carries_its_state() {
     check(
         &flow,
         &expect![[r#"
-        fibonacci(limit: int) -> (number: int)
-          constant: constant int Inline([0])
-          one: constant int Inline([1])
-          repeat: loop [state_1->state_1 state_2->state_2] while again state_1=constant:value state_2=one:value limit=limit
-            body(state_1: int, state_2: int, limit: int) -> (state_1: int, state_2: int, again: bool)
-              add: task add a=state_1 b=state_2
-              less: task less a=add:value than=limit
-              state_1 <- state_2
-              state_2 <- add:value
-              again <- less:value
-          number <- repeat:state_2
-    "#]],
+            fibonacci(limit: int) -> (number: int)
+              constant: constant int Inline("\x00")
+              one: constant int Inline("\x01")
+              repeat: loop [state_1->state_1 state_2->state_2] while again state_1=constant:value state_2=one:value limit=limit
+                body(state_1: int, state_2: int, limit: int) -> (state_1: int, state_2: int, again: bool)
+                  add: task add a=state_1 b=state_2
+                  less: task less a=add:value than=limit
+                  state_1 <- state_2
+                  state_2 <- add:value
+                  again <- less:value
+              number <- repeat:state_2
+        "#]],
     );
 }
 
@@ -275,9 +275,9 @@ fn the_arms_of_a_choice_share_its_inputs() {
         &expect![[r#"
             choice(n: int, m: int) -> (chosen: int, maybe: option<int>)
               less: task less a=n than=less_than:value
-              less_than: constant int Inline([10])
+              less_than: constant int Inline("\n")
               less_2: task less a=n than=less_2_than:value
-              less_2_than: constant int Inline([100])
+              less_2_than: constant int Inline("d")
               add: task add a=m b=m
               size: choice less=less:value n=n m=m less_2=less_2:value add=add:value
                 less if less(n: int, m: int) -> (value: int)
@@ -353,7 +353,7 @@ fn flows_call_others_and_themselves() {
         &expect![[r#"
             countdown(n: int, step: int) -> (zero: int)
               less: task less a=n than=less_than:value
-              less_than: constant int Inline([1])
+              less_than: constant int Inline("\x01")
               choice: choice less=less:value n=n step=step
                 less if less(n: int) -> (value: int)
                   value <- n
@@ -367,15 +367,15 @@ fn flows_call_others_and_themselves() {
     check(
         &both::flow(),
         &expect![[r#"
-        both-ways() -> (down: int, text: text)
-          countdown: call countdown n=countdown_n:value step=countdown_step:value
-          countdown_n: constant int Inline([3])
-          countdown_step: constant int Inline([1])
-          hello: task greet name=hello_name:value
-          hello_name: constant text Inline([163, 121, 111, 117])
-          down <- countdown:zero
-          text <- hello:value
-    "#]],
+            both-ways() -> (down: int, text: text)
+              countdown: call countdown n=countdown_n:value step=countdown_step:value
+              countdown_n: constant int Inline("\x03")
+              countdown_step: constant int Inline("\x01")
+              hello: task greet name=hello_name:value
+              hello_name: constant text Inline("\xa3you")
+              down <- countdown:zero
+              text <- hello:value
+        "#]],
     );
     let library = both::flow().library();
     assert_eq!(library.flows.keys().collect::<Vec<_>>(), ["both-ways", "countdown"]);
@@ -390,15 +390,15 @@ fn flows_call_others_and_themselves() {
     check(
         &closed,
         &expect![[r#"
-        closed(n: int) -> (n: int, text: text)
-          nothing: attempt call nothing
-          both-ways: call both-ways
-          countdown: call countdown n=n step=countdown_step:value
-          countdown_step: constant int Inline([1])
-          both-ways_2: call both-ways
-          n <- countdown:zero
-          text <- both-ways_2:text
-    "#]],
+            closed(n: int) -> (n: int, text: text)
+              nothing: attempt call nothing
+              both-ways: call both-ways
+              countdown: call countdown n=n step=countdown_step:value
+              countdown_step: constant int Inline("\x01")
+              both-ways_2: call both-ways
+              n <- countdown:zero
+              text <- both-ways_2:text
+        "#]],
     );
     assert_eq!(closed.library().flows.keys().collect::<Vec<_>>(), ["both-ways", "closed", "countdown", "nothing"]);
     for task in ["less", "add", "greet"] {

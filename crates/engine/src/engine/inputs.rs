@@ -49,7 +49,7 @@ pub(super) async fn store(values: &Values, program: &Program, given: &[(String, 
     }
     let (mut held, mut weaves) = (Vec::with_capacity(found.len()), Vec::new());
     for data in found {
-        let outcome: Outcome = data::store(values, data, data::Files::Copied, &mut weaves).await?;
+        let outcome: Outcome = data::store(values, data, &mut data::Files::Copied, &mut weaves).await?;
         held.push(Held { owned: stored(&outcome).is_some(), outcome });
     }
     let names = wanted.iter().map(|input| input.port.name.clone()).collect();

@@ -54,7 +54,7 @@ impl Work<'_> {
             let attempt = ticket.failed + 1;
             let Some(began) = self.begin(&spec, &mut ticket, &inputs).await? else { return Ok(None) };
             let tx = (spec.effect == Effect::Transactional).then(|| self.tx());
-            let failure = match self.attempt(&spec, attempt, &inputs, began, tx.clone()).await? {
+            let failure = match self.attempt(&spec, attempt, &inputs, &began, tx.clone()).await? {
                 Ok(outputs) => match self.gave(seat, attempt, outputs, memo, tx.as_ref()).await {
                     // What it has read changed meanwhile: nothing was done, and it runs again.
                     Ok(Gave::Conflict) => continue,
@@ -103,11 +103,11 @@ impl Work<'_> {
     ) -> Result<Gave, Error> {
         let plan = &self.run.plan;
         let node = self.taken.node(plan);
-        let mut weaves: Vec<Weave> = Vec::new();
+        let (mut weaves, mut files): (Vec<Weave>, _) = (Vec::new(), data::Files::taken());
         let mut outcomes = Vec::with_capacity(node.outputs.len());
         for output in outputs {
             let values = &self.worker.shared.values;
-            match data::store(values, output, data::Files::Taken, &mut weaves).await {
+            match data::store(values, output, &mut files, &mut weaves).await {
                 Ok(outcome) => outcomes.push(outcome),
                 // The task gave a file that is not there: that is its mistake, not the store's.
                 Err(Error::Values(values::Error::Blobs(blobs::Error::Content { why, .. }))) => {

@@ -166,3 +166,49 @@ async fn listeners_see_the_end_when_the_engine_closes() {
     engine.close().await.unwrap();
     assert_eq!(events.next().await, None);
 }
+
+#[test]
+fn what_is_to_be_undone_waits_for_somebody_who_knows_how() {
+    static STUCK: AtomicBool = AtomicBool::new(true);
+    static UNDONE: AtomicU32 = AtomicU32::new(0);
+    #[task(undo = give_back)]
+    fn take(what: String) -> String {
+        what
+    }
+    #[task]
+    async fn give_back(_what: String) {
+        if STUCK.swap(false, SeqCst) {
+            std::future::pending::<()>().await;
+        }
+        UNDONE.fetch_add(1, SeqCst);
+    }
+    let flow = Flow::new("saga", ["what"], ["kept"], |f, what: Port<String>| {
+        let taken = f.add(take(what));
+        f.add(refuse(taken))
+    });
+    let place = tempfile::tempdir().unwrap();
+    let open = || Engine::builder().lease(std::time::Duration::from_millis(100)).open(place.path());
+    // The first process dies while it undoes.
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    runtime.block_on(async {
+        let engine = open().await.unwrap();
+        engine.start(&flow, "a cup".into()).await.unwrap();
+        while STUCK.load(SeqCst) {
+            tokio::task::yield_now().await;
+        }
+    });
+    drop(runtime);
+    // The second is told of the flow only after it has found what is to be undone.
+    tokio::runtime::Runtime::new().unwrap().block_on(async {
+        let engine = open().await.unwrap();
+        let other = Flow::new("other", ["text"], ["text"], |f, text: Port<String>| f.add(shout(text)));
+        for n in 0..20 {
+            engine.start(&other, "a".into()).key(format!("{n}")).await.unwrap().result().await.unwrap();
+        }
+        let run = engine.start(&flow, "a cup".into()).await.unwrap();
+        let report = run.wait().await.unwrap();
+        assert!(matches!(&report, Report::Undone { not_undone, .. } if not_undone.is_empty()), "{report}");
+        assert_eq!(UNDONE.load(SeqCst), 1);
+        engine.close().await.unwrap();
+    });
+}

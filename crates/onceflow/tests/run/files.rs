@@ -89,3 +89,23 @@ async fn a_file_that_is_not_there_is_told_and_nothing_hangs() {
     let error = engine.run(&flow, ()).await.unwrap_err();
     assert!(error.to_string().contains("/nowhere failed at attempt 1: a file it gave cannot be stored"), "{error}");
 }
+
+#[task(outputs(all, first))]
+fn split(directory: Directory) -> (Vec<File>, File) {
+    (directory.files().to_vec(), directory.files()[0].clone())
+}
+
+#[tokio::test]
+async fn a_task_may_give_the_files_it_was_given_and_one_of_them_twice() {
+    let place = tempfile::tempdir().unwrap();
+    let engine = Engine::open(place.path().join("store")).await.unwrap();
+    write(place.path(), "in/a", "1");
+    write(place.path(), "in/b", "2\n2");
+    let flow = Flow::new("split", ["directory"], ["lines", "first"], |f, directory: Port<Directory>| {
+        let (all, first) = f.add(split(directory));
+        (f.each(all, |f, file| f.add(lines(file))), f.add(lines(first)))
+    });
+    let directory = Directory::from_path(place.path().join("in")).unwrap();
+    assert_eq!(engine.run(&flow, directory).await.unwrap(), (vec![1, 2], 1));
+    engine.close().await.unwrap();
+}

@@ -141,3 +141,27 @@ async fn a_class_bounds_how_many_are_in_flight() {
     assert_eq!(engine.run(&flow, (0..30).collect()).await.unwrap().len(), 30);
     assert!((1..=2).contains(&MOST.load(SeqCst)), "{MOST:?}");
 }
+
+#[tokio::test]
+async fn what_a_transaction_writes_happens_with_the_commit_once() {
+    #[task(effect = transactional, retry(attempts = 3, backoff = "1ms"))]
+    async fn visit(step: &Step, tx: Tx, who: String) -> Result<u64, anyhow::Error> {
+        let known = tx.get("visits").await?.map_or(0, |row| row[0]);
+        tx.put("visits", [known + 1]);
+        tx.send(format!("{who} was here"));
+        // What a failed attempt wrote is gone with it.
+        anyhow::ensure!(step.attempt() > 1, "try again");
+        Ok(u64::from(known) + 1)
+    }
+    let flow =
+        Flow::new("visits", ["who"], ["visits"], |f, who: Port<Vec<String>>| f.each(who, |f, who| f.add(visit(who))));
+    let engine = Engine::in_memory();
+    let mut visits = engine.run(&flow, ["ann", "bob", "cy"].map(String::from).to_vec()).await.unwrap();
+    visits.sort_unstable();
+    assert_eq!(visits, [1, 2, 3]);
+    let rows = engine.rows(&flow);
+    assert_eq!(rows.get("visits").await.unwrap().unwrap()[..], [3]);
+    let mut outbox: Vec<_> = rows.outbox(10).await.unwrap().into_iter().map(|message| message.content).collect();
+    outbox.sort();
+    assert_eq!(outbox, ["ann was here", "bob was here", "cy was here"]);
+}

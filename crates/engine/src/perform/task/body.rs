@@ -43,7 +43,7 @@ impl Work<'_> {
         spec: &TaskSpec,
         attempt: u32,
         inputs: &[Held],
-        _began: Began,
+        began: &Began,
         tx: Option<Tx>,
     ) -> Result<Result<Vec<Data>, Interrupted>, Error> {
         let shared = &self.worker.shared;
@@ -58,12 +58,11 @@ impl Work<'_> {
             }
             false => None,
         };
-        let scratch = data::Scratch::new(self.scratch());
         let mut loaded = Vec::with_capacity(inputs.len());
         for held in inputs {
             loaded.push(match held.outcome.value() {
                 None => Data::None,
-                Some(payload) => match data::load(&shared.values, payload, Some(&scratch)).await {
+                Some(payload) => match data::load(&shared.values, payload, Some(&began.scratch)).await {
                     Ok(data) => data,
                     Err(error) if error.is_of_the_data() => {
                         return Ok(Err(Interrupted::Failed(Failure::new(error.to_string()).finally())));

@@ -2,7 +2,7 @@
 //! everything it was decided on, if it touches the world.
 
 use super::super::Work;
-use crate::{Error, commit::Sent, shared::lock};
+use crate::{Error, commit::Sent, data::Scratch, shared::lock};
 use onceflow_core::{
     model::{Effect, TaskSpec},
     protocol::{
@@ -12,8 +12,11 @@ use onceflow_core::{
 };
 use onceflow_store::records::Scan;
 
-/// A body may run now.
-pub(super) struct Began(());
+/// A body may run now. Its files are there until this is dropped, which must not be before what it gave is stored: it
+/// may give the files it was given.
+pub(super) struct Began {
+    pub(super) scratch: Scratch,
+}
 
 impl Work<'_> {
     /// Writes down what must be, and waits until it is durable. `None` if the step is not ours any more.
@@ -38,7 +41,7 @@ impl Work<'_> {
         if spec.effect != Effect::Pure {
             shared.records.durable(position).await?;
         }
-        Ok(Some(Began(())))
+        Ok(Some(Began { scratch: Scratch::new(self.scratch()) }))
     }
 
     async fn write_start(
