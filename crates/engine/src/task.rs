@@ -169,11 +169,14 @@ pub enum Attempt {
     Blocking(Box<dyn FnOnce() -> Result<Vec<Data>, Failure> + Send>),
 }
 
+/// A task with its code.
+type Offered = (TaskSpec, Arc<dyn Body>);
+
 /// The tasks a worker can run, by name and version.
 #[derive(Clone, Default)]
 pub struct Tasks {
     /// Several versions of one name may be there, for runs that were planned for them.
-    tasks: BTreeMap<String, Vec<(TaskSpec, Arc<dyn Body>)>>,
+    tasks: BTreeMap<String, Vec<Offered>>,
 }
 
 /// Two different tasks have one name and version.

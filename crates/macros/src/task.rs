@@ -112,7 +112,7 @@ pub(crate) fn held(function: &ItemFn, what: &str) -> TokenStream {
             never: ::core::convert::Infallible,
         }
 
-        #[allow(dead_code, clippy::type_complexity)]
+        #[allow(dead_code, clippy::type_complexity, clippy::unused_async)]
         impl #name {
             #[doc = #itself]
             #[doc = ""]

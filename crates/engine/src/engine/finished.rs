@@ -99,17 +99,23 @@ impl Shared {
             }
             _ => false,
         };
-        while !lives {
-            let page = self.records.scan(self.shard(), Scan::of(kept.clone(), REMOVE_ROWS_MAX)).await?;
-            if page.rows.is_empty() {
-                break;
-            }
-            self.remove_kept(&kept, &page.rows).await?;
+        if !lives {
+            self.remove_all_kept(&kept).await?;
         }
         let mut batch = Batch::new(self.shard());
         batch.require_present(due.clone()).delete(due);
         let _again_if_refused = self.records.commit(batch).await?;
         Ok(())
+    }
+
+    async fn remove_all_kept(&self, kept: &onceflow_core::Group) -> Result<(), Error> {
+        loop {
+            let page = self.records.scan(self.shard(), Scan::of(kept.clone(), REMOVE_ROWS_MAX)).await?;
+            if page.rows.is_empty() {
+                return Ok(());
+            }
+            self.remove_kept(kept, &page.rows).await?;
+        }
     }
 
     async fn remove_kept(&self, kept: &onceflow_core::Group, rows: &[(Name, Row)]) -> Result<(), Error> {
