@@ -158,7 +158,7 @@ pub(crate) fn nesting(graph: &Graph) -> usize {
             match &module.kind {
                 Kind::Task(_) | Kind::Constant(..) | Kind::Call { .. } => {}
                 Kind::Composite(body) | Kind::Loop { body, .. } | Kind::Each { body, .. } => {
-                    todo.push((body, depth + 1))
+                    todo.push((body, depth + 1));
                 }
                 Kind::Choice { arms } => todo.extend(arms.iter().map(|arm| (&arm.body, depth + 1))),
             }
