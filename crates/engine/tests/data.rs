@@ -8,6 +8,7 @@ use onceflow_engine::{
     Options, Report, Start,
     task::{Data, Failure, FileData},
 };
+use onceflow_store::World;
 use std::sync::{
     Arc,
     atomic::{AtomicUsize, Ordering::SeqCst},
@@ -298,7 +299,7 @@ async fn what_waits_for_the_machine_is_not_taken_away_meanwhile() {
         g = g.connect(&format!("x -> f{at}.x; f{at}.out -> y{at}"));
     }
     let proof = Proof::new(&kit);
-    *slow.world.lock().unwrap() = Some(proof.world.clone());
+    *slow.world.lock().unwrap() = Some(Clock(proof.world.clone()));
     let engine = proof.engine_on(proof.memory.clone(), Options { cpu_milli: 1000, ..Options::default() });
     let told = proof.drive(proof.run_on(&engine, start(g).input("x", int(1)))).await;
     assert_eq!(told, "y0=1 y1=1 y2=1 y3=1");
@@ -307,17 +308,21 @@ async fn what_waits_for_the_machine_is_not_taken_away_meanwhile() {
     proof.only_what_remains().await;
 }
 
+/// Time as the test moves it.
+#[derive(Clone)]
+struct Clock(Arc<onceflow_store::testing::world::TestWorld>);
+
 /// Takes a minute: longer than a lease.
 struct Slow {
     log: support::Log,
-    world: std::sync::Mutex<Option<Arc<onceflow_store::testing::world::TestWorld>>>,
+    world: std::sync::Mutex<Option<Clock>>,
 }
 
 impl onceflow_engine::task::Body for Slow {
     fn start(&self, step: onceflow_engine::task::Step, inputs: Vec<Data>) -> onceflow_engine::task::Attempt {
         *self.log.lock().unwrap().entry(step.address()).or_default() += 1;
-        let world = self.world.lock().unwrap().clone().expect("set before it runs");
-        let minute = onceflow_store::World::sleep(&*world, 60_000);
+        let clock = self.world.lock().unwrap().clone().expect("set before it runs");
+        let minute = clock.0.sleep(60_000);
         onceflow_engine::task::Attempt::Async(Box::pin(async move {
             minute.await;
             Ok(inputs)
