@@ -276,7 +276,8 @@ impl Handle {
                 let wanted = plan.program.blocks[parked.ticket.block as usize].nodes[step.node as usize].outputs.len();
                 let (mut outcomes, mut weaves) = (Vec::new(), Vec::new());
                 for output in outputs {
-                    outcomes.push(data::store(&self.shared.values, output, &mut data::Files::Copied, &mut weaves).await?);
+                    outcomes
+                        .push(data::store(&self.shared.values, output, &mut data::Files::Copied, &mut weaves).await?);
                 }
                 if outcomes.len() != wanted {
                     return Err(refused(format!(

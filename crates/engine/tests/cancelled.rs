@@ -45,7 +45,7 @@ async fn a_cancel_at_any_moment_leaves_nothing() {
             cancelled += usize::from(!matches!(report, Report::Done(_)));
             proof.drive(engine.close()).await.unwrap();
             proof.once();
-            proof.forget_uploads().await;
+            proof.forget_uploads();
             proof.only_what_remains().await;
             if turns % 8 == 0 {
                 proof.nothing_remains().await;
@@ -77,7 +77,7 @@ async fn disturb(make: Make, n: u64, fault: Fault) -> bool {
     let report = proof.drive(cancel_after(&second, &start, 0)).await.unwrap();
     assert!(ended(&report), "{fault:?} at {n}: {report}");
     proof.drive(second.close()).await.unwrap();
-    proof.forget_uploads().await;
+    proof.forget_uploads();
     proof.only_what_remains().await;
     if n.is_multiple_of(7) {
         proof.nothing_remains().await;

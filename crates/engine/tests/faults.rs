@@ -81,7 +81,7 @@ async fn disturb(name: &str, make: Make, n: u64, fault: Fault) -> bool {
 
 /// What is left: a sample of the runs is also looked at when their history has ended.
 async fn look(proof: &Proof, n: u64) {
-    proof.forget_uploads().await;
+    proof.forget_uploads();
     proof.only_what_remains().await;
     if n.is_multiple_of(5) {
         proof.nothing_remains().await;
@@ -201,7 +201,7 @@ async fn two_workers_share_runs_and_every_step_is_done_once() {
             proof.drive(engine.close()).await.unwrap();
         }
         at_most("ran", &kit.log.lock().unwrap(), 10, name);
-        proof.forget_uploads().await;
+        proof.forget_uploads();
         proof.only_what_remains().await;
         proof.nothing_remains().await;
     }

@@ -85,7 +85,7 @@ async fn live(dir: &Path, elements: i64) {
     let start = mixed(&mut kit, Some(dir.join("effects")), elements);
     let store = Store::open(dir.join("store")).await.unwrap();
     let engine = Engine::open(&store, Options { steps_max: SLOTS, ..Options::default() }).await.unwrap();
-    engine.add_tasks(&kit.tasks);
+    engine.add_tasks(&kit.tasks).expect("no two tasks of one name");
     let handle = engine.start(start).await.unwrap();
     let Report::Done(outputs) = handle.wait().await.unwrap() else { panic!("not done") };
     let told = support::told(&handle, outputs).await;

@@ -42,7 +42,7 @@ impl Proof {
     pub(crate) fn engine_on(&self, records: Arc<dyn Records>, options: Options) -> Engine {
         let values = self.values(records.clone());
         let engine = Engine::new(records, values, self.world.clone(), options);
-        engine.add_tasks(&self.kit.tasks);
+        engine.add_tasks(&self.kit.tasks).expect("no two tasks of one name");
         engine
     }
 
@@ -116,7 +116,7 @@ impl Proof {
     }
 
     /// Lets so much time pass that uploads nobody came back for go.
-    pub(crate) async fn forget_uploads(&self) {
+    pub(crate) fn forget_uploads(&self) {
         let is_upload = |(_, key, _): &(_, onceflow_core::Key, _)| key.group.id() == b"values.uploads";
         if self.memory.state().all().iter().any(is_upload) {
             self.world.advance(onceflow_store::values::limits::UPLOAD_MS_MAX + 1);
