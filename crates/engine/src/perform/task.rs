@@ -83,6 +83,14 @@ impl Work<'_> {
         let plan = &self.run.plan;
         let node = self.taken.node(plan);
         let mut weaves: Vec<Weave> = Vec::new();
+        // Storing a large output may take longer than a claim stands.
+        let is_small = |output: &Data| match output {
+            Data::None => true,
+            Data::Bytes(bytes) => bytes.len() <= limits::INLINE_BYTES_MAX,
+            Data::List(_) | Data::File(_) => false,
+        };
+        let writes = !outputs.iter().all(is_small);
+        let _writing = writes.then(|| self.worker.alive.keep(&self.taken.queue, &self.taken.name, self.taken.fence));
         let mut outcomes = Vec::with_capacity(node.outputs.len());
         for output in outputs {
             outcomes.push(data::store(&self.worker.shared.values, output, &mut weaves).await?);

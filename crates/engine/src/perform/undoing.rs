@@ -58,6 +58,7 @@ impl Work<'_> {
             Ok(body) => body,
             Err(why) => return Ok(Err(Failure::new(why).finally())),
         };
+        let _heartbeat = self.worker.alive.keep(&self.taken.queue, &self.taken.name, self.taken.fence);
         let scratch = data::Scratch::new(self.scratch());
         let mut inputs = Vec::with_capacity(undo.inputs.len());
         for held in &undo.inputs {
@@ -66,7 +67,6 @@ impl Work<'_> {
                 Some(payload) => data::load(&shared.values, payload, Some(&scratch)).await?,
             });
         }
-        let _heartbeat = self.worker.alive.keep(&self.taken.queue, &self.taken.name, self.taken.fence);
         let step = Step { at: Arc::new(self.undo_at(undo)), attempt: undo.failed + 1, tx: None };
         let given = match catch_unwind(AssertUnwindSafe(|| body.start(step, inputs))) {
             Err(_) => Err(Failure::new("it panicked")),

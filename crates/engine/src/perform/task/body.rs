@@ -59,6 +59,9 @@ impl Work<'_> {
         };
         let scratch = data::Scratch::new(self.scratch());
         let mut loaded = Vec::with_capacity(inputs.len());
+        // Reading a large input may take longer than a claim stands.
+        let reads = inputs.iter().any(|held| held.outcome.value().is_some_and(|input| input.stored().is_some()));
+        let reading = reads.then(|| self.worker.alive.keep(&self.taken.queue, &self.taken.name, self.taken.fence));
         for held in inputs {
             loaded.push(match held.outcome.value() {
                 None => Data::None,
@@ -71,6 +74,7 @@ impl Work<'_> {
                 },
             });
         }
+        drop(reading);
         let plan = &self.run.plan;
         let node = self.taken.node(plan);
         let given = match &node.op {
