@@ -30,7 +30,7 @@ const PHASES: [Phase; 10] = [
 
 #[test]
 fn a_run_ends_as_the_worst_of_its_steps_says_and_a_cancel_outdoes_all() {
-    let failed = Why::Failed(Failed { address: "/a".into(), attempt: 1, causes: vec![] });
+    let failed = Why::Failed(Failed { address: "/a".into(), attempt: 1, causes: vec![], started: false });
     let unknown = Why::Unknown { started: Fences::new(1).next(), address: "/b".into() };
     let whys = [Why::NotStarted, failed, unknown];
     for phase in PHASES {
@@ -43,10 +43,12 @@ fn a_run_ends_as_the_worst_of_its_steps_says_and_a_cancel_outdoes_all() {
                 assert_eq!(told, ending(phase, outputs, &reversed, undos), "the order of steps says nothing");
                 let expected = match phase {
                     Phase::Cancelling if undos => Ending::Undo(Phase::UndoingCancelled),
-                    Phase::Cancelling | Phase::UndoingCancelled | Phase::RemovingCancelled => {
-                        Ending::Remove(Phase::RemovingCancelled)
-                    }
-                    Phase::UndoingFailed | Phase::RemovingFailed => Ending::Remove(Phase::RemovingFailed),
+                    Phase::UndoingCancelled
+                    | Phase::RemovingCancelled
+                    | Phase::UndoingFailed
+                    | Phase::RemovingFailed
+                    | Phase::Frozen => Ending::Leave,
+                    Phase::Cancelling => Ending::Remove(Phase::RemovingCancelled),
                     _ => match (has(2), has(1), has(0), outputs) {
                         (true, ..) => Ending::Wait,
                         (_, true, ..) if undos => Ending::Undo(Phase::UndoingFailed),

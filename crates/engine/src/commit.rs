@@ -6,7 +6,7 @@ use crate::{
     shared::{Run, Shared},
 };
 use onceflow_core::{
-    Batch, Claim, Claimed, Fence, Row,
+    Batch, Claim, Claimed, Fence, Kind, Op, Row,
     limits::SCAN_ROWS_MAX,
     protocol::{
         draft::{Draft, Edge},
@@ -50,7 +50,11 @@ impl Shared {
     ) -> Result<Sent, Error> {
         loop {
             let state = run.state();
+            if !may_commit(taken, state) {
+                return Ok(Sent::Lost);
+            }
             let batch = self.batch(decide(state), weaves, claim.clone()).await?;
+            let leaves = batch.ops.iter().any(|op| matches!(op, Op::Delete(key) if key.group.kind() == Kind::Claims));
             match self.send(batch).await? {
                 Tried::Applied(committed) => return Ok(Sent::Applied(committed)),
                 Tried::Refused(refused) if refused.which == STATE => {
@@ -66,7 +70,9 @@ impl Shared {
                 Tried::Refused(_) => return Ok(Sent::Refused),
                 Tried::Unknown(error) => match self.is_ours(taken).await? {
                     true => tracing::debug!(%error, "a commit did not happen; it is tried again"),
-                    false => return self.applied_unseen(claim).await,
+                    // The claim went: with this batch, if that takes it away; else somebody else has the step now.
+                    false if leaves => return self.applied_unseen(claim).await,
+                    false => return Ok(Sent::Lost),
                 },
             }
         }

@@ -307,7 +307,12 @@ impl Engine {
         let generation = Generation(finished.generation.0 + 1);
         match finished.status {
             Status::Done if asked.is(&finished.header) => Ok(Some(self.handle(&asked.start.key, finished.run))),
-            Status::Done | Status::Failed { .. } | Status::Cancelled { .. } => {
+            // What was undone is not there any more, whatever was kept: this is another run.
+            Status::Failed { .. } | Status::Cancelled { .. } => {
+                let planned = replan::plan(asked, &known::Known::new(), None, self.fuses(asked))?;
+                self.begin(asked, seen, self.new_run(), Generation(0), planned).await
+            }
+            Status::Done => {
                 let (known, before) = self.kept_by(asked, &finished).await?;
                 let planned = replan::plan(asked, &known, before.as_ref(), self.fuses(asked))?;
                 self.begin(asked, seen, finished.run, generation, planned).await

@@ -60,11 +60,6 @@ pub enum What {
         /// How.
         how: End,
     },
-    /// Values were reclaimed.
-    DidReclaim {
-        /// How many.
-        values: u64,
-    },
 }
 
 /// How a run ended, or why it stands still.
@@ -101,7 +96,6 @@ impl std::fmt::Display for What {
             What::DidLoseTrack { address } => write!(f, "did lose track of {address}"),
             What::DidUndo { address } => write!(f, "did undo {address}"),
             What::DidEnd { how } => write!(f, "did end: {how}"),
-            What::DidReclaim { values } => write!(f, "did reclaim {values} values"),
         }
     }
 }

@@ -202,7 +202,7 @@ impl Handle {
 
     /// An output of a run that is at work.
     async fn arrived(&self, name: &str) -> Result<Option<Outcome>, Error> {
-        let Some(run) = self.shared.run(self.id, None).await? else { return Ok(None) };
+        let Some(run) = self.shared.read_run(self.id).await? else { return Ok(None) };
         let outputs = &run.plan.program.blocks[0].outputs;
         let Some(port) = outputs.iter().position(|output| output.port.name == name) else { return Ok(None) };
         let arrived = self.shared.outputs_arrived(&run).await?;
@@ -229,11 +229,7 @@ impl Handle {
             };
             let state = run.state();
             match state.phase {
-                Phase::Running | Phase::Failing | Phase::Failed | Phase::Waiting => {}
-                Phase::Frozen => {
-                    self.shared.world.sleep(1).await;
-                    continue;
-                }
+                Phase::Running | Phase::Failing | Phase::Failed | Phase::Waiting | Phase::Frozen => {}
                 _ => break,
             }
             let draft = run::turn(&run.plan, state, Phase::Cancelling);
@@ -271,6 +267,9 @@ impl Handle {
             return Err(refused(format!("has no step {address} whose outcome is not known")));
         };
         let (plan, state) = (&run.plan, run.state());
+        if !crate::perform::may_decide(state.phase) {
+            return Err(refused(String::from("is being undone or removed")));
+        }
         let applied = match resolution {
             Resolution::Done(outputs) => {
                 let wanted = plan.program.blocks[parked.ticket.block as usize].nodes[step.node as usize].outputs.len();
@@ -292,7 +291,12 @@ impl Handle {
                 self.shared.commit_outside(draft, &[]).await?.is_ok()
             }
             Resolution::Fail(why) => {
-                let failed = Failed { address: address.into(), attempt: parked.ticket.failed + 1, causes: vec![why] };
+                let failed = Failed {
+                    address: address.into(),
+                    attempt: parked.ticket.failed + 1,
+                    causes: vec![why],
+                    started: false,
+                };
                 let draft = run::fail(plan, state, step, (&row, &parked), failed);
                 self.shared.commit_outside(draft, &[]).await?.is_ok()
             }

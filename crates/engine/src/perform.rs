@@ -7,6 +7,7 @@ mod task;
 mod undoing;
 
 pub(crate) use ending::failures;
+pub(crate) use task::may_decide;
 
 use crate::{
     Error,
@@ -163,12 +164,20 @@ impl Work<'_> {
     async fn stand_back(&self, seat: &Seat) -> Result<Option<Job>, Error> {
         // What is known of the run may be old.
         self.worker.shared.read_run(self.run.plan.keys.run).await?;
-        if self.run.state().phase.dispatches() {
-            self.give_back().await?;
+        let phase = self.run.state().phase;
+        if phase.dispatches() || !phase.is_open() {
+            self.pause_and_give_back().await?;
             return Ok(None);
         }
         let park = |state: State| step::park(&self.run.plan, state, &self.taken, Why::NotStarted, state.phase);
         self.commit(seat, &[], None, park).await.map(Committed::next)
+    }
+
+    /// Lets others take the step, a little later: it cannot be performed here now.
+    pub(crate) async fn pause_and_give_back(&self) -> Result<(), Error> {
+        const PAUSE_MS: u64 = 50;
+        self.worker.shared.world.sleep(PAUSE_MS).await;
+        self.give_back().await
     }
 
     /// Lets others take the step.

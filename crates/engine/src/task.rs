@@ -4,6 +4,7 @@
 pub use crate::tx::{FlowRows, Message, Tx};
 use bytes::Bytes;
 use onceflow_core::model::{Place, Program, TaskSpec, program::Op};
+use onceflow_core::protocol::{ids::RunId, rows::Held};
 use onceflow_store::BoxFuture;
 use std::{any::Any, collections::BTreeMap, path::PathBuf, sync::Arc};
 
@@ -40,7 +41,8 @@ pub struct Step {
 
 /// Where a step is.
 pub(crate) struct At {
-    pub(crate) key: [u8; 16],
+    pub(crate) run: RunId,
+    pub(crate) inputs: Vec<Held>,
     pub(crate) place: Place,
     pub(crate) program: Arc<Program>,
     pub(crate) path: Path,
@@ -57,7 +59,13 @@ pub(crate) struct Path {
 impl Step {
     /// The same for every attempt at this step, and for no other step: what to give to others so that they do it once.
     pub fn key(&self) -> String {
-        self.at.key.iter().map(|byte| format!("{byte:02x}")).collect()
+        // Where it is, and what it is given; so a step that a new plan runs again for the same has the same key.
+        let mut hasher = blake3::Hasher::new_derive_key("onceflow step key");
+        hasher.update(&self.at.run.0).update(self.address().as_bytes());
+        for input in &self.at.inputs {
+            hasher.update(&input.outcome.digest());
+        }
+        hasher.finalize().to_hex()[..32].to_owned()
     }
 
     /// Where it sits in the run: `/align[3]/sort`.
@@ -76,10 +84,10 @@ impl Step {
     }
 
     /// A step that belongs to no run, for tests of bodies.
-    pub fn detached(key: [u8; 16], attempt: u32) -> Self {
+    pub fn detached(key: [u8; 8], attempt: u32) -> Self {
         let program = Program { blocks: vec![], tasks: vec![], constants: vec![] };
         let path = Path { block: 0, node: 0, fused: None };
-        let at = At { key, place: Place::root(), program: Arc::new(program), path };
+        let at = At { run: RunId(key), inputs: vec![], place: Place::root(), program: Arc::new(program), path };
         Step { at: Arc::new(at), attempt, tx: None }
     }
 }
@@ -92,7 +100,8 @@ impl At {
             (Some(Op::Fused(tasks)), Some(at)) => &tasks[usize::from(at)].path,
             _ => match node {
                 Some(node) => &node.path,
-                None => return String::from("/"),
+                // A compensation is where the step is that it undoes.
+                None => return self.place.address(&[]),
             },
         };
         self.place.address(path)

@@ -26,8 +26,10 @@ pub(crate) struct Worker {
     pub(crate) alive: Alive,
     stopping: AtomicBool,
     busy: AtomicUsize,
-    /// Rings when the worker shall stop, and when a slot has ended.
-    changed: Notify,
+    /// Rings when the worker shall stop.
+    stopped: Notify,
+    /// Rings when a slot has ended.
+    ended: Notify,
 }
 
 impl Worker {
@@ -39,7 +41,8 @@ impl Worker {
             alive: Alive::default(),
             stopping: AtomicBool::new(false),
             busy: AtomicUsize::new(0),
-            changed: Notify::new(),
+            stopped: Notify::new(),
+            ended: Notify::new(),
         });
         shared.world.spawn("onceflow dispatch", Box::pin(worker.clone().dispatch()));
         shared.world.spawn("onceflow heartbeat", Box::pin(worker.clone().stay_alive()));
@@ -49,7 +52,7 @@ impl Worker {
     /// Takes no further steps.
     pub(crate) fn stop(&self) {
         self.stopping.store(true, SeqCst);
-        self.changed.notify_waiters();
+        self.stopped.notify_waiters();
         self.room.ring();
     }
 
@@ -57,11 +60,11 @@ impl Worker {
     pub(crate) async fn drain(&self) {
         self.stop();
         loop {
-            let changed = self.changed.notified();
+            let ended = self.ended.notified();
             if self.busy.load(SeqCst) == 0 {
                 return;
             }
-            changed.await;
+            ended.await;
         }
     }
 
@@ -71,6 +74,9 @@ impl Worker {
 
     /// Hands ready steps to slots, as long as there are any and there is room.
     async fn dispatch(self: Arc<Self>) {
+        // It counts as busy while it may be taking a step.
+        self.busy.fetch_add(1, SeqCst);
+        let _ended = Ended(&self);
         while !self.is_stopping() {
             let mut seat = self.room.seat().await;
             let (seen, changed) = (self.shared.records.position(), self.room.changed());
@@ -93,7 +99,7 @@ impl Worker {
 
     /// Waits until something may be ready.
     async fn wait(&self, seen: Position, changed: Notified<'_>) {
-        let stopped = self.changed.notified();
+        let stopped = self.stopped.notified();
         if self.is_stopping() {
             return;
         }
@@ -115,7 +121,7 @@ impl Worker {
 
     async fn pause(&self) {
         const PAUSE_MS: u64 = 200;
-        let stopped = self.changed.notified();
+        let stopped = self.stopped.notified();
         select(self.shared.world.sleep(PAUSE_MS), std::pin::pin!(stopped)).await;
     }
 
@@ -191,6 +197,9 @@ struct Ended<'a>(&'a Worker);
 impl Drop for Ended<'_> {
     fn drop(&mut self) {
         self.0.busy.fetch_sub(1, SeqCst);
-        self.0.changed.notify_waiters();
+        self.0.ended.notify_waiters();
+        if self.0.is_stopping() {
+            self.0.stopped.notify_waiters();
+        }
     }
 }

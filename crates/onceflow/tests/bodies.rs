@@ -160,7 +160,7 @@ async fn a_body_gives_one_piece_of_data_for_each_output() {
 fn a_function_waits_blocks_or_is_done_as_it_says() {
     let flow = all();
     let start = |task: &str, inputs| {
-        let step = Step::detached([0; 16], 2);
+        let step = Step::detached([0; 8], 2);
         match flow.tasks().get(task).expect("a task").1.start(step, inputs) {
             Attempt::Done(_) => "done",
             Attempt::Async(_) => "waits",

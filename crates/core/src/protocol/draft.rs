@@ -164,7 +164,7 @@ impl<'a> Draft<'a> {
 
     /// The operation that makes a step ready.
     pub fn ready(&self, step: StepId, queue: &Group, ticket: &Ticket) -> Op {
-        let name = step.queue_name(self.plan.keys.run);
+        let name = step.queue_name(self.plan.keys.run, self.plan.keys.generation);
         Op::Put(Key { group: queue.clone(), name }, ticket_row(&self.plan.keys, step, ticket))
     }
 

@@ -105,14 +105,16 @@ impl StepId {
         Some(StepId { frame: FrameId(*frame), index: u32::from_be_bytes(*index), node })
     }
 
-    /// What its row in a queue is called.
-    pub fn queue_name(self, run: RunId) -> Name {
-        Name::join(&[&run.0, &self.to_bytes()])
+    /// What its row in a queue is called. Rows of different plans never meet there: the generation is in the name.
+    pub fn queue_name(self, run: RunId, generation: Generation) -> Name {
+        // Two bytes are enough to keep plans apart: an old one is removed long before 65 536 others were made.
+        Name::join(&[&run.0, &(generation.0 as u16).to_be_bytes(), &self.to_bytes()])
     }
 
     /// Reads what [`StepId::queue_name`] wrote.
     pub fn from_queue_name(name: &[u8]) -> Option<(RunId, Self)> {
-        let (run, step) = name.split_first_chunk::<8>()?;
+        let (run, rest) = name.split_first_chunk::<8>()?;
+        let (_generation, step) = rest.split_first_chunk::<2>()?;
         Some((RunId(*run), StepId::from_bytes(step)?))
     }
 }
@@ -124,7 +126,7 @@ mod tests {
     #[test]
     fn a_queue_name_says_whose_it_is_and_which() {
         let step = StepId { frame: FrameId::opened_by(StepId::of_run(3)), index: 7, node: END };
-        let name = step.queue_name(RunId(*b"12345678"));
+        let name = step.queue_name(RunId(*b"12345678"), Generation(3));
         assert_eq!(crate::queue::lane(name.as_bytes()), b"12345678");
         assert_eq!(StepId::from_queue_name(name.as_bytes()), Some((RunId(*b"12345678"), step)));
         assert_eq!(StepId::from_queue_name(&name.as_bytes()[1..]), None);

@@ -13,7 +13,6 @@
 //! | `r` run, generation | `p` step | [`Parked`](super::rows::Parked) |
 //! | `r` run, generation | `u` number | [`Undo`](super::rows::Undo) |
 //! | `K` run | `m` digest | [`Memo`](super::rows::Memo) |
-//! | `K` run | `t` address | [`Trace`](super::rows::Trace) |
 //! | queue `q`, or `q/` class | run, step | [`Ticket`](super::rows::Ticket), as the note of an inbox |
 
 use super::ids::{FrameId, Generation, RunId, StepId};
@@ -128,11 +127,6 @@ impl Keys {
     /// What a step gave that was computed from this.
     pub fn memo(&self, memo: &Digest) -> Key {
         self.kept.key(Name::join(&[b"m", &memo[..16]]))
-    }
-
-    /// What the step at an address was last computed from.
-    pub fn trace(&self, address: &str) -> Key {
-        self.kept.key(Name::join(&[b"t", &blake3::hash(address.as_bytes()).as_bytes()[..16]]))
     }
 
     fn row(&self, kind: &[u8], id: &[u8], more: &[u8]) -> Key {

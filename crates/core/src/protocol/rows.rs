@@ -206,6 +206,8 @@ pub struct Failed {
     pub attempt: u32,
     /// What went wrong, and below it, what caused that.
     pub causes: Vec<String>,
+    /// Whether it may have been done in part, by a body that must not start twice.
+    pub started: bool,
 }
 
 /// A run while it is not finished: what was asked for. Changes only with a new generation.
@@ -302,15 +304,4 @@ pub struct Undo {
 pub struct Memo {
     /// What it gave.
     pub outputs: Vec<Outcome>,
-}
-
-/// What a step at some address was last computed from; for people who ask why it runs again.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Trace {
-    /// The code.
-    pub version: String,
-    /// Digests of its inputs.
-    pub inputs: Vec<Digest>,
-    /// The memo it led to.
-    pub memo: Digest,
 }

@@ -1,7 +1,7 @@
 //! The life of a run as a whole: it starts, it ends one way or another, and what is left is removed.
 
 use super::{
-    draft::{Draft, Edge, Plan, Site, ticket_row},
+    draft::{Draft, Edge, Plan, Site},
     ids::{END, FrameId, RunId, StepId},
     keys,
     rows::{self, Finished, Frame, Head, Header, Parked, Phase, Received, State, Status, Undo, Why},
@@ -81,6 +81,8 @@ pub enum Ending {
     Undo(Phase),
     /// What is left is removed.
     Remove(Phase),
+    /// Somebody else sees to how it goes on.
+    Leave,
     /// There is nothing to do, and not all outputs are there: rows are missing.
     Damaged,
 }
@@ -91,8 +93,9 @@ pub fn ending(phase: Phase, all_outputs: bool, parked: &[Why], undos: bool) -> E
     match phase {
         Phase::Cancelling if undos => Ending::Undo(Phase::UndoingCancelled),
         Phase::Cancelling => Ending::Remove(Phase::RemovingCancelled),
-        Phase::UndoingFailed | Phase::RemovingFailed => Ending::Remove(Phase::RemovingFailed),
-        Phase::UndoingCancelled | Phase::RemovingCancelled => Ending::Remove(Phase::RemovingCancelled),
+        Phase::UndoingFailed | Phase::UndoingCancelled => Ending::Leave,
+        Phase::RemovingFailed | Phase::RemovingCancelled => Ending::Leave,
+        Phase::Frozen => Ending::Leave,
         _ if any(|why| matches!(why, Why::Unknown { .. })) => Ending::Wait,
         _ if any(|why| matches!(why, Why::Failed(_))) && undos => Ending::Undo(Phase::UndoingFailed),
         _ if any(|why| matches!(why, Why::Failed(_))) => Ending::Fail,
@@ -174,7 +177,7 @@ pub fn change_phase<'a>(plan: &'a Plan, state: State, taken: &Taken, next: Phase
 pub fn turn<'a>(plan: &'a Plan, state: State, next: Phase) -> Draft<'a> {
     let mut draft = Draft::new(plan, state);
     draft.batch.put(plan.keys.state(), rows::write(&State { phase: next, ..state }));
-    if matches!(state.phase, Phase::Failed | Phase::Waiting) {
+    if matches!(state.phase, Phase::Failed | Phase::Waiting | Phase::Frozen) {
         let settle = draft.settle();
         draft.batch.ops.push(settle);
     }
@@ -332,11 +335,6 @@ pub fn release_ticket(plan: &Plan, draft: &mut Draft<'_>, step: StepId, ticket: 
     for received in ticket.inputs.iter().filter(|received| received.owned) {
         draft.release(&plan.keys.arrival(step, received.port), received.port, &received.outcome);
     }
-}
-
-/// The row of a step in a queue, for those who put it back.
-pub fn row_of(plan: &Plan, step: StepId, ticket: &rows::Ticket) -> Row {
-    ticket_row(&plan.keys, step, ticket)
 }
 
 /// What a run gave, if all of it is there: one outcome for each output of the root block.

@@ -29,8 +29,8 @@ use onceflow_core::{
         draft::{Draft, stored},
         ids::{Generation, StepId, TEARDOWN},
         keys::{self, Keys},
-        rows::{self, Header, Held, Phase, Received, State, Ticket, Undo},
-        run, step,
+        rows::{self, Header, Held, Phase, Received, State, Ticket},
+        run,
     },
 };
 use std::sync::Arc;
@@ -38,9 +38,6 @@ use std::sync::Arc;
 /// Values a plan may read at its outermost level: each takes a few operations of the batch that installs it. With more,
 /// all steps stand in the plan, and those that are kept are found when they are taken.
 const REUSED_MAX: usize = 120;
-
-/// Registrations that a new plan takes over.
-const UNDOS_MAX: usize = 40;
 
 /// What is to be run, given what is known.
 pub(super) struct Planned {
@@ -117,7 +114,6 @@ impl Engine {
                 return Err(Error::Refused { key: asked.start.key.clone(), why });
             }
         }
-        self.may_run_again(asked, run).await?;
         let frozen = State { phase: Phase::Frozen, ..seen };
         if seen != frozen {
             let draft = run::turn_to(&run.plan, seen, Phase::Frozen);
@@ -126,6 +122,18 @@ impl Engine {
             }
             run.saw(frozen);
         }
+        let planned = self.plan_frozen(asked, run, frozen).await;
+        if planned.is_err() {
+            let before = if seen.phase == Phase::Frozen { Phase::Running } else { seen.phase };
+            self.thaw(run, frozen, before).await?;
+        }
+        planned
+    }
+
+    /// Plans and installs, while nothing of the old plan commits.
+    async fn plan_frozen(&self, asked: &Asked, run: &Arc<Run>, frozen: State) -> Result<Option<Handle>, Error> {
+        let shared = &self.shared;
+        self.may_run_again(asked, run).await?;
         let before = shared.before(&run.header).await?;
         let before = before.ok_or_else(|| Error::damaged(format!("the program of run `{}`", run.key)))?;
         let known = shared.known_of(run, asked, &before).await?;
@@ -133,8 +141,23 @@ impl Engine {
         self.install(asked, run, frozen, planned).await
     }
 
+    /// There is no new plan: the old one is valid again, and the run is settled if nothing of it is in flight.
+    async fn thaw(&self, run: &Run, frozen: State, before: Phase) -> Result<(), Error> {
+        let draft = run::turn(&run.plan, frozen, before);
+        if self.shared.commit_outside(draft, &[]).await?.is_ok() {
+            run.saw(State { phase: before, ..frozen });
+        }
+        Ok(())
+    }
+
     /// Steps that were started and must not start twice stand in the way of a new plan.
     async fn may_run_again(&self, asked: &Asked, run: &Run) -> Result<(), Error> {
+        // How to undo a step is written down in terms of its plan.
+        if !self.shared.all_rows(run.plan.keys.rows.clone(), b"u").await?.is_empty() {
+            let why =
+                "has done things that can be undone; let it end, or cancel it, before it is asked for something else";
+            return Err(Error::Refused { key: asked.start.key.clone(), why: why.to_owned() });
+        }
         if asked.start.accept_reruns {
             return Ok(());
         }
@@ -164,20 +187,11 @@ impl Engine {
         let mut header = self.header(asked, &planned, &mut weaves).await?;
         header.started = old.header.started;
         let frame = super::root_frame(asked, planned.reused);
-        let undos = shared.all_rows(old.plan.keys.rows.clone(), b"u").await?;
-        if undos.len() > UNDOS_MAX {
-            let why = format!("has {} steps that can be undone; at most {UNDOS_MAX} can be taken over", undos.len());
-            return Err(Error::Refused { key: asked.start.key.clone(), why });
-        }
         let mut draft = Draft::new(&plan, frozen);
         for key in planned.while_there {
             draft.batch.require_present(key);
         }
         run::install(&plan, &mut draft, &header, &frame);
-        for (number, (_, row)) in (0..).zip(&undos) {
-            let undo: Undo = rows::read(row).ok_or_else(|| Error::damaged("a registration"))?;
-            step::register(&plan, &mut draft, number, &undo);
-        }
         draft.batch.ops.push(removal(&old.plan, &old.header));
         match shared.commit_outside(draft, &weaves).await? {
             Err(_) => Ok(None),

@@ -34,9 +34,8 @@ impl Work<'_> {
             Op::Each { .. } | Op::Loop { .. } | Op::Choice { .. } | Op::Call { .. } => {}
         }
         let memo = self.memo(&inputs).await?;
-        if let Some(outputs) = self.kept(memo.as_ref()).await? {
-            let what = What::DidReuse { address: self.address_if_wanted().await? };
-            return self.give(seat, &outputs, Some(what)).await;
+        if let Some(next) = self.reuse(seat, memo.as_ref()).await? {
+            return Ok(next);
         }
         if self.taken.frame.depth >= limits::CALL_DEPTH_MAX {
             let why =
@@ -71,6 +70,24 @@ impl Work<'_> {
         let committed = self.commit(seat, &[], what, commit).await?;
         self.got_on(self.taken.frame.shape);
         Ok(committed.next())
+    }
+
+    /// Commits what this step gave before, if that is kept, and still is when it commits.
+    pub(super) async fn reuse(&self, seat: &Seat, memo: Option<&[u8; 32]>) -> Result<Option<Option<Job>>, Error> {
+        let (Some(memo), Some(outputs)) = (memo, self.kept(memo).await?) else { return Ok(None) };
+        let plan = &self.run.plan;
+        let what = What::DidReuse { address: self.address_if_wanted().await? };
+        let commit = |state: State| {
+            let mut draft = step::commit(plan, state, &self.taken, &outputs);
+            draft.batch.require_present(plan.keys.memo(memo));
+            draft
+        };
+        let committed = self.commit(seat, &[], Some(what), commit).await?;
+        self.got_on(self.taken.frame.shape);
+        Ok(match committed {
+            Committed::Refused => None,
+            committed => Some(committed.next()),
+        })
     }
 
     /// Rings for those who wait for outputs of the run.
@@ -329,5 +346,6 @@ fn is_true(outcome: &Outcome) -> bool {
 fn ops_per_element(program: &Program, plan: &onceflow_core::protocol::draft::Plan, body: u32) -> usize {
     let opening = &plan.wiring.blocks[body as usize].opening;
     let delivered: usize = opening.targets.iter().map(|target| 4 + 2 * target.ports.len()).sum();
-    delivered + opening.enabled.len() + program.blocks[body as usize].outputs.len() + 4
+    // An output that stands from the beginning may be a stored value: a small one in front of it, an edge, counts.
+    delivered + opening.enabled.len() + 6 * program.blocks[body as usize].outputs.len() + 4
 }

@@ -36,6 +36,7 @@ impl Work<'_> {
         let undos = self.registrations().await?.last().map(|(number, _)| *number);
         let next = match run::ending(state.phase, outputs.is_some(), &whys, undos.is_some()) {
             Ending::Done => return self.finish(seat, outputs.expect("all outputs are there"), &arrived).await,
+            Ending::Leave => return self.leave(seat, state).await,
             Ending::Unpark => return self.unpark(seat, state, &parked).await,
             Ending::Wait => (Phase::Waiting, Some(End::Waiting), None),
             Ending::Fail => (Phase::Failed, Some(End::Failed), None),
@@ -51,6 +52,10 @@ impl Work<'_> {
         let (phase, end, follow) = next;
         let decide = |state: State| {
             let mut draft = run::change_phase(plan, state, &self.taken, phase);
+            // What it was decided on must still be so.
+            for (step, row, _) in parked.iter().filter(|(_, _, parked)| parked.why != Why::NotStarted).take(1) {
+                draft.batch.require_equals(plan.keys.parked(*step), row.clone());
+            }
             if let Some(step) = follow {
                 let ticket = draft.ticket(0, vec![]);
                 let op = draft.ready(step, &onceflow_core::protocol::keys::internal_queue(), &ticket);
@@ -65,6 +70,12 @@ impl Work<'_> {
             self.worker.shared.progress.notify_waiters();
         }
         Ok(committed.and_then(Committed::next))
+    }
+
+    /// Somebody else sees to how the run goes on.
+    async fn leave(&self, seat: &Seat, state: State) -> Result<Option<Job>, Error> {
+        let decide = |state: State| self.taken.leaving(&self.run.plan, state);
+        Ok(self.commit_as_seen(seat, state, None, decide).await?.and_then(Committed::next))
     }
 
     /// Something is in flight after all: it will let the run be settled again. Only if it still is when this goes.

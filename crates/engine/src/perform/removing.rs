@@ -52,8 +52,12 @@ impl Work<'_> {
     /// Adds to what is told of the failures of a run.
     pub(super) async fn note_failures(&self, failed: &[Failed]) -> Result<(), Error> {
         self.add_to_notes(|noted| {
-            for failed in
-                failed.iter().filter(|failed| !noted.0.contains(failed)).take(FAILURES_MAX).cloned().collect::<Vec<_>>()
+            for failed in failed
+                .iter()
+                .filter(|failed| !noted.0.contains(failed))
+                .take(FAILURES_MAX.saturating_sub(noted.0.len()))
+                .cloned()
+                .collect::<Vec<_>>()
             {
                 noted.0.push(failed);
             }

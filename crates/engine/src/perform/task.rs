@@ -13,8 +13,8 @@ use crate::{
     worker::Seat,
 };
 use body::Interrupted;
-pub(super) use body::{blake3_of, blocking, panicked, walled};
-use futures_util::future::select;
+pub(super) use body::{blocking, panicked, walled};
+use futures_util::future::{Either, select};
 use onceflow_core::{
     limits,
     model::{Effect, TaskSpec, program::Op},
@@ -28,11 +28,17 @@ use onceflow_store::{
     blobs,
     values::{self, Weave},
 };
+pub(crate) use unknown::may_decide;
 
 impl Work<'_> {
     /// Performs a task, or several that are fused.
     pub(super) async fn task(&self, seat: &Seat, inputs: Vec<Held>) -> Result<Option<Job>, Error> {
         let spec = self.spec();
+        if let Err(why) = self.bodies() {
+            tracing::warn!(%why, "a step waits for a worker that offers its task");
+            self.pause_and_give_back().await?;
+            return Ok(None);
+        }
         let mut ticket = self.taken.ticket.clone();
         if let Some(started) = self.taken.ticket.started
             && spec.effect == Effect::AtMostOnce
@@ -46,9 +52,8 @@ impl Work<'_> {
             }
         }
         let memo = self.memo(&inputs).await?;
-        if let Some(outputs) = self.kept(memo.as_ref()).await? {
-            let what = What::DidReuse { address: self.address_if_wanted().await? };
-            return self.give(seat, &outputs, Some(what)).await;
+        if let Some(next) = self.reuse(seat, memo.as_ref()).await? {
+            return Ok(next);
         }
         loop {
             let attempt = ticket.failed + 1;
@@ -71,7 +76,8 @@ impl Work<'_> {
                 Err(Interrupted::TimedOut(ms)) => Failure::new(format!("it took longer than {ms} ms")),
             };
             if !may_retry(&spec, &failure, attempt) {
-                return self.fail(seat, attempt, failure.causes).await;
+                let started = spec.effect == Effect::AtMostOnce && !failure.not_done;
+                return self.fail_as(seat, attempt, failure.causes, started).await;
             }
             ticket.failed = attempt;
             ticket.started = None;
@@ -104,6 +110,14 @@ impl Work<'_> {
         let plan = &self.run.plan;
         let node = self.taken.node(plan);
         let (mut weaves, mut files): (Vec<Weave>, _) = (Vec::new(), data::Files::taken());
+        // Storing a large output may take longer than a claim stands.
+        let is_small = |output: &Data| match output {
+            Data::None => true,
+            Data::Bytes(bytes) => bytes.len() <= limits::INLINE_BYTES_MAX,
+            Data::List(_) | Data::File(_) => false,
+        };
+        let writes = !outputs.iter().all(is_small);
+        let _writing = writes.then(|| self.worker.alive.keep(&self.taken.queue, &self.taken.name, self.taken.fence));
         let mut outcomes = Vec::with_capacity(node.outputs.len());
         for output in outputs {
             let values = &self.worker.shared.values;
@@ -134,7 +148,7 @@ impl Work<'_> {
             let commit = |state: State| {
                 let mut draft = step::commit(plan, state, &self.taken, &outcomes);
                 if let Some(tx) = tx {
-                    tx.ride(&mut draft.batch, now, &self.taken.step.to_bytes());
+                    tx.ride(&mut draft.batch, now, self.taken.name.as_bytes());
                 }
                 if let Some(memo) = memo {
                     step::keep(plan, &mut draft, memo, &outcomes);
@@ -161,9 +175,19 @@ impl Work<'_> {
 
     /// The step failed for good: somebody around it handles that, or it is put aside until the run is tried again.
     pub(super) async fn fail(&self, seat: &Seat, attempt: u32, causes: Vec<String>) -> Result<Option<Job>, Error> {
+        self.fail_as(seat, attempt, causes, false).await
+    }
+
+    async fn fail_as(
+        &self,
+        seat: &Seat,
+        attempt: u32,
+        causes: Vec<String>,
+        started: bool,
+    ) -> Result<Option<Job>, Error> {
         let plan = &self.run.plan;
         let node = self.taken.node(plan);
-        let failed = Failed { address: self.address().await?.into(), attempt, causes: shortened(causes) };
+        let failed = Failed { address: self.address().await?.into(), attempt, causes: shortened(causes), started };
         let what = What::DidFail(failed.clone());
         if self.taken.frame.guarded || node.attempt {
             let why = format!("{}: {}", failed.address, failed.causes.join(": ")).into();
@@ -189,8 +213,12 @@ impl Work<'_> {
     /// Writes down that an attempt failed, and waits before the next. False if the step is not ours any more.
     async fn try_again(&self, spec: &TaskSpec, ticket: &Ticket, causes: Vec<String>) -> Result<bool, Error> {
         let shared = &self.worker.shared;
-        let failed =
-            Failed { address: self.address().await?.into(), attempt: ticket.failed, causes: shortened(causes) };
+        let failed = Failed {
+            address: self.address().await?.into(),
+            attempt: ticket.failed,
+            causes: shortened(causes),
+            started: false,
+        };
         tracing::debug!(address = %failed.address, attempt = failed.attempt, causes = ?failed.causes, "an attempt failed");
         let note = |state: State| step::note(&self.run.plan, state, &self.taken, ticket);
         let crate::commit::Sent::Applied(committed) = shared.commit(&self.run, &self.taken, None, &[], note).await?
@@ -200,7 +228,9 @@ impl Work<'_> {
         self.tell(committed.position, What::DidFail(failed));
         let heartbeat = self.worker.alive.keep(&self.taken.queue, &self.taken.name, self.taken.fence);
         let pause = shared.world.sleep(pause_ms(spec, ticket.failed, shared.world.random()));
-        select(pause, std::pin::pin!(heartbeat.lost())).await;
+        if let Either::Right(_) = select(pause, std::pin::pin!(heartbeat.lost())).await {
+            return Ok(false);
+        }
         let goes_on = !self.worker.is_stopping() && self.run.state().phase.dispatches();
         if !goes_on {
             // Whoever takes it next sees at which attempt it stands, and puts it aside if the run has stopped.

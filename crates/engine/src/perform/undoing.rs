@@ -3,7 +3,7 @@
 
 use super::{
     Committed, Job, Work,
-    task::{blake3_of, blocking, panicked, shortened, walled},
+    task::{blocking, panicked, shortened, walled},
 };
 use crate::{
     Error, data,
@@ -43,6 +43,7 @@ impl Work<'_> {
                 address: undo.address.clone(),
                 attempt: undo.failed,
                 causes: shortened(failure.causes.clone()),
+                started: false,
             };
             if failure.is_final || undo.failed >= spec.retry.attempts {
                 tracing::error!(address = %undo.address, causes = ?failed.causes, "a step could not be undone");
@@ -83,7 +84,6 @@ impl Work<'_> {
                 Some(payload) => data::load(&shared.values, payload, Some(&scratch)).await?,
             });
         }
-        let _heartbeat = self.worker.alive.keep(&self.taken.queue, &self.taken.name, self.taken.fence);
         let step = Step { at: Arc::new(self.undo_at(undo)), attempt: undo.failed + 1, tx: None };
         let given = match catch_unwind(AssertUnwindSafe(|| body.start(step, inputs))) {
             Err(panic) => Err(panicked(&*panic)),
@@ -97,10 +97,9 @@ impl Work<'_> {
     /// A compensation has the key of the step it undoes.
     fn undo_at(&self, undo: &Undo) -> At {
         let plan = &self.run.plan;
-        let key = blake3_of(&[&plan.keys.run.0, &plan.keys.generation.0.to_be_bytes(), &undo.step.to_bytes()]);
         let path = Path { block: u32::MAX, node: 0, fused: None };
         let place = onceflow_core::model::Place { call: undo.address.to_string(), numbers: vec![] };
-        At { key, place, program: plan.program.clone(), path }
+        At { run: plan.keys.run, inputs: undo.inputs.clone(), place, program: plan.program.clone(), path }
     }
 
     /// The step is undone, or cannot be: the one before it is next.

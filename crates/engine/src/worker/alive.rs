@@ -60,7 +60,7 @@ impl Worker {
     pub(super) async fn stay_alive(self: Arc<Self>) {
         let pause_ms = (self.shared.options.lease_ms / 3).max(1);
         loop {
-            let stopped = self.changed.notified();
+            let stopped = self.stopped.notified();
             if self.is_stopping() && self.busy.load(SeqCst) == 0 {
                 return;
             }

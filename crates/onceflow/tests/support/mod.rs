@@ -81,7 +81,7 @@ pub(crate) async fn attempt<I: Ports, O: Ports>(
 ) -> Result<Vec<Data>, Failure> {
     let (spec, body) = flow.tasks().get(task).expect("a task of the flow");
     assert_eq!(spec.inputs.len(), inputs.len(), "one for each input");
-    let step = Step::detached([1; 16], 2);
+    let step = Step::detached([1; 8], 2);
     let outputs = match body.start(step, inputs) {
         Attempt::Done(outputs) => outputs,
         Attempt::Async(future) => future.await,

@@ -12,7 +12,7 @@ use futures_util::{
     future::{Either, select},
 };
 use onceflow_core::{
-    model::{FusedSource, TaskSpec, program::Op},
+    model::{Effect, FusedSource, TaskSpec, program::Op},
     protocol::rows::Held,
 };
 use onceflow_store::{BoxFuture, World};
@@ -59,6 +59,9 @@ impl Work<'_> {
             false => None,
         };
         let mut loaded = Vec::with_capacity(inputs.len());
+        // Reading a large input may take longer than a claim stands.
+        let reads = inputs.iter().any(|held| held.outcome.value().is_some_and(|input| input.stored().is_some()));
+        let reading = reads.then(|| self.worker.alive.keep(&self.taken.queue, &self.taken.name, self.taken.fence));
         for held in inputs {
             loaded.push(match held.outcome.value() {
                 None => Data::None,
@@ -71,11 +74,12 @@ impl Work<'_> {
                 },
             });
         }
+        drop(reading);
         let plan = &self.run.plan;
         let node = self.taken.node(plan);
         let given = match &node.op {
-            Op::Task(task) => self.one(*task, None, attempt, loaded, spec.timeout_ms, tx).await?,
-            Op::Fused(tasks) => self.fused(tasks, attempt, &loaded, spec.timeout_ms).await?,
+            Op::Task(task) => self.one((*task, None), attempt, inputs, loaded, spec.timeout_ms, tx).await?,
+            Op::Fused(tasks) => self.fused(tasks, attempt, inputs, &loaded, spec.timeout_ms).await?,
             _ => unreachable!("only tasks have bodies"),
         };
         Ok(match &node.op {
@@ -85,7 +89,7 @@ impl Work<'_> {
     }
 
     /// A body gives as many outputs as its task has.
-    fn complete(&self, task: u32, mut given: Vec<Data>) -> Result<Vec<Data>, Interrupted> {
+    pub(super) fn complete(&self, task: u32, mut given: Vec<Data>) -> Result<Vec<Data>, Interrupted> {
         let wanted = self.run.plan.program.tasks[task as usize].outputs.len();
         if given.len() == wanted {
             if wanted == 0 {
@@ -102,6 +106,7 @@ impl Work<'_> {
         &self,
         tasks: &[onceflow_core::model::FusedTask],
         attempt: u32,
+        held: &[Held],
         inputs: &[Data],
         timeout_ms: Option<u64>,
     ) -> Result<Result<Vec<Data>, Interrupted>, Error> {
@@ -114,7 +119,7 @@ impl Work<'_> {
                 FusedSource::Task(task, port) => given[usize::from(*task)][usize::from(*port)].clone(),
             };
             let inputs = fused.inputs.iter().map(input).collect();
-            let one = match self.one(fused.task, Some(at as u16), attempt, inputs, timeout_ms, None).await? {
+            let one = match self.one((fused.task, Some(at as u16)), attempt, held, inputs, timeout_ms, None).await? {
                 Ok(one) => one,
                 Err(interrupted) => return Ok(Err(interrupted)),
             };
@@ -134,9 +139,9 @@ impl Work<'_> {
 
     async fn one(
         &self,
-        task: u32,
-        fused: Option<u16>,
+        (task, fused): (u32, Option<u16>),
         attempt: u32,
+        held: &[Held],
         inputs: Vec<Data>,
         timeout_ms: Option<u64>,
         tx: Option<Tx>,
@@ -145,7 +150,7 @@ impl Work<'_> {
             Ok(body) => body,
             Err(why) => return Ok(Err(Interrupted::Failed(Failure::new(why).finally()))),
         };
-        let step = Step { at: Arc::new(self.at(fused).await?), attempt, tx };
+        let step = Step { at: Arc::new(self.at(fused, held).await?), attempt, tx };
         let started = match catch_unwind(AssertUnwindSafe(|| body.start(step, inputs))) {
             Ok(started) => started,
             Err(panic) => Attempt::Done(Err(panicked(&*panic))),
@@ -155,11 +160,17 @@ impl Work<'_> {
             Attempt::Async(future) => walled(future),
             Attempt::Blocking(body) => blocking(&self.worker.room, &*self.worker.shared.world, body),
         };
-        Ok(self.watched(future, timeout_ms).await)
+        let only_once = self.run.plan.program.tasks[task as usize].effect == Effect::AtMostOnce;
+        Ok(self.watched(future, timeout_ms, only_once).await)
     }
 
     /// Waits for a body, as long as it may take and as long as the step is ours.
-    async fn watched(&self, mut body: BoxFuture<'_, Given>, timeout_ms: Option<u64>) -> Result<Vec<Data>, Interrupted> {
+    async fn watched(
+        &self,
+        mut body: BoxFuture<'_, Given>,
+        timeout_ms: Option<u64>,
+        only_once: bool,
+    ) -> Result<Vec<Data>, Interrupted> {
         // Most bodies that are quick are done at the first look, and need neither clock nor heartbeat.
         let first = std::future::poll_fn(|context| Poll::Ready(body.as_mut().poll(context))).await;
         if let Poll::Ready(given) = first {
@@ -170,7 +181,12 @@ impl Work<'_> {
             Some(ms) => self.worker.shared.world.sleep(ms),
             None => Box::pin(std::future::pending()),
         };
-        let interrupted = select(timeout, Box::pin(heartbeat.lost()));
+        // A body that must not start twice is not given up: what it gives late may still be the truth.
+        let lost: BoxFuture<'_, ()> = match only_once {
+            true => Box::pin(std::future::pending()),
+            false => Box::pin(heartbeat.lost()),
+        };
+        let interrupted = select(timeout, lost);
         match select(body, interrupted).await {
             Either::Left((given, _)) => given.map_err(Interrupted::Failed),
             Either::Right((Either::Left(_), _)) => Err(Interrupted::TimedOut(timeout_ms.unwrap_or_default())),
@@ -178,22 +194,12 @@ impl Work<'_> {
         }
     }
 
-    pub(super) async fn at(&self, fused: Option<u16>) -> Result<At, Error> {
+    pub(super) async fn at(&self, fused: Option<u16>, inputs: &[Held]) -> Result<At, Error> {
         let plan = &self.run.plan;
-        let hash = blake3_of(&[&plan.keys.run.0, &plan.keys.generation.0.to_be_bytes(), &self.taken.step.to_bytes()]);
         let path = Path { block: self.taken.ticket.block, node: self.taken.step.node, fused };
         let place = self.worker.shared.place(&self.run, self.taken.step.frame, self.taken.step.index).await?;
-        Ok(At { key: hash, place, program: plan.program.clone(), path })
+        Ok(At { run: plan.keys.run, inputs: inputs.to_vec(), place, program: plan.program.clone(), path })
     }
-}
-
-pub(in crate::perform) fn blake3_of(parts: &[&[u8]]) -> [u8; 16] {
-    let mut hasher = blake3::Hasher::new();
-    for part in parts {
-        hasher.update(part);
-    }
-    let digest = hasher.finalize();
-    *digest.as_bytes().first_chunk().expect("a digest is longer than a key")
 }
 
 /// A future whose panic is its failure.

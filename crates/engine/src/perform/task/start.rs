@@ -4,7 +4,7 @@
 use super::super::Work;
 use crate::{Error, commit::Sent, data::Scratch, shared::lock};
 use onceflow_core::{
-    model::{Effect, TaskSpec},
+    model::{Effect, TaskSpec, program::Op},
     protocol::{
         rows::{Held, State, Ticket, Undo},
         step,
@@ -115,6 +115,15 @@ impl Work<'_> {
     pub(in crate::perform) fn scratch(&self) -> std::path::PathBuf {
         let name: String = self.taken.fence.to_string();
         self.worker.shared.options.scratch.join(format!("onceflow-{name}"))
+    }
+
+    /// Whether all code of this step is here.
+    pub(super) fn bodies(&self) -> Result<(), String> {
+        match &self.taken.node(&self.run.plan).op {
+            Op::Task(task) => self.body(*task).map(drop),
+            Op::Fused(tasks) => tasks.iter().try_for_each(|fused| self.body(fused.task).map(drop)),
+            _ => Ok(()),
+        }
     }
 
     /// The task's code.

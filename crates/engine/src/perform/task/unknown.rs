@@ -9,13 +9,14 @@ use crate::{
     task::{Data, Step, Verdict},
     worker::Seat,
 };
+use futures_util::FutureExt;
 use onceflow_core::{
     Fence, Row,
     model::program::Op,
     payload::Outcome,
     protocol::{
         ids::StepId,
-        rows::{Held, Parked, State, Why},
+        rows::{Held, Parked, Phase, State, Why},
         run, step,
     },
 };
@@ -34,10 +35,16 @@ impl Work<'_> {
                 Some(payload) => data::load(&self.worker.shared.values, payload, None).await?,
             });
         }
-        let step = Step { at: Arc::new(self.at(None).await?), attempt: self.taken.ticket.failed + 1, tx: None };
-        let Some(verdict) = body.verify(step, loaded) else { return Ok(Verdict::Unknown) };
+        let step = Step { at: Arc::new(self.at(None, inputs).await?), attempt: self.taken.ticket.failed + 1, tx: None };
+        let asked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| body.verify(step, loaded)));
+        let Ok(Some(verdict)) = asked else { return Ok(Verdict::Unknown) };
         let _heartbeat = self.worker.alive.keep(&self.taken.queue, &self.taken.name, self.taken.fence);
-        Ok(verdict.await)
+        let verdict = std::panic::AssertUnwindSafe(verdict).catch_unwind().await.unwrap_or(Verdict::Unknown);
+        Ok(match verdict {
+            // What it says must be what the task would have given.
+            Verdict::Done(given) => self.complete(*task, given).map_or(Verdict::Unknown, Verdict::Done),
+            verdict => verdict,
+        })
     }
 
     /// The run waits for somebody to decide.
@@ -64,6 +71,11 @@ impl Work<'_> {
     }
 }
 
+/// Whether it may still be said what became of a step: not while what was done is undone or removed.
+pub(crate) fn may_decide(phase: Phase) -> bool {
+    matches!(phase, Phase::Running | Phase::Failing | Phase::Waiting | Phase::Cancelling)
+}
+
 impl Shared {
     /// A step whose outcome was not known gave this. False if somebody else decided.
     pub(crate) async fn decide_done(
@@ -78,6 +90,9 @@ impl Shared {
         let Some(frame) = self.frame(run, step.frame).await? else { return Ok(false) };
         let inbox = self.inbox(run, step).await?;
         loop {
+            if !may_decide(run.state().phase) {
+                return Ok(false);
+            }
             let draft = run::decided(&run.plan, run.state(), step, (row, parked), &frame, &inbox, outcomes);
             match self.commit_outside(draft, weaves).await? {
                 Ok(_) => {
