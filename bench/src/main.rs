@@ -6,12 +6,14 @@
 //! | [`report`] | what was found, as a table for people or one JSON object for programs |
 //! | [`disk`] | directories on a real disk, and how much of it is used and written |
 //! | [`store`] | one bench: the store against a bare log, redb and SQLite |
+//! | [`kernel`] | one bench: the engine against a bare log, one fdatasync, durare and duroxide |
 //!
 //! A new bench is a module with `fn run() -> anyhow::Result<Report>` and a line in [`BENCHES`].
 //!
 //! Exit code 0 although a target is missed, 1 if an answer was wrong or a peer did not run, 2 on bad usage.
 
 mod disk;
+mod kernel;
 mod report;
 mod rounds;
 mod store;
@@ -26,8 +28,10 @@ struct Bench {
     run: fn() -> anyhow::Result<Report>,
 }
 
-const BENCHES: &[Bench] =
-    &[Bench { name: "store", about: "the journal against a bare log, redb and SQLite", run: store::run }];
+const BENCHES: &[Bench] = &[
+    Bench { name: "store", about: "the journal against a bare log, redb and SQLite", run: store::run },
+    Bench { name: "kernel", about: "steps against a bare log, durare and duroxide; plans; loops", run: kernel::run },
+];
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -35,6 +39,11 @@ fn main() -> ExitCode {
         && child == store::reopen::CHILD
     {
         return finish(store::reopen::fill(rest));
+    }
+    if let [child, rest @ ..] = &arguments[..]
+        && child == kernel::child::CHILD
+    {
+        return finish(kernel::child::be(rest));
     }
     let json = arguments.iter().any(|argument| argument == "--json");
     let names: Vec<&String> = arguments.iter().filter(|argument| *argument != "--json").collect();

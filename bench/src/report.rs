@@ -41,10 +41,17 @@ pub(crate) struct Line {
     pub(crate) target: Target,
 }
 
+/// The same with fusion on.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Fused {
+    pub(crate) figure: f64,
+    pub(crate) target: Target,
+}
+
 /// What a bench found.
 #[derive(Debug, Default)]
 pub(crate) struct Report {
-    lines: Vec<Line>,
+    lines: Vec<(Line, Option<Fused>)>,
     keys: Map<String, Value>,
     detail: Map<String, Value>,
     notes: Vec<String>,
@@ -54,12 +61,19 @@ impl Report {
     /// A line of the table that is also a key of the JSON object.
     pub(crate) fn key(&mut self, name: &str, line: Line) {
         self.keys.insert(name.into(), json!(rounded(line.figure)));
-        self.lines.push(line);
+        self.lines.push((line, None));
+    }
+
+    /// As [`Report::key`], with a second column: a figure with fusion on, which is a key of its own.
+    pub(crate) fn key_fused(&mut self, name: &str, line: Line, fused_name: &str, fused: Fused) {
+        self.keys.insert(name.into(), json!(rounded(line.figure)));
+        self.keys.insert(fused_name.into(), json!(rounded(fused.figure)));
+        self.lines.push((line, Some(fused)));
     }
 
     /// A line of the table only.
     pub(crate) fn line(&mut self, line: Line) {
-        self.lines.push(line);
+        self.lines.push((line, None));
     }
 
     /// Raw figures and curves.
@@ -81,23 +95,34 @@ impl Report {
 
     /// The table on stdout, the notes below it.
     pub(crate) fn print_table(self) {
-        let head = ["what", "ours", "theirs", "figure", "target", "met?"].map(str::to_owned);
-        let mut rows = vec![head];
-        rows.extend(self.lines.iter().map(|line| {
-            let met = line.target.met(line.figure).map_or("", |met| if met { "yes" } else { "NO" });
-            let figure = format!("{}", rounded(line.figure));
-            [line.what.clone(), line.ours.clone(), line.theirs.clone(), figure, line.target.to_string(), met.into()]
+        let with_fused = self.lines.iter().any(|(_, fused)| fused.is_some());
+        let head = ["what", "ours", "theirs", "figure", "target", "met?"];
+        let head =
+            head.into_iter().chain(if with_fused { &["fused", "target", "met?"][..] } else { &[] }.iter().copied());
+        let mut rows: Vec<Vec<String>> = vec![head.map(str::to_owned).collect()];
+        rows.extend(self.lines.iter().map(|(line, fused)| {
+            let mut row = vec![line.what.clone(), line.ours.clone(), line.theirs.clone()];
+            row.extend(judged(line.figure, line.target));
+            let fused = fused.map(|fused| judged(fused.figure, fused.target));
+            row.extend(fused.unwrap_or_default().into_iter().take(if with_fused { 3 } else { 0 }));
+            row
         }));
         let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
-        let widths: [usize; 6] = std::array::from_fn(width);
+        let widths: Vec<usize> = (0..rows[0].len()).map(width).collect();
         for row in &rows {
-            let cells = row.iter().zip(widths).map(|(cell, width)| format!("{cell:<width$}"));
+            let cells = row.iter().zip(&widths).map(|(cell, width)| format!("{cell:<width$}"));
             println!("{}", cells.collect::<Vec<_>>().join("  ").trim_end());
         }
         for note in &self.notes {
             println!("- {note}");
         }
     }
+}
+
+/// A figure, what it should be, and whether it is.
+fn judged(figure: f64, target: Target) -> [String; 3] {
+    let met = target.met(figure).map_or("", |met| if met { "yes" } else { "NO" });
+    [format!("{}", rounded(figure)), target.to_string(), met.into()]
 }
 
 /// Three digits after the point say all that a clock can.

@@ -1,12 +1,12 @@
 //! The store against its peers: a bare log, one fdatasync, redb and SQLite; and against its own promises about reopening
 //! and reclaiming.
 
-mod alone;
-mod barelog;
+pub(crate) mod alone;
+pub(crate) mod barelog;
 mod chain;
 mod churn;
 mod commits;
-mod journal;
+pub(crate) mod journal;
 mod reclaim;
 pub(crate) mod reopen;
 mod step;

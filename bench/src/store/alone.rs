@@ -84,21 +84,21 @@ fn median_us(mut one: impl FnMut() -> anyhow::Result<Duration>) -> anyhow::Resul
 }
 
 /// A file that grows as a journal's segment does: zeros ahead, a mebibyte at a time.
-struct Appender {
+pub(crate) struct Appender {
     file: fs::File,
     end: u64,
     prepared: u64,
 }
 
 impl Appender {
-    fn create(path: &Path) -> io::Result<Appender> {
+    pub(crate) fn create(path: &Path) -> io::Result<Appender> {
         let file = fs::File::options().read(true).write(true).create_new(true).open(path)?;
         barelog::prepare(&file, 0, PREPARE_BYTES)?;
         file.sync_all()?;
         Ok(Appender { file, end: 0, prepared: PREPARE_BYTES })
     }
 
-    fn append(&mut self, record: &[u8]) -> io::Result<()> {
+    pub(crate) fn append(&mut self, record: &[u8]) -> io::Result<()> {
         self.file.write_all_at(record, self.end)?;
         self.file.sync_data()?;
         self.end += record.len() as u64;
@@ -109,7 +109,7 @@ impl Appender {
         Ok(())
     }
 
-    fn check(&self, record: &[u8]) -> anyhow::Result<()> {
+    pub(crate) fn check(&self, record: &[u8]) -> anyhow::Result<()> {
         let mut last = vec![0; record.len()];
         self.file.read_exact_at(&mut last, self.end - record.len() as u64)?;
         anyhow::ensure!(last == record, "the file does not hold what was appended to it");

@@ -11,7 +11,11 @@ use onceflow_core::{
         rows::{self, Frame, Header, Shape, State},
     },
 };
-use onceflow_store::{Records, World, records::get_one, values::Values};
+use onceflow_store::{
+    Records, World,
+    records::get_one,
+    values::{self, Values},
+};
 use std::{
     collections::BTreeMap,
     sync::{
@@ -117,6 +121,16 @@ impl Shared {
 
     /// Reads a run, whatever is known of it.
     pub(crate) async fn read_run(&self, id: RunId) -> Result<Option<Arc<Run>>, Error> {
+        loop {
+            match self.try_read_run(id).await {
+                // It ended, or was planned anew, between its rows and its program: it is looked at again.
+                Err(Error::Values(values::Error::Missing { .. })) if self.moved_on(id).await? => {}
+                read => return read,
+            }
+        }
+    }
+
+    async fn try_read_run(&self, id: RunId) -> Result<Option<Arc<Run>>, Error> {
         let home = Keys::new(id, Generation(0));
         let found = self.records.get(self.shard(), &[home.state(), home.header()]).await?;
         let [Some(state), Some(header)] = &found[..] else {
@@ -136,6 +150,15 @@ impl Shared {
             rows::read(&program).ok_or_else(|| Error::damaged(format!("the program of run {id}")))?;
         let plan = self.plan(Keys::new(id, state.generation), Arc::new(program));
         Ok(Some(self.remember(plan, header, state)))
+    }
+
+    /// Whether a run has ended, or has another plan than its header, read first, said.
+    async fn moved_on(&self, id: RunId) -> Result<bool, Error> {
+        let home = Keys::new(id, Generation(0));
+        let Some(header) = self.row(home.header()).await? else { return Ok(true) };
+        let header: Header = rows::read(&header).ok_or_else(|| Error::damaged(format!("the header of run {id}")))?;
+        // If its program is there now, the one that was missing was that of an earlier plan.
+        Ok(self.values.get(&crate::data::id(&header.program.id)).await.is_ok())
     }
 
     pub(crate) fn plan(&self, keys: Keys, program: Arc<Program>) -> Plan {

@@ -1,0 +1,154 @@
+//! An engine on memory or on a journal in a directory, and how long a run on it takes.
+
+use super::flows::{self, Count};
+use crate::{
+    disk::{Counted, Written},
+    rounds::cpu_seconds,
+};
+use anyhow::ensure;
+use onceflow_core::model::Graph;
+use onceflow_engine::{Engine, Options, Report, Start, task::Data};
+use onceflow_store::{
+    Records,
+    backend::{journal, journal::Journal, memory::Memory},
+    blobs::{Directory, Objects},
+    values::Values,
+    world::{RealWorld, World},
+};
+use std::{
+    path::Path,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
+    time::Instant,
+};
+use tokio::runtime::Runtime;
+
+/// A store and an engine on it.
+pub(super) struct Bed {
+    pub(super) engine: Engine,
+    /// How often bodies ran.
+    pub(super) count: Arc<Count>,
+    /// What was written to the log, if there is one.
+    pub(super) written: Option<Arc<Written>>,
+    journal: Option<Arc<Journal>>,
+    runs: AtomicU64,
+}
+
+/// What was done in some time.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Did {
+    /// User's steps.
+    pub(super) steps: u64,
+    /// From the answer of `start`, or the first body if that was earlier, to the answer of `wait`.
+    pub(super) seconds: f64,
+    /// Processor time, with that of starting.
+    pub(super) cpu_seconds: f64,
+    /// How long starting took: checking, planning and storing the flow and its inputs.
+    pub(super) start_seconds: f64,
+}
+
+impl Did {
+    pub(super) fn per_second(&self) -> f64 {
+        self.steps as f64 / self.seconds
+    }
+
+    pub(super) fn us_per_step(&self) -> f64 {
+        self.seconds * 1e6 / self.steps as f64
+    }
+
+    pub(super) fn cpu_us_per_step(&self) -> f64 {
+        self.cpu_seconds * 1e6 / self.steps as f64
+    }
+
+    /// Adds another time.
+    pub(super) fn add(&mut self, more: Did) {
+        self.steps += more.steps;
+        self.seconds += more.seconds;
+        self.cpu_seconds += more.cpu_seconds;
+        self.start_seconds += more.start_seconds;
+    }
+}
+
+impl Bed {
+    /// In memory.
+    pub(super) fn memory(runtime: &Runtime, fuse: bool) -> Bed {
+        let _inside = runtime.enter();
+        let world: Arc<dyn World> = RealWorld::here();
+        let records: Arc<dyn Records> = Arc::new(Memory::new(world.clone()));
+        let values = Values::new(records.clone(), world.clone(), Default::default());
+        let values = values.with_blobs(Arc::new(Objects::memory()));
+        Bed::on(records, values, world, fuse, 0)
+    }
+
+    /// On a journal in a directory. A loop ends at `until`.
+    pub(super) fn journal(
+        runtime: &Runtime,
+        path: &Path,
+        durability: journal::Durability,
+        fuse: bool,
+        until: i64,
+    ) -> anyhow::Result<Bed> {
+        let _inside = runtime.enter();
+        let world: Arc<dyn World> = RealWorld::here();
+        let (files, written) = Counted::new(path)?;
+        let options = journal::Options { durability, ..journal::Options::default() };
+        let (journal, _) = Journal::open(files, options, world.clone())?;
+        let journal = Arc::new(journal);
+        let blobs = runtime.block_on(Directory::open(path.join("blobs")))?;
+        let values = Values::new(journal.clone(), world.clone(), Default::default()).with_blobs(Arc::new(blobs));
+        let bed = Bed::on(journal.clone(), values, world, fuse, until);
+        Ok(Bed { written: Some(written), journal: Some(journal), ..bed })
+    }
+
+    fn on(records: Arc<dyn Records>, values: Values, world: Arc<dyn World>, fuse: bool, until: i64) -> Bed {
+        let count = Count::new();
+        let options = Options { fuse, ..Options::default() };
+        let engine = Engine::new(records, Arc::new(values), world, options);
+        engine.add_tasks(&flows::tasks(&count, until));
+        Bed { engine, count, written: None, journal: None, runs: AtomicU64::new(0) }
+    }
+
+    /// A start of a flow that nobody started before.
+    pub(super) fn start(&self, graph: Graph, input: (&str, Data)) -> Start {
+        let key = format!("run {}", self.runs.fetch_add(1, Relaxed));
+        Start::new(key, flows::library(graph), "main").input(input.0, input.1)
+    }
+
+    /// Runs to the end. `steps` is how many bodies must have run.
+    pub(super) async fn run(&self, start: Start, steps: u64) -> anyhow::Result<Did> {
+        let before = self.count.ran();
+        self.count.first();
+        let (starting, cpu) = (Instant::now(), cpu_seconds());
+        let handle = self.engine.start(start).await?;
+        let answered = Instant::now();
+        let report = handle.wait().await?;
+        // Bodies that need not wait for the disk may be done before `start`, which does, has answered.
+        let begun = answered.min(self.count.first());
+        let did = Did {
+            steps,
+            seconds: begun.elapsed().as_secs_f64(),
+            cpu_seconds: cpu_seconds() - cpu,
+            start_seconds: (begun - starting).as_secs_f64(),
+        };
+        ensure!(matches!(report, Report::Done(_)), "a run did not end well: {report}");
+        let ran = self.count.ran() - before;
+        ensure!(ran == steps, "{ran} bodies ran, not {steps}");
+        Ok(did)
+    }
+
+    /// Frames and bytes in the log so far.
+    pub(super) fn log(&self) -> (u64, u64) {
+        self.written.as_ref().map_or((0, 0), |written| written.so_far())
+    }
+
+    /// Ends everything and lets go of the directory.
+    pub(super) fn close(self, runtime: &Runtime) -> anyhow::Result<()> {
+        runtime.block_on(self.engine.close())?;
+        if let Some(journal) = self.journal {
+            runtime.block_on(journal.close())?;
+        }
+        Ok(())
+    }
+}
