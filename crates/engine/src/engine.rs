@@ -366,7 +366,7 @@ impl Engine {
         }
         self.shared.events.close();
         // A handle may wait for what was just done.
-        self.shared.progress.notify_waiters();
+        self.shared.ring_all();
         Ok(self.shared.records.durable(self.shared.records.position()).await?)
     }
 

@@ -138,7 +138,7 @@ impl Handle {
     /// [`Error::NoRun`] if its history has ended.
     pub async fn wait(&self) -> Result<Report, Error> {
         loop {
-            let progress = self.shared.progress.notified();
+            let progress = self.shared.progress(self.id).notified();
             let mut progress = std::pin::pin!(progress);
             progress.as_mut().enable();
             let report = self.report().await?;
@@ -176,7 +176,7 @@ impl Handle {
     /// As [`Handle::output`].
     pub async fn output_into(&self, name: &str, directory: Option<&Path>) -> Result<Data, Error> {
         loop {
-            let progress = self.shared.progress.notified();
+            let progress = self.shared.progress(self.id).notified();
             let mut progress = std::pin::pin!(progress);
             progress.as_mut().enable();
             if let Some(outcome) = self.arrived(name).await? {

@@ -35,8 +35,8 @@ pub(crate) struct Shared {
     pub(crate) events: Arc<Events>,
     pub(crate) tasks: Mutex<Arc<Tasks>>,
     runs: Mutex<BTreeMap<RunId, Arc<Run>>>,
-    /// Rings when a run got on: an output arrived, or it ended.
-    pub(crate) progress: Notify,
+    /// Ring when a run got on: an output arrived, or it ended. Several, so that of a thousand who wait few are woken.
+    progress: Box<[Notify]>,
     /// Rings when something new will become due.
     pub(crate) due: Notify,
     closed: AtomicBool,
@@ -54,6 +54,9 @@ pub(crate) struct Run {
 
 /// Frames remembered per run. Those of elements and iterations are few: a frame serves all of its instances.
 const FRAMES_MAX: usize = 4096;
+
+/// Bells for those who wait for runs.
+const BELLS: usize = 256;
 
 /// Runs remembered.
 const RUNS_MAX: usize = 4096;
@@ -79,7 +82,7 @@ impl Shared {
             events: Arc::default(),
             tasks: Mutex::default(),
             runs: Mutex::default(),
-            progress: Notify::new(),
+            progress: (0..BELLS).map(|_| Notify::new()).collect(),
             due: Notify::new(),
             closed: AtomicBool::new(false),
         })
@@ -89,7 +92,18 @@ impl Shared {
         self.closed.store(true, SeqCst);
         self.due.notify_waiters();
         self.due.notify_one();
-        self.progress.notify_waiters();
+        self.ring_all();
+    }
+
+    /// Rings for all who wait for any run.
+    pub(crate) fn ring_all(&self) {
+        self.progress.iter().for_each(Notify::notify_waiters);
+    }
+
+    /// Rings when this run got on, and when the engine closes.
+    pub(crate) fn progress(&self, run: RunId) -> &Notify {
+        // Ids of runs are random.
+        &self.progress[usize::from(run.0[0]) % BELLS]
     }
 
     pub(crate) fn is_closed(&self) -> bool {

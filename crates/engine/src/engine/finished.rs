@@ -148,7 +148,7 @@ impl Shared {
     pub(super) async fn reclaim(self: Arc<Self>) {
         let closed = async {
             loop {
-                let progress = self.progress.notified();
+                let progress = self.progress(RunId([0; 8])).notified();
                 if self.is_closed() {
                     return;
                 }

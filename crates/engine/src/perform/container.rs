@@ -5,7 +5,10 @@ use super::{Committed, Job, Work, failure};
 use crate::{Error, data, events::What, worker::Seat};
 use onceflow_core::{
     Name, limits,
-    model::program::{Op, PortIndex, Program},
+    model::{
+        program::{NodeIndex, Op, PortIndex, Program, ROOT},
+        wiring::Consumer,
+    },
     payload::{Outcome, Payload, Stored, list_digest},
     protocol::{
         draft::Edge,
@@ -68,7 +71,7 @@ impl Work<'_> {
     ) -> Result<Option<Job>, Error> {
         let commit = |state: State| step::commit(&self.run.plan, state, &self.taken, outputs);
         let committed = self.commit(seat, &[], what, commit).await?;
-        self.got_on(self.taken.frame.shape);
+        self.got_on(self.taken.frame.shape, self.taken.step.node);
         Ok(committed.next())
     }
 
@@ -83,17 +86,19 @@ impl Work<'_> {
             draft
         };
         let committed = self.commit(seat, &[], Some(what), commit).await?;
-        self.got_on(self.taken.frame.shape);
+        self.got_on(self.taken.frame.shape, self.taken.step.node);
         Ok(match committed {
             Committed::Refused => None,
             committed => Some(committed.next()),
         })
     }
 
-    /// Rings for those who wait for outputs of the run.
-    pub(super) fn got_on(&self, shape: Shape) {
-        if matches!(shape, Shape::Run) {
-            self.worker.shared.progress.notify_waiters();
+    /// Rings for those who wait for outputs of the run, if what this node gave is one.
+    pub(super) fn got_on(&self, shape: Shape, node: NodeIndex) {
+        let plan = &self.run.plan;
+        let targets = || &plan.wiring.blocks[ROOT as usize].nodes[node as usize].targets;
+        if matches!(shape, Shape::Run) && targets().iter().any(|target| target.to == Consumer::End) {
+            self.worker.shared.progress(plan.keys.run).notify_waiters();
         }
     }
 
@@ -243,7 +248,7 @@ impl Work<'_> {
                 continue;
             }
             self.run.forget_frame(self.taken.step.frame);
-            self.got_on(outer.shape);
+            self.got_on(outer.shape, opener.node);
             return Ok(committed.next());
         }
     }

@@ -67,7 +67,7 @@ impl Work<'_> {
         let committed = self.commit_as_seen(seat, state, what, decide).await?;
         if committed.is_some() {
             self.run.saw(State { phase, ..state });
-            self.worker.shared.progress.notify_waiters();
+            self.worker.shared.progress(self.run.plan.keys.run).notify_waiters();
         }
         Ok(committed.and_then(Committed::next))
     }
@@ -210,7 +210,7 @@ impl Work<'_> {
         };
         let committed = self.commit(seat, &weaves, Some(What::DidEnd { how }), decide).await?;
         shared.forget(plan.keys.run);
-        shared.progress.notify_waiters();
+        shared.progress(plan.keys.run).notify_waiters();
         shared.due.notify_one();
         Ok(committed.next())
     }

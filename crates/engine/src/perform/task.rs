@@ -157,7 +157,7 @@ impl Work<'_> {
             };
             match self.commit(seat, &weaves, Some(what), commit).await? {
                 Committed::Yes(next) => {
-                    self.got_on(shape);
+                    self.got_on(shape, self.taken.step.node);
                     return Ok(Gave::Next(next));
                 }
                 Committed::Lost => {

@@ -97,7 +97,7 @@ impl Shared {
             match self.commit_outside(draft, weaves).await? {
                 Ok(_) => {
                     self.read_run(run.plan.keys.run).await?;
-                    self.progress.notify_waiters();
+                    self.progress(run.plan.keys.run).notify_waiters();
                     return Ok(true);
                 }
                 Err(refused) if refused.which == 0 => {
