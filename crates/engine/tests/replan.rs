@@ -200,3 +200,50 @@ async fn what_happens_inside_an_each_is_explained_before_it_happens() {
     // The second element's `a` ran and gave what it gave before, so `b` did not.
     assert_eq!(kit.ran(), "/each[0]/a /each[0]/b /each[1]/a×2 /each[1]/b /each[2]/a /each[2]/b");
 }
+
+/// A body that waits to be let go the first time it starts.
+struct Slow {
+    started: Arc<tokio::sync::Notify>,
+    go: Arc<tokio::sync::Notify>,
+    is_first: AtomicBool,
+}
+
+impl onceflow_engine::task::Body for Slow {
+    fn start(
+        &self,
+        _: onceflow_engine::task::Step,
+        inputs: Vec<onceflow_engine::task::Data>,
+    ) -> onceflow_engine::task::Attempt {
+        let (started, go, is_first) = (self.started.clone(), self.go.clone(), self.is_first.swap(false, SeqCst));
+        onceflow_engine::task::Attempt::Async(Box::pin(async move {
+            if is_first {
+                started.notify_one();
+                go.notified().await;
+            }
+            Ok(vec![int(as_int(&inputs[0]) * 10)])
+        }))
+    }
+}
+
+#[tokio::test]
+async fn a_new_plan_is_not_disturbed_by_what_is_in_flight_of_the_old_one() {
+    let (bed, mut kit) = (Bed::new(), Kit::default());
+    let inc = inc(&mut kit, "inc");
+    let slow = TaskSpec::new("slow", inc.inputs.clone(), inc.outputs.clone());
+    let (started, go) = (Arc::new(tokio::sync::Notify::new()), Arc::new(tokio::sync::Notify::new()));
+    let body = Slow { started: started.clone(), go: go.clone(), is_first: AtomicBool::new(true) };
+    kit.tasks.add(slow.clone(), Arc::new(body));
+    let g = G::new().input("x", Type::Int).output("p", Type::Int).task("a", &inc).task("slow", &slow).task("b", &inc);
+    let flow = g.connect("x -> a.x; a.out -> slow.x; slow.out -> b.x; b.out -> p").library();
+    let start = |x| Start::new("r", flow.clone(), "main").input("x", int(x));
+    let engine = bed.engine(&kit, Options::default());
+    engine.start(start(1)).await.unwrap();
+    started.notified().await;
+    // The same steps, for something else, while one of them is at work.
+    let handle = engine.start(start(2)).await.unwrap();
+    assert_eq!(show(&handle.output("p").await.unwrap()), "31");
+    go.notify_one();
+    engine.close().await.unwrap();
+    assert_eq!(show(&handle.output("p").await.unwrap()), "31");
+    assert!(bed.values.fsck(onceflow_store::values::fsck::Mode::Check).await.unwrap().is_clean_now());
+}
