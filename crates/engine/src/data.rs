@@ -15,10 +15,10 @@ use onceflow_core::{
 };
 use onceflow_store::values::{Content, Element, Value, ValueId, Values, Weave};
 use std::{
-    collections::{BTreeMap, BTreeSet},
+    collections::{BTreeMap, BTreeSet, VecDeque},
     ops::Range,
     path::{Component, Path, PathBuf},
-    sync::Mutex,
+    sync::{Arc, Mutex},
 };
 
 /// What becomes of a file that is stored.
@@ -236,6 +236,47 @@ async fn file(values: &Values, name: &str, content: &Stored, scratch: Option<&Sc
     let path = scratch.path(name)?;
     values.export(&id(&content.id), &path).await?;
     Ok(FileData { name: name.to_owned(), path })
+}
+
+/// Lists that were read whole, so that an each that opens its elements chunk by chunk reads its list once. They are
+/// immutable; a few of them are remembered.
+#[derive(Default)]
+pub(crate) struct Lists(Mutex<VecDeque<(Name, Whole)>>);
+
+type Whole = Arc<Vec<Option<Payload>>>;
+
+/// Lists remembered.
+const LISTS_MAX: usize = 8;
+
+impl Lists {
+    /// As [`elements`], remembering.
+    pub(crate) async fn elements(
+        &self,
+        values: &Values,
+        list: &Payload,
+        range: Range<u32>,
+    ) -> Result<Vec<Outcome>, Error> {
+        let Payload::StoredList(stored) = list else { return elements(values, list, range).await };
+        let known = lock(&self.0).iter().find(|(id, _)| *id == stored.id).map(|(_, whole)| whole.clone());
+        let whole = match known {
+            Some(whole) => whole,
+            None => {
+                let bytes = match values.get(&id(&stored.id)).await?.content {
+                    Content::Gathered { prefix, .. } => return gathered(values, &prefix, range).await,
+                    Content::Inline(bytes) => Bytes::from(bytes),
+                    Content::Object { .. } => values.read_all(&id(&stored.id)).await?,
+                };
+                let whole: Whole = rows::read(&bytes).map(Arc::new).ok_or_else(|| Error::damaged("a list is not one"))?;
+                let mut known = lock(&self.0);
+                known.truncate(LISTS_MAX - 1);
+                known.push_front((stored.id.clone(), whole.clone()));
+                whole
+            }
+        };
+        let some = whole.get(range.start as usize..range.end as usize);
+        let some = some.ok_or_else(|| Error::damaged("a list is too short"))?;
+        Ok(some.iter().cloned().map(Outcome::of).collect())
+    }
 }
 
 /// Some elements of a list.

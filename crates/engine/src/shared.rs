@@ -37,6 +37,8 @@ pub(crate) struct Shared {
     runs: Mutex<BTreeMap<RunId, Arc<Run>>>,
     /// Ring when a run got on: an output arrived, or it ended. Several, so that of a thousand who wait few are woken.
     progress: Box<[Notify]>,
+    /// Lists that eaches go over.
+    pub(crate) lists: crate::data::Lists,
     /// Rings when something new will become due.
     pub(crate) due: Notify,
     closed: AtomicBool,
@@ -83,6 +85,7 @@ impl Shared {
             tasks: Mutex::default(),
             runs: Mutex::default(),
             progress: (0..BELLS).map(|_| Notify::new()).collect(),
+            lists: crate::data::Lists::default(),
             due: Notify::new(),
             closed: AtomicBool::new(false),
         })

@@ -1,7 +1,7 @@
 //! What would become of the steps inside containers, for runs that keep what they computed: the flow is carried out on
 //! what is known, without running anything, as far as that reaches.
 
-use crate::{Error, data, shared::Shared};
+use crate::{Error, shared::Shared};
 use futures_util::future::BoxFuture;
 use onceflow_core::{
     limits::{CALL_DEPTH_MAX, SCAN_ROWS_MAX},
@@ -86,7 +86,7 @@ impl Inside<'_> {
             let mut lists = Vec::with_capacity(inputs.len());
             for (varying, input) in varying.iter().zip(inputs) {
                 lists.push(match input.as_ref().and_then(Outcome::value) {
-                    Some(list) if *varying => Some(data::elements(&self.shared.values, list, first..last).await?),
+                    Some(list) if *varying => Some(self.shared.lists.elements(&self.shared.values, list, first..last).await?),
                     _ => None,
                 });
             }

@@ -165,7 +165,8 @@ impl Work<'_> {
         for (input, held) in block.inputs.iter().zip(&self.taken.frame.inputs) {
             lists.push(match held.as_ref().and_then(|held| held.outcome.value()) {
                 Some(list) if input.varying => {
-                    Some(data::elements(&self.worker.shared.values, list, range.clone()).await?)
+                    let shared = &self.worker.shared;
+                    Some(shared.lists.elements(&shared.values, list, range.clone()).await?)
                 }
                 _ => None,
             });
