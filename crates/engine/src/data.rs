@@ -266,7 +266,8 @@ impl Lists {
                     Content::Inline(bytes) => Bytes::from(bytes),
                     Content::Object { .. } => values.read_all(&id(&stored.id)).await?,
                 };
-                let whole: Whole = rows::read(&bytes).map(Arc::new).ok_or_else(|| Error::damaged("a list is not one"))?;
+                let whole: Whole =
+                    rows::read(&bytes).map(Arc::new).ok_or_else(|| Error::damaged("a list is not one"))?;
                 let mut known = lock(&self.0);
                 known.truncate(LISTS_MAX - 1);
                 known.push_front((stored.id.clone(), whole.clone()));

@@ -86,7 +86,9 @@ impl Inside<'_> {
             let mut lists = Vec::with_capacity(inputs.len());
             for (varying, input) in varying.iter().zip(inputs) {
                 lists.push(match input.as_ref().and_then(Outcome::value) {
-                    Some(list) if *varying => Some(self.shared.lists.elements(&self.shared.values, list, first..last).await?),
+                    Some(list) if *varying => {
+                        Some(self.shared.lists.elements(&self.shared.values, list, first..last).await?)
+                    }
                     _ => None,
                 });
             }
