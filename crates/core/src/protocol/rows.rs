@@ -19,7 +19,7 @@ pub fn write<T: Serialize>(content: &T) -> Row {
     Row::from(bytes)
 }
 
-/// Reads what [`write`] wrote; `None` if the row is something else.
+/// Reads what [`write()`] wrote; `None` if the row is something else.
 pub fn read<T: DeserializeOwned>(row: &[u8]) -> Option<T> {
     match row.split_first()? {
         (&VERSION, rest) => postcard::from_bytes(rest).ok(),
