@@ -128,6 +128,11 @@ impl Outcome {
         }
     }
 
+    /// Whether a guard or a condition holds: true, as MessagePack says it.
+    pub fn is_true(&self) -> bool {
+        matches!(self, Outcome::Value(Payload::Inline(bytes)) if bytes[..] == [0xc3])
+    }
+
     /// Equal for equal outcomes.
     pub fn digest(&self) -> Digest {
         match self {

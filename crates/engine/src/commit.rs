@@ -83,9 +83,10 @@ impl Shared {
         &self,
         taken: &Taken,
         draft: Draft<'_>,
+        weaves: &[Weave],
         claim: Option<Claim>,
     ) -> Result<Option<Committed>, Error> {
-        let batch = self.batch(draft, &[], claim.clone()).await?;
+        let batch = self.batch(draft, weaves, claim.clone()).await?;
         match self.send(batch).await? {
             Tried::Applied(committed) => Ok(Some(committed)),
             Tried::Refused(_) => Ok(None),

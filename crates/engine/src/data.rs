@@ -11,7 +11,7 @@ use onceflow_core::{
     Name,
     limits::{INLINE_BYTES_MAX, SCAN_ROWS_MAX},
     payload::{Outcome, Payload, Stored, digest_of, list_digest},
-    protocol::rows,
+    protocol::rows::{self, Held},
 };
 use onceflow_store::values::{Content, Element, Value, ValueId, Values, Weave};
 use std::{
@@ -218,6 +218,15 @@ pub(crate) fn load<'a>(
             }
         })
     })
+}
+
+/// Reads all inputs of a step.
+pub(crate) async fn load_all(values: &Values, inputs: &[Held], scratch: Option<&Scratch>) -> Result<Vec<Data>, Error> {
+    let mut loaded = Vec::with_capacity(inputs.len());
+    for held in inputs {
+        loaded.push(load_option(values, held.outcome.value(), scratch).await?);
+    }
+    Ok(loaded)
 }
 
 async fn load_option(values: &Values, payload: Option<&Payload>, scratch: Option<&Scratch>) -> Result<Data, Error> {

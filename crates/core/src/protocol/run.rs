@@ -277,12 +277,17 @@ pub fn remove<'a>(plan: &'a Plan, found: &[(Name, Row)]) -> Draft<'a> {
         if draft.ops() > limits::REMOVE_OPS_MAX {
             break;
         }
-        let key = Key { group: plan.keys.rows.clone(), name: name.clone() };
-        draft.batch.require_present(key.clone());
-        release_row(plan, &mut draft, &key, row);
-        draft.batch.delete(key);
+        drop_row(plan, &mut draft, name, row);
     }
     draft
+}
+
+/// A row of a plan goes, and what it held.
+pub fn drop_row(plan: &Plan, draft: &mut Draft<'_>, name: &Name, row: &Row) {
+    let key = Key { group: plan.keys.rows.clone(), name: name.clone() };
+    draft.batch.require_present(key.clone());
+    release_row(plan, draft, &key, row);
+    draft.batch.delete(key);
 }
 
 /// Lets go of what a row holds.

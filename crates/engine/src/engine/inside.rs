@@ -50,7 +50,7 @@ impl Inside<'_> {
                 Op::Choice { arms } => {
                     let holds = |guard: Option<u16>| match guard {
                         None => Some(true),
-                        Some(port) => inputs[usize::from(port)].as_ref().map(is_true),
+                        Some(port) => inputs[usize::from(port)].as_ref().map(Outcome::is_true),
                     };
                     match arms.iter().map(|arm| (holds(arm.guard), arm.body)).find(|(holds, _)| *holds != Some(false)) {
                         None => vec![Some(Outcome::None); node.outputs.len()],
@@ -125,7 +125,7 @@ impl Inside<'_> {
         for iteration in 0.. {
             let given = self.block(body, &place.numbered(iteration), &now).await?;
             match given.get(condition).and_then(Option::as_ref) {
-                Some(again) if is_true(again) => {
+                Some(again) if again.is_true() => {
                     for (from, to) in carried {
                         now[usize::from(*to)] = given[usize::from(*from)].clone();
                     }
@@ -188,9 +188,4 @@ impl Inside<'_> {
         let Some(row) = self.shared.row(key).await? else { return Ok(None) };
         rows::read(&row).map(Some).ok_or_else(|| Error::damaged("what a step gave before"))
     }
-}
-
-/// True, as MessagePack says it.
-fn is_true(outcome: &Outcome) -> bool {
-    matches!(outcome, Outcome::Value(Payload::Inline(bytes)) if bytes[..] == [0xc3])
 }

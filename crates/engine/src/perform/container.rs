@@ -49,7 +49,7 @@ impl Work<'_> {
             Op::Each { body, concurrency } => return self.each(seat, *body, *concurrency, &inputs, memo).await,
             Op::Choice { arms } => {
                 let holds =
-                    |guard: Option<PortIndex>| guard.is_none_or(|port| is_true(&inputs[usize::from(port)].outcome));
+                    |guard: Option<PortIndex>| guard.is_none_or(|port| inputs[usize::from(port)].outcome.is_true());
                 match arms.iter().position(|arm| holds(arm.guard)) {
                     Some(arm) => (arms[arm].body, arm as u32),
                     None => return self.give(seat, &vec![Outcome::None; node.outputs.len()], None).await,
@@ -195,7 +195,7 @@ impl Work<'_> {
         }
         let own = node.outputs.len() - usize::from(node.attempt);
         if let Op::Loop { carried, .. } = &node.op
-            && is_true(&given[own].outcome)
+            && given[own].outcome.is_true()
         {
             let Some(_) = self.taken.step.index.checked_add(1) else {
                 return self.fail(seat, 1, vec![String::from("a loop has made 2^32 iterations")]).await;
@@ -341,11 +341,6 @@ enum Gathered {
     List([u8; 32]),
     Nothing,
     Failed(Arc<str>),
-}
-
-/// Whether a guard or a condition holds: true, as MessagePack says it.
-fn is_true(outcome: &Outcome) -> bool {
-    matches!(outcome, Outcome::Value(Payload::Inline(bytes)) if bytes[..] == [0xc3])
 }
 
 /// Operations that opening one element takes, at most.

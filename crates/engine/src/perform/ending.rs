@@ -12,7 +12,7 @@ use onceflow_core::{
     payload::Stored,
     protocol::{
         ids::{END, Generation, SETTLE, StepId, TEARDOWN, UNDO},
-        rows::{self, Failed, Finished, Frame, Parked, Phase, Received, State, Status, Why},
+        rows::{self, Failed, Finished, Frame, Parked, Phase, Received, State, Status, Undo, Why},
         run::{self, Ending, Fold},
     },
 };
@@ -35,7 +35,7 @@ impl Work<'_> {
         let whys: Vec<_> = parked.iter().map(|(_, _, parked)| parked.why.clone()).collect();
         let undos = self.registrations().await?.last().map(|(number, _)| *number);
         let next = match run::ending(state.phase, outputs.is_some(), &whys, undos.is_some()) {
-            Ending::Done => return self.finish(seat, outputs.expect("all outputs are there"), &arrived).await,
+            Ending::Done => return self.finish(seat, state, outputs.expect("all outputs are there"), &arrived).await,
             Ending::Leave => return self.leave(seat, state).await,
             Ending::Unpark => return self.unpark(seat, state, &parked).await,
             Ending::Wait => (Phase::Waiting, Some(End::Waiting), None),
@@ -64,7 +64,7 @@ impl Work<'_> {
             draft
         };
         let what = end.map(|how| What::DidEnd { how });
-        let committed = self.commit_as_seen(seat, state, what, decide).await?;
+        let committed = self.commit_as_seen(seat, state, &[], what, decide).await?;
         if committed.is_some() {
             self.run.saw(State { phase, ..state });
             self.worker.shared.progress(self.run.plan.keys.run).notify_waiters();
@@ -75,7 +75,7 @@ impl Work<'_> {
     /// Somebody else sees to how the run goes on.
     async fn leave(&self, seat: &Seat, state: State) -> Result<Option<Job>, Error> {
         let decide = |state: State| self.taken.leaving(&self.run.plan, state);
-        Ok(self.commit_as_seen(seat, state, None, decide).await?.and_then(Committed::next))
+        Ok(self.commit_as_seen(seat, state, &[], None, decide).await?.and_then(Committed::next))
     }
 
     /// Something is in flight after all: it will let the run be settled again. Only if it still is when this goes.
@@ -86,7 +86,7 @@ impl Work<'_> {
             draft.batch.require_equals(plan.keys.live(), live.clone());
             draft
         };
-        Ok(self.commit_as_seen(seat, state, None, decide).await?.and_then(Committed::next))
+        Ok(self.commit_as_seen(seat, state, &[], None, decide).await?.and_then(Committed::next))
     }
 
     /// Commits a decision that holds in one state only. `None` if the state has changed: then it is settled again.
@@ -94,12 +94,13 @@ impl Work<'_> {
         &'a self,
         seat: &Seat,
         seen: State,
+        weaves: &[Weave],
         what: Option<What>,
         decide: impl Fn(State) -> onceflow_core::protocol::draft::Draft<'a>,
     ) -> Result<Option<Committed>, Error> {
         let claim = self.worker.claim_next(seat);
         let shared = &self.worker.shared;
-        match shared.commit_once(&self.taken, decide(seen), claim.clone()).await? {
+        match shared.commit_once(&self.taken, decide(seen), weaves, claim.clone()).await? {
             Some(committed) => {
                 if let Some(what) = what {
                     self.tell(committed.position, what);
@@ -136,33 +137,43 @@ impl Work<'_> {
             draft.batch.ops.extend(leaving.batch.ops);
             draft
         };
-        Ok(self.commit_as_seen(seat, state, None, decide).await?.and_then(Committed::next))
+        Ok(self.commit_as_seen(seat, state, &[], None, decide).await?.and_then(Committed::next))
     }
 
     /// All outputs are there: the run is folded into what can be asked later.
     async fn finish(
         &self,
         seat: &Seat,
+        state: State,
         outputs: Vec<(String, onceflow_core::payload::Outcome)>,
         arrived: &[Received],
     ) -> Result<Option<Job>, Error> {
-        self.remove_registrations().await?;
+        let registrations = self.last_registrations().await?;
         let frame = self.taken.frame.clone();
         let hidden = self.run.plan.program.blocks[0].outputs.iter().map(|output| output.hidden);
         let outputs = outputs.into_iter().zip(hidden).filter(|(_, hidden)| !hidden).map(|(output, _)| output).collect();
-        self.fold(seat, Status::Done, outputs, Some(&frame), arrived).await
+        self.fold(seat, state, Status::Done, outputs, Some(&frame), (arrived, &registrations)).await
     }
 
-    /// What was registered to undo steps is not needed any more.
-    async fn remove_registrations(&self) -> Result<(), Error> {
+    /// What was registered to undo steps is not needed any more: all but the last go, which go with the run, so that a
+    /// cancel that comes first still finds them.
+    async fn last_registrations(&self) -> Result<Vec<(Name, Row)>, Error> {
+        // What the fold has room for, beside all inputs and outputs of a run.
+        const OPS_MAX: usize = 150;
         let (shared, plan) = (&self.worker.shared, &self.run.plan);
         loop {
             let scan = Scan::of(plan.keys.rows.clone(), REMOVE_ROWS_MAX).prefix(b"u");
             let page = shared.records.scan(shared.shard(), scan).await?;
-            if page.rows.is_empty() {
-                return Ok(());
+            let mut ops = 0;
+            let fits = |(_, row): &&(Name, Row)| {
+                ops += 1 + 3 * rows::read::<Undo>(row).map_or(OPS_MAX, |undo| undo.inputs.len());
+                ops <= OPS_MAX
+            };
+            let last = page.rows.iter().take_while(fits).count();
+            if last == page.rows.len() {
+                return Ok(page.rows);
             }
-            let draft = run::remove(plan, &page.rows);
+            let draft = run::remove(plan, &page.rows[last..]);
             let _again_if_refused = shared.commit_outside(draft, &[]).await?;
         }
     }
@@ -171,10 +182,11 @@ impl Work<'_> {
     pub(super) async fn fold(
         &self,
         seat: &Seat,
+        state: State,
         status: Status,
         outputs: Vec<(String, onceflow_core::payload::Outcome)>,
         frame: Option<&Arc<Frame>>,
-        arrived: &[Received],
+        (arrived, registrations): (&[Received], &[(Name, Row)]),
     ) -> Result<Option<Job>, Error> {
         let (shared, plan) = (&self.worker.shared, &self.run.plan);
         let now = shared.records.now().await?;
@@ -206,9 +218,14 @@ impl Work<'_> {
         let decide = |state: State| {
             let mut draft = run::fold(plan, state, &self.taken, frame.map(|frame| &**frame), &fold);
             run::release_outputs(plan, &mut draft, arrived);
+            for (name, row) in registrations {
+                run::drop_row(plan, &mut draft, name, row);
+            }
             draft
         };
-        let committed = self.commit(seat, &weaves, Some(What::DidEnd { how }), decide).await?;
+        // In the state it was decided in: a run that was cancelled meanwhile is settled again.
+        let what = Some(What::DidEnd { how });
+        let Some(committed) = self.commit_as_seen(seat, state, &weaves, what, decide).await? else { return Ok(None) };
         shared.forget(plan.keys.run);
         shared.progress(plan.keys.run).notify_waiters();
         shared.due.notify_one();

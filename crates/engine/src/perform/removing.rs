@@ -46,7 +46,7 @@ impl Work<'_> {
         let noted = shared.row(plan.keys.rows.key(NOTED)).await?;
         let (failed, undone) = noted.as_deref().and_then(rows::read::<Noted>).unwrap_or_default();
         let status = run::removed_status(state.phase, failed, undone);
-        self.fold(seat, status, vec![], Some(&self.taken.frame), &[]).await
+        self.fold(seat, state, status, vec![], Some(&self.taken.frame), (&[], &[])).await
     }
 
     /// Adds to what is told of the failures of a run.

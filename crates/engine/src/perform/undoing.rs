@@ -77,13 +77,7 @@ impl Work<'_> {
     async fn try_undo(&self, undo: &Undo, body: &dyn Body) -> Result<Result<Vec<Data>, Failure>, Error> {
         let shared = &self.worker.shared;
         let scratch = data::Scratch::new(self.scratch());
-        let mut inputs = Vec::with_capacity(undo.inputs.len());
-        for held in &undo.inputs {
-            inputs.push(match held.outcome.value() {
-                None => Data::None,
-                Some(payload) => data::load(&shared.values, payload, Some(&scratch)).await?,
-            });
-        }
+        let inputs = data::load_all(&shared.values, &undo.inputs, Some(&scratch)).await?;
         let step = Step { at: Arc::new(self.undo_at(undo)), attempt: undo.failed + 1, tx: None };
         let given = match catch_unwind(AssertUnwindSafe(|| body.start(step, inputs))) {
             Err(panic) => Err(panicked(&*panic)),

@@ -58,22 +58,16 @@ impl Work<'_> {
             }
             false => None,
         };
-        let mut loaded = Vec::with_capacity(inputs.len());
         // Reading a large input may take longer than a claim stands.
         let reads = inputs.iter().any(|held| held.outcome.value().is_some_and(|input| input.stored().is_some()));
         let reading = reads.then(|| self.worker.alive.keep(&self.taken.queue, &self.taken.name, self.taken.fence));
-        for held in inputs {
-            loaded.push(match held.outcome.value() {
-                None => Data::None,
-                Some(payload) => match data::load(&shared.values, payload, Some(&began.scratch)).await {
-                    Ok(data) => data,
-                    Err(error) if error.is_of_the_data() => {
-                        return Ok(Err(Interrupted::Failed(Failure::new(error.to_string()).finally())));
-                    }
-                    Err(error) => return Err(error),
-                },
-            });
-        }
+        let loaded = match data::load_all(&shared.values, inputs, Some(&began.scratch)).await {
+            Ok(loaded) => loaded,
+            Err(error) if error.is_of_the_data() => {
+                return Ok(Err(Interrupted::Failed(Failure::new(error.to_string()).finally())));
+            }
+            Err(error) => return Err(error),
+        };
         drop(reading);
         let plan = &self.run.plan;
         let node = self.taken.node(plan);

@@ -6,7 +6,7 @@ use crate::{
     Error, data,
     events::What,
     shared::{Run, Shared},
-    task::{Data, Step, Verdict},
+    task::{Step, Verdict},
     worker::Seat,
 };
 use futures_util::FutureExt;
@@ -28,13 +28,8 @@ impl Work<'_> {
     pub(super) async fn verify(&self, inputs: &[Held]) -> Result<Verdict, Error> {
         let Op::Task(task) = &self.taken.node(&self.run.plan).op else { return Ok(Verdict::Unknown) };
         let Ok(body) = self.body(*task) else { return Ok(Verdict::Unknown) };
-        let mut loaded = Vec::with_capacity(inputs.len());
-        for held in inputs {
-            loaded.push(match held.outcome.value() {
-                None => Data::None,
-                Some(payload) => data::load(&self.worker.shared.values, payload, None).await?,
-            });
-        }
+        let scratch = data::Scratch::new(self.scratch());
+        let loaded = data::load_all(&self.worker.shared.values, inputs, Some(&scratch)).await?;
         let step = Step { at: Arc::new(self.at(None, inputs).await?), attempt: self.taken.ticket.failed + 1, tx: None };
         let asked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| body.verify(step, loaded)));
         let Ok(Some(verdict)) = asked else { return Ok(Verdict::Unknown) };
