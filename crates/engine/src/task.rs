@@ -46,6 +46,8 @@ pub(crate) struct At {
     pub(crate) place: Place,
     pub(crate) program: Arc<Program>,
     pub(crate) path: Path,
+    /// Index into the program's tasks.
+    pub(crate) task: u32,
 }
 
 /// Which path of the program: a node's, or that of a task inside a fused one.
@@ -73,6 +75,16 @@ impl Step {
         self.at.address()
     }
 
+    /// What the flow says about the task: for bodies that serve many of them. `None` for a step that belongs to no run.
+    pub fn spec(&self) -> Option<&TaskSpec> {
+        self.at.program.tasks.get(self.at.task as usize)
+    }
+
+    /// The run it belongs to.
+    pub fn run(&self) -> RunId {
+        self.at.run
+    }
+
     /// Which attempt this is, from 1.
     pub fn attempt(&self) -> u32 {
         self.attempt
@@ -87,7 +99,8 @@ impl Step {
     pub fn detached(key: [u8; 8], attempt: u32) -> Self {
         let program = Program { blocks: vec![], tasks: vec![], constants: vec![] };
         let path = Path { block: 0, node: 0, fused: None };
-        let at = At { run: RunId(key), inputs: vec![], place: Place::root(), program: Arc::new(program), path };
+        let at =
+            At { run: RunId(key), inputs: vec![], place: Place::root(), program: Arc::new(program), path, task: 0 };
         Step { at: Arc::new(at), attempt, tx: None }
     }
 }
@@ -186,6 +199,8 @@ type Offered = (TaskSpec, Arc<dyn Body>);
 pub struct Tasks {
     /// Several versions of one name may be there, for runs that were planned for them.
     tasks: BTreeMap<String, Vec<Offered>>,
+    /// Those that can run any task of their name, whatever its version and ports.
+    executors: BTreeMap<String, Arc<dyn Body>>,
 }
 
 /// Two different tasks have one name and version.
@@ -212,6 +227,16 @@ impl Tasks {
         let versions = self.tasks.entry(spec.name.clone()).or_default();
         versions.retain(|(known, _)| known.version != spec.version);
         versions.push((spec, body));
+    }
+
+    /// Code that runs any task of this name as the flow describes it: see [`Step::spec`]. One of the same name is replaced.
+    pub fn add_executor(&mut self, name: impl Into<String>, body: Arc<dyn Body>) {
+        self.executors.insert(name.into(), body);
+    }
+
+    /// The executor of this name.
+    pub fn executor(&self, name: &str) -> Option<&Arc<dyn Body>> {
+        self.executors.get(name)
     }
 
     /// The classes of all tasks.
@@ -241,6 +266,7 @@ impl Tasks {
                 return Err(Conflict { name: spec.name.clone(), version: spec.version.clone() });
             }
         }
+        self.executors.extend(other.executors.clone());
         for (spec, body) in others() {
             if self.version(&spec.name, &spec.version).is_none() {
                 self.add(spec.clone(), body.clone());

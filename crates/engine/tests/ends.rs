@@ -381,7 +381,7 @@ fn undoable(kit: &mut Kit, undone: &Undone, gate: Option<&Gate>) -> Start {
         if as_int(&inputs[0]) == 2 { Err(Failure::new("too late")) } else { Ok(vec![]) }
     });
     let mut act = spec("act", &[("x", Type::Int), ("v", Type::Bytes)], &[("out", Type::Int), ("w", Type::Bytes)]);
-    act.compensation = Some(undo.name.clone());
+    act.compensation = Some(Box::new(undo.clone()));
     let act = kit.add(act, |_, inputs| Ok(vec![int(as_int(&inputs[0]) + 1), inputs[1].clone()]));
     let last = match gate {
         Some(gate) => gated(kit, gate),

@@ -18,7 +18,7 @@ fn doomed(kit: &mut Kit, undone: &Undone) -> Start {
         Ok(vec![])
     });
     let mut act = spec("act", &[("x", Type::Int), ("v", Type::Bytes)], &[("out", Type::Int), ("w", Type::Bytes)]);
-    act.compensation = Some(undo.name.clone());
+    act.compensation = Some(Box::new(undo.clone()));
     let act = kit.add(act, |_, inputs| Ok(vec![int(as_int(&inputs[0]) + 1), inputs[1].clone()]));
     let fails = fails(kit);
     let g = G::new().input("x", Type::Int).input("v", Type::Bytes).output("y", Type::Int);

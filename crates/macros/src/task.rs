@@ -56,7 +56,7 @@ pub(crate) fn expand(options: TokenStream, item: TokenStream) -> Result<TokenStr
         }
     });
     let compensation = options.undo.iter().map(
-        |undo| quote!(spec.compensation = ::core::option::Option::Some(<#undo as ::onceflow::Task>::spec().name);),
+        |undo| quote!(spec.compensation = ::core::option::Option::Some(::std::boxed::Box::new(<#undo as ::onceflow::Task>::spec()));),
     );
 
     let visible = &function.vis;

@@ -118,7 +118,8 @@ fn everything_that_is_said_about_a_task_reaches_the_kernel() {
         timeout_ms: Some(90_000),
         class: "payments".into(),
         resources: Resources { cpu_milli: 500, memory_bytes: 2_000_000_000 },
-        compensation: Some("refund".into()),
+        compensation: Some(Box::new(refund::spec())),
+        params: vec![],
     };
     assert_eq!(charge::spec(), wanted);
     assert_eq!(split::spec().retry, Retry { attempts: 4, backoff_ms: 1000, backoff_ms_max: 10_000 });

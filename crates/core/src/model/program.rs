@@ -19,6 +19,18 @@ pub struct Program {
     pub constants: Vec<Payload>,
 }
 
+impl Program {
+    /// The task that undoes this one.
+    pub fn undo_of(&self, spec: &TaskSpec) -> Option<u32> {
+        let undo = spec.compensation.as_deref()?;
+        let is_it = |task: &TaskSpec| {
+            (&task.name, &task.version, &task.params, &task.inputs, &task.class)
+                == (&undo.name, &undo.version, &undo.params, &spec.inputs, &spec.class)
+        };
+        self.tasks.iter().position(is_it).map(|at| at as u32)
+    }
+}
+
 /// The root block.
 pub const ROOT: BlockIndex = 0;
 /// Index into [`Program::blocks`].

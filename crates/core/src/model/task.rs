@@ -84,7 +84,10 @@ pub struct TaskSpec {
     /// What it needs of the machine.
     pub resources: Resources,
     /// The task that undoes it: registered before the body runs, given the same inputs.
-    pub compensation: Option<String>,
+    pub compensation: Option<Box<TaskSpec>>,
+    /// What an executor of many tasks is told about this one; nothing for a task with code of its own. The version must
+    /// say all of it that results depend on.
+    pub params: Vec<u8>,
 }
 
 impl TaskSpec {
@@ -102,6 +105,7 @@ impl TaskSpec {
             class: String::from(DEFAULT_CLASS),
             resources: Resources::default(),
             compensation: None,
+            params: vec![],
         }
     }
 

@@ -57,11 +57,15 @@ impl Work<'_> {
         self.undone(seat, number, Some(undo)).await
     }
 
-    /// The task that undoes it. The flow knows it by name only, so whatever version is offered here is the right one, and
+    /// The task that undoes it. One with code of its own the flow knows by name only, so whatever version is offered here is the right one, and
     /// says how often it is tried.
     fn undoer(&self, undo: &Undo) -> Option<(TaskSpec, Arc<dyn Body>)> {
-        let name = &self.run.plan.program.tasks[undo.task as usize].name;
-        lock(&self.worker.shared.tasks).get(name).cloned()
+        let spec = &self.run.plan.program.tasks[undo.task as usize];
+        let tasks = lock(&self.worker.shared.tasks);
+        match tasks.executor(&spec.name) {
+            Some(body) => Some((spec.clone(), body.clone())),
+            None => tasks.get(&spec.name).cloned(),
+        }
     }
 
     /// Nobody has told this worker yet how to undo it, which is no reason to leave it undone: somebody will, or another
@@ -93,7 +97,8 @@ impl Work<'_> {
         let plan = &self.run.plan;
         let path = Path { block: u32::MAX, node: 0, fused: None };
         let place = onceflow_core::model::Place { call: undo.address.to_string(), numbers: vec![] };
-        At { run: plan.keys.run, inputs: undo.inputs.clone(), place, program: plan.program.clone(), path }
+        let (inputs, program) = (undo.inputs.clone(), plan.program.clone());
+        At { run: plan.keys.run, inputs, place, program, path, task: undo.task }
     }
 
     /// The step is undone, or cannot be: the one before it is next.

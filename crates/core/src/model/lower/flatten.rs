@@ -209,8 +209,7 @@ impl<'a> Flattener<'a> {
         let index = tasks.len() as u32 - 1;
         known.push(index);
         if let Some(undo) = &spec.compensation {
-            let class = spec.class.clone();
-            self.task(&TaskSpec { class, ..TaskSpec::new(undo.clone(), spec.inputs.clone(), vec![]) });
+            self.task(&undo_of(spec, undo));
         }
         index
     }
@@ -224,6 +223,18 @@ impl<'a> Flattener<'a> {
         constants.push(payload.clone());
         known.push(constants.len() as u32 - 1);
         constants.len() as u32 - 1
+    }
+}
+
+/// The task that undoes another, as the program lists it: it takes what that one took, where that one was done.
+fn undo_of(spec: &TaskSpec, undo: &TaskSpec) -> TaskSpec {
+    TaskSpec {
+        class: spec.class.clone(),
+        inputs: spec.inputs.clone(),
+        outputs: vec![],
+        depends: None,
+        compensation: None,
+        ..undo.clone()
     }
 }
 

@@ -95,9 +95,8 @@ pub(super) fn compact(program: &mut Program) {
     let mut at = 0;
     while let Some(index) = tasks.old.get(at).copied() {
         let spec = &program.tasks[index as usize];
-        let undoes = |other: &crate::model::TaskSpec| Some(&other.name) == spec.compensation.as_ref();
-        if let Some(undo) = program.tasks.iter().position(undoes) {
-            tasks.get(undo as u32);
+        if let Some(undo) = program.undo_of(spec) {
+            tasks.get(undo);
         }
         at += 1;
     }

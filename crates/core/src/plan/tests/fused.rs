@@ -74,7 +74,10 @@ fn tasks_that_differ_in_how_they_are_run_stay_apart() {
     assert_eq!(at_two(|task| task.retry.attempts = 7), [2, 1, 1]);
     assert_eq!(at_two(|task| task.timeout_ms = Some(1)), [2, 1, 1]);
     assert_eq!(at_two(|task| task.resources.cpu_milli = 1), [2, 1, 1]);
-    assert_eq!(at_two(|task| task.compensation = Some("undo".into())), [2, 1, 1]);
+    assert_eq!(
+        at_two(|task| task.compensation = Some(Box::new(crate::model::TaskSpec::new("undo", vec![], vec![])))),
+        [2, 1, 1]
+    );
     for effect in [Effect::Idempotent, Effect::AtMostOnce, Effect::Transactional] {
         assert_eq!(chain_with(4, |at, task| task.effect = if at == 2 { effect } else { Effect::Pure }), [2, 1, 1]);
     }

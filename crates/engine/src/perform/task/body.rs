@@ -192,7 +192,12 @@ impl Work<'_> {
         let plan = &self.run.plan;
         let path = Path { block: self.taken.ticket.block, node: self.taken.step.node, fused };
         let place = self.worker.shared.place(&self.run, self.taken.step.frame, self.taken.step.index).await?;
-        Ok(At { run: plan.keys.run, inputs: inputs.to_vec(), place, program: plan.program.clone(), path })
+        let task = match (&self.taken.node(plan).op, fused) {
+            (Op::Task(task), _) => *task,
+            (Op::Fused(tasks), Some(at)) => tasks[usize::from(at)].task,
+            _ => unreachable!("only tasks have bodies"),
+        };
+        Ok(At { run: plan.keys.run, inputs: inputs.to_vec(), place, program: plan.program.clone(), path, task })
     }
 }
 

@@ -52,8 +52,7 @@ impl Work<'_> {
         registers: bool,
     ) -> Result<Option<onceflow_store::Position>, Error> {
         let (shared, plan) = (&self.worker.shared, &self.run.plan);
-        let compensation = spec.compensation.as_deref();
-        let task = plan.program.tasks.iter().position(|task| Some(task.name.as_str()) == compensation);
+        let task = plan.program.undo_of(spec);
         let address: std::sync::Arc<str> = self.address().await?.into();
         loop {
             let number = if registers { self.next_number().await? } else { 0 };
@@ -63,7 +62,7 @@ impl Work<'_> {
                     let undo = Undo {
                         step: self.taken.step,
                         address: address.clone(),
-                        task: task as u32,
+                        task,
                         inputs: inputs.to_vec(),
                         failed: 0,
                     };
@@ -130,6 +129,9 @@ impl Work<'_> {
     pub(in crate::perform) fn body(&self, task: u32) -> Result<std::sync::Arc<dyn crate::task::Body>, String> {
         let wanted = &self.run.plan.program.tasks[task as usize];
         let tasks = lock(&self.worker.shared.tasks);
+        if let Some(body) = tasks.executor(&wanted.name) {
+            return Ok(body.clone());
+        }
         match tasks.version(&wanted.name, &wanted.version).or_else(|| tasks.get(&wanted.name)) {
             None => Err(format!("no worker here offers task `{}`; add the flow to the engine", wanted.name)),
             Some((spec, _)) if spec.version != wanted.version => Err(format!(

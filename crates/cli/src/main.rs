@@ -1,0 +1,3 @@
+//! The onceflow command.
+
+fn main() {}

@@ -1,0 +1,1 @@
+//! Executors for steps that are not Rust.
