@@ -1,11 +1,14 @@
 //! Starts runs, and gives handles to those that are there.
 
+mod claims;
 mod explain;
 mod finished;
 mod inputs;
 mod inside;
 mod known;
 mod replan;
+pub(crate) mod reruns;
+pub(crate) mod summary;
 
 use crate::{
     Error, Handle, Options,
@@ -19,14 +22,19 @@ use onceflow_core::{
     model::{Library, Program, check},
     payload::{Digest, Stored},
     protocol::{
+        draft::Draft,
         ids::{Generation, RunId},
         keys::{self, Keys},
         rows::{self, Finished, Frame, Head, Header, Held, Phase, Shape, State, Status},
         run,
     },
 };
-use onceflow_store::{Records, Store, World, values::Values, world::RealWorld};
-use std::sync::Arc;
+use onceflow_store::{
+    Records, Store, World,
+    values::{self, Values, Weave},
+    world::RealWorld,
+};
+use std::sync::{Arc, Mutex};
 use tokio::sync::mpsc;
 
 /// Runs flows on a store: starts them, works on them, answers for them. Cheap to clone.
@@ -55,7 +63,8 @@ pub struct Start {
     pub history_ms: u64,
     /// After a failure, go on with what does not depend on it.
     pub finish_independent: bool,
-    /// If an unfinished run gets a new plan, steps that were started and must not start twice may run again.
+    /// If the run is there and gets a new plan, steps that were done, or started, may run again though they must not start
+    /// twice, or though their writes rode in their commit.
     pub accept_reruns: bool,
     /// When this start was first tried, on the store's clock, if it was tried before.
     pub first_tried: Option<onceflow_core::Timestamp>,
@@ -92,7 +101,9 @@ impl Start {
 struct Asked {
     program: Program,
     digest: Digest,
-    inputs: inputs::Stored,
+    inputs: inputs::Inputs,
+    /// The inputs as they are stored, once that was necessary.
+    stored: Mutex<Option<Arc<inputs::Stored>>>,
     start: Start,
 }
 
@@ -166,7 +177,7 @@ impl Engine {
         Ok(handle)
     }
 
-    async fn ask(&self, start: Start) -> Result<Asked, Error> {
+    async fn ask(&self, mut start: Start) -> Result<Asked, Error> {
         if start.key.is_empty() || start.key.len() > limits::RUN_KEY_BYTES_MAX {
             let why = format!("has a key of {} bytes, not of 1 to {}", start.key.len(), limits::RUN_KEY_BYTES_MAX);
             return Err(Error::Refused { key: start.key, why });
@@ -176,8 +187,37 @@ impl Engine {
         if let Some(worker) = &self.worker {
             worker.room.learn(program.tasks.iter().map(|task| task.class.clone()));
         }
-        let inputs = inputs::store(&self.shared.values, &program, &start.inputs).await?;
-        Ok(Asked { program, digest, inputs, start })
+        let inputs = inputs::take(&program, &mut start.inputs).await?;
+        Ok(Asked { program, digest, inputs, stored: Mutex::default(), start })
+    }
+
+    /// The inputs in the store, for a run that begins.
+    async fn stored(&self, asked: &Asked) -> Result<Arc<inputs::Stored>, Error> {
+        let known = lock(&asked.stored).clone();
+        if let Some(stored) = known {
+            return Ok(stored);
+        }
+        let stored = Arc::new(asked.inputs.store(&self.shared.values).await?);
+        *lock(&asked.stored) = Some(stored.clone());
+        Ok(stored)
+    }
+
+    /// Commits what begins a run. `None` if something has changed: also if a value that was there has gone, so that the
+    /// inputs are stored again.
+    async fn commit_beginning(
+        &self,
+        asked: &Asked,
+        draft: Draft<'_>,
+        weaves: &[Weave],
+    ) -> Result<Option<onceflow_store::Committed>, Error> {
+        match self.shared.commit_outside(draft, weaves).await {
+            Err(Error::Values(
+                values::Error::Missing { .. } | values::Error::LeaseLost { .. } | values::Error::UploadLost { .. },
+            )) => {}
+            committed => return Ok(committed?.ok()),
+        }
+        lock(&asked.stored).take();
+        Ok(None)
     }
 
     /// Does what the key's row, as it is now, asks for. `None` if it changed meanwhile.
@@ -226,31 +266,25 @@ impl Engine {
         planned: replan::Planned,
     ) -> Result<Option<Handle>, Error> {
         let shared = &self.shared;
-        let mut weaves = asked.inputs.weaves.clone();
+        let inputs = self.stored(asked).await?;
+        let mut weaves = inputs.weaves.clone();
         let header = self.header(asked, &planned, &mut weaves).await?;
-        let frame = root_frame(asked, planned.reused);
+        let frame = root_frame(asked, &inputs, planned.reused);
         let plan = shared.plan(Keys::new(id, generation), Arc::new(planned.program));
         let mut draft = run::start(&plan, &header, &frame, seen);
         for key in planned.while_there {
             draft.batch.require_present(key);
         }
-        match shared.commit_outside(draft, &weaves).await? {
-            Err(_) => Ok(None),
-            Ok(committed) => {
-                let run = shared.remember(plan, header, State { generation, phase: Phase::Running });
-                let what = crate::events::What::DidStart { generation: generation.0 };
-                shared.events.tell(committed.position, Event { run: run.key.clone(), what });
-                Ok(Some(self.handle(&asked.start.key, id)))
-            }
-        }
+        // Held until it is told, so that nothing is told before.
+        let _order = shared.events.order_if_wanted().await;
+        let Some(committed) = self.commit_beginning(asked, draft, &weaves).await? else { return Ok(None) };
+        let run = shared.remember(plan, header, State { generation, phase: Phase::Running });
+        let what = crate::events::What::DidStart { generation: generation.0 };
+        shared.events.tell(committed.position, Event { run: run.key.clone(), what });
+        Ok(Some(self.handle(&asked.start.key, id)))
     }
 
-    async fn header(
-        &self,
-        asked: &Asked,
-        planned: &replan::Planned,
-        weaves: &mut Vec<onceflow_store::values::Weave>,
-    ) -> Result<Header, Error> {
+    async fn header(&self, asked: &Asked, planned: &replan::Planned, weaves: &mut Vec<Weave>) -> Result<Header, Error> {
         let start = &asked.start;
         let bytes = rows::write(&planned.program);
         let (weave, id, digest, len) = self.shared.values.put_bytes(bytes.to_vec()).await?;
@@ -288,7 +322,7 @@ impl Engine {
         let mut after = None;
         loop {
             // What fails again meanwhile stands before, and is not tried a third time.
-            let parked = self.shared.parked(run, after, UNPARK_MAX).await?;
+            let parked = self.shared.parked(&run.plan.keys, after, UNPARK_MAX).await?;
             let Some((last, ..)) = parked.last() else { return Ok(()) };
             after = Some(*last);
             let state = run.state();
@@ -315,6 +349,7 @@ impl Engine {
             Status::Done => {
                 let (known, before) = self.kept_by(asked, &finished).await?;
                 let planned = replan::plan(asked, &known, before.as_ref(), self.fuses(asked))?;
+                self.no_reruns(asked, &planned, &self.done_by(asked, &finished).await?)?;
                 self.begin(asked, seen, finished.run, generation, planned).await
             }
         }
@@ -364,10 +399,23 @@ impl Engine {
         if let Some(worker) = &self.worker {
             worker.drain().await;
         }
+        self.shared.small.clear();
         self.shared.events.close();
         // A handle may wait for what was just done.
         self.shared.ring_all();
         Ok(self.shared.records.durable(self.shared.records.position()).await?)
+    }
+
+    /// Takes no further steps, and ends the bodies of those in flight: they are dropped, and their steps are given back as
+    /// if they had not been taken. Bodies that must not start twice are waited for. Then as [`Engine::close`].
+    ///
+    /// # Errors
+    /// If what was done may not last.
+    pub async fn interrupt(&self) -> Result<(), Error> {
+        if let Some(worker) = &self.worker {
+            worker.interrupt();
+        }
+        self.close().await
     }
 
     /// Takes no further steps, without waiting for those in flight: they end by themselves, or, with the process, not at
@@ -389,7 +437,8 @@ impl Asked {
 }
 
 /// The frame of a run: its inputs, and what is reused.
-fn root_frame(asked: &Asked, extra: Vec<Held>) -> Frame {
-    let inputs = asked.inputs.held.iter().cloned().chain(extra).map(Some).collect();
+fn root_frame(asked: &Asked, stored: &inputs::Stored, reused: Vec<Held>) -> Frame {
+    let reused = reused.into_iter().map(|held| asked.inputs.settled(held, stored));
+    let inputs = stored.held.iter().cloned().chain(reused).map(Some).collect();
     Frame { block: 0, opened_by: None, depth: 0, guarded: false, shape: Shape::Run, inputs, memo: None }
 }

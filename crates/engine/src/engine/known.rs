@@ -178,6 +178,14 @@ impl Shared {
         Ok(found)
     }
 
+    /// The outermost steps that contain what is at work.
+    pub(super) async fn open_at_root(&self, run: &Run) -> Result<BTreeSet<NodeIndex>, Error> {
+        let frames = self.all_frames(run).await?;
+        let opener = |frame: &Frame| frame.opened_by.map(|(step, _)| step);
+        let openers = frames.iter().filter_map(|(_, frame)| opener(frame));
+        Ok(openers.filter(|step| step.frame == FrameId::ROOT).map(|step| step.node).collect())
+    }
+
     async fn all_frames(&self, run: &Run) -> Result<Vec<(onceflow_core::Name, Frame)>, Error> {
         let rows = self.all_rows(run.plan.keys.rows.clone(), b"f").await?;
         let read = |(name, row): (_, onceflow_core::Row)| Some((name, rows::read::<Frame>(&row)?));
@@ -208,7 +216,7 @@ impl Shared {
         let program = &asked.program;
         for (at, node) in (0..).zip(&program.blocks[ROOT as usize].nodes) {
             let input = |source: &Source| match source {
-                Source::Input(port) => Some(asked.inputs.held[usize::from(*port)].outcome.clone()),
+                Source::Input(port) => Some(asked.inputs.outcome(*port).clone()),
                 Source::Constant(at) => Some(Outcome::Value(program.constants[*at as usize].clone())),
                 Source::None => Some(Outcome::None),
                 Source::Node(node, port) => known.get(&(*node, *port)).map(|(outcome, _)| outcome.clone()),
