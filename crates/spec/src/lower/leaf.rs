@@ -53,9 +53,21 @@ impl Lowering<'_> {
 
     /// What the step gives a name of its own.
     fn aliases(&mut self, step: &Step, name: &str, takes: &mut Takes) {
+        for text in &step.uses {
+            let Some(bound) = self.bind(text, 0..text.text.len(), Allowed::default()) else { continue };
+            match bound.plain {
+                Some(take) => takes.add(take),
+                None => {
+                    let hint = "`in: { NAME: expression }` gives what is computed a name";
+                    self.say(text.span, "OF0106", "a list of `in` holds references only", hint);
+                }
+            }
+        }
         let mut aliases = Vec::new();
         for (key, text) in &step.ins {
-            self.name_is_free(&key.name, key.span);
+            if text.text != key.name {
+                self.name_is_free(&key.name, key.span);
+            }
             let made = format!("{name}-in-{}", key.name);
             let Some((from, ty)) = self.value(text, 0..text.text.len(), &made, None) else {
                 aliases.push((key.name.clone(), Type::Json));

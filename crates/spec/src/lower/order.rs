@@ -67,6 +67,9 @@ impl Mentions {
         for (_, text) in &step.ins {
             self.expression(&text.text);
         }
+        for text in &step.uses {
+            self.expression(&text.text);
+        }
         for given in &step.gives {
             self.expression(&given.value.text);
         }
