@@ -3,6 +3,11 @@
 mod spec {
     mod examples;
     mod graphs;
+    mod inputs;
+    mod mutated;
+    mod same_as_rust;
+    mod schema;
+    mod versions;
     mod wrong_names;
     mod wrong_shapes;
     mod wrong_text;

@@ -198,9 +198,9 @@ steps:
     code: print(1)
     out: { n: int }
   one:
-    in: { id: inputs.row.id, list: 'inputs.left.filter(f, f.ext == \"fq\")', n: 3 }
-    run: echo ${{ id }} ${{ list_ }}
-" .replace("list_", "lst").replace("list: '", "lst: '").as_str(),
+    in: { id: inputs.row.id, reads: 'inputs.left.filter(f, f.ext == \"fq\")', n: 3 }
+    run: echo ${{ id }} ${{ reads }}
+",
         expect![[r#"
             (left: list<file>, right: list<file>, row: { id: text, r1: file }, url: text) -> ()
               prepare: command -> ()
@@ -209,9 +209,9 @@ steps:
                   script: script -> (n: int) after-prepare=prepare-done inputs-row=inputs-row r1=r1 r2=r2
                   n <- script:n
               one-in-id: expr -> (value: text) inputs-row=row
-              one-in-lst: expr -> (value: list<file>) inputs-left=left
+              one-in-reads: expr -> (value: list<file>) inputs-left=left
               one-in-n: constant int Inline("\x03")
-              one: command -> () id=one-in-id:value lst=one-in-lst:value n=one-in-n:value
+              one: command -> () id=one-in-id:value n=one-in-n:value reads=one-in-reads:value
         "#]],
     );
 }
