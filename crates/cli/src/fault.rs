@@ -71,7 +71,7 @@ pub(crate) fn problem(problem: &onceflow_spec::Problem) -> Value {
     json!({
         "code": problem.code,
         "message": problem.message,
-        "file": place.map(|place| place.file.display().to_string()),
+        "file": place.map(|place| place.file.clone()),
         "line": place.map(|place| place.line),
         "column": place.map(|place| place.column),
         "hint": problem.hint,

@@ -28,6 +28,13 @@ pub(crate) struct Notice {
     pub(crate) started: bool,
 }
 
+impl Notice {
+    /// Under which name it claims steps.
+    pub(crate) fn claims(&self) -> Option<u128> {
+        u128::from_str_radix(&self.incarnation, 16).ok()
+    }
+}
+
 /// This process attends a run while it has this.
 #[derive(Debug)]
 pub(crate) struct Attending {
@@ -133,13 +140,21 @@ fn read(file: &mut File) -> Option<Notice> {
 }
 
 impl Attending {
+    /// Says under which name it claims steps.
+    ///
+    /// # Errors
+    /// If it cannot be written.
+    pub(crate) fn claims_as(&mut self, incarnation: u128) -> Result<(), Fault> {
+        self.notice.incarnation = format!("{incarnation:032x}");
+        self.write()
+    }
+
     /// Says that the run is started.
     ///
     /// # Errors
     /// If it cannot be written.
-    pub(crate) fn started(&mut self, incarnation: String) -> Result<(), Fault> {
+    pub(crate) fn started(&mut self) -> Result<(), Fault> {
         self.notice.started = true;
-        self.notice.incarnation = incarnation;
         self.write()
     }
 
@@ -183,8 +198,8 @@ mod tests {
         assert!(before.is_none() && look(store.path(), "b").is_none());
         let Presence::Other(Some(other)) = attend(store.path(), notice("a")).unwrap() else { panic!("not attended") };
         assert_eq!((other, look(store.path(), "a")), (notice("a"), Some(notice("a"))));
-        first.started(String::from("i")).unwrap();
-        assert!(look(store.path(), "a").is_some_and(|notice| notice.started && notice.incarnation == "i"));
+        first.claims_as(7).and_then(|()| first.started()).unwrap();
+        assert!(look(store.path(), "a").is_some_and(|notice| notice.started && notice.claims() == Some(7)));
         let (other, _) = mine(store.path(), "b");
         assert!(sweep(store.path()).is_empty(), "both are there");
         drop((first, other));
