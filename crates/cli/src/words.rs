@@ -95,8 +95,8 @@ pub(crate) fn nearest<'a>(word: &str, known: impl Iterator<Item = &'a str>) -> O
         for (i, left) in a.iter().enumerate() {
             let mut before = std::mem::replace(&mut row[0], i + 1);
             for (j, right) in b.iter().enumerate() {
-                let cost = before + usize::from(left != right);
-                before = std::mem::replace(&mut row[j + 1], cost.min(row[j] + 1).min(row[j + 1] + 1));
+                let cost = (before + usize::from(left != right)).min(row[j] + 1).min(row[j + 1] + 1);
+                before = std::mem::replace(&mut row[j + 1], cost);
             }
         }
         row[b.len()]
