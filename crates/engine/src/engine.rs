@@ -19,14 +19,19 @@ use onceflow_core::{
     model::{Library, Program, check},
     payload::{Digest, Stored},
     protocol::{
+        draft::Draft,
         ids::{Generation, RunId},
         keys::{self, Keys},
         rows::{self, Finished, Frame, Head, Header, Held, Phase, Shape, State, Status},
         run,
     },
 };
-use onceflow_store::{Records, Store, World, values::Values, world::RealWorld};
-use std::sync::Arc;
+use onceflow_store::{
+    Records, Store, World,
+    values::{self, Values, Weave},
+    world::RealWorld,
+};
+use std::sync::{Arc, Mutex};
 use tokio::sync::mpsc;
 
 /// Runs flows on a store: starts them, works on them, answers for them. Cheap to clone.
@@ -92,7 +97,9 @@ impl Start {
 struct Asked {
     program: Program,
     digest: Digest,
-    inputs: inputs::Stored,
+    inputs: inputs::Inputs,
+    /// The inputs as they are stored, once that was necessary.
+    stored: Mutex<Option<Arc<inputs::Stored>>>,
     start: Start,
 }
 
@@ -166,7 +173,7 @@ impl Engine {
         Ok(handle)
     }
 
-    async fn ask(&self, start: Start) -> Result<Asked, Error> {
+    async fn ask(&self, mut start: Start) -> Result<Asked, Error> {
         if start.key.is_empty() || start.key.len() > limits::RUN_KEY_BYTES_MAX {
             let why = format!("has a key of {} bytes, not of 1 to {}", start.key.len(), limits::RUN_KEY_BYTES_MAX);
             return Err(Error::Refused { key: start.key, why });
@@ -176,8 +183,37 @@ impl Engine {
         if let Some(worker) = &self.worker {
             worker.room.learn(program.tasks.iter().map(|task| task.class.clone()));
         }
-        let inputs = inputs::store(&self.shared.values, &program, &start.inputs).await?;
-        Ok(Asked { program, digest, inputs, start })
+        let inputs = inputs::take(&program, &mut start.inputs).await?;
+        Ok(Asked { program, digest, inputs, stored: Mutex::default(), start })
+    }
+
+    /// The inputs in the store, for a run that begins.
+    async fn stored(&self, asked: &Asked) -> Result<Arc<inputs::Stored>, Error> {
+        let known = lock(&asked.stored).clone();
+        if let Some(stored) = known {
+            return Ok(stored);
+        }
+        let stored = Arc::new(asked.inputs.store(&self.shared.values).await?);
+        *lock(&asked.stored) = Some(stored.clone());
+        Ok(stored)
+    }
+
+    /// Commits what begins a run. `None` if something has changed: also if a value that was there has gone, so that the
+    /// inputs are stored again.
+    async fn commit_beginning(
+        &self,
+        asked: &Asked,
+        draft: Draft<'_>,
+        weaves: &[Weave],
+    ) -> Result<Option<onceflow_store::Committed>, Error> {
+        match self.shared.commit_outside(draft, weaves).await {
+            Err(Error::Values(
+                values::Error::Missing { .. } | values::Error::LeaseLost { .. } | values::Error::UploadLost { .. },
+            )) => {}
+            committed => return Ok(committed?.ok()),
+        }
+        lock(&asked.stored).take();
+        Ok(None)
     }
 
     /// Does what the key's row, as it is now, asks for. `None` if it changed meanwhile.
@@ -226,17 +262,18 @@ impl Engine {
         planned: replan::Planned,
     ) -> Result<Option<Handle>, Error> {
         let shared = &self.shared;
-        let mut weaves = asked.inputs.weaves.clone();
+        let inputs = self.stored(asked).await?;
+        let mut weaves = inputs.weaves.clone();
         let header = self.header(asked, &planned, &mut weaves).await?;
-        let frame = root_frame(asked, planned.reused);
+        let frame = root_frame(asked, &inputs, planned.reused);
         let plan = shared.plan(Keys::new(id, generation), Arc::new(planned.program));
         let mut draft = run::start(&plan, &header, &frame, seen);
         for key in planned.while_there {
             draft.batch.require_present(key);
         }
-        match shared.commit_outside(draft, &weaves).await? {
-            Err(_) => Ok(None),
-            Ok(committed) => {
+        match self.commit_beginning(asked, draft, &weaves).await? {
+            None => Ok(None),
+            Some(committed) => {
                 let run = shared.remember(plan, header, State { generation, phase: Phase::Running });
                 let what = crate::events::What::DidStart { generation: generation.0 };
                 shared.events.tell(committed.position, Event { run: run.key.clone(), what });
@@ -249,7 +286,7 @@ impl Engine {
         &self,
         asked: &Asked,
         planned: &replan::Planned,
-        weaves: &mut Vec<onceflow_store::values::Weave>,
+        weaves: &mut Vec<Weave>,
     ) -> Result<Header, Error> {
         let start = &asked.start;
         let bytes = rows::write(&planned.program);
@@ -389,7 +426,8 @@ impl Asked {
 }
 
 /// The frame of a run: its inputs, and what is reused.
-fn root_frame(asked: &Asked, extra: Vec<Held>) -> Frame {
-    let inputs = asked.inputs.held.iter().cloned().chain(extra).map(Some).collect();
+fn root_frame(asked: &Asked, stored: &inputs::Stored, reused: Vec<Held>) -> Frame {
+    let reused = reused.into_iter().map(|held| asked.inputs.settled(held, stored));
+    let inputs = stored.held.iter().cloned().chain(reused).map(Some).collect();
     Frame { block: 0, opened_by: None, depth: 0, guarded: false, shape: Shape::Run, inputs, memo: None }
 }

@@ -273,10 +273,10 @@ impl Handle {
         let applied = match resolution {
             Resolution::Done(outputs) => {
                 let wanted = plan.program.blocks[parked.ticket.block as usize].nodes[step.node as usize].outputs.len();
-                let (mut outcomes, mut weaves) = (Vec::new(), Vec::new());
+                let mut storing = data::Storing::new(&self.shared.values, data::Files::Copied);
+                let mut outcomes = Vec::new();
                 for output in outputs {
-                    outcomes
-                        .push(data::store(&self.shared.values, output, &mut data::Files::Copied, &mut weaves).await?);
+                    outcomes.push(storing.store(output).await?);
                 }
                 if outcomes.len() != wanted {
                     return Err(refused(format!(
@@ -284,7 +284,7 @@ impl Handle {
                         outcomes.len()
                     )));
                 }
-                self.shared.decide_done(&run, step, &row, &parked, &outcomes, &weaves).await?
+                self.shared.decide_done(&run, step, &row, &parked, &outcomes, &storing.weaves()).await?
             }
             Resolution::Redo => {
                 let draft = run::redo(plan, state, step, (&row, &parked));

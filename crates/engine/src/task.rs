@@ -27,8 +27,28 @@ pub struct FileData {
     /// What it is called.
     pub name: String,
     /// Where its content is. A file given by a task is taken from there: it is not at that path any more afterwards.
-    /// One given to a task is read-only, and is there until the task ends.
+    /// One given to a task is read-only, and is there until the task ends; it may be the store's own, so its last part
+    /// says nothing.
     pub path: PathBuf,
+    /// What it holds, if the caller knows: then an input is not read to find out whether it has changed. When it has to be
+    /// stored, it must be so.
+    pub known: Option<KnownContent>,
+}
+
+/// What a file holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct KnownContent {
+    /// BLAKE3 of its bytes.
+    pub digest: [u8; 32],
+    /// How many.
+    pub len: u64,
+}
+
+impl FileData {
+    /// A file of which nothing is known but where it is.
+    pub fn new(name: impl Into<String>, path: impl Into<PathBuf>) -> Self {
+        FileData { name: name.into(), path: path.into(), known: None }
+    }
 }
 
 /// What a body knows about the step it runs for. Cheap to clone.

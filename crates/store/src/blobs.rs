@@ -40,7 +40,11 @@ use crate::world::BoxFuture;
 use bytes::Bytes;
 use futures_util::stream::BoxStream;
 use serde::{Deserialize, Serialize};
-use std::{io, ops::Range, path::Path};
+use std::{
+    io,
+    ops::Range,
+    path::{Path, PathBuf},
+};
 
 /// What is to be stored, piece by piece. An error stops the call it was given to, and nothing is stored.
 pub type Content = BoxStream<'static, io::Result<Bytes>>;
@@ -124,6 +128,13 @@ pub trait Blobs: Send + Sync + 'static {
     /// Deletes an object and whatever lies unfinished under its name. A writer still at work under it then stores
     /// nothing, if its content was not complete yet.
     fn delete(&self, name: ObjectName) -> BoxFuture<'_, Result<(), Error>>;
+
+    /// Where the file of an object is, for stores that are directories of this machine. It is read-only, and whoever
+    /// holds the value that names the object may read it there; nobody may change it.
+    fn local(&self, name: ObjectName) -> Option<PathBuf> {
+        let _ = name;
+        None
+    }
 
     /// Objects whose names come after `after`, in order, at most `limit` (and at most
     /// [`LIST_OBJECTS_MAX`](onceflow_core::limits::LIST_OBJECTS_MAX)). An object that is there from before the first page

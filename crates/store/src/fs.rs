@@ -19,3 +19,13 @@ pub(crate) fn remove_if_there(path: &Path) -> io::Result<()> {
 pub(crate) fn is_full(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded | io::ErrorKind::FileTooLarge)
 }
+
+/// Takes the right to write away, as far as we may: it is no promise, but it turns a mistake into an error.
+pub(crate) fn make_read_only(file: &fs::File) {
+    let Ok(metadata) = file.metadata() else { return };
+    let mut permissions = metadata.permissions();
+    if !permissions.readonly() {
+        permissions.set_readonly(true);
+        let _ = file.set_permissions(permissions);
+    }
+}

@@ -16,6 +16,7 @@
 //! | [`reclaim`] | expires leases, pays debts, buries values; in small steps |
 //! | [`blob`] | large bytes, as values |
 //! | [`list`] | long lists, as trees of pages |
+//! | [`hold`] | what is put ahead of a batch that is too small for it |
 //! | [`fsck`] | proves that all of it fits together, and repairs what does not |
 //! | [`limits`] | every bound, with its reason |
 //!
@@ -39,7 +40,9 @@ pub mod blob;
 pub mod elements;
 mod error;
 mod export;
+mod file;
 pub mod fsck;
+pub mod hold;
 mod id;
 mod keys;
 pub mod lease;
@@ -55,6 +58,7 @@ pub mod weave;
 pub use blob::Upload;
 pub use elements::Element;
 pub use error::Error;
+pub use hold::Hold;
 pub use id::{EdgeName, ValueId};
 pub use lease::Keeper;
 pub use reclaim::Reclaimed;

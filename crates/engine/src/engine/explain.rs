@@ -79,7 +79,7 @@ impl Engine {
             if descends {
                 let input = |source: &Source| -> Maybe {
                     match source {
-                        Source::Input(port) => Some(asked.inputs.held[usize::from(*port)].outcome.clone()),
+                        Source::Input(port) => Some(asked.inputs.outcome(*port).clone()),
                         Source::Node(node, port) => found.get(&(*node, *port)).map(|(outcome, _)| outcome.clone()),
                         Source::Constant(at) => Some(Outcome::Value(program.constants[*at as usize].clone())),
                         Source::None => Some(Outcome::None),

@@ -1,6 +1,11 @@
-//! The inputs of a run: all that are wanted, none that is not, stored once.
+//! The inputs of a run: all that are wanted, none that is not. They are looked at first, and stored, once, only if a run
+//! begins with them.
 
-use crate::{Error, data, task::Data};
+use crate::{
+    Error,
+    data::{Files, Looked, Storing, look},
+    task::Data,
+};
 use onceflow_core::{
     model::{Program, Type},
     payload::{Digest, Outcome},
@@ -8,27 +13,60 @@ use onceflow_core::{
 };
 use onceflow_store::values::{Values, Weave};
 
+/// Inputs that were looked at.
+#[derive(Clone, Debug)]
+pub(super) struct Inputs {
+    names: Vec<String>,
+    looked: Vec<Looked>,
+}
+
 /// Inputs, ready to be put into a run.
 #[derive(Clone, Debug)]
 pub(super) struct Stored {
-    names: Vec<String>,
     pub(super) held: Vec<Held>,
     /// What puts those that are large.
     pub(super) weaves: Vec<Weave>,
 }
 
-impl Stored {
+impl Inputs {
     /// What they are, by name.
     pub(super) fn digests(&self) -> Vec<(String, Digest)> {
-        self.names.iter().cloned().zip(self.held.iter().map(|held| held.outcome.digest())).collect()
+        self.names.iter().cloned().zip(self.looked.iter().map(|looked| looked.outcome.digest())).collect()
+    }
+
+    /// What an input is, though it may not be stored.
+    pub(super) fn outcome(&self, port: u16) -> &Outcome {
+        &self.looked[usize::from(port)].outcome
+    }
+
+    /// Stores them.
+    pub(super) async fn store(&self, values: &Values) -> Result<Stored, Error> {
+        let mut storing = Storing::new(values, Files::Copied);
+        let mut held = Vec::with_capacity(self.looked.len());
+        for (name, looked) in self.names.iter().zip(&self.looked) {
+            let outcome = storing.store(looked.data.clone()).await?;
+            if outcome.digest() != looked.outcome.digest() {
+                return Err(Error::Inputs(format!("input `{name}` changed while it was read")));
+            }
+            held.push(Held { owned: stored(&outcome).is_some(), outcome });
+        }
+        Ok(Stored { held, weaves: storing.weaves() })
+    }
+
+    /// A value that a plan reads: itself, or, if it is an input that was only looked at, that input as it is stored.
+    pub(super) fn settled(&self, reused: Held, stored_as: &Stored) -> Held {
+        match self.looked.iter().position(|looked| looked.outcome == reused.outcome) {
+            Some(port) => stored_as.held[port].clone(),
+            None => reused,
+        }
     }
 }
 
 /// Takes the inputs of a program from those given, and says all that is wrong with them.
-pub(super) async fn store(values: &Values, program: &Program, given: &[(String, Data)]) -> Result<Stored, Error> {
+pub(super) async fn take(program: &Program, given: &mut Vec<(String, Data)>) -> Result<Inputs, Error> {
     let wanted = &program.blocks[0].inputs;
     let mut wrong = Vec::new();
-    for (name, _) in given {
+    for (name, _) in given.iter() {
         if !wanted.iter().any(|input| input.port.name == *name) {
             let known: Vec<_> = wanted.iter().map(|input| input.port.name.as_str()).collect();
             wrong.push(format!("the flow has no input `{name}`; it has {}", listed(&known)));
@@ -36,24 +74,24 @@ pub(super) async fn store(values: &Values, program: &Program, given: &[(String, 
     }
     let mut found = Vec::with_capacity(wanted.len());
     for input in wanted {
-        let mut of_name = given.iter().filter(|(name, _)| *name == input.port.name).map(|(_, data)| data);
+        let mut of_name = given.iter().enumerate().filter(|(_, (name, _))| *name == input.port.name);
         match (of_name.next(), of_name.next()) {
             (Some(_), Some(_)) => wrong.push(format!("input `{}` is given twice", input.port.name)),
-            (Some(data), None) => found.push(data.clone()),
-            (None, _) if matches!(input.port.ty, Type::Option(_)) => found.push(Data::None),
+            (Some((at, _)), None) => found.push(Some(at)),
+            (None, _) if matches!(input.port.ty, Type::Option(_)) => found.push(None),
             (None, _) => wrong.push(format!("input `{}` of type {} is not given", input.port.name, input.port.ty)),
         }
     }
     if !wrong.is_empty() {
         return Err(Error::Inputs(wrong.join("\n")));
     }
-    let (mut held, mut weaves) = (Vec::with_capacity(found.len()), Vec::new());
-    for data in found {
-        let outcome: Outcome = data::store(values, data, &mut data::Files::Copied, &mut weaves).await?;
-        held.push(Held { owned: stored(&outcome).is_some(), outcome });
+    let mut looked = Vec::with_capacity(found.len());
+    for at in found {
+        let data = at.map_or(Data::None, |at| std::mem::replace(&mut given[at].1, Data::None));
+        looked.push(look(data).await?);
     }
     let names = wanted.iter().map(|input| input.port.name.clone()).collect();
-    Ok(Stored { names, held, weaves })
+    Ok(Inputs { names, looked })
 }
 
 fn listed(names: &[&str]) -> String {

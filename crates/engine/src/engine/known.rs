@@ -208,7 +208,7 @@ impl Shared {
         let program = &asked.program;
         for (at, node) in (0..).zip(&program.blocks[ROOT as usize].nodes) {
             let input = |source: &Source| match source {
-                Source::Input(port) => Some(asked.inputs.held[usize::from(*port)].outcome.clone()),
+                Source::Input(port) => Some(asked.inputs.outcome(*port).clone()),
                 Source::Constant(at) => Some(Outcome::Value(program.constants[*at as usize].clone())),
                 Source::None => Some(Outcome::None),
                 Source::Node(node, port) => known.get(&(*node, *port)).map(|(outcome, _)| outcome.clone()),

@@ -183,19 +183,20 @@ impl Engine {
         let shared = &self.shared;
         let generation = Generation(frozen.generation.0 + 1);
         let plan = shared.plan(Keys::new(old.plan.keys.run, generation), Arc::new(planned.program.clone()));
-        let mut weaves = asked.inputs.weaves.clone();
+        let inputs = self.stored(asked).await?;
+        let mut weaves = inputs.weaves.clone();
         let mut header = self.header(asked, &planned, &mut weaves).await?;
         header.started = old.header.started;
-        let frame = super::root_frame(asked, planned.reused);
+        let frame = super::root_frame(asked, &inputs, planned.reused);
         let mut draft = Draft::new(&plan, frozen);
         for key in planned.while_there {
             draft.batch.require_present(key);
         }
         run::install(&plan, &mut draft, &header, &frame);
         draft.batch.ops.push(removal(&old.plan, &old.header));
-        match shared.commit_outside(draft, &weaves).await? {
-            Err(_) => Ok(None),
-            Ok(committed) => {
+        match self.commit_beginning(asked, draft, &weaves).await? {
+            None => Ok(None),
+            Some(committed) => {
                 let run = shared.remember(plan, header, State { generation, phase: Phase::Running });
                 let what = What::DidStart { generation: generation.0 };
                 shared.events.tell(committed.position, Event { run: run.key.clone(), what });

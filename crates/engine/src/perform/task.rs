@@ -26,7 +26,7 @@ use onceflow_core::{
 };
 use onceflow_store::{
     blobs,
-    values::{self, Weave},
+    values,
 };
 pub(crate) use unknown::may_decide;
 
@@ -46,7 +46,7 @@ impl Work<'_> {
             match self.verify(&inputs).await? {
                 Verdict::Unknown => return self.lost_track(seat, started).await,
                 Verdict::Done(outputs) => {
-                    return self.gave(seat, ticket.failed + 1, outputs, None, None).await.map(Gave::next);
+                    return self.gave(seat, ticket.failed + 1, outputs, None, None, None).await.map(Gave::next);
                 }
                 Verdict::NotDone => ticket.started = None,
             }
@@ -60,7 +60,7 @@ impl Work<'_> {
             let Some(began) = self.begin(&spec, &mut ticket, &inputs).await? else { return Ok(None) };
             let tx = (spec.effect == Effect::Transactional).then(|| self.tx());
             let failure = match self.attempt(&spec, attempt, &inputs, &began, tx.clone()).await? {
-                Ok(outputs) => match self.gave(seat, attempt, outputs, memo, tx.as_ref()).await {
+                Ok(outputs) => match self.gave(seat, attempt, outputs, Some(&began.scratch), memo, tx.as_ref()).await {
                     // What it has read changed meanwhile: nothing was done, and it runs again.
                     Ok(Gave::Conflict) => continue,
                     Ok(Gave::Next(next)) => return Ok(next),
@@ -104,12 +104,14 @@ impl Work<'_> {
         seat: &Seat,
         attempt: u32,
         outputs: Vec<Data>,
+        scratch: Option<&data::Scratch>,
         memo: Option<[u8; 32]>,
         tx: Option<&Tx>,
     ) -> Result<Gave, Error> {
         let plan = &self.run.plan;
         let node = self.taken.node(plan);
-        let (mut weaves, mut files): (Vec<Weave>, _) = (Vec::new(), data::Files::taken());
+        let given = scratch.map(data::Scratch::given).unwrap_or_default();
+        let mut storing = data::Storing::new(&self.worker.shared.values, data::Files::Taken(given));
         // Storing a large output may take longer than a claim stands.
         let is_small = |output: &Data| match output {
             Data::None => true,
@@ -120,8 +122,7 @@ impl Work<'_> {
         let _writing = writes.then(|| self.worker.alive.keep(&self.taken.queue, &self.taken.name, self.taken.fence));
         let mut outcomes = Vec::with_capacity(node.outputs.len());
         for output in outputs {
-            let values = &self.worker.shared.values;
-            match data::store(values, output, &mut files, &mut weaves).await {
+            match storing.store(output).await {
                 Ok(outcome) => outcomes.push(outcome),
                 // The task gave a file that is not there: that is its mistake, not the store's.
                 Err(Error::Values(values::Error::Blobs(blobs::Error::Content { why, .. }))) => {
@@ -134,6 +135,7 @@ impl Work<'_> {
         if node.attempt {
             outcomes.push(Outcome::None);
         }
+        let weaves = storing.weaves();
         let shape = self.taken.frame.shape;
         let now = match tx {
             Some(_) => self.worker.shared.records.now().await?,

@@ -70,12 +70,12 @@ impl Value for File {
     }
 
     fn encode(self) -> Result<Data, Error> {
-        Ok(Data::File(FileData { name: self.name, path: self.path }))
+        Ok(Data::File(FileData::new(self.name, self.path)))
     }
 
     fn decode(data: Data) -> Result<Self, Error> {
         match data {
-            Data::File(FileData { name, path }) => Ok(File { name, path }),
+            Data::File(FileData { name, path, .. }) => Ok(File { name, path }),
             other => Err(Error::kind::<Self>(&other)),
         }
     }

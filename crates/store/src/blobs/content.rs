@@ -33,6 +33,22 @@ pub async fn from_path(path: &Path) -> io::Result<Content> {
     Ok(from_file(file, len))
 }
 
+/// What a file holds, read for its digest alone.
+///
+/// # Errors
+/// If it cannot be read, or is no file.
+pub async fn digest_of(path: &Path) -> io::Result<Stored> {
+    let path = path.to_owned();
+    blocking(move || {
+        let mut file = File::open(path)?;
+        if file.metadata()?.is_dir() {
+            return Err(io::Error::from(io::ErrorKind::IsADirectory));
+        }
+        super::directory::digest_open(&mut file)
+    })
+    .await
+}
+
 /// The next `len` bytes of a file, read off the async threads; ends early where the file does.
 pub(super) fn from_file(file: File, len: u64) -> Content {
     let next = |(mut file, left): (File, u64)| async move {

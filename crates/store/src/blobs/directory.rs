@@ -19,6 +19,7 @@ mod layout;
 mod unfinished;
 
 pub(super) use adopt::{open_regular, unreadable};
+pub(super) use unfinished::digest_open;
 
 use super::{
     Blobs, Chunks, Content, Error, Listed, ObjectName, Page, State, Stored,
@@ -116,6 +117,10 @@ impl Blobs for Directory {
     fn delete(&self, name: ObjectName) -> BoxFuture<'_, Result<(), Error>> {
         let layout = self.layout.clone();
         Box::pin(blocking(move || delete(&layout, name)))
+    }
+
+    fn local(&self, name: ObjectName) -> Option<PathBuf> {
+        Some(self.layout.object(name))
     }
 
     fn list(&self, after: Option<ObjectName>, limit: usize) -> BoxFuture<'_, Result<Page, Error>> {

@@ -1,36 +1,63 @@
-//! Blobs as files: written to a path, for those who must have one.
+//! Values as files: written to a path, for those who must have one.
 
-use super::{Error, ValueId, Values};
+use super::{Content, Error, ValueId, Values};
 use crate::blocking::blocking;
 use futures_util::TryStreamExt;
-use std::{fs, io::Write, path::Path};
+use std::{
+    fs, io,
+    io::Write,
+    path::Path,
+};
 
 impl Values {
-    /// Writes the bytes of a blob to a new file, read-only, with the directories above it. Something must hold the value
-    /// meanwhile. Nothing is left there if it fails half-way; nothing is synced.
+    /// Writes the bytes of a value to a new file, with the directories above it; read-only if told so. It is a file of its
+    /// own, that shares nothing with the store that could change. Something must hold the value meanwhile. Nothing is
+    /// left there if it fails half-way; nothing is synced. Where the file system can, no bytes are copied.
     ///
     /// # Errors
-    /// [`Senseless`](Error::Senseless) if the value is no blob; [`Export`](Error::Export) if the file cannot be written.
-    pub async fn export(&self, id: &ValueId, path: &Path) -> Result<(), Error> {
-        let mut chunks = self.read_blob(id, None).await?;
-        let mut file = create(path).await.map_err(|error| content(path, error))?;
-        let written = async {
-            while let Some(chunk) = chunks.try_next().await? {
-                file = blocking(move || file.write_all(&chunk).map(|()| file))
-                    .await
-                    .map_err(|error| content(path, error))?;
-            }
-            Ok(())
-        };
-        let written: Result<(), Error> = written.await;
-        let owned = path.to_owned();
-        let failed = written.is_err();
-        let ended = blocking(move || if failed { fs::remove_file(owned) } else { read_only(&owned) }).await;
+    /// [`Senseless`](Error::Senseless) for a gathered list; [`Export`](Error::Export) if the file cannot be written.
+    pub async fn export(&self, id: &ValueId, path: &Path, is_read_only: bool) -> Result<(), Error> {
+        let found = self.get(id).await?.content;
+        if let Content::Gathered { .. } = found {
+            return Err(Error::Senseless(format!("value {id} is a list, and has no bytes")));
+        }
+        let file = create(path).await.map_err(|error| content(path, error))?;
+        let written = self.write(id, found, path, file).await;
+        let (owned, failed) = (path.to_owned(), written.is_err());
+        let ended = blocking(move || match failed {
+            true => fs::remove_file(&owned),
+            false if is_read_only => read_only(&owned),
+            false => Ok(()),
+        });
+        let ended = ended.await;
         written.and(ended.map_err(|error| content(path, error)))
+    }
+
+    async fn write(&self, id: &ValueId, found: Content, path: &Path, mut file: fs::File) -> Result<(), Error> {
+        let local = match found {
+            Content::Object { name, .. } => self.blobs()?.local(name),
+            Content::Inline(bytes) => {
+                let written = blocking(move || file.write_all(&bytes)).await;
+                return written.map_err(|error| content(path, error));
+            }
+            Content::Gathered { .. } => None,
+        };
+        if let Some(object) = local {
+            // From file to file the system copies, and shares blocks where it can.
+            let copied = blocking(move || io::copy(&mut fs::File::open(object)?, &mut file)).await;
+            return copied.map(drop).map_err(|error| content(path, error));
+        }
+        let mut chunks = self.read_blob(id, None).await?;
+        while let Some(chunk) = chunks.try_next().await? {
+            file = blocking(move || file.write_all(&chunk).map(|()| file))
+                .await
+                .map_err(|error| content(path, error))?;
+        }
+        Ok(())
     }
 }
 
-async fn create(path: &Path) -> std::io::Result<fs::File> {
+async fn create(path: &Path) -> io::Result<fs::File> {
     let path = path.to_owned();
     let create = move || {
         if let Some(directory) = path.parent() {
@@ -41,12 +68,12 @@ async fn create(path: &Path) -> std::io::Result<fs::File> {
     blocking(create).await
 }
 
-fn read_only(path: &Path) -> std::io::Result<()> {
+fn read_only(path: &Path) -> io::Result<()> {
     let mut permissions = fs::metadata(path)?.permissions();
     permissions.set_readonly(true);
     fs::set_permissions(path, permissions)
 }
 
-fn content(path: &Path, error: std::io::Error) -> Error {
+fn content(path: &Path, error: io::Error) -> Error {
     Error::Export { path: path.to_owned(), why: error.to_string() }
 }

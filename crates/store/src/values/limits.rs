@@ -17,6 +17,20 @@ pub const VALUE_BYTES_MAX: usize = ROW_BYTES_MAX;
 /// costs two fsyncs, which so many bytes in the log do not; and rows live in memory.
 pub const INLINE_VALUE_BYTES_MAX: usize = 64 << 10;
 
+/// Bytes of a file that is kept in the store's memory, and rides in the batch that gives it: an object would cost two
+/// fsyncs and a row, which is far more than so few bytes in the log. Whoever must have it as a file gets a copy.
+pub const INLINE_FILE_BYTES_MAX: u64 = 4 << 10;
+
+/// How long what is put ahead of its batch ([`hold`](super::hold)) is kept for it: longer than storing the largest file
+/// between two updates takes, and no longer than one likes to see what a crash left.
+pub const HOLD_MS: u64 = 3_600_000;
+
+/// Operations of one update that puts ahead; a page of a list takes about half of it.
+pub(super) const HOLD_OPS_MAX: usize = 800;
+
+/// Bytes of one update that puts ahead; half of what a batch may hold.
+pub(super) const HOLD_BYTES_MAX: usize = 2 << 20;
+
 /// Bytes of an element that holds them itself: what a row holds beside its checksum and a mark.
 pub const ELEMENT_BYTES_MAX: usize = ROW_BYTES_MAX - 5;
 

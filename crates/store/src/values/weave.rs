@@ -2,7 +2,7 @@
 //! at all.
 //!
 //! [`Values::update`] reads, decides and commits by itself, and can be told anything. A weave reads nothing (but what
-//! [`Weave::Blob`] needs) and requires nothing: it says what is so, and the caller's own requires guarantee that it is.
+//! [`Weave::Blob`], [`Weave::There`] and [`Weave::Let`] need) and requires nothing: it says what is so, and the caller's own requires guarantee that it is.
 //! **Why that is right:**
 //!
 //! - *A new value is new* because its id is made from a fence ([`Values::fresh_id`]), which nobody had before.
@@ -31,7 +31,7 @@ use super::{
     value::{Content, Digest, Value},
 };
 use crate::records::Committed;
-use onceflow_core::{Batch, Name, Op, Row, Timestamp};
+use onceflow_core::{Batch, Name, Op, Require, Row, Timestamp};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// A change to values inside a batch. What stands earlier in a weave happens first: a value stands before what refers
@@ -47,6 +47,16 @@ pub enum Weave {
     },
     /// The blob of an upload: named by its content, so it may be there already. What is there is read, and required.
     Blob(Upload),
+    /// A value that may have gone meanwhile, which the batch refers to: that it is there is read, and required.
+    There {
+        /// Which.
+        id: ValueId,
+    },
+    /// Lets go what was put ahead of this batch ([`Hold`](super::hold::Hold)): that it is held is read, and required.
+    Let {
+        /// Its lease.
+        edge: EdgeName,
+    },
     /// Sets an edge that is not set.
     Set {
         /// Its name, unique to this delivery.
@@ -101,6 +111,8 @@ impl Weave {
         match self {
             Weave::Put { value, .. } => 1 + COUNT + COUNT * value.refs.len(),
             Weave::Blob(_) => 2 + COUNT,
+            Weave::There { .. } => 0,
+            Weave::Let { .. } => 2 + COUNT,
             Weave::Set { deadline, .. } | Weave::Clear { deadline, .. } => 1 + COUNT + usize::from(deadline.is_some()),
             Weave::Element { element: Element::Ref(_), .. } => 1 + COUNT,
             Weave::Element { element: Element::Inline(_), .. } => 1,
@@ -114,12 +126,12 @@ impl Values {
     /// Adds what these changes take to a batch of this shard. Its operations come after those that stand there, its
     /// requires too, so a refusal that names an earlier require is one of the caller's own.
     ///
-    /// Reads the rows of blobs, and nothing if there are none. When the batch is refused for what was read, weave
-    /// again: somebody else has put the same blob, or it was reclaimed.
+    /// Reads the rows of blobs, and of what it is told is there or held, and nothing if there are none. When the batch is
+    /// refused for what was read, weave again: somebody else has put the same blob, or it was reclaimed.
     ///
     /// # Errors
-    /// [`UploadLost`](Error::UploadLost), and [`Conflict`](Error::Conflict) if a blob's id is another value's. The batch
-    /// is as it was.
+    /// [`UploadLost`](Error::UploadLost), [`Missing`](Error::Missing) and [`LeaseLost`](Error::LeaseLost) if what it needs
+    /// is gone, and [`Conflict`](Error::Conflict) if a blob's id is another value's. The batch is as it was.
     pub async fn weave(&self, batch: &mut Batch, changes: &[Weave]) -> Result<(), Error> {
         let mut blobs = Update::new();
         for change in changes {
@@ -128,16 +140,42 @@ impl Values {
             }
         }
         let mut weaving = Weaving::new(self);
+        let mut requires = self.there(changes, &mut weaving).await?;
         if !blobs.puts.is_empty() {
             let wanted = update::wanted(&self.keys, &blobs)?;
             let rows = self.records.get(self.shard, &wanted).await?;
             let (named, born) = update::blobs(&self.keys, self.shard, &Facts::new(wanted, rows), &blobs)?;
-            weaving.ops = named.ops;
+            weaving.ops.extend(named.ops);
             weaving.born = born;
-            batch.requires.extend(named.requires);
+            requires.extend(named.requires);
         }
+        batch.requires.extend(requires);
         batch.ops.extend(weaving.weave(changes));
         Ok(())
+    }
+
+    /// What must be there, as it was read, and what lets go of it.
+    async fn there(&self, changes: &[Weave], weaving: &mut Weaving<'_>) -> Result<Vec<Require>, Error> {
+        let mut requires = Vec::new();
+        for change in changes {
+            match change {
+                Weave::There { id } => {
+                    let key = self.keys.value(id);
+                    let row = self.row(key.clone()).await?.ok_or_else(|| Error::Missing { id: id.clone() })?;
+                    requires.push(Require::Equals(key, row));
+                }
+                Weave::Let { edge } => {
+                    let found = self.edge_row(edge).await?;
+                    let (row, held) = found.ok_or_else(|| Error::LeaseLost { edge: edge.clone() })?;
+                    requires.push(Require::Equals(self.keys.edge(edge), row));
+                    weaving.ops.push(Op::Delete(self.keys.edge(edge)));
+                    weaving.ops.extend(held.deadline.map(|deadline| Op::Delete(self.keys.due(deadline, edge))));
+                    weaving.count(&held.target, -1);
+                }
+                _ => {}
+            }
+        }
+        Ok(requires)
     }
 
     /// As [`Values::weave`], for changes without a blob.
@@ -155,8 +193,8 @@ impl Values {
     /// # Panics
     /// If there is a blob.
     pub fn woven(&self, changes: &[Weave]) -> Vec<Op> {
-        let has_blob = changes.iter().any(|change| matches!(change, Weave::Blob(_)));
-        assert!(!has_blob, "a blob may be there already, which only `Values::weave` finds out");
+        let reads = |change: &Weave| matches!(change, Weave::Blob(_) | Weave::There { .. } | Weave::Let { .. });
+        assert!(!changes.iter().any(reads), "what may be there or not, only `Values::weave` finds out");
         Weaving::new(self).weave(changes)
     }
 
@@ -209,8 +247,8 @@ impl<'a> Weaving<'a> {
         let keys = &self.values.keys;
         match change {
             Weave::Put { id, value } => self.put(id, &value.refs, &value.content),
-            // Done by the update that names it.
-            Weave::Blob(_) => {}
+            // Done by the update that names it, and by what has read it.
+            Weave::Blob(_) | Weave::There { .. } | Weave::Let { .. } => {}
             Weave::Set { edge, to, deadline } => {
                 let row = Edge { target: to.clone(), deadline: *deadline }.to_row();
                 self.ops.push(Op::Put(keys.edge(edge), row));

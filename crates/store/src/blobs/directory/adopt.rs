@@ -7,7 +7,7 @@ use super::{
 use crate::{
     blobs::{Error, ObjectName, Stored},
     blocking::blocking,
-    fs::{remove_if_there, sync_directory},
+    fs::{make_read_only, remove_if_there, sync_directory},
 };
 use std::{
     fs::{self, File},
@@ -24,6 +24,10 @@ pub(super) enum Linked {
 }
 
 pub(super) fn link(layout: &Layout, name: ObjectName, path: &Path) -> Result<Linked, Error> {
+    if path.parent().is_some_and(|parent| parent == layout.objects) {
+        // To take it from there would take it from whoever it belongs to.
+        return Err(unreadable(name, path, &io::Error::new(ErrorKind::InvalidInput, "it is an object of the store")));
+    }
     let (mut file, len) = match open_regular(path) {
         Ok(opened) => opened,
         Err(error) if error.kind() == ErrorKind::NotFound => return already(layout, name, path, &error),
@@ -33,6 +37,7 @@ pub(super) fn link(layout: &Layout, name: ObjectName, path: &Path) -> Result<Lin
         return Ok(Linked::Elsewhere(file, len));
     }
     let stored = digest_open(&mut file).map_err(|error| unreadable(name, path, &error))?;
+    make_read_only(&file);
     file.sync_all().map_err(|error| Error::io(&layout.place, &error))?;
     let linked = fs::hard_link(path, layout.object(name));
     if linked.as_ref().is_err_and(cannot_be_linked) {

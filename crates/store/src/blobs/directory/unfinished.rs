@@ -3,7 +3,7 @@
 
 use super::layout::Layout;
 use crate::blobs::{Error, Hashing, ObjectName, Stored};
-use crate::fs::sync_directory;
+use crate::fs::{make_read_only, sync_directory};
 use bytes::Bytes;
 use std::{
     fs::{self, File},
@@ -42,6 +42,7 @@ impl Unfinished {
 
     /// Makes it an object, durably.
     pub(super) fn publish(self) -> Result<Stored, Error> {
+        make_read_only(&self.file);
         self.file.sync_all().map_err(|error| Error::io(&self.layout.place, &error))?;
         let stored = self.hashing.stored();
         let linked = fs::hard_link(&self.path, self.layout.object(self.name));
@@ -83,7 +84,7 @@ pub(super) fn digest(path: &Path) -> io::Result<Stored> {
 }
 
 /// What an open file holds, from where it stands.
-pub(super) fn digest_open(file: &mut File) -> io::Result<Stored> {
+pub(in crate::blobs) fn digest_open(file: &mut File) -> io::Result<Stored> {
     let (mut hashing, mut buffer) = (Hashing::default(), vec![0; 256 << 10]);
     loop {
         match file.read(&mut buffer) {

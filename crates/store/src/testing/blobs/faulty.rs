@@ -10,7 +10,11 @@ use crate::{
     world::BoxFuture,
 };
 use onceflow_core::Fences;
-use std::{ops::Range, path::Path, sync::Arc};
+use std::{
+    ops::Range,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
 
 /// A blob store that fails as planned. Every call counts; share the plan with a
 /// [`fault::Faulty`](crate::testing::fault::Faulty) to let records and blobs of one process fail and stop together.
@@ -69,6 +73,10 @@ impl Blobs for Faulty {
 
     fn delete(&self, name: ObjectName) -> BoxFuture<'_, Result<(), Error>> {
         Box::pin(self.change(self.blobs.delete(name)))
+    }
+
+    fn local(&self, name: ObjectName) -> Option<PathBuf> {
+        self.blobs.local(name)
     }
 
     fn list(&self, after: Option<ObjectName>, limit: usize) -> BoxFuture<'_, Result<Page, Error>> {

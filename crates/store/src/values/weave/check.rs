@@ -22,6 +22,7 @@ fn put_by(change: &Weave) -> Option<ValueId> {
     match change {
         Weave::Put { id, .. } | Weave::Gather { id, .. } => Some(id.clone()),
         Weave::Blob(upload) => Some(upload.id()),
+        Weave::There { .. } | Weave::Let { .. } => None,
         Weave::Set { .. } | Weave::Clear { .. } | Weave::Element { .. } | Weave::Release { .. } => None,
     }
 }
@@ -39,7 +40,8 @@ impl<'a> Seen<'a> {
     fn change(&mut self, change: &'a Weave) {
         match change {
             Weave::Put { value, .. } => value.refs.iter().for_each(|id| self.target(id)),
-            Weave::Blob(_) => {}
+            Weave::Blob(_) | Weave::There { .. } => {}
+            Weave::Let { edge } => self.edge(edge, true),
             Weave::Set { edge, to, deadline } => {
                 self.target(to);
                 self.edge(edge, deadline.is_some());

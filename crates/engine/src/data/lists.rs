@@ -1,0 +1,245 @@
+//! Lists in the store: gathered under a prefix, all in one value, or in pages that a value above them refers to.
+
+use super::id;
+use crate::{Error, shared::lock};
+use bytes::Bytes;
+use futures_util::future::BoxFuture;
+use onceflow_core::{
+    Name,
+    limits::{INLINE_BYTES_MAX, SCAN_ROWS_MAX},
+    payload::{Outcome, Payload, Stored},
+    protocol::rows,
+};
+use onceflow_store::values::{Content, Element, Value, ValueId, Values, Weave};
+use std::{
+    collections::VecDeque,
+    ops::Range,
+    sync::{Arc, Mutex},
+};
+
+/// Elements of a page that are stored, and pages below one: each is counted by the batch that puts it.
+const PAGE_REFS_MAX: usize = 100;
+
+/// Bytes of a page that refers to something: it is a row.
+const PAGE_BYTES_MAX: usize = 256 << 10;
+
+/// How the content of a value begins that refers to pages. Elements begin with the version of rows, which is less.
+const PAGED: u8 = 0x50;
+
+/// Elements of a list that go into one value.
+#[derive(Default)]
+pub(super) struct Page {
+    pub(super) elements: Vec<Option<Payload>>,
+    refs: usize,
+    bytes: usize,
+}
+
+impl Page {
+    /// Whether one more fits. What refers to nothing may become a blob, so any number of those do.
+    pub(super) fn has_room(&self, element: Option<&Payload>) -> bool {
+        let refs = self.refs + usize::from(element.is_some_and(|element| element.stored().is_some()));
+        let fits = refs <= PAGE_REFS_MAX && self.bytes + bytes_of(element) <= PAGE_BYTES_MAX;
+        fits || refs == 0 || self.elements.is_empty()
+    }
+
+    pub(super) fn push(&mut self, element: Option<Payload>) {
+        self.refs += usize::from(element.as_ref().is_some_and(|element| element.stored().is_some()));
+        self.bytes += bytes_of(element.as_ref());
+        self.elements.push(element);
+    }
+
+    /// Whether it is small enough to travel itself.
+    pub(super) fn travels(&self) -> bool {
+        self.refs == 0 && self.bytes <= INLINE_BYTES_MAX
+    }
+
+    /// What it refers to, and its bytes.
+    pub(super) fn content(&self) -> (Vec<Name>, Vec<u8>) {
+        let refs = self.elements.iter().flatten().filter_map(Payload::stored).map(|stored| stored.id.clone());
+        (refs.collect(), rows::write(&self.elements).to_vec())
+    }
+}
+
+/// About the bytes of an element in its list.
+fn bytes_of(element: Option<&Payload>) -> usize {
+    let of_stored = |stored: &Stored| stored.id.as_bytes().len() + 48;
+    match element {
+        None => 1,
+        Some(Payload::Inline(bytes)) => bytes.len() + 4,
+        Some(Payload::List(elements)) => {
+            elements.iter().map(|element| bytes_of(element.as_ref())).sum::<usize>() + 4
+        }
+        Some(Payload::Stored(stored) | Payload::StoredList(stored)) => of_stored(stored),
+        Some(Payload::File { name, content }) => of_stored(content) + name.len() + 4,
+    }
+}
+
+/// The pages of a list that no page refers to yet, in order.
+#[derive(Default)]
+pub(super) struct Pages {
+    pages: Vec<ValueId>,
+    /// Those before are above the others already.
+    next: usize,
+}
+
+impl Pages {
+    pub(super) fn is_empty(&self) -> bool {
+        self.pages.is_empty()
+    }
+
+    pub(super) fn push(&mut self, id: ValueId) {
+        self.pages.push(id);
+    }
+
+    /// The next value above pages, and which it stands for; none if there is one page only. Level by level, so that a
+    /// list of any length is a few levels high.
+    pub(super) fn above(&mut self) -> Option<(Range<usize>, Value)> {
+        if self.pages.len() < 2 {
+            return None;
+        }
+        if self.next + 1 >= self.pages.len() {
+            self.next = 0;
+        }
+        let below = self.next..self.pages.len().min(self.next + PAGE_REFS_MAX);
+        let refs = self.pages[below.clone()].to_vec();
+        Some((below, Value { refs, content: Content::Inline(vec![PAGED]) }))
+    }
+
+    pub(super) fn put_above(&mut self, below: Range<usize>, id: ValueId) {
+        self.pages.splice(below, [id]);
+        self.next += 1;
+    }
+
+    pub(super) fn top(&self) -> &ValueId {
+        &self.pages[0]
+    }
+}
+
+/// Lists that were read whole, so that an each that opens its elements chunk by chunk reads its list once. They are
+/// immutable; a few of them are remembered.
+#[derive(Default)]
+pub(crate) struct Lists(Mutex<VecDeque<(Name, Whole)>>);
+
+type Whole = Arc<Vec<Option<Payload>>>;
+
+/// Lists remembered.
+const LISTS_MAX: usize = 8;
+
+impl Lists {
+    /// As [`elements`], remembering.
+    pub(crate) async fn elements(
+        &self,
+        values: &Values,
+        list: &Payload,
+        range: Range<u32>,
+    ) -> Result<Vec<Outcome>, Error> {
+        let Payload::StoredList(stored) = list else { return elements(values, list, range).await };
+        let known = lock(&self.0).iter().find(|(id, _)| *id == stored.id).map(|(_, whole)| whole.clone());
+        let whole = match known {
+            Some(whole) => whole,
+            None => {
+                let whole = match whole(values, &id(&stored.id)).await? {
+                    Found::Gathered(prefix) => return gathered(values, &prefix, range).await,
+                    Found::Elements(whole) => Arc::new(whole),
+                };
+                let mut known = lock(&self.0);
+                known.truncate(LISTS_MAX - 1);
+                known.push_front((stored.id.clone(), whole.clone()));
+                whole
+            }
+        };
+        slice(&whole, range)
+    }
+}
+
+fn slice(elements: &[Option<Payload>], range: Range<u32>) -> Result<Vec<Outcome>, Error> {
+    let some = elements.get(range.start as usize..range.end as usize);
+    let some = some.ok_or_else(|| Error::damaged("a list is too short"))?;
+    Ok(some.iter().cloned().map(Outcome::of).collect())
+}
+
+/// Some elements of a list.
+pub(super) async fn elements(values: &Values, list: &Payload, range: Range<u32>) -> Result<Vec<Outcome>, Error> {
+    match list {
+        Payload::List(elements) => slice(elements, range),
+        Payload::StoredList(stored) => match whole(values, &id(&stored.id)).await? {
+            Found::Gathered(prefix) => gathered(values, &prefix, range).await,
+            Found::Elements(whole) => slice(&whole, range),
+        },
+        _ => Err(Error::damaged("a list is not one")),
+    }
+}
+
+/// A list in the store.
+enum Found {
+    Gathered(Name),
+    Elements(Vec<Option<Payload>>),
+}
+
+fn whole<'a>(values: &'a Values, list: &'a ValueId) -> BoxFuture<'a, Result<Found, Error>> {
+    Box::pin(async move {
+        let value = values.get(list).await?;
+        let bytes = match value.content {
+            Content::Gathered { prefix, .. } => return Ok(Found::Gathered(prefix)),
+            Content::Inline(bytes) => Bytes::from(bytes),
+            Content::Object { .. } => values.read_all(list).await?,
+        };
+        if bytes.first() != Some(&PAGED) {
+            let elements = rows::read(&bytes).ok_or_else(|| Error::damaged("a list is not one"))?;
+            return Ok(Found::Elements(elements));
+        }
+        let mut all = Vec::new();
+        for page in &value.refs {
+            match whole(values, page).await? {
+                Found::Elements(elements) => all.extend(elements),
+                Found::Gathered(_) => return Err(Error::damaged("a page of a list is not one")),
+            }
+        }
+        Ok(Found::Elements(all))
+    })
+}
+
+/// Some elements that stand under a prefix.
+pub(crate) async fn gathered(values: &Values, prefix: &Name, range: Range<u32>) -> Result<Vec<Outcome>, Error> {
+    let mut found = Vec::with_capacity(range.len());
+    let mut next = u64::from(range.start);
+    while next < u64::from(range.end) {
+        let limit = (u64::from(range.end) - next).min(SCAN_ROWS_MAX as u64) as usize;
+        let page = values.elements(prefix, next, limit).await?;
+        let Some((last, _)) = page.last() else { break };
+        next = last + 1;
+        for (_, element) in page {
+            found.push(element_outcome(values, element).await?);
+        }
+    }
+    if found.len() != range.len() {
+        return Err(Error::damaged(format!("a list has {} of its {} elements", found.len(), range.len())));
+    }
+    Ok(found)
+}
+
+async fn element_outcome(values: &Values, element: Element) -> Result<Outcome, Error> {
+    let outcome = match element {
+        Element::Inline(bytes) => rows::read(&bytes),
+        // An element that is stored has a small value in front that says what it is.
+        Element::Ref(front) => match values.get(&front).await?.content {
+            Content::Inline(bytes) => rows::read(&bytes),
+            Content::Gathered { .. } | Content::Object { .. } => None,
+        },
+    };
+    outcome.ok_or_else(|| Error::damaged("an element of a list"))
+}
+
+/// An element as it is put under its list's prefix.
+pub(crate) fn element(values: &Values, outcome: &Outcome, weaves: &mut Vec<Weave>) -> Element {
+    let bytes = rows::write(outcome);
+    match onceflow_core::protocol::draft::stored(outcome) {
+        None => Element::Inline(bytes),
+        Some(target) => {
+            let front = values.fresh_id();
+            let value = Value { refs: vec![id(target)], content: Content::Inline(bytes.to_vec()) };
+            weaves.push(Weave::Put { id: front.clone(), value });
+            Element::Ref(front)
+        }
+    }
+}

@@ -1,0 +1,149 @@
+//! Payloads become data. A file is where a task finds it: the object of the store itself where that is a file of this
+//! machine, else a copy in a directory of the attempt's own.
+
+use super::{id, lists::elements};
+use crate::{
+    Error,
+    shared::lock,
+    task::{Data, FileData},
+};
+use bytes::Bytes;
+use futures_util::future::BoxFuture;
+use onceflow_core::{
+    payload::{Payload, Stored},
+    protocol::rows::Held,
+};
+use onceflow_store::values::Values;
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    path::{Component, Path, PathBuf},
+    sync::Mutex,
+};
+
+/// A directory for the files of an attempt: made when a file is put there, removed when the attempt is over.
+pub(crate) struct Scratch {
+    directory: PathBuf,
+    is_ours: bool,
+    taken: Mutex<BTreeSet<PathBuf>>,
+    given: Mutex<BTreeMap<PathBuf, Stored>>,
+}
+
+impl Scratch {
+    /// One that goes when this is dropped.
+    pub(crate) fn new(directory: PathBuf) -> Self {
+        Scratch::at(directory, true)
+    }
+
+    fn at(directory: PathBuf, is_ours: bool) -> Self {
+        Scratch { directory, is_ours, taken: Mutex::default(), given: Mutex::default() }
+    }
+
+    /// The files that were given, and what they are in the store: one that is passed on is not stored again.
+    pub(crate) fn given(&self) -> BTreeMap<PathBuf, Stored> {
+        lock(&self.given).clone()
+    }
+
+    /// Where a file of this name goes: apart, if there is one of its name already. Names that would lead elsewhere are
+    /// refused.
+    fn path(&self, name: &str) -> Result<PathBuf, Error> {
+        let inside = Path::new(name).components().all(|part| matches!(part, Component::Normal(_)));
+        if name.is_empty() || !inside {
+            return Err(Error::Inputs(format!("a file cannot be called `{name}`")));
+        }
+        let mut taken = lock(&self.taken);
+        let mut path = self.directory.join(name);
+        for apart in 2_u64.. {
+            if taken.insert(path.clone()) {
+                break;
+            }
+            path = self.directory.join(format!(".{apart}")).join(name);
+        }
+        Ok(path)
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        if self.is_ours
+            && !lock(&self.taken).is_empty()
+            && self.directory.exists()
+            && let Err(error) = std::fs::remove_dir_all(&self.directory)
+        {
+            tracing::warn!(%error, directory = ?self.directory, "a scratch directory could not be removed");
+        }
+    }
+}
+
+/// As [`load`]; files stay in a directory of the caller's.
+pub(crate) async fn load_into(values: &Values, payload: &Payload, directory: Option<&Path>) -> Result<Data, Error> {
+    let scratch = directory.map(|directory| Scratch::at(directory.to_owned(), false));
+    load(values, payload, scratch.as_ref()).await
+}
+
+/// Reads what a payload stands for, all of it. Files are put where a task finds them.
+pub(crate) fn load<'a>(
+    values: &'a Values,
+    payload: &'a Payload,
+    scratch: Option<&'a Scratch>,
+) -> BoxFuture<'a, Result<Data, Error>> {
+    Box::pin(async move {
+        Ok(match payload {
+            Payload::Inline(bytes) => Data::Bytes(Bytes::copy_from_slice(bytes)),
+            Payload::Stored(stored) => Data::Bytes(values.read_all(&id(&stored.id)).await?),
+            Payload::File { name, content } => Data::File(file(values, name, content, scratch).await?),
+            Payload::List(elements) => {
+                let mut list = Vec::with_capacity(elements.len());
+                for element in elements.iter() {
+                    list.push(load_option(values, element.as_ref(), scratch).await?);
+                }
+                Data::List(list)
+            }
+            Payload::StoredList(stored) => {
+                let mut list = Vec::with_capacity(stored.len as usize);
+                for outcome in elements(values, payload, 0..stored.len as u32).await? {
+                    list.push(load_option(values, outcome.value(), scratch).await?);
+                }
+                Data::List(list)
+            }
+        })
+    })
+}
+
+/// Reads all inputs of a step.
+pub(crate) async fn load_all(values: &Values, inputs: &[Held], scratch: Option<&Scratch>) -> Result<Vec<Data>, Error> {
+    let mut loaded = Vec::with_capacity(inputs.len());
+    for held in inputs {
+        loaded.push(load_option(values, held.outcome.value(), scratch).await?);
+    }
+    Ok(loaded)
+}
+
+async fn load_option(values: &Values, payload: Option<&Payload>, scratch: Option<&Scratch>) -> Result<Data, Error> {
+    match payload {
+        None => Ok(Data::None),
+        // Without a future of its own: most elements are small.
+        Some(Payload::Inline(bytes)) => Ok(Data::Bytes(Bytes::copy_from_slice(bytes))),
+        Some(payload) => load(values, payload, scratch).await,
+    }
+}
+
+async fn file(values: &Values, name: &str, content: &Stored, scratch: Option<&Scratch>) -> Result<FileData, Error> {
+    let Some(scratch) = scratch else {
+        return Err(Error::Inputs(format!("file `{name}` cannot be read without a directory to put it into")));
+    };
+    let path = scratch.path(name)?;
+    let value = id(&content.id);
+    // What leaves the engine is a file of its own; what a task reads is the object itself, if that is a file here.
+    let local = if scratch.is_ours { values.local_path(&value).await? } else { None };
+    let path = match local {
+        Some(local) => local,
+        None => {
+            values.export(&value, &path, scratch.is_ours).await?;
+            path
+        }
+    };
+    if scratch.is_ours {
+        lock(&scratch.given).insert(path.clone(), content.clone());
+    }
+    Ok(FileData::new(name, path))
+}

@@ -1,0 +1,62 @@
+//! What data is, without storing any of it: payloads of the right digest that name no value yet. Enough to compare with
+//! what is there, and to plan; only a run that really begins stores its inputs.
+
+use crate::{
+    Error,
+    task::{Data, FileData, KnownContent},
+};
+use onceflow_core::{
+    Name,
+    limits::INLINE_BYTES_MAX,
+    payload::{Outcome, Payload, Stored},
+};
+use onceflow_store::blobs::content::digest_of;
+
+/// Data that was looked at.
+#[derive(Clone, Debug)]
+pub(crate) struct Looked {
+    /// The data, with what was found out about its files.
+    pub(crate) data: Data,
+    /// What it will be. Its lists are here as a whole, and what will be stored has no name.
+    pub(crate) outcome: Outcome,
+}
+
+/// Looks at data; reads the files whose content is not known.
+pub(crate) async fn look(mut data: Data) -> Result<Looked, Error> {
+    let mut files = Vec::new();
+    unknown(&mut data, &mut files);
+    for file in files {
+        let found = digest_of(&file.path).await;
+        let found = found.map_err(|error| unreadable(file, &error))?;
+        file.known = Some(KnownContent { digest: found.digest.to_bytes(), len: found.len });
+    }
+    let outcome = Outcome::of(payload(&data));
+    Ok(Looked { data, outcome })
+}
+
+pub(super) fn unreadable(file: &FileData, error: &dyn std::fmt::Display) -> Error {
+    Error::Inputs(format!("file {} cannot be read: {error}", file.path.display()))
+}
+
+/// The files whose content is not known.
+fn unknown<'a>(data: &'a mut Data, files: &mut Vec<&'a mut FileData>) {
+    match data {
+        Data::File(file) if file.known.is_none() => files.push(file),
+        Data::List(elements) => elements.iter_mut().for_each(|element| unknown(element, files)),
+        Data::File(_) | Data::Bytes(_) | Data::None => {}
+    }
+}
+
+fn payload(data: &Data) -> Option<Payload> {
+    let unnamed = |digest, len| Stored { id: Name::default(), digest, len };
+    Some(match data {
+        Data::None => return None,
+        Data::Bytes(bytes) if bytes.len() <= INLINE_BYTES_MAX => Payload::inline(bytes),
+        Data::Bytes(bytes) => Payload::Stored(unnamed(*blake3::hash(bytes).as_bytes(), bytes.len() as u64)),
+        Data::File(FileData { name, known, .. }) => {
+            let known = known.expect("all files were looked at");
+            Payload::File { name: name.clone(), content: unnamed(known.digest, known.len) }
+        }
+        Data::List(elements) => Payload::List(elements.iter().map(payload).collect()),
+    })
+}

@@ -1,0 +1,169 @@
+//! Data becomes payloads, and what is large becomes values. They ride in the batch they are for; what is too much for
+//! that is put ahead of it, and held until then.
+
+use super::{
+    id,
+    lists::{Page, Pages},
+    look::unreadable,
+    stored,
+};
+use crate::{
+    Error,
+    task::{Data, FileData},
+};
+use futures_util::future::BoxFuture;
+use onceflow_core::{
+    limits::INLINE_BYTES_MAX,
+    payload::{Outcome, Payload, Stored, digest_of, list_digest},
+};
+use onceflow_store::{
+    blobs::{self, Digest},
+    values::{self, Hold, Value, ValueId, Values, Weave},
+};
+use std::{collections::BTreeMap, path::PathBuf};
+
+/// What becomes of a file that is stored.
+pub(crate) enum Files {
+    /// A task gave it: it is taken from where it is. Those that were, in case it gives one more than once, and those it
+    /// was given, which are stored already.
+    Taken(BTreeMap<PathBuf, Stored>),
+    /// It is the caller's, who keeps it.
+    Copied,
+}
+
+/// Operations of values that ride in the batch they are for; the rest of it is for the step itself.
+const RIDING_OPS_MAX: usize = 300;
+
+/// Bytes of values that ride in the batch they are for.
+const RIDING_BYTES_MAX: usize = 1 << 20;
+
+/// Stores data.
+pub(crate) struct Storing<'a> {
+    values: &'a Values,
+    files: Files,
+    riding: Vec<Weave>,
+    ops: usize,
+    bytes: usize,
+    ahead: Hold,
+}
+
+impl<'a> Storing<'a> {
+    pub(crate) fn new(values: &'a Values, files: Files) -> Self {
+        Storing { values, files, riding: vec![], ops: 0, bytes: 0, ahead: values.hold() }
+    }
+
+    /// Turns what was given into what its consumers get.
+    pub(crate) async fn store(&mut self, data: Data) -> Result<Outcome, Error> {
+        Ok(Outcome::of(self.payload(data).await?))
+    }
+
+    /// What puts everything that was stored, and lets go what was put ahead: for the batch that it is for.
+    pub(crate) fn weaves(self) -> Vec<Weave> {
+        let mut weaves = self.riding;
+        weaves.extend(self.ahead.let_go());
+        weaves
+    }
+
+    fn payload(&mut self, data: Data) -> BoxFuture<'_, Result<Option<Payload>, Error>> {
+        Box::pin(async move {
+            Ok(Some(match data {
+                Data::None => return Ok(None),
+                Data::Bytes(bytes) if bytes.len() <= INLINE_BYTES_MAX => Payload::inline(&bytes),
+                Data::Bytes(bytes) => {
+                    let (weave, id, digest, len) = self.values.put_bytes(bytes).await?;
+                    self.ride(weave).await?;
+                    Payload::Stored(stored(&id, digest, len))
+                }
+                Data::File(file) => Payload::File { name: file.name.clone(), content: self.file(&file).await? },
+                Data::List(elements) => self.list(elements).await?,
+            }))
+        })
+    }
+
+    async fn file(&mut self, file: &FileData) -> Result<Stored, Error> {
+        let put = match &self.files {
+            Files::Taken(taken) => match taken.get(&file.path) {
+                Some(stored) => return Ok(stored.clone()),
+                None => self.values.take_file(&file.path).await?,
+            },
+            Files::Copied => self.copy(file).await?,
+        };
+        let (weave, id, digest, len) = put;
+        let content = stored(&id, digest, len);
+        self.ride(weave).await?;
+        if let Files::Taken(taken) = &mut self.files {
+            taken.insert(file.path.clone(), content.clone());
+        }
+        Ok(content)
+    }
+
+    async fn copy(&self, file: &FileData) -> Result<(Weave, ValueId, values::Digest, u64), Error> {
+        let known = file.known.map(|known| blobs::Stored { digest: Digest::from_bytes(known.digest), len: known.len });
+        let copied = match self.values.copy_file(&file.path, known).await {
+            Err(values::Error::Blobs(blobs::Error::Content { why, .. })) => return Err(unreadable(file, &why)),
+            copied => copied?,
+        };
+        if file.known.is_some_and(|known| known.digest != copied.2) {
+            return Err(Error::Inputs(format!("file {} changed while it was read", file.path.display())));
+        }
+        Ok(copied)
+    }
+
+    /// A list that is small travels itself; another is a value that refers to what its elements refer to, or to pages
+    /// of them.
+    async fn list(&mut self, elements: Vec<Data>) -> Result<Payload, Error> {
+        let (mut pages, mut page, mut digests) = (Pages::default(), Page::default(), Vec::with_capacity(elements.len()));
+        for element in elements {
+            let element = self.payload(element).await?;
+            digests.push(digest_of(element.as_ref()));
+            if !page.has_room(element.as_ref()) {
+                self.put_page(&mut pages, std::mem::take(&mut page)).await?;
+            }
+            page.push(element);
+        }
+        if pages.is_empty() && page.travels() {
+            return Ok(Payload::List(page.elements.into()));
+        }
+        let (len, digest) = (digests.len() as u64, list_digest(digests.into_iter()));
+        self.put_page(&mut pages, page).await?;
+        while let Some((at, above)) = pages.above() {
+            let id = self.put(above).await?;
+            pages.put_above(at, id);
+        }
+        Ok(Payload::StoredList(stored(pages.top(), digest, len)))
+    }
+
+    async fn put_page(&mut self, pages: &mut Pages, page: Page) -> Result<(), Error> {
+        let (refs, bytes) = page.content();
+        let id = if refs.is_empty() {
+            let (weave, id, ..) = self.values.put_bytes(bytes).await?;
+            self.ride(weave).await?;
+            id
+        } else {
+            let refs = refs.iter().map(id).collect();
+            self.put(Value { refs, content: values::Content::Inline(bytes) }).await?
+        };
+        pages.push(id);
+        Ok(())
+    }
+
+    async fn put(&mut self, value: Value) -> Result<ValueId, Error> {
+        let id = self.values.fresh_id();
+        self.ride(Weave::Put { id: id.clone(), value }).await?;
+        Ok(id)
+    }
+
+    /// One more change for the batch; what has gathered is put ahead of it when that is too much.
+    async fn ride(&mut self, weave: Weave) -> Result<(), Error> {
+        self.ops += weave.ops();
+        if let Weave::Put { value, .. } = &weave {
+            self.bytes += value.content.as_inline().map_or(0, <[u8]>::len);
+        }
+        self.riding.push(weave);
+        if self.ops > RIDING_OPS_MAX || self.bytes > RIDING_BYTES_MAX {
+            (self.ops, self.bytes) = (0, 0);
+            self.values.put_ahead(&mut self.ahead, std::mem::take(&mut self.riding)).await?;
+        }
+        Ok(())
+    }
+}

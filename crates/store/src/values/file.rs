@@ -1,0 +1,123 @@
+//! Files as values, whatever their size: small ones in a row, large ones in a blob. Whoever reads them need not know
+//! which.
+
+use super::{
+    Error, ValueId, Values, Weave,
+    blob::blob_id,
+    limits::INLINE_FILE_BYTES_MAX,
+    value::{Content, Digest, Value},
+};
+use crate::{
+    blobs::{self, ObjectName, Stored, content},
+    blocking::blocking,
+    fs::remove_if_there,
+};
+use std::{
+    fs::File,
+    io::{self, Read},
+    path::{Path, PathBuf},
+};
+
+impl Values {
+    /// Takes a file: what puts it, its id, its digest and how many bytes it has. It is no longer at its path afterwards.
+    /// A small one costs no I/O but reading it; a larger one is stored when this returns, and goes again unless it is
+    /// woven.
+    ///
+    /// # Errors
+    /// [`blobs::Error::Content`] when there is no such regular file; symbolic links are not followed.
+    pub async fn take_file(&self, path: &Path) -> Result<(Weave, ValueId, Digest, u64), Error> {
+        let owned = path.to_owned();
+        let small = move || {
+            if !std::fs::symlink_metadata(&owned)?.is_file() {
+                return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is not a regular file"));
+            }
+            let small = read_small(&owned)?;
+            if small.is_some() {
+                remove_if_there(&owned)?;
+            }
+            Ok(small)
+        };
+        match blocking(small).await.map_err(|error| self.unreadable(path, &error))? {
+            Some(bytes) => Ok(self.put_small(bytes)),
+            None => Ok(woven(self.adopt(path).await?)),
+        }
+    }
+
+    /// As [`Values::take_file`], of a file that stays where it is. If one of equal content is there already it is not
+    /// stored again; `known` is what the file holds, if the caller knows.
+    ///
+    /// # Errors
+    /// [`blobs::Error::Content`] when it cannot be read.
+    pub async fn copy_file(
+        &self,
+        path: &Path,
+        known: Option<Stored>,
+    ) -> Result<(Weave, ValueId, Digest, u64), Error> {
+        if let Some(known) = known.filter(|known| known.len > INLINE_FILE_BYTES_MAX)
+            && self.is_there(known).await?
+        {
+            let id = blob_id(known.digest);
+            return Ok((Weave::There { id: id.clone() }, id, known.digest.to_bytes(), known.len));
+        }
+        let owned = path.to_owned();
+        match blocking(move || read_small(&owned)).await.map_err(|error| self.unreadable(path, &error))? {
+            Some(bytes) => Ok(self.put_small(bytes)),
+            None => {
+                let content = content::from_path(path).await.map_err(|error| self.unreadable(path, &error))?;
+                Ok(woven(self.upload(content).await?))
+            }
+        }
+    }
+
+    /// Whether a blob of this content is there, with its object.
+    async fn is_there(&self, known: Stored) -> Result<bool, Error> {
+        match self.get(&blob_id(known.digest)).await {
+            Ok(Value { content: Content::Object { name, len }, .. }) if len == known.len => {
+                Ok(self.blobs()?.size(name).await.is_ok_and(|found| found == len))
+            }
+            Ok(_) | Err(Error::Missing { .. } | Error::Lost { .. }) => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn put_small(&self, bytes: Vec<u8>) -> (Weave, ValueId, Digest, u64) {
+        let (id, digest, len) = (self.fresh_id(), *blake3::hash(&bytes).as_bytes(), bytes.len() as u64);
+        let value = Value { refs: vec![], content: Content::Inline(bytes) };
+        (Weave::Put { id: id.clone(), value }, id, digest, len)
+    }
+
+    /// Where the file of a value is, if it is a blob in a directory of this machine. It is read-only, and there for as
+    /// long as something holds the value.
+    pub async fn local_path(&self, id: &ValueId) -> Result<Option<PathBuf>, Error> {
+        let Some(blobs) = &self.blobs else { return Ok(None) };
+        Ok(match self.get(id).await?.content {
+            Content::Object { name, .. } => blobs.local(name),
+            Content::Inline(_) | Content::Gathered { .. } => None,
+        })
+    }
+
+    fn unreadable(&self, path: &Path, error: &io::Error) -> Error {
+        let name = ObjectName::new(self.fences.next());
+        Error::Blobs(blobs::Error::Content { name, why: format!("{}: {error}", path.display()).into() })
+    }
+}
+
+fn woven(upload: super::Upload) -> (Weave, ValueId, Digest, u64) {
+    let (id, stored) = (upload.id(), upload.stored());
+    (Weave::Blob(upload), id, stored.digest.to_bytes(), stored.len)
+}
+
+/// The bytes of a file that is small.
+fn read_small(path: &Path) -> io::Result<Option<Vec<u8>>> {
+    let file = File::open(path)?;
+    let metadata = file.metadata()?;
+    if metadata.is_dir() {
+        return Err(io::Error::from(io::ErrorKind::IsADirectory));
+    }
+    if metadata.len() > INLINE_FILE_BYTES_MAX {
+        return Ok(None);
+    }
+    let mut bytes = Vec::with_capacity(metadata.len() as usize);
+    file.take(INLINE_FILE_BYTES_MAX + 1).read_to_end(&mut bytes)?;
+    Ok((bytes.len() as u64 <= INLINE_FILE_BYTES_MAX).then_some(bytes))
+}

@@ -1,0 +1,86 @@
+//! Values on their way into a batch of the caller's that are too many for one batch: put ahead of it over several
+//! updates, and held meanwhile by one lease, on a *spine*: a value that refers to what an update put, and to the spine
+//! before it. The caller's batch refers to what it needs and lets the lease go ([`Weave::Let`]); what nothing else
+//! refers to goes with the spine. A crash lets the lease run out, and everything goes.
+
+use super::{EdgeChange, EdgeName, Error, Expect, Update, ValueId, Values, Weave, limits, value::Content};
+
+/// What was put ahead of a batch, and is held for it.
+#[derive(Debug)]
+pub struct Hold {
+    edge: EdgeName,
+    spine: Option<ValueId>,
+}
+
+impl Hold {
+    /// What lets it go in the batch it was put ahead of; `None` if nothing was.
+    pub fn let_go(&self) -> Option<Weave> {
+        self.spine.as_ref().map(|_| Weave::Let { edge: self.edge.clone() })
+    }
+}
+
+impl Values {
+    /// Holds nothing yet.
+    pub fn hold(&self) -> Hold {
+        let edge = [&b"ahead"[..], &self.fences.next().to_bytes()].concat();
+        Hold { edge: EdgeName::root(edge), spine: None }
+    }
+
+    /// Puts what these changes put (they may not touch edges), all of it, and holds it for
+    /// [`HOLD_MS`](limits::HOLD_MS) from now.
+    ///
+    /// # Errors
+    /// [`LeaseLost`](Error::LeaseLost) or [`Stale`](Error::Stale) if what was put before has gone, because that was too
+    /// long ago; [`Missing`](Error::Missing) if a change refers to what is not there.
+    pub async fn put_ahead(&self, hold: &mut Hold, changes: Vec<Weave>) -> Result<(), Error> {
+        let (mut some, mut ops, mut bytes) = (Vec::new(), 0, 0);
+        for change in changes {
+            // What the spine takes comes on top.
+            let (more_ops, more_bytes) = (change.ops() + 3, bytes_of(&change));
+            let is_full = ops + more_ops > limits::HOLD_OPS_MAX || bytes + more_bytes > limits::HOLD_BYTES_MAX;
+            if is_full && !some.is_empty() {
+                self.put_some(hold, std::mem::take(&mut some)).await?;
+                (ops, bytes) = (0, 0);
+            }
+            (ops, bytes) = (ops + more_ops, bytes + more_bytes);
+            some.push(change);
+        }
+        if some.is_empty() { Ok(()) } else { self.put_some(hold, some).await }
+    }
+
+    async fn put_some(&self, hold: &mut Hold, changes: Vec<Weave>) -> Result<(), Error> {
+        let (mut update, mut refs) = (Update::new(), hold.spine.clone().into_iter().collect::<Vec<_>>());
+        for change in changes {
+            let id;
+            (update, id) = match change {
+                Weave::Put { id, value } => (update.put_value(id.clone(), value), id),
+                Weave::Blob(upload) => (update.blob(&upload), upload.id()),
+                Weave::There { id } => (update, id),
+                other => return Err(Error::Senseless(format!("{other:?} cannot be put ahead"))),
+            };
+            if !refs.contains(&id) {
+                refs.push(id);
+            }
+        }
+        let spine = self.fresh_id();
+        let update = update.put(spine.clone(), refs, b"").change(EdgeChange {
+            edge: hold.edge.clone(),
+            to: Some(spine.clone()),
+            expect: hold.spine.clone().map_or(Expect::Unset, Expect::Target),
+            ttl_ms: Some(limits::HOLD_MS),
+        });
+        self.apply(update).await?;
+        hold.spine = Some(spine);
+        Ok(())
+    }
+}
+
+fn bytes_of(change: &Weave) -> usize {
+    match change {
+        Weave::Put { value, .. } => match &value.content {
+            Content::Inline(bytes) => bytes.len() + 64 * value.refs.len(),
+            Content::Gathered { .. } | Content::Object { .. } => 0,
+        },
+        _ => 0,
+    }
+}
