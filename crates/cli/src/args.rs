@@ -1,6 +1,6 @@
 //! What can be said on the command line. One struct per verb; what they do is in `verbs`, a file each.
 
-use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum};
+use clap::{Args, Parser, Subcommand, ValueEnum};
 use std::path::PathBuf;
 
 /// Runs flows from files: every step once, nothing redone that need not be, nothing left behind.
@@ -211,10 +211,6 @@ pub(crate) struct Attend {
     pub(crate) key: String,
     #[arg(long)]
     pub(crate) jobs: Option<u16>,
-    #[arg(long)]
-    pub(crate) fingerprint: Option<String>,
-    #[arg(long, action = ArgAction::Append)]
-    pub(crate) secret: Vec<String>,
 }
 
 fn word(text: &str) -> Result<(String, String), String> {

@@ -20,8 +20,6 @@ pub(crate) struct Notice {
     pub(crate) pid: u32,
     /// The run it attends.
     pub(crate) key: String,
-    /// What that is asked for: the flow and its inputs, as a digest.
-    pub(crate) fingerprint: String,
     /// Under which name it claims steps.
     pub(crate) incarnation: String,
     /// Whether the run is started, so that its state in the store is that of this attempt.

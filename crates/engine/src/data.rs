@@ -13,7 +13,7 @@ mod look;
 mod store;
 
 pub(crate) use lists::{Lists, element, gathered};
-pub(crate) use load::{Scratch, load_all, load_into};
+pub(crate) use load::{Scratch, load_all, load_into, peek};
 pub(crate) use look::{Looked, look};
 pub(crate) use store::{Files, Storing};
 

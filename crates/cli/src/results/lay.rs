@@ -13,8 +13,30 @@ use std::{
 /// Something to be put at one place, at once.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Item {
-    File { at: PathBuf, from: PathBuf },
-    Directory { at: PathBuf, files: BTreeMap<PathBuf, PathBuf> },
+    File { output: String, at: PathBuf, from: PathBuf },
+    Directory { output: String, at: PathBuf, files: BTreeMap<PathBuf, PathBuf> },
+}
+
+impl Item {
+    pub(crate) fn at(&self) -> &Path {
+        match self {
+            Item::File { at, .. } | Item::Directory { at, .. } => at,
+        }
+    }
+
+    /// The output it belongs to.
+    pub(crate) fn output(&self) -> &str {
+        match self {
+            Item::File { output, .. } | Item::Directory { output, .. } => output,
+        }
+    }
+
+    pub(crate) fn files(&self) -> usize {
+        match self {
+            Item::File { .. } => 1,
+            Item::Directory { files, .. } => files.len(),
+        }
+    }
 }
 
 /// Where everything goes.
@@ -37,7 +59,7 @@ pub(crate) fn lay(out: &Path, outputs: &[(String, Value)]) -> Result<Laid, Strin
                 let apart = is_taken(&called, name, outputs)?;
                 let at = if apart { Path::new(name).join(called) } else { called };
                 let shown = path(&out.join(&at));
-                items.push(Item::File { at, from: file.path.clone() });
+                items.push(Item::File { output: name.clone(), at, from: file.path.clone() });
                 shown
             }
             _ => {
@@ -45,7 +67,7 @@ pub(crate) fn lay(out: &Path, outputs: &[(String, Value)]) -> Result<Laid, Strin
                 let mut files = BTreeMap::new();
                 let shown = nested(value, &out.join(name), Path::new(""), &mut files)?;
                 if !files.is_empty() || matches!(value, Value::Directory(_)) {
-                    items.push(Item::Directory { at, files });
+                    items.push(Item::Directory { output: name.clone(), at, files });
                 }
                 shown
             }

@@ -19,21 +19,18 @@ impl Bed {
         self.root.path().join("results")
     }
 
-    /// A file as the store gives it: read-only, under a name of its own.
+    /// A file whose content is kept in mind until somebody wants it.
     fn file(&self, name: &str, content: &str) -> FileValue {
-        let path = self.root.path().join("store").join(blake3::hash(content.as_bytes()).to_hex().as_str());
-        if !path.exists() {
-            fs::write(&path, content).unwrap();
-            let mut permissions = fs::metadata(&path).unwrap().permissions();
-            permissions.set_readonly(true);
-            fs::set_permissions(&path, permissions).unwrap();
-        }
-        FileValue { name: name.into(), path }
+        let promise = promise(*blake3::hash(content.as_bytes()).as_bytes(), content.len() as u64);
+        fs::write(self.root.path().join("store").join(&promise), content).unwrap();
+        FileValue { name: name.into(), path: promise }
     }
 
     fn write(&self, outputs: &[(&str, Value)]) -> Result<Written, Fault> {
         let outputs: Vec<_> = outputs.iter().map(|(name, value)| ((*name).to_owned(), value.clone())).collect();
-        write(&self.out(), &outputs, &mut Digests::open(self.root.path(), false))
+        let shelf = Shelf { store: self.root.path().join("store"), outputs };
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        runtime.block_on(write(&self.out(), &shelf, &mut Digests::open(self.root.path(), false)))
     }
 
     /// Every path below the results, with its content.
@@ -51,6 +48,45 @@ impl Bed {
         }
         found.sort();
         found.join(" ")
+    }
+}
+
+struct Shelf {
+    store: PathBuf,
+    outputs: Vec<(String, Value)>,
+}
+
+impl Source for Shelf {
+    fn outputs(&self) -> &[(String, Value)] {
+        &self.outputs
+    }
+
+    async fn fetch(&self, output: &str, into: &Path) -> Result<Value, Fault> {
+        let value = self.outputs.iter().find(|(name, _)| name == output).unwrap().1.clone();
+        fs::create_dir_all(into).unwrap();
+        let number = std::cell::Cell::new(0);
+        Ok(fetched(value, &|file: FileValue| {
+            number.set(number.get() + 1);
+            let path = into.join(number.get().to_string());
+            fs::copy(self.store.join(&file.path), &path).unwrap();
+            let mut permissions = fs::metadata(&path).unwrap().permissions();
+            permissions.set_readonly(true);
+            fs::set_permissions(&path, permissions).unwrap();
+            FileValue { path, ..file }
+        }))
+    }
+}
+
+fn fetched(value: Value, file: &impl Fn(FileValue) -> FileValue) -> Value {
+    match value {
+        Value::File(at) => Value::File(file(at)),
+        Value::List(all) => Value::List(all.into_iter().map(|value| fetched(value, file)).collect()),
+        Value::Record(all) => Value::Record(all.into_iter().map(|(name, value)| (name, fetched(value, file))).collect()),
+        Value::Directory(all) => {
+            let files = all.files.into_iter().map(file).collect();
+            Value::Directory(DirectoryValue { files, ..all })
+        }
+        plain => plain,
     }
 }
 
