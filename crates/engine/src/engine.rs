@@ -2,6 +2,7 @@
 
 mod explain;
 mod finished;
+mod forget;
 mod inputs;
 mod inside;
 mod known;
