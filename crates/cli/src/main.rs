@@ -11,12 +11,17 @@
 //! | `exit`, `fault`, `codes`, `pages` | how it ends, and why |
 
 mod args;
+mod asked;
 mod codes;
 mod digests;
+mod executors;
 mod exit;
 mod fault;
+mod finish;
+mod follow;
 mod pages;
 mod place;
+mod plan;
 mod presence;
 mod printer;
 mod results;
@@ -24,10 +29,12 @@ mod runs;
 mod session;
 mod signals;
 mod tally;
+mod tasks;
 mod trail;
 mod verbs;
 mod view;
 mod words;
+mod work;
 
 use args::{Cli, Verb};
 use clap::Parser;
@@ -63,6 +70,7 @@ fn go(cli: &Cli, printer: &Printer) -> Result<Exit, Fault> {
     match &cli.verb {
         Verb::Error(args) => return verbs::error::run(args, printer),
         Verb::Init(args) => return verbs::init::run(args, printer),
+        Verb::Check(args) => return Ok(verbs::check::run(args, printer)),
         Verb::Version => return Ok(verbs::version::run(printer)),
         _ => {}
     }
@@ -72,10 +80,17 @@ fn go(cli: &Cli, printer: &Printer) -> Result<Exit, Fault> {
     let runtime = runtime.map_err(|error| Fault::plain(Exit::No, format!("the system gives no runtime: {error}")))?;
     let exit = runtime.block_on(async {
         match &cli.verb {
+            Verb::Run(args) => verbs::run::run(args, place, printer).await,
+            Verb::Explain(args) => verbs::explain::run(args, place, printer).await,
             Verb::Ls(args) => verbs::ls::run(args, place, printer).await,
+            Verb::Show(args) => verbs::show::run(args, place, printer).await,
+            Verb::Watch(args) => verbs::watch::run(args, place, printer).await,
+            Verb::Logs(args) => verbs::logs::run(args, place, printer).await,
+            Verb::Cancel(args) => verbs::cancel::run(args, place, printer).await,
             Verb::Fsck(args) => verbs::fsck::run(args, place, printer).await,
             Verb::Reclaim(args) => verbs::reclaim::run(args, place, printer).await,
-            _ => Ok(Exit::Usage),
+            Verb::Attend(args) => verbs::background::attend(args, place, printer).await,
+            Verb::Check(_) | Verb::Error(_) | Verb::Init(_) | Verb::Version => unreachable!("these need no store"),
         }
     });
     runtime.shutdown_background();

@@ -8,7 +8,7 @@ use crate::{
     printer::{Ink, Printer},
     tasks, words,
 };
-use onceflow_core::plan::{Explanation, Fate, Line, Reason};
+use onceflow_core::plan::{Explanation, Fate, Reason, explain::Line};
 use serde_json::{Value, json};
 
 /// Steps that are named in the short form.

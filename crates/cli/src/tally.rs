@@ -48,7 +48,9 @@ impl Tally {
     /// The steps of a flow, in its order, before anything happened.
     pub(crate) fn of(steps: impl IntoIterator<Item = String>) -> Self {
         let mut tally = Tally::default();
-        steps.into_iter().for_each(|step| drop(tally.group(&step)));
+        for step in steps {
+            tally.group(&step);
+        }
         tally
     }
 

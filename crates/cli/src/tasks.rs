@@ -1,8 +1,6 @@
 //! The tasks of a flow as it was lowered: who takes them, and which of them must not run twice.
 
-use onceflow_core::model::{
-    Effect, Graph, Kind, Library, TaskSpec,
-};
+use onceflow_core::model::{Effect, Graph, Library, TaskSpec, graph::Kind};
 
 /// Lets all tasks of a library be taken by the workers of one class.
 pub(crate) fn set_class(library: &mut Library, class: &str) {
@@ -78,7 +76,7 @@ fn once_in(library: &Library, graph: &Graph, path: &[&str], depth: usize) -> boo
 #[cfg(test)]
 mod tests {
     use super::*;
-    use onceflow_core::model::Module;
+    use onceflow_core::model::graph::Module;
 
     fn task(name: &str, effect: Effect) -> Module {
         let mut spec = TaskSpec::new(name, vec![], vec![]);

@@ -42,6 +42,11 @@ pub(crate) async fn engine(
     Ok(engine)
 }
 
+/// Lets the steps be taken that processes had claimed which are gone.
+async fn free(_engine: &Engine, _gone: &[u128]) -> Result<(), Fault> {
+    Ok(())
+}
+
 /// Shows and writes down what happens, until nothing does any more; then gives the view back.
 pub(crate) fn show(
     events: mpsc::UnboundedReceiver<Event>,

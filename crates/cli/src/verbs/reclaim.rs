@@ -12,6 +12,7 @@ const BUDGET: usize = 10_000;
 pub(crate) async fn run(_: &args::Reclaim, place: Place, printer: &Printer) -> Result<Exit, Fault> {
     let session = Session::open(place, printer).await?;
     let engine = session.idle().await?;
+    engine.remove_due().await?;
     let values = session.store.values().await?;
     let (mut values_gone, mut objects_gone) = (0, 0);
     loop {

@@ -32,7 +32,7 @@ impl Value {
             (Type::List(inner), Data::List(elements)) => list(elements, inner),
             (Type::Record(types), Data::List(parts)) => record(parts, types),
             (Type::Json, Data::List(elements)) => list(elements, &Type::Json),
-            (Type::File, Data::File(FileData { name, path })) => Ok(Value::File(FileValue { name, path })),
+            (Type::File, Data::File(FileData { name, path, .. })) => Ok(Value::File(FileValue { name, path })),
             (ty, data) => Err(Mismatch::new(ty, kind(&data))),
         }
     }
@@ -68,7 +68,7 @@ fn read(bytes: &[u8], ty: &Type) -> Result<Value, Mismatch> {
 
 fn file(data: Data) -> Result<FileValue, Mismatch> {
     match data {
-        Data::File(FileData { name, path }) => Ok(FileValue { name, path }),
+        Data::File(FileData { name, path, .. }) => Ok(FileValue { name, path }),
         other => Err(Mismatch::new("the files of a directory", kind(&other))),
     }
 }
@@ -135,7 +135,7 @@ fn encode(value: Value, ty: &Type) -> Data {
 }
 
 fn give(file: FileValue) -> Data {
-    Data::File(FileData { name: file.name, path: file.path })
+    Data::File(FileData::new(file.name, file.path))
 }
 
 fn write(value: &Value) -> Data {
