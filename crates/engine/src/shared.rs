@@ -39,6 +39,8 @@ pub(crate) struct Shared {
     progress: Box<[Notify]>,
     /// Lists that eaches go over.
     pub(crate) lists: crate::data::Lists,
+    /// Rings when a run was cancelled here, or planned anew.
+    pub(crate) look: Notify,
     /// Rings when something new will become due.
     pub(crate) due: Notify,
     closed: AtomicBool,
@@ -86,6 +88,7 @@ impl Shared {
             runs: Mutex::default(),
             progress: (0..BELLS).map(|_| Notify::new()).collect(),
             lists: crate::data::Lists::default(),
+            look: Notify::new(),
             due: Notify::new(),
             closed: AtomicBool::new(false),
         })
@@ -145,6 +148,16 @@ impl Shared {
                 read => return read,
             }
         }
+    }
+
+    /// Looks at the state of a run that is known, and at nothing else.
+    pub(crate) async fn see_state(&self, run: &Run) -> Result<(), Error> {
+        if let Some(state) = self.row(run.plan.keys.state()).await?.as_deref().and_then(rows::read::<State>)
+            && state.generation == run.plan.keys.generation
+        {
+            run.saw(state);
+        }
+        Ok(())
     }
 
     async fn try_read_run(&self, id: RunId) -> Result<Option<Arc<Run>>, Error> {
