@@ -8,12 +8,15 @@ use onceflow_engine::{
     task::{Data, KnownContent},
 };
 use onceflow_spec::{Flow, Given, Options};
+use serde_json::Value;
 use std::path::Path;
 
 /// A flow with its inputs.
 pub(crate) struct Asked {
     pub(crate) flow: Flow,
     pub(crate) start: Start,
+    /// The inputs as data, for people.
+    pub(crate) values: Vec<(String, Value)>,
 }
 
 impl Asked {
@@ -30,7 +33,9 @@ impl Asked {
         let values = flow.bind(&given).map_err(|problems| Fault::problems(Exit::Usage, problems))?;
         let mut digests = Digests::open(store, args.verify);
         let mut start = Start::new(key, flow.library.clone(), flow.name.clone());
+        let mut shown = Vec::with_capacity(values.len());
         for (name, value) in values {
+            shown.push((name.clone(), value.to_json()));
             let ty = &flow.inputs.iter().find(|input| input.name == name).expect("only inputs of the flow are bound").ty;
             let wrong = |error| Fault::plain(Exit::Usage, format!("input `{name}`: {error}"));
             let mut data = value.into_data(ty).map_err(wrong)?;
@@ -41,7 +46,7 @@ impl Asked {
         start.keep_ms = args.keep.or(flow.keep_ms).filter(|ms| *ms > 0);
         start.history_ms = args.history.or(flow.history_ms).unwrap_or(HISTORY_MS);
         start.finish_independent = flow.finish_independent;
-        Ok((Asked { flow, start }, digests))
+        Ok((Asked { flow, start, values: shown }, digests))
     }
 
     pub(crate) fn key(&self) -> &str {

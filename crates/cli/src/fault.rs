@@ -3,7 +3,7 @@
 use crate::{codes, exit::Exit};
 use onceflow_engine::Error;
 use onceflow_store::{
-    backend::{embedded, journal},
+    backend::embedded::{OpenError, Obstacle},
     records, values,
 };
 use serde_json::{Value, json};
@@ -108,21 +108,15 @@ fn told(exit: Exit, code: &'static str, message: &str) -> Fault {
     Fault { hint, ..Fault::new(exit, code, message) }
 }
 
-impl From<embedded::OpenError> for Fault {
-    fn from(error: embedded::OpenError) -> Fault {
+impl From<OpenError> for Fault {
+    fn from(error: OpenError) -> Fault {
         let text = error.to_string();
-        match error {
-            embedded::OpenError::Held { .. } => told(Exit::Busy, codes::STORE_BUSY, &text),
-            embedded::OpenError::Journal(journal::OpenError::Damaged { .. }) => {
-                told(Exit::Damaged, codes::STORE_DAMAGED, &text)
-                    .hint("keep a copy of the directory, then restore a backup; see `onceflow error OF0406`")
-            }
-            embedded::OpenError::Journal(journal::OpenError::TooNew { .. }) => {
-                told(Exit::Damaged, codes::STORE_TOO_NEW, &text)
-            }
-            embedded::OpenError::Io { .. } | embedded::OpenError::Journal(_) => {
-                told(Exit::Busy, codes::STORE_UNUSABLE, &text)
-            }
+        match error.obstacle() {
+            Obstacle::Busy => told(Exit::Busy, codes::STORE_BUSY, &text),
+            Obstacle::Damaged => told(Exit::Damaged, codes::STORE_DAMAGED, &text)
+                .hint("keep a copy of the directory, then restore a backup; see `onceflow error OF0406`"),
+            Obstacle::TooNew => told(Exit::Damaged, codes::STORE_TOO_NEW, &text),
+            Obstacle::Unusable => told(Exit::Busy, codes::STORE_UNUSABLE, &text),
         }
     }
 }
@@ -158,7 +152,11 @@ impl From<Error> for Fault {
         let text = error.to_string();
         match error {
             Error::Store(error) | Error::Values(values::Error::Records(error)) => error.into(),
-            Error::Damaged(_) => told(Exit::Damaged, codes::STORE_DAMAGED, &text),
+            ref error if error.is_damage() => told(Exit::Damaged, codes::STORE_DAMAGED, &text),
+            Error::WouldRerun { .. } | Error::Undecided { .. } => told(Exit::No, codes::RERUNS, &text)
+                .hint("`--accept-code-change` lets them run again; `--key NAME` starts another run beside it"),
+            Error::Busy { .. } => told(Exit::Busy, codes::ENDED, &text),
+            Error::Ended { .. } | Error::CanBeUndone { .. } => told(Exit::No, codes::ENDED, &text),
             Error::Values(_) | Error::Blobs(_) => told(Exit::Busy, codes::STORE_UNUSABLE, &text),
             Error::NoRun(_) => told(Exit::No, codes::NO_RUN, &text).hint("`onceflow ls` lists the runs of this store"),
             Error::Refused { .. } | Error::TooLate { .. } => told(Exit::No, codes::ENDED, &text),

@@ -28,6 +28,7 @@ mod results;
 mod runs;
 mod session;
 mod signals;
+mod story;
 mod tally;
 mod tasks;
 mod trail;

@@ -1,12 +1,8 @@
 //! What a start would do, as people read it: a tree of steps, each with what becomes of it and why.
 
 use crate::{
-    asked::Asked,
-    codes,
-    exit::Exit,
-    fault::Fault,
     printer::{Ink, Printer},
-    tasks, words,
+    words,
 };
 use onceflow_core::plan::{Explanation, Fate, Reason, explain::Line};
 use serde_json::{Value, json};
@@ -129,23 +125,4 @@ fn line(line: &Line) -> Value {
         Reason::NotNeeded => ("not-needed", None),
     };
     json!({"step": line.address, "fate": fate, "reason": reason, "of": of})
-}
-
-/// Refuses a plan that runs steps again that must not run twice, unless that was accepted.
-///
-/// # Errors
-/// Which steps these are.
-pub(crate) fn refuse_reruns(asked: &Asked, explanation: &Explanation, accepted: bool) -> Result<(), Fault> {
-    let again = |line: &&Line| {
-        line.fate == Fate::Run && !matches!(line.reason, Reason::New | Reason::NoValue)
-    };
-    let once = |line: &&Line| tasks::runs_once_only(&asked.flow.library, &asked.flow.name, &line.address);
-    let steps: Vec<_> =
-        leaves(explanation).filter(again).filter(once).map(|line| words::step(&line.address)).take(NAMED_MAX).collect();
-    if accepted || steps.is_empty() {
-        return Ok(());
-    }
-    let message = format!("steps that must not run twice would run again: {}", steps.join(", "));
-    Err(Fault::new(Exit::No, codes::RERUNS, message)
-        .hint("`--accept-code-change` lets them run again; `onceflow explain` says why they would"))
 }

@@ -1,84 +1,26 @@
-//! The runs of a store, as rows tell them; and which of them a word on the command line means.
+//! The runs of a store, and which of them a word on the command line means.
 
-use crate::{codes, exit::Exit, fault::Fault, words};
-use onceflow_core::{
-    Shard,
-    limits::SCAN_ROWS_MAX,
-    protocol::{
-        ids::{Generation, RunId},
-        keys::{self, Keys},
-        rows::{self, Head, Header, Phase, State, Status},
-    },
-};
-use onceflow_store::{Records, records::Scan};
+use crate::{codes, exit::Exit, fault::Fault, verbs::ls::shell_word, words};
+use onceflow_engine::{Engine, Error, RunStatus, Summary};
 
-/// A run as its rows tell it.
-#[derive(Clone, Debug)]
-pub(crate) struct Run {
-    pub(crate) id: RunId,
-    pub(crate) header: Header,
-    pub(crate) now: Now,
-    pub(crate) ended_ms: Option<u64>,
-}
-
-/// What a run is doing.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Now {
-    /// It is not finished.
-    Active(Phase),
-    /// It has ended.
-    Ended(Status),
-}
-
-impl Run {
-    pub(crate) fn key(&self) -> &str {
-        &self.header.key
-    }
-
-    pub(crate) fn started_ms(&self) -> u64 {
-        self.header.started.as_ms()
-    }
-
-    /// In one word. A run that is to be worked on and that nobody attends is interrupted.
-    pub(crate) fn status(&self, is_attended: bool) -> &'static str {
-        match &self.now {
-            Now::Active(Phase::Failed) => "failed",
-            Now::Active(Phase::Waiting) => "waiting",
-            Now::Active(phase) if is_attended => match phase {
-                Phase::Cancelling | Phase::UndoingCancelled | Phase::RemovingCancelled => "cancelling",
-                Phase::Failing | Phase::UndoingFailed | Phase::RemovingFailed => "failing",
-                _ => "running",
-            },
-            Now::Active(_) => "interrupted",
-            Now::Ended(Status::Done) => "done",
-            Now::Ended(Status::Failed { undone, .. }) if undone.is_empty() => "undone",
-            Now::Ended(Status::Cancelled { undone }) if undone.is_empty() => "cancelled",
-            Now::Ended(_) => "not cleaned up",
-        }
-    }
-}
+/// Runs asked for at a time.
+const PAGE: usize = 500;
 
 /// All runs, the latest first.
 ///
 /// # Errors
 /// If the store does not answer, or is damaged.
-pub(crate) async fn all(records: &dyn Records) -> Result<Vec<Run>, Fault> {
-    let mut found = Vec::new();
-    let mut after = None;
+pub(crate) async fn all(engine: &Engine) -> Result<Vec<Summary>, Fault> {
+    let mut found: Vec<Summary> = Vec::new();
     loop {
-        let scan = Scan::of(keys::heads(), SCAN_ROWS_MAX).after(after);
-        let page = records.scan(Shard::default(), scan).await?;
-        for (name, row) in &page.rows {
-            let key = String::from_utf8_lossy(name.as_bytes());
-            let head = rows::read::<Head>(row).ok_or_else(|| damaged(&key))?;
-            found.extend(of(records, head).await?);
-        }
-        after = page.rows.last().map(|(name, _)| name.clone());
-        if !page.more {
+        let page = engine.runs(found.last().map(|run| run.key.as_str()), PAGE).await?;
+        let is_last = page.len() < PAGE;
+        found.extend(page);
+        if is_last {
             break;
         }
     }
-    found.sort_by(|a: &Run, b: &Run| b.started_ms().cmp(&a.started_ms()).then_with(|| a.key().cmp(b.key())));
+    found.sort_by(|a, b| b.started.cmp(&a.started).then_with(|| a.key.cmp(&b.key)));
     Ok(found)
 }
 
@@ -86,59 +28,69 @@ pub(crate) async fn all(records: &dyn Records) -> Result<Vec<Run>, Fault> {
 ///
 /// # Errors
 /// If the store does not answer, or is damaged.
-pub(crate) async fn of_key(records: &dyn Records, key: &str) -> Result<Option<Run>, Fault> {
-    let row = onceflow_store::records::get_one(records, Shard::default(), keys::heads().key(key)).await?;
-    let Some(row) = row else { return Ok(None) };
-    of(records, rows::read::<Head>(&row).ok_or_else(|| damaged(key))?).await
-}
-
-async fn of(records: &dyn Records, head: Head) -> Result<Option<Run>, Fault> {
-    let id = match head {
-        Head::Finished(ended) => {
-            let ended_ms = Some(ended.ended.as_ms());
-            return Ok(Some(Run { id: ended.run, header: ended.header, now: Now::Ended(ended.status), ended_ms }));
-        }
-        Head::Active(id) => id,
+pub(crate) async fn of_key(engine: &Engine, key: &str) -> Result<Option<Summary>, Fault> {
+    let found = match engine.find(key).await {
+        Ok(handle) => handle.summary().await,
+        Err(error) => Err(error),
     };
-    let home = Keys::new(id, Generation(0));
-    let found = records.get(Shard::default(), &[home.state(), home.header()]).await?;
-    // It ended between the two looks.
-    let [Some(state), Some(header)] = &found[..] else { return Ok(None) };
-    let state: State = rows::read(state).ok_or_else(|| damaged(&id.to_string()))?;
-    let header: Header = rows::read(header).ok_or_else(|| damaged(&id.to_string()))?;
-    Ok(Some(Run { id, header, now: Now::Active(state.phase), ended_ms: None }))
+    match found {
+        Ok(summary) => Ok(Some(summary)),
+        Err(Error::NoRun(_)) => Ok(None),
+        Err(error) => Err(error.into()),
+    }
 }
 
-fn damaged(run: &str) -> Fault {
-    Fault::new(Exit::Damaged, codes::STORE_DAMAGED, format!("the store is damaged: the row of run `{run}`"))
+/// How a run stands, in a word. One that is to be worked on and that nobody attends is interrupted.
+pub(crate) fn status(run: &Summary, is_attended: bool) -> String {
+    match run.status {
+        RunStatus::Undone | RunStatus::Cancelled if !run.not_undone.is_empty() => String::from("not cleaned up"),
+        status if status.is_at_rest() || is_attended => status.to_string(),
+        _ => String::from("interrupted"),
+    }
+}
+
+/// What can be done with a run.
+pub(crate) fn next(run: &Summary, is_attended: bool, again: Option<&str>) -> String {
+    let key = shell_word(&run.key);
+    let again = again.map_or_else(|| String::from("the `onceflow run` it was started with"), |again| format!("`{again}`"));
+    match run.status {
+        RunStatus::Done => format!("{again} does nothing unless something changed"),
+        RunStatus::Cancelled | RunStatus::Undone => format!("{again} begins anew"),
+        RunStatus::Waiting => format!("onceflow error {}", codes::OUTCOME),
+        RunStatus::Failed => format!("onceflow logs {key}; then {again} goes on where it stopped"),
+        _ if is_attended => format!("onceflow watch {key}"),
+        _ => format!("{again} goes on where it stopped"),
+    }
 }
 
 /// The run that a word means: a key, the beginning of one key or id, or `-` for the latest.
 ///
 /// # Errors
 /// If it is none, or several.
-pub(crate) fn named(runs: Vec<Run>, word: &str) -> Result<Run, Fault> {
-    let none = |hint: String| Fault::new(Exit::No, codes::NO_RUN, format!("there is no run `{word}`")).hint(hint);
+pub(crate) fn named(runs: Vec<Summary>, word: &str) -> Result<Summary, Fault> {
     if word == "-" {
         let latest = runs.into_iter().next();
         return latest.ok_or_else(|| {
             Fault::new(Exit::No, codes::NO_RUN, "there is no run yet").hint("`onceflow run FLOW.yaml` starts one")
         });
     }
-    if let Some(at) = runs.iter().position(|run| run.key() == word) {
+    if let Some(at) = runs.iter().position(|run| run.key == word) {
         return Ok(runs.into_iter().nth(at).expect("it was just found"));
     }
-    let begins = |run: &&Run| !word.is_empty() && (run.key().starts_with(word) || run.id.to_string().starts_with(word));
-    let mut like: Vec<&Run> = runs.iter().filter(begins).collect();
-    match like.len() {
-        1 => Ok(like.remove(0).clone()),
-        0 => Err(none(match words::nearest(word, runs.iter().map(Run::key)) {
-            Some(near) => format!("did you mean `{near}`? `onceflow ls` lists all"),
-            None => String::from("`onceflow ls` lists the runs of this store"),
-        })),
-        _ => {
-            let keys: Vec<_> = like.iter().map(|run| run.key()).take(10).collect();
-            let message = format!("`{word}` stands for {} runs: {}", like.len(), keys.join(", "));
+    let begins = |run: &&Summary| !word.is_empty() && (run.key.starts_with(word) || run.id.to_string().starts_with(word));
+    let like: Vec<_> = runs.iter().filter(begins).collect();
+    match &like[..] {
+        [one] => Ok((*one).clone()),
+        [] => {
+            let hint = match words::nearest(word, runs.iter().map(|run| run.key.as_str())) {
+                Some(near) => format!("did you mean `{near}`? `onceflow ls` lists all"),
+                None => String::from("`onceflow ls` lists the runs of this store"),
+            };
+            Err(Fault::new(Exit::No, codes::NO_RUN, format!("there is no run `{word}`")).hint(hint))
+        }
+        several => {
+            let keys: Vec<_> = several.iter().map(|run| run.key.as_str()).take(10).collect();
+            let message = format!("`{word}` stands for {} runs: {}", several.len(), keys.join(", "));
             Err(Fault::new(Exit::No, codes::AMBIGUOUS, message).hint("write more of the name"))
         }
     }

@@ -1,14 +1,12 @@
 //! A command at work on a store: the directory, the store in it, an engine on that.
 
-use crate::{fault::Fault, place::Place, printer::Printer, runs};
-use onceflow_engine::{Engine, Options};
-use onceflow_store::{Records, Store};
-use std::sync::Arc;
+use crate::{fault::Fault, place::Place, runs};
+use onceflow_engine::{Engine, Options, Summary};
+use onceflow_store::Store;
 
 /// An open store.
 pub(crate) struct Session {
     pub(crate) place: Place,
-    pub(crate) printer: Printer,
     pub(crate) store: Store,
 }
 
@@ -17,24 +15,20 @@ impl Session {
     ///
     /// # Errors
     /// If there is none, or it cannot be opened.
-    pub(crate) async fn open(place: Place, printer: &Printer) -> Result<Self, Fault> {
+    pub(crate) async fn open(place: Place) -> Result<Self, Fault> {
         let place = place.must_be_there()?;
         let store = Store::open(&place.directory).await?;
-        Ok(Session { place, printer: printer.clone(), store })
+        Ok(Session { place, store })
     }
 
     /// Opens the store, making one if there is none.
     ///
     /// # Errors
     /// If it cannot be opened.
-    pub(crate) async fn make(mut place: Place, printer: &Printer) -> Result<Self, Fault> {
+    pub(crate) async fn make(mut place: Place) -> Result<Self, Fault> {
         place.make()?;
         place.is_there = true;
-        Session::open(place, printer).await
-    }
-
-    pub(crate) fn records(&self) -> Arc<dyn Records> {
-        self.store.records()
+        Session::open(place).await
     }
 
     /// An engine that takes no steps: it starts runs, answers for them, and cancels them.
@@ -49,8 +43,8 @@ impl Session {
     ///
     /// # Errors
     /// If it is none, or several.
-    pub(crate) async fn run(&self, word: &str) -> Result<runs::Run, Fault> {
-        runs::named(runs::all(&*self.records()).await?, word)
+    pub(crate) async fn run(&self, engine: &Engine, word: &str) -> Result<Summary, Fault> {
+        runs::named(runs::all(engine).await?, word)
     }
 
     /// Leaves the store, with everything on the disk.

@@ -23,6 +23,8 @@ pub(crate) struct Group {
     pub(crate) first_ms: Option<u64>,
     pub(crate) last_ms: Option<u64>,
     pub(crate) attempts: usize,
+    /// How many elements it goes over.
+    pub(crate) elements: Option<usize>,
 }
 
 impl Group {
@@ -104,6 +106,14 @@ impl Tally {
                 self.group(address).reused += 1;
                 None
             }
+            What::DidOpen { address, elements } => {
+                // Of eaches inside each other, the outer one says how far it is.
+                if words::step(address) == words::top(address) {
+                    self.group(address).elements = Some(*elements as usize);
+                }
+                None
+            }
+            What::DidTurn { .. } => None,
             What::DidFail(failed) => {
                 let took = self.ends(ms, &failed.address);
                 self.group(&failed.address).failed += 1;

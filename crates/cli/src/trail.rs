@@ -1,6 +1,7 @@
 //! What happened in a run, a JSON object a line, in `runs/<id>/trail.jsonl`: for those who look from another process,
 //! and for those who look later. It is talk, not truth: it may be deleted, and is bounded.
 
+use crate::tally::Tally;
 use onceflow_engine::{Event, What};
 use serde_json::{Value, json};
 use std::{
@@ -24,6 +25,12 @@ pub(crate) fn line(ms: u64, what: &What) -> Value {
         }
         What::DidCommit { address } => json!({"t": ms, "event": "did-commit", "step": address}),
         What::DidReuse { address } => json!({"t": ms, "event": "did-reuse", "step": address}),
+        What::DidOpen { address, elements } => {
+            json!({"t": ms, "event": "did-open", "step": address, "elements": elements})
+        }
+        What::DidTurn { address, iteration } => {
+            json!({"t": ms, "event": "did-turn", "step": address, "iteration": iteration})
+        }
         What::DidFail(failed) => json!({
             "t": ms, "event": "did-fail", "step": &*failed.address, "attempt": failed.attempt, "causes": failed.causes,
         }),
@@ -128,17 +135,19 @@ impl Reader {
 /// The event that a line of a trail tells.
 pub(crate) fn what(line: &Value) -> Option<What> {
     let address = || line["step"].as_str().map(str::to_owned);
-    let attempt = || u32::try_from(line["attempt"].as_u64().unwrap_or(1)).unwrap_or(u32::MAX);
+    let number = |name: &str| u32::try_from(line[name].as_u64().unwrap_or(0)).unwrap_or(u32::MAX);
     Some(match line["event"].as_str()? {
-        "did-start" => What::DidStart { generation: line["plan"].as_u64().unwrap_or(0) as u32 },
-        "will-run" => What::WillRun { address: address()?, attempt: attempt() },
+        "did-start" => What::DidStart { generation: number("plan") },
+        "will-run" => What::WillRun { address: address()?, attempt: number("attempt") },
         "did-commit" => What::DidCommit { address: address()? },
         "did-reuse" => What::DidReuse { address: address()? },
+        "did-open" => What::DidOpen { address: address()?, elements: number("elements") },
+        "did-turn" => What::DidTurn { address: address()?, iteration: number("iteration") },
         "did-fail" => {
             let causes = line["causes"].as_array().into_iter().flatten();
             What::DidFail(onceflow_core::protocol::rows::Failed {
                 address: address()?.into(),
-                attempt: attempt(),
+                attempt: number("attempt"),
                 causes: causes.filter_map(|cause| cause.as_str().map(str::to_owned)).collect(),
                 started: false,
             })
@@ -152,6 +161,17 @@ pub(crate) fn what(line: &Value) -> Option<What> {
         }
         _ => return None,
     })
+}
+
+/// What a whole trail comes to.
+pub(crate) fn tally(directory: &Path) -> Tally {
+    let mut tally = Tally::default();
+    for line in Reader::open(directory).more() {
+        if let Some(what) = what(&line) {
+            tally.saw(line["t"].as_u64().unwrap_or_default(), &what);
+        }
+    }
+    tally
 }
 
 /// Writes what happens in one run as it is told, until nothing is told any more; every line also goes to `seen`.

@@ -5,13 +5,12 @@ use crate::{
     fault::Fault,
     presence::{self, Attending, Notice},
     printer::Printer,
-    runs::{self, Now},
     session::{self, Session},
     signals::Signals,
     trail,
     view::View,
 };
-use onceflow_engine::{Engine, Event, Handle, Options, Report};
+use onceflow_engine::{Engine, Event, Handle, Options, Report, Summary};
 use std::collections::BTreeMap;
 use tokio::{sync::mpsc, task::JoinHandle};
 
@@ -35,16 +34,13 @@ pub(crate) async fn engine(
         ..Options::default()
     };
     let engine = Engine::open(&session.store, options).await?;
+    attending.claims_as(engine.incarnation())?;
     engine.add_tasks(&crate::executors::tasks(&session.place)?)?;
     let gone = presence::sweep(&session.place.directory).into_iter().chain(before);
-    let gone: Vec<u128> = gone.filter_map(|notice| notice.claims()).collect();
-    free(&engine, &gone).await?;
+    for gone in gone.filter_map(|notice| notice.claims()) {
+        engine.release(gone).await?;
+    }
     Ok(engine)
-}
-
-/// Lets the steps be taken that processes had claimed which are gone.
-async fn free(_engine: &Engine, _gone: &[u128]) -> Result<(), Fault> {
-    Ok(())
 }
 
 /// Shows and writes down what happens, until nothing does any more; then gives the view back.
@@ -86,12 +82,12 @@ pub(crate) async fn wait(
 ///
 /// # Errors
 /// If the store does not answer.
-pub(crate) async fn forget(engine: &Engine, known: &runs::Run) -> Result<(), Fault> {
-    let handle = engine.find(known.key()).await?;
-    if matches!(known.now, Now::Active(_)) {
+pub(crate) async fn forget(engine: &Engine, known: &Summary) -> Result<(), Fault> {
+    let handle = engine.find(&known.key).await?;
+    if !known.status.has_ended() {
         handle.cancel().await?;
         handle.wait().await?;
     }
-    engine.forget(known.key()).await?;
+    engine.forget(&known.key).await?;
     Ok(())
 }

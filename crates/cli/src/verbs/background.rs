@@ -77,7 +77,7 @@ pub(crate) fn told(printer: &Printer, key: &str, pid: Option<u32>) -> Exit {
 pub(crate) async fn attend(args: &args::Attend, place: Place, printer: &Printer) -> Result<Exit, Fault> {
     // Not the terminal's any more: it may close.
     let _leader_already = rustix::process::setsid();
-    let session = Session::open(place, printer).await?;
+    let session = Session::open(place).await?;
     let notice = Notice { pid: std::process::id(), key: args.key.clone(), ..Notice::default() };
     let Presence::Mine(mut attending, before) = presence::attend(&session.place.directory, notice)? else {
         printer.say("another process attends the run");

@@ -6,7 +6,7 @@ use crate::{args, asked::Asked, exit::Exit, fault::Fault, place::Place, plan, pr
 pub(crate) async fn run(args: &args::Explain, place: Place, printer: &Printer) -> Result<Exit, Fault> {
     let (asked, mut digests) = Asked::read(&args.flow, &place.directory)?;
     let explanation = if place.is_there && !args.flow.new {
-        let session = Session::open(place, printer).await?;
+        let session = Session::open(place).await?;
         let engine = session.idle().await?;
         let explanation = engine.explain(asked.start.clone()).await?;
         engine.stop();

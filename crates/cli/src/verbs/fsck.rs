@@ -14,7 +14,7 @@ use serde_json::json;
 
 /// Looks at everything.
 pub(crate) async fn run(args: &args::Fsck, place: Place, printer: &Printer) -> Result<Exit, Fault> {
-    let session = Session::open(place, printer).await?;
+    let session = Session::open(place).await?;
     let values = session.store.values().await?;
     let report = values.fsck(if args.repair { Mode::Repair } else { Mode::Check }).await?;
     session.close().await?;

@@ -21,15 +21,17 @@ use std::{
 
 /// Prints logs.
 pub(crate) async fn run(args: &args::Logs, place: Place, printer: &Printer) -> Result<Exit, Fault> {
-    let session = Session::open(place, printer).await?;
-    let run = session.run(&args.run).await?;
+    let session = Session::open(place).await?;
+    let engine = session.idle().await?;
+    let run = session.run(&engine, &args.run).await?;
+    engine.stop();
     let place = session.place.clone();
     session.close().await?;
     let directory = place.run(run.id).join("logs");
     let mut shown = Shown { args, printer, read: BTreeMap::new() };
     loop {
         // First whether somebody writes, then what was written.
-        let attended = args.follow && presence::look(&place.directory, run.key()).is_some();
+        let attended = args.follow && presence::look(&place.directory, &run.key).is_some();
         shown.more(&directory)?;
         if !attended {
             break;
@@ -38,10 +40,10 @@ pub(crate) async fn run(args: &args::Logs, place: Place, printer: &Printer) -> R
     }
     if shown.read.is_empty() {
         let of = args.step.as_ref().map_or(String::new(), |step| format!(" of step `{step}`"));
-        return Err(Fault::new(Exit::No, codes::NO_LOGS, format!("run `{}` has no logs{of}", run.key()))
-            .hint(format!("`onceflow show {}` lists its steps; logs go when the run's history ends", run.key())));
+        return Err(Fault::new(Exit::No, codes::NO_LOGS, format!("run `{}` has no logs{of}", run.key))
+            .hint(format!("`onceflow show {}` lists its steps; logs go when the run's history ends", run.key)));
     }
-    printer.next(format!("onceflow show {}", super::ls::shell_word(run.key())));
+    printer.next(format!("onceflow show {}", super::ls::shell_word(&run.key)));
     Ok(Exit::Done)
 }
 

@@ -6,11 +6,12 @@ use crate::{
     fault::Fault,
     place::Place,
     presence,
-    printer::{Ink, Printer},
-    runs::{self, Now, Run},
+    printer::Printer,
+    runs,
     session::Session,
-    trail, words,
+    story, trail, words,
 };
+use onceflow_engine::Summary;
 use serde_json::{Value, json};
 
 /// Lists runs.
@@ -18,8 +19,10 @@ pub(crate) async fn run(_: &args::Ls, place: Place, printer: &Printer) -> Result
     if !place.is_there {
         return Ok(none(printer));
     }
-    let session = Session::open(place, printer).await?;
-    let all = runs::all(&*session.records()).await?;
+    let session = Session::open(place).await?;
+    let engine = session.idle().await?;
+    let all = runs::all(&engine).await?;
+    engine.stop();
     let rows: Vec<_> = all.iter().map(|run| Row::of(run, &session.place)).collect();
     session.close().await?;
     if rows.is_empty() {
@@ -29,7 +32,7 @@ pub(crate) async fn run(_: &args::Ls, place: Place, printer: &Printer) -> Result
         printer.pretty(&rows.iter().map(Row::to_json).collect());
         return Ok(Exit::Done);
     }
-    table(printer, &rows);
+    printer.text(table(&rows));
     printer.next(rows[0].next.clone());
     Ok(Exit::Done)
 }
@@ -48,7 +51,7 @@ struct Row {
     key: String,
     id: String,
     flow: String,
-    status: &'static str,
+    status: String,
     steps: usize,
     started_ms: u64,
     ended_ms: Option<u64>,
@@ -56,23 +59,18 @@ struct Row {
 }
 
 impl Row {
-    fn of(run: &Run, place: &Place) -> Self {
-        let attended = presence::look(&place.directory, run.key()).is_some();
-        let mut tally = crate::tally::Tally::default();
-        for line in trail::Reader::open(&place.run(run.id)).more() {
-            if let Some(what) = trail::what(&line) {
-                tally.saw(line["t"].as_u64().unwrap_or_default(), &what);
-            }
-        }
+    fn of(run: &Summary, place: &Place) -> Self {
+        let attended = presence::look(&place.directory, &run.key).is_some();
+        let again = story::again(story::read(place, run.id).as_ref());
         Row {
-            key: run.key().to_owned(),
+            key: run.key.clone(),
             id: run.id.to_string(),
-            flow: run.header.flow.clone(),
-            status: run.status(attended),
-            steps: tally.total(|group| group.settled()),
-            started_ms: run.started_ms(),
-            ended_ms: run.ended_ms,
-            next: next(run, attended),
+            flow: run.flow.clone(),
+            status: runs::status(run, attended),
+            steps: trail::tally(&place.run(run.id)).total(|group| group.settled()),
+            started_ms: run.started.as_ms(),
+            ended_ms: run.ended.map(|ended| ended.as_ms()),
+            next: runs::next(run, attended, again.as_deref()),
         }
     }
 
@@ -84,26 +82,13 @@ impl Row {
     }
 }
 
-/// What can be done with a run.
-pub(crate) fn next(run: &Run, attended: bool) -> String {
-    let key = shell_word(run.key());
-    match (&run.now, run.status(attended)) {
-        (_, "running" | "failing" | "cancelling") => format!("onceflow watch {key}"),
-        (Now::Active(_), "failed" | "interrupted") => {
-            format!("onceflow show {key}; the same `onceflow run` goes on where it stopped")
-        }
-        (Now::Active(_), _) => format!("onceflow show {key}"),
-        (Now::Ended(_), _) => format!("onceflow show {key}"),
-    }
-}
-
 /// A word that a shell takes as it is.
 pub(crate) fn shell_word(word: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "-_./:@%+=,".contains(c);
     if !word.is_empty() && word.chars().all(plain) { word.to_owned() } else { format!("'{}'", word.replace('\'', r"'\''")) }
 }
 
-fn table(printer: &Printer, rows: &[Row]) {
+fn table(rows: &[Row]) -> String {
     let now = trail::now_ms();
     let width = |of: fn(&Row) -> &str, least: usize| {
         rows.iter().map(|row| of(row).chars().count()).max().unwrap_or(0).clamp(least, 40)
@@ -115,6 +100,5 @@ fn table(printer: &Printer, rows: &[Row]) {
         let line = format!("{:<key$}  {:<flow$}  {:<14}  {:>6}  {age}\n", row.key, row.flow, row.status, row.steps);
         text.push_str(&line);
     }
-    let _ = (printer, Ink::Dim);
-    printer.text(text);
+    text
 }

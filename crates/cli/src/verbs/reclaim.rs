@@ -10,7 +10,7 @@ const BUDGET: usize = 10_000;
 
 /// Deletes what nothing needs.
 pub(crate) async fn run(_: &args::Reclaim, place: Place, printer: &Printer) -> Result<Exit, Fault> {
-    let session = Session::open(place, printer).await?;
+    let session = Session::open(place).await?;
     let engine = session.idle().await?;
     engine.remove_due().await?;
     let values = session.store.values().await?;
@@ -23,7 +23,7 @@ pub(crate) async fn run(_: &args::Reclaim, place: Place, printer: &Printer) -> R
             break;
         }
     }
-    let known = runs::all(&*session.records()).await?.iter().map(|run| run.id.to_string()).collect();
+    let known = runs::all(&engine).await?.iter().map(|run| run.id.to_string()).collect();
     let directories = remove_directories(&session.place.directory.join("runs"), &known);
     let workers = presence::sweep(&session.place.directory).len();
     engine.close().await?;

@@ -14,17 +14,17 @@ use crate::{
     plan,
     presence::{self, Attending, Notice, Presence},
     printer::Printer,
-    runs::{self, Now},
+    runs,
     session::Session,
     signals::Signals,
+    story,
     tally::Tally,
     trail,
     verbs::{background, ls::shell_word},
     view::View,
     words, work,
 };
-use onceflow_core::protocol::rows::Status;
-use onceflow_engine::{Engine, Handle, Report};
+use onceflow_engine::{Engine, Handle, Report, RunStatus};
 
 /// Runs a flow.
 pub(crate) async fn run(args: &args::Run, place: Place, printer: &Printer) -> Result<Exit, Fault> {
@@ -34,7 +34,7 @@ pub(crate) async fn run(args: &args::Run, place: Place, printer: &Printer) -> Re
     }
     let (mut asked, digests) = Asked::read(&args.flow, &place.directory)?;
     asked.start.accept_reruns = args.accept_code_change;
-    let session = Session::make(place, printer).await?;
+    let session = Session::make(place).await?;
     let mut running = Running { args, asked, digests, session, printer: printer.clone() };
     let exit = running.go().await?;
     running.session.close().await?;
@@ -71,12 +71,13 @@ impl Running<'_> {
 
     /// A run that is done and asked for the same again: its results are looked after, and nothing is written.
     async fn nothing_to_do(&mut self) -> Result<Option<Exit>, Fault> {
-        let known = runs::of_key(&*self.session.records(), self.asked.key()).await?;
-        let is_done = known.is_some_and(|run| run.now == Now::Ended(Status::Done));
+        let engine = self.session.idle().await?;
+        let known = runs::of_key(&engine, self.asked.key()).await?;
+        let is_done = known.is_some_and(|run| run.status == RunStatus::Done);
         if self.args.flow.new || !is_done {
+            engine.stop();
             return Ok(None);
         }
-        let engine = self.session.idle().await?;
         if engine.is_same(self.asked.start.clone()).await? != Some(true) {
             engine.stop();
             return Ok(None);
@@ -156,8 +157,9 @@ impl Running<'_> {
         let engine = work::engine(&self.session, &mut attending, before, self.args.jobs).await?;
         self.prepare(&engine).await?;
         let events = engine.events();
-        let handle = engine.start(self.asked.start.clone()).await.map_err(refused)?;
+        let handle = engine.start(self.asked.start.clone()).await?;
         attending.started()?;
+        story::write(&self.session.place, handle.id(), self.args, &self.asked);
         self.digests.save();
         if self.args.no_wait {
             engine.close().await?;
@@ -186,25 +188,14 @@ impl Running<'_> {
 
     /// Makes the key free if a new run is wanted; says what runs again and why if there was one.
     async fn prepare(&mut self, engine: &Engine) -> Result<(), Fault> {
-        let Some(known) = runs::of_key(&*self.session.records(), self.asked.key()).await? else { return Ok(()) };
+        let Some(known) = runs::of_key(engine, self.asked.key()).await? else { return Ok(()) };
         if self.args.flow.new {
             return work::forget(engine, &known).await;
         }
-        if known.now == Now::Ended(Status::Done) || matches!(known.now, Now::Active(_)) {
-            let explanation = engine.explain(self.asked.start.clone()).await.map_err(refused)?;
-            plan::refuse_reruns(&self.asked, &explanation, self.args.accept_code_change)?;
+        if !matches!(known.status, RunStatus::Cancelled | RunStatus::Undone) {
+            let explanation = engine.explain(self.asked.start.clone()).await?;
             self.printer.say(plan::short(&explanation));
         }
         Ok(())
     }
-}
-
-/// What the engine refuses because of steps that must not run twice has its own page.
-fn refused(error: onceflow_engine::Error) -> Fault {
-    let fault = Fault::from(error);
-    if fault.message.contains("must not start twice") {
-        return Fault { code: Some(codes::RERUNS), ..fault }
-            .hint("`--accept-code-change` lets it run again; see `onceflow error OF0413`");
-    }
-    fault
 }

@@ -1,6 +1,5 @@
 //! `onceflow show RUN`: what was asked for, what became of every step, the outputs, and what can be done next.
 
-use super::ls::next;
 use crate::{
     args,
     exit::Exit,
@@ -9,12 +8,13 @@ use crate::{
     place::Place,
     presence,
     printer::{Ink, Printer},
-    runs::Run,
+    runs,
     session::Session,
+    story,
     tally::{Group, Tally},
     trail, view, words,
 };
-use onceflow_engine::Report;
+use onceflow_engine::{Report, Summary};
 use serde_json::{Map, Value, json};
 
 /// Failures that are shown.
@@ -22,11 +22,11 @@ const FAILURES_MAX: usize = 10;
 
 /// Shows a run.
 pub(crate) async fn run(args: &args::Show, place: Place, printer: &Printer) -> Result<Exit, Fault> {
-    let session = Session::open(place, printer).await?;
-    let run = session.run(&args.run).await?;
-    let attended = presence::look(&session.place.directory, run.key());
+    let session = Session::open(place).await?;
     let engine = session.idle().await?;
-    let handle = engine.find(run.key()).await?;
+    let run = session.run(&engine, &args.run).await?;
+    let attended = presence::look(&session.place.directory, &run.key);
+    let handle = engine.find(&run.key).await?;
     let report = handle.report().await?;
     let mut outputs = Map::new();
     if let Report::Done(all) = &report {
@@ -35,14 +35,15 @@ pub(crate) async fn run(args: &args::Show, place: Place, printer: &Printer) -> R
         }
     }
     engine.stop();
-    let tally = tally(&session.place, &run);
+    let tally = trail::tally(&session.place.run(run.id));
+    let asked = story::read(&session.place, run.id);
     session.close().await?;
-    let status = run.status(attended.is_some());
     let failures = match &report {
         Report::Failed(failures) | Report::Undone { failures, .. } => failures.clone(),
         _ => vec![],
     };
-    let story = Story { run: &run, status, pid: attended.map(|notice| notice.pid), tally: &tally };
+    let pid = attended.map(|notice| notice.pid);
+    let story = Story { run: &run, pid, tally: &tally, asked };
     if printer.json {
         let mut data = story.to_json();
         data["outputs"] = Value::Object(outputs);
@@ -64,36 +65,32 @@ pub(crate) async fn run(args: &args::Show, place: Place, printer: &Printer) -> R
         text.push_str(&format!("output   {name}: {value}\n"));
     }
     printer.text(text);
-    printer.next(next(&run, story.pid.is_some()));
+    printer.next(story.next());
     Ok(Exit::Done)
 }
 
-/// What the trail of a run tells.
-pub(crate) fn tally(place: &Place, run: &Run) -> Tally {
-    let mut tally = Tally::default();
-    for line in trail::Reader::open(&place.run(run.id)).more() {
-        if let Some(what) = trail::what(&line) {
-            tally.saw(line["t"].as_u64().unwrap_or_default(), &what);
-        }
-    }
-    tally
-}
-
 struct Story<'a> {
-    run: &'a Run,
-    status: &'static str,
+    run: &'a Summary,
     pid: Option<u32>,
     tally: &'a Tally,
+    asked: Option<Value>,
 }
 
 impl Story<'_> {
+    fn status(&self) -> String {
+        runs::status(self.run, self.pid.is_some())
+    }
+
+    fn next(&self) -> String {
+        runs::next(self.run, self.pid.is_some(), story::again(self.asked.as_ref()).as_deref())
+    }
+
+    fn inputs(&self) -> Map<String, Value> {
+        self.asked.as_ref().and_then(|asked| asked["inputs"].as_object().cloned()).unwrap_or_default()
+    }
+
     fn to_json(&self) -> Value {
-        let header = &self.run.header;
-        let inputs: Map<_, _> = header
-            .inputs
-            .iter()
-            .map(|(name, digest)| (name.clone(), json!(&blake3::Hash::from_bytes(*digest).to_hex()[..16])))
-            .collect();
+        let run = self.run;
         let step = |(name, group): &(String, Group)| {
             json!({
                 "step": name, "done": group.done, "reused": group.reused, "failed": group.failed,
@@ -102,25 +99,25 @@ impl Story<'_> {
             })
         };
         json!({
-            "key": header.key, "id": self.run.id.to_string(), "flow": header.flow, "status": self.status,
-            "pid": self.pid, "started_ms": self.run.started_ms(), "ended_ms": self.run.ended_ms,
-            "keep_ms": header.keep_ms, "history_ms": header.history_ms, "inputs": inputs,
+            "key": run.key, "id": run.id.to_string(), "flow": run.flow, "status": self.status(), "plan": run.generation,
+            "pid": self.pid, "started_ms": run.started.as_ms(), "ended_ms": run.ended.map(|ended| ended.as_ms()),
+            "keep_ms": run.keep_ms, "history_ms": run.history_ms, "inputs": self.inputs(),
             "steps": self.tally.groups.iter().map(step).collect::<Vec<_>>(),
-            "next": next(self.run, self.pid.is_some()),
+            "not_undone": failed_json(&run.not_undone), "next": self.next(),
         })
     }
 
     fn to_text(&self, printer: &Printer) -> String {
         let (run, now) = (self.run, trail::now_ms());
         let by = self.pid.map_or(String::new(), |pid| format!(", by process {pid}"));
-        let mut text = format!("{} {}{by}\n", printer.ink(Ink::Bold, run.key()), self.status);
-        text.push_str(&format!("flow     {}\nid       {}\n", run.header.flow, run.id));
-        text.push_str(&format!("started  {}\n", words::ago(now.saturating_sub(run.started_ms()))));
-        if let Some(ended) = run.ended_ms {
-            text.push_str(&format!("ended    {}\n", words::ago(now.saturating_sub(ended))));
+        let mut text = format!("{} {}{by}\n", printer.ink(Ink::Bold, &run.key), self.status());
+        text.push_str(&format!("flow     {}\nid       {}\n", run.flow, run.id));
+        text.push_str(&format!("started  {}\n", words::ago(now.saturating_sub(run.started.as_ms()))));
+        if let Some(ended) = run.ended {
+            text.push_str(&format!("ended    {}\n", words::ago(now.saturating_sub(ended.as_ms()))));
         }
-        for (name, digest) in &run.header.inputs {
-            text.push_str(&format!("input    {name} (digest {})\n", &blake3::Hash::from_bytes(*digest).to_hex()[..12]));
+        for (name, value) in self.inputs() {
+            text.push_str(&format!("input    {name}: {value}\n"));
         }
         for (name, group) in &self.tally.groups {
             text.push_str(&format!("step     {name}: {}\n", told(group)));

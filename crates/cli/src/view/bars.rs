@@ -32,12 +32,13 @@ impl Bars {
             What::WillRun { address, .. } | What::DidCommit { address } | What::DidReuse { address } => address,
             What::DidUndo { address } | What::DidLoseTrack { address } => address,
             What::DidFail(failed) => &*failed.address,
-            What::DidStart { .. } | What::DidEnd { .. } => return,
+            What::DidOpen { address, .. } => address,
+            What::DidStart { .. } | What::DidEnd { .. } | What::DidTurn { .. } => return,
         };
         let name = words::top(address);
         if let Some((_, group)) = tally.groups.iter().find(|(known, _)| known == name) {
             let bar = self.bar(tally, name);
-            let heard = group.settled() + group.running.len();
+            let heard = group.elements.unwrap_or(0).max(group.settled() + group.running.len());
             bar.set_length(heard.max(1) as u64);
             bar.set_position(group.settled() as u64);
             let mut notes = Vec::new();

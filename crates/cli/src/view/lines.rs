@@ -28,7 +28,7 @@ impl Lines {
     pub(super) fn saw(&mut self, printer: &Printer, tally: &Tally, ms: u64, what: &What, took: Option<u64>) {
         let took = took.map_or(String::new(), |ms| format!(" ({})", words::duration(ms)));
         let line = match what {
-            What::DidStart { .. } | What::DidEnd { .. } => return,
+            What::DidStart { .. } | What::DidEnd { .. } | What::DidOpen { .. } | What::DidTurn { .. } => return,
             What::DidFail(failed) => {
                 self.failures += 1;
                 if self.failures <= FAILURES_MAX {
@@ -63,7 +63,11 @@ impl Lines {
 /// How far it is, in one line.
 fn progress(tally: &Tally) -> String {
     let busy = tally.groups.iter().filter(|(_, group)| !group.running.is_empty());
-    let busy: Vec<_> = busy.map(|(name, group)| format!("{name} {}", group.settled())).take(8).collect();
+    let far = |(name, group): &(String, crate::tally::Group)| match group.elements {
+        Some(all) => format!("{name} {}/{all}", group.settled()),
+        None => format!("{name} {}", group.settled()),
+    };
+    let busy: Vec<_> = busy.take(8).map(far).collect();
     let (done, failed) = (tally.total(|group| group.settled()), tally.total(|group| group.failed));
     let failed = if failed == 0 { String::new() } else { format!(", {failed} failed") };
     let busy = if busy.is_empty() { String::new() } else { format!("; at work: {}", busy.join(", ")) };
