@@ -11,4 +11,6 @@
 #![forbid(unsafe_code)]
 
 pub mod action;
+pub mod expr;
+pub mod template;
 pub mod value;

@@ -115,6 +115,10 @@ impl Report {
         self.problems.borrow().is_empty()
     }
 
+    pub(crate) fn len(&self) -> usize {
+        self.problems.borrow().len()
+    }
+
     /// What was found, in the order of the files and their lines; `Ok` if nothing was.
     pub(crate) fn result(self) -> Result<(), Problems> {
         let mut problems = self.problems.into_inner();

@@ -134,8 +134,8 @@ mod tests {
     #[test]
     fn a_place_is_counted_in_characters_from_one() {
         let source = Source::new("f", String::from("ä: b\r\ncé d\n"));
-        let place = source.place(Span::new(8, 11));
-        assert_eq!((place.line, place.column, place.len, place.source_line.as_str()), (2, 2, 2, "cé d"));
+        let place = source.place(Span::new(8, 12));
+        assert_eq!((place.line, place.column, place.len, place.source_line.as_str()), (2, 2, 3, "cé d"));
         assert_eq!(source.position(4), (1, 4));
         assert_eq!(source.position(999), (3, 1));
     }

@@ -22,6 +22,8 @@ pub(crate) struct Step {
     pub(crate) kind: Kind,
     /// What it is given by a name of its own; for a call, the inputs of that flow.
     pub(crate) ins: Vec<(Key, Text)>,
+    /// What it is given by the names that it has.
+    pub(crate) uses: Vec<Text>,
     /// What a leaf gives.
     pub(crate) outs: Vec<Out>,
     /// What a graph of steps gives.
@@ -90,7 +92,8 @@ pub(crate) fn read(reader: Reader<'_>, name: &Key, node: &Node, what: &str) -> O
         span: name.span,
         outs: vec![],
         gives: vec![],
-        ins: fields.get("in").map(|node| expressions(reader, node, "`in`")).unwrap_or_default(),
+        ins: vec![],
+        uses: vec![],
         each,
         at_most: fields.get("at_most").and_then(|node| reader.int(node, "`at_most`", 1, 1_000_000)).map(|n| n as u32),
         when,
@@ -101,6 +104,11 @@ pub(crate) fn read(reader: Reader<'_>, name: &Key, node: &Node, what: &str) -> O
         how: read_how(reader, &mut fields),
         kind: Kind::Steps(vec![]),
     };
+    match fields.get("in") {
+        Some(node) if matches!(node.what, What::List(_)) => step.uses = words_of(reader, node, "`in`"),
+        Some(node) => step.ins = expressions(reader, node, "`in`"),
+        None => {}
+    }
     let out = fields.take("out");
     fields.finish();
     step.kind = kind?;
@@ -134,9 +142,13 @@ fn combinations(reader: Reader<'_>, step: &Step, leaf_keys: &[&str], what: &str)
         let hint = "put it into `steps:` of its own, with an `out:` that gives what is carried";
         reader.say(repeat.span, "OF0113", format!("{what} has a `loop`, but no `steps`"), hint);
     }
-    if matches!(step.kind, Kind::Steps(_) | Kind::Choose(_)) && !step.ins.is_empty() {
+    if matches!(step.kind, Kind::Steps(_) | Kind::Choose(_)) && !(step.ins.is_empty() && step.uses.is_empty()) {
         let hint = "steps inside see the names around them";
-        reader.say(step.ins[0].0.span, "OF0113", format!("{what} has steps inside, so it has no `in`"), hint);
+        reader.say(step.span, "OF0113", format!("{what} has steps inside, so it has no `in`"), hint);
+    }
+    if let (Kind::Flow(_), Some(used)) = (&step.kind, step.uses.first()) {
+        let hint = "`in: { NAME: … }` names the inputs of the flow";
+        reader.say(used.span, "OF0106", "`in` of a call must be a map, but a list stands here", hint);
     }
     if let (Some(when), Kind::Choose(_)) = (&step.when, &step.kind) {
         let hint = "put it into the `when` of the arms";
@@ -247,7 +259,7 @@ fn read_undo(reader: Reader<'_>, fields: &mut Fields<'_>, name: &Key) -> Option<
     let step = read(reader, &own, node, &format!("`undo` of step `{}`", name.name))?;
     let plain = step.each.is_none() && step.when.is_none() && !step.attempt && step.after.is_empty();
     let is_task = matches!(step.kind, Kind::Run(_) | Kind::Script { .. } | Kind::Http(_));
-    if !is_task || !plain || step.undo.is_some() || !step.outs.is_empty() || !step.ins.is_empty() {
+    if !is_task || !plain || step.undo.is_some() || !step.outs.is_empty() || !(step.ins.is_empty() && step.uses.is_empty()) {
         let hint = "it sees what its step sees";
         reader.say(key.span, "OF0137", "an `undo` is a `run`, `script` or `http`, and gives nothing", hint);
         return None;
