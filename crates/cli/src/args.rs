@@ -159,7 +159,7 @@ pub(crate) struct Logs {
     /// Only steps at or below this address: align, align[3]
     #[arg(value_name = "STEP")]
     pub(crate) step: Option<String>,
-    /// Only this attempt
+    /// Only if the last attempt, which is the one that is kept, is this
     #[arg(long, value_name = "N")]
     pub(crate) attempt: Option<u32>,
     /// Go on until the run rests

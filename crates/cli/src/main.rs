@@ -44,7 +44,11 @@ use fault::Fault;
 use printer::Printer;
 use std::process::ExitCode;
 
+/// The first word of a process that ends our children if we cannot: see `onceflow_exec::guard`.
+const GUARD: &str = "__guard";
+
 fn main() -> ExitCode {
+    log();
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
         Err(error) => {
@@ -63,6 +67,16 @@ fn main() -> ExitCode {
             printer.warn(fault.to_string());
             fault.exit.into()
         }
+    }
+}
+
+/// Says what goes on inside, to those who ask for it.
+fn log() {
+    if let Ok(filter) = std::env::var("ONCEFLOW_LOG") {
+        let filter = tracing_subscriber::EnvFilter::new(filter);
+        let log = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).without_time();
+        // Nobody else sets one.
+        let _set = log.try_init();
     }
 }
 

@@ -8,8 +8,9 @@ use crate::{
     presence,
     printer::{Ink, Printer},
     session::Session,
-    words,
+    trail, words,
 };
+use onceflow_engine::What;
 use serde_json::json;
 use std::{
     collections::BTreeMap,
@@ -55,9 +56,22 @@ struct Shown<'a> {
 }
 
 impl Shown<'_> {
+    /// Which attempt at each step was the last.
+    fn attempts(&mut self, logs: &Path) -> BTreeMap<String, u32> {
+        let Some(run) = logs.parent() else { return BTreeMap::new() };
+        let lines = trail::Reader::open(run).more();
+        let started = lines.iter().filter_map(|line| match trail::what(line)? {
+            What::WillRun { address, attempt } => Some((address, attempt)),
+            _ => None,
+        });
+        started.collect()
+    }
+
     /// Shows what was added since the last look.
     fn more(&mut self, directory: &Path) -> Result<(), Fault> {
-        for (step, attempt, path) in onceflow_exec::logs::list(directory) {
+        let attempts = self.attempts(directory);
+        for (step, path) in files(directory) {
+            let attempt = attempts.get(&step).copied().unwrap_or(1);
             let wanted = self.args.step.as_deref().is_none_or(|wanted| is_at(&step, wanted));
             if !wanted || self.args.attempt.is_some_and(|wanted| wanted != attempt) {
                 continue;
@@ -80,6 +94,20 @@ impl Shown<'_> {
         }
         Ok(())
     }
+}
+
+/// The logs there are: of every step the last attempt's, by address.
+fn files(directory: &Path) -> Vec<(String, PathBuf)> {
+    let entries = std::fs::read_dir(directory).into_iter().flatten().flatten();
+    let mut found: Vec<_> = entries
+        .filter_map(|entry| {
+            let name = entry.file_name().into_string().ok()?;
+            let step = name.strip_suffix(".log")?;
+            Some((format!("/{}", step.replace('.', "/")), entry.path()))
+        })
+        .collect();
+    found.sort();
+    found
 }
 
 /// Whether a step is the one that is meant, or inside it.
