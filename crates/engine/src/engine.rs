@@ -285,12 +285,7 @@ impl Engine {
         Ok(Some(self.handle(&asked.start.key, id)))
     }
 
-    async fn header(
-        &self,
-        asked: &Asked,
-        planned: &replan::Planned,
-        weaves: &mut Vec<Weave>,
-    ) -> Result<Header, Error> {
+    async fn header(&self, asked: &Asked, planned: &replan::Planned, weaves: &mut Vec<Weave>) -> Result<Header, Error> {
         let start = &asked.start;
         let bytes = rows::write(&planned.program);
         let (weave, id, digest, len) = self.shared.values.put_bytes(bytes.to_vec()).await?;
@@ -405,6 +400,7 @@ impl Engine {
         if let Some(worker) = &self.worker {
             worker.drain().await;
         }
+        self.shared.small.clear();
         self.shared.events.close();
         // A handle may wait for what was just done.
         self.shared.ring_all();

@@ -18,6 +18,9 @@ pub enum Error {
     /// A file could not be stored.
     #[error(transparent)]
     Blobs(#[from] blobs::Error),
+    /// A file that a task is to be given could not be put where it finds it.
+    #[error("cannot write a scratch file: {0}")]
+    Scratch(String),
     /// The store has rows that cannot be what was written, or lacks some.
     #[error("the store is damaged: {0}")]
     Damaged(String),

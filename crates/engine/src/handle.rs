@@ -271,7 +271,9 @@ impl Handle {
     /// [`Error::Refused`] if there is no such step, or somebody else decided.
     pub async fn resolve(&self, address: &str, resolution: Resolution) -> Result<(), Error> {
         let refused = |why: String| Error::Refused { key: self.key.clone(), why };
-        let Some(run) = self.shared.read_run(self.id).await? else { return Err(Error::Ended { key: self.key.clone() }) };
+        let Some(run) = self.shared.read_run(self.id).await? else {
+            return Err(Error::Ended { key: self.key.clone() });
+        };
         let parked = self.shared.parked_first(&run).await?;
         let is_it = |why: &Why| matches!(why, Why::Unknown { address: at, .. } if **at == *address);
         let Some((step, row, parked)) = parked.into_iter().find(|(_, _, parked)| is_it(&parked.why)) else {

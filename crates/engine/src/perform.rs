@@ -161,8 +161,7 @@ impl Work<'_> {
     /// Keeps the step ours. Nothing stops it but that it was taken from us, unless `stops`.
     pub(crate) fn heartbeat(&self, stops: bool) -> Heartbeat<'_> {
         let keys = &self.run.plan.keys;
-        let whose =
-            Whose { run: keys.run, generation: keys.generation, ends_with_run: stops, ends_at_once: stops };
+        let whose = Whose { run: keys.run, generation: keys.generation, ends_with_run: stops, ends_at_once: stops };
         self.worker.alive.keep(&self.taken, whose)
     }
 

@@ -39,6 +39,8 @@ pub(crate) struct Shared {
     progress: Box<[Notify]>,
     /// Lists that eaches go over.
     pub(crate) lists: crate::data::Lists,
+    /// Small files, for tasks that read them.
+    pub(crate) small: Arc<crate::data::SmallFiles>,
     /// Rings when a run was cancelled here, or planned anew.
     pub(crate) look: Notify,
     /// Rings when something new will become due.
@@ -77,6 +79,7 @@ impl Shared {
         options: Options,
     ) -> Arc<Self> {
         let fences = Fences::new(world.random());
+        let small = options.scratch.join(format!("onceflow-{:032x}", fences.incarnation()));
         Arc::new(Shared {
             records,
             values,
@@ -88,6 +91,7 @@ impl Shared {
             runs: Mutex::default(),
             progress: (0..BELLS).map(|_| Notify::new()).collect(),
             lists: crate::data::Lists::default(),
+            small: crate::data::SmallFiles::new(small),
             look: Notify::new(),
             due: Notify::new(),
             closed: AtomicBool::new(false),

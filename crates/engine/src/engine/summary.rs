@@ -168,7 +168,8 @@ impl Handle {
     /// # Errors
     /// If the store does not answer.
     pub async fn outline(&self) -> Result<Option<Vec<Outline>>, Error> {
-        let header = match self.shared.row(keys::heads().key(&self.key)).await?.as_deref().and_then(rows::read::<Head>) {
+        let header = match self.shared.row(keys::heads().key(&self.key)).await?.as_deref().and_then(rows::read::<Head>)
+        {
             Some(Head::Finished(finished)) => finished.header,
             Some(Head::Active(id)) => match self.shared.read_run(id).await? {
                 Some(run) => run.header.clone(),

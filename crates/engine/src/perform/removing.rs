@@ -5,6 +5,7 @@ use crate::{
     Error, data,
     worker::{Seat, Worker},
 };
+use noted::{NOTED, Noted};
 use onceflow_core::{
     Claimed, Row,
     limits::REMOVE_ROWS_MAX,
@@ -17,7 +18,6 @@ use onceflow_core::{
         run,
     },
 };
-use noted::{NOTED, Noted};
 use onceflow_store::records::Scan;
 use std::sync::Arc;
 

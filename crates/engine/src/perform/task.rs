@@ -24,10 +24,7 @@ use onceflow_core::{
         step,
     },
 };
-use onceflow_store::{
-    blobs,
-    values,
-};
+use onceflow_store::{blobs, values};
 pub(crate) use unknown::may_decide;
 
 impl Work<'_> {

@@ -98,7 +98,7 @@ impl Work<'_> {
     async fn try_undo(&self, undo: &Undo, body: &dyn Body) -> Result<Option<Given>, Error> {
         let shared = &self.worker.shared;
         let heartbeat = self.undoing();
-        let scratch = data::Scratch::new(self.scratch());
+        let scratch = self.scratch();
         let inputs = match data::load_all(&shared.values, &undo.inputs, Some(&scratch)).await {
             Err(error) if error.is_damage() => return Ok(Some(Err(Failure::new(error.to_string()).finally()))),
             loaded => loaded?,

@@ -28,7 +28,7 @@ impl Work<'_> {
     pub(super) async fn verify(&self, inputs: &[Held]) -> Result<Verdict, Error> {
         let Op::Task(task) = &self.taken.node(&self.run.plan).op else { return Ok(Verdict::Unknown) };
         let Ok(body) = self.body(*task) else { return Ok(Verdict::Unknown) };
-        let scratch = data::Scratch::new(self.scratch());
+        let scratch = self.scratch();
         let loaded = data::load_all(&self.worker.shared.values, inputs, Some(&scratch)).await?;
         let step = Step { at: Arc::new(self.at(None, inputs).await?), attempt: self.taken.ticket.failed + 1, tx: None };
         let asked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| body.verify(step, loaded)));
