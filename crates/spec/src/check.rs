@@ -1,8 +1,8 @@
 //! The kernel's check, and its mistakes in the words and places of the flow file.
 
 use crate::{
-    problem::{Place, Problem, Report},
-    source::Source,
+    problem::{Problem, Report},
+    source::{Source, Span},
 };
 use onceflow_core::model::{
     Library, Mistake,
@@ -23,19 +23,16 @@ pub(crate) fn run(library: &Library, main: &str, sources: &[Source], report: &Re
 }
 
 fn problem(mistake: &Mistake, sources: &[Source]) -> Problem {
-    let place = mistake.origin.as_ref().and_then(|origin| {
-        let source = sources.iter().find(|source| source.file() == origin.file)?;
-        let line = source.text().lines().nth(origin.line as usize - 1)?;
-        let rest: String = line.chars().skip(origin.column as usize - 1).collect();
-        let len = rest.find(|letter: char| !letter.is_alphanumeric() && letter != '_' && letter != '.');
-        Some(Place {
-            file: origin.file.clone(),
-            line: origin.line,
-            column: origin.column,
-            len: rest[..len.unwrap_or(rest.len())].chars().count().max(1) as u32,
-            source_line: line.to_owned(),
-        })
-    });
+    let place = match &mistake.origin {
+        Some(origin) => sources.iter().find(|source| source.file() == origin.file).map(|source| {
+            let start = source.byte_at(origin.line, origin.column);
+            let rest = &source.text()[start..];
+            let len = rest.find(|letter: char| !letter.is_alphanumeric() && letter != '_' && letter != '.');
+            source.place(Span::new(start, start + len.unwrap_or(rest.len())))
+        }),
+        // It is about the flow as a whole.
+        None => sources.first().map(|source| source.place(Span::new(0, 0))),
+    };
     let message = dotted(&mistake.what.to_string());
     Problem { code: mistake.what.code(), message, place, hint: mistake.hint.as_deref().map(dotted) }
 }

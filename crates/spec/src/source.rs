@@ -77,6 +77,13 @@ impl Source {
         (line, column)
     }
 
+    /// The byte at a line and a column, both from 1.
+    pub(crate) fn byte_at(&self, line: u32, column: u32) -> usize {
+        let start = self.0.lines.get(line.saturating_sub(1) as usize).copied().unwrap_or(self.0.text.len());
+        let letters = self.0.text[start..].char_indices();
+        start + letters.map(|(at, _)| at).nth(column.saturating_sub(1) as usize).unwrap_or(0)
+    }
+
     /// The place of a span; of several lines, the first.
     pub(crate) fn place(&self, span: Span) -> Place {
         let (start, text, line, column) = self.line_at(span.start);
@@ -90,12 +97,23 @@ impl Source {
     /// Where `range` of what a scalar means stands in the source: its letters are looked for one after the other.
     pub(crate) fn inside(&self, text: &Text, range: Range<usize>) -> Span {
         let end = floor(&self.0.text, text.span.end);
+        // What is missing at the end is shown by what it is missing after.
+        let range = match text.text.get(range.clone()).unwrap_or_default().trim().is_empty() {
+            true => {
+                let last = text.text.get(..range.start).unwrap_or_default().trim_end();
+                last.char_indices().last().map_or(0, |(at, _)| at)..last.len()
+            }
+            false => range,
+        };
         let mut at = floor(&self.0.text, text.span.start);
         match text.style {
             Style::Plain => {}
             Style::Quoted => at += 1,
             // The line with `|` or `>` is not content.
-            Style::Block => at += self.0.text[at..].find('\n').map_or(0, |line| line + 1),
+            Style::Block if self.0.text[at..].starts_with(['|', '>']) => {
+                at += self.0.text[at..].find('\n').map_or(0, |line| line + 1);
+            }
+            Style::Block => {}
         }
         let (mut first, mut last) = (None, at);
         for (offset, letter) in text.text.char_indices() {

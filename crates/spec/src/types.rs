@@ -25,6 +25,10 @@ pub enum Shape {
 }
 
 impl Shape {
+    /// What stands for a type that could not be read: it takes part in everything, so that only the first mistake is
+    /// said.
+    pub(crate) const UNCLEAR: Shape = Shape::Plain(Type::Json);
+
     /// What the kernel calls it.
     pub fn ty(&self) -> Type {
         match self {

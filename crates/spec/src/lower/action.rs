@@ -157,7 +157,7 @@ impl Lowering<'_> {
     fn answer(&self, text: &Text, is_http: bool) {
         match expr::compile(&text.text) {
             Err(wrong) => {
-                for wrong in wrong {
+                if let Some(wrong) = wrong.into_iter().next() {
                     let span = self.source.inside(text, wrong.span);
                     self.say(span, "OF0115", format!("`{}` is not an expression: {}", text.text, wrong.message), "");
                 }

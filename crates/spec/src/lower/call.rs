@@ -1,6 +1,6 @@
 //! Calls to flows in other files.
 
-use super::{Lowering, frame::port, infer::optional};
+use super::{Lowering, frame::port};
 use crate::{source::Text, syntax::step::Step, words};
 use onceflow_core::{
     model::{Module, Port, Type, graph::Kind},
@@ -31,10 +31,7 @@ impl Lowering<'_> {
             };
             let ty = input.shape.ty();
             let made = format!("{name}-in-{}", key.name);
-            // What may be left out may also be given something that may be none.
-            let wanted = if input.default.is_some() { optional(ty.clone()) } else { ty.clone() };
-            let Some((from, given)) = self.value(text, 0..text.text.len(), &made, Some(&wanted)) else { continue };
-            let given = if given == wanted { ty.clone() } else { given };
+            let Some((from, given)) = self.value(text, 0..text.text.len(), &made, Some(&ty)) else { continue };
             if !ty.accepts(&given) {
                 let message = format!("input `{}` of `{}` is {ty}, but {given} is given", key.name, file.text);
                 let hint = match &given {

@@ -131,7 +131,8 @@ impl Lowering<'_> {
         let compiled = match expr::compile(&source) {
             Ok(compiled) => compiled,
             Err(wrong) => {
-                for wrong in wrong {
+                // What follows the first is mostly caused by it.
+                if let Some(wrong) = wrong.into_iter().next() {
                     let span = self.source.inside(text, range.start + wrong.span.start..range.start + wrong.span.end);
                     let message = format!("`{}` is not an expression: {}", clipped(&source), wrong.message);
                     self.say(span, "OF0115", message, syntax_hint(&source));
@@ -260,6 +261,10 @@ impl Lowering<'_> {
             Missing::Part { of, part, there } if of == "inputs" => {
                 let hint = words::meant(&part, there.iter().map(String::as_str));
                 self.say(span, "OF0116", format!("the flow has no input `{part}`"), hint);
+            }
+            Missing::Part { of, part, there } if of == "out" => {
+                let hint = words::meant(&part, there.iter().map(String::as_str));
+                self.say(span, "OF0117", format!("the loop gives no `{part}`"), hint);
             }
             Missing::Part { of, part, there } => {
                 let hint = words::meant(&part, there.iter().map(String::as_str));

@@ -106,9 +106,9 @@ fn read_input(reader: Reader<'_>, name: &Key, node: &Node) -> Option<InputDecl> 
         if node.is_null() {
             let message = format!("input `{}` has no type", name.name);
             reader.say(name.span, "OF0105", message, format!("`{}: file`, for example", name.name));
-            return None;
+            return Some(InputDecl { name: name.clone(), shape: Shape::UNCLEAR, default: None, help: None });
         }
-        let shape = types::read(reader, node)?;
+        let shape = types::read(reader, node).unwrap_or(Shape::UNCLEAR);
         return Some(InputDecl { name: name.clone(), shape, default: None, help: None });
     }
     let mut fields = reader.fields(node, format!("input `{}`", name.name))?;
@@ -122,7 +122,7 @@ fn read_input(reader: Reader<'_>, name: &Key, node: &Node) -> Option<InputDecl> 
     }
     fields.finish();
     let shape = match (ty, choices) {
-        (Some(ty), None) => ty?,
+        (Some(ty), None) => ty.unwrap_or(Shape::UNCLEAR),
         (ty, Some((span, words))) => {
             let text = Shape::Plain(onceflow_core::model::Type::Text);
             if ty.flatten().is_some_and(|ty| *ty.required() != text) {
@@ -130,7 +130,7 @@ fn read_input(reader: Reader<'_>, name: &Key, node: &Node) -> Option<InputDecl> 
             }
             Shape::Enum(words.into_iter().map(|word| word.text).collect())
         }
-        (None, None) => return None,
+        (None, None) => Shape::UNCLEAR,
     };
     let shape = if optional { shape.optional() } else { shape };
     Some(InputDecl { name: name.clone(), shape, default, help })

@@ -45,9 +45,12 @@ fn read_one(reader: Reader<'_>, name: &Key, node: &Node) -> Option<Out> {
         if node.is_null() {
             let message = format!("output `{}` has no type", name.name);
             reader.say(name.span, "OF0105", message, format!("`{}: file`, for example", name.name));
-            return None;
+            return out(Shape::UNCLEAR, From::Stdout);
         }
-        return out(types::read(reader, node)?, From::Default);
+        return match types::read(reader, node) {
+            Some(shape) => out(shape, From::Default),
+            None => out(Shape::UNCLEAR, From::Stdout),
+        };
     };
     if entries.iter().any(|(key, _)| key.name == "type") {
         return read_long(reader, name, node);
@@ -55,11 +58,11 @@ fn read_one(reader: Reader<'_>, name: &Key, node: &Node) -> Option<Out> {
     let [(key, value)] = entries.as_slice() else {
         let hint = "`{ file: name.txt }`, `{ int: stdout }`, or `{ type: T, path: … }`";
         reader.say(node.span, "OF0106", format!("output `{}` cannot be understood", name.name), hint);
-        return None;
+        return out(Shape::UNCLEAR, From::Stdout);
     };
     let said = Text { text: key.name.clone(), span: key.span, style: crate::source::Style::Plain };
-    let shape = types::read_text(reader, &said)?;
-    let value = reader.text(value, &format!("`{}`", key.name))?;
+    let Some(shape) = types::read_text(reader, &said) else { return out(Shape::UNCLEAR, From::Stdout) };
+    let Some(value) = reader.text(value, &format!("`{}`", key.name)) else { return out(shape, From::Stdout) };
     let from = match is_path(&shape) {
         true => From::Path(value),
         false if value.text == "stdout" => From::Stdout,
@@ -83,7 +86,7 @@ fn read_long(reader: Reader<'_>, name: &Key, node: &Node) -> Option<Out> {
             return None;
         }
     };
-    Some(Out { name: name.clone(), shape: shape?, from })
+    Some(Out { name: name.clone(), shape: shape.unwrap_or(Shape::UNCLEAR), from })
 }
 
 /// Whether values of this type are found as files.

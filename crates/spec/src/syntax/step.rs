@@ -116,8 +116,8 @@ pub(crate) fn read(reader: Reader<'_>, name: &Key, node: &Node, what: &str) -> O
         match &step.kind {
             Kind::Steps(_) => step.gives = outs::read_given(reader, node, "`out`"),
             Kind::Flow(_) | Kind::Choose(_) => {
-                let whose = if matches!(step.kind, Kind::Flow(_)) { "the flow" } else { "the arms" };
-                let message = format!("{what} has no `out` of its own: {whose} say what it gives");
+                let who = if matches!(step.kind, Kind::Flow(_)) { "the flow says" } else { "the arms say" };
+                let message = format!("{what} has no `out` of its own: {who} what it gives");
                 reader.say(key.span, "OF0113", message, "leave it out");
             }
             _ => step.outs = outs::read(reader, node),

@@ -47,6 +47,26 @@ fn bytes(source: &Source, span: &granit_parser::Span) -> Span {
     Span::new(at(&span.start), at(&span.end))
 }
 
+/// What helps most people who see this.
+fn hint(info: &str, line: &str) -> &'static str {
+    let has_hole = line.contains("${{");
+    if info.contains("tab") && line.trim_start_matches(' ').starts_with('\t') {
+        "YAML is indented with spaces, not with tabs"
+    } else if info.contains("flow") && has_hole {
+        "inside `{ }` and `[ ]` a text with `${{ … }}` must be quoted"
+    } else if info.contains("mapping values") {
+        "a text with `: ` in it must be quoted, or stand in a block: `run: |` and then indented lines"
+    } else if info.contains("anchor") || info.contains("alias") || info.contains("cannot start any token") {
+        "a text that starts with `*`, `&`, `@` or a backtick must be quoted"
+    } else if info.contains("quote") {
+        "a text with quotes in it is best written as a block: `run: |` and then indented lines"
+    } else if info.contains("bracket") {
+        "every `{` and `[` needs its end"
+    } else {
+        ""
+    }
+}
+
 /// A collection that is not closed yet, and the anchor it is known by.
 enum Open {
     List(Span, usize, Vec<Node>),
@@ -77,21 +97,7 @@ impl Reading<'_> {
             let message = format!("values are nested more than {DEPTH_MAX} deep");
             return self.say(span, "OF0107", message, "");
         }
-        let line = self.source.place(span).source_line;
-        let hint = if line.starts_with(|c: char| c == '\t') || line.trim_start_matches(' ').starts_with('\t') {
-            "YAML is indented with spaces, not with tabs"
-        } else if line.contains(": ") && line.matches(": ").count() > 1 {
-            "a text with `: ` in it must be quoted, or stand in a block: `run: |` and then indented lines"
-        } else if line.contains(": *") || line.contains(": &") || line.contains(": @") || line.contains(": `") {
-            "a text that starts with `*`, `&`, `@` or a backtick must be quoted"
-        } else if line.contains(": {") && line.contains("${{") || line.contains(": [") && line.contains("${{") {
-            "inside `{ }` and `[ ]` a text with `${{ … }}` must be quoted"
-        } else if line.matches('"').count() % 2 == 1 || line.matches('\'').count() % 2 == 1 {
-            "a quote is not closed; a text with quotes in it is best written as a block: `run: |`"
-        } else {
-            ""
-        };
-        self.say(span, "OF0101", format!("this is not YAML: {info}"), hint);
+        self.say(span, "OF0101", format!("this is not YAML: {info}"), hint(&info, &self.source.place(span).source_line));
     }
 
     fn spend(&mut self, nodes: usize, span: Span) -> Option<()> {
