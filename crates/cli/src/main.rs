@@ -48,6 +48,10 @@ use std::process::ExitCode;
 const GUARD: &str = "__guard";
 
 fn main() -> ExitCode {
+    if std::env::args_os().nth(1).is_some_and(|word| word == GUARD) {
+        onceflow_exec::guard::main();
+        return ExitCode::SUCCESS;
+    }
     log();
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,

@@ -35,7 +35,7 @@ pub(crate) async fn engine(
     };
     let engine = Engine::open(&session.store, options).await?;
     attending.claims_as(engine.incarnation())?;
-    engine.add_tasks(&crate::executors::tasks(&session.place)?)?;
+    engine.add_tasks(&crate::executors::tasks(&session.place))?;
     let gone = presence::sweep(&session.place.directory).into_iter().chain(before);
     for gone in gone.filter_map(|notice| notice.claims()) {
         engine.release(gone).await?;
