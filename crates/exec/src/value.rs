@@ -12,6 +12,8 @@ mod conform;
 mod data;
 mod json;
 
+pub(crate) use json::relative;
+
 use onceflow_core::model::Type;
 use std::{
     collections::BTreeMap,
