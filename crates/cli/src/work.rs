@@ -1,0 +1,93 @@
+//! Attends a run: an engine that takes the steps of this run and no others, with everything that flow files can ask for.
+
+use crate::{
+    exit::Exit,
+    fault::Fault,
+    presence::{self, Attending, Notice},
+    printer::Printer,
+    session::{self, Session},
+    signals::Signals,
+    trail,
+    view::View,
+};
+use onceflow_engine::{Engine, Event, Handle, Options, Report, Summary};
+use std::collections::BTreeMap;
+use tokio::{sync::mpsc, task::JoinHandle};
+
+/// An engine that works on the run that is attended.
+///
+/// # Errors
+/// If the store does not answer.
+pub(crate) async fn engine(
+    session: &Session,
+    attending: &mut Attending,
+    before: Option<Notice>,
+    jobs: Option<u16>,
+) -> Result<Engine, Fault> {
+    let cpus = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    let jobs = jobs.map_or(cpus, usize::from);
+    let options = Options {
+        classes: BTreeMap::from([(session::class(&attending.notice.key), jobs)]),
+        other_classes: false,
+        cpu_milli: u32::try_from(cpus.max(jobs) * 1000).unwrap_or(u32::MAX),
+        scratch: session.place.directory.join("scratch"),
+        ..Options::default()
+    };
+    let engine = Engine::open(&session.store, options).await?;
+    attending.claims_as(engine.incarnation())?;
+    engine.add_tasks(&crate::executors::tasks(&session.place))?;
+    let gone = presence::sweep(&session.place.directory).into_iter().chain(before);
+    for gone in gone.filter_map(|notice| notice.claims()) {
+        engine.release(gone).await?;
+    }
+    Ok(engine)
+}
+
+/// Shows and writes down what happens, until nothing does any more; then gives the view back.
+pub(crate) fn show(
+    events: mpsc::UnboundedReceiver<Event>,
+    key: &str,
+    writer: trail::Writer,
+    mut view: View,
+) -> JoinHandle<View> {
+    let key = key.to_owned();
+    tokio::spawn(async move {
+        trail::follow(events, key, writer, |ms, what| view.saw(ms, what)).await;
+        view.end();
+        view
+    })
+}
+
+/// Waits until the run rests, or until we are asked to stop: then what runs is interrupted, and its state is safe.
+///
+/// # Errors
+/// If the store does not answer.
+pub(crate) async fn wait(
+    engine: &Engine,
+    handle: &Handle,
+    signals: &mut Signals,
+    printer: &Printer,
+) -> Result<Result<Report, Exit>, Fault> {
+    tokio::select! {
+        report = handle.wait() => Ok(Ok(report?)),
+        exit = signals.asked() => {
+            printer.say("stopping: no further steps are taken (again to stop at once)");
+            engine.interrupt().await?;
+            Ok(Err(exit))
+        }
+    }
+}
+
+/// Makes the key of a run free for a new one: what it did is undone as registered, and nothing of it is reused.
+///
+/// # Errors
+/// If the store does not answer.
+pub(crate) async fn forget(engine: &Engine, known: &Summary) -> Result<(), Fault> {
+    let handle = engine.find(&known.key).await?;
+    if !known.status.has_ended() {
+        handle.cancel().await?;
+        handle.wait().await?;
+    }
+    engine.forget(&known.key).await?;
+    Ok(())
+}
