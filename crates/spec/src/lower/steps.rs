@@ -83,15 +83,7 @@ impl Lowering<'_> {
             self.after.truncate(after);
             return Some(self.gives(&step.gives, "out"));
         }
-        let name = match &step.kind {
-            Does::Run(_) => "run",
-            Does::Script { .. } => "script",
-            Does::Http(_) => "http",
-            Does::Expr(_) => "expr",
-            Does::Flow(_) => "flow",
-            Does::Steps(_) => "steps",
-            Does::Choose(_) => "choose",
-        };
+        let name = onceflow_core::model::place::NAMELESS;
         let ports = self.layer(step, name, layer)?;
         let origin = self.origin(step.span);
         let top = self.frames.top();
