@@ -3,6 +3,7 @@
 
 mod support;
 
+use onceflow_core::model::Retry;
 use std::{
     fs::File,
     io::{BufRead, BufReader, Read},
@@ -14,7 +15,9 @@ use support::{Lab, One};
 /// The example `guarded`, which is built with the tests.
 fn guarded() -> PathBuf {
     let tests = std::env::current_exe().unwrap();
-    tests.ancestors().nth(2).unwrap().join("examples/guarded")
+    let program = tests.ancestors().nth(2).unwrap().join("examples/guarded");
+    assert!(program.exists(), "`cargo test -p onceflow-exec` builds the examples too");
+    program
 }
 
 fn fifo(directory: &Path) -> PathBuf {
@@ -75,12 +78,19 @@ fn what_a_command_leaves_behind_ends_when_it_has_ended_or_when_we_have() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_cancelled_run_ends_its_commands() {
+async fn an_attempt_that_is_given_up_ends_its_processes() {
     let lab = Lab::with_guard(Some(guarded())).await;
     let pipe = fifo(lab.directory.path());
-    let one = One::command(&format!("trap '' TERM; exec 9>{}; echo ready >&9; sleep 1000 & wait", pipe.display()));
-    let handle = lab.start("k", &one).await;
-    let reader = tokio::task::spawn_blocking(move || ready(&pipe)).await.unwrap();
-    handle.cancel().await.unwrap();
-    tokio::task::spawn_blocking(move || all_gone(reader)).await.unwrap();
+    let (at, seen) = (pipe.display(), lab.directory.path().join("seen"));
+    // The first attempt hangs; the second only opens the pipe if the first was given up before it could.
+    let first = format!("trap '' TERM; exec 9>{at}; touch {}; sleep 1000 & wait", seen.display());
+    let second = format!("test -e {} || : > {at}", seen.display());
+    let script = format!("if (( ${{{{ attempt }}}} == 1 )); then {first}; else {second}; fi");
+    let one = One::command(&script).change(|spec| {
+        spec.timeout_ms = Some(300);
+        spec.retry = Retry { attempts: 2, backoff_ms: 1, backoff_ms_max: 1 };
+    });
+    let reader = tokio::task::spawn_blocking(move || all_gone(BufReader::new(File::open(pipe).unwrap())));
+    lab.run("k", &one).await.unwrap();
+    reader.await.unwrap();
 }
