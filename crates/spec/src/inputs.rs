@@ -23,7 +23,7 @@ use crate::{
 };
 use convert::Convert;
 use onceflow_core::model::Type;
-use onceflow_exec::value::Value;
+use onceflow_exec::value::{DirectoryValue, Value};
 use std::{
     collections::BTreeMap,
     fs,
@@ -68,20 +68,16 @@ impl Flow {
 
     fn default(&self, input: &Input, report: &Report) -> Option<Value> {
         match &input.default {
-            Some(value) => {
-                for file in value.files() {
-                    if !file.path.is_file() {
-                        let message = format!("there is no file {}, the default of `{}`", file.path.display(), input.name);
-                        report.push(Problem::new("OF0204", message));
-                    }
-                }
-                Some(value.clone())
-            }
+            Some(value) => settled(value.clone(), input, report),
             None if matches!(input.ty, Type::Option(_)) => Some(Value::Null),
             None => {
                 let help = input.help.as_ref().map(|help| format!(" ({help})")).unwrap_or_default();
                 let message = format!("the input `{}` is missing: {}{help}", input.name, describe(input));
-                report.push(Problem::new("OF0202", message).hint(format!("--input {}={}", input.name, example(&input.shape))));
+                report.push(Problem::new("OF0202", message).hint(format!(
+                    "--input {}={}",
+                    input.name,
+                    example(&input.shape)
+                )));
                 None
             }
         }
@@ -117,7 +113,8 @@ impl Flow {
             let lists: Vec<_> = self.inputs.iter().filter(|input| sheet::record(&input.shape).is_some()).collect();
             match lists.as_slice() {
                 [input] if !values.contains_key(&input.name) => {
-                    let convert = Convert { base: Path::new(""), must_exist: true, what: format!("input `{}`", input.name) };
+                    let convert =
+                        Convert { base: Path::new(""), must_exist: true, what: format!("input `{}`", input.name) };
                     values.insert(input.name.clone(), convert.sheet(path, &input.shape, report));
                 }
                 [_] => {}
@@ -150,6 +147,30 @@ impl Flow {
     }
 }
 
+/// A default whose files are there.
+fn settled(value: Value, input: &Input, report: &Report) -> Option<Value> {
+    let missing = |what: String| {
+        report.push(Problem::new("OF0204", format!("the default of `{}`: {what}", input.name)));
+        None
+    };
+    match value {
+        Value::File(file) if !file.path.is_file() => missing(format!("there is no file {}", file.path.display())),
+        Value::Directory(directory) => match DirectoryValue::read(&directory.path) {
+            Ok(directory) => Some(Value::Directory(directory)),
+            Err(error) => missing(format!("{} cannot be read: {error}", directory.path.display())),
+        },
+        Value::List(items) => {
+            let items: Vec<_> = items.into_iter().map(|item| settled(item, input, report)).collect();
+            items.into_iter().collect::<Option<_>>().map(Value::List)
+        }
+        Value::Record(fields) => {
+            let fields = fields.into_iter().map(|(name, field)| Some((name, settled(field, input, report)?)));
+            fields.collect::<Option<_>>().map(Value::Record)
+        }
+        other => Some(other),
+    }
+}
+
 /// What an input is, for people.
 fn describe(input: &Input) -> String {
     match input.choices.is_empty() {
@@ -161,7 +182,9 @@ fn describe(input: &Input) -> String {
 fn example(shape: &Shape) -> String {
     match shape.required() {
         Shape::Enum(words) => words.first().cloned().unwrap_or_default(),
-        Shape::List(inner) if sheet::record(shape).is_some() || matches!(**inner, Shape::Record(_)) => "sheet.csv".into(),
+        Shape::List(inner) if sheet::record(shape).is_some() || matches!(**inner, Shape::Record(_)) => {
+            "sheet.csv".into()
+        }
         Shape::List(inner) if matches!(inner.ty(), Type::File) => "'data/*.txt'".into(),
         Shape::List(_) => "'[…]'".into(),
         Shape::Record(_) => "'{…}'".into(),

@@ -6,7 +6,10 @@ use serde_json::{Map, Value, json};
 /// The schema, as `docs/flow.schema.json` holds it.
 pub fn schema() -> Value {
     let mut flow = object(&[
-        ("flow", text("The name of the flow, and the key of its run if none is given.", Some("^[A-Za-z0-9_-]{1,100}$"))),
+        (
+            "flow",
+            text("The name of the flow, and the key of its run if none is given.", Some("^[A-Za-z0-9_-]{1,100}$")),
+        ),
         ("description", text("What it is for.", None)),
         ("inputs", named("What it takes.", reference("input"))),
         ("secrets", words("Names in the environment whose values steps may use and nobody stores.")),
@@ -169,23 +172,32 @@ fn composing() -> Vec<(&'static str, Value)> {
         ("expr", json!({ "anyOf": [reference("expression"), expressions] })),
         ("flow", text("The file of another flow, relative to this one.", None)),
         ("steps", reference("steps")),
-        ("choose", json!({
-            "type": "array", "minItems": 1, "items": reference("arm"),
-            "description": "The first arm whose `when` holds is taken.",
-        })),
-        ("in", json!({
-            "description": "Inputs under names of their own, or a list of references.",
-            "anyOf": [
-                named("", reference("expression")),
-                { "type": "array", "items": { "type": "string" } },
-            ],
-        })),
-        ("out", json!({
-            "type": "object",
-            "description": "What it gives: types and where they are found; for `steps`, references.",
-            "propertyNames": reference("name"),
-            "additionalProperties": reference("out"),
-        })),
+        (
+            "choose",
+            json!({
+                "type": "array", "minItems": 1, "items": reference("arm"),
+                "description": "The first arm whose `when` holds is taken.",
+            }),
+        ),
+        (
+            "in",
+            json!({
+                "description": "Inputs under names of their own, or a list of references.",
+                "anyOf": [
+                    named("", reference("expression")),
+                    { "type": "array", "items": { "type": "string" } },
+                ],
+            }),
+        ),
+        (
+            "out",
+            json!({
+                "type": "object",
+                "description": "What it gives: types and where they are found; for `steps`, references.",
+                "propertyNames": reference("name"),
+                "additionalProperties": reference("out"),
+            }),
+        ),
         ("when", expression("A truth: it is done only if this holds, and its outputs are options.")),
         ("loop", reference("loop")),
         ("after", words("Steps that must be done before.")),
@@ -218,7 +230,10 @@ fn arm() -> Value {
 }
 
 fn undo() -> Value {
-    described(one_kind(object(&doing()), &["run", "script", "http"]), "What takes it back if the run fails or is cancelled.")
+    described(
+        one_kind(object(&doing()), &["run", "script", "http"]),
+        "What takes it back if the run fails or is cancelled.",
+    )
 }
 
 fn out() -> Value {
@@ -242,14 +257,20 @@ fn gives() -> Value {
 fn http() -> Value {
     let statuses = json!({ "type": ["integer", "string"], "pattern": "^[1-5][0-9][0-9](-[1-5][0-9][0-9])?$" });
     let mut schema = object(&[
-        ("method", one_of("GET, or POST if something is sent.", &["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"])),
+        (
+            "method",
+            one_of("GET, or POST if something is sent.", &["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"]),
+        ),
         ("url", text("Where to.", None)),
         ("headers", json!({ "type": "object", "additionalProperties": scalar() })),
         ("json", json!({ "description": "JSON to send; texts in it may have holes." })),
         ("text", text("Text to send.", None)),
         ("file", text("A file to send.", None)),
         ("key_header", text("The header that carries the key of the step; Idempotency-Key.", None)),
-        ("accept", json!({ "anyOf": [statuses, { "type": "array", "items": statuses }], "description": "Good answers; 200-299." })),
+        (
+            "accept",
+            json!({ "anyOf": [statuses, { "type": "array", "items": statuses }], "description": "Good answers; 200-299." }),
+        ),
     ]);
     schema["required"] = json!(["url"]);
     described(schema, "A call over HTTP.")
@@ -257,7 +278,10 @@ fn http() -> Value {
 
 fn repeat() -> Value {
     let mut schema = object(&[
-        ("carry", named("What an iteration begins with: at first this, then what `out` gave.", reference("expression"))),
+        (
+            "carry",
+            named("What an iteration begins with: at first this, then what `out` gave.", reference("expression")),
+        ),
         ("while", expression("Another iteration follows while this holds; `out.NAME` is what this one gave.")),
         ("max", json!({ "type": "integer", "minimum": 1, "description": "Iterations at most." })),
     ]);

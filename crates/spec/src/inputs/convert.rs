@@ -58,7 +58,11 @@ impl Convert<'_> {
         }
         match given {
             [word] => self.word(word, shape, &at),
-            _ => at.say("OF0211", format!("{} is given {} times", self.what, given.len()), "only a list takes several".into()),
+            _ => at.say(
+                "OF0211",
+                format!("{} is given {} times", self.what, given.len()),
+                "only a list takes several".into(),
+            ),
         }
     }
 
@@ -129,7 +133,11 @@ impl Convert<'_> {
             return match shape {
                 Shape::Option(_) => Some(Value::Null),
                 Shape::Plain(Type::Json | Type::Unit) => Some(Value::Null),
-                _ => at.say("OF0203", format!("{} must be {}, but nothing is given", self.what, shape.ty()), String::new()),
+                _ => at.say(
+                    "OF0203",
+                    format!("{} must be {}, but nothing is given", self.what, shape.ty()),
+                    String::new(),
+                ),
             };
         }
         let shape = shape.required();
@@ -180,7 +188,11 @@ impl Convert<'_> {
             }
             if !matches!(shape, Shape::Option(_)) {
                 let at = At { place: Some(source.place(node.span)), report };
-                return at.say("OF0203", format!("{} has no `{name}`, which is {}", self.what, shape.ty()), String::new());
+                return at.say(
+                    "OF0203",
+                    format!("{} has no `{name}`, which is {}", self.what, shape.ty()),
+                    String::new(),
+                );
             }
             found.insert(name.clone(), Value::Null);
         }
@@ -272,11 +284,11 @@ impl Convert<'_> {
 
     /// The files that a path or a pattern means, in the order of their names.
     fn pattern(&self, text: &str, at: &At<'_>) -> Option<Vec<Value>> {
-        if !self.must_exist || !globs::is_pattern(text) || self.path(text).exists() {
+        if !globs::is_pattern(text) || self.path(text).exists() {
             return self.file(text, at).map(|file| vec![file]);
         }
         match globs::find(self.base, text) {
-            Ok(files) if files.is_empty() => {
+            Ok(files) if files.is_empty() && self.must_exist => {
                 at.say("OF0205", format!("{}: no file matches `{text}`", self.what), self.where_from(text));
                 None
             }

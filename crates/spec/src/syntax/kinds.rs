@@ -12,7 +12,10 @@ use crate::{source::Text, words};
 #[derive(Clone, Debug)]
 pub(crate) enum Kind {
     Run(Text),
-    Script { interpreter: Vec<String>, code: Text },
+    Script {
+        interpreter: Vec<String>,
+        code: Text,
+    },
     Http(Http),
     /// Expressions by the names of outputs; without a name, it is the one of `out`.
     Expr(Vec<(Option<Key>, Text)>),
@@ -47,7 +50,12 @@ pub(crate) fn read(fields: &mut Fields<'_>, what: &str) -> Option<Kind> {
         return None;
     };
     if let (Some((code, _)), true) = (code, key.name != "script") {
-        reader.say(code.span, "OF0113", format!("{what} has `code`, but no `script`"), "`script: python3` says what reads it");
+        reader.say(
+            code.span,
+            "OF0113",
+            format!("{what} has `code`, but no `script`"),
+            "`script: python3` says what reads it",
+        );
     }
     Some(match key.name.as_str() {
         "run" => Kind::Run(reader.text(node, "`run`")?),
@@ -96,7 +104,7 @@ fn read_expr(reader: Reader<'_>, node: &Node) -> Option<Vec<(Option<Key>, Text)>
     }
     let mut found = Vec::new();
     for (key, node) in reader.entries(node, "`expr`") {
-        reader.name(&key.name, key.span, "an output");
+        reader.member(&key.name, key.span, "an output");
         found.push((Some(key.clone()), reader.text(node, &format!("`{}`", key.name))?));
     }
     if found.is_empty() {

@@ -253,7 +253,8 @@ outputs: { y: add.y }
               flow: call inc by=one-y x=x
               y <- flow:y
           ys <- all:y
-    "#]].assert_eq(&render(&flow.library.flows["main"]));
+    "#]]
+    .assert_eq(&render(&flow.library.flows["main"]));
 }
 
 #[test]
@@ -289,5 +290,19 @@ outputs: { value: { int: result.value } }
                 expr: expr -> (value: int)
                 value <- expr:value
           value <- result:value
-    "#]].assert_eq(&render(&flow.library.flows["factorial"]));
+    "#]]
+    .assert_eq(&render(&flow.library.flows["factorial"]));
+}
+
+#[test]
+fn a_thousand_steps_load_soon_and_in_their_order() {
+    let steps: String = (0..2000)
+        .map(|n| match n {
+            0 => String::from("  s0: { run: 'echo', out: { x: text } }\n"),
+            n => format!("  s{n}: {{ run: 'echo ${{{{ s{}.x }}}}', out: {{ x: text }} }}\n", n - 1),
+        })
+        .collect();
+    let flow = good(&format!("flow: long\nsteps:\n{steps}outputs: {{ x: s1999.x }}\n"));
+    let names: Vec<_> = flow.library.flows["long"].modules.iter().map(|module| module.name.as_str()).collect();
+    assert_eq!((names.len(), names[0], names[1999]), (2000, "s0", "s1999"));
 }

@@ -60,7 +60,10 @@ fn check(words: &[(&str, &str)], file: Option<(&str, &str)>, expected: Expect) {
 
 #[test]
 fn words_become_values_and_the_rest_has_defaults() {
-    check(&[("n", "3")], None, expect![[r#"
+    check(
+        &[("n", "3")],
+        None,
+        expect![[r#"
         n = 3
         x = 0.5
         go = null
@@ -72,7 +75,8 @@ fn words_become_values_and_the_rest_has_defaults() {
         any = null
         index = null
         samples = []
-    "#]]);
+    "#]],
+    );
     check(
         &[
             ("n", "-7"),
@@ -103,7 +107,10 @@ fn words_become_values_and_the_rest_has_defaults() {
             samples = []
         "#]],
     );
-    check(&[("n", "1"), ("numbers", "[5, 6]"), ("samples", "[]"), ("reads", "DIR/b 'x' $(y).fq")], None, expect![[r#"
+    check(
+        &[("n", "1"), ("numbers", "[5, 6]"), ("samples", "[]"), ("reads", "DIR/b 'x' $(y).fq")],
+        None,
+        expect![[r#"
         n = 1
         x = 0.5
         go = null
@@ -115,7 +122,8 @@ fn words_become_values_and_the_rest_has_defaults() {
         any = null
         index = null
         samples = []
-    "#]]);
+    "#]],
+    );
 }
 
 #[test]
@@ -137,13 +145,17 @@ fn a_word_may_name_a_file_that_holds_the_value() {
         any = null
         index = null
         samples = []
-    "#]].assert_eq(&bind(dir.path(), &words, None));
+    "#]]
+    .assert_eq(&bind(dir.path(), &words, None));
 }
 
 #[test]
 fn a_file_of_inputs_is_yaml_or_json_with_paths_relative_to_it_and_words_go_first() {
     let yaml = "n: 3\nreads: '*.fq'\nreference: sub/c.fq\nsamples:\n  - { id: a, n: 1, r1: a.fq }\n";
-    check(&[("n", "4")], Some(("inputs.yaml", yaml)), expect![[r#"
+    check(
+        &[("n", "4")],
+        Some(("inputs.yaml", yaml)),
+        expect![[r#"
         n = 4
         x = 0.5
         go = null
@@ -155,16 +167,24 @@ fn a_file_of_inputs_is_yaml_or_json_with_paths_relative_to_it_and_words_go_first
         any = null
         index = null
         samples = [{"id":"a","kind":null,"n":1,"note":null,"r1":"a.fq"}]
-    "#]]);
-    check(&[], Some(("inputs.json", "{\"n\": 3, \"any\": {\"a\": 1.5}, \"samples\": \"s.csv\"}")), expect![[r#"
+    "#]],
+    );
+    check(
+        &[],
+        Some(("inputs.json", "{\"n\": 3, \"any\": {\"a\": 1.5}, \"samples\": \"s.csv\"}")),
+        expect![[r#"
         error[OF0207]: there is no file s.csv
-    "#]]);
+    "#]],
+    );
 }
 
 #[test]
 fn a_sample_sheet_is_a_list_of_records() {
     let csv = "id,n,r1,kind,note\nheart,1,a.fq,dna,\"one, two\"\n# a comment\nliver,2,sub/c.fq,,\n";
-    check(&[("n", "1")], Some(("samples.csv", csv)), expect![[r#"
+    check(
+        &[("n", "1")],
+        Some(("samples.csv", csv)),
+        expect![[r#"
         n = 1
         x = 0.5
         go = null
@@ -176,9 +196,13 @@ fn a_sample_sheet_is_a_list_of_records() {
         any = null
         index = null
         samples = [{"id":"heart","kind":"dna","n":1,"note":"one, two","r1":"a.fq"},{"id":"liver","kind":null,"n":2,"note":null,"r1":"sub/c.fq"}]
-    "#]]);
+    "#]],
+    );
     let tsv = "r1\tid\tn\na.fq\theart\t1\n";
-    check(&[("n", "1")], Some(("samples.tsv", tsv)), expect![[r#"
+    check(
+        &[("n", "1")],
+        Some(("samples.tsv", tsv)),
+        expect![[r#"
         n = 1
         x = 0.5
         go = null
@@ -190,7 +214,8 @@ fn a_sample_sheet_is_a_list_of_records() {
         any = null
         index = null
         samples = [{"id":"heart","kind":null,"n":1,"note":null,"r1":"a.fq"}]
-    "#]]);
+    "#]],
+    );
     let dir = files();
     fs::write(dir.path().join("s.json"), "[{\"id\": \"x\", \"n\": 1, \"r1\": \"a.fq\"}]").unwrap();
     expect![[r#"
@@ -205,7 +230,8 @@ fn a_sample_sheet_is_a_list_of_records() {
         any = null
         index = null
         samples = [{"id":"x","kind":null,"n":1,"note":null,"r1":"a.fq"}]
-    "#]].assert_eq(&bind(dir.path(), &[("n", "1"), ("samples", "DIR/s.json")], None));
+    "#]]
+    .assert_eq(&bind(dir.path(), &[("n", "1"), ("samples", "DIR/s.json")], None));
 }
 
 #[test]
@@ -268,7 +294,10 @@ fn wrong_words_are_all_said() {
 fn wrong_files_of_inputs_are_said_with_their_places() {
     check(
         &[],
-        Some(("inputs.yaml", "n: three\nnumbers: [1, b]\nnames: 3\nsamples:\n  - { id: a, n: 1, r2: a.fq }\nmode: [a]\n")),
+        Some((
+            "inputs.yaml",
+            "n: three\nnumbers: [1, b]\nnames: 3\nsamples:\n  - { id: a, n: 1, r2: a.fq }\nmode: [a]\n",
+        )),
         expect![[r#"
             error[OF0203]: input `n` must be int, but `three` is given
               --> inputs.yaml:1:4
@@ -297,29 +326,41 @@ fn wrong_files_of_inputs_are_said_with_their_places() {
                |  mode: [a]
         "#]],
     );
-    check(&[("n", "1")], Some(("inputs.yaml", "- 1\n")), expect![[r#"
+    check(
+        &[("n", "1")],
+        Some(("inputs.yaml", "- 1\n")),
+        expect![[r#"
         error[OF0207]: inputs.yaml holds a list
           --> inputs.yaml:1:1
            |  - 1
         hint: it holds a map: the names of inputs and their values
-    "#]]);
-    check(&[("n", "1")], Some(("inputs.yaml", "n: {\n")), expect![[r#"
+    "#]],
+    );
+    check(
+        &[("n", "1")],
+        Some(("inputs.yaml", "n: {\n")),
+        expect![[r#"
         error[OF0101]: this is not YAML: unclosed bracket '{'
           --> inputs.yaml:1:4
            |  n: {
         hint: every `{` and `[` needs its end
-    "#]]);
+    "#]],
+    );
     let dir = files();
     let given = Given { words: vec![("n".into(), "1".into())], file: Some(dir.path().join("none.yaml")) };
     expect![[r#"
         error[OF0207]: there is no file none.yaml
-    "#]].assert_eq(&shown(dir.path(), &flow().bind(&given).unwrap_err()));
+    "#]]
+    .assert_eq(&shown(dir.path(), &flow().bind(&given).unwrap_err()));
 }
 
 #[test]
 fn wrong_sheets_are_said_with_row_and_column() {
     let csv = "id,n,r1,kind,nots\nheart,one,a.fq,dna,x\nliver,2,none.fq,plant,\nlung,3\n";
-    check(&[("n", "1")], Some(("samples.csv", csv)), expect![[r#"
+    check(
+        &[("n", "1")],
+        Some(("samples.csv", csv)),
+        expect![[r#"
         error[OF0208]: input `samples` has no column `nots`
           --> samples.csv:1:1
            |  id,n,r1,kind,nots
@@ -332,7 +373,7 @@ fn wrong_sheets_are_said_with_row_and_column() {
         error[OF0204]: row 2, column `r1`: the file `none.fq` is not there
           --> samples.csv:3:1
            |  liver,2,none.fq,plant,
-        hint: paths here are relative to /tmp/.tmpHnsTsb
+        hint: paths here are relative to DIR
 
         error[OF0206]: row 2, column `kind` cannot be `plant`
           --> samples.csv:3:1
@@ -343,11 +384,34 @@ fn wrong_sheets_are_said_with_row_and_column() {
           --> samples.csv:4:1
            |  lung,3
         hint: a cell with a comma in it must be quoted
-    "#]]);
-    check(&[("n", "1")], Some(("samples.csv", "id,r1\nheart,a.fq\n")), expect![[r#"
+    "#]],
+    );
+    check(
+        &[("n", "1")],
+        Some(("samples.csv", "id,r1\nheart,a.fq\n")),
+        expect![[r#"
         error[OF0209]: the sheet has no column `n`, which is int
           --> samples.csv:1:1
            |  id,r1
         hint: there is `id`, `r1`
-    "#]]);
+    "#]],
+    );
+}
+
+#[test]
+fn defaults_are_relative_to_the_flow_and_must_be_there() {
+    let dir = files();
+    let text = "flow: test\ninputs:\n  f: { type: file, default: a.fq }\n  all: { type: list<file>, default: 'sub/*' }\n  d: { type: dir, default: index }\nsteps: { s: { run: echo } }\n";
+    fs::write(dir.path().join("flow.yaml"), text).unwrap();
+    let flow = super::support::load_in(dir.path(), "flow.yaml").unwrap();
+    let bound = flow.bind(&Given::default()).unwrap();
+    let names: Vec<_> = bound.iter().map(|(_, value)| value.files().len()).collect();
+    assert_eq!(names, [1, 1, 2]);
+    fs::remove_dir_all(dir.path().join("index")).unwrap();
+    fs::remove_file(dir.path().join("a.fq")).unwrap();
+    expect![[r#"
+        error[OF0204]: the default of `f`: there is no file a.fq
+
+        error[OF0204]: the default of `d`: index cannot be read: No such file or directory (os error 2)
+    "#]].assert_eq(&shown(dir.path(), &flow.bind(&Given::default()).unwrap_err()));
 }

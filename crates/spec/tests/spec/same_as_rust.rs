@@ -9,7 +9,8 @@ use std::collections::BTreeMap;
 /// What every output of a flow is made of.
 fn meaning(library: &Library, flow: &str) -> Vec<String> {
     let graph = &library.flows[flow];
-    let inputs = graph.inputs.iter().enumerate().map(|(at, port)| (port.name.clone(), format!("input{at}: {}", port.ty)));
+    let inputs =
+        graph.inputs.iter().enumerate().map(|(at, port)| (port.name.clone(), format!("input{at}: {}", port.ty)));
     outputs(library, graph, &inputs.collect(), &|_| true)
 }
 
@@ -24,7 +25,13 @@ fn outputs(
 }
 
 /// What feeds a port.
-fn fed(library: &Library, graph: &Graph, module: Option<&str>, port: &str, inputs: &BTreeMap<String, String>) -> String {
+fn fed(
+    library: &Library,
+    graph: &Graph,
+    module: Option<&str>,
+    port: &str,
+    inputs: &BTreeMap<String, String>,
+) -> String {
     let to = Endpoint { module: module.map(String::from), port: port.to_owned() };
     let connection = graph.connections.iter().find(|connection| connection.to == to);
     connection.map_or("nothing".into(), |connection| term(library, graph, &connection.from, inputs))

@@ -37,7 +37,8 @@ fn every_example_is_valid() {
         let path = example.unwrap().path().join("flow.yaml");
         // Where there is no other reader of YAML, the flows below still stand for them.
         let Some(flow) = read(&path) else { continue };
-        let errors: Vec<_> = schema.iter_errors(&flow).map(|error| format!("{error} at {}", error.instance_path())).collect();
+        let errors: Vec<_> =
+            schema.iter_errors(&flow).map(|error| format!("{error} at {}", error.instance_path())).collect();
         assert_eq!(errors, Vec::<String>::new(), "{}", path.display());
     }
 }
