@@ -75,7 +75,8 @@ impl Bars {
     }
 
     fn make_room(&mut self, tally: &Tally) {
-        let rests = |name: &String| !tally.groups.iter().any(|(known, group)| known == name && !group.running.is_empty());
+        let rests =
+            |name: &String| !tally.groups.iter().any(|(known, group)| known == name && !group.running.is_empty());
         while self.bars.len() >= BARS_MAX {
             let Some(name) = self.bars.keys().find(|name| rests(name)).cloned() else { return };
             if let Some(bar) = self.bars.remove(&name) {

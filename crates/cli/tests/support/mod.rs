@@ -165,10 +165,17 @@ impl Said {
     fn alike(&self, text: &str) -> String {
         let text = text.replace(&self.dir.display().to_string(), "[dir]");
         let text = numbers(&text, "process ", "", "[pid]");
+        let text = ids(&text);
         let text = numbers(&text, "(", ")", "[time]");
         let text = numbers(&text, " in ", "", "[time]");
         let lines = text.lines().map(|line| match line.split_once(' ') {
             Some(("id", _)) => String::from("id       [id]"),
+            Some(("step", rest)) => match rest.rsplit_once(", ") {
+                Some((told, time)) if time.ends_with('s') && time.starts_with(|c: char| c.is_ascii_digit()) => {
+                    format!("step {told}, [time]")
+                }
+                _ => line.to_owned(),
+            },
             Some(("started" | "ended", _)) => format!("{} [ago]", line.split(' ').next().unwrap_or_default()),
             _ => line.to_owned(),
         });
@@ -189,6 +196,13 @@ impl Said {
         assert_eq!(self.code, code, "\n{}", self.all());
         self
     }
+}
+
+/// Replaces the id of a run in a path.
+fn ids(text: &str) -> String {
+    let mut parts = text.split("/runs/");
+    let first = parts.next().unwrap_or_default().to_owned();
+    parts.fold(first, |done, part| format!("{done}/runs/[id]{}", part.get(16..).unwrap_or_default()))
 }
 
 /// Replaces the number, or the duration, that stands between two words.
