@@ -154,14 +154,14 @@ impl Shared {
         }
     }
 
-    /// Looks at the state of a run that is known, and at nothing else.
-    pub(crate) async fn see_state(&self, run: &Run) -> Result<(), Error> {
-        if let Some(state) = self.row(run.plan.keys.state()).await?.as_deref().and_then(rows::read::<State>)
-            && state.generation == run.plan.keys.generation
-        {
+    /// Looks at the state of a run that is known, and at nothing else. False if it has ended, or has another plan.
+    pub(crate) async fn see_state(&self, run: &Run) -> Result<bool, Error> {
+        let state = self.row(run.plan.keys.state()).await?.as_deref().and_then(rows::read::<State>);
+        let state = state.filter(|state| state.generation == run.plan.keys.generation);
+        if let Some(state) = state {
             run.saw(state);
         }
-        Ok(())
+        Ok(state.is_some())
     }
 
     async fn try_read_run(&self, id: RunId) -> Result<Option<Arc<Run>>, Error> {

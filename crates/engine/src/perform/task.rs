@@ -107,10 +107,9 @@ impl Work<'_> {
             return Ok(Err(Stop::Interrupted));
         }
         // Another process may have stopped the run. What is pure harms nobody, and need not know.
-        if spec.effect != Effect::Pure || needs {
-            self.worker.shared.see_state(&self.run).await?;
-        }
-        Ok(if self.run.state().phase.dispatches() { Ok(reserved) } else { Err(Stop::Cancelled) })
+        let looks = spec.effect != Effect::Pure || needs;
+        let is_there = !looks || self.worker.shared.see_state(&self.run).await?;
+        Ok(if is_there && self.run.state().phase.dispatches() { Ok(reserved) } else { Err(Stop::Cancelled) })
     }
 
     /// The body may not start, or go on.
