@@ -71,7 +71,8 @@ impl Flow {
             Some(value) => {
                 for file in value.files() {
                     if !file.path.is_file() {
-                        let message = format!("there is no file {}, the default of `{}`", file.path.display(), input.name);
+                        let message =
+                            format!("there is no file {}, the default of `{}`", file.path.display(), input.name);
                         report.push(Problem::new("OF0204", message));
                     }
                 }
@@ -81,7 +82,11 @@ impl Flow {
             None => {
                 let help = input.help.as_ref().map(|help| format!(" ({help})")).unwrap_or_default();
                 let message = format!("the input `{}` is missing: {}{help}", input.name, describe(input));
-                report.push(Problem::new("OF0202", message).hint(format!("--input {}={}", input.name, example(&input.shape))));
+                report.push(Problem::new("OF0202", message).hint(format!(
+                    "--input {}={}",
+                    input.name,
+                    example(&input.shape)
+                )));
                 None
             }
         }
@@ -117,7 +122,8 @@ impl Flow {
             let lists: Vec<_> = self.inputs.iter().filter(|input| sheet::record(&input.shape).is_some()).collect();
             match lists.as_slice() {
                 [input] if !values.contains_key(&input.name) => {
-                    let convert = Convert { base: Path::new(""), must_exist: true, what: format!("input `{}`", input.name) };
+                    let convert =
+                        Convert { base: Path::new(""), must_exist: true, what: format!("input `{}`", input.name) };
                     values.insert(input.name.clone(), convert.sheet(path, &input.shape, report));
                 }
                 [_] => {}
@@ -161,7 +167,9 @@ fn describe(input: &Input) -> String {
 fn example(shape: &Shape) -> String {
     match shape.required() {
         Shape::Enum(words) => words.first().cloned().unwrap_or_default(),
-        Shape::List(inner) if sheet::record(shape).is_some() || matches!(**inner, Shape::Record(_)) => "sheet.csv".into(),
+        Shape::List(inner) if sheet::record(shape).is_some() || matches!(**inner, Shape::Record(_)) => {
+            "sheet.csv".into()
+        }
         Shape::List(inner) if matches!(inner.ty(), Type::File) => "'data/*.txt'".into(),
         Shape::List(_) => "'[…]'".into(),
         Shape::Record(_) => "'{…}'".into(),

@@ -85,7 +85,8 @@ const OTHERS: &[(&str, &str)] = &[
 ];
 
 /// What is said about something that is no type.
-const RULE: &str = "types are `file dir text int float bool bytes json unit`, `list<T>`, `T?`, `{ a: T, b: T }`, `enum<a, b>`";
+const RULE: &str =
+    "types are `file dir text int float bool bytes json unit`, `list<T>`, `T?`, `{ a: T, b: T }`, `enum<a, b>`";
 
 /// The type a node says; `None` after saying what is wrong.
 pub(crate) fn read(reader: Reader<'_>, node: &Node) -> Option<Shape> {
@@ -295,7 +296,9 @@ mod tests {
         ] {
             assert_eq!(parse(text).map_err(|wrong| wrong.hint), Err(hint.to_owned()), "{text}");
         }
-        for text in ["list<int", "{ a int }", "{ a: int, a: int }", "enum<>", "enum<a, a>", "{ 1: int }", &"list<".repeat(50)] {
+        for text in
+            ["list<int", "{ a int }", "{ a: int, a: int }", "enum<>", "enum<a, a>", "{ 1: int }", &"list<".repeat(50)]
+        {
             assert!(parse(text).is_err(), "{text}");
         }
     }

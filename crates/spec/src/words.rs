@@ -2,9 +2,42 @@
 
 /// Words that cannot be names: they mean something in an expression, or in a step.
 const RESERVED: &[&str] = &[
-    "inputs", "out", "cpus", "memory", "attempt", "key", "secrets", "env", "status", "headers", "body", "stdout",
-    "iteration", "true", "false", "null", "in", "as", "break", "const", "continue", "else", "for", "function", "if",
-    "import", "let", "loop", "package", "namespace", "return", "var", "void", "while", "after", "when",
+    "inputs",
+    "out",
+    "cpus",
+    "memory",
+    "attempt",
+    "key",
+    "secrets",
+    "env",
+    "status",
+    "headers",
+    "body",
+    "stdout",
+    "iteration",
+    "true",
+    "false",
+    "null",
+    "in",
+    "as",
+    "break",
+    "const",
+    "continue",
+    "else",
+    "for",
+    "function",
+    "if",
+    "import",
+    "let",
+    "loop",
+    "package",
+    "namespace",
+    "return",
+    "var",
+    "void",
+    "while",
+    "after",
+    "when",
 ];
 
 /// Bytes of a name: addresses and ports are made of several.
@@ -18,7 +51,8 @@ pub(crate) fn bad_name(name: &str) -> Option<String> {
         let other: String =
             name.chars().map(|letter| if letter.is_ascii_alphanumeric() { letter } else { '_' }).collect();
         let other = if other.starts_with(|first: char| first.is_ascii_digit()) { format!("_{other}") } else { other };
-        let example = if starts_plain(&other) && other != name { format!("; `{other}` would do") } else { String::new() };
+        let example =
+            if starts_plain(&other) && other != name { format!("; `{other}` would do") } else { String::new() };
         return Some(format!("a name is made of letters, digits and `_`, and does not start with a digit{example}"));
     }
     if name.len() > NAME_BYTES_MAX {

@@ -58,7 +58,11 @@ impl Convert<'_> {
         }
         match given {
             [word] => self.word(word, shape, &at),
-            _ => at.say("OF0211", format!("{} is given {} times", self.what, given.len()), "only a list takes several".into()),
+            _ => at.say(
+                "OF0211",
+                format!("{} is given {} times", self.what, given.len()),
+                "only a list takes several".into(),
+            ),
         }
     }
 
@@ -129,7 +133,11 @@ impl Convert<'_> {
             return match shape {
                 Shape::Option(_) => Some(Value::Null),
                 Shape::Plain(Type::Json | Type::Unit) => Some(Value::Null),
-                _ => at.say("OF0203", format!("{} must be {}, but nothing is given", self.what, shape.ty()), String::new()),
+                _ => at.say(
+                    "OF0203",
+                    format!("{} must be {}, but nothing is given", self.what, shape.ty()),
+                    String::new(),
+                ),
             };
         }
         let shape = shape.required();
@@ -180,7 +188,11 @@ impl Convert<'_> {
             }
             if !matches!(shape, Shape::Option(_)) {
                 let at = At { place: Some(source.place(node.span)), report };
-                return at.say("OF0203", format!("{} has no `{name}`, which is {}", self.what, shape.ty()), String::new());
+                return at.say(
+                    "OF0203",
+                    format!("{} has no `{name}`, which is {}", self.what, shape.ty()),
+                    String::new(),
+                );
             }
             found.insert(name.clone(), Value::Null);
         }

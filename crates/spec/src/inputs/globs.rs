@@ -18,7 +18,8 @@ const DEPTH_MAX: usize = 64;
 /// The files that match, relative to `base`; otherwise why it is no pattern.
 pub(super) fn find(base: &Path, pattern: &str) -> Result<Vec<PathBuf>, String> {
     let pattern = pattern.strip_prefix("./").unwrap_or(pattern);
-    let matcher = GlobBuilder::new(pattern).literal_separator(true).build().map_err(|error| error.kind().to_string())?;
+    let matcher =
+        GlobBuilder::new(pattern).literal_separator(true).build().map_err(|error| error.kind().to_string())?;
     let parts: Vec<&str> = pattern.split('/').collect();
     let plain = parts.iter().take_while(|part| !is_pattern(part)).count().min(parts.len() - 1);
     let start: PathBuf = if pattern.starts_with('/') {
@@ -27,7 +28,12 @@ pub(super) fn find(base: &Path, pattern: &str) -> Result<Vec<PathBuf>, String> {
         parts[..plain].iter().collect()
     };
     let depth = if pattern.contains("**") { DEPTH_MAX } else { parts.len() - plain };
-    let mut walk = Walk { base, matcher: matcher.compile_matcher(), hidden: pattern.contains("/.") || pattern.starts_with('.'), found: vec![] };
+    let mut walk = Walk {
+        base,
+        matcher: matcher.compile_matcher(),
+        hidden: pattern.contains("/.") || pattern.starts_with('.'),
+        found: vec![],
+    };
     walk.directory(&start, depth);
     if walk.found.len() > GLOB_FILES_MAX {
         return Err(format!("it matches more than {GLOB_FILES_MAX} files"));

@@ -18,7 +18,7 @@ use crate::{
 use onceflow_core::model::Type;
 use onceflow_exec::{
     action::{self, Action, Capture, Command, HttpBody, JsonTemplate, Script, Template},
-    expr,
+    expr, shell, template,
 };
 use std::collections::BTreeMap;
 
@@ -104,7 +104,12 @@ impl Lowering<'_> {
             }
             From::Default if matches!(out.shape.required().ty(), Type::List(_)) && is_path(&out.shape) => {
                 let message = format!("where are the files of output `{name}`?");
-                self.say(out.name.span, "OF0122", message, format!("`{name}: {{ \"{}\": \"*.txt\" }}`", out.shape.ty()));
+                self.say(
+                    out.name.span,
+                    "OF0122",
+                    message,
+                    format!("`{name}: {{ \"{}\": \"*.txt\" }}`", out.shape.ty()),
+                );
                 Capture::Stdout
             }
             From::Default if out.shape.ty() == Type::Unit => {
@@ -125,13 +130,18 @@ impl Lowering<'_> {
     fn path(&mut self, text: &Text, out: &Out, takes: &mut Takes) -> Template {
         let template = self.template(text, Allowed::default(), takes);
         let said = |why: &str, hint: &str| {
-            let message = format!("`{}` cannot be the name of an output: {why}", crate::syntax::fields::clipped(&text.text));
+            let message =
+                format!("`{}` cannot be the name of an output: {why}", crate::syntax::fields::clipped(&text.text));
             self.say(text.span, "OF0121", message, hint);
         };
-        let plain: String = template.0.iter().map(|part| match part {
-            action::Part::Text(text) => text.as_str(),
-            action::Part::Hole(_) => "x",
-        }).collect();
+        let plain: String = template
+            .0
+            .iter()
+            .map(|part| match part {
+                action::Part::Text(text) => text.as_str(),
+                action::Part::Hole(_) => "x",
+            })
+            .collect();
         let inside = "outputs lie in the work directory of the step, where commands start";
         if plain.starts_with('/') {
             said("it begins with `/`", inside);
@@ -209,14 +219,21 @@ impl Lowering<'_> {
         let secrets = self.secrets(step, takes);
         let key_header = http.key_header.clone().unwrap_or_else(action::key_header);
         let accept = if http.accept.is_empty() { action::accept() } else { http.accept.clone() };
-        Action::Http(action::Http { method: http.method.clone(), url, headers, body, key_header, accept, outputs, secrets })
+        Action::Http(action::Http {
+            method: http.method.clone(),
+            url,
+            headers,
+            body,
+            key_header,
+            accept,
+            outputs,
+            secrets,
+        })
     }
 
     fn json(&mut self, node: &Node, allowed: Allowed<'_>, takes: &mut Takes) -> JsonTemplate {
         match &node.what {
-            What::List(items) => {
-                JsonTemplate::List(items.iter().map(|item| self.json(item, allowed, takes)).collect())
-            }
+            What::List(items) => JsonTemplate::List(items.iter().map(|item| self.json(item, allowed, takes)).collect()),
             What::Map(entries) => {
                 let field = |(key, value): &(_, Node)| -> (String, JsonTemplate) {
                     let key: &crate::syntax::Key = key;
@@ -232,7 +249,15 @@ impl Lowering<'_> {
     }
 
     /// Holes that the shell would not see as what they are.
-    fn check_shell(&self, _text: &Text, _template: &Template, _shell: &action::Shell) {}
+    fn check_shell(&self, text: &Text, bound: &Template, shell: &action::Shell) {
+        let (Ok(parsed), Err(refused)) = (template::parse(&text.text), shell::scan(bound, shell.dialect())) else {
+            return;
+        };
+        for refused in refused {
+            let span = parsed.spans.get(refused.part).cloned().unwrap_or(0..text.text.len());
+            self.say(self.source.inside(text, span), "OF0119", refused.message, refused.hint);
+        }
+    }
 }
 
 fn is_pattern(name: &str) -> bool {

@@ -13,8 +13,7 @@ use crate::{
 use onceflow_core::model::{Endpoint, Module, Origin, Port, Type, graph::Kind};
 use onceflow_exec::{
     action::{Action, Expr, Part, Template},
-    expr,
-    template,
+    expr, template,
 };
 use std::ops::Range;
 
@@ -303,7 +302,13 @@ impl Lowering<'_> {
 
     /// A value that is wanted somewhere in the innermost graph: a connection if it is only mentioned, else the output of
     /// a task called `name` that computes it.
-    pub(super) fn value(&mut self, text: &Text, range: Range<usize>, name: &str, wanted: Option<&Type>) -> Option<(Endpoint, Type)> {
+    pub(super) fn value(
+        &mut self,
+        text: &Text,
+        range: Range<usize>,
+        name: &str,
+        wanted: Option<&Type>,
+    ) -> Option<(Endpoint, Type)> {
         let bound = self.bind(text, range, Allowed::default())?;
         if let Some(take) = bound.plain {
             return Some((take.from, take.ty));

@@ -139,14 +139,19 @@ fn declared(flow: &FlowFile) -> Option<Vec<Port>> {
 fn read(path: &Path) -> Result<String, (String, String)> {
     let shown = path.display();
     let failed = |error: &io::Error| match error.kind() {
-        io::ErrorKind::NotFound => (format!("there is no file {shown}"), String::from("`onceflow init` makes a first flow")),
-        io::ErrorKind::PermissionDenied => (format!("{shown} may not be read"), String::from("look at its permissions")),
+        io::ErrorKind::NotFound => {
+            (format!("there is no file {shown}"), String::from("`onceflow init` makes a first flow"))
+        }
+        io::ErrorKind::PermissionDenied => {
+            (format!("{shown} may not be read"), String::from("look at its permissions"))
+        }
         _ => (format!("{shown} cannot be read: {error}"), String::new()),
     };
     let metadata = fs::metadata(path).map_err(|error| failed(&error))?;
     if metadata.is_dir() {
         let inside = ["flow.yaml", "flow.yml", "flow.json"].into_iter().find(|name| path.join(name).is_file());
-        let hint = inside.map_or("name the flow file in it".into(), |name| format!("did you mean {}?", path.join(name).display()));
+        let hint = inside
+            .map_or("name the flow file in it".into(), |name| format!("did you mean {}?", path.join(name).display()));
         return Err((format!("{shown} is a directory"), hint));
     }
     if metadata.len() > FLOW_BYTES_MAX {

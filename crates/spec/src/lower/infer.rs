@@ -55,7 +55,8 @@ impl Infer<'_> {
             Expr::Literal(literal) => literal_type(literal),
             Expr::Ident(_) | Expr::Select(_) => self.path(expr),
             Expr::Call(call) => {
-                let mut args = call.target.iter().map(|target| &target.expr).chain(call.args.iter().map(|arg| &arg.expr));
+                let mut args =
+                    call.target.iter().map(|target| &target.expr).chain(call.args.iter().map(|arg| &arg.expr));
                 let (first, second, third) = (args.next(), args.next(), args.next());
                 self.call(&call.func_name, first, second, third)
             }
@@ -111,14 +112,26 @@ impl Infer<'_> {
 
     fn call(&mut self, name: &str, a: Option<&Expr>, b: Option<&Expr>, c: Option<&Expr>) -> Option<Type> {
         match name {
-            op::LOGICAL_AND | op::LOGICAL_OR | op::LOGICAL_NOT | op::EQUALS | op::NOT_EQUALS | op::GREATER
-            | op::GREATER_EQUALS | op::LESS | op::LESS_EQUALS | op::IN | "has" | "contains" | "startsWith"
-            | "endsWith" | "matches" | "bool" => Some(Type::Bool),
+            op::LOGICAL_AND
+            | op::LOGICAL_OR
+            | op::LOGICAL_NOT
+            | op::EQUALS
+            | op::NOT_EQUALS
+            | op::GREATER
+            | op::GREATER_EQUALS
+            | op::LESS
+            | op::LESS_EQUALS
+            | op::IN
+            | "has"
+            | "contains"
+            | "startsWith"
+            | "endsWith"
+            | "matches"
+            | "bool" => Some(Type::Bool),
             "size" | "int" | "indexOf" | "lastIndexOf" => Some(Type::Int),
             "double" => Some(Type::Float),
-            "string" | "lowerAscii" | "upperAscii" | "trim" | "replace" | "substring" | "join" | "format" | "charAt" => {
-                Some(Type::Text)
-            }
+            "string" | "lowerAscii" | "upperAscii" | "trim" | "replace" | "substring" | "join" | "format"
+            | "charAt" => Some(Type::Text),
             "split" => Some(Type::list(Type::Text)),
             op::NEGATE | "sort" | "distinct" | "slice" | "reverse" => self.of(a?),
             op::ADD | op::SUBSTRACT | op::MULTIPLY | op::DIVIDE | op::MODULO => {

@@ -148,7 +148,8 @@ impl Lowering<'_> {
         let mut spec = TaskSpec::new(action.executor(), inputs, outputs);
         let is_process = matches!(action, Action::Command(_) | Action::Script(_));
         spec.version = version;
-        spec.effect = how.effect.unwrap_or(if matches!(action, Action::Expr(_)) { Effect::Pure } else { Effect::default() });
+        spec.effect =
+            how.effect.unwrap_or(if matches!(action, Action::Expr(_)) { Effect::Pure } else { Effect::default() });
         spec.retry = how.retry.clone();
         spec.timeout_ms = how.timeout_ms;
         spec.class.clone_from(&self.files.class);
@@ -176,4 +177,3 @@ fn ports(step: &Step) -> Vec<Port> {
 fn or_done(outputs: Vec<Port>) -> Vec<Port> {
     if outputs.is_empty() { vec![Port::new(DONE, Type::Unit)] } else { outputs }
 }
-

@@ -21,7 +21,8 @@ pub(super) fn order(steps: &[Step]) -> Vec<usize> {
     let mut feeds: Vec<Vec<usize>> = vec![vec![]; steps.len()];
     for (at, step) in steps.iter().enumerate() {
         let mentioned = mentions(step);
-        let before: BTreeSet<usize> = mentioned.iter().filter_map(|name| positions.get(name.as_str()).copied()).collect();
+        let before: BTreeSet<usize> =
+            mentioned.iter().filter_map(|name| positions.get(name.as_str()).copied()).collect();
         before.iter().for_each(|other| feeds[*other].push(at));
         waits.push(before);
     }

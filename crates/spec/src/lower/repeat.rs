@@ -58,7 +58,12 @@ impl Lowering<'_> {
     }
 
     /// The count: it begins with 1.
-    fn count(&mut self, frame: &mut Frame, name: &str, step: &Step) -> (String, Endpoint, onceflow_core::model::Origin) {
+    fn count(
+        &mut self,
+        frame: &mut Frame,
+        name: &str,
+        step: &Step,
+    ) -> (String, Endpoint, onceflow_core::model::Origin) {
         frame.graph.inputs.push(Port::new(ITERATION, Type::Int));
         frame.names.insert(ITERATION.into(), Named::Variable(Type::Int));
         let origin = self.origin(step.span);

@@ -12,7 +12,10 @@ use crate::{source::Text, words};
 #[derive(Clone, Debug)]
 pub(crate) enum Kind {
     Run(Text),
-    Script { interpreter: Vec<String>, code: Text },
+    Script {
+        interpreter: Vec<String>,
+        code: Text,
+    },
     Http(Http),
     /// Expressions by the names of outputs; without a name, it is the one of `out`.
     Expr(Vec<(Option<Key>, Text)>),
@@ -47,7 +50,12 @@ pub(crate) fn read(fields: &mut Fields<'_>, what: &str) -> Option<Kind> {
         return None;
     };
     if let (Some((code, _)), true) = (code, key.name != "script") {
-        reader.say(code.span, "OF0113", format!("{what} has `code`, but no `script`"), "`script: python3` says what reads it");
+        reader.say(
+            code.span,
+            "OF0113",
+            format!("{what} has `code`, but no `script`"),
+            "`script: python3` says what reads it",
+        );
     }
     Some(match key.name.as_str() {
         "run" => Kind::Run(reader.text(node, "`run`")?),

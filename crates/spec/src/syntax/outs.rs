@@ -82,7 +82,12 @@ fn read_long(reader: Reader<'_>, name: &Key, node: &Node) -> Option<Out> {
         (None, Some(json)) => From::Json(json),
         (None, None) => From::Default,
         (Some(_), Some(json)) => {
-            reader.say(json.span, "OF0113", format!("output `{}` has `path` and `json`", name.name), "it has one place");
+            reader.say(
+                json.span,
+                "OF0113",
+                format!("output `{}` has `path` and `json`", name.name),
+                "it has one place",
+            );
             return None;
         }
     };

@@ -259,7 +259,12 @@ fn read_undo(reader: Reader<'_>, fields: &mut Fields<'_>, name: &Key) -> Option<
     let step = read(reader, &own, node, &format!("`undo` of step `{}`", name.name))?;
     let plain = step.each.is_none() && step.when.is_none() && !step.attempt && step.after.is_empty();
     let is_task = matches!(step.kind, Kind::Run(_) | Kind::Script { .. } | Kind::Http(_));
-    if !is_task || !plain || step.undo.is_some() || !step.outs.is_empty() || !(step.ins.is_empty() && step.uses.is_empty()) {
+    if !is_task
+        || !plain
+        || step.undo.is_some()
+        || !step.outs.is_empty()
+        || !(step.ins.is_empty() && step.uses.is_empty())
+    {
         let hint = "it sees what its step sees";
         reader.say(key.span, "OF0137", "an `undo` is a `run`, `script` or `http`, and gives nothing", hint);
         return None;

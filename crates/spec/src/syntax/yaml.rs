@@ -97,7 +97,12 @@ impl Reading<'_> {
             let message = format!("values are nested more than {DEPTH_MAX} deep");
             return self.say(span, "OF0107", message, "");
         }
-        self.say(span, "OF0101", format!("this is not YAML: {info}"), hint(&info, &self.source.place(span).source_line));
+        self.say(
+            span,
+            "OF0101",
+            format!("this is not YAML: {info}"),
+            hint(&info, &self.source.place(span).source_line),
+        );
     }
 
     fn spend(&mut self, nodes: usize, span: Span) -> Option<()> {

@@ -253,7 +253,8 @@ outputs: { y: add.y }
               flow: call inc by=one-y x=x
               y <- flow:y
           ys <- all:y
-    "#]].assert_eq(&render(&flow.library.flows["main"]));
+    "#]]
+    .assert_eq(&render(&flow.library.flows["main"]));
 }
 
 #[test]
@@ -289,5 +290,6 @@ outputs: { value: { int: result.value } }
                 expr: expr -> (value: int)
                 value <- expr:value
           value <- result:value
-    "#]].assert_eq(&render(&flow.library.flows["factorial"]));
+    "#]]
+    .assert_eq(&render(&flow.library.flows["factorial"]));
 }

@@ -21,7 +21,8 @@ pub(crate) fn load_in(dir: &Path, name: &str) -> Result<Flow, String> {
 
 /// What is wrong, with paths relative to a directory.
 pub(crate) fn shown(dir: &Path, problems: &Problems) -> String {
-    format!("{problems}\n").replace(&format!("{}/", dir.display()), "")
+    let whole = format!("{problems}\n").replace(&format!("{}/", dir.display()), "");
+    whole.replace(&dir.display().to_string(), "DIR")
 }
 
 /// A flow that must load.
@@ -77,8 +78,7 @@ fn graph_lines(graph: &Graph, indent: &str, text: &mut String) {
 
 fn module_lines(module: &Module, graph: &Graph, indent: &str, text: &mut String) {
     let fed = graph.connections.iter().filter(|connection| connection.to.module.as_ref() == Some(&module.name));
-    let mut fed: Vec<_> =
-        fed.map(|connection| format!(" {}={}", connection.to.port, end(&connection.from))).collect();
+    let mut fed: Vec<_> = fed.map(|connection| format!(" {}={}", connection.to.port, end(&connection.from))).collect();
     fed.sort();
     let attempt = if module.attempt { " attempt" } else { "" };
     let head = format!("{indent}{}:{attempt}", module.name);

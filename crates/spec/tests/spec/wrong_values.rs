@@ -17,59 +17,81 @@ fn no_file_and_a_directory() {
     expect![[r#"
         error[OF0102]: there is no file flow.yaml
         hint: `onceflow init` makes a first flow
-    "#]].assert_eq(&load_in(dir.path(), "flow.yaml").unwrap_err());
+    "#]]
+    .assert_eq(&load_in(dir.path(), "flow.yaml").unwrap_err());
     fs::create_dir(dir.path().join("sub")).unwrap();
     expect![[r#"
         error[OF0102]: sub is a directory
         hint: name the flow file in it
-    "#]].assert_eq(&load_in(dir.path(), "sub").unwrap_err());
+    "#]]
+    .assert_eq(&load_in(dir.path(), "sub").unwrap_err());
     fs::write(dir.path().join("sub/flow.yaml"), "").unwrap();
     expect![[r#"
         error[OF0102]: sub is a directory
         hint: did you mean sub/flow.yaml?
-    "#]].assert_eq(&load_in(dir.path(), "sub").unwrap_err());
+    "#]]
+    .assert_eq(&load_in(dir.path(), "sub").unwrap_err());
 }
 
 #[test]
 fn an_empty_file() {
-    garbage(b"", expect![[r#"
+    garbage(
+        b"",
+        expect![[r#"
         error[OF0102]: flow.yaml is empty
           --> flow.yaml:1:1
         hint: a flow file starts with `flow: NAME`
-    "#]]);
-    garbage(b"# only a comment\n", expect![[r#"
+    "#]],
+    );
+    garbage(
+        b"# only a comment\n",
+        expect![[r#"
         error[OF0102]: flow.yaml is empty
           --> flow.yaml:1:1
            |  # only a comment
         hint: a flow file starts with `flow: NAME`
-    "#]]);
-    garbage(b"~\n", expect![[r#"
+    "#]],
+    );
+    garbage(
+        b"~\n",
+        expect![[r#"
         error[OF0106]: a flow file must be a map, but nothing stands here
           --> flow.yaml:1:1
            |  ~
-    "#]]);
+    "#]],
+    );
 }
 
 #[test]
 fn bytes_that_are_not_text() {
-    garbage(b"flow: test\nsteps: \xff\xfe\n", expect![[r#"
+    garbage(
+        b"flow: test\nsteps: \xff\xfe\n",
+        expect![[r#"
         error[OF0102]: flow.yaml is not UTF-8: line 2 has other bytes
         hint: save it as UTF-8
-    "#]]);
-    garbage(b"\x7fELF\0\0\0", expect![[r#"
+    "#]],
+    );
+    garbage(
+        b"\x7fELF\0\0\0",
+        expect![[r#"
         error[OF0102]: flow.yaml is not text: it has a zero byte
         hint: is it the flow file?
-    "#]]);
+    "#]],
+    );
 }
 
 #[test]
 fn ten_megabytes_of_garbage() {
     let bytes: Vec<u8> = (0..10_000_000_u32).map(|n| (n.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
-    garbage(&bytes, expect![[r#"
+    garbage(
+        &bytes,
+        expect![[r#"
         error[OF0102]: flow.yaml has 10000000 bytes; a flow file has at most 8388608
         hint: data belongs into inputs, not into the flow
-    "#]]);
-    let letters: Vec<u8> = bytes[..7_000_000].iter().map(|byte| b" \n:-[]{}\"'#&*!|>%@abc"[*byte as usize % 21]).collect();
+    "#]],
+    );
+    let letters: Vec<u8> =
+        bytes[..7_000_000].iter().map(|byte| b" \n:-[]{}\"'#&*!|>%@abc"[*byte as usize % 21]).collect();
     let dir = tempfile::tempdir().unwrap();
     fs::write(dir.path().join("flow.yaml"), letters).unwrap();
     assert!(load_in(dir.path(), "flow.yaml").is_err());
@@ -77,32 +99,49 @@ fn ten_megabytes_of_garbage() {
 
 #[test]
 fn deep_nesting() {
-    wrong(&format!("flow: test\nsteps: {}", "[".repeat(100_000)), expect![[r#"
+    wrong(
+        &format!("flow: test\nsteps: {}", "[".repeat(100_000)),
+        expect![[r#"
         error[OF0107]: values are nested more than 100 deep
           --> flow.yaml:2:108
            |  steps: [[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[
-    "#]]);
+    "#]],
+    );
     let mut block = String::from("flow: test\nsteps:\n");
     for depth in 1..200 {
         block += &format!("{}a:\n", " ".repeat(depth));
     }
-    wrong(&block, expect![[r#"
+    wrong(
+        &block,
+        expect![[r#"
         error[OF0107]: values are nested more than 100 deep
           --> flow.yaml:102:101
            |  a:
-    "#]]);
-    let types = format!("flow: test\ninputs: {{ a: '{}int{}' }}\nsteps: {{ s: {{ run: echo }} }}", "list<".repeat(40), ">".repeat(40));
-    wrong(&types, expect![[r#"
+    "#]],
+    );
+    let types = format!(
+        "flow: test\ninputs: {{ a: '{}int{}' }}\nsteps: {{ s: {{ run: echo }} }}",
+        "list<".repeat(40),
+        ">".repeat(40)
+    );
+    wrong(
+        &types,
+        expect![[r#"
         error[OF0110]: types are nested more than 16 deep
           --> flow.yaml:2:100
            |  inputs: { a: 'list<list<list<list<list<list<list<list<list<list<list<list<list<list<list<list<list<list<list<list<list<list<list<list<list<list<list<list<list<l
-    "#]]);
-    let brackets = format!("flow: test\nsteps: {{ s: {{ when: '{}true{}', run: echo }} }}", "(".repeat(5000), ")".repeat(5000));
-    wrong(&brackets, expect![[r#"
+    "#]],
+    );
+    let brackets =
+        format!("flow: test\nsteps: {{ s: {{ when: '{}true{}', run: echo }} }}", "(".repeat(5000), ")".repeat(5000));
+    wrong(
+        &brackets,
+        expect![[r#"
         error[OF0115]: `((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((…` is not an expression: too many operators and brackets inside one another
           --> flow.yaml:2:54
            |  steps: { s: { when: '(((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((
-    "#]]);
+    "#]],
+    );
 }
 
 #[test]
@@ -112,17 +151,23 @@ fn anchor_bombs() {
         let all = vec![format!("*a{}", n - 1); 10].join(", ");
         bomb += &format!("a{n}: &a{n} [{all}]\n");
     }
-    wrong(&bomb, expect![[r#"
+    wrong(
+        &bomb,
+        expect![[r#"
         error[OF0107]: there are too many values in this file
           --> flow.yaml:7:20
            |  a5: &a5 [*a4, *a4, *a4, *a4, *a4, *a4, *a4, *a4, *a4, *a4]
         hint: aliases (`*name`) count as what they stand for
-    "#]]);
-    wrong("flow: test\nsteps: &s { a: *s }\n", expect![[r#"
+    "#]],
+    );
+    wrong(
+        "flow: test\nsteps: &s { a: *s }\n",
+        expect![[r#"
         error[OF0107]: this alias stands for something that contains it
           --> flow.yaml:2:16
            |  steps: &s { a: *s }
-    "#]]);
+    "#]],
+    );
 }
 
 #[test]
@@ -252,11 +297,14 @@ fn flows_that_call_each_other_for_ever() {
 #[test]
 fn more_than_the_kernel_can_hold() {
     let outs: Vec<_> = (0..200).map(|n| format!("      o{n}: {{ file: o{n} }}\n")).collect();
-    wrong(&format!("flow: test\nsteps:\n  a:\n    run: echo\n    out:\n{}", outs.concat()), expect![[r#"
+    wrong(
+        &format!("flow: test\nsteps:\n  a:\n    run: echo\n    out:\n{}", outs.concat()),
+        expect![[r#"
         error[OF0040]: /a has 200 outputs; 127 is the most
           --> flow.yaml:3:3
            |  a:
-    "#]]);
+    "#]],
+    );
     let mut nested = String::from("flow: test\nsteps:\n");
     for depth in 0..40 {
         nested += &format!("  {0}s{depth}:\n  {0}  steps:\n", "    ".repeat(depth));
