@@ -193,3 +193,29 @@ fn a_run_can_go_on_in_the_background_and_be_watched() {
     assert!(said.stderr.contains("nothing to do"), "{}", said.stderr);
     assert_eq!(bed.read("results/copy.txt"), "text");
 }
+
+#[test]
+fn a_step_goes_on_when_the_process_that_had_the_store_ends_however_it_does() {
+    for killed in [false, true] {
+        let (bed, gate) = gated();
+        let mut first = bed.start(&RUN);
+        gate.until_there();
+        let other = bed.gate("other");
+        let ran = bed.path("ran");
+        let shell = format!("echo ran >> '{}'; {}", ran.display(), other.shell());
+        bed.write("other.yaml", &copy_flow("other", &shell));
+        let second = bed.start(&["run", "other.yaml", "-i", "text=other.txt", "--out", "b", "-j", "1"]);
+        other.until_there();
+        match killed {
+            true => first.kill().expect("it is there"),
+            false => gate.open(),
+        }
+        first.wait().expect("it ends");
+        // The store is the second one's by the time that it answers others.
+        bed.run(&["ls"]).ends(0);
+        other.open();
+        bed.end(second).ends(0);
+        assert_eq!((bed.read("b/copy.txt").as_str(), bed.read("ran").as_str()), ("other", "ran\n"), "killed: {killed}");
+        bed.run(&["fsck"]).ends(0);
+    }
+}
