@@ -23,7 +23,7 @@ use crate::{
 };
 use convert::Convert;
 use onceflow_core::model::Type;
-use onceflow_exec::value::Value;
+use onceflow_exec::value::{DirectoryValue, Value};
 use std::{
     collections::BTreeMap,
     fs,
@@ -68,16 +68,7 @@ impl Flow {
 
     fn default(&self, input: &Input, report: &Report) -> Option<Value> {
         match &input.default {
-            Some(value) => {
-                for file in value.files() {
-                    if !file.path.is_file() {
-                        let message =
-                            format!("there is no file {}, the default of `{}`", file.path.display(), input.name);
-                        report.push(Problem::new("OF0204", message));
-                    }
-                }
-                Some(value.clone())
-            }
+            Some(value) => settled(value.clone(), input, report),
             None if matches!(input.ty, Type::Option(_)) => Some(Value::Null),
             None => {
                 let help = input.help.as_ref().map(|help| format!(" ({help})")).unwrap_or_default();
@@ -153,6 +144,30 @@ impl Flow {
                 values.insert(input.name.clone(), convert.node(node, &input.shape, &source, report));
             }
         }
+    }
+}
+
+/// A default whose files are there.
+fn settled(value: Value, input: &Input, report: &Report) -> Option<Value> {
+    let missing = |what: String| {
+        report.push(Problem::new("OF0204", format!("the default of `{}`: {what}", input.name)));
+        None
+    };
+    match value {
+        Value::File(file) if !file.path.is_file() => missing(format!("there is no file {}", file.path.display())),
+        Value::Directory(directory) => match DirectoryValue::read(&directory.path) {
+            Ok(directory) => Some(Value::Directory(directory)),
+            Err(error) => missing(format!("{} cannot be read: {error}", directory.path.display())),
+        },
+        Value::List(items) => {
+            let items: Vec<_> = items.into_iter().map(|item| settled(item, input, report)).collect();
+            items.into_iter().collect::<Option<_>>().map(Value::List)
+        }
+        Value::Record(fields) => {
+            let fields = fields.into_iter().map(|(name, field)| Some((name, settled(field, input, report)?)));
+            fields.collect::<Option<_>>().map(Value::Record)
+        }
+        other => Some(other),
     }
 }
 

@@ -97,7 +97,7 @@ pub(crate) fn read(reader: Reader<'_>, node: &Node) -> Option<Shape> {
             _ => {
                 let mut fields = BTreeMap::new();
                 for (key, inner) in entries {
-                    reader.name(&key.name, key.span, "a field");
+                    reader.member(&key.name, key.span, "a field");
                     fields.insert(key.name.clone(), read(reader, inner)?);
                 }
                 Some(Shape::Record(fields))
@@ -236,7 +236,7 @@ impl Parser<'_> {
             self.peek();
             let start = self.at;
             let name = self.word().to_owned();
-            if let Some(why) = words::bad_name(&name) {
+            if let Some(why) = words::bad_member(&name) {
                 self.at = start;
                 return Err(self.wrong(format!("`{name}` cannot be the name of a field"), why));
             }

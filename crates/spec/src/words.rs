@@ -1,20 +1,7 @@
 //! Words of a flow file: which known one was probably meant, what may be a name, what durations and sizes say.
 
-/// Words that cannot be names: they mean something in an expression, or in a step.
-const RESERVED: &[&str] = &[
-    "inputs",
-    "out",
-    "cpus",
-    "memory",
-    "attempt",
-    "key",
-    "secrets",
-    "env",
-    "status",
-    "headers",
-    "body",
-    "stdout",
-    "iteration",
+/// Words that expressions cannot say as names, wherever they stand.
+const KEYWORDS: &[&str] = &[
     "true",
     "false",
     "null",
@@ -36,6 +23,23 @@ const RESERVED: &[&str] = &[
     "var",
     "void",
     "while",
+];
+
+/// Words that mean something where an expression begins.
+const ROOTS: &[&str] = &[
+    "inputs",
+    "out",
+    "cpus",
+    "memory",
+    "attempt",
+    "key",
+    "secrets",
+    "env",
+    "status",
+    "headers",
+    "body",
+    "stdout",
+    "iteration",
     "after",
     "when",
 ];
@@ -43,34 +47,37 @@ const RESERVED: &[&str] = &[
 /// Bytes of a name: addresses and ports are made of several.
 const NAME_BYTES_MAX: usize = 60;
 
-/// Why this cannot be the name of an input, a step, an output or a variable, if it cannot.
-pub(crate) fn bad_name(name: &str) -> Option<String> {
-    let mut letters = name.chars();
-    let starts = letters.next().is_some_and(|first| first.is_ascii_alphabetic() || first == '_');
-    if !starts || !letters.all(|letter| letter.is_ascii_alphanumeric() || letter == '_') {
-        let other: String =
-            name.chars().map(|letter| if letter.is_ascii_alphanumeric() { letter } else { '_' }).collect();
-        let other = if other.starts_with(|first: char| first.is_ascii_digit()) { format!("_{other}") } else { other };
-        let example =
-            if starts_plain(&other) && other != name { format!("; `{other}` would do") } else { String::new() };
-        return Some(format!("a name is made of letters, digits and `_`, and does not start with a digit{example}"));
+/// Why this cannot be a name that stands behind a dot: of an input, an output, a field.
+pub(crate) fn bad_member(name: &str) -> Option<String> {
+    let is_letter = |letter: char| letter.is_ascii_alphanumeric() || letter == '_';
+    if name.is_empty() || !name.chars().all(is_letter) || name.starts_with(|first: char| first.is_ascii_digit()) {
+        return Some(format!(
+            "a name is made of letters, digits and `_`, and does not start with a digit{}",
+            instead(name)
+        ));
     }
     if name.len() > NAME_BYTES_MAX {
         return Some(format!("a name has at most {NAME_BYTES_MAX} letters"));
     }
-    is_reserved(name).then(|| format!("`{name}` already means something in expressions"))
+    let is_taken = KEYWORDS.contains(&name) || onceflow_exec::expr::RESERVED.contains(&name);
+    is_taken.then(|| format!("`{name}` already means something in expressions"))
 }
 
-fn is_reserved(name: &str) -> bool {
-    RESERVED.contains(&name) || onceflow_exec::expr::RESERVED.contains(&name)
+/// Why this cannot be the name of a step or a variable.
+pub(crate) fn bad_name(name: &str) -> Option<String> {
+    let is_root = || ROOTS.contains(&name).then(|| format!("`{name}` already means something in expressions"));
+    bad_member(name).or_else(is_root)
 }
 
-fn starts_plain(name: &str) -> bool {
-    name.len() <= NAME_BYTES_MAX && bad_name_shape(name)
-}
-
-fn bad_name_shape(name: &str) -> bool {
-    name.chars().any(|letter| letter != '_') && !is_reserved(name)
+/// What would do instead of a name with other letters in it.
+fn instead(name: &str) -> String {
+    let plain = |letter: char| if letter.is_ascii_alphanumeric() { letter } else { '_' };
+    let other: String = name.chars().map(plain).collect();
+    let other = if other.starts_with(|first: char| first.is_ascii_digit()) { format!("_{other}") } else { other };
+    match other.contains(|letter: char| letter != '_') && other.len() <= NAME_BYTES_MAX {
+        true => format!("; `{other}` would do"),
+        false => String::new(),
+    }
 }
 
 /// The known word nearest to this, as a hint; else all that are known, if they are few.
@@ -232,6 +239,7 @@ mod tests {
         for bad in ["", "1a", "a-b", "a b", "ä", "a.b", "inputs", "while", "null", "string", "list", &"x".repeat(61)] {
             assert!(bad_name(bad).is_some(), "{bad}");
         }
+        assert!(bad_name("out").is_some() && bad_member("out").is_none() && bad_member("while").is_some());
         assert!(bad_name("call-variants").is_some_and(|why| why.ends_with("`call_variants` would do")));
     }
 }

@@ -1,6 +1,7 @@
 //! The flow file, from outside: what loads, what it becomes, and what is said about what is wrong.
 
 mod spec {
+    mod docs;
     mod examples;
     mod graphs;
     mod inputs;

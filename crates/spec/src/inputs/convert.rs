@@ -284,11 +284,11 @@ impl Convert<'_> {
 
     /// The files that a path or a pattern means, in the order of their names.
     fn pattern(&self, text: &str, at: &At<'_>) -> Option<Vec<Value>> {
-        if !self.must_exist || !globs::is_pattern(text) || self.path(text).exists() {
+        if !globs::is_pattern(text) || self.path(text).exists() {
             return self.file(text, at).map(|file| vec![file]);
         }
         match globs::find(self.base, text) {
-            Ok(files) if files.is_empty() => {
+            Ok(files) if files.is_empty() && self.must_exist => {
                 at.say("OF0205", format!("{}: no file matches `{text}`", self.what), self.where_from(text));
                 None
             }

@@ -58,9 +58,8 @@ impl Lowering<'_> {
             None => self.seen(&bound),
         };
         match seen {
-            Some(Type::Bool) | None => {}
-            // Only when it is computed can JSON turn out to be a truth.
-            Some(Type::Json) if bound.plain.is_none() => {}
+            // JSON may turn out to be a truth when it is looked at.
+            Some(Type::Bool | Type::Json) | None => {}
             Some(other) => {
                 let hint = match &other {
                     Type::Option(_) => format!("`{} != null` asks whether it is there", text.text.trim()),
@@ -73,8 +72,8 @@ impl Lowering<'_> {
             }
         }
         match bound.plain {
-            Some(take) => Some(take.from),
-            None => {
+            Some(take) if take.ty == Type::Bool => Some(take.from),
+            _ => {
                 let origin = self.origin(text.span);
                 self.computed(module, bound.source, &bound.takes, &Type::Bool, origin);
                 Some(port(module, "value"))

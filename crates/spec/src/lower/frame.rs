@@ -124,6 +124,11 @@ impl Frames {
         self.0.iter().any(|frame| frame.names.contains_key(name))
     }
 
+    /// Whether something is wrong with this step, or it waits for itself, so that its types are not known.
+    pub(super) fn is_unclear(&self, step: &str) -> bool {
+        self.0.iter().rev().find_map(|frame| frame.names.get(step)).is_some_and(|named| matches!(named, Named::Unclear))
+    }
+
     /// The outputs of a step that is known here.
     pub(super) fn outputs_of(&self, step: &str) -> Option<Vec<String>> {
         self.0.iter().rev().find_map(|frame| match frame.names.get(step) {

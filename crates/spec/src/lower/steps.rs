@@ -135,10 +135,16 @@ impl Lowering<'_> {
             let made = format!("{name}-each-{variable}");
             let (from, ty) = self.value(&each.text, range.clone(), &made, None)?;
             let Type::List(inner) = ty else {
-                if ty != Type::Json {
+                let over = &each.text.text[range.clone()];
+                if !self.frames.is_unclear(over.split('.').next().unwrap_or_default()) {
                     let span = self.source.inside(&each.text, range.clone());
-                    let message = format!("`each` goes over a list, but `{}` is {ty}", &each.text.text[range.clone()]);
-                    self.say(span, "OF0124", message, "");
+                    let hint = match ty {
+                        Type::Json => {
+                            "say of what it is a list: an `expr` of its own, with `out: { name: list<json> }`"
+                        }
+                        _ => "",
+                    };
+                    self.say(span, "OF0124", format!("`each` goes over a list, but `{over}` is {ty}"), hint);
                 }
                 return None;
             };

@@ -143,7 +143,14 @@ impl<'a> Reader<'a> {
         bytes
     }
 
-    /// Says what is wrong with a name of the user's own.
+    /// Says what is wrong with the name of an input, an output or a field.
+    pub(crate) fn member(self, name: &str, span: Span, what: &str) {
+        if let Some(why) = words::bad_member(name) {
+            self.say(span, "OF0108", format!("`{}` cannot be the name of {what}", clipped(name)), why);
+        }
+    }
+
+    /// Says what is wrong with the name of a step or a variable.
     pub(crate) fn name(self, name: &str, span: Span, what: &str) {
         if let Some(why) = words::bad_name(name) {
             self.say(span, "OF0108", format!("`{}` cannot be the name of {what}", clipped(name)), why);

@@ -96,7 +96,7 @@ fn read_inputs(reader: Reader<'_>, node: &Node) -> Vec<InputDecl> {
 }
 
 fn read_input(reader: Reader<'_>, name: &Key, node: &Node) -> Option<InputDecl> {
-    reader.name(&name.name, name.span, "an input");
+    reader.member(&name.name, name.span, "an input");
     const OWN: &[&str] = &["type", "enum", "default", "help", "optional"];
     let long = match &node.what {
         What::Map(entries) => entries.iter().any(|(key, _)| OWN.contains(&key.name.as_str())),

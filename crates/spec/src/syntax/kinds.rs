@@ -104,7 +104,7 @@ fn read_expr(reader: Reader<'_>, node: &Node) -> Option<Vec<(Option<Key>, Text)>
     }
     let mut found = Vec::new();
     for (key, node) in reader.entries(node, "`expr`") {
-        reader.name(&key.name, key.span, "an output");
+        reader.member(&key.name, key.span, "an output");
         found.push((Some(key.clone()), reader.text(node, &format!("`{}`", key.name))?));
     }
     if found.is_empty() {

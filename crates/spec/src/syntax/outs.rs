@@ -39,7 +39,7 @@ pub(crate) fn read(reader: Reader<'_>, node: &Node) -> Vec<Out> {
 }
 
 fn read_one(reader: Reader<'_>, name: &Key, node: &Node) -> Option<Out> {
-    reader.name(&name.name, name.span, "an output");
+    reader.member(&name.name, name.span, "an output");
     let out = |shape, from| Some(Out { name: name.clone(), shape, from });
     let What::Map(entries) = &node.what else {
         if node.is_null() {
@@ -108,7 +108,7 @@ pub(crate) fn is_path(shape: &Shape) -> bool {
 pub(crate) fn read_given(reader: Reader<'_>, node: &Node, what: &str) -> Vec<Given> {
     let mut found = Vec::new();
     for (name, node) in reader.entries(node, what) {
-        reader.name(&name.name, name.span, "an output");
+        reader.member(&name.name, name.span, "an output");
         let (shape, node) = match &node.what {
             What::Map(entries) if entries.len() == 1 => {
                 let (key, value) = &entries[0];

@@ -106,7 +106,7 @@ pub(crate) fn read(reader: Reader<'_>, name: &Key, node: &Node, what: &str) -> O
     };
     match fields.get("in") {
         Some(node) if matches!(node.what, What::List(_)) => step.uses = words_of(reader, node, "`in`"),
-        Some(node) => step.ins = expressions(reader, node, "`in`"),
+        Some(node) => step.ins = expressions(reader, node, "`in`", matches!(kind, Some(Kind::Flow(_)))),
         None => {}
     }
     let out = fields.take("out");
@@ -157,11 +157,14 @@ fn combinations(reader: Reader<'_>, step: &Step, leaf_keys: &[&str], what: &str)
 }
 
 /// A map of expressions under the user's own names.
-pub(crate) fn expressions(reader: Reader<'_>, node: &Node, what: &str) -> Vec<(Key, Text)> {
+pub(crate) fn expressions(reader: Reader<'_>, node: &Node, what: &str, is_call: bool) -> Vec<(Key, Text)> {
     let entries = reader.entries(node, what).iter();
     entries
         .filter_map(|(key, node)| {
-            reader.name(&key.name, key.span, "an input");
+            // The inputs of a flow that is called are looked up there.
+            if !is_call {
+                reader.name(&key.name, key.span, "an input");
+            }
             Some((key.clone(), reader.text(node, &format!("`{}`", key.name))?))
         })
         .collect()
@@ -241,7 +244,7 @@ fn arguments(text: &str) -> Vec<usize> {
 
 fn read_repeat(reader: Reader<'_>, node: &Node) -> Option<Repeat> {
     let mut fields = reader.fields(node, "`loop`")?;
-    let carry = fields.get("carry").map(|node| expressions(reader, node, "`carry`")).unwrap_or_default();
+    let carry = fields.get("carry").map(|node| expressions(reader, node, "`carry`", false)).unwrap_or_default();
     let again = fields.text("while");
     let max = fields.get("max").and_then(|node| reader.int(node, "`max`", 1, i64::from(u32::MAX)));
     if again.is_none() && max.is_none() {
@@ -259,12 +262,8 @@ fn read_undo(reader: Reader<'_>, fields: &mut Fields<'_>, name: &Key) -> Option<
     let step = read(reader, &own, node, &format!("`undo` of step `{}`", name.name))?;
     let plain = step.each.is_none() && step.when.is_none() && !step.attempt && step.after.is_empty();
     let is_task = matches!(step.kind, Kind::Run(_) | Kind::Script { .. } | Kind::Http(_));
-    if !is_task
-        || !plain
-        || step.undo.is_some()
-        || !step.outs.is_empty()
-        || !(step.ins.is_empty() && step.uses.is_empty())
-    {
+    let gives_and_takes = !step.outs.is_empty() || !step.ins.is_empty() || !step.uses.is_empty();
+    if !is_task || !plain || step.undo.is_some() || gives_and_takes {
         let hint = "it sees what its step sees";
         reader.say(key.span, "OF0137", "an `undo` is a `run`, `script` or `http`, and gives nothing", hint);
         return None;

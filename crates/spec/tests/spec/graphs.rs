@@ -293,3 +293,16 @@ outputs: { value: { int: result.value } }
     "#]]
     .assert_eq(&render(&flow.library.flows["factorial"]));
 }
+
+#[test]
+fn a_thousand_steps_load_soon_and_in_their_order() {
+    let steps: String = (0..2000)
+        .map(|n| match n {
+            0 => String::from("  s0: { run: 'echo', out: { x: text } }\n"),
+            n => format!("  s{n}: {{ run: 'echo ${{{{ s{}.x }}}}', out: {{ x: text }} }}\n", n - 1),
+        })
+        .collect();
+    let flow = good(&format!("flow: long\nsteps:\n{steps}outputs: {{ x: s1999.x }}\n"));
+    let names: Vec<_> = flow.library.flows["long"].modules.iter().map(|module| module.name.as_str()).collect();
+    assert_eq!((names.len(), names[0], names[1999]), (2000, "s0", "s1999"));
+}

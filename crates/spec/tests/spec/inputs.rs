@@ -397,3 +397,21 @@ fn wrong_sheets_are_said_with_row_and_column() {
     "#]],
     );
 }
+
+#[test]
+fn defaults_are_relative_to_the_flow_and_must_be_there() {
+    let dir = files();
+    let text = "flow: test\ninputs:\n  f: { type: file, default: a.fq }\n  all: { type: list<file>, default: 'sub/*' }\n  d: { type: dir, default: index }\nsteps: { s: { run: echo } }\n";
+    fs::write(dir.path().join("flow.yaml"), text).unwrap();
+    let flow = super::support::load_in(dir.path(), "flow.yaml").unwrap();
+    let bound = flow.bind(&Given::default()).unwrap();
+    let names: Vec<_> = bound.iter().map(|(_, value)| value.files().len()).collect();
+    assert_eq!(names, [1, 1, 2]);
+    fs::remove_dir_all(dir.path().join("index")).unwrap();
+    fs::remove_file(dir.path().join("a.fq")).unwrap();
+    expect![[r#"
+        error[OF0204]: the default of `f`: there is no file a.fq
+
+        error[OF0204]: the default of `d`: index cannot be read: No such file or directory (os error 2)
+    "#]].assert_eq(&shown(dir.path(), &flow.bind(&Given::default()).unwrap_err()));
+}

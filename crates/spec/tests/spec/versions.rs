@@ -20,12 +20,11 @@ outputs: { t: second.t }
 ";
 
 fn tasks(graph: &Graph) -> Vec<&TaskSpec> {
-    let spec = |module: &_| match &onceflow_core::model::Module::clone(module).kind {
-        Kind::Task(_) => true,
-        _ => false,
+    let task = |module| match module {
+        &onceflow_core::model::Module { kind: Kind::Task(ref spec), .. } => Some(spec),
+        _ => None,
     };
-    let tasks = graph.modules.iter().filter(|module| spec(module));
-    tasks.filter_map(|module| if let Kind::Task(spec) = &module.kind { Some(spec) } else { None }).collect()
+    graph.modules.iter().filter_map(task).collect()
 }
 
 fn versions(text: &str) -> Vec<String> {

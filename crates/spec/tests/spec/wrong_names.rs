@@ -29,11 +29,6 @@ steps:
                |  inputs: { 1st: file, my-file: file, out: text }
             hint: a name is made of letters, digits and `_`, and does not start with a digit; `my_file` would do
 
-            error[OF0108]: `out` cannot be the name of an input
-              --> flow.yaml:3:37
-               |  inputs: { 1st: file, my-file: file, out: text }
-            hint: `out` already means something in expressions
-
             error[OF0108]: `call-variants` cannot be the name of a step
               --> flow.yaml:5:3
                |  call-variants: { run: echo }

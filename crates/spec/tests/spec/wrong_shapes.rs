@@ -322,6 +322,8 @@ b: { each: x of inputs.reads, run: echo }
 c: { each: "x, y in zip(inputs.reads)", run: echo }
 d: { each: x in inputs.ref, run: echo }
 e: { each: "x, x in zip(inputs.reads, inputs.reads)", run: echo }
+f: { run: echo, out: { all: json } }
+g: { each: x in f.all, run: echo }
 "#,
         expect![[r#"
             error[OF0123]: `each: inputs.reads` cannot be understood
@@ -346,6 +348,11 @@ e: { each: "x, x in zip(inputs.reads, inputs.reads)", run: echo }
             error[OF0123]: `x` is here twice
               --> flow.yaml:8:14
                |  e: { each: "x, x in zip(inputs.reads, inputs.reads)", run: echo }
+
+            error[OF0124]: `each` goes over a list, but `f.all` is json
+              --> flow.yaml:10:19
+               |  g: { each: x in f.all, run: echo }
+            hint: say of what it is a list: an `expr` of its own, with `out: { name: list<json> }`
         "#]],
     );
 }
