@@ -11,6 +11,9 @@ use onceflow_spec::{Flow, Given, Options};
 use serde_json::Value;
 use std::path::Path;
 
+/// A run is remembered at least for so long after its end: its results have to be written.
+const HISTORY_MS_MIN: u64 = 60_000;
+
 /// A flow with its inputs.
 pub(crate) struct Asked {
     pub(crate) flow: Flow,
@@ -36,7 +39,8 @@ impl Asked {
         let mut shown = Vec::with_capacity(values.len());
         for (name, value) in values {
             shown.push((name.clone(), value.to_json()));
-            let ty = &flow.inputs.iter().find(|input| input.name == name).expect("only inputs of the flow are bound").ty;
+            let ty =
+                &flow.inputs.iter().find(|input| input.name == name).expect("only inputs of the flow are bound").ty;
             let wrong = |error| Fault::plain(Exit::Usage, format!("input `{name}`: {error}"));
             let mut data = value.into_data(ty).map_err(wrong)?;
             look(&mut data, &mut digests)?;
@@ -44,7 +48,7 @@ impl Asked {
         }
         start.outputs = (!args.output.is_empty()).then(|| args.output.clone());
         start.keep_ms = args.keep.or(flow.keep_ms).filter(|ms| *ms > 0);
-        start.history_ms = args.history.or(flow.history_ms).unwrap_or(HISTORY_MS);
+        start.history_ms = args.history.or(flow.history_ms).unwrap_or(HISTORY_MS).max(HISTORY_MS_MIN);
         start.finish_independent = flow.finish_independent;
         Ok((Asked { flow, start, values: shown }, digests))
     }

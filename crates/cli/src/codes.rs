@@ -1,7 +1,8 @@
 //! The codes of what can go wrong with the tool and its store. Each has a page in `docs/errors`.
 
 /// Code and title.
-pub(crate) const CODES: &[(&str, &str)] = &[
+#[cfg(test)]
+const CODES: &[(&str, &str)] = &[
     (NO_STORE, "there is no store here"),
     (NO_RUN, "there is no such run"),
     (AMBIGUOUS, "a name stands for several runs"),
@@ -36,3 +37,16 @@ pub(crate) const RERUNS: &str = "OF0413";
 pub(crate) const ENDED: &str = "OF0414";
 pub(crate) const OUTCOME: &str = "OF0415";
 pub(crate) const UNREADABLE: &str = "OF0416";
+
+#[cfg(test)]
+mod tests {
+    use crate::pages;
+
+    #[test]
+    fn every_code_has_a_page_of_its_title() {
+        for (code, title) in super::CODES {
+            let page = pages::find(code).unwrap_or_else(|| panic!("{code} has no page in docs/errors"));
+            assert_eq!(pages::title(page.1), *title, "{code}");
+        }
+    }
+}

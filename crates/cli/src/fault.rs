@@ -3,7 +3,7 @@
 use crate::{codes, exit::Exit};
 use onceflow_engine::Error;
 use onceflow_store::{
-    backend::embedded::{OpenError, Obstacle},
+    backend::embedded::{Obstacle, OpenError},
     records, values,
 };
 use serde_json::{Value, json};
@@ -128,8 +128,9 @@ impl From<records::Error> for Fault {
             records::Error::Damaged(_) => told(Exit::Damaged, codes::STORE_DAMAGED, &text),
             records::Error::Full(_) => told(Exit::Busy, codes::STORE_UNUSABLE, &text)
                 .hint("make room on the disk, then run the same command again: nothing was lost"),
-            records::Error::Unavailable(_) | records::Error::Unknown(_) => told(Exit::Busy, codes::STORE_BUSY, &text)
-                .hint("run the same command again: what was done is kept"),
+            records::Error::Unavailable(_) | records::Error::Unknown(_) => {
+                told(Exit::Busy, codes::STORE_BUSY, &text).hint("run the same command again: what was done is kept")
+            }
             records::Error::Invalid(_) => Fault::plain(Exit::No, text),
         }
     }

@@ -61,7 +61,11 @@ impl Ending<'_> {
                     named.join(", ")
                 ));
                 data["unknown"] = json!(steps);
-                self.next(&format!("onceflow error {}; `onceflow cancel {}` gives the run up", codes::OUTCOME, self.key()));
+                self.next(&format!(
+                    "onceflow error {}; `onceflow cancel {}` gives the run up",
+                    codes::OUTCOME,
+                    self.key()
+                ));
             }
             Report::Undone { failures, not_undone } => {
                 self.list(&failures);
@@ -209,8 +213,9 @@ impl Source for Outputs<'_> {
 fn value(flow: &Flow, name: &str, data: Data) -> Result<Value, Fault> {
     let port = flow.outputs.iter().find(|port| port.name == name);
     let ty = port.map_or(Type::Json, |port| port.ty.clone());
-    Value::from_data(data, &ty)
-        .map_err(|error| Fault::new(Exit::No, codes::RESULTS, format!("output `{name}` is not what it should be: {error}")))
+    Value::from_data(data, &ty).map_err(|error| {
+        Fault::new(Exit::No, codes::RESULTS, format!("output `{name}` is not what it should be: {error}"))
+    })
 }
 
 /// Files that are not there get the paths that say what they will hold.

@@ -1,6 +1,7 @@
 //! Looks at a run that another process attends, until it rests or nobody attends it any more.
 
 use crate::{
+    exit::Exit,
     fault::Fault,
     place::Place,
     presence,
@@ -8,7 +9,6 @@ use crate::{
     signals::Signals,
     trail::{self, Reader},
     view::View,
-    exit::Exit,
 };
 use onceflow_engine::{Engine, Error, Handle, Report};
 use std::time::Duration;

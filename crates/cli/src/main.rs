@@ -93,7 +93,8 @@ fn go(cli: &Cli, printer: &Printer) -> Result<Exit, Fault> {
         Verb::Version => return Ok(verbs::version::run(printer)),
         _ => {}
     }
-    let here = std::env::current_dir().map_err(|error| Fault::plain(Exit::No, format!("no current directory: {error}")))?;
+    let here =
+        std::env::current_dir().map_err(|error| Fault::plain(Exit::No, format!("no current directory: {error}")))?;
     let place = place::find(cli.common.store.as_deref(), &here);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(|error| Fault::plain(Exit::No, format!("the system gives no runtime: {error}")))?;

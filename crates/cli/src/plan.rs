@@ -24,8 +24,8 @@ pub(crate) struct Counts {
 impl Counts {
     pub(crate) fn of(explanation: &Explanation) -> Self {
         let mut counts = Counts::default();
-        for line in leaves(explanation) {
-            match line.fate {
+        for step in steps(explanation).iter().filter(|step| step.is_leaf) {
+            match step.line.fate {
                 Fate::Run => counts.run += 1,
                 Fate::Reused => counts.reuse += 1,
                 Fate::Skipped => counts.skip += 1,
@@ -39,10 +39,34 @@ impl Counts {
     }
 }
 
-/// Lines that have none below them.
-fn leaves(explanation: &Explanation) -> impl Iterator<Item = &Line> {
+/// A line and where it is in the tree.
+struct Step<'a> {
+    line: &'a Line,
+    depth: usize,
+    /// Whether there is nothing below it.
+    is_leaf: bool,
+    /// Why it runs: of an element, what changed about the list.
+    reason: &'a Reason,
+}
+
+fn steps(explanation: &Explanation) -> Vec<Step<'_>> {
     let lines = &explanation.lines;
-    lines.iter().enumerate().filter(|(at, line)| !lines.get(at + 1).is_some_and(|next| is_below(next, line))).map(|(_, line)| line)
+    let mut above: Vec<&Line> = Vec::new();
+    let step = |(at, line)| {
+        while above.last().is_some_and(|above| !is_below(line, above)) {
+            above.pop();
+        }
+        let depth = above.len();
+        let changed = |above: &&&Line| matches!(above.reason, Reason::InputChanged { .. } | Reason::CodeChanged { .. });
+        let reason = match above.iter().rev().find(changed) {
+            Some(above) if line.reason == Reason::NoValue => &above.reason,
+            _ => &line.reason,
+        };
+        above.push(line);
+        let is_leaf = !lines.get(at + 1).is_some_and(|next| is_below(next, line));
+        Step { line, depth, is_leaf, reason }
+    };
+    lines.iter().enumerate().map(step).collect()
 }
 
 fn is_below(line: &Line, above: &Line) -> bool {
@@ -55,51 +79,50 @@ pub(crate) fn short(explanation: &Explanation) -> String {
     if counts.run == 0 {
         return String::from("nothing to run");
     }
-    let runs = leaves(explanation).filter(|line| line.fate == Fate::Run);
+    let all = steps(explanation);
+    let runs = all.iter().filter(|step| step.is_leaf && step.line.fate == Fate::Run);
     let named: Vec<_> = runs
         .take(NAMED_MAX)
-        .map(|line| format!("{} ({})", words::step(&line.address), words::reason(&line.reason)))
+        .map(|step| format!("{} ({})", words::step(&step.line.address), words::reason(step.reason)))
         .collect();
     let more = counts.run.saturating_sub(NAMED_MAX);
     let more = if more == 0 { String::new() } else { format!(", and {more} more") };
     format!("{} of {} will run: {}{more}", counts.run, words::count(counts.all(), "step"), named.join(", "))
 }
 
-/// As a tree, with counts at the end.
+/// As a tree, with counts at the end. Of many steps inside one, those that run are shown, unless all are asked for.
 pub(crate) fn tree(printer: &Printer, explanation: &Explanation, all: bool) -> String {
     let mut text = String::new();
-    let (mut shown, mut hidden) = (0, 0);
-    let mut above: Vec<&Line> = Vec::new();
-    for line in &explanation.lines {
-        while above.last().is_some_and(|above| !is_below(line, above)) {
-            above.pop();
-        }
-        let depth = above.len();
-        above.push(line);
-        shown = if depth == 0 { 0 } else { shown + 1 };
-        if depth == 0 && hidden > 0 {
-            text.push_str(&format!("         … and {hidden} more (--all shows them)\n"));
-            hidden = 0;
-        }
-        if !all && depth > 0 && shown > BELOW_MAX {
-            hidden += 1;
-            continue;
-        }
-        let (ink, fate) = match line.fate {
-            Fate::Run => (Ink::Yellow, "run  "),
-            Fate::Reused => (Ink::Green, "reuse"),
-            Fate::Skipped => (Ink::Dim, "skip "),
+    let steps = steps(explanation);
+    let mut rest = &steps[..];
+    while let Some((top, below)) = rest.split_first() {
+        let inside = below.iter().position(|step| step.depth == 0).unwrap_or(below.len());
+        let (inside, after) = below.split_at(inside);
+        rest = after;
+        text.push_str(&told(printer, top));
+        let few = all || inside.len() <= BELOW_MAX;
+        let shown: Vec<_> = match few {
+            true => inside.iter().collect(),
+            false => inside.iter().filter(|step| step.line.fate == Fate::Run).take(BELOW_MAX).collect(),
         };
-        let name = words::step(&line.address);
-        let reason = words::reason(&line.reason);
-        text.push_str(&format!("{}  {}{name}  ({reason})\n", printer.ink(ink, fate), "  ".repeat(depth)));
-    }
-    if hidden > 0 {
-        text.push_str(&format!("         … and {hidden} more (--all shows them)\n"));
+        shown.iter().for_each(|step| text.push_str(&told(printer, step)));
+        if shown.len() < inside.len() {
+            text.push_str(&format!("         … and {} more (--all shows them)\n", inside.len() - shown.len()));
+        }
     }
     let Counts { run, reuse, skip } = Counts::of(explanation);
     text.push_str(&format!("{run} to run, {reuse} reused, {skip} skipped\n"));
     text
+}
+
+fn told(printer: &Printer, step: &Step<'_>) -> String {
+    let (ink, fate) = match step.line.fate {
+        Fate::Run => (Ink::Yellow, "run  "),
+        Fate::Reused => (Ink::Green, "reuse"),
+        Fate::Skipped => (Ink::Dim, "skip "),
+    };
+    let (name, reason) = (words::step(&step.line.address), words::reason(step.reason));
+    format!("{}  {}{name}  ({reason})\n", printer.ink(ink, fate), "  ".repeat(step.depth))
 }
 
 /// As data.

@@ -15,8 +15,7 @@ use onceflow_exec::value::Value;
 use serde_json::{Map, Value as Json};
 use std::{
     collections::BTreeMap,
-    fs,
-    io,
+    fs, io,
     path::{Path, PathBuf},
 };
 

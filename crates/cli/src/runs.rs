@@ -52,7 +52,8 @@ pub(crate) fn status(run: &Summary, is_attended: bool) -> String {
 /// What can be done with a run.
 pub(crate) fn next(run: &Summary, is_attended: bool, again: Option<&str>) -> String {
     let key = shell_word(&run.key);
-    let again = again.map_or_else(|| String::from("the `onceflow run` it was started with"), |again| format!("`{again}`"));
+    let again =
+        again.map_or_else(|| String::from("the `onceflow run` it was started with"), |again| format!("`{again}`"));
     match run.status {
         RunStatus::Done => format!("{again} does nothing unless something changed"),
         RunStatus::Cancelled | RunStatus::Undone => format!("{again} begins anew"),
@@ -77,7 +78,8 @@ pub(crate) fn named(runs: Vec<Summary>, word: &str) -> Result<Summary, Fault> {
     if let Some(at) = runs.iter().position(|run| run.key == word) {
         return Ok(runs.into_iter().nth(at).expect("it was just found"));
     }
-    let begins = |run: &&Summary| !word.is_empty() && (run.key.starts_with(word) || run.id.to_string().starts_with(word));
+    let begins =
+        |run: &&Summary| !word.is_empty() && (run.key.starts_with(word) || run.id.to_string().starts_with(word));
     let like: Vec<_> = runs.iter().filter(begins).collect();
     match &like[..] {
         [one] => Ok((*one).clone()),

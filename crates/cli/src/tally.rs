@@ -85,9 +85,9 @@ impl Tally {
         self.last_ms = Some(ms);
         match what {
             What::DidStart { .. } => {
-                // What ran when the last process died does not run any more.
-                self.groups.iter_mut().for_each(|(_, group)| group.running.clear());
-                (self.end, self.failures) = (None, vec![]);
+                // A new plan: what counts is what happens under it.
+                self.groups.iter_mut().for_each(|(_, group)| *group = Group::default());
+                (self.end, self.failures, self.started_ms) = (None, vec![], Some(ms));
                 None
             }
             What::WillRun { address, attempt } => {

@@ -78,8 +78,13 @@ pub(crate) fn failure(printer: &Printer, failed: &Failed) -> String {
     let mut causes = failed.causes.iter();
     let first = causes.next().map_or("it failed", String::as_str);
     let again = if failed.attempt > 1 { format!(" (attempt {})", failed.attempt) } else { String::new() };
-    let mut text = format!("{} {}{again}: ", printer.ink(Ink::Red, "failed"), words::step(&failed.address));
-    text.push_str(&indented(first));
+    // A cause that has a page begins with its code.
+    let (code, first) = match first.split_once(": ") {
+        Some((code, rest)) if code.starts_with("OF") && code.len() == 6 => (format!("[{code}]"), rest),
+        _ => (String::new(), first),
+    };
+    let what = printer.ink(Ink::Red, &format!("failed{code}"));
+    let mut text = format!("{what} {}{again}: {}", words::step(&failed.address), indented(first));
     for cause in causes {
         text.push_str("\n  ");
         text.push_str(&indented(cause));

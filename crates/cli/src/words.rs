@@ -58,9 +58,11 @@ pub(crate) fn bytes(n: u64) -> String {
     format!("{value:.1} {}", UNITS[unit])
 }
 
-/// An address as people write it: without the slash in front.
+/// An address as people write it: without the slash in front, and without the name that the one step of an each, or of
+/// a choice, has inside it.
 pub(crate) fn step(address: &str) -> &str {
-    address.strip_prefix('/').unwrap_or(address)
+    let address = address.strip_prefix('/').unwrap_or(address);
+    address.strip_suffix("/run").unwrap_or(address)
 }
 
 /// The step of the flow an address belongs to: `/align[3]/sort` is of `align`.
@@ -125,6 +127,7 @@ mod tests {
     #[test]
     fn addresses_and_ports_are_shown_as_the_flow_names_them() {
         assert_eq!((step("/align[3]/sort"), top("/align[3]/sort"), top("/x@2/y")), ("align[3]/sort", "align", "x"));
+        assert_eq!((step("/align[3]/run"), step("/run")), ("align[3]", "run"));
         assert_eq!(port("inputs-reads"), "inputs.reads");
     }
 

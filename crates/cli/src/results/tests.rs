@@ -81,7 +81,9 @@ fn fetched(value: Value, file: &impl Fn(FileValue) -> FileValue) -> Value {
     match value {
         Value::File(at) => Value::File(file(at)),
         Value::List(all) => Value::List(all.into_iter().map(|value| fetched(value, file)).collect()),
-        Value::Record(all) => Value::Record(all.into_iter().map(|(name, value)| (name, fetched(value, file))).collect()),
+        Value::Record(all) => {
+            Value::Record(all.into_iter().map(|(name, value)| (name, fetched(value, file))).collect())
+        }
         Value::Directory(all) => {
             let files = all.files.into_iter().map(file).collect();
             Value::Directory(DirectoryValue { files, ..all })

@@ -16,7 +16,7 @@ use crate::{
     view::View,
     work,
 };
-use onceflow_engine::Handle;
+use onceflow_core::protocol::ids::RunId;
 use serde_json::json;
 use std::{
     fs::{self, File},
@@ -30,37 +30,39 @@ const LOG: &str = "attend.log";
 /// How long to wait for a process to say that it is there.
 const BEGINS_MS_MAX: u64 = 5000;
 
-/// Starts a process that attends a run. The run must be started, and nobody may attend it.
+/// Starts a process that attends a run. The run must be started, and nobody may attend it; nor may we have the store open:
+/// if it were ours, the other one would have to take it over while it works.
 ///
 /// # Errors
 /// If the process cannot be started.
 pub(crate) async fn start(
-    session: &Session,
+    place: &Place,
     printer: &Printer,
-    handle: &Handle,
+    key: &str,
+    run: RunId,
     jobs: Option<u16>,
 ) -> Result<Exit, Fault> {
-    let directory = session.place.run(handle.id());
+    let directory = place.run(run);
     fs::create_dir_all(&directory).map_err(Fault::store("make", &directory))?;
     let log = File::create(directory.join(LOG)).map_err(Fault::store("write", &directory.join(LOG)))?;
     let again = log.try_clone().map_err(Fault::store("write", &directory.join(LOG)))?;
     let us = std::env::current_exe().map_err(|error| Fault::plain(Exit::No, format!("where we are: {error}")))?;
     let mut command = Command::new(us);
-    command.arg("--store").arg(&session.place.directory).args(["attend", handle.key()]);
+    command.arg("--store").arg(&place.directory).args(["attend", key]);
     if let Some(jobs) = jobs {
         command.args(["--jobs", &jobs.to_string()]);
     }
     command.stdin(Stdio::null()).stdout(log).stderr(again);
     let mut child = command.spawn().map_err(|error| Fault::plain(Exit::No, format!("no process: {error}")))?;
     let begins = std::time::Instant::now();
-    while presence::look(&session.place.directory, handle.key()).is_none_or(|notice| !notice.started) {
+    while presence::look(&place.directory, key).is_none_or(|notice| !notice.started) {
         let ended = child.try_wait().ok().flatten().is_some();
         if ended || begins.elapsed() > Duration::from_millis(BEGINS_MS_MAX) {
             break;
         }
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
-    Ok(told(printer, handle.key(), Some(child.id())))
+    Ok(told(printer, key, Some(child.id())))
 }
 
 /// Says that a run goes on without us.

@@ -1,14 +1,6 @@
 //! `onceflow fsck`: proves that nothing is missing and nothing is left; with `--repair`, changes what is wrong.
 
-use crate::{
-    args,
-    exit::Exit,
-    fault::Fault,
-    place::Place,
-    printer::Printer,
-    session::Session,
-    words,
-};
+use crate::{args, exit::Exit, fault::Fault, place::Place, printer::Printer, session::Session, words};
 use onceflow_store::values::fsck::Mode;
 use serde_json::json;
 
@@ -18,7 +10,8 @@ pub(crate) async fn run(args: &args::Fsck, place: Place, printer: &Printer) -> R
     let values = session.store.values().await?;
     let report = values.fsck(if args.repair { Mode::Repair } else { Mode::Check }).await?;
     session.close().await?;
-    let findings = |all: &[onceflow_store::values::fsck::Finding]| all.iter().map(ToString::to_string).collect::<Vec<_>>();
+    let findings =
+        |all: &[onceflow_store::values::fsck::Finding]| all.iter().map(ToString::to_string).collect::<Vec<_>>();
     let clean = report.is_clean_now();
     if printer.json {
         printer.pretty(&json!({
@@ -33,7 +26,8 @@ pub(crate) async fn run(args: &args::Fsck, place: Place, printer: &Printer) -> R
     Ok(match (clean, report.problems.is_empty(), args.repair) {
         (true, _, true) if !report.is_clean() => {
             let n = report.problems.len() + report.leaks.len();
-            printer.next(format!("{} repaired; `onceflow reclaim` removes what is left over", words::count(n, "finding")));
+            printer
+                .next(format!("{} repaired; `onceflow reclaim` removes what is left over", words::count(n, "finding")));
             Exit::Done
         }
         (true, ..) => {

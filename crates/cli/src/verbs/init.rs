@@ -17,7 +17,9 @@ pub(crate) fn run(args: &args::Init, printer: &Printer) -> Result<Exit, Fault> {
     let dir = &args.dir;
     if let Some((name, _)) = FILES.iter().find(|(name, _)| dir.join(name).exists()) {
         let message = format!("{} is there already, and is left as it is", dir.join(name).display());
-        return Err(Fault::new(Exit::No, codes::NOT_NEW, message).hint("`onceflow init DIR` writes into another directory"));
+        return Err(
+            Fault::new(Exit::No, codes::NOT_NEW, message).hint("`onceflow init DIR` writes into another directory")
+        );
     }
     for (name, content) in FILES {
         let path = dir.join(name);

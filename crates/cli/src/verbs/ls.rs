@@ -1,15 +1,8 @@
 //! `onceflow ls`: the runs of the store, what became of them, and what can be done next.
 
 use crate::{
-    args,
-    exit::Exit,
-    fault::Fault,
-    place::Place,
-    presence,
-    printer::Printer,
-    runs,
-    session::Session,
-    story, trail, words,
+    args, exit::Exit, fault::Fault, place::Place, presence, printer::Printer, runs, session::Session, story, trail,
+    words,
 };
 use onceflow_engine::Summary;
 use serde_json::{Value, json};
@@ -85,7 +78,11 @@ impl Row {
 /// A word that a shell takes as it is.
 pub(crate) fn shell_word(word: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "-_./:@%+=,".contains(c);
-    if !word.is_empty() && word.chars().all(plain) { word.to_owned() } else { format!("'{}'", word.replace('\'', r"'\''")) }
+    if !word.is_empty() && word.chars().all(plain) {
+        word.to_owned()
+    } else {
+        format!("'{}'", word.replace('\'', r"'\''"))
+    }
 }
 
 fn table(rows: &[Row]) -> String {

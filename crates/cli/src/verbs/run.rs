@@ -24,6 +24,7 @@ use crate::{
     view::View,
     words, work,
 };
+use onceflow_core::protocol::ids::RunId;
 use onceflow_engine::{Engine, Handle, Report, RunStatus};
 
 /// Runs a flow.
@@ -35,10 +36,15 @@ pub(crate) async fn run(args: &args::Run, place: Place, printer: &Printer) -> Re
     let (mut asked, digests) = Asked::read(&args.flow, &place.directory)?;
     asked.start.accept_reruns = args.accept_code_change;
     let session = Session::make(place).await?;
-    let mut running = Running { args, asked, digests, session, printer: printer.clone() };
+    let mut running = Running { args, asked, digests, session, printer: printer.clone(), left: None };
     let exit = running.go().await?;
-    running.session.close().await?;
-    Ok(exit)
+    let Running { session, left, asked, .. } = running;
+    let place = session.place.clone();
+    session.close().await?;
+    match left {
+        Some(run) => background::start(&place, printer, asked.key(), run, args.jobs).await,
+        None => Ok(exit),
+    }
 }
 
 /// A flow that is to be run.
@@ -48,6 +54,8 @@ struct Running<'a> {
     digests: Digests,
     session: Session,
     printer: Printer,
+    /// The run that is left to a process in the background.
+    left: Option<RunId>,
 }
 
 impl Running<'_> {
@@ -141,10 +149,8 @@ impl Running<'_> {
     fn busy(&self, notice: Option<&Notice>, what: &str) -> Fault {
         let by = notice.map_or(String::new(), |notice| format!(" in process {}", notice.pid));
         let key = self.asked.key();
-        Fault::new(Exit::Busy, codes::RUN_BUSY, format!("run `{key}` {what}{by}")).hint(format!(
-            "`--key NAME` starts another run beside it; `onceflow watch {}` follows it",
-            shell_word(key)
-        ))
+        Fault::new(Exit::Busy, codes::RUN_BUSY, format!("run `{key}` {what}{by}"))
+            .hint(format!("`--key NAME` starts another run beside it; `onceflow watch {}` follows it", shell_word(key)))
     }
 
     /// The run is ours: starts it or goes on with it, and stays until it rests.
@@ -154,6 +160,9 @@ impl Running<'_> {
         before: Option<Notice>,
         signals: &mut Signals,
     ) -> Result<Exit, Fault> {
+        if self.args.no_wait {
+            return self.leave(attending, before).await;
+        }
         let engine = work::engine(&self.session, &mut attending, before, self.args.jobs).await?;
         self.prepare(&engine).await?;
         let events = engine.events();
@@ -161,15 +170,13 @@ impl Running<'_> {
         attending.started()?;
         story::write(&self.session.place, handle.id(), self.args, &self.asked);
         self.digests.save();
-        if self.args.no_wait {
-            engine.close().await?;
-            drop(attending);
-            return background::start(&self.session, &self.printer, &handle, self.args.jobs).await;
-        }
         let writer = trail::Writer::open(&self.session.place.run(handle.id()));
         let view = View::new(&self.printer, self.asked.steps());
         let shown = work::show(events, self.asked.key(), writer, view);
         let waited = work::wait(&engine, &handle, signals, &self.printer).await;
+        if let Err(fault) = work::sweep(&engine, &self.session.place).await {
+            tracing::debug!(%fault, "directories of runs that are gone are left");
+        }
         engine.close().await?;
         let view = shown.await.map_err(|error| Fault::plain(Exit::No, format!("the view was lost: {error}")))?;
         match waited? {
@@ -179,11 +186,44 @@ impl Running<'_> {
                 Ok(exit)
             }
             Err(exit) => {
-                self.printer.say(format!("stopped; {} done so far are kept", words::count(view.tally.total(|group| group.settled()), "step")));
+                self.printer.say(format!(
+                    "stopped; {} done so far are kept",
+                    words::count(view.tally.total(|group| group.settled()), "step")
+                ));
                 self.printer.next("the same command goes on where it stopped");
                 Ok(exit)
             }
         }
+    }
+
+    /// The run is ours: starts it, and leaves it to a process in the background.
+    async fn leave(&mut self, mut attending: Attending, before: Option<Notice>) -> Result<Exit, Fault> {
+        let engine = match self.args.flow.new {
+            // What the old one did may have to be undone.
+            true => work::engine(&self.session, &mut attending, before, self.args.jobs).await?,
+            false => {
+                let engine = self.session.idle().await?;
+                work::release(&engine, &self.session.place, before).await?;
+                engine
+            }
+        };
+        self.prepare(&engine).await?;
+        engine.close().await?;
+        let engine = self.session.idle().await?;
+        let handle = engine.start(self.asked.start.clone()).await?;
+        story::write(&self.session.place, handle.id(), self.args, &self.asked);
+        self.digests.save();
+        let report = handle.report().await?;
+        drop(attending);
+        let exit = match report.is_at_rest() {
+            true => self.tell(&handle, report, &Tally::default()).await?,
+            false => {
+                self.left = Some(handle.id());
+                Exit::Waiting
+            }
+        };
+        engine.close().await?;
+        Ok(exit)
     }
 
     /// Makes the key free if a new run is wanted; says what runs again and why if there was one.

@@ -1,9 +1,12 @@
 //! A bar for each step of the flow that has something to show, and below them what is running now.
 
-use crate::{tally::Tally, words};
+use crate::{
+    tally::{Group, Tally},
+    words,
+};
 use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
 use onceflow_engine::What;
-use std::{collections::BTreeMap, time::Duration};
+use std::{collections::BTreeMap, io::Write, time::Duration};
 
 /// Bars that are shown at a time; those of steps at rest make room.
 const BARS_MAX: usize = 12;
@@ -41,7 +44,7 @@ impl Bars {
             let heard = group.elements.unwrap_or(0).max(group.settled() + group.running.len());
             bar.set_length(heard.max(1) as u64);
             bar.set_position(group.settled() as u64);
-            let mut notes = Vec::new();
+            let mut notes: Vec<String> = rate(group).into_iter().collect();
             if group.reused > 0 {
                 notes.push(format!("{} reused", group.reused));
             }
@@ -67,7 +70,7 @@ impl Bars {
         if !self.bars.contains_key(name) {
             self.make_room(tally);
             let bar = self.all.insert_before(&self.running, ProgressBar::new(1));
-            bar.set_style(style("{prefix:<16!} {bar:24.green/dim} {pos:>5}/{len:<5} {per_sec:>10} {msg}"));
+            bar.set_style(style("{prefix:<16!} {bar:24.green/dim} {pos:>5}/{len:<5} {msg}"));
             bar.set_prefix(name.to_owned());
             self.bars.insert(name.to_owned(), bar);
         }
@@ -75,7 +78,8 @@ impl Bars {
     }
 
     fn make_room(&mut self, tally: &Tally) {
-        let rests = |name: &String| !tally.groups.iter().any(|(known, group)| known == name && !group.running.is_empty());
+        let rests =
+            |name: &String| !tally.groups.iter().any(|(known, group)| known == name && !group.running.is_empty());
         while self.bars.len() >= BARS_MAX {
             let Some(name) = self.bars.keys().find(|name| rests(name)).cloned() else { return };
             if let Some(bar) = self.bars.remove(&name) {
@@ -87,7 +91,25 @@ impl Bars {
     pub(super) fn end(&self) {
         self.bars.values().for_each(ProgressBar::abandon);
         self.running.finish_and_clear();
+        if !self.bars.is_empty() {
+            // Bars end where they end; what is said next begins on a line of its own.
+            drop(writeln!(std::io::stderr()));
+        }
     }
+}
+
+/// How many a second, or a minute, once that says something.
+fn rate(group: &Group) -> Option<String> {
+    let ms = group.last_ms?.saturating_sub(group.first_ms?);
+    if group.settled() < 2 || ms < 1000 {
+        return None;
+    }
+    let per_second = group.settled() as f64 * 1000.0 / ms as f64;
+    Some(match per_second {
+        fast if fast >= 10.0 => format!("{fast:.0}/s"),
+        some if some >= 1.0 => format!("{some:.1}/s"),
+        slow => format!("{:.1}/min", slow * 60.0),
+    })
 }
 
 fn style(template: &str) -> ProgressStyle {
