@@ -40,6 +40,8 @@ impl Calls {
         if let Some(client) = self.client.get() {
             return Ok(client.clone());
         }
+        // Somebody who embeds us may have chosen another already, which is as good.
+        let _chosen = rustls::crypto::ring::default_provider().install_default();
         let built = Client::builder()
             .user_agent(concat!("onceflow/", env!("CARGO_PKG_VERSION")))
             .connect_timeout(CONNECT_TIMEOUT)
