@@ -270,11 +270,22 @@ fn of(value: &cel::Value) -> String {
 /// # Errors
 /// As [`Compiled::eval`]; a source that does not compile cannot be computed.
 pub fn eval(source: &str, scope: &Scope) -> Result<Value, EvalError> {
-    let compiled = compile(source).map_err(|wrong| {
+    known(source)?.eval(scope)
+}
+
+/// As [`eval`], for a value of a type.
+///
+/// # Errors
+/// As [`Compiled::eval_as`].
+pub fn eval_as(source: &str, scope: &Scope, ty: &Type) -> Result<Value, EvalError> {
+    known(source)?.eval_as(scope, ty)
+}
+
+fn known(source: &str) -> Result<Arc<Compiled>, EvalError> {
+    compile(source).map_err(|wrong| {
         let why = wrong.iter().map(|wrong| wrong.message.as_str()).collect::<Vec<_>>().join("; ");
         EvalError { source: source.to_owned(), why, types: vec![] }
-    })?;
-    compiled.eval(scope)
+    })
 }
 
 #[cfg(test)]

@@ -57,7 +57,9 @@ impl Secrets {
     }
 
     pub(crate) fn mask(&self) -> Mask {
-        Mask::new(self.0.values().cloned())
+        // In an address a secret stands percent-encoded.
+        let encoded = self.0.values().map(|secret| crate::http::encode(secret));
+        Mask::new(self.0.values().cloned().chain(encoded))
     }
 
     /// As expressions see them.

@@ -23,6 +23,7 @@ mod command;
 pub mod expr;
 pub mod guard;
 pub mod home;
+mod http;
 mod job;
 mod log;
 mod mask;
@@ -50,16 +51,16 @@ use std::sync::Arc;
 /// The executors, for a worker to offer.
 pub fn executors(options: Options) -> Tasks {
     let shared = Arc::new(Shared::new(options));
-    let bodies: [Arc<dyn Body>; 3] = [
+    let bodies: [Arc<dyn Body>; EXECUTORS.len()] = [
         Arc::new(command::Commands(shared.clone())),
         Arc::new(script::Scripts(shared.clone())),
+        Arc::new(http::Calls::new(shared.clone())),
         Arc::new(pure::Expressions(shared)),
     ];
     let mut tasks = Tasks::new();
-    for (name, body) in ["command", "script", "expr"].into_iter().zip(bodies) {
+    for (name, body) in EXECUTORS.into_iter().zip(bodies) {
         tasks.add_executor(name, body);
     }
-    let _ = EXECUTORS;
     tasks
 }
 

@@ -35,10 +35,7 @@ fn compute(step: &Step, inputs: Vec<Data>) -> Result<Vec<Value>, Failure> {
     let Action::Expr(action) = action else { return Err(crate::not_for("expr")) };
     let scope = scope(step, spec, inputs)?;
     let one = |(source, port): (&String, &onceflow_core::model::Port)| {
-        let compiled = expr::compile(source).map_err(|_| {
-            expr::eval(source, &scope).map_or_else(|error| job::uncomputed(&error), |_| crate::not_for("expr"))
-        })?;
-        compiled.eval_as(&scope, &port.ty).map_err(|error| job::uncomputed(&error))
+        expr::eval_as(source, &scope, &port.ty).map_err(|error| job::uncomputed(&error))
     };
     action.outputs.iter().zip(&spec.outputs).map(one).collect()
 }

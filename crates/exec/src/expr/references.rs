@@ -21,7 +21,7 @@ pub(super) fn of(program: &Program, source: &str) -> Vec<Reference> {
     let mut walk = Walk { program, source, bound: vec![], found: vec![] };
     walk.expr(program.expression());
     let mut found = walk.found;
-    found.sort_by(|a, b| (a.span.start, a.path.len()).cmp(&(b.span.start, b.path.len())));
+    found.sort_by_key(|found| (found.span.start, found.path.len()));
     found.dedup();
     found
 }

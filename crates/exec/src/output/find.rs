@@ -270,12 +270,10 @@ fn take(work: &Work, path: &Path, ty: &Type, port: &str) -> Result<Value, Failur
     let data = fs::symlink_metadata(&real).map_err(|error| wrong(&format!("cannot be read: {error}")))?;
     match ty {
         Type::Directory if data.is_dir() => {
-            let mut directory = DirectoryValue::read(&real).map_err(|error| wrong(&error.to_string()))?;
-            for file in &mut directory.files {
-                let Value::File(found) = take(work, &file.path, &Type::File, port)? else { continue };
-                file.path = found.path;
-            }
-            Ok(Value::Directory(directory))
+            let mut files = Vec::new();
+            walk(work, &real, "", port, &mut files)?;
+            files.sort_by(|a, b| a.name.cmp(&b.name));
+            Ok(Value::Directory(DirectoryValue { path: real, files }))
         }
         Type::Directory => Err(wrong("is declared as a directory, but is a file")),
         _ if data.is_dir() => Err(codes::because(
@@ -288,6 +286,34 @@ fn take(work: &Work, path: &Path, ty: &Type, port: &str) -> Result<Value, Failur
             Ok(Value::File(FileValue { path: real, ..named }))
         }
     }
+}
+
+/// Directories inside one another, also through links.
+const DEPTH_MAX: usize = 64;
+
+/// All files of a directory. A link may lead to another part of the work directory, but not out of it.
+fn walk(work: &Work, at: &Path, prefix: &str, port: &str, files: &mut Vec<FileValue>) -> Result<(), Failure> {
+    let wrong = |why: &str| {
+        codes::failure(codes::OUTPUT_REFUSED, format!("output `{port}`: `{}` {why}", prefix.trim_end_matches('/')))
+    };
+    if prefix.matches('/').count() > DEPTH_MAX {
+        return Err(wrong("is too deep, or has a link that leads back up"));
+    }
+    for entry in fs::read_dir(at).map_err(|error| wrong(&format!("cannot be read: {error}")))? {
+        let entry = entry.map_err(|error| wrong(&format!("cannot be read: {error}")))?;
+        let Some(name) = entry.file_name().to_str().map(|name| format!("{prefix}{name}")) else {
+            return Err(wrong(&format!("holds the name {:?}, which is not UTF-8", entry.file_name())));
+        };
+        let real = inside(work, &entry.path(), port)?;
+        match real.is_dir() {
+            true => walk(work, &real, &format!("{name}/"), port, files)?,
+            false => {
+                let Value::File(file) = take(work, &entry.path(), &Type::File, port)? else { continue };
+                files.push(FileValue { name, path: file.path });
+            }
+        }
+    }
+    Ok(())
 }
 
 /// Why an answer is no output.

@@ -32,7 +32,7 @@ pub(crate) fn read_text(path: &Path, port: &Port, place: &str) -> Result<Value, 
 }
 
 /// A value of a type from text. A list is JSON, or one element a line.
-fn parse(bytes: &[u8], ty: &Type) -> Result<Value, String> {
+pub(crate) fn parse(bytes: &[u8], ty: &Type) -> Result<Value, String> {
     if *ty == Type::Bytes {
         return Ok(Value::Bytes(bytes.to_vec()));
     }
