@@ -413,5 +413,6 @@ fn defaults_are_relative_to_the_flow_and_must_be_there() {
         error[OF0204]: the default of `f`: there is no file a.fq
 
         error[OF0204]: the default of `d`: index cannot be read: No such file or directory (os error 2)
-    "#]].assert_eq(&shown(dir.path(), &flow.bind(&Given::default()).unwrap_err()));
+    "#]]
+    .assert_eq(&shown(dir.path(), &flow.bind(&Given::default()).unwrap_err()));
 }
