@@ -14,7 +14,7 @@ use std::{
     collections::BTreeMap,
     fmt,
     ops::Range,
-    sync::{Arc, LazyLock, Mutex, PoisonError},
+    sync::{Arc, LazyLock, Mutex, OnceLock, PoisonError},
 };
 
 /// Names that mean something to expressions, so that nothing in a flow can be called so: types, and the families of
@@ -54,7 +54,8 @@ const COMPILED_MAX: usize = 10_000;
 #[derive(Debug)]
 pub struct Compiled {
     source: String,
-    program: Program,
+    /// Of one that is nothing but a reference, made when it is wanted: nearly all are, and nearly all are only looked up.
+    program: OnceLock<Program>,
     references: Vec<Reference>,
     is_plain: bool,
 }
@@ -134,20 +135,29 @@ fn compile_fresh(source: &str) -> Result<Compiled, Vec<SyntaxError>> {
         let message = format!("an expression of {} bytes is too long: at most {SOURCE_BYTES_MAX}", source.len());
         return Err(vec![wrong(0..source.len(), message)]);
     }
+    if let Some(reference) = references::plain(source) {
+        let (program, references) = (OnceLock::new(), vec![reference]);
+        return Ok(Compiled { source: source.to_owned(), program, references, is_plain: true });
+    }
     if let Some(at) = depth::exceeded(source) {
         let len = source[at..].chars().next().map_or(0, char::len_utf8);
         return Err(vec![wrong(at..at + len, String::from("too many operators and brackets inside one another"))]);
     }
-    let program = ENV.compile(source).map_err(|errors| {
+    let program = parse(source)?;
+    let references = references::of(&program, source);
+    let is_plain = matches!(&references[..], [only] if only.path.join(".") == source);
+    Ok(Compiled { source: source.to_owned(), program: program.into(), references, is_plain })
+}
+
+fn parse(source: &str) -> Result<Program, Vec<SyntaxError>> {
+    let wrong = |span: Range<usize>, message: String| SyntaxError { span, message };
+    ENV.compile(source).map_err(|errors| {
         let error = |error: &cel::ParseError| wrong(place(source, error.pos), plain_words(&error.msg));
         let mut errors: Vec<_> = errors.errors.iter().map(error).collect();
         errors.sort_by(|a, b| (a.span.start, &a.message).cmp(&(b.span.start, &b.message)));
         errors.dedup();
         errors
-    })?;
-    let references = references::of(&program, source);
-    let is_plain = matches!(&references[..], [only] if only.path.join(".") == source);
-    Ok(Compiled { source: source.to_owned(), program, references, is_plain })
+    })
 }
 
 /// The token at a line and a column, both from 1, of characters.
@@ -216,7 +226,14 @@ impl Compiled {
                 added.push(root);
             }
         }
-        let given = self.program.execute(&context).map_err(|error| self.failed(why(&error), scope))?;
+        let program = match self.program.get() {
+            Some(program) => program,
+            None => {
+                let parsed = parse(&self.source).map_err(|errors| self.failed(errors[0].to_string(), scope))?;
+                self.program.get_or_init(|| parsed)
+            }
+        };
+        let given = program.execute(&context).map_err(|error| self.failed(why(&error), scope))?;
         Value::from_cel(&given).map_err(|wrong| self.failed(wrong.to_string(), scope))
     }
 

@@ -26,6 +26,42 @@ pub(super) fn of(program: &Program, source: &str) -> Vec<Reference> {
     found
 }
 
+/// Words that are no names, wherever they stand.
+const KEYWORDS: [&str; 21] = [
+    "as",
+    "break",
+    "const",
+    "continue",
+    "else",
+    "false",
+    "for",
+    "function",
+    "if",
+    "import",
+    "in",
+    "let",
+    "loop",
+    "namespace",
+    "null",
+    "package",
+    "return",
+    "true",
+    "var",
+    "void",
+    "while",
+];
+
+/// The reference that a source is, if it can be seen without parsing that it is nothing but one.
+pub(super) fn plain(source: &str) -> Option<Reference> {
+    let is_name = |name: &str| {
+        let starts = name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_');
+        starts && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_') && !KEYWORDS.contains(&name)
+    };
+    let path: Vec<_> = source.split('.').collect();
+    let is_plain = path.iter().all(|name| is_name(name)) && !RESERVED.contains(&path[0]);
+    is_plain.then(|| Reference { path: path.into_iter().map(str::to_owned).collect(), span: 0..source.len() })
+}
+
 struct Walk<'a> {
     program: &'a Program,
     source: &'a str,

@@ -150,3 +150,17 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn a_plain_reference_is_seen_without_parsing_and_means_the_same() {
+    let sources =
+        ["a", "a.b", "a.b.c_1", "_x.y", "in", "a.in", "true", "size", "a.size", "list", "a b", "a.", ".a", "1a", "a-b"];
+    for source in sources {
+        let seen = references::plain(source);
+        let parsed = parse(source).ok().map(|program| references::of(&program, source));
+        if let Some(seen) = seen {
+            assert_eq!(parsed.as_deref(), Some(&[seen][..]), "{source}");
+        }
+    }
+    assert!(references::plain("inputs.reference").is_some() && references::plain("a.in").is_none());
+}
