@@ -56,6 +56,8 @@ pub(crate) async fn release(engine: &Engine, place: &Place, before: Option<Notic
     let gone = presence::sweep(&place.directory).into_iter().chain(before);
     for gone in gone.filter_map(|notice| notice.claims()) {
         engine.release(gone).await?;
+        // It may have been killed before it could remove the small files it had made.
+        let _gone = remove(&place.directory.join("scratch").join(format!("onceflow-{gone:032x}")));
     }
     Ok(())
 }

@@ -85,7 +85,10 @@ fn the_genome_flow_is_killed_resumed_changed_and_does_no_more_than_explain_said(
     let lab = Laboratory::new();
     let all = lab.explain(2);
     let told = run_until_done(lab.directory.path(), &lab.arguments(2), KILLS, 7);
-    assert!(all.iter().all(|step| told.committed.iter().any(|done| done.starts_with(step.as_str()))), "{all:?} {told:?}");
+    assert!(
+        all.iter().all(|step| told.committed.iter().any(|done| done.starts_with(step.as_str()))),
+        "{all:?} {told:?}"
+    );
     assert_eq!(told.committed.len(), SAMPLES.len() + 2, "every step took effect once: {:?}", told.committed);
     let calls = lab.variants().lines().filter(|line| !line.starts_with('#')).count();
     assert!(calls > 20, "only {calls} variants were called");

@@ -406,6 +406,8 @@ impl Engine {
             worker.drain().await;
         }
         self.shared.small.clear();
+        // Whatever the tasks hold goes with them.
+        *lock(&self.shared.tasks) = Arc::default();
         self.shared.events.close();
         // A handle may wait for what was just done.
         self.shared.ring_all();

@@ -108,7 +108,7 @@ impl<'a> Job<'a> {
         captures: &'a [Capture],
         secrets: &'a Secrets,
     ) -> Result<Self, Failure> {
-        let mut work = Work::new(&shared.home, step)?;
+        let mut work = Work::new(&shared.home, &shared.pool, step)?;
         let mut names = scope(step, spec);
         for (at, data) in inputs.into_iter().enumerate() {
             let mut value = input(spec, at, data)?;
@@ -199,7 +199,7 @@ impl<'a> Job<'a> {
         let last = log.finish(given.is_err());
         match given {
             Ok(given) => {
-                self.work.remove();
+                self.work.done(&self.shared.pool);
                 Ok(given)
             }
             Err(mut failure) => {

@@ -170,6 +170,7 @@ impl Running<'_> {
         attending.started()?;
         story::write(&self.session.place, handle.id(), self.args, &self.asked);
         self.digests.save();
+        crate::executors::home(&self.session.place).tidy(handle.id());
         let writer = trail::Writer::open(&self.session.place.run(handle.id()));
         let view = View::new(&self.printer, self.asked.steps());
         let shown = work::show(events, self.asked.key(), writer, view);
