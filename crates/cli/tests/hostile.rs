@@ -38,7 +38,7 @@ fn contains(all: &[u8], text: &str) -> bool {
 #[test]
 fn a_step_that_says_very_much_has_a_log_with_a_bound() {
     let bed = Bed::new();
-    bed.write("flow.yaml", &one("loud", "run: |\n  echo first\n  head -c 100000000 /dev/zero | tr '\\0' x | fold -w 99\n  echo last\n  touch ${{ out.x }}\nout: { x: file }"));
+    bed.write("flow.yaml", &(one("loud", "run: |\n  echo first\n  head -c 100000000 /dev/zero | tr '\\0' x | fold -w 99\n  echo last\n  touch ${{ out.x }}\nout: { x: file }") + "outputs: { x: a.x }\n"));
     bed.run(&["run", "flow.yaml"]).ends(0);
     let log = bed.run(&["logs", "loud"]).ends(0).stdout;
     assert!(log.len() < 1 << 20, "{} bytes", log.len());
@@ -51,7 +51,7 @@ fn a_step_that_says_very_much_has_a_log_with_a_bound() {
 fn a_step_that_takes_too_long_is_ended_and_told() {
     let bed = Bed::new();
     let pid = bed.path("pid");
-    bed.write("flow.yaml", &one("slow", &format!("run: |\n  echo $$ > '{}'\n  sl\\eep 1000\nout: {{ x: text }}\ntimeout: 500ms", pid.display())));
+    bed.write("flow.yaml", &(one("slow", &format!("run: |\n  echo $$ > '{}'\n  sl\\eep 1000\nout: {{ x: text }}\ntimeout: 500ms", pid.display())) + "outputs: { x: a.x }\n"));
     bed.run(&["run", "flow.yaml"]).expect(expect![[""]]);
     assert!(!is_there(&bed.read("pid")));
 }
@@ -87,7 +87,7 @@ fn what_steps_have_started_ends_with_us_however_we_end() {
 fn a_step_that_must_not_start_twice_and_was_killed_waits_for_somebody() {
     let bed = Bed::new();
     let gate = bed.gate("gate");
-    bed.write("pay.yaml", &one("pay", &format!("run: |\n  {}\neffect: at_most_once\nout: {{ x: text }}", gate.shell())));
+    bed.write("pay.yaml", &(one("pay", &format!("run: |\n  {}\neffect: at_most_once\nout: {{ x: text }}", gate.shell())) + "outputs: { x: a.x }\n"));
     let mut run = bed.start(&["run", "pay.yaml"]);
     gate.until_there();
     run.kill().expect("it is there");
@@ -123,9 +123,25 @@ fn a_step_that_must_not_run_twice_runs_again_only_if_that_is_accepted() {
     bed.write("pay.yaml", &flow("ten"));
     bed.run(&["run", "pay.yaml"]).ends(0);
     bed.write("pay.yaml", &flow("eleven"));
-    bed.run(&["run", "pay.yaml"]).expect(expect![[""]]);
+    bed.run(&["run", "pay.yaml"]).expect(expect![[r#"
+        -- stderr
+        1 of 1 step will run: a (has no result yet)
+        error[OF0413]: run `pay` has done /a, which would run again: accept that, or ask for it under another key
+        hint: `--accept-code-change` lets them run again; `--key NAME` starts another run beside it
+        -- exit 1
+    "#]]);
     assert_eq!(bed.read("ran"), "ten\n");
-    bed.run(&["run", "pay.yaml", "--accept-code-change"]).expect(expect![[""]]);
+    bed.run(&["run", "pay.yaml", "--accept-code-change"]).expect(expect![[r#"
+        -- stdout
+        {"x":"eleven"}
+        -- stderr
+        1 of 1 step will run: a (has no result yet)
+        run     a
+        done    a ([time])
+        done: 1 step ran in [time]
+        next: onceflow show pay
+        -- exit 0
+    "#]]);
     assert_eq!(bed.read("ran"), "ten\neleven\n");
 }
 
@@ -136,7 +152,15 @@ fn a_secret_is_needed_and_lands_nowhere() {
     let step = "run: |\n  echo \"said $TOKEN\" >&2\n  printf %s ${{ secrets.TOKEN }} | wc -c > ${{ out.len }}\n  false\nsecrets: [TOKEN]\nout: { len: { file: len } }";
     let failing = format!("secrets: [TOKEN]\n{}outputs: {{ len: a.len }}\n", one("secret", step));
     bed.write("secret.yaml", &failing);
-    bed.run(&["run", "secret.yaml"]).expect(expect![[""]]);
+    bed.run(&["run", "secret.yaml"]).expect(expect![[r#"
+        -- stderr
+        run     a
+        failed[OF0310] a: secret `TOKEN` is not in the environment
+          hint: `export TOKEN=…`, then run again
+        the run failed: a
+        next: onceflow logs secret a; then the same command goes on where it stopped
+        -- exit 1
+    "#]]);
     let with = |args: &[&str]| bed.said(bed.command(args).env("TOKEN", VALUE).output().expect("the command starts"));
     let said = with(&["run", "secret.yaml"]).ends(1);
     assert!(said.stderr.contains("said ***"), "{}", said.stderr);
@@ -186,8 +210,8 @@ steps:
 outputs: { y: b.y }
 ".replace("DIR", &bed.dir.path().display().to_string()));
     let script = "mount -t tmpfs -o size=1m none disk; export ONCEFLOW_STORE=disk/store
-        $T run fill.yaml; echo exit $? >&2; $T fsck -q; echo exit $? >&2; rm disk/ballast; ln -s /dev/null disk/ballast
-        $T run fill.yaml; echo exit $? >&2; $T fsck -q";
+        $T run fill.yaml; echo exit $? >&2; $T fsck -q > fsck; echo exit $? >&2; rm disk/ballast; ln -s /dev/full disk/ballast
+        $T run fill.yaml; echo exit $? >&2; $T fsck -q > fsck";
     let Some(said) = among_mounts(&bed, script) else { return };
     said.expect(expect![[""]]);
     assert_eq!(bed.read("ran"), "a\nb\nb\n");
@@ -205,11 +229,23 @@ outputs: { n: size(a.x) }
 ");
     bed.write("n.json", &format!("{:?}", (0..200).collect::<Vec<_>>()));
     let script = "mount -t tmpfs -o size=150k none disk; export ONCEFLOW_STORE=disk/store
-        $T run many.yaml -q -i n=@n.json; echo exit $? >&2; $T fsck -q; echo exit $? >&2
+        $T run many.yaml -q -i n=@n.json; echo exit $? >&2; $T fsck -q > fsck; echo exit $? >&2
         mount -o remount,size=50m disk
-        $T run many.yaml -q -i n=@n.json; echo exit $? >&2; $T fsck -q";
+        $T run many.yaml -q -i n=@n.json; echo exit $? >&2; $T fsck -q > fsck";
     let Some(said) = among_mounts(&bed, script) else { return };
-    said.expect(expect![[""]]);
+    said.expect(expect![[r#"
+        -- stdout
+        0 problems, 0 leaks in [time] values and 2 edges
+        {"n":200}
+        0 problems, 0 leaks in [time] values and 1 edges
+        -- stderr
+        error[OF0408]: the store has no room for this: No space left on device (os error 28)
+        hint: make room on the disk, then run the same command again: what was done is kept
+        exit 75
+        exit 0
+        exit 0
+        -- exit 0
+    "#]]);
 }
 
 #[test]
@@ -220,7 +256,21 @@ fn a_disk_without_room_for_a_store_is_said_to_be() {
     bed.write("copy.yaml", &copy_flow("copy", ":"));
     let script = "mount -t tmpfs -o size=40k none disk; export ONCEFLOW_STORE=disk/store
         $T run copy.yaml -i text=in.txt; echo exit $? >&2; mount -o remount,size=50m disk
-        $T run copy.yaml -i text=in.txt; echo exit $? >&2; $T fsck -q";
+        $T run copy.yaml -i text=in.txt; echo exit $? >&2; $T fsck -q > fsck";
     let Some(said) = among_mounts(&bed, script) else { return };
-    said.expect(expect![[""]]);
+    said.expect(expect![[r#"
+        -- stdout
+        {"copy":"results/copy.txt"}
+        0 problems, 0 leaks in [time] values and 2 edges
+        -- stderr
+        error[OF0408]: cannot begin a log in [dir]/disk/store/: No space left on device (os error 28)
+        hint: make room on the disk, then run the same command again: what was done is kept
+        exit 75
+        run     copy
+        done    copy ([time])
+        done: 1 step ran in [time]
+        next: results are in results/; `onceflow show copy` tells the story
+        exit 0
+        -- exit 0
+    "#]]);
 }
