@@ -122,8 +122,9 @@ fn unusable(kind: Option<io::ErrorKind>, message: &str) -> Fault {
     let fault = told(Exit::Busy, codes::STORE_UNUSABLE, message);
     match kind {
         Some(StorageFull | QuotaExceeded | FileTooLarge) => fault.hint(ROOM),
-        Some(PermissionDenied | ReadOnlyFilesystem) => fault
-            .hint("every command writes to its store; ask its owner for the right to, or give another with `--store DIR`"),
+        Some(PermissionDenied | ReadOnlyFilesystem) => fault.hint(
+            "every command writes to its store; ask its owner for the right to, or give another with `--store DIR`",
+        ),
         _ => fault,
     }
 }

@@ -125,8 +125,7 @@ impl Ending<'_> {
             self.printer.say(format!("{} undone", words::count(undone, "step")));
         }
         for failed in not_undone {
-            let what = self.printer.ink(Ink::Red, "not undone");
-            self.printer.warn(format!("{what} {}: {}", words::step(&failed.address), failed.causes.join("; ")));
+            self.printer.warn(view::failure_to(self.printer, "not undone", failed));
         }
     }
 

@@ -124,10 +124,8 @@ pub(crate) fn short(explanation: &Explanation) -> String {
     }
     let all = steps(explanation);
     let runs = all.iter().filter(|step| step.is_leaf && step.fate == Fate::Run);
-    let named: Vec<_> = runs
-        .take(NAMED_MAX)
-        .map(|step| format!("{} ({})", step.name, words::reason(step.reason)))
-        .collect();
+    let named: Vec<_> =
+        runs.take(NAMED_MAX).map(|step| format!("{} ({})", step.name, words::reason(step.reason))).collect();
     let more = counts.run.saturating_sub(NAMED_MAX);
     let more = if more == 0 { String::new() } else { format!(", and {more} more") };
     format!("{} of {} will run: {}{more}", counts.run, words::count(counts.all(), "step"), named.join(", "))

@@ -188,7 +188,8 @@ pub(crate) fn steps(directory: &Path) -> usize {
         }
     }
     let is_around = |step: &&String| {
-        let below = settled.range::<String, _>((Excluded(*step), Unbounded)).take_while(|other| other.starts_with(*step));
+        let below =
+            settled.range::<String, _>((Excluded(*step), Unbounded)).take_while(|other| other.starts_with(*step));
         below.into_iter().any(|other| other[step.len()..].starts_with(['/', '[', '@']))
     };
     settled.len() - settled.iter().filter(is_around).count()

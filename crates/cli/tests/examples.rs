@@ -32,7 +32,8 @@ fn copy(from: &Path, to: &Path) {
 #[test]
 fn every_example_is_run_by_a_test() {
     let bed = examples();
-    let mut found: Vec<_> = fs::read_dir(bed.path("examples")).expect("examples").flatten().map(|entry| entry.file_name()).collect();
+    let mut found: Vec<_> =
+        fs::read_dir(bed.path("examples")).expect("examples").flatten().map(|entry| entry.file_name()).collect();
     found.sort();
     // `variants` has a test of its own.
     assert_eq!(found, ["refine", "saga", "samplesheet", "variants", "wordcount"]);
@@ -51,9 +52,11 @@ fn words_are_counted_in_files_of_any_name() {
     let total = bed.read("results/total.txt");
     let (words, texts) = (data["words"].as_str().expect("text"), fs::read_dir(bed.path("examples/wordcount/texts")));
     assert!(words.lines().count() == 5 && total.starts_with(words), "{words}");
-    let counted: usize = total.lines().map(|line| line.split(' ').next().and_then(|n| n.parse::<usize>().ok()).expect("a number")).sum();
+    let counted: usize =
+        total.lines().map(|line| line.split(' ').next().and_then(|n| n.parse::<usize>().ok()).expect("a number")).sum();
     let all = texts.expect("texts").flatten().map(|entry| fs::read_to_string(entry.path()).expect("a text"));
-    let there: usize = all.map(|text| text.split(|c: char| !c.is_ascii_alphabetic()).filter(|word| !word.is_empty()).count()).sum();
+    let there: usize =
+        all.map(|text| text.split(|c: char| !c.is_ascii_alphabetic()).filter(|word| !word.is_empty()).count()).sum();
     assert_eq!(counted, there);
     assert!(bed.run(&args).ends(0).stderr.contains("nothing to do"));
 }
@@ -61,7 +64,10 @@ fn words_are_counted_in_files_of_any_name() {
 #[test]
 fn a_sheet_of_samples_is_read_and_counted() {
     let bed = examples();
-    let data = bed.run(&["run", "examples/samplesheet/flow.yaml", "--input", "samples=examples/samplesheet/samples.csv"]).ends(0).json();
+    let data = bed
+        .run(&["run", "examples/samplesheet/flow.yaml", "--input", "samples=examples/samplesheet/samples.csv"])
+        .ends(0)
+        .json();
     assert_eq!(data, serde_json::json!({"table": "results/reads.tsv", "total": 4, "dna": data["dna"]}));
     assert_eq!(bed.read("results/reads.tsv").lines().count(), 2);
 }
@@ -100,7 +106,10 @@ fn shop(ships: bool) -> (String, std::sync::mpsc::Receiver<(String, String)>) {
             let path = request.split(' ').nth(1).expect("a path").to_owned();
             let status = if path == "/shipments" && !ships { "422 Unprocessable Entity" } else { "200 OK" };
             let answer = "{\"receipt\": \"r-1\", \"parcel\": \"p-1\"}";
-            let head = format!("HTTP/1.1 {status}\r\nconnection: close\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n", answer.len());
+            let head = format!(
+                "HTTP/1.1 {status}\r\nconnection: close\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n",
+                answer.len()
+            );
             (&connection).write_all(format!("{head}{answer}").as_bytes()).expect("an answer");
             tell.send((path, String::from_utf8(body).expect("text"))).expect("somebody listens");
         }
@@ -114,11 +123,23 @@ fn an_order_is_charged_and_shipped_or_refunded() {
         let bed = examples();
         let (address, asked) = shop(ships);
         let server = format!("server={address}");
-        let args = ["run", "examples/saga/flow.yaml", "--key", "order-17", "--input", &server, "--inputs", "examples/saga/order.yaml"];
+        let args = [
+            "run",
+            "examples/saga/flow.yaml",
+            "--key",
+            "order-17",
+            "--input",
+            &server,
+            "--inputs",
+            "examples/saga/order.yaml",
+        ];
         let said = bed.run(&args).ends(if ships { 0 } else { 1 });
         let asked: Vec<_> = asked.try_iter().collect();
         let paths: Vec<_> = asked.iter().map(|(path, _)| path.as_str()).collect();
-        assert_eq!(paths, if ships { &["/charges", "/shipments"][..] } else { &["/charges", "/shipments", "/refunds"] });
+        assert_eq!(
+            paths,
+            if ships { &["/charges", "/shipments"][..] } else { &["/charges", "/shipments", "/refunds"] }
+        );
         let body: serde_json::Value = serde_json::from_str(&asked[1].1).expect("JSON");
         assert_eq!(body, serde_json::json!({"order": "order-17", "goods": ["a lamp", "two bulbs"], "receipt": "r-1"}));
         if ships {

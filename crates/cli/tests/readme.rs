@@ -10,8 +10,8 @@ fn blocks(language: &str) -> Vec<String> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).expect("the repository");
     let readme = std::fs::read_to_string(root.join("README.md")).expect("the README");
     let part = readme.split("## ").find(|part| part.starts_with("Five minutes")).expect("five minutes");
-    let starts = part.split(&format!("```{language}\n")).skip(1);
-    starts.map(|block| block.split("```").next().expect("its end").to_owned()).collect()
+    let fence = format!("```{language}\n");
+    part.split(&fence).skip(1).map(|block| block.split("```").next().expect("its end").to_owned()).collect()
 }
 
 /// Runs a script as a newcomer would type it, with the tool on the PATH.
@@ -28,7 +28,8 @@ fn typed(bed: &Bed, script: &str) -> support::Said {
 fn the_five_minutes_of_the_readme_are_as_they_are_told() {
     let bed = Bed::new();
     let [install, kill, end] = &blocks("sh")[..] else { panic!("three blocks of commands") };
-    let start: String = install.lines().filter(|line| !line.starts_with("cargo install")).collect::<Vec<_>>().join("\n");
+    let start: String =
+        install.lines().filter(|line| !line.starts_with("cargo install")).collect::<Vec<_>>().join("\n");
     let flow = typed(&bed, &start).ends(0).stdout;
     assert_eq!([flow], blocks("yaml")[..], "the flow is the one that is shown");
     let [told] = &blocks("console")[..] else { panic!("one block of commands and answers") };
@@ -42,7 +43,10 @@ fn the_five_minutes_of_the_readme_are_as_they_are_told() {
     assert_eq!(inside(explain).stdout, shown);
     let said = inside(rerun);
     assert!(said.stderr.contains("done: 2 steps ran") && said.stderr.contains("2 reused"), "{}", said.stderr);
-    assert!(bed.read("rain/results/rain.txt").starts_with("far east: 12 mm\n") || bed.read("rain/results/rain.txt").contains("north: 15 mm"));
+    assert!(
+        bed.read("rain/results/rain.txt").starts_with("far east: 12 mm\n")
+            || bed.read("rain/results/rain.txt").contains("north: 15 mm")
+    );
     let said = typed(&bed, &format!("cd rain\n{kill}"));
     assert!(said.stdout.contains("interrupted"), "{}\n{}", said.stdout, said.stderr);
     assert!(said.stderr.contains("done: ") && said.code == 0, "{}", said.stderr);

@@ -93,7 +93,9 @@ fn serve(connection: &TcpStream, ledger: &Ledger, bell: &Sender<()>) -> std::io:
         let order: usize = path.rsplit('/').next().and_then(|order| order.parse().ok()).expect("an order");
         let (status, body) = match path.split('/').nth(1) {
             Some("charge") => ("200 OK", format!("{{\"receipt\": \"r-{key}\"}}")),
-            Some("ship") if order % 3 == 0 => ("422 Unprocessable Entity", String::from("{\"why\": \"no such street\"}")),
+            Some("ship") if order % 3 == 0 => {
+                ("422 Unprocessable Entity", String::from("{\"why\": \"no such street\"}"))
+            }
             Some("ship") => ("200 OK", format!("{{\"parcel\": \"p-{order}\"}}")),
             Some("refund") => ("200 OK", String::from("{}")),
             _ => ("404 Not Found", String::from("{}")),

@@ -1,6 +1,8 @@
 //! `onceflow explain FLOW`: what `run` would do, and why, before it does anything.
 
-use crate::{args, asked::Asked, exit::Exit, fault::Fault, place::Place, plan, printer::Printer, session::Session, story};
+use crate::{
+    args, asked::Asked, exit::Exit, fault::Fault, place::Place, plan, printer::Printer, session::Session, story,
+};
 
 /// Says what would run.
 pub(crate) async fn run(args: &args::Explain, place: Place, printer: &Printer) -> Result<Exit, Fault> {

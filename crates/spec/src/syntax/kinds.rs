@@ -118,7 +118,7 @@ fn read_arms(reader: Reader<'_>, node: &Node, what: &str) -> Vec<Step> {
     let mut arms = Vec::new();
     let nodes = reader.list(node, "`choose`");
     for (at, node) in nodes.iter().enumerate() {
-        let name = Key { name: format!("-{}", at + 1), span: node.span };
+        let name = Key { name: format!("arm{}", at + 1), span: node.span };
         let label = format!("arm {} of {what}", at + 1);
         let Some(arm) = step::read(reader, &name, node, &label) else { continue };
         if arm.when.is_none() && at + 1 < nodes.len() {
