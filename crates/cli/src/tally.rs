@@ -93,17 +93,17 @@ impl Tally {
             What::WillRun { address, attempt } => {
                 let group = self.group(address);
                 group.first_ms.get_or_insert(ms);
-                group.attempts += 1;
+                group.attempts += usize::from(!words::is_helper(address));
                 group.running.insert(address.clone(), (*attempt, ms));
                 None
             }
             What::DidCommit { address } => {
                 let took = self.ends(ms, address);
-                self.group(address).done += 1;
+                self.group(address).done += usize::from(!words::is_helper(address));
                 took
             }
             What::DidReuse { address } => {
-                self.group(address).reused += 1;
+                self.group(address).reused += usize::from(!words::is_helper(address));
                 None
             }
             What::DidOpen { address, elements } => {
@@ -141,7 +141,7 @@ impl Tally {
     }
 
     /// What runs now, the longest first.
-    pub(crate) fn running(&self) -> Vec<(&str, u64)> {
+    pub(crate) fn running(&self) -> Vec<(String, u64)> {
         let all = self.groups.iter().flat_map(|(_, group)| &group.running);
         let mut all: Vec<_> = all.map(|(address, (_, since))| (words::step(address), *since)).collect();
         all.sort_by_key(|(_, since)| *since);

@@ -135,6 +135,13 @@ pub(crate) async fn wait(
 ) -> Result<Result<Report, Exit>, Fault> {
     tokio::select! {
         report = handle.wait() => Ok(Ok(report?)),
+        why = engine.until_full() => {
+            // Steps would be tried again and again, in vain.
+            if let Err(error) = engine.interrupt().await {
+                tracing::debug!(%error, "what was done last may have to be done again");
+            }
+            Err(Fault::full(why))
+        }
         exit = signals.asked() => {
             printer.say("stopping: no further steps are taken (again to stop at once)");
             engine.interrupt().await?;

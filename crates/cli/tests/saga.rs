@@ -162,7 +162,7 @@ fn every_order_is_charged_once_and_every_failed_one_is_refunded_once_whatever_is
         assert_eq!(charges.len(), 1, "order {number} was charged under {charges:?}");
         let refunds = ledger.keys(&format!("/refund/{number}"));
         assert_eq!(refunds.len(), usize::from(fails), "order {number} was refunded under {refunds:?}");
-        assert_eq!(directory.path().join(format!("out-{number}")).exists(), false, "text is no file");
+        assert!(!directory.path().join(format!("out-{number}")).exists(), "text is no file");
     }
     chaos::nothing_is_left(directory.path());
 }

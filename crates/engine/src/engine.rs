@@ -396,6 +396,15 @@ impl Engine {
         crate::task::FlowRows::new(self.shared.clone(), flow)
     }
 
+    /// Waits until the store has no room for what steps gave; what it said. Such steps are given back and tried again, which
+    /// is in vain until somebody makes room: whoever would rather stop learns it here.
+    pub async fn until_full(&self) -> String {
+        match &self.worker {
+            Some(worker) => worker.full().await,
+            None => std::future::pending().await,
+        }
+    }
+
     /// Takes no further steps, and ends when those in flight are done and everything is durable.
     ///
     /// # Errors

@@ -18,7 +18,7 @@ use std::sync::{
     Arc,
     atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst},
 };
-use tokio::sync::{Notify, futures::Notified};
+use tokio::sync::{Notify, futures::Notified, watch::Sender};
 
 /// A worker: takes steps and performs them until it is told to stop.
 pub(crate) struct Worker {
@@ -31,6 +31,8 @@ pub(crate) struct Worker {
     stopped: Notify,
     /// Rings when a slot has ended.
     ended: Notify,
+    /// What the store said when it had no room.
+    full: Sender<Option<String>>,
 }
 
 impl Worker {
@@ -44,6 +46,7 @@ impl Worker {
             busy: AtomicUsize::new(0),
             stopped: Notify::new(),
             ended: Notify::new(),
+            full: Sender::default(),
         });
         shared.world.spawn("onceflow dispatch", Box::pin(worker.clone().dispatch()));
         shared.world.spawn("onceflow heartbeat", Box::pin(worker.clone().stay_alive()));
@@ -73,6 +76,19 @@ impl Worker {
                 return;
             }
             ended.await;
+        }
+    }
+
+    /// Waits until the store has no room for what a step gave, or for taking one; what it said.
+    pub(crate) async fn full(&self) -> String {
+        let mut full = self.full.subscribe();
+        let said = full.wait_for(Option::is_some).await.expect("the sender is here as long as we are");
+        said.clone().unwrap_or_default()
+    }
+
+    fn note(&self, error: &Error) {
+        if error.is_full() {
+            self.full.send_replace(Some(error.to_string()));
         }
     }
 
@@ -124,6 +140,7 @@ impl Worker {
     /// The store did not answer: says so, and tries again a little later.
     async fn trouble(&self, error: &Error) {
         tracing::warn!(%error, "the store did not answer; trying again");
+        self.note(error);
         self.pause().await;
     }
 
@@ -176,6 +193,7 @@ impl Worker {
     /// The engine itself could not go on with a step. It gives the step back, so that it is tried again.
     async fn failed(&self, job: &Job, error: &Error) {
         tracing::error!(%error, step = ?job.claimed.name, "a step could not be performed; it is given back");
+        self.note(error);
         self.pause().await;
         let Job { claimed: Claimed { queue, name, .. }, fence, .. } = job;
         let mut batch = Batch::new(self.shared.shard());

@@ -59,7 +59,10 @@ pub(crate) async fn run(args: &args::Show, place: Place, printer: &Printer) -> R
         text.push_str(&format!("{}\n", view::failure(printer, failed)));
     }
     if let Report::Waiting(steps) = &report {
-        text.push_str(&format!("unknown  {}\n", steps.join(", ")));
+        text.push_str(&format!(
+            "unknown  {}\n",
+            steps.iter().map(|step| words::step(step)).collect::<Vec<_>>().join(", ")
+        ));
     }
     for (name, value) in &outputs {
         text.push_str(&format!("output   {name}: {value}\n"));
@@ -139,7 +142,7 @@ fn told(group: &Group) -> String {
     part(group.failed, "failed");
     part(group.undone, "undone");
     if group.attempts > group.done + group.failed + group.running.len() {
-        parts.push(format!("{} attempts", group.attempts));
+        parts.push(words::count(group.attempts, "attempt"));
     }
     if group.spent_ms > 0 {
         parts.push(words::duration(group.spent_ms));

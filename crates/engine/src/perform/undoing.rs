@@ -40,13 +40,13 @@ impl Work<'_> {
         let mut undo: Undo = rows::read(&row).ok_or_else(|| Error::damaged("a registration"))?;
         self.worker.shared.records.durable(self.position).await?;
         let Some((spec, body)) = self.undoer(&undo) else { return self.leave_to_others(&undo).await };
-        loop {
+        let is_undone = loop {
             let Some(given) = self.try_undo(&undo, &*body).await? else {
                 // The worker ends, and others go on.
                 self.give_back().await?;
                 return Ok(None);
             };
-            let Err(failure) = given else { break };
+            let Err(failure) = given else { break true };
             undo.failed += 1;
             let failed = Failed {
                 address: undo.address.clone(),
@@ -57,13 +57,13 @@ impl Work<'_> {
             if failure.is_final || undo.failed >= spec.retry.attempts {
                 tracing::error!(address = %undo.address, causes = ?failed.causes, "a step could not be undone");
                 self.note_not_undone(failed).await?;
-                break;
+                break false;
             }
             let pause = super::task::pause_ms(&spec, undo.failed, self.worker.shared.world.random());
             let heartbeat = self.undoing();
             select(self.worker.shared.world.sleep(pause), std::pin::pin!(heartbeat.stopped())).await;
-        }
-        self.undone(seat, number, Some(undo)).await
+        };
+        self.undone(seat, number, Some((undo, is_undone))).await
     }
 
     /// The task that undoes it. One with code of its own the flow knows by name only, so whatever version is offered here is the right one, and
@@ -126,7 +126,7 @@ impl Work<'_> {
     }
 
     /// The step is undone, or cannot be: the one before it is next.
-    async fn undone(&self, seat: &Seat, number: u32, undo: Option<Undo>) -> Result<Option<Job>, Error> {
+    async fn undone(&self, seat: &Seat, number: u32, undo: Option<(Undo, bool)>) -> Result<Option<Job>, Error> {
         let plan = &self.run.plan;
         let next = match number.checked_sub(1) {
             Some(number) => StepId { index: number, ..StepId::of_run(UNDO) },
@@ -135,7 +135,7 @@ impl Work<'_> {
         let decide = |state: State| {
             let mut draft = self.taken.leaving(plan, state);
             let key = plan.keys.undo(number);
-            if let Some(undo) = &undo {
+            if let Some((undo, _)) = &undo {
                 for (port, held) in undo.inputs.iter().enumerate() {
                     draft.release(&key, port as u16, &held.outcome);
                 }
@@ -146,7 +146,8 @@ impl Work<'_> {
             draft.batch.ops.push(op);
             draft
         };
-        let what = undo.as_ref().map(|undo| What::DidUndo { address: undo.address.to_string() });
+        let undone = undo.as_ref().filter(|(_, is_undone)| *is_undone);
+        let what = undone.map(|(undo, _)| What::DidUndo { address: undo.address.to_string() });
         self.commit(seat, &[], what, decide).await.map(Committed::next)
     }
 }
