@@ -159,7 +159,7 @@ mod tests {
         let run = |address: &str| What::WillRun { address: address.into(), attempt: 1 };
         tally.saw(10, &run("/b[0]/x"));
         tally.saw(11, &run("/b[1]/x"));
-        assert_eq!(tally.running(), [("b[0]/x", 10), ("b[1]/x", 11)]);
+        assert_eq!(tally.running(), [(String::from("b[0]/x"), 10), (String::from("b[1]/x"), 11)]);
         assert_eq!(tally.saw(15, &What::DidCommit { address: "/b[0]/x".into() }), Some(5));
         tally.saw(16, &What::DidReuse { address: "/a".into() });
         let counts: Vec<_> = tally.groups.iter().map(|(name, group)| (name.as_str(), group.settled())).collect();
