@@ -158,7 +158,12 @@ pub(crate) async fn forget(engine: &Engine, known: &Summary) -> Result<(), Fault
     let handle = engine.find(&known.key).await?;
     if !known.status.has_ended() {
         handle.cancel().await?;
-        handle.wait().await?;
+        if let Report::Cancelled { not_undone } | Report::Undone { not_undone, .. } = handle.wait().await?
+            && let Some(first) = not_undone.first()
+        {
+            let why = format!("run `{}` could not be undone, so it is not replaced: {}", known.key, first.address);
+            return Err(Fault::plain(Exit::Unclean, why));
+        }
     }
     engine.forget(&known.key).await?;
     Ok(())

@@ -404,3 +404,20 @@ fn a_disk_without_room_for_a_store_is_said_to_be() {
         -- exit 0
     "#]]);
 }
+
+#[test]
+fn what_people_put_among_results_stays() {
+    let bed = Bed::new();
+    let step = "each: n in inputs.ns\nrun: echo ${{ n }} > ${{ out.f }}\nout: { f: { file: \"${{ n }}.txt\" } }";
+    bed.write("f.yaml", &format!("inputs: {{ ns: list<int> }}\n{}outputs: {{ fs: a.f }}\n", one("f", step)));
+    bed.run(&["run", "f.yaml", "-i", "ns=[1, 2]"]).ends(0);
+    bed.write("results/fs/notes.md", "mine");
+    bed.run(&["run", "f.yaml", "-i", "ns=[1, 2]"]).ends(0);
+    bed.run(&["run", "f.yaml", "-i", "ns=[2, 3]"]).ends(0);
+    assert_eq!((bed.read("results/fs/notes.md"), bed.read("results/fs/3.txt")), ("mine".into(), "3\n".into()));
+    assert!(!bed.path("results/fs/1.txt").exists(), "what was a result and is none any more goes");
+    std::fs::create_dir(bed.path("other")).expect("a directory");
+    bed.write("other/fs", "a file of mine");
+    bed.run(&["run", "f.yaml", "-i", "ns=[2, 3]", "--out", "other"]).ends(1);
+    assert_eq!(bed.read("other/fs"), "a file of mine");
+}

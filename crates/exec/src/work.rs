@@ -185,9 +185,12 @@ impl Work {
         Ok(())
     }
 
-    /// It is not needed any more.
-    pub(crate) fn done(&self, pool: &Pool) {
-        pool.give(&self.path);
+    /// It is not needed any more; and may be used again, unless somebody may still be at work there.
+    pub(crate) fn done(&self, pool: &Pool, may_be_used_again: bool) {
+        match may_be_used_again {
+            true => pool.give(&self.path),
+            false => home::remove(&self.path, TEMPORARY),
+        }
     }
 }
 
@@ -196,6 +199,11 @@ pub(crate) type Taken = BTreeMap<PathBuf, PathBuf>;
 
 /// A file that has other names may be somebody else's.
 fn take_one(from: &Path, to: &Path) -> io::Result<()> {
+    // An attempt that was killed here may have left one, which may be the store's by now.
+    match fs::remove_file(to) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+        _ => {}
+    }
     match fs::symlink_metadata(from)?.nlink() {
         1 => fs::rename(from, to),
         _ => fs::copy(from, to).map(|_| ()),

@@ -35,6 +35,7 @@ pub(crate) async fn run(args: &args::Run, place: Place, printer: &Printer) -> Re
     }
     let (mut asked, digests) = Asked::read(&args.flow, &place.directory)?;
     asked.start.accept_reruns = args.accept_code_change;
+    asked.has_secrets()?;
     let session = Session::make(place).await?;
     let mut running = Running { args, asked, digests, session, printer: printer.clone(), left: None };
     let exit = running.go().await?;

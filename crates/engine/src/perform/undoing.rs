@@ -70,6 +70,10 @@ impl Work<'_> {
     /// says how often it is tried.
     fn undoer(&self, undo: &Undo) -> Option<(TaskSpec, Arc<dyn Body>)> {
         let spec = &self.run.plan.program.tasks[undo.task as usize];
+        // One that takes the steps of other classes only may lack what this one needs around it.
+        if !self.worker.room.takes(&spec.class) {
+            return None;
+        }
         let tasks = lock(&self.worker.shared.tasks);
         match tasks.executor(&spec.name) {
             Some(body) => Some((spec.clone(), body.clone())),
@@ -110,9 +114,19 @@ impl Work<'_> {
             Ok(Attempt::Async(future)) => walled(future),
             Ok(Attempt::Blocking(body)) => blocking(&self.worker.room, &*shared.world, body),
         };
-        Ok(match select(given, std::pin::pin!(heartbeat.stopped())).await {
+        let timeout_ms = self.run.plan.program.tasks[undo.task as usize].timeout_ms;
+        let timeout: BoxFuture<'_, ()> = match timeout_ms {
+            Some(ms) => shared.world.sleep(ms),
+            None => Box::pin(std::future::pending()),
+        };
+        let stopped = std::pin::pin!(heartbeat.stopped());
+        let interrupted = select(stopped, timeout);
+        Ok(match select(given, interrupted).await {
             Either::Left((given, _)) => Some(given),
-            Either::Right(_) => None,
+            Either::Right((Either::Left(_), _)) => None,
+            Either::Right((Either::Right(_), _)) => {
+                Some(Err(Failure::new(format!("it took longer than {} ms", timeout_ms.unwrap_or_default()))))
+            }
         })
     }
 

@@ -8,8 +8,8 @@ use std::time::Duration;
 /// Between two looks.
 const PAUSE: Duration = Duration::from_millis(20);
 
-/// Looks while processes have time to end by themselves.
-const ASKED_MAX: usize = 100;
+/// Looks while processes have time to end by themselves: none. Whoever goes on with the run must not meet them.
+const ASKED_MAX: usize = 0;
 
 /// Looks that find nothing before it is believed: one that is just being started has no mark yet.
 const CALM: usize = 3;

@@ -1,7 +1,8 @@
 //! Work directories that are used again. On many file systems, to make and remove a few directories costs more than all
 //! else about a small command; so one that is as empty as a new one is handed on under a new name.
 //!
-//! It is handed on only after everything in the group of the command that worked there has ended.
+//! It is handed on only if nothing was left of the command that worked there: no process in its group, nobody who holds
+//! its output open. A process that left its group and closed both could still write there; so could one before.
 
 use super::{INPUTS, TEMPORARY};
 use crate::home;
