@@ -21,7 +21,7 @@ use std::{
 };
 use tokio::{sync::mpsc, task::JoinHandle};
 
-/// An engine that works on the run that is attended.
+/// An engine that works on the run that is attended, once it is told to go: what is there may be planned anew first.
 ///
 /// # Errors
 /// If the store does not answer.
@@ -36,6 +36,7 @@ pub(crate) async fn engine(
     let options = Options {
         classes: BTreeMap::from([(session::class(&attending.notice.key), jobs)]),
         other_classes: false,
+        waits: true,
         cpu_milli: u32::try_from(cpus.max(jobs) * 1000).unwrap_or(u32::MAX),
         scratch: session.place.directory.join("scratch"),
         ..Options::default()
@@ -158,6 +159,7 @@ pub(crate) async fn forget(engine: &Engine, known: &Summary) -> Result<(), Fault
     let handle = engine.find(&known.key).await?;
     if !known.status.has_ended() {
         handle.cancel().await?;
+        engine.go();
         if let Report::Cancelled { not_undone } | Report::Undone { not_undone, .. } = handle.wait().await?
             && let Some(first) = not_undone.first()
         {

@@ -148,6 +148,13 @@ impl Engine {
         Ok(())
     }
 
+    /// Takes steps from now on, if it was opened to wait ([`Options::waits`]).
+    pub fn go(&self) {
+        if let Some(worker) = &self.worker {
+            worker.go();
+        }
+    }
+
     /// The time on the store's clock.
     ///
     /// # Errors

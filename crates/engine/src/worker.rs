@@ -27,6 +27,10 @@ pub(crate) struct Worker {
     pub(crate) alive: Alive,
     stopping: AtomicBool,
     busy: AtomicUsize,
+    /// Whether no step is taken yet.
+    waits: AtomicBool,
+    /// Rings when steps may be taken.
+    goes: Notify,
     /// Rings when the worker shall stop.
     stopped: Notify,
     /// Rings when a slot has ended.
@@ -44,6 +48,8 @@ impl Worker {
             alive: Alive::default(),
             stopping: AtomicBool::new(false),
             busy: AtomicUsize::new(0),
+            waits: AtomicBool::new(shared.options.waits),
+            goes: Notify::new(),
             stopped: Notify::new(),
             ended: Notify::new(),
             full: Sender::default(),
@@ -65,6 +71,26 @@ impl Worker {
     pub(crate) fn interrupt(&self) {
         self.stop();
         self.alive.interrupt();
+    }
+
+    /// Takes steps from now on.
+    pub(crate) fn go(&self) {
+        self.waits.store(false, SeqCst);
+        self.goes.notify_waiters();
+    }
+
+    /// Ends when steps may be taken, or it is to stop.
+    async fn until_it_goes(&self) {
+        loop {
+            let (mut goes, mut stopped) =
+                (std::pin::pin!(self.goes.notified()), std::pin::pin!(self.stopped.notified()));
+            goes.as_mut().enable();
+            stopped.as_mut().enable();
+            if !self.waits.load(SeqCst) || self.is_stopping() {
+                return;
+            }
+            select(goes, stopped).await;
+        }
     }
 
     /// Takes no further steps; ends when those it has taken are done.
@@ -101,6 +127,7 @@ impl Worker {
         // It counts as busy while it may be taking a step.
         self.busy.fetch_add(1, SeqCst);
         let _ended = Ended(&self);
+        self.until_it_goes().await;
         while !self.is_stopping() {
             let mut seat = self.room.seat().await;
             let (seen, changed) = (self.shared.records.position(), self.room.changed());

@@ -168,6 +168,7 @@ impl Running<'_> {
         self.prepare(&engine).await?;
         let events = engine.events();
         let handle = engine.start(self.asked.start.clone()).await?;
+        engine.go();
         attending.started()?;
         story::write(&self.session.place, handle.id(), self.args, &self.asked);
         self.digests.save();
