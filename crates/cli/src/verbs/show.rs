@@ -14,7 +14,7 @@ use crate::{
     tally::{Group, Tally},
     trail, view, words,
 };
-use onceflow_engine::{Report, Summary};
+use onceflow_engine::{Report, RunStatus, Summary};
 use serde_json::{Map, Value, json};
 
 /// Failures that are shown.
@@ -123,13 +123,14 @@ impl Story<'_> {
             text.push_str(&format!("input    {name}: {value}\n"));
         }
         for (name, group) in &self.tally.groups {
-            text.push_str(&format!("step     {name}: {}\n", told(group)));
+            let nothing = if run.status == RunStatus::Done { "as before" } else { "nothing yet" };
+            text.push_str(&format!("step     {name}: {}\n", told(group).unwrap_or_else(|| nothing.to_owned())));
         }
         text
     }
 }
 
-fn told(group: &Group) -> String {
+fn told(group: &Group) -> Option<String> {
     let mut parts = Vec::new();
     let mut part = |n: usize, what: &str| {
         if n > 0 {
@@ -147,5 +148,5 @@ fn told(group: &Group) -> String {
     if group.spent_ms > 0 {
         parts.push(words::duration(group.spent_ms));
     }
-    if parts.is_empty() { String::from("nothing yet") } else { parts.join(", ") }
+    (!parts.is_empty()).then(|| parts.join(", "))
 }
