@@ -245,12 +245,9 @@ fn a_secret_is_needed_and_lands_nowhere() {
     bed.write("secret.yaml", &failing);
     bed.run(&["run", "secret.yaml"]).expect(expect![[r#"
         -- stderr
-        run     a
-        failed[OF0310] a: secret `TOKEN` is not in the environment
-          hint: `export TOKEN=…`, then run again
-        the run failed: a
-        next: onceflow logs secret a; then the same command goes on where it stopped
-        -- exit 1
+        error[OF0310]: the flow takes secrets from the environment that are not there: `TOKEN`
+        hint: export them, then run the same command
+        -- exit 2
     "#]]);
     let with = |args: &[&str]| bed.said(bed.command(args).env("TOKEN", VALUE).output().expect("the command starts"));
     let said = with(&["run", "secret.yaml"]).ends(1);
