@@ -230,7 +230,8 @@ fn key(text: &str) -> Result<String, String> {
 }
 
 fn time(text: &str) -> Result<u64, String> {
-    crate::words::parse_time(text).ok_or_else(|| String::from("a time is a number and ms, s, m, h or d: 30m, 12h, 7d"))
+    onceflow_spec::duration_ms(text)
+        .ok_or_else(|| String::from("a time is a number and ms, s, m, h, d or w: 30m, 12h, 7d"))
 }
 
 #[cfg(test)]

@@ -55,7 +55,7 @@ fn an_option_without_its_value_is_not_understood() {
 fn a_time_without_a_unit_is_not_understood() {
     Bed::new().run(&["run", "flow.yaml", "--keep", "10"]).expect(expect![[r#"
         -- stderr
-        error: invalid value '10' for '--keep <TIME>': a time is a number and ms, s, m, h or d: 30m, 12h, 7d
+        error: invalid value '10' for '--keep <TIME>': a time is a number and ms, s, m, h, d or w: 30m, 12h, 7d
 
         For more information, try '--help'.
         -- exit 2

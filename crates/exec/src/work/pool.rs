@@ -130,7 +130,7 @@ mod tests {
             ("nothing", |_| {}),
             ("files", |path| fs::write(path.join("in/x"), "").and(fs::write(path.join(".tmp/x"), "")).unwrap()),
             ("a tree", |path| {
-                fs::create_dir_all(path.join("in/a/b")).and(fs::write(path.join("in/a/b/c"), "")).unwrap()
+                fs::create_dir_all(path.join("in/a/b")).and(fs::write(path.join("in/a/b/c"), "")).unwrap();
             }),
             ("a link", |path| std::os::unix::fs::symlink("/etc", path.join("etc")).unwrap()),
             ("other rights", |path| fs::set_permissions(path.join("in"), fs::Permissions::from_mode(0o700)).unwrap()),
