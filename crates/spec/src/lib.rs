@@ -6,6 +6,7 @@
 //! | `types`, `words` | types, names, durations, sizes |
 //! | `lower` | what it says to the kernel's graph |
 //! | `check` | the kernel's check, in the places of the file |
+//! | `remembered` | a flow as bytes, for as long as its files do not change |
 //! | `inputs` | what a run is given: words, files, patterns, sample sheets |
 //! | [`schema()`] | the JSON Schema that editors use |
 //! | [`codes`] | what can be wrong |
@@ -38,6 +39,7 @@ mod inputs;
 mod limits;
 mod lower;
 mod problem;
+mod remembered;
 mod schema;
 mod source;
 mod syntax;
@@ -53,6 +55,7 @@ pub use words::duration_ms;
 use onceflow_core::model::{Library, Port, Type, task::DEFAULT_CLASS};
 use onceflow_exec::value::Value;
 use problem::Report;
+use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
 
 /// How a flow is loaded.
@@ -69,7 +72,7 @@ impl Default for Options {
 }
 
 /// A flow that was loaded: checked, and ready to be given its inputs.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Flow {
     /// What it is called; also in [`Flow::library`].
     pub name: String,
@@ -90,11 +93,22 @@ pub struct Flow {
     /// Names in the environment that steps get, of all its files.
     pub secrets: Vec<String>,
     /// All files it was loaded from, the first being its own.
-    pub files: Vec<PathBuf>,
+    pub files: Vec<FlowFile>,
+}
+
+/// A file that a flow was loaded from, as it was then.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FlowFile {
+    /// How it was looked for.
+    pub given: PathBuf,
+    /// Where it was.
+    pub path: PathBuf,
+    /// What was in it: BLAKE3.
+    pub digest: [u8; 32],
 }
 
 /// An input of a flow.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Input {
     /// What it is called.
     pub name: String,
@@ -141,6 +155,6 @@ pub fn load(path: &Path, options: &Options) -> Result<Flow, Problems> {
         history_ms: file.history_ms,
         finish_independent: file.finish_independent,
         secrets: files.secrets,
-        files: files.paths,
+        files: files.read,
     })
 }

@@ -1,6 +1,6 @@
 //! `onceflow check FLOW…`: all that is wrong with flow files, without running anything.
 
-use crate::{args, asked, exit::Exit, fault, printer::Printer};
+use crate::{args, exit::Exit, fault, flows, printer::Printer};
 use serde_json::json;
 
 /// Checks flow files.
@@ -8,7 +8,7 @@ pub(crate) fn run(args: &args::Check, printer: &Printer) -> Exit {
     let mut wrong = Vec::new();
     let mut right = Vec::new();
     for path in &args.flows {
-        match asked::load(path).and_then(|flow| asked::check(&flow).map(|()| flow)) {
+        match flows::read(path) {
             Ok(flow) => right.push(format!("{}: flow `{}` is sound", path.display(), flow.name)),
             Err(fault) => wrong.push((path, fault)),
         }

@@ -3,9 +3,8 @@
 
 use crate::{
     args,
-    asked::Asked,
+    asked::{Asked, Hints},
     codes,
-    digests::Digests,
     exit::Exit,
     fault::Fault,
     finish::{Ending, To},
@@ -33,11 +32,11 @@ pub(crate) async fn run(args: &args::Run, place: Place, printer: &Printer) -> Re
         let explain = args::Explain { flow: args.flow.clone(), all: false };
         return super::explain::run(&explain, place, printer).await;
     }
-    let (mut asked, digests) = Asked::read(&args.flow, &place.directory)?;
+    let (mut asked, hints) = Asked::read(&args.flow, &place.directory)?;
     asked.start.accept_reruns = args.accept_code_change;
     asked.has_secrets()?;
     let session = Session::make(place).await?;
-    let mut running = Running { args, asked, digests, session, printer: printer.clone(), left: None };
+    let mut running = Running { args, asked, hints, session, printer: printer.clone(), left: None };
     let exit = running.go().await?;
     let Running { session, left, asked, .. } = running;
     let place = session.place.clone();
@@ -52,7 +51,7 @@ pub(crate) async fn run(args: &args::Run, place: Place, printer: &Printer) -> Re
 struct Running<'a> {
     args: &'a args::Run,
     asked: Asked,
-    digests: Digests,
+    hints: Hints,
     session: Session,
     printer: Printer,
     /// The run that is left to a process in the background.
@@ -104,7 +103,7 @@ impl Running<'_> {
 
     async fn tell(&mut self, handle: &Handle, report: Report, tally: &Tally) -> Result<Exit, Fault> {
         let ending = Ending { printer: &self.printer, handle, tally };
-        let to = To { flow: &self.asked.flow, out: &self.args.out, digests: &mut self.digests };
+        let to = To { flow: &self.asked.flow, out: &self.args.out, digests: &mut self.hints.digests };
         ending.tell(report, Some(to)).await
     }
 
@@ -171,7 +170,7 @@ impl Running<'_> {
         engine.go();
         attending.started()?;
         story::write(&self.session.place, handle.id(), self.args, &self.asked);
-        self.digests.save();
+        self.hints.save();
         crate::executors::home(&self.session.place).tidy(handle.id());
         let writer = trail::Writer::open(&self.session.place.run(handle.id()));
         let view = View::new(&self.printer, self.asked.steps());
@@ -215,7 +214,7 @@ impl Running<'_> {
         let engine = self.session.idle().await?;
         let handle = engine.start(self.asked.start.clone()).await?;
         story::write(&self.session.place, handle.id(), self.args, &self.asked);
-        self.digests.save();
+        self.hints.save();
         let report = handle.report().await?;
         drop(attending);
         let exit = match report.is_at_rest() {
