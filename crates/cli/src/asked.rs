@@ -7,6 +7,7 @@ use crate::{
     exit::Exit,
     fault::Fault,
     flows::{self, Remember},
+    printer::Printer,
     session, tasks,
 };
 use onceflow_core::model::Port;
@@ -91,6 +92,13 @@ impl Asked {
         }
         let why = format!("the flow takes secrets from the environment that are not there: {}", missing.join(", "));
         Err(Fault::new(Exit::Usage, onceflow_exec::codes::SECRET, why).hint("export them, then run the same command"))
+    }
+
+    /// Says which steps never run, unless only some outputs are asked for.
+    pub(crate) fn say_unused(&self, printer: &Printer) {
+        if self.start.outputs.is_none() {
+            self.flow.unused.iter().for_each(|unused| printer.say(format!("warning: {unused}")));
+        }
     }
 
     pub(crate) fn key(&self) -> &str {

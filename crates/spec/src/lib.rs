@@ -5,7 +5,7 @@
 //! | `syntax` | text to what it says, every part with its place |
 //! | `types`, `words` | types, names, durations, sizes |
 //! | `lower` | what it says to the kernel's graph |
-//! | `check` | the kernel's check, in the places of the file |
+//! | `check`, `unused` | the kernel's check, in the places of the file; steps that never run |
 //! | `remembered` | a flow as bytes, for as long as its files do not change |
 //! | `inputs` | what a run is given: words, files, patterns, sample sheets |
 //! | [`schema()`] | the JSON Schema that editors use |
@@ -44,12 +44,14 @@ mod schema;
 mod source;
 mod syntax;
 mod types;
+mod unused;
 mod words;
 
 pub use inputs::Given;
 pub use problem::{Place, Problem, Problems};
 pub use schema::schema;
 pub use types::Shape;
+pub use unused::Unused;
 pub use words::duration_ms;
 
 use onceflow_core::model::{Library, Port, Type, task::DEFAULT_CLASS};
@@ -92,6 +94,8 @@ pub struct Flow {
     pub finish_independent: bool,
     /// Names in the environment that steps get, of all its files.
     pub secrets: Vec<String>,
+    /// Steps that never run.
+    pub unused: Vec<Unused>,
     /// All files it was loaded from, the first being its own.
     pub files: Vec<FlowFile>,
 }
@@ -146,6 +150,7 @@ pub fn load(path: &Path, options: &Options) -> Result<Flow, Problems> {
     check::run(&files.library, &callee.name, &files.sources, &report);
     report.result()?;
     Ok(Flow {
+        unused: unused::find(&files.library),
         outputs: callee.outputs.unwrap_or_default(),
         name: callee.name,
         description: file.description,

@@ -7,9 +7,13 @@ use serde_json::json;
 pub(crate) fn run(args: &args::Check, printer: &Printer) -> Exit {
     let mut wrong = Vec::new();
     let mut right = Vec::new();
+    let mut unused = Vec::new();
     for path in &args.flows {
         match flows::read(path) {
-            Ok(flow) => right.push(format!("{}: flow `{}` is sound", path.display(), flow.name)),
+            Ok(flow) => {
+                right.push(format!("{}: flow `{}` is sound", path.display(), flow.name));
+                unused.extend(flow.unused);
+            }
             Err(fault) => wrong.push((path, fault)),
         }
     }
@@ -21,9 +25,11 @@ pub(crate) fn run(args: &args::Check, printer: &Printer) -> Exit {
         };
         printer.pretty(&json!({
             "ok": wrong.is_empty(), "checked": args.flows.len(), "wrong": wrong.iter().map(one).collect::<Vec<_>>(),
+            "warnings": unused.iter().map(ToString::to_string).collect::<Vec<_>>(),
         }));
     }
     right.iter().for_each(|line| printer.say(line));
+    unused.iter().for_each(|unused| printer.say(format!("warning: {unused}")));
     if wrong.is_empty() {
         let first = args.flows.first().map(|path| path.display().to_string()).unwrap_or_default();
         printer.next(format!("onceflow run {first}"));

@@ -63,6 +63,7 @@ impl Running<'_> {
         if let Some(exit) = self.nothing_to_do().await? {
             return Ok(exit);
         }
+        self.asked.say_unused(&self.printer);
         let mut signals = Signals::listen().map_err(|error| Fault::plain(Exit::No, format!("no signals: {error}")))?;
         loop {
             let notice = Notice { pid: std::process::id(), key: self.asked.key().to_owned(), ..Notice::default() };
@@ -113,7 +114,11 @@ impl Running<'_> {
             return Err(self.busy(notice.as_ref(), "is at work"));
         }
         let engine = self.session.idle().await?;
-        let Some(notice) = self.until_started(notice).await else { return Ok(None) };
+        let notice = match signals.unless_asked(self.until_started(notice)).await {
+            Ok(Some(notice)) => notice,
+            Ok(None) => return Ok(None),
+            Err(exit) => return Ok(Some(exit)),
+        };
         if engine.is_same(self.asked.start.clone()).await? == Some(false) {
             return Err(self.busy(Some(&notice), "is at work with other inputs or another flow"));
         }
@@ -164,9 +169,18 @@ impl Running<'_> {
             return self.leave(attending, before).await;
         }
         let engine = work::engine(&self.session, &mut attending, before, self.args.jobs).await?;
-        self.prepare(&engine).await?;
-        let events = engine.events();
-        let handle = engine.start(self.asked.start.clone()).await?;
+        let start = self.asked.start.clone();
+        let starting = async {
+            self.prepare(&engine).await?;
+            Ok::<_, Fault>((engine.events(), engine.start(start).await?))
+        };
+        let (events, handle) = match signals.unless_asked(starting).await {
+            Ok(started) => started?,
+            Err(exit) => {
+                engine.close().await?;
+                return Ok(self.stopped("stopped before the first step", exit));
+            }
+        };
         engine.go();
         attending.started()?;
         story::write(&self.session.place, handle.id(), self.args, &self.asked);
@@ -188,14 +202,16 @@ impl Running<'_> {
                 Ok(exit)
             }
             Err(exit) => {
-                self.printer.say(format!(
-                    "stopped; {} done so far are kept",
-                    words::count(view.tally.total(|group| group.settled()), "step")
-                ));
-                self.printer.next("the same command goes on where it stopped");
-                Ok(exit)
+                let done = words::count(view.tally.total(|group| group.settled()), "step");
+                Ok(self.stopped(&format!("stopped; {done} done so far are kept"), exit))
             }
         }
+    }
+
+    fn stopped(&self, what: &str, exit: Exit) -> Exit {
+        self.printer.say(what);
+        self.printer.next("the same command goes on where it stopped");
+        exit
     }
 
     /// The run is ours: starts it, and leaves it to a process in the background.
@@ -229,7 +245,7 @@ impl Running<'_> {
     }
 
     /// Makes the key free if a new run is wanted; says what runs again and why if there was one.
-    async fn prepare(&mut self, engine: &Engine) -> Result<(), Fault> {
+    async fn prepare(&self, engine: &Engine) -> Result<(), Fault> {
         let Some(known) = runs::of_key(engine, self.asked.key()).await? else { return Ok(()) };
         if self.args.flow.new {
             return work::forget(engine, &known).await;

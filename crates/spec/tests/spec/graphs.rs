@@ -306,3 +306,30 @@ fn a_thousand_steps_load_soon_and_in_their_order() {
     let names: Vec<_> = flow.library.flows["long"].modules.iter().map(|module| module.name.as_str()).collect();
     assert_eq!((names.len(), names[0], names[1999]), (2000, "s0", "s1999"));
 }
+
+#[test]
+fn steps_whose_outputs_nobody_reads_are_named() {
+    let flow = good(
+        "
+flow: some
+inputs: { xs: list<text> }
+steps:
+  used: { run: echo, out: { t: text } }
+  lost: { run: 'echo ${{ used.t }}', out: { t: text } }
+  done: { run: echo }
+  many: { each: x in inputs.xs, run: 'echo ${{ x }}', out: { t: text } }
+  told: { each: x in inputs.xs, run: 'echo ${{ x }}' }
+  maybe: { when: size(inputs.xs) > 1, run: echo, out: { t: text } }
+  inner:
+    steps:
+      kept: { run: echo, out: { t: text } }
+      left: { run: echo, out: { t: text } }
+    outputs: { t: kept.t }
+outputs: { t: inner.t }
+",
+    );
+    let unused: Vec<_> = flow.unused.iter().map(|unused| unused.step.as_str()).collect();
+    assert_eq!(unused, ["lost", "many", "maybe", "inner.left"]);
+    expect!["flow.yaml:6: step `lost` does not run: nobody reads what it gives (name it in `outputs`, or take away its `out`)"]
+        .assert_eq(&flow.unused[0].to_string());
+}
