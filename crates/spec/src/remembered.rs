@@ -44,7 +44,7 @@ steps:
     out: { n: file }
     undo: { run: echo gone }
   two:
-    call: other.yaml
+    flow: other.yaml
     in: { kind: inputs.kind }
 outputs: { n: one.n, said: two.said }
 ";
