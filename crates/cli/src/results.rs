@@ -12,6 +12,7 @@ use crate::{
 };
 use lay::{Item, Laid, lay};
 use onceflow_exec::value::Value;
+use rustix::process::Pid;
 use serde_json::{Map, Value as Json};
 use std::{
     collections::BTreeMap,
@@ -83,10 +84,25 @@ struct Fetched(PathBuf);
 
 impl Fetched {
     fn in_directory(out: &Path) -> Result<Self, Fault> {
-        let directory = out.join(format!(".onceflow-new-{}", std::process::id()));
+        let directory = out.join(format!("{FETCHED}{}", std::process::id()));
         remove(&directory);
+        remove_left(out);
         fs::create_dir_all(&directory).map_err(Fault::io(codes::RESULTS, "make", &directory))?;
         Ok(Fetched(directory))
+    }
+}
+
+/// How the names of such directories begin; then comes the number of a process.
+const FETCHED: &str = ".onceflow-new-";
+
+/// Removes what processes have left that were killed.
+fn remove_left(out: &Path) {
+    for entry in fs::read_dir(out).into_iter().flatten().flatten() {
+        let name = entry.file_name();
+        let process = name.to_str().and_then(|name| name.strip_prefix(FETCHED)?.parse().ok()).and_then(Pid::from_raw);
+        if process.is_some_and(|process| rustix::process::test_kill_process(process) == Err(rustix::io::Errno::SRCH)) {
+            remove(&entry.path());
+        }
     }
 }
 

@@ -57,6 +57,15 @@ impl Home {
     }
 }
 
+impl Home {
+    /// Removes all work directories of a run that nobody works on any more, and outputs that were not taken from there.
+    pub fn clear(&self, run: RunId) {
+        for name in ["work", "out"] {
+            remove(&self.run(run).join(name), crate::work::TEMPORARY);
+        }
+    }
+}
+
 /// An address as the name of a file: `/align[3]/sort` is `align[3].sort`. Two addresses never share a name.
 pub fn safe(address: &str) -> String {
     let mut name = String::with_capacity(address.len());

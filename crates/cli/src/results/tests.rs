@@ -171,3 +171,18 @@ fn names_that_lead_elsewhere_are_refused_before_anything_is_written() {
         assert_eq!(bed.tree(), "", "{name}");
     }
 }
+
+#[test]
+fn what_a_killed_process_left_half_written_goes_and_what_a_living_one_writes_stays() {
+    let bed = Bed::new();
+    let mut gone = std::process::Command::new("true").spawn().unwrap();
+    gone.wait().unwrap();
+    // The first of all processes lives.
+    let (left, alive) = (bed.out().join(format!("{FETCHED}{}", gone.id())), bed.out().join(format!("{FETCHED}1")));
+    for directory in [&left, &alive] {
+        fs::create_dir_all(directory).unwrap();
+        fs::write(directory.join("half"), "").unwrap();
+    }
+    bed.write(&[("f", Value::File(bed.file("f", "F")))]).unwrap();
+    assert_eq!((left.exists(), alive.exists()), (false, true));
+}

@@ -53,7 +53,10 @@ async fn cancel(session: &Session, run: &Summary, printer: &Printer, signals: &m
                 engine.close().await?;
                 let tally = shown.await.map(|view| view.tally).unwrap_or_default();
                 return match waited {
-                    Ok(report) => Ending { printer, handle: &handle, tally: &tally }.tell(report, None).await,
+                    Ok(report) => {
+                        crate::executors::home(&session.place).clear(handle.id());
+                        Ending { printer, handle: &handle, tally: &tally }.tell(report, None).await
+                    }
                     Err(exit) => Ok(exit),
                 };
             }

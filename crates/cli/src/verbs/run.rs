@@ -134,7 +134,13 @@ impl Running<'_> {
                 self.printer.next(format!("the run goes on; onceflow watch {}", shell_word(&key)));
                 Some(exit)
             }
-            Followed::Rests(handle, report, view) => Some(self.tell(&handle, *report, &view.tally).await?),
+            Followed::Rests(handle, report, view) => {
+                // Whoever it was may have been asked for something else meanwhile.
+                if engine.is_same(self.asked.start.clone()).await? == Some(false) {
+                    return Err(self.busy(None, "was started with other inputs or another flow meanwhile"));
+                }
+                Some(self.tell(&handle, *report, &view.tally).await?)
+            }
         };
         engine.stop();
         Ok(exit)
@@ -197,6 +203,9 @@ impl Running<'_> {
         let view = shown.await.map_err(|error| Fault::plain(Exit::No, format!("the view was lost: {error}")))?;
         match waited? {
             Ok(report) => {
+                if matches!(report, Report::Cancelled { .. }) {
+                    crate::executors::home(&self.session.place).clear(handle.id());
+                }
                 let exit = self.tell(&handle, report, &view.tally).await?;
                 drop(attending);
                 Ok(exit)
