@@ -158,6 +158,10 @@ fn a_run_at_work_is_cancelled_from_elsewhere_and_nothing_is_left() {
         -- exit 0
     "#]]);
     bed.run(&["fsck"]).ends(0);
+    for run in std::fs::read_dir(bed.path(".onceflow/runs")).unwrap() {
+        let run = run.unwrap().path();
+        assert!(!run.join("work").exists() && !run.join("out").exists());
+    }
 }
 
 #[test]
