@@ -1,0 +1,30 @@
+//! A world in which everything goes wrong, from a seed: the real planner, protocol, values, engine and worker loop on a
+//! simulated clock, scheduler, store and network. Any failure replays exactly.
+//!
+//! | module | what it owns |
+//! |---|---|
+//! | `executor`, `world` | time, chance and tasks |
+//! | `store`, `connection`, `faults` | the store, the way there, and what goes wrong |
+//! | `flows`, `behaviour`, `value`, `body` | random flows, and the user code of their tasks |
+//! | `oracle` | what a flow gives, by a plain sequential interpreter |
+//! | `room`, `user`, `scenario` | machines, those who use them, and one seed from its beginning to its end |
+//! | `watch`, `truth`, `check` | what happens, and what may not |
+
+#![forbid(unsafe_code)]
+
+pub mod behaviour;
+pub mod body;
+pub mod check;
+pub mod connection;
+pub mod executor;
+pub mod faults;
+pub mod flows;
+pub mod oracle;
+pub mod room;
+pub mod scenario;
+pub mod store;
+pub mod truth;
+pub mod user;
+pub mod value;
+pub mod watch;
+pub mod world;

@@ -1,0 +1,123 @@
+//! What really happened, as somebody sees it who sees everything: which user code ran where, with what, and what was told to
+//! users. Everything that may not be is written down as a violation, with the promise it breaks.
+
+use crate::{executor::NodeId, value::Value};
+use onceflow_core::{
+    model::Effect,
+    protocol::ids::{RunId, StepId},
+};
+use onceflow_store::Position;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// A promise that was broken, and how.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Violation {
+    /// Which promise.
+    pub promise: &'static str,
+    /// What was seen.
+    pub seen: String,
+}
+
+/// User code that ran.
+#[derive(Clone, Debug)]
+pub struct Ran {
+    /// Where.
+    pub node: NodeId,
+    /// Its inputs.
+    pub inputs: Vec<Value>,
+    /// Its task and version.
+    pub task: (String, String),
+    /// When.
+    pub at_ms: u64,
+    /// Whether it came to its end, well.
+    pub done: Option<Vec<Value>>,
+}
+
+/// A step of a plan.
+pub type Step = (RunId, u32, StepId);
+
+/// Everything that is known.
+#[derive(Default)]
+pub struct Truth {
+    /// What may not be.
+    pub violations: Vec<Violation>,
+    /// Bodies that started, by run and address.
+    pub ran: BTreeMap<(RunId, String), Vec<Ran>>,
+    /// How often a body that must not start twice may start once more, because somebody said so.
+    pub permits: BTreeMap<(RunId, String), usize>,
+    /// Compensations that ran: run, address, and whether well.
+    pub undone: Vec<(RunId, String, bool)>,
+    /// When each step committed, unless that was lost.
+    pub committed: BTreeMap<Step, Position>,
+    /// Compensations that were registered: run, generation, number; the address; and when.
+    pub registered: BTreeMap<(RunId, u32, u32), (String, Position)>,
+    /// Compensations whose end was committed.
+    pub undo_committed: BTreeMap<(RunId, u32, u32), Position>,
+    /// Transactional steps that committed, by flow.
+    pub written: BTreeMap<Position, (RunId, String)>,
+    /// What the user has repaired.
+    pub repaired: bool,
+    /// Bodies at work.
+    pub working: usize,
+    /// All bodies that ever started.
+    pub starts: u64,
+    /// Expected inputs of every step, by run key; several if the flow or its inputs changed.
+    pub known_runs: BTreeMap<RunId, String>,
+    /// What may be given to steps: run key, address, task, version; and the inputs.
+    pub may_be_given: BTreeMap<(String, String), Vec<(String, String, Vec<Value>)>>,
+    /// Runs of which not everything follows from their inputs.
+    pub inexact: BTreeSet<String>,
+}
+
+impl Truth {
+    /// Something may not be.
+    pub fn violate(&mut self, promise: &'static str, seen: impl Into<String>) {
+        if self.violations.len() < 20 {
+            self.violations.push(Violation { promise, seen: seen.into() });
+        }
+    }
+
+    /// User code starts.
+    pub fn start(
+        &mut self,
+        (run, address): (RunId, String),
+        (effect, attempt): (Effect, u32),
+        ran: Ran,
+        key_of_run: Option<String>,
+    ) -> usize {
+        self.starts += 1;
+        if let Some(key) = &key_of_run
+            && !self.inexact.contains(key)
+        {
+            let known = self.may_be_given.get(&(key.clone(), address.clone()));
+            let found = |(task, version, inputs): &(String, String, Vec<Value>)| {
+                (task, version) == (&ran.task.0, &ran.task.1) && *inputs == ran.inputs
+            };
+            if !known.is_some_and(|known| known.iter().any(found)) {
+                let expected = known.map_or(String::from("nothing runs there"), |known| format!("{known:?}"));
+                let seen = format!(
+                    "{key} {address}: {:?} was given {:?}; by the flow: {expected}",
+                    ran.task, ran.inputs
+                );
+                self.violate("inputs are complete", seen);
+            }
+        }
+        let permits = self.permits.get(&(run, address.clone())).copied().unwrap_or(0);
+        let starts = self.ran.entry((run, address.clone())).or_default();
+        starts.push(ran);
+        let (count, at) = (starts.len(), starts.len() - 1);
+        if effect == Effect::AtMostOnce && count > 1 + permits {
+            let seen = format!("{address} of run {run} started {count} times (attempt {attempt}), allowed {}", 1 + permits);
+            self.violate("at_most_once never twice", seen);
+        }
+        at
+    }
+
+    /// The store forgot everything after this.
+    pub fn lost_after(&mut self, position: Position) {
+        self.committed.retain(|_, at| *at <= position);
+        self.registered.retain(|_, (_, at)| *at <= position);
+        self.undo_committed.retain(|_, at| *at <= position);
+        self.written.retain(|at, _| *at <= position);
+    }
+}

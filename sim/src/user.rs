@@ -1,0 +1,326 @@
+//! Users: each has one run, starts it, asks for it again, changes its mind, repairs what is broken, decides what nobody else
+//! can, and compares what it is told with what must be so.
+
+use crate::{
+    executor::lock,
+    oracle::{Meaning, meaning},
+    room::Room,
+    value::Value,
+};
+use onceflow_core::model::{Library, check};
+use onceflow_engine::{Error, Handle, Report, Resolution, Start};
+use std::{collections::BTreeMap, sync::Arc};
+
+/// One thing to ask for.
+#[derive(Clone)]
+pub struct Ask {
+    /// The flow.
+    pub library: Library,
+    /// Its inputs, by name.
+    pub inputs: Vec<(String, Value)>,
+    /// Which outputs.
+    pub outputs: Option<Vec<String>>,
+    /// How long inner values are kept.
+    pub keep_ms: Option<u64>,
+    /// Go on after failures with what does not depend on them.
+    pub finish_independent: bool,
+    /// What it means, while the world is broken and when it is repaired.
+    pub meaning: [Arc<Meaning>; 2],
+}
+
+/// How long a result can be asked for.
+pub const HISTORY_MS: u64 = 3_600_000;
+
+impl Ask {
+    /// What is asked for, if it can be simulated.
+    pub fn new(library: Library, inputs: Vec<(String, Value)>, outputs: Option<Vec<String>>) -> Option<Self> {
+        let program = check(&library, "main", outputs.as_deref()).unwrap_or_else(|errors| panic!("{errors}"));
+        let by_name: BTreeMap<_, _> = inputs.iter().cloned().collect();
+        let wanted = program.blocks[0].inputs.iter().map(|input| by_name[&input.port.name].clone());
+        let values: Vec<_> = wanted.collect();
+        let meaning = [meaning(&program, &values, false)?.into(), meaning(&program, &values, true)?.into()];
+        let wanted = |name: &String| program.blocks[0].inputs.iter().any(|input| input.port.name == *name);
+        let inputs = inputs.into_iter().filter(|(name, _)| wanted(name)).collect();
+        Some(Ask { library, inputs, outputs, keep_ms: None, finish_independent: false, meaning })
+    }
+
+    fn start(&self, key: &str) -> Start {
+        let mut start = Start::new(key, self.library.clone(), "main");
+        for (name, value) in &self.inputs {
+            start = start.input(name.clone(), value.data());
+        }
+        start.outputs.clone_from(&self.outputs);
+        start.keep_ms = self.keep_ms;
+        start.history_ms = HISTORY_MS;
+        start.finish_independent = self.finish_independent;
+        start
+    }
+}
+
+/// A user.
+pub struct User {
+    /// The machines.
+    pub room: Arc<Room>,
+    /// What the run is called.
+    pub key: String,
+    /// What it asks for, one after the other.
+    pub asks: Vec<Ask>,
+    /// Whether it may stop its run.
+    pub may_cancel: bool,
+}
+
+/// What a run has come to, with what it gave.
+#[derive(Clone, Debug)]
+enum Came {
+    Done(Vec<(String, Value)>),
+    Failed,
+    Waiting(Vec<String>),
+    Undone,
+    Cancelled,
+    Running,
+    Gone,
+}
+
+impl User {
+    /// Does all of it. Ends when the run has come to its last end.
+    pub async fn live(self) {
+        let sim = self.room.sim.clone();
+        sim.sleep(sim.below(300)).await;
+        let mut cancelled = false;
+        for at in 0..self.asks.len() {
+            let ask = &self.asks[at];
+            self.expect(ask);
+            let Some(mut started) = self.begin(ask).await else { continue };
+            if at + 1 < self.asks.len() && sim.per_mille(400) {
+                // Changes its mind before the run is done.
+                sim.sleep(sim.below(self.room.faults.lease_ms)).await;
+                continue;
+            }
+            if self.may_cancel && !cancelled && sim.per_mille(250) {
+                sim.sleep(sim.below(500)).await;
+                self.cancel().await;
+                cancelled = true;
+            }
+            let mut tries = 0;
+            let came = loop {
+                let came = self.wait().await;
+                match &came {
+                    Came::Running => {}
+                    Came::Waiting(steps) => self.decide(steps).await,
+                    Came::Failed if tries < 2 => {
+                        tries += 1;
+                        if sim.per_mille(700) {
+                            lock(&self.room.truth).repaired = true;
+                        }
+                        started |= self.begin(ask).await.unwrap_or(false);
+                    }
+                    Came::Failed => {
+                        cancelled = true;
+                        self.cancel().await;
+                    }
+                    _ => break came,
+                }
+            };
+            self.judge(ask, &came, cancelled, started);
+            if matches!(came, Came::Done(_)) && sim.per_mille(300) {
+                self.ask_again(ask, &came).await;
+            }
+        }
+    }
+
+    /// Writes down what steps may be given from now on.
+    fn expect(&self, ask: &Ask) {
+        let mut truth = lock(&self.room.truth);
+        for meaning in &ask.meaning {
+            if !meaning.exact {
+                truth.inexact.insert(self.key.clone());
+            }
+            for (address, step) in &meaning.steps {
+                let known = truth.may_be_given.entry((self.key.clone(), address.clone())).or_default();
+                let given = (step.task.clone(), step.version.clone(), step.inputs.clone());
+                if !known.contains(&given) {
+                    known.push(given);
+                }
+            }
+        }
+    }
+
+    /// Starts until somebody answers. Whether it was accepted; `None` if the run is in no state for it.
+    async fn begin(&self, ask: &Ask) -> Option<bool> {
+        let sim = &self.room.sim;
+        loop {
+            let start = ask.start(&self.key);
+            let twice = sim.per_mille(150);
+            let answer = async |start: Start| {
+                self.room.on_some_node(|engine| async move { engine.start(start).await.map(|handle| handle.id()) }).await
+            };
+            let answered = if twice {
+                let both = futures_util::future::join(answer(start.clone()), answer(start)).await;
+                match both {
+                    (Some(Ok(one)), Some(Ok(two))) if one != two => {
+                        let seen = format!("{}: two starts gave runs {one} and {two}", self.key);
+                        lock(&self.room.truth).violate("one result", seen);
+                        return Some(true);
+                    }
+                    (one, two) => one.filter(Result::is_ok).or(two),
+                }
+            } else {
+                answer(start).await
+            };
+            match answered {
+                Some(Ok(id)) => {
+                    sim.tell(|| format!("{} is started: run {id}", self.key));
+                    lock(&self.room.truth).known_runs.insert(id, self.key.clone());
+                    return Some(true);
+                }
+                Some(Err(Error::Refused { why, .. })) => {
+                    sim.tell(|| format!("{} is refused: {why}", self.key));
+                    return None;
+                }
+                Some(Err(error)) => sim.tell(|| format!("{} could not be started: {error}", self.key)),
+                None => sim.tell(|| format!("{}: who started it died", self.key)),
+            }
+            sim.sleep(50 + sim.below(200)).await;
+        }
+    }
+
+    /// Looks until the run is at rest, or for a while.
+    async fn wait(&self) -> Came {
+        let sim = &self.room.sim;
+        loop {
+            let key = self.key.clone();
+            let came = self.room.on_some_node(|engine| async move { look(engine, &key).await }).await;
+            match came {
+                Some(Ok(came)) => return came,
+                Some(Err(Error::NoRun(_))) => return Came::Gone,
+                Some(Err(error)) => sim.tell(|| format!("{} could not be looked at: {error}", self.key)),
+                None => {}
+            }
+            sim.sleep(50 + sim.below(200)).await;
+        }
+    }
+
+    async fn cancel(&self) {
+        let sim = &self.room.sim;
+        loop {
+            let key = self.key.clone();
+            let cancel = |engine: onceflow_engine::Engine| async move { engine.find(&key).await?.cancel().await };
+            match self.room.on_some_node(cancel).await {
+                Some(Ok(()) | Err(Error::Refused { .. } | Error::NoRun(_))) => return,
+                Some(Err(error)) => sim.tell(|| format!("{} could not be cancelled: {error}", self.key)),
+                None => {}
+            }
+            sim.sleep(50 + sim.below(200)).await;
+        }
+    }
+
+    /// Says what became of steps nobody knows about: the truth, as somebody would who looks at the world.
+    async fn decide(&self, steps: &[String]) {
+        let sim = &self.room.sim;
+        for address in steps {
+            let Some(resolution) = self.resolution(address) else {
+                sim.sleep(100).await;
+                continue;
+            };
+            let (key, address) = (self.key.clone(), address.clone());
+            sim.tell(|| format!("{key}: {address} is decided: {resolution:?}"));
+            let resolve = |engine: onceflow_engine::Engine| async move {
+                engine.find(&key).await?.resolve(&address, resolution).await
+            };
+            let _again_if_not = self.room.on_some_node(resolve).await;
+        }
+        sim.sleep(20).await;
+    }
+
+    /// What became of a step; `None` if somebody may still be at it.
+    fn resolution(&self, address: &str) -> Option<Resolution> {
+        let mut truth = lock(&self.room.truth);
+        let is_it = |(run, at): &&(_, String)| at == address && truth.known_runs.get(run) == Some(&self.key);
+        let place = truth.ran.keys().rfind(is_it)?.clone();
+        let done = truth.ran[&place].iter().find_map(|ran| ran.done.clone());
+        if let Some(outputs) = done {
+            return Some(Resolution::Done(outputs.iter().map(Value::data).collect()));
+        }
+        if truth.working > 0 {
+            return None;
+        }
+        *truth.permits.entry(place).or_default() += 1;
+        Some(Resolution::Redo)
+    }
+
+    /// The same again is the same result, and runs nothing.
+    async fn ask_again(&self, ask: &Ask, came: &Came) {
+        let before = self.starts();
+        self.begin(ask).await;
+        let again = self.wait().await;
+        let after = self.starts();
+        let same = match (came, &again) {
+            (Came::Done(one), Came::Done(two)) => one == two,
+            _ => false,
+        };
+        if !same {
+            let seen = format!("{}: first {came:?}, then {again:?}", self.key);
+            lock(&self.room.truth).violate("one result", seen);
+        }
+        if before != after {
+            let seen = format!("{} is done, and asking for it again ran {} bodies", self.key, after - before);
+            lock(&self.room.truth).violate("nothing is redone that need not be", seen);
+        }
+    }
+
+    fn starts(&self) -> usize {
+        let truth = lock(&self.room.truth);
+        let mine = |(run, _): &&(_, String)| truth.known_runs.get(run) == Some(&self.key);
+        truth.ran.keys().filter(mine).map(|place| truth.ran[place].len()).sum()
+    }
+
+    /// Compares how the run ended with what must be so.
+    fn judge(&self, ask: &Ask, came: &Came, cancelled: bool, _started: bool) {
+        self.room.sim.tell(|| format!("{} came to {came:?}", self.key));
+        let mut truth = lock(&self.room.truth);
+        let [broken, repaired] = &ask.meaning;
+        match came {
+            Came::Done(outputs) => {
+                let exact = broken.exact && repaired.exact;
+                let right = |meaning: &Meaning| meaning.outputs.as_ref() == Some(outputs);
+                if exact && !right(broken) && !right(repaired) {
+                    let seen = format!("{} gave {outputs:?}, and must give {:?}", self.key, repaired.outputs);
+                    truth.violate("outputs are those of the flow", seen);
+                }
+            }
+            Came::Undone => {
+                if broken.exact && broken.outputs.is_some() {
+                    truth.violate("every run ends well if its tasks do", format!("{} failed and was undone", self.key));
+                }
+            }
+            Came::Cancelled if !cancelled => {
+                truth.violate("every run ends well if its tasks do", format!("{}: nobody cancelled it", self.key));
+            }
+            Came::Gone => truth.violate("every run ends", format!("{} is not there any more", self.key)),
+            _ => {}
+        }
+    }
+}
+
+async fn look(engine: onceflow_engine::Engine, key: &str) -> Result<Came, Error> {
+    let handle = engine.find(key).await?;
+    Ok(match handle.wait().await? {
+        Report::Running => Came::Running,
+        Report::Done(outputs) => {
+            let mut values = Vec::new();
+            for (name, _) in outputs {
+                values.push((name.clone(), value(&handle, &name).await?));
+            }
+            Came::Done(values)
+        }
+        Report::Failed(_) => Came::Failed,
+        Report::Waiting(steps) => Came::Waiting(steps),
+        Report::Undone { .. } => Came::Undone,
+        Report::Cancelled { .. } => Came::Cancelled,
+    })
+}
+
+async fn value(handle: &Handle, name: &str) -> Result<Value, Error> {
+    let data = handle.output(name).await?;
+    Value::of_data(&data).map_err(|why| Error::Damaged(format!("output {name}: {why}")))
+}
