@@ -13,6 +13,8 @@ struct Maker<'a> {
     style: Style,
     budget: usize,
     tasks: usize,
+    /// Which flow of the world this is: tasks of different flows have different names.
+    family: usize,
     /// The flow that is being made, as far as others see it.
     this: (String, Graph),
     /// Around how many arms that may not be taken this is: only there may the flow call itself.
@@ -105,7 +107,7 @@ impl Maker<'_> {
             0 => {
                 let (inputs, outputs) = (self.ports("i", 0, 3), self.ports("o", 0, 2));
                 self.tasks += 1;
-                let name = format!("t{}", self.tasks);
+                let name = format!("{}t{}", char::from(b'a' + self.family as u8), self.tasks);
                 let spec = task(self.random, self.style, name, inputs.clone(), outputs.clone());
                 (Kind::Task(spec), inputs, outputs)
             }
@@ -183,14 +185,14 @@ impl Maker<'_> {
 }
 
 /// A flow `main`, and one or two that it may call.
-pub fn make(random: &mut Random, style: Style) -> Library {
+pub fn make(random: &mut Random, style: Style, family: usize) -> Library {
     let mut budget = 4 + random.below(14);
     if random.percent(20) {
         budget = 1 + random.below(3);
     }
     let depth = 1 + random.below(3);
     let mut maker =
-        Maker { random, style, budget, tasks: 0, this: (String::new(), Graph::default()), guarded: 0 };
+        Maker { random, style, budget, tasks: 0, family, this: (String::new(), Graph::default()), guarded: 0 };
     let mut flows: Vec<(String, Graph)> = Vec::new();
     for name in ["f", "main"] {
         let (inputs, outputs) = (maker.ports("i", 1, 3), maker.ports("o", 1, 3));

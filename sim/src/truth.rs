@@ -45,6 +45,8 @@ pub struct Truth {
     pub ran: BTreeMap<(RunId, String), Vec<Ran>>,
     /// How often a body that must not start twice may start once more, because somebody said so.
     pub permits: BTreeMap<(RunId, String), usize>,
+    /// How often a run has ended, by key: after that, whoever asks for something else wants everything done anew.
+    pub lives: BTreeMap<String, usize>,
     /// Compensations that ran: run, address, and whether well.
     pub undone: Vec<(RunId, String, bool)>,
     /// When each step committed, unless that was lost.
@@ -105,9 +107,13 @@ impl Truth {
         let permits = self.permits.get(&(run, address.clone())).copied().unwrap_or(0);
         let starts = self.ran.entry((run, address.clone())).or_default();
         starts.push(ran);
-        let (count, at) = (starts.len(), starts.len() - 1);
-        if effect == Effect::AtMostOnce && count > 1 + permits {
-            let seen = format!("{address} of run {run} started {count} times (attempt {attempt}), allowed {}", 1 + permits);
+        let at = starts.len() - 1;
+        // With other inputs it is something else that is done.
+        let count = starts.iter().filter(|other| (&other.inputs, &other.task) == (&starts[at].inputs, &starts[at].task)).count();
+        let lives = key_of_run.as_ref().and_then(|key| self.lives.get(key)).copied().unwrap_or(0);
+        let allowed = 1 + permits + lives;
+        if effect == Effect::AtMostOnce && count > allowed {
+            let seen = format!("{address} of run {run} started {count} times (attempt {attempt}), allowed {allowed}");
             self.violate("at_most_once never twice", seen);
         }
         at

@@ -86,45 +86,59 @@ impl User {
     pub async fn live(self) {
         let sim = self.room.sim.clone();
         sim.sleep(sim.below(300)).await;
-        let mut cancelled = false;
+        let mut current = None;
         for at in 0..self.asks.len() {
             let ask = &self.asks[at];
             self.expect(ask);
-            let Some(mut started) = self.begin(ask).await else { continue };
+            if self.begin(ask).await {
+                current = Some(at);
+            }
             if at + 1 < self.asks.len() && sim.per_mille(400) {
                 // Changes its mind before the run is done.
                 sim.sleep(sim.below(self.room.faults.lease_ms)).await;
                 continue;
             }
-            if self.may_cancel && !cancelled && sim.per_mille(250) {
-                sim.sleep(sim.below(500)).await;
-                self.cancel().await;
-                cancelled = true;
+            if let Some(current) = current.take() {
+                self.see_through(&self.asks[current]).await;
             }
-            let mut tries = 0;
-            let came = loop {
-                let came = self.wait().await;
-                match &came {
-                    Came::Running => {}
-                    Came::Waiting(steps) => self.decide(steps).await,
-                    Came::Failed if tries < 2 => {
-                        tries += 1;
-                        if sim.per_mille(700) {
-                            lock(&self.room.truth).repaired = true;
-                        }
-                        started |= self.begin(ask).await.unwrap_or(false);
+        }
+        if let Some(current) = current {
+            self.see_through(&self.asks[current]).await;
+        }
+    }
+
+    /// Stays until the run has come to an end.
+    async fn see_through(&self, ask: &Ask) {
+        let sim = &self.room.sim;
+        let mut cancelled = self.may_cancel && sim.per_mille(250);
+        if cancelled {
+            sim.sleep(sim.below(500)).await;
+            self.cancel().await;
+        }
+        let mut tries = 0;
+        let came = loop {
+            let came = self.wait().await;
+            match &came {
+                Came::Running => {}
+                Came::Waiting(steps) => self.decide(steps).await,
+                Came::Failed => {
+                    self.judge_failed(ask);
+                    tries += 1;
+                    if sim.per_mille(700) {
+                        lock(&self.room.truth).repaired = true;
                     }
-                    Came::Failed => {
+                    if tries > 2 || !self.begin(ask).await {
                         cancelled = true;
                         self.cancel().await;
                     }
-                    _ => break came,
                 }
-            };
-            self.judge(ask, &came, cancelled, started);
-            if matches!(came, Came::Done(_)) && sim.per_mille(300) {
-                self.ask_again(ask, &came).await;
+                _ => break came,
             }
+        };
+        self.judge(ask, &came, cancelled);
+        *lock(&self.room.truth).lives.entry(self.key.clone()).or_default() += 1;
+        if matches!(came, Came::Done(_)) && sim.per_mille(300) {
+            self.ask_again(ask, &came).await;
         }
     }
 
@@ -145,8 +159,8 @@ impl User {
         }
     }
 
-    /// Starts until somebody answers. Whether it was accepted; `None` if the run is in no state for it.
-    async fn begin(&self, ask: &Ask) -> Option<bool> {
+    /// Starts until somebody answers. Whether it was accepted: the run may be in no state for it.
+    async fn begin(&self, ask: &Ask) -> bool {
         let sim = &self.room.sim;
         loop {
             let start = ask.start(&self.key);
@@ -160,7 +174,7 @@ impl User {
                     (Some(Ok(one)), Some(Ok(two))) if one != two => {
                         let seen = format!("{}: two starts gave runs {one} and {two}", self.key);
                         lock(&self.room.truth).violate("one result", seen);
-                        return Some(true);
+                        return true;
                     }
                     (one, two) => one.filter(Result::is_ok).or(two),
                 }
@@ -171,11 +185,11 @@ impl User {
                 Some(Ok(id)) => {
                     sim.tell(|| format!("{} is started: run {id}", self.key));
                     lock(&self.room.truth).known_runs.insert(id, self.key.clone());
-                    return Some(true);
+                    return true;
                 }
                 Some(Err(Error::Refused { why, .. })) => {
                     sim.tell(|| format!("{} is refused: {why}", self.key));
-                    return None;
+                    return false;
                 }
                 Some(Err(error)) => sim.tell(|| format!("{} could not be started: {error}", self.key)),
                 None => sim.tell(|| format!("{}: who started it died", self.key)),
@@ -193,6 +207,10 @@ impl User {
             match came {
                 Some(Ok(came)) => return came,
                 Some(Err(Error::NoRun(_))) => return Came::Gone,
+                Some(Err(error @ Error::Damaged(_))) => {
+                    lock(&self.room.truth).violate("nothing live is missing", format!("{}: {error}", self.key));
+                    return Came::Gone;
+                }
                 Some(Err(error)) => sim.tell(|| format!("{} could not be looked at: {error}", self.key)),
                 None => {}
             }
@@ -274,8 +292,16 @@ impl User {
         truth.ran.keys().filter(mine).map(|place| truth.ran[place].len()).sum()
     }
 
+    /// The run says that it failed: one of its tasks must.
+    fn judge_failed(&self, ask: &Ask) {
+        let broken = &ask.meaning[0];
+        if broken.exact && broken.outputs.is_some() {
+            lock(&self.room.truth).violate("every run ends well if its tasks do", format!("{} failed", self.key));
+        }
+    }
+
     /// Compares how the run ended with what must be so.
-    fn judge(&self, ask: &Ask, came: &Came, cancelled: bool, _started: bool) {
+    fn judge(&self, ask: &Ask, came: &Came, cancelled: bool) {
         self.room.sim.tell(|| format!("{} came to {came:?}", self.key));
         let mut truth = lock(&self.room.truth);
         let [broken, repaired] = &ask.meaning;
