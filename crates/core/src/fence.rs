@@ -66,6 +66,11 @@ impl Fences {
         Fences { incarnation, made: AtomicU64::new(0) }
     }
 
+    /// Who makes them.
+    pub fn incarnation(&self) -> u128 {
+        self.incarnation
+    }
+
     /// A fence that nobody had before.
     pub fn next(&self) -> Fence {
         Fence { incarnation: self.incarnation, count: self.made.fetch_add(1, Relaxed) }

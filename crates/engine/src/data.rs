@@ -5,16 +5,19 @@
 //! | `look` | what data is, without storing any of it |
 //! | `store` | data becomes payloads, and values to be put |
 //! | `load` | payloads become data; files are where a task finds them |
+//! | `small` | small files as files |
 //! | `lists` | lists in the store: gathered, in one value, or in pages |
 
 mod lists;
 mod load;
 mod look;
+mod small;
 mod store;
 
 pub(crate) use lists::{Lists, element, gathered};
 pub(crate) use load::{Scratch, load_all, load_into};
 pub(crate) use look::{Looked, look};
+pub(crate) use small::SmallFiles;
 pub(crate) use store::{Files, Storing};
 
 use onceflow_core::{Name, payload::Stored};

@@ -1,11 +1,14 @@
 //! Starts runs, and gives handles to those that are there.
 
+mod claims;
 mod explain;
 mod finished;
 mod inputs;
 mod inside;
 mod known;
 mod replan;
+pub(crate) mod reruns;
+pub(crate) mod summary;
 
 use crate::{
     Error, Handle, Options,
@@ -60,7 +63,8 @@ pub struct Start {
     pub history_ms: u64,
     /// After a failure, go on with what does not depend on it.
     pub finish_independent: bool,
-    /// If an unfinished run gets a new plan, steps that were started and must not start twice may run again.
+    /// If the run is there and gets a new plan, steps that were done, or started, may run again though they must not start
+    /// twice, or though their writes rode in their commit.
     pub accept_reruns: bool,
     /// When this start was first tried, on the store's clock, if it was tried before.
     pub first_tried: Option<onceflow_core::Timestamp>,
@@ -271,23 +275,16 @@ impl Engine {
         for key in planned.while_there {
             draft.batch.require_present(key);
         }
-        match self.commit_beginning(asked, draft, &weaves).await? {
-            None => Ok(None),
-            Some(committed) => {
-                let run = shared.remember(plan, header, State { generation, phase: Phase::Running });
-                let what = crate::events::What::DidStart { generation: generation.0 };
-                shared.events.tell(committed.position, Event { run: run.key.clone(), what });
-                Ok(Some(self.handle(&asked.start.key, id)))
-            }
-        }
+        // Held until it is told, so that nothing is told before.
+        let _order = shared.events.order_if_wanted().await;
+        let Some(committed) = self.commit_beginning(asked, draft, &weaves).await? else { return Ok(None) };
+        let run = shared.remember(plan, header, State { generation, phase: Phase::Running });
+        let what = crate::events::What::DidStart { generation: generation.0 };
+        shared.events.tell(committed.position, Event { run: run.key.clone(), what });
+        Ok(Some(self.handle(&asked.start.key, id)))
     }
 
-    async fn header(
-        &self,
-        asked: &Asked,
-        planned: &replan::Planned,
-        weaves: &mut Vec<Weave>,
-    ) -> Result<Header, Error> {
+    async fn header(&self, asked: &Asked, planned: &replan::Planned, weaves: &mut Vec<Weave>) -> Result<Header, Error> {
         let start = &asked.start;
         let bytes = rows::write(&planned.program);
         let (weave, id, digest, len) = self.shared.values.put_bytes(bytes.to_vec()).await?;
@@ -325,7 +322,7 @@ impl Engine {
         let mut after = None;
         loop {
             // What fails again meanwhile stands before, and is not tried a third time.
-            let parked = self.shared.parked(run, after, UNPARK_MAX).await?;
+            let parked = self.shared.parked(&run.plan.keys, after, UNPARK_MAX).await?;
             let Some((last, ..)) = parked.last() else { return Ok(()) };
             after = Some(*last);
             let state = run.state();
@@ -352,6 +349,7 @@ impl Engine {
             Status::Done => {
                 let (known, before) = self.kept_by(asked, &finished).await?;
                 let planned = replan::plan(asked, &known, before.as_ref(), self.fuses(asked))?;
+                self.no_reruns(asked, &planned, &self.done_by(asked, &finished).await?)?;
                 self.begin(asked, seen, finished.run, generation, planned).await
             }
         }
@@ -401,10 +399,23 @@ impl Engine {
         if let Some(worker) = &self.worker {
             worker.drain().await;
         }
+        self.shared.small.clear();
         self.shared.events.close();
         // A handle may wait for what was just done.
         self.shared.ring_all();
         Ok(self.shared.records.durable(self.shared.records.position()).await?)
+    }
+
+    /// Takes no further steps, and ends the bodies of those in flight: they are dropped, and their steps are given back as
+    /// if they had not been taken. Bodies that must not start twice are waited for. Then as [`Engine::close`].
+    ///
+    /// # Errors
+    /// If what was done may not last.
+    pub async fn interrupt(&self) -> Result<(), Error> {
+        if let Some(worker) = &self.worker {
+            worker.interrupt();
+        }
+        self.close().await
     }
 
     /// Takes no further steps, without waiting for those in flight: they end by themselves, or, with the process, not at

@@ -18,6 +18,9 @@ pub enum Error {
     /// A file could not be stored.
     #[error(transparent)]
     Blobs(#[from] blobs::Error),
+    /// A file that a task is to be given could not be put where it finds it.
+    #[error("cannot write a scratch file: {0}")]
+    Scratch(String),
     /// The store has rows that cannot be what was written, or lacks some.
     #[error("the store is damaged: {0}")]
     Damaged(String),
@@ -42,6 +45,54 @@ pub enum Error {
         /// How long is remembered.
         history_ms: u64,
     },
+    /// The run has ended.
+    #[error("run `{key}` has ended")]
+    Ended {
+        /// The run.
+        key: String,
+    },
+    /// The run is being cancelled, undone or removed; it will end by itself.
+    #[error("run `{key}` is being cancelled or undone; wait for its end")]
+    Busy {
+        /// The run.
+        key: String,
+    },
+    /// What is asked for would run steps again that were done and must not simply be: see
+    /// [`Start::accept_reruns`](crate::Start::accept_reruns).
+    #[error("run `{key}` has done {}, which would run again: accept that, or ask for it under another key", steps.join(", "))]
+    WouldRerun {
+        /// The run.
+        key: String,
+        /// Where the steps are, with `*` for the numbers of elements and iterations.
+        steps: Vec<String>,
+    },
+    /// What became of steps that must not start twice is not known, and what is asked for would run them again.
+    #[error(
+        "run `{key}` has started {}, which must not start twice; say what became of it, or accept that it may run again",
+        steps.join(", ")
+    )]
+    Undecided {
+        /// The run.
+        key: String,
+        /// Where the steps are.
+        steps: Vec<String>,
+    },
+    /// The run has registered how to undo what it did, which is written in terms of its plan.
+    #[error(
+        "run `{key}` has done things that can be undone; let it end, or cancel it, before it is asked for something else"
+    )]
+    CanBeUndone {
+        /// The run.
+        key: String,
+    },
+    /// The run does not give this.
+    #[error("run `{key}` has no output `{output}`, or it was not asked for")]
+    NoOutput {
+        /// The run.
+        key: String,
+        /// What was asked for.
+        output: String,
+    },
     /// The run does not allow this now.
     #[error("run `{key}` {why}")]
     Refused {
@@ -56,6 +107,14 @@ pub enum Error {
     /// The run failed.
     #[error("{}", failures(.0))]
     Failed(Vec<Failed>),
+}
+
+/// How the first cause of a failure begins that is the store's, not the task's.
+pub(crate) const DAMAGE: &str = "the store is damaged";
+
+/// Whether a step failed because the store has lost or changed something: see [`Error::is_damage`].
+pub fn is_damage(failed: &Failed) -> bool {
+    failed.causes.first().is_some_and(|cause| cause.starts_with(DAMAGE))
 }
 
 /// Failures as people read them.
@@ -79,6 +138,22 @@ impl Error {
                 matches!(error, values::Error::TooLarge { .. } | values::Error::Blobs(blobs::Error::Content { .. }))
             }
             Error::Blobs(error) => matches!(error, blobs::Error::Content { .. }),
+            _ => false,
+        }
+    }
+
+    /// Whether the store has lost or changed something that was written. Trying again does not help; `fsck` says more.
+    pub fn is_damage(&self) -> bool {
+        let blobs = |error: &blobs::Error| matches!(error, blobs::Error::Missing { .. } | blobs::Error::Damaged { .. });
+        match self {
+            Error::Damaged(_) | Error::Store(records::Error::Damaged(_)) => true,
+            Error::Blobs(error) => blobs(error),
+            Error::Values(error) => match error {
+                values::Error::Missing { .. } | values::Error::Lost { .. } | values::Error::Damaged { .. } => true,
+                values::Error::Records(error) => matches!(error, records::Error::Damaged(_)),
+                values::Error::Blobs(error) => blobs(error),
+                _ => false,
+            },
             _ => false,
         }
     }

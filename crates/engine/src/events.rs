@@ -33,6 +33,20 @@ pub enum What {
         /// From 1.
         attempt: u32,
     },
+    /// A list is gone over.
+    DidOpen {
+        /// Where: the address of the each.
+        address: String,
+        /// How many elements there are.
+        elements: u32,
+    },
+    /// A loop goes on with another iteration.
+    DidTurn {
+        /// Where: the address of the loop.
+        address: String,
+        /// Which iteration begins, from 0.
+        iteration: u32,
+    },
     /// A step took effect.
     DidCommit {
         /// Where.
@@ -90,6 +104,8 @@ impl std::fmt::Display for What {
             What::DidStart { generation } => write!(f, "did start again, with plan {generation}"),
             What::WillRun { address, attempt: 1 } => write!(f, "will run {address}"),
             What::WillRun { address, attempt } => write!(f, "will run {address}, attempt {attempt}"),
+            What::DidOpen { address, elements } => write!(f, "did open {address}: {elements} elements"),
+            What::DidTurn { address, iteration } => write!(f, "did begin iteration {iteration} of {address}"),
             What::DidCommit { address } => write!(f, "did commit {address}"),
             What::DidReuse { address } => write!(f, "did reuse {address}"),
             What::DidFail(failed) => f.write_str(&crate::error::failures(std::slice::from_ref(failed))),
@@ -120,7 +136,7 @@ pub(crate) struct Events {
     listeners: Mutex<Vec<Listener>>,
     listening: AtomicUsize,
     /// Held from a commit to its being queued, so that the queue has the order of the commits.
-    pub(crate) order: tokio::sync::Mutex<()>,
+    order: tokio::sync::Mutex<()>,
     queue: Mutex<Option<mpsc::UnboundedSender<(Position, Event)>>>,
 }
 
@@ -128,6 +144,11 @@ impl Events {
     /// Whether anybody wants to know.
     pub(crate) fn wanted(&self) -> bool {
         self.listening.load(Relaxed) > 0
+    }
+
+    /// Holds up what is told, if anybody wants to know.
+    pub(crate) async fn order_if_wanted(&self) -> Option<tokio::sync::MutexGuard<'_, ()>> {
+        if self.wanted() { Some(self.order.lock().await) } else { None }
     }
 
     pub(crate) fn listen(&self) -> mpsc::UnboundedReceiver<Event> {

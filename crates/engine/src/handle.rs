@@ -22,8 +22,8 @@ use std::{path::Path, sync::Arc};
 /// A run. Dropping it changes nothing: the run goes on.
 #[derive(Clone)]
 pub struct Handle {
-    shared: Arc<Shared>,
-    key: String,
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) key: String,
     id: RunId,
 }
 
@@ -188,8 +188,7 @@ impl Handle {
                 Report::Done(outputs) => {
                     let found = outputs.into_iter().find(|(output, _)| output == name);
                     let Some((_, outcome)) = found else {
-                        let why = format!("has no output `{name}`, or it was not asked for");
-                        return Err(Error::Refused { key: self.key.clone(), why });
+                        return Err(Error::NoOutput { key: self.key.clone(), output: name.to_owned() });
                     };
                     return self.load(&outcome, directory).await;
                 }
@@ -217,15 +216,15 @@ impl Handle {
         }
     }
 
-    /// Stops the run: steps in flight may end, others are not started; what was done is undone as registered, and
-    /// nothing remains but that it was cancelled. Ends when that is durably decided; [`Handle::wait`] waits for the rest.
+    /// Stops the run: bodies at work are dropped, wherever they are, but for those that must not start twice, which may
+    /// end; no others are started; what was done is undone as registered, and nothing remains but that it was cancelled. Ends when that is durably decided; [`Handle::wait`] waits for the rest.
     ///
     /// # Errors
-    /// [`Error::Refused`] if it has ended.
+    /// [`Error::Ended`] if it has.
     pub async fn cancel(&self) -> Result<(), Error> {
         loop {
             let Some(run) = self.shared.read_run(self.id).await? else {
-                return Err(Error::Refused { key: self.key.clone(), why: String::from("has ended") });
+                return Err(Error::Ended { key: self.key.clone() });
             };
             let state = run.state();
             match state.phase {
@@ -235,6 +234,7 @@ impl Handle {
             let draft = run::turn(&run.plan, state, Phase::Cancelling);
             if self.shared.commit_outside(draft, &[]).await?.is_ok() {
                 run.saw(onceflow_core::protocol::rows::State { phase: Phase::Cancelling, ..state });
+                self.shared.look.notify_one();
                 break;
             }
         }
@@ -260,7 +260,9 @@ impl Handle {
     /// [`Error::Refused`] if there is no such step, or somebody else decided.
     pub async fn resolve(&self, address: &str, resolution: Resolution) -> Result<(), Error> {
         let refused = |why: String| Error::Refused { key: self.key.clone(), why };
-        let Some(run) = self.shared.read_run(self.id).await? else { return Err(refused("has ended".into())) };
+        let Some(run) = self.shared.read_run(self.id).await? else {
+            return Err(Error::Ended { key: self.key.clone() });
+        };
         let parked = self.shared.parked_first(&run).await?;
         let is_it = |why: &Why| matches!(why, Why::Unknown { address: at, .. } if **at == *address);
         let Some((step, row, parked)) = parked.into_iter().find(|(_, _, parked)| is_it(&parked.why)) else {

@@ -31,8 +31,11 @@ pub mod task;
 mod tx;
 mod worker;
 
-pub use engine::{Engine, HISTORY_MS, Start};
-pub use error::Error;
+pub use engine::{
+    Engine, HISTORY_MS, Start,
+    summary::{Outline, RunStatus, Summary},
+};
+pub use error::{Error, is_damage};
 pub use events::{End, Event, What};
 pub use handle::{Handle, Report, Resolution};
 pub use options::Options;

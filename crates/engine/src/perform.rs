@@ -7,14 +7,16 @@ mod task;
 mod undoing;
 
 pub(crate) use ending::failures;
+pub(crate) use removing::noted;
 pub(crate) use task::may_decide;
 
 use crate::{
     Error,
     commit::Sent,
+    error::DAMAGE,
     events::{Event, What},
     shared::Run,
-    worker::{Seat, Worker},
+    worker::{Heartbeat, Seat, Whose, Worker},
 };
 use onceflow_core::{
     Claimed, Fence, Inbox,
@@ -23,7 +25,7 @@ use onceflow_core::{
         draft::Draft,
         ids::{END, LANE, SETTLE, StepId, TEARDOWN, UNDO},
         keys::Keys,
-        rows::{self, Received, State, Ticket, Why},
+        rows::{self, Failed, Phase, Received, State, Ticket, Why},
         step::{self, Taken},
     },
 };
@@ -73,14 +75,18 @@ impl Worker {
         let Claimed { queue, name, .. } = job.claimed.clone();
         let taken = Taken { step, queue, name, fence: job.fence, ticket, frame, inbox };
         let work = Work { worker: self, run, taken, position: job.position };
-        match step.node {
-            SETTLE => work.settle(seat).await,
-            UNDO => work.undo(seat).await,
-            TEARDOWN => work.tear_down(seat).await,
-            _ if !work.run.state().phase.dispatches() => work.stand_back(seat).await,
+        let performed = match step.node {
+            SETTLE => return work.settle(seat).await,
+            UNDO => return work.undo(seat).await,
+            TEARDOWN => return work.tear_down(seat).await,
+            _ if !work.run.state().phase.dispatches() => return work.stand_back(seat).await,
             LANE => work.open_chunk(seat).await,
             END => work.end(seat).await,
             _ => work.node(seat).await,
+        };
+        match performed {
+            Err(error) if error.is_damage() => work.damaged(seat, error).await,
+            performed => performed,
         }
     }
 
@@ -136,11 +142,7 @@ impl Work<'_> {
     ) -> Result<Committed, Error> {
         let claim = self.worker.claim_next(seat);
         let shared = &self.worker.shared;
-        let events = &shared.events;
-        let order = match what.is_some() && events.wanted() {
-            true => Some(events.order.lock().await),
-            false => None,
-        };
+        let order = if what.is_some() { shared.events.order_if_wanted().await } else { None };
         match shared.commit(&self.run, &self.taken, claim.clone(), weaves, decide).await? {
             Sent::Applied(committed) => {
                 if let (Some(what), true) = (what, order.is_some()) {
@@ -156,12 +158,48 @@ impl Work<'_> {
         }
     }
 
-    pub(crate) fn tell(&self, position: Position, what: What) {
+    /// Keeps the step ours. Nothing stops it but that it was taken from us, unless `stops`.
+    pub(crate) fn heartbeat(&self, stops: bool) -> Heartbeat<'_> {
+        let keys = &self.run.plan.keys;
+        let whose = Whose { run: keys.run, generation: keys.generation, ends_with_run: stops, ends_at_once: stops };
+        self.worker.alive.keep(&self.taken, whose)
+    }
+
+    fn tell(&self, position: Position, what: What) {
         self.worker.shared.events.tell(position, Event { run: self.run.key.clone(), what });
     }
 
+    /// Tells what no commit of a step says; after all that was committed before.
+    pub(crate) async fn tell_in_order(&self, position: Position, what: What) {
+        let events = &self.worker.shared.events;
+        if let Some(_order) = events.order_if_wanted().await {
+            self.tell(position, what);
+        }
+    }
+
+    /// What the step needs is lost: trying again does not help, so it is put aside, and the run fails and says why. If the
+    /// step is not ours any more, what it needs went with it, and nothing is wrong.
+    async fn damaged(&self, seat: &Seat, error: Error) -> Result<Option<Job>, Error> {
+        if !self.worker.shared.is_ours(&self.taken).await? {
+            return Ok(None);
+        }
+        let address = self.address().await?;
+        tracing::error!(%error, run = %self.run.key, address, "the store is damaged; a step is put aside");
+        let told = error.to_string();
+        let cause = if told.starts_with(DAMAGE) { told } else { format!("{DAMAGE}: {told}") };
+        let attempt = self.taken.ticket.failed + 1;
+        let failed = Failed { address: address.into(), attempt, causes: vec![cause], started: false };
+        let park = |state: State| {
+            let next = if state.phase == Phase::Running { Phase::Failing } else { state.phase };
+            step::park(&self.run.plan, state, &self.taken, Why::Failed(failed.clone()), next)
+        };
+        let committed = self.commit(seat, &[], Some(What::DidFail(failed.clone())), park).await?;
+        self.worker.shared.read_run(self.run.plan.keys.run).await?;
+        Ok(committed.next())
+    }
+
     /// The run takes no steps now: this one is put aside, as it is.
-    async fn stand_back(&self, seat: &Seat) -> Result<Option<Job>, Error> {
+    pub(crate) async fn stand_back(&self, seat: &Seat) -> Result<Option<Job>, Error> {
         // What is known of the run may be old.
         self.worker.shared.read_run(self.run.plan.keys.run).await?;
         let phase = self.run.state().phase;

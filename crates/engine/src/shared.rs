@@ -39,6 +39,10 @@ pub(crate) struct Shared {
     progress: Box<[Notify]>,
     /// Lists that eaches go over.
     pub(crate) lists: crate::data::Lists,
+    /// Small files, for tasks that read them.
+    pub(crate) small: Arc<crate::data::SmallFiles>,
+    /// Rings when a run was cancelled here, or planned anew.
+    pub(crate) look: Notify,
     /// Rings when something new will become due.
     pub(crate) due: Notify,
     closed: AtomicBool,
@@ -75,6 +79,7 @@ impl Shared {
         options: Options,
     ) -> Arc<Self> {
         let fences = Fences::new(world.random());
+        let small = options.scratch.join(format!("onceflow-{:032x}", fences.incarnation()));
         Arc::new(Shared {
             records,
             values,
@@ -86,6 +91,8 @@ impl Shared {
             runs: Mutex::default(),
             progress: (0..BELLS).map(|_| Notify::new()).collect(),
             lists: crate::data::Lists::default(),
+            small: crate::data::SmallFiles::new(small),
+            look: Notify::new(),
             due: Notify::new(),
             closed: AtomicBool::new(false),
         })
@@ -145,6 +152,16 @@ impl Shared {
                 read => return read,
             }
         }
+    }
+
+    /// Looks at the state of a run that is known, and at nothing else. False if it has ended, or has another plan.
+    pub(crate) async fn see_state(&self, run: &Run) -> Result<bool, Error> {
+        let state = self.row(run.plan.keys.state()).await?.as_deref().and_then(rows::read::<State>);
+        let state = state.filter(|state| state.generation == run.plan.keys.generation);
+        if let Some(state) = state {
+            run.saw(state);
+        }
+        Ok(state.is_some())
     }
 
     async fn try_read_run(&self, id: RunId) -> Result<Option<Arc<Run>>, Error> {

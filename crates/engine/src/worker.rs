@@ -6,13 +6,14 @@
 
 mod alive;
 mod room;
+mod watch;
 
 use crate::{Error, perform::Job, shared::Shared};
-pub(crate) use alive::Alive;
+pub(crate) use alive::{Alive, Heartbeat, Stop, Whose};
 use futures_util::future::{Either, select};
 use onceflow_core::{Batch, Claim, Claimed, Fence};
 use onceflow_store::{BoxFuture, Outcome, Position, records};
-pub(crate) use room::{Room, Seat};
+pub(crate) use room::{Reserved, Room, Seat};
 use std::sync::{
     Arc,
     atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst},
@@ -46,6 +47,7 @@ impl Worker {
         });
         shared.world.spawn("onceflow dispatch", Box::pin(worker.clone().dispatch()));
         shared.world.spawn("onceflow heartbeat", Box::pin(worker.clone().stay_alive()));
+        shared.world.spawn("onceflow watch", Box::pin(worker.clone().watch_runs()));
         worker
     }
 
@@ -54,6 +56,12 @@ impl Worker {
         self.stopping.store(true, SeqCst);
         self.stopped.notify_waiters();
         self.room.ring();
+    }
+
+    /// Takes no further steps, and ends the bodies of those it has taken, but for those that must not start twice.
+    pub(crate) fn interrupt(&self) {
+        self.stop();
+        self.alive.interrupt();
     }
 
     /// Takes no further steps; ends when those it has taken are done.

@@ -22,7 +22,7 @@ async fn cancel_after(engine: &Engine, start: &Start, turns: usize) -> Result<Re
     }
     match handle.cancel().await {
         // It has ended.
-        Ok(()) | Err(Error::Refused { .. }) => handle.wait().await,
+        Ok(()) | Err(Error::Ended { .. }) => handle.wait().await,
         Err(error) => Err(error),
     }
 }

@@ -114,7 +114,9 @@ impl<O: Ports> Run<O> {
             Err(error) => error,
         };
         match error {
-            onceflow_engine::Error::Failed(_) | onceflow_engine::Error::Refused { .. } => {}
+            onceflow_engine::Error::Failed(_)
+            | onceflow_engine::Error::Refused { .. }
+            | onceflow_engine::Error::NoOutput { .. } => {}
             error => return Err(error.into()),
         }
         // It says why in a sentence; the report says all of it.

@@ -13,6 +13,8 @@ mod crash;
 mod damage;
 #[path = "values/gathered.rs"]
 mod gathered;
+#[path = "values/hold.rs"]
+mod hold;
 #[path = "values/large.rs"]
 mod large;
 #[path = "values/leases.rs"]

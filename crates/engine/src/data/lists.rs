@@ -66,9 +66,7 @@ fn bytes_of(element: Option<&Payload>) -> usize {
     match element {
         None => 1,
         Some(Payload::Inline(bytes)) => bytes.len() + 4,
-        Some(Payload::List(elements)) => {
-            elements.iter().map(|element| bytes_of(element.as_ref())).sum::<usize>() + 4
-        }
+        Some(Payload::List(elements)) => elements.iter().map(|element| bytes_of(element.as_ref())).sum::<usize>() + 4,
         Some(Payload::Stored(stored) | Payload::StoredList(stored)) => of_stored(stored),
         Some(Payload::File { name, content }) => of_stored(content) + name.len() + 4,
     }

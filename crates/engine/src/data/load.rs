@@ -1,7 +1,11 @@
 //! Payloads become data. A file is where a task finds it: the object of the store itself where that is a file of this
 //! machine, else a copy in a directory of the attempt's own.
 
-use super::{id, lists::elements};
+use super::{
+    id,
+    lists::elements,
+    small::{InUse, SmallFiles},
+};
 use crate::{
     Error,
     shared::lock,
@@ -13,11 +17,11 @@ use onceflow_core::{
     payload::{Payload, Stored},
     protocol::rows::Held,
 };
-use onceflow_store::values::Values;
+use onceflow_store::values::{Values, limits::INLINE_FILE_BYTES_MAX};
 use std::{
     collections::{BTreeMap, BTreeSet},
     path::{Component, Path, PathBuf},
-    sync::Mutex,
+    sync::{Arc, Mutex},
 };
 
 /// A directory for the files of an attempt: made when a file is put there, removed when the attempt is over.
@@ -26,16 +30,20 @@ pub(crate) struct Scratch {
     is_ours: bool,
     taken: Mutex<BTreeSet<PathBuf>>,
     given: Mutex<BTreeMap<PathBuf, Stored>>,
+    /// Those of the engine, and which of them are in use here; none in a directory of the caller's.
+    small: Option<Arc<SmallFiles>>,
+    in_use: Mutex<Vec<InUse>>,
 }
 
 impl Scratch {
     /// One that goes when this is dropped.
-    pub(crate) fn new(directory: PathBuf) -> Self {
-        Scratch::at(directory, true)
+    pub(crate) fn new(directory: PathBuf, small: Arc<SmallFiles>) -> Self {
+        Scratch::at(directory, Some(small))
     }
 
-    fn at(directory: PathBuf, is_ours: bool) -> Self {
-        Scratch { directory, is_ours, taken: Mutex::default(), given: Mutex::default() }
+    fn at(directory: PathBuf, small: Option<Arc<SmallFiles>>) -> Self {
+        let (taken, given, in_use) = (Mutex::default(), Mutex::default(), Mutex::default());
+        Scratch { directory, is_ours: small.is_some(), taken, given, small, in_use }
     }
 
     /// The files that were given, and what they are in the store: one that is passed on is not stored again.
@@ -43,13 +51,8 @@ impl Scratch {
         lock(&self.given).clone()
     }
 
-    /// Where a file of this name goes: apart, if there is one of its name already. Names that would lead elsewhere are
-    /// refused.
-    fn path(&self, name: &str) -> Result<PathBuf, Error> {
-        let inside = Path::new(name).components().all(|part| matches!(part, Component::Normal(_)));
-        if name.is_empty() || !inside {
-            return Err(Error::Inputs(format!("a file cannot be called `{name}`")));
-        }
+    /// Where a file of this name goes: apart, if there is one of its name already.
+    fn path(&self, name: &str) -> PathBuf {
         let mut taken = lock(&self.taken);
         let mut path = self.directory.join(name);
         for apart in 2_u64.. {
@@ -58,7 +61,7 @@ impl Scratch {
             }
             path = self.directory.join(format!(".{apart}")).join(name);
         }
-        Ok(path)
+        path
     }
 }
 
@@ -76,7 +79,7 @@ impl Drop for Scratch {
 
 /// As [`load`]; files stay in a directory of the caller's.
 pub(crate) async fn load_into(values: &Values, payload: &Payload, directory: Option<&Path>) -> Result<Data, Error> {
-    let scratch = directory.map(|directory| Scratch::at(directory.to_owned(), false));
+    let scratch = directory.map(|directory| Scratch::at(directory.to_owned(), None));
     load(values, payload, scratch.as_ref()).await
 }
 
@@ -131,19 +134,35 @@ async fn file(values: &Values, name: &str, content: &Stored, scratch: Option<&Sc
     let Some(scratch) = scratch else {
         return Err(Error::Inputs(format!("file `{name}` cannot be read without a directory to put it into")));
     };
-    let path = scratch.path(name)?;
+    check_name(name)?;
     let value = id(&content.id);
-    // What leaves the engine is a file of its own; what a task reads is the object itself, if that is a file here.
-    let local = if scratch.is_ours { values.local_path(&value).await? } else { None };
-    let path = match local {
-        Some(local) => local,
-        None => {
-            values.export(&value, &path, scratch.is_ours).await?;
-            path
-        }
+    // What leaves the engine is a file of its own.
+    let Some(small) = &scratch.small else {
+        let path = scratch.path(name);
+        values.export(&value, &path, false).await?;
+        return Ok(FileData::new(name, path));
     };
-    if scratch.is_ours {
-        lock(&scratch.given).insert(path.clone(), content.clone());
-    }
+    // What a task reads is the object itself, if that is a file here.
+    let path = if let Some(local) = values.local_path(&value).await? {
+        local
+    } else if content.len <= INLINE_FILE_BYTES_MAX {
+        let (path, in_use) = small.file(values, content).await?;
+        lock(&scratch.in_use).push(in_use);
+        path
+    } else {
+        let path = scratch.path(name);
+        values.export(&value, &path, true).await?;
+        path
+    };
+    lock(&scratch.given).insert(path.clone(), content.clone());
     Ok(FileData::new(name, path))
+}
+
+/// Names that would lead elsewhere are refused.
+fn check_name(name: &str) -> Result<(), Error> {
+    let inside = Path::new(name).components().all(|part| matches!(part, Component::Normal(_)));
+    if name.is_empty() || !inside {
+        return Err(Error::Inputs(format!("a file cannot be called `{name}`")));
+    }
+    Ok(())
 }

@@ -112,7 +112,8 @@ impl<'a> Storing<'a> {
     /// A list that is small travels itself; another is a value that refers to what its elements refer to, or to pages
     /// of them.
     async fn list(&mut self, elements: Vec<Data>) -> Result<Payload, Error> {
-        let (mut pages, mut page, mut digests) = (Pages::default(), Page::default(), Vec::with_capacity(elements.len()));
+        let (mut pages, mut page, mut digests) =
+            (Pages::default(), Page::default(), Vec::with_capacity(elements.len()));
         for element in elements {
             let element = self.payload(element).await?;
             digests.push(digest_of(element.as_ref()));

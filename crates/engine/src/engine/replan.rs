@@ -109,10 +109,7 @@ impl Engine {
         let seen = run.state();
         match seen.phase {
             Phase::Running | Phase::Failing | Phase::Failed | Phase::Waiting | Phase::Frozen => {}
-            _ => {
-                let why = String::from("is being cancelled or undone; wait for its end");
-                return Err(Error::Refused { key: asked.start.key.clone(), why });
-            }
+            _ => return Err(Error::Busy { key: asked.start.key.clone() }),
         }
         let frozen = State { phase: Phase::Frozen, ..seen };
         if seen != frozen {
@@ -138,6 +135,7 @@ impl Engine {
         let before = before.ok_or_else(|| Error::damaged(format!("the program of run `{}`", run.key)))?;
         let known = shared.known_of(run, asked, &before).await?;
         let planned = plan(asked, &known, Some(&before), self.fuses(asked))?;
+        self.no_reruns(asked, &planned, &shared.done_so_far(run, &before).await?)?;
         self.install(asked, run, frozen, planned).await
     }
 
@@ -154,21 +152,23 @@ impl Engine {
     async fn may_run_again(&self, asked: &Asked, run: &Run) -> Result<(), Error> {
         // How to undo a step is written down in terms of its plan.
         if !self.shared.all_rows(run.plan.keys.rows.clone(), b"u").await?.is_empty() {
-            let why =
-                "has done things that can be undone; let it end, or cancel it, before it is asked for something else";
-            return Err(Error::Refused { key: asked.start.key.clone(), why: why.to_owned() });
+            return Err(Error::CanBeUndone { key: asked.start.key.clone() });
         }
         if asked.start.accept_reruns {
             return Ok(());
         }
         let ready = self.shared.ready_steps(&run.plan.program, &run.plan.keys).await?;
         let parked = self.shared.parked_first(run).await?;
-        let tickets =
-            ready.iter().map(|(_, _, ticket)| ticket).chain(parked.iter().map(|(_, _, parked)| &parked.ticket));
-        if tickets.into_iter().any(|ticket: &Ticket| ticket.started.is_some()) {
-            let why =
-                "has a step that was started and must not start twice; resolve it, or accept that it may run again";
-            return Err(Error::Refused { key: asked.start.key.clone(), why: why.to_owned() });
+        let parked = parked.iter().map(|(step, _, parked)| (step, &parked.ticket));
+        let all = ready.iter().map(|(_, step, ticket)| (step, ticket)).chain(parked);
+        let mut started = Vec::new();
+        for (step, ticket) in all.filter(|(_, ticket): &(_, &Ticket)| ticket.started.is_some()) {
+            let place = self.shared.place(run, step.frame, step.index).await?;
+            let node = run.plan.program.blocks[ticket.block as usize].nodes.get(step.node as usize);
+            started.push(place.address(node.map_or(&[], |node| &node.path)));
+        }
+        if !started.is_empty() {
+            return Err(Error::Undecided { key: asked.start.key.clone(), steps: started });
         }
         Ok(())
     }
@@ -194,15 +194,13 @@ impl Engine {
         }
         run::install(&plan, &mut draft, &header, &frame);
         draft.batch.ops.push(removal(&old.plan, &old.header));
-        match self.commit_beginning(asked, draft, &weaves).await? {
-            None => Ok(None),
-            Some(committed) => {
-                let run = shared.remember(plan, header, State { generation, phase: Phase::Running });
-                let what = What::DidStart { generation: generation.0 };
-                shared.events.tell(committed.position, Event { run: run.key.clone(), what });
-                Ok(Some(self.handle(&asked.start.key, run.plan.keys.run)))
-            }
-        }
+        let _order = shared.events.order_if_wanted().await;
+        let Some(committed) = self.commit_beginning(asked, draft, &weaves).await? else { return Ok(None) };
+        let run = shared.remember(plan, header, State { generation, phase: Phase::Running });
+        shared.look.notify_one();
+        let what = What::DidStart { generation: generation.0 };
+        shared.events.tell(committed.position, Event { run: run.key.clone(), what });
+        Ok(Some(self.handle(&asked.start.key, run.plan.keys.run)))
     }
 
     pub(super) fn fuses(&self, asked: &Asked) -> bool {

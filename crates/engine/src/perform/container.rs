@@ -140,7 +140,8 @@ impl Work<'_> {
         }
         let elements = step::elements(n as u32, ops_per_element(&plan.program, plan, body), concurrency);
         let open = |state: State| step::open_each(plan, state, &self.taken, body, elements, inputs, memo);
-        self.commit(seat, &[], None, open).await.map(Committed::next)
+        let what = What::DidOpen { address: self.address_if_wanted().await?, elements: elements.n };
+        self.commit(seat, &[], Some(what), open).await.map(Committed::next)
     }
 
     /// What an each without elements gives.
@@ -205,7 +206,15 @@ impl Work<'_> {
                 given[usize::from(*from)].outcome.clone()
             };
             let turn = |state: State| step::next_iteration(plan, state, &self.taken, &next);
-            return self.commit(seat, &[], None, turn).await.map(Committed::next);
+            let what = match self.worker.shared.events.wanted() {
+                false => None,
+                true => {
+                    let place = self.worker.shared.place(&self.run, opener.frame, opener.index).await?;
+                    let address = place.address(&node.path);
+                    Some(What::DidTurn { address, iteration: self.taken.step.index + 1 })
+                }
+            };
+            return self.commit(seat, &[], what, turn).await.map(Committed::next);
         }
         let mut outputs: Vec<_> = given.into_iter().take(own).map(|held| held.outcome).collect();
         if node.attempt {

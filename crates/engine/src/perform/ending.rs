@@ -3,6 +3,7 @@
 use super::{Committed, Job, Work};
 use crate::{
     Error,
+    error::DAMAGE,
     events::{End, What},
     worker::Seat,
 };
@@ -12,6 +13,7 @@ use onceflow_core::{
     payload::Stored,
     protocol::{
         ids::{END, Generation, SETTLE, StepId, TEARDOWN, UNDO},
+        keys::Keys,
         rows::{self, Failed, Finished, Frame, Parked, Phase, Received, State, Status, Undo, Why},
         run::{self, Ending, Fold},
     },
@@ -45,8 +47,8 @@ impl Work<'_> {
             }
             Ending::Remove(phase) => (phase, None, Some(StepId::of_run(TEARDOWN))),
             Ending::Damaged => {
-                let why = format!("run `{}` has nothing left to do, and not all outputs are there", self.run.key);
-                return Err(Error::damaged(why));
+                tracing::error!(run = %self.run.key, "{}: nothing is left to do, and not all outputs are there", DAMAGE);
+                (Phase::Failed, Some(End::Failed), None)
             }
         };
         let (phase, end, follow) = next;
@@ -100,9 +102,10 @@ impl Work<'_> {
     ) -> Result<Option<Committed>, Error> {
         let claim = self.worker.claim_next(seat);
         let shared = &self.worker.shared;
+        let order = if what.is_some() { shared.events.order_if_wanted().await } else { None };
         match shared.commit_once(&self.taken, decide(seen), weaves, claim.clone()).await? {
             Some(committed) => {
-                if let Some(what) = what {
+                if let (Some(what), true) = (what, order.is_some()) {
                     self.tell(committed.position, what);
                 }
                 Ok(Some(Committed::Yes(crate::worker::Worker::job(claim.as_ref(), committed))))
@@ -234,7 +237,8 @@ impl Work<'_> {
 
     /// The sealed record of a run: what can be asked beside its result.
     async fn seal(&self, status: &Status, weaves: &mut Vec<Weave>) -> Result<Stored, Error> {
-        let bytes = rows::write(&(&self.run.header, status));
+        let once_only = crate::engine::summary::once_only_of(&self.worker.shared, &self.run).await?;
+        let bytes = rows::write(&(&self.run.header, status, once_only));
         let (weave, id, digest, len) = self.worker.shared.values.put_bytes(bytes.to_vec()).await?;
         weaves.push(weave);
         Ok(Stored { id: Name::new(id.as_bytes()), digest, len })
@@ -254,10 +258,14 @@ impl crate::shared::Shared {
     /// The steps of a run that were put aside and that say most about it: those that failed or whose outcome is not
     /// known, wherever they stand, then others; some of each.
     pub(crate) async fn parked_first(&self, run: &crate::shared::Run) -> Result<Vec<(StepId, Row, Parked)>, Error> {
+        self.parked_first_of(&run.plan.keys).await
+    }
+
+    pub(crate) async fn parked_first_of(&self, keys: &Keys) -> Result<Vec<(StepId, Row, Parked)>, Error> {
         const EACH_MAX: usize = 1000;
         let (mut telling, mut others, mut after) = (Vec::new(), Vec::new(), None);
         loop {
-            let page = self.parked(run, after, SCAN_ROWS_MAX).await?;
+            let page = self.parked(keys, after, SCAN_ROWS_MAX).await?;
             let Some((last, ..)) = page.last() else { break };
             after = Some(*last);
             for parked in page {
@@ -274,11 +282,10 @@ impl crate::shared::Shared {
     /// Steps of a run that were put aside, in order, after this one.
     pub(crate) async fn parked(
         &self,
-        run: &crate::shared::Run,
+        keys: &Keys,
         after: Option<StepId>,
         limit: usize,
     ) -> Result<Vec<(StepId, Row, Parked)>, Error> {
-        let keys = &run.plan.keys;
         let after = after.map(|step| keys.parked(step).name);
         let scan = Scan::of(keys.rows.clone(), limit).prefix(b"p").after(after);
         let page = self.records.scan(self.shard(), scan).await?;

@@ -5,6 +5,7 @@ use crate::{
     Error, data,
     worker::{Seat, Worker},
 };
+use noted::{NOTED, Noted};
 use onceflow_core::{
     Claimed, Row,
     limits::REMOVE_ROWS_MAX,
@@ -98,10 +99,17 @@ impl Work<'_> {
 /// Failures that are told of a run: enough to see what went wrong.
 const FAILURES_MAX: usize = 100;
 
-/// The row that says what went wrong, while a run is removed.
-const NOTED: &[u8] = b"x";
+pub(crate) mod noted {
+    //! What went wrong, while a run is undone and removed.
 
-type Noted = (Vec<Failed>, Vec<Failed>);
+    use onceflow_core::protocol::rows::Failed;
+
+    /// The row that says it.
+    pub(crate) const NOTED: &[u8] = b"x";
+
+    /// The failures, and what could not be undone.
+    pub(crate) type Noted = (Vec<Failed>, Vec<Failed>);
+}
 
 impl Worker {
     /// Removes the rows of a plan that is not valid any more.

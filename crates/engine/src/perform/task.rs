@@ -10,7 +10,7 @@ use crate::{
     Error, data,
     events::What,
     task::{Data, Failure, FlowRows, Tx, Verdict},
-    worker::Seat,
+    worker::{Reserved, Seat, Stop},
 };
 use body::Interrupted;
 pub(super) use body::{blocking, panicked, walled};
@@ -24,10 +24,7 @@ use onceflow_core::{
         step,
     },
 };
-use onceflow_store::{
-    blobs,
-    values,
-};
+use onceflow_store::{blobs, values};
 pub(crate) use unknown::may_decide;
 
 impl Work<'_> {
@@ -57,6 +54,11 @@ impl Work<'_> {
         }
         loop {
             let attempt = ticket.failed + 1;
+            // What it needs first: one that must not start twice is not said to have started while it waits for that.
+            let _reserved = match self.reserve(&spec).await? {
+                Ok(reserved) => reserved,
+                Err(stop) => return self.stopped(seat, stop).await,
+            };
             let Some(began) = self.begin(&spec, &mut ticket, &inputs).await? else { return Ok(None) };
             let tx = (spec.effect == Effect::Transactional).then(|| self.tx());
             let failure = match self.attempt(&spec, attempt, &inputs, &began, tx.clone()).await? {
@@ -67,7 +69,7 @@ impl Work<'_> {
                     Err(error) if error.is_of_the_data() => Failure::new(error.to_string()).finally(),
                     Err(error) => return Err(error),
                 },
-                Err(Interrupted::Lost) => return Ok(None),
+                Err(Interrupted::Stopped(stop)) => return self.stopped(seat, stop).await,
                 Err(Interrupted::Failed(failure)) => failure,
                 Err(Interrupted::TimedOut(ms)) if spec.effect == Effect::AtMostOnce => {
                     tracing::warn!(ms, "a task that must not run twice took too long; its outcome is not known");
@@ -84,6 +86,38 @@ impl Work<'_> {
             if !self.try_again(&spec, &ticket, failure.causes).await? {
                 return Ok(None);
             }
+        }
+    }
+
+    /// Waits until the machine has what the task needs, and looks whether it may start at all.
+    async fn reserve(&self, spec: &TaskSpec) -> Result<Result<Option<Reserved>, Stop>, Error> {
+        let needs = spec.resources.cpu_milli > 0 || spec.resources.memory_bytes > 0;
+        let reserved = match needs {
+            false => None,
+            true => {
+                let heartbeat = self.heartbeat(true);
+                let reserved = std::pin::pin!(self.worker.room.reserve(spec.resources));
+                match select(reserved, std::pin::pin!(heartbeat.stopped())).await {
+                    Either::Left((reserved, _)) => Some(reserved),
+                    Either::Right((stop, _)) => return Ok(Err(stop)),
+                }
+            }
+        };
+        if self.worker.alive.is_interrupted() {
+            return Ok(Err(Stop::Interrupted));
+        }
+        // Another process may have stopped the run. What is pure harms nobody, and need not know.
+        let looks = spec.effect != Effect::Pure || needs;
+        let is_there = !looks || self.worker.shared.see_state(&self.run).await?;
+        Ok(if is_there && self.run.state().phase.dispatches() { Ok(reserved) } else { Err(Stop::Cancelled) })
+    }
+
+    /// The body may not start, or go on.
+    async fn stopped(&self, seat: &Seat, stop: Stop) -> Result<Option<Job>, Error> {
+        match stop {
+            Stop::Lost => Ok(None),
+            Stop::Cancelled => self.stand_back(seat).await,
+            Stop::Interrupted => self.give_back().await.map(|()| None),
         }
     }
 
@@ -119,7 +153,7 @@ impl Work<'_> {
             Data::List(_) | Data::File(_) => false,
         };
         let writes = !outputs.iter().all(is_small);
-        let _writing = writes.then(|| self.worker.alive.keep(&self.taken.queue, &self.taken.name, self.taken.fence));
+        let _writing = writes.then(|| self.heartbeat(false));
         let mut outcomes = Vec::with_capacity(node.outputs.len());
         for output in outputs {
             match storing.store(output).await {
@@ -227,12 +261,13 @@ impl Work<'_> {
         else {
             return Ok(false);
         };
-        self.tell(committed.position, What::DidFail(failed));
-        let heartbeat = self.worker.alive.keep(&self.taken.queue, &self.taken.name, self.taken.fence);
+        self.tell_in_order(committed.position, What::DidFail(failed)).await;
+        let heartbeat = self.heartbeat(true);
         let pause = shared.world.sleep(pause_ms(spec, ticket.failed, shared.world.random()));
-        if let Either::Right(_) = select(pause, std::pin::pin!(heartbeat.lost())).await {
+        if let Either::Right((Stop::Lost, _)) = select(pause, std::pin::pin!(heartbeat.stopped())).await {
             return Ok(false);
         }
+        drop(heartbeat);
         let goes_on = !self.worker.is_stopping() && self.run.state().phase.dispatches();
         if !goes_on {
             // Whoever takes it next sees at which attempt it stands, and puts it aside if the run has stopped.

@@ -10,8 +10,9 @@ use crate::{
     events::What,
     shared::lock,
     task::{At, Attempt, Body, Data, Failure, Path, Step},
-    worker::Seat,
+    worker::{Heartbeat, Seat, Whose},
 };
+use futures_util::future::{Either, select};
 use onceflow_core::{
     model::TaskSpec,
     protocol::{
@@ -20,10 +21,13 @@ use onceflow_core::{
         rows::{self, Failed, State, Undo},
     },
 };
+use onceflow_store::BoxFuture;
 use std::{
     panic::{AssertUnwindSafe, catch_unwind},
     sync::Arc,
 };
+
+type Given = Result<Vec<Data>, Failure>;
 
 impl Work<'_> {
     /// Undoes one step.
@@ -37,7 +41,12 @@ impl Work<'_> {
         self.worker.shared.records.durable(self.position).await?;
         let Some((spec, body)) = self.undoer(&undo) else { return self.leave_to_others(&undo).await };
         loop {
-            let Err(failure) = self.try_undo(&undo, &*body).await? else { break };
+            let Some(given) = self.try_undo(&undo, &*body).await? else {
+                // The worker ends, and others go on.
+                self.give_back().await?;
+                return Ok(None);
+            };
+            let Err(failure) = given else { break };
             undo.failed += 1;
             let failed = Failed {
                 address: undo.address.clone(),
@@ -51,8 +60,8 @@ impl Work<'_> {
                 break;
             }
             let pause = super::task::pause_ms(&spec, undo.failed, self.worker.shared.world.random());
-            let _heartbeat = self.worker.alive.keep(&self.taken.queue, &self.taken.name, self.taken.fence);
-            self.worker.shared.world.sleep(pause).await;
+            let heartbeat = self.undoing();
+            select(self.worker.shared.world.sleep(pause), std::pin::pin!(heartbeat.stopped())).await;
         }
         self.undone(seat, number, Some(undo)).await
     }
@@ -78,18 +87,33 @@ impl Work<'_> {
         Ok(None)
     }
 
-    async fn try_undo(&self, undo: &Undo, body: &dyn Body) -> Result<Result<Vec<Data>, Failure>, Error> {
+    /// Keeps the step ours. What undoes goes on though the run is cancelled: it is what a cancel waits for.
+    fn undoing(&self) -> Heartbeat<'_> {
+        let keys = &self.run.plan.keys;
+        let whose = Whose { run: keys.run, generation: keys.generation, ends_with_run: false, ends_at_once: true };
+        self.worker.alive.keep(&self.taken, whose)
+    }
+
+    /// What a try to undo gave; `None` if it was stopped.
+    async fn try_undo(&self, undo: &Undo, body: &dyn Body) -> Result<Option<Given>, Error> {
         let shared = &self.worker.shared;
-        let scratch = data::Scratch::new(self.scratch());
-        let inputs = data::load_all(&shared.values, &undo.inputs, Some(&scratch)).await?;
-        let step = Step { at: Arc::new(self.undo_at(undo)), attempt: undo.failed + 1, tx: None };
-        let given = match catch_unwind(AssertUnwindSafe(|| body.start(step, inputs))) {
-            Err(panic) => Err(panicked(&*panic)),
-            Ok(Attempt::Done(given)) => given,
-            Ok(Attempt::Async(future)) => walled(future).await,
-            Ok(Attempt::Blocking(body)) => blocking(&self.worker.room, &*shared.world, body).await,
+        let heartbeat = self.undoing();
+        let scratch = self.scratch();
+        let inputs = match data::load_all(&shared.values, &undo.inputs, Some(&scratch)).await {
+            Err(error) if error.is_damage() => return Ok(Some(Err(Failure::new(error.to_string()).finally()))),
+            loaded => loaded?,
         };
-        Ok(given)
+        let step = Step { at: Arc::new(self.undo_at(undo)), attempt: undo.failed + 1, tx: None };
+        let given: BoxFuture<'_, Given> = match catch_unwind(AssertUnwindSafe(|| body.start(step, inputs))) {
+            Err(panic) => return Ok(Some(Err(panicked(&*panic)))),
+            Ok(Attempt::Done(given)) => return Ok(Some(given)),
+            Ok(Attempt::Async(future)) => walled(future),
+            Ok(Attempt::Blocking(body)) => blocking(&self.worker.room, &*shared.world, body),
+        };
+        Ok(match select(given, std::pin::pin!(heartbeat.stopped())).await {
+            Either::Left((given, _)) => Some(given),
+            Either::Right(_) => None,
+        })
     }
 
     /// A compensation has the key of the step it undoes.

@@ -4,11 +4,22 @@
 use super::Worker;
 use crate::{Error, shared::lock};
 use futures_util::future::select;
-use onceflow_core::{Batch, Fence, Group, Name, Row, Timestamp, limits::SCAN_ROWS_MAX};
+use onceflow_core::{
+    Batch, Fence, Group, Name, Row, Timestamp,
+    limits::SCAN_ROWS_MAX,
+    protocol::{
+        ids::{Generation, RunId},
+        rows::{Phase, State},
+        step::Taken,
+    },
+};
 use onceflow_store::{Outcome, records::Scan};
 use std::{
-    collections::BTreeMap,
-    sync::{Arc, Mutex, atomic::Ordering::SeqCst},
+    collections::{BTreeMap, BTreeSet},
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicBool, Ordering::SeqCst},
+    },
 };
 use tokio::sync::Notify;
 
@@ -16,26 +27,72 @@ use tokio::sync::Notify;
 #[derive(Default)]
 pub(crate) struct Alive {
     working: Mutex<BTreeMap<Fence, Working>>,
+    /// No body may go on that may be stopped.
+    interrupted: AtomicBool,
+    /// Rings when a body begins to be watched.
+    pub(super) began: Notify,
 }
 
 #[derive(Clone)]
 struct Working {
     queue: Group,
     name: Name,
-    lost: Arc<Notify>,
+    bell: Arc<Bell>,
+    whose: Whose,
+}
+
+/// Whose step it is, and what may stop it.
+#[derive(Clone, Copy)]
+pub(crate) struct Whose {
+    pub(crate) run: RunId,
+    pub(crate) generation: Generation,
+    /// It ends when its run is cancelled.
+    pub(crate) ends_with_run: bool,
+    /// It ends when the worker shall end at once.
+    pub(crate) ends_at_once: bool,
+}
+
+/// Why a body ends before it is done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Stop {
+    /// The step was taken from us.
+    Lost,
+    /// Its run goes on without it: it was cancelled, planned anew, or has ended.
+    Cancelled,
+    /// The worker ends.
+    Interrupted,
+}
+
+#[derive(Default)]
+struct Bell {
+    why: Mutex<Option<Stop>>,
+    rings: Notify,
+}
+
+impl Bell {
+    fn ring(&self, stop: Stop) {
+        lock(&self.why).get_or_insert(stop);
+        self.rings.notify_waiters();
+    }
 }
 
 /// A step stays ours while this lives.
 pub(crate) struct Heartbeat<'a> {
     alive: &'a Alive,
     fence: Fence,
-    lost: Arc<Notify>,
+    bell: Arc<Bell>,
 }
 
 impl Heartbeat<'_> {
-    /// Ends when the step was taken from us.
-    pub(crate) async fn lost(&self) {
-        self.lost.notified().await;
+    /// Ends when the body must.
+    pub(crate) async fn stopped(&self) -> Stop {
+        loop {
+            let rings = self.bell.rings.notified();
+            if let Some(why) = *lock(&self.bell.why) {
+                return why;
+            }
+            rings.await;
+        }
     }
 }
 
@@ -47,11 +104,58 @@ impl Drop for Heartbeat<'_> {
 
 impl Alive {
     /// Keeps the claim on a step alive.
-    pub(crate) fn keep(&self, queue: &Group, name: &Name, fence: Fence) -> Heartbeat<'_> {
-        let lost = Arc::new(Notify::new());
-        let working = Working { queue: queue.clone(), name: name.clone(), lost: lost.clone() };
-        lock(&self.working).insert(fence, working);
-        Heartbeat { alive: self, fence, lost }
+    pub(crate) fn keep(&self, taken: &Taken, whose: Whose) -> Heartbeat<'_> {
+        let bell = Arc::new(Bell::default());
+        let (queue, name) = (taken.queue.clone(), taken.name.clone());
+        let working = Working { queue, name, bell: bell.clone(), whose };
+        let is_first = {
+            let mut all = lock(&self.working);
+            all.insert(taken.fence, working);
+            all.len() == 1
+        };
+        if whose.ends_at_once && self.interrupted.load(SeqCst) {
+            bell.ring(Stop::Interrupted);
+        }
+        if is_first {
+            self.began.notify_one();
+        }
+        Heartbeat { alive: self, fence: taken.fence, bell }
+    }
+
+    /// Whether bodies shall end at once.
+    pub(crate) fn is_interrupted(&self) -> bool {
+        self.interrupted.load(SeqCst)
+    }
+
+    /// Ends all bodies that may be stopped, also those that are yet to begin.
+    pub(crate) fn interrupt(&self) {
+        self.interrupted.store(true, SeqCst);
+        for working in lock(&self.working).values().filter(|working| working.whose.ends_at_once) {
+            working.bell.ring(Stop::Interrupted);
+        }
+    }
+
+    pub(super) fn is_idle(&self) -> bool {
+        lock(&self.working).is_empty()
+    }
+
+    /// The runs that bodies are at work for which end with them.
+    pub(super) fn runs(&self) -> BTreeSet<RunId> {
+        lock(&self.working).values().filter(|working| working.whose.ends_with_run).map(|it| it.whose.run).collect()
+    }
+
+    /// Ends the bodies of a run that is so now.
+    pub(super) fn end_those_of(&self, run: RunId, state: Option<State>) {
+        for working in lock(&self.working).values().filter(|it| it.whose.run == run && it.whose.ends_with_run) {
+            let goes_on = state.is_some_and(|state| {
+                // One that is frozen may go on as it was.
+                let is_open = matches!(state.phase, Phase::Running | Phase::Failing | Phase::Frozen);
+                state.generation == working.whose.generation && is_open
+            });
+            if !goes_on {
+                working.bell.ring(Stop::Cancelled);
+            }
+        }
     }
 }
 
@@ -77,7 +181,7 @@ impl Worker {
 
     async fn renew(&self, working: Vec<(Fence, Working)>) -> Result<(), Error> {
         let deadline = self.shared.records.now().await?.plus_ms(self.shared.options.lease_ms);
-        for (fence, Working { queue, name, lost }) in working {
+        for (fence, Working { queue, name, bell, .. }) in working {
             let mut batch = Batch::new(self.shared.shard());
             batch.require_equals(queue.claims().key(&name), Row::new(fence.to_bytes()));
             batch.put(queue.deadlines().key(&name), Row::new(deadline.to_sortable()));
@@ -85,8 +189,7 @@ impl Worker {
                 && lock(&self.alive.working).contains_key(&fence)
             {
                 tracing::warn!(step = ?name, "a step was taken from this worker, which was too slow to say it lives");
-                lost.notify_waiters();
-                lost.notify_one();
+                bell.ring(Stop::Lost);
             }
         }
         Ok(())

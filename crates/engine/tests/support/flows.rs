@@ -14,7 +14,7 @@ pub(crate) type Case = (Start, String);
 pub(crate) type Make = fn(&mut Kit) -> Case;
 
 /// All shapes that take few steps.
-pub(crate) const SMALL: [(&str, Make); 21] = [
+pub(crate) const SMALL: [(&str, Make); 22] = [
     ("chain of 4", |kit| chain_of(kit, 4)),
     ("chain of 8", |kit| chain_of(kit, 8)),
     ("diamond", diamond),
@@ -36,6 +36,7 @@ pub(crate) const SMALL: [(&str, Make); 21] = [
     ("no outputs", no_outputs),
     ("fold", fold),
     ("large", large),
+    ("many", many),
 ];
 
 pub(crate) fn inc(kit: &mut Kit) -> TaskSpec {
@@ -283,4 +284,19 @@ pub(crate) fn large(kit: &mut Kit) -> Case {
 pub(crate) fn effect(mut spec: TaskSpec, effect: Effect) -> TaskSpec {
     spec.effect = effect;
     spec
+}
+
+/// A list with more stored elements than one batch puts, as an input and as an output; its elements are gone over.
+pub(crate) fn many(kit: &mut Kit) -> Case {
+    let list = || Type::list(Type::Bytes);
+    let turn = spec("turn", &[("xs", list())], &[("out", list())]);
+    let turn = kit.add(turn, |_, inputs| match &inputs[0] {
+        Data::List(xs) => Ok(vec![Data::List(xs.iter().rev().cloned().collect())]),
+        other => Err(Failure::new(format!("{other:?}"))),
+    });
+    let g = G::new().input("xs", list()).output("ys", list()).task("turn", &turn);
+    let g = g.connect("xs -> turn.xs; turn.out -> ys");
+    let xs: Vec<_> = (0..130).map(|n| bytes(1100 + n as usize, n)).collect();
+    let shown: Vec<_> = (0..130).rev().map(|n| format!("{} bytes", 1100 + n)).collect();
+    (start(g).input("xs", Data::List(xs)), format!("ys=[{}]", shown.join(" ")))
 }

@@ -33,7 +33,7 @@ mod place;
 mod seat;
 
 pub use lock::Holder;
-pub use seat::OpenError;
+pub use seat::{Obstacle, OpenError};
 
 use super::journal::{self, Recovered};
 use crate::{

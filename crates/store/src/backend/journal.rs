@@ -39,7 +39,7 @@ use book::{Book, Tried};
 use committer::Committer;
 use files::{File, Files};
 use onceflow_core::{Batch, Key, Row, Shard, Timestamp};
-use segment::{PREPARE_BYTES, Segment};
+use segment::{PREPARE_BYTES_MIN, Segment};
 use std::{io, sync::Arc};
 
 /// When a batch counts as durable.
@@ -132,7 +132,7 @@ impl Journal {
         let next = Position(opened.position.0 + 1);
         let segment = match opened.segment {
             Some(segment) => segment,
-            None => Segment::create(&*files, opened.store, next, PREPARE_BYTES)
+            None => Segment::create(&*files, opened.store, next, PREPARE_BYTES_MIN)
                 .map_err(|not| OpenError::io("begin a log in", files.path(""))(not.into()))?,
         };
         let marker =
@@ -140,7 +140,9 @@ impl Journal {
         for name in &opened.obsolete {
             files.remove(name).map_err(OpenError::io("remove", files.path(name)))?;
         }
-        files.sync().map_err(OpenError::io("sync", files.path("")))?;
+        if !opened.is_secured {
+            files.sync().map_err(OpenError::io("sync", files.path("")))?;
+        }
         let inner = Arc::new(Inner {
             world,
             files,
@@ -296,6 +298,10 @@ fn open_marker(files: &dyn Files, durable: Position) -> io::Result<Box<dyn File>
         Err(error) if error.kind() == io::ErrorKind::NotFound => files.create(format::MARKER_NAME)?,
         opened => opened?,
     };
-    marker.write_at(&format::encode_marker(durable), 0)?;
+    let says = format::encode_marker(durable);
+    let mut said = [0; size_of::<Position>() + 4];
+    if marker.read_at(&mut said, 0)? != says.len() || said != says {
+        marker.write_at(&says, 0)?;
+    }
     Ok(marker)
 }

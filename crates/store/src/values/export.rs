@@ -3,11 +3,7 @@
 use super::{Content, Error, ValueId, Values};
 use crate::blocking::blocking;
 use futures_util::TryStreamExt;
-use std::{
-    fs, io,
-    io::Write,
-    path::Path,
-};
+use std::{fs, io, io::Write, path::Path};
 
 impl Values {
     /// Writes the bytes of a value to a new file, with the directories above it; read-only if told so. It is a file of its
@@ -49,9 +45,8 @@ impl Values {
         }
         let mut chunks = self.read_blob(id, None).await?;
         while let Some(chunk) = chunks.try_next().await? {
-            file = blocking(move || file.write_all(&chunk).map(|()| file))
-                .await
-                .map_err(|error| content(path, error))?;
+            file =
+                blocking(move || file.write_all(&chunk).map(|()| file)).await.map_err(|error| content(path, error))?;
         }
         Ok(())
     }

@@ -48,11 +48,7 @@ impl Values {
     ///
     /// # Errors
     /// [`blobs::Error::Content`] when it cannot be read.
-    pub async fn copy_file(
-        &self,
-        path: &Path,
-        known: Option<Stored>,
-    ) -> Result<(Weave, ValueId, Digest, u64), Error> {
+    pub async fn copy_file(&self, path: &Path, known: Option<Stored>) -> Result<(Weave, ValueId, Digest, u64), Error> {
         if let Some(known) = known.filter(|known| known.len > INLINE_FILE_BYTES_MAX)
             && self.is_there(known).await?
         {

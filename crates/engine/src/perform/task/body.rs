@@ -5,7 +5,7 @@ use crate::{
     Error, data,
     events::What,
     task::{At, Attempt, Data, Failure, Path, Step, Tx},
-    worker::Room,
+    worker::{Room, Stop},
 };
 use futures_util::{
     FutureExt,
@@ -30,8 +30,8 @@ pub(super) enum Interrupted {
     Failed(Failure),
     /// It took longer than it may, in milliseconds.
     TimedOut(u64),
-    /// The step was taken from us.
-    Lost,
+    /// It was stopped.
+    Stopped(Stop),
 }
 
 type Given = Result<Vec<Data>, Failure>;
@@ -49,18 +49,11 @@ impl Work<'_> {
         let shared = &self.worker.shared;
         if shared.events.wanted() {
             let address = self.address().await?;
-            self.tell(shared.records.position(), What::WillRun { address, attempt });
+            self.tell_in_order(shared.records.position(), What::WillRun { address, attempt }).await;
         }
-        let _reserved = match spec.resources.cpu_milli > 0 || spec.resources.memory_bytes > 0 {
-            true => {
-                let _heartbeat = self.worker.alive.keep(&self.taken.queue, &self.taken.name, self.taken.fence);
-                Some(self.worker.room.reserve(spec.resources).await)
-            }
-            false => None,
-        };
         // Reading a large input may take longer than a claim stands.
         let reads = inputs.iter().any(|held| held.outcome.value().is_some_and(|input| input.stored().is_some()));
-        let reading = reads.then(|| self.worker.alive.keep(&self.taken.queue, &self.taken.name, self.taken.fence));
+        let reading = reads.then(|| self.heartbeat(false));
         let loaded = match data::load_all(&shared.values, inputs, Some(&began.scratch)).await {
             Ok(loaded) => loaded,
             Err(error) if error.is_of_the_data() => {
@@ -170,21 +163,21 @@ impl Work<'_> {
         if let Poll::Ready(given) = first {
             return given.map_err(Interrupted::Failed);
         }
-        let heartbeat = self.worker.alive.keep(&self.taken.queue, &self.taken.name, self.taken.fence);
+        // A body that must not start twice is not given up: what it gives late may still be the truth.
+        let heartbeat = self.heartbeat(!only_once);
         let timeout: BoxFuture<'_, ()> = match timeout_ms {
             Some(ms) => self.worker.shared.world.sleep(ms),
             None => Box::pin(std::future::pending()),
         };
-        // A body that must not start twice is not given up: what it gives late may still be the truth.
-        let lost: BoxFuture<'_, ()> = match only_once {
+        let stopped: BoxFuture<'_, Stop> = match only_once {
             true => Box::pin(std::future::pending()),
-            false => Box::pin(heartbeat.lost()),
+            false => Box::pin(heartbeat.stopped()),
         };
-        let interrupted = select(timeout, lost);
+        let interrupted = select(timeout, stopped);
         match select(body, interrupted).await {
             Either::Left((given, _)) => given.map_err(Interrupted::Failed),
             Either::Right((Either::Left(_), _)) => Err(Interrupted::TimedOut(timeout_ms.unwrap_or_default())),
-            Either::Right((Either::Right(_), _)) => Err(Interrupted::Lost),
+            Either::Right((Either::Right((stop, _)), _)) => Err(Interrupted::Stopped(stop)),
         }
     }
 

@@ -41,7 +41,7 @@ impl Work<'_> {
         if spec.effect != Effect::Pure {
             shared.records.durable(position).await?;
         }
-        Ok(Some(Began { scratch: Scratch::new(self.scratch()) }))
+        Ok(Some(Began { scratch: self.scratch() }))
     }
 
     async fn write_start(
@@ -111,9 +111,10 @@ impl Work<'_> {
     }
 
     /// Where files for this attempt are put.
-    pub(in crate::perform) fn scratch(&self) -> std::path::PathBuf {
-        let name: String = self.taken.fence.to_string();
-        self.worker.shared.options.scratch.join(format!("onceflow-{name}"))
+    pub(in crate::perform) fn scratch(&self) -> Scratch {
+        let shared = &self.worker.shared;
+        let directory = shared.options.scratch.join(format!("onceflow-{}", self.taken.fence));
+        Scratch::new(directory, shared.small.clone())
     }
 
     /// Whether all code of this step is here.

@@ -28,12 +28,12 @@ impl Work<'_> {
     pub(super) async fn verify(&self, inputs: &[Held]) -> Result<Verdict, Error> {
         let Op::Task(task) = &self.taken.node(&self.run.plan).op else { return Ok(Verdict::Unknown) };
         let Ok(body) = self.body(*task) else { return Ok(Verdict::Unknown) };
-        let scratch = data::Scratch::new(self.scratch());
+        let scratch = self.scratch();
         let loaded = data::load_all(&self.worker.shared.values, inputs, Some(&scratch)).await?;
         let step = Step { at: Arc::new(self.at(None, inputs).await?), attempt: self.taken.ticket.failed + 1, tx: None };
         let asked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| body.verify(step, loaded)));
         let Ok(Some(verdict)) = asked else { return Ok(Verdict::Unknown) };
-        let _heartbeat = self.worker.alive.keep(&self.taken.queue, &self.taken.name, self.taken.fence);
+        let _heartbeat = self.heartbeat(false);
         let verdict = std::panic::AssertUnwindSafe(verdict).catch_unwind().await.unwrap_or(Verdict::Unknown);
         Ok(match verdict {
             // What it says must be what the task would have given.

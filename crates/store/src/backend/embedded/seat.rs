@@ -81,7 +81,30 @@ pub enum OpenError {
     },
 }
 
+/// What kind of obstacle it is, for those who must tell them apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Obstacle {
+    /// What is stored is not what was written.
+    Damaged,
+    /// Written by a later version.
+    TooNew,
+    /// Another process has it, and cannot be shared with.
+    Busy,
+    /// The directory, or a file in it, cannot be used: permissions, a full disk, a path that is no directory.
+    Unusable,
+}
+
 impl OpenError {
+    /// What kind of obstacle it is.
+    pub fn obstacle(&self) -> Obstacle {
+        match self {
+            OpenError::Journal(journal::OpenError::Damaged { .. }) => Obstacle::Damaged,
+            OpenError::Journal(journal::OpenError::TooNew { .. }) => Obstacle::TooNew,
+            OpenError::Held { .. } => Obstacle::Busy,
+            OpenError::Journal(journal::OpenError::Io { .. }) | OpenError::Io { .. } => Obstacle::Unusable,
+        }
+    }
+
     pub(super) fn io(what: &'static str, path: &Path) -> impl FnOnce(io::Error) -> OpenError {
         move |source| OpenError::Io { what, path: path.into(), source }
     }

@@ -22,9 +22,6 @@ pub(super) const SEGMENT_BYTES: u64 = 16 << 20;
 /// A snapshot is made when the log holds more than this and more than the rows do. Less than a segment, so that the log, the
 /// next segment's first space and a small snapshot together take about a segment.
 pub(super) const SNAPSHOT_LOG_BYTES_MIN: u64 = 12 << 20;
-/// More space is prepared, beside the commits, when less than this is left.
-const ROOM_BYTES_LOW: u64 = PREPARE_BYTES / 2;
-
 pub(super) struct Committer {
     inner: Arc<Inner>,
     segment: Segment,
@@ -103,9 +100,10 @@ impl Committer {
 
     /// Prepares space before anybody has to wait for it. If that fails, whoever needs it will hear.
     fn keep_room(&mut self) {
-        if self.segment.room() < ROOM_BYTES_LOW
+        let stride = self.segment.stride();
+        if self.segment.room() < stride / 2
             && self.segment.used() + self.segment.room() < SEGMENT_BYTES
-            && self.segment.prepare(PREPARE_BYTES).is_ok()
+            && self.segment.prepare(stride).is_ok()
         {
             self.tell_room();
         }
@@ -115,9 +113,9 @@ impl Committer {
     fn grow(&mut self, needed: u64) -> io::Result<()> {
         let missing = needed + lock(&self.inner.book).pending_bytes();
         let grown = if self.segment.used() >= SEGMENT_BYTES {
-            self.rotate(missing.max(self.segment.room() + needed))
+            self.rotate(missing.max(self.segment.room() + needed).max(PREPARE_BYTES))
         } else {
-            self.segment.prepare(missing.max(PREPARE_BYTES)).map_err(NotCreated::NoTrace)
+            self.segment.prepare(missing.max(self.segment.stride())).map_err(NotCreated::NoTrace)
         };
         match grown {
             Ok(()) => self.tell_room(),

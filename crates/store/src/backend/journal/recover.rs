@@ -71,6 +71,8 @@ pub(super) struct Opened {
     pub(super) log_bytes: u64,
     /// Files that are no longer needed.
     pub(super) obsolete: Vec<String>,
+    /// Whether everything is known to be on the disk, the names of the files too: then opening writes nothing.
+    pub(super) is_secured: bool,
     pub(super) recovered: Recovered,
 }
 
@@ -85,6 +87,7 @@ impl Opened {
             segment: None,
             log_bytes: 0,
             obsolete: vec![],
+            is_secured: false,
             recovered: Recovered { is_new: true, ..Recovered::default() },
         }
     }
@@ -218,6 +221,10 @@ fn replay_logs(
     let behind = logs[index + 1..].iter().map(|log| log.name.clone());
     opened.obsolete.extend(behind);
     opened.position = Position(next.0 - 1).max(snapshot);
+    // The marker follows a sync, and the sync of a frame follows that of the directory its segment was made in.
+    opened.is_secured = opened.obsolete.is_empty()
+        && known_durable.is_some_and(|known| known >= opened.position)
+        && opened.position >= log.first;
     resume(files, log, end, first_uncertain(log, end, durable), opened)
 }
 
@@ -289,7 +296,10 @@ fn resume(
         again.map_err(OpenError::io("write", path.clone()))?;
     }
     // What was read may never have been synced; from here on it is relied on.
-    file.sync().map_err(OpenError::io("sync", path.clone()))?;
+    opened.is_secured &= opened.recovered.torn.is_none() && uncertain >= end;
+    if !opened.is_secured {
+        file.sync().map_err(OpenError::io("sync", path.clone()))?;
+    }
     opened.segment = Some(Segment::resume(file, end as u64).map_err(OpenError::io("open", path))?);
     Ok(())
 }

@@ -8,8 +8,11 @@ use super::{
 use crate::records::Position;
 use std::io;
 
-/// How much is prepared at a time.
+/// How much is prepared at a time, at most.
 pub(super) const PREPARE_BYTES: u64 = 1 << 20;
+
+/// How much is prepared at a time, at least: a new store is made within milliseconds, and grows as it is used.
+pub(super) const PREPARE_BYTES_MIN: u64 = 64 << 10;
 
 pub(super) struct Segment {
     file: Box<dyn File>,
@@ -39,7 +42,7 @@ impl Segment {
         let file = files.create(name)?;
         file.write_at(&header.encode(FileKind::Log), 0)?;
         let mut segment = Segment { file, end: HEADER_BYTES as u64, prepared: HEADER_BYTES as u64 };
-        segment.prepare(room.max(PREPARE_BYTES))?;
+        segment.prepare(room.max(PREPARE_BYTES_MIN))?;
         segment.sync()?;
         Ok(segment)
     }
@@ -58,6 +61,11 @@ impl Segment {
     /// How many bytes can be written without asking the disk for more.
     pub(super) fn room(&self) -> u64 {
         self.prepared - self.end
+    }
+
+    /// How much to prepare next: as much as it holds.
+    pub(super) fn stride(&self) -> u64 {
+        self.used().clamp(PREPARE_BYTES_MIN, PREPARE_BYTES)
     }
 
     /// Prepares so many bytes more.

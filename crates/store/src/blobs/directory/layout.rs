@@ -27,19 +27,23 @@ impl Layout {
         Layout { objects: root.join("objects"), unfinished: root.join("unfinished"), root, place }
     }
 
-    /// Makes the directories durably. Those above are synced too, as far as they can be opened: they may be as new.
+    /// Makes the directories durably, with those above that may be as new. The one for what is unfinished comes last, when
+    /// all others are on the disk: where it is, there is nothing to do.
     pub(super) fn make(&self) -> Result<(), Error> {
+        /// The store's own directories above this one: that of all shards, the store's, and what that was made in.
+        const ABOVE: usize = 3;
         let make = || {
+            if self.unfinished.is_dir() && self.objects.is_dir() {
+                return Ok(());
+            }
             fs::create_dir_all(&self.objects)?;
-            fs::create_dir_all(&self.unfinished)?;
-            sync_directory(&self.root)
+            sync_directory(&self.root)?;
+            for above in fs::canonicalize(&self.root)?.ancestors().skip(1).take(ABOVE) {
+                let _ = sync_directory(above);
+            }
+            fs::create_dir_all(&self.unfinished)
         };
-        make().map_err(|error| Error::io(&self.place, &error))?;
-        let root = fs::canonicalize(&self.root).map_err(|error| Error::io(&self.place, &error))?;
-        for above in root.ancestors().skip(1) {
-            let _ = sync_directory(above);
-        }
-        Ok(())
+        make().map_err(|error| Error::io(&self.place, &error))
     }
 
     pub(super) fn object(&self, name: ObjectName) -> PathBuf {

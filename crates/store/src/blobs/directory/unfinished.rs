@@ -85,7 +85,9 @@ pub(super) fn digest(path: &Path) -> io::Result<Stored> {
 
 /// What an open file holds, from where it stands.
 pub(in crate::blobs) fn digest_open(file: &mut File) -> io::Result<Stored> {
-    let (mut hashing, mut buffer) = (Hashing::default(), vec![0; 256 << 10]);
+    // No larger than the file: there may be many small ones.
+    let room = file.metadata()?.len().saturating_add(1).clamp(512, 256 << 10) as usize;
+    let (mut hashing, mut buffer) = (Hashing::default(), vec![0; room]);
     loop {
         match file.read(&mut buffer) {
             Ok(0) => return Ok(hashing.stored()),

@@ -1,0 +1,86 @@
+//! Small files, which the store keeps in rows, as files for those who must have one: in one directory of this engine's own,
+//! each content once, and some remembered, because to make and remove a directory for every step costs more than all
+//! else about it.
+
+use crate::{Error, shared::lock};
+use onceflow_core::payload::{Digest, Stored};
+use onceflow_store::values::Values;
+use std::{
+    collections::BTreeMap,
+    path::{Path, PathBuf},
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
+};
+
+/// Files remembered though no step reads them: with the largest of them, some tens of megabytes.
+const FILES_MAX: usize = 8192;
+
+/// The small files of an engine.
+pub(crate) struct SmallFiles {
+    directory: PathBuf,
+    files: Mutex<BTreeMap<Digest, InUse>>,
+    tries: AtomicU64,
+}
+
+/// A file stays while this does.
+pub(crate) type InUse = Arc<()>;
+
+impl SmallFiles {
+    /// None yet; the directory is made with the first.
+    pub(crate) fn new(directory: PathBuf) -> Arc<Self> {
+        Arc::new(SmallFiles { directory, files: Mutex::default(), tries: AtomicU64::new(0) })
+    }
+
+    /// Where a small value is as a file, read-only, while the second is kept.
+    pub(super) async fn file(&self, values: &Values, content: &Stored) -> Result<(PathBuf, InUse), Error> {
+        let path = self.directory.join(blake3::Hash::from_bytes(content.digest).to_hex().as_str());
+        if let Some(in_use) = lock(&self.files).get(&content.digest) {
+            return Ok((path, in_use.clone()));
+        }
+        let made = self.directory.join(format!(".{}", self.tries.fetch_add(1, Relaxed)));
+        values.export(&super::id(&content.id), &made, true).await?;
+        // Under the lock, so that nobody forgets it before it is remembered.
+        let mut files = lock(&self.files);
+        if files.len() >= FILES_MAX {
+            self.forget_some(&mut files);
+        }
+        let renamed = std::fs::rename(&made, &path);
+        renamed.map_err(|error| Error::Scratch(format!("{}: {error}", path.display())))?;
+        Ok((path, files.entry(content.digest).or_default().clone()))
+    }
+
+    fn forget_some(&self, files: &mut BTreeMap<Digest, InUse>) {
+        files.retain(|digest, in_use| {
+            let keep = Arc::strong_count(in_use) > 1;
+            if !keep {
+                remove(&self.directory.join(blake3::Hash::from_bytes(*digest).to_hex().as_str()));
+            }
+            keep
+        });
+    }
+
+    /// Removes them all; nobody reads them any more.
+    pub(crate) fn clear(&self) {
+        let mut files = lock(&self.files);
+        if !files.is_empty() {
+            files.clear();
+            if let Err(error) = std::fs::remove_dir_all(&self.directory) {
+                tracing::warn!(%error, directory = ?self.directory, "a scratch directory could not be removed");
+            }
+        }
+    }
+}
+
+fn remove(path: &Path) {
+    if let Err(error) = std::fs::remove_file(path) {
+        tracing::warn!(%error, ?path, "a scratch file could not be removed");
+    }
+}
+
+impl Drop for SmallFiles {
+    fn drop(&mut self) {
+        self.clear();
+    }
+}

@@ -1,0 +1,69 @@
+//! Steps taken by a worker that is known to be gone are free at once, without waiting for their deadlines.
+
+use super::Engine;
+use crate::Error;
+use onceflow_core::{
+    Batch, Fence, Group, Row,
+    limits::SCAN_ROWS_MAX,
+    protocol::{
+        keys,
+        rows::{self, Head},
+    },
+};
+use onceflow_store::records::Scan;
+use std::collections::BTreeSet;
+
+impl Engine {
+    /// Which worker this is, for ever: the one to name to [`Engine::release`] once it is gone.
+    pub fn incarnation(&self) -> u128 {
+        self.shared.fences.incarnation()
+    }
+
+    /// Frees all steps that a worker has taken, whatever their deadlines, and answers how many. The caller knows that it is
+    /// gone: one that is still there loses what it does. A step that must not start twice, and was started, is not started
+    /// again by this; its outcome is unknown.
+    ///
+    /// # Errors
+    /// If the store does not answer; those that were freed are.
+    pub async fn release(&self, incarnation: u128) -> Result<usize, Error> {
+        let mut freed = 0;
+        for queue in self.queues().await? {
+            for (name, row) in self.shared.all_rows(queue.claims(), b"").await? {
+                if Fence::from_bytes(&row).is_some_and(|fence| fence.incarnation() == incarnation) {
+                    freed += usize::from(self.free_claim(&queue, &name, row).await?);
+                }
+            }
+        }
+        Ok(freed)
+    }
+
+    async fn free_claim(&self, queue: &Group, name: &onceflow_core::Name, fence: Row) -> Result<bool, Error> {
+        let mut batch = Batch::new(self.shared.shard());
+        let claim = queue.claims().key(name);
+        batch.require_equals(claim.clone(), fence).delete(claim).delete(queue.deadlines().key(name));
+        Ok(self.shared.records.commit(batch).await?.is_applied())
+    }
+
+    /// The queues that steps of unfinished runs may stand in.
+    async fn queues(&self) -> Result<Vec<Group>, Error> {
+        let mut classes = BTreeSet::new();
+        let mut after = None;
+        loop {
+            let scan = Scan::of(keys::heads(), SCAN_ROWS_MAX).after(after);
+            let page = self.shared.records.scan(self.shared.shard(), scan).await?;
+            for (_, row) in &page.rows {
+                if let Some(Head::Active(id)) = rows::read::<Head>(row)
+                    && let Some(run) = self.shared.run(id, None).await?
+                {
+                    classes.extend(run.plan.program.tasks.iter().map(|task| task.class.clone()));
+                }
+            }
+            after = page.rows.last().map(|(name, _)| name.clone());
+            if !page.more {
+                break;
+            }
+        }
+        let of_classes = classes.iter().map(|class| keys::class_queue(class));
+        Ok(of_classes.chain([keys::internal_queue()]).collect())
+    }
+}

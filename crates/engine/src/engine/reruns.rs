@@ -1,0 +1,142 @@
+//! Steps that must not simply run again: those that never start twice, and those whose writes ride in their commit. A new
+//! plan that would run one again that was done is refused, unless the caller says that it may.
+
+use super::{Asked, Engine, known::Before, replan::Planned};
+use crate::{
+    Error,
+    shared::{Run, Shared},
+};
+use onceflow_core::{
+    model::{
+        Effect, Node, Place, Program,
+        program::{NodeIndex, Op, ROOT, Source},
+    },
+    plan::Fate,
+    protocol::{
+        ids::{FrameId, StepId},
+        rows::{self, Finished, Header, Status},
+    },
+};
+use std::collections::BTreeSet;
+
+/// Addresses of steps, with `*` for the numbers of elements and iterations.
+pub(crate) type Steps = BTreeSet<String>;
+
+/// What is stored beside the result of a run: what was asked for, how it ended, and which of its steps must not simply
+/// run again.
+pub(crate) type Sealed = (Header, Status, Vec<String>);
+
+/// The steps of a program that must not simply run again.
+pub(crate) fn once_only(program: &Program) -> Steps {
+    let mut found = Steps::new();
+    // Most programs have none, and need no walk.
+    if program.tasks.iter().any(|task| is_once_only(task.effect)) {
+        for node in &program.blocks[ROOT as usize].nodes {
+            walk(program, node, &Place::root(), &mut BTreeSet::new(), &mut found);
+        }
+    }
+    found
+}
+
+fn is_once_only(effect: Effect) -> bool {
+    matches!(effect, Effect::AtMostOnce | Effect::Transactional)
+}
+
+/// Those of a node, and of all that is inside it.
+fn walk(program: &Program, node: &Node, place: &Place, around: &mut BTreeSet<u32>, found: &mut Steps) {
+    let mut task = |task: u32, path: &[_]| {
+        if is_once_only(program.tasks[task as usize].effect) {
+            found.insert(place.address(path));
+        }
+    };
+    let bodies: Vec<u32> = match &node.op {
+        Op::Task(one) => return task(*one, &node.path),
+        Op::Fused(tasks) => return tasks.iter().for_each(|fused| task(fused.task, &fused.path)),
+        Op::Relay => return,
+        Op::Each { body, .. } | Op::Loop { body, .. } | Op::Call { body } => vec![*body],
+        Op::Choice { arms } => arms.iter().map(|arm| arm.body).collect(),
+    };
+    let inside = if let Op::Call { .. } = node.op { place.called(node) } else { place.clone() };
+    for body in bodies {
+        // A flow that calls itself is looked at once.
+        if around.insert(body) {
+            for node in &program.blocks[body as usize].nodes {
+                walk(program, node, &inside, around, found);
+            }
+            around.remove(&body);
+        }
+    }
+}
+
+impl Engine {
+    /// Refuses a plan that runs steps again that were done and must not simply be.
+    pub(super) fn no_reruns(&self, asked: &Asked, planned: &Planned, done: &Steps) -> Result<(), Error> {
+        if asked.start.accept_reruns || done.is_empty() {
+            return Ok(());
+        }
+        let (program, mut again) = (&asked.program, Steps::new());
+        for line in planned.explanation.lines.iter().filter(|line| line.fate == Fate::Run) {
+            let node = &program.blocks[ROOT as usize].nodes[line.node as usize];
+            walk(program, node, &Place::root(), &mut BTreeSet::new(), &mut again);
+        }
+        again.retain(|step| done.contains(step));
+        if again.is_empty() {
+            return Ok(());
+        }
+        Err(Error::WouldRerun { key: asked.start.key.clone(), steps: again.into_iter().collect() })
+    }
+
+    /// Which of the steps of a finished run were done that must not simply run again.
+    pub(super) async fn done_by(&self, asked: &Asked, finished: &Finished) -> Result<Steps, Error> {
+        let wanted = once_only(&asked.program);
+        let (Some(sealed), false) = (&finished.sealed, wanted.is_empty()) else { return Ok(Steps::new()) };
+        let bytes = self.shared.values.read_all(&crate::data::id(&sealed.id)).await?;
+        let sealed: Sealed = rows::read(&bytes).ok_or_else(|| Error::damaged("the sealed record of a run"))?;
+        Ok(sealed.2.into_iter().collect())
+    }
+}
+
+impl Shared {
+    /// Which of the steps of an unfinished run were done, or may have been, that must not simply run again.
+    pub(super) async fn done_so_far(&self, run: &Run, before: &Before) -> Result<Steps, Error> {
+        let mut done = once_only(&before.program);
+        if done.is_empty() {
+            return Ok(done);
+        }
+        let program = &run.plan.program;
+        let mut not_done = Steps::new();
+        for at in self.not_done(run).await? {
+            let node = &program.blocks[ROOT as usize].nodes[at as usize];
+            walk(program, node, &Place::root(), &mut BTreeSet::new(), &mut not_done);
+        }
+        done.retain(|step| !not_done.contains(step));
+        Ok(done)
+    }
+
+    /// The outermost steps of a run that have not begun: those that are ready or put aside, and all that depends on those
+    /// and on what is at work.
+    async fn not_done(&self, run: &Run) -> Result<BTreeSet<NodeIndex>, Error> {
+        let nodes = &run.plan.program.blocks[ROOT as usize].nodes;
+        let is_outermost = |step: &StepId| step.frame == FrameId::ROOT && (step.node as usize) < nodes.len();
+        let ready = self.ready_steps(&run.plan.program, &run.plan.keys).await?;
+        let mut waiting: BTreeSet<_> =
+            ready.iter().map(|(_, step, _)| *step).filter(is_outermost).map(|step| step.node).collect();
+        for (step, _, _) in self.parked_first(run).await? {
+            if is_outermost(&step) {
+                waiting.insert(step.node);
+            }
+        }
+        let open = self.open_at_root(run).await?;
+        // Nodes stand behind what they read from.
+        for (at, node) in (0..).zip(nodes) {
+            let waits = |source: &Source| match source {
+                Source::Node(from, _) => waiting.contains(from) || open.contains(from),
+                Source::Input(_) | Source::Constant(_) | Source::None => false,
+            };
+            if node.inputs.iter().chain(&node.gate).any(waits) {
+                waiting.insert(at);
+            }
+        }
+        Ok(waiting)
+    }
+}
