@@ -167,14 +167,19 @@ impl Engine {
     /// If the flow does not check, the inputs are not its own, or the store does not answer.
     pub async fn start(&self, start: Start) -> Result<Handle, Error> {
         let asked = self.ask(start).await?;
-        let handle = loop {
-            if let Some(handle) = self.try_start(&asked).await? {
-                break handle;
+        let answer = loop {
+            match self.try_start(&asked).await {
+                Ok(None) => {}
+                Ok(Some(handle)) => break Ok(handle),
+                Err(error) => break Err(error),
             }
         };
-        let position = self.shared.records.position();
-        self.shared.records.durable(position).await?;
-        Ok(handle)
+        // Also what is refused is told only when what it rests on will last: the run goes on as it was, and must not be
+        // found frozen later.
+        if !matches!(answer, Err(Error::Store(_))) {
+            self.shared.records.durable(self.shared.records.position()).await?;
+        }
+        answer
     }
 
     async fn ask(&self, mut start: Start) -> Result<Asked, Error> {

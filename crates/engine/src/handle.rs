@@ -274,7 +274,14 @@ impl Handle {
         }
         let applied = match resolution {
             Resolution::Done(outputs) => {
-                let wanted = plan.program.blocks[parked.ticket.block as usize].nodes[step.node as usize].outputs.len();
+                let node = &plan.program.blocks[parked.ticket.block as usize].nodes[step.node as usize];
+                let own = node.outputs.len() - usize::from(node.attempt);
+                // As many as the task itself gives: one that gives nothing is done, and says so.
+                let is_done_only = own == 1 && node.outputs[0].name == onceflow_core::model::task::DONE;
+                let (wanted, mut outputs) = (own, outputs);
+                if is_done_only && outputs.is_empty() {
+                    outputs.push(Data::Bytes(bytes::Bytes::from_static(&[0xc0])));
+                }
                 let mut storing = data::Storing::new(&self.shared.values, data::Files::Copied);
                 let mut outcomes = Vec::new();
                 for output in outputs {
@@ -286,6 +293,7 @@ impl Handle {
                         outcomes.len()
                     )));
                 }
+                outcomes.extend(node.attempt.then_some(Outcome::None));
                 self.shared.decide_done(&run, step, &row, &parked, &outcomes, &storing.weaves()).await?
             }
             Resolution::Redo => {

@@ -239,10 +239,11 @@ impl Shared {
         Ok(Some(frame))
     }
 
-    /// Where an instance is, for people.
+    /// Where an instance is, for people; and for the key of a step, so a frame that has gone is no reason to guess: whoever
+    /// asks is not the one who has the step any more.
     pub(crate) async fn place(&self, run: &Run, id: FrameId, index: u32) -> Result<Place, Error> {
         let outer = self.outer_place(run, id).await?;
-        let Some(frame) = self.frame(run, id).await? else { return Ok((*outer).clone()) };
+        let frame = self.frame(run, id).await?.ok_or_else(|| gone(id))?;
         Ok(match (frame.shape, self.opener(run, &frame)) {
             (Shape::Each(_), _) | (_, Some(onceflow_core::model::program::Op::Loop { .. })) => {
                 outer.numbered(u64::from(index))
@@ -269,14 +270,16 @@ impl Shared {
                     inside.push((at, frame.clone()));
                     at = frame.opened_by.expect("just tested").0.frame;
                 }
-                _ => break Arc::new(Place::root()),
+                Some(_) => break Arc::new(Place::root()),
+                None => return Err(gone(at)),
             }
         };
         let mut around = at;
         while let Some((id, frame)) = inside.pop() {
             let (step, block) = frame.opened_by.expect("only such frames are gathered");
-            let numbered = match self.frame(run, around).await?.map(|frame| (frame.shape, self.is_loop(run, &frame))) {
-                Some((Shape::Each(_), _) | (_, true)) => place.numbered(u64::from(step.index)),
+            let outer = self.frame(run, around).await?.ok_or_else(|| gone(around))?;
+            let numbered = match (outer.shape, self.is_loop(run, &outer)) {
+                (Shape::Each(_), _) | (_, true) => place.numbered(u64::from(step.index)),
                 _ => (*place).clone(),
             };
             let node = &run.plan.program.blocks[block as usize].nodes[step.node as usize];
@@ -298,6 +301,11 @@ impl Shared {
     fn is_loop(&self, run: &Run, frame: &Frame) -> bool {
         matches!(self.opener(run, frame), Some(onceflow_core::model::program::Op::Loop { .. }))
     }
+}
+
+/// A frame that a step stands in is not there: the step is somebody else's now, or rows were lost.
+fn gone(id: FrameId) -> Error {
+    Error::damaged(format!("frame {id:?}, which is missing"))
 }
 
 impl Run {

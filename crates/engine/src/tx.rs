@@ -22,6 +22,8 @@ struct Done {
     read: BTreeMap<Name, Option<Row>>,
     written: BTreeMap<Name, Option<Row>>,
     sent: Vec<Row>,
+    /// The store did not answer: whatever the body makes of that, it is no failure of its own.
+    trouble: Option<onceflow_store::Error>,
 }
 
 const ROW: &[u8] = b"r";
@@ -44,7 +46,15 @@ impl Tx {
         if let Some(row) = lock(&self.done).read.get(&name) {
             return Ok(row.as_ref().map(|row| Bytes::copy_from_slice(row)));
         }
-        let found = self.rows.shared.row(self.rows.group.key(&name)).await?;
+        let found = match self.rows.shared.row(self.rows.group.key(&name)).await {
+            Ok(found) => found,
+            Err(error) => {
+                if let Error::Store(trouble) = &error {
+                    lock(&self.done).trouble = Some(trouble.clone());
+                }
+                return Err(error);
+            }
+        };
         lock(&self.done).read.insert(name, found.clone());
         Ok(found.map(|row| Bytes::copy_from_slice(&row)))
     }
@@ -66,6 +76,11 @@ impl Tx {
     /// Puts a message into the flow's outbox: it is there once the step has committed, until somebody takes it away.
     pub fn send(&self, message: impl AsRef<[u8]>) {
         lock(&self.done).sent.push(Row::new(message));
+    }
+
+    /// Why the store did not answer, if it did not.
+    pub(crate) fn trouble(&self) -> Option<onceflow_store::Error> {
+        lock(&self.done).trouble.clone()
     }
 
     /// Adds what was read and written to the batch of the commit.

@@ -70,7 +70,11 @@ impl Work<'_> {
                     Err(error) => return Err(error),
                 },
                 Err(Interrupted::Stopped(stop)) => return self.stopped(seat, stop).await,
-                Err(Interrupted::Failed(failure)) => failure,
+                Err(Interrupted::Failed(failure)) => match tx.as_ref().and_then(Tx::trouble) {
+                    // It failed because the store did not answer, which costs time and no attempt.
+                    Some(trouble) => return Err(trouble.into()),
+                    None => failure,
+                },
                 Err(Interrupted::TimedOut(ms)) if spec.effect == Effect::AtMostOnce => {
                     tracing::warn!(ms, "a task that must not run twice took too long; its outcome is not known");
                     return self.lost_track(seat, self.taken.fence).await;
