@@ -100,7 +100,8 @@ impl Body for SimBody {
             Some(outputs) => Verdict::Done(outputs.iter().map(Value::data).collect()),
             None if truth.working > 0 => Verdict::Unknown,
             None => {
-                *truth.permits.entry(place).or_default() += 1;
+                let key = truth.known_runs.get(&place.0).cloned().unwrap_or_default();
+                *truth.permits.entry((key, place.1)).or_default() += 1;
                 Verdict::NotDone
             }
         };
@@ -124,6 +125,7 @@ impl SimBody {
             inputs: inputs.to_vec(),
             task: (self.spec.name.clone(), self.spec.version.clone()),
             at_ms: self.sim.now_ms(),
+            undoable: self.spec.compensation.is_some(),
             done: None,
         };
         let place = (step.run(), step.address());

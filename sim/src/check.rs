@@ -11,7 +11,6 @@ use onceflow_core::{
     protocol::{
         draft::stored,
         ids::{RunId, SETTLE, StepId, TEARDOWN, UNDO},
-        keys::Keys,
         rows::{self, Frame, Parked, Received, State as RunState, Ticket, Undo},
     },
     row::counter,
@@ -212,12 +211,13 @@ pub fn undone(truth: &mut Truth) {
             wrong.push(format!("{address} of run {run} was not undone, and others were"));
         }
     }
+    for ((run, address), ran) in truth.ran.iter().filter(|((run, _), _)| truth.given_up.contains_key(run)) {
+        let well = truth.undone.iter().any(|(other, at, well)| other == run && at == address && *well);
+        if ran.iter().any(|ran| ran.undoable) && !well {
+            wrong.push(format!("{address} of run {run} ran, the run is given up, and it was not undone"));
+        }
+    }
     for seen in wrong {
         truth.violate("compensations once, in order", seen);
     }
-}
-
-/// The keys of a run, for those who look at its rows.
-pub fn keys_of(run: RunId, generation: u32) -> Keys {
-    Keys::new(run, onceflow_core::protocol::ids::Generation(generation))
 }

@@ -7,6 +7,8 @@
 //! | `store`, `connection`, `faults` | the store, the way there, and what goes wrong |
 //! | `flows`, `behaviour`, `value`, `body` | random flows, and the user code of their tasks |
 //! | `oracle` | what a flow gives, by a plain sequential interpreter |
+//! | `references` | random graphs of values, as another workload |
+//! | `hazards` | mistakes that can be switched on |
 //! | `room`, `user`, `scenario` | machines, those who use them, and one seed from its beginning to its end |
 //! | `watch`, `truth`, `check` | what happens, and what may not |
 
@@ -19,7 +21,9 @@ pub mod connection;
 pub mod executor;
 pub mod faults;
 pub mod flows;
+pub mod hazards;
 pub mod oracle;
+pub mod references;
 pub mod room;
 pub mod scenario;
 pub mod store;

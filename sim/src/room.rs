@@ -113,9 +113,6 @@ impl Room {
     /// A node dies, and with it the store, if it had that open.
     pub fn crash(&self, node: NodeId) {
         let engine = lock(&self.engines).remove(&node);
-        if engine.is_none() {
-            return;
-        }
         self.sim.tell(|| format!("node {node} dies"));
         self.sim.crash(node);
         drop(engine);

@@ -5,7 +5,7 @@ use crate::{
     check,
     executor::{OUTSIDE, Sim, Step, lock},
     faults::Faults,
-    flows,
+    flows, references,
     room::Room,
     store::SimStore,
     truth::{Truth, Violation},
@@ -73,6 +73,9 @@ fn live(sim: &Arc<Sim>, how: How) -> (Option<Violation>, u64) {
         faults.until_ms = faults.until_ms.min(until_ms);
     }
     let truth: Arc<Mutex<Truth>> = Arc::default();
+    if sim.per_mille(150) {
+        return change_values(sim, faults, &truth);
+    }
     let (asks, specs) = sim.random(workload);
     let nodes = 1 + sim.below(3) as usize;
     sim.tell(|| format!("{nodes} nodes, {} runs, {faults:?}", asks.len()));
@@ -105,6 +108,56 @@ fn live(sim: &Arc<Sim>, how: How) -> (Option<Violation>, u64) {
     }
     room.stop_all();
     let truth = lock(&truth);
+    (truth.violations.first().cloned(), truth.starts)
+}
+
+/// The other workload: several nodes change one graph of values.
+fn change_values(sim: &Arc<Sim>, faults: Faults, truth: &Arc<Mutex<Truth>>) -> (Option<Violation>, u64) {
+    let strict = sim.per_mille(300);
+    let skew_ms = faults.skew_ms;
+    let faults = if strict { Faults { skew_ms, ..faults.calm() } } else { faults };
+    let watch = Watch { truth: truth.clone(), sim: sim.clone() };
+    let store = SimStore::new(sim.clone(), faults, watch);
+    let nodes = 1 + sim.below(3) as usize;
+    let room = Room::new(store, Arc::new(Objects::memory()), truth.clone(), vec![], nodes);
+    let busy = Arc::new(AtomicUsize::new(nodes + 1));
+    for node in 1..=nodes {
+        let (room, busy, changes) = (room.clone(), busy.clone(), 5 + sim.below(30));
+        let live = async move {
+            loop {
+                // As long as it takes, for a node may die and begin anew.
+                let (there, (sender, receiver)) = (room.clone(), tokio::sync::oneshot::channel());
+                let process = async move {
+                    references::change(there, node, changes, strict).await;
+                    let _dead = sender.send(());
+                };
+                room.sim.spawn(node, "changes values", Box::pin(process));
+                if receiver.await.is_ok() {
+                    break;
+                }
+                room.sim.sleep(room.sim.below(500)).await;
+            }
+            busy.fetch_sub(1, Relaxed);
+        };
+        sim.spawn(OUTSIDE, "user", Box::pin(live));
+    }
+    let (harm, done) = (room.clone().harm(), busy.clone());
+    let harm = async move {
+        harm.await;
+        done.fetch_sub(1, Relaxed);
+    };
+    sim.spawn(OUTSIDE, "harm", Box::pin(harm));
+    drive(&room, &busy);
+    room.stop_all();
+    if lock(truth).violations.is_empty() {
+        let values = room.values();
+        for at in 0..references::ROOTS {
+            let cleared = values.update(onceflow_store::values::Update::new().clear(&references::root(at)));
+            crate::executor::at_once(cleared).expect("nothing goes wrong with who checks");
+        }
+        check::at_the_end(&room);
+    }
+    let truth = lock(truth);
     (truth.violations.first().cloned(), truth.starts)
 }
 

@@ -29,6 +29,8 @@ pub struct Ran {
     pub task: (String, String),
     /// When.
     pub at_ms: u64,
+    /// Whether it can be undone.
+    pub undoable: bool,
     /// Whether it came to its end, well.
     pub done: Option<Vec<Value>>,
 }
@@ -44,9 +46,11 @@ pub struct Truth {
     /// Bodies that started, by run and address.
     pub ran: BTreeMap<(RunId, String), Vec<Ran>>,
     /// How often a body that must not start twice may start once more, because somebody said so.
-    pub permits: BTreeMap<(RunId, String), usize>,
-    /// How often a run has ended, by key: after that, whoever asks for something else wants everything done anew.
-    pub lives: BTreeMap<String, usize>,
+    pub permits: BTreeMap<(String, String), usize>,
+    /// How often a run has ended: after that, whoever asks for something else wants everything done anew.
+    pub lives: BTreeMap<RunId, usize>,
+    /// Runs that were stopped or failed, and are gone: what they did was undone.
+    pub given_up: BTreeMap<RunId, Position>,
     /// Compensations that ran: run, address, and whether well.
     pub undone: Vec<(RunId, String, bool)>,
     /// When each step committed, unless that was lost.
@@ -104,13 +108,14 @@ impl Truth {
                 self.violate("inputs are complete", seen);
             }
         }
-        let permits = self.permits.get(&(run, address.clone())).copied().unwrap_or(0);
+        let permit = key_of_run.clone().map(|key| (key, address.clone()));
+        let permits = permit.and_then(|place| self.permits.get(&place).copied()).unwrap_or(0);
         let starts = self.ran.entry((run, address.clone())).or_default();
         starts.push(ran);
         let at = starts.len() - 1;
         // With other inputs it is something else that is done.
         let count = starts.iter().filter(|other| (&other.inputs, &other.task) == (&starts[at].inputs, &starts[at].task)).count();
-        let lives = key_of_run.as_ref().and_then(|key| self.lives.get(key)).copied().unwrap_or(0);
+        let lives = self.lives.get(&run).copied().unwrap_or(0);
         let allowed = 1 + permits + lives;
         if effect == Effect::AtMostOnce && count > allowed {
             let seen = format!("{address} of run {run} started {count} times (attempt {attempt}), allowed {allowed}");
@@ -125,5 +130,6 @@ impl Truth {
         self.registered.retain(|_, (_, at)| *at <= position);
         self.undo_committed.retain(|_, at| *at <= position);
         self.written.retain(|at, _| *at <= position);
+        self.given_up.retain(|_, at| *at <= position);
     }
 }

@@ -136,7 +136,6 @@ impl User {
             }
         };
         self.judge(ask, &came, cancelled);
-        *lock(&self.room.truth).lives.entry(self.key.clone()).or_default() += 1;
         if matches!(came, Came::Done(_)) && sim.per_mille(300) {
             self.ask_again(ask, &came).await;
         }
@@ -187,8 +186,8 @@ impl User {
                     lock(&self.room.truth).known_runs.insert(id, self.key.clone());
                     return true;
                 }
-                Some(Err(Error::Refused { why, .. })) => {
-                    sim.tell(|| format!("{} is refused: {why}", self.key));
+                Some(Err(error)) if !is_of_the_store(&error) => {
+                    sim.tell(|| format!("{} is refused: {error}", self.key));
                     return false;
                 }
                 Some(Err(error)) => sim.tell(|| format!("{} could not be started: {error}", self.key)),
@@ -224,7 +223,8 @@ impl User {
             let key = self.key.clone();
             let cancel = |engine: onceflow_engine::Engine| async move { engine.find(&key).await?.cancel().await };
             match self.room.on_some_node(cancel).await {
-                Some(Ok(()) | Err(Error::Refused { .. } | Error::NoRun(_))) => return,
+                Some(Ok(())) => return,
+                Some(Err(error)) if !is_of_the_store(&error) => return,
                 Some(Err(error)) => sim.tell(|| format!("{} could not be cancelled: {error}", self.key)),
                 None => {}
             }
@@ -254,15 +254,15 @@ impl User {
     fn resolution(&self, address: &str) -> Option<Resolution> {
         let mut truth = lock(&self.room.truth);
         let is_it = |(run, at): &&(_, String)| at == address && truth.known_runs.get(run) == Some(&self.key);
-        let place = truth.ran.keys().rfind(is_it)?.clone();
-        let done = truth.ran[&place].iter().find_map(|ran| ran.done.clone());
+        let done = truth.ran.iter().filter(|(place, _)| is_it(place)).flat_map(|(_, ran)| ran);
+        let done = done.filter_map(|ran| ran.done.clone()).next_back();
         if let Some(outputs) = done {
             return Some(Resolution::Done(outputs.iter().map(Value::data).collect()));
         }
         if truth.working > 0 {
             return None;
         }
-        *truth.permits.entry(place).or_default() += 1;
+        *truth.permits.entry((self.key.clone(), address.to_owned())).or_default() += 1;
         Some(Resolution::Redo)
     }
 
@@ -326,6 +326,11 @@ impl User {
             _ => {}
         }
     }
+}
+
+/// Whether it is worth trying again.
+fn is_of_the_store(error: &Error) -> bool {
+    matches!(error, Error::Store(_) | Error::Values(_) | Error::Blobs(_))
 }
 
 async fn look(engine: onceflow_engine::Engine, key: &str) -> Result<Came, Error> {

@@ -3,7 +3,6 @@
 use bytes::Bytes;
 use onceflow_core::{model::Type, payload::Payload};
 use onceflow_engine::task::Data;
-use std::sync::Arc;
 
 /// What travels between simulated tasks.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -165,6 +164,3 @@ pub fn given(name: &str, version: &str, salt: u64, inputs: &[Value], outputs: &[
 pub fn task_number(name: &str, version: &str, inputs: &[Value]) -> u64 {
     inputs.iter().fold(mix(number_of(name), number_of(version)), |number, input| mix(number, input.number()))
 }
-
-/// Values by reference.
-pub type Values = Arc<[Value]>;

@@ -12,7 +12,7 @@ use onceflow_core::{
     protocol::{
         ids::{END, RunId, StepId},
         keys::Keys,
-        rows::{self, Ticket, Undo},
+        rows::{self, Head, Status, Ticket, Undo},
     },
 };
 use onceflow_store::{Position, records::Scan, state::State};
@@ -119,6 +119,23 @@ impl Watch {
                     truth.undo_committed.insert(place, position);
                 }
                 _ => {}
+            }
+        }
+        for op in &batch.ops {
+            if let Op::Put(key, row) = op
+                && key.group.id() == b"runs"
+                && let Some(Head::Finished(finished)) = rows::read::<Head>(row)
+            {
+                let mut truth = lock(&self.truth);
+                *truth.lives.entry(finished.run).or_default() += 1;
+                if finished.status == Status::Done {
+                    truth.registered.retain(|(run, ..), _| *run != finished.run);
+                    truth.ran.iter_mut().filter(|((run, _), _)| *run == finished.run).for_each(|(_, ran)| {
+                        ran.iter_mut().for_each(|ran| ran.undoable = false);
+                    });
+                } else {
+                    truth.given_up.insert(finished.run, position);
+                }
             }
         }
         if let Some(claimed) = claimed {

@@ -135,6 +135,9 @@ impl Work<'_> {
             let why = format!("a list has {n} elements, more than {} (limits::ELEMENTS_MAX)", limits::ELEMENTS_MAX);
             return self.fail(seat, 1, vec![why]).await;
         }
+        if n == 0 && onceflow_core::hazard::is_on("empty-each-waits") {
+            return Ok(None);
+        }
         if n == 0 {
             return self.give(seat, &self.no_elements(), None).await;
         }

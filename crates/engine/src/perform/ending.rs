@@ -28,14 +28,18 @@ impl Work<'_> {
         // What is known of the run may be old.
         let Some(_) = self.worker.shared.read_run(self.run.plan.keys.run).await? else { return Ok(None) };
         let (plan, state) = (&self.run.plan, self.run.state());
-        if let Some(live) = self.worker.shared.row(plan.keys.live()).await? {
+        if let Some(live) = self.worker.shared.row(plan.keys.live()).await?
+            && !onceflow_core::hazard::is_on("settles-too-soon")
+        {
             return self.too_early(seat, state, live).await;
         }
         let arrived = self.outputs_arrived().await?;
         let outputs = run::outputs(plan, &self.taken.frame, &arrived);
         let parked = self.parked().await?;
         let whys: Vec<_> = parked.iter().map(|(_, _, parked)| parked.why.clone()).collect();
-        let undos = self.registrations().await?.last().map(|(number, _)| *number);
+        let registered = self.registrations().await?;
+        let last = if onceflow_core::hazard::is_on("undo-first-first") { registered.first() } else { registered.last() };
+        let undos = last.map(|(number, _)| *number);
         let next = match run::ending(state.phase, outputs.is_some(), &whys, undos.is_some()) {
             Ending::Done => return self.finish(seat, state, outputs.expect("all outputs are there"), &arrived).await,
             Ending::Leave => return self.leave(seat, state).await,
@@ -85,7 +89,9 @@ impl Work<'_> {
         let plan = &self.run.plan;
         let decide = |state: State| {
             let mut draft = self.taken.leaving(plan, state);
-            draft.batch.require_equals(plan.keys.live(), live.clone());
+            if !onceflow_core::hazard::is_on("settles-on-stale-fact") {
+                draft.batch.require_equals(plan.keys.live(), live.clone());
+            }
             draft
         };
         Ok(self.commit_as_seen(seat, state, &[], None, decide).await?.and_then(Committed::next))

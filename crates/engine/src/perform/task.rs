@@ -39,6 +39,7 @@ impl Work<'_> {
         let mut ticket = self.taken.ticket.clone();
         if let Some(started) = self.taken.ticket.started
             && spec.effect == Effect::AtMostOnce
+            && !onceflow_core::hazard::is_on("takeover-runs-again")
         {
             match self.verify(&inputs).await? {
                 Verdict::Unknown => return self.lost_track(seat, started).await,
@@ -187,7 +188,9 @@ impl Work<'_> {
             let what = What::DidCommit { address: self.address_if_wanted().await? };
             let commit = |state: State| {
                 let mut draft = step::commit(plan, state, &self.taken, &outcomes);
-                if let Some(tx) = tx {
+                if let Some(tx) = tx
+                    && !onceflow_core::hazard::is_on("writes-not-in-commit")
+                {
                     tx.ride(&mut draft.batch, now, self.taken.name.as_bytes());
                 }
                 if let Some(memo) = memo {
@@ -229,7 +232,7 @@ impl Work<'_> {
         let node = self.taken.node(plan);
         let failed = Failed { address: self.address().await?.into(), attempt, causes: shortened(causes), started };
         let what = What::DidFail(failed.clone());
-        if self.taken.frame.guarded || node.attempt {
+        if (self.taken.frame.guarded || node.attempt) && !onceflow_core::hazard::is_on("failure-not-delivered") {
             let why = format!("{}: {}", failed.address, failed.causes.join(": ")).into();
             return self.give(seat, &step::failed_outputs(node, &why), Some(what)).await;
         }

@@ -107,7 +107,15 @@ impl<'a, 'b, E: Effects> Change<'a, 'b, E> {
         self.round(ops, &mut touched)?;
         loop {
             let bitmaps = std::mem::take(&mut touched.bitmaps);
-            let mut complete = self.take_complete(&bitmaps, bitmap::is_full);
+            let mut complete = match onceflow_core::hazard::is_on("counters-fire-first") {
+                false => self.take_complete(&bitmaps, bitmap::is_full),
+                true => {
+                    let counters = std::mem::take(&mut touched.counters);
+                    let mut zero = self.take_complete(&counters, |row| counter::read(row) == Some(0));
+                    zero.extend(self.take_complete(&bitmaps, bitmap::is_full));
+                    zero
+                }
+            };
             if complete.is_empty() {
                 let counters = std::mem::take(&mut touched.counters);
                 complete = self.take_complete(&counters, |row| counter::read(row) == Some(0));

@@ -147,7 +147,9 @@ impl Values {
             let (named, born) = update::blobs(&self.keys, self.shard, &Facts::new(wanted, rows), &blobs)?;
             weaving.ops.extend(named.ops);
             weaving.born = born;
-            requires.extend(named.requires);
+            if !onceflow_core::hazard::is_on("content-named-blindly") {
+                requires.extend(named.requires);
+            }
         }
         batch.requires.extend(requires);
         batch.ops.extend(weaving.weave(changes));
@@ -259,6 +261,9 @@ impl<'a> Weaving<'a> {
             }
             Weave::Clear { edge, from, deadline } => {
                 self.ops.push(Op::Delete(keys.edge(edge)));
+                if onceflow_core::hazard::is_on("ack-deletes-value") {
+                    self.ops.push(Op::Delete(keys.value(from)));
+                }
                 if let Some(deadline) = deadline {
                     self.ops.push(Op::Delete(keys.due(*deadline, edge)));
                 }

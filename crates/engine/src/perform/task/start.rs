@@ -28,7 +28,9 @@ impl Work<'_> {
     ) -> Result<Option<Began>, Error> {
         let shared = &self.worker.shared;
         let mut position = self.position;
-        let registers = spec.compensation.is_some() && !self.is_registered().await?;
+        let registers = spec.compensation.is_some()
+            && !onceflow_core::hazard::is_on("undo-not-registered")
+            && !self.is_registered().await?;
         if spec.effect == Effect::AtMostOnce {
             ticket.started = Some(self.taken.fence);
         }
@@ -38,7 +40,7 @@ impl Work<'_> {
                 None => return Ok(None),
             }
         }
-        if spec.effect != Effect::Pure {
+        if spec.effect != Effect::Pure && !onceflow_core::hazard::is_on("body-before-durable") {
             shared.records.durable(position).await?;
         }
         Ok(Some(Began { scratch: self.scratch() }))
