@@ -103,7 +103,7 @@ pub fn task(random: &mut Random, style: Style, name: String, inputs: Vec<Port>, 
         behaviour.repairable = random.percent(60);
         behaviour.panics = random.percent(20);
     }
-    if style.slow && random.percent(25) {
+    if style.slow && random.percent(40) {
         behaviour.slow = [5, 30, 120, 300][random.below(4)];
     }
     behaviour.random = style.random && random.percent(25);

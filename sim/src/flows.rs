@@ -74,7 +74,7 @@ impl Maker<'_> {
     fn graph(&mut self, inputs: Vec<Port>, outputs: Vec<Port>, depth: usize, flows: &Flows) -> Graph {
         let mut available: Available = inputs.iter().map(|port| (end(None, &port.name), port.ty.clone())).collect();
         let mut graph = Graph { inputs, outputs, ..Graph::default() };
-        for at in 0..1 + self.random.below(4) {
+        for at in 0..1 + self.random.below(5) {
             if self.budget == 0 {
                 break;
             }
@@ -186,7 +186,7 @@ impl Maker<'_> {
 
 /// A flow `main`, and one or two that it may call.
 pub fn make(random: &mut Random, style: Style, family: usize) -> Library {
-    let mut budget = 4 + random.below(14);
+    let mut budget = 6 + random.below(20);
     if random.percent(20) {
         budget = 1 + random.below(3);
     }

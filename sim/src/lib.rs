@@ -8,6 +8,7 @@
 //! | `flows`, `behaviour`, `value`, `body` | random flows, and the user code of their tasks |
 //! | `oracle` | what a flow gives, by a plain sequential interpreter |
 //! | `references` | random graphs of values, as another workload |
+//! | `explore` | small flows, exhaustively |
 //! | `hazards` | mistakes that can be switched on |
 //! | `room`, `user`, `scenario` | machines, those who use them, and one seed from its beginning to its end |
 //! | `watch`, `truth`, `check` | what happens, and what may not |
@@ -19,6 +20,7 @@ pub mod body;
 pub mod check;
 pub mod connection;
 pub mod executor;
+pub mod explore;
 pub mod faults;
 pub mod flows;
 pub mod hazards;

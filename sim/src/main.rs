@@ -3,7 +3,7 @@
 #![forbid(unsafe_code)]
 
 use onceflow_sim::{
-    hazards,
+    explore, hazards,
     scenario::{self, How, Outcome},
 };
 use std::time::{Duration, Instant};
@@ -17,6 +17,7 @@ const HELP: &str = "sim/run: the real kernel in a world in which everything goes
   --trace          with --seed: prints what happened, with as little harm as still breaks the promise
   --hazards        switches every known mistake on, and says which seed notices it (of --seeds, 2000)
   --hazard NAME    the same for one, or with --seed for one seed
+  --explore        every interleaving of two workers on small flows, with crashes, expiries, restarts and cancels
   --json           prints one object: seeds, violations, hazards_found, hazards_total, seeds_per_s
 
 Exits with 1 if a promise was broken, or a mistake was not noticed.";
@@ -30,6 +31,7 @@ struct Asked {
     trace: bool,
     hazards: bool,
     hazard: Option<String>,
+    explore: bool,
     json: bool,
 }
 
@@ -47,6 +49,7 @@ fn asked() -> Result<Asked, String> {
             "--trace" => asked.trace = true,
             "--hazards" => asked.hazards = true,
             "--hazard" => asked.hazard = Some(value()?),
+            "--explore" => asked.explore = true,
             "--json" => asked.json = true,
             other => return Err(format!("{other}?\n\n{HELP}")),
         }
@@ -71,6 +74,10 @@ fn main() {
             std::process::exit(2);
         })
     });
+    if asked.explore {
+        hazards::switch(hazard.map(|hazard| hazard.name));
+        std::process::exit(i32::from(!small()));
+    }
     let well = match (asked.seed, hazard) {
         (Some(seed), hazard) => {
             hazards::switch(hazard.map(|hazard| hazard.name));
@@ -166,6 +173,28 @@ fn many(asked: &Asked) -> bool {
         println!("{seeds} seeds, {failed} with a broken promise; {polls} steps, {bodies} bodies; {per_second:.0} seeds/s");
     }
     failed == 0
+}
+
+/// Explores everything that can happen to small flows.
+fn small() -> bool {
+    let (mut states, mut depth, mut well) = (0, 0, true);
+    for (name, shape) in explore::SHAPES {
+        for cancels in [false, true] {
+            let title = format!("{name}{}", if cancels { ", cancelled" } else { "" });
+            match explore::explore(shape, cancels) {
+                Ok(found) => {
+                    println!("{title:<24} {:>9} states, {:>3} deep, {} ends", found.states, found.depth, found.ends);
+                    (states, depth) = (states + found.states, depth.max(found.depth));
+                }
+                Err(why) => {
+                    println!("{title:<24} {why}");
+                    well = false;
+                }
+            }
+        }
+    }
+    println!("{states} states, up to {depth} events deep");
+    well
 }
 
 /// Makes mistakes, and says which seed notices.

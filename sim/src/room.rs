@@ -200,7 +200,7 @@ impl Room {
                 self.sim.pause(node, ms);
             }
             "outage" => {
-                let ms = self.sim.below(2 * self.faults.lease_ms);
+                let ms = self.sim.below(self.faults.lease_ms.min(1_000));
                 self.sim.tell(|| format!("the store cannot be asked for {ms} ms"));
                 self.store.go_down(ms);
             }

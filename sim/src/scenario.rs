@@ -220,7 +220,7 @@ fn workload(random: &mut Random) -> (Vec<Vec<Ask>>, Vec<TaskSpec>) {
     let mut users = Vec::new();
     let mut specs: Vec<TaskSpec> = Vec::new();
     let (mut library, mut families) = (None, 0);
-    for _ in 0..1 + random.below(3) {
+    for _ in 0..1 + random.below(4) {
         let known = library.clone().filter(|_| random.percent(60));
         let (made, asks) = match known {
             Some(known) => asks(random, known),
@@ -242,7 +242,7 @@ fn workload(random: &mut Random) -> (Vec<Vec<Ask>>, Vec<TaskSpec>) {
         }
         library = Some(made);
         users.push(asks);
-        if random.percent(40) {
+        if random.percent(25) {
             break;
         }
     }

@@ -45,6 +45,7 @@ struct Inner {
     epoch: u64,
     down_until_ms: u64,
     given: Timestamp,
+    world: Timestamp,
     ahead_ms: i64,
     syncing: bool,
     harmless: bool,
@@ -108,6 +109,7 @@ impl SimStore {
             epoch: 0,
             down_until_ms: 0,
             given: Timestamp::ZERO,
+            world: Timestamp::ZERO,
             ahead_ms,
             syncing: false,
             harmless: false,
@@ -270,7 +272,13 @@ impl SimStore {
 
     fn read_clock(&self, inner: &mut Inner) -> Timestamp {
         let world = Timestamp::from_ms((START_MS + self.sim.now_ms()).saturating_add_signed(inner.ahead_ms));
-        inner.given = inner.given.max(world);
+        // As the real one does: while the machine's clock is behind, time passes at half its speed.
+        let half = world.ms_since(inner.world) / 2;
+        if world >= inner.given {
+            (inner.given, inner.world) = (world, world);
+        } else if half > 0 || world < inner.world {
+            (inner.given, inner.world) = (inner.given.plus_ms(half), world);
+        }
         inner.given
     }
 

@@ -29,6 +29,10 @@ pub struct Ran {
     pub task: (String, String),
     /// When.
     pub at_ms: u64,
+    /// How often its run had ended before.
+    pub life: usize,
+    /// Whether its run keeps what it computes.
+    pub kept: bool,
     /// Whether it can be undone.
     pub undoable: bool,
     /// Whether it came to its end, well.
@@ -71,6 +75,8 @@ pub struct Truth {
     pub known_runs: BTreeMap<RunId, String>,
     /// What may be given to steps: run key, address, task, version; and the inputs.
     pub may_be_given: BTreeMap<(String, String), Vec<(String, String, Vec<Value>)>>,
+    /// Runs that keep what they compute.
+    pub keepers: BTreeSet<String>,
     /// Runs of which not everything follows from their inputs.
     pub inexact: BTreeSet<String>,
 }
@@ -116,6 +122,14 @@ impl Truth {
         // With other inputs it is something else that is done.
         let count = starts.iter().filter(|other| (&other.inputs, &other.task) == (&starts[at].inputs, &starts[at].task)).count();
         let lives = self.lives.get(&run).copied().unwrap_or(0);
+        let same = |other: &Ran| {
+            let equal = (&other.inputs, &other.task) == (&starts[at].inputs, &starts[at].task);
+            equal && other.done.is_some() && other.kept && starts[at].kept && other.life < lives
+        };
+        if starts.iter().take(at).any(same) && !self.given_up.contains_key(&run) {
+            let seen = format!("{address} of run {run} gave the same before, which was kept, and runs again");
+            self.violations.push(Violation { promise: "nothing is redone that need not be", seen });
+        }
         let allowed = 1 + permits + lives;
         if effect == Effect::AtMostOnce && count > allowed {
             let seen = format!("{address} of run {run} started {count} times (attempt {attempt}), allowed {allowed}");

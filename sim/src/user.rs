@@ -85,7 +85,7 @@ impl User {
     /// Does all of it. Ends when the run has come to its last end.
     pub async fn live(self) {
         let sim = self.room.sim.clone();
-        sim.sleep(sim.below(300)).await;
+        sim.sleep(sim.below(self.room.faults.until_ms / 2)).await;
         let mut current = None;
         for at in 0..self.asks.len() {
             let ask = &self.asks[at];
@@ -144,6 +144,9 @@ impl User {
     /// Writes down what steps may be given from now on.
     fn expect(&self, ask: &Ask) {
         let mut truth = lock(&self.room.truth);
+        if ask.keep_ms.is_some() {
+            truth.keepers.insert(self.key.clone());
+        }
         for meaning in &ask.meaning {
             if !meaning.exact {
                 truth.inexact.insert(self.key.clone());

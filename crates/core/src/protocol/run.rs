@@ -143,10 +143,10 @@ pub fn fold<'a>(plan: &'a Plan, state: State, taken: &Taken, frame: Option<&Fram
     draft.batch.delete_group(plan.keys.rows.clone()).delete_group(plan.keys.home.clone());
     draft.batch.put(keys::heads().key(key), rows::write(&Head::Finished(Box::new(finished.clone()))));
     if !crate::hazard::is_on("history-without-end") {
-        draft.batch.put(keys::due(*history_until, b'h', key), rows::write(&Due::History(plan.keys.run)));
+        draft.batch.put(keys::due(*history_until, b'h', plan.keys.run, key), rows::write(&Due::History(plan.keys.run)));
     }
     if let Some(until) = keep_until {
-        draft.batch.put(keys::due(*until, b'k', key), rows::write(&Due::Keep(plan.keys.run)));
+        draft.batch.put(keys::due(*until, b'k', plan.keys.run, key), rows::write(&Due::Keep(plan.keys.run)));
     }
     draft
 }
