@@ -125,6 +125,7 @@ impl SimBody {
             inputs: inputs.to_vec(),
             task: (self.spec.name.clone(), self.spec.version.clone()),
             at_ms: self.sim.now_ms(),
+            writes: self.spec.effect == Effect::Transactional,
             life: 0,
             kept: false,
             undoable: self.spec.compensation.is_some(),
@@ -135,7 +136,7 @@ impl SimBody {
         let mut truth = lock(&self.truth);
         let key = truth.known_runs.get(&place.0).cloned();
         let mut ran = ran;
-        ran.life = truth.lives.get(&place.0).copied().unwrap_or(0);
+        ran.life = truth.lives.get(&place.0).map_or(0, Vec::len);
         ran.kept = key.as_ref().is_some_and(|key| truth.keepers.contains(key));
         truth.start(place, (self.spec.effect, step.attempt()), ran, key)
     }

@@ -182,6 +182,16 @@ pub fn written(room: &Room) {
     let count = count.map_or(0, |(_, _, row)| u64::from_be_bytes(row[..].try_into().expect("a count")));
     let mut truth = lock(&room.truth);
     let committed = truth.written.len() as u64;
+    let wrote = |((run, _), ran): &(&(RunId, String), &Vec<crate::truth::Ran>)| {
+        let single = truth.known_runs.get(run).is_some_and(|key| !truth.changed.contains(key));
+        let ended = truth.lives.contains_key(run) && !truth.given_up.contains_key(run);
+        single && ended && ran.iter().any(|ran| ran.writes && ran.done.is_some())
+    };
+    let must = truth.ran.iter().filter(wrote).count() as u64;
+    if count < must {
+        let seen = format!("{must} transactional steps ran in runs that are done, and the flow counted {count}");
+        truth.violate("what a transactional step writes rides in its commit", seen);
+    }
     if count != committed {
         let seen = format!("{committed} transactional steps committed, and the flow counted {count}");
         truth.violate("what a transactional step writes rides in its commit", seen);

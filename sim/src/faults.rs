@@ -38,6 +38,8 @@ pub struct Faults {
     pub outage_every_ms: u64,
     /// How wrong clocks are, at most.
     pub skew_ms: u64,
+    /// Whether the store's clock is set now and then.
+    pub clock_jumps: bool,
     /// A sync takes up to this.
     pub sync_ms: u64,
     /// How long a claim stands.
@@ -69,6 +71,7 @@ impl Faults {
             pause_every_ms: every(random, 200, 4_000),
             outage_every_ms: every(random, 300, 6_000),
             skew_ms: if on(random) { random.below(10_000) as u64 } else { 0 },
+            clock_jumps: true,
             sync_ms: [0, 3, 30, 200][random.below(4)],
             lease_ms: [300, 1_000, 3_000][random.below(3)],
             until_ms: 1_000 + random.below(12_000) as u64,

@@ -153,7 +153,7 @@ impl Room {
             ("crash", faults.crash_every_ms),
             ("pause", faults.pause_every_ms),
             ("outage", faults.outage_every_ms),
-            ("clock", if faults.skew_ms > 0 { 3_000 } else { 0 }),
+            ("clock", if faults.skew_ms > 0 && faults.clock_jumps { 3_000 } else { 0 }),
         ];
         for (kind, every_ms) in kinds {
             if every_ms > 0 {

@@ -115,7 +115,7 @@ fn live(sim: &Arc<Sim>, how: How) -> (Option<Violation>, u64) {
 fn change_values(sim: &Arc<Sim>, faults: Faults, truth: &Arc<Mutex<Truth>>) -> (Option<Violation>, u64) {
     let strict = sim.per_mille(300);
     let skew_ms = faults.skew_ms;
-    let faults = if strict { Faults { skew_ms, ..faults.calm() } } else { faults };
+    let faults = if strict { Faults { skew_ms, clock_jumps: false, ..faults.calm() } } else { faults };
     let watch = Watch { truth: truth.clone(), sim: sim.clone() };
     let store = SimStore::new(sim.clone(), faults, watch);
     let nodes = 1 + sim.below(3) as usize;

@@ -29,6 +29,8 @@ pub struct Ran {
     pub task: (String, String),
     /// When.
     pub at_ms: u64,
+    /// Whether it writes rows of its flow.
+    pub writes: bool,
     /// How often its run had ended before.
     pub life: usize,
     /// Whether its run keeps what it computes.
@@ -52,7 +54,13 @@ pub struct Truth {
     /// How often a body that must not start twice may start once more, because somebody said so.
     pub permits: BTreeMap<(String, String), usize>,
     /// How often a run has ended: after that, whoever asks for something else wants everything done anew.
-    pub lives: BTreeMap<RunId, usize>,
+    pub lives: BTreeMap<RunId, Vec<Position>>,
+    /// Runs whose end somebody was told.
+    pub told: BTreeSet<RunId>,
+    /// Runs that were asked for more than one thing.
+    pub changed: BTreeSet<String>,
+    /// Who took a step, by its claim.
+    pub takers: BTreeMap<[u8; 24], NodeId>,
     /// Runs that were stopped or failed, and are gone: what they did was undone.
     pub given_up: BTreeMap<RunId, Position>,
     /// Compensations that ran: run, address, and whether well.
@@ -121,7 +129,7 @@ impl Truth {
         let at = starts.len() - 1;
         // With other inputs it is something else that is done.
         let count = starts.iter().filter(|other| (&other.inputs, &other.task) == (&starts[at].inputs, &starts[at].task)).count();
-        let lives = self.lives.get(&run).copied().unwrap_or(0);
+        let lives = self.lives.get(&run).map_or(0, Vec::len);
         let same = |other: &Ran| {
             let equal = (&other.inputs, &other.task) == (&starts[at].inputs, &starts[at].task);
             equal && other.done.is_some() && other.kept && starts[at].kept && other.life < lives
@@ -140,6 +148,12 @@ impl Truth {
 
     /// The store forgot everything after this.
     pub fn lost_after(&mut self, position: Position) {
+        let lost = |ends: &Vec<Position>| ends.last().is_some_and(|at| *at > position);
+        let early = self.lives.iter().find(|(run, ends)| lost(ends) && self.told.contains(run)).map(|(run, _)| *run);
+        if let Some(run) = early {
+            self.violate("nothing leaves before it is durable", format!("the end of run {run} was told, and is lost"));
+        }
+        self.lives.values_mut().for_each(|ends| ends.retain(|at| *at <= position));
         self.committed.retain(|_, at| *at <= position);
         self.registered.retain(|_, (_, at)| *at <= position);
         self.undo_committed.retain(|_, at| *at <= position);

@@ -5,6 +5,7 @@ use crate::{
     executor::lock,
     oracle::{Meaning, meaning},
     room::Room,
+    truth::Truth,
     value::Value,
 };
 use onceflow_core::model::{Library, check};
@@ -90,6 +91,9 @@ impl User {
         for at in 0..self.asks.len() {
             let ask = &self.asks[at];
             self.expect(ask);
+            if at > 0 {
+                lock(&self.room.truth).changed.insert(self.key.clone());
+            }
             if self.begin(ask).await {
                 current = Some(at);
             }
@@ -136,6 +140,7 @@ impl User {
             }
         };
         self.judge(ask, &came, cancelled);
+        self.was_told();
         if matches!(came, Came::Done(_)) && sim.per_mille(300) {
             self.ask_again(ask, &came).await;
         }
@@ -163,6 +168,11 @@ impl User {
 
     /// Starts until somebody answers. Whether it was accepted: the run may be in no state for it.
     async fn begin(&self, ask: &Ask) -> bool {
+        {
+            let mut truth = lock(&self.room.truth);
+            let Truth { told, known_runs, .. } = &mut *truth;
+            told.retain(|run| known_runs.get(run) != Some(&self.key));
+        }
         let sim = &self.room.sim;
         loop {
             let start = ask.start(&self.key);
@@ -293,6 +303,13 @@ impl User {
         let truth = lock(&self.room.truth);
         let mine = |(run, _): &&(_, String)| truth.known_runs.get(run) == Some(&self.key);
         truth.ran.keys().filter(mine).map(|place| truth.ran[place].len()).sum()
+    }
+
+    /// The user knows now how the run ended, so it must stay so.
+    fn was_told(&self) {
+        let mut truth = lock(&self.room.truth);
+        let runs: Vec<_> = truth.known_runs.iter().filter(|(_, key)| **key == self.key).map(|(run, _)| *run).collect();
+        truth.told.extend(runs);
     }
 
     /// The run says that it failed: one of its tasks must.

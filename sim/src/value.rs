@@ -58,12 +58,12 @@ impl Value {
             Type::Unit => Value::Unit,
             Type::Bool => Value::Bool(number % 2 == 1),
             Type::Bytes => {
-                let len = match number % 40 {
-                    0 => 70_000,
-                    1..12 => 1_500,
-                    _ => 12,
-                };
-                Value::Bytes(len, number)
+                match number % 20 {
+                    // Few different ones, so that equal content meets.
+                    0 => Value::Bytes(70_000, number / 20 % 3),
+                    1..8 => Value::Bytes(1_500, number),
+                    _ => Value::Bytes(12, number),
+                }
             }
             Type::Option(_) if number.is_multiple_of(4) => Value::None,
             Type::Option(inner) => Value::made(inner, mix(number, 1)),

@@ -10,7 +10,7 @@ use onceflow_core::{
     Batch, Claimed, Inbox, Key, Kind, Op, Row, Shard, Timestamp,
     model::Effect,
     protocol::{
-        ids::{END, RunId, StepId},
+        ids::{END, RunId, SETTLE, StepId},
         keys::Keys,
         rows::{self, Head, Status, Ticket, Undo},
     },
@@ -31,6 +31,8 @@ pub struct Watch {
 pub struct Before {
     /// Rows of queues.
     ready: Vec<(Key, Option<Row>)>,
+    /// Claims and their deadlines.
+    claims: Vec<(Row, Option<Row>)>,
     /// Registrations.
     undos: Vec<(Key, Option<Row>)>,
 }
@@ -68,7 +70,11 @@ impl Watch {
         let mut before = Before::default();
         let look = |key: &Key| (key.clone(), state.get(batch.shard, key).cloned());
         for key in keys {
-            if key.group.kind() == Kind::Queue {
+            if key.group.kind() == Kind::Claims {
+                let deadline = key.group.companion(Kind::Deadlines).key(&key.name);
+                let claim = state.get(batch.shard, key).cloned();
+                before.claims.extend(claim.map(|claim| (claim, state.get(batch.shard, &deadline).cloned())));
+            } else if key.group.kind() == Kind::Queue {
                 before.ready.push(look(key));
             } else if key.name.as_bytes().first() == Some(&b'u') && plan_of(key).is_some() {
                 before.undos.push(look(key));
@@ -87,12 +93,16 @@ impl Watch {
         claimed: Option<&Claimed>,
         before: &Before,
         state: &State,
-        _now: Timestamp,
+        now: Timestamp,
     ) {
+        self.claims(node, batch, claimed, before, now);
         for (key, was) in &before.ready {
             let is = state.get(batch.shard, key);
             match (was, is) {
-                (None, Some(row)) => self.ready(node, key, row),
+                (None, Some(row)) => {
+                    self.ready(node, key, row);
+                    self.settling(batch, key, row, state);
+                }
                 (Some(row), None) => self.left(node, position, batch, key, row, state),
                 (Some(_), Some(_)) | (None, None) => {}
             }
@@ -127,7 +137,8 @@ impl Watch {
                 && let Some(Head::Finished(finished)) = rows::read::<Head>(row)
             {
                 let mut truth = lock(&self.truth);
-                *truth.lives.entry(finished.run).or_default() += 1;
+                truth.lives.entry(finished.run).or_default().push(position);
+                truth.told.remove(&finished.run);
                 if finished.status == Status::Done {
                     truth.registered.retain(|(run, ..), _| *run != finished.run);
                     truth.ran.iter_mut().filter(|((run, _), _)| *run == finished.run).for_each(|(_, ran)| {
@@ -140,6 +151,38 @@ impl Watch {
         }
         if let Some(claimed) = claimed {
             self.sim.tell(|| format!("node {node} takes {}", name(&claimed.name)));
+        }
+    }
+
+    /// Whoever frees a step of another waits for its deadline.
+    fn claims(&self, node: NodeId, batch: &Batch, claimed: Option<&Claimed>, before: &Before, now: Timestamp) {
+        let mut truth = lock(&self.truth);
+        if let (Some(_), Some(claim)) = (claimed, &batch.claim) {
+            truth.takers.insert(claim.fence.to_bytes(), node);
+        }
+        // A batch that requires nothing of a run only frees.
+        if batch.requires.iter().any(|require| !is_claim(require.key()) && !is_deadline(require.key())) {
+            return;
+        }
+        for (claim, deadline) in &before.claims {
+            let taker = <[u8; 24]>::try_from(&claim[..]).ok().and_then(|fence| truth.takers.get(&fence).copied());
+            let stands = deadline.as_deref().and_then(Timestamp::from_sortable).is_some_and(|deadline| deadline > now);
+            if taker.is_some_and(|taker| taker != node) && stands {
+                let seen = format!("node {node} frees a step of node {taker:?} before its time");
+                truth.violate("a claim stands until its deadline", seen);
+            }
+        }
+    }
+
+    /// A run is settled by its counter only when nothing is in flight.
+    fn settling(&self, batch: &Batch, key: &Key, row: &Row, state: &State) {
+        let Some((run, step)) = StepId::from_queue_name(key.name.as_bytes()) else { return };
+        let Some(ticket) = ticket(row) else { return };
+        let plainly = batch.ops.iter().any(|op| matches!(op, Op::Put(put, _) if put == key));
+        let live = Keys::new(run, ticket.generation).live();
+        if step.node == SETTLE && !plainly && state.get(batch.shard, &live).is_some() {
+            let seen = format!("run {run} is to be settled while steps are in flight");
+            lock(&self.truth).violate("one counter says what is in flight", seen);
         }
     }
 
@@ -217,6 +260,10 @@ impl Watch {
             }
         }
     }
+}
+
+fn is_deadline(key: &Key) -> bool {
+    key.group.kind() == Kind::Deadlines
 }
 
 fn is_claim(key: &Key) -> bool {

@@ -60,7 +60,7 @@ fn graph(text: &str) -> Graph {
 }
 
 /// A run of this shape that has just started.
-pub fn started(shape: &str) -> (Plan, State) {
+pub(super) fn started(shape: &str) -> (Plan, State) {
     let library = Library { flows: [(String::from("main"), graph(shape))].into() };
     let program = check(&library, "main", None).unwrap_or_else(|errors| panic!("{errors}"));
     let wiring = Arc::new(Wiring::of(&program));
@@ -75,7 +75,7 @@ pub fn started(shape: &str) -> (Plan, State) {
 }
 
 /// What was asked for.
-pub fn header() -> Header {
+pub(super) fn header() -> Header {
     Header {
         key: KEY.into(),
         flow: "main".into(),
@@ -92,7 +92,7 @@ pub fn header() -> Header {
 }
 
 /// What a task gives: where it is, and what it was given.
-pub fn given(task: &str, inputs: &[Held]) -> Outcome {
+pub(super) fn given(task: &str, inputs: &[Held]) -> Outcome {
     let text = |held: &Held| match held.outcome.value() {
         Some(Payload::Inline(bytes)) => String::from_utf8_lossy(bytes).into_owned(),
         other => panic!("{other:?} is not what tasks give here"),
@@ -102,7 +102,7 @@ pub fn given(task: &str, inputs: &[Held]) -> Outcome {
 }
 
 /// Somebody cancels the run. False if there is nothing to cancel.
-pub fn cancel(plan: &Plan, rows: &mut State) -> Result<bool, String> {
+pub(super) fn cancel(plan: &Plan, rows: &mut State) -> Result<bool, String> {
     let Some(row) = rows.get(Shard(0), &plan.keys.state()) else { return Ok(false) };
     let state = rows::read::<RunState>(row).expect("the state of a run");
     if !matches!(state.phase, Phase::Running | Phase::Failing | Phase::Failed | Phase::Waiting) {
@@ -116,7 +116,7 @@ pub fn cancel(plan: &Plan, rows: &mut State) -> Result<bool, String> {
 ///
 /// # Errors
 /// If it ended otherwise than it must, or left something behind.
-pub fn has_ended(plan: &Plan, rows: &State) -> Result<bool, String> {
+pub(super) fn has_ended(plan: &Plan, rows: &State) -> Result<bool, String> {
     let row = rows.get(Shard(0), &keys::heads().key(KEY)).ok_or("the run's row is gone")?;
     let Some(Head::Finished(finished)) = rows::read::<Head>(row) else { return Ok(false) };
     if finished.status == Status::Done {

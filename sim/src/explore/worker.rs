@@ -19,45 +19,45 @@ use std::sync::Arc;
 
 /// A worker.
 #[derive(Clone, Default)]
-pub struct Worker {
+pub(super) struct Worker {
     /// The step it has taken.
-    pub job: Option<Job>,
+    pub(super) job: Option<Job>,
     /// The state of the run as it last saw it.
     known: Option<RunState>,
 }
 
 /// A step that was taken.
 #[derive(Clone)]
-pub struct Job {
+pub(super) struct Job {
     /// What the claim answered.
-    pub claimed: Claimed,
+    pub(super) claimed: Claimed,
     /// The claim.
-    pub fence: Fence,
+    pub(super) fence: Fence,
     /// What was decided, and is yet to be sent.
-    pub batch: Option<Batch>,
+    pub(super) batch: Option<Batch>,
 }
 
 /// Takes whatever is ready.
-pub fn claim(fence: Fence) -> Claim {
+pub(super) fn claim(fence: Fence) -> Claim {
     let queues = vec![keys::internal_queue(), keys::class_queue("default")];
     Claim { queues, fence, ttl_ms: 1000, pick: Pick::EnabledFirst }
 }
 
 /// A batch that only takes.
-pub fn take(fence: Fence) -> Batch {
+pub(super) fn take(fence: Fence) -> Batch {
     let mut batch = Batch::new(Shard(0));
     batch.claim(claim(fence));
     batch
 }
 
 /// Whether a step may become ready once only.
-pub fn is_ordinary(name: &Name) -> bool {
+pub(super) fn is_ordinary(name: &Name) -> bool {
     let step = StepId::from_queue_name(name.as_bytes()).map(|(_, step)| step);
     step.is_some_and(|step| step.node == END || step.node < u32::MAX - 16)
 }
 
 /// Whether the step stands aside.
-pub fn is_parked(plan: &Plan, rows: &State, name: &Name) -> bool {
+pub(super) fn is_parked(plan: &Plan, rows: &State, name: &Name) -> bool {
     let step = StepId::from_queue_name(name.as_bytes()).map(|(_, step)| step);
     step.is_some_and(|step| rows.get(Shard(0), &plan.keys.parked(step)).is_some())
 }
@@ -72,7 +72,7 @@ fn scan(plan: &Plan, rows: &State, prefix: &[u8]) -> Vec<(Name, onceflow_core::R
 
 impl Worker {
     /// Decides what to send, from what is there now. Without a batch afterwards, it gives the step up.
-    pub fn decide(&mut self, plan: &Plan, rows: &State) -> Result<(), String> {
+    pub(super) fn decide(&mut self, plan: &Plan, rows: &State) -> Result<(), String> {
         let job = self.job.take().expect("it has taken a step");
         let (_, step) = StepId::from_queue_name(job.claimed.name.as_bytes()).ok_or("a name in a queue")?;
         // The end of a run is decided on what is read then; other steps trust what they know.
@@ -103,14 +103,14 @@ impl Worker {
     }
 
     /// A batch was refused for the state of the run. Whether to decide again.
-    pub fn saw(&mut self, found: Option<&[u8]>, job: &Job) -> bool {
+    pub(super) fn saw(&mut self, found: Option<&[u8]>, job: &Job) -> bool {
         self.known = found.and_then(rows::read);
         let internal = !is_ordinary(&job.claimed.name);
         self.known.is_some_and(|state| state.phase.is_open() && !internal)
     }
 
     /// All that makes two workers different.
-    pub fn hash(&self, hasher: &mut blake3::Hasher) {
+    pub(super) fn hash(&self, hasher: &mut blake3::Hasher) {
         hasher.update(format!("{:?}", self.known).as_bytes());
         if let Some(job) = &self.job {
             hasher.update(job.claimed.name.as_bytes()).update(&job.fence.to_bytes()).update(&job.claimed.row);
