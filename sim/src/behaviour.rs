@@ -74,7 +74,7 @@ impl Style {
         Style {
             failing: random.percent(25),
             random: random.percent(20),
-            once: random.percent(30),
+            once: random.percent(40),
             undoing: random.percent(25),
             writing: random.percent(30),
             slow: random.percent(50),

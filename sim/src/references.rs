@@ -39,14 +39,14 @@ pub async fn change(room: Arc<Room>, node: NodeId, changes: u64, strict: bool) {
         if let Err(error) = one(&room, &values, &name, strict).await {
             room.sim.tell(|| format!("node {node}: {name}: {error}"));
         }
-        room.sim.sleep(room.sim.below(30)).await;
+        room.sim.sleep(room.sim.below(8)).await;
     }
 }
 
 async fn one(room: &Arc<Room>, values: &Arc<Values>, name: &str, strict: bool) -> Result<(), Error> {
     let sim = &room.sim;
     let edge = root(sim.below(ROOTS));
-    match sim.below(8) {
+    match sim.below(10) {
         0 | 1 => {
             // A new value above what a root leads to.
             let below = values.edge(&root(sim.below(ROOTS))).await?;
@@ -63,15 +63,21 @@ async fn one(room: &Arc<Room>, values: &Arc<Values>, name: &str, strict: bool) -
             values.update(Update::new().clear(&edge)).await?;
         }
         4 => lease(room, values, name, strict).await?,
-        5 => {
+        5 | 6 => {
             // Some id that may have come and gone.
-            let id = format!("common {}", sim.below(3));
+            let id = format!("common {}", sim.below(2));
             values.update(Update::new().leaf(id.as_str(), "the same").set(&edge, id.as_str())).await?;
         }
         _ => {
             let budget = [1, 2, 7, 1000][sim.below(4) as usize];
             values.reclaim(budget).await?;
         }
+    }
+    if sim.per_mille(30) {
+        // Large, and of few different contents.
+        let content = vec![sim.below(2) as u8; 200];
+        let upload = values.upload(onceflow_store::blobs::content::from_bytes(content)).await?;
+        values.update(Update::new().blob(&upload).set(&edge, upload.id())).await?;
     }
     Ok(())
 }

@@ -115,14 +115,14 @@ fn live(sim: &Arc<Sim>, how: How) -> (Option<Violation>, u64) {
 fn change_values(sim: &Arc<Sim>, faults: Faults, truth: &Arc<Mutex<Truth>>) -> (Option<Violation>, u64) {
     let strict = sim.per_mille(300);
     let skew_ms = faults.skew_ms;
-    let faults = if strict { Faults { skew_ms, clock_jumps: false, ..faults.calm() } } else { faults };
+    let faults = if strict { Faults { skew_ms, clock_jumps: false, sync_ms: 3, ..faults.calm() } } else { faults };
     let watch = Watch { truth: truth.clone(), sim: sim.clone() };
     let store = SimStore::new(sim.clone(), faults, watch);
     let nodes = 1 + sim.below(3) as usize;
     let room = Room::new(store, Arc::new(Objects::memory()), truth.clone(), vec![], nodes);
     let busy = Arc::new(AtomicUsize::new(nodes + 1));
     for node in 1..=nodes {
-        let (room, busy, changes) = (room.clone(), busy.clone(), 5 + sim.below(30));
+        let (room, busy, changes) = (room.clone(), busy.clone(), 10 + sim.below(60));
         let live = async move {
             loop {
                 // As long as it takes, for a node may die and begin anew.
@@ -191,7 +191,7 @@ fn afterwards(room: &Arc<Room>) {
     check::at_rest(room);
     check::written(room);
     check::undone(&mut lock(&room.truth));
-    if !sim.per_mille(300) || !lock(&room.truth).violations.is_empty() {
+    if !sim.per_mille(500) || !lock(&room.truth).violations.is_empty() {
         return;
     }
     // The store's clock may have been ahead when they ended.

@@ -59,6 +59,8 @@ pub struct Truth {
     pub told: BTreeSet<RunId>,
     /// Runs that were asked for more than one thing.
     pub changed: BTreeSet<String>,
+    /// When a node last took a step of a run.
+    pub last_take: BTreeMap<(NodeId, RunId), Position>,
     /// Who took a step, by its claim.
     pub takers: BTreeMap<[u8; 24], NodeId>,
     /// Runs that were stopped or failed, and are gone: what they did was undone.
@@ -134,7 +136,10 @@ impl Truth {
             let equal = (&other.inputs, &other.task) == (&starts[at].inputs, &starts[at].task);
             equal && other.done.is_some() && other.kept && starts[at].kept && other.life < lives
         };
-        if starts.iter().take(at).any(same) && !self.given_up.contains_key(&run) {
+        // Who took the step before that may come late; nothing follows from what it does.
+        let ended = self.lives.get(&run).and_then(|ends| ends.last().copied());
+        let late = self.last_take.get(&(starts[at].node, run)).copied() <= ended;
+        if starts.iter().take(at).any(same) && !self.given_up.contains_key(&run) && !late {
             let seen = format!("{address} of run {run} gave the same before, which was kept, and runs again");
             self.violations.push(Violation { promise: "nothing is redone that need not be", seen });
         }

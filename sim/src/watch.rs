@@ -95,7 +95,7 @@ impl Watch {
         state: &State,
         now: Timestamp,
     ) {
-        self.claims(node, batch, claimed, before, now);
+        self.claims((node, position), batch, claimed, before, now);
         for (key, was) in &before.ready {
             let is = state.get(batch.shard, key);
             match (was, is) {
@@ -155,10 +155,20 @@ impl Watch {
     }
 
     /// Whoever frees a step of another waits for its deadline.
-    fn claims(&self, node: NodeId, batch: &Batch, claimed: Option<&Claimed>, before: &Before, now: Timestamp) {
+    fn claims(
+        &self,
+        (node, position): (NodeId, Position),
+        batch: &Batch,
+        claimed: Option<&Claimed>,
+        before: &Before,
+        now: Timestamp,
+    ) {
         let mut truth = lock(&self.truth);
-        if let (Some(_), Some(claim)) = (claimed, &batch.claim) {
+        if let (Some(claimed), Some(claim)) = (claimed, &batch.claim) {
             truth.takers.insert(claim.fence.to_bytes(), node);
+            if let Some((run, _)) = StepId::from_queue_name(claimed.name.as_bytes()) {
+                truth.last_take.insert((node, run), position);
+            }
         }
         // A batch that requires nothing of a run only frees.
         if batch.requires.iter().any(|require| !is_claim(require.key()) && !is_deadline(require.key())) {
