@@ -7,6 +7,7 @@
 //! | [`disk`] | directories on a real disk, and how much of it is used and written |
 //! | [`store`] | one bench: the store against a bare log, redb and SQLite |
 //! | [`kernel`] | one bench: the engine against a bare log, one fdatasync, durare and duroxide |
+//! | [`tool`] | one bench: the command against GNU make and Snakemake |
 //!
 //! A new bench is a module with `fn run() -> anyhow::Result<Report>` and a line in [`BENCHES`].
 //!
@@ -17,6 +18,7 @@ mod kernel;
 mod report;
 mod rounds;
 mod store;
+mod tool;
 
 use report::Report;
 use std::process::ExitCode;
@@ -31,6 +33,7 @@ struct Bench {
 const BENCHES: &[Bench] = &[
     Bench { name: "store", about: "the journal against a bare log, redb and SQLite", run: store::run },
     Bench { name: "kernel", about: "steps against a bare log, durare and duroxide; plans; loops", run: kernel::run },
+    Bench { name: "tool", about: "the command against GNU make and Snakemake", run: tool::run },
 ];
 
 fn main() -> ExitCode {

@@ -1,3 +1,118 @@
-//! The onceflow command.
+//! The `onceflow` command: reads what it is told, does it, says how it went.
+//!
+//! | module | what it owns |
+//! |---|---|
+//! | `args` | what can be said on the command line |
+//! | `verbs` | what is done, a file for each verb |
+//! | `printer`, `view`, `tally`, `words` | what people and programs see |
+//! | `place`, `session`, `runs` | the store and the runs in it |
+//! | `presence`, `trail`, `digests` | what lies beside the store: who attends a run, what happened, what files held |
+//! | `results` | outputs as files |
+//! | `exit`, `fault`, `codes`, `pages` | how it ends, and why |
 
-fn main() {}
+mod args;
+mod asked;
+mod codes;
+mod digests;
+mod executors;
+mod exit;
+mod fault;
+mod finish;
+mod follow;
+mod pages;
+mod place;
+mod plan;
+mod presence;
+mod printer;
+mod results;
+mod runs;
+mod session;
+mod signals;
+mod story;
+mod tally;
+mod tasks;
+mod trail;
+mod verbs;
+mod view;
+mod words;
+mod work;
+
+use args::{Cli, Verb};
+use clap::Parser;
+use exit::Exit;
+use fault::Fault;
+use printer::Printer;
+use std::process::ExitCode;
+
+/// The first word of a process that ends our children if we cannot: see `onceflow_exec::guard`.
+const GUARD: &str = "__guard";
+
+fn main() -> ExitCode {
+    if std::env::args_os().nth(1).is_some_and(|word| word == GUARD) {
+        onceflow_exec::guard::main();
+        return ExitCode::SUCCESS;
+    }
+    log();
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => {
+            // Help and version go to stdout and are no errors; all else is talk.
+            drop(error.print());
+            return ExitCode::from(if error.use_stderr() { Exit::Usage as u8 } else { 0 });
+        }
+    };
+    let printer = Printer::new(&cli.common);
+    match go(&cli, &printer) {
+        Ok(exit) => exit.into(),
+        Err(fault) => {
+            if printer.json {
+                printer.data(&fault.to_json());
+            }
+            printer.warn(fault.to_string());
+            fault.exit.into()
+        }
+    }
+}
+
+/// Says what goes on inside, to those who ask for it.
+fn log() {
+    if let Ok(filter) = std::env::var("ONCEFLOW_LOG") {
+        let filter = tracing_subscriber::EnvFilter::new(filter);
+        let log = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).without_time();
+        // Nobody else sets one.
+        let _set = log.try_init();
+    }
+}
+
+fn go(cli: &Cli, printer: &Printer) -> Result<Exit, Fault> {
+    // What needs no store.
+    match &cli.verb {
+        Verb::Error(args) => return verbs::error::run(args, printer),
+        Verb::Init(args) => return verbs::init::run(args, printer),
+        Verb::Check(args) => return Ok(verbs::check::run(args, printer)),
+        Verb::Version => return Ok(verbs::version::run(printer)),
+        _ => {}
+    }
+    let here =
+        std::env::current_dir().map_err(|error| Fault::plain(Exit::No, format!("no current directory: {error}")))?;
+    let place = place::find(cli.common.store.as_deref(), &here);
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let runtime = runtime.map_err(|error| Fault::plain(Exit::No, format!("the system gives no runtime: {error}")))?;
+    let exit = runtime.block_on(async {
+        match &cli.verb {
+            Verb::Run(args) => verbs::run::run(args, place, printer).await,
+            Verb::Explain(args) => verbs::explain::run(args, place, printer).await,
+            Verb::Ls(args) => verbs::ls::run(args, place, printer).await,
+            Verb::Show(args) => verbs::show::run(args, place, printer).await,
+            Verb::Watch(args) => verbs::watch::run(args, place, printer).await,
+            Verb::Logs(args) => verbs::logs::run(args, place, printer).await,
+            Verb::Cancel(args) => verbs::cancel::run(args, place, printer).await,
+            Verb::Fsck(args) => verbs::fsck::run(args, place, printer).await,
+            Verb::Reclaim(args) => verbs::reclaim::run(args, place, printer).await,
+            Verb::Attend(args) => verbs::background::attend(args, place, printer).await,
+            Verb::Check(_) | Verb::Error(_) | Verb::Init(_) | Verb::Version => unreachable!("these need no store"),
+        }
+    });
+    runtime.shutdown_background();
+    exit
+}

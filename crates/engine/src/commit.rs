@@ -6,11 +6,12 @@ use crate::{
     shared::{Run, Shared},
 };
 use onceflow_core::{
-    Batch, Claim, Claimed, Fence, Kind, Op, Row,
+    Batch, Claim, Claimed, Fence, Group, Inbox, Kind, Name, Op, Row,
     limits::SCAN_ROWS_MAX,
     protocol::{
         draft::{Draft, Edge},
-        rows::{self, State},
+        ids::Generation,
+        rows::{self, State, Ticket},
         step::Taken,
     },
 };
@@ -70,7 +71,14 @@ impl Shared {
                     }
                     run.saw(found);
                 }
-                Tried::Refused(refused) if refused.which == CLAIM => return Ok(Sent::Lost),
+                Tried::Refused(refused) if refused.which == CLAIM => {
+                    let Taken { queue, name, fence, ticket, .. } = taken;
+                    let again = refused.found.is_none()
+                        && self.claim_again(queue, name, *fence, ticket.generation, ticket.failed).await?;
+                    if !again {
+                        return Ok(Sent::Lost);
+                    }
+                }
                 Tried::Refused(_) => return Ok(Sent::Refused),
                 Tried::Unknown(error) => match self.is_ours(taken).await? {
                     true => tracing::debug!(%error, "a commit did not happen; it is tried again"),
@@ -137,6 +145,34 @@ impl Shared {
     pub(crate) async fn is_ours(&self, taken: &Taken) -> Result<bool, Error> {
         let found = self.row(taken.queue.claims().key(&taken.name)).await?;
         Ok(found.as_deref() == Some(&taken.fence.to_bytes()[..]))
+    }
+
+    /// Claims a step again under the claim it was taken under, if that is gone and nobody else has it: a store that
+    /// changed its owner has forgotten all claims, though those who made them live on.
+    pub(crate) async fn claim_again(
+        &self,
+        queue: &Group,
+        name: &Name,
+        fence: Fence,
+        generation: Generation,
+        failed: u32,
+    ) -> Result<bool, Error> {
+        let Some(row) = self.row(queue.key(name)).await? else { return Ok(false) };
+        let ticket: Option<Ticket> = Inbox::from_row(&row).and_then(|inbox| rows::read(&inbox.note));
+        let is_same = ticket.is_some_and(|ticket| {
+            let nobody_else = ticket.started.is_none_or(|started| started == fence);
+            (ticket.generation, ticket.failed) == (generation, failed) && nobody_else
+        });
+        if !is_same {
+            return Ok(false);
+        }
+        let deadline = self.records.now().await?.plus_ms(self.options.lease_ms);
+        let claim = queue.claims().key(name);
+        let mut batch = Batch::new(self.shard());
+        batch.require_absent(claim.clone()).require_equals(queue.key(name), row);
+        batch.put(claim, Row::new(fence.to_bytes()));
+        batch.put(queue.deadlines().key(name), Row::new(deadline.to_sortable()));
+        Ok(self.records.commit(batch).await?.is_applied())
     }
 
     /// What a claim took whose reply was lost.

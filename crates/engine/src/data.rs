@@ -15,7 +15,7 @@ mod small;
 mod store;
 
 pub(crate) use lists::{Lists, element, gathered};
-pub(crate) use load::{Scratch, load_all, load_into};
+pub(crate) use load::{Scratch, load_all, load_into, peek};
 pub(crate) use look::{Looked, look};
 pub(crate) use small::SmallFiles;
 pub(crate) use store::{Files, Storing};

@@ -3,6 +3,7 @@
 mod claims;
 mod explain;
 mod finished;
+mod forget;
 mod inputs;
 mod inside;
 mod known;

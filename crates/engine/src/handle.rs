@@ -212,6 +212,17 @@ impl Handle {
         Ok(found.map(|received| received.outcome))
     }
 
+    /// An output of a run that is done, without its files: they are named, with what they hold, and have no path.
+    ///
+    /// # Errors
+    /// If it cannot be read.
+    pub async fn peek(&self, outcome: &Outcome) -> Result<Data, Error> {
+        match outcome.value() {
+            None => Ok(Data::None),
+            Some(payload) => data::peek(&self.shared.values, payload).await,
+        }
+    }
+
     async fn load(&self, outcome: &Outcome, directory: Option<&Path>) -> Result<Data, Error> {
         match outcome.value() {
             None => Ok(Data::None),

@@ -57,6 +57,9 @@ pub(crate) struct Work<'a> {
 impl Worker {
     /// Performs a step; answers what its commit took next.
     pub(crate) async fn perform(&self, job: &Job, seat: &mut Seat) -> Result<Option<Job>, Error> {
+        if self.is_at_work(job).await? {
+            return Ok(None);
+        }
         let Some((id, step)) = StepId::from_queue_name(job.claimed.name.as_bytes()) else {
             return Err(Error::damaged(format!("a row in a queue is called {:?}", job.claimed.name)));
         };
@@ -88,6 +91,27 @@ impl Worker {
             Err(error) if error.is_damage() => work.damaged(seat, error).await,
             performed => performed,
         }
+    }
+
+    /// Whether the body of a step that was just taken is at work here: the store had forgotten that this worker has it.
+    /// Then the claim becomes again the one that the body is at work under.
+    async fn is_at_work(&self, job: &Job) -> Result<bool, Error> {
+        let Claimed { queue, name, .. } = &job.claimed;
+        let Some(before) = self.alive.at_work(name).filter(|before| *before != job.fence) else { return Ok(false) };
+        let (claim, now) = (queue.claims().key(name), onceflow_core::Row::new(job.fence.to_bytes()));
+        let before = onceflow_core::Row::new(before.to_bytes());
+        let mut batch = onceflow_core::Batch::new(self.shared.shard());
+        batch.require_equals(claim.clone(), now).put(claim.clone(), before.clone());
+        if !self.shared.records.commit(batch).await?.is_applied() {
+            return Ok(true);
+        }
+        if self.alive.at_work(name).is_none() {
+            // It ended meanwhile, and may have found that the step was not its own: let it be taken anew.
+            let mut batch = onceflow_core::Batch::new(self.shared.shard());
+            batch.require_equals(claim.clone(), before).delete(claim).delete(queue.deadlines().key(name));
+            let _refused_if_it_went_on = self.shared.records.commit(batch).await?;
+        }
+        Ok(true)
     }
 
     /// What arrived in a step's inbox.

@@ -1,1 +1,78 @@
-//! Executors for steps that are not Rust.
+//! Executors for steps that are not Rust: commands, scripts, HTTP calls, expressions.
+//!
+//! A program that a flow file lowered to carries in each leaf what is to be done ([`Action`](action::Action)); any process
+//! that offers these executors can run it, without the flow file.
+//!
+//! | module | what it owns |
+//! |---|---|
+//! | [`action`] | what a leaf does |
+//! | [`value`] | values as flow files see them |
+//! | [`template`], [`expr`] | text with holes, and what goes into them |
+//! | [`shell`] | commands with holes: quoting, variables, commands that need no shell |
+//! | [`home`] | where work directories and logs are |
+//! | `command`, `script`, `http`, `pure` | the executors |
+//! | `job` | what commands and scripts have in common: `work` (inputs), `process`, `log`, `output` |
+//! | [`guard`] | commands end when we end |
+//! | [`codes`] | what can go wrong |
+
+#![forbid(unsafe_code)]
+
+pub mod action;
+pub mod codes;
+mod command;
+pub mod expr;
+pub mod guard;
+pub mod home;
+mod http;
+mod job;
+mod log;
+mod mask;
+pub mod output;
+mod process;
+mod program;
+mod pure;
+mod render;
+mod script;
+mod shared;
+pub mod shell;
+pub mod template;
+pub mod value;
+mod work;
+
+pub use home::Home;
+pub use shared::Options;
+
+use action::{Action, EXECUTORS};
+use onceflow_core::model::TaskSpec;
+use onceflow_engine::task::{Body, Failure, Step, Tasks};
+use shared::Shared;
+use std::sync::Arc;
+
+/// The executors, for a worker to offer.
+pub fn executors(options: Options) -> Tasks {
+    let shared = Arc::new(Shared::new(options));
+    let bodies: [Arc<dyn Body>; EXECUTORS.len()] = [
+        Arc::new(command::Commands(shared.clone())),
+        Arc::new(script::Scripts(shared.clone())),
+        Arc::new(http::Calls::new(shared.clone())),
+        Arc::new(pure::Expressions(shared)),
+    ];
+    let mut tasks = Tasks::new();
+    for (name, body) in EXECUTORS.into_iter().zip(bodies) {
+        tasks.add_executor(name, body);
+    }
+    tasks
+}
+
+/// What a step is to do.
+pub(crate) fn action(step: &Step) -> Result<(&TaskSpec, Action), Failure> {
+    let other = |why: String| codes::failure(codes::OTHER_VERSION, why).finally();
+    let spec = step.spec().ok_or_else(|| other(String::from("the step belongs to no run")))?;
+    let action = Action::from_spec(spec).map_err(other)?;
+    Ok((spec, action))
+}
+
+/// A step that came to the wrong executor.
+pub(crate) fn not_for(executor: &str) -> Failure {
+    codes::failure(codes::OTHER_VERSION, format!("the step is not one for `{executor}`")).finally()
+}

@@ -1,1 +1,145 @@
-//! The flow file.
+//! The flow file: YAML or JSON that becomes the same graph as a flow written in Rust.
+//!
+//! | module | what it owns |
+//! |---|---|
+//! | `syntax` | text to what it says, every part with its place |
+//! | `types`, `words` | types, names, durations, sizes |
+//! | `lower` | what it says to the kernel's graph |
+//! | `check` | the kernel's check, in the places of the file |
+//! | `inputs` | what a run is given: words, files, patterns, sample sheets |
+//! | [`schema()`] | the JSON Schema that editors use |
+//! | [`codes`] | what can be wrong |
+//!
+//! Whatever a file holds, loading it ends soon, takes little, never panics, and says all that is wrong at once.
+//!
+//! ```
+//! # let dir = tempfile::tempdir()?;
+//! # let path = dir.path().join("hello.yaml");
+//! std::fs::write(&path, "
+//! flow: hello
+//! inputs: { name: text }
+//! steps:
+//!   greet:
+//!     run: echo Hello, ${{ inputs.name }}
+//!     out: { greeting: text }
+//! outputs: { greeting: greet.greeting }
+//! ")?;
+//! let flow = onceflow_spec::load(&path, &onceflow_spec::Options::default())?;
+//! assert_eq!(flow.name, "hello");
+//! assert_eq!(flow.inputs[0].name, "name");
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
+#![forbid(unsafe_code)]
+
+mod check;
+pub mod codes;
+mod inputs;
+mod limits;
+mod lower;
+mod problem;
+mod schema;
+mod source;
+mod syntax;
+mod types;
+mod words;
+
+pub use inputs::Given;
+pub use problem::{Place, Problem, Problems};
+pub use schema::schema;
+pub use types::Shape;
+
+use onceflow_core::model::{Library, Port, Type, task::DEFAULT_CLASS};
+use onceflow_exec::value::Value;
+use problem::Report;
+use std::path::{Path, PathBuf};
+
+/// How a flow is loaded.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Which workers take its tasks. No part of what anything depends on.
+    pub class: String,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Options { class: DEFAULT_CLASS.to_owned() }
+    }
+}
+
+/// A flow that was loaded: checked, and ready to be given its inputs.
+#[derive(Clone, Debug)]
+pub struct Flow {
+    /// What it is called; also in [`Flow::library`].
+    pub name: String,
+    /// What it says about itself.
+    pub description: Option<String>,
+    /// It and all flows that it calls.
+    pub library: Library,
+    /// What it takes.
+    pub inputs: Vec<Input>,
+    /// What it gives.
+    pub outputs: Vec<Port>,
+    /// How long inner values outlive the run, if it says so.
+    pub keep_ms: Option<u64>,
+    /// How long a finished run can be asked about, if it says so.
+    pub history_ms: Option<u64>,
+    /// After a failure, what does not depend on it is still done.
+    pub finish_independent: bool,
+    /// Names in the environment that steps get, of all its files.
+    pub secrets: Vec<String>,
+    /// All files it was loaded from, the first being its own.
+    pub files: Vec<PathBuf>,
+}
+
+/// An input of a flow.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Input {
+    /// What it is called.
+    pub name: String,
+    /// Of which type it is, with the words that enums allow.
+    pub shape: Shape,
+    /// What the kernel calls that type.
+    pub ty: Type,
+    /// What it is if it is not given.
+    pub default: Option<Value>,
+    /// The words it may be; empty if it is no enum.
+    pub choices: Vec<String>,
+    /// What it is for.
+    pub help: Option<String>,
+}
+
+impl Input {
+    /// Whether it must be given.
+    pub fn is_required(&self) -> bool {
+        self.default.is_none() && !matches!(self.ty, Type::Option(_))
+    }
+}
+
+/// Reads a flow file and those it calls, and checks all of it.
+///
+/// # Errors
+/// All that is wrong, at once.
+pub fn load(path: &Path, options: &Options) -> Result<Flow, Problems> {
+    let report = Report::default();
+    let mut files = lower::files::Files::of(&options.class);
+    let loaded = files.main(path, &report);
+    let Some((callee, file)) = loaded else {
+        report.result()?;
+        return Err(Problem::new("OF0102", format!("{} cannot be read", path.display())).into());
+    };
+    check::run(&files.library, &callee.name, &files.sources, &report);
+    report.result()?;
+    Ok(Flow {
+        outputs: callee.outputs.unwrap_or_default(),
+        name: callee.name,
+        description: file.description,
+        library: files.library,
+        inputs: callee.inputs,
+        keep_ms: file.keep_ms,
+        history_ms: file.history_ms,
+        finish_independent: file.finish_independent,
+        secrets: files.secrets,
+        files: files.paths,
+    })
+}

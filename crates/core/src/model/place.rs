@@ -6,6 +6,10 @@ use super::program::{BlockIndex, Node, NodeIndex, Program, Segment};
 use serde::{Deserialize, Serialize};
 use std::fmt::Write;
 
+/// A module of this name is seen where the module around it is: what does the work of a step that is also an each or a
+/// choice.
+pub const NAMELESS: &str = "-";
+
 /// Where an instance of a block is, as far as addresses need it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Place {
@@ -39,6 +43,7 @@ impl Place {
         let mut next = || numbers.next().map_or_else(|| String::from("*"), u64::to_string);
         for segment in path {
             let written = match segment {
+                Segment::Name(name) if name == NAMELESS => Ok(()),
                 Segment::Name(name) => write!(address, "/{name}"),
                 Segment::Element => write!(address, "[{}]", next()),
                 Segment::Iteration => write!(address, "@{}", next()),
@@ -73,5 +78,6 @@ mod tests {
         let below = Place { call: place.address(&path), numbers: vec![0] };
         assert_eq!(below.address(&path[..2]), "/align[3]/refine@7/solve/align[0]");
         assert_eq!(Place::root().address(&[]), "/");
+        assert_eq!(place.address(&[name("align"), Segment::Element, name(NAMELESS)]), "/align[3]");
     }
 }

@@ -43,6 +43,11 @@ impl SmallFiles {
         values.export(&super::id(&content.id), &made, true).await?;
         // Under the lock, so that nobody forgets it before it is remembered.
         let mut files = lock(&self.files);
+        if let Some(in_use) = files.get(&content.digest) {
+            // Somebody else made the same meanwhile, and steps read it: it is not replaced below them.
+            remove(&made);
+            return Ok((path, in_use.clone()));
+        }
         if files.len() >= FILES_MAX {
             self.forget_some(&mut files);
         }

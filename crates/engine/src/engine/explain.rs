@@ -60,6 +60,21 @@ impl Engine {
         }
     }
 
+    /// Whether the run of this key, at work or finished, was started with the very same: flow, inputs and requested outputs.
+    /// `None` if there is no run of this key.
+    ///
+    /// # Errors
+    /// As [`Engine::start`].
+    pub async fn is_same(&self, start: Start) -> Result<Option<bool>, Error> {
+        let asked = self.ask(start).await?;
+        let row = self.shared.row(keys::heads().key(&asked.start.key)).await?;
+        Ok(match row.as_deref().and_then(rows::read::<Head>) {
+            None => None,
+            Some(Head::Active(id)) => self.shared.read_run(id).await?.map(|run| asked.is(&run.header)),
+            Some(Head::Finished(finished)) => Some(asked.is(&finished.header)),
+        })
+    }
+
     /// Adds the steps inside containers that run.
     async fn look_inside(
         &self,

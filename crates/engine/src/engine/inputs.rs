@@ -63,7 +63,7 @@ impl Inputs {
 }
 
 /// Takes the inputs of a program from those given, and says all that is wrong with them.
-pub(super) async fn take(program: &Program, given: &mut Vec<(String, Data)>) -> Result<Inputs, Error> {
+pub(super) async fn take(program: &Program, given: &mut [(String, Data)]) -> Result<Inputs, Error> {
     let wanted = &program.blocks[0].inputs;
     let mut wrong = Vec::new();
     for (name, _) in given.iter() {

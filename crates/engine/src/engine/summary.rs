@@ -139,11 +139,29 @@ impl Engine {
         let mut found = Vec::with_capacity(page.rows.len());
         for (key, row) in &page.rows {
             let key = String::from_utf8_lossy(key.as_bytes()).into_owned();
-            // One that went meanwhile is not there.
-            found.extend(self.shared.summary(&key, row).await?);
+            let summary = match self.shared.summary(&key, row).await? {
+                Some(summary) => Some(summary),
+                None => self.look_again(&key).await?,
+            };
+            found.extend(summary);
         }
         self.shared.records.durable(self.shared.records.position()).await?;
         Ok(found)
+    }
+}
+
+impl Engine {
+    /// A run that went on while it was looked at; `None` if it is not there any more.
+    async fn look_again(&self, key: &str) -> Result<Option<Summary>, Error> {
+        let found = match self.find(key).await {
+            Ok(handle) => handle.summary().await,
+            Err(error) => Err(error),
+        };
+        match found {
+            Ok(summary) => Ok(Some(summary)),
+            Err(Error::NoRun(_)) => Ok(None),
+            Err(error) => Err(error),
+        }
     }
 }
 

@@ -27,6 +27,8 @@ use tokio::sync::Notify;
 #[derive(Default)]
 pub(crate) struct Alive {
     working: Mutex<BTreeMap<Fence, Working>>,
+    /// The same by their names in their queues.
+    names: Mutex<BTreeMap<Name, Fence>>,
     /// No body may go on that may be stopped.
     interrupted: AtomicBool,
     /// Rings when a body begins to be watched.
@@ -39,6 +41,8 @@ struct Working {
     name: Name,
     bell: Arc<Bell>,
     whose: Whose,
+    /// Attempts that had failed when it was taken.
+    failed: u32,
 }
 
 /// Whose step it is, and what may stop it.
@@ -80,6 +84,7 @@ impl Bell {
 pub(crate) struct Heartbeat<'a> {
     alive: &'a Alive,
     fence: Fence,
+    name: Name,
     bell: Arc<Bell>,
 }
 
@@ -99,6 +104,10 @@ impl Heartbeat<'_> {
 impl Drop for Heartbeat<'_> {
     fn drop(&mut self) {
         lock(&self.alive.working).remove(&self.fence);
+        let mut names = lock(&self.alive.names);
+        if names.get(&self.name) == Some(&self.fence) {
+            names.remove(&self.name);
+        }
     }
 }
 
@@ -107,7 +116,8 @@ impl Alive {
     pub(crate) fn keep(&self, taken: &Taken, whose: Whose) -> Heartbeat<'_> {
         let bell = Arc::new(Bell::default());
         let (queue, name) = (taken.queue.clone(), taken.name.clone());
-        let working = Working { queue, name, bell: bell.clone(), whose };
+        let working = Working { queue, name, bell: bell.clone(), whose, failed: taken.ticket.failed };
+        lock(&self.names).insert(taken.name.clone(), taken.fence);
         let is_first = {
             let mut all = lock(&self.working);
             all.insert(taken.fence, working);
@@ -119,7 +129,12 @@ impl Alive {
         if is_first {
             self.began.notify_one();
         }
-        Heartbeat { alive: self, fence: taken.fence, bell }
+        Heartbeat { alive: self, fence: taken.fence, name: taken.name.clone(), bell }
+    }
+
+    /// Under which claim the body of a step is at work here.
+    pub(crate) fn at_work(&self, name: &Name) -> Option<Fence> {
+        lock(&self.names).get(name).copied()
     }
 
     /// Whether bodies shall end at once.
@@ -181,12 +196,13 @@ impl Worker {
 
     async fn renew(&self, working: Vec<(Fence, Working)>) -> Result<(), Error> {
         let deadline = self.shared.records.now().await?.plus_ms(self.shared.options.lease_ms);
-        for (fence, Working { queue, name, bell, .. }) in working {
+        for (fence, Working { queue, name, bell, whose, failed }) in working {
             let mut batch = Batch::new(self.shared.shard());
             batch.require_equals(queue.claims().key(&name), Row::new(fence.to_bytes()));
             batch.put(queue.deadlines().key(&name), Row::new(deadline.to_sortable()));
             if let Outcome::Refused(_) = self.shared.records.commit(batch).await?
                 && lock(&self.alive.working).contains_key(&fence)
+                && !self.shared.claim_again(&queue, &name, fence, whose.generation, failed).await?
             {
                 tracing::warn!(step = ?name, "a step was taken from this worker, which was too slow to say it lives");
                 bell.ring(Stop::Lost);

@@ -42,6 +42,9 @@ use onceflow_core::{Batch, Key, Row, Shard, Timestamp};
 use segment::{PREPARE_BYTES_MIN, Segment};
 use std::{io, sync::Arc};
 
+/// The format of the files this code writes, and the newest it reads.
+pub const FORMAT: u32 = format::VERSION;
+
 /// When a batch counts as durable.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Durability {

@@ -38,8 +38,8 @@ struct Flattener<'a> {
     library: &'a Library,
     recursive: BTreeSet<&'a str>,
     program: Program,
-    /// By name and version.
-    tasks: BTreeMap<(String, String), Vec<u32>>,
+    /// By name, version and params: many tasks of a flow file have one version.
+    tasks: BTreeMap<(String, String, Vec<u8>), Vec<u32>>,
     constants: BTreeMap<Digest, Vec<u32>>,
     /// The blocks of flows that recur.
     flows: BTreeMap<&'a str, BlockIndex>,
@@ -201,7 +201,7 @@ impl<'a> Flattener<'a> {
 
     fn task(&mut self, spec: &TaskSpec) -> u32 {
         let tasks = &mut self.program.tasks;
-        let known = self.tasks.entry((spec.name.clone(), spec.version.clone())).or_default();
+        let known = self.tasks.entry((spec.name.clone(), spec.version.clone(), spec.params.clone())).or_default();
         if let Some(at) = known.iter().find(|at| tasks[**at as usize] == *spec) {
             return *at;
         }

@@ -1,0 +1,243 @@
+//! What can be said on the command line. One struct per verb; what they do is in `verbs`, a file each.
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use std::path::PathBuf;
+
+/// Runs flows from files: every step once, nothing redone that need not be, nothing left behind.
+#[derive(Parser, Debug)]
+#[command(name = "onceflow", version, disable_version_flag = true, after_help = crate::exit::help())]
+#[command(propagate_version = false, max_term_width = 110)]
+pub(crate) struct Cli {
+    #[command(flatten)]
+    pub(crate) common: Common,
+    #[command(subcommand)]
+    pub(crate) verb: Verb,
+}
+
+/// What every verb takes.
+#[derive(Args, Debug, Clone)]
+pub(crate) struct Common {
+    /// Directory of the store [default: the nearest .onceflow/ upwards, or a new one here]
+    #[arg(long, global = true, env = "ONCEFLOW_STORE", value_name = "DIR", hide_env_values = true)]
+    pub(crate) store: Option<PathBuf>,
+    /// Answer in JSON on stdout
+    #[arg(long, global = true)]
+    pub(crate) json: bool,
+    /// Say nothing but errors on stderr
+    #[arg(long, short, global = true)]
+    pub(crate) quiet: bool,
+    /// When to use colour
+    #[arg(long, global = true, value_name = "WHEN", default_value = "auto", hide_possible_values = true)]
+    pub(crate) color: Color,
+}
+
+#[derive(ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Color {
+    Auto,
+    Always,
+    Never,
+}
+
+#[derive(Subcommand, Debug)]
+pub(crate) enum Verb {
+    /// Start a flow, or resume it
+    Run(Box<Run>),
+    /// Say what `run` would do, and why
+    Explain(Explain),
+    /// List runs
+    Ls(Ls),
+    /// Show one run: steps, outputs, failures
+    Show(Show),
+    /// Follow a run until it rests
+    Watch(Watch),
+    /// Print what steps wrote
+    Logs(Logs),
+    /// Stop a run and undo it
+    Cancel(Cancel),
+    /// Check flow files
+    Check(Check),
+    /// Delete what nothing needs
+    #[command(visible_alias = "gc")]
+    Reclaim(Reclaim),
+    /// Prove that the store is whole
+    Fsck(Fsck),
+    /// Explain an error code
+    Error(Error),
+    /// Write a small flow to start from
+    Init(Init),
+    /// Print the version
+    Version,
+    /// Work on a run that was started with --no-wait
+    #[command(hide = true, name = "attend")]
+    Attend(Attend),
+}
+
+/// Which flow, with what.
+#[derive(Args, Debug, Clone)]
+pub(crate) struct Flow {
+    /// The flow file (YAML or JSON)
+    #[arg(value_name = "FLOW")]
+    pub(crate) flow: PathBuf,
+    /// An input; a file or list may be a glob: -i 'reads=data/*.fq'
+    #[arg(long = "input", short = 'i', value_name = "NAME=VALUE", value_parser = word)]
+    pub(crate) input: Vec<(String, String)>,
+    /// A file of inputs: YAML, JSON or CSV
+    #[arg(long, value_name = "FILE")]
+    pub(crate) inputs: Option<PathBuf>,
+    /// Only this output, and what it needs (may be repeated)
+    #[arg(long = "output", short = 'o', value_name = "NAME")]
+    pub(crate) output: Vec<String>,
+    /// What the run is called; the same key is the same run [default: the flow's name]
+    #[arg(long, value_name = "KEY")]
+    pub(crate) key: Option<String>,
+    /// How long inner values outlive the run, so that later runs reuse them: 30m, 12h, 7d
+    #[arg(long, value_name = "TIME", value_parser = time)]
+    pub(crate) keep: Option<u64>,
+    /// How long the result can be asked for [default: 7d]
+    #[arg(long, value_name = "TIME", value_parser = time)]
+    pub(crate) history: Option<u64>,
+    /// Read every input file, even if it looks unchanged
+    #[arg(long)]
+    pub(crate) verify: bool,
+    /// As if there was no run of this key
+    #[arg(long)]
+    pub(crate) new: bool,
+}
+
+#[derive(Args, Debug, Clone)]
+pub(crate) struct Run {
+    #[command(flatten)]
+    pub(crate) flow: Flow,
+    /// Steps at a time [default: the number of processors]
+    #[arg(long, short, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
+    pub(crate) jobs: Option<u16>,
+    /// Only say what would be done
+    #[arg(long, short = 'n')]
+    pub(crate) dry_run: bool,
+    /// Return at once; the run goes on in the background
+    #[arg(long)]
+    pub(crate) no_wait: bool,
+    /// Where results go
+    #[arg(long, value_name = "DIR", default_value = "results")]
+    pub(crate) out: PathBuf,
+    /// Let steps run again that must not start twice, because their code or inputs changed
+    #[arg(long)]
+    pub(crate) accept_code_change: bool,
+}
+
+#[derive(Args, Debug, Clone)]
+pub(crate) struct Explain {
+    #[command(flatten)]
+    pub(crate) flow: Flow,
+    /// Show skipped steps and every element of an each
+    #[arg(long, short)]
+    pub(crate) all: bool,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct Ls {}
+
+#[derive(Args, Debug)]
+pub(crate) struct Show {
+    /// A key, the beginning of a key or id, or - for the latest
+    #[arg(value_name = "RUN", default_value = "-")]
+    pub(crate) run: String,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct Watch {
+    /// A key, the beginning of a key or id, or - for the latest
+    #[arg(value_name = "RUN", default_value = "-")]
+    pub(crate) run: String,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct Logs {
+    /// A key, the beginning of a key or id, or - for the latest
+    #[arg(value_name = "RUN", default_value = "-")]
+    pub(crate) run: String,
+    /// Only steps at or below this address: align, align[3]
+    #[arg(value_name = "STEP")]
+    pub(crate) step: Option<String>,
+    /// Only if the last attempt, which is the one that is kept, is this
+    #[arg(long, value_name = "N")]
+    pub(crate) attempt: Option<u32>,
+    /// Go on until the run rests
+    #[arg(long, short)]
+    pub(crate) follow: bool,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct Cancel {
+    /// A key, or the beginning of a key or id
+    #[arg(value_name = "RUN")]
+    pub(crate) run: String,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct Check {
+    /// Flow files
+    #[arg(value_name = "FLOW", required = true)]
+    pub(crate) flows: Vec<PathBuf>,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct Reclaim {}
+
+#[derive(Args, Debug)]
+pub(crate) struct Fsck {
+    /// Change what is wrong
+    #[arg(long)]
+    pub(crate) repair: bool,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct Error {
+    /// The code; none lists all
+    #[arg(value_name = "CODE")]
+    pub(crate) code: Option<String>,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct Init {
+    /// Where; made if it is not there
+    #[arg(value_name = "DIR", default_value = ".")]
+    pub(crate) dir: PathBuf,
+}
+
+/// What a worker in the background is told: the run is in the store, with its program.
+#[derive(Args, Debug, Clone)]
+pub(crate) struct Attend {
+    pub(crate) key: String,
+    #[arg(long)]
+    pub(crate) jobs: Option<u16>,
+}
+
+fn word(text: &str) -> Result<(String, String), String> {
+    match text.split_once('=') {
+        Some((name, value)) if !name.is_empty() => Ok((name.trim().to_owned(), value.to_owned())),
+        _ => Err(String::from("an input is NAME=VALUE")),
+    }
+}
+
+fn time(text: &str) -> Result<u64, String> {
+    crate::words::parse_time(text).ok_or_else(|| String::from("a time is a number and ms, s, m, h or d: 30m, 12h, 7d"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_command_line_is_sound() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn an_input_is_a_name_and_a_value_that_may_hold_anything() {
+        assert_eq!(word("a=b=c"), Ok((String::from("a"), String::from("b=c"))));
+        assert_eq!(word("a="), Ok((String::from("a"), String::new())));
+        assert!(word("=b").is_err() && word("b").is_err());
+    }
+}

@@ -1,0 +1,110 @@
+//! What is asked for on the command line, made ready for the engine: the flow is read and checked, its inputs are
+//! bound, and what large files hold is looked up instead of read, where that is known.
+
+use crate::{args, codes, digests::Digests, exit::Exit, fault::Fault, session, tasks};
+use onceflow_core::model::Port;
+use onceflow_engine::{
+    HISTORY_MS, Start,
+    task::{Data, KnownContent},
+};
+use onceflow_spec::{Flow, Given, Options};
+use serde_json::Value;
+use std::path::Path;
+
+/// A run is remembered at least for so long after its end: its results have to be written.
+const HISTORY_MS_MIN: u64 = 60_000;
+
+/// A flow with its inputs.
+pub(crate) struct Asked {
+    pub(crate) flow: Flow,
+    pub(crate) start: Start,
+    /// The inputs as data, for people.
+    pub(crate) values: Vec<(String, Value)>,
+}
+
+impl Asked {
+    /// Reads the flow and its inputs.
+    ///
+    /// # Errors
+    /// All that is wrong with either.
+    pub(crate) fn read(args: &args::Flow, store: &Path) -> Result<(Asked, Digests), Fault> {
+        let mut flow = load(&args.flow)?;
+        let key = args.key.clone().unwrap_or_else(|| flow.name.clone());
+        tasks::set_class(&mut flow.library, &session::class(&key));
+        outputs(&flow, &args.output)?;
+        let given = Given { words: args.input.clone(), file: args.inputs.clone() };
+        let values = flow.bind(&given).map_err(|problems| Fault::problems(Exit::Usage, problems))?;
+        let mut digests = Digests::open(store, args.verify);
+        let mut start = Start::new(key, flow.library.clone(), flow.name.clone());
+        let mut shown = Vec::with_capacity(values.len());
+        for (name, value) in values {
+            shown.push((name.clone(), value.to_json()));
+            let ty =
+                &flow.inputs.iter().find(|input| input.name == name).expect("only inputs of the flow are bound").ty;
+            let wrong = |error| Fault::plain(Exit::Usage, format!("input `{name}`: {error}"));
+            let mut data = value.into_data(ty).map_err(wrong)?;
+            look(&mut data, &mut digests)?;
+            start.inputs.push((name, data));
+        }
+        start.outputs = (!args.output.is_empty()).then(|| args.output.clone());
+        start.keep_ms = args.keep.or(flow.keep_ms).filter(|ms| *ms > 0);
+        start.history_ms = args.history.or(flow.history_ms).unwrap_or(HISTORY_MS).max(HISTORY_MS_MIN);
+        start.finish_independent = flow.finish_independent;
+        Ok((Asked { flow, start, values: shown }, digests))
+    }
+
+    pub(crate) fn key(&self) -> &str {
+        &self.start.key
+    }
+
+    /// The steps of the flow, in its order.
+    pub(crate) fn steps(&self) -> Vec<String> {
+        let modules = self.flow.library.flows.get(&self.flow.name).into_iter().flat_map(|flow| &flow.modules);
+        modules.map(|module| module.name.clone()).collect()
+    }
+}
+
+/// Reads a flow file.
+///
+/// # Errors
+/// All that is wrong with it.
+pub(crate) fn load(path: &Path) -> Result<Flow, Fault> {
+    onceflow_spec::load(path, &Options::default()).map_err(|problems| Fault::problems(Exit::Flow, problems))
+}
+
+/// Whether the outputs that are asked for are the flow's.
+fn outputs(flow: &Flow, wanted: &[String]) -> Result<(), Fault> {
+    let known = || flow.outputs.iter().map(|port: &Port| port.name.as_str());
+    let Some(unknown) = wanted.iter().find(|name| !known().any(|known| known == **name)) else { return Ok(()) };
+    let hint = match crate::words::nearest(unknown, known()) {
+        Some(near) => format!("did you mean `{near}`?"),
+        None => format!("it has {}", known().collect::<Vec<_>>().join(", ")),
+    };
+    Err(Fault::plain(Exit::Usage, format!("flow `{}` has no output `{unknown}`", flow.name)).hint(hint))
+}
+
+/// Finds out what files hold.
+fn look(data: &mut Data, digests: &mut Digests) -> Result<(), Fault> {
+    match data {
+        Data::File(file) => {
+            let found = digests.of(&file.path);
+            let (digest, len) = found.map_err(|error| {
+                let message = format!("cannot read {}: {error}", file.path.display());
+                Fault::new(Exit::Usage, codes::UNREADABLE, message)
+            })?;
+            file.known = Some(KnownContent { digest, len });
+        }
+        Data::List(elements) => elements.iter_mut().try_for_each(|element| look(element, digests))?,
+        Data::Bytes(_) | Data::None => {}
+    }
+    Ok(())
+}
+
+/// Checks what a flow file was lowered to, as a start would.
+///
+/// # Errors
+/// All that is wrong with it.
+pub(crate) fn check(flow: &Flow) -> Result<(), Fault> {
+    let checked = onceflow_core::model::check(&flow.library, &flow.name, None);
+    checked.map(drop).map_err(|errors| Fault::from(onceflow_engine::Error::from(errors)))
+}

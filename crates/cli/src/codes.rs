@@ -1,0 +1,52 @@
+//! The codes of what can go wrong with the tool and its store. Each has a page in `docs/errors`.
+
+/// Code and title.
+#[cfg(test)]
+const CODES: &[(&str, &str)] = &[
+    (NO_STORE, "there is no store here"),
+    (NO_RUN, "there is no such run"),
+    (AMBIGUOUS, "a name stands for several runs"),
+    (RUN_BUSY, "the run is at work with other inputs or another flow"),
+    (STORE_BUSY, "the store cannot be reached"),
+    (STORE_DAMAGED, "the store is damaged"),
+    (STORE_TOO_NEW, "the store was written by a later version"),
+    (STORE_UNUSABLE, "the store cannot be read or written"),
+    (RESULTS, "a result cannot be written"),
+    (NO_CODE, "there is no such error code"),
+    (NO_LOGS, "there are no such logs"),
+    (NOT_NEW, "there is something already"),
+    (RERUNS, "steps that must not run twice would run again"),
+    (ENDED, "the run does not allow this now"),
+    (OUTCOME, "the outcome of a step is not known"),
+    (UNREADABLE, "an input file cannot be read"),
+];
+
+pub(crate) const NO_STORE: &str = "OF0401";
+pub(crate) const NO_RUN: &str = "OF0402";
+pub(crate) const AMBIGUOUS: &str = "OF0403";
+pub(crate) const RUN_BUSY: &str = "OF0404";
+pub(crate) const STORE_BUSY: &str = "OF0405";
+pub(crate) const STORE_DAMAGED: &str = "OF0406";
+pub(crate) const STORE_TOO_NEW: &str = "OF0407";
+pub(crate) const STORE_UNUSABLE: &str = "OF0408";
+pub(crate) const RESULTS: &str = "OF0409";
+pub(crate) const NO_CODE: &str = "OF0410";
+pub(crate) const NO_LOGS: &str = "OF0411";
+pub(crate) const NOT_NEW: &str = "OF0412";
+pub(crate) const RERUNS: &str = "OF0413";
+pub(crate) const ENDED: &str = "OF0414";
+pub(crate) const OUTCOME: &str = "OF0415";
+pub(crate) const UNREADABLE: &str = "OF0416";
+
+#[cfg(test)]
+mod tests {
+    use crate::pages;
+
+    #[test]
+    fn every_code_has_a_page_of_its_title() {
+        for (code, title) in super::CODES {
+            let page = pages::find(code).unwrap_or_else(|| panic!("{code} has no page in docs/errors"));
+            assert_eq!(pages::title(page.1), *title, "{code}");
+        }
+    }
+}

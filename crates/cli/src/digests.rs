@@ -1,0 +1,208 @@
+//! Remembers what was in files, so that large inputs are not read every time: (device, inode, size, mtime, ctime) →
+//! digest, in the file `digests` of the store. A hint: it may be deleted, and `--verify` does not believe it.
+//!
+//! A file is remembered only if its times are some seconds past when it is looked at, before and after it was read: one
+//! that was written in the same tick of the clock could be written once more without looking different.
+
+use std::{
+    collections::BTreeMap,
+    fs::{File, Metadata},
+    io::{self, Read},
+    os::unix::fs::MetadataExt,
+    path::{Path, PathBuf},
+};
+
+/// BLAKE3 of a file's content.
+pub(crate) type Digest = [u8; 32];
+
+/// What the file is called, and its first line.
+const NAME: &str = "digests";
+const HEADING: &str = "onceflow digests 1";
+
+/// How old times must be. File systems tick in milliseconds to seconds.
+const SETTLED_NS: i128 = 2_000_000_000;
+
+/// Entries that are kept at most; those asked for in this process go last.
+const ENTRIES_MAX: usize = 100_000;
+
+/// It is not worth a write to remember less than this.
+const BYTES_MIN: u64 = 1 << 20;
+const FILES_MIN: u64 = 256;
+
+/// What identifies the content of a file, as far as looking from outside goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Look {
+    device: u64,
+    inode: u64,
+    size: u64,
+    modified_ns: i128,
+    changed_ns: i128,
+}
+
+impl Look {
+    fn of(metadata: &Metadata) -> Self {
+        let ns = |seconds: i64, ns: i64| i128::from(seconds) * 1_000_000_000 + i128::from(ns);
+        Look {
+            device: metadata.dev(),
+            inode: metadata.ino(),
+            size: metadata.len(),
+            modified_ns: ns(metadata.mtime(), metadata.mtime_nsec()),
+            changed_ns: ns(metadata.ctime(), metadata.ctime_nsec()),
+        }
+    }
+
+    fn is_settled(&self, now_ns: i128) -> bool {
+        self.modified_ns.max(self.changed_ns) + SETTLED_NS < now_ns
+    }
+}
+
+/// Digests of files, remembered.
+pub(crate) struct Digests {
+    path: PathBuf,
+    /// What is known, and whether it was asked for.
+    known: BTreeMap<Look, (Digest, bool)>,
+    /// How much was read that can be remembered.
+    read_bytes: u64,
+    read_files: u64,
+}
+
+impl Digests {
+    /// Those of a store; none of them if they are to be found out again.
+    pub(crate) fn open(store: &Path, verify: bool) -> Self {
+        let path = store.join(NAME);
+        let known = if verify { None } else { std::fs::read_to_string(&path).ok().and_then(|text| parse(&text)) };
+        Digests { path, known: known.unwrap_or_default(), read_bytes: 0, read_files: 0 }
+    }
+
+    /// The digest of a file's content, and its length.
+    ///
+    /// # Errors
+    /// If it cannot be read.
+    pub(crate) fn of(&mut self, path: &Path) -> io::Result<(Digest, u64)> {
+        let look = Look::of(&std::fs::metadata(path)?);
+        if let Some((digest, asked)) = self.known.get_mut(&look) {
+            *asked = true;
+            return Ok((*digest, look.size));
+        }
+        let mut file = File::open(path)?;
+        let mut hasher = blake3::Hasher::new();
+        let mut buffer = vec![0; 1 << 18];
+        loop {
+            match file.read(&mut buffer)? {
+                0 => break,
+                n => drop(hasher.update(&buffer[..n])),
+            }
+        }
+        let digest = *hasher.finalize().as_bytes();
+        let after = Look::of(&file.metadata()?);
+        if after == look && look.is_settled(now_ns()) {
+            self.known.insert(look, (digest, true));
+            self.read_bytes += look.size;
+            self.read_files += 1;
+        }
+        Ok((digest, after.size))
+    }
+
+    /// Remembers for the next time, if there is enough that is new.
+    pub(crate) fn save(&mut self) {
+        if self.read_bytes < BYTES_MIN && self.read_files < FILES_MIN {
+            return;
+        }
+        (self.read_bytes, self.read_files) = (0, 0);
+        let mut entries: Vec<_> = self.known.iter().collect();
+        if entries.len() > ENTRIES_MAX {
+            entries.sort_by_key(|(_, (_, asked))| !asked);
+            entries.truncate(ENTRIES_MAX);
+        }
+        let lines = entries.into_iter().map(|(look, (digest, _))| {
+            let Look { device, inode, size, modified_ns, changed_ns } = look;
+            let digest = blake3::Hash::from_bytes(*digest).to_hex();
+            format!("{device} {inode} {size} {modified_ns} {changed_ns} {digest}\n")
+        });
+        let text: String = std::iter::once(format!("{HEADING}\n")).chain(lines).collect();
+        let beside = self.path.with_extension(std::process::id().to_string());
+        let written = std::fs::write(&beside, text).and_then(|()| std::fs::rename(&beside, &self.path));
+        if let Err(error) = written {
+            tracing::debug!(%error, "digests of inputs are not remembered");
+        }
+    }
+}
+
+fn now_ns() -> i128 {
+    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
+    i128::try_from(since.as_nanos()).unwrap_or(i128::MAX)
+}
+
+/// Nothing, if any of it is not what was written.
+fn parse(text: &str) -> Option<BTreeMap<Look, (Digest, bool)>> {
+    let mut lines = text.lines();
+    if lines.next() != Some(HEADING) {
+        return None;
+    }
+    lines.map(entry).collect()
+}
+
+fn entry(line: &str) -> Option<(Look, (Digest, bool))> {
+    let mut words = line.split(' ');
+    let look = Look {
+        device: words.next()?.parse().ok()?,
+        inode: words.next()?.parse().ok()?,
+        size: words.next()?.parse().ok()?,
+        modified_ns: words.next()?.parse().ok()?,
+        changed_ns: words.next()?.parse().ok()?,
+    };
+    let digest = blake3::Hash::from_hex(words.next()?).ok()?;
+    words.next().is_none().then_some((look, (*digest.as_bytes(), false)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::{Duration, SystemTime};
+
+    fn settle(path: &Path) {
+        // The time of a change cannot be set; so the look is made to seem old by asking as if later.
+        let old = SystemTime::now() - Duration::from_secs(60);
+        File::options().write(true).open(path).unwrap().set_modified(old).unwrap();
+    }
+
+    #[test]
+    fn a_file_written_a_moment_ago_is_read_again() {
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join("f");
+        std::fs::write(&file, "one").unwrap();
+        let mut digests = Digests::open(directory.path(), false);
+        let (one, _) = digests.of(&file).unwrap();
+        settle(&file);
+        let look = Look::of(&std::fs::metadata(&file).unwrap());
+        assert!(!look.is_settled(now_ns()) && look.is_settled(now_ns() + 3 * SETTLED_NS));
+        assert_eq!(digests.read_files, 0, "its times are of now");
+        std::fs::write(&file, "two").unwrap();
+        assert_ne!(digests.of(&file).unwrap().0, one);
+    }
+
+    #[test]
+    fn what_is_remembered_is_believed_unless_it_is_to_be_verified() {
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join("f");
+        std::fs::write(&file, "one").unwrap();
+        let look = Look::of(&std::fs::metadata(&file).unwrap());
+        let mut digests = Digests::open(directory.path(), false);
+        digests.known.insert(look, ([7; 32], true));
+        digests.read_bytes = BYTES_MIN;
+        digests.save();
+        assert_eq!(Digests::open(directory.path(), false).of(&file).unwrap(), ([7; 32], 3));
+        let right = *blake3::hash(b"one").as_bytes();
+        assert_eq!(Digests::open(directory.path(), true).of(&file).unwrap(), (right, 3));
+        std::fs::write(&file, "longer").unwrap();
+        assert_ne!(Digests::open(directory.path(), false).of(&file).unwrap().0, [7; 32]);
+    }
+
+    #[test]
+    fn a_damaged_file_of_digests_is_forgotten() {
+        for text in ["", "other 1\n", "onceflow digests 1\n1 2 3\n", "onceflow digests 1\n1 2 3 4 5 zz\n"] {
+            assert!(parse(text).is_none(), "{text}");
+        }
+        assert_eq!(parse("onceflow digests 1\n").map(|known| known.len()), Some(0));
+    }
+}

@@ -1,0 +1,169 @@
+//! Why a command did not do what it was asked: what, a code with a page, a hint, and how the process ends.
+
+use crate::{codes, exit::Exit};
+use onceflow_engine::Error;
+use onceflow_store::{
+    backend::embedded::{Obstacle, OpenError},
+    records, values,
+};
+use serde_json::{Value, json};
+use std::{fmt, io, path::Path};
+
+/// What went wrong.
+#[derive(Debug)]
+pub(crate) struct Fault {
+    pub(crate) code: Option<&'static str>,
+    pub(crate) message: String,
+    pub(crate) hint: Option<String>,
+    pub(crate) exit: Exit,
+    /// Several problems of a flow or of its inputs, each with its place; the message is all of them.
+    pub(crate) problems: Vec<onceflow_spec::Problem>,
+}
+
+impl Fault {
+    pub(crate) fn new(exit: Exit, code: &'static str, message: impl Into<String>) -> Self {
+        Fault { code: Some(code), message: message.into(), hint: None, exit, problems: vec![] }
+    }
+
+    /// One that has no page: there is nothing to say beyond the message.
+    pub(crate) fn plain(exit: Exit, message: impl Into<String>) -> Self {
+        Fault { code: None, message: message.into(), hint: None, exit, problems: vec![] }
+    }
+
+    pub(crate) fn hint(mut self, hint: impl Into<String>) -> Self {
+        self.hint = Some(hint.into());
+        self
+    }
+
+    /// What a flow file or its inputs have wrong.
+    pub(crate) fn problems(exit: Exit, problems: onceflow_spec::Problems) -> Self {
+        Fault { code: None, message: problems.to_string(), hint: None, exit, problems: problems.0 }
+    }
+
+    /// The file system did not do what it was asked.
+    pub(crate) fn io(code: &'static str, what: &str, path: &Path) -> impl FnOnce(io::Error) -> Fault {
+        let message = format!("cannot {what} {}", path.display());
+        move |error| Fault::new(Exit::No, code, format!("{message}: {error}"))
+    }
+
+    /// The same, for files of the store.
+    pub(crate) fn store(what: &str, path: &Path) -> impl FnOnce(io::Error) -> Fault {
+        let message = format!("cannot {what} {}", path.display());
+        move |error| Fault::new(Exit::Busy, codes::STORE_UNUSABLE, format!("{message}: {error}"))
+    }
+
+    /// As data.
+    pub(crate) fn to_json(&self) -> Value {
+        let problems: Vec<_> = self.problems.iter().map(problem).collect();
+        json!({ "error": {
+            "code": self.code,
+            "message": if problems.is_empty() { self.message.clone() } else { String::from("see problems") },
+            "hint": self.hint,
+            "exit": self.exit as u8,
+            "problems": problems,
+        } })
+    }
+}
+
+/// One problem as data.
+pub(crate) fn problem(problem: &onceflow_spec::Problem) -> Value {
+    let place = problem.place.as_ref();
+    json!({
+        "code": problem.code,
+        "message": problem.message,
+        "file": place.map(|place| place.file.clone()),
+        "line": place.map(|place| place.line),
+        "column": place.map(|place| place.column),
+        "hint": problem.hint,
+    })
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if !self.problems.is_empty() {
+            return f.write_str(self.message.trim_end());
+        }
+        match self.code {
+            Some(code) => write!(f, "error[{code}]: {}", self.message)?,
+            None => write!(f, "error: {}", self.message)?,
+        }
+        match (&self.hint, self.code) {
+            (Some(hint), _) => write!(f, "\nhint: {hint}"),
+            (None, Some(code)) => write!(f, "\nhint: see `onceflow error {code}`"),
+            (None, None) => Ok(()),
+        }
+    }
+}
+
+/// Messages of the store carry their hint in a line of their own.
+fn split(message: &str) -> (String, Option<String>) {
+    match message.split_once("\nhint: ") {
+        Some((message, hint)) => (message.to_owned(), Some(hint.to_owned())),
+        None => (message.to_owned(), None),
+    }
+}
+
+fn told(exit: Exit, code: &'static str, message: &str) -> Fault {
+    let (message, hint) = split(message);
+    Fault { hint, ..Fault::new(exit, code, message) }
+}
+
+impl From<OpenError> for Fault {
+    fn from(error: OpenError) -> Fault {
+        let text = error.to_string();
+        match error.obstacle() {
+            Obstacle::Busy => told(Exit::Busy, codes::STORE_BUSY, &text),
+            Obstacle::Damaged => told(Exit::Damaged, codes::STORE_DAMAGED, &text)
+                .hint("keep a copy of the directory, then restore a backup; see `onceflow error OF0406`"),
+            Obstacle::TooNew => told(Exit::Damaged, codes::STORE_TOO_NEW, &text),
+            Obstacle::Unusable => told(Exit::Busy, codes::STORE_UNUSABLE, &text),
+        }
+    }
+}
+
+impl From<records::Error> for Fault {
+    fn from(error: records::Error) -> Fault {
+        let text = error.to_string();
+        match error {
+            records::Error::Damaged(_) => told(Exit::Damaged, codes::STORE_DAMAGED, &text),
+            records::Error::Full(_) => told(Exit::Busy, codes::STORE_UNUSABLE, &text)
+                .hint("make room on the disk, then run the same command again: nothing was lost"),
+            records::Error::Unavailable(_) | records::Error::Unknown(_) => {
+                told(Exit::Busy, codes::STORE_BUSY, &text).hint("run the same command again: what was done is kept")
+            }
+            records::Error::Invalid(_) => Fault::plain(Exit::No, text),
+        }
+    }
+}
+
+impl From<values::Error> for Fault {
+    fn from(error: values::Error) -> Fault {
+        Fault::from(Error::from(error))
+    }
+}
+
+impl From<onceflow_store::blobs::Error> for Fault {
+    fn from(error: onceflow_store::blobs::Error) -> Fault {
+        told(Exit::Busy, codes::STORE_UNUSABLE, &error.to_string())
+    }
+}
+
+impl From<Error> for Fault {
+    fn from(error: Error) -> Fault {
+        let text = error.to_string();
+        match error {
+            Error::Store(error) | Error::Values(values::Error::Records(error)) => error.into(),
+            ref error if error.is_damage() => told(Exit::Damaged, codes::STORE_DAMAGED, &text),
+            Error::WouldRerun { .. } | Error::Undecided { .. } => told(Exit::No, codes::RERUNS, &text)
+                .hint("`--accept-code-change` lets them run again; `--key NAME` starts another run beside it"),
+            Error::Busy { .. } => told(Exit::Busy, codes::ENDED, &text),
+            Error::Ended { .. } | Error::CanBeUndone { .. } => told(Exit::No, codes::ENDED, &text),
+            Error::Values(_) | Error::Blobs(_) => told(Exit::Busy, codes::STORE_UNUSABLE, &text),
+            Error::NoRun(_) => told(Exit::No, codes::NO_RUN, &text).hint("`onceflow ls` lists the runs of this store"),
+            Error::Refused { .. } | Error::TooLate { .. } => told(Exit::No, codes::ENDED, &text),
+            Error::Flow(_) => Fault::plain(Exit::Flow, text),
+            Error::Inputs(_) => Fault::plain(Exit::Usage, text),
+            _ => Fault::plain(Exit::No, text),
+        }
+    }
+}

@@ -1,0 +1,275 @@
+//! What is said and done when a run rests: results are written, failures told, and the last line says what is next.
+
+use crate::{
+    codes,
+    digests::Digests,
+    exit::Exit,
+    fault::Fault,
+    printer::{Ink, Printer},
+    results::{self, Source},
+    tally::Tally,
+    verbs::ls::shell_word,
+    view, words,
+};
+use onceflow_core::{model::Type, payload::Outcome, protocol::rows::Failed};
+use onceflow_engine::{Handle, Report, task::Data};
+use onceflow_exec::value::Value;
+use onceflow_spec::Flow;
+use serde_json::{Map, Value as Json, json};
+use std::path::Path;
+
+/// What became of a run, for people and programs.
+pub(crate) struct Ending<'a> {
+    pub(crate) printer: &'a Printer,
+    pub(crate) handle: &'a Handle,
+    pub(crate) tally: &'a Tally,
+}
+
+impl Ending<'_> {
+    /// Says what the run came to. With the flow that was asked for, its results are written.
+    ///
+    /// # Errors
+    /// If results cannot be read or written.
+    pub(crate) async fn tell(&self, report: Report, to: Option<To<'_>>) -> Result<Exit, Fault> {
+        let exit = exit(&report);
+        let mut data = self.facts(&report);
+        match report {
+            Report::Done(outputs) => {
+                let shown = match to {
+                    Some(to) => self.write(&outputs, to).await?,
+                    None => self.shown(&outputs).await?,
+                };
+                self.done(&mut data, shown);
+                return Ok(exit);
+            }
+            Report::Failed(failures) => {
+                self.list(&failures);
+                data["failures"] = failed_json(&failures);
+                let first = failures.first().map_or("", |failed| words::step(&failed.address));
+                self.next(&format!(
+                    "onceflow logs {} {}; then the same command goes on where it stopped",
+                    self.key(),
+                    shell_word(first)
+                ));
+            }
+            Report::Waiting(steps) => {
+                let named: Vec<_> = steps.iter().map(|step| words::step(step)).collect();
+                self.printer.say(format!(
+                    "{}[{}]: whether {} took effect is not known",
+                    self.printer.ink(Ink::Yellow, "waiting"),
+                    codes::OUTCOME,
+                    named.join(", ")
+                ));
+                data["unknown"] = json!(steps);
+                self.next(&format!(
+                    "onceflow error {}; `onceflow cancel {}` gives the run up",
+                    codes::OUTCOME,
+                    self.key()
+                ));
+            }
+            Report::Undone { failures, not_undone } => {
+                self.list(&failures);
+                self.undone(&not_undone);
+                data["failures"] = failed_json(&failures);
+                data["not_undone"] = failed_json(&not_undone);
+                self.next("the same command runs it again from the beginning");
+            }
+            Report::Cancelled { not_undone } => {
+                self.undone(&not_undone);
+                data["not_undone"] = failed_json(&not_undone);
+                self.printer.say(if not_undone.is_empty() { "cancelled; nothing of it is left" } else { "cancelled" });
+                self.next("`onceflow run` of the same flow begins anew");
+            }
+            Report::Running => self.next(&format!("onceflow watch {}", self.key())),
+        }
+        if self.printer.json {
+            self.printer.data(&data);
+        }
+        Ok(exit)
+    }
+
+    fn key(&self) -> String {
+        shell_word(self.handle.key())
+    }
+
+    fn facts(&self, report: &Report) -> Json {
+        json!({
+            "key": self.handle.key(),
+            "id": self.handle.id().to_string(),
+            "status": status(report),
+            "ran": self.tally.total(|group| group.done),
+            "reused": self.tally.total(|group| group.reused),
+        })
+    }
+
+    fn next(&self, line: &str) {
+        self.printer.next(line);
+    }
+
+    fn list(&self, failures: &[Failed]) {
+        const SHOWN_MAX: usize = 10;
+        // What was seen to fail was shown when it did.
+        let seen = |failed: &&Failed| self.tally.failures.iter().any(|seen| seen == *failed);
+        let unseen: Vec<_> = failures.iter().filter(|failed| !seen(failed)).collect();
+        for failed in unseen.iter().take(SHOWN_MAX) {
+            self.printer.say(view::failure(self.printer, failed));
+        }
+        let named: Vec<_> = failures.iter().take(SHOWN_MAX).map(|failed| words::step(&failed.address)).collect();
+        let what = self.printer.ink(Ink::Red, "the run failed");
+        self.printer.say(format!("{what}: {}", if named.is_empty() { "see above".into() } else { named.join(", ") }));
+    }
+
+    fn undone(&self, not_undone: &[Failed]) {
+        let undone = self.tally.total(|group| group.undone);
+        if undone > 0 {
+            self.printer.say(format!("{} undone", words::count(undone, "step")));
+        }
+        for failed in not_undone {
+            let what = self.printer.ink(Ink::Red, "not undone");
+            self.printer.warn(format!("{what} {}: {}", words::step(&failed.address), failed.causes.join("; ")));
+        }
+    }
+
+    fn done(&self, data: &mut Json, shown: Shown) {
+        if self.printer.json {
+            data["outputs"] = Json::Object(shown.outputs);
+            self.printer.data(data);
+            return;
+        }
+        self.printer.data(&Json::Object(shown.outputs));
+        let (ran, reused) = (self.tally.total(|group| group.done), self.tally.total(|group| group.reused));
+        let took = match (self.tally.started_ms, self.tally.last_ms) {
+            (Some(from), Some(to)) if ran > 0 => format!(" in {}", words::duration(to.saturating_sub(from))),
+            _ => String::new(),
+        };
+        let what = match (ran, reused) {
+            (0, 0) => String::from("nothing to do: nothing has changed"),
+            (ran, 0) => format!("{} ran{took}", words::count(ran, "step")),
+            (ran, reused) => format!("{} ran{took}, {reused} reused", words::count(ran, "step")),
+        };
+        self.printer.say(format!("{}: {what}", self.printer.ink(Ink::Green, "done")));
+        self.next(&match shown.place {
+            Some(place) => format!("results are in {place}; `onceflow show {}` tells the story", self.key()),
+            None => format!("onceflow show {}", self.key()),
+        });
+    }
+
+    /// Outputs without their files: for those who only look.
+    async fn shown(&self, outputs: &[(String, Outcome)]) -> Result<Shown, Fault> {
+        let mut shown = Map::new();
+        for (name, outcome) in outputs {
+            shown.insert(name.clone(), data_json(self.handle.peek(outcome).await?));
+        }
+        Ok(Shown { outputs: shown, place: None })
+    }
+
+    async fn write(&self, outputs: &[(String, Outcome)], to: To<'_>) -> Result<Shown, Fault> {
+        let mut values = Vec::with_capacity(outputs.len());
+        for (name, outcome) in outputs {
+            let mut data = self.handle.peek(outcome).await?;
+            promise(&mut data);
+            values.push((name.clone(), value(to.flow, name, data)?));
+        }
+        let source = Outputs { handle: self.handle, flow: to.flow, values };
+        let written = results::write(to.out, &source, to.digests).await?;
+        to.digests.save();
+        let place = (written.written + written.unchanged > 0).then(|| format!("{}/", to.out.display()));
+        Ok(Shown { outputs: written.outputs, place })
+    }
+}
+
+/// Where results go, and what is known about what is there.
+pub(crate) struct To<'a> {
+    pub(crate) flow: &'a Flow,
+    pub(crate) out: &'a Path,
+    pub(crate) digests: &'a mut Digests,
+}
+
+/// Outputs as they are shown.
+struct Shown {
+    outputs: Map<String, Json>,
+    /// Where their files are.
+    place: Option<String>,
+}
+
+/// Outputs in the store.
+struct Outputs<'a> {
+    handle: &'a Handle,
+    flow: &'a Flow,
+    values: Vec<(String, Value)>,
+}
+
+impl Source for Outputs<'_> {
+    fn outputs(&self) -> &[(String, Value)] {
+        &self.values
+    }
+
+    async fn fetch(&self, output: &str, into: &Path) -> Result<Value, Fault> {
+        value(self.flow, output, self.handle.output_into(output, Some(into)).await?)
+    }
+}
+
+/// An output as a value of its type.
+fn value(flow: &Flow, name: &str, data: Data) -> Result<Value, Fault> {
+    let port = flow.outputs.iter().find(|port| port.name == name);
+    let ty = port.map_or(Type::Json, |port| port.ty.clone());
+    Value::from_data(data, &ty).map_err(|error| {
+        Fault::new(Exit::No, codes::RESULTS, format!("output `{name}` is not what it should be: {error}"))
+    })
+}
+
+/// Files that are not there get the paths that say what they will hold.
+fn promise(data: &mut Data) {
+    match data {
+        Data::File(file) => {
+            if let Some(known) = file.known {
+                file.path = results::promise(known.digest, known.len);
+            }
+        }
+        Data::List(elements) => elements.iter_mut().for_each(promise),
+        Data::Bytes(_) | Data::None => {}
+    }
+}
+
+/// Data of any type, for people: a file is its name and size.
+pub(crate) fn data_json(data: Data) -> Json {
+    match data {
+        Data::None => Json::Null,
+        Data::File(file) => json!({"file": file.name, "bytes": file.known.map(|known| known.len)}),
+        Data::List(elements) => elements.into_iter().map(data_json).collect(),
+        Data::Bytes(bytes) => {
+            let len = bytes.len();
+            let value = Value::from_data(Data::Bytes(bytes), &Type::Json);
+            value.map_or_else(|_| json!({"bytes": len}), |value| value.to_json())
+        }
+    }
+}
+
+/// How the process ends if the run came to this.
+pub(crate) fn exit(report: &Report) -> Exit {
+    match report {
+        Report::Done(_) => Exit::Done,
+        Report::Failed(_) => Exit::No,
+        Report::Waiting(_) | Report::Running => Exit::Waiting,
+        Report::Undone { not_undone, .. } if not_undone.is_empty() => Exit::No,
+        Report::Cancelled { not_undone } if not_undone.is_empty() => Exit::Cancelled,
+        Report::Undone { .. } | Report::Cancelled { .. } => Exit::Unclean,
+    }
+}
+
+fn status(report: &Report) -> &'static str {
+    match report {
+        Report::Running => "running",
+        Report::Done(_) => "done",
+        Report::Failed(_) => "failed",
+        Report::Waiting(_) => "waiting",
+        Report::Undone { .. } => "undone",
+        Report::Cancelled { .. } => "cancelled",
+    }
+}
+
+/// Failures as data.
+pub(crate) fn failed_json(failures: &[Failed]) -> Json {
+    let one = |failed: &Failed| json!({"step": &*failed.address, "attempt": failed.attempt, "causes": failed.causes});
+    failures.iter().map(one).collect()
+}

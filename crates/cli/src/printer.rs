@@ -1,0 +1,115 @@
+//! Owns the streams: stdout is data, stderr is talk. Nothing else in the command writes to either.
+
+use crate::args::{Color, Common};
+use indicatif::MultiProgress;
+use serde_json::Value;
+use std::io::{IsTerminal, Write};
+
+/// Says things to people, and gives data to programs.
+#[derive(Clone)]
+pub(crate) struct Printer {
+    pub(crate) json: bool,
+    pub(crate) quiet: bool,
+    /// Whether stderr may have colours.
+    colour: bool,
+    /// Whether stderr is a terminal on which lines may be drawn again.
+    pub(crate) live: bool,
+    /// Bars, if some are drawn: talk has to go above them.
+    bars: Option<MultiProgress>,
+}
+
+/// How a word is to look.
+#[derive(Clone, Copy)]
+pub(crate) enum Ink {
+    Red,
+    Green,
+    Yellow,
+    Cyan,
+    Bold,
+    Dim,
+}
+
+impl Printer {
+    pub(crate) fn new(common: &Common) -> Self {
+        let terminal = std::io::stderr().is_terminal();
+        let no_colour = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
+        let dumb = std::env::var_os("TERM").is_none_or(|term| term == "dumb");
+        let colour = match common.color {
+            Color::Always => true,
+            Color::Never => false,
+            Color::Auto => terminal && !no_colour && !dumb,
+        };
+        let live = terminal && !dumb && !common.json && !common.quiet;
+        Printer { json: common.json, quiet: common.quiet, colour, live, bars: None }
+    }
+
+    /// The same, with talk going above these bars.
+    pub(crate) fn above(&self, bars: MultiProgress) -> Self {
+        Printer { bars: Some(bars), ..self.clone() }
+    }
+
+    /// A line for people. Kept back if only data is wanted.
+    pub(crate) fn say(&self, line: impl AsRef<str>) {
+        if !self.quiet && !self.json {
+            self.line(line.as_ref());
+        }
+    }
+
+    /// A line that must be seen.
+    pub(crate) fn warn(&self, line: impl AsRef<str>) {
+        self.line(line.as_ref());
+    }
+
+    fn line(&self, line: &str) {
+        match &self.bars {
+            // Nobody reads stderr any more: nothing can be done about it.
+            Some(bars) => drop(bars.println(line)),
+            None => drop(writeln!(std::io::stderr().lock(), "{line}")),
+        }
+    }
+
+    /// What to do next: the last line.
+    pub(crate) fn next(&self, line: impl AsRef<str>) {
+        self.say(format!("{} {}", self.ink(Ink::Dim, "next:"), line.as_ref()));
+    }
+
+    /// Text on stdout, for people and for programs.
+    pub(crate) fn text(&self, text: impl AsRef<str>) {
+        let mut out = std::io::stdout().lock();
+        let text = text.as_ref();
+        let end = if text.ends_with('\n') || text.is_empty() { "" } else { "\n" };
+        // A reader that has gone, as `head` does, wants no more.
+        let _gone = write!(out, "{text}{end}").and_then(|()| out.flush());
+    }
+
+    /// Data on stdout, in one line.
+    pub(crate) fn data(&self, value: &Value) {
+        self.text(value.to_string());
+    }
+
+    /// Data on stdout, to be read by people too.
+    pub(crate) fn pretty(&self, value: &Value) {
+        self.text(serde_json::to_string_pretty(value).expect("a JSON value can be written"));
+    }
+
+    /// An event as data, on stderr.
+    pub(crate) fn event(&self, value: &Value) {
+        self.line(&value.to_string());
+    }
+
+    /// A word in a colour, if there may be any.
+    pub(crate) fn ink(&self, ink: Ink, word: &str) -> String {
+        if !self.colour {
+            return word.to_owned();
+        }
+        let code = match ink {
+            Ink::Red => "31;1",
+            Ink::Green => "32",
+            Ink::Yellow => "33",
+            Ink::Cyan => "36",
+            Ink::Bold => "1",
+            Ink::Dim => "2",
+        };
+        format!("\x1b[{code}m{word}\x1b[0m")
+    }
+}

@@ -1,0 +1,222 @@
+//! Puts the outputs of a run where people look for them. What is there already and equal is left alone; everything else
+//! is made beside its place and moved there at once, so that a reader sees the old or the new, never half of it.
+//! Nothing outside the directory is touched.
+
+mod lay;
+
+use crate::{
+    codes,
+    digests::{Digest, Digests},
+    exit::Exit,
+    fault::Fault,
+};
+use lay::{Item, Laid, lay};
+use onceflow_exec::value::Value;
+use serde_json::{Map, Value as Json};
+use std::{
+    collections::BTreeMap,
+    fs, io,
+    path::{Path, PathBuf},
+};
+
+/// What was done.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct Written {
+    /// One object: name → path, as given, or value.
+    pub(crate) outputs: Map<String, Json>,
+    /// Files that were written.
+    pub(crate) written: usize,
+    /// Files that were there already.
+    pub(crate) unchanged: usize,
+}
+
+/// Outputs that can be looked at, and had.
+pub(crate) trait Source {
+    /// The outputs. Their files are not there; what they hold is: see [`promise`].
+    fn outputs(&self) -> &[(String, Value)];
+
+    /// An output with its files, put into a directory. They are ours to move.
+    async fn fetch(&self, output: &str, into: &Path) -> Result<Value, Fault>;
+}
+
+/// The path of a file that is not there yet: what it will hold.
+pub(crate) fn promise(digest: Digest, len: u64) -> PathBuf {
+    PathBuf::from(format!("{}:{len}", blake3::Hash::from_bytes(digest).to_hex()))
+}
+
+fn promised(path: &Path) -> Option<(Digest, u64)> {
+    let (digest, len) = path.to_str()?.split_once(':')?;
+    Some((*blake3::Hash::from_hex(digest).ok()?.as_bytes(), len.parse().ok()?))
+}
+
+/// Writes outputs into a directory, which is made if there is any file.
+///
+/// # Errors
+/// If something cannot be written; what was written before is whole.
+pub(crate) async fn write(out: &Path, source: &impl Source, digests: &mut Digests) -> Result<Written, Fault> {
+    let bad = |why| Fault::new(Exit::No, codes::RESULTS, why);
+    let mut outputs = source.outputs().to_vec();
+    let Laid { items, json } = lay(out, &outputs).map_err(bad)?;
+    let mut done = Written { outputs: json, ..Written::default() };
+    let stale: Vec<_> = items.iter().map(|item| !is_whole(out, item, digests)).collect();
+    done.unchanged = items.iter().zip(&stale).filter(|(_, stale)| !**stale).map(|(item, _)| item.files()).sum();
+    if !stale.contains(&true) {
+        return Ok(done);
+    }
+    let fetched = Fetched::in_directory(out)?;
+    for (item, _) in items.iter().zip(&stale).filter(|(_, stale)| **stale) {
+        let output = outputs.iter_mut().find(|(name, _)| name == item.output()).expect("items are of outputs");
+        output.1 = source.fetch(&output.0, &fetched.0.join(&output.0)).await?;
+    }
+    let had = lay(out, &outputs).map_err(bad)?.items;
+    for ((item, promised), _) in had.iter().zip(&items).zip(&stale).filter(|(_, stale)| **stale) {
+        let at = out.join(item.at());
+        let put = put(&at, item, promised, digests).map_err(Fault::io(codes::RESULTS, "write", &at))?;
+        done.written += put;
+        done.unchanged += item.files() - put;
+    }
+    Ok(done)
+}
+
+/// Where files are until they are moved to their place; it goes with this.
+struct Fetched(PathBuf);
+
+impl Fetched {
+    fn in_directory(out: &Path) -> Result<Self, Fault> {
+        let directory = out.join(format!(".onceflow-new-{}", std::process::id()));
+        remove(&directory);
+        fs::create_dir_all(&directory).map_err(Fault::io(codes::RESULTS, "make", &directory))?;
+        Ok(Fetched(directory))
+    }
+}
+
+impl Drop for Fetched {
+    fn drop(&mut self) {
+        remove(&self.0);
+    }
+}
+
+/// Whether everything is at its place already.
+fn is_whole(out: &Path, item: &Item, digests: &mut Digests) -> bool {
+    let at = out.join(item.at());
+    match item {
+        Item::File { from, .. } => is_same(&at, from, digests),
+        Item::Directory { files, .. } => {
+            at.is_dir()
+                && count(&at).is_ok_and(|there| there == files.len())
+                && files.iter().all(|(name, from)| is_same(&at.join(name), from, digests))
+        }
+    }
+}
+
+/// Whether there is a file that holds what was promised.
+fn is_same(at: &Path, promise: &Path, digests: &mut Digests) -> bool {
+    let (Ok(there), Some((digest, len))) = (fs::symlink_metadata(at), promised(promise)) else { return false };
+    there.is_file() && there.len() == len && digests.of(at).is_ok_and(|there| there == (digest, len))
+}
+
+/// Puts something at its place; how many files are new there.
+fn put(at: &Path, item: &Item, promised: &Item, digests: &mut Digests) -> io::Result<usize> {
+    if let Some(above) = at.parent() {
+        fs::create_dir_all(above)?;
+    }
+    match (item, promised) {
+        (Item::Directory { files, .. }, Item::Directory { files: promises, .. }) => {
+            directory(at, files, promises, digests)
+        }
+        (Item::File { from, .. }, _) => {
+            writable(from)?;
+            replace(from, at).map(|()| 1)
+        }
+        (Item::Directory { .. }, Item::File { .. }) => unreachable!("both are laid alike"),
+    }
+}
+
+fn directory(
+    at: &Path,
+    files: &BTreeMap<PathBuf, PathBuf>,
+    promises: &BTreeMap<PathBuf, PathBuf>,
+    digests: &mut Digests,
+) -> io::Result<usize> {
+    let (new, mut written) = (beside(at, "new"), 0);
+    remove(&new);
+    let mut fill = || {
+        fs::create_dir_all(&new)?;
+        for ((name, from), promise) in files.iter().zip(promises.values()) {
+            let to = new.join(name);
+            fs::create_dir_all(to.parent().expect("a file is in a directory"))?;
+            // What stays the same stays the same file.
+            if is_same(&at.join(name), promise, digests) && fs::hard_link(at.join(name), &to).is_ok() {
+                continue;
+            }
+            writable(from)?;
+            fs::rename(from, &to)?;
+            written += 1;
+        }
+        replace(&new, at)
+    };
+    fill().inspect_err(|_| remove(&new))?;
+    Ok(written)
+}
+
+/// Results are people's own.
+fn writable(path: &Path) -> io::Result<()> {
+    use std::os::unix::fs::PermissionsExt;
+    let mut permissions = fs::metadata(path)?.permissions();
+    if permissions.mode() & 0o200 == 0 {
+        permissions.set_mode(permissions.mode() | 0o200);
+        fs::set_permissions(path, permissions)?;
+    }
+    Ok(())
+}
+
+/// What is beside a place while it is made.
+fn beside(at: &Path, what: &str) -> PathBuf {
+    let name = at.file_name().unwrap_or_default().to_string_lossy();
+    at.with_file_name(format!(".{name}.onceflow-{what}-{}", std::process::id()))
+}
+
+/// Files below a directory.
+fn count(directory: &Path) -> io::Result<usize> {
+    let mut files = 0;
+    for entry in fs::read_dir(directory)? {
+        let entry = entry?;
+        files += if entry.file_type()?.is_dir() { count(&entry.path())? } else { 1 };
+    }
+    Ok(files)
+}
+
+/// Moves what was made to its place; what was there goes.
+fn replace(new: &Path, at: &Path) -> io::Result<()> {
+    let is_there = fs::symlink_metadata(at).ok();
+    let plain = |metadata: &fs::Metadata| !metadata.is_dir() && new.is_file();
+    match is_there {
+        None => return fs::rename(new, at),
+        Some(metadata) if plain(&metadata) => return fs::rename(new, at),
+        Some(_) => {}
+    }
+    use rustix::fs::{CWD, RenameFlags, renameat_with};
+    if renameat_with(CWD, new, CWD, at, RenameFlags::EXCHANGE).is_err() {
+        // This file system cannot exchange: for a moment there is nothing.
+        let old = beside(at, "old");
+        remove(&old);
+        fs::rename(at, &old)?;
+        fs::rename(new, at)?;
+        remove(&old);
+        return Ok(());
+    }
+    remove(new);
+    Ok(())
+}
+
+/// What is not there any more afterwards; what cannot be removed is in nobody's way.
+fn remove(path: &Path) {
+    let _gone = match fs::symlink_metadata(path) {
+        Ok(metadata) if metadata.is_dir() => fs::remove_dir_all(path),
+        Ok(_) => fs::remove_file(path),
+        Err(_) => Ok(()),
+    };
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,171 @@
+//! What must hold for results.
+
+use super::*;
+use onceflow_exec::value::{DirectoryValue, FileValue};
+use std::os::unix::fs::MetadataExt;
+
+struct Bed {
+    root: tempfile::TempDir,
+}
+
+impl Bed {
+    fn new() -> Self {
+        let root = tempfile::tempdir().unwrap();
+        fs::create_dir(root.path().join("store")).unwrap();
+        Bed { root }
+    }
+
+    fn out(&self) -> PathBuf {
+        self.root.path().join("results")
+    }
+
+    /// A file whose content is kept in mind until somebody wants it.
+    fn file(&self, name: &str, content: &str) -> FileValue {
+        let promise = promise(*blake3::hash(content.as_bytes()).as_bytes(), content.len() as u64);
+        fs::write(self.root.path().join("store").join(&promise), content).unwrap();
+        FileValue { name: name.into(), path: promise }
+    }
+
+    fn write(&self, outputs: &[(&str, Value)]) -> Result<Written, Fault> {
+        let outputs: Vec<_> = outputs.iter().map(|(name, value)| ((*name).to_owned(), value.clone())).collect();
+        let shelf = Shelf { store: self.root.path().join("store"), outputs };
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        runtime.block_on(write(&self.out(), &shelf, &mut Digests::open(self.root.path(), false)))
+    }
+
+    /// Every path below the results, with its content.
+    fn tree(&self) -> String {
+        let (mut found, mut look) = (Vec::new(), vec![self.out()]);
+        while let Some(directory) = look.pop() {
+            for entry in fs::read_dir(directory).into_iter().flatten().flatten() {
+                if entry.file_type().unwrap().is_dir() {
+                    look.push(entry.path());
+                } else {
+                    let name = entry.path().strip_prefix(self.out()).unwrap().display().to_string();
+                    found.push(format!("{name}={}", fs::read_to_string(entry.path()).unwrap()));
+                }
+            }
+        }
+        found.sort();
+        found.join(" ")
+    }
+}
+
+struct Shelf {
+    store: PathBuf,
+    outputs: Vec<(String, Value)>,
+}
+
+impl Source for Shelf {
+    fn outputs(&self) -> &[(String, Value)] {
+        &self.outputs
+    }
+
+    async fn fetch(&self, output: &str, into: &Path) -> Result<Value, Fault> {
+        let value = self.outputs.iter().find(|(name, _)| name == output).unwrap().1.clone();
+        fs::create_dir_all(into).unwrap();
+        let number = std::cell::Cell::new(0);
+        Ok(fetched(value, &|file: FileValue| {
+            number.set(number.get() + 1);
+            let path = into.join(number.get().to_string());
+            fs::copy(self.store.join(&file.path), &path).unwrap();
+            let mut permissions = fs::metadata(&path).unwrap().permissions();
+            permissions.set_readonly(true);
+            fs::set_permissions(&path, permissions).unwrap();
+            FileValue { path, ..file }
+        }))
+    }
+}
+
+fn fetched(value: Value, file: &impl Fn(FileValue) -> FileValue) -> Value {
+    match value {
+        Value::File(at) => Value::File(file(at)),
+        Value::List(all) => Value::List(all.into_iter().map(|value| fetched(value, file)).collect()),
+        Value::Record(all) => {
+            Value::Record(all.into_iter().map(|(name, value)| (name, fetched(value, file))).collect())
+        }
+        Value::Directory(all) => {
+            let files = all.files.into_iter().map(file).collect();
+            Value::Directory(DirectoryValue { files, ..all })
+        }
+        plain => plain,
+    }
+}
+
+#[test]
+fn outputs_land_under_the_names_the_flow_gives_them() {
+    let bed = Bed::new();
+    let list = Value::List(vec![Value::File(bed.file("a.bam", "A")), Value::File(bed.file("b.bam", "B"))]);
+    let twice = Value::List(vec![Value::File(bed.file("a.bam", "A")), Value::File(bed.file("a.bam", "B"))]);
+    let directory = DirectoryValue { path: PathBuf::new(), files: vec![bed.file("x/y.txt", "Y")] };
+    let record = Value::Record([(String::from("log"), Value::File(bed.file("l", "L")))].into());
+    let done = bed.write(&[
+        ("vcf", Value::File(bed.file("calls.vcf", "V"))),
+        ("count", Value::Int(3)),
+        ("bams", list),
+        ("twice", twice),
+        ("site", Value::Directory(directory)),
+        ("both", record),
+    ]);
+    let done = done.unwrap();
+    assert_eq!(
+        bed.tree(),
+        "bams/a.bam=A bams/b.bam=B both/log/l=L calls.vcf=V site/x/y.txt=Y twice/0/a.bam=A twice/1/a.bam=B"
+    );
+    let shown = Json::Object(done.outputs).to_string().replace(&bed.out().display().to_string(), "results");
+    expect_test::expect![[r#"{"vcf":"results/calls.vcf","count":3,"bams":["results/bams/a.bam","results/bams/b.bam"],"twice":["results/twice/0/a.bam","results/twice/1/a.bam"],"site":"results/site","both":{"log":"results/both/log/l"}}"#]].assert_eq(&shown);
+}
+
+#[test]
+fn outputs_that_are_in_each_others_way_go_apart() {
+    let bed = Bed::new();
+    let (a, b) = (Value::File(bed.file("same", "A")), Value::File(bed.file("same", "B")));
+    bed.write(&[("one", a), ("two", b), ("three", Value::File(bed.file("four", "C"))), ("four", Value::List(vec![]))])
+        .unwrap();
+    assert_eq!(bed.tree(), "one/same=A three/four=C two/same=B");
+}
+
+#[test]
+fn what_is_there_and_equal_is_left_alone_and_the_rest_replaced() {
+    let bed = Bed::new();
+    let file = |content: &str| Value::File(bed.file("f", content));
+    let list = |second: &str| Value::List(vec![Value::File(bed.file("a", "A")), Value::File(bed.file("b", second))]);
+    let inode = |name: &str| fs::metadata(bed.out().join(name)).unwrap().ino();
+    bed.write(&[("f", file("one")), ("l", list("B"))]).unwrap();
+    let (f, a, b, l) = (inode("f"), inode("l/a"), inode("l/b"), inode("l"));
+    let done = bed.write(&[("f", file("one")), ("l", list("B"))]).unwrap();
+    assert_eq!((done.written, done.unchanged), (0, 3));
+    assert_eq!((f, a, b, l), (inode("f"), inode("l/a"), inode("l/b"), inode("l")));
+    fs::write(bed.out().join("l/stray"), "").unwrap();
+    let done = bed.write(&[("f", file("two")), ("l", list("C"))]).unwrap();
+    assert_eq!((done.written, done.unchanged), (2, 1));
+    assert_eq!(bed.tree(), "f=two l/a=A l/b=C");
+    assert_eq!(a, inode("l/a"), "what stays the same stays the same file");
+    fs::write(bed.out().join("f"), "mine").unwrap();
+    bed.write(&[("f", file("two"))]).unwrap();
+    assert_eq!(fs::read_to_string(bed.out().join("f")).unwrap(), "two");
+    assert!(!fs::metadata(bed.out().join("f")).unwrap().permissions().readonly());
+}
+
+#[test]
+fn a_file_takes_the_place_of_a_directory_and_the_other_way_round() {
+    let bed = Bed::new();
+    bed.write(&[("x", Value::List(vec![Value::File(bed.file("a", "A"))]))]).unwrap();
+    bed.write(&[("y", Value::File(bed.file("x", "X")))]).unwrap();
+    assert_eq!(bed.tree(), "x=X");
+    bed.write(&[("x", Value::List(vec![Value::File(bed.file("a", "A"))]))]).unwrap();
+    assert_eq!(bed.tree(), "x/a=A");
+}
+
+#[test]
+fn names_that_lead_elsewhere_are_refused_before_anything_is_written() {
+    let bed = Bed::new();
+    for name in ["../x", "/etc/x", "a/../../x"] {
+        let mut file = bed.file("x", "X");
+        file.name = name.into();
+        let value = Value::Directory(DirectoryValue { path: PathBuf::new(), files: vec![file] });
+        let fault = bed.write(&[("good", Value::File(bed.file("g", "G"))), ("bad", value)]).unwrap_err();
+        assert_eq!(fault.code, Some(codes::RESULTS));
+        assert_eq!(bed.tree(), "", "{name}");
+    }
+}

@@ -1,0 +1,99 @@
+//! The runs of a store, and which of them a word on the command line means.
+
+use crate::{codes, exit::Exit, fault::Fault, verbs::ls::shell_word, words};
+use onceflow_engine::{Engine, Error, RunStatus, Summary};
+
+/// Runs asked for at a time.
+const PAGE: usize = 500;
+
+/// All runs, the latest first.
+///
+/// # Errors
+/// If the store does not answer, or is damaged.
+pub(crate) async fn all(engine: &Engine) -> Result<Vec<Summary>, Fault> {
+    let mut found: Vec<Summary> = Vec::new();
+    loop {
+        let page = engine.runs(found.last().map(|run| run.key.as_str()), PAGE).await?;
+        let is_last = page.len() < PAGE;
+        found.extend(page);
+        if is_last {
+            break;
+        }
+    }
+    found.sort_by(|a, b| b.started.cmp(&a.started).then_with(|| a.key.cmp(&b.key)));
+    Ok(found)
+}
+
+/// The run of a key, if there is one.
+///
+/// # Errors
+/// If the store does not answer, or is damaged.
+pub(crate) async fn of_key(engine: &Engine, key: &str) -> Result<Option<Summary>, Fault> {
+    let found = match engine.find(key).await {
+        Ok(handle) => handle.summary().await,
+        Err(error) => Err(error),
+    };
+    match found {
+        Ok(summary) => Ok(Some(summary)),
+        Err(Error::NoRun(_)) => Ok(None),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// How a run stands, in a word. One that is to be worked on and that nobody attends is interrupted.
+pub(crate) fn status(run: &Summary, is_attended: bool) -> String {
+    match run.status {
+        RunStatus::Undone | RunStatus::Cancelled if !run.not_undone.is_empty() => String::from("not cleaned up"),
+        status if status.is_at_rest() || is_attended => status.to_string(),
+        _ => String::from("interrupted"),
+    }
+}
+
+/// What can be done with a run.
+pub(crate) fn next(run: &Summary, is_attended: bool, again: Option<&str>) -> String {
+    let key = shell_word(&run.key);
+    let again =
+        again.map_or_else(|| String::from("the `onceflow run` it was started with"), |again| format!("`{again}`"));
+    match run.status {
+        RunStatus::Done => format!("{again} does nothing unless something changed"),
+        RunStatus::Cancelled | RunStatus::Undone => format!("{again} begins anew"),
+        RunStatus::Waiting => format!("onceflow error {}", codes::OUTCOME),
+        RunStatus::Failed => format!("onceflow logs {key}; then {again} goes on where it stopped"),
+        _ if is_attended => format!("onceflow watch {key}"),
+        _ => format!("{again} goes on where it stopped"),
+    }
+}
+
+/// The run that a word means: a key, the beginning of one key or id, or `-` for the latest.
+///
+/// # Errors
+/// If it is none, or several.
+pub(crate) fn named(runs: Vec<Summary>, word: &str) -> Result<Summary, Fault> {
+    if word == "-" {
+        let latest = runs.into_iter().next();
+        return latest.ok_or_else(|| {
+            Fault::new(Exit::No, codes::NO_RUN, "there is no run yet").hint("`onceflow run FLOW.yaml` starts one")
+        });
+    }
+    if let Some(at) = runs.iter().position(|run| run.key == word) {
+        return Ok(runs.into_iter().nth(at).expect("it was just found"));
+    }
+    let begins =
+        |run: &&Summary| !word.is_empty() && (run.key.starts_with(word) || run.id.to_string().starts_with(word));
+    let like: Vec<_> = runs.iter().filter(begins).collect();
+    match &like[..] {
+        [one] => Ok((*one).clone()),
+        [] => {
+            let hint = match words::nearest(word, runs.iter().map(|run| run.key.as_str())) {
+                Some(near) => format!("did you mean `{near}`? `onceflow ls` lists all"),
+                None => String::from("`onceflow ls` lists the runs of this store"),
+            };
+            Err(Fault::new(Exit::No, codes::NO_RUN, format!("there is no run `{word}`")).hint(hint))
+        }
+        several => {
+            let keys: Vec<_> = several.iter().map(|run| run.key.as_str()).take(10).collect();
+            let message = format!("`{word}` stands for {} runs: {}", several.len(), keys.join(", "));
+            Err(Fault::new(Exit::No, codes::AMBIGUOUS, message).hint("write more of the name"))
+        }
+    }
+}

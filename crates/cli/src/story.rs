@@ -1,0 +1,67 @@
+//! What a run was started with, as it was said: `runs/<id>/asked.json`. Talk, for `show` and for hints; it may be
+//! missing.
+
+use crate::{args, asked::Asked, place::Place, verbs::ls::shell_word};
+use onceflow_core::protocol::ids::RunId;
+use serde_json::{Map, Value, json};
+
+/// Elements of a list that are written down.
+const ELEMENTS_MAX: usize = 20;
+
+/// What the file is called.
+const NAME: &str = "asked.json";
+
+/// Writes down what a run was started with. What cannot be written is left out.
+pub(crate) fn write(place: &Place, run: RunId, args: &args::Run, asked: &Asked) {
+    let inputs: Map<_, _> = asked.values.iter().map(|(name, value)| (name.clone(), bounded(value.clone()))).collect();
+    let data = json!({ "flow": args.flow.flow, "command": command(args), "inputs": inputs, "out": args.out });
+    let directory = place.run(run);
+    let written = std::fs::create_dir_all(&directory)
+        .and_then(|()| std::fs::write(directory.join(NAME), serde_json::to_vec_pretty(&data).unwrap_or_default()));
+    if let Err(error) = written {
+        tracing::debug!(%error, "what the run was started with is not written down");
+    }
+}
+
+/// What was written down.
+pub(crate) fn read(place: &Place, run: RunId) -> Option<Value> {
+    serde_json::from_slice(&std::fs::read(place.run(run).join(NAME)).ok()?).ok()
+}
+
+/// The command that goes on with a run.
+pub(crate) fn again(story: Option<&Value>) -> Option<String> {
+    story?["command"].as_str().map(str::to_owned)
+}
+
+/// The command line, as one would write it in a shell.
+fn command(args: &args::Run) -> String {
+    let flow = &args.flow;
+    let mut words = vec![String::from("onceflow"), String::from("run"), shell_word(&flow.flow.display().to_string())];
+    let mut option = |name: &str, value: &str| words.extend([name.to_owned(), shell_word(value)]);
+    flow.input.iter().for_each(|(name, value)| option("-i", &format!("{name}={value}")));
+    if let Some(file) = &flow.inputs {
+        option("--inputs", &file.display().to_string());
+    }
+    flow.output.iter().for_each(|name| option("-o", name));
+    if let Some(key) = &flow.key {
+        option("--key", key);
+    }
+    if args.out.as_os_str() != "results" {
+        option("--out", &args.out.display().to_string());
+    }
+    words.join(" ")
+}
+
+/// Long lists are cut.
+fn bounded(value: Value) -> Value {
+    match value {
+        Value::Array(all) if all.len() > ELEMENTS_MAX => {
+            let more = all.len() - ELEMENTS_MAX;
+            let some = all.into_iter().take(ELEMENTS_MAX).map(bounded);
+            some.chain([Value::String(format!("… and {more} more"))]).collect()
+        }
+        Value::Array(all) => all.into_iter().map(bounded).collect(),
+        Value::Object(all) => all.into_iter().map(|(name, value)| (name, bounded(value))).collect(),
+        plain => plain,
+    }
+}

@@ -1,0 +1,55 @@
+//! The tasks of a flow as it was lowered, and who takes them.
+
+use onceflow_core::model::{Graph, Library, TaskSpec, graph::Kind};
+
+/// Lets all tasks of a library be taken by the workers of one class.
+pub(crate) fn set_class(library: &mut Library, class: &str) {
+    library.flows.values_mut().for_each(|graph| in_graph(graph, &mut |task| task.class = class.to_owned()));
+}
+
+fn in_graph(graph: &mut Graph, change: &mut impl FnMut(&mut TaskSpec)) {
+    for module in &mut graph.modules {
+        match &mut module.kind {
+            Kind::Task(task) => in_task(task, change),
+            Kind::Composite(body) | Kind::Loop { body, .. } | Kind::Each { body, .. } => in_graph(body, change),
+            Kind::Choice { arms } => arms.iter_mut().for_each(|arm| in_graph(&mut arm.body, change)),
+            Kind::Constant(..) | Kind::Call { .. } => {}
+        }
+    }
+}
+
+fn in_task(task: &mut TaskSpec, change: &mut impl FnMut(&mut TaskSpec)) {
+    change(task);
+    if let Some(undo) = &mut task.compensation {
+        in_task(undo, change);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use onceflow_core::model::{Effect, graph::Module};
+
+    fn task(name: &str, effect: Effect) -> Module {
+        let mut spec = TaskSpec::new(name, vec![], vec![]);
+        spec.effect = effect;
+        spec.compensation = Some(Box::new(TaskSpec::new("undo", vec![], vec![])));
+        Module { name: name.into(), kind: Kind::Task(spec), origin: None, attempt: false }
+    }
+
+    fn library() -> Library {
+        let body = Graph { modules: vec![task("x", Effect::AtMostOnce), task("y", Effect::Pure)], ..Graph::default() };
+        let each = Kind::Each { body, over: vec![], concurrency: None };
+        let each = Module { name: "e".into(), kind: each, origin: None, attempt: false };
+        let graph = Graph { modules: vec![each, task("p", Effect::Idempotent)], ..Graph::default() };
+        Library { flows: [(String::from("f"), graph)].into() }
+    }
+
+    #[test]
+    fn every_task_gets_the_class_also_those_that_undo() {
+        let mut library = library();
+        set_class(&mut library, "c");
+        let text = format!("{library:?}");
+        assert_eq!(text.matches("class: \"c\"").count(), 6);
+    }
+}

@@ -1,0 +1,16 @@
+//! What the verbs do, a file each. They give back how the process ends, or why it could not be done.
+
+pub(crate) mod background;
+pub(crate) mod cancel;
+pub(crate) mod check;
+pub(crate) mod error;
+pub(crate) mod explain;
+pub(crate) mod fsck;
+pub(crate) mod init;
+pub(crate) mod logs;
+pub(crate) mod ls;
+pub(crate) mod reclaim;
+pub(crate) mod run;
+pub(crate) mod show;
+pub(crate) mod version;
+pub(crate) mod watch;

@@ -1,0 +1,88 @@
+//! `onceflow cancel RUN`: stops a run, undoes what it did, and waits until nothing of it is left. Whoever attends it does
+//! the work; if nobody does, we attend it.
+
+use crate::{
+    args,
+    exit::Exit,
+    fault::Fault,
+    finish::Ending,
+    follow::{Followed, follow},
+    place::Place,
+    presence::{self, Notice, Presence},
+    printer::Printer,
+    session::Session,
+    signals::Signals,
+    tally::Tally,
+    trail,
+    view::View,
+    work,
+};
+use onceflow_engine::Summary;
+
+/// Cancels a run.
+pub(crate) async fn run(args: &args::Cancel, place: Place, printer: &Printer) -> Result<Exit, Fault> {
+    let session = Session::open(place).await?;
+    let engine = session.idle().await?;
+    let run = session.run(&engine, &args.run).await?;
+    engine.stop();
+    let mut signals = Signals::listen().map_err(|error| Fault::plain(Exit::No, format!("no signals: {error}")))?;
+    let exit = cancel(&session, &run, printer, &mut signals).await?;
+    session.close().await?;
+    Ok(exit)
+}
+
+async fn cancel(session: &Session, run: &Summary, printer: &Printer, signals: &mut Signals) -> Result<Exit, Fault> {
+    let mut decided = false;
+    loop {
+        let notice = Notice { pid: std::process::id(), key: run.key.clone(), ..Notice::default() };
+        match presence::attend(&session.place.directory, notice)? {
+            Presence::Mine(mut attending, before) => {
+                let engine = work::engine(session, &mut attending, before, None).await?;
+                let handle = engine.find(&run.key).await?;
+                let events = engine.events();
+                if !decided && !run.status.has_ended() {
+                    handle.cancel().await?;
+                } else if !decided {
+                    return has_ended(&engine, run, printer).await;
+                }
+                attending.started()?;
+                let writer = trail::Writer::open(&session.place.run(handle.id()));
+                let shown = work::show(events, &run.key, writer, View::new(printer, vec![]));
+                let waited = work::wait(&engine, &handle, signals, printer).await?;
+                engine.close().await?;
+                let tally = shown.await.map(|view| view.tally).unwrap_or_default();
+                return match waited {
+                    Ok(report) => Ending { printer, handle: &handle, tally: &tally }.tell(report, None).await,
+                    Err(exit) => Ok(exit),
+                };
+            }
+            Presence::Other(_) => {
+                let engine = session.idle().await?;
+                if !decided {
+                    engine.find(&run.key).await?.cancel().await?;
+                    decided = true;
+                }
+                let followed = follow(&engine, &session.place, &run.key, printer, signals).await?;
+                engine.stop();
+                match followed {
+                    Followed::Alone => {}
+                    Followed::Asked(exit) => return Ok(exit),
+                    Followed::Rests(handle, report, view) => {
+                        return Ending { printer, handle: &handle, tally: &view.tally }.tell(*report, None).await;
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// There is nothing to cancel: says what became of it.
+async fn has_ended(engine: &onceflow_engine::Engine, run: &Summary, printer: &Printer) -> Result<Exit, Fault> {
+    let handle = engine.find(&run.key).await?;
+    let report = handle.report().await?;
+    printer.say(format!("run `{}` has ended already", run.key));
+    let exit = Ending { printer, handle: &handle, tally: &Tally::default() }.tell(report, None).await?;
+    engine.close().await?;
+    // It is not cancelled, unless it was before.
+    Ok(if exit == Exit::Cancelled { exit } else { Exit::No })
+}

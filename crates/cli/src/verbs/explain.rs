@@ -1,0 +1,41 @@
+//! `onceflow explain FLOW`: what `run` would do, and why, before it does anything.
+
+use crate::{args, asked::Asked, exit::Exit, fault::Fault, place::Place, plan, printer::Printer, session::Session};
+
+/// Says what would run.
+pub(crate) async fn run(args: &args::Explain, place: Place, printer: &Printer) -> Result<Exit, Fault> {
+    let (asked, mut digests) = Asked::read(&args.flow, &place.directory)?;
+    let explanation = if place.is_there && !args.flow.new {
+        let session = Session::open(place).await?;
+        let engine = session.idle().await?;
+        let explanation = engine.explain(asked.start.clone()).await?;
+        engine.stop();
+        digests.save();
+        session.close().await?;
+        explanation
+    } else {
+        anew(&asked)?
+    };
+    match printer.json {
+        true => printer.pretty(&plan::to_json(asked.key(), &explanation)),
+        false => printer.text(plan::tree(printer, &explanation, args.all)),
+    }
+    printer.next(match plan::Counts::of(&explanation).run {
+        0 => String::from("nothing would run; `onceflow run` shows the results"),
+        _ => format!("onceflow run {}", args.flow.flow.display()),
+    });
+    Ok(Exit::Done)
+}
+
+/// Without a store, or as if nothing was in it.
+fn anew(asked: &Asked) -> Result<onceflow_core::plan::Explanation, Fault> {
+    use onceflow_core::plan::{Explanation, Fate, Reason, explain::all_done};
+    let start = &asked.start;
+    let program = onceflow_core::model::check(&start.library, &start.flow, start.outputs.as_deref());
+    let program = program.map_err(|errors| Fault::from(onceflow_engine::Error::from(errors)))?;
+    let mut lines = all_done(&program).lines;
+    for line in &mut lines {
+        (line.fate, line.reason) = (Fate::Run, Reason::NoValue);
+    }
+    Ok(Explanation { lines })
+}

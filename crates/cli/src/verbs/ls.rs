@@ -1,0 +1,101 @@
+//! `onceflow ls`: the runs of the store, what became of them, and what can be done next.
+
+use crate::{
+    args, exit::Exit, fault::Fault, place::Place, presence, printer::Printer, runs, session::Session, story, trail,
+    words,
+};
+use onceflow_engine::Summary;
+use serde_json::{Value, json};
+
+/// Lists runs.
+pub(crate) async fn run(_: &args::Ls, place: Place, printer: &Printer) -> Result<Exit, Fault> {
+    if !place.is_there {
+        return Ok(none(printer));
+    }
+    let session = Session::open(place).await?;
+    let engine = session.idle().await?;
+    let all = runs::all(&engine).await?;
+    engine.stop();
+    let rows: Vec<_> = all.iter().map(|run| Row::of(run, &session.place)).collect();
+    session.close().await?;
+    if rows.is_empty() {
+        return Ok(none(printer));
+    }
+    if printer.json {
+        printer.pretty(&rows.iter().map(Row::to_json).collect());
+        return Ok(Exit::Done);
+    }
+    printer.text(table(&rows));
+    printer.next(rows[0].next.clone());
+    Ok(Exit::Done)
+}
+
+fn none(printer: &Printer) -> Exit {
+    if printer.json {
+        printer.data(&json!([]));
+    }
+    printer.say("no runs here yet");
+    printer.next("`onceflow init` writes a small flow, `onceflow run FLOW.yaml` runs it");
+    Exit::Done
+}
+
+/// One run as people see it.
+struct Row {
+    key: String,
+    id: String,
+    flow: String,
+    status: String,
+    steps: usize,
+    started_ms: u64,
+    ended_ms: Option<u64>,
+    next: String,
+}
+
+impl Row {
+    fn of(run: &Summary, place: &Place) -> Self {
+        let attended = presence::look(&place.directory, &run.key).is_some();
+        let again = story::again(story::read(place, run.id).as_ref());
+        Row {
+            key: run.key.clone(),
+            id: run.id.to_string(),
+            flow: run.flow.clone(),
+            status: runs::status(run, attended),
+            steps: trail::tally(&place.run(run.id)).total(|group| group.settled()),
+            started_ms: run.started.as_ms(),
+            ended_ms: run.ended.map(|ended| ended.as_ms()),
+            next: runs::next(run, attended, again.as_deref()),
+        }
+    }
+
+    fn to_json(&self) -> Value {
+        json!({
+            "key": self.key, "id": self.id, "flow": self.flow, "status": self.status, "steps": self.steps,
+            "started_ms": self.started_ms, "ended_ms": self.ended_ms, "next": self.next,
+        })
+    }
+}
+
+/// A word that a shell takes as it is.
+pub(crate) fn shell_word(word: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-_./:@%+=,".contains(c);
+    if !word.is_empty() && word.chars().all(plain) {
+        word.to_owned()
+    } else {
+        format!("'{}'", word.replace('\'', r"'\''"))
+    }
+}
+
+fn table(rows: &[Row]) -> String {
+    let now = trail::now_ms();
+    let width = |of: fn(&Row) -> &str, least: usize| {
+        rows.iter().map(|row| of(row).chars().count()).max().unwrap_or(0).clamp(least, 40)
+    };
+    let (key, flow) = (width(|row| &row.key, 3), width(|row| &row.flow, 4));
+    let mut text = format!("{:<key$}  {:<flow$}  {:<14}  {:>6}  AGE\n", "KEY", "FLOW", "STATUS", "STEPS");
+    for row in rows {
+        let age = words::ago(now.saturating_sub(row.ended_ms.unwrap_or(row.started_ms)));
+        let line = format!("{:<key$}  {:<flow$}  {:<14}  {:>6}  {age}\n", row.key, row.flow, row.status, row.steps);
+        text.push_str(&line);
+    }
+    text
+}

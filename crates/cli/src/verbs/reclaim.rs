@@ -1,0 +1,50 @@
+//! `onceflow reclaim`: deletes what nothing needs now, instead of when a run is at work: values, directories of runs that
+//! are gone, files of processes that are gone.
+
+use crate::{args, exit::Exit, fault::Fault, place::Place, presence, printer::Printer, session::Session, words, work};
+use serde_json::json;
+
+/// Values touched by one call.
+const BUDGET: usize = 10_000;
+
+/// Deletes what nothing needs.
+pub(crate) async fn run(_: &args::Reclaim, place: Place, printer: &Printer) -> Result<Exit, Fault> {
+    let session = Session::open(place).await?;
+    let engine = session.idle().await?;
+    engine.remove_due().await?;
+    let values = session.store.values().await?;
+    let (mut values_gone, mut objects_gone) = (0, 0);
+    loop {
+        let done = values.reclaim(BUDGET).await?;
+        values_gone += done.buried;
+        objects_gone += done.objects_unlinked;
+        if !done.more {
+            break;
+        }
+    }
+    let directories = work::sweep(&engine, &session.place).await?;
+    let workers = presence::sweep(&session.place.directory).len();
+    engine.close().await?;
+    session.close().await?;
+    if printer.json {
+        printer.data(&json!({
+            "values": values_gone, "objects": objects_gone, "run_directories": directories.0,
+            "bytes_of_run_directories": directories.1, "workers": workers,
+        }));
+    } else {
+        printer.text(format!(
+            "{} and {} deleted; {} of runs that are gone ({}), {} of processes that are gone",
+            words::count(values_gone as usize, "value"),
+            words::count(objects_gone as usize, "object"),
+            plural(directories.0, "directory", "directories"),
+            words::bytes(directories.1),
+            words::count(workers, "file"),
+        ));
+    }
+    printer.next("nothing to do; `onceflow fsck` proves that nothing is left over");
+    Ok(Exit::Done)
+}
+
+fn plural(n: usize, one: &str, many: &str) -> String {
+    if n == 1 { format!("1 {one}") } else { format!("{n} {many}") }
+}

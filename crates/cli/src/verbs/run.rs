@@ -1,0 +1,241 @@
+//! `onceflow run FLOW`: starts a run or goes on with it, attends it until it rests, and writes its results. One that
+//! another process attends is followed.
+
+use crate::{
+    args,
+    asked::Asked,
+    codes,
+    digests::Digests,
+    exit::Exit,
+    fault::Fault,
+    finish::{Ending, To},
+    follow::{Followed, follow},
+    place::Place,
+    plan,
+    presence::{self, Attending, Notice, Presence},
+    printer::Printer,
+    runs,
+    session::Session,
+    signals::Signals,
+    story,
+    tally::Tally,
+    trail,
+    verbs::{background, ls::shell_word},
+    view::View,
+    words, work,
+};
+use onceflow_core::protocol::ids::RunId;
+use onceflow_engine::{Engine, Handle, Report, RunStatus};
+
+/// Runs a flow.
+pub(crate) async fn run(args: &args::Run, place: Place, printer: &Printer) -> Result<Exit, Fault> {
+    if args.dry_run {
+        let explain = args::Explain { flow: args.flow.clone(), all: false };
+        return super::explain::run(&explain, place, printer).await;
+    }
+    let (mut asked, digests) = Asked::read(&args.flow, &place.directory)?;
+    asked.start.accept_reruns = args.accept_code_change;
+    let session = Session::make(place).await?;
+    let mut running = Running { args, asked, digests, session, printer: printer.clone(), left: None };
+    let exit = running.go().await?;
+    let Running { session, left, asked, .. } = running;
+    let place = session.place.clone();
+    session.close().await?;
+    match left {
+        Some(run) => background::start(&place, printer, asked.key(), run, args.jobs).await,
+        None => Ok(exit),
+    }
+}
+
+/// A flow that is to be run.
+struct Running<'a> {
+    args: &'a args::Run,
+    asked: Asked,
+    digests: Digests,
+    session: Session,
+    printer: Printer,
+    /// The run that is left to a process in the background.
+    left: Option<RunId>,
+}
+
+impl Running<'_> {
+    async fn go(&mut self) -> Result<Exit, Fault> {
+        if let Some(exit) = self.nothing_to_do().await? {
+            return Ok(exit);
+        }
+        let mut signals = Signals::listen().map_err(|error| Fault::plain(Exit::No, format!("no signals: {error}")))?;
+        loop {
+            let notice = Notice { pid: std::process::id(), key: self.asked.key().to_owned(), ..Notice::default() };
+            match presence::attend(&self.session.place.directory, notice)? {
+                Presence::Mine(attending, before) => return self.attend(attending, before, &mut signals).await,
+                Presence::Other(notice) => {
+                    if let Some(exit) = self.follow(notice, &mut signals).await? {
+                        return Ok(exit);
+                    }
+                }
+            }
+        }
+    }
+
+    /// A run that is done and asked for the same again: its results are looked after, and nothing is written.
+    async fn nothing_to_do(&mut self) -> Result<Option<Exit>, Fault> {
+        let engine = self.session.idle().await?;
+        let known = runs::of_key(&engine, self.asked.key()).await?;
+        let is_done = known.is_some_and(|run| run.status == RunStatus::Done);
+        if self.args.flow.new || !is_done {
+            engine.stop();
+            return Ok(None);
+        }
+        if engine.is_same(self.asked.start.clone()).await? != Some(true) {
+            engine.stop();
+            return Ok(None);
+        }
+        let handle = engine.find(self.asked.key()).await?;
+        let report = handle.report().await?;
+        if !matches!(report, Report::Done(_)) {
+            engine.stop();
+            return Ok(None);
+        }
+        let exit = self.tell(&handle, report, &Tally::default()).await?;
+        engine.stop();
+        Ok(Some(exit))
+    }
+
+    async fn tell(&mut self, handle: &Handle, report: Report, tally: &Tally) -> Result<Exit, Fault> {
+        let ending = Ending { printer: &self.printer, handle, tally };
+        let to = To { flow: &self.asked.flow, out: &self.args.out, digests: &mut self.digests };
+        ending.tell(report, Some(to)).await
+    }
+
+    /// Another process attends the run. `None` if it is gone, and the run is ours to go on with.
+    async fn follow(&mut self, notice: Option<Notice>, signals: &mut Signals) -> Result<Option<Exit>, Fault> {
+        if self.args.flow.new {
+            return Err(self.busy(notice.as_ref(), "is at work"));
+        }
+        let engine = self.session.idle().await?;
+        let Some(notice) = self.until_started(notice).await else { return Ok(None) };
+        if engine.is_same(self.asked.start.clone()).await? == Some(false) {
+            return Err(self.busy(Some(&notice), "is at work with other inputs or another flow"));
+        }
+        let key = self.asked.key().to_owned();
+        if self.args.no_wait {
+            return Ok(Some(background::told(&self.printer, &key, None)));
+        }
+        self.printer.say(format!("run `{key}` is at work in process {}; following it", notice.pid));
+        let followed = follow(&engine, &self.session.place, &key, &self.printer, signals).await?;
+        let exit = match followed {
+            Followed::Alone => None,
+            Followed::Asked(exit) => {
+                self.printer.next(format!("the run goes on; onceflow watch {}", shell_word(&key)));
+                Some(exit)
+            }
+            Followed::Rests(handle, report, view) => Some(self.tell(&handle, *report, &view.tally).await?),
+        };
+        engine.stop();
+        Ok(exit)
+    }
+
+    /// Waits for the moment in which the other one has said that the run is started, or is gone.
+    async fn until_started(&self, mut notice: Option<Notice>) -> Option<Notice> {
+        loop {
+            match notice {
+                Some(notice) if notice.started => return Some(notice),
+                _ => tokio::time::sleep(std::time::Duration::from_millis(10)).await,
+            }
+            notice = Some(presence::look(&self.session.place.directory, self.asked.key())?);
+        }
+    }
+
+    fn busy(&self, notice: Option<&Notice>, what: &str) -> Fault {
+        let by = notice.map_or(String::new(), |notice| format!(" in process {}", notice.pid));
+        let key = self.asked.key();
+        Fault::new(Exit::Busy, codes::RUN_BUSY, format!("run `{key}` {what}{by}"))
+            .hint(format!("`--key NAME` starts another run beside it; `onceflow watch {}` follows it", shell_word(key)))
+    }
+
+    /// The run is ours: starts it or goes on with it, and stays until it rests.
+    async fn attend(
+        &mut self,
+        mut attending: Attending,
+        before: Option<Notice>,
+        signals: &mut Signals,
+    ) -> Result<Exit, Fault> {
+        if self.args.no_wait {
+            return self.leave(attending, before).await;
+        }
+        let engine = work::engine(&self.session, &mut attending, before, self.args.jobs).await?;
+        self.prepare(&engine).await?;
+        let events = engine.events();
+        let handle = engine.start(self.asked.start.clone()).await?;
+        attending.started()?;
+        story::write(&self.session.place, handle.id(), self.args, &self.asked);
+        self.digests.save();
+        let writer = trail::Writer::open(&self.session.place.run(handle.id()));
+        let view = View::new(&self.printer, self.asked.steps());
+        let shown = work::show(events, self.asked.key(), writer, view);
+        let waited = work::wait(&engine, &handle, signals, &self.printer).await;
+        if let Err(fault) = work::sweep(&engine, &self.session.place).await {
+            tracing::debug!(%fault, "directories of runs that are gone are left");
+        }
+        engine.close().await?;
+        let view = shown.await.map_err(|error| Fault::plain(Exit::No, format!("the view was lost: {error}")))?;
+        match waited? {
+            Ok(report) => {
+                let exit = self.tell(&handle, report, &view.tally).await?;
+                drop(attending);
+                Ok(exit)
+            }
+            Err(exit) => {
+                self.printer.say(format!(
+                    "stopped; {} done so far are kept",
+                    words::count(view.tally.total(|group| group.settled()), "step")
+                ));
+                self.printer.next("the same command goes on where it stopped");
+                Ok(exit)
+            }
+        }
+    }
+
+    /// The run is ours: starts it, and leaves it to a process in the background.
+    async fn leave(&mut self, mut attending: Attending, before: Option<Notice>) -> Result<Exit, Fault> {
+        let engine = match self.args.flow.new {
+            // What the old one did may have to be undone.
+            true => work::engine(&self.session, &mut attending, before, self.args.jobs).await?,
+            false => {
+                let engine = self.session.idle().await?;
+                work::release(&engine, &self.session.place, before).await?;
+                engine
+            }
+        };
+        self.prepare(&engine).await?;
+        engine.close().await?;
+        let engine = self.session.idle().await?;
+        let handle = engine.start(self.asked.start.clone()).await?;
+        story::write(&self.session.place, handle.id(), self.args, &self.asked);
+        self.digests.save();
+        let report = handle.report().await?;
+        drop(attending);
+        let exit = match report.is_at_rest() {
+            true => self.tell(&handle, report, &Tally::default()).await?,
+            false => {
+                self.left = Some(handle.id());
+                Exit::Waiting
+            }
+        };
+        engine.close().await?;
+        Ok(exit)
+    }
+
+    /// Makes the key free if a new run is wanted; says what runs again and why if there was one.
+    async fn prepare(&mut self, engine: &Engine) -> Result<(), Fault> {
+        let Some(known) = runs::of_key(engine, self.asked.key()).await? else { return Ok(()) };
+        if self.args.flow.new {
+            return work::forget(engine, &known).await;
+        }
+        if !matches!(known.status, RunStatus::Cancelled | RunStatus::Undone) {
+            let explanation = engine.explain(self.asked.start.clone()).await?;
+            self.printer.say(plan::short(&explanation));
+        }
+        Ok(())
+    }
+}

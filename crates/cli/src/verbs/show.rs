@@ -1,0 +1,148 @@
+//! `onceflow show RUN`: what was asked for, what became of every step, the outputs, and what can be done next.
+
+use crate::{
+    args,
+    exit::Exit,
+    fault::Fault,
+    finish::{data_json, failed_json},
+    place::Place,
+    presence,
+    printer::{Ink, Printer},
+    runs,
+    session::Session,
+    story,
+    tally::{Group, Tally},
+    trail, view, words,
+};
+use onceflow_engine::{Report, Summary};
+use serde_json::{Map, Value, json};
+
+/// Failures that are shown.
+const FAILURES_MAX: usize = 10;
+
+/// Shows a run.
+pub(crate) async fn run(args: &args::Show, place: Place, printer: &Printer) -> Result<Exit, Fault> {
+    let session = Session::open(place).await?;
+    let engine = session.idle().await?;
+    let run = session.run(&engine, &args.run).await?;
+    let attended = presence::look(&session.place.directory, &run.key);
+    let handle = engine.find(&run.key).await?;
+    let report = handle.report().await?;
+    let mut outputs = Map::new();
+    if let Report::Done(all) = &report {
+        for (name, outcome) in all {
+            outputs.insert(name.clone(), data_json(handle.peek(outcome).await?));
+        }
+    }
+    engine.stop();
+    let tally = trail::tally(&session.place.run(run.id));
+    let asked = story::read(&session.place, run.id);
+    session.close().await?;
+    let failures = match &report {
+        Report::Failed(failures) | Report::Undone { failures, .. } => failures.clone(),
+        _ => vec![],
+    };
+    let pid = attended.map(|notice| notice.pid);
+    let story = Story { run: &run, pid, tally: &tally, asked };
+    if printer.json {
+        let mut data = story.to_json();
+        data["outputs"] = Value::Object(outputs);
+        data["failures"] = failed_json(&failures);
+        if let Report::Waiting(steps) = &report {
+            data["unknown"] = json!(steps);
+        }
+        printer.pretty(&data);
+        return Ok(Exit::Done);
+    }
+    let mut text = story.to_text(printer);
+    for failed in failures.iter().take(FAILURES_MAX) {
+        text.push_str(&format!("{}\n", view::failure(printer, failed)));
+    }
+    if let Report::Waiting(steps) = &report {
+        text.push_str(&format!("unknown  {}\n", steps.join(", ")));
+    }
+    for (name, value) in &outputs {
+        text.push_str(&format!("output   {name}: {value}\n"));
+    }
+    printer.text(text);
+    printer.next(story.next());
+    Ok(Exit::Done)
+}
+
+struct Story<'a> {
+    run: &'a Summary,
+    pid: Option<u32>,
+    tally: &'a Tally,
+    asked: Option<Value>,
+}
+
+impl Story<'_> {
+    fn status(&self) -> String {
+        runs::status(self.run, self.pid.is_some())
+    }
+
+    fn next(&self) -> String {
+        runs::next(self.run, self.pid.is_some(), story::again(self.asked.as_ref()).as_deref())
+    }
+
+    fn inputs(&self) -> Map<String, Value> {
+        self.asked.as_ref().and_then(|asked| asked["inputs"].as_object().cloned()).unwrap_or_default()
+    }
+
+    fn to_json(&self) -> Value {
+        let run = self.run;
+        let step = |(name, group): &(String, Group)| {
+            json!({
+                "step": name, "done": group.done, "reused": group.reused, "failed": group.failed,
+                "undone": group.undone, "running": group.running.keys().collect::<Vec<_>>(),
+                "attempts": group.attempts, "spent_ms": group.spent_ms,
+            })
+        };
+        json!({
+            "key": run.key, "id": run.id.to_string(), "flow": run.flow, "status": self.status(), "plan": run.generation,
+            "pid": self.pid, "started_ms": run.started.as_ms(), "ended_ms": run.ended.map(|ended| ended.as_ms()),
+            "keep_ms": run.keep_ms, "history_ms": run.history_ms, "inputs": self.inputs(),
+            "steps": self.tally.groups.iter().map(step).collect::<Vec<_>>(),
+            "not_undone": failed_json(&run.not_undone), "next": self.next(),
+        })
+    }
+
+    fn to_text(&self, printer: &Printer) -> String {
+        let (run, now) = (self.run, trail::now_ms());
+        let by = self.pid.map_or(String::new(), |pid| format!(", by process {pid}"));
+        let mut text = format!("{} {}{by}\n", printer.ink(Ink::Bold, &run.key), self.status());
+        text.push_str(&format!("flow     {}\nid       {}\n", run.flow, run.id));
+        text.push_str(&format!("started  {}\n", words::ago(now.saturating_sub(run.started.as_ms()))));
+        if let Some(ended) = run.ended {
+            text.push_str(&format!("ended    {}\n", words::ago(now.saturating_sub(ended.as_ms()))));
+        }
+        for (name, value) in self.inputs() {
+            text.push_str(&format!("input    {name}: {value}\n"));
+        }
+        for (name, group) in &self.tally.groups {
+            text.push_str(&format!("step     {name}: {}\n", told(group)));
+        }
+        text
+    }
+}
+
+fn told(group: &Group) -> String {
+    let mut parts = Vec::new();
+    let mut part = |n: usize, what: &str| {
+        if n > 0 {
+            parts.push(format!("{n} {what}"));
+        }
+    };
+    part(group.done, "done");
+    part(group.reused, "reused");
+    part(group.running.len(), "running");
+    part(group.failed, "failed");
+    part(group.undone, "undone");
+    if group.attempts > group.done + group.failed + group.running.len() {
+        parts.push(format!("{} attempts", group.attempts));
+    }
+    if group.spent_ms > 0 {
+        parts.push(words::duration(group.spent_ms));
+    }
+    if parts.is_empty() { String::from("nothing yet") } else { parts.join(", ") }
+}

@@ -1,0 +1,42 @@
+//! `onceflow watch RUN`: shows what happens in a run until it rests; ends as the run does.
+
+use crate::{
+    args,
+    exit::Exit,
+    fault::Fault,
+    finish::Ending,
+    follow::{Followed, follow},
+    place::Place,
+    printer::Printer,
+    session::Session,
+    signals::Signals,
+};
+use serde_json::json;
+
+/// Follows a run.
+pub(crate) async fn run(args: &args::Watch, place: Place, printer: &Printer) -> Result<Exit, Fault> {
+    let session = Session::open(place).await?;
+    let engine = session.idle().await?;
+    let run = session.run(&engine, &args.run).await?;
+    let mut signals = Signals::listen().map_err(|error| Fault::plain(Exit::No, format!("no signals: {error}")))?;
+    let exit = match follow(&engine, &session.place, &run.key, printer, &mut signals).await? {
+        Followed::Asked(exit) => {
+            printer.next("the run goes on without being watched");
+            exit
+        }
+        Followed::Alone => {
+            if printer.json {
+                printer.data(&json!({"key": run.key, "id": run.id.to_string(), "status": "interrupted"}));
+            }
+            printer.say(format!("run `{}` is not finished, and nobody attends it", run.key));
+            printer.next("the `onceflow run` it was started with goes on where it stopped");
+            Exit::Waiting
+        }
+        Followed::Rests(handle, report, view) => {
+            Ending { printer, handle: &handle, tally: &view.tally }.tell(*report, None).await?
+        }
+    };
+    engine.stop();
+    session.close().await?;
+    Ok(exit)
+}

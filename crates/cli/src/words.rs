@@ -1,0 +1,141 @@
+//! Numbers, times and addresses as people read them.
+
+use onceflow_core::plan::Reason;
+
+/// A duration: `0.3s`, `12s`, `3m 5s`, `2h 10m`, `4d 3h`.
+pub(crate) fn duration(ms: u64) -> String {
+    let seconds = ms / 1000;
+    match seconds {
+        0..=9 => format!("{}.{}s", seconds, ms % 1000 / 100),
+        10..=59 => format!("{seconds}s"),
+        60..=3599 => format!("{}m {}s", seconds / 60, seconds % 60),
+        3600..=86_399 => format!("{}h {}m", seconds / 3600, seconds % 3600 / 60),
+        _ => format!("{}d {}h", seconds / 86_400, seconds % 86_400 / 3600),
+    }
+}
+
+/// How long ago something was.
+pub(crate) fn ago(ms: u64) -> String {
+    match ms / 1000 {
+        0..=1 => String::from("just now"),
+        s @ 2..=59 => format!("{s}s ago"),
+        s @ 60..=3599 => format!("{}m ago", s / 60),
+        s @ 3600..=86_399 => format!("{}h ago", s / 3600),
+        s => format!("{}d ago", s / 86_400),
+    }
+}
+
+/// Milliseconds of `250ms`, `30s`, `5m`, `12h`, `7d`.
+pub(crate) fn parse_time(text: &str) -> Option<u64> {
+    let at = text.find(|c: char| !c.is_ascii_digit())?;
+    let (number, unit) = text.split_at(at);
+    let unit: u64 = match unit.trim() {
+        "ms" => 1,
+        "s" => 1000,
+        "m" | "min" => 60_000,
+        "h" => 3_600_000,
+        "d" => 86_400_000,
+        _ => return None,
+    };
+    number.parse::<u64>().ok()?.checked_mul(unit)
+}
+
+/// `1 step`, `2 steps`.
+pub(crate) fn count(n: usize, what: &str) -> String {
+    if n == 1 { format!("1 {what}") } else { format!("{n} {what}s") }
+}
+
+/// A size: `512 B`, `1.5 MB`.
+pub(crate) fn bytes(n: u64) -> String {
+    const UNITS: [&str; 5] = ["kB", "MB", "GB", "TB", "PB"];
+    if n < 1000 {
+        return format!("{n} B");
+    }
+    let (mut value, mut unit) = (n as f64 / 1000.0, 0);
+    while value >= 999.95 && unit + 1 < UNITS.len() {
+        (value, unit) = (value / 1000.0, unit + 1);
+    }
+    format!("{value:.1} {}", UNITS[unit])
+}
+
+/// An address as people write it: without the slash in front, and without the name that the one step of an each, or of
+/// a choice, has inside it.
+pub(crate) fn step(address: &str) -> &str {
+    let address = address.strip_prefix('/').unwrap_or(address);
+    address.strip_suffix("/run").unwrap_or(address)
+}
+
+/// The step of the flow an address belongs to: `/align[3]/sort` is of `align`.
+pub(crate) fn top(address: &str) -> &str {
+    let address = step(address);
+    &address[..address.find(['/', '[', '@']).unwrap_or(address.len())]
+}
+
+/// A port as the flow names it: `inputs-reads` is `inputs.reads`.
+pub(crate) fn port(name: &str) -> String {
+    name.replace('-', ".")
+}
+
+/// Why a step runs or not.
+pub(crate) fn reason(reason: &Reason) -> String {
+    match reason {
+        Reason::New => String::from("new"),
+        Reason::NoValue => String::from("has no result yet"),
+        Reason::CodeChanged { .. } => String::from("its code changed"),
+        Reason::InputChanged { port: name } => format!("input {} changed", port(name)),
+        Reason::SourceReruns { address } => format!("reads from {}", step(address)),
+        Reason::Kept => String::from("kept"),
+        Reason::NotNeeded => String::from("nothing needs it"),
+    }
+}
+
+/// The word, of those there are, that is nearest to one that is not there.
+pub(crate) fn nearest<'a>(word: &str, known: impl Iterator<Item = &'a str>) -> Option<&'a str> {
+    let distance = |other: &str| {
+        let (a, b): (Vec<char>, Vec<char>) = (word.chars().collect(), other.chars().collect());
+        let mut row: Vec<usize> = (0..=b.len()).collect();
+        for (i, left) in a.iter().enumerate() {
+            let mut before = std::mem::replace(&mut row[0], i + 1);
+            for (j, right) in b.iter().enumerate() {
+                let cost = (before + usize::from(left != right)).min(row[j] + 1).min(row[j + 1] + 1);
+                before = std::mem::replace(&mut row[j + 1], cost);
+            }
+        }
+        row[b.len()]
+    };
+    let near = known.map(|other| (distance(other), other)).min()?;
+    (near.0 <= 1 + word.chars().count() / 4).then_some(near.1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_read_and_written_with_their_units() {
+        let table = [("250ms", Some(250)), ("30s", Some(30_000)), ("5m", Some(300_000)), ("1d", Some(86_400_000))];
+        for (text, ms) in table.into_iter().chain([("5", None), ("s", None), ("5w", None), ("-1s", None)]) {
+            assert_eq!(parse_time(text), ms, "{text}");
+        }
+        let shown = [(340, "0.3s"), (59_999, "59s"), (185_000, "3m 5s"), (7_800_000, "2h 10m"), (90_000_000, "1d 1h")];
+        for (ms, text) in shown {
+            assert_eq!(duration(ms), text);
+        }
+        assert_eq!([bytes(999), bytes(1500), bytes(999_950_000)], ["999 B", "1.5 kB", "1.0 GB"]);
+    }
+
+    #[test]
+    fn addresses_and_ports_are_shown_as_the_flow_names_them() {
+        assert_eq!((step("/align[3]/sort"), top("/align[3]/sort"), top("/x@2/y")), ("align[3]/sort", "align", "x"));
+        assert_eq!((step("/align[3]/run"), step("/run")), ("align[3]", "run"));
+        assert_eq!(port("inputs-reads"), "inputs.reads");
+    }
+
+    #[test]
+    fn a_word_that_is_nearly_right_is_found() {
+        let known = ["align", "index", "variants"];
+        assert_eq!(nearest("alihn", known.into_iter()), Some("align"));
+        assert_eq!(nearest("varants", known.into_iter()), Some("variants"));
+        assert_eq!(nearest("sort", known.into_iter()), None);
+    }
+}

@@ -1,0 +1,156 @@
+//! Attends a run: an engine that takes the steps of this run and no others, with everything that flow files can ask for.
+
+use crate::{
+    exit::Exit,
+    fault::Fault,
+    place::Place,
+    presence::{self, Attending, Notice},
+    printer::Printer,
+    runs,
+    session::{self, Session},
+    signals::Signals,
+    trail,
+    view::View,
+};
+use onceflow_engine::{Engine, Event, Handle, Options, Report, Summary};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fs,
+    path::Path,
+    time::Duration,
+};
+use tokio::{sync::mpsc, task::JoinHandle};
+
+/// An engine that works on the run that is attended.
+///
+/// # Errors
+/// If the store does not answer.
+pub(crate) async fn engine(
+    session: &Session,
+    attending: &mut Attending,
+    before: Option<Notice>,
+    jobs: Option<u16>,
+) -> Result<Engine, Fault> {
+    let cpus = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    let jobs = jobs.map_or(cpus, usize::from);
+    let options = Options {
+        classes: BTreeMap::from([(session::class(&attending.notice.key), jobs)]),
+        other_classes: false,
+        cpu_milli: u32::try_from(cpus.max(jobs) * 1000).unwrap_or(u32::MAX),
+        scratch: session.place.directory.join("scratch"),
+        ..Options::default()
+    };
+    let engine = Engine::open(&session.store, options).await?;
+    attending.claims_as(engine.incarnation())?;
+    engine.add_tasks(&crate::executors::tasks(&session.place))?;
+    release(&engine, &session.place, before).await?;
+    tokio::spawn(keep_releasing(engine.clone(), session.place.clone()));
+    Ok(engine)
+}
+
+/// Frees what processes have taken that are gone.
+///
+/// # Errors
+/// If the store does not answer.
+pub(crate) async fn release(engine: &Engine, place: &Place, before: Option<Notice>) -> Result<(), Fault> {
+    let gone = presence::sweep(&place.directory).into_iter().chain(before);
+    for gone in gone.filter_map(|notice| notice.claims()) {
+        engine.release(gone).await?;
+    }
+    Ok(())
+}
+
+/// The same while we are at work: another process may have taken a step of ours, and have been killed.
+async fn keep_releasing(engine: Engine, place: Place) {
+    const PAUSE: Duration = Duration::from_secs(2);
+    loop {
+        tokio::time::sleep(PAUSE).await;
+        if let Err(fault) = release(&engine, &place, None).await {
+            tracing::debug!(%fault, "what the dead have left is not looked for any more");
+            return;
+        }
+    }
+}
+
+/// Removes the directories of runs that are not remembered any more; how many, and how large they were.
+///
+/// # Errors
+/// If the store does not answer.
+pub(crate) async fn sweep(engine: &Engine, place: &Place) -> Result<(usize, u64), Fault> {
+    // First the directories, then the runs: a run is there before its directory is.
+    let directory = place.directory.join("runs");
+    let there: Vec<_> = fs::read_dir(directory).into_iter().flatten().flatten().collect();
+    let known: BTreeSet<_> = match there.is_empty() {
+        true => BTreeSet::new(),
+        false => runs::all(engine).await?.iter().map(|run| run.id.to_string()).collect(),
+    };
+    let mut gone = (0, 0);
+    for entry in there.iter().filter(|entry| !known.contains(&*entry.file_name().to_string_lossy())) {
+        let bytes = size(&entry.path());
+        if remove(&entry.path()).is_ok() {
+            gone = (gone.0 + 1, gone.1 + bytes);
+        }
+    }
+    Ok(gone)
+}
+
+fn remove(path: &Path) -> std::io::Result<()> {
+    if path.is_dir() { fs::remove_dir_all(path) } else { fs::remove_file(path) }
+}
+
+fn size(path: &Path) -> u64 {
+    let Ok(metadata) = fs::symlink_metadata(path) else { return 0 };
+    if !metadata.is_dir() {
+        return metadata.len();
+    }
+    fs::read_dir(path).into_iter().flatten().flatten().map(|entry| size(&entry.path())).sum()
+}
+
+/// Shows and writes down what happens, until nothing does any more; then gives the view back.
+pub(crate) fn show(
+    events: mpsc::UnboundedReceiver<Event>,
+    key: &str,
+    writer: trail::Writer,
+    mut view: View,
+) -> JoinHandle<View> {
+    let key = key.to_owned();
+    tokio::spawn(async move {
+        trail::follow(events, key, writer, |ms, what| view.saw(ms, what)).await;
+        view.end();
+        view
+    })
+}
+
+/// Waits until the run rests, or until we are asked to stop: then what runs is interrupted, and its state is safe.
+///
+/// # Errors
+/// If the store does not answer.
+pub(crate) async fn wait(
+    engine: &Engine,
+    handle: &Handle,
+    signals: &mut Signals,
+    printer: &Printer,
+) -> Result<Result<Report, Exit>, Fault> {
+    tokio::select! {
+        report = handle.wait() => Ok(Ok(report?)),
+        exit = signals.asked() => {
+            printer.say("stopping: no further steps are taken (again to stop at once)");
+            engine.interrupt().await?;
+            Ok(Err(exit))
+        }
+    }
+}
+
+/// Makes the key of a run free for a new one: what it did is undone as registered, and nothing of it is reused.
+///
+/// # Errors
+/// If the store does not answer.
+pub(crate) async fn forget(engine: &Engine, known: &Summary) -> Result<(), Fault> {
+    let handle = engine.find(&known.key).await?;
+    if !known.status.has_ended() {
+        handle.cancel().await?;
+        handle.wait().await?;
+    }
+    engine.forget(&known.key).await?;
+    Ok(())
+}

@@ -1,0 +1,48 @@
+//! Lets a key be used for another run: what has ended is not remembered any more.
+
+use super::Engine;
+use crate::Error;
+use onceflow_core::{
+    Batch,
+    protocol::{
+        keys,
+        rows::{self, Head},
+    },
+};
+use onceflow_store::Outcome;
+
+impl Engine {
+    /// Forgets a run that has ended; its key is free then. What it held goes when it would have gone. Durable when it
+    /// returns; whether there was one.
+    ///
+    /// # Errors
+    /// [`Error::Refused`] if it has not ended.
+    pub async fn forget(&self, key: &str) -> Result<bool, Error> {
+        let shared = &self.shared;
+        loop {
+            let head = keys::heads().key(key);
+            let Some(row) = shared.row(head.clone()).await? else { return Ok(false) };
+            match rows::read::<Head>(&row) {
+                Some(Head::Finished(_)) => {}
+                Some(Head::Active(_)) => {
+                    return Err(Error::Refused { key: key.to_owned(), why: String::from("has not ended") });
+                }
+                None => return Err(Error::damaged(format!("the row of run `{key}`"))),
+            }
+            let mut batch = Batch::new(shared.shard());
+            batch.require_equals(head.clone(), row).delete(head);
+            if let Outcome::Applied(committed) = shared.records.commit(batch).await? {
+                shared.records.durable(committed.position).await?;
+                return Ok(true);
+            }
+        }
+    }
+
+    /// Removes what remains of runs whose time has come, now instead of when an engine at work gets to it.
+    ///
+    /// # Errors
+    /// If the store does not answer.
+    pub async fn remove_due(&self) -> Result<(), Error> {
+        self.shared.remove_due().await.map(drop)
+    }
+}

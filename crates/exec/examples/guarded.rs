@@ -1,0 +1,50 @@
+//! A process that runs one command under a guard: `guarded run DIRECTORY SCRIPT`. As `guarded guard` it is the guard.
+
+use onceflow_core::model::{Connection, Endpoint, Graph, Library, Module, Port, TaskSpec, Type, graph::Kind};
+use onceflow_engine::{Engine, Start};
+use onceflow_exec::{
+    Home, Options,
+    action::{Action, Command, Shell, Template},
+};
+use onceflow_store::Store;
+
+fn main() {
+    let args: Vec<_> = std::env::args().collect();
+    match args[1].as_str() {
+        "guard" => onceflow_exec::guard::main(),
+        _ => {
+            let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
+            runtime.expect("a runtime").block_on(run(&args[2], &args[3]));
+        }
+    }
+}
+
+async fn run(directory: &str, script: &str) {
+    let store = Store::open(directory).await.expect("a store");
+    let engine = Engine::open(&store, onceflow_engine::Options::default()).await.expect("an engine");
+    let guard = Some((std::env::current_exe().expect("a program"), vec!["guard".into()]));
+    let tasks = onceflow_exec::executors(Options { home: Home::new(directory), guard });
+    engine.add_tasks(&tasks).expect("no two tasks of one name");
+    let command = Command {
+        run: Template::text(script),
+        shell: Shell::Bash,
+        outputs: vec![],
+        env: Default::default(),
+        secrets: vec![],
+    };
+    let action = Action::Command(command);
+    let mut spec = TaskSpec::new(action.executor(), vec![], vec![]);
+    spec.params = action.to_params();
+    let end = |module: Option<&str>| Endpoint { module: module.map(String::from), port: "done".into() };
+    let graph = Graph {
+        inputs: vec![],
+        outputs: vec![Port::new("done", Type::Unit)],
+        modules: vec![Module { name: "step".into(), kind: Kind::Task(spec), origin: None, attempt: false }],
+        connections: vec![Connection { from: end(Some("step")), to: end(None), origin: None }],
+    };
+    let library = Library { flows: [(String::from("main"), graph)].into() };
+    let handle = engine.start(Start::new("k", library, "main")).await.expect("a run");
+    println!("{}", handle.wait().await.expect("a report"));
+    engine.close().await.expect("closed");
+    drop((tasks, handle, engine));
+}

@@ -1,0 +1,273 @@
+//! What a leaf of a flow file does, as the program carries it: the parameters of its task, in JSON.
+
+use onceflow_core::model::TaskSpec;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// What a leaf does.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Action {
+    /// Starts a command.
+    Command(Command),
+    /// Runs code in an interpreter.
+    Script(Script),
+    /// Calls a server.
+    Http(Http),
+    /// Computes.
+    Expr(Expr),
+}
+
+/// The executors there are, by the names that programs know them by.
+pub const EXECUTORS: [&str; 4] = ["command", "script", "http", "expr"];
+
+/// Text with holes: `${{ expression }}`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Template(pub Vec<Part>);
+
+/// A part of a template.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Part {
+    /// The text itself.
+    Text(String),
+    /// An expression; its value goes here.
+    Hole(String),
+}
+
+/// A command and what becomes of what it leaves.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Command {
+    /// The text of the command.
+    pub run: Template,
+    /// Who reads it.
+    #[serde(default)]
+    pub shell: Shell,
+    /// Where each output is found; as many as the task has.
+    #[serde(default)]
+    pub outputs: Vec<Capture>,
+    /// What its environment holds beside the few names every command gets.
+    #[serde(default)]
+    pub env: BTreeMap<String, Template>,
+    /// Names in our environment that it gets as well, and nobody else sees.
+    #[serde(default)]
+    pub secrets: Vec<String>,
+}
+
+/// Who reads a command.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Shell {
+    /// `bash -euo pipefail`.
+    #[default]
+    Bash,
+    /// `sh -eu`.
+    Sh,
+    /// A program and its arguments that is given the path of a file with the text; it must be a shell of bash's or the
+    /// POSIX kind, and its language is taken to be bash's if its name holds `bash`, else POSIX.
+    Custom(Vec<String>),
+}
+
+/// Code for an interpreter: inputs as one JSON object on stdin, outputs as one JSON object on stdout.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Script {
+    /// The program and its arguments; the path of the code follows.
+    pub interpreter: Vec<String>,
+    /// The code.
+    pub code: String,
+    /// Where each output is found: a file ([`Capture::Path`]), or an expression over the JSON it wrote, by the names of
+    /// its fields.
+    #[serde(default)]
+    pub outputs: Vec<Capture>,
+    /// As for a command.
+    #[serde(default)]
+    pub env: BTreeMap<String, Template>,
+    /// As for a command.
+    #[serde(default)]
+    pub secrets: Vec<String>,
+}
+
+/// A call to a server.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Http {
+    /// `GET`, `POST` and so on.
+    pub method: String,
+    /// Where to. Values are percent-encoded, but for a hole that begins it.
+    pub url: Template,
+    /// Headers.
+    #[serde(default)]
+    pub headers: Vec<(String, Template)>,
+    /// What is sent.
+    #[serde(default)]
+    pub body: Option<HttpBody>,
+    /// The header that carries the step's key.
+    #[serde(default = "key_header")]
+    pub key_header: String,
+    /// What answers are good.
+    #[serde(default = "accept")]
+    pub accept: Vec<StatusRange>,
+    /// Where each output is found: [`Capture::Path`] is the body as a file of that name; [`Capture::Json`] an
+    /// expression over `status`, `headers`, `body`; [`Capture::Stdout`] the body itself.
+    #[serde(default)]
+    pub outputs: Vec<Capture>,
+    /// Names in our environment that expressions see as `secrets.NAME`.
+    #[serde(default)]
+    pub secrets: Vec<String>,
+}
+
+/// Where the key goes if nothing else is said.
+pub fn key_header() -> String {
+    String::from("Idempotency-Key")
+}
+
+/// What is good if nothing else is said: 200 to 299.
+pub fn accept() -> Vec<StatusRange> {
+    vec![StatusRange { from: 200, to: 299 }]
+}
+
+/// Some statuses, both ends included.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StatusRange {
+    /// The first.
+    pub from: u16,
+    /// The last.
+    pub to: u16,
+}
+
+/// What is sent to a server.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum HttpBody {
+    /// JSON.
+    Json(JsonTemplate),
+    /// Text.
+    Text(Template),
+    /// The content of the file that this expression gives.
+    File(String),
+}
+
+/// JSON with holes. A text that is exactly one hole becomes the value with its type.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum JsonTemplate {
+    /// Null, a truth, or a number: itself.
+    Literal(serde_json::Value),
+    /// A text with holes.
+    Text(Template),
+    /// Elements.
+    List(Vec<JsonTemplate>),
+    /// Fields.
+    Record(Vec<(String, JsonTemplate)>),
+}
+
+/// An expression for each output.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Expr {
+    /// In the order of the task's outputs.
+    pub outputs: Vec<String>,
+}
+
+/// Where an output is found. Its type is that of the port.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Capture {
+    /// A file or directory of this name, or those that match this glob: relative, and never outside. For a type that is
+    /// no file, the text in the file of this name.
+    Path(Template),
+    /// What the command writes to its standard output.
+    Stdout,
+    /// An expression over what was answered.
+    Json(String),
+}
+
+impl Action {
+    /// The executor it is for: the name of its task.
+    pub fn executor(&self) -> &'static str {
+        match self {
+            Action::Command(_) => EXECUTORS[0],
+            Action::Script(_) => EXECUTORS[1],
+            Action::Http(_) => EXECUTORS[2],
+            Action::Expr(_) => EXECUTORS[3],
+        }
+    }
+
+    /// As the parameters of a task.
+    pub fn to_params(&self) -> Vec<u8> {
+        serde_json::to_vec(self).expect("an action can always be written")
+    }
+
+    /// What the parameters of a task say.
+    ///
+    /// # Errors
+    /// If they were written by a version of this tool that knows more.
+    pub fn from_spec(spec: &TaskSpec) -> Result<Action, String> {
+        serde_json::from_slice(&spec.params).map_err(|error| {
+            format!("what the step does cannot be read ({error}): it was planned by another version of onceflow")
+        })
+    }
+
+    /// All that results depend on beside the inputs: for the version of its task. `more` is what the user says.
+    pub fn version(&self, more: &str) -> String {
+        let mut seen = self.clone();
+        // Which secrets there are is no part of what is computed.
+        match &mut seen {
+            Action::Command(Command { secrets, .. })
+            | Action::Script(Script { secrets, .. })
+            | Action::Http(Http { secrets, .. }) => secrets.clear(),
+            Action::Expr(_) => {}
+        }
+        let mut hasher = blake3::Hasher::new_derive_key("onceflow action");
+        hasher.update(&seen.to_params()).update(&[0]).update(more.as_bytes());
+        hasher.finalize().to_hex()[..32].to_owned()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn command(run: &str) -> Command {
+        let run = Template(vec![Part::Text(run.into()), Part::Hole("a.b".into())]);
+        Command { run, shell: Shell::Bash, outputs: vec![Capture::Stdout], env: BTreeMap::new(), secrets: vec![] }
+    }
+
+    #[test]
+    fn an_action_comes_back_from_the_params_of_its_task() {
+        let http = Http {
+            method: "POST".into(),
+            url: Template::default(),
+            headers: vec![("a".into(), Template::default())],
+            body: Some(HttpBody::Json(JsonTemplate::Record(vec![(
+                "b".into(),
+                JsonTemplate::List(vec![JsonTemplate::Literal(json!(1.5)), JsonTemplate::Text(Template::default())]),
+            )]))),
+            key_header: key_header(),
+            accept: accept(),
+            outputs: vec![Capture::Json("body.id".into())],
+            secrets: vec!["TOKEN".into()],
+        };
+        for action in [Action::Command(command("x")), Action::Http(http), Action::Expr(Expr { outputs: vec![] })] {
+            let mut spec = TaskSpec::new(action.executor(), vec![], vec![]);
+            spec.params = action.to_params();
+            assert_eq!(Action::from_spec(&spec), Ok(action));
+        }
+    }
+
+    #[test]
+    fn the_version_is_of_what_results_depend_on() {
+        let version = |change: fn(&mut Command), more: &str| {
+            let mut command = command("x");
+            change(&mut command);
+            Action::Command(command).version(more)
+        };
+        let known = version(|_| {}, "");
+        assert_eq!(version(|command| command.secrets.push("S".into()), ""), known);
+        assert_ne!(version(|_| {}, "2"), known);
+        assert_ne!(version(|command| command.shell = Shell::Sh, ""), known);
+        assert_ne!(version(|command| command.outputs.clear(), ""), known);
+        assert_ne!(version(|command| command.run.0.push(Part::Text(String::new())), ""), known);
+        assert_ne!(version(|command| drop(command.env.insert("A".into(), Template::default())), ""), known);
+    }
+}

@@ -1,0 +1,70 @@
+//! The names an expression can use, and their values: a tree, as `inputs.reads` and `align.bam` are.
+
+use crate::value::Value;
+use std::collections::BTreeMap;
+
+/// Names and values.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Scope {
+    names: BTreeMap<String, Value>,
+}
+
+impl Scope {
+    /// No names.
+    pub fn new() -> Self {
+        Scope::default()
+    }
+
+    /// Gives a value to a name.
+    pub fn set(&mut self, name: impl Into<String>, value: Value) {
+        self.names.insert(name.into(), value);
+    }
+
+    /// Gives a value to what a port stands for: `inputs-reads` is `inputs.reads`.
+    pub fn bind(&mut self, port: &str, value: Value) {
+        let mut parts = port.split('-');
+        let Some(root) = parts.next() else { return };
+        let mut place = self.names.entry(root.to_owned()).or_insert(Value::Null);
+        for part in parts {
+            if !matches!(place, Value::Record(_)) {
+                *place = Value::Record(BTreeMap::new());
+            }
+            let Value::Record(fields) = place else { unreachable!("it was made one") };
+            place = fields.entry(part.to_owned()).or_insert(Value::Null);
+        }
+        *place = value;
+    }
+
+    /// The value of a name.
+    pub fn root(&self, name: &str) -> Option<&Value> {
+        self.names.get(name)
+    }
+
+    /// All names and values.
+    pub fn names(&self) -> &BTreeMap<String, Value> {
+        &self.names
+    }
+
+    /// The value at a path: fields of records, and what files say of themselves.
+    pub fn get(&self, path: &[String]) -> Option<Value> {
+        let (root, fields) = path.split_first()?;
+        let mut value = self.names.get(root)?;
+        for (at, field) in fields.iter().enumerate() {
+            match value {
+                Value::Record(known) => value = known.get(field)?,
+                Value::File(file) if at + 1 == fields.len() => {
+                    let text = |text: &str| Some(Value::text(text));
+                    return match field.as_str() {
+                        "path" => text(&file.path.to_string_lossy()),
+                        "name" => text(&file.name),
+                        "stem" => text(file.stem()),
+                        "ext" => text(file.ext()),
+                        _ => None,
+                    };
+                }
+                _ => return None,
+            }
+        }
+        Some(value.clone())
+    }
+}

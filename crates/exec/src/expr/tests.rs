@@ -1,0 +1,166 @@
+//! Promises of expressions.
+
+use super::*;
+use crate::value::FileValue;
+use expect_test::expect;
+use proptest::prelude::*;
+
+fn names(source: &str) -> String {
+    let compiled = compile(source).unwrap();
+    let shown = compiled.references().iter().map(|found| {
+        assert_eq!(
+            source[found.span.clone()].split_whitespace().collect::<String>().trim_start_matches('.'),
+            found.path.join("."),
+            "{source}"
+        );
+        found.path.join(".")
+    });
+    shown.collect::<Vec<_>>().join(" ")
+}
+
+fn scope() -> Scope {
+    let mut scope = Scope::new();
+    scope.bind("inputs-n", Value::Int(3));
+    scope.bind("inputs-names", Value::List(vec![Value::text("a"), Value::text("b")]));
+    scope.bind("sample", Value::File(FileValue { name: "s 1.fq.gz".into(), path: "/w/in/sample/s 1.fq.gz".into() }));
+    scope.bind("none", Value::Null);
+    scope
+}
+
+#[test]
+fn what_an_expression_mentions_is_found_with_its_place() {
+    let cases = [
+        ("inputs.reads", "inputs.reads"),
+        ("a . b", "a.b"),
+        ("a.b[c.d].e + size(f)", "a.b c.d f"),
+        ("has(a.b) ? a.b : c", "a.b a.b c"),
+        ("xs.map(x, x + y).filter(z, z > x)", "xs y x"),
+        ("xs.exists(i, i == j) && i", "xs j i"),
+        ("'é' + a.b.startsWith(c)", "a.b c"),
+        ("math.greatest(1, n) + mathx.y", "n mathx.y"),
+        ("{'k': v, w: 1}", "v w"),
+        ("type(x) == int", "x"),
+        ("1 + 2", ""),
+        ("in_a in b", "in_a b"),
+    ];
+    for (source, expected) in cases {
+        assert_eq!(names(source), expected, "{source}");
+    }
+}
+
+#[test]
+fn only_a_bare_reference_is_one() {
+    for (source, is_one) in [("a.b", true), ("a", true), ("(a)", false), ("a.b + 0", false), ("has(a.b)", false)] {
+        assert_eq!(compile(source).unwrap().as_reference().is_some(), is_one, "{source}");
+    }
+}
+
+#[test]
+fn expressions_compute_with_files_lists_and_texts() {
+    let cases = [
+        ("inputs.n + 1", "4"),
+        ("inputs.names.map(n, n + '.txt')", r#"["a.txt","b.txt"]"#),
+        ("sample", r#""/w/in/sample/s 1.fq.gz""#),
+        ("sample.stem + '|' + sample.ext + '|' + sample.name", r#""s 1.fq|gz|s 1.fq.gz""#),
+        ("sample.path", r#""/w/in/sample/s 1.fq.gz""#),
+        ("[sample, sample].map(s, s)[1]", r#""/w/in/sample/s 1.fq.gz""#),
+        ("none == null", "true"),
+        ("has(inputs.n) && !has(inputs.m)", "true"),
+        ("'a-b'.split('-')", r#"["a","b"]"#),
+        ("'x12'.matches('^x[0-9]+$')", "true"),
+        ("math.greatest(1, inputs.n)", "3"),
+        ("double(inputs.n) / 2.0", "1.5"),
+        ("size(inputs.names)", "2"),
+        ("inputs.names.join(',')", r#""a,b""#),
+    ];
+    for (source, expected) in cases {
+        let given = eval(source, &scope()).unwrap_or_else(|error| panic!("{error}"));
+        assert_eq!(given.to_json().to_string(), expected, "{source}");
+    }
+}
+
+#[test]
+fn a_failure_names_the_expression_and_the_types() {
+    let sources = ["inputs.n + sample.name", "inputs.m", "nope.x", "inputs.names[7]", "inputs.n / 0", "inputs.n < 'a'"];
+    let told: Vec<_> = sources.iter().map(|source| eval(source, &scope()).unwrap_err().to_string()).collect();
+    expect![[r#"
+        `inputs.n + sample.name` cannot be computed: `add` does not take 3 (int) and "s 1.fq.gz" (text) (inputs.n is int, sample.name is text)
+        `inputs.m` cannot be computed: there is no `m` (inputs.m is unknown)
+        `nope.x` cannot be computed: nothing is called `nope` (nope.x is unknown)
+        `inputs.names[7]` cannot be computed: there is no element 7 (int) (inputs.names is list)
+        `inputs.n / 0` cannot be computed: division by zero (inputs.n is int)
+        `inputs.n < 'a'` cannot be computed: `<` does not take (int, string) (inputs.n is int)"#]]
+    .assert_eq(&told.join("\n"));
+    let wrong = compile("inputs.n + 1").unwrap().eval_as(&scope(), &Type::Text).unwrap_err();
+    expect!["`inputs.n + 1` cannot be computed: text wanted, but 4 (int) found (inputs.n is int)"]
+        .assert_eq(&wrong.to_string());
+}
+
+#[test]
+fn what_is_no_expression_is_told_with_its_place() {
+    let mut told = String::new();
+    for source in ["a +", "a b", "é && )", "'open", "a..b", "(((", "x.map(1, 2)", ""] {
+        for wrong in compile(source).unwrap_err() {
+            told.push_str(&format!("{source}: {:?} {}\n", wrong.span, wrong.message));
+        }
+    }
+    expect![[r#"
+        a +: 3..3 the expression is not complete
+        a b: 2..3 `b` is not expected here
+        é && ): 0..2 `é` cannot be read
+        é && ): 3..4 `&&` is not expected here
+        é && ): 6..7 `)` is not expected here
+        'open: 0..1 `'open` cannot be read
+        'open: 5..5 the expression is not complete
+        a..b: 2..3 `..` is not expected here
+        (((: 3..3 the expression is not complete
+        x.map(1, 2): 6..7 argument must be a simple name
+        : 0..0 the expression is not complete
+    "#]]
+    .assert_eq(&told);
+    let deep = format!("{}1{}", "(".repeat(10_000), ")".repeat(10_000));
+    assert_eq!(compile(&deep).unwrap_err()[0].message, "too many operators and brackets inside one another");
+    assert!(compile(&"a+".repeat(100_000)).unwrap_err()[0].message.contains("too long"));
+}
+
+#[test]
+fn long_chains_are_refused_or_computed_but_never_crash() {
+    let chains =
+        ["1+", "!", "-", "a?b:", "a.b.", "[0].", "x&&", "a in ", "(", "[", "{1:", "f(", "x.map(y, ", "a[", "- "];
+    for chain in chains {
+        for times in (1..400).chain([SOURCE_BYTES_MAX / chain.len() - 10]) {
+            let closing = |open: char, close: char| close.to_string().repeat(chain.matches(open).count() * times);
+            let closing = closing('(', ')') + &closing('[', ']') + &closing('{', '}');
+            if let Ok(compiled) = compile_fresh(&format!("{}1{closing}", chain.repeat(times))) {
+                let _computed = compiled.eval(&Scope::new());
+            }
+        }
+    }
+    assert!(compile(&format!("[{}1]", "1, a.b, ".repeat(4_000))).is_ok(), "what is wide is not deep");
+}
+
+proptest! {
+    #[test]
+    fn no_text_makes_the_compiler_panic(source in "[a-z0-9.()\\[\\]{}'\"+*?:,<>=&|! é\\\\]{0,24}") {
+        if let Ok(compiled) = compile(&source) {
+            for reference in compiled.references() {
+                prop_assert!(source.get(reference.span.clone()).is_some());
+            }
+            let _computed = compiled.eval(&scope());
+        }
+    }
+}
+
+#[test]
+fn a_plain_reference_is_seen_without_parsing_and_means_the_same() {
+    let sources =
+        ["a", "a.b", "a.b.c_1", "_x.y", "in", "a.in", "true", "size", "a.size", "list", "a b", "a.", ".a", "1a", "a-b"];
+    for source in sources {
+        let seen = references::plain(source);
+        let parsed = parse(source).ok().map(|program| references::of(&program, source));
+        if let Some(seen) = seen {
+            assert_eq!(parsed.as_deref(), Some(&[seen][..]), "{source}");
+        }
+    }
+    assert!(references::plain("inputs.reference").is_some() && references::plain("a.in").is_none());
+}

@@ -1,0 +1,113 @@
+//! Where things are on the disk: the work directories and logs of runs, below the store's directory. All of it is talk,
+//! not truth; it may be deleted at any time.
+
+use onceflow_core::protocol::ids::RunId;
+use std::path::{Path, PathBuf};
+
+/// The store's directory.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Home {
+    /// Its path.
+    pub root: PathBuf,
+}
+
+impl Home {
+    /// The directory at this path. It should be absolute: commands run elsewhere.
+    pub fn new(root: impl Into<PathBuf>) -> Self {
+        Home { root: root.into() }
+    }
+
+    /// Everything of a run.
+    pub fn run(&self, run: RunId) -> PathBuf {
+        let hex: String = run.0.iter().map(|byte| format!("{byte:02x}")).collect();
+        self.root.join("runs").join(hex)
+    }
+
+    /// The work directory of an attempt at a step.
+    pub fn work(&self, run: RunId, address: &str, attempt: u32) -> PathBuf {
+        self.run(run).join("work").join(format!("{}.{attempt}", safe(address)))
+    }
+
+    /// The log of a step's last attempt.
+    pub fn log(&self, run: RunId, address: &str) -> PathBuf {
+        self.run(run).join("logs").join(format!("{}.log", safe(address)))
+    }
+}
+
+/// An address as the name of a file: `/align[3]/sort` is `align[3].sort`. Two addresses never share a name.
+pub fn safe(address: &str) -> String {
+    let mut name = String::with_capacity(address.len());
+    let mut is_plain = true;
+    for found in address.strip_prefix('/').unwrap_or(address).chars() {
+        match found {
+            '/' => name.push('.'),
+            'a'..='z' | 'A'..='Z' | '0'..='9' | '_' | '-' | '[' | ']' | '@' => name.push(found),
+            _ => {
+                is_plain = false;
+                name.push('_');
+            }
+        }
+    }
+    if is_plain && !name.is_empty() && name.len() <= NAME_BYTES_MAX {
+        return name;
+    }
+    name.truncate(NAME_BYTES_MAX - 20);
+    format!("{name}~{}", &blake3::hash(address.as_bytes()).to_hex()[..16])
+}
+
+/// File systems allow 255 bytes; room is left for what is put behind.
+const NAME_BYTES_MAX: usize = 200;
+
+/// Removes a directory and all in it; most are empty but for one empty directory. It is no matter if it is gone.
+pub(crate) fn remove(directory: &Path, inner: &str) {
+    let _gone = std::fs::remove_dir(directory.join(inner));
+    let removed = match std::fs::remove_dir(directory) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => remove_all(directory),
+        other => other,
+    };
+    if let Err(error) = removed
+        && error.kind() != std::io::ErrorKind::NotFound
+    {
+        tracing::warn!(%error, ?directory, "a work directory could not be removed");
+    }
+}
+
+/// A command may have taken away its own right to write; that is given back first.
+fn remove_all(directory: &Path) -> std::io::Result<()> {
+    match std::fs::remove_dir_all(directory) {
+        Err(error) if error.kind() == std::io::ErrorKind::PermissionDenied => {
+            permit(directory, 0);
+            std::fs::remove_dir_all(directory)
+        }
+        other => other,
+    }
+}
+
+fn permit(directory: &Path, depth: usize) {
+    use std::os::unix::fs::PermissionsExt;
+    let _tried = std::fs::set_permissions(directory, std::fs::Permissions::from_mode(0o700));
+    let Ok(entries) = std::fs::read_dir(directory) else { return };
+    for entry in entries.flatten() {
+        if depth < 64 && entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+            permit(&entry.path(), depth + 1);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_becomes_a_name_of_its_own() {
+        assert_eq!(safe("/align[3]/sort"), "align[3].sort");
+        assert_eq!(safe("/refine@7/solve"), "refine@7.solve");
+        let long = format!("/{}", "a".repeat(500));
+        let odd = ["", "/", "/a.b", "/a b", "/a_b/..", "/../x", &long, &format!("{long}b"), "/é"];
+        let names: std::collections::BTreeSet<_> = odd.iter().map(|address| safe(address)).collect();
+        assert_eq!(names.len(), odd.len());
+        for name in names {
+            assert!(name.len() < 240 && !name.contains('/') && !name.starts_with('.'), "{name}");
+        }
+    }
+}

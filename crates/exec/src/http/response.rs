@@ -1,0 +1,149 @@
+//! What a server answers, and the outputs that are read from it.
+
+use super::unreached;
+use crate::{
+    Shared,
+    action::{Capture, Http},
+    codes,
+    expr::{self, Scope},
+    home, job,
+    output::{first_lines, parse_text},
+    render,
+    value::{FileValue, Value},
+};
+use onceflow_core::model::{TaskSpec, Type};
+use onceflow_engine::task::{Data, Failure, Step};
+use reqwest::{Response, header::CONTENT_TYPE};
+use std::{
+    collections::BTreeMap,
+    fs::File,
+    io::Write,
+    path::{Path, PathBuf},
+};
+
+/// The longest answer that is read into a value. What is longer is a file.
+const BODY_BYTES_MAX: usize = 16 * 1024 * 1024;
+
+/// Read of an answer that is no good, to tell.
+const BEGINNING_BYTES_MAX: usize = 2048;
+
+/// How an answer that is no good begins.
+pub(super) async fn beginning(mut answer: Response) -> String {
+    let mut bytes = Vec::new();
+    while let Ok(Some(chunk)) = answer.chunk().await {
+        bytes.extend_from_slice(&chunk);
+        if bytes.len() > BEGINNING_BYTES_MAX {
+            break;
+        }
+    }
+    first_lines(&bytes)
+}
+
+/// The outputs of a call that was answered well.
+pub(super) async fn outputs(
+    shared: &Shared,
+    (step, spec): (&Step, &TaskSpec),
+    http: &Http,
+    what: &str,
+    mut answer: Response,
+    scope: &Scope,
+) -> Result<Vec<Data>, Failure> {
+    let is_file = |capture: &Capture| matches!(capture, Capture::Path(_));
+    let path = match http.outputs.iter().any(is_file) {
+        true => Some(place(shared, step)?),
+        false => None,
+    };
+    let mut names = Scope::new();
+    names.set("status", Value::Int(i64::from(answer.status().as_u16())));
+    names.set("headers", headers(&answer));
+    let says_json = is_json(&answer);
+    let reads = http.outputs.iter().any(|capture| !is_file(capture));
+    let bytes = receive(&mut answer, what, path.as_deref(), reads).await?;
+    names.set("body", body(&bytes, says_json));
+    let mut given = Vec::with_capacity(spec.outputs.len());
+    for (port, capture) in spec.outputs.iter().zip(&http.outputs) {
+        let wrong = |why: String| {
+            let what = format!("{what} was answered, but output `{}` cannot be read from it", port.name);
+            let failed = codes::because(codes::failure(codes::HTTP_BODY, what), why);
+            codes::because(failed, format!("the answer begins with:\n{}", first_lines(&bytes))).finally()
+        };
+        let value = match (capture, &path) {
+            (Capture::Path(template), Some(path)) => {
+                let name = render::text(template, scope, Path::new(""))?;
+                let name = name.rsplit('/').next().unwrap_or_default().to_owned();
+                Value::File(FileValue { name, path: path.clone() })
+            }
+            (Capture::Json(source), _) => {
+                let value = expr::eval(source, &names).map_err(|error| wrong(error.to_string()))?;
+                fit(value, &port.ty).map_err(|mismatch| wrong(format!("`{source}`: {mismatch}")))?
+            }
+            _ => parse_text(&bytes, &port.ty).map_err(|why| wrong(format!("it {why}")))?,
+        };
+        given.push(job::give(value, port)?);
+    }
+    Ok(given)
+}
+
+/// JSON has no bytes; they are base64 there.
+fn fit(value: Value, ty: &Type) -> Result<Value, crate::value::Mismatch> {
+    match (ty, value) {
+        (Type::Bytes, Value::Text(text)) => Value::from_json(serde_json::Value::String(text), ty),
+        (ty, value) => value.conform(ty),
+    }
+}
+
+/// Where the answer is put if it is a file.
+fn place(shared: &Shared, step: &Step) -> Result<PathBuf, Failure> {
+    let directory = shared.home.run(step.run()).join("out");
+    std::fs::create_dir_all(&directory).map_err(|error| codes::work("the answer has no place", &error))?;
+    Ok(directory.join(format!("{}.{}.1", home::safe(&step.address()), step.attempt())))
+}
+
+/// Reads the answer: into a file, into memory, or both.
+async fn receive(answer: &mut Response, what: &str, path: Option<&Path>, reads: bool) -> Result<Vec<u8>, Failure> {
+    let unwritten = |error: std::io::Error| codes::work("the answer could not be written", &error);
+    let mut file = path.map(File::create).transpose().map_err(unwritten)?;
+    let mut bytes = Vec::new();
+    while let Some(chunk) = answer.chunk().await.map_err(|error| unreached(what, &error))? {
+        if let Some(file) = &mut file {
+            file.write_all(&chunk).map_err(unwritten)?;
+        }
+        if reads {
+            bytes.extend_from_slice(&chunk);
+        }
+        if bytes.len() > BODY_BYTES_MAX {
+            let failed = format!("the answer to {what} is larger than {BODY_BYTES_MAX} bytes");
+            let failed = codes::failure(codes::HTTP_BODY, failed).finally();
+            return Err(codes::because(failed, "hint: declare the output as a file"));
+        }
+    }
+    Ok(bytes)
+}
+
+fn headers(answer: &Response) -> Value {
+    let mut fields: BTreeMap<String, Value> = BTreeMap::new();
+    for (name, value) in answer.headers() {
+        let text = String::from_utf8_lossy(value.as_bytes()).into_owned();
+        match fields.get_mut(name.as_str()) {
+            Some(Value::Text(known)) => *known = format!("{known}, {text}"),
+            _ => drop(fields.insert(name.as_str().to_owned(), Value::Text(text))),
+        }
+    }
+    Value::Record(fields)
+}
+
+/// Whether the answer says that it is JSON; one that says nothing may be.
+fn is_json(answer: &Response) -> bool {
+    let says = answer.headers().get(CONTENT_TYPE).and_then(|value| value.to_str().ok());
+    says.is_none_or(|says| says.contains("json"))
+}
+
+/// The body as expressions see it: what its JSON says, or its text.
+fn body(bytes: &[u8], says_json: bool) -> Value {
+    let json = says_json.then(|| serde_json::from_slice(bytes).ok()).flatten();
+    match json {
+        Some(json) => Value::from_json(json, &Type::Json).unwrap_or(Value::Null),
+        None if bytes.is_empty() => Value::Null,
+        None => Value::Text(String::from_utf8_lossy(bytes).into_owned()),
+    }
+}

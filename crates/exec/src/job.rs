@@ -1,0 +1,263 @@
+//! An attempt of a process at a step, from its inputs to its outputs: what commands and scripts have in common.
+
+use crate::{
+    Shared,
+    action::{Capture, Template},
+    codes,
+    expr::{self, Scope},
+    log::Log,
+    mask::Mask,
+    output::{self, Planned},
+    process::{self, Start},
+    shell,
+    value::Value,
+    work::{TEMPORARY, Taken, Work},
+};
+use onceflow_core::model::TaskSpec;
+use onceflow_engine::task::{Data, Failure, Step};
+use std::{
+    collections::BTreeMap,
+    ffi::OsString,
+    fs::File,
+    os::unix::process::ExitStatusExt,
+    path::{Path, PathBuf},
+    process::ExitStatus,
+};
+
+/// What a process is for.
+pub(crate) struct Job<'a> {
+    pub(crate) shared: &'a Shared,
+    pub(crate) step: &'a Step,
+    pub(crate) spec: &'a TaskSpec,
+    pub(crate) work: Work,
+    pub(crate) scope: Scope,
+    planned: Vec<Planned>,
+    captures: &'a [Capture],
+    secrets: &'a Secrets,
+}
+
+/// Secrets by name, from our own environment.
+#[derive(Default)]
+pub(crate) struct Secrets(BTreeMap<String, String>);
+
+impl Secrets {
+    /// Reads them.
+    pub(crate) fn read(names: &[String]) -> Result<Self, Failure> {
+        let mut found = BTreeMap::new();
+        for name in names {
+            let value = std::env::var(name).map_err(|_| {
+                let failed = codes::failure(codes::SECRET, format!("secret `{name}` is not in the environment"));
+                let mut failed = codes::because(failed.finally(), format!("hint: `export {name}=…`, then run again"));
+                failed.not_done = true;
+                failed
+            })?;
+            found.insert(name.clone(), value);
+        }
+        Ok(Secrets(found))
+    }
+
+    pub(crate) fn mask(&self) -> Mask {
+        // In an address a secret stands percent-encoded.
+        let encoded = self.0.values().map(|secret| crate::http::encode(secret));
+        Mask::new(self.0.values().cloned().chain(encoded))
+    }
+
+    /// As expressions see them.
+    pub(crate) fn value(&self) -> Value {
+        Value::Record(self.0.iter().map(|(name, secret)| (name.clone(), Value::text(secret.as_str()))).collect())
+    }
+}
+
+/// A failure without secrets.
+pub(crate) fn masked(mut failure: Failure, mask: &Mask) -> Failure {
+    failure.causes = failure.causes.iter().map(|cause| mask.text(cause)).collect();
+    failure
+}
+
+/// The names every expression of a step can use, but for outputs and secrets.
+pub(crate) fn scope(step: &Step, spec: &TaskSpec) -> Scope {
+    let mut scope = Scope::new();
+    let cpus = spec.resources.cpu_milli.div_ceil(1000).max(1);
+    scope.set("cpus", Value::Int(i64::from(cpus)));
+    scope.set("memory", Value::Int(i64::try_from(spec.resources.memory_bytes).unwrap_or(i64::MAX)));
+    scope.set("attempt", Value::Int(i64::from(step.attempt())));
+    scope.set("key", Value::Text(step.key()));
+    scope
+}
+
+/// An input as a value.
+pub(crate) fn input(spec: &TaskSpec, at: usize, data: Data) -> Result<Value, Failure> {
+    let port = &spec.inputs[at];
+    Value::from_data(data, &port.ty).map_err(|wrong| {
+        let wrong = wrong.inside(&format!(".{}", port.name.replace('-', ".")));
+        codes::failure(codes::INPUT_TYPE, format!("an input is no value of its type: {wrong}")).finally()
+    })
+}
+
+/// An expression that could not be computed: it would not be at another attempt either.
+pub(crate) fn uncomputed(error: &expr::EvalError) -> Failure {
+    codes::failure(codes::EXPRESSION, error).finally()
+}
+
+impl<'a> Job<'a> {
+    /// A work directory with the inputs in it.
+    pub(crate) fn new(
+        shared: &'a Shared,
+        (step, spec): (&'a Step, &'a TaskSpec),
+        inputs: Vec<Data>,
+        captures: &'a [Capture],
+        secrets: &'a Secrets,
+    ) -> Result<Self, Failure> {
+        let mut work = Work::new(&shared.home, step)?;
+        let mut names = scope(step, spec);
+        for (at, data) in inputs.into_iter().enumerate() {
+            let mut value = input(spec, at, data)?;
+            work.place(&spec.inputs[at].name, &mut value)?;
+            names.bind(&spec.inputs[at].name, value);
+        }
+        let planned = output::plan(&work, &spec.outputs, captures, &names)?;
+        let named = spec.outputs.iter().zip(&planned);
+        let named = named.filter_map(|(port, planned)| Some((port.name.clone(), planned.name()?)));
+        names.set("out", Value::Record(named.collect()));
+        Ok(Job { shared, step, spec, work, scope: names, planned, captures, secrets })
+    }
+
+    /// A file for temporary things of ours, relative to the work directory.
+    pub(crate) fn write(&self, name: &str, content: &[u8]) -> Result<PathBuf, Failure> {
+        let path = Path::new(TEMPORARY).join(name);
+        let written = std::fs::write(self.work.path.join(&path), content);
+        written.map_err(|error| codes::work(format!("{} could not be written", path.display()), &error))?;
+        Ok(path)
+    }
+
+    /// The environment: few names, those declared, and secrets.
+    pub(crate) fn env(&self, declared: &BTreeMap<String, Template>) -> Result<Vec<(OsString, OsString)>, Failure> {
+        let mut env = self.shared.base_env.clone();
+        let mut add = |name: &str, value: OsString| env.push((name.into(), value));
+        add("PWD", self.work.path.clone().into());
+        add("TMPDIR", self.work.path.join(TEMPORARY).into());
+        add("ONCEFLOW_KEY", self.step.key().into());
+        add("ONCEFLOW_ADDRESS", self.step.address().into());
+        add("ONCEFLOW_ATTEMPT", self.step.attempt().to_string().into());
+        if let Some(guard) = self.shared.guard() {
+            add(crate::guard::MARK, guard.mark().into());
+        }
+        for (name, template) in declared {
+            add(name, self.text(template)?.into());
+        }
+        for (name, secret) in &self.secrets.0 {
+            add(name, secret.into());
+        }
+        Ok(env)
+    }
+
+    /// A template as one text.
+    pub(crate) fn text(&self, template: &Template) -> Result<String, Failure> {
+        let mut scope = self.scope.clone();
+        scope.set("secrets", self.secrets.value());
+        crate::render::text(template, &scope, &self.work.path)
+    }
+
+    /// What a hole holds.
+    pub(crate) fn eval(&self, source: &str, scope: &Scope) -> Result<Value, Failure> {
+        expr::eval(source, scope).map_err(|error| uncomputed(&error))
+    }
+
+    /// The names of this step, with secrets.
+    pub(crate) fn scope_with_secrets(&self) -> Scope {
+        let mut scope = self.scope.clone();
+        scope.set("secrets", self.secrets.value());
+        scope
+    }
+
+    /// A value that does not go into a command.
+    pub(crate) fn unfit(source: &str, unfit: &shell::Unfit) -> Failure {
+        let what = format!("`{source}` cannot be part of the command: {}", unfit.0);
+        codes::failure(codes::UNFIT, what).finally()
+    }
+
+    /// Whether standard output is an output.
+    fn captures_stdout(&self) -> bool {
+        self.captures.iter().any(|capture| matches!(capture, Capture::Stdout | Capture::Json(_)))
+    }
+
+    /// Starts the process, waits for it, and takes what it leaves. A failed one's directory stays.
+    pub(crate) async fn run(self, mut start: Start<'_>) -> Result<Vec<Data>, Failure> {
+        if self.captures_stdout() {
+            let path = self.work.path.join(TEMPORARY).join(output::STDOUT);
+            let file = File::create(&path).map_err(|error| codes::work("standard output could not be kept", &error))?;
+            start.stdout = Some(file);
+        }
+        let address = self.step.address();
+        let mut log =
+            Log::new(&self.shared.home, self.step.run(), &address, self.secrets.mask(), self.shared.budget.clone());
+        let status = process::run(start, self.shared.guard().as_ref(), &mut log).await?;
+        let given = match status.success() {
+            true => self.outputs(),
+            false => Err(failed(status)),
+        };
+        let last = log.finish(given.is_err());
+        match given {
+            Ok(given) => {
+                self.work.remove();
+                Ok(given)
+            }
+            Err(mut failure) => {
+                failure.causes.extend(last.map(|last| format!("its last lines:\n{last}")));
+                failure.causes.push(format!("its work directory: {}", self.work.path.display()));
+                Err(failure)
+            }
+        }
+    }
+
+    fn outputs(&self) -> Result<Vec<Data>, Failure> {
+        self.work.check_inputs()?;
+        let mut values = output::collect(&self.work, &self.spec.outputs, self.captures, &self.planned)?;
+        let mut taken = Taken::new();
+        for value in &mut values {
+            let moved = self.work.take(value, &mut taken);
+            moved.map_err(|error| codes::work("an output could not be taken", &error))?;
+        }
+        values.into_iter().zip(&self.spec.outputs).map(|(value, port)| give(value, port)).collect()
+    }
+}
+
+/// A value as the engine takes it.
+pub(crate) fn give(value: Value, port: &onceflow_core::model::Port) -> Result<Data, Failure> {
+    value.into_data(&port.ty).map_err(|wrong| {
+        let wrong = wrong.inside(&format!(".{}", port.name));
+        codes::failure(codes::OUTPUT_VALUE, format!("an output is no value of its type: {wrong}"))
+    })
+}
+
+fn failed(status: ExitStatus) -> Failure {
+    match (status.code(), status.signal()) {
+        (Some(code), _) => {
+            let hint = match code {
+                126 => Some("hint: 126 means that a program was found but may not be started: `chmod +x`?"),
+                127 => Some("hint: 127 means that a program was not found: is it installed, and on the PATH?"),
+                _ => None,
+            };
+            let mut failed = codes::failure(codes::EXIT, format!("it ended with exit status {code}"));
+            failed.causes.extend(hint.map(String::from));
+            failed
+        }
+        (None, signal) => {
+            let signal = signal.unwrap_or_default();
+            let name = match signal {
+                2 => " (INT)",
+                6 => " (ABRT)",
+                9 => " (KILL)",
+                11 => " (SEGV)",
+                13 => " (PIPE)",
+                15 => " (TERM)",
+                _ => "",
+            };
+            let mut failed = codes::failure(codes::SIGNAL, format!("it was ended by signal {signal}{name}"));
+            if signal == 9 {
+                failed.causes.push(String::from("hint: the system does that when memory runs out"));
+            }
+            failed
+        }
+    }
+}

@@ -1,0 +1,265 @@
+//! What a command says, in a file that has a bound: its beginning and its end are kept, and what was cut is marked.
+
+use crate::{
+    home::Home,
+    mask::{Mask, Stream},
+};
+use onceflow_core::protocol::ids::RunId;
+use std::{
+    collections::{BTreeMap, VecDeque},
+    fs::File,
+    io::{self, Seek, SeekFrom, Write},
+    path::{Path, PathBuf},
+    sync::{Arc, Mutex, PoisonError},
+};
+
+/// Kept of the beginning of a log.
+const HEAD_BYTES_MAX: usize = 256 * 1024;
+
+/// Kept of its end.
+const TAIL_BYTES_MAX: usize = 256 * 1024;
+
+/// All logs of a run. Beyond, only what failed is written, so that a loop without end does not fill the disk.
+const RUN_BYTES_MAX: u64 = 64 * 1024 * 1024;
+
+/// Runs whose logs are counted at a time.
+const RUNS_MAX: usize = 1_000;
+
+/// How many lines, and bytes, of the end are told with a failure.
+const LAST_LINES: usize = 20;
+const LAST_BYTES: usize = 4 * 1024;
+
+/// How much the logs of each run take.
+#[derive(Clone, Default)]
+pub(crate) struct Budget(Arc<Mutex<BTreeMap<RunId, u64>>>);
+
+impl Budget {
+    /// Counts bytes; answers whether they may be written.
+    fn take(&self, run: RunId, directory: &Path, bytes: usize) -> bool {
+        let mut runs = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if runs.len() > RUNS_MAX {
+            runs.clear();
+        }
+        let used = runs.entry(run).or_insert_with(|| size_of(directory));
+        *used = used.saturating_add(bytes as u64);
+        *used <= RUN_BYTES_MAX
+    }
+}
+
+fn size_of(directory: &Path) -> u64 {
+    let entries = std::fs::read_dir(directory).into_iter().flatten().flatten();
+    entries.filter_map(|entry| entry.metadata().ok()).map(|data| data.len()).sum()
+}
+
+/// The log of an attempt. There is a file once there is something to say.
+pub(crate) struct Log {
+    path: PathBuf,
+    run: RunId,
+    budget: Budget,
+    mask: Stream,
+    file: Option<File>,
+    head: Vec<u8>,
+    tail: VecDeque<u8>,
+    /// Bytes written to the file behind the head.
+    written: usize,
+    total: u64,
+    /// The run has no room for another log.
+    is_over: bool,
+}
+
+impl Log {
+    /// A log for a new attempt; that of an attempt before goes.
+    pub(crate) fn new(home: &Home, run: RunId, address: &str, mask: Mask, budget: Budget) -> Self {
+        let path = home.log(run, address);
+        let _gone = std::fs::remove_file(&path);
+        Log {
+            path,
+            run,
+            budget,
+            mask: Stream::new(mask),
+            file: None,
+            head: vec![],
+            tail: VecDeque::new(),
+            written: 0,
+            total: 0,
+            is_over: false,
+        }
+    }
+
+    /// What the command said.
+    pub(crate) fn push(&mut self, bytes: &[u8]) {
+        let clean = self.mask.push(bytes);
+        self.write(&clean);
+    }
+
+    /// All has been said. Answers the last lines, if it failed.
+    pub(crate) fn finish(&mut self, has_failed: bool) -> Option<String> {
+        let rest = self.mask.finish();
+        self.write(&rest);
+        if !has_failed {
+            return None;
+        }
+        if self.is_over && self.file.is_none() && self.total > 0 {
+            self.is_over = false;
+            self.rewrite();
+        }
+        (self.total > 0).then(|| self.last_lines())
+    }
+
+    fn write(&mut self, clean: &[u8]) {
+        if clean.is_empty() {
+            return;
+        }
+        self.total += clean.len() as u64;
+        let head = clean.len().min(HEAD_BYTES_MAX - self.head.len());
+        self.head.extend_from_slice(&clean[..head]);
+        self.tail.extend(&clean[head..]);
+        let too_many = self.tail.len().saturating_sub(TAIL_BYTES_MAX);
+        self.tail.drain(..too_many);
+        if self.is_over {
+            return;
+        }
+        let directory = self.path.parent().unwrap_or(Path::new(""));
+        if !self.budget.take(self.run, directory, head + if self.written == 0 { clean.len() - head } else { 0 }) {
+            self.is_over = self.file.is_none();
+        }
+        if self.is_over {
+            return;
+        }
+        self.written += clean.len() - head;
+        match self.written > 2 * TAIL_BYTES_MAX {
+            true => self.rewrite(),
+            false => self.append(clean),
+        }
+    }
+
+    fn append(&mut self, clean: &[u8]) {
+        let done = match &mut self.file {
+            Some(file) => file.write_all(clean),
+            None => create(&self.path).and_then(|mut file| {
+                file.write_all(clean)?;
+                self.file = Some(file);
+                Ok(())
+            }),
+        };
+        self.check(done);
+    }
+
+    /// Head, mark and tail, in place of what grew too long.
+    fn rewrite(&mut self) {
+        let cut = self.total - (self.head.len() + self.tail.len()) as u64;
+        let mut content = Vec::with_capacity(self.tail.len() + 64);
+        if cut > 0 {
+            content.extend_from_slice(format!("\n… {cut} bytes left out …\n").as_bytes());
+        }
+        content.extend(&self.tail);
+        let done = match &mut self.file {
+            Some(file) => file
+                .set_len(self.head.len() as u64)
+                .and_then(|()| file.seek(SeekFrom::End(0)))
+                .and_then(|_| file.write_all(&content)),
+            None => create(&self.path).and_then(|mut file| {
+                file.write_all(&self.head)?;
+                file.write_all(&content)?;
+                self.file = Some(file);
+                Ok(())
+            }),
+        };
+        self.written = self.tail.len();
+        self.check(done);
+    }
+
+    /// A log that cannot be written is no reason to fail.
+    fn check(&mut self, done: io::Result<()>) {
+        if let Err(error) = done {
+            tracing::warn!(%error, path = ?self.path, "a log could not be written");
+            self.is_over = true;
+        }
+    }
+
+    /// The last lines, bounded.
+    fn last_lines(&self) -> String {
+        let from = self.tail.len().saturating_sub(LAST_BYTES);
+        let mut bytes: Vec<u8> = self.tail.iter().skip(from).copied().collect();
+        if bytes.len() < LAST_BYTES {
+            let from = self.head.len().saturating_sub(LAST_BYTES - bytes.len());
+            bytes.splice(0..0, self.head[from..].iter().copied());
+        }
+        let is_cut = (bytes.len() as u64) < self.total;
+        let text = String::from_utf8_lossy(&bytes).replace('\0', "\u{fffd}");
+        let lines: Vec<_> = text.lines().collect();
+        let from = lines.len().saturating_sub(LAST_LINES);
+        let cut = if from > 0 || is_cut { "…\n" } else { "" };
+        format!("{cut}{}", lines[from..].join("\n"))
+    }
+}
+
+fn create(path: &Path) -> io::Result<File> {
+    match File::create(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            std::fs::create_dir_all(path.parent().unwrap_or(Path::new("")))?;
+            File::create(path)
+        }
+        other => other,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const RUN: RunId = RunId([1; 8]);
+
+    fn log(home: &Home, address: &str, budget: &Budget) -> Log {
+        Log::new(home, RUN, address, Mask::new([String::from("hunter2")]), budget.clone())
+    }
+
+    #[test]
+    fn a_log_keeps_its_beginning_and_its_end_and_never_a_secret() {
+        let directory = tempfile::tempdir().unwrap();
+        let home = Home::new(directory.path());
+        let mut log = log(&home, "/a", &Budget::default());
+        for line in 0..200_000 {
+            log.push(format!("line {line} hun").as_bytes());
+            log.push(b"ter2\n");
+            if line % 10_000 == 0 {
+                assert!(std::fs::metadata(home.log(RUN, "/a")).map_or(0, |data| data.len()) < 1 << 20);
+            }
+        }
+        let last = log.finish(true).unwrap();
+        assert!(last.starts_with("…\nline 199980 ***\n") && last.ends_with("line 199999 ***"), "{last}");
+        let text = std::fs::read_to_string(home.log(RUN, "/a")).unwrap();
+        assert!(text.starts_with("line 0 ***\n") && text.ends_with("line 199999 ***\n"));
+        assert!(text.contains("bytes left out") && !text.contains("hunter2") && text.len() < 1 << 20);
+    }
+
+    #[test]
+    fn there_is_no_log_of_a_command_that_says_nothing() {
+        let directory = tempfile::tempdir().unwrap();
+        let home = Home::new(directory.path());
+        let mut said = log(&home, "/a", &Budget::default());
+        said.push(b"x");
+        assert_eq!(said.finish(true).as_deref(), Some("x"));
+        assert!(home.log(RUN, "/a").exists());
+        assert_eq!(log(&home, "/a", &Budget::default()).finish(true), None);
+        assert!(!home.log(RUN, "/a").exists(), "nor is that of the attempt before left");
+    }
+
+    #[test]
+    fn all_logs_of_a_run_together_are_bounded_but_failures_are_always_told() {
+        let directory = tempfile::tempdir().unwrap();
+        let home = Home::new(directory.path());
+        let budget = Budget::default();
+        for step in 0..400 {
+            let mut log = log(&home, &format!("/a@{step}"), &budget);
+            log.push(&vec![b'x'; 300_000]);
+            log.finish(false);
+        }
+        let size = size_of(&home.run(RUN).join("logs"));
+        assert!(size <= RUN_BYTES_MAX, "{size}");
+        let mut log = log(&home, "/b", &budget);
+        log.push(b"why");
+        assert_eq!(log.finish(true).as_deref(), Some("why"));
+        assert_eq!(std::fs::read_to_string(home.log(RUN, "/b")).unwrap(), "why");
+    }
+}

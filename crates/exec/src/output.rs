@@ -1,0 +1,86 @@
+//! What a step leaves: found where it was declared, checked, and read.
+
+mod find;
+mod text;
+
+pub use find::check;
+pub(crate) use find::{Planned, plan};
+pub(crate) use text::{first_lines, parse as parse_text, read_text};
+
+use crate::{
+    action::Capture,
+    codes,
+    expr::{self, Scope},
+    value::Value,
+    work::{TEMPORARY, Work},
+};
+use onceflow_core::model::{Port, Type};
+use onceflow_engine::task::Failure;
+use serde_json::Value as Json;
+use std::path::Path;
+
+/// Where a command's standard output is put if it is an output.
+pub(crate) const STDOUT: &str = "stdout";
+
+/// The values of all outputs, with their files still where the step left them.
+pub(crate) fn collect(
+    work: &Work,
+    ports: &[Port],
+    captures: &[Capture],
+    planned: &[Planned],
+) -> Result<Vec<Value>, Failure> {
+    let mut stdout = Stdout { work, json: None };
+    let mut values = Vec::with_capacity(ports.len());
+    for (at, port) in ports.iter().enumerate() {
+        let value = match (captures.get(at), planned.get(at)) {
+            (Some(Capture::Path(_)), Some(Planned::Path(found))) => found.value(work, port)?,
+            (Some(Capture::Stdout), _) => read_text(&work.path.join(TEMPORARY).join(STDOUT), port, "standard output")?,
+            (Some(Capture::Json(source)), _) => stdout.json(port, source)?,
+            _ => return Err(codes::failure(codes::OTHER_VERSION, "an output has no place it is found at").finally()),
+        };
+        values.push(value);
+    }
+    Ok(values)
+}
+
+/// Standard output as JSON, read once.
+struct Stdout<'a> {
+    work: &'a Work,
+    json: Option<Scope>,
+}
+
+impl Stdout<'_> {
+    fn json(&mut self, port: &Port, source: &str) -> Result<Value, Failure> {
+        let scope = match &mut self.json {
+            Some(scope) => scope,
+            None => self.json.insert(parse(&self.work.path.join(TEMPORARY).join(STDOUT))?),
+        };
+        let wrong = |why: String| {
+            let what = format!("output `{}` could not be read from what was written to standard output", port.name);
+            codes::because(codes::failure(codes::OUTPUT_VALUE, what), why)
+        };
+        let value = expr::eval(source, scope).map_err(|error| wrong(error.to_string()))?;
+        find::resolve(self.work, value, &port.ty, &port.name).map_err(|refused| match refused {
+            find::Refused::Type(mismatch) => wrong(mismatch.to_string()),
+            find::Refused::File(failed) => failed,
+        })
+    }
+}
+
+/// The names an expression over an answer can use: `stdout` is all of it, and its fields have their own names.
+fn parse(path: &Path) -> Result<Scope, Failure> {
+    let bytes = std::fs::read(path).map_err(|error| codes::work("standard output could not be read", &error))?;
+    let json: Json = serde_json::from_slice(&bytes).map_err(|error| {
+        let what = format!("what was written to standard output is not JSON: {error}");
+        let failed = codes::failure(codes::NO_JSON, what);
+        let failed = codes::because(failed, format!("it begins with:\n{}", first_lines(&bytes)));
+        codes::because(failed, "hint: write one JSON object to standard output, and everything else to standard error")
+    })?;
+    let value = Value::from_json(json, &Type::Json).expect("all JSON is JSON");
+    let mut scope = Scope::new();
+    if let Value::Record(fields) = &value {
+        fields.iter().for_each(|(name, field)| scope.set(name.as_str(), field.clone()));
+    }
+    scope.set("stdout", value);
+    Ok(scope)
+}

@@ -1,0 +1,183 @@
+//! A process and all that it starts: in a group of its own, listened to, and ended as a whole.
+
+use crate::{
+    codes,
+    guard::{Guard, Held},
+    log::Log,
+};
+use futures_util::future::{Either, select};
+use onceflow_engine::task::Failure;
+use rustix::process::{Pid, Signal, kill_process_group};
+use std::{
+    ffi::OsString,
+    fs::File,
+    io,
+    path::{Path, PathBuf},
+    pin::pin,
+    process::{ExitStatus, Stdio},
+    sync::Arc,
+    time::Duration,
+};
+use tokio::{
+    net::unix::pipe::Receiver,
+    process::{Child, Command},
+};
+
+/// What is to be started.
+pub(crate) struct Start<'a> {
+    pub(crate) program: PathBuf,
+    pub(crate) args: Vec<OsString>,
+    pub(crate) env: Vec<(OsString, OsString)>,
+    pub(crate) directory: &'a Path,
+    pub(crate) stdin: Option<File>,
+    /// Where its standard output goes, if not into the log.
+    pub(crate) stdout: Option<File>,
+}
+
+/// How long a process that was asked to end has time to.
+const GRACE: Duration = Duration::from_secs(2);
+
+/// Read after a process has ended, from those that it left behind.
+const LEFT_BYTES_MAX: usize = 1024 * 1024;
+
+/// Starts a process and waits for its end. Dropped, it ends the whole group.
+pub(crate) async fn run(start: Start<'_>, guard: Option<&Arc<Guard>>, log: &mut Log) -> Result<ExitStatus, Failure> {
+    let program = start.program.display().to_string();
+    let wrong = |error: io::Error| could_not_start(&program, &error);
+    let (reader, writer) = io::pipe().map_err(wrong)?;
+    let mut command = Command::new(&start.program);
+    command.args(&start.args).env_clear().envs(start.env).current_dir(start.directory).process_group(0);
+    command.stdin(start.stdin.map_or_else(Stdio::null, Stdio::from));
+    command.stdout(match start.stdout {
+        Some(file) => Stdio::from(file),
+        None => Stdio::from(writer.try_clone().map_err(wrong)?),
+    });
+    command.stderr(writer);
+    let child = command.spawn().map_err(wrong)?;
+    // The ends of the pipe that are ours would keep it open.
+    drop(command);
+    let mut running = Running::new(child, guard);
+    let mut reader = Receiver::from_owned_fd(reader.into()).map_err(wrong)?;
+    let status = listen(&mut running, &mut reader, log).await.map_err(wrong)?;
+    running.ended();
+    let mut left = 0;
+    while let Some(bytes) = read(&mut reader, log).filter(|bytes| *bytes > 0) {
+        left += bytes;
+        if left > LEFT_BYTES_MAX {
+            break;
+        }
+    }
+    Ok(status)
+}
+
+/// Reads until the process has ended.
+async fn listen(running: &mut Running, reader: &mut Receiver, log: &mut Log) -> io::Result<ExitStatus> {
+    let child = running.child.as_mut().expect("it runs");
+    let mut is_open = true;
+    loop {
+        if !is_open {
+            return child.wait().await;
+        }
+        let ended = {
+            let (wait, readable) = (pin!(child.wait()), pin!(reader.readable()));
+            match select(wait, readable).await {
+                Either::Left((status, _)) => Some(status?),
+                Either::Right(_) => None,
+            }
+        };
+        if let Some(status) = ended {
+            return Ok(status);
+        }
+        is_open = read(reader, log) != Some(0);
+    }
+}
+
+/// Reads once: how many bytes, if there were any or the end was there.
+fn read(reader: &mut Receiver, log: &mut Log) -> Option<usize> {
+    let mut buffer = [0; 8192];
+    match reader.try_read(&mut buffer) {
+        Ok(bytes) => {
+            log.push(&buffer[..bytes]);
+            Some(bytes)
+        }
+        Err(error) if error.kind() == io::ErrorKind::WouldBlock => None,
+        Err(_) => Some(0),
+    }
+}
+
+fn could_not_start(program: &str, error: &io::Error) -> Failure {
+    let mut failed = match error.kind() {
+        io::ErrorKind::NotFound => codes::failure(codes::NOT_FOUND, format!("`{program}` was not found")),
+        io::ErrorKind::ArgumentListTooLong => {
+            let failed =
+                codes::failure(codes::START, format!("`{program}` could not be started: its words are too long"));
+            codes::because(failed, "hint: write the list to a file first, `printf '%s\\n' ${{ … }} > list`")
+        }
+        _ => codes::failure(codes::START, format!("`{program}` could not be started: {error}")),
+    };
+    failed.not_done = true;
+    failed
+}
+
+/// A process that has not ended yet, and its group.
+struct Running {
+    child: Option<Child>,
+    group: Option<Pid>,
+    held: Option<Held>,
+}
+
+impl Running {
+    fn new(child: Child, guard: Option<&Arc<Guard>>) -> Self {
+        let group = child.id().and_then(|id| i32::try_from(id).ok()).and_then(Pid::from_raw);
+        let held = group.and_then(|group| guard.map(|guard| guard.hold(group)));
+        Running { child: Some(child), group, held }
+    }
+
+    /// The process has ended; what it left behind ends too.
+    fn ended(&mut self) {
+        self.child = None;
+        signal(self.group, Signal::KILL);
+        self.held = None;
+    }
+}
+
+fn signal(group: Option<Pid>, signal: Signal) {
+    if let Some(group) = group {
+        // It may be gone.
+        let _gone = kill_process_group(group, signal);
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let Some(child) = self.child.take() else { return };
+        signal(self.group, Signal::TERM);
+        let ending = Ending { child, group: self.group, _held: self.held.take() };
+        match tokio::runtime::Handle::try_current() {
+            Ok(runtime) => drop(runtime.spawn(ending.end())),
+            Err(_) => drop(ending),
+        }
+    }
+}
+
+/// A group that was asked to end. Dropped, it has no more time.
+struct Ending {
+    child: Child,
+    group: Option<Pid>,
+    _held: Option<Held>,
+}
+
+impl Ending {
+    async fn end(mut self) {
+        // Who ends in time may leave others that do not; those end when this is dropped.
+        let _late = tokio::time::timeout(GRACE, self.child.wait()).await;
+        signal(self.group, Signal::KILL);
+        let _reaped = self.child.wait().await;
+    }
+}
+
+impl Drop for Ending {
+    fn drop(&mut self) {
+        signal(self.group, Signal::KILL);
+    }
+}

@@ -1,0 +1,82 @@
+//! The executor of expressions.
+
+use crate::{
+    Shared,
+    action::Action,
+    expr::{self, Scope},
+    home, job,
+    value::{FileValue, Value},
+};
+use onceflow_core::model::TaskSpec;
+use onceflow_engine::task::{Attempt, Body, Data, Failure, Step};
+use std::{path::PathBuf, sync::Arc};
+
+/// Computes.
+pub(crate) struct Expressions(pub(crate) Arc<Shared>);
+
+impl Body for Expressions {
+    fn start(&self, step: Step, inputs: Vec<Data>) -> Attempt {
+        let values = match compute(&step, inputs) {
+            Ok(values) => values,
+            Err(failure) => return Attempt::Done(Err(failure)),
+        };
+        match values.iter().all(|value| value.files().is_empty()) {
+            true => Attempt::Done(give(&step, values)),
+            false => {
+                let shared = self.0.clone();
+                Attempt::Blocking(Box::new(move || give(&step, copied(&shared, &step, values)?)))
+            }
+        }
+    }
+}
+
+fn compute(step: &Step, inputs: Vec<Data>) -> Result<Vec<Value>, Failure> {
+    let (spec, action) = crate::action(step)?;
+    let Action::Expr(action) = action else { return Err(crate::not_for("expr")) };
+    let scope = scope(step, spec, inputs)?;
+    let one = |(source, port): (&String, &onceflow_core::model::Port)| {
+        expr::eval_as(source, &scope, &port.ty).map_err(|error| job::uncomputed(&error))
+    };
+    action.outputs.iter().zip(&spec.outputs).map(one).collect()
+}
+
+fn scope(step: &Step, spec: &TaskSpec, inputs: Vec<Data>) -> Result<Scope, Failure> {
+    let mut scope = job::scope(step, spec);
+    for (at, data) in inputs.into_iter().enumerate() {
+        scope.bind(&spec.inputs[at].name, job::input(spec, at, data)?);
+    }
+    Ok(scope)
+}
+
+fn give(step: &Step, values: Vec<Value>) -> Result<Vec<Data>, Failure> {
+    let (spec, _) = crate::action(step)?;
+    values.into_iter().zip(&spec.outputs).map(|(value, port)| job::give(value, port)).collect()
+}
+
+/// The engine takes the files it is given; those of inputs are not ours to give, so they are copied.
+fn copied(shared: &Shared, step: &Step, mut values: Vec<Value>) -> Result<Vec<Value>, Failure> {
+    let directory = shared.home.run(step.run()).join("out");
+    let wrong = |error: std::io::Error| crate::codes::work("a file could not be copied", &error);
+    std::fs::create_dir_all(&directory).map_err(wrong)?;
+    let name = format!("{}.{}", home::safe(&step.address()), step.attempt());
+    let mut number = 0;
+    let mut copy = |file: &mut FileValue| -> Result<(), Failure> {
+        number += 1;
+        let to: PathBuf = directory.join(format!("{name}.{number}"));
+        std::fs::copy(&file.path, &to).map_err(wrong)?;
+        file.path = to;
+        Ok(())
+    };
+    values.iter_mut().try_for_each(|value| each_file(value, &mut copy))?;
+    Ok(values)
+}
+
+fn each_file(value: &mut Value, act: &mut impl FnMut(&mut FileValue) -> Result<(), Failure>) -> Result<(), Failure> {
+    match value {
+        Value::File(file) => act(file),
+        Value::Directory(directory) => directory.files.iter_mut().try_for_each(act),
+        Value::List(elements) => elements.iter_mut().try_for_each(|element| each_file(element, act)),
+        Value::Record(fields) => fields.values_mut().try_for_each(|field| each_file(field, act)),
+        _ => Ok(()),
+    }
+}

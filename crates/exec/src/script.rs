@@ -1,0 +1,60 @@
+//! The executor of scripts: code for an interpreter, inputs as one JSON object on stdin, outputs as one on stdout.
+
+use crate::{
+    Shared,
+    action::{Action, Script},
+    codes,
+    job::{Job, Secrets, masked},
+    process::Start,
+    program,
+};
+use onceflow_core::model::TaskSpec;
+use onceflow_engine::task::{Attempt, Body, Data, Failure, Step};
+use std::{ffi::OsString, fs::File, sync::Arc};
+
+/// Runs scripts.
+pub(crate) struct Scripts(pub(crate) Arc<Shared>);
+
+impl Body for Scripts {
+    fn start(&self, step: Step, inputs: Vec<Data>) -> Attempt {
+        let shared = self.0.clone();
+        Attempt::Async(Box::pin(async move { run(&shared, &step, inputs).await }))
+    }
+}
+
+async fn run(shared: &Shared, step: &Step, inputs: Vec<Data>) -> Result<Vec<Data>, Failure> {
+    let (spec, action) = crate::action(step)?;
+    let Action::Script(script) = action else { return Err(crate::not_for("script")) };
+    let secrets = Secrets::read(&script.secrets)?;
+    let given = attempt(shared, (step, spec), inputs, &script, &secrets).await;
+    given.map_err(|failure| masked(failure, &secrets.mask()))
+}
+
+async fn attempt(
+    shared: &Shared,
+    (step, spec): (&Step, &TaskSpec),
+    inputs: Vec<Data>,
+    script: &Script,
+    secrets: &Secrets,
+) -> Result<Vec<Data>, Failure> {
+    let job = Job::new(shared, (step, spec), inputs, &script.outputs, secrets)?;
+    let env = job.env(&script.env)?;
+    let Some((name, args)) = script.interpreter.split_first() else {
+        return Err(codes::failure(codes::START, "the script names no interpreter").finally());
+    };
+    let program = program::find(name, &env)?;
+    let mut args: Vec<OsString> = args.iter().map(OsString::from).collect();
+    args.push(job.write("script", script.code.as_bytes())?.into());
+    let stdin = job.write("stdin", json(&job).to_string().as_bytes())?;
+    let stdin =
+        File::open(job.work.path.join(stdin)).map_err(|error| codes::work("stdin could not be read", &error))?;
+    let directory = job.work.path.clone();
+    job.run(Start { program, args, env, directory: &directory, stdin: Some(stdin), stdout: None }).await
+}
+
+/// All names that expressions have, as JSON: `{"inputs": {…}, "sample": …, "out": {…}, "cpus": 1, …}`. Files are paths
+/// relative to the work directory.
+fn json(job: &Job<'_>) -> serde_json::Value {
+    let names = job.scope.names().iter();
+    serde_json::Value::Object(names.map(|(name, value)| (name.clone(), value.to_json_in(&job.work.path))).collect())
+}

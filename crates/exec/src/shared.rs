@@ -1,0 +1,83 @@
+//! What all executors of a process share.
+
+use crate::{guard::Guard, home::Home, log::Budget, program};
+use onceflow_engine::task::Failure;
+use std::{
+    ffi::OsString,
+    path::PathBuf,
+    sync::{Arc, OnceLock},
+};
+
+/// How executors work.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// The store's directory.
+    pub home: Home,
+    /// The program and arguments that run [`crate::guard::main`]. Without it, commands outlive us if we are killed.
+    pub guard: Option<(PathBuf, Vec<OsString>)>,
+}
+
+/// What all executors share.
+pub(crate) struct Shared {
+    pub(crate) home: Home,
+    pub(crate) budget: Budget,
+    /// The few names of our own environment that every command gets.
+    pub(crate) base_env: Vec<(OsString, OsString)>,
+    guard_program: Option<(PathBuf, Vec<OsString>)>,
+    guard: OnceLock<Option<Arc<Guard>>>,
+    bash: OnceLock<PathBuf>,
+    sh: OnceLock<PathBuf>,
+}
+
+impl Shared {
+    pub(crate) fn new(options: Options) -> Self {
+        let Options { home, guard } = options;
+        // Commands run elsewhere, so a relative path would lead nowhere.
+        let home = Home::new(std::path::absolute(&home.root).unwrap_or(home.root));
+        Shared {
+            home,
+            budget: Budget::default(),
+            base_env: base_env(),
+            guard_program: guard,
+            guard: OnceLock::new(),
+            bash: OnceLock::new(),
+            sh: OnceLock::new(),
+        }
+    }
+
+    /// The guard, started when it is first needed.
+    pub(crate) fn guard(&self) -> Option<Arc<Guard>> {
+        let start = || {
+            let (program, args) = self.guard_program.as_ref()?;
+            match Guard::start(program, args) {
+                Ok(guard) => Some(Arc::new(guard)),
+                Err(error) => {
+                    tracing::warn!(%error, "the guard could not be started: commands may outlive this process");
+                    None
+                }
+            }
+        };
+        self.guard.get_or_init(start).clone()
+    }
+
+    /// A shell, looked for once if the PATH is ours.
+    pub(crate) fn shell(&self, name: &str, env: &[(OsString, OsString)]) -> Result<PathBuf, Failure> {
+        let known = if name == "bash" { &self.bash } else { &self.sh };
+        if env.iter().filter(|(name, _)| name == "PATH").count() > 1 {
+            return program::find(name, env);
+        }
+        match known.get() {
+            Some(path) => Ok(path.clone()),
+            None => program::find(name, env).map(|path| known.get_or_init(|| path).clone()),
+        }
+    }
+}
+
+fn base_env() -> Vec<(OsString, OsString)> {
+    let is_kept = |name: &str| matches!(name, "PATH" | "HOME" | "USER" | "LANG") || name.starts_with("LC_");
+    let mut env: Vec<_> = std::env::vars_os().filter(|(name, _)| name.to_str().is_some_and(is_kept)).collect();
+    if !env.iter().any(|(name, _)| name == "PATH") {
+        env.push(("PATH".into(), program::DEFAULT_PATH.into()));
+    }
+    env
+}

@@ -1,0 +1,203 @@
+//! The text of a command once values are known: variables take their place, and are set without the shell reading them.
+//!
+//! A short value is in the environment, from where a shell takes it as it is; a long one, or a long list, is in a file.
+//! The text depends on values only in how many words each is.
+
+use super::{Dialect, Piece, Scanned, Unfit, Use, text_of, words_of};
+use crate::value::Value;
+use std::{fmt::Write, path::Path};
+
+/// A command that a shell can be given.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Assembled {
+    pub(crate) text: String,
+    /// Variables for the environment of the shell; it does not pass them on.
+    pub(crate) env: Vec<(String, String)>,
+    /// Files to be written into the directory for temporary files: name and content.
+    pub(crate) files: Vec<(String, Vec<u8>)>,
+}
+
+/// The longest value that goes through the environment: the system bounds a variable at 128 KiB.
+const ENV_VALUE_BYTES_MAX: usize = 16 * 1024;
+
+/// All values that go through the environment: the system bounds arguments and environment at 2 MiB, often less.
+const ENV_BYTES_MAX: usize = 64 * 1024;
+
+/// The longest list that goes through the environment.
+const ENV_LIST_MAX: usize = 16;
+
+/// The longest list that a shell without arrays is given.
+const POSIX_LIST_MAX: usize = 1_000;
+
+/// `values` are those of the template's parts; `temporary` is the path of the directory for temporary files, in characters
+/// that need no quotes.
+pub(crate) fn assemble(
+    scanned: &Scanned,
+    value_of: &dyn Fn(usize) -> Value,
+    dialect: Dialect,
+    (base, temporary): (&Path, &str),
+) -> Result<Assembled, (usize, Unfit)> {
+    let mut build = Build { dialect, temporary, done: Assembled::default(), set: String::new(), env_bytes: 0 };
+    for piece in &scanned.pieces {
+        match piece {
+            Piece::Text(text) => build.done.text.push_str(text),
+            Piece::Hole(_, Use::Nothing) => {}
+            Piece::Hole(part, used) => {
+                let name = format!("_onceflow_{part}");
+                build.hole(&name, &value_of(*part), *used, base).map_err(|unfit| (*part, unfit))?;
+            }
+        }
+    }
+    Ok(build.finish())
+}
+
+struct Build<'a> {
+    dialect: Dialect,
+    temporary: &'a str,
+    done: Assembled,
+    /// What the shell does first, to have its variables.
+    set: String,
+    env_bytes: usize,
+}
+
+impl Build<'_> {
+    fn hole(&mut self, name: &str, value: &Value, used: Use, base: &Path) -> Result<(), Unfit> {
+        match used {
+            Use::Nothing => {}
+            Use::Text => {
+                let text = text_of(value, base)?;
+                self.set_one(name, text);
+                self.put(format_args!("${{{name}}}"));
+            }
+            Use::Number { index } => {
+                self.set_one(name, number(value)?.to_string());
+                // Two minus signs in a row would be an operator.
+                let space = if index { "" } else { " " };
+                self.put(format_args!("{space}${{{name}}}"));
+            }
+            Use::Words { alone } => {
+                let words = words_of(value, base)?;
+                match (<[String; 1]>::try_from(words), self.dialect) {
+                    (Ok([word]), _) => {
+                        self.set_one(name, word);
+                        self.put(format_args!("\"${{{name}}}\""));
+                    }
+                    (Err(words), Dialect::Bash) => self.array(name, words),
+                    (Err(words), Dialect::Posix) => self.several(name, words, alone)?,
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn put(&mut self, text: std::fmt::Arguments<'_>) {
+        self.done.text.write_fmt(text).expect("text can be written");
+    }
+
+    /// A variable of the environment, if it is short enough.
+    fn set_env(&mut self, name: &str, value: String) -> Result<(), String> {
+        let bytes = name.len() + value.len();
+        if bytes > ENV_VALUE_BYTES_MAX || self.env_bytes + bytes > ENV_BYTES_MAX {
+            return Err(value);
+        }
+        self.env_bytes += bytes;
+        self.done.env.push((name.to_owned(), value));
+        Ok(())
+    }
+
+    fn set_one(&mut self, name: &str, value: String) {
+        let Err(value) = self.set_env(name, value) else { return };
+        let path = format!("{}/{name}", self.temporary);
+        match self.dialect {
+            Dialect::Bash => self.read_array(name, &[value]),
+            Dialect::Posix => {
+                // Newlines at the end would be lost without the letter behind them.
+                self.set.push_str(&format!("{name}=$(cat {path}; echo x); {name}=${{{name}%x}}; "));
+                self.done.files.push((name.to_owned(), value.into_bytes()));
+            }
+        }
+    }
+
+    fn array(&mut self, name: &str, words: Vec<String>) {
+        match words.len() {
+            0 => {
+                self.set.push_str(&format!("{name}=(); "));
+                // Before 4.4 bash takes an empty array for one that is not set.
+                return self.put(format_args!("${{{name}[@]+\"${{{name}[@]}}\"}}"));
+            }
+            len if len <= ENV_LIST_MAX && words.iter().map(String::len).sum::<usize>() <= ENV_VALUE_BYTES_MAX => {
+                let mut elements = String::new();
+                for (at, word) in words.into_iter().enumerate() {
+                    let element = format!("{name}_{at}");
+                    self.set_one(&element, word);
+                    elements.push_str(&format!("\"${{{element}}}\" "));
+                }
+                self.set.push_str(&format!("{name}=({elements}); "));
+            }
+            _ => self.read_array(name, &words),
+        }
+        self.put(format_args!("\"${{{name}[@]}}\""));
+    }
+
+    /// An array from a file of its elements, each with a NUL behind it.
+    fn read_array(&mut self, name: &str, words: &[String]) {
+        let mut content = Vec::with_capacity(words.iter().map(|word| word.len() + 1).sum());
+        for word in words {
+            content.extend_from_slice(word.as_bytes());
+            content.push(0);
+        }
+        self.set.push_str(&format!("mapfile -d '' -t {name} <{}/{name}; ", self.temporary));
+        self.done.files.push((name.to_owned(), content));
+    }
+
+    /// Several words, for a shell that has no arrays.
+    fn several(&mut self, name: &str, words: Vec<String>, alone: bool) -> Result<(), Unfit> {
+        let len = words.len();
+        if !alone {
+            let why = format!("it is {len} values in the midst of a word, which only bash can do: `shell: bash`");
+            return Err(Unfit(why));
+        }
+        if len > POSIX_LIST_MAX {
+            return Err(Unfit(format!("it is {len} values; more than {POSIX_LIST_MAX} need bash: `shell: bash`")));
+        }
+        for (at, word) in words.into_iter().enumerate() {
+            let element = format!("{name}_{at}");
+            self.set_one(&element, word);
+            self.put(format_args!("{}\"${{{element}}}\"", if at == 0 { "" } else { " " }));
+        }
+        Ok(())
+    }
+
+    /// The variables first, on the line where the text begins, so that the shell counts its lines as the user does.
+    fn finish(mut self) -> Assembled {
+        let names: Vec<_> = self.done.env.iter().map(|(name, _)| name.as_str()).collect();
+        let hide = match (names.is_empty(), self.dialect) {
+            (true, _) => String::new(),
+            (false, Dialect::Bash) => format!("export -n {}; ", names.join(" ")),
+            // To set what was not exported by us does not export it, but it came exported.
+            (false, Dialect::Posix) => {
+                names.iter().map(|name| format!("_onceflow=${{{name}}}; unset {name}; {name}=$_onceflow; ")).collect()
+            }
+        };
+        self.done.text = format!("{}{hide}{}", self.set, self.done.text);
+        self.done
+    }
+}
+
+/// A number for arithmetic, where anything else would be read as a program.
+fn number(value: &Value) -> Result<i64, Unfit> {
+    let wrong = || {
+        let found = value.describe();
+        Unfit(format!("only a whole number can be part of shell arithmetic or an index, but it is {found}"))
+    };
+    match value {
+        Value::Int(number) => Ok(*number),
+        Value::Bool(yes) => Ok(i64::from(*yes)),
+        // Not what the shell would take for octal.
+        Value::Text(text) => match text.parse::<i64>() {
+            Ok(number) if number.to_string() == *text => Ok(number),
+            _ => Err(wrong()),
+        },
+        _ => Err(wrong()),
+    }
+}

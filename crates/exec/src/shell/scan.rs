@@ -1,0 +1,192 @@
+//! Follows the quoting of a shell's text, so far as to know for each hole whether it stands in quotes, in arithmetic, in
+//! a here-document, a comment, or where no value can go.
+//!
+//! It reads what people write. Where the text becomes too clever for it, it says so if there is a hole there, and never
+//! guesses: a wrong guess would hand a value to the shell as a program.
+
+mod dollar;
+mod frame;
+mod heredoc;
+mod quote;
+mod word;
+
+use super::{Dialect, Piece, Refused, Scanned, Use};
+use crate::action::{Part, Template};
+use frame::{Frame, Kind};
+use heredoc::Pending;
+
+/// What the text consists of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Unit {
+    Char(char),
+    Hole(usize),
+}
+
+struct Scan {
+    units: Vec<Unit>,
+    at: usize,
+    dialect: Dialect,
+    frames: Vec<Frame>,
+    pending: Vec<Pending>,
+    pieces: Vec<Piece>,
+    refused: Vec<Refused>,
+}
+
+pub(super) fn scan(template: &Template, dialect: Dialect) -> Result<Scanned, Vec<Refused>> {
+    let mut units = Vec::new();
+    for (part, piece) in template.0.iter().enumerate() {
+        match piece {
+            Part::Text(text) => units.extend(text.chars().map(Unit::Char)),
+            Part::Hole(_) => units.push(Unit::Hole(part)),
+        }
+    }
+    let frames = vec![Frame::new(Kind::Top)];
+    let mut scan = Scan { units, at: 0, dialect, frames, pending: vec![], pieces: vec![], refused: vec![] };
+    let end = scan.units.len();
+    scan.run(end);
+    scan.end_word();
+    // A `[[` or `case` without an end is for the shell to tell; a quote that stays open may have misled us.
+    if let Some(open) = scan.frames.get(1) {
+        let from = open.from;
+        scan.refuse_from(from, "the quotes and brackets around this hole could not be followed to their end");
+    }
+    match scan.refused.is_empty() {
+        true => Ok(Scanned { pieces: scan.pieces }),
+        false => Err(scan.refused),
+    }
+}
+
+impl Scan {
+    /// Reads up to `end`.
+    fn run(&mut self, end: usize) {
+        while self.at < end {
+            match self.units[self.at] {
+                Unit::Hole(part) => self.hole(part),
+                Unit::Char(found) => self.char(found),
+            }
+        }
+    }
+
+    fn top(&mut self) -> &mut Frame {
+        self.frames.last_mut().expect("there is always a frame")
+    }
+
+    fn kind(&self) -> Kind {
+        self.frames.last().map_or(Kind::Top, |frame| frame.kind)
+    }
+
+    /// The character `ahead` of here.
+    fn peek(&self, ahead: usize) -> Option<char> {
+        match self.units.get(self.at + ahead) {
+            Some(Unit::Char(found)) => Some(*found),
+            Some(Unit::Hole(_)) | None => None,
+        }
+    }
+
+    fn starts_with(&self, text: &str) -> bool {
+        text.chars().enumerate().all(|(ahead, wanted)| self.peek(ahead) == Some(wanted))
+    }
+
+    /// Takes characters over as they are.
+    fn take(&mut self, count: usize) {
+        for _ in 0..count {
+            if let Some(Unit::Char(found)) = self.units.get(self.at).copied() {
+                match self.pieces.last_mut() {
+                    Some(Piece::Text(text)) => text.push(found),
+                    _ => self.pieces.push(Piece::Text(String::from(found))),
+                }
+                self.at += 1;
+            }
+        }
+    }
+
+    fn refuse(&mut self, part: usize, message: &str, hint: &str) {
+        self.refused.push(Refused { part, message: message.into(), hint: hint.into() });
+    }
+
+    /// Refuses every hole from a piece on.
+    fn refuse_from(&mut self, from: usize, message: &str) {
+        let hole = |piece: &Piece| match piece {
+            Piece::Hole(part, used) if *used != Use::Nothing => Some(*part),
+            _ => None,
+        };
+        let parts: Vec<_> = self.pieces[from.min(self.pieces.len())..].iter().filter_map(hole).collect();
+        for part in parts {
+            self.refuse(part, message, ASSIGN);
+        }
+    }
+
+    fn push_hole(&mut self, part: usize, used: Use) {
+        self.pieces.push(Piece::Hole(part, used));
+        self.at += 1;
+    }
+
+    fn hole(&mut self, part: usize) {
+        let before = self.at.checked_sub(1).map(|at| self.units[at]);
+        if before == Some(Unit::Char('$')) {
+            self.refuse(part, "a `$` stands right before a hole", "leave the `$` away: the hole is the value itself");
+            self.at += 1;
+            return;
+        }
+        if self.frames.iter().any(|frame| frame.is_murky) {
+            self.refuse(part, "the quoting around this hole is too involved to be sure of", ASSIGN);
+            self.at += 1;
+            return;
+        }
+        let used = match (self.kind(), self.number()) {
+            (Kind::Brace(brace), _) if brace.is_name() => {
+                self.refuse(part, "a hole cannot stand for the name of a variable", ASSIGN);
+                self.at += 1;
+                return;
+            }
+            (_, Some(used)) => used,
+            (Kind::Double | Kind::Body, _) => Use::Text,
+            (Kind::Brace(brace), _) => brace.hole(),
+            _ => Use::Words { alone: self.is_alone() },
+        };
+        self.note_in_test();
+        if self.kind().is_commands() {
+            self.top().word_mixed();
+        }
+        self.push_hole(part, used);
+    }
+
+    /// Whether the hole here is a word of its own.
+    fn is_alone(&self) -> bool {
+        let ends = |unit: Option<&Unit>, more: char| match unit {
+            None => true,
+            Some(Unit::Char(found)) => matches!(found, ' ' | '\t' | '\n' | ';' | '|' | '&') || *found == more,
+            Some(Unit::Hole(_)) => false,
+        };
+        let frame = self.frames.last().expect("there is always a frame");
+        let before = self.at.checked_sub(1).and_then(|at| self.units.get(at));
+        let subject = matches!(frame.kind, Kind::Case { seen_in: false } | Kind::Test);
+        !frame.redirects && !subject && ends(before, '(') && ends(self.units.get(self.at + 1), ')')
+    }
+
+    /// Whether what is here is taken for arithmetic: in it, or between the brackets of an array's index.
+    fn number(&self) -> Option<Use> {
+        for frame in self.frames.iter().rev() {
+            match frame.kind {
+                Kind::Arith(_) => return Some(Use::Number { index: false }),
+                Kind::Brace(brace) if brace.is_number().is_some() => return brace.is_number(),
+                Kind::Double | Kind::Brace(_) => {}
+                kind if kind.is_commands() && frame.in_index() => return Some(Use::Number { index: true }),
+                _ => return None,
+            }
+        }
+        None
+    }
+
+    fn char(&mut self, found: char) {
+        match self.kind() {
+            Kind::Double | Kind::Body => self.in_double(found),
+            Kind::Brace(_) => self.in_brace(found),
+            Kind::Arith(_) => self.in_arith(found),
+            _ => self.in_commands(found),
+        }
+    }
+}
+
+/// The way out of every place where a hole cannot be.
+const ASSIGN: &str = "put it into a variable first, `x=${{ … }}`, and use `$x`";

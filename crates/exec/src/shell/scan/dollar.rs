@@ -1,0 +1,174 @@
+//! What begins with `$`: variables, their expansions, arithmetic, commands inside.
+
+use super::{
+    Dialect, Scan,
+    frame::{Arith, Brace, Frame, Kind, Phase},
+};
+
+impl Scan {
+    /// A `$`. Between double quotes, `$'` and `$"` are nothing special.
+    pub(super) fn dollar(&mut self, is_quoted: bool) {
+        if self.kind().is_commands() {
+            self.top().word_mixed();
+        }
+        match (self.peek(1), self.peek(2)) {
+            (Some('('), Some('(')) => self.open_arith(3, Arith { is_double: true, is_value: true, depth: 0 }),
+            (Some('('), _) => self.open(2, Kind::Paren),
+            (Some('['), _) => self.open_arith(2, Arith { is_double: false, is_value: true, depth: 0 }),
+            (Some('{'), next) => {
+                self.open(2, Kind::Brace(Brace { is_quoted, phase: Phase::Name }));
+                // Commands inside braces are too new to follow.
+                self.top().is_murky = matches!(next, Some(' ' | '\t' | '\n' | '|'));
+            }
+            (Some('\''), _) if !is_quoted => {
+                // Older shells do not know these quotes, and end them elsewhere.
+                self.top().is_murky |= self.dialect == Dialect::Posix;
+                self.take(1);
+                self.single(true);
+            }
+            (Some('"'), _) if !is_quoted => {
+                self.take(1);
+                self.open_double();
+            }
+            // `$$`, `$#` and so on: the second character is no beginning of anything.
+            (Some('$' | '#' | '?' | '!' | '@' | '*' | '-'), _) => self.take(2),
+            _ => self.take(1),
+        }
+    }
+
+    pub(super) fn open(&mut self, count: usize, kind: Kind) {
+        let mut frame = Frame::new(kind);
+        frame.from = self.pieces.len();
+        self.frames.push(frame);
+        self.take(count);
+    }
+
+    pub(super) fn open_arith(&mut self, count: usize, arith: Arith) {
+        self.open(count, Kind::Arith(arith));
+    }
+
+    /// A character between `${` and `}`.
+    pub(super) fn in_brace(&mut self, found: char) {
+        let Kind::Brace(brace) = self.kind() else { unreachable!("only there") };
+        match brace.phase {
+            Phase::Name => self.in_name(brace, found),
+            Phase::AfterName => self.after_name(brace, found),
+            Phase::Index if found == ']' => {
+                self.phase(brace, Phase::AfterName);
+                self.take(1);
+            }
+            _ if found == '}' => {
+                self.frames.pop();
+                self.take(1);
+            }
+            _ => self.in_expansion(brace, found),
+        }
+    }
+
+    fn phase(&mut self, brace: Brace, phase: Phase) {
+        self.top().kind = Kind::Brace(Brace { phase, ..brace });
+    }
+
+    /// The name, with what may stand before it.
+    fn in_name(&mut self, brace: Brace, found: char) {
+        let is_name = |c: Option<char>| c.is_some_and(|c| c.is_ascii_alphanumeric() || c == '_');
+        let goes_on = |c: Option<char>| is_name(c) || matches!(c, Some('@' | '*' | '#' | '?' | '$' | '!' | '-'));
+        if matches!(found, '#' | '!') && goes_on(self.peek(1)) && self.peek(2).is_some() {
+            // The length of something, or what it names.
+            self.take(1);
+        }
+        match is_name(self.peek(0)) {
+            true => {
+                while is_name(self.peek(0)) {
+                    self.take(1);
+                }
+            }
+            false if goes_on(self.peek(0)) => self.take(1),
+            false => self.top().is_murky = true,
+        }
+        match self.peek(0) {
+            Some('[') => {
+                self.phase(brace, Phase::Index);
+                self.take(1);
+            }
+            _ => self.phase(brace, Phase::AfterName),
+        }
+    }
+
+    /// What is done with the variable.
+    fn after_name(&mut self, brace: Brace, found: char) {
+        let (phase, count) = match (found, self.peek(1)) {
+            ('}', _) => {
+                self.frames.pop();
+                return self.take(1);
+            }
+            (':', Some('-' | '=' | '?' | '+')) => (Phase::Default, 2),
+            (':', _) => (Phase::Offset, 1),
+            ('-' | '=' | '?' | '+', _) => (Phase::Default, 1),
+            ('#' | '%' | '/' | '^' | ',', _) => (Phase::Pattern, 1),
+            _ => {
+                self.top().is_murky = true;
+                (Phase::Pattern, 1)
+            }
+        };
+        self.phase(brace, phase);
+        self.take(count);
+    }
+
+    fn in_expansion(&mut self, brace: Brace, found: char) {
+        let is_posix = self.dialect == Dialect::Posix;
+        match found {
+            '\\' => self.escape(&[]),
+            '$' => self.dollar(brace.is_quoted),
+            '`' => self.backtick(),
+            // Between double quotes shells do not agree on what these mean there.
+            '\'' if brace.is_quoted => self.murky(),
+            '"' if brace.is_quoted && (is_posix || self.in_body()) => self.murky(),
+            '\'' => self.single(false),
+            '"' => self.open_double(),
+            _ => self.take(1),
+        }
+    }
+
+    fn in_body(&self) -> bool {
+        self.frames.iter().any(|frame| frame.kind == Kind::Body)
+    }
+
+    /// A character of arithmetic.
+    pub(super) fn in_arith(&mut self, found: char) {
+        let Kind::Arith(arith) = self.kind() else { unreachable!("only there") };
+        let deeper = |depth: usize| Kind::Arith(Arith { depth, ..arith });
+        let (opens, closes) = if arith.is_double { ('(', ')') } else { ('[', ']') };
+        match found {
+            _ if found == opens => {
+                self.top().kind = deeper(arith.depth + 1);
+                self.take(1);
+            }
+            _ if found == closes && arith.depth > 0 => {
+                self.top().kind = deeper(arith.depth - 1);
+                self.take(1);
+            }
+            ')' if arith.is_double && self.peek(1) != Some(')') => self.no_arith(),
+            _ if found == closes => {
+                self.frames.pop();
+                self.take(if arith.is_double { 2 } else { 1 });
+            }
+            '\\' => self.escape(&[]),
+            '$' => self.dollar(true),
+            '`' => self.backtick(),
+            '\'' => self.murky(),
+            _ => self.take(1),
+        }
+    }
+
+    /// It was a `(` inside a `$(`, and that `(` ends here.
+    fn no_arith(&mut self) {
+        let from = self.top().from;
+        self.frames.pop();
+        // What stood in it was read as numbers; whatever it was, it is no place to be sure of.
+        self.refuse_from(from, "it is not clear whether this is arithmetic; if it is not, write `( (` with a space");
+        self.open(1, Kind::Paren);
+        self.top().at_command = false;
+        self.top().from = from;
+    }
+}

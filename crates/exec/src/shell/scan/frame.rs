@@ -1,0 +1,157 @@
+//! What the scanner is inside of.
+
+use super::super::Use;
+
+/// A kind of place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// The command itself.
+    Top,
+    /// Commands up to a `)`.
+    Paren,
+    /// Words up to a `)`: the elements of an array.
+    Array,
+    /// Commands up to a backtick.
+    Backtick,
+    /// From `case` to `esac`.
+    Case { seen_in: bool },
+    /// From `[[` to `]]`.
+    Test,
+    /// Between double quotes.
+    Double,
+    /// The body of a here-document that is expanded.
+    Body,
+    /// From `${` to `}`.
+    Brace(Brace),
+    /// Arithmetic.
+    Arith(Arith),
+}
+
+impl Kind {
+    /// Whether words are read there, as in commands.
+    pub(super) fn is_commands(self) -> bool {
+        !matches!(self, Kind::Double | Kind::Body | Kind::Brace(_) | Kind::Arith(_))
+    }
+}
+
+/// How arithmetic ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Arith {
+    /// `))`, or else `]`.
+    pub(super) is_double: bool,
+    /// It began with `$`.
+    pub(super) is_value: bool,
+    /// Brackets open inside.
+    pub(super) depth: usize,
+}
+
+/// An expansion of a variable.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Brace {
+    /// It stands in double quotes.
+    pub(super) is_quoted: bool,
+    pub(super) phase: Phase,
+}
+
+/// How far an expansion has been read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Phase {
+    Name,
+    Index,
+    AfterName,
+    /// `:-` and its like.
+    Default,
+    /// `#`, `%`, `/` and their like.
+    Pattern,
+    /// `:` and a number.
+    Offset,
+}
+
+impl Brace {
+    /// Whether it is the variable's name that is read.
+    pub(super) fn is_name(self) -> bool {
+        matches!(self.phase, Phase::Name | Phase::AfterName)
+    }
+
+    /// Where only a number can be.
+    pub(super) fn is_number(self) -> Option<Use> {
+        match self.phase {
+            Phase::Index => Some(Use::Number { index: true }),
+            Phase::Offset => Some(Use::Number { index: false }),
+            _ => None,
+        }
+    }
+
+    /// How a hole is used there. Quoted, it is no pattern.
+    pub(super) fn hole(self) -> Use {
+        match self.phase {
+            Phase::Default if self.is_quoted => Use::Text,
+            _ => Use::Words { alone: false },
+        }
+    }
+}
+
+/// A place, and the word that is being read in it.
+#[derive(Clone, Debug)]
+pub(super) struct Frame {
+    pub(super) kind: Kind,
+    /// How many pieces there were when it began.
+    pub(super) from: usize,
+    /// The quoting became too involved to follow.
+    pub(super) is_murky: bool,
+    /// The literal characters of the word so far.
+    pub(super) word: String,
+    pub(super) in_word: bool,
+    /// The word has quotes or values in it, so that it is no keyword.
+    pub(super) is_mixed: bool,
+    /// The next word is the name of a command, or a keyword.
+    pub(super) at_command: bool,
+    /// The next word is where something is redirected to.
+    pub(super) redirects: bool,
+    /// The word before.
+    pub(super) last_word: String,
+    /// The words of a test so far, and which pieces in them are holes.
+    pub(super) tested: Vec<(String, Vec<usize>)>,
+    /// Holes in the word that is being read, as pieces.
+    pub(super) word_holes: Vec<usize>,
+}
+
+impl Frame {
+    pub(super) fn new(kind: Kind) -> Self {
+        Frame {
+            kind,
+            from: 0,
+            is_murky: false,
+            word: String::new(),
+            in_word: false,
+            is_mixed: false,
+            at_command: !matches!(kind, Kind::Array | Kind::Test | Kind::Case { .. }),
+            redirects: false,
+            last_word: String::new(),
+            tested: vec![],
+            word_holes: vec![],
+        }
+    }
+
+    /// A literal character of a word.
+    pub(super) fn word_char(&mut self, found: char) {
+        self.in_word = true;
+        self.word.push(found);
+    }
+
+    /// The word has something in it that is not literal.
+    pub(super) fn word_mixed(&mut self) {
+        self.in_word = true;
+        self.is_mixed = true;
+    }
+
+    /// Whether the word so far has opened an index: `name[`, or `[` in an array.
+    pub(super) fn in_index(&self) -> bool {
+        let Some((name, rest)) = self.word.split_once('[') else { return false };
+        let is_name = match name.is_empty() {
+            true => self.kind == Kind::Array,
+            false => name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_') && !name.starts_with(char::is_numeric),
+        };
+        is_name && !rest.contains(']')
+    }
+}

@@ -1,0 +1,115 @@
+//! Quotes, escapes and comments.
+
+use super::{Scan, Unit, Use, frame::Kind};
+
+impl Scan {
+    /// A character between double quotes, or in a here-document.
+    pub(super) fn in_double(&mut self, found: char) {
+        let is_body = self.kind() == Kind::Body;
+        match found {
+            '"' if !is_body => {
+                self.frames.pop();
+                self.take(1);
+            }
+            '\\' => self.escape(match is_body {
+                true => &['$', '`', '\\', '\n'],
+                false => &['$', '`', '\\', '\n', '"'],
+            }),
+            '$' => self.dollar(true),
+            '`' => self.backtick(),
+            _ => self.take(1),
+        }
+    }
+
+    /// A backslash, which takes the meaning of these characters (or of all, if none are named).
+    pub(super) fn escape(&mut self, of: &[char]) {
+        if let Some(Unit::Hole(part)) = self.units.get(self.at + 1).copied() {
+            self.take(1);
+            self.refuse(part, "a backslash stands right before a hole", "write `$${{` for the text `${{`");
+            self.at += 1;
+            return;
+        }
+        let next = self.peek(1);
+        // Between backticks some escapes are taken away before anything is read.
+        if matches!(next, Some('$' | '`' | '\\' | '"'))
+            && let Some(outer) = self.frames.iter_mut().rev().find(|frame| frame.kind == Kind::Backtick)
+        {
+            outer.is_murky = true;
+        }
+        match next {
+            Some(next) if of.is_empty() || of.contains(&next) => self.take(2),
+            _ => self.take(1),
+        }
+    }
+
+    /// Opens double quotes.
+    pub(super) fn open_double(&mut self) {
+        if self.kind().is_commands() {
+            self.top().word_mixed();
+        }
+        self.open(1, Kind::Double);
+    }
+
+    /// Single quotes, up to the end of them. After `$` backslashes count.
+    pub(super) fn single(&mut self, escapes: bool) {
+        if self.kind().is_commands() {
+            self.top().word_mixed();
+        }
+        self.take(1);
+        while let Some(unit) = self.units.get(self.at).copied() {
+            match unit {
+                Unit::Char('\'') => return self.take(1),
+                Unit::Char('\\') if escapes => self.take(2),
+                Unit::Char(_) => self.take(1),
+                Unit::Hole(part) => {
+                    let hint = "use double quotes, \"… ${{ … }} …\", or end the quotes before it: '…'${{ … }}'…'";
+                    self.refuse(part, "a value cannot go inside single quotes", hint);
+                    self.at += 1;
+                }
+            }
+        }
+    }
+
+    /// Opens or closes backticks.
+    pub(super) fn backtick(&mut self) {
+        match self.frames.iter().rposition(|frame| frame.kind == Kind::Backtick) {
+            Some(open) => {
+                self.end_word();
+                // A `case` or `[[` inside without an end ends with it; so would a quote, and then we were wrong.
+                let unclosed = self.frames[open + 1..].iter().any(|frame| !frame.kind.is_commands());
+                let from = self.frames[open].from;
+                self.frames.truncate(open);
+                if unclosed {
+                    self.top().is_murky = true;
+                    self.refuse_from(from, "the quotes between backticks around this hole could not be followed");
+                }
+                self.take(1);
+            }
+            None => {
+                if self.kind().is_commands() {
+                    self.top().word_mixed();
+                }
+                self.open(1, Kind::Backtick);
+            }
+        }
+    }
+
+    /// A comment, up to the end of its line.
+    pub(super) fn comment(&mut self) {
+        let ticked = self.frames.iter().any(|frame| frame.kind == Kind::Backtick);
+        while let Some(unit) = self.units.get(self.at).copied() {
+            match unit {
+                Unit::Char('\n') => return,
+                Unit::Char('`') if ticked => return,
+                Unit::Char(_) => self.take(1),
+                Unit::Hole(part) => self.push_hole(part, Use::Nothing),
+            }
+        }
+    }
+
+    /// Too involved to follow.
+    pub(super) fn murky(&mut self) {
+        self.top().is_murky = true;
+        self.take(1);
+    }
+}

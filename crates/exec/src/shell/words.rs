@@ -1,0 +1,40 @@
+//! What a value is as words of a command, or as text inside of one.
+
+use crate::value::{Value, relative};
+use std::path::Path;
+
+/// A value that cannot be part of a command.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Unfit(pub(crate) String);
+
+/// One word for each value: a list has as many as elements, none has none. A record is JSON.
+pub(crate) fn words(value: &Value, base: &Path) -> Result<Vec<String>, Unfit> {
+    let mut found = Vec::new();
+    collect(value, base, &mut found)?;
+    match found.iter().any(|word| word.contains('\0')) {
+        true => Err(Unfit(String::from("it holds the character NUL, which no command can be given"))),
+        false => Ok(found),
+    }
+}
+
+/// The words with spaces between.
+pub(crate) fn text(value: &Value, base: &Path) -> Result<String, Unfit> {
+    Ok(words(value, base)?.join(" "))
+}
+
+fn collect(value: &Value, base: &Path, found: &mut Vec<String>) -> Result<(), Unfit> {
+    found.push(match value {
+        Value::Null => return Ok(()),
+        Value::List(elements) => return elements.iter().try_for_each(|element| collect(element, base, found)),
+        Value::Bool(value) => value.to_string(),
+        Value::Int(value) => value.to_string(),
+        Value::Float(value) => format!("{value:?}"),
+        Value::Text(text) => text.clone(),
+        Value::Bytes(bytes) => String::from_utf8(bytes.clone())
+            .map_err(|_| Unfit(String::from("its bytes are no text; write them to a file in a step before")))?,
+        Value::Record(_) => value.to_json_in(base).to_string(),
+        Value::File(file) => relative(&file.path, base),
+        Value::Directory(directory) => relative(&directory.path, base),
+    });
+    Ok(())
+}

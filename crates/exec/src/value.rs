@@ -1,0 +1,249 @@
+//! Values as flow files see them: what a port holds, what JSON says, what an expression computes, in one type.
+//!
+//! | file | what it owns |
+//! |---|---|
+//! | `value/data.rs` | the bytes the engine stores, the same as the typed crate writes |
+//! | `value/json.rs` | JSON in and out |
+//! | `value/cel.rs` | what expressions see |
+//! | `value/conform.rs` | whether a value is of a type, and where it is not |
+
+mod cel;
+mod conform;
+mod data;
+mod json;
+
+pub(crate) use json::relative;
+
+use onceflow_core::model::Type;
+use std::{
+    collections::BTreeMap,
+    fmt, io,
+    path::{Path, PathBuf},
+};
+
+/// A value of any type a port may have.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Value {
+    /// Nothing: unit, an option that is none, JSON's null.
+    Null,
+    /// Yes or no.
+    Bool(bool),
+    /// A whole number.
+    Int(i64),
+    /// A number.
+    Float(f64),
+    /// Text.
+    Text(String),
+    /// Bytes, uninterpreted.
+    Bytes(Vec<u8>),
+    /// Elements, in order.
+    List(Vec<Value>),
+    /// Named fields.
+    Record(BTreeMap<String, Value>),
+    /// A file.
+    File(FileValue),
+    /// A directory.
+    Directory(DirectoryValue),
+}
+
+/// A file: what it is called, and where it is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FileValue {
+    /// What it is called; inside a directory, its relative path.
+    pub name: String,
+    /// Where its content is.
+    pub path: PathBuf,
+}
+
+/// A directory: files by their relative paths.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct DirectoryValue {
+    /// Where it is. Empty for one that is not laid out on the disk as a directory.
+    pub path: PathBuf,
+    /// Its files, named by their paths relative to it, in the order of these.
+    pub files: Vec<FileValue>,
+}
+
+/// A value is not of the type that is wanted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Mismatch {
+    /// Where: `samples[3].r1`; empty for the value itself.
+    pub place: String,
+    /// What was wanted.
+    pub wanted: String,
+    /// What is there.
+    pub found: String,
+}
+
+impl std::error::Error for Mismatch {}
+
+impl fmt::Display for Mismatch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if !self.place.is_empty() {
+            write!(f, "`{}`: ", self.place.trim_start_matches('.'))?;
+        }
+        write!(f, "{} wanted, but {} found", self.wanted, self.found)
+    }
+}
+
+impl Mismatch {
+    pub(crate) fn new(wanted: impl fmt::Display, found: impl Into<String>) -> Self {
+        Mismatch { place: String::new(), wanted: wanted.to_string(), found: found.into() }
+    }
+
+    /// The same, inside of something: `.field` or `[3]`.
+    #[must_use]
+    pub fn inside(mut self, outer: &str) -> Self {
+        self.place.insert_str(0, outer);
+        self
+    }
+}
+
+impl FileValue {
+    /// The file at a path, under the last part of that path.
+    ///
+    /// # Errors
+    /// If the path does not end in a name, or in one that is not UTF-8.
+    pub fn from_path(path: impl Into<PathBuf>) -> Result<Self, Mismatch> {
+        let path = path.into();
+        match path.file_name().map(|name| name.to_str()) {
+            Some(Some(name)) => Ok(FileValue { name: name.to_owned(), path }),
+            Some(None) => Err(Mismatch::new(Type::File, format!("the name {:?}, which is not UTF-8,", path.display()))),
+            None => Err(Mismatch::new(Type::File, format!("a path without a name, `{}`,", path.display()))),
+        }
+    }
+
+    /// The last part of its name.
+    pub fn base(&self) -> &str {
+        self.name.rsplit('/').next().unwrap_or_default()
+    }
+
+    /// Its name without the last `.` and what follows; a name that begins with its only `.` is kept.
+    pub fn stem(&self) -> &str {
+        self.split().0
+    }
+
+    /// What follows the last `.` of its name.
+    pub fn ext(&self) -> &str {
+        self.split().1
+    }
+
+    fn split(&self) -> (&str, &str) {
+        match self.base().rsplit_once('.') {
+            Some((stem, ext)) if !stem.is_empty() => (stem, ext),
+            _ => (self.base(), ""),
+        }
+    }
+}
+
+impl DirectoryValue {
+    /// All files below a path. Links are followed; empty directories are not seen.
+    ///
+    /// # Errors
+    /// If something cannot be read, or is called what is not UTF-8.
+    pub fn read(path: impl Into<PathBuf>) -> io::Result<Self> {
+        let path = path.into();
+        let mut files = Vec::new();
+        collect(&path, "", &mut files)?;
+        files.sort_by(|a: &FileValue, b| a.name.cmp(&b.name));
+        Ok(DirectoryValue { path, files })
+    }
+
+    /// The last part of its path.
+    pub fn name(&self) -> &str {
+        self.path.file_name().and_then(|name| name.to_str()).unwrap_or_default()
+    }
+}
+
+fn collect(directory: &Path, prefix: &str, files: &mut Vec<FileValue>) -> io::Result<()> {
+    // A link that leads back up would be followed for ever.
+    if prefix.matches('/').count() > DIRECTORY_DEPTH_MAX {
+        let why = format!("{} is deeper than {DIRECTORY_DEPTH_MAX} directories", directory.display());
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, why));
+    }
+    for entry in std::fs::read_dir(directory)? {
+        let entry = entry?;
+        let name = entry.file_name().into_string().map_err(|name| {
+            let why = format!("{} holds the name {name:?}, which is not UTF-8", directory.display());
+            io::Error::new(io::ErrorKind::InvalidData, why)
+        })?;
+        let (path, name) = (entry.path(), format!("{prefix}{name}"));
+        let kind = entry.file_type()?;
+        let is_dir = if kind.is_symlink() { std::fs::metadata(&path)?.is_dir() } else { kind.is_dir() };
+        match is_dir {
+            true => collect(&path, &format!("{name}/"), files)?,
+            false => files.push(FileValue { name, path }),
+        }
+    }
+    Ok(())
+}
+
+/// Directories inside one another.
+const DIRECTORY_DEPTH_MAX: usize = 64;
+
+impl Value {
+    /// A text.
+    pub fn text(text: impl Into<String>) -> Self {
+        Value::Text(text.into())
+    }
+
+    /// A short description for messages: what it is, and of what is small, which.
+    pub fn describe(&self) -> String {
+        let short = |text: &str| match text.char_indices().nth(40) {
+            Some((end, _)) => format!("{:?}…", &text[..end]),
+            None => format!("{text:?}"),
+        };
+        match self {
+            Value::Null => String::from("nothing (null)"),
+            Value::Bool(value) => format!("{value} (bool)"),
+            Value::Int(value) => format!("{value} (int)"),
+            Value::Float(value) => format!("{value:?} (float)"),
+            Value::Text(text) => format!("{} (text)", short(text)),
+            Value::Bytes(bytes) => format!("{} bytes", bytes.len()),
+            Value::List(elements) => format!("a list of {}", elements.len()),
+            Value::Record(fields) => {
+                let names: Vec<_> = fields.keys().take(8).map(String::as_str).collect();
+                let more = if fields.len() > 8 { ", …" } else { "" };
+                format!("a record {{ {}{more} }}", names.join(", "))
+            }
+            Value::File(file) => format!("file {}", short(&file.name)),
+            Value::Directory(directory) => format!("a directory of {} files", directory.files.len()),
+        }
+    }
+
+    /// The kind of it, in one word.
+    pub fn kind(&self) -> &'static str {
+        match self {
+            Value::Null => "null",
+            Value::Bool(_) => "bool",
+            Value::Int(_) => "int",
+            Value::Float(_) => "float",
+            Value::Text(_) => "text",
+            Value::Bytes(_) => "bytes",
+            Value::List(_) => "list",
+            Value::Record(_) => "record",
+            Value::File(_) => "file",
+            Value::Directory(_) => "dir",
+        }
+    }
+
+    /// Every file in it, and every directory's files.
+    pub fn files(&self) -> Vec<&FileValue> {
+        let mut found = Vec::new();
+        self.collect_files(&mut found);
+        found
+    }
+
+    fn collect_files<'a>(&'a self, found: &mut Vec<&'a FileValue>) {
+        match self {
+            Value::File(file) => found.push(file),
+            Value::Directory(directory) => found.extend(&directory.files),
+            Value::List(elements) => elements.iter().for_each(|element| element.collect_files(found)),
+            Value::Record(fields) => fields.values().for_each(|field| field.collect_files(found)),
+            _ => {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,72 @@
+//! Values as JSON: a file or directory is its path, bytes are base64.
+
+use super::{
+    Mismatch, Value,
+    conform::{Source, conform},
+};
+use base64::{Engine, prelude::BASE64_STANDARD};
+use onceflow_core::model::Type;
+use serde_json::Value as Json;
+use std::path::Path;
+
+impl Value {
+    /// What JSON says, as a value of a type. Paths are taken as they are.
+    ///
+    /// # Errors
+    /// If it is none of this type, or a directory cannot be read.
+    pub fn from_json(json: Json, ty: &Type) -> Result<Value, Mismatch> {
+        conform(untyped(json), ty, Source::Json)
+    }
+
+    /// The value in JSON.
+    pub fn to_json(&self) -> Json {
+        self.to_json_in(Path::new(""))
+    }
+
+    /// The value in JSON; paths below `base` are relative to it.
+    pub fn to_json_in(&self, base: &Path) -> Json {
+        match self {
+            Value::Null => Json::Null,
+            Value::Bool(value) => Json::Bool(*value),
+            Value::Int(value) => Json::from(*value),
+            Value::Float(value) => Json::from(*value),
+            Value::Text(text) => Json::from(text.as_str()),
+            Value::Bytes(bytes) => Json::from(BASE64_STANDARD.encode(bytes)),
+            Value::List(elements) => elements.iter().map(|element| element.to_json_in(base)).collect(),
+            Value::Record(fields) => {
+                let fields = fields.iter().map(|(name, field)| (name.clone(), field.to_json_in(base)));
+                Json::Object(fields.collect())
+            }
+            Value::File(file) => Json::from(relative(&file.path, base)),
+            Value::Directory(directory) => Json::from(relative(&directory.path, base)),
+        }
+    }
+}
+
+/// A path as it is given to others: relative if it is below `base`, and never to be taken for an option.
+pub(crate) fn relative(path: &Path, base: &Path) -> String {
+    let below = match base.as_os_str().is_empty() {
+        true => path,
+        false => path.strip_prefix(base).unwrap_or(path),
+    };
+    let text = below.to_string_lossy();
+    match text.starts_with('-') {
+        true => format!("./{text}"),
+        false => text.into_owned(),
+    }
+}
+
+/// What JSON says, before anyone asks for a type.
+pub(super) fn untyped(json: Json) -> Value {
+    match json {
+        Json::Null => Value::Null,
+        Json::Bool(value) => Value::Bool(value),
+        Json::Number(number) => match number.as_i64() {
+            Some(value) => Value::Int(value),
+            None => Value::Float(number.as_f64().unwrap_or(f64::NAN)),
+        },
+        Json::String(text) => Value::Text(text),
+        Json::Array(elements) => Value::List(elements.into_iter().map(untyped).collect()),
+        Json::Object(fields) => Value::Record(fields.into_iter().map(|(name, field)| (name, untyped(field))).collect()),
+    }
+}

@@ -1,0 +1,203 @@
+//! The directory a step works in: fresh for each attempt, its inputs as links, and nothing else.
+
+use crate::{
+    codes,
+    home::{self, Home},
+    value::{FileValue, Value},
+};
+use onceflow_engine::task::{Failure, Step};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fs, io,
+    os::unix::fs::MetadataExt,
+    path::{Component, Path, PathBuf},
+};
+
+/// The directory for temporary files, inside of a work directory. Also for what we put there ourselves.
+pub(crate) const TEMPORARY: &str = ".tmp";
+
+/// Where inputs are, inside of a work directory.
+pub(crate) const INPUTS: &str = "in";
+
+/// A work directory.
+pub(crate) struct Work {
+    pub(crate) path: PathBuf,
+    /// Where outputs wait to be taken, and how the names of this attempt's begin.
+    pub(crate) taken: PathBuf,
+    inputs: Vec<Input>,
+}
+
+/// A file that a command is given, as it was before.
+struct Input {
+    name: String,
+    path: PathBuf,
+    size: u64,
+    modified: (i64, i64),
+}
+
+impl Work {
+    /// A fresh one for an attempt. Those of attempts before go.
+    pub(crate) fn new(home: &Home, step: &Step) -> Result<Self, Failure> {
+        let path = home.work(step.run(), &step.address(), step.attempt());
+        let taken = home.run(step.run()).join("out").join(path.file_name().expect("it was joined from a name"));
+        let wrong = |error: io::Error| codes::work(format!("{} could not be made", path.display()), &error);
+        let parent = path.parent().expect("it was joined from a name");
+        match fs::read_dir(parent) {
+            Ok(entries) => remove_before(entries, &path),
+            Err(_) => fs::create_dir_all(parent).map_err(wrong)?,
+        }
+        fs::create_dir(&path).map_err(wrong)?;
+        fs::create_dir(path.join(TEMPORARY)).map_err(wrong)?;
+        Ok(Work { path, taken, inputs: vec![] })
+    }
+
+    /// Puts the files of an input where the command finds them; their paths are those from now on.
+    pub(crate) fn place(&mut self, port: &str, value: &mut Value) -> Result<(), Failure> {
+        self.place_at(&Path::new(INPUTS).join(port), value)
+    }
+
+    fn place_at(&mut self, at: &Path, value: &mut Value) -> Result<(), Failure> {
+        match value {
+            Value::File(file) => {
+                let name = file.base().to_owned();
+                self.link(&at.join(&name), file)
+            }
+            Value::Directory(directory) => {
+                self.make(at)?;
+                for file in &mut directory.files {
+                    let name = file.name.clone();
+                    self.link(&at.join(name), file)?;
+                }
+                directory.path = self.path.join(at);
+                Ok(())
+            }
+            Value::List(elements) => self.place_list(at, elements),
+            Value::Record(fields) => {
+                fields.iter_mut().try_for_each(|(name, field)| self.place_at(&at.join(name), field))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Files of one name in a list get apart by their number.
+    fn place_list(&mut self, at: &Path, elements: &mut [Value]) -> Result<(), Failure> {
+        let mut used = BTreeSet::new();
+        for (index, element) in elements.iter_mut().enumerate() {
+            let is_free = matches!(element, Value::File(file) if used.insert(file.base().to_owned()));
+            if is_free {
+                self.place_at(at, element)?;
+            } else if !element.files().is_empty() || matches!(element, Value::Directory(_)) {
+                let mut number = index + 1;
+                while !used.insert(number.to_string()) {
+                    number += 1;
+                }
+                self.place_at(&at.join(number.to_string()), element)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn make(&self, at: &Path) -> Result<(), Failure> {
+        let path = self.path.join(at);
+        fs::create_dir_all(&path).map_err(|error| codes::work(format!("{} could not be made", path.display()), &error))
+    }
+
+    fn link(&mut self, at: &Path, file: &mut FileValue) -> Result<(), Failure> {
+        let is_inside = at.components().all(|part| matches!(part, Component::Normal(_)));
+        if !is_inside || at.as_os_str().to_string_lossy().contains('\0') || file.base().is_empty() {
+            let why = format!("a file cannot be called {:?} in a work directory", file.name);
+            return Err(codes::failure(codes::INPUT_TYPE, why).finally());
+        }
+        let link = self.path.join(at);
+        let original = fs::canonicalize(&file.path).and_then(|path| Ok((fs::metadata(&path)?, path)));
+        let (data, original) =
+            original.map_err(|error| codes::work(format!("input `{}` cannot be read", file.name), &error))?;
+        let linked = match std::os::unix::fs::symlink(&original, &link) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                self.make(at.parent().unwrap_or(Path::new("")))?;
+                std::os::unix::fs::symlink(&original, &link)
+            }
+            other => other,
+        };
+        linked.map_err(|error| codes::work(format!("input `{}` could not be linked", at.display()), &error))?;
+        let modified = (data.mtime(), data.mtime_nsec());
+        self.inputs.push(Input { name: at.display().to_string(), path: original, size: data.size(), modified });
+        file.path = link;
+        Ok(())
+    }
+
+    /// Every input must be as it was: others read it too.
+    pub(crate) fn check_inputs(&self) -> Result<(), Failure> {
+        for input in &self.inputs {
+            let same = fs::metadata(&input.path)
+                .is_ok_and(|data| data.size() == input.size && (data.mtime(), data.mtime_nsec()) == input.modified);
+            if !same {
+                let why = format!("the step changed its input `{}`, which other steps read too", input.name);
+                let failed = codes::failure(codes::INPUT_CHANGED, why).finally();
+                return Err(codes::because(failed, "hint: copy it first, `cp`, and change the copy"));
+            }
+        }
+        Ok(())
+    }
+
+    /// Moves the files of an output to where the engine takes them from: nothing else of this directory is needed.
+    pub(crate) fn take(&self, value: &mut Value, taken: &mut Taken) -> io::Result<()> {
+        match value {
+            Value::File(file) => self.take_file(file, taken),
+            Value::Directory(directory) => directory.files.iter_mut().try_for_each(|file| self.take_file(file, taken)),
+            Value::List(elements) => elements.iter_mut().try_for_each(|element| self.take(element, taken)),
+            Value::Record(fields) => fields.values_mut().try_for_each(|field| self.take(field, taken)),
+            _ => Ok(()),
+        }
+    }
+
+    fn take_file(&self, file: &mut FileValue, taken: &mut Taken) -> io::Result<()> {
+        if let Some(to) = taken.get(&file.path) {
+            file.path = to.clone();
+            return Ok(());
+        }
+        let mut to = self.taken.as_os_str().to_owned();
+        to.push(format!(".{}", taken.len() + 1));
+        let to = PathBuf::from(to);
+        let mut done = take_one(&file.path, &to);
+        if taken.is_empty() && done.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::NotFound) {
+            fs::create_dir_all(to.parent().unwrap_or(Path::new("")))?;
+            done = take_one(&file.path, &to);
+        }
+        done?;
+        let from = std::mem::replace(&mut file.path, to.clone());
+        taken.insert(from, to);
+        Ok(())
+    }
+
+    /// It is not needed any more.
+    pub(crate) fn remove(&self) {
+        home::remove(&self.path, TEMPORARY);
+    }
+}
+
+/// Files that were moved, from where and to where: a file may be an output twice.
+pub(crate) type Taken = BTreeMap<PathBuf, PathBuf>;
+
+/// A file that has other names may be somebody else's.
+fn take_one(from: &Path, to: &Path) -> io::Result<()> {
+    match fs::symlink_metadata(from)?.nlink() {
+        1 => fs::rename(from, to),
+        _ => fs::copy(from, to).map(|_| ()),
+    }
+}
+
+/// Removes the directories of other attempts at the same step.
+fn remove_before(entries: fs::ReadDir, path: &Path) {
+    let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    let Some((step, _)) = name.rsplit_once('.') else { return };
+    for entry in entries.flatten() {
+        let other = entry.file_name().to_string_lossy().into_owned();
+        let same = other.rsplit_once('.').is_some_and(|(other, number)| {
+            other == step && !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit())
+        });
+        if same {
+            home::remove(&entry.path(), TEMPORARY);
+        }
+    }
+}

@@ -1,0 +1,59 @@
+//! The kernel's check, and its mistakes in the words and places of the flow file.
+
+use crate::{
+    problem::{Problem, Report},
+    source::{Source, Span},
+};
+use onceflow_core::model::{
+    Library, Mistake,
+    check::{What, check},
+};
+
+/// Checks the whole of it. If something is wrong with the file already, only what that cannot have caused is said.
+pub(crate) fn run(library: &Library, main: &str, sources: &[Source], report: &Report) {
+    let Err(errors) = check(library, main, None) else { return };
+    let is_clean = report.is_empty();
+    let has_cycle = errors.0.iter().any(|mistake| matches!(mistake.what, What::Cycle { .. }));
+    for mistake in errors.0 {
+        let sure = matches!(mistake.what, What::Cycle { .. } | What::Endless { .. });
+        if sure || is_clean && !has_cycle {
+            report.push(problem(&mistake, sources));
+        }
+    }
+}
+
+fn problem(mistake: &Mistake, sources: &[Source]) -> Problem {
+    let place = match &mistake.origin {
+        Some(origin) => sources.iter().find(|source| source.file() == origin.file).map(|source| {
+            let start = source.byte_at(origin.line, origin.column);
+            let rest = &source.text()[start..];
+            let len = rest.find(|letter: char| !letter.is_alphanumeric() && letter != '_' && letter != '.');
+            source.place(Span::new(start, start + len.unwrap_or(rest.len())))
+        }),
+        // It is about the flow as a whole.
+        None => sources.first().map(|source| source.place(Span::new(0, 0))),
+    };
+    let message = dotted(&mistake.what.to_string());
+    Problem { code: mistake.what.code(), message, place, hint: mistake.hint.as_deref().map(dotted) }
+}
+
+/// Ports as people write them: `inputs.reads`, not `inputs-reads`.
+fn dotted(text: &str) -> String {
+    let letters: Vec<char> = text.chars().collect();
+    let is_name = |at: usize| letters.get(at).is_some_and(|letter| letter.is_ascii_alphanumeric() || *letter == '_');
+    let dot = |(at, letter): (usize, &char)| match letter {
+        '-' if at > 0 && is_name(at - 1) && is_name(at + 1) => '.',
+        other => *other,
+    };
+    letters.iter().enumerate().map(dot).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ports_are_shown_with_dots() {
+        assert_eq!(dotted("port `inputs-reads` of /a -> /b"), "port `inputs.reads` of /a -> /b");
+    }
+}

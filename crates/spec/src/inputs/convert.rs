@@ -1,0 +1,302 @@
+//! Values as a type wants them, from a tree or from words.
+
+use super::{globs, read, sheet};
+use crate::{
+    Place, Problem, Shape,
+    limits::DATA_NODES_MAX,
+    problem::Report,
+    source::Source,
+    syntax::{self, Budget, Node, What, fields::clipped},
+    words,
+};
+use onceflow_core::model::Type;
+use onceflow_exec::value::{DirectoryValue, FileValue, Value};
+use std::{
+    collections::BTreeMap,
+    path::{Path, PathBuf},
+};
+
+/// How values are made.
+pub(crate) struct Convert<'a> {
+    /// Where relative paths begin.
+    pub(crate) base: &'a Path,
+    /// Whether files must be there.
+    pub(crate) must_exist: bool,
+    /// What the value is for.
+    pub(crate) what: String,
+}
+
+/// Where a value stands, for messages.
+pub(super) struct At<'a> {
+    pub(super) place: Option<Place>,
+    pub(super) report: &'a Report,
+}
+
+impl At<'_> {
+    pub(super) fn say(&self, code: &'static str, message: String, hint: String) -> Option<Value> {
+        let hint = Some(hint).filter(|hint| !hint.is_empty());
+        self.report.push(Problem { code, message, place: self.place.clone(), hint });
+        None
+    }
+}
+
+impl Convert<'_> {
+    fn inside(&self, part: String) -> Convert<'_> {
+        Convert { base: self.base, must_exist: self.must_exist, what: format!("{part} of {}", self.what) }
+    }
+
+    /// The value of words of a command line.
+    pub(super) fn words(&self, given: &[&str], shape: &Shape, report: &Report) -> Option<Value> {
+        let at = At { place: None, report };
+        if let Shape::List(element) = shape.required() {
+            let whole = |word: &str| word.starts_with(['[', '@']) || sheet::record(shape).is_some();
+            if !given.iter().any(|word| whole(word)) {
+                let element_of = |word: &&str| self.elements(word, element, &at);
+                let elements: Option<Vec<Vec<Value>>> = given.iter().map(element_of).collect();
+                return elements.map(|elements| Value::List(elements.into_iter().flatten().collect()));
+            }
+        }
+        match given {
+            [word] => self.word(word, shape, &at),
+            _ => at.say(
+                "OF0211",
+                format!("{} is given {} times", self.what, given.len()),
+                "only a list takes several".into(),
+            ),
+        }
+    }
+
+    /// What one word adds to a list: a pattern may mean many files.
+    fn elements(&self, word: &str, element: &Shape, at: &At<'_>) -> Option<Vec<Value>> {
+        match element.required() {
+            Shape::Plain(Type::File) => self.pattern(word, at),
+            _ => self.word(word, element, at).map(|value| vec![value]),
+        }
+    }
+
+    /// The value of one word.
+    fn word(&self, word: &str, shape: &Shape, at: &At<'_>) -> Option<Value> {
+        if word.is_empty() && matches!(shape, Shape::Option(_)) {
+            return Some(Value::Null);
+        }
+        let shape = shape.required();
+        if sheet::record(shape).is_some() && !word.starts_with('[') {
+            return self.sheet(Path::new(word.strip_prefix('@').unwrap_or(word)), shape, at.report);
+        }
+        let is_path = matches!(shape, Shape::Plain(Type::File | Type::Directory));
+        if let (Some(path), false) = (word.strip_prefix('@'), is_path) {
+            return self.content(Path::new(path), shape, at);
+        }
+        match shape {
+            Shape::List(_) | Shape::Record(_) | Shape::Plain(Type::Json) => {
+                let source = Source::new(self.what.clone(), word.to_owned());
+                let tree = syntax::parse(&source, Budget { nodes: DATA_NODES_MAX }, at.report)?;
+                self.node(&tree, shape, &source, at.report)
+            }
+            _ => self.scalar(word, shape, at),
+        }
+    }
+
+    /// The value that a file holds.
+    fn content(&self, path: &Path, shape: &Shape, at: &At<'_>) -> Option<Value> {
+        let source = read(&self.base.join(path), at.report)?;
+        match shape {
+            Shape::Plain(Type::Text) => Some(Value::text(source.text())),
+            Shape::Plain(Type::Bytes) => Some(Value::Bytes(source.text().as_bytes().to_vec())),
+            Shape::List(_) | Shape::Record(_) | Shape::Plain(Type::Json) => {
+                let tree = syntax::parse(&source, Budget { nodes: DATA_NODES_MAX }, at.report)?;
+                let base = path.parent().unwrap_or(Path::new("")).to_owned();
+                let convert = Convert { base: &base, must_exist: self.must_exist, what: self.what.clone() };
+                convert.node(&tree, shape, &source, at.report)
+            }
+            _ => self.scalar(source.text().trim(), shape, at),
+        }
+    }
+
+    /// A sample sheet as a list of records.
+    pub(super) fn sheet(&self, path: &Path, shape: &Shape, report: &Report) -> Option<Value> {
+        let path = self.base.join(path);
+        let source = read(&path, report)?;
+        let base = path.parent().unwrap_or(Path::new("")).to_owned();
+        let convert = Convert { base: &base, must_exist: self.must_exist, what: self.what.clone() };
+        if sheet::is_sheet(&path) {
+            return sheet::read(&convert, &source, sheet::record(shape)?, report);
+        }
+        let tree = syntax::parse(&source, Budget { nodes: DATA_NODES_MAX }, report)?;
+        convert.node(&tree, shape, &source, report)
+    }
+
+    /// The value that a node of a tree says.
+    pub(crate) fn node(&self, node: &Node, shape: &Shape, source: &Source, report: &Report) -> Option<Value> {
+        let at = At { place: Some(source.place(node.span)), report };
+        if node.is_null() {
+            return match shape {
+                Shape::Option(_) => Some(Value::Null),
+                Shape::Plain(Type::Json | Type::Unit) => Some(Value::Null),
+                _ => at.say(
+                    "OF0203",
+                    format!("{} must be {}, but nothing is given", self.what, shape.ty()),
+                    String::new(),
+                ),
+            };
+        }
+        let shape = shape.required();
+        match (shape, &node.what) {
+            (Shape::Plain(Type::Json), _) => Value::from_json(node.to_json(), &Type::Json).ok(),
+            (Shape::List(element), What::List(items)) => {
+                let item = |(at, item)| self.inside(format!("element {at}")).node(item, element, source, report);
+                let items: Vec<_> = items.iter().enumerate().map(item).collect();
+                items.into_iter().collect::<Option<_>>().map(Value::List)
+            }
+            (Shape::List(_), What::Scalar(text, _)) if sheet::record(shape).is_some() => {
+                self.sheet(Path::new(text), shape, report)
+            }
+            (Shape::List(element), What::Scalar(text, _)) if element.ty() == Type::File => {
+                self.pattern(text, &at).map(Value::List)
+            }
+            (Shape::Record(fields), What::Map(entries)) => self.record(node, fields, entries, source, report),
+            (Shape::List(_) | Shape::Record(_), _) | (_, What::List(_) | What::Map(_)) => {
+                let message = format!("{} must be {}, but {} is given", self.what, shape.ty(), node.found());
+                at.say("OF0203", message, String::new())
+            }
+            (_, What::Scalar(text, _)) => self.scalar(text, shape, &at),
+        }
+    }
+
+    fn record(
+        &self,
+        node: &Node,
+        fields: &BTreeMap<String, Shape>,
+        entries: &[(syntax::Key, Node)],
+        source: &Source,
+        report: &Report,
+    ) -> Option<Value> {
+        let mut found = BTreeMap::new();
+        for (key, value) in entries {
+            let Some(shape) = fields.get(&key.name) else {
+                let at = At { place: Some(source.place(key.span)), report };
+                let hint = words::meant(&key.name, fields.keys().map(String::as_str));
+                at.say("OF0203", format!("{} has no field `{}`", self.what, clipped(&key.name)), hint);
+                continue;
+            };
+            let value = self.inside(format!("`{}`", key.name)).node(value, shape, source, report)?;
+            found.insert(key.name.clone(), value);
+        }
+        for (name, shape) in fields {
+            if found.contains_key(name) {
+                continue;
+            }
+            if !matches!(shape, Shape::Option(_)) {
+                let at = At { place: Some(source.place(node.span)), report };
+                return at.say(
+                    "OF0203",
+                    format!("{} has no `{name}`, which is {}", self.what, shape.ty()),
+                    String::new(),
+                );
+            }
+            found.insert(name.clone(), Value::Null);
+        }
+        (found.len() == fields.len()).then_some(Value::Record(found))
+    }
+
+    /// The value of a text that is not made of others.
+    pub(super) fn scalar(&self, text: &str, shape: &Shape, at: &At<'_>) -> Option<Value> {
+        let wrong = |hint: &str| {
+            let message = format!("{} must be {}, but `{}` is given", self.what, shape.ty(), clipped(text));
+            at.say("OF0203", message, hint.to_owned())
+        };
+        match shape {
+            Shape::Enum(choices) if !choices.iter().any(|choice| choice == text) => {
+                let message = format!("{} cannot be `{}`", self.what, clipped(text));
+                at.say("OF0206", message, format!("it is one of {}", words::list(choices.iter().map(String::as_str))))
+            }
+            Shape::Enum(_) | Shape::Plain(Type::Text) => Some(Value::text(text)),
+            Shape::Plain(Type::Int) => text.trim().parse().ok().map(Value::Int).or_else(|| wrong("")),
+            Shape::Plain(Type::Float) => match text.trim().parse::<f64>() {
+                Ok(float) if float.is_finite() => Some(Value::Float(float)),
+                _ => wrong(""),
+            },
+            Shape::Plain(Type::Bool) => match text.trim() {
+                "true" => Some(Value::Bool(true)),
+                "false" => Some(Value::Bool(false)),
+                _ => wrong("`true` or `false`"),
+            },
+            Shape::Plain(Type::Bytes) => Some(Value::Bytes(text.as_bytes().to_vec())),
+            Shape::Plain(Type::File) => self.file(text, at),
+            Shape::Plain(Type::Directory) => self.directory(text, at),
+            Shape::Plain(Type::Unit) => Some(Value::Null),
+            Shape::Option(inner) if text.is_empty() && inner.ty() != Type::Text => Some(Value::Null),
+            Shape::Option(inner) => self.scalar(text, inner, at),
+            Shape::Plain(_) | Shape::List(_) | Shape::Record(_) => {
+                let source = Source::new(self.what.clone(), text.to_owned());
+                let tree = syntax::parse(&source, Budget { nodes: DATA_NODES_MAX }, at.report)?;
+                self.node(&tree, shape, &source, at.report)
+            }
+        }
+    }
+
+    fn path(&self, text: &str) -> PathBuf {
+        let joined = self.base.join(text);
+        std::path::absolute(&joined).unwrap_or(joined)
+    }
+
+    fn file(&self, text: &str, at: &At<'_>) -> Option<Value> {
+        let path = self.path(text);
+        if self.must_exist && !path.exists() && globs::is_pattern(text) {
+            let mut files = self.pattern(text, at)?;
+            if files.len() == 1 {
+                return files.pop();
+            }
+            let message = format!("{} is one file, but `{text}` matches {}", self.what, files.len());
+            return at.say("OF0203", message, String::new());
+        }
+        if self.must_exist && !path.is_file() {
+            let what = if path.is_dir() { "is a directory" } else { "is not there" };
+            return at.say("OF0204", format!("{}: the file `{text}` {what}", self.what), self.where_from(text));
+        }
+        match FileValue::from_path(path) {
+            Ok(file) => Some(Value::File(file)),
+            Err(wrong) => at.say("OF0203", format!("{}: {wrong}", self.what), String::new()),
+        }
+    }
+
+    fn where_from(&self, text: &str) -> String {
+        match self.base.as_os_str().is_empty() || Path::new(text).is_absolute() {
+            true => String::new(),
+            false => format!("paths here are relative to {}", self.base.display()),
+        }
+    }
+
+    fn directory(&self, text: &str, at: &At<'_>) -> Option<Value> {
+        let path = self.path(text);
+        if !self.must_exist {
+            return Some(Value::Directory(DirectoryValue { path, files: vec![] }));
+        }
+        if !path.is_dir() {
+            let what = if path.exists() { "is not a directory" } else { "is not there" };
+            return at.say("OF0204", format!("{}: the directory `{text}` {what}", self.what), self.where_from(text));
+        }
+        match DirectoryValue::read(path) {
+            Ok(directory) => Some(Value::Directory(directory)),
+            Err(error) => at.say("OF0204", format!("{}: `{text}` cannot be read: {error}", self.what), String::new()),
+        }
+    }
+
+    /// The files that a path or a pattern means, in the order of their names.
+    fn pattern(&self, text: &str, at: &At<'_>) -> Option<Vec<Value>> {
+        if !globs::is_pattern(text) || self.path(text).exists() {
+            return self.file(text, at).map(|file| vec![file]);
+        }
+        match globs::find(self.base, text) {
+            Ok(files) if files.is_empty() && self.must_exist => {
+                at.say("OF0205", format!("{}: no file matches `{text}`", self.what), self.where_from(text));
+                None
+            }
+            Ok(files) => files.iter().map(|path| self.file(&path.to_string_lossy(), at)).collect(),
+            Err(why) => {
+                at.say("OF0205", format!("{}: `{text}` is not a pattern: {why}", self.what), String::new());
+                None
+            }
+        }
+    }
+}

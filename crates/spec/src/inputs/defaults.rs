@@ -1,0 +1,39 @@
+//! The inputs of a flow, and what they are if nothing is given. Paths are relative to the flow file.
+
+use super::convert::Convert;
+use crate::{
+    Input, Shape,
+    problem::{Problem, Report},
+    syntax::{fields::Reader, flow::InputDecl},
+};
+use std::path::Path;
+
+/// The inputs that a flow declares.
+pub(crate) fn read(reader: Reader<'_>, inputs: &[InputDecl]) -> Vec<Input> {
+    inputs.iter().map(|input| read_one(reader, input)).collect()
+}
+
+fn read_one(reader: Reader<'_>, decl: &InputDecl) -> Input {
+    let base = Path::new(reader.source.file()).parent().unwrap_or(Path::new(""));
+    let what = format!("the default of input `{}`", decl.name.name);
+    let convert = Convert { base, must_exist: false, what };
+    let found = Report::default();
+    let default = decl.default.as_ref().and_then(|node| convert.node(node, &decl.shape, reader.source, &found));
+    if let Err(problems) = found.result() {
+        for problem in problems.0 {
+            reader.report.push(Problem { code: "OF0132", ..problem });
+        }
+    }
+    let choices = match decl.shape.required() {
+        Shape::Enum(words) => words.clone(),
+        _ => vec![],
+    };
+    Input {
+        name: decl.name.name.clone(),
+        ty: decl.shape.ty(),
+        shape: decl.shape.clone(),
+        default,
+        choices,
+        help: decl.help.clone(),
+    }
+}

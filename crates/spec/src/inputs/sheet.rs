@@ -1,0 +1,142 @@
+//! Sample sheets: a table with a head, as a list of records. What is wrong is said with its row and column.
+
+use super::convert::{At, Convert};
+use crate::{Place, Problem, Shape, problem::Report, source::Source, words};
+use onceflow_exec::value::Value;
+use std::{collections::BTreeMap, path::Path};
+
+/// The record of a list of records.
+pub(super) fn record(shape: &Shape) -> Option<&BTreeMap<String, Shape>> {
+    match shape.required() {
+        Shape::List(inner) => match &**inner {
+            Shape::Record(fields) => Some(fields),
+            _ => None,
+        },
+        _ => None,
+    }
+}
+
+/// Whether a path is that of a table.
+pub(super) fn is_sheet(path: &Path) -> bool {
+    path.extension().is_some_and(|ext| ext.eq_ignore_ascii_case("csv") || ext.eq_ignore_ascii_case("tsv"))
+}
+
+/// The rows of a table.
+pub(super) fn read(
+    convert: &Convert<'_>,
+    source: &Source,
+    fields: &BTreeMap<String, Shape>,
+    report: &Report,
+) -> Option<Value> {
+    let is_tsv = source.file().to_lowercase().ends_with("tsv");
+    let mut reader = csv::ReaderBuilder::new()
+        .delimiter(if is_tsv { b'\t' } else { b',' })
+        .flexible(true)
+        .comment(Some(b'#'))
+        .trim(csv::Trim::All)
+        .from_reader(source.text().as_bytes());
+    let sheet = Sheet { convert, source, fields, report };
+    let head: Vec<String> = reader.headers().ok()?.iter().map(str::to_owned).collect();
+    let mut whole = sheet.head(&head);
+    let mut rows = Vec::new();
+    for (at, row) in reader.records().enumerate() {
+        match row {
+            Ok(row) => match sheet.row(&head, &row, at + 1) {
+                Some(row) => rows.push(row),
+                None => whole = false,
+            },
+            Err(error) => {
+                report.push(Problem::new("OF0212", format!("{}: {error}", source.file())));
+                return None;
+            }
+        }
+    }
+    whole.then_some(Value::List(rows))
+}
+
+struct Sheet<'a> {
+    convert: &'a Convert<'a>,
+    source: &'a Source,
+    fields: &'a BTreeMap<String, Shape>,
+    report: &'a Report,
+}
+
+impl Sheet<'_> {
+    fn place(&self, line: u64, column: u32) -> Option<Place> {
+        let text = self.source.text().lines().nth(line.saturating_sub(1) as usize)?;
+        Some(Place {
+            file: self.source.file().to_owned(),
+            line: line as u32,
+            column,
+            len: 1,
+            source_line: text.chars().take(160).collect(),
+        })
+    }
+
+    fn say(&self, code: &'static str, message: String, line: u64, hint: String) {
+        At { place: self.place(line, 1), report: self.report }.say(code, message, hint);
+    }
+
+    fn head(&self, head: &[String]) -> bool {
+        let before = self.report.len();
+        for (at, column) in head.iter().enumerate() {
+            if !self.fields.contains_key(column) {
+                let message = format!("{} has no column `{column}`", self.convert.what);
+                self.say("OF0208", message, 1, words::meant(column, self.fields.keys().map(String::as_str)));
+            } else if head[..at].contains(column) {
+                self.say("OF0208", format!("the column `{column}` is here twice"), 1, String::new());
+            }
+        }
+        for (name, shape) in self.fields {
+            if !head.contains(name) && !matches!(shape, Shape::Option(_)) {
+                let message = format!("the sheet has no column `{name}`, which is {}", shape.ty());
+                self.say("OF0209", message, 1, words::meant(name, head.iter().map(String::as_str)));
+            }
+        }
+        self.report.len() == before
+    }
+
+    fn row(&self, head: &[String], row: &csv::StringRecord, number: usize) -> Option<Value> {
+        let line = row.position().map_or(0, csv::Position::line);
+        if row.len() != head.len() {
+            let message = format!("row {number} has {} cells, but there are {} columns", row.len(), head.len());
+            self.say("OF0212", message, line, String::from("a cell with a comma in it must be quoted"));
+            return None;
+        }
+        let mut found = BTreeMap::new();
+        for (column, cell) in head.iter().zip(row) {
+            let Some(shape) = self.fields.get(column) else { continue };
+            let value = match (shape, cell.is_empty()) {
+                (Shape::Option(_), true) => Some(Value::Null),
+                _ => self.cell(column, cell, shape, number, line),
+            };
+            found.insert(column.clone(), value);
+        }
+        for (name, shape) in self.fields {
+            if matches!(shape, Shape::Option(_)) {
+                found.entry(name.clone()).or_insert(Some(Value::Null));
+            }
+        }
+        let found: Option<BTreeMap<_, _>> = found.into_iter().map(|(name, value)| Some((name, value?))).collect();
+        found.filter(|found| found.len() == self.fields.len()).map(Value::Record)
+    }
+
+    fn cell(&self, column: &str, cell: &str, shape: &Shape, row: usize, line: u64) -> Option<Value> {
+        let convert = Convert {
+            base: self.convert.base,
+            must_exist: self.convert.must_exist,
+            what: format!("row {row}, column `{column}`"),
+        };
+        let inner = Report::default();
+        let at = At { place: self.place(line, 1), report: &inner };
+        let value = convert.scalar(cell, shape.required(), &at);
+        if let Err(problems) = inner.result() {
+            for problem in problems.0 {
+                // A missing file is known by its own code; the rest is a cell that does not fit.
+                let code = if problem.code == "OF0203" { "OF0210" } else { problem.code };
+                self.report.push(Problem { code, place: self.place(line, 1), ..problem });
+            }
+        }
+        value
+    }
+}

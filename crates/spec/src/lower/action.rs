@@ -1,0 +1,265 @@
+//! What a leaf does, in the words of its executor.
+
+use super::{
+    Lowering,
+    expression::{Allowed, Takes},
+    infer,
+};
+use crate::{
+    source::Text,
+    syntax::{
+        Node, What,
+        http::{Body, Http},
+        kinds::Kind,
+        outs::{From, Out, is_path},
+        step::Step,
+    },
+};
+use onceflow_core::model::Type;
+use onceflow_exec::{
+    action::{self, Action, Capture, Command, HttpBody, JsonTemplate, Script, Template},
+    expr, shell, template,
+};
+use std::collections::BTreeMap;
+
+impl Lowering<'_> {
+    /// What a command, a script or a call does; `None` after saying what is wrong.
+    pub(super) fn action(&mut self, step: &Step, takes: &mut Takes) -> Option<Action> {
+        let outs: Vec<_> = step.outs.iter().map(|out| out.name.name.clone()).collect();
+        let all = Allowed { out: Some(&outs), step: true, secrets: true };
+        Some(match &step.kind {
+            Kind::Run(run) => {
+                let shell = step.how.shell.clone().or_else(|| self.flow.shell.clone()).unwrap_or_default();
+                let run_template = self.template(run, all, takes);
+                self.check_shell(run, &run_template, &shell);
+                let env = self.env(step, all, takes);
+                let outputs = self.captures(step, takes);
+                let secrets = self.secrets(step, takes);
+                Action::Command(Command { run: run_template, shell, outputs, env, secrets })
+            }
+            Kind::Script { interpreter, code } => {
+                self.no_shell(step, "a script");
+                let env = self.env(step, all, takes);
+                let outputs = self.captures(step, takes);
+                let secrets = self.secrets(step, takes);
+                // Its code has no holes: it reads what it is given, so all that is given stands in `in`.
+                let (interpreter, code) = (interpreter.clone(), code.text.clone());
+                Action::Script(Script { interpreter, code, outputs, env, secrets })
+            }
+            Kind::Http(http) => {
+                self.no_shell(step, "a call over HTTP");
+                self.http(step, http, takes)
+            }
+            Kind::Expr(_) | Kind::Flow(_) | Kind::Steps(_) | Kind::Choose(_) => return None,
+        })
+    }
+
+    fn no_shell(&self, step: &Step, what: &str) {
+        if step.how.shell.is_some() {
+            self.say(step.span, "OF0113", format!("{what} is read by no shell"), "leave `shell` out");
+        }
+        if matches!(step.kind, Kind::Http(_)) && !step.how.env.is_empty() {
+            self.say(step.how.env[0].0.span, "OF0113", format!("{what} has no environment"), "leave `env` out");
+        }
+    }
+
+    fn env(&mut self, step: &Step, allowed: Allowed<'_>, takes: &mut Takes) -> BTreeMap<String, Template> {
+        let flow = self.flow;
+        let mut env = BTreeMap::new();
+        for (key, text) in flow.env.iter().chain(&step.how.env) {
+            env.insert(key.name.clone(), text.clone());
+        }
+        env.into_iter().map(|(name, text)| (name, self.template(&text, allowed, takes))).collect()
+    }
+
+    /// The secrets that are mentioned, and those that are listed.
+    fn secrets(&mut self, step: &Step, takes: &Takes) -> Vec<String> {
+        let mut names = takes.secrets.clone();
+        for secret in &step.how.secrets {
+            if !self.flow.secrets.iter().any(|other| other.text == secret.text) {
+                let hint = format!("add `secrets: [{}]` to the flow", secret.text);
+                self.say(secret.span, "OF0126", format!("the secret `{}` is not declared", secret.text), hint);
+            }
+            names.push(secret.text.clone());
+        }
+        names.sort();
+        names.dedup();
+        names
+    }
+
+    fn captures(&mut self, step: &Step, takes: &mut Takes) -> Vec<Capture> {
+        let plain = step.outs.iter().filter(|out| matches!(out.from, From::Default) && !is_path(&out.shape)).count();
+        step.outs.iter().map(|out| self.capture(step, out, plain == 1, takes)).collect()
+    }
+
+    /// Where an output is found; `alone` is that of all that are no files it is the only one without a place.
+    fn capture(&mut self, step: &Step, out: &Out, alone: bool, takes: &mut Takes) -> Capture {
+        let name = &out.name.name;
+        match &out.from {
+            From::Path(text) => Capture::Path(self.path(text, out, takes)),
+            From::Stdout => Capture::Stdout,
+            From::Json(text) => {
+                self.answer(text, matches!(step.kind, Kind::Http(_)));
+                Capture::Json(text.text.clone())
+            }
+            From::Default if matches!(out.shape.required().ty(), Type::List(_)) && is_path(&out.shape) => {
+                let message = format!("where are the files of output `{name}`?");
+                self.say(
+                    out.name.span,
+                    "OF0122",
+                    message,
+                    format!("`{name}: {{ \"{}\": \"*.txt\" }}`", out.shape.ty()),
+                );
+                Capture::Stdout
+            }
+            From::Default if out.shape.ty() == Type::Unit => {
+                let message = format!("output `{name}` of type unit says nothing");
+                self.say(out.name.span, "OF0122", message, "leave it out: every step without outputs gives `done`");
+                Capture::Stdout
+            }
+            From::Default if is_path(&out.shape) => Capture::Path(Template::text(name.clone())),
+            From::Default => match &step.kind {
+                Kind::Http(_) => Capture::Json(format!("body.{name}")),
+                Kind::Run(_) if alone => Capture::Stdout,
+                _ => Capture::Json(name.clone()),
+            },
+        }
+    }
+
+    /// The name or pattern of an output: below the work directory, and not in what is given.
+    fn path(&mut self, text: &Text, out: &Out, takes: &mut Takes) -> Template {
+        let template = self.template(text, Allowed::default(), takes);
+        let said = |why: &str, hint: &str| {
+            let message =
+                format!("`{}` cannot be the name of an output: {why}", crate::syntax::fields::clipped(&text.text));
+            self.say(text.span, "OF0121", message, hint);
+        };
+        let plain: String = template
+            .0
+            .iter()
+            .map(|part| match part {
+                action::Part::Text(text) => text.as_str(),
+                action::Part::Hole(_) => "x",
+            })
+            .collect();
+        let inside = "outputs lie in the work directory of the step, where commands start";
+        if plain.starts_with('/') {
+            said("it begins with `/`", inside);
+        } else if plain.split('/').any(|part| part == "..") {
+            said("it leads out of the work directory", inside);
+        } else if plain.is_empty() || plain.contains('\0') || plain.trim() == "." {
+            said("it names nothing", inside);
+        } else if plain == "in" || plain.starts_with("in/") {
+            said("`in/` holds the inputs", inside);
+        } else if is_pattern(&plain) {
+            if let Err(error) = globset::Glob::new(&plain) {
+                said(&error.kind().to_string(), "");
+            } else if !matches!(out.shape.required().ty(), Type::List(_) | Type::File | Type::Directory) {
+                said("a pattern may match several files", "");
+            }
+        } else if matches!(out.shape.required().ty(), Type::List(_)) && template.as_text().is_some() {
+            said("it names one file, but the output is a list", "a pattern names several: `*.txt`");
+        }
+        template
+    }
+
+    /// An expression over what was answered: its names are those of the answer.
+    fn answer(&self, text: &Text, is_http: bool) {
+        match expr::compile(&text.text) {
+            Err(wrong) => {
+                if let Some(wrong) = wrong.into_iter().next() {
+                    let span = self.source.inside(text, wrong.span);
+                    self.say(span, "OF0115", format!("`{}` is not an expression: {}", text.text, wrong.message), "");
+                }
+            }
+            Ok(compiled) => {
+                for reference in compiled.references().iter().filter(|_| is_http) {
+                    if !matches!(reference.path[0].as_str(), "status" | "headers" | "body") {
+                        let span = self.source.inside(text, reference.span.clone());
+                        let message = format!("an answer has no `{}`", reference.path[0]);
+                        let hint = format!("it has `status`, `headers`, `body`: `body.{}`?", reference.path.join("."));
+                        self.say(span, "OF0116", message, hint);
+                    }
+                }
+            }
+        }
+    }
+
+    fn http(&mut self, step: &Step, http: &Http, takes: &mut Takes) -> Action {
+        let plain = Allowed { out: None, step: true, secrets: false };
+        let secret = Allowed { secrets: true, ..plain };
+        let url = self.template(&http.url, plain, takes);
+        let begins = |prefix: &str| http.url.text.starts_with(prefix);
+        if !(begins("http://") || begins("https://") || begins("${{")) {
+            let message = format!("`{}` is not a URL", crate::syntax::fields::clipped(&http.url.text));
+            self.say(http.url.span, "OF0136", message, "it begins with `http://` or `https://`");
+        }
+        let headers = http.headers.iter().map(|(key, text)| (key.name.clone(), self.template(text, secret, takes)));
+        let headers = headers.collect();
+        let body = match &http.body {
+            None => None,
+            Some(Body::Text(text)) => Some(HttpBody::Text(self.template(text, plain, takes))),
+            Some(Body::Json(node)) => Some(HttpBody::Json(self.json(node, plain, takes))),
+            Some(Body::File(text)) => {
+                let bound = self.bind(text, 0..text.text.len(), plain);
+                let ty = bound.as_ref().and_then(|bound| match &bound.plain {
+                    Some(take) => Some(take.ty.clone()),
+                    None => self.seen(bound),
+                });
+                if let Some(ty) = ty.filter(|ty| *ty != Type::File && infer::field(ty, "stem").is_none()) {
+                    self.say(text.span, "OF0136", format!("`file` sends a file, but this is {ty}"), "");
+                }
+                bound.map(|bound| {
+                    bound.takes.all.into_iter().for_each(|take| takes.add(take));
+                    HttpBody::File(bound.source)
+                })
+            }
+        };
+        let outputs = self.captures(step, takes);
+        let secrets = self.secrets(step, takes);
+        let key_header = http.key_header.clone().unwrap_or_else(action::key_header);
+        let accept = if http.accept.is_empty() { action::accept() } else { http.accept.clone() };
+        Action::Http(action::Http {
+            method: http.method.clone(),
+            url,
+            headers,
+            body,
+            key_header,
+            accept,
+            outputs,
+            secrets,
+        })
+    }
+
+    fn json(&mut self, node: &Node, allowed: Allowed<'_>, takes: &mut Takes) -> JsonTemplate {
+        match &node.what {
+            What::List(items) => JsonTemplate::List(items.iter().map(|item| self.json(item, allowed, takes)).collect()),
+            What::Map(entries) => {
+                let field = |(key, value): &(_, Node)| -> (String, JsonTemplate) {
+                    let key: &crate::syntax::Key = key;
+                    (key.name.clone(), self.json(value, allowed, takes))
+                };
+                JsonTemplate::Record(entries.iter().map(field).collect())
+            }
+            What::Scalar(..) => match (node.to_json(), node.text()) {
+                (serde_json::Value::String(_), Some(text)) => JsonTemplate::Text(self.template(&text, allowed, takes)),
+                (json, _) => JsonTemplate::Literal(json),
+            },
+        }
+    }
+
+    /// Holes that the shell would not see as what they are.
+    fn check_shell(&self, text: &Text, bound: &Template, shell: &action::Shell) {
+        let (Ok(parsed), Err(refused)) = (template::parse(&text.text), shell::scan(bound, shell.dialect())) else {
+            return;
+        };
+        for refused in refused {
+            let span = parsed.spans.get(refused.part).cloned().unwrap_or(0..text.text.len());
+            self.say(self.source.inside(text, span), "OF0119", refused.message, refused.hint);
+        }
+    }
+}
+
+fn is_pattern(name: &str) -> bool {
+    name.contains(['*', '?', '[', '{'])
+}

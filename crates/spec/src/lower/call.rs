@@ -1,0 +1,91 @@
+//! Calls to flows in other files.
+
+use super::{Lowering, frame::port};
+use crate::{source::Text, syntax::step::Step, words};
+use onceflow_core::{
+    model::{Module, Port, Type, graph::Kind},
+    payload::Payload,
+};
+use onceflow_engine::task::Data;
+
+impl Lowering<'_> {
+    pub(super) fn call(&mut self, step: &Step, file: &Text, name: &str) -> Option<Vec<Port>> {
+        if let Some(after) = self.after.first() {
+            let hint = "give the flow an input, and let its first step mention it";
+            self.say(after.span, "OF0134", "a flow that is called cannot wait for other steps", hint);
+        }
+        let callee = match self.files.callee(self.source, file, self.report) {
+            Ok(callee) => callee,
+            Err(problem) => {
+                if let Some((message, hint)) = problem {
+                    self.say(file.span, "OF0127", message, hint);
+                }
+                return None;
+            }
+        };
+        let origin = self.origin(step.span);
+        for input in &callee.inputs {
+            let Some((key, text)) = step.ins.iter().find(|(key, _)| key.name == input.name) else {
+                self.left_out(step, input, name);
+                continue;
+            };
+            let ty = input.shape.ty();
+            let made = format!("{name}-in-{}", key.name);
+            let Some((from, given)) = self.value(text, 0..text.text.len(), &made, Some(&ty)) else { continue };
+            if !ty.accepts(&given) {
+                let message = format!("input `{}` of `{}` is {ty}, but {given} is given", key.name, file.text);
+                let hint = match &given {
+                    Type::List(inner) if ty.accepts(inner) => format!("`each: x in {}`, and then `x`", text.text),
+                    _ => String::new(),
+                };
+                self.say(text.span, "OF0130", message, hint);
+                continue;
+            }
+            let origin = self.origin(text.span);
+            self.frames.top().connect(from, port(name, key.name.clone()), origin);
+        }
+        for (key, _) in &step.ins {
+            if !callee.inputs.iter().any(|input| input.name == key.name) {
+                let hint = words::meant(&key.name, callee.inputs.iter().map(|input| input.name.as_str()));
+                let message = format!("the flow `{}` has no input `{}`", file.text, key.name);
+                self.say(key.span, "OF0128", message, hint);
+            }
+        }
+        let kind = Kind::Call { flow: callee.name };
+        self.frames.top().add(Module { name: name.to_owned(), kind, origin: Some(origin), attempt: step.attempt });
+        callee.outputs
+    }
+
+    /// An input that is not given has a default, or is an option.
+    fn left_out(&mut self, step: &Step, input: &crate::Input, name: &str) {
+        let ty = input.shape.ty();
+        let data = input.default.clone().and_then(|value| value.into_data(&ty).ok());
+        if let Some(constant) = data.as_ref().and_then(payload) {
+            let made = format!("{name}-in-{}", input.name);
+            let origin = self.origin(step.span);
+            let kind = Kind::Constant(Port::new("value", ty), constant);
+            let top = self.frames.top();
+            top.add(Module { name: made.clone(), kind, origin: Some(origin.clone()), attempt: false });
+            top.connect(port(&made, "value"), port(name, input.name.clone()), origin);
+        } else if !matches!(ty, Type::Option(_)) {
+            let message = format!("the flow that step `{}` calls needs the input `{}`", step.name.name, input.name);
+            self.say(step.span, "OF0129", message, format!("`in: {{ {}: … }}`; it is {ty}", input.name));
+        }
+    }
+}
+
+/// A value that is written down in a flow; `None` if it holds a file.
+pub(super) fn payload(data: &Data) -> Option<Payload> {
+    Some(match data {
+        Data::Bytes(bytes) => Payload::inline(bytes),
+        Data::List(elements) => {
+            let element = |data: &Data| match data {
+                Data::None => Some(None),
+                some => payload(some).map(Some),
+            };
+            Payload::List(elements.iter().map(element).collect::<Option<Vec<_>>>()?.into())
+        }
+        Data::None => Payload::inline([0xc0]),
+        Data::File(_) => return None,
+    })
+}

@@ -1,0 +1,101 @@
+//! Graphs of steps, and choices between them.
+
+use super::{
+    Lowering,
+    frame::{Frame, port},
+    infer::optional,
+    steps::Layer,
+};
+use crate::{source::Text, syntax::step::Step};
+use onceflow_core::model::{Arm, Endpoint, Module, Port, Type, graph::Kind};
+
+impl Lowering<'_> {
+    pub(super) fn composite(&mut self, step: &Step, steps: &[Step], name: &str) -> Option<Vec<Port>> {
+        self.frames.open(Frame::default());
+        self.steps(steps);
+        let ports = self.gives(&step.gives, "out");
+        let body = self.frames.close(name);
+        let origin = Some(self.origin(step.span));
+        let kind = Kind::Composite(body);
+        self.frames.top().add(Module { name: name.to_owned(), kind, origin, attempt: step.attempt });
+        (ports.len() == step.gives.len()).then_some(ports)
+    }
+
+    pub(super) fn choose(&mut self, step: &Step, arms: &[Step], name: &str) -> Option<Vec<Port>> {
+        let mut made = Vec::new();
+        let mut ports = Some(Vec::new());
+        for (at, arm) in arms.iter().enumerate() {
+            let guard_port = format!("when-{}", at + 1);
+            if let Some(when) = &arm.when {
+                let module = format!("{name}-when-{}", at + 1);
+                if let Some(guard) = self.condition(when, &module, "when") {
+                    let origin = self.origin(when.span);
+                    self.frames.top().connect(guard, port(name, guard_port.clone()), origin);
+                }
+            }
+            self.frames.open(Frame::default());
+            let given = self.body(arm, Layer::Bare);
+            let body = self.frames.close(name);
+            ports = ports.zip(given).map(|(mut ports, given)| {
+                ports.push(given);
+                ports
+            });
+            let guard = arm.when.as_ref().map(|_| guard_port);
+            made.push(Arm { name: arm.name.name.clone(), guard, body });
+        }
+        let always = made.iter().any(|arm| arm.guard.is_none());
+        let origin = Some(self.origin(step.span));
+        let kind = Kind::Choice { arms: made };
+        self.frames.top().add(Module { name: name.to_owned(), kind, origin, attempt: step.attempt });
+        ports.map(|ports| choice_ports(&ports, always))
+    }
+
+    /// A truth: where it comes from in the innermost graph. `None` after saying that it is none.
+    pub(super) fn condition(&mut self, text: &Text, module: &str, what: &str) -> Option<Endpoint> {
+        let bound = self.bind(text, 0..text.text.len(), super::expression::Allowed::default())?;
+        let seen = match &bound.plain {
+            Some(take) => Some(take.ty.clone()),
+            None => self.seen(&bound),
+        };
+        match seen {
+            // JSON may turn out to be a truth when it is looked at.
+            Some(Type::Bool | Type::Json) | None => {}
+            Some(other) => {
+                let hint = match &other {
+                    Type::Option(_) => format!("`{} != null` asks whether it is there", text.text.trim()),
+                    Type::List(_) => format!("`size({}) > 0` asks whether there are any", text.text.trim()),
+                    Type::Int | Type::Float => format!("`{} > 0`, for example", text.text.trim()),
+                    _ => String::new(),
+                };
+                self.say(text.span, "OF0125", format!("`{what}` is true or false, but this is {other}"), hint);
+                return None;
+            }
+        }
+        match bound.plain {
+            Some(take) if take.ty == Type::Bool => Some(take.from),
+            _ => {
+                let origin = self.origin(text.span);
+                self.computed(module, bound.source, &bound.takes, &Type::Bool, origin);
+                Some(port(module, "value"))
+            }
+        }
+    }
+}
+
+/// What a choice gives: options where an arm may be taken, or none, that does not give it.
+fn choice_ports(arms: &[Vec<Port>], always: bool) -> Vec<Port> {
+    let mut ports: Vec<Port> = Vec::new();
+    for given in arms.iter().flatten() {
+        match ports.iter_mut().find(|port| port.name == given.name) {
+            Some(port) if matches!(given.ty, Type::Option(_)) => port.ty = optional(port.ty.clone()),
+            Some(_) => {}
+            None => ports.push(given.clone()),
+        }
+    }
+    for port in &mut ports {
+        if !(always && arms.iter().all(|given| given.iter().any(|other| other.name == port.name))) {
+            port.ty = optional(port.ty.clone());
+        }
+    }
+    ports
+}

@@ -1,0 +1,105 @@
+//! What results of a leaf depend on beside its inputs: its text, with what it takes by position, so that the name of a
+//! step is no part of it.
+
+use onceflow_core::model::Port;
+use onceflow_exec::{
+    action::{Action, Capture, HttpBody, JsonTemplate, Part, Template},
+    expr,
+};
+
+/// The version of a task.
+pub(super) fn version(action: &Action, inputs: &[Port], outputs: &[Port], said: &str) -> String {
+    let types: Vec<_> = outputs.iter().map(|port| port.ty.to_string()).collect();
+    Placed(inputs).action(action.clone()).version(&format!("{}\0{said}", types.join(";")))
+}
+
+/// Per expression the inputs it mentions.
+pub(super) fn depends(action: &Action, inputs: &[Port]) -> Vec<Vec<u16>> {
+    let Action::Expr(all) = action else { return vec![] };
+    let mentioned = |source: &String| {
+        let compiled = expr::compile(source).ok();
+        let paths = compiled.iter().flat_map(|compiled| compiled.references());
+        let mut found: Vec<u16> = paths.filter_map(|path| Placed(inputs).find(&path.path)).map(|(at, _)| at).collect();
+        // What is waited for is waited for by all.
+        found.extend((0..inputs.len()).filter(|at| inputs[*at].name.starts_with("after-")).map(|at| at as u16));
+        found.sort_unstable();
+        found.dedup();
+        found
+    };
+    all.outputs.iter().map(mentioned).collect()
+}
+
+struct Placed<'a>(&'a [Port]);
+
+impl Placed<'_> {
+    /// The input that a path begins with, and how many names that takes.
+    fn find(&self, path: &[String]) -> Option<(u16, usize)> {
+        let named = |len: usize| {
+            let name = path.get(..len)?.join("-");
+            self.0.iter().position(|port| port.name == name).map(|at| (at as u16, len))
+        };
+        named(2).or_else(|| named(1))
+    }
+
+    fn expression(&self, source: &mut String) {
+        let Ok(compiled) = expr::compile(source) else { return };
+        for reference in compiled.references().iter().rev() {
+            if let Some((at, used)) = self.find(&reference.path) {
+                let rest: String = reference.path[used..].iter().map(|name| format!(".{name}")).collect();
+                source.replace_range(reference.span.clone(), &format!("_{at}{rest}"));
+            }
+        }
+    }
+
+    fn template(&self, template: &mut Template) {
+        for part in &mut template.0 {
+            if let Part::Hole(source) = part {
+                self.expression(source);
+            }
+        }
+    }
+
+    fn action(&self, mut action: Action) -> Action {
+        match &mut action {
+            Action::Command(command) => {
+                self.template(&mut command.run);
+                command.env.values_mut().for_each(|template| self.template(template));
+                self.captures(&mut command.outputs);
+            }
+            Action::Script(script) => {
+                script.env.values_mut().for_each(|template| self.template(template));
+                self.captures(&mut script.outputs);
+            }
+            Action::Http(http) => {
+                self.template(&mut http.url);
+                http.headers.iter_mut().for_each(|(_, template)| self.template(template));
+                match &mut http.body {
+                    Some(HttpBody::Json(json)) => self.json(json),
+                    Some(HttpBody::Text(template)) => self.template(template),
+                    Some(HttpBody::File(source)) => self.expression(source),
+                    None => {}
+                }
+                self.captures(&mut http.outputs);
+            }
+            Action::Expr(all) => all.outputs.iter_mut().for_each(|source| self.expression(source)),
+        }
+        action
+    }
+
+    fn captures(&self, captures: &mut [Capture]) {
+        for capture in captures {
+            if let Capture::Path(template) = capture {
+                self.template(template);
+            }
+        }
+    }
+
+    fn json(&self, json: &mut JsonTemplate) {
+        match json {
+            JsonTemplate::Literal(_) => {}
+            JsonTemplate::Text(template) => self.template(template),
+            JsonTemplate::List(items) => items.iter_mut().for_each(|item| self.json(item)),
+            JsonTemplate::Record(fields) => fields.iter_mut().for_each(|(_, value)| self.json(value)),
+        }
+    }
+}

@@ -1,0 +1,397 @@
+//! What expressions and holes mention: every name becomes something that is taken, or a problem with a hint.
+
+use super::{
+    Lowering,
+    frame::{Found, Missing, own, port},
+    infer,
+};
+use crate::{
+    source::{Span, Text},
+    syntax::fields::clipped,
+    words,
+};
+use onceflow_core::model::{Endpoint, Module, Origin, Port, Type, graph::Kind};
+use onceflow_exec::{
+    action::{Action, Expr, Part, Template},
+    expr, template,
+};
+use std::ops::Range;
+
+/// Something that a task takes.
+#[derive(Clone, Debug)]
+pub(super) struct Take {
+    /// Its path; the port is this joined with `-`.
+    pub(super) path: Vec<String>,
+    pub(super) ty: Type,
+    pub(super) from: Endpoint,
+    pub(super) origin: Origin,
+}
+
+/// All that a task takes, each once, in the order of mention.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Takes {
+    pub(super) all: Vec<Take>,
+    pub(super) secrets: Vec<String>,
+}
+
+impl Take {
+    pub(super) fn port(&self) -> String {
+        self.path.join("-")
+    }
+}
+
+impl Takes {
+    pub(super) fn add(&mut self, take: Take) {
+        if !self.all.iter().any(|other| other.path == take.path) {
+            self.all.push(take);
+        }
+    }
+
+    fn secret(&mut self, name: &str) {
+        if !self.secrets.iter().any(|other| other == name) {
+            self.secrets.push(name.to_owned());
+        }
+    }
+
+    pub(super) fn ports(&self) -> Vec<Port> {
+        self.all.iter().map(|take| Port::new(take.port(), take.ty.clone())).collect()
+    }
+
+    /// The type of a path of names, for inference.
+    fn type_of(&self, path: &[String]) -> Option<Type> {
+        let take = self.all.iter().find(|take| path.starts_with(&take.path))?;
+        path[take.path.len()..].iter().try_fold(take.ty.clone(), |ty, name| infer::field(&ty, name))
+    }
+}
+
+/// What an expression may mention beside the names of the flow.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Allowed<'a> {
+    /// The outputs of the command, as `out.NAME`.
+    pub(super) out: Option<&'a [String]>,
+    /// `cpus`, `memory`, `attempt`, `key`.
+    pub(super) step: bool,
+    /// `secrets.NAME`.
+    pub(super) secrets: bool,
+}
+
+/// Names that steps have beside their own.
+const OF_STEP: &[&str] = &["cpus", "memory", "attempt", "key"];
+
+/// An expression whose names are known.
+pub(super) struct Bound {
+    /// With every reference in full.
+    pub(super) source: String,
+    /// It is nothing but this.
+    pub(super) plain: Option<Take>,
+    pub(super) takes: Takes,
+}
+
+impl Lowering<'_> {
+    /// A text with holes, every one bound.
+    pub(super) fn template(&mut self, text: &Text, allowed: Allowed<'_>, takes: &mut Takes) -> Template {
+        let parsed = match template::parse(&text.text) {
+            Ok(parsed) => parsed,
+            Err(wrong) => {
+                for wrong in wrong {
+                    let span = self.source.inside(text, wrong.span);
+                    self.say(span, "OF0114", wrong.message, wrong.hint.unwrap_or_default());
+                }
+                return Template::default();
+            }
+        };
+        let mut parts = Vec::new();
+        for (part, span) in parsed.template.0.into_iter().zip(parsed.spans) {
+            parts.push(match part {
+                Part::Text(text) => Part::Text(text),
+                Part::Hole(source) => Part::Hole(self.hole(text, span, allowed, takes).unwrap_or(source)),
+            });
+        }
+        Template(parts)
+    }
+
+    /// The expression at `range` of a text; what it mentions is added.
+    pub(super) fn hole(
+        &mut self,
+        text: &Text,
+        range: Range<usize>,
+        allowed: Allowed<'_>,
+        takes: &mut Takes,
+    ) -> Option<String> {
+        let bound = self.bind(text, range, allowed)?;
+        bound.takes.all.into_iter().for_each(|take| takes.add(take));
+        bound.takes.secrets.iter().for_each(|secret| takes.secret(secret));
+        Some(bound.source)
+    }
+
+    /// Looks up all that the expression at `range` of a text mentions; `None` after saying what is wrong.
+    pub(super) fn bind(&mut self, text: &Text, range: Range<usize>, allowed: Allowed<'_>) -> Option<Bound> {
+        let source = text.text[range.clone()].to_owned();
+        let compiled = match expr::compile(&source) {
+            Ok(compiled) => compiled,
+            Err(wrong) => {
+                // What follows the first is mostly caused by it.
+                if let Some(wrong) = wrong.into_iter().next() {
+                    let span = self.source.inside(text, range.start + wrong.span.start..range.start + wrong.span.end);
+                    let message = format!("`{}` is not an expression: {}", clipped(&source), wrong.message);
+                    self.say(span, "OF0115", message, syntax_hint(&source));
+                }
+                return None;
+            }
+        };
+        let mut takes = Takes::default();
+        let mut edits = Vec::new();
+        let mut plain = None;
+        let before = self.report.len();
+        for reference in compiled.references() {
+            let at = range.start + reference.span.start..range.start + reference.span.end;
+            let span = self.source.inside(text, at);
+            let Some((take, used)) = self.reference(&reference.path, span, allowed, &mut takes, &source) else {
+                continue;
+            };
+            if used == reference.path.len() && compiled.as_reference().is_some() {
+                plain = Some(take.clone());
+            }
+            let rest = reference.path[used..].iter();
+            let full: Vec<_> = take.path.iter().chain(rest).map(String::as_str).collect();
+            edits.push((reference.span.clone(), full.join(".")));
+            takes.add(take);
+        }
+        (self.report.len() == before).then(|| Bound { source: edited(&source, edits), plain, takes })
+    }
+
+    /// What one reference takes, and how many names of its path that needs; `None` if nothing, or something is wrong.
+    fn reference(
+        &mut self,
+        path: &[String],
+        span: Span,
+        allowed: Allowed<'_>,
+        takes: &mut Takes,
+        whole: &str,
+    ) -> Option<(Take, usize)> {
+        let root = path[0].as_str();
+        if let (Some(outs), "out") = (allowed.out, root) {
+            self.own_output(path, outs, span);
+            return None;
+        }
+        if allowed.step && OF_STEP.contains(&root) {
+            return None;
+        }
+        if root == "secrets" {
+            self.secret(path, span, allowed, takes);
+            return None;
+        }
+        let origin = self.origin(span);
+        if let Some((name, ty)) = self.aliases.iter().find(|(name, _)| name == root).cloned() {
+            let take = Take { path: vec![name], ty, from: own(""), origin };
+            return self.fields_of(&take.ty, &path[1..], &path[..1], span).map(|()| (take, 1));
+        }
+        match self.frames.lookup(path, &origin) {
+            Ok(Found { from, ty, path: full, used }) => {
+                self.fields_of(&ty, &path[used..], &path[..used], span)?;
+                Some((Take { path: full, ty, from, origin }, used))
+            }
+            Err(missing) => {
+                self.missing(missing, path, span, allowed, whole);
+                None
+            }
+        }
+    }
+
+    fn own_output(&self, path: &[String], outs: &[String], span: Span) {
+        let hint = || words::meant(path.get(1).map_or("", String::as_str), outs.iter().map(String::as_str));
+        match path {
+            [_] => self.say(span, "OF0118", "`out` is not one value", hint()),
+            [_, name, rest @ ..] if outs.contains(name) => {
+                if let Some(field) = rest.first() {
+                    let message = format!("`out.{name}` is where the output will be; it has no `{field}` yet");
+                    self.say(span, "OF0117", message, format!("`${{{{ out.{name} }}}}` is its path"));
+                }
+            }
+            [_, name, ..] => self.say(span, "OF0117", format!("this step has no output `{name}`"), hint()),
+            [] => {}
+        }
+    }
+
+    fn secret(&self, path: &[String], span: Span, allowed: Allowed<'_>, takes: &mut Takes) {
+        let declared = || self.flow.secrets.iter().map(|secret| secret.text.as_str());
+        let Some(name) = path.get(1) else {
+            return self.say(span, "OF0126", "`secrets` is not one value", "`secrets.NAME`");
+        };
+        if !allowed.secrets {
+            let hint = "secrets are for `run`, `env` and `headers`: what is computed from them would be stored";
+            self.say(span, "OF0126", format!("the secret `{name}` cannot be used here"), hint);
+        } else if !declared().any(|secret| secret == name) {
+            let meant = words::meant(name, declared());
+            let hint = if meant.is_empty() { format!("add `secrets: [{name}]` to the flow") } else { meant };
+            self.say(span, "OF0126", format!("the secret `{name}` is not declared"), hint);
+        } else {
+            takes.secret(name);
+        }
+    }
+
+    /// Whether there are such fields; `None` after saying which is not.
+    fn fields_of(&self, ty: &Type, names: &[String], of: &[String], span: Span) -> Option<()> {
+        let (mut ty, mut of) = (ty.clone(), of.join("."));
+        for name in names {
+            let Some(inner) = infer::field(&ty, name) else {
+                let fields = infer::fields(&ty);
+                let hint = match (&ty, fields.is_empty()) {
+                    (Type::List(inner), _) if infer::field(inner, name).is_some() => {
+                        format!("`{of}[0].{name}` is that of the first; `{of}.map(x, x.{name})` are those of all")
+                    }
+                    _ => words::meant(name, fields),
+                };
+                self.say(span, "OF0117", format!("`{of}` is {ty}, which has no field `{name}`"), hint);
+                return None;
+            };
+            ty = inner;
+            of = format!("{of}.{name}");
+        }
+        Some(())
+    }
+
+    fn missing(&self, missing: Missing, path: &[String], span: Span, allowed: Allowed<'_>, whole: &str) {
+        match missing {
+            Missing::Root => {
+                let message = format!("nothing is called `{}` here", path[0]);
+                self.say(span, "OF0116", message, self.root_hint(path, allowed, whole));
+            }
+            Missing::Part { of, part, there } if of == "inputs" => {
+                let hint = words::meant(&part, there.iter().map(String::as_str));
+                self.say(span, "OF0116", format!("the flow has no input `{part}`"), hint);
+            }
+            Missing::Part { of, part, there } if of == "out" => {
+                let hint = words::meant(&part, there.iter().map(String::as_str));
+                self.say(span, "OF0117", format!("the loop gives no `{part}`"), hint);
+            }
+            Missing::Part { of, part, there } => {
+                let hint = words::meant(&part, there.iter().map(String::as_str));
+                self.say(span, "OF0117", format!("step `{of}` has no output `{part}`"), hint);
+            }
+            Missing::Several { of, there } => {
+                let hint = match there.first() {
+                    Some(first) => format!("`{of}.{first}`, for example"),
+                    None => String::from("it gives nothing"),
+                };
+                self.say(span, "OF0118", format!("`{of}` is not one value"), hint);
+            }
+        }
+    }
+
+    fn root_hint(&self, path: &[String], allowed: Allowed<'_>, whole: &str) -> String {
+        let root = path[0].as_str();
+        if self.flow.inputs.iter().any(|input| input.name.name == root) {
+            return format!("did you mean `inputs.{}`?", path.join("."));
+        }
+        if OF_STEP.contains(&root) && !allowed.step {
+            return format!("`{root}` is known in `run`, `env` and `http` only");
+        }
+        let known = self.frames.known();
+        let mut known: Vec<_> = known.iter().map(String::as_str).collect();
+        known.extend(self.aliases.iter().map(|(name, _)| name.as_str()));
+        if allowed.step {
+            known.extend(OF_STEP);
+        }
+        let hint = words::meant(root, known);
+        match (hint.starts_with("did"), whole == root) {
+            (false, true) => format!("a text in an expression has quotes of its own: `\"'{root}'\"`"),
+            _ => hint,
+        }
+    }
+
+    /// A value that is wanted somewhere in the innermost graph: a connection if it is only mentioned, else the output of
+    /// a task called `name` that computes it.
+    pub(super) fn value(
+        &mut self,
+        text: &Text,
+        range: Range<usize>,
+        name: &str,
+        wanted: Option<&Type>,
+    ) -> Option<(Endpoint, Type)> {
+        let bound = self.bind(text, range, Allowed::default())?;
+        if let Some(take) = bound.plain {
+            return Some((take.from, take.ty));
+        }
+        let ty = self.expression_type(&bound, wanted, text.span)?;
+        let origin = self.origin(text.span);
+        if bound.takes.all.is_empty()
+            && let Some(constant) = constant(&bound.source, &ty)
+        {
+            let kind = Kind::Constant(Port::new("value", ty.clone()), constant);
+            self.frames.top().add(Module { name: name.to_owned(), kind, origin: Some(origin), attempt: false });
+        } else {
+            self.computed(name, bound.source, &bound.takes, &ty, origin);
+        }
+        Some((port(name, "value"), ty))
+    }
+
+    /// A task that computes one value.
+    pub(super) fn computed(&mut self, name: &str, source: String, takes: &Takes, ty: &Type, origin: Origin) {
+        let action = Action::Expr(Expr { outputs: vec![source] });
+        let outputs = vec![Port::new("value", ty.clone())];
+        let spec = self.task(&action, takes.ports(), outputs, &crate::syntax::step::How::default());
+        self.add_task(name, spec, takes, origin, false);
+    }
+
+    /// The type of an expression, if it can be seen.
+    pub(super) fn seen(&self, bound: &Bound) -> Option<Type> {
+        infer::infer(&bound.source, &|path| bound.takes.type_of(path))
+    }
+
+    /// The type of an expression; `None` after saying that it cannot be, or must be said.
+    pub(super) fn expression_type(&self, bound: &Bound, wanted: Option<&Type>, span: Span) -> Option<Type> {
+        match (wanted, self.seen(bound)) {
+            (Some(wanted), Some(seen)) if !fits(wanted, &seen) => {
+                let message = format!("{wanted} is wanted, but `{}` is {seen}", clipped(&bound.source));
+                self.say(span, "OF0130", message, "");
+                None
+            }
+            (Some(wanted), _) => Some(wanted.clone()),
+            (None, Some(seen)) => Some(seen),
+            (None, None) if bound.takes.all.iter().all(|take| infer::is_data(&take.ty)) => Some(Type::Json),
+            (None, None) => {
+                let message = format!("the type of `{}` cannot be seen", clipped(&bound.source));
+                self.say(span, "OF0138", message, "say it: `expr: …` in a step of its own, with `out: { name: TYPE }`");
+                None
+            }
+        }
+    }
+}
+
+/// Whether a computed value may be of a type: numbers become what is wanted, and JSON may turn out to be anything.
+pub(super) fn fits(wanted: &Type, seen: &Type) -> bool {
+    let numbers = matches!((wanted, seen), (Type::Float, Type::Int) | (Type::Option(_), Type::Json));
+    let inside = match (wanted, seen) {
+        (Type::Option(wanted), Type::Option(seen)) | (Type::List(wanted), Type::List(seen)) => fits(wanted, seen),
+        (Type::Option(wanted), seen) => fits(wanted, seen),
+        _ => false,
+    };
+    wanted.accepts(seen) || numbers || inside || *seen == Type::Json
+}
+
+fn constant(source: &str, ty: &Type) -> Option<onceflow_core::payload::Payload> {
+    let value = expr::eval(source, &expr::Scope::default()).ok()?;
+    super::call::payload(&value.conform(ty).ok()?.into_data(ty).ok()?)
+}
+
+fn edited(source: &str, mut edits: Vec<(Range<usize>, String)>) -> String {
+    edits.sort_by_key(|(range, _)| std::cmp::Reverse(range.start));
+    let mut edited = source.to_owned();
+    for (range, text) in edits {
+        edited.replace_range(range, &text);
+    }
+    edited
+}
+
+fn syntax_hint(source: &str) -> &'static str {
+    if source.contains("${{") {
+        "this is an expression already: leave out `${{` and `}}`"
+    } else if source.contains(" and ") || source.contains(" or ") || source.contains("not ") {
+        "`and`, `or`, `not` are `&&`, `||`, `!`"
+    } else if source.contains('=') && !source.contains("==") && !source.contains("!=") {
+        "to compare is `==`"
+    } else {
+        ""
+    }
+}

@@ -1,0 +1,171 @@
+//! Flow files: each is read and lowered once, whoever calls it. Files may call each other in a circle; the kernel says
+//! whether that can end.
+
+use super::lower;
+use crate::{
+    Input,
+    inputs::defaults,
+    limits::{FILES_MAX, FLOW_BYTES_MAX, FLOW_NODES_MAX},
+    problem::Report,
+    source::{Source, Text},
+    syntax::{self, Budget, fields::Reader, flow::FlowFile},
+};
+use onceflow_core::model::{Library, Port};
+use std::{
+    collections::BTreeMap,
+    fs, io,
+    path::{Path, PathBuf},
+};
+
+/// A flow as those who call it see it.
+#[derive(Clone, Debug)]
+pub(crate) struct Callee {
+    pub(crate) name: String,
+    pub(crate) inputs: Vec<Input>,
+    /// `None`: something is wrong with it, and was said.
+    pub(crate) outputs: Option<Vec<Port>>,
+}
+
+/// All files that were read.
+#[derive(Default)]
+pub(crate) struct Files {
+    pub(crate) class: String,
+    pub(crate) library: Library,
+    pub(crate) sources: Vec<Source>,
+    pub(crate) secrets: Vec<String>,
+    pub(crate) paths: Vec<PathBuf>,
+    by_path: BTreeMap<PathBuf, Option<Callee>>,
+}
+
+impl Files {
+    /// None yet; their tasks will be of this class.
+    pub(crate) fn of(class: &str) -> Self {
+        Files { class: class.to_owned(), ..Files::default() }
+    }
+
+    /// Reads the file that is run; `None` after saying what is wrong.
+    pub(crate) fn main(&mut self, path: &Path, report: &Report) -> Option<(Callee, FlowFile)> {
+        let text = match read(path) {
+            Ok(text) => text,
+            Err((message, hint)) => {
+                report.push(crate::Problem::new("OF0102", message).hint(hint));
+                return None;
+            }
+        };
+        let key = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+        self.load(key, Source::new(path.display().to_string(), text), report)
+    }
+
+    /// The flow that `file`, written in `from`, means; otherwise why not, if that was not said yet.
+    pub(crate) fn callee(
+        &mut self,
+        from: &Source,
+        file: &Text,
+        report: &Report,
+    ) -> Result<Callee, Option<(String, String)>> {
+        let path = Path::new(from.file()).parent().unwrap_or(Path::new("")).join(&file.text);
+        let shown: PathBuf = path.components().filter(|part| part.as_os_str() != ".").collect();
+        let key = match fs::canonicalize(&path) {
+            Ok(key) => key,
+            Err(_) => {
+                let hint = format!("it is looked for beside the file that calls it: {}", shown.display());
+                return Err(Some((format!("there is no flow file `{}`", file.text), hint)));
+            }
+        };
+        if let Some(known) = self.by_path.get(&key) {
+            return known.clone().ok_or(None);
+        }
+        if self.by_path.len() >= FILES_MAX {
+            return Err(Some((format!("more than {FILES_MAX} flow files are called"), String::new())));
+        }
+        let text = read(&path).map_err(Some)?;
+        let source = Source::new(shown.display().to_string(), text);
+        self.load(key, source, report).map(|(callee, _)| callee).ok_or(None)
+    }
+
+    fn load(&mut self, key: PathBuf, source: Source, report: &Report) -> Option<(Callee, FlowFile)> {
+        self.sources.push(source.clone());
+        self.paths.push(key.clone());
+        self.by_path.insert(key.clone(), None);
+        let tree = syntax::parse(&source, Budget { nodes: FLOW_NODES_MAX }, report)?;
+        let reader = Reader { source: &source, report };
+        let flow = syntax::flow::read(reader, &tree)?;
+        let mut callee = Callee {
+            name: self.free_name(&flow.name.text),
+            inputs: defaults::read(reader, &flow.inputs),
+            outputs: declared(&flow),
+        };
+        for secret in &flow.secrets {
+            if !self.secrets.contains(&secret.text) {
+                self.secrets.push(secret.text.clone());
+            }
+        }
+        self.library.flows.insert(callee.name.clone(), onceflow_core::model::Graph::default());
+        self.by_path.insert(key.clone(), Some(callee.clone()));
+        let before = report.len();
+        let graph = lower(&source, report, &flow, self);
+        callee.outputs = (report.len() == before).then(|| graph.outputs.clone());
+        self.library.flows.insert(callee.name.clone(), graph);
+        self.by_path.insert(key, Some(callee.clone()));
+        Some((callee, flow))
+    }
+
+    fn free_name(&self, wanted: &str) -> String {
+        let others = (2..).map(|n| format!("{wanted}-{n}"));
+        let mut names = std::iter::once(wanted.to_owned()).chain(others);
+        names.find(|name| !self.library.flows.contains_key(name)).unwrap_or_default()
+    }
+}
+
+/// The outputs of a flow that is still being lowered, because it comes to call itself: as far as their types are said.
+fn declared(flow: &FlowFile) -> Option<Vec<Port>> {
+    let output = |given: &syntax::outs::Given| {
+        let ty = match &given.shape {
+            Some(shape) => shape.ty(),
+            None => {
+                let (step, output) = given.value.text.split_once('.').unwrap_or((&given.value.text, ""));
+                let step = flow.steps.iter().find(|other| other.name.name == step)?;
+                let plain = step.each.is_none() && step.when.is_none() && !step.attempt;
+                let ports = super::steps::leaf_ports(step).filter(|_| plain)?;
+                ports.iter().find(|port| port.name == output || output.is_empty() && ports.len() == 1)?.ty.clone()
+            }
+        };
+        Some(Port::new(given.name.name.clone(), ty))
+    };
+    flow.outputs.iter().map(output).collect()
+}
+
+/// The text of a flow file; otherwise what is wrong, and what may help.
+fn read(path: &Path) -> Result<String, (String, String)> {
+    let shown = path.display();
+    let failed = |error: &io::Error| match error.kind() {
+        io::ErrorKind::NotFound => {
+            (format!("there is no file {shown}"), String::from("`onceflow init` makes a first flow"))
+        }
+        io::ErrorKind::PermissionDenied => {
+            (format!("{shown} may not be read"), String::from("look at its permissions"))
+        }
+        _ => (format!("{shown} cannot be read: {error}"), String::new()),
+    };
+    let metadata = fs::metadata(path).map_err(|error| failed(&error))?;
+    if metadata.is_dir() {
+        let inside = ["flow.yaml", "flow.yml", "flow.json"].into_iter().find(|name| path.join(name).is_file());
+        let hint = inside
+            .map_or("name the flow file in it".into(), |name| format!("did you mean {}?", path.join(name).display()));
+        return Err((format!("{shown} is a directory"), hint));
+    }
+    if metadata.len() > FLOW_BYTES_MAX {
+        let message = format!("{shown} has {} bytes; a flow file has at most {FLOW_BYTES_MAX}", metadata.len());
+        return Err((message, String::from("data belongs into inputs, not into the flow")));
+    }
+    let bytes = fs::read(path).map_err(|error| failed(&error))?;
+    let bytes = bytes.strip_prefix(b"\xef\xbb\xbf").map(<[u8]>::to_vec).unwrap_or(bytes);
+    if bytes.contains(&0) {
+        return Err((format!("{shown} is not text: it has a zero byte"), String::from("is it the flow file?")));
+    }
+    String::from_utf8(bytes).map_err(|error| {
+        let at = error.utf8_error().valid_up_to();
+        let line = error.as_bytes()[..at].iter().filter(|byte| **byte == b'\n').count() + 1;
+        (format!("{shown} is not UTF-8: line {line} has other bytes"), String::from("save it as UTF-8"))
+    })
+}

@@ -1,0 +1,200 @@
+//! Graphs within graphs while they are built, and the names that are known in each. A name from further out becomes an
+//! input of every graph between.
+
+use onceflow_core::model::{Connection, Endpoint, Graph, Module, Origin, Port, Type};
+use std::collections::BTreeMap;
+
+/// A graph that is being built.
+#[derive(Default)]
+pub(super) struct Frame {
+    pub(super) graph: Graph,
+    /// Modules, each with the position of the step it belongs to.
+    modules: Vec<(usize, Module)>,
+    /// The step that is being built.
+    pub(super) at: usize,
+    pub(super) names: BTreeMap<String, Named>,
+    /// Inputs that stand for names from further out.
+    captured: Vec<(String, Vec<String>, Origin)>,
+}
+
+/// What a name stands for.
+#[derive(Clone, Debug)]
+pub(super) enum Named {
+    /// The inputs of the flow: ports of its graph.
+    Inputs(Vec<Port>),
+    /// An input of this graph.
+    Variable(Type),
+    /// A step and what it gives.
+    Step(Vec<Port>),
+    /// A step of which nothing is known: something is wrong with it, or it waits for itself.
+    Unclear,
+    /// What the graph gives: each output and where it comes from.
+    Given(Vec<(String, Endpoint, Type)>),
+}
+
+/// What a path of names leads to.
+#[derive(Clone, Debug)]
+pub(super) struct Found {
+    /// Where it is, in the innermost graph.
+    pub(super) from: Endpoint,
+    pub(super) ty: Type,
+    /// The path in full: `align` alone is `align.bam`.
+    pub(super) path: Vec<String>,
+    /// How many names of the path given were needed.
+    pub(super) used: usize,
+}
+
+/// Why a path leads nowhere.
+#[derive(Debug)]
+pub(super) enum Missing {
+    /// Nothing has this name.
+    Root,
+    /// It has no such part; there are these.
+    Part { of: String, part: String, there: Vec<String> },
+    /// It is not one value: it has these.
+    Several { of: String, there: Vec<String> },
+}
+
+impl Frame {
+    pub(super) fn add(&mut self, module: Module) {
+        self.modules.push((self.at, module));
+    }
+
+    pub(super) fn connect(&mut self, from: Endpoint, to: Endpoint, origin: Origin) {
+        self.graph.connections.push(Connection { from, to, origin: Some(origin) });
+    }
+
+    /// The graph, with its modules in the order of the steps.
+    fn finish(mut self) -> (Graph, Vec<(String, Vec<String>, Origin)>) {
+        self.modules.sort_by_key(|(at, _)| *at);
+        self.graph.modules = self.modules.into_iter().map(|(_, module)| module).collect();
+        (self.graph, self.captured)
+    }
+}
+
+/// One end of a connection.
+pub(super) fn port(module: &str, port: impl Into<String>) -> Endpoint {
+    Endpoint { module: Some(module.to_owned()), port: port.into() }
+}
+
+/// An input or an output of the graph itself.
+pub(super) fn own(port: impl Into<String>) -> Endpoint {
+    Endpoint { module: None, port: port.into() }
+}
+
+/// The graphs around one another; the last is the innermost.
+#[derive(Default)]
+pub(super) struct Frames(Vec<Frame>);
+
+impl Frames {
+    pub(super) fn open(&mut self, frame: Frame) {
+        self.0.push(frame);
+    }
+
+    pub(super) fn top(&mut self) -> &mut Frame {
+        self.0.last_mut().expect("a graph is being built")
+    }
+
+    /// Closes the innermost graph, to be the inside of `module`: joins what it took from around it.
+    pub(super) fn close(&mut self, module: &str) -> Graph {
+        let (graph, captured) = self.0.pop().expect("a graph is being built").finish();
+        for (name, path, origin) in captured {
+            if let Ok(found) = self.lookup(&path, &origin) {
+                self.join(found.from, port(module, name), origin);
+            }
+        }
+        graph
+    }
+
+    /// Joins two ports, unless they are: arms of a choice may take the same.
+    fn join(&mut self, from: Endpoint, to: Endpoint, origin: Origin) {
+        let top = self.top();
+        if !top.graph.connections.iter().any(|connection| connection.to == to) {
+            top.connect(from, to, origin);
+        }
+    }
+
+    /// Closes the outermost graph.
+    pub(super) fn finish(&mut self) -> Graph {
+        self.0.pop().expect("a graph is being built").finish().0
+    }
+
+    /// Whether something is known by this name.
+    pub(super) fn knows(&self, name: &str) -> bool {
+        self.0.iter().any(|frame| frame.names.contains_key(name))
+    }
+
+    /// Whether something is wrong with this step, or it waits for itself, so that its types are not known.
+    pub(super) fn is_unclear(&self, step: &str) -> bool {
+        self.0.iter().rev().find_map(|frame| frame.names.get(step)).is_some_and(|named| matches!(named, Named::Unclear))
+    }
+
+    /// The outputs of a step that is known here.
+    pub(super) fn outputs_of(&self, step: &str) -> Option<Vec<String>> {
+        self.0.iter().rev().find_map(|frame| match frame.names.get(step) {
+            Some(Named::Step(ports)) => Some(ports.iter().map(|port| port.name.clone()).collect()),
+            Some(Named::Unclear) => Some(vec![String::from("value")]),
+            _ => None,
+        })
+    }
+
+    /// All that is known here.
+    pub(super) fn known(&self) -> Vec<String> {
+        self.0.iter().rev().flat_map(|frame| frame.names.keys().cloned()).collect()
+    }
+
+    /// What a path leads to, seen from the innermost graph.
+    pub(super) fn lookup(&mut self, path: &[String], origin: &Origin) -> Result<Found, Missing> {
+        let level = self.0.iter().rposition(|frame| frame.names.contains_key(&path[0])).ok_or(Missing::Root)?;
+        let mut found = self.0[level].names[&path[0]].find(path)?;
+        for frame in &mut self.0[level + 1..] {
+            let name = found.path.join("-");
+            if !frame.graph.inputs.iter().any(|port| port.name == name) {
+                frame.graph.inputs.push(Port::new(name.clone(), found.ty.clone()));
+                frame.captured.push((name.clone(), found.path.clone(), origin.clone()));
+            }
+            found.from = own(name);
+        }
+        Ok(found)
+    }
+}
+
+impl Named {
+    fn find(&self, path: &[String]) -> Result<Found, Missing> {
+        let root = path[0].clone();
+        let full = |part: &str| vec![root.clone(), part.to_owned()];
+        let names = |ports: &[Port]| ports.iter().map(|port| port.name.clone()).collect::<Vec<_>>();
+        let pick = |ports: &[Port]| match path.get(1) {
+            Some(part) => match ports.iter().find(|port| port.name == *part) {
+                Some(port) => Ok((port.clone(), 2)),
+                None => Err(Missing::Part { of: root.clone(), part: part.clone(), there: names(ports) }),
+            },
+            None => Err(Missing::Several { of: root.clone(), there: names(ports) }),
+        };
+        match self {
+            Named::Inputs(ports) => {
+                let (input, used) = pick(ports)?;
+                Ok(Found { from: own(input.name.clone()), path: full(&input.name), ty: input.ty, used })
+            }
+            Named::Variable(ty) => Ok(Found { from: own(root.clone()), ty: ty.clone(), path: vec![root], used: 1 }),
+            Named::Step(ports) => {
+                let (output, used) = match (ports.as_slice(), path.len()) {
+                    ([only], 1) => (only.clone(), 1),
+                    _ => pick(ports)?,
+                };
+                Ok(Found { from: port(&root, output.name.clone()), path: full(&output.name), ty: output.ty, used })
+            }
+            Named::Unclear => {
+                let output = path.get(1).map_or("value", String::as_str);
+                let used = path.len().min(2);
+                Ok(Found { from: port(&root, output), path: full(output), ty: Type::Json, used })
+            }
+            Named::Given(outputs) => {
+                let ports: Vec<_> = outputs.iter().map(|(name, _, ty)| Port::new(name.clone(), ty.clone())).collect();
+                let (output, used) = pick(&ports)?;
+                let (_, from, _) = outputs.iter().find(|(name, ..)| *name == output.name).ok_or(Missing::Root)?;
+                Ok(Found { from: from.clone(), path: full(&output.name), ty: output.ty, used })
+            }
+        }
+    }
+}

@@ -1,0 +1,126 @@
+//! Steps in an order where each stands after those it mentions, so that the types of what it takes are known.
+
+use crate::{
+    source::Text,
+    syntax::{
+        Node, What,
+        http::{Body, Http},
+        kinds::Kind,
+        outs::From,
+        step::Step,
+    },
+};
+use onceflow_exec::{expr, template};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Positions of the steps, each after those it mentions; those that wait for each other come last.
+pub(super) fn order(steps: &[Step]) -> Vec<usize> {
+    let positions: BTreeMap<&str, usize> =
+        steps.iter().enumerate().map(|(at, step)| (step.name.name.as_str(), at)).collect();
+    let mut waits: Vec<BTreeSet<usize>> = Vec::new();
+    let mut feeds: Vec<Vec<usize>> = vec![vec![]; steps.len()];
+    for (at, step) in steps.iter().enumerate() {
+        let mentioned = mentions(step);
+        let before: BTreeSet<usize> =
+            mentioned.iter().filter_map(|name| positions.get(name.as_str()).copied()).collect();
+        before.iter().for_each(|other| feeds[*other].push(at));
+        waits.push(before);
+    }
+    let mut ready: BTreeSet<usize> = (0..steps.len()).filter(|at| waits[*at].is_empty()).collect();
+    let mut order = Vec::new();
+    while let Some(at) = ready.pop_first() {
+        order.push(at);
+        for next in &feeds[at] {
+            if waits[*next].remove(&at) && waits[*next].is_empty() {
+                ready.insert(*next);
+            }
+        }
+    }
+    let placed: BTreeSet<usize> = order.iter().copied().collect();
+    order.extend((0..steps.len()).filter(|at| !placed.contains(at)));
+    order
+}
+
+/// The first names of all that a step and the steps inside it mention.
+pub(super) fn mentions(step: &Step) -> BTreeSet<String> {
+    let mut found = Mentions::default();
+    found.step(step);
+    found.0
+}
+
+#[derive(Default)]
+struct Mentions(BTreeSet<String>);
+
+impl Mentions {
+    fn expression(&mut self, source: &str) {
+        if let Ok(compiled) = expr::compile(source) {
+            self.0.extend(compiled.references().iter().map(|reference| reference.path[0].clone()));
+        }
+    }
+
+    fn template(&mut self, text: &Text) {
+        if let Ok(parsed) = template::parse(&text.text) {
+            parsed.template.holes().for_each(|hole| self.expression(hole));
+        }
+    }
+
+    fn step(&mut self, step: &Step) {
+        for (_, text) in &step.ins {
+            self.expression(&text.text);
+        }
+        for text in &step.uses {
+            self.expression(&text.text);
+        }
+        for given in &step.gives {
+            self.expression(&given.value.text);
+        }
+        for out in &step.outs {
+            if let From::Path(text) = &out.from {
+                self.template(text);
+            }
+        }
+        for (_, range) in step.each.iter().flat_map(|each| &each.over) {
+            self.expression(&step.each.as_ref().map_or("", |each| &each.text.text)[range.clone()]);
+        }
+        if let Some(when) = &step.when {
+            self.expression(&when.text);
+        }
+        if let Some(repeat) = &step.repeat {
+            repeat.carry.iter().for_each(|(_, text)| self.expression(&text.text));
+            repeat.again.iter().for_each(|text| self.expression(&text.text));
+        }
+        self.0.extend(step.after.iter().map(|after| after.text.clone()));
+        step.how.env.iter().for_each(|(_, text)| self.template(text));
+        step.undo.iter().for_each(|undo| self.step(undo));
+        self.kind(&step.kind);
+    }
+
+    fn kind(&mut self, kind: &Kind) {
+        match kind {
+            Kind::Run(text) => self.template(text),
+            Kind::Script { .. } | Kind::Flow(_) => {}
+            Kind::Http(http) => self.http(http),
+            Kind::Expr(all) => all.iter().for_each(|(_, text)| self.expression(&text.text)),
+            Kind::Steps(steps) | Kind::Choose(steps) => steps.iter().for_each(|step| self.step(step)),
+        }
+    }
+
+    fn http(&mut self, http: &Http) {
+        self.template(&http.url);
+        http.headers.iter().for_each(|(_, text)| self.template(text));
+        match &http.body {
+            Some(Body::Json(node)) => self.json(node),
+            Some(Body::Text(text)) => self.template(text),
+            Some(Body::File(text)) => self.expression(&text.text),
+            None => {}
+        }
+    }
+
+    fn json(&mut self, node: &Node) {
+        match &node.what {
+            What::Scalar(..) => node.text().iter().for_each(|text| self.template(text)),
+            What::List(items) => items.iter().for_each(|item| self.json(item)),
+            What::Map(entries) => entries.iter().for_each(|(_, value)| self.json(value)),
+        }
+    }
+}

@@ -1,0 +1,140 @@
+//! What is wrong with a flow file or with what it is given: what, where, help. All of it at once.
+
+use crate::source::{Source, Span};
+use std::{cell::RefCell, fmt};
+
+/// Something wrong.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Problem {
+    /// The same for ever: what people look up.
+    pub code: &'static str,
+    /// What is wrong.
+    pub message: String,
+    /// Where.
+    pub place: Option<Place>,
+    /// What may help.
+    pub hint: Option<String>,
+}
+
+/// A place in a file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Place {
+    /// The file.
+    pub file: String,
+    /// From 1.
+    pub line: u32,
+    /// From 1, in characters.
+    pub column: u32,
+    /// Characters that are meant, at least 1.
+    pub len: u32,
+    /// The line itself.
+    pub source_line: String,
+}
+
+/// All that is wrong; never empty.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Problems(pub Vec<Problem>);
+
+impl std::error::Error for Problems {}
+
+impl Problem {
+    /// A problem without a place.
+    pub fn new(code: &'static str, message: impl Into<String>) -> Self {
+        Problem { code, message: message.into(), place: None, hint: None }
+    }
+
+    /// The same, with what may help.
+    pub fn hint(self, hint: impl Into<String>) -> Self {
+        Problem { hint: Some(hint.into()), ..self }
+    }
+}
+
+impl From<Problem> for Problems {
+    fn from(problem: Problem) -> Self {
+        Problems(vec![problem])
+    }
+}
+
+impl fmt::Display for Problem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "error[{}]: {}", self.code, self.message)?;
+        if let Some(Place { file, line, column, source_line, .. }) = &self.place {
+            write!(f, "\n  --> {file}:{line}:{column}")?;
+            if !source_line.trim().is_empty() {
+                write!(f, "\n   |  {}", source_line.trim())?;
+            }
+        }
+        if let Some(hint) = &self.hint {
+            write!(f, "\nhint: {hint}")?;
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Display for Problems {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (at, problem) in self.0.iter().enumerate() {
+            let between = if at == 0 { "" } else { "\n\n" };
+            write!(f, "{between}{problem}")?;
+        }
+        Ok(())
+    }
+}
+
+/// Problems that one file may show; more would help nobody.
+const PROBLEMS_MAX: usize = 50;
+
+/// The problems so far.
+#[derive(Debug, Default)]
+pub(crate) struct Report {
+    problems: RefCell<Vec<Problem>>,
+}
+
+impl Report {
+    pub(crate) fn push(&self, problem: Problem) {
+        let mut problems = self.problems.borrow_mut();
+        if problems.len() < PROBLEMS_MAX && !problems.contains(&problem) {
+            problems.push(problem);
+        }
+    }
+
+    /// Something wrong at a span of a source; the hint may be empty.
+    pub(crate) fn at(
+        &self,
+        source: &Source,
+        span: Span,
+        code: &'static str,
+        message: impl Into<String>,
+        hint: impl Into<String>,
+    ) {
+        let hint = Some(hint.into()).filter(|hint| !hint.is_empty());
+        self.push(Problem { code, message: message.into(), place: Some(source.place(span)), hint });
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.problems.borrow().is_empty()
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.problems.borrow().len()
+    }
+
+    /// What was found, in the order of the files and their lines; `Ok` if nothing was.
+    pub(crate) fn result(self) -> Result<(), Problems> {
+        let mut problems = self.problems.into_inner();
+        if problems.is_empty() {
+            return Ok(());
+        }
+        let mut files: Vec<String> = Vec::new();
+        for place in problems.iter().filter_map(|problem| problem.place.as_ref()) {
+            if !files.contains(&place.file) {
+                files.push(place.file.clone());
+            }
+        }
+        problems.sort_by_key(|problem| {
+            let place = problem.place.as_ref();
+            place.map(|place| (files.iter().position(|file| *file == place.file), place.line, place.column))
+        });
+        Err(Problems(problems))
+    }
+}

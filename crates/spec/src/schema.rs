@@ -1,0 +1,299 @@
+//! The JSON Schema of a flow file, for editors: what may stand where, and what it means. It does not see everything that
+//! [`load`](crate::load) does; what it refuses, `load` refuses too.
+
+use serde_json::{Map, Value, json};
+
+/// The schema, as `docs/flow.schema.json` holds it.
+pub fn schema() -> Value {
+    let mut flow = object(&[
+        (
+            "flow",
+            text("The name of the flow, and the key of its run if none is given.", Some("^[A-Za-z0-9_-]{1,100}$")),
+        ),
+        ("description", text("What it is for.", None)),
+        ("inputs", named("What it takes.", reference("input"))),
+        ("secrets", words("Names in the environment whose values steps may use and nobody stores.")),
+        ("env", env()),
+        ("shell", reference("shell")),
+        ("keep", described(reference("duration"), "How long inner values outlive the run.")),
+        ("history", described(reference("duration"), "How long a finished run can be asked about.")),
+        ("on_failure", one_of("What becomes of the rest when a step has failed.", &["stop", "finish_independent"])),
+        ("steps", described(reference("steps"), "What is done.")),
+        ("outputs", described(reference("gives"), "What it gives.")),
+    ]);
+    flow["$schema"] = json!("https://json-schema.org/draft/2020-12/schema");
+    flow["$id"] = json!("https://onceflow.dev/flow.schema.json");
+    flow["title"] = json!("A onceflow flow file");
+    flow["required"] = json!(["flow"]);
+    flow["$defs"] = defs();
+    flow
+}
+
+fn defs() -> Value {
+    json!({
+        "name": { "pattern": NAME },
+        "type": type_schema(),
+        "input": input(),
+        "expression": expression("An expression (CEL), or a reference such as `inputs.reads` or `align.bam`."),
+        "duration": { "type": ["string", "integer"], "pattern": DURATION, "examples": ["30s", "10m", "1d"] },
+        "size": { "type": "string", "pattern": SIZE, "examples": ["512MiB", "2GB"] },
+        "shell": shell(),
+        "steps": named("Steps by their names.", reference("step")),
+        "step": step(),
+        "arm": arm(),
+        "undo": undo(),
+        "out": out(),
+        "gives": named("Outputs by their names: references or expressions.", gives()),
+        "http": http(),
+        "loop": repeat(),
+        "retry": retry(),
+        "resources": object(&[
+            ("cpus", json!({ "type": "number", "minimum": 0, "description": "Processors." })),
+            ("memory", described(reference("size"), "Memory.")),
+        ]),
+    })
+}
+
+const NAME: &str = "^[A-Za-z_][A-Za-z0-9_]{0,59}$";
+const DURATION: &str = r"^(0|([0-9]+(\.[0-9]+)? ?(ms|s|m|h|d|w))+)$";
+const SIZE: &str = r"^[0-9]+(\.[0-9]+)? ?(B|kB|KB|MB|GB|TB|KiB|MiB|GiB|TiB)$";
+
+fn reference(name: &str) -> Value {
+    json!({ "$ref": format!("#/$defs/{name}") })
+}
+
+fn described(mut schema: Value, description: &str) -> Value {
+    schema["description"] = json!(description);
+    schema
+}
+
+fn text(description: &str, pattern: Option<&str>) -> Value {
+    let mut schema = json!({ "type": "string", "description": description });
+    if let Some(pattern) = pattern {
+        schema["pattern"] = json!(pattern);
+    }
+    schema
+}
+
+fn one_of(description: &str, words: &[&str]) -> Value {
+    json!({ "enum": words, "description": description })
+}
+
+fn words(description: &str) -> Value {
+    json!({
+        "description": description,
+        "anyOf": [{ "type": "string" }, { "type": "array", "items": { "type": "string" } }],
+    })
+}
+
+fn scalar() -> Value {
+    json!({ "type": ["string", "number", "boolean"] })
+}
+
+fn expression(description: &str) -> Value {
+    described(scalar(), description)
+}
+
+fn object(properties: &[(&str, Value)]) -> Value {
+    let properties: Map<String, Value> =
+        properties.iter().map(|(name, schema)| ((*name).to_owned(), schema.clone())).collect();
+    json!({ "type": "object", "properties": properties, "additionalProperties": false })
+}
+
+/// A map under the user's own names.
+fn named(description: &str, value: Value) -> Value {
+    json!({
+        "type": ["object", "null"],
+        "description": description,
+        "propertyNames": reference("name"),
+        "additionalProperties": value,
+    })
+}
+
+fn env() -> Value {
+    json!({
+        "type": "object",
+        "description": "Variables of the environment; they may have holes.",
+        "propertyNames": { "pattern": "^[A-Za-z_][A-Za-z0-9_]*$" },
+        "additionalProperties": { "type": ["string", "number", "boolean", "null"] },
+    })
+}
+
+fn type_schema() -> Value {
+    json!({
+        "description": "file dir text int float bool bytes json unit, list<T>, T?, { a: T, b: T }, enum<a, b>",
+        "anyOf": [
+            { "type": "string", "examples": ["file", "dir", "text", "int", "float", "bool", "json", "list<file>", "text?"] },
+            { "type": "object", "additionalProperties": reference("type") },
+        ],
+    })
+}
+
+fn input() -> Value {
+    let long = object(&[
+        ("type", reference("type")),
+        ("default", json!({ "description": "What it is if it is not given." })),
+        ("help", text("What it is for.", None)),
+        ("enum", words("The words it may be.")),
+        ("optional", json!({ "type": "boolean", "description": "It may be left out." })),
+    ]);
+    json!({ "anyOf": [long, reference("type")] })
+}
+
+fn shell() -> Value {
+    json!({
+        "description": "Who reads commands: bash (-euo pipefail), sh, or a program and its arguments.",
+        "anyOf": [{ "enum": ["bash", "sh"] }, { "type": "array", "items": { "type": "string" }, "minItems": 1 }],
+    })
+}
+
+/// What steps, arms and undos have in common: what is done, and how.
+fn doing() -> Vec<(&'static str, Value)> {
+    vec![
+        ("run", text("A command. What it mentions in `${{ … }}` is its input.", None)),
+        ("script", words("The interpreter of `code`, which reads its inputs as JSON and writes its outputs as JSON.")),
+        ("code", text("What the interpreter runs.", None)),
+        ("http", reference("http")),
+        ("env", env()),
+        ("secrets", words("Secrets that it gets as variables of its environment.")),
+        ("shell", reference("shell")),
+        ("retry", reference("retry")),
+        ("timeout", described(reference("duration"), "The longest an attempt may take.")),
+        ("resources", reference("resources")),
+        ("version", json!({ "type": ["string", "number"], "description": "Another version, another result." })),
+        ("effect", one_of("What it does to the world.", &["pure", "idempotent", "at_most_once"])),
+    ]
+}
+
+fn composing() -> Vec<(&'static str, Value)> {
+    let mut all = doing();
+    let expressions = named("An expression for each output.", reference("expression"));
+    all.extend([
+        ("expr", json!({ "anyOf": [reference("expression"), expressions] })),
+        ("flow", text("The file of another flow, relative to this one.", None)),
+        ("steps", reference("steps")),
+        (
+            "choose",
+            json!({
+                "type": "array", "minItems": 1, "items": reference("arm"),
+                "description": "The first arm whose `when` holds is taken.",
+            }),
+        ),
+        (
+            "in",
+            json!({
+                "description": "Inputs under names of their own, or a list of references.",
+                "anyOf": [
+                    named("", reference("expression")),
+                    { "type": "array", "items": { "type": "string" } },
+                ],
+            }),
+        ),
+        (
+            "out",
+            json!({
+                "type": "object",
+                "description": "What it gives: types and where they are found; for `steps`, references.",
+                "propertyNames": reference("name"),
+                "additionalProperties": reference("out"),
+            }),
+        ),
+        ("when", expression("A truth: it is done only if this holds, and its outputs are options.")),
+        ("loop", reference("loop")),
+        ("after", words("Steps that must be done before.")),
+        ("undo", reference("undo")),
+    ]);
+    all
+}
+
+/// Exactly one of the things that can be done.
+fn one_kind(mut schema: Value, kinds: &[&str]) -> Value {
+    schema["oneOf"] = kinds.iter().map(|kind| json!({ "required": [kind] })).collect();
+    schema["dependentRequired"] = json!({ "script": ["code"], "code": ["script"] });
+    schema
+}
+
+const KINDS: &[&str] = &["run", "script", "http", "expr", "flow", "steps", "choose"];
+
+fn step() -> Value {
+    let mut all = composing();
+    all.extend([
+        ("each", text("`x in LIST`, or `x, y in zip(LIST, LIST)`: once for every element.", Some(" in "))),
+        ("at_most", json!({ "type": "integer", "minimum": 1, "description": "Elements at work at a time." })),
+        ("attempt", json!({ "type": "boolean", "description": "A failure becomes the output `error`." })),
+    ]);
+    one_kind(object(&all), KINDS)
+}
+
+fn arm() -> Value {
+    one_kind(object(&composing()), KINDS)
+}
+
+fn undo() -> Value {
+    described(
+        one_kind(object(&doing()), &["run", "script", "http"]),
+        "What takes it back if the run fails or is cancelled.",
+    )
+}
+
+fn out() -> Value {
+    let long = object(&[
+        ("type", reference("type")),
+        ("path", text("A name or a pattern in the work directory.", None)),
+        ("json", text("An expression over what was answered.", None)),
+    ]);
+    let short = json!({
+        "type": "object", "minProperties": 1, "maxProperties": 1, "additionalProperties": scalar(),
+        "description": "{ TYPE: name or pattern }, { TYPE: stdout }, { TYPE: expression over the answer }",
+    });
+    json!({ "anyOf": [long, short, reference("type"), reference("expression")] })
+}
+
+fn gives() -> Value {
+    let typed = json!({ "type": "object", "minProperties": 1, "maxProperties": 1, "additionalProperties": scalar() });
+    json!({ "anyOf": [reference("expression"), typed] })
+}
+
+fn http() -> Value {
+    let statuses = json!({ "type": ["integer", "string"], "pattern": "^[1-5][0-9][0-9](-[1-5][0-9][0-9])?$" });
+    let mut schema = object(&[
+        (
+            "method",
+            one_of("GET, or POST if something is sent.", &["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"]),
+        ),
+        ("url", text("Where to.", None)),
+        ("headers", json!({ "type": "object", "additionalProperties": scalar() })),
+        ("json", json!({ "description": "JSON to send; texts in it may have holes." })),
+        ("text", text("Text to send.", None)),
+        ("file", text("A file to send.", None)),
+        ("key_header", text("The header that carries the key of the step; Idempotency-Key.", None)),
+        (
+            "accept",
+            json!({ "anyOf": [statuses, { "type": "array", "items": statuses }], "description": "Good answers; 200-299." }),
+        ),
+    ]);
+    schema["required"] = json!(["url"]);
+    described(schema, "A call over HTTP.")
+}
+
+fn repeat() -> Value {
+    let mut schema = object(&[
+        (
+            "carry",
+            named("What an iteration begins with: at first this, then what `out` gave.", reference("expression")),
+        ),
+        ("while", expression("Another iteration follows while this holds; `out.NAME` is what this one gave.")),
+        ("max", json!({ "type": "integer", "minimum": 1, "description": "Iterations at most." })),
+    ]);
+    schema["anyOf"] = json!([{ "required": ["while"] }, { "required": ["max"] }]);
+    schema
+}
+
+fn retry() -> Value {
+    let long = object(&[
+        ("attempts", json!({ "type": "integer", "minimum": 1, "description": "Attempts in all." })),
+        ("backoff", described(reference("duration"), "The wait before the second; it doubles with each.")),
+        ("max", described(reference("duration"), "The longest wait.")),
+    ]);
+    json!({ "anyOf": [{ "type": "integer", "minimum": 1 }, long] })
+}

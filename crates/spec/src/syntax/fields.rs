@@ -1,0 +1,214 @@
+//! Taking values apart: what is wanted is asked for, what is wrong is said, and reading goes on.
+
+use super::{Key, Node, What};
+use crate::{
+    problem::Report,
+    source::{Source, Span, Text},
+    words,
+};
+
+/// Where values come from, and where problems go.
+#[derive(Clone, Copy)]
+pub(crate) struct Reader<'a> {
+    pub(crate) source: &'a Source,
+    pub(crate) report: &'a Report,
+}
+
+impl<'a> Reader<'a> {
+    pub(crate) fn say(&self, span: Span, code: &'static str, message: impl Into<String>, hint: impl Into<String>) {
+        self.report.at(self.source, span, code, message, hint);
+    }
+
+    fn wanted(&self, node: &Node, what: &str, wanted: &str) {
+        self.say(node.span, "OF0106", format!("{what} must be {wanted}, but {} stands here", node.found()), "");
+    }
+
+    /// A map, to be taken apart.
+    pub(crate) fn fields(self, node: &'a Node, what: impl Into<String>) -> Option<Fields<'a>> {
+        let what = what.into();
+        match &node.what {
+            What::Map(entries) => Some(Fields {
+                reader: self,
+                span: node.span,
+                what,
+                left: entries.iter().map(|(key, value)| (key, value)).collect(),
+                known: vec![],
+            }),
+            _ => {
+                self.wanted(node, &what, "a map");
+                None
+            }
+        }
+    }
+
+    /// The entries of a map whose keys are the user's own.
+    pub(crate) fn entries(self, node: &'a Node, what: &str) -> &'a [(Key, Node)] {
+        match &node.what {
+            What::Map(entries) => entries,
+            _ if node.is_null() => &[],
+            _ => {
+                self.wanted(node, what, "a map");
+                &[]
+            }
+        }
+    }
+
+    pub(crate) fn list(self, node: &'a Node, what: &str) -> &'a [Node] {
+        match &node.what {
+            What::List(items) => items,
+            _ => {
+                self.wanted(node, what, "a list");
+                &[]
+            }
+        }
+    }
+
+    pub(crate) fn text(self, node: &Node, what: &str) -> Option<Text> {
+        let text = node.text();
+        if text.is_none() {
+            self.wanted(node, what, "a text");
+        }
+        text
+    }
+
+    /// One of some words.
+    pub(crate) fn word(self, node: &Node, what: &str, words: &[&'static str]) -> Option<&'static str> {
+        let text = self.text(node, what)?;
+        let found = words.iter().find(|word| **word == text.text).copied();
+        if found.is_none() {
+            let message = format!("{what} cannot be `{}`", clipped(&text.text));
+            self.say(node.span, "OF0112", message, format!("it is one of {}", words::list(words.iter().copied())));
+        }
+        found
+    }
+
+    pub(crate) fn bool(self, node: &Node, what: &str) -> Option<bool> {
+        match node.to_json() {
+            serde_json::Value::Bool(bool) => Some(bool),
+            _ => {
+                self.wanted_value(node, what, "true or false");
+                None
+            }
+        }
+    }
+
+    pub(crate) fn int(self, node: &Node, what: &str, least: i64, most: i64) -> Option<i64> {
+        let Some(int) = node.to_json().as_i64() else {
+            self.wanted_value(node, what, "a whole number");
+            return None;
+        };
+        if !(least..=most).contains(&int) {
+            let message = format!("{what} must be between {least} and {most}, not {int}");
+            self.say(node.span, "OF0133", message, "");
+            return None;
+        }
+        Some(int)
+    }
+
+    pub(crate) fn number(self, node: &Node, what: &str) -> Option<f64> {
+        let number = node.to_json().as_f64();
+        if number.is_none() {
+            self.wanted_value(node, what, "a number");
+        }
+        number
+    }
+
+    fn wanted_value(self, node: &Node, what: &str, wanted: &str) {
+        match node.text() {
+            Some(text) => {
+                let message = format!("{what} must be {wanted}, but `{}` stands here", clipped(&text.text));
+                self.say(node.span, "OF0111", message, "");
+            }
+            None => self.wanted(node, what, wanted),
+        }
+    }
+
+    pub(crate) fn duration(self, node: &Node, what: &str) -> Option<u64> {
+        let text = self.text(node, what)?;
+        let ms = words::duration_ms(&text.text);
+        if ms.is_none() {
+            let message = format!("{what} cannot be `{}`", clipped(&text.text));
+            self.say(node.span, "OF0111", message, words::DURATION_RULE);
+        }
+        ms
+    }
+
+    pub(crate) fn size(self, node: &Node, what: &str) -> Option<u64> {
+        let text = self.text(node, what)?;
+        let bytes = words::size_bytes(&text.text);
+        if bytes.is_none() {
+            let message = format!("{what} cannot be `{}`", clipped(&text.text));
+            self.say(node.span, "OF0111", message, words::SIZE_RULE);
+        }
+        bytes
+    }
+
+    /// Says what is wrong with the name of an input, an output or a field.
+    pub(crate) fn member(self, name: &str, span: Span, what: &str) {
+        if let Some(why) = words::bad_member(name) {
+            self.say(span, "OF0108", format!("`{}` cannot be the name of {what}", clipped(name)), why);
+        }
+    }
+
+    /// Says what is wrong with the name of a step or a variable.
+    pub(crate) fn name(self, name: &str, span: Span, what: &str) {
+        if let Some(why) = words::bad_name(name) {
+            self.say(span, "OF0108", format!("`{}` cannot be the name of {what}", clipped(name)), why);
+        }
+    }
+}
+
+/// What of a long text is repeated.
+pub(crate) fn clipped(text: &str) -> String {
+    let line = text.lines().next().unwrap_or_default();
+    match line.chars().count() > 60 || line.len() < text.trim_end().len() {
+        true => format!("{}…", line.chars().take(60).collect::<String>()),
+        false => line.to_owned(),
+    }
+}
+
+/// A map whose keys are known to the language.
+pub(crate) struct Fields<'a> {
+    pub(crate) reader: Reader<'a>,
+    pub(crate) span: Span,
+    what: String,
+    left: Vec<(&'a Key, &'a Node)>,
+    known: Vec<&'static str>,
+}
+
+impl<'a> Fields<'a> {
+    pub(crate) fn take(&mut self, name: &'static str) -> Option<(&'a Key, &'a Node)> {
+        self.known.push(name);
+        let at = self.left.iter().position(|(key, _)| key.name == name)?;
+        Some(self.left.remove(at))
+    }
+
+    /// The value of a key, if something stands there.
+    pub(crate) fn get(&mut self, name: &'static str) -> Option<&'a Node> {
+        self.take(name).map(|(_, node)| node).filter(|node| !node.is_null())
+    }
+
+    pub(crate) fn has(&self, name: &str) -> bool {
+        self.left.iter().any(|(key, _)| key.name == name)
+    }
+
+    pub(crate) fn text(&mut self, name: &'static str) -> Option<Text> {
+        let reader = self.reader;
+        self.take(name).and_then(|(_, node)| reader.text(node, &format!("`{name}`")))
+    }
+
+    pub(crate) fn missing(&self, what: &str, hint: &str) {
+        self.reader.say(self.span, "OF0105", format!("{} has no {what}", self.what), hint);
+    }
+
+    /// What is left is not known.
+    pub(crate) fn finish(self) {
+        for (key, _) in &self.left {
+            let message = format!("{} has no key `{}`", self.what, clipped(&key.name));
+            let mut known = self.known.clone();
+            known.dedup();
+            let hint = words::meant(&key.name, known.iter().copied());
+            self.reader.say(key.span, "OF0104", message, hint);
+        }
+    }
+}

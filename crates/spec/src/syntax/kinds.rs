@@ -1,0 +1,138 @@
+//! What a step does: one of seven things.
+
+use super::{
+    Key, Node, What,
+    fields::{Fields, Reader},
+    http::{self, Http},
+    step::{self, Step},
+};
+use crate::{source::Text, words};
+
+/// What a step does.
+#[derive(Clone, Debug)]
+pub(crate) enum Kind {
+    Run(Text),
+    Script {
+        interpreter: Vec<String>,
+        code: Text,
+    },
+    Http(Http),
+    /// Expressions by the names of outputs; without a name, it is the one of `out`.
+    Expr(Vec<(Option<Key>, Text)>),
+    Flow(Text),
+    Steps(Vec<Step>),
+    Choose(Vec<Step>),
+}
+
+impl Kind {
+    /// Whether it does something itself.
+    pub(crate) fn is_leaf(&self) -> bool {
+        !matches!(self, Kind::Flow(_) | Kind::Steps(_) | Kind::Choose(_))
+    }
+}
+
+const KINDS: &[&str] = &["run", "script", "http", "expr", "flow", "steps", "choose"];
+
+/// What the fields of a step say; `None` after saying what is wrong.
+pub(crate) fn read(fields: &mut Fields<'_>, what: &str) -> Option<Kind> {
+    let reader = fields.reader;
+    let mut found: Vec<_> = KINDS.iter().filter_map(|kind| fields.take(kind)).collect();
+    let code = fields.take("code");
+    if found.len() > 1 {
+        let names: Vec<_> = found.iter().map(|(key, _)| key.name.as_str()).collect();
+        let message = format!("{what} has {} at once", words::list(names));
+        reader.say(found[1].0.span, "OF0113", message, "a step does one thing; make it two steps");
+        return None;
+    }
+    let Some((key, node)) = found.pop() else {
+        let hint = format!("it is one of {}", words::list(KINDS.iter().copied()));
+        fields.missing("part that says what it does", &hint);
+        return None;
+    };
+    if let (Some((code, _)), true) = (code, key.name != "script") {
+        reader.say(
+            code.span,
+            "OF0113",
+            format!("{what} has `code`, but no `script`"),
+            "`script: python3` says what reads it",
+        );
+    }
+    Some(match key.name.as_str() {
+        "run" => Kind::Run(reader.text(node, "`run`")?),
+        "script" => Kind::Script { interpreter: interpreter(reader, node)?, code: read_code(fields, code)? },
+        "http" => Kind::Http(http::read(reader, node)?),
+        "expr" => Kind::Expr(read_expr(reader, node)?),
+        "flow" => Kind::Flow(reader.text(node, "`flow`")?),
+        "steps" => Kind::Steps(step::read_all(reader, node)),
+        _ => Kind::Choose(read_arms(reader, node, what)),
+    })
+}
+
+fn interpreter(reader: Reader<'_>, node: &Node) -> Option<Vec<String>> {
+    let words: Vec<String> = match &node.what {
+        What::List(_) => step::words_of(reader, node, "`script`").into_iter().map(|word| word.text).collect(),
+        _ => {
+            let text = reader.text(node, "`script`")?;
+            if text.text.contains('\n') {
+                let hint = "`script: python3`, and the code under `code:`";
+                reader.say(node.span, "OF0106", "`script` names the interpreter", hint);
+                return None;
+            }
+            text.text.split_whitespace().map(str::to_owned).collect()
+        }
+    };
+    if words.is_empty() {
+        reader.say(node.span, "OF0105", "`script` names no interpreter", "`script: python3`");
+        return None;
+    }
+    Some(words)
+}
+
+fn read_code(fields: &Fields<'_>, code: Option<(&Key, &Node)>) -> Option<Text> {
+    match code {
+        Some((_, node)) => fields.reader.text(node, "`code`"),
+        None => {
+            fields.missing("`code`", "`script` names the interpreter, `code` is what it runs");
+            None
+        }
+    }
+}
+
+fn read_expr(reader: Reader<'_>, node: &Node) -> Option<Vec<(Option<Key>, Text)>> {
+    if let What::Scalar(..) = node.what {
+        return Some(vec![(None, reader.text(node, "`expr`")?)]);
+    }
+    let mut found = Vec::new();
+    for (key, node) in reader.entries(node, "`expr`") {
+        reader.member(&key.name, key.span, "an output");
+        found.push((Some(key.clone()), reader.text(node, &format!("`{}`", key.name))?));
+    }
+    if found.is_empty() {
+        reader.say(node.span, "OF0105", "`expr` computes nothing", "`expr: { total: a.n + b.n }`");
+        return None;
+    }
+    Some(found)
+}
+
+fn read_arms(reader: Reader<'_>, node: &Node, what: &str) -> Vec<Step> {
+    let mut arms = Vec::new();
+    let nodes = reader.list(node, "`choose`");
+    for (at, node) in nodes.iter().enumerate() {
+        let name = Key { name: format!("arm{}", at + 1), span: node.span };
+        let label = format!("arm {} of {what}", at + 1);
+        let Some(arm) = step::read(reader, &name, node, &label) else { continue };
+        if arm.when.is_none() && at + 1 < nodes.len() {
+            let message = format!("{label} has no `when`, so those after it are never taken");
+            reader.say(arm.span, "OF0105", message, "only the last arm may do without");
+        }
+        if arm.each.is_some() || arm.attempt {
+            let hint = "put it into `steps:` inside the arm";
+            reader.say(arm.span, "OF0113", format!("{label} cannot have `each` or `attempt`"), hint);
+        }
+        arms.push(arm);
+    }
+    if nodes.is_empty() {
+        reader.say(node.span, "OF0105", format!("{what} has no arms"), "`choose: [{ when: …, run: … }, { run: … }]`");
+    }
+    arms
+}

@@ -1,0 +1,378 @@
+//! A step: what it does, what it takes and gives, how often, when, and under which conditions.
+
+use super::{
+    Key, Node, What,
+    fields::{Fields, Reader, clipped},
+    kinds::{self, Kind},
+    outs::{self, Given, Out},
+};
+use crate::{
+    limits::CPUS_MAX,
+    source::{Span, Text},
+    words,
+};
+use onceflow_core::model::{Effect, Retry};
+use onceflow_exec::action::Shell;
+
+/// A step as it is written down.
+#[derive(Clone, Debug)]
+pub(crate) struct Step {
+    pub(crate) name: Key,
+    pub(crate) span: Span,
+    pub(crate) kind: Kind,
+    /// What it is given by a name of its own; for a call, the inputs of that flow.
+    pub(crate) ins: Vec<(Key, Text)>,
+    /// What it is given by the names that it has.
+    pub(crate) uses: Vec<Text>,
+    /// What a leaf gives.
+    pub(crate) outs: Vec<Out>,
+    /// What a graph of steps gives.
+    pub(crate) gives: Vec<Given>,
+    pub(crate) each: Option<Each>,
+    pub(crate) at_most: Option<u32>,
+    pub(crate) when: Option<Text>,
+    pub(crate) repeat: Option<Repeat>,
+    pub(crate) attempt: bool,
+    pub(crate) after: Vec<Text>,
+    pub(crate) undo: Option<Box<Step>>,
+    pub(crate) how: How,
+}
+
+/// How a leaf is run.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct How {
+    pub(crate) effect: Option<Effect>,
+    pub(crate) retry: Retry,
+    pub(crate) timeout_ms: Option<u64>,
+    pub(crate) cpu_milli: Option<u32>,
+    pub(crate) memory_bytes: Option<u64>,
+    pub(crate) version: String,
+    pub(crate) env: Vec<(Key, Text)>,
+    pub(crate) secrets: Vec<Text>,
+    pub(crate) shell: Option<Shell>,
+}
+
+/// `a, b in zip(x, y)`.
+#[derive(Clone, Debug)]
+pub(crate) struct Each {
+    pub(crate) text: Text,
+    /// The variables, and the expressions they go over, as ranges of the text.
+    pub(crate) over: Vec<(String, std::ops::Range<usize>)>,
+}
+
+/// A loop around the steps.
+#[derive(Clone, Debug)]
+pub(crate) struct Repeat {
+    pub(crate) span: Span,
+    pub(crate) carry: Vec<(Key, Text)>,
+    pub(crate) again: Option<Text>,
+    pub(crate) max: Option<i64>,
+}
+
+/// Keys that only leaves have.
+const LEAF_KEYS: &[&str] = &["effect", "undo", "retry", "timeout", "resources", "version", "env", "secrets", "shell"];
+
+/// The steps of a map, in order.
+pub(crate) fn read_all(reader: Reader<'_>, node: &Node) -> Vec<Step> {
+    let entries = reader.entries(node, "`steps`");
+    entries.iter().filter_map(|(key, node)| read(reader, key, node, &format!("step `{}`", key.name))).collect()
+}
+
+/// A step; `None` if it is none at all.
+pub(crate) fn read(reader: Reader<'_>, name: &Key, node: &Node, what: &str) -> Option<Step> {
+    reader.name(&name.name, name.span, "a step");
+    let mut fields = reader.fields(node, what)?;
+    fields.span = name.span;
+    let used: Vec<_> = LEAF_KEYS.iter().copied().filter(|key| fields.has(key)).collect();
+    let when = fields.text("when");
+    let each = fields.text("each").and_then(|text| read_each(reader, text));
+    let kind = kinds::read(&mut fields, what);
+    let mut step = Step {
+        name: name.clone(),
+        span: name.span,
+        outs: vec![],
+        gives: vec![],
+        ins: vec![],
+        uses: vec![],
+        each,
+        at_most: fields.get("at_most").and_then(|node| reader.int(node, "`at_most`", 1, 1_000_000)).map(|n| n as u32),
+        when,
+        repeat: fields.get("loop").and_then(|node| read_repeat(reader, node)),
+        attempt: fields.get("attempt").and_then(|node| reader.bool(node, "`attempt`")).unwrap_or(false),
+        after: fields.get("after").map(|node| words_of(reader, node, "`after`")).unwrap_or_default(),
+        undo: read_undo(reader, &mut fields, name),
+        how: read_how(reader, &mut fields),
+        kind: Kind::Steps(vec![]),
+    };
+    match fields.get("in") {
+        Some(node) if matches!(node.what, What::List(_)) => step.uses = words_of(reader, node, "`in`"),
+        Some(node) => step.ins = expressions(reader, node, "`in`", matches!(kind, Some(Kind::Flow(_)))),
+        None => {}
+    }
+    let out = fields.take("out");
+    fields.finish();
+    step.kind = kind?;
+    if let Some((key, node)) = out {
+        match &step.kind {
+            Kind::Steps(_) => step.gives = outs::read_given(reader, node, "`out`"),
+            Kind::Flow(_) | Kind::Choose(_) => {
+                let who = if matches!(step.kind, Kind::Flow(_)) { "the flow says" } else { "the arms say" };
+                let message = format!("{what} has no `out` of its own: {who} what it gives");
+                reader.say(key.span, "OF0113", message, "leave it out");
+            }
+            _ => step.outs = outs::read(reader, node),
+        }
+    }
+    combinations(reader, &step, &used, what);
+    Some(step)
+}
+
+fn combinations(reader: Reader<'_>, step: &Step, leaf_keys: &[&str], what: &str) {
+    let is_leaf = step.kind.is_leaf();
+    if !is_leaf && !leaf_keys.is_empty() {
+        let message = format!("{what} does nothing itself, so it has no {}", words::list(leaf_keys.iter().copied()));
+        reader.say(step.span, "OF0113", message, "say it of the steps inside");
+    }
+    if step.at_most.is_some() && step.each.is_none() {
+        reader.say(step.span, "OF0113", format!("{what} has `at_most`, but no `each`"), "");
+    }
+    if let Some(repeat) = &step.repeat
+        && !matches!(step.kind, Kind::Steps(_))
+    {
+        let hint = "put it into `steps:` of its own, with an `out:` that gives what is carried";
+        reader.say(repeat.span, "OF0113", format!("{what} has a `loop`, but no `steps`"), hint);
+    }
+    if matches!(step.kind, Kind::Steps(_) | Kind::Choose(_)) && !(step.ins.is_empty() && step.uses.is_empty()) {
+        let hint = "steps inside see the names around them";
+        reader.say(step.span, "OF0113", format!("{what} has steps inside, so it has no `in`"), hint);
+    }
+    if let (Kind::Flow(_), Some(used)) = (&step.kind, step.uses.first()) {
+        let hint = "`in: { NAME: … }` names the inputs of the flow";
+        reader.say(used.span, "OF0106", "`in` of a call must be a map, but a list stands here", hint);
+    }
+    if let (Some(when), Kind::Choose(_)) = (&step.when, &step.kind) {
+        let hint = "put it into the `when` of the arms";
+        reader.say(when.span, "OF0113", format!("{what} has both `choose` and `when`"), hint);
+    }
+}
+
+/// A map of expressions under the user's own names.
+pub(crate) fn expressions(reader: Reader<'_>, node: &Node, what: &str, is_call: bool) -> Vec<(Key, Text)> {
+    let entries = reader.entries(node, what).iter();
+    entries
+        .filter_map(|(key, node)| {
+            // The inputs of a flow that is called are looked up there.
+            if !is_call {
+                reader.name(&key.name, key.span, "an input");
+            }
+            Some((key.clone(), reader.text(node, &format!("`{}`", key.name))?))
+        })
+        .collect()
+}
+
+/// A list of words, or one.
+pub(crate) fn words_of(reader: Reader<'_>, node: &Node, what: &str) -> Vec<Text> {
+    match &node.what {
+        What::Scalar(..) => reader.text(node, what).into_iter().collect(),
+        _ => reader.list(node, what).iter().filter_map(|node| reader.text(node, what)).collect(),
+    }
+}
+
+fn read_each(reader: Reader<'_>, text: Text) -> Option<Each> {
+    match split_each(&text.text) {
+        Some(over) => {
+            for (name, _) in &over {
+                reader.name(name, text.span, "a variable");
+            }
+            Some(Each { text, over })
+        }
+        None => {
+            let hint = "`each: sample in inputs.samples`, or `each: r1, r2 in zip(inputs.left, inputs.right)`";
+            reader.say(text.span, "OF0123", format!("`each: {}` cannot be understood", clipped(&text.text)), hint);
+            None
+        }
+    }
+}
+
+/// The variables and where what they go over stands.
+fn split_each(text: &str) -> Option<Vec<(String, std::ops::Range<usize>)>> {
+    let at = text.find(" in ")?;
+    let names: Vec<_> = text[..at].split(',').map(|name| name.trim().to_owned()).collect();
+    let trimmed = |from: usize, to: usize| {
+        let part = &text[from..to];
+        let start = from + part.len() - part.trim_start().len();
+        (start < to && !part.trim().is_empty()).then(|| start..start + part.trim().len())
+    };
+    let whole = trimmed(at + 4, text.len())?;
+    let inner = text[whole.clone()].strip_prefix("zip(").and_then(|rest| rest.strip_suffix(')'));
+    let over = match inner {
+        None if names.len() == 1 => vec![whole],
+        None => return None,
+        Some(inner) => {
+            let mut from = whole.start + 4;
+            let mut parts = Vec::new();
+            for part in arguments(inner) {
+                parts.push(trimmed(from, from + part)?);
+                from += part + 1;
+            }
+            parts
+        }
+    };
+    (over.len() == names.len()).then(|| names.into_iter().zip(over).collect())
+}
+
+/// The lengths of what commas separate, those inside brackets and quotes left alone.
+fn arguments(text: &str) -> Vec<usize> {
+    let (mut depth, mut quote, mut lengths, mut start) = (0_i32, None, Vec::new(), 0);
+    for (at, byte) in text.bytes().enumerate() {
+        match (quote, byte) {
+            (Some(open), byte) if byte == open => quote = None,
+            (Some(_), _) => {}
+            (None, b'"' | b'\'') => quote = Some(byte),
+            (None, b'(' | b'[' | b'{') => depth += 1,
+            (None, b')' | b']' | b'}') => depth -= 1,
+            (None, b',') if depth == 0 => {
+                lengths.push(at - start);
+                start = at + 1;
+            }
+            _ => {}
+        }
+    }
+    lengths.push(text.len() - start);
+    lengths
+}
+
+fn read_repeat(reader: Reader<'_>, node: &Node) -> Option<Repeat> {
+    let mut fields = reader.fields(node, "`loop`")?;
+    let carry = fields.get("carry").map(|node| expressions(reader, node, "`carry`", false)).unwrap_or_default();
+    let again = fields.text("while");
+    let max = fields.get("max").and_then(|node| reader.int(node, "`max`", 1, i64::from(u32::MAX)));
+    if again.is_none() && max.is_none() {
+        fields.missing("end", "give it `while`, `max`, or both");
+    }
+    fields.finish();
+    Some(Repeat { span: node.span, carry, again, max })
+}
+
+fn read_undo(reader: Reader<'_>, fields: &mut Fields<'_>, name: &Key) -> Option<Box<Step>> {
+    let (key, node) = fields.take("undo")?;
+    let own = Key { name: name.name.clone(), span: key.span };
+    // A bad name was said about the step already.
+    let own = if words::bad_name(&own.name).is_some() { Key { name: "undo".into(), ..own } } else { own };
+    let step = read(reader, &own, node, &format!("`undo` of step `{}`", name.name))?;
+    let plain = step.each.is_none() && step.when.is_none() && !step.attempt && step.after.is_empty();
+    let is_task = matches!(step.kind, Kind::Run(_) | Kind::Script { .. } | Kind::Http(_));
+    let gives_and_takes = !step.outs.is_empty() || !step.ins.is_empty() || !step.uses.is_empty();
+    if !is_task || !plain || step.undo.is_some() || gives_and_takes {
+        let hint = "it sees what its step sees";
+        reader.say(key.span, "OF0137", "an `undo` is a `run`, `script` or `http`, and gives nothing", hint);
+        return None;
+    }
+    Some(Box::new(step))
+}
+
+fn read_how(reader: Reader<'_>, fields: &mut Fields<'_>) -> How {
+    let mut how = How::default();
+    let effects = ["pure", "idempotent", "at_most_once"];
+    how.effect = fields.get("effect").and_then(|node| reader.word(node, "`effect`", &effects)).map(|word| match word {
+        "pure" => Effect::Pure,
+        "at_most_once" => Effect::AtMostOnce,
+        _ => Effect::Idempotent,
+    });
+    if let Some(node) = fields.get("retry") {
+        how.retry = read_retry(reader, node).unwrap_or_default();
+    }
+    how.timeout_ms = fields.get("timeout").and_then(|node| reader.duration(node, "`timeout`"));
+    if let Some(mut resources) = fields.get("resources").and_then(|node| reader.fields(node, "`resources`")) {
+        how.cpu_milli = resources.get("cpus").and_then(|node| read_cpus(reader, node));
+        how.memory_bytes = resources.get("memory").and_then(|node| reader.size(node, "`memory`"));
+        resources.finish();
+    }
+    how.version = fields.text("version").map(|text| text.text).unwrap_or_default();
+    how.env = fields.get("env").map(|node| read_env(reader, node)).unwrap_or_default();
+    how.secrets = fields.get("secrets").map(|node| words_of(reader, node, "`secrets`")).unwrap_or_default();
+    how.shell = fields.get("shell").and_then(|node| read_shell(reader, node));
+    how
+}
+
+fn read_cpus(reader: Reader<'_>, node: &Node) -> Option<u32> {
+    let cpus = reader.number(node, "`cpus`")?;
+    if !(0.0..=CPUS_MAX).contains(&cpus) {
+        reader.say(node.span, "OF0133", format!("`cpus` must be between 0 and {CPUS_MAX}, not {cpus}"), "");
+        return None;
+    }
+    Some((cpus * 1000.0).round() as u32)
+}
+
+fn read_retry(reader: Reader<'_>, node: &Node) -> Option<Retry> {
+    let mut retry = Retry::default();
+    if matches!(node.what, What::Scalar(..)) {
+        retry.attempts = reader.int(node, "`retry`", 1, 1_000_000)? as u32;
+        return Some(retry);
+    }
+    let mut fields = reader.fields(node, "`retry`")?;
+    if let Some(attempts) = fields.get("attempts").and_then(|node| reader.int(node, "`attempts`", 1, 1_000_000)) {
+        retry.attempts = attempts as u32;
+    }
+    if let Some(ms) = fields.get("backoff").and_then(|node| reader.duration(node, "`backoff`")) {
+        retry.backoff_ms = ms;
+        retry.backoff_ms_max = retry.backoff_ms_max.max(ms);
+    }
+    if let Some(ms) = fields.get("max").and_then(|node| reader.duration(node, "`max`")) {
+        retry.backoff_ms_max = ms;
+    }
+    fields.finish();
+    Some(retry)
+}
+
+/// Variables of the environment.
+pub(crate) fn read_env(reader: Reader<'_>, node: &Node) -> Vec<(Key, Text)> {
+    let mut found = Vec::new();
+    for (key, node) in reader.entries(node, "`env`") {
+        let plain = |letter: char| letter.is_ascii_alphanumeric() || letter == '_';
+        if key.name.is_empty() || !key.name.chars().all(plain) || key.name.starts_with(|c: char| c.is_ascii_digit()) {
+            let message = format!("`{}` cannot be the name of a variable of the environment", clipped(&key.name));
+            reader.say(key.span, "OF0135", message, "letters, digits and `_`, and no digit first");
+            continue;
+        }
+        let empty = Text { text: String::new(), span: node.span, style: crate::source::Style::Plain };
+        let text = if node.is_null() { Some(empty) } else { reader.text(node, &format!("`{}`", key.name)) };
+        found.extend(text.map(|text| (key.clone(), text)));
+    }
+    found
+}
+
+/// Who reads commands.
+pub(crate) fn read_shell(reader: Reader<'_>, node: &Node) -> Option<Shell> {
+    if let What::List(_) = node.what {
+        let words = words_of(reader, node, "`shell`");
+        if words.is_empty() {
+            reader.say(node.span, "OF0105", "`shell` has no program", "`shell: [bash, -e]`");
+            return None;
+        }
+        return Some(Shell::Custom(words.into_iter().map(|word| word.text).collect()));
+    }
+    match reader.word(node, "`shell`", &["bash", "sh"])? {
+        "sh" => Some(Shell::Sh),
+        _ => Some(Shell::Bash),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_each_names_its_variables_and_what_they_go_over() {
+        let split = |text: &str| {
+            let over = split_each(text)?;
+            Some(over.into_iter().map(|(name, at)| format!("{name}={}", &text[at])).collect::<Vec<_>>().join(" "))
+        };
+        assert_eq!(split("s in inputs.samples").as_deref(), Some("s=inputs.samples"));
+        assert_eq!(split("a, b in zip(x.y, f(z, [1, 2]))").as_deref(), Some("a=x.y b=f(z, [1, 2])"));
+        assert_eq!(split("x in zip(a)").as_deref(), Some("x=a"));
+        for bad in ["", "x", "x in ", "a, b in x", "a in zip(x, y)", "a, b in zip(x)", "a, b in zip(x,)", "x of y"] {
+            assert_eq!(split(bad), None, "{bad}");
+        }
+    }
+}

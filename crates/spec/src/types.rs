@@ -1,0 +1,305 @@
+//! The types of a flow file: `list<file>`, `int?`, `{ id: text, r1: file }`, `enum<wgs, rna>`.
+
+use crate::{
+    limits::TYPE_DEPTH_MAX,
+    source::Text,
+    syntax::{Node, What, fields::Reader},
+    words,
+};
+use onceflow_core::model::Type;
+use std::collections::BTreeMap;
+
+/// A type as it is written down: what the kernel's types say, and which words an enum allows.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Shape {
+    /// One that is not made of others.
+    Plain(Type),
+    /// One of these words; text for the kernel.
+    Enum(Vec<String>),
+    /// A list.
+    List(Box<Shape>),
+    /// A value or none.
+    Option(Box<Shape>),
+    /// Named fields.
+    Record(BTreeMap<String, Shape>),
+}
+
+impl Shape {
+    /// What stands for a type that could not be read: it takes part in everything, so that only the first mistake is
+    /// said.
+    pub(crate) const UNCLEAR: Shape = Shape::Plain(Type::Json);
+
+    /// What the kernel calls it.
+    pub fn ty(&self) -> Type {
+        match self {
+            Shape::Plain(ty) => ty.clone(),
+            Shape::Enum(_) => Type::Text,
+            Shape::List(inner) => Type::list(inner.ty()),
+            Shape::Option(inner) => Type::option(inner.ty()),
+            Shape::Record(fields) => {
+                Type::Record(fields.iter().map(|(name, shape)| (name.clone(), shape.ty())).collect())
+            }
+        }
+    }
+
+    /// Without the option around it.
+    pub fn required(&self) -> &Shape {
+        if let Shape::Option(inner) = self { inner } else { self }
+    }
+
+    /// Of this or none.
+    pub(crate) fn optional(self) -> Shape {
+        if matches!(self, Shape::Option(_)) { self } else { Shape::Option(Box::new(self)) }
+    }
+}
+
+/// The plain types and their names.
+const PLAIN: &[(&str, Type)] = &[
+    ("file", Type::File),
+    ("dir", Type::Directory),
+    ("text", Type::Text),
+    ("int", Type::Int),
+    ("float", Type::Float),
+    ("bool", Type::Bool),
+    ("bytes", Type::Bytes),
+    ("json", Type::Json),
+    ("unit", Type::Unit),
+];
+
+/// Words of other languages for the same.
+const OTHERS: &[(&str, &str)] = &[
+    ("string", "text"),
+    ("str", "text"),
+    ("directory", "dir"),
+    ("folder", "dir"),
+    ("path", "file"),
+    ("integer", "int"),
+    ("number", "float"),
+    ("double", "float"),
+    ("boolean", "bool"),
+    ("array", "list<…>"),
+    ("list", "list<…>"),
+    ("object", "json"),
+    ("map", "json"),
+    ("any", "json"),
+];
+
+/// What is said about something that is no type.
+const RULE: &str =
+    "types are `file dir text int float bool bytes json unit`, `list<T>`, `T?`, `{ a: T, b: T }`, `enum<a, b>`";
+
+/// The type a node says; `None` after saying what is wrong.
+pub(crate) fn read(reader: Reader<'_>, node: &Node) -> Option<Shape> {
+    match &node.what {
+        What::Map(entries) => match entries.as_slice() {
+            [(key, inner)] if key.name == "list" => Some(Shape::List(Box::new(read(reader, inner)?))),
+            [(key, inner)] if key.name == "option" => Some(read(reader, inner)?.optional()),
+            _ => {
+                let mut fields = BTreeMap::new();
+                for (key, inner) in entries {
+                    reader.member(&key.name, key.span, "a field");
+                    fields.insert(key.name.clone(), read(reader, inner)?);
+                }
+                Some(Shape::Record(fields))
+            }
+        },
+        _ => read_text(reader, &reader.text(node, "a type")?),
+    }
+}
+
+/// The type a text says; `None` after saying what is wrong.
+pub(crate) fn read_text(reader: Reader<'_>, text: &Text) -> Option<Shape> {
+    match parse(&text.text) {
+        Ok(shape) => Some(shape),
+        Err(Wrong { message, at, hint }) => {
+            let span = if at < text.text.len() { reader.source.inside(text, at..text.text.len()) } else { text.span };
+            reader.say(span, "OF0110", message, hint);
+            None
+        }
+    }
+}
+
+#[derive(Debug, PartialEq, Eq)]
+struct Wrong {
+    message: String,
+    at: usize,
+    hint: String,
+}
+
+fn parse(text: &str) -> Result<Shape, Wrong> {
+    let mut parser = Parser { text, at: 0 };
+    let shape = parser.shape(0)?;
+    match parser.peek() {
+        None => Ok(shape),
+        Some(_) => Err(parser.wrong(format!("`{text}` is not a type"), RULE)),
+    }
+}
+
+struct Parser<'a> {
+    text: &'a str,
+    at: usize,
+}
+
+impl Parser<'_> {
+    fn wrong(&self, message: impl Into<String>, hint: impl Into<String>) -> Wrong {
+        Wrong { message: message.into(), at: self.at, hint: hint.into() }
+    }
+
+    fn peek(&mut self) -> Option<char> {
+        let rest = &self.text[self.at..];
+        self.at += rest.len() - rest.trim_start().len();
+        self.text[self.at..].chars().next()
+    }
+
+    fn eat(&mut self, wanted: char) -> bool {
+        let is_next = self.peek() == Some(wanted);
+        self.at += if is_next { wanted.len_utf8() } else { 0 };
+        is_next
+    }
+
+    fn expect(&mut self, wanted: char) -> Result<(), Wrong> {
+        match self.eat(wanted) {
+            true => Ok(()),
+            false => Err(self.wrong(format!("`{}` is not a type: `{wanted}` is missing", self.text), RULE)),
+        }
+    }
+
+    fn word(&mut self) -> &str {
+        self.peek();
+        let rest = &self.text[self.at..];
+        let len = rest.find(|c: char| !c.is_alphanumeric() && c != '_' && c != '-').unwrap_or(rest.len());
+        self.at += len;
+        &rest[..len]
+    }
+
+    fn shape(&mut self, depth: usize) -> Result<Shape, Wrong> {
+        if depth > TYPE_DEPTH_MAX {
+            return Err(self.wrong(format!("types are nested more than {TYPE_DEPTH_MAX} deep"), ""));
+        }
+        let mut shape = self.inner(depth)?;
+        while self.eat('?') {
+            shape = shape.optional();
+        }
+        Ok(shape)
+    }
+
+    fn inner(&mut self, depth: usize) -> Result<Shape, Wrong> {
+        if self.eat('{') {
+            return self.record(depth);
+        }
+        self.peek();
+        let start = self.at;
+        let word = self.word().to_owned();
+        if let Some((_, ty)) = PLAIN.iter().find(|(name, _)| *name == word) {
+            return Ok(Shape::Plain(ty.clone()));
+        }
+        if matches!(word.as_str(), "list" | "option" | "enum") && self.eat('<') {
+            let shape = match word.as_str() {
+                "list" => Shape::List(Box::new(self.shape(depth + 1)?)),
+                "option" => self.shape(depth + 1)?.optional(),
+                _ => Shape::Enum(self.words()?),
+            };
+            self.expect('>')?;
+            return Ok(shape);
+        }
+        self.at = start;
+        let known = PLAIN.iter().map(|(name, _)| *name).chain(["list", "option", "enum"]);
+        let other = OTHERS.iter().find(|(name, _)| *name == word.to_lowercase());
+        let hint = match other {
+            Some((_, ours)) => format!("here it is called `{ours}`"),
+            None => match words::meant(&word, known) {
+                meant if meant.starts_with("did") => meant,
+                _ => RULE.to_owned(),
+            },
+        };
+        let shown = if word.is_empty() { self.text } else { &word };
+        Err(self.wrong(format!("`{shown}` is not a type"), hint))
+    }
+
+    fn words(&mut self) -> Result<Vec<String>, Wrong> {
+        let mut words = Vec::new();
+        loop {
+            let word = self.word().to_owned();
+            if word.is_empty() || words.contains(&word) {
+                return Err(self.wrong("an enum is a list of different words: `enum<a, b>`", ""));
+            }
+            words.push(word);
+            if !self.eat(',') {
+                return Ok(words);
+            }
+        }
+    }
+
+    fn record(&mut self, depth: usize) -> Result<Shape, Wrong> {
+        let mut fields = BTreeMap::new();
+        while !self.eat('}') {
+            self.peek();
+            let start = self.at;
+            let name = self.word().to_owned();
+            if let Some(why) = words::bad_member(&name) {
+                self.at = start;
+                return Err(self.wrong(format!("`{name}` cannot be the name of a field"), why));
+            }
+            self.expect(':')?;
+            let shape = self.shape(depth + 1)?;
+            if fields.insert(name.clone(), shape).is_some() {
+                self.at = start;
+                return Err(self.wrong(format!("the field `{name}` is here twice"), ""));
+            }
+            if !self.eat(',') {
+                self.expect('}')?;
+                break;
+            }
+        }
+        Ok(Shape::Record(fields))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn types_read_as_the_kernel_writes_them() {
+        for text in [
+            "file",
+            "list<file>",
+            "list<list<int>>",
+            "option<text>",
+            "{ a: int, b: list<file> }",
+            "list<{ id: text, r1: file, r2: option<file> }>",
+            "json",
+            "unit",
+        ] {
+            assert_eq!(parse(text).map(|shape| shape.ty().to_string()).as_deref(), Ok(text));
+        }
+        for (text, ty) in [
+            ("int?", "option<int>"),
+            ("int??", "option<int>"),
+            ("list< file? > ?", "option<list<option<file>>>"),
+            ("enum<a, b-c, 3>", "text"),
+            ("{a:int,}", "{ a: int }"),
+        ] {
+            assert_eq!(parse(text).map(|shape| shape.ty().to_string()).as_deref(), Ok(ty), "{text}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_type_is_said_with_what_was_meant() {
+        for (text, hint) in [
+            ("string", "here it is called `text`"),
+            ("flie", "did you mean `file`?"),
+            ("list<fil>", "did you mean `file`?"),
+            ("list", "here it is called `list<…>`"),
+            ("", RULE),
+            ("int int", RULE),
+        ] {
+            assert_eq!(parse(text).map_err(|wrong| wrong.hint), Err(hint.to_owned()), "{text}");
+        }
+        for text in
+            ["list<int", "{ a int }", "{ a: int, a: int }", "enum<>", "enum<a, a>", "{ 1: int }", &"list<".repeat(50)]
+        {
+            assert!(parse(text).is_err(), "{text}");
+        }
+    }
+}
