@@ -100,8 +100,7 @@ impl Body for SimBody {
             Some(outputs) => Verdict::Done(outputs.iter().map(Value::data).collect()),
             None if truth.working > 0 => Verdict::Unknown,
             None => {
-                let key = truth.known_runs.get(&place.0).cloned().unwrap_or_default();
-                *truth.permits.entry((key, place.1)).or_default() += 1;
+                *truth.verdicts.entry(place).or_default() += 1;
                 Verdict::NotDone
             }
         };
@@ -126,7 +125,7 @@ impl SimBody {
             task: (self.spec.name.clone(), self.spec.version.clone()),
             at_ms: self.sim.now_ms(),
             writes: self.spec.effect == Effect::Transactional,
-            life: 0,
+            late: false,
             kept: false,
             undoable: self.spec.compensation.is_some(),
             done: None,
@@ -136,7 +135,6 @@ impl SimBody {
         let mut truth = lock(&self.truth);
         let key = truth.known_runs.get(&place.0).cloned();
         let mut ran = ran;
-        ran.life = truth.lives.get(&place.0).map_or(0, Vec::len);
         ran.kept = key.as_ref().is_some_and(|key| truth.keepers.contains(key));
         truth.start(place, (self.spec.effect, step.attempt()), ran, key)
     }
@@ -175,7 +173,10 @@ impl SimBody {
 
     fn undo(&self, step: &Step, behaviour: Behaviour) -> Attempt {
         let well = step.attempt() > u32::from(behaviour.flaky);
-        lock(&self.truth).undone.push((step.run(), step.address(), well));
+        // Who was too slow may come late; nothing follows from what it does.
+        if self.store.watch.undoes(&self.store, step.run(), self.node) {
+            lock(&self.truth).undone.push((step.run(), step.address(), well));
+        }
         Attempt::Done(if well { Ok(vec![]) } else { Err(Failure::new("not yet")) })
     }
 }

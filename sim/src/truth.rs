@@ -31,8 +31,8 @@ pub struct Ran {
     pub at_ms: u64,
     /// Whether it writes rows of its flow.
     pub writes: bool,
-    /// How often its run had ended before.
-    pub life: usize,
+    /// Whether it was taken before its run ended, and came too late.
+    pub late: bool,
     /// Whether its run keeps what it computes.
     pub kept: bool,
     /// Whether it can be undone.
@@ -53,12 +53,16 @@ pub struct Truth {
     pub ran: BTreeMap<(RunId, String), Vec<Ran>>,
     /// How often a body that must not start twice may start once more, because somebody said so.
     pub permits: BTreeMap<(String, String), usize>,
+    /// The same, because the task's own check said so.
+    pub verdicts: BTreeMap<(RunId, String), usize>,
     /// How often a run has ended: after that, whoever asks for something else wants everything done anew.
     pub lives: BTreeMap<RunId, Vec<Position>>,
     /// Runs whose end somebody was told.
     pub told: BTreeSet<RunId>,
     /// Runs that were asked for more than one thing.
     pub changed: BTreeSet<String>,
+    /// Steps of runs that are done and keep what they computed: run, address, task, inputs.
+    pub memos: BTreeSet<(RunId, String, (String, String), Vec<Value>)>,
     /// When a node last took a step of a run.
     pub last_take: BTreeMap<(NodeId, RunId), Position>,
     /// Who took a step, by its claim.
@@ -125,21 +129,20 @@ impl Truth {
             }
         }
         let permit = key_of_run.clone().map(|key| (key, address.clone()));
-        let permits = permit.and_then(|place| self.permits.get(&place).copied()).unwrap_or(0);
+        let mut permits = permit.and_then(|place| self.permits.get(&place).copied()).unwrap_or(0);
+        permits += self.verdicts.get(&(run, address.clone())).copied().unwrap_or(0);
         let starts = self.ran.entry((run, address.clone())).or_default();
         starts.push(ran);
         let at = starts.len() - 1;
         // With other inputs it is something else that is done.
         let count = starts.iter().filter(|other| (&other.inputs, &other.task) == (&starts[at].inputs, &starts[at].task)).count();
         let lives = self.lives.get(&run).map_or(0, Vec::len);
-        let same = |other: &Ran| {
-            let equal = (&other.inputs, &other.task) == (&starts[at].inputs, &starts[at].task);
-            equal && other.done.is_some() && other.kept && starts[at].kept && other.life < lives
-        };
-        // Who took the step before that may come late; nothing follows from what it does.
+        // Who took the step before the run ended may come late; nothing follows from what it does.
         let ended = self.lives.get(&run).and_then(|ends| ends.last().copied());
         let late = self.last_take.get(&(starts[at].node, run)).copied() <= ended;
-        if starts.iter().take(at).any(same) && !self.given_up.contains_key(&run) && !late {
+        starts[at].late = late && ended.is_some();
+        let memo = (run, address.clone(), starts[at].task.clone(), starts[at].inputs.clone());
+        if !late && starts[at].kept && self.memos.contains(&memo) {
             let seen = format!("{address} of run {run} gave the same before, which was kept, and runs again");
             self.violations.push(Violation { promise: "nothing is redone that need not be", seen });
         }

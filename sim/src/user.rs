@@ -8,7 +8,10 @@ use crate::{
     truth::Truth,
     value::Value,
 };
-use onceflow_core::model::{Library, check};
+use onceflow_core::{
+    model::{Library, check},
+    protocol::ids::RunId,
+};
 use onceflow_engine::{Error, Handle, Report, Resolution, Start};
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -141,6 +144,9 @@ impl User {
         };
         self.judge(ask, &came, cancelled);
         self.was_told();
+        if let Came::Done(outputs) = &came {
+            self.remember(ask, outputs);
+        }
         if matches!(came, Came::Done(_)) && sim.per_mille(300) {
             self.ask_again(ask, &came).await;
         }
@@ -302,7 +308,23 @@ impl User {
     fn starts(&self) -> usize {
         let truth = lock(&self.room.truth);
         let mine = |(run, _): &&(_, String)| truth.known_runs.get(run) == Some(&self.key);
-        truth.ran.keys().filter(mine).map(|place| truth.ran[place].len()).sum()
+        truth.ran.keys().filter(mine).map(|place| truth.ran[place].iter().filter(|ran| !ran.late).count()).sum()
+    }
+
+    /// What a run that is done has kept need not run again.
+    fn remember(&self, ask: &Ask, outputs: &[(String, Value)]) {
+        let meant = ask.meaning.iter().find(|meaning| meaning.exact && meaning.outputs.as_deref() == Some(outputs));
+        let [Some(meaning), Some(_)] = [meant, ask.keep_ms.map(|_| meant)] else { return };
+        let mut truth = lock(&self.room.truth);
+        let is_it = |run: &RunId, truth: &Truth| truth.lives.contains_key(run) && !truth.given_up.contains_key(run);
+        let runs = truth.known_runs.iter().filter(|(run, key)| **key == self.key && is_it(run, &truth));
+        let runs: Vec<_> = runs.map(|(run, _)| *run).collect();
+        for run in runs {
+            for (address, step) in meaning.steps.iter().filter(|(_, step)| !step.fails) {
+                let task = (step.task.clone(), step.version.clone());
+                truth.memos.insert((run, address.clone(), task, step.inputs.clone()));
+            }
+        }
     }
 
     /// The user knows now how the run ended, so it must stay so.

@@ -150,3 +150,17 @@ impl Keys {
         Name::join(&[self.rows.id(), frame.as_bytes(), &port.to_be_bytes()])
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_two_runs_of_one_key_left_is_due_apart() {
+        let at = Timestamp::from_ms(7);
+        let [one, two] = [1, 2].map(|id| due(at, b'k', RunId([id; 8]), "order"));
+        assert_ne!(one, two);
+        assert_eq!(of_due(one.name.as_bytes()), Some((at, &b"order"[..])));
+        assert_eq!(of_due(b"short"), None);
+    }
+}
