@@ -314,7 +314,7 @@ impl User {
     /// What a run that is done has kept need not run again.
     fn remember(&self, ask: &Ask, outputs: &[(String, Value)]) {
         let meant = ask.meaning.iter().find(|meaning| meaning.exact && meaning.outputs.as_deref() == Some(outputs));
-        let [Some(meaning), Some(_)] = [meant, ask.keep_ms.map(|_| meant)] else { return };
+        let Some(meaning) = meant.filter(|_| ask.keep_ms.is_some()) else { return };
         let mut truth = lock(&self.room.truth);
         let is_it = |run: &RunId, truth: &Truth| truth.lives.contains_key(run) && !truth.given_up.contains_key(run);
         let runs = truth.known_runs.iter().filter(|(run, key)| **key == self.key && is_it(run, &truth));
