@@ -54,7 +54,14 @@ impl Body for SimBody {
         let behaviour = Behaviour::of(&self.spec);
         self.sim.tell(|| {
             let what = if behaviour.undoes { "undoes" } else { "runs" };
-            format!("node {} {what} {} ({}) of run {}, attempt {}", self.node, step.address(), self.spec.name, step.run(), step.attempt())
+            format!(
+                "node {} {what} {} ({}) of run {}, attempt {}",
+                self.node,
+                step.address(),
+                self.spec.name,
+                step.run(),
+                step.attempt()
+            )
         });
         if behaviour.undoes {
             return self.undo(&step, behaviour);
@@ -150,13 +157,7 @@ impl SimBody {
         (step.attempt() <= u32::from(behaviour.flaky)).then_some(failure)
     }
 
-    fn end(
-        &self,
-        step: &Step,
-        at: usize,
-        failure: Option<Failure>,
-        outputs: &[Value],
-    ) -> Result<Vec<Data>, Failure> {
+    fn end(&self, step: &Step, at: usize, failure: Option<Failure>, outputs: &[Value]) -> Result<Vec<Data>, Failure> {
         if let Some(failure) = failure {
             if failure.causes == ["panic"] {
                 // Not a panic of ours: it unwinds without a word.

@@ -56,7 +56,8 @@ fn counts(room: &Room, all: &[(Shard, Key, Row)]) {
     for (run, state) in states {
         let place = (run, state.generation.0);
         let (ready, counted) = (ready.get(&place).copied(), counted.get(&place).copied());
-        if ready != counted && !matches!(format!("{:?}", state.phase).as_str(), "RemovingFailed" | "RemovingCancelled") {
+        if ready != counted && !matches!(format!("{:?}", state.phase).as_str(), "RemovingFailed" | "RemovingCancelled")
+        {
             let seen = format!("run {run} has {ready:?} steps ready or taken, and counts {counted:?} in {state:?}");
             lock(&room.truth).violate("one counter says what is in flight", seen);
         }
@@ -84,7 +85,10 @@ fn holds(room: &Room, all: &[(Shard, Key, Row)]) {
             match name.first() {
                 Some(b'f') => {
                     let frame = rows::read::<Frame>(row);
-                    frame.iter().flat_map(|frame| frame.inputs.iter().flatten()).for_each(|held| need(key, &held.outcome));
+                    frame
+                        .iter()
+                        .flat_map(|frame| frame.inputs.iter().flatten())
+                        .for_each(|held| need(key, &held.outcome));
                 }
                 Some(b'i') => rows::read::<Received>(row).iter().for_each(|received| need(key, &received.outcome)),
                 Some(b'p') => {
@@ -132,10 +136,8 @@ pub fn at_rest(room: &Room) {
     reclaim(room);
     for (_, key, row) in room.store.state().all() {
         let id = key.group.id();
-        let may = MAY_REMAIN.contains(&id)
-            || id.starts_with(b"K")
-            || id.starts_with(b"flow/")
-            || id == b"values.uploads";
+        let may =
+            MAY_REMAIN.contains(&id) || id.starts_with(b"K") || id.starts_with(b"flow/") || id == b"values.uploads";
         if !may {
             let seen = format!("{key} is left: {row:?}");
             lock(&room.truth).violate("nothing is left behind", seen);

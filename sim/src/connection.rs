@@ -148,9 +148,8 @@ impl Connection {
 
 impl Records for Connection {
     fn get<'a>(&'a self, shard: Shard, keys: &'a [Key]) -> BoxFuture<'a, Result<Vec<Option<Row>>, Error>> {
-        let read = move |store: &SimStore| {
-            store.read(|state| keys.iter().map(|key| state.get(shard, key).cloned()).collect())
-        };
+        let read =
+            move |store: &SimStore| store.read(|state| keys.iter().map(|key| state.get(shard, key).cloned()).collect());
         Box::pin(self.reading(read))
     }
 

@@ -70,7 +70,9 @@ pub fn explore(shape: &str, cancels: bool) -> Result<Explored, String> {
         }
         let mut moves = false;
         for event in world.events() {
-            let Some(next) = world.after(&plan, event).map_err(|why| at(format!("{event:?}: {why}")))? else { continue };
+            let Some(next) = world.after(&plan, event).map_err(|why| at(format!("{event:?}: {why}")))? else {
+                continue;
+            };
             moves = true;
             if seen.insert(next.digest()) {
                 found.states += 1;

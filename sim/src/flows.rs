@@ -35,8 +35,7 @@ fn module(name: &str, kind: Kind, attempt: bool) -> Module {
 impl Maker<'_> {
     fn ports(&mut self, name: &str, least: usize, most: usize) -> Vec<Port> {
         let count = least + self.random.below(most - least + 1);
-        let types =
-            [Type::Int, Type::Int, Type::Bool, Type::list(Type::Int), Type::option(Type::Int), Type::Bytes];
+        let types = [Type::Int, Type::Int, Type::Bool, Type::list(Type::Int), Type::option(Type::Int), Type::Bytes];
         (0..count).map(|at| Port::new(format!("{name}{at}"), self.random.pick(&types).clone())).collect()
     }
 

@@ -18,11 +18,19 @@ const fn hazard(name: &'static str, of: &'static str, what: &'static str) -> Haz
 pub const ALL: &[Hazard] = &[
     hazard("row-deleted-apart", "commit 1", "the permission to run is deleted in a write of its own"),
     hazard("next-enqueued-apart", "commit 2", "the next steps are made ready in a write of their own"),
-    hazard("commit-without-fence", "commit 4, 7; kernel 1", "a commit requires that the row is there, not that it is ours"),
+    hazard(
+        "commit-without-fence",
+        "commit 4, 7; kernel 1",
+        "a commit requires that the row is there, not that it is ours",
+    ),
     hazard("told-before-durable", "commit 6; kernel 14", "a result is told before it will last"),
     hazard("fewer-inputs", "commit 8", "an input that is not there counts as none"),
     hazard("join-not-counted", "kernel 2", "a step that a fan-in makes ready is not counted"),
-    hazard("settles-on-stale-fact", "kernel 2", "that something is in flight is not required when settling is left to it"),
+    hazard(
+        "settles-on-stale-fact",
+        "kernel 2",
+        "that something is in flight is not required when settling is left to it",
+    ),
     hazard("counters-fire-first", "kernel 3", "a counter at zero fires although a full bitmap would raise it"),
     hazard("empty-each-waits", "kernel 5", "an each without elements waits for its last one"),
     hazard("ack-deletes-value", "kernel 8", "who has consumed a value deletes it"),

@@ -170,7 +170,9 @@ fn many(asked: &Asked) -> bool {
             hazards::ALL.len()
         );
     } else {
-        println!("{seeds} seeds, {failed} with a broken promise; {polls} steps, {bodies} bodies; {per_second:.0} seeds/s");
+        println!(
+            "{seeds} seeds, {failed} with a broken promise; {polls} steps, {bodies} bodies; {per_second:.0} seeds/s"
+        );
     }
     failed == 0
 }

@@ -100,8 +100,7 @@ impl Interpreter<'_> {
         };
         for node in &block.nodes {
             let mut inputs: Vec<_> = node.inputs.iter().map(|source| read(&made, *source)).collect();
-            let never = inputs.contains(&Out::Never)
-                || node.gate.is_some_and(|gate| read(&made, gate) == Out::Never);
+            let never = inputs.contains(&Out::Never) || node.gate.is_some_and(|gate| read(&made, gate) == Out::Never);
             let outputs = if never {
                 vec![Out::Never; node.outputs.len()]
             } else if inputs.contains(&Out::Failed) {
@@ -219,7 +218,8 @@ impl Interpreter<'_> {
         let mut lists_out = vec![Vec::new(); own];
         let (mut failed, mut never) = (false, false);
         for round in 0..lens.first().copied().unwrap_or(0) {
-            let input = |at: usize| lists[at].as_ref().map_or_else(|| inputs[at].clone(), |l| Out::Value(l[round].clone()));
+            let input =
+                |at: usize| lists[at].as_ref().map_or_else(|| inputs[at].clone(), |l| Out::Value(l[round].clone()));
             let inputs: Vec<_> = (0..over.len()).map(input).collect();
             match self.closed(body, &inputs, &place.numbered(round as u64), depth, guarded, own)? {
                 None => failed = true,

@@ -174,7 +174,8 @@ fn drive(room: &Arc<Room>, busy: &AtomicUsize) {
             check::anytime(room);
         }
         if step == Step::Still || now_ms > limit_ms || polls > POLLS_MAX {
-            let seen = format!("after {now_ms} ms and {polls} steps {} still wait: {:?}", busy.load(Relaxed), sim.tasks());
+            let seen =
+                format!("after {now_ms} ms and {polls} steps {} still wait: {:?}", busy.load(Relaxed), sim.tasks());
             lock(&room.truth).violate("every run ends", seen);
         }
         if !lock(&room.truth).violations.is_empty() {

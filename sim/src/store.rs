@@ -212,9 +212,7 @@ impl SimStore {
         let mut told = Told::default();
         let answer = inner.state.apply(batch, now, &mut told)?;
         let outcome = match answer {
-            Answer::Refused { which, found } => {
-                Outcome::Refused(Refused { position: inner.position, which, found })
-            }
+            Answer::Refused { which, found } => Outcome::Refused(Refused { position: inner.position, which, found }),
             Answer::Applied { fired, claimed, enabled } => {
                 let position = Position(inner.position.0 + 1);
                 inner.position = position;

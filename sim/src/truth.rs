@@ -121,10 +121,8 @@ impl Truth {
             };
             if !known.is_some_and(|known| known.iter().any(found)) {
                 let expected = known.map_or(String::from("nothing runs there"), |known| format!("{known:?}"));
-                let seen = format!(
-                    "{key} {address}: {:?} was given {:?}; by the flow: {expected}",
-                    ran.task, ran.inputs
-                );
+                let seen =
+                    format!("{key} {address}: {:?} was given {:?}; by the flow: {expected}", ran.task, ran.inputs);
                 self.violate("inputs are complete", seen);
             }
         }
@@ -135,7 +133,10 @@ impl Truth {
         starts.push(ran);
         let at = starts.len() - 1;
         // With other inputs it is something else that is done.
-        let count = starts.iter().filter(|other| (&other.inputs, &other.task) == (&starts[at].inputs, &starts[at].task)).count();
+        let count = starts
+            .iter()
+            .filter(|other| (&other.inputs, &other.task) == (&starts[at].inputs, &starts[at].task))
+            .count();
         let lives = self.lives.get(&run).map_or(0, Vec::len);
         // Who took the step before the run ended may come late; nothing follows from what it does.
         let ended = self.lives.get(&run).and_then(|ends| ends.last().copied());

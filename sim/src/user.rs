@@ -184,7 +184,9 @@ impl User {
             let start = ask.start(&self.key);
             let twice = sim.per_mille(150);
             let answer = async |start: Start| {
-                self.room.on_some_node(|engine| async move { engine.start(start).await.map(|handle| handle.id()) }).await
+                self.room
+                    .on_some_node(|engine| async move { engine.start(start).await.map(|handle| handle.id()) })
+                    .await
             };
             let answered = if twice {
                 let both = futures_util::future::join(answer(start.clone()), answer(start)).await;

@@ -89,10 +89,13 @@ impl Worker {
             _ => {
                 // What is known may be old.
                 self.known = read_state(plan, rows);
-                self.known.filter(|now| now.phase.is_open()).map(|now| match now.phase {
-                    Phase::Running => perform(plan, &taken, now),
-                    _ => Ok(step::park(plan, now, &taken, Why::NotStarted, now.phase)),
-                }).transpose()?
+                self.known
+                    .filter(|now| now.phase.is_open())
+                    .map(|now| match now.phase {
+                        Phase::Running => perform(plan, &taken, now),
+                        _ => Ok(step::park(plan, now, &taken, Why::NotStarted, now.phase)),
+                    })
+                    .transpose()?
             }
         };
         if let Some(draft) = draft {
@@ -154,7 +157,8 @@ fn settle<'a>(plan: &'a Plan, all: &State, taken: &Taken, state: RunState) -> Re
         return Ok(Some(draft));
     }
     let inbox = plan.keys.inbox(StepId::of_run(END));
-    let arrived: Option<Vec<Received>> = scan(plan, all, inbox.as_bytes()).iter().map(|(_, row)| rows::read(row)).collect();
+    let arrived: Option<Vec<Received>> =
+        scan(plan, all, inbox.as_bytes()).iter().map(|(_, row)| rows::read(row)).collect();
     let arrived = arrived.ok_or("an output")?;
     let outputs = run::outputs(plan, &taken.frame, &arrived);
     let parked: Option<Vec<Parked>> = scan(plan, all, b"p").iter().map(|(_, row)| rows::read(row)).collect();

@@ -38,7 +38,8 @@ impl Work<'_> {
         let parked = self.parked().await?;
         let whys: Vec<_> = parked.iter().map(|(_, _, parked)| parked.why.clone()).collect();
         let registered = self.registrations().await?;
-        let last = if onceflow_core::hazard::is_on("undo-first-first") { registered.first() } else { registered.last() };
+        let last =
+            if onceflow_core::hazard::is_on("undo-first-first") { registered.first() } else { registered.last() };
         let undos = last.map(|(number, _)| *number);
         let next = match run::ending(state.phase, outputs.is_some(), &whys, undos.is_some()) {
             Ending::Done => return self.finish(seat, state, outputs.expect("all outputs are there"), &arrived).await,

@@ -310,7 +310,11 @@ impl onceflow_engine::task::Body for Counting {
             let tx = step.tx().ok_or_else(|| Failure::new("no transaction"))?;
             let row = tx.get("count").await.map_err(|error| Failure::new(error.to_string()))?;
             let n = row.map_or(0, |row| i64::from(row[0])) + 1;
-            if n == 2 { tx.delete("count") } else { tx.put("count", [n as u8]) }
+            if n == 2 {
+                tx.delete("count")
+            } else {
+                tx.put("count", [n as u8])
+            }
             Ok(vec![int(n)])
         }))
     }
