@@ -200,6 +200,16 @@ pub fn written(room: &Room) {
     }
 }
 
+/// That a step took effect is told once at most, of runs that were asked for one thing and lived once.
+pub fn told_once(truth: &mut Truth) {
+    let lives = |key: &str| truth.known_runs.iter().filter(|(_, other)| *other == key).count();
+    let twice = truth.events.iter().find(|((key, _), n)| **n > 1 && !truth.changed.contains(key) && lives(key) == 1);
+    if let Some(((key, address), n)) = twice {
+        let seen = format!("{address} of {key} was told {n} times to have taken effect");
+        truth.violate("at most one committed value per step", seen);
+    }
+}
+
 /// Compensations ran as they were registered: the last first, each to its end, none after the run was done.
 pub fn undone(truth: &mut Truth) {
     let mut last: BTreeMap<RunId, u32> = BTreeMap::new();

@@ -11,7 +11,7 @@ use crate::{
     world::NodeWorld,
 };
 use onceflow_core::{Shard, model::TaskSpec};
-use onceflow_engine::{Engine, Options, task::Tasks};
+use onceflow_engine::{Engine, Options, What, task::Tasks};
 use onceflow_store::{Records, blobs::Blobs, values::Values};
 use std::{
     collections::BTreeMap,
@@ -73,9 +73,23 @@ impl Room {
         let values = Arc::new(values.with_blobs(self.blobs.clone()));
         let engine = Engine::new(records, values, world, self.options());
         engine.add_tasks(&self.tasks(node)).expect("no two tasks have one name and version");
+        self.listen(node, &engine);
         self.store.own(node);
         self.sim.tell(|| format!("node {node} starts"));
         lock(&self.engines).insert(node, engine);
+    }
+
+    /// Writes down what an engine tells.
+    fn listen(&self, node: NodeId, engine: &Engine) {
+        let (mut events, truth) = (engine.events(), self.truth.clone());
+        let listen = async move {
+            while let Some(event) = events.recv().await {
+                if let What::DidCommit { address } = event.what {
+                    *lock(&truth).events.entry((event.run.to_string(), address)).or_default() += 1;
+                }
+            }
+        };
+        self.sim.spawn(node, "listener", Box::pin(listen));
     }
 
     fn options(&self) -> Options {

@@ -192,6 +192,7 @@ fn afterwards(room: &Arc<Room>) {
     check::at_rest(room);
     check::written(room);
     check::undone(&mut lock(&room.truth));
+    check::told_once(&mut lock(&room.truth));
     if !sim.per_mille(500) || !lock(&room.truth).violations.is_empty() {
         return;
     }

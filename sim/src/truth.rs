@@ -63,6 +63,8 @@ pub struct Truth {
     pub changed: BTreeSet<String>,
     /// Steps of runs that are done and keep what they computed: run, address, task, inputs.
     pub memos: BTreeSet<(RunId, String, (String, String), Vec<Value>)>,
+    /// How often it was told that a step took effect: run key, address.
+    pub events: BTreeMap<(String, String), usize>,
     /// When a node last took a step of a run.
     pub last_take: BTreeMap<(NodeId, RunId), Position>,
     /// Who took a step, by its claim.

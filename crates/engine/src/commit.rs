@@ -56,6 +56,8 @@ impl Shared {
             }
             let mut batch = self.batch(decide(state), weaves, claim.clone()).await?;
             let leaves = batch.ops.iter().any(|op| matches!(op, Op::Delete(key) if key.group.kind() == Kind::Claims));
+            let parked = run.plan.keys.parked(taken.step);
+            let parks = batch.ops.iter().any(|op| matches!(op, Op::Put(key, _) if *key == parked));
             let later = self.put_off(&mut batch);
             match self.send(batch).await? {
                 Tried::Applied(committed) => {
@@ -83,11 +85,19 @@ impl Shared {
                 Tried::Unknown(error) => match self.is_ours(taken).await? {
                     true => tracing::debug!(%error, "a commit did not happen; it is tried again"),
                     // The claim went: with this batch, if that takes it away; else somebody else has the step now.
-                    false if leaves => return self.applied_unseen(claim).await,
+                    false if leaves && self.went(run, taken, parks).await? => return self.applied_unseen(claim).await,
                     false => return Ok(Sent::Lost),
                 },
             }
         }
+    }
+
+    /// Whether a step left its queue as a batch of ours would have it leave. One that is still there, or was put aside by
+    /// somebody who does not know what became of it, was taken from us.
+    async fn went(&self, run: &Run, taken: &Taken, parks: bool) -> Result<bool, Error> {
+        let keys = [taken.queue.key(&taken.name), run.plan.keys.parked(taken.step)];
+        let found = self.records.get(self.shard(), &keys).await?;
+        Ok(found[0].is_none() && (parks || found[1].is_none()))
     }
 
     /// Nothing; or, where that mistake is to be made, what enables the next steps: it is sent after the commit.
