@@ -93,6 +93,8 @@ pub struct Truth {
     pub may_be_given: BTreeMap<(String, String), Vec<(String, String, Vec<Value>)>>,
     /// Runs that keep what they compute.
     pub keepers: BTreeSet<String>,
+    /// Runs that mean something else once the world is repaired.
+    pub fragile: BTreeSet<String>,
     /// Runs of which not everything follows from their inputs.
     pub inexact: BTreeSet<String>,
 }

@@ -48,6 +48,13 @@ impl Ask {
         Some(Ask { library, inputs, outputs, keep_ms: None, finish_independent: false, meaning })
     }
 
+    /// Whether it means something else once the world is repaired; repaired half-way, it may mean something in between.
+    fn is_fragile(&self) -> bool {
+        let [broken, repaired] = &self.meaning;
+        let text = |meaning: &Meaning| format!("{:?}{:?}", meaning.outputs, meaning.steps);
+        text(broken) != text(repaired)
+    }
+
     fn start(&self, key: &str) -> Start {
         let mut start = Start::new(key, self.library.clone(), "main");
         for (name, value) in &self.inputs {
@@ -132,7 +139,10 @@ impl User {
                     self.judge_failed(ask);
                     tries += 1;
                     if sim.per_mille(700) {
-                        lock(&self.room.truth).repaired = true;
+                        let mut truth = lock(&self.room.truth);
+                        truth.repaired = true;
+                        let fragile = truth.fragile.clone();
+                        truth.inexact.extend(fragile);
                     }
                     if tries > 2 || !self.begin(ask).await {
                         cancelled = true;
@@ -155,6 +165,12 @@ impl User {
     /// Writes down what steps may be given from now on.
     fn expect(&self, ask: &Ask) {
         let mut truth = lock(&self.room.truth);
+        if ask.is_fragile() {
+            truth.fragile.insert(self.key.clone());
+            if truth.repaired {
+                truth.inexact.insert(self.key.clone());
+            }
+        }
         if ask.keep_ms.is_some() {
             truth.keepers.insert(self.key.clone());
         }
@@ -315,7 +331,9 @@ impl User {
 
     /// What a run that is done has kept need not run again.
     fn remember(&self, ask: &Ask, outputs: &[(String, Value)]) {
-        let meant = ask.meaning.iter().find(|meaning| meaning.exact && meaning.outputs.as_deref() == Some(outputs));
+        let meant = ask.meaning.first().filter(|meaning| meaning.exact && meaning.outputs.as_deref() == Some(outputs));
+        // What ran before the world was repaired, and what after, nobody can tell.
+        let meant = meant.filter(|_| !ask.is_fragile());
         let Some(meaning) = meant.filter(|_| ask.keep_ms.is_some()) else { return };
         let mut truth = lock(&self.room.truth);
         let is_it = |run: &RunId, truth: &Truth| truth.lives.contains_key(run) && !truth.given_up.contains_key(run);
@@ -351,7 +369,7 @@ impl User {
         let [broken, repaired] = &ask.meaning;
         match came {
             Came::Done(outputs) => {
-                let exact = broken.exact && repaired.exact;
+                let exact = broken.exact && repaired.exact && !truth.inexact.contains(&self.key);
                 let right = |meaning: &Meaning| meaning.outputs.as_ref() == Some(outputs);
                 if exact && !right(broken) && !right(repaired) {
                     let seen = format!("{} gave {outputs:?}, and must give {:?}", self.key, repaired.outputs);
