@@ -106,6 +106,9 @@ impl User {
             }
             if self.begin(ask).await {
                 current = Some(at);
+            } else if let Some(before) = current {
+                // A start that died while it planned leaves the run frozen, until somebody asks for it again.
+                self.begin(&self.asks[before]).await;
             }
             if at + 1 < self.asks.len() && sim.per_mille(400) {
                 // Changes its mind before the run is done.
@@ -207,7 +210,9 @@ impl User {
             let answered = if twice {
                 let both = futures_util::future::join(answer(start.clone()), answer(start)).await;
                 match both {
-                    (Some(Ok(one)), Some(Ok(two))) if one != two => {
+                    (Some(Ok(one)), Some(Ok(two)))
+                        if one != two && !self.is_given_up(one) && !self.is_given_up(two) =>
+                    {
                         let seen = format!("{}: two starts gave runs {one} and {two}", self.key);
                         lock(&self.room.truth).violate("one result", seen);
                         return true;
@@ -232,6 +237,11 @@ impl User {
             }
             sim.sleep(50 + sim.below(200)).await;
         }
+    }
+
+    /// Whether a run failed or was cancelled, and is gone: asking for it again is another run.
+    fn is_given_up(&self, run: RunId) -> bool {
+        lock(&self.room.truth).given_up.contains_key(&run)
     }
 
     /// Looks until the run is at rest, or for a while.
