@@ -88,7 +88,7 @@ pub(crate) struct Flow {
     #[arg(long = "output", short = 'o', value_name = "NAME")]
     pub(crate) output: Vec<String>,
     /// What the run is called; the same key is the same run [default: the flow's name]
-    #[arg(long, value_name = "KEY")]
+    #[arg(long, value_name = "KEY", value_parser = key)]
     pub(crate) key: Option<String>,
     /// How long inner values outlive the run, so that later runs reuse them: 30m, 12h, 7d
     #[arg(long, value_name = "TIME", value_parser = time)]
@@ -220,8 +220,18 @@ fn word(text: &str) -> Result<(String, String), String> {
     }
 }
 
+fn key(text: &str) -> Result<String, String> {
+    let max = onceflow_core::limits::RUN_KEY_BYTES_MAX;
+    match text.len() {
+        0 => Err(String::from("a key has at least one letter")),
+        len if len > max => Err(format!("a key has at most {max} bytes, not {len}")),
+        _ => Ok(text.to_owned()),
+    }
+}
+
 fn time(text: &str) -> Result<u64, String> {
-    crate::words::parse_time(text).ok_or_else(|| String::from("a time is a number and ms, s, m, h or d: 30m, 12h, 7d"))
+    onceflow_spec::duration_ms(text)
+        .ok_or_else(|| String::from("a time is a number and ms, s, m, h, d or w: 30m, 12h, 7d"))
 }
 
 #[cfg(test)]

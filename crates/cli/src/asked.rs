@@ -53,6 +53,25 @@ impl Asked {
         Ok((Asked { flow, start, values: shown }, digests))
     }
 
+    /// Whether every secret that the flow declares is in our environment: better now than after half of the steps.
+    ///
+    /// # Errors
+    /// The names of those that are not.
+    pub(crate) fn has_secrets(&self) -> Result<(), Fault> {
+        let missing: Vec<_> = self
+            .flow
+            .secrets
+            .iter()
+            .filter(|name| std::env::var_os(name).is_none())
+            .map(|name| format!("`{name}`"))
+            .collect();
+        if missing.is_empty() {
+            return Ok(());
+        }
+        let why = format!("the flow takes secrets from the environment that are not there: {}", missing.join(", "));
+        Err(Fault::new(Exit::Usage, onceflow_exec::codes::SECRET, why).hint("export them, then run the same command"))
+    }
+
     pub(crate) fn key(&self) -> &str {
         &self.start.key
     }

@@ -9,6 +9,9 @@ use onceflow_store::{
 use serde_json::{Value, json};
 use std::{fmt, io, path::Path};
 
+/// What to do when a disk is full.
+const ROOM: &str = "make room on the disk, then run the same command again: what was done is kept";
+
 /// What went wrong.
 #[derive(Debug)]
 pub(crate) struct Fault {
@@ -49,7 +52,12 @@ impl Fault {
     /// The same, for files of the store.
     pub(crate) fn store(what: &str, path: &Path) -> impl FnOnce(io::Error) -> Fault {
         let message = format!("cannot {what} {}", path.display());
-        move |error| Fault::new(Exit::Busy, codes::STORE_UNUSABLE, format!("{message}: {error}"))
+        move |error| unusable(Some(error.kind()), &format!("{message}: {error}"))
+    }
+
+    /// The store has no room.
+    pub(crate) fn full(why: impl Into<String>) -> Fault {
+        Fault::new(Exit::Busy, codes::STORE_UNUSABLE, why).hint(ROOM)
     }
 
     /// As data.
@@ -108,6 +116,27 @@ fn told(exit: Exit, code: &'static str, message: &str) -> Fault {
     Fault { hint, ..Fault::new(exit, code, message) }
 }
 
+/// The store cannot be used, because of what a file system said.
+fn unusable(kind: Option<io::ErrorKind>, message: &str) -> Fault {
+    use io::ErrorKind::{FileTooLarge, PermissionDenied, QuotaExceeded, ReadOnlyFilesystem, StorageFull};
+    let fault = told(Exit::Busy, codes::STORE_UNUSABLE, message);
+    match kind {
+        Some(StorageFull | QuotaExceeded | FileTooLarge) => fault.hint(ROOM),
+        Some(PermissionDenied | ReadOnlyFilesystem) => fault.hint(
+            "every command writes to its store; ask its owner for the right to, or give another with `--store DIR`",
+        ),
+        _ => fault,
+    }
+}
+
+/// What the file system said, where it is the reason.
+fn said(error: &(dyn std::error::Error + 'static)) -> Option<io::ErrorKind> {
+    match error.downcast_ref::<io::Error>() {
+        Some(error) => Some(error.kind()),
+        None => said(error.source()?),
+    }
+}
+
 impl From<OpenError> for Fault {
     fn from(error: OpenError) -> Fault {
         let text = error.to_string();
@@ -116,7 +145,7 @@ impl From<OpenError> for Fault {
             Obstacle::Damaged => told(Exit::Damaged, codes::STORE_DAMAGED, &text)
                 .hint("keep a copy of the directory, then restore a backup; see `onceflow error OF0406`"),
             Obstacle::TooNew => told(Exit::Damaged, codes::STORE_TOO_NEW, &text),
-            Obstacle::Unusable => told(Exit::Busy, codes::STORE_UNUSABLE, &text),
+            Obstacle::Unusable => unusable(said(&error), &text),
         }
     }
 }
@@ -126,8 +155,7 @@ impl From<records::Error> for Fault {
         let text = error.to_string();
         match error {
             records::Error::Damaged(_) => told(Exit::Damaged, codes::STORE_DAMAGED, &text),
-            records::Error::Full(_) => told(Exit::Busy, codes::STORE_UNUSABLE, &text)
-                .hint("make room on the disk, then run the same command again: nothing was lost"),
+            records::Error::Full(_) => Fault::full(text),
             records::Error::Unavailable(_) | records::Error::Unknown(_) => {
                 told(Exit::Busy, codes::STORE_BUSY, &text).hint("run the same command again: what was done is kept")
             }
@@ -158,6 +186,7 @@ impl From<Error> for Fault {
                 .hint("`--accept-code-change` lets them run again; `--key NAME` starts another run beside it"),
             Error::Busy { .. } => told(Exit::Busy, codes::ENDED, &text),
             Error::Ended { .. } | Error::CanBeUndone { .. } => told(Exit::No, codes::ENDED, &text),
+            ref error if error.is_full() => Fault::full(text),
             Error::Values(_) | Error::Blobs(_) => told(Exit::Busy, codes::STORE_UNUSABLE, &text),
             Error::NoRun(_) => told(Exit::No, codes::NO_RUN, &text).hint("`onceflow ls` lists the runs of this store"),
             Error::Refused { .. } | Error::TooLate { .. } => told(Exit::No, codes::ENDED, &text),

@@ -45,11 +45,11 @@ impl Ending<'_> {
             Report::Failed(failures) => {
                 self.list(&failures);
                 data["failures"] = failed_json(&failures);
-                let first = failures.first().map_or("", |failed| words::step(&failed.address));
+                let first = failures.first().map_or(String::new(), |failed| words::step(&failed.address));
                 self.next(&format!(
                     "onceflow logs {} {}; then the same command goes on where it stopped",
                     self.key(),
-                    shell_word(first)
+                    shell_word(&first)
                 ));
             }
             Report::Waiting(steps) => {
@@ -109,14 +109,14 @@ impl Ending<'_> {
     fn list(&self, failures: &[Failed]) {
         const SHOWN_MAX: usize = 10;
         // What was seen to fail was shown when it did.
-        let seen = |failed: &&Failed| self.tally.failures.iter().any(|seen| seen == *failed);
+        let seen = |failed: &&Failed| !self.printer.quiet && self.tally.failures.iter().any(|seen| seen == *failed);
         let unseen: Vec<_> = failures.iter().filter(|failed| !seen(failed)).collect();
         for failed in unseen.iter().take(SHOWN_MAX) {
-            self.printer.say(view::failure(self.printer, failed));
+            self.printer.tell(view::failure(self.printer, failed));
         }
         let named: Vec<_> = failures.iter().take(SHOWN_MAX).map(|failed| words::step(&failed.address)).collect();
         let what = self.printer.ink(Ink::Red, "the run failed");
-        self.printer.say(format!("{what}: {}", if named.is_empty() { "see above".into() } else { named.join(", ") }));
+        self.printer.tell(format!("{what}: {}", if named.is_empty() { "see above".into() } else { named.join(", ") }));
     }
 
     fn undone(&self, not_undone: &[Failed]) {
@@ -125,8 +125,7 @@ impl Ending<'_> {
             self.printer.say(format!("{} undone", words::count(undone, "step")));
         }
         for failed in not_undone {
-            let what = self.printer.ink(Ink::Red, "not undone");
-            self.printer.warn(format!("{what} {}: {}", words::step(&failed.address), failed.causes.join("; ")));
+            self.printer.warn(view::failure_to(self.printer, "not undone", failed));
         }
     }
 

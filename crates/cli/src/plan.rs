@@ -6,6 +6,7 @@ use crate::{
 };
 use onceflow_core::plan::{Explanation, Fate, Reason, explain::Line};
 use serde_json::{Value, json};
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Steps that are named in the short form.
 const NAMED_MAX: usize = 6;
@@ -25,7 +26,7 @@ impl Counts {
     pub(crate) fn of(explanation: &Explanation) -> Self {
         let mut counts = Counts::default();
         for step in steps(explanation).iter().filter(|step| step.is_leaf) {
-            match step.line.fate {
+            match step.fate {
                 Fate::Run => counts.run += 1,
                 Fate::Reused => counts.reuse += 1,
                 Fate::Skipped => counts.skip += 1,
@@ -39,38 +40,80 @@ impl Counts {
     }
 }
 
-/// A line and where it is in the tree.
+/// A step and where it is in the tree.
 struct Step<'a> {
-    line: &'a Line,
+    name: String,
+    fate: Fate,
+    /// Why: of an element, what changed about the list.
+    reason: &'a Reason,
     depth: usize,
     /// Whether there is nothing below it.
     is_leaf: bool,
-    /// Why it runs: of an element, what changed about the list.
-    reason: &'a Reason,
 }
 
 fn steps(explanation: &Explanation) -> Vec<Step<'_>> {
-    let lines = &explanation.lines;
-    let mut above: Vec<&Line> = Vec::new();
-    let step = |(at, line)| {
-        while above.last().is_some_and(|above| !is_below(line, above)) {
+    let mut steps = named(explanation);
+    let mut above: Vec<usize> = Vec::new();
+    for at in 0..steps.len() {
+        while above.last().is_some_and(|above| !is_below(&steps[at].name, &steps[*above].name)) {
             above.pop();
         }
-        let depth = above.len();
-        let changed = |above: &&&Line| matches!(above.reason, Reason::InputChanged { .. } | Reason::CodeChanged { .. });
-        let reason = match above.iter().rev().find(changed) {
-            Some(above) if line.reason == Reason::NoValue => &above.reason,
-            _ => &line.reason,
-        };
-        above.push(line);
-        let is_leaf = !lines.get(at + 1).is_some_and(|next| is_below(next, line));
-        Step { line, depth, is_leaf, reason }
-    };
-    lines.iter().enumerate().map(step).collect()
+        let changed = |reason: &Reason| matches!(reason, Reason::InputChanged { .. } | Reason::CodeChanged { .. });
+        let around = above.iter().rev().map(|above| steps[*above].reason).find(|reason| changed(reason));
+        if let (Reason::NoValue, Some(reason)) = (steps[at].reason, around) {
+            steps[at].reason = reason;
+        }
+        steps[at].depth = above.len();
+        if let Some(around) = above.last() {
+            steps[*around].is_leaf = false;
+        }
+        above.push(at);
+    }
+    steps
 }
 
-fn is_below(line: &Line, above: &Line) -> bool {
-    line.address.strip_prefix(above.address.as_str()).is_some_and(|rest| rest.starts_with(['/', '[', '@']))
+/// The steps as people name them. What computes something for a step is that step; what computes outputs is none.
+fn named(explanation: &Explanation) -> Vec<Step<'_>> {
+    let of_people = explanation.lines.iter().filter(|line| !words::is_helper(&line.address));
+    let known: BTreeSet<_> = of_people.map(|line| words::step(&line.address)).collect();
+    let (mut steps, mut at) = (Vec::new(), BTreeMap::new());
+    for line in &explanation.lines {
+        let name = words::step(&line.address);
+        if !known.contains(&name) {
+            continue;
+        }
+        let step = *at.entry(name.clone()).or_insert(steps.len());
+        match steps.get_mut(step) {
+            None => steps.push(Step { name, fate: line.fate, reason: &line.reason, depth: 0, is_leaf: true }),
+            Some(step) if (rank(line.fate), weight(&line.reason)) > (rank(step.fate), weight(step.reason)) => {
+                (step.fate, step.reason) = (line.fate, &line.reason);
+            }
+            Some(_) => {}
+        }
+    }
+    steps
+}
+
+/// Of two fates of one step, the higher one is the step's.
+fn rank(fate: Fate) -> u8 {
+    match fate {
+        Fate::Run => 2,
+        Fate::Reused => 1,
+        Fate::Skipped => 0,
+    }
+}
+
+/// Of two reasons why a step runs, the higher one says more.
+fn weight(reason: &Reason) -> u8 {
+    match reason {
+        Reason::InputChanged { .. } | Reason::CodeChanged { .. } | Reason::New => 2,
+        Reason::NoValue => 1,
+        Reason::SourceReruns { .. } | Reason::Kept | Reason::NotNeeded => 0,
+    }
+}
+
+fn is_below(name: &str, above: &str) -> bool {
+    name.strip_prefix(above).is_some_and(|rest| rest.starts_with(['/', '[', '@']))
 }
 
 /// In one line: what runs, and why.
@@ -80,11 +123,9 @@ pub(crate) fn short(explanation: &Explanation) -> String {
         return String::from("nothing to run");
     }
     let all = steps(explanation);
-    let runs = all.iter().filter(|step| step.is_leaf && step.line.fate == Fate::Run);
-    let named: Vec<_> = runs
-        .take(NAMED_MAX)
-        .map(|step| format!("{} ({})", words::step(&step.line.address), words::reason(step.reason)))
-        .collect();
+    let runs = all.iter().filter(|step| step.is_leaf && step.fate == Fate::Run);
+    let named: Vec<_> =
+        runs.take(NAMED_MAX).map(|step| format!("{} ({})", step.name, words::reason(step.reason))).collect();
     let more = counts.run.saturating_sub(NAMED_MAX);
     let more = if more == 0 { String::new() } else { format!(", and {more} more") };
     format!("{} of {} will run: {}{more}", counts.run, words::count(counts.all(), "step"), named.join(", "))
@@ -103,7 +144,7 @@ pub(crate) fn tree(printer: &Printer, explanation: &Explanation, all: bool) -> S
         let few = all || inside.len() <= BELOW_MAX;
         let shown: Vec<_> = match few {
             true => inside.iter().collect(),
-            false => inside.iter().filter(|step| step.line.fate == Fate::Run).take(BELOW_MAX).collect(),
+            false => inside.iter().filter(|step| step.fate == Fate::Run).take(BELOW_MAX).collect(),
         };
         shown.iter().for_each(|step| text.push_str(&told(printer, step)));
         if shown.len() < inside.len() {
@@ -116,12 +157,12 @@ pub(crate) fn tree(printer: &Printer, explanation: &Explanation, all: bool) -> S
 }
 
 fn told(printer: &Printer, step: &Step<'_>) -> String {
-    let (ink, fate) = match step.line.fate {
+    let (ink, fate) = match step.fate {
         Fate::Run => (Ink::Yellow, "run  "),
         Fate::Reused => (Ink::Green, "reuse"),
         Fate::Skipped => (Ink::Dim, "skip "),
     };
-    let (name, reason) = (words::step(&step.line.address), words::reason(step.reason));
+    let (name, reason) = (&step.name, words::reason(step.reason));
     format!("{}  {}{name}  ({reason})\n", printer.ink(ink, fate), "  ".repeat(step.depth))
 }
 

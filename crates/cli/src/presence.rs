@@ -107,6 +107,10 @@ enum Taken {
 }
 
 fn take(path: &Path) -> io::Result<Taken> {
+    // Who only looks holds it for a moment; that is no reason to believe that somebody attends the run.
+    const LOOKS: usize = 20;
+    const PAUSE: std::time::Duration = std::time::Duration::from_millis(3);
+    let mut held = 0;
     loop {
         let mut file = File::options().read(true).write(true).create(true).truncate(false).open(path)?;
         match file.try_lock() {
@@ -116,6 +120,10 @@ fn take(path: &Path) -> io::Result<Taken> {
             }
             // It was removed between opening and locking it.
             Ok(()) => {}
+            Err(TryLockError::WouldBlock) if held < LOOKS => {
+                held += 1;
+                std::thread::sleep(PAUSE);
+            }
             Err(TryLockError::WouldBlock) => return Ok(Taken::Held(read(&mut file))),
             Err(TryLockError::Error(error)) => return Err(error),
         }

@@ -55,6 +55,13 @@ impl Printer {
         }
     }
 
+    /// A line for people that is an error. Kept back only if it is said as data.
+    pub(crate) fn tell(&self, line: impl AsRef<str>) {
+        if !self.json {
+            self.line(line.as_ref());
+        }
+    }
+
     /// A line that must be seen.
     pub(crate) fn warn(&self, line: impl AsRef<str>) {
         self.line(line.as_ref());

@@ -102,8 +102,9 @@ fn is_whole(out: &Path, item: &Item, digests: &mut Digests) -> bool {
     match item {
         Item::File { from, .. } => is_same(&at, from, digests),
         Item::Directory { files, .. } => {
+            let is_old = |name: &PathBuf| !files.contains_key(name) && at.join(name).exists();
             at.is_dir()
-                && count(&at).is_ok_and(|there| there == files.len())
+                && !ours(&at).iter().any(is_old)
                 && files.iter().all(|(name, from)| is_same(&at.join(name), from, digests))
         }
     }
@@ -153,6 +154,14 @@ fn directory(
             fs::rename(from, &to)?;
             written += 1;
         }
+        fs::write(new.join(OURS), serde_json::to_vec(&files.keys().collect::<Vec<_>>())?)?;
+        let old = ours(at);
+        let is_theirs = |name: &PathBuf| !files.contains_key(name) && !old.contains(name) && name != Path::new(OURS);
+        for name in below(at)?.into_iter().filter(is_theirs) {
+            let to = new.join(&name);
+            fs::create_dir_all(to.parent().expect("a file is in a directory"))?;
+            fs::hard_link(at.join(&name), &to)?;
+        }
         replace(&new, at)
     };
     fill().inspect_err(|_| remove(&new))?;
@@ -176,14 +185,31 @@ fn beside(at: &Path, what: &str) -> PathBuf {
     at.with_file_name(format!(".{name}.onceflow-{what}-{}", std::process::id()))
 }
 
-/// Files below a directory.
-fn count(directory: &Path) -> io::Result<usize> {
-    let mut files = 0;
-    for entry in fs::read_dir(directory)? {
-        let entry = entry?;
-        files += if entry.file_type()?.is_dir() { count(&entry.path())? } else { 1 };
+/// The file in a directory of results that says which of the others are ours: those that are not, people put there, and
+/// they stay.
+const OURS: &str = ".onceflow-results";
+
+/// The files of a directory that were put there as results.
+fn ours(directory: &Path) -> Vec<PathBuf> {
+    let listed = fs::read(directory.join(OURS)).unwrap_or_default();
+    serde_json::from_slice(&listed).unwrap_or_default()
+}
+
+/// Everything below a directory but directories, by its path in it; nothing if it is not there.
+fn below(directory: &Path) -> io::Result<Vec<PathBuf>> {
+    let (mut found, mut todo) = (Vec::new(), vec![PathBuf::new()]);
+    while let Some(at) = todo.pop() {
+        let entries = match fs::read_dir(directory.join(&at)) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+            entries => entries?,
+        };
+        for entry in entries {
+            let entry = entry?;
+            let name = at.join(entry.file_name());
+            if entry.file_type()?.is_dir() { todo.push(name) } else { found.push(name) }
+        }
     }
-    Ok(files)
+    Ok(found)
 }
 
 /// Moves what was made to its place; what was there goes.
@@ -193,6 +219,11 @@ fn replace(new: &Path, at: &Path) -> io::Result<()> {
     match is_there {
         None => return fs::rename(new, at),
         Some(metadata) if plain(&metadata) => return fs::rename(new, at),
+        // A file where a directory is to be, or the other way round, is somebody else's.
+        Some(metadata) if metadata.is_dir() != new.is_dir() => {
+            let is = if metadata.is_dir() { "a directory" } else { "a file" };
+            return Err(io::Error::other(format!("{is} that is no result is in the way; move it, or use --out")));
+        }
         Some(_) => {}
     }
     use rustix::fs::{CWD, RenameFlags, renameat_with};

@@ -4,6 +4,7 @@
 use crate::{args, asked::Asked, place::Place, verbs::ls::shell_word};
 use onceflow_core::protocol::ids::RunId;
 use serde_json::{Map, Value, json};
+use std::path::Path;
 
 /// Elements of a list that are written down.
 const ELEMENTS_MAX: usize = 20;
@@ -14,7 +15,7 @@ const NAME: &str = "asked.json";
 /// Writes down what a run was started with. What cannot be written is left out.
 pub(crate) fn write(place: &Place, run: RunId, args: &args::Run, asked: &Asked) {
     let inputs: Map<_, _> = asked.values.iter().map(|(name, value)| (name.clone(), bounded(value.clone()))).collect();
-    let data = json!({ "flow": args.flow.flow, "command": command(args), "inputs": inputs, "out": args.out });
+    let data = json!({ "flow": args.flow.flow, "command": command(&args.flow, Some(&args.out)), "inputs": inputs, "out": args.out });
     let directory = place.run(run);
     let written = std::fs::create_dir_all(&directory)
         .and_then(|()| std::fs::write(directory.join(NAME), serde_json::to_vec_pretty(&data).unwrap_or_default()));
@@ -34,8 +35,7 @@ pub(crate) fn again(story: Option<&Value>) -> Option<String> {
 }
 
 /// The command line, as one would write it in a shell.
-fn command(args: &args::Run) -> String {
-    let flow = &args.flow;
+pub(crate) fn command(flow: &args::Flow, out: Option<&Path>) -> String {
     let mut words = vec![String::from("onceflow"), String::from("run"), shell_word(&flow.flow.display().to_string())];
     let mut option = |name: &str, value: &str| words.extend([name.to_owned(), shell_word(value)]);
     flow.input.iter().for_each(|(name, value)| option("-i", &format!("{name}={value}")));
@@ -46,8 +46,8 @@ fn command(args: &args::Run) -> String {
     if let Some(key) = &flow.key {
         option("--key", key);
     }
-    if args.out.as_os_str() != "results" {
-        option("--out", &args.out.display().to_string());
+    if let Some(out) = out.filter(|out| out.as_os_str() != "results") {
+        option("--out", &out.display().to_string());
     }
     words.join(" ")
 }

@@ -93,17 +93,17 @@ impl Tally {
             What::WillRun { address, attempt } => {
                 let group = self.group(address);
                 group.first_ms.get_or_insert(ms);
-                group.attempts += 1;
+                group.attempts += usize::from(!words::is_helper(address));
                 group.running.insert(address.clone(), (*attempt, ms));
                 None
             }
             What::DidCommit { address } => {
                 let took = self.ends(ms, address);
-                self.group(address).done += 1;
+                self.group(address).done += usize::from(!words::is_helper(address));
                 took
             }
             What::DidReuse { address } => {
-                self.group(address).reused += 1;
+                self.group(address).reused += usize::from(!words::is_helper(address));
                 None
             }
             What::DidOpen { address, elements } => {
@@ -141,7 +141,7 @@ impl Tally {
     }
 
     /// What runs now, the longest first.
-    pub(crate) fn running(&self) -> Vec<(&str, u64)> {
+    pub(crate) fn running(&self) -> Vec<(String, u64)> {
         let all = self.groups.iter().flat_map(|(_, group)| &group.running);
         let mut all: Vec<_> = all.map(|(address, (_, since))| (words::step(address), *since)).collect();
         all.sort_by_key(|(_, since)| *since);
@@ -159,7 +159,7 @@ mod tests {
         let run = |address: &str| What::WillRun { address: address.into(), attempt: 1 };
         tally.saw(10, &run("/b[0]/x"));
         tally.saw(11, &run("/b[1]/x"));
-        assert_eq!(tally.running(), [("b[0]/x", 10), ("b[1]/x", 11)]);
+        assert_eq!(tally.running(), [(String::from("b[0]/x"), 10), (String::from("b[1]/x"), 11)]);
         assert_eq!(tally.saw(15, &What::DidCommit { address: "/b[0]/x".into() }), Some(5));
         tally.saw(16, &What::DidReuse { address: "/a".into() });
         let counts: Vec<_> = tally.groups.iter().map(|(name, group)| (name.as_str(), group.settled())).collect();

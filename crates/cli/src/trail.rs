@@ -1,12 +1,14 @@
 //! What happened in a run, a JSON object a line, in `runs/<id>/trail.jsonl`: for those who look from another process,
 //! and for those who look later. It is talk, not truth: it may be deleted, and is bounded.
 
-use crate::tally::Tally;
+use crate::{tally::Tally, words};
 use onceflow_engine::{Event, What};
 use serde_json::{Value, json};
 use std::{
+    collections::BTreeSet,
     fs::File,
     io::{self, BufRead, BufReader, Read, Seek, SeekFrom, Write},
+    ops::Bound::{Excluded, Unbounded},
     path::{Path, PathBuf},
 };
 
@@ -172,6 +174,25 @@ pub(crate) fn tally(directory: &Path) -> Tally {
         }
     }
     tally
+}
+
+/// How many steps of a run have given what they give, under whichever plan: one that ran again is one, and one that has
+/// others inside is those.
+pub(crate) fn steps(directory: &Path) -> usize {
+    let mut settled = BTreeSet::new();
+    for line in Reader::open(directory).more() {
+        if let Some(What::DidCommit { address } | What::DidReuse { address }) = what(&line)
+            && !words::is_helper(&address)
+        {
+            settled.insert(words::step(&address));
+        }
+    }
+    let is_around = |step: &&String| {
+        let below =
+            settled.range::<String, _>((Excluded(*step), Unbounded)).take_while(|other| other.starts_with(*step));
+        below.into_iter().any(|other| other[step.len()..].starts_with(['/', '[', '@']))
+    };
+    settled.len() - settled.iter().filter(is_around).count()
 }
 
 /// Writes what happens in one run as it is told, until nothing is told any more; every line also goes to `seen`.

@@ -75,6 +75,11 @@ impl View {
 
 /// A failure: where, and what was said last.
 pub(crate) fn failure(printer: &Printer, failed: &Failed) -> String {
+    failure_to(printer, "failed", failed)
+}
+
+/// A failure to do something: what that means for the step, where, and what was said last.
+pub(crate) fn failure_to(printer: &Printer, what: &str, failed: &Failed) -> String {
     let mut causes = failed.causes.iter();
     let first = causes.next().map_or("it failed", String::as_str);
     let again = if failed.attempt > 1 { format!(" (attempt {})", failed.attempt) } else { String::new() };
@@ -83,7 +88,7 @@ pub(crate) fn failure(printer: &Printer, failed: &Failed) -> String {
         Some((code, rest)) if code.starts_with("OF") && code.len() == 6 => (format!("[{code}]"), rest),
         _ => (String::new(), first),
     };
-    let what = printer.ink(Ink::Red, &format!("failed{code}"));
+    let what = printer.ink(Ink::Red, &format!("{what}{code}"));
     let mut text = format!("{what} {}{again}: {}", words::step(&failed.address), indented(first));
     for cause in causes {
         text.push_str("\n  ");

@@ -25,21 +25,6 @@ pub(crate) fn ago(ms: u64) -> String {
     }
 }
 
-/// Milliseconds of `250ms`, `30s`, `5m`, `12h`, `7d`.
-pub(crate) fn parse_time(text: &str) -> Option<u64> {
-    let at = text.find(|c: char| !c.is_ascii_digit())?;
-    let (number, unit) = text.split_at(at);
-    let unit: u64 = match unit.trim() {
-        "ms" => 1,
-        "s" => 1000,
-        "m" | "min" => 60_000,
-        "h" => 3_600_000,
-        "d" => 86_400_000,
-        _ => return None,
-    };
-    number.parse::<u64>().ok()?.checked_mul(unit)
-}
-
 /// `1 step`, `2 steps`.
 pub(crate) fn count(n: usize, what: &str) -> String {
     if n == 1 { format!("1 {what}") } else { format!("{n} {what}s") }
@@ -58,17 +43,37 @@ pub(crate) fn bytes(n: u64) -> String {
     format!("{value:.1} {}", UNITS[unit])
 }
 
-/// An address as people write it: without the slash in front, and without the name that the one step of an each, or of
-/// a choice, has inside it.
-pub(crate) fn step(address: &str) -> &str {
-    let address = address.strip_prefix('/').unwrap_or(address);
-    address.strip_suffix("/run").unwrap_or(address)
+/// An address as people write it: without the slash in front, and with no name that the flow file does not have. Names of
+/// flow files have no `-`; what a step was lowered to is named by the step, `-`, and what it is for: `w-when`, `w/-then`.
+pub(crate) fn step(address: &str) -> String {
+    let mut shown = String::with_capacity(address.len());
+    for segment in address.split('/') {
+        let name = segment.split('-').next().unwrap_or_default();
+        if !name.is_empty() {
+            shown.push_str(if shown.is_empty() { "" } else { "/" });
+            shown.push_str(name);
+        }
+        // The number of an element, or of an iteration, of a step without a name.
+        if let (Some(at), true) = (segment.find(['[', '@']), segment.contains('-')) {
+            shown.push_str(&segment[at..]);
+        }
+    }
+    shown
 }
 
 /// The step of the flow an address belongs to: `/align[3]/sort` is of `align`.
 pub(crate) fn top(address: &str) -> &str {
-    let address = step(address);
-    &address[..address.find(['/', '[', '@']).unwrap_or(address.len())]
+    let address = address.strip_prefix('/').unwrap_or(address);
+    &address[..address.find(['/', '[', '@', '-']).unwrap_or(address.len())]
+}
+
+/// Whether it computes something for a step, such as whether it runs at all, and is none for people.
+pub(crate) fn is_helper(address: &str) -> bool {
+    let last = address.rsplit('/').next().unwrap_or_default();
+    match last.strip_prefix('-') {
+        Some(arm) => arm.starts_with('-'),
+        None => last.contains('-'),
+    }
 }
 
 /// A port as the flow names it: `inputs-reads` is `inputs.reads`.
@@ -113,10 +118,6 @@ mod tests {
 
     #[test]
     fn times_are_read_and_written_with_their_units() {
-        let table = [("250ms", Some(250)), ("30s", Some(30_000)), ("5m", Some(300_000)), ("1d", Some(86_400_000))];
-        for (text, ms) in table.into_iter().chain([("5", None), ("s", None), ("5w", None), ("-1s", None)]) {
-            assert_eq!(parse_time(text), ms, "{text}");
-        }
         let shown = [(340, "0.3s"), (59_999, "59s"), (185_000, "3m 5s"), (7_800_000, "2h 10m"), (90_000_000, "1d 1h")];
         for (ms, text) in shown {
             assert_eq!(duration(ms), text);
@@ -126,8 +127,19 @@ mod tests {
 
     #[test]
     fn addresses_and_ports_are_shown_as_the_flow_names_them() {
-        assert_eq!((step("/align[3]/sort"), top("/align[3]/sort"), top("/x@2/y")), ("align[3]/sort", "align", "x"));
-        assert_eq!((step("/align[3]/run"), step("/run")), ("align[3]", "run"));
+        let table = [
+            ("/align", "align", "align", false),
+            ("/align[3]/sort", "align[3]/sort", "align", false),
+            ("/x@2/run", "x@2/run", "x", false),
+            ("/w-when", "w", "w", true),
+            ("/w/-then", "w", "w", false),
+            ("/a[1]/--when-2", "a[1]", "a", true),
+            ("/a[1]/-2/deep", "a[1]/deep", "a", false),
+            ("/a[1]/-[2]", "a[1][2]", "a", false),
+        ];
+        for (address, shown, of, is_none) in table {
+            assert_eq!((step(address).as_str(), top(address), is_helper(address)), (shown, of, is_none), "{address}");
+        }
         assert_eq!(port("inputs-reads"), "inputs.reads");
     }
 

@@ -21,7 +21,7 @@ use std::{
 };
 use tokio::{sync::mpsc, task::JoinHandle};
 
-/// An engine that works on the run that is attended.
+/// An engine that works on the run that is attended, once it is told to go: what is there may be planned anew first.
 ///
 /// # Errors
 /// If the store does not answer.
@@ -36,6 +36,7 @@ pub(crate) async fn engine(
     let options = Options {
         classes: BTreeMap::from([(session::class(&attending.notice.key), jobs)]),
         other_classes: false,
+        waits: true,
         cpu_milli: u32::try_from(cpus.max(jobs) * 1000).unwrap_or(u32::MAX),
         scratch: session.place.directory.join("scratch"),
         ..Options::default()
@@ -56,6 +57,8 @@ pub(crate) async fn release(engine: &Engine, place: &Place, before: Option<Notic
     let gone = presence::sweep(&place.directory).into_iter().chain(before);
     for gone in gone.filter_map(|notice| notice.claims()) {
         engine.release(gone).await?;
+        // It may have been killed before it could remove the small files it had made.
+        let _gone = remove(&place.directory.join("scratch").join(format!("onceflow-{gone:032x}")));
     }
     Ok(())
 }
@@ -133,6 +136,13 @@ pub(crate) async fn wait(
 ) -> Result<Result<Report, Exit>, Fault> {
     tokio::select! {
         report = handle.wait() => Ok(Ok(report?)),
+        why = engine.until_full() => {
+            // Steps would be tried again and again, in vain.
+            if let Err(error) = engine.interrupt().await {
+                tracing::debug!(%error, "what was done last may have to be done again");
+            }
+            Err(Fault::full(why))
+        }
         exit = signals.asked() => {
             printer.say("stopping: no further steps are taken (again to stop at once)");
             engine.interrupt().await?;
@@ -149,7 +159,13 @@ pub(crate) async fn forget(engine: &Engine, known: &Summary) -> Result<(), Fault
     let handle = engine.find(&known.key).await?;
     if !known.status.has_ended() {
         handle.cancel().await?;
-        handle.wait().await?;
+        engine.go();
+        if let Report::Cancelled { not_undone } | Report::Undone { not_undone, .. } = handle.wait().await?
+            && let Some(first) = not_undone.first()
+        {
+            let why = format!("run `{}` could not be undone, so it is not replaced: {}", known.key, first.address);
+            return Err(Fault::plain(Exit::Unclean, why));
+        }
     }
     engine.forget(&known.key).await?;
     Ok(())

@@ -21,7 +21,7 @@ fn what_is_not_understood_is_bad_usage_with_a_hint() {
     }
     bed.run(&["run", "f.yaml", "--keep", "soon"]).expect(expect![[r#"
         -- stderr
-        error: invalid value 'soon' for '--keep <TIME>': a time is a number and ms, s, m, h or d: 30m, 12h, 7d
+        error: invalid value 'soon' for '--keep <TIME>': a time is a number and ms, s, m, h, d or w: 30m, 12h, 7d
 
         For more information, try '--help'.
         -- exit 2

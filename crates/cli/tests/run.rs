@@ -276,3 +276,61 @@ fn what_is_forgotten_leaves_nothing_behind() {
     assert_eq!(fs::read_dir(bed.path(".onceflow/workers")).expect("workers").count(), 0);
     bed.run(&["fsck"]).ends(0);
 }
+
+#[test]
+fn a_choice_is_one_step_with_its_guard_and_its_arms() {
+    let bed = Bed::new();
+    bed.write(
+        "flow.yaml",
+        "flow: choice
+keep: 1d
+inputs: { n: list<int>, k: { type: int, default: 1 } }
+steps:
+  a:
+    each: n in inputs.n
+    choose:
+      - { when: n > 2, run: 'echo big ${{ n }}', out: { x: text } }
+      - { run: 'echo small ${{ n }}', out: { x: text } }
+  w: { when: inputs.k > 0, run: 'echo ${{ inputs.k }}', out: { x: text } }
+outputs: { x: a.x, w: w.x, n: size(a.x) }
+",
+    );
+    bed.run(&["run", "flow.yaml", "-i", "n=[1, 2, 3]"]).ends(0);
+    bed.run(&["explain", "flow.yaml", "-i", "n=[1, 5, 3]"]).expect(expect![[r#"
+        -- stdout
+        run    a  (input n changed)
+        reuse    a[0]  (kept)
+        run      a[1]  (input n changed)
+        reuse    a[2]  (kept)
+        reuse  w  (kept)
+        1 to run, 3 reused, 0 skipped
+        -- stderr
+        next: onceflow run flow.yaml -i 'n=[1, 5, 3]'
+        -- exit 0
+    "#]]);
+    bed.run(&["run", "flow.yaml", "-i", "n=[1, 5, 3]", "-j", "1"]).expect(expect![[r#"
+        -- stdout
+        {"x":["small 1","big 5","big 3"],"w":"1","n":3}
+        -- stderr
+        1 of 4 steps will run: a[1] (input n changed)
+        reused  a[0]
+        run     a[1]
+        done    a[1] ([time])
+        reused  a[2]
+        done: 1 step ran in [time], 2 reused
+        next: onceflow show choice
+        -- exit 0
+    "#]]);
+    bed.run(&["run", "flow.yaml", "-i", "n=[1, 5, 3]", "-i", "k=2", "-j", "1"]).expect(expect![[r#"
+        -- stdout
+        {"x":["small 1","big 5","big 3"],"w":"2","n":3}
+        -- stderr
+        1 of 2 steps will run: w (input inputs.k changed)
+        run     w
+        done    w ([time])
+        done: 1 step ran in [time]
+        next: onceflow show choice
+        -- exit 0
+    "#]]);
+    assert_eq!(bed.run(&["ls", "--json"]).json()[0]["steps"], 4);
+}

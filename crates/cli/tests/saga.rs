@@ -93,7 +93,9 @@ fn serve(connection: &TcpStream, ledger: &Ledger, bell: &Sender<()>) -> std::io:
         let order: usize = path.rsplit('/').next().and_then(|order| order.parse().ok()).expect("an order");
         let (status, body) = match path.split('/').nth(1) {
             Some("charge") => ("200 OK", format!("{{\"receipt\": \"r-{key}\"}}")),
-            Some("ship") if order % 3 == 0 => ("422 Unprocessable Entity", String::from("{\"why\": \"no such street\"}")),
+            Some("ship") if order.is_multiple_of(3) => {
+                ("422 Unprocessable Entity", String::from("{\"why\": \"no such street\"}"))
+            }
             Some("ship") => ("200 OK", format!("{{\"parcel\": \"p-{order}\"}}")),
             Some("refund") => ("200 OK", String::from("{}")),
             _ => ("404 Not Found", String::from("{}")),
@@ -155,12 +157,12 @@ fn every_order_is_charged_once_and_every_failed_one_is_refunded_once_whatever_is
     let mut random = chaos::Random(5);
     for number in 0..ORDERS {
         order(directory.path(), &shop, number, &bell, &mut random);
-        let fails = number % 3 == 0;
+        let fails = number.is_multiple_of(3);
         let charges = ledger.keys(&format!("/charge/{number}"));
         assert_eq!(charges.len(), 1, "order {number} was charged under {charges:?}");
         let refunds = ledger.keys(&format!("/refund/{number}"));
         assert_eq!(refunds.len(), usize::from(fails), "order {number} was refunded under {refunds:?}");
-        assert_eq!(directory.path().join(format!("out-{number}")).exists(), false, "text is no file");
+        assert!(!directory.path().join(format!("out-{number}")).exists(), "text is no file");
     }
     chaos::nothing_is_left(directory.path());
 }

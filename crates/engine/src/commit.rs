@@ -82,7 +82,7 @@ impl Shared {
                     }
                 }
                 Tried::Refused(_) => return Ok(Sent::Refused),
-                Tried::Unknown(error) => match self.is_ours(taken).await? {
+                Tried::Unknown(error) => match self.is_ours(taken).await? || self.claim_was_forgotten(taken).await? {
                     true => tracing::debug!(%error, "a commit did not happen; it is tried again"),
                     // The claim went: with this batch, if that takes it away; else somebody else has the step now.
                     false if leaves && self.went(run, taken, parks).await? => return self.applied_unseen(claim).await,
@@ -134,7 +134,7 @@ impl Shared {
         match self.send(batch).await? {
             Tried::Applied(committed) => Ok(Some(committed)),
             Tried::Refused(_) => Ok(None),
-            Tried::Unknown(_) if self.is_ours(taken).await? => Ok(None),
+            Tried::Unknown(_) if self.is_ours(taken).await? || self.claim_was_forgotten(taken).await? => Ok(None),
             Tried::Unknown(_) => match self.applied_unseen(claim).await? {
                 Sent::Applied(committed) => Ok(Some(committed)),
                 Sent::Lost | Sent::Refused => Ok(None),
@@ -149,6 +149,13 @@ impl Shared {
             Some(claim) => self.find_claim(claim).await?,
         };
         Ok(Sent::Applied(Committed { position: self.records.position(), fired: vec![], claimed }))
+    }
+
+    /// Whether the claim is gone though the step is there, free and as it was taken: then no commit took it away, but a
+    /// store that changed its owner forgot it. It is claimed again then.
+    async fn claim_was_forgotten(&self, taken: &Taken) -> Result<bool, Error> {
+        let Taken { queue, name, fence, ticket, .. } = taken;
+        self.claim_again(queue, name, *fence, ticket.generation, ticket.failed).await
     }
 
     /// Whether the claim on a step still stands.
@@ -170,8 +177,8 @@ impl Shared {
         let Some(row) = self.row(queue.key(name)).await? else { return Ok(false) };
         let ticket: Option<Ticket> = Inbox::from_row(&row).and_then(|inbox| rows::read(&inbox.note));
         let is_same = ticket.is_some_and(|ticket| {
-            let nobody_else = ticket.started.is_none_or(|started| started == fence);
-            (ticket.generation, ticket.failed) == (generation, failed) && nobody_else
+            // One that must not start twice may be found by another meanwhile; what it gives late is told then.
+            (ticket.generation, ticket.failed) == (generation, failed) && ticket.started.is_none()
         });
         if !is_same {
             return Ok(false);

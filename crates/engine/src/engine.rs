@@ -148,6 +148,13 @@ impl Engine {
         Ok(())
     }
 
+    /// Takes steps from now on, if it was opened to wait ([`Options::waits`]).
+    pub fn go(&self) {
+        if let Some(worker) = &self.worker {
+            worker.go();
+        }
+    }
+
     /// The time on the store's clock.
     ///
     /// # Errors
@@ -396,6 +403,15 @@ impl Engine {
         crate::task::FlowRows::new(self.shared.clone(), flow)
     }
 
+    /// Waits until the store has no room for what steps gave; what it said. Such steps are given back and tried again, which
+    /// is in vain until somebody makes room: whoever would rather stop learns it here.
+    pub async fn until_full(&self) -> String {
+        match &self.worker {
+            Some(worker) => worker.full().await,
+            None => std::future::pending().await,
+        }
+    }
+
     /// Takes no further steps, and ends when those in flight are done and everything is durable.
     ///
     /// # Errors
@@ -406,6 +422,8 @@ impl Engine {
             worker.drain().await;
         }
         self.shared.small.clear();
+        // Whatever the tasks hold goes with them.
+        *lock(&self.shared.tasks) = Arc::default();
         self.shared.events.close();
         // A handle may wait for what was just done.
         self.shared.ring_all();

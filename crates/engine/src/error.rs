@@ -158,6 +158,19 @@ impl Error {
         }
     }
 
+    /// Whether the store has no room for what was to be written. Nothing changed; trying again helps once there is room.
+    pub fn is_full(&self) -> bool {
+        match self {
+            Error::Store(error) | Error::Values(values::Error::Records(error)) => {
+                matches!(error, records::Error::Full(_))
+            }
+            Error::Blobs(error) | Error::Values(values::Error::Blobs(error)) => {
+                matches!(error, blobs::Error::Full { .. })
+            }
+            _ => false,
+        }
+    }
+
     pub(crate) fn damaged(what: impl Into<String>) -> Self {
         Error::Damaged(what.into())
     }

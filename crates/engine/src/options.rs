@@ -26,6 +26,9 @@ pub struct Options {
     pub fuse: bool,
     /// Whether this process takes steps; otherwise it only starts runs and waits for them.
     pub works: bool,
+    /// Whether it takes its first step only when [`Engine::go`](crate::Engine::go) is called: for a process that is about to
+    /// plan anew or to cancel what it would otherwise go on with.
+    pub waits: bool,
     /// Where files given to tasks are put.
     pub scratch: PathBuf,
 }
@@ -44,6 +47,7 @@ impl Default for Options {
             memory_bytes: u64::MAX,
             fuse: true,
             works: true,
+            waits: false,
             scratch: std::env::temp_dir(),
         }
     }

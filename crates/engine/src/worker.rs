@@ -18,7 +18,7 @@ use std::sync::{
     Arc,
     atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst},
 };
-use tokio::sync::{Notify, futures::Notified};
+use tokio::sync::{Notify, futures::Notified, watch::Sender};
 
 /// A worker: takes steps and performs them until it is told to stop.
 pub(crate) struct Worker {
@@ -27,10 +27,16 @@ pub(crate) struct Worker {
     pub(crate) alive: Alive,
     stopping: AtomicBool,
     busy: AtomicUsize,
+    /// Whether no step is taken yet.
+    waits: AtomicBool,
+    /// Rings when steps may be taken.
+    goes: Notify,
     /// Rings when the worker shall stop.
     stopped: Notify,
     /// Rings when a slot has ended.
     ended: Notify,
+    /// What the store said when it had no room.
+    full: Sender<Option<String>>,
 }
 
 impl Worker {
@@ -42,8 +48,11 @@ impl Worker {
             alive: Alive::default(),
             stopping: AtomicBool::new(false),
             busy: AtomicUsize::new(0),
+            waits: AtomicBool::new(shared.options.waits),
+            goes: Notify::new(),
             stopped: Notify::new(),
             ended: Notify::new(),
+            full: Sender::default(),
         });
         shared.world.spawn("onceflow dispatch", Box::pin(worker.clone().dispatch()));
         shared.world.spawn("onceflow heartbeat", Box::pin(worker.clone().stay_alive()));
@@ -64,6 +73,26 @@ impl Worker {
         self.alive.interrupt();
     }
 
+    /// Takes steps from now on.
+    pub(crate) fn go(&self) {
+        self.waits.store(false, SeqCst);
+        self.goes.notify_waiters();
+    }
+
+    /// Ends when steps may be taken, or it is to stop.
+    async fn until_it_goes(&self) {
+        loop {
+            let (mut goes, mut stopped) =
+                (std::pin::pin!(self.goes.notified()), std::pin::pin!(self.stopped.notified()));
+            goes.as_mut().enable();
+            stopped.as_mut().enable();
+            if !self.waits.load(SeqCst) || self.is_stopping() {
+                return;
+            }
+            select(goes, stopped).await;
+        }
+    }
+
     /// Takes no further steps; ends when those it has taken are done.
     pub(crate) async fn drain(&self) {
         self.stop();
@@ -76,6 +105,19 @@ impl Worker {
         }
     }
 
+    /// Waits until the store has no room for what a step gave, or for taking one; what it said.
+    pub(crate) async fn full(&self) -> String {
+        let mut full = self.full.subscribe();
+        let said = full.wait_for(Option::is_some).await.expect("the sender is here as long as we are");
+        said.clone().unwrap_or_default()
+    }
+
+    fn note(&self, error: &Error) {
+        if error.is_full() {
+            self.full.send_replace(Some(error.to_string()));
+        }
+    }
+
     pub(crate) fn is_stopping(&self) -> bool {
         self.stopping.load(SeqCst)
     }
@@ -85,6 +127,7 @@ impl Worker {
         // It counts as busy while it may be taking a step.
         self.busy.fetch_add(1, SeqCst);
         let _ended = Ended(&self);
+        self.until_it_goes().await;
         while !self.is_stopping() {
             let mut seat = self.room.seat().await;
             let (seen, changed) = (self.shared.records.position(), self.room.changed());
@@ -124,6 +167,7 @@ impl Worker {
     /// The store did not answer: says so, and tries again a little later.
     async fn trouble(&self, error: &Error) {
         tracing::warn!(%error, "the store did not answer; trying again");
+        self.note(error);
         self.pause().await;
     }
 
@@ -176,6 +220,7 @@ impl Worker {
     /// The engine itself could not go on with a step. It gives the step back, so that it is tried again.
     async fn failed(&self, job: &Job, error: &Error) {
         tracing::error!(%error, step = ?job.claimed.name, "a step could not be performed; it is given back");
+        self.note(error);
         self.pause().await;
         let Job { claimed: Claimed { queue, name, .. }, fence, .. } = job;
         let mut batch = Batch::new(self.shared.shard());

@@ -76,6 +76,7 @@ impl Lost {
         while self.starts.load(SeqCst) == 0 {
             tokio::task::yield_now().await;
         }
+        first.stop();
         drop(first);
         // The dead worker gives no sign of life any more: its claim is taken away, as its deadline would.
         let (queue, shard) = (Group::queue("q/default"), Default::default());

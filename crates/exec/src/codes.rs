@@ -35,7 +35,8 @@ pub(crate) const OUTPUT_REFUSED: &str = "OF0306";
 pub(crate) const OUTPUT_VALUE: &str = "OF0307";
 pub(crate) const OUTPUT_MANY: &str = "OF0308";
 pub(crate) const INPUT_CHANGED: &str = "OF0309";
-pub(crate) const SECRET: &str = "OF0310";
+/// A secret that is not in the environment.
+pub const SECRET: &str = "OF0310";
 pub(crate) const EXPRESSION: &str = "OF0311";
 pub(crate) const UNFIT: &str = "OF0312";
 /// For whoever calls [`crate::shell::scan`].

@@ -4,7 +4,7 @@ mod depth;
 mod references;
 mod scope;
 
-pub use references::Reference;
+pub use references::{KEYWORDS, Reference};
 pub use scope::Scope;
 
 use crate::value::{Mismatch, Value};

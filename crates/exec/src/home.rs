@@ -34,6 +34,24 @@ impl Home {
     }
 }
 
+/// How the names of work directories begin that wait to be used again.
+pub(crate) const FREE: &str = ".free-";
+
+impl Home {
+    /// Removes work directories that another process kept to use again, and has left: for a run that only this process
+    /// works on.
+    pub fn tidy(&self, run: RunId) {
+        let Ok(entries) = std::fs::read_dir(self.run(run).join("work")) else { return };
+        let ours = format!("{FREE}{}-", std::process::id());
+        for entry in entries.flatten() {
+            let name = entry.file_name().to_string_lossy().into_owned();
+            if name.starts_with(FREE) && !name.starts_with(&ours) {
+                remove(&entry.path(), crate::work::TEMPORARY);
+            }
+        }
+    }
+}
+
 /// An address as the name of a file: `/align[3]/sort` is `align[3].sort`. Two addresses never share a name.
 pub fn safe(address: &str) -> String {
     let mut name = String::with_capacity(address.len());

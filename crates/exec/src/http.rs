@@ -45,6 +45,8 @@ impl Calls {
         let built = Client::builder()
             .user_agent(concat!("onceflow/", env!("CARGO_PKG_VERSION")))
             .connect_timeout(CONNECT_TIMEOUT)
+            // An answer that sends elsewhere is an answer: who is asked, and with which secrets, the flow says.
+            .redirect(reqwest::redirect::Policy::none())
             .build();
         let client = built.map_err(|error| {
             let mut failed = codes::failure(codes::HTTP_TRANSPORT, format!("no HTTP client: {}", chain(&error)));

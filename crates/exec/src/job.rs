@@ -108,7 +108,7 @@ impl<'a> Job<'a> {
         captures: &'a [Capture],
         secrets: &'a Secrets,
     ) -> Result<Self, Failure> {
-        let mut work = Work::new(&shared.home, step)?;
+        let mut work = Work::new(&shared.home, &shared.pool, step)?;
         let mut names = scope(step, spec);
         for (at, data) in inputs.into_iter().enumerate() {
             let mut value = input(spec, at, data)?;
@@ -191,7 +191,8 @@ impl<'a> Job<'a> {
         let address = self.step.address();
         let mut log =
             Log::new(&self.shared.home, self.step.run(), &address, self.secrets.mask(), self.shared.budget.clone());
-        let status = process::run(start, self.shared.guard().as_ref(), &mut log).await?;
+        let ended = process::run(start, self.shared.guard().as_ref(), &mut log).await?;
+        let status = ended.status;
         let given = match status.success() {
             true => self.outputs(),
             false => Err(failed(status)),
@@ -199,7 +200,7 @@ impl<'a> Job<'a> {
         let last = log.finish(given.is_err());
         match given {
             Ok(given) => {
-                self.work.remove();
+                self.work.done(&self.shared.pool, ended.is_alone);
                 Ok(given)
             }
             Err(mut failure) => {

@@ -7,7 +7,7 @@ use crate::{
 };
 use futures_util::future::{Either, select};
 use onceflow_engine::task::Failure;
-use rustix::process::{Pid, Signal, kill_process_group};
+use rustix::process::{Pid, Signal, kill_process_group, test_kill_process_group};
 use std::{
     ffi::OsString,
     fs::File,
@@ -16,7 +16,6 @@ use std::{
     pin::pin,
     process::{ExitStatus, Stdio},
     sync::Arc,
-    time::Duration,
 };
 use tokio::{
     net::unix::pipe::Receiver,
@@ -34,17 +33,15 @@ pub(crate) struct Start<'a> {
     pub(crate) stdout: Option<File>,
 }
 
-/// How long a process that was asked to end has time to.
-const GRACE: Duration = Duration::from_secs(2);
-
 /// Read after a process has ended, from those that it left behind.
 const LEFT_BYTES_MAX: usize = 1024 * 1024;
 
 /// Starts a process and waits for its end. Dropped, it ends the whole group.
-pub(crate) async fn run(start: Start<'_>, guard: Option<&Arc<Guard>>, log: &mut Log) -> Result<ExitStatus, Failure> {
+pub(crate) async fn run(start: Start<'_>, guard: Option<&Arc<Guard>>, log: &mut Log) -> Result<Ended, Failure> {
     let program = start.program.display().to_string();
     let wrong = |error: io::Error| could_not_start(&program, &error);
     let (reader, writer) = io::pipe().map_err(wrong)?;
+    let mut reader = Receiver::from_owned_fd(reader.into()).map_err(wrong)?;
     let mut command = Command::new(&start.program);
     command.args(&start.args).env_clear().envs(start.env).current_dir(start.directory).process_group(0);
     command.stdin(start.stdin.map_or_else(Stdio::null, Stdio::from));
@@ -57,17 +54,25 @@ pub(crate) async fn run(start: Start<'_>, guard: Option<&Arc<Guard>>, log: &mut 
     // The ends of the pipe that are ours would keep it open.
     drop(command);
     let mut running = Running::new(child, guard);
-    let mut reader = Receiver::from_owned_fd(reader.into()).map_err(wrong)?;
-    let status = listen(&mut running, &mut reader, log).await.map_err(wrong)?;
-    running.ended();
-    let mut left = 0;
-    while let Some(bytes) = read(&mut reader, log).filter(|bytes| *bytes > 0) {
+    let status = listen(&mut running, &mut reader, log).await;
+    let status = status.map_err(|error| codes::failure(codes::START, format!("`{program}` was lost: {error}")))?;
+    let is_alone = running.ended();
+    let (mut left, mut is_at_end) = (0, false);
+    while let Some(bytes) = read(&mut reader, log) {
         left += bytes;
-        if left > LEFT_BYTES_MAX {
+        is_at_end = bytes == 0;
+        if is_at_end || left > LEFT_BYTES_MAX {
             break;
         }
     }
-    Ok(status)
+    Ok(Ended { status, is_alone: is_alone && is_at_end })
+}
+
+/// How a process ended.
+pub(crate) struct Ended {
+    pub(crate) status: ExitStatus,
+    /// Nothing that it started is left, as far as can be seen.
+    pub(crate) is_alone: bool,
 }
 
 /// Reads until the process has ended.
@@ -134,10 +139,13 @@ impl Running {
     }
 
     /// The process has ended; what it left behind ends too.
-    fn ended(&mut self) {
+    /// Answers whether there was nothing.
+    fn ended(&mut self) -> bool {
         self.child = None;
+        let is_alone = self.group.is_none_or(|group| test_kill_process_group(group).is_err());
         signal(self.group, Signal::KILL);
         self.held = None;
+        is_alone
     }
 }
 
@@ -151,7 +159,8 @@ fn signal(group: Option<Pid>, signal: Signal) {
 impl Drop for Running {
     fn drop(&mut self) {
         let Some(child) = self.child.take() else { return };
-        signal(self.group, Signal::TERM);
+        // At once: what undoes it, or tries it again, may begin as soon as this is dropped.
+        signal(self.group, Signal::KILL);
         let ending = Ending { child, group: self.group, _held: self.held.take() };
         match tokio::runtime::Handle::try_current() {
             Ok(runtime) => drop(runtime.spawn(ending.end())),
@@ -160,7 +169,7 @@ impl Drop for Running {
     }
 }
 
-/// A group that was asked to end. Dropped, it has no more time.
+/// A group that was ended, and is to be reaped.
 struct Ending {
     child: Child,
     group: Option<Pid>,
@@ -169,9 +178,6 @@ struct Ending {
 
 impl Ending {
     async fn end(mut self) {
-        // Who ends in time may leave others that do not; those end when this is dropped.
-        let _late = tokio::time::timeout(GRACE, self.child.wait()).await;
-        signal(self.group, Signal::KILL);
         let _reaped = self.child.wait().await;
     }
 }

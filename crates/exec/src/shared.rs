@@ -21,6 +21,8 @@ pub struct Options {
 pub(crate) struct Shared {
     pub(crate) home: Home,
     pub(crate) budget: Budget,
+    /// Work directories.
+    pub(crate) pool: crate::work::pool::Pool,
     /// The few names of our own environment that every command gets.
     pub(crate) base_env: Vec<(OsString, OsString)>,
     guard_program: Option<(PathBuf, Vec<OsString>)>,
@@ -37,6 +39,7 @@ impl Shared {
         Shared {
             home,
             budget: Budget::default(),
+            pool: crate::work::pool::Pool::default(),
             base_env: base_env(),
             guard_program: guard,
             guard: OnceLock::new(),

@@ -1,11 +1,14 @@
 //! The directory a step works in: fresh for each attempt, its inputs as links, and nothing else.
 
+pub(crate) mod pool;
+
 use crate::{
     codes,
     home::{self, Home},
     value::{FileValue, Value},
 };
 use onceflow_engine::task::{Failure, Step};
+use pool::Pool;
 use std::{
     collections::{BTreeMap, BTreeSet},
     fs, io,
@@ -25,6 +28,8 @@ pub(crate) struct Work {
     /// Where outputs wait to be taken, and how the names of this attempt's begin.
     pub(crate) taken: PathBuf,
     inputs: Vec<Input>,
+    /// Names that are taken where inputs are.
+    names: BTreeSet<String>,
 }
 
 /// A file that a command is given, as it was before.
@@ -37,23 +42,33 @@ struct Input {
 
 impl Work {
     /// A fresh one for an attempt. Those of attempts before go.
-    pub(crate) fn new(home: &Home, step: &Step) -> Result<Self, Failure> {
+    pub(crate) fn new(home: &Home, pool: &Pool, step: &Step) -> Result<Self, Failure> {
         let path = home.work(step.run(), &step.address(), step.attempt());
         let taken = home.run(step.run()).join("out").join(path.file_name().expect("it was joined from a name"));
         let wrong = |error: io::Error| codes::work(format!("{} could not be made", path.display()), &error);
-        let parent = path.parent().expect("it was joined from a name");
-        match fs::read_dir(parent) {
-            Ok(entries) => remove_before(entries, &path),
-            Err(_) => fs::create_dir_all(parent).map_err(wrong)?,
+        if let Ok(entries) = fs::read_dir(path.parent().expect("it was joined from a name")) {
+            remove_before(entries, &path);
         }
-        fs::create_dir(&path).map_err(wrong)?;
-        fs::create_dir(path.join(TEMPORARY)).map_err(wrong)?;
-        Ok(Work { path, taken, inputs: vec![] })
+        pool.make(&path).map_err(wrong)?;
+        Ok(Work { path, taken, inputs: vec![], names: BTreeSet::new() })
     }
 
-    /// Puts the files of an input where the command finds them; their paths are those from now on.
+    /// Puts the files of an input where the command finds them; their paths are those from now on. A file is `in/NAME`,
+    /// or, if another has that name, `in/PORT/NAME`, as all that is more than one file.
     pub(crate) fn place(&mut self, port: &str, value: &mut Value) -> Result<(), Failure> {
-        self.place_at(&Path::new(INPUTS).join(port), value)
+        let inputs = Path::new(INPUTS);
+        if let Value::File(file) = value
+            && self.names.insert(file.base().to_owned())
+        {
+            let name = file.base().to_owned();
+            return self.link(&inputs.join(name), file);
+        }
+        let mut apart = port.to_owned();
+        let is_there = matches!(value, Value::Directory(_)) || !value.files().is_empty();
+        while is_there && !self.names.insert(apart.clone()) {
+            apart.push('-');
+        }
+        self.place_at(&inputs.join(apart), value)
     }
 
     fn place_at(&mut self, at: &Path, value: &mut Value) -> Result<(), Failure> {
@@ -170,9 +185,12 @@ impl Work {
         Ok(())
     }
 
-    /// It is not needed any more.
-    pub(crate) fn remove(&self) {
-        home::remove(&self.path, TEMPORARY);
+    /// It is not needed any more; and may be used again, unless somebody may still be at work there.
+    pub(crate) fn done(&self, pool: &Pool, may_be_used_again: bool) {
+        match may_be_used_again {
+            true => pool.give(&self.path),
+            false => home::remove(&self.path, TEMPORARY),
+        }
     }
 }
 
@@ -181,6 +199,11 @@ pub(crate) type Taken = BTreeMap<PathBuf, PathBuf>;
 
 /// A file that has other names may be somebody else's.
 fn take_one(from: &Path, to: &Path) -> io::Result<()> {
+    // An attempt that was killed here may have left one, which may be the store's by now.
+    match fs::remove_file(to) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+        _ => {}
+    }
     match fs::symlink_metadata(from)?.nlink() {
         1 => fs::rename(from, to),
         _ => fs::copy(from, to).map(|_| ()),

@@ -213,7 +213,7 @@ async fn an_input_that_was_changed_is_told() {
         lab.file("a.txt", "x".repeat(100_000)),
     );
     let told = lab.run("k", &one).await.unwrap_err();
-    assert!(told.contains("OF0309: the step changed its input `in/f/a.txt`"), "{told}");
+    assert!(told.contains("OF0309: the step changed its input `in/a.txt`"), "{told}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -48,6 +48,7 @@ pub use inputs::Given;
 pub use problem::{Place, Problem, Problems};
 pub use schema::schema;
 pub use types::Shape;
+pub use words::duration_ms;
 
 use onceflow_core::model::{Library, Port, Type, task::DEFAULT_CLASS};
 use onceflow_exec::value::Value;

@@ -1,29 +1,7 @@
 //! Words of a flow file: which known one was probably meant, what may be a name, what durations and sizes say.
 
-/// Words that expressions cannot say as names, wherever they stand.
-const KEYWORDS: &[&str] = &[
-    "true",
-    "false",
-    "null",
-    "in",
-    "as",
-    "break",
-    "const",
-    "continue",
-    "else",
-    "for",
-    "function",
-    "if",
-    "import",
-    "let",
-    "loop",
-    "package",
-    "namespace",
-    "return",
-    "var",
-    "void",
-    "while",
-];
+use onceflow_core::model::check::names::distance;
+use onceflow_exec::expr::{KEYWORDS, RESERVED};
 
 /// Words that mean something where an expression begins.
 const ROOTS: &[&str] = &[
@@ -59,7 +37,7 @@ pub(crate) fn bad_member(name: &str) -> Option<String> {
     if name.len() > NAME_BYTES_MAX {
         return Some(format!("a name has at most {NAME_BYTES_MAX} letters"));
     }
-    let is_taken = KEYWORDS.contains(&name) || onceflow_exec::expr::RESERVED.contains(&name);
+    let is_taken = KEYWORDS.contains(&name) || RESERVED.contains(&name);
     is_taken.then(|| format!("`{name}` already means something in expressions"))
 }
 
@@ -102,24 +80,6 @@ pub(crate) fn list<'a>(words: impl IntoIterator<Item = &'a str>) -> String {
     words.join(", ")
 }
 
-/// Letters to change, add, drop, or swap with their neighbour.
-fn distance(one: &str, other: &str) -> usize {
-    let (one, other): (Vec<char>, Vec<char>) = (one.chars().collect(), other.chars().collect());
-    let mut rows = vec![(0..=other.len()).collect::<Vec<_>>()];
-    for (i, a) in one.iter().enumerate() {
-        let mut row = vec![i + 1];
-        for (j, b) in other.iter().enumerate() {
-            let mut best = (rows[i][j] + usize::from(a != b)).min(rows[i][j + 1] + 1).min(row[j] + 1);
-            if i > 0 && j > 0 && *a == other[j - 1] && one[i - 1] == *b {
-                best = best.min(rows[i - 1][j - 1] + 1);
-            }
-            row.push(best);
-        }
-        rows.push(row);
-    }
-    rows[one.len()][other.len()]
-}
-
 const DURATIONS: &[(&str, u64)] =
     &[("ms", 1), ("s", 1000), ("m", 60_000), ("h", 3_600_000), ("d", 86_400_000), ("w", 7 * 86_400_000)];
 
@@ -143,7 +103,7 @@ pub(crate) const DURATION_RULE: &str = "a duration is a number and a unit: `500m
 pub(crate) const SIZE_RULE: &str = "a size is a number and a unit: `512MiB`, `2GB`";
 
 /// Milliseconds of `500ms 1s 10m 2h 1d 1w`, of several of these (`1h30m`), or of a plain `0`.
-pub(crate) fn duration_ms(text: &str) -> Option<u64> {
+pub fn duration_ms(text: &str) -> Option<u64> {
     if text == "0" {
         return Some(0);
     }

@@ -40,7 +40,7 @@ impl Bed {
             for entry in fs::read_dir(directory).into_iter().flatten().flatten() {
                 if entry.file_type().unwrap().is_dir() {
                     look.push(entry.path());
-                } else {
+                } else if entry.file_name() != OURS {
                     let name = entry.path().strip_prefix(self.out()).unwrap().display().to_string();
                     found.push(format!("{name}={}", fs::read_to_string(entry.path()).unwrap()));
                 }
@@ -139,7 +139,7 @@ fn what_is_there_and_equal_is_left_alone_and_the_rest_replaced() {
     fs::write(bed.out().join("l/stray"), "").unwrap();
     let done = bed.write(&[("f", file("two")), ("l", list("C"))]).unwrap();
     assert_eq!((done.written, done.unchanged), (2, 1));
-    assert_eq!(bed.tree(), "f=two l/a=A l/b=C");
+    assert_eq!(bed.tree(), "f=two l/a=A l/b=C l/stray=", "what somebody put there stays");
     assert_eq!(a, inode("l/a"), "what stays the same stays the same file");
     fs::write(bed.out().join("f"), "mine").unwrap();
     bed.write(&[("f", file("two"))]).unwrap();
@@ -148,13 +148,15 @@ fn what_is_there_and_equal_is_left_alone_and_the_rest_replaced() {
 }
 
 #[test]
-fn a_file_takes_the_place_of_a_directory_and_the_other_way_round() {
+fn a_file_does_not_take_the_place_of_a_directory_nor_the_other_way_round() {
     let bed = Bed::new();
-    bed.write(&[("x", Value::List(vec![Value::File(bed.file("a", "A"))]))]).unwrap();
-    bed.write(&[("y", Value::File(bed.file("x", "X")))]).unwrap();
-    assert_eq!(bed.tree(), "x=X");
-    bed.write(&[("x", Value::List(vec![Value::File(bed.file("a", "A"))]))]).unwrap();
+    let list = || Value::List(vec![Value::File(bed.file("a", "A"))]);
+    bed.write(&[("x", list())]).unwrap();
+    assert!(bed.write(&[("y", Value::File(bed.file("x", "X")))]).is_err());
     assert_eq!(bed.tree(), "x/a=A");
+    bed.write(&[("y", Value::File(bed.file("z", "Z")))]).unwrap();
+    assert!(bed.write(&[("z", list())]).is_err());
+    assert_eq!(bed.tree(), "x/a=A z=Z");
 }
 
 #[test]

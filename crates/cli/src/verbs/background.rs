@@ -89,7 +89,9 @@ pub(crate) async fn attend(args: &args::Attend, place: Place, printer: &Printer)
     let engine = work::engine(&session, &mut attending, before, args.jobs).await?;
     let events = engine.events();
     let handle = engine.find(&args.key).await?;
+    engine.go();
     attending.started()?;
+    crate::executors::home(&session.place).tidy(handle.id());
     let writer = trail::Writer::open(&session.place.run(handle.id()));
     let shown = work::show(events, &args.key, writer, View::new(printer, vec![]));
     let waited = work::wait(&engine, &handle, &mut signals, printer).await?;

@@ -45,6 +45,7 @@ async fn cancel(session: &Session, run: &Summary, printer: &Printer, signals: &m
                 } else if !decided {
                     return has_ended(&engine, run, printer).await;
                 }
+                engine.go();
                 attending.started()?;
                 let writer = trail::Writer::open(&session.place.run(handle.id()));
                 let shown = work::show(events, &run.key, writer, View::new(printer, vec![]));

@@ -1,6 +1,8 @@
 //! `onceflow explain FLOW`: what `run` would do, and why, before it does anything.
 
-use crate::{args, asked::Asked, exit::Exit, fault::Fault, place::Place, plan, printer::Printer, session::Session};
+use crate::{
+    args, asked::Asked, exit::Exit, fault::Fault, place::Place, plan, printer::Printer, session::Session, story,
+};
 
 /// Says what would run.
 pub(crate) async fn run(args: &args::Explain, place: Place, printer: &Printer) -> Result<Exit, Fault> {
@@ -22,7 +24,7 @@ pub(crate) async fn run(args: &args::Explain, place: Place, printer: &Printer) -
     }
     printer.next(match plan::Counts::of(&explanation).run {
         0 => String::from("nothing would run; `onceflow run` shows the results"),
-        _ => format!("onceflow run {}", args.flow.flow.display()),
+        _ => story::command(&args.flow, None),
     });
     Ok(Exit::Done)
 }

@@ -113,7 +113,7 @@ fn files(directory: &Path) -> Vec<(String, PathBuf)> {
 /// Whether a step is the one that is meant, or inside it.
 fn is_at(step: &str, wanted: &str) -> bool {
     let (step, wanted) = (words::step(step), words::step(wanted));
-    step.strip_prefix(wanted).is_some_and(|rest| rest.is_empty() || rest.starts_with(['/', '[', '@']))
+    step.strip_prefix(wanted.as_str()).is_some_and(|rest| rest.is_empty() || rest.starts_with(['/', '[', '@']))
 }
 
 fn rest(path: &Path, from: u64) -> std::io::Result<Vec<u8>> {

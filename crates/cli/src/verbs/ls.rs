@@ -60,7 +60,7 @@ impl Row {
             id: run.id.to_string(),
             flow: run.flow.clone(),
             status: runs::status(run, attended),
-            steps: trail::tally(&place.run(run.id)).total(|group| group.settled()),
+            steps: trail::steps(&place.run(run.id)),
             started_ms: run.started.as_ms(),
             ended_ms: run.ended.map(|ended| ended.as_ms()),
             next: runs::next(run, attended, again.as_deref()),

@@ -35,6 +35,7 @@ pub(crate) async fn run(args: &args::Run, place: Place, printer: &Printer) -> Re
     }
     let (mut asked, digests) = Asked::read(&args.flow, &place.directory)?;
     asked.start.accept_reruns = args.accept_code_change;
+    asked.has_secrets()?;
     let session = Session::make(place).await?;
     let mut running = Running { args, asked, digests, session, printer: printer.clone(), left: None };
     let exit = running.go().await?;
@@ -167,9 +168,11 @@ impl Running<'_> {
         self.prepare(&engine).await?;
         let events = engine.events();
         let handle = engine.start(self.asked.start.clone()).await?;
+        engine.go();
         attending.started()?;
         story::write(&self.session.place, handle.id(), self.args, &self.asked);
         self.digests.save();
+        crate::executors::home(&self.session.place).tidy(handle.id());
         let writer = trail::Writer::open(&self.session.place.run(handle.id()));
         let view = View::new(&self.printer, self.asked.steps());
         let shown = work::show(events, self.asked.key(), writer, view);

@@ -14,7 +14,7 @@ use crate::{
     tally::{Group, Tally},
     trail, view, words,
 };
-use onceflow_engine::{Report, Summary};
+use onceflow_engine::{Report, RunStatus, Summary};
 use serde_json::{Map, Value, json};
 
 /// Failures that are shown.
@@ -59,7 +59,10 @@ pub(crate) async fn run(args: &args::Show, place: Place, printer: &Printer) -> R
         text.push_str(&format!("{}\n", view::failure(printer, failed)));
     }
     if let Report::Waiting(steps) = &report {
-        text.push_str(&format!("unknown  {}\n", steps.join(", ")));
+        text.push_str(&format!(
+            "unknown  {}\n",
+            steps.iter().map(|step| words::step(step)).collect::<Vec<_>>().join(", ")
+        ));
     }
     for (name, value) in &outputs {
         text.push_str(&format!("output   {name}: {value}\n"));
@@ -120,13 +123,14 @@ impl Story<'_> {
             text.push_str(&format!("input    {name}: {value}\n"));
         }
         for (name, group) in &self.tally.groups {
-            text.push_str(&format!("step     {name}: {}\n", told(group)));
+            let nothing = if run.status == RunStatus::Done { "as before" } else { "nothing yet" };
+            text.push_str(&format!("step     {name}: {}\n", told(group).unwrap_or_else(|| nothing.to_owned())));
         }
         text
     }
 }
 
-fn told(group: &Group) -> String {
+fn told(group: &Group) -> Option<String> {
     let mut parts = Vec::new();
     let mut part = |n: usize, what: &str| {
         if n > 0 {
@@ -139,10 +143,10 @@ fn told(group: &Group) -> String {
     part(group.failed, "failed");
     part(group.undone, "undone");
     if group.attempts > group.done + group.failed + group.running.len() {
-        parts.push(format!("{} attempts", group.attempts));
+        parts.push(words::count(group.attempts, "attempt"));
     }
     if group.spent_ms > 0 {
         parts.push(words::duration(group.spent_ms));
     }
-    if parts.is_empty() { String::from("nothing yet") } else { parts.join(", ") }
+    (!parts.is_empty()).then(|| parts.join(", "))
 }

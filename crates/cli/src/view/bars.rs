@@ -57,7 +57,7 @@ impl Bars {
             bar.set_message(notes.join(", "));
         }
         let running = tally.running();
-        let named: Vec<_> = running.iter().take(NAMED_MAX).map(|(step, _)| *step).collect();
+        let named: Vec<_> = running.iter().take(NAMED_MAX).map(|(step, _)| step.as_str()).collect();
         let more = running.len().saturating_sub(NAMED_MAX);
         let more = if more == 0 { String::new() } else { format!(" and {more} more") };
         self.running.set_message(match named.is_empty() {

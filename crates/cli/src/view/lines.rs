@@ -27,7 +27,13 @@ pub(super) struct Lines {
 impl Lines {
     pub(super) fn saw(&mut self, printer: &Printer, tally: &Tally, ms: u64, what: &What, took: Option<u64>) {
         let took = took.map_or(String::new(), |ms| format!(" ({})", words::duration(ms)));
+        let is_helper = |address: &str| words::is_helper(address);
         let line = match what {
+            What::WillRun { address, .. } | What::DidCommit { address } | What::DidReuse { address }
+                if is_helper(address) =>
+            {
+                return;
+            }
             What::DidStart { .. } | What::DidEnd { .. } | What::DidOpen { .. } | What::DidTurn { .. } => return,
             What::DidFail(failed) => {
                 self.failures += 1;

@@ -10,25 +10,25 @@ use std::{
 };
 
 /// A small generator: the tests are the same every time.
-pub struct Random(pub u64);
+pub(crate) struct Random(pub(crate) u64);
 
 impl Random {
     /// Less than `bound`.
-    pub fn below(&mut self, bound: usize) -> usize {
+    pub(crate) fn below(&mut self, bound: usize) -> usize {
         self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         (self.0 >> 33) as usize % bound
     }
 }
 
 /// The tool, in a directory.
-pub fn onceflow(directory: &Path) -> Command {
+pub(crate) fn onceflow(directory: &Path) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_onceflow"));
     command.current_dir(directory).env_remove("ONCEFLOW_STORE").stdin(Stdio::null());
     command
 }
 
 /// What a command that must succeed answers.
-pub fn json(directory: &Path, arguments: &[String]) -> Value {
+pub(crate) fn json(directory: &Path, arguments: &[String]) -> Value {
     let output = onceflow(directory).args(arguments).output().expect("the tool starts");
     let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     assert!(output.status.success(), "{arguments:?}: {}\n{out}\n{err}", output.status);
@@ -37,13 +37,13 @@ pub fn json(directory: &Path, arguments: &[String]) -> Value {
 
 /// What a run told.
 #[derive(Debug, Default)]
-pub struct Told {
+pub(crate) struct Told {
     /// Steps whose code ran.
-    pub ran: BTreeSet<String>,
+    pub(crate) ran: BTreeSet<String>,
     /// Steps that took effect, every time one did.
-    pub committed: Vec<String>,
+    pub(crate) committed: Vec<String>,
     /// What it printed.
-    pub output: Value,
+    pub(crate) output: Value,
 }
 
 impl Told {
@@ -51,7 +51,10 @@ impl Told {
         let Ok(event) = serde_json::from_str::<Value>(line) else { return false };
         let step = event["step"].as_str().unwrap_or_default().to_owned();
         match event["event"].as_str() {
-            Some("will-run") => _ = self.ran.insert(step),
+            Some("will-run") => {
+                assert!(!self.committed.contains(&step), "{step} took effect, and runs again");
+                self.ran.insert(step);
+            }
             Some("did-commit") if self.ran.contains(&step) => self.committed.push(step),
             _ => {}
         }
@@ -60,14 +63,14 @@ impl Told {
 }
 
 /// Runs a flow to its end.
-pub fn run_once(directory: &Path, arguments: &[String]) -> Told {
+pub(crate) fn run_once(directory: &Path, arguments: &[String]) -> Told {
     let mut told = Told::default();
     assert!(run(directory, arguments, usize::MAX, &mut told), "it was killed by nobody");
     told
 }
 
 /// Runs a flow, killing the process so many times before it may finish. No step takes effect twice.
-pub fn run_until_done(directory: &Path, arguments: &[String], kills: usize, seed: u64) -> Told {
+pub(crate) fn run_until_done(directory: &Path, arguments: &[String], kills: usize, seed: u64) -> Told {
     let (mut told, mut random) = (Told::default(), Random(seed));
     for _ in 0..kills {
         if run(directory, arguments, random.below(5), &mut told) {
@@ -108,7 +111,7 @@ fn run(directory: &Path, arguments: &[String], events: usize, told: &mut Told) -
 }
 
 /// The steps of an explanation that would run: those without others inside.
-pub fn leaves_to_run(explanation: &Value) -> BTreeSet<String> {
+pub(crate) fn leaves_to_run(explanation: &Value) -> BTreeSet<String> {
     let steps = explanation["steps"].as_array().expect("steps");
     let names: Vec<_> = steps.iter().map(|step| step["step"].as_str().expect("an address")).collect();
     let is_leaf = |name: &str| {
@@ -120,7 +123,7 @@ pub fn leaves_to_run(explanation: &Value) -> BTreeSet<String> {
 }
 
 /// The store is whole, and no step left a directory.
-pub fn nothing_is_left(directory: &Path) {
+pub(crate) fn nothing_is_left(directory: &Path) {
     let found = onceflow(directory).args(["fsck"]).output().expect("the tool starts");
     assert!(found.status.success(), "{}", String::from_utf8_lossy(&found.stderr));
     for run in std::fs::read_dir(directory.join(".onceflow/runs")).expect("runs") {

@@ -164,6 +164,7 @@ impl Said {
     /// Without what differs from run to run.
     fn alike(&self, text: &str) -> String {
         let text = text.replace(&self.dir.display().to_string(), "[dir]");
+        let text = text.replace(&std::env::var("PATH").expect("a path"), "[path]");
         let text = numbers(&text, "process ", "", "[pid]");
         let text = ids(&text);
         let text = numbers(&text, "(", ")", "[time]");

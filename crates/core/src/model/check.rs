@@ -16,7 +16,7 @@ pub(crate) mod face;
 mod graphs;
 mod kinds;
 pub mod mistakes;
-mod names;
+pub mod names;
 pub(crate) mod siblings;
 
 pub use mistakes::{Errors, Mistake, Named, What};

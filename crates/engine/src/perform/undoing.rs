@@ -40,13 +40,13 @@ impl Work<'_> {
         let mut undo: Undo = rows::read(&row).ok_or_else(|| Error::damaged("a registration"))?;
         self.worker.shared.records.durable(self.position).await?;
         let Some((spec, body)) = self.undoer(&undo) else { return self.leave_to_others(&undo).await };
-        loop {
+        let is_undone = loop {
             let Some(given) = self.try_undo(&undo, &*body).await? else {
                 // The worker ends, and others go on.
                 self.give_back().await?;
                 return Ok(None);
             };
-            let Err(failure) = given else { break };
+            let Err(failure) = given else { break true };
             undo.failed += 1;
             let failed = Failed {
                 address: undo.address.clone(),
@@ -57,7 +57,7 @@ impl Work<'_> {
             if failure.is_final || undo.failed >= spec.retry.attempts {
                 tracing::error!(address = %undo.address, causes = ?failed.causes, "a step could not be undone");
                 self.note_not_undone(failed).await?;
-                break;
+                break false;
             }
             let pause = super::task::pause_ms(&spec, undo.failed, self.worker.shared.world.random());
             let heartbeat = self.undoing();
@@ -66,14 +66,18 @@ impl Work<'_> {
             if !self.worker.shared.is_ours(&self.taken).await? {
                 return Ok(None);
             }
-        }
-        self.undone(seat, number, Some(undo)).await
+        };
+        self.undone(seat, number, Some((undo, is_undone))).await
     }
 
     /// The task that undoes it. One with code of its own the flow knows by name only, so whatever version is offered here is the right one, and
     /// says how often it is tried.
     fn undoer(&self, undo: &Undo) -> Option<(TaskSpec, Arc<dyn Body>)> {
         let spec = &self.run.plan.program.tasks[undo.task as usize];
+        // One that takes the steps of other classes only may lack what this one needs around it.
+        if !self.worker.room.takes(&spec.class) {
+            return None;
+        }
         let tasks = lock(&self.worker.shared.tasks);
         match tasks.executor(&spec.name) {
             Some(body) => Some((spec.clone(), body.clone())),
@@ -114,9 +118,19 @@ impl Work<'_> {
             Ok(Attempt::Async(future)) => walled(future),
             Ok(Attempt::Blocking(body)) => blocking(&self.worker.room, &*shared.world, body),
         };
-        Ok(match select(given, std::pin::pin!(heartbeat.stopped())).await {
+        let timeout_ms = self.run.plan.program.tasks[undo.task as usize].timeout_ms;
+        let timeout: BoxFuture<'_, ()> = match timeout_ms {
+            Some(ms) => shared.world.sleep(ms),
+            None => Box::pin(std::future::pending()),
+        };
+        let stopped = std::pin::pin!(heartbeat.stopped());
+        let interrupted = select(stopped, timeout);
+        Ok(match select(given, interrupted).await {
             Either::Left((given, _)) => Some(given),
-            Either::Right(_) => None,
+            Either::Right((Either::Left(_), _)) => None,
+            Either::Right((Either::Right(_), _)) => {
+                Some(Err(Failure::new(format!("it took longer than {} ms", timeout_ms.unwrap_or_default()))))
+            }
         })
     }
 
@@ -130,7 +144,7 @@ impl Work<'_> {
     }
 
     /// The step is undone, or cannot be: the one before it is next.
-    async fn undone(&self, seat: &Seat, number: u32, undo: Option<Undo>) -> Result<Option<Job>, Error> {
+    async fn undone(&self, seat: &Seat, number: u32, undo: Option<(Undo, bool)>) -> Result<Option<Job>, Error> {
         let plan = &self.run.plan;
         let next = match number.checked_sub(1) {
             Some(number) => StepId { index: number, ..StepId::of_run(UNDO) },
@@ -139,7 +153,7 @@ impl Work<'_> {
         let decide = |state: State| {
             let mut draft = self.taken.leaving(plan, state);
             let key = plan.keys.undo(number);
-            if let Some(undo) = &undo {
+            if let Some((undo, _)) = &undo {
                 for (port, held) in undo.inputs.iter().enumerate() {
                     draft.release(&key, port as u16, &held.outcome);
                 }
@@ -150,7 +164,8 @@ impl Work<'_> {
             draft.batch.ops.push(op);
             draft
         };
-        let what = undo.as_ref().map(|undo| What::DidUndo { address: undo.address.to_string() });
+        let undone = undo.as_ref().filter(|(_, is_undone)| *is_undone);
+        let what = undone.map(|(undo, _)| What::DidUndo { address: undo.address.to_string() });
         self.commit(seat, &[], what, decide).await.map(Committed::next)
     }
 }

@@ -91,6 +91,12 @@ impl Room {
         Seat { _permit: permit, class: None, asked: std::sync::Mutex::default(), changed: self.changed.clone() }
     }
 
+    /// Whether steps of this class are taken here.
+    pub(crate) fn takes(&self, class: &str) -> bool {
+        let queue = keys::class_queue(class);
+        self.takes_others || self.limited.iter().any(|limited| limited.queue == queue)
+    }
+
     /// Learns of classes whose steps may become ready.
     pub(crate) fn learn(&self, classes: impl Iterator<Item = String>) {
         if !self.takes_others {

@@ -26,8 +26,8 @@ pub(super) fn of(program: &Program, source: &str) -> Vec<Reference> {
     found
 }
 
-/// Words that are no names, wherever they stand.
-const KEYWORDS: [&str; 21] = [
+/// Words that are no names, wherever they stand in an expression.
+pub const KEYWORDS: [&str; 21] = [
     "as",
     "break",
     "const",

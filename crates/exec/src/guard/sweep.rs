@@ -1,4 +1,4 @@
-//! Ends processes until none is left: first asked, then made.
+//! Ends processes until none is left, at once: whoever goes on with the run must not meet them.
 
 use rustix::process::{
     Pid, PidfdFlags, Signal, kill_process_group, pidfd_open, pidfd_send_signal, test_kill_process_group,
@@ -7,9 +7,6 @@ use std::time::Duration;
 
 /// Between two looks.
 const PAUSE: Duration = Duration::from_millis(20);
-
-/// Looks while processes have time to end by themselves.
-const ASKED_MAX: usize = 100;
 
 /// Looks that find nothing before it is believed: one that is just being started has no mark yet.
 const CALM: usize = 3;
@@ -20,17 +17,13 @@ const LOOKS_MAX: usize = 3_000;
 /// Ends all groups, and all processes with this mark.
 pub(super) fn sweep(groups: &[Pid], mark: &str) {
     let mut calm = 0;
-    for look in 0..LOOKS_MAX {
-        let signal = if look < ASKED_MAX { Signal::TERM } else { Signal::KILL };
-        let is_first = look == 0 || look >= ASKED_MAX;
+    for _ in 0..LOOKS_MAX {
         let mut found = false;
         for group in groups.iter().filter(|group| test_kill_process_group(**group).is_ok()) {
             found = true;
-            if is_first {
-                let _gone = kill_process_group(*group, signal);
-            }
+            let _gone = kill_process_group(*group, Signal::KILL);
         }
-        found |= marked(mark, signal);
+        found |= marked(mark);
         calm = if found { 0 } else { calm + 1 };
         if calm >= CALM {
             return;
@@ -45,8 +38,8 @@ pub(super) fn is_left(mark: &str) -> bool {
     processes.into_iter().any(|entry| has_mark(&entry.path(), mark))
 }
 
-/// Sends a signal to every process with this mark; answers whether there were any.
-fn marked(mark: &str, signal: Signal) -> bool {
+/// Ends every process with this mark; answers whether there were any.
+fn marked(mark: &str) -> bool {
     let mut found = false;
     for entry in std::fs::read_dir("/proc").into_iter().flatten().flatten() {
         let id = entry.file_name().to_str().and_then(|name| name.parse().ok()).and_then(Pid::from_raw);
@@ -55,7 +48,7 @@ fn marked(mark: &str, signal: Signal) -> bool {
         let Ok(process) = pidfd_open(id, PidfdFlags::empty()) else { continue };
         if has_mark(&entry.path(), mark) {
             found = true;
-            let _gone = pidfd_send_signal(&process, signal);
+            let _gone = pidfd_send_signal(&process, Signal::KILL);
         }
     }
     found

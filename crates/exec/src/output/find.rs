@@ -181,7 +181,7 @@ impl Named {
     fn missing(&self, work: &Work, port: &Port) -> Failure {
         let what = format!("output `{}` is missing: there is no `{}` in the work directory", port.name, self.pattern);
         let failed = codes::failure(codes::OUTPUT_MISSING, what);
-        let mut entries = entries(&work.path, false).unwrap_or_default();
+        let mut entries = entries(&work.path, &work.path, false).unwrap_or_default();
         entries.sort();
         let found = match entries.is_empty() {
             true => String::from("nothing else is there"),
@@ -203,7 +203,7 @@ impl Named {
         let mut open = vec![work.path.clone()];
         let is_deep = self.pattern.contains('/') || self.pattern.contains("**");
         while let Some(directory) = open.pop() {
-            for path in entries(&directory, hidden)? {
+            for path in entries(&work.path, &directory, hidden)? {
                 let below = path.strip_prefix(&work.path).unwrap_or(&path);
                 if glob.is_match(below) {
                     found.push(path.clone());
@@ -219,11 +219,11 @@ impl Named {
 }
 
 /// What is in a directory, but for what is ours.
-fn entries(directory: &Path, hidden: bool) -> io::Result<Vec<PathBuf>> {
+fn entries(work: &Path, directory: &Path, hidden: bool) -> io::Result<Vec<PathBuf>> {
     let mut found = Vec::new();
     for entry in fs::read_dir(directory)? {
         let name = entry?.file_name();
-        let is_ours = name == INPUTS || name == TEMPORARY;
+        let is_ours = directory == work && (name == INPUTS || name == TEMPORARY);
         let is_hidden = !hidden && name.to_string_lossy().starts_with('.');
         if !is_ours && !is_hidden {
             found.push(directory.join(name));

@@ -10,7 +10,7 @@ fn record(fields: &[(&str, Type)]) -> Type {
 }
 
 fn file(name: &str) -> FileData {
-    FileData { name: name.into(), path: format!("/store/{name}").into() }
+    FileData::new(name, format!("/store/{name}"))
 }
 
 fn packed(value: &impl serde::Serialize) -> Data {
@@ -32,8 +32,7 @@ fn data_is_what_the_typed_crate_writes() {
     assert_eq!(some(json!({"b": "x", "a": 1, "c": 3}), &ty), packed(&json!({"a": 1, "b": "x"})));
     assert_eq!(some(json!({"a": 1}), &ty), packed(&json!({"a": 1, "b": null})));
     let ty = record(&[("f", Type::File), ("n", Type::Int)]);
-    let expected =
-        vec![packed(&"f"), Data::File(FileData { name: "x".into(), path: "/d/x".into() }), packed(&"n"), packed(&1)];
+    let expected = vec![packed(&"f"), Data::File(FileData::new("x", "/d/x")), packed(&"n"), packed(&1)];
     assert_eq!(some(json!({"n": 1, "f": "/d/x"}), &ty), Data::List(expected));
 }
 

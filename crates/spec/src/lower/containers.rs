@@ -41,7 +41,8 @@ impl Lowering<'_> {
                 ports
             });
             let guard = arm.when.as_ref().map(|_| guard_port);
-            made.push(Arm { name: arm.name.name.clone(), guard, body });
+            // No name of the file's own: people see the choice.
+            made.push(Arm { name: format!("-{}", at + 1), guard, body });
         }
         let always = made.iter().any(|arm| arm.guard.is_none());
         let origin = Some(self.origin(step.span));

@@ -170,7 +170,7 @@ impl Lowering<'_> {
         let origin = self.origin(step.span);
         let top = self.frames.top();
         top.connect(guard?, port(name, "when"), origin.clone());
-        let arms = vec![Arm { name: "then".into(), guard: Some("when".into()), body }];
+        let arms = vec![Arm { name: "-then".into(), guard: Some("when".into()), body }];
         top.add(Module { name: name.to_owned(), kind: Kind::Choice { arms }, origin: Some(origin), attempt: false });
         ports.map(optionals)
     }

@@ -104,28 +104,28 @@ outputs:
         expect![[r#"
             (n: int, go: bool, name: option<text>) -> (a: text, b: option<int>, c: option<text>, d: int, e: option<text>)
               plain: choice when=go
-                then if when
+                -then if when
                   () -> (t: text)
                     run: command -> (t: text)
                     t <- run:t
               computed-when: expr -> (value: bool) inputs-go=go inputs-n=n
               computed: choice plain-t=plain:t when=computed-when:value
-                then if when
+                -then if when
                   (plain-t: option<text>) -> (t: text)
                     run: command -> (t: text) plain-t=plain-t
                     t <- run:t
               either-when-1: expr -> (value: bool) inputs-n=n
               either: choice inputs-n=n when-1=either-when-1:value when-2=go
-                arm1 if when-1
+                -1 if when-1
                   () -> (t: text, extra: int)
                     run: command -> (t: text, extra: int)
                     t <- run:t
                     extra <- run:extra
-                arm2 if when-2
+                -2 if when-2
                   () -> (t: text)
                     expr: expr -> (t: text)
                     t <- expr:t
-                arm3 if nothing else
+                -3 if nothing else
                   (inputs-n: int) -> (t: text)
                     inner: command -> (t: text) inputs-n=inputs-n
                     t <- inner:t
@@ -279,13 +279,13 @@ outputs: { value: { int: result.value } }
         (n: int) -> (value: int)
           result-when-1: expr -> (value: bool) inputs-n=n
           result: choice inputs-n=n when-1=result-when-1:value
-            arm1 if when-1
+            -1 if when-1
               (inputs-n: int) -> (value: int)
                 rest-in-n: expr -> (value: int) inputs-n=inputs-n
                 rest: call factorial n=rest-in-n:value
                 times: expr -> (value: int) inputs-n=inputs-n rest-value=rest:value
                 value <- times:value
-            arm2 if nothing else
+            -2 if nothing else
               () -> (value: int)
                 expr: expr -> (value: int)
                 value <- expr:value

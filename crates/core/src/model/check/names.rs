@@ -29,8 +29,8 @@ pub(super) fn meant<'a>(name: &str, known: impl Iterator<Item = &'a str> + Clone
     }
 }
 
-/// Letters to change, add, drop, or swap with their neighbour.
-fn distance(one: &str, other: &str) -> usize {
+/// Letters to change, add, drop, or swap with their neighbour: how far a word is from one that is known.
+pub fn distance(one: &str, other: &str) -> usize {
     let (one, other): (Vec<char>, Vec<char>) = (one.chars().collect(), other.chars().collect());
     let mut rows = vec![(0..=other.len()).collect::<Vec<_>>()];
     for (i, a) in one.iter().enumerate() {
