@@ -158,7 +158,13 @@ impl Records for Connection {
     }
 
     fn commit(&self, batch: Batch) -> BoxFuture<'_, Result<Outcome, Error>> {
-        Box::pin(self.try_commit(batch))
+        Box::pin(async move {
+            let answer = self.try_commit(batch.clone()).await;
+            if matches!(answer, Err(Error::Unknown(_))) {
+                self.store.watch.unanswered(&batch);
+            }
+            answer
+        })
     }
 
     fn durable(&self, position: Position) -> BoxFuture<'_, Result<(), Error>> {

@@ -22,6 +22,10 @@ pub struct Faults {
     pub reply_lost: u32,
     /// A call does not happen and the caller gets an error.
     pub call_failed: u32,
+    /// A call about an object does not happen, and the caller gets an error.
+    pub blob_failed: u32,
+    /// An object is stored or deleted, and the caller gets an error.
+    pub blob_reply_lost: u32,
     /// A batch is delivered twice.
     pub duplicated: u32,
     /// A call takes longer, up to `delay_ms`.
@@ -63,6 +67,8 @@ impl Faults {
             store: if random.percent(50) { StoreKind::Server } else { StoreKind::Embedded },
             reply_lost: rate(random, 60),
             call_failed: rate(random, 60),
+            blob_failed: rate(random, 100),
+            blob_reply_lost: rate(random, 100),
             duplicated: rate(random, 50),
             delayed: rate(random, 400),
             delay_ms: [5, 50, 400, 1500][random.below(4)],
@@ -84,6 +90,8 @@ impl Faults {
         Faults {
             reply_lost: 0,
             call_failed: 0,
+            blob_failed: 0,
+            blob_reply_lost: 0,
             duplicated: 0,
             delayed: 0,
             wake_lost: 0,

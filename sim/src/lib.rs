@@ -4,7 +4,7 @@
 //! | module | what it owns |
 //! |---|---|
 //! | `executor`, `world` | time, chance and tasks |
-//! | `store`, `connection`, `faults` | the store, the way there, and what goes wrong |
+//! | `store`, `connection`, `blobs`, `faults` | the store, the way there, and what goes wrong |
 //! | `flows`, `behaviour`, `value`, `body` | random flows, and the user code of their tasks |
 //! | `oracle` | what a flow gives, by a plain sequential interpreter |
 //! | `references` | random graphs of values, as another workload |
@@ -16,6 +16,7 @@
 #![forbid(unsafe_code)]
 
 pub mod behaviour;
+pub mod blobs;
 pub mod body;
 pub mod check;
 pub mod connection;

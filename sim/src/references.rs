@@ -28,7 +28,7 @@ pub fn values_of(room: &Room, node: NodeId) -> Arc<Values> {
     let incarnation = room.sim.incarnation(node);
     let world = Arc::new(NodeWorld { sim: room.sim.clone(), node, incarnation, ahead_ms });
     let records: Arc<dyn Records> = Connection::new(room.store.clone(), node);
-    Arc::new(Values::new(records, world, Shard::default()).with_blobs(room.blobs.clone()))
+    Arc::new(Values::new(records, world, Shard::default()).with_blobs(room.blobs_of_node()))
 }
 
 /// Changes values for a while. An error costs one change.

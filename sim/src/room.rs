@@ -2,6 +2,7 @@
 
 use crate::{
     behaviour::NARROW,
+    blobs::SimBlobs,
     body::SimBody,
     connection::{Connection, Direct},
     executor::{NodeId, OUTSIDE, Sim, lock},
@@ -60,6 +61,11 @@ impl Room {
             .with_blobs(self.blobs.clone())
     }
 
+    /// Objects as a node sees them.
+    pub fn blobs_of_node(&self) -> Arc<dyn Blobs> {
+        Arc::new(SimBlobs { inner: self.blobs.clone(), store: self.store.clone() })
+    }
+
     /// A node begins to work.
     pub fn start(&self, node: NodeId) {
         let ahead_ms = match self.faults.skew_ms {
@@ -70,7 +76,7 @@ impl Room {
         let world = Arc::new(NodeWorld { sim: self.sim.clone(), node, incarnation, ahead_ms });
         let records: Arc<dyn Records> = Connection::new(self.store.clone(), node);
         let values = Values::new(records.clone(), world.clone(), Shard::default());
-        let values = Arc::new(values.with_blobs(self.blobs.clone()));
+        let values = Arc::new(values.with_blobs(self.blobs_of_node()));
         let engine = Engine::new(records, values, world, self.options());
         engine.add_tasks(&self.tasks(node)).expect("no two tasks have one name and version");
         self.listen(node, &engine);

@@ -63,6 +63,8 @@ pub struct Truth {
     pub changed: BTreeSet<String>,
     /// Steps of runs that are done and keep what they computed: run, address, task, inputs.
     pub memos: BTreeSet<(RunId, String, (String, String), Vec<Value>)>,
+    /// Runs for which a commit was answered with nobody knows what.
+    pub unanswered: BTreeSet<RunId>,
     /// How often it was told that a step took effect: run key, address.
     pub events: BTreeMap<(String, String), usize>,
     /// When a node last took a step of a run.
@@ -157,6 +159,13 @@ impl Truth {
             self.violate("at_most_once never twice", seen);
         }
         at
+    }
+
+    /// Whether a step was registered to be undone, and the end of that was committed.
+    pub fn is_undone(&self, run: RunId, address: &str) -> bool {
+        let is_it = |((other, ..), (at, _)): &(&(RunId, u32, u32), &(String, Position))| *other == run && at == address;
+        let mut registered = self.registered.iter().filter(is_it).peekable();
+        registered.peek().is_some() && registered.all(|(place, _)| self.undo_committed.contains_key(place))
     }
 
     /// The store forgot everything after this.

@@ -10,7 +10,7 @@ use onceflow_core::{
     Batch, Claimed, Inbox, Key, Kind, Op, Row, Shard, Timestamp,
     model::Effect,
     protocol::{
-        ids::{END, RunId, SETTLE, StepId, UNDO},
+        ids::{END, RunId, SETTLE, StepId},
         keys::Keys,
         rows::{self, Head, Status, Ticket, Undo},
     },
@@ -234,17 +234,11 @@ impl Watch {
         }
     }
 
-    /// Whether a node is the one who undoes a run now.
-    pub fn undoes(&self, store: &SimStore, run: RunId, node: NodeId) -> bool {
-        let claims = onceflow_core::Group::queue("q").claims();
-        let scan = Scan::of(claims, 4096).prefix(run.0);
-        let rows = store.read(|state| state.scan(Shard::default(), &scan).rows);
-        let truth = lock(&self.truth);
-        rows.iter().any(|(name, fence)| {
-            let is_undo = StepId::from_queue_name(name.as_bytes()).is_some_and(|(_, step)| step.node == UNDO);
-            let taker = <[u8; 24]>::try_from(&fence[..]).ok().and_then(|fence| truth.takers.get(&fence));
-            is_undo && taker == Some(&node)
-        })
+    /// A commit was answered with nobody knows what.
+    pub fn unanswered(&self, batch: &Batch) {
+        let claimed = batch.requires.iter().map(onceflow_core::Require::key).filter(|key| is_claim(key));
+        let runs = claimed.filter_map(|key| StepId::from_queue_name(key.name.as_bytes())).map(|(run, _)| run);
+        lock(&self.truth).unanswered.extend(runs);
     }
 
     /// What was not synced is lost.

@@ -135,6 +135,8 @@ impl Shared {
             Tried::Applied(committed) => Ok(Some(committed)),
             Tried::Refused(_) => Ok(None),
             Tried::Unknown(_) if self.is_ours(taken).await? || self.claim_was_forgotten(taken).await? => Ok(None),
+            // Somebody else has it, or has it to do again.
+            Tried::Unknown(_) if self.row(taken.queue.key(&taken.name)).await?.is_some() => Ok(None),
             Tried::Unknown(_) => match self.applied_unseen(claim).await? {
                 Sent::Applied(committed) => Ok(Some(committed)),
                 Sent::Lost | Sent::Refused => Ok(None),

@@ -59,9 +59,15 @@ impl Work<'_> {
         let (phase, end, follow) = next;
         let decide = |state: State| {
             let mut draft = run::change_phase(plan, state, &self.taken, phase);
-            // What it was decided on must still be so.
-            for (step, row, _) in parked.iter().filter(|(_, _, parked)| parked.why != Why::NotStarted).take(1) {
+            // What it was decided on must still be so. Somebody may have said meanwhile what became of a step.
+            if let Some((step, row, _)) = parked.iter().find(|(_, _, parked)| decides(phase, &parked.why)) {
                 draft.batch.require_equals(plan.keys.parked(*step), row.clone());
+            }
+            if !onceflow_core::hazard::is_on("settles-too-soon") {
+                draft.batch.require_absent(plan.keys.live());
+            }
+            if let Some((last, _)) = registered.last() {
+                draft.batch.require_absent(plan.keys.undo(last + 1));
             }
             if let Some(step) = follow {
                 let ticket = draft.ticket(0, vec![]);
@@ -302,6 +308,15 @@ impl crate::shared::Shared {
             Ok((step, row.clone(), parked))
         };
         page.rows.iter().map(read).collect()
+    }
+}
+
+/// Whether a run goes into this phase because a step is put aside for that reason.
+fn decides(phase: Phase, why: &Why) -> bool {
+    match why {
+        Why::Unknown { .. } => phase == Phase::Waiting,
+        Why::Failed(_) => matches!(phase, Phase::Failed | Phase::UndoingFailed),
+        Why::NotStarted => false,
     }
 }
 
