@@ -106,7 +106,7 @@ pub fn task(random: &mut Random, style: Style, name: String, inputs: Vec<Port>, 
     if style.slow && random.percent(40) {
         behaviour.slow = [5, 30, 120, 300][random.below(4)];
     }
-    behaviour.random = style.random && random.percent(25);
+    behaviour.random = style.random && random.percent(40);
     if random.percent(15) {
         spec.class = NARROW.into();
     }

@@ -27,6 +27,7 @@ pub fn anytime(room: &Room) {
     let rows = room.store.state().all();
     counts(room, &rows);
     holds(room, &rows);
+    crate::bounded::look(room, &rows);
 }
 
 /// The counter of a run says how many of its steps are ready or taken.
@@ -203,9 +204,9 @@ pub fn written(room: &Room) {
 /// That a step took effect is told once at most, of runs that were asked for one thing and lived once. Who got no answer
 /// to a commit and finds the step gone cannot know whether another did it: it tells what is true, and so may the other.
 pub fn told_once(truth: &mut Truth) {
-    let lives = |key: &str| truth.known_runs.iter().filter(|(_, other)| *other == key).count();
+    let lives = |key: &str| truth.ends.get(key).copied().unwrap_or(0);
     let answered = |key: &str| !truth.known_runs.iter().any(|(run, at)| at == key && truth.unanswered.contains(run));
-    let plain = |key: &String| !truth.changed.contains(key) && lives(key) == 1 && answered(key);
+    let plain = |key: &String| !truth.changed.contains(key) && lives(key) <= 1 && answered(key);
     let twice = truth.events.iter().find(|((key, _), n)| **n > 1 && plain(key));
     if let Some(((key, address), n)) = twice {
         let seen = format!("{address} of {key} was told {n} times to have taken effect");

@@ -336,6 +336,12 @@ impl Drop for Sleep {
 /// Polls a future that waits for nobody: all others stand still meanwhile.
 ///
 /// # Panics
+/// Polls once, and forgets it.
+pub fn poll_once<T>(future: impl Future<Output = T>) {
+    let mut context = Context::from_waker(Waker::noop());
+    drop(std::pin::pin!(future).poll(&mut context));
+}
+
 /// If it waits.
 pub fn at_once<T>(future: impl Future<Output = T>) -> T {
     let mut future = std::pin::pin!(future);

@@ -18,6 +18,8 @@ pub enum StoreKind {
 pub struct Faults {
     /// How the store answers.
     pub store: StoreKind,
+    /// Whether what is not lost when the owner dies is what the real journal finds on a real log.
+    pub journal: bool,
     /// A commit happens and the caller gets an error.
     pub reply_lost: u32,
     /// A call does not happen and the caller gets an error.
@@ -65,6 +67,7 @@ impl Faults {
         let calm = random.percent(5);
         let faults = Faults {
             store: if random.percent(50) { StoreKind::Server } else { StoreKind::Embedded },
+            journal: random.percent(40),
             reply_lost: rate(random, 60),
             call_failed: rate(random, 60),
             blob_failed: rate(random, 100),

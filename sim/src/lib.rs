@@ -4,20 +4,21 @@
 //! | module | what it owns |
 //! |---|---|
 //! | `executor`, `world` | time, chance and tasks |
-//! | `store`, `connection`, `blobs`, `faults` | the store, the way there, and what goes wrong |
+//! | `store`, `journal`, `connection`, `blobs`, `faults` | the store, the way there, and what goes wrong |
 //! | `flows`, `behaviour`, `value`, `body` | random flows, and the user code of their tasks |
 //! | `oracle` | what a flow gives, by a plain sequential interpreter |
 //! | `references` | random graphs of values, as another workload |
 //! | `explore` | small flows, exhaustively |
 //! | `hazards` | mistakes that can be switched on |
 //! | `room`, `user`, `scenario` | machines, those who use them, and one seed from its beginning to its end |
-//! | `watch`, `truth`, `check` | what happens, and what may not |
+//! | `watch`, `truth`, `check`, `bounded` | what happens, and what may not |
 
 #![forbid(unsafe_code)]
 
 pub mod behaviour;
 pub mod blobs;
 pub mod body;
+pub mod bounded;
 pub mod check;
 pub mod connection;
 pub mod executor;
@@ -25,6 +26,7 @@ pub mod explore;
 pub mod faults;
 pub mod flows;
 pub mod hazards;
+pub mod journal;
 pub mod oracle;
 pub mod references;
 pub mod room;

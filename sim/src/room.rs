@@ -136,6 +136,7 @@ impl Room {
         self.sim.tell(|| format!("node {node} dies"));
         self.sim.crash(node);
         drop(engine);
+        lock(&self.truth).taken.retain(|(taker, _), _| *taker != node);
         self.store.node_died(node, 1 + self.sim.below(300));
     }
 

@@ -3,6 +3,7 @@
 use crate::{
     executor::{NodeId, Sim, lock},
     faults::{Faults, StoreKind},
+    journal::Shadow,
     watch::Watch,
     world::START_MS,
 };
@@ -30,6 +31,8 @@ pub struct SimStore {
     pub synced: Notify,
     /// Sees every batch that happens, and what was there before.
     pub watch: Watch,
+    /// The real journal that writes it down.
+    shadow: Option<Arc<Shadow>>,
 }
 
 struct Inner {
@@ -115,7 +118,9 @@ impl SimStore {
             harmless: false,
         };
         let inner = Mutex::new(inner);
-        Arc::new(SimStore { sim, faults, inner, enabled: Notify::new(), synced: Notify::new(), watch })
+        let has_journal = faults.journal && faults.store == StoreKind::Embedded;
+        let shadow = has_journal.then(|| Shadow::new(sim.clone(), watch.truth.clone()));
+        Arc::new(SimStore { sim, faults, inner, enabled: Notify::new(), synced: Notify::new(), watch, shadow })
     }
 
     fn is_embedded(&self) -> bool {
@@ -181,7 +186,14 @@ impl SimStore {
         if !self.is_embedded() || inner.owner != Some(node) {
             return;
         }
-        let kept = self.sim.below(inner.pending.len() as u64 + 1) as usize;
+        let position = Position(inner.position.0 + 1);
+        let kept = match &self.shadow {
+            None => self.sim.below(inner.pending.len() as u64 + 1) as usize,
+            Some(shadow) => {
+                let found = shadow.reopen(self.sim.per_mille(700), position);
+                found.and_then(|found| self.prefix(&inner, &found)).unwrap_or(inner.pending.len())
+            }
+        };
         let kept_to = kept.checked_sub(1).map_or(inner.durable, |at| inner.pending[at].0);
         let lost = inner.pending.len() - kept;
         let pending = std::mem::take(&mut inner.pending);
@@ -189,7 +201,6 @@ impl SimStore {
             replay(&mut inner.lasting, effects);
         }
         inner.state = inner.lasting.clone();
-        let position = Position(inner.position.0 + 1);
         (inner.position, inner.durable) = (position, position);
         inner.state.note_enabled(Shard::default(), position);
         inner.epoch += 1;
@@ -201,6 +212,20 @@ impl SimStore {
         self.watch.lost(kept_to);
         self.synced.notify_waiters();
         self.enabled.notify_waiters();
+    }
+
+    /// How many of the batches that were not synced are in what the journal found.
+    fn prefix(&self, inner: &Inner, found: &State) -> Option<usize> {
+        let (mut state, found) = (inner.lasting.clone(), found.all());
+        for at in 0..=inner.pending.len() {
+            if state.all() == found {
+                return Some(at);
+            }
+            inner.pending.get(at).iter().for_each(|(_, effects)| replay(&mut state, effects));
+        }
+        let seen = format!("{} rows are no prefix of what happened since {}", found.len(), inner.durable.0);
+        lock(&self.watch.truth).violate("after a crash the store is a prefix of what was applied", seen);
+        None
     }
 
     /// Does what a batch says.
@@ -218,6 +243,7 @@ impl SimStore {
                 inner.position = position;
                 if self.is_embedded() {
                     inner.pending.push_back((position, told.effects));
+                    self.shadow.iter().for_each(|shadow| shadow.happened(position, batch, now));
                 } else {
                     inner.durable = position;
                 }
@@ -312,6 +338,11 @@ impl SimStore {
         let (store, ms) = (self.clone(), self.sim.below(self.faults.sync_ms + 1));
         let sync = async move {
             store.sim.sleep(ms).await;
+            if let Some(shadow) = &store.shadow
+                && shadow.until_durable(to).await.is_err()
+            {
+                return;
+            }
             store.sync(epoch, to);
         };
         self.sim.spawn(crate::executor::OUTSIDE, "sync", Box::pin(sync));

@@ -3,6 +3,7 @@
 
 use crate::{executor::NodeId, value::Value};
 use onceflow_core::{
+    Name,
     model::Effect,
     protocol::ids::{RunId, StepId},
 };
@@ -57,6 +58,8 @@ pub struct Truth {
     pub verdicts: BTreeMap<(RunId, String), usize>,
     /// How often a run has ended: after that, whoever asks for something else wants everything done anew.
     pub lives: BTreeMap<RunId, Vec<Position>>,
+    /// How often a run of this key has ended, also such of which nobody was told that they began.
+    pub ends: BTreeMap<String, usize>,
     /// Runs whose end somebody was told.
     pub told: BTreeSet<RunId>,
     /// Runs that were asked for more than one thing.
@@ -67,8 +70,8 @@ pub struct Truth {
     pub unanswered: BTreeSet<RunId>,
     /// How often it was told that a step took effect: run key, address.
     pub events: BTreeMap<(String, String), usize>,
-    /// When a node last took a step of a run.
-    pub last_take: BTreeMap<(NodeId, RunId), Position>,
+    /// When a node took a step of a run that it has not committed since.
+    pub taken: BTreeMap<(NodeId, RunId), BTreeMap<Name, Position>>,
     /// Who took a step, by its claim.
     pub takers: BTreeMap<[u8; 24], NodeId>,
     /// Runs that were stopped or failed, and are gone: what they did was undone.
@@ -146,8 +149,9 @@ impl Truth {
         let lives = self.lives.get(&run).map_or(0, Vec::len);
         // Who took the step before the run ended may come late; nothing follows from what it does.
         let ended = self.lives.get(&run).and_then(|ends| ends.last().copied());
-        let late = self.last_take.get(&(starts[at].node, run)).copied() <= ended;
-        starts[at].late = late && ended.is_some();
+        let taken = self.taken.get(&(starts[at].node, run));
+        let late = taken.is_some_and(|taken| taken.values().any(|at| Some(*at) <= ended));
+        starts[at].late = late;
         let memo = (run, address.clone(), starts[at].task.clone(), starts[at].inputs.clone());
         if !late && starts[at].kept && self.memos.contains(&memo) {
             let seen = format!("{address} of run {run} gave the same before, which was kept, and runs again");

@@ -139,6 +139,7 @@ impl Watch {
                 let mut truth = lock(&self.truth);
                 truth.lives.entry(finished.run).or_default().push(position);
                 truth.told.remove(&finished.run);
+                *truth.ends.entry(finished.header.key.to_string()).or_default() += 1;
                 if finished.status == Status::Done {
                     truth.registered.retain(|(run, ..), _| *run != finished.run);
                     truth.ran.iter_mut().filter(|((run, _), _)| *run == finished.run).for_each(|(_, ran)| {
@@ -167,8 +168,13 @@ impl Watch {
         if let (Some(claimed), Some(claim)) = (claimed, &batch.claim) {
             truth.takers.insert(claim.fence.to_bytes(), node);
             if let Some((run, _)) = StepId::from_queue_name(claimed.name.as_bytes()) {
-                truth.last_take.insert((node, run), position);
+                let taken = truth.taken.entry((node, run)).or_default();
+                taken.entry(claimed.name.clone()).or_insert(position);
             }
+        }
+        for (key, _) in before.ready.iter().filter(|(key, _)| batch.ops.contains(&Op::Delete(key.clone()))) {
+            let taken = StepId::from_queue_name(key.name.as_bytes()).and_then(|(run, _)| truth.taken.get_mut(&(node, run)));
+            taken.into_iter().for_each(|taken| taken.retain(|name, _| *name != key.name));
         }
         // A batch that requires nothing of a run only frees.
         if batch.requires.iter().any(|require| !is_claim(require.key()) && !is_deadline(require.key())) {

@@ -283,6 +283,15 @@ impl Shared {
         all.push(weave);
     }
 
+    /// Nothing; or, where that mistake is to be made, tells fan-ins once more who has arrived, without a fence.
+    async fn repeat_arrivals(&self, batch: &Batch) {
+        let hazards = ["arrivals-repeated", "arrivals-counted"];
+        if hazards.iter().any(|name| onceflow_core::hazard::is_on(name)) {
+            let ops = batch.ops.iter().filter(|op| matches!(op, Op::SetBit { .. })).cloned().collect();
+            let _hoping = self.records.commit(Batch { ops, ..Batch::new(self.shard()) }).await;
+        }
+    }
+
     /// Tries a batch, and the very same again while its reply is lost.
     async fn send(&self, batch: Batch) -> Result<Tried, Error> {
         let mut lost = None;
@@ -296,7 +305,10 @@ impl Shared {
                 Ok(Outcome::Refused(refused)) => {
                     return Ok(lost.map_or(Tried::Refused(refused), Tried::Unknown));
                 }
-                Err(error @ records::Error::Unknown(_)) => lost = Some(error),
+                Err(error @ records::Error::Unknown(_)) => {
+                    self.repeat_arrivals(&batch).await;
+                    lost = Some(error);
+                }
                 Err(error) => return lost.map_or(Err(error.into()), |lost| Ok(Tried::Unknown(lost))),
             }
         }

@@ -62,7 +62,11 @@ impl Work<'_> {
             };
             let Some(began) = self.begin(&spec, &mut ticket, &inputs).await? else { return Ok(None) };
             let tx = (spec.effect == Effect::Transactional).then(|| self.tx());
-            let failure = match self.attempt(&spec, attempt, &inputs, &began, tx.clone()).await? {
+            let attempted = self.attempt(&spec, attempt, &inputs, &began, tx.clone()).await?;
+            if let (true, Ok(outputs)) = (onceflow_core::hazard::is_on("size-from-attempt"), &attempted) {
+                self.note_lens(outputs);
+            }
+            let failure = match attempted {
                 Ok(outputs) => match self.gave(seat, attempt, outputs, Some(&began.scratch), memo, tx.as_ref()).await {
                     // What it has read changed meanwhile: nothing was done, and it runs again.
                     Ok(Gave::Conflict) => continue,
@@ -90,6 +94,15 @@ impl Work<'_> {
             ticket.started = None;
             if !self.try_again(&spec, &ticket, failure.causes).await? {
                 return Ok(None);
+            }
+        }
+    }
+
+    /// How long the lists are that an attempt gave, noted before it commits: a mistake.
+    fn note_lens(&self, outputs: &[Data]) {
+        for (port, output) in (0..).zip(outputs) {
+            if let Data::List(elements) = output {
+                onceflow_core::hazard::note(&self.place_of(self.taken.step.node, port), elements.len() as u64);
             }
         }
     }
