@@ -36,6 +36,8 @@ pub struct Faults {
     pub delay_ms: u64,
     /// A wake-up is lost.
     pub wake_lost: u32,
+    /// A node dies just after a batch of its happened.
+    pub crash_after_batch: u32,
     /// Between crashes of nodes.
     pub crash_every_ms: u64,
     /// Between pauses of nodes.
@@ -76,6 +78,7 @@ impl Faults {
             delayed: rate(random, 400),
             delay_ms: [5, 50, 400, 1500][random.below(4)],
             wake_lost: rate(random, 300),
+            crash_after_batch: if random.percent(30) { 1 + random.below(12) as u32 } else { 0 },
             crash_every_ms: every(random, 100, 4_000),
             pause_every_ms: every(random, 200, 4_000),
             outage_every_ms: every(random, 300, 6_000),
@@ -98,6 +101,7 @@ impl Faults {
             duplicated: 0,
             delayed: 0,
             wake_lost: 0,
+            crash_after_batch: 0,
             crash_every_ms: 0,
             pause_every_ms: 0,
             outage_every_ms: 0,

@@ -1,10 +1,10 @@
 //! Random well-formed flows of every kind of module, nested, with tasks of every behaviour.
 
 use crate::{
-    behaviour::{Style, counter, task},
+    behaviour::{Behaviour, Style, counter, task},
     value::Value,
 };
-use onceflow_core::model::{Arm, Connection, Endpoint, Graph, Library, Module, Port, Type, graph::Kind};
+use onceflow_core::model::{Arm, Connection, Endpoint, Graph, Library, Module, Port, TaskSpec, Type, graph::Kind};
 use onceflow_store::testing::random::Random;
 
 /// Makes flows. There are few types, so that there is always something to connect.
@@ -44,6 +44,9 @@ impl Maker<'_> {
         if matches!(ty, Type::Option(_)) && self.random.percent(30) {
             return None;
         }
+        if matches!(ty, Type::List(_)) && self.style.random && self.random.percent(40) {
+            return Some(self.any_list(graph, ty));
+        }
         let fitting: Vec<_> = available.iter().filter(|(_, given)| ty.accepts(given)).cloned().collect();
         if !fitting.is_empty() && self.random.percent(95) {
             // What was made last is likelier, so that flows are deep.
@@ -61,6 +64,17 @@ impl Maker<'_> {
         let made = end(Some(&name), "value");
         available.push((made.clone(), inner.clone()));
         Some(made)
+    }
+
+    /// A task that takes its time and gives a list of which nobody knows how long it is.
+    fn any_list(&mut self, graph: &mut Graph, ty: &Type) -> Endpoint {
+        self.tasks += 1;
+        let name = format!("{}t{}", char::from(b'a' + self.family as u8), self.tasks);
+        let mut spec = TaskSpec::new(name, vec![], vec![Port::new("value", ty.clone())]);
+        spec.params = Behaviour { random: true, slow: 120, ..Behaviour::default() }.to_params();
+        let name = format!("any{}", graph.modules.len());
+        graph.modules.push(module(&name, Kind::Task(spec), false));
+        end(Some(&name), "value")
     }
 
     fn connect(&mut self, graph: &mut Graph, available: &mut Available, to: Endpoint, ty: &Type, must: bool) {

@@ -169,6 +169,7 @@ impl Room {
     /// Does harm until it is time to stop, then lets everything recover.
     pub async fn harm(self: Arc<Self>) {
         let faults = &self.faults;
+        self.sim.spawn(OUTSIDE, "doom", Box::pin(self.clone().doom()));
         let mut next: BTreeMap<&str, u64> = BTreeMap::new();
         let kinds = [
             ("crash", faults.crash_every_ms),
@@ -201,20 +202,32 @@ impl Room {
         }
     }
 
+    /// Nodes die just after something of theirs happened.
+    async fn doom(self: Arc<Self>) {
+        loop {
+            self.store.doom.notified().await;
+            while let Some(node) = self.store.next_doomed() {
+                self.crash_for_a_while(node);
+            }
+        }
+    }
+
+    fn crash_for_a_while(self: &Arc<Self>, node: NodeId) {
+        self.crash(node);
+        let (room, after) = (self.clone(), 1 + self.sim.below(2 * self.faults.lease_ms));
+        let restart = async move {
+            room.sim.sleep(after).await;
+            if !room.up().contains(&node) {
+                room.start(node);
+            }
+        };
+        self.sim.spawn(OUTSIDE, "restart", Box::pin(restart));
+    }
+
     fn do_harm(self: &Arc<Self>, kind: &str) {
         let node = 1 + self.sim.below(self.nodes as u64) as usize;
         match kind {
-            "crash" => {
-                self.crash(node);
-                let (room, after) = (self.clone(), 1 + self.sim.below(2 * self.faults.lease_ms));
-                let restart = async move {
-                    room.sim.sleep(after).await;
-                    if !room.up().contains(&node) {
-                        room.start(node);
-                    }
-                };
-                self.sim.spawn(OUTSIDE, "restart", Box::pin(restart));
-            }
+            "crash" => self.crash_for_a_while(node),
             "pause" => {
                 let ms = self.sim.below(3 * self.faults.lease_ms);
                 self.sim.tell(|| format!("node {node} stands still for {ms} ms"));

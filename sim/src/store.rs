@@ -1,7 +1,7 @@
 //! The simulated store: the real state machine, with what a crash leaves of it, and an ear for every batch that happens.
 
 use crate::{
-    executor::{NodeId, Sim, lock},
+    executor::{NodeId, OUTSIDE, Sim, lock},
     faults::{Faults, StoreKind},
     journal::Shadow,
     watch::Watch,
@@ -29,6 +29,9 @@ pub struct SimStore {
     pub enabled: Notify,
     /// Rings when more is durable, or the store went down.
     pub synced: Notify,
+    /// Rings when a node is to die.
+    pub doom: Notify,
+    doomed: Mutex<Vec<NodeId>>,
     /// Sees every batch that happens, and what was there before.
     pub watch: Watch,
     /// The real journal that writes it down.
@@ -120,7 +123,8 @@ impl SimStore {
         let inner = Mutex::new(inner);
         let has_journal = faults.journal && faults.store == StoreKind::Embedded;
         let shadow = has_journal.then(|| Shadow::new(sim.clone(), watch.truth.clone()));
-        Arc::new(SimStore { sim, faults, inner, enabled: Notify::new(), synced: Notify::new(), watch, shadow })
+        let (enabled, synced, doom, doomed) = (Notify::new(), Notify::new(), Notify::new(), Mutex::default());
+        Arc::new(SimStore { sim, faults, inner, enabled, synced, doom, doomed, watch, shadow })
     }
 
     fn is_embedded(&self) -> bool {
@@ -256,10 +260,19 @@ impl SimStore {
                 if enabled && !self.harm(self.faults.wake_lost) {
                     self.enabled.notify_waiters();
                 }
+                if node != OUTSIDE && self.harm(self.faults.crash_after_batch) {
+                    lock(&self.doomed).push(node);
+                    self.doom.notify_one();
+                }
                 return Ok(Outcome::Applied(committed));
             }
         };
         Ok(outcome)
+    }
+
+    /// A node that is to die now.
+    pub fn next_doomed(&self) -> Option<NodeId> {
+        lock(&self.doomed).pop()
     }
 
     /// Reads.
@@ -345,7 +358,7 @@ impl SimStore {
             }
             store.sync(epoch, to);
         };
-        self.sim.spawn(crate::executor::OUTSIDE, "sync", Box::pin(sync));
+        self.sim.spawn(OUTSIDE, "sync", Box::pin(sync));
     }
 
     fn sync(&self, epoch: u64, to: Position) {

@@ -9,10 +9,11 @@ use crate::{
 use onceflow_core::{
     Batch, Claimed, Inbox, Key, Kind, Op, Row, Shard, Timestamp,
     model::Effect,
+    payload::Payload,
     protocol::{
         ids::{END, RunId, SETTLE, StepId},
         keys::Keys,
-        rows::{self, Head, Status, Ticket, Undo},
+        rows::{self, Frame, Head, Shape, Status, Ticket, Undo},
     },
 };
 use onceflow_store::{Position, records::Scan, state::State};
@@ -131,6 +132,7 @@ impl Watch {
                 _ => {}
             }
         }
+        self.widths(batch);
         for op in &batch.ops {
             if let Op::Put(key, row) = op
                 && key.group.id() == b"runs"
@@ -152,6 +154,19 @@ impl Watch {
         }
         if let Some(claimed) = claimed {
             self.sim.tell(|| format!("node {node} takes {}", name(&claimed.name)));
+        }
+    }
+
+    /// An each has as many elements as a list it was given.
+    fn widths(&self, batch: &Batch) {
+        for op in &batch.ops {
+            if let Op::Put(key, row) = op
+                && key.name.as_bytes().first() == Some(&b'f')
+                && plan_of(key).is_some()
+                && let Some(wrong) = rows::read::<Frame>(row).as_ref().and_then(not_as_wide)
+            {
+                lock(&self.truth).violate("a fan-out is as wide as its list", format!("{key}: {wrong}"));
+            }
         }
     }
 
@@ -314,4 +329,11 @@ pub fn name(name: &onceflow_core::Name) -> String {
         }
         None => format!("{name:?}"),
     }
+}
+
+fn not_as_wide(frame: &Frame) -> Option<String> {
+    let Shape::Each(elements) = frame.shape else { return None };
+    let lens = frame.inputs.iter().flatten().filter_map(|held| held.outcome.value().and_then(Payload::list_len));
+    let lens: Vec<_> = lens.collect();
+    (!lens.contains(&u64::from(elements.n))).then(|| format!("{} elements of lists with {lens:?}", elements.n))
 }
