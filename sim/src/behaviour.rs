@@ -91,7 +91,7 @@ pub fn task(random: &mut Random, style: Style, name: String, inputs: Vec<Port>, 
     let mut behaviour = Behaviour::default();
     spec.effect = match random.below(10) {
         0..3 => Effect::Pure,
-        3 if style.once => Effect::AtMostOnce,
+        3 | 5 if style.once => Effect::AtMostOnce,
         4 if style.writing => Effect::Transactional,
         _ => Effect::Idempotent,
     };

@@ -84,9 +84,8 @@ impl Found {
             return Some(format!("nothing of instance {idle:?} is in flight, and it is there"));
         }
         let truth = lock(&room.truth);
-        let is_over = |step: &&StepId| {
-            !needed.contains(&step.frame) || truth.committed.contains_key(&(run, generation, **step))
-        };
+        let is_over =
+            |step: &&StepId| !needed.contains(&step.frame) || truth.committed.contains_key(&(run, generation, **step));
         let over = self.awaited.iter().find(is_over)?;
         Some(format!("something waits for step {over:?}, which is over"))
     }

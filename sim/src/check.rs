@@ -219,8 +219,8 @@ pub fn undone(truth: &mut Truth) {
     let mut last: BTreeMap<RunId, u32> = BTreeMap::new();
     let mut wrong = Vec::new();
     for (run, address, _) in &truth.undone {
-        let numbers = truth.registered.iter().filter(|((other, _, _), (at, _))| other == run && at == address);
-        let Some(((_, _, number), _)) = numbers.last() else {
+        let mut numbers = truth.registered.iter().filter(|((other, _, _), (at, _))| other == run && at == address);
+        let Some(((_, _, number), _)) = numbers.next_back() else {
             wrong.push(format!("{address} of run {run} was undone, and never registered"));
             continue;
         };

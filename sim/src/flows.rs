@@ -112,7 +112,8 @@ impl Maker<'_> {
 
     /// A module, what it takes and what it gives.
     fn kind(&mut self, depth: usize, flows: &Flows) -> (Kind, Vec<Port>, Vec<Port>) {
-        if self.guarded > 0 && self.random.percent(15) {
+        // Where chance decides how wide and deep a flow is, one that calls itself may never end.
+        if self.guarded > 0 && !self.style.random && self.random.percent(15) {
             let (name, graph) = self.this.clone();
             return (Kind::Call { flow: name }, graph.inputs, graph.outputs);
         }

@@ -20,7 +20,11 @@ pub const ALL: &[Hazard] = &[
     hazard("next-enqueued-apart", "commit 2", "the next steps are made ready in a write of their own"),
     hazard("join-kept-apart", "commit 3", "who has arrived at a fan-in is kept apart from the run"),
     hazard("arrivals-repeated", "commit 4", "who does not know whether it arrived at a fan-in arrives again"),
-    hazard("commit-without-fence", "commit 4; kernel 1", "a commit requires that the row is there, not that it is ours"),
+    hazard(
+        "commit-without-fence",
+        "commit 4; kernel 1",
+        "a commit requires that the row is there, not that it is ours",
+    ),
     hazard("size-from-attempt", "commit 5", "a fan-out is as wide as an attempt said that did not commit"),
     hazard("told-before-durable", "commit 6; kernel 14", "a result is told before it will last"),
     hazard("arrivals-counted", "commit 7", "those who arrive at a fan-in are counted, and a retry counts again"),

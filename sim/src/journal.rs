@@ -179,7 +179,8 @@ impl Shadow {
                 Some(state)
             }
             Err(error) => {
-                let seen = format!("after {} it cannot be opened: {error}", if power_cut { "a power cut" } else { "a kill" });
+                let seen =
+                    format!("after {} it cannot be opened: {error}", if power_cut { "a power cut" } else { "a kill" });
                 lock(&self.truth).violate("a journal outlives any crash", seen);
                 None
             }

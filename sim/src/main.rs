@@ -18,7 +18,7 @@ const HELP: &str = "sim/run: the real kernel in a world in which everything goes
   --hazards        switches every known mistake on, and says which seed notices it (of --seeds, 2000)
   --hazard NAME    the same for one, or with --seed for one seed
   --explore        every interleaving of two workers on small flows, with crashes, expiries, restarts and cancels
-  --json           prints one object: seeds, violations, hazards_found, hazards_total, seeds_per_s
+  --json           prints one object: seeds, violations, hazards_found, hazards_total (of those tried), seeds_per_s
 
 Exits with 1 if a promise was broken, or a mistake was not noticed.";
 
@@ -165,9 +165,8 @@ fn many(asked: &Asked) -> bool {
     let per_second = f64::from(u32::try_from(seeds).unwrap_or(u32::MAX)) / began.elapsed().as_secs_f64();
     if asked.json {
         println!(
-            "{{\"seeds\": {seeds}, \"violations\": {failed}, \"hazards_found\": 0, \"hazards_total\": {}, \
-             \"seeds_per_s\": {per_second:.1}}}",
-            hazards::ALL.len()
+            "{{\"seeds\": {seeds}, \"violations\": {failed}, \"hazards_found\": 0, \"hazards_total\": 0, \
+             \"seeds_per_s\": {per_second:.1}}}"
         );
     } else {
         println!(

@@ -117,7 +117,7 @@ impl Interpreter<'_> {
     fn node(
         &mut self,
         node: &Node,
-        inputs: &mut Vec<Out>,
+        inputs: &mut [Out],
         place: &Place,
         depth: usize,
         guarded: bool,

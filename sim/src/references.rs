@@ -13,8 +13,14 @@ use onceflow_store::{
 };
 use std::sync::Arc;
 
+/// Roots there are.
+pub const ROOTS: u64 = SHARED + COMMON;
+
 /// Roots that all share.
-pub const ROOTS: u64 = 5;
+const SHARED: u64 = 5;
+
+/// Values that come and go, each with a root of its own.
+const COMMON: u64 = 2;
 
 /// A shared root.
 pub fn root(at: u64) -> EdgeName {
@@ -45,11 +51,11 @@ pub async fn change(room: Arc<Room>, node: NodeId, changes: u64, strict: bool) {
 
 async fn one(room: &Arc<Room>, values: &Arc<Values>, name: &str, strict: bool) -> Result<(), Error> {
     let sim = &room.sim;
-    let edge = root(sim.below(ROOTS));
+    let edge = root(sim.below(SHARED));
     match sim.below(10) {
         0 | 1 => {
             // A new value above what a root leads to.
-            let below = values.edge(&root(sim.below(ROOTS))).await?;
+            let below = values.edge(&root(sim.below(SHARED))).await?;
             let refs: Vec<ValueId> = below.into_iter().flat_map(|id| [id.clone(), id]).collect();
             let refs = refs.into_iter().take(1 + sim.below(2) as usize).collect::<Vec<_>>();
             values.update(Update::new().put(name, refs, "text").set(&edge, name)).await?;
@@ -64,16 +70,21 @@ async fn one(room: &Arc<Room>, values: &Arc<Values>, name: &str, strict: bool) -
         }
         4 => lease(room, values, name, strict).await?,
         5 | 6 => {
-            // Some id that may have come and gone.
-            let id = format!("common {}", sim.below(2));
-            values.update(Update::new().leaf(id.as_str(), "the same").set(&edge, id.as_str())).await?;
+            // Some id that comes and goes, and is often about to be buried.
+            let at = sim.below(COMMON);
+            let (id, edge) = (format!("common {at}"), root(SHARED + at));
+            let update = match sim.per_mille(500) {
+                true => Update::new().clear(&edge),
+                false => Update::new().leaf(id.as_str(), "the same").set(&edge, id.as_str()),
+            };
+            values.update(update).await?;
         }
         _ => {
             let budget = [1, 2, 7, 1000][sim.below(4) as usize];
             values.reclaim(budget).await?;
         }
     }
-    if sim.per_mille(30) {
+    if sim.per_mille(150) {
         // Large, and of few different contents.
         let content = vec![sim.below(2) as u8; 200];
         let upload = values.upload(onceflow_store::blobs::content::from_bytes(content)).await?;

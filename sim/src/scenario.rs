@@ -150,6 +150,8 @@ fn change_values(sim: &Arc<Sim>, faults: Faults, truth: &Arc<Mutex<Truth>>) -> (
     drive(&room, &busy);
     room.stop_all();
     if lock(truth).violations.is_empty() {
+        // What is missing would not be missed once nothing refers to it.
+        check::anytime(&room);
         let values = room.values();
         for at in 0..references::ROOTS {
             let cleared = values.update(onceflow_store::values::Update::new().clear(&references::root(at)));

@@ -386,10 +386,8 @@ impl User {
                     truth.violate("outputs are those of the flow", seen);
                 }
             }
-            Came::Undone => {
-                if broken.exact && broken.outputs.is_some() {
-                    truth.violate("every run ends well if its tasks do", format!("{} failed and was undone", self.key));
-                }
+            Came::Undone if broken.exact && broken.outputs.is_some() => {
+                truth.violate("every run ends well if its tasks do", format!("{} failed and was undone", self.key));
             }
             Came::Cancelled if !cancelled => {
                 truth.violate("every run ends well if its tasks do", format!("{}: nobody cancelled it", self.key));

@@ -60,8 +60,8 @@ impl Value {
             Type::Bytes => {
                 match number % 16 {
                     // Few different ones, so that equal content meets.
-                    0 | 1 => Value::Bytes(70_000, number / 16 % 2),
-                    2..8 => Value::Bytes(1_500, number),
+                    0..4 => Value::Bytes(70_000, number / 16 % 2),
+                    4..8 => Value::Bytes(1_500, number),
                     _ => Value::Bytes(12, number),
                 }
             }

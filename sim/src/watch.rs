@@ -133,6 +133,7 @@ impl Watch {
             }
         }
         self.widths(batch);
+        self.burials(batch, state);
         for op in &batch.ops {
             if let Op::Put(key, row) = op
                 && key.group.id() == b"runs"
@@ -154,6 +155,19 @@ impl Watch {
         }
         if let Some(claimed) = claimed {
             self.sim.tell(|| format!("node {node} takes {}", name(&claimed.name)));
+        }
+    }
+
+    /// What is buried, nothing refers to. Where it is put again soon, nobody would notice later.
+    fn burials(&self, batch: &Batch, state: &State) {
+        let counts = onceflow_core::Group::rows("values.counts");
+        for op in &batch.ops {
+            if let Op::Delete(key) = op
+                && key.group.id() == b"values"
+                && state.get(batch.shard, &counts.key(&key.name)).is_some()
+            {
+                lock(&self.truth).violate("nothing live is missing", format!("{key} is buried, and is referred to"));
+            }
         }
     }
 
@@ -188,7 +202,8 @@ impl Watch {
             }
         }
         for (key, _) in before.ready.iter().filter(|(key, _)| batch.ops.contains(&Op::Delete(key.clone()))) {
-            let taken = StepId::from_queue_name(key.name.as_bytes()).and_then(|(run, _)| truth.taken.get_mut(&(node, run)));
+            let taken =
+                StepId::from_queue_name(key.name.as_bytes()).and_then(|(run, _)| truth.taken.get_mut(&(node, run)));
             taken.into_iter().for_each(|taken| taken.retain(|name, _| *name != key.name));
         }
         // A batch that requires nothing of a run only frees.

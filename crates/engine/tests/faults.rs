@@ -186,8 +186,7 @@ async fn addresses(make: Make) -> Vec<String> {
     let mut kit = Kit::default();
     let (start, expected) = make(&mut kit);
     assert_eq!(Proof::new(&kit).run(start).await, expected);
-    let ran = kit.log.lock().unwrap().keys().cloned().collect();
-    ran
+    kit.log.lock().unwrap().keys().cloned().collect()
 }
 
 #[tokio::test]

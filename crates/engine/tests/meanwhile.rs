@@ -12,12 +12,7 @@ use onceflow_engine::{
     Options, Report, Resolution, Start,
     task::{Attempt, Body, Data, Failure, Step, Verdict},
 };
-use onceflow_store::{
-    BoxFuture, Records,
-    backend::memory::Memory,
-    records::Scan,
-    testing::world::poll_once,
-};
+use onceflow_store::{BoxFuture, Records, backend::memory::Memory, records::Scan, testing::world::poll_once};
 use std::sync::{
     Arc, Mutex,
     atomic::{AtomicU64, Ordering::SeqCst},

@@ -311,9 +311,9 @@ impl onceflow_engine::task::Body for Counting {
             let row = tx.get("count").await.map_err(|error| Failure::new(error.to_string()))?;
             let n = row.map_or(0, |row| i64::from(row[0])) + 1;
             if n == 2 {
-                tx.delete("count")
+                tx.delete("count");
             } else {
-                tx.put("count", [n as u8])
+                tx.put("count", [n as u8]);
             }
             Ok(vec![int(n)])
         }))

@@ -147,9 +147,7 @@ impl Values {
             let (named, born) = update::blobs(&self.keys, self.shard, &Facts::new(wanted, rows), &blobs)?;
             weaving.ops.extend(named.ops);
             weaving.born = born;
-            if !onceflow_core::hazard::is_on("content-named-blindly") {
-                requires.extend(named.requires);
-            }
+            requires.extend(named.requires);
         }
         batch.requires.extend(requires);
         batch.ops.extend(weaving.weave(changes));
