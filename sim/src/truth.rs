@@ -3,7 +3,6 @@
 
 use crate::{executor::NodeId, value::Value};
 use onceflow_core::{
-    Name,
     model::Effect,
     protocol::ids::{RunId, StepId},
 };
@@ -70,8 +69,8 @@ pub struct Truth {
     pub unanswered: BTreeSet<RunId>,
     /// How often it was told that a step took effect: run key, address.
     pub events: BTreeMap<(String, String), usize>,
-    /// When a node took a step of a run that it has not committed since.
-    pub taken: BTreeMap<(NodeId, RunId), BTreeMap<Name, Position>>,
+    /// When a node took a step of a run, by its claim, unless it has committed under that since.
+    pub taken: BTreeMap<(NodeId, RunId), BTreeMap<[u8; 24], Position>>,
     /// Who took a step, by its claim.
     pub takers: BTreeMap<[u8; 24], NodeId>,
     /// Runs that were stopped or failed, and are gone: what they did was undone.

@@ -7,7 +7,7 @@ use crate::{
     truth::Truth,
 };
 use onceflow_core::{
-    Batch, Claimed, Inbox, Key, Kind, Op, Row, Shard, Timestamp,
+    Batch, Claimed, Inbox, Key, Kind, Op, Require, Row, Shard, Timestamp,
     model::Effect,
     payload::Payload,
     protocol::{
@@ -197,14 +197,16 @@ impl Watch {
         if let (Some(claimed), Some(claim)) = (claimed, &batch.claim) {
             truth.takers.insert(claim.fence.to_bytes(), node);
             if let Some((run, _)) = StepId::from_queue_name(claimed.name.as_bytes()) {
-                let taken = truth.taken.entry((node, run)).or_default();
-                taken.entry(claimed.name.clone()).or_insert(position);
+                truth.taken.entry((node, run)).or_default().insert(claim.fence.to_bytes(), position);
             }
         }
-        for (key, _) in before.ready.iter().filter(|(key, _)| batch.ops.contains(&Op::Delete(key.clone()))) {
-            let taken =
-                StepId::from_queue_name(key.name.as_bytes()).and_then(|(run, _)| truth.taken.get_mut(&(node, run)));
-            taken.into_iter().for_each(|taken| taken.retain(|name, _| *name != key.name));
+        let leaves = before.ready.iter().any(|(key, _)| batch.ops.contains(&Op::Delete(key.clone())));
+        for require in batch.requires.iter().filter(|require| leaves && is_claim(require.key())) {
+            let step = StepId::from_queue_name(require.key().name.as_bytes());
+            let taken = step.and_then(|(run, _)| truth.taken.get_mut(&(node, run)));
+            if let (Some(taken), Require::Equals(_, fence)) = (taken, require) {
+                taken.retain(|taken, _| fence[..] != taken[..]);
+            }
         }
         // A batch that requires nothing of a run only frees.
         if batch.requires.iter().any(|require| !is_claim(require.key()) && !is_deadline(require.key())) {
@@ -272,7 +274,7 @@ impl Watch {
 
     /// A commit was answered with nobody knows what.
     pub fn unanswered(&self, batch: &Batch) {
-        let claimed = batch.requires.iter().map(onceflow_core::Require::key).filter(|key| is_claim(key));
+        let claimed = batch.requires.iter().map(Require::key).filter(|key| is_claim(key));
         let runs = claimed.filter_map(|key| StepId::from_queue_name(key.name.as_bytes())).map(|(run, _)| run);
         lock(&self.truth).unanswered.extend(runs);
     }

@@ -156,7 +156,7 @@ pub(crate) struct Logs {
     /// A key, the beginning of a key or id, or - for the latest
     #[arg(value_name = "RUN", default_value = "-")]
     pub(crate) run: String,
-    /// Only steps at or below this address: align, align[3]
+    /// Only steps at or below this address: `align`, `align[3]`
     #[arg(value_name = "STEP")]
     pub(crate) step: Option<String>,
     /// Only if the last attempt, which is the one that is kept, is this

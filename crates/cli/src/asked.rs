@@ -1,18 +1,40 @@
 //! What is asked for on the command line, made ready for the engine: the flow is read and checked, its inputs are
 //! bound, and what large files hold is looked up instead of read, where that is known.
 
-use crate::{args, codes, digests::Digests, exit::Exit, fault::Fault, session, tasks};
+use crate::{
+    args, codes,
+    digests::Digests,
+    exit::Exit,
+    fault::Fault,
+    flows::{self, Remember},
+    printer::Printer,
+    session, tasks,
+};
 use onceflow_core::model::Port;
 use onceflow_engine::{
     HISTORY_MS, Start,
     task::{Data, KnownContent},
 };
-use onceflow_spec::{Flow, Given, Options};
+use onceflow_spec::{Flow, Given};
 use serde_json::Value;
 use std::path::Path;
 
 /// A run is remembered at least for so long after its end: its results have to be written.
 const HISTORY_MS_MIN: u64 = 60_000;
+
+/// What was found out on the way and may be remembered for the next time.
+pub(crate) struct Hints {
+    pub(crate) digests: Digests,
+    flow: Remember,
+}
+
+impl Hints {
+    /// Remembers what is worth it.
+    pub(crate) fn save(&mut self) {
+        self.digests.save();
+        self.flow.save();
+    }
+}
 
 /// A flow with its inputs.
 pub(crate) struct Asked {
@@ -27,8 +49,8 @@ impl Asked {
     ///
     /// # Errors
     /// All that is wrong with either.
-    pub(crate) fn read(args: &args::Flow, store: &Path) -> Result<(Asked, Digests), Fault> {
-        let mut flow = load(&args.flow)?;
+    pub(crate) fn read(args: &args::Flow, store: &Path) -> Result<(Asked, Hints), Fault> {
+        let (mut flow, remember) = flows::load(&args.flow, store, args.verify)?;
         let key = args.key.clone().unwrap_or_else(|| flow.name.clone());
         tasks::set_class(&mut flow.library, &session::class(&key));
         outputs(&flow, &args.output)?;
@@ -50,7 +72,7 @@ impl Asked {
         start.keep_ms = args.keep.or(flow.keep_ms).filter(|ms| *ms > 0);
         start.history_ms = args.history.or(flow.history_ms).unwrap_or(HISTORY_MS).max(HISTORY_MS_MIN);
         start.finish_independent = flow.finish_independent;
-        Ok((Asked { flow, start, values: shown }, digests))
+        Ok((Asked { flow, start, values: shown }, Hints { digests, flow: remember }))
     }
 
     /// Whether every secret that the flow declares is in our environment: better now than after half of the steps.
@@ -72,6 +94,13 @@ impl Asked {
         Err(Fault::new(Exit::Usage, onceflow_exec::codes::SECRET, why).hint("export them, then run the same command"))
     }
 
+    /// Says which steps never run, unless only some outputs are asked for.
+    pub(crate) fn say_unused(&self, printer: &Printer) {
+        if self.start.outputs.is_none() {
+            self.flow.unused.iter().for_each(|unused| printer.say(format!("warning: {unused}")));
+        }
+    }
+
     pub(crate) fn key(&self) -> &str {
         &self.start.key
     }
@@ -81,14 +110,6 @@ impl Asked {
         let modules = self.flow.library.flows.get(&self.flow.name).into_iter().flat_map(|flow| &flow.modules);
         modules.map(|module| module.name.clone()).collect()
     }
-}
-
-/// Reads a flow file.
-///
-/// # Errors
-/// All that is wrong with it.
-pub(crate) fn load(path: &Path) -> Result<Flow, Fault> {
-    onceflow_spec::load(path, &Options::default()).map_err(|problems| Fault::problems(Exit::Flow, problems))
 }
 
 /// Whether the outputs that are asked for are the flow's.
@@ -117,13 +138,4 @@ fn look(data: &mut Data, digests: &mut Digests) -> Result<(), Fault> {
         Data::Bytes(_) | Data::None => {}
     }
     Ok(())
-}
-
-/// Checks what a flow file was lowered to, as a start would.
-///
-/// # Errors
-/// All that is wrong with it.
-pub(crate) fn check(flow: &Flow) -> Result<(), Fault> {
-    let checked = onceflow_core::model::check(&flow.library, &flow.name, None);
-    checked.map(drop).map_err(|errors| Fault::from(onceflow_engine::Error::from(errors)))
 }

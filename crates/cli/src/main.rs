@@ -6,7 +6,7 @@
 //! | `verbs` | what is done, a file for each verb |
 //! | `printer`, `view`, `tally`, `words` | what people and programs see |
 //! | `place`, `session`, `runs` | the store and the runs in it |
-//! | `presence`, `trail`, `digests` | what lies beside the store: who attends a run, what happened, what files held |
+//! | `presence`, `trail`, `digests`, `flows` | what lies beside the store: who attends a run, what happened, what files held |
 //! | `results` | outputs as files |
 //! | `exit`, `fault`, `codes`, `pages` | how it ends, and why |
 
@@ -18,6 +18,7 @@ mod executors;
 mod exit;
 mod fault;
 mod finish;
+mod flows;
 mod follow;
 mod pages;
 mod place;

@@ -11,17 +11,19 @@ pub(crate) const NAME: &str = ".onceflow";
 pub(crate) struct Place {
     pub(crate) directory: PathBuf,
     pub(crate) is_there: bool,
+    /// Somebody named it.
+    pub(crate) is_given: bool,
 }
 
 /// Finds the store, seen from `here`. `given` is what the option or the environment says.
 pub(crate) fn find(given: Option<&Path>, here: &Path) -> Place {
     if let Some(given) = given {
         let directory = here.join(given);
-        return Place { is_there: is_store(&directory), directory };
+        return Place { is_there: is_store(&directory), is_given: true, directory };
     }
     match here.ancestors().map(|above| above.join(NAME)).find(|directory| directory.is_dir()) {
-        Some(directory) => Place { directory, is_there: true },
-        None => Place { directory: here.join(NAME), is_there: false },
+        Some(directory) => Place { directory, is_there: true, is_given: false },
+        None => Place { directory: here.join(NAME), is_there: false, is_given: false },
     }
 }
 
@@ -73,7 +75,7 @@ mod tests {
         let deep = root.path().join("a/b/c");
         std::fs::create_dir_all(&deep).unwrap();
         let new = find(None, &deep);
-        assert_eq!(new, Place { directory: deep.join(NAME), is_there: false });
+        assert_eq!(new, Place { directory: deep.join(NAME), is_there: false, is_given: false });
         assert!(new.clone().must_be_there().is_err());
         std::fs::create_dir(root.path().join("a").join(NAME)).unwrap();
         assert_eq!(find(None, &deep).directory, root.path().join("a").join(NAME));

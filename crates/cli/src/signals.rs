@@ -43,4 +43,12 @@ impl Signals {
             Err(_) => std::future::pending().await,
         }
     }
+
+    /// What this gives, unless we are asked to stop before: then it is dropped where it is, as if we had been killed.
+    pub(crate) async fn unless_asked<T>(&mut self, work: impl Future<Output = T>) -> Result<T, Exit> {
+        tokio::select! {
+            given = work => Ok(given),
+            exit = self.asked() => Err(exit),
+        }
+    }
 }

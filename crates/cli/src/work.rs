@@ -34,11 +34,12 @@ pub(crate) async fn engine(
     let cpus = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
     let jobs = jobs.map_or(cpus, usize::from);
     let options = Options {
-        classes: BTreeMap::from([(session::class(&attending.notice.key), jobs)]),
+        classes: BTreeMap::from([(session::class(&attending.notice.key), ahead(jobs))]),
+        running_max: jobs,
         other_classes: false,
         waits: true,
         cpu_milli: u32::try_from(cpus.max(jobs) * 1000).unwrap_or(u32::MAX),
-        scratch: session.place.directory.join("scratch"),
+        scratch: crate::executors::home(&session.place).scratch(),
         ..Options::default()
     };
     let engine = Engine::open(&session.store, options).await?;
@@ -47,6 +48,12 @@ pub(crate) async fn engine(
     release(&engine, &session.place, before).await?;
     tokio::spawn(keep_releasing(engine.clone(), session.place.clone()));
     Ok(engine)
+}
+
+/// Steps taken at a time, if so many commands may run: while some run, others are made ready, and what others gave is
+/// committed.
+fn ahead(jobs: usize) -> usize {
+    jobs.saturating_mul(2).saturating_add(2)
 }
 
 /// Frees what processes have taken that are gone.
@@ -58,7 +65,7 @@ pub(crate) async fn release(engine: &Engine, place: &Place, before: Option<Notic
     for gone in gone.filter_map(|notice| notice.claims()) {
         engine.release(gone).await?;
         // It may have been killed before it could remove the small files it had made.
-        let _gone = remove(&place.directory.join("scratch").join(format!("onceflow-{gone:032x}")));
+        let _gone = remove(&crate::executors::home(place).scratch().join(format!("onceflow-{gone:032x}")));
     }
     Ok(())
 }

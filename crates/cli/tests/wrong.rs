@@ -41,6 +41,37 @@ fn an_unknown_verb_is_not_understood() {
 }
 
 #[test]
+fn a_store_that_is_named_must_be_there() {
+    Bed::new().run(&["--store", "nowhere", "ls"]).expect(expect![[r#"
+        -- stderr
+        error[OF0401]: there is no store at [dir]/nowhere
+        hint: go to a directory where a flow was run, or name the store with `--store DIR`
+        -- exit 1
+    "#]]);
+}
+
+#[test]
+fn a_step_that_never_runs_is_named() {
+    let bed = Bed::new();
+    bed.write(
+        "flow.yaml",
+        "flow: f
+steps:
+  a: { run: echo a, out: { t: text } }
+  b: { run: echo b, out: { t: text } }
+outputs: { t: a.t }
+",
+    );
+    bed.run(&["check", "flow.yaml"]).expect(expect![[r#"
+        -- stderr
+        flow.yaml: flow `f` is sound
+        warning: flow.yaml:4: step `b` does not run: nobody reads what it gives (name it in `outputs`, or take away its `out`)
+        next: onceflow run flow.yaml
+        -- exit 0
+    "#]]);
+}
+
+#[test]
 fn an_option_without_its_value_is_not_understood() {
     Bed::new().run(&["run", "flow.yaml", "--key"]).expect(expect![[r#"
         -- stderr

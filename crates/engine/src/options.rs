@@ -16,6 +16,9 @@ pub struct Options {
     pub classes: BTreeMap<String, usize>,
     /// Whether steps whose class is not named in `classes` are taken too.
     pub other_classes: bool,
+    /// Tasks that run at a time, in all, pure ones that reserve nothing aside. Steps may be taken ahead of that, so that
+    /// what has to be written before and after a task keeps no other waiting.
+    pub running_max: usize,
     /// How long a claim stands without a sign of life.
     pub lease_ms: u64,
     /// Processors, in thousandths, that tasks may reserve together.
@@ -42,6 +45,7 @@ impl Default for Options {
             blocking_max: 4 * cpus,
             classes: BTreeMap::new(),
             other_classes: true,
+            running_max: usize::MAX,
             lease_ms: 30_000,
             cpu_milli: u32::try_from(cpus * 1000).unwrap_or(u32::MAX),
             memory_bytes: u64::MAX,

@@ -23,6 +23,11 @@ impl Home {
         self.root.join("runs").join(hex)
     }
 
+    /// Where files are that are put there for steps, as the engine is told.
+    pub fn scratch(&self) -> PathBuf {
+        self.root.join("scratch")
+    }
+
     /// The work directory of an attempt at a step.
     pub fn work(&self, run: RunId, address: &str, attempt: u32) -> PathBuf {
         self.run(run).join("work").join(format!("{}.{attempt}", safe(address)))

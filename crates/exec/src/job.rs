@@ -193,10 +193,10 @@ impl<'a> Job<'a> {
             Log::new(&self.shared.home, self.step.run(), &address, self.secrets.mask(), self.shared.budget.clone());
         let ended = process::run(start, self.shared.guard().as_ref(), &mut log).await?;
         let status = ended.status;
-        let given = match status.success() {
+        let given = self.work.check_inputs().and_then(|()| match status.success() {
             true => self.outputs(),
             false => Err(failed(status)),
-        };
+        });
         let last = log.finish(given.is_err());
         match given {
             Ok(given) => {
@@ -212,7 +212,6 @@ impl<'a> Job<'a> {
     }
 
     fn outputs(&self) -> Result<Vec<Data>, Failure> {
-        self.work.check_inputs()?;
         let mut values = output::collect(&self.work, &self.spec.outputs, self.captures, &self.planned)?;
         let mut taken = Taken::new();
         for value in &mut values {

@@ -1,6 +1,6 @@
 //! Executors for steps that are not Rust: commands, scripts, HTTP calls, expressions.
 //!
-//! A program that a flow file lowered to carries in each leaf what is to be done ([`Action`](action::Action)); any process
+//! A program that a flow file lowered to carries in each leaf what is to be done ([`Action`]); any process
 //! that offers these executors can run it, without the flow file.
 //!
 //! | module | what it owns |

@@ -15,6 +15,7 @@ mod json;
 pub(crate) use json::relative;
 
 use onceflow_core::model::Type;
+use serde::{Deserialize, Serialize};
 use std::{
     collections::BTreeMap,
     fmt, io,
@@ -22,7 +23,7 @@ use std::{
 };
 
 /// A value of any type a port may have.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Value {
     /// Nothing: unit, an option that is none, JSON's null.
     Null,
@@ -47,7 +48,7 @@ pub enum Value {
 }
 
 /// A file: what it is called, and where it is.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FileValue {
     /// What it is called; inside a directory, its relative path.
     pub name: String,
@@ -56,7 +57,7 @@ pub struct FileValue {
 }
 
 /// A directory: files by their relative paths.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DirectoryValue {
     /// Where it is. Empty for one that is not laid out on the disk as a directory.
     pub path: PathBuf,

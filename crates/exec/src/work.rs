@@ -27,6 +27,8 @@ pub(crate) struct Work {
     pub(crate) path: PathBuf,
     /// Where outputs wait to be taken, and how the names of this attempt's begin.
     pub(crate) taken: PathBuf,
+    /// Where small files are that only steps of this process read.
+    scratch: PathBuf,
     inputs: Vec<Input>,
     /// Names that are taken where inputs are.
     names: BTreeSet<String>,
@@ -50,7 +52,7 @@ impl Work {
             remove_before(entries, &path);
         }
         pool.make(&path).map_err(wrong)?;
-        Ok(Work { path, taken, inputs: vec![], names: BTreeSet::new() })
+        Ok(Work { path, taken, scratch: home.scratch(), inputs: vec![], names: BTreeSet::new() })
     }
 
     /// Puts the files of an input where the command finds them; their paths are those from now on. A file is `in/NAME`,
@@ -124,13 +126,23 @@ impl Work {
             return Err(codes::failure(codes::INPUT_TYPE, why).finally());
         }
         let link = self.path.join(at);
-        let original = fs::canonicalize(&file.path).and_then(|path| Ok((fs::metadata(&path)?, path)));
+        // A name more of a small file costs less than a link to it.
+        let is_small = file.path.starts_with(&self.scratch);
+        let original = match is_small {
+            true => Ok(file.path.clone()),
+            false => fs::canonicalize(&file.path),
+        };
+        let original = original.and_then(|path| Ok((fs::metadata(&path)?, path)));
         let (data, original) =
             original.map_err(|error| codes::work(format!("input `{}` cannot be read", file.name), &error))?;
-        let linked = match std::os::unix::fs::symlink(&original, &link) {
+        let put = || match is_small && fs::hard_link(&original, &link).is_ok() {
+            true => Ok(()),
+            false => std::os::unix::fs::symlink(&original, &link),
+        };
+        let linked = match put() {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 self.make(at.parent().unwrap_or(Path::new("")))?;
-                std::os::unix::fs::symlink(&original, &link)
+                put()
             }
             other => other,
         };

@@ -217,6 +217,19 @@ async fn an_input_that_was_changed_is_told() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn what_a_step_did_to_a_small_input_no_other_step_sees() {
+    let lab = Lab::new().await;
+    let small = || lab.file("a.txt", "one");
+    let reads = || One::command("cat ${{ f }} > o").input("f", Type::File, small()).output("t", Type::Text, "o");
+    assert_eq!(lab.texts("before", &reads()).await, ["one"]);
+    // It fails, too: that is no excuse.
+    let spoils = One::command("chmod u+w ${{ f }}; echo two > ${{ f }}; false").input("f", Type::File, small());
+    let told = lab.run("spoils", &spoils).await.unwrap_err();
+    assert!(told.contains("OF0309: the step changed its input `in/a.txt`"), "{told}");
+    assert_eq!(lab.texts("after", &reads()).await, ["one"]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn values_of_every_type_are_read_and_written() {
     let lab = Lab::new().await;
     let ty = Type::Record([(String::from("a"), Type::list(Type::Int)), (String::from("b"), Type::Text)].into());

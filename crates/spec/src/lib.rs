@@ -5,7 +5,8 @@
 //! | `syntax` | text to what it says, every part with its place |
 //! | `types`, `words` | types, names, durations, sizes |
 //! | `lower` | what it says to the kernel's graph |
-//! | `check` | the kernel's check, in the places of the file |
+//! | `check`, `unused` | the kernel's check, in the places of the file; steps that never run |
+//! | `remembered` | a flow as bytes, for as long as its files do not change |
 //! | `inputs` | what a run is given: words, files, patterns, sample sheets |
 //! | [`schema()`] | the JSON Schema that editors use |
 //! | [`codes`] | what can be wrong |
@@ -38,21 +39,25 @@ mod inputs;
 mod limits;
 mod lower;
 mod problem;
+mod remembered;
 mod schema;
 mod source;
 mod syntax;
 mod types;
+mod unused;
 mod words;
 
 pub use inputs::Given;
 pub use problem::{Place, Problem, Problems};
 pub use schema::schema;
 pub use types::Shape;
+pub use unused::Unused;
 pub use words::duration_ms;
 
 use onceflow_core::model::{Library, Port, Type, task::DEFAULT_CLASS};
 use onceflow_exec::value::Value;
 use problem::Report;
+use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
 
 /// How a flow is loaded.
@@ -69,7 +74,7 @@ impl Default for Options {
 }
 
 /// A flow that was loaded: checked, and ready to be given its inputs.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Flow {
     /// What it is called; also in [`Flow::library`].
     pub name: String,
@@ -89,12 +94,25 @@ pub struct Flow {
     pub finish_independent: bool,
     /// Names in the environment that steps get, of all its files.
     pub secrets: Vec<String>,
+    /// Steps that never run.
+    pub unused: Vec<Unused>,
     /// All files it was loaded from, the first being its own.
-    pub files: Vec<PathBuf>,
+    pub files: Vec<FlowFile>,
+}
+
+/// A file that a flow was loaded from, as it was then.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FlowFile {
+    /// How it was looked for.
+    pub given: PathBuf,
+    /// Where it was.
+    pub path: PathBuf,
+    /// What was in it: BLAKE3.
+    pub digest: [u8; 32],
 }
 
 /// An input of a flow.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Input {
     /// What it is called.
     pub name: String,
@@ -132,6 +150,7 @@ pub fn load(path: &Path, options: &Options) -> Result<Flow, Problems> {
     check::run(&files.library, &callee.name, &files.sources, &report);
     report.result()?;
     Ok(Flow {
+        unused: unused::find(&files.library),
         outputs: callee.outputs.unwrap_or_default(),
         name: callee.name,
         description: file.description,
@@ -141,6 +160,6 @@ pub fn load(path: &Path, options: &Options) -> Result<Flow, Problems> {
         history_ms: file.history_ms,
         finish_independent: file.finish_independent,
         secrets: files.secrets,
-        files: files.paths,
+        files: files.read,
     })
 }

@@ -7,10 +7,11 @@ use crate::{
     words,
 };
 use onceflow_core::model::Type;
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
 /// A type as it is written down: what the kernel's types say, and which words an enum allows.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Shape {
     /// One that is not made of others.
     Plain(Type),

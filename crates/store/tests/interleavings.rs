@@ -131,7 +131,7 @@ fn a_disk_that_fills_up_refuses_everyone_who_waits_for_room() {
                 let journal = journal.clone();
                 thread::spawn(move || {
                     let mut batch = Batch::new(SHARD);
-                    batch.put(key(&format!("{writer}")), Row::from(vec![1; 800_000]));
+                    batch.put(key(&format!("{writer}")), Row::from(vec![1; 50_000]));
                     block_on(commit_durably(&*journal, batch)).is_ok()
                 })
             })

@@ -1,15 +1,19 @@
 //! `onceflow check FLOW…`: all that is wrong with flow files, without running anything.
 
-use crate::{args, asked, exit::Exit, fault, printer::Printer};
+use crate::{args, exit::Exit, fault, flows, printer::Printer};
 use serde_json::json;
 
 /// Checks flow files.
 pub(crate) fn run(args: &args::Check, printer: &Printer) -> Exit {
     let mut wrong = Vec::new();
     let mut right = Vec::new();
+    let mut unused = Vec::new();
     for path in &args.flows {
-        match asked::load(path).and_then(|flow| asked::check(&flow).map(|()| flow)) {
-            Ok(flow) => right.push(format!("{}: flow `{}` is sound", path.display(), flow.name)),
+        match flows::read(path) {
+            Ok(flow) => {
+                right.push(format!("{}: flow `{}` is sound", path.display(), flow.name));
+                unused.extend(flow.unused);
+            }
             Err(fault) => wrong.push((path, fault)),
         }
     }
@@ -21,9 +25,11 @@ pub(crate) fn run(args: &args::Check, printer: &Printer) -> Exit {
         };
         printer.pretty(&json!({
             "ok": wrong.is_empty(), "checked": args.flows.len(), "wrong": wrong.iter().map(one).collect::<Vec<_>>(),
+            "warnings": unused.iter().map(ToString::to_string).collect::<Vec<_>>(),
         }));
     }
     right.iter().for_each(|line| printer.say(line));
+    unused.iter().for_each(|unused| printer.say(format!("warning: {unused}")));
     if wrong.is_empty() {
         let first = args.flows.first().map(|path| path.display().to_string()).unwrap_or_default();
         printer.next(format!("onceflow run {first}"));

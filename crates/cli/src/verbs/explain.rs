@@ -6,13 +6,14 @@ use crate::{
 
 /// Says what would run.
 pub(crate) async fn run(args: &args::Explain, place: Place, printer: &Printer) -> Result<Exit, Fault> {
-    let (asked, mut digests) = Asked::read(&args.flow, &place.directory)?;
+    let (asked, mut hints) = Asked::read(&args.flow, &place.directory)?;
+    asked.say_unused(printer);
     let explanation = if place.is_there && !args.flow.new {
         let session = Session::open(place).await?;
         let engine = session.idle().await?;
         let explanation = engine.explain(asked.start.clone()).await?;
         engine.stop();
-        digests.save();
+        hints.save();
         session.close().await?;
         explanation
     } else {

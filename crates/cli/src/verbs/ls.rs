@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 /// Lists runs.
 pub(crate) async fn run(_: &args::Ls, place: Place, printer: &Printer) -> Result<Exit, Fault> {
-    if !place.is_there {
+    if !place.is_there && !place.is_given {
         return Ok(none(printer));
     }
     let session = Session::open(place).await?;

@@ -3,9 +3,8 @@
 
 use crate::{
     args,
-    asked::Asked,
+    asked::{Asked, Hints},
     codes,
-    digests::Digests,
     exit::Exit,
     fault::Fault,
     finish::{Ending, To},
@@ -33,11 +32,11 @@ pub(crate) async fn run(args: &args::Run, place: Place, printer: &Printer) -> Re
         let explain = args::Explain { flow: args.flow.clone(), all: false };
         return super::explain::run(&explain, place, printer).await;
     }
-    let (mut asked, digests) = Asked::read(&args.flow, &place.directory)?;
+    let (mut asked, hints) = Asked::read(&args.flow, &place.directory)?;
     asked.start.accept_reruns = args.accept_code_change;
     asked.has_secrets()?;
     let session = Session::make(place).await?;
-    let mut running = Running { args, asked, digests, session, printer: printer.clone(), left: None };
+    let mut running = Running { args, asked, hints, session, printer: printer.clone(), left: None };
     let exit = running.go().await?;
     let Running { session, left, asked, .. } = running;
     let place = session.place.clone();
@@ -52,7 +51,7 @@ pub(crate) async fn run(args: &args::Run, place: Place, printer: &Printer) -> Re
 struct Running<'a> {
     args: &'a args::Run,
     asked: Asked,
-    digests: Digests,
+    hints: Hints,
     session: Session,
     printer: Printer,
     /// The run that is left to a process in the background.
@@ -64,6 +63,7 @@ impl Running<'_> {
         if let Some(exit) = self.nothing_to_do().await? {
             return Ok(exit);
         }
+        self.asked.say_unused(&self.printer);
         let mut signals = Signals::listen().map_err(|error| Fault::plain(Exit::No, format!("no signals: {error}")))?;
         loop {
             let notice = Notice { pid: std::process::id(), key: self.asked.key().to_owned(), ..Notice::default() };
@@ -104,7 +104,7 @@ impl Running<'_> {
 
     async fn tell(&mut self, handle: &Handle, report: Report, tally: &Tally) -> Result<Exit, Fault> {
         let ending = Ending { printer: &self.printer, handle, tally };
-        let to = To { flow: &self.asked.flow, out: &self.args.out, digests: &mut self.digests };
+        let to = To { flow: &self.asked.flow, out: &self.args.out, digests: &mut self.hints.digests };
         ending.tell(report, Some(to)).await
     }
 
@@ -114,7 +114,11 @@ impl Running<'_> {
             return Err(self.busy(notice.as_ref(), "is at work"));
         }
         let engine = self.session.idle().await?;
-        let Some(notice) = self.until_started(notice).await else { return Ok(None) };
+        let notice = match signals.unless_asked(self.until_started(notice)).await {
+            Ok(Some(notice)) => notice,
+            Ok(None) => return Ok(None),
+            Err(exit) => return Ok(Some(exit)),
+        };
         if engine.is_same(self.asked.start.clone()).await? == Some(false) {
             return Err(self.busy(Some(&notice), "is at work with other inputs or another flow"));
         }
@@ -165,13 +169,22 @@ impl Running<'_> {
             return self.leave(attending, before).await;
         }
         let engine = work::engine(&self.session, &mut attending, before, self.args.jobs).await?;
-        self.prepare(&engine).await?;
-        let events = engine.events();
-        let handle = engine.start(self.asked.start.clone()).await?;
+        let start = self.asked.start.clone();
+        let starting = async {
+            self.prepare(&engine).await?;
+            Ok::<_, Fault>((engine.events(), engine.start(start).await?))
+        };
+        let (events, handle) = match signals.unless_asked(starting).await {
+            Ok(started) => started?,
+            Err(exit) => {
+                engine.close().await?;
+                return Ok(self.stopped("stopped before the first step", exit));
+            }
+        };
         engine.go();
         attending.started()?;
         story::write(&self.session.place, handle.id(), self.args, &self.asked);
-        self.digests.save();
+        self.hints.save();
         crate::executors::home(&self.session.place).tidy(handle.id());
         let writer = trail::Writer::open(&self.session.place.run(handle.id()));
         let view = View::new(&self.printer, self.asked.steps());
@@ -189,14 +202,16 @@ impl Running<'_> {
                 Ok(exit)
             }
             Err(exit) => {
-                self.printer.say(format!(
-                    "stopped; {} done so far are kept",
-                    words::count(view.tally.total(|group| group.settled()), "step")
-                ));
-                self.printer.next("the same command goes on where it stopped");
-                Ok(exit)
+                let done = words::count(view.tally.total(|group| group.settled()), "step");
+                Ok(self.stopped(&format!("stopped; {done} done so far are kept"), exit))
             }
         }
+    }
+
+    fn stopped(&self, what: &str, exit: Exit) -> Exit {
+        self.printer.say(what);
+        self.printer.next("the same command goes on where it stopped");
+        exit
     }
 
     /// The run is ours: starts it, and leaves it to a process in the background.
@@ -215,7 +230,7 @@ impl Running<'_> {
         let engine = self.session.idle().await?;
         let handle = engine.start(self.asked.start.clone()).await?;
         story::write(&self.session.place, handle.id(), self.args, &self.asked);
-        self.digests.save();
+        self.hints.save();
         let report = handle.report().await?;
         drop(attending);
         let exit = match report.is_at_rest() {
@@ -230,7 +245,7 @@ impl Running<'_> {
     }
 
     /// Makes the key free if a new run is wanted; says what runs again and why if there was one.
-    async fn prepare(&mut self, engine: &Engine) -> Result<(), Fault> {
+    async fn prepare(&self, engine: &Engine) -> Result<(), Fault> {
         let Some(known) = runs::of_key(engine, self.asked.key()).await? else { return Ok(()) };
         if self.args.flow.new {
             return work::forget(engine, &known).await;

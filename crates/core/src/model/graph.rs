@@ -18,7 +18,7 @@ pub struct Origin {
 }
 
 /// Modules, and what joins them. A flow is one; so is the inside of a composite, a loop, an each, an arm.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Graph {
     /// What it takes.
     pub inputs: Vec<Port>,
@@ -31,7 +31,7 @@ pub struct Graph {
 }
 
 /// A unit of a graph.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Module {
     /// Unique among its siblings.
     pub name: String,
@@ -48,7 +48,7 @@ pub struct Module {
 pub const ERROR: &str = "error";
 
 /// The kinds of module.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Kind {
     /// A leaf with user code. Ports: the task's.
     Task(TaskSpec),
@@ -89,7 +89,7 @@ pub enum Kind {
 }
 
 /// One way through a choice.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Arm {
     /// What people call it.
     pub name: String,
@@ -100,7 +100,7 @@ pub struct Arm {
 }
 
 /// Joins two ports.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Connection {
     /// From an input of the graph, or an output of a module in it.
     pub from: Endpoint,
@@ -111,7 +111,7 @@ pub struct Connection {
 }
 
 /// One end of a connection.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Endpoint {
     /// The module; `None` is the graph itself.
     pub module: Option<String>,
@@ -120,7 +120,7 @@ pub struct Endpoint {
 }
 
 /// A flow and those it can call.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Library {
     /// By name.
     pub flows: BTreeMap<String, Graph>,

@@ -7,6 +7,7 @@ use onceflow_core::payload::{Digest, Stored};
 use onceflow_store::values::Values;
 use std::{
     collections::BTreeMap,
+    os::unix::fs::MetadataExt,
     path::{Path, PathBuf},
     sync::{
         Arc, Mutex,
@@ -24,8 +25,23 @@ pub(crate) struct SmallFiles {
     tries: AtomicU64,
 }
 
-/// A file stays while this does.
-pub(crate) type InUse = Arc<()>;
+/// A file stays while this does. It says what the file looked like when it was made.
+pub(crate) type InUse = Arc<Look>;
+
+/// What a file looks like from outside.
+#[derive(PartialEq, Eq)]
+pub(crate) struct Look {
+    size: u64,
+    modified: (i64, i64),
+    mode: u32,
+}
+
+impl Look {
+    fn at(path: &Path) -> Result<Self, Error> {
+        let data = std::fs::metadata(path).map_err(|error| Error::Scratch(format!("{}: {error}", path.display())))?;
+        Ok(Look { size: data.size(), modified: (data.mtime(), data.mtime_nsec()), mode: data.mode() })
+    }
+}
 
 impl SmallFiles {
     /// None yet; the directory is made with the first.
@@ -36,14 +52,16 @@ impl SmallFiles {
     /// Where a small value is as a file, read-only, while the second is kept.
     pub(super) async fn file(&self, values: &Values, content: &Stored) -> Result<(PathBuf, InUse), Error> {
         let path = self.directory.join(blake3::Hash::from_bytes(content.digest).to_hex().as_str());
-        if let Some(in_use) = lock(&self.files).get(&content.digest) {
-            return Ok((path, in_use.clone()));
+        if let Some(in_use) = self.known(&content.digest, &path) {
+            return Ok((path, in_use));
         }
         let made = self.directory.join(format!(".{}", self.tries.fetch_add(1, Relaxed)));
         values.export(&super::id(&content.id), &made, true).await?;
         // Under the lock, so that nobody forgets it before it is remembered.
         let mut files = lock(&self.files);
-        if let Some(in_use) = files.get(&content.digest) {
+        if let Some(in_use) = files.get(&content.digest)
+            && Look::at(&path).is_ok_and(|look| look == **in_use)
+        {
             // Somebody else made the same meanwhile, and steps read it: it is not replaced below them.
             remove(&made);
             return Ok((path, in_use.clone()));
@@ -53,7 +71,15 @@ impl SmallFiles {
         }
         let renamed = std::fs::rename(&made, &path);
         renamed.map_err(|error| Error::Scratch(format!("{}: {error}", path.display())))?;
-        Ok((path, files.entry(content.digest).or_default().clone()))
+        let in_use = Arc::new(Look::at(&path)?);
+        files.insert(content.digest, in_use.clone());
+        Ok((path, in_use))
+    }
+
+    /// The file that is there already, unless a task changed it though it must not.
+    fn known(&self, digest: &Digest, path: &Path) -> Option<InUse> {
+        let in_use = lock(&self.files).get(digest)?.clone();
+        Look::at(path).is_ok_and(|look| look == *in_use).then_some(in_use)
     }
 
     fn forget_some(&self, files: &mut BTreeMap<Digest, InUse>) {

@@ -55,18 +55,23 @@ impl Work<'_> {
         }
         loop {
             let attempt = ticket.failed + 1;
-            // What it needs first: one that must not start twice is not said to have started while it waits for that.
-            let _reserved = match self.reserve(&spec).await? {
+            // What it was decided on must last; that is waited for by who keeps nobody from running.
+            if spec.effect != Effect::Pure && !onceflow_core::hazard::is_on("body-before-durable") {
+                self.worker.shared.records.durable(self.position).await?;
+            }
+            // What it needs comes next: one that must not start twice is not said to have started while it waits for that.
+            let reserved = match self.reserve(&spec).await? {
                 Ok(reserved) => reserved,
                 Err(stop) => return self.stopped(seat, stop).await,
             };
             let Some(began) = self.begin(&spec, &mut ticket, &inputs).await? else { return Ok(None) };
             let tx = (spec.effect == Effect::Transactional).then(|| self.tx());
-            let attempted = self.attempt(&spec, attempt, &inputs, &began, tx.clone()).await?;
-            if let (true, Ok(outputs)) = (onceflow_core::hazard::is_on("size-from-attempt"), &attempted) {
+            let given = self.attempt(&spec, attempt, &inputs, &began, tx.clone()).await?;
+            drop(reserved);
+            if let (true, Ok(outputs)) = (onceflow_core::hazard::is_on("size-from-attempt"), &given) {
                 self.note_lens(outputs);
             }
-            let failure = match attempted {
+            let failure = match given {
                 Ok(outputs) => match self.gave(seat, attempt, outputs, Some(&began.scratch), memo, tx.as_ref()).await {
                     // What it has read changed meanwhile: nothing was done, and it runs again.
                     Ok(Gave::Conflict) => continue,
@@ -109,8 +114,9 @@ impl Work<'_> {
 
     /// Waits until the machine has what the task needs, and looks whether it may start at all.
     async fn reserve(&self, spec: &TaskSpec) -> Result<Result<Option<Reserved>, Stop>, Error> {
-        let needs = spec.resources.cpu_milli > 0 || spec.resources.memory_bytes > 0;
-        let reserved = match needs {
+        let reserves = spec.resources.cpu_milli > 0 || spec.resources.memory_bytes > 0;
+        let is_seen = spec.effect != Effect::Pure || reserves;
+        let reserved = match reserves || is_seen && self.worker.room.bounds_running() {
             false => None,
             true => {
                 let heartbeat = self.heartbeat(true);
@@ -125,8 +131,7 @@ impl Work<'_> {
             return Ok(Err(Stop::Interrupted));
         }
         // Another process may have stopped the run. What is pure harms nobody, and need not know.
-        let looks = spec.effect != Effect::Pure || needs;
-        let is_there = !looks || self.worker.shared.see_state(&self.run).await?;
+        let is_there = !is_seen || self.worker.shared.see_state(&self.run).await?;
         Ok(if is_there && self.run.state().phase.dispatches() { Ok(reserved) } else { Err(Stop::Cancelled) })
     }
 

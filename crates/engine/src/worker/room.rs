@@ -12,6 +12,8 @@ use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, futures::Notified};
 pub(crate) struct Room {
     seats: Arc<Semaphore>,
     pub(crate) blocking: Arc<Semaphore>,
+    running: Arc<Semaphore>,
+    bounds_running: bool,
     cpus: Arc<Semaphore>,
     cpus_max: u32,
     memory: Arc<Semaphore>,
@@ -73,6 +75,8 @@ impl Room {
         Room {
             seats: Arc::new(Semaphore::new(options.steps_max)),
             blocking: Arc::new(Semaphore::new(options.blocking_max)),
+            running: Arc::new(Semaphore::new(options.running_max.min(Semaphore::MAX_PERMITS))),
+            bounds_running: options.running_max < usize::MAX,
             cpus: Arc::new(Semaphore::new(options.cpu_milli as usize)),
             cpus_max: options.cpu_milli,
             memory: Arc::new(Semaphore::new(memory_max as usize)),
@@ -160,12 +164,18 @@ impl Room {
         self.changed.notify_waiters();
     }
 
-    /// Waits until the machine has what a task needs.
+    /// Whether only so many tasks may run at a time.
+    pub(crate) fn bounds_running(&self) -> bool {
+        self.bounds_running
+    }
+
+    /// Waits until a task may run, and the machine has what it needs.
     pub(crate) async fn reserve(&self, needs: onceflow_core::model::Resources) -> Reserved {
         let cpus = needs.cpu_milli.min(self.cpus_max);
         let memory = u32::try_from(needs.memory_bytes / MIB).unwrap_or(u32::MAX).min(self.memory_max);
+        let running = acquire(&self.running, 1).await;
         let cpus = acquire(&self.cpus, cpus).await;
-        Reserved { _cpus: cpus, _memory: acquire(&self.memory, memory).await }
+        Reserved { _running: running, _cpus: cpus, _memory: acquire(&self.memory, memory).await }
     }
 
     pub(crate) fn ring(&self) {
@@ -187,6 +197,7 @@ async fn acquire(semaphore: &Arc<Semaphore>, permits: u32) -> Option<OwnedSemaph
 
 /// What a task has reserved, until it is dropped.
 pub(crate) struct Reserved {
+    _running: Option<OwnedSemaphorePermit>,
     _cpus: Option<OwnedSemaphorePermit>,
     _memory: Option<OwnedSemaphorePermit>,
 }

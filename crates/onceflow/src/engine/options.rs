@@ -38,6 +38,13 @@ impl EngineBuilder {
         self
     }
 
+    /// Tasks that run at a time, pure ones that reserve nothing aside. Steps are taken ahead of that, so that what is
+    /// written before and after a task keeps no other waiting.
+    pub fn running_max(mut self, tasks: usize) -> Self {
+        self.options.running_max = tasks.max(1);
+        self
+    }
+
     /// Steps of a class it may have in flight.
     pub fn class(mut self, class: impl Into<String>, steps_max: usize) -> Self {
         self.options.classes.insert(class.into(), steps_max);

@@ -143,6 +143,24 @@ async fn a_class_bounds_how_many_are_in_flight() {
 }
 
 #[tokio::test]
+async fn only_so_many_tasks_run_at_a_time_though_more_steps_are_taken() {
+    static NOW: AtomicU32 = AtomicU32::new(0);
+    static MOST: AtomicU32 = AtomicU32::new(0);
+    #[task]
+    async fn work(_n: u64) {
+        MOST.fetch_max(NOW.fetch_add(1, SeqCst) + 1, SeqCst);
+        for _ in 0..10 {
+            tokio::task::yield_now().await;
+        }
+        NOW.fetch_sub(1, SeqCst);
+    }
+    let flow = Flow::new("work", ["n"], ["done"], |f, n: Port<Vec<u64>>| f.each(n, |f, n| f.add(work(n))));
+    let engine = Engine::builder().running_max(2).in_memory();
+    assert_eq!(engine.run(&flow, (0..30).collect()).await.unwrap().len(), 30);
+    assert_eq!(MOST.load(SeqCst), 2);
+}
+
+#[tokio::test]
 async fn what_a_transaction_writes_happens_with_the_commit_once() {
     #[task(effect = transactional, retry(attempts = 3, backoff = "1ms"))]
     async fn visit(step: &Step, tx: Tx, who: String) -> Result<u64, anyhow::Error> {

@@ -3,7 +3,7 @@
 
 use super::lower;
 use crate::{
-    Input,
+    FlowFile as FileRead, Input,
     inputs::defaults,
     limits::{FILES_MAX, FLOW_BYTES_MAX, FLOW_NODES_MAX},
     problem::Report,
@@ -33,7 +33,7 @@ pub(crate) struct Files {
     pub(crate) library: Library,
     pub(crate) sources: Vec<Source>,
     pub(crate) secrets: Vec<String>,
-    pub(crate) paths: Vec<PathBuf>,
+    pub(crate) read: Vec<FileRead>,
     by_path: BTreeMap<PathBuf, Option<Callee>>,
 }
 
@@ -45,14 +45,15 @@ impl Files {
 
     /// Reads the file that is run; `None` after saying what is wrong.
     pub(crate) fn main(&mut self, path: &Path, report: &Report) -> Option<(Callee, FlowFile)> {
-        let text = match read(path) {
-            Ok(text) => text,
+        let (text, digest) = match read(path) {
+            Ok(read) => read,
             Err((message, hint)) => {
                 report.push(crate::Problem::new("OF0102", message).hint(hint));
                 return None;
             }
         };
         let key = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+        self.read.push(FileRead { given: path.to_owned(), path: key.clone(), digest });
         self.load(key, Source::new(path.display().to_string(), text), report)
     }
 
@@ -78,14 +79,14 @@ impl Files {
         if self.by_path.len() >= FILES_MAX {
             return Err(Some((format!("more than {FILES_MAX} flow files are called"), String::new())));
         }
-        let text = read(&path).map_err(Some)?;
+        let (text, digest) = read(&path).map_err(Some)?;
+        self.read.push(FileRead { given: path, path: key.clone(), digest });
         let source = Source::new(shown.display().to_string(), text);
         self.load(key, source, report).map(|(callee, _)| callee).ok_or(None)
     }
 
     fn load(&mut self, key: PathBuf, source: Source, report: &Report) -> Option<(Callee, FlowFile)> {
         self.sources.push(source.clone());
-        self.paths.push(key.clone());
         self.by_path.insert(key.clone(), None);
         let tree = syntax::parse(&source, Budget { nodes: FLOW_NODES_MAX }, report)?;
         let reader = Reader { source: &source, report };
@@ -135,8 +136,8 @@ fn declared(flow: &FlowFile) -> Option<Vec<Port>> {
     flow.outputs.iter().map(output).collect()
 }
 
-/// The text of a flow file; otherwise what is wrong, and what may help.
-fn read(path: &Path) -> Result<String, (String, String)> {
+/// The text of a flow file, and its digest; otherwise what is wrong, and what may help.
+fn read(path: &Path) -> Result<(String, [u8; 32]), (String, String)> {
     let shown = path.display();
     let failed = |error: &io::Error| match error.kind() {
         io::ErrorKind::NotFound => {
@@ -159,13 +160,15 @@ fn read(path: &Path) -> Result<String, (String, String)> {
         return Err((message, String::from("data belongs into inputs, not into the flow")));
     }
     let bytes = fs::read(path).map_err(|error| failed(&error))?;
+    let digest = *blake3::hash(&bytes).as_bytes();
     let bytes = bytes.strip_prefix(b"\xef\xbb\xbf").map(<[u8]>::to_vec).unwrap_or(bytes);
     if bytes.contains(&0) {
         return Err((format!("{shown} is not text: it has a zero byte"), String::from("is it the flow file?")));
     }
-    String::from_utf8(bytes).map_err(|error| {
+    let text = String::from_utf8(bytes).map_err(|error| {
         let at = error.utf8_error().valid_up_to();
         let line = error.as_bytes()[..at].iter().filter(|byte| **byte == b'\n').count() + 1;
         (format!("{shown} is not UTF-8: line {line} has other bytes"), String::from("save it as UTF-8"))
-    })
+    })?;
+    Ok((text, digest))
 }

@@ -36,8 +36,8 @@ outputs: { vcf: variants }
               index: command -> (idx: dir) inputs-reference=reference
               align: each [sample] at most 4 index-idx=index:idx sample=samples
                 (sample: file, index-idx: dir) -> (bam: file)
-                  run: command -> (bam: file) index-idx=index-idx sample=sample
-                  bam <- run:bam
+                  -: command -> (bam: file) index-idx=index-idx sample=sample
+                  bam <- -:bam
               variants: command -> (vcf: file) align-bam=align:bam inputs-ploidy=ploidy inputs-reference=reference
               vcf <- variants:vcf
         "#]],
@@ -106,25 +106,25 @@ outputs:
               plain: choice when=go
                 -then if when
                   () -> (t: text)
-                    run: command -> (t: text)
-                    t <- run:t
+                    -: command -> (t: text)
+                    t <- -:t
               computed-when: expr -> (value: bool) inputs-go=go inputs-n=n
               computed: choice plain-t=plain:t when=computed-when:value
                 -then if when
                   (plain-t: option<text>) -> (t: text)
-                    run: command -> (t: text) plain-t=plain-t
-                    t <- run:t
+                    -: command -> (t: text) plain-t=plain-t
+                    t <- -:t
               either-when-1: expr -> (value: bool) inputs-n=n
               either: choice inputs-n=n when-1=either-when-1:value when-2=go
                 -1 if when-1
                   () -> (t: text, extra: int)
-                    run: command -> (t: text, extra: int)
-                    t <- run:t
-                    extra <- run:extra
+                    -: command -> (t: text, extra: int)
+                    t <- -:t
+                    extra <- -:extra
                 -2 if when-2
                   () -> (t: text)
-                    expr: expr -> (t: text)
-                    t <- expr:t
+                    -: expr -> (t: text)
+                    t <- -:t
                 -3 if nothing else
                   (inputs-n: int) -> (t: text)
                     inner: command -> (t: text) inputs-n=inputs-n
@@ -206,8 +206,8 @@ steps:
               prepare: command -> ()
               pair: each [r1, r2] inputs-row=row prepare-done=prepare:done r1=left r2=right
                 (r1: file, r2: file, inputs-row: { id: text, r1: file }, prepare-done: unit) -> (n: int)
-                  script: script -> (n: int) after-prepare=prepare-done inputs-row=inputs-row r1=r1 r2=r2
-                  n <- script:n
+                  -: script -> (n: int) after-prepare=prepare-done inputs-row=inputs-row r1=r1 r2=r2
+                  n <- -:n
               one-in-id: expr -> (value: text) inputs-row=row
               one-in-reads: expr -> (value: list<file>) inputs-left=left
               one-in-n: constant int Inline("\x03")
@@ -250,8 +250,8 @@ outputs: { y: add.y }
           one: call inc by=one-in-by:value x=one-in-x:value
           all: each [x] one-y=one:y x=xs
             (x: int, one-y: int) -> (y: int)
-              flow: call inc by=one-y x=x
-              y <- flow:y
+              -: call inc by=one-y x=x
+              y <- -:y
           ys <- all:y
     "#]]
     .assert_eq(&render(&flow.library.flows["main"]));
@@ -287,8 +287,8 @@ outputs: { value: { int: result.value } }
                 value <- times:value
             -2 if nothing else
               () -> (value: int)
-                expr: expr -> (value: int)
-                value <- expr:value
+                -: expr -> (value: int)
+                value <- -:value
           value <- result:value
     "#]]
     .assert_eq(&render(&flow.library.flows["factorial"]));
@@ -305,4 +305,33 @@ fn a_thousand_steps_load_soon_and_in_their_order() {
     let flow = good(&format!("flow: long\nsteps:\n{steps}outputs: {{ x: s1999.x }}\n"));
     let names: Vec<_> = flow.library.flows["long"].modules.iter().map(|module| module.name.as_str()).collect();
     assert_eq!((names.len(), names[0], names[1999]), (2000, "s0", "s1999"));
+}
+
+#[test]
+fn steps_whose_outputs_nobody_reads_are_named() {
+    let flow = good(
+        "
+flow: some
+inputs: { xs: list<text> }
+steps:
+  used: { run: echo, out: { t: text } }
+  lost: { run: 'echo ${{ used.t }}', out: { t: text } }
+  done: { run: echo }
+  many: { each: x in inputs.xs, run: 'echo ${{ x }}', out: { t: text } }
+  told: { each: x in inputs.xs, run: 'echo ${{ x }}' }
+  maybe: { when: size(inputs.xs) > 1, run: echo, out: { t: text } }
+  inner:
+    steps:
+      kept: { run: echo, out: { t: text } }
+      left: { run: echo, out: { t: text } }
+    out: { t: kept.t }
+outputs: { t: inner.t }
+",
+    );
+    let unused: Vec<_> = flow.unused.iter().map(|unused| unused.step.as_str()).collect();
+    assert_eq!(unused, ["lost", "many", "maybe", "inner.left"]);
+    let said = flow.unused[0].to_string();
+    let said = said.split_once("flow.yaml:").map_or("", |(_, said)| said);
+    expect!["6: step `lost` does not run: nobody reads what it gives (name it in `outputs`, or take away its `out`)"]
+        .assert_eq(said);
 }

@@ -1,0 +1,65 @@
+//! Steps that never run, because they have outputs and nobody reads one. Nothing is wrong with them, but somebody may
+//! wonder.
+
+use onceflow_core::model::{Graph, Library, graph::Kind};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeSet;
+
+/// A step whose outputs nobody reads.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Unused {
+    /// What it is called, below the steps it is in.
+    pub step: String,
+    /// The file it is in, and the line, from 1.
+    pub place: Option<(String, u32)>,
+}
+
+impl std::fmt::Display for Unused {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        if let Some((file, line)) = &self.place {
+            write!(f, "{file}:{line}: ")?;
+        }
+        write!(f, "step `{}` does not run: nobody reads what it gives", self.step)?;
+        f.write_str(" (name it in `outputs`, or take away its `out`)")
+    }
+}
+
+/// All of them.
+pub(crate) fn find(library: &Library) -> Vec<Unused> {
+    let mut found = Vec::new();
+    library.flows.values().for_each(|graph| in_graph(graph, "", &mut found));
+    found
+}
+
+fn in_graph(graph: &Graph, around: &str, found: &mut Vec<Unused>) {
+    let read: BTreeSet<_> = graph.connections.iter().filter_map(|joined| joined.from.module.as_deref()).collect();
+    for module in &graph.modules {
+        let step = format!("{around}{}", module.name);
+        if !read.contains(module.name.as_str()) && gives(&module.kind) && !has_effect(&module.kind) {
+            let place = module.origin.as_ref().map(|origin| (origin.file.clone(), origin.line));
+            found.push(Unused { step, place });
+        } else if let Kind::Composite(body) = &module.kind {
+            in_graph(body, &format!("{step}."), found);
+        }
+    }
+}
+
+fn gives(kind: &Kind) -> bool {
+    match kind {
+        Kind::Task(task) => !task.outputs.is_empty(),
+        Kind::Composite(body) | Kind::Loop { body, .. } | Kind::Each { body, .. } => !body.outputs.is_empty(),
+        Kind::Choice { arms } => arms.iter().any(|arm| !arm.body.outputs.is_empty()),
+        Kind::Constant(..) | Kind::Call { .. } => false,
+    }
+}
+
+/// Whether there is a step without outputs inside: such ones run though nobody reads them.
+fn has_effect(kind: &Kind) -> bool {
+    let inside = |body: &Graph| body.modules.iter().any(|module| has_effect(&module.kind));
+    match kind {
+        Kind::Task(task) => task.outputs.is_empty(),
+        Kind::Composite(body) | Kind::Loop { body, .. } | Kind::Each { body, .. } => inside(body),
+        Kind::Choice { arms } => arms.iter().any(|arm| inside(&arm.body)),
+        Kind::Constant(..) | Kind::Call { .. } => false,
+    }
+}
