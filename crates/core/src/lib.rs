@@ -21,6 +21,7 @@
 
 pub mod batch;
 pub mod fence;
+pub mod hazard;
 pub mod key;
 pub mod limits;
 pub mod model;

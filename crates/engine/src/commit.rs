@@ -54,10 +54,16 @@ impl Shared {
             if !may_commit(taken, state) {
                 return Ok(Sent::Lost);
             }
-            let batch = self.batch(decide(state), weaves, claim.clone()).await?;
+            let mut batch = self.batch(decide(state), weaves, claim.clone()).await?;
             let leaves = batch.ops.iter().any(|op| matches!(op, Op::Delete(key) if key.group.kind() == Kind::Claims));
+            let parked = run.plan.keys.parked(taken.step);
+            let parks = batch.ops.iter().any(|op| matches!(op, Op::Put(key, _) if *key == parked));
+            let later = self.put_off(&mut batch);
             match self.send(batch).await? {
-                Tried::Applied(committed) => return Ok(Sent::Applied(committed)),
+                Tried::Applied(committed) => {
+                    self.catch_up(taken, later).await?;
+                    return Ok(Sent::Applied(committed));
+                }
                 Tried::Refused(refused) if refused.which == STATE => {
                     let Some(found) = refused.found.as_deref().and_then(rows::read::<State>) else {
                         return Ok(Sent::Lost);
@@ -79,11 +85,41 @@ impl Shared {
                 Tried::Unknown(error) => match self.is_ours(taken).await? || self.claim_was_forgotten(taken).await? {
                     true => tracing::debug!(%error, "a commit did not happen; it is tried again"),
                     // The claim went: with this batch, if that takes it away; else somebody else has the step now.
-                    false if leaves => return self.applied_unseen(claim).await,
+                    false if leaves && self.went(run, taken, parks).await? => return self.applied_unseen(claim).await,
                     false => return Ok(Sent::Lost),
                 },
             }
         }
+    }
+
+    /// Whether a step left its queue as a batch of ours would have it leave. One that is still there, or was put aside by
+    /// somebody who does not know what became of it, was taken from us.
+    async fn went(&self, run: &Run, taken: &Taken, parks: bool) -> Result<bool, Error> {
+        let keys = [taken.queue.key(&taken.name), run.plan.keys.parked(taken.step)];
+        let found = self.records.get(self.shard(), &keys).await?;
+        Ok(found[0].is_none() && (parks || found[1].is_none()))
+    }
+
+    /// Nothing; or, where that mistake is to be made, what enables the next steps: it is sent after the commit.
+    fn put_off(&self, batch: &mut Batch) -> Vec<Op> {
+        if !onceflow_core::hazard::is_on("next-enqueued-apart") {
+            return vec![];
+        }
+        let is_next = |op: &Op| matches!(op, Op::Put(key, _) if key.group.kind() == Kind::Queue);
+        let (later, now) = std::mem::take(&mut batch.ops).into_iter().partition(is_next);
+        batch.ops = now;
+        later
+    }
+
+    /// Nothing; or what was put off, and what should have gone with the commit.
+    async fn catch_up(&self, taken: &Taken, mut later: Vec<Op>) -> Result<(), Error> {
+        if onceflow_core::hazard::is_on("row-deleted-apart") {
+            later.push(Op::Delete(taken.queue.key(&taken.name)));
+        }
+        if !later.is_empty() {
+            let _hoping = self.records.commit(Batch { ops: later, ..Batch::new(self.shard()) }).await?;
+        }
+        Ok(())
     }
 
     /// Commits what was decided for one state of the run only. `None` if that has changed, or the step is not ours.
@@ -99,6 +135,8 @@ impl Shared {
             Tried::Applied(committed) => Ok(Some(committed)),
             Tried::Refused(_) => Ok(None),
             Tried::Unknown(_) if self.is_ours(taken).await? || self.claim_was_forgotten(taken).await? => Ok(None),
+            // Somebody else has it, or has it to do again.
+            Tried::Unknown(_) if self.row(taken.queue.key(&taken.name)).await?.is_some() => Ok(None),
             Tried::Unknown(_) => match self.applied_unseen(claim).await? {
                 Sent::Applied(committed) => Ok(Some(committed)),
                 Sent::Lost | Sent::Refused => Ok(None),
@@ -245,6 +283,15 @@ impl Shared {
         all.push(weave);
     }
 
+    /// Nothing; or, where that mistake is to be made, tells fan-ins once more who has arrived, without a fence.
+    async fn repeat_arrivals(&self, batch: &Batch) {
+        let hazards = ["arrivals-repeated", "arrivals-counted"];
+        if hazards.iter().any(|name| onceflow_core::hazard::is_on(name)) {
+            let ops = batch.ops.iter().filter(|op| matches!(op, Op::SetBit { .. })).cloned().collect();
+            let _hoping = self.records.commit(Batch { ops, ..Batch::new(self.shard()) }).await;
+        }
+    }
+
     /// Tries a batch, and the very same again while its reply is lost.
     async fn send(&self, batch: Batch) -> Result<Tried, Error> {
         let mut lost = None;
@@ -258,7 +305,10 @@ impl Shared {
                 Ok(Outcome::Refused(refused)) => {
                     return Ok(lost.map_or(Tried::Refused(refused), Tried::Unknown));
                 }
-                Err(error @ records::Error::Unknown(_)) => lost = Some(error),
+                Err(error @ records::Error::Unknown(_)) => {
+                    self.repeat_arrivals(&batch).await;
+                    lost = Some(error);
+                }
                 Err(error) => return lost.map_or(Err(error.into()), |lost| Ok(Tried::Unknown(lost))),
             }
         }

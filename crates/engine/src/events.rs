@@ -1,5 +1,8 @@
 //! What happened, told to whoever wants to know: facts, in the order they were committed, and only once they are
 //! durable. Tests, logs and pages read the same ones.
+//!
+//! What is told is true, but may be told by two workers: one whose reply was lost and who finds the step gone cannot know
+//! that another committed it.
 
 use onceflow_core::protocol::rows::Failed;
 use onceflow_store::{Position, Records};

@@ -47,18 +47,24 @@ struct Lost {
 
 impl Lost {
     fn new(verdict: Option<Verdict>) -> Self {
+        Lost::of(verdict, vec![Port::new("out", Type::Int)], |g, spec, inc| {
+            let g = g.task("pay", spec).task("b", inc).output("p", Type::Int);
+            g.connect("x -> a.x; a.out -> pay.x; pay.out -> b.x; b.out -> p")
+        })
+    }
+
+    /// A payment with these outputs, in a flow that begins with `a`.
+    fn of(verdict: Option<Verdict>, outputs: Vec<Port>, flow: impl Fn(G, &TaskSpec, &TaskSpec) -> G) -> Self {
         let world = TestWorld::new(1);
         let records = Arc::new(onceflow_store::backend::memory::Memory::new(world.clone() as Arc<dyn World>));
         let bed = Bed::on(records, world.clone());
         let mut kit = Kit::default();
         let inc = kit.task("inc", &["x"], |inputs| Ok(vec![int(as_int(&inputs[0]) + 1)]));
-        let mut spec = TaskSpec::new("pay", vec![Port::new("x", Type::Int)], vec![Port::new("out", Type::Int)]);
+        let mut spec = TaskSpec::new("pay", vec![Port::new("x", Type::Int)], outputs);
         spec.effect = Effect::AtMostOnce;
         let starts = Arc::new(AtomicU64::new(0));
         kit.tasks.add(spec.clone(), Arc::new(Lossy { starts: starts.clone(), verdict }));
-        let g =
-            G::new().input("x", Type::Int).output("p", Type::Int).task("a", &inc).task("pay", &spec).task("b", &inc);
-        let flow = g.connect("x -> a.x; a.out -> pay.x; pay.out -> b.x; b.out -> p").library();
+        let flow = flow(G::new().input("x", Type::Int).task("a", &inc), &spec, &inc).library();
         let start = Start::new("r", flow, "main").input("x", int(1));
         Lost { bed, world, kit, start, starts }
     }
@@ -99,6 +105,28 @@ async fn a_payment_nobody_heard_of_is_never_made_twice_and_somebody_decides() {
     assert_eq!(lost.starts.load(SeqCst), 1);
     assert!(handle.resolve("/pay", Resolution::Redo).await.is_err());
     drop(engine);
+}
+
+/// What became of a step is said with what its task gives, no more and no less. (Found by sim.)
+#[tokio::test]
+async fn what_became_of_a_task_is_said_with_its_own_outputs_whatever_is_around_it() {
+    let silent = Lost::of(None, vec![], |g, spec, _| {
+        let g = g.task("pay", spec).output("p", Type::Int);
+        g.connect("x -> a.x; a.out -> pay.x; a.out -> p")
+    });
+    let handled = Lost::of(None, vec![Port::new("out", Type::Int)], |g, spec, _| {
+        let g = g.attempt("pay", onceflow_core::model::graph::Kind::Task(spec.clone()));
+        let g = g.output("p", Type::option(Type::Int)).output("error", Type::option(Type::Text));
+        g.connect("x -> a.x; a.out -> pay.x; pay.out -> p; pay.error -> error")
+    });
+    for (lost, outputs, result) in [(silent, vec![], "2"), (handled, vec![int(500)], "500")] {
+        let (_engine, handle) = lost.crash().await;
+        assert_eq!(lost.world.hurry(handle.wait()).await.unwrap(), Report::Waiting(vec![String::from("/pay")]));
+        handle.resolve("/pay", Resolution::Done(outputs)).await.unwrap();
+        assert!(matches!(lost.world.hurry(handle.wait()).await.unwrap(), Report::Done(_)));
+        assert_eq!(show(&lost.world.hurry(handle.output("p")).await.unwrap()), result);
+        assert_eq!(lost.starts.load(SeqCst), 1);
+    }
 }
 
 #[tokio::test]

@@ -3,7 +3,7 @@
 //! | group | name | row |
 //! |---|---|---|
 //! | `runs` | the run's key | [`Head`](super::rows::Head) |
-//! | `runs.due` | deadline, what, key | [`Due`](super::run::Due): what remains of a run goes then |
+//! | `runs.due` | deadline, what, run, key | [`Due`](super::run::Due): what remains of a run goes then |
 //! | `R` run | `s` | [`State`](super::rows::State): what every commit compares |
 //! | `R` run | `h` | [`Header`](super::rows::Header) |
 //! | `r` run, generation | `f` frame | [`Frame`](super::rows::Frame) |
@@ -32,9 +32,16 @@ pub fn dues() -> Group {
     Group::rows("runs.due")
 }
 
-/// When something that remains of this run goes: its row and what it kept may go at the same time.
-pub fn due(deadline: Timestamp, what: u8, key: &str) -> Key {
-    dues().key(Name::join(&[&deadline.to_sortable(), &[what], key.as_bytes()]))
+/// When something that remains of this run goes: its row and what it kept may go at the same time, and so may what two
+/// runs left that were called the same.
+pub fn due(deadline: Timestamp, what: u8, run: RunId, key: &str) -> Key {
+    dues().key(Name::join(&[&deadline.to_sortable(), &[what], &run.0, key.as_bytes()]))
+}
+
+/// The deadline and the run's key in what [`due`] wrote.
+pub fn of_due(name: &[u8]) -> Option<(Timestamp, &[u8])> {
+    let (deadline, rest) = name.split_at_checked(8)?;
+    Some((Timestamp::from_sortable(deadline)?, rest.get(1 + 8..)?))
 }
 
 /// The queue of internal steps, which every worker takes.
@@ -111,6 +118,10 @@ impl Keys {
 
     /// Who has arrived at a step.
     pub fn join(&self, step: StepId) -> Key {
+        if crate::hazard::is_on("join-kept-apart") {
+            let (apart, place) = (Group::rows("joins"), [self.rows.id(), &step.to_bytes()].concat());
+            return apart.key(place);
+        }
         self.row(b"j", &step.to_bytes(), b"")
     }
 
@@ -141,5 +152,19 @@ impl Keys {
     /// What the elements of a list that a frame gathers have in common.
     pub fn elements(&self, frame: FrameId, port: u16) -> Name {
         Name::join(&[self.rows.id(), frame.as_bytes(), &port.to_be_bytes()])
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_two_runs_of_one_key_left_is_due_apart() {
+        let at = Timestamp::from_ms(7);
+        let [one, two] = [1, 2].map(|id| due(at, b'k', RunId([id; 8]), "order"));
+        assert_ne!(one, two);
+        assert_eq!(of_due(one.name.as_bytes()), Some((at, &b"order"[..])));
+        assert_eq!(of_due(b"short"), None);
     }
 }

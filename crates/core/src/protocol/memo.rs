@@ -42,7 +42,7 @@ pub fn memo_of(program: &Program, node: &Node, address: &str, inputs: &[Held]) -
     if !is_pure(program, node) {
         part(address.as_bytes());
     }
-    for input in inputs {
+    for input in inputs.iter().filter(|_| !crate::hazard::is_on("memo-ignores-inputs")) {
         part(&input.outcome.digest());
     }
     *hasher.finalize().as_bytes()

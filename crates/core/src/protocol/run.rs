@@ -142,9 +142,11 @@ pub fn fold<'a>(plan: &'a Plan, state: State, taken: &Taken, frame: Option<&Fram
     let key = &finished.header.key;
     draft.batch.delete_group(plan.keys.rows.clone()).delete_group(plan.keys.home.clone());
     draft.batch.put(keys::heads().key(key), rows::write(&Head::Finished(Box::new(finished.clone()))));
-    draft.batch.put(keys::due(*history_until, b'h', key), rows::write(&Due::History(plan.keys.run)));
+    if !crate::hazard::is_on("history-without-end") {
+        draft.batch.put(keys::due(*history_until, b'h', plan.keys.run, key), rows::write(&Due::History(plan.keys.run)));
+    }
     if let Some(until) = keep_until {
-        draft.batch.put(keys::due(*until, b'k', key), rows::write(&Due::Keep(plan.keys.run)));
+        draft.batch.put(keys::due(*until, b'k', plan.keys.run, key), rows::write(&Due::Keep(plan.keys.run)));
     }
     draft
 }
@@ -203,7 +205,10 @@ pub fn unpark<'a>(plan: &'a Plan, state: State, parked: &[(StepId, Row, Parked)]
         draft.batch.require_equals(key.clone(), row.clone());
         draft.batch.delete(key);
         let queue = parked.class.as_deref().map_or_else(keys::internal_queue, keys::class_queue);
-        let ticket = rows::Ticket { failed: 0, ..parked.ticket.clone() };
+        let mut ticket = rows::Ticket { failed: 0, ..parked.ticket.clone() };
+        if crate::hazard::is_on("retry-forgets-start") {
+            ticket.started = None;
+        }
         draft.enable(*step, &queue, &ticket);
     }
     draft

@@ -58,7 +58,11 @@ impl Taken {
             if let Some(outcome) = standing(plan, self.site(), *source) {
                 return Some(Held { owned: false, outcome });
             }
-            let received = self.received().iter().find(|received| usize::from(received.port) == port)?;
+            let received = self.received().iter().find(|received| usize::from(received.port) == port);
+            if received.is_none() && crate::hazard::is_on("fewer-inputs") {
+                return Some(Held { owned: false, outcome: Outcome::None });
+            }
+            let received = received?;
             Some(Held { owned: received.owned, outcome: received.outcome.clone() })
         };
         sources.iter().enumerate().map(input).collect()
@@ -75,6 +79,10 @@ impl Taken {
     /// A draft that requires the claim.
     fn holding<'a>(&self, plan: &'a Plan, state: State) -> Draft<'a> {
         let mut draft = Draft::new(plan, state);
+        if crate::hazard::is_on("commit-without-fence") {
+            draft.batch.require_present(self.queue_key());
+            return draft;
+        }
         draft.batch.require_equals(self.claim_key(), Row::new(self.fence.to_bytes()));
         draft
     }
@@ -82,7 +90,10 @@ impl Taken {
     /// A draft that requires the claim and takes the step out of its queue.
     pub fn leaving<'a>(&self, plan: &'a Plan, state: State) -> Draft<'a> {
         let mut draft = self.holding(plan, state);
-        draft.batch.delete(self.queue_key()).delete(self.claim_key());
+        if !crate::hazard::is_on("row-deleted-apart") {
+            draft.batch.delete(self.queue_key());
+        }
+        draft.batch.delete(self.claim_key());
         draft.batch.delete(Key { group: self.queue.deadlines(), name: self.name.clone() });
         if self.counts() {
             draft.live(-1);
@@ -101,7 +112,7 @@ impl Taken {
         let mut draft = self.leaving(plan, state);
         for received in self.received() {
             let key = plan.keys.arrival(self.step, received.port);
-            if received.owned {
+            if received.owned && !crate::hazard::is_on("consumed-not-released") {
                 draft.release(&key, received.port, &received.outcome);
             }
             if self.ticket.inputs.is_empty() {

@@ -47,9 +47,7 @@ impl Shared {
             let now = self.records.now().await?;
             let page = self.records.scan(self.shard(), Scan::of(keys::dues(), 1)).await?;
             let Some((name, row)) = page.rows.first() else { return Ok(None) };
-            let (deadline, key) = name.as_bytes().split_at_checked(8).unwrap_or_default();
-            let key = key.get(1..).unwrap_or_default();
-            let deadline = Timestamp::from_sortable(deadline).ok_or_else(|| Error::damaged("what is due"))?;
+            let (deadline, key) = keys::of_due(name.as_bytes()).ok_or_else(|| Error::damaged("what is due"))?;
             if deadline > now {
                 return Ok(Some(deadline));
             }

@@ -80,6 +80,7 @@ pub(super) fn still_right(held: BTreeMap<String, Outcome>, before: &Before, aske
     let right = |(node, port): (NodeIndex, PortIndex)| {
         let name = name_of(new_block, node, port);
         let is_right = old_keys.get(&name) == Some(&new.output(node, port));
+        let is_right = is_right || onceflow_core::hazard::is_on("validity-is-not-asked");
         let outcome = if is_right { held.get(&name) } else { None };
         Some(((node, port), (outcome?.clone(), None)))
     };

@@ -6,7 +6,7 @@ use crate::{Error, data, events::What, worker::Seat};
 use onceflow_core::{
     Name, limits,
     model::{
-        program::{NodeIndex, Op, PortIndex, Program, ROOT},
+        program::{NodeIndex, Op, PortIndex, Program, ROOT, Source},
         wiring::Consumer,
     },
     payload::{Outcome, Payload, Stored, list_digest},
@@ -79,6 +79,9 @@ impl Work<'_> {
     pub(super) async fn reuse(&self, seat: &Seat, memo: Option<&[u8; 32]>) -> Result<Option<Option<Job>>, Error> {
         let (Some(memo), Some(outputs)) = (memo, self.kept(memo).await?) else { return Ok(None) };
         let plan = &self.run.plan;
+        if plan.keys.generation.0 > 0 && onceflow_core::hazard::is_on("reuse-not-pinned") {
+            return Ok(None);
+        }
         let what = What::DidReuse { address: self.address_if_wanted().await? };
         let commit = |state: State| {
             let mut draft = step::commit(plan, state, &self.taken, &outputs);
@@ -125,7 +128,8 @@ impl Work<'_> {
         let Some(n) = lens.first().copied().flatten() else {
             return self.fail(seat, 1, vec![String::from("what an each goes over is no list")]).await;
         };
-        if lens.iter().any(|len| *len != Some(n)) {
+        let n = self.noted_len().unwrap_or(n);
+        if lens.iter().any(|len| *len != Some(n)) && !onceflow_core::hazard::is_on("size-from-attempt") {
             let lens: Vec<_> =
                 lens.iter().map(|len| len.map_or_else(|| String::from("none"), |n| n.to_string())).collect();
             let why = format!("lists that are gone over together have different lengths: {}", lens.join(", "));
@@ -135,6 +139,9 @@ impl Work<'_> {
             let why = format!("a list has {n} elements, more than {} (limits::ELEMENTS_MAX)", limits::ELEMENTS_MAX);
             return self.fail(seat, 1, vec![why]).await;
         }
+        if n == 0 && onceflow_core::hazard::is_on("empty-each-waits") {
+            return Ok(None);
+        }
         if n == 0 {
             return self.give(seat, &self.no_elements(), None).await;
         }
@@ -142,6 +149,25 @@ impl Work<'_> {
         let open = |state: State| step::open_each(plan, state, &self.taken, body, elements, inputs, memo);
         let what = What::DidOpen { address: self.address_if_wanted().await?, elements: elements.n };
         self.commit(seat, &[], Some(what), open).await.map(Committed::next)
+    }
+
+    /// Nothing; or, where that mistake is to be made, how long the first attempt at the step that gives the list made it.
+    fn noted_len(&self) -> Option<u64> {
+        if !onceflow_core::hazard::is_on("size-from-attempt") {
+            return None;
+        }
+        let node = self.taken.node(&self.run.plan);
+        node.inputs.iter().find_map(|source| match source {
+            Source::Node(node, port) => onceflow_core::hazard::noted(&self.place_of(*node, *port)),
+            _ => None,
+        })
+    }
+
+    /// What an output of a step of this instance is noted by.
+    pub(super) fn place_of(&self, node: NodeIndex, port: u16) -> Vec<u8> {
+        let step = onceflow_core::protocol::ids::StepId { node, ..self.taken.step };
+        let keys = &self.run.plan.keys;
+        [keys.rows.id(), &step.to_bytes(), &port.to_be_bytes()].concat()
     }
 
     /// What an each without elements gives.

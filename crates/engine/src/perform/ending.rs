@@ -28,14 +28,19 @@ impl Work<'_> {
         // What is known of the run may be old.
         let Some(_) = self.worker.shared.read_run(self.run.plan.keys.run).await? else { return Ok(None) };
         let (plan, state) = (&self.run.plan, self.run.state());
-        if let Some(live) = self.worker.shared.row(plan.keys.live()).await? {
+        if let Some(live) = self.worker.shared.row(plan.keys.live()).await?
+            && !onceflow_core::hazard::is_on("settles-too-soon")
+        {
             return self.too_early(seat, state, live).await;
         }
         let arrived = self.outputs_arrived().await?;
         let outputs = run::outputs(plan, &self.taken.frame, &arrived);
         let parked = self.parked().await?;
         let whys: Vec<_> = parked.iter().map(|(_, _, parked)| parked.why.clone()).collect();
-        let undos = self.registrations().await?.last().map(|(number, _)| *number);
+        let registered = self.registrations().await?;
+        let last =
+            if onceflow_core::hazard::is_on("undo-first-first") { registered.first() } else { registered.last() };
+        let undos = last.map(|(number, _)| *number);
         let next = match run::ending(state.phase, outputs.is_some(), &whys, undos.is_some()) {
             Ending::Done => return self.finish(seat, state, outputs.expect("all outputs are there"), &arrived).await,
             Ending::Leave => return self.leave(seat, state).await,
@@ -54,9 +59,15 @@ impl Work<'_> {
         let (phase, end, follow) = next;
         let decide = |state: State| {
             let mut draft = run::change_phase(plan, state, &self.taken, phase);
-            // What it was decided on must still be so.
-            for (step, row, _) in parked.iter().filter(|(_, _, parked)| parked.why != Why::NotStarted).take(1) {
+            // What it was decided on must still be so. Somebody may have said meanwhile what became of a step.
+            if let Some((step, row, _)) = parked.iter().find(|(_, _, parked)| decides(phase, &parked.why)) {
                 draft.batch.require_equals(plan.keys.parked(*step), row.clone());
+            }
+            if !onceflow_core::hazard::is_on("settles-too-soon") {
+                draft.batch.require_absent(plan.keys.live());
+            }
+            if let Some((last, _)) = registered.last() {
+                draft.batch.require_absent(plan.keys.undo(last + 1));
             }
             if let Some(step) = follow {
                 let ticket = draft.ticket(0, vec![]);
@@ -85,7 +96,9 @@ impl Work<'_> {
         let plan = &self.run.plan;
         let decide = |state: State| {
             let mut draft = self.taken.leaving(plan, state);
-            draft.batch.require_equals(plan.keys.live(), live.clone());
+            if !onceflow_core::hazard::is_on("settles-on-stale-fact") {
+                draft.batch.require_equals(plan.keys.live(), live.clone());
+            }
             draft
         };
         Ok(self.commit_as_seen(seat, state, &[], None, decide).await?.and_then(Committed::next))
@@ -295,6 +308,15 @@ impl crate::shared::Shared {
             Ok((step, row.clone(), parked))
         };
         page.rows.iter().map(read).collect()
+    }
+}
+
+/// Whether a run goes into this phase because a step is put aside for that reason.
+fn decides(phase: Phase, why: &Why) -> bool {
+    match why {
+        Why::Unknown { .. } => phase == Phase::Waiting,
+        Why::Failed(_) => matches!(phase, Phase::Failed | Phase::UndoingFailed),
+        Why::NotStarted => false,
     }
 }
 

@@ -88,8 +88,11 @@ impl Work<'_> {
                 return Ok(());
             }
             let mut batch = onceflow_core::Batch::new(shared.shard());
+            // Only who has the step may: who was too slow would write it for a run that is gone.
+            let claim = self.taken.queue.claims().key(&self.taken.name);
+            batch.require_equals(claim, Row::new(self.taken.fence.to_bytes()));
             batch.require_seen(key.clone(), seen).put(key.clone(), rows::write(&noted));
-            if shared.records.commit(batch).await?.is_applied() {
+            if shared.records.commit(batch).await?.is_applied() || !shared.is_ours(&self.taken).await? {
                 return Ok(());
             }
         }

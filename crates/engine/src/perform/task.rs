@@ -39,6 +39,7 @@ impl Work<'_> {
         let mut ticket = self.taken.ticket.clone();
         if let Some(started) = self.taken.ticket.started
             && spec.effect == Effect::AtMostOnce
+            && !onceflow_core::hazard::is_on("takeover-runs-again")
         {
             match self.verify(&inputs).await? {
                 Verdict::Unknown => return self.lost_track(seat, started).await,
@@ -55,7 +56,7 @@ impl Work<'_> {
         loop {
             let attempt = ticket.failed + 1;
             // What it was decided on must last; that is waited for by who keeps nobody from running.
-            if spec.effect != Effect::Pure {
+            if spec.effect != Effect::Pure && !onceflow_core::hazard::is_on("body-before-durable") {
                 self.worker.shared.records.durable(self.position).await?;
             }
             // What it needs comes next: one that must not start twice is not said to have started while it waits for that.
@@ -67,6 +68,9 @@ impl Work<'_> {
             let tx = (spec.effect == Effect::Transactional).then(|| self.tx());
             let given = self.attempt(&spec, attempt, &inputs, &began, tx.clone()).await?;
             drop(reserved);
+            if let (true, Ok(outputs)) = (onceflow_core::hazard::is_on("size-from-attempt"), &given) {
+                self.note_lens(outputs);
+            }
             let failure = match given {
                 Ok(outputs) => match self.gave(seat, attempt, outputs, Some(&began.scratch), memo, tx.as_ref()).await {
                     // What it has read changed meanwhile: nothing was done, and it runs again.
@@ -95,6 +99,15 @@ impl Work<'_> {
             ticket.started = None;
             if !self.try_again(&spec, &ticket, failure.causes).await? {
                 return Ok(None);
+            }
+        }
+    }
+
+    /// How long the lists are that an attempt gave, noted before it commits: a mistake.
+    fn note_lens(&self, outputs: &[Data]) {
+        for (port, output) in (0..).zip(outputs) {
+            if let Data::List(elements) = output {
+                onceflow_core::hazard::note(&self.place_of(self.taken.step.node, port), elements.len() as u64);
             }
         }
     }
@@ -193,7 +206,9 @@ impl Work<'_> {
             let what = What::DidCommit { address: self.address_if_wanted().await? };
             let commit = |state: State| {
                 let mut draft = step::commit(plan, state, &self.taken, &outcomes);
-                if let Some(tx) = tx {
+                if let Some(tx) = tx
+                    && !onceflow_core::hazard::is_on("writes-not-in-commit")
+                {
                     tx.ride(&mut draft.batch, now, self.taken.name.as_bytes());
                 }
                 if let Some(memo) = memo {
@@ -235,7 +250,7 @@ impl Work<'_> {
         let node = self.taken.node(plan);
         let failed = Failed { address: self.address().await?.into(), attempt, causes: shortened(causes), started };
         let what = What::DidFail(failed.clone());
-        if self.taken.frame.guarded || node.attempt {
+        if (self.taken.frame.guarded || node.attempt) && !onceflow_core::hazard::is_on("failure-not-delivered") {
             let why = format!("{}: {}", failed.address, failed.causes.join(": ")).into();
             return self.give(seat, &step::failed_outputs(node, &why), Some(what)).await;
         }

@@ -62,6 +62,10 @@ impl Work<'_> {
             let pause = super::task::pause_ms(&spec, undo.failed, self.worker.shared.world.random());
             let heartbeat = self.undoing();
             select(self.worker.shared.world.sleep(pause), std::pin::pin!(heartbeat.stopped())).await;
+            // Somebody else may have gone on with undoing meanwhile: what is undone late is undone out of turn.
+            if !self.worker.shared.is_ours(&self.taken).await? {
+                return Ok(None);
+            }
         };
         self.undone(seat, number, Some((undo, is_undone))).await
     }

@@ -300,3 +300,30 @@ pub(crate) fn many(kit: &mut Kit) -> Case {
     let shown: Vec<_> = (0..130).rev().map(|n| format!("{} bytes", 1100 + n)).collect();
     (start(g).input("xs", Data::List(xs)), format!("ys=[{}]", shown.join(" ")))
 }
+
+/// Counts in a row of its flow, and gives the count. It has one attempt: a store that does not answer costs it none.
+struct Counting;
+
+impl onceflow_engine::task::Body for Counting {
+    fn start(&self, step: onceflow_engine::task::Step, _: Vec<Data>) -> onceflow_engine::task::Attempt {
+        onceflow_engine::task::Attempt::Async(Box::pin(async move {
+            let tx = step.tx().ok_or_else(|| Failure::new("no transaction"))?;
+            let row = tx.get("count").await.map_err(|error| Failure::new(error.to_string()))?;
+            let n = row.map_or(0, |row| i64::from(row[0])) + 1;
+            if n == 2 {
+                tx.delete("count");
+            } else {
+                tx.put("count", [n as u8]);
+            }
+            Ok(vec![int(n)])
+        }))
+    }
+}
+
+/// Two transactions, one after the other, on the same row; the second takes it away.
+pub(crate) fn transaction(kit: &mut Kit) -> Case {
+    let count = effect(spec("count", &[("x", Type::Int)], &[("out", Type::Int)]), Effect::Transactional);
+    kit.tasks.add(count.clone(), std::sync::Arc::new(Counting));
+    let g = io().task("one", &count).task("two", &count).connect("x -> one.x; one.out -> two.x; two.out -> y");
+    (start(g).input("x", int(1)), "y=2".into())
+}

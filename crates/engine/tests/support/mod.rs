@@ -3,6 +3,7 @@
 
 pub(crate) mod flows;
 pub(crate) mod graphs;
+pub(crate) mod meanwhile;
 pub(crate) mod paused;
 pub(crate) mod proof;
 

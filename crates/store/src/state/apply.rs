@@ -107,7 +107,15 @@ impl<'a, 'b, E: Effects> Change<'a, 'b, E> {
         self.round(ops, &mut touched)?;
         loop {
             let bitmaps = std::mem::take(&mut touched.bitmaps);
-            let mut complete = self.take_complete(&bitmaps, bitmap::is_full);
+            let mut complete = match onceflow_core::hazard::is_on("counters-fire-first") {
+                false => self.take_complete(&bitmaps, bitmap::is_full),
+                true => {
+                    let counters = std::mem::take(&mut touched.counters);
+                    let mut zero = self.take_complete(&counters, |row| counter::read(row) == Some(0));
+                    zero.extend(self.take_complete(&bitmaps, bitmap::is_full));
+                    zero
+                }
+            };
             if complete.is_empty() {
                 let counters = std::mem::take(&mut touched.counters);
                 complete = self.take_complete(&counters, |row| counter::read(row) == Some(0));
@@ -183,6 +191,7 @@ impl<'a, 'b, E: Effects> Change<'a, 'b, E> {
         if row.is_some_and(|row| !bitmap::fits(row, of)) {
             return Err(Invalid::WrongContent { key: key.clone(), wanted: "a bitmap of that size" });
         }
+        let bit = if onceflow_core::hazard::is_on("arrivals-counted") { next_bit(row, of) } else { bit };
         let (row, full) = bitmap::with(row.map(|row| &**row), bit, of);
         // A full set goes before the batch ends; what is told then is that it went.
         if !full {
@@ -286,4 +295,10 @@ impl<'a, 'b, E: Effects> Change<'a, 'b, E> {
 /// Whether any of these can be found wrong when it is applied.
 fn can_fail(ops: &[Op]) -> bool {
     ops.iter().any(|op| matches!(op, Op::SetBit { .. } | Op::Add { .. }))
+}
+
+/// Where a bitmap is taken for a counter: whichever bit is next.
+fn next_bit(row: Option<&Row>, of: u32) -> u32 {
+    let is_set = |bit: &u32| bitmap::with(row.map(|row| &**row), *bit, of).0 == *row.expect("there is one");
+    row.map_or(0, |_| (0..of).find(|bit| !is_set(bit)).unwrap_or(0))
 }

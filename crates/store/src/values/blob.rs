@@ -153,7 +153,9 @@ impl Values {
             return self.abandon(next).await;
         }
         // What was read must outlive a crash before anything follows from it outside.
-        self.records.durable(self.records.position()).await?;
+        if !onceflow_core::hazard::is_on("unlinked-before-durable") {
+            self.records.durable(self.records.position()).await?;
+        }
         let mut batch = Batch::new(self.shard);
         for (name, _) in &unlink.rows {
             if let Some(object) = object(name) {

@@ -67,7 +67,7 @@ impl Values {
         let due = self.page(&self.keys.due, touch_max.min(expire::LEASES_MAX)).await?;
         let mut next_deadline = None;
         if !due.rows.is_empty() {
-            match expire::look(&due.rows, seen.sweeper, self.records.now().await?)? {
+            match expire::look(&due.rows, seen.sweeper, self.now_for_leases().await?)? {
                 expire::Due::Later(deadline) => next_deadline = Some(deadline),
                 expire::Due::Grace { until } => return self.give_grace(&seen, until).await,
                 expire::Due::Now(leases, now) => return self.expire(done, &seen, &leases, now).await,
@@ -84,6 +84,14 @@ impl Values {
         let Some(sweeper) = seen.sweeper else { return self.take_first_turn(next_deadline).await };
         let work = bury::Work { owed, zero, touch_max, next_deadline };
         self.bury(done, seen, sweeper, work).await
+    }
+
+    /// The store's clock: the only one that says when a lease ends.
+    async fn now_for_leases(&self) -> Result<Timestamp, Error> {
+        if onceflow_core::hazard::is_on("lease-by-client-clock") {
+            return Ok(self.world.clock());
+        }
+        Ok(self.records.now().await?)
     }
 
     pub(super) async fn page(&self, group: &Group, limit: usize) -> Result<Page, Error> {

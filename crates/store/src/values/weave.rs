@@ -259,6 +259,9 @@ impl<'a> Weaving<'a> {
             }
             Weave::Clear { edge, from, deadline } => {
                 self.ops.push(Op::Delete(keys.edge(edge)));
+                if onceflow_core::hazard::is_on("ack-deletes-value") {
+                    self.ops.push(Op::Delete(keys.value(from)));
+                }
                 if let Some(deadline) = deadline {
                     self.ops.push(Op::Delete(keys.due(*deadline, edge)));
                 }

@@ -28,17 +28,18 @@ impl Work<'_> {
     ) -> Result<Option<Began>, Error> {
         let shared = &self.worker.shared;
         let mut position = self.position;
-        let registers = spec.compensation.is_some() && !self.is_registered().await?;
+        let registers = spec.compensation.is_some() && !onceflow_core::hazard::is_on("undo-not-registered");
+        let number = if registers { self.free_number().await? } else { None };
         if spec.effect == Effect::AtMostOnce {
             ticket.started = Some(self.taken.fence);
         }
-        if registers || spec.effect == Effect::AtMostOnce {
-            match self.write_start(spec, ticket, inputs, registers).await? {
+        if number.is_some() || spec.effect == Effect::AtMostOnce {
+            match self.write_start(spec, ticket, inputs, number).await? {
                 Some(written) => position = written,
                 None => return Ok(None),
             }
         }
-        if spec.effect != Effect::Pure {
+        if spec.effect != Effect::Pure && !onceflow_core::hazard::is_on("body-before-durable") {
             shared.records.durable(position).await?;
         }
         Ok(Some(Began { scratch: self.scratch() }))
@@ -49,16 +50,15 @@ impl Work<'_> {
         spec: &TaskSpec,
         ticket: &Ticket,
         inputs: &[Held],
-        registers: bool,
+        mut number: Option<u32>,
     ) -> Result<Option<onceflow_store::Position>, Error> {
         let (shared, plan) = (&self.worker.shared, &self.run.plan);
         let task = plan.program.undo_of(spec);
         let address: std::sync::Arc<str> = self.address().await?.into();
         loop {
-            let number = if registers { self.next_number().await? } else { 0 };
             let note = |state: State| {
                 let mut draft = step::note(plan, state, &self.taken, ticket);
-                if let (true, Some(task)) = (registers, task) {
+                if let (Some(number), Some(task)) = (number, task) {
                     let undo = Undo {
                         step: self.taken.step,
                         address: address.clone(),
@@ -74,21 +74,22 @@ impl Work<'_> {
                 Sent::Applied(committed) => return Ok(Some(committed.position)),
                 Sent::Lost => return Ok(None),
                 // Another step took the number, or the reply was lost when we did.
-                Sent::Refused if self.is_registered().await? => return Ok(Some(shared.records.position())),
-                Sent::Refused => {}
+                Sent::Refused => match self.free_number().await? {
+                    // That it starts is written by who starts it, whoever wrote how to undo it.
+                    None if spec.effect != Effect::AtMostOnce => return Ok(Some(shared.records.position())),
+                    free => number = free,
+                },
             }
         }
     }
 
-    /// Whether an earlier attempt at this step has registered how to undo it.
-    async fn is_registered(&self) -> Result<bool, Error> {
-        Ok(self.registrations().await?.iter().any(|(_, undo)| undo.step == self.taken.step))
-    }
-
     /// The number after the last one: what depends on a step is registered after it, so that undoing by falling numbers
-    /// undoes what depends first.
-    async fn next_number(&self) -> Result<u32, Error> {
-        Ok(self.registrations().await?.last().map_or(0, |(number, _)| number + 1))
+    /// undoes what depends first. `None` if an earlier attempt at this step has registered how to undo it. Both are read at
+    /// once: who had the step between then and our commit, and registered, took this number or a later one after it.
+    async fn free_number(&self) -> Result<Option<u32>, Error> {
+        let registered = self.registrations().await?;
+        let is_registered = registered.iter().any(|(_, undo)| undo.step == self.taken.step);
+        Ok((!is_registered).then(|| registered.last().map_or(0, |(number, _)| number + 1)))
     }
 
     /// What is registered, by rising numbers.

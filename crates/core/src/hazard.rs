@@ -1,0 +1,52 @@
+//! Known mistakes that can be switched on, one at a time, so that the simulator can show that it would notice them. Without
+//! the feature `hazards` none can be, and asking costs nothing.
+
+#[cfg(feature = "hazards")]
+thread_local! {
+    static ON: std::cell::Cell<Option<&'static str>> = const { std::cell::Cell::new(None) };
+    static NOTED: std::cell::RefCell<std::collections::BTreeMap<Vec<u8>, u64>> = std::cell::RefCell::default();
+}
+
+/// Switches a mistake on for this thread, or all off.
+#[cfg(feature = "hazards")]
+pub fn switch(name: Option<&'static str>) {
+    ON.with(|on| on.set(name));
+    NOTED.with(|noted| noted.borrow_mut().clear());
+}
+
+/// Notes a number outside of any commit; the first that was noted stays. What a mistake is made with.
+#[cfg(feature = "hazards")]
+pub fn note(place: &[u8], number: u64) {
+    NOTED.with(|noted| *noted.borrow_mut().entry(place.to_vec()).or_insert(number));
+}
+
+/// What was noted.
+#[cfg(feature = "hazards")]
+pub fn noted(place: &[u8]) -> Option<u64> {
+    NOTED.with(|noted| noted.borrow().get(place).copied())
+}
+
+/// Notes nothing, without the feature `hazards`.
+#[cfg(not(feature = "hazards"))]
+#[inline(always)]
+pub const fn note(_: &[u8], _: u64) {}
+
+/// Nothing was noted, without the feature `hazards`.
+#[cfg(not(feature = "hazards"))]
+#[inline(always)]
+pub const fn noted(_: &[u8]) -> Option<u64> {
+    None
+}
+
+/// Whether this mistake is made.
+#[cfg(feature = "hazards")]
+pub fn is_on(name: &str) -> bool {
+    ON.with(std::cell::Cell::get) == Some(name)
+}
+
+/// Whether this mistake is made: never, without the feature `hazards`.
+#[cfg(not(feature = "hazards"))]
+#[inline(always)]
+pub const fn is_on(_: &str) -> bool {
+    false
+}

@@ -1,0 +1,166 @@
+//! What others do between a look and the batch that rests on it: what was decided must still be so, or is decided again.
+//! All found by sim.
+
+mod support;
+
+use onceflow_core::{
+    Batch, Group, Op,
+    model::{Effect, Type},
+    protocol::rows::{self, Phase, State},
+};
+use onceflow_engine::{
+    Options, Report, Resolution, Start,
+    task::{Attempt, Body, Data, Failure, Step, Verdict},
+};
+use onceflow_store::{BoxFuture, Records, backend::memory::Memory, records::Scan, testing::world::poll_once};
+use std::sync::{
+    Arc, Mutex,
+    atomic::{AtomicU64, Ordering::SeqCst},
+};
+use support::{
+    Kit, as_int,
+    flows::*,
+    graphs::*,
+    int,
+    meanwhile::{Call, Meanwhile},
+    proof::Proof,
+    with,
+};
+
+/// A body that is never heard of again, the first time.
+struct Lossy(Arc<AtomicU64>);
+
+impl Body for Lossy {
+    fn start(&self, _: Step, inputs: Vec<Data>) -> Attempt {
+        match self.0.fetch_add(1, SeqCst) {
+            0 => Attempt::Async(Box::pin(std::future::pending())),
+            _ => Attempt::Done(Ok(vec![int(as_int(&inputs[0]) * 10)])),
+        }
+    }
+
+    fn verify(&self, _: Step, _: Vec<Data>) -> Option<BoxFuture<'static, Verdict>> {
+        self.0.fetch_add(1, SeqCst);
+        None
+    }
+}
+
+/// A body that fails once another has started; or, when it fails again, was found to have been started.
+struct Fails(Arc<AtomicU64>, AtomicU64);
+
+impl Body for Fails {
+    fn start(&self, _: Step, _: Vec<Data>) -> Attempt {
+        let (starts, before) = (self.0.clone(), self.1.fetch_add(1, SeqCst));
+        Attempt::Async(Box::pin(async move {
+            until_more(&starts, before).await;
+            Err(Failure::new("no").finally())
+        }))
+    }
+}
+
+/// As when whoever took steps gave no sign of life for too long, or the store forgot who did.
+async fn free_all(memory: &Memory) {
+    let (queue, shard) = (Group::queue("q/default"), Default::default());
+    let claims = memory.scan(shard, Scan::of(queue.claims(), 10)).await.unwrap().rows;
+    let mut batch = Batch::new(shard);
+    for (name, _) in &claims {
+        batch.delete(queue.claims().key(name)).delete(queue.deadlines().key(name));
+    }
+    assert!(memory.commit(batch).await.unwrap().is_applied());
+}
+
+async fn until_more(starts: &AtomicU64, than: u64) {
+    while starts.load(SeqCst) <= than {
+        tokio::task::yield_now().await;
+    }
+}
+
+fn puts_phase(batch: &Batch, phase: Phase) -> bool {
+    let is_it = |op: &Op| {
+        matches!(op, Op::Put(key, row) if key.name.as_bytes() == b"s"
+            && rows::read::<State>(row).is_some_and(|state| state.phase == phase))
+    };
+    batch.ops.iter().any(is_it)
+}
+
+/// A step that fails, and a payment nobody heard of.
+fn failing_and_unknown(kit: &mut Kit, starts: &Arc<AtomicU64>) -> Start {
+    let fails = spec("fails", &[("x", Type::Int)], &[("out", Type::Int)]);
+    kit.tasks.add(fails.clone(), Arc::new(Fails(starts.clone(), AtomicU64::new(0))));
+    let pay = with(spec("pay", &[("x", Type::Int)], &[("out", Type::Int)]), Effect::AtMostOnce);
+    kit.tasks.add(pay.clone(), Arc::new(Lossy(starts.clone())));
+    let g = G::new().input("x", Type::Int).output("y", Type::Int).output("p", Type::Int);
+    let g = g.task("fails", &fails).task("pay", &pay);
+    let g = g.connect("x -> fails.x; fails.out -> y; x -> pay.x; pay.out -> p");
+    start(g).input("x", int(1))
+}
+
+#[tokio::test]
+async fn what_somebody_decides_while_a_run_is_settled_is_not_forgotten() {
+    for resolution in [Resolution::Redo, Resolution::Fail(String::from("no")), Resolution::Done(vec![int(7)])] {
+        let place = format!("{resolution:?}");
+        let (mut kit, starts) = (Kit::default(), Arc::new(AtomicU64::new(0)));
+        let start = failing_and_unknown(&mut kit, &starts);
+        let proof = Proof::new(&kit);
+        let first = proof.engine();
+        proof.drive(first.start(start.clone())).await.unwrap();
+        proof.drive(until_more(&starts, 0)).await;
+        proof.calm().await;
+        first.stop();
+        drop(first);
+        free_all(&proof.memory).await;
+        let (bed, key, resolution) = (proof.clone(), start.key.clone(), resolution.clone());
+        let decide = async move {
+            let decider = bed.engine();
+            decider.find(&key).await.unwrap().resolve("/pay", resolution).await.unwrap();
+        };
+        let waits = |call: Call<'_>| matches!(call, Call::Sends(batch) if puts_phase(batch, Phase::Waiting));
+        let meanwhile = Meanwhile::new(proof.memory.clone(), waits, decide);
+        let second = proof.engine_on(meanwhile.clone(), Options::default());
+        // The payment is put aside, and found to have been started when the run is tried again.
+        let handle = proof.drive(second.start(start.clone())).await.unwrap();
+        proof.drive(handle.wait()).await.unwrap();
+        proof.drive(second.start(start)).await.unwrap();
+        let report = proof.drive(handle.wait()).await.unwrap();
+        assert!(meanwhile.happened(), "{place}: the run was to wait, and not {report:?}");
+        assert!(matches!(&report, Report::Failed(failures) if !failures.is_empty()), "{place}: {report:?}");
+        drop(poll_once(&mut std::pin::pin!(second.close())).await);
+    }
+}
+
+#[tokio::test]
+async fn a_compensation_is_registered_once_though_two_had_the_step() {
+    let (mut kit, undone) = (Kit::default(), Arc::<Mutex<Vec<i64>>>::default());
+    let told = undone.clone();
+    let undo = kit.add(spec("undo", &[("x", Type::Int)], &[]), move |_, inputs| {
+        told.lock().unwrap().push(as_int(&inputs[0]));
+        Ok(vec![])
+    });
+    let mut act = spec("act", &[("x", Type::Int)], &[("out", Type::Int)]);
+    act.compensation = Some(Box::new(undo));
+    let starts = Arc::new(AtomicU64::new(0));
+    kit.tasks.add(act.clone(), Arc::new(Lossy(starts.clone())));
+    let fails = fails(&mut kit);
+    let g = G::new().input("x", Type::Int).output("y", Type::Int).task("act", &act).task("last", &fails);
+    let start = start(g.connect("x -> act.x; act.out -> last.x; last.out -> y")).input("x", int(1));
+    let proof = Proof::new(&kit);
+
+    // Another takes the step, registers, starts the body, and dies.
+    let other = Meanwhile::new(proof.memory.clone(), |_| false, async {});
+    let (there, memory, begun, bed) = (other.clone(), proof.memory.clone(), starts.clone(), proof.clone());
+    let overtaken = async move {
+        free_all(&memory).await;
+        let engine = bed.engine_on(there.clone(), Options::default());
+        until_more(&begun, 0).await;
+        there.die();
+        engine.stop();
+        free_all(&memory).await;
+    };
+    let sees = |call: Call<'_>| matches!(call, Call::Saw(scan) if scan.prefix.as_bytes() == b"u");
+    let meanwhile = Meanwhile::new(proof.memory.clone(), sees, overtaken);
+    let engine = proof.engine_on(meanwhile.clone(), Options::default());
+    let handle = proof.drive(engine.start(start)).await.unwrap();
+    let report = proof.drive(handle.wait()).await.unwrap();
+    assert!(meanwhile.happened(), "another had the step");
+    assert!(matches!(&report, Report::Undone { not_undone, .. } if not_undone.is_empty()), "{report:?}");
+    assert_eq!(*undone.lock().unwrap(), [1]);
+}

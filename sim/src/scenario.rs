@@ -1,0 +1,298 @@
+//! One seed: makes a world, lets users and harm loose in it, and looks at it now and then and at the end.
+
+use crate::{
+    behaviour::Style,
+    check,
+    executor::{OUTSIDE, Sim, Step, lock},
+    faults::Faults,
+    flows, references,
+    room::Room,
+    store::SimStore,
+    truth::{Truth, Violation},
+    user::{Ask, HISTORY_MS, User},
+    value::Value,
+    watch::Watch,
+};
+use onceflow_core::model::{Library, TaskSpec};
+use onceflow_store::{blobs::Objects, testing::random::Random};
+use std::sync::{
+    Arc, Mutex,
+    atomic::{AtomicUsize, Ordering::Relaxed},
+};
+
+/// What a seed came to.
+#[derive(Clone, Debug, Default)]
+pub struct Outcome {
+    /// The first promise that was broken.
+    pub violation: Option<Violation>,
+    /// How often a task went on.
+    pub polls: u64,
+    /// Bodies that ran.
+    pub bodies: u64,
+    /// Equal for equal replays.
+    pub digest: u64,
+    /// What happened, if it was to be written down.
+    pub trace: Vec<String>,
+}
+
+/// How a seed is run.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct How {
+    /// Writes down what happens.
+    pub trace: bool,
+    /// Stops harm at this time, to find out how much of it a failure needs.
+    pub harm_until_ms: Option<u64>,
+}
+
+/// Virtual time after the harm ends in which every run must have ended.
+const PATIENCE_MS: u64 = 1_200_000;
+
+/// How often tasks may go on before a world is thought to run in circles.
+const POLLS_MAX: u64 = 3_000_000;
+
+/// Runs a seed.
+pub fn run(seed: u64, how: How) -> Outcome {
+    let sim = Sim::new(seed, how.trace);
+    let caught = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| live(&sim, how)));
+    let mut outcome = Outcome { polls: sim.polls(), digest: sim.digest(), trace: sim.told(), ..Outcome::default() };
+    match caught {
+        Ok((violation, bodies)) => (outcome.violation, outcome.bodies) = (violation, bodies),
+        Err(panic) => {
+            let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
+            let text = text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_default();
+            outcome.violation = Some(Violation { promise: "nothing panics", seen: text });
+        }
+    }
+    sim.clear();
+    outcome
+}
+
+fn live(sim: &Arc<Sim>, how: How) -> (Option<Violation>, u64) {
+    let mut faults = sim.random(Faults::new);
+    if let Some(until_ms) = how.harm_until_ms {
+        faults.until_ms = faults.until_ms.min(until_ms);
+    }
+    let truth: Arc<Mutex<Truth>> = Arc::default();
+    if sim.per_mille(150) {
+        return change_values(sim, faults, &truth);
+    }
+    let (asks, specs) = sim.random(workload);
+    let nodes = 1 + sim.below(3) as usize;
+    sim.tell(|| format!("{nodes} nodes, {} runs, {faults:?}", asks.len()));
+    let watch = Watch { truth: truth.clone(), sim: sim.clone() };
+    let store = SimStore::new(sim.clone(), faults, watch);
+    let room = Room::new(store, Arc::new(Objects::memory()), truth.clone(), specs, nodes);
+    for node in 1..=nodes {
+        room.start(node);
+    }
+    let busy = Arc::new(AtomicUsize::new(asks.len() + 1));
+    for (at, asks) in asks.into_iter().enumerate() {
+        let (room, busy) = (room.clone(), busy.clone());
+        let may_cancel = sim.per_mille(400);
+        let user = User { room, key: format!("run-{at}"), asks, may_cancel };
+        let live = async move {
+            user.live().await;
+            busy.fetch_sub(1, Relaxed);
+        };
+        sim.spawn(OUTSIDE, "user", Box::pin(live));
+    }
+    let (harm, done) = (room.clone().harm(), busy.clone());
+    let harm = async move {
+        harm.await;
+        done.fetch_sub(1, Relaxed);
+    };
+    sim.spawn(OUTSIDE, "harm", Box::pin(harm));
+    drive(&room, &busy);
+    if lock(&truth).violations.is_empty() {
+        afterwards(&room);
+    }
+    room.stop_all();
+    let truth = lock(&truth);
+    (truth.violations.first().cloned(), truth.starts)
+}
+
+/// The other workload: several nodes change one graph of values.
+fn change_values(sim: &Arc<Sim>, faults: Faults, truth: &Arc<Mutex<Truth>>) -> (Option<Violation>, u64) {
+    let strict = sim.per_mille(300);
+    let skew_ms = faults.skew_ms;
+    let faults = if strict { Faults { skew_ms, clock_jumps: false, sync_ms: 3, ..faults.calm() } } else { faults };
+    let watch = Watch { truth: truth.clone(), sim: sim.clone() };
+    let store = SimStore::new(sim.clone(), faults, watch);
+    let nodes = 1 + sim.below(3) as usize;
+    let room = Room::new(store, Arc::new(Objects::memory()), truth.clone(), vec![], nodes);
+    let busy = Arc::new(AtomicUsize::new(nodes + 1));
+    for node in 1..=nodes {
+        let (room, busy, changes) = (room.clone(), busy.clone(), 10 + sim.below(60));
+        let live = async move {
+            loop {
+                // As long as it takes, for a node may die and begin anew.
+                let (there, (sender, receiver)) = (room.clone(), tokio::sync::oneshot::channel());
+                let process = async move {
+                    references::change(there, node, changes, strict).await;
+                    let _dead = sender.send(());
+                };
+                room.sim.spawn(node, "changes values", Box::pin(process));
+                if receiver.await.is_ok() {
+                    break;
+                }
+                room.sim.sleep(room.sim.below(500)).await;
+            }
+            busy.fetch_sub(1, Relaxed);
+        };
+        sim.spawn(OUTSIDE, "user", Box::pin(live));
+    }
+    let (harm, done) = (room.clone().harm(), busy.clone());
+    let harm = async move {
+        harm.await;
+        done.fetch_sub(1, Relaxed);
+    };
+    sim.spawn(OUTSIDE, "harm", Box::pin(harm));
+    drive(&room, &busy);
+    room.stop_all();
+    if lock(truth).violations.is_empty() {
+        // What is missing would not be missed once nothing refers to it.
+        check::anytime(&room);
+        let values = room.values();
+        for at in 0..references::ROOTS {
+            let cleared = values.update(onceflow_store::values::Update::new().clear(&references::root(at)));
+            crate::executor::at_once(cleared).expect("nothing goes wrong with who checks");
+        }
+        check::at_the_end(&room);
+    }
+    let truth = lock(truth);
+    (truth.violations.first().cloned(), truth.starts)
+}
+
+/// Goes on until all users have what they wanted.
+fn drive(room: &Arc<Room>, busy: &AtomicUsize) {
+    let sim = &room.sim;
+    let limit_ms = room.faults.until_ms + PATIENCE_MS;
+    let mut next_look = 50 + sim.below(2_000);
+    while busy.load(Relaxed) > 0 {
+        let step = sim.step();
+        let (polls, now_ms) = (sim.polls(), sim.now_ms());
+        if polls >= next_look {
+            next_look = polls + 200 + sim.below(5_000 + polls);
+            check::anytime(room);
+        }
+        if step == Step::Still || now_ms > limit_ms || polls > POLLS_MAX {
+            let seen =
+                format!("after {now_ms} ms and {polls} steps {} still wait: {:?}", busy.load(Relaxed), sim.tasks());
+            lock(&room.truth).violate("every run ends", seen);
+        }
+        if !lock(&room.truth).violations.is_empty() {
+            return;
+        }
+    }
+}
+
+/// Everybody has what they wanted: what is left, now and when history has ended?
+fn afterwards(room: &Arc<Room>) {
+    let sim = &room.sim;
+    pass(room, 3 * room.faults.lease_ms + 2_000);
+    room.stop_all();
+    check::at_rest(room);
+    check::written(room);
+    check::undone(&mut lock(&room.truth));
+    check::told_once(&mut lock(&room.truth));
+    if !sim.per_mille(500) || !lock(&room.truth).violations.is_empty() {
+        return;
+    }
+    // The store's clock may have been ahead when they ended.
+    sim.jump(HISTORY_MS + 60_000);
+    room.start(1);
+    pass(room, 5_000);
+    room.stop_all();
+    check::at_the_end(room);
+}
+
+/// Lets so much time pass.
+fn pass(room: &Arc<Room>, ms: u64) {
+    let until = room.sim.now_ms() + ms;
+    let sim = room.sim.clone();
+    room.sim.spawn(OUTSIDE, "time", Box::pin(async move { sim.sleep(ms).await }));
+    while room.sim.now_ms() < until && room.sim.step() == Step::Went {
+        if room.sim.polls() > 2 * POLLS_MAX {
+            lock(&room.truth).violate("every run ends", "something runs in circles at rest");
+            return;
+        }
+    }
+}
+
+/// What users ask for, and all tasks there are.
+fn workload(random: &mut Random) -> (Vec<Vec<Ask>>, Vec<TaskSpec>) {
+    let mut users = Vec::new();
+    let mut specs: Vec<TaskSpec> = Vec::new();
+    let (mut library, mut families) = (None, 0);
+    for _ in 0..1 + random.below(4) {
+        let known = library.clone().filter(|_| random.percent(60));
+        let (made, asks) = match known {
+            Some(known) => asks(random, known),
+            None => loop {
+                families += 1;
+                let style = Style::new(random);
+                let made = flows::make(random, style, families % 26);
+                let (made, asks) = asks(random, made);
+                if !asks.is_empty() {
+                    break (made, asks);
+                }
+            },
+        };
+        if asks.is_empty() {
+            continue;
+        }
+        for ask in &asks {
+            learn(&ask.library, &mut specs);
+        }
+        library = Some(made);
+        users.push(asks);
+        if random.percent(25) {
+            break;
+        }
+    }
+    (users, specs)
+}
+
+/// Some things to ask of one flow, one after the other.
+fn asks(random: &mut Random, library: Library) -> (Library, Vec<Ask>) {
+    let main = library.flows["main"].clone();
+    let inputs = |random: &mut Random| -> Vec<(String, Value)> {
+        main.inputs.iter().map(|port| (port.name.clone(), Value::made(&port.ty, random.bits()))).collect()
+    };
+    let outputs = |random: &mut Random| {
+        let some = main.outputs.iter().filter(|_| random.percent(70)).map(|port| port.name.clone()).collect::<Vec<_>>();
+        (random.percent(30) && !some.is_empty()).then_some(some)
+    };
+    let (mut given, mut wanted, mut flow) = (inputs(random), outputs(random), library.clone());
+    let keep_ms = random.percent(40).then_some(HISTORY_MS / 2);
+    let finish_independent = random.percent(20);
+    let mut asks = Vec::new();
+    for _ in 0..1 + random.below(3) {
+        if let Some(ask) = Ask::new(flow.clone(), given.clone(), wanted.clone()) {
+            asks.push(Ask { keep_ms, finish_independent, ..ask });
+        }
+        match random.below(4) {
+            0 => given = inputs(random),
+            1 => {
+                let at = random.below(given.len());
+                given[at].1 = Value::made(&main.inputs[at].ty, random.bits());
+            }
+            2 => flow = flows::change_code(random, &flow),
+            _ => wanted = outputs(random),
+        }
+    }
+    (library, asks)
+}
+
+fn learn(library: &Library, specs: &mut Vec<TaskSpec>) {
+    let mut library = library.clone();
+    for graph in library.flows.values_mut() {
+        flows::visit(graph, &mut |spec| {
+            for spec in std::iter::once(&*spec).chain(spec.compensation.as_deref()) {
+                if !specs.iter().any(|known| (&known.name, &known.version) == (&spec.name, &spec.version)) {
+                    specs.push(spec.clone());
+                }
+            }
+        });
+    }
+}

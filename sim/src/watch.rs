@@ -1,0 +1,356 @@
+//! Sees every batch that happens: which steps became ready, committed, were put aside; what was registered to be undone.
+//! Holds the protocol to what can be seen from there.
+
+use crate::{
+    executor::{NodeId, Sim, lock},
+    store::SimStore,
+    truth::Truth,
+};
+use onceflow_core::{
+    Batch, Claimed, Inbox, Key, Kind, Op, Require, Row, Shard, Timestamp,
+    model::Effect,
+    payload::Payload,
+    protocol::{
+        ids::{END, RunId, SETTLE, StepId},
+        keys::Keys,
+        rows::{self, Frame, Head, Shape, Status, Ticket, Undo},
+    },
+};
+use onceflow_store::{Position, records::Scan, state::State};
+use std::sync::{Arc, Mutex};
+
+/// Looks at every batch.
+pub struct Watch {
+    /// Where it writes down what it sees.
+    pub truth: Arc<Mutex<Truth>>,
+    /// The room.
+    pub sim: Arc<Sim>,
+}
+
+/// What a batch may change, as it was before.
+#[derive(Default)]
+pub struct Before {
+    /// Rows of queues.
+    ready: Vec<(Key, Option<Row>)>,
+    /// Claims and their deadlines.
+    claims: Vec<(Row, Option<Row>)>,
+    /// Registrations.
+    undos: Vec<(Key, Option<Row>)>,
+}
+
+/// All rows a batch may touch, those of triggers included.
+fn touched<'a>(ops: &'a [Op], found: &mut Vec<&'a Key>) {
+    for op in ops {
+        match op {
+            Op::Put(key, _) | Op::Delete(key) => found.push(key),
+            Op::DeleteGroup(_) => {}
+            Op::SetBit { key, when_full: then, .. } | Op::Add { key, at_zero: then, .. } => {
+                found.push(key);
+                touched(then, found);
+            }
+        }
+    }
+}
+
+/// The run and generation a group of rows belongs to.
+fn plan_of(key: &Key) -> Option<(RunId, u32)> {
+    let id = key.group.id().strip_prefix(b"r")?;
+    let (run, generation) = id.split_first_chunk::<8>()?;
+    Some((RunId(*run), u32::from_be_bytes(generation.try_into().ok()?)))
+}
+
+fn ticket(row: &Row) -> Option<Ticket> {
+    rows::read(&Inbox::from_row(row)?.note)
+}
+
+impl Watch {
+    /// What a batch may change.
+    pub fn before(&self, state: &State, batch: &Batch) -> Before {
+        let mut keys = Vec::new();
+        touched(&batch.ops, &mut keys);
+        let mut before = Before::default();
+        let look = |key: &Key| (key.clone(), state.get(batch.shard, key).cloned());
+        for key in keys {
+            if key.group.kind() == Kind::Claims {
+                let deadline = key.group.companion(Kind::Deadlines).key(&key.name);
+                let claim = state.get(batch.shard, key).cloned();
+                before.claims.extend(claim.map(|claim| (claim, state.get(batch.shard, &deadline).cloned())));
+            } else if key.group.kind() == Kind::Queue {
+                before.ready.push(look(key));
+            } else if key.name.as_bytes().first() == Some(&b'u') && plan_of(key).is_some() {
+                before.undos.push(look(key));
+            }
+        }
+        before
+    }
+
+    /// A batch happened.
+    #[expect(clippy::too_many_arguments, reason = "all there is to see of a batch")]
+    pub fn applied(
+        &self,
+        node: NodeId,
+        position: Position,
+        batch: &Batch,
+        claimed: Option<&Claimed>,
+        before: &Before,
+        state: &State,
+        now: Timestamp,
+    ) {
+        self.claims((node, position), batch, claimed, before, now);
+        for (key, was) in &before.ready {
+            let is = state.get(batch.shard, key);
+            match (was, is) {
+                (None, Some(row)) => {
+                    self.ready(node, key, row);
+                    self.settling(batch, key, row, state);
+                }
+                (Some(row), None) => self.left(node, position, batch, key, row, state),
+                (Some(_), Some(_)) | (None, None) => {}
+            }
+        }
+        for (key, was) in &before.undos {
+            let Some((run, generation)) = plan_of(key) else { continue };
+            let Ok(number) = key.name.as_bytes()[1..].try_into().map(u32::from_be_bytes) else { continue };
+            let place = (run, generation, number);
+            let mut truth = lock(&self.truth);
+            match (was, state.get(batch.shard, key)) {
+                (None, Some(row)) => {
+                    let Some(undo) = rows::read::<Undo>(row) else { continue };
+                    let again = truth.registered.iter().any(|((other, plan, _), (address, _))| {
+                        *other == run && *plan == generation && **address == *undo.address
+                    });
+                    if again {
+                        let seen = format!("{} of run {run} is registered twice", undo.address);
+                        truth.violate("compensations once, in order", seen);
+                    }
+                    truth.registered.insert(place, (undo.address.to_string(), position));
+                    self.sim.tell(|| format!("node {node} registers how to undo {}", undo.address));
+                }
+                (Some(_), None) if batch.requires.iter().any(|require| is_claim(require.key())) => {
+                    truth.undo_committed.insert(place, position);
+                }
+                _ => {}
+            }
+        }
+        self.widths(batch);
+        self.burials(batch, state);
+        for op in &batch.ops {
+            if let Op::Put(key, row) = op
+                && key.group.id() == b"runs"
+                && let Some(Head::Finished(finished)) = rows::read::<Head>(row)
+            {
+                let mut truth = lock(&self.truth);
+                truth.lives.entry(finished.run).or_default().push(position);
+                truth.told.remove(&finished.run);
+                *truth.ends.entry(finished.header.key.to_string()).or_default() += 1;
+                if finished.status == Status::Done {
+                    truth.registered.retain(|(run, ..), _| *run != finished.run);
+                    truth.ran.iter_mut().filter(|((run, _), _)| *run == finished.run).for_each(|(_, ran)| {
+                        ran.iter_mut().for_each(|ran| ran.undoable = false);
+                    });
+                } else {
+                    truth.given_up.insert(finished.run, position);
+                }
+            }
+        }
+        if let Some(claimed) = claimed {
+            self.sim.tell(|| format!("node {node} takes {}", name(&claimed.name)));
+        }
+    }
+
+    /// What is buried, nothing refers to. Where it is put again soon, nobody would notice later.
+    fn burials(&self, batch: &Batch, state: &State) {
+        let counts = onceflow_core::Group::rows("values.counts");
+        for op in &batch.ops {
+            if let Op::Delete(key) = op
+                && key.group.id() == b"values"
+                && state.get(batch.shard, &counts.key(&key.name)).is_some()
+            {
+                lock(&self.truth).violate("nothing live is missing", format!("{key} is buried, and is referred to"));
+            }
+        }
+    }
+
+    /// An each has as many elements as a list it was given.
+    fn widths(&self, batch: &Batch) {
+        for op in &batch.ops {
+            if let Op::Put(key, row) = op
+                && key.name.as_bytes().first() == Some(&b'f')
+                && plan_of(key).is_some()
+                && let Some(wrong) = rows::read::<Frame>(row).as_ref().and_then(not_as_wide)
+            {
+                lock(&self.truth).violate("a fan-out is as wide as its list", format!("{key}: {wrong}"));
+            }
+        }
+    }
+
+    /// Whoever frees a step of another waits for its deadline.
+    fn claims(
+        &self,
+        (node, position): (NodeId, Position),
+        batch: &Batch,
+        claimed: Option<&Claimed>,
+        before: &Before,
+        now: Timestamp,
+    ) {
+        let mut truth = lock(&self.truth);
+        if let (Some(claimed), Some(claim)) = (claimed, &batch.claim) {
+            truth.takers.insert(claim.fence.to_bytes(), node);
+            if let Some((run, _)) = StepId::from_queue_name(claimed.name.as_bytes()) {
+                truth.taken.entry((node, run)).or_default().insert(claim.fence.to_bytes(), position);
+            }
+        }
+        let leaves = before.ready.iter().any(|(key, _)| batch.ops.contains(&Op::Delete(key.clone())));
+        for require in batch.requires.iter().filter(|require| leaves && is_claim(require.key())) {
+            let step = StepId::from_queue_name(require.key().name.as_bytes());
+            let taken = step.and_then(|(run, _)| truth.taken.get_mut(&(node, run)));
+            if let (Some(taken), Require::Equals(_, fence)) = (taken, require) {
+                taken.retain(|taken, _| fence[..] != taken[..]);
+            }
+        }
+        // A batch that requires nothing of a run only frees.
+        if batch.requires.iter().any(|require| !is_claim(require.key()) && !is_deadline(require.key())) {
+            return;
+        }
+        for (claim, deadline) in &before.claims {
+            let taker = <[u8; 24]>::try_from(&claim[..]).ok().and_then(|fence| truth.takers.get(&fence).copied());
+            let stands = deadline.as_deref().and_then(Timestamp::from_sortable).is_some_and(|deadline| deadline > now);
+            if taker.is_some_and(|taker| taker != node) && stands {
+                let seen = format!("node {node} frees a step of node {taker:?} before its time");
+                truth.violate("a claim stands until its deadline", seen);
+            }
+        }
+    }
+
+    /// A run is settled by its counter only when nothing is in flight.
+    fn settling(&self, batch: &Batch, key: &Key, row: &Row, state: &State) {
+        let Some((run, step)) = StepId::from_queue_name(key.name.as_bytes()) else { return };
+        let Some(ticket) = ticket(row) else { return };
+        let plainly = batch.ops.iter().any(|op| matches!(op, Op::Put(put, _) if put == key));
+        let live = Keys::new(run, ticket.generation).live();
+        if step.node == SETTLE && !plainly && state.get(batch.shard, &live).is_some() {
+            let seen = format!("run {run} is to be settled while steps are in flight");
+            lock(&self.truth).violate("one counter says what is in flight", seen);
+        }
+    }
+
+    fn ready(&self, node: NodeId, key: &Key, row: &Row) {
+        let Some((run, step)) = StepId::from_queue_name(key.name.as_bytes()) else { return };
+        let Some(ticket) = ticket(row) else { return };
+        self.sim.tell(|| format!("node {node} makes {} ready", name(&key.name)));
+        let place = (run, ticket.generation.0, step);
+        if is_ordinary(step) && lock(&self.truth).committed.contains_key(&place) {
+            let seen = format!("{} of run {run} became ready again after it committed", name(&key.name));
+            lock(&self.truth).violate("no step runs after it committed", seen);
+        }
+    }
+
+    fn left(&self, node: NodeId, position: Position, batch: &Batch, key: &Key, row: &Row, state: &State) {
+        let Some((run, step)) = StepId::from_queue_name(key.name.as_bytes()) else { return };
+        let Some(ticket) = ticket(row) else { return };
+        let keys = Keys::new(run, ticket.generation);
+        if state.get(batch.shard, &keys.parked(step)).is_some() {
+            self.sim.tell(|| format!("node {node} puts {} aside", name(&key.name)));
+            return;
+        }
+        let requires = |wanted: &Key| batch.requires.iter().any(|require| require.key() == wanted);
+        let claim = key.group.claims().key(&key.name);
+        if !requires(&claim) || !requires(&keys.state()) {
+            self.sim.tell(|| format!("node {node} removes {}", name(&key.name)));
+            return;
+        }
+        self.sim.tell(|| format!("node {node} commits {}", name(&key.name)));
+        if is_ordinary(step) {
+            let mut truth = lock(&self.truth);
+            if truth.committed.insert((run, ticket.generation.0, step), position).is_some() {
+                let seen = format!("{} of run {run} committed twice", name(&key.name));
+                truth.violate("at most one committed value per step", seen);
+            }
+            if batch.ops.iter().any(|op| matches!(op, Op::Put(key, _) if key.group.id().starts_with(b"flow/"))) {
+                truth.written.insert(position, (run, String::new()));
+            }
+        }
+    }
+
+    /// A commit was answered with nobody knows what.
+    pub fn unanswered(&self, batch: &Batch) {
+        let claimed = batch.requires.iter().map(Require::key).filter(|key| is_claim(key));
+        let runs = claimed.filter_map(|key| StepId::from_queue_name(key.name.as_bytes())).map(|(run, _)| run);
+        lock(&self.truth).unanswered.extend(runs);
+    }
+
+    /// What was not synced is lost.
+    pub fn lost(&self, kept_to: Position) {
+        lock(&self.truth).lost_after(kept_to);
+    }
+
+    /// User code starts: what it was decided on must be durable, if it touches the world.
+    pub fn body_starts(&self, store: &SimStore, place: &(RunId, String), effect: Effect) {
+        if effect != Effect::AtMostOnce {
+            return;
+        }
+        let is_started = |(name, row): &(onceflow_core::Name, Row)| {
+            let of_run = StepId::from_queue_name(name.as_bytes()).is_some_and(|(run, _)| run == place.0);
+            of_run && ticket(row).is_some_and(|ticket| ticket.started.is_some())
+        };
+        let written = store.read_lasting(|state| {
+            let queues = ["q/default", "q/narrow"].map(onceflow_core::Group::queue);
+            queues.iter().any(|queue| {
+                let scan = Scan::of(queue.clone(), 4096).prefix(place.0.0);
+                state.scan(Shard::default(), &scan).rows.iter().any(is_started)
+            })
+        });
+        if !written {
+            // Another worker may have taken it over meanwhile; then it was written down, and has gone on.
+            let gone_on = store.read(|state| {
+                let queues = ["q/default", "q/narrow"].map(onceflow_core::Group::queue);
+                queues.iter().all(|queue| {
+                    let scan = Scan::of(queue.clone(), 4096).prefix(place.0.0);
+                    !state.scan(Shard::default(), &scan).rows.iter().any(is_started)
+                })
+            });
+            if !gone_on {
+                let seen = format!("{} of run {} started before that was durable", place.1, place.0);
+                lock(&self.truth).violate("nothing leaves before it is durable", seen);
+            }
+        }
+    }
+}
+
+fn is_deadline(key: &Key) -> bool {
+    key.group.kind() == Kind::Deadlines
+}
+
+fn is_claim(key: &Key) -> bool {
+    key.group.kind() == Kind::Claims
+}
+
+/// Steps that become ready once: nodes and ends of instances.
+fn is_ordinary(step: StepId) -> bool {
+    step.node == END || step.node < u32::MAX - 16
+}
+
+/// What people call a row of a queue.
+pub fn name(name: &onceflow_core::Name) -> String {
+    match StepId::from_queue_name(name.as_bytes()) {
+        Some((run, step)) => {
+            let node = match u32::MAX - step.node {
+                0 => String::from("end"),
+                1 => String::from("lane"),
+                2 => String::from("settling"),
+                3 => String::from("undoing"),
+                4 => String::from("teardown"),
+                _ => step.node.to_string(),
+            };
+            format!("{run}/{:?}[{}].{node}", step.frame, step.index)
+        }
+        None => format!("{name:?}"),
+    }
+}
+
+fn not_as_wide(frame: &Frame) -> Option<String> {
+    let Shape::Each(elements) = frame.shape else { return None };
+    let lens = frame.inputs.iter().flatten().filter_map(|held| held.outcome.value().and_then(Payload::list_len));
+    let lens: Vec<_> = lens.collect();
+    (!lens.contains(&u64::from(elements.n))).then(|| format!("{} elements of lists with {lens:?}", elements.n))
+}

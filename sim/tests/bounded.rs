@@ -1,0 +1,73 @@
+//! A bounded part of what the simulator can do, for every test run: `sim/run` does more of it.
+
+use onceflow_sim::{
+    explore, hazards,
+    scenario::{self, How},
+};
+
+/// How many seeds are run; a hundred times as many if `ONCEFLOW_LONG` is set.
+const SEEDS: u64 = 5_000;
+
+/// How many seeds a known mistake may take to be noticed.
+#[cfg(feature = "hazards")]
+const NOTICED_WITHIN: u64 = 20_000;
+
+fn break_no_promise(seeds: std::ops::Range<u64>) {
+    let scale = if std::env::var_os("ONCEFLOW_LONG").is_some() { 100 } else { 1 };
+    for seed in seeds.start * scale..seeds.end * scale {
+        let violation = scenario::run(seed, How::default()).violation;
+        assert!(violation.is_none(), "sim/run --seed {seed} --trace: {violation:?}");
+    }
+}
+
+#[test]
+fn no_seed_breaks_a_promise() {
+    break_no_promise(0..SEEDS / 2);
+}
+
+#[test]
+fn no_later_seed_breaks_a_promise() {
+    break_no_promise(SEEDS / 2..SEEDS);
+}
+
+#[test]
+fn a_seed_replays_exactly() {
+    for seed in 0..50 {
+        let digests = [(); 2].map(|()| scenario::run(seed, How::default()).digest);
+        assert_eq!(digests[0], digests[1], "seed {seed}");
+    }
+}
+
+#[test]
+fn small_flows_hold_whatever_interleaves() {
+    // The wide ones take minutes.
+    for (name, shape) in explore::SHAPES.iter().filter(|(name, _)| !matches!(*name, "fan of 3" | "two ends")) {
+        for cancels in [false, true] {
+            let found = explore::explore(shape, cancels).unwrap_or_else(|why| panic!("{name}: {why}"));
+            assert!(found.ends > 0 && found.states > 100, "{name}: {found:?}");
+        }
+    }
+}
+
+#[test]
+fn every_known_mistake_is_told_apart() {
+    let mut names: Vec<_> = hazards::ALL.iter().map(|hazard| hazard.name).collect();
+    names.sort_unstable();
+    names.dedup();
+    assert_eq!(names.len(), hazards::ALL.len());
+}
+
+/// The checks would notice: each known mistake, switched on, breaks a promise that holds without it.
+#[cfg(feature = "hazards")]
+#[test]
+fn known_mistakes_are_noticed() {
+    let violation = |seed, name| {
+        hazards::switch(name);
+        scenario::run(seed, How::default()).violation
+    };
+    for hazard in hazards::ALL {
+        let notices = |seed: &u64| violation(*seed, Some(hazard.name)).is_some() && violation(*seed, None).is_none();
+        let noticed = (0..NOTICED_WITHIN).find(notices);
+        assert!(noticed.is_some(), "{} ({}) is not noticed: {}", hazard.name, hazard.of, hazard.what);
+    }
+}
