@@ -1,4 +1,5 @@
-//! Starts runs, and gives handles to those that are there.
+//! Starts runs, and gives handles to those that are there. What others wait for is in boxes, so that it is compiled here,
+//! once (decision 0020).
 
 mod claims;
 mod explain;
@@ -18,6 +19,7 @@ use crate::{
     task::{Data, Tasks},
     worker::Worker,
 };
+use futures_util::future::BoxFuture;
 use onceflow_core::{
     Name, Row, limits,
     model::{Library, Program, check},
@@ -113,9 +115,11 @@ impl Engine {
     ///
     /// # Errors
     /// If the directory of large values cannot be made.
-    pub async fn open(store: &Store, options: Options) -> Result<Self, Error> {
-        let values = store.values_of(options.shard).await?;
-        Ok(Engine::new(store.records(), values, RealWorld::here(), options))
+    pub fn open(store: &Store, options: Options) -> BoxFuture<'_, Result<Self, Error>> {
+        Box::pin(async move {
+            let values = store.values_of(options.shard).await?;
+            Ok(Engine::new(store.records(), values, RealWorld::here(), options))
+        })
     }
 
     /// An engine on any store. `values` must be those of the same shard of the same records.
@@ -173,21 +177,23 @@ impl Engine {
     ///
     /// # Errors
     /// If the flow does not check, the inputs are not its own, or the store does not answer.
-    pub async fn start(&self, start: Start) -> Result<Handle, Error> {
-        let asked = self.ask(start).await?;
-        let answer = loop {
-            match self.try_start(&asked).await {
-                Ok(None) => {}
-                Ok(Some(handle)) => break Ok(handle),
-                Err(error) => break Err(error),
+    pub fn start(&self, start: Start) -> BoxFuture<'_, Result<Handle, Error>> {
+        Box::pin(async move {
+            let asked = self.ask(start).await?;
+            let answer = loop {
+                match self.try_start(&asked).await {
+                    Ok(None) => {}
+                    Ok(Some(handle)) => break Ok(handle),
+                    Err(error) => break Err(error),
+                }
+            };
+            // Also what is refused is told only when what it rests on will last: the run goes on as it was, and must not be
+            // found frozen later.
+            if !matches!(answer, Err(Error::Store(_))) {
+                self.shared.records.durable(self.shared.records.position()).await?;
             }
-        };
-        // Also what is refused is told only when what it rests on will last: the run goes on as it was, and must not be
-        // found frozen later.
-        if !matches!(answer, Err(Error::Store(_))) {
-            self.shared.records.durable(self.shared.records.position()).await?;
-        }
-        answer
+            answer
+        })
     }
 
     async fn ask(&self, mut start: Start) -> Result<Asked, Error> {
@@ -385,13 +391,15 @@ impl Engine {
     ///
     /// # Errors
     /// [`Error::NoRun`] if there is none of this key.
-    pub async fn find(&self, key: &str) -> Result<Handle, Error> {
-        let row = self.shared.row(keys::heads().key(key)).await?;
-        match row.as_deref().and_then(rows::read::<Head>) {
-            None => Err(Error::NoRun(key.to_owned())),
-            Some(Head::Active(id)) => Ok(self.handle(key, id)),
-            Some(Head::Finished(finished)) => Ok(self.handle(key, finished.run)),
-        }
+    pub fn find<'a>(&'a self, key: &'a str) -> BoxFuture<'a, Result<Handle, Error>> {
+        Box::pin(async move {
+            let row = self.shared.row(keys::heads().key(key)).await?;
+            match row.as_deref().and_then(rows::read::<Head>) {
+                None => Err(Error::NoRun(key.to_owned())),
+                Some(Head::Active(id)) => Ok(self.handle(key, id)),
+                Some(Head::Finished(finished)) => Ok(self.handle(key, finished.run)),
+            }
+        })
     }
 
     pub(crate) fn handle(&self, key: &str, id: RunId) -> Handle {
@@ -405,29 +413,33 @@ impl Engine {
 
     /// Waits until the store has no room for what steps gave; what it said. Such steps are given back and tried again, which
     /// is in vain until somebody makes room: whoever would rather stop learns it here.
-    pub async fn until_full(&self) -> String {
-        match &self.worker {
-            Some(worker) => worker.full().await,
-            None => std::future::pending().await,
-        }
+    pub fn until_full(&self) -> BoxFuture<'_, String> {
+        Box::pin(async move {
+            match &self.worker {
+                Some(worker) => worker.full().await,
+                None => std::future::pending().await,
+            }
+        })
     }
 
     /// Takes no further steps, and ends when those in flight are done and everything is durable.
     ///
     /// # Errors
     /// If what was done may not last.
-    pub async fn close(&self) -> Result<(), Error> {
-        self.shared.close();
-        if let Some(worker) = &self.worker {
-            worker.drain().await;
-        }
-        self.shared.small.clear();
-        // Whatever the tasks hold goes with them.
-        *lock(&self.shared.tasks) = Arc::default();
-        self.shared.events.close();
-        // A handle may wait for what was just done.
-        self.shared.ring_all();
-        Ok(self.shared.records.durable(self.shared.records.position()).await?)
+    pub fn close(&self) -> BoxFuture<'_, Result<(), Error>> {
+        Box::pin(async move {
+            self.shared.close();
+            if let Some(worker) = &self.worker {
+                worker.drain().await;
+            }
+            self.shared.small.clear();
+            // Whatever the tasks hold goes with them.
+            *lock(&self.shared.tasks) = Arc::default();
+            self.shared.events.close();
+            // A handle may wait for what was just done.
+            self.shared.ring_all();
+            Ok(self.shared.records.durable(self.shared.records.position()).await?)
+        })
     }
 
     /// Takes no further steps, and ends the bodies of those in flight: they are dropped, and their steps are given back as
@@ -435,11 +447,13 @@ impl Engine {
     ///
     /// # Errors
     /// If what was done may not last.
-    pub async fn interrupt(&self) -> Result<(), Error> {
-        if let Some(worker) = &self.worker {
-            worker.interrupt();
-        }
-        self.close().await
+    pub fn interrupt(&self) -> BoxFuture<'_, Result<(), Error>> {
+        Box::pin(async move {
+            if let Some(worker) = &self.worker {
+                worker.interrupt();
+            }
+            self.close().await
+        })
     }
 
     /// Takes no further steps, without waiting for those in flight: they end by themselves, or, with the process, not at

@@ -7,7 +7,7 @@ use crate::{
     shared::{Run, Shared},
     task::Data,
 };
-use futures_util::future::select;
+use futures_util::future::{BoxFuture, select};
 use onceflow_core::{
     payload::Outcome,
     protocol::{
@@ -98,13 +98,15 @@ impl Handle {
     ///
     /// # Errors
     /// [`Error::NoRun`] if its history has ended.
-    pub async fn report(&self) -> Result<Report, Error> {
-        let report = self.look().await?;
-        if onceflow_core::hazard::is_on("told-before-durable") {
-            return Ok(report);
-        }
-        self.shared.records.durable(self.shared.records.position()).await?;
-        Ok(report)
+    pub fn report(&self) -> BoxFuture<'_, Result<Report, Error>> {
+        Box::pin(async move {
+            let report = self.look().await?;
+            if onceflow_core::hazard::is_on("told-before-durable") {
+                return Ok(report);
+            }
+            self.shared.records.durable(self.shared.records.position()).await?;
+            Ok(report)
+        })
     }
 
     async fn look(&self) -> Result<Report, Error> {
@@ -139,17 +141,19 @@ impl Handle {
     ///
     /// # Errors
     /// [`Error::NoRun`] if its history has ended.
-    pub async fn wait(&self) -> Result<Report, Error> {
-        loop {
-            let progress = self.shared.progress(self.id).notified();
-            let mut progress = std::pin::pin!(progress);
-            progress.as_mut().enable();
-            let report = self.report().await?;
-            if report.is_at_rest() {
-                return Ok(report);
+    pub fn wait(&self) -> BoxFuture<'_, Result<Report, Error>> {
+        Box::pin(async move {
+            loop {
+                let progress = self.shared.progress(self.id).notified();
+                let mut progress = std::pin::pin!(progress);
+                progress.as_mut().enable();
+                let report = self.report().await?;
+                if report.is_at_rest() {
+                    return Ok(report);
+                }
+                self.until_something_happens(progress).await?;
             }
-            self.until_something_happens(progress).await?;
-        }
+        })
     }
 
     /// Waits for progress. Other processes do not ring here, so it also ends now and then by itself.
@@ -169,37 +173,39 @@ impl Handle {
     ///
     /// # Errors
     /// [`Error::Failed`] if it will not come unless the run is tried again.
-    pub async fn output(&self, name: &str) -> Result<Data, Error> {
-        self.output_into(name, None).await
+    pub fn output<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Result<Data, Error>> {
+        Box::pin(async move { self.output_into(name, None).await })
     }
 
     /// As [`Handle::output`]; files are put into a directory.
     ///
     /// # Errors
     /// As [`Handle::output`].
-    pub async fn output_into(&self, name: &str, directory: Option<&Path>) -> Result<Data, Error> {
-        loop {
-            let progress = self.shared.progress(self.id).notified();
-            let mut progress = std::pin::pin!(progress);
-            progress.as_mut().enable();
-            if let Some(outcome) = self.arrived(name).await? {
-                self.shared.records.durable(self.shared.records.position()).await?;
-                return self.load(&outcome, directory).await;
-            }
-            match self.report().await? {
-                Report::Running => {}
-                Report::Done(outputs) => {
-                    let found = outputs.into_iter().find(|(output, _)| output == name);
-                    let Some((_, outcome)) = found else {
-                        return Err(Error::NoOutput { key: self.key.clone(), output: name.to_owned() });
-                    };
+    pub fn output_into<'a>(&'a self, name: &'a str, directory: Option<&'a Path>) -> BoxFuture<'a, Result<Data, Error>> {
+        Box::pin(async move {
+            loop {
+                let progress = self.shared.progress(self.id).notified();
+                let mut progress = std::pin::pin!(progress);
+                progress.as_mut().enable();
+                if let Some(outcome) = self.arrived(name).await? {
+                    self.shared.records.durable(self.shared.records.position()).await?;
                     return self.load(&outcome, directory).await;
                 }
-                Report::Failed(failures) | Report::Undone { failures, .. } => return Err(Error::Failed(failures)),
-                at_rest => return Err(Error::Refused { key: self.key.clone(), why: at_rest.to_string() }),
+                match self.report().await? {
+                    Report::Running => {}
+                    Report::Done(outputs) => {
+                        let found = outputs.into_iter().find(|(output, _)| output == name);
+                        let Some((_, outcome)) = found else {
+                            return Err(Error::NoOutput { key: self.key.clone(), output: name.to_owned() });
+                        };
+                        return self.load(&outcome, directory).await;
+                    }
+                    Report::Failed(failures) | Report::Undone { failures, .. } => return Err(Error::Failed(failures)),
+                    at_rest => return Err(Error::Refused { key: self.key.clone(), why: at_rest.to_string() }),
+                }
+                self.until_something_happens(progress).await?;
             }
-            self.until_something_happens(progress).await?;
-        }
+        })
     }
 
     /// An output of a run that is at work.
@@ -216,11 +222,13 @@ impl Handle {
     ///
     /// # Errors
     /// If it cannot be read.
-    pub async fn peek(&self, outcome: &Outcome) -> Result<Data, Error> {
-        match outcome.value() {
-            None => Ok(Data::None),
-            Some(payload) => data::peek(&self.shared.values, payload).await,
-        }
+    pub fn peek<'a>(&'a self, outcome: &'a Outcome) -> BoxFuture<'a, Result<Data, Error>> {
+        Box::pin(async move {
+            match outcome.value() {
+                None => Ok(Data::None),
+                Some(payload) => data::peek(&self.shared.values, payload).await,
+            }
+        })
     }
 
     async fn load(&self, outcome: &Outcome, directory: Option<&Path>) -> Result<Data, Error> {
@@ -235,24 +243,26 @@ impl Handle {
     ///
     /// # Errors
     /// [`Error::Ended`] if it has.
-    pub async fn cancel(&self) -> Result<(), Error> {
-        loop {
-            let Some(run) = self.shared.read_run(self.id).await? else {
-                return Err(Error::Ended { key: self.key.clone() });
-            };
-            let state = run.state();
-            match state.phase {
-                Phase::Running | Phase::Failing | Phase::Failed | Phase::Waiting | Phase::Frozen => {}
-                _ => break,
+    pub fn cancel(&self) -> BoxFuture<'_, Result<(), Error>> {
+        Box::pin(async move {
+            loop {
+                let Some(run) = self.shared.read_run(self.id).await? else {
+                    return Err(Error::Ended { key: self.key.clone() });
+                };
+                let state = run.state();
+                match state.phase {
+                    Phase::Running | Phase::Failing | Phase::Failed | Phase::Waiting | Phase::Frozen => {}
+                    _ => break,
+                }
+                let draft = run::turn(&run.plan, state, Phase::Cancelling);
+                if self.shared.commit_outside(draft, &[]).await?.is_ok() {
+                    run.saw(onceflow_core::protocol::rows::State { phase: Phase::Cancelling, ..state });
+                    self.shared.look.notify_one();
+                    break;
+                }
             }
-            let draft = run::turn(&run.plan, state, Phase::Cancelling);
-            if self.shared.commit_outside(draft, &[]).await?.is_ok() {
-                run.saw(onceflow_core::protocol::rows::State { phase: Phase::Cancelling, ..state });
-                self.shared.look.notify_one();
-                break;
-            }
-        }
-        Ok(self.shared.records.durable(self.shared.records.position()).await?)
+            Ok(self.shared.records.durable(self.shared.records.position()).await?)
+        })
     }
 }
 
@@ -272,62 +282,64 @@ impl Handle {
     ///
     /// # Errors
     /// [`Error::Refused`] if there is no such step, or somebody else decided.
-    pub async fn resolve(&self, address: &str, resolution: Resolution) -> Result<(), Error> {
-        let refused = |why: String| Error::Refused { key: self.key.clone(), why };
-        let Some(run) = self.shared.read_run(self.id).await? else {
-            return Err(Error::Ended { key: self.key.clone() });
-        };
-        let parked = self.shared.parked_first(&run).await?;
-        let is_it = |why: &Why| matches!(why, Why::Unknown { address: at, .. } if **at == *address);
-        let Some((step, row, parked)) = parked.into_iter().find(|(_, _, parked)| is_it(&parked.why)) else {
-            return Err(refused(format!("has no step {address} whose outcome is not known")));
-        };
-        let (plan, state) = (&run.plan, run.state());
-        if !crate::perform::may_decide(state.phase) {
-            return Err(refused(String::from("is being undone or removed")));
-        }
-        let applied = match resolution {
-            Resolution::Done(outputs) => {
-                let node = &plan.program.blocks[parked.ticket.block as usize].nodes[step.node as usize];
-                let own = node.outputs.len() - usize::from(node.attempt);
-                // As many as the task itself gives: one that gives nothing is done, and says so.
-                let is_done_only = own == 1 && node.outputs[0].name == onceflow_core::model::task::DONE;
-                let (wanted, mut outputs) = (own, outputs);
-                if is_done_only && outputs.is_empty() {
-                    outputs.push(Data::Bytes(bytes::Bytes::from_static(&[0xc0])));
-                }
-                let mut storing = data::Storing::new(&self.shared.values, data::Files::Copied);
-                let mut outcomes = Vec::new();
-                for output in outputs {
-                    outcomes.push(storing.store(output).await?);
-                }
-                if outcomes.len() != wanted {
-                    return Err(refused(format!(
-                        "needs {wanted} outputs for {address}, and {} were given",
-                        outcomes.len()
-                    )));
-                }
-                outcomes.extend(node.attempt.then_some(Outcome::None));
-                self.shared.decide_done(&run, step, &row, &parked, &outcomes, &storing.weaves()).await?
+    pub fn resolve<'a>(&'a self, address: &'a str, resolution: Resolution) -> BoxFuture<'a, Result<(), Error>> {
+        Box::pin(async move {
+            let refused = |why: String| Error::Refused { key: self.key.clone(), why };
+            let Some(run) = self.shared.read_run(self.id).await? else {
+                return Err(Error::Ended { key: self.key.clone() });
+            };
+            let parked = self.shared.parked_first(&run).await?;
+            let is_it = |why: &Why| matches!(why, Why::Unknown { address: at, .. } if **at == *address);
+            let Some((step, row, parked)) = parked.into_iter().find(|(_, _, parked)| is_it(&parked.why)) else {
+                return Err(refused(format!("has no step {address} whose outcome is not known")));
+            };
+            let (plan, state) = (&run.plan, run.state());
+            if !crate::perform::may_decide(state.phase) {
+                return Err(refused(String::from("is being undone or removed")));
             }
-            Resolution::Redo => {
-                let draft = run::redo(plan, state, step, (&row, &parked));
-                self.shared.commit_outside(draft, &[]).await?.is_ok()
-            }
-            Resolution::Fail(why) => {
-                let failed = Failed {
-                    address: address.into(),
-                    attempt: parked.ticket.failed + 1,
-                    causes: vec![why],
-                    started: false,
-                };
-                let draft = run::fail(plan, state, step, (&row, &parked), failed);
-                self.shared.commit_outside(draft, &[]).await?.is_ok()
-            }
-        };
-        self.shared.read_run(self.id).await?;
-        self.shared.records.durable(self.shared.records.position()).await?;
-        if applied { Ok(()) } else { Err(refused(format!("went on meanwhile; look again at {address}"))) }
+            let applied = match resolution {
+                Resolution::Done(outputs) => {
+                    let node = &plan.program.blocks[parked.ticket.block as usize].nodes[step.node as usize];
+                    let own = node.outputs.len() - usize::from(node.attempt);
+                    // As many as the task itself gives: one that gives nothing is done, and says so.
+                    let is_done_only = own == 1 && node.outputs[0].name == onceflow_core::model::task::DONE;
+                    let (wanted, mut outputs) = (own, outputs);
+                    if is_done_only && outputs.is_empty() {
+                        outputs.push(Data::Bytes(bytes::Bytes::from_static(&[0xc0])));
+                    }
+                    let mut storing = data::Storing::new(&self.shared.values, data::Files::Copied);
+                    let mut outcomes = Vec::new();
+                    for output in outputs {
+                        outcomes.push(storing.store(output).await?);
+                    }
+                    if outcomes.len() != wanted {
+                        return Err(refused(format!(
+                            "needs {wanted} outputs for {address}, and {} were given",
+                            outcomes.len()
+                        )));
+                    }
+                    outcomes.extend(node.attempt.then_some(Outcome::None));
+                    self.shared.decide_done(&run, step, &row, &parked, &outcomes, &storing.weaves()).await?
+                }
+                Resolution::Redo => {
+                    let draft = run::redo(plan, state, step, (&row, &parked));
+                    self.shared.commit_outside(draft, &[]).await?.is_ok()
+                }
+                Resolution::Fail(why) => {
+                    let failed = Failed {
+                        address: address.into(),
+                        attempt: parked.ticket.failed + 1,
+                        causes: vec![why],
+                        started: false,
+                    };
+                    let draft = run::fail(plan, state, step, (&row, &parked), failed);
+                    self.shared.commit_outside(draft, &[]).await?.is_ok()
+                }
+            };
+            self.shared.read_run(self.id).await?;
+            self.shared.records.durable(self.shared.records.position()).await?;
+            if applied { Ok(()) } else { Err(refused(format!("went on meanwhile; look again at {address}"))) }
+        })
     }
 }
 

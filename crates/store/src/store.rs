@@ -10,6 +10,7 @@ use crate::{
     values::Values,
     world::{RealWorld, World},
 };
+use futures_util::future::BoxFuture;
 use onceflow_core::Shard;
 use std::{
     path::{Path, PathBuf},
@@ -65,9 +66,7 @@ impl Store {
         options: journal::Options,
         world: Arc<dyn World>,
     ) -> Result<Store, OpenError> {
-        let directory = directory.into();
-        let embedded = Embedded::open(&directory, options, world.clone()).await?;
-        Ok(Store { directory, embedded, world })
+        open(directory.into(), options, world).await
     }
 
     /// The rows.
@@ -88,9 +87,11 @@ impl Store {
     ///
     /// # Errors
     /// If the directory of the files cannot be made.
-    pub async fn values_of(&self, shard: Shard) -> Result<Arc<Values>, blobs::Error> {
-        let files = blobs::Directory::open(self.directory.join("blobs").join(shard.0.to_string())).await?;
-        Ok(Arc::new(Values::new(self.records(), self.world.clone(), shard).with_blobs(Arc::new(files))))
+    pub fn values_of(&self, shard: Shard) -> BoxFuture<'_, Result<Arc<Values>, blobs::Error>> {
+        Box::pin(async move {
+            let files = blobs::Directory::open(self.directory.join("blobs").join(shard.0.to_string())).await?;
+            Ok(Arc::new(Values::new(self.records(), self.world.clone(), shard).with_blobs(Arc::new(files))))
+        })
     }
 
     /// Whether this process owns the directory, and what it found there.
@@ -107,7 +108,19 @@ impl Store {
     ///
     /// # Errors
     /// If what was applied could not be written.
-    pub async fn close(&self) -> Result<(), Error> {
-        self.embedded.close().await
+    pub fn close(&self) -> BoxFuture<'_, Result<(), Error>> {
+        Box::pin(async move { self.embedded.close().await })
     }
+}
+
+/// In a box, so that it is compiled here and not by everyone who opens a store.
+fn open(
+    directory: PathBuf,
+    options: journal::Options,
+    world: Arc<dyn World>,
+) -> BoxFuture<'static, Result<Store, OpenError>> {
+    Box::pin(async move {
+        let embedded = Embedded::open(&directory, options, world.clone()).await?;
+        Ok(Store { directory, embedded, world })
+    })
 }

@@ -2,6 +2,7 @@
 
 use super::Engine;
 use crate::Error;
+use futures_util::future::BoxFuture;
 use onceflow_core::{
     Batch, Fence, Group, Row,
     limits::SCAN_ROWS_MAX,
@@ -25,16 +26,18 @@ impl Engine {
     ///
     /// # Errors
     /// If the store does not answer; those that were freed are.
-    pub async fn release(&self, incarnation: u128) -> Result<usize, Error> {
-        let mut freed = 0;
-        for queue in self.queues().await? {
-            for (name, row) in self.shared.all_rows(queue.claims(), b"").await? {
-                if Fence::from_bytes(&row).is_some_and(|fence| fence.incarnation() == incarnation) {
-                    freed += usize::from(self.free_claim(&queue, &name, row).await?);
+    pub fn release(&self, incarnation: u128) -> BoxFuture<'_, Result<usize, Error>> {
+        Box::pin(async move {
+            let mut freed = 0;
+            for queue in self.queues().await? {
+                for (name, row) in self.shared.all_rows(queue.claims(), b"").await? {
+                    if Fence::from_bytes(&row).is_some_and(|fence| fence.incarnation() == incarnation) {
+                        freed += usize::from(self.free_claim(&queue, &name, row).await?);
+                    }
                 }
             }
-        }
-        Ok(freed)
+            Ok(freed)
+        })
     }
 
     async fn free_claim(&self, queue: &Group, name: &onceflow_core::Name, fence: Row) -> Result<bool, Error> {

@@ -7,6 +7,7 @@ use super::{
     replan,
 };
 use crate::Error;
+use futures_util::future::BoxFuture;
 use onceflow_core::{
     model::{
         Place,
@@ -27,37 +28,39 @@ impl Engine {
     ///
     /// # Errors
     /// As [`Engine::start`].
-    pub async fn explain(&self, start: Start) -> Result<Explanation, Error> {
-        let asked = self.ask(start).await?;
-        let shared = &self.shared;
-        let row = shared.row(keys::heads().key(&asked.start.key)).await?;
-        let (known, before, kept) = match row.as_deref().and_then(rows::read::<Head>) {
-            None => (Known::new(), None, None),
-            Some(Head::Active(id)) => match shared.read_run(id).await? {
+    pub fn explain(&self, start: Start) -> BoxFuture<'_, Result<Explanation, Error>> {
+        Box::pin(async move {
+            let asked = self.ask(start).await?;
+            let shared = &self.shared;
+            let row = shared.row(keys::heads().key(&asked.start.key)).await?;
+            let (known, before, kept) = match row.as_deref().and_then(rows::read::<Head>) {
                 None => (Known::new(), None, None),
-                Some(run) => {
-                    let before = shared.before(&run.header).await?;
-                    let known = match &before {
-                        None => Known::new(),
-                        Some(before) => shared.known_of(&run, &asked, before).await?,
-                    };
-                    (known, before, run.header.keep_ms.map(|_| run.plan.keys.clone()))
+                Some(Head::Active(id)) => match shared.read_run(id).await? {
+                    None => (Known::new(), None, None),
+                    Some(run) => {
+                        let before = shared.before(&run.header).await?;
+                        let known = match &before {
+                            None => Known::new(),
+                            Some(before) => shared.known_of(&run, &asked, before).await?,
+                        };
+                        (known, before, run.header.keep_ms.map(|_| run.plan.keys.clone()))
+                    }
+                },
+                Some(Head::Finished(finished)) if finished.status == Status::Done && asked.is(&finished.header) => {
+                    return Ok(all_done(&asked.program));
                 }
-            },
-            Some(Head::Finished(finished)) if finished.status == Status::Done && asked.is(&finished.header) => {
-                return Ok(all_done(&asked.program));
+                Some(Head::Finished(finished)) => {
+                    let (known, before) = self.kept_by(&asked, &finished).await?;
+                    let keys = Keys::new(finished.run, Generation(0));
+                    (known, before, finished.header.keep_ms.map(|_| keys))
+                }
+            };
+            let explanation = replan::plan(&asked, &known, before.as_ref(), false)?.explanation;
+            match kept {
+                Some(keys) => self.look_inside(&asked, &known, explanation, &keys).await,
+                None => Ok(explanation),
             }
-            Some(Head::Finished(finished)) => {
-                let (known, before) = self.kept_by(&asked, &finished).await?;
-                let keys = Keys::new(finished.run, Generation(0));
-                (known, before, finished.header.keep_ms.map(|_| keys))
-            }
-        };
-        let explanation = replan::plan(&asked, &known, before.as_ref(), false)?.explanation;
-        match kept {
-            Some(keys) => self.look_inside(&asked, &known, explanation, &keys).await,
-            None => Ok(explanation),
-        }
+        })
     }
 
     /// Whether the run of this key, at work or finished, was started with the very same: flow, inputs and requested outputs.
@@ -65,13 +68,15 @@ impl Engine {
     ///
     /// # Errors
     /// As [`Engine::start`].
-    pub async fn is_same(&self, start: Start) -> Result<Option<bool>, Error> {
-        let asked = self.ask(start).await?;
-        let row = self.shared.row(keys::heads().key(&asked.start.key)).await?;
-        Ok(match row.as_deref().and_then(rows::read::<Head>) {
-            None => None,
-            Some(Head::Active(id)) => self.shared.read_run(id).await?.map(|run| asked.is(&run.header)),
-            Some(Head::Finished(finished)) => Some(asked.is(&finished.header)),
+    pub fn is_same(&self, start: Start) -> BoxFuture<'_, Result<Option<bool>, Error>> {
+        Box::pin(async move {
+            let asked = self.ask(start).await?;
+            let row = self.shared.row(keys::heads().key(&asked.start.key)).await?;
+            Ok(match row.as_deref().and_then(rows::read::<Head>) {
+                None => None,
+                Some(Head::Active(id)) => self.shared.read_run(id).await?.map(|run| asked.is(&run.header)),
+                Some(Head::Finished(finished)) => Some(asked.is(&finished.header)),
+            })
         })
     }
 

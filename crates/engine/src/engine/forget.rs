@@ -2,6 +2,7 @@
 
 use super::Engine;
 use crate::Error;
+use futures_util::future::BoxFuture;
 use onceflow_core::{
     Batch,
     protocol::{
@@ -17,32 +18,34 @@ impl Engine {
     ///
     /// # Errors
     /// [`Error::Refused`] if it has not ended.
-    pub async fn forget(&self, key: &str) -> Result<bool, Error> {
-        let shared = &self.shared;
-        loop {
-            let head = keys::heads().key(key);
-            let Some(row) = shared.row(head.clone()).await? else { return Ok(false) };
-            match rows::read::<Head>(&row) {
-                Some(Head::Finished(_)) => {}
-                Some(Head::Active(_)) => {
-                    return Err(Error::Refused { key: key.to_owned(), why: String::from("has not ended") });
+    pub fn forget<'a>(&'a self, key: &'a str) -> BoxFuture<'a, Result<bool, Error>> {
+        Box::pin(async move {
+            let shared = &self.shared;
+            loop {
+                let head = keys::heads().key(key);
+                let Some(row) = shared.row(head.clone()).await? else { return Ok(false) };
+                match rows::read::<Head>(&row) {
+                    Some(Head::Finished(_)) => {}
+                    Some(Head::Active(_)) => {
+                        return Err(Error::Refused { key: key.to_owned(), why: String::from("has not ended") });
+                    }
+                    None => return Err(Error::damaged(format!("the row of run `{key}`"))),
                 }
-                None => return Err(Error::damaged(format!("the row of run `{key}`"))),
+                let mut batch = Batch::new(shared.shard());
+                batch.require_equals(head.clone(), row).delete(head);
+                if let Outcome::Applied(committed) = shared.records.commit(batch).await? {
+                    shared.records.durable(committed.position).await?;
+                    return Ok(true);
+                }
             }
-            let mut batch = Batch::new(shared.shard());
-            batch.require_equals(head.clone(), row).delete(head);
-            if let Outcome::Applied(committed) = shared.records.commit(batch).await? {
-                shared.records.durable(committed.position).await?;
-                return Ok(true);
-            }
-        }
+        })
     }
 
     /// Removes what remains of runs whose time has come, now instead of when an engine at work gets to it.
     ///
     /// # Errors
     /// If the store does not answer.
-    pub async fn remove_due(&self) -> Result<(), Error> {
-        self.shared.remove_due().await.map(drop)
+    pub fn remove_due(&self) -> BoxFuture<'_, Result<(), Error>> {
+        Box::pin(async move { self.shared.remove_due().await.map(drop) })
     }
 }

@@ -6,6 +6,7 @@ use crate::{
     perform::{failures, noted},
     shared::Shared,
 };
+use futures_util::future::BoxFuture;
 use onceflow_core::{
     Timestamp,
     limits::SCAN_ROWS_MAX,
@@ -133,20 +134,22 @@ impl Engine {
     ///
     /// # Errors
     /// If the store does not answer.
-    pub async fn runs(&self, after: Option<&str>, limit: usize) -> Result<Vec<Summary>, Error> {
-        let scan = Scan::of(keys::heads(), limit.min(SCAN_ROWS_MAX)).after(after.map(onceflow_core::Name::new));
-        let page = self.shared.records.scan(self.shared.shard(), scan).await?;
-        let mut found = Vec::with_capacity(page.rows.len());
-        for (key, row) in &page.rows {
-            let key = String::from_utf8_lossy(key.as_bytes()).into_owned();
-            let summary = match self.shared.summary(&key, row).await? {
-                Some(summary) => Some(summary),
-                None => self.look_again(&key).await?,
-            };
-            found.extend(summary);
-        }
-        self.shared.records.durable(self.shared.records.position()).await?;
-        Ok(found)
+    pub fn runs<'a>(&'a self, after: Option<&'a str>, limit: usize) -> BoxFuture<'a, Result<Vec<Summary>, Error>> {
+        Box::pin(async move {
+            let scan = Scan::of(keys::heads(), limit.min(SCAN_ROWS_MAX)).after(after.map(onceflow_core::Name::new));
+            let page = self.shared.records.scan(self.shared.shard(), scan).await?;
+            let mut found = Vec::with_capacity(page.rows.len());
+            for (key, row) in &page.rows {
+                let key = String::from_utf8_lossy(key.as_bytes()).into_owned();
+                let summary = match self.shared.summary(&key, row).await? {
+                    Some(summary) => Some(summary),
+                    None => self.look_again(&key).await?,
+                };
+                found.extend(summary);
+            }
+            self.shared.records.durable(self.shared.records.position()).await?;
+            Ok(found)
+        })
     }
 }
 
@@ -170,32 +173,36 @@ impl Handle {
     ///
     /// # Errors
     /// [`Error::NoRun`] if its history has ended.
-    pub async fn summary(&self) -> Result<Summary, Error> {
-        loop {
-            let row = self.shared.row(keys::heads().key(&self.key)).await?;
-            let row = row.ok_or_else(|| Error::NoRun(self.key.clone()))?;
-            if let Some(summary) = self.shared.summary(&self.key, &row).await? {
-                self.shared.records.durable(self.shared.records.position()).await?;
-                return Ok(summary);
+    pub fn summary(&self) -> BoxFuture<'_, Result<Summary, Error>> {
+        Box::pin(async move {
+            loop {
+                let row = self.shared.row(keys::heads().key(&self.key)).await?;
+                let row = row.ok_or_else(|| Error::NoRun(self.key.clone()))?;
+                if let Some(summary) = self.shared.summary(&self.key, &row).await? {
+                    self.shared.records.durable(self.shared.records.position()).await?;
+                    return Ok(summary);
+                }
             }
-        }
+        })
     }
 
     /// The steps of the flow as it was asked for, as a tree from the outside in; `None` if that is not kept any more.
     ///
     /// # Errors
     /// If the store does not answer.
-    pub async fn outline(&self) -> Result<Option<Vec<Outline>>, Error> {
-        let header = match self.shared.row(keys::heads().key(&self.key)).await?.as_deref().and_then(rows::read::<Head>)
-        {
-            Some(Head::Finished(finished)) => finished.header,
-            Some(Head::Active(id)) => match self.shared.read_run(id).await? {
-                Some(run) => run.header.clone(),
-                None => return Ok(None),
-            },
-            None => return Err(Error::NoRun(self.key.clone())),
-        };
-        Ok(self.shared.before(&header).await?.map(|before| outline(&before.program)))
+    pub fn outline(&self) -> BoxFuture<'_, Result<Option<Vec<Outline>>, Error>> {
+        Box::pin(async move {
+            let header =
+                match self.shared.row(keys::heads().key(&self.key)).await?.as_deref().and_then(rows::read::<Head>) {
+                    Some(Head::Finished(finished)) => finished.header,
+                    Some(Head::Active(id)) => match self.shared.read_run(id).await? {
+                        Some(run) => run.header.clone(),
+                        None => return Ok(None),
+                    },
+                    None => return Err(Error::NoRun(self.key.clone())),
+                };
+            Ok(self.shared.before(&header).await?.map(|before| outline(&before.program)))
+        })
     }
 }
 
