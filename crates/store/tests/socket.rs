@@ -293,6 +293,19 @@ async fn a_wait_ends_on_the_other_side_when_it_is_dropped_here() {
 }
 
 #[tokio::test]
+async fn a_guest_that_waits_twice_with_one_call_keeps_no_place_when_it_is_gone() {
+    let gated = Gated::new(10, true);
+    let served = Served::new(gated.clone());
+    // Wait in shard 0, seen nothing, for ever; two frames of call 7.
+    let wait = [&7u64.to_le_bytes()[..], &[4, 0, 0], &[0xff; 9], &[1]].concat();
+    let frame = [&(wait.len() as u32).to_le_bytes()[..], &wait].concat();
+    let greeting = [b"onceflow".as_slice(), &socket::VERSION.to_le_bytes()].concat();
+    reads_to_end(&served.path(), &[&greeting[..], &frame, &frame].concat()).await;
+    gated.until_waits(0).await;
+    served.server.stop().await;
+}
+
+#[tokio::test]
 async fn a_wait_wakes_for_what_another_guest_enables() {
     let served = Served::new(memory());
     let (one, two) = (served.connect().await, served.connect().await);

@@ -56,9 +56,7 @@ impl Work<'_> {
         loop {
             let attempt = ticket.failed + 1;
             // What it was decided on must last; that is waited for by who keeps nobody from running.
-            if spec.effect != Effect::Pure && !onceflow_core::hazard::is_on("body-before-durable") {
-                self.worker.shared.records.durable(self.position).await?;
-            }
+            self.until_durable(&spec, self.position).await?;
             // What it needs comes next: one that must not start twice is not said to have started while it waits for that.
             let reserved = match self.reserve(&spec).await? {
                 Ok(reserved) => reserved,

@@ -1,5 +1,9 @@
 //! How deep an expression is, found before it is parsed: parser and evaluation use the stack for each level, and an
 //! expression comes from a file that anyone may have written.
+//!
+//! What stands in text and comments is not counted. So what the parser takes for text must be taken for text here, to the
+//! byte: whoever could make us believe that brackets are text could end the process. Where a text is none that the grammar
+//! knows, nothing after it is taken for text any more; that only counts more, of what is refused in any case.
 
 /// Operators and brackets inside one another. People write ten; a parser on a thread's stack bears some hundred.
 const DEPTH_MAX: usize = 128;
@@ -9,53 +13,130 @@ const BRACKET_LEVELS: usize = 4;
 
 /// Where the expression is deeper than it may be.
 pub(super) fn exceeded(source: &str) -> Option<usize> {
-    // Operators since the last comma, for each bracket that is open.
-    let mut levels = vec![0_usize];
-    let mut total = 0_usize;
-    let mut bytes = source.bytes().enumerate();
-    let mut word_begins = true;
-    while let Some((at, byte)) = bytes.next() {
-        match byte {
-            b'\'' | b'"' => skip_text(&mut bytes, byte),
-            b'(' | b'[' | b'{' => {
-                levels.push(BRACKET_LEVELS);
-                total += BRACKET_LEVELS;
-            }
-            b')' | b']' | b'}' if levels.len() > 1 => total -= levels.pop().unwrap_or(0),
-            b',' => {
-                let base = if levels.len() > 1 { BRACKET_LEVELS } else { 0 };
-                if let Some(level) = levels.last_mut() {
-                    total -= level.saturating_sub(base);
-                    *level = base;
+    let bytes = source.as_bytes();
+    let mut levels = Levels { open: vec![0], total: 0 };
+    let (mut at, mut knows_text, mut word_at) = (0, true, 0);
+    while at < bytes.len() {
+        let byte = bytes[at];
+        let word = &source[word_at..at];
+        if knows_text && let Some(skipped) = skipped(source, at, word) {
+            match skipped {
+                Skipped::To(end) => {
+                    (at, word_at) = (end, end);
+                    continue;
                 }
+                Skipped::Unknown => knows_text = false,
             }
-            // The only operator that is a word.
-            b'i' if word_begins && source[at..].starts_with("in") => add(&mut levels, &mut total),
-            _ if byte.is_ascii_punctuation() && byte != b'_' => add(&mut levels, &mut total),
-            _ => {}
         }
-        word_begins = !(byte.is_ascii_alphanumeric() || byte == b'_');
-        if total > DEPTH_MAX {
-            return Some(at);
+        // `in` is the only operator that is a word.
+        if word.is_empty() && source[at..].starts_with("in") {
+            levels.add();
+        }
+        levels.count(byte);
+        if levels.total > DEPTH_MAX {
+            return Some((0..=at).rev().find(|at| source.is_char_boundary(*at)).unwrap_or(0));
+        }
+        at += 1;
+        if !(byte.is_ascii_alphanumeric() || byte == b'_') || !source.is_char_boundary(at) {
+            word_at = (at..=source.len()).find(|at| source.is_char_boundary(*at)).unwrap_or(source.len());
+            at = at.max(word_at);
         }
     }
     None
 }
 
-fn add(levels: &mut [usize], total: &mut usize) {
-    if let Some(level) = levels.last_mut() {
-        *level += 1;
-        *total += 1;
+/// Operators since the last comma, for each bracket that is open.
+struct Levels {
+    open: Vec<usize>,
+    total: usize,
+}
+
+impl Levels {
+    fn count(&mut self, byte: u8) {
+        match byte {
+            b'(' | b'[' | b'{' => {
+                self.open.push(BRACKET_LEVELS);
+                self.total += BRACKET_LEVELS;
+            }
+            b')' | b']' | b'}' if self.open.len() > 1 => self.total -= self.open.pop().unwrap_or(0),
+            b',' => {
+                let base = if self.open.len() > 1 { BRACKET_LEVELS } else { 0 };
+                if let Some(level) = self.open.last_mut() {
+                    self.total -= level.saturating_sub(base);
+                    *level = base;
+                }
+            }
+            _ if byte.is_ascii_punctuation() && byte != b'_' => self.add(),
+            _ => {}
+        }
+    }
+
+    fn add(&mut self) {
+        if let Some(level) = self.open.last_mut() {
+            *level += 1;
+            self.total += 1;
+        }
     }
 }
 
-/// To the end of a text literal. Where it ends too early, what follows only counts more.
-fn skip_text(bytes: &mut impl Iterator<Item = (usize, u8)>, quote: u8) {
-    while let Some((_, byte)) = bytes.next() {
-        match byte {
-            b'\\' => drop(bytes.next()),
-            byte if byte == quote => return,
-            _ => {}
+/// What stands somewhere and is not counted.
+enum Skipped {
+    /// A text or a comment up to here.
+    To(usize),
+    /// A text that has no end, or that cannot be told from another one.
+    Unknown,
+}
+
+fn skipped(source: &str, at: usize, word: &str) -> Option<Skipped> {
+    let rest = &source.as_bytes()[at..];
+    match rest {
+        // A name in backquotes may hold slashes.
+        [b'/', b'/', ..] if !source[..at].contains('`') => {
+            Some(Skipped::To(at + rest.iter().position(|byte| *byte == b'\n').unwrap_or(rest.len())))
         }
+        [b'/', b'/', ..] => Some(Skipped::Unknown),
+        [quote @ (b'\'' | b'"'), ..] => {
+            let (raw, cooked) = (text_end(rest, *quote, true), text_end(rest, *quote, false));
+            let end = match word.as_bytes() {
+                [b'r' | b'R'] | [b'b' | b'B', b'r' | b'R'] => raw,
+                // The `r` may belong to the text, as behind a number, or to a name.
+                [.., b'r' | b'R'] if raw != cooked => None,
+                _ => cooked,
+            };
+            Some(end.map_or(Skipped::Unknown, |end| Skipped::To(at + end)))
+        }
+        _ => None,
+    }
+}
+
+/// Where the text that begins here ends, if it is one.
+fn text_end(rest: &[u8], quote: u8, is_raw: bool) -> Option<usize> {
+    let triple = [quote; 3];
+    let is_long = rest.starts_with(&triple);
+    let mut at = if is_long { 3 } else { 1 };
+    loop {
+        match rest.get(at)? {
+            _ if is_long && rest[at..].starts_with(&triple) => return Some(at + 3),
+            byte if *byte == quote && !is_long => return Some(at + 1),
+            b'\n' | b'\r' if !is_long => return None,
+            b'\\' if !is_raw => at += 1 + escaped(&rest[at + 1..])?,
+            _ => at += 1,
+        }
+    }
+}
+
+/// How many bytes behind a backslash belong to it, if it can be read.
+fn escaped(rest: &[u8]) -> Option<usize> {
+    let digits = |count: usize| {
+        let digits = rest.get(1..=count)?;
+        digits.iter().all(u8::is_ascii_hexdigit).then_some(1 + count)
+    };
+    match rest {
+        [b'a' | b'b' | b'f' | b'n' | b'r' | b't' | b'v' | b'"' | b'\'' | b'\\' | b'?' | b'`', ..] => Some(1),
+        [b'x' | b'X', ..] => digits(2),
+        [b'u', ..] => digits(4),
+        [b'U', ..] => digits(8),
+        [b'0'..=b'3', b'0'..=b'7', b'0'..=b'7', ..] => Some(3),
+        _ => None,
     }
 }

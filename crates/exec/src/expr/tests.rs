@@ -139,6 +139,38 @@ fn long_chains_are_refused_or_computed_but_never_crash() {
     assert!(compile(&format!("[{}1]", "1, a.b, ".repeat(4_000))).is_ok(), "what is wide is not deep");
 }
 
+/// Each made the brackets and operators behind it look like text.
+#[test]
+fn what_the_parser_does_not_take_for_text_is_counted() {
+    let chain = |times: usize| "+1".repeat(times);
+    let hidden = [
+        ("r'\\'", "+''"),
+        ("1r'\\'", "+''"),
+        ("bR\"\\\"", "+\"\""),
+        ("// it's\n1", "// '"),
+        ("// '''\n1", "// '''"),
+        ("'\\q'", "+'"),
+        ("'\n1", "'"),
+        ("''' ' '''", "+ '"),
+        ("'a\"\"\"\n1", "+\"\"\""),
+        ("a.`x//` + '''\n''' +1", ""),
+        ("'\\'", ""),
+    ];
+    for (before, after) in hidden {
+        assert!(compile(&format!("{before}{}{after}", chain(20_000))).is_err(), "{before}");
+    }
+    let shown = [
+        "r'((\\' + 'a'",
+        "'''it's ((((\n \\' ''' + \"\\u00e9\\x41\\101\"",
+        "// it's ((((( a comment\n1 + 1 // '",
+        "b'((' == br'(('",
+    ];
+    for source in shown {
+        let padded = format!("'{}' == '' || [{source}] == []", "(".repeat(1000));
+        assert!(compile(&padded.replace("1 // '] == []", "1 // '\n] == []")).is_ok(), "{padded}");
+    }
+}
+
 proptest! {
     #[test]
     fn no_text_makes_the_compiler_panic(source in "[a-z0-9.()\\[\\]{}'\"+*?:,<>=&|! é\\\\]{0,24}") {

@@ -13,7 +13,8 @@ use crate::{
 use onceflow_core::model::{Library, Port};
 use std::{
     collections::BTreeMap,
-    fs, io,
+    fs,
+    io::{self, Read},
     path::{Path, PathBuf},
 };
 
@@ -78,6 +79,11 @@ impl Files {
         }
         if self.by_path.len() >= FILES_MAX {
             return Err(Some((format!("more than {FILES_MAX} flow files are called"), String::new())));
+        }
+        // Whoever is called is a file: a device or a pipe may never end, or never begin.
+        if fs::metadata(&path).is_ok_and(|metadata| !metadata.is_file() && !metadata.is_dir()) {
+            let hint = String::from("a flow that is called stands in a file");
+            return Err(Some((format!("`{}` is not a file", file.text), hint)));
         }
         let (text, digest) = read(&path).map_err(Some)?;
         self.read.push(FileRead { given: path, path: key.clone(), digest });
@@ -155,11 +161,17 @@ fn read(path: &Path) -> Result<(String, [u8; 32]), (String, String)> {
             .map_or("name the flow file in it".into(), |name| format!("did you mean {}?", path.join(name).display()));
         return Err((format!("{shown} is a directory"), hint));
     }
-    if metadata.len() > FLOW_BYTES_MAX {
-        let message = format!("{shown} has {} bytes; a flow file has at most {FLOW_BYTES_MAX}", metadata.len());
+    let mut bytes = Vec::new();
+    // What is no file does not say how long it is.
+    let read = fs::File::open(path).and_then(|file| file.take(FLOW_BYTES_MAX + 1).read_to_end(&mut bytes));
+    read.map_err(|error| failed(&error))?;
+    if bytes.len() as u64 > FLOW_BYTES_MAX {
+        let message = match metadata.len() {
+            0 => format!("{shown} has more than {FLOW_BYTES_MAX} bytes, which is what a flow file has at most"),
+            found => format!("{shown} has {found} bytes; a flow file has at most {FLOW_BYTES_MAX}"),
+        };
         return Err((message, String::from("data belongs into inputs, not into the flow")));
     }
-    let bytes = fs::read(path).map_err(|error| failed(&error))?;
     let digest = *blake3::hash(&bytes).as_bytes();
     let bytes = bytes.strip_prefix(b"\xef\xbb\xbf").map(<[u8]>::to_vec).unwrap_or(bytes);
     if bytes.contains(&0) {

@@ -14,6 +14,7 @@
 //! | `connection` | one guest, on the server's side: executed in order, answered when durable |
 //! | `client` | [`Socket`]: the same port on the other side |
 //! | `calls` | its calls that are under way, and what each is told when the connection is lost |
+//! | `testing` | with that feature: the messages as bytes |
 
 mod calls;
 mod client;
@@ -22,6 +23,8 @@ mod frame;
 mod peer;
 mod protocol;
 mod server;
+#[cfg(feature = "testing")]
+pub mod testing;
 mod wire;
 
 pub use client::{ConnectError, Socket};

@@ -12,7 +12,7 @@ mod shrink;
 
 use super::{contract::runtime, world::TestWorld};
 use crate::records::Records;
-pub use generate::script;
+pub use generate::{script, script_of};
 pub use model::{Expected, Model};
 use onceflow_core::Batch;
 pub use play::Mismatch;
@@ -55,8 +55,16 @@ pub async fn compare(
     seed: u64,
     batches: usize,
 ) -> Result<(), Box<Disagreement>> {
+    compare_script(make, seed, script(seed, batches)).await
+}
+
+/// As [`compare`], for a script of one's own. The seed is only what it is called.
+pub async fn compare_script(
+    make: impl AsyncFn(Arc<TestWorld>) -> Arc<dyn Records>,
+    seed: u64,
+    script: Vec<Batch>,
+) -> Result<(), Box<Disagreement>> {
     const LOOK_EVERY: usize = 7;
-    let script = script(seed, batches);
     let Err(mismatch) = play::play(&make, &script, LOOK_EVERY).await else { return Ok(()) };
     let (batches, mismatch) = shrink::shrink(&make, script, mismatch).await;
     Err(Box::new(Disagreement { seed, batches, mismatch }))

@@ -10,7 +10,7 @@ use onceflow_core::{
         step,
     },
 };
-use onceflow_store::records::Scan;
+use onceflow_store::{Position, records::Scan};
 
 /// A body may run now. Its files are there until this is dropped, which must not be before what it gave is stored: it
 /// may give the files it was given.
@@ -39,10 +39,17 @@ impl Work<'_> {
                 None => return Ok(None),
             }
         }
-        if spec.effect != Effect::Pure && !onceflow_core::hazard::is_on("body-before-durable") {
-            shared.records.durable(position).await?;
-        }
+        self.until_durable(spec, position).await?;
         Ok(Some(Began { scratch: self.scratch() }))
+    }
+
+    /// Waits until what a task that touches the world rests on will last. However long that takes, the step stays ours.
+    pub(super) async fn until_durable(&self, spec: &TaskSpec, position: Position) -> Result<(), Error> {
+        if spec.effect == Effect::Pure || onceflow_core::hazard::is_on("body-before-durable") {
+            return Ok(());
+        }
+        let _heartbeat = self.heartbeat(false);
+        Ok(self.worker.shared.records.durable(position).await?)
     }
 
     async fn write_start(
@@ -51,7 +58,7 @@ impl Work<'_> {
         ticket: &Ticket,
         inputs: &[Held],
         mut number: Option<u32>,
-    ) -> Result<Option<onceflow_store::Position>, Error> {
+    ) -> Result<Option<Position>, Error> {
         let (shared, plan) = (&self.worker.shared, &self.run.plan);
         let task = plan.program.undo_of(spec);
         let address: std::sync::Arc<str> = self.address().await?.into();

@@ -2,7 +2,7 @@
 //! nothing, so it cannot be refused for want of a claim that was never written.
 
 use crate::state::{Effects, State};
-use onceflow_core::{Batch, Group, Key, Kind, Name, Op, Row, Shard, row::bitmap};
+use onceflow_core::{Batch, Group, Key, Kind, Name, Op, Row, Shard, limits::BITMAP_BITS_MAX, row::bitmap};
 
 const SHARD: u8 = 1;
 const GROUP: u8 = 2;
@@ -159,7 +159,7 @@ fn replay_one(tag: u8, shard: Shard, group: &Group, bytes: &mut &[u8], state: &m
         SET_BIT => {
             let (bit, of) = (varint(bytes)?, varint(bytes)?);
             let before = state.get(shard, &key).filter(|row| bitmap::fits(row, of)).map(|row| &**row);
-            if bit >= of {
+            if bit >= of || of > BITMAP_BITS_MAX {
                 return Err("a bit outside its bitmap");
             }
             Some(bitmap::with(before, bit, of).0)

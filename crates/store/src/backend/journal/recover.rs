@@ -111,7 +111,7 @@ pub(super) fn recover(files: &dyn Files, on_damage: OnDamage) -> Result<Option<O
     }
     let mut logs = read_logs(files, &listing.logs)?;
     // A log is needed if the one behind it begins after what the snapshot lacks.
-    while logs.len() > 1 && logs[1].first.0 <= opened.position.0 + 1 {
+    while logs.len() > 1 && logs[1].first.0 <= opened.position.0.saturating_add(1) {
         opened.obsolete.push(logs.remove(0).name);
     }
     if logs.is_empty() && listing.snapshots.is_empty() {
@@ -178,6 +178,9 @@ fn check_headers(files: &dyn Files, logs: &[LogFile], snapshot_store: u128) -> R
             let what = "the segment's name and header disagree about its first position";
             return Err(damaged(files, &log.name, 0, what));
         }
+        if log.first == Position(0) {
+            return Err(damaged(files, &log.name, 0, "the segment begins before the first batch"));
+        }
         if store != 0 && header.store != store {
             return Err(damaged(files, &log.name, 0, "the segment belongs to another store"));
         }
@@ -199,7 +202,7 @@ fn replay_logs(
         return refuse_short_log(files, "", 0, snapshot, known_durable);
     };
     let mut next = first.first;
-    if next.0 > snapshot.0 + 1 {
+    if next.0 > snapshot.0.saturating_add(1) {
         return Err(damaged(files, &first.name, 0, "the segments before this one are missing"));
     }
     let mut ended = (0, HEADER_BYTES);
@@ -245,16 +248,15 @@ fn replay_log(
             *next = Frame::read(&log.bytes[at.min(log.bytes.len())..]).map_or(*next, |(frame, ..)| frame.first);
         }
         let Some((frame, time, effects, length)) = Frame::read(&log.bytes[at.min(log.bytes.len())..]) else { break };
-        if frame.kind != FrameKind::Group || frame.first != *next || frame.last < frame.first {
-            break;
-        }
+        let follows = frame.kind == FrameKind::Group && frame.first == *next && frame.last >= frame.first;
+        let Some(after) = frame.last.0.checked_add(1).filter(|_| follows) else { break };
         if frame.first > snapshot {
             codec::replay(effects, &mut opened.state).map_err(|what| damaged(files, &log.name, at as u64, what))?;
-            opened.recovered.batches_replayed += frame.last.0 - frame.first.0 + 1;
+            opened.recovered.batches_replayed += after - frame.first.0;
             opened.log_bytes += length as u64;
         }
         opened.time = opened.time.max(time);
-        *next = Position(frame.last.0 + 1);
+        *next = Position(after);
         at += length;
     }
     Ok(at)

@@ -131,6 +131,9 @@ pub(super) fn read(files: &dyn Files, position: Position) -> Result<Snapshot, Op
     };
     let header = Header::decode(&read_at(0, HEADER_BYTES)?, FileKind::Snapshot);
     let header = header.map_err(|bad| bad_header(files, &name, bad))?;
+    if header.position != position || position.0 == u64::MAX {
+        return Err(damaged(files, &name, 0, "the snapshot's name and header disagree about its position"));
+    }
     let mut snapshot = Snapshot { store: header.store, state: State::new(), time: Timestamp::ZERO, whole_at: position };
     let mut at = HEADER_BYTES as u64;
     loop {

@@ -100,7 +100,7 @@ impl Guest {
             };
             let Some(frame) = frame else { return Ok(()) };
             let reply = match frame.request()? {
-                Request::Wait { shard, seen, until } => self.wait(frame.call, shard, seen, until),
+                Request::Wait { shard, seen, until } => self.wait(frame.call, shard, seen, until)?,
                 Request::Cancel => {
                     self.waits.end(frame.call);
                     None
@@ -140,7 +140,11 @@ impl Guest {
     }
 
     /// Lets a wait run beside. Answers at once only that it cannot.
-    fn wait(&self, call: u64, shard: Shard, seen: Position, until: Timestamp) -> Option<Decided> {
+    fn wait(&self, call: u64, shard: Shard, seen: Position, until: Timestamp) -> Result<Option<Decided>, Broken> {
+        // A second one of the same call could not be ended, and would keep its place for ever.
+        if self.waits.has(call) {
+            return Err(Broken::Garbage("a call that waits already".into()));
+        }
         let (shared, replies, waits) = (self.shared.clone(), self.replies.clone(), self.waits.clone());
         let place = self.place.clone();
         let waiting = async move {
@@ -154,10 +158,10 @@ impl Guest {
         let (waiting, handle) = abortable(waiting);
         if let Err(error) = self.waits.begin(call, handle) {
             let position = self.shared.records.position();
-            return Some(Decided { call, position, is_commit: false, answer: Err(error) });
+            return Ok(Some(Decided { call, position, is_commit: false, answer: Err(error) }));
         }
         self.shared.world.spawn("socket wait", Box::pin(waiting.map(drop)));
-        None
+        Ok(None)
     }
 }
 
@@ -172,6 +176,10 @@ impl Drop for Guest {
 struct Waits(Arc<Mutex<BTreeMap<u64, AbortHandle>>>);
 
 impl Waits {
+    fn has(&self, call: u64) -> bool {
+        lock(&self.0).contains_key(&call)
+    }
+
     fn begin(&self, call: u64, handle: AbortHandle) -> Result<(), Error> {
         let mut waits = lock(&self.0);
         if waits.len() >= WAITS_MAX {

@@ -72,7 +72,7 @@ pub(super) enum Answer {
     Woken,
 }
 
-fn greeting() -> [u8; 12] {
+pub(super) fn greeting() -> [u8; 12] {
     let mut greeting = [0; 12];
     greeting[..8].copy_from_slice(&MAGIC);
     greeting[8..].copy_from_slice(&VERSION.to_le_bytes());

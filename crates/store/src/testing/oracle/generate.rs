@@ -50,6 +50,22 @@ pub fn script(seed: u64, batches: usize) -> Vec<Batch> {
     script
 }
 
+/// The batches that some bytes stand for: the first names what follows from what, each of the others makes a choice. At
+/// most `batches` of them.
+pub fn script_of(bytes: &[u8], batches: usize) -> Vec<Batch> {
+    let (seed, choices) = bytes.split_first().map_or((0, bytes), |(seed, choices)| (u64::from(*seed), choices));
+    let mut generator = Generator { seed, random: Random::of_bytes(choices), fences: Fences::new(u128::from(seed)) };
+    let mut model = Model::default();
+    let mut script: Vec<Batch> = Vec::new();
+    while script.len() < batches && !generator.random.is_spent() {
+        let again = script.last().filter(|_| generator.random.percent(5)).cloned();
+        let batch = again.unwrap_or_else(|| generator.batch(&model));
+        model.commit(&batch, onceflow_core::Timestamp::ZERO);
+        script.push(batch);
+    }
+    script
+}
+
 struct Generator {
     seed: u64,
     random: Random,

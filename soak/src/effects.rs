@@ -1,0 +1,92 @@
+//! What happened to the world, in a file to which every process appends whole lines: each effect as it happens, and when each
+//! kill began and had ended. So the order of the lines is the order of what happened.
+
+use onceflow::prelude::*;
+use std::{
+    fs::{self, OpenOptions},
+    io::{self, Write},
+    path::{Path, PathBuf},
+    sync::OnceLock,
+};
+
+/// The file, for the tasks of this process.
+static FILE: OnceLock<PathBuf> = OnceLock::new();
+
+/// Says where effects are written down, once per process.
+pub(crate) fn use_file(path: PathBuf) {
+    FILE.set(path).expect("a process has one file of effects");
+}
+
+/// An effect, as a line.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Effect {
+    /// Which line it was.
+    pub(crate) line: usize,
+    pub(crate) job: u64,
+    pub(crate) verb: String,
+    pub(crate) key: String,
+    pub(crate) address: String,
+    /// Whether the attempt fails on purpose behind it.
+    pub(crate) fails: bool,
+}
+
+/// Takes effect: appends a line, in one write, and tells the driver.
+pub(crate) fn happen(step: &Step, job: u64, verb: &str, fails: bool) -> io::Result<()> {
+    let file = FILE.get().expect("the worker has said where");
+    append(file, &format!("E {job} {verb} {} {} {}", step.key(), step.address(), u8::from(fails)))?;
+    tell("@");
+    Ok(())
+}
+
+/// Tells the driver something; it may be gone.
+pub(crate) fn tell(line: &str) {
+    drop(io::stdout().lock().write_all(format!("{line}\n").as_bytes()));
+}
+
+pub(crate) fn append(file: &Path, line: &str) -> io::Result<()> {
+    let mut file = OpenOptions::new().append(true).create(true).open(file)?;
+    file.write_all(format!("{line}\n").as_bytes())
+}
+
+/// All that happened.
+#[derive(Debug, Default)]
+pub(crate) struct Story {
+    pub(crate) effects: Vec<Effect>,
+    /// Lines between which a process was killed.
+    pub(crate) kills: Vec<(usize, usize)>,
+}
+
+impl Story {
+    /// Reads the file; the lines of one job only, if one is named.
+    pub(crate) fn read(file: &Path, job: Option<u64>) -> anyhow::Result<Story> {
+        let mut story = Story::default();
+        let text = match fs::read_to_string(file) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(story),
+            text => text?,
+        };
+        for (line, text) in text.lines().enumerate() {
+            let words: Vec<_> = text.split(' ').collect();
+            match words[..] {
+                ["E", number, verb, key, address, fails] => {
+                    let number = number.parse()?;
+                    if job.is_none_or(|job| job == number) {
+                        let (verb, key, address) = (verb.to_owned(), key.to_owned(), address.to_owned());
+                        story.effects.push(Effect { line, job: number, verb, key, address, fails: fails == "1" });
+                    }
+                }
+                ["k"] => story.kills.push((line, usize::MAX)),
+                ["K"] => {
+                    let open = story.kills.iter_mut().filter(|(_, end)| *end == usize::MAX);
+                    open.for_each(|(_, end)| *end = line);
+                }
+                _ => anyhow::bail!("line {} of the effects is torn: {text:?}", line + 1),
+            }
+        }
+        Ok(story)
+    }
+
+    /// Whether a process was being killed at some time between these lines.
+    pub(crate) fn was_killed_between(&self, from: usize, to: usize) -> bool {
+        self.kills.iter().any(|(begun, ended)| *begun < to && *ended > from)
+    }
+}

@@ -1,0 +1,96 @@
+//! What is left in the store: first with all histories, then when the last of them is over. Then there must be nothing.
+
+use onceflow_engine::{Engine, Options};
+use onceflow_store::{
+    Store, World,
+    backend::journal::{self, Journal, files::Directory},
+    testing::world::SkewedWorld,
+    values::{Values, fsck::Mode},
+    world::RealWorld,
+};
+use std::{fs, io, path::Path, sync::Arc};
+
+/// What was found.
+#[derive(Debug, Default)]
+pub(crate) struct Remains {
+    pub(crate) wrong: Vec<String>,
+    /// Values while all runs can be asked about.
+    pub(crate) values: usize,
+    /// Rows and files of content when none can.
+    pub(crate) rows: usize,
+    pub(crate) objects: usize,
+    pub(crate) problems: usize,
+    pub(crate) leaks: usize,
+}
+
+const HOUR_MS: i64 = 3_600_000;
+
+/// The longest history there is, and then a day: deadlines wait for a sweeper that was away.
+const HOURS: i64 = 7 * 24 + 30;
+
+/// Looks at the store that nobody uses any more.
+pub(crate) async fn look(directory: &Path) -> anyhow::Result<Remains> {
+    let mut remains = Remains::default();
+    let world = SkewedWorld::new(RealWorld::here(), 0);
+    let place = directory.join("store");
+    let store = Store::open_with(&place, journal::Options::default(), world.clone()).await?;
+    let values = store.values().await?;
+    remains.values = fsck(&values, &mut remains).await?;
+    let options = Options { works: false, scratch: directory.join("scratch"), ..Options::default() };
+    let engine = Engine::new(store.records(), values.clone(), world.clone() as Arc<dyn World>, options);
+    for hour in 1..=HOURS {
+        world.set_ahead_ms(hour * HOUR_MS);
+        engine.remove_due().await?;
+        while values.reclaim(usize::MAX).await?.more {}
+    }
+    fsck(&values, &mut remains).await?;
+    engine.close().await?;
+    store.close().await?;
+    nothing(&place, &mut remains)?;
+    Ok(remains)
+}
+
+/// Answers how many values there are.
+async fn fsck(values: &Values, remains: &mut Remains) -> anyhow::Result<usize> {
+    while values.reclaim(usize::MAX).await?.more {}
+    let report = values.fsck(Mode::Check).await?;
+    remains.problems += report.problems.len();
+    remains.leaks += report.leaks.len();
+    if !report.is_clean() || !report.lost.is_empty() {
+        remains.wrong.push(format!("fsck: {report}"));
+    }
+    Ok(report.values)
+}
+
+/// Counts what is left.
+fn nothing(place: &Path, remains: &mut Remains) -> anyhow::Result<()> {
+    let (journal, _) = Journal::open(Arc::new(Directory::at(place)?), journal::Options::default(), RealWorld::here())?;
+    let (rows, _) = journal.state().durable_after(None, usize::MAX);
+    let rows: Vec<_> = rows.into_iter().filter(|(_, key, _)| key.group.id() != b"values.sweeper").collect();
+    remains.rows = rows.len();
+    if let Some((_, key, row)) = rows.first() {
+        remains.wrong.push(format!("{} rows are left, {key} for one: {row:?}", rows.len()));
+    }
+    let objects = files(&place.join("blobs"))?;
+    remains.objects = objects.len();
+    if let Some(object) = objects.first() {
+        remains.wrong.push(format!("{} files of content are left, {object} for one", objects.len()));
+    }
+    Ok(())
+}
+
+fn files(below: &Path) -> io::Result<Vec<String>> {
+    let mut found = vec![];
+    let mut todo = vec![below.to_owned()];
+    while let Some(directory) = todo.pop() {
+        for entry in fs::read_dir(directory)? {
+            let path = entry?.path();
+            match path.is_dir() {
+                true => todo.push(path),
+                false => found.push(path.display().to_string()),
+            }
+        }
+    }
+    found.sort();
+    Ok(found)
+}
