@@ -4,7 +4,7 @@ mod support;
 
 use expect_test::expect;
 use std::{fs, path::Path, process::Command};
-use support::{Bed, copy_flow};
+use support::{Bed, copy_flow, until_line};
 
 /// A flow of one step.
 fn one(name: &str, step: &str) -> String {
@@ -113,6 +113,7 @@ fn a_step_that_must_not_start_twice_and_was_killed_waits_for_somebody() {
     );
     let mut run = bed.start(&["run", "pay.yaml"]);
     gate.until_there();
+    until_line(run.stderr.as_mut().expect("it is read"), "run");
     run.kill().expect("it is there");
     run.wait().expect("it ends");
     bed.run(&["run", "pay.yaml"]).expect(expect![[r#"

@@ -151,6 +151,18 @@ pub(crate) fn signal(child: &Child, name: &str) {
     assert!(sent.success());
 }
 
+/// What was told of steps that are side by side may come in any order: here, step by step.
+fn step_by_step(mut lines: Vec<String>) -> Vec<String> {
+    let step = |line: &String| {
+        let (word, rest) = line.split_once(' ')?;
+        ["run", "done", "reused"].contains(&word).then(|| rest.trim().split(' ').next().map(str::to_owned))?
+    };
+    for told in lines.chunk_by_mut(|one, other| step(one).is_some() && step(other).is_some()) {
+        told.sort_by_key(step);
+    }
+    lines
+}
+
 impl Said {
     /// Everything it said, in one text.
     pub(crate) fn all(&self) -> String {
@@ -180,7 +192,7 @@ impl Said {
             Some(("started" | "ended", _)) => format!("{} [ago]", line.split(' ').next().unwrap_or_default()),
             _ => line.to_owned(),
         });
-        lines.collect::<Vec<_>>().join("\n")
+        step_by_step(lines.collect()).join("\n")
     }
 
     pub(crate) fn json(&self) -> serde_json::Value {
