@@ -26,7 +26,6 @@ impl Work<'_> {
         ticket: &mut Ticket,
         inputs: &[Held],
     ) -> Result<Option<Began>, Error> {
-        let shared = &self.worker.shared;
         let mut position = self.position;
         let registers = spec.compensation.is_some() && !onceflow_core::hazard::is_on("undo-not-registered");
         let number = if registers { self.free_number().await? } else { None };
