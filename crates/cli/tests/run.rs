@@ -20,14 +20,14 @@ fn a_first_run_writes_its_results_and_a_second_one_does_nothing() {
         -- stdout
         {"report":"results/rain.txt"}
         -- stderr
+        run     report
+        done    report ([time])
         run     sum[0]
         done    sum[0] ([time])
         run     sum[1]
         done    sum[1] ([time])
         run     sum[2]
         done    sum[2] ([time])
-        run     report
-        done    report ([time])
         done: 4 steps ran in [time]
         next: results are in results/; `onceflow show rain` tells the story
         -- exit 0
@@ -81,12 +81,12 @@ fn a_changed_input_reruns_only_what_depends_on_it_as_was_explained() {
         {"report":"results/rain.txt"}
         -- stderr
         2 of 4 steps will run: sum[1] (input station changed), report (reads from sum)
+        run     report
+        done    report ([time])
         reused  sum[0]
         run     sum[1]
         done    sum[1] ([time])
         reused  sum[2]
-        run     report
-        done    report ([time])
         done: 2 steps ran in [time], 2 reused
         next: results are in results/; `onceflow show rain` tells the story
         -- exit 0

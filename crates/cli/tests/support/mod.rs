@@ -154,8 +154,8 @@ pub(crate) fn signal(child: &Child, name: &str) {
 /// What was told of steps that are side by side may come in any order: here, step by step.
 fn step_by_step(mut lines: Vec<String>) -> Vec<String> {
     let step = |line: &String| {
-        let (word, rest) = line.split_once(' ')?;
-        ["run", "done", "reused"].contains(&word).then(|| rest.trim().split(' ').next().map(str::to_owned))?
+        let (word, rest) = line.split_at_checked(8)?;
+        ["run     ", "done    ", "reused  "].contains(&word).then(|| rest.split(' ').next().map(str::to_owned))?
     };
     for told in lines.chunk_by_mut(|one, other| step(one).is_some() && step(other).is_some()) {
         told.sort_by_key(step);
