@@ -307,7 +307,8 @@ fn a_command_without_shell_syntax_is_split_as_bash_does() {
     }
 }
 
-/// A command with holes, and what it shows: `\u{1}0` stands for the words of value 0, `\u{2}0` for its text.
+/// A command with holes, and what it shows: `\u{1}0` stands for the words of value 0, `\u{2}0` for its text; of what is between
+/// `\u{3}` and `\u{4}`, the newlines at the end are not shown.
 fn commands() -> impl Strategy<Value = (String, String)> {
     let hole = (0..3_usize).prop_map(|at| format!("{at}"));
     let leaf = (hole, 0..10_usize).prop_map(|(at, kind)| {
@@ -328,14 +329,14 @@ fn commands() -> impl Strategy<Value = (String, String)> {
     leaf.prop_recursive(4, 16, 3, |inner| {
         prop_oneof![
             (inner.clone(), inner.clone()).prop_map(|(a, b)| (format!("{}\n{}", a.0, b.0), a.1 + &b.1)),
-            inner.clone().prop_map(|a| (format!("p \"$(\n{}\n)\"", a.0), format!("<{}>", a.1.trim_end_matches('\n')))),
+            inner.clone().prop_map(|a| (format!("p \"$(\n{}\n)\"", a.0), format!("<\u{3}{}\u{4}>", a.1))),
             inner.clone().prop_map(|a| (format!("(\n{}\n)", a.0), a.1)),
             inner.clone().prop_map(|a| (format!("f() {{ {}\n}}; f 'q\"'", a.0), a.1)),
             inner.clone().prop_map(|a| (format!("case x in y) ;; x) {}\n;; esac", a.0), a.1)),
             inner.clone().prop_map(|a| (format!("for i in 1 2; do {}\ndone", a.0), a.1.repeat(2))),
             inner.clone().prop_map(|a| {
                 let end = format!("EOF{}", a.0.len());
-                let shown = format!("it's {}\n", a.1.trim_end_matches('\n'));
+                let shown = format!("it's \u{3}{}\u{4}\n", a.1);
                 (format!("cat <<{end}\nit's $(\n{}\n)\n{end}", a.0), shown)
             }),
             inner.prop_map(|a| (format!("if (( 1 < 2 )); then {}\nfi", a.0), a.1)),
@@ -369,6 +370,11 @@ proptest! {
             let shown: String = words.iter().map(|word| format!("<{word}>")).collect();
             expected = expected.replace(&format!("\u{1}{at}"), &shown);
             expected = expected.replace(&format!("\u{2}{at}"), &words.join(" "));
+        }
+        while let Some(end) = expected.find('\u{4}') {
+            let start = expected[..end].rfind('\u{3}').expect("what ends has begun");
+            let inner = expected[start + 1..end].trim_end_matches('\n').to_owned();
+            expected.replace_range(start..=end, &inner);
         }
         let given = run(&format!("{SHOW}{command}"), &values, Dialect::Bash);
         prop_assert_eq!(given.clone(), Ok(expected), "{}", command);
