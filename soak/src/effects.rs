@@ -94,19 +94,19 @@ impl Story {
 
     /// Whether an effect that happened at these lines may have been in flight at a kill: one was under way between them, or
     /// the first, or the second, was among the first of a process that had survived one. What a survivor had taken is
-    /// forgotten when the owner of the store dies, so another may take it too; and it had taken at most `in_flight_max`.
-    pub(crate) fn was_in_flight(&self, from: &Effect, to: &Effect, in_flight_max: usize) -> bool {
+    /// forgotten when the owner of the store dies, so another, or itself, may take it again; that shows within `soon` effects.
+    pub(crate) fn was_in_flight(&self, from: &Effect, to: &Effect, soon: usize) -> bool {
         let between = self.kills.iter().any(|(begun, ended)| *begun < to.line && *ended > from.line);
-        between || [from, to].iter().any(|effect| self.survived_just_now(effect, in_flight_max))
+        between || [from, to].iter().any(|effect| self.survived_just_now(effect, soon))
     }
 
-    fn survived_just_now(&self, effect: &Effect, in_flight_max: usize) -> bool {
+    fn survived_just_now(&self, effect: &Effect, soon: usize) -> bool {
         let kill = self.kills.iter().rev().find(|(_, ended)| *ended < effect.line);
         let Some((kill_begun, kill_ended)) = kill else { return false };
         // The same number may have been another process before.
         let begun = self.begun.iter().rev().find(|(process, line)| *process == effect.process && *line < effect.line);
         let since =
             |other: &&Effect| other.process == effect.process && (*kill_ended..effect.line).contains(&other.line);
-        begun.is_some_and(|(_, begun)| begun < kill_begun) && self.effects.iter().filter(since).count() < in_flight_max
+        begun.is_some_and(|(_, begun)| begun < kill_begun) && self.effects.iter().filter(since).count() < soon
     }
 }

@@ -245,12 +245,12 @@ impl Job {
                 }
                 Report::Waiting(steps) => self.decide(place, &run, &steps).await?,
                 Report::Failed(failures) => {
-                    assert!(
-                        failures.iter().all(|failed| format!("{failed:?}").contains("nobody paid")),
-                        "{failures:?}"
-                    );
-                    return Ok(End::Decided);
+                    let is_ours = failures.iter().all(|failed| format!("{failed:?}").contains("nobody paid"));
+                    assert!(is_ours, "{} failed: {failures:?}", self.key());
+                    // A failed run waits to be tried again, for ever; this one is not.
+                    cancel(&run).await?;
                 }
+                Report::Cancelled { .. } => return Ok(End::Decided),
                 other => panic!("{} should be done, but: {other}", self.key()),
             }
         }

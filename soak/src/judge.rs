@@ -7,6 +7,9 @@ use crate::{
 };
 use std::collections::{BTreeMap, BTreeSet};
 
+/// Effects of a process that survived a kill among which those are that were in flight at it: some steps overtake others.
+const SURVIVOR_EFFECTS_MAX: usize = 4 * STEPS_MAX;
+
 /// What was found.
 #[derive(Debug, Default)]
 pub(crate) struct Judged {
@@ -51,8 +54,9 @@ fn complete(job: &Job, end: End, effects: &[&Effect], judged: &mut Judged) {
             judged.wrong.push(format!("{job:?} ended {end:?}: {found} steps of {verb}, not {expected}"));
         }
     }
-    if job.kind == Kind::Endless && steps.contains_key("charge") != steps.contains_key("refund") {
-        judged.wrong.push(format!("{job:?} ended {end:?}: what was charged and what was refunded differ"));
+    // How to undo it is written down before it is done: what was refunded need not have been charged.
+    if job.kind == Kind::Endless && steps.contains_key("charge") && !steps.contains_key("refund") {
+        judged.wrong.push(format!("{job:?} ended {end:?}: what was charged was not refunded"));
     }
 }
 
@@ -81,7 +85,7 @@ fn repeated(job: &Job, effects: &[&Effect], story: &Story, judged: &mut Judged) 
             judged.wrong.push(format!("{job:?}: what must not start twice did"));
         } else if !before.fails {
             judged.doubles += 1;
-            if !story.was_in_flight(before, effect, STEPS_MAX) {
+            if !story.was_in_flight(before, effect, SURVIVOR_EFFECTS_MAX) {
                 judged
                     .wrong
                     .push(format!("{job:?}: {} {} happened twice, and nobody was killed", effect.verb, effect.address));
@@ -111,8 +115,8 @@ mod tests {
         assert_eq!(wrong(vec![effect(0, "pay", "a"), effect(9, "pay", "a")], vec![(3, 5)]), 1);
         let survived = vec![(6, 8)];
         assert_eq!(wrong(vec![effect(9, "bump", "a"), effect(10, "bump", "a")], survived.clone()), 0);
-        let others = (9..9 + STEPS_MAX).map(|line| effect(line, "bump", &line.to_string()));
-        let late = [effect(50, "bump", "a"), effect(51, "bump", "a")];
+        let others = (9..9 + SURVIVOR_EFFECTS_MAX).map(|line| effect(line, "bump", &line.to_string()));
+        let late = [effect(90, "bump", "a"), effect(91, "bump", "a")];
         assert_eq!(wrong(others.chain(late).collect(), survived), 1);
         let again = Effect { fails: true, ..effect(0, "flaky", "a") };
         assert_eq!(wrong(vec![again, effect(9, "flaky", "a")], vec![]), 0);

@@ -23,10 +23,11 @@ pub(crate) struct Remains {
     pub(crate) leaks: usize,
 }
 
-const HOUR_MS: i64 = 3_600_000;
+/// Deadlines that are waited for, one after the other: who comes late is forgiven, and its deadlines are moved.
+const DEADLINES_MAX: usize = 1_000_000;
 
-/// The longest history there is, and then a day: deadlines wait for a sweeper that was away.
-const HOURS: i64 = 7 * 24 + 30;
+/// Longer than any history, and what was forgiven.
+const HISTORY_MS_MAX: i64 = 30 * 24 * 3_600_000;
 
 /// Ten milliseconds each, for a worker to remove the rest of what was cancelled.
 const PAUSES_MAX: usize = 1000;
@@ -51,12 +52,18 @@ pub(crate) async fn look(directory: &Path) -> anyhow::Result<Remains> {
     if !unfinished.is_empty() {
         remains.wrong.push(format!("runs that have not ended: {}", unfinished.join(", ")));
     }
+    engine.close().await?;
     remains.values = fsck(&values, &mut remains).await?;
-    for hour in 1..=HOURS {
-        world.set_ahead_ms(hour * HOUR_MS);
+    let options = Options { works: false, ..Options::default() };
+    let engine = Engine::new(store.records(), values.clone(), world.clone() as Arc<dyn World>, options);
+    for _ in 0..DEADLINES_MAX {
         engine.remove_due().await?;
-        while values.reclaim(usize::MAX).await?.more {}
+        let Some(next) = values.reclaim(usize::MAX).await?.next_deadline else { break };
+        let ahead_ms = next.ms_since(RealWorld::here().clock()).max(1);
+        world.set_ahead_ms(i64::try_from(ahead_ms).unwrap_or(i64::MAX));
     }
+    world.set_ahead_ms(HISTORY_MS_MAX);
+    engine.remove_due().await?;
     fsck(&values, &mut remains).await?;
     engine.close().await?;
     store.close().await?;

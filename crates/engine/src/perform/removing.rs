@@ -78,7 +78,7 @@ impl Work<'_> {
 
     async fn add_to_notes(&self, add: impl Fn(&mut Noted)) -> Result<(), Error> {
         let (shared, plan) = (&self.worker.shared, &self.run.plan);
-        let key = plan.keys.rows.key(NOTED);
+        let (key, state) = (plan.keys.rows.key(NOTED), plan.keys.state());
         loop {
             let seen = shared.row(key.clone()).await?;
             let mut noted = seen.as_deref().and_then(rows::read::<Noted>).unwrap_or_default();
@@ -88,8 +88,10 @@ impl Work<'_> {
                 return Ok(());
             }
             let mut batch = onceflow_core::Batch::new(shared.shard());
+            // Whoever was slower than another must not add to what is gone: nobody would ever remove it.
+            batch.require_present(state.clone());
             batch.require_seen(key.clone(), seen).put(key.clone(), rows::write(&noted));
-            if shared.records.commit(batch).await?.is_applied() {
+            if shared.records.commit(batch).await?.is_applied() || shared.row(state.clone()).await?.is_none() {
                 return Ok(());
             }
         }
