@@ -1,5 +1,5 @@
-//! What happened to the world, in a file to which every process appends whole lines: each effect as it happens, and when each
-//! kill began and had ended. So the order of the lines is the order of what happened.
+//! What happened to the world, in a file to which every process appends whole lines: each effect as it happens, when each
+//! process began, and when each kill began and had ended. So the order of the lines is the order of what happened.
 
 use onceflow::prelude::*;
 use std::{
@@ -28,12 +28,15 @@ pub(crate) struct Effect {
     pub(crate) address: String,
     /// Whether the attempt fails on purpose behind it.
     pub(crate) fails: bool,
+    /// The process that did it.
+    pub(crate) process: u32,
 }
 
 /// Takes effect: appends a line, in one write, and tells the driver.
 pub(crate) fn happen(step: &Step, job: u64, verb: &str, fails: bool) -> io::Result<()> {
     let file = FILE.get().expect("the worker has said where");
-    append(file, &format!("E {job} {verb} {} {} {}", step.key(), step.address(), u8::from(fails)))?;
+    let process = std::process::id();
+    append(file, &format!("E {job} {verb} {} {} {} {process}", step.key(), step.address(), u8::from(fails)))?;
     tell("@");
     Ok(())
 }
@@ -54,6 +57,8 @@ pub(crate) struct Story {
     pub(crate) effects: Vec<Effect>,
     /// Lines between which a process was killed.
     pub(crate) kills: Vec<(usize, usize)>,
+    /// Processes, and the lines at which they began.
+    pub(crate) begun: Vec<(u32, usize)>,
 }
 
 impl Story {
@@ -67,13 +72,15 @@ impl Story {
         for (line, text) in text.lines().enumerate() {
             let words: Vec<_> = text.split(' ').collect();
             match words[..] {
-                ["E", number, verb, key, address, fails] => {
-                    let number = number.parse()?;
+                ["E", number, verb, key, address, fails, process] => {
+                    let (number, process) = (number.parse()?, process.parse()?);
                     if job.is_none_or(|job| job == number) {
                         let (verb, key, address) = (verb.to_owned(), key.to_owned(), address.to_owned());
-                        story.effects.push(Effect { line, job: number, verb, key, address, fails: fails == "1" });
+                        let fails = fails == "1";
+                        story.effects.push(Effect { line, job: number, verb, key, address, fails, process });
                     }
                 }
+                ["W", process] => story.begun.push((process.parse()?, line)),
                 ["k"] => story.kills.push((line, usize::MAX)),
                 ["K"] => {
                     let open = story.kills.iter_mut().filter(|(_, end)| *end == usize::MAX);
@@ -85,8 +92,21 @@ impl Story {
         Ok(story)
     }
 
-    /// Whether a process was being killed at some time between these lines.
-    pub(crate) fn was_killed_between(&self, from: usize, to: usize) -> bool {
-        self.kills.iter().any(|(begun, ended)| *begun < to && *ended > from)
+    /// Whether an effect that happened at these lines may have been in flight at a kill: one was under way between them, or
+    /// the first, or the second, was among the first of a process that had survived one. What a survivor had taken is
+    /// forgotten when the owner of the store dies, so another, or itself, may take it again; that shows within `soon` effects.
+    pub(crate) fn was_in_flight(&self, from: &Effect, to: &Effect, soon: usize) -> bool {
+        let between = self.kills.iter().any(|(begun, ended)| *begun < to.line && *ended > from.line);
+        between || [from, to].iter().any(|effect| self.survived_just_now(effect, soon))
+    }
+
+    fn survived_just_now(&self, effect: &Effect, soon: usize) -> bool {
+        let kill = self.kills.iter().rev().find(|(_, ended)| *ended < effect.line);
+        let Some((kill_begun, kill_ended)) = kill else { return false };
+        // The same number may have been another process before.
+        let begun = self.begun.iter().rev().find(|(process, line)| *process == effect.process && *line < effect.line);
+        let since =
+            |other: &&Effect| other.process == effect.process && (*kill_ended..effect.line).contains(&other.line);
+        begun.is_some_and(|(_, begun)| begun < kill_begun) && self.effects.iter().filter(since).count() < soon
     }
 }

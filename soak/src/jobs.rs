@@ -208,14 +208,7 @@ impl Job {
     async fn endless(&self, place: &Place) -> Result<End, Error> {
         let run = self.find(place, &flows::endless()).await?;
         crate::pause(20 + self.n * 10).await;
-        match run.cancel().await {
-            // It was cancelled by one who was then killed.
-            Err(Error::Engine(
-                engine::Error::Refused { .. } | engine::Error::Busy { .. } | engine::Error::Ended { .. },
-            ))
-            | Ok(()) => {}
-            Err(error) => return Err(error),
-        }
+        cancel(&run).await?;
         match run.wait().await? {
             Report::Cancelled { not_undone } => {
                 assert!(not_undone.is_empty(), "{}: not undone: {not_undone:?}", self.key());
@@ -252,12 +245,12 @@ impl Job {
                 }
                 Report::Waiting(steps) => self.decide(place, &run, &steps).await?,
                 Report::Failed(failures) => {
-                    assert!(
-                        failures.iter().all(|failed| format!("{failed:?}").contains("nobody paid")),
-                        "{failures:?}"
-                    );
-                    return Ok(End::Decided);
+                    let is_ours = failures.iter().all(|failed| format!("{failed:?}").contains("nobody paid"));
+                    assert!(is_ours, "{} failed: {failures:?}", self.key());
+                    // A failed run waits to be tried again, for ever; this one is not.
+                    cancel(&run).await?;
                 }
+                Report::Cancelled { .. } => return Ok(End::Decided),
                 other => panic!("{} should be done, but: {other}", self.key()),
             }
         }
@@ -276,6 +269,15 @@ impl Job {
             Err(Error::Engine(engine::Error::Refused { .. })) | Ok(()) => Ok(()),
             Err(error) => Err(error),
         }
+    }
+}
+
+/// Cancels a run, unless it was cancelled by one who was then killed.
+async fn cancel<O: Ports>(run: &Run<O>) -> Result<(), Error> {
+    use engine::Error::{Busy, Ended, Refused};
+    match run.cancel().await {
+        Err(Error::Engine(Refused { .. } | Busy { .. } | Ended { .. })) | Ok(()) => Ok(()),
+        Err(error) => Err(error),
     }
 }
 

@@ -3,8 +3,12 @@
 use crate::{
     effects::{Effect, Story},
     jobs::{End, Job, Kind},
+    worker::STEPS_MAX,
 };
 use std::collections::{BTreeMap, BTreeSet};
+
+/// Effects of a process that survived a kill among which those are that were in flight at it: some steps overtake others.
+const SURVIVOR_EFFECTS_MAX: usize = 4 * STEPS_MAX;
 
 /// What was found.
 #[derive(Debug, Default)]
@@ -44,12 +48,15 @@ fn complete(job: &Job, end: End, effects: &[&Effect], judged: &mut Judged) {
     judged.steps += steps.values().map(BTreeSet::len).sum::<usize>();
     for (verb, expected) in job.steps(end) {
         let found = steps.get(verb).map_or(0, BTreeSet::len) as u64;
-        if found != expected {
+        // A start that comes too late is refused: then none of it ran, or all of it.
+        let never_ran = end == End::Lapsed && found == 0;
+        if found != expected && !never_ran {
             judged.wrong.push(format!("{job:?} ended {end:?}: {found} steps of {verb}, not {expected}"));
         }
     }
-    if job.kind == Kind::Endless && steps.contains_key("charge") != steps.contains_key("refund") {
-        judged.wrong.push(format!("{job:?} ended {end:?}: what was charged and what was refunded differ"));
+    // How to undo it is written down before it is done: what was refunded need not have been charged.
+    if job.kind == Kind::Endless && steps.contains_key("charge") && !steps.contains_key("refund") {
+        judged.wrong.push(format!("{job:?} ended {end:?}: what was charged was not refunded"));
     }
 }
 
@@ -78,7 +85,7 @@ fn repeated(job: &Job, effects: &[&Effect], story: &Story, judged: &mut Judged) 
             judged.wrong.push(format!("{job:?}: what must not start twice did"));
         } else if !before.fails {
             judged.doubles += 1;
-            if !story.was_killed_between(before.line, effect.line) {
+            if !story.was_in_flight(before, effect, SURVIVOR_EFFECTS_MAX) {
                 judged
                     .wrong
                     .push(format!("{job:?}: {} {} happened twice, and nobody was killed", effect.verb, effect.address));
@@ -92,11 +99,12 @@ mod tests {
     use super::*;
 
     fn effect(line: usize, verb: &str, key: &str) -> Effect {
-        Effect { line, job: 1, verb: verb.into(), key: key.into(), address: format!("/{key}"), fails: false }
+        let (verb, key, address) = (verb.into(), key.into(), format!("/{key}"));
+        Effect { line, job: 1, verb, key, address, fails: false, process: 7 }
     }
 
     fn wrong(effects: Vec<Effect>, kills: Vec<(usize, usize)>) -> usize {
-        judge(1, &Story { effects, kills }, &BTreeMap::new()).wrong.len()
+        judge(1, &Story { effects, kills, begun: vec![(7, 4)] }, &BTreeMap::new()).wrong.len()
     }
 
     #[test]
@@ -105,6 +113,11 @@ mod tests {
         assert_eq!(wrong(vec![effect(4, "bump", "a"), effect(9, "bump", "a")], vec![(3, 5)]), 0);
         assert_eq!(wrong(vec![effect(6, "bump", "a"), effect(9, "bump", "a")], vec![(3, 5)]), 1);
         assert_eq!(wrong(vec![effect(0, "pay", "a"), effect(9, "pay", "a")], vec![(3, 5)]), 1);
+        let survived = vec![(6, 8)];
+        assert_eq!(wrong(vec![effect(9, "bump", "a"), effect(10, "bump", "a")], survived.clone()), 0);
+        let others = (9..9 + SURVIVOR_EFFECTS_MAX).map(|line| effect(line, "bump", &line.to_string()));
+        let late = [effect(90, "bump", "a"), effect(91, "bump", "a")];
+        assert_eq!(wrong(others.chain(late).collect(), survived), 1);
         let again = Effect { fails: true, ..effect(0, "flaky", "a") };
         assert_eq!(wrong(vec![again, effect(9, "flaky", "a")], vec![]), 0);
     }

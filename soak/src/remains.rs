@@ -23,10 +23,14 @@ pub(crate) struct Remains {
     pub(crate) leaks: usize,
 }
 
-const HOUR_MS: i64 = 3_600_000;
+/// Deadlines that are waited for, one after the other: who comes late is forgiven, and its deadlines are moved.
+const DEADLINES_MAX: usize = 1_000_000;
 
-/// The longest history there is, and then a day: deadlines wait for a sweeper that was away.
-const HOURS: i64 = 7 * 24 + 30;
+/// Longer than any history, and what was forgiven.
+const HISTORY_MS_MAX: i64 = 30 * 24 * 3_600_000;
+
+/// Ten milliseconds each, for a worker to remove the rest of what was cancelled.
+const PAUSES_MAX: usize = 1000;
 
 /// Looks at the store that nobody uses any more.
 pub(crate) async fn look(directory: &Path) -> anyhow::Result<Remains> {
@@ -35,19 +39,48 @@ pub(crate) async fn look(directory: &Path) -> anyhow::Result<Remains> {
     let place = directory.join("store");
     let store = Store::open_with(&place, journal::Options::default(), world.clone()).await?;
     let values = store.values().await?;
-    remains.values = fsck(&values, &mut remains).await?;
-    let options = Options { works: false, scratch: directory.join("scratch"), ..Options::default() };
+    let options = Options { scratch: directory.join("scratch"), ..Options::default() };
     let engine = Engine::new(store.records(), values.clone(), world.clone() as Arc<dyn World>, options);
-    for hour in 1..=HOURS {
-        world.set_ahead_ms(hour * HOUR_MS);
-        engine.remove_due().await?;
-        while values.reclaim(usize::MAX).await?.more {}
+    // What a run did may be told as undone before the last of its rows is gone.
+    for _ in 0..PAUSES_MAX {
+        if unfinished(&engine).await?.is_empty() {
+            break;
+        }
+        crate::pause(10).await;
     }
+    let unfinished = unfinished(&engine).await?;
+    if !unfinished.is_empty() {
+        remains.wrong.push(format!("runs that have not ended: {}", unfinished.join(", ")));
+    }
+    engine.close().await?;
+    remains.values = fsck(&values, &mut remains).await?;
+    let options = Options { works: false, ..Options::default() };
+    let engine = Engine::new(store.records(), values.clone(), world.clone() as Arc<dyn World>, options);
+    for _ in 0..DEADLINES_MAX {
+        engine.remove_due().await?;
+        let Some(next) = values.reclaim(usize::MAX).await?.next_deadline else { break };
+        let ahead_ms = next.ms_since(RealWorld::here().clock()).max(1);
+        world.set_ahead_ms(i64::try_from(ahead_ms).unwrap_or(i64::MAX));
+    }
+    world.set_ahead_ms(HISTORY_MS_MAX);
+    engine.remove_due().await?;
     fsck(&values, &mut remains).await?;
     engine.close().await?;
     store.close().await?;
     nothing(&place, &mut remains)?;
     Ok(remains)
+}
+
+/// Runs that are still at something.
+async fn unfinished(engine: &Engine) -> anyhow::Result<Vec<String>> {
+    let (mut found, mut after) = (vec![], None::<String>);
+    loop {
+        let runs = engine.runs(after.as_deref(), 1000).await?;
+        let Some(last) = runs.last() else { return Ok(found) };
+        after = Some(last.key.clone());
+        let open = runs.iter().filter(|run| !run.status.has_ended());
+        found.extend(open.map(|run| format!("{} {:?}", run.key, run.status)));
+    }
 }
 
 /// Answers how many values there are.
@@ -68,8 +101,12 @@ fn nothing(place: &Path, remains: &mut Remains) -> anyhow::Result<()> {
     let (rows, _) = journal.state().durable_after(None, usize::MAX);
     let rows: Vec<_> = rows.into_iter().filter(|(_, key, _)| key.group.id() != b"values.sweeper").collect();
     remains.rows = rows.len();
-    if let Some((_, key, row)) = rows.first() {
-        remains.wrong.push(format!("{} rows are left, {key} for one: {row:?}", rows.len()));
+    if !rows.is_empty() {
+        let shown = rows.iter().take(12).map(|(_, key, row)| {
+            let group = String::from_utf8_lossy(key.group.id());
+            format!("{group} {}: {} bytes", key.name.as_bytes().escape_ascii(), row.len())
+        });
+        remains.wrong.push(format!("{} rows are left: {}", rows.len(), shown.collect::<Vec<_>>().join(", ")));
     }
     let objects = files(&place.join("blobs"))?;
     remains.objects = objects.len();

@@ -2,7 +2,14 @@
 
 use crate::effects::happen;
 use onceflow::prelude::*;
-use std::{fs, io, path::PathBuf, sync::OnceLock};
+use std::{
+    fs, io,
+    path::PathBuf,
+    sync::{
+        OnceLock,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
+};
 
 /// Where tasks make files.
 static SCRATCH: OnceLock<PathBuf> = OnceLock::new();
@@ -77,7 +84,9 @@ pub(crate) fn digest(bytes: &[u8]) -> u64 {
 pub(crate) fn make(step: &Step, job: u64, bytes: u64) -> io::Result<File> {
     happen(step, job, "make", false)?;
     let place = SCRATCH.get().expect("the worker has said where");
-    let path = place.join(format!("{}-{}-{}", std::process::id(), step.key(), step.attempt()));
+    // One process may be at one step twice: what it had taken may be forgotten with the owner of the store.
+    static MADE: AtomicU64 = AtomicU64::new(0);
+    let path = place.join(format!("{}-{}", std::process::id(), MADE.fetch_add(1, Relaxed)));
     fs::write(&path, content(job, bytes))?;
     Ok(File::from_path(path)?.named("made.bin"))
 }

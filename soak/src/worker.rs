@@ -25,6 +25,7 @@ pub(crate) async fn live(directory: &Path, seed: u64) -> anyhow::Result<()> {
     let scratch = directory.join("scratch");
     fs::create_dir_all(&scratch)?;
     effects::use_file(effects_file(directory));
+    effects::append(&effects_file(directory), &format!("W {}", std::process::id()))?;
     tasks::use_scratch(scratch.clone());
     let engine = Engine::builder().steps_max(STEPS_MAX).lease(Duration::from_secs(20)).scratch(scratch);
     let engine = engine.open(directory.join("store")).await?;
@@ -49,7 +50,7 @@ pub(crate) async fn live(directory: &Path, seed: u64) -> anyhow::Result<()> {
         }
     }
     drop(done);
-    drop(all_done.recv().await);
+    let None = all_done.recv().await else { anyhow::bail!("nobody says that it is done") };
     engine.close().await?;
     Ok(())
 }

@@ -6,7 +6,7 @@ use onceflow_core::model::Type;
 use onceflow_engine::{Engine, Error, Options, Report, Start};
 use onceflow_store::testing::fault::{Fault, Faulty, Plan};
 use std::sync::{Arc, Mutex};
-use support::{Kit, as_int, flows::*, graphs::*, int, proof::Proof};
+use support::{Kit, as_int, flows::*, graphs::*, int, paused::Paused, proof::Proof};
 
 type Undone = Arc<Mutex<Vec<i64>>>;
 
@@ -82,4 +82,36 @@ async fn compensations_run_once_each_in_reverse_whatever_happens_to_any_call() {
         }
         assert!(n > 40, "{fault:?}: only {n} calls");
     }
+}
+
+/// One worker stops at its n-th call. Another frees what it had taken, and undoes the run; then the first goes on.
+async fn overtake(n: u64) -> bool {
+    let (mut kit, undone) = (Kit::default(), Undone::default());
+    let start = doomed(&mut kit, &undone);
+    let proof = Proof::new(&kit);
+    let paused = Paused::new(proof.memory.clone(), n);
+    let slow = proof.engine_on(paused.clone(), Options::default());
+    let (engine, begin) = (slow.clone(), start.clone());
+    onceflow_store::World::spawn(&*proof.world, "slow", Box::pin(async move { drop(engine.start(begin).await) }));
+    proof.calm().await;
+    let fast = proof.engine();
+    let report = proof.drive(until_end(&fast, &start)).await.unwrap();
+    assert!(matches!(&report, Report::Undone { .. }), "stopped at {n}: {report:?}");
+    let reached = paused.reached();
+    paused.go_on();
+    proof.calm().await;
+    proof.drive(slow.close()).await.unwrap();
+    proof.drive(fast.close()).await.unwrap();
+    proof.calm().await;
+    proof.only_what_remains().await;
+    reached
+}
+
+#[tokio::test]
+async fn a_worker_that_slept_while_another_undid_the_run_leaves_nothing_of_it() {
+    let mut n = 1;
+    while overtake(n).await {
+        n += 1;
+    }
+    assert!(n > 40, "only {n} calls");
 }

@@ -31,8 +31,8 @@ fn run(input: &[u8]) -> String {
         let (disk, is_forged) = damage::apply(&mut random, made);
         RUNTIME.with(|runtime| {
             let _inside = runtime.enter();
+            let given_up = given_up(&disk.after_kill(), made, is_forged);
             let opened = check(runtime, &disk, made, is_forged);
-            let given_up = given_up(&disk, made, is_forged);
             // What was opened and dropped ends.
             runtime.block_on(tokio::task::yield_now());
             format!("{} {is_forged} {opened} {given_up}", made.name)
@@ -78,16 +78,17 @@ async fn goes_on(disk: &Disk, journal: &onceflow_store::backend::journal::Journa
     assert!(&rows(&shown.state()) == found, "what was shown was lost with the power");
     let mut batch = Batch::new(Shard(3));
     batch.put(Group::rows("afterwards").key("a"), Row::new("1"));
-    commit_durably(journal, batch).await.expect("a journal that opened takes batches");
+    let outcome = commit_durably(journal, batch).await.expect("a journal that opened takes batches");
+    assert!(outcome.is_applied(), "nothing can refuse it: {outcome:?}");
     let again = open(&disk.after_power_cut(2), Options::default());
     let again = again.unwrap_or_else(|error| panic!("it does not open a second time: {error}")).0;
     assert!(rows(&again.state()) == rows(&journal.state()), "what was added was lost with the power");
 }
 
-/// Opens a copy, giving up what is behind the damage.
+/// Opens the disk, a copy, giving up what is behind the damage.
 fn given_up(disk: &Disk, made: &Made, is_forged: bool) -> bool {
     let options = Options { on_damage: OnDamage::LoseTheRest, ..Options::default() };
-    let Ok((journal, _)) = open(&disk.after_kill(), options) else { return false };
+    let Ok((journal, _)) = open(disk, options) else { return false };
     let is_moment = made.moment(&rows(&journal.state())).is_some();
     assert!(is_forged || is_moment, "what was not given up never was together");
     true

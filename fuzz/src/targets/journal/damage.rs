@@ -68,7 +68,8 @@ fn fill(random: &mut Random, bytes: &mut [u8], at: usize) {
 
 /// A write that went to the wrong place: a piece of some file, here.
 fn astray(random: &mut Random, disk: &Disk, bytes: &mut [u8], at: usize) {
-    let from = disk.read(random.pick(&disk.names()));
+    let names = disk.names();
+    let from = disk.read(random.pick(&names).as_str());
     let start = random.below(from.len() + 1) & !7;
     let length = random.below(600).min(from.len() - start).min(bytes.len() - at);
     let at = if random.percent(50) { at & !7 } else { at };
