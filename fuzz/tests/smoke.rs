@@ -17,7 +17,7 @@ fn hold(target: &str, runs: u64) {
 
 #[test]
 fn whatever_a_flow_file_holds_it_is_a_flow_or_says_what_is_wrong_and_where() {
-    hold("flow", 1500);
+    hold("flow", 800);
 }
 
 #[test]
@@ -27,7 +27,7 @@ fn whatever_an_expression_says_it_gives_the_same_twice_or_says_what_is_wrong_and
 
 #[test]
 fn whatever_happens_to_its_files_a_journal_is_refused_or_shows_a_moment_that_was() {
-    hold("journal", 1500);
+    hold("journal", 300);
 }
 
 #[test]
