@@ -282,8 +282,12 @@ impl User {
     /// Says what became of steps nobody knows about: the truth, as somebody would who looks at the world.
     async fn decide(&self, steps: &[String]) {
         let sim = &self.room.sim;
+        let key = self.key.clone();
+        let find = |engine: onceflow_engine::Engine| async move { Ok::<_, Error>(engine.find(&key).await?.id()) };
+        // What another run of this key did is another story.
+        let Some(Ok(run)) = self.room.on_some_node(find).await else { return sim.sleep(20).await };
         for address in steps {
-            let Some(resolution) = self.resolution(address) else {
+            let Some(resolution) = self.resolution(run, address) else {
                 sim.sleep(100).await;
                 continue;
             };
@@ -298,10 +302,9 @@ impl User {
     }
 
     /// What became of a step; `None` if somebody may still be at it.
-    fn resolution(&self, address: &str) -> Option<Resolution> {
+    fn resolution(&self, run: RunId, address: &str) -> Option<Resolution> {
         let mut truth = lock(&self.room.truth);
-        let is_it = |(run, at): &&(_, String)| at == address && truth.known_runs.get(run) == Some(&self.key);
-        let done = truth.ran.iter().filter(|(place, _)| is_it(place)).flat_map(|(_, ran)| ran);
+        let done = truth.ran.get(&(run, address.to_owned())).into_iter().flatten();
         let done = done.filter_map(|ran| ran.done.clone()).next_back();
         if let Some(outputs) = done {
             return Some(Resolution::Done(outputs.iter().map(Value::data).collect()));
