@@ -40,7 +40,7 @@ mod scripts;
 mod wakes;
 mod wire;
 
-pub use address::{Address, BadAddress, PASSWORD_VARIABLE, USERNAME_VARIABLE, redacted};
+pub use address::{Address, BadAddress, BlobPlace, PASSWORD_VARIABLE, USERNAME_VARIABLE, redacted};
 pub use risks::Risk;
 
 use super::shared::{check_get, wait_for};
@@ -52,6 +52,8 @@ use link::{Link, Trouble};
 use onceflow_core::{Batch, Key, Row, Shard, Timestamp};
 use redis::{Cmd, Value};
 use replicas::Replicas;
+
+pub(crate) use scripts::Script as ObjectScript;
 use std::sync::Arc;
 use tokio::sync::oneshot;
 use wakes::Wakes;
@@ -124,9 +126,30 @@ impl Redis {
         self.link.address()
     }
 
-    /// Sends a command for objects; they are no rows.
-    pub(crate) async fn object_call(&self, command: &Cmd) -> Result<Value, Error> {
-        self.link.call(self.shard, command).await.map_err(Trouble::writing)
+    /// The key of something that is no row.
+    pub(crate) fn object_key(&self, shard: Shard, kind: &str) -> String {
+        format!("{{{}:{}}}:{kind}", self.address().prefix, shard.0)
+    }
+
+    /// Sends a command for objects.
+    pub(crate) async fn object_call(&self, shard: Shard, command: &Cmd) -> Result<Value, Error> {
+        self.link.call(shard, command).await.map_err(Trouble::writing)
+    }
+
+    /// Runs a script for objects.
+    pub(crate) async fn object_script(
+        &self,
+        shard: Shard,
+        script: &ObjectScript,
+        keys: &[String],
+        arguments: &[&[u8]],
+    ) -> Result<Value, Error> {
+        scripts::run(&self.link, shard, script, keys, arguments).await.map_err(Trouble::writing)
+    }
+
+    /// 128 random bits.
+    pub(crate) fn random(&self) -> u128 {
+        self.world.random()
     }
 
     async fn try_batch(&self, batch: &Batch) -> Result<Outcome, Error> {

@@ -7,6 +7,8 @@ use redis::{ConnectionAddr, ConnectionInfo, IntoConnectionInfo, TlsCertificates}
 use std::{
     collections::{BTreeMap, BTreeSet},
     fmt,
+    path::{Path, PathBuf},
+    str::FromStr,
     sync::Arc,
 };
 
@@ -27,8 +29,43 @@ pub struct Address {
     /// Replicas that must have a commit before it counts as durable.
     pub(super) replicas: u32,
     /// Where large values go.
-    pub(crate) blobs: Option<String>,
+    blobs: BlobPlace,
     shards: Arc<Mutex<BTreeMap<Shard, Arc<ShardKeys>>>>,
+}
+
+/// Where the large values of a store on a server are.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum BlobPlace {
+    /// On the server itself.
+    #[default]
+    Server,
+    /// In a directory that all workers share.
+    Directory(PathBuf),
+    /// In an S3-compatible bucket. Keys, region and server come from the environment (`AWS_ACCESS_KEY_ID`,
+    /// `AWS_ENDPOINT_URL` …).
+    S3 {
+        /// The bucket.
+        bucket: String,
+        /// Everything is stored under this path.
+        prefix: String,
+    },
+}
+
+impl FromStr for BlobPlace {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text.strip_prefix("s3://").map(|rest| rest.split_once('/').unwrap_or((rest, ""))) {
+            Some(_) if !cfg!(feature = "s3") => Err("this program was built without S3 (feature `s3`)".into()),
+            Some(("", _)) => Err(format!("`{text}` names no bucket: `s3://bucket/path`")),
+            Some((bucket, prefix)) => Ok(BlobPlace::S3 { bucket: bucket.into(), prefix: prefix.into() }),
+            None if text == "redis" => Ok(BlobPlace::Server),
+            None if Path::new(text).is_absolute() => Ok(BlobPlace::Directory(text.into())),
+            None => {
+                Err(format!("`{text}` is no place for large values: `redis`, `/a/directory` or `s3://bucket/path`"))
+            }
+        }
+    }
 }
 
 /// The keys of one shard. They share a hash tag, so a cluster keeps them together.
@@ -86,7 +123,7 @@ impl Address {
             prefix: "onceflow".into(),
             accepted: BTreeSet::new(),
             replicas: 0,
-            blobs: None,
+            blobs: BlobPlace::default(),
             shards: Arc::default(),
         };
         for pair in query.split('&').filter(|pair| !pair.is_empty()) {
@@ -113,7 +150,7 @@ impl Address {
             "replicas" => {
                 self.replicas = value.parse().map_err(|_| format!("`{value}` is no number of replicas"))?;
             }
-            "blobs" => self.blobs = Some(value.to_owned()),
+            "blobs" => self.blobs = value.parse()?,
             "ca" => {
                 let read = std::fs::read(value).map_err(|error| format!("`{value}` cannot be read: {error}"))?;
                 self.tls = Some(TlsCertificates { client_tls: None, root_cert: Some(read) });
@@ -129,10 +166,14 @@ impl Address {
     /// Takes name and password from the environment where the URL gives none.
     pub fn with_environment(mut self, variable: impl Fn(&str) -> Option<String>) -> Self {
         let mut settings = self.info.redis_settings().clone();
-        if settings.username().is_none() && let Some(name) = variable(USERNAME_VARIABLE) {
+        if settings.username().is_none()
+            && let Some(name) = variable(USERNAME_VARIABLE)
+        {
             settings = settings.set_username(name);
         }
-        if settings.password().is_none() && let Some(password) = variable(PASSWORD_VARIABLE) {
+        if settings.password().is_none()
+            && let Some(password) = variable(PASSWORD_VARIABLE)
+        {
             settings = settings.set_password(password);
         }
         self.info = self.info.set_redis_settings(settings);
@@ -143,6 +184,11 @@ impl Address {
     pub fn accept(mut self, risk: Risk) -> Self {
         self.accepted.insert(risk);
         self
+    }
+
+    /// Where large values go.
+    pub fn blobs(&self) -> &BlobPlace {
+        &self.blobs
     }
 
     /// A client for this server, or for another node of the same cluster.
@@ -241,7 +287,7 @@ mod tests {
         assert_eq!(address.to_string(), "redis://box:7000/2?prefix=team.a");
         assert_eq!(format!("{address:?}"), address.to_string());
         assert_eq!(address.accepted, BTreeSet::from([Risk::Everysec, Risk::Eviction]));
-        assert_eq!((address.replicas, address.blobs.as_deref()), (1, Some("/shared/b")));
+        assert_eq!((address.replicas, address.blobs()), (1, &BlobPlace::Directory("/shared/b".into())));
         assert_eq!(redacted(url), url.replace("me:s3cret", "***"));
         assert_eq!(redacted("redis://:a/b@c"), "redis://***@c");
     }
@@ -253,6 +299,7 @@ mod tests {
             ("redis://u:pw@box?prefix=a b", "no prefix"),
             ("redis://u:pw@box?accept=all", "no risk"),
             ("redis://u:pw@box?colour=red", "no parameter"),
+            ("redis://u:pw@box?blobs=here", "no place"),
             ("redis://u:pw@box?replicas=some", "number of replicas"),
         ] {
             let error = Address::parse(url).unwrap_err().to_string();

@@ -8,9 +8,7 @@ use crate::{
     sync::{Mutex, lock},
 };
 use onceflow_core::Shard;
-use redis::{
-    AsyncConnectionConfig, Cmd, ErrorKind, RedisError, ServerErrorKind, Value, aio::MultiplexedConnection,
-};
+use redis::{AsyncConnectionConfig, Cmd, ErrorKind, RedisError, ServerErrorKind, Value, aio::MultiplexedConnection};
 use std::{
     collections::{BTreeMap, BTreeSet},
     time::Duration,

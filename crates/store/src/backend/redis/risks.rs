@@ -66,8 +66,7 @@ impl FromStr for Risk {
 }
 
 /// The settings to ask for.
-pub(super) const SETTINGS: [&str; 4] =
-    ["maxmemory-policy", "appendonly", "appendfsync", "no-appendfsync-on-rewrite"];
+pub(super) const SETTINGS: [&str; 4] = ["maxmemory-policy", "appendonly", "appendfsync", "no-appendfsync-on-rewrite"];
 
 /// What these settings can lose.
 pub(super) fn of(settings: Value) -> Vec<Risk> {

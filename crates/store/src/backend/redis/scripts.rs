@@ -4,17 +4,21 @@
 use super::link::{Link, Trouble};
 use onceflow_core::Shard;
 use redis::{Cmd, ErrorKind, ServerErrorKind, Value};
-use std::sync::LazyLock;
+use std::sync::OnceLock;
 
-/// A script and its hash.
-pub(super) struct Script {
+/// A script and, once it was called, its hash.
+pub(crate) struct Script {
     code: &'static str,
-    hash: LazyLock<String>,
+    hash: OnceLock<String>,
 }
 
 impl Script {
-    const fn new(code: &'static str, hash: fn() -> String) -> Self {
-        Script { code, hash: LazyLock::new(hash) }
+    pub(crate) const fn new(code: &'static str) -> Self {
+        Script { code, hash: OnceLock::new() }
+    }
+
+    fn hash(&self) -> &str {
+        self.hash.get_or_init(|| redis::Script::new(self.code).get_hash().to_owned())
     }
 }
 
@@ -23,15 +27,11 @@ const SCAN_CODE: &str = concat!(include_str!("page.lua"), include_str!("scan.lua
 const NOW_CODE: &str = concat!(include_str!("clock.lua"), include_str!("now.lua"));
 
 /// One batch.
-pub(super) static BATCH: Script = Script::new(BATCH_CODE, || hash(BATCH_CODE));
+pub(super) static BATCH: Script = Script::new(BATCH_CODE);
 /// Rows of a group in order.
-pub(super) static SCAN: Script = Script::new(SCAN_CODE, || hash(SCAN_CODE));
+pub(super) static SCAN: Script = Script::new(SCAN_CODE);
 /// The store's clock.
-pub(super) static NOW: Script = Script::new(NOW_CODE, || hash(NOW_CODE));
-
-fn hash(code: &str) -> String {
-    redis::Script::new(code).get_hash().to_owned()
-}
+pub(super) static NOW: Script = Script::new(NOW_CODE);
 
 /// Runs a script on the node that has a shard.
 pub(super) async fn run<K: AsRef<str>>(
@@ -48,7 +48,7 @@ pub(super) async fn run<K: AsRef<str>>(
         arguments.iter().for_each(|argument| _ = command.arg(argument));
         command
     };
-    match link.call(shard, &command("EVALSHA", &script.hash)).await {
+    match link.call(shard, &command("EVALSHA", script.hash())).await {
         Err(Trouble::Refused(error)) if error.kind() == ErrorKind::Server(ServerErrorKind::NoScript) => {
             link.call(shard, &command("EVAL", script.code)).await
         }

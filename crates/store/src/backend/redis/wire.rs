@@ -209,7 +209,16 @@ pub(super) fn outcome(value: Value, asked: Option<&Claim>, position: Position) -
 
 fn claimed(parts: Vec<Value>, asked: &Claim) -> Result<Claimed, Error> {
     match <[Value; 6]>::try_from(parts) {
-        Ok([Value::Int(at), Value::BulkString(place), Value::BulkString(row), Value::Int(deadline), Value::Int(more), inputs]) => {
+        Ok(
+            [
+                Value::Int(at),
+                Value::BulkString(place),
+                Value::BulkString(row),
+                Value::Int(deadline),
+                Value::Int(more),
+                inputs,
+            ],
+        ) => {
             let queue = usize::try_from(at).ok().and_then(|at| asked.queues.get(at));
             let (Some(queue), Some(name)) = (queue, name(&place)) else { return Err(strange(&Value::Int(at))) };
             let deadline = u64::try_from(deadline).map_or(Timestamp::NEVER, Timestamp::from_ms);
