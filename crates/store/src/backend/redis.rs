@@ -125,6 +125,14 @@ impl Redis {
         Redis { has_the_worlds_clock: true, ..self }
     }
 
+    /// The call that a batch is, for whoever wants to send it by other means: a bare client to compare with.
+    #[cfg(feature = "testing")]
+    pub fn command(&self, batch: &Batch) -> Cmd {
+        let keys = self.address().keys(batch.shard);
+        let (packed, instead) = (wire::batch(batch), self.instead());
+        scripts::by_hash(&scripts::BATCH, &keys.all, &[&packed[..], keys.channel.as_bytes(), instead.as_bytes()])
+    }
+
     /// The time that scripts are given instead of the server's, if any.
     fn instead(&self) -> String {
         if self.has_the_worlds_clock { self.world.clock().as_ms().to_string() } else { String::new() }
