@@ -28,8 +28,10 @@ struct Running {
     pid: u32,
 }
 
-/// Starts what follows, tells its pid, and kills it when its own stdin ends.
-const GUARD: &str = r#""$@" </dev/null & pid=$!; echo "pid $pid"; read -r _; kill -9 $pid; wait $pid"#;
+/// Starts what follows the name of its log, tells its pid when it is ready, and kills it when its own stdin ends.
+const GUARD: &str = r#"log=$1; shift; "$@" </dev/null >"$log" 2>&1 & pid=$!
+until grep -q 'eady to accept connections' "$log"; do kill -0 $pid || { cat "$log"; exit 1; }; sleep 0.02; done
+echo "pid $pid"; read -r _; kill -9 $pid; wait $pid"#;
 
 impl Server {
     /// A server that loses nothing it has acknowledged.
@@ -63,27 +65,21 @@ impl Server {
     pub fn restart(&mut self) {
         self.kill();
         let mut command = Command::new("sh");
-        command.args(["-c", GUARD, "sh", "redis-server", "--bind", "127.0.0.1", "--save", ""]);
+        command.args(["-c", GUARD, "sh"]).arg(self.directory.path().join("log"));
+        command.args(["redis-server", "--bind", "127.0.0.1", "--save", ""]);
         command.args(["--port", &self.port.to_string(), "--dir"]).arg(self.directory.path()).args(&self.arguments);
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
         let mut guard = command.spawn().expect("there is a shell");
-        let stdin = guard.stdin.take();
-        let mut lines = BufReader::new(guard.stdout.take().expect("it is piped")).lines();
-        let mut pid = 0;
-        let mut said = Vec::new();
-        for line in lines.by_ref().map_while(Result::ok) {
-            if let Some(found) = line.strip_prefix("pid ") {
-                pid = found.parse().unwrap_or(0);
+        let (stdin, stdout) = (guard.stdin.take(), guard.stdout.take().expect("it is piped"));
+        let mut said = String::new();
+        drop(BufReader::new(stdout).read_line(&mut said));
+        match said.trim().strip_prefix("pid ").and_then(|pid| pid.parse().ok()) {
+            Some(pid) => self.running = Some(Running { guard, stdin, pid }),
+            None => {
+                drop(guard.wait());
+                panic!("redis-server did not start; is it installed? {said}");
             }
-            if line.contains("eady to accept connections") {
-                self.running = Some(Running { guard, stdin, pid });
-                // It goes on talking, and must not be stopped by a full pipe.
-                std::thread::spawn(move || lines.for_each(drop));
-                return;
-            }
-            said.push(line);
         }
-        panic!("redis-server did not start; is it installed? {}", said.join("\n"));
     }
 
     /// `kill -9`.

@@ -138,7 +138,7 @@ async fn a_lost_reply_is_unknown_and_the_commit_is_not_sent_again() {
 async fn a_full_server_refuses_and_loses_nothing() {
     let server = Server::start();
     let redis = connect(&server.url()).await.unwrap();
-    redis.commit(count("a")).await.unwrap();
+    assert!(redis.commit(count("a")).await.unwrap().is_applied());
     assert_eq!(tell(&server, &["CONFIG", "SET", "maxmemory", "1"]), "OK");
     let full = redis.commit(count("b")).await;
     assert!(matches!(full, Err(Error::Full(_))), "{full:?}");
@@ -230,12 +230,12 @@ async fn when_everything_is_deleted_no_key_is_left_but_the_clock() {
     let server = Server::start();
     let redis = Arc::new(connect(&server.url()).await.unwrap());
     for name in ["a", "b"] {
-        redis.commit(count(name)).await.unwrap();
+        assert!(redis.commit(count(name)).await.unwrap().is_applied());
     }
     redis.now().await.unwrap();
     let mut batch = Batch::new(SHARD);
     batch.ops = vec![Op::DeleteGroup(Group::rows("g"))];
-    records::commit_durably(&*redis, batch).await.unwrap();
+    assert!(records::commit_durably(&*redis, batch).await.unwrap().is_applied());
     assert_eq!(tell(&server, &["KEYS", "*"]), "{onceflow:0}:clock");
 }
 
