@@ -199,9 +199,10 @@ impl<'a> Job<'a> {
         let ended = process::run(start, self.shared.guard().as_ref(), &mut log).await?;
         self.step.give_way().await;
         let status = ended.status;
-        let given = self.work.check_inputs().and_then(|()| match status.success() {
-            true => self.outputs(),
-            false => Err(failed(status)),
+        let given = self.work.check_inputs().and_then(|()| match ended.trouble {
+            Some(trouble) => Err(trouble),
+            None if status.success() => self.outputs(),
+            None => Err(failed(status)),
         });
         let last = log.finish(given.is_err());
         match given {
