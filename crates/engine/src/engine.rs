@@ -144,9 +144,7 @@ impl Engine {
     pub fn new(records: Arc<dyn Records>, values: Arc<Values>, world: Arc<dyn World>, options: Options) -> Self {
         let works = options.works;
         let shared = Shared::new(records, values, world, options);
-        shared
-            .world
-            .spawn("onceflow events", Box::pin(shared.events.run(shared.records.clone(), shared.world.clone())));
+        shared.world.spawn("onceflow events", Box::pin(shared.events.run(shared.records.clone())));
         let worker = works.then(|| Worker::start(shared.clone()));
         if works {
             shared.world.spawn("onceflow housekeeping", Box::pin(shared.clone().keep_house()));

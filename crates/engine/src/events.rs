@@ -4,9 +4,8 @@
 //! What is told is true, but may be told by two workers: one whose reply was lost and who finds the step gone cannot know
 //! that another committed it.
 
-use futures_util::future::{Either, select};
 use onceflow_core::protocol::rows::Failed;
-use onceflow_store::{BoxFuture, Position, Records, World};
+use onceflow_store::{Position, Records};
 use std::sync::{
     Arc, Mutex,
     atomic::{AtomicUsize, Ordering::Relaxed},
@@ -132,24 +131,6 @@ impl std::fmt::Display for End {
     }
 }
 
-/// What happens within so many milliseconds is told together, so that one sync serves all of it.
-const GATHER_MS: u64 = 10;
-
-/// What else happens until the pause is over, or nothing more can.
-async fn gather(
-    first: (Position, Event),
-    receiver: &mut mpsc::UnboundedReceiver<(Position, Event)>,
-    mut pause: BoxFuture<'_, ()>,
-) -> Vec<(Position, Event)> {
-    let mut gathered = vec![first];
-    loop {
-        match select(std::pin::pin!(receiver.recv()), &mut pause).await {
-            Either::Left((Some(next), _)) => gathered.push(next),
-            Either::Left((None, _)) | Either::Right(_) => return gathered,
-        }
-    }
-}
-
 type Listener = mpsc::UnboundedSender<Event>;
 
 /// Tells listeners.
@@ -191,23 +172,17 @@ impl Events {
     }
 
     /// Tells what is queued, in order; ends when [`Events::close`] was called.
-    pub(crate) fn run(
-        self: &Arc<Self>,
-        records: Arc<dyn Records>,
-        world: Arc<dyn World>,
-    ) -> impl Future<Output = ()> + use<> {
+    pub(crate) fn run(self: &Arc<Self>, records: Arc<dyn Records>) -> impl Future<Output = ()> + use<> {
         let (sender, mut receiver) = mpsc::unbounded_channel();
         *self.queue.lock().unwrap_or_else(std::sync::PoisonError::into_inner) = Some(sender);
         let events = self.clone();
         async move {
-            while let Some(first) = receiver.recv().await {
-                let gathered = gather(first, &mut receiver, world.sleep(GATHER_MS)).await;
-                let last = gathered.iter().map(|(position, _)| *position).max().expect("there is the first");
-                if let Err(error) = records.durable(last).await {
+            while let Some((position, event)) = receiver.recv().await {
+                if let Err(error) = records.durable(position).await {
                     tracing::error!(%error, "what happened cannot be told, because it may not last");
                     break;
                 }
-                gathered.iter().for_each(|(_, event)| events.publish(event));
+                events.publish(&event);
             }
             // Listeners see the end.
             events.listeners.lock().unwrap_or_else(std::sync::PoisonError::into_inner).clear();
