@@ -5,7 +5,7 @@ use crate::{
     Error, data,
     events::What,
     task::{At, Attempt, Data, Failure, Path, Step, Tx},
-    worker::{Room, Stop},
+    worker::{Reserved, Room, Stop},
 };
 use futures_util::{
     FutureExt,
@@ -19,7 +19,7 @@ use onceflow_store::{BoxFuture, World};
 use std::{
     any::Any,
     panic::{AssertUnwindSafe, catch_unwind},
-    sync::Arc,
+    sync::{Arc, Mutex},
     task::Poll,
 };
 use tokio::sync::oneshot;
@@ -44,7 +44,7 @@ impl Work<'_> {
         attempt: u32,
         inputs: &[Held],
         began: &Began,
-        tx: Option<Tx>,
+        (tx, reserved): (Option<Tx>, &Arc<Mutex<Option<Reserved>>>),
     ) -> Result<Result<Vec<Data>, Interrupted>, Error> {
         let shared = &self.worker.shared;
         if shared.events.wanted() {
@@ -65,7 +65,10 @@ impl Work<'_> {
         let plan = &self.run.plan;
         let node = self.taken.node(plan);
         let given = match &node.op {
-            Op::Task(task) => self.one((*task, None), attempt, inputs, loaded, spec.timeout_ms, tx).await?,
+            Op::Task(task) => {
+                let step = Step { at: self.at(None, inputs).await?, attempt, tx, reserved: Some(reserved.clone()) };
+                self.one(*task, step, loaded, spec.timeout_ms).await
+            }
             Op::Fused(tasks) => self.fused(tasks, attempt, inputs, &loaded, spec.timeout_ms).await?,
             _ => unreachable!("only tasks have bodies"),
         };
@@ -106,7 +109,8 @@ impl Work<'_> {
                 FusedSource::Task(task, port) => given[usize::from(*task)][usize::from(*port)].clone(),
             };
             let inputs = fused.inputs.iter().map(input).collect();
-            let one = match self.one((fused.task, Some(at as u16)), attempt, held, inputs, timeout_ms, None).await? {
+            let step = Step { at: self.at(Some(at as u16), held).await?, attempt, tx: None, reserved: None };
+            let one = match self.one(fused.task, step, inputs, timeout_ms).await {
                 Ok(one) => one,
                 Err(interrupted) => return Ok(Err(interrupted)),
             };
@@ -126,29 +130,26 @@ impl Work<'_> {
 
     async fn one(
         &self,
-        (task, fused): (u32, Option<u16>),
-        attempt: u32,
-        held: &[Held],
+        task: u32,
+        step: Step,
         inputs: Vec<Data>,
         timeout_ms: Option<u64>,
-        tx: Option<Tx>,
-    ) -> Result<Result<Vec<Data>, Interrupted>, Error> {
+    ) -> Result<Vec<Data>, Interrupted> {
         let body = match self.body(task) {
             Ok(body) => body,
-            Err(why) => return Ok(Err(Interrupted::Failed(Failure::new(why).finally()))),
+            Err(why) => return Err(Interrupted::Failed(Failure::new(why).finally())),
         };
-        let step = Step { at: Arc::new(self.at(fused, held).await?), attempt, tx };
         let started = match catch_unwind(AssertUnwindSafe(|| body.start(step, inputs))) {
             Ok(started) => started,
             Err(panic) => Attempt::Done(Err(panicked(&*panic))),
         };
         let future = match started {
-            Attempt::Done(given) => return Ok(given.map_err(Interrupted::Failed)),
+            Attempt::Done(given) => return given.map_err(Interrupted::Failed),
             Attempt::Async(future) => walled(future),
             Attempt::Blocking(body) => blocking(&self.worker.room, &*self.worker.shared.world, body),
         };
         let only_once = self.run.plan.program.tasks[task as usize].effect == Effect::AtMostOnce;
-        Ok(self.watched(future, timeout_ms, only_once).await)
+        self.watched(future, timeout_ms, only_once).await
     }
 
     /// Waits for a body, as long as it may take and as long as the step is ours.
@@ -181,7 +182,7 @@ impl Work<'_> {
         }
     }
 
-    pub(super) async fn at(&self, fused: Option<u16>, inputs: &[Held]) -> Result<At, Error> {
+    pub(super) async fn at(&self, fused: Option<u16>, inputs: &[Held]) -> Result<Arc<At>, Error> {
         let plan = &self.run.plan;
         let path = Path { block: self.taken.ticket.block, node: self.taken.step.node, fused };
         let place = self.worker.shared.place(&self.run, self.taken.step.frame, self.taken.step.index).await?;
@@ -190,7 +191,14 @@ impl Work<'_> {
             (Op::Fused(tasks), Some(at)) => tasks[usize::from(at)].task,
             _ => unreachable!("only tasks have bodies"),
         };
-        Ok(At { run: plan.keys.run, inputs: inputs.to_vec(), place, program: plan.program.clone(), path, task })
+        Ok(Arc::new(At {
+            run: plan.keys.run,
+            inputs: inputs.to_vec(),
+            place,
+            program: plan.program.clone(),
+            path,
+            task,
+        }))
     }
 }
 
