@@ -11,6 +11,7 @@ mod known;
 mod replan;
 pub(crate) mod reruns;
 pub(crate) mod summary;
+pub(crate) mod workers;
 
 use crate::{
     Error, Handle, Options,
@@ -148,6 +149,8 @@ impl Engine {
         }
         if let Some(worker) = &self.worker {
             worker.room.learn(tasks.classes());
+            // Steps may wait for just these.
+            worker.room.ring();
         }
         Ok(())
     }
@@ -431,6 +434,7 @@ impl Engine {
             self.shared.close();
             if let Some(worker) = &self.worker {
                 worker.drain().await;
+                worker.leave().await;
             }
             self.shared.small.clear();
             // Whatever the tasks hold goes with them.

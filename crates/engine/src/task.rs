@@ -264,6 +264,17 @@ impl Tasks {
         self.tasks.values().flatten().map(|(spec, _)| spec.class.clone())
     }
 
+    /// What is here, by name: with its version, or none if it runs any.
+    pub(crate) fn offers(&self) -> Vec<(String, Option<String>)> {
+        let tasks = self.tasks.values().flatten().map(|(spec, _)| (spec.name.clone(), Some(spec.version.clone())));
+        self.executors.keys().map(|name| (name.clone(), None)).chain(tasks).collect()
+    }
+
+    /// Whether code for this task is here.
+    pub(crate) fn offer(&self, name: &str, version: &str) -> bool {
+        self.executors.contains_key(name) || self.version(name, version).is_some()
+    }
+
     /// The task of this name; of several versions, the one that was added last.
     pub fn get(&self, name: &str) -> Option<&(TaskSpec, Arc<dyn Body>)> {
         self.tasks.get(name)?.last()
