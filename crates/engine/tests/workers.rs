@@ -20,7 +20,9 @@ fn options(host: &str) -> Options {
 
 /// The same store for a worker that has other tasks.
 fn with(proof: &Proof, kit: &Kit) -> Proof {
-    Proof { kit: kit.clone(), ..proof.clone() }
+    let mut other = proof.clone();
+    other.kit = kit.clone();
+    other
 }
 
 fn engine(proof: &Proof, kit: &Kit, host: &str) -> Engine {

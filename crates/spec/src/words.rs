@@ -148,6 +148,12 @@ fn quantity<'a>(text: &'a str, units: &[(&str, u64)]) -> Option<(u64, u64, &'a s
     Some((whole, *scale, rest))
 }
 
+/// Whether a word can be a label of a worker.
+pub fn is_label(word: &str) -> bool {
+    let plain = |letter: char| letter.is_ascii_alphanumeric() || "-_.".contains(letter);
+    (1..=32).contains(&word.len()) && word.chars().all(plain)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -189,6 +195,12 @@ mod tests {
         ] {
             assert_eq!(size_bytes(text), bytes, "{text}");
         }
+    }
+
+    #[test]
+    fn labels_are_plain_words() {
+        assert!(["gpu", "A-1", "x_y.z"].into_iter().all(is_label));
+        assert!(["", "a b", "a+b", "a/b", "ü", &"x".repeat(33)].into_iter().all(|word| !is_label(word)));
     }
 
     #[test]

@@ -89,16 +89,17 @@ impl Worker {
         let Some(about) = self.shared.options.about.clone() else { return };
         let every_ms = (self.shared.options.lease_ms / 3).max(1);
         let pause_ms = LOOK_MS.min(every_ms);
-        let (mut before, mut ago_ms): (Option<Said>, u64) = (None, 0);
+        let (mut before, mut at): (Option<Said>, _) = (None, self.shared.world.clock());
         loop {
             let mut stopped = std::pin::pin!(self.stopped.notified());
             stopped.as_mut().enable();
             if self.is_stopping() && self.busy.load(SeqCst) == 0 {
                 return;
             }
-            let is_due = before.is_none() || ago_ms >= every_ms;
+            let now = self.shared.world.clock();
+            let is_due = before.is_none() || now.ms_since(at) >= every_ms;
             match self.say(&about, before.as_ref(), is_due).await {
-                Ok(Some(said)) => (before, ago_ms) = (Some(said), 0),
+                Ok(Some(said)) => (before, at) = (Some(said), now),
                 Ok(None) => {}
                 Err(error) => tracing::warn!(%error, "that this worker is there could not be said"),
             }
@@ -106,7 +107,6 @@ impl Worker {
                 tracing::debug!(%error, "what workers that are gone have said is left");
             }
             select(self.shared.world.sleep(pause_ms), stopped).await;
-            ago_ms = ago_ms.saturating_add(pause_ms);
         }
     }
 
