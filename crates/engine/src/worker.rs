@@ -112,6 +112,13 @@ impl Worker {
         }
     }
 
+    /// Steps it has taken.
+    pub(crate) fn slots(&self) -> usize {
+        // While it may take steps, whoever does counts too.
+        let dispatcher = usize::from(!self.is_stopping());
+        self.busy.load(SeqCst).saturating_sub(dispatcher)
+    }
+
     /// Waits until the store has no room for what a step gave, or for taking one; what it said.
     pub(crate) async fn full(&self) -> String {
         let mut full = self.full.subscribe();

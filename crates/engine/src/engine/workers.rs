@@ -71,7 +71,7 @@ pub struct WorkerStep {
 impl WorkerInfo {
     /// Whether it takes steps of this class.
     pub fn serves(&self, class: &str) -> bool {
-        self.classes.iter().any(|(served, _)| served == class)
+        self.classes.iter().any(|(served, max)| served == class && *max != Some(0))
     }
 
     /// Whether it has this task.
@@ -126,6 +126,11 @@ impl std::fmt::Display for Lacking {
 }
 
 impl Engine {
+    /// Steps that this very engine has taken.
+    pub fn busy(&self) -> usize {
+        self.worker.as_ref().map_or(0, |worker| worker.slots())
+    }
+
     /// The workers that say they are there, and what they have now.
     ///
     /// # Errors
@@ -179,6 +184,17 @@ impl Engine {
 }
 
 impl Handle {
+    /// The classes of the tasks of a run that has not ended; none of one that has.
+    ///
+    /// # Errors
+    /// If the store does not answer.
+    pub fn classes(&self) -> BoxFuture<'_, Result<BTreeSet<String>, Error>> {
+        Box::pin(async move {
+            let run = self.shared.read_run(self.id()).await?;
+            Ok(run.map(|run| run.plan.program.tasks.iter().map(|task| task.class.clone()).collect()).unwrap_or_default())
+        })
+    }
+
     /// Steps of the run that are ready, and that no worker which says it is there may take. Where workers do not say so, as
     /// in one process, that is all of them.
     ///

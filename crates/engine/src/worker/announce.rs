@@ -97,7 +97,7 @@ impl Worker {
                 return;
             }
             let now = self.shared.world.clock();
-            let is_due = before.is_none() || now.ms_since(at) >= every_ms;
+            let is_due = before.is_none() || now < at || now.ms_since(at) >= every_ms;
             match self.say(&about, before.as_ref(), is_due).await {
                 Ok(Some(said)) => (before, at) = (Some(said), now),
                 Ok(None) => {}
