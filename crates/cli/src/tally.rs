@@ -122,7 +122,7 @@ impl Tally {
                 }
                 took
             }
-            What::DidLoseTrack { address } => self.ends(ms, address),
+            What::DidLoseTrack { address } | What::DidLose { address } => self.ends(ms, address),
             What::DidUndo { address } => {
                 self.group(address).undone += 1;
                 None

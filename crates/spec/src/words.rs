@@ -123,7 +123,7 @@ pub fn duration_ms(text: &str) -> Option<u64> {
 }
 
 /// Bytes of `512MiB`, `2GB`, `1.5GB`.
-pub(crate) fn size_bytes(text: &str) -> Option<u64> {
+pub fn size_bytes(text: &str) -> Option<u64> {
     let (bytes, _, rest) = quantity(text.trim(), SIZES)?;
     rest.is_empty().then_some(bytes)
 }
