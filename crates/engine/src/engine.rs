@@ -119,7 +119,7 @@ impl Engine {
     pub fn open(store: &Store, options: Options) -> BoxFuture<'_, Result<Self, Error>> {
         Box::pin(async move {
             let values = store.values_of(options.shard).await?;
-            Ok(Engine::new(store.records(), values, RealWorld::here(), options))
+            Ok(Engine::new(store.records_of(options.shard), values, RealWorld::here(), options))
         })
     }
 

@@ -175,7 +175,7 @@ impl Engine {
 
 impl std::fmt::Debug for Engine {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let directory = self.inner.store.as_ref().map(Store::directory);
+        let directory = self.inner.store.as_ref().and_then(Store::directory);
         f.debug_struct("Engine").field("directory", &directory).finish_non_exhaustive()
     }
 }

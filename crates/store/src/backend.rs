@@ -3,6 +3,8 @@
 pub mod embedded;
 pub mod journal;
 pub mod memory;
+#[cfg(feature = "redis")]
+pub mod redis;
 pub mod socket;
 
 mod clock;

@@ -21,6 +21,7 @@
 //! |---|---|---|
 //! | [`Directory`] | a local directory | two fsyncs per object; a page of `list` reads the whole directory |
 //! | [`Objects::memory`] | memory | gone with the process |
+//! | `redis::RedisObjects` (feature `redis`) | the server that has the rows | its memory |
 //! | `objects::S3` (feature `s3`) | an S3-compatible bucket | one request per object up to a part, else a multipart upload |
 
 pub mod content;
@@ -29,6 +30,8 @@ pub mod directory;
 mod error;
 mod name;
 pub mod objects;
+#[cfg(feature = "redis")]
+pub mod redis;
 
 pub use digest::{Digest, Hashing};
 pub use directory::Directory;

@@ -12,6 +12,8 @@ mod shard;
 
 pub use apply::Answer;
 pub use effects::{Effects, NoEffects};
+#[cfg(feature = "redis")]
+pub(crate) use names::just_past;
 
 use crate::records::{Page, Position, Scan};
 use onceflow_core::{Batch, Group, Key, Name, Row, Shard, Timestamp, batch::Invalid};

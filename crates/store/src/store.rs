@@ -1,5 +1,7 @@
-//! Rows, blobs and values in one directory: what most people want, put together.
+//! Rows, blobs and values together: in one directory, which is what most people want, or on a server that machines share.
 
+#[cfg(feature = "redis")]
+use crate::backend::redis::{Address, BlobPlace, ConnectError, Redis};
 use crate::{
     backend::{
         embedded::{Embedded, OpenError, Role},
@@ -42,9 +44,20 @@ use std::{
 /// # Ok(()) }
 /// ```
 pub struct Store {
-    directory: PathBuf,
-    embedded: Arc<Embedded>,
+    place: Place,
     world: Arc<dyn World>,
+}
+
+/// Where a store is.
+enum Place {
+    Directory {
+        path: PathBuf,
+        embedded: Arc<Embedded>,
+    },
+    #[cfg(feature = "redis")]
+    Server {
+        redis: Redis,
+    },
 }
 
 impl Store {
@@ -69,9 +82,40 @@ impl Store {
         open(directory.into(), options, world).await
     }
 
+    /// Connects to the store on a Redis server, by a URL: `redis://host:6379`. What else a URL can say is told by
+    /// [`Address::parse`]; name and password may stand in the environment.
+    ///
+    /// # Errors
+    /// If the server does not answer, or its settings can lose acknowledged commits.
+    #[cfg(feature = "redis")]
+    pub async fn connect(url: &str) -> Result<Store, ConnectError> {
+        let variable = |name: &str| std::env::var(name).ok();
+        Store::connect_with(Address::parse(url)?.with_environment(variable), RealWorld::here()).await
+    }
+
+    /// [`Store::connect`], with an address and a world of one's own.
+    ///
+    /// # Errors
+    /// As [`Store::connect`].
+    #[cfg(feature = "redis")]
+    pub async fn connect_with(address: Address, world: Arc<dyn World>) -> Result<Store, ConnectError> {
+        let redis = Redis::connect(address, world.clone()).await?;
+        Ok(Store { place: Place::Server { redis }, world })
+    }
+
     /// The rows.
     pub fn records(&self) -> Arc<dyn Records> {
-        self.embedded.clone()
+        self.records_of(Shard::default())
+    }
+
+    /// The rows, for whoever works on one shard: on a cluster, with the clock of the node that has it.
+    pub fn records_of(&self, shard: Shard) -> Arc<dyn Records> {
+        let _ = shard;
+        match &self.place {
+            Place::Directory { embedded, .. } => embedded.clone(),
+            #[cfg(feature = "redis")]
+            Place::Server { redis } => Arc::new(redis.at(shard)),
+        }
     }
 
     /// The values of the store. Content too large for a row goes into files beside the journal, by
@@ -89,28 +133,78 @@ impl Store {
     /// If the directory of the files cannot be made.
     pub fn values_of(&self, shard: Shard) -> BoxFuture<'_, Result<Arc<Values>, blobs::Error>> {
         Box::pin(async move {
-            let files = blobs::Directory::open(self.directory.join("blobs").join(shard.0.to_string())).await?;
-            Ok(Arc::new(Values::new(self.records(), self.world.clone(), shard).with_blobs(Arc::new(files))))
+            let blobs: Arc<dyn blobs::Blobs> = match &self.place {
+                Place::Directory { path, .. } => in_directory(&path.join("blobs"), shard).await?,
+                #[cfg(feature = "redis")]
+                Place::Server { redis } => match redis.address().blobs() {
+                    BlobPlace::Server => Arc::new(blobs::redis::RedisObjects::new(redis.clone(), shard)),
+                    BlobPlace::Directory(path) => in_directory(path, shard).await?,
+                    #[cfg(feature = "s3")]
+                    BlobPlace::S3 { bucket, prefix } => in_bucket(bucket, prefix, shard, &self.world)?,
+                    #[cfg(not(feature = "s3"))]
+                    BlobPlace::S3 { .. } => unreachable!("such an address is not read without the feature"),
+                },
+            };
+            Ok(Arc::new(Values::new(self.records_of(shard), self.world.clone(), shard).with_blobs(blobs)))
         })
     }
 
-    /// Whether this process owns the directory, and what it found there.
-    pub fn role(&self) -> Role {
-        self.embedded.role()
+    /// Whether this process owns the directory, and what it found there; nobody owns a server.
+    pub fn role(&self) -> Option<Role> {
+        match &self.place {
+            Place::Directory { embedded, .. } => Some(embedded.role()),
+            #[cfg(feature = "redis")]
+            Place::Server { .. } => None,
+        }
     }
 
-    /// Where it is.
-    pub fn directory(&self) -> &Path {
-        &self.directory
+    /// Where it is, if it is a directory.
+    pub fn directory(&self) -> Option<&Path> {
+        match &self.place {
+            Place::Directory { path, .. } => Some(path),
+            #[cfg(feature = "redis")]
+            Place::Server { .. } => None,
+        }
     }
 
-    /// Ends when everything is on the disk and the directory is another's to take. Later calls are refused.
+    /// Ends when everything is on the disk and the directory is another's to take. Later calls are refused. A server is
+    /// just left.
     ///
     /// # Errors
     /// If what was applied could not be written.
     pub fn close(&self) -> BoxFuture<'_, Result<(), Error>> {
-        Box::pin(async move { self.embedded.close().await })
+        Box::pin(async move {
+            match &self.place {
+                Place::Directory { embedded, .. } => embedded.close().await,
+                #[cfg(feature = "redis")]
+                Place::Server { redis } => redis.durable(redis.position()).await,
+            }
+        })
     }
+}
+
+/// The objects of a shard in a directory.
+async fn in_directory(path: &Path, shard: Shard) -> Result<Arc<dyn blobs::Blobs>, blobs::Error> {
+    Ok(Arc::new(blobs::Directory::open(path.join(shard.0.to_string())).await?))
+}
+
+/// The objects of a shard in a bucket.
+#[cfg(all(feature = "redis", feature = "s3"))]
+fn in_bucket(
+    bucket: &str,
+    prefix: &str,
+    shard: Shard,
+    world: &Arc<dyn World>,
+) -> Result<Arc<dyn blobs::Blobs>, blobs::Error> {
+    let prefix = format!("{}/{}", prefix.trim_matches('/'), shard.0);
+    let endpoint = std::env::var("AWS_ENDPOINT_URL").ok();
+    let s3 = blobs::objects::S3 {
+        bucket: bucket.to_owned(),
+        prefix: prefix.trim_matches('/').to_owned(),
+        endpoint,
+        ..Default::default()
+    };
+    Ok(Arc::new(s3.open(world.clone())?))
 }
 
 /// In a box, so that it is compiled here and not by everyone who opens a store.
@@ -121,6 +215,6 @@ fn open(
 ) -> BoxFuture<'static, Result<Store, OpenError>> {
     Box::pin(async move {
         let embedded = Embedded::open(&directory, options, world.clone()).await?;
-        Ok(Store { directory, embedded, world })
+        Ok(Store { place: Place::Directory { path: directory, embedded }, world })
     })
 }

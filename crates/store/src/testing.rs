@@ -21,4 +21,6 @@ pub mod fault;
 pub mod keep;
 pub mod oracle;
 pub mod random;
+#[cfg(feature = "redis")]
+pub mod redis;
 pub mod world;

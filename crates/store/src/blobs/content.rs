@@ -1,6 +1,9 @@
 //! Streams of bytes: where they come from, how large their pieces are, and how they are checked on the way.
 
-use super::{Blobs, Chunks, Content, Error, Hashing, ObjectName, Stored};
+use super::{
+    Blobs, Chunks, Content, Error, Hashing, ObjectName, Stored,
+    directory::{open_regular, unreadable},
+};
 use crate::blocking::blocking;
 use bytes::Bytes;
 use futures_util::{
@@ -47,6 +50,35 @@ pub async fn digest_of(path: &Path) -> io::Result<Stored> {
         super::directory::digest_open(&mut file)
     })
     .await
+}
+
+/// Takes a file into a store that cannot keep the file itself: copies it, then removes it.
+pub(super) async fn adopt_by_copying(
+    blobs: &dyn Blobs,
+    place: &Arc<str>,
+    name: ObjectName,
+    path: &Path,
+) -> Result<Stored, Error> {
+    let from = path.to_owned();
+    let (file, len) = match blocking(move || open_regular(&from)).await {
+        Ok(opened) => opened,
+        Err(gone) if gone.kind() == io::ErrorKind::NotFound => {
+            // If the object is there, this is a second try, and the first one took the file.
+            return match blobs.read(name, None).await {
+                Err(Error::Missing { .. }) => Err(unreadable(name, path, &gone)),
+                read => digest(read?).await,
+            };
+        }
+        Err(error) => return Err(unreadable(name, path, &error)),
+    };
+    let stored = blobs.create(name, from_file(file, len)).await?;
+    let from = path.to_owned();
+    match blocking(move || std::fs::remove_file(from)).await {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => {
+            Err(Error::unknown(place, format_args!("{}: {error}", path.display())))
+        }
+        _ => Ok(stored),
+    }
 }
 
 /// The next `len` bytes of a file, read off the async threads; ends early where the file does.

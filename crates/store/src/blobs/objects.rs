@@ -17,10 +17,9 @@ pub use s3::S3;
 
 use super::{
     Blobs, Chunks, Content, Error, Listed, ObjectName, Page, State, Stored,
-    content::{digest, from_file, in_pieces, of_len},
-    directory::{open_regular, unreadable},
+    content::{adopt_by_copying, digest, in_pieces, of_len},
 };
-use crate::{blocking::blocking, world::BoxFuture};
+use crate::world::BoxFuture;
 use bytes::Bytes;
 use futures_util::{StreamExt, TryStreamExt, stream};
 use object_store::{
@@ -28,7 +27,7 @@ use object_store::{
     memory::InMemory, path::Path as StorePath,
 };
 use onceflow_core::limits::LIST_OBJECTS_MAX;
-use std::{collections::BTreeMap, fs, io, ops::Range, path::Path, sync::Arc};
+use std::{collections::BTreeMap, ops::Range, path::Path, sync::Arc};
 use upload::Uploads;
 
 /// A store of objects in an object store.
@@ -122,29 +121,6 @@ impl Objects {
         }
     }
 
-    async fn adopt_file(&self, name: ObjectName, path: &Path) -> Result<Stored, Error> {
-        let from = path.to_owned();
-        let (file, len) = match blocking(move || open_regular(&from)).await {
-            Ok(opened) => opened,
-            Err(gone) if gone.kind() == io::ErrorKind::NotFound => {
-                // If the object is there, this is a second try, and the first one took the file.
-                return match self.read_range(name, None).await {
-                    Err(Error::Missing { .. }) => Err(unreadable(name, path, &gone)),
-                    read => digest(read?).await,
-                };
-            }
-            Err(error) => return Err(unreadable(name, path, &error)),
-        };
-        let stored = self.write(name, from_file(file, len)).await?;
-        let from = path.to_owned();
-        match blocking(move || fs::remove_file(from)).await {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                Err(Error::unknown(&self.place, format_args!("{}: {error}", path.display())))
-            }
-            _ => Ok(stored),
-        }
-    }
-
     async fn remove(&self, path: &StorePath) -> Result<(), Error> {
         match self.store.delete(path).await {
             Ok(()) | Err(StoreError::NotFound { .. }) => Ok(()),
@@ -212,22 +188,22 @@ enum Created {
 }
 
 /// Content cut into the parts of an upload, digested as they are cut.
-struct Parts {
+pub(super) struct Parts {
     content: Content,
     part_bytes: usize,
     /// What did not fit into the last part.
     left: Bytes,
-    ended: bool,
-    hashing: super::Hashing,
+    pub(super) ended: bool,
+    pub(super) hashing: super::Hashing,
 }
 
 impl Parts {
-    fn of(content: Content, part_bytes: usize) -> Self {
+    pub(super) fn of(content: Content, part_bytes: usize) -> Self {
         Parts { content, part_bytes, left: Bytes::new(), ended: false, hashing: super::Hashing::default() }
     }
 
     /// The next part. All but the last have exactly `part_bytes`: some stores want them equal.
-    async fn next(&mut self, name: ObjectName) -> Result<PutPayload, Error> {
+    pub(super) async fn next(&mut self, name: ObjectName) -> Result<PutPayload, Error> {
         let (mut part, mut room) = (Vec::new(), self.part_bytes);
         while room > 0 {
             if self.left.is_empty() {
@@ -254,7 +230,7 @@ impl Blobs for Objects {
     }
 
     fn adopt<'a>(&'a self, name: ObjectName, path: &'a Path) -> BoxFuture<'a, Result<Stored, Error>> {
-        Box::pin(self.adopt_file(name, path))
+        Box::pin(adopt_by_copying(self, &self.place, name, path))
     }
 
     fn read(&self, name: ObjectName, range: Option<Range<u64>>) -> BoxFuture<'_, Result<Chunks, Error>> {

@@ -15,7 +15,7 @@ pub(super) fn from<'a>(prefix: &'a [u8], after: Option<&'a [u8]>) -> (Bound<&'a 
 }
 
 /// The least bytes above everything that begins with `prefix`; `None` if there is nothing above.
-pub(super) fn just_past(prefix: &[u8]) -> Option<Vec<u8>> {
+pub(crate) fn just_past(prefix: &[u8]) -> Option<Vec<u8>> {
     let last = prefix.iter().rposition(|byte| *byte != u8::MAX)?;
     let mut past = prefix[..=last].to_vec();
     past[last] += 1;

@@ -1,0 +1,218 @@
+//! Connections to a server, or to the nodes of a cluster. A call goes out once: what became of one whose reply is lost is
+//! not known, and it is never sent again by itself. A node that says "not here" has not executed the call, so that one goes
+//! where it was told to.
+
+use super::address::Address;
+use crate::{
+    records::Error,
+    sync::{Mutex, lock},
+};
+use onceflow_core::Shard;
+use redis::{AsyncConnectionConfig, Cmd, ErrorKind, RedisError, ServerErrorKind, Value, aio::MultiplexedConnection};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
+
+/// How long a server may take to let us in.
+const CONNECT_MS_MAX: u64 = 5_000;
+
+/// How long a server may take to answer. A commit that took longer may have happened.
+const REPLY_MS_MAX: u64 = 20_000;
+
+/// How often a call follows a cluster that says it is elsewhere.
+const MOVES_MAX: usize = 8;
+
+/// What became of a call that has no reply.
+#[derive(Clone, Debug)]
+pub(super) enum Trouble {
+    /// It was not sent.
+    NotSent(String),
+    /// It may have been executed.
+    Lost(String),
+    /// The server says that it was not executed, or why it failed.
+    Refused(RedisError),
+}
+
+impl Trouble {
+    /// What to tell whoever changed nothing by asking.
+    pub(super) fn reading(self) -> Error {
+        match self {
+            Trouble::NotSent(why) | Trouble::Lost(why) => Error::Unavailable(why.into()),
+            Trouble::Refused(error) => refusal(&error),
+        }
+    }
+
+    /// What to tell whoever tried to change something.
+    pub(super) fn writing(self) -> Error {
+        match self {
+            Trouble::Lost(why) => Error::Unknown(why.into()),
+            other => other.reading(),
+        }
+    }
+}
+
+/// What a server means that did not do what it was asked. Scripts look at everything before they write, so nothing changed.
+fn refusal(error: &RedisError) -> Error {
+    let said = text(error);
+    match error.code().unwrap_or_default() {
+        "OOM" => Error::Full(said.into()),
+        "WRONGTYPE" => {
+            Error::Damaged(format!("a key of the store holds something else; is its prefix taken? {said}").into())
+        }
+        "ERR" => Error::Damaged(format!("the server could not execute a script: {said}").into()),
+        _ => Error::Unavailable(said.into()),
+    }
+}
+
+/// What an error says, on one line.
+pub(super) fn text(error: &RedisError) -> String {
+    error.to_string().replace('\n', " ")
+}
+
+/// Connections, and which node has which shard.
+pub(super) struct Link {
+    address: Address,
+    nodes: Mutex<Nodes>,
+    /// Held while connecting, so that a thousand who wait for one connection do not make a thousand.
+    connecting: tokio::sync::Mutex<()>,
+}
+
+#[derive(Default)]
+struct Nodes {
+    /// By address; the one that the URL names is `None`.
+    open: BTreeMap<Option<String>, MultiplexedConnection>,
+    /// Where a shard was last.
+    routes: BTreeMap<Shard, String>,
+    /// Nodes that were heard of, to be asked when the one of the URL is gone.
+    known: BTreeSet<String>,
+}
+
+impl Link {
+    pub(super) fn new(address: Address) -> Self {
+        Link { address, nodes: Mutex::default(), connecting: tokio::sync::Mutex::default() }
+    }
+
+    pub(super) fn address(&self) -> &Address {
+        &self.address
+    }
+
+    /// Nodes of the cluster, if it is one, other than that of the URL.
+    pub(super) fn learn(&self, nodes: impl IntoIterator<Item = String>) {
+        lock(&self.nodes).known.extend(nodes);
+    }
+
+    /// Nodes to ask, in this order, when any will do.
+    pub(super) fn any(&self) -> Vec<Option<String>> {
+        let known = lock(&self.nodes).known.clone();
+        [None].into_iter().chain(known.into_iter().map(Some)).collect()
+    }
+
+    /// Sends a command to the node that has a shard.
+    pub(super) async fn call(&self, shard: Shard, command: &Cmd) -> Result<Value, Trouble> {
+        let (mut node, mut asking) = (lock(&self.nodes).routes.get(&shard).cloned(), false);
+        for _ in 0..MOVES_MAX {
+            let answer = match self.open(node.as_ref()).await {
+                Ok(connection) => self.send(connection, node.as_ref(), command, asking).await,
+                Err(trouble) => {
+                    let next = self.another(shard, node.as_ref());
+                    let Some(next) = next else { return Err(trouble) };
+                    node = next;
+                    continue;
+                }
+            };
+            let Err(Trouble::Refused(error)) = &answer else { return answer };
+            let Some((elsewhere, _)) = error.redirect_node() else { return answer };
+            asking = error.kind() == ErrorKind::Server(ServerErrorKind::Ask);
+            node = Some(elsewhere.to_owned());
+            let mut nodes = lock(&self.nodes);
+            nodes.known.insert(elsewhere.to_owned());
+            if !asking {
+                nodes.routes.insert(shard, elsewhere.to_owned());
+            }
+        }
+        Err(Trouble::NotSent(format!("the cluster sent us from node to node {MOVES_MAX} times")))
+    }
+
+    /// Sends a command on a connection of its own choice: the first that works.
+    pub(super) async fn call_any(&self, command: &Cmd) -> Result<Value, Trouble> {
+        let mut last = None;
+        for node in self.any() {
+            match self.open(node.as_ref()).await {
+                Ok(connection) => return self.send(connection, node.as_ref(), command, false).await,
+                Err(trouble) => last = Some(trouble),
+            }
+        }
+        Err(last.expect("the URL names one"))
+    }
+
+    /// Whom to ask after a node could not be reached.
+    fn another(&self, shard: Shard, failed: Option<&String>) -> Option<Option<String>> {
+        let mut nodes = lock(&self.nodes);
+        if nodes.routes.get(&shard) == failed && failed.is_some() {
+            nodes.routes.remove(&shard);
+            return Some(None);
+        }
+        let after = nodes.known.iter().find(|one| failed.is_none_or(|failed| *one > failed));
+        after.cloned().map(Some)
+    }
+
+    async fn send(
+        &self,
+        mut connection: MultiplexedConnection,
+        node: Option<&String>,
+        command: &Cmd,
+        asking: bool,
+    ) -> Result<Value, Trouble> {
+        let answer = if asking {
+            let mut both = redis::pipe();
+            both.cmd("ASKING").ignore().add_command(command.clone());
+            both.query_async::<Value>(&mut connection).await.map(|value| match value {
+                Value::Array(mut one) if one.len() == 1 => one.remove(0),
+                other => other,
+            })
+        } else {
+            connection.send_packed_command(command).await.and_then(Value::extract_error)
+        };
+        answer.map_err(|error| {
+            if error.code().is_some() {
+                if matches!(error.kind(), ErrorKind::Server(ServerErrorKind::ReadOnly)) {
+                    // It was the primary once.
+                    self.close(node);
+                }
+                return Trouble::Refused(error);
+            }
+            self.close(node);
+            Trouble::Lost(format!("{}: {}", self.name(node), text(&error)))
+        })
+    }
+
+    fn name(&self, node: Option<&String>) -> String {
+        node.cloned().unwrap_or_else(|| self.address.to_string())
+    }
+
+    fn close(&self, node: Option<&String>) {
+        let mut nodes = lock(&self.nodes);
+        nodes.open.remove(&node.cloned());
+        nodes.routes.retain(|_, at| Some(&*at) != node);
+    }
+
+    async fn open(&self, node: Option<&String>) -> Result<MultiplexedConnection, Trouble> {
+        let find = || lock(&self.nodes).open.get(&node.cloned()).cloned();
+        if let Some(connection) = find() {
+            return Ok(connection);
+        }
+        let _one_at_a_time = self.connecting.lock().await;
+        if let Some(connection) = find() {
+            return Ok(connection);
+        }
+        let not_sent = |error: RedisError| Trouble::NotSent(format!("{}: {}", self.name(node), text(&error)));
+        let config = AsyncConnectionConfig::new()
+            .set_connection_timeout(Some(Duration::from_millis(CONNECT_MS_MAX)))
+            .set_response_timeout(Some(Duration::from_millis(REPLY_MS_MAX)));
+        let client = self.address.client(node.map(String::as_str)).map_err(not_sent)?;
+        let connection = client.get_multiplexed_async_connection_with_config(&config).await.map_err(not_sent)?;
+        lock(&self.nodes).open.insert(node.cloned(), connection.clone());
+        Ok(connection)
+    }
+}

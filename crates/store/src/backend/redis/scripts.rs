@@ -1,0 +1,57 @@
+//! The scripts that a server runs for us. They are sent once and then called by their hash; a server that has forgotten
+//! one, after a restart, is sent it again.
+
+use super::link::{Link, Trouble};
+use onceflow_core::Shard;
+use redis::{Cmd, ErrorKind, ServerErrorKind, Value};
+use std::sync::OnceLock;
+
+/// A script and, once it was called, its hash.
+pub(crate) struct Script {
+    code: &'static str,
+    hash: OnceLock<String>,
+}
+
+impl Script {
+    pub(crate) const fn new(code: &'static str) -> Self {
+        Script { code, hash: OnceLock::new() }
+    }
+
+    fn hash(&self) -> &str {
+        self.hash.get_or_init(|| redis::Script::new(self.code).get_hash().to_owned())
+    }
+}
+
+const BATCH_CODE: &str = concat!(include_str!("page.lua"), include_str!("clock.lua"), include_str!("batch.lua"));
+const SCAN_CODE: &str = concat!(include_str!("page.lua"), include_str!("scan.lua"));
+const NOW_CODE: &str = concat!(include_str!("clock.lua"), include_str!("now.lua"));
+
+/// One batch.
+pub(super) static BATCH: Script = Script::new(BATCH_CODE);
+/// Rows of a group in order.
+pub(super) static SCAN: Script = Script::new(SCAN_CODE);
+/// The store's clock.
+pub(super) static NOW: Script = Script::new(NOW_CODE);
+
+/// Runs a script on the node that has a shard.
+pub(super) async fn run<K: AsRef<str>>(
+    link: &Link,
+    shard: Shard,
+    script: &Script,
+    keys: &[K],
+    arguments: &[&[u8]],
+) -> Result<Value, Trouble> {
+    let command = |name: &str, what: &str| {
+        let mut command = Cmd::with_capacity(3 + keys.len() + arguments.len(), 256);
+        command.arg(name).arg(what).arg(keys.len());
+        keys.iter().for_each(|key| _ = command.arg(key.as_ref()));
+        arguments.iter().for_each(|argument| _ = command.arg(argument));
+        command
+    };
+    match link.call(shard, &command("EVALSHA", script.hash())).await {
+        Err(Trouble::Refused(error)) if error.kind() == ErrorKind::Server(ServerErrorKind::NoScript) => {
+            link.call(shard, &command("EVAL", script.code)).await
+        }
+        answer => answer,
+    }
+}

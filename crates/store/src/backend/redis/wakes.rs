@@ -1,0 +1,146 @@
+//! Who waits for work is woken by a message that the script publishes when a row becomes free. Positions are this
+//! process's own count of calls and messages: a call is counted when it is sent, a message when it arrives, so whatever
+//! became free after a call was executed has a higher number than the call.
+
+use super::link::{Link, text};
+use crate::{
+    records::{Error, Position},
+    sync::{Mutex, lock},
+    wake::Bell,
+    world::World,
+};
+use futures_util::{
+    StreamExt,
+    future::{Either, select},
+};
+use onceflow_core::Shard;
+use redis::aio::{PubSub, PubSubStream};
+use std::{
+    collections::BTreeMap,
+    pin::pin,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering::SeqCst},
+    },
+};
+use tokio::sync::oneshot;
+
+/// How long to wait before trying a lost server again.
+const RETRY_MS: u64 = 100;
+
+/// What became ready, as far as this process has heard.
+#[derive(Default)]
+pub(super) struct Wakes {
+    count: AtomicU64,
+    heard: Mutex<Heard>,
+    pub(super) bell: Bell,
+}
+
+#[derive(Default)]
+struct Heard {
+    shards: BTreeMap<Shard, Position>,
+    /// When messages may last have been missed.
+    all: Position,
+}
+
+impl Wakes {
+    /// A number above all before it.
+    pub(super) fn next(&self) -> Position {
+        Position(self.count.fetch_add(1, SeqCst) + 1)
+    }
+
+    /// The last number.
+    pub(super) fn last(&self) -> Position {
+        Position(self.count.load(SeqCst))
+    }
+
+    /// When a row of the shard last became free.
+    pub(super) fn at(&self, shard: Shard) -> Position {
+        let heard = lock(&self.heard);
+        heard.shards.get(&shard).copied().unwrap_or_default().max(heard.all)
+    }
+
+    /// A row of the shard became free just now.
+    pub(super) fn note(&self, shard: Shard) {
+        let now = self.next();
+        lock(&self.heard).shards.insert(shard, now);
+        self.bell.ring();
+    }
+
+    /// Messages may have been missed.
+    fn note_all(&self) {
+        let now = self.next();
+        lock(&self.heard).all = now;
+        self.bell.ring();
+    }
+}
+
+/// Listens for messages until `closed` is dropped; first of all, makes sure that it can.
+pub(super) async fn listen(
+    link: Arc<Link>,
+    wakes: Arc<Wakes>,
+    world: &Arc<dyn World>,
+) -> Result<oneshot::Sender<()>, Error> {
+    let first = subscribe(&link).await?;
+    let (closed, until_closed) = oneshot::channel();
+    let task = keep_listening(link, wakes, world.clone(), first, until_closed);
+    world.spawn("onceflow redis wake-ups", Box::pin(task));
+    Ok(closed)
+}
+
+async fn keep_listening(
+    link: Arc<Link>,
+    wakes: Arc<Wakes>,
+    world: Arc<dyn World>,
+    mut messages: PubSubStream,
+    mut closed: oneshot::Receiver<()>,
+) {
+    loop {
+        match select(pin!(messages.next()), &mut closed).await {
+            Either::Left((Some(message), _)) => match link.address().shard_of(message.get_channel_name()) {
+                Some(shard) => wakes.note(shard),
+                None => wakes.note_all(),
+            },
+            Either::Left((None, _)) => {
+                wakes.note_all();
+                match again(&link, &*world, &mut closed).await {
+                    Some(stream) => messages = stream,
+                    None => return,
+                }
+                wakes.note_all();
+            }
+            Either::Right(_) => return,
+        }
+    }
+}
+
+/// Subscribes again, however long it takes; `None` when nobody needs it any more.
+async fn again(link: &Link, world: &dyn World, closed: &mut oneshot::Receiver<()>) -> Option<PubSubStream> {
+    loop {
+        match select(world.sleep(RETRY_MS), &mut *closed).await {
+            Either::Left(_) => {}
+            Either::Right(_) => return None,
+        }
+        match subscribe(link).await {
+            Ok(messages) => return Some(messages),
+            Err(error) => tracing::debug!(%error, "no wake-ups arrive; trying again"),
+        }
+    }
+}
+
+async fn subscribe(link: &Link) -> Result<PubSubStream, Error> {
+    let mut last = String::new();
+    for node in link.any() {
+        let connect = async {
+            let client = link.address().client(node.as_deref())?;
+            let mut messages: PubSub = client.get_async_pubsub().await?;
+            messages.psubscribe(link.address().channels()).await?;
+            Ok::<_, redis::RedisError>(messages.into_on_message())
+        };
+        match connect.await {
+            Ok(messages) => return Ok(messages),
+            Err(error) => last = text(&error),
+        }
+    }
+    Err(Error::Unavailable(format!("{}: {last}", link.address()).into()))
+}

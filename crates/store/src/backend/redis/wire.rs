@@ -1,0 +1,231 @@
+//! Batches as the script reads them, and what it answers. A row's field in the hash is a byte for its kind and its place:
+//! the length of the group's id, the id, the name.
+
+use crate::records::{Committed, Error, Outcome, Page, Position, Refused, Scan};
+use onceflow_core::{
+    Batch, Claim, Claimed, Group, Key, Kind, Name, Op, Pick, Require, Row, Timestamp, batch::Invalid, limits,
+};
+use redis::Value;
+use rmp::encode as pack;
+
+/// Claims that shall stand longer than this stand for ever: a script counts with 53 bits.
+const TTL_MS_MAX: u64 = 1 << 50;
+
+/// The field of a row.
+pub(super) fn field(key: &Key) -> Vec<u8> {
+    let mut field = start(&key.group, key.name.as_bytes().len());
+    field.extend_from_slice(key.name.as_bytes());
+    field
+}
+
+/// What the fields of a group begin with.
+fn start(group: &Group, more: usize) -> Vec<u8> {
+    let mut field = Vec::with_capacity(3 + group.id().len() + more);
+    field.push(group.kind() as u8);
+    let length = u16::try_from(group.id().len()).expect("ids are shorter than limits::NAME_BYTES_MAX");
+    field.extend_from_slice(&length.to_be_bytes());
+    field.extend_from_slice(group.id());
+    field
+}
+
+fn key(field: &[u8]) -> Option<Key> {
+    let (kind, place) = field.split_first()?;
+    let (length, rest) = place.split_first_chunk::<2>()?;
+    let (id, name) = rest.split_at_checked(usize::from(u16::from_be_bytes(*length)))?;
+    Some(Group::of_kind(Kind::from_number(*kind)?, id).key(name))
+}
+
+/// A batch as the script reads it.
+pub(super) fn batch(batch: &Batch) -> Vec<u8> {
+    let mut out = Vec::with_capacity(512);
+    array(&mut out, 3);
+    array(&mut out, batch.requires.len());
+    for require in &batch.requires {
+        let (what, row) = match require {
+            Require::Absent(_) => (0, None),
+            Require::Present(_) => (1, None),
+            Require::Equals(_, row) => (2, Some(row)),
+        };
+        array(&mut out, 2 + usize::from(row.is_some()));
+        number(&mut out, what);
+        bytes(&mut out, &field(require.key()));
+        row.into_iter().for_each(|row| bytes(&mut out, row));
+    }
+    ops(&mut out, &batch.ops);
+    match &batch.claim {
+        Some(one) => claim(&mut out, one),
+        None => pack::write_nil(&mut out).expect(MEMORY),
+    }
+    out
+}
+
+const MEMORY: &str = "writing to memory does not fail";
+
+fn array(out: &mut Vec<u8>, len: usize) {
+    pack::write_array_len(out, u32::try_from(len).expect("batches are small")).expect(MEMORY);
+}
+
+fn number(out: &mut Vec<u8>, number: u64) {
+    pack::write_uint(out, number).expect(MEMORY);
+}
+
+fn bytes(out: &mut Vec<u8>, bytes: &[u8]) {
+    pack::write_str_len(out, u32::try_from(bytes.len()).expect("rows are small")).expect(MEMORY);
+    out.extend_from_slice(bytes);
+}
+
+fn ops(out: &mut Vec<u8>, ops: &[Op]) {
+    array(out, ops.len());
+    for op in ops {
+        match op {
+            Op::Put(key, row) => {
+                head(out, 3, 0, &field(key));
+                bytes(out, row);
+            }
+            Op::Delete(key) => head(out, 2, 1, &field(key)),
+            Op::DeleteGroup(group) => head(out, 2, 2, &start(group, 0)),
+            Op::SetBit { key, bit, of, when_full } => {
+                head(out, 5, 3, &field(key));
+                number(out, u64::from(*bit));
+                number(out, u64::from(*of));
+                self::ops(out, when_full);
+            }
+            Op::Add { key, delta, at_zero } => {
+                head(out, 4, 4, &field(key));
+                bytes(out, &delta.to_le_bytes());
+                self::ops(out, at_zero);
+            }
+        }
+    }
+}
+
+fn head(out: &mut Vec<u8>, len: usize, what: u64, field: &[u8]) {
+    array(out, len);
+    number(out, what);
+    bytes(out, field);
+}
+
+fn claim(out: &mut Vec<u8>, claim: &Claim) {
+    array(out, 5);
+    array(out, claim.queues.len());
+    claim.queues.iter().for_each(|queue| bytes(out, &start(queue, 0)[1..]));
+    bytes(out, &claim.fence.to_bytes());
+    let ttl_ms = i64::try_from(claim.ttl_ms.min(TTL_MS_MAX)).expect("it has 50 bits");
+    pack::write_sint(out, if claim.ttl_ms > TTL_MS_MAX { -1 } else { ttl_ms }).expect(MEMORY);
+    number(out, u64::from(claim.pick == Pick::EnabledFirst));
+    number(out, limits::CLAIM_ROWS_MAX as u64);
+}
+
+/// Where a scan begins, the place it ends before, and how many rows it wants.
+pub(super) fn scan(scan: &Scan) -> [Vec<u8>; 4] {
+    let group = start(&scan.group, 0);
+    let place = |name: &[u8]| [&group[1..], name].concat();
+    let prefix = scan.prefix.as_bytes();
+    let from = match &scan.after {
+        Some(after) if after.as_bytes() >= prefix => [b"(", &place(after.as_bytes())[..]].concat(),
+        _ => [b"[", &place(prefix)[..]].concat(),
+    };
+    let past = crate::state::just_past(&place(prefix)).expect("a place begins with a small number");
+    let limit = scan.limit.min(limits::SCAN_ROWS_MAX);
+    [(group[0]).to_string().into_bytes(), from, past, limit.to_string().into_bytes()]
+}
+
+/// What a script answered that we do not understand.
+pub(super) fn strange(value: &Value) -> Error {
+    Error::Damaged(format!("the server answered something else than its script does: {value:?}").into())
+}
+
+/// The rows of a page.
+pub(super) fn page(value: Value) -> Result<Page, Error> {
+    match value {
+        Value::Array(parts) => match <[Value; 2]>::try_from(parts) {
+            Ok([rows, Value::Int(more)]) => Ok(Page { rows: self::rows(rows)?, more: more == 1 }),
+            Ok([rows, _]) => Err(strange(&rows)),
+            Err(parts) => Err(strange(&Value::Array(parts))),
+        },
+        other => Err(strange(&other)),
+    }
+}
+
+/// Places and rows, one after the other.
+fn rows(value: Value) -> Result<Vec<(Name, Row)>, Error> {
+    let Value::Array(parts) = value else { return Err(strange(&value)) };
+    let (mut rows, mut parts) = (Vec::with_capacity(parts.len() / 2), parts.into_iter());
+    while let (Some(place), Some(row)) = (parts.next(), parts.next()) {
+        let (Value::BulkString(place), Value::BulkString(row)) = (&place, row) else { return Err(strange(&place)) };
+        rows.push((name(place).ok_or_else(|| strange(&Value::Nil))?, Row::from(row)));
+    }
+    Ok(rows)
+}
+
+/// The name at the end of a place.
+fn name(place: &[u8]) -> Option<Name> {
+    let (length, rest) = place.split_first_chunk::<2>()?;
+    rest.get(usize::from(u16::from_be_bytes(*length))..).map(Name::new)
+}
+
+/// The content of a row, or that there is none.
+pub(super) fn row(value: Value) -> Result<Option<Row>, Error> {
+    match value {
+        Value::BulkString(bytes) => Ok(Some(Row::from(bytes))),
+        Value::Nil => Ok(None),
+        other => Err(strange(&other)),
+    }
+}
+
+/// What became of a batch, and whether it made something ready.
+pub(super) fn outcome(value: Value, asked: Option<&Claim>, position: Position) -> Result<(Outcome, bool), Error> {
+    let Value::Array(parts) = value else { return Err(strange(&value)) };
+    let mut parts = parts.into_iter();
+    let mut next = || parts.next().unwrap_or(Value::Nil);
+    match (next(), next(), next()) {
+        (Value::Int(0), Value::Int(enabled), Value::Array(fired)) => {
+            let fired = fired.iter().map(|field| match field {
+                Value::BulkString(bytes) => key(bytes).ok_or_else(|| strange(field)),
+                other => Err(strange(other)),
+            });
+            let fired = fired.collect::<Result<_, _>>()?;
+            let claimed = match (next(), asked) {
+                (Value::Array(parts), Some(asked)) => Some(claimed(parts, asked)?),
+                _ => None,
+            };
+            Ok((Outcome::Applied(Committed { position, fired, claimed }), enabled == 1))
+        }
+        (Value::Int(1), Value::Int(which), found) => {
+            let which = usize::try_from(which).map_err(|_| strange(&Value::Int(which)))?;
+            Ok((Outcome::Refused(Refused { position, which, found: row(found)? }), false))
+        }
+        (Value::Int(2), Value::BulkString(what), Value::BulkString(field)) => {
+            let key = key(&field).ok_or_else(|| strange(&Value::BulkString(field)))?;
+            Err(Error::Invalid(match &what[..] {
+                b"overflow" => Invalid::Overflow(key),
+                b"counter" => Invalid::WrongContent { key, wanted: "a counter" },
+                _ => Invalid::WrongContent { key, wanted: "a bitmap of that size" },
+            }))
+        }
+        (first, ..) => Err(strange(&first)),
+    }
+}
+
+fn claimed(parts: Vec<Value>, asked: &Claim) -> Result<Claimed, Error> {
+    match <[Value; 6]>::try_from(parts) {
+        Ok(
+            [
+                Value::Int(at),
+                Value::BulkString(place),
+                Value::BulkString(row),
+                Value::Int(deadline),
+                Value::Int(more),
+                inputs,
+            ],
+        ) => {
+            let queue = usize::try_from(at).ok().and_then(|at| asked.queues.get(at));
+            let (Some(queue), Some(name)) = (queue, name(&place)) else { return Err(strange(&Value::Int(at))) };
+            let deadline = u64::try_from(deadline).map_or(Timestamp::NEVER, Timestamp::from_ms);
+            let (queue, inputs) = (queue.clone(), rows(inputs)?);
+            Ok(Claimed { queue, name, row: Row::from(row), inputs, more: more == 1, deadline })
+        }
+        Ok(parts) => Err(strange(&Value::Array(parts.into()))),
+        Err(parts) => Err(strange(&Value::Array(parts))),
+    }
+}

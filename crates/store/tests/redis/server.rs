@@ -1,0 +1,1 @@
+//! Settings, restarts, lost scripts.
