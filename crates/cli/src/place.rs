@@ -2,6 +2,7 @@
 //! server has a directory too, in the user's cache: what is only talk lies there.
 
 use crate::{codes, exit::Exit, fault::Fault, session::Who};
+use onceflow_store::backend::redis::Address;
 use std::path::{Path, PathBuf};
 
 /// What a store's directory is called.
@@ -26,7 +27,9 @@ impl Server {
     fn of(given: &Path) -> Option<Self> {
         let url = given.to_str()?;
         let (scheme, _) = url.split_once("://")?;
-        matches!(scheme, "redis" | "rediss" | "valkey" | "valkeys" | "redis+unix" | "unix").then(|| Server(url.to_owned()))
+        // Others are refused when they are connected to, with a word on what is understood.
+        let is_plain = |letter: char| letter.is_ascii_alphanumeric() || "+-.".contains(letter);
+        (!scheme.is_empty() && scheme.chars().all(is_plain)).then(|| Server(url.to_owned()))
     }
 
     /// As it is, for who connects to it.
@@ -41,9 +44,12 @@ impl std::fmt::Debug for Server {
     }
 }
 
-/// Without what only some may know: the name and password, and what follows the path.
+/// Without what only some may know. One that is understood shows which store of the server it is.
 impl std::fmt::Display for Server {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        if let Ok(address) = Address::parse(&self.0) {
+            return address.fmt(f);
+        }
         let (scheme, rest) = self.0.split_once("://").unwrap_or(("", &self.0));
         // What is behind the last `@` is the host, whatever stands in the password.
         let rest = rest.rsplit('@').next().unwrap_or_default();
@@ -150,11 +156,11 @@ mod tests {
     #[test]
     fn what_is_secret_in_the_address_of_a_server_is_never_shown() {
         for (url, shown) in [
-            ("redis://host", "redis://host"),
-            ("redis://host:6379/2", "redis://host:6379/2"),
+            ("redis://host", "redis://host:6379/0"),
+            ("redis://user:hunter2@host:6380/2?prefix=team", "redis://host:6380/2?prefix=team"),
             ("rediss://user:hunter2@host:6379/0?db=1&password=hunter2", "rediss://host:6379/0"),
-            ("redis://:hunter2@host", "redis://host"),
-            ("redis://user:hunt@er2@host/1", "redis://host/1"),
+            ("redis://:hunter2@host", "redis://host:6379/0"),
+            ("redis://user:hunt@er2@host/1?what=ever", "redis://host/1"),
             ("redis://user:hunt/er2?#@host/1", "redis://host/1"),
         ] {
             let place = find(Some(Path::new(url)), Path::new("/here"));
@@ -165,6 +171,7 @@ mod tests {
         let of = |url: &str| find(Some(Path::new(url)), Path::new("/here")).directory;
         assert_eq!(of("redis://a:b@host/1"), of("redis://host/1"));
         assert_ne!(of("redis://host/1"), of("redis://host/2"));
+        assert_ne!(of("redis://host/1"), of("redis://host/1?prefix=team"));
         assert_eq!(of("redis"), Path::new("/here/redis"));
     }
 }

@@ -1,10 +1,6 @@
 //! A command at work on a store: the directory or server, the store there, an engine on that.
 
-use crate::{
-    fault::Fault,
-    place::{Place, Server},
-    runs,
-};
+use crate::{fault::Fault, place::Place, runs};
 use onceflow_core::model::task::DEFAULT_CLASS;
 use onceflow_engine::{Engine, Options, Summary};
 use onceflow_store::Store;
@@ -26,7 +22,7 @@ impl Session {
             None => Store::open(&place.directory).await?,
             Some(server) => {
                 std::fs::create_dir_all(&place.directory).map_err(Fault::store("make", &place.directory))?;
-                connect(server).await?
+                Store::connect(server.url()).await?
             }
         };
         Ok(Session { place, store })
@@ -65,12 +61,6 @@ impl Session {
     pub(crate) async fn close(self) -> Result<(), Fault> {
         Ok(self.store.close().await?)
     }
-}
-
-/// Connects to a store on a server.
-async fn connect(server: &Server) -> Result<Store, Fault> {
-    let _ = server.url();
-    Err(Fault::plain(crate::exit::Exit::No, "stores on servers are not there yet"))
 }
 
 /// Who takes the steps of a run.
