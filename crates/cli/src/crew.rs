@@ -5,7 +5,7 @@ use crate::{
     exit::Exit,
     fault::Fault,
     presence::{self, Attending, Notice, Presence},
-    session::{ANY, Session},
+    session::{ANY, Session, own_class},
     work,
 };
 use onceflow_engine::{About, Engine, Options};
@@ -27,12 +27,19 @@ pub(crate) struct Crew {
     memory_bytes: Option<u64>,
     lease_ms: Option<u64>,
     is_for_the_end: bool,
+    /// A run whose own steps it takes, if it was started to be attended.
+    attends: Option<String>,
 }
 
 impl Crew {
     /// One that takes so many steps at a time, and none that ask for labels.
     pub(crate) fn of(jobs: Option<u16>, lease_ms: Option<u64>) -> Self {
         Crew { jobs: jobs.map_or_else(cpus, usize::from), lease_ms, ..Crew::default() }
+    }
+
+    /// The same, taking the steps of this run also if they are for whoever attends it.
+    pub(crate) fn attending(self, key: &str) -> Self {
+        Crew { attends: Some(key.to_owned()), ..self }
     }
 
     /// One that takes no steps of tasks: it puts aside, undoes and removes.
@@ -66,7 +73,8 @@ impl Crew {
             let name = labels.iter().fold(ANY.to_owned(), |name, label| format!("{name}+{label}"));
             (name, if self.is_for_the_end { 0 } else { most.unwrap_or_else(|| ahead(self.jobs)) })
         };
-        sets.map(class).collect()
+        let own = self.attends.iter().map(|key| (own_class(key), ahead(self.jobs)));
+        sets.map(class).chain(own).collect()
     }
 
     /// Whether it takes steps of this class that are these tasks.

@@ -73,6 +73,8 @@ impl Seen {
                 let report = handle.report().await?;
                 if report.is_at_rest() {
                     self.show(view);
+                    let (elsewhere, _) = done_elsewhere(engine, handle).await?;
+                    view.tally.elsewhere = usize::try_from(elsewhere.max(self.elsewhere)).unwrap_or(usize::MAX);
                     return Ok(report);
                 }
                 handle.hasten().await?;
@@ -93,17 +95,22 @@ impl Seen {
             printer.say(format!("waits   for a worker {lacks}: none is there"));
         }
         self.lacking = lacks;
-        let here = onceflow_engine::About::this_process("").host;
-        let workers = engine.workers().await?;
-        let there: Vec<_> = workers.iter().filter(|worker| worker.is_alive && worker.about.host != here).collect();
-        let done: u64 = there.iter().filter_map(|worker| worker.done_of.get(&handle.id())).sum();
+        let (done, workers) = done_elsewhere(engine, handle).await?;
         if done > self.elsewhere {
-            let workers = words::count(there.len(), "worker");
+            let workers = words::count(workers, "worker");
             printer.say(format!("        {} done on other machines, by {workers}", words::count(done as usize, "step")));
             self.elsewhere = done;
         }
         Ok(())
     }
+}
+
+/// How many tasks of a run workers on other machines say they did, and how many workers there are.
+async fn done_elsewhere(engine: &Engine, handle: &Handle) -> Result<(u64, usize), Fault> {
+    let here = onceflow_engine::About::this_process("").host;
+    let workers = engine.workers().await?;
+    let there: Vec<_> = workers.iter().filter(|worker| worker.is_alive && worker.about.host != here).collect();
+    Ok((there.iter().filter_map(|worker| worker.done_of.get(&handle.id())).sum(), there.len()))
 }
 
 /// Follows a run that any worker may work on, until it rests.

@@ -40,3 +40,4 @@ pub use error::{Error, is_damage};
 pub use events::{End, Event, What};
 pub use handle::{Handle, Report, Resolution};
 pub use options::{About, Options};
+pub use perform::logs::StepLog;

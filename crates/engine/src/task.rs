@@ -6,7 +6,12 @@ use bytes::Bytes;
 use onceflow_core::model::{Place, Program, TaskSpec, program::Op};
 use onceflow_core::protocol::{ids::RunId, rows::Held};
 use onceflow_store::BoxFuture;
-use std::{any::Any, collections::BTreeMap, path::PathBuf, sync::Arc};
+use std::{
+    any::Any,
+    collections::BTreeMap,
+    path::PathBuf,
+    sync::{Arc, Mutex},
+};
 
 /// A value as a task sees it: all of it, wherever it was stored.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -57,6 +62,8 @@ pub struct Step {
     pub(crate) at: Arc<At>,
     pub(crate) attempt: u32,
     pub(crate) tx: Option<Tx>,
+    /// Where to say what the body wrote, if somebody wants to know.
+    pub(crate) wrote: Option<Arc<Mutex<Option<Vec<u8>>>>>,
 }
 
 /// Where a step is.
@@ -110,6 +117,20 @@ impl Step {
         self.attempt
     }
 
+    /// Whether what the body writes shall be told by [`Step::wrote`]: on a store that several machines share, where nobody
+    /// else sees it.
+    pub fn wants_log(&self) -> bool {
+        self.wrote.is_some()
+    }
+
+    /// What the body wrote for people, or the end of it. It goes with the step's outcome, and is there as long as the
+    /// run's history: see [`Handle::logs`](crate::Handle::logs). The last call counts.
+    pub fn wrote(&self, text: Vec<u8>) {
+        if let Some(wrote) = &self.wrote {
+            *crate::shared::lock(wrote) = Some(text);
+        }
+    }
+
     /// The rows of the flow, for tasks that are transactional.
     pub fn tx(&self) -> Option<&Tx> {
         self.tx.as_ref()
@@ -121,7 +142,7 @@ impl Step {
         let path = Path { block: 0, node: 0, fused: None };
         let at =
             At { run: RunId(key), inputs: vec![], place: Place::root(), program: Arc::new(program), path, task: 0 };
-        Step { at: Arc::new(at), attempt, tx: None }
+        Step { at: Arc::new(at), attempt, tx: None, wrote: None }
     }
 }
 

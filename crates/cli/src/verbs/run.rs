@@ -16,7 +16,7 @@ use crate::{
     presence::{self, Attending, Notice, Presence},
     printer::Printer,
     runs,
-    session::{Session, Who},
+    session::{Session, Who, is_for_any},
     signals::Signals,
     story,
     tally::Tally,
@@ -72,7 +72,7 @@ impl Running<'_> {
         }
         self.asked.say_unused(&self.printer);
         let mut signals = Signals::listen().map_err(|error| Fault::plain(Exit::No, format!("no signals: {error}")))?;
-        if who == Who::Any {
+        if who == Who::Any || self.is_for_any().await? {
             return self.together(&mut signals).await;
         }
         loop {
@@ -86,6 +86,17 @@ impl Running<'_> {
                 }
             }
         }
+    }
+
+    /// Whether a run of this key is at work that any worker may take steps of.
+    async fn is_for_any(&self) -> Result<bool, Fault> {
+        let engine = self.session.idle().await?;
+        let found = match engine.find(self.asked.key()).await {
+            Ok(handle) => is_for_any(&self.session.place, &handle).await,
+            Err(_) => Ok(false),
+        };
+        engine.stop();
+        found
     }
 
     /// A run that is done and asked for the same again: its results are looked after, and nothing is written.

@@ -15,6 +15,7 @@
 //! | `K` run | `m` digest | [`Memo`](super::rows::Memo) |
 //! | queue `q`, or `q/` class | run, step | [`Ticket`](super::rows::Ticket), as the note of an inbox |
 //! | queue `w/` digest | run, step | the same, of a task that whoever took it does not have |
+//! | `L` run | the step's address | what it wrote, on a store that several machines share |
 //! | `wanted` | digest | which task that is: see [`wanted_name`] |
 //! | `workers` | incarnation | who is there, and was when |
 
@@ -55,6 +56,11 @@ pub fn internal_queue() -> Group {
 /// The queue of a class of tasks.
 pub fn class_queue(class: &str) -> Group {
     Group::queue(format!("q/{class}"))
+}
+
+/// What steps of a run wrote, by their addresses; there as long as its history.
+pub fn logs(run: RunId) -> Group {
+    Group::rows([&b"L"[..], &run.0].concat())
 }
 
 /// Workers that say that they are there.

@@ -77,6 +77,11 @@ impl Saying {
         }
     }
 
+    /// How many tasks of a run took effect here.
+    pub(crate) fn done_of(&self, run: RunId) -> u64 {
+        lock(&self.did).runs.get(&run).copied().unwrap_or(0)
+    }
+
     /// A step was taken from it.
     pub(crate) fn lost(&self) {
         lock(&self.did).lost += 1;

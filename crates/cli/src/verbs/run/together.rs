@@ -26,11 +26,11 @@ struct Ours {
 }
 
 impl Ours {
-    async fn open(session: &Session, jobs: Option<u16>, lease_ms: Option<u64>) -> Result<Self, Fault> {
+    async fn open(session: &Session, key: &str, jobs: Option<u16>, lease_ms: Option<u64>) -> Result<Self, Fault> {
         if jobs == Some(0) {
             return Ok(Ours { engine: session.idle().await?, _attending: None });
         }
-        let (engine, attending) = Crew::of(jobs, lease_ms).engine(session, "run").await?;
+        let (engine, attending) = Crew::of(jobs, lease_ms).attending(key).engine(session, "run").await?;
         Ok(Ours { engine, _attending: Some(attending) })
     }
 }
@@ -39,7 +39,7 @@ impl Running<'_> {
     /// Starts the run or goes on with it, works on it, and stays until it rests.
     pub(super) async fn together(&mut self, signals: &mut Signals) -> Result<Exit, Fault> {
         let jobs = if self.args.no_wait && !self.args.flow.new { Some(0) } else { self.args.jobs };
-        let ours = Ours::open(&self.session, jobs, self.args.lease).await?;
+        let ours = Ours::open(&self.session, self.asked.key(), jobs, self.args.lease).await?;
         let engine = &ours.engine;
         let events = engine.events();
         let starting = async {

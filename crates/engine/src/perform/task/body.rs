@@ -137,7 +137,8 @@ impl Work<'_> {
             Ok(body) => body,
             Err(why) => return Ok(Err(Interrupted::Failed(Failure::new(why).finally()))),
         };
-        let step = Step { at: Arc::new(self.at(fused, held).await?), attempt, tx };
+        let wrote = self.worker.shared.options.about.is_some().then(Arc::default);
+        let step = Step { at: Arc::new(self.at(fused, held).await?), attempt, tx, wrote: wrote.clone() };
         let started = match catch_unwind(AssertUnwindSafe(|| body.start(step, inputs))) {
             Ok(started) => started,
             Err(panic) => Attempt::Done(Err(panicked(&*panic))),
@@ -148,7 +149,11 @@ impl Work<'_> {
             Attempt::Blocking(body) => blocking(&self.worker.room, &*self.worker.shared.world, body),
         };
         let only_once = self.run.plan.program.tasks[task as usize].effect == Effect::AtMostOnce;
-        Ok(self.watched(future, timeout_ms, only_once).await)
+        let given = self.watched(future, timeout_ms, only_once).await;
+        if let Some(text) = wrote.and_then(|wrote| crate::shared::lock(&wrote).take()) {
+            self.keep_log(attempt, given.is_err(), text).await?;
+        }
+        Ok(given)
     }
 
     /// Waits for a body, as long as it may take and as long as the step is ours.
