@@ -10,7 +10,7 @@ use crate::{
 };
 use futures_util::future::BoxFuture;
 use onceflow_core::{
-    Fence, Group, Inbox, Name, Timestamp,
+    Batch, Fence, Group, Inbox, Name, Timestamp,
     limits::SCAN_ROWS_MAX,
     model::Program,
     protocol::{
@@ -239,6 +239,7 @@ impl Handle {
                 if workers.iter().any(|worker| worker.can(&class, &tasks)) || self.takes(&class, &tasks) {
                     continue;
                 }
+                self.shared.free_overdue(&queue, id).await?;
                 let steps = self.shared.free_steps(&queue, id).await?;
                 self.shared.free_for_all(&queue, steps, &stopped).await?;
             }
@@ -282,6 +283,26 @@ impl Shared {
         }
         let taken: BTreeSet<_> = self.all_rows(queue.claims(), &run.0).await?.into_iter().map(|(name, _)| name).collect();
         Ok(steps.into_iter().filter(|(name, _)| !taken.contains(name)).collect())
+    }
+
+    /// Frees the steps of a run in a queue whose workers gave no sign of life: nobody else looks there.
+    async fn free_overdue(&self, queue: &Group, run: RunId) -> Result<(), Error> {
+        let claims = self.all_rows(queue.claims(), &run.0).await?;
+        if claims.is_empty() {
+            return Ok(());
+        }
+        let now = self.records.now().await?;
+        for (name, fence) in claims {
+            let (claim, due) = (queue.claims().key(&name), queue.deadlines().key(&name));
+            let Some(deadline) = self.row(due.clone()).await? else { continue };
+            if Timestamp::from_sortable(&deadline).is_none_or(|deadline| deadline <= now) {
+                let mut batch = Batch::new(self.shard());
+                batch.require_equals(claim.clone(), fence).require_equals(due.clone(), deadline);
+                batch.delete(claim).delete(due);
+                let _refused_if_renewed = self.records.commit(batch).await?;
+            }
+        }
+        Ok(())
     }
 
     /// Where a step in a queue is.
