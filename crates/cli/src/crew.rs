@@ -68,7 +68,8 @@ impl Crew {
     fn classes(&self) -> BTreeMap<String, usize> {
         let sets = 0..1_usize << self.labels.len();
         let class = |set: usize| {
-            let labels: Vec<_> = (0..self.labels.len()).filter(|at| set >> at & 1 == 1).map(|at| &self.labels[at]).collect();
+            let labels: Vec<_> =
+                (0..self.labels.len()).filter(|at| set >> at & 1 == 1).map(|at| &self.labels[at]).collect();
             let most = labels.iter().filter_map(|label| self.limits.get(*label)).copied().min();
             let name = labels.iter().fold(ANY.to_owned(), |name, label| format!("{name}+{label}"));
             (name, if self.is_for_the_end { 0 } else { most.unwrap_or_else(|| ahead(self.jobs)) })
@@ -152,7 +153,10 @@ mod tests {
         };
         let classes: Vec<_> = crew.classes().into_iter().collect();
         let named = |name: &str, max| (String::from(name), max);
-        assert_eq!(classes, [named("flow", 5), named("flow+gpu", 1), named("flow+gpu+large", 1), named("flow+large", 5)]);
+        assert_eq!(
+            classes,
+            [named("flow", 5), named("flow+gpu", 1), named("flow+gpu+large", 1), named("flow+large", 5)]
+        );
         assert!(crew.takes("", &[]) && crew.takes("flow+gpu", &[]) && !crew.takes("flow+tpu", &[]));
         assert!(!crew.takes("flow", &[(String::from("sum"), String::from("1"))]));
     }

@@ -98,7 +98,8 @@ impl Seen {
         let (done, workers) = done_elsewhere(engine, handle).await?;
         if done > self.elsewhere {
             let workers = words::count(workers, "worker");
-            printer.say(format!("        {} done on other machines, by {workers}", words::count(done as usize, "step")));
+            printer
+                .say(format!("        {} done on other machines, by {workers}", words::count(done as usize, "step")));
             self.elsewhere = done;
         }
         Ok(())

@@ -180,7 +180,10 @@ fn a_step_that_asks_for_a_label_waits_for_a_worker_that_has_it() {
         assert!(shown.stdout.contains("waiting  1 step waits for a worker with label gpu"), "{}", shown.stdout);
         let waits = team.run(&["workers", "--json"]).ends(0).json();
         let backlog = &waits["backlog"][0];
-        assert_eq!((&backlog["class"], &backlog["ready"], &backlog["workers"]), (&"flow+gpu".into(), &1.into(), &0.into()));
+        assert_eq!(
+            (&backlog["class"], &backlog["ready"], &backlog["workers"]),
+            (&"flow+gpu".into(), &1.into(), &0.into())
+        );
         let able = team.worker(&["--label", "gpu", "--label", "large", "--class", "gpu=1", "--once"]).end();
         assert_eq!(able.0, 0, "{}", able.1);
         team.wait(&words(&run)).ends(0);

@@ -87,9 +87,9 @@ impl Shown<'_> {
             }
             let text = String::from_utf8_lossy(&log.text);
             match self.printer.json {
-                true => self.printer.data(
-                    &json!({"step": log.address, "attempt": log.attempt, "host": log.host, "text": text}),
-                ),
+                true => self
+                    .printer
+                    .data(&json!({"step": log.address, "attempt": log.attempt, "host": log.host, "text": text})),
                 false => {
                     let again = if log.attempt > 1 { format!(", attempt {}", log.attempt) } else { String::new() };
                     let heading = format!("== {}{again}, on {}", words::step(&log.address), log.host);

@@ -66,7 +66,12 @@ pub(crate) async fn run(args: &args::Worker, place: Place, printer: &Printer) ->
     if printer.json {
         printer.data(&data);
     }
-    printer.say(format!("left: {} done, {} failed, {} lost to others", words::count(did.done, "step"), did.failed, did.lost));
+    printer.say(format!(
+        "left: {} done, {} failed, {} lost to others",
+        words::count(did.done, "step"),
+        did.failed,
+        did.lost
+    ));
     Ok(exit)
 }
 

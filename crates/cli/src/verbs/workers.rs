@@ -1,8 +1,6 @@
 //! `onceflow workers`: who works on the store, on what, and what waits.
 
-use crate::{
-    args, exit::Exit, fault::Fault, place::Place, printer::Printer, session, session::Session, words,
-};
+use crate::{args, exit::Exit, fault::Fault, place::Place, printer::Printer, session, session::Session, words};
 use onceflow_core::Timestamp;
 use onceflow_engine::{Backlog, WorkerInfo, WorkerStep};
 use serde_json::{Value, json};
@@ -73,7 +71,8 @@ fn backlog_json(class: &Backlog, now: Timestamp) -> Value {
 fn table(workers: &[WorkerInfo], now: Timestamp) -> String {
     let place = |worker: &WorkerInfo| format!("{}:{}", worker.about.host, worker.about.pid);
     let width = workers.iter().map(|worker| place(worker).chars().count()).max().unwrap_or(0).clamp(6, 40);
-    let mut text = format!("{:<width$}  {:<8}  {:>6}  {:>5}  {:<9}  DOING\n", "WORKER", "STATUS", "DONE", "LOST", "SINCE");
+    let mut text =
+        format!("{:<width$}  {:<8}  {:>6}  {:>5}  {:<9}  DOING\n", "WORKER", "STATUS", "DONE", "LOST", "SINCE");
     for worker in workers {
         let status = match worker.is_alive {
             true => status(worker).to_owned(),
@@ -105,7 +104,9 @@ fn doing(steps: &[WorkerStep]) -> String {
 
 fn waiting(class: &Backlog, now: Timestamp) -> String {
     let steps = words::count(class.ready as usize, "step");
-    let since = class.since.map_or(String::new(), |since| format!("; the oldest run is {} old", words::duration(now.ms_since(since))));
+    let since = class
+        .since
+        .map_or(String::new(), |since| format!("; the oldest run is {} old", words::duration(now.ms_since(since))));
     let whom = match class.workers {
         0 => format!(" for a worker {}", lacking(&class.class, &class.tasks)),
         _ => String::new(),

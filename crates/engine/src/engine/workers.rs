@@ -191,7 +191,9 @@ impl Handle {
     pub fn classes(&self) -> BoxFuture<'_, Result<BTreeSet<String>, Error>> {
         Box::pin(async move {
             let run = self.shared.read_run(self.id()).await?;
-            Ok(run.map(|run| run.plan.program.tasks.iter().map(|task| task.class.clone()).collect()).unwrap_or_default())
+            Ok(run
+                .map(|run| run.plan.program.tasks.iter().map(|task| task.class.clone()).collect())
+                .unwrap_or_default())
         })
     }
 
@@ -281,7 +283,8 @@ impl Shared {
         if steps.is_empty() {
             return Ok(steps);
         }
-        let taken: BTreeSet<_> = self.all_rows(queue.claims(), &run.0).await?.into_iter().map(|(name, _)| name).collect();
+        let taken: BTreeSet<_> =
+            self.all_rows(queue.claims(), &run.0).await?.into_iter().map(|(name, _)| name).collect();
         Ok(steps.into_iter().filter(|(name, _)| !taken.contains(name)).collect())
     }
 

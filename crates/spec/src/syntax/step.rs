@@ -71,7 +71,8 @@ pub(crate) struct Repeat {
 }
 
 /// Keys that only leaves have.
-const LEAF_KEYS: &[&str] = &["effect", "undo", "retry", "timeout", "resources", "version", "env", "secrets", "shell", "labels"];
+const LEAF_KEYS: &[&str] =
+    &["effect", "undo", "retry", "timeout", "resources", "version", "env", "secrets", "shell", "labels"];
 
 /// The steps of a map, in order.
 pub(crate) fn read_all(reader: Reader<'_>, node: &Node) -> Vec<Step> {
