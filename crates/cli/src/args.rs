@@ -17,8 +17,8 @@ pub(crate) struct Cli {
 /// What every verb takes.
 #[derive(Args, Debug, Clone)]
 pub(crate) struct Common {
-    /// Directory of the store [default: the nearest .onceflow/ upwards, or a new one here]
-    #[arg(long, global = true, env = "ONCEFLOW_STORE", value_name = "DIR", hide_env_values = true)]
+    /// Directory of the store, or redis://HOST [default: the nearest .onceflow/ upwards, or a new one here]
+    #[arg(long, global = true, env = "ONCEFLOW_STORE", value_name = "DIR|URL", hide_env_values = true)]
     pub(crate) store: Option<PathBuf>,
     /// Answer in JSON on stdout
     #[arg(long, global = true)]
@@ -54,6 +54,10 @@ pub(crate) enum Verb {
     Logs(Logs),
     /// Stop a run and undo it
     Cancel(Cancel),
+    /// Take steps of any run on a shared store
+    Worker(Worker),
+    /// List workers, and what waits
+    Workers(Workers),
     /// Check flow files
     Check(Check),
     /// Delete what nothing needs
@@ -108,9 +112,15 @@ pub(crate) struct Flow {
 pub(crate) struct Run {
     #[command(flatten)]
     pub(crate) flow: Flow,
-    /// Steps at a time [default: the number of processors]
-    #[arg(long, short, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
+    /// Steps at a time; 0 leaves all to workers [default: the number of processors]
+    #[arg(long, short, value_name = "N")]
     pub(crate) jobs: Option<u16>,
+    /// Let workers take steps too, though the store is a directory
+    #[arg(long)]
+    pub(crate) shared: bool,
+    /// How long a step stays ours without a sign of life
+    #[arg(long, value_name = "TIME", value_parser = time, hide = true)]
+    pub(crate) lease: Option<u64>,
     /// Only say what would be done
     #[arg(long, short = 'n')]
     pub(crate) dry_run: bool,
@@ -175,6 +185,34 @@ pub(crate) struct Cancel {
 }
 
 #[derive(Args, Debug)]
+pub(crate) struct Worker {
+    /// Steps at a time [default: the number of processors]
+    #[arg(long, short, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
+    pub(crate) jobs: Option<u16>,
+    /// Take steps that ask for this label, too (may be repeated)
+    #[arg(long, value_name = "LABEL", value_parser = label)]
+    pub(crate) label: Vec<String>,
+    /// At most so many steps at a time that ask for this label
+    #[arg(long, value_name = "LABEL=N", value_parser = class)]
+    pub(crate) class: Vec<(String, usize)>,
+    /// Processors that steps may reserve together [default: those that are there, or as many as --jobs]
+    #[arg(long, value_name = "N", value_parser = cpus)]
+    pub(crate) cpus: Option<f64>,
+    /// Memory that steps may reserve together: 8GB
+    #[arg(long, value_name = "SIZE", value_parser = size)]
+    pub(crate) memory: Option<u64>,
+    /// How long a step stays its own without a sign of life [default: 30s]
+    #[arg(long, value_name = "TIME", value_parser = time)]
+    pub(crate) lease: Option<u64>,
+    /// End when nothing is ready
+    #[arg(long)]
+    pub(crate) once: bool,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct Workers {}
+
+#[derive(Args, Debug)]
 pub(crate) struct Check {
     /// Flow files
     #[arg(value_name = "FLOW", required = true)]
@@ -227,6 +265,28 @@ fn key(text: &str) -> Result<String, String> {
         len if len > max => Err(format!("a key has at most {max} bytes, not {len}")),
         _ => Ok(text.to_owned()),
     }
+}
+
+fn label(text: &str) -> Result<String, String> {
+    match onceflow_spec::is_label(text) {
+        true => Ok(text.to_owned()),
+        false => Err(String::from("a label has letters, digits, `-`, `_` and `.`, at most 32 of them")),
+    }
+}
+
+fn class(text: &str) -> Result<(String, usize), String> {
+    let (name, most) = text.split_once('=').ok_or("a limit is LABEL=N")?;
+    let most = most.parse().ok().filter(|most| *most > 0).ok_or("N is a number above 0")?;
+    Ok((label(name)?, most))
+}
+
+fn cpus(text: &str) -> Result<f64, String> {
+    let cpus = text.parse::<f64>().ok().filter(|cpus| (0.001..=1_000_000.0).contains(cpus));
+    cpus.ok_or_else(|| String::from("processors are a number, such as 8 or 0.5"))
+}
+
+fn size(text: &str) -> Result<u64, String> {
+    onceflow_spec::size_bytes(text).ok_or_else(|| String::from("a size is a number and B, kB, MB, GB, KiB, MiB or GiB"))
 }
 
 fn time(text: &str) -> Result<u64, String> {

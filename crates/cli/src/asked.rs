@@ -8,7 +8,8 @@ use crate::{
     fault::Fault,
     flows::{self, Remember},
     printer::Printer,
-    session, tasks,
+    session::Who,
+    tasks,
 };
 use onceflow_core::model::Port;
 use onceflow_engine::{
@@ -49,10 +50,10 @@ impl Asked {
     ///
     /// # Errors
     /// All that is wrong with either.
-    pub(crate) fn read(args: &args::Flow, store: &Path) -> Result<(Asked, Hints), Fault> {
+    pub(crate) fn read(args: &args::Flow, store: &Path, who: Who) -> Result<(Asked, Hints), Fault> {
         let (mut flow, remember) = flows::load(&args.flow, store, args.verify)?;
         let key = args.key.clone().unwrap_or_else(|| flow.name.clone());
-        tasks::set_class(&mut flow.library, &session::class(&key));
+        tasks::set_class(&mut flow.library, |class| who.class(&key, class));
         outputs(&flow, &args.output)?;
         let given = Given { words: args.input.clone(), file: args.inputs.clone() };
         let values = flow.bind(&given).map_err(|problems| Fault::problems(Exit::Usage, problems))?;

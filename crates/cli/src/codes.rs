@@ -19,6 +19,8 @@ const CODES: &[(&str, &str)] = &[
     (ENDED, "the run does not allow this now"),
     (OUTCOME, "the outcome of a step is not known"),
     (UNREADABLE, "an input file cannot be read"),
+    (RISKY, "the server can lose what it has acknowledged"),
+    (SERVER, "the server cannot be used"),
 ];
 
 pub(crate) const NO_STORE: &str = "OF0401";
@@ -37,6 +39,8 @@ pub(crate) const RERUNS: &str = "OF0413";
 pub(crate) const ENDED: &str = "OF0414";
 pub(crate) const OUTCOME: &str = "OF0415";
 pub(crate) const UNREADABLE: &str = "OF0416";
+pub(crate) const RISKY: &str = "OF0417";
+pub(crate) const SERVER: &str = "OF0418";
 
 #[cfg(test)]
 mod tests {

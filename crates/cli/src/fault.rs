@@ -3,7 +3,10 @@
 use crate::{codes, exit::Exit};
 use onceflow_engine::Error;
 use onceflow_store::{
-    backend::embedded::{Obstacle, OpenError},
+    backend::{
+        embedded::{Obstacle, OpenError},
+        redis::ConnectError,
+    },
     records, values,
 };
 use serde_json::{Value, json};
@@ -146,6 +149,21 @@ impl From<OpenError> for Fault {
                 .hint("keep a copy of the directory, then restore a backup; see `onceflow error OF0406`"),
             Obstacle::TooNew => told(Exit::Damaged, codes::STORE_TOO_NEW, &text),
             Obstacle::Unusable => unusable(said(&error), &text),
+        }
+    }
+}
+
+impl From<ConnectError> for Fault {
+    fn from(error: ConnectError) -> Fault {
+        let text = error.to_string();
+        match error {
+            ConnectError::Address(_) => told(Exit::Usage, codes::SERVER, &text),
+            ConnectError::Risky { .. } => told(Exit::No, codes::RISKY, &text).hint(
+                "change the settings of the server, or say in the URL what may happen: `redis://host?accept=everysec`",
+            ),
+            ConnectError::Unfit { .. } => told(Exit::No, codes::SERVER, &text),
+            ConnectError::Unavailable(_) => told(Exit::Busy, codes::STORE_BUSY, &text)
+                .hint("is the server there, and are name and password right? See `onceflow error OF0405`"),
         }
     }
 }

@@ -141,7 +141,12 @@ impl Ending<'_> {
             (Some(from), Some(to)) if ran > 0 => format!(" in {}", words::duration(to.saturating_sub(from))),
             _ => String::new(),
         };
+        let elsewhere = words::count(self.tally.elsewhere, "step");
         let what = match (ran, reused) {
+            (0, 0) if self.tally.elsewhere > 0 => format!("{elsewhere} ran on other machines"),
+            (ran, _) if self.tally.elsewhere > 0 => {
+                format!("{} ran here{took}, {elsewhere} on other machines", words::count(ran, "step"))
+            }
             (0, 0) => String::from("nothing to do: nothing has changed"),
             (ran, 0) => format!("{} ran{took}", words::count(ran, "step")),
             (ran, reused) => format!("{} ran{took}, {reused} reused", words::count(ran, "step")),

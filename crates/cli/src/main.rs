@@ -6,6 +6,8 @@
 //! | `verbs` | what is done, a file for each verb |
 //! | `printer`, `view`, `tally`, `words` | what people and programs see |
 //! | `place`, `session`, `runs` | the store and the runs in it |
+//! | `work`, `crew` | taking steps: of one run, or of any |
+//! | `follow`, `watching` | looking at a run that others work on |
 //! | `presence`, `trail`, `digests`, `flows` | what lies beside the store: who attends a run, what happened, what files held |
 //! | `results` | outputs as files |
 //! | `exit`, `fault`, `codes`, `pages` | how it ends, and why |
@@ -13,6 +15,7 @@
 mod args;
 mod asked;
 mod codes;
+mod crew;
 mod digests;
 mod executors;
 mod exit;
@@ -35,6 +38,7 @@ mod tasks;
 mod trail;
 mod verbs;
 mod view;
+mod watching;
 mod words;
 mod work;
 
@@ -108,6 +112,8 @@ fn go(cli: &Cli, printer: &Printer) -> Result<Exit, Fault> {
             Verb::Watch(args) => verbs::watch::run(args, place, printer).await,
             Verb::Logs(args) => verbs::logs::run(args, place, printer).await,
             Verb::Cancel(args) => verbs::cancel::run(args, place, printer).await,
+            Verb::Worker(args) => verbs::worker::run(args, place, printer).await,
+            Verb::Workers(args) => verbs::workers::run(args, place, printer).await,
             Verb::Fsck(args) => verbs::fsck::run(args, place, printer).await,
             Verb::Reclaim(args) => verbs::reclaim::run(args, place, printer).await,
             Verb::Attend(args) => verbs::background::attend(args, place, printer).await,

@@ -1,6 +1,8 @@
-//! Where the store is: `--store`, `ONCEFLOW_STORE`, the nearest `.onceflow/` upwards, or a new one here.
+//! Where the store is: `--store`, `ONCEFLOW_STORE`, the nearest `.onceflow/` upwards, or a new one here. A store on a
+//! server has a directory too, in the user's cache: what is only talk lies there.
 
-use crate::{codes, exit::Exit, fault::Fault};
+use crate::{codes, exit::Exit, fault::Fault, session::Who};
+use onceflow_store::backend::redis::Address;
 use std::path::{Path, PathBuf};
 
 /// What a store's directory is called.
@@ -13,17 +15,69 @@ pub(crate) struct Place {
     pub(crate) is_there: bool,
     /// Somebody named it.
     pub(crate) is_given: bool,
+    /// The server it is on, if it is on one.
+    pub(crate) server: Option<Server>,
+}
+
+/// The address of a server. It may hold a password, so it is never shown as it is.
+#[derive(Clone, PartialEq, Eq)]
+pub(crate) struct Server(String);
+
+impl Server {
+    fn of(given: &Path) -> Option<Self> {
+        let url = given.to_str()?;
+        let (scheme, _) = url.split_once("://")?;
+        // Others are refused when they are connected to, with a word on what is understood.
+        let is_plain = |letter: char| letter.is_ascii_alphanumeric() || "+-.".contains(letter);
+        (!scheme.is_empty() && scheme.chars().all(is_plain)).then(|| Server(url.to_owned()))
+    }
+
+    /// As it is, for who connects to it.
+    pub(crate) fn url(&self) -> &str {
+        &self.0
+    }
+}
+
+impl std::fmt::Debug for Server {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        std::fmt::Display::fmt(self, f)
+    }
+}
+
+/// Without what only some may know. One that is understood shows which store of the server it is.
+impl std::fmt::Display for Server {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        if let Ok(address) = Address::parse(&self.0) {
+            return address.fmt(f);
+        }
+        let (scheme, rest) = self.0.split_once("://").unwrap_or(("", &self.0));
+        // What is behind the last `@` is the host, whatever stands in the password.
+        let rest = rest.rsplit('@').next().unwrap_or_default();
+        let host = rest.split(['?', '#']).next().unwrap_or_default();
+        write!(f, "{scheme}://{host}")
+    }
+}
+
+/// Where talk about a store on a server lies: below the user's cache, by the server's address without what is secret.
+fn cache(server: &Server) -> PathBuf {
+    let set = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+    let base = set("XDG_CACHE_HOME").filter(|path| path.is_absolute());
+    let base = base.or_else(|| set("HOME").map(|home| home.join(".cache"))).unwrap_or_else(std::env::temp_dir);
+    base.join("onceflow").join(&blake3::hash(server.to_string().as_bytes()).to_hex()[..16])
 }
 
 /// Finds the store, seen from `here`. `given` is what the option or the environment says.
 pub(crate) fn find(given: Option<&Path>, here: &Path) -> Place {
+    if let Some(server) = given.and_then(Server::of) {
+        return Place { directory: cache(&server), is_there: true, is_given: true, server: Some(server) };
+    }
     if let Some(given) = given {
         let directory = here.join(given);
-        return Place { is_there: is_store(&directory), is_given: true, directory };
+        return Place { is_there: is_store(&directory), is_given: true, directory, server: None };
     }
     match here.ancestors().map(|above| above.join(NAME)).find(|directory| directory.is_dir()) {
-        Some(directory) => Place { directory, is_there: true, is_given: false },
-        None => Place { directory: here.join(NAME), is_there: false, is_given: false },
+        Some(directory) => Place { directory, is_there: true, is_given: false, server: None },
+        None => Place { directory: here.join(NAME), is_there: false, is_given: false, server: None },
     }
 }
 
@@ -33,6 +87,11 @@ fn is_store(directory: &Path) -> bool {
 }
 
 impl Place {
+    /// Who takes the steps of runs in it, unless somebody says otherwise.
+    pub(crate) fn who(&self) -> Who {
+        if self.server.is_some() { Who::Any } else { Who::Attending }
+    }
+
     /// For commands that need something to be there.
     ///
     /// # Errors
@@ -41,7 +100,7 @@ impl Place {
         if self.is_there {
             return Ok(self);
         }
-        let message = format!("there is no store at {}", self.directory.display());
+        let message = format!("there is no store at {self}");
         Err(Fault::new(Exit::No, codes::NO_STORE, message)
             .hint("go to a directory where a flow was run, or name the store with `--store DIR`"))
     }
@@ -65,6 +124,15 @@ impl Place {
     }
 }
 
+impl std::fmt::Display for Place {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match &self.server {
+            Some(server) => server.fmt(f),
+            None => self.directory.display().fmt(f),
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -75,7 +143,7 @@ mod tests {
         let deep = root.path().join("a/b/c");
         std::fs::create_dir_all(&deep).unwrap();
         let new = find(None, &deep);
-        assert_eq!(new, Place { directory: deep.join(NAME), is_there: false, is_given: false });
+        assert_eq!(new, Place { directory: deep.join(NAME), is_there: false, is_given: false, server: None });
         assert!(new.clone().must_be_there().is_err());
         std::fs::create_dir(root.path().join("a").join(NAME)).unwrap();
         assert_eq!(find(None, &deep).directory, root.path().join("a").join(NAME));
@@ -83,5 +151,27 @@ mod tests {
         assert_eq!((given.directory.clone(), given.is_there), (deep.join("other"), false));
         given.make().unwrap();
         assert_eq!(std::fs::read_to_string(deep.join("other/.gitignore")).unwrap(), "*\n");
+    }
+
+    #[test]
+    fn what_is_secret_in_the_address_of_a_server_is_never_shown() {
+        for (url, shown) in [
+            ("redis://host", "redis://host:6379/0"),
+            ("redis://user:hunter2@host:6380/2?prefix=team", "redis://host:6380/2?prefix=team"),
+            ("rediss://user:hunter2@host:6379/0?db=1&password=hunter2", "rediss://host:6379/0"),
+            ("redis://:hunter2@host", "redis://host:6379/0"),
+            ("redis://user:hunt@er2@host/1?what=ever", "redis://host/1"),
+            ("redis://user:hunt/er2?#@host/1", "redis://host/1"),
+        ] {
+            let place = find(Some(Path::new(url)), Path::new("/here"));
+            let told = format!("{place} {place:?}");
+            assert!(!told.contains("hunter2") && !told.contains("er2"), "{told}");
+            assert!(told.starts_with(&format!("{shown} ")), "{told}");
+        }
+        let of = |url: &str| find(Some(Path::new(url)), Path::new("/here")).directory;
+        assert_eq!(of("redis://a:b@host/1"), of("redis://host/1"));
+        assert_ne!(of("redis://host/1"), of("redis://host/2"));
+        assert_ne!(of("redis://host/1"), of("redis://host/1?prefix=team"));
+        assert_eq!(of("redis"), Path::new("/here/redis"));
     }
 }

@@ -1,6 +1,7 @@
-//! A command at work on a store: the directory, the store in it, an engine on that.
+//! A command at work on a store: the directory or server, the store there, an engine on that.
 
 use crate::{fault::Fault, place::Place, runs};
+use onceflow_core::model::task::DEFAULT_CLASS;
 use onceflow_engine::{Engine, Options, Summary};
 use onceflow_store::Store;
 
@@ -17,7 +18,13 @@ impl Session {
     /// If there is none, or it cannot be opened.
     pub(crate) async fn open(place: Place) -> Result<Self, Fault> {
         let place = place.must_be_there()?;
-        let store = Store::open(&place.directory).await?;
+        let store = match &place.server {
+            None => Store::open(&place.directory).await?,
+            Some(server) => {
+                std::fs::create_dir_all(&place.directory).map_err(Fault::store("make", &place.directory))?;
+                Store::connect(server.url()).await?
+            }
+        };
         Ok(Session { place, store })
     }
 
@@ -56,7 +63,44 @@ impl Session {
     }
 }
 
-/// The class of the steps of a run: whoever attends the run takes them, and nobody else.
-pub(crate) fn class(key: &str) -> String {
+/// Who takes the steps of a run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Who {
+    /// Whoever attends the run, and nobody else.
+    Attending,
+    /// Any worker.
+    Any,
+}
+
+impl Who {
+    /// The class of the steps of a run which ask for this class in the flow file: that of no labels, or labels.
+    pub(crate) fn class(self, key: &str, asked: &str) -> String {
+        match self {
+            Who::Attending => own_class(key),
+            Who::Any if asked == DEFAULT_CLASS => ANY.to_owned(),
+            Who::Any => format!("{ANY}+{asked}"),
+        }
+    }
+}
+
+/// The class of the steps of a run that only whoever attends it takes.
+pub(crate) fn own_class(key: &str) -> String {
     format!("run/{key}")
+}
+
+/// The class of steps of flow files that any worker takes; labels follow, each after a `+`.
+pub(crate) const ANY: &str = "flow";
+
+/// The labels that a class of steps asks for, if it is one that any worker may take.
+pub(crate) fn labels(class: &str) -> Option<Vec<&str>> {
+    let mut parts = class.split('+');
+    (parts.next() == Some(ANY)).then(|| parts.collect())
+}
+
+/// Whether any worker may take the steps of a run.
+///
+/// # Errors
+/// If the store does not answer.
+pub(crate) async fn is_for_any(place: &Place, handle: &onceflow_engine::Handle) -> Result<bool, Fault> {
+    Ok(place.server.is_some() || handle.classes().await?.iter().any(|class| labels(class).is_some()))
 }

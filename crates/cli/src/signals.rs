@@ -1,5 +1,5 @@
-//! Ctrl-C and SIGTERM: the first asks to stop, the second ends the process at once. Children end with us, however we
-//! end: a guard holds their groups.
+//! Ctrl-C and SIGTERM: the first asks to stop, the second ends the process at once, or asks once more. Children end with
+//! us, however we end: a guard holds their groups.
 
 use crate::exit::Exit;
 use std::sync::atomic::{AtomicU8, Ordering::SeqCst};
@@ -11,12 +11,18 @@ use tokio::{
 /// Whether, and how, we were asked to stop.
 #[derive(Clone)]
 pub(crate) struct Signals {
-    asked: watch::Receiver<Option<Exit>>,
+    /// How we were last asked, and how often.
+    asked: watch::Receiver<Option<(Exit, u8)>>,
 }
 
 impl Signals {
     /// Listens from now on.
     pub(crate) fn listen() -> std::io::Result<Self> {
+        Signals::listen_to(1)
+    }
+
+    /// Listens from now on, to so many; the next ends the process.
+    pub(crate) fn listen_to(many: u8) -> std::io::Result<Self> {
         let (sender, asked) = watch::channel(None);
         let (mut int, mut term) = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
         let times = AtomicU8::new(0);
@@ -26,10 +32,11 @@ impl Signals {
                     _ = int.recv() => Exit::Interrupted,
                     _ = term.recv() => Exit::Terminated,
                 };
-                if times.fetch_add(1, SeqCst) > 0 {
+                let times = times.fetch_add(1, SeqCst) + 1;
+                if times > many {
                     std::process::exit(exit as i32);
                 }
-                sender.send_replace(Some(exit));
+                sender.send_replace(Some((exit, times)));
             }
         });
         Ok(Signals { asked })
@@ -37,8 +44,14 @@ impl Signals {
 
     /// Ends when we are asked to stop.
     pub(crate) async fn asked(&mut self) -> Exit {
-        match self.asked.wait_for(Option::is_some).await {
-            Ok(exit) => exit.expect("just waited for it"),
+        self.asked_times(1).await
+    }
+
+    /// Ends when we were asked to stop so often.
+    pub(crate) async fn asked_times(&mut self, many: u8) -> Exit {
+        let enough = |asked: &Option<(Exit, u8)>| asked.is_some_and(|(_, times)| times >= many);
+        match self.asked.wait_for(enough).await {
+            Ok(asked) => asked.expect("just waited for it").0,
             // Nobody listens: nobody will ask.
             Err(_) => std::future::pending().await,
         }

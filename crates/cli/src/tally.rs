@@ -44,6 +44,8 @@ pub(crate) struct Tally {
     pub(crate) end: Option<End>,
     pub(crate) started_ms: Option<u64>,
     pub(crate) last_ms: Option<u64>,
+    /// Steps that were done on other machines.
+    pub(crate) elsewhere: usize,
 }
 
 impl Tally {
@@ -122,7 +124,7 @@ impl Tally {
                 }
                 took
             }
-            What::DidLoseTrack { address } => self.ends(ms, address),
+            What::DidLoseTrack { address } | What::DidLose { address } => self.ends(ms, address),
             What::DidUndo { address } => {
                 self.group(address).undone += 1;
                 None

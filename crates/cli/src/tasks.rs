@@ -2,9 +2,9 @@
 
 use onceflow_core::model::{Graph, Library, TaskSpec, graph::Kind};
 
-/// Lets all tasks of a library be taken by the workers of one class.
-pub(crate) fn set_class(library: &mut Library, class: &str) {
-    library.flows.values_mut().for_each(|graph| in_graph(graph, &mut |task| task.class = class.to_owned()));
+/// Lets all tasks of a library be taken by the workers of a class, which depends on the one that the flow file says.
+pub(crate) fn set_class(library: &mut Library, class: impl Fn(&str) -> String) {
+    library.flows.values_mut().for_each(|graph| in_graph(graph, &mut |task| task.class = class(&task.class)));
 }
 
 fn in_graph(graph: &mut Graph, change: &mut impl FnMut(&mut TaskSpec)) {
@@ -48,8 +48,8 @@ mod tests {
     #[test]
     fn every_task_gets_the_class_also_those_that_undo() {
         let mut library = library();
-        set_class(&mut library, "c");
+        set_class(&mut library, |class| format!("{class}/c"));
         let text = format!("{library:?}");
-        assert_eq!(text.matches("class: \"c\"").count(), 6);
+        assert_eq!(text.matches("class: \"default/c\"").count(), 6);
     }
 }

@@ -37,6 +37,7 @@ pub(crate) fn line(ms: u64, what: &What) -> Value {
             "t": ms, "event": "did-fail", "step": &*failed.address, "attempt": failed.attempt, "causes": failed.causes,
         }),
         What::DidLoseTrack { address } => json!({"t": ms, "event": "did-lose-track", "step": address}),
+        What::DidLose { address } => json!({"t": ms, "event": "did-lose", "step": address}),
         What::DidUndo { address } => json!({"t": ms, "event": "did-undo", "step": address}),
         What::DidEnd { how } => json!({"t": ms, "event": "did-end", "how": how.to_string()}),
     }
@@ -155,6 +156,7 @@ pub(crate) fn what(line: &Value) -> Option<What> {
             })
         }
         "did-lose-track" => What::DidLoseTrack { address: address()? },
+        "did-lose" => What::DidLose { address: address()? },
         "did-undo" => What::DidUndo { address: address()? },
         "did-end" => {
             use onceflow_engine::End;
@@ -209,6 +211,45 @@ pub(crate) async fn follow(
         let ours: Vec<_> = some.drain(..).filter(|event| *event.run == *key).collect();
         writer.write(&ours.iter().map(|event| line(ms, &event.what)).collect::<Vec<_>>());
         ours.iter().for_each(|event| seen(ms, &event.what));
+    }
+}
+
+/// Trails of several runs, for one who works on any.
+pub(crate) struct Trails {
+    engine: onceflow_engine::Engine,
+    place: crate::place::Place,
+    open: std::collections::BTreeMap<String, Writer>,
+}
+
+impl Trails {
+    /// None yet.
+    pub(crate) fn new(engine: onceflow_engine::Engine, place: crate::place::Place) -> Self {
+        Trails { engine, place, open: std::collections::BTreeMap::new() }
+    }
+
+    /// Writes what happened, each into the trail of its run.
+    pub(crate) async fn write(&mut self, ms: u64, events: &[Event]) {
+        const OPEN_MAX: usize = 64;
+        let mut of: std::collections::BTreeMap<&str, Vec<Value>> = std::collections::BTreeMap::new();
+        for event in events {
+            of.entry(&event.run).or_default().push(line(ms, &event.what));
+        }
+        for (run, lines) in of {
+            if !self.open.contains_key(run) {
+                let Ok(handle) = self.engine.find(run).await else { continue };
+                if self.open.len() >= OPEN_MAX {
+                    self.open.pop_first();
+                }
+                self.open.insert(run.to_owned(), Writer::open(&self.place.run(handle.id())));
+            }
+            if let Some(writer) = self.open.get_mut(run) {
+                writer.write(&lines);
+            }
+            // The key may lead to another run next time.
+            if lines.iter().any(|line| line["event"] == "did-end") {
+                self.open.remove(run);
+            }
+        }
     }
 }
 

@@ -14,3 +14,5 @@ pub(crate) mod run;
 pub(crate) mod show;
 pub(crate) mod version;
 pub(crate) mod watch;
+pub(crate) mod worker;
+pub(crate) mod workers;

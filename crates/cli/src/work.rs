@@ -34,7 +34,7 @@ pub(crate) async fn engine(
     let cpus = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
     let jobs = jobs.map_or(cpus, usize::from);
     let options = Options {
-        classes: BTreeMap::from([(session::class(&attending.notice.key), ahead(jobs))]),
+        classes: BTreeMap::from([(session::own_class(&attending.notice.key), ahead(jobs))]),
         running_max: jobs,
         other_classes: false,
         waits: true,
@@ -71,7 +71,7 @@ pub(crate) async fn release(engine: &Engine, place: &Place, before: Option<Notic
 }
 
 /// The same while we are at work: another process may have taken a step of ours, and have been killed.
-async fn keep_releasing(engine: Engine, place: Place) {
+pub(crate) async fn keep_releasing(engine: Engine, place: Place) {
     const PAUSE: Duration = Duration::from_secs(2);
     loop {
         tokio::time::sleep(PAUSE).await;

@@ -95,9 +95,11 @@ impl Shared {
     /// Whether a step left its queue as a batch of ours would have it leave. One that is still there, or was put aside by
     /// somebody who does not know what became of it, was taken from us.
     async fn went(&self, run: &Run, taken: &Taken, parks: bool) -> Result<bool, Error> {
-        let keys = [taken.queue.key(&taken.name), run.plan.keys.parked(taken.step)];
+        // Who does not have its task moves it to another queue: that is not leaving either.
+        let mut keys = vec![run.plan.keys.parked(taken.step), taken.queue.key(&taken.name)];
+        keys.extend(crate::worker::wanted::elsewhere(run, taken));
         let found = self.records.get(self.shard(), &keys).await?;
-        Ok(found[0].is_none() && (parks || found[1].is_none()))
+        Ok(found[1..].iter().all(Option::is_none) && (parks || found[0].is_none()))
     }
 
     /// Nothing; or, where that mistake is to be made, what enables the next steps: it is sent after the commit.

@@ -11,6 +11,7 @@ mod known;
 mod replan;
 pub(crate) mod reruns;
 pub(crate) mod summary;
+pub(crate) mod workers;
 
 use crate::{
     Error, Handle, Options,
@@ -166,6 +167,8 @@ impl Engine {
         }
         if let Some(worker) = &self.worker {
             worker.room.learn(tasks.classes());
+            // Steps may wait for just these.
+            worker.room.ring();
         }
         Ok(())
     }
@@ -446,6 +449,7 @@ impl Engine {
             self.shared.close();
             if let Some(worker) = &self.worker {
                 worker.drain().await;
+                worker.leave().await;
             }
             self.shared.small.clear();
             // Whatever the tasks hold goes with them.

@@ -151,6 +151,7 @@ impl Handle {
                 if report.is_at_rest() {
                     return Ok(report);
                 }
+                self.hasten().await?;
                 self.until_something_happens(progress).await?;
             }
         })

@@ -34,8 +34,10 @@ mod worker;
 pub use engine::{
     Engine, HISTORY_MS, Start,
     summary::{Outline, RunStatus, Summary},
+    workers::{Backlog, Lacking, WorkerInfo, WorkerStep},
 };
 pub use error::{Error, is_damage};
 pub use events::{End, Event, What};
 pub use handle::{Handle, Report, Resolution};
-pub use options::Options;
+pub use options::{About, Options};
+pub use perform::logs::StepLog;

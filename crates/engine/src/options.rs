@@ -1,6 +1,7 @@
 //! How a worker behaves.
 
 use onceflow_core::Shard;
+use serde::{Deserialize, Serialize};
 use std::{collections::BTreeMap, path::PathBuf};
 
 /// How a worker behaves. The defaults are for one process on one machine.
@@ -34,6 +35,36 @@ pub struct Options {
     pub waits: bool,
     /// Where files given to tasks are put.
     pub scratch: PathBuf,
+    /// Who this worker is, for one of several on a shared store: it says that it is there, and steps whose task it does not
+    /// have it leaves to those who have. All workers of a store should say who they are, or none.
+    pub about: Option<About>,
+}
+
+/// Who a worker is, for people.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct About {
+    /// The machine it is on.
+    pub host: String,
+    /// The number of its process there.
+    pub pid: u32,
+    /// Which program it is.
+    pub program: String,
+    /// What it was said to be good for.
+    pub labels: Vec<String>,
+}
+
+impl About {
+    /// This process, as this program.
+    pub fn this_process(program: impl Into<String>) -> Self {
+        let host = std::fs::read_to_string("/proc/sys/kernel/hostname").ok().or_else(|| std::env::var("HOSTNAME").ok());
+        let host = host.map(|host| host.trim().to_owned()).filter(|host| !host.is_empty());
+        About {
+            host: host.unwrap_or_else(|| String::from("unknown")),
+            pid: std::process::id(),
+            program: program.into(),
+            labels: vec![],
+        }
+    }
 }
 
 impl Default for Options {
@@ -53,6 +84,7 @@ impl Default for Options {
             works: true,
             waits: false,
             scratch: std::env::temp_dir(),
+            about: None,
         }
     }
 }

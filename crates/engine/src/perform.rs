@@ -2,6 +2,7 @@
 
 mod container;
 mod ending;
+pub(crate) mod logs;
 mod removing;
 mod task;
 mod undoing;

@@ -66,6 +66,8 @@ pub struct Step {
     pub(crate) tx: Option<Tx>,
     /// What it has of the machine.
     pub(crate) reserved: Option<Arc<Mutex<Option<Reserved>>>>,
+    /// Where to say what the body wrote, if somebody wants to know.
+    pub(crate) wrote: Option<Arc<Mutex<Option<Vec<u8>>>>>,
 }
 
 /// Where a step is.
@@ -119,6 +121,20 @@ impl Step {
         self.attempt
     }
 
+    /// Whether what the body writes shall be told by [`Step::wrote`]: on a store that several machines share, where nobody
+    /// else sees it.
+    pub fn wants_log(&self) -> bool {
+        self.wrote.is_some()
+    }
+
+    /// What the body wrote for people, or the end of it. It goes with the step's outcome, and is there as long as the
+    /// run's history: see [`Handle::logs`](crate::Handle::logs). The last call counts.
+    pub fn wrote(&self, text: Vec<u8>) {
+        if let Some(wrote) = &self.wrote {
+            *crate::shared::lock(wrote) = Some(text);
+        }
+    }
+
     /// The rows of the flow, for tasks that are transactional.
     pub fn tx(&self) -> Option<&Tx> {
         self.tx.as_ref()
@@ -146,7 +162,7 @@ impl Step {
         let path = Path { block: 0, node: 0, fused: None };
         let at =
             At { run: RunId(key), inputs: vec![], place: Place::root(), program: Arc::new(program), path, task: 0 };
-        Step { at: Arc::new(at), attempt, tx: None, reserved: None }
+        Step { at: Arc::new(at), attempt, tx: None, reserved: None, wrote: None }
     }
 }
 
@@ -287,6 +303,17 @@ impl Tasks {
     /// The classes of all tasks.
     pub fn classes(&self) -> impl Iterator<Item = String> {
         self.tasks.values().flatten().map(|(spec, _)| spec.class.clone())
+    }
+
+    /// What is here, by name: with its version, or none if it runs any.
+    pub(crate) fn offers(&self) -> Vec<(String, Option<String>)> {
+        let tasks = self.tasks.values().flatten().map(|(spec, _)| (spec.name.clone(), Some(spec.version.clone())));
+        self.executors.keys().map(|name| (name.clone(), None)).chain(tasks).collect()
+    }
+
+    /// Whether code for this task is here.
+    pub(crate) fn offer(&self, name: &str, version: &str) -> bool {
+        self.executors.contains_key(name) || self.version(name, version).is_some()
     }
 
     /// The task of this name; of several versions, the one that was added last.

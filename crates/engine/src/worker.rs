@@ -5,7 +5,9 @@
 //! batch that commits it also takes the next, so a chain of steps stays in its slot, at one batch a step.
 
 mod alive;
+pub(crate) mod announce;
 mod room;
+pub(crate) mod wanted;
 mod watch;
 
 use crate::{Error, perform::Job, shared::Shared};
@@ -25,6 +27,7 @@ pub(crate) struct Worker {
     pub(crate) shared: Arc<Shared>,
     pub(crate) room: Room,
     pub(crate) alive: Alive,
+    pub(crate) saying: announce::Saying,
     stopping: AtomicBool,
     busy: AtomicUsize,
     /// Whether no step is taken yet.
@@ -46,6 +49,7 @@ impl Worker {
             shared: shared.clone(),
             room,
             alive: Alive::default(),
+            saying: announce::Saying::default(),
             stopping: AtomicBool::new(false),
             busy: AtomicUsize::new(0),
             waits: AtomicBool::new(shared.options.waits),
@@ -57,6 +61,9 @@ impl Worker {
         shared.world.spawn("onceflow dispatch", Box::pin(worker.clone().dispatch()));
         shared.world.spawn("onceflow heartbeat", Box::pin(worker.clone().stay_alive()));
         shared.world.spawn("onceflow watch", Box::pin(worker.clone().watch_runs()));
+        if shared.options.about.is_some() {
+            shared.world.spawn("onceflow announce", Box::pin(worker.clone().announce()));
+        }
         worker
     }
 
@@ -105,6 +112,13 @@ impl Worker {
         }
     }
 
+    /// Steps it has taken.
+    pub(crate) fn slots(&self) -> usize {
+        // While it may take steps, whoever does counts too.
+        let dispatcher = usize::from(!self.is_stopping());
+        self.busy.load(SeqCst).saturating_sub(dispatcher)
+    }
+
     /// Waits until the store has no room for what a step gave, or for taking one; what it said.
     pub(crate) async fn full(&self) -> String {
         let mut full = self.full.subscribe();
@@ -138,7 +152,9 @@ impl Worker {
                 }
                 Ok(None) => {
                     seat.leave_quietly();
-                    self.wait(seen, changed).await;
+                    if !self.finds_wanted().await {
+                        self.wait(seen, changed).await;
+                    }
                 }
                 Err(error) => {
                     drop(seat);

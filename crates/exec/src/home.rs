@@ -9,12 +9,20 @@ use std::path::{Path, PathBuf};
 pub struct Home {
     /// Its path.
     pub root: PathBuf,
+    /// What sets the work directories of this process apart, if others may work on the same steps: one that was slow may
+    /// still be at work when another begins anew.
+    pub own: Option<String>,
 }
 
 impl Home {
     /// The directory at this path. It should be absolute: commands run elsewhere.
     pub fn new(root: impl Into<PathBuf>) -> Self {
-        Home { root: root.into() }
+        Home { root: root.into(), own: None }
+    }
+
+    /// The same, for one of several processes that work on the same runs.
+    pub fn of_process(root: impl Into<PathBuf>, own: impl Into<String>) -> Self {
+        Home { root: root.into(), own: Some(own.into()) }
     }
 
     /// Everything of a run.
@@ -30,7 +38,19 @@ impl Home {
 
     /// The work directory of an attempt at a step.
     pub fn work(&self, run: RunId, address: &str, attempt: u32) -> PathBuf {
-        self.run(run).join("work").join(format!("{}.{attempt}", safe(address)))
+        self.apart(self.run(run).join("work")).join(format!("{}.{attempt}", safe(address)))
+    }
+
+    /// Where outputs are until the engine has taken them.
+    pub(crate) fn out(&self, run: RunId) -> PathBuf {
+        self.apart(self.run(run).join("out"))
+    }
+
+    fn apart(&self, directory: PathBuf) -> PathBuf {
+        match &self.own {
+            Some(own) => directory.join(own),
+            None => directory,
+        }
     }
 
     /// The log of a step's last attempt.

@@ -205,6 +205,9 @@ impl<'a> Job<'a> {
             None => Err(failed(status)),
         });
         let last = log.finish(given.is_err());
+        if self.step.wants_log() && !log.is_empty() {
+            self.step.wrote(log.end());
+        }
         match given {
             Ok(given) => {
                 self.work.done(&self.shared.pool, ended.is_alone);

@@ -106,6 +106,21 @@ impl Log {
         (self.total > 0).then(|| self.last_lines())
     }
 
+    /// Whether nothing was said.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.total == 0
+    }
+
+    /// The end of what was said: all that is kept of it.
+    pub(crate) fn end(&self) -> Vec<u8> {
+        const BYTES_MAX: usize = 64 << 10;
+        let all: Vec<u8> = match self.tail.is_empty() {
+            true => self.head.clone(),
+            false => self.head[self.head.len().saturating_sub(BYTES_MAX)..].iter().chain(&self.tail).copied().collect(),
+        };
+        all[all.len().saturating_sub(BYTES_MAX)..].to_vec()
+    }
+
     fn write(&mut self, clean: &[u8]) {
         if clean.is_empty() {
             return;

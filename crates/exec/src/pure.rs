@@ -55,7 +55,7 @@ fn give(step: &Step, values: Vec<Value>) -> Result<Vec<Data>, Failure> {
 
 /// The engine takes the files it is given; those of inputs are not ours to give, so they are copied.
 fn copied(shared: &Shared, step: &Step, mut values: Vec<Value>) -> Result<Vec<Value>, Failure> {
-    let directory = shared.home.run(step.run()).join("out");
+    let directory = shared.home.out(step.run());
     let wrong = |error: std::io::Error| crate::codes::work("a file could not be copied", &error);
     std::fs::create_dir_all(&directory).map_err(wrong)?;
     let name = format!("{}.{}", home::safe(&step.address()), step.attempt());

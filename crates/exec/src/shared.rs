@@ -35,7 +35,7 @@ impl Shared {
     pub(crate) fn new(options: Options) -> Self {
         let Options { home, guard } = options;
         // Commands run elsewhere, so a relative path would lead nowhere.
-        let home = Home::new(std::path::absolute(&home.root).unwrap_or(home.root));
+        let home = Home { root: std::path::absolute(&home.root).unwrap_or(home.root), own: home.own };
         Shared {
             home,
             budget: Budget::default(),

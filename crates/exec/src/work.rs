@@ -46,7 +46,7 @@ impl Work {
     /// A fresh one for an attempt. Those of attempts before go.
     pub(crate) fn new(home: &Home, pool: &Pool, step: &Step) -> Result<Self, Failure> {
         let path = home.work(step.run(), &step.address(), step.attempt());
-        let taken = home.run(step.run()).join("out").join(path.file_name().expect("it was joined from a name"));
+        let taken = home.out(step.run()).join(path.file_name().expect("it was joined from a name"));
         let wrong = |error: io::Error| codes::work(format!("{} could not be made", path.display()), &error);
         if let Ok(entries) = fs::read_dir(path.parent().expect("it was joined from a name")) {
             remove_before(entries, &path);

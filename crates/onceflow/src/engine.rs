@@ -57,10 +57,13 @@ impl Engine {
     /// An engine on a directory, which is made if it is not there. No server: the processes of one user share the
     /// directory, and when one of them dies the others go on with its runs.
     ///
+    /// Given `redis://host`, or `rediss://host` for TLS, it is an engine on a store that many machines share (feature
+    /// `redis`). Name and password stand in the environment: `ONCEFLOW_REDIS_USERNAME`, `ONCEFLOW_REDIS_PASSWORD`.
+    ///
     /// # Errors
-    /// If the directory cannot be used, or is damaged.
-    pub async fn open(directory: impl Into<PathBuf>) -> Result<Engine, Error> {
-        Engine::builder().open(directory).await
+    /// If the directory cannot be used, or is damaged; if the server does not answer, or can lose what it acknowledges.
+    pub async fn open(store: impl Into<PathBuf>) -> Result<Engine, Error> {
+        Engine::builder().open(store).await
     }
 
     /// An engine whose store is gone with it; for tests and examples.
@@ -76,8 +79,16 @@ impl Engine {
         EngineBuilder::default()
     }
 
-    async fn on_directory(directory: PathBuf, options: Options) -> Result<Engine, Error> {
-        let store = Store::open(directory).await?;
+    async fn on_store(place: PathBuf, mut options: Options) -> Result<Engine, Error> {
+        if options.works && options.about.is_none() {
+            let program = std::env::current_exe().ok().and_then(|path| path.file_name().map(ToOwned::to_owned));
+            let program = program.map(|name| name.to_string_lossy().into_owned());
+            options.about = Some(onceflow_engine::About::this_process(program.unwrap_or_default()));
+        }
+        let store = match place.to_str().filter(|url| url.contains("://")) {
+            Some(url) => connect(url).await?,
+            None => Store::open(place).await?,
+        };
         let engine = onceflow_engine::Engine::open(&store, options).await?;
         Ok(Engine { inner: Arc::new(Inner { engine, store: Some(store) }) })
     }
@@ -135,6 +146,35 @@ impl Engine {
         Ok(self.inner.engine.add_tasks(flow.tasks())?)
     }
 
+    /// Takes steps, of any run whose tasks were [offered](Engine::offer) here, until the process is asked to stop (SIGTERM,
+    /// Ctrl-C); then it takes no further ones, finishes those it has, and closes. All of a worker but its tasks:
+    ///
+    /// ```no_run
+    /// # use onceflow::prelude::*;
+    /// # #[task] fn charge(cents: u64) -> String { format!("receipt for {cents}") }
+    /// # async fn worker() -> Result<(), onceflow::Error> {
+    /// # let flow = Flow::new("pay", ["cents"], ["receipt"], |f, cents: Port<u64>| f.add(charge(cents)));
+    /// let engine = Engine::open("redis://127.0.0.1").await?;
+    /// engine.offer(&flow)?;
+    /// engine.work().await?;
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    /// If what was done may not last.
+    pub async fn work(&self) -> Result<(), Error> {
+        asked_to_stop().await;
+        self.close().await
+    }
+
+    /// The workers on the store: who they are, and what they have now.
+    ///
+    /// # Errors
+    /// If the store does not answer.
+    pub async fn workers(&self) -> Result<Vec<onceflow_engine::WorkerInfo>, Error> {
+        Ok(self.inner.engine.workers().await?)
+    }
+
     /// What happens from now on in all runs that this engine works on: facts, in the order of the commits of a run.
     pub fn events(&self) -> Events {
         Events::new(self.inner.engine.events())
@@ -170,6 +210,29 @@ impl Engine {
     /// The engine below, for what has no typed face.
     pub fn untyped(&self) -> &onceflow_engine::Engine {
         &self.inner.engine
+    }
+}
+
+#[cfg(feature = "redis")]
+async fn connect(url: &str) -> Result<Store, Error> {
+    Ok(Store::connect(url).await?)
+}
+
+#[cfg(not(feature = "redis"))]
+async fn connect(_: &str) -> Result<Store, Error> {
+    Err(Error::NoServers)
+}
+
+/// Ends when the process is asked to stop, or never if nobody can ask.
+async fn asked_to_stop() {
+    use tokio::signal::unix::{SignalKind, signal};
+    let (Ok(mut interrupted), Ok(mut terminated)) = (signal(SignalKind::interrupt()), signal(SignalKind::terminate()))
+    else {
+        return std::future::pending().await;
+    };
+    tokio::select! {
+        _ = interrupted.recv() => {}
+        _ = terminated.recv() => {}
     }
 }
 

@@ -9,6 +9,14 @@ pub enum Error {
     /// The store could not be opened.
     #[error(transparent)]
     Open(#[from] OpenError),
+    /// The server could not be used.
+    #[cfg(feature = "redis")]
+    #[error(transparent)]
+    Connect(#[from] onceflow_store::backend::redis::ConnectError),
+    /// A server was asked for.
+    #[cfg(not(feature = "redis"))]
+    #[error("stores on servers need the feature `redis` of the crate `onceflow`")]
+    NoServers,
     /// The run did not come to its end. The report says what failed: where, at which attempt, and the whole chain of
     /// causes.
     #[error("run `{key}` gave no result: {report}")]

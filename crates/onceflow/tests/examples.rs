@@ -97,3 +97,27 @@ fn a_changed_input_redoes_only_what_depends_on_it() {
     "#]]
     .assert_eq(&format!("{}\n", then.trim_end()));
 }
+
+#[test]
+fn workers_share_a_run_that_another_process_started_and_leave_when_asked() {
+    let place = tempfile::tempdir().unwrap();
+    let store = place.path().join("store");
+    let worker = || {
+        let mut command = Command::new(example("worker"));
+        let mut child = command.arg(&store).stdout(std::process::Stdio::piped()).spawn().unwrap();
+        let mut out = std::io::BufReader::new(child.stdout.take().unwrap());
+        let mut line = String::new();
+        std::io::BufRead::read_line(&mut out, &mut line).unwrap();
+        assert_eq!(line, "works\n");
+        (child, out)
+    };
+    let workers = [worker(), worker()];
+    let output = Command::new(example("worker")).arg(&store).args(["run", "a", "40"]).output().unwrap();
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "22140\n", "{}", String::from_utf8_lossy(&output.stderr));
+    for (mut child, mut out) in workers {
+        assert!(Command::new("kill").arg(child.id().to_string()).status().unwrap().success());
+        let mut rest = String::new();
+        std::io::Read::read_to_string(&mut out, &mut rest).unwrap();
+        assert!(child.wait().unwrap().success() && rest == "done\n", "{rest}");
+    }
+}

@@ -52,7 +52,7 @@ pub use problem::{Place, Problem, Problems};
 pub use schema::schema;
 pub use types::Shape;
 pub use unused::Unused;
-pub use words::duration_ms;
+pub use words::{duration_ms, is_label, size_bytes};
 
 use onceflow_core::model::{Identity, Library, Port, Type, task::DEFAULT_CLASS};
 use onceflow_exec::value::Value;

@@ -26,3 +26,6 @@ pub(crate) const CPUS_MAX: f64 = 100_000.0;
 
 /// Files that one pattern may match.
 pub(crate) const GLOB_FILES_MAX: usize = 1_000_000;
+
+/// Labels that one step may ask for: a worker looks at a queue for every set of labels that it has.
+pub(crate) const LABELS_MAX: usize = 4;

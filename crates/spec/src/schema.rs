@@ -160,6 +160,7 @@ fn doing() -> Vec<(&'static str, Value)> {
         ("retry", reference("retry")),
         ("timeout", described(reference("duration"), "The longest an attempt may take.")),
         ("resources", reference("resources")),
+        ("labels", words("What a worker must be good for to take the step, on a store that several machines share.")),
         ("version", json!({ "type": ["string", "number"], "description": "Another version, another result." })),
         ("effect", one_of("What it does to the world.", &["pure", "idempotent", "at_most_once"])),
     ]

@@ -123,7 +123,7 @@ pub fn duration_ms(text: &str) -> Option<u64> {
 }
 
 /// Bytes of `512MiB`, `2GB`, `1.5GB`.
-pub(crate) fn size_bytes(text: &str) -> Option<u64> {
+pub fn size_bytes(text: &str) -> Option<u64> {
     let (bytes, _, rest) = quantity(text.trim(), SIZES)?;
     rest.is_empty().then_some(bytes)
 }
@@ -146,6 +146,12 @@ fn quantity<'a>(text: &'a str, units: &[(&str, u64)]) -> Option<(u64, u64, &'a s
         Some(_) => return None,
     };
     Some((whole, *scale, rest))
+}
+
+/// Whether a word can be a label of a worker.
+pub fn is_label(word: &str) -> bool {
+    let plain = |letter: char| letter.is_ascii_alphanumeric() || "-_.".contains(letter);
+    (1..=32).contains(&word.len()) && word.chars().all(plain)
 }
 
 #[cfg(test)]
@@ -189,6 +195,12 @@ mod tests {
         ] {
             assert_eq!(size_bytes(text), bytes, "{text}");
         }
+    }
+
+    #[test]
+    fn labels_are_plain_words() {
+        assert!(["gpu", "A-1", "x_y.z"].into_iter().all(is_label));
+        assert!(["", "a b", "a+b", "a/b", "ü", &"x".repeat(33)].into_iter().all(|word| !is_label(word)));
     }
 
     #[test]

@@ -3,6 +3,7 @@
 
 use crate::{
     args,
+    crew::Crew,
     exit::Exit,
     fault::Fault,
     finish::Ending,
@@ -10,12 +11,12 @@ use crate::{
     place::Place,
     presence::{self, Notice, Presence},
     printer::Printer,
-    session::Session,
+    session::{Session, is_for_any},
     signals::Signals,
     tally::Tally,
     trail,
     view::View,
-    work,
+    watching, work,
 };
 use onceflow_engine::Summary;
 
@@ -32,6 +33,12 @@ pub(crate) async fn run(args: &args::Cancel, place: Place, printer: &Printer) ->
 }
 
 async fn cancel(session: &Session, run: &Summary, printer: &Printer, signals: &mut Signals) -> Result<Exit, Fault> {
+    let engine = session.idle().await?;
+    let is_for_any = is_for_any(&session.place, &engine.find(&run.key).await?).await?;
+    engine.stop();
+    if is_for_any {
+        return cancel_for_any(session, run, printer, signals).await;
+    }
     let mut decided = false;
     loop {
         let notice = Notice { pid: std::process::id(), key: run.key.clone(), ..Notice::default() };
@@ -76,6 +83,34 @@ async fn cancel(session: &Session, run: &Summary, printer: &Printer, signals: &m
                     }
                 }
             }
+        }
+    }
+}
+
+/// Cancels a run that any worker may work on. We see to its end ourselves, in case none is there.
+async fn cancel_for_any(
+    session: &Session,
+    run: &Summary,
+    printer: &Printer,
+    signals: &mut Signals,
+) -> Result<Exit, Fault> {
+    let (engine, attending) = Crew::for_the_end().engine(session, "cancel").await?;
+    let handle = engine.find(&run.key).await?;
+    if run.status.has_ended() {
+        return has_ended(&engine, run, printer).await;
+    }
+    let written = tokio::spawn(watching::write(engine.events(), engine.clone(), session.place.clone()));
+    handle.cancel().await?;
+    engine.go();
+    let followed = watching::follow(&engine, &session.place, handle, printer, signals).await?;
+    engine.close().await?;
+    drop((written.await, attending));
+    match followed {
+        Followed::Asked(exit) => Ok(exit),
+        Followed::Alone => Ok(Exit::Waiting),
+        Followed::Rests(handle, report, view) => {
+            crate::executors::home(&session.place).clear(handle.id());
+            Ending { printer, handle: &handle, tally: &view.tally }.tell(*report, None).await
         }
     }
 }

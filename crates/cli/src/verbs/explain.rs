@@ -6,7 +6,7 @@ use crate::{
 
 /// Says what would run.
 pub(crate) async fn run(args: &args::Explain, place: Place, printer: &Printer) -> Result<Exit, Fault> {
-    let (asked, mut hints) = Asked::read(&args.flow, &place.directory)?;
+    let (asked, mut hints) = Asked::read(&args.flow, &place.directory, place.who())?;
     asked.say_unused(printer);
     let explanation = if place.is_there && !args.flow.new {
         let session = Session::open(place).await?;

@@ -7,7 +7,7 @@ use crate::{
     place::Place,
     presence,
     printer::{Ink, Printer},
-    session::Session,
+    session::{Session, is_for_any},
     trail, words,
 };
 use onceflow_engine::What;
@@ -25,21 +25,27 @@ pub(crate) async fn run(args: &args::Logs, place: Place, printer: &Printer) -> R
     let session = Session::open(place).await?;
     let engine = session.idle().await?;
     let run = session.run(&engine, &args.run).await?;
-    engine.stop();
     let place = session.place.clone();
-    session.close().await?;
+    let handle = engine.find(&run.key).await?;
     let directory = place.run(run.id).join("logs");
-    let mut shown = Shown { args, printer, read: BTreeMap::new() };
+    let mut shown = Shown { args, printer, read: BTreeMap::new(), elsewhere: BTreeMap::new() };
+    let by_any = is_for_any(&place, &handle).await?;
     loop {
         // First whether somebody writes, then what was written.
-        let attended = args.follow && presence::look(&place.directory, &run.key).is_some();
+        let attended = match by_any {
+            false => presence::look(&place.directory, &run.key).is_some(),
+            true => args.follow && !handle.report().await?.is_at_rest(),
+        };
         shown.more(&directory)?;
-        if !attended {
+        shown.from_elsewhere(&directory, handle.logs().await?);
+        if !args.follow || !attended {
             break;
         }
         tokio::time::sleep(Duration::from_millis(100)).await;
     }
-    if shown.read.is_empty() {
+    engine.stop();
+    session.close().await?;
+    if shown.read.is_empty() && shown.elsewhere.is_empty() {
         let of = args.step.as_ref().map_or(String::new(), |step| format!(" of step `{step}`"));
         return Err(Fault::new(Exit::No, codes::NO_LOGS, format!("run `{}` has no logs{of}", run.key))
             .hint(format!("`onceflow show {}` lists its steps; logs go when the run's history ends", run.key)));
@@ -53,6 +59,8 @@ struct Shown<'a> {
     printer: &'a Printer,
     /// How much of each file was shown.
     read: BTreeMap<PathBuf, u64>,
+    /// Which attempt of a step on another machine was shown.
+    elsewhere: BTreeMap<String, u32>,
 }
 
 impl Shown<'_> {
@@ -65,6 +73,32 @@ impl Shown<'_> {
             _ => None,
         });
         started.collect()
+    }
+
+    /// Shows what steps wrote on other machines, as far as they say.
+    fn from_elsewhere(&mut self, directory: &Path, logs: Vec<onceflow_engine::StepLog>) {
+        for log in logs {
+            let wanted = self.args.step.as_deref().is_none_or(|wanted| is_at(&log.address, wanted));
+            let attempt = self.args.attempt.is_none_or(|wanted| wanted == log.attempt);
+            let is_here = directory.join(format!("{}.log", onceflow_exec::home::safe(&log.address))).exists();
+            let is_shown = self.elsewhere.get(&log.address) == Some(&log.attempt);
+            if !wanted || !attempt || is_here || is_shown {
+                continue;
+            }
+            let text = String::from_utf8_lossy(&log.text);
+            match self.printer.json {
+                true => self
+                    .printer
+                    .data(&json!({"step": log.address, "attempt": log.attempt, "host": log.host, "text": text})),
+                false => {
+                    let again = if log.attempt > 1 { format!(", attempt {}", log.attempt) } else { String::new() };
+                    let heading = format!("== {}{again}, on {}", words::step(&log.address), log.host);
+                    self.printer.say(self.printer.ink(Ink::Cyan, &heading));
+                    self.printer.text(text);
+                }
+            }
+            self.elsewhere.insert(log.address, log.attempt);
+        }
     }
 
     /// Shows what was added since the last look.

@@ -1,8 +1,15 @@
 //! `onceflow ls`: the runs of the store, what became of them, and what can be done next.
 
 use crate::{
-    args, exit::Exit, fault::Fault, place::Place, presence, printer::Printer, runs, session::Session, story, trail,
-    words,
+    args,
+    exit::Exit,
+    fault::Fault,
+    place::Place,
+    presence,
+    printer::Printer,
+    runs,
+    session::{Session, is_for_any},
+    story, trail, words,
 };
 use onceflow_engine::Summary;
 use serde_json::{Value, json};
@@ -15,8 +22,15 @@ pub(crate) async fn run(_: &args::Ls, place: Place, printer: &Printer) -> Result
     let session = Session::open(place).await?;
     let engine = session.idle().await?;
     let all = runs::all(&engine).await?;
+    let workers = engine.workers().await?.iter().any(|worker| worker.is_alive);
+    let mut rows = Vec::with_capacity(all.len());
+    for run in &all {
+        // Whoever attends it is gone, or any worker may go on with it.
+        let by_any = workers && !run.status.is_at_rest();
+        let by_any = by_any && is_for_any(&session.place, &engine.find(&run.key).await?).await?;
+        rows.push(Row::of(run, &session.place, by_any));
+    }
     engine.stop();
-    let rows: Vec<_> = all.iter().map(|run| Row::of(run, &session.place)).collect();
     session.close().await?;
     if rows.is_empty() {
         return Ok(none(printer));
@@ -52,8 +66,8 @@ struct Row {
 }
 
 impl Row {
-    fn of(run: &Summary, place: &Place) -> Self {
-        let attended = presence::look(&place.directory, &run.key).is_some();
+    fn of(run: &Summary, place: &Place, by_any: bool) -> Self {
+        let attended = by_any || presence::look(&place.directory, &run.key).is_some();
         let again = story::again(story::read(place, run.id).as_ref());
         Row {
             key: run.key.clone(),

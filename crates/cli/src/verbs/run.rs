@@ -1,6 +1,8 @@
 //! `onceflow run FLOW`: starts a run or goes on with it, attends it until it rests, and writes its results. One that
 //! another process attends is followed.
 
+mod together;
+
 use crate::{
     args,
     asked::{Asked, Hints},
@@ -14,7 +16,7 @@ use crate::{
     presence::{self, Attending, Notice, Presence},
     printer::Printer,
     runs,
-    session::Session,
+    session::{Session, Who, is_for_any},
     signals::Signals,
     story,
     tally::Tally,
@@ -32,12 +34,17 @@ pub(crate) async fn run(args: &args::Run, place: Place, printer: &Printer) -> Re
         let explain = args::Explain { flow: args.flow.clone(), all: false };
         return super::explain::run(&explain, place, printer).await;
     }
-    let (mut asked, hints) = Asked::read(&args.flow, &place.directory)?;
+    let who = if args.shared { Who::Any } else { place.who() };
+    if args.jobs == Some(0) && who == Who::Attending {
+        return Err(Fault::plain(Exit::Usage, "`--jobs 0` leaves all steps to workers, and none may take them")
+            .hint("`--shared` lets workers take them, as on a server"));
+    }
+    let (mut asked, hints) = Asked::read(&args.flow, &place.directory, who)?;
     asked.start.accept_reruns = args.accept_code_change;
     asked.has_secrets()?;
     let session = Session::make(place).await?;
     let mut running = Running { args, asked, hints, session, printer: printer.clone(), left: None };
-    let exit = running.go().await?;
+    let exit = running.go(who).await?;
     let Running { session, left, asked, .. } = running;
     let place = session.place.clone();
     session.close().await?;
@@ -59,12 +66,15 @@ struct Running<'a> {
 }
 
 impl Running<'_> {
-    async fn go(&mut self) -> Result<Exit, Fault> {
+    async fn go(&mut self, who: Who) -> Result<Exit, Fault> {
         if let Some(exit) = self.nothing_to_do().await? {
             return Ok(exit);
         }
         self.asked.say_unused(&self.printer);
         let mut signals = Signals::listen().map_err(|error| Fault::plain(Exit::No, format!("no signals: {error}")))?;
+        if who == Who::Any || self.is_for_any().await? {
+            return self.together(&mut signals).await;
+        }
         loop {
             let notice = Notice { pid: std::process::id(), key: self.asked.key().to_owned(), ..Notice::default() };
             match presence::attend(&self.session.place.directory, notice)? {
@@ -76,6 +86,17 @@ impl Running<'_> {
                 }
             }
         }
+    }
+
+    /// Whether a run of this key is at work that any worker may take steps of.
+    async fn is_for_any(&self) -> Result<bool, Fault> {
+        let engine = self.session.idle().await?;
+        let found = match engine.find(self.asked.key()).await {
+            Ok(handle) => is_for_any(&self.session.place, &handle).await,
+            Err(_) => Ok(false),
+        };
+        engine.stop();
+        found
     }
 
     /// A run that is done and asked for the same again: its results are looked after, and nothing is written.

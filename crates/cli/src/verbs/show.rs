@@ -9,12 +9,12 @@ use crate::{
     presence,
     printer::{Ink, Printer},
     runs,
-    session::Session,
+    session::{self, Session},
     story,
     tally::{Group, Tally},
     trail, view, words,
 };
-use onceflow_engine::{Report, RunStatus, Summary};
+use onceflow_engine::{Engine, Handle, Report, RunStatus, Summary};
 use serde_json::{Map, Value, json};
 
 /// Failures that are shown.
@@ -28,6 +28,7 @@ pub(crate) async fn run(args: &args::Show, place: Place, printer: &Printer) -> R
     let attended = presence::look(&session.place.directory, &run.key);
     let handle = engine.find(&run.key).await?;
     let report = handle.report().await?;
+    let others = Others::of(&engine, &session.place, &handle, &run).await?;
     let mut outputs = Map::new();
     if let Report::Done(all) = &report {
         for (name, outcome) in all {
@@ -43,7 +44,7 @@ pub(crate) async fn run(args: &args::Show, place: Place, printer: &Printer) -> R
         _ => vec![],
     };
     let pid = attended.map(|notice| notice.pid);
-    let story = Story { run: &run, pid, tally: &tally, asked };
+    let story = Story { run: &run, pid, tally: &tally, asked, others };
     if printer.json {
         let mut data = story.to_json();
         data["outputs"] = Value::Object(outputs);
@@ -77,15 +78,44 @@ struct Story<'a> {
     pid: Option<u32>,
     tally: &'a Tally,
     asked: Option<Value>,
+    others: Others,
+}
+
+/// Workers, for a run that any may work on.
+struct Others {
+    /// How many are there.
+    there: usize,
+    /// What is lacking.
+    lacking: Vec<String>,
+}
+
+impl Others {
+    async fn of(engine: &Engine, place: &Place, handle: &Handle, run: &Summary) -> Result<Self, Fault> {
+        if run.status.is_at_rest() || !session::is_for_any(place, handle).await? {
+            return Ok(Others { there: 0, lacking: vec![] });
+        }
+        let there = engine.workers().await?.iter().filter(|worker| worker.is_alive).count();
+        let lacks = handle.lacking().await?;
+        let told = |it: &onceflow_engine::Lacking| {
+            let steps = words::count(it.steps as usize, "step");
+            let verb = if it.steps == 1 { "waits" } else { "wait" };
+            format!("{steps} {verb} for a worker {}", super::workers::lacking(&it.class, &it.tasks))
+        };
+        Ok(Others { there, lacking: lacks.iter().map(told).collect() })
+    }
 }
 
 impl Story<'_> {
+    fn is_attended(&self) -> bool {
+        self.pid.is_some() || self.others.there > 0
+    }
+
     fn status(&self) -> String {
-        runs::status(self.run, self.pid.is_some())
+        runs::status(self.run, self.is_attended())
     }
 
     fn next(&self) -> String {
-        runs::next(self.run, self.pid.is_some(), story::again(self.asked.as_ref()).as_deref())
+        runs::next(self.run, self.is_attended(), story::again(self.asked.as_ref()).as_deref())
     }
 
     fn inputs(&self) -> Map<String, Value> {
@@ -106,6 +136,7 @@ impl Story<'_> {
             "pid": self.pid, "started_ms": run.started.as_ms(), "ended_ms": run.ended.map(|ended| ended.as_ms()),
             "keep_ms": run.keep_ms, "history_ms": run.history_ms, "inputs": self.inputs(),
             "steps": self.tally.groups.iter().map(step).collect::<Vec<_>>(),
+            "workers": self.others.there, "lacking": self.others.lacking,
             "not_undone": failed_json(&run.not_undone), "next": self.next(),
         })
     }
@@ -118,6 +149,9 @@ impl Story<'_> {
         text.push_str(&format!("started  {}\n", words::ago(now.saturating_sub(run.started.as_ms()))));
         if let Some(ended) = run.ended {
             text.push_str(&format!("ended    {}\n", words::ago(now.saturating_sub(ended.as_ms()))));
+        }
+        for lacking in &self.others.lacking {
+            text.push_str(&format!("waiting  {lacking}\n"));
         }
         for (name, value) in self.inputs() {
             text.push_str(&format!("input    {name}: {value}\n"));

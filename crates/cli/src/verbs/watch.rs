@@ -8,8 +8,9 @@ use crate::{
     follow::{Followed, follow},
     place::Place,
     printer::Printer,
-    session::Session,
+    session::{Session, is_for_any},
     signals::Signals,
+    watching,
 };
 use serde_json::json;
 
@@ -19,7 +20,12 @@ pub(crate) async fn run(args: &args::Watch, place: Place, printer: &Printer) -> 
     let engine = session.idle().await?;
     let run = session.run(&engine, &args.run).await?;
     let mut signals = Signals::listen().map_err(|error| Fault::plain(Exit::No, format!("no signals: {error}")))?;
-    let exit = match follow(&engine, &session.place, &run.key, printer, &mut signals).await? {
+    let handle = engine.find(&run.key).await?;
+    let followed = match is_for_any(&session.place, &handle).await? {
+        true => watching::follow(&engine, &session.place, handle, printer, &mut signals).await?,
+        false => follow(&engine, &session.place, &run.key, printer, &mut signals).await?,
+    };
+    let exit = match followed {
         Followed::Asked(exit) => {
             printer.next("the run goes on without being watched");
             exit

@@ -33,7 +33,7 @@ impl Bars {
     pub(super) fn saw(&mut self, tally: &Tally, what: &What) {
         let address = match what {
             What::WillRun { address, .. } | What::DidCommit { address } | What::DidReuse { address } => address,
-            What::DidUndo { address } | What::DidLoseTrack { address } => address,
+            What::DidUndo { address } | What::DidLose { address } | What::DidLoseTrack { address } => address,
             What::DidFail(failed) => &*failed.address,
             What::DidOpen { address, .. } => address,
             What::DidStart { .. } | What::DidEnd { .. } | What::DidTurn { .. } => return,

@@ -51,6 +51,9 @@ impl Lines {
             }
             What::DidReuse { address } => format!("reused  {}", words::step(address)),
             What::DidUndo { address } => format!("undone  {}", words::step(address)),
+            What::DidLose { address } => {
+                format!("{}    {}: another worker has it", printer.ink(Ink::Yellow, "lost"), words::step(address))
+            }
             What::DidLoseTrack { address } => {
                 format!("{} {}", printer.ink(Ink::Yellow, "unknown"), words::step(address))
             }

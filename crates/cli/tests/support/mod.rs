@@ -2,6 +2,8 @@
 
 #![allow(dead_code, reason = "every test file uses some of it")]
 
+pub(crate) mod team;
+
 use std::{
     fs,
     io::{BufRead, BufReader, Read, Write},

@@ -14,6 +14,10 @@
 //! | `r` run, generation | `u` number | [`Undo`](super::rows::Undo) |
 //! | `K` run | `m` digest | [`Memo`](super::rows::Memo) |
 //! | queue `q`, or `q/` class | run, step | [`Ticket`](super::rows::Ticket), as the note of an inbox |
+//! | queue `w/` digest | run, step | the same, of a task that whoever took it does not have |
+//! | `L` run | the step's address | what it wrote, on a store that several machines share |
+//! | `wanted` | digest | which task that is: see [`wanted_name`] |
+//! | `workers` | incarnation | who is there, and was when |
 
 use super::ids::{FrameId, Generation, RunId, StepId};
 use crate::{
@@ -52,6 +56,45 @@ pub fn internal_queue() -> Group {
 /// The queue of a class of tasks.
 pub fn class_queue(class: &str) -> Group {
     Group::queue(format!("q/{class}"))
+}
+
+/// What steps of a run wrote, by their addresses; there as long as its history.
+pub fn logs(run: RunId) -> Group {
+    Group::rows([&b"L"[..], &run.0].concat())
+}
+
+/// Workers that say that they are there.
+pub fn workers() -> Group {
+    Group::rows("workers")
+}
+
+/// Tasks whose steps were taken by workers that do not have them. A row is there at least as long as its queue has rows.
+pub fn wanted() -> Group {
+    Group::rows("wanted")
+}
+
+/// What the row of these tasks, of this class, is called in [`wanted`]: several where they are one step. Names, and versions.
+pub fn wanted_name<'a>(class: &str, tasks: impl IntoIterator<Item = (&'a str, &'a str)>) -> Name {
+    let mut hasher = blake3::Hasher::new_derive_key("onceflow wanted tasks");
+    let mut part = |part: &str| {
+        hasher.update(&(part.len() as u64).to_be_bytes()).update(part.as_bytes());
+    };
+    part(class);
+    for (task, version) in tasks {
+        part(task);
+        part(version);
+    }
+    Name::new(&hasher.finalize().as_bytes()[..16])
+}
+
+/// The queue of steps of such a task: only those look there who have it.
+pub fn wanted_queue(name: &Name) -> Group {
+    Group::queue([&b"w/"[..], name.as_bytes()].concat())
+}
+
+/// The class whose queue this is.
+pub fn class_of(queue: &Group) -> Option<&str> {
+    std::str::from_utf8(queue.id().strip_prefix(b"q/")?).ok()
 }
 
 /// The keys of one generation of a run.

@@ -48,7 +48,7 @@ impl Engine {
     }
 
     /// The queues that steps of unfinished runs may stand in.
-    async fn queues(&self) -> Result<Vec<Group>, Error> {
+    pub(super) async fn queues(&self) -> Result<Vec<Group>, Error> {
         let mut classes = BTreeSet::new();
         let mut after = None;
         loop {
@@ -67,6 +67,6 @@ impl Engine {
             }
         }
         let of_classes = classes.iter().map(|class| keys::class_queue(class));
-        Ok(of_classes.chain([keys::internal_queue()]).collect())
+        Ok(of_classes.chain([keys::internal_queue()]).chain(self.shared.wanted_queues().await?).collect())
     }
 }

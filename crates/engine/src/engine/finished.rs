@@ -58,25 +58,26 @@ impl Shared {
         }
     }
 
-    /// Whether a key still leads to this run, finished, and with its row.
-    async fn finished(&self, key: &[u8], run: RunId) -> Result<Option<Row>, Error> {
-        let row = self.row(keys::heads().key(key)).await?;
-        let is_it =
-            |row: &Row| matches!(rows::read::<Head>(row), Some(Head::Finished(finished)) if finished.run == run);
-        Ok(row.filter(is_it))
-    }
-
     async fn forget_run(&self, due: &Name, key: &[u8], run: RunId) -> Result<(), Error> {
         let mut batch = Batch::new(self.shard());
         let due = keys::dues().key(due);
         batch.require_present(due.clone()).delete(due);
-        if let Some(row) = self.finished(key, run).await? {
-            let head = keys::heads().key(key);
-            let Some(Head::Finished(finished)) = rows::read::<Head>(&row) else { return Ok(()) };
-            let now = self.records.now().await?;
-            // The run may have lived again since, and ended later.
-            if finished.ended.plus_ms(finished.header.history_ms) <= now {
-                batch.require_equals(head.clone(), row).delete(head);
+        let head = keys::heads().key(key);
+        let seen = self.row(head.clone()).await?;
+        let found = seen.as_deref().and_then(rows::read::<Head>);
+        let now = self.records.now().await?;
+        // The run may live again, or have ended again later.
+        let lives = match &found {
+            Some(Head::Active(active)) => *active == run,
+            Some(Head::Finished(finished)) if finished.run == run => {
+                finished.ended.plus_ms(finished.header.history_ms) > now
+            }
+            _ => false,
+        };
+        if !lives {
+            batch.require_seen(head.clone(), seen).delete_group(keys::logs(run));
+            if matches!(found, Some(Head::Finished(finished)) if finished.run == run) {
+                batch.delete(head);
             }
         }
         let _again_if_refused = self.records.commit(batch).await?;

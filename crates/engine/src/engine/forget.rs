@@ -41,11 +41,15 @@ impl Engine {
         })
     }
 
-    /// Removes what remains of runs whose time has come, now instead of when an engine at work gets to it.
+    /// Removes what remains of runs whose time has come, and of workers that are long gone, now instead of when an engine
+    /// at work gets to it.
     ///
     /// # Errors
     /// If the store does not answer.
     pub fn remove_due(&self) -> BoxFuture<'_, Result<(), Error>> {
-        Box::pin(async move { self.shared.remove_due().await.map(drop) })
+        Box::pin(async move {
+            self.shared.tidy_workers().await?;
+            self.shared.remove_due().await.map(drop)
+        })
     }
 }

@@ -166,7 +166,7 @@ impl Shared {
         let classes: BTreeSet<_> = program.tasks.iter().map(|task| task.class.as_str()).collect();
         let queues = classes.into_iter().map(keys::class_queue).chain([keys::internal_queue()]);
         let mut found = Vec::new();
-        for queue in queues {
+        for queue in queues.chain(self.wanted_queues().await?) {
             for (name, row) in self.all_rows(queue.clone(), &keys.run.0).await? {
                 let step = StepId::from_queue_name(name.as_bytes()).map(|(_, step)| step);
                 let ticket = Inbox::from_row(&row).and_then(|inbox| rows::read::<Ticket>(&inbox.note));

@@ -33,10 +33,11 @@ impl Work<'_> {
     /// Performs a task, or several that are fused.
     pub(super) async fn task(&self, seat: &Seat, inputs: Vec<Held>) -> Result<Option<Job>, Error> {
         let spec = self.spec();
+        if let Some(class) = self.is_elsewhere(&spec) {
+            return self.move_to(class, None).await.map(|()| None);
+        }
         if let Err(why) = self.bodies() {
-            tracing::warn!(%why, "a step waits for a worker that offers its task");
-            self.pause_and_give_back().await?;
-            return Ok(None);
+            return self.leave_to_those_who_have_it(&why).await.map(|()| None);
         }
         let mut ticket = self.taken.ticket.clone();
         if let Some(started) = self.taken.ticket.started
@@ -139,10 +140,22 @@ impl Work<'_> {
     /// The body may not start, or go on.
     async fn stopped(&self, seat: &Seat, stop: Stop) -> Result<Option<Job>, Error> {
         match stop {
-            Stop::Lost => Ok(None),
+            Stop::Lost => self.was_taken().await.map(|()| None),
             Stop::Cancelled => self.stand_back(seat).await,
             Stop::Interrupted => self.give_back().await.map(|()| None),
         }
+    }
+
+    /// Somebody else has the step now, because this worker was too slow to say it lives: what it gives is not taken.
+    async fn was_taken(&self) -> Result<(), Error> {
+        self.worker.saying.lost();
+        let shared = &self.worker.shared;
+        if shared.events.wanted() {
+            // Its frame may have gone with what others did.
+            let address = self.address().await.unwrap_or_default();
+            self.tell_in_order(shared.records.position(), What::DidLose { address }).await;
+        }
+        Ok(())
     }
 
     /// The task of the step; of a fused one, the first: all are alike in what matters here.
@@ -219,10 +232,12 @@ impl Work<'_> {
             };
             match self.commit(seat, &weaves, Some(what), commit).await? {
                 Committed::Yes(next) => {
+                    self.worker.saying.did(plan.keys.run);
                     self.got_on(shape, self.taken.step.node);
                     return Ok(Gave::Next(next));
                 }
                 Committed::Lost => {
+                    self.was_taken().await?;
                     if self.spec().effect == Effect::AtMostOnce {
                         self.late_truth(&outcomes, &weaves).await?;
                     }

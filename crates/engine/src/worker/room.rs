@@ -26,6 +26,11 @@ pub(crate) struct Room {
     /// Classes this worker has heard of, beside the limited ones.
     others: std::sync::Mutex<Arc<[Group]>>,
     takes_others: bool,
+    /// Queues of tasks that others do not have and this worker has, each with the queue of its class.
+    wanted: std::sync::Mutex<Arc<[(Group, Group)]>>,
+    /// Whose turn it is among the classes with a limit.
+    turn: AtomicUsize,
+    takes_turns: bool,
     changed: Arc<Notify>,
 }
 
@@ -90,6 +95,9 @@ impl Room {
             limited: options.classes.iter().map(limited).collect(),
             others: std::sync::Mutex::new(Arc::new([])),
             takes_others: options.other_classes,
+            wanted: std::sync::Mutex::new(Arc::new([])),
+            turn: AtomicUsize::new(0),
+            takes_turns: options.about.is_some(),
             changed: Arc::default(),
         }
     }
@@ -104,6 +112,23 @@ impl Room {
     pub(crate) fn takes(&self, class: &str) -> bool {
         let queue = keys::class_queue(class);
         self.takes_others || self.limited.iter().any(|limited| limited.queue == queue)
+    }
+
+    /// The classes it takes steps of, and how many at a time, if that is bounded.
+    pub(crate) fn classes(&self) -> Vec<(String, Option<u64>)> {
+        let name = |queue: &Group| keys::class_of(queue).unwrap_or_default().to_owned();
+        let limited = self.limited.iter().map(|limited| (name(&limited.queue), Some(limited.max as u64)));
+        limited.chain(lock(&self.others).iter().map(|queue| (name(queue), None))).collect()
+    }
+
+    /// Steps also stand in these queues, each with the queue of its class. Whether that is new.
+    pub(super) fn wants(&self, queues: Vec<(Group, Group)>) -> bool {
+        let mut wanted = lock(&self.wanted);
+        let is_new = queues.iter().any(|queue| !wanted.contains(queue));
+        if **wanted != *queues {
+            *wanted = queues.into();
+        }
+        is_new
     }
 
     /// Learns of classes whose steps may become ready.
@@ -128,19 +153,24 @@ impl Room {
     /// Where a step for this seat may be taken from: internal steps first. Places in classes with a limit are held until
     /// [`Room::sit`], the next call of this, or the end of the seat.
     pub(crate) fn queues(&self, seat: &Seat) -> Vec<Group> {
-        let others = self.others.lock().unwrap_or_else(std::sync::PoisonError::into_inner).clone();
-        let mut queues = Vec::with_capacity(1 + others.len() + self.limited.len());
+        let (others, wanted) = (lock(&self.others).clone(), lock(&self.wanted).clone());
+        let mut queues = Vec::with_capacity(1 + others.len() + self.limited.len() + wanted.len());
         queues.push(self.internal.clone());
+        let of = |class: &Group| wanted.iter().filter(|(_, of)| of == class).map(|(queue, _)| queue.clone()).collect();
+        let is_limited = |class: &Group| self.limited.iter().any(|limited| limited.queue == *class);
+        queues.extend(wanted.iter().filter(|(_, class)| !is_limited(class)).map(|(queue, _)| queue.clone()));
         queues.extend(others.iter().cloned());
         if !self.limited.is_empty() {
             seat.give_back();
             let mut asked = lock(&seat.asked);
-            for limited in &self.limited {
+            let turn = if self.takes_turns { self.turn.fetch_add(1, SeqCst) % self.limited.len() } else { 0 };
+            for limited in self.limited[turn..].iter().chain(&self.limited[..turn]) {
                 let mine = seat.class.as_ref().is_some_and(|place| place.queue == limited.queue);
                 if !mine {
                     let Some(place) = limited.place() else { continue };
                     asked.push(place);
                 }
+                queues.extend::<Vec<_>>(of(&limited.queue));
                 queues.push(limited.queue.clone());
             }
         }
@@ -150,9 +180,10 @@ impl Room {
 
     /// All queues this worker looks at.
     pub(crate) fn all_queues(&self) -> Vec<Group> {
-        let others = self.others.lock().unwrap_or_else(std::sync::PoisonError::into_inner).clone();
+        let (others, wanted) = (lock(&self.others).clone(), lock(&self.wanted).clone());
         let limited = self.limited.iter().map(|limited| limited.queue.clone());
-        [self.internal.clone()].into_iter().chain(others.iter().cloned()).chain(limited).collect()
+        let all = [self.internal.clone()].into_iter().chain(others.iter().cloned()).chain(limited);
+        all.chain(wanted.iter().map(|(queue, _)| queue.clone())).collect()
     }
 
     /// The seat is used for a step from this queue now.
@@ -160,6 +191,8 @@ impl Room {
         if self.limited.is_empty() {
             return;
         }
+        let class = lock(&self.wanted).iter().find(|(wanted, _)| wanted == queue).map(|(_, class)| class.clone());
+        let queue = class.as_ref().unwrap_or(queue);
         if seat.class.as_ref().is_none_or(|place| place.queue != *queue) {
             let mut asked = lock(&seat.asked);
             let at = asked.iter().position(|place| place.queue == *queue);

@@ -94,7 +94,7 @@ fn fit(value: Value, ty: &Type) -> Result<Value, crate::value::Mismatch> {
 
 /// Where the answer is put if it is a file.
 fn place(shared: &Shared, step: &Step) -> Result<PathBuf, Failure> {
-    let directory = shared.home.run(step.run()).join("out");
+    let directory = shared.home.out(step.run());
     std::fs::create_dir_all(&directory).map_err(|error| codes::work("the answer has no place", &error))?;
     Ok(directory.join(format!("{}.{}.1", home::safe(&step.address()), step.attempt())))
 }

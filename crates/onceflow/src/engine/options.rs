@@ -93,12 +93,12 @@ impl EngineBuilder {
         self
     }
 
-    /// The engine, on a directory. See [`Engine::open`].
+    /// The engine, on a directory or a server. See [`Engine::open`].
     ///
     /// # Errors
     /// As [`Engine::open`].
-    pub async fn open(self, directory: impl Into<PathBuf>) -> Result<Engine, Error> {
-        Engine::on_directory(directory.into(), self.options).await
+    pub async fn open(self, store: impl Into<PathBuf>) -> Result<Engine, Error> {
+        Engine::on_store(store.into(), self.options).await
     }
 
     /// The engine, with a store that is gone with it.

@@ -44,7 +44,10 @@ impl Lowering<'_> {
             spec.depends = Some(digest::depends(&action, &spec.inputs));
         }
         if let Some((undo, Some(action))) = undo {
-            spec.compensation = Some(Box::new(self.task(&action, takes.ports(), vec![], &undo.how)));
+            let mut undo = self.task(&action, takes.ports(), vec![], &undo.how);
+            // Whoever could do it can undo it.
+            undo.class.clone_from(&spec.class);
+            spec.compensation = Some(Box::new(undo));
         }
         let origin = self.origin(step.span);
         self.add_task(name, spec, &takes, origin, step.attempt);
@@ -152,7 +155,7 @@ impl Lowering<'_> {
             how.effect.unwrap_or(if matches!(action, Action::Expr(_)) { Effect::Pure } else { Effect::default() });
         spec.retry = how.retry.clone();
         spec.timeout_ms = how.timeout_ms;
-        spec.class.clone_from(&self.files.class);
+        spec.class = if how.labels.is_empty() { self.files.class.clone() } else { how.labels.join("+") };
         spec.resources = Resources {
             cpu_milli: how.cpu_milli.unwrap_or(if is_process { 1000 } else { 0 }),
             memory_bytes: how.memory_bytes.unwrap_or(0),

@@ -7,7 +7,7 @@ use super::{
     outs::{self, Given, Out},
 };
 use crate::{
-    limits::CPUS_MAX,
+    limits::{self, CPUS_MAX},
     source::{Span, Text},
     words,
 };
@@ -50,6 +50,7 @@ pub(crate) struct How {
     pub(crate) env: Vec<(Key, Text)>,
     pub(crate) secrets: Vec<Text>,
     pub(crate) shell: Option<Shell>,
+    pub(crate) labels: Vec<String>,
 }
 
 /// `a, b in zip(x, y)`.
@@ -70,7 +71,8 @@ pub(crate) struct Repeat {
 }
 
 /// Keys that only leaves have.
-const LEAF_KEYS: &[&str] = &["effect", "undo", "retry", "timeout", "resources", "version", "env", "secrets", "shell"];
+const LEAF_KEYS: &[&str] =
+    &["effect", "undo", "retry", "timeout", "resources", "version", "env", "secrets", "shell", "labels"];
 
 /// The steps of a map, in order.
 pub(crate) fn read_all(reader: Reader<'_>, node: &Node) -> Vec<Step> {
@@ -292,7 +294,29 @@ fn read_how(reader: Reader<'_>, fields: &mut Fields<'_>) -> How {
     how.env = fields.get("env").map(|node| read_env(reader, node)).unwrap_or_default();
     how.secrets = fields.get("secrets").map(|node| words_of(reader, node, "`secrets`")).unwrap_or_default();
     how.shell = fields.get("shell").and_then(|node| read_shell(reader, node));
+    how.labels = fields.get("labels").map(|node| read_labels(reader, node)).unwrap_or_default();
     how
+}
+
+/// What a worker must be good for to take the step: sorted, each once.
+fn read_labels(reader: Reader<'_>, node: &Node) -> Vec<String> {
+    let mut labels = Vec::new();
+    for text in words_of(reader, node, "`labels`") {
+        match words::is_label(&text.text) {
+            true => labels.push(text.text),
+            false => {
+                let message = format!("`{}` cannot be a label", clipped(&text.text));
+                reader.say(text.span, "OF0139", message, "letters, digits, `-`, `_` and `.`, at most 32 of them");
+            }
+        }
+    }
+    labels.sort();
+    labels.dedup();
+    if labels.len() > limits::LABELS_MAX {
+        let message = format!("a step asks for at most {} labels, not {}", limits::LABELS_MAX, labels.len());
+        reader.say(node.span, "OF0139", message, "one label may stand for several things");
+    }
+    labels
 }
 
 fn read_cpus(reader: Reader<'_>, node: &Node) -> Option<u32> {

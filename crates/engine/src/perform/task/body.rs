@@ -66,8 +66,9 @@ impl Work<'_> {
         let node = self.taken.node(plan);
         let given = match &node.op {
             Op::Task(task) => {
-                let step = Step { at: self.at(None, inputs).await?, attempt, tx, reserved: Some(reserved.clone()) };
-                self.one(*task, step, loaded, spec.timeout_ms).await
+                let at = self.at(None, inputs).await?;
+                let step = Step { at, attempt, tx, reserved: Some(reserved.clone()), wrote: None };
+                self.one(*task, step, loaded, spec.timeout_ms).await?
             }
             Op::Fused(tasks) => self.fused(tasks, attempt, inputs, &loaded, spec.timeout_ms).await?,
             _ => unreachable!("only tasks have bodies"),
@@ -109,8 +110,9 @@ impl Work<'_> {
                 FusedSource::Task(task, port) => given[usize::from(*task)][usize::from(*port)].clone(),
             };
             let inputs = fused.inputs.iter().map(input).collect();
-            let step = Step { at: self.at(Some(at as u16), held).await?, attempt, tx: None, reserved: None };
-            let one = match self.one(fused.task, step, inputs, timeout_ms).await {
+            let at = self.at(Some(at as u16), held).await?;
+            let step = Step { at, attempt, tx: None, reserved: None, wrote: None };
+            let one = match self.one(fused.task, step, inputs, timeout_ms).await? {
                 Ok(one) => one,
                 Err(interrupted) => return Ok(Err(interrupted)),
             };
@@ -131,25 +133,32 @@ impl Work<'_> {
     async fn one(
         &self,
         task: u32,
-        step: Step,
+        mut step: Step,
         inputs: Vec<Data>,
         timeout_ms: Option<u64>,
-    ) -> Result<Vec<Data>, Interrupted> {
+    ) -> Result<Result<Vec<Data>, Interrupted>, Error> {
         let body = match self.body(task) {
             Ok(body) => body,
-            Err(why) => return Err(Interrupted::Failed(Failure::new(why).finally())),
+            Err(why) => return Ok(Err(Interrupted::Failed(Failure::new(why).finally()))),
         };
+        let attempt = step.attempt;
+        let wrote = self.worker.shared.options.about.is_some().then(Arc::default);
+        step.wrote.clone_from(&wrote);
         let started = match catch_unwind(AssertUnwindSafe(|| body.start(step, inputs))) {
             Ok(started) => started,
             Err(panic) => Attempt::Done(Err(panicked(&*panic))),
         };
         let future = match started {
-            Attempt::Done(given) => return given.map_err(Interrupted::Failed),
+            Attempt::Done(given) => return Ok(given.map_err(Interrupted::Failed)),
             Attempt::Async(future) => walled(future),
             Attempt::Blocking(body) => blocking(&self.worker.room, &*self.worker.shared.world, body),
         };
         let only_once = self.run.plan.program.tasks[task as usize].effect == Effect::AtMostOnce;
-        self.watched(future, timeout_ms, only_once).await
+        let given = self.watched(future, timeout_ms, only_once).await;
+        if let Some(text) = wrote.and_then(|wrote| crate::shared::lock(&wrote).take()) {
+            self.keep_log(attempt, given.is_err(), text).await?;
+        }
+        Ok(given)
     }
 
     /// Waits for a body, as long as it may take and as long as the step is ours.

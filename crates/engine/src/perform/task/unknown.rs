@@ -29,8 +29,13 @@ impl Work<'_> {
         let Ok(body) = self.body(*task) else { return Ok(Verdict::Unknown) };
         let scratch = self.scratch();
         let loaded = data::load_all(&self.worker.shared.values, inputs, Some(&scratch)).await?;
-        let step =
-            Step { at: self.at(None, inputs).await?, attempt: self.taken.ticket.failed + 1, tx: None, reserved: None };
+        let step = Step {
+            at: self.at(None, inputs).await?,
+            attempt: self.taken.ticket.failed + 1,
+            tx: None,
+            reserved: None,
+            wrote: None,
+        };
         let asked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| body.verify(step, loaded)));
         let Ok(Some(verdict)) = asked else { return Ok(Verdict::Unknown) };
         let _heartbeat = self.heartbeat(false);

@@ -1,0 +1,178 @@
+//! `onceflow worker`: takes steps of any run until it is asked to stop: then it takes no further ones, and finishes those
+//! it has.
+
+use crate::{
+    args,
+    crew::Crew,
+    exit::Exit,
+    fault::Fault,
+    place::Place,
+    printer::{Ink, Printer},
+    session::Session,
+    signals::Signals,
+    tally::Tally,
+    trail, view, words, work,
+};
+use onceflow_engine::{Engine, Event, What};
+use serde_json::json;
+use std::{collections::BTreeMap, time::Duration};
+use tokio::sync::mpsc::UnboundedReceiver;
+
+/// Signals that are listened to: to drain, and to interrupt.
+const SIGNALS: u8 = 2;
+
+/// How often it is looked whether anything is ready, for one that ends when nothing is.
+const LOOK: Duration = Duration::from_millis(100);
+
+/// How often directories of runs that are gone are looked for.
+const SWEEP: Duration = Duration::from_secs(60);
+
+/// Works.
+pub(crate) async fn run(args: &args::Worker, place: Place, printer: &Printer) -> Result<Exit, Fault> {
+    let crew = Crew::of_worker(args)?;
+    let session = Session::make(place).await?;
+    let no_signals = |error| Fault::plain(Exit::No, format!("no signals: {error}"));
+    let mut signals = Signals::listen_to(SIGNALS).map_err(no_signals)?;
+    let (engine, attending) = crew.engine(&session, "worker").await?;
+    let told = tokio::spawn(tell(engine.events(), engine.clone(), session.place.clone(), printer.clone()));
+    let sweeping = tokio::spawn(keep_sweeping(engine.clone(), session.place.clone()));
+    printer.say(format!("worker {} takes steps of {}", std::process::id(), session.place));
+    engine.go();
+    let worked = tokio::select! {
+        exit = signals.asked() => drain(&engine, &mut signals, printer, exit).await,
+        ready = until_nothing_is_ready(&engine, &crew), if args.once => match ready {
+            Ok(()) => engine.close().await.map(|()| Exit::Done).map_err(Fault::from),
+            Err(fault) => Err(fault),
+        },
+        why = engine.until_full() => {
+            if let Err(error) = engine.interrupt().await {
+                tracing::debug!(%error, "what was done last may have to be done again");
+            }
+            Err(Fault::full(why))
+        }
+    };
+    sweeping.abort();
+    let exit = match worked {
+        Ok(exit) => exit,
+        Err(fault) => {
+            engine.stop();
+            return Err(fault);
+        }
+    };
+    let did = told.await.unwrap_or_default();
+    drop(attending);
+    session.close().await?;
+    let data = json!({"event": "did-leave", "done": did.done, "failed": did.failed, "lost": did.lost});
+    if printer.json {
+        printer.data(&data);
+    }
+    printer.say(format!(
+        "left: {} done, {} failed, {} lost to others",
+        words::count(did.done, "step"),
+        did.failed,
+        did.lost
+    ));
+    Ok(exit)
+}
+
+/// Takes no further steps, and finishes those it has, unless it is asked once more.
+async fn drain(engine: &Engine, signals: &mut Signals, printer: &Printer, exit: Exit) -> Result<Exit, Fault> {
+    let has = words::count(engine.busy(), "step");
+    printer.say(format!("draining: takes no further steps, finishes {has} (again to give them back)"));
+    tokio::select! {
+        closed = engine.close() => {
+            closed?;
+            Ok(Exit::Done)
+        }
+        _ = signals.asked_times(SIGNALS) => {
+            printer.say("interrupted: its steps are given back (again to stop at once)");
+            engine.interrupt().await?;
+            Ok(exit)
+        }
+    }
+}
+
+/// Ends when there is nothing that it could take, and it has nothing.
+async fn until_nothing_is_ready(engine: &Engine, crew: &Crew) -> Result<(), Fault> {
+    loop {
+        tokio::time::sleep(LOOK).await;
+        if engine.busy() > 0 {
+            continue;
+        }
+        let waits = engine.backlog().await?;
+        if !waits.iter().any(|class| class.ready > 0 && crew.takes(&class.class, &class.tasks)) && engine.busy() == 0 {
+            return Ok(());
+        }
+    }
+}
+
+async fn keep_sweeping(engine: Engine, place: Place) {
+    loop {
+        if let Err(fault) = work::sweep(&engine, &place).await {
+            tracing::debug!(%fault, "directories of runs that are gone are left");
+        }
+        tokio::time::sleep(SWEEP).await;
+    }
+}
+
+/// What it did.
+#[derive(Default)]
+struct Did {
+    done: usize,
+    failed: usize,
+    lost: usize,
+}
+
+/// Says what happens, writes it down for those who look from other processes, and counts.
+async fn tell(mut events: UnboundedReceiver<Event>, engine: Engine, place: Place, printer: Printer) -> Did {
+    const AT_ONCE_MAX: usize = 256;
+    let (mut some, mut did) = (Vec::with_capacity(AT_ONCE_MAX), Did::default());
+    let (mut trails, mut tallies) = (trail::Trails::new(engine, place), BTreeMap::<String, Tally>::new());
+    while events.recv_many(&mut some, AT_ONCE_MAX).await > 0 {
+        let ms = trail::now_ms();
+        trails.write(ms, &some).await;
+        for Event { run, what } in some.drain(..) {
+            let took = tallies.entry(run.to_string()).or_default().saw(ms, &what);
+            match &what {
+                What::DidEnd { .. } => drop(tallies.remove(&*run)),
+                What::DidCommit { address } if !words::is_helper(address) && took.is_some() => did.done += 1,
+                What::DidFail(_) => did.failed += 1,
+                What::DidLose { .. } => did.lost += 1,
+                _ => {}
+            }
+            say(&printer, ms, &run, &what, took);
+        }
+    }
+    did
+}
+
+fn say(printer: &Printer, ms: u64, run: &str, what: &What, took: Option<u64>) {
+    if printer.json {
+        let mut line = trail::line(ms, what);
+        line["run"] = json!(run);
+        return printer.data(&line);
+    }
+    let at = |address: &str| format!("{run} {}", words::step(address));
+    match what {
+        What::WillRun { address, attempt } if !words::is_helper(address) => {
+            let again = if *attempt > 1 { format!(", attempt {attempt}") } else { String::new() };
+            printer.say(format!("takes   {}{again}", at(address)));
+        }
+        What::DidCommit { address } if !words::is_helper(address) => {
+            if let Some(took) = took {
+                let done = printer.ink(Ink::Green, "done");
+                printer.say(format!("{done}    {} in {}", at(address), words::duration(took)));
+            }
+        }
+        What::DidFail(failed) => printer.tell(format!("{run}: {}", view::failure(printer, failed))),
+        What::DidLoseTrack { address } => printer.say(format!("unknown {}", at(address))),
+        What::DidUndo { address } => printer.say(format!("undone  {}", at(address))),
+        What::DidLose { address } => printer.warn(format!(
+            "{}    {}: it took too long to say that it lives, so another worker has it; what it gave here is not taken",
+            printer.ink(Ink::Yellow, "lost"),
+            at(address)
+        )),
+        What::DidEnd { how } => printer.say(format!("ended   {run}: {how}")),
+        _ => {}
+    }
+}

@@ -1,0 +1,372 @@
+//! Who works on a store, on what, and what waits: for people. It is read from what workers say and from what stands in
+//! the queues, as of the moments it is read at.
+
+use super::Engine;
+use crate::{
+    Error, Handle,
+    options::About,
+    shared::{Shared, lock},
+    worker::{announce::Said, wanted::Wanted},
+};
+use futures_util::future::BoxFuture;
+use onceflow_core::{
+    Batch, Fence, Group, Inbox, Name, Timestamp,
+    limits::SCAN_ROWS_MAX,
+    model::Program,
+    protocol::{
+        ids::{RunId, StepId},
+        keys,
+        rows::{self, Ticket},
+    },
+};
+use onceflow_store::records::Scan;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Steps counted of one class.
+const COUNTED_MAX: usize = 100_000;
+
+/// Steps told of one worker.
+const STEPS_MAX: usize = 100;
+
+/// A worker that says it is there.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WorkerInfo {
+    /// Under which name it claims steps.
+    pub incarnation: u128,
+    /// Who it is.
+    pub about: About,
+    /// When it came, on the store's clock.
+    pub started: Timestamp,
+    /// When it last gave a sign of life, on the store's clock.
+    pub seen: Timestamp,
+    /// How long ago that is, in milliseconds.
+    pub silent_ms: u64,
+    /// Whether that is not longer than its claims stand. One that is not alive may be gone, or slow.
+    pub is_alive: bool,
+    /// It takes no further steps.
+    pub draining: bool,
+    /// Classes whose steps it takes, and how many at a time, if that is bounded.
+    pub classes: Vec<(String, Option<u64>)>,
+    /// Tasks it has, by name, and in which version: those without one it runs in any.
+    pub tasks: Vec<(String, Option<String>)>,
+    /// Tasks it did.
+    pub done: u64,
+    /// The same by run, of the last few runs.
+    pub done_of: BTreeMap<RunId, u64>,
+    /// Steps that were taken from it, because it was too slow to say it lives.
+    pub lost: u64,
+    /// Steps it has now: the first few.
+    pub steps: Vec<WorkerStep>,
+}
+
+/// A step that a worker has.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct WorkerStep {
+    /// The run's key.
+    pub run: String,
+    /// Where it is; empty if that is not known any more.
+    pub address: String,
+}
+
+impl WorkerInfo {
+    /// Whether it takes steps of this class.
+    pub fn serves(&self, class: &str) -> bool {
+        self.classes.iter().any(|(served, max)| served == class && *max != Some(0))
+    }
+
+    /// Whether it has this task.
+    pub fn offers(&self, task: &str, version: &str) -> bool {
+        let is_it = |(name, of): &(String, Option<String>)| {
+            name == task && of.as_deref().is_none_or(|offered| offered == version)
+        };
+        self.tasks.iter().any(is_it)
+    }
+
+    fn can(&self, class: &str, tasks: &[(String, String)]) -> bool {
+        self.is_alive && self.serves(class) && tasks.iter().all(|(name, version)| self.offers(name, version))
+    }
+}
+
+/// Steps of one class that wait.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Backlog {
+    /// The class; empty for internal steps, which every worker takes.
+    pub class: String,
+    /// The tasks, by name and version, if the steps wait for workers that have them.
+    pub tasks: Vec<(String, String)>,
+    /// Steps that are ready, and not taken.
+    pub ready: u64,
+    /// Steps that are taken.
+    pub taken: u64,
+    /// When the oldest run was started that has some of those that are ready.
+    pub since: Option<Timestamp>,
+    /// Workers that are alive and may take them.
+    pub workers: usize,
+}
+
+/// Steps of a run that no worker that is alive may take.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Lacking {
+    /// Their class.
+    pub class: String,
+    /// Their tasks, if workers of the class are there and lack these: by name and version.
+    pub tasks: Vec<(String, String)>,
+    /// How many there are now.
+    pub steps: u64,
+}
+
+impl std::fmt::Display for Lacking {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let tasks: Vec<_> = self.tasks.iter().map(|(name, version)| format!("`{name}`, version {version}")).collect();
+        match tasks.is_empty() {
+            true => write!(f, "waits for a worker that takes class `{}`", self.class),
+            false => write!(f, "waits for a worker that offers {}", tasks.join(" and ")),
+        }
+    }
+}
+
+impl Engine {
+    /// Steps that this very engine has taken.
+    pub fn busy(&self) -> usize {
+        self.worker.as_ref().map_or(0, |worker| worker.slots())
+    }
+
+    /// The workers that say they are there, and what they have now.
+    ///
+    /// # Errors
+    /// If the store does not answer.
+    pub fn workers(&self) -> BoxFuture<'_, Result<Vec<WorkerInfo>, Error>> {
+        Box::pin(async move {
+            let mut workers = self.shared.workers().await?;
+            if workers.is_empty() {
+                return Ok(workers);
+            }
+            for queue in self.queues().await?.iter().filter(|queue| **queue != keys::internal_queue()) {
+                for (name, row) in self.shared.all_rows(queue.claims(), b"").await? {
+                    let Some(fence) = Fence::from_bytes(&row) else { continue };
+                    let worker = workers.iter_mut().find(|worker| worker.incarnation == fence.incarnation());
+                    if let Some(worker) = worker.filter(|worker| worker.steps.len() < STEPS_MAX) {
+                        worker.steps.extend(self.shared.step_at(queue, &name).await?);
+                    }
+                }
+            }
+            Ok(workers)
+        })
+    }
+
+    /// What waits to be taken, by class; and apart from that what waits for workers that have its task.
+    ///
+    /// # Errors
+    /// If the store does not answer.
+    pub fn backlog(&self) -> BoxFuture<'_, Result<Vec<Backlog>, Error>> {
+        Box::pin(async move {
+            let workers = self.shared.workers().await?;
+            let wanted: BTreeMap<_, _> =
+                self.shared.wanted().await?.into_iter().map(|(name, _, it)| (keys::wanted_queue(&name), it)).collect();
+            let mut found = Vec::new();
+            for queue in self.queues().await? {
+                let (class, tasks) = match wanted.get(&queue) {
+                    Some(Wanted { class, tasks, .. }) => (class.clone(), tasks.clone()),
+                    None => (keys::class_of(&queue).unwrap_or_default().to_owned(), vec![]),
+                };
+                let may = |worker: &&crate::WorkerInfo| {
+                    if class.is_empty() { worker.is_alive } else { worker.can(&class, &tasks) }
+                };
+                let workers = workers.iter().filter(may).count();
+                let counted = self.shared.count(&queue).await?;
+                if counted.ready + counted.taken > 0 {
+                    found.push(Backlog { class, tasks, workers, ..counted });
+                }
+            }
+            Ok(found)
+        })
+    }
+}
+
+impl Handle {
+    /// The classes of the tasks of a run that has not ended; none of one that has.
+    ///
+    /// # Errors
+    /// If the store does not answer.
+    pub fn classes(&self) -> BoxFuture<'_, Result<BTreeSet<String>, Error>> {
+        Box::pin(async move {
+            let run = self.shared.read_run(self.id()).await?;
+            Ok(run
+                .map(|run| run.plan.program.tasks.iter().map(|task| task.class.clone()).collect())
+                .unwrap_or_default())
+        })
+    }
+
+    /// Steps of the run that are ready, and that no worker which says it is there may take. Where workers do not say so, as
+    /// in one process, that is all of them.
+    ///
+    /// # Errors
+    /// If the store does not answer.
+    pub fn lacking(&self) -> BoxFuture<'_, Result<Vec<Lacking>, Error>> {
+        Box::pin(async move {
+            let id = self.id();
+            let Some(run) = self.shared.read_run(id).await? else { return Ok(vec![]) };
+            let workers = self.shared.workers().await?;
+            let mut found = Vec::new();
+            for (queue, class, tasks) in self.shared.queues_of(&run.plan.program).await? {
+                if workers.iter().any(|worker| worker.can(&class, &tasks)) {
+                    continue;
+                }
+                let steps = self.shared.free_steps(&queue, id).await?.len() as u64;
+                if steps > 0 {
+                    found.push(Lacking { class, tasks, steps });
+                }
+            }
+            Ok(found)
+        })
+    }
+
+    /// Helps a run that takes no further steps to its end, where steps stand in queues that no worker looks at: they are
+    /// moved to where all do. Nothing happens to a run that goes on.
+    ///
+    /// # Errors
+    /// If the store does not answer.
+    pub fn hasten(&self) -> BoxFuture<'_, Result<(), Error>> {
+        Box::pin(async move {
+            let id = self.id();
+            let Some(run) = self.shared.known(id) else { return Ok(()) };
+            let (phase, options) = (run.state().phase, &self.shared.options);
+            let is_alone = options.works && options.about.is_none();
+            if is_alone || phase.dispatches() || !phase.is_open() {
+                return Ok(());
+            }
+            let workers = self.shared.workers().await?;
+            for (queue, class, tasks) in self.shared.queues_of(&run.plan.program).await? {
+                let Some(stopped) = self.shared.stopped(id, run.plan.keys.generation).await? else { return Ok(()) };
+                if workers.iter().any(|worker| worker.can(&class, &tasks)) || self.takes(&class, &tasks) {
+                    continue;
+                }
+                self.shared.free_overdue(&queue, id).await?;
+                let steps = self.shared.free_steps(&queue, id).await?;
+                self.shared.free_for_all(&queue, steps, &stopped).await?;
+            }
+            Ok(())
+        })
+    }
+
+    /// Whether this very process takes such steps, and has not said so.
+    fn takes(&self, class: &str, tasks: &[(String, String)]) -> bool {
+        let options = &self.shared.options;
+        let takes = options.works && (options.other_classes || options.classes.contains_key(class));
+        takes && tasks.iter().all(|(name, version)| lock(&self.shared.tasks).offer(name, version))
+    }
+}
+
+impl Shared {
+    /// The workers that say they are there, without what they have.
+    async fn workers(&self) -> Result<Vec<WorkerInfo>, Error> {
+        let all = self.workers_said().await?;
+        if all.is_empty() {
+            return Ok(vec![]);
+        }
+        let now = self.records.now().await?;
+        Ok(all.iter().filter_map(|(name, row)| info(name, rows::read(row)?, now)).collect())
+    }
+
+    /// The queues that steps of a program may stand in, but for the internal one; each with its class, and the tasks it is
+    /// for.
+    async fn queues_of(&self, program: &Program) -> Result<Vec<(Group, String, Vec<(String, String)>)>, Error> {
+        let classes: BTreeSet<_> = program.tasks.iter().map(|task| task.class.clone()).collect();
+        let wanted = self.wanted().await?;
+        let wanted = wanted.into_iter().map(|(name, _, it)| (keys::wanted_queue(&name), it.class, it.tasks));
+        Ok(classes.into_iter().map(|class| (keys::class_queue(&class), class, vec![])).chain(wanted).collect())
+    }
+
+    /// The steps of a run that stand in a queue and are not taken.
+    async fn free_steps(&self, queue: &Group, run: RunId) -> Result<Vec<(Name, onceflow_core::Row)>, Error> {
+        let steps = self.all_rows(queue.clone(), &run.0).await?;
+        if steps.is_empty() {
+            return Ok(steps);
+        }
+        let taken: BTreeSet<_> =
+            self.all_rows(queue.claims(), &run.0).await?.into_iter().map(|(name, _)| name).collect();
+        Ok(steps.into_iter().filter(|(name, _)| !taken.contains(name)).collect())
+    }
+
+    /// Frees the steps of a run in a queue whose workers gave no sign of life: nobody else looks there.
+    async fn free_overdue(&self, queue: &Group, run: RunId) -> Result<(), Error> {
+        let claims = self.all_rows(queue.claims(), &run.0).await?;
+        if claims.is_empty() {
+            return Ok(());
+        }
+        let now = self.records.now().await?;
+        for (name, fence) in claims {
+            let (claim, due) = (queue.claims().key(&name), queue.deadlines().key(&name));
+            let Some(deadline) = self.row(due.clone()).await? else { continue };
+            if Timestamp::from_sortable(&deadline).is_none_or(|deadline| deadline <= now) {
+                let mut batch = Batch::new(self.shard());
+                batch.require_equals(claim.clone(), fence).require_equals(due.clone(), deadline);
+                batch.delete(claim).delete(due);
+                let _refused_if_renewed = self.records.commit(batch).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Where a step in a queue is.
+    async fn step_at(&self, queue: &Group, name: &Name) -> Result<Option<WorkerStep>, Error> {
+        let Some(row) = self.row(queue.key(name)).await? else { return Ok(None) };
+        let ticket = Inbox::from_row(&row).and_then(|inbox| rows::read::<Ticket>(&inbox.note));
+        let Some(((id, step), ticket)) = StepId::from_queue_name(name.as_bytes()).zip(ticket) else { return Ok(None) };
+        let Some(run) = self.run(id, Some(ticket.generation)).await? else { return Ok(None) };
+        let address = match self.place(&run, step.frame, step.index).await {
+            Ok(place) if run.plan.keys.generation == ticket.generation => {
+                let node = run.plan.program.blocks[ticket.block as usize].nodes.get(step.node as usize);
+                node.map(|node| place.address(&node.path)).unwrap_or_default()
+            }
+            _ => String::new(),
+        };
+        Ok(Some(WorkerStep { run: run.key.to_string(), address }))
+    }
+
+    /// How many steps stand in a queue.
+    async fn count(&self, queue: &Group) -> Result<Backlog, Error> {
+        let claims: BTreeSet<_> = self.all_rows(queue.claims(), b"").await?.into_iter().map(|(name, _)| name).collect();
+        let (mut counted, mut runs, mut after) = (Backlog::default(), BTreeSet::new(), None);
+        loop {
+            let page = self.records.scan(self.shard(), Scan::of(queue.clone(), SCAN_ROWS_MAX).after(after)).await?;
+            for (name, _) in &page.rows {
+                if claims.contains(name) {
+                    counted.taken += 1;
+                } else {
+                    counted.ready += 1;
+                    runs.extend(StepId::from_queue_name(name.as_bytes()).map(|(run, _)| run));
+                }
+            }
+            after = page.rows.last().map(|(name, _)| name.clone());
+            if !page.more || (counted.ready + counted.taken) as usize >= COUNTED_MAX {
+                break;
+            }
+        }
+        for run in runs {
+            let started = self.run(run, None).await?.map(|run| run.header.started);
+            counted.since = counted.since.into_iter().chain(started).min();
+        }
+        Ok(counted)
+    }
+}
+
+/// What a worker said, seen now.
+fn info(name: &Name, said: Said, now: Timestamp) -> Option<WorkerInfo> {
+    let silent_ms = now.ms_since(said.seen);
+    Some(WorkerInfo {
+        incarnation: u128::from_be_bytes(name.as_bytes().try_into().ok()?),
+        about: said.about,
+        started: said.started,
+        seen: said.seen,
+        silent_ms,
+        is_alive: silent_ms <= said.lease_ms,
+        draining: said.draining,
+        classes: said.classes,
+        tasks: said.tasks,
+        done: said.did.done,
+        done_of: said.did.runs,
+        lost: said.did.lost,
+        steps: vec![],
+    })
+}
