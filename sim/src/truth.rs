@@ -73,6 +73,10 @@ pub struct Truth {
     pub taken: BTreeMap<(NodeId, RunId), BTreeMap<[u8; 24], Position>>,
     /// Who took a step, by its claim.
     pub takers: BTreeMap<[u8; 24], NodeId>,
+    /// When it was written that a body starts which must not start twice: run, claim, and how many attempts had failed.
+    pub start_written: BTreeMap<(RunId, [u8; 24], u32), Position>,
+    /// How many such bodies started.
+    pub once_only: BTreeMap<(NodeId, RunId), usize>,
     /// Runs that were stopped or failed, and are gone: what they did was undone.
     pub given_up: BTreeMap<RunId, Position>,
     /// Compensations that ran: run, address, and whether well.
@@ -183,6 +187,7 @@ impl Truth {
         self.registered.retain(|_, (_, at)| *at <= position);
         self.undo_committed.retain(|_, at| *at <= position);
         self.written.retain(|at, _| *at <= position);
+        self.start_written.retain(|_, at| *at <= position);
         self.given_up.retain(|_, at| *at <= position);
     }
 }
