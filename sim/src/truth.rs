@@ -103,6 +103,8 @@ pub struct Truth {
     pub keepers: BTreeSet<String>,
     /// Runs that mean something else once the world is repaired.
     pub fragile: BTreeSet<String>,
+    /// Runs that failed and that nobody tried again.
+    pub left: BTreeSet<String>,
     /// Runs of which not everything follows from their inputs.
     pub inexact: BTreeSet<String>,
 }

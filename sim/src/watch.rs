@@ -36,6 +36,8 @@ pub struct Before {
     claims: Vec<(Row, Option<Row>)>,
     /// Registrations.
     undos: Vec<(Key, Option<Row>)>,
+    /// What keys lead to.
+    heads: Vec<(Key, Option<Row>)>,
 }
 
 /// All rows a batch may touch, those of triggers included.
@@ -77,6 +79,8 @@ impl Watch {
                 before.claims.extend(claim.map(|claim| (claim, state.get(batch.shard, &deadline).cloned())));
             } else if key.group.kind() == Kind::Queue {
                 before.ready.push(look(key));
+            } else if key.group.id() == b"runs" {
+                before.heads.push(look(key));
             } else if key.name.as_bytes().first() == Some(&b'u') && plan_of(key).is_some() {
                 before.undos.push(look(key));
             }
@@ -133,6 +137,9 @@ impl Watch {
                 _ => {}
             }
         }
+        for (key, was) in before.heads.iter().filter(|(key, _)| state.get(batch.shard, key).is_none()) {
+            self.forgotten(key, was.as_ref());
+        }
         self.widths(batch);
         self.burials(batch, state);
         for op in &batch.ops {
@@ -156,6 +163,20 @@ impl Watch {
         }
         if let Some(claimed) = claimed {
             self.sim.tell(|| format!("node {node} takes {}", name(&claimed.name)));
+        }
+    }
+
+    /// A run is not remembered any more. One that failed has nothing then that would have to be undone.
+    fn forgotten(&self, key: &Key, was: Option<&Row>) {
+        let mut truth = lock(&self.truth);
+        let called = String::from_utf8_lossy(key.name.as_bytes()).into_owned();
+        self.sim.tell(|| format!("{called} is not remembered any more"));
+        *truth.ends.entry(called).or_default() += 1;
+        let Some(Head::Active(run)) = was.and_then(|row| rows::read::<Head>(row)) else { return };
+        let left = truth.registered.iter().find(|(at, _)| at.0 == run && !truth.undo_committed.contains_key(at));
+        if let Some((_, (address, _))) = left {
+            let seen = format!("run {run} is gone, and {address} was not undone");
+            truth.violate("compensations once, in order", seen);
         }
     }
 

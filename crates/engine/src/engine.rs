@@ -329,10 +329,24 @@ impl Engine {
         if !asked.is(&run.header) || run.state().phase == Phase::Frozen {
             return self.replan(asked, &run).await;
         }
-        if run.state().phase == Phase::Failed {
+        if run.state().phase.expires() {
+            return self.until_gone(asked, id).await;
+        }
+        if run.state().phase.is_failed() {
             self.retry(&run).await?;
         }
         Ok(Some(self.handle(&asked.start.key, id)))
+    }
+
+    /// The history of the run has ended, and it goes: then this is another run. It takes a worker little time.
+    async fn until_gone(&self, asked: &Asked, id: RunId) -> Result<Option<Handle>, Error> {
+        const LOOK_MS: u64 = 100;
+        if self.worker.as_ref().is_none_or(|worker| worker.is_stopping()) {
+            return Err(Error::Busy { key: asked.start.key.clone() });
+        }
+        let progress = std::pin::pin!(self.shared.progress(id).notified());
+        futures_util::future::select(progress, self.shared.world.sleep(LOOK_MS)).await;
+        Ok(None)
     }
 
     /// What failed is tried again.
