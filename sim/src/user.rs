@@ -411,7 +411,9 @@ impl User {
             Came::Cancelled if !cancelled => {
                 truth.violate("every run ends well if its tasks do", format!("{}: nobody cancelled it", self.key));
             }
-            Came::Gone if !ask.is_soon_forgotten() => truth.violate("every run ends", format!("{} is not there any more", self.key)),
+            Came::Gone if !ask.is_soon_forgotten() => {
+                truth.violate("every run ends", format!("{} is not there any more", self.key))
+            }
             _ => {}
         }
     }

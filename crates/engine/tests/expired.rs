@@ -3,10 +3,7 @@
 mod support;
 
 use onceflow_core::model::{Effect, Type};
-use onceflow_engine::{
-    Engine, Error, HISTORY_MS, Options, Report, Start,
-    task::Failure,
-};
+use onceflow_engine::{Engine, Error, HISTORY_MS, Options, Report, Start, task::Failure};
 use onceflow_store::{
     World,
     testing::fault::{Fault, Faulty, Plan},
@@ -18,12 +15,14 @@ fn odd_fails(kit: &mut Kit) -> Case {
     let grow = kit.add(spec("grow", &[("x", Type::Int)], &[("out", Type::Bytes)]), |_, inputs| {
         Ok(vec![bytes(100_000, as_int(&inputs[0]))])
     });
-    let check = kit.add(spec("check", &[("b", Type::Bytes), ("x", Type::Int)], &[("out", Type::Int)]), |_, inputs| {
-        match as_int(&inputs[1]) {
-            n if n % 2 == 0 => Ok(vec![int(n)]),
-            _ => Err(Failure::new("odd").finally()),
-        }
-    });
+    let check =
+        kit.add(
+            spec("check", &[("b", Type::Bytes), ("x", Type::Int)], &[("out", Type::Int)]),
+            |_, inputs| match as_int(&inputs[1]) {
+                n if n % 2 == 0 => Ok(vec![int(n)]),
+                _ => Err(Failure::new("odd").finally()),
+            },
+        );
     let body = io().task("grow", &grow).task("check", &check);
     let body = body.connect("x -> grow.x; grow.out -> check.b; x -> check.x; check.out -> y");
     let g = G::new().input("x", list()).output("y", list()).module("all", each(body.graph()));
