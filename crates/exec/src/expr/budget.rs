@@ -20,7 +20,10 @@ use std::cell::Cell;
 pub(super) const UNITS_MAX: u64 = 10_000_000;
 
 /// Text that counts as much as an element.
-const TEXT_BYTES: usize = 32;
+const TEXT_BYTES: usize = 16;
+
+/// What a map takes beside its entries.
+const MAP_UNITS: u64 = 16;
 
 /// Lists within lists that are looked into.
 const LEVELS_MAX: u32 = 64;
@@ -33,6 +36,7 @@ thread_local! {
 const GOES_OVER: &str = "@goesOver";
 const COMPARES_ALL: &str = "@comparesAll";
 const MADE: &str = "@made";
+const MAY_GO_ON: &str = "@mayGoOn";
 
 /// Adds what [`bound`] calls.
 ///
@@ -41,6 +45,7 @@ const MADE: &str = "@made";
 pub(super) fn extension(env: &mut Env) -> Result<(), cel::DeclarationError> {
     env.add_overload(GOES_OVER, "@goesOver(dyn)", vec![DYN_TYPE], goes_over)?;
     env.add_overload(COMPARES_ALL, "@comparesAll(dyn)", vec![DYN_TYPE], compares_all)?;
+    env.add_overload(MAY_GO_ON, "@mayGoOn(dyn)", vec![DYN_TYPE], may_go_on)?;
     env.add_overload(MADE, "@made(dyn)", vec![DYN_TYPE], made)
 }
 
@@ -67,6 +72,11 @@ fn charged<'b, 'v>(mut args: Vec<CowVal<'b, 'v>>, units: fn(&dyn Val) -> u64) ->
     Ok(value)
 }
 
+/// `all` and `exists` go on when an element fails: then what they do next must fail before it does anything.
+fn may_go_on<'b, 'v>(args: Vec<CowVal<'b, 'v>>) -> Called<'b, 'v> {
+    charged(args, |_| 0)
+}
+
 fn goes_over<'b, 'v>(args: Vec<CowVal<'b, 'v>>) -> Called<'b, 'v> {
     charged(args, |value| 1 + len(value))
 }
@@ -88,7 +98,8 @@ fn len(value: &dyn Val) -> u64 {
 
 /// How large something is, as far as that matters: no more is counted than there may be.
 fn size(value: &dyn Val, most: u64, levels: u32) -> u64 {
-    let mut total = 1 + text(value) as u64 / TEXT_BYTES as u64;
+    let map = if value.downcast_ref::<CelMap<'_>>().is_some() { MAP_UNITS } else { 0 };
+    let mut total = 1 + map + (text(value) / TEXT_BYTES) as u64;
     if levels == 0 {
         return total;
     }
@@ -101,6 +112,7 @@ fn size(value: &dyn Val, most: u64, levels: u32) -> u64 {
     if let Some(list) = value.downcast_ref::<CelList<'_>>() {
         list.inner().iter().all(|inner| add(inner.as_ref()));
     } else if let Some(map) = value.downcast_ref::<CelMap<'_>>() {
+        // In any order: it is only added up.
         map.inner().values().all(|inner| add(inner.as_ref()));
     } else {
         total += len(value);
@@ -138,6 +150,9 @@ fn visit(expr: &mut IdedExpr) {
                 call(COMPARES_ALL, list);
             }
             if makes(&called.func_name) {
+                if let Some(first) = called.args.first_mut().or(called.target.as_deref_mut()) {
+                    call(MAY_GO_ON, first);
+                }
                 call(MADE, expr);
             }
         }
@@ -179,6 +194,9 @@ fn makes(function: &str) -> bool {
 fn visit_comprehension(comprehension: &mut ComprehensionExpr) {
     visit(&mut comprehension.iter_range);
     call(GOES_OVER, &mut comprehension.iter_range);
+    if !matches!(comprehension.loop_cond.expr, Expr::Literal(_)) {
+        call(MAY_GO_ON, &mut comprehension.loop_cond);
+    }
     visit(&mut comprehension.accu_init);
     visit_step(&mut comprehension.loop_step, &comprehension.accu_var);
     visit(&mut comprehension.result);
@@ -196,7 +214,10 @@ fn visit_step(step: &mut IdedExpr, gathered: &str) {
         }
         Expr::Call(called) if called.func_name == operators::ADD && called.args.first().is_some_and(is_gathered) => {
             match called.args.get_mut(1).map(|added| &mut added.expr) {
-                Some(Expr::List(list)) => list.elements.iter_mut().for_each(visit),
+                Some(Expr::List(list)) => list.elements.iter_mut().for_each(|element| {
+                    visit(element);
+                    call(MADE, element);
+                }),
                 _ => called.args.iter_mut().skip(1).for_each(visit),
             }
         }

@@ -202,7 +202,7 @@ fn an_expression_that_would_go_on_for_ever_fails_and_says_why() {
     let range = "lists.range(1000000)";
     let doubled = format!("['{}']{}[0]", "x".repeat(1000), ".map(s, s + s)".repeat(25));
     let nested = format!("[1]{}", ".map(l, [l, l])".repeat(25));
-    let nested_maps = format!("[1]{}", ".map(l, {'a': l, 'b': l})".repeat(25));
+    let nested_maps = format!("[1]{}", ".map(l, {'a': l, 'b': l})".repeat(22));
     let endless = [
         format!("{range}.map(x, {range})"),
         format!("{range}.map(x, {range}.map(y, x * y)).size()"),
@@ -232,7 +232,7 @@ fn what_is_counted_changes_nothing() {
         ("{'a': 1, 'b': 2}.map(k, k).size() + {'a': {'b': [1, 2]}}.a.b.size()", "4 (int)"),
         ("['b', 'a', 'b'].distinct().join('-')", "\"b-a\" (text)"),
         ("[[3], [1]].sortBy(l, l[0])[0][0]", "1 (int)"),
-        ("lists.range(1000000).map(x, x + 1).filter(x, x % 2 == 0).size()", "500000 (int)"),
+        ("lists.range(300000).map(x, x + 1).filter(x, x % 2 == 0).size()", "150000 (int)"),
         ("true ? 'a' + 'b' : 'c'", "\"ab\" (text)"),
         ("has({'a': 1}.a) && math.greatest(1, 2) == 2 && [1] + [2] == [1, 2]", "true (bool)"),
     ];
