@@ -202,6 +202,37 @@ async fn a_run_whose_last_step_is_decided_while_it_is_settled_is_done() {
     proof.nothing_remains().await;
 }
 
+#[tokio::test]
+async fn what_somebody_decided_is_kept_like_what_was_computed() {
+    let (mut kit, starts) = (Kit::default(), Arc::new(AtomicU64::new(0)));
+    let pay = with(spec("pay", &[("x", Type::Int)], &[("out", Type::Int)]), Effect::AtMostOnce);
+    kit.tasks.add(pay.clone(), Arc::new(Lossy(starts.clone())));
+    let inc = inc(&mut kit);
+    let g = G::new().input("x", Type::Int).input("z", Type::Int).output("y", Type::Int).output("p", Type::Int);
+    let g = g.task("pay", &pay).task("inc", &inc).connect("x -> pay.x; pay.out -> p; z -> inc.x; inc.out -> y");
+    let kept = Start { keep_ms: Some(1_000_000), ..start(g) }.input("x", int(1));
+    let (first, second) = (kept.clone().input("z", int(1)), kept.input("z", int(2)));
+    let proof = Proof::new(&kit);
+    let engine = proof.engine();
+    proof.drive(engine.start(first.clone())).await.unwrap();
+    proof.drive(until_more(&starts, 0)).await;
+    proof.calm().await;
+    engine.stop();
+    drop(engine);
+    free_all(&proof.memory).await;
+    let engine = proof.engine();
+    let handle = engine.find(&first.key).await.unwrap();
+    let report = proof.drive(handle.wait()).await.unwrap();
+    assert!(matches!(&report, Report::Waiting(_)), "{report:?}");
+    proof.drive(handle.resolve("/pay", Resolution::Done(vec![int(7)]))).await.unwrap();
+    assert_eq!(proof.drive(proof.run_on(&engine, first)).await, "y=2 p=7");
+    let before = starts.load(SeqCst);
+    assert_eq!(proof.drive(proof.run_on(&engine, second)).await, "y=3 p=7");
+    assert_eq!(starts.load(SeqCst), before, "what was decided is not asked again");
+    proof.drive(engine.close()).await.unwrap();
+    proof.nothing_remains().await;
+}
+
 /// As when another takes a step of the end of a run over, and stays at it for a while.
 async fn take_over(memory: &Memory) {
     let (queue, shard) = (Group::queue("q"), Default::default());
