@@ -138,7 +138,7 @@ impl SimBody {
             done: None,
         };
         let place = (step.run(), step.address());
-        self.store.watch.body_starts(&self.store, &place, self.spec.effect);
+        self.store.watch.body_starts(&self.store, self.node, &place, self.spec.effect);
         let mut truth = lock(&self.truth);
         let key = truth.known_runs.get(&place.0).cloned();
         let mut ran = ran;

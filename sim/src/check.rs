@@ -11,12 +11,12 @@ use onceflow_core::{
     protocol::{
         draft::stored,
         ids::{RunId, SETTLE, StepId, TEARDOWN, UNDO},
-        rows::{self, Frame, Parked, Received, State as RunState, Ticket, Undo},
+        rows::{self, Frame, Header, Parked, Received, State as RunState, Ticket, Undo},
     },
     row::counter,
 };
 use onceflow_store::values::fsck::Mode;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// What must be so at any moment between two batches.
 pub fn anytime(room: &Room) {
@@ -132,14 +132,44 @@ fn reclaim(room: &Room) -> Option<onceflow_core::Timestamp> {
     }
 }
 
+/// Runs that failed, that nobody tried again, and whose history lasts or has just ended.
+fn failed(room: &Room, all: &[(Shard, Key, Row)]) -> BTreeSet<RunId> {
+    let (mut states, mut left) = (BTreeMap::new(), BTreeSet::new());
+    for (_, key, row) in all.iter().filter(|(_, key, _)| key.group.id().first() == Some(&b'R')) {
+        let run = run_of(key);
+        match key.name.as_bytes() {
+            b"s" => states.extend(run.zip(rows::read::<RunState>(row))),
+            b"h" => {
+                let key = rows::read::<Header>(row).map(|header| header.key).unwrap_or_default();
+                left.extend(run.filter(|_| lock(&room.truth).left.contains(&key)));
+            }
+            _ => {}
+        }
+    }
+    left.retain(|run| states.get(run).is_some_and(|state| state.phase.is_failed() || state.phase.expires()));
+    left
+}
+
+/// The run whose row this is, if it goes with its run.
+fn run_of(key: &Key) -> Option<RunId> {
+    let (id, name) = (key.group.id(), key.name.as_bytes());
+    match (key.group.kind(), id.first()) {
+        (Kind::Queue | Kind::Claims | Kind::Deadlines, _) => StepId::from_queue_name(name).map(|(run, _)| run),
+        (_, Some(b'R' | b'r')) => id.get(1..9)?.try_into().ok().map(RunId),
+        _ => None,
+    }
+}
+
 /// Every run has ended: of each there are only its row, its outputs and its sealed record, and what it keeps.
 pub fn at_rest(room: &Room) {
     reclaim(room);
-    for (_, key, row) in room.store.state().all() {
+    let all = room.store.state().all();
+    let left = failed(room, &all);
+    for (_, key, row) in all {
         let id = key.group.id();
         let may =
             MAY_REMAIN.contains(&id) || id.starts_with(b"K") || id.starts_with(b"flow/") || id == b"values.uploads";
-        if !may {
+        if !may && !run_of(&key).is_some_and(|run| left.contains(&run)) {
             let seen = format!("{key} is left: {row:?}");
             lock(&room.truth).violate("nothing is left behind", seen);
             return;

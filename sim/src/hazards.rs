@@ -59,6 +59,7 @@ pub const ALL: &[Hazard] = &[
     hazard("settles-too-soon", "our own", "a run is settled although steps are in flight"),
     hazard("abandoned-for-ever", "our own", "nobody frees the steps of the dead"),
     hazard("history-without-end", "our own", "nobody is told when the row of a run goes"),
+    hazard("failed-for-ever", "our own", "nobody is told when a run that failed goes"),
     hazard("writes-not-in-commit", "our own", "what a transactional step writes is left out of its commit"),
     hazard("reads-not-required", "our own", "what a transactional step has read may have changed"),
     hazard("memo-ignores-inputs", "our own", "what a step gave before is reused for other inputs"),

@@ -198,13 +198,14 @@ fn afterwards(room: &Arc<Room>) {
     check::written(room);
     check::undone(&mut lock(&room.truth));
     check::told_once(&mut lock(&room.truth));
-    if !sim.per_mille(500) || !lock(&room.truth).violations.is_empty() {
+    let looks = sim.per_mille(500) || !lock(&room.truth).left.is_empty();
+    if !looks || !lock(&room.truth).violations.is_empty() {
         return;
     }
     // The store's clock may have been ahead when they ended.
     sim.jump(HISTORY_MS + 60_000);
     room.start(1);
-    pass(room, 5_000);
+    pass(room, 5_000 + 4 * room.faults.lease_ms);
     room.stop_all();
     check::at_the_end(room);
 }
@@ -269,10 +270,12 @@ fn asks(random: &mut Random, library: Library) -> (Library, Vec<Ask>) {
     let (mut given, mut wanted, mut flow) = (inputs(random), outputs(random), library.clone());
     let keep_ms = random.percent(40).then_some(HISTORY_MS / 2);
     let finish_independent = random.percent(20);
+    // Some are forgotten while others are still at it.
+    let history_ms = if random.percent(12) { 200 + random.below(15_000) as u64 } else { HISTORY_MS };
     let mut asks = Vec::new();
     for _ in 0..1 + random.below(3) {
         if let Some(ask) = Ask::new(flow.clone(), given.clone(), wanted.clone()) {
-            asks.push(Ask { keep_ms, finish_independent, ..ask });
+            asks.push(Ask { keep_ms, finish_independent, history_ms, ..ask });
         }
         match random.below(4) {
             0 => given = inputs(random),

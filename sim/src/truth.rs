@@ -73,6 +73,10 @@ pub struct Truth {
     pub taken: BTreeMap<(NodeId, RunId), BTreeMap<[u8; 24], Position>>,
     /// Who took a step, by its claim.
     pub takers: BTreeMap<[u8; 24], NodeId>,
+    /// When it was written that a body starts which must not start twice: run, claim, and how many attempts had failed.
+    pub start_written: BTreeMap<(RunId, [u8; 24], u32), Position>,
+    /// How many such bodies started.
+    pub once_only: BTreeMap<(NodeId, RunId), usize>,
     /// Runs that were stopped or failed, and are gone: what they did was undone.
     pub given_up: BTreeMap<RunId, Position>,
     /// Compensations that ran: run, address, and whether well.
@@ -99,6 +103,8 @@ pub struct Truth {
     pub keepers: BTreeSet<String>,
     /// Runs that mean something else once the world is repaired.
     pub fragile: BTreeSet<String>,
+    /// Runs that failed and that nobody tried again.
+    pub left: BTreeSet<String>,
     /// Runs of which not everything follows from their inputs.
     pub inexact: BTreeSet<String>,
 }
@@ -183,6 +189,7 @@ impl Truth {
         self.registered.retain(|_, (_, at)| *at <= position);
         self.undo_committed.retain(|_, at| *at <= position);
         self.written.retain(|at, _| *at <= position);
+        self.start_written.retain(|_, at| *at <= position);
         self.given_up.retain(|_, at| *at <= position);
     }
 }

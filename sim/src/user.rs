@@ -26,13 +26,15 @@ pub struct Ask {
     pub outputs: Option<Vec<String>>,
     /// How long inner values are kept.
     pub keep_ms: Option<u64>,
+    /// How long its result can be asked for, and tried again what failed.
+    pub history_ms: u64,
     /// Go on after failures with what does not depend on them.
     pub finish_independent: bool,
     /// What it means, while the world is broken and when it is repaired.
     pub meaning: [Arc<Meaning>; 2],
 }
 
-/// How long a result can be asked for.
+/// How long the result of most runs can be asked for.
 pub const HISTORY_MS: u64 = 3_600_000;
 
 impl Ask {
@@ -45,7 +47,8 @@ impl Ask {
         let meaning = [meaning(&program, &values, false)?.into(), meaning(&program, &values, true)?.into()];
         let wanted = |name: &String| program.blocks[0].inputs.iter().any(|input| input.port.name == *name);
         let inputs = inputs.into_iter().filter(|(name, _)| wanted(name)).collect();
-        Some(Ask { library, inputs, outputs, keep_ms: None, finish_independent: false, meaning })
+        let history_ms = HISTORY_MS;
+        Some(Ask { library, inputs, outputs, keep_ms: None, history_ms, finish_independent: false, meaning })
     }
 
     /// Whether it means something else once the world is repaired; repaired half-way, it may mean something in between.
@@ -55,6 +58,11 @@ impl Ask {
         text(broken) != text(repaired)
     }
 
+    /// Whether it may be gone before somebody looks.
+    fn is_soon_forgotten(&self) -> bool {
+        self.history_ms < HISTORY_MS
+    }
+
     fn start(&self, key: &str) -> Start {
         let mut start = Start::new(key, self.library.clone(), "main");
         for (name, value) in &self.inputs {
@@ -62,7 +70,7 @@ impl Ask {
         }
         start.outputs.clone_from(&self.outputs);
         start.keep_ms = self.keep_ms;
-        start.history_ms = HISTORY_MS;
+        start.history_ms = self.history_ms;
         start.finish_independent = self.finish_independent;
         start
     }
@@ -140,6 +148,11 @@ impl User {
                 Came::Waiting(steps) => self.decide(steps).await,
                 Came::Failed => {
                     self.judge_failed(ask);
+                    if sim.per_mille(200) {
+                        // Nobody tries it again: it goes when its history ends.
+                        lock(&self.room.truth).left.insert(self.key.clone());
+                        break came;
+                    }
                     tries += 1;
                     if sim.per_mille(700) {
                         let mut truth = lock(&self.room.truth);
@@ -160,7 +173,7 @@ impl User {
         if let Came::Done(outputs) = &came {
             self.remember(ask, outputs);
         }
-        if matches!(came, Came::Done(_)) && sim.per_mille(300) {
+        if matches!(came, Came::Done(_)) && !ask.is_soon_forgotten() && sim.per_mille(300) {
             self.ask_again(ask, &came).await;
         }
     }
@@ -211,7 +224,10 @@ impl User {
                 let both = futures_util::future::join(answer(start.clone()), answer(start)).await;
                 match both {
                     (Some(Ok(one)), Some(Ok(two)))
-                        if one != two && !self.is_given_up(one) && !self.is_given_up(two) =>
+                        if one != two
+                            && !ask.is_soon_forgotten()
+                            && !self.is_given_up(one)
+                            && !self.is_given_up(two) =>
                     {
                         let seen = format!("{}: two starts gave runs {one} and {two}", self.key);
                         lock(&self.room.truth).violate("one result", seen);
@@ -395,7 +411,9 @@ impl User {
             Came::Cancelled if !cancelled => {
                 truth.violate("every run ends well if its tasks do", format!("{}: nobody cancelled it", self.key));
             }
-            Came::Gone => truth.violate("every run ends", format!("{} is not there any more", self.key)),
+            Came::Gone if !ask.is_soon_forgotten() => {
+                truth.violate("every run ends", format!("{} is not there any more", self.key))
+            }
             _ => {}
         }
     }

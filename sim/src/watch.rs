@@ -7,7 +7,7 @@ use crate::{
     truth::Truth,
 };
 use onceflow_core::{
-    Batch, Claimed, Inbox, Key, Kind, Op, Require, Row, Shard, Timestamp,
+    Batch, Claimed, Inbox, Key, Kind, Op, Require, Row, Timestamp,
     model::Effect,
     payload::Payload,
     protocol::{
@@ -16,7 +16,7 @@ use onceflow_core::{
         rows::{self, Frame, Head, Shape, Status, Ticket, Undo},
     },
 };
-use onceflow_store::{Position, records::Scan, state::State};
+use onceflow_store::{Position, state::State};
 use std::sync::{Arc, Mutex};
 
 /// Looks at every batch.
@@ -36,6 +36,8 @@ pub struct Before {
     claims: Vec<(Row, Option<Row>)>,
     /// Registrations.
     undos: Vec<(Key, Option<Row>)>,
+    /// What keys lead to.
+    heads: Vec<(Key, Option<Row>)>,
 }
 
 /// All rows a batch may touch, those of triggers included.
@@ -77,6 +79,8 @@ impl Watch {
                 before.claims.extend(claim.map(|claim| (claim, state.get(batch.shard, &deadline).cloned())));
             } else if key.group.kind() == Kind::Queue {
                 before.ready.push(look(key));
+            } else if key.group.id() == b"runs" {
+                before.heads.push(look(key));
             } else if key.name.as_bytes().first() == Some(&b'u') && plan_of(key).is_some() {
                 before.undos.push(look(key));
             }
@@ -105,7 +109,8 @@ impl Watch {
                     self.settling(batch, key, row, state);
                 }
                 (Some(row), None) => self.left(node, position, batch, key, row, state),
-                (Some(_), Some(_)) | (None, None) => {}
+                (Some(was), Some(is)) => self.starts(position, batch, (key, was, is)),
+                (None, None) => {}
             }
         }
         for (key, was) in &before.undos {
@@ -132,6 +137,9 @@ impl Watch {
                 _ => {}
             }
         }
+        for (key, was) in before.heads.iter().filter(|(key, _)| state.get(batch.shard, key).is_none()) {
+            self.forgotten(key, was.as_ref());
+        }
         self.widths(batch);
         self.burials(batch, state);
         for op in &batch.ops {
@@ -155,6 +163,20 @@ impl Watch {
         }
         if let Some(claimed) = claimed {
             self.sim.tell(|| format!("node {node} takes {}", name(&claimed.name)));
+        }
+    }
+
+    /// A run is not remembered any more. One that failed has nothing then that would have to be undone.
+    fn forgotten(&self, key: &Key, was: Option<&Row>) {
+        let mut truth = lock(&self.truth);
+        let called = String::from_utf8_lossy(key.name.as_bytes()).into_owned();
+        self.sim.tell(|| format!("{called} is not remembered any more"));
+        *truth.ends.entry(called).or_default() += 1;
+        let Some(Head::Active(run)) = was.and_then(|row| rows::read::<Head>(row)) else { return };
+        let left = truth.registered.iter().find(|(at, _)| at.0 == run && !truth.undo_committed.contains_key(at));
+        if let Some((_, (address, _))) = left {
+            let seen = format!("run {run} is gone, and {address} was not undone");
+            truth.violate("compensations once, in order", seen);
         }
     }
 
@@ -284,35 +306,36 @@ impl Watch {
         lock(&self.truth).lost_after(kept_to);
     }
 
-    /// User code starts: what it was decided on must be durable, if it touches the world.
-    pub fn body_starts(&self, store: &SimStore, place: &(RunId, String), effect: Effect) {
+    /// That the body of a step starts which must not start twice was written by who has the step.
+    fn starts(&self, position: Position, batch: &Batch, (key, was, is): (&Key, &Row, &Row)) {
+        let (Some(was), Some(is)) = (ticket(was), ticket(is)) else { return };
+        let Some(fence) = is.started.filter(|_| (was.started, was.failed) != (is.started, is.failed)) else { return };
+        let claim = Require::Equals(key.group.claims().key(&key.name), Row::new(fence.to_bytes()));
+        if let Some((run, _)) = StepId::from_queue_name(key.name.as_bytes())
+            && batch.requires.contains(&claim)
+        {
+            lock(&self.truth).start_written.insert((run, fence.to_bytes(), is.failed), position);
+        }
+    }
+
+    /// User code starts: what it was decided on must be durable, if it must not start twice. A node starts no more such
+    /// bodies of a run than it has written, durably, that it will, whoever has those steps by then.
+    pub fn body_starts(&self, store: &SimStore, node: NodeId, place: &(RunId, String), effect: Effect) {
         if effect != Effect::AtMostOnce {
             return;
         }
-        let is_started = |(name, row): &(onceflow_core::Name, Row)| {
-            let of_run = StepId::from_queue_name(name.as_bytes()).is_some_and(|(run, _)| run == place.0);
-            of_run && ticket(row).is_some_and(|ticket| ticket.started.is_some())
+        let durable = store.durable();
+        let mut truth = lock(&self.truth);
+        let mine = |((run, fence, _), at): &(&(RunId, [u8; 24], u32), &Position)| {
+            *run == place.0 && **at <= durable && truth.takers.get(fence) == Some(&node)
         };
-        let written = store.read_lasting(|state| {
-            let queues = ["q/default", "q/narrow"].map(onceflow_core::Group::queue);
-            queues.iter().any(|queue| {
-                let scan = Scan::of(queue.clone(), 4096).prefix(place.0.0);
-                state.scan(Shard::default(), &scan).rows.iter().any(is_started)
-            })
-        });
-        if !written {
-            // Another worker may have taken it over meanwhile; then it was written down, and has gone on.
-            let gone_on = store.read(|state| {
-                let queues = ["q/default", "q/narrow"].map(onceflow_core::Group::queue);
-                queues.iter().all(|queue| {
-                    let scan = Scan::of(queue.clone(), 4096).prefix(place.0.0);
-                    !state.scan(Shard::default(), &scan).rows.iter().any(is_started)
-                })
-            });
-            if !gone_on {
-                let seen = format!("{} of run {} started before that was durable", place.1, place.0);
-                lock(&self.truth).violate("nothing leaves before it is durable", seen);
-            }
+        let written = truth.start_written.iter().filter(mine).count();
+        let bodies = truth.once_only.entry((node, place.0)).or_default();
+        *bodies += 1;
+        if *bodies > written {
+            *bodies -= 1;
+            let seen = format!("{} of run {} started before that was durable", place.1, place.0);
+            truth.violate("nothing leaves before it is durable", seen);
         }
     }
 }

@@ -6,7 +6,7 @@ mod machine;
 
 use machine::{Machine, each_graph, tasks_graph};
 use onceflow_core::{
-    Fences, limits,
+    Fences, Timestamp, limits,
     protocol::{
         rows::{Failed, Phase, Why},
         run::{Ending, ending},
@@ -15,17 +15,18 @@ use onceflow_core::{
 };
 use std::collections::BTreeSet;
 
-const PHASES: [Phase; 10] = [
+const PHASES: [Phase; 11] = [
     Phase::Running,
     Phase::Failing,
     Phase::Cancelling,
-    Phase::Failed,
+    Phase::Failed { until: Timestamp::from_ms(7) },
     Phase::Waiting,
     Phase::UndoingFailed,
     Phase::UndoingCancelled,
     Phase::Frozen,
     Phase::RemovingFailed,
     Phase::RemovingCancelled,
+    Phase::Expired,
 ];
 
 #[test]
@@ -49,6 +50,8 @@ fn a_run_ends_as_the_worst_of_its_steps_says_and_a_cancel_outdoes_all() {
                     | Phase::RemovingFailed
                     | Phase::Frozen => Ending::Leave,
                     Phase::Cancelling => Ending::Remove(Phase::RemovingCancelled),
+                    Phase::Expired if undos => Ending::Undo(Phase::UndoingFailed),
+                    Phase::Expired => Ending::Remove(Phase::RemovingFailed),
                     _ => match (has(2), has(1), has(0), outputs) {
                         (true, ..) => Ending::Wait,
                         (_, true, ..) if undos => Ending::Undo(Phase::UndoingFailed),

@@ -10,8 +10,11 @@ mod inside;
 mod known;
 mod replan;
 pub(crate) mod reruns;
+mod start;
 pub(crate) mod summary;
 pub(crate) mod workers;
+
+pub use start::{HISTORY_MS, Start};
 
 use crate::{
     Error, Handle, Options,
@@ -46,77 +49,6 @@ use tokio::sync::mpsc;
 pub struct Engine {
     pub(crate) shared: Arc<Shared>,
     worker: Option<Arc<Worker>>,
-}
-
-/// What is to be run.
-#[derive(Clone, Debug)]
-pub struct Start {
-    /// What the run is called. Starting the same key again is the same run.
-    pub key: String,
-    /// The flow, and those it calls.
-    pub library: Library,
-    /// Its name in the library.
-    pub flow: String,
-    /// What checking it for the requested outputs gives, if the caller knows: then it is not checked only to see whether a
-    /// run is for the same.
-    pub identity: Option<Identity>,
-    /// By name.
-    pub inputs: Vec<(String, Data)>,
-    /// Which outputs are wanted; none is all.
-    pub outputs: Option<Vec<String>>,
-    /// How long inner values outlive the run, in milliseconds; none is not at all.
-    pub keep_ms: Option<u64>,
-    /// How long the result can be asked for, in milliseconds.
-    pub history_ms: u64,
-    /// After a failure, go on with what does not depend on it.
-    pub finish_independent: bool,
-    /// If the run is there and gets a new plan, steps that were done, or started, may run again though they must not start
-    /// twice, or though their writes rode in their commit.
-    pub accept_reruns: bool,
-    /// When this start was first tried, on the store's clock, if it was tried before.
-    pub first_tried: Option<onceflow_core::Timestamp>,
-}
-
-/// A week.
-pub const HISTORY_MS: u64 = 7 * 24 * 60 * 60 * 1000;
-
-impl Start {
-    /// A run of a flow, with all defaults.
-    pub fn new(key: impl Into<String>, library: Library, flow: impl Into<String>) -> Self {
-        Start {
-            key: key.into(),
-            library,
-            flow: flow.into(),
-            identity: None,
-            inputs: vec![],
-            outputs: None,
-            keep_ms: None,
-            history_ms: HISTORY_MS,
-            finish_independent: false,
-            accept_reruns: false,
-            first_tried: None,
-        }
-    }
-
-    /// One more input.
-    pub fn input(mut self, name: impl Into<String>, data: Data) -> Self {
-        self.inputs.push((name.into(), data));
-        self
-    }
-
-    fn check_key(&self) -> Result<(), Error> {
-        let bytes = self.key.len();
-        if bytes > 0 && bytes <= limits::RUN_KEY_BYTES_MAX {
-            return Ok(());
-        }
-        let why = format!("has a key of {bytes} bytes, not of 1 to {}", limits::RUN_KEY_BYTES_MAX);
-        Err(Error::Refused { key: self.key.clone(), why })
-    }
-
-    /// Whether a run is for the same, if checking this gave that digest.
-    fn is_of(&self, header: &Header, digest: &Digest, inputs: &inputs::Inputs) -> bool {
-        header.asked == *digest && header.inputs == inputs.digests() && header.requested == self.outputs
-    }
 }
 
 /// What was asked for, ready to be compared with what is there.
@@ -347,10 +279,24 @@ impl Engine {
         if !asked.is(&run.header) || run.state().phase == Phase::Frozen {
             return self.replan(asked, &run).await;
         }
-        if run.state().phase == Phase::Failed {
+        if run.state().phase.expires() {
+            return self.until_gone(asked, id).await;
+        }
+        if run.state().phase.is_failed() {
             self.retry(&run).await?;
         }
         Ok(Some(self.handle(&asked.start.key, id)))
+    }
+
+    /// The history of the run has ended, and it goes: then this is another run. It takes a worker little time.
+    async fn until_gone(&self, asked: &Asked, id: RunId) -> Result<Option<Handle>, Error> {
+        const LOOK_MS: u64 = 100;
+        if self.worker.as_ref().is_none_or(|worker| worker.is_stopping()) {
+            return Err(Error::Busy { key: asked.start.key.clone() });
+        }
+        let progress = std::pin::pin!(self.shared.progress(id).notified());
+        futures_util::future::select(progress, self.shared.world.sleep(LOOK_MS)).await;
+        Ok(None)
     }
 
     /// What failed is tried again.

@@ -34,7 +34,7 @@ pub enum Report {
     Running,
     /// All outputs are there.
     Done(Vec<(String, Outcome)>),
-    /// It failed. Starting it again tries what failed again.
+    /// It failed. Starting it again tries what failed again, until its history ends: then it goes, and nothing remains.
     Failed(Vec<Failed>),
     /// The outcomes of these steps are not known; see [`Handle::resolve`].
     Waiting(Vec<String>),
@@ -124,7 +124,7 @@ impl Handle {
 
     async fn look_at(&self, run: &Run) -> Result<Report, Error> {
         match run.state().phase {
-            Phase::Failed => Ok(Report::Failed(failures(&self.shared.parked_first(run).await?))),
+            Phase::Failed { .. } => Ok(Report::Failed(failures(&self.shared.parked_first(run).await?))),
             Phase::Waiting => {
                 let parked = self.shared.parked_first(run).await?;
                 let unknown = parked.iter().filter_map(|(_, _, parked)| match &parked.why {
@@ -252,7 +252,7 @@ impl Handle {
                 };
                 let state = run.state();
                 match state.phase {
-                    Phase::Running | Phase::Failing | Phase::Failed | Phase::Waiting | Phase::Frozen => {}
+                    Phase::Running | Phase::Failing | Phase::Failed { .. } | Phase::Waiting | Phase::Frozen => {}
                     _ => break,
                 }
                 let draft = run::turn(&run.plan, state, Phase::Cancelling);

@@ -4,12 +4,15 @@
 mod support;
 
 use onceflow_core::{
-    Batch, Group, Op,
+    Batch, Fences, Group, Op, Row,
     model::{Effect, Type},
-    protocol::rows::{self, Phase, State},
+    protocol::{
+        ids::{END, StepId},
+        rows::{self, Phase, State},
+    },
 };
 use onceflow_engine::{
-    Options, Report, Resolution, Start,
+    Options, Report, Resolution, Start, What,
     task::{Attempt, Body, Data, Failure, Step, Verdict},
 };
 use onceflow_store::{BoxFuture, Records, backend::memory::Memory, records::Scan, testing::world::poll_once};
@@ -163,4 +166,124 @@ async fn a_compensation_is_registered_once_though_two_had_the_step() {
     assert!(meanwhile.happened(), "another had the step");
     assert!(matches!(&report, Report::Undone { not_undone, .. } if not_undone.is_empty()), "{report:?}");
     assert_eq!(*undone.lock().unwrap(), [1]);
+}
+
+#[tokio::test]
+async fn a_run_whose_last_step_is_decided_while_it_is_settled_is_done() {
+    let (mut kit, starts) = (Kit::default(), Arc::new(AtomicU64::new(0)));
+    let pay = with(spec("pay", &[("x", Type::Int)], &[("out", Type::Int)]), Effect::AtMostOnce);
+    kit.tasks.add(pay.clone(), Arc::new(Lossy(starts.clone())));
+    let g = G::new().input("x", Type::Int).output("y", Type::Int).task("pay", &pay);
+    let start = start(g.connect("x -> pay.x; pay.out -> y")).input("x", int(1));
+    let proof = Proof::new(&kit);
+    let first = proof.engine();
+    proof.drive(first.start(start.clone())).await.unwrap();
+    proof.drive(until_more(&starts, 0)).await;
+    proof.calm().await;
+    first.stop();
+    drop(first);
+    free_all(&proof.memory).await;
+    // The outputs were looked at, and what was put aside was not yet.
+    let saw_outputs = |call: Call<'_>| {
+        let settled = StepId::of_run(END).to_bytes();
+        matches!(call, Call::Saw(scan) if scan.prefix.as_bytes().strip_prefix(b"i").is_some_and(|at| at == settled))
+    };
+    let (bed, key) = (proof.clone(), start.key.clone());
+    let decide = async move {
+        let decider = bed.engine_on(bed.memory.clone(), Options { works: false, ..Options::default() });
+        decider.find(&key).await.unwrap().resolve("/pay", Resolution::Done(vec![int(7)])).await.unwrap();
+    };
+    let meanwhile = Meanwhile::new(proof.memory.clone(), saw_outputs, decide);
+    let second = proof.engine_on(meanwhile.clone(), Options::default());
+    let answer = proof.drive(proof.run_on(&second, start)).await;
+    assert!(meanwhile.happened(), "it was decided while the run was settled");
+    assert_eq!(answer, "y=7");
+    proof.drive(second.close()).await.unwrap();
+    proof.nothing_remains().await;
+}
+
+#[tokio::test]
+async fn what_somebody_decided_is_kept_like_what_was_computed() {
+    let (mut kit, starts) = (Kit::default(), Arc::new(AtomicU64::new(0)));
+    let pay = with(spec("pay", &[("x", Type::Int)], &[("out", Type::Int)]), Effect::AtMostOnce);
+    kit.tasks.add(pay.clone(), Arc::new(Lossy(starts.clone())));
+    let inc = inc(&mut kit);
+    let g = G::new().input("x", Type::Int).input("z", Type::Int).output("y", Type::Int).output("p", Type::Int);
+    let g = g.task("pay", &pay).task("inc", &inc).connect("x -> pay.x; pay.out -> p; z -> inc.x; inc.out -> y");
+    let kept = Start { keep_ms: Some(1_000_000), ..start(g) }.input("x", int(1));
+    let (first, second) = (kept.clone().input("z", int(1)), kept.input("z", int(2)));
+    let proof = Proof::new(&kit);
+    let engine = proof.engine();
+    proof.drive(engine.start(first.clone())).await.unwrap();
+    proof.drive(until_more(&starts, 0)).await;
+    proof.calm().await;
+    engine.stop();
+    drop(engine);
+    free_all(&proof.memory).await;
+    let engine = proof.engine();
+    let handle = engine.find(&first.key).await.unwrap();
+    let report = proof.drive(handle.wait()).await.unwrap();
+    assert!(matches!(&report, Report::Waiting(_)), "{report:?}");
+    proof.drive(handle.resolve("/pay", Resolution::Done(vec![int(7)]))).await.unwrap();
+    assert_eq!(proof.drive(proof.run_on(&engine, first)).await, "y=2 p=7");
+    let before = starts.load(SeqCst);
+    assert_eq!(proof.drive(proof.run_on(&engine, second)).await, "y=3 p=7");
+    assert_eq!(starts.load(SeqCst), before, "what was decided is not asked again");
+    proof.drive(engine.close()).await.unwrap();
+    proof.nothing_remains().await;
+}
+
+/// As when another takes a step of the end of a run over, and stays at it for a while.
+async fn take_over(memory: &Memory) {
+    let (queue, shard) = (Group::queue("q"), Default::default());
+    let claims = memory.scan(shard, Scan::of(queue.claims(), 10)).await.unwrap().rows;
+    assert_eq!(claims.len(), 1, "somebody settles the run");
+    let deadline = memory.now().await.unwrap().plus_ms(60_000);
+    let mut batch = Batch::new(shard);
+    for (name, _) in &claims {
+        batch.put(queue.claims().key(name), Row::new(Fences::new(99).next().to_bytes()));
+        batch.put(queue.deadlines().key(name), Row::new(deadline.to_sortable()));
+    }
+    assert!(memory.commit(batch).await.unwrap().is_applied());
+}
+
+#[tokio::test]
+async fn after_a_lost_reply_nobody_tells_an_end_that_another_has_still_to_settle() {
+    let ends = |batch: &Batch| {
+        let is_head = |op: &Op| matches!(op, Op::Put(key, _) if key.group.id() == b"runs");
+        batch.claim.is_some() && batch.ops.iter().any(is_head)
+    };
+    let stands_still = |batch: &Batch| {
+        let is_failed = |row: &Row| rows::read::<State>(row).is_some_and(|state| state.phase.is_failed());
+        batch.ops.iter().any(|op| matches!(op, Op::Put(key, row) if key.name.as_bytes() == b"s" && is_failed(row)))
+    };
+    type Settles = fn(&Batch) -> bool;
+    let cases: [(Make, Settles); 2] = [(|kit| chain_of(kit, 1), ends), (unhandled, stands_still)];
+    for (make, settles) in cases {
+        let mut kit = Kit::default();
+        let (start, expected) = make(&mut kit);
+        let proof = Proof::new(&kit);
+        let memory = proof.memory.clone();
+        let taken_over = async move { take_over(&memory).await };
+        let is_it = move |call: Call<'_>| matches!(call, Call::Sends(batch) if settles(batch));
+        let meanwhile = Meanwhile::losing(proof.memory.clone(), is_it, taken_over);
+        let engine = proof.engine_on(meanwhile.clone(), Options::default());
+        let mut events = engine.events();
+        let mut told = || {
+            let all = std::iter::from_fn(|| events.try_recv().ok());
+            all.filter(|event| matches!(event.what, What::DidEnd { .. })).count()
+        };
+        let handle = proof.drive(engine.start(start.clone())).await.unwrap();
+        while !meanwhile.happened() {
+            tokio::task::yield_now().await;
+        }
+        proof.calm().await;
+        assert_eq!(told(), 0, "{expected}: another settles it");
+        assert_eq!(handle.report().await.unwrap(), Report::Running, "{expected}");
+        // The other is not heard of any more: then it is settled here, and told once.
+        assert_eq!(proof.drive(proof.run_on(&engine, start)).await, expected);
+        proof.calm().await;
+        assert_eq!(told(), 1, "{expected}");
+        proof.drive(engine.close()).await.unwrap();
+    }
 }

@@ -1,5 +1,6 @@
 //! Expressions (CEL): compiled once, what they mention, and what they give.
 
+mod budget;
 mod depth;
 mod references;
 mod scope;
@@ -8,7 +9,7 @@ pub use references::{KEYWORDS, Reference};
 pub use scope::Scope;
 
 use crate::value::{Mismatch, Value};
-use cel::{Context, Env, Program};
+use cel::{Context, Env, IdedExpr, Program};
 use onceflow_core::model::Type;
 use std::{
     collections::BTreeMap,
@@ -55,7 +56,7 @@ const COMPILED_MAX: usize = 10_000;
 pub struct Compiled {
     source: String,
     /// Of one that is nothing but a reference, made when it is wanted: nearly all are, and nearly all are only looked up.
-    program: OnceLock<Program>,
+    program: OnceLock<IdedExpr>,
     references: Vec<Reference>,
     is_plain: bool,
 }
@@ -106,6 +107,7 @@ static ENV: LazyLock<Arc<Env>> = LazyLock::new(|| {
     for extension in [cel::extensions::strings, cel::extensions::lists, cel::extensions::math] {
         env.add_extension(extension).expect("the extensions have no name in common");
     }
+    env.add_extension(budget::extension).expect("nobody else uses such names");
     Arc::new(env)
 });
 
@@ -146,7 +148,8 @@ fn compile_fresh(source: &str) -> Result<Compiled, Vec<SyntaxError>> {
     let program = parse(source)?;
     let references = references::of(&program, source);
     let is_plain = matches!(&references[..], [only] if only.path.join(".") == source);
-    Ok(Compiled { source: source.to_owned(), program: program.into(), references, is_plain })
+    let program = budget::bound(program.expression()).into();
+    Ok(Compiled { source: source.to_owned(), program, references, is_plain })
 }
 
 fn parse(source: &str) -> Result<Program, Vec<SyntaxError>> {
@@ -205,7 +208,7 @@ impl Compiled {
         self.is_plain.then(|| &self.references[0])
     }
 
-    /// What it gives.
+    /// What it gives. It does no more than so much: what would go on for ever, or fill the memory, fails within seconds.
     ///
     /// # Errors
     /// If it cannot be computed.
@@ -230,10 +233,14 @@ impl Compiled {
             Some(program) => program,
             None => {
                 let parsed = parse(&self.source).map_err(|errors| self.failed(errors[0].to_string(), scope))?;
-                self.program.get_or_init(|| parsed)
+                self.program.get_or_init(|| budget::bound(parsed.expression()))
             }
         };
-        let given = program.execute(&context).map_err(|error| self.failed(why(&error), scope))?;
+        let Some(given) = budget::within(|| cel::Value::resolve(program, &context)) else {
+            let why = format!("it goes over, or makes, more than {} million elements", budget::UNITS_MAX / 1_000_000);
+            return Err(self.failed(why, scope));
+        };
+        let given = given.map_err(|error| self.failed(why(&error), scope))?;
         Value::from_cel(&given).map_err(|wrong| self.failed(wrong.to_string(), scope))
     }
 

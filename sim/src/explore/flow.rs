@@ -105,7 +105,7 @@ pub(super) fn given(task: &str, inputs: &[Held]) -> Outcome {
 pub(super) fn cancel(plan: &Plan, rows: &mut State) -> Result<bool, String> {
     let Some(row) = rows.get(Shard(0), &plan.keys.state()) else { return Ok(false) };
     let state = rows::read::<RunState>(row).expect("the state of a run");
-    if !matches!(state.phase, Phase::Running | Phase::Failing | Phase::Failed | Phase::Waiting) {
+    if !matches!(state.phase, Phase::Running | Phase::Failing | Phase::Failed { .. } | Phase::Waiting) {
         return Ok(false);
     }
     let (batch, _) = run::turn(plan, state, Phase::Cancelling).finish();

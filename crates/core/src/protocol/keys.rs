@@ -9,7 +9,7 @@
 //! | `r` run, generation | `f` frame | [`Frame`](super::rows::Frame) |
 //! | `r` run, generation | `i` step, port | what arrived there |
 //! | `r` run, generation | `j` step | who has arrived there |
-//! | `r` run, generation | `l` | how many steps are ready or taken |
+//! | `r` run, generation | `l` | how many steps are ready or taken; stands just before `p` |
 //! | `r` run, generation | `p` step | [`Parked`](super::rows::Parked) |
 //! | `r` run, generation | `u` number | [`Undo`](super::rows::Undo) |
 //! | `K` run | `m` digest | [`Memo`](super::rows::Memo) |
@@ -37,7 +37,7 @@ pub fn dues() -> Group {
 }
 
 /// When something that remains of this run goes: its row and what it kept may go at the same time, and so may what two
-/// runs left that were called the same.
+/// runs left that were called the same. A run that failed goes whatever it is called.
 pub fn due(deadline: Timestamp, what: u8, run: RunId, key: &str) -> Key {
     dues().key(Name::join(&[&deadline.to_sortable(), &[what], &run.0, key.as_bytes()]))
 }

@@ -45,8 +45,11 @@ pub enum Phase {
     Failing,
     /// As failing, but the run will not go on.
     Cancelling,
-    /// Nothing is in flight; what failed can be tried again.
-    Failed,
+    /// Nothing is in flight; what failed can be tried again, until its history ends.
+    Failed {
+        /// When that is.
+        until: Timestamp,
+    },
     /// Nothing is in flight; the outcome of a step is not known, and someone must say.
     Waiting,
     /// What was done is being undone, after a failure.
@@ -55,16 +58,28 @@ pub enum Phase {
     UndoingCancelled,
     /// A new plan is being made; nothing is taken and nothing committed.
     Frozen,
-    /// What is left is being removed, after a failure.
+    /// What is left is being removed, after a failure whose history has ended: nothing will remain.
     RemovingFailed,
     /// What is left is being removed, after it was cancelled.
     RemovingCancelled,
+    /// It failed, and its history has ended: what is left is to be removed.
+    Expired,
 }
 
 impl Phase {
     /// Whether user code of steps may be started.
     pub fn dispatches(self) -> bool {
         matches!(self, Phase::Running)
+    }
+
+    /// Whether it failed, and can be tried again.
+    pub fn is_failed(self) -> bool {
+        matches!(self, Phase::Failed { .. })
+    }
+
+    /// Whether it goes because its history has ended.
+    pub fn expires(self) -> bool {
+        matches!(self, Phase::Expired | Phase::RemovingFailed)
     }
 
     /// Whether steps that were started may commit.

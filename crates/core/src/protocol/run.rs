@@ -2,7 +2,7 @@
 
 use super::{
     draft::{Draft, Edge, Plan, Site},
-    ids::{END, FrameId, RunId, StepId},
+    ids::{END, FrameId, Generation, RunId, StepId},
     keys,
     rows::{self, Finished, Frame, Head, Header, Parked, Phase, Received, State, Status, Undo, Why},
     step::Taken,
@@ -93,6 +93,8 @@ pub fn ending(phase: Phase, all_outputs: bool, parked: &[Why], undos: bool) -> E
     match phase {
         Phase::Cancelling if undos => Ending::Undo(Phase::UndoingCancelled),
         Phase::Cancelling => Ending::Remove(Phase::RemovingCancelled),
+        Phase::Expired if undos => Ending::Undo(Phase::UndoingFailed),
+        Phase::Expired => Ending::Remove(Phase::RemovingFailed),
         Phase::UndoingFailed | Phase::UndoingCancelled => Ending::Leave,
         Phase::RemovingFailed | Phase::RemovingCancelled => Ending::Leave,
         Phase::Frozen => Ending::Leave,
@@ -151,6 +153,30 @@ pub fn fold<'a>(plan: &'a Plan, state: State, taken: &Taken, frame: Option<&Fram
     draft
 }
 
+/// A run that failed and whose history has ended goes, and nothing remains: its key is free. Its rows are gone but for its
+/// frame.
+pub fn vanish<'a>(
+    plan: &'a Plan,
+    state: State,
+    taken: &Taken,
+    frame: &Frame,
+    header: &Header,
+    now: Timestamp,
+) -> Draft<'a> {
+    let mut draft = taken.leaving(plan, state);
+    draft.drop_frame(FrameId::ROOT, frame);
+    for (name, stored) in programs(plan, header) {
+        draft.edges.push(Edge::Clear(name, stored));
+    }
+    draft.batch.delete_group(plan.keys.rows.clone()).delete_group(plan.keys.home.clone());
+    draft.batch.delete(keys::heads().key(&header.key));
+    // What it kept, or an earlier life of it, nobody can find any more.
+    if header.keep_ms.is_some() || plan.keys.generation > Generation(0) {
+        draft.batch.put(keys::due(now, b'k', plan.keys.run, &header.key), rows::write(&Due::Keep(plan.keys.run)));
+    }
+    draft
+}
+
 /// What becomes due.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub enum Due {
@@ -158,6 +184,26 @@ pub enum Due {
     History(RunId),
     /// What a finished run kept goes.
     Keep(RunId),
+    /// A run that failed goes, if nobody has tried it again.
+    Failed(RunId),
+}
+
+/// The run is in another phase from now on. One that failed goes when its history ends, unless something becomes of it
+/// before: so that is written, and taken back, with the phase.
+fn set_phase(plan: &Plan, draft: &mut Draft<'_>, state: State, next: Phase) {
+    let due = |until: Timestamp| keys::due(until, b'f', plan.keys.run, "");
+    if next == state.phase {
+        return;
+    }
+    if let Phase::Failed { until } = state.phase {
+        draft.batch.delete(due(until));
+    }
+    if let Phase::Failed { until } = next
+        && !crate::hazard::is_on("failed-for-ever")
+    {
+        draft.batch.put(due(until), rows::write(&Due::Failed(plan.keys.run)));
+    }
+    draft.batch.put(plan.keys.state(), rows::write(&State { phase: next, ..state }));
 }
 
 /// Lets go of what the outputs of a run held while it ran; they are held by leases from now on.
@@ -171,15 +217,15 @@ pub fn release_outputs(plan: &Plan, draft: &mut Draft<'_>, arrived: &[Received])
 /// A run goes into another phase, with nothing else to do.
 pub fn change_phase<'a>(plan: &'a Plan, state: State, taken: &Taken, next: Phase) -> Draft<'a> {
     let mut draft = taken.leaving(plan, state);
-    draft.batch.put(plan.keys.state(), rows::write(&State { phase: next, ..state }));
+    set_phase(plan, &mut draft, state, next);
     draft
 }
 
 /// Somebody outside changes what a run does. If nothing is in flight, it is settled anew.
 pub fn turn<'a>(plan: &'a Plan, state: State, next: Phase) -> Draft<'a> {
     let mut draft = Draft::new(plan, state);
-    draft.batch.put(plan.keys.state(), rows::write(&State { phase: next, ..state }));
-    if matches!(state.phase, Phase::Failed | Phase::Waiting | Phase::Frozen) {
+    set_phase(plan, &mut draft, state, next);
+    if matches!(state.phase, Phase::Failed { .. } | Phase::Waiting | Phase::Frozen) {
         let settle = draft.settle();
         draft.batch.ops.push(settle);
     }
@@ -189,17 +235,14 @@ pub fn turn<'a>(plan: &'a Plan, state: State, next: Phase) -> Draft<'a> {
 /// Somebody outside changes what a run does, and will see to what follows.
 pub fn turn_to<'a>(plan: &'a Plan, state: State, next: Phase) -> Draft<'a> {
     let mut draft = Draft::new(plan, state);
-    draft.batch.put(plan.keys.state(), rows::write(&State { phase: next, ..state }));
+    set_phase(plan, &mut draft, state, next);
     draft
 }
 
 /// Parked steps go back to their queues, and the run runs. What failed may fail as often as at first.
 pub fn unpark<'a>(plan: &'a Plan, state: State, parked: &[(StepId, Row, Parked)]) -> Draft<'a> {
     let mut draft = Draft::new(plan, state);
-    let running = State { phase: Phase::Running, ..state };
-    if running != state {
-        draft.batch.put(plan.keys.state(), rows::write(&running));
-    }
+    set_phase(plan, &mut draft, state, Phase::Running);
     for (step, row, parked) in parked {
         let key = plan.keys.parked(*step);
         draft.batch.require_equals(key.clone(), row.clone());
@@ -268,7 +311,7 @@ fn decide<'a>(plan: &'a Plan, state: State, step: StepId, row: &Row) -> Draft<'a
     let key = plan.keys.parked(step);
     draft.batch.require_equals(key.clone(), row.clone()).delete(key);
     if state.phase == Phase::Waiting {
-        draft.batch.put(plan.keys.state(), rows::write(&State { phase: Phase::Running, ..state }));
+        set_phase(plan, &mut draft, state, Phase::Running);
         let settle = draft.settle();
         draft.batch.ops.push(settle);
     }

@@ -1,5 +1,5 @@
-//! What remains of finished runs goes when its time has come: the row when the history ends, kept values when `keep`
-//! does.
+//! What remains of runs goes when its time has come: the row of a finished one when the history ends, kept values when
+//! `keep` does; and all of one that failed, and that nobody tried again, when its history ends.
 
 use crate::{Error, data, shared::Shared};
 use futures_util::future::select;
@@ -10,8 +10,8 @@ use onceflow_core::{
         draft::stored,
         ids::{Generation, RunId},
         keys::{self, Keys},
-        rows::{self, Head, Memo},
-        run::Due,
+        rows::{self, Head, Memo, Phase, State},
+        run::{self, Due},
     },
 };
 use onceflow_store::{
@@ -54,6 +54,7 @@ impl Shared {
             match rows::read::<Due>(row).ok_or_else(|| Error::damaged("what is due"))? {
                 Due::History(run) => self.forget_run(name, key, run).await?,
                 Due::Keep(run) => self.forget_kept(name, key, run).await?,
+                Due::Failed(run) => self.expire(name, deadline, run).await?,
             }
         }
     }
@@ -80,6 +81,29 @@ impl Shared {
                 batch.delete(head);
             }
         }
+        let _again_if_refused = self.records.commit(batch).await?;
+        Ok(())
+    }
+
+    /// A run that failed goes, if it still stands where it stood when this was decided. Workers see to it.
+    async fn expire(&self, due: &Name, until: Timestamp, id: RunId) -> Result<(), Error> {
+        let run = match self.read_run(id).await {
+            Err(error) if error.is_damage() => {
+                tracing::error!(%error, run = %id, "a run that failed cannot be removed");
+                None
+            }
+            run => run?,
+        };
+        if let Some(run) = run.filter(|run| run.state().phase == Phase::Failed { until }) {
+            let draft = run::turn(&run.plan, run.state(), Phase::Expired);
+            if self.commit_outside(draft, &[]).await?.is_ok() {
+                run.saw(State { phase: Phase::Expired, ..run.state() });
+            }
+            return Ok(());
+        }
+        let mut batch = Batch::new(self.shard());
+        let due = keys::dues().key(due);
+        batch.require_present(due.clone()).delete(due);
         let _again_if_refused = self.records.commit(batch).await?;
         Ok(())
     }

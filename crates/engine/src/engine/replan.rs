@@ -108,7 +108,7 @@ impl Engine {
         let shared = &self.shared;
         let seen = run.state();
         match seen.phase {
-            Phase::Running | Phase::Failing | Phase::Failed | Phase::Waiting | Phase::Frozen => {}
+            Phase::Running | Phase::Failing | Phase::Failed { .. } | Phase::Waiting | Phase::Frozen => {}
             _ => return Err(Error::Busy { key: asked.start.key.clone() }),
         }
         let frozen = State { phase: Phase::Frozen, ..seen };

@@ -287,11 +287,11 @@ fn of_phase(phase: Phase) -> RunStatus {
         Phase::Running => RunStatus::Running,
         Phase::Failing => RunStatus::Failing,
         Phase::Cancelling => RunStatus::Cancelling,
-        Phase::Failed => RunStatus::Failed,
+        Phase::Failed { .. } => RunStatus::Failed,
         Phase::Waiting => RunStatus::Waiting,
         Phase::UndoingFailed | Phase::UndoingCancelled => RunStatus::Undoing,
         Phase::Frozen => RunStatus::Planning,
-        Phase::RemovingFailed | Phase::RemovingCancelled => RunStatus::Removing,
+        Phase::RemovingFailed | Phase::RemovingCancelled | Phase::Expired => RunStatus::Removing,
     }
 }
 

@@ -46,14 +46,19 @@ impl Work<'_> {
             Ending::Leave => return self.leave(seat, state).await,
             Ending::Unpark => return self.unpark(seat, state, &parked).await,
             Ending::Wait => (Phase::Waiting, Some(End::Waiting), None),
-            Ending::Fail => (Phase::Failed, Some(End::Failed), None),
+            Ending::Fail => (self.failed(state).await?, Some(End::Failed), None),
             Ending::Undo(phase) => {
                 (phase, None, Some(StepId { index: undos.unwrap_or_default(), ..StepId::of_run(UNDO) }))
             }
             Ending::Remove(phase) => (phase, None, Some(StepId::of_run(TEARDOWN))),
+            // What was seen was not seen at once: somebody said meanwhile what became of a step.
+            Ending::Damaged if !self.is_stuck().await? => {
+                self.give_back().await?;
+                return Ok(None);
+            }
             Ending::Damaged => {
                 tracing::error!(run = %self.run.key, "{}: nothing is left to do, and not all outputs are there", DAMAGE);
-                (Phase::Failed, Some(End::Failed), None)
+                (self.failed(state).await?, Some(End::Failed), None)
             }
         };
         let (phase, end, follow) = next;
@@ -80,9 +85,34 @@ impl Work<'_> {
         let committed = self.commit_as_seen(seat, state, &[], what, decide).await?;
         if committed.is_some() {
             self.run.saw(State { phase, ..state });
+            if phase.is_failed() {
+                self.worker.shared.due.notify_one();
+            }
             self.worker.shared.progress(self.run.plan.keys.run).notify_waiters();
         }
         Ok(committed.and_then(Committed::next))
+    }
+
+    /// Whether nothing is in flight, nothing is put aside, and outputs are missing: then nothing can change that any more.
+    async fn is_stuck(&self) -> Result<bool, Error> {
+        let (shared, plan) = (&self.worker.shared, &self.run.plan);
+        // Both are seen at once: the counter stands just before the steps that were put aside.
+        let scan = Scan::of(plan.keys.rows.clone(), 1).after(Some(Name::new("k")));
+        let page = shared.records.scan(shared.shard(), scan).await?;
+        let goes_on = page.rows.first().is_some_and(|(name, _)| matches!(name.as_bytes().first(), Some(b'l' | b'p')));
+        if goes_on {
+            return Ok(false);
+        }
+        Ok(run::outputs(plan, &self.taken.frame, &self.outputs_arrived().await?).is_none())
+    }
+
+    /// It failed, and can be tried again until its history ends; also if it had failed already, and was looked at since.
+    async fn failed(&self, state: State) -> Result<Phase, Error> {
+        if state.phase.is_failed() {
+            return Ok(state.phase);
+        }
+        let now = self.worker.shared.records.now().await?;
+        Ok(Phase::Failed { until: now.plus_ms(self.run.header.history_ms) })
     }
 
     /// Somebody else sees to how the run goes on.
@@ -105,7 +135,7 @@ impl Work<'_> {
     }
 
     /// Commits a decision that holds in one state only. `None` if the state has changed: then it is settled again.
-    async fn commit_as_seen<'a>(
+    pub(super) async fn commit_as_seen<'a>(
         &'a self,
         seat: &Seat,
         seen: State,
@@ -315,7 +345,7 @@ impl crate::shared::Shared {
 fn decides(phase: Phase, why: &Why) -> bool {
     match why {
         Why::Unknown { .. } => phase == Phase::Waiting,
-        Why::Failed(_) => matches!(phase, Phase::Failed | Phase::UndoingFailed),
+        Why::Failed(_) => phase.is_failed() || phase == Phase::UndoingFailed,
         Why::NotStarted => false,
     }
 }

@@ -14,7 +14,7 @@ use onceflow_core::{
         draft::{Draft, Edge},
         ids::{FrameId, RunId, StepId},
         keys::Keys,
-        rows::{self, Failed, Ticket},
+        rows::{self, Failed, State, Ticket},
         run,
     },
 };
@@ -44,10 +44,25 @@ impl Work<'_> {
                 return Ok(None);
             }
         }
+        if state.phase.expires() {
+            return self.vanish(seat, state).await;
+        }
         let noted = shared.row(plan.keys.rows.key(NOTED)).await?;
         let (failed, undone) = noted.as_deref().and_then(rows::read::<Noted>).unwrap_or_default();
         let status = run::removed_status(state.phase, failed, undone);
         self.fold(seat, state, status, vec![], Some(&self.taken.frame), (&[], &[])).await
+    }
+
+    /// Nothing is left of a run whose history has ended but its frame: that goes, and the run.
+    async fn vanish(&self, seat: &Seat, state: State) -> Result<Option<Job>, Error> {
+        let (shared, plan, header) = (&self.worker.shared, &self.run.plan, &self.run.header);
+        let now = shared.records.now().await?;
+        let decide = |state: State| run::vanish(plan, state, &self.taken, &self.taken.frame, header, now);
+        let Some(committed) = self.commit_as_seen(seat, state, &[], None, decide).await? else { return Ok(None) };
+        shared.forget(plan.keys.run);
+        shared.progress(plan.keys.run).notify_waiters();
+        shared.due.notify_one();
+        Ok(committed.next())
     }
 
     /// Adds to what is told of the failures of a run.

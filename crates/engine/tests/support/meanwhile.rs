@@ -24,6 +24,8 @@ pub(crate) struct Meanwhile {
     when: When,
     what: Mutex<Option<BoxFuture<'static, ()>>>,
     is_dead: AtomicBool,
+    /// Whether the batch at which it happens does not, and nobody is told so.
+    loses: bool,
 }
 
 impl Meanwhile {
@@ -34,7 +36,17 @@ impl Meanwhile {
         what: impl Future<Output = ()> + Send + 'static,
     ) -> Arc<Self> {
         let what = Mutex::new(Some(Box::pin(what) as BoxFuture<'static, ()>));
-        Arc::new(Meanwhile { records, when: Box::new(when), what, is_dead: AtomicBool::new(false) })
+        Arc::new(Meanwhile { records, when: Box::new(when), what, is_dead: AtomicBool::new(false), loses: false })
+    }
+
+    /// The same, and that batch is lost, with its reply.
+    pub(crate) fn losing(
+        records: Arc<dyn Records>,
+        when: impl Fn(Call<'_>) -> bool + Send + Sync + 'static,
+        what: impl Future<Output = ()> + Send + 'static,
+    ) -> Arc<Self> {
+        let meanwhile = Arc::into_inner(Meanwhile::new(records, when, what)).expect("nobody else has it yet");
+        Arc::new(Meanwhile { loses: true, ..meanwhile })
     }
 
     /// Whether it happened.
@@ -54,14 +66,17 @@ impl Meanwhile {
         }
     }
 
-    async fn look(&self, call: Call<'_>) {
+    /// Whether it happened now.
+    async fn look(&self, call: Call<'_>) -> bool {
         if !(self.when)(call) {
-            return;
+            return false;
         }
         let what = self.what.lock().unwrap().take();
+        let happens = what.is_some();
         if let Some(what) = what {
             what.await;
         }
+        happens
     }
 }
 
@@ -85,7 +100,9 @@ impl Records for Meanwhile {
     fn commit(&self, batch: Batch) -> BoxFuture<'_, Result<Outcome, Error>> {
         Box::pin(async move {
             self.alive()?;
-            self.look(Call::Sends(&batch)).await;
+            if self.look(Call::Sends(&batch)).await && self.loses {
+                return Err(Error::Unknown("lost".into()));
+            }
             self.records.commit(batch).await
         })
     }

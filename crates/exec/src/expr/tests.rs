@@ -196,3 +196,48 @@ fn a_plain_reference_is_seen_without_parsing_and_means_the_same() {
     }
     assert!(references::plain("inputs.reference").is_some() && references::plain("a.in").is_none());
 }
+
+#[test]
+fn an_expression_that_would_go_on_for_ever_fails_and_says_why() {
+    let range = "lists.range(1000000)";
+    let doubled = format!("['{}']{}[0]", "x".repeat(1000), ".map(s, s + s)".repeat(25));
+    let nested = format!("[1]{}", ".map(l, [l, l])".repeat(25));
+    let nested_maps = format!("[1]{}", ".map(l, {'a': l, 'b': l})".repeat(22));
+    let endless = [
+        format!("{range}.map(x, {range})"),
+        format!("{range}.map(x, {range}.map(y, x * y)).size()"),
+        format!("{range}.all(x, {range}.all(y, {range}.all(z, true)))"),
+        format!("{range}.exists(x, {range}.exists(y, y == -1)) || true"),
+        format!("{range}.filter(x, x in {range}) == []"),
+        format!("{range}.exists_one(x, {range}.size() == x)"),
+        format!("{range}.distinct().size()"),
+        format!("{range}.sortBy(x, {range}.sort()[0])"),
+        format!("{range}.map(x, '{}').size()", "x".repeat(1000)).replace("size", "join"),
+        doubled,
+        nested,
+        nested_maps,
+    ];
+    for source in endless {
+        let error = compile(&source).unwrap().eval(&scope()).unwrap_err();
+        assert!(error.why.contains("more than 10 million elements"), "{}: {}", &source[..60], error.why);
+    }
+}
+
+#[test]
+fn what_is_counted_changes_nothing() {
+    let same = [
+        ("[3, 1, 2].map(x, x * 2).filter(x, x > 2).sort() == [4, 6]", "true (bool)"),
+        ("[1, 2, 3].exists(x, 1 / (x - 2) > 0)", "true (bool)"),
+        ("[1, 2, 3].exists_one(x, x == 2) && [1, 2].all(x, x in [2, 1, 0])", "true (bool)"),
+        ("{'a': 1, 'b': 2}.map(k, k).size() + {'a': {'b': [1, 2]}}.a.b.size()", "4 (int)"),
+        ("['b', 'a', 'b'].distinct().join('-')", "\"b-a\" (text)"),
+        ("[[3], [1]].sortBy(l, l[0])[0][0]", "1 (int)"),
+        ("lists.range(300000).map(x, x + 1).filter(x, x % 2 == 0).size()", "150000 (int)"),
+        ("true ? 'a' + 'b' : 'c'", "\"ab\" (text)"),
+        ("has({'a': 1}.a) && math.greatest(1, 2) == 2 && [1] + [2] == [1, 2]", "true (bool)"),
+    ];
+    for (source, expected) in same {
+        let given = compile(source).unwrap().eval(&scope()).unwrap_or_else(|error| panic!("{error}"));
+        assert_eq!(given.describe(), expected, "{source}");
+    }
+}

@@ -13,14 +13,17 @@ use futures_util::FutureExt;
 use onceflow_core::{
     Fence, Row,
     model::program::Op,
-    payload::Outcome,
+    payload::{Digest, Outcome},
     protocol::{
         ids::StepId,
-        rows::{Held, Parked, Phase, State, Why},
-        run, step,
+        memo::memo_of,
+        rows::{Frame, Held, Parked, Phase, Received, State, Why},
+        run,
+        step::{self, Taken},
     },
 };
 use onceflow_store::values::Weave;
+use std::sync::Arc;
 
 impl Work<'_> {
     /// Asks the task's own check what became of the body that was started.
@@ -76,6 +79,18 @@ pub(crate) fn may_decide(phase: Phase) -> bool {
     matches!(phase, Phase::Running | Phase::Failing | Phase::Waiting | Phase::Cancelling)
 }
 
+/// What a step that was put aside is computed from, if its run keeps what it computed.
+fn memo_of_parked(run: &Run, step: StepId, parked: &Parked, frame: &Arc<Frame>, inbox: &[Received]) -> Option<Digest> {
+    let (Some(_), Why::Unknown { started, address }) = (run.header.keep_ms, &parked.why) else { return None };
+    let (plan, ticket) = (&run.plan, parked.ticket.clone());
+    let (queue, name) =
+        (plan.queue(ticket.block, step.node).clone(), step.queue_name(plan.keys.run, ticket.generation));
+    let inbox = inbox.to_vec();
+    let taken = Taken { step, queue, name, fence: *started, ticket, frame: frame.clone(), inbox };
+    let node = taken.node(plan);
+    Some(memo_of(&plan.program, node, address, &taken.inputs(plan, &node.inputs)?))
+}
+
 impl Shared {
     /// A step whose outcome was not known gave this. False if somebody else decided.
     pub(crate) async fn decide_done(
@@ -89,11 +104,20 @@ impl Shared {
     ) -> Result<bool, Error> {
         let Some(frame) = self.frame(run, step.frame).await? else { return Ok(false) };
         let inbox = self.inbox(run, step).await?;
+        let memo = memo_of_parked(run, step, parked, &frame, &inbox);
         loop {
             if !may_decide(run.state().phase) {
                 return Ok(false);
             }
-            let draft = run::decided(&run.plan, run.state(), step, (row, parked), &frame, &inbox, outcomes);
+            let mut draft = run::decided(&run.plan, run.state(), step, (row, parked), &frame, &inbox, outcomes);
+            // It is as good as computed, and kept like that.
+            let keeps = match &memo {
+                Some(memo) => self.row(run.plan.keys.memo(memo)).await?.is_none(),
+                None => false,
+            };
+            if let (Some(memo), true) = (&memo, keeps) {
+                step::keep(&run.plan, &mut draft, memo, outcomes);
+            }
             match self.commit_outside(draft, weaves).await? {
                 Ok(_) => {
                     self.read_run(run.plan.keys.run).await?;
@@ -107,6 +131,8 @@ impl Shared {
                         return Ok(false);
                     }
                 }
+                // The same was kept meanwhile; or the step was decided.
+                Err(_) if keeps && self.row(run.plan.keys.parked(step)).await?.as_ref() == Some(row) => {}
                 Err(_) => return Ok(false),
             }
         }

@@ -1,0 +1,81 @@
+//! What is asked of an engine: which flow, with what, under which key.
+
+use super::inputs;
+use crate::{Error, task::Data};
+use onceflow_core::{
+    limits,
+    model::{Identity, Library},
+    payload::Digest,
+    protocol::rows::Header,
+};
+
+/// What is to be run.
+#[derive(Clone, Debug)]
+pub struct Start {
+    /// What the run is called. Starting the same key again is the same run.
+    pub key: String,
+    /// The flow, and those it calls.
+    pub library: Library,
+    /// Its name in the library.
+    pub flow: String,
+    /// What checking it for the requested outputs gives, if the caller knows: then it is not checked only to see whether a
+    /// run is for the same.
+    pub identity: Option<Identity>,
+    /// By name.
+    pub inputs: Vec<(String, Data)>,
+    /// Which outputs are wanted; none is all.
+    pub outputs: Option<Vec<String>>,
+    /// How long inner values outlive the run, in milliseconds; none is not at all.
+    pub keep_ms: Option<u64>,
+    /// How long the result can be asked for, in milliseconds.
+    pub history_ms: u64,
+    /// After a failure, go on with what does not depend on it.
+    pub finish_independent: bool,
+    /// If the run is there and gets a new plan, steps that were done, or started, may run again though they must not start
+    /// twice, or though their writes rode in their commit.
+    pub accept_reruns: bool,
+    /// When this start was first tried, on the store's clock, if it was tried before.
+    pub first_tried: Option<onceflow_core::Timestamp>,
+}
+
+/// A week.
+pub const HISTORY_MS: u64 = 7 * 24 * 60 * 60 * 1000;
+
+impl Start {
+    /// A run of a flow, with all defaults.
+    pub fn new(key: impl Into<String>, library: Library, flow: impl Into<String>) -> Self {
+        Start {
+            key: key.into(),
+            library,
+            flow: flow.into(),
+            identity: None,
+            inputs: vec![],
+            outputs: None,
+            keep_ms: None,
+            history_ms: HISTORY_MS,
+            finish_independent: false,
+            accept_reruns: false,
+            first_tried: None,
+        }
+    }
+
+    /// One more input.
+    pub fn input(mut self, name: impl Into<String>, data: Data) -> Self {
+        self.inputs.push((name.into(), data));
+        self
+    }
+
+    pub(super) fn check_key(&self) -> Result<(), Error> {
+        let bytes = self.key.len();
+        if bytes > 0 && bytes <= limits::RUN_KEY_BYTES_MAX {
+            return Ok(());
+        }
+        let why = format!("has a key of {bytes} bytes, not of 1 to {}", limits::RUN_KEY_BYTES_MAX);
+        Err(Error::Refused { key: self.key.clone(), why })
+    }
+
+    /// Whether a run is for the same, if checking this gave that digest.
+    pub(super) fn is_of(&self, header: &Header, digest: &Digest, inputs: &inputs::Inputs) -> bool {
+        header.asked == *digest && header.inputs == inputs.digests() && header.requested == self.outputs
+    }
+}
