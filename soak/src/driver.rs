@@ -242,7 +242,7 @@ impl Worker {
 }
 
 fn read_end(word: &str) -> anyhow::Result<End> {
-    let all = [End::Done, End::Lapsed, End::Undone, End::Cancelled, End::Failed, End::Decided];
+    let all = [End::Done, End::Lapsed, End::Undone, End::Cancelled, End::Decided];
     let found = all.into_iter().find(|end| format!("{end:?}") == word);
     found.ok_or_else(|| anyhow::anyhow!("no end is called {word:?}"))
 }

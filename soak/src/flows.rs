@@ -67,25 +67,6 @@ pub(crate) fn saga() -> Flow<Given, Port<u64>> {
     })
 }
 
-/// Fails, and nobody tries it again.
-pub(crate) fn broken() -> Flow<Given, Port<u64>> {
-    Flow::new("broken", ["job", "n"], ["result"], |f, (job, n)| {
-        let n = f.add(bump(job, n));
-        f.add(breaks(job, n))
-    })
-}
-
-/// What the flow is called whose steps are counted.
-pub(crate) const TALLIES: &str = "tallies";
-
-pub(crate) fn tallies() -> Flow<Given, Port<u64>> {
-    Flow::new(TALLIES, ["job", "n"], ["sum"], |f, (job, n)| {
-        let numbers = f.add(upto(n));
-        let all = f.at_most(2).each(numbers, |f, n| f.add(tally(job, n)));
-        f.add(sum(all))
-    })
-}
-
 /// Goes on for long enough to be cancelled.
 pub(crate) fn endless() -> Flow<Given, Port<u64>> {
     Flow::new("endless", ["job", "n"], ["result"], |f, (job, n)| {

@@ -30,12 +30,9 @@ pub(crate) enum Kind {
     Endless,
     Sheet,
     Payment,
-    /// Fails, and is left to its history.
-    Broken,
-    Tally,
 }
 
-const KINDS: [Kind; 13] = [
+const KINDS: [Kind; 11] = [
     Kind::Chain,
     Kind::Short,
     Kind::Wide,
@@ -47,11 +44,9 @@ const KINDS: [Kind; 13] = [
     Kind::Endless,
     Kind::Sheet,
     Kind::Payment,
-    Kind::Broken,
-    Kind::Tally,
 ];
 
-/// How long a run of [`Kind::Short`] is remembered, and every other one of [`Kind::Broken`].
+/// How long a run of [`Kind::Short`] is remembered.
 const SHORT: Duration = Duration::from_millis(300);
 
 const HOUR: Duration = Duration::from_secs(3600);
@@ -73,8 +68,6 @@ pub(crate) enum End {
     Lapsed,
     Undone,
     Cancelled,
-    /// It failed; nobody tries it again.
-    Failed,
     /// Somebody had to say what became of a step, and said that it failed.
     Decided,
 }
@@ -111,8 +104,6 @@ impl Job {
             (Kind::Sheet, _) => vec![("square", n + 1)],
             (Kind::Payment, End::Done) => vec![("bump", 2), ("pay", 1)],
             (Kind::Payment, _) => vec![("bump", 1)],
-            (Kind::Broken, _) => vec![("bump", 1), ("break", 1)],
-            (Kind::Tally, _) => vec![("tally", n)],
             (Kind::Endless, _) => vec![],
         }
     }
@@ -138,13 +129,7 @@ impl Job {
             Kind::Endless => self.endless(place).await,
             Kind::Sheet => self.sheet(place).await,
             Kind::Payment => self.payment(place).await,
-            Kind::Broken => self.broken(place).await,
-            Kind::Tally => self.gives(place, &flows::tallies(), (0..n).sum()).await,
         }
-    }
-
-    fn is_soon_forgotten(&self) -> bool {
-        self.kind == Kind::Short || self.kind == Kind::Broken && self.n.is_multiple_of(2)
     }
 
     /// When this job was first begun, whoever did.
@@ -168,7 +153,7 @@ impl Job {
         if self.keep || self.kind == Kind::Sheet {
             start = start.keep(HOUR);
         }
-        if self.is_soon_forgotten() {
+        if self.kind == Kind::Short {
             start = start.history(SHORT);
         }
         start.await
@@ -262,27 +247,12 @@ impl Job {
                 Report::Failed(failures) => {
                     let is_ours = failures.iter().all(|failed| format!("{failed:?}").contains("nobody paid"));
                     assert!(is_ours, "{} failed: {failures:?}", self.key());
-                    // Nobody tries it again: it goes when its history ends.
-                    return Ok(End::Decided);
+                    // A failed run waits to be tried again, for ever; this one is not.
+                    cancel(&run).await?;
                 }
+                Report::Cancelled { .. } => return Ok(End::Decided),
                 other => panic!("{} should be done, but: {other}", self.key()),
             }
-        }
-    }
-
-    async fn broken(&self, place: &Place) -> Result<End, Error> {
-        let report = match self.find(place, &flows::broken()).await {
-            Ok(run) => run.wait().await,
-            Err(error) => Err(error),
-        };
-        match report {
-            Ok(Report::Failed(failures)) => {
-                assert!(format!("{failures:?}").contains("is broken"), "{} failed: {failures:?}", self.key());
-                Ok(End::Failed)
-            }
-            Ok(other) => panic!("{} should have failed, but: {other}", self.key()),
-            Err(Error::Engine(error)) if self.is_soon_forgotten() && has_lapsed(&error) => Ok(End::Lapsed),
-            Err(error) => Err(error),
         }
     }
 
@@ -322,8 +292,6 @@ pub(crate) fn offer(engine: &Engine) -> Result<(), Error> {
         flows::saga(),
         flows::endless(),
         flows::payment(),
-        flows::broken(),
-        flows::tallies(),
     ] {
         engine.offer(&flow)?;
     }

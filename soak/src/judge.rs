@@ -19,8 +19,6 @@ pub(crate) struct Judged {
     /// Effects that happened once more because somebody was killed.
     pub(crate) doubles: usize,
     pub(crate) payments: usize,
-    /// Steps that count themselves with their commit.
-    pub(crate) tallied: u64,
 }
 
 pub(crate) fn judge(seed: u64, story: &Story, ended: &BTreeMap<u64, End>) -> Judged {
@@ -32,7 +30,6 @@ pub(crate) fn judge(seed: u64, story: &Story, ended: &BTreeMap<u64, End>) -> Jud
     for (number, end) in ended {
         let effects = by_job.get(number).map_or(&[][..], |effects| effects);
         let job = Job::of(seed, *number);
-        judged.tallied += if job.kind == Kind::Tally { job.n } else { 0 };
         complete(&job, *end, effects, &mut judged);
         in_order(&job, effects, &mut judged);
     }

@@ -73,7 +73,7 @@ async fn soak(args: &Args, directory: &std::path::Path) -> anyhow::Result<(Strin
     let driven = driver::drive(directory, args.seed, args.seconds, args.workers).await?;
     let story = effects::Story::read(&jobs::effects_file(directory), None)?;
     let judged = judge::judge(args.seed, &story, &driven.ended);
-    let remains = remains::look(directory, judged.tallied).await?;
+    let remains = remains::look(directory).await?;
     let seconds = RealWorld::here().clock().ms_since(started) as f64 / 1000.0;
     let mut wrong = driven.wrong;
     wrong.extend(judged.wrong);
@@ -85,7 +85,7 @@ async fn soak(args: &Args, directory: &std::path::Path) -> anyhow::Result<(Strin
     let told: Vec<_> = ends.iter().map(|(end, count)| format!("{count} {end}")).collect();
     let mut text = format!(
         "{} runs ({}), {} steps with an effect, {} kills, {} restarts, {} calls repeated\n{} effects doubled, all in flight at a kill; \
-         {} payments, none twice; {} steps counted with their commits\n{} values before the history was over, {} rows and {} objects after it; fsck: {} problems, {} leaks\n{seconds:.1} s, seed {}",
+         {} payments, none twice\n{} values before the history was over, {} rows and {} objects after it; fsck: {} problems, {} leaks\n{seconds:.1} s, seed {}",
         driven.ended.len(),
         told.join(", "),
         judged.steps,
@@ -94,7 +94,6 @@ async fn soak(args: &Args, directory: &std::path::Path) -> anyhow::Result<(Strin
         driven.repeats,
         judged.doubles,
         judged.payments,
-        judged.tallied,
         remains.values,
         remains.rows,
         remains.objects,
@@ -106,7 +105,7 @@ async fn soak(args: &Args, directory: &std::path::Path) -> anyhow::Result<(Strin
     let json = serde_json::json!({
         "seed": args.seed, "seconds": seconds, "runs": driven.ended.len(), "ends": ends, "steps": judged.steps,
         "kills": driven.kills, "restarts": driven.restarts, "repeats": driven.repeats, "doubles_in_flight": judged.doubles,
-        "payments": judged.payments, "tallied": judged.tallied, "rows_left": remains.rows, "objects_left": remains.objects,
+        "payments": judged.payments, "rows_left": remains.rows, "objects_left": remains.objects,
         "fsck_problems": remains.problems, "fsck_leaks": remains.leaks, "wrong": wrong,
     });
     Ok((text, json.to_string(), wrong.is_empty()))

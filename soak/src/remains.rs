@@ -1,7 +1,6 @@
 //! What is left in the store: first with all histories, then when the last of them is over. Then there must be nothing.
 
-use crate::{flows::TALLIES, tasks::TALLY};
-use onceflow_engine::{Engine, Options, RunStatus};
+use onceflow_engine::{Engine, Options};
 use onceflow_store::{
     Store, World,
     backend::journal::{self, Journal, files::Directory},
@@ -34,7 +33,7 @@ const HISTORY_MS_MAX: i64 = 30 * 24 * 3_600_000;
 const PAUSES_MAX: usize = 1000;
 
 /// Looks at the store that nobody uses any more.
-pub(crate) async fn look(directory: &Path, tallied: u64) -> anyhow::Result<Remains> {
+pub(crate) async fn look(directory: &Path) -> anyhow::Result<Remains> {
     let mut remains = Remains::default();
     let world = SkewedWorld::new(RealWorld::here(), 0);
     let place = directory.join("store");
@@ -53,11 +52,6 @@ pub(crate) async fn look(directory: &Path, tallied: u64) -> anyhow::Result<Remai
     if !unfinished.is_empty() {
         remains.wrong.push(format!("runs that have not ended: {}", unfinished.join(", ")));
     }
-    let counted = engine.flow_rows(TALLIES).get(TALLY).await?;
-    let counted = counted.map_or(Ok(0), |row| row[..].try_into().map(u64::from_be_bytes))?;
-    if counted != tallied {
-        remains.wrong.push(format!("{tallied} steps counted themselves with their commit, and {counted} were counted"));
-    }
     engine.close().await?;
     remains.values = fsck(&values, &mut remains).await?;
     let options = Options { works: false, ..Options::default() };
@@ -69,17 +63,6 @@ pub(crate) async fn look(directory: &Path, tallied: u64) -> anyhow::Result<Remai
         world.set_ahead_ms(i64::try_from(ahead_ms).unwrap_or(i64::MAX));
     }
     world.set_ahead_ms(HISTORY_MS_MAX);
-    engine.close().await?;
-    // Runs that failed go now; that takes a worker.
-    let options = Options { scratch: directory.join("scratch"), ..Options::default() };
-    let engine = Engine::new(store.records(), values.clone(), world.clone() as Arc<dyn World>, options);
-    for _ in 0..PAUSES_MAX {
-        engine.remove_due().await?;
-        if engine.runs(None, 1).await?.is_empty() {
-            break;
-        }
-        crate::pause(10).await;
-    }
     engine.remove_due().await?;
     fsck(&values, &mut remains).await?;
     engine.close().await?;
@@ -88,14 +71,14 @@ pub(crate) async fn look(directory: &Path, tallied: u64) -> anyhow::Result<Remai
     Ok(remains)
 }
 
-/// Runs that are still at something. One that failed is left to its history.
+/// Runs that are still at something.
 async fn unfinished(engine: &Engine) -> anyhow::Result<Vec<String>> {
     let (mut found, mut after) = (vec![], None::<String>);
     loop {
         let runs = engine.runs(after.as_deref(), 1000).await?;
         let Some(last) = runs.last() else { return Ok(found) };
         after = Some(last.key.clone());
-        let open = runs.iter().filter(|run| !run.status.has_ended() && run.status != RunStatus::Failed);
+        let open = runs.iter().filter(|run| !run.status.has_ended());
         found.extend(open.map(|run| format!("{} {:?}", run.key, run.status)));
     }
 }
@@ -116,10 +99,7 @@ async fn fsck(values: &Values, remains: &mut Remains) -> anyhow::Result<usize> {
 fn nothing(place: &Path, remains: &mut Remains) -> anyhow::Result<()> {
     let (journal, _) = Journal::open(Arc::new(Directory::at(place)?), journal::Options::default(), RealWorld::here())?;
     let (rows, _) = journal.state().durable_after(None, usize::MAX);
-    // What a flow has written down for itself is its own, for ever.
-    let own = format!("flow/{TALLIES}");
-    let may = |id: &[u8]| id == b"values.sweeper" || id == own.as_bytes();
-    let rows: Vec<_> = rows.into_iter().filter(|(_, key, _)| !may(key.group.id())).collect();
+    let rows: Vec<_> = rows.into_iter().filter(|(_, key, _)| key.group.id() != b"values.sweeper").collect();
     remains.rows = rows.len();
     if !rows.is_empty() {
         let shown = rows.iter().take(12).map(|(_, key, row)| {

@@ -128,26 +128,6 @@ pub(crate) fn ship(step: &Step, job: u64, n: u64) -> Result<u64, anyhow::Error> 
     Err(fatal(anyhow::anyhow!("no road leads to {n}")))?
 }
 
-/// Fails for good, and there is nothing to undo.
-#[task(retry(attempts = 9, backoff = "2ms"))]
-pub(crate) fn breaks(step: &Step, job: u64, n: u64) -> Result<u64, anyhow::Error> {
-    happen(step, job, "break", true)?;
-    Err(fatal(anyhow::anyhow!("{n} is broken")))?
-}
-
-/// The row in which all steps of all runs are counted that count.
-pub(crate) const TALLY: &str = "all";
-
-/// Counts itself, with its commit. Who has read what another changed meanwhile runs again, so this may happen more often
-/// than it counts.
-#[task(effect = transactional, retry(attempts = 60, backoff = "2ms", backoff_max = "20ms"))]
-pub(crate) async fn tally(step: &Step, tx: Tx, job: u64, n: u64) -> Result<u64, anyhow::Error> {
-    happen(step, job, "tally", true)?;
-    let so_far = tx.get(TALLY).await?.map_or(Ok(0), |row| row[..].try_into().map(u64::from_be_bytes))?;
-    tx.put(TALLY, (so_far + 1).to_be_bytes());
-    Ok(n)
-}
-
 #[task]
 pub(crate) fn tick(step: &Step, job: u64, n: u64) -> io::Result<u64> {
     happen(step, job, "tick", false)?;

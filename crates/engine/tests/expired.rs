@@ -4,10 +4,7 @@ mod support;
 
 use onceflow_core::model::{Effect, Type};
 use onceflow_engine::{Engine, Error, HISTORY_MS, Options, Report, Start, task::Failure};
-use onceflow_store::{
-    World,
-    testing::fault::{Fault, Faulty, Plan},
-};
+use onceflow_store::testing::fault::{Fault, Faulty, Plan};
 use support::{Kit, as_int, flows, flows::*, graphs::*, int, ints, proof::Proof, with};
 
 /// Fails unless it is given an even number; what it was given is large and stored.
@@ -140,9 +137,9 @@ async fn a_start_when_the_history_of_a_failed_run_has_ended_is_another_run() {
 }
 
 /// Ends when the run is gone, or the engine's store has stopped.
-async fn until_gone(proof: &Proof, engine: &Engine, plan: Option<&Plan>) {
+async fn until_gone(engine: &Engine, plan: Option<&Plan>) {
     while !is_gone(&engine.find("r").await) && !plan.is_some_and(Plan::stopped) {
-        proof.world.sleep(50).await;
+        tokio::task::yield_now().await;
     }
 }
 
@@ -154,11 +151,11 @@ async fn disturb(make: Make, n: u64, fault: Fault) -> bool {
     proof.world.advance(HISTORY_MS + 1);
     let plan = Plan::at(n, fault);
     let engine = proof.engine_on(Faulty::new(proof.memory.clone(), plan.clone()), Options::default());
-    proof.drive(until_gone(&proof, &engine, Some(&plan))).await;
+    proof.drive(until_gone(&engine, Some(&plan))).await;
     let closed = proof.drive(engine.close()).await;
     assert!(closed.is_ok() || plan.stopped(), "{closed:?}");
     let second = proof.engine();
-    proof.drive(until_gone(&proof, &second, None)).await;
+    proof.drive(until_gone(&second, None)).await;
     proof.calm().await;
     proof.drive(second.close()).await.unwrap();
     proof.only_what_remains().await;
