@@ -85,6 +85,8 @@ pub struct Truth {
     pub committed: BTreeMap<Step, Position>,
     /// Compensations that were registered: run, generation, number; the address; and when.
     pub registered: BTreeMap<(RunId, u32, u32), (String, Position)>,
+    /// Those that went because their run was done, and when: the store may yet lose that.
+    pub struck: Vec<((RunId, u32, u32), (String, Position), Position)>,
     /// Compensations whose end was committed.
     pub undo_committed: BTreeMap<(RunId, u32, u32), Position>,
     /// Transactional steps that committed, by flow.
@@ -170,6 +172,15 @@ impl Truth {
         at
     }
 
+    /// A run is done: what it registered is not undone any more.
+    pub fn strike(&mut self, run: RunId, position: Position) {
+        let gone: Vec<_> = self.registered.keys().filter(|place| place.0 == run).copied().collect();
+        for place in gone {
+            let registered = self.registered.remove(&place).expect("it was there just now");
+            self.struck.push((place, registered, position));
+        }
+    }
+
     /// Whether a step was registered to be undone, and the end of that was committed.
     pub fn is_undone(&self, run: RunId, address: &str) -> bool {
         let is_it = |((other, ..), (at, _)): &(&(RunId, u32, u32), &(String, Position))| *other == run && at == address;
@@ -186,6 +197,13 @@ impl Truth {
         }
         self.lives.values_mut().for_each(|ends| ends.retain(|at| *at <= position));
         self.committed.retain(|_, at| *at <= position);
+        for (place, registered, at) in std::mem::take(&mut self.struck) {
+            if at <= position {
+                self.struck.push((place, registered, at));
+            } else {
+                self.registered.insert(place, registered);
+            }
+        }
         self.registered.retain(|_, (_, at)| *at <= position);
         self.undo_committed.retain(|_, at| *at <= position);
         self.written.retain(|at, _| *at <= position);

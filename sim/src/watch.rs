@@ -152,7 +152,7 @@ impl Watch {
                 truth.told.remove(&finished.run);
                 *truth.ends.entry(finished.header.key.to_string()).or_default() += 1;
                 if finished.status == Status::Done {
-                    truth.registered.retain(|(run, ..), _| *run != finished.run);
+                    truth.strike(finished.run, position);
                     truth.ran.iter_mut().filter(|((run, _), _)| *run == finished.run).for_each(|(_, ran)| {
                         ran.iter_mut().for_each(|ran| ran.undoable = false);
                     });
