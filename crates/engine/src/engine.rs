@@ -20,13 +20,13 @@ use crate::{
     Error, Handle, Options,
     events::Event,
     shared::{Shared, lock},
-    task::{Data, Tasks},
+    task::Tasks,
     worker::Worker,
 };
 use futures_util::future::BoxFuture;
 use onceflow_core::{
-    Name, Row, limits,
-    model::{Identity, Library, Program, check},
+    Name, Row,
+    model::{Program, check},
     payload::{Digest, Stored},
     protocol::{
         draft::Draft,
