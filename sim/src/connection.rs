@@ -76,11 +76,11 @@ impl Connection {
         self.travel().await;
         let (store, node) = (self.store.clone(), self.node);
         let faults = &store.faults;
-        let epoch = store.epoch()?;
+        let (epoch, sent_at) = (store.epoch()?, store.position());
         if store.harm(faults.call_failed) {
             return Err(unavailable());
         }
-        let outcome = if store.harm(faults.delayed) {
+        let mut outcome = if store.harm(faults.delayed) {
             // On its own way, so that it may happen when the node is dead.
             let (sender, receiver) = oneshot::channel();
             let there = store.clone();
@@ -119,6 +119,12 @@ impl Connection {
         if store.harm(faults.reply_lost) {
             store.sim.tell(|| format!("node {node}: a reply is lost"));
             return Err(unknown());
+        }
+        if store.has_positions_of_senders() {
+            match &mut outcome {
+                Outcome::Applied(committed) => committed.position = sent_at,
+                Outcome::Refused(refused) => refused.position = sent_at,
+            }
         }
         self.saw(outcome.position());
         Ok(outcome)

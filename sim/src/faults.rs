@@ -8,6 +8,9 @@ use onceflow_store::testing::random::Random;
 pub enum StoreKind {
     /// A server: what it answers lasts, and it loses nothing.
     Server,
+    /// A Redis server that syncs before it answers. When it dies, what was applied and not synced is lost, as are the
+    /// replies; claims are rows like others. Positions are those of when a call was sent.
+    Redis,
     /// A directory that one node owns: its own calls are answered when they are applied, those of others when that is
     /// durable; when the owner dies, what was not synced is lost, and all claims with it.
     Embedded,

@@ -3,7 +3,9 @@
 #![forbid(unsafe_code)]
 
 use onceflow_sim::{
-    explore, hazards,
+    explore,
+    faults::StoreKind,
+    hazards,
     scenario::{self, How, Outcome},
 };
 use std::time::{Duration, Instant};
@@ -17,6 +19,7 @@ const HELP: &str = "sim/run: the real kernel in a world in which everything goes
   --trace          with --seed: prints what happened, with as little harm as still breaks the promise
   --hazards        switches every known mistake on, and says which seed notices it (of --seeds, 2000)
   --hazard NAME    the same for one, or with --seed for one seed
+  --store KIND     on a `server`, on `redis` or `embedded` instead of what the seed chooses
   --explore        every interleaving of two workers on small flows, with crashes, expiries, restarts and cancels
   --json           prints one object: seeds, violations, hazards_found, hazards_total (of those tried), seeds_per_s
 
@@ -31,8 +34,16 @@ struct Asked {
     trace: bool,
     hazards: bool,
     hazard: Option<String>,
+    store: Option<StoreKind>,
     explore: bool,
     json: bool,
+}
+
+impl Asked {
+    /// How seeds are run.
+    fn how(&self) -> How {
+        How { store: self.store, ..How::default() }
+    }
 }
 
 fn asked() -> Result<Asked, String> {
@@ -49,6 +60,14 @@ fn asked() -> Result<Asked, String> {
             "--trace" => asked.trace = true,
             "--hazards" => asked.hazards = true,
             "--hazard" => asked.hazard = Some(value()?),
+            "--store" => {
+                asked.store = Some(match value()?.as_str() {
+                    "server" => StoreKind::Server,
+                    "redis" => StoreKind::Redis,
+                    "embedded" => StoreKind::Embedded,
+                    other => return Err(format!("{other} is no store: server, redis or embedded")),
+                });
+            }
             "--explore" => asked.explore = true,
             "--json" => asked.json = true,
             other => return Err(format!("{other}?\n\n{HELP}")),
@@ -81,7 +100,7 @@ fn main() {
     let well = match (asked.seed, hazard) {
         (Some(seed), hazard) => {
             hazards::switch(hazard.map(|hazard| hazard.name));
-            one(seed, asked.trace)
+            one(seed, &asked)
         }
         (None, Some(hazard)) => table(std::slice::from_ref(hazard), &asked),
         (None, None) if asked.hazards => table(hazards::ALL, &asked),
@@ -91,21 +110,22 @@ fn main() {
 }
 
 /// Runs one seed.
-fn one(seed: u64, trace: bool) -> bool {
-    let outcome = scenario::run(seed, How::default());
-    let again = scenario::run(seed, How::default());
+fn one(seed: u64, asked: &Asked) -> bool {
+    let (trace, how) = (asked.trace, asked.how());
+    let outcome = scenario::run(seed, how);
+    let again = scenario::run(seed, how);
     assert_eq!(outcome.digest, again.digest, "the seed did not replay");
     let Some(violation) = outcome.violation else {
         if trace {
-            let told = scenario::run(seed, How { trace, harm_until_ms: None });
+            let told = scenario::run(seed, How { trace, ..how });
             told.trace.iter().for_each(|line| println!("{line}"));
         }
         println!("seed {seed}: nothing is wrong ({} steps, {} bodies)", outcome.polls, outcome.bodies);
         return true;
     };
-    let until_ms = least_harm(seed, violation.promise);
+    let until_ms = least_harm(seed, violation.promise, how);
     if trace {
-        let told = scenario::run(seed, How { trace, harm_until_ms: until_ms });
+        let told = scenario::run(seed, How { trace, harm_until_ms: until_ms, ..how });
         told.trace.iter().for_each(|line| println!("{line}"));
     }
     println!("seed {seed}: {}: {}", violation.promise, violation.seen);
@@ -116,9 +136,9 @@ fn one(seed: u64, trace: bool) -> bool {
 }
 
 /// The earliest time at which harm can end so that the same promise is still broken.
-fn least_harm(seed: u64, promise: &str) -> Option<u64> {
+fn least_harm(seed: u64, promise: &str, how: How) -> Option<u64> {
     let breaks = |until_ms: u64| {
-        let outcome = scenario::run(seed, How { trace: false, harm_until_ms: Some(until_ms) });
+        let outcome = scenario::run(seed, How { harm_until_ms: Some(until_ms), ..how });
         outcome.violation.is_some_and(|violation| violation.promise == promise)
     };
     let (mut least, mut enough) = (0, 16_384);
@@ -147,9 +167,9 @@ fn many(asked: &Asked) -> bool {
         if asked.seconds.is_some_and(|seconds| began.elapsed() > Duration::from_secs(seconds)) {
             break;
         }
-        let outcome = scenario::run(seed, How::default());
+        let outcome = scenario::run(seed, asked.how());
         if seed % 100 == 0 {
-            let again = scenario::run(seed, How::default());
+            let again = scenario::run(seed, asked.how());
             assert_eq!(outcome.digest, again.digest, "seed {seed} did not replay");
         }
         let Outcome { violation, polls: went, bodies: ran, .. } = outcome;
@@ -206,10 +226,10 @@ fn table(hazards: &[hazards::Hazard], asked: &Asked) -> bool {
         let noticed = (asked.from..asked.from + most).find_map(|seed| {
             seeds += 1;
             hazards::switch(Some(hazard.name));
-            let violation = scenario::run(seed, How::default()).violation?;
+            let violation = scenario::run(seed, asked.how()).violation?;
             // It is the mistake that was noticed, if nothing is wrong without it.
             hazards::switch(None);
-            let is_well = scenario::run(seed, How::default()).violation.is_none();
+            let is_well = scenario::run(seed, asked.how()).violation.is_none();
             is_well.then_some((seed, violation))
         });
         hazards::switch(None);

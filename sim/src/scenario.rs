@@ -4,7 +4,7 @@ use crate::{
     behaviour::Style,
     check,
     executor::{OUTSIDE, Sim, Step, lock},
-    faults::Faults,
+    faults::{Faults, StoreKind},
     flows, references,
     room::Room,
     store::SimStore,
@@ -42,6 +42,8 @@ pub struct How {
     pub trace: bool,
     /// Stops harm at this time, to find out how much of it a failure needs.
     pub harm_until_ms: Option<u64>,
+    /// This store instead of the one that the seed chooses.
+    pub store: Option<StoreKind>,
 }
 
 /// Virtual time after the harm ends in which every run must have ended.
@@ -72,6 +74,7 @@ fn live(sim: &Arc<Sim>, how: How) -> (Option<Violation>, u64) {
     if let Some(until_ms) = how.harm_until_ms {
         faults.until_ms = faults.until_ms.min(until_ms);
     }
+    faults.store = how.store.unwrap_or(faults.store);
     let truth: Arc<Mutex<Truth>> = Arc::default();
     if sim.per_mille(150) {
         return change_values(sim, faults, &truth);

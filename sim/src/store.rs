@@ -14,7 +14,7 @@ use onceflow_store::{
 };
 use std::{
     collections::VecDeque,
-    sync::{Arc, Mutex},
+    sync::{Arc, Mutex, MutexGuard},
 };
 use tokio::sync::Notify;
 
@@ -44,7 +44,7 @@ struct Inner {
     /// What will outlive a crash, and up to where.
     lasting: State,
     durable: Position,
-    pending: VecDeque<(Position, Vec<Effect>)>,
+    pending: VecDeque<Pending>,
     /// Who has it open, if it is embedded.
     owner: Option<NodeId>,
     /// How often it was opened.
@@ -55,6 +55,24 @@ struct Inner {
     ahead_ms: i64,
     syncing: bool,
     harmless: bool,
+}
+
+/// A batch that happened and is not synced yet.
+struct Pending {
+    position: Position,
+    effects: Vec<Effect>,
+    /// What was there afterwards, claims and all, on a store that does not forget those.
+    after: Option<State>,
+}
+
+impl Pending {
+    /// Takes it into what outlives a crash.
+    fn outlives(self, lasting: &mut State) {
+        match self.after {
+            Some(after) => *lasting = after,
+            None => replay(lasting, &self.effects),
+        }
+    }
 }
 
 #[derive(Clone)]
@@ -164,7 +182,12 @@ impl SimStore {
 
     /// Whether an answer lasts when it is applied.
     pub fn lasts_at_once(&self) -> bool {
-        !self.is_embedded()
+        self.faults.store == StoreKind::Server
+    }
+
+    /// Whether a node's positions are those of when it sent its calls.
+    pub fn has_positions_of_senders(&self) -> bool {
+        self.faults.store == StoreKind::Redis
     }
 
     /// Somebody opens it, if nobody has.
@@ -175,11 +198,17 @@ impl SimStore {
         }
     }
 
-    /// Cannot be asked for so long.
+    /// Cannot be asked for so long. A Redis server may have died meanwhile.
     pub fn go_down(&self, ms: u64) {
+        let dies = self.faults.store == StoreKind::Redis && self.sim.per_mille(500);
         let mut inner = lock(&self.inner);
-        if !inner.harmless {
-            inner.down_until_ms = self.sim.now_ms() + ms;
+        if inner.harmless {
+            return;
+        }
+        inner.down_until_ms = self.sim.now_ms() + ms;
+        if dies {
+            let kept = self.sim.below(inner.pending.len() as u64 + 1) as usize;
+            self.comes_back(inner, kept, "the server died");
         }
     }
 
@@ -198,21 +227,27 @@ impl SimStore {
                 found.and_then(|found| self.prefix(&inner, &found)).unwrap_or(inner.pending.len())
             }
         };
-        let kept_to = kept.checked_sub(1).map_or(inner.durable, |at| inner.pending[at].0);
+        inner.owner = None;
+        inner.down_until_ms = self.sim.now_ms() + down_ms;
+        self.comes_back(inner, kept, &format!("the store's owner, node {node}, died"));
+    }
+
+    /// Is opened again after a crash, with so many of the batches that were not synced.
+    fn comes_back(&self, mut inner: MutexGuard<'_, Inner>, kept: usize, why: &str) {
+        let position = Position(inner.position.0 + 1);
+        let kept_to = kept.checked_sub(1).map_or(inner.durable, |at| inner.pending[at].position);
         let lost = inner.pending.len() - kept;
         let pending = std::mem::take(&mut inner.pending);
-        for (_, effects) in pending.iter().take(kept) {
-            replay(&mut inner.lasting, effects);
+        for batch in pending.into_iter().take(kept) {
+            batch.outlives(&mut inner.lasting);
         }
         inner.state = inner.lasting.clone();
         (inner.position, inner.durable) = (position, position);
         inner.state.note_enabled(Shard::default(), position);
         inner.epoch += 1;
-        inner.owner = None;
         inner.syncing = false;
-        inner.down_until_ms = self.sim.now_ms() + down_ms;
         drop(inner);
-        self.sim.tell(|| format!("the store's owner, node {node}, died; {lost} of {} batches are lost", kept + lost));
+        self.sim.tell(|| format!("{why}; {lost} of {} batches are lost", kept + lost));
         self.watch.lost(kept_to);
         self.synced.notify_waiters();
         self.enabled.notify_waiters();
@@ -225,7 +260,7 @@ impl SimStore {
             if state.all() == found {
                 return Some(at);
             }
-            inner.pending.get(at).iter().for_each(|(_, effects)| replay(&mut state, effects));
+            inner.pending.get(at).iter().for_each(|batch| replay(&mut state, &batch.effects));
         }
         let seen = format!("{} rows are no prefix of what happened since {}", found.len(), inner.durable.0);
         lock(&self.watch.truth).violate("after a crash the store is a prefix of what was applied", seen);
@@ -245,8 +280,9 @@ impl SimStore {
             Answer::Applied { fired, claimed, enabled } => {
                 let position = Position(inner.position.0 + 1);
                 inner.position = position;
-                if self.is_embedded() {
-                    inner.pending.push_back((position, told.effects));
+                if !self.lasts_at_once() {
+                    let after = (self.faults.store == StoreKind::Redis).then(|| inner.state.clone());
+                    inner.pending.push_back(Pending { position, effects: told.effects, after });
                     self.shadow.iter().for_each(|shadow| shadow.happened(position, batch, now));
                 } else {
                     inner.durable = position;
@@ -283,7 +319,7 @@ impl SimStore {
     /// Reads what would outlive a crash.
     pub fn read_lasting<T>(&self, with: impl FnOnce(&State) -> T) -> T {
         let inner = lock(&self.inner);
-        with(if self.is_embedded() { &inner.lasting } else { &inner.state })
+        with(if self.lasts_at_once() { &inner.state } else { &inner.lasting })
     }
 
     /// A copy of all rows.
@@ -368,9 +404,9 @@ impl SimStore {
         }
         inner.syncing = false;
         inner.durable = inner.durable.max(to);
-        while inner.pending.front().is_some_and(|(position, _)| *position <= to) {
-            let (_, effects) = inner.pending.pop_front().expect("just seen");
-            replay(&mut inner.lasting, &effects);
+        while inner.pending.front().is_some_and(|batch| batch.position <= to) {
+            let batch = inner.pending.pop_front().expect("just seen");
+            batch.outlives(&mut inner.lasting);
         }
         drop(inner);
         self.synced.notify_waiters();

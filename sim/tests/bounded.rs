@@ -1,7 +1,9 @@
 //! A bounded part of what the simulator can do, for every test run: `sim/run` does more of it.
 
 use onceflow_sim::{
-    explore, hazards,
+    explore,
+    faults::StoreKind,
+    hazards,
     scenario::{self, How},
 };
 
@@ -28,6 +30,15 @@ fn no_seed_breaks_a_promise() {
 #[test]
 fn no_later_seed_breaks_a_promise() {
     break_no_promise(SEEDS / 2..SEEDS);
+}
+
+#[test]
+fn no_seed_breaks_a_promise_on_redis() {
+    let how = How { store: Some(StoreKind::Redis), ..How::default() };
+    for seed in 0..SEEDS / 5 * if std::env::var_os("ONCEFLOW_LONG").is_some() { 100 } else { 1 } {
+        let violation = scenario::run(seed, how).violation;
+        assert!(violation.is_none(), "sim/run --store redis --seed {seed} --trace: {violation:?}");
+    }
 }
 
 #[test]

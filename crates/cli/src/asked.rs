@@ -70,6 +70,7 @@ impl Asked {
             start.inputs.push((name, data));
         }
         start.outputs = (!args.output.is_empty()).then(|| args.output.clone());
+        start.identity = flow.identity.clone().filter(|_| start.outputs.is_none());
         start.keep_ms = args.keep.or(flow.keep_ms).filter(|ms| *ms > 0);
         start.history_ms = args.history.or(flow.history_ms).unwrap_or(HISTORY_MS).max(HISTORY_MS_MIN);
         start.finish_independent = flow.finish_independent;

@@ -53,7 +53,7 @@ pub(crate) async fn engine(
 /// Steps taken at a time, if so many commands may run: while some run, others are made ready, and what others gave is
 /// committed.
 fn ahead(jobs: usize) -> usize {
-    jobs.saturating_mul(2).saturating_add(2)
+    jobs.saturating_mul(4).saturating_add(4)
 }
 
 /// Frees what processes have taken that are gone.

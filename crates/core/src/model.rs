@@ -23,7 +23,7 @@ pub mod wiring;
 pub use check::{Errors, Mistake, check};
 pub use graph::{Arm, Connection, Endpoint, Graph, Library, Module, Origin};
 pub use place::Place;
-pub use program::{Block, BlockInput, BlockOutput, FusedSource, FusedTask, Node, Program, Segment, Source};
+pub use program::{Block, BlockInput, BlockOutput, FusedSource, FusedTask, Identity, Node, Program, Segment, Source};
 pub use task::{Effect, Port, Resources, Retry, TaskSpec};
 pub use types::Type;
 pub use wiring::Wiring;

@@ -23,7 +23,7 @@ use crate::{
 use futures_util::future::BoxFuture;
 use onceflow_core::{
     Name, Row, limits,
-    model::{Library, Program, check},
+    model::{Identity, Library, Program, check},
     payload::{Digest, Stored},
     protocol::{
         draft::Draft,
@@ -57,6 +57,9 @@ pub struct Start {
     pub library: Library,
     /// Its name in the library.
     pub flow: String,
+    /// What checking it for the requested outputs gives, if the caller knows: then it is not checked only to see whether a
+    /// run is for the same.
+    pub identity: Option<Identity>,
     /// By name.
     pub inputs: Vec<(String, Data)>,
     /// Which outputs are wanted; none is all.
@@ -84,6 +87,7 @@ impl Start {
             key: key.into(),
             library,
             flow: flow.into(),
+            identity: None,
             inputs: vec![],
             outputs: None,
             keep_ms: None,
@@ -98,6 +102,20 @@ impl Start {
     pub fn input(mut self, name: impl Into<String>, data: Data) -> Self {
         self.inputs.push((name.into(), data));
         self
+    }
+
+    fn check_key(&self) -> Result<(), Error> {
+        let bytes = self.key.len();
+        if bytes > 0 && bytes <= limits::RUN_KEY_BYTES_MAX {
+            return Ok(());
+        }
+        let why = format!("has a key of {bytes} bytes, not of 1 to {}", limits::RUN_KEY_BYTES_MAX);
+        Err(Error::Refused { key: self.key.clone(), why })
+    }
+
+    /// Whether a run is for the same, if checking this gave that digest.
+    fn is_of(&self, header: &Header, digest: &Digest, inputs: &inputs::Inputs) -> bool {
+        header.asked == *digest && header.inputs == inputs.digests() && header.requested == self.outputs
     }
 }
 
@@ -200,16 +218,13 @@ impl Engine {
     }
 
     async fn ask(&self, mut start: Start) -> Result<Asked, Error> {
-        if start.key.is_empty() || start.key.len() > limits::RUN_KEY_BYTES_MAX {
-            let why = format!("has a key of {} bytes, not of 1 to {}", start.key.len(), limits::RUN_KEY_BYTES_MAX);
-            return Err(Error::Refused { key: start.key, why });
-        }
+        start.check_key()?;
         let program = check(&start.library, &start.flow, start.outputs.as_deref())?;
         let digest = program.blocks[0].digest;
         if let Some(worker) = &self.worker {
             worker.room.learn(program.tasks.iter().map(|task| task.class.clone()));
         }
-        let inputs = inputs::take(&program, &mut start.inputs).await?;
+        let inputs = inputs::take(program.identity().inputs, &mut start.inputs).await?;
         Ok(Asked { program, digest, inputs, stored: Mutex::default(), start })
     }
 
@@ -474,7 +489,7 @@ impl Engine {
 impl Asked {
     /// Whether a run is for the same.
     fn is(&self, header: &Header) -> bool {
-        header.asked == self.digest && header.inputs == self.inputs.digests() && header.requested == self.start.outputs
+        self.start.is_of(header, &self.digest, &self.inputs)
     }
 }
 

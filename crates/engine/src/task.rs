@@ -2,6 +2,7 @@
 //! of this is the crate `onceflow`.
 
 pub use crate::tx::{FlowRows, Message, Tx};
+use crate::{shared::lock, worker::Reserved};
 use bytes::Bytes;
 use onceflow_core::model::{Place, Program, TaskSpec, program::Op};
 use onceflow_core::protocol::{ids::RunId, rows::Held};
@@ -11,6 +12,7 @@ use std::{
     collections::BTreeMap,
     path::PathBuf,
     sync::{Arc, Mutex},
+    task::Poll,
 };
 
 /// A value as a task sees it: all of it, wherever it was stored.
@@ -62,6 +64,8 @@ pub struct Step {
     pub(crate) at: Arc<At>,
     pub(crate) attempt: u32,
     pub(crate) tx: Option<Tx>,
+    /// What it has of the machine.
+    pub(crate) reserved: Option<Arc<Mutex<Option<Reserved>>>>,
     /// Where to say what the body wrote, if somebody wants to know.
     pub(crate) wrote: Option<Arc<Mutex<Option<Vec<u8>>>>>,
 }
@@ -136,13 +140,29 @@ impl Step {
         self.tx.as_ref()
     }
 
+    /// The body needs the machine no more: what is left is to hand over what it made. Whoever waits for the machine may
+    /// start, and does so before this returns.
+    pub async fn give_way(&self) {
+        let Some(reserved) = self.reserved.as_ref().and_then(|reserved| lock(reserved).take()) else { return };
+        drop(reserved);
+        let mut others_had_their_turn = false;
+        std::future::poll_fn(|context| {
+            if std::mem::replace(&mut others_had_their_turn, true) {
+                return Poll::Ready(());
+            }
+            context.waker().wake_by_ref();
+            Poll::Pending
+        })
+        .await;
+    }
+
     /// A step that belongs to no run, for tests of bodies.
     pub fn detached(key: [u8; 8], attempt: u32) -> Self {
         let program = Program { blocks: vec![], tasks: vec![], constants: vec![] };
         let path = Path { block: 0, node: 0, fused: None };
         let at =
             At { run: RunId(key), inputs: vec![], place: Place::root(), program: Arc::new(program), path, task: 0 };
-        Step { at: Arc::new(at), attempt, tx: None, wrote: None }
+        Step { at: Arc::new(at), attempt, tx: None, reserved: None, wrote: None }
     }
 }
 

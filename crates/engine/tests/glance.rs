@@ -3,7 +3,7 @@
 
 mod support;
 
-use onceflow_core::model::{Effect, Port, TaskSpec, Type};
+use onceflow_core::model::{Effect, Library, Port, TaskSpec, Type, check};
 use onceflow_engine::{Engine, Error, Options, Report, RunStatus, Start, is_damage, task::Failure};
 use std::sync::{
     Arc,
@@ -54,6 +54,31 @@ async fn runs_are_told_in_the_order_of_their_keys_page_by_page_by_one_who_does_n
     let status = handle.summary().await.unwrap().status;
     assert!(matches!(status, RunStatus::Cancelling), "{status}");
     proof.drive(looker.close()).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_run_is_known_to_be_for_the_same_with_and_without_checking_the_flow() {
+    let mut kit = Kit::default();
+    let (one, other) = (
+        kit.task("one", &["x"], |inputs| Ok(vec![inputs[0].clone()])),
+        kit.task("other", &["x"], |inputs| Ok(vec![inputs[0].clone()])),
+    );
+    let libraries = [chain(&one, 3).library(), chain(&other, 3).library()];
+    let start = |flow: usize, x: i64| Start::new("r", libraries[flow].clone(), "main").input("x", int(x));
+    let proof = Proof::new(&kit);
+    let engine = proof.engine();
+    assert_eq!(engine.is_same(&start(0, 1)).await.unwrap(), None);
+    assert_eq!(proof.drive(proof.run_on(&engine, start(0, 1))).await, "y=1");
+    for (flow, x, is_same) in [(0, 1, true), (0, 2, false), (1, 1, false)] {
+        let identity = check(&libraries[flow], "main", None).unwrap().identity();
+        let known = Start { identity: Some(identity), library: Library::default(), ..start(flow, x) };
+        for start in [start(flow, x), known] {
+            assert_eq!(engine.is_same(&start).await.unwrap(), Some(is_same), "flow {flow}, x = {x}");
+            let some = Start { outputs: Some(vec![String::from("y")]), ..start };
+            assert_eq!(engine.is_same(&some).await.unwrap(), Some(false), "other outputs are asked for");
+        }
+    }
+    proof.drive(engine.close()).await.unwrap();
 }
 
 #[tokio::test]

@@ -133,7 +133,12 @@ impl<'a> Job<'a> {
     /// The environment: few names, those declared, and secrets.
     pub(crate) fn env(&self, declared: &BTreeMap<String, Template>) -> Result<Vec<(OsString, OsString)>, Failure> {
         let mut env = self.shared.base_env.clone();
+        // A shell that is not told which one it is asks who the user is, which takes longer than a small command.
+        let shell = self.shared.shell("bash", &env).ok();
         let mut add = |name: &str, value: OsString| env.push((name.into(), value));
+        if let Some(shell) = shell {
+            add("SHELL", shell.into());
+        }
         add("PWD", self.work.path.clone().into());
         add("TMPDIR", self.work.path.join(TEMPORARY).into());
         add("ONCEFLOW_KEY", self.step.key().into());
@@ -192,10 +197,12 @@ impl<'a> Job<'a> {
         let mut log =
             Log::new(&self.shared.home, self.step.run(), &address, self.secrets.mask(), self.shared.budget.clone());
         let ended = process::run(start, self.shared.guard().as_ref(), &mut log).await?;
+        self.step.give_way().await;
         let status = ended.status;
-        let given = self.work.check_inputs().and_then(|()| match status.success() {
-            true => self.outputs(),
-            false => Err(failed(status)),
+        let given = self.work.check_inputs().and_then(|()| match ended.trouble {
+            Some(trouble) => Err(trouble),
+            None if status.success() => self.outputs(),
+            None => Err(failed(status)),
         });
         let last = log.finish(given.is_err());
         if self.step.wants_log() && !log.is_empty() {

@@ -5,7 +5,7 @@ mod text;
 
 pub use find::check;
 pub(crate) use find::{Planned, plan};
-pub(crate) use text::{first_lines, parse as parse_text, read_text};
+pub(crate) use text::{TEXT_BYTES_MAX, first_lines, parse as parse_text, read_text};
 
 use crate::{
     action::Capture,

@@ -1,10 +1,13 @@
 //! A process and all that it starts: in a group of its own, listened to, and ended as a whole.
 
+mod capture;
+
 use crate::{
     codes,
     guard::{Guard, Held},
     log::Log,
 };
+use capture::Capture;
 use futures_util::future::{Either, select};
 use onceflow_engine::task::Failure;
 use rustix::process::{Pid, Signal, kill_process_group, test_kill_process_group};
@@ -29,7 +32,7 @@ pub(crate) struct Start<'a> {
     pub(crate) env: Vec<(OsString, OsString)>,
     pub(crate) directory: &'a Path,
     pub(crate) stdin: Option<File>,
-    /// Where its standard output goes, if not into the log.
+    /// Where its standard output goes, up to a bound, if not into the log.
     pub(crate) stdout: Option<File>,
 }
 
@@ -41,12 +44,17 @@ pub(crate) async fn run(start: Start<'_>, guard: Option<&Arc<Guard>>, log: &mut 
     let program = start.program.display().to_string();
     let wrong = |error: io::Error| could_not_start(&program, &error);
     let (reader, writer) = io::pipe().map_err(wrong)?;
-    let mut reader = Receiver::from_owned_fd(reader.into()).map_err(wrong)?;
+    let reader = Receiver::from_owned_fd(reader.into()).map_err(wrong)?;
     let mut command = Command::new(&start.program);
     command.args(&start.args).env_clear().envs(start.env).current_dir(start.directory).process_group(0);
     command.stdin(start.stdin.map_or_else(Stdio::null, Stdio::from));
+    let mut capture = None;
     command.stdout(match start.stdout {
-        Some(file) => Stdio::from(file),
+        Some(file) => {
+            let (captured, writer) = Capture::new(file).map_err(wrong)?;
+            capture = Some(captured);
+            Stdio::from(writer)
+        }
         None => Stdio::from(writer.try_clone().map_err(wrong)?),
     });
     command.stderr(writer);
@@ -54,18 +62,22 @@ pub(crate) async fn run(start: Start<'_>, guard: Option<&Arc<Guard>>, log: &mut 
     // The ends of the pipe that are ours would keep it open.
     drop(command);
     let mut running = Running::new(child, guard);
-    let status = listen(&mut running, &mut reader, log).await;
+    let status = listen(&mut running, &reader, capture.as_mut(), log).await;
     let status = status.map_err(|error| codes::failure(codes::START, format!("`{program}` was lost: {error}")))?;
     let is_alone = running.ended();
     let (mut left, mut is_at_end) = (0, false);
-    while let Some(bytes) = read(&mut reader, log) {
+    while let Some(bytes) = read(&reader, |bytes| said(log, bytes)) {
         left += bytes;
         is_at_end = bytes == 0;
         if is_at_end || left > LEFT_BYTES_MAX {
             break;
         }
     }
-    Ok(Ended { status, is_alone: is_alone && is_at_end })
+    let trouble = capture.and_then(|mut capture| {
+        capture.take();
+        capture.trouble
+    });
+    Ok(Ended { status, is_alone: is_alone && is_at_end, trouble })
 }
 
 /// How a process ended.
@@ -73,41 +85,60 @@ pub(crate) struct Ended {
     pub(crate) status: ExitStatus,
     /// Nothing that it started is left, as far as can be seen.
     pub(crate) is_alone: bool,
+    /// Why its standard output could not be kept; then it was ended.
+    pub(crate) trouble: Option<Failure>,
 }
 
-/// Reads until the process has ended.
-async fn listen(running: &mut Running, reader: &mut Receiver, log: &mut Log) -> io::Result<ExitStatus> {
-    let child = running.child.as_mut().expect("it runs");
+/// Reads until the process has ended. One whose standard output cannot be kept is ended.
+async fn listen(
+    running: &mut Running,
+    reader: &Receiver,
+    mut capture: Option<&mut Capture>,
+    log: &mut Log,
+) -> io::Result<ExitStatus> {
+    let (child, group) = (running.child.as_mut().expect("it runs"), running.group);
     let mut is_open = true;
     loop {
-        if !is_open {
-            return child.wait().await;
-        }
-        let ended = {
-            let (wait, readable) = (pin!(child.wait()), pin!(reader.readable()));
-            match select(wait, readable).await {
-                Either::Left((status, _)) => Some(status?),
-                Either::Right(_) => None,
+        let said_something = {
+            let wait = pin!(child.wait());
+            let spoken = pin!(readable(is_open.then_some(reader)));
+            let captured = pin!(readable(capture.as_deref().and_then(Capture::reader)));
+            match select(wait, select(spoken, captured)).await {
+                Either::Left((status, _)) => return status,
+                Either::Right((which, _)) => matches!(which, Either::Left(_)),
             }
         };
-        if let Some(status) = ended {
-            return Ok(status);
+        if said_something {
+            is_open = read(reader, |bytes| said(log, bytes)) != Some(0);
+        } else if capture.as_mut().is_some_and(|capture| !capture.take()) {
+            signal(group, Signal::KILL);
         }
-        is_open = read(reader, log) != Some(0);
     }
 }
 
-/// Reads once: how many bytes, if there were any or the end was there.
-fn read(reader: &mut Receiver, log: &mut Log) -> Option<usize> {
+/// Ends when there is something to read, or the end was reached; never without a reader.
+async fn readable(reader: Option<&Receiver>) {
+    match reader {
+        // An error is seen by who reads.
+        Some(reader) => drop(reader.readable().await),
+        None => std::future::pending().await,
+    }
+}
+
+/// Reads once, and gives what it read to `to`, nothing at the end. `None` if there is nothing to read yet.
+fn read<T>(reader: &Receiver, to: impl FnOnce(&[u8]) -> T) -> Option<T> {
     let mut buffer = [0; 8192];
     match reader.try_read(&mut buffer) {
-        Ok(bytes) => {
-            log.push(&buffer[..bytes]);
-            Some(bytes)
-        }
+        Ok(bytes) => Some(to(&buffer[..bytes])),
         Err(error) if error.kind() == io::ErrorKind::WouldBlock => None,
-        Err(_) => Some(0),
+        Err(_) => Some(to(&[])),
     }
+}
+
+/// Writes what was said into the log: how many bytes.
+fn said(log: &mut Log, bytes: &[u8]) -> usize {
+    log.push(bytes);
+    bytes.len()
 }
 
 fn could_not_start(program: &str, error: &io::Error) -> Failure {

@@ -161,6 +161,20 @@ async fn a_failure_tells_its_status_its_last_lines_and_where_to_look() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn standard_output_that_is_an_output_is_kept_whole_or_ended_when_it_is_too_long() {
+    let lab = Lab::new().await;
+    let output = |script: &str| One::command(script).output("o", Type::Text, "stdout");
+    let long = lab.texts("long", &output("head -c 3000000 /dev/zero | tr '\\0' x; echo aside >&2; echo y")).await;
+    assert!(long[0].len() == 3_000_001 && long[0].ends_with("xy") && !long[0].contains('a'), "{}", long[0].len());
+    let left = lab.texts("left", &output("printf a; (sleep 100; printf b) & printf c")).await;
+    assert_eq!(left, ["ac"], "what is left behind is not waited for");
+    // It would never end by itself, and fill the disk.
+    let told = lab.run("endless", &output("echo begun >&2; yes; echo ended")).await.unwrap_err();
+    assert!(told.contains("OF0307: it wrote more than 16777216 bytes to its standard output"), "{told}");
+    assert!(told.contains("hint: declare a file") && told.contains("its last lines:\nbegun"), "{told}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn the_directory_of_a_failed_attempt_goes_with_the_next() {
     let lab = Lab::new().await;
     let one = One::command("echo $ONCEFLOW_ATTEMPT ${{ attempt }} > n; test ${{ attempt }} = 3; mv n ${{ out.o }}")
@@ -184,7 +198,9 @@ async fn the_environment_is_small_declared_and_keeps_secrets_out_of_all_that_is_
     };
     let given = lab.texts("env", &one("env | cut -d= -f1 | sort | tr '\\n' ' '; echo \"$GREETING\"")).await;
     let names: Vec<_> = given[0].split(' ').collect();
-    for wanted in ["GREETING", "HOME", "ONCEFLOW_ADDRESS", "ONCEFLOW_ATTEMPT", "ONCEFLOW_KEY", "PATH", "TMPDIR"] {
+    for wanted in
+        ["GREETING", "HOME", "ONCEFLOW_ADDRESS", "ONCEFLOW_ATTEMPT", "ONCEFLOW_KEY", "PATH", "SHELL", "TMPDIR"]
+    {
         assert!(names.contains(&wanted), "{given:?}");
     }
     assert!(!given[0].contains("CARGO_MANIFEST_DIR") && !given[0].contains("_onceflow"), "{given:?}");

@@ -5,13 +5,17 @@ use crate::{
     source::{Source, Span},
 };
 use onceflow_core::model::{
-    Library, Mistake,
+    Identity, Library, Mistake,
     check::{What, check},
 };
 
-/// Checks the whole of it. If something is wrong with the file already, only what that cannot have caused is said.
-pub(crate) fn run(library: &Library, main: &str, sources: &[Source], report: &Report) {
-    let Err(errors) = check(library, main, None) else { return };
+/// Checks the whole of it, and answers what its program is known by. If something is wrong with the file already, only
+/// what that cannot have caused is said.
+pub(crate) fn run(library: &Library, main: &str, sources: &[Source], report: &Report) -> Option<Identity> {
+    let errors = match check(library, main, None) {
+        Ok(program) => return Some(program.identity()),
+        Err(errors) => errors,
+    };
     let is_clean = report.is_empty();
     let has_cycle = errors.0.iter().any(|mistake| matches!(mistake.what, What::Cycle { .. }));
     for mistake in errors.0 {
@@ -20,6 +24,7 @@ pub(crate) fn run(library: &Library, main: &str, sources: &[Source], report: &Re
             report.push(problem(&mistake, sources));
         }
     }
+    None
 }
 
 fn problem(mistake: &Mistake, sources: &[Source]) -> Problem {

@@ -54,7 +54,7 @@ pub use types::Shape;
 pub use unused::Unused;
 pub use words::{duration_ms, is_label, size_bytes};
 
-use onceflow_core::model::{Library, Port, Type, task::DEFAULT_CLASS};
+use onceflow_core::model::{Identity, Library, Port, Type, task::DEFAULT_CLASS};
 use onceflow_exec::value::Value;
 use problem::Report;
 use serde::{Deserialize, Serialize};
@@ -82,6 +82,8 @@ pub struct Flow {
     pub description: Option<String>,
     /// It and all flows that it calls.
     pub library: Library,
+    /// What its program is known by, if all of its outputs are wanted.
+    pub identity: Option<Identity>,
     /// What it takes.
     pub inputs: Vec<Input>,
     /// What it gives.
@@ -147,9 +149,10 @@ pub fn load(path: &Path, options: &Options) -> Result<Flow, Problems> {
         report.result()?;
         return Err(Problem::new("OF0102", format!("{} cannot be read", path.display())).into());
     };
-    check::run(&files.library, &callee.name, &files.sources, &report);
+    let identity = check::run(&files.library, &callee.name, &files.sources, &report);
     report.result()?;
     Ok(Flow {
+        identity,
         unused: unused::find(&files.library),
         outputs: callee.outputs.unwrap_or_default(),
         name: callee.name,

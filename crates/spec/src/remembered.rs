@@ -70,6 +70,8 @@ outputs: { said: say.said }
         let remembered = Flow::remembered(&flow.to_bytes()).unwrap();
         assert_eq!(format!("{flow:?}"), format!("{remembered:?}"));
         assert_eq!(flow.library, remembered.library);
+        let identity = onceflow_core::model::check(&flow.library, "main", None).unwrap().identity();
+        assert_eq!(remembered.identity, Some(identity));
     }
 
     #[test]

@@ -5,10 +5,11 @@
 //! What no root reaches any more, `reclaim` takes.
 //!
 //! ```sh
-//! cargo run -p onceflow-store --example ordered_map [DIRECTORY]
+//! cargo run -p onceflow-store --example ordered_map [DIRECTORY | redis://HOST:PORT]
 //! ```
 //!
-//! Run it in two terminals on one directory, or kill it and run it again: it goes on with what is there.
+//! Run it in two terminals on one directory, or kill it and run it again: it goes on with what is there. With the feature
+//! `redis` it runs on a server just as well.
 
 use onceflow_store::{
     Store,
@@ -25,9 +26,8 @@ use tree::OrderedMap;
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> anyhow::Result<()> {
     let temporary = tempfile::tempdir()?;
-    let directory = std::env::args_os().nth(1).map_or_else(|| temporary.path().join("store"), Into::into);
-    let store = Store::open(&directory).await?;
-    println!("a store in {}", directory.display());
+    let place = std::env::args().nth(1).unwrap_or_else(|| temporary.path().join("store").display().to_string());
+    let store = open(&place).await?;
     let values = store.values().await?;
 
     let map = OrderedMap::new(values.clone(), "map");
@@ -69,4 +69,17 @@ async fn reclaim(values: &Values) -> Result<(), Error> {
 
 async fn stored(values: &Values) -> Result<usize, Error> {
     Ok(values.fsck(Mode::Check).await?.values)
+}
+
+/// A store in a directory, or on a server.
+async fn open(place: &str) -> anyhow::Result<Store> {
+    #[cfg(feature = "redis")]
+    if place.contains("://") {
+        let store = Store::connect(place).await?;
+        println!("a store on {}", onceflow_store::backend::redis::redacted(place));
+        return Ok(store);
+    }
+    let store = Store::open(place).await?;
+    println!("a store in {place}");
+    Ok(store)
 }

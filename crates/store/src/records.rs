@@ -151,6 +151,12 @@ pub trait Records: Send + Sync + 'static {
     /// The last position applied. What was read before this call is durable once this position is.
     fn position(&self) -> Position;
 
+    /// Whether [`Records::position`] rises when others commit, at the latest after the next answer. Where it does not, whether
+    /// something changed is seen by reading twice.
+    fn hears_of_others(&self) -> bool {
+        true
+    }
+
     /// The store's clock: one for all who share it, and it never goes back. Opened again, a store gives no time before that of
     /// any durable batch.
     fn now(&self) -> BoxFuture<'_, Result<Timestamp, Error>>;

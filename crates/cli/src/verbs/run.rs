@@ -108,7 +108,7 @@ impl Running<'_> {
             engine.stop();
             return Ok(None);
         }
-        if engine.is_same(self.asked.start.clone()).await? != Some(true) {
+        if engine.is_same(&self.asked.start).await? != Some(true) {
             engine.stop();
             return Ok(None);
         }
@@ -140,7 +140,7 @@ impl Running<'_> {
             Ok(None) => return Ok(None),
             Err(exit) => return Ok(Some(exit)),
         };
-        if engine.is_same(self.asked.start.clone()).await? == Some(false) {
+        if engine.is_same(&self.asked.start).await? == Some(false) {
             return Err(self.busy(Some(&notice), "is at work with other inputs or another flow"));
         }
         let key = self.asked.key().to_owned();
@@ -157,7 +157,7 @@ impl Running<'_> {
             }
             Followed::Rests(handle, report, view) => {
                 // Whoever it was may have been asked for something else meanwhile.
-                if engine.is_same(self.asked.start.clone()).await? == Some(false) {
+                if engine.is_same(&self.asked.start).await? == Some(false) {
                     return Err(self.busy(None, "was started with other inputs or another flow meanwhile"));
                 }
                 Some(self.tell(&handle, *report, &view.tally).await?)

@@ -31,6 +31,23 @@ impl Program {
     }
 }
 
+impl Program {
+    /// What it is known by.
+    pub fn identity(&self) -> Identity {
+        let root = &self.blocks[ROOT as usize];
+        Identity { digest: root.digest, inputs: root.inputs.iter().map(|input| input.port.clone()).collect() }
+    }
+}
+
+/// What a program is known by: enough to see whether a run is for the same, without the program.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Identity {
+    /// What the root block means.
+    pub digest: [u8; 32],
+    /// What it takes.
+    pub inputs: Vec<Port>,
+}
+
 /// The root block.
 pub const ROOT: BlockIndex = 0;
 /// Index into [`Program::blocks`].

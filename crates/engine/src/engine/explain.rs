@@ -1,7 +1,7 @@
 //! What a start would do, and why, before it does anything.
 
 use super::{
-    Asked, Engine, Start,
+    Asked, Engine, Start, inputs,
     inside::{Inside, Maybe},
     known::Known,
     replan,
@@ -10,7 +10,7 @@ use crate::Error;
 use futures_util::future::BoxFuture;
 use onceflow_core::{
     model::{
-        Place,
+        Identity, Place, check,
         program::{Op, ROOT, Source},
     },
     payload::Outcome,
@@ -18,7 +18,7 @@ use onceflow_core::{
     protocol::{
         ids::Generation,
         keys::{self, Keys},
-        rows::{self, Head, Status},
+        rows::{self, Head, Header, Status},
     },
 };
 
@@ -68,14 +68,20 @@ impl Engine {
     ///
     /// # Errors
     /// As [`Engine::start`].
-    pub fn is_same(&self, start: Start) -> BoxFuture<'_, Result<Option<bool>, Error>> {
+    pub fn is_same<'a>(&'a self, start: &'a Start) -> BoxFuture<'a, Result<Option<bool>, Error>> {
         Box::pin(async move {
-            let asked = self.ask(start).await?;
-            let row = self.shared.row(keys::heads().key(&asked.start.key)).await?;
+            start.check_key()?;
+            let Identity { digest, inputs } = match &start.identity {
+                Some(known) => known.clone(),
+                None => check(&start.library, &start.flow, start.outputs.as_deref())?.identity(),
+            };
+            let inputs = inputs::take(inputs, &mut start.inputs.clone()).await?;
+            let row = self.shared.row(keys::heads().key(&start.key)).await?;
+            let is = |header: &Header| start.is_of(header, &digest, &inputs);
             Ok(match row.as_deref().and_then(rows::read::<Head>) {
                 None => None,
-                Some(Head::Active(id)) => self.shared.read_run(id).await?.map(|run| asked.is(&run.header)),
-                Some(Head::Finished(finished)) => Some(asked.is(&finished.header)),
+                Some(Head::Active(id)) => self.shared.read_run(id).await?.map(|run| is(&run.header)),
+                Some(Head::Finished(finished)) => Some(is(&finished.header)),
             })
         })
     }

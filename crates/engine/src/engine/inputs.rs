@@ -7,7 +7,7 @@ use crate::{
     task::Data,
 };
 use onceflow_core::{
-    model::{Program, Type},
+    model::{Port, Type},
     payload::{Digest, Outcome},
     protocol::{draft::stored, rows::Held},
 };
@@ -62,24 +62,23 @@ impl Inputs {
     }
 }
 
-/// Takes the inputs of a program from those given, and says all that is wrong with them.
-pub(super) async fn take(program: &Program, given: &mut [(String, Data)]) -> Result<Inputs, Error> {
-    let wanted = &program.blocks[0].inputs;
+/// Takes the inputs that are wanted from those given, and says all that is wrong with them.
+pub(super) async fn take(wanted: Vec<Port>, given: &mut [(String, Data)]) -> Result<Inputs, Error> {
     let mut wrong = Vec::new();
     for (name, _) in given.iter() {
-        if !wanted.iter().any(|input| input.port.name == *name) {
-            let known: Vec<_> = wanted.iter().map(|input| input.port.name.as_str()).collect();
+        if !wanted.iter().any(|input| input.name == *name) {
+            let known: Vec<_> = wanted.iter().map(|input| input.name.as_str()).collect();
             wrong.push(format!("the flow has no input `{name}`; it has {}", listed(&known)));
         }
     }
     let mut found = Vec::with_capacity(wanted.len());
-    for input in wanted {
-        let mut of_name = given.iter().enumerate().filter(|(_, (name, _))| *name == input.port.name);
+    for input in &wanted {
+        let mut of_name = given.iter().enumerate().filter(|(_, (name, _))| *name == input.name);
         match (of_name.next(), of_name.next()) {
-            (Some(_), Some(_)) => wrong.push(format!("input `{}` is given twice", input.port.name)),
+            (Some(_), Some(_)) => wrong.push(format!("input `{}` is given twice", input.name)),
             (Some((at, _)), None) => found.push(Some(at)),
-            (None, _) if matches!(input.port.ty, Type::Option(_)) => found.push(None),
-            (None, _) => wrong.push(format!("input `{}` of type {} is not given", input.port.name, input.port.ty)),
+            (None, _) if matches!(input.ty, Type::Option(_)) => found.push(None),
+            (None, _) => wrong.push(format!("input `{}` of type {} is not given", input.name, input.ty)),
         }
     }
     if !wrong.is_empty() {
@@ -90,7 +89,7 @@ pub(super) async fn take(program: &Program, given: &mut [(String, Data)]) -> Res
         let data = at.map_or(Data::None, |at| std::mem::replace(&mut given[at].1, Data::None));
         looked.push(look(data).await?);
     }
-    let names = wanted.iter().map(|input| input.port.name.clone()).collect();
+    let names = wanted.into_iter().map(|input| input.name).collect();
     Ok(Inputs { names, looked })
 }
 

@@ -9,6 +9,7 @@ use super::{Committed, Job, Work};
 use crate::{
     Error, data,
     events::What,
+    shared::lock,
     task::{Data, Failure, FlowRows, Tx, Verdict},
     worker::{Reserved, Seat, Stop},
 };
@@ -25,6 +26,7 @@ use onceflow_core::{
     },
 };
 use onceflow_store::{blobs, values};
+use std::sync::{Arc, Mutex};
 pub(crate) use unknown::may_decide;
 
 impl Work<'_> {
@@ -57,7 +59,7 @@ impl Work<'_> {
         loop {
             let attempt = ticket.failed + 1;
             // What it was decided on must last; that is waited for by who keeps nobody from running.
-            self.until_durable(&spec, self.position).await?;
+            self.until_durable(&spec, self.position, true).await?;
             // What it needs comes next: one that must not start twice is not said to have started while it waits for that.
             let reserved = match self.reserve(&spec).await? {
                 Ok(reserved) => reserved,
@@ -65,8 +67,9 @@ impl Work<'_> {
             };
             let Some(began) = self.begin(&spec, &mut ticket, &inputs).await? else { return Ok(None) };
             let tx = (spec.effect == Effect::Transactional).then(|| self.tx());
-            let given = self.attempt(&spec, attempt, &inputs, &began, tx.clone()).await?;
-            drop(reserved);
+            let reserved = Arc::new(Mutex::new(reserved));
+            let given = self.attempt(&spec, attempt, &inputs, &began, (tx.clone(), &reserved)).await?;
+            lock(&reserved).take();
             if let (true, Ok(outputs)) = (onceflow_core::hazard::is_on("size-from-attempt"), &given) {
                 self.note_lens(outputs);
             }

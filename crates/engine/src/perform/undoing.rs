@@ -111,7 +111,8 @@ impl Work<'_> {
             Err(error) if error.is_damage() => return Ok(Some(Err(Failure::new(error.to_string()).finally()))),
             loaded => loaded?,
         };
-        let step = Step { at: Arc::new(self.undo_at(undo)), attempt: undo.failed + 1, tx: None, wrote: None };
+        let step =
+            Step { at: Arc::new(self.undo_at(undo)), attempt: undo.failed + 1, tx: None, reserved: None, wrote: None };
         let given: BoxFuture<'_, Given> = match catch_unwind(AssertUnwindSafe(|| body.start(step, inputs))) {
             Err(panic) => return Ok(Some(Err(panicked(&*panic)))),
             Ok(Attempt::Done(given)) => return Ok(Some(given)),

@@ -13,7 +13,10 @@ pub(crate) struct Room {
     seats: Arc<Semaphore>,
     pub(crate) blocking: Arc<Semaphore>,
     running: Arc<Semaphore>,
-    bounds_running: bool,
+    running_max: usize,
+    /// Steps that wait for nothing but to run, and who waits for those to become few.
+    ready: AtomicUsize,
+    few_ready: Notify,
     cpus: Arc<Semaphore>,
     cpus_max: u32,
     memory: Arc<Semaphore>,
@@ -81,7 +84,9 @@ impl Room {
             seats: Arc::new(Semaphore::new(options.steps_max)),
             blocking: Arc::new(Semaphore::new(options.blocking_max)),
             running: Arc::new(Semaphore::new(options.running_max.min(Semaphore::MAX_PERMITS))),
-            bounds_running: options.running_max < usize::MAX,
+            running_max: options.running_max,
+            ready: AtomicUsize::new(0),
+            few_ready: Notify::new(),
             cpus: Arc::new(Semaphore::new(options.cpu_milli as usize)),
             cpus_max: options.cpu_milli,
             memory: Arc::new(Semaphore::new(memory_max as usize)),
@@ -199,14 +204,29 @@ impl Room {
 
     /// Whether only so many tasks may run at a time.
     pub(crate) fn bounds_running(&self) -> bool {
-        self.bounds_running
+        self.running_max < usize::MAX
+    }
+
+    /// Ends when so few steps are ready to run that another would soon be missed: until then, what others do can be waited
+    /// for together.
+    pub(crate) async fn until_missed(&self) {
+        loop {
+            let few = self.few_ready.notified();
+            if self.ready.load(SeqCst) < self.running_max {
+                return;
+            }
+            few.await;
+        }
     }
 
     /// Waits until a task may run, and the machine has what it needs.
     pub(crate) async fn reserve(&self, needs: onceflow_core::model::Resources) -> Reserved {
         let cpus = needs.cpu_milli.min(self.cpus_max);
         let memory = u32::try_from(needs.memory_bytes / MIB).unwrap_or(u32::MAX).min(self.memory_max);
-        let running = acquire(&self.running, 1).await;
+        let running = {
+            let _ready = Ready::new(self);
+            acquire(&self.running, 1).await
+        };
         let cpus = acquire(&self.cpus, cpus).await;
         Reserved { _running: running, _cpus: cpus, _memory: acquire(&self.memory, memory).await }
     }
@@ -218,6 +238,24 @@ impl Room {
     /// Ends when there may be room that was not there when this was called.
     pub(crate) fn changed(&self) -> Notified<'_> {
         self.changed.notified()
+    }
+}
+
+/// A step that waits for nothing but to run, until this is dropped.
+struct Ready<'a>(&'a Room);
+
+impl<'a> Ready<'a> {
+    fn new(room: &'a Room) -> Self {
+        room.ready.fetch_add(1, SeqCst);
+        Ready(room)
+    }
+}
+
+impl Drop for Ready<'_> {
+    fn drop(&mut self) {
+        if self.0.ready.fetch_sub(1, SeqCst) <= self.0.running_max {
+            self.0.few_ready.notify_waiters();
+        }
     }
 }
 

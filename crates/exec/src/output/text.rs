@@ -6,7 +6,7 @@ use onceflow_engine::task::Failure;
 use std::{fs, path::Path};
 
 /// The longest text that is read as a value. What is longer is a file.
-const TEXT_BYTES_MAX: u64 = 16 * 1024 * 1024;
+pub(crate) const TEXT_BYTES_MAX: u64 = 16 * 1024 * 1024;
 
 /// Reads a value of a port's type from a file of text.
 pub(crate) fn read_text(path: &Path, port: &Port, place: &str) -> Result<Value, Failure> {

@@ -67,6 +67,8 @@ pub struct Redis {
     replicas: Arc<Replicas>,
     /// The shard whose node's clock is ours.
     shard: Shard,
+    /// Whether the world's clock is used instead of the server's: for tests that move time by hand.
+    has_the_worlds_clock: bool,
     _listening: Arc<oneshot::Sender<()>>,
 }
 
@@ -113,7 +115,27 @@ impl Redis {
         let listening = wakes::listen(link.clone(), wakes.clone(), &world).await.map_err(unavailable)?;
         let replicas = Arc::new(Replicas::new(&link, is_cluster).await?);
         let shard = Shard::default();
-        Ok(Redis { link, wakes, world, replicas, shard, _listening: Arc::new(listening) })
+        let listening = Arc::new(listening);
+        Ok(Redis { link, wakes, world, replicas, shard, has_the_worlds_clock: false, _listening: listening })
+    }
+
+    /// The same store with the world's clock instead of the server's, for tests that move time by hand.
+    #[cfg(feature = "testing")]
+    pub fn with_the_worlds_clock(self) -> Redis {
+        Redis { has_the_worlds_clock: true, ..self }
+    }
+
+    /// The call that a batch is, for whoever wants to send it by other means: a bare client to compare with.
+    #[cfg(feature = "testing")]
+    pub fn command(&self, batch: &Batch) -> Cmd {
+        let keys = self.address().keys(batch.shard);
+        let (packed, instead) = (wire::batch(batch), self.instead());
+        scripts::by_hash(&scripts::BATCH, &keys.all, &[&packed[..], keys.channel.as_bytes(), instead.as_bytes()])
+    }
+
+    /// The time that scripts are given instead of the server's, if any.
+    fn instead(&self) -> String {
+        if self.has_the_worlds_clock { self.world.clock().as_ms().to_string() } else { String::new() }
     }
 
     /// The same store with the clock of the node that has this shard: for whoever works on one shard of a cluster.
@@ -158,7 +180,8 @@ impl Redis {
         // Counted before it is sent: whatever becomes free after it was executed is heard of later.
         let position = self.wakes.next();
         let packed = wire::batch(batch);
-        let arguments = [&packed[..], keys.channel.as_bytes()];
+        let instead = self.instead();
+        let arguments = [&packed[..], keys.channel.as_bytes(), instead.as_bytes()];
         let answer = scripts::run(&self.link, batch.shard, &scripts::BATCH, &keys.all, &arguments).await;
         let (outcome, enabled) = wire::outcome(answer.map_err(Trouble::writing)?, batch.claim.as_ref(), position)?;
         if enabled {
@@ -273,10 +296,16 @@ impl Records for Redis {
         self.wakes.last()
     }
 
+    fn hears_of_others(&self) -> bool {
+        false
+    }
+
     fn now(&self) -> BoxFuture<'_, Result<Timestamp, Error>> {
         Box::pin(async move {
             let keys = self.address().keys(self.shard);
-            let answer = scripts::run(&self.link, self.shard, &scripts::NOW, &[keys.clock()], &[]).await;
+            let answer =
+                scripts::run(&self.link, self.shard, &scripts::NOW, &[keys.clock()], &[self.instead().as_bytes()])
+                    .await;
             match answer.map_err(Trouble::reading)? {
                 Value::Int(ms) => Ok(Timestamp::from_ms(u64::try_from(ms).unwrap_or_default())),
                 other => Err(wire::strange(&other)),

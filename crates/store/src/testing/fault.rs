@@ -97,6 +97,10 @@ impl Records for Faulty {
         self.records.position()
     }
 
+    fn hears_of_others(&self) -> bool {
+        self.records.hears_of_others()
+    }
+
     fn now(&self) -> BoxFuture<'_, Result<Timestamp, Error>> {
         Box::pin(self.read(self.records.now()))
     }

@@ -38,6 +38,10 @@ impl<T: Send + Sync + 'static> Records for Keeping<T> {
         self.records.position()
     }
 
+    fn hears_of_others(&self) -> bool {
+        self.records.hears_of_others()
+    }
+
     fn now(&self) -> BoxFuture<'_, Result<Timestamp, Error>> {
         self.records.now()
     }

@@ -42,7 +42,7 @@ pub struct Report {
     pub leaks: Vec<Finding>,
     /// Values that earlier repairs had to give up and that are still referred to.
     pub lost: Vec<ValueId>,
-    /// Whether nothing changed while it read. If something did, findings may only look like some.
+    /// Whether nothing changed while it read. If something did, findings are what was wrong in two readings.
     pub exact: bool,
     /// What repair left, found when it looked for the last time; `None` if it only looked.
     pub left: Option<Vec<Finding>>,
@@ -115,11 +115,20 @@ impl Values {
         Err(Error::Contended(limits::LOOKS_MAX))
     }
 
+    /// Reads everything; a second time if something may have changed meanwhile. Then only what was wrong both times is
+    /// told: a row that is about to change looks wrong once.
     async fn look(&self) -> Result<(Report, Snapshot), Error> {
         let before = self.fresh_position().await?;
-        let snapshot = self.snapshot().await?;
-        let exact = self.fresh_position().await? == before;
-        Ok((Report { exact, ..judge::judge(&snapshot) }, snapshot))
+        let first = self.snapshot().await?;
+        let report = judge::judge(&first);
+        if self.records.hears_of_others() && self.fresh_position().await? == before {
+            return Ok((Report { exact: true, ..report }, first));
+        }
+        let second = self.snapshot().await?;
+        let mut later = judge::judge(&second);
+        later.problems.retain(|finding| report.problems.contains(finding));
+        later.leaks.retain(|finding| report.leaks.contains(finding));
+        Ok((Report { exact: first == second, ..later }, second))
     }
 
     /// The store's position now. A guest knows only that of the last answer it got, so it asks something first.

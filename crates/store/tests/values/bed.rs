@@ -35,6 +35,17 @@ pub(crate) async fn guest(world: &Arc<TestWorld>) -> Arc<dyn Records> {
     keep(Arc::new(socket), (server, dir))
 }
 
+/// A real server, with a clock that is moved by hand.
+#[cfg(feature = "redis")]
+pub(crate) async fn redis(world: &Arc<TestWorld>) -> Arc<dyn Records> {
+    use onceflow_store::{
+        backend::redis::{Address, Redis},
+        testing::redis::forgetful_url,
+    };
+    let address = Address::parse(&forgetful_url()).unwrap();
+    Arc::new(Redis::connect(address, world.clone()).await.unwrap().with_the_worlds_clock())
+}
+
 pub(crate) struct Bed {
     pub(crate) name: String,
     pub(crate) world: Arc<TestWorld>,
@@ -45,20 +56,31 @@ pub(crate) struct Bed {
 
 /// Runs a case on every store, with every budget, each in a world of its own.
 pub(crate) async fn each_store(case: impl AsyncFn(&Bed)) {
-    each_of(&["memory", "journal", "socket"], case).await;
+    each_of(&["memory", "journal", "socket"], &case).await;
+    #[cfg(feature = "redis")]
+    each_of(&["redis"], &case).await;
 }
 
 /// The same for cases that say when a task beside them has its turn: those cannot say when a reply comes from elsewhere.
 pub(crate) async fn each_store_at_hand(case: impl AsyncFn(&Bed)) {
-    each_of(&["memory", "journal"], case).await;
+    each_of(&["memory", "journal"], &case).await;
 }
 
-async fn each_of(stores_wanted: &[&'static str], case: impl AsyncFn(&Bed)) {
+async fn each_of(stores_wanted: &[&'static str], case: &impl AsyncFn(&Bed)) {
     for budget in BUDGETS {
+        // A server takes its time: one small budget, and none.
+        if stores_wanted == ["redis"]
+            && ![2, usize::MAX].contains(&budget)
+            && std::env::var_os("ONCEFLOW_LONG").is_none()
+        {
+            continue;
+        }
         for store in stores_wanted.iter().copied() {
             let world = TestWorld::new(1);
             let records = match store {
                 "socket" => guest(&world).await,
+                #[cfg(feature = "redis")]
+                "redis" => redis(&world).await,
                 _ => stores(&world).into_iter().find(|(name, _)| *name == store).expect("it is one of them").1,
             };
             let values = Arc::new(Values::new(records.clone(), world.clone(), SHARD));

@@ -5,7 +5,7 @@ use crate::{
     Error, data,
     events::What,
     task::{At, Attempt, Data, Failure, Path, Step, Tx},
-    worker::{Room, Stop},
+    worker::{Reserved, Room, Stop},
 };
 use futures_util::{
     FutureExt,
@@ -19,7 +19,7 @@ use onceflow_store::{BoxFuture, World};
 use std::{
     any::Any,
     panic::{AssertUnwindSafe, catch_unwind},
-    sync::Arc,
+    sync::{Arc, Mutex},
     task::Poll,
 };
 use tokio::sync::oneshot;
@@ -44,7 +44,7 @@ impl Work<'_> {
         attempt: u32,
         inputs: &[Held],
         began: &Began,
-        tx: Option<Tx>,
+        (tx, reserved): (Option<Tx>, &Arc<Mutex<Option<Reserved>>>),
     ) -> Result<Result<Vec<Data>, Interrupted>, Error> {
         let shared = &self.worker.shared;
         if shared.events.wanted() {
@@ -65,7 +65,11 @@ impl Work<'_> {
         let plan = &self.run.plan;
         let node = self.taken.node(plan);
         let given = match &node.op {
-            Op::Task(task) => self.one((*task, None), attempt, inputs, loaded, spec.timeout_ms, tx).await?,
+            Op::Task(task) => {
+                let at = self.at(None, inputs).await?;
+                let step = Step { at, attempt, tx, reserved: Some(reserved.clone()), wrote: None };
+                self.one(*task, step, loaded, spec.timeout_ms).await?
+            }
             Op::Fused(tasks) => self.fused(tasks, attempt, inputs, &loaded, spec.timeout_ms).await?,
             _ => unreachable!("only tasks have bodies"),
         };
@@ -106,7 +110,9 @@ impl Work<'_> {
                 FusedSource::Task(task, port) => given[usize::from(*task)][usize::from(*port)].clone(),
             };
             let inputs = fused.inputs.iter().map(input).collect();
-            let one = match self.one((fused.task, Some(at as u16)), attempt, held, inputs, timeout_ms, None).await? {
+            let at = self.at(Some(at as u16), held).await?;
+            let step = Step { at, attempt, tx: None, reserved: None, wrote: None };
+            let one = match self.one(fused.task, step, inputs, timeout_ms).await? {
                 Ok(one) => one,
                 Err(interrupted) => return Ok(Err(interrupted)),
             };
@@ -126,19 +132,18 @@ impl Work<'_> {
 
     async fn one(
         &self,
-        (task, fused): (u32, Option<u16>),
-        attempt: u32,
-        held: &[Held],
+        task: u32,
+        mut step: Step,
         inputs: Vec<Data>,
         timeout_ms: Option<u64>,
-        tx: Option<Tx>,
     ) -> Result<Result<Vec<Data>, Interrupted>, Error> {
         let body = match self.body(task) {
             Ok(body) => body,
             Err(why) => return Ok(Err(Interrupted::Failed(Failure::new(why).finally()))),
         };
+        let attempt = step.attempt;
         let wrote = self.worker.shared.options.about.is_some().then(Arc::default);
-        let step = Step { at: Arc::new(self.at(fused, held).await?), attempt, tx, wrote: wrote.clone() };
+        step.wrote.clone_from(&wrote);
         let started = match catch_unwind(AssertUnwindSafe(|| body.start(step, inputs))) {
             Ok(started) => started,
             Err(panic) => Attempt::Done(Err(panicked(&*panic))),
@@ -186,7 +191,7 @@ impl Work<'_> {
         }
     }
 
-    pub(super) async fn at(&self, fused: Option<u16>, inputs: &[Held]) -> Result<At, Error> {
+    pub(super) async fn at(&self, fused: Option<u16>, inputs: &[Held]) -> Result<Arc<At>, Error> {
         let plan = &self.run.plan;
         let path = Path { block: self.taken.ticket.block, node: self.taken.step.node, fused };
         let place = self.worker.shared.place(&self.run, self.taken.step.frame, self.taken.step.index).await?;
@@ -195,7 +200,14 @@ impl Work<'_> {
             (Op::Fused(tasks), Some(at)) => tasks[usize::from(at)].task,
             _ => unreachable!("only tasks have bodies"),
         };
-        Ok(At { run: plan.keys.run, inputs: inputs.to_vec(), place, program: plan.program.clone(), path, task })
+        Ok(Arc::new(At {
+            run: plan.keys.run,
+            inputs: inputs.to_vec(),
+            place,
+            program: plan.program.clone(),
+            path,
+            task,
+        }))
     }
 }
 

@@ -38,16 +38,20 @@ impl Work<'_> {
                 None => return Ok(None),
             }
         }
-        self.until_durable(spec, position).await?;
+        self.until_durable(spec, position, false).await?;
         Ok(Some(Began { scratch: self.scratch() }))
     }
 
     /// Waits until what a task that touches the world rests on will last. However long that takes, the step stays ours.
-    pub(super) async fn until_durable(&self, spec: &TaskSpec, position: Position) -> Result<(), Error> {
+    /// While enough others are ready to run there is no hurry, and one sync serves more of them.
+    pub(super) async fn until_durable(&self, spec: &TaskSpec, position: Position, no_hurry: bool) -> Result<(), Error> {
         if spec.effect == Effect::Pure || onceflow_core::hazard::is_on("body-before-durable") {
             return Ok(());
         }
         let _heartbeat = self.heartbeat(false);
+        if no_hurry && self.worker.room.bounds_running() {
+            self.worker.room.until_missed().await;
+        }
         Ok(self.worker.shared.records.durable(position).await?)
     }
 

@@ -21,7 +21,6 @@ use onceflow_core::{
     },
 };
 use onceflow_store::values::Weave;
-use std::sync::Arc;
 
 impl Work<'_> {
     /// Asks the task's own check what became of the body that was started.
@@ -31,9 +30,10 @@ impl Work<'_> {
         let scratch = self.scratch();
         let loaded = data::load_all(&self.worker.shared.values, inputs, Some(&scratch)).await?;
         let step = Step {
-            at: Arc::new(self.at(None, inputs).await?),
+            at: self.at(None, inputs).await?,
             attempt: self.taken.ticket.failed + 1,
             tx: None,
+            reserved: None,
             wrote: None,
         };
         let asked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| body.verify(step, loaded)));

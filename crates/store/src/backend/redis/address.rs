@@ -203,6 +203,10 @@ impl Address {
                 _ => ConnectionAddr::Tcp(host, port),
             });
         }
+        if matches!(info.addr(), ConnectionAddr::TcpTls { .. }) {
+            // TLS needs somebody to compute; whoever has chosen one already is welcome.
+            drop(rustls::crypto::ring::default_provider().install_default());
+        }
         match &self.tls {
             Some(tls) => redis::Client::build_with_tls(info, tls.clone()),
             None => redis::Client::open(info),

@@ -238,7 +238,7 @@ local function deadline_row()
     claimed[4] = -1
     return string.rep('\255', 8)
   end
-  local ms = now_ms(clock_key) + claim[3]
+  local ms = now_ms(clock_key, ARGV[3]) + claim[3]
   claimed[4] = ms
   return struct.pack('>I4I4', math.floor(ms / 4294967296), ms % 4294967296)
 end

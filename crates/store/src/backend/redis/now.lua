@@ -1,1 +1,1 @@
-return now_ms(KEYS[1])
+return now_ms(KEYS[1], ARGV[1])

@@ -33,6 +33,20 @@ pub(super) static SCAN: Script = Script::new(SCAN_CODE);
 /// The store's clock.
 pub(super) static NOW: Script = Script::new(NOW_CODE);
 
+/// The call of a script.
+fn command<K: AsRef<str>>(name: &str, what: &str, keys: &[K], arguments: &[&[u8]]) -> Cmd {
+    let mut command = Cmd::with_capacity(3 + keys.len() + arguments.len(), 256);
+    command.arg(name).arg(what).arg(keys.len());
+    keys.iter().for_each(|key| _ = command.arg(key.as_ref()));
+    arguments.iter().for_each(|argument| _ = command.arg(argument));
+    command
+}
+
+/// The call of a script that the server has.
+pub(super) fn by_hash<K: AsRef<str>>(script: &Script, keys: &[K], arguments: &[&[u8]]) -> Cmd {
+    command("EVALSHA", script.hash(), keys, arguments)
+}
+
 /// Runs a script on the node that has a shard.
 pub(super) async fn run<K: AsRef<str>>(
     link: &Link,
@@ -41,16 +55,9 @@ pub(super) async fn run<K: AsRef<str>>(
     keys: &[K],
     arguments: &[&[u8]],
 ) -> Result<Value, Trouble> {
-    let command = |name: &str, what: &str| {
-        let mut command = Cmd::with_capacity(3 + keys.len() + arguments.len(), 256);
-        command.arg(name).arg(what).arg(keys.len());
-        keys.iter().for_each(|key| _ = command.arg(key.as_ref()));
-        arguments.iter().for_each(|argument| _ = command.arg(argument));
-        command
-    };
-    match link.call(shard, &command("EVALSHA", script.hash())).await {
+    match link.call(shard, &by_hash(script, keys, arguments)).await {
         Err(Trouble::Refused(error)) if error.kind() == ErrorKind::Server(ServerErrorKind::NoScript) => {
-            link.call(shard, &command("EVAL", script.code)).await
+            link.call(shard, &command("EVAL", script.code, keys, arguments)).await
         }
         answer => answer,
     }

@@ -12,7 +12,7 @@ use onceflow_core::{Group, Key, Name, Row, Timestamp, limits};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// All rows, at about one moment.
-#[derive(Default)]
+#[derive(Default, PartialEq, Eq)]
 pub(super) struct Snapshot {
     pub(super) values: BTreeMap<ValueId, Row>,
     pub(super) counts: BTreeMap<ValueId, Row>,
@@ -33,12 +33,15 @@ pub(super) struct Snapshot {
     pub(super) unreadable: Vec<(Key, Row)>,
 }
 
+/// Rows read at once: about a millisecond of a server that others wait for.
+const ROWS_AT_ONCE: usize = 1000;
+
 impl Values {
     pub(in crate::values) async fn all_rows(&self, group: &Group) -> Result<Vec<(Name, Row)>, Error> {
         let mut rows = Vec::new();
         loop {
             let after = rows.last().map(|(name, _): &(Name, Row)| name.clone());
-            let scan = Scan::of(group.clone(), limits::SCAN_ROWS_MAX).after(after);
+            let scan = Scan::of(group.clone(), ROWS_AT_ONCE).after(after);
             let page = self.records.scan(self.shard, scan).await?;
             rows.extend(page.rows);
             if !page.more {

@@ -1,0 +1,59 @@
+//! Standard output that is an output: read as it comes, kept in a file, and bounded while it comes.
+
+use crate::{codes, output::TEXT_BYTES_MAX};
+use onceflow_engine::task::Failure;
+use std::{
+    fs::File,
+    io::{self, PipeWriter, Write},
+};
+use tokio::net::unix::pipe::Receiver;
+
+/// What a process writes to its standard output.
+pub(super) struct Capture {
+    /// None once there is nothing more to read.
+    reader: Option<Receiver>,
+    file: File,
+    bytes: u64,
+    /// Why it cannot be kept.
+    pub(super) trouble: Option<Failure>,
+}
+
+impl Capture {
+    /// Into this file; and where the process is to write.
+    pub(super) fn new(file: File) -> io::Result<(Self, PipeWriter)> {
+        let (reader, writer) = io::pipe()?;
+        let reader = Some(Receiver::from_owned_fd(reader.into())?);
+        Ok((Capture { reader, file, bytes: 0, trouble: None }, writer))
+    }
+
+    pub(super) fn reader(&self) -> Option<&Receiver> {
+        self.reader.as_ref()
+    }
+
+    /// Keeps all that is there. False if the process should not go on.
+    pub(super) fn take(&mut self) -> bool {
+        while let Some(reader) = &self.reader {
+            match super::read(reader, |bytes| keep(&mut self.file, &mut self.bytes, bytes)) {
+                Some(Ok(0)) => self.reader = None,
+                Some(Ok(_)) => {}
+                Some(Err(failure)) => {
+                    self.reader = None;
+                    self.trouble = Some(failure);
+                }
+                None => break,
+            }
+        }
+        self.trouble.is_none()
+    }
+}
+
+fn keep(file: &mut File, before: &mut u64, bytes: &[u8]) -> Result<usize, Failure> {
+    *before += bytes.len() as u64;
+    if *before > TEXT_BYTES_MAX {
+        let why = format!("it wrote more than {TEXT_BYTES_MAX} bytes to its standard output, which is an output");
+        let failed = codes::failure(codes::OUTPUT_VALUE, why).finally();
+        return Err(codes::because(failed, "hint: declare a file, and write to that: `> ${{ out.NAME }}`"));
+    }
+    file.write_all(bytes).map_err(|error| codes::work("standard output could not be kept", &error))?;
+    Ok(bytes.len())
+}
