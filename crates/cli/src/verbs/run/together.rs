@@ -120,7 +120,7 @@ impl Running<'_> {
         }
         let Some(known) = runs::of_key(engine, self.asked.key()).await? else { return Ok(()) };
         let is_at_work = !known.status.is_at_rest() && known.status != RunStatus::Planning;
-        if is_at_work && engine.is_same(self.asked.start.clone()).await? == Some(false) {
+        if is_at_work && engine.is_same(&self.asked.start).await? == Some(false) {
             return Err(self.busy(None, "is at work with other inputs or another flow"));
         }
         Ok(())
