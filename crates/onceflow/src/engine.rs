@@ -15,7 +15,7 @@ use crate::{
 };
 use onceflow_engine::Options;
 use onceflow_store::{Store, World, backend::memory::Memory, blobs::Objects, values::Values, world::RealWorld};
-use std::{path::PathBuf, sync::Arc};
+use std::{path::PathBuf, sync::Arc, task::Poll};
 
 /// Runs flows. Cheap to clone; works until it is [closed](Engine::close), or until the last clone, and the last [`Run`]
 /// it gave, is dropped.
@@ -219,8 +219,8 @@ async fn connect(url: &str) -> Result<Store, Error> {
 }
 
 #[cfg(not(feature = "redis"))]
-async fn connect(_: &str) -> Result<Store, Error> {
-    Err(Error::NoServers)
+fn connect(_: &str) -> std::future::Ready<Result<Store, Error>> {
+    std::future::ready(Err(Error::NoServers))
 }
 
 /// Ends when the process is asked to stop, or never if nobody can ask.
@@ -230,10 +230,11 @@ async fn asked_to_stop() {
     else {
         return std::future::pending().await;
     };
-    tokio::select! {
-        _ = interrupted.recv() => {}
-        _ = terminated.recv() => {}
-    }
+    std::future::poll_fn(|context| match (interrupted.poll_recv(context), terminated.poll_recv(context)) {
+        (Poll::Pending, Poll::Pending) => Poll::Pending,
+        _ => Poll::Ready(()),
+    })
+    .await;
 }
 
 impl std::fmt::Debug for Engine {

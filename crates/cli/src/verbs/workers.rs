@@ -72,7 +72,7 @@ fn table(workers: &[WorkerInfo], now: Timestamp) -> String {
     let place = |worker: &WorkerInfo| format!("{}:{}", worker.about.host, worker.about.pid);
     let width = workers.iter().map(|worker| place(worker).chars().count()).max().unwrap_or(0).clamp(6, 40);
     let mut text =
-        format!("{:<width$}  {:<8}  {:>6}  {:>5}  {:<9}  DOING\n", "WORKER", "STATUS", "DONE", "LOST", "SINCE");
+        format!("{:<width$}  {:<12}  {:>6}  {:>5}  {:<9}  DOING\n", "WORKER", "STATUS", "DONE", "LOST", "SINCE");
     for worker in workers {
         let status = match worker.is_alive {
             true => status(worker).to_owned(),
@@ -82,7 +82,7 @@ fn table(workers: &[WorkerInfo], now: Timestamp) -> String {
         let labels = worker.about.labels.join(", ");
         let labels = if labels.is_empty() { labels } else { format!(" [{labels}]") };
         text.push_str(&format!(
-            "{:<width$}  {status:<8}  {:>6}  {:>5}  {since:<9}  {}{labels}\n",
+            "{:<width$}  {status:<12}  {:>6}  {:>5}  {since:<9}  {}{labels}\n",
             place(worker),
             worker.done,
             worker.lost,
