@@ -281,4 +281,3 @@ impl Pings {
         tokio::task::spawn_blocking(|| self.task.join()).await?.map_err(|_| anyhow::anyhow!("the pings panicked"))?
     }
 }
-

@@ -1,9 +1,6 @@
 //! What finished runs leave behind when their history has lapsed: no key, and no row in the keys that a shard always has.
 
-use super::{
-    server::Bench,
-    workers::{self, Workers},
-};
+use super::{server::Bench, workers::Workers};
 use crate::{
     kernel::scaled,
     report::{Line, Report, Target},
@@ -25,7 +22,9 @@ pub(super) fn measure(runtime: &Runtime, report: &mut Report) -> anyhow::Result<
         let workers = Workers::start(&server, 2).await?;
         let baseline = keys(&server).await?;
         let runs = (scaled(STEPS, 2000) / CHAIN_STEPS as u64) as usize;
-        workers::end(workers.chains(runs, CHAIN_STEPS, HISTORY_MS).await?).await?;
+        // Nobody can wait for their ends: they are forgotten too soon.
+        workers.chains(runs, CHAIN_STEPS, HISTORY_MS).await?;
+        workers.until((runs * CHAIN_STEPS) as u64).await;
         let (ended, start) = (keys(&server).await?, Instant::now());
         let mut left = ended;
         while left > baseline && start.elapsed() < PATIENCE {

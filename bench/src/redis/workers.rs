@@ -42,11 +42,15 @@ impl Workers {
 
     /// Starts chains, the workers in turn. No step is taken before all of them are there.
     pub(super) async fn chains(&self, runs: usize, steps: usize, history_ms: u64) -> anyhow::Result<Vec<Handle>> {
-        let mut handles = Vec::with_capacity(runs);
-        for (run, engine) in (0..runs).zip(self.engines.iter().cycle()) {
+        let starting = (0..runs).zip(self.engines.iter().cycle()).map(|(run, engine)| {
             let library = flows::library(flows::chain(steps, false));
             let start = Start::new(format!("run {run}"), library, "main").input("x", flows::int(0));
-            handles.push(engine.start(Start { history_ms, ..start }).await?);
+            let engine = engine.clone();
+            tokio::spawn(async move { engine.start(Start { history_ms, ..start }).await })
+        });
+        let mut handles = Vec::with_capacity(runs);
+        for start in starting.collect::<Vec<_>>() {
+            handles.push(start.await??);
         }
         self.engines.iter().for_each(Engine::go);
         Ok(handles)
