@@ -5,7 +5,10 @@
 //! in large pieces. If more is left of its count, it survives, with a smaller one. What is still open when the batch
 //! is full becomes a debt.
 
-use super::{Error, Reclaimed, Round, turn::Seen};
+use super::{
+    Error, Reclaimed, Round,
+    turn::{Known, Seen},
+};
 use crate::{
     records::{Page, Scan},
     values::{
@@ -45,6 +48,7 @@ impl Values {
         seen: Seen,
         sweeper: Sweeper,
         work: Work,
+        known: &mut Option<Known>,
     ) -> Result<Round, Error> {
         let turn = self.fences.next();
         let is_last = work.next_deadline.is_none() && !work.owed.more && !work.zero.more;
@@ -57,16 +61,22 @@ impl Values {
             burial.follow().await?;
         }
         let nothing_left = burial.finish(turn);
+        let mut left = None;
         match is_last && nothing_left {
             true => burial.batch.delete(self.keys.sweeper()),
             false => {
                 let back_by = work.next_deadline.unwrap_or(Timestamp::NEVER);
-                burial.batch.put(self.keys.sweeper(), Sweeper { turn, back_by, ..sweeper }.to_row())
+                let sweeper = Sweeper { turn, back_by, ..sweeper };
+                let row = sweeper.to_row();
+                let seen = Seen { row: Some(row.clone()), sweeper: Some(sweeper) };
+                left = Some(Known { seen, next_deadline: work.next_deadline });
+                burial.batch.put(self.keys.sweeper(), row)
             }
         };
         let Burial { batch, touched, buried, paid, .. } = burial;
         Ok(match self.try_commit(batch).await? {
             Tried::Applied(_) => {
+                *known = left;
                 done.buried += buried;
                 done.paid += paid;
                 Round::Did(touched)
