@@ -7,7 +7,7 @@ mod bed;
 mod chain;
 pub(crate) mod child;
 mod durable;
-mod flows;
+pub(crate) mod flows;
 mod loops;
 mod memory;
 mod peers;
@@ -47,16 +47,16 @@ pub(crate) fn run() -> anyhow::Result<Report> {
 }
 
 /// The runtime of every side.
-fn runtime() -> std::io::Result<Runtime> {
+pub(crate) fn runtime() -> std::io::Result<Runtime> {
     tokio::runtime::Builder::new_multi_thread().enable_all().build()
 }
 
 /// How long the long parts are.
-fn scale() -> f64 {
+pub(crate) fn scale() -> f64 {
     std::env::var("BENCH_SCALE").ok().and_then(|scale| scale.parse().ok()).unwrap_or(1.0)
 }
 
 /// So many, scaled, and at least some.
-fn scaled(many: u64, least: u64) -> u64 {
+pub(crate) fn scaled(many: u64, least: u64) -> u64 {
     ((many as f64 * scale()) as u64).max(least)
 }

@@ -8,6 +8,7 @@
 //! | [`store`] | one bench: the store against a bare log, redb and SQLite |
 //! | [`kernel`] | one bench: the engine against a bare log, one fdatasync, durare and duroxide |
 //! | [`tool`] | one bench: the command against GNU make and Snakemake |
+//! | [`redis`] | one bench: a store on a Redis server against a bare client and against one giant script |
 //!
 //! A new bench is a module with `fn run() -> anyhow::Result<Report>` and a line in [`BENCHES`].
 //!
@@ -15,6 +16,7 @@
 
 mod disk;
 mod kernel;
+mod redis;
 mod report;
 mod rounds;
 mod store;
@@ -34,6 +36,7 @@ const BENCHES: &[Bench] = &[
     Bench { name: "store", about: "the journal against a bare log, redb and SQLite", run: store::run },
     Bench { name: "kernel", about: "steps against a bare log, durare and duroxide; plans; loops", run: kernel::run },
     Bench { name: "tool", about: "the command against GNU make and Snakemake", run: tool::run },
+    Bench { name: "redis", about: "a store on Redis against a bare client and one giant script", run: redis::run },
 ];
 
 fn main() -> ExitCode {

@@ -106,7 +106,7 @@ impl Bed {
         let count = Count::new();
         let options = Options { fuse, ..Options::default() };
         let engine = Engine::new(records, Arc::new(values), world, options);
-        engine.add_tasks(&flows::tasks(&count, until));
+        engine.add_tasks(&flows::tasks(&count, until)).expect("a new engine has no other tasks");
         Bed { engine, count, written: None, journal: None, runs: AtomicU64::new(0) }
     }
 

@@ -12,7 +12,7 @@ use std::{
 };
 
 /// How often bodies ran, and when the first one did, for whoever wants to know how far a run is.
-pub(super) struct Count {
+pub(crate) struct Count {
     ran: AtomicU64,
     since: Instant,
     /// Nanoseconds after `since`; 0 if none ran since it was last asked for.
@@ -20,7 +20,7 @@ pub(super) struct Count {
 }
 
 impl Count {
-    pub(super) fn new() -> Arc<Count> {
+    pub(crate) fn new() -> Arc<Count> {
         Arc::new(Count { ran: AtomicU64::new(0), since: Instant::now(), first_ns: AtomicU64::new(0) })
     }
 
@@ -32,12 +32,12 @@ impl Count {
     }
 
     /// How often bodies ran.
-    pub(super) fn ran(&self) -> u64 {
+    pub(crate) fn ran(&self) -> u64 {
         self.ran.load(Relaxed)
     }
 
     /// When the first body ran since this was asked last.
-    pub(super) fn first(&self) -> Instant {
+    pub(crate) fn first(&self) -> Instant {
         self.since + Duration::from_nanos(self.first_ns.swap(0, Relaxed))
     }
 }
@@ -68,14 +68,14 @@ impl Body for Next {
 }
 
 /// A whole number, as MessagePack.
-pub(super) fn int(n: i64) -> Data {
+pub(crate) fn int(n: i64) -> Data {
     let mut bytes = vec![0xd3];
     bytes.extend_from_slice(&n.to_be_bytes());
     Data::Bytes(Bytes::from(bytes))
 }
 
 /// Reads what [`int`] made.
-pub(super) fn as_int(data: &Data) -> i64 {
+pub(crate) fn as_int(data: &Data) -> i64 {
     match data {
         Data::Bytes(bytes) => bytes.get(1..9).map_or(-1, |n| i64::from_be_bytes(n.try_into().expect("eight bytes"))),
         Data::List(_) | Data::File(_) | Data::None => -1,
@@ -83,7 +83,7 @@ pub(super) fn as_int(data: &Data) -> i64 {
 }
 
 /// A task that does nothing: pure, so that it may be fused, or as by default.
-pub(super) fn noop(pure: bool) -> TaskSpec {
+pub(crate) fn noop(pure: bool) -> TaskSpec {
     let name = if pure { "pure" } else { "noop" };
     let mut spec = TaskSpec::new(name, vec![Port::new("x", Type::Int)], vec![Port::new("out", Type::Int)]);
     if pure {
@@ -98,7 +98,7 @@ fn next() -> TaskSpec {
 }
 
 /// All tasks; a loop ends at `until`.
-pub(super) fn tasks(count: &Arc<Count>, until: i64) -> Tasks {
+pub(crate) fn tasks(count: &Arc<Count>, until: i64) -> Tasks {
     let mut tasks = Tasks::new();
     tasks.add(noop(false), Arc::new(Noop(count.clone())));
     tasks.add(noop(true), Arc::new(Noop(count.clone())));
@@ -107,7 +107,7 @@ pub(super) fn tasks(count: &Arc<Count>, until: i64) -> Tasks {
 }
 
 /// `steps` tasks one after the other, from `x` to `y`.
-pub(super) fn chain(steps: usize, pure: bool) -> Graph {
+pub(crate) fn chain(steps: usize, pure: bool) -> Graph {
     let mut graph = numbers("x", "y", Type::Int);
     for at in 0..steps {
         let name = format!("f{at}");
@@ -120,7 +120,7 @@ pub(super) fn chain(steps: usize, pure: bool) -> Graph {
 }
 
 /// Each of `xs` through a chain.
-pub(super) fn each(steps: usize, pure: bool) -> Graph {
+pub(crate) fn each(steps: usize, pure: bool) -> Graph {
     let mut graph = numbers("xs", "ys", Type::List(Box::new(Type::Int)));
     let over = vec![String::from("x")];
     let body = Kind::Each { body: chain(steps, pure), over, concurrency: None };
@@ -131,7 +131,7 @@ pub(super) fn each(steps: usize, pure: bool) -> Graph {
 }
 
 /// Counts from `x` until the task says that it is enough.
-pub(super) fn count_up() -> Graph {
+pub(crate) fn count_up() -> Graph {
     let mut body = numbers("x", "y", Type::Int);
     body.outputs.push(Port::new("more", Type::Bool));
     body.modules.push(module("next", Kind::Task(next())));
@@ -148,7 +148,7 @@ pub(super) fn count_up() -> Graph {
 }
 
 /// A library of one flow, `main`.
-pub(super) fn library(graph: Graph) -> Library {
+pub(crate) fn library(graph: Graph) -> Library {
     Library { flows: [(String::from("main"), graph)].into() }
 }
 
@@ -169,6 +169,6 @@ fn end(module: Option<&str>, port: &str) -> Endpoint {
 }
 
 /// A list of whole numbers.
-pub(super) fn int_list(n: usize) -> Data {
+pub(crate) fn int_list(n: usize) -> Data {
     Data::List((0..n as i64).map(int).collect())
 }

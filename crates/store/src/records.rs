@@ -157,6 +157,12 @@ pub trait Records: Send + Sync + 'static {
         true
     }
 
+    /// Operations of a batch that keeps nobody waiting for long, for whoever can choose: others are served between two
+    /// batches. At most [`BATCH_OPS_MAX`](onceflow_core::limits::BATCH_OPS_MAX), and not less than a few dozen.
+    fn ops_at_once(&self) -> usize {
+        onceflow_core::limits::BATCH_OPS_MAX
+    }
+
     /// The store's clock: one for all who share it, and it never goes back. Opened again, a store gives no time before that of
     /// any durable batch.
     fn now(&self) -> BoxFuture<'_, Result<Timestamp, Error>>;

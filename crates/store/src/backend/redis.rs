@@ -58,6 +58,9 @@ use std::sync::Arc;
 use tokio::sync::oneshot;
 use wakes::Wakes;
 
+/// Operations that take a server about a millisecond: it serves nobody else meanwhile.
+const OPS_AT_ONCE: usize = 256;
+
 /// A store on a Redis server. Cheap to clone.
 #[derive(Clone)]
 pub struct Redis {
@@ -298,6 +301,10 @@ impl Records for Redis {
 
     fn hears_of_others(&self) -> bool {
         false
+    }
+
+    fn ops_at_once(&self) -> usize {
+        OPS_AT_ONCE
     }
 
     fn now(&self) -> BoxFuture<'_, Result<Timestamp, Error>> {

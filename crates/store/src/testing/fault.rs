@@ -101,6 +101,10 @@ impl Records for Faulty {
         self.records.hears_of_others()
     }
 
+    fn ops_at_once(&self) -> usize {
+        self.records.ops_at_once()
+    }
+
     fn now(&self) -> BoxFuture<'_, Result<Timestamp, Error>> {
         Box::pin(self.read(self.records.now()))
     }

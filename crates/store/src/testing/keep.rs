@@ -42,6 +42,10 @@ impl<T: Send + Sync + 'static> Records for Keeping<T> {
         self.records.hears_of_others()
     }
 
+    fn ops_at_once(&self) -> usize {
+        self.records.ops_at_once()
+    }
+
     fn now(&self) -> BoxFuture<'_, Result<Timestamp, Error>> {
         self.records.now()
     }

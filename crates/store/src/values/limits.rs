@@ -37,15 +37,16 @@ pub const ELEMENT_BYTES_MAX: usize = ROW_BYTES_MAX - 5;
 /// Operations an update may need: those of its batch.
 pub const UPDATE_OPS_MAX: usize = BATCH_OPS_MAX;
 
-/// Operations a reclaiming batch is filled up to. What is left is for the rows that close it.
-pub(super) const RECLAIM_OPS_MAX: usize = BATCH_OPS_MAX - 16;
+/// Operations of a batch that a reclaiming one is not filled up with: they are for the rows that close it.
+pub(super) const RECLAIM_OPS_SPARE: usize = 16;
 
 /// Values read at once. Each may have [`VALUE_BYTES_MAX`], and a socket refuses an answer over 64 MiB.
 pub(super) const VALUES_READ_MAX: usize = 32;
 
-/// Decrements that may be open while a batch is made; what of them does not fit is written down as one debt, which
-/// must be a lawful row.
-pub(super) const OPEN_DECREMENTS_MAX: usize = 2000;
+/// Decrements that may be open while a batch is made, for each operation that it may have: what of them does not fit is
+/// written down as one debt, which must be a lawful row, and is written again by every batch that pays some of it. Those of
+/// one value fit in any case.
+pub(super) const OPEN_DECREMENTS_PER_OP: usize = 2;
 
 /// Tries of an update that others keep overtaking. Somebody succeeds each time, so this many in a row means that
 /// something is wrong.

@@ -12,6 +12,7 @@ mod turn;
 
 use super::{Error, Values, limits};
 use crate::records::{Page, Scan};
+use futures_util::future::try_join;
 use onceflow_core::{Group, Timestamp};
 
 /// What a call of [`Values::reclaim`] did.
@@ -48,10 +49,11 @@ impl Values {
         let mut done = Reclaimed::default();
         let mut left = budget.max(1);
         let mut overtaken = 0;
+        let mut known = None;
         while left > 0 {
             // Small batches are overtaken less often, and the smallest only by whoever wants that very value.
-            let round_max = left.min((limits::RECLAIM_OPS_MAX >> overtaken.min(16)).max(1));
-            match self.round(&mut done, round_max).await? {
+            let round_max = left.min((self.reclaim_ops() >> overtaken.min(16)).max(1));
+            match self.round(&mut done, round_max, &mut known).await? {
                 Round::Did(touched) => (left, overtaken) = (left.saturating_sub(touched), 0),
                 Round::Again if overtaken == limits::TRIES_MAX => return Err(Error::Contended(overtaken)),
                 Round::Again => overtaken += 1,
@@ -61,21 +63,38 @@ impl Values {
         Ok(Reclaimed { more: true, ..done })
     }
 
-    /// One batch, at most.
-    async fn round(&self, done: &mut Reclaimed, touch_max: usize) -> Result<Round, Error> {
-        let seen = self.seen_sweeper().await?;
-        let due = self.page(&self.keys.due, touch_max.min(expire::LEASES_MAX)).await?;
-        let mut next_deadline = None;
-        if !due.rows.is_empty() {
-            match expire::look(&due.rows, seen.sweeper, self.now_for_leases().await?)? {
-                expire::Due::Later(deadline) => next_deadline = Some(deadline),
-                expire::Due::Grace { until } => return self.give_grace(&seen, until).await,
-                expire::Due::Now(leases, now) => return self.expire(done, &seen, &leases, now).await,
+    /// One batch, at most. `known` is what the batch before left, if that was ours and buried something: then whose turn it is
+    /// need not be read, and leases were looked at just before.
+    async fn round(
+        &self,
+        done: &mut Reclaimed,
+        touch_max: usize,
+        known: &mut Option<turn::Known>,
+    ) -> Result<Round, Error> {
+        let is_known = known.is_some();
+        let turn::Known { seen, mut next_deadline } = match known.take() {
+            Some(known) => known,
+            None => {
+                let seen = self.seen_sweeper().await?;
+                let due = self.page(&self.keys.due, touch_max.min(self.reclaim_ops() / expire::LEASE_OPS)).await?;
+                let mut next_deadline = None;
+                if !due.rows.is_empty() {
+                    match expire::look(&due.rows, seen.sweeper, self.now_for_leases().await?)? {
+                        expire::Due::Later(deadline) => next_deadline = Some(deadline),
+                        expire::Due::Grace { until } => return self.give_grace(&seen, until).await,
+                        expire::Due::Now(leases, now) => return self.expire(done, &seen, &leases, now).await,
+                    }
+                }
+                turn::Known { seen, next_deadline }
             }
-        }
-        let owed = self.page(&self.keys.owed, 1).await?;
-        let zero = self.page(&self.keys.zero, touch_max.min(bury::CANDIDATES_MAX)).await?;
+        };
+        let zero = self.page(&self.keys.zero, touch_max.min(self.reclaim_ops() / bury::CANDIDATE_OPS));
+        let (owed, zero) = try_join(self.page(&self.keys.owed, 1), zero).await?;
         if owed.rows.is_empty() && zero.rows.is_empty() {
+            if is_known {
+                // Before it rests it looks at everything.
+                return Ok(Round::Did(0));
+            }
             if let Some(round) = self.unlink(done, touch_max, &mut next_deadline).await? {
                 return Ok(round);
             }
@@ -83,7 +102,12 @@ impl Values {
         }
         let Some(sweeper) = seen.sweeper else { return self.take_first_turn(next_deadline).await };
         let work = bury::Work { owed, zero, touch_max, next_deadline };
-        self.bury(done, seen, sweeper, work).await
+        self.bury(done, seen, sweeper, work, known).await
+    }
+
+    /// Operations a reclaiming batch is filled up to.
+    fn reclaim_ops(&self) -> usize {
+        self.records.ops_at_once() - limits::RECLAIM_OPS_SPARE
     }
 
     /// The store's clock: the only one that says when a lease ends.

@@ -1,14 +1,48 @@
 -- One batch. Everything is worked out on the side first (`after`), because Redis does not roll back: when the first write
 -- happens nothing can go wrong any more.
 --
--- ARGV[1] is { requires, ops, claim }, packed; ARGV[2] the channel that wakes those who wait.
+-- ARGV[1] is { fields, wanted, ops, claim }, packed: of each required row the field, and its content, or whether it is
+-- there at all; ARGV[2] is the channel that wakes those who wait. A batch that only puts and deletes plain rows, each once,
+-- is { fields, wanted, nil, gone, put } instead.
 -- Answers { 0, enabled, fired, claimed } or { 1, which, found } or { 2, what is wrong, where }.
 
 local turns_key, clock_key = KEYS[5], KEYS[6]
-local requires, ops, claim = unpack(cmsgpack.unpack(ARGV[1]))
+local batch = cmsgpack.unpack(ARGV[1])
+local fields, wanted, ops, claim = batch[1], batch[2], batch[3], batch[4]
 local PUT, DELETE, DELETE_GROUP, SET_BIT, ADD = 0, 1, 2, 3, 4
 local LANE_BYTES, CHUNK = 8, 2000
 local sub, byte, char, call = string.sub, string.byte, string.char, redis.call
+
+-- Calls a command with many arguments, some at a time.
+local function call_all(command, key, arguments)
+  local count = #arguments
+  for first = 1, count, CHUNK do
+    call(command, key, unpack(arguments, first, math.min(first + CHUNK - 1, count)))
+  end
+end
+
+-- The short way: what the rows held does not matter, since a name that is there can be added, and one that is not removed.
+if not ops then
+  for first = 1, #fields, CHUNK do
+    local found = call('HMGET', rows_key, unpack(fields, first, math.min(first + CHUNK - 1, #fields)))
+    for at = 1, #found do
+      local row, want = found[at], wanted[first + at - 1]
+      if row ~= want and not (want == true and row) then return { 1, first + at - 2, row } end
+    end
+  end
+  local gone, put = batch[4], batch[5]
+  if #gone > 0 then
+    call_all('HDEL', rows_key, gone)
+    for at = 1, #gone do gone[at] = sub(gone[at], 2) end
+    call_all('ZREM', names_key, gone)
+  end
+  if #put > 0 then
+    call_all('HSET', rows_key, put)
+    for at = 1, #put, 2 do put[at], put[at + 1] = 0, sub(put[at], 2) end
+    call_all('ZADD', names_key, put)
+  end
+  return { 0, 0, {}, false }
+end
 
 local before, after = {}, {} -- by field: what the row held, what it shall hold; false is nothing
 local order = {}             -- the fields of `after`, as they came
@@ -189,14 +223,10 @@ local function complete(touched, is_complete)
 end
 
 -- 1. Whatever is required.
-local fields = {}
-for at, require in ipairs(requires) do fields[at] = require[2] end
 if #ops > 0 then load_for(ops, fields) else load(fields) end
-for which, require in ipairs(requires) do
-  local found, kind = before[require[2]], require[1]
-  if (kind == 0 and found) or (kind == 1 and not found) or (kind == 2 and found ~= require[3]) then
-    return { 1, which - 1, found }
-  end
+for which = 1, #wanted do
+  local found, want = before[fields[which]], wanted[which]
+  if found ~= want and not (want == true and found) then return { 1, which - 1, found } end
 end
 
 -- 2. Operations, then triggers in rounds: full bitmaps first; counters at zero only when no bitmap is full.
@@ -264,13 +294,6 @@ end
 if claimed then
   set('\2' .. claimed[2], claim[2])
   set('\3' .. claimed[2], deadline_row())
-end
-
--- Calls a command with many arguments, some at a time.
-local function call_all(command, key, arguments)
-  for first = 1, #arguments, CHUNK do
-    call(command, key, unpack(arguments, first, math.min(first + CHUNK - 1, #arguments)))
-  end
 end
 
 -- 4. Writes what has changed.

@@ -7,6 +7,7 @@ use onceflow_core::{
 };
 use redis::Value;
 use rmp::encode as pack;
+use std::collections::BTreeSet;
 
 /// Claims that shall stand longer than this stand for ever: a script counts with 53 bits.
 const TTL_MS_MAX: u64 = 1 << 50;
@@ -38,18 +39,21 @@ fn key(field: &[u8]) -> Option<Key> {
 /// A batch as the script reads it.
 pub(super) fn batch(batch: &Batch) -> Vec<u8> {
     let mut out = Vec::with_capacity(512);
-    array(&mut out, 3);
+    let is_plain = is_plain(batch);
+    array(&mut out, if is_plain { 5 } else { 4 });
+    array(&mut out, batch.requires.len());
+    batch.requires.iter().for_each(|require| bytes(&mut out, &field(require.key())));
     array(&mut out, batch.requires.len());
     for require in &batch.requires {
-        let (what, row) = match require {
-            Require::Absent(_) => (0, None),
-            Require::Present(_) => (1, None),
-            Require::Equals(_, row) => (2, Some(row)),
-        };
-        array(&mut out, 2 + usize::from(row.is_some()));
-        number(&mut out, what);
-        bytes(&mut out, &field(require.key()));
-        row.into_iter().for_each(|row| bytes(&mut out, row));
+        match require {
+            Require::Absent(_) => pack::write_bool(&mut out, false).expect(MEMORY),
+            Require::Present(_) => pack::write_bool(&mut out, true).expect(MEMORY),
+            Require::Equals(_, row) => bytes(&mut out, row),
+        }
+    }
+    if is_plain {
+        plain(&mut out, &batch.ops);
+        return out;
     }
     ops(&mut out, &batch.ops);
     match &batch.claim {
@@ -57,6 +61,35 @@ pub(super) fn batch(batch: &Batch) -> Vec<u8> {
         None => pack::write_nil(&mut out).expect(MEMORY),
     }
     out
+}
+
+/// Whether a batch only puts and deletes plain rows, each of them once: nothing follows from what they held.
+fn is_plain(batch: &Batch) -> bool {
+    let mut seen = BTreeSet::new();
+    batch.claim.is_none()
+        && batch.ops.iter().all(|op| match op {
+            Op::Put(key, _) | Op::Delete(key) => key.group.kind() == Kind::Rows && seen.insert(key),
+            Op::DeleteGroup(_) | Op::SetBit { .. } | Op::Add { .. } => false,
+        })
+}
+
+/// The operations of such a batch: no claim, no others, what goes, and what is put.
+fn plain(out: &mut Vec<u8>, ops: &[Op]) {
+    pack::write_nil(out).expect(MEMORY);
+    let puts = ops.iter().filter(|op| matches!(op, Op::Put(..))).count();
+    array(out, ops.len() - puts);
+    for op in ops {
+        if let Op::Delete(key) = op {
+            bytes(out, &field(key));
+        }
+    }
+    array(out, 2 * puts);
+    for op in ops {
+        if let Op::Put(key, row) = op {
+            bytes(out, &field(key));
+            bytes(out, row);
+        }
+    }
 }
 
 const MEMORY: &str = "writing to memory does not fail";

@@ -5,7 +5,10 @@
 //! in large pieces. If more is left of its count, it survives, with a smaller one. What is still open when the batch
 //! is full becomes a debt.
 
-use super::{Error, Reclaimed, Round, turn::Seen};
+use super::{
+    Error, Reclaimed, Round,
+    turn::{Known, Seen},
+};
 use crate::{
     records::{Page, Scan},
     values::{
@@ -16,14 +19,15 @@ use crate::{
         update::lower,
     },
 };
+use futures_util::future::{try_join, try_join_all};
 use onceflow_core::{Batch, Fence, Name, Row, Timestamp, row::counter};
 use std::collections::BTreeMap;
 
-/// Values at zero that one batch looks at: up to three operations each.
-pub(super) const CANDIDATES_MAX: usize = limits::RECLAIM_OPS_MAX / 3;
+/// Operations that a value at zero takes at most.
+pub(super) const CANDIDATE_OPS: usize = 3;
 
-/// Elements of a released prefix that one batch looks at: one operation, and two for what each points at.
-const RELEASES_MAX: usize = limits::RECLAIM_OPS_MAX / 3;
+/// Operations that an element of a released prefix takes: its own, and two for what it points at.
+const RELEASE_OPS: usize = 3;
 
 /// What there is to do.
 pub(super) struct Work {
@@ -44,6 +48,7 @@ impl Values {
         seen: Seen,
         sweeper: Sweeper,
         work: Work,
+        known: &mut Option<Known>,
     ) -> Result<Round, Error> {
         let turn = self.fences.next();
         let is_last = work.next_deadline.is_none() && !work.owed.more && !work.zero.more;
@@ -56,16 +61,22 @@ impl Values {
             burial.follow().await?;
         }
         let nothing_left = burial.finish(turn);
+        let mut left = None;
         match is_last && nothing_left {
             true => burial.batch.delete(self.keys.sweeper()),
             false => {
                 let back_by = work.next_deadline.unwrap_or(Timestamp::NEVER);
-                burial.batch.put(self.keys.sweeper(), Sweeper { turn, back_by, ..sweeper }.to_row())
+                let sweeper = Sweeper { turn, back_by, ..sweeper };
+                let row = sweeper.to_row();
+                let seen = Seen { row: Some(row.clone()), sweeper: Some(sweeper) };
+                left = Some(Known { seen, next_deadline: work.next_deadline });
+                burial.batch.put(self.keys.sweeper(), row)
             }
         };
         let Burial { batch, touched, buried, paid, .. } = burial;
         Ok(match self.try_commit(batch).await? {
             Tried::Applied(_) => {
+                *known = left;
                 done.buried += buried;
                 done.paid += paid;
                 Round::Did(touched)
@@ -83,6 +94,8 @@ struct Burial<'a> {
     room: usize,
     touched: usize,
     touch_max: usize,
+    /// Decrements that may be open.
+    open_max: usize,
     /// What is owed to values that were not looked up yet; a value may stand there more than once.
     open: Vec<(ValueId, u32)>,
     /// What is owed to values that have more than that.
@@ -98,7 +111,8 @@ impl<'a> Burial<'a> {
         Burial {
             values,
             batch,
-            room: limits::RECLAIM_OPS_MAX,
+            room: values.reclaim_ops(),
+            open_max: limits::REFS_PER_VALUE_MAX.max(limits::OPEN_DECREMENTS_PER_OP * values.reclaim_ops()),
             touched: 0,
             touch_max,
             open: Vec::new(),
@@ -119,7 +133,7 @@ impl<'a> Burial<'a> {
                 owed.into_iter().for_each(|(id, n)| self.owe(id, n));
             }
             Debt::Release(prefix) => {
-                let elements = Scan::of(self.values.keys.edges.clone(), self.touch_max.min(RELEASES_MAX));
+                let elements = Scan::of(self.values.keys.edges.clone(), self.touch_max.min(self.room / RELEASE_OPS));
                 let elements = elements.prefix(elements_of(prefix.as_bytes()));
                 let page = self.values.records.scan(self.values.shard, elements).await?;
                 for (name, row) in &page.rows {
@@ -144,11 +158,26 @@ impl<'a> Burial<'a> {
 
     /// Buries those of the candidates whose count is still zero; the others are none any more.
     async fn bury_candidates(&mut self, zero: &[(Name, Row)]) -> Result<(), Error> {
-        let room = (self.room / 3).saturating_sub(self.open.len()).min(self.touch_max.saturating_sub(self.touched));
+        let room = (self.room / CANDIDATE_OPS)
+            .saturating_sub(self.open.len())
+            .min(self.touch_max.saturating_sub(self.touched));
         let ids: Vec<_> = zero.iter().take(room).filter_map(|(name, _)| ValueId::checked(name.as_bytes())).collect();
         self.leaves_work |= ids.len() < zero.len();
-        let mut rows = self.look_up(ids.iter()).await?.into_iter();
-        for id in &ids {
+        // What one of them opens may leave no room for the next ones: not all are read before it is known.
+        for some in ids.chunks(limits::VALUES_READ_MAX) {
+            let rows = self.look_up(some.iter()).await?;
+            if !self.bury_some(some, rows)? {
+                self.leaves_work = true;
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// Answers whether there was room for all of them.
+    fn bury_some(&mut self, ids: &[ValueId], rows: Vec<Option<Row>>) -> Result<bool, Error> {
+        let mut rows = rows.into_iter();
+        for id in ids {
             let (value, count) = (rows.next().flatten(), rows.next().flatten());
             let keys = &self.values.keys;
             match (value, count) {
@@ -156,9 +185,8 @@ impl<'a> Burial<'a> {
                 (_, Some(_)) => self.batch.require_present(keys.count(id)),
                 (Some(row), None) => {
                     let head = self.head(id, &row)?;
-                    if self.room < 3 || !self.has_room_for(&head) {
-                        self.leaves_work = true;
-                        break;
+                    if self.room < CANDIDATE_OPS || !self.has_room_for(&head) {
+                        return Ok(false);
                     }
                     if !onceflow_core::hazard::is_on("buried-though-referenced") {
                         self.batch.require_absent(keys.count(id));
@@ -171,7 +199,7 @@ impl<'a> Burial<'a> {
             self.room -= 1;
             self.touched += 1;
         }
-        Ok(())
+        Ok(true)
     }
 
     fn can_go_on(&self) -> bool {
@@ -226,8 +254,7 @@ impl<'a> Burial<'a> {
 
     /// Whether the batch can take what burying this value opens.
     fn has_room_for(&self, head: &Head<'_>) -> bool {
-        self.room >= usize::from(head.owns_something())
-            && self.open.len() + head.refs_count() <= limits::OPEN_DECREMENTS_MAX
+        self.room >= usize::from(head.owns_something()) && self.open.len() + head.refs_count() <= self.open_max
     }
 
     /// Deletes a value; what it refers to is open, what it owns is to be released.
@@ -277,14 +304,10 @@ impl<'a> Burial<'a> {
     async fn look_up(&self, ids: impl Iterator<Item = &ValueId>) -> Result<Vec<Option<Row>>, Error> {
         let Values { keys, records, shard, .. } = self.values;
         let (values, counts): (Vec<_>, Vec<_>) = ids.map(|id| (keys.value(id), keys.count(id))).unzip();
-        let counts = records.get(*shard, &counts).await?;
-        let mut rows = Vec::with_capacity(2 * counts.len());
-        let mut counts = counts.into_iter();
-        for some in values.chunks(limits::VALUES_READ_MAX) {
-            for value in records.get(*shard, some).await? {
-                rows.extend([value, counts.next().flatten()]);
-            }
-        }
+        // All at once: on a server, each would be a round trip.
+        let values = values.chunks(limits::VALUES_READ_MAX).map(|some| records.get(*shard, some));
+        let (counts, values) = try_join(records.get(*shard, &counts), try_join_all(values)).await?;
+        let rows = values.into_iter().flatten().zip(counts).flat_map(|(value, count)| [value, count]).collect();
         Ok(rows)
     }
 

@@ -15,8 +15,8 @@ use crate::values::{
 use onceflow_core::{Name, Row, Timestamp};
 use std::collections::BTreeMap;
 
-/// Leases ended by one batch: four operations each.
-pub(super) const LEASES_MAX: usize = limits::RECLAIM_OPS_MAX / 4;
+/// Operations that ending a lease takes at most.
+pub(super) const LEASE_OPS: usize = 4;
 
 /// What is to be done about leases.
 #[derive(Debug, PartialEq, Eq)]

@@ -14,6 +14,13 @@ pub(super) struct Seen {
     pub(super) sweeper: Option<Sweeper>,
 }
 
+/// What one round leaves for the next one to know.
+pub(super) struct Known {
+    pub(super) seen: Seen,
+    /// When the next lease may end.
+    pub(super) next_deadline: Option<Timestamp>,
+}
+
 impl Values {
     pub(super) async fn seen_sweeper(&self) -> Result<Seen, Error> {
         let row = self.row(self.keys.sweeper()).await?;
