@@ -412,7 +412,7 @@ impl User {
                 truth.violate("every run ends well if its tasks do", format!("{}: nobody cancelled it", self.key));
             }
             Came::Gone if !ask.is_soon_forgotten() => {
-                truth.violate("every run ends", format!("{} is not there any more", self.key))
+                truth.violate("every run ends", format!("{} is not there any more", self.key));
             }
             _ => {}
         }

@@ -37,7 +37,7 @@ pub(crate) async fn run(args: &args::Logs, place: Place, printer: &Printer) -> R
             true => args.follow && !handle.report().await?.is_at_rest(),
         };
         shown.more(&directory)?;
-        shown.from_elsewhere(&directory, handle.logs().await?);
+        shown.show_from_elsewhere(&directory, handle.logs().await?);
         if !args.follow || !attended {
             break;
         }
@@ -76,7 +76,7 @@ impl Shown<'_> {
     }
 
     /// Shows what steps wrote on other machines, as far as they say.
-    fn from_elsewhere(&mut self, directory: &Path, logs: Vec<onceflow_engine::StepLog>) {
+    fn show_from_elsewhere(&mut self, directory: &Path, logs: Vec<onceflow_engine::StepLog>) {
         for log in logs {
             let wanted = self.args.step.as_deref().is_none_or(|wanted| is_at(&log.address, wanted));
             let attempt = self.args.attempt.is_none_or(|wanted| wanted == log.attempt);
