@@ -37,7 +37,7 @@ pub(crate) async fn run(args: &args::Run, place: Place, printer: &Printer) -> Re
     let who = if args.shared { Who::Any } else { place.who() };
     if args.jobs == Some(0) && who == Who::Attending {
         return Err(Fault::plain(Exit::Usage, "`--jobs 0` leaves all steps to workers, and none may take them")
-            .hint("`--shared` lets workers take them, as on a server"));
+            .hint("`--shared` lets workers take them, as on a server; see `onceflow run --help`"));
     }
     let (mut asked, hints) = Asked::read(&args.flow, &place.directory, who)?;
     asked.start.accept_reruns = args.accept_code_change;
