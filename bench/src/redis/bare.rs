@@ -41,22 +41,6 @@ impl Tape {
         Ok(Tape { before, steps })
     }
 
-    pub(super) fn dump(&self, maker: &Redis) -> anyhow::Result<()> {
-        let Ok(path) = std::env::var("BENCH_DUMP") else { return Ok(()) };
-        for (name, batches) in [("before", &self.before), ("steps", &self.steps)] {
-            let text: Vec<String> = batches.iter().map(|batch| format!("{batch:?}\n")).collect();
-            std::fs::write(format!("{path}.{name}.txt"), text.concat())?;
-            let mut out = vec![];
-            for batch in batches {
-                let packed = maker.command(batch).get_packed_command();
-                out.extend_from_slice(&(packed.len() as u32).to_le_bytes());
-                out.extend_from_slice(&packed);
-            }
-            std::fs::write(format!("{path}.{name}"), out)?;
-        }
-        Ok(())
-    }
-
     /// Batches that count.
     pub(super) fn steps(&self) -> usize {
         self.steps.len()

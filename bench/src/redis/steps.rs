@@ -34,10 +34,9 @@ struct Middle {
 
 pub(super) fn measure(runtime: &Runtime, report: &mut Report) -> anyhow::Result<()> {
     let server = runtime.block_on(Bench::start())?;
-    let length = scaled(400, 60) as usize;
+    let length = scaled(200, 60) as usize;
     let tape = Arc::new(runtime.block_on(Tape::record(&server, length.min(120)))?);
     let maker = runtime.block_on(bare::maker(&server))?;
-    tape.dump(&maker)?; // TEMP
     let mut least = f64::MAX;
     let (mut calls, mut others, mut steps) = (0, 0, 0);
     for many in WORKERS {
