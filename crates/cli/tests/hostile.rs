@@ -325,10 +325,9 @@ outputs: { y: b.y }
         run     a
         done    a ([time])
         run     b
-        failed[OF0301] b: it ended with exit status 1
+        failed[OF0319] b: standard output could not be kept: No space left on device (os error 28)
           its last lines:
           cat: write error: No space left on device
-          wc: write error
           its work directory: [dir]/disk/store/runs/[id]/work/b.1
         the run failed: b
         next: onceflow logs fill b; then the same command goes on where it stopped
