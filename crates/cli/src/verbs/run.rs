@@ -118,6 +118,8 @@ impl Running<'_> {
             engine.stop();
             return Ok(None);
         }
+        // Whoever did it may have been killed before it could clear up.
+        crate::executors::home(&self.session.place).tidy(handle.id());
         let exit = self.tell(&handle, report, &Tally::default()).await?;
         engine.stop();
         Ok(Some(exit))

@@ -124,11 +124,16 @@ impl Values {
         if self.records.hears_of_others() && self.fresh_position().await? == before {
             return Ok((Report { exact: true, ..report }, first));
         }
+        let before = self.fresh_position().await?;
         let second = self.snapshot().await?;
         let mut later = judge::judge(&second);
+        let exact = match self.records.hears_of_others() {
+            true => self.fresh_position().await? == before,
+            false => first == second,
+        };
         later.problems.retain(|finding| report.problems.contains(finding));
         later.leaks.retain(|finding| report.leaks.contains(finding));
-        Ok((Report { exact: first == second, ..later }, second))
+        Ok((Report { exact, ..later }, second))
     }
 
     /// The store's position now. A guest knows only that of the last answer it got, so it asks something first.
