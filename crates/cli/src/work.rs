@@ -46,6 +46,7 @@ pub(crate) async fn engine(
     attending.claims_as(engine.incarnation())?;
     engine.add_tasks(&crate::executors::tasks(&session.place))?;
     release(&engine, &session.place, before).await?;
+    crate::executors::home(&session.place).tidy_after_the_dead();
     tokio::spawn(keep_releasing(engine.clone(), session.place.clone()));
     Ok(engine)
 }

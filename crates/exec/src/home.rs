@@ -2,6 +2,10 @@
 //! not truth; it may be deleted at any time.
 
 use onceflow_core::protocol::ids::RunId;
+use rustix::{
+    io::Errno,
+    process::{Pid, test_kill_process},
+};
 use std::path::{Path, PathBuf};
 
 /// The store's directory.
@@ -71,6 +75,21 @@ impl Home {
         for entry in entries.flatten() {
             let name = entry.file_name().to_string_lossy().into_owned();
             if name.starts_with(FREE) && !name.starts_with(&ours) {
+                remove(&entry.path(), crate::work::TEMPORARY);
+            }
+        }
+    }
+}
+
+impl Home {
+    /// Removes work directories, of any run, that were kept to be used again by processes that are gone.
+    pub fn tidy_after_the_dead(&self) {
+        let runs = std::fs::read_dir(self.root.join("runs")).into_iter().flatten().flatten();
+        let works = runs.flat_map(|run| std::fs::read_dir(run.path().join("work")).into_iter().flatten().flatten());
+        for entry in works {
+            let name = entry.file_name().to_string_lossy().into_owned();
+            let process = name.strip_prefix(FREE).and_then(|rest| rest.split('-').next()?.parse().ok());
+            if process.and_then(Pid::from_raw).is_some_and(|process| test_kill_process(process) == Err(Errno::SRCH)) {
                 remove(&entry.path(), crate::work::TEMPORARY);
             }
         }
@@ -149,6 +168,20 @@ fn permit(directory: &Path, depth: usize) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_the_dead_kept_to_use_again_goes_and_what_the_living_did_stays() {
+        let directory = tempfile::tempdir().unwrap();
+        let work = directory.path().join("runs/00/work");
+        let mut gone = std::process::Command::new("true").spawn().unwrap();
+        gone.wait().unwrap();
+        let (dead, alive) = (format!("{FREE}{}-0", gone.id()), format!("{FREE}{}-0", std::process::id()));
+        for name in [&dead, &alive, "a.1"] {
+            std::fs::create_dir_all(work.join(name)).unwrap();
+        }
+        Home::new(directory.path()).tidy_after_the_dead();
+        assert_eq!([&dead, &alive, "a.1"].map(|name| work.join(name).exists()), [false, true, true]);
+    }
 
     #[test]
     fn an_address_becomes_a_name_of_its_own() {
