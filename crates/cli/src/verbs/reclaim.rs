@@ -23,6 +23,7 @@ pub(crate) async fn run(_: &args::Reclaim, place: Place, printer: &Printer) -> R
         }
     }
     let directories = work::sweep(&engine, &session.place).await?;
+    crate::executors::home(&session.place).tidy_after_the_dead();
     let workers = presence::sweep(&session.place.directory).len();
     engine.close().await?;
     session.close().await?;

@@ -124,6 +124,9 @@ pub(crate) fn leaves_to_run(explanation: &Value) -> BTreeSet<String> {
 
 /// The store is whole, and no step left a directory.
 pub(crate) fn nothing_is_left(directory: &Path) {
+    // Whoever was killed last could not clear up.
+    let reclaimed = onceflow(directory).args(["reclaim"]).output().expect("the tool starts");
+    assert!(reclaimed.status.success(), "{}", String::from_utf8_lossy(&reclaimed.stderr));
     let found = onceflow(directory).args(["fsck"]).output().expect("the tool starts");
     assert!(found.status.success(), "{}", String::from_utf8_lossy(&found.stderr));
     for run in std::fs::read_dir(directory.join(".onceflow/runs")).expect("runs") {
