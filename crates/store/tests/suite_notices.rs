@@ -24,7 +24,9 @@ fn every_flaw_breaks_a_promise_and_no_flaw_breaks_none() {
     let hook = std::panic::take_hook();
     std::panic::set_hook(Box::new(|_| {}));
     let none = broken_promises(make(Flaw::None));
-    let broken: Vec<_> = FLAWS.iter().map(|(flaw, _)| (flaw, broken_promises(make(*flaw)))).collect();
+    // Some flaws show only if two get in each other's way, which not every try of a busy machine has.
+    let tried = |flaw| (0..10).map(|_| broken_promises(make(flaw))).find(|broken| !broken.is_empty());
+    let broken: Vec<_> = FLAWS.iter().map(|(flaw, _)| (flaw, tried(*flaw).unwrap_or_default())).collect();
     std::panic::set_hook(hook);
     assert_eq!(none, [""; 0]);
     for (flaw, promises) in &broken {
