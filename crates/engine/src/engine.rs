@@ -270,6 +270,7 @@ impl Engine {
             keep_ms: start.keep_ms,
             history_ms: start.history_ms,
             started: self.shared.records.now().await?,
+            done_before: planned.done_before.iter().copied().collect(),
         })
     }
 
@@ -331,8 +332,9 @@ impl Engine {
             }
             Status::Done => {
                 let (known, before) = self.kept_by(asked, &finished).await?;
-                let planned = replan::plan(asked, &known, before.as_ref(), self.fuses(asked))?;
-                self.no_reruns(asked, &planned, &self.done_by(asked, &finished).await?)?;
+                let mut planned = replan::plan(asked, &known, before.as_ref(), self.fuses(asked))?;
+                planned.done_before = self.done_by(&finished).await?;
+                self.no_reruns(asked, &planned)?;
                 self.begin(asked, seen, finished.run, generation, planned).await
             }
         }

@@ -11,6 +11,7 @@
 use super::{
     Asked, Engine,
     known::{Before, Known, still_right},
+    reruns::Marks,
 };
 use crate::{
     Error, Handle,
@@ -50,6 +51,8 @@ pub(super) struct Planned {
     /// Whether `program` is not all that was asked for.
     pub(super) is_partial: bool,
     pub(super) explanation: Explanation,
+    /// What earlier plans have done that must not simply run again.
+    pub(super) done_before: Marks,
 }
 
 /// Plans over what is known.
@@ -62,7 +65,14 @@ pub(super) fn plan(asked: &Asked, known: &Known, before: Option<&Before>, fuses:
     let explanation = plan.explanation;
     if known.is_empty() || plan.reuse.len() > REUSED_MAX {
         let program = fused(asked.program.clone(), fuses);
-        return Ok(Planned { program, reused: vec![], while_there: vec![], is_partial: false, explanation });
+        return Ok(Planned {
+            program,
+            reused: vec![],
+            while_there: vec![],
+            is_partial: false,
+            explanation,
+            done_before: Marks::new(),
+        });
     }
     let value = |(_, at): &(PortIndex, (u32, PortIndex))| &known[at];
     let held = |(outcome, _): &(Outcome, _)| Held { owned: stored(outcome).is_some(), outcome: outcome.clone() };
@@ -72,6 +82,7 @@ pub(super) fn plan(asked: &Asked, known: &Known, before: Option<&Before>, fuses:
         program: fused(plan.program, fuses),
         is_partial: true,
         explanation,
+        done_before: Marks::new(),
     })
 }
 
@@ -134,8 +145,9 @@ impl Engine {
         let before = shared.before(&run.header).await?;
         let before = before.ok_or_else(|| Error::damaged(format!("the program of run `{}`", run.key)))?;
         let known = shared.known_of(run, asked, &before).await?;
-        let planned = plan(asked, &known, Some(&before), self.fuses(asked))?;
-        self.no_reruns(asked, &planned, &shared.done_so_far(run, &before).await?)?;
+        let mut planned = plan(asked, &known, Some(&before), self.fuses(asked))?;
+        planned.done_before = shared.done_so_far(run, &before).await?;
+        self.no_reruns(asked, &planned)?;
         self.install(asked, run, frozen, planned).await
     }
 
