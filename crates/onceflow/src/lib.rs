@@ -109,6 +109,6 @@ pub mod prelude {
 mod pages {
     #[doc = include_str!("../../../README.md")]
     struct Readme;
-    #[doc = include_str!("../../../docs/rust.md")]
+    #[doc = include_str!("../../../docs/book/src/rust.md")]
     struct Rust;
 }

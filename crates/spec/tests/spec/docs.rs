@@ -28,7 +28,7 @@ fn blocks(text: &str) -> Vec<(String, String, String)> {
 
 #[test]
 fn every_flow_in_the_reference_loads() {
-    let text = fs::read_to_string(docs().join("flow-file.md")).unwrap();
+    let text = fs::read_to_string(docs().join("book/src/flow-file.md")).unwrap();
     let dir = tempfile::tempdir().unwrap();
     let mut loaded = 0;
     for (at, (info, before, block)) in blocks(&text).iter().enumerate() {
