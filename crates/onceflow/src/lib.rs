@@ -111,4 +111,6 @@ mod pages {
     struct Readme;
     #[doc = include_str!("../../../docs/book/src/rust.md")]
     struct Rust;
+    #[doc = include_str!("../../../docs/book/src/guarantees.md")]
+    struct Guarantees;
 }
