@@ -113,4 +113,6 @@ mod pages {
     struct Rust;
     #[doc = include_str!("../../../docs/book/src/guarantees.md")]
     struct Guarantees;
+    #[doc = include_str!("../../../docs/book/src/coming-from.md")]
+    struct ComingFrom;
 }
