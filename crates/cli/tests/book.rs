@@ -78,7 +78,8 @@ fn follow(name: &str) {
 fn the_summary_has_every_page_and_every_page_is_followed() {
     let summary = page("SUMMARY.md");
     let listed: BTreeSet<_> = links(&summary).into_iter().collect();
-    let there = fs::read_dir(book()).expect("the book").flatten().filter_map(|entry| entry.file_name().into_string().ok());
+    let there =
+        fs::read_dir(book()).expect("the book").flatten().filter_map(|entry| entry.file_name().into_string().ok());
     let there: BTreeSet<_> = there.filter(|name| name.ends_with(".md") && name != "SUMMARY.md").collect();
     assert_eq!(listed, there, "SUMMARY.md lists what is there");
     assert_eq!(there, PAGES.iter().map(|page| String::from(*page)).collect(), "`pages!` has a test for each");
@@ -89,9 +90,17 @@ fn what_is_not_run_says_why() {
     let told = PAGES.iter().flat_map(|name| {
         let blocks = Block::all(&page(name));
         let not_run = blocks.into_iter().filter_map(|block| Some((block.attribute("norun")?.to_owned(), block)));
-        not_run.map(move |(why, block)| format!("{name}: {}: {why}\n", block.text.lines().next().unwrap_or_default()))
+        not_run.map(move |(why, block)| format!("{name}: {why}: {}\n", block.text.lines().next().unwrap_or_default()))
     });
     expect![[r#"
+        tutorial.md: the-tests-have-the-tool-already: cargo install --path crates/cli      # puts `onceflow` on your PATH
+        operations.md: a-unit-for-systemd: [Service]
+        redis.md: needs-several-machines: export ONCEFLOW_STORE=redis://store.example:6379
+        coming-from.md: needs-snakemake: rule all:
+        coming-from.md: needs-nextflow: process count {
+        coming-from.md: needs-airflow: from airflow.decorators import dag, task
+        coming-from.md: needs-temporal: @activity.defn
+        design.md: builds-the-workspace: sim/run --seeds 10000
     "#]]
     .assert_eq(&told.collect::<String>());
 }
@@ -125,7 +134,8 @@ fn links_lead_to_pages_and_to_headings_that_are_there() {
             let (file, heading) = link.split_once('#').unwrap_or((link, ""));
             let path = book().join(if file.is_empty() { name } else { file });
             let text = if heading.is_empty() { String::new() } else { fs::read_to_string(&path).unwrap_or_default() };
-            let mut headings = text.lines().filter(|line| line.starts_with('#')).map(|line| line.trim_start_matches(['#', ' ']));
+            let mut headings =
+                text.lines().filter(|line| line.starts_with('#')).map(|line| line.trim_start_matches(['#', ' ']));
             if !path.is_file() || !(heading.is_empty() || headings.any(|one| anchor(one) == heading)) {
                 wrong.push(format!("{name}: {link}"));
             }
@@ -148,7 +158,8 @@ fn troubleshooting_lists_every_code() {
     let entries = fs::read_dir(root().join("docs/errors")).expect("docs/errors").flatten();
     let mut pages: Vec<_> = entries.map(|entry| fs::read_to_string(entry.path()).expect("a page")).collect();
     pages.sort();
-    let titles: Vec<_> = pages.iter().filter_map(|page| page.lines().next()?.strip_prefix("# ")?.split_once(": ")).collect();
+    let titles: Vec<_> =
+        pages.iter().filter_map(|page| page.lines().next()?.strip_prefix("# ")?.split_once(": ")).collect();
     let mut index = String::new();
     for (beginning, kind) in KINDS {
         index.push_str(&format!("\n### {kind}\n\n| code | |\n|---|---|\n"));

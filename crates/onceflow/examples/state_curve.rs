@@ -75,10 +75,15 @@ impl Curve {
     }
 }
 
-const HISTORY_MS: u64 = 2000;
+const HISTORY_MS: u64 = 1000;
 
 /// Runs a flow on a store of its own.
-async fn curve(name: &str, library: onceflow_core::model::Library, tasks: &onceflow::task::Tasks, inputs: Inputs) -> anyhow::Result<Curve> {
+async fn curve(
+    name: &str,
+    library: onceflow_core::model::Library,
+    tasks: &onceflow::task::Tasks,
+    inputs: Inputs,
+) -> anyhow::Result<Curve> {
     let world: Arc<dyn World> = RealWorld::here();
     let records = Arc::new(Memory::new(world.clone()));
     *STORE.lock().expect("nobody panics in here") = Some(records.clone());
@@ -166,7 +171,12 @@ fn panel(title: &str, curve: &Curve, left: f64) -> String {
     let mut held: Vec<_> =
         curve.steps.iter().enumerate().step_by(every).map(|(step, seen)| (x(step as f64), y(seen.rows))).collect();
     let (end, after) = (x(steps as f64), left + 0.93 * WIDE);
-    held.extend([(end, y(curve.done.rows)), (after, y(curve.done.rows)), (after, y(curve.over.rows)), (left + WIDE, y(curve.over.rows))]);
+    held.extend([
+        (end, y(curve.done.rows)),
+        (after, y(curve.done.rows)),
+        (after, y(curve.over.rows)),
+        (left + WIDE, y(curve.over.rows)),
+    ]);
     let bottom = top + HIGH;
     format!(
         "<g>\n\

@@ -105,7 +105,10 @@ impl Reader {
             return None;
         }
         if let Some(file) = block.attribute("file") {
-            self.types(&format!("mkdir -p \"$(dirname '{file}')\" && cat > '{file}' <<'END OF FILE'\n{}END OF FILE", block.text));
+            self.types(&format!(
+                "mkdir -p \"$(dirname '{file}')\" && cat > '{file}' <<'END OF FILE'\n{}END OF FILE",
+                block.text
+            ));
             if block.is_flow() {
                 self.succeeds(place, &format!("onceflow check '{file}'"));
             }
@@ -119,12 +122,16 @@ impl Reader {
             }
             "console" => self.sees(place, block),
             "yaml" if block.is_flow() => {
-                let check = format!("cat > .snippet.yaml <<'END OF FILE'\n{}END OF FILE\nonceflow check .snippet.yaml", block.text);
+                let check = format!(
+                    "cat > .snippet.yaml <<'END OF FILE'\n{}END OF FILE\nonceflow check .snippet.yaml",
+                    block.text
+                );
                 self.succeeds(place, &check);
                 None
             }
             _ => {
-                self.wrong.push(format!("{place}: `{}` is not run; give it a `file=`, or say why: `norun=…`", block.info));
+                self.wrong
+                    .push(format!("{place}: `{}` is not run; give it a `file=`, or say why: `norun=…`", block.info));
                 None
             }
         }
@@ -164,7 +171,8 @@ impl Reader {
                 self.wrong.push(format!("{place}: `{command}`\n-- told\n{told}-- seen\n{seen}"));
                 differs = true;
             }
-            let shown = command.lines().enumerate().map(|(at, line)| format!("{} {line}\n", if at == 0 { '$' } else { '>' }));
+            let shown =
+                command.lines().enumerate().map(|(at, line)| format!("{} {line}\n", if at == 0 { '$' } else { '>' }));
             now.extend(shown);
             now.push_str(if same { &told } else { &seen });
             if !now.ends_with('\n') {
