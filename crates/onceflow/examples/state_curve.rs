@@ -97,9 +97,7 @@ async fn curve(
     engine.start(start).await?.wait().await?;
     let steps = SEEN.lock().expect("nobody panics in here").clone();
     let done = at_rest(&*world).await;
-    // Twice its history is time enough, also on a busy machine, as long as somebody cleans up.
-    world.sleep(2 * HISTORY_MS).await;
-    let over = at_rest(&*world).await;
+    let over = until_nothing(&*world).await;
     engine.close().await?;
     Ok(Curve { steps, done, over })
 }
@@ -117,6 +115,17 @@ async fn at_rest(world: &dyn World) -> Seen {
         }
         seen = now;
     }
+}
+
+/// What there is when there is nothing, or when nobody cleaned up for much longer than the history.
+async fn until_nothing(world: &dyn World) -> Seen {
+    for _ in 0..300 {
+        if look().rows == 0 {
+            break;
+        }
+        world.sleep(HISTORY_MS / 10).await;
+    }
+    look()
 }
 
 const STEPS: u64 = 1000;
