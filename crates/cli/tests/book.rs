@@ -63,6 +63,7 @@ pages! {
     coming_from_elsewhere_is_true => "coming-from.md",
     schedules_are_true => "schedules.md",
     troubleshooting_is_true => "troubleshooting.md",
+    the_list_of_codes_is_true => "codes.md",
     the_design_is_true => "design.md",
 }
 
@@ -154,7 +155,7 @@ const KINDS: &[(&str, &str)] = &[
 ];
 
 #[test]
-fn troubleshooting_lists_every_code() {
+fn the_list_of_codes_has_every_page_of_errors() {
     let entries = fs::read_dir(root().join("docs/errors")).expect("docs/errors").flatten();
     let mut pages: Vec<_> = entries.map(|entry| fs::read_to_string(entry.path()).expect("a page")).collect();
     pages.sort();
@@ -162,14 +163,12 @@ fn troubleshooting_lists_every_code() {
         pages.iter().filter_map(|page| page.lines().next()?.strip_prefix("# ")?.split_once(": ")).collect();
     let mut index = String::new();
     for (beginning, kind) in KINDS {
-        index.push_str(&format!("\n### {kind}\n\n| code | |\n|---|---|\n"));
+        index.push_str(&format!("\n## {kind}\n\n| code | |\n|---|---|\n"));
         let these = titles.iter().filter(|(code, _)| code.starts_with(beginning));
         these.for_each(|(code, title)| index.push_str(&format!("| [{code}](../../errors/{code}.md) | {title} |\n")));
     }
     let listed = titles.iter().filter(|(code, _)| KINDS.iter().any(|(beginning, _)| code.starts_with(beginning)));
     assert_eq!(listed.count(), titles.len(), "a kind of codes is not in `KINDS`");
-    let mark = "<!-- All codes, written by the test `book`. -->\n";
-    let text = page("troubleshooting.md");
-    let (before, _) = text.split_once(mark).expect("a place for all codes");
-    is_up_to_date("troubleshooting.md", &format!("{before}{mark}{index}"), "codes came or went");
+    let about = "# All codes\n\nWritten by the tests from the pages in `docs/errors`. `onceflow error CODE` prints one.\n";
+    is_up_to_date("codes.md", &format!("{about}{index}"), "codes came or went");
 }
