@@ -1,5 +1,8 @@
 //! What can be said on the command line. One struct per verb; what they do is in `verbs`, a file each.
 
+pub(crate) mod pictures;
+pub(crate) mod tools;
+
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use std::path::PathBuf;
 
@@ -52,6 +55,12 @@ pub(crate) enum Verb {
     Watch(Watch),
     /// Print what steps wrote
     Logs(Logs),
+    /// Draw a flow or a run
+    Graph(pictures::Graph),
+    /// Draw when each step of a run was at work
+    Timeline(pictures::Timeline),
+    /// Write all about a run into one HTML file
+    Report(pictures::Report),
     /// Stop a run and undo it
     Cancel(Cancel),
     /// Take steps of any run on a shared store
@@ -71,6 +80,13 @@ pub(crate) enum Verb {
     Init(Init),
     /// Print the version
     Version,
+    /// Print what a shell needs to complete words
+    Completions(tools::Completions),
+    /// Print or write manual pages
+    Man(tools::Man),
+    /// Print every verb and option in Markdown
+    #[command(hide = true)]
+    Reference,
     /// Work on a run that was started with --no-wait
     #[command(hide = true, name = "attend")]
     Attend(Attend),

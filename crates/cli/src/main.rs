@@ -10,6 +10,7 @@
 //! | `follow`, `watching` | looking at a run that others work on |
 //! | `presence`, `trail`, `digests`, `flows` | what lies beside the store: who attends a run, what happened, what files held |
 //! | `results` | outputs as files |
+//! | `history`, `picture`, `pictured`, `timeline`, `page` | what happened in a run, drawn and reported |
 //! | `exit`, `fault`, `codes`, `pages` | how it ends, and why |
 
 mod args;
@@ -23,7 +24,11 @@ mod fault;
 mod finish;
 mod flows;
 mod follow;
+mod history;
+mod page;
 mod pages;
+mod picture;
+mod pictured;
 mod place;
 mod plan;
 mod presence;
@@ -35,6 +40,7 @@ mod signals;
 mod story;
 mod tally;
 mod tasks;
+mod timeline;
 mod trail;
 mod verbs;
 mod view;
@@ -96,6 +102,9 @@ fn go(cli: &Cli, printer: &Printer) -> Result<Exit, Fault> {
         Verb::Init(args) => return verbs::init::run(args, printer),
         Verb::Check(args) => return Ok(verbs::check::run(args, printer)),
         Verb::Version => return Ok(verbs::version::run(printer)),
+        Verb::Completions(args) => return Ok(verbs::completions::run(args, printer)),
+        Verb::Man(args) => return verbs::man::run(args, printer),
+        Verb::Reference => return Ok(verbs::reference::run(printer)),
         _ => {}
     }
     let here =
@@ -111,6 +120,9 @@ fn go(cli: &Cli, printer: &Printer) -> Result<Exit, Fault> {
             Verb::Show(args) => verbs::show::run(args, place, printer).await,
             Verb::Watch(args) => verbs::watch::run(args, place, printer).await,
             Verb::Logs(args) => verbs::logs::run(args, place, printer).await,
+            Verb::Graph(args) => verbs::graph::run(args, place, printer).await,
+            Verb::Timeline(args) => verbs::timeline::run(args, place, printer).await,
+            Verb::Report(args) => verbs::report::run(args, place, printer).await,
             Verb::Cancel(args) => verbs::cancel::run(args, place, printer).await,
             Verb::Worker(args) => verbs::worker::run(args, place, printer).await,
             Verb::Workers(args) => verbs::workers::run(args, place, printer).await,
@@ -118,6 +130,7 @@ fn go(cli: &Cli, printer: &Printer) -> Result<Exit, Fault> {
             Verb::Reclaim(args) => verbs::reclaim::run(args, place, printer).await,
             Verb::Attend(args) => verbs::background::attend(args, place, printer).await,
             Verb::Check(_) | Verb::Error(_) | Verb::Init(_) | Verb::Version => unreachable!("these need no store"),
+            Verb::Completions(_) | Verb::Man(_) | Verb::Reference => unreachable!("neither do these"),
         }
     });
     runtime.shutdown_background();
