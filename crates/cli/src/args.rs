@@ -23,6 +23,9 @@ pub(crate) struct Common {
     /// Directory of the store, or redis://HOST [default: the nearest .onceflow/ upwards, or a new one here]
     #[arg(long, global = true, env = "ONCEFLOW_STORE", value_name = "DIR|URL", hide_env_values = true)]
     pub(crate) store: Option<PathBuf>,
+    /// Settings of onceflow.toml under this name are over the others
+    #[arg(long, global = true, env = "ONCEFLOW_PROFILE", value_name = "NAME")]
+    pub(crate) profile: Option<String>,
     /// Answer in JSON on stdout
     #[arg(long, global = true)]
     pub(crate) json: bool,
@@ -80,6 +83,10 @@ pub(crate) enum Verb {
     Init(Init),
     /// Print the version
     Version,
+    /// Print every setting, and what it is now
+    Config(tools::Config),
+    /// Look whether all is well here: store, disk, shell, clock
+    Doctor(tools::Doctor),
     /// Print what a shell needs to complete words
     Completions(tools::Completions),
     /// Print or write manual pages
@@ -122,6 +129,9 @@ pub(crate) struct Flow {
     /// As if there was no run of this key
     #[arg(long)]
     pub(crate) new: bool,
+    /// How long things are kept if neither these options nor the flow say, and at most.
+    #[arg(skip)]
+    pub(crate) retention: crate::config::Retention,
 }
 
 #[derive(Args, Debug, Clone)]

@@ -4,6 +4,8 @@ pub(crate) mod background;
 pub(crate) mod cancel;
 pub(crate) mod check;
 pub(crate) mod completions;
+pub(crate) mod config;
+pub(crate) mod doctor;
 pub(crate) mod error;
 pub(crate) mod explain;
 pub(crate) mod fsck;

@@ -16,3 +16,16 @@ pub(crate) struct Man {
     #[arg(value_name = "DIR")]
     pub(crate) dir: Option<PathBuf>,
 }
+
+#[derive(Args, Debug)]
+pub(crate) struct Config {
+    /// Say where each value comes from
+    #[arg(long)]
+    pub(crate) origin: bool,
+    /// Print the JSON Schema of onceflow.toml instead
+    #[arg(long, conflicts_with = "origin")]
+    pub(crate) schema: bool,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct Doctor {}

@@ -183,7 +183,12 @@ fn arrow(out: &mut String, placed: &Placed, way: &[(f64, f64)]) {
     let Some((first, rest)) = way.split_first() else { return };
     let mut path = format!("M{:.1} {:.1}", first.0, first.1);
     let mut from = *first;
+    // A way of no length has no direction for the tip of the arrow.
+    let is_far = |a: (f64, f64), b: (f64, f64)| (a.0 - b.0).abs() + (a.1 - b.1).abs() > 0.1;
     for to in rest {
+        if !is_far(from, *to) {
+            continue;
+        }
         match placed.is_across {
             false if (from.0 - to.0).abs() > 0.5 => {
                 let middle = (from.1 + to.1) / 2.0;
