@@ -1,5 +1,8 @@
 //! What can be said on the command line. One struct per verb; what they do is in `verbs`, a file each.
 
+pub(crate) mod pictures;
+pub(crate) mod tools;
+
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use std::path::PathBuf;
 
@@ -20,6 +23,9 @@ pub(crate) struct Common {
     /// Directory of the store, or redis://HOST [default: the nearest .onceflow/ upwards, or a new one here]
     #[arg(long, global = true, env = "ONCEFLOW_STORE", value_name = "DIR|URL", hide_env_values = true)]
     pub(crate) store: Option<PathBuf>,
+    /// Settings of onceflow.toml under this name are over the others
+    #[arg(long, global = true, env = "ONCEFLOW_PROFILE", value_name = "NAME")]
+    pub(crate) profile: Option<String>,
     /// Answer in JSON on stdout
     #[arg(long, global = true)]
     pub(crate) json: bool,
@@ -52,6 +58,12 @@ pub(crate) enum Verb {
     Watch(Watch),
     /// Print what steps wrote
     Logs(Logs),
+    /// Draw a flow or a run
+    Graph(pictures::Graph),
+    /// Draw when each step of a run was at work
+    Timeline(pictures::Timeline),
+    /// Write all about a run into one HTML file
+    Report(pictures::Report),
     /// Stop a run and undo it
     Cancel(Cancel),
     /// Take steps of any run on a shared store
@@ -71,6 +83,17 @@ pub(crate) enum Verb {
     Init(Init),
     /// Print the version
     Version,
+    /// Print every setting, and what it is now
+    Config(tools::Config),
+    /// Look whether all is well here: store, disk, shell, clock
+    Doctor(tools::Doctor),
+    /// Print what a shell needs to complete words
+    Completions(tools::Completions),
+    /// Print or write manual pages
+    Man(tools::Man),
+    /// Print every verb and option in Markdown
+    #[command(hide = true)]
+    Reference,
     /// Work on a run that was started with --no-wait
     #[command(hide = true, name = "attend")]
     Attend(Attend),
@@ -106,6 +129,9 @@ pub(crate) struct Flow {
     /// As if there was no run of this key
     #[arg(long)]
     pub(crate) new: bool,
+    /// How long things are kept if neither these options nor the flow say, and at most.
+    #[arg(skip)]
+    pub(crate) retention: crate::config::Retention,
 }
 
 #[derive(Args, Debug, Clone)]

@@ -43,6 +43,8 @@ pub(crate) struct Asked {
     pub(crate) start: Start,
     /// The inputs as data, for people.
     pub(crate) values: Vec<(String, Value)>,
+    /// What is not kept as long as the flow or an option asks for.
+    too_long: Vec<String>,
 }
 
 impl Asked {
@@ -71,10 +73,12 @@ impl Asked {
         }
         start.outputs = (!args.output.is_empty()).then(|| args.output.clone());
         start.identity = flow.identity.clone().filter(|_| start.outputs.is_none());
-        start.keep_ms = args.keep.or(flow.keep_ms).filter(|ms| *ms > 0);
-        start.history_ms = args.history.or(flow.history_ms).unwrap_or(HISTORY_MS).max(HISTORY_MS_MIN);
+        let (keep, history) = (args.keep.or(flow.keep_ms), args.history.or(flow.history_ms));
+        start.keep_ms = args.retention.keep(keep);
+        start.history_ms = args.retention.history(history, HISTORY_MS).max(HISTORY_MS_MIN);
         start.finish_independent = flow.finish_independent;
-        Ok((Asked { flow, start, values: shown }, Hints { digests, flow: remember }))
+        let too_long = args.retention.too_long(keep, history);
+        Ok((Asked { flow, start, values: shown, too_long }, Hints { digests, flow: remember }))
     }
 
     /// Whether every secret that the flow declares is in our environment: better now than after half of the steps.
@@ -96,8 +100,9 @@ impl Asked {
         Err(Fault::new(Exit::Usage, onceflow_exec::codes::SECRET, why).hint("export them, then run the same command"))
     }
 
-    /// Says which steps never run, unless only some outputs are asked for.
+    /// Says which steps never run, unless only some outputs are asked for, and what is not kept as long as it is asked for.
     pub(crate) fn say_unused(&self, printer: &Printer) {
+        self.too_long.iter().for_each(|line| printer.say(line));
         if self.start.outputs.is_none() {
             self.flow.unused.iter().for_each(|unused| printer.say(format!("warning: {unused}")));
         }

@@ -21,6 +21,9 @@ const CODES: &[(&str, &str)] = &[
     (UNREADABLE, "an input file cannot be read"),
     (RISKY, "the server can lose what it has acknowledged"),
     (SERVER, "the server cannot be used"),
+    (WRITE, "a file cannot be written"),
+    (CONFIG, "the configuration is wrong"),
+    (DRAWING, "there is nothing to draw"),
 ];
 
 pub(crate) const NO_STORE: &str = "OF0401";
@@ -41,6 +44,9 @@ pub(crate) const OUTCOME: &str = "OF0415";
 pub(crate) const UNREADABLE: &str = "OF0416";
 pub(crate) const RISKY: &str = "OF0417";
 pub(crate) const SERVER: &str = "OF0418";
+pub(crate) const WRITE: &str = "OF0440";
+pub(crate) const CONFIG: &str = "OF0441";
+pub(crate) const DRAWING: &str = "OF0442";
 
 #[cfg(test)]
 mod tests {

@@ -3,6 +3,7 @@
 //! | module | what it owns |
 //! |---|---|
 //! | `args` | what can be said on the command line |
+//! | `config` | what was not said there: settings, and who says so |
 //! | `verbs` | what is done, a file for each verb |
 //! | `printer`, `view`, `tally`, `words` | what people and programs see |
 //! | `place`, `session`, `runs` | the store and the runs in it |
@@ -10,20 +11,28 @@
 //! | `follow`, `watching` | looking at a run that others work on |
 //! | `presence`, `trail`, `digests`, `flows` | what lies beside the store: who attends a run, what happened, what files held |
 //! | `results` | outputs as files |
+//! | `history`, `picture`, `pictured`, `timeline`, `page` | what happened in a run, drawn and reported |
+//! | `doctor` | what may be wrong with the machine |
 //! | `exit`, `fault`, `codes`, `pages` | how it ends, and why |
 
 mod args;
 mod asked;
 mod codes;
+mod config;
 mod crew;
 mod digests;
+mod doctor;
 mod executors;
 mod exit;
 mod fault;
 mod finish;
 mod flows;
 mod follow;
+mod history;
+mod page;
 mod pages;
+mod picture;
+mod pictured;
 mod place;
 mod plan;
 mod presence;
@@ -35,6 +44,7 @@ mod signals;
 mod story;
 mod tally;
 mod tasks;
+mod timeline;
 mod trail;
 mod verbs;
 mod view;
@@ -43,7 +53,8 @@ mod words;
 mod work;
 
 use args::{Cli, Verb};
-use clap::Parser;
+use clap::{CommandFactory, FromArgMatches};
+use config::Config;
 use exit::Exit;
 use fault::Fault;
 use printer::Printer;
@@ -58,16 +69,18 @@ fn main() -> ExitCode {
         return ExitCode::SUCCESS;
     }
     log();
-    let cli = match Cli::try_parse() {
-        Ok(cli) => cli,
+    let parsed = Cli::command().try_get_matches().and_then(|matches| Ok((Cli::from_arg_matches(&matches)?, matches)));
+    let (mut cli, matches) = match parsed {
+        Ok(parsed) => parsed,
         Err(error) => {
             // Help and version go to stdout and are no errors; all else is talk.
             drop(error.print());
             return ExitCode::from(if error.use_stderr() { Exit::Usage as u8 } else { 0 });
         }
     };
+    let config = configured(&mut cli, &matches);
     let printer = Printer::new(&cli.common);
-    match go(&cli, &printer) {
+    match config.and_then(|config| go(&cli, &config, &printer)) {
         Ok(exit) => exit.into(),
         Err(fault) => {
             if printer.json {
@@ -89,18 +102,39 @@ fn log() {
     }
 }
 
-fn go(cli: &Cli, printer: &Printer) -> Result<Exit, Fault> {
+/// Gives the command line what it does not say and some setting does.
+fn configured(cli: &mut Cli, matches: &clap::ArgMatches) -> Result<Config, Fault> {
+    // These help when settings are wrong.
+    if matches!(cli.verb, Verb::Error(_) | Verb::Version | Verb::Completions(_) | Verb::Man(_) | Verb::Reference) {
+        return Ok(Config::default());
+    }
+    let env: Vec<_> = std::env::vars_os()
+        .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
+        .collect();
+    let mut config = Config::load(&here()?, cli.common.profile.as_deref(), &env)?;
+    config::fill(cli, matches, &mut config);
+    Ok(config)
+}
+
+fn here() -> Result<std::path::PathBuf, Fault> {
+    std::env::current_dir().map_err(|error| Fault::plain(Exit::No, format!("no current directory: {error}")))
+}
+
+fn go(cli: &Cli, config: &Config, printer: &Printer) -> Result<Exit, Fault> {
+    config.warnings.iter().for_each(|line| printer.say(line));
     // What needs no store.
     match &cli.verb {
         Verb::Error(args) => return verbs::error::run(args, printer),
         Verb::Init(args) => return verbs::init::run(args, printer),
         Verb::Check(args) => return Ok(verbs::check::run(args, printer)),
         Verb::Version => return Ok(verbs::version::run(printer)),
+        Verb::Config(args) => return Ok(verbs::config::run(args, config, printer)),
+        Verb::Completions(args) => return Ok(verbs::completions::run(args, printer)),
+        Verb::Man(args) => return verbs::man::run(args, printer),
+        Verb::Reference => return Ok(verbs::reference::run(printer)),
         _ => {}
     }
-    let here =
-        std::env::current_dir().map_err(|error| Fault::plain(Exit::No, format!("no current directory: {error}")))?;
-    let place = place::find(cli.common.store.as_deref(), &here);
+    let place = place::find(cli.common.store.as_deref(), &here()?);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(|error| Fault::plain(Exit::No, format!("the system gives no runtime: {error}")))?;
     let exit = runtime.block_on(async {
@@ -111,6 +145,9 @@ fn go(cli: &Cli, printer: &Printer) -> Result<Exit, Fault> {
             Verb::Show(args) => verbs::show::run(args, place, printer).await,
             Verb::Watch(args) => verbs::watch::run(args, place, printer).await,
             Verb::Logs(args) => verbs::logs::run(args, place, printer).await,
+            Verb::Graph(args) => verbs::graph::run(args, place, printer).await,
+            Verb::Timeline(args) => verbs::timeline::run(args, place, printer).await,
+            Verb::Report(args) => verbs::report::run(args, place, printer).await,
             Verb::Cancel(args) => verbs::cancel::run(args, place, printer).await,
             Verb::Worker(args) => verbs::worker::run(args, place, printer).await,
             Verb::Workers(args) => verbs::workers::run(args, place, printer).await,
@@ -118,6 +155,8 @@ fn go(cli: &Cli, printer: &Printer) -> Result<Exit, Fault> {
             Verb::Reclaim(args) => verbs::reclaim::run(args, place, printer).await,
             Verb::Attend(args) => verbs::background::attend(args, place, printer).await,
             Verb::Check(_) | Verb::Error(_) | Verb::Init(_) | Verb::Version => unreachable!("these need no store"),
+            Verb::Doctor(args) => verbs::doctor::run(args, place, printer).await,
+            Verb::Config(_) | Verb::Completions(_) | Verb::Man(_) | Verb::Reference => unreachable!("neither do these"),
         }
     });
     runtime.shutdown_background();

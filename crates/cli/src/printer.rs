@@ -12,6 +12,8 @@ pub(crate) struct Printer {
     pub(crate) quiet: bool,
     /// Whether stderr may have colours.
     colour: bool,
+    /// Whether colours were asked for.
+    is_forced: bool,
     /// Whether stderr is a terminal on which lines may be drawn again.
     pub(crate) live: bool,
     /// Bars, if some are drawn: talk has to go above them.
@@ -40,7 +42,20 @@ impl Printer {
             Color::Auto => terminal && !no_colour && !dumb,
         };
         let live = terminal && !dumb && !common.json && !common.quiet;
-        Printer { json: common.json, quiet: common.quiet, colour, live, bars: None }
+        Printer {
+            json: common.json,
+            quiet: common.quiet,
+            colour,
+            is_forced: common.color == Color::Always,
+            live,
+            bars: None,
+        }
+    }
+
+    /// For text on stdout: in colours only if that is a terminal, or colours were asked for.
+    pub(crate) fn for_stdout(&self, is_stdout: bool) -> Self {
+        let colour = is_stdout && self.colour && (self.is_forced || std::io::stdout().is_terminal());
+        Printer { colour, ..self.clone() }
     }
 
     /// The same, with talk going above these bars.

@@ -1,13 +1,20 @@
 //! What a run was started with, as it was said: `runs/<id>/asked.json`. Talk, for `show` and for hints; it may be
 //! missing.
 
-use crate::{args, asked::Asked, place::Place, verbs::ls::shell_word};
+use crate::{args, asked::Asked, picture::Scene, place::Place, verbs::ls::shell_word};
 use onceflow_core::protocol::ids::RunId;
+use onceflow_engine::Handle;
 use serde_json::{Map, Value, json};
 use std::path::Path;
 
 /// Elements of a list that are written down.
 const ELEMENTS_MAX: usize = 20;
+
+/// What the flow looks like is written here.
+const PICTURE: &str = "graph.json";
+
+/// Flows with more nodes are not drawn.
+const DRAWN_MAX: usize = 20_000;
 
 /// What the file is called.
 const NAME: &str = "asked.json";
@@ -22,6 +29,26 @@ pub(crate) fn write(place: &Place, run: RunId, args: &args::Run, asked: &Asked) 
     if let Err(error) = written {
         tracing::debug!(%error, "what the run was started with is not written down");
     }
+}
+
+/// Writes down what the flow of a run looks like: the store keeps it only as long as it needs it.
+pub(crate) async fn draw(place: &Place, handle: &Handle) {
+    let Ok(Some(program)) = handle.program().await else { return };
+    let nodes: usize = program.blocks.iter().map(|block| block.nodes.len()).sum();
+    if nodes > DRAWN_MAX {
+        return;
+    }
+    let directory = place.run(handle.id());
+    let scene = serde_json::to_vec(&Scene::of(&program, handle.key())).unwrap_or_default();
+    let written = std::fs::create_dir_all(&directory).and_then(|()| std::fs::write(directory.join(PICTURE), scene));
+    if let Err(error) = written {
+        tracing::debug!(%error, "what the flow looks like is not written down");
+    }
+}
+
+/// What the flow looked like.
+pub(crate) fn drawn(place: &Place, run: RunId) -> Option<Scene> {
+    serde_json::from_slice(&std::fs::read(place.run(run).join(PICTURE)).ok()?).ok()
 }
 
 /// What was written down.

@@ -14,6 +14,20 @@ pub(crate) fn duration(ms: u64) -> String {
     }
 }
 
+/// A duration, exactly, as a file would say it: `0`, `90s`, `1h30m`, `7d`.
+pub(crate) fn exact(ms: u64) -> String {
+    const UNITS: [(&str, u64); 5] = [("d", 86_400_000), ("h", 3_600_000), ("m", 60_000), ("s", 1000), ("ms", 1)];
+    let mut rest = ms;
+    let mut text = String::new();
+    for (unit, scale) in UNITS {
+        if rest >= scale {
+            text.push_str(&format!("{}{unit}", rest / scale));
+            rest %= scale;
+        }
+    }
+    if text.is_empty() { String::from("0") } else { text }
+}
+
 /// How long ago something was.
 pub(crate) fn ago(ms: u64) -> String {
     match ms / 1000 {

@@ -210,6 +210,7 @@ impl Running<'_> {
                 return Ok(self.stopped("stopped before the first step", exit));
             }
         };
+        story::draw(&self.session.place, &handle).await;
         engine.go();
         attending.started()?;
         story::write(&self.session.place, handle.id(), self.args, &self.asked);
@@ -261,6 +262,7 @@ impl Running<'_> {
         engine.close().await?;
         let engine = self.session.idle().await?;
         let handle = engine.start(self.asked.start.clone()).await?;
+        story::draw(&self.session.place, &handle).await;
         story::write(&self.session.place, handle.id(), self.args, &self.asked);
         self.hints.save();
         let report = handle.report().await?;

@@ -49,6 +49,8 @@ impl Bed {
         let mut command = Command::new(env!("CARGO_BIN_EXE_onceflow"));
         command.args(args).current_dir(self.dir.path()).stdin(Stdio::null());
         command.env_remove("ONCEFLOW_STORE").env_remove("NO_COLOR").env_remove("RUST_BACKTRACE");
+        // Nobody's own settings.
+        command.env_remove("ONCEFLOW_PROFILE").env("XDG_CONFIG_HOME", self.path("config"));
         command
     }
 

@@ -186,11 +186,11 @@ impl Handle {
         })
     }
 
-    /// The steps of the flow as it was asked for, as a tree from the outside in; `None` if that is not kept any more.
+    /// The flow as it was asked for, as it is run; `None` if that is not kept any more.
     ///
     /// # Errors
-    /// If the store does not answer.
-    pub fn outline(&self) -> BoxFuture<'_, Result<Option<Vec<Outline>>, Error>> {
+    /// If the store does not answer, or the run is not there.
+    pub fn program(&self) -> BoxFuture<'_, Result<Option<Program>, Error>> {
         Box::pin(async move {
             let header =
                 match self.shared.row(keys::heads().key(&self.key)).await?.as_deref().and_then(rows::read::<Head>) {
@@ -201,8 +201,16 @@ impl Handle {
                     },
                     None => return Err(Error::NoRun(self.key.clone())),
                 };
-            Ok(self.shared.before(&header).await?.map(|before| outline(&before.program)))
+            Ok(self.shared.before(&header).await?.map(|before| before.program))
         })
+    }
+
+    /// The steps of the flow as it was asked for, as a tree from the outside in; `None` if that is not kept any more.
+    ///
+    /// # Errors
+    /// If the store does not answer.
+    pub fn outline(&self) -> BoxFuture<'_, Result<Option<Vec<Outline>>, Error>> {
+        Box::pin(async move { Ok(self.program().await?.map(|program| outline(&program))) })
     }
 }
 

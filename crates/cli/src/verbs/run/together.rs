@@ -55,6 +55,7 @@ impl Running<'_> {
             }
         };
         let place = self.session.place.clone();
+        story::draw(&place, &handle).await;
         story::write(&place, handle.id(), self.args, &self.asked);
         self.hints.save();
         if self.args.no_wait {

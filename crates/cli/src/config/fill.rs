@@ -1,0 +1,148 @@
+//! Gives a command line what it does not say: every flag that was given becomes a setting, every one that was not takes
+//! its setting.
+
+use super::{Config, Origin};
+use crate::args::{Cli, Color, Common, Flow, Verb};
+use clap::{ArgMatches, parser::ValueSource};
+use serde_json::{Value, json};
+use std::path::PathBuf;
+
+/// How long things are kept, for flows that do not say, and at most.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Retention {
+    pub(crate) keep_ms: Option<u64>,
+    pub(crate) history_ms: Option<u64>,
+    pub(crate) keep_ms_max: Option<u64>,
+    pub(crate) history_ms_max: Option<u64>,
+}
+
+impl Retention {
+    /// How long inner values outlive a run of which the flag, or else the flow, says this.
+    pub(crate) fn keep(&self, said: Option<u64>) -> Option<u64> {
+        let keep = said.or(self.keep_ms).filter(|ms| *ms > 0)?;
+        Some(self.keep_ms_max.map_or(keep, |most| keep.min(most))).filter(|ms| *ms > 0)
+    }
+
+    /// The same for how long it can be asked about; none if nobody says.
+    pub(crate) fn history(&self, said: Option<u64>, default: u64) -> u64 {
+        let history = said.or(self.history_ms).unwrap_or(default);
+        self.history_ms_max.map_or(history, |most| history.min(most))
+    }
+
+    /// What is said, and is more than there may be.
+    pub(crate) fn too_long(&self, keep: Option<u64>, history: Option<u64>) -> Vec<String> {
+        let one = |what: &str, said: Option<u64>, most: Option<u64>| {
+            let (said, most) = (said?, most?);
+            let told = |ms| crate::words::duration(ms);
+            (said > most)
+                .then(|| format!("warning: {what} is {} here, not {}: retention.{what}_max", told(most), told(said)))
+        };
+        [one("keep", keep, self.keep_ms_max), one("history", history, self.history_ms_max)]
+            .into_iter()
+            .flatten()
+            .collect()
+    }
+}
+
+/// Does it, both ways.
+pub(crate) fn fill(cli: &mut Cli, matches: &ArgMatches, config: &mut Config) {
+    let verb = matches.subcommand().map(|(_, matches)| matches);
+    let is_said = |name: &str| {
+        let source = |matches: &ArgMatches| matches.try_contains_id(name).ok().and_then(|_| matches.value_source(name));
+        [Some(matches), verb].into_iter().flatten().any(|matches| source(matches) == Some(ValueSource::CommandLine))
+    };
+    common(&mut cli.common, &is_said, config);
+    match &mut cli.verb {
+        Verb::Run(run) => {
+            flow(&mut run.flow, &is_said, config);
+            option(&mut run.jobs, "jobs", "jobs", &is_said, config, number);
+            match is_said("out") {
+                true => config.set("out", json!(run.out), Origin::Flag("out")),
+                false => run.out = text(config, "out").map_or_else(|| run.out.clone(), PathBuf::from),
+            }
+            option(&mut run.lease, "lease", "worker.lease", &is_said, config, Value::as_u64);
+        }
+        Verb::Explain(explain) => flow(&mut explain.flow, &is_said, config),
+        Verb::Worker(worker) => {
+            option(&mut worker.jobs, "jobs", "jobs", &is_said, config, number);
+            option(&mut worker.cpus, "cpus", "worker.cpus", &is_said, config, Value::as_f64);
+            option(&mut worker.memory, "memory", "worker.memory", &is_said, config, Value::as_u64);
+            option(&mut worker.lease, "lease", "worker.lease", &is_said, config, Value::as_u64);
+            match is_said("label") {
+                true => config.set("worker.labels", json!(worker.label), Origin::Flag("label")),
+                false => {
+                    let labels = config.get("worker.labels").and_then(|known| known.value.as_array());
+                    worker.label =
+                        labels.into_iter().flatten().filter_map(|label| label.as_str().map(str::to_owned)).collect();
+                }
+            }
+        }
+        _ => {}
+    }
+}
+
+fn common(common: &mut Common, is_said: &impl Fn(&str) -> bool, config: &mut Config) {
+    match is_said("store") {
+        true => config.set("store", json!(common.store), Origin::Flag("store")),
+        // The environment has been read with the rest, but for what is no text.
+        false => common.store = text(config, "store").map(PathBuf::from).or(common.store.take()),
+    }
+    match is_said("quiet") {
+        true => config.set("quiet", json!(true), Origin::Flag("quiet")),
+        false => common.quiet = config.get("quiet").is_some_and(|known| known.value == true),
+    }
+    let word = match common.color {
+        Color::Auto => "auto",
+        Color::Always => "always",
+        Color::Never => "never",
+    };
+    match is_said("color") {
+        true => config.set("color", json!(word), Origin::Flag("color")),
+        false => {
+            common.color = match text(config, "color").as_deref() {
+                Some("always") => Color::Always,
+                Some("never") => Color::Never,
+                _ => Color::Auto,
+            };
+        }
+    }
+}
+
+fn flow(flow: &mut Flow, is_said: &impl Fn(&str) -> bool, config: &mut Config) {
+    let ms = |name: &str| config.get(name).and_then(|known| known.value.as_u64());
+    flow.retention = Retention {
+        keep_ms: ms("retention.keep"),
+        history_ms: ms("retention.history"),
+        keep_ms_max: ms("retention.keep_max"),
+        history_ms_max: ms("retention.history_max"),
+    };
+    for (name, setting, said) in [("keep", "retention.keep", flow.keep), ("history", "retention.history", flow.history)]
+    {
+        if is_said(name) {
+            config.set(setting, json!(said), Origin::Flag(name));
+        }
+    }
+}
+
+fn option<T: Clone + serde::Serialize>(
+    given: &mut Option<T>,
+    flag: &'static str,
+    setting: &'static str,
+    is_said: &impl Fn(&str) -> bool,
+    config: &mut Config,
+    read: impl Fn(&Value) -> Option<T>,
+) {
+    if is_said(flag) {
+        config.set(setting, json!(given), Origin::Flag(flag));
+    } else if let Some(known) = config.get(setting).filter(|known| known.origin != Origin::Default) {
+        *given = read(&known.value);
+    }
+}
+
+fn number(value: &Value) -> Option<u16> {
+    value.as_u64().and_then(|number| u16::try_from(number).ok())
+}
+
+fn text(config: &Config, name: &str) -> Option<String> {
+    config.get(name).and_then(|known| known.value.as_str()).map(str::to_owned)
+}

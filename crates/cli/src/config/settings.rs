@@ -1,0 +1,200 @@
+//! Every setting there is: one table, for the file, the environment, the schema and the documentation.
+
+use crate::words::nearest;
+use serde_json::{Value, json};
+
+/// A setting.
+pub(crate) struct Setting {
+    /// As in a file: `retention.keep`.
+    pub(crate) name: &'static str,
+    pub(crate) kind: Kind,
+    /// What it is if nobody says; none if that depends on where we are.
+    pub(crate) default: Option<&'static str>,
+    pub(crate) help: &'static str,
+}
+
+/// What a setting may be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// A directory or the address of a server.
+    Store,
+    /// A directory.
+    Path,
+    /// A number of steps at a time.
+    Jobs,
+    /// A number of processors.
+    Processors,
+    Time,
+    Size,
+    Bool,
+    Color,
+    Labels,
+}
+
+/// All of them.
+pub(crate) const SETTINGS: [Setting; 13] = [
+    Setting { name: "store", kind: Kind::Store, default: None, help: "The store: a directory, or redis://HOST." },
+    Setting { name: "out", kind: Kind::Path, default: Some("results"), help: "Where `run` puts results." },
+    Setting { name: "jobs", kind: Kind::Jobs, default: None, help: "Steps at a time, of `run` and `worker`." },
+    Setting { name: "color", kind: Kind::Color, default: Some("auto"), help: "When to use colour." },
+    Setting { name: "quiet", kind: Kind::Bool, default: Some("false"), help: "No talk but errors." },
+    Setting {
+        name: "retention.keep",
+        kind: Kind::Time,
+        default: Some("0"),
+        help: "How long inner values outlive a run, if neither `--keep` nor the flow says.",
+    },
+    Setting {
+        name: "retention.history",
+        kind: Kind::Time,
+        default: Some("7d"),
+        help: "How long a finished run can be asked about, if neither `--history` nor the flow says.",
+    },
+    Setting {
+        name: "retention.keep_max",
+        kind: Kind::Time,
+        default: None,
+        help: "The longest that inner values outlive a run, whoever says otherwise.",
+    },
+    Setting {
+        name: "retention.history_max",
+        kind: Kind::Time,
+        default: None,
+        help: "The longest that a finished run can be asked about, whoever says otherwise.",
+    },
+    Setting {
+        name: "worker.labels",
+        kind: Kind::Labels,
+        default: None,
+        help: "Labels of steps that `worker` takes, too.",
+    },
+    Setting {
+        name: "worker.cpus",
+        kind: Kind::Processors,
+        default: None,
+        help: "Processors that steps of a worker may reserve together.",
+    },
+    Setting {
+        name: "worker.memory",
+        kind: Kind::Size,
+        default: None,
+        help: "Memory that steps of a worker may reserve together.",
+    },
+    Setting {
+        name: "worker.lease",
+        kind: Kind::Time,
+        default: Some("30s"),
+        help: "How long a step stays a worker's own without a sign of life.",
+    },
+];
+
+/// Variables of the environment that begin as ours do, and are no settings.
+pub(crate) const OTHERS: [&str; 4] =
+    ["ONCEFLOW_PROFILE", "ONCEFLOW_LOG", "ONCEFLOW_REDIS_USERNAME", "ONCEFLOW_REDIS_PASSWORD"];
+
+impl Setting {
+    /// What it is called in the environment: `ONCEFLOW_RETENTION_KEEP`.
+    pub(crate) fn variable(&self) -> String {
+        format!("ONCEFLOW_{}", self.name.to_uppercase().replace('.', "_"))
+    }
+}
+
+/// The setting of a name.
+pub(crate) fn find(name: &str) -> Option<&'static Setting> {
+    SETTINGS.iter().find(|setting| setting.name == name)
+}
+
+/// The names directly in a table: `""` is the file itself.
+pub(crate) fn names_in(table: &str) -> Vec<&'static str> {
+    let inside = |name: &'static str| match table {
+        "" => Some(name.split('.').next().unwrap_or(name)),
+        table => name.strip_prefix(table)?.strip_prefix('.'),
+    };
+    let mut names: Vec<_> = SETTINGS.iter().filter_map(|setting| inside(setting.name)).collect();
+    names.dedup();
+    names
+}
+
+/// What was probably meant by a name that is not there.
+pub(crate) fn meant(word: &str, table: &str) -> String {
+    let here = names_in(table);
+    let known = here.iter().copied().chain((table.is_empty()).then_some("profile"));
+    if let Some(near) = nearest(word, known) {
+        return format!("did you mean `{near}`?");
+    }
+    // It may be right, and in the wrong place.
+    let elsewhere = SETTINGS.iter().find(|setting| setting.name.rsplit('.').next() == Some(word));
+    match elsewhere {
+        Some(setting) => format!("did you mean `{}`?", setting.name),
+        None => format!("there is {}", here.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ")),
+    }
+}
+
+impl Kind {
+    /// What a text says, as data: times in milliseconds, sizes in bytes.
+    ///
+    /// # Errors
+    /// What it should be.
+    pub(crate) fn read(self, text: &str) -> Result<Value, &'static str> {
+        let rule = self.rule();
+        match self {
+            Kind::Store | Kind::Path => (!text.is_empty()).then(|| json!(text)).ok_or(rule),
+            Kind::Jobs => text.parse::<u16>().ok().filter(|jobs| *jobs > 0).map(|jobs| json!(jobs)).ok_or(rule),
+            Kind::Processors => {
+                let cpus = text.parse::<f64>().ok().filter(|cpus| (0.001..=1_000_000.0).contains(cpus));
+                cpus.map(|cpus| json!(cpus)).ok_or(rule)
+            }
+            Kind::Time => onceflow_spec::duration_ms(text).map(|ms| json!(ms)).ok_or(rule),
+            Kind::Size => onceflow_spec::size_bytes(text).map(|bytes| json!(bytes)).ok_or(rule),
+            Kind::Bool => match text {
+                "true" | "1" | "yes" => Ok(json!(true)),
+                "false" | "0" | "no" => Ok(json!(false)),
+                _ => Err(rule),
+            },
+            Kind::Color => ["auto", "always", "never"].contains(&text).then(|| json!(text)).ok_or(rule),
+            Kind::Labels => {
+                let labels: Vec<_> = text.split(',').map(str::trim).filter(|label| !label.is_empty()).collect();
+                labels.iter().all(|label| onceflow_spec::is_label(label)).then(|| json!(labels)).ok_or(rule)
+            }
+        }
+    }
+
+    /// What it should be.
+    pub(crate) fn rule(self) -> &'static str {
+        match self {
+            Kind::Store => "a store is a directory, or `redis://HOST`",
+            Kind::Path => "a directory is a text",
+            Kind::Jobs => "steps at a time are a whole number from 1 to 65535",
+            Kind::Processors => "processors are a number, such as 8 or 0.5",
+            Kind::Time => {
+                "a time is a number and a unit: \"500ms\", \"30s\", \"10m\", \"12h\", \"7d\", \"2w\", or \"0\""
+            }
+            Kind::Size => "a size is a number and a unit: \"512MiB\", \"2GB\"",
+            Kind::Bool => "it is true or false",
+            Kind::Color => "colour is \"auto\", \"always\" or \"never\"",
+            Kind::Labels => "labels are a list of texts of letters, digits, `-`, `_` and `.`: [\"gpu\"]",
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_default_is_one_that_can_be_said() {
+        for setting in &SETTINGS {
+            if let Some(default) = setting.default {
+                assert!(setting.kind.read(default).is_ok(), "{}", setting.name);
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_nearly_right_or_in_another_table_is_found() {
+        assert_eq!(meant("hystory", "retention"), "did you mean `history`?");
+        assert_eq!(meant("profiles", ""), "did you mean `profile`?");
+        assert_eq!(meant("keep_max", ""), "did you mean `retention.keep_max`?");
+        assert!(meant("nonsense", "worker").starts_with("there is `labels`, "));
+    }
+}

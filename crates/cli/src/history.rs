@@ -1,0 +1,198 @@
+//! What happened in a run, as attempts with a beginning and an end: made from its trail, for pictures and reports.
+
+use crate::{
+    picture::scene::{box_id, is_step},
+    trail,
+};
+use onceflow_engine::What;
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    ops::Bound::{Included, Unbounded},
+    path::Path,
+};
+
+/// One attempt at a step, or a step that took effect without one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Happened {
+    pub(crate) address: String,
+    pub(crate) attempt: u32,
+    pub(crate) from_ms: u64,
+    /// Of one that runs: the last that was heard of the run.
+    pub(crate) to_ms: u64,
+    pub(crate) how: How,
+}
+
+/// How an attempt ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum How {
+    Running,
+    Done,
+    Reused,
+    Failed,
+    /// Whoever was at it is gone.
+    Interrupted,
+    /// Another worker has it.
+    Lost,
+    /// Nobody knows.
+    Unknown,
+    /// It was taken back.
+    Undone,
+}
+
+impl How {
+    pub(crate) fn word(self) -> &'static str {
+        match self {
+            How::Running => "running",
+            How::Done => "done",
+            How::Reused => "reused",
+            How::Failed => "failed",
+            How::Interrupted => "interrupted",
+            How::Lost => "lost",
+            How::Unknown => "unknown",
+            How::Undone => "undone",
+        }
+    }
+}
+
+/// What happened in a run.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct History {
+    /// In the order in which they began.
+    pub(crate) all: Vec<Happened>,
+    /// Where the present plan begins in it.
+    since: usize,
+    plan: Option<u64>,
+    running: BTreeMap<String, usize>,
+    /// By the address of an each, of the present plan.
+    opened: BTreeMap<String, usize>,
+    /// All addresses that were heard of.
+    heard: BTreeSet<String>,
+    /// When somebody began to work on it.
+    pub(crate) starts_ms: Vec<u64>,
+    pub(crate) last_ms: u64,
+}
+
+impl History {
+    /// What the trail in this directory tells.
+    pub(crate) fn read(directory: &Path) -> Self {
+        let mut history = History::default();
+        for line in trail::Reader::open(directory).more() {
+            if let Some(what) = trail::what(&line) {
+                history.saw(line["t"].as_u64().unwrap_or_default(), &what);
+            }
+        }
+        let last = history.last_ms;
+        for at in history.running.values() {
+            history.all[*at].to_ms = last;
+        }
+        history
+    }
+
+    /// Nobody is at work on the run: what seems to run was interrupted.
+    pub(crate) fn rests(&mut self) {
+        for at in std::mem::take(&mut self.running).into_values() {
+            self.all[at].how = How::Interrupted;
+        }
+    }
+
+    /// Whether anything is told.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.starts_ms.is_empty() && self.all.is_empty()
+    }
+
+    /// What happened under the present plan.
+    pub(crate) fn now(&self) -> &[Happened] {
+        &self.all[self.since..]
+    }
+
+    /// Elements of all lists that the each of this box went over.
+    pub(crate) fn elements(&self, id: &str) -> Option<usize> {
+        let of = self.opened.iter().filter(|(address, _)| box_id(address) == id);
+        of.map(|(_, elements)| *elements).reduce(|a, b| a + b)
+    }
+
+    fn saw(&mut self, ms: u64, what: &What) {
+        match what {
+            What::DidStart { generation } => self.starts(ms, u64::from(*generation)),
+            What::WillRun { address, attempt } => {
+                self.ends(ms, address, How::Interrupted);
+                self.running.insert(address.clone(), self.all.len());
+                self.push(address, *attempt, ms, How::Running);
+            }
+            What::DidCommit { address } => self.settles(ms, address, How::Done),
+            What::DidReuse { address } => self.push(address, 0, ms, How::Reused),
+            What::DidOpen { address, elements } => {
+                self.opened.insert(address.clone(), *elements as usize);
+            }
+            What::DidTurn { .. } => {}
+            What::DidFail(failed) => self.settles(ms, &failed.address, How::Failed),
+            What::DidLoseTrack { address } => self.settles(ms, address, How::Unknown),
+            What::DidLose { address } => {
+                self.ends(ms, address, How::Lost);
+            }
+            What::DidUndo { address } => self.push(address, 0, ms, How::Undone),
+            What::DidEnd { .. } => {}
+        }
+        self.last_ms = self.last_ms.max(ms);
+    }
+
+    fn starts(&mut self, ms: u64, plan: u64) {
+        let last = self.last_ms;
+        for at in std::mem::take(&mut self.running).into_values() {
+            (self.all[at].how, self.all[at].to_ms) = (How::Interrupted, last);
+        }
+        if self.plan.is_some_and(|before| before != plan) {
+            self.since = self.all.len();
+            self.opened.clear();
+        }
+        self.plan = Some(plan);
+        self.starts_ms.push(ms);
+    }
+
+    fn push(&mut self, address: &str, attempt: u32, ms: u64, how: How) {
+        self.heard.insert(address.to_owned());
+        self.all.push(Happened { address: address.to_owned(), attempt, from_ms: ms, to_ms: ms, how });
+    }
+
+    /// Ends the attempt that runs at an address, if one does.
+    fn ends(&mut self, ms: u64, address: &str, how: How) -> bool {
+        let Some(at) = self.running.remove(address) else { return false };
+        (self.all[at].how, self.all[at].to_ms) = (how, ms);
+        true
+    }
+
+    /// The same; if none was heard of, it is told all the same. Containers commit too, and are no attempts.
+    fn settles(&mut self, ms: u64, address: &str, how: How) {
+        if !self.ends(ms, address, how) && (how != How::Done || self.is_leaf(address)) {
+            self.push(address, 0, ms, how);
+        }
+    }
+
+    /// Whether nothing was heard of anything inside an address.
+    fn is_leaf(&self, address: &str) -> bool {
+        let inside = |mark| format!("{address}{mark}");
+        let is_heard = |begin: String| {
+            let after = self.heard.range::<str, _>((Included(begin.as_str()), Unbounded)).next();
+            after.is_some_and(|other| other.starts_with(&begin))
+        };
+        !self.opened.contains_key(address) && !['/', '[', '@'].map(inside).into_iter().any(is_heard)
+    }
+
+    /// How many attempts were at work at a time, at most, and how much time was spent in all of them.
+    pub(crate) fn work(&self) -> (usize, u64) {
+        let mut turns: Vec<(u64, i32)> = Vec::new();
+        let mut spent = 0;
+        for happened in self.all.iter().filter(|happened| happened.attempt > 0 && is_step(&happened.address)) {
+            turns.push((happened.from_ms, 1));
+            turns.push((happened.to_ms, -1));
+            spent += happened.to_ms.saturating_sub(happened.from_ms);
+        }
+        turns.sort_unstable();
+        let (mut now, mut most) = (0, 0);
+        for (_, turn) in turns {
+            now += turn;
+            most = most.max(now);
+        }
+        (usize::try_from(most).unwrap_or(0), spent)
+    }
+}

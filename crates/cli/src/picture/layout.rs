@@ -1,0 +1,240 @@
+//! Where boxes, groups and arrows stand: in layers, every arrow leading to a later one, with few crossings and short ways.
+//! A group is laid out by itself, and then is one box of the graph around it.
+//!
+//! | module | what it owns |
+//! |---|---|
+//! | `layers` | which layer, and places that long arrows pass through |
+//! | `order` | the order within layers |
+//! | `spread` | how far along its layer each stands |
+
+mod layers;
+mod order;
+mod spread;
+
+use super::scene::Scene;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Between boxes of a layer, and between layers.
+const GAP: f64 = 24.0;
+const LAYER_GAP: f64 = 44.0;
+/// Around what is in a group, and above it, for its name.
+const PAD: f64 = 16.0;
+const HEAD: f64 = 26.0;
+/// Beyond this a picture is read better across than down.
+const SHAPE: f64 = 1.6;
+
+/// A rectangle.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(crate) struct Rect {
+    pub(crate) x: f64,
+    pub(crate) y: f64,
+    pub(crate) w: f64,
+    pub(crate) h: f64,
+}
+
+/// Everything, placed.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Placed {
+    pub(crate) width: f64,
+    pub(crate) height: f64,
+    /// By index of the scene.
+    pub(crate) boxes: Vec<Rect>,
+    pub(crate) groups: Vec<Rect>,
+    /// The way of each arrow: points it passes, the first and last at borders.
+    pub(crate) arrows: Vec<Vec<(f64, f64)>>,
+    /// Whether layers stand beside each other.
+    pub(crate) is_across: bool,
+}
+
+/// Something that stands in a graph: a box or a group.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Item {
+    Box(usize),
+    Group(usize),
+}
+
+/// Places all of a scene whose boxes have these sizes.
+pub(crate) fn place(scene: &Scene, sizes: &[(f64, f64)]) -> Placed {
+    let down = place_as(scene, sizes, false);
+    if down.width <= down.height * SHAPE * 1.5 && down.height <= down.width * 2.5 {
+        return down;
+    }
+    let across = place_as(scene, sizes, true);
+    let badness = |placed: &Placed| (placed.width / SHAPE).max(placed.height);
+    if badness(&across) < badness(&down) * 0.8 { across } else { down }
+}
+
+fn place_as(scene: &Scene, sizes: &[(f64, f64)], is_across: bool) -> Placed {
+    let mut placing = Placing {
+        scene,
+        sizes,
+        is_across,
+        inside: BTreeMap::new(),
+        boxes: vec![Rect::default(); scene.boxes.len()],
+        groups: vec![Rect::default(); scene.groups.len()],
+        arrows: Vec::new(),
+    };
+    for (at, one) in scene.boxes.iter().enumerate() {
+        placing.inside.entry(one.group).or_default().push(Item::Box(at));
+    }
+    // Groups come after those around them, so the innermost are measured first.
+    for (at, group) in scene.groups.iter().enumerate() {
+        placing.inside.entry(group.group).or_default().push(Item::Group(at));
+    }
+    for at in (0..scene.groups.len()).rev() {
+        let (w, h) = placing.graph(Some(at));
+        (placing.groups[at].w, placing.groups[at].h) = (w + 2.0 * PAD, h + 2.0 * PAD + HEAD);
+    }
+    let (width, height) = placing.graph(None);
+    for at in 0..scene.groups.len() {
+        let Rect { x, y, .. } = placing.groups[at];
+        placing.move_inside(at, x + PAD, y + PAD + HEAD);
+    }
+    Placed {
+        width,
+        height,
+        boxes: placing.boxes,
+        groups: placing.groups,
+        arrows: placing.arrows.into_iter().map(|(_, way)| way).collect(),
+        is_across,
+    }
+}
+
+struct Placing<'a> {
+    scene: &'a Scene,
+    sizes: &'a [(f64, f64)],
+    is_across: bool,
+    inside: BTreeMap<Option<usize>, Vec<Item>>,
+    boxes: Vec<Rect>,
+    groups: Vec<Rect>,
+    /// With the group it is drawn in.
+    arrows: Vec<(Option<usize>, Vec<(f64, f64)>)>,
+}
+
+impl Placing<'_> {
+    /// Lays out what is directly in a group, from 0, 0; how large that is.
+    fn graph(&mut self, group: Option<usize>) -> (f64, f64) {
+        let items = self.inside.get(&group).cloned().unwrap_or_default();
+        let index: BTreeMap<_, _> = items.iter().enumerate().map(|(at, item)| (*item, at)).collect();
+        let edges = self.edges(group, &index);
+        let sizes: Vec<_> = items.iter().map(|item| self.size(*item)).collect();
+        let (along, across): (Vec<_>, Vec<_>) = match self.is_across {
+            false => sizes.iter().copied().unzip(),
+            true => sizes.iter().map(|(w, h)| (*h, *w)).unzip(),
+        };
+        let mut layered = layers::layered(items.len(), &edges);
+        order::order(&mut layered);
+        let middle = spread::spread(&layered, &along, GAP);
+        let deep = depths(&layered, &across);
+        let length = |slot: usize| along.get(slot).copied().unwrap_or(0.0);
+        let least = (0..layered.slots()).map(|slot| middle[slot] - length(slot) / 2.0).fold(f64::MAX, f64::min);
+        let most = (0..layered.slots()).map(|slot| middle[slot] + length(slot) / 2.0).fold(f64::MIN, f64::max);
+        for (at, item) in items.iter().enumerate() {
+            let (near, depth) = deep[layered.layer_of(at)];
+            let (a, d) = (middle[at] - least - along[at] / 2.0, near + (depth - across[at]) / 2.0);
+            let (x, y) = if self.is_across { (d, a) } else { (a, d) };
+            let rect = self.rect(*item);
+            (rect.x, rect.y) = (x, y);
+            (rect.w, rect.h) = sizes[at];
+        }
+        for edge in 0..edges.len() {
+            let way = self.way(&layered, edge, &middle, &deep, least, &across);
+            self.arrows.push((group, way));
+        }
+        let end = deep.last().map_or(0.0, |(near, depth)| near + depth);
+        let size = (if items.is_empty() { 0.0 } else { most - least }, end);
+        if self.is_across { (size.1, size.0) } else { size }
+    }
+
+    fn rect(&mut self, item: Item) -> &mut Rect {
+        match item {
+            Item::Box(at) => &mut self.boxes[at],
+            Item::Group(at) => &mut self.groups[at],
+        }
+    }
+
+    fn size(&self, item: Item) -> (f64, f64) {
+        match item {
+            Item::Box(at) => self.sizes[at],
+            Item::Group(at) => (self.groups[at].w.max(self.name_width(at)), self.groups[at].h),
+        }
+    }
+
+    fn name_width(&self, group: usize) -> f64 {
+        self.scene.groups[group].name.chars().count() as f64 * 8.0 + 90.0
+    }
+
+    /// Arrows between what is directly in a group: those of boxes deeper inside are their group's.
+    fn edges(&self, group: Option<usize>, index: &BTreeMap<Item, usize>) -> Vec<(usize, usize)> {
+        let at = |which: usize| {
+            let mut item = Item::Box(which);
+            let mut around = self.scene.boxes[which].group;
+            while around != group {
+                let inner = around?;
+                item = Item::Group(inner);
+                around = self.scene.groups[inner].group;
+            }
+            index.get(&item).copied()
+        };
+        let lifted = self.scene.arrows.iter().filter_map(|(from, to)| Some((at(*from)?, at(*to)?)));
+        let edges: BTreeSet<_> = lifted.filter(|(from, to)| from != to).collect();
+        edges.into_iter().collect()
+    }
+
+    /// The points an arrow passes.
+    fn way(
+        &self,
+        layered: &layers::Layered,
+        edge: usize,
+        middle: &[f64],
+        deep: &[(f64, f64)],
+        least: f64,
+        across: &[f64],
+    ) -> Vec<(f64, f64)> {
+        let slots = layered.way(edge);
+        let mut points = Vec::new();
+        for (at, slot) in slots.iter().enumerate() {
+            let (near, depth) = deep[layered.layer_of(*slot)];
+            let (first, last) = (at == 0, at + 1 == slots.len());
+            let inset = across.get(*slot).map_or(0.0, |own| (depth - own) / 2.0);
+            let a = middle[*slot] - least;
+            match (first, last) {
+                // Turns are between layers: beside a small box there may be a large group.
+                (true, _) => points.extend([(a, near + depth - inset), (a, near + depth)]),
+                (_, true) => points.extend([(a, near), (a, near + inset)]),
+                // Through the whole layer, so that no box is cut.
+                _ => points.extend([(a, near), (a, near + depth)]),
+            }
+        }
+        let turn = |(a, d): (f64, f64)| if self.is_across { (d, a) } else { (a, d) };
+        points.into_iter().map(turn).collect()
+    }
+
+    /// Moves what is in a group to where the group is.
+    fn move_inside(&mut self, group: usize, x: f64, y: f64) {
+        for item in self.inside.get(&Some(group)).cloned().unwrap_or_default() {
+            let rect = self.rect(item);
+            (rect.x, rect.y) = (rect.x + x, rect.y + y);
+        }
+        for (of, way) in &mut self.arrows {
+            if *of == Some(group) {
+                way.iter_mut().for_each(|point| *point = (point.0 + x, point.1 + y));
+            }
+        }
+    }
+}
+
+/// Where each layer begins, and how deep it is.
+fn depths(layered: &layers::Layered, across: &[f64]) -> Vec<(f64, f64)> {
+    let mut near = 0.0;
+    let mut deep = Vec::new();
+    for layer in &layered.layers {
+        let depth = layer.iter().map(|slot| across.get(*slot).copied().unwrap_or(0.0)).fold(0.0, f64::max);
+        deep.push((near, depth));
+        near += depth + LAYER_GAP;
+    }
+    deep
+}
+
+#[cfg(test)]
+mod tests;

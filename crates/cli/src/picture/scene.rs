@@ -1,0 +1,286 @@
+//! What is drawn of a flow: a box for each step, a group for each step with others inside, an arrow from what gives to
+//! what takes. A step that is done for every element is one box.
+
+use super::trace::{Feed, Leaf, Trace};
+use crate::words;
+use onceflow_core::model::{Program, program::ROOT};
+use onceflow_exec::action::EXECUTORS;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// All that is drawn.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Scene {
+    pub(crate) title: String,
+    pub(crate) boxes: Vec<Box>,
+    pub(crate) groups: Vec<Group>,
+    /// From a box to a box, by index.
+    pub(crate) arrows: BTreeSet<(usize, usize)>,
+    /// Whether it is of a run: boxes have states.
+    #[serde(skip)]
+    pub(crate) is_run: bool,
+}
+
+/// A step without others inside, an input, or an output.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Box {
+    /// Unique in the scene.
+    pub(crate) id: String,
+    pub(crate) name: String,
+    pub(crate) kind: Kind,
+    /// The group it is in.
+    pub(crate) group: Option<usize>,
+    pub(crate) repeats: Repeats,
+    pub(crate) in_choice: bool,
+    /// Addresses of the eaches around it, the innermost last.
+    pub(crate) eaches: Vec<String>,
+    /// What it reserves: thousandths of a processor, and bytes of memory.
+    pub(crate) reserves: (u32, u64),
+    #[serde(skip)]
+    pub(crate) state: super::states::Stand,
+}
+
+/// What a box is.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum Kind {
+    Input,
+    Output,
+    /// Does something: `run`, `script`, `http`, `expr`, or the name of a task in Rust.
+    Step(String),
+    /// A flow that calls itself.
+    Call,
+}
+
+/// How often something is done.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum Repeats {
+    #[default]
+    Once,
+    Each,
+    Loop,
+}
+
+impl Repeats {
+    /// In a word, for what is done more than once.
+    pub(crate) fn word(self) -> Option<&'static str> {
+        match self {
+            Repeats::Once => None,
+            Repeats::Each => Some("each"),
+            Repeats::Loop => Some("loop"),
+        }
+    }
+}
+
+/// A step with others inside.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Group {
+    pub(crate) id: String,
+    pub(crate) name: String,
+    pub(crate) repeats: Repeats,
+    /// The group around it.
+    pub(crate) group: Option<usize>,
+}
+
+impl Box {
+    /// What it is, in a word.
+    pub(crate) fn word(&self) -> &str {
+        match &self.kind {
+            Kind::Input => "input",
+            Kind::Output => "output",
+            Kind::Call => "calls itself",
+            Kind::Step(word) => word,
+        }
+    }
+
+    /// Whether it is a step.
+    pub(crate) fn is_step(&self) -> bool {
+        matches!(self.kind, Kind::Step(_) | Kind::Call)
+    }
+}
+
+impl Scene {
+    /// What is drawn of a program.
+    pub(crate) fn of(program: &Program, title: &str) -> Self {
+        let mut scene = Scene { title: title.to_owned(), ..Scene::default() };
+        let trace = Trace::of(program);
+        let inputs: Vec<usize> = program.blocks[ROOT as usize]
+            .inputs
+            .iter()
+            .map(|input| scene.add(format!("inputs.{}", input.port.name), input.port.name.clone(), Kind::Input))
+            .collect();
+        let boxes = scene.steps(program, &trace);
+        for (leaf, to) in &boxes {
+            for feed in trace.feeds(*leaf) {
+                scene.arrow(feed, *to, &inputs, &boxes);
+            }
+        }
+        for (name, feeds) in trace.outputs() {
+            let to = scene.add(format!("outputs.{name}"), name, Kind::Output);
+            feeds.into_iter().for_each(|feed| scene.arrow(feed, to, &inputs, &boxes));
+        }
+        scene.without_unread_inputs()
+    }
+
+    fn add(&mut self, id: String, name: String, kind: Kind) -> usize {
+        self.boxes.push(Box {
+            id,
+            name,
+            kind,
+            group: None,
+            repeats: Repeats::Once,
+            in_choice: false,
+            eaches: vec![],
+            reserves: (0, 0),
+            state: super::states::Stand::default(),
+        });
+        self.boxes.len() - 1
+    }
+
+    fn arrow(&mut self, feed: Feed, to: usize, inputs: &[usize], boxes: &BTreeMap<usize, usize>) {
+        let from = match feed {
+            Feed::Input(port) => inputs.get(usize::from(port)),
+            Feed::Leaf(leaf) => boxes.get(&leaf),
+        };
+        if let Some(from) = from.filter(|from| **from != to) {
+            self.arrows.insert((*from, to));
+        }
+    }
+
+    /// A box for each step, in the order of the program; leaf → box.
+    fn steps(&mut self, program: &Program, trace: &Trace<'_>) -> BTreeMap<usize, usize> {
+        let seen: Vec<_> = (0..trace.leaves.len()).filter(|leaf| trace.is_seen(*leaf)).collect();
+        let (mut groups, mut made, mut boxes) = (BTreeMap::new(), BTreeMap::<String, usize>::new(), BTreeMap::new());
+        let mut order: Vec<_> = seen.iter().map(|leaf| (*leaf, parts(&trace.leaves[*leaf].address))).collect();
+        // Helpers last, so that a box is what its step is.
+        order.sort_by_key(|(leaf, _)| (!is_step(&trace.leaves[*leaf].address), *leaf));
+        for (leaf, parts) in order {
+            let id = id(&parts);
+            let at = match made.get(&id) {
+                Some(at) => *at,
+                None => {
+                    let group = self.group(&parts[..parts.len().saturating_sub(1)], &mut groups);
+                    let at = self.step(program, &trace.leaves[leaf], &parts, group);
+                    made.insert(id, at);
+                    at
+                }
+            };
+            boxes.insert(leaf, at);
+        }
+        // A step that is also around others stands inside.
+        for (id, group) in groups {
+            if let Some(at) = made.get(&id) {
+                self.boxes[*at].group = Some(group);
+                self.boxes[*at].id.push('.');
+            }
+        }
+        boxes
+    }
+
+    fn step(&mut self, program: &Program, leaf: &Leaf, parts: &[(String, String)], group: Option<usize>) -> usize {
+        let task = leaf.task.map(|task| &program.tasks[task as usize]);
+        let kind = match task {
+            None => Kind::Call,
+            Some(task) if task.name == EXECUTORS[0] => Kind::Step(String::from("run")),
+            Some(task) => Kind::Step(task.name.clone()),
+        };
+        let (name, marks) = parts.last().cloned().unwrap_or_default();
+        let at = self.add(id(parts), name, kind);
+        let made = &mut self.boxes[at];
+        made.group = group;
+        made.repeats = repeats(&marks);
+        made.in_choice = leaf.in_choice;
+        made.eaches.clone_from(&leaf.eaches);
+        made.reserves = task.map_or((0, 0), |task| (task.resources.cpu_milli, task.resources.memory_bytes));
+        at
+    }
+
+    /// The group of these names, made if it is not there, with those around it.
+    fn group(&mut self, parts: &[(String, String)], known: &mut BTreeMap<String, usize>) -> Option<usize> {
+        let ((name, marks), around) = parts.split_last()?;
+        if let Some(at) = known.get(&id(parts)) {
+            return Some(*at);
+        }
+        let group = self.group(around, known);
+        let at = self.groups.len();
+        self.groups.push(Group { id: id(parts), name: name.clone(), repeats: repeats(marks), group });
+        known.insert(id(parts), at);
+        Some(at)
+    }
+
+    /// An input that no step reads is not drawn.
+    fn without_unread_inputs(mut self) -> Self {
+        let read: BTreeSet<_> = self.arrows.iter().map(|(from, _)| *from).collect();
+        let mut now = BTreeMap::new();
+        let all = std::mem::take(&mut self.boxes);
+        for (at, one) in all.into_iter().enumerate() {
+            if one.kind != Kind::Input || read.contains(&at) {
+                now.insert(at, self.boxes.len());
+                self.boxes.push(one);
+            }
+        }
+        self.arrows = self.arrows.iter().map(|(from, to)| (now[from], now[to])).collect();
+        self
+    }
+
+    /// The boxes that feed a box.
+    pub(crate) fn feeding(&self, at: usize) -> impl Iterator<Item = &Box> {
+        self.arrows.iter().filter(move |(_, to)| *to == at).map(|(from, _)| &self.boxes[*from])
+    }
+
+    /// As data.
+    pub(crate) fn to_json(&self) -> Value {
+        let group = |at: Option<usize>| at.map(|at| self.groups[at].id.clone());
+        let one = |it: &Box| {
+            let mut data = json!({
+                "id": it.id, "name": it.name, "kind": it.word(), "in": group(it.group), "repeats": it.repeats.word(),
+            });
+            if self.is_run && it.is_step() {
+                data["state"] = it.state.to_json();
+            }
+            data
+        };
+        let groups = self
+            .groups
+            .iter()
+            .map(|it| json!({"id": it.id, "name": it.name, "in": group(it.group), "repeats": it.repeats.word()}));
+        let arrows = self.arrows.iter().map(|(from, to)| json!([self.boxes[*from].id, self.boxes[*to].id]));
+        json!({
+            "title": self.title, "boxes": self.boxes.iter().map(one).collect::<Vec<_>>(),
+            "groups": groups.collect::<Vec<_>>(), "arrows": arrows.collect::<Vec<_>>(),
+        })
+    }
+}
+
+/// The names in an address as people write it, each with the numbers behind it: `align[*]/sort`.
+fn parts(address: &str) -> Vec<(String, String)> {
+    let shown = words::step(address);
+    let part = |part: &str| {
+        let at = part.find(['[', '@']).unwrap_or(part.len());
+        (part[..at].to_owned(), part[at..].to_owned())
+    };
+    shown.split('/').map(part).collect()
+}
+
+/// Whether an address is of something people see as a step: not what computes something for one, nor what decides whether
+/// a loop goes on (no step of a flow file may be called `while`).
+pub(crate) fn is_step(address: &str) -> bool {
+    !words::is_helper(address) && !address.ends_with("/while")
+}
+
+/// The id of the box that an address belongs to: without numbers.
+pub(crate) fn box_id(address: &str) -> String {
+    id(&parts(address))
+}
+
+fn id(parts: &[(String, String)]) -> String {
+    parts.iter().map(|(name, _)| name.as_str()).collect::<Vec<_>>().join("/")
+}
+
+fn repeats(marks: &str) -> Repeats {
+    match marks {
+        "" => Repeats::Once,
+        marks if marks.contains('[') => Repeats::Each,
+        _ => Repeats::Loop,
+    }
+}

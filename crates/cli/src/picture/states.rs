@@ -1,0 +1,172 @@
+//! What became of each box of a scene in a run: taken from what happened, and from how the run stands.
+
+use super::scene::{Scene, box_id, is_step};
+use crate::{
+    history::{Happened, History, How},
+    words,
+};
+use onceflow_engine::RunStatus;
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+
+/// How a box stands.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Stand {
+    pub(crate) state: State,
+    pub(crate) done: usize,
+    pub(crate) reused: usize,
+    pub(crate) failed: usize,
+    pub(crate) running: usize,
+    /// How many there are to do, if that is known.
+    pub(crate) of: Option<usize>,
+    /// Attempts beyond the first ones.
+    pub(crate) retries: usize,
+    pub(crate) spent_ms: u64,
+}
+
+/// In a word.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum State {
+    /// Nothing happened yet.
+    #[default]
+    Pending,
+    Running,
+    Done,
+    /// It gave what it gave before.
+    Reused,
+    /// It was not taken.
+    Skipped,
+    Failed,
+    /// Somebody must say what became of it.
+    Unknown,
+    Undone,
+}
+
+impl State {
+    /// All of them, for legends and styles.
+    pub(crate) const ALL: [State; 8] = [
+        State::Pending,
+        State::Running,
+        State::Done,
+        State::Reused,
+        State::Skipped,
+        State::Failed,
+        State::Unknown,
+        State::Undone,
+    ];
+
+    pub(crate) fn word(self) -> &'static str {
+        match self {
+            State::Pending => "pending",
+            State::Running => "running",
+            State::Done => "done",
+            State::Reused => "reused",
+            State::Skipped => "skipped",
+            State::Failed => "failed",
+            State::Unknown => "unknown",
+            State::Undone => "undone",
+        }
+    }
+}
+
+impl Stand {
+    /// How many are settled.
+    pub(crate) fn settled(&self) -> usize {
+        self.done + self.reused
+    }
+
+    /// How far it is, where it is done more than once: `3/10`.
+    pub(crate) fn progress(&self) -> Option<(usize, usize)> {
+        self.of.map(|of| (self.settled().min(of), of))
+    }
+
+    /// Counts and time, for people.
+    pub(crate) fn told(&self) -> String {
+        let mut parts = Vec::new();
+        if let Some((settled, of)) = self.progress() {
+            parts.push(format!("{settled}/{of}"));
+        } else if self.settled() > 1 {
+            parts.push(format!("{}×", self.settled()));
+        }
+        if self.failed > 0 && self.of.is_some() {
+            parts.push(format!("{} failed", self.failed));
+        }
+        if self.retries > 0 {
+            parts.push(if self.retries == 1 { String::from("1 retry") } else { format!("{} retries", self.retries) });
+        }
+        if self.spent_ms > 0 {
+            parts.push(words::duration(self.spent_ms));
+        }
+        parts.join(" · ")
+    }
+
+    pub(crate) fn to_json(&self) -> Value {
+        json!({
+            "state": self.state.word(), "done": self.done, "reused": self.reused, "failed": self.failed,
+            "running": self.running, "of": self.of, "retries": self.retries, "spent_ms": self.spent_ms,
+        })
+    }
+}
+
+/// Gives every box its state.
+pub(crate) fn colour(scene: &mut Scene, history: &History, status: RunStatus, unknown: &[String]) {
+    scene.is_run = true;
+    let stands = stands(history);
+    let unknown: Vec<_> = unknown.iter().map(|address| box_id(address)).collect();
+    for one in scene.boxes.iter_mut().filter(|one| one.is_step()) {
+        let id = one.id.trim_end_matches('.');
+        let mut stand = stands.get(id).cloned().unwrap_or_default();
+        stand.of = elements(&one.eaches, history);
+        stand.state = match () {
+            () if unknown.iter().any(|other| other == id) => State::Unknown,
+            () if stand.failed > 0 => State::Failed,
+            () if stand.running > 0 => State::Running,
+            () if stand.state == State::Undone => State::Undone,
+            () if status == RunStatus::Done && stand.settled() == 0 && one.in_choice => State::Skipped,
+            () if status == RunStatus::Done && stand.done == 0 => State::Reused,
+            () if stand.of.is_some_and(|of| stand.settled() < of) && status != RunStatus::Done => match stand.settled()
+            {
+                0 => State::Pending,
+                _ => State::Running,
+            },
+            () if stand.done > 0 => State::Done,
+            () if stand.reused > 0 => State::Reused,
+            () => State::Pending,
+        };
+        one.state = stand;
+    }
+}
+
+/// How many elements there are for a box inside these eaches: of all lists that were opened.
+fn elements(eaches: &[String], history: &History) -> Option<usize> {
+    let innermost = eaches.last()?;
+    history.elements(&box_id(innermost))
+}
+
+/// What happened, by the id of the box.
+fn stands(history: &History) -> BTreeMap<String, Stand> {
+    let mut stands: BTreeMap<String, Stand> = BTreeMap::new();
+    // What stands last is how an address stands.
+    let mut last: BTreeMap<&str, How> = BTreeMap::new();
+    for Happened { address, from_ms, to_ms, how, attempt } in history.now() {
+        if !is_step(address) {
+            continue;
+        }
+        let stand = stands.entry(box_id(address)).or_default();
+        stand.spent_ms += to_ms.saturating_sub(*from_ms);
+        stand.retries += usize::from(*attempt > 1);
+        last.insert(address, *how);
+    }
+    for (address, how) in last {
+        let stand = stands.entry(box_id(address)).or_default();
+        match how {
+            How::Done => stand.done += 1,
+            How::Reused => stand.reused += 1,
+            How::Failed => stand.failed += 1,
+            How::Running => stand.running += 1,
+            How::Undone => stand.state = State::Undone,
+            How::Interrupted | How::Lost | How::Unknown => {}
+        }
+    }
+    stands
+}

@@ -1,0 +1,270 @@
+//! From a program to who reads from whom: every piece of user code, with all that is around it, and the pieces and inputs
+//! that feed it, however many containers, relays and helpers lie in between.
+
+use super::scene::is_step;
+use crate::words;
+use onceflow_core::model::{
+    FusedSource, FusedTask, Place, Program, Segment,
+    program::{BlockIndex, NodeIndex, Op, ROOT, Source},
+};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// A piece of user code, as one address with `*` for numbers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Leaf {
+    pub(super) address: String,
+    /// The task, unless it is a flow that calls itself.
+    pub(super) task: Option<u32>,
+    /// The addresses of the eaches around it, as the program has them, the innermost last.
+    pub(super) eaches: Vec<String>,
+    /// Whether it may not be taken, because it is in a choice.
+    pub(super) in_choice: bool,
+    /// Whether a failure of it is an output.
+    pub(super) attempt: bool,
+}
+
+/// What feeds something.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Feed {
+    Leaf(usize),
+    Input(u16),
+}
+
+/// Blocks as they are opened from the root, each once.
+struct Scope {
+    block: BlockIndex,
+    place: Place,
+    /// The node that opens it, and the scope that is in.
+    up: Option<(usize, NodeIndex)>,
+    guard: Option<u16>,
+    eaches: Vec<String>,
+    in_choice: bool,
+}
+
+/// Who reads from whom.
+pub(super) struct Trace<'a> {
+    program: &'a Program,
+    scopes: Vec<Scope>,
+    below: BTreeMap<(usize, NodeIndex), Vec<usize>>,
+    pub(super) leaves: Vec<Leaf>,
+    /// The leaves of a node: several if it is fused.
+    at: BTreeMap<(usize, NodeIndex), Vec<usize>>,
+    /// Where a leaf is.
+    of: Vec<(usize, NodeIndex)>,
+    /// Leaves that people do not see: what they read is read by who reads them.
+    clear: Vec<bool>,
+}
+
+impl<'a> Trace<'a> {
+    pub(super) fn of(program: &'a Program) -> Self {
+        let mut trace = Trace {
+            program,
+            scopes: vec![],
+            below: BTreeMap::new(),
+            leaves: vec![],
+            at: BTreeMap::new(),
+            of: vec![],
+            clear: vec![],
+        };
+        let root = Scope { block: ROOT, place: Place::root(), up: None, guard: None, eaches: vec![], in_choice: false };
+        trace.enter(root, &mut BTreeSet::new());
+        let steps = trace.leaves.iter().filter(|leaf| is_step(&leaf.address));
+        let known: BTreeSet<_> = steps.map(|leaf| words::step(&leaf.address)).collect();
+        let is_clear = |leaf: &Leaf| !known.contains(&words::step(&leaf.address));
+        trace.clear = trace.leaves.iter().map(is_clear).collect();
+        trace
+    }
+
+    /// Whether people see a leaf.
+    pub(super) fn is_seen(&self, leaf: usize) -> bool {
+        !self.clear[leaf]
+    }
+
+    fn enter(&mut self, scope: Scope, around: &mut BTreeSet<BlockIndex>) -> usize {
+        let (at, block) = (self.scopes.len(), scope.block);
+        self.scopes.push(scope);
+        around.insert(block);
+        for node in 0..self.program.blocks[block as usize].nodes.len() {
+            self.node(at, node as NodeIndex, around);
+        }
+        around.remove(&block);
+        at
+    }
+
+    fn node(&mut self, scope: usize, index: NodeIndex, around: &mut BTreeSet<BlockIndex>) {
+        let program = self.program;
+        let node = &program.blocks[self.scopes[scope].block as usize].nodes[index as usize];
+        let place = self.scopes[scope].place.clone();
+        let address = place.address(&node.path);
+        let bodies: Vec<(BlockIndex, Option<u16>)> = match &node.op {
+            Op::Relay => return,
+            Op::Task(task) => return self.leaf(scope, index, &node.path, Some(*task), node.attempt),
+            Op::Fused(tasks) => {
+                for fused in tasks {
+                    self.leaf(scope, index, &fused.path, Some(fused.task), node.attempt);
+                }
+                return;
+            }
+            Op::Each { body, .. } | Op::Loop { body, .. } | Op::Call { body } => vec![(*body, None)],
+            Op::Choice { arms } => arms.iter().map(|arm| (arm.body, arm.guard)).collect(),
+        };
+        if bodies.iter().any(|(body, _)| around.contains(body)) {
+            return self.leaf(scope, index, &node.path, None, node.attempt);
+        }
+        let mut eaches = self.scopes[scope].eaches.clone();
+        if let Op::Each { .. } = node.op {
+            eaches.push(address);
+        }
+        let in_choice = self.scopes[scope].in_choice || matches!(node.op, Op::Choice { .. });
+        let place = if let Op::Call { .. } = node.op { place.called(node) } else { place };
+        for (block, guard) in bodies {
+            let inside = Scope {
+                block,
+                place: place.clone(),
+                up: Some((scope, index)),
+                guard,
+                eaches: eaches.clone(),
+                in_choice,
+            };
+            let entered = self.enter(inside, around);
+            self.below.entry((scope, index)).or_default().push(entered);
+        }
+    }
+
+    fn leaf(&mut self, scope: usize, node: NodeIndex, path: &[Segment], task: Option<u32>, attempt: bool) {
+        let Scope { place, eaches, in_choice, .. } = &self.scopes[scope];
+        let leaf = Leaf { address: place.address(path), task, eaches: eaches.clone(), in_choice: *in_choice, attempt };
+        self.at.entry((scope, node)).or_default().push(self.leaves.len());
+        self.leaves.push(leaf);
+        self.of.push((scope, node));
+    }
+
+    /// What feeds a leaf.
+    pub(super) fn feeds(&self, leaf: usize) -> BTreeSet<Feed> {
+        let mut walk = Walk { trace: self, found: BTreeSet::new(), seen: BTreeSet::new() };
+        walk.leaf(leaf);
+        walk.found.remove(&Feed::Leaf(leaf));
+        walk.found
+    }
+
+    /// What feeds the outputs of the flow, by their names.
+    pub(super) fn outputs(&self) -> Vec<(String, BTreeSet<Feed>)> {
+        let outputs = self.program.blocks[ROOT as usize].outputs.iter().filter(|output| !output.hidden);
+        let one = |output: &onceflow_core::model::BlockOutput| {
+            let mut walk = Walk { trace: self, found: BTreeSet::new(), seen: BTreeSet::new() };
+            walk.source(0, output.from);
+            (output.port.name.clone(), walk.found)
+        };
+        outputs.map(one).collect()
+    }
+}
+
+/// One walk against the connections.
+struct Walk<'t, 'a> {
+    trace: &'t Trace<'a>,
+    found: BTreeSet<Feed>,
+    seen: BTreeSet<(usize, Source)>,
+}
+
+impl<'a> Walk<'_, 'a> {
+    /// All that a leaf reads, and what decides whether it is reached.
+    fn leaf(&mut self, leaf: usize) {
+        let (scope, node) = self.trace.of[leaf];
+        match self.fused(scope, node) {
+            Some(tasks) => self.fused_leaf(leaf, tasks),
+            None => self.node(scope, node),
+        }
+        let mut scope = scope;
+        while let Some((up, node)) = self.trace.scopes[scope].up {
+            if let Some(guard) = self.trace.scopes[scope].guard {
+                let block = self.trace.scopes[up].block as usize;
+                let guard = self.trace.program.blocks[block].nodes[node as usize].inputs[usize::from(guard)];
+                self.source(up, guard);
+            }
+            scope = up;
+        }
+    }
+
+    /// The tasks of a node that is several.
+    fn fused(&self, scope: usize, node: NodeIndex) -> Option<&'a [FusedTask]> {
+        let block = self.trace.scopes[scope].block as usize;
+        match &self.trace.program.blocks[block].nodes[node as usize].op {
+            Op::Fused(tasks) => Some(tasks),
+            _ => None,
+        }
+    }
+
+    /// One task of a node that is several.
+    fn fused_leaf(&mut self, leaf: usize, tasks: &[FusedTask]) {
+        let (scope, node) = self.trace.of[leaf];
+        let siblings = &self.trace.at[&(scope, node)];
+        let block = self.trace.scopes[scope].block as usize;
+        let inputs = &self.trace.program.blocks[block].nodes[node as usize].inputs;
+        for source in &tasks[leaf - siblings[0]].inputs {
+            match source {
+                FusedSource::Input(port) => self.source(scope, inputs[usize::from(*port)]),
+                FusedSource::Task(at, _) => self.reads(siblings[usize::from(*at)]),
+            }
+        }
+    }
+
+    /// A leaf is read: it, or what it reads if nobody sees it.
+    fn reads(&mut self, leaf: usize) {
+        match self.trace.clear[leaf] {
+            true => self.leaf(leaf),
+            false => drop(self.found.insert(Feed::Leaf(leaf))),
+        }
+    }
+
+    fn node(&mut self, scope: usize, node: NodeIndex) {
+        let block = self.trace.scopes[scope].block as usize;
+        for source in self.trace.program.blocks[block].nodes[node as usize].sources() {
+            self.source(scope, source);
+        }
+    }
+
+    fn source(&mut self, scope: usize, source: Source) {
+        if !self.seen.insert((scope, source)) {
+            return;
+        }
+        let trace = self.trace;
+        match source {
+            Source::Constant(_) | Source::None => {}
+            Source::Input(port) => match trace.scopes[scope].up {
+                None => drop(self.found.insert(Feed::Input(port))),
+                Some((up, node)) => {
+                    let block = trace.scopes[up].block as usize;
+                    let inputs = &trace.program.blocks[block].nodes[node as usize].inputs;
+                    if let Some(source) = inputs.get(usize::from(port)) {
+                        self.source(up, *source);
+                    }
+                }
+            },
+            Source::Node(node, port) => {
+                if let Some(leaves) = trace.at.get(&(scope, node)) {
+                    let gives = |at: usize| match self.fused(scope, node) {
+                        Some(tasks) => tasks[at].outputs.contains(&Some(port)),
+                        None => true,
+                    };
+                    let giving: Vec<_> = (0..leaves.len()).filter(|at| gives(*at)).map(|at| leaves[at]).collect();
+                    giving.into_iter().for_each(|leaf| self.reads(leaf));
+                } else if let Some(bodies) = trace.below.get(&(scope, node)) {
+                    for body in bodies {
+                        self.given(*body, port);
+                    }
+                } else {
+                    self.node(scope, node);
+                }
+            }
+        }
+    }
+
+    /// What a body gives at a port; what an attempt says of a failure is from all it gives.
+    fn given(&mut self, scope: usize, port: u16) {
+        let outputs = &self.trace.program.blocks[self.trace.scopes[scope].block as usize].outputs;
+        match outputs.get(usize::from(port)).filter(|output| !output.hidden) {
+            Some(output) => self.source(scope, output.from),
+            None => outputs.iter().for_each(|output| self.source(scope, output.from)),
+        }
+    }
+}

@@ -1,0 +1,118 @@
+//! A run as pictures and reports need it: its flow, what happened, what it came to.
+
+use crate::{
+    codes,
+    exit::Exit,
+    fault::Fault,
+    finish::data_json,
+    history::History,
+    picture::{Scene, states},
+    place::Place,
+    presence, runs,
+    session::{Session, is_for_any},
+    story,
+};
+use onceflow_core::protocol::rows::Failed;
+use onceflow_engine::{Report, StepLog, Summary};
+use serde_json::{Map, Value};
+use std::{collections::BTreeMap, path::PathBuf};
+
+/// A run.
+pub(crate) struct Pictured {
+    pub(crate) run: Summary,
+    pub(crate) status: String,
+    /// Its flow, if what that looks like is kept.
+    drawn: Option<Scene>,
+    pub(crate) history: History,
+    pub(crate) failures: Vec<Failed>,
+    /// Steps whose outcome nobody knows.
+    pub(crate) unknown: Vec<String>,
+    pub(crate) outputs: Map<String, Value>,
+    /// What it was started with.
+    pub(crate) asked: Option<Value>,
+    /// What steps wrote, as far as the store keeps it.
+    pub(crate) logs: Vec<StepLog>,
+    /// Where talk about it lies.
+    pub(crate) directory: PathBuf,
+    pub(crate) next: String,
+    /// Why each step ran or not, by the id of its box, as far as that was written down.
+    pub(crate) reasons: BTreeMap<String, String>,
+}
+
+impl Pictured {
+    /// Looks at the run that a word means.
+    ///
+    /// # Errors
+    /// If there is none, or the store does not answer.
+    pub(crate) async fn of(word: &str, place: Place) -> Result<Self, Fault> {
+        let session = Session::open(place).await?;
+        let engine = session.idle().await?;
+        let run = session.run(&engine, word).await?;
+        let handle = engine.find(&run.key).await?;
+        let by_any = !run.status.is_at_rest()
+            && is_for_any(&session.place, &handle).await?
+            && engine.workers().await?.iter().any(|worker| worker.is_alive);
+        let is_attended = by_any || presence::look(&session.place.directory, &run.key).is_some();
+        let report = handle.report().await?;
+        let mut outputs = Map::new();
+        if let Report::Done(all) = &report {
+            for (name, outcome) in all {
+                outputs.insert(name.clone(), data_json(handle.peek(outcome).await?));
+            }
+        }
+        let (failures, unknown) = match report {
+            Report::Failed(failures) | Report::Undone { failures, .. } => (failures, vec![]),
+            Report::Waiting(steps) => (vec![], steps),
+            _ => (vec![], vec![]),
+        };
+        let (program, logs) = (handle.program().await?, handle.logs().await?);
+        let drawn = program.map(|program| Scene::of(&program, &run.key));
+        let drawn = drawn.or_else(|| story::drawn(&session.place, run.id));
+        engine.stop();
+        let asked = story::read(&session.place, run.id);
+        let directory = session.place.run(run.id);
+        session.close().await?;
+        let mut history = History::read(&directory);
+        if run.status.is_at_rest() || !is_attended {
+            history.rests();
+        }
+        let status = runs::status(&run, is_attended);
+        let next = runs::next(&run, is_attended, story::again(asked.as_ref()).as_deref());
+        Ok(Pictured {
+            run,
+            status,
+            drawn,
+            history,
+            failures,
+            unknown,
+            outputs,
+            asked,
+            logs,
+            directory,
+            next,
+            reasons: BTreeMap::new(),
+        })
+    }
+
+    /// Its flow with what became of every step; `None` if the flow is not kept any more.
+    pub(crate) fn scene(&self) -> Option<Scene> {
+        let title = match self.run.key == self.run.flow {
+            true => format!("{}: {}", self.run.flow, self.status),
+            false => format!("{} ({}): {}", self.run.key, self.run.flow, self.status),
+        };
+        let mut scene = Scene { title, ..self.drawn.clone()? };
+        states::colour(&mut scene, &self.history, self.run.status, &self.unknown);
+        Some(scene)
+    }
+
+    /// The same, for who cannot do without.
+    ///
+    /// # Errors
+    /// If the flow is not kept any more.
+    pub(crate) fn must_have_scene(&self) -> Result<Scene, Fault> {
+        let message = format!("the flow of run `{}` is not kept any more", self.run.key);
+        let flow = self.asked.as_ref().and_then(|asked| asked["flow"].as_str()).unwrap_or("FLOW.yaml");
+        let hint = format!("`onceflow graph {}` draws the flow itself", crate::verbs::ls::shell_word(flow));
+        self.scene().ok_or_else(|| Fault::new(Exit::No, codes::DRAWING, message).hint(hint))
+    }
+}

@@ -1,0 +1,100 @@
+//! `onceflow config`: every setting and what it is now; with `--origin`, who says so.
+
+use crate::{
+    args::tools,
+    config::{
+        Config, Known,
+        schema::schema,
+        settings::{Kind, SETTINGS, Setting},
+    },
+    exit::Exit,
+    place,
+    printer::Printer,
+    words,
+};
+use serde_json::{Map, Value, json};
+use std::path::Path;
+
+/// Prints it.
+pub(crate) fn run(args: &tools::Config, config: &Config, printer: &Printer) -> Exit {
+    if args.schema {
+        printer.pretty(&schema());
+        return Exit::Done;
+    }
+    let of =
+        |setting: &Setting| config.get(setting.name).map(|known| (shown(setting.kind, &known.value), known.clone()));
+    if printer.json {
+        let one = |setting: &Setting| {
+            let known = of(setting);
+            let value = known.as_ref().map(|(value, _)| value.clone());
+            let origin = known.map_or_else(|| String::from("default"), |(_, known)| known.origin.to_string());
+            (setting.name.to_owned(), json!({"value": value, "origin": origin, "variable": setting.variable()}))
+        };
+        printer.pretty(&Value::Object(SETTINGS.iter().map(one).collect::<Map<_, _>>()));
+        return Exit::Done;
+    }
+    let (mut text, mut table) = (String::new(), "");
+    for setting in &SETTINGS {
+        let (inside, name) = setting.name.rsplit_once('.').unwrap_or(("", setting.name));
+        if inside != table {
+            table = inside;
+            text.push_str(&format!("\n[{table}]\n"));
+        }
+        let line = match of(setting) {
+            Some((value, known)) => told(name, &value, &known, args.origin),
+            None if args.origin => format!("# {name} is not set"),
+            None => format!("# {name} =",),
+        };
+        text.push_str(&format!("{line}\n"));
+    }
+    printer.text(text);
+    let read: Vec<_> = config.files.iter().map(|path| path.display().to_string()).collect();
+    printer.say(if read.is_empty() {
+        String::from("no onceflow.toml was found")
+    } else {
+        format!("read {}", read.join(", "))
+    });
+    printer.next(if args.origin {
+        "onceflow run FLOW.yaml"
+    } else {
+        "`onceflow config --origin` says where each comes from"
+    });
+    Exit::Done
+}
+
+fn told(name: &str, value: &Value, known: &Known, origin: bool) -> String {
+    let line = format!("{name} = {value}");
+    if origin { format!("{line:<32} # {}", known.origin) } else { line }
+}
+
+/// A value as a file would say it, without what only some may know.
+fn shown(kind: Kind, value: &Value) -> Value {
+    match kind {
+        Kind::Time => value.as_u64().map_or(Value::Null, |ms| json!(words::exact(ms))),
+        Kind::Size => value.as_u64().map_or(Value::Null, |bytes| json!(size(bytes))),
+        Kind::Store => {
+            let given = value.as_str().unwrap_or_default();
+            match given.contains("://") {
+                true => json!(place::find(Some(Path::new(given)), Path::new("/")).to_string()),
+                false => value.clone(),
+            }
+        }
+        _ => value.clone(),
+    }
+}
+
+/// Bytes, exactly.
+fn size(bytes: u64) -> String {
+    let units = [
+        ("TiB", 1 << 40),
+        ("TB", 1_000_000_000_000),
+        ("GiB", 1 << 30),
+        ("GB", 1_000_000_000),
+        ("MiB", 1 << 20),
+        ("MB", 1_000_000),
+        ("KiB", 1 << 10),
+        ("kB", 1000),
+    ];
+    let whole = units.into_iter().find(|(_, unit)| bytes > 0 && bytes % unit == 0);
+    whole.map_or_else(|| format!("{bytes}B"), |(name, unit)| format!("{}{name}", bytes / unit))
+}

@@ -1,0 +1,133 @@
+//! `onceflow doctor`: looks whether all is well here, and says what to do about what is not.
+
+use crate::{
+    args::tools,
+    doctor::{Finding, Grade, disk, machine},
+    exit::Exit,
+    fault::Fault,
+    place::Place,
+    printer::{Ink, Printer},
+    runs,
+    session::Session,
+    words,
+};
+use serde_json::json;
+use std::{
+    os::unix::fs::MetadataExt,
+    path::{Path, PathBuf},
+    time::Instant,
+};
+
+/// A server that answers later is felt in every step.
+const ANSWER_MS_MAX: u128 = 20;
+
+/// Looks at everything.
+pub(crate) async fn run(_: &tools::Doctor, place: Place, printer: &Printer) -> Result<Exit, Fault> {
+    let below = nearest(&place.directory);
+    let mut findings = Vec::new();
+    findings.extend(owner(&place));
+    let (store, worst) = store(place.clone()).await;
+    findings.extend(store);
+    findings.push(disk::room("room", &below));
+    findings.push(disk::sync(&below));
+    findings.push(disk::room("tmp", &std::env::temp_dir()));
+    findings.push(machine::shell());
+    findings.push(machine::clock(&below));
+    findings.extend(machine::limits());
+    let count = |grade| findings.iter().filter(|finding| finding.grade == grade).count();
+    let (failed, warned) = (count(Grade::Fail), count(Grade::Warn));
+    if printer.json {
+        let all: Vec<_> = findings.iter().map(Finding::to_json).collect();
+        printer.pretty(&json!({"ok": failed == 0, "failed": failed, "warned": warned, "checks": all}));
+    } else {
+        printer.text(text(&findings, printer));
+    }
+    printer.next(match (failed, warned) {
+        (0, 0) => String::from("all is well"),
+        (0, warned) => format!("all works; {}", words::count(warned, "warning")),
+        (failed, _) => format!("fix {}", words::count(failed, "problem")),
+    });
+    Ok(if failed == 0 { Exit::Done } else { worst.unwrap_or(Exit::No) })
+}
+
+fn text(findings: &[Finding], printer: &Printer) -> String {
+    let printer = printer.for_stdout(true);
+    let mut text = String::new();
+    for Finding { check, grade, message, fix } in findings {
+        let ink = match grade {
+            Grade::Ok => Ink::Green,
+            Grade::Warn => Ink::Yellow,
+            Grade::Fail => Ink::Red,
+        };
+        text.push_str(&format!("{}  {check:<7} {message}\n", printer.ink(ink, &format!("{:<4}", grade.word()))));
+        if let Some(fix) = fix {
+            text.push_str(&format!("              fix: {fix}\n"));
+        }
+    }
+    text
+}
+
+/// The nearest directory upwards that is there: where a store would be made.
+fn nearest(directory: &Path) -> PathBuf {
+    directory.ancestors().find(|above| above.is_dir()).unwrap_or(Path::new("/")).to_owned()
+}
+
+/// Whose directory it is.
+fn owner(place: &Place) -> Option<Finding> {
+    if !place.is_there || place.server.is_some() {
+        return None;
+    }
+    let ours = rustix::process::geteuid().as_raw();
+    let theirs = place.directory.metadata().ok()?.uid();
+    (theirs != ours).then(|| {
+        let message = format!("{} belongs to user {theirs}, and we are user {ours}", place.directory.display());
+        Finding::warn("owner", message, "use a store of your own (`--store DIR`), or share one on a server")
+    })
+}
+
+/// Whether the store opens, and answers. How the process ends if it does not.
+async fn store(place: Place) -> (Vec<Finding>, Option<Exit>) {
+    let check = if place.server.is_some() { "server" } else { "store" };
+    if !place.is_there {
+        let message = format!("there is none yet; `onceflow run` makes one at {place}");
+        return (vec![Finding::ok(check, message)], None);
+    }
+    let shown = place.to_string();
+    match look(place).await {
+        Ok((runs, interrupted, ms)) => {
+            let format = onceflow_store::backend::journal::FORMAT;
+            let kind =
+                if check == "store" { format!("format {format}") } else { String::from("its settings are safe") };
+            let message = format!("{shown} opens: {kind}, {}, answers in {ms} ms", words::count(runs, "run"));
+            let mut found = vec![match ms > ANSWER_MS_MAX && check == "server" {
+                true => Finding::warn(check, message, "move workers nearer to the server: every step asks it"),
+                false => Finding::ok(check, message),
+            }];
+            if interrupted > 0 {
+                let message = format!("{} to be gone on with", words::count(interrupted, "run"));
+                found.push(Finding::ok("runs", message));
+            }
+            (found, None)
+        }
+        Err(fault) => {
+            let code = fault.code.map_or(String::new(), |code| format!(" (`onceflow error {code}`)"));
+            let fix = fault.hint.clone().unwrap_or_else(|| String::from("see the message"));
+            (vec![Finding::fail(check, fault.message.clone(), format!("{fix}{code}"))], Some(fault.exit))
+        }
+    }
+}
+
+/// How many runs there are, how many of them wait for somebody, and how long that took to find out.
+async fn look(place: Place) -> Result<(usize, usize, u128), Fault> {
+    let session = Session::open(place).await?;
+    let engine = session.idle().await?;
+    let begun = Instant::now();
+    let one = engine.runs(None, 1).await;
+    let took = begun.elapsed().as_millis();
+    one?;
+    let all = runs::all(&engine).await?;
+    let waiting = all.iter().filter(|run| !run.status.is_at_rest()).count();
+    engine.stop();
+    session.close().await?;
+    Ok((all.len(), waiting, took))
+}

@@ -1,0 +1,83 @@
+//! `onceflow graph FLOW|RUN`: the steps of a flow and who reads from whom; of a run, also what became of them.
+
+use crate::{
+    args::pictures::{Format, Graph},
+    codes,
+    exit::Exit,
+    fault::Fault,
+    flows,
+    picture::{Scene, dot, mermaid, svg, tree},
+    pictured::Pictured,
+    place::Place,
+    printer::Printer,
+};
+use onceflow_core::model::check;
+use serde_json::json;
+use std::path::Path;
+
+/// Draws it.
+pub(crate) async fn run(args: &Graph, place: Place, printer: &Printer) -> Result<Exit, Fault> {
+    let (scene, next) = match is_flow(&args.what) {
+        true => (of_flow(Path::new(&args.what))?, format!("onceflow run {}", args.what)),
+        false => {
+            let run = Pictured::of(&args.what, place).await?;
+            (run.must_have_scene()?, run.next)
+        }
+    };
+    if printer.json && args.format.is_none() && args.output.is_none() {
+        printer.pretty(&scene.to_json());
+        return Ok(Exit::Done);
+    }
+    let text = match args.format.unwrap_or_else(|| by_name(args.output.as_deref())) {
+        // Colours are for a terminal only.
+        Format::Text => tree::document(&scene, &printer.for_stdout(args.output.is_none())),
+        Format::Svg => svg::document(&scene),
+        Format::Dot => dot::document(&scene),
+        Format::Mermaid => mermaid::document(&scene),
+    };
+    give(printer, args.output.as_deref(), text)?;
+    printer.next(next);
+    Ok(Exit::Done)
+}
+
+/// Writes a picture to a file, or to stdout.
+///
+/// # Errors
+/// If it cannot be written.
+pub(crate) fn give(printer: &Printer, to: Option<&Path>, text: String) -> Result<(), Fault> {
+    match to.filter(|to| to.as_os_str() != "-") {
+        None if printer.json => printer.data(&json!({ "text": text })),
+        None => printer.text(text),
+        Some(path) => {
+            std::fs::write(path, text).map_err(Fault::io(codes::WRITE, "write", path))?;
+            match printer.json {
+                true => printer.data(&json!({"written": path})),
+                false => printer.say(format!("wrote {}", path.display())),
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Whether a word means a flow file: it is one, or is called like one.
+fn is_flow(word: &str) -> bool {
+    let path = Path::new(word);
+    path.is_file() || path.extension().is_some_and(|end| end == "yaml" || end == "yml" || end == "json")
+}
+
+fn of_flow(path: &Path) -> Result<Scene, Fault> {
+    let flow = flows::read(path)?;
+    let program =
+        check(&flow.library, &flow.name, None).map_err(|errors| Fault::from(onceflow_engine::Error::from(errors)))?;
+    Ok(Scene::of(&program, &flow.name))
+}
+
+/// The format that the name of a file asks for.
+fn by_name(file: Option<&Path>) -> Format {
+    match file.and_then(Path::extension).and_then(|end| end.to_str()) {
+        Some("svg") => Format::Svg,
+        Some("dot" | "gv") => Format::Dot,
+        Some("mmd" | "mermaid") => Format::Mermaid,
+        _ => Format::Text,
+    }
+}

@@ -1,0 +1,21 @@
+//! `onceflow report RUN`: all about a run in one HTML file.
+
+use crate::{
+    args::pictures::Report, exit::Exit, fault::Fault, page, pictured::Pictured, place::Place, printer::Printer,
+};
+use std::path::PathBuf;
+
+/// Writes it.
+pub(crate) async fn run(args: &Report, place: Place, printer: &Printer) -> Result<Exit, Fault> {
+    let run = Pictured::of(&args.run, place).await?;
+    let path = args.output.clone().unwrap_or_else(|| PathBuf::from(format!("report-{}.html", name(&run.run.key))));
+    super::graph::give(printer, Some(&path), page::document(&run))?;
+    printer.next(if path.as_os_str() == "-" { run.next } else { format!("open {} in a browser", path.display()) });
+    Ok(Exit::Done)
+}
+
+/// A key as part of the name of a file.
+fn name(key: &str) -> String {
+    let plain = |letter: char| if letter.is_alphanumeric() || "-_.".contains(letter) { letter } else { '-' };
+    key.chars().map(plain).take(80).collect()
+}

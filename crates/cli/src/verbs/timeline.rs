@@ -1,0 +1,28 @@
+//! `onceflow timeline RUN`: when each step and each attempt was at work, as SVG.
+
+use crate::{
+    args::pictures::Timeline, codes, exit::Exit, fault::Fault, picture::scene::is_step, pictured::Pictured,
+    place::Place, printer::Printer, timeline,
+};
+use serde_json::json;
+
+/// Draws it.
+pub(crate) async fn run(args: &Timeline, place: Place, printer: &Printer) -> Result<Exit, Fault> {
+    let run = Pictured::of(&args.run, place).await?;
+    if run.history.is_empty() {
+        let message = format!("nothing is written down about run `{}`", run.run.key);
+        let hint = "what happened is written down on the machine that worked on it, and may be deleted";
+        return Err(Fault::new(Exit::No, codes::DRAWING, message).hint(hint));
+    }
+    if printer.json && args.output.is_none() {
+        let attempts = run.history.all.iter().filter(|one| is_step(&one.address)).map(|one| {
+            json!({"step": one.address, "attempt": one.attempt, "from_ms": one.from_ms, "to_ms": one.to_ms, "how": one.how.word()})
+        });
+        printer.pretty(&json!({"key": run.run.key, "status": run.status, "starts_ms": run.history.starts_ms, "attempts": attempts.collect::<Vec<_>>()}));
+        return Ok(Exit::Done);
+    }
+    let text = timeline::document(&run.history, &format!("{}: {}", run.run.key, run.status));
+    super::graph::give(printer, args.output.as_deref(), text)?;
+    printer.next(run.next);
+    Ok(Exit::Done)
+}
