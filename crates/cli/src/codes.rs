@@ -21,6 +21,11 @@ const CODES: &[(&str, &str)] = &[
     (UNREADABLE, "an input file cannot be read"),
     (RISKY, "the server can lose what it has acknowledged"),
     (SERVER, "the server cannot be used"),
+    (NO_STEP, "there is no such step"),
+    (NOT_WAITING, "no such step waits"),
+    (NO_ORIGIN, "nothing is known of this content"),
+    (BAD_EXPORT, "the file is no run that can be imported"),
+    (UNFINISHED, "the run has not ended"),
 ];
 
 pub(crate) const NO_STORE: &str = "OF0401";
@@ -41,6 +46,11 @@ pub(crate) const OUTCOME: &str = "OF0415";
 pub(crate) const UNREADABLE: &str = "OF0416";
 pub(crate) const RISKY: &str = "OF0417";
 pub(crate) const SERVER: &str = "OF0418";
+pub(crate) const NO_STEP: &str = "OF0440";
+pub(crate) const NOT_WAITING: &str = "OF0441";
+pub(crate) const NO_ORIGIN: &str = "OF0442";
+pub(crate) const BAD_EXPORT: &str = "OF0443";
+pub(crate) const UNFINISHED: &str = "OF0444";
 
 #[cfg(test)]
 mod tests {
