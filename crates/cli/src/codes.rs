@@ -46,11 +46,11 @@ pub(crate) const OUTCOME: &str = "OF0415";
 pub(crate) const UNREADABLE: &str = "OF0416";
 pub(crate) const RISKY: &str = "OF0417";
 pub(crate) const SERVER: &str = "OF0418";
-pub(crate) const NO_STEP: &str = "OF0440";
-pub(crate) const NOT_WAITING: &str = "OF0441";
-pub(crate) const NO_ORIGIN: &str = "OF0442";
-pub(crate) const BAD_EXPORT: &str = "OF0443";
-pub(crate) const UNFINISHED: &str = "OF0444";
+pub(crate) const NO_STEP: &str = "OF0450";
+pub(crate) const NOT_WAITING: &str = "OF0451";
+pub(crate) const NO_ORIGIN: &str = "OF0452";
+pub(crate) const BAD_EXPORT: &str = "OF0453";
+pub(crate) const UNFINISHED: &str = "OF0454";
 
 #[cfg(test)]
 mod tests {
