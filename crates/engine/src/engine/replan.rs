@@ -133,7 +133,7 @@ impl Engine {
         let planned = self.plan_frozen(asked, run, frozen).await;
         if planned.is_err() {
             let before = if seen.phase == Phase::Frozen { Phase::Running } else { seen.phase };
-            self.thaw(run, frozen, before).await?;
+            shared.thaw(run, frozen, before).await?;
         }
         planned
     }
@@ -151,17 +151,8 @@ impl Engine {
         self.install(asked, run, frozen, planned).await
     }
 
-    /// There is no new plan: the old one is valid again, and the run is settled if nothing of it is in flight.
-    async fn thaw(&self, run: &Run, frozen: State, before: Phase) -> Result<(), Error> {
-        let draft = run::turn(&run.plan, frozen, before);
-        if self.shared.commit_outside(draft, &[]).await?.is_ok() {
-            run.saw(State { phase: before, ..frozen });
-        }
-        Ok(())
-    }
-
     /// Steps that were started and must not start twice stand in the way of a new plan.
-    async fn may_run_again(&self, asked: &Asked, run: &Run) -> Result<(), Error> {
+    pub(super) async fn may_run_again(&self, asked: &Asked, run: &Run) -> Result<(), Error> {
         // How to undo a step is written down in terms of its plan.
         if !self.shared.all_rows(run.plan.keys.rows.clone(), b"u").await?.is_empty() {
             return Err(Error::CanBeUndone { key: asked.start.key.clone() });
@@ -201,6 +192,7 @@ impl Engine {
         header.started = old.header.started;
         let frame = super::root_frame(asked, &inputs, planned.reused);
         let mut draft = Draft::new(&plan, frozen);
+        self.write_reasons(&mut draft.batch, (plan.keys.run, generation), (&planned.explanation, true)).await?;
         for key in planned.while_there {
             draft.batch.require_present(key);
         }
