@@ -106,7 +106,7 @@ impl Engine {
         }
         let refused = match self.may_run_again(asked, run).await {
             Err(refused) => Err(refused),
-            Ok(()) => self.would_rerun(asked, run).await,
+            Ok(()) => self.plan_anew(asked, run).await.map(drop),
         };
         match refused {
             Ok(()) => Ok(None),
@@ -115,13 +115,5 @@ impl Engine {
             }
             Err(error) => Err(error),
         }
-    }
-
-    async fn would_rerun(&self, asked: &Asked, run: &Run) -> Result<(), Error> {
-        let before = self.shared.before(&run.header).await?;
-        let before = before.ok_or_else(|| Error::damaged(format!("the program of run `{}`", run.key)))?;
-        let known = self.shared.known_of(run, asked, &before).await?;
-        let planned = replan::plan(asked, &known, Some(&before), self.fuses(asked))?;
-        self.no_reruns(asked, &planned, &self.shared.done_so_far(run, &before).await?)
     }
 }
