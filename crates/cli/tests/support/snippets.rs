@@ -99,6 +99,19 @@ impl Reader {
         now + &lines[at..].concat()
     }
 
+    /// A file of this name that the reader has made, wherever.
+    pub(crate) fn made(&self, name: &str) -> Option<String> {
+        let mut look = vec![self.bed.path("home")];
+        while let Some(directory) = look.pop() {
+            let found = directory.join(name);
+            if found.is_file() {
+                return fs::read_to_string(found).ok();
+            }
+            look.extend(fs::read_dir(directory).ok()?.flatten().map(|entry| entry.path()).filter(|path| path.is_dir()));
+        }
+        None
+    }
+
     /// Does what one block says; answers what should stand there instead.
     fn follow(&mut self, place: &str, block: &Block) -> Option<String> {
         if block.attribute("norun").is_some() {
