@@ -168,8 +168,11 @@ pub fn at_rest(room: &Room) {
     let left = failed(room, &all);
     for (_, key, row) in all {
         let id = key.group.id();
-        let may =
-            MAY_REMAIN.contains(&id) || id.starts_with(b"K") || id.starts_with(b"W") || id.starts_with(b"flow/") || id == b"values.uploads";
+        let may = MAY_REMAIN.contains(&id)
+            || id.starts_with(b"K")
+            || id.starts_with(b"W")
+            || id.starts_with(b"flow/")
+            || id == b"values.uploads";
         if !may && !run_of(&key).is_some_and(|run| left.contains(&run)) {
             let seen = format!("{key} is left: {row:?}");
             lock(&room.truth).violate("nothing is left behind", seen);

@@ -11,7 +11,11 @@ use crate::{
     verbs::ls::shell_word,
     view, words,
 };
-use onceflow_core::{model::{Port, Type}, payload::Outcome, protocol::rows::Failed};
+use onceflow_core::{
+    model::{Port, Type},
+    payload::Outcome,
+    protocol::rows::Failed,
+};
 use onceflow_engine::{Handle, Report, task::Data};
 use onceflow_exec::value::Value;
 use serde_json::{Map, Value as Json, json};
@@ -60,10 +64,11 @@ impl Ending<'_> {
                     named.join(", ")
                 ));
                 data["unknown"] = json!(steps);
+                let first = named.first().map_or("STEP", String::as_str);
                 self.next(&format!(
-                    "onceflow error {}; `onceflow cancel {}` gives the run up",
-                    codes::OUTCOME,
-                    self.key()
+                    "onceflow resolve {} {} --done | --redo | --fail WHY",
+                    self.key(),
+                    shell_word(first)
                 ));
             }
             Report::Undone { failures, not_undone } => {

@@ -98,7 +98,7 @@ fn go(cli: &Cli, printer: &Printer) -> Result<Exit, Fault> {
     match &cli.verb {
         Verb::Error(args) => return verbs::error::run(args, printer),
         Verb::Init(args) => return verbs::init::run(args, printer),
-        Verb::Check(args) => return Ok(verbs::check::run(args, printer)),
+        Verb::Check(args) if !args.against_runs => return Ok(verbs::check::run(args, printer)),
         Verb::Version => return Ok(verbs::version::run(printer)),
         _ => {}
     }
@@ -124,8 +124,14 @@ fn go(cli: &Cli, printer: &Printer) -> Result<Exit, Fault> {
             Verb::Retry(args) => verbs::retry::run(args, place, printer).await,
             Verb::Resolve(args) => verbs::resolve::run(args, place, printer).await,
             Verb::Fork(args) => verbs::fork::run(args, place, printer).await,
+            Verb::Du(args) => verbs::du::run(args, place, printer).await,
+            Verb::Lineage(args) => verbs::lineage::run(args, place, printer).await,
+            Verb::Diff(args) => verbs::diff::run(args, place, printer).await,
+            Verb::Export(args) => verbs::export::run(args, place, printer).await,
+            Verb::Import(args) => verbs::export::import(args, place, printer).await,
+            Verb::Check(args) => verbs::against::run(&args.flows, place, printer).await,
             Verb::Attend(args) => verbs::background::attend(args, place, printer).await,
-            Verb::Check(_) | Verb::Error(_) | Verb::Init(_) | Verb::Version => unreachable!("these need no store"),
+            Verb::Error(_) | Verb::Init(_) | Verb::Version => unreachable!("these need no store"),
         }
     });
     runtime.shutdown_background();

@@ -153,7 +153,11 @@ impl Answer {
     /// What became of it, in a word, and why.
     fn fate(&self) -> &'static str {
         match (self.tries.last().map(|last| &last.end), self.plans.first()) {
-            (Some(End::Done), Some(plan)) if plan.fate == Fate::Run || self.tries.last().map(|t| t.plan) == Some(plan.plan) => "ran",
+            (Some(End::Done), Some(plan))
+                if plan.fate == Fate::Run || self.tries.last().map(|t| t.plan) == Some(plan.plan) =>
+            {
+                "ran"
+            }
             (Some(End::Failed(_)), _) => "failed",
             (Some(End::Unknown), _) => "unknown",
             (Some(End::Reused), _) => "reused",
@@ -273,7 +277,8 @@ fn code(version: &str) -> String {
 
 /// What a plan decided about a step, or about the nearest one around it.
 fn decided(plan: &Reasons, step: &str) -> Option<Decided> {
-    let around = |address: &str| steps::is(address, step) || steps::is_within(&format!("/{step}"), &words::step(address));
+    let around =
+        |address: &str| steps::is(address, step) || steps::is_within(&format!("/{step}"), &words::step(address));
     let all = plan.lines.iter().filter(|(address, ..)| around(address));
     // A step and its guards have one name: what runs, and says most, is it.
     let rank = |(address, fate, reason): &&(String, Fate, Reason)| {

@@ -181,7 +181,8 @@ impl Engine {
             for (name, row) in &page.rows {
                 let memo: Memo = rows::read(row).ok_or_else(|| Error::damaged("what a step gave before"))?;
                 let mut weaves = Vec::new();
-                for (port, stored) in (0_u16..).zip(&memo.outputs).filter_map(|(port, out)| Some((port, stored(out)?))) {
+                for (port, stored) in (0_u16..).zip(&memo.outputs).filter_map(|(port, out)| Some((port, stored(out)?)))
+                {
                     let edge = Name::join(&[kept.id(), &name.as_bytes()[1..], &port.to_be_bytes()]);
                     weaves.push(Weave::Set { edge: EdgeName::root(edge), to: data::id(stored), deadline: None });
                 }
@@ -203,7 +204,7 @@ impl Engine {
 }
 
 /// Lets tasks be taken by other workers.
-fn reclass(program: &mut Program, classes: &[(String, String)]) {
+pub(super) fn reclass(program: &mut Program, classes: &[(String, String)]) {
     fn one(task: &mut TaskSpec, classes: &[(String, String)]) {
         if let Some((_, to)) = classes.iter().find(|(from, _)| *from == task.class) {
             task.class.clone_from(to);
