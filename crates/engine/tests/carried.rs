@@ -3,7 +3,7 @@
 
 mod support;
 
-use onceflow_engine::{Carried, Engine, Error, Fork, HISTORY_MS, Options, Report, Start, TakeIn};
+use onceflow_engine::{Carried, Engine, Error, Fork, HISTORY_MS, Handle, Options, Report, Start, TakeIn};
 use onceflow_store::testing::fault::{Fault, Faulty, Plan};
 use support::{Kit, flows, flows::*, proof::Proof, told};
 
@@ -35,16 +35,19 @@ async fn exported(proof: &Proof) -> Vec<u8> {
     bytes
 }
 
-async fn take_in(proof: &Proof, engine: &Engine, bytes: &[u8], key: &str) -> Result<String, Error> {
+async fn take_in(proof: &Proof, engine: &Engine, bytes: &[u8], key: &str) -> Result<Handle, Error> {
     let scratch = tempfile::tempdir().unwrap();
     let mut from = bytes;
     let carried = Carried::read(&mut from)?;
     assert_eq!(carried.beside, [(String::from("note"), b"beside".to_vec())]);
     let how = TakeIn { key: Some(key.to_owned()), scratch: scratch.path().join("s"), ..TakeIn::default() };
-    let handle = proof.drive(engine.take_in(&carried, &mut from, how)).await?;
-    match proof.drive(handle.report()).await? {
-        Report::Done(outputs) => Ok(proof.drive(told(&handle, outputs)).await),
-        other => Ok(other.to_string()),
+    proof.drive(engine.take_in(&carried, &mut from, how)).await
+}
+
+async fn gave(proof: &Proof, handle: &Handle) -> String {
+    match proof.drive(handle.wait()).await.unwrap() {
+        Report::Done(outputs) => proof.drive(told(handle, outputs)).await,
+        other => other.to_string(),
     }
 }
 
@@ -56,9 +59,10 @@ async fn a_run_is_the_same_in_another_store_and_goes_like_any_other() {
             let bytes = exported(&here).await;
             let there = Proof::new(&kit);
             let engine = there.engine();
-            assert_eq!(take_in(&there, &engine, &bytes, "r").await.unwrap(), expected, "{name}");
+            let handle = take_in(&there, &engine, &bytes, "r").await.unwrap();
+            assert_eq!(gave(&there, &handle).await, expected, "{name}");
             let again = take_in(&there, &engine, &bytes, "r").await;
-            assert!(matches!(again, Err(Error::Refused { .. })), "{name}: {again:?}");
+            assert!(matches!(again, Err(Error::Refused { .. })), "{name}");
             // Started with the same it is the same run: nothing runs.
             let ran = kit.ran();
             assert_eq!(there.drive(there.run_on(&engine, start.clone())).await, expected, "{name}");
@@ -80,9 +84,7 @@ async fn a_fork_with_the_same_inputs_gives_the_same_and_leaves_nothing_later() {
             let (_, proof, start, expected) = done(make, keep_ms).await;
             let engine = proof.engine();
             let handle = proof.drive(engine.fork("r", fork(&start, "forked"))).await.unwrap();
-            let report = proof.drive(handle.wait()).await.unwrap();
-            let Report::Done(outputs) = report else { panic!("{name}: {report}") };
-            assert_eq!(proof.drive(told(&handle, outputs)).await, expected, "{name}");
+            assert_eq!(gave(&proof, &handle).await, expected, "{name}");
             let twice = proof.drive(engine.fork("r", fork(&start, "forked"))).await;
             assert!(matches!(twice, Err(Error::Refused { .. })), "{name}");
             proof.drive(engine.close()).await.unwrap();
