@@ -118,10 +118,13 @@ impl Config {
                     Ok(value) => self.set(setting.name, value, Origin::Variable(name.clone())),
                     Err(rule) => problems.push(Problem::new(codes::CONFIG, format!("{name} cannot be this: {rule}"))),
                 }
-            } else if !OTHERS.contains(&name.as_str())
-                && let Some(near) = nearest(name, variables.iter().map(String::as_str).chain(OTHERS))
-            {
-                self.warnings.push(format!("warning: {name} is no setting; did you mean {near}?"));
+            } else if !OTHERS.contains(&name.as_str()) {
+                // Only what is behind the part that all have says which one was meant.
+                let own = |name: &'_ str| name.strip_prefix("ONCEFLOW_").unwrap_or_default().to_owned();
+                let known: Vec<_> = variables.iter().map(String::as_str).chain(OTHERS).map(own).collect();
+                if let Some(near) = nearest(&own(name), known.iter().map(String::as_str)) {
+                    self.warnings.push(format!("warning: {name} is no setting; did you mean ONCEFLOW_{near}?"));
+                }
             }
         }
     }

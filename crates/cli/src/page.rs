@@ -75,7 +75,7 @@ fn summary(run: &Pictured) -> String {
         facts.push(("resumed", words::count(run.history.starts_ms.len() - 1, "time")));
     }
     facts.extend((it.generation > 0).then(|| ("plan", format!("{}", it.generation + 1))));
-    facts.push(("history", format!("kept {}", words::duration(it.history_ms))));
+    facts.push(("history", format!("kept {}", words::exact(it.history_ms))));
     let command = run.asked.as_ref().and_then(|asked| asked["command"].as_str());
     facts.extend(command.map(|command| ("command", format!("<code>{}</code>", escape(command)))));
     facts.push(("next", escape(&run.next)));

@@ -227,8 +227,8 @@ fn the_schema_in_the_documentation_is_this_one_and_takes_what_we_take() {
     ] {
         assert!(!validator.is_valid(&bad), "{bad}");
     }
-    let page = include_str!("../../../docs/configuration.md");
+    let page = include_str!("../../../docs/book/src/configuration.md");
     for (name, _) in bed.run(&["config", "--json"]).ends(0).json().as_object().expect("settings") {
-        assert!(page.contains(&format!("| `{name}` |")), "docs/configuration.md does not say: {name}");
+        assert!(page.contains(&format!("| `{name}` |")), "docs/book/src/configuration.md does not say: {name}");
     }
 }

@@ -88,9 +88,16 @@ pub(crate) const SETTINGS: [Setting; 13] = [
     },
 ];
 
-/// Variables of the environment that begin as ours do, and are no settings.
-pub(crate) const OTHERS: [&str; 4] =
-    ["ONCEFLOW_PROFILE", "ONCEFLOW_LOG", "ONCEFLOW_REDIS_USERNAME", "ONCEFLOW_REDIS_PASSWORD"];
+/// Variables of the environment that begin as ours do, and are no settings; the last three are what steps see.
+pub(crate) const OTHERS: [&str; 7] = [
+    "ONCEFLOW_PROFILE",
+    "ONCEFLOW_LOG",
+    "ONCEFLOW_REDIS_USERNAME",
+    "ONCEFLOW_REDIS_PASSWORD",
+    "ONCEFLOW_KEY",
+    "ONCEFLOW_ADDRESS",
+    "ONCEFLOW_ATTEMPT",
+];
 
 impl Setting {
     /// What it is called in the environment: `ONCEFLOW_RETENTION_KEEP`.

@@ -119,6 +119,8 @@ pub(crate) fn colour(scene: &mut Scene, history: &History, status: RunStatus, un
         stand.of = elements(&one.eaches, history);
         stand.state = match () {
             () if unknown.iter().any(|other| other == id) => State::Unknown,
+            // A run that is not failing tries again what failed.
+            () if stand.failed > 0 && status == RunStatus::Running => State::Running,
             () if stand.failed > 0 => State::Failed,
             () if stand.running > 0 => State::Running,
             () if stand.state == State::Undone => State::Undone,

@@ -97,10 +97,10 @@ fn label(ms: u64) -> String {
     match ms {
         0 => String::from("0"),
         1..=999 => format!("{ms}ms"),
-        1000..=59_999 if ms % 1000 == 0 => format!("{}s", ms / 1000),
+        1000..=59_999 if ms.is_multiple_of(1000) => format!("{}s", ms / 1000),
         1000..=59_999 => format!("{:.1}s", ms as f64 / 1000.0),
-        60_000..=3_599_999 if ms % 60_000 == 0 => format!("{}m", ms / 60_000),
-        3_600_000.. if ms % 3_600_000 == 0 => format!("{}h", ms / 3_600_000),
+        60_000..=3_599_999 if ms.is_multiple_of(60_000) => format!("{}m", ms / 60_000),
+        3_600_000.. if ms.is_multiple_of(3_600_000) => format!("{}h", ms / 3_600_000),
         ms => crate::words::duration(ms),
     }
 }

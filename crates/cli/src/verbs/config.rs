@@ -95,6 +95,6 @@ fn size(bytes: u64) -> String {
         ("KiB", 1 << 10),
         ("kB", 1000),
     ];
-    let whole = units.into_iter().find(|(_, unit)| bytes > 0 && bytes % unit == 0);
+    let whole = units.into_iter().find(|(_, unit)| bytes > 0 && bytes.is_multiple_of(*unit));
     whole.map_or_else(|| format!("{bytes}B"), |(name, unit)| format!("{}{name}", bytes / unit))
 }

@@ -11,7 +11,7 @@ use onceflow_core::{
     protocol::{
         ids::FrameId,
         keys,
-        rows::{self, Head, Phase},
+        rows::{self, Head, Phase, Status},
     },
 };
 use std::sync::Mutex;
@@ -28,7 +28,7 @@ pub struct Move {
 }
 
 impl Engine {
-    /// Why [`Engine::start`] would refuse to give an unfinished run a new plan; `None` if it would not, or if there is no
+    /// Why [`Engine::start`] would refuse to give a run that is there a new plan; `None` if it would not, or if there is no
     /// such run. Changes nothing.
     ///
     /// # Errors
@@ -38,9 +38,23 @@ impl Engine {
             let asked = self.ask(start).await?;
             match self.unfinished(&asked.start.key).await? {
                 Some(run) if !asked.is(&run.header) => self.why_not(&asked, &run).await,
-                _ => Ok(None),
+                Some(_) => Ok(None),
+                None => self.why_not_again(&asked).await,
             }
         })
+    }
+
+    /// Why a run that is done gets no new plan, if it does not.
+    async fn why_not_again(&self, asked: &Asked) -> Result<Option<Error>, Error> {
+        let row = self.shared.row(keys::heads().key(&asked.start.key)).await?;
+        let Some(Head::Finished(finished)) = row.as_deref().and_then(rows::read::<Head>) else { return Ok(None) };
+        if finished.status != Status::Done || asked.is(&finished.header) {
+            return Ok(None);
+        }
+        let (known, before) = self.kept_by(asked, &finished).await?;
+        let planned = replan::plan(asked, &known, before.as_ref(), self.fuses(asked))?;
+        let done = self.done_by(asked, &finished).await?;
+        Ok(self.no_reruns(asked, &planned, &done).err())
     }
 
     /// What would become of the unfinished run of this start's key if it was started with this flow and the inputs it has;
@@ -106,7 +120,7 @@ impl Engine {
         }
         let refused = match self.may_run_again(asked, run).await {
             Err(refused) => Err(refused),
-            Ok(()) => self.would_rerun(asked, run).await,
+            Ok(()) => self.plan_anew(asked, run).await.map(drop),
         };
         match refused {
             Ok(()) => Ok(None),
@@ -115,13 +129,5 @@ impl Engine {
             }
             Err(error) => Err(error),
         }
-    }
-
-    async fn would_rerun(&self, asked: &Asked, run: &Run) -> Result<(), Error> {
-        let before = self.shared.before(&run.header).await?;
-        let before = before.ok_or_else(|| Error::damaged(format!("the program of run `{}`", run.key)))?;
-        let known = self.shared.known_of(run, asked, &before).await?;
-        let planned = replan::plan(asked, &known, Some(&before), self.fuses(asked))?;
-        self.no_reruns(asked, &planned, &self.shared.done_so_far(run, &before).await?)
     }
 }

@@ -140,15 +140,21 @@ impl Engine {
 
     /// Plans and installs, while nothing of the old plan commits.
     async fn plan_frozen(&self, asked: &Asked, run: &Arc<Run>, frozen: State) -> Result<Option<Handle>, Error> {
-        let shared = &self.shared;
         self.may_run_again(asked, run).await?;
+        let planned = self.plan_anew(asked, run).await?;
+        self.install(asked, run, frozen, planned).await
+    }
+
+    /// What an unfinished run would do from now on, if it may.
+    pub(super) async fn plan_anew(&self, asked: &Asked, run: &Run) -> Result<Planned, Error> {
+        let shared = &self.shared;
         let before = shared.before(&run.header).await?;
         let before = before.ok_or_else(|| Error::damaged(format!("the program of run `{}`", run.key)))?;
         let known = shared.known_of(run, asked, &before).await?;
         let mut planned = plan(asked, &known, Some(&before), self.fuses(asked))?;
         planned.done_before = shared.done_so_far(run, &before).await?;
         self.no_reruns(asked, &planned)?;
-        self.install(asked, run, frozen, planned).await
+        Ok(planned)
     }
 
     /// Steps that were started and must not start twice stand in the way of a new plan.

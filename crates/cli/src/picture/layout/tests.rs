@@ -35,7 +35,7 @@ fn overlap(a: &Rect, b: &Rect) -> bool {
 }
 
 fn holds(a: &Rect, b: &Rect) -> bool {
-    a.x <= b.x && a.y <= b.y && b.x + b.w <= a.x + a.w + 0.01 && b.y + b.h <= a.y + a.h + 0.01
+    a.x <= b.x + 0.01 && a.y <= b.y + 0.01 && b.x + b.w <= a.x + a.w + 0.01 && b.y + b.h <= a.y + a.h + 0.01
 }
 
 fn check(scene: &Scene) {
