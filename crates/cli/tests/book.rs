@@ -132,12 +132,12 @@ fn what_is_not_run_says_why() {
     });
     expect![[r#"
         tutorial.md: the-tests-have-the-tool-already: cargo install --path crates/cli      # puts `onceflow` on your PATH
-        operations.md: a-unit-for-systemd: [Service]
-        redis.md: needs-several-machines: export ONCEFLOW_STORE=redis://store.example:6379
         coming-from.md: needs-snakemake: rule all:
         coming-from.md: needs-nextflow: process count {
         coming-from.md: needs-airflow: from airflow.decorators import dag, task
         coming-from.md: needs-temporal: @activity.defn
+        operations.md: a-unit-for-systemd: [Service]
+        redis.md: needs-several-machines: export ONCEFLOW_STORE=redis://store.example:6379
         design.md: builds-the-workspace: sim/run --seeds 10000
     "#]]
     .assert_eq(&told.collect::<String>());

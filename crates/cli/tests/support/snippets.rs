@@ -4,7 +4,7 @@
 //! |---|---|
 //! | `console` | types what follows `$ ` (and `> `), and sees what stands below: exactly that, but for what differs from run to run |
 //! | `sh` | types all of it; it ends well |
-//! | any, with `file=NAME` | puts it into that file; a flow must then check |
+//! | any, with `file=NAME` | puts it into that file; a flow must then check, and settings must be settings |
 //! | `yaml` | a flow: it checks |
 //! | `rust` | nothing: it is compiled and run with the documentation of the crate |
 //! | `text`, `json`, none | looks at it |
@@ -124,6 +124,8 @@ impl Reader {
             ));
             if block.is_flow() {
                 self.succeeds(place, &format!("onceflow check '{file}'"));
+            } else if file == "onceflow.toml" {
+                self.succeeds(place, "onceflow config");
             }
             return None;
         }
