@@ -227,7 +227,7 @@ fn a_step_that_must_not_run_twice_runs_again_only_if_that_is_accepted() {
         -- stdout
         {"x":"eleven"}
         -- stderr
-        1 of 1 step will run: a (has no result yet)
+        1 of 1 step will run: a (its code changed)
         run     a
         done    a ([time])
         done: 1 step ran in [time]

@@ -326,10 +326,7 @@ impl Engine {
                 self.begin(asked, seen, self.new_run(), Generation(0), planned).await
             }
             Status::Done => {
-                let (known, before) = self.kept_by(asked, &finished).await?;
-                let mut planned = replan::plan(asked, &known, before.as_ref(), self.fuses(asked))?;
-                planned.done_before = self.done_by(&finished).await?;
-                self.no_reruns(asked, &planned)?;
+                let planned = self.plan_again(asked, &finished).await?;
                 self.begin(asked, seen, finished.run, generation, planned).await
             }
         }

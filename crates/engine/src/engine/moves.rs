@@ -51,10 +51,11 @@ impl Engine {
         if finished.status != Status::Done || asked.is(&finished.header) {
             return Ok(None);
         }
-        let (known, before) = self.kept_by(asked, &finished).await?;
-        let planned = replan::plan(asked, &known, before.as_ref(), self.fuses(asked))?;
-        let done = self.done_by(asked, &finished).await?;
-        Ok(self.no_reruns(asked, &planned, &done).err())
+        match self.plan_again(asked, &finished).await {
+            Ok(_) => Ok(None),
+            Err(refused @ Error::WouldRerun { .. }) => Ok(Some(refused)),
+            Err(error) => Err(error),
+        }
     }
 
     /// What would become of the unfinished run of this start's key if it was started with this flow and the inputs it has;
