@@ -135,6 +135,7 @@ impl SimBody {
             late: false,
             kept: false,
             undoable: self.spec.compensation.is_some(),
+            settled: None,
             done: None,
         };
         let place = (step.run(), step.address());

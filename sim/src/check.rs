@@ -160,15 +160,19 @@ fn run_of(key: &Key) -> Option<RunId> {
     }
 }
 
-/// Every run has ended: of each there are only its row, its outputs and its sealed record, and what it keeps.
+/// Every run has ended: of each there are only its row, its outputs and its sealed record, why its steps ran, and what
+/// it keeps.
 pub fn at_rest(room: &Room) {
     reclaim(room);
     let all = room.store.state().all();
     let left = failed(room, &all);
     for (_, key, row) in all {
         let id = key.group.id();
-        let may =
-            MAY_REMAIN.contains(&id) || id.starts_with(b"K") || id.starts_with(b"flow/") || id == b"values.uploads";
+        let may = MAY_REMAIN.contains(&id)
+            || id.starts_with(b"K")
+            || id.starts_with(b"W")
+            || id.starts_with(b"flow/")
+            || id == b"values.uploads";
         if !may && !run_of(&key).is_some_and(|run| left.contains(&run)) {
             let seen = format!("{key} is left: {row:?}");
             lock(&room.truth).violate("nothing is left behind", seen);
@@ -269,7 +273,7 @@ pub fn undone(truth: &mut Truth) {
     }
     for ((run, address), ran) in truth.ran.iter().filter(|((run, _), _)| truth.given_up.contains_key(run)) {
         let well = truth.undone.iter().any(|(other, at, well)| other == run && at == address && *well);
-        if ran.iter().any(|ran| ran.undoable) && !well {
+        if ran.iter().any(|ran| ran.undoable && ran.settled.is_none()) && !well {
             wrong.push(format!("{address} of run {run} ran, the run is given up, and it was not undone"));
         }
     }

@@ -5,6 +5,7 @@
 //! its awaits: it takes, decides from what it reads then, and sends what it decided, each a point where others may go first.
 
 mod flow;
+pub mod values;
 mod worker;
 
 pub use flow::SHAPES;

@@ -199,19 +199,23 @@ fn many(asked: &Asked) -> bool {
 /// Explores everything that can happen to small flows.
 fn small() -> bool {
     let (mut states, mut depth, mut well) = (0, 0, true);
+    let mut tell = |title: &str, found: Result<explore::Explored, String>| match found {
+        Ok(found) => {
+            println!("{title:<24} {:>9} states, {:>3} deep, {} ends", found.states, found.depth, found.ends);
+            (states, depth) = (states + found.states, depth.max(found.depth));
+        }
+        Err(why) => {
+            println!("{title:<24} {why}");
+            well = false;
+        }
+    };
+    for scene in explore::values::SCENES {
+        tell(scene.name, explore::values::explore(scene));
+    }
     for (name, shape) in explore::SHAPES {
         for cancels in [false, true] {
             let title = format!("{name}{}", if cancels { ", cancelled" } else { "" });
-            match explore::explore(shape, cancels) {
-                Ok(found) => {
-                    println!("{title:<24} {:>9} states, {:>3} deep, {} ends", found.states, found.depth, found.ends);
-                    (states, depth) = (states + found.states, depth.max(found.depth));
-                }
-                Err(why) => {
-                    println!("{title:<24} {why}");
-                    well = false;
-                }
-            }
+            tell(&title, explore::explore(shape, cancels));
         }
     }
     println!("{states} states, up to {depth} events deep");

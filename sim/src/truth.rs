@@ -37,6 +37,8 @@ pub struct Ran {
     pub kept: bool,
     /// Whether it can be undone.
     pub undoable: bool,
+    /// Since when nobody will undo it: its run was done. The store may yet lose that.
+    pub settled: Option<Position>,
     /// Whether it came to its end, well.
     pub done: Option<Vec<Value>>,
 }
@@ -55,7 +57,7 @@ pub struct Truth {
     pub permits: BTreeMap<(String, String), usize>,
     /// The same, because the task's own check said so.
     pub verdicts: BTreeMap<(RunId, String), usize>,
-    /// How often a run has ended: after that, whoever asks for something else wants everything done anew.
+    /// When a run has ended, each time it did.
     pub lives: BTreeMap<RunId, Vec<Position>>,
     /// How often a run of this key has ended, also such of which nobody was told that they began.
     pub ends: BTreeMap<String, usize>,
@@ -153,18 +155,20 @@ impl Truth {
             .iter()
             .filter(|other| (&other.inputs, &other.task) == (&starts[at].inputs, &starts[at].task))
             .count();
-        let lives = self.lives.get(&run).map_or(0, Vec::len);
         // Who took the step before the run ended may come late; nothing follows from what it does.
         let ended = self.lives.get(&run).and_then(|ends| ends.last().copied());
         let taken = self.taken.get(&(starts[at].node, run));
         let late = taken.is_some_and(|taken| taken.values().any(|at| Some(*at) <= ended));
         starts[at].late = late;
+        if late {
+            starts[at].settled = ended;
+        }
         let memo = (run, address.clone(), starts[at].task.clone(), starts[at].inputs.clone());
         if !late && starts[at].kept && self.memos.contains(&memo) {
             let seen = format!("{address} of run {run} gave the same before, which was kept, and runs again");
             self.violations.push(Violation { promise: "nothing is redone that need not be", seen });
         }
-        let allowed = 1 + permits + lives;
+        let allowed = 1 + permits;
         if effect == Effect::AtMostOnce && count > allowed {
             let seen = format!("{address} of run {run} started {count} times (attempt {attempt}), allowed {allowed}");
             self.violate("at_most_once never twice", seen);
@@ -172,8 +176,11 @@ impl Truth {
         at
     }
 
-    /// A run is done: what it registered is not undone any more.
+    /// A run is done: what it did and registered is not undone any more.
     pub fn strike(&mut self, run: RunId, position: Position) {
+        for (_, ran) in self.ran.iter_mut().filter(|((other, _), _)| *other == run) {
+            ran.iter_mut().for_each(|ran| ran.settled = ran.settled.or(Some(position)));
+        }
         let gone: Vec<_> = self.registered.keys().filter(|place| place.0 == run).copied().collect();
         for place in gone {
             let registered = self.registered.remove(&place).expect("it was there just now");
@@ -197,6 +204,7 @@ impl Truth {
         }
         self.lives.values_mut().for_each(|ends| ends.retain(|at| *at <= position));
         self.committed.retain(|_, at| *at <= position);
+        self.ran.values_mut().flatten().for_each(|ran| ran.settled = ran.settled.filter(|at| *at <= position));
         for (place, registered, at) in std::mem::take(&mut self.struck) {
             if at <= position {
                 self.struck.push((place, registered, at));

@@ -153,9 +153,6 @@ impl Watch {
                 *truth.ends.entry(finished.header.key.to_string()).or_default() += 1;
                 if finished.status == Status::Done {
                     truth.strike(finished.run, position);
-                    truth.ran.iter_mut().filter(|((run, _), _)| *run == finished.run).for_each(|(_, ran)| {
-                        ran.iter_mut().for_each(|ran| ran.undoable = false);
-                    });
                 } else {
                     truth.given_up.insert(finished.run, position);
                 }

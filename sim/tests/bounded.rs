@@ -61,11 +61,30 @@ fn small_flows_hold_whatever_interleaves() {
 }
 
 #[test]
+fn values_hold_whatever_interleaves() {
+    // The longest takes half a minute.
+    for scene in explore::values::SCENES.iter().filter(|scene| scene.name != "a chain let go") {
+        let found = explore::values::explore(scene).unwrap_or_else(|why| panic!("{}: {why}", scene.name));
+        assert!(found.ends > 0 && found.states > 100, "{}: {found:?}", scene.name);
+    }
+}
+
+#[test]
 fn every_known_mistake_is_told_apart() {
     let mut names: Vec<_> = hazards::ALL.iter().map(|hazard| hazard.name).collect();
     names.sort_unstable();
     names.dedup();
     assert_eq!(names.len(), hazards::ALL.len());
+}
+
+/// The explorer would notice, too.
+#[cfg(feature = "hazards")]
+#[test]
+fn what_is_buried_though_it_is_referred_to_is_noticed_by_the_explorer() {
+    hazards::switch(Some("buried-though-referenced"));
+    let noticed = explore::values::SCENES.iter().any(|scene| explore::values::explore(scene).is_err());
+    hazards::switch(None);
+    assert!(noticed);
 }
 
 /// The checks would notice: each known mistake, switched on, breaks a promise that holds without it.

@@ -27,8 +27,6 @@ const VALUES: u64 = 1_000_000;
 /// What is compared with the giant script.
 const VALUES_COMPARED: u64 = 100_000;
 const ROUNDS: usize = 3;
-/// What the reclaim loop of a process does at a time.
-const BUDGET: usize = onceflow_store::values::limits::RECLAIM_BUDGET;
 /// References of a page: what one batch can put with what it refers to.
 const PAGE_REFS: u64 = 400;
 /// Calls that take longer are kept by the server.
@@ -140,7 +138,8 @@ async fn cascade(server: &Bench, many: u64) -> anyhow::Result<Cascade> {
     server.watch_slow(SLOW_US).await?;
     let (start, cpu, mut buried) = (Instant::now(), server.cpu_seconds(), 0);
     loop {
-        let reclaimed = values.reclaim(BUDGET).await?;
+        // What the reclaim loop of a process does at a time.
+        let reclaimed = values.reclaim(values.reclaim_budget()).await?;
         buried += reclaimed.buried;
         if !reclaimed.more {
             break;

@@ -1,7 +1,10 @@
 //! What can be said on the command line. One struct per verb; what they do is in `verbs`, a file each.
 
+mod more;
 pub(crate) mod pictures;
 pub(crate) mod tools;
+
+pub(crate) use more::{Fork, GoOn, Resolve, Retry, Sure, Why};
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use std::path::PathBuf;
@@ -64,6 +67,14 @@ pub(crate) enum Verb {
     Timeline(pictures::Timeline),
     /// Write all about a run into one HTML file
     Report(pictures::Report),
+    /// Say why a step ran, or did not
+    Why(Why),
+    /// Go on with a run that failed or was interrupted
+    Retry(Retry),
+    /// Say what became of a step that must not start twice
+    Resolve(Resolve),
+    /// Start a new run from an old one, with other inputs
+    Fork(Fork),
     /// Stop a run and undo it
     Cancel(Cancel),
     /// Take steps of any run on a shared store

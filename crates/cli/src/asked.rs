@@ -131,7 +131,7 @@ fn outputs(flow: &Flow, wanted: &[String]) -> Result<(), Fault> {
 }
 
 /// Finds out what files hold.
-fn look(data: &mut Data, digests: &mut Digests) -> Result<(), Fault> {
+pub(crate) fn look(data: &mut Data, digests: &mut Digests) -> Result<(), Fault> {
     match data {
         Data::File(file) => {
             let found = digests.of(&file.path);

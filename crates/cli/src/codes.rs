@@ -24,6 +24,11 @@ const CODES: &[(&str, &str)] = &[
     (WRITE, "a file cannot be written"),
     (CONFIG, "the configuration is wrong"),
     (DRAWING, "there is nothing to draw"),
+    (NO_STEP, "there is no such step"),
+    (NOT_WAITING, "no such step waits"),
+    (NO_ORIGIN, "nothing is known of this content"),
+    (BAD_EXPORT, "the file is no run that can be imported"),
+    (UNFINISHED, "the run has not ended"),
 ];
 
 pub(crate) const NO_STORE: &str = "OF0401";
@@ -47,6 +52,11 @@ pub(crate) const SERVER: &str = "OF0418";
 pub(crate) const WRITE: &str = "OF0440";
 pub(crate) const CONFIG: &str = "OF0441";
 pub(crate) const DRAWING: &str = "OF0442";
+pub(crate) const NO_STEP: &str = "OF0450";
+pub(crate) const NOT_WAITING: &str = "OF0451";
+pub(crate) const NO_ORIGIN: &str = "OF0452";
+pub(crate) const BAD_EXPORT: &str = "OF0453";
+pub(crate) const UNFINISHED: &str = "OF0454";
 
 #[cfg(test)]
 mod tests {

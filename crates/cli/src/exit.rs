@@ -1,4 +1,4 @@
-//! What the process says when it ends: one table, used by every verb, printed in the help, documented in `docs/cli.md`.
+//! What the process says when it ends: one table, used by every verb, printed in the help, documented in the book (`cli.md`).
 
 use std::process::ExitCode;
 

@@ -11,10 +11,13 @@ use crate::{
     verbs::ls::shell_word,
     view, words,
 };
-use onceflow_core::{model::Type, payload::Outcome, protocol::rows::Failed};
+use onceflow_core::{
+    model::{Port, Type},
+    payload::Outcome,
+    protocol::rows::Failed,
+};
 use onceflow_engine::{Handle, Report, task::Data};
 use onceflow_exec::value::Value;
-use onceflow_spec::Flow;
 use serde_json::{Map, Value as Json, json};
 use std::path::Path;
 
@@ -172,9 +175,9 @@ impl Ending<'_> {
         for (name, outcome) in outputs {
             let mut data = self.handle.peek(outcome).await?;
             promise(&mut data);
-            values.push((name.clone(), value(to.flow, name, data)?));
+            values.push((name.clone(), value(to.outputs, name, data)?));
         }
-        let source = Outputs { handle: self.handle, flow: to.flow, values };
+        let source = Outputs { handle: self.handle, ports: to.outputs, values };
         let written = results::write(to.out, &source, to.digests).await?;
         to.digests.save();
         let place = (written.written + written.unchanged > 0).then(|| format!("{}/", to.out.display()));
@@ -184,7 +187,8 @@ impl Ending<'_> {
 
 /// Where results go, and what is known about what is there.
 pub(crate) struct To<'a> {
-    pub(crate) flow: &'a Flow,
+    /// Of which types they are.
+    pub(crate) outputs: &'a [Port],
     pub(crate) out: &'a Path,
     pub(crate) digests: &'a mut Digests,
 }
@@ -199,7 +203,7 @@ struct Shown {
 /// Outputs in the store.
 struct Outputs<'a> {
     handle: &'a Handle,
-    flow: &'a Flow,
+    ports: &'a [Port],
     values: Vec<(String, Value)>,
 }
 
@@ -209,13 +213,13 @@ impl Source for Outputs<'_> {
     }
 
     async fn fetch(&self, output: &str, into: &Path) -> Result<Value, Fault> {
-        value(self.flow, output, self.handle.output_into(output, Some(into)).await?)
+        value(self.ports, output, self.handle.output_into(output, Some(into)).await?)
     }
 }
 
 /// An output as a value of its type.
-fn value(flow: &Flow, name: &str, data: Data) -> Result<Value, Fault> {
-    let port = flow.outputs.iter().find(|port| port.name == name);
+fn value(ports: &[Port], name: &str, data: Data) -> Result<Value, Fault> {
+    let port = ports.iter().find(|port| port.name == name);
     let ty = port.map_or(Type::Json, |port| port.ty.clone());
     Value::from_data(data, &ty).map_err(|error| {
         Fault::new(Exit::No, codes::RESULTS, format!("output `{name}` is not what it should be: {error}"))

@@ -6,17 +6,19 @@
 //! | `config` | what was not said there: settings, and who says so |
 //! | `verbs` | what is done, a file for each verb |
 //! | `printer`, `view`, `tally`, `words` | what people and programs see |
-//! | `place`, `session`, `runs` | the store and the runs in it |
-//! | `work`, `crew` | taking steps: of one run, or of any |
+//! | `place`, `session`, `runs`, `steps` | the store, the runs in it, and their steps |
+//! | `work`, `crew`, `going` | taking steps: of one run, or of any; going on with a run |
 //! | `follow`, `watching` | looking at a run that others work on |
 //! | `presence`, `trail`, `digests`, `flows` | what lies beside the store: who attends a run, what happened, what files held |
 //! | `results` | outputs as files |
 //! | `history`, `picture`, `pictured`, `timeline`, `page` | what happened in a run, drawn and reported |
 //! | `doctor` | what may be wrong with the machine |
+//! | `asking` | whether it may be done |
 //! | `exit`, `fault`, `codes`, `pages` | how it ends, and why |
 
 mod args;
 mod asked;
+mod asking;
 mod codes;
 mod config;
 mod crew;
@@ -28,6 +30,7 @@ mod fault;
 mod finish;
 mod flows;
 mod follow;
+mod going;
 mod history;
 mod page;
 mod pages;
@@ -41,6 +44,7 @@ mod results;
 mod runs;
 mod session;
 mod signals;
+mod steps;
 mod story;
 mod tally;
 mod tasks;
@@ -153,6 +157,10 @@ fn go(cli: &Cli, config: &Config, printer: &Printer) -> Result<Exit, Fault> {
             Verb::Workers(args) => verbs::workers::run(args, place, printer).await,
             Verb::Fsck(args) => verbs::fsck::run(args, place, printer).await,
             Verb::Reclaim(args) => verbs::reclaim::run(args, place, printer).await,
+            Verb::Why(args) => verbs::why::run(args, place, printer).await,
+            Verb::Retry(args) => verbs::retry::run(args, place, printer).await,
+            Verb::Resolve(args) => verbs::resolve::run(args, place, printer).await,
+            Verb::Fork(args) => verbs::fork::run(args, place, printer).await,
             Verb::Attend(args) => verbs::background::attend(args, place, printer).await,
             Verb::Check(_) | Verb::Error(_) | Verb::Init(_) | Verb::Version => unreachable!("these need no store"),
             Verb::Doctor(args) => verbs::doctor::run(args, place, printer).await,

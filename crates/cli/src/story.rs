@@ -19,13 +19,27 @@ const DRAWN_MAX: usize = 20_000;
 /// What the file is called.
 const NAME: &str = "asked.json";
 
+/// What the file with all inputs is called, and how long it may be.
+const INPUTS: &str = "inputs.json";
+const INPUTS_BYTES_MAX: usize = 4 << 20;
+
 /// Writes down what a run was started with. What cannot be written is left out.
 pub(crate) fn write(place: &Place, run: RunId, args: &args::Run, asked: &Asked) {
-    let inputs: Map<_, _> = asked.values.iter().map(|(name, value)| (name.clone(), bounded(value.clone()))).collect();
-    let data = json!({ "flow": args.flow.flow, "command": command(&args.flow, Some(&args.out)), "inputs": inputs, "out": args.out });
+    let inputs: Map<_, _> = asked.values.iter().cloned().collect();
+    let (flow, out) = (json!(args.flow.flow), args.out.display().to_string());
+    put(place, run, (&flow, &command(&args.flow, Some(&args.out)), &out), &inputs);
+}
+
+/// The same: the flow, the command that goes on with it, where results go, and the inputs.
+pub(crate) fn put(place: &Place, run: RunId, (flow, command, out): (&Value, &str, &str), inputs: &Map<String, Value>) {
+    let short: Map<_, _> = inputs.iter().map(|(name, value)| (name.clone(), bounded(value.clone()))).collect();
+    let data = json!({ "flow": flow, "command": command, "inputs": short, "out": out });
     let directory = place.run(run);
+    let write = |name: &str, text: Vec<u8>| std::fs::write(directory.join(name), text);
+    let all = serde_json::to_vec(inputs).unwrap_or_default();
     let written = std::fs::create_dir_all(&directory)
-        .and_then(|()| std::fs::write(directory.join(NAME), serde_json::to_vec_pretty(&data).unwrap_or_default()));
+        .and_then(|()| write(NAME, serde_json::to_vec_pretty(&data).unwrap_or_default()))
+        .and_then(|()| if all.len() <= INPUTS_BYTES_MAX { write(INPUTS, all) } else { Ok(()) });
     if let Err(error) = written {
         tracing::debug!(%error, "what the run was started with is not written down");
     }
@@ -49,6 +63,11 @@ pub(crate) async fn draw(place: &Place, handle: &Handle) {
 /// What the flow looked like.
 pub(crate) fn drawn(place: &Place, run: RunId) -> Option<Scene> {
     serde_json::from_slice(&std::fs::read(place.run(run).join(PICTURE)).ok()?).ok()
+}
+
+/// The inputs, all of them as they were said, if they were not too long.
+pub(crate) fn inputs(place: &Place, run: RunId) -> Option<Map<String, Value>> {
+    serde_json::from_slice(&std::fs::read(place.run(run).join(INPUTS)).ok()?).ok()
 }
 
 /// What was written down.

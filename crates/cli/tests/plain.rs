@@ -33,10 +33,10 @@ fn help_ends_with_the_exit_codes_and_is_data() {
     let bed = Bed::new();
     let said = bed.run(&["--help"]).ends(0);
     assert!(said.stdout.contains("  75  ") && said.stderr.is_empty());
-    let docs = include_str!("../../../docs/cli.md");
+    let docs = include_str!("../../../docs/book/src/cli.md");
     for line in said.stdout.lines().skip_while(|line| !line.starts_with("Exit codes")).skip(1) {
         let (code, what) = line.trim().split_once("  ").expect("a code and what it means");
-        assert!(docs.contains(&format!("| {code} | {what} |")), "docs/cli.md does not say: {line}");
+        assert!(docs.contains(&format!("| {code} | {what} |")), "docs/book/src/cli.md does not say: {line}");
     }
 }
 

@@ -2,26 +2,18 @@
 
 mod support;
 
-use std::{path::Path, process::Command};
-use support::Bed;
+use std::path::Path;
+use support::{
+    Bed,
+    snippets::{Block, typed},
+};
 
 /// The blocks of this language in the part of the README that a newcomer follows.
 fn blocks(language: &str) -> Vec<String> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).expect("the repository");
     let readme = std::fs::read_to_string(root.join("README.md")).expect("the README");
     let part = readme.split("## ").find(|part| part.starts_with("Five minutes")).expect("five minutes");
-    let fence = format!("```{language}\n");
-    part.split(&fence).skip(1).map(|block| block.split("```").next().expect("its end").to_owned()).collect()
-}
-
-/// Runs a script as a newcomer would type it, with the tool on the PATH.
-fn typed(bed: &Bed, script: &str) -> support::Said {
-    let bin = Path::new(env!("CARGO_BIN_EXE_onceflow")).parent().expect("a directory").display().to_string();
-    let path = format!("{bin}:{}", std::env::var("PATH").expect("a path"));
-    let mut bash = Command::new("bash");
-    bash.args(["-c", script]).current_dir(bed.dir.path()).env("PATH", path);
-    bash.env_remove("ONCEFLOW_STORE").env_remove("RUST_BACKTRACE");
-    bed.said(bash.output().expect("a shell"))
+    Block::all(part).into_iter().filter(|block| block.language() == language).map(|block| block.text).collect()
 }
 
 #[test]

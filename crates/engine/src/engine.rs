@@ -1,19 +1,27 @@
 //! Starts runs, and gives handles to those that are there. What others wait for is in boxes, so that it is compiled here,
 //! once (decision 0020).
 
+mod again;
 mod claims;
 mod explain;
 mod finished;
 mod forget;
+mod fork;
 mod inputs;
 mod inside;
 mod known;
+mod moves;
+mod reasons;
 mod replan;
 pub(crate) mod reruns;
 mod start;
 pub(crate) mod summary;
 pub(crate) mod workers;
 
+pub use again::{Signature, Undecided};
+pub use fork::Fork;
+pub use moves::Move;
+pub use reasons::Reasons;
 pub use start::{HISTORY_MS, Start};
 
 use crate::{
@@ -241,6 +249,7 @@ impl Engine {
         let frame = root_frame(asked, &inputs, planned.reused);
         let plan = shared.plan(Keys::new(id, generation), Arc::new(planned.program));
         let mut draft = run::start(&plan, &header, &frame, seen);
+        self.write_reasons(&mut draft.batch, (id, generation), (&planned.explanation, planned.is_partial)).await?;
         for key in planned.while_there {
             draft.batch.require_present(key);
         }
@@ -270,6 +279,7 @@ impl Engine {
             keep_ms: start.keep_ms,
             history_ms: start.history_ms,
             started: self.shared.records.now().await?,
+            done_before: planned.done_before.iter().copied().collect(),
         })
     }
 
@@ -299,26 +309,6 @@ impl Engine {
         Ok(None)
     }
 
-    /// What failed is tried again.
-    async fn retry(&self, run: &crate::shared::Run) -> Result<(), Error> {
-        const UNPARK_MAX: usize = 100;
-        let mut after = None;
-        loop {
-            // What fails again meanwhile stands before, and is not tried a third time.
-            let parked = self.shared.parked(&run.plan.keys, after, UNPARK_MAX).await?;
-            let Some((last, ..)) = parked.last() else { return Ok(()) };
-            after = Some(*last);
-            let state = run.state();
-            let draft = run::unpark(&run.plan, state, &parked);
-            if self.shared.commit_outside(draft, &[]).await?.is_err() {
-                // Somebody else does the same.
-                self.shared.read_run(run.plan.keys.run).await?;
-                return Ok(());
-            }
-            run.saw(State { phase: Phase::Running, ..state });
-        }
-    }
-
     /// The run has ended: it answers what it gave, or lives again.
     async fn again(&self, asked: &Asked, seen: Option<Row>, finished: Finished) -> Result<Option<Handle>, Error> {
         let generation = Generation(finished.generation.0 + 1);
@@ -331,8 +321,9 @@ impl Engine {
             }
             Status::Done => {
                 let (known, before) = self.kept_by(asked, &finished).await?;
-                let planned = replan::plan(asked, &known, before.as_ref(), self.fuses(asked))?;
-                self.no_reruns(asked, &planned, &self.done_by(asked, &finished).await?)?;
+                let mut planned = replan::plan(asked, &known, before.as_ref(), self.fuses(asked))?;
+                planned.done_before = self.done_by(&finished).await?;
+                self.no_reruns(asked, &planned)?;
                 self.begin(asked, seen, finished.run, generation, planned).await
             }
         }
@@ -344,11 +335,12 @@ impl Engine {
         asked: &Asked,
         finished: &Finished,
     ) -> Result<(known::Known, Option<known::Before>), Error> {
+        let before = self.shared.before(&finished.header).await?;
         if finished.header.keep_ms.is_none() {
-            return Ok((known::Known::new(), None));
+            return Ok((known::Known::new(), before));
         }
         let keys = Keys::new(finished.run, finished.generation);
-        Ok((self.shared.kept(&keys, asked).await?, self.shared.before(&finished.header).await?))
+        Ok((self.shared.kept(&keys, asked).await?, before))
     }
 
     /// A run that was started.

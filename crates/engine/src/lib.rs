@@ -32,7 +32,7 @@ mod tx;
 mod worker;
 
 pub use engine::{
-    Engine, HISTORY_MS, Start,
+    Engine, Fork, HISTORY_MS, Move, Reasons, Signature, Start, Undecided,
     summary::{Outline, RunStatus, Summary},
     workers::{Backlog, Lacking, WorkerInfo, WorkerStep},
 };

@@ -196,6 +196,47 @@ async fn a_new_plan_that_would_do_again_what_was_done_is_refused_unless_accepted
 }
 
 #[tokio::test]
+async fn what_must_not_start_twice_is_remembered_through_lives_that_do_not_have_it() {
+    for effect in [Effect::AtMostOnce, Effect::Transactional] {
+        // The life in between is asked for less: it comes to its end, or is given a new plan while it is at work.
+        for ends in [true, false] {
+            let mut kit = Kit::default();
+            let broken = Arc::new(AtomicBool::new(false));
+            let pay = TaskSpec::new("pay", vec![Port::new("x", Type::Int)], vec![Port::new("out", Type::Int)]);
+            let pay = kit.add(support::with(pay, effect), |_, inputs| Ok(vec![inputs[0].clone()]));
+            let is_broken = broken.clone();
+            let look = kit.task("look", &["x"], move |inputs| match is_broken.load(SeqCst) {
+                true => Err(Failure::new("broken")),
+                false => Ok(vec![inputs[0].clone()]),
+            });
+            let proof = Proof::new(&kit);
+            let asked = |x: i64, outputs: &[&str]| {
+                let g = G::new().input("x", Type::Int).output("paid", Type::Int).output("seen", Type::Int);
+                let g = g.task("pay", &pay).task("look", &look);
+                let g = g.connect("x -> pay.x; x -> look.x; pay.out -> paid; look.out -> seen");
+                let outputs = Some(outputs.iter().map(|output| output.to_string()).collect());
+                Start { outputs, ..Start::new("r", g.library(), "main").input("x", int(x)) }
+            };
+            let engine = proof.engine();
+            assert_eq!(proof.drive(proof.run_on(&engine, asked(1, &["paid"]))).await, "paid=1");
+            broken.store(!ends, SeqCst);
+            let between = proof.drive(proof.run_on(&engine, asked(1, &["seen"]))).await;
+            assert_eq!(between == "seen=1", ends, "{between}");
+            broken.store(false, SeqCst);
+            match proof.drive(engine.start(asked(1, &["paid", "seen"]))).await.map(drop) {
+                Err(Error::WouldRerun { steps, .. }) => assert_eq!(steps, ["/pay"]),
+                other => panic!("{effect:?} {ends}: {other:?}"),
+            }
+            let accepted = Start { accept_reruns: true, ..asked(1, &["paid", "seen"]) };
+            assert_eq!(proof.drive(proof.run_on(&engine, accepted)).await, "paid=1 seen=1");
+            proof.drive(engine.close()).await.unwrap();
+            proof.only_what_remains().await;
+            proof.nothing_remains().await;
+        }
+    }
+}
+
+#[tokio::test]
 async fn a_new_plan_that_leaves_what_was_done_alone_needs_no_consent() {
     // `b` failed after `pay` was done: what `pay` gave is held, and a changed `b` does not touch it.
     let scene = Paying::new(Effect::AtMostOnce);

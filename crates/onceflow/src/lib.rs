@@ -109,6 +109,10 @@ pub mod prelude {
 mod pages {
     #[doc = include_str!("../../../README.md")]
     struct Readme;
-    #[doc = include_str!("../../../docs/rust.md")]
+    #[doc = include_str!("../../../docs/book/src/rust.md")]
     struct Rust;
+    #[doc = include_str!("../../../docs/book/src/guarantees.md")]
+    struct Guarantees;
+    #[doc = include_str!("../../../docs/book/src/coming-from.md")]
+    struct ComingFrom;
 }

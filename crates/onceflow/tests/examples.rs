@@ -99,6 +99,18 @@ fn a_changed_input_redoes_only_what_depends_on_it() {
 }
 
 #[test]
+fn a_loop_holds_as_much_after_many_rounds_as_after_few_and_nothing_in_the_end() {
+    let [few, many] = ["20", "400"].map(|rounds| run("state_curve", Some(Path::new(rounds))));
+    let most = |line: &String| {
+        let (_, rows) = line.split_once(": at most ").expect("how much there was");
+        rows.split(' ').next().and_then(|rows| rows.parse::<u64>().ok()).expect("a number")
+    };
+    assert!(many[0].starts_with("loop of 400") && most(&many[0]) <= most(&few[0]), "{few:?} {many:?}");
+    assert!(many[1].starts_with("list of 400") && most(&many[1]) < 400 + 50, "{many:?}");
+    assert!(many.iter().all(|line| line.ends_with(" 0 rows in the end")), "{many:?}");
+}
+
+#[test]
 fn workers_share_a_run_that_another_process_started_and_leave_when_asked() {
     let place = tempfile::tempdir().unwrap();
     let store = place.path().join("store");

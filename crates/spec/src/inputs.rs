@@ -6,11 +6,13 @@
 //! | `convert` | values of a tree or a word, as a type wants them |
 //! | `globs` | which files a pattern means |
 //! | `sheet` | sample sheets |
+//! | `ports` | the same for ports without a flow file |
 //! | `defaults` | the inputs of a flow and what they are if nothing is given |
 
 mod convert;
 pub(crate) mod defaults;
 mod globs;
+pub(crate) mod ports;
 mod sheet;
 
 use crate::{

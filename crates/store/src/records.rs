@@ -112,6 +112,45 @@ impl Scan {
     }
 }
 
+/// Groups whose rows are found by name, and otherwise only looked at all together, with [`Records::walk`]. Where order costs
+/// something, a store need not keep them in order; a scan of them may be slow then.
+pub const HEAPS: [&str; 2] = ["values", "values.counts"];
+
+/// Some rows of a group, in any order.
+#[derive(Clone, Debug, Default)]
+pub struct Walked {
+    /// The rows. One may come twice in a walk.
+    pub rows: Vec<(Name, Row)>,
+    /// Where the walk goes on; `None` at its end.
+    pub next: Option<Name>,
+}
+
+/// Asks a store to bury values by itself; see [`Records::bury`].
+#[derive(Clone, Debug)]
+pub struct Bury {
+    /// The row that says whose turn it is, what it must hold, and what it holds afterwards.
+    pub turn: (Key, Row, Row),
+    /// Where values, counts, values at zero, and debts stand.
+    pub groups: [Group; 4],
+    /// The name of a debt that may be left: one that nobody used before.
+    pub debt: Name,
+}
+
+/// What a store that was asked to bury did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Buried {
+    /// Values that are gone.
+    pub buried: u64,
+    /// References of buried values that no longer count.
+    pub paid: u64,
+    /// Values, edges and decrements that were looked at.
+    pub touched: usize,
+    /// Whether there is more to do.
+    pub more: bool,
+    /// Whether there is something that it leaves to the caller: what owns something else, or is not as it should be.
+    pub odd: bool,
+}
+
 /// Why a store did not answer.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum Error {
@@ -161,6 +200,35 @@ pub trait Records: Send + Sync + 'static {
     /// batches. At most [`BATCH_OPS_MAX`](onceflow_core::limits::BATCH_OPS_MAX), and not less than a few dozen.
     fn ops_at_once(&self) -> usize {
         onceflow_core::limits::BATCH_OPS_MAX
+    }
+
+    /// Every row of a group, some at a time, in any order. A row that is there from the first call of a walk to its last comes
+    /// at least once; one that comes or goes meanwhile may come or not.
+    fn walk(
+        &self,
+        shard: Shard,
+        group: Group,
+        from: Option<Name>,
+        limit: usize,
+    ) -> BoxFuture<'_, Result<Walked, Error>> {
+        Box::pin(async move {
+            let page = self.scan(shard, Scan::of(group, limit).after(from)).await?;
+            let next = page.rows.last().filter(|_| page.more).map(|(name, _)| name.clone());
+            Ok(Walked { rows: page.rows, next })
+        })
+    }
+
+    /// How many calls of [`Records::bury`] are best under way at once; 0 if this store does not bury by itself. A server that syncs
+    /// after each call would wait for its disk most of the time if there were one.
+    fn burials_at_once(&self) -> usize {
+        0
+    }
+
+    /// Does what [`values::reclaim`](crate::values::reclaim) does, where the rows are: pays a debt and buries values at zero with
+    /// what they refer to, for about a millisecond or two. Atomic as a batch that requires the turn and puts the next one, and
+    /// like one it answers [`Error::Unknown`] when the reply is lost; `None` if the turn is another's. If there is nothing to do, the turn stays.
+    fn bury(&self, _: Shard, _: Bury) -> BoxFuture<'_, Result<Option<Buried>, Error>> {
+        Box::pin(async { Err(Error::Unavailable("this store does not bury by itself".into())) })
     }
 
     /// The store's clock: one for all who share it, and it never goes back. Opened again, a store gives no time before that of

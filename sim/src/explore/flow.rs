@@ -88,6 +88,7 @@ pub(super) fn header() -> Header {
         keep_ms: None,
         history_ms: 1,
         started: Timestamp::ZERO,
+        done_before: vec![],
     }
 }
 

@@ -127,7 +127,7 @@ impl Running<'_> {
 
     async fn tell(&mut self, handle: &Handle, report: Report, tally: &Tally) -> Result<Exit, Fault> {
         let ending = Ending { printer: &self.printer, handle, tally };
-        let to = To { flow: &self.asked.flow, out: &self.args.out, digests: &mut self.hints.digests };
+        let to = To { outputs: &self.asked.flow.outputs, out: &self.args.out, digests: &mut self.hints.digests };
         ending.tell(report, Some(to)).await
     }
 

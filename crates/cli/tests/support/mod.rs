@@ -2,6 +2,7 @@
 
 #![allow(dead_code, reason = "every test file uses some of it")]
 
+pub(crate) mod snippets;
 pub(crate) mod team;
 
 use std::{
@@ -179,24 +180,7 @@ impl Said {
 
     /// Without what differs from run to run.
     fn alike(&self, text: &str) -> String {
-        let text = text.replace(&self.dir.display().to_string(), "[dir]");
-        let text = text.replace(&std::env::var("PATH").expect("a path"), "[path]");
-        let text = numbers(&text, "process ", "", "[pid]");
-        let text = ids(&text);
-        let text = numbers(&text, "(", ")", "[time]");
-        let text = numbers(&text, " in ", "", "[time]");
-        let lines = text.lines().map(|line| match line.split_once(' ') {
-            Some(("id", _)) => String::from("id       [id]"),
-            Some(("step", rest)) => match rest.rsplit_once(", ") {
-                Some((told, time)) if time.ends_with('s') && time.starts_with(|c: char| c.is_ascii_digit()) => {
-                    format!("step {told}, [time]")
-                }
-                _ => line.to_owned(),
-            },
-            Some(("started" | "ended", _)) => format!("{} [ago]", line.split(' ').next().unwrap_or_default()),
-            _ => line.to_owned(),
-        });
-        step_by_step(lines.collect()).join("\n")
+        alike(&text.replace(&self.dir.display().to_string(), "[dir]"))
     }
 
     pub(crate) fn json(&self) -> serde_json::Value {
@@ -213,6 +197,27 @@ impl Said {
         assert_eq!(self.code, code, "\n{}", self.all());
         self
     }
+}
+
+/// A text without what differs from run to run.
+pub(crate) fn alike(text: &str) -> String {
+    let text = text.replace(&std::env::var("PATH").expect("a path"), "[path]");
+    let text = numbers(&text, "process ", "", "[pid]");
+    let text = ids(&text);
+    let text = numbers(&text, "(", ")", "[time]");
+    let text = numbers(&text, " in ", "", "[time]");
+    let lines = text.lines().map(|line| match line.split_once(' ') {
+        Some(("id", _)) => String::from("id       [id]"),
+        Some(("step", rest)) => match rest.rsplit_once(", ") {
+            Some((told, time)) if time.ends_with('s') && time.starts_with(|c: char| c.is_ascii_digit()) => {
+                format!("step {told}, [time]")
+            }
+            _ => line.to_owned(),
+        },
+        Some(("started" | "ended", _)) => format!("{} [ago]", line.split(' ').next().unwrap_or_default()),
+        _ => line.to_owned(),
+    });
+    step_by_step(lines.collect()).join("\n")
 }
 
 /// Replaces the id of a run in a path.

@@ -10,13 +10,14 @@ use crate::model::{
     Place as At, Program,
     program::{NodeIndex, PortIndex},
 };
+use serde::{Deserialize, Serialize};
 use std::{
     collections::{BTreeMap, BTreeSet},
     fmt,
 };
 
 /// What becomes of a node.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum Fate {
     /// A value it gave is read.
     Reused,
@@ -27,7 +28,7 @@ pub enum Fate {
 }
 
 /// Why.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Reason {
     /// There was no such node before.
     New,

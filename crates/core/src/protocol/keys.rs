@@ -16,6 +16,7 @@
 //! | queue `q`, or `q/` class | run, step | [`Ticket`](super::rows::Ticket), as the note of an inbox |
 //! | queue `w/` digest | run, step | the same, of a task that whoever took it does not have |
 //! | `L` run | the step's address | what it wrote, on a store that several machines share |
+//! | `W` run | generation | why steps of that plan run, or do not |
 //! | `wanted` | digest | which task that is: see [`wanted_name`] |
 //! | `workers` | incarnation | who is there, and was when |
 
@@ -61,6 +62,11 @@ pub fn class_queue(class: &str) -> Group {
 /// What steps of a run wrote, by their addresses; there as long as its history.
 pub fn logs(run: RunId) -> Group {
     Group::rows([&b"L"[..], &run.0].concat())
+}
+
+/// Why steps of a run ran, by plan; there as long as its history.
+pub fn reasons(run: RunId) -> Group {
+    Group::rows([&b"W"[..], &run.0].concat())
 }
 
 /// Workers that say that they are there.

@@ -250,6 +250,9 @@ pub struct Header {
     pub history_ms: u64,
     /// When it was started first.
     pub started: Timestamp,
+    /// Steps that earlier plans of the run have done and that must not simply run again, also such as this plan does not
+    /// have: the marks of their addresses.
+    pub done_before: Vec<u64>,
 }
 
 /// What the key of a run leads to.

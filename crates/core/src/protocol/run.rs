@@ -63,7 +63,7 @@ pub fn result_edge(plan: &Plan, port: u16) -> Name {
 /// The port that stands for the sealed record.
 pub const SEALED: u16 = u16::MAX;
 
-/// The port that stands for the program, which is kept as long as what it computed.
+/// The port that stands for the program, which is kept as long as the history, and as what it computed.
 pub const PROGRAM: u16 = u16::MAX - 1;
 
 /// How a run in which nothing is in flight goes on.
@@ -137,10 +137,10 @@ pub fn fold<'a>(plan: &'a Plan, state: State, taken: &Taken, frame: Option<&Fram
     for (name, stored) in programs(plan, &finished.header) {
         draft.edges.push(Edge::Clear(name, stored));
     }
-    if let Some(until) = keep_until {
-        let program = finished.header.full.as_ref().unwrap_or(&finished.header.program);
-        draft.edges.push(Edge::Lease(result_edge(plan, PROGRAM), program.id.clone(), *until));
-    }
+    // What it did can be asked for as long as what it gave, and is compared with as long as that is kept.
+    let program_until = keep_until.map_or(*history_until, |until| until.max(*history_until));
+    let program = finished.header.full.as_ref().unwrap_or(&finished.header.program);
+    draft.edges.push(Edge::Lease(result_edge(plan, PROGRAM), program.id.clone(), program_until));
     let key = &finished.header.key;
     draft.batch.delete_group(plan.keys.rows.clone()).delete_group(plan.keys.home.clone());
     draft.batch.put(keys::heads().key(key), rows::write(&Head::Finished(Box::new(finished.clone()))));
@@ -170,6 +170,7 @@ pub fn vanish<'a>(
     }
     draft.batch.delete_group(plan.keys.rows.clone()).delete_group(plan.keys.home.clone());
     draft.batch.delete(keys::heads().key(&header.key));
+    draft.batch.delete_group(keys::logs(plan.keys.run)).delete_group(keys::reasons(plan.keys.run));
     // What it kept, or an earlier life of it, nobody can find any more.
     if header.keep_ms.is_some() || plan.keys.generation > Generation(0) {
         draft.batch.put(keys::due(now, b'k', plan.keys.run, &header.key), rows::write(&Due::Keep(plan.keys.run)));

@@ -143,6 +143,7 @@ impl Machine {
             keep_ms: None,
             history_ms: 1,
             started: Timestamp::ZERO,
+            done_before: vec![],
         };
         let (batch, edges) = run::start(&plan, &header, &frame, None).finish();
         machine.apply(&batch, edges);

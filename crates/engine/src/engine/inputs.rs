@@ -29,6 +29,13 @@ pub(super) struct Stored {
 }
 
 impl Inputs {
+    /// Inputs of which only is known what they are: enough to plan with, not to begin with.
+    pub(super) fn seen(all: Vec<(String, Outcome)>) -> Self {
+        let (names, looked) =
+            all.into_iter().map(|(name, outcome)| (name, Looked { data: Data::None, outcome })).unzip();
+        Inputs { names, looked }
+    }
+
     /// What they are, by name.
     pub(super) fn digests(&self) -> Vec<(String, Digest)> {
         self.names.iter().cloned().zip(self.looked.iter().map(|looked| looked.outcome.digest())).collect()

@@ -71,7 +71,18 @@ fn outputs(block: &Block) -> impl Iterator<Item = (NodeIndex, PortIndex)> {
     (0..).zip(&block.nodes).flat_map(ports)
 }
 
-/// Of what an unfinished run holds, that which is still right.
+/// The outputs of a run that is done, by what gave them.
+pub(super) fn given_out(before: &Before, outputs: &[(String, Outcome)]) -> BTreeMap<String, Outcome> {
+    let block = &before.program.blocks[ROOT as usize];
+    let given = |output: &onceflow_core::model::program::BlockOutput| {
+        let Source::Node(node, port) = output.from else { return None };
+        let (_, outcome) = outputs.iter().find(|(name, _)| *name == output.port.name)?;
+        Some((name_of(block, node, port), outcome.clone()))
+    };
+    block.outputs.iter().filter(|output| !output.hidden).filter_map(given).collect()
+}
+
+/// Of what a run holds, that which is still right.
 pub(super) fn still_right(held: BTreeMap<String, Outcome>, before: &Before, asked: &Asked) -> Known {
     let (old, new) = (before.provenance(), provenance(&asked.program, &asked.inputs.digests()));
     let (old_block, new_block) = (&before.program.blocks[ROOT as usize], &asked.program.blocks[ROOT as usize]);
@@ -213,11 +224,20 @@ impl Shared {
 
     /// What a run has kept that is right for what is asked: computed from the same code and the same inputs.
     pub(super) async fn kept(&self, keys: &Keys, asked: &Asked) -> Result<Known, Error> {
+        self.kept_of(keys, &asked.program, &|port| asked.inputs.outcome(port).clone()).await
+    }
+
+    /// What a run has kept that was computed by this program from these inputs.
+    pub(super) async fn kept_of(
+        &self,
+        keys: &Keys,
+        program: &Program,
+        given: &(dyn Fn(PortIndex) -> Outcome + Sync),
+    ) -> Result<Known, Error> {
         let mut known = Known::new();
-        let program = &asked.program;
         for (at, node) in (0..).zip(&program.blocks[ROOT as usize].nodes) {
             let input = |source: &Source| match source {
-                Source::Input(port) => Some(asked.inputs.outcome(*port).clone()),
+                Source::Input(port) => Some(given(*port)),
                 Source::Constant(at) => Some(Outcome::Value(program.constants[*at as usize].clone())),
                 Source::None => Some(Outcome::None),
                 Source::Node(node, port) => known.get(&(*node, *port)).map(|(outcome, _)| outcome.clone()),

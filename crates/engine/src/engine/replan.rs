@@ -11,6 +11,7 @@
 use super::{
     Asked, Engine,
     known::{Before, Known, still_right},
+    reruns::Marks,
 };
 use crate::{
     Error, Handle,
@@ -50,6 +51,8 @@ pub(super) struct Planned {
     /// Whether `program` is not all that was asked for.
     pub(super) is_partial: bool,
     pub(super) explanation: Explanation,
+    /// What earlier plans have done that must not simply run again.
+    pub(super) done_before: Marks,
 }
 
 /// Plans over what is known.
@@ -62,7 +65,14 @@ pub(super) fn plan(asked: &Asked, known: &Known, before: Option<&Before>, fuses:
     let explanation = plan.explanation;
     if known.is_empty() || plan.reuse.len() > REUSED_MAX {
         let program = fused(asked.program.clone(), fuses);
-        return Ok(Planned { program, reused: vec![], while_there: vec![], is_partial: false, explanation });
+        return Ok(Planned {
+            program,
+            reused: vec![],
+            while_there: vec![],
+            is_partial: false,
+            explanation,
+            done_before: Marks::new(),
+        });
     }
     let value = |(_, at): &(PortIndex, (u32, PortIndex))| &known[at];
     let held = |(outcome, _): &(Outcome, _)| Held { owned: stored(outcome).is_some(), outcome: outcome.clone() };
@@ -72,6 +82,7 @@ pub(super) fn plan(asked: &Asked, known: &Known, before: Option<&Before>, fuses:
         program: fused(plan.program, fuses),
         is_partial: true,
         explanation,
+        done_before: Marks::new(),
     })
 }
 
@@ -122,34 +133,32 @@ impl Engine {
         let planned = self.plan_frozen(asked, run, frozen).await;
         if planned.is_err() {
             let before = if seen.phase == Phase::Frozen { Phase::Running } else { seen.phase };
-            self.thaw(run, frozen, before).await?;
+            shared.thaw(run, frozen, before).await?;
         }
         planned
     }
 
     /// Plans and installs, while nothing of the old plan commits.
     async fn plan_frozen(&self, asked: &Asked, run: &Arc<Run>, frozen: State) -> Result<Option<Handle>, Error> {
-        let shared = &self.shared;
         self.may_run_again(asked, run).await?;
-        let before = shared.before(&run.header).await?;
-        let before = before.ok_or_else(|| Error::damaged(format!("the program of run `{}`", run.key)))?;
-        let known = shared.known_of(run, asked, &before).await?;
-        let planned = plan(asked, &known, Some(&before), self.fuses(asked))?;
-        self.no_reruns(asked, &planned, &shared.done_so_far(run, &before).await?)?;
+        let planned = self.plan_anew(asked, run).await?;
         self.install(asked, run, frozen, planned).await
     }
 
-    /// There is no new plan: the old one is valid again, and the run is settled if nothing of it is in flight.
-    async fn thaw(&self, run: &Run, frozen: State, before: Phase) -> Result<(), Error> {
-        let draft = run::turn(&run.plan, frozen, before);
-        if self.shared.commit_outside(draft, &[]).await?.is_ok() {
-            run.saw(State { phase: before, ..frozen });
-        }
-        Ok(())
+    /// What an unfinished run would do from now on, if it may.
+    pub(super) async fn plan_anew(&self, asked: &Asked, run: &Run) -> Result<Planned, Error> {
+        let shared = &self.shared;
+        let before = shared.before(&run.header).await?;
+        let before = before.ok_or_else(|| Error::damaged(format!("the program of run `{}`", run.key)))?;
+        let known = shared.known_of(run, asked, &before).await?;
+        let mut planned = plan(asked, &known, Some(&before), self.fuses(asked))?;
+        planned.done_before = shared.done_so_far(run, &before).await?;
+        self.no_reruns(asked, &planned)?;
+        Ok(planned)
     }
 
     /// Steps that were started and must not start twice stand in the way of a new plan.
-    async fn may_run_again(&self, asked: &Asked, run: &Run) -> Result<(), Error> {
+    pub(super) async fn may_run_again(&self, asked: &Asked, run: &Run) -> Result<(), Error> {
         // How to undo a step is written down in terms of its plan.
         if !self.shared.all_rows(run.plan.keys.rows.clone(), b"u").await?.is_empty() {
             return Err(Error::CanBeUndone { key: asked.start.key.clone() });
@@ -189,6 +198,7 @@ impl Engine {
         header.started = old.header.started;
         let frame = super::root_frame(asked, &inputs, planned.reused);
         let mut draft = Draft::new(&plan, frozen);
+        self.write_reasons(&mut draft.batch, (plan.keys.run, generation), (&planned.explanation, true)).await?;
         for key in planned.while_there {
             draft.batch.require_present(key);
         }

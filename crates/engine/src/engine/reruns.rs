@@ -22,6 +22,19 @@ use std::collections::BTreeSet;
 /// Addresses of steps, with `*` for the numbers of elements and iterations.
 pub(crate) type Steps = BTreeSet<String>;
 
+/// Such addresses, as short as they can be carried from plan to plan.
+pub(crate) type Marks = BTreeSet<u64>;
+
+/// The mark of an address. Two that share one are refused together, at worst.
+fn mark(address: &str) -> u64 {
+    let digest = blake3::hash(address.as_bytes());
+    u64::from_be_bytes(*digest.as_bytes().first_chunk().expect("a digest is longer"))
+}
+
+fn marks(steps: &Steps) -> Marks {
+    steps.iter().map(|step| mark(step)).collect()
+}
+
 /// What is stored beside the result of a run: what was asked for, how it ended, and which of its steps must not simply
 /// run again.
 pub(crate) type Sealed = (Header, Status, Vec<String>);
@@ -70,8 +83,8 @@ fn walk(program: &Program, node: &Node, place: &Place, around: &mut BTreeSet<u32
 
 impl Engine {
     /// Refuses a plan that runs steps again that were done and must not simply be.
-    pub(super) fn no_reruns(&self, asked: &Asked, planned: &Planned, done: &Steps) -> Result<(), Error> {
-        if asked.start.accept_reruns || done.is_empty() {
+    pub(super) fn no_reruns(&self, asked: &Asked, planned: &Planned) -> Result<(), Error> {
+        if asked.start.accept_reruns || planned.done_before.is_empty() {
             return Ok(());
         }
         let (program, mut again) = (&asked.program, Steps::new());
@@ -79,29 +92,32 @@ impl Engine {
             let node = &program.blocks[ROOT as usize].nodes[line.node as usize];
             walk(program, node, &Place::root(), &mut BTreeSet::new(), &mut again);
         }
-        again.retain(|step| done.contains(step));
+        again.retain(|step| planned.done_before.contains(&mark(step)));
         if again.is_empty() {
             return Ok(());
         }
         Err(Error::WouldRerun { key: asked.start.key.clone(), steps: again.into_iter().collect() })
     }
 
-    /// Which of the steps of a finished run were done that must not simply run again.
-    pub(super) async fn done_by(&self, asked: &Asked, finished: &Finished) -> Result<Steps, Error> {
-        let wanted = once_only(&asked.program);
-        let (Some(sealed), false) = (&finished.sealed, wanted.is_empty()) else { return Ok(Steps::new()) };
-        let bytes = self.shared.values.read_all(&crate::data::id(&sealed.id)).await?;
-        let sealed: Sealed = rows::read(&bytes).ok_or_else(|| Error::damaged("the sealed record of a run"))?;
-        Ok(sealed.2.into_iter().collect())
+    /// Which steps a finished run has done, in this life or before, that must not simply run again.
+    pub(super) async fn done_by(&self, finished: &Finished) -> Result<Marks, Error> {
+        let mut done: Marks = finished.header.done_before.iter().copied().collect();
+        if let Some(sealed) = &finished.sealed {
+            let bytes = self.shared.values.read_all(&crate::data::id(&sealed.id)).await?;
+            let sealed: Sealed = rows::read(&bytes).ok_or_else(|| Error::damaged("the sealed record of a run"))?;
+            done.extend(sealed.2.iter().map(|step| mark(step)));
+        }
+        Ok(done)
     }
 }
 
 impl Shared {
-    /// Which of the steps of an unfinished run were done, or may have been, that must not simply run again.
-    pub(super) async fn done_so_far(&self, run: &Run, before: &Before) -> Result<Steps, Error> {
+    /// Which steps an unfinished run has done, or may have, by this plan or before, that must not simply run again.
+    pub(super) async fn done_so_far(&self, run: &Run, before: &Before) -> Result<Marks, Error> {
+        let earlier = run.header.done_before.iter().copied();
         let mut done = once_only(&before.program);
         if done.is_empty() {
-            return Ok(done);
+            return Ok(earlier.collect());
         }
         let program = &run.plan.program;
         let mut not_done = Steps::new();
@@ -110,7 +126,7 @@ impl Shared {
             walk(program, node, &Place::root(), &mut BTreeSet::new(), &mut not_done);
         }
         done.retain(|step| !not_done.contains(step));
-        Ok(done)
+        Ok(earlier.chain(marks(&done)).collect())
     }
 
     /// The outermost steps of a run that have not begun: those that are ready or put aside, and all that depends on those

@@ -6,7 +6,7 @@
 //! | key | what it holds |
 //! |---|---|
 //! | `{prefix:shard}:rows` | every row, in one hash: kind, group and name are the field |
-//! | `…:names` | the places of plain rows in order (a sorted set without scores) |
+//! | `…:names` | the places of plain rows in order (a sorted set without scores), but those of [`HEAPS`](crate::records::HEAPS) |
 //! | `…:free`, `…:held` | the places of queue rows that can be claimed; those that have a claim or a deadline |
 //! | `…:turns` | which lane of a queue was served last, while somebody waits |
 //! | `…:clock` | the latest time the store's clock gave |
@@ -28,6 +28,7 @@
 //! | `risks` | settings that lose commits: [`Risk`] |
 //! | `link` | connections, and the nodes of a cluster |
 //! | `scripts`, `*.lua` | what the server executes |
+//! | `sums` | checksums, for scripts |
 //! | `wire` | batches and answers as bytes |
 //! | `wakes` | being woken |
 //! | `replicas` | waiting for replicas |
@@ -37,6 +38,7 @@ mod link;
 mod replicas;
 mod risks;
 mod scripts;
+mod sums;
 mod wakes;
 mod wire;
 
@@ -45,11 +47,11 @@ pub use risks::Risk;
 
 use super::shared::{check_get, wait_for};
 use crate::{
-    records::{Error, Outcome, Page, Position, Records, Scan},
+    records::{Buried, Bury, Error, Outcome, Page, Position, Records, Scan, Walked},
     world::{BoxFuture, World},
 };
 use link::{Link, Trouble};
-use onceflow_core::{Batch, Key, Row, Shard, Timestamp};
+use onceflow_core::{Batch, Group, Key, Name, Row, Shard, Timestamp};
 use redis::{Cmd, Value};
 use replicas::Replicas;
 
@@ -60,6 +62,13 @@ use wakes::Wakes;
 
 /// Operations that take a server about a millisecond: it serves nobody else meanwhile.
 const OPS_AT_ONCE: usize = 256;
+
+/// How long a script that buries takes on values that refer to others; to finish takes it about as long again.
+const BURY_US: u64 = 1_000;
+
+/// Such scripts under way at once. The server syncs its log once for all that it finds waiting, and syncing takes it as long as
+/// one or two of them; more would keep others waiting for longer than that.
+const BURIALS_AT_ONCE: usize = 4;
 
 /// A store on a Redis server. Cheap to clone.
 #[derive(Clone)]
@@ -305,6 +314,40 @@ impl Records for Redis {
 
     fn ops_at_once(&self) -> usize {
         OPS_AT_ONCE
+    }
+
+    fn walk(
+        &self,
+        shard: Shard,
+        group: Group,
+        from: Option<Name>,
+        limit: usize,
+    ) -> BoxFuture<'_, Result<Walked, Error>> {
+        Box::pin(async move {
+            match wire::walk(self.address().keys(shard).rows(), &group, from.as_ref(), limit) {
+                Some(command) => wire::walked(self.link.call(shard, &command).await.map_err(Trouble::reading)?, &group),
+                None => {
+                    let page = self.scan(shard, Scan::of(group, limit).after(from)).await?;
+                    let next = page.rows.last().filter(|_| page.more).map(|(name, _)| name.clone());
+                    Ok(Walked { rows: page.rows, next })
+                }
+            }
+        })
+    }
+
+    fn burials_at_once(&self) -> usize {
+        BURIALS_AT_ONCE
+    }
+
+    fn bury(&self, shard: Shard, ask: Bury) -> BoxFuture<'_, Result<Option<Buried>, Error>> {
+        Box::pin(async move {
+            let keys = self.address().keys(shard);
+            let (mut arguments, us) = (wire::bury(&ask), BURY_US.to_string());
+            arguments.push(us.into_bytes());
+            let arguments: Vec<_> = arguments.iter().map(Vec::as_slice).collect();
+            let answer = scripts::run(&self.link, shard, &scripts::BURY, &keys.all[..2], &arguments).await;
+            wire::buried(answer.map_err(Trouble::writing)?)
+        })
     }
 
     fn now(&self) -> BoxFuture<'_, Result<Timestamp, Error>> {

@@ -87,5 +87,8 @@ pub(super) const RENEW_MS_MIN: u64 = 50;
 /// Values and decrements one call of the reclaim loop touches: about two milliseconds of work.
 pub const RECLAIM_BUDGET: usize = 1_000;
 
+/// The same where the store buries by itself: others run while it does, so this is only how often leases are looked at.
+pub const RECLAIM_THERE_BUDGET: usize = 20_000;
+
 /// How long an upload may take until its object is taken for abandoned.
 pub const UPLOAD_MS_MAX: u64 = 24 * 3_600_000;

@@ -8,6 +8,7 @@
 mod bury;
 mod expire;
 mod run;
+mod there;
 mod turn;
 
 use super::{Error, Values, limits};
@@ -50,10 +51,18 @@ impl Values {
         let mut left = budget.max(1);
         let mut overtaken = 0;
         let mut known = None;
+        let can_there = self.buries_there(left);
+        let mut there = can_there;
         while left > 0 {
             // Small batches are overtaken less often, and the smallest only by whoever wants that very value.
             let round_max = left.min((self.reclaim_ops() >> overtaken.min(16)).max(1));
-            match self.round(&mut done, round_max, &mut known).await? {
+            let round = if std::mem::replace(&mut there, can_there) {
+                known = None;
+                self.round_there(&mut done, left, &mut there).await?
+            } else {
+                self.round(&mut done, round_max, &mut known).await?
+            };
+            match round {
                 Round::Did(touched) => (left, overtaken) = (left.saturating_sub(touched), 0),
                 Round::Again if overtaken == limits::TRIES_MAX => return Err(Error::Contended(overtaken)),
                 Round::Again => overtaken += 1,
@@ -61,6 +70,30 @@ impl Values {
             }
         }
         Ok(Reclaimed { more: true, ..done })
+    }
+
+    /// Buries on the store, if there is a turn to take. `there` says whether the next round may do so again: after one that found
+    /// nothing to do there, or something that cannot be done there, a batch of ours looks at everything.
+    async fn round_there(&self, done: &mut Reclaimed, touch_max: usize, there: &mut bool) -> Result<Round, Error> {
+        let seen = self.seen_sweeper().await?;
+        let due = self.page(&self.keys.due, 1).await?;
+        let next_deadline = match due.rows.is_empty() {
+            true => None,
+            false => match expire::look(&due.rows, seen.sweeper, self.now_for_leases().await?)? {
+                expire::Due::Later(deadline) => Some(deadline),
+                expire::Due::Grace { .. } | expire::Due::Now(..) => {
+                    *there = false;
+                    return Ok(Round::Did(0));
+                }
+            },
+        };
+        let Some((row, sweeper)) = seen.both() else {
+            *there = false;
+            return Ok(Round::Did(0));
+        };
+        let did = self.bury_there(done, row, sweeper, next_deadline, touch_max).await?;
+        *there &= !did.is_odd && !matches!(did.round, Round::Did(0));
+        Ok(did.round)
     }
 
     /// One batch, at most. `known` is what the batch before left, if that was ours and buried something: then whose turn it is

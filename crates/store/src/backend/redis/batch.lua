@@ -33,13 +33,22 @@ if not ops then
   local gone, put = batch[4], batch[5]
   if #gone > 0 then
     call_all('HDEL', rows_key, gone)
-    for at = 1, #gone do gone[at] = sub(gone[at], 2) end
-    call_all('ZREM', names_key, gone)
+    local names = {}
+    for at = 1, #gone do
+      if byte(gone[at]) == 0 then names[#names + 1] = sub(gone[at], 2) end
+    end
+    call_all('ZREM', names_key, names)
   end
   if #put > 0 then
     call_all('HSET', rows_key, put)
-    for at = 1, #put, 2 do put[at], put[at + 1] = 0, sub(put[at], 2) end
-    call_all('ZADD', names_key, put)
+    local names = {}
+    for at = 1, #put, 2 do
+      if byte(put[at]) == 0 then
+        local n = #names
+        names[n + 1], names[n + 2] = 0, sub(put[at], 2)
+      end
+    end
+    call_all('ZADD', names_key, names)
   end
   return { 0, 0, {}, false }
 end
@@ -80,10 +89,16 @@ local function get(field)
   return row
 end
 
+-- Rows of queues: ready, claimed, with a deadline.
+local function is_queued(field)
+  local kind = byte(field)
+  return kind > 0 and kind < HEAP
+end
+
 local function set(field, row)
   if after[field] == nil then order[#order + 1] = field end
   after[field] = row
-  if byte(field) > 0 then queue_places[sub(field, 2)] = true end
+  if is_queued(field) then queue_places[sub(field, 2)] = true end
 end
 
 local function put(field, row)
@@ -175,7 +190,7 @@ local function load_for(some, fields)
   for _, op in ipairs(some) do
     local field = op[2]
     if op[1] ~= DELETE_GROUP then
-      if byte(field) > 0 then
+      if is_queued(field) then
         local place = sub(field, 2)
         for kind = 1, 3 do
           local one = char(kind) .. place

@@ -1,5 +1,5 @@
 -- Walking names in order. Names stand in sorted sets without scores; rows stand in one hash, under a byte for their
--- kind and their place. A place is the length of the group's id (two bytes, the higher first), the id, and the name.
+-- kind and their place; those of kind 4 are in no order, and no names are kept. A place is the length of the group's id (two bytes, the higher first), the id, and the name.
 
 local rows_key, names_key, free_key, held_key = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 
@@ -39,6 +39,31 @@ local function queue_places_from(from, past, most)
   return places, last
 end
 
+local HEAP = 4
+
+-- The places of rows that are in no order: all of them are looked at.
+local function heap_places(from, past, most)
+  local places, cursor, seen = {}, '0', {}
+  local after, is_open = string.sub(from, 2), string.sub(from, 1, 1) == '('
+  past = string.sub(past, 2)
+  repeat
+    local found = redis.call('HSCAN', rows_key, cursor, 'COUNT', 1000)
+    cursor = found[1]
+    for at = 1, #found[2], 2 do
+      local field = found[2][at]
+      local place = string.sub(field, 2)
+      if string.byte(field) == HEAP and not seen[place] and is_before(place, past)
+        and (is_before(after, place) or not is_open and place == after) then
+        seen[place] = true
+        places[#places + 1] = place
+      end
+    end
+  until cursor == '0'
+  table.sort(places, is_before)
+  for at = #places, most + 1, -1 do places[at] = nil end
+  return places
+end
+
 -- The rows of a kind from one place up to another, at most so many, as place, row, place, row; and whether there are more.
 local function page(kind, from, past, limit)
   local found, count, most, letter = {}, 0, limit + 1, string.char(kind)
@@ -47,6 +72,8 @@ local function page(kind, from, past, limit)
     local places, last
     if kind == 1 then
       places, last = queue_places_from(from, past, most)
+    elseif kind == HEAP then
+      places = heap_places(from, past, most)
     else
       places = redis.call('ZRANGEBYLEX', kind == 0 and names_key or held_key, from, past, 'LIMIT', 0, most)
       last = places[most]

@@ -1,24 +1,38 @@
 //! The scripts that a server runs for us. They are sent once and then called by their hash; a server that has forgotten
 //! one, after a restart, is sent it again.
 
-use super::link::{Link, Trouble};
+use super::{
+    link::{Link, Trouble},
+    sums,
+};
 use onceflow_core::Shard;
 use redis::{Cmd, ErrorKind, ServerErrorKind, Value};
 use std::sync::OnceLock;
 
-/// A script and, once it was called, its hash.
+/// A script and, once it was called, all of its code and its hash.
 pub(crate) struct Script {
     code: &'static str,
-    hash: OnceLock<String>,
+    /// Stands before the code, where it is computed.
+    before: fn() -> String,
+    whole: OnceLock<(String, String)>,
 }
 
 impl Script {
     pub(crate) const fn new(code: &'static str) -> Self {
-        Script { code, hash: OnceLock::new() }
+        Script::after(String::new, code)
     }
 
-    fn hash(&self) -> &str {
-        self.hash.get_or_init(|| redis::Script::new(self.code).get_hash().to_owned())
+    const fn after(before: fn() -> String, code: &'static str) -> Self {
+        Script { code, before, whole: OnceLock::new() }
+    }
+
+    /// The code and its hash.
+    fn whole(&self) -> &(String, String) {
+        self.whole.get_or_init(|| {
+            let code = (self.before)() + self.code;
+            let hash = redis::Script::new(&code).get_hash().to_owned();
+            (code, hash)
+        })
     }
 }
 
@@ -30,6 +44,8 @@ const NOW_CODE: &str = concat!(include_str!("clock.lua"), include_str!("now.lua"
 pub(super) static BATCH: Script = Script::new(BATCH_CODE);
 /// Rows of a group in order.
 pub(super) static SCAN: Script = Script::new(SCAN_CODE);
+/// Buries values.
+pub(super) static BURY: Script = Script::after(sums::tables, include_str!("bury.lua"));
 /// The store's clock.
 pub(super) static NOW: Script = Script::new(NOW_CODE);
 
@@ -44,7 +60,7 @@ fn command<K: AsRef<str>>(name: &str, what: &str, keys: &[K], arguments: &[&[u8]
 
 /// The call of a script that the server has.
 pub(super) fn by_hash<K: AsRef<str>>(script: &Script, keys: &[K], arguments: &[&[u8]]) -> Cmd {
-    command("EVALSHA", script.hash(), keys, arguments)
+    command("EVALSHA", &script.whole().1, keys, arguments)
 }
 
 /// Runs a script on the node that has a shard.
@@ -57,7 +73,7 @@ pub(super) async fn run<K: AsRef<str>>(
 ) -> Result<Value, Trouble> {
     match link.call(shard, &by_hash(script, keys, arguments)).await {
         Err(Trouble::Refused(error)) if error.kind() == ErrorKind::Server(ServerErrorKind::NoScript) => {
-            link.call(shard, &command("EVAL", script.code, keys, arguments)).await
+            link.call(shard, &command("EVAL", &script.whole().0, keys, arguments)).await
         }
         answer => answer,
     }

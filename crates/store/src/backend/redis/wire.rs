@@ -1,16 +1,25 @@
 //! Batches as the script reads them, and what it answers. A row's field in the hash is a byte for its kind and its place:
-//! the length of the group's id, the id, the name.
+//! the length of the group's id, the id, the name. Plain rows whose names are not kept in order have a byte of their own.
 
-use crate::records::{Committed, Error, Outcome, Page, Position, Refused, Scan};
+use crate::records::{Buried, Bury, Committed, Error, HEAPS, Outcome, Page, Position, Refused, Scan, Walked};
 use onceflow_core::{
     Batch, Claim, Claimed, Group, Key, Kind, Name, Op, Pick, Require, Row, Timestamp, batch::Invalid, limits,
 };
-use redis::Value;
+use redis::{Cmd, Value};
 use rmp::encode as pack;
 use std::collections::BTreeSet;
 
 /// Claims that shall stand longer than this stand for ever: a script counts with 53 bits.
 const TTL_MS_MAX: u64 = 1 << 50;
+
+/// The first byte of a plain row whose name is not kept in order.
+const HEAP: u8 = 4;
+
+/// The first byte of a group's fields.
+fn letter(group: &Group) -> u8 {
+    let is_heap = group.kind() == Kind::Rows && HEAPS.iter().any(|heap| heap.as_bytes() == group.id());
+    if is_heap { HEAP } else { group.kind() as u8 }
+}
 
 /// The field of a row.
 pub(super) fn field(key: &Key) -> Vec<u8> {
@@ -22,7 +31,7 @@ pub(super) fn field(key: &Key) -> Vec<u8> {
 /// What the fields of a group begin with.
 fn start(group: &Group, more: usize) -> Vec<u8> {
     let mut field = Vec::with_capacity(3 + group.id().len() + more);
-    field.push(group.kind() as u8);
+    field.push(letter(group));
     let length = u16::try_from(group.id().len()).expect("ids are shorter than limits::NAME_BYTES_MAX");
     field.extend_from_slice(&length.to_be_bytes());
     field.extend_from_slice(group.id());
@@ -33,7 +42,8 @@ fn key(field: &[u8]) -> Option<Key> {
     let (kind, place) = field.split_first()?;
     let (length, rest) = place.split_first_chunk::<2>()?;
     let (id, name) = rest.split_at_checked(usize::from(u16::from_be_bytes(*length)))?;
-    Some(Group::of_kind(Kind::from_number(*kind)?, id).key(name))
+    let kind = if *kind == HEAP { Kind::Rows } else { Kind::from_number(*kind)? };
+    Some(Group::of_kind(kind, id).key(name))
 }
 
 /// A batch as the script reads it.
@@ -161,6 +171,66 @@ pub(super) fn scan(scan: &Scan) -> [Vec<u8>; 4] {
     let past = crate::state::just_past(&place(prefix)).expect("a place begins with a small number");
     let limit = scan.limit.min(limits::SCAN_ROWS_MAX);
     [(group[0]).to_string().into_bytes(), from, past, limit.to_string().into_bytes()]
+}
+
+/// Walks on through the rows of a group that is kept in no order: the hash holds all others, too.
+pub(super) fn walk(rows_key: &str, group: &Group, from: Option<&Name>, limit: usize) -> Option<Cmd> {
+    let start = start(group, 0);
+    if start[0] != HEAP {
+        return None;
+    }
+    let mut command = redis::cmd("HSCAN");
+    command.arg(rows_key).arg(from.map_or(&b"0"[..], Name::as_bytes));
+    command.arg("MATCH").arg([&start[..], b"*"].concat()).arg("COUNT").arg(limit);
+    Some(command)
+}
+
+/// What such a walk found.
+pub(super) fn walked(value: Value, group: &Group) -> Result<Walked, Error> {
+    let Value::Array(parts) = value else { return Err(strange(&value)) };
+    let [Value::BulkString(cursor), Value::Array(parts)] = &parts[..] else {
+        return Err(strange(&Value::Array(parts)));
+    };
+    let (start, mut rows) = (start(group, 0), Vec::with_capacity(parts.len() / 2));
+    for pair in parts.chunks(2) {
+        let [Value::BulkString(field), Value::BulkString(row)] = pair else { return Err(strange(&pair[0])) };
+        if let Some(name) = field.strip_prefix(&start[..]) {
+            rows.push((Name::new(name), Row::new(row)));
+        }
+    }
+    Ok(Walked { rows, next: (&cursor[..] != b"0").then(|| Name::new(cursor)) })
+}
+
+/// What the script that buries is told, but for how long.
+pub(super) fn bury(ask: &Bury) -> Vec<Vec<u8>> {
+    let (key, seen, next) = &ask.turn;
+    let mut arguments = vec![field(key), seen.to_vec(), next.to_vec()];
+    arguments.extend(ask.groups.iter().map(|group| start(group, 0)));
+    arguments.push(ask.debt.as_bytes().to_vec());
+    arguments
+}
+
+/// What it answered.
+pub(super) fn buried(value: Value) -> Result<Option<Buried>, Error> {
+    let Value::Array(parts) = &value else { return Err(strange(&value)) };
+    match parts[..] {
+        [Value::Int(1), _] => Ok(None),
+        [
+            Value::Int(0),
+            Value::Int(buried),
+            Value::Int(paid),
+            Value::Int(touched),
+            Value::Int(more),
+            Value::Int(odd),
+        ] => Ok(Some(Buried {
+            buried: buried.unsigned_abs(),
+            paid: paid.unsigned_abs(),
+            touched: usize::try_from(touched).unwrap_or(0),
+            more: more == 1,
+            odd: odd == 1,
+        })),
+        _ => Err(strange(&value)),
+    }
 }
 
 /// What a script answered that we do not understand.

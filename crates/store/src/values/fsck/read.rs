@@ -7,7 +7,7 @@ use super::super::{
     keys::{Keys, read_due},
     stored::{Debt, Edge, Seal, Standing, Sweeper},
 };
-use crate::{blobs::ObjectName, records::Scan};
+use crate::blobs::ObjectName;
 use onceflow_core::{Group, Key, Name, Row, Timestamp, limits};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -37,14 +37,13 @@ pub(super) struct Snapshot {
 const ROWS_AT_ONCE: usize = 1000;
 
 impl Values {
-    pub(in crate::values) async fn all_rows(&self, group: &Group) -> Result<Vec<(Name, Row)>, Error> {
-        let mut rows = Vec::new();
+    pub(in crate::values) async fn all_rows(&self, group: &Group) -> Result<BTreeMap<Name, Row>, Error> {
+        let (mut rows, mut next) = (BTreeMap::new(), None);
         loop {
-            let after = rows.last().map(|(name, _): &(Name, Row)| name.clone());
-            let scan = Scan::of(group.clone(), ROWS_AT_ONCE).after(after);
-            let page = self.records.scan(self.shard, scan).await?;
-            rows.extend(page.rows);
-            if !page.more {
+            let some = self.records.walk(self.shard, group.clone(), next, ROWS_AT_ONCE).await?;
+            rows.extend(some.rows);
+            next = some.next;
+            if next.is_none() {
                 return Ok(rows);
             }
         }

@@ -17,7 +17,7 @@ impl Values {
     pub async fn reclaim_forever(self: Arc<Self>) -> Error {
         loop {
             let seen = self.news.seen();
-            let rest_ms = match self.reclaim(limits::RECLAIM_BUDGET).await {
+            let rest_ms = match self.reclaim(self.reclaim_budget()).await {
                 Ok(done) if done.more => {
                     let_others_run().await;
                     continue;

@@ -1,0 +1,150 @@
+//! What can be said to the verbs that look into runs, and to those that take them up again.
+
+use super::{key, time, word};
+use clap::Args;
+use std::path::PathBuf;
+
+/// For verbs that change what cannot be changed back.
+#[derive(Args, Debug, Clone, Copy, Default)]
+pub(crate) struct Sure {
+    /// Only say what would be done
+    #[arg(long, short = 'n')]
+    pub(crate) dry_run: bool,
+    /// Do not ask, though a person is there to answer
+    #[arg(long, short)]
+    pub(crate) yes: bool,
+}
+
+/// For verbs that go on with a run.
+#[derive(Args, Debug, Clone)]
+pub(crate) struct GoOn {
+    /// Steps at a time; 0 leaves all to workers [default: the number of processors]
+    #[arg(long, short, value_name = "N")]
+    pub(crate) jobs: Option<u16>,
+    /// Return at once; the run goes on in the background
+    #[arg(long)]
+    pub(crate) no_wait: bool,
+    /// Where results go [default: where they were to go]
+    #[arg(long, value_name = "DIR")]
+    pub(crate) out: Option<PathBuf>,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct Why {
+    /// A key, the beginning of a key or id, or - for the latest
+    #[arg(value_name = "RUN")]
+    pub(crate) run: String,
+    /// The step: `align`, `align[3]/sort`
+    #[arg(value_name = "STEP")]
+    pub(crate) step: String,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct Retry {
+    /// A key, the beginning of a key or id, or - for the latest
+    #[arg(value_name = "RUN")]
+    pub(crate) run: String,
+    /// Of what failed, only this step and what is inside it
+    #[arg(value_name = "STEP")]
+    pub(crate) step: Option<String>,
+    #[command(flatten)]
+    pub(crate) go_on: GoOn,
+    /// Only say what would be tried again
+    #[arg(long, short = 'n')]
+    pub(crate) dry_run: bool,
+}
+
+#[derive(Args, Debug)]
+#[command(group = clap::ArgGroup::new("outcome").required(true).args(["done", "redo", "fail"]))]
+pub(crate) struct Resolve {
+    /// A key, the beginning of a key or id, or - for the latest
+    #[arg(value_name = "RUN")]
+    pub(crate) run: String,
+    /// The step; none if only one waits
+    #[arg(value_name = "STEP")]
+    pub(crate) step: Option<String>,
+    /// It took effect, and gave what -o says
+    #[arg(long)]
+    pub(crate) done: bool,
+    /// It did not take effect: it runs again
+    #[arg(long)]
+    pub(crate) redo: bool,
+    /// It failed, because of this
+    #[arg(long, value_name = "WHY")]
+    pub(crate) fail: Option<String>,
+    /// With --done: an output; a list takes several, a value that is not a word is JSON
+    #[arg(long = "output", short = 'o', value_name = "NAME=VALUE", value_parser = word, requires = "done")]
+    pub(crate) output: Vec<(String, String)>,
+    #[command(flatten)]
+    pub(crate) sure: Sure,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct Fork {
+    /// The run to begin from: a key, the beginning of a key or id, or - for the latest
+    #[arg(value_name = "RUN")]
+    pub(crate) run: String,
+    /// What the new run is called
+    #[arg(long, value_name = "KEY", value_parser = key)]
+    pub(crate) key: String,
+    /// An input that is to be another; a file or list may be a glob
+    #[arg(long = "input", short = 'i', value_name = "NAME=VALUE", value_parser = word)]
+    pub(crate) input: Vec<(String, String)>,
+    /// How long inner values outlive the run [default: as in the old run]
+    #[arg(long, value_name = "TIME", value_parser = time)]
+    pub(crate) keep: Option<u64>,
+    #[command(flatten)]
+    pub(crate) go_on: GoOn,
+    /// Only say what would run, and why
+    #[arg(long, short = 'n')]
+    pub(crate) dry_run: bool,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct Du {
+    /// A key, the beginning of a key or id, or - for the latest; none is all
+    #[arg(value_name = "RUN")]
+    pub(crate) run: Option<String>,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct Lineage {
+    /// A file, or the BLAKE3 digest of one (or its beginning)
+    #[arg(value_name = "FILE|DIGEST")]
+    pub(crate) what: String,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct Diff {
+    /// A key, the beginning of a key or id, or - for the latest
+    #[arg(value_name = "RUN")]
+    pub(crate) one: String,
+    /// The other
+    #[arg(value_name = "RUN")]
+    pub(crate) other: String,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct Export {
+    /// A key, the beginning of a key or id, or - for the latest
+    #[arg(value_name = "RUN")]
+    pub(crate) run: String,
+    /// Where to; must not be there
+    #[arg(value_name = "FILE")]
+    pub(crate) file: PathBuf,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct Import {
+    /// What `export` wrote
+    #[arg(value_name = "FILE")]
+    pub(crate) file: PathBuf,
+    /// What the run is called here [default: as it was]
+    #[arg(long, value_name = "KEY", value_parser = key)]
+    pub(crate) key: Option<String>,
+    /// In the place of a run of this key that has ended
+    #[arg(long)]
+    pub(crate) replace: bool,
+    #[command(flatten)]
+    pub(crate) sure: Sure,
+}

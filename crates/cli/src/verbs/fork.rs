@@ -1,0 +1,128 @@
+//! `onceflow fork RUN --key NEW -i NAME=VALUE`: a new run with the program of an old one, some inputs changed. What does
+//! not depend on those is reused as far as the old run has it.
+
+use crate::{
+    args,
+    asked::look,
+    digests::Digests,
+    exit::Exit,
+    fault::Fault,
+    going::Going,
+    place::Place,
+    plan,
+    printer::Printer,
+    session::{Session, own_class},
+    story,
+    verbs::ls::shell_word,
+};
+use onceflow_engine::{Engine, Fork, Signature, Summary, task::Data};
+use onceflow_exec::value::Value;
+use serde_json::{Map, Value as Json};
+
+/// Forks a run.
+pub(crate) async fn run(args: &args::Fork, place: Place, printer: &Printer) -> Result<Exit, Fault> {
+    let session = Session::open(place).await?;
+    let engine = session.idle().await?;
+    let run = session.run(&engine, &args.run).await?;
+    // Only while they are stored in the new run.
+    let scratch = Scratch::new(&session);
+    let (fork, shown) = wanted(args, &session, &engine, &run, &scratch).await?;
+    let explanation = engine.explain_fork(&run.key, fork.clone()).await?;
+    if args.dry_run {
+        engine.stop();
+        session.close().await?;
+        match printer.json {
+            true => printer.pretty(&plan::to_json(&args.key, &explanation)),
+            false => printer.text(plan::tree(printer, &explanation, false)),
+        }
+        printer.next("the same without --dry-run");
+        return Ok(Exit::Done);
+    }
+    printer.say(plan::short(&explanation));
+    let handle = engine.fork(&run.key, fork).await?;
+    drop(scratch);
+    let old = story::read(&session.place, run.id).unwrap_or_default();
+    let out = args.go_on.out.as_ref().map(|out| out.display().to_string());
+    let out = out.or_else(|| old["out"].as_str().map(str::to_owned)).unwrap_or_else(|| String::from("results"));
+    let command = format!("onceflow retry {}", shell_word(&args.key));
+    story::put(&session.place, handle.id(), (&old["flow"], &command, &out), &shown);
+    engine.close().await?;
+    Going { session, key: args.key.clone(), printer, args: &args.go_on, only: None }.go().await
+}
+
+/// A directory for the files of inputs, which goes.
+struct Scratch(std::path::PathBuf);
+
+impl Scratch {
+    fn new(session: &Session) -> Self {
+        Scratch(crate::executors::home(&session.place).scratch().join(format!("fork-{}", std::process::id())))
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        // It may never have been made.
+        drop(std::fs::remove_dir_all(&self.0));
+    }
+}
+
+/// All inputs of the new run, and how they are shown.
+async fn wanted(
+    args: &args::Fork,
+    session: &Session,
+    engine: &Engine,
+    run: &Summary,
+    scratch: &Scratch,
+) -> Result<(Fork, Map<String, Json>), Fault> {
+    let handle = engine.find(&run.key).await?;
+    let gone = || Fault::plain(Exit::No, format!("run `{}` does not keep its program any more", run.key));
+    let signature = handle.signature().await?.ok_or_else(gone)?;
+    let is_new = |name: &str| args.input.iter().any(|(input, _)| input == name);
+    let mut digests = Digests::open(&session.place.directory, false);
+    let mut shown = Map::new();
+    let mut inputs: Vec<(String, Data)> = Vec::new();
+    let mut add = |name: &str, value: Value, signature: &Signature, inputs: &mut Vec<(String, Data)>| {
+        let port = signature.inputs.iter().find(|port| port.name == name).expect("only inputs of the run are bound");
+        shown.insert(name.to_owned(), value.to_json());
+        let wrong = |error| Fault::plain(Exit::Usage, format!("input `{name}`: {error}"));
+        let mut data = value.into_data(&port.ty).map_err(wrong)?;
+        look(&mut data, &mut digests)?;
+        inputs.push((name.to_owned(), data));
+        Ok::<_, Fault>(())
+    };
+    let (new, old): (Vec<_>, Vec<_>) = signature.inputs.iter().cloned().partition(|port| is_new(&port.name));
+    let unknown = args.input.iter().any(|(name, _)| !new.iter().any(|port| port.name == *name));
+    let ports = if unknown { &signature.inputs } else { &new };
+    let given = onceflow_spec::bind(ports, &args.input);
+    for (name, value) in given.map_err(|problems| Fault::problems(Exit::Usage, problems))? {
+        add(&name, value, &signature, &mut inputs)?;
+    }
+    let remembered = story::inputs(&session.place, run.id);
+    let held = handle.inputs(&scratch.0).await?;
+    for port in old {
+        if let Some(held) = &held {
+            let data = held.iter().find(|(name, _)| *name == port.name).map_or(Data::None, |(_, data)| data.clone());
+            inputs.push((port.name.clone(), data));
+            continue;
+        }
+        let lost = || {
+            let what = format!("what input `{}` of run `{}` was is not known here", port.name, run.key);
+            Fault::plain(Exit::Usage, what).hint(format!("say it: -i {}=…", port.name))
+        };
+        let json = remembered.as_ref().and_then(|all| all.get(&port.name)).cloned().ok_or_else(lost)?;
+        let wrong = |error| Fault::plain(Exit::Usage, format!("input `{}`: {error}", port.name));
+        add(&port.name, Value::from_json(json, &port.ty).map_err(wrong)?, &signature, &mut inputs)?;
+    }
+    digests.save();
+    for (name, value) in remembered.unwrap_or_default() {
+        shown.entry(name).or_insert(value);
+    }
+    let fork = Fork {
+        key: args.key.clone(),
+        inputs,
+        changed: args.input.iter().map(|(name, _)| name.clone()).collect(),
+        classes: vec![(own_class(&run.key), own_class(&args.key))],
+        keep_ms: args.keep,
+    };
+    Ok((fork, shown))
+}

@@ -1,0 +1,112 @@
+//! `onceflow resolve RUN STEP`: says what became of a step that must not start twice, and of which nobody knows whether it
+//! took effect.
+
+use crate::{
+    args, asking, codes, exit::Exit, fault::Fault, place::Place, printer::Printer, session::Session, steps,
+    verbs::ls::shell_word, words,
+};
+use onceflow_engine::{Handle, Resolution, Summary, Undecided, task::Data};
+use serde_json::json;
+
+/// Decides.
+pub(crate) async fn run(args: &args::Resolve, place: Place, printer: &Printer) -> Result<Exit, Fault> {
+    let session = Session::open(place).await?;
+    let engine = session.idle().await?;
+    let run = session.run(&engine, &args.run).await?;
+    let handle = engine.find(&run.key).await?;
+    let waiting = handle.undecided().await?;
+    let step = meant(&run, &waiting, args.step.as_deref())?;
+    let (word, resolution) = resolution(args, step)?;
+    let shown = words::step(&step.address);
+    if args.sure.dry_run || !asking::may(printer, args.sure, &format!("say that {shown} {}", said(word))) {
+        engine.stop();
+        session.close().await?;
+        if !args.sure.dry_run {
+            return Ok(asking::left_alone(printer));
+        }
+        tell(printer, &run, (&shown, word), &waiting, "would be ");
+        return Ok(Exit::Done);
+    }
+    handle.resolve(&step.address, resolution).await?;
+    let left = still(&handle, step).await?;
+    engine.close().await?;
+    session.close().await?;
+    tell(printer, &run, (&shown, word), &left, "");
+    Ok(Exit::Done)
+}
+
+/// Those that wait beside this one.
+async fn still(handle: &Handle, step: &Undecided) -> Result<Vec<Undecided>, Fault> {
+    Ok(handle.undecided().await?.into_iter().filter(|other| other.address != step.address).collect())
+}
+
+fn said(word: &str) -> &'static str {
+    match word {
+        "done" => "was done",
+        "redo" => "was not done, and runs again",
+        _ => "failed",
+    }
+}
+
+fn tell(printer: &Printer, run: &Summary, (step, word): (&str, &str), left: &[Undecided], would: &str) {
+    let left: Vec<_> = left.iter().map(|other| words::step(&other.address)).filter(|other| other != step).collect();
+    if printer.json {
+        let is_done = would.is_empty();
+        printer.data(&json!({
+            "key": run.key, "id": run.id.to_string(), "step": step, "outcome": word, "decided": is_done, "waiting": left,
+        }));
+    }
+    printer.say(format!("{step}: {would}decided: {}", said(word)));
+    let key = shell_word(&run.key);
+    printer.next(match left.first() {
+        Some(next) => format!("{} also waits: onceflow resolve {key} {}", left.join(", "), shell_word(next)),
+        None => format!("onceflow retry {key}"),
+    });
+}
+
+/// The step that is meant: the only one that waits, or the one that is named.
+fn meant<'a>(run: &Summary, waiting: &'a [Undecided], step: Option<&str>) -> Result<&'a Undecided, Fault> {
+    let names: Vec<_> = waiting.iter().map(|waits| words::step(&waits.address)).collect();
+    let none = |message: String| {
+        let hint = match names.is_empty() {
+            true => format!("`onceflow show {}` says how it stands", shell_word(&run.key)),
+            false => format!("these wait: {}", names.join(", ")),
+        };
+        Fault::new(Exit::No, codes::NOT_WAITING, message).hint(hint)
+    };
+    match (waiting, step) {
+        ([], _) => Err(none(format!("no step of run `{}` waits for somebody to say what became of it", run.key))),
+        ([one], None) => Ok(one),
+        (several, None) => Err(none(format!("{} steps of run `{}` wait; say which", several.len(), run.key))),
+        (several, Some(step)) => {
+            let found = several.iter().find(|waits| steps::is(&waits.address, step));
+            found.ok_or_else(|| none(format!("step `{step}` of run `{}` does not wait", run.key)))
+        }
+    }
+}
+
+fn resolution(args: &args::Resolve, step: &Undecided) -> Result<(&'static str, Resolution), Fault> {
+    if args.redo {
+        return Ok(("redo", Resolution::Redo));
+    }
+    if let Some(why) = &args.fail {
+        return Ok(("fail", Resolution::Fail(why.clone())));
+    }
+    let values = onceflow_spec::bind(&step.outputs, &args.output);
+    let values = values.map_err(|problems| {
+        let wanted: Vec<_> = step.outputs.iter().map(|port| format!("-o {}={}", port.name, port.ty)).collect();
+        let problems = problems.0.into_iter().map(|mut problem| {
+            problem.message = problem.message.replace("the flow has no input", "the step has no output");
+            problem.message = problem.message.replace("the input `", "the output `");
+            problem.hint = Some(format!("--done {}", wanted.join(" ")));
+            problem
+        });
+        Fault::problems(Exit::Usage, onceflow_spec::Problems(problems.collect()))
+    })?;
+    let mut outputs: Vec<Data> = Vec::with_capacity(values.len());
+    for ((name, value), port) in values.into_iter().zip(&step.outputs) {
+        let wrong = |error| Fault::plain(Exit::Usage, format!("output `{name}`: {error}"));
+        outputs.push(value.into_data(&port.ty).map_err(wrong)?);
+    }
+    Ok(("done", Resolution::Done(outputs)))
+}

@@ -1,0 +1,72 @@
+//! `onceflow retry RUN [STEP]`: a run that failed, or was interrupted, goes on where it stopped. The flow file is not
+//! needed: the run carries all of it.
+
+use crate::{
+    args, codes, exit::Exit, fault::Fault, going::Going, place::Place, printer::Printer, session::Session, steps,
+    verbs::ls::shell_word, words,
+};
+use onceflow_engine::{RunStatus, Summary};
+use serde_json::json;
+
+/// Goes on with a run.
+pub(crate) async fn run(args: &args::Retry, place: Place, printer: &Printer) -> Result<Exit, Fault> {
+    let session = Session::open(place).await?;
+    let engine = session.idle().await?;
+    let run = session.run(&engine, &args.run).await?;
+    // A list of runs names only the first few failures.
+    let report = engine.find(&run.key).await?.report().await?;
+    engine.stop();
+    allowed(&run)?;
+    let failed: Vec<String> = match &report {
+        onceflow_engine::Report::Failed(failures) => failures.iter().map(|failed| failed.address.to_string()).collect(),
+        _ => vec![],
+    };
+    let only = match &args.step {
+        None => None,
+        Some(step) => {
+            let meant: Vec<_> = failed.iter().filter(|address| steps::is_within(address, step)).cloned().collect();
+            if meant.is_empty() {
+                let fault = steps::unknown(&run.key, step, failed.iter().map(String::as_str));
+                return Err(Fault { message: format!("run `{}` has no step `{step}` that failed", run.key), ..fault });
+            }
+            Some(meant)
+        }
+    };
+    if args.dry_run {
+        session.close().await?;
+        return Ok(told(&run, only.as_deref().unwrap_or(&failed), printer));
+    }
+    Going { session, key: run.key, printer, args: &args.go_on, only }.go().await
+}
+
+/// Whether there is something to go on with.
+fn allowed(run: &Summary) -> Result<(), Fault> {
+    let key = shell_word(&run.key);
+    match run.status {
+        RunStatus::Done => Err(Fault::new(Exit::No, codes::ENDED, format!("run `{}` is done", run.key))
+            .hint(format!("`onceflow show {key}` shows what it gave"))),
+        RunStatus::Undone | RunStatus::Cancelled => {
+            let what = format!("run `{}` was {}: nothing of it is left to go on with", run.key, run.status);
+            Err(Fault::new(Exit::No, codes::ENDED, what).hint("`onceflow run` of its flow begins anew"))
+        }
+        RunStatus::Waiting => {
+            let steps: Vec<_> = run.undecided.iter().map(|step| words::step(step)).collect();
+            let what = format!("run `{}` waits for what became of {}", run.key, steps.join(", "));
+            let step = shell_word(steps.first().map_or("STEP", String::as_str));
+            Err(Fault::new(Exit::Waiting, codes::OUTCOME, what)
+                .hint(format!("`onceflow resolve {key} {step} --done | --redo | --fail WHY` says it")))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn told(run: &Summary, tried: &[String], printer: &Printer) -> Exit {
+    let named: Vec<_> = tried.iter().map(|address| words::step(address)).collect();
+    match printer.json {
+        true => printer.data(&json!({"key": run.key, "id": run.id.to_string(), "retry": named})),
+        false if named.is_empty() => printer.text("nothing failed; what is not done yet goes on"),
+        false => printer.text(format!("would try again: {}", named.join(", "))),
+    }
+    printer.next(format!("onceflow retry {}", shell_word(&run.key)));
+    Exit::Done
+}

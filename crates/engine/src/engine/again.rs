@@ -1,0 +1,191 @@
+//! A run goes on, asked for by its name alone: what it needs it carries. And what it takes, gives and waits for, for those
+//! who have no flow file.
+
+use super::Engine;
+use crate::{
+    Error, Handle, data,
+    shared::{Run, Shared},
+    task::Data,
+};
+use futures_util::future::BoxFuture;
+use onceflow_core::{
+    model::{Port, task::DONE},
+    protocol::{
+        ids::FrameId,
+        keys,
+        rows::{self, Head, Header, Phase, State, Why},
+        run,
+    },
+};
+use std::path::Path;
+
+/// What a run takes and gives.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Signature {
+    /// In the flow's order.
+    pub inputs: Vec<Port>,
+    /// Those that were asked for.
+    pub outputs: Vec<Port>,
+}
+
+/// A step whose outcome is not known.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Undecided {
+    /// Where it is.
+    pub address: String,
+    /// What it would have given.
+    pub outputs: Vec<Port>,
+}
+
+impl Handle {
+    /// Tries again what failed, and lets a run that was stopped while it was planned go on as it was; of what failed, only
+    /// steps at these addresses, if some are named. How many steps that are. Durable when it returns. Somebody must be
+    /// at work on the run for anything to happen.
+    ///
+    /// # Errors
+    /// [`Error::Ended`] if it has; [`Error::Busy`] if it is about to; [`Error::Refused`] if it waits for somebody to say
+    /// what became of a step.
+    pub fn retry<'a>(&'a self, only: Option<&'a [String]>) -> BoxFuture<'a, Result<usize, Error>> {
+        Box::pin(async move {
+            let key = || self.key.clone();
+            let Some(run) = self.shared.read_run(self.id()).await? else { return Err(Error::Ended { key: key() }) };
+            let state = run.state();
+            let tried = match state.phase {
+                Phase::Running | Phase::Failing => 0,
+                Phase::Failed { .. } => self.shared.retry(&run, only).await?,
+                Phase::Frozen => {
+                    self.shared.thaw(&run, state, Phase::Running).await?;
+                    0
+                }
+                Phase::Waiting => {
+                    let why = String::from("waits for somebody to say what became of a step");
+                    return Err(Error::Refused { key: key(), why });
+                }
+                _ => return Err(Error::Busy { key: key() }),
+            };
+            self.shared.records.durable(self.shared.records.position()).await?;
+            Ok(tried)
+        })
+    }
+
+    /// What the run takes and gives; `None` if that is not kept any more.
+    ///
+    /// # Errors
+    /// [`Error::NoRun`] if its history has ended.
+    pub fn signature(&self) -> BoxFuture<'_, Result<Option<Signature>, Error>> {
+        Box::pin(async move {
+            let before = self.shared.before(&self.header().await?).await?;
+            Ok(before.map(|before| {
+                let root = &before.program.blocks[0];
+                Signature {
+                    inputs: root.inputs.iter().map(|input| input.port.clone()).collect(),
+                    outputs: root.outputs.iter().filter(|out| !out.hidden).map(|out| out.port.clone()).collect(),
+                }
+            }))
+        })
+    }
+
+    /// What was asked for.
+    pub(crate) async fn header(&self) -> Result<Header, Error> {
+        loop {
+            let row = self.shared.row(keys::heads().key(&self.key)).await?;
+            let row = row.ok_or_else(|| Error::NoRun(self.key.clone()))?;
+            match rows::read(&row).ok_or_else(|| Error::damaged(format!("the row of run `{}`", self.key)))? {
+                Head::Finished(finished) => return Ok(finished.header),
+                // It may end between two looks.
+                Head::Active(id) => match self.shared.read_run(id).await? {
+                    Some(run) => return Ok(run.header.clone()),
+                    None => {}
+                },
+            }
+        }
+    }
+
+    /// The inputs of a run that has not ended, by name; files are put into a directory. `None` if it has ended: then they
+    /// are not kept.
+    ///
+    /// # Errors
+    /// If they cannot be read, or written there.
+    pub fn inputs<'a>(&'a self, directory: &'a Path) -> BoxFuture<'a, Result<Option<Vec<(String, Data)>>, Error>> {
+        Box::pin(async move {
+            let Some(run) = self.shared.read_run(self.id()).await? else { return Ok(None) };
+            let Some(root) = self.shared.frame(&run, FrameId::ROOT).await? else { return Ok(None) };
+            let mut found = Vec::with_capacity(run.header.inputs.len());
+            for ((name, _), held) in run.header.inputs.iter().zip(&root.inputs) {
+                let payload = held.as_ref().and_then(|held| held.outcome.value());
+                let data = match payload {
+                    None => Data::None,
+                    Some(payload) => data::load_into(&self.shared.values, payload, Some(&directory.join(name))).await?,
+                };
+                found.push((name.clone(), data));
+            }
+            Ok(Some(found))
+        })
+    }
+
+    /// The steps whose outcome is not known, and what each would have given.
+    ///
+    /// # Errors
+    /// If the store does not answer.
+    pub fn undecided(&self) -> BoxFuture<'_, Result<Vec<Undecided>, Error>> {
+        Box::pin(async move {
+            let Some(run) = self.shared.read_run(self.id()).await? else { return Ok(vec![]) };
+            let mut found = Vec::new();
+            for (step, _, parked) in self.shared.parked_first(&run).await? {
+                let Why::Unknown { address, .. } = &parked.why else { continue };
+                let node = &run.plan.program.blocks[parked.ticket.block as usize].nodes[step.node as usize];
+                let own = &node.outputs[..node.outputs.len() - usize::from(node.attempt)];
+                let outputs = own.iter().filter(|port| port.name != DONE).cloned().collect();
+                found.push(Undecided { address: address.to_string(), outputs });
+            }
+            Ok(found)
+        })
+    }
+}
+
+impl Shared {
+    /// What failed is tried again, all of it or what is at these addresses, and what was put aside with it.
+    pub(super) async fn retry(&self, run: &Run, only: Option<&[String]>) -> Result<usize, Error> {
+        const UNPARK_MAX: usize = 100;
+        let (mut after, mut tried) = (None, 0);
+        let is_meant = |why: &Why| match why {
+            Why::Failed(failed) => only.is_none_or(|only| only.iter().any(|address| **address == *failed.address)),
+            Why::NotStarted | Why::Unknown { .. } => true,
+        };
+        loop {
+            // What fails again meanwhile stands before, and is not tried a third time.
+            let mut parked = self.parked(&run.plan.keys, after, UNPARK_MAX).await?;
+            let Some((last, ..)) = parked.last() else { return Ok(tried) };
+            after = Some(*last);
+            parked.retain(|(_, _, parked)| is_meant(&parked.why));
+            if parked.is_empty() {
+                continue;
+            }
+            let state = run.state();
+            let draft = run::unpark(&run.plan, state, &parked);
+            if self.commit_outside(draft, &[]).await?.is_err() {
+                // Somebody else does the same.
+                self.read_run(run.plan.keys.run).await?;
+                return Ok(tried);
+            }
+            tried += parked.iter().filter(|(_, _, parked)| matches!(parked.why, Why::Failed(_))).count();
+            run.saw(State { phase: Phase::Running, ..state });
+        }
+    }
+
+    /// There is no new plan: the old one is valid again, and the run is settled if nothing of it is in flight.
+    pub(super) async fn thaw(&self, run: &Run, frozen: State, before: Phase) -> Result<(), Error> {
+        let draft = run::turn(&run.plan, frozen, before);
+        if self.commit_outside(draft, &[]).await?.is_ok() {
+            run.saw(State { phase: before, ..frozen });
+        }
+        Ok(())
+    }
+}
+
+impl Engine {
+    /// What failed is tried again.
+    pub(super) async fn retry(&self, run: &Run) -> Result<(), Error> {
+        self.shared.retry(run, None).await.map(drop)
+    }
+}

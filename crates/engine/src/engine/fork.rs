@@ -1,0 +1,217 @@
+//! A new run from an old one's values: the same program, some inputs changed. What does not depend on those is reused, as
+//! far as the old run holds, keeps or gave it.
+//!
+//! What the old run kept is copied first, row by row, under the new run's id, with a row that says when it goes: if we are
+//! killed before the new run begins, it goes as what a run kept always goes.
+
+use super::{
+    Asked, Engine, Start, inputs,
+    known::{Before, Known, given_out, still_right},
+    replan::{self, Planned},
+};
+use crate::{Error, Handle, data, task::Data};
+use futures_util::future::BoxFuture;
+use onceflow_core::{
+    Batch, Name,
+    limits::REMOVE_ROWS_MAX,
+    model::{Library, Program, TaskSpec},
+    payload::Digest,
+    plan::Explanation,
+    protocol::{
+        draft::stored,
+        ids::{Generation, RunId},
+        keys::{self, Keys},
+        rows::{self, Head, Header, Memo, Status},
+        run::Due,
+    },
+};
+use onceflow_store::{
+    Outcome as Answer,
+    records::Scan,
+    values::{EdgeName, Weave},
+};
+use std::sync::Mutex;
+
+/// How long what was copied for a new run outlives one who was killed before that began.
+const COPIED_MS: u64 = 3_600_000;
+
+/// What a new run is to be.
+#[derive(Clone, Debug, Default)]
+pub struct Fork {
+    /// What it is called. There must be no run of this key.
+    pub key: String,
+    /// All of its inputs, by name.
+    pub inputs: Vec<(String, Data)>,
+    /// Those that may differ from the old run's. Any other that does is an error.
+    pub changed: Vec<String>,
+    /// Tasks of the first class are of the second in the new run.
+    pub classes: Vec<(String, String)>,
+    /// How long inner values outlive the run, in milliseconds; as in the old run if it is not said.
+    pub keep_ms: Option<u64>,
+}
+
+/// What is known of the run that is forked.
+struct Old {
+    header: Header,
+    before: Before,
+    known: Known,
+    keys: Keys,
+}
+
+impl Engine {
+    /// Starts a new run with the program of an old one. Durable when it returns.
+    ///
+    /// # Errors
+    /// [`Error::Refused`] if there is a run of the new key, or the program of the old one is not kept any more;
+    /// [`Error::Inputs`] if the inputs are not what the program takes, or others differ than were named.
+    pub fn fork<'a>(&'a self, from: &'a str, fork: Fork) -> BoxFuture<'a, Result<Handle, Error>> {
+        Box::pin(async move {
+            let mut copied = None;
+            let handle = loop {
+                let (asked, old, planned) = self.plan_fork(from, fork.clone()).await?;
+                let id = match copied {
+                    Some(id) => id,
+                    None => {
+                        let id = self.new_run();
+                        if asked.start.keep_ms.is_some() && old.header.keep_ms.is_some() {
+                            self.copy_kept(&old.keys, id, &asked.start.key).await?;
+                        }
+                        copied = Some(id);
+                        id
+                    }
+                };
+                if let Some(handle) = self.begin(&asked, None, id, Generation(0), planned).await? {
+                    break handle;
+                }
+            };
+            self.shared.records.durable(self.shared.records.position()).await?;
+            Ok(handle)
+        })
+    }
+
+    /// What [`Engine::fork`] would run, and why. Changes nothing.
+    ///
+    /// # Errors
+    /// As [`Engine::fork`].
+    pub fn explain_fork<'a>(&'a self, from: &'a str, fork: Fork) -> BoxFuture<'a, Result<Explanation, Error>> {
+        Box::pin(async move { Ok(self.plan_fork(from, fork).await?.2.explanation) })
+    }
+
+    async fn plan_fork(&self, from: &str, fork: Fork) -> Result<(Asked, Old, Planned), Error> {
+        if self.shared.row(keys::heads().key(&fork.key)).await?.is_some() {
+            return Err(Error::Refused { key: fork.key, why: String::from("is there already") });
+        }
+        let (header, before) = self.forked(from).await?;
+        let asked = self.ask_as(&header, &before, fork).await?;
+        let old = self.old(from, header, before, &asked).await?;
+        let planned = replan::plan(&asked, &old.known, Some(&old.before), self.fuses(&asked))?;
+        Ok((asked, old, planned))
+    }
+
+    async fn forked(&self, from: &str) -> Result<(Header, Before), Error> {
+        let header = self.find(from).await?.header().await?;
+        let gone = || Error::Refused { key: from.to_owned(), why: String::from("does not keep its program any more") };
+        let before = self.shared.before(&header).await?.ok_or_else(gone)?;
+        Ok((header, before))
+    }
+
+    /// What is asked for: the old program, for workers of the new run's classes, with the new inputs.
+    async fn ask_as(&self, header: &Header, before: &Before, mut fork: Fork) -> Result<Asked, Error> {
+        let mut program = before.program.clone();
+        reclass(&mut program, &fork.classes);
+        let taken = inputs::take(program.identity().inputs, &mut fork.inputs).await?;
+        let digests = taken.digests();
+        let was = |name: &str| header.inputs.iter().find(|(input, _)| input == name).map(|(_, digest)| digest);
+        let is_odd = |(name, digest): &&(String, Digest)| was(name) != Some(digest) && !fork.changed.contains(name);
+        if let Some((name, _)) = digests.iter().find(is_odd) {
+            return Err(Error::Inputs(format!("input `{name}` is not what it was when run `{}` began", header.key)));
+        }
+        let start = Start {
+            outputs: header.requested.clone(),
+            keep_ms: fork.keep_ms.or(header.keep_ms),
+            history_ms: header.history_ms,
+            finish_independent: header.finish_independent,
+            ..Start::new(fork.key, Library::default(), header.flow.clone())
+        };
+        start.check_key()?;
+        Ok(Asked { program, digest: header.asked, inputs: taken, stored: Mutex::default(), start })
+    }
+
+    /// What the old run has that is right for what is asked.
+    async fn old(&self, from: &str, header: Header, before: Before, asked: &Asked) -> Result<Old, Error> {
+        let shared = &self.shared;
+        let row = shared.row(keys::heads().key(from)).await?;
+        match row.as_deref().and_then(rows::read::<Head>) {
+            Some(Head::Active(id)) => {
+                let Some(run) = shared.read_run(id).await? else { return Err(Error::NoRun(from.to_owned())) };
+                let known = shared.known_of(&run, asked, &before).await?;
+                Ok(Old { header, before, known, keys: run.plan.keys.clone() })
+            }
+            Some(Head::Finished(finished)) => {
+                let keys = Keys::new(finished.run, finished.generation);
+                let mut known = Known::new();
+                // What was undone is not there any more.
+                if finished.status == Status::Done {
+                    known = still_right(given_out(&before, &finished.outputs), &before, asked);
+                    if header.keep_ms.is_some() {
+                        known.extend(shared.kept(&keys, asked).await?);
+                    }
+                }
+                Ok(Old { header, before, known, keys })
+            }
+            None => Err(Error::NoRun(from.to_owned())),
+        }
+    }
+
+    /// Copies what a run kept, for a run that is about to begin.
+    async fn copy_kept(&self, old: &Keys, id: RunId, key: &str) -> Result<(), Error> {
+        let shared = &self.shared;
+        let until = shared.records.now().await?.plus_ms(COPIED_MS);
+        let mut batch = Batch::new(shared.shard());
+        let due = keys::due(until, b'k', id, key);
+        batch.require_absent(due.clone()).put(due, rows::write(&Due::Keep(id)));
+        let _there = shared.records.commit(batch).await?;
+        let kept = Keys::new(id, Generation(0)).kept;
+        let mut after = None;
+        loop {
+            let scan = Scan::of(old.kept.clone(), REMOVE_ROWS_MAX).prefix(b"m").after(after.clone());
+            let page = shared.records.scan(shared.shard(), scan).await?;
+            let Some((last, _)) = page.rows.last() else { return Ok(()) };
+            after = Some(last.clone());
+            for (name, row) in &page.rows {
+                let memo: Memo = rows::read(row).ok_or_else(|| Error::damaged("what a step gave before"))?;
+                let mut weaves = Vec::new();
+                for (port, stored) in (0_u16..).zip(&memo.outputs).filter_map(|(port, out)| Some((port, stored(out)?)))
+                {
+                    let edge = Name::join(&[kept.id(), &name.as_bytes()[1..], &port.to_be_bytes()]);
+                    weaves.push(Weave::Set { edge: EdgeName::root(edge), to: data::id(stored), deadline: None });
+                }
+                let mut batch = Batch::new(shared.shard());
+                batch.require_equals(old.kept.key(name), row.clone()).require_absent(kept.key(name));
+                batch.put(kept.key(name), row.clone());
+                // One that went meanwhile is computed again.
+                match shared.values.weave(&mut batch, &weaves).await {
+                    Ok(()) => {}
+                    Err(onceflow_store::values::Error::Missing { .. }) => continue,
+                    Err(error) => return Err(error.into()),
+                }
+                if let Answer::Applied(committed) = shared.records.commit(batch).await? {
+                    shared.values.noticed(&committed);
+                }
+            }
+        }
+    }
+}
+
+/// Lets tasks be taken by other workers.
+fn reclass(program: &mut Program, classes: &[(String, String)]) {
+    fn one(task: &mut TaskSpec, classes: &[(String, String)]) {
+        if let Some((_, to)) = classes.iter().find(|(from, _)| *from == task.class) {
+            task.class.clone_from(to);
+        }
+        if let Some(undo) = &mut task.compensation {
+            one(undo, classes);
+        }
+    }
+    program.tasks.iter_mut().for_each(|task| one(task, classes));
+}

@@ -1,0 +1,119 @@
+//! Whether a run that has not ended can go on with another flow, and what that would do: asked without changing anything,
+//! and without the files it was started with.
+
+use super::{Asked, Engine, Start, inputs::Inputs, replan};
+use crate::{Error, data, shared::Run, task::Data};
+use futures_util::future::BoxFuture;
+use onceflow_core::{
+    model::check,
+    payload::{Digest, Outcome},
+    plan::Explanation,
+    protocol::{
+        ids::FrameId,
+        keys,
+        rows::{self, Head, Phase},
+    },
+};
+use std::sync::Mutex;
+
+/// What would become of a run.
+#[derive(Debug)]
+pub struct Move {
+    /// Whether it is for the very same: then nothing changes.
+    pub is_same: bool,
+    /// What would run, be reused and be skipped.
+    pub explanation: Explanation,
+    /// Why it would be refused, if it would.
+    pub refused: Option<Error>,
+}
+
+impl Engine {
+    /// Why [`Engine::start`] would refuse to give an unfinished run a new plan; `None` if it would not, or if there is no
+    /// such run. Changes nothing.
+    ///
+    /// # Errors
+    /// As [`Engine::start`].
+    pub fn refusal(&self, start: Start) -> BoxFuture<'_, Result<Option<Error>, Error>> {
+        Box::pin(async move {
+            let asked = self.ask(start).await?;
+            match self.unfinished(&asked.start.key).await? {
+                Some(run) if !asked.is(&run.header) => self.why_not(&asked, &run).await,
+                _ => Ok(None),
+            }
+        })
+    }
+
+    /// What would become of the unfinished run of this start's key if it was started with this flow and the inputs it has;
+    /// those of the start are for what it does not have. `None` if there is no such run. Changes nothing.
+    ///
+    /// # Errors
+    /// If the flow does not check, lacks an input, or the store does not answer.
+    pub fn explain_move(&self, start: Start) -> BoxFuture<'_, Result<Option<Move>, Error>> {
+        Box::pin(async move {
+            let Some(run) = self.unfinished(&start.key).await? else { return Ok(None) };
+            let asked = self.ask_with_its_own(start, &run).await?;
+            let is_same = asked.is(&run.header);
+            let before = self.shared.before(&run.header).await?;
+            let before = before.ok_or_else(|| Error::damaged(format!("the program of run `{}`", run.key)))?;
+            let known = self.shared.known_of(&run, &asked, &before).await?;
+            let explanation = replan::plan(&asked, &known, Some(&before), false)?.explanation;
+            let refused = if is_same { None } else { self.why_not(&asked, &run).await? };
+            Ok(Some(Move { is_same, explanation, refused }))
+        })
+    }
+
+    async fn unfinished(&self, key: &str) -> Result<Option<std::sync::Arc<Run>>, Error> {
+        let row = self.shared.row(keys::heads().key(key)).await?;
+        match row.as_deref().and_then(rows::read::<Head>) {
+            Some(Head::Active(id)) => self.shared.read_run(id).await,
+            Some(Head::Finished(_)) | None => Ok(None),
+        }
+    }
+
+    async fn ask_with_its_own(&self, start: Start, run: &Run) -> Result<Asked, Error> {
+        let program = check(&start.library, &start.flow, start.outputs.as_deref())?;
+        let root = self.shared.frame(run, FrameId::ROOT).await?;
+        let root = root.ok_or_else(|| Error::damaged(format!("the frame of run `{}`", run.key)))?;
+        let own = |name: &str| {
+            let at = run.header.inputs.iter().position(|(input, _): &(String, Digest)| input == name)?;
+            root.inputs.get(at)?.as_ref().map(|held| held.outcome.clone())
+        };
+        let (mut found, mut lacking) = (Vec::new(), Vec::new());
+        for port in program.identity().inputs {
+            let given = start.inputs.iter().find(|(name, _)| *name == port.name).map(|(_, data)| data.clone());
+            match (own(&port.name), given) {
+                (Some(outcome), _) => found.push((port.name, outcome)),
+                (None, Some(data)) => found.push((port.name, data::look(data).await?.outcome)),
+                (None, None) if matches!(port.ty, onceflow_core::model::Type::Option(_)) => {
+                    found.push((port.name, Outcome::None));
+                }
+                (None, None) => lacking.push(format!("`{}`", port.name)),
+            }
+        }
+        if !lacking.is_empty() {
+            return Err(Error::Inputs(format!("the flow takes {}, which the run does not have", lacking.join(", "))));
+        }
+        let start = Start { inputs: Vec::<(String, Data)>::new(), ..start };
+        let digest = program.blocks[0].digest;
+        Ok(Asked { program, digest, inputs: Inputs::seen(found), stored: Mutex::default(), start })
+    }
+
+    /// Why a run gets no new plan, if it does not.
+    async fn why_not(&self, asked: &Asked, run: &Run) -> Result<Option<Error>, Error> {
+        match run.state().phase {
+            Phase::Running | Phase::Failing | Phase::Failed { .. } | Phase::Waiting | Phase::Frozen => {}
+            _ => return Ok(Some(Error::Busy { key: asked.start.key.clone() })),
+        }
+        let refused = match self.may_run_again(asked, run).await {
+            Err(refused) => Err(refused),
+            Ok(()) => self.plan_anew(asked, run).await.map(drop),
+        };
+        match refused {
+            Ok(()) => Ok(None),
+            Err(refused @ (Error::CanBeUndone { .. } | Error::Undecided { .. } | Error::WouldRerun { .. })) => {
+                Ok(Some(refused))
+            }
+            Err(error) => Err(error),
+        }
+    }
+}

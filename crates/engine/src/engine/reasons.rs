@@ -1,0 +1,116 @@
+//! Why the steps of a plan run, or do not, as it was when the plan was made: a row for each of the last few plans of a
+//! run, written with the plan, and gone with the run's history. The first plan of a run that reuses nothing has none: all
+//! of its steps run for the first time.
+
+use super::Engine;
+use crate::{Error, Handle};
+use futures_util::future::BoxFuture;
+use onceflow_core::{
+    Batch, Timestamp,
+    plan::{Explanation, Fate, Reason},
+    protocol::{
+        ids::{Generation, RunId},
+        keys, rows,
+    },
+};
+use serde::{Deserialize, Serialize};
+
+/// Plans of a run whose reasons are kept.
+const PLANS_MAX: u32 = 8;
+
+/// Bytes of addresses and words kept of one plan: far below what a row may have.
+const BYTES_MAX: usize = 128 << 10;
+
+/// Why the outermost steps of a plan run, or do not.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Reasons {
+    /// Which plan of the run: 0 is the first.
+    pub generation: u32,
+    /// When it was made, on the store's clock.
+    pub decided: Timestamp,
+    /// By address, in the order of the flow.
+    pub lines: Vec<(String, Fate, Reason)>,
+    /// Steps for which there was no room.
+    pub left_out: u32,
+}
+
+impl Reasons {
+    fn of(generation: Generation, decided: Timestamp, explanation: &Explanation) -> Self {
+        let mut bytes = 0;
+        let mut fits = |address: &str, reason: &Reason| {
+            bytes += address.len() + 8 + weight(reason);
+            bytes <= BYTES_MAX
+        };
+        let kept = explanation.lines.iter().take_while(|line| fits(&line.address, &line.reason));
+        let lines: Vec<_> = kept.map(|line| (line.address.clone(), line.fate, line.reason.clone())).collect();
+        let left_out = u32::try_from(explanation.lines.len() - lines.len()).unwrap_or(u32::MAX);
+        Reasons { generation: generation.0, decided, lines, left_out }
+    }
+}
+
+/// Bytes of words in a reason.
+fn weight(reason: &Reason) -> usize {
+    match reason {
+        Reason::CodeChanged { from, to } => from.len() + to.len(),
+        Reason::InputChanged { port } => port.len(),
+        Reason::SourceReruns { address } => address.len(),
+        Reason::New | Reason::NoValue | Reason::Kept | Reason::NotNeeded => 0,
+    }
+}
+
+impl Engine {
+    /// Adds the reasons of a plan to the batch that installs it.
+    pub(super) async fn write_reasons(
+        &self,
+        batch: &mut Batch,
+        (run, generation): (RunId, Generation),
+        (explanation, is_partial): (&Explanation, bool),
+    ) -> Result<(), Error> {
+        if generation == Generation(0) && !is_partial {
+            return Ok(());
+        }
+        let now = self.shared.records.now().await?;
+        let group = keys::reasons(run);
+        let reasons = Reasons::of(generation, now, explanation);
+        batch.put(group.key(generation.0.to_be_bytes()), rows::write(&reasons));
+        if let Some(old) = generation.0.checked_sub(PLANS_MAX) {
+            batch.delete(group.key(old.to_be_bytes()));
+        }
+        Ok(())
+    }
+}
+
+impl Handle {
+    /// Why the steps of the last few plans of the run run, or do not; the first plan first. None for a first plan whose
+    /// steps all run for the first time.
+    ///
+    /// # Errors
+    /// If the store does not answer.
+    pub fn reasons(&self) -> BoxFuture<'_, Result<Vec<Reasons>, Error>> {
+        Box::pin(async move {
+            let rows = self.shared.all_rows(keys::reasons(self.id()), b"").await?;
+            rows.iter().map(|(_, row)| rows::read(row).ok_or_else(|| Error::damaged("why steps ran"))).collect()
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use onceflow_core::plan::explain::Line;
+
+    #[test]
+    fn reasons_fit_into_a_row_and_say_what_they_leave_out() {
+        let line = |node: u32| Line {
+            node,
+            address: format!("/{node:0100}"),
+            fate: Fate::Run,
+            reason: Reason::InputChanged { port: String::from("reads") },
+        };
+        let explanation = Explanation { lines: (0..100_000).map(line).collect() };
+        let reasons = Reasons::of(Generation(3), Timestamp::from_ms(7), &explanation);
+        assert!(rows::write(&reasons).len() < onceflow_core::limits::ROW_BYTES_MAX / 4);
+        assert_eq!(reasons.lines.len() + reasons.left_out as usize, 100_000);
+        assert_eq!(reasons.lines[0], (explanation.lines[0].address.clone(), Fate::Run, line(0).reason));
+    }
+}

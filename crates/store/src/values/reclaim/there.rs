@@ -1,0 +1,86 @@
+//! Buries on a store that can do it by itself ([`Records::bury`](crate::records::Records::bury)): the same as `bury`, where the rows
+//! are. Each call takes a turn and gives the next one, so calls under way follow each other, and whoever comes between makes
+//! those after it do nothing.
+
+use super::{Error, Reclaimed, Round, turn::Seen};
+use crate::{
+    records::{self, Buried, Bury},
+    values::{
+        Values, limits,
+        stored::{Debt, Sweeper},
+    },
+};
+use futures_util::{StreamExt, stream::FuturesOrdered};
+use onceflow_core::{Row, Timestamp};
+
+/// What calls came to.
+pub(super) struct There {
+    pub(super) round: Round,
+    /// Whether there is something that only a batch of ours can do.
+    pub(super) is_odd: bool,
+}
+
+impl Values {
+    /// Whether the store shall bury by itself. A call looks at as many as one value can refer to, at least.
+    pub(super) fn buries_there(&self, touch_max: usize) -> bool {
+        self.records.burials_at_once() > 0 && touch_max >= limits::REFS_PER_VALUE_MAX
+    }
+
+    /// Values and decrements that one call of the reclaim loop touches.
+    pub fn reclaim_budget(&self) -> usize {
+        if self.records.burials_at_once() > 0 { limits::RECLAIM_THERE_BUDGET } else { limits::RECLAIM_BUDGET }
+    }
+
+    /// Calls until there is nothing left, or so much is done, or somebody else comes between.
+    pub(super) async fn bury_there(
+        &self,
+        done: &mut Reclaimed,
+        seen: &Row,
+        sweeper: Sweeper,
+        next_deadline: Option<Timestamp>,
+        touch_max: usize,
+    ) -> Result<There, Error> {
+        let (mut turn, mut calls) = (seen.clone(), FuturesOrdered::new());
+        let (mut touched, mut is_odd, mut goes_on) = (0, false, true);
+        loop {
+            while goes_on && calls.len() < self.records.burials_at_once() {
+                let ask = self.next_burial(&mut turn, sweeper, next_deadline);
+                calls.push_back(self.records.bury(self.shard, ask));
+            }
+            match calls.next().await {
+                None => return Ok(There { round: Round::Did(touched), is_odd }),
+                Some(Ok(Some(Buried { buried, paid, touched: some, more, odd }))) => {
+                    done.buried += buried;
+                    done.paid += paid;
+                    touched += some;
+                    is_odd |= odd;
+                    goes_on &= more && !odd && touched < touch_max;
+                }
+                // After the last call that did something the turn stays, and others may have it.
+                Some(Ok(None)) if !goes_on => {}
+                Some(Ok(None) | Err(records::Error::Unknown(_))) if touched == 0 => {
+                    return Ok(There { round: Round::Again, is_odd });
+                }
+                Some(Ok(None) | Err(records::Error::Unknown(_))) => goes_on = false,
+                Some(Err(error)) => return Err(error.into()),
+            }
+        }
+    }
+
+    fn next_burial(&self, turn: &mut Row, sweeper: Sweeper, next_deadline: Option<Timestamp>) -> Bury {
+        let back_by = next_deadline.unwrap_or(Timestamp::NEVER);
+        let next = Sweeper { turn: self.fences.next(), back_by, ..sweeper };
+        let row = next.to_row();
+        let keys = &self.keys;
+        let groups = [&keys.values, &keys.counts, &keys.zero, &keys.owed].map(Clone::clone);
+        let seen = std::mem::replace(turn, row.clone());
+        Bury { turn: (keys.sweeper(), seen, row), groups, debt: Debt::decrements_name(next.turn) }
+    }
+}
+
+impl Seen {
+    /// The row and what it says, if there is one.
+    pub(super) fn both(&self) -> Option<(&Row, Sweeper)> {
+        Some((self.row.as_ref()?, self.sweeper?))
+    }
+}
