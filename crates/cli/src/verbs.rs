@@ -19,6 +19,7 @@ pub(crate) mod reclaim;
 pub(crate) mod resolve;
 pub(crate) mod retry;
 pub(crate) mod run;
+pub(crate) mod send;
 pub(crate) mod show;
 pub(crate) mod version;
 pub(crate) mod watch;
