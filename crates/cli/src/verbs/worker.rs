@@ -165,6 +165,7 @@ fn say(printer: &Printer, ms: u64, run: &str, what: &What, took: Option<u64>) {
             }
         }
         What::DidFail(failed) => printer.tell(format!("{run}: {}", view::failure(printer, failed))),
+        What::WillWait { address } => printer.say(format!("waits   {}", at(address))),
         What::DidLoseTrack { address } => printer.say(format!("unknown {}", at(address))),
         What::DidUndo { address } => printer.say(format!("undone  {}", at(address))),
         What::DidLose { address } => printer.warn(format!(
