@@ -284,6 +284,9 @@ pub(crate) struct Fsck {
     /// Change what is wrong
     #[arg(long)]
     pub(crate) repair: bool,
+    /// Refuse to look at a store that is in use: what is said is proven then
+    #[arg(long)]
+    pub(crate) at_rest: bool,
     #[command(flatten)]
     pub(crate) sure: Sure,
 }
