@@ -53,6 +53,10 @@ impl Cascade {
 
 pub(super) fn measure(runtime: &Runtime, report: &mut Report) -> anyhow::Result<()> {
     let server = runtime.block_on(Bench::start())?;
+    report.note(match server.favour() {
+        true => "cascade: the server ran at a higher priority, for both, so that its calls are not timed with others' work in them",
+        false => "cascade: the server ran at the priority of everybody, so its longest call may have others' work in it",
+    });
     let values = scaled(VALUES, 20_000);
     let large = runtime.block_on(cascade(&server, values))?;
     say(&large);

@@ -1,9 +1,9 @@
 //! Records that count what is asked of them, by kind, and can keep the batches.
 
-use onceflow_core::{Batch, Key, Kind, Row, Shard, Timestamp};
+use onceflow_core::{Batch, Group, Key, Kind, Name, Row, Shard, Timestamp};
 use onceflow_store::{
     Outcome, Records,
-    records::{Error, Page, Position, Scan},
+    records::{Buried, Bury, Error, Page, Position, Scan, Walked},
     world::BoxFuture,
 };
 use std::sync::{
@@ -22,6 +22,8 @@ pub(super) struct Calls {
     pub(super) scans: AtomicU64,
     /// Looks at the clock, also those of a wait.
     pub(super) nows: AtomicU64,
+    /// Calls that bury values: what earlier steps left.
+    pub(super) burials: AtomicU64,
     kept: Mutex<Option<Vec<Batch>>>,
 }
 
@@ -89,6 +91,29 @@ impl Records for Watched {
 
     fn hears_of_others(&self) -> bool {
         self.records.hears_of_others()
+    }
+
+    fn ops_at_once(&self) -> usize {
+        self.records.ops_at_once()
+    }
+
+    fn walk(
+        &self,
+        shard: Shard,
+        group: Group,
+        from: Option<Name>,
+        limit: usize,
+    ) -> BoxFuture<'_, Result<Walked, Error>> {
+        self.records.walk(shard, group, from, limit)
+    }
+
+    fn burials_at_once(&self) -> usize {
+        self.records.burials_at_once()
+    }
+
+    fn bury(&self, shard: Shard, ask: Bury) -> BoxFuture<'_, Result<Option<Buried>, Error>> {
+        self.calls.burials.fetch_add(1, Relaxed);
+        self.records.bury(shard, ask)
     }
 
     fn now(&self) -> BoxFuture<'_, Result<Timestamp, Error>> {

@@ -4,7 +4,7 @@ mod more;
 pub(crate) mod pictures;
 pub(crate) mod tools;
 
-pub(crate) use more::{Diff, Du, Export, Fork, GoOn, Import, Lineage, Resolve, Retry, Sure, Why};
+pub(crate) use more::{Diff, Du, Export, Fork, GoOn, Import, Lineage, Resolve, Retry, Send, Sure, Why};
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use std::path::PathBuf;
@@ -73,6 +73,8 @@ pub(crate) enum Verb {
     Retry(Retry),
     /// Say what became of a step that must not start twice
     Resolve(Resolve),
+    /// Bring an event to the step that waits for it
+    Send(Send),
     /// Start a new run from an old one, with other inputs
     Fork(Fork),
     /// Say what takes the room
@@ -282,6 +284,9 @@ pub(crate) struct Fsck {
     /// Change what is wrong
     #[arg(long)]
     pub(crate) repair: bool,
+    /// Refuse to look at a store that is in use: what is said is proven then
+    #[arg(long)]
+    pub(crate) at_rest: bool,
     #[command(flatten)]
     pub(crate) sure: Sure,
 }

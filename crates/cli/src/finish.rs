@@ -8,7 +8,7 @@ use crate::{
     printer::{Ink, Printer},
     results::{self, Source},
     tally::Tally,
-    verbs::ls::shell_word,
+    verbs::{ls::shell_word, send},
     view, words,
 };
 use onceflow_core::{
@@ -55,22 +55,7 @@ impl Ending<'_> {
                     shell_word(&first)
                 ));
             }
-            Report::Waiting(steps) => {
-                let named: Vec<_> = steps.iter().map(|step| words::step(step)).collect();
-                self.printer.say(format!(
-                    "{}[{}]: whether {} took effect is not known",
-                    self.printer.ink(Ink::Yellow, "waiting"),
-                    codes::OUTCOME,
-                    named.join(", ")
-                ));
-                data["unknown"] = json!(steps);
-                let first = named.first().map_or("STEP", String::as_str);
-                self.next(&format!(
-                    "onceflow resolve {} {} --done | --redo | --fail WHY",
-                    self.key(),
-                    shell_word(first)
-                ));
-            }
+            Report::Waiting(_) => self.waiting(&mut data).await?,
             Report::Undone { failures, not_undone } => {
                 self.list(&failures);
                 self.undone(&not_undone);
@@ -90,6 +75,35 @@ impl Ending<'_> {
             self.printer.data(&data);
         }
         Ok(exit)
+    }
+
+    /// Somebody must say something: which steps wait, and for what.
+    async fn waiting(&self, data: &mut Json) -> Result<(), Fault> {
+        let waiting = self.handle.undecided().await?;
+        let (events, unknown): (Vec<_>, Vec<_>) = waiting.iter().partition(|step| send::event(step).is_some());
+        let word = self.printer.ink(Ink::Yellow, "waiting");
+        let named: Vec<_> = unknown.iter().map(|step| words::step(&step.address)).collect();
+        if !named.is_empty() {
+            let what = format!("{word}[{}]: whether {} took effect is not known", codes::OUTCOME, named.join(", "));
+            self.printer.say(what);
+        }
+        let events: Vec<_> =
+            events.iter().map(|step| (words::step(&step.address), send::event(step).unwrap_or_default())).collect();
+        for (step, event) in &events {
+            self.printer.say(format!("{word}: {step} waits for `{event}`"));
+        }
+        data["unknown"] = unknown.iter().map(|step| Json::from(step.address.clone())).collect();
+        if !events.is_empty() {
+            data["events"] = events.iter().map(|(step, event)| json!({"step": step, "event": event})).collect();
+        }
+        self.next(&match (named.first(), events.first()) {
+            (None, Some((_, event))) => format!("onceflow send {} {}", self.key(), shell_word(event)),
+            (first, _) => {
+                let first = first.map_or("STEP", String::as_str);
+                format!("onceflow resolve {} {} --done | --redo | --fail WHY", self.key(), shell_word(first))
+            }
+        });
+        Ok(())
     }
 
     fn key(&self) -> String {

@@ -160,6 +160,7 @@ fn go(cli: &Cli, config: &Config, printer: &Printer) -> Result<Exit, Fault> {
             Verb::Why(args) => verbs::why::run(args, place, printer).await,
             Verb::Retry(args) => verbs::retry::run(args, place, printer).await,
             Verb::Resolve(args) => verbs::resolve::run(args, place, printer).await,
+            Verb::Send(args) => verbs::send::run(args, place, printer).await,
             Verb::Fork(args) => verbs::fork::run(args, place, printer).await,
             Verb::Du(args) => verbs::du::run(args, place, printer).await,
             Verb::Lineage(args) => verbs::lineage::run(args, place, printer).await,

@@ -6,13 +6,20 @@ use crate::{
     fault::Fault,
     finish::data_json,
     history::History,
-    picture::{Scene, states},
+    picture::{
+        Scene,
+        scene::{box_id, is_step},
+        states,
+    },
     place::Place,
     presence, runs,
     session::{Session, is_for_any},
     story,
 };
-use onceflow_core::protocol::rows::Failed;
+use onceflow_core::{
+    plan::{Fate, Reason},
+    protocol::rows::Failed,
+};
 use onceflow_engine::{Report, StepLog, Summary};
 use serde_json::{Map, Value};
 use std::{collections::BTreeMap, path::PathBuf};
@@ -35,8 +42,8 @@ pub(crate) struct Pictured {
     /// Where talk about it lies.
     pub(crate) directory: PathBuf,
     pub(crate) next: String,
-    /// Why each step ran or not, by the id of its box, as far as that was written down.
-    pub(crate) reasons: BTreeMap<String, String>,
+    /// What its plan decided for each step, by the id of its box; nothing for a first plan, in which all steps run.
+    pub(crate) decided: BTreeMap<String, (Fate, Reason)>,
 }
 
 impl Pictured {
@@ -65,6 +72,9 @@ impl Pictured {
             Report::Waiting(steps) => (vec![], steps),
             _ => (vec![], vec![]),
         };
+        let reasons = handle.reasons().await?;
+        let decided = reasons.into_iter().rfind(|plan| plan.generation == run.generation);
+        let decided = decided.map(|plan| plan.lines).unwrap_or_default();
         let (program, logs) = (handle.program().await?, handle.logs().await?);
         let drawn = program.map(|program| Scene::of(&program, &run.key));
         let drawn = drawn.or_else(|| story::drawn(&session.place, run.id));
@@ -90,7 +100,7 @@ impl Pictured {
             logs,
             directory,
             next,
-            reasons: BTreeMap::new(),
+            decided: of_boxes(decided),
         })
     }
 
@@ -101,7 +111,8 @@ impl Pictured {
             false => format!("{} ({}): {}", self.run.key, self.run.flow, self.status),
         };
         let mut scene = Scene { title, ..self.drawn.clone()? };
-        states::colour(&mut scene, &self.history, self.run.status, &self.unknown);
+        let fate = |id: &str| self.decided.get(id).map(|(fate, _)| *fate);
+        states::colour(&mut scene, &self.history, self.run.status, &self.unknown, fate);
         Some(scene)
     }
 
@@ -115,4 +126,21 @@ impl Pictured {
         let hint = format!("`onceflow graph {}` draws the flow itself", crate::verbs::ls::shell_word(flow));
         self.scene().ok_or_else(|| Fault::new(Exit::No, codes::DRAWING, message).hint(hint))
     }
+}
+
+/// Of all that was decided for what is inside a box, what runs says most.
+fn of_boxes(lines: Vec<(String, Fate, Reason)>) -> BTreeMap<String, (Fate, Reason)> {
+    let rank = |fate: Fate| match fate {
+        Fate::Run => 2,
+        Fate::Reused => 1,
+        Fate::Skipped => 0,
+    };
+    let mut of = BTreeMap::new();
+    for (address, fate, reason) in lines.into_iter().filter(|(address, ..)| is_step(address)) {
+        let known = of.entry(box_id(&address)).or_insert_with(|| (fate, reason.clone()));
+        if rank(fate) > rank(known.0) {
+            *known = (fate, reason);
+        }
+    }
+    of
 }

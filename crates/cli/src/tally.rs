@@ -124,7 +124,9 @@ impl Tally {
                 }
                 took
             }
-            What::DidLoseTrack { address } | What::DidLose { address } => self.ends(ms, address),
+            What::DidLoseTrack { address } | What::WillWait { address } | What::DidLose { address } => {
+                self.ends(ms, address)
+            }
             What::DidUndo { address } => {
                 self.group(address).undone += 1;
                 None

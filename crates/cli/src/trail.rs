@@ -36,6 +36,7 @@ pub(crate) fn line(ms: u64, what: &What) -> Value {
         What::DidFail(failed) => json!({
             "t": ms, "event": "did-fail", "step": &*failed.address, "attempt": failed.attempt, "causes": failed.causes,
         }),
+        What::WillWait { address } => json!({"t": ms, "event": "will-wait", "step": address}),
         What::DidLoseTrack { address } => json!({"t": ms, "event": "did-lose-track", "step": address}),
         What::DidLose { address } => json!({"t": ms, "event": "did-lose", "step": address}),
         What::DidUndo { address } => json!({"t": ms, "event": "did-undo", "step": address}),
@@ -155,6 +156,7 @@ pub(crate) fn what(line: &Value) -> Option<What> {
                 started: false,
             })
         }
+        "will-wait" => What::WillWait { address: address()? },
         "did-lose-track" => What::DidLoseTrack { address: address()? },
         "did-lose" => What::DidLose { address: address()? },
         "did-undo" => What::DidUndo { address: address()? },

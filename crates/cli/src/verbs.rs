@@ -26,6 +26,7 @@ pub(crate) mod report;
 pub(crate) mod resolve;
 pub(crate) mod retry;
 pub(crate) mod run;
+pub(crate) mod send;
 pub(crate) mod show;
 pub(crate) mod timeline;
 pub(crate) mod version;

@@ -216,10 +216,24 @@ fn a_timeline_has_every_attempt() {
         -- exit 1
     "#]]);
     bed.run(&["graph", "t"]).expect(expect![[r#"
+        -- stdout
+        t (pipeline): done
+        ├─ index  run  reused
+        ├─ sample  each
+        │  ├─ trim  run  reused  ← inputs.samples
+        │  └─ align  run  reused  ← index, sample/trim
+        ├─ strict_check  run  skipped  ← inputs.strict, sample/align
+        ├─ count  each run  reused  ← inputs.samples
+        ├─ refine  loop
+        │  └─ half  expr  reused
+        ├─ flaky  run  reused  ← sample/align
+        └─ report  run  reused  ← count, refine/half, flaky
+        => report  ← report
+        => strict  ← strict_check
+        => total  ← inputs.samples
         -- stderr
-        error[OF0442]: the flow of run `t` is not kept any more
-        hint: `onceflow graph FLOW.yaml` draws the flow itself
-        -- exit 1
+        next: the `onceflow run` it was started with does nothing unless something changed
+        -- exit 0
     "#]]);
     bed.run(&["report", "t", "-o", "r.html"]).ends(0);
     is_html(&bed, "r.html");
@@ -252,4 +266,19 @@ fn a_report_is_one_file_that_needs_nothing_and_no_key_breaks_it() {
     is_xml(&bed, "t.svg");
     let said = bed.run(&["report", "-o", "no/such/place.html"]).ends(1);
     assert!(said.stderr.starts_with("error[OF0440]: cannot write no/such/place.html: "), "{}", said.stderr);
+}
+
+#[test]
+fn what_was_right_as_it_was_is_reused_and_the_report_says_why_the_rest_ran() {
+    let bed = Bed::new();
+    bed.write("f.yaml", "flow: f\nkeep: 1h\ninputs: { n: int }\nsteps:\n  a: { run: echo 1, out: { x: text } }\n  b: { run: \"echo ${{ a.x }} ${{ inputs.n }}\", out: { y: text } }\noutputs: { y: b.y }\n");
+    bed.run(&["run", "f.yaml", "-i", "n=1"]).ends(0);
+    bed.run(&["run", "f.yaml", "-i", "n=2"]).ends(0);
+    let data = bed.run(&["graph", "--json"]).ends(0).json();
+    let states: Vec<_> =
+        data["boxes"].as_array().expect("boxes").iter().filter_map(|one| one["state"]["state"].as_str()).collect();
+    assert_eq!(states, ["reused", "done"]);
+    bed.run(&["report", "-o", "r.html"]).ends(0);
+    is_html(&bed, "r.html");
+    assert!(bed.read("r.html").contains("<td>input inputs.n changed</td>"), "{}", bed.read("r.html"));
 }

@@ -10,6 +10,8 @@ mod records;
 mod resolving;
 #[path = "verbs/retrying.rs"]
 mod retrying;
+#[path = "verbs/sending.rs"]
+mod sending;
 #[path = "verbs/shared.rs"]
 mod shared;
 

@@ -67,6 +67,11 @@ pub enum What {
         /// Where.
         address: String,
     },
+    /// A step waits for something from outside.
+    WillWait {
+        /// Where.
+        address: String,
+    },
     /// A step was taken from this worker, which was too slow to say it lives; what its body gives here is not taken.
     DidLose {
         /// Where; empty if that is not known any more.
@@ -118,6 +123,7 @@ impl std::fmt::Display for What {
             What::DidReuse { address } => write!(f, "did reuse {address}"),
             What::DidFail(failed) => f.write_str(&crate::error::failures(std::slice::from_ref(failed))),
             What::DidLoseTrack { address } => write!(f, "did lose track of {address}"),
+            What::WillWait { address } => write!(f, "will wait for what is sent to {address}"),
             What::DidLose { address } => write!(f, "did lose {address} to another worker"),
             What::DidUndo { address } => write!(f, "did undo {address}"),
             What::DidEnd { how } => write!(f, "did end: {how}"),

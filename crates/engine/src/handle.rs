@@ -284,7 +284,50 @@ impl Handle {
     /// # Errors
     /// [`Error::Refused`] if there is no such step, or somebody else decided.
     pub fn resolve<'a>(&'a self, address: &'a str, resolution: Resolution) -> BoxFuture<'a, Result<(), Error>> {
+        Box::pin(async move { self.resolve_as(address, resolution, None).await })
+    }
+
+    /// As [`Handle::resolve`], under an id: what was said under it before is not said again. Whether it was said now. The
+    /// id is remembered as long as the run.
+    ///
+    /// # Errors
+    /// As [`Handle::resolve`].
+    pub fn resolve_once<'a>(
+        &'a self,
+        address: &'a str,
+        resolution: Resolution,
+        id: &'a str,
+    ) -> BoxFuture<'a, Result<bool, Error>> {
         Box::pin(async move {
+            if self.was_said(id).await? {
+                return Ok(false);
+            }
+            let said = self.resolve_as(address, resolution, Some(id)).await;
+            match said {
+                Ok(()) => Ok(true),
+                // Somebody else said just this, or our own reply was lost.
+                Err(Error::Refused { .. }) if self.was_said(id).await? => Ok(false),
+                Err(error) => Err(error),
+            }
+        })
+    }
+
+    /// Whether something was said under this id.
+    ///
+    /// # Errors
+    /// If the store does not answer.
+    pub async fn was_said(&self, id: &str) -> Result<bool, Error> {
+        Ok(self.shared.row(said(self.id, id)).await?.is_some())
+    }
+
+    fn resolve_as<'a>(
+        &'a self,
+        address: &'a str,
+        resolution: Resolution,
+        note: Option<&'a str>,
+    ) -> BoxFuture<'a, Result<(), Error>> {
+        Box::pin(async move {
+            let note = note.map(|note| said(self.id, note));
             let refused = |why: String| Error::Refused { key: self.key.clone(), why };
             let Some(run) = self.shared.read_run(self.id).await? else {
                 return Err(Error::Ended { key: self.key.clone() });
@@ -320,7 +363,7 @@ impl Handle {
                         )));
                     }
                     outcomes.extend(node.attempt.then_some(Outcome::None));
-                    self.shared.decide_done(&run, step, &row, &parked, &outcomes, &storing.weaves()).await?
+                    self.shared.decide_done(&run, (step, &row, &parked), &outcomes, &storing.weaves(), note).await?
                 }
                 Resolution::Redo => {
                     let draft = run::redo(plan, state, step, (&row, &parked));
@@ -342,6 +385,12 @@ impl Handle {
             if applied { Ok(()) } else { Err(refused(format!("went on meanwhile; look again at {address}"))) }
         })
     }
+}
+
+/// Where it is remembered that something was said: beside why steps ran, so that it goes with the run.
+fn said(run: RunId, id: &str) -> onceflow_core::Key {
+    let digest = blake3::hash(id.as_bytes());
+    keys::reasons(run).key([&b"said"[..], &digest.as_bytes()[..16]].concat())
 }
 
 fn report(finished: Finished) -> Report {

@@ -197,18 +197,25 @@ pub struct Failure {
     pub is_final: bool,
     /// Nothing was done, so that even an `at_most_once` task may be tried again.
     pub not_done: bool,
+    /// Nobody here can say what becomes of it: the step of a task that must not start twice waits until somebody does.
+    pub is_open: bool,
 }
 
 impl Failure {
     /// A failure that another attempt may not have.
     pub fn new(what: impl Into<String>) -> Self {
-        Failure { causes: vec![what.into()], is_final: false, not_done: false }
+        Failure { causes: vec![what.into()], is_final: false, not_done: false, is_open: false }
     }
 
     /// An error and all that caused it.
     pub fn from_error(error: &(dyn std::error::Error + 'static)) -> Self {
         let chain = std::iter::successors(Some(error), |error| error.source());
-        Failure { causes: chain.map(ToString::to_string).collect(), is_final: false, not_done: false }
+        Failure { causes: chain.map(ToString::to_string).collect(), is_final: false, not_done: false, is_open: false }
+    }
+
+    /// None yet: what becomes of the step, somebody outside will say. Only of a task that must not start twice.
+    pub fn open(what: impl Into<String>) -> Self {
+        Failure { is_open: true, ..Failure::new(what) }
     }
 
     /// The same, but no other attempt follows.

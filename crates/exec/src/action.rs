@@ -16,10 +16,12 @@ pub enum Action {
     Http(Http),
     /// Computes.
     Expr(Expr),
+    /// Waits for an event from outside.
+    Wait(Wait),
 }
 
 /// The executors there are, by the names that programs know them by.
-pub const EXECUTORS: [&str; 4] = ["command", "script", "http", "expr"];
+pub const EXECUTORS: [&str; 5] = ["command", "script", "http", "expr", "wait"];
 
 /// Text with holes: `${{ expression }}`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -161,6 +163,13 @@ pub enum JsonTemplate {
     Record(Vec<(String, JsonTemplate)>),
 }
 
+/// What is waited for.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Wait {
+    /// What the event is called.
+    pub event: String,
+}
+
 /// An expression for each output.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Expr {
@@ -189,6 +198,7 @@ impl Action {
             Action::Script(_) => EXECUTORS[1],
             Action::Http(_) => EXECUTORS[2],
             Action::Expr(_) => EXECUTORS[3],
+            Action::Wait(_) => EXECUTORS[4],
         }
     }
 
@@ -215,7 +225,7 @@ impl Action {
             Action::Command(Command { secrets, .. })
             | Action::Script(Script { secrets, .. })
             | Action::Http(Http { secrets, .. }) => secrets.clear(),
-            Action::Expr(_) => {}
+            Action::Expr(_) | Action::Wait(_) => {}
         }
         let mut hasher = blake3::Hasher::new_derive_key("onceflow action");
         hasher.update(&seen.to_params()).update(&[0]).update(more.as_bytes());

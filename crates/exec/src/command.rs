@@ -93,7 +93,7 @@ fn values(job: &Job<'_>, command: &Command) -> Result<BTreeMap<usize, Value>, Fa
 }
 
 fn refuse(command: &Command, refused: &[shell::Refused]) -> Failure {
-    let mut failed = Failure { causes: vec![], is_final: true, not_done: true };
+    let mut failed = Failure { is_final: true, not_done: true, causes: vec![], is_open: false };
     for refused in refused {
         let hole = match &command.run.0[refused.part] {
             Part::Hole(source) | Part::Text(source) => source,

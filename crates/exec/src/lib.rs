@@ -10,7 +10,7 @@
 //! | [`template`], [`expr`] | text with holes, and what goes into them |
 //! | [`shell`] | commands with holes: quoting, variables, commands that need no shell |
 //! | [`home`] | where work directories and logs are |
-//! | `command`, `script`, `http`, `pure` | the executors |
+//! | `command`, `script`, `http`, `pure`, `wait` | the executors |
 //! | `job` | what commands and scripts have in common: `work` (inputs), `process`, `log`, `output` |
 //! | [`guard`] | commands end when we end |
 //! | [`codes`] | what can go wrong |
@@ -37,6 +37,7 @@ mod shared;
 pub mod shell;
 pub mod template;
 pub mod value;
+mod wait;
 mod work;
 
 pub use home::Home;
@@ -56,6 +57,7 @@ pub fn executors(options: Options) -> Tasks {
         Arc::new(script::Scripts(shared.clone())),
         Arc::new(http::Calls::new(shared.clone())),
         Arc::new(pure::Expressions(shared)),
+        Arc::new(wait::Waits),
     ];
     let mut tasks = Tasks::new();
     for (name, body) in EXECUTORS.into_iter().zip(bodies) {

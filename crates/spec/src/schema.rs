@@ -171,6 +171,7 @@ fn composing() -> Vec<(&'static str, Value)> {
     let expressions = named("An expression for each output.", reference("expression"));
     all.extend([
         ("expr", json!({ "anyOf": [reference("expression"), expressions] })),
+        ("wait", text("The name of an event, which `onceflow send` brings.", None)),
         ("flow", text("The file of another flow, relative to this one.", None)),
         ("steps", reference("steps")),
         (
@@ -214,7 +215,7 @@ fn one_kind(mut schema: Value, kinds: &[&str]) -> Value {
     schema
 }
 
-const KINDS: &[&str] = &["run", "script", "http", "expr", "flow", "steps", "choose"];
+const KINDS: &[&str] = &["run", "script", "http", "expr", "wait", "flow", "steps", "choose"];
 
 fn step() -> Value {
     let mut all = composing();

@@ -103,6 +103,15 @@ impl Store {
         Ok(Store { place: Place::Server { redis }, world })
     }
 
+    /// Whether the server is lost, and every change of that; `None` for a directory.
+    pub fn lost(&self) -> Option<tokio::sync::watch::Receiver<bool>> {
+        match &self.place {
+            Place::Directory { .. } => None,
+            #[cfg(feature = "redis")]
+            Place::Server { redis } => Some(redis.lost()),
+        }
+    }
+
     /// The rows.
     pub fn records(&self) -> Arc<dyn Records> {
         self.records_of(Shard::default())

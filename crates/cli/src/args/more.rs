@@ -80,6 +80,28 @@ pub(crate) struct Resolve {
 }
 
 #[derive(Args, Debug)]
+pub(crate) struct Send {
+    /// A key, the beginning of a key or id, or - for the latest
+    #[arg(value_name = "RUN")]
+    pub(crate) run: String,
+    /// The event, as `wait` names it
+    #[arg(value_name = "EVENT")]
+    pub(crate) event: String,
+    /// What it brings: the one value, or a JSON object with all of them
+    #[arg(value_name = "VALUE", conflicts_with = "output")]
+    pub(crate) value: Option<String>,
+    /// One of the values it brings
+    #[arg(long = "output", short = 'o', value_name = "NAME=VALUE", value_parser = word)]
+    pub(crate) output: Vec<(String, String)>,
+    /// Brings it at most once, however often it is sent under this id
+    #[arg(long, value_name = "ID")]
+    pub(crate) id: Option<String>,
+    /// The step, if several wait for the same
+    #[arg(long, value_name = "STEP")]
+    pub(crate) step: Option<String>,
+}
+
+#[derive(Args, Debug)]
 pub(crate) struct Fork {
     /// The run to begin from: a key, the beginning of a key or id, or - for the latest
     #[arg(value_name = "RUN")]

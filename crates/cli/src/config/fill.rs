@@ -63,6 +63,12 @@ pub(crate) fn fill(cli: &mut Cli, matches: &ArgMatches, config: &mut Config) {
             option(&mut run.lease, "lease", "worker.lease", &is_said, config, Value::as_u64);
         }
         Verb::Explain(explain) => flow(&mut explain.flow, &is_said, config),
+        Verb::Retry(retry) => option(&mut retry.go_on.jobs, "jobs", "jobs", &is_said, config, number),
+        Verb::Fork(fork) => {
+            option(&mut fork.go_on.jobs, "jobs", "jobs", &is_said, config, number);
+            let most = config.get("retention.keep_max").and_then(|known| known.value.as_u64());
+            fork.keep = fork.keep.map(|keep| most.map_or(keep, |most| keep.min(most)));
+        }
         Verb::Worker(worker) => {
             option(&mut worker.jobs, "jobs", "jobs", &is_said, config, number);
             option(&mut worker.cpus, "cpus", "worker.cpus", &is_said, config, Value::as_f64);

@@ -58,7 +58,7 @@ pub(super) fn steps(run: &Pictured, scene: Option<&Scene>) -> String {
     };
     let steps: Vec<&Box> = scene.boxes.iter().filter(|one| one.is_step()).collect();
     let reserves = steps.iter().any(|one| one.reserves != (0, 0));
-    let reasons = !run.reasons.is_empty();
+    let reasons = !run.decided.is_empty();
     let mut head = String::from("<th>step</th><th>does</th><th>state</th>");
     head.push_str(if reasons { "<th>why</th>" } else { "" });
     head.push_str("<th class=\"n\">done</th><th class=\"n\">retries</th><th class=\"n\">time</th>");
@@ -75,7 +75,10 @@ pub(super) fn steps(run: &Pictured, scene: Option<&Scene>) -> String {
         let word = stand.state.word();
         let mut cells = format!("<td>{}</td><td>{}</td><td class=\"s-{word}\">{word}</td>", escape(id), escape(&does));
         if reasons {
-            cells.push_str(&format!("<td>{}</td>", run.reasons.get(id).map_or(String::new(), |why| escape(why))));
+            cells.push_str(&format!(
+                "<td>{}</td>",
+                run.decided.get(id).map_or(String::new(), |(_, why)| escape(&words::reason(why)))
+            ));
         }
         let time = if stand.spent_ms > 0 { words::duration(stand.spent_ms) } else { String::new() };
         for cell in [done, above_zero(stand.retries), time] {

@@ -5,6 +5,7 @@ use crate::{
     history::{Happened, History, How},
     words,
 };
+use onceflow_core::plan::Fate;
 use onceflow_engine::RunStatus;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -109,9 +110,16 @@ impl Stand {
 }
 
 /// Gives every box its state.
-pub(crate) fn colour(scene: &mut Scene, history: &History, status: RunStatus, unknown: &[String]) {
+/// `fate` is what the plan decided, as far as that is known.
+pub(crate) fn colour(
+    scene: &mut Scene,
+    history: &History,
+    status: RunStatus,
+    unknown: &[String],
+    fate: impl Fn(&str) -> Option<Fate>,
+) {
     scene.is_run = true;
-    let stands = stands(history);
+    let (stands, is_done) = (stands(history), status == RunStatus::Done);
     let unknown: Vec<_> = unknown.iter().map(|address| box_id(address)).collect();
     for one in scene.boxes.iter_mut().filter(|one| one.is_step()) {
         let id = one.id.trim_end_matches('.');
@@ -124,10 +132,13 @@ pub(crate) fn colour(scene: &mut Scene, history: &History, status: RunStatus, un
             () if stand.failed > 0 => State::Failed,
             () if stand.running > 0 => State::Running,
             () if stand.state == State::Undone => State::Undone,
-            () if status == RunStatus::Done && stand.settled() == 0 && one.in_choice => State::Skipped,
-            () if status == RunStatus::Done && stand.done == 0 => State::Reused,
-            () if stand.of.is_some_and(|of| stand.settled() < of) && status != RunStatus::Done => match stand.settled()
-            {
+            () if stand.settled() == 0 && fate(id) == Some(Fate::Reused) => State::Reused,
+            () if stand.settled() == 0 && fate(id) == Some(Fate::Skipped) => State::Skipped,
+            // Where nothing was written down, nobody knows which way was taken.
+            () if is_done && stand.settled() == 0 && one.in_choice && history.is_empty() => State::Pending,
+            () if is_done && stand.settled() == 0 && one.in_choice => State::Skipped,
+            () if is_done && stand.settled() == 0 => State::Done,
+            () if stand.of.is_some_and(|of| stand.settled() < of) && !is_done => match stand.settled() {
                 0 => State::Pending,
                 _ => State::Running,
             },

@@ -2,10 +2,18 @@
 //! needed: the run carries all of it.
 
 use crate::{
-    args, codes, exit::Exit, fault::Fault, going::Going, place::Place, printer::Printer, session::Session, steps,
-    verbs::ls::shell_word, words,
+    args, codes,
+    exit::Exit,
+    fault::Fault,
+    going::Going,
+    place::Place,
+    printer::Printer,
+    session::Session,
+    steps,
+    verbs::{ls::shell_word, send::event},
+    words,
 };
-use onceflow_engine::{RunStatus, Summary};
+use onceflow_engine::{RunStatus, Summary, Undecided};
 use serde_json::json;
 
 /// Goes on with a run.
@@ -14,9 +22,11 @@ pub(crate) async fn run(args: &args::Retry, place: Place, printer: &Printer) -> 
     let engine = session.idle().await?;
     let run = session.run(&engine, &args.run).await?;
     // A list of runs names only the first few failures.
-    let report = engine.find(&run.key).await?.report().await?;
+    let handle = engine.find(&run.key).await?;
+    let report = handle.report().await?;
+    let waiting = handle.undecided().await?;
     engine.stop();
-    allowed(&run)?;
+    allowed(&run, &waiting)?;
     let failed: Vec<String> = match &report {
         onceflow_engine::Report::Failed(failures) => failures.iter().map(|failed| failed.address.to_string()).collect(),
         _ => vec![],
@@ -40,7 +50,7 @@ pub(crate) async fn run(args: &args::Retry, place: Place, printer: &Printer) -> 
 }
 
 /// Whether there is something to go on with.
-fn allowed(run: &Summary) -> Result<(), Fault> {
+fn allowed(run: &Summary, waiting: &[Undecided]) -> Result<(), Fault> {
     let key = shell_word(&run.key);
     match run.status {
         RunStatus::Done => Err(Fault::new(Exit::No, codes::ENDED, format!("run `{}` is done", run.key))
@@ -48,6 +58,13 @@ fn allowed(run: &Summary) -> Result<(), Fault> {
         RunStatus::Undone | RunStatus::Cancelled => {
             let what = format!("run `{}` was {}: nothing of it is left to go on with", run.key, run.status);
             Err(Fault::new(Exit::No, codes::ENDED, what).hint("`onceflow run` of its flow begins anew"))
+        }
+        RunStatus::Waiting if !waiting.is_empty() && waiting.iter().all(|step| event(step).is_some()) => {
+            let events: Vec<_> = waiting.iter().filter_map(event).collect();
+            let what = format!("run `{}` waits for {}", run.key, events.join(", "));
+            let event = shell_word(events.first().map_or("EVENT", String::as_str));
+            Err(Fault::new(Exit::Waiting, codes::OUTCOME, what)
+                .hint(format!("`onceflow send {key} {event}` brings it")))
         }
         RunStatus::Waiting => {
             let steps: Vec<_> = run.undecided.iter().map(|step| words::step(step)).collect();

@@ -12,7 +12,9 @@ use crate::{
     session::{self, Session},
     story,
     tally::{Group, Tally},
-    trail, view, words,
+    trail,
+    verbs::send,
+    view, words,
 };
 use onceflow_engine::{Engine, Handle, Report, RunStatus, Summary};
 use serde_json::{Map, Value, json};
@@ -28,6 +30,7 @@ pub(crate) async fn run(args: &args::Show, place: Place, printer: &Printer) -> R
     let attended = presence::look(&session.place.directory, &run.key);
     let handle = engine.find(&run.key).await?;
     let report = handle.report().await?;
+    let waiting = handle.undecided().await?;
     let others = Others::of(&engine, &session.place, &handle, &run).await?;
     let mut outputs = Map::new();
     if let Report::Done(all) = &report {
@@ -51,6 +54,8 @@ pub(crate) async fn run(args: &args::Show, place: Place, printer: &Printer) -> R
         data["failures"] = failed_json(&failures);
         if let Report::Waiting(steps) = &report {
             data["unknown"] = json!(steps);
+            let events = waiting.iter().filter_map(|step| Some((words::step(&step.address), send::event(step)?)));
+            data["events"] = events.map(|(step, event)| json!({"step": step, "event": event})).collect();
         }
         printer.pretty(&data);
         return Ok(Exit::Done);
@@ -59,11 +64,12 @@ pub(crate) async fn run(args: &args::Show, place: Place, printer: &Printer) -> R
     for failed in failures.iter().take(FAILURES_MAX) {
         text.push_str(&format!("{}\n", view::failure(printer, failed)));
     }
-    if let Report::Waiting(steps) = &report {
-        text.push_str(&format!(
-            "unknown  {}\n",
-            steps.iter().map(|step| words::step(step)).collect::<Vec<_>>().join(", ")
-        ));
+    for step in waiting.iter().take(FAILURES_MAX) {
+        let name = words::step(&step.address);
+        match send::event(step) {
+            Some(event) => text.push_str(&format!("waiting  {name} for `{event}`\n")),
+            None => text.push_str(&format!("unknown  {name}\n")),
+        }
     }
     for (name, value) in &outputs {
         text.push_str(&format!("output   {name}: {value}\n"));

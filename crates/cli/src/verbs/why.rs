@@ -107,6 +107,8 @@ enum End {
     Reused,
     Failed(Vec<String>),
     Unknown,
+    /// For something from outside.
+    Waits,
     Lost,
     /// Nobody said: it is running, or whoever ran it is gone.
     Unsaid,
@@ -160,6 +162,8 @@ impl Answer {
             }
             (Some(End::Failed(_)), _) => "failed",
             (Some(End::Unknown), _) => "unknown",
+            (Some(End::Waits), _) if self.status != "done" => "waiting",
+            (Some(End::Waits), _) => "ran",
             (Some(End::Reused), _) => "reused",
             (Some(End::Lost | End::Unsaid), _) => "started",
             (_, Some(Decided { fate: Fate::Reused, .. })) => "reused",
@@ -188,6 +192,7 @@ impl Answer {
                 End::Reused => String::from("found among what was kept"),
                 End::Failed(causes) => format!("failed: {}", causes.first().map_or("", String::as_str)),
                 End::Unknown => String::from("whether it took effect is not known"),
+                End::Waits => String::from("waited for an event"),
                 End::Lost => String::from("another worker took it over"),
                 End::Unsaid => String::from("has not said how it ended"),
             };
@@ -214,6 +219,7 @@ impl Answer {
                 End::Reused => ("reused", None),
                 End::Failed(causes) => ("failed", Some(causes)),
                 End::Unknown => ("unknown", None),
+                End::Waits => ("waits", None),
                 End::Lost => ("lost", None),
                 End::Unsaid => ("unsaid", None),
             };
@@ -312,6 +318,7 @@ fn tries(step: &str, events: &[Seen]) -> Vec<Try> {
             What::DidReuse { .. } => End::Reused,
             What::DidFail(failed) => End::Failed(failed.causes.clone()),
             What::DidLoseTrack { .. } => End::Unknown,
+            What::WillWait { .. } => End::Waits,
             What::DidLose { .. } => End::Lost,
             _ => continue,
         };
@@ -335,7 +342,7 @@ fn again(last: &Try, plan: u32, attempt: u32) -> Option<String> {
         End::Failed(_) => Some(format!("because the run was tried again after attempt {} failed", last.attempt)),
         End::Unsaid | End::Lost => Some(String::from("because whoever ran it was gone")),
         End::Unknown => Some(String::from("because somebody said that it did not take effect")),
-        End::Done | End::Reused => None,
+        End::Done | End::Reused | End::Waits => None,
     }
 }
 

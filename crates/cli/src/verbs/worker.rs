@@ -35,6 +35,7 @@ pub(crate) async fn run(args: &args::Worker, place: Place, printer: &Printer) ->
     let mut signals = Signals::listen_to(SIGNALS).map_err(no_signals)?;
     let (engine, attending) = crew.engine(&session, "worker").await?;
     let told = tokio::spawn(tell(engine.events(), engine.clone(), session.place.clone(), printer.clone()));
+    let watching = session.store.lost().map(|lost| tokio::spawn(watch(lost, session.place.clone(), printer.clone())));
     let sweeping = tokio::spawn(keep_sweeping(engine.clone(), session.place.clone()));
     printer.say(format!("worker {} takes steps of {}", std::process::id(), session.place));
     engine.go();
@@ -52,6 +53,9 @@ pub(crate) async fn run(args: &args::Worker, place: Place, printer: &Printer) ->
         }
     };
     sweeping.abort();
+    if let Some(watching) = watching {
+        watching.abort();
+    }
     let exit = match worked {
         Ok(exit) => exit,
         Err(fault) => {
@@ -102,6 +106,25 @@ async fn until_nothing_is_ready(engine: &Engine, crew: &Crew) -> Result<(), Faul
         let waits = engine.backlog().await?;
         if !waits.iter().any(|class| class.ready > 0 && crew.takes(&class.class, &class.tasks)) && engine.busy() == 0 {
             return Ok(());
+        }
+    }
+}
+
+/// Says when the server is lost and when it is back: once each, however often it is tried in between.
+async fn watch(mut lost: tokio::sync::watch::Receiver<bool>, place: Place, printer: Printer) {
+    let mut was_lost = false;
+    loop {
+        let is_lost = *lost.borrow_and_update();
+        match (was_lost, is_lost) {
+            (false, true) => {
+                printer.warn(format!("{place} does not answer; steps that run go on, and it is tried until it is back"))
+            }
+            (true, false) => printer.say(format!("{place} is back")),
+            _ => {}
+        }
+        was_lost = is_lost;
+        if lost.changed().await.is_err() {
+            return;
         }
     }
 }
@@ -165,6 +188,7 @@ fn say(printer: &Printer, ms: u64, run: &str, what: &What, took: Option<u64>) {
             }
         }
         What::DidFail(failed) => printer.tell(format!("{run}: {}", view::failure(printer, failed))),
+        What::WillWait { address } => printer.say(format!("waits   {}", at(address))),
         What::DidLoseTrack { address } => printer.say(format!("unknown {}", at(address))),
         What::DidUndo { address } => printer.say(format!("undone  {}", at(address))),
         What::DidLose { address } => printer.warn(format!(

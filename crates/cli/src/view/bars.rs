@@ -34,6 +34,7 @@ impl Bars {
         let address = match what {
             What::WillRun { address, .. } | What::DidCommit { address } | What::DidReuse { address } => address,
             What::DidUndo { address } | What::DidLose { address } | What::DidLoseTrack { address } => address,
+            What::WillWait { address } => address,
             What::DidFail(failed) => &*failed.address,
             What::DidOpen { address, .. } => address,
             What::DidStart { .. } | What::DidEnd { .. } | What::DidTurn { .. } => return,

@@ -54,6 +54,9 @@ impl Lines {
             What::DidLose { address } => {
                 format!("{}    {}: another worker has it", printer.ink(Ink::Yellow, "lost"), words::step(address))
             }
+            What::WillWait { address } => {
+                format!("{}   {}", printer.ink(Ink::Yellow, "waits"), words::step(address))
+            }
             What::DidLoseTrack { address } => {
                 format!("{} {}", printer.ink(Ink::Yellow, "unknown"), words::step(address))
             }

@@ -9,7 +9,7 @@ use crate::{
 };
 use futures_util::future::BoxFuture;
 use onceflow_core::{
-    model::{Port, task::DONE},
+    model::{Port, program::Op, task::DONE},
     protocol::{
         ids::FrameId,
         keys,
@@ -35,6 +35,8 @@ pub struct Undecided {
     pub address: String,
     /// What it would have given.
     pub outputs: Vec<Port>,
+    /// Its task, and what an executor of many tasks was told about it.
+    pub task: Option<(String, Vec<u8>)>,
 }
 
 impl Handle {
@@ -144,7 +146,12 @@ impl Handle {
                 let node = &run.plan.program.blocks[parked.ticket.block as usize].nodes[step.node as usize];
                 let own = &node.outputs[..node.outputs.len() - usize::from(node.attempt)];
                 let outputs = own.iter().filter(|port| port.name != DONE).cloned().collect();
-                found.push(Undecided { address: address.to_string(), outputs });
+                let task = match &node.op {
+                    Op::Task(task) => Some(&run.plan.program.tasks[*task as usize]),
+                    _ => None,
+                };
+                let task = task.map(|task| (task.name.clone(), task.params.clone()));
+                found.push(Undecided { address: address.to_string(), outputs, task });
             }
             Ok(found)
         })

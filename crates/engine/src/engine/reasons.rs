@@ -89,7 +89,9 @@ impl Handle {
     pub fn reasons(&self) -> BoxFuture<'_, Result<Vec<Reasons>, Error>> {
         Box::pin(async move {
             let rows = self.shared.all_rows(keys::reasons(self.id()), b"").await?;
-            rows.iter().map(|(_, row)| rows::read(row).ok_or_else(|| Error::damaged("why steps ran"))).collect()
+            // What was said under an id stands there too.
+            let rows = rows.iter().filter(|(name, _)| name.as_bytes().len() == size_of::<u32>());
+            rows.map(|(_, row)| rows::read(row).ok_or_else(|| Error::damaged("why steps ran"))).collect()
         })
     }
 }

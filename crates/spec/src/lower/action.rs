@@ -50,8 +50,28 @@ impl Lowering<'_> {
                 self.no_shell(step, "a call over HTTP");
                 self.http(step, http, takes)
             }
+            Kind::Wait(event) => self.wait(step, event)?,
             Kind::Expr(_) | Kind::Flow(_) | Kind::Steps(_) | Kind::Choose(_) => return None,
         })
+    }
+
+    /// A step that waits does nothing itself: there is nothing to say about how.
+    fn wait(&self, step: &Step, event: &Text) -> Option<Action> {
+        let how = &step.how;
+        let says_how = how.effect.is_some() || how.timeout_ms.is_some() || how.shell.is_some() || !how.env.is_empty();
+        if says_how || !how.secrets.is_empty() || step.undo.is_some() {
+            let hint = "leave `effect`, `timeout`, `shell`, `env`, `secrets` and `undo` out";
+            self.say(step.span, "OF0113", "a step that waits does nothing itself", hint);
+        }
+        for out in step.outs.iter().filter(|out| !matches!(out.from, From::Default)) {
+            let hint = format!("`{}: {}`", out.name.name, out.shape.ty());
+            self.say(out.name.span, "OF0113", "what an event brings is given as it is sent", hint);
+        }
+        if event.text.trim().is_empty() || event.text.contains(char::is_control) {
+            self.say(event.span, "OF0105", "`wait` names no event", "`wait: approved`");
+            return None;
+        }
+        Some(Action::Wait(action::Wait { event: event.text.trim().to_owned() }))
     }
 
     fn no_shell(&self, step: &Step, what: &str) {

@@ -82,6 +82,7 @@ impl Placed<'_> {
                 self.captures(&mut http.outputs);
             }
             Action::Expr(all) => all.outputs.iter_mut().for_each(|source| self.expression(source)),
+            Action::Wait(_) => {}
         }
         action
     }

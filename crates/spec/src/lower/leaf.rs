@@ -151,8 +151,12 @@ impl Lowering<'_> {
         let mut spec = TaskSpec::new(action.executor(), inputs, outputs);
         let is_process = matches!(action, Action::Command(_) | Action::Script(_));
         spec.version = version;
-        spec.effect =
-            how.effect.unwrap_or(if matches!(action, Action::Expr(_)) { Effect::Pure } else { Effect::default() });
+        spec.effect = how.effect.unwrap_or(match action {
+            Action::Expr(_) => Effect::Pure,
+            // What was sent is taken once.
+            Action::Wait(_) => Effect::AtMostOnce,
+            Action::Command(_) | Action::Script(_) | Action::Http(_) => Effect::default(),
+        });
         spec.retry = how.retry.clone();
         spec.timeout_ms = how.timeout_ms;
         spec.class = if how.labels.is_empty() { self.files.class.clone() } else { how.labels.join("+") };

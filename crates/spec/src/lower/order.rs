@@ -98,7 +98,7 @@ impl Mentions {
     fn kind(&mut self, kind: &Kind) {
         match kind {
             Kind::Run(text) => self.template(text),
-            Kind::Script { .. } | Kind::Flow(_) => {}
+            Kind::Script { .. } | Kind::Flow(_) | Kind::Wait(_) => {}
             Kind::Http(http) => self.http(http),
             Kind::Expr(all) => all.iter().for_each(|(_, text)| self.expression(&text.text)),
             Kind::Steps(steps) | Kind::Choose(steps) => steps.iter().for_each(|step| self.step(step)),

@@ -1,4 +1,4 @@
-//! What a step does: one of seven things.
+//! What a step does: one of eight things.
 
 use super::{
     Key, Node, What,
@@ -19,6 +19,8 @@ pub(crate) enum Kind {
     Http(Http),
     /// Expressions by the names of outputs; without a name, it is the one of `out`.
     Expr(Vec<(Option<Key>, Text)>),
+    /// The name of an event.
+    Wait(Text),
     Flow(Text),
     Steps(Vec<Step>),
     Choose(Vec<Step>),
@@ -31,7 +33,7 @@ impl Kind {
     }
 }
 
-const KINDS: &[&str] = &["run", "script", "http", "expr", "flow", "steps", "choose"];
+const KINDS: &[&str] = &["run", "script", "http", "expr", "wait", "flow", "steps", "choose"];
 
 /// What the fields of a step say; `None` after saying what is wrong.
 pub(crate) fn read(fields: &mut Fields<'_>, what: &str) -> Option<Kind> {
@@ -62,6 +64,7 @@ pub(crate) fn read(fields: &mut Fields<'_>, what: &str) -> Option<Kind> {
         "script" => Kind::Script { interpreter: interpreter(reader, node)?, code: read_code(fields, code)? },
         "http" => Kind::Http(http::read(reader, node)?),
         "expr" => Kind::Expr(read_expr(reader, node)?),
+        "wait" => Kind::Wait(reader.text(node, "`wait`")?),
         "flow" => Kind::Flow(reader.text(node, "`flow`")?),
         "steps" => Kind::Steps(step::read_all(reader, node)),
         _ => Kind::Choose(read_arms(reader, node, what)),

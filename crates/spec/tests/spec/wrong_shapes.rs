@@ -47,7 +47,7 @@ e: { script: "import sys\nprint(1)", code: x }
             error[OF0105]: step `a` has no part that says what it does
               --> flow.yaml:4:3
                |  a: { out: { x: file } }
-            hint: it is one of `run`, `script`, `http`, `expr`, `flow`, `steps`, `choose`
+            hint: it is one of `run`, `script`, `http`, `expr`, `wait`, `flow`, `steps`, `choose`
 
             error[OF0113]: step `b` has `run`, `http` at once
               --> flow.yaml:5:19

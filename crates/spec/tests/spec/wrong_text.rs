@@ -213,7 +213,7 @@ steps:
             error[OF0105]: step `b` has no part that says what it does
               --> flow.yaml:5:3
                |  b: { <<: *a, timeout: 3s }
-            hint: it is one of `run`, `script`, `http`, `expr`, `flow`, `steps`, `choose`
+            hint: it is one of `run`, `script`, `http`, `expr`, `wait`, `flow`, `steps`, `choose`
 
             error[OF0104]: merge keys (`<<`) are not known here
               --> flow.yaml:5:8

@@ -57,14 +57,14 @@ use replicas::Replicas;
 
 pub(crate) use scripts::Script as ObjectScript;
 use std::sync::Arc;
-use tokio::sync::oneshot;
+use tokio::sync::{oneshot, watch};
 use wakes::Wakes;
 
 /// Operations that take a server about a millisecond: it serves nobody else meanwhile.
 const OPS_AT_ONCE: usize = 256;
 
 /// How long a script that buries takes on values that refer to others; to finish takes it about as long again.
-const BURY_US: u64 = 1_000;
+const BURY_US: u64 = 900;
 
 /// Such scripts under way at once. The server syncs its log once for all that it finds waiting, and syncing takes it as long as
 /// one or two of them; more would keep others waiting for longer than that.
@@ -153,6 +153,12 @@ impl Redis {
     /// The same store with the clock of the node that has this shard: for whoever works on one shard of a cluster.
     pub fn at(&self, shard: Shard) -> Redis {
         Redis { shard, ..self.clone() }
+    }
+
+    /// Whether the server is lost, and every change of that: for whoever wants to say so. A server that is silent is not lost before
+    /// the connection is.
+    pub fn lost(&self) -> watch::Receiver<bool> {
+        self.wakes.lost.subscribe()
     }
 
     /// Where it is.

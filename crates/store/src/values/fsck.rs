@@ -115,25 +115,32 @@ impl Values {
         Err(Error::Contended(limits::LOOKS_MAX))
     }
 
-    /// Reads everything; a second time if something may have changed meanwhile. Then only what was wrong both times is
-    /// told: a row that is about to change looks wrong once.
+    /// Reads everything; again if something may have changed meanwhile. Then only what was wrong every time is told: a row that
+    /// is about to change looks wrong once, and one that changes all the time looks wrong now and then.
     async fn look(&self) -> Result<(Report, Snapshot), Error> {
         let before = self.fresh_position().await?;
-        let first = self.snapshot().await?;
-        let report = judge::judge(&first);
+        let mut snapshot = self.snapshot().await?;
+        let mut report = judge::judge(&snapshot);
         if self.records.hears_of_others() && self.fresh_position().await? == before {
-            return Ok((Report { exact: true, ..report }, first));
+            return Ok((Report { exact: true, ..report }, snapshot));
         }
-        let before = self.fresh_position().await?;
-        let second = self.snapshot().await?;
-        let mut later = judge::judge(&second);
-        let exact = match self.records.hears_of_others() {
-            true => self.fresh_position().await? == before,
-            false => first == second,
-        };
-        later.problems.retain(|finding| report.problems.contains(finding));
-        later.leaks.retain(|finding| report.leaks.contains(finding));
-        Ok((Report { exact, ..later }, second))
+        for _ in 0..limits::READINGS_MAX {
+            let before = self.fresh_position().await?;
+            let next = self.snapshot().await?;
+            let mut later = judge::judge(&next);
+            let exact = match self.records.hears_of_others() {
+                true => self.fresh_position().await? == before,
+                false => snapshot == next,
+            };
+            // A finding holds the row it is about, so it is the same only if that is.
+            later.problems.retain(|finding| report.problems.contains(finding));
+            later.leaks.retain(|finding| report.leaks.contains(finding));
+            (report, snapshot) = (Report { exact, ..later }, next);
+            if exact || report.is_clean() {
+                break;
+            }
+        }
+        Ok((report, snapshot))
     }
 
     /// The store's position now. A guest knows only that of the last answer it got, so it asks something first.

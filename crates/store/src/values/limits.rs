@@ -52,6 +52,10 @@ pub(super) const OPEN_DECREMENTS_PER_OP: usize = 2;
 /// something is wrong.
 pub(super) const TRIES_MAX: usize = 1000;
 
+/// How often a store that changes meanwhile is read again, at most, while something looks wrong: a count that moves all the
+/// time may look wrong twice, and hardly four times in the same way.
+pub(super) const READINGS_MAX: usize = 3;
+
 /// How often repair looks again because the store changed while it read. Each takes as long as reading everything, so
 /// a store that never rests for that long is told so instead of being looked at for ever.
 pub(super) const LOOKS_MAX: usize = 100;

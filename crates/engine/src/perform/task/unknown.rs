@@ -11,7 +11,7 @@ use crate::{
 };
 use futures_util::FutureExt;
 use onceflow_core::{
-    Fence, Row,
+    Fence, Key, Row,
     model::program::Op,
     payload::{Digest, Outcome},
     protocol::{
@@ -53,7 +53,17 @@ impl Work<'_> {
     /// The run waits for somebody to decide.
     pub(super) async fn lost_track(&self, seat: &Seat, started: Fence) -> Result<Option<Job>, Error> {
         let address = self.address().await?;
-        let what = What::DidLoseTrack { address: address.clone() };
+        self.put_aside(seat, started, What::DidLoseTrack { address }).await
+    }
+
+    /// The step waits for something from outside; nobody here did anything.
+    pub(super) async fn wait_for_somebody(&self, seat: &Seat) -> Result<Option<Job>, Error> {
+        let address = self.address().await?;
+        self.put_aside(seat, self.taken.fence, What::WillWait { address }).await
+    }
+
+    async fn put_aside(&self, seat: &Seat, started: Fence, what: What) -> Result<Option<Job>, Error> {
+        let address = self.address().await?;
         let why = Why::Unknown { started, address: address.into() };
         let park = |state: State| step::park(&self.run.plan, state, &self.taken, why.clone(), state.phase);
         self.commit(seat, &[], Some(what), park).await.map(Committed::next)
@@ -68,7 +78,7 @@ impl Work<'_> {
         if let Some(parked) = parked
             && matches!(parked.why, Why::Unknown { started, .. } if started == self.taken.fence)
         {
-            shared.decide_done(&self.run, self.taken.step, &row, &parked, outcomes, weaves).await?;
+            shared.decide_done(&self.run, (self.taken.step, &row, &parked), outcomes, weaves, None).await?;
         }
         Ok(())
     }
@@ -96,11 +106,10 @@ impl Shared {
     pub(crate) async fn decide_done(
         &self,
         run: &Run,
-        step: StepId,
-        row: &Row,
-        parked: &Parked,
+        (step, row, parked): (StepId, &Row, &Parked),
         outcomes: &[Outcome],
         weaves: &[Weave],
+        note: Option<Key>,
     ) -> Result<bool, Error> {
         let Some(frame) = self.frame(run, step.frame).await? else { return Ok(false) };
         let inbox = self.inbox(run, step).await?;
@@ -110,6 +119,9 @@ impl Shared {
                 return Ok(false);
             }
             let mut draft = run::decided(&run.plan, run.state(), step, (row, parked), &frame, &inbox, outcomes);
+            if let Some(note) = &note {
+                draft.batch.require_absent(note.clone()).put(note.clone(), Row::default());
+            }
             // It is as good as computed, and kept like that.
             let keeps = match &memo {
                 Some(memo) => self.row(run.plan.keys.memo(memo)).await?.is_none(),

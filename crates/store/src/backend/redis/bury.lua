@@ -30,12 +30,14 @@ local open_until = start + ARGV[9]
 local split_after = open_until + ARGV[9]
 
 -- The sum that rows carry. What follows from a byte is looked up for each distance to the end; sixteen bytes at a time.
-local T0, T1, T7, T8, T9, T10, T11, T12, T13, T14, T15
 local T2, T3, T4, T5, T6 = near_tables()
+local far
 local function sum_of(row, from, to)
-  if not T15 then T0, T1, T7, T8, T9, T10, T11, T12, T13, T14, T15 = far_tables() end
-  local c = -1
-  while from + 15 <= to do
+  far = far or { far_tables() }
+  -- Locals of this function are found faster.
+  local T0, T1, T7, T8, T9, T10, T11, T12, T13, T14, T15 = unpack(far)
+  local T2, T3, T4, T5, T6, byte, bxor, c = T2, T3, T4, T5, T6, byte, bxor, -1
+  for from = from, to - 15, 16 do
     local c0 = c % 256
     c = (c - c0) / 256
     local c1 = c % 256
@@ -45,9 +47,8 @@ local function sum_of(row, from, to)
     local b0, b1, b2, b3, b4, b5, b6, b7, b8, b9, b10, b11, b12, b13, b14, b15 = byte(row, from, from + 15)
     c = bxor(T15[c0], T14[c1], T13[c2], T12[c % 256], T15[b0], T14[b1], T13[b2], T12[b3], T11[b4], T10[b5], T9[b6],
       T8[b7], T7[b8], T6[b9], T5[b10], T4[b11], T3[b12], T2[b13], T1[b14], T0[b15])
-    from = from + 16
   end
-  for at = from, to do
+  for at = to - (to - from + 1) % 16 + 1, to do
     local low = c % 256
     c = bxor((c % WORD - low) / 256, T0[low], T0[byte(row, at)])
   end
@@ -67,41 +68,44 @@ local function refs_count(row)
   return count
 end
 
--- Those references, each once, and how often they occur; nothing if they are damaged.
+-- Those references, as often as they occur; nothing if they are damaged.
 local function refs_of(row, count)
-  local ids, owed, at = {}, {}, REFS
-  for _ = 1, count do
+  local byte, sub, ids, at = byte, sub, {}, REFS
+  for n = 1, count do
     local past = at + (byte(row, at) or 0) + 2
-    local id = sub(row, at + 1, past - 1)
-    local before = owed[id]
-    if not before then ids[#ids + 1] = id end
-    owed[id] = (before or 0) + 1
+    ids[n] = sub(row, at + 1, past - 1)
     at = past
   end
   if at - 1 > #row or sum_of(row, 5, at - 1) ~= struct.unpack('<I4', row) then return nil end
-  return ids, owed
+  return ids
 end
 
 local buried, paid, touched, odd = 0, 0, 0, 0
-local rows_gone, rows_put, names_gone, names_put = {}, {}, {}, {}
+local rows_gone, rows_gone_count, rows_put, names_gone, names_put = {}, 0, {}, {}, {}
 local left = {}   -- counts that are lower now, by id
 local pages = {}  -- dead values that refer to others: id, row, how often they do, whether they stand in `zero`
 local rest = {}   -- what was not settled: id, how much
 local read_many = 4
 local is_first = true -- of the values that refer to others
 
-local function gone(field) rows_gone[#rows_gone + 1] = field end
+local function gone(field)
+  rows_gone_count = rows_gone_count + 1
+  rows_gone[rows_gone_count] = field
+end
 
 -- The counts and values of some ids, from one on: as many as take no time. Answers them in turns.
 local function read(ids, first)
-  local fields, last = {}, math.min(first + read_many - 1, #ids)
+  local fields, n, last = {}, 0, math.min(first + read_many - 1, #ids)
   for at = first, last do
     local id = ids[at]
-    local n = 2 * (at - first)
     fields[n + 1], fields[n + 2] = COUNT .. id, VALUE .. id
+    n = n + 2
   end
   local rows, bytes = call('HMGET', rows_key, unpack(fields)), 0
-  for at = 2, #rows, 2 do bytes = bytes + (rows[at] and #rows[at] or 0) end
+  for at = 2, n, 2 do
+    local row = rows[at]
+    if row then bytes = bytes + #row end
+  end
   if bytes > READ_BYTES then
     read_many = math.max(math.floor(read_many / 4), 1)
   else
@@ -148,25 +152,34 @@ local function settle(id, owed, count_field, count, value_field, value)
   return true
 end
 
--- Settles what these ids are owed, until time is up.
+-- Settles what these ids are owed, one each unless it is said, until time is up. One that occurs twice is settled twice.
 local function unit(ids, owed)
-  local first = 1
+  local first, ONE = 1, '\1\0\0\0\0\0\0\0'
   while first <= #ids do
     if first > 1 and (touched >= TOUCH_MAX or now_us() > split_after) then
-      for at = first, #ids do rest[#rest + 1] = ids[at]; rest[#rest + 1] = owed[ids[at]] end
+      for at = first, #ids do
+        rest[#rest + 1] = ids[at]
+        rest[#rest + 1] = owed and owed[at] or 1
+      end
       return
     end
     local fields, rows, last = read(ids, first)
+    local n = 1
     for at = first, last do
-      local id, n = ids[at], 2 * (at - first)
-      local many = owed[id]
-      if settle(id, many, fields[n + 1], rows[n + 1], fields[n + 2], rows[n + 2]) then
+      local id, many, count, row = ids[at], owed and owed[at] or 1, rows[n], rows[n + 1]
+      -- Most of them are leaves with one reference.
+      if many == 1 and count == ONE and row and not left[id] and refs_count(row) == 0 then
+        rows_gone[rows_gone_count + 1], rows_gone[rows_gone_count + 2] = fields[n], fields[n + 1]
+        rows_gone_count = rows_gone_count + 2
+        buried, paid = buried + 1, paid + 1
+      elseif settle(id, many, fields[n], count, fields[n + 1], row) then
         paid = paid + many
       else
         odd = 1
         rest[#rest + 1] = id
         rest[#rest + 1] = many
       end
+      n = n + 2
     end
     touched = touched + last - first + 1
     first = last + 1
@@ -191,9 +204,7 @@ local function pay()
   local ids, owed, at = {}, {}, 5
   while at <= #row do
     local many, length = struct.unpack('<I4B', row, at)
-    local id = sub(row, at + 5, at + 5 + length)
-    if not owed[id] then ids[#ids + 1] = id end
-    owed[id] = (owed[id] or 0) + many
+    ids[#ids + 1], owed[#owed + 1] = sub(row, at + 5, at + 5 + length), many
     at = at + 6 + length
   end
   if at ~= #row + 1 or #ids > DEBT_MAX then return false end
@@ -238,12 +249,12 @@ if #rest == 0 then bury_candidates() end
 
 -- 3. What the dead referred to, while there is time for it, judged by how long it took so far.
 local function is_time_for(count)
-  if touched == 0 or is_first then return true end
+  if is_first and touched <= CANDIDATES then return true end
   local now = now_us()
   return touched + count <= TOUCH_MAX and now + count * (now - start) / touched < open_until
 end
 local function open(page)
-  local ids, owed = refs_of(page[2], page[3])
+  local ids = refs_of(page[2], page[3])
   if not ids then
     odd = 1
     return false
@@ -255,7 +266,7 @@ local function open(page)
     gone(ZERO .. id)
     names_gone[#names_gone + 1] = sub(ZERO, 2) .. id
   end
-  unit(ids, owed)
+  unit(ids)
   return true
 end
 local waiting = {}
@@ -293,7 +304,7 @@ if #rest > 0 then
   names_put[#names_put + 1] = 0
   names_put[#names_put + 1] = sub(field, 2)
 end
-if #rows_gone + #rows_put > 0 then
+if rows_gone_count + #rows_put > 0 then
   rows_put[#rows_put + 1] = ARGV[1]
   rows_put[#rows_put + 1] = ARGV[3]
 end

@@ -23,7 +23,7 @@ use std::{
         atomic::{AtomicU64, Ordering::SeqCst},
     },
 };
-use tokio::sync::oneshot;
+use tokio::sync::{oneshot, watch};
 
 /// How long to wait before trying a lost server again.
 const RETRY_MS: u64 = 100;
@@ -34,6 +34,8 @@ pub(super) struct Wakes {
     count: AtomicU64,
     heard: Mutex<Heard>,
     pub(super) bell: Bell,
+    /// Whether the server is lost.
+    pub(super) lost: watch::Sender<bool>,
 }
 
 #[derive(Default)]
@@ -103,10 +105,12 @@ async fn keep_listening(
             },
             Either::Left((None, _)) => {
                 wakes.note_all();
+                wakes.lost.send_replace(true);
                 match again(&link, &*world, &mut closed).await {
                     Some(stream) => messages = stream,
                     None => return,
                 }
+                wakes.lost.send_replace(false);
                 wakes.note_all();
             }
             Either::Right(_) => return,

@@ -1,0 +1,131 @@
+//! `onceflow send RUN EVENT [VALUE]`: brings an event to the step that waits for it. It is taken once.
+
+use crate::{
+    args, codes, exit::Exit, fault::Fault, place::Place, printer::Printer, session::Session, steps,
+    verbs::ls::shell_word, words,
+};
+use onceflow_core::model::Port;
+use onceflow_engine::{Resolution, Summary, Undecided, task::Data};
+use onceflow_exec::{action::Action, value::Value};
+use serde_json::json;
+
+/// Sends an event.
+pub(crate) async fn run(args: &args::Send, place: Place, printer: &Printer) -> Result<Exit, Fault> {
+    let session = Session::open(place).await?;
+    let engine = session.idle().await?;
+    let run = session.run(&engine, &args.run).await?;
+    let handle = engine.find(&run.key).await?;
+    if let Some(id) = &args.id
+        && handle.was_said(id).await?
+    {
+        engine.stop();
+        session.close().await?;
+        return Ok(told(printer, &run, args, None));
+    }
+    let waiting = handle.undecided().await?;
+    let step = meant(&run, &waiting, args)?;
+    let values = Resolution::Done(values(args, &step.outputs)?);
+    let is_new = match &args.id {
+        Some(id) => handle.resolve_once(&step.address, values, id).await?,
+        None => handle.resolve(&step.address, values).await.map(|()| true)?,
+    };
+    let step = words::step(&step.address);
+    engine.close().await?;
+    session.close().await?;
+    Ok(told(printer, &run, args, is_new.then_some(step.as_str())))
+}
+
+fn told(printer: &Printer, run: &Summary, args: &args::Send, step: Option<&str>) -> Exit {
+    if printer.json {
+        let (key, id) = (&run.key, run.id.to_string());
+        printer.data(&json!({"key": key, "id": id, "event": args.event, "step": step, "delivered": step.is_some()}));
+    }
+    match step {
+        Some(step) => printer.say(format!("`{}` was brought to {step}", args.event)),
+        None => printer.say(format!("`{}` was brought before, under this id", args.event)),
+    }
+    printer.next(format!("onceflow retry {} goes on with it, if nobody does", shell_word(&run.key)));
+    Exit::Done
+}
+
+/// The event that a step waits for, if it is one that waits for events.
+pub(crate) fn event(step: &Undecided) -> Option<String> {
+    let (_, params) = step.task.as_ref()?;
+    match serde_json::from_slice(params).ok()? {
+        Action::Wait(wait) => Some(wait.event),
+        _ => None,
+    }
+}
+
+/// The step that waits for the event.
+fn meant<'a>(run: &Summary, waiting: &'a [Undecided], args: &args::Send) -> Result<&'a Undecided, Fault> {
+    let is_it = |waits: &&Undecided| {
+        let is_named = args.step.as_ref().is_none_or(|step| steps::is(&waits.address, step));
+        is_named && event(waits).as_ref() == Some(&args.event)
+    };
+    let found: Vec<_> = waiting.iter().filter(is_it).collect();
+    match &found[..] {
+        [one] => Ok(one),
+        [] => {
+            let mut known: Vec<_> = waiting.iter().filter_map(event).map(|event| format!("`{event}`")).collect();
+            known.dedup();
+            let hint = match (known.is_empty(), run.status.has_ended()) {
+                (true, true) => String::from("it has ended"),
+                (true, false) => String::from("it may later: send it again then; `onceflow show` says how it stands"),
+                (false, _) => format!("it waits for {}", known.join(", ")),
+            };
+            let exit = if run.status.has_ended() { Exit::No } else { Exit::Waiting };
+            let what = format!("no step of run `{}` waits for `{}` now", run.key, args.event);
+            Err(Fault::new(exit, codes::NOT_WAITING, what).hint(hint))
+        }
+        several => {
+            let steps: Vec<_> = several.iter().map(|waits| words::step(&waits.address)).collect();
+            let what = format!("{} steps of run `{}` wait for `{}`", several.len(), run.key, args.event);
+            Err(Fault::new(Exit::No, codes::NOT_WAITING, what).hint(format!("--step says which: {}", steps.join(", "))))
+        }
+    }
+}
+
+/// What the step gives: words, one value, or a JSON object with all of them.
+fn values(args: &args::Send, ports: &[Port]) -> Result<Vec<Data>, Fault> {
+    let wanted = || {
+        let all: Vec<_> = ports.iter().map(|port| format!("-o {}={}", port.name, port.ty)).collect();
+        if all.is_empty() { String::from("it brings nothing") } else { all.join(" ") }
+    };
+    let mut words = args.output.clone();
+    let mut whole = None;
+    match (&args.value, ports) {
+        (None, _) => {}
+        (Some(value), [port]) => words.push((port.name.clone(), value.clone())),
+        (Some(value), _) => {
+            let object = serde_json::from_str::<serde_json::Map<_, _>>(value).ok().filter(|_| !ports.is_empty());
+            let wrong = || Fault::plain(Exit::Usage, "VALUE is a JSON object with a field for each output");
+            whole = Some(object.ok_or_else(|| wrong().hint(wanted()))?);
+        }
+    }
+    let values = match whole {
+        Some(mut object) => {
+            let one = |port: &Port| {
+                let json = object.remove(&port.name).unwrap_or_default();
+                let wrong = |error| Fault::plain(Exit::Usage, format!("`{}`: {error}", port.name)).hint(wanted());
+                Value::from_json(json, &port.ty).map_err(wrong)
+            };
+            ports.iter().map(one).collect::<Result<Vec<_>, _>>()?
+        }
+        None => {
+            let bound = onceflow_spec::bind(ports, &words).map_err(|mut problems| {
+                for problem in &mut problems.0 {
+                    problem.message = problem.message.replace("the flow has no input", "the event has no value");
+                    problem.message = problem.message.replace("the input `", "the value `");
+                    problem.hint = Some(wanted());
+                }
+                Fault::problems(Exit::Usage, problems)
+            })?;
+            bound.into_iter().map(|(_, value)| value).collect()
+        }
+    };
+    let data = |(value, port): (Value, &Port)| {
+        value.into_data(&port.ty).map_err(|error| Fault::plain(Exit::Usage, format!("`{}`: {error}", port.name)))
+    };
+    values.into_iter().zip(ports).map(data).collect()
+}
