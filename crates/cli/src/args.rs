@@ -4,7 +4,7 @@ mod more;
 pub(crate) mod pictures;
 pub(crate) mod tools;
 
-pub(crate) use more::{Fork, GoOn, Resolve, Retry, Sure, Why};
+pub(crate) use more::{Diff, Du, Export, Fork, GoOn, Import, Lineage, Resolve, Retry, Sure, Why};
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use std::path::PathBuf;
@@ -75,6 +75,16 @@ pub(crate) enum Verb {
     Resolve(Resolve),
     /// Start a new run from an old one, with other inputs
     Fork(Fork),
+    /// Say what takes the room
+    Du(Du),
+    /// Trace a file back to inputs and code
+    Lineage(Lineage),
+    /// Compare two runs
+    Diff(Diff),
+    /// Write a run that has ended to a file
+    Export(Export),
+    /// Take in what `export` wrote
+    Import(Import),
     /// Stop a run and undo it
     Cancel(Cancel),
     /// Take steps of any run on a shared store
@@ -216,9 +226,11 @@ pub(crate) struct Logs {
 
 #[derive(Args, Debug)]
 pub(crate) struct Cancel {
-    /// A key, or the beginning of a key or id
+    /// A key, the beginning of a key or id, or - for the latest
     #[arg(value_name = "RUN")]
     pub(crate) run: String,
+    #[command(flatten)]
+    pub(crate) sure: Sure,
 }
 
 #[derive(Args, Debug)]
@@ -254,16 +266,24 @@ pub(crate) struct Check {
     /// Flow files
     #[arg(value_name = "FLOW", required = true)]
     pub(crate) flows: Vec<PathBuf>,
+    /// Also say whether the unfinished runs of these flows can go on with them
+    #[arg(long)]
+    pub(crate) against_runs: bool,
 }
 
 #[derive(Args, Debug)]
-pub(crate) struct Reclaim {}
+pub(crate) struct Reclaim {
+    #[command(flatten)]
+    pub(crate) sure: Sure,
+}
 
 #[derive(Args, Debug)]
 pub(crate) struct Fsck {
     /// Change what is wrong
     #[arg(long)]
     pub(crate) repair: bool,
+    #[command(flatten)]
+    pub(crate) sure: Sure,
 }
 
 #[derive(Args, Debug)]

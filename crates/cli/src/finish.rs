@@ -64,10 +64,11 @@ impl Ending<'_> {
                     named.join(", ")
                 ));
                 data["unknown"] = json!(steps);
+                let first = named.first().map_or("STEP", String::as_str);
                 self.next(&format!(
-                    "onceflow error {}; `onceflow cancel {}` gives the run up",
-                    codes::OUTCOME,
-                    self.key()
+                    "onceflow resolve {} {} --done | --redo | --fail WHY",
+                    self.key(),
+                    shell_word(first)
                 ));
             }
             Report::Undone { failures, not_undone } => {

@@ -130,7 +130,7 @@ fn go(cli: &Cli, config: &Config, printer: &Printer) -> Result<Exit, Fault> {
     match &cli.verb {
         Verb::Error(args) => return verbs::error::run(args, printer),
         Verb::Init(args) => return verbs::init::run(args, printer),
-        Verb::Check(args) => return Ok(verbs::check::run(args, printer)),
+        Verb::Check(args) if !args.against_runs => return Ok(verbs::check::run(args, printer)),
         Verb::Version => return Ok(verbs::version::run(printer)),
         Verb::Config(args) => return Ok(verbs::config::run(args, config, printer)),
         Verb::Completions(args) => return Ok(verbs::completions::run(args, printer)),
@@ -161,9 +161,15 @@ fn go(cli: &Cli, config: &Config, printer: &Printer) -> Result<Exit, Fault> {
             Verb::Retry(args) => verbs::retry::run(args, place, printer).await,
             Verb::Resolve(args) => verbs::resolve::run(args, place, printer).await,
             Verb::Fork(args) => verbs::fork::run(args, place, printer).await,
+            Verb::Du(args) => verbs::du::run(args, place, printer).await,
+            Verb::Lineage(args) => verbs::lineage::run(args, place, printer).await,
+            Verb::Diff(args) => verbs::diff::run(args, place, printer).await,
+            Verb::Export(args) => verbs::export::run(args, place, printer).await,
+            Verb::Import(args) => verbs::export::import(args, place, printer).await,
+            Verb::Check(args) => verbs::against::run(&args.flows, place, printer).await,
             Verb::Attend(args) => verbs::background::attend(args, place, printer).await,
-            Verb::Check(_) | Verb::Error(_) | Verb::Init(_) | Verb::Version => unreachable!("these need no store"),
             Verb::Doctor(args) => verbs::doctor::run(args, place, printer).await,
+            Verb::Error(_) | Verb::Init(_) | Verb::Version => unreachable!("these need no store"),
             Verb::Config(_) | Verb::Completions(_) | Verb::Man(_) | Verb::Reference => unreachable!("neither do these"),
         }
     });

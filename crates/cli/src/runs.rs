@@ -57,7 +57,11 @@ pub(crate) fn next(run: &Summary, is_attended: bool, again: Option<&str>) -> Str
     match run.status {
         RunStatus::Done => format!("{again} does nothing unless something changed"),
         RunStatus::Cancelled | RunStatus::Undone => format!("{again} begins anew"),
-        RunStatus::Waiting => format!("onceflow error {}", codes::OUTCOME),
+        RunStatus::Waiting => {
+            let step =
+                run.undecided.first().map_or_else(|| String::from("STEP"), |step| shell_word(&words::step(step)));
+            format!("onceflow resolve {key} {step} --done | --redo | --fail WHY")
+        }
         RunStatus::Failed => format!("onceflow logs {key}; then {again} goes on where it stopped"),
         _ if is_attended => format!("onceflow watch {key}"),
         _ => format!("{again} goes on where it stopped"),

@@ -1,17 +1,22 @@
 //! What the verbs do, a file each. They give back how the process ends, or why it could not be done.
 
+pub(crate) mod against;
 pub(crate) mod background;
 pub(crate) mod cancel;
 pub(crate) mod check;
 pub(crate) mod completions;
 pub(crate) mod config;
+pub(crate) mod diff;
 pub(crate) mod doctor;
+pub(crate) mod du;
 pub(crate) mod error;
 pub(crate) mod explain;
+pub(crate) mod export;
 pub(crate) mod fork;
 pub(crate) mod fsck;
 pub(crate) mod graph;
 pub(crate) mod init;
+pub(crate) mod lineage;
 pub(crate) mod logs;
 pub(crate) mod ls;
 pub(crate) mod man;

@@ -16,7 +16,7 @@ use onceflow_engine::{Engine, Event, Handle, Options, Report, Summary};
 use std::{
     collections::{BTreeMap, BTreeSet},
     fs,
-    path::Path,
+    path::{Path, PathBuf},
     time::Duration,
 };
 use tokio::{sync::mpsc, task::JoinHandle};
@@ -88,6 +88,20 @@ pub(crate) async fn keep_releasing(engine: Engine, place: Place) {
 /// # Errors
 /// If the store does not answer.
 pub(crate) async fn sweep(engine: &Engine, place: &Place) -> Result<(usize, u64), Fault> {
+    let mut gone = (0, 0);
+    for (path, bytes) in left_over(engine, place).await? {
+        if remove(&path).is_ok() {
+            gone = (gone.0 + 1, gone.1 + bytes);
+        }
+    }
+    Ok(gone)
+}
+
+/// The directories of runs that are not remembered any more, and how large they are.
+///
+/// # Errors
+/// If the store does not answer.
+pub(crate) async fn left_over(engine: &Engine, place: &Place) -> Result<Vec<(PathBuf, u64)>, Fault> {
     // First the directories, then the runs: a run is there before its directory is.
     let directory = place.directory.join("runs");
     let there: Vec<_> = fs::read_dir(directory).into_iter().flatten().flatten().collect();
@@ -95,21 +109,16 @@ pub(crate) async fn sweep(engine: &Engine, place: &Place) -> Result<(usize, u64)
         true => BTreeSet::new(),
         false => runs::all(engine).await?.iter().map(|run| run.id.to_string()).collect(),
     };
-    let mut gone = (0, 0);
-    for entry in there.iter().filter(|entry| !known.contains(&*entry.file_name().to_string_lossy())) {
-        let bytes = size(&entry.path());
-        if remove(&entry.path()).is_ok() {
-            gone = (gone.0 + 1, gone.1 + bytes);
-        }
-    }
-    Ok(gone)
+    let gone = there.iter().filter(|entry| !known.contains(&*entry.file_name().to_string_lossy()));
+    Ok(gone.map(|entry| (entry.path(), size(&entry.path()))).collect())
 }
 
 fn remove(path: &Path) -> std::io::Result<()> {
     if path.is_dir() { fs::remove_dir_all(path) } else { fs::remove_file(path) }
 }
 
-fn size(path: &Path) -> u64 {
+/// Bytes of a file, or of all files below a directory.
+pub(crate) fn size(path: &Path) -> u64 {
     let Ok(metadata) = fs::symlink_metadata(path) else { return 0 };
     if !metadata.is_dir() {
         return metadata.len();

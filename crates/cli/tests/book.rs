@@ -36,7 +36,7 @@ fn is_up_to_date(name: &str, told: &str, wanted: &str, wrong: &str) {
     fs::write(book().join(name), wanted).expect("a page");
 }
 
-/// A test for every page, so that they run beside each other.
+/// A test for each page that has much to run, so that they run beside each other.
 macro_rules! pages {
     ($($test:ident => $page:literal,)*) => {
         const PAGES: &[&str] = &[$($page),*];
@@ -53,6 +53,7 @@ pages! {
     the_introduction_is_true => "introduction.md",
     the_tutorial_is_true => "tutorial.md",
     the_flow_file_is_true => "flow-file.md",
+    the_reference_is_true => "cli-reference.md",
     the_command_is_true => "cli.md",
     the_rust_guide_is_true => "rust.md",
     the_guarantees_are_true => "guarantees.md",
@@ -65,44 +66,78 @@ pages! {
     troubleshooting_is_true => "troubleshooting.md",
     the_list_of_codes_is_true => "codes.md",
     the_design_is_true => "design.md",
-    the_configuration_is_true => "configuration.md",
-    the_versions_are_true => "versions.md",
 }
 
 fn follow(name: &str) {
     let (mut reader, told) = (Reader::new(), page(name));
     let now = reader.read(name, &told);
-    let wrong = reader.wrong.join("\n\n");
+    let mut wrong = reader.wrong.join("\n\n");
     is_up_to_date(name, &told, &now, &wrong);
+    for picture in links(&told).iter().filter(|link| link.starts_with("pictures/")) {
+        wrong.push_str(&is_drawn(&reader, picture));
+    }
     assert!(wrong.is_empty() || updates(), "docs/book/src/{name}\n{wrong}");
 }
 
+/// A picture is one that the reader of the page has made. Of a flow it is always the same; that of a run has times in it.
+fn is_drawn(reader: &Reader, picture: &str) -> String {
+    let (path, made) = (book().join(picture), reader.made(picture.trim_start_matches("pictures/")));
+    let Some(made) = made else { return format!("{picture} is not made by what the page says\n") };
+    let there = fs::read_to_string(&path).unwrap_or_default();
+    let is_of_a_run = |svg: &str| {
+        svg.split("<title>").nth(1).is_some_and(|title| title[..title.find('<').unwrap_or(0)].contains(": "))
+    };
+    if there == made || (is_of_a_run(&there) && is_of_a_run(&made)) {
+        return String::new();
+    }
+    if updates() {
+        fs::create_dir_all(book().join("pictures")).expect("a directory");
+        fs::write(path, made).expect("a picture");
+    }
+    format!("{picture} is not what the tool draws (UPDATE_EXPECT=1 makes it so)\n")
+}
+
+/// All pages, as the summary has them.
+fn all_pages() -> Vec<String> {
+    links(&page("SUMMARY.md"))
+}
+
 #[test]
-fn the_summary_has_every_page_and_every_page_is_followed() {
-    let summary = page("SUMMARY.md");
-    let listed: BTreeSet<_> = links(&summary).into_iter().collect();
+fn pages_without_a_test_of_their_own_are_true() {
+    all_pages().iter().filter(|name| !PAGES.contains(&name.as_str())).for_each(|name| follow(name));
+}
+
+#[test]
+fn the_summary_has_every_page() {
+    let listed: BTreeSet<_> = all_pages().into_iter().collect();
     let there =
         fs::read_dir(book()).expect("the book").flatten().filter_map(|entry| entry.file_name().into_string().ok());
     let there: BTreeSet<_> = there.filter(|name| name.ends_with(".md") && name != "SUMMARY.md").collect();
     assert_eq!(listed, there, "SUMMARY.md lists what is there");
-    assert_eq!(there, PAGES.iter().map(|page| String::from(*page)).collect(), "`pages!` has a test for each");
+    assert!(PAGES.iter().all(|name| there.contains(*name)), "`pages!` names what is there");
+}
+
+#[test]
+fn the_reference_is_what_the_tool_says_of_itself() {
+    let said = support::Bed::new().run(&["reference"]).ends(0).stdout;
+    is_up_to_date("cli-reference.md", &page("cli-reference.md"), &said, "the command has changed");
 }
 
 #[test]
 fn what_is_not_run_says_why() {
-    let told = PAGES.iter().flat_map(|name| {
-        let blocks = Block::all(&page(name));
+    let told = all_pages().into_iter().flat_map(|name| {
+        let blocks = Block::all(&page(&name));
         let not_run = blocks.into_iter().filter_map(|block| Some((block.attribute("norun")?.to_owned(), block)));
         not_run.map(move |(why, block)| format!("{name}: {why}: {}\n", block.text.lines().next().unwrap_or_default()))
     });
     expect![[r#"
         tutorial.md: the-tests-have-the-tool-already: cargo install --path crates/cli      # puts `onceflow` on your PATH
-        operations.md: a-unit-for-systemd: [Service]
-        redis.md: needs-several-machines: export ONCEFLOW_STORE=redis://store.example:6379
         coming-from.md: needs-snakemake: rule all:
         coming-from.md: needs-nextflow: process count {
         coming-from.md: needs-airflow: from airflow.decorators import dag, task
         coming-from.md: needs-temporal: @activity.defn
+        operations.md: a-unit-for-systemd: [Service]
+        redis.md: needs-several-machines: export ONCEFLOW_STORE=redis://store.example:6379
         design.md: builds-the-workspace: sim/run --seeds 10000
     "#]]
     .assert_eq(&told.collect::<String>());
@@ -111,8 +146,8 @@ fn what_is_not_run_says_why() {
 #[test]
 fn rust_on_a_page_is_compiled_with_the_crate() {
     let crate_pages = fs::read_to_string(root().join("crates/onceflow/src/lib.rs")).expect("the crate");
-    for name in PAGES {
-        let has_rust = Block::all(&page(name)).iter().any(|block| block.language() == "rust");
+    for name in all_pages() {
+        let has_rust = Block::all(&page(&name)).iter().any(|block| block.language() == "rust");
         let is_compiled = crate_pages.contains(&format!("docs/book/src/{name}\""));
         assert_eq!(has_rust, is_compiled, "crates/onceflow/src/lib.rs includes the pages that have Rust: {name}");
     }
@@ -132,10 +167,10 @@ fn anchor(heading: &str) -> String {
 #[test]
 fn links_lead_to_pages_and_to_headings_that_are_there() {
     let mut wrong = Vec::new();
-    for name in PAGES {
-        for link in links(&page(name)).iter().filter(|link| !link.contains("://")) {
+    for name in all_pages() {
+        for link in links(&page(&name)).iter().filter(|link| !link.contains("://")) {
             let (file, heading) = link.split_once('#').unwrap_or((link, ""));
-            let path = book().join(if file.is_empty() { name } else { file });
+            let path = book().join(if file.is_empty() { &name } else { file });
             let text = if heading.is_empty() { String::new() } else { fs::read_to_string(&path).unwrap_or_default() };
             let mut headings =
                 text.lines().filter(|line| line.starts_with('#')).map(|line| line.trim_start_matches(['#', ' ']));

@@ -121,7 +121,7 @@ fn a_step_that_must_not_start_twice_and_was_killed_waits_for_somebody() {
         1 of 1 step will run: a (has no result yet)
         unknown a
         waiting[OF0415]: whether a took effect is not known
-        next: onceflow error OF0415; `onceflow cancel pay` gives the run up
+        next: onceflow resolve pay a --done | --redo | --fail WHY
         -- exit 3
     "#]]);
     bed.run(&["ls"]).expect(expect![[r#"
@@ -129,7 +129,7 @@ fn a_step_that_must_not_start_twice_and_was_killed_waits_for_somebody() {
         KEY  FLOW  STATUS           STEPS  AGE
         pay  pay   waiting              0  just now
         -- stderr
-        next: onceflow error OF0415
+        next: onceflow resolve pay a --done | --redo | --fail WHY
         -- exit 0
     "#]]);
     bed.run(&["show"]).expect(expect![[r#"
@@ -141,7 +141,7 @@ fn a_step_that_must_not_start_twice_and_was_killed_waits_for_somebody() {
         step     a: 1 attempt, [time]
         unknown  a
         -- stderr
-        next: onceflow error OF0415
+        next: onceflow resolve pay a --done | --redo | --fail WHY
         -- exit 0
     "#]]);
     bed.run(&["cancel", "pay"]).expect(expect![[r#"
@@ -217,7 +217,7 @@ fn a_step_that_must_not_run_twice_runs_again_only_if_that_is_accepted() {
     bed.write("pay.yaml", &flow("eleven"));
     bed.run(&["run", "pay.yaml"]).expect(expect![[r#"
         -- stderr
-        1 of 1 step will run: a (has no result yet)
+        1 of 1 step will run: a (its code changed)
         error[OF0413]: run `pay` has done /a, which would run again: accept that, or ask for it under another key
         hint: `--accept-code-change` lets them run again; `--key NAME` starts another run beside it
         -- exit 1
@@ -227,7 +227,7 @@ fn a_step_that_must_not_run_twice_runs_again_only_if_that_is_accepted() {
         -- stdout
         {"x":"eleven"}
         -- stderr
-        1 of 1 step will run: a (has no result yet)
+        1 of 1 step will run: a (its code changed)
         run     a
         done    a ([time])
         done: 1 step ran in [time]

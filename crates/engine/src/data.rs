@@ -14,7 +14,7 @@ mod look;
 mod small;
 mod store;
 
-pub(crate) use lists::{Lists, element, gathered};
+pub(crate) use lists::{Lists, element, elements, gathered};
 pub(crate) use load::{Scratch, load_all, load_into, peek};
 pub(crate) use look::{Looked, look};
 pub(crate) use small::SmallFiles;

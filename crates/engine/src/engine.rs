@@ -2,6 +2,7 @@
 //! once (decision 0020).
 
 mod again;
+mod carry;
 mod claims;
 mod explain;
 mod finished;
@@ -12,17 +13,22 @@ mod inside;
 mod known;
 mod moves;
 mod reasons;
+mod record;
 mod replan;
 pub(crate) mod reruns;
 mod start;
 pub(crate) mod summary;
+mod usage;
 pub(crate) mod workers;
 
 pub use again::{Signature, Undecided};
+pub use carry::{Carried, TakeIn};
 pub use fork::Fork;
 pub use moves::Move;
 pub use reasons::Reasons;
+pub use record::{Origin, Record, StepRecord};
 pub use start::{HISTORY_MS, Start};
+pub use usage::{Part, RunUsage, Usage, Use};
 
 use crate::{
     Error, Handle, Options,
@@ -320,10 +326,7 @@ impl Engine {
                 self.begin(asked, seen, self.new_run(), Generation(0), planned).await
             }
             Status::Done => {
-                let (known, before) = self.kept_by(asked, &finished).await?;
-                let mut planned = replan::plan(asked, &known, before.as_ref(), self.fuses(asked))?;
-                planned.done_before = self.done_by(&finished).await?;
-                self.no_reruns(asked, &planned)?;
+                let planned = self.plan_again(asked, &finished).await?;
                 self.begin(asked, seen, finished.run, generation, planned).await
             }
         }

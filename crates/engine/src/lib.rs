@@ -32,12 +32,14 @@ mod tx;
 mod worker;
 
 pub use engine::{
-    Engine, Fork, HISTORY_MS, Move, Reasons, Signature, Start, Undecided,
+    Carried, Engine, Fork, HISTORY_MS, Move, Origin, Part, Reasons, Record, RunUsage, Signature, Start, StepRecord,
+    TakeIn, Undecided, Usage, Use,
     summary::{Outline, RunStatus, Summary},
     workers::{Backlog, Lacking, WorkerInfo, WorkerStep},
 };
 pub use error::{Error, is_damage};
 pub use events::{End, Event, What};
 pub use handle::{Handle, Report, Resolution};
+pub use onceflow_store::values::census::Weight;
 pub use options::{About, Options};
 pub use perform::logs::StepLog;

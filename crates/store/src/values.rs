@@ -18,6 +18,7 @@
 //! | [`list`] | long lists, as trees of pages |
 //! | [`hold`] | what is put ahead of a batch that is too small for it |
 //! | [`fsck`] | proves that all of it fits together, and repairs what does not |
+//! | [`census`] | counts what there is, and what holds it |
 //! | [`limits`] | every bound, with its reason |
 //!
 //! ```
@@ -37,6 +38,7 @@
 //! ```
 
 pub mod blob;
+pub mod census;
 pub mod elements;
 mod error;
 mod export;

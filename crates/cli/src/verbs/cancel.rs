@@ -2,7 +2,7 @@
 //! the work; if nobody does, we attend it.
 
 use crate::{
-    args,
+    args, asking,
     crew::Crew,
     exit::Exit,
     fault::Fault,
@@ -16,20 +16,50 @@ use crate::{
     tally::Tally,
     trail,
     view::View,
-    watching, work,
+    watching, words, work,
 };
 use onceflow_engine::Summary;
+use serde_json::json;
 
 /// Cancels a run.
 pub(crate) async fn run(args: &args::Cancel, place: Place, printer: &Printer) -> Result<Exit, Fault> {
     let session = Session::open(place).await?;
     let engine = session.idle().await?;
     let run = session.run(&engine, &args.run).await?;
+    let undos = engine.find(&run.key).await?.undos().await?;
     engine.stop();
+    if args.sure.dry_run {
+        session.close().await?;
+        return Ok(would(&run, &undos, printer));
+    }
+    let what = format!("stop run `{}`, which is {}, and undo what it did", run.key, run.status);
+    if !run.status.has_ended() && !asking::may(printer, args.sure, &what) {
+        session.close().await?;
+        return Ok(asking::left_alone(printer));
+    }
     let mut signals = Signals::listen().map_err(|error| Fault::plain(Exit::No, format!("no signals: {error}")))?;
     let exit = cancel(&session, &run, printer, &mut signals).await?;
     session.close().await?;
     Ok(exit)
+}
+
+/// Says what would be done.
+fn would(run: &Summary, undos: &[String], printer: &Printer) -> Exit {
+    let undos: Vec<_> = undos.iter().map(|address| words::step(address)).collect();
+    let cancels = !run.status.has_ended();
+    match (printer.json, cancels) {
+        (true, _) => printer.data(&json!({
+            "key": run.key, "id": run.id.to_string(), "status": run.status.to_string(), "cancel": cancels,
+            "undo": undos, "live": run.live,
+        })),
+        (false, false) => printer.text(format!("run `{}` has ended already: nothing would be done", run.key)),
+        (false, true) if undos.is_empty() => {
+            printer.text(format!("run `{}` would be stopped; nothing of it is to be undone", run.key));
+        }
+        (false, true) => printer.text(format!("run `{}` would be stopped, and undone: {}", run.key, undos.join(", "))),
+    }
+    printer.next("the same without --dry-run");
+    Exit::Done
 }
 
 async fn cancel(session: &Session, run: &Summary, printer: &Printer, signals: &mut Signals) -> Result<Exit, Fault> {

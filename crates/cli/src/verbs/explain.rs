@@ -1,27 +1,39 @@
 //! `onceflow explain FLOW`: what `run` would do, and why, before it does anything.
 
 use crate::{
-    args, asked::Asked, exit::Exit, fault::Fault, place::Place, plan, printer::Printer, session::Session, story,
+    args, asked::Asked, codes, exit::Exit, fault::Fault, place::Place, plan, printer::Printer, session::Session, story,
 };
+use serde_json::json;
 
 /// Says what would run.
 pub(crate) async fn run(args: &args::Explain, place: Place, printer: &Printer) -> Result<Exit, Fault> {
     let (asked, mut hints) = Asked::read(&args.flow, &place.directory, place.who())?;
     asked.say_unused(printer);
-    let explanation = if place.is_there && !args.flow.new {
+    let (explanation, refused) = if place.is_there && !args.flow.new {
         let session = Session::open(place).await?;
         let engine = session.idle().await?;
         let explanation = engine.explain(asked.start.clone()).await?;
+        let refused = engine.refusal(asked.start.clone()).await?.map(Fault::from);
         engine.stop();
         hints.save();
         session.close().await?;
-        explanation
+        (explanation, refused)
     } else {
-        anew(&asked)?
+        (anew(&asked)?, None)
     };
-    match printer.json {
-        true => printer.pretty(&plan::to_json(asked.key(), &explanation)),
-        false => printer.text(plan::tree(printer, &explanation, args.all)),
+    if printer.json {
+        let mut data = plan::to_json(asked.key(), &explanation);
+        if let Some(refused) = &refused {
+            data["refused"] = json!({"code": refused.code, "message": refused.message, "hint": refused.hint});
+        }
+        printer.pretty(&data);
+    } else {
+        printer.text(plan::tree(printer, &explanation, args.all));
+    }
+    if let Some(refused) = &refused {
+        printer.tell(format!("`run` would refuse this: {refused}"));
+        printer.next(format!("onceflow error {}", refused.code.unwrap_or(codes::ENDED)));
+        return Ok(Exit::Done);
     }
     printer.next(match plan::Counts::of(&explanation).run {
         0 => String::from("nothing would run; `onceflow run` shows the results"),

@@ -94,7 +94,12 @@ async fn wanted(
     let unknown = args.input.iter().any(|(name, _)| !new.iter().any(|port| port.name == *name));
     let ports = if unknown { &signature.inputs } else { &new };
     let given = onceflow_spec::bind(ports, &args.input);
-    for (name, value) in given.map_err(|problems| Fault::problems(Exit::Usage, problems))? {
+    let wrong = |mut problems: onceflow_spec::Problems| {
+        // Others are not missing: they are the old run's.
+        problems.0.retain(|problem| !unknown || problem.code == "OF0201");
+        Fault::problems(Exit::Usage, problems)
+    };
+    for (name, value) in given.map_err(wrong)? {
         add(&name, value, &signature, &mut inputs)?;
     }
     let remembered = story::inputs(&session.place, run.id);

@@ -1,6 +1,6 @@
 //! `onceflow fsck`: proves that nothing is missing and nothing is left; with `--repair`, changes what is wrong.
 
-use crate::{args, exit::Exit, fault::Fault, place::Place, printer::Printer, session::Session, words};
+use crate::{args, asking, exit::Exit, fault::Fault, place::Place, printer::Printer, session::Session, words};
 use onceflow_store::values::fsck::Mode;
 use serde_json::json;
 
@@ -8,7 +8,13 @@ use serde_json::json;
 pub(crate) async fn run(args: &args::Fsck, place: Place, printer: &Printer) -> Result<Exit, Fault> {
     let session = Session::open(place).await?;
     let values = session.store.values().await?;
-    let report = values.fsck(if args.repair { Mode::Repair } else { Mode::Check }).await?;
+    let may = || asking::may(printer, args.sure, "repair what is wrong; keep a copy of the store first. Go on");
+    let repairs = args.repair && !args.sure.dry_run;
+    if repairs && !may() {
+        session.close().await?;
+        return Ok(asking::left_alone(printer));
+    }
+    let report = values.fsck(if repairs { Mode::Repair } else { Mode::Check }).await?;
     session.close().await?;
     let findings =
         |all: &[onceflow_store::values::fsck::Finding]| all.iter().map(ToString::to_string).collect::<Vec<_>>();

@@ -1,15 +1,24 @@
 //! `onceflow reclaim`: deletes what nothing needs now, instead of when a run is at work: values, directories of runs that
 //! are gone, files of processes that are gone.
 
-use crate::{args, exit::Exit, fault::Fault, place::Place, presence, printer::Printer, session::Session, words, work};
+use crate::{
+    args, asking, exit::Exit, fault::Fault, place::Place, presence, printer::Printer, session::Session, words, work,
+};
 use serde_json::json;
 
 /// Values touched by one call.
 const BUDGET: usize = 10_000;
 
 /// Deletes what nothing needs.
-pub(crate) async fn run(_: &args::Reclaim, place: Place, printer: &Printer) -> Result<Exit, Fault> {
+pub(crate) async fn run(args: &args::Reclaim, place: Place, printer: &Printer) -> Result<Exit, Fault> {
     let session = Session::open(place).await?;
+    if args.sure.dry_run {
+        return would(session, printer).await;
+    }
+    if !asking::may(printer, args.sure, "delete what nothing needs any more") {
+        session.close().await?;
+        return Ok(asking::left_alone(printer));
+    }
     let engine = session.idle().await?;
     engine.remove_due().await?;
     let values = session.store.values().await?;
@@ -43,6 +52,34 @@ pub(crate) async fn run(_: &args::Reclaim, place: Place, printer: &Printer) -> R
         ));
     }
     printer.next("nothing to do; `onceflow fsck` proves that nothing is left over");
+    Ok(Exit::Done)
+}
+
+/// Says what would be deleted. What that sets free in turn is not known before.
+async fn would(session: Session, printer: &Printer) -> Result<Exit, Fault> {
+    let engine = session.idle().await?;
+    let found = session.store.values().await?.reclaimable().await?;
+    let directories = work::left_over(&engine, &session.place).await?;
+    let runs = engine.due().await?;
+    engine.stop();
+    session.close().await?;
+    let bytes: u64 = directories.iter().map(|(_, bytes)| bytes).sum();
+    if printer.json {
+        printer.data(&json!({
+            "values": found.values, "leases": found.leases, "objects": found.objects, "runs": runs,
+            "run_directories": directories.len(), "bytes_of_run_directories": bytes,
+        }));
+    } else {
+        printer.text(format!(
+            "would delete {}, {}, {} whose time has come, {} ({}), and what follows from that",
+            words::count(found.values as usize, "value"),
+            words::count(found.objects as usize, "object"),
+            plural(found.leases as usize + runs.len(), "thing", "things"),
+            plural(directories.len(), "directory", "directories"),
+            words::bytes(bytes),
+        ));
+    }
+    printer.next("the same without --dry-run");
     Ok(Exit::Done)
 }
 

@@ -4,7 +4,7 @@
 //! |---|---|
 //! | `console` | types what follows `$ ` (and `> `), and sees what stands below: exactly that, but for what differs from run to run |
 //! | `sh` | types all of it; it ends well |
-//! | any, with `file=NAME` | puts it into that file; a flow must then check |
+//! | any, with `file=NAME` | puts it into that file; a flow must then check, and settings must be settings |
 //! | `yaml` | a flow: it checks |
 //! | `rust` | nothing: it is compiled and run with the documentation of the crate |
 //! | `text`, `json`, none | looks at it |
@@ -99,6 +99,19 @@ impl Reader {
         now + &lines[at..].concat()
     }
 
+    /// A file of this name that the reader has made, wherever.
+    pub(crate) fn made(&self, name: &str) -> Option<String> {
+        let mut look = vec![self.bed.path("home")];
+        while let Some(directory) = look.pop() {
+            let found = directory.join(name);
+            if found.is_file() {
+                return fs::read_to_string(found).ok();
+            }
+            look.extend(fs::read_dir(directory).ok()?.flatten().map(|entry| entry.path()).filter(|path| path.is_dir()));
+        }
+        None
+    }
+
     /// Does what one block says; answers what should stand there instead.
     fn follow(&mut self, place: &str, block: &Block) -> Option<String> {
         if block.attribute("norun").is_some() {
@@ -111,6 +124,8 @@ impl Reader {
             ));
             if block.is_flow() {
                 self.succeeds(place, &format!("onceflow check '{file}'"));
+            } else if file == "onceflow.toml" {
+                self.succeeds(place, "onceflow config");
             }
             return None;
         }

@@ -157,7 +157,7 @@ fn slice(elements: &[Option<Payload>], range: Range<u32>) -> Result<Vec<Outcome>
 }
 
 /// Some elements of a list.
-pub(super) async fn elements(values: &Values, list: &Payload, range: Range<u32>) -> Result<Vec<Outcome>, Error> {
+pub(crate) async fn elements(values: &Values, list: &Payload, range: Range<u32>) -> Result<Vec<Outcome>, Error> {
     match list {
         Payload::List(elements) => slice(elements, range),
         Payload::StoredList(stored) => match whole(values, &id(&stored.id)).await? {

@@ -85,6 +85,14 @@ impl Handle {
         })
     }
 
+    /// Which outputs were asked for; `None` is all.
+    ///
+    /// # Errors
+    /// [`Error::NoRun`] if its history has ended.
+    pub fn requested(&self) -> BoxFuture<'_, Result<Option<Vec<String>>, Error>> {
+        Box::pin(async move { Ok(self.header().await?.requested) })
+    }
+
     /// What was asked for.
     pub(crate) async fn header(&self) -> Result<Header, Error> {
         loop {
@@ -187,5 +195,20 @@ impl Engine {
     /// What failed is tried again.
     pub(super) async fn retry(&self, run: &Run) -> Result<(), Error> {
         self.shared.retry(run, None).await.map(drop)
+    }
+}
+
+impl Handle {
+    /// The steps that would be undone if the run was cancelled now, the last first.
+    ///
+    /// # Errors
+    /// If the store does not answer.
+    pub fn undos(&self) -> BoxFuture<'_, Result<Vec<String>, Error>> {
+        Box::pin(async move {
+            let Some(run) = self.shared.read_run(self.id()).await? else { return Ok(vec![]) };
+            let rows = self.shared.all_rows(run.plan.keys.rows.clone(), b"u").await?;
+            let read = |row: &[u8]| rows::read::<rows::Undo>(row).map(|undo| undo.address.to_string());
+            Ok(rows.iter().rev().filter_map(|(_, row)| read(row)).collect())
+        })
     }
 }

@@ -41,6 +41,22 @@ impl Engine {
         })
     }
 
+    /// The keys of runs of which something would be removed now, because its time has come.
+    ///
+    /// # Errors
+    /// If the store does not answer.
+    pub fn due(&self) -> BoxFuture<'_, Result<Vec<String>, Error>> {
+        Box::pin(async move {
+            let now = self.shared.records.now().await?;
+            let rows = self.shared.all_rows(keys::dues(), b"").await?;
+            let due = |name: &[u8]| match keys::of_due(name) {
+                Some((deadline, key)) if deadline <= now => Some(String::from_utf8_lossy(key).into_owned()),
+                _ => None,
+            };
+            Ok(rows.iter().filter_map(|(name, _)| due(name.as_bytes())).collect())
+        })
+    }
+
     /// Removes what remains of runs whose time has come, and of workers that are long gone, now instead of when an engine
     /// at work gets to it.
     ///

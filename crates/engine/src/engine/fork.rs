@@ -204,7 +204,7 @@ impl Engine {
 }
 
 /// Lets tasks be taken by other workers.
-fn reclass(program: &mut Program, classes: &[(String, String)]) {
+pub(super) fn reclass(program: &mut Program, classes: &[(String, String)]) {
     fn one(task: &mut TaskSpec, classes: &[(String, String)]) {
         if let Some((_, to)) = classes.iter().find(|(from, _)| *from == task.class) {
             task.class.clone_from(to);

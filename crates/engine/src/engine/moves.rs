@@ -11,7 +11,7 @@ use onceflow_core::{
     protocol::{
         ids::FrameId,
         keys,
-        rows::{self, Head, Phase},
+        rows::{self, Head, Phase, Status},
     },
 };
 use std::sync::Mutex;
@@ -28,7 +28,7 @@ pub struct Move {
 }
 
 impl Engine {
-    /// Why [`Engine::start`] would refuse to give an unfinished run a new plan; `None` if it would not, or if there is no
+    /// Why [`Engine::start`] would refuse to give a run that is there a new plan; `None` if it would not, or if there is no
     /// such run. Changes nothing.
     ///
     /// # Errors
@@ -38,9 +38,24 @@ impl Engine {
             let asked = self.ask(start).await?;
             match self.unfinished(&asked.start.key).await? {
                 Some(run) if !asked.is(&run.header) => self.why_not(&asked, &run).await,
-                _ => Ok(None),
+                Some(_) => Ok(None),
+                None => self.why_not_again(&asked).await,
             }
         })
+    }
+
+    /// Why a run that is done gets no new plan, if it does not.
+    async fn why_not_again(&self, asked: &Asked) -> Result<Option<Error>, Error> {
+        let row = self.shared.row(keys::heads().key(&asked.start.key)).await?;
+        let Some(Head::Finished(finished)) = row.as_deref().and_then(rows::read::<Head>) else { return Ok(None) };
+        if finished.status != Status::Done || asked.is(&finished.header) {
+            return Ok(None);
+        }
+        match self.plan_again(asked, &finished).await {
+            Ok(_) => Ok(None),
+            Err(refused @ Error::WouldRerun { .. }) => Ok(Some(refused)),
+            Err(error) => Err(error),
+        }
     }
 
     /// What would become of the unfinished run of this start's key if it was started with this flow and the inputs it has;

@@ -30,7 +30,7 @@ use onceflow_core::{
         draft::{Draft, stored},
         ids::{Generation, StepId, TEARDOWN},
         keys::{self, Keys},
-        rows::{self, Header, Held, Phase, Received, State, Ticket},
+        rows::{self, Finished, Header, Held, Phase, Received, State, Ticket},
         run,
     },
 };
@@ -143,6 +143,15 @@ impl Engine {
         self.may_run_again(asked, run).await?;
         let planned = self.plan_anew(asked, run).await?;
         self.install(asked, run, frozen, planned).await
+    }
+
+    /// What a run that is done would do in another life, if it may.
+    pub(super) async fn plan_again(&self, asked: &Asked, finished: &Finished) -> Result<Planned, Error> {
+        let (known, before) = self.kept_by(asked, finished).await?;
+        let mut planned = plan(asked, &known, before.as_ref(), self.fuses(asked))?;
+        planned.done_before = self.done_by(finished).await?;
+        self.no_reruns(asked, &planned)?;
+        Ok(planned)
     }
 
     /// What an unfinished run would do from now on, if it may.

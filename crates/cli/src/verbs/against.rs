@@ -1,0 +1,116 @@
+//! `onceflow check FLOW --against-runs`: whether the unfinished runs of a flow could go on with the flow as it is now, and
+//! what that would run again. For CI: ends with 1 if one would be refused.
+
+use crate::{
+    exit::Exit,
+    fault::Fault,
+    flows,
+    place::Place,
+    plan,
+    printer::{Ink, Printer},
+    runs,
+    session::{Session, is_for_any},
+    tasks, words,
+};
+use onceflow_engine::{Engine, Start, Summary};
+use onceflow_spec::Flow;
+use serde_json::{Value, json};
+use std::path::{Path, PathBuf};
+
+/// What would become of one run.
+struct Verdict {
+    run: Summary,
+    file: PathBuf,
+    same: bool,
+    plan: Option<onceflow_core::plan::Explanation>,
+    refused: Option<Fault>,
+}
+
+/// Compares flows with the unfinished runs of a store.
+pub(crate) async fn run(files: &[PathBuf], place: Place, printer: &Printer) -> Result<Exit, Fault> {
+    let mut found = Vec::new();
+    if place.is_there || place.server.is_some() {
+        let session = Session::open(place).await?;
+        let engine = session.idle().await?;
+        let unfinished: Vec<_> = runs::all(&engine).await?.into_iter().filter(|run| !run.status.has_ended()).collect();
+        for file in files {
+            let flow = flows::read(file)?;
+            for run in unfinished.iter().filter(|run| run.flow == flow.name) {
+                found.push(verdict(&engine, &session.place, file, &flow, run).await?);
+            }
+        }
+        engine.stop();
+        session.close().await?;
+    }
+    let refused = found.iter().filter(|verdict| verdict.refused.is_some()).count();
+    match printer.json {
+        true => printer.pretty(&json!({
+            "ok": refused == 0, "checked": files.len(), "runs": found.iter().map(to_json).collect::<Vec<_>>(),
+        })),
+        false => printer.text(found.iter().map(|verdict| to_text(printer, verdict)).collect::<String>()),
+    }
+    printer.next(match (found.len(), refused) {
+        (0, _) => String::from("no unfinished run of this store is of these flows"),
+        (n, 0) => format!("{} can go on; `onceflow explain` says more of one", words::count(n, "run")),
+        (_, n) => format!("{} would be refused; `onceflow error CODE` explains", words::count(n, "run")),
+    });
+    Ok(if refused == 0 { Exit::Done } else { Exit::No })
+}
+
+async fn verdict(engine: &Engine, place: &Place, file: &Path, flow: &Flow, run: &Summary) -> Result<Verdict, Fault> {
+    let handle = engine.find(&run.key).await?;
+    let who = if is_for_any(place, &handle).await? { crate::session::Who::Any } else { place.who() };
+    let mut library = flow.library.clone();
+    tasks::set_class(&mut library, |class| who.class(&run.key, class));
+    let mut start = Start::new(run.key.clone(), library, flow.name.clone());
+    start.outputs = handle.requested().await?;
+    start.keep_ms = flow.keep_ms.or(run.keep_ms);
+    // For inputs that the run does not have.
+    for input in &flow.inputs {
+        let default = input.default.clone().and_then(|value| value.into_data(&input.ty).ok());
+        start.inputs.extend(default.map(|data| (input.name.clone(), data)));
+    }
+    let moved = engine.explain_move(start).await;
+    let (run, file) = (run.clone(), file.to_owned());
+    Ok(match moved {
+        Ok(None) => Verdict { run, file, same: true, plan: None, refused: None },
+        Ok(Some(moved)) => {
+            let refused = moved.refused.map(Fault::from);
+            Verdict { run, file, same: moved.is_same, plan: Some(moved.explanation), refused }
+        }
+        // What it lacks is an answer; what the store does not say is none.
+        Err(error @ (onceflow_engine::Error::Inputs(_) | onceflow_engine::Error::Flow(_))) => {
+            Verdict { run, file, same: false, plan: None, refused: Some(error.into()) }
+        }
+        Err(error) => return Err(error.into()),
+    })
+}
+
+fn to_text(printer: &Printer, verdict: &Verdict) -> String {
+    let Verdict { run, same, plan, refused, .. } = verdict;
+    let (ink, word) = match (refused, same) {
+        (Some(_), _) => (Ink::Red, "refused"),
+        (None, true) => (Ink::Green, "same   "),
+        (None, false) => (Ink::Yellow, "moves  "),
+    };
+    let what = match (refused, plan) {
+        (Some(fault), _) => match fault.code {
+            Some(code) => format!("[{code}] {}", fault.message),
+            None => fault.message.clone(),
+        },
+        (None, Some(_)) if *same => String::from("nothing changes"),
+        (None, Some(plan)) => plan::short(plan),
+        (None, None) => String::from("it has ended"),
+    };
+    format!("{}  {} ({}): {what}\n", printer.ink(ink, word), run.key, run.status)
+}
+
+fn to_json(verdict: &Verdict) -> Value {
+    let Verdict { run, file, same, plan, refused } = verdict;
+    let refused =
+        refused.as_ref().map(|fault| json!({"code": fault.code, "message": fault.message, "hint": fault.hint}));
+    json!({
+        "file": file.display().to_string(), "key": run.key, "id": run.id.to_string(), "status": run.status.to_string(),
+        "same": same, "refused": refused, "plan": plan.as_ref().map(|plan| plan::to_json(&run.key, plan)),
+    })
+}

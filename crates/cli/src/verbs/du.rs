@@ -1,0 +1,141 @@
+//! `onceflow du [RUN]`: what takes the room in a store: by run, by what it is for, and until when.
+
+use crate::{
+    args, exit::Exit, fault::Fault, place::Place, printer::Printer, runs, session::Session, trail,
+    verbs::ls::shell_word, words, work,
+};
+use onceflow_engine::{Part, RunUsage, Summary, Usage, Use};
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+
+/// Parts of a run that are shown in a list of runs.
+const PARTS_MAX: usize = 3;
+
+/// Says what takes the room.
+pub(crate) async fn run(args: &args::Du, place: Place, printer: &Printer) -> Result<Exit, Fault> {
+    let session = Session::open(place).await?;
+    let engine = session.idle().await?;
+    let all = runs::all(&engine).await?;
+    let only = match &args.run {
+        Some(word) => Some(runs::named(all.clone(), word)?),
+        None => None,
+    };
+    let usage = engine.usage().await?;
+    engine.stop();
+    let known: BTreeMap<_, _> = all.iter().map(|run| (run.id, run)).collect();
+    let of = |run: &RunUsage| {
+        let summary = known.get(&run.run).copied();
+        let disk = work::size(&session.place.run(run.run));
+        (run.clone(), summary.cloned(), disk)
+    };
+    let runs: Vec<_> =
+        usage.runs.iter().filter(|run| only.as_ref().is_none_or(|only| only.id == run.run)).map(of).collect();
+    session.close().await?;
+    match (printer.json, &only) {
+        (true, _) => printer.pretty(&to_json(&usage, &runs, only.is_some())),
+        (false, Some(_)) => printer.text(runs.iter().map(one).collect::<String>()),
+        (false, None) => printer.text(table(&usage, &runs)),
+    }
+    printer.next(match &only {
+        Some(run) => format!("onceflow show {}", shell_word(&run.key)),
+        None if usage.free.values > 0 => String::from("onceflow reclaim"),
+        None => String::from("onceflow du RUN says more of one"),
+    });
+    Ok(Exit::Done)
+}
+
+type Known = (RunUsage, Option<Summary>, u64);
+
+fn name(summary: Option<&Summary>, usage: &RunUsage) -> String {
+    summary.map_or_else(|| format!("({} is gone)", usage.run), |run| run.key.clone())
+}
+
+/// What keeps a part.
+fn keeps(part: &Part, summary: Option<&Summary>) -> String {
+    let now = trail::now_ms();
+    let until = part.until.map(|until| {
+        let left = until.as_ms().saturating_sub(now);
+        if left == 0 { String::from("now due") } else { format!("for {} more", words::duration(left)) }
+    });
+    let for_how_long = until.unwrap_or_else(|| match summary {
+        None => String::from("until it is reclaimed"),
+        Some(run) if run.status.has_ended() => String::from("as long as its history"),
+        Some(_) => String::from("until the run ends"),
+    });
+    match part.used {
+        Use::Input => match part.until {
+            None => String::from("until the step that reads it has committed"),
+            Some(_) => for_how_long,
+        },
+        Use::Elements => String::from("until the list is made"),
+        Use::Undo => String::from("until the run ends"),
+        Use::Kept if part.until.is_none() => String::from("by --keep, beyond the end of the run"),
+        _ => for_how_long,
+    }
+}
+
+fn part_json(part: &Part, summary: Option<&Summary>) -> Value {
+    json!({
+        "kind": part.used.name(), "of": part.of.as_deref().map(words::step), "values": part.weight.values,
+        "bytes": part.weight.bytes, "until_ms": part.until.map(|until| until.as_ms()), "kept": keeps(part, summary),
+    })
+}
+
+fn to_json(usage: &Usage, runs: &[Known], is_one: bool) -> Value {
+    let run = |(usage, summary, disk): &Known| {
+        let summary = summary.as_ref();
+        json!({
+            "key": summary.map(|run| &run.key), "id": usage.run.to_string(),
+            "status": summary.map(|run| run.status.to_string()), "values": usage.weight.values,
+            "bytes": usage.weight.bytes, "directory_bytes": disk,
+            "parts": usage.parts.iter().map(|part| part_json(part, summary)).collect::<Vec<_>>(),
+        })
+    };
+    let weight = |weight: onceflow_engine::Weight| json!({"values": weight.values, "bytes": weight.bytes});
+    let runs: Vec<_> = runs.iter().map(run).collect();
+    match is_one {
+        true => json!({"runs": runs}),
+        false => json!({
+            "total": weight(usage.total), "free": weight(usage.free), "others": weight(usage.others), "runs": runs,
+        }),
+    }
+}
+
+fn one((usage, summary, disk): &Known) -> String {
+    let summary = summary.as_ref();
+    let mut text = format!("{}  {}\n", name(summary, usage), words::bytes(usage.weight.bytes));
+    for part in &usage.parts {
+        let of = part.of.as_deref().map_or(String::new(), |of| format!(" {}", words::step(of)));
+        let bytes = words::bytes(part.weight.bytes);
+        text.push_str(&format!("{bytes:>10}  {}{of}  ({})\n", part.used.name(), keeps(part, summary)));
+    }
+    text.push_str(&format!(
+        "{:>10}  its directory: work, logs and trail  (until its history ends)\n",
+        words::bytes(*disk)
+    ));
+    text
+}
+
+fn table(usage: &Usage, runs: &[Known]) -> String {
+    let mut text = format!("{:>10}  {:>10}  {:<14}  RUN\n", "BYTES", "DIRECTORY", "STATUS");
+    for (usage, summary, disk) in runs {
+        let status = summary.as_ref().map_or_else(|| String::from("-"), |run| run.status.to_string());
+        let large = usage.parts.iter().take(PARTS_MAX).filter(|part| part.weight.bytes > 0);
+        let large: Vec<_> =
+            large.map(|part| format!("{} {}", words::bytes(part.weight.bytes), part.used.name())).collect();
+        let (bytes, disk) = (words::bytes(usage.weight.bytes), words::bytes(*disk));
+        let name = name(summary.as_ref(), usage);
+        text.push_str(&format!("{bytes:>10}  {disk:>10}  {status:<14}  {name}  ({})\n", large.join(", ")));
+    }
+    let Usage { others, free, total, .. } = usage;
+    if others.values > 0 {
+        text.push_str(&format!("{:>10}  held by no run\n", words::bytes(others.bytes)));
+    }
+    if free.values > 0 {
+        let free = format!("{:>10}  held by nothing: goes when it is reclaimed\n", words::bytes(free.bytes));
+        text.push_str(&free);
+    }
+    let values = words::count(usize::try_from(total.values).unwrap_or(usize::MAX), "value");
+    text.push_str(&format!("{:>10}  in {values}; what runs share is counted once here\n", words::bytes(total.bytes)));
+    text
+}

@@ -1,0 +1,127 @@
+//! Unfinished runs and changed flows: what moving one does, what is refused, and how that is known before.
+
+use super::{
+    ran,
+    support::{Bed, until_line},
+    three,
+};
+
+fn failed() -> Bed {
+    let bed = Bed::new();
+    three(&bed, "");
+    bed.run(&["run", "sum.yaml", "-i", "a=1", "-i", "b=2"]).ends(1);
+    assert_eq!(ran(&bed), "x y z");
+    bed
+}
+
+fn change(bed: &Bed, from: &str, to: &str) {
+    let text = bed.read("sum.yaml");
+    assert!(text.contains(from), "{text}");
+    bed.write("sum.yaml", &text.replace(from, to));
+}
+
+#[test]
+fn an_unfinished_run_moves_to_a_changed_flow_and_redoes_only_what_the_change_concerns() {
+    let bed = failed();
+    bed.write("ok", "");
+    change(&bed, "echo ${{ x.said }}", "echo sum ${{ x.said }}");
+    let explained = bed.run(&["explain", "sum.yaml", "-i", "a=1", "-i", "b=2", "--json"]).ends(0).json();
+    assert_eq!((&explained["run"], &explained["refused"]), (&1.into(), &serde_json::Value::Null), "{explained}");
+    let checked = bed.run(&["check", "sum.yaml", "--against-runs", "--json"]).ends(0).json();
+    let verdict = &checked["runs"][0];
+    assert_eq!((&verdict["same"], &verdict["plan"]["run"]), (&false.into(), &1.into()), "{checked}");
+    let said = bed.run(&["run", "sum.yaml", "-i", "a=1", "-i", "b=2"]).ends(0);
+    assert!(said.stderr.contains("1 of 3 steps will run: z (its code changed)"), "{}", said.all());
+    assert_eq!((ran(&bed), bed.read("results/z.txt")), (String::from("z"), String::from("sum x 1 y 2\n")));
+    let why = bed.run(&["why", "sum", "z", "--json"]).ends(0).json();
+    assert_eq!((&why["plans"][0]["plan"], &why["plans"][0]["reason"]), (&1.into(), &"code-changed".into()), "{why}");
+    assert_eq!(
+        bed.run(&["check", "sum.yaml", "--against-runs", "--json"]).ends(0).json()["runs"],
+        serde_json::json!([])
+    );
+    bed.run(&["fsck"]).ends(0);
+}
+
+#[test]
+fn an_unchanged_flow_is_the_same_for_its_runs() {
+    let bed = failed();
+    let checked = bed.run(&["check", "sum.yaml", "--against-runs", "--json"]).ends(0).json();
+    assert_eq!(checked["runs"][0]["same"], true, "{checked}");
+    let said = bed.run(&["check", "sum.yaml", "--against-runs"]).ends(0);
+    assert!(said.stdout.contains("nothing changes"), "{}", said.all());
+}
+
+#[test]
+fn a_flow_that_needs_what_the_run_does_not_have_is_refused() {
+    let bed = failed();
+    change(&bed, "b: text }", "b: text, c: text }");
+    change(&bed, "echo x ${{ inputs.a }}", "echo x ${{ inputs.a }} ${{ inputs.c }}");
+    let checked = bed.run(&["check", "sum.yaml", "--against-runs", "--json"]).ends(1).json();
+    let message = checked["runs"][0]["refused"]["message"].as_str().unwrap_or_default().to_owned();
+    assert!(message.contains("`c`"), "{checked}");
+    change(&bed, "c: text }", "c: { type: text, default: d } }");
+    bed.run(&["check", "sum.yaml", "--against-runs"]).ends(0);
+}
+
+/// A run that has paid, and failed after that.
+fn paid() -> Bed {
+    let bed = Bed::new();
+    bed.write(
+        "sum.yaml",
+        &format!(
+            "flow: pay\nsteps:\n  charge:\n    run: echo charge >> {}; echo 5\n    effect: at_most_once\n    out: {{ amount: int }}\n  \
+             ship:\n    run: echo shipped for ${{{{ charge.amount }}}}; exit 1\n    out: {{ note: text }}\noutputs: {{ note: ship.note }}\n",
+            bed.path("ran").display(),
+        ),
+    );
+    bed.run(&["run", "sum.yaml"]).ends(1);
+    assert_eq!(ran(&bed), "charge");
+    bed
+}
+
+#[test]
+fn what_must_not_run_twice_is_refused_by_explain_by_check_and_by_run_alike() {
+    let bed = paid();
+    change(&bed, "echo 5", "echo 6");
+    let explained = bed.run(&["explain", "sum.yaml", "--json"]).ends(0).json();
+    assert_eq!(explained["refused"]["code"], "OF0413", "{explained}");
+    let checked = bed.run(&["check", "sum.yaml", "--against-runs", "--json"]).ends(1).json();
+    assert_eq!(
+        (&checked["ok"], &checked["runs"][0]["refused"]["code"]),
+        (&false.into(), &"OF0413".into()),
+        "{checked}"
+    );
+    let said = bed.run(&["run", "sum.yaml"]).ends(1);
+    assert!(said.stderr.contains("OF0413"), "{}", said.all());
+    assert_eq!(ran(&bed), "");
+    // What does not concern it may change, and the refused plan has left the run as it was.
+    change(&bed, "echo 6", "echo 5");
+    change(&bed, "; exit 1", "");
+    bed.run(&["check", "sum.yaml", "--against-runs"]).ends(0);
+    let said = bed.run(&["run", "sum.yaml"]).ends(0);
+    assert_eq!((ran(&bed).as_str(), said.stdout.trim()), ("", r#"{"note":"shipped for 5"}"#));
+}
+
+#[test]
+fn what_may_run_again_by_consent_does() {
+    let bed = paid();
+    change(&bed, "echo 5", "echo 6");
+    change(&bed, "; exit 1", "");
+    let said = bed.run(&["run", "sum.yaml", "--accept-code-change"]).ends(0);
+    assert_eq!((ran(&bed).as_str(), said.stdout.trim()), ("charge", r#"{"note":"shipped for 6"}"#));
+}
+
+#[test]
+fn a_run_that_is_at_work_is_not_moved_under_the_hands_of_who_works_on_it() {
+    let bed = Bed::new();
+    let gate = bed.gate("gate");
+    bed.write("sum.yaml", &format!("flow: wait\nsteps:\n  w:\n    run: |\n      {}\n      echo w\n    out: {{ x: text }}\noutputs: {{ x: w.x }}\n", gate.shell()));
+    let mut run = bed.start(&["run", "sum.yaml"]);
+    gate.until_there();
+    until_line(run.stderr.as_mut().expect("it is read"), "run");
+    change(&bed, "echo w", "echo v");
+    bed.run(&["check", "sum.yaml", "--against-runs"]).ends(0);
+    bed.run(&["run", "sum.yaml"]).ends(75);
+    gate.open();
+    assert_eq!(bed.end(run).ends(0).stdout.trim(), r#"{"x":"w"}"#);
+}

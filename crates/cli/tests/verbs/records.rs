@@ -1,0 +1,146 @@
+//! What a store knows of runs: room, lineage, differences; and runs as files.
+
+use super::{ran, support::Bed, three};
+use serde_json::Value;
+
+fn done(keep: &str) -> Bed {
+    let bed = Bed::new();
+    three(&bed, keep);
+    bed.write("ok", "");
+    bed.run(&["run", "sum.yaml", "-i", "a=1", "-i", "b=2"]).ends(0);
+    ran(&bed);
+    bed
+}
+
+#[test]
+fn every_byte_of_a_store_is_somebodys() {
+    let bed = Bed::new();
+    three(&bed, "keep: 1h\n");
+    bed.run(&["run", "sum.yaml", "-i", "a=1", "-i", "b=2"]).ends(1);
+    let large = "l".repeat(300_000);
+    bed.write("large.txt", &large);
+    bed.write("copy.yaml", &super::support::copy_flow("copy", ""));
+    bed.run(&["run", "copy.yaml", "-i", "text=large.txt"]).ends(0);
+    let all = bed.run(&["du", "--json"]).ends(0).json();
+    let of = |key: &str| -> Value {
+        all["runs"].as_array().into_iter().flatten().find(|run| run["key"] == key).cloned().unwrap_or_default()
+    };
+    assert!(all["total"]["bytes"].as_u64() > Some(300_000), "{all}");
+    assert!(of("copy")["bytes"].as_u64() > Some(300_000), "{all}");
+    let output = of("copy")["parts"][0].clone();
+    assert_eq!((&output["kind"], &output["of"]), (&"output".into(), &"copy".into()), "{all}");
+    assert!(output["until_ms"].is_u64(), "{all}");
+    let one = bed.run(&["du", "sum", "--json"]).ends(0).json();
+    assert_eq!(one["runs"].as_array().map(Vec::len), Some(1), "{one}");
+    let kinds: Vec<_> = one["runs"][0]["parts"].as_array().into_iter().flatten().map(|part| &part["kind"]).collect();
+    assert!(kinds.contains(&&Value::from("program")) && kinds.contains(&&Value::from("rows")), "{one}");
+    assert!(bed.run(&["du"]).ends(0).stdout.contains("copy"));
+    assert!(bed.run(&["du", "copy"]).ends(0).stdout.contains("output copy"));
+}
+
+#[test]
+fn a_result_is_traced_back_to_inputs_and_code() {
+    let bed = done("");
+    let said = bed.run(&["lineage", "results/z.txt", "--json"]).ends(0).json();
+    let found = &said["found"][0];
+    assert_eq!((&found["is"], &found["key"]), (&"output z".into(), &"sum".into()), "{said}");
+    let steps: Vec<_> = found["steps"].as_array().into_iter().flatten().map(|step| &step["step"]).collect();
+    assert_eq!(steps, ["x", "y", "z"], "{said}");
+    assert!(found["inputs"]["a"].is_string() && found["steps"][0]["code"].is_string(), "{said}");
+    let digest = said["digest"].as_str().unwrap_or_default().to_owned();
+    let by_digest = bed.run(&["lineage", &digest[..12], "--json"]).ends(0).json();
+    assert_eq!(by_digest["found"][0]["is"], "output z", "{by_digest}");
+    assert!(bed.run(&["lineage", "results/z.txt"]).ends(0).stdout.contains("input a"));
+    bed.write("foreign.txt", "foreign");
+    bed.run(&["lineage", "foreign.txt"]).ends(1);
+    bed.run(&["lineage", "no/such/file"]).ends(2);
+}
+
+#[test]
+fn an_input_file_and_what_is_kept_on_the_way_are_found_too() {
+    let bed = done("keep: 1h\n");
+    bed.write("in.txt", "some text");
+    bed.write("copy.yaml", &super::support::copy_flow("copy", ""));
+    bed.run(&["run", "copy.yaml", "-i", "text=in.txt"]).ends(0);
+    let said = bed.run(&["lineage", "in.txt", "--json"]).ends(0).json();
+    let is: Vec<_> = said["found"].as_array().into_iter().flatten().map(|found| &found["is"]).collect();
+    assert_eq!(is, ["output copy", "input text"], "{said}");
+}
+
+#[test]
+fn two_runs_differ_in_what_was_changed_and_nothing_else() {
+    let bed = done("");
+    bed.run(&["run", "sum.yaml", "-i", "a=1", "-i", "b=2", "--key", "same"]).ends(0);
+    bed.run(&["diff", "sum", "same"]).ends(0);
+    let text = bed.read("sum.yaml").replace("echo y $", "echo Y $");
+    bed.write("sum.yaml", &text);
+    bed.run(&["run", "sum.yaml", "-i", "a=1", "-i", "b=3", "--key", "other"]).ends(0);
+    let said = bed.run(&["diff", "sum", "other", "--json"]).ends(1).json();
+    let told: Vec<_> = said["differences"].as_array().into_iter().flatten().collect();
+    let told: Vec<_> = told.iter().map(|it| format!("{} {} {}", it["of"], it["name"], it["how"])).collect();
+    let expected = ["input b changed", "step y code-changed", "output z changed"];
+    assert_eq!(told.iter().map(|told| told.replace('"', "")).collect::<Vec<_>>(), expected, "{said}");
+    assert!(bed.run(&["diff", "sum", "-"]).ends(1).stdout.contains("~ step y: code changed"));
+}
+
+#[test]
+fn a_run_moves_to_another_store_as_one_file() {
+    for keep in ["", "keep: 1h\n"] {
+        let bed = done(keep);
+        bed.run(&["export", "sum", "sum.run"]).ends(0);
+        bed.run(&["export", "sum", "sum.run"]).ends(1);
+        let other = |args: &[&str]| bed.run(&[args, &["--store", "other"]].concat());
+        other(&["import", "sum.run", "--dry-run"]).ends(0);
+        let said = other(&["import", "sum.run", "--json"]).ends(0).json();
+        assert_eq!((&said["key"], &said["imported"]), (&"sum".into(), &true.into()), "{said}");
+        other(&["import", "sum.run"]).ends(1);
+        other(&["import", "sum.run", "--replace"]).ends(0);
+        other(&["import", "sum.run", "--key", "second"]).ends(0);
+        // It is the same run there: nothing runs, its results are written, and it can be asked and forked.
+        let said = other(&["run", "sum.yaml", "-i", "a=1", "-i", "b=2", "--out", "there"]).ends(0);
+        assert_eq!((ran(&bed).as_str(), said.stdout.trim()), ("", r#"{"z":"there/z.txt","x":"x 1"}"#));
+        assert_eq!(bed.read("there/z.txt"), bed.read("results/z.txt"));
+        assert!(other(&["show", "sum"]).ends(0).stdout.contains("input    a"));
+        assert_eq!(other(&["lineage", "there/z.txt", "--json"]).ends(0).json()["found"][0]["is"], "output z");
+        other(&["fork", "second", "--key", "f", "-i", "b=5"]).ends(0);
+        assert_eq!(ran(&bed), "y z");
+        other(&["run", "sum.yaml", "-i", "a=1", "-i", "b=6"]).ends(0);
+        assert_eq!(ran(&bed), if keep.is_empty() { "x y z" } else { "y z" });
+        other(&["reclaim"]).ends(0);
+        other(&["fsck"]).ends(0);
+    }
+}
+
+#[test]
+fn a_file_that_was_changed_on_the_way_is_refused_and_leaves_nothing() {
+    let bed = done("keep: 1h\n");
+    bed.run(&["export", "sum", "sum.run"]).ends(0);
+    let whole = std::fs::read(bed.path("sum.run")).expect("it is there");
+    let cases = [0, 3, 20, 60, 400, whole.len() - 1];
+    for at in cases {
+        let mut changed = whole.clone();
+        changed[at] ^= 1;
+        std::fs::write(bed.path("bad.run"), &changed).expect("a file");
+        let said = bed.run(&["import", "bad.run", "--store", "other"]).ends(1);
+        assert!(said.stderr.contains("OF0453"), "byte {at}: {}", said.all());
+    }
+    for len in [0, 10, 50, whole.len() / 2, whole.len() - 1] {
+        std::fs::write(bed.path("bad.run"), &whole[..len]).expect("a file");
+        let said = bed.run(&["import", "bad.run", "--store", "other"]).ends(1);
+        assert!(said.stderr.contains("OF0453"), "{len} bytes: {}", said.all());
+    }
+    std::fs::write(bed.path("bad.run"), [&whole[..], b"more"].concat()).expect("a file");
+    bed.run(&["import", "bad.run", "--store", "other"]).ends(1);
+    let ls = bed.run(&["ls", "--json", "--store", "other"]).ends(0).json();
+    assert_eq!(ls, serde_json::json!([]));
+    bed.run(&["fsck", "--store", "other"]).ends(0);
+}
+
+#[test]
+fn a_run_that_has_not_ended_is_not_exported() {
+    let bed = Bed::new();
+    three(&bed, "");
+    bed.run(&["run", "sum.yaml", "-i", "a=1", "-i", "b=2"]).ends(1);
+    let said = bed.run(&["export", "sum", "sum.run"]).ends(1);
+    assert!(said.stderr.contains("OF0454") && !bed.path("sum.run").exists(), "{}", said.all());
+}

@@ -1,0 +1,101 @@
+//! Steps that must not start twice, and asking before something is done that cannot be undone.
+
+use super::support::{Bed, until_line};
+use expect_test::expect;
+
+/// A run that was killed inside a step that must not start twice, and one that follows.
+fn unknown() -> Bed {
+    let bed = Bed::new();
+    let gate = bed.gate("gate");
+    let paid = bed.path("paid");
+    bed.write(
+        "pay.yaml",
+        &format!(
+            "flow: pay\nsteps:\n  charge:\n    run: |\n      echo charge >> {}\n      {}\n      echo 5\n    effect: at_most_once\n    \
+             out: {{ amount: int }}\n  ship:\n    run: echo shipped for ${{{{ charge.amount }}}}\n    out: {{ note: text }}\n\
+             outputs: {{ note: ship.note }}\n",
+            paid.display(),
+            gate.shell()
+        ),
+    );
+    let mut run = bed.start(&["run", "pay.yaml"]);
+    gate.until_there();
+    until_line(run.stderr.as_mut().expect("it is read"), "run");
+    run.kill().expect("it is there");
+    run.wait().expect("it ends");
+    bed.run(&["run", "pay.yaml"]).ends(3);
+    bed
+}
+
+#[test]
+fn what_was_done_is_said_with_what_it_gave_and_the_run_goes_on() {
+    let bed = unknown();
+    bed.run(&["retry", "pay"]).expect(expect![[r#"
+        -- stderr
+        error[OF0415]: run `pay` waits for what became of charge
+        hint: `onceflow resolve pay charge --done | --redo | --fail WHY` says it
+        -- exit 3
+    "#]]);
+    bed.run(&["resolve", "pay", "chrge", "--redo"]).expect(expect![[r#"
+        -- stderr
+        error[OF0451]: step `chrge` of run `pay` does not wait
+        hint: these wait: charge
+        -- exit 1
+    "#]]);
+    bed.run(&["resolve", "pay", "--done", "-o", "amunt=5"]).expect(expect![[r#"
+        -- stderr
+        error[OF0201]: the step has no output `amunt`
+        hint: --done -o amount=int
+
+        error[OF0202]: the output `amount` is missing: it is int
+        hint: --done -o amount=int
+        -- exit 2
+    "#]]);
+    bed.run(&["resolve", "pay", "charge", "--done", "-o", "amount=7", "--dry-run"]).expect(expect![[r#"
+        -- stderr
+        charge: would be decided: was done
+        next: onceflow retry pay
+        -- exit 0
+    "#]]);
+    let said = bed.run(&["resolve", "-", "charge", "--done", "-o", "amount=7", "--json"]).ends(0).json();
+    assert_eq!((&said["outcome"], &said["decided"]), (&"done".into(), &true.into()), "{said}");
+    bed.run(&["resolve", "pay", "charge", "--redo"]).ends(1);
+    let said = bed.run(&["retry", "pay"]).ends(0);
+    assert_eq!(said.stdout.trim(), r#"{"note":"shipped for 7"}"#);
+    assert_eq!(bed.read("paid"), "charge\n");
+}
+
+#[test]
+fn what_failed_can_be_tried_again() {
+    let bed = unknown();
+    bed.run(&["resolve", "pay", "--fail", "the bank says no"]).ends(0);
+    let said = bed.run(&["retry", "pay", "--dry-run", "--json"]).ends(0).json();
+    assert!(said["retry"] == serde_json::json!([]) || said["retry"] == serde_json::json!(["charge"]), "{said}");
+    assert_eq!(bed.read("paid"), "charge\n");
+}
+
+#[test]
+fn destructive_verbs_say_what_they_would_do_and_never_wait_for_an_answer_that_cannot_come() {
+    let bed = unknown();
+    bed.run(&["cancel", "-", "--dry-run"]).expect(expect![[r#"
+        -- stdout
+        run `pay` would be stopped; nothing of it is to be undone
+        -- stderr
+        next: the same without --dry-run
+        -- exit 0
+    "#]]);
+    let said = bed.run(&["reclaim", "--dry-run", "--json"]).ends(0).json();
+    assert_eq!(said["run_directories"], 0, "{said}");
+    bed.run(&["fsck", "--repair", "--dry-run"]).ends(0);
+    bed.run(&["ls", "--json"]).ends(0);
+    // Without a terminal nobody is asked.
+    bed.run(&["cancel", "p"]).ends(5);
+    bed.run(&["cancel", "pay", "--dry-run"]).expect(expect![[r#"
+        -- stdout
+        run `pay` has ended already: nothing would be done
+        -- stderr
+        next: the same without --dry-run
+        -- exit 0
+    "#]]);
+    bed.run(&["reclaim", "--yes"]).ends(0);
+}

@@ -1,0 +1,360 @@
+//! Takes a run in from a stream.
+
+use super::{Carried, MAGIC, MANIFEST_BYTES_MAX, Tree, Whole};
+use crate::{
+    Error, Handle,
+    data::{Files, Storing, id},
+    engine::{Engine, fork::reclass},
+    shared::Shared,
+    task::{Data, FileData, KnownContent},
+};
+use futures_util::future::BoxFuture;
+use onceflow_core::{
+    Batch, Name, Row, Timestamp,
+    limits::RUN_KEY_BYTES_MAX,
+    model::Program,
+    payload::{Outcome, Stored},
+    protocol::{
+        draft::stored,
+        ids::{Generation, RunId},
+        keys::{self, Keys},
+        rows::{self, Finished, Head, Memo},
+        run::{Due, PROGRAM, SEALED},
+    },
+};
+use onceflow_store::{
+    Outcome as Answer,
+    values::{EdgeName, Weave},
+};
+use std::{
+    fs::File,
+    io::{Read, Write},
+    path::{Path, PathBuf},
+};
+
+/// How a run is taken in.
+#[derive(Clone, Debug, Default)]
+pub struct TakeIn {
+    /// What it is called here; as it was, if it is not said.
+    pub key: Option<String>,
+    /// In the place of a run of this key that has ended.
+    pub replace: bool,
+    /// Tasks of the first class are of the second here.
+    pub classes: Vec<(String, String)>,
+    /// Where contents are put until they are stored: a directory that is made, and that the caller removes.
+    pub scratch: PathBuf,
+}
+
+impl Carried {
+    /// Reads all but the contents.
+    ///
+    /// # Errors
+    /// [`Error::Inputs`] if it is no such stream, or is damaged.
+    pub fn read(from: &mut (dyn Read + Send)) -> Result<Self, Error> {
+        let short = |error: std::io::Error| Error::Inputs(format!("it ends too early, or cannot be read: {error}"));
+        let mut magic = [0; MAGIC.len()];
+        from.read_exact(&mut magic).map_err(short)?;
+        if magic != MAGIC {
+            let is_later = magic.starts_with(b"onceflow run ");
+            let why = if is_later { "it was written by a later version" } else { "it was not written by `export`" };
+            return Err(Error::Inputs(why.to_owned()));
+        }
+        let (mut len, mut digest) = ([0; 8], [0; 32]);
+        from.read_exact(&mut len).map_err(short)?;
+        from.read_exact(&mut digest).map_err(short)?;
+        let len = u64::from_le_bytes(len);
+        if len > MANIFEST_BYTES_MAX {
+            return Err(Error::Inputs(String::from("its first part is damaged")));
+        }
+        let mut manifest = Vec::new();
+        from.take(len).read_to_end(&mut manifest).map_err(short)?;
+        let is_whole = manifest.len() as u64 == len && *blake3::hash(&manifest).as_bytes() == digest;
+        let carried: Option<Carried> = if is_whole { rows::read(&manifest) } else { None };
+        let carried = carried.ok_or_else(|| Error::Inputs(String::from("its first part is damaged")))?;
+        match carried.is_sound() {
+            true => Ok(carried),
+            false => Err(Error::Inputs(String::from("its parts do not fit together"))),
+        }
+    }
+
+    /// Whether all contents that are named are there.
+    fn is_sound(&self) -> bool {
+        let known = self.contents.len() as u32;
+        let mut look: Vec<&Tree> = self.outputs.iter().map(|(_, whole)| &whole.tree).collect();
+        look.extend(self.kept.iter().flat_map(|(_, wholes)| wholes.iter().map(|whole| &whole.tree)));
+        while let Some(tree) = look.pop() {
+            match tree {
+                Tree::Content(at) | Tree::File { content: at, .. } if *at >= known => return false,
+                Tree::List(elements) => look.extend(elements),
+                _ => {}
+            }
+        }
+        let key = self.header.key.len();
+        let named = [self.program, self.sealed].into_iter().flatten().all(|at| at < known);
+        named && (1..=RUN_KEY_BYTES_MAX).contains(&key) && self.kept.iter().all(|(name, _)| name.first() == Some(&b'm'))
+    }
+
+    /// What each content holds.
+    fn known(&self, at: u32) -> KnownContent {
+        let (digest, len) = self.contents[at as usize];
+        KnownContent { digest, len }
+    }
+}
+
+/// Contents on the disk, until they are stored.
+struct Unpacked<'a> {
+    carried: &'a Carried,
+    scratch: &'a Path,
+}
+
+impl Unpacked<'_> {
+    fn path(&self, at: u32) -> PathBuf {
+        self.scratch.join(at.to_string())
+    }
+
+    fn bytes(&self, at: u32) -> Result<Vec<u8>, Error> {
+        std::fs::read(self.path(at)).map_err(|error| Error::Scratch(error.to_string()))
+    }
+
+    fn data(&self, tree: &Tree) -> Result<Data, Error> {
+        Ok(match tree {
+            Tree::None | Tree::Failed(_) => Data::None,
+            Tree::Bytes(bytes) => Data::Bytes(bytes.clone().into()),
+            Tree::Content(at) => Data::Bytes(self.bytes(*at)?.into()),
+            Tree::File { name, content } => Data::File(FileData {
+                name: name.clone(),
+                path: self.path(*content),
+                known: Some(self.carried.known(*content)),
+            }),
+            Tree::List(elements) => {
+                Data::List(elements.iter().map(|element| self.data(element)).collect::<Result<_, _>>()?)
+            }
+        })
+    }
+
+    async fn store(&self, whole: &Whole, storing: &mut Storing<'_>) -> Result<Outcome, Error> {
+        let outcome = match &whole.tree {
+            Tree::Failed(why) => Outcome::Failed(why.as_str().into()),
+            tree => storing.store(self.data(tree)?).await?,
+        };
+        match outcome.digest() == whole.digest {
+            true => Ok(outcome),
+            false => Err(Error::Inputs(String::from("a value is not what was exported"))),
+        }
+    }
+
+    /// Takes the contents from the stream, and checks them.
+    fn unpack(&self, from: &mut (dyn Read + Send)) -> Result<(), Error> {
+        std::fs::create_dir_all(self.scratch).map_err(|error| Error::Scratch(error.to_string()))?;
+        for (at, (digest, len)) in (0..).zip(&self.carried.contents) {
+            let (mut hasher, mut left) = (blake3::Hasher::new(), *len);
+            let mut file = File::create(self.path(at)).map_err(|error| Error::Scratch(error.to_string()))?;
+            let mut buffer = vec![0; 1 << 16];
+            while left > 0 {
+                let wanted = buffer.len().min(usize::try_from(left).unwrap_or(usize::MAX));
+                let got = from.read(&mut buffer[..wanted]).unwrap_or(0);
+                if got == 0 {
+                    return Err(Error::Inputs(format!("it ends within content {at}")));
+                }
+                hasher.update(&buffer[..got]);
+                file.write_all(&buffer[..got]).map_err(|error| Error::Scratch(error.to_string()))?;
+                left -= got as u64;
+            }
+            if hasher.finalize().as_bytes() != digest {
+                return Err(Error::Inputs(format!("content {at} is not what was exported")));
+            }
+        }
+        match from.read(&mut [0]) {
+            Ok(0) => Ok(()),
+            _ => Err(Error::Inputs(String::from("there is more than was exported"))),
+        }
+    }
+}
+
+impl Engine {
+    /// Takes in a run whose first part was read from this stream, and the contents that follow. All of it is checked first;
+    /// durable when it returns. Its history, and what it keeps, begin anew.
+    ///
+    /// # Errors
+    /// [`Error::Inputs`] if something is not what was exported; [`Error::Refused`] if there is a run of this key.
+    pub fn take_in<'a>(
+        &'a self,
+        carried: &'a Carried,
+        from: &'a mut (dyn Read + Send),
+        how: TakeIn,
+    ) -> BoxFuture<'a, Result<Handle, Error>> {
+        Box::pin(async move {
+            let key = how.key.clone().unwrap_or_else(|| carried.header.key.clone());
+            let seen = self.free(&key, how.replace).await?;
+            let unpacked = Unpacked { carried, scratch: &how.scratch };
+            unpacked.unpack(from)?;
+            let run = self.new_run();
+            let taking = Taking { shared: &self.shared, unpacked, run, key, how: &how };
+            let due = taking.prepare().await?;
+            taking.kept().await?;
+            taking.rows().await?;
+            taking.finish(seen, due).await?;
+            Ok(self.handle(&taking.key, run))
+        })
+    }
+
+    /// What is at the key now, if a run may be put there.
+    async fn free(&self, key: &str, replace: bool) -> Result<Option<Row>, Error> {
+        let seen = self.shared.row(keys::heads().key(key)).await?;
+        let refused = |why: &str| Err(Error::Refused { key: key.to_owned(), why: why.to_owned() });
+        match seen.as_deref().map(rows::read::<Head>) {
+            None => Ok(None),
+            Some(Some(Head::Finished(_))) if replace => Ok(seen),
+            Some(Some(Head::Finished(_))) => refused("is there already"),
+            Some(Some(Head::Active(_))) => refused("is there already, and has not ended"),
+            Some(None) => Err(Error::damaged(format!("the row of run `{key}`"))),
+        }
+    }
+}
+
+/// A run on its way in.
+struct Taking<'a> {
+    shared: &'a Shared,
+    unpacked: Unpacked<'a>,
+    run: RunId,
+    key: String,
+    how: &'a TakeIn,
+}
+
+impl Taking<'_> {
+    fn carried(&self) -> &Carried {
+        self.unpacked.carried
+    }
+
+    /// Says when it goes, before anything of it is there.
+    async fn prepare(&self) -> Result<Timestamp, Error> {
+        let (header, now) = (&self.carried().header, self.shared.records.now().await?);
+        let mut batch = Batch::new(self.shared.shard());
+        let until = now.plus_ms(header.history_ms);
+        batch.put(keys::due(until, b'h', self.run, &self.key), rows::write(&Due::History(self.run)));
+        if let (Some(ms), false) = (header.keep_ms, self.carried().kept.is_empty()) {
+            batch.put(keys::due(now.plus_ms(ms), b'k', self.run, &self.key), rows::write(&Due::Keep(self.run)));
+        }
+        self.commit(batch).await?;
+        Ok(until)
+    }
+
+    async fn commit(&self, batch: Batch) -> Result<(), Error> {
+        match self.shared.records.commit(batch).await? {
+            Answer::Applied(committed) => {
+                self.shared.values.noticed(&committed);
+                Ok(())
+            }
+            Answer::Refused(_) => {
+                Err(Error::Refused { key: self.key.clone(), why: String::from("was started meanwhile") })
+            }
+        }
+    }
+
+    /// Everything that the run keeps, a row at a time.
+    async fn kept(&self) -> Result<(), Error> {
+        let group = Keys::new(self.run, Generation(0)).kept;
+        if self.carried().header.keep_ms.is_none() {
+            return Ok(());
+        }
+        for (name, wholes) in &self.carried().kept {
+            let mut storing = Storing::new(&self.shared.values, Files::Copied);
+            let mut outputs = Vec::with_capacity(wholes.len());
+            for whole in wholes {
+                outputs.push(self.unpacked.store(whole, &mut storing).await?);
+            }
+            let mut weaves = storing.weaves();
+            for (port, held) in (0_u16..).zip(&outputs).filter_map(|(port, outcome)| Some((port, stored(outcome)?))) {
+                let edge = Name::join(&[group.id(), &name[1..], &port.to_be_bytes()]);
+                weaves.push(Weave::Set { edge: EdgeName::root(edge), to: id(held), deadline: None });
+            }
+            let mut batch = Batch::new(self.shared.shard());
+            batch.require_absent(group.key(name)).put(group.key(name), rows::write(&Memo { outputs }));
+            self.shared.values.weave(&mut batch, &weaves).await?;
+            self.commit(batch).await?;
+        }
+        Ok(())
+    }
+
+    /// Why its steps ran, and what they wrote.
+    async fn rows(&self) -> Result<(), Error> {
+        const AT_ONCE: usize = 20;
+        let carried = self.carried();
+        let of = [(keys::reasons(self.run), &carried.reasons), (keys::logs(self.run), &carried.logs)];
+        for (group, rows) in of {
+            for some in rows.chunks(AT_ONCE) {
+                let mut batch = Batch::new(self.shared.shard());
+                for (name, row) in some {
+                    batch.put(group.key(name), Row::new(row));
+                }
+                self.commit(batch).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Bytes as a value.
+    async fn value(&self, bytes: Vec<u8>, weaves: &mut Vec<Weave>) -> Result<Stored, Error> {
+        let (weave, id, digest, len) = self.shared.values.put_bytes(bytes).await?;
+        weaves.push(weave);
+        Ok(Stored { id: Name::new(id.as_bytes()), digest, len })
+    }
+
+    /// The program, for workers here.
+    fn program(&self, at: u32) -> Result<Vec<u8>, Error> {
+        let bytes = self.unpacked.bytes(at)?;
+        let program: Option<Program> = rows::read(&bytes);
+        let mut program = program.ok_or_else(|| Error::Inputs(String::from("its program cannot be read")))?;
+        reclass(&mut program, &self.how.classes);
+        Ok(rows::write(&program).to_vec())
+    }
+
+    /// The outputs, the program, the record, and the row with which it is there.
+    async fn finish(&self, seen: Option<Row>, until: Timestamp) -> Result<(), Error> {
+        let carried = self.carried();
+        let mut storing = Storing::new(&self.shared.values, Files::Copied);
+        let mut outputs = Vec::with_capacity(carried.outputs.len());
+        for (name, whole) in &carried.outputs {
+            outputs.push((name.clone(), self.unpacked.store(whole, &mut storing).await?));
+        }
+        let mut weaves = storing.weaves();
+        let mut header = carried.header.clone();
+        header.key.clone_from(&self.key);
+        header.full = None;
+        let keys = Keys::new(self.run, Generation(carried.generation));
+        let lease = |port: u16, to: &Name, until: Timestamp| {
+            let edge = Name::join(&[b"result", keys.rows.id(), &port.to_be_bytes()]);
+            Weave::Set { edge: EdgeName::root(edge), to: id(to), deadline: Some(until) }
+        };
+        let mut held = Vec::new();
+        if let Some(at) = carried.program {
+            header.program = self.value(self.program(at)?, &mut weaves).await?;
+            let keep = header.keep_ms.unwrap_or(0).saturating_sub(header.history_ms);
+            held.push(lease(PROGRAM, &header.program.id, until.plus_ms(keep)));
+        }
+        let sealed = match carried.sealed {
+            Some(at) => Some(self.value(self.unpacked.bytes(at)?, &mut weaves).await?),
+            None => None,
+        };
+        held.extend(sealed.as_ref().map(|sealed| lease(SEALED, &sealed.id, until)));
+        for (port, (_, outcome)) in (0_u16..).zip(&outputs) {
+            held.extend(stored(outcome).map(|stored| lease(port, stored, until)));
+        }
+        weaves.extend(held);
+        let finished = Finished {
+            run: self.run,
+            generation: keys.generation,
+            status: carried.status.clone(),
+            header,
+            ended: Timestamp::from_ms(carried.ended_ms),
+            outputs,
+            sealed,
+        };
+        let head = keys::heads().key(&self.key);
+        let mut batch = Batch::new(self.shared.shard());
+        batch.require_seen(head.clone(), seen).put(head, rows::write(&Head::Finished(Box::new(finished))));
+        self.shared.values.weave(&mut batch, &weaves).await?;
+        self.commit(batch).await?;
+        Ok(self.shared.records.durable(self.shared.records.position()).await?)
+    }
+}

@@ -1,0 +1,263 @@
+//! What takes the room: every value of the store, by the run that holds it, what it is for, and until when.
+
+use super::Engine;
+use crate::{
+    Error,
+    shared::{Run, Shared},
+};
+use futures_util::future::BoxFuture;
+use onceflow_core::{
+    Timestamp,
+    model::program::ROOT,
+    protocol::{
+        ids::{END, FrameId, Generation, RunId, StepId},
+        keys::{self, Keys},
+        rows::{self, Finished, Head},
+        run::{PROGRAM, SEALED},
+    },
+};
+use onceflow_store::values::census::{Census, Root, Weight};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// What values are held for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Use {
+    /// A step waits for it.
+    Input,
+    /// It is an output: of the run, or of one that has ended.
+    Output,
+    /// The run keeps it, so that later plans reuse it.
+    Kept,
+    /// How to undo a step.
+    Undo,
+    /// The program.
+    Program,
+    /// What can be asked of a run that has ended.
+    Record,
+    /// Elements of a list that is being made.
+    Elements,
+    /// Rows of the run, what its steps wrote aside.
+    Rows,
+    /// What steps wrote.
+    Logs,
+}
+
+impl Use {
+    /// In a word.
+    pub fn name(self) -> &'static str {
+        match self {
+            Use::Input => "input",
+            Use::Output => "output",
+            Use::Kept => "kept",
+            Use::Undo => "undo",
+            Use::Program => "program",
+            Use::Record => "record",
+            Use::Elements => "elements",
+            Use::Rows => "rows",
+            Use::Logs => "logs",
+        }
+    }
+}
+
+/// A part of what a run holds.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Part {
+    /// What for.
+    pub used: Use,
+    /// The step or output, where it is one.
+    pub of: Option<String>,
+    /// How much; what several parts have in common counts for the first of them.
+    pub weight: Weight,
+    /// When it goes by itself, if that is settled.
+    pub until: Option<Timestamp>,
+}
+
+/// What a run holds.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RunUsage {
+    /// The run.
+    pub run: RunId,
+    /// All of it, with what it shares with other runs.
+    pub weight: Weight,
+    /// The largest first.
+    pub parts: Vec<Part>,
+}
+
+/// What takes the room.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Usage {
+    /// By run, the largest first.
+    pub runs: Vec<RunUsage>,
+    /// Held by no run: what is being stored just now, or others' own.
+    pub others: Weight,
+    /// Held by nothing: goes when it is reclaimed.
+    pub free: Weight,
+    /// All values, each counted once.
+    pub total: Weight,
+}
+
+/// What a root belongs to.
+struct Belongs {
+    run: RunId,
+    used: Use,
+    /// Of a plan that is at work: the step it waits for. Of one that has ended: which output.
+    step: Option<StepId>,
+    port: Option<u16>,
+}
+
+impl Engine {
+    /// What takes the room, in all. Reads everything there is about values, and no contents.
+    ///
+    /// # Errors
+    /// If the store does not answer, or is damaged.
+    pub fn usage(&self) -> BoxFuture<'_, Result<Usage, Error>> {
+        Box::pin(async move {
+            let census = self.shared.values.census().await?;
+            let mut of: BTreeMap<RunId, Vec<(&Root, Belongs)>> = BTreeMap::new();
+            let mut others = Vec::new();
+            for root in &census.roots {
+                match belongs(root) {
+                    Some(belongs) => of.entry(belongs.run).or_default().push((root, belongs)),
+                    None => others.push(root),
+                }
+            }
+            let heads = self.shared.ended().await?;
+            for id in heads.keys() {
+                of.entry(*id).or_default();
+            }
+            let mut usage = Usage { total: census.total(), ..Usage::default() };
+            let mut seen = BTreeSet::new();
+            for (id, roots) in &of {
+                census.weigh(roots.iter().map(|(root, _)| *root), &mut seen);
+                usage.runs.push(self.usage_of(&census, *id, roots, heads.get(id).and_then(Option::as_ref)).await?);
+            }
+            usage.runs.sort_by_key(|run| std::cmp::Reverse(run.weight.bytes));
+            usage.others = census.weigh(others, &mut seen);
+            let in_use = census.weigh(&census.roots, &mut BTreeSet::new());
+            let Weight { values, bytes } = usage.total;
+            usage.free = Weight { values: values - in_use.values, bytes: bytes.saturating_sub(in_use.bytes) };
+            Ok(usage)
+        })
+    }
+
+    async fn usage_of(
+        &self,
+        census: &Census,
+        id: RunId,
+        roots: &[(&Root, Belongs)],
+        finished: Option<&Finished>,
+    ) -> Result<RunUsage, Error> {
+        let shared = &self.shared;
+        let run = if finished.is_some() { None } else { shared.read_run(id).await? };
+        type Group = (Use, Option<String>, Option<Timestamp>);
+        let mut groups: BTreeMap<Group, Vec<&Root>> = BTreeMap::new();
+        for (root, belongs) in roots {
+            let of = match (&run, finished) {
+                (Some(run), _) => shared.step_name(run, belongs).await?,
+                (None, Some(finished)) => output_name(finished, belongs),
+                (None, None) => None,
+            };
+            let until = match (belongs.used, finished) {
+                (Use::Kept, Some(finished)) => finished.header.keep_ms.map(|ms| finished.ended.plus_ms(ms)),
+                _ => root.deadline,
+            };
+            groups.entry((belongs.used, of, until)).or_default().push(root);
+        }
+        let (mut parts, mut seen) = (Vec::new(), BTreeSet::new());
+        for ((used, of, until), roots) in groups {
+            parts.push(Part { used, of, until, weight: census.weigh(roots, &mut seen) });
+        }
+        for (used, weight) in shared.rows_of(id, run.as_deref()).await? {
+            parts.push(Part { used, of: None, until: None, weight });
+        }
+        parts.sort_by_key(|part| std::cmp::Reverse(part.weight.bytes));
+        let add = |a: Weight, b: &Part| Weight { values: a.values + b.weight.values, bytes: a.bytes + b.weight.bytes };
+        let weight = parts.iter().fold(Weight::default(), add);
+        Ok(RunUsage { run: id, weight, parts })
+    }
+}
+
+/// The run a root belongs to, from its name: see `keys`.
+fn belongs(root: &Root) -> Option<Belongs> {
+    let name = root.name.as_bytes();
+    let run = |bytes: &[u8]| bytes.get(..8)?.try_into().ok().map(RunId);
+    let plain = |run: RunId, used: Use| Belongs { run, used, step: None, port: None };
+    if let Some(rest) = name.strip_prefix(b"resultr") {
+        let port = rest.get(12..14).and_then(|port| port.try_into().ok()).map(u16::from_be_bytes)?;
+        let used = match port {
+            SEALED => Use::Record,
+            PROGRAM => Use::Program,
+            _ => Use::Output,
+        };
+        return Some(Belongs { port: Some(port), ..plain(run(rest)?, used) });
+    }
+    let (first, rest) = name.split_first()?;
+    match first {
+        b'K' => Some(plain(run(rest)?, Use::Kept)),
+        b'r' => {
+            let (run, what) = (run(rest)?, rest.get(12..)?);
+            if root.target.is_none() {
+                return Some(plain(run, Use::Elements));
+            }
+            let step = |bytes: Option<&[u8]>| bytes.and_then(StepId::from_bytes);
+            Some(match what.first()? {
+                _ if what == b"program" || what == b"full" => plain(run, Use::Program),
+                b'u' => plain(run, Use::Undo),
+                b'i' => Belongs { step: step(what.get(1..1 + StepId::BYTES)), ..plain(run, Use::Input) },
+                _ => plain(run, Use::Input),
+            })
+        }
+        _ => None,
+    }
+}
+
+/// Which output of a run that has ended it is.
+fn output_name(finished: &Finished, belongs: &Belongs) -> Option<String> {
+    let (name, _) = finished.outputs.get(usize::from(belongs.port?))?;
+    Some(name.clone())
+}
+
+impl Shared {
+    /// All runs there are, and what remains of those that have ended.
+    async fn ended(&self) -> Result<BTreeMap<RunId, Option<Finished>>, Error> {
+        let heads = self.all_rows(keys::heads(), b"").await?;
+        let one = |row: &[u8]| match rows::read::<Head>(row)? {
+            Head::Active(id) => Some((id, None)),
+            Head::Finished(finished) => Some((finished.run, Some(*finished))),
+        };
+        Ok(heads.iter().filter_map(|(_, row)| one(row)).collect())
+    }
+
+    /// The step that waits for something, by its address.
+    async fn step_name(&self, run: &Run, belongs: &Belongs) -> Result<Option<String>, Error> {
+        let Some(step) = belongs.step else { return Ok(None) };
+        if step.frame == FrameId::ROOT && step.node == END {
+            return Ok(None);
+        }
+        let block = match self.frame(run, step.frame).await? {
+            Some(frame) => frame.block,
+            None => ROOT,
+        };
+        let Some(node) = run.plan.program.blocks[block as usize].nodes.get(step.node as usize) else { return Ok(None) };
+        Ok(Some(self.place(run, step.frame, step.index).await?.address(&node.path)))
+    }
+
+    /// The bytes of a run's own rows.
+    async fn rows_of(&self, id: RunId, run: Option<&Run>) -> Result<Vec<(Use, Weight)>, Error> {
+        let keys = run.map_or_else(|| Keys::new(id, Generation(0)), |run| run.plan.keys.clone());
+        let mut found = BTreeMap::<Use, Weight>::new();
+        let groups = [
+            (Use::Rows, keys.home),
+            (Use::Rows, keys.rows),
+            (Use::Rows, keys.kept),
+            (Use::Rows, keys::reasons(id)),
+            (Use::Logs, keys::logs(id)),
+        ];
+        for (used, group) in groups {
+            for (name, row) in self.all_rows(group, b"").await? {
+                found.entry(used).or_default().bytes += (name.as_bytes().len() + row.len()) as u64;
+            }
+        }
+        Ok(found.into_iter().collect())
+    }
+}
