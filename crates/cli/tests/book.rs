@@ -66,8 +66,6 @@ pages! {
     troubleshooting_is_true => "troubleshooting.md",
     the_list_of_codes_is_true => "codes.md",
     the_design_is_true => "design.md",
-    the_configuration_is_true => "configuration.md",
-    the_versions_are_true => "versions.md",
 }
 
 fn follow(name: &str) {

@@ -218,16 +218,16 @@ fn a_timeline_has_every_attempt() {
     bed.run(&["graph", "t"]).expect(expect![[r#"
         -- stdout
         t (pipeline): done
-        ├─ index  run  reused
+        ├─ index  run  done
         ├─ sample  each
-        │  ├─ trim  run  reused  ← inputs.samples
-        │  └─ align  run  reused  ← index, sample/trim
-        ├─ strict_check  run  skipped  ← inputs.strict, sample/align
-        ├─ count  each run  reused  ← inputs.samples
+        │  ├─ trim  run  done  ← inputs.samples
+        │  └─ align  run  done  ← index, sample/trim
+        ├─ strict_check  run  pending  ← inputs.strict, sample/align
+        ├─ count  each run  done  ← inputs.samples
         ├─ refine  loop
-        │  └─ half  expr  reused
-        ├─ flaky  run  reused  ← sample/align
-        └─ report  run  reused  ← count, refine/half, flaky
+        │  └─ half  expr  done
+        ├─ flaky  run  done  ← sample/align
+        └─ report  run  done  ← count, refine/half, flaky
         => report  ← report
         => strict  ← strict_check
         => total  ← inputs.samples
