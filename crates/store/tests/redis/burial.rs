@@ -155,7 +155,8 @@ async fn write(records: &dyn Records, key: &Key, row: Row) {
 async fn rows_in_no_order_are_all_walked_and_a_scan_of_them_is_in_order() {
     let records = redis(RealWorld::here()).await;
     let (heap, other) = (Group::rows(HEAPS[1]), Group::rows("values.edges"));
-    let names: BTreeSet<Vec<u8>> = (0..3000_u32).map(|n| n.wrapping_mul(2_654_435_761).to_be_bytes().to_vec()).collect();
+    let names: BTreeSet<Vec<u8>> =
+        (0..3000_u32).map(|n| n.wrapping_mul(2_654_435_761).to_be_bytes().to_vec()).collect();
     for some in names.iter().collect::<Vec<_>>().chunks(500) {
         let mut batch = Batch::new(SHARD);
         for name in some {
