@@ -64,7 +64,7 @@ outputs: { all: all.all }
 
 /// What workers say: events on one stream, talk on the other.
 enum Said {
-    Event(Value),
+    Event(usize, Value),
     Talk(usize, String),
 }
 
@@ -85,6 +85,8 @@ struct Machines<'a> {
     back: Vec<usize>,
     /// Who takes steps.
     ready: BTreeSet<usize>,
+    /// Whether the run has.
+    has_ended: bool,
 }
 
 impl<'a> Machines<'a> {
@@ -103,6 +105,7 @@ impl<'a> Machines<'a> {
             away: vec![],
             back: vec![],
             ready: BTreeSet::new(),
+            has_ended: false,
         };
         machines.workers = (0..MACHINES).map(|at| machines.worker(at)).collect();
         machines
@@ -116,7 +119,7 @@ impl<'a> Machines<'a> {
         }
         let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("the command starts");
         let (out, err) = (child.stdout.take().expect("it is piped"), child.stderr.take().expect("it is piped"));
-        forward(out, self.tell.clone(), |line| serde_json::from_str(&line).map(Said::Event).ok());
+        forward(out, self.tell.clone(), move |line| Some(Said::Event(at, serde_json::from_str(&line).ok()?)));
         forward(err, self.tell.clone(), move |line| Some(Said::Talk(at, line)));
         child
     }
@@ -124,61 +127,62 @@ impl<'a> Machines<'a> {
     /// Hears the next thing that is said; answers whether there was one.
     fn hear(&mut self, within: Duration) -> bool {
         match self.heard.recv_timeout(within) {
-            Ok(Said::Event(event)) => {
+            Ok(Said::Event(at, event)) => {
                 let step = event["step"].as_str().unwrap_or_default().to_owned();
                 match event["event"].as_str() {
                     Some("did-commit") if step.ends_with("/make") || step.ends_with("/use") => {
                         assert!(self.committed.insert(step.clone()), "{step} took effect twice");
                     }
                     Some("did-lose") => self.lost += 1,
+                    Some("did-end") => self.has_ended = true,
+                    Some("did-come") => {
+                        self.ready.insert(at);
+                        self.back.push(at);
+                    }
                     _ => {}
                 }
             }
             Ok(Said::Talk(at, line)) if line.contains("does not answer") => self.away.push(at),
             Ok(Said::Talk(at, line)) if line.contains("is back") => self.back.push(at),
-            Ok(Said::Talk(at, line)) if line.contains("takes steps of") => {
-                self.ready.insert(at);
-                self.back.push(at);
-            }
             Ok(Said::Talk(..)) => {}
             Err(_) => return false,
         }
         true
     }
 
-    /// Hears until something is so, or all have nothing more to say.
-    fn until(&mut self, what: &str, is_so: impl Fn(&Self) -> bool, is_over: &mut impl FnMut() -> bool) {
+    /// Hears until something is so.
+    fn until(&mut self, what: &str, is_so: impl Fn(&Self) -> bool) {
         const LOOK: Duration = Duration::from_millis(100);
         let looks = PATIENCE.as_millis() / LOOK.as_millis();
         let mut silent = 0;
-        while !is_so(self) && !is_over() {
+        while !is_so(self) {
             silent = if self.hear(LOOK) { 0 } else { silent + 1 };
             self.revive();
             assert!(silent < looks, "nobody says anything, and it does not happen: {what}");
         }
     }
 
-    /// Hears of so many more commits.
-    fn more(&mut self, many: usize, is_over: &mut impl FnMut() -> bool) {
+    /// Hears of so many more commits, or of the end.
+    fn more(&mut self, many: usize) {
         let goal = self.committed.len() + many;
-        self.until("steps are committed", |all| all.committed.len() >= goal, is_over);
+        self.until("steps are committed", |all| all.has_ended || all.committed.len() >= goal);
     }
 
     /// Does some harm. `turn` says when the server's time has come, and the line's.
-    fn disturb(&mut self, server: &mut Server, turn: usize, is_over: &mut impl FnMut() -> bool) {
+    fn disturb(&mut self, server: &mut Server, turn: usize) {
         (self.away, self.back) = (vec![], vec![]);
         match turn % 6 {
             2 => {
                 server.kill();
-                self.until("a worker misses the server", |all| !all.away.is_empty(), is_over);
+                self.until("a worker misses the server", |all| !all.away.is_empty());
                 server.restart();
-                self.until("a worker has the server back", |all| !all.back.is_empty(), is_over);
+                self.until("a worker has the server back", |all| !all.back.is_empty());
             }
             5 => {
                 self.proxy.cut(true);
-                self.more(AWAY, is_over);
+                self.more(AWAY);
                 self.proxy.cut(false);
-                self.until("the far worker is back", |all| all.back.contains(&FAR), is_over);
+                self.until("the far worker is back", |all| all.back.contains(&FAR));
             }
             _ => {
                 let at = self.random.below(self.workers.len());
@@ -187,7 +191,7 @@ impl<'a> Machines<'a> {
                     self.replace(at);
                 } else {
                     signal(&self.workers[at], "STOP");
-                    self.more(AWAY, is_over);
+                    self.more(AWAY);
                     signal(&self.workers[at], "CONT");
                 }
             }
@@ -216,7 +220,7 @@ impl<'a> Machines<'a> {
 
     /// Asks all to leave, and hears what they have to say.
     fn leave(&mut self) {
-        self.until("all take steps", |all| all.ready.len() == MACHINES, &mut || false);
+        self.until("all take steps", |all| all.ready.len() == MACHINES);
         for worker in &self.workers {
             signal(worker, "TERM");
         }
@@ -281,16 +285,20 @@ fn whatever_is_killed_stopped_or_cut_off_every_step_takes_effect_once_and_nothin
         // Whoever waits may be ended by the server's end, which costs nothing.
         let mut waits = team.command("user", &[&run[..], &["--jobs", "0", "--quiet"]].concat());
         let mut waits = waits.stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("the command starts");
-        let mut is_over = || waits.try_wait().expect("it is ours").is_some();
-        while !is_over() {
-            machines.more(CALM, &mut is_over);
-            // The last ones are left in peace, so that the end is not waited for by somebody who is away.
-            if !is_over() && machines.committed.len() < elements * 9 / 5 {
-                machines.disturb(&mut server, turn, &mut is_over);
+        let status = loop {
+            if let Some(status) = waits.try_wait().expect("it is ours") {
+                break status;
+            }
+            if machines.has_ended {
+                break waits.wait().expect("it is ours");
+            }
+            machines.more(CALM);
+            // The last ones are left in peace, so that the end is not told by somebody who is killed then.
+            if !machines.has_ended && machines.committed.len() < elements * 9 / 5 {
+                machines.disturb(&mut server, turn);
                 turn += 1;
             }
-        }
-        let status = waits.wait().expect("it is ours");
+        };
         if status.success() {
             break;
         }

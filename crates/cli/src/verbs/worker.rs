@@ -37,6 +37,9 @@ pub(crate) async fn run(args: &args::Worker, place: Place, printer: &Printer) ->
     let told = tokio::spawn(tell(engine.events(), engine.clone(), session.place.clone(), printer.clone()));
     let watching = session.store.lost().map(|lost| tokio::spawn(watch(lost, session.place.clone(), printer.clone())));
     let sweeping = tokio::spawn(keep_sweeping(engine.clone(), session.place.clone()));
+    if printer.json {
+        printer.data(&json!({"event": "did-come", "pid": std::process::id()}));
+    }
     printer.say(format!("worker {} takes steps of {}", std::process::id(), session.place));
     engine.go();
     let worked = tokio::select! {
@@ -119,7 +122,7 @@ async fn watch(mut lost: tokio::sync::watch::Receiver<bool>, place: Place, print
             (false, true) => {
                 printer.warn(format!("{place} does not answer; steps that run go on, and it is tried until it is back"))
             }
-            (true, false) => printer.say(format!("{place} is back")),
+            (true, false) => printer.warn(format!("{place} is back")),
             _ => {}
         }
         was_lost = is_lost;
