@@ -124,7 +124,8 @@ impl History {
             What::DidOpen { address, elements } => {
                 self.opened.insert(address.clone(), *elements as usize);
             }
-            What::DidTurn { .. } => {}
+            // Who waits for an event is under way until it comes.
+            What::DidTurn { .. } | What::WillWait { .. } => {}
             What::DidFail(failed) => self.settles(ms, &failed.address, How::Failed),
             What::DidLoseTrack { address } => self.settles(ms, address, How::Unknown),
             What::DidLose { address } => {
