@@ -197,3 +197,80 @@ impl History {
         (usize::try_from(most).unwrap_or(0), spent)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn history(what: &[(u64, What)]) -> History {
+        let mut history = History::default();
+        what.iter().for_each(|(ms, what)| history.saw(*ms, what));
+        history
+    }
+
+    fn run(address: &str, attempt: u32) -> What {
+        What::WillRun { address: address.into(), attempt }
+    }
+
+    fn commit(address: &str) -> What {
+        What::DidCommit { address: address.into() }
+    }
+
+    fn start(generation: u32) -> What {
+        What::DidStart { generation }
+    }
+
+    fn told(of: &[Happened]) -> Vec<String> {
+        of.iter().map(|one| format!("{} {}-{} {}", one.address, one.from_ms, one.to_ms, one.how.word())).collect()
+    }
+
+    #[test]
+    fn what_ran_when_somebody_was_killed_was_interrupted_and_the_rest_still_counts() {
+        let mut known = history(&[
+            (1, start(0)),
+            (2, run("/a", 1)),
+            (5, commit("/a")),
+            (6, run("/b", 1)),
+            (7, run("/c", 1)),
+            (100, start(0)),
+            (101, run("/b", 1)),
+        ]);
+        assert_eq!(
+            told(known.now()),
+            ["/a 2-5 done", "/b 6-7 interrupted", "/c 7-7 interrupted", "/b 101-101 running"]
+        );
+        known.rests();
+        assert_eq!(known.now()[3].how, How::Interrupted);
+        assert_eq!(known.starts_ms, [1, 100]);
+    }
+
+    #[test]
+    fn under_another_plan_only_what_happens_under_it_counts() {
+        let known = history(&[
+            (1, start(0)),
+            (2, run("/a", 1)),
+            (3, commit("/a")),
+            (9, start(1)),
+            (10, run("/b", 1)),
+            (12, commit("/b")),
+        ]);
+        assert_eq!(told(known.now()), ["/b 10-12 done"]);
+        assert_eq!(known.all.len(), 2);
+        assert_eq!(known.work(), (1, 3));
+    }
+
+    #[test]
+    fn what_is_around_others_is_no_attempt() {
+        let open = What::DidOpen { address: "/each".into(), elements: 2 };
+        let inside = [
+            (2, open),
+            (3, run("/each[0]", 1)),
+            (4, run("/each[1]", 1)),
+            (5, commit("/each[0]")),
+            (6, commit("/each[1]")),
+        ];
+        let known = history(&[&inside[..], &[(7, commit("/each")), (8, commit("/alone"))]].concat());
+        assert_eq!(told(known.now()), ["/each[0] 3-5 done", "/each[1] 4-6 done", "/alone 8-8 done"]);
+        assert_eq!((known.elements("each"), known.work()), (Some(2), (2, 4)));
+    }
+}

@@ -93,11 +93,15 @@ async fn store(place: Place) -> (Vec<Finding>, Option<Exit>) {
         return (vec![Finding::ok(check, message)], None);
     }
     let shown = place.to_string();
+    let accepted = place.server.as_ref().is_some_and(|server| server.url().contains("accept="));
     match look(place).await {
         Ok((runs, interrupted, ms)) => {
             let format = onceflow_store::backend::journal::FORMAT;
-            let kind =
-                if check == "store" { format!("format {format}") } else { String::from("its settings are safe") };
+            let kind = match check {
+                "store" => format!("format {format}"),
+                _ if accepted => String::from("the risks in its URL are accepted"),
+                _ => String::from("its settings are safe"),
+            };
             let message = format!("{shown} opens: {kind}, {}, answers in {ms} ms", words::count(runs, "run"));
             let mut found = vec![match ms > ANSWER_MS_MAX && check == "server" {
                 true => Finding::warn(check, message, "move workers nearer to the server: every step asks it"),
