@@ -34,8 +34,11 @@ const ELEMENTS_LONG: usize = 5_000;
 /// Commits between two disturbances.
 const CALM: usize = 50;
 
-/// Commits of others while a worker is stopped or cut off: more than they make while its claims stand.
+/// Commits of others while a worker is cut off, or stopped without a step.
 const AWAY: usize = 60;
+
+/// Commits of others while a worker is stopped with steps, at most, if none of them is taken over meanwhile.
+const AWAY_MAX: usize = 300;
 
 /// How long something may take that happens soon on an idle machine.
 const PATIENCE: Duration = Duration::from_secs(120);
@@ -78,6 +81,8 @@ struct Machines<'a> {
     heard: Receiver<Said>,
     /// Steps that took effect, as far as whoever committed them lived to tell.
     committed: BTreeSet<String>,
+    /// What each worker has begun, as far as it was told.
+    begun: Vec<BTreeSet<String>>,
     /// How often a worker was told that its step is another's.
     lost: usize,
     /// Who has lost the server, and who has it back, since it was last asked.
@@ -101,6 +106,7 @@ impl<'a> Machines<'a> {
             tell,
             heard,
             committed: BTreeSet::new(),
+            begun: vec![BTreeSet::new(); MACHINES],
             lost: 0,
             away: vec![],
             back: vec![],
@@ -112,7 +118,7 @@ impl<'a> Machines<'a> {
     }
 
     fn worker(&self, at: usize) -> Child {
-        let args = ["worker", "--json", "--jobs", "3", "--lease", "1s"];
+        let args = ["worker", "--json", "--jobs", "3", "--lease", "4s"];
         let mut command = self.team.command(&format!("machine {at}"), &args);
         if at == FAR {
             command.env("ONCEFLOW_STORE", format!("redis://127.0.0.1:{}", self.proxy.port));
@@ -133,6 +139,7 @@ impl<'a> Machines<'a> {
                     Some("did-commit") if step.ends_with("/make") || step.ends_with("/use") => {
                         assert!(self.committed.insert(step.clone()), "{step} took effect twice");
                     }
+                    Some("will-run") => drop(self.begun[at].insert(step)),
                     Some("did-lose") => self.lost += 1,
                     Some("did-end") => self.has_ended = true,
                     Some("did-come") => {
@@ -191,11 +198,22 @@ impl<'a> Machines<'a> {
                     self.replace(at);
                 } else {
                     signal(&self.workers[at], "STOP");
-                    self.more(AWAY);
+                    self.until_taken_over(at);
                     signal(&self.workers[at], "CONT");
                 }
             }
         }
+    }
+
+    /// Hears until a step that a stopped worker has begun is committed by another, which is after its claim has lapsed.
+    fn until_taken_over(&mut self, at: usize) {
+        let begun: Vec<_> = self.begun[at].difference(&self.committed).cloned().collect();
+        let goal = self.committed.len() + if begun.is_empty() { AWAY } else { AWAY_MAX };
+        let is_so = |all: &Self| {
+            let is_taken = begun.iter().any(|step| all.committed.contains(step));
+            is_taken || all.has_ended || all.committed.len() >= goal
+        };
+        self.until("steps of a stopped worker are taken over", is_so);
     }
 
     /// Starts again who found no server when it started.

@@ -120,7 +120,8 @@ async fn watch(mut lost: tokio::sync::watch::Receiver<bool>, place: Place, print
         let is_lost = *lost.borrow_and_update();
         match (was_lost, is_lost) {
             (false, true) => {
-                printer.warn(format!("{place} does not answer; steps that run go on, and it is tried until it is back"))
+                printer
+                    .warn(format!("{place} does not answer; steps that run go on, and it is tried until it is back"));
             }
             (true, false) => printer.warn(format!("{place} is back")),
             _ => {}

@@ -13,21 +13,10 @@ const POLYNOMIAL: u32 = 0xedb8_8320;
 const NEAR: std::ops::RangeInclusive<usize> = 2..=6;
 
 fn compute() -> Vec<[u32; 256]> {
-    let mut tables = vec![[0; 256]; TABLES];
-    for byte in 0..256 {
-        let mut sum = byte as u32;
-        for _ in 0..8 {
-            sum = if sum & 1 == 1 { sum >> 1 ^ POLYNOMIAL } else { sum >> 1 };
-        }
-        tables[0][byte] = sum;
-    }
-    for n in 1..TABLES {
-        for byte in 0..256 {
-            let before = tables[n - 1][byte];
-            tables[n][byte] = before >> 8 ^ tables[0][(before & 255) as usize];
-        }
-    }
-    tables
+    let bit = |sum: u32| if sum & 1 == 1 { (sum >> 1) ^ POLYNOMIAL } else { sum >> 1 };
+    let first: [u32; 256] = std::array::from_fn(|byte| (0..8).fold(byte as u32, |sum, _| bit(sum)));
+    let further = |before: &[u32; 256]| Some(before.map(|sum| (sum >> 8) ^ first[(sum & 255) as usize]));
+    std::iter::successors(Some(first), further).take(TABLES).collect()
 }
 
 /// The tables as Lua: functions that give those of short sums, and the others. Making all of them takes a server some fifty
@@ -42,7 +31,8 @@ pub(super) fn tables() -> String {
     // All bits are set before the first byte, and turned after the last.
     let seven = !(3..=6).fold(0, |sum, n| sum ^ tables[n][255]);
     let mut code = String::new();
-    let near = all(&mut NEAR.into_iter());
+    let mut near = NEAR;
+    let near = all(&mut near);
     let far = all(&mut (0..TABLES).filter(|n| !NEAR.contains(n)));
     writeln!(code, "local SUM_OF_SEVEN = {seven}").expect("memory takes it");
     writeln!(code, "local function near_tables() return {near} end").expect("memory takes it");
