@@ -37,9 +37,6 @@ const CALM: usize = 50;
 /// Commits of others while a worker is cut off, or stopped without a step.
 const AWAY: usize = 60;
 
-/// Commits of others while a worker is stopped with steps, at most, if none of them is taken over meanwhile.
-const AWAY_MAX: usize = 300;
-
 /// How long something may take that happens soon on an idle machine.
 const PATIENCE: Duration = Duration::from_secs(120);
 
@@ -55,7 +52,7 @@ steps:
     each: n in inputs.ns
     steps:
       make:
-        run: t="$$-$RANDOM"; echo "make ${{ n }} $t" >> ${{ inputs.effects }}; echo "$t" > t.txt
+        run: sleep 0.1; t="$$-$RANDOM"; echo "make ${{ n }} $t" >> ${{ inputs.effects }}; echo "$t" > t.txt
         out: { t: { file: t.txt } }
       use:
         run: read t < ${{ make.t }}; echo "use ${{ n }} $t" >> ${{ inputs.effects }}; echo "${{ n }} $t" > u.txt
@@ -118,7 +115,7 @@ impl<'a> Machines<'a> {
     }
 
     fn worker(&self, at: usize) -> Child {
-        let args = ["worker", "--json", "--jobs", "3", "--lease", "4s"];
+        let args = ["worker", "--json", "--jobs", "3", "--lease", "2s"];
         let mut command = self.team.command(&format!("machine {at}"), &args);
         if at == FAR {
             command.env("ONCEFLOW_STORE", format!("redis://127.0.0.1:{}", self.proxy.port));
@@ -208,11 +205,11 @@ impl<'a> Machines<'a> {
     /// Hears until a step that a stopped worker has begun is committed by another, which is after its claim has lapsed.
     fn until_taken_over(&mut self, at: usize) {
         let begun: Vec<_> = self.begun[at].difference(&self.committed).cloned().collect();
-        let goal = self.committed.len() + if begun.is_empty() { AWAY } else { AWAY_MAX };
-        let is_so = |all: &Self| {
-            let is_taken = begun.iter().any(|step| all.committed.contains(step));
-            is_taken || all.has_ended || all.committed.len() >= goal
-        };
+        if begun.is_empty() {
+            return self.more(AWAY);
+        }
+        // The run cannot end before that, unless all it has begun was committed, and only not told.
+        let is_so = |all: &Self| all.has_ended || begun.iter().any(|step| all.committed.contains(step));
         self.until("steps of a stopped worker are taken over", is_so);
     }
 
@@ -338,7 +335,7 @@ fn whatever_is_killed_stopped_or_cut_off_every_step_takes_effect_once_and_nothin
     assert!(given.iter().all(|line| made.contains(line) && used.contains(line)));
     assert_eq!(used.len(), elements, "a step saw only what was committed, and of each step one commit");
     assert!(made.len() > elements, "nothing was disturbed: {} attempts", made.len());
-    assert!(turn > 6, "every kind of harm had its turn");
+    assert!(turn >= 6, "every kind of harm had its turn");
     for kind in ["lost requests", "lost replies", "delayed", "repeated"] {
         assert!(harm.get(kind).is_some_and(|times| *times > 0), "no {kind}: {harm:?}");
     }
