@@ -161,7 +161,6 @@ impl Going<'_> {
         }
         if self.args.no_wait {
             engine.close().await?;
-            self.printer.say(format!("run `{}` goes on; workers take its steps", self.key));
             return Ok(Gone::Ended(background::told(self.printer, &self.key, None)));
         }
         let written = tokio::spawn(watching::write(events, engine.clone(), place.clone()));

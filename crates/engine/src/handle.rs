@@ -316,8 +316,8 @@ impl Handle {
     ///
     /// # Errors
     /// If the store does not answer.
-    pub async fn was_said(&self, id: &str) -> Result<bool, Error> {
-        Ok(self.shared.row(said(self.id, id)).await?.is_some())
+    pub fn was_said<'a>(&'a self, id: &'a str) -> BoxFuture<'a, Result<bool, Error>> {
+        Box::pin(async move { Ok(self.shared.row(said(self.id, id)).await?.is_some()) })
     }
 
     fn resolve_as<'a>(

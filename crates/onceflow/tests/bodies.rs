@@ -177,7 +177,7 @@ fn a_function_waits_blocks_or_is_done_as_it_says() {
 #[tokio::test]
 async fn a_failure_tells_all_causes_and_whether_it_is_final() {
     let failed = async |task: &str, inputs| {
-        let Failure { causes, is_final, not_done } = run(task, inputs).await.expect_err("a failure");
+        let Failure { causes, is_final, not_done, .. } = run(task, inputs).await.expect_err("a failure");
         format!("{} final={is_final} not_done={not_done}", causes.join(" < "))
     };
     let charge = failed("charge-card", vec![order("x").encode().unwrap(), Data::None]).await;

@@ -103,10 +103,11 @@ impl Handle {
             match rows::read(&row).ok_or_else(|| Error::damaged(format!("the row of run `{}`", self.key)))? {
                 Head::Finished(finished) => return Ok(finished.header),
                 // It may end between two looks.
-                Head::Active(id) => match self.shared.read_run(id).await? {
-                    Some(run) => return Ok(run.header.clone()),
-                    None => {}
-                },
+                Head::Active(id) => {
+                    if let Some(run) = self.shared.read_run(id).await? {
+                        return Ok(run.header.clone());
+                    }
+                }
             }
         }
     }
