@@ -15,6 +15,7 @@ use crate::{
     presence, runs,
     session::{Session, is_for_any},
     story,
+    verbs::send,
 };
 use onceflow_core::{
     plan::{Fate, Reason},
@@ -69,7 +70,7 @@ impl Pictured {
         }
         let (failures, unknown) = match report {
             Report::Failed(failures) | Report::Undone { failures, .. } => (failures, vec![]),
-            Report::Waiting(steps) => (vec![], steps),
+            Report::Waiting(_) => (vec![], send::unknown(&handle.undecided().await?)),
             _ => (vec![], vec![]),
         };
         let reasons = handle.reasons().await?;

@@ -11,6 +11,7 @@ use futures_util::future::{BoxFuture, select};
 use onceflow_core::{
     payload::Outcome,
     protocol::{
+        draft::Draft,
         ids::RunId,
         keys,
         rows::{self, Failed, Finished, Head, Phase, Status, Why},
@@ -317,7 +318,12 @@ impl Handle {
     /// # Errors
     /// If the store does not answer.
     pub fn was_said<'a>(&'a self, id: &'a str) -> BoxFuture<'a, Result<bool, Error>> {
-        Box::pin(async move { Ok(self.shared.row(said(self.id, id)).await?.is_some()) })
+        Box::pin(async move {
+            let is_said = self.shared.row(said(self.id, id)).await?.is_some();
+            // Whoever hears this will not say it again, so it must last.
+            self.shared.records.durable(self.shared.records.position()).await?;
+            Ok(is_said)
+        })
     }
 
     fn resolve_as<'a>(
@@ -332,9 +338,8 @@ impl Handle {
             let Some(run) = self.shared.read_run(self.id).await? else {
                 return Err(Error::Ended { key: self.key.clone() });
             };
-            let parked = self.shared.parked_first(&run).await?;
             let is_it = |why: &Why| matches!(why, Why::Unknown { address: at, .. } if **at == *address);
-            let Some((step, row, parked)) = parked.into_iter().find(|(_, _, parked)| is_it(&parked.why)) else {
+            let Some((step, row, parked)) = self.shared.parked_for(&run.plan.keys, is_it, 1).await?.pop() else {
                 return Err(refused(format!("has no step {address} whose outcome is not known")));
             };
             let (plan, state) = (&run.plan, run.state());
@@ -366,7 +371,7 @@ impl Handle {
                     self.shared.decide_done(&run, (step, &row, &parked), &outcomes, &storing.weaves(), note).await?
                 }
                 Resolution::Redo => {
-                    let draft = run::redo(plan, state, step, (&row, &parked));
+                    let draft = noted(run::redo(plan, state, step, (&row, &parked)), note.as_ref());
                     self.shared.commit_outside(draft, &[]).await?.is_ok()
                 }
                 Resolution::Fail(why) => {
@@ -376,7 +381,7 @@ impl Handle {
                         causes: vec![why],
                         started: false,
                     };
-                    let draft = run::fail(plan, state, step, (&row, &parked), failed);
+                    let draft = noted(run::fail(plan, state, step, (&row, &parked), failed), note.as_ref());
                     self.shared.commit_outside(draft, &[]).await?.is_ok()
                 }
             };
@@ -391,6 +396,14 @@ impl Handle {
 fn said(run: RunId, id: &str) -> onceflow_core::Key {
     let digest = blake3::hash(id.as_bytes());
     keys::reasons(run).key([&b"said"[..], &digest.as_bytes()[..16]].concat())
+}
+
+/// The same, and it is remembered that it was said; refused if it was before.
+pub(crate) fn noted<'a>(mut draft: Draft<'a>, note: Option<&onceflow_core::Key>) -> Draft<'a> {
+    if let Some(note) = note {
+        draft.batch.require_absent(note.clone()).put(note.clone(), onceflow_core::Row::default());
+    }
+    draft
 }
 
 fn report(finished: Finished) -> Report {

@@ -57,6 +57,11 @@ pub(crate) fn event(step: &Undecided) -> Option<String> {
     }
 }
 
+/// Those of the steps that wait for somebody to say what became of them, rather than for an event.
+pub(crate) fn unknown(waiting: &[Undecided]) -> Vec<String> {
+    waiting.iter().filter(|step| event(step).is_none()).map(|step| step.address.clone()).collect()
+}
+
 /// The step that waits for the event.
 fn meant<'a>(run: &Summary, waiting: &'a [Undecided], args: &args::Send) -> Result<&'a Undecided, Fault> {
     let is_it = |waits: &&Undecided| {

@@ -52,8 +52,8 @@ pub(crate) async fn run(args: &args::Show, place: Place, printer: &Printer) -> R
         let mut data = story.to_json();
         data["outputs"] = Value::Object(outputs);
         data["failures"] = failed_json(&failures);
-        if let Report::Waiting(steps) = &report {
-            data["unknown"] = json!(steps);
+        if let Report::Waiting(_) = &report {
+            data["unknown"] = json!(send::unknown(&waiting));
             let events = waiting.iter().filter_map(|step| Some((words::step(&step.address), send::event(step)?)));
             data["events"] = events.map(|(step, event)| json!({"step": step, "event": event})).collect();
         }

@@ -97,7 +97,9 @@ impl Handle {
 
     /// What was asked for.
     pub(crate) async fn header(&self) -> Result<Header, Error> {
-        loop {
+        /// Looks at a run that ends and begins again and again.
+        const LOOKS_MAX: usize = 1000;
+        for _ in 0..LOOKS_MAX {
             let row = self.shared.row(keys::heads().key(&self.key)).await?;
             let row = row.ok_or_else(|| Error::NoRun(self.key.clone()))?;
             match rows::read(&row).ok_or_else(|| Error::damaged(format!("the row of run `{}`", self.key)))? {
@@ -110,6 +112,7 @@ impl Handle {
                 }
             }
         }
+        Err(Error::damaged(format!("the rows of run `{}`", self.key)))
     }
 
     /// The inputs of a run that has not ended, by name; files are put into a directory. `None` if it has ended: then they
@@ -142,7 +145,8 @@ impl Handle {
         Box::pin(async move {
             let Some(run) = self.shared.read_run(self.id()).await? else { return Ok(vec![]) };
             let mut found = Vec::new();
-            for (step, _, parked) in self.shared.parked_first(&run).await? {
+            let is_it = |why: &Why| matches!(why, Why::Unknown { .. });
+            for (step, _, parked) in self.shared.parked_for(&run.plan.keys, is_it, usize::MAX).await? {
                 let Why::Unknown { address, .. } = &parked.why else { continue };
                 let node = &run.plan.program.blocks[parked.ticket.block as usize].nodes[step.node as usize];
                 let own = &node.outputs[..node.outputs.len() - usize::from(node.attempt)];
@@ -163,7 +167,9 @@ impl Shared {
     /// What failed is tried again, all of it or what is at these addresses, and what was put aside with it.
     pub(super) async fn retry(&self, run: &Run, only: Option<&[String]>) -> Result<usize, Error> {
         const UNPARK_MAX: usize = 100;
-        let (mut after, mut tried) = (None, 0);
+        /// Others may come between a few times for every page; who is refused more often leaves it to them.
+        const REFUSED_MAX: usize = 1000;
+        let (mut after, mut tried, mut refused) = (None, 0, 0);
         let is_meant = |why: &Why| match why {
             Why::Failed(failed) => only.is_none_or(|only| only.iter().any(|address| **address == *failed.address)),
             Why::NotStarted | Why::Unknown { .. } => true,
@@ -172,7 +178,7 @@ impl Shared {
             // What fails again meanwhile stands before, and is not tried a third time.
             let mut parked = self.parked(&run.plan.keys, after, UNPARK_MAX).await?;
             let Some((last, ..)) = parked.last() else { return Ok(tried) };
-            after = Some(*last);
+            let before = after.replace(*last);
             parked.retain(|(_, _, parked)| is_meant(&parked.why));
             if parked.is_empty() {
                 continue;
@@ -180,9 +186,15 @@ impl Shared {
             let state = run.state();
             let draft = run::unpark(&run.plan, state, &parked);
             if self.commit_outside(draft, &[]).await?.is_err() {
-                // Somebody else does the same.
+                // Somebody else does the same, or what was tried first has failed again: what is still there is meant still.
                 self.read_run(run.plan.keys.run).await?;
-                return Ok(tried);
+                let goes_on = matches!(run.state().phase, Phase::Running | Phase::Failing | Phase::Failed { .. });
+                refused += 1;
+                if !goes_on || refused == REFUSED_MAX {
+                    return Ok(tried);
+                }
+                after = before;
+                continue;
             }
             tried += parked.iter().filter(|(_, _, parked)| matches!(parked.why, Why::Failed(_))).count();
             run.saw(State { phase: Phase::Running, ..state });
@@ -216,7 +228,8 @@ impl Handle {
             let Some(run) = self.shared.read_run(self.id()).await? else { return Ok(vec![]) };
             let rows = self.shared.all_rows(run.plan.keys.rows.clone(), b"u").await?;
             let read = |row: &[u8]| rows::read::<rows::Undo>(row).map(|undo| undo.address.to_string());
-            Ok(rows.iter().rev().filter_map(|(_, row)| read(row)).collect())
+            let damaged = || Error::damaged("how to undo a step");
+            rows.iter().rev().map(|(_, row)| read(row).ok_or_else(damaged)).collect()
         })
     }
 }

@@ -101,11 +101,14 @@ impl Engine {
         if self.shared.row(keys::heads().key(&fork.key)).await?.is_some() {
             return Err(Error::Refused { key: fork.key, why: String::from("is there already") });
         }
-        let (header, before) = self.forked(from).await?;
-        let asked = self.ask_as(&header, &before, fork).await?;
-        let old = self.old(from, header, before, &asked).await?;
-        let planned = replan::plan(&asked, &old.known, Some(&old.before), self.fuses(&asked))?;
-        Ok((asked, old, planned))
+        loop {
+            let (header, before) = self.forked(from).await?;
+            let asked = self.ask_as(&header, &before, fork.clone()).await?;
+            // While inputs are looked at, the old run may have become another.
+            let Some(old) = self.old(from, header, before, &asked).await? else { continue };
+            let planned = replan::plan(&asked, &old.known, Some(&old.before), self.fuses(&asked))?;
+            return Ok((asked, old, planned));
+        }
     }
 
     async fn forked(&self, from: &str) -> Result<(Header, Before), Error> {
@@ -137,16 +140,17 @@ impl Engine {
         Ok(Asked { program, digest: header.asked, inputs: taken, stored: Mutex::default(), start })
     }
 
-    /// What the old run has that is right for what is asked.
-    async fn old(&self, from: &str, header: Header, before: Before, asked: &Asked) -> Result<Old, Error> {
+    /// What the old run has that is right for what is asked; `None` if it is for something else by now.
+    async fn old(&self, from: &str, header: Header, before: Before, asked: &Asked) -> Result<Option<Old>, Error> {
         let shared = &self.shared;
         let row = shared.row(keys::heads().key(from)).await?;
         match row.as_deref().and_then(rows::read::<Head>) {
             Some(Head::Active(id)) => {
-                let Some(run) = shared.read_run(id).await? else { return Err(Error::NoRun(from.to_owned())) };
+                let Some(run) = shared.read_run(id).await?.filter(|run| run.header == header) else { return Ok(None) };
                 let known = shared.known_of(&run, asked, &before).await?;
-                Ok(Old { header, before, known, keys: run.plan.keys.clone() })
+                Ok(Some(Old { header, before, known, keys: run.plan.keys.clone() }))
             }
+            Some(Head::Finished(finished)) if finished.header != header => Ok(None),
             Some(Head::Finished(finished)) => {
                 let keys = Keys::new(finished.run, finished.generation);
                 let mut known = Known::new();
@@ -157,7 +161,7 @@ impl Engine {
                         known.extend(shared.kept(&keys, asked).await?);
                     }
                 }
-                Ok(Old { header, before, known, keys })
+                Ok(Some(Old { header, before, known, keys }))
             }
             None => Err(Error::NoRun(from.to_owned())),
         }

@@ -103,7 +103,11 @@ impl Engine {
     pub(super) async fn done_by(&self, finished: &Finished) -> Result<Marks, Error> {
         let mut done: Marks = finished.header.done_before.iter().copied().collect();
         if let Some(sealed) = &finished.sealed {
-            let bytes = self.shared.values.read_all(&crate::data::id(&sealed.id)).await?;
+            let bytes = match self.shared.values.read_all(&crate::data::id(&sealed.id)).await {
+                // Its history has just ended: nobody remembers it any more.
+                Err(onceflow_store::values::Error::Missing { .. }) => return Ok(done),
+                bytes => bytes?,
+            };
             let sealed: Sealed = rows::read(&bytes).ok_or_else(|| Error::damaged("the sealed record of a run"))?;
             done.extend(sealed.2.iter().map(|step| mark(step)));
         }

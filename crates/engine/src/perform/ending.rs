@@ -322,6 +322,24 @@ impl crate::shared::Shared {
         Ok(telling)
     }
 
+    /// All steps of a run that were put aside for such a reason, in order; at most so many.
+    pub(crate) async fn parked_for(
+        &self,
+        keys: &Keys,
+        is_it: impl Fn(&Why) -> bool,
+        max: usize,
+    ) -> Result<Vec<(StepId, Row, Parked)>, Error> {
+        let (mut found, mut after) = (Vec::new(), None);
+        while found.len() < max {
+            let page = self.parked(keys, after, SCAN_ROWS_MAX).await?;
+            let Some((last, ..)) = page.last() else { break };
+            after = Some(*last);
+            found.extend(page.into_iter().filter(|(_, _, parked)| is_it(&parked.why)));
+        }
+        found.truncate(max);
+        Ok(found)
+    }
+
     /// Steps of a run that were put aside, in order, after this one.
     pub(crate) async fn parked(
         &self,

@@ -5,6 +5,7 @@ use super::super::{Committed, Job, Work};
 use crate::{
     Error, data,
     events::What,
+    handle::noted,
     shared::{Run, Shared},
     task::{Step, Verdict},
     worker::Seat,
@@ -118,10 +119,8 @@ impl Shared {
             if !may_decide(run.state().phase) {
                 return Ok(false);
             }
-            let mut draft = run::decided(&run.plan, run.state(), step, (row, parked), &frame, &inbox, outcomes);
-            if let Some(note) = &note {
-                draft.batch.require_absent(note.clone()).put(note.clone(), Row::default());
-            }
+            let draft = run::decided(&run.plan, run.state(), step, (row, parked), &frame, &inbox, outcomes);
+            let mut draft = noted(draft, note.as_ref());
             // It is as good as computed, and kept like that.
             let keeps = match &memo {
                 Some(memo) => self.row(run.plan.keys.memo(memo)).await?.is_none(),
@@ -143,10 +142,19 @@ impl Shared {
                         return Ok(false);
                     }
                 }
+                // It was said before, of this step or another.
+                Err(_) if self.is_there(note.as_ref()).await? => return Ok(false),
                 // The same was kept meanwhile; or the step was decided.
                 Err(_) if keeps && self.row(run.plan.keys.parked(step)).await?.as_ref() == Some(row) => {}
                 Err(_) => return Ok(false),
             }
+        }
+    }
+
+    async fn is_there(&self, key: Option<&Key>) -> Result<bool, Error> {
+        match key {
+            Some(key) => Ok(self.row(key.clone()).await?.is_some()),
+            None => Ok(false),
         }
     }
 
