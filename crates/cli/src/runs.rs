@@ -56,12 +56,21 @@ pub(crate) fn next(run: &Summary, is_attended: bool, again: Option<&str>) -> Str
         again.map_or_else(|| String::from("the `onceflow run` it was started with"), |again| format!("`{again}`"));
     match run.status {
         RunStatus::Done => format!("{again} does nothing unless something changed"),
+        RunStatus::Cancelled | RunStatus::Undone if !run.not_undone.is_empty() => {
+            format!("undo by hand what was not undone; {again} begins anew")
+        }
         RunStatus::Cancelled | RunStatus::Undone => format!("{again} begins anew"),
         RunStatus::Waiting => {
             let step =
                 run.undecided.first().map_or_else(|| String::from("STEP"), |step| shell_word(&words::step(step)));
-            format!("onceflow resolve {key} {step} --done | --redo | --fail WHY")
+            format!(
+                "onceflow resolve {key} {step} --done | --redo | --fail WHY; or `onceflow send`, if it waits for an event"
+            )
         }
+        RunStatus::Undoing | RunStatus::Cancelling if !is_attended => {
+            format!("onceflow cancel {key} goes on undoing it; nothing else of it runs any more")
+        }
+        RunStatus::Failing if !is_attended => format!("{again} goes on, until it has failed"),
         RunStatus::Failed => format!("onceflow logs {key}; then {again} goes on where it stopped"),
         _ if is_attended => format!("onceflow watch {key}"),
         _ => format!("{again} goes on where it stopped"),

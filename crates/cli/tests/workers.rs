@@ -199,6 +199,11 @@ fn a_run_that_nobody_works_on_can_be_cancelled_and_one_that_waits_for_a_label() 
         let run = many(&team, "labels: [gpu],");
         team.start(&words(&run));
         team.run(&["cancel", "many"]).ends(5);
+        // One whose only step stands where all workers would look.
+        team.bed
+            .write("one.yaml", "flow: one\nsteps: { a: { run: 'echo 1', out: { t: text } } }\noutputs: { t: a.t }\n");
+        team.start(&["one.yaml"]);
+        team.run(&["cancel", "one"]).ends(5);
         team.start(&words(&run));
         assert_eq!(team.worker(&["--once"]).end().0, 0);
         let worker = team.worker(&[]);

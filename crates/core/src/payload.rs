@@ -16,7 +16,7 @@ pub enum Payload {
     /// The bytes themselves.
     Inline(Row),
     /// A short list, the elements themselves; an option may be none.
-    List(Arc<[Option<Payload>]>),
+    List(#[serde(deserialize_with = "crate::model::program::nested::deeper")] Arc<[Option<Payload>]>),
     /// Bytes in the store.
     Stored(Stored),
     /// A list in the store: gathered, or one value that holds all elements.

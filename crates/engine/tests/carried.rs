@@ -3,6 +3,7 @@
 
 mod support;
 
+use onceflow_core::{Name, protocol::rows};
 use onceflow_engine::{Carried, Engine, Error, Fork, HISTORY_MS, Handle, Options, Report, Start, TakeIn};
 use onceflow_store::testing::fault::{Fault, Faulty, Plan};
 use support::{Kit, flows, flows::*, proof::Proof, told};
@@ -151,4 +152,70 @@ async fn what_a_fork_is_not_rightly_given_is_said() {
     let gone = proof.drive(engine.fork("nobody", fork(&start, "new"))).await;
     assert!(matches!(gone, Err(Error::NoRun(_))));
     proof.drive(engine.close()).await.unwrap();
+}
+
+/// A file with this first part.
+fn file(manifest: &[u8], contents: &[u8]) -> Vec<u8> {
+    let len = (manifest.len() as u64).to_le_bytes();
+    let digest = blake3::hash(manifest);
+    [&b"onceflow run 1\n"[..], &len[..], &digest.as_bytes()[..], manifest, contents].concat()
+}
+
+/// The same file, but for what somebody changed who knows how it is made.
+fn altered(bytes: &[u8], alter: impl Fn(&mut Carried)) -> Vec<u8> {
+    let mut from = bytes;
+    let mut carried = Carried::read(&mut from).unwrap();
+    alter(&mut carried);
+    file(&rows::write(&carried), from)
+}
+
+/// The same, but with an output of a million lists within lists.
+fn bottomless(bytes: &[u8]) -> Vec<u8> {
+    let mut from = bytes;
+    let carried = Carried::read(&mut from).unwrap();
+    let begin = rows::write(&(&carried.header, &carried.status, carried.generation, carried.ended_ms));
+    let list_of_one = [4_u8, 1];
+    let manifest = [&begin[..], &[1, 1, b'x'][..], &[0_u8; 32][..], &list_of_one.repeat(1_000_000)[..]].concat();
+    file(&manifest, from)
+}
+
+#[tokio::test]
+async fn a_file_that_was_made_to_do_harm_is_refused_and_leaves_nothing() {
+    const ALTERS: [(&str, fn(&mut Carried)); 6] = [
+        ("no key", |carried| carried.header.key.clear()),
+        ("a long key", |carried| carried.header.key = "k".repeat(257)),
+        ("a key for terminals", |carried| carried.header.key = String::from("\u{1b}[2J")),
+        ("a flow of two lines", |carried| carried.header.flow = String::from("a\nb")),
+        ("no id", |carried| carried.header.program.id = Name::new("")),
+        ("no next plan", |carried| carried.generation = u32::MAX),
+    ];
+    let (kit, here, ..) = done(flows::large, Some(HISTORY_MS)).await;
+    let bytes = exported(&here).await;
+    assert_eq!(altered(&bytes, |_| {}), bytes);
+    let there = Proof::new(&kit);
+    let engine = there.engine();
+    let mut files: Vec<_> = ALTERS.into_iter().map(|(what, alter)| (what, altered(&bytes, alter))).collect();
+    files.push(("no bottom", bottomless(&bytes)));
+    for (what, file) in files {
+        let taken = take_in(&there, &engine, &file, "r").await;
+        assert!(matches!(taken, Err(Error::Inputs(_))), "{what}: {:?}", taken.err());
+    }
+    for key in ["", "a\tb"] {
+        let taken = take_in(&there, &engine, &bytes, key).await;
+        assert!(matches!(taken, Err(Error::Inputs(_))), "{key:?}: {:?}", taken.err());
+    }
+    there.drive(engine.close()).await.unwrap();
+    there.nothing_remains().await;
+}
+
+#[tokio::test]
+async fn a_run_that_says_it_ended_in_the_future_goes_like_any_other() {
+    let (kit, here, _, expected) = done(flows::large, Some(HISTORY_MS)).await;
+    let bytes = altered(&exported(&here).await, |carried| carried.ended_ms = u64::MAX);
+    let there = Proof::new(&kit);
+    let engine = there.engine();
+    let handle = take_in(&there, &engine, &bytes, "r").await.unwrap();
+    assert_eq!(gave(&there, &handle).await, expected);
+    there.drive(engine.close()).await.unwrap();
+    there.nothing_remains().await;
 }

@@ -13,7 +13,7 @@ use crate::{
     words,
 };
 use onceflow_engine::{Carried, Error, TakeIn};
-use serde_json::json;
+use serde_json::{Value, json};
 use std::{
     fs::{self, File},
     io::{self, BufReader, BufWriter, Write},
@@ -21,7 +21,8 @@ use std::{
 };
 
 /// What lies beside the store and goes with a run, and how much of it.
-const BESIDE: [&str; 3] = ["asked.json", "inputs.json", trail::NAME];
+const BESIDE: [&str; 3] = [ASKED, "inputs.json", trail::NAME];
+const ASKED: &str = "asked.json";
 const BESIDE_BYTES_MAX: u64 = 16 << 20;
 
 /// Writes a run to a file.
@@ -90,6 +91,10 @@ pub(crate) async fn import(args: &args::Import, place: Place, printer: &Printer)
     let mut from = BufReader::new(File::open(&args.file).map_err(unreadable())?);
     let carried = Carried::read(&mut from).map_err(|error| refused(&args.file, error))?;
     let key = args.key.clone().unwrap_or_else(|| carried.header.key.clone());
+    if args.sure.dry_run && !place.is_there {
+        tell(printer, &key, None, false);
+        return Ok(Exit::Done);
+    }
     let session = Session::make(place).await?;
     let engine = session.idle().await?;
     let there = runs::of_key(&engine, &key).await?;
@@ -123,6 +128,7 @@ pub(crate) async fn import(args: &args::Import, place: Place, printer: &Printer)
     let handle = taken.map_err(|error| refused(&args.file, error))?;
     let directory = session.place.run(handle.id());
     for (name, bytes) in carried.beside.iter().filter(|(name, _)| BESIDE.contains(&name.as_str())) {
+        let bytes = if name == ASKED { without_commands(bytes) } else { bytes.clone() };
         let written = fs::create_dir_all(&directory).and_then(|()| fs::write(directory.join(name), bytes));
         if let Err(error) = written {
             tracing::debug!(%error, "what lay beside the run is not written down");
@@ -132,6 +138,13 @@ pub(crate) async fn import(args: &args::Import, place: Place, printer: &Printer)
     session.close().await?;
     tell(printer, &key, Some(&handle.id().to_string()), there.is_some());
     Ok(Exit::Done)
+}
+
+/// What was asked for, as far as it is only shown. The command would be offered to people as one to run, and results
+/// would be written to where it says, but whoever wrote the file may be anybody.
+fn without_commands(asked: &[u8]) -> Vec<u8> {
+    let asked: Value = serde_json::from_slice(asked).unwrap_or_default();
+    json!({"flow": asked["flow"], "inputs": asked["inputs"]}).to_string().into_bytes()
 }
 
 fn tell(printer: &Printer, key: &str, id: Option<&str>, replaces: bool) {

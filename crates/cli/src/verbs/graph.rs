@@ -28,7 +28,11 @@ pub(crate) async fn run(args: &Graph, place: Place, printer: &Printer) -> Result
         printer.pretty(&scene.to_json());
         return Ok(Exit::Done);
     }
-    let text = match args.format.unwrap_or_else(|| by_name(args.output.as_deref())) {
+    let format = match args.format {
+        Some(format) => format,
+        None => by_name(args.output.as_deref())?,
+    };
+    let text = match format {
         // Colours are for a terminal only.
         Format::Text => tree::document(&scene, &printer.for_stdout(args.output.is_none())),
         Format::Svg => svg::document(&scene),
@@ -73,11 +77,13 @@ fn of_flow(path: &Path) -> Result<Scene, Fault> {
 }
 
 /// The format that the name of a file asks for.
-fn by_name(file: Option<&Path>) -> Format {
+fn by_name(file: Option<&Path>) -> Result<Format, Fault> {
     match file.and_then(Path::extension).and_then(|end| end.to_str()) {
-        Some("svg") => Format::Svg,
-        Some("dot" | "gv") => Format::Dot,
-        Some("mmd" | "mermaid") => Format::Mermaid,
-        _ => Format::Text,
+        Some("svg") => Ok(Format::Svg),
+        Some("dot" | "gv") => Ok(Format::Dot),
+        Some("mmd" | "mermaid") => Ok(Format::Mermaid),
+        None | Some("txt" | "text") => Ok(Format::Text),
+        Some(other) => Err(Fault::plain(Exit::Usage, format!("a graph cannot be written as .{other}"))
+            .hint("FILE ends with .svg, .dot, .mmd or .txt; or say --format")),
     }
 }

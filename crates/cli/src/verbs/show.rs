@@ -64,6 +64,9 @@ pub(crate) async fn run(args: &args::Show, place: Place, printer: &Printer) -> R
     for failed in failures.iter().take(FAILURES_MAX) {
         text.push_str(&format!("{}\n", view::failure(printer, failed)));
     }
+    for failed in run.not_undone.iter().take(FAILURES_MAX) {
+        text.push_str(&format!("{}\n", view::failure_to(printer, "not undone", failed)));
+    }
     for step in waiting.iter().take(FAILURES_MAX) {
         let name = words::step(&step.address);
         match send::event(step) {

@@ -4,6 +4,8 @@
 //! Composites and calls that do not recur are gone: their nodes stand in the block around them, and only their paths
 //! remember. A *plan* is a program too: what is reused has become one more input of the root block.
 
+pub mod nested;
+
 use super::{Port, TaskSpec};
 use crate::payload::Payload;
 use serde::{Deserialize, Serialize};

@@ -1,11 +1,12 @@
-//! What holds for every program that lowering gives, asserted: the engine relies on it and does not look again.
+//! What holds for every program that lowering gives, asserted: the engine relies on it and does not look again. Of a
+//! program from outside it is asked.
 
 use super::{
-    Block, Program, Source,
+    Block, FusedSource, FusedTask, Node, Program, Source,
     program::Op,
     wiring::{BlockWiring, Consumer},
 };
-use crate::limits::{BITMAP_BITS_MAX, FAN_OUT_MAX};
+use crate::limits::{BITMAP_BITS_MAX, FAN_OUT_MAX, NESTING_DEPTH_MAX};
 
 impl Program {
     /// Panics unless every index is in range, every node stands after what feeds it and leads to an output of its block,
@@ -17,6 +18,61 @@ impl Program {
                 fail(&what);
             }
         }
+    }
+
+    /// Whether there is a root block, every index is in range, containers and bodies agree on their ports, and no block
+    /// is within itself but by a call. For programs that come from outside: one that is not sound makes whoever runs or
+    /// draws it panic. Looks at every node.
+    pub fn is_sound(&self) -> bool {
+        let holds = |block: &Block| {
+            let fits = self.indices(block).and_then(|()| self.bodies(block));
+            fits.is_ok() && block.nodes.iter().all(|node| self.inner(node))
+        };
+        !self.blocks.is_empty() && self.blocks.iter().all(holds) && self.ends()
+    }
+
+    /// What a node says about ports within it is in range.
+    fn inner(&self, node: &Node) -> bool {
+        match &node.op {
+            Op::Loop { carried, .. } => carried.iter().all(|(_, input)| usize::from(*input) < node.inputs.len()),
+            Op::Fused(tasks) => {
+                !tasks.is_empty() && (0..tasks.len()).all(|at| self.fused(node, &tasks[at], &tasks[..at]))
+            }
+            _ => true,
+        }
+    }
+
+    fn fused(&self, node: &Node, task: &FusedTask, before: &[FusedTask]) -> bool {
+        let spec = &self.tasks[task.task as usize];
+        let is_there = |input: &FusedSource| match *input {
+            FusedSource::Input(port) => usize::from(port) < node.inputs.len(),
+            FusedSource::Task(at, port) => {
+                before.get(usize::from(at)).is_some_and(|task| usize::from(port) < task.outputs.len())
+            }
+        };
+        task.inputs.len() == spec.inputs.len()
+            && task.outputs.len() == spec.outputs.len().max(1)
+            && task.inputs.iter().all(is_there)
+            && task.outputs.iter().flatten().all(|port| usize::from(*port) < node.outputs.len())
+    }
+
+    /// Whoever goes down from block to block, but not through calls, comes to an end, and soon. Joining eaches may add
+    /// levels to those that were checked, so twice as many may be there.
+    fn ends(&self) -> bool {
+        let mut ended = vec![false; self.blocks.len()];
+        for _ in 0..2 * NESTING_DEPTH_MAX {
+            let ends = |node: &Node| match &node.op {
+                Op::Each { body, .. } | Op::Loop { body, .. } => ended[*body as usize],
+                Op::Choice { arms } => arms.iter().all(|arm| ended[arm.body as usize]),
+                Op::Task(_) | Op::Fused(_) | Op::Relay | Op::Call { .. } => true,
+            };
+            let now: Vec<bool> = self.blocks.iter().map(|block| block.nodes.iter().all(ends)).collect();
+            if now == ended {
+                break;
+            }
+            ended = now;
+        }
+        ended.into_iter().all(|ended| ended)
     }
 
     fn indices(&self, block: &Block) -> Result<(), String> {
@@ -117,4 +173,41 @@ fn shape(block: &Block) -> Result<(), String> {
 
 fn ensure(holds: bool, what: impl FnOnce() -> String) -> Result<(), String> {
     if holds { Ok(()) } else { Err(what()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::{BlockInput, BlockOutput, Port, Type, program::ProgramArm};
+
+    /// Two blocks alike, of one node.
+    fn program(from: Source, op: Op) -> Program {
+        let port = Port::new("p", Type::Int);
+        let outputs = vec![port.clone()];
+        let node = Node { path: vec![], op, inputs: vec![Source::Input(0)], outputs, attempt: false, gate: None };
+        let block = Block {
+            inputs: vec![BlockInput { port: port.clone(), varying: false }],
+            outputs: vec![BlockOutput { port, from, hidden: false }],
+            nodes: vec![node],
+            digest: [0; 32],
+        };
+        Program { blocks: vec![block.clone(), block], tasks: vec![], constants: vec![] }
+    }
+
+    #[test]
+    fn a_program_that_refers_to_what_is_not_there_or_never_ends_is_not_sound() {
+        let first = Source::Node(0, 0);
+        for from in [first, Source::Input(0), Source::None] {
+            assert!(program(from, Op::Relay).is_sound(), "{from:?}");
+        }
+        for from in [Source::Node(1, 0), Source::Node(0, 1), Source::Input(1), Source::Constant(0)] {
+            assert!(!program(from, Op::Relay).is_sound(), "{from:?}");
+        }
+        assert!(program(first, Op::Call { body: 1 }).is_sound(), "a flow may call itself");
+        let endless = Op::Choice { arms: vec![ProgramArm { guard: None, body: 1 }] };
+        for op in [Op::Task(0), Op::Fused(vec![]), Op::Call { body: 0 }, Op::Call { body: 2 }, endless] {
+            assert!(!program(first, op.clone()).is_sound(), "{op:?}");
+        }
+        assert!(!Program { blocks: vec![], ..program(first, Op::Relay) }.is_sound());
+    }
 }

@@ -25,11 +25,11 @@ pub enum Type {
     /// Anything JSON can say. Takes every type but files, directories and bytes.
     Json,
     /// Elements of one type, in order.
-    List(Box<Type>),
+    List(#[serde(deserialize_with = "super::program::nested::deeper")] Box<Type>),
     /// Named fields.
-    Record(BTreeMap<String, Type>),
+    Record(#[serde(deserialize_with = "super::program::nested::deeper")] BTreeMap<String, Type>),
     /// A value or none. Takes what its inner type takes.
-    Option(Box<Type>),
+    Option(#[serde(deserialize_with = "super::program::nested::deeper")] Box<Type>),
     /// A type of the user's own, known by its name.
     Named(String),
 }

@@ -67,7 +67,7 @@ enum Tree {
     Bytes(Vec<u8>),
     /// Which content it is.
     Content(u32),
-    List(Vec<Tree>),
+    List(#[serde(deserialize_with = "onceflow_core::model::program::nested::deeper")] Vec<Tree>),
     File {
         name: String,
         content: u32,

@@ -252,7 +252,12 @@ impl Handle {
     /// Whether this very process takes such steps, and has not said so.
     fn takes(&self, class: &str, tasks: &[(String, String)]) -> bool {
         let options = &self.shared.options;
-        let takes = options.works && (options.other_classes || options.classes.contains_key(class));
+        // A class of which it takes none at a time is one it has, and does not take.
+        let takes = match options.classes.get(class) {
+            Some(at_a_time) => *at_a_time > 0,
+            None => options.other_classes,
+        };
+        let takes = options.works && takes;
         takes && tasks.iter().all(|(name, version)| lock(&self.shared.tasks).offer(name, version))
     }
 }

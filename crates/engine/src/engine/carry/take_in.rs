@@ -10,10 +10,10 @@ use crate::{
 };
 use futures_util::future::BoxFuture;
 use onceflow_core::{
-    Batch, Name, Row, Timestamp,
-    limits::RUN_KEY_BYTES_MAX,
+    Batch, Key, Name, Row, Timestamp,
+    limits::{MODULE_PORTS_MAX, RUN_KEY_BYTES_MAX},
     model::Program,
-    payload::{Outcome, Stored},
+    payload::{Outcome, Payload, Stored},
     protocol::{
         draft::stored,
         ids::{Generation, RunId},
@@ -24,13 +24,19 @@ use onceflow_core::{
 };
 use onceflow_store::{
     Outcome as Answer,
-    values::{EdgeName, Weave},
+    values::{EdgeName, ValueId, Weave},
 };
 use std::{
     fs::File,
-    io::{Read, Write},
+    io::{ErrorKind, Read, Write},
     path::{Path, PathBuf},
 };
+
+/// What is half taken in stays at least so long: whoever takes in what needs longer is refused in the end.
+const TAKING_MS: u64 = 60 * 60 * 1000;
+
+/// Bytes of what a kept row is called: a letter and half a digest, and some to spare.
+const KEPT_NAME_BYTES_MAX: usize = 64;
 
 /// How a run is taken in.
 #[derive(Clone, Debug, Default)]
@@ -77,8 +83,25 @@ impl Carried {
         }
     }
 
-    /// Whether all contents that are named are there.
+    /// Whether it is what a store could have written: all contents that are named are there, and nothing is longer or
+    /// larger than it may be.
     fn is_sound(&self) -> bool {
+        let header = &self.header;
+        let is_kept = |(name, wholes): &(Vec<u8>, Vec<Whole>)| {
+            let is_named = name.first() == Some(&b'm') && name.len() <= KEPT_NAME_BYTES_MAX;
+            is_named && wholes.len() <= MODULE_PORTS_MAX
+        };
+        is_key(&header.key)
+            && !header.flow.chars().any(char::is_control)
+            && is_id(&header.program)
+            && self.generation < u32::MAX
+            && self.outputs.len() <= MODULE_PORTS_MAX
+            && self.kept.iter().all(is_kept)
+            && self.has_contents()
+    }
+
+    /// Whether all contents that are named are there.
+    fn has_contents(&self) -> bool {
         let known = self.contents.len() as u32;
         let mut look: Vec<&Tree> = self.outputs.iter().map(|(_, whole)| &whole.tree).collect();
         look.extend(self.kept.iter().flat_map(|(_, wholes)| wholes.iter().map(|whole| &whole.tree)));
@@ -89,15 +112,42 @@ impl Carried {
                 _ => {}
             }
         }
-        let key = self.header.key.len();
-        let named = [self.program, self.sealed].into_iter().flatten().all(|at| at < known);
-        named && (1..=RUN_KEY_BYTES_MAX).contains(&key) && self.kept.iter().all(|(name, _)| name.first() == Some(&b'm'))
+        [self.program, self.sealed].into_iter().flatten().all(|at| at < known)
     }
 
     /// What each content holds.
     fn known(&self, at: u32) -> KnownContent {
         let (digest, len) = self.contents[at as usize];
         KnownContent { digest, len }
+    }
+}
+
+/// Whether a run may be called this: the rule for every run, and nothing that a terminal would obey.
+fn is_key(key: &str) -> bool {
+    (1..=RUN_KEY_BYTES_MAX).contains(&key.len()) && !key.chars().any(char::is_control)
+}
+
+/// Whether it can be asked for, there or not.
+fn is_id(stored: &Stored) -> bool {
+    ValueId::checked(stored.id.as_bytes()).is_some()
+}
+
+/// Whether what a constant refers to can be asked for.
+fn has_ids(constant: &Payload) -> bool {
+    match constant {
+        Payload::List(elements) => elements.iter().flatten().all(has_ids),
+        other => other.stored().is_none_or(is_id),
+    }
+}
+
+/// Some bytes; none at the end.
+fn read_some(from: &mut (dyn Read + Send), buffer: &mut [u8]) -> Result<usize, Error> {
+    loop {
+        match from.read(buffer) {
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            Err(error) => return Err(Error::Inputs(format!("it cannot be read: {error}"))),
+            Ok(got) => return Ok(got),
+        }
     }
 }
 
@@ -152,7 +202,7 @@ impl Unpacked<'_> {
             let mut buffer = vec![0; 1 << 16];
             while left > 0 {
                 let wanted = buffer.len().min(usize::try_from(left).unwrap_or(usize::MAX));
-                let got = from.read(&mut buffer[..wanted]).unwrap_or(0);
+                let got = read_some(from, &mut buffer[..wanted])?;
                 if got == 0 {
                     return Err(Error::Inputs(format!("it ends within content {at}")));
                 }
@@ -164,8 +214,8 @@ impl Unpacked<'_> {
                 return Err(Error::Inputs(format!("content {at} is not what was exported")));
             }
         }
-        match from.read(&mut [0]) {
-            Ok(0) => Ok(()),
+        match read_some(from, &mut [0])? {
+            0 => Ok(()),
             _ => Err(Error::Inputs(String::from("there is more than was exported"))),
         }
     }
@@ -185,15 +235,19 @@ impl Engine {
     ) -> BoxFuture<'a, Result<Handle, Error>> {
         Box::pin(async move {
             let key = how.key.clone().unwrap_or_else(|| carried.header.key.clone());
+            if !is_key(&key) {
+                return Err(Error::Inputs(format!("a run cannot be called {key:?}")));
+            }
             let seen = self.free(&key, how.replace).await?;
             let unpacked = Unpacked { carried, scratch: &how.scratch };
             unpacked.unpack(from)?;
             let run = self.new_run();
             let taking = Taking { shared: &self.shared, unpacked, run, key, how: &how };
-            let due = taking.prepare().await?;
-            taking.kept().await?;
-            taking.rows().await?;
-            taking.finish(seen, due).await?;
+            let program = carried.program.map(|at| taking.program(at)).transpose()?;
+            let dues = taking.prepare().await?;
+            taking.kept(&dues).await?;
+            taking.rows(&dues).await?;
+            taking.finish(seen, program, &dues).await?;
             Ok(self.handle(&taking.key, run))
         })
     }
@@ -212,6 +266,9 @@ impl Engine {
     }
 }
 
+/// What is said when what was taken in first is gone before the rest is here.
+const TOO_LONG: &str = "took too long to be taken in; try again";
+
 /// A run on its way in.
 struct Taking<'a> {
     shared: &'a Shared,
@@ -226,33 +283,54 @@ impl Taking<'_> {
         self.unpacked.carried
     }
 
-    /// Says when it goes, before anything of it is there.
-    async fn prepare(&self) -> Result<Timestamp, Error> {
-        let (header, now) = (&self.carried().header, self.shared.records.now().await?);
+    /// Says when it goes, before anything of it is there. Every later batch requires these rows, so that nothing comes
+    /// after they have been seen to.
+    async fn prepare(&self) -> Result<Vec<Key>, Error> {
+        let now = self.shared.records.now().await?;
         let mut batch = Batch::new(self.shared.shard());
-        let until = now.plus_ms(header.history_ms);
-        batch.put(keys::due(until, b'h', self.run, &self.key), rows::write(&Due::History(self.run)));
-        if let (Some(ms), false) = (header.keep_ms, self.carried().kept.is_empty()) {
-            batch.put(keys::due(now.plus_ms(ms), b'k', self.run, &self.key), rows::write(&Due::Keep(self.run)));
+        let dues = self.dues(now, TAKING_MS);
+        for (key, row) in &dues {
+            batch.put(key.clone(), row.clone());
         }
-        self.commit(batch).await?;
-        Ok(until)
+        self.commit(batch, "cannot be taken in").await?;
+        Ok(dues.into_iter().map(|(key, _)| key).collect())
     }
 
-    async fn commit(&self, batch: Batch) -> Result<(), Error> {
+    /// The rows that say when its history goes, and what it keeps, if it is here from `now` on: not before `ms_min` have
+    /// passed.
+    fn dues(&self, now: Timestamp, ms_min: u64) -> Vec<(Key, Row)> {
+        let header = &self.carried().header;
+        let due = |ms: u64, what: u8, due: Due| {
+            (keys::due(now.plus_ms(ms.max(ms_min)), what, self.run, &self.key), rows::write(&due))
+        };
+        let mut dues = vec![due(header.history_ms, b'h', Due::History(self.run))];
+        if let (Some(ms), false) = (header.keep_ms, self.carried().kept.is_empty()) {
+            dues.push(due(ms, b'k', Due::Keep(self.run)));
+        }
+        dues
+    }
+
+    /// A batch that is refused if what was taken in so far is gone, or is going.
+    fn batch(&self, dues: &[Key]) -> Batch {
+        let mut batch = Batch::new(self.shared.shard());
+        for due in dues {
+            batch.require_present(due.clone());
+        }
+        batch
+    }
+
+    async fn commit(&self, batch: Batch, otherwise: &str) -> Result<(), Error> {
         match self.shared.records.commit(batch).await? {
             Answer::Applied(committed) => {
                 self.shared.values.noticed(&committed);
                 Ok(())
             }
-            Answer::Refused(_) => {
-                Err(Error::Refused { key: self.key.clone(), why: String::from("was started meanwhile") })
-            }
+            Answer::Refused(_) => Err(Error::Refused { key: self.key.clone(), why: otherwise.to_owned() }),
         }
     }
 
     /// Everything that the run keeps, a row at a time.
-    async fn kept(&self) -> Result<(), Error> {
+    async fn kept(&self, dues: &[Key]) -> Result<(), Error> {
         let group = Keys::new(self.run, Generation(0)).kept;
         if self.carried().header.keep_ms.is_none() {
             return Ok(());
@@ -268,26 +346,26 @@ impl Taking<'_> {
                 let edge = Name::join(&[group.id(), &name[1..], &port.to_be_bytes()]);
                 weaves.push(Weave::Set { edge: EdgeName::root(edge), to: id(held), deadline: None });
             }
-            let mut batch = Batch::new(self.shared.shard());
+            let mut batch = self.batch(dues);
             batch.require_absent(group.key(name)).put(group.key(name), rows::write(&Memo { outputs }));
             self.shared.values.weave(&mut batch, &weaves).await?;
-            self.commit(batch).await?;
+            self.commit(batch, TOO_LONG).await?;
         }
         Ok(())
     }
 
     /// Why its steps ran, and what they wrote.
-    async fn rows(&self) -> Result<(), Error> {
+    async fn rows(&self, dues: &[Key]) -> Result<(), Error> {
         const AT_ONCE: usize = 20;
         let carried = self.carried();
         let of = [(keys::reasons(self.run), &carried.reasons), (keys::logs(self.run), &carried.logs)];
         for (group, rows) in of {
             for some in rows.chunks(AT_ONCE) {
-                let mut batch = Batch::new(self.shared.shard());
+                let mut batch = self.batch(dues);
                 for (name, row) in some {
                     batch.put(group.key(name), Row::new(row));
                 }
-                self.commit(batch).await?;
+                self.commit(batch, TOO_LONG).await?;
             }
         }
         Ok(())
@@ -305,13 +383,17 @@ impl Taking<'_> {
         let bytes = self.unpacked.bytes(at)?;
         let program: Option<Program> = rows::read(&bytes);
         let mut program = program.ok_or_else(|| Error::Inputs(String::from("its program cannot be read")))?;
+        if !program.is_sound() || !program.constants.iter().all(has_ids) {
+            return Err(Error::Inputs(String::from("the parts of its program do not fit together")));
+        }
         reclass(&mut program, &self.how.classes);
         Ok(rows::write(&program).to_vec())
     }
 
     /// The outputs, the program, the record, and the row with which it is there.
-    async fn finish(&self, seen: Option<Row>, until: Timestamp) -> Result<(), Error> {
-        let carried = self.carried();
+    async fn finish(&self, seen: Option<Row>, program: Option<Vec<u8>>, dues: &[Key]) -> Result<(), Error> {
+        let (carried, now) = (self.carried(), self.shared.records.now().await?);
+        let until = now.plus_ms(carried.header.history_ms);
         let mut storing = Storing::new(&self.shared.values, Files::Copied);
         let mut outputs = Vec::with_capacity(carried.outputs.len());
         for (name, whole) in &carried.outputs {
@@ -327,8 +409,8 @@ impl Taking<'_> {
             Weave::Set { edge: EdgeName::root(edge), to: id(to), deadline: Some(until) }
         };
         let mut held = Vec::new();
-        if let Some(at) = carried.program {
-            header.program = self.value(self.program(at)?, &mut weaves).await?;
+        if let Some(program) = program {
+            header.program = self.value(program, &mut weaves).await?;
             let keep = header.keep_ms.unwrap_or(0).saturating_sub(header.history_ms);
             held.push(lease(PROGRAM, &header.program.id, until.plus_ms(keep)));
         }
@@ -346,15 +428,22 @@ impl Taking<'_> {
             generation: keys.generation,
             status: carried.status.clone(),
             header,
-            ended: Timestamp::from_ms(carried.ended_ms),
+            // Later than now it would outlive the row that says when it goes.
+            ended: Timestamp::from_ms(carried.ended_ms).min(now),
             outputs,
             sealed,
         };
         let head = keys::heads().key(&self.key);
-        let mut batch = Batch::new(self.shared.shard());
+        let mut batch = self.batch(dues);
+        for due in dues {
+            batch.delete(due.clone());
+        }
+        for (due, row) in self.dues(now, 0) {
+            batch.put(due, row);
+        }
         batch.require_seen(head.clone(), seen).put(head, rows::write(&Head::Finished(Box::new(finished))));
         self.shared.values.weave(&mut batch, &weaves).await?;
-        self.commit(batch).await?;
+        self.commit(batch, "was started meanwhile, or took too long to be taken in").await?;
         Ok(self.shared.records.durable(self.shared.records.position()).await?)
     }
 }
