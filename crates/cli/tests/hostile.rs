@@ -129,7 +129,7 @@ fn a_step_that_must_not_start_twice_and_was_killed_waits_for_somebody() {
         KEY  FLOW  STATUS           STEPS  AGE
         pay  pay   waiting              0  just now
         -- stderr
-        next: onceflow resolve pay a --done | --redo | --fail WHY
+        next: onceflow resolve pay a --done | --redo | --fail WHY; or `onceflow send`, if it waits for an event
         -- exit 0
     "#]]);
     bed.run(&["show"]).expect(expect![[r#"
@@ -141,7 +141,7 @@ fn a_step_that_must_not_start_twice_and_was_killed_waits_for_somebody() {
         step     a: 1 attempt, [time]
         unknown  a
         -- stderr
-        next: onceflow resolve pay a --done | --redo | --fail WHY
+        next: onceflow resolve pay a --done | --redo | --fail WHY; or `onceflow send`, if it waits for an event
         -- exit 0
     "#]]);
     bed.run(&["cancel", "pay"]).expect(expect![[r#"
@@ -192,7 +192,7 @@ outputs: { x: third.x }
         KEY   FLOW  STATUS           STEPS  AGE
         undo  undo  not cleaned up       2  just now
         -- stderr
-        next: `onceflow run undo.yaml` begins anew
+        next: undo by hand what was not undone; `onceflow run undo.yaml` begins anew
         -- exit 0
     "#]]);
     assert_eq!(bed.run(&["show", "--json"]).json()["not_undone"][0]["step"], "/second");
