@@ -82,18 +82,35 @@ impl Home {
 }
 
 impl Home {
-    /// Removes work directories, of any run, that were kept to be used again by processes that are gone.
+    /// Removes what processes that are gone have left: work directories, of any run, that were kept to be used again, and
+    /// what was unpacked.
     pub fn tidy_after_the_dead(&self) {
         let runs = std::fs::read_dir(self.root.join("runs")).into_iter().flatten().flatten();
         let works = runs.flat_map(|run| std::fs::read_dir(run.path().join("work")).into_iter().flatten().flatten());
         for entry in works {
             let name = entry.file_name().to_string_lossy().into_owned();
             let process = name.strip_prefix(FREE).and_then(|rest| rest.split('-').next()?.parse().ok());
-            if process.and_then(Pid::from_raw).is_some_and(|process| test_kill_process(process) == Err(Errno::SRCH)) {
+            if process.is_some_and(is_dead) {
+                remove(&entry.path(), crate::work::TEMPORARY);
+            }
+        }
+        for entry in std::fs::read_dir(self.scratch()).into_iter().flatten().flatten() {
+            let name = entry.file_name().to_string_lossy().into_owned();
+            let process = name.rsplit_once('-').and_then(|(_, process)| process.parse().ok());
+            if process.is_some_and(is_dead) {
                 remove(&entry.path(), crate::work::TEMPORARY);
             }
         }
     }
+
+    /// A directory for what this process unpacks. Whoever is killed leaves it to [`Home::tidy_after_the_dead`].
+    pub fn scratch_of_process(&self, what: &str) -> PathBuf {
+        self.scratch().join(format!("{what}-{}", std::process::id()))
+    }
+}
+
+fn is_dead(process: i32) -> bool {
+    Pid::from_raw(process).is_some_and(|process| test_kill_process(process) == Err(Errno::SRCH))
 }
 
 impl Home {
@@ -181,6 +198,22 @@ mod tests {
         }
         Home::new(directory.path()).tidy_after_the_dead();
         assert_eq!([&dead, &alive, "a.1"].map(|name| work.join(name).exists()), [false, true, true]);
+    }
+
+    #[test]
+    fn what_the_dead_unpacked_goes_and_what_others_have_there_stays() {
+        let directory = tempfile::tempdir().unwrap();
+        let home = Home::new(directory.path());
+        let mut gone = std::process::Command::new("true").spawn().unwrap();
+        gone.wait().unwrap();
+        let dead = home.scratch().join(format!("import-{}", gone.id()));
+        let engine = home.scratch().join(format!("onceflow-{:032x}", u128::MAX / 3));
+        let alive = home.scratch_of_process("fork");
+        for path in [&dead, &engine, &alive] {
+            std::fs::create_dir_all(path.join("inside")).unwrap();
+        }
+        home.tidy_after_the_dead();
+        assert_eq!([dead, engine, alive].map(|path| path.exists()), [false, true, true]);
     }
 
     #[test]

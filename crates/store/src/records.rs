@@ -125,6 +125,13 @@ pub struct Walked {
     pub next: Option<Name>,
 }
 
+impl From<Page> for Walked {
+    fn from(page: Page) -> Self {
+        let next = page.rows.last().filter(|_| page.more).map(|(name, _)| name.clone());
+        Walked { rows: page.rows, next }
+    }
+}
+
 /// Asks a store to bury values by itself; see [`Records::bury`].
 #[derive(Clone, Debug)]
 pub struct Bury {
@@ -211,11 +218,7 @@ pub trait Records: Send + Sync + 'static {
         from: Option<Name>,
         limit: usize,
     ) -> BoxFuture<'_, Result<Walked, Error>> {
-        Box::pin(async move {
-            let page = self.scan(shard, Scan::of(group, limit).after(from)).await?;
-            let next = page.rows.last().filter(|_| page.more).map(|(name, _)| name.clone());
-            Ok(Walked { rows: page.rows, next })
-        })
+        Box::pin(async move { Ok(self.scan(shard, Scan::of(group, limit).after(from)).await?.into()) })
     }
 
     /// How many calls of [`Records::bury`] are best under way at once; 0 if this store does not bury by itself. A server that syncs

@@ -105,7 +105,7 @@ pub(crate) async fn import(args: &args::Import, place: Place, printer: &Printer)
             return Err(Fault::new(Exit::No, codes::NOT_NEW, what).hint(hint));
         }
     }
-    let scratch = crate::executors::home(&session.place).scratch().join(format!("import-{}", std::process::id()));
+    let scratch = crate::executors::home(&session.place).scratch_of_process("import");
     let may = args.sure.dry_run || there.is_none() || asking::may(printer, args.sure, &format!("replace run `{key}`"));
     if args.sure.dry_run || !may {
         engine.stop();

@@ -55,7 +55,7 @@ struct Scratch(std::path::PathBuf);
 
 impl Scratch {
     fn new(session: &Session) -> Self {
-        Scratch(crate::executors::home(&session.place).scratch().join(format!("fork-{}", std::process::id())))
+        Scratch(crate::executors::home(&session.place).scratch_of_process("fork"))
     }
 }
 

@@ -332,11 +332,7 @@ impl Records for Redis {
         Box::pin(async move {
             match wire::walk(self.address().keys(shard).rows(), &group, from.as_ref(), limit) {
                 Some(command) => wire::walked(self.link.call(shard, &command).await.map_err(Trouble::reading)?, &group),
-                None => {
-                    let page = self.scan(shard, Scan::of(group, limit).after(from)).await?;
-                    let next = page.rows.last().filter(|_| page.more).map(|(name, _)| name.clone());
-                    Ok(Walked { rows: page.rows, next })
-                }
+                None => Ok(self.scan(shard, Scan::of(group, limit).after(from)).await?.into()),
             }
         })
     }
