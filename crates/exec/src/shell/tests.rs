@@ -308,7 +308,8 @@ fn a_command_without_shell_syntax_is_split_as_bash_does() {
 }
 
 /// A command with holes, and what it shows: `\u{1}0` stands for the words of value 0, `\u{2}0` for its text; of what is between
-/// `\u{3}` and `\u{4}`, the newlines at the end are not shown.
+/// `\u{3}` and `\u{4}`, the newlines at the end are not shown. Commands are on lines of their own: in `$(…)`, after a
+/// here-document, bash 5.2 reads `a; b` as `a b`.
 fn commands() -> impl Strategy<Value = (String, String)> {
     let hole = (0..3_usize).prop_map(|at| format!("{at}"));
     let leaf = (hole, 0..10_usize).prop_map(|(at, kind)| {
@@ -319,8 +320,8 @@ fn commands() -> impl Strategy<Value = (String, String)> {
             2 => (format!("p 'a b' x {hole} # don't"), format!("<a b><x>\u{1}{at}")),
             3 => (format!("p \"${{nope:-{hole}}}\""), format!("<\u{2}{at}>")),
             4 => (format!("cat <<E\n\"{hole}'\nE"), format!("\"\u{2}{at}'\n")),
-            5 => (format!("x={hole}; p \"$x\""), format!("<\u{2}{at}>")),
-            6 => (format!("a=({hole}); p \"${{a[@]}}\""), format!("\u{1}{at}")),
+            5 => (format!("x={hole}\np \"$x\""), format!("<\u{2}{at}>")),
+            6 => (format!("a=({hole})\np \"${{a[@]}}\""), format!("\u{1}{at}")),
             7 => (format!("[[ {hole} == \"{hole}\" ]] && p \"{hole}\""), format!("<\u{2}{at}>")),
             8 => (format!("cat <<< {hole}"), format!("\u{2}{at}\n")),
             _ => (format!("p {{a,b}}'{{'\"}}\"\\\" {hole}"), format!("<a{{}}\"><b{{}}\">\u{1}{at}")),
@@ -331,7 +332,7 @@ fn commands() -> impl Strategy<Value = (String, String)> {
             (inner.clone(), inner.clone()).prop_map(|(a, b)| (format!("{}\n{}", a.0, b.0), a.1 + &b.1)),
             inner.clone().prop_map(|a| (format!("p \"$(\n{}\n)\"", a.0), format!("<\u{3}{}\u{4}>", a.1))),
             inner.clone().prop_map(|a| (format!("(\n{}\n)", a.0), a.1)),
-            inner.clone().prop_map(|a| (format!("f() {{ {}\n}}; f 'q\"'", a.0), a.1)),
+            inner.clone().prop_map(|a| (format!("f() {{ {}\n}}\nf 'q\"'", a.0), a.1)),
             inner.clone().prop_map(|a| (format!("case x in y) ;; x) {}\n;; esac", a.0), a.1)),
             inner.clone().prop_map(|a| (format!("for i in 1 2; do {}\ndone", a.0), a.1.repeat(2))),
             inner.clone().prop_map(|a| {
