@@ -201,7 +201,7 @@ pub(super) fn walked(value: Value, group: &Group) -> Result<Walked, Error> {
     Ok(Walked { rows, next: (&cursor[..] != b"0").then(|| Name::new(cursor)) })
 }
 
-/// What the script that buries is told, but for how long.
+/// What the script that buries is told, but for how much it may do.
 pub(super) fn bury(ask: &Bury) -> Vec<Vec<u8>> {
     let (key, seen, next) = &ask.turn;
     let mut arguments = vec![field(key), seen.to_vec(), next.to_vec()];
