@@ -140,7 +140,7 @@ fn a_step_that_only_waits_has_done_nothing_and_a_changed_flow_goes_on_waiting() 
         id       [id]
         started [ago]
         step     pack: as before
-        step     approval: 1 waiting
+        step     approval: 1 waiting, [time]
         waiting  approval for `approved`
         -- stderr
         next: onceflow resolve order approval --done | --redo | --fail WHY; or `onceflow send`, if it waits for an event
