@@ -222,8 +222,10 @@ impl From<Error> for Fault {
                     .hint(format!("`onceflow resolve {}` says what became of it; {RERUN}", shell_word(&key)))
             }
             Error::Busy { key } => {
+                let what = format!("run `{key}` is being cancelled or undone, and nothing else can be asked of it now");
                 let cancel = format!("`onceflow cancel {}`", shell_word(&key));
-                told(Exit::Busy, codes::ENDED, &text).hint(format!("{cancel} goes on with it, and waits for its end"))
+                Fault::new(Exit::Busy, codes::ENDED, what)
+                    .hint(format!("{cancel} goes on with that, if nobody does, and waits for its end"))
             }
             Error::Ended { .. } | Error::CanBeUndone { .. } => told(Exit::No, codes::ENDED, &text),
             ref error if error.is_full() => Fault::full(text),

@@ -138,7 +138,7 @@ fn a_step_that_must_not_start_twice_and_was_killed_waits_for_somebody() {
         flow     pay
         id       [id]
         started [ago]
-        step     a: 1 attempt, [time]
+        step     a: 1 unknown, [time]
         unknown  a
         -- stderr
         next: onceflow resolve pay a --done | --redo | --fail WHY; or `onceflow send`, if it waits for an event

@@ -202,13 +202,11 @@ impl Story<'_> {
         if taken == 0 || self.is_attended() || self.run.status.is_at_rest() {
             return String::new();
         }
-        let what = format!(
-            "left     {} at work when the last process ended; nobody is at it now",
-            words::count(taken, "step")
-        );
+        let (were, them) = if taken == 1 { ("was", "it") } else { ("were", "them") };
+        let what = format!("left     {} {were} at work when the last process ended", words::count(taken, "step"));
         match self.others.may {
-            true => format!("{what}, and a worker may take it when its lease has run out\n"),
-            false => format!("{what}: whoever goes on takes it up at once\n"),
+            true => format!("{what}; a worker may take {them} when the lease has run out\n"),
+            false => format!("{what}; whoever goes on takes {them} up at once\n"),
         }
     }
 }

@@ -164,16 +164,16 @@ fn a_run_that_is_being_undone_will_not_run() {
         undo   note
         undo   charge
         -- stderr
-        `run` would refuse this: error[OF0414]: run `shop` is being cancelled or undone; wait for its end
-        hint: `onceflow cancel shop` goes on with it, and waits for its end
+        `run` would refuse this: error[OF0414]: run `shop` is being cancelled or undone, and nothing else can be asked of it now
+        hint: `onceflow cancel shop` goes on with that, if nobody does, and waits for its end
         next: onceflow error OF0414
         -- exit 0
     "#]]);
     bed.run(&["run", "shop.yaml"]).expect(expect![[r#"
         -- stderr
         run `shop` is being undone: none of its steps will run
-        error[OF0414]: run `shop` is being cancelled or undone; wait for its end
-        hint: `onceflow cancel shop` goes on with it, and waits for its end
+        error[OF0414]: run `shop` is being cancelled or undone, and nothing else can be asked of it now
+        hint: `onceflow cancel shop` goes on with that, if nobody does, and waits for its end
         -- exit 75
     "#]]);
     bed.run(&["why", "shop", "charge"]).expect(expect![[r#"
