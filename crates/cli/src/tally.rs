@@ -152,7 +152,10 @@ impl Tally {
             }
             What::WillWait { address } => {
                 let took = self.ends(ms, address);
-                self.group(address).waits.insert(address.clone());
+                let group = self.group(address);
+                group.waits.insert(address.clone());
+                // Beginning to wait is no work.
+                group.spent_ms = group.spent_ms.saturating_sub(took.unwrap_or(0));
                 took
             }
             What::DidUndo { address } => {

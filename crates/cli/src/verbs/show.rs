@@ -13,7 +13,7 @@ use crate::{
     story,
     tally::{Group, Tally},
     trail,
-    verbs::send,
+    verbs::{ls::shell_word, send},
     view, words,
 };
 use onceflow_core::plan::Fate;
@@ -51,7 +51,8 @@ pub(crate) async fn run(args: &args::Show, place: Place, printer: &Printer) -> R
         _ => vec![],
     };
     let pid = attended.map(|notice| notice.pid);
-    let story = Story { run: &run, pid, tally: &tally, asked, others, reasons };
+    let event = if send::unknown(&waiting).is_empty() { waiting.iter().find_map(send::event) } else { None };
+    let story = Story { run: &run, pid, tally: &tally, asked, others, reasons, event };
     if printer.json {
         let mut data = story.to_json();
         data["outputs"] = Value::Object(outputs);
@@ -94,6 +95,8 @@ struct Story<'a> {
     others: Others,
     /// Why the steps of the present plan run, or do not.
     reasons: Option<Reasons>,
+    /// What it waits for, if it waits for nothing but events.
+    event: Option<String>,
 }
 
 /// Workers, for a run that any may work on.
@@ -132,6 +135,9 @@ impl Story<'_> {
     }
 
     fn next(&self) -> String {
+        if let (RunStatus::Waiting, Some(event)) = (self.run.status, &self.event) {
+            return format!("onceflow send {} {}", shell_word(&self.run.key), shell_word(event));
+        }
         runs::next(self.run, self.is_attended(), story::again(self.asked.as_ref()).as_deref())
     }
 

@@ -19,10 +19,10 @@ use onceflow_core::{
     plan::{Fate, Reason},
     protocol::rows::Failed,
 };
-use onceflow_engine::{Handle, Reasons, RunStatus, Summary};
+use onceflow_engine::{Handle, Reasons, RunStatus, Summary, Unfinished};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
-use tries::{End, Seen, Try, beyond, events, is_undone, tries};
+use tries::{End, Inside, Seen, Try, beyond, events, is_undone, tries};
 
 /// Tries that are shown.
 const TRIES_MAX: usize = 20;
@@ -101,6 +101,10 @@ struct Stands {
     is_to_undo: bool,
     /// It could not be undone, because of this.
     not_undone: Option<Failed>,
+    /// It is an each that has begun and not ended.
+    unfinished: Option<Unfinished>,
+    /// Something inside it failed.
+    has_failed: bool,
 }
 
 impl Stands {
@@ -113,6 +117,8 @@ impl Stands {
             is_undecided: handle.undecided().await?.iter().any(|waits| steps::is(&waits.address, step)),
             is_to_undo: undos.iter().any(|address| steps::is(address, step)),
             not_undone: run.not_undone.iter().find(|failed| steps::is(&failed.address, step)).cloned(),
+            unfinished: handle.unfinished().await?.into_iter().find(|each| steps::is(&each.address, step)),
+            has_failed: run.failures.iter().any(|failed| steps::is_within(&failed.address, step)),
         })
     }
 }
@@ -132,6 +138,8 @@ struct Answer {
     plans: Vec<Decided>,
     tries: Vec<Try>,
     is_undone: bool,
+    /// What is told of what is inside it, if something is.
+    inside: Option<Inside>,
     stands: Stands,
     status: RunStatus,
 }
@@ -144,7 +152,8 @@ impl Answer {
             plans.push(Decided { plan: 0, of: step.to_owned(), fate: Fate::Run, reason: None });
         }
         let (tries, is_undone) = (tries(step, events), is_undone(step, events));
-        Answer { step: step.to_owned(), plans, tries, is_undone, stands, status: run.status }
+        let inside = Inside::of(step, events);
+        Answer { step: step.to_owned(), plans, tries, is_undone, inside, stands, status: run.status }
     }
 
     /// What became of it, in a word.
@@ -186,7 +195,14 @@ impl Answer {
             (_, Some(Decided { fate: Fate::Skipped, .. })) => "skipped",
             (Some(End::Done), _) => "ran",
             (None, _) if is_done => "ran",
-            (None, _) => "not started",
+            // What has others inside is tried by trying those.
+            (None, _) if self.stands.has_failed => "failed",
+            (None, _) if self.stands.unfinished.is_some() => "started",
+            (None, _) => match self.inside {
+                Some(Inside { is_each: true }) => "ran",
+                Some(Inside { is_each: false }) => "started",
+                None => "not started",
+            },
         }
     }
 
@@ -223,6 +239,9 @@ impl Answer {
         let plan = self.plans.first().map_or(0, |plan| plan.plan);
         let mut text = format!("{}  {} (plan {plan})\n", printer.ink(Ink::Bold, &self.step), self.headline());
         text.push_str(&format!("why     {}\n", self.why()));
+        if let Some(each) = &self.stands.unfinished {
+            text.push_str(&format!("left    {} of {}\n", each.left, words::count(each.elements as usize, "element")));
+        }
         let skipped = self.tries.len().saturating_sub(TRIES_MAX);
         for one in self.tries.iter().skip(skipped) {
             let took = one.until.map_or(String::new(), |until| format!(" ({})", words::duration(until - one.from)));
@@ -286,6 +305,8 @@ impl Answer {
             "key": run.key, "id": run.id.to_string(), "step": self.step, "fate": self.fate(), "why": self.why(),
             "plans": self.plans.iter().map(plan).collect::<Vec<_>>(),
             "tries": self.tries.iter().map(one).collect::<Vec<_>>(),
+            "elements": self.stands.unfinished.as_ref().map(|each| each.elements),
+            "left": self.stands.unfinished.as_ref().map(|each| each.left),
             "undo": self.undo().map(|undo| undo.to_json()),
         })
     }

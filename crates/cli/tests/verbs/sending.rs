@@ -140,10 +140,10 @@ fn a_step_that_only_waits_has_done_nothing_and_a_changed_flow_goes_on_waiting() 
         id       [id]
         started [ago]
         step     pack: as before
-        step     approval: 1 waiting, [time]
+        step     approval: 1 waiting
         waiting  approval for `approved`
         -- stderr
-        next: onceflow resolve order approval --done | --redo | --fail WHY; or `onceflow send`, if it waits for an event
+        next: onceflow send order approved
         -- exit 0
     "#]]);
     bed.run(&["send", "order", "approved", r#"{"by": "bob", "limit": 1}"#]).ends(0);

@@ -131,6 +131,8 @@ fn of_an_each_that_was_interrupted_it_is_said_how_many_elements_are_left() {
         assert!(shown.stdout.contains("at work when the last process ended"), "{}", shown.all());
         assert!(!shown.stdout.contains("running"), "{}", shown.all());
         bed.write("open", "");
+        let why = bed.run(&["why", "many", "s", "--json"]).ends(0).json();
+        assert_eq!((&why["fate"], &why["left"], &why["elements"]), (&"started".into(), &7.into(), &9.into()), "{why}");
         let mut run = bed.start(&with(&["run"]));
         gate.until_there();
         let said = until_line(run.stderr.as_mut().expect("it is read"), "will run");

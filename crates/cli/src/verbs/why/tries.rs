@@ -112,6 +112,21 @@ pub(super) fn tries(step: &str, events: &[Seen]) -> Vec<Try> {
     found
 }
 
+/// That something inside a step was heard of.
+pub(super) struct Inside {
+    /// Whether it is an each, under its last plan.
+    pub(super) is_each: bool,
+}
+
+impl Inside {
+    pub(super) fn of(step: &str, events: &[Seen]) -> Option<Self> {
+        let is_inside = |event: &&Seen| event.address.as_deref().is_some_and(|address| steps::is_within(address, step));
+        let last = events.iter().rfind(is_inside)?;
+        let opened = |event: &Seen| matches!(event.what, Some(What::DidOpen { .. })) && is_of(event, step);
+        Some(Inside { is_each: events.iter().any(|event| event.plan == last.plan && opened(event)) })
+    }
+}
+
 /// Whether it was undone.
 pub(super) fn is_undone(step: &str, events: &[Seen]) -> bool {
     events.iter().any(|event| is_of(event, step) && matches!(event.what, Some(What::DidUndo { .. })))
