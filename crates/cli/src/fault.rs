@@ -1,6 +1,6 @@
 //! Why a command did not do what it was asked: what, a code with a page, a hint, and how the process ends.
 
-use crate::{codes, exit::Exit};
+use crate::{codes, exit::Exit, verbs::ls::shell_word, words};
 use onceflow_engine::Error;
 use onceflow_store::{
     backend::{
@@ -14,6 +14,9 @@ use std::{fmt, io, path::Path};
 
 /// What to do when a disk is full.
 const ROOM: &str = "make room on the disk, then run the same command again: what was done is kept";
+
+/// What to do when steps would run twice.
+const RERUN: &str = "`--accept-code-change` lets them run again; `--key NAME` starts another run beside it";
 
 /// What went wrong.
 #[derive(Debug)]
@@ -194,15 +197,36 @@ impl From<onceflow_store::blobs::Error> for Fault {
     }
 }
 
+/// Steps as the flow names them.
+fn named(steps: &[String]) -> String {
+    let mut names: Vec<_> = steps.iter().map(|step| words::step(step)).collect();
+    names.dedup();
+    names.join(", ")
+}
+
 impl From<Error> for Fault {
     fn from(error: Error) -> Fault {
         let text = error.to_string();
         match error {
             Error::Store(error) | Error::Values(values::Error::Records(error)) => error.into(),
             ref error if error.is_damage() => told(Exit::Damaged, codes::STORE_DAMAGED, &text),
-            Error::WouldRerun { .. } | Error::Undecided { .. } => told(Exit::No, codes::RERUNS, &text)
-                .hint("`--accept-code-change` lets them run again; `--key NAME` starts another run beside it"),
-            Error::Busy { .. } => told(Exit::Busy, codes::ENDED, &text),
+            Error::WouldRerun { key, steps } => {
+                let again = "which would run again: accept that, or ask for it under another key";
+                let what = format!("run `{key}` has done {}, {again}", named(&steps));
+                Fault::new(Exit::No, codes::RERUNS, what).hint(RERUN)
+            }
+            Error::Undecided { key, steps } => {
+                let again = "which must not start twice; say what became of it, or accept that it may run again";
+                let what = format!("run `{key}` has started {}, {again}", named(&steps));
+                Fault::new(Exit::No, codes::RERUNS, what)
+                    .hint(format!("`onceflow resolve {}` says what became of it; {RERUN}", shell_word(&key)))
+            }
+            Error::Busy { key } => {
+                let what = format!("run `{key}` is being cancelled or undone, and nothing else can be asked of it now");
+                let cancel = format!("`onceflow cancel {}`", shell_word(&key));
+                Fault::new(Exit::Busy, codes::ENDED, what)
+                    .hint(format!("{cancel} goes on with that, if nobody does, and waits for its end"))
+            }
             Error::Ended { .. } | Error::CanBeUndone { .. } => told(Exit::No, codes::ENDED, &text),
             ref error if error.is_full() => Fault::full(text),
             Error::Values(_) | Error::Blobs(_) => told(Exit::Busy, codes::STORE_UNUSABLE, &text),

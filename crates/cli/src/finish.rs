@@ -165,6 +165,8 @@ impl Ending<'_> {
             (ran, _) if self.tally.elsewhere > 0 => {
                 format!("{} ran here{took}, {elsewhere} on other machines", words::count(ran, "step"))
             }
+            // It ended just now, with what was sent or said before.
+            (0, 0) if self.tally.end.is_some() => String::from("nothing was left to run"),
             (0, 0) => String::from("nothing to do: nothing has changed"),
             (ran, 0) => format!("{} ran{took}", words::count(ran, "step")),
             (ran, reused) => format!("{} ran{took}, {reused} reused", words::count(ran, "step")),

@@ -18,10 +18,13 @@ use crate::{
     trail,
     verbs::{background, ls::shell_word},
     view::View,
-    watching, work,
+    watching, words, work,
 };
 use onceflow_engine::{Handle, Report};
 use std::path::PathBuf;
+
+/// Failures that are named though they were not tried again.
+const NAMED_MAX: usize = 10;
 
 /// A run that is to go on.
 pub(crate) struct Going<'a> {
@@ -192,6 +195,7 @@ impl Going<'_> {
         let story = story::read(place, handle.id());
         let was = story.as_ref().and_then(|story| story["out"].as_str()).map(PathBuf::from);
         let out = self.args.out.clone().or(was).unwrap_or_else(|| PathBuf::from("results"));
+        let tally = &self.tried(&report, tally);
         let ending = Ending { printer: self.printer, handle, tally };
         let signature = match report {
             Report::Done(_) => handle.signature().await?,
@@ -200,5 +204,20 @@ impl Going<'_> {
         let Some(signature) = signature else { return ending.tell(report, None).await };
         let mut digests = Digests::open(&place.directory, false);
         ending.tell(report, Some(To { outputs: &signature.outputs, out: &out, digests: &mut digests })).await
+    }
+
+    /// What failed before and was not to be tried again is no news: it is named, and not told again.
+    fn tried(&self, report: &Report, tally: &Tally) -> Tally {
+        let mut tally = tally.clone();
+        let (Some(only), Report::Failed(failures)) = (&self.only, report) else { return tally };
+        let others: Vec<_> =
+            failures.iter().filter(|failed| !only.iter().any(|address| **address == *failed.address)).collect();
+        if !others.is_empty() {
+            let named: Vec<_> = others.iter().take(NAMED_MAX).map(|failed| words::step(&failed.address)).collect();
+            let more = if others.len() > NAMED_MAX { ", …" } else { "" };
+            self.printer.say(format!("not tried again: {}{more}", named.join(", ")));
+        }
+        tally.failures.extend(others.into_iter().cloned());
+        tally
     }
 }

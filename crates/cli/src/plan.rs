@@ -22,14 +22,22 @@ pub(crate) struct Counts {
     pub(crate) skip: usize,
 }
 
+/// Of eaches, by the name of the step: how many elements are left to run, and how many there are.
+pub(crate) type Eaches = BTreeMap<String, (usize, usize)>;
+
 impl Counts {
-    pub(crate) fn of(explanation: &Explanation) -> Self {
+    /// An each that goes on counts as its elements.
+    pub(crate) fn of(explanation: &Explanation, eaches: &Eaches) -> Self {
         let mut counts = Counts::default();
         for step in steps(explanation).iter().filter(|step| step.is_leaf) {
-            match step.fate {
-                Fate::Run => counts.run += 1,
-                Fate::Reused => counts.reuse += 1,
-                Fate::Skipped => counts.skip += 1,
+            match (step.fate, eaches.get(&step.name)) {
+                (Fate::Run, Some((left, all))) => {
+                    counts.run += left;
+                    counts.reuse += all - left;
+                }
+                (Fate::Run, None) => counts.run += 1,
+                (Fate::Reused, _) => counts.reuse += 1,
+                (Fate::Skipped, _) => counts.skip += 1,
             }
         }
         counts
@@ -95,7 +103,7 @@ fn named(explanation: &Explanation) -> Vec<Step<'_>> {
 }
 
 /// Of two fates of one step, the higher one is the step's.
-fn rank(fate: Fate) -> u8 {
+pub(crate) fn rank(fate: Fate) -> u8 {
     match fate {
         Fate::Run => 2,
         Fate::Reused => 1,
@@ -117,22 +125,53 @@ fn is_below(name: &str, above: &str) -> bool {
 }
 
 /// In one line: what runs, and why.
-pub(crate) fn short(explanation: &Explanation) -> String {
-    let counts = Counts::of(explanation);
+pub(crate) fn short(explanation: &Explanation, eaches: &Eaches) -> String {
+    let counts = Counts::of(explanation, eaches);
     if counts.run == 0 {
         return String::from("nothing to run");
     }
     let all = steps(explanation);
-    let runs = all.iter().filter(|step| step.is_leaf && step.fate == Fate::Run);
-    let named: Vec<_> =
-        runs.take(NAMED_MAX).map(|step| format!("{} ({})", step.name, words::reason(step.reason))).collect();
-    let more = counts.run.saturating_sub(NAMED_MAX);
+    let runs: Vec<_> = all.iter().filter(|step| step.is_leaf && step.fate == Fate::Run).collect();
+    let one = |step: &Step<'_>| {
+        let name = eaches.get(&step.name).map_or(step.name.clone(), |known| of_elements(&step.name, *known));
+        format!("{name} ({})", words::reason(step.reason))
+    };
+    let named: Vec<_> = match runs.len() > NAMED_MAX {
+        false => runs.iter().map(|step| one(step)).collect(),
+        true => {
+            let each = |step: &Step<'_>| step.name.find('[').map(|at| step.name[..at].to_owned());
+            let same = |a: &&Step<'_>, b: &&Step<'_>| each(a).is_some() && each(a) == each(b);
+            let told = |some: &[&Step<'_>]| match each(some[0]) {
+                Some(name) if some.len() > 1 => {
+                    let known = (elements(some.iter().copied(), &name), elements(all.iter(), &name));
+                    format!("{} ({})", of_elements(&name, known), words::reason(some[0].reason))
+                }
+                _ => one(some[0]),
+            };
+            runs.chunk_by(same).map(told).collect()
+        }
+    };
+    let more = named.len().saturating_sub(NAMED_MAX);
     let more = if more == 0 { String::new() } else { format!(", and {more} more") };
+    let named = &named[..named.len().min(NAMED_MAX)];
     format!("{} of {} will run: {}{more}", counts.run, words::count(counts.all(), "step"), named.join(", "))
 }
 
+fn of_elements(name: &str, (left, all): (usize, usize)) -> String {
+    format!("{name}: {left} of {}", words::count(all, "element"))
+}
+
+/// How many elements of an each these steps are of.
+fn elements<'a, 'b: 'a>(steps: impl Iterator<Item = &'a Step<'b>>, each: &str) -> usize {
+    let number = |step: &Step<'_>| {
+        let rest = step.name.strip_prefix(each)?.strip_prefix('[')?;
+        rest[..rest.find(']')?].parse::<u64>().ok()
+    };
+    steps.filter_map(number).collect::<BTreeSet<_>>().len()
+}
+
 /// As a tree, with counts at the end. Of many steps inside one, those that run are shown, unless all are asked for.
-pub(crate) fn tree(printer: &Printer, explanation: &Explanation, all: bool) -> String {
+pub(crate) fn tree(printer: &Printer, explanation: &Explanation, eaches: &Eaches, all: bool) -> String {
     let mut text = String::new();
     let steps = steps(explanation);
     let mut rest = &steps[..];
@@ -140,40 +179,50 @@ pub(crate) fn tree(printer: &Printer, explanation: &Explanation, all: bool) -> S
         let inside = below.iter().position(|step| step.depth == 0).unwrap_or(below.len());
         let (inside, after) = below.split_at(inside);
         rest = after;
-        text.push_str(&told(printer, top));
+        text.push_str(&told(printer, top, eaches));
+        if let (true, true, Fate::Reused, Some((_, n))) = (all, inside.is_empty(), top.fate, eaches.get(&top.name)) {
+            for index in 0..*n {
+                let name = format!("{}[{index}]", top.name);
+                text.push_str(&told(printer, &Step { name, depth: top.depth + 1, ..*top }, eaches));
+            }
+        }
         let few = all || inside.len() <= BELOW_MAX;
         let shown: Vec<_> = match few {
             true => inside.iter().collect(),
             false => inside.iter().filter(|step| step.fate == Fate::Run).take(BELOW_MAX).collect(),
         };
-        shown.iter().for_each(|step| text.push_str(&told(printer, step)));
+        shown.iter().for_each(|step| text.push_str(&told(printer, step, eaches)));
         if shown.len() < inside.len() {
             text.push_str(&format!("         … and {} more (--all shows them)\n", inside.len() - shown.len()));
         }
     }
-    let Counts { run, reuse, skip } = Counts::of(explanation);
+    let Counts { run, reuse, skip } = Counts::of(explanation, eaches);
     text.push_str(&format!("{run} to run, {reuse} reused, {skip} skipped\n"));
     text
 }
 
-fn told(printer: &Printer, step: &Step<'_>) -> String {
+fn told(printer: &Printer, step: &Step<'_>, eaches: &Eaches) -> String {
     let (ink, fate) = match step.fate {
         Fate::Run => (Ink::Yellow, "run  "),
         Fate::Reused => (Ink::Green, "reuse"),
         Fate::Skipped => (Ink::Dim, "skip "),
     };
     let (name, reason) = (&step.name, words::reason(step.reason));
+    let name = match (step.fate, eaches.get(name)) {
+        (Fate::Run, Some(known)) if step.is_leaf => of_elements(name, *known),
+        _ => name.clone(),
+    };
     format!("{}  {}{name}  ({reason})\n", printer.ink(ink, fate), "  ".repeat(step.depth))
 }
 
 /// As data.
-pub(crate) fn to_json(key: &str, explanation: &Explanation) -> Value {
-    let Counts { run, reuse, skip } = Counts::of(explanation);
-    let steps: Vec<_> = explanation.lines.iter().map(line).collect();
+pub(crate) fn to_json(key: &str, explanation: &Explanation, eaches: &Eaches) -> Value {
+    let Counts { run, reuse, skip } = Counts::of(explanation, eaches);
+    let steps: Vec<_> = explanation.lines.iter().map(|of| line(of, eaches)).collect();
     json!({"key": key, "run": run, "reuse": reuse, "skip": skip, "steps": steps})
 }
 
-fn line(line: &Line) -> Value {
+fn line(line: &Line, eaches: &Eaches) -> Value {
     let fate = match line.fate {
         Fate::Run => "run",
         Fate::Reused => "reuse",
@@ -188,5 +237,9 @@ fn line(line: &Line) -> Value {
         Reason::Kept => ("kept", None),
         Reason::NotNeeded => ("not-needed", None),
     };
-    json!({"step": line.address, "fate": fate, "reason": reason, "of": of})
+    let mut data = json!({"step": line.address, "fate": fate, "reason": reason, "of": of});
+    if let Some((left, all)) = eaches.get(&words::step(&line.address)) {
+        (data["elements"], data["left"]) = (json!(all), json!(left));
+    }
+    data
 }

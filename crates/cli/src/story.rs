@@ -99,7 +99,7 @@ pub(crate) fn command(flow: &args::Flow, out: Option<&Path>) -> String {
 }
 
 /// Long lists are cut.
-fn bounded(value: Value) -> Value {
+pub(crate) fn bounded(value: Value) -> Value {
     match value {
         Value::Array(all) if all.len() > ELEMENTS_MAX => {
             let more = all.len() - ELEMENTS_MAX;

@@ -4,7 +4,7 @@
 use crate::words;
 use onceflow_core::protocol::rows::Failed;
 use onceflow_engine::{End, What};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Failures that are remembered.
 const FAILURES_MAX: usize = 100;
@@ -18,6 +18,9 @@ pub(crate) struct Group {
     pub(crate) undone: usize,
     /// What is running now: address, attempt, since when.
     pub(crate) running: BTreeMap<String, (u32, u64)>,
+    /// What waits for an event, and of what nobody knows whether it took effect.
+    pub(crate) waits: BTreeSet<String>,
+    pub(crate) unknown: BTreeSet<String>,
     /// Time spent in it, all attempts together.
     pub(crate) spent_ms: u64,
     pub(crate) first_ms: Option<u64>,
@@ -31,6 +34,21 @@ impl Group {
     /// How many are settled.
     pub(crate) fn settled(&self) -> usize {
         self.done + self.reused
+    }
+
+    /// Nobody waits for this step any more.
+    fn goes_on(&mut self, address: &str) {
+        self.waits.remove(address);
+        self.unknown.remove(address);
+    }
+
+    /// Of what seems to wait, only these do; what became of the others was said, and they are done, if that can be.
+    fn waits_only(&mut self, waiting: &BTreeSet<String>, can_be_done: bool) {
+        for waits in [&mut self.waits, &mut self.unknown] {
+            let before = waits.len();
+            waits.retain(|address| waiting.contains(address));
+            self.done += if can_be_done { before - waits.len() } else { 0 };
+        }
     }
 }
 
@@ -75,6 +93,7 @@ impl Tally {
     fn ends(&mut self, ms: u64, address: &str) -> Option<u64> {
         let group = self.group(address);
         group.last_ms = Some(ms);
+        group.goes_on(address);
         let (_, since) = group.running.remove(address)?;
         let took = ms.saturating_sub(since);
         group.spent_ms += took;
@@ -94,6 +113,7 @@ impl Tally {
             }
             What::WillRun { address, attempt } => {
                 let group = self.group(address);
+                group.goes_on(address);
                 group.first_ms.get_or_insert(ms);
                 group.attempts += usize::from(!words::is_helper(address));
                 group.running.insert(address.clone(), (*attempt, ms));
@@ -124,8 +144,19 @@ impl Tally {
                 }
                 took
             }
-            What::DidLoseTrack { address } | What::WillWait { address } | What::DidLose { address } => {
-                self.ends(ms, address)
+            What::DidLose { address } => self.ends(ms, address),
+            What::DidLoseTrack { address } => {
+                let took = self.ends(ms, address);
+                self.group(address).unknown.insert(address.clone());
+                took
+            }
+            What::WillWait { address } => {
+                let took = self.ends(ms, address);
+                let group = self.group(address);
+                group.waits.insert(address.clone());
+                // Beginning to wait is no work.
+                group.spent_ms = group.spent_ms.saturating_sub(took.unwrap_or(0));
+                took
             }
             What::DidUndo { address } => {
                 self.group(address).undone += 1;
@@ -137,6 +168,11 @@ impl Tally {
                 None
             }
         }
+    }
+
+    /// The store says which steps wait, which may be told elsewhere: see [`Group::waits_only`].
+    pub(crate) fn waits_only(&mut self, waiting: &BTreeSet<String>, can_be_done: bool) {
+        self.groups.iter_mut().for_each(|(_, group)| group.waits_only(waiting, can_be_done));
     }
 
     /// All groups together.
@@ -168,6 +204,11 @@ mod tests {
         tally.saw(16, &What::DidReuse { address: "/a".into() });
         let counts: Vec<_> = tally.groups.iter().map(|(name, group)| (name.as_str(), group.settled())).collect();
         assert_eq!(counts, [("a", 1), ("b", 1)]);
+        tally.saw(17, &What::WillWait { address: "/b[1]/x".into() });
+        tally.waits_only(&BTreeSet::from([String::from("/b[1]/x")]), true);
+        assert_eq!((tally.groups[1].1.waits.len(), tally.groups[1].1.done), (1, 1));
+        tally.waits_only(&BTreeSet::new(), true);
+        assert_eq!((tally.groups[1].1.waits.len(), tally.groups[1].1.done), (0, 2), "its event came");
         tally.saw(20, &What::DidStart { generation: 1 });
         assert!(tally.running().is_empty(), "whoever ran it is gone");
     }

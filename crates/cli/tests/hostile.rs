@@ -138,7 +138,7 @@ fn a_step_that_must_not_start_twice_and_was_killed_waits_for_somebody() {
         flow     pay
         id       [id]
         started [ago]
-        step     a: 1 attempt, [time]
+        step     a: 1 unknown, [time]
         unknown  a
         -- stderr
         next: onceflow resolve pay a --done | --redo | --fail WHY; or `onceflow send`, if it waits for an event
@@ -218,7 +218,7 @@ fn a_step_that_must_not_run_twice_runs_again_only_if_that_is_accepted() {
     bed.run(&["run", "pay.yaml"]).expect(expect![[r#"
         -- stderr
         1 of 1 step will run: a (its code changed)
-        error[OF0413]: run `pay` has done /a, which would run again: accept that, or ask for it under another key
+        error[OF0413]: run `pay` has done a, which would run again: accept that, or ask for it under another key
         hint: `--accept-code-change` lets them run again; `--key NAME` starts another run beside it
         -- exit 1
     "#]]);

@@ -14,6 +14,8 @@ mod retrying;
 mod sending;
 #[path = "verbs/shared.rs"]
 mod shared;
+#[path = "verbs/telling.rs"]
+mod telling;
 
 use support::Bed;
 

@@ -4,6 +4,7 @@
 mod again;
 mod carry;
 mod claims;
+mod elements;
 mod explain;
 mod finished;
 mod forget;
@@ -23,6 +24,7 @@ pub(crate) mod workers;
 
 pub use again::{Signature, Undecided};
 pub use carry::{Carried, TakeIn};
+pub use elements::Unfinished;
 pub use fork::Fork;
 pub use moves::Move;
 pub use reasons::Reasons;

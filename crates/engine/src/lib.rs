@@ -33,7 +33,7 @@ mod worker;
 
 pub use engine::{
     Carried, Engine, Fork, HISTORY_MS, Move, Origin, Part, Reasons, Record, RunUsage, Signature, Start, StepRecord,
-    TakeIn, Undecided, Usage, Use,
+    TakeIn, Undecided, Unfinished, Usage, Use,
     summary::{Outline, RunStatus, Summary},
     workers::{Backlog, Lacking, WorkerInfo, WorkerStep},
 };

@@ -1,50 +1,192 @@
 //! `onceflow explain FLOW`: what `run` would do, and why, before it does anything.
 
 use crate::{
-    args, asked::Asked, codes, exit::Exit, fault::Fault, place::Place, plan, printer::Printer, session::Session, story,
+    args,
+    asked::Asked,
+    codes,
+    exit::Exit,
+    fault::Fault,
+    place::Place,
+    plan::{self, Eaches},
+    presence,
+    printer::Printer,
+    runs,
+    session::{Session, is_for_any},
+    story, trail,
+    verbs::{ls::shell_word, run::busy},
+    words,
 };
+use onceflow_core::plan::{Explanation, Fate, Reason, explain::all_done};
+use onceflow_engine::{Engine, Error, RunStatus, Start, Summary, What};
 use serde_json::json;
 
 /// Says what would run.
 pub(crate) async fn run(args: &args::Explain, place: Place, printer: &Printer) -> Result<Exit, Fault> {
     let (asked, mut hints) = Asked::read(&args.flow, &place.directory, place.who())?;
     asked.say_unused(printer);
-    let (explanation, refused) = if place.is_there && !args.flow.new {
+    let found = if place.is_there {
         let session = Session::open(place).await?;
         let engine = session.idle().await?;
-        let explanation = engine.explain(asked.start.clone()).await?;
-        let refused = engine.refusal(asked.start.clone()).await?.map(Fault::from);
+        let found = Found::look(&session, &engine, &asked, args.flow.new).await?;
         engine.stop();
         hints.save();
         session.close().await?;
-        (explanation, refused)
+        found
     } else {
-        (anew(&asked)?, None)
+        Found { explanation: anew(&asked)?, ..Found::default() }
     };
+    if let Some((run, undos)) = &found.undone {
+        return Ok(being_undone(printer, run, undos, &found));
+    }
+    let Found { explanation, eaches, refused, .. } = &found;
     if printer.json {
-        let mut data = plan::to_json(asked.key(), &explanation);
-        if let Some(refused) = &refused {
-            data["refused"] = json!({"code": refused.code, "message": refused.message, "hint": refused.hint});
+        let mut data = plan::to_json(asked.key(), explanation, eaches);
+        if let Some(refused) = refused {
+            data["refused"] = of_refused(refused);
         }
         printer.pretty(&data);
     } else {
-        printer.text(plan::tree(printer, &explanation, args.all));
+        printer.text(plan::tree(printer, explanation, eaches, args.all));
     }
-    if let Some(refused) = &refused {
-        printer.tell(format!("`run` would refuse this: {refused}"));
-        printer.next(format!("onceflow error {}", refused.code.unwrap_or(codes::ENDED)));
-        return Ok(Exit::Done);
+    if let Some(refused) = refused {
+        return Ok(would_refuse(printer, refused));
     }
-    printer.next(match plan::Counts::of(&explanation).run {
+    if let Some(pid) = found.pid {
+        printer.say(format!("run `{}` is at work in process {pid}; `run` would follow it", asked.key()));
+    }
+    printer.next(match plan::Counts::of(explanation, eaches).run {
         0 => String::from("nothing would run; `onceflow run` shows the results"),
         _ => story::command(&args.flow, None),
     });
     Ok(Exit::Done)
 }
 
+/// What is known of what `run` would do.
+#[derive(Default)]
+struct Found {
+    explanation: Explanation,
+    eaches: Eaches,
+    /// Why it would not.
+    refused: Option<Fault>,
+    /// The process that attends the run.
+    pid: Option<u32>,
+    /// A run that is being undone, and what is left to undo, the last first.
+    undone: Option<(Summary, Vec<String>)>,
+}
+
+impl Found {
+    async fn look(session: &Session, engine: &Engine, asked: &Asked, is_new: bool) -> Result<Self, Fault> {
+        let (key, start) = (asked.key(), &asked.start);
+        let known = runs::of_key(engine, key).await?;
+        let handle = engine.find(key).await;
+        let mut found = Found::default();
+        if let (Ok(handle), false) = (&handle, known.as_ref().is_none_or(|run| run.status.has_ended()))
+            && let Some(notice) = presence::look(&session.place.directory, key)
+            && !is_for_any(&session.place, handle).await?
+        {
+            found.pid = Some(notice.pid);
+            let same = engine.is_same(start).await? != Some(false);
+            found.refused = match (is_new, same) {
+                (true, _) => Some(busy(key, Some(&notice), "is at work")),
+                (false, false) => Some(busy(key, Some(&notice), "is at work with other inputs or another flow")),
+                (false, true) => None,
+            };
+        }
+        if is_new {
+            return Ok(Found { explanation: anew(asked)?, ..found });
+        }
+        if let (Ok(handle), Some(run)) = (&handle, known.filter(|run| is_being_undone(run.status))) {
+            if found.refused.is_none() && engine.is_same(start).await? == Some(false) {
+                found.refused = Some(Fault::from(Error::Busy { key: key.to_owned() }));
+            }
+            found.undone = Some((run, handle.undos().await?));
+            return Ok(found);
+        }
+        found.explanation = engine.explain(start.clone()).await?;
+        if found.refused.is_none() {
+            found.refused = engine.refusal(start.clone()).await?.map(Fault::from);
+        }
+        if let Ok(handle) = &handle {
+            found.eaches = opened(&session.place, handle.id(), &found.explanation);
+            found.eaches.extend(going_on(engine, start).await?);
+        }
+        Ok(found)
+    }
+}
+
+/// Whether nothing of the run will run any more: what it did is undone, or what is left of it is removed.
+pub(super) fn is_being_undone(status: RunStatus) -> bool {
+    matches!(status, RunStatus::Cancelling | RunStatus::Undoing | RunStatus::Removing)
+}
+
+/// Eaches that a run would go on with, if it is for the very same: how many elements are left, and how many there are.
+pub(super) async fn going_on(engine: &Engine, start: &Start) -> Result<Eaches, Fault> {
+    if engine.is_same(start).await? != Some(true) {
+        return Ok(Eaches::new());
+    }
+    let all = engine.find(&start.key).await?.unfinished().await?;
+    let known =
+        |each: onceflow_engine::Unfinished| (words::step(&each.address), (each.left as usize, each.elements as usize));
+    Ok(all.into_iter().map(known).collect())
+}
+
+/// Eaches that are reused, and how many elements they went over, as far as that is told.
+fn opened(place: &Place, run: onceflow_core::protocol::ids::RunId, explanation: &Explanation) -> Eaches {
+    let reused = explanation.lines.iter().filter(|line| line.fate == Fate::Reused);
+    let reused: std::collections::BTreeSet<_> = reused.map(|line| words::step(&line.address)).collect();
+    let mut found = Eaches::new();
+    for line in trail::Reader::open(&place.run(run)).more() {
+        if let Some(What::DidOpen { address, elements }) = trail::what(&line)
+            && reused.contains(&words::step(&address))
+        {
+            found.insert(words::step(&address), (0, elements as usize));
+        }
+    }
+    found
+}
+
+/// Says that nothing will run, but be undone.
+fn being_undone(printer: &Printer, run: &Summary, undos: &[String], found: &Found) -> Exit {
+    let (key, undos) = (shell_word(&run.key), undos.iter().map(|step| words::step(step)).collect::<Vec<_>>());
+    match printer.json {
+        true => {
+            let mut data = json!({
+                "key": run.key, "status": run.status.to_string(), "undo": undos, "run": 0, "reuse": 0, "skip": 0,
+                "steps": [],
+            });
+            if let Some(refused) = &found.refused {
+                data["refused"] = of_refused(refused);
+            }
+            printer.pretty(&data);
+        }
+        false => {
+            let mut text = format!("run `{}` is being undone: none of its steps will run\n", run.key);
+            undos.iter().for_each(|step| text.push_str(&format!("undo   {step}\n")));
+            printer.text(text);
+        }
+    }
+    if let Some(refused) = &found.refused {
+        return would_refuse(printer, refused);
+    }
+    printer.next(match found.pid {
+        Some(_) => format!("onceflow watch {key}"),
+        None => format!("`onceflow cancel {key}` goes on undoing it; then `onceflow run` begins anew"),
+    });
+    Exit::Done
+}
+
+fn of_refused(refused: &Fault) -> serde_json::Value {
+    json!({"code": refused.code, "message": refused.message, "hint": refused.hint})
+}
+
+fn would_refuse(printer: &Printer, refused: &Fault) -> Exit {
+    printer.tell(format!("`run` would refuse this: {refused}"));
+    printer.next(format!("onceflow error {}", refused.code.unwrap_or(codes::ENDED)));
+    Exit::Done
+}
+
 /// Without a store, or as if nothing was in it.
-fn anew(asked: &Asked) -> Result<onceflow_core::plan::Explanation, Fault> {
-    use onceflow_core::plan::{Explanation, Fate, Reason, explain::all_done};
+fn anew(asked: &Asked) -> Result<Explanation, Fault> {
     let start = &asked.start;
     let program = onceflow_core::model::check(&start.library, &start.flow, start.outputs.as_deref());
     let program = program.map_err(|errors| Fault::from(onceflow_engine::Error::from(errors)))?;

@@ -2,8 +2,8 @@
 //! took effect.
 
 use crate::{
-    args, asking, codes, exit::Exit, fault::Fault, place::Place, printer::Printer, session::Session, steps,
-    verbs::ls::shell_word, words,
+    args, asking, codes, exit::Exit, fault::Fault, finish::data_json, place::Place, printer::Printer, session::Session,
+    steps, story::bounded, trail::Said, verbs::ls::shell_word, words,
 };
 use onceflow_engine::{Handle, Resolution, Summary, Undecided, task::Data};
 use serde_json::json;
@@ -27,12 +27,27 @@ pub(crate) async fn run(args: &args::Resolve, place: Place, printer: &Printer) -
         tell(printer, &run, (&shown, word), &waiting, "would be ");
         return Ok(Exit::Done);
     }
+    let told = story(&resolution, step);
     handle.resolve(&step.address, resolution).await?;
+    told.write(&session.place.run(run.id), &step.address);
     let left = still(&handle, step).await?;
     engine.close().await?;
     session.close().await?;
     tell(printer, &run, (&shown, word), &left, "");
     Ok(Exit::Done)
+}
+
+/// What is said, for the story of the run.
+fn story(resolution: &Resolution, step: &Undecided) -> Said {
+    match resolution {
+        Resolution::Done(outputs) => {
+            let given = step.outputs.iter().zip(outputs);
+            let given = given.map(|(port, data)| (port.name.clone(), bounded(data_json(data.clone()))));
+            Said::Done { event: None, outputs: given.collect() }
+        }
+        Resolution::Redo => Said::Redo,
+        Resolution::Fail(why) => Said::Failed(why.clone()),
+    }
 }
 
 /// Those that wait beside this one.

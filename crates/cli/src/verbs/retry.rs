@@ -13,6 +13,7 @@ use crate::{
     verbs::{ls::shell_word, send::event},
     words,
 };
+use onceflow_core::protocol::rows::Failed;
 use onceflow_engine::{RunStatus, Summary, Undecided};
 use serde_json::json;
 
@@ -55,6 +56,7 @@ fn allowed(run: &Summary, waiting: &[Undecided]) -> Result<(), Fault> {
     match run.status {
         RunStatus::Done => Err(Fault::new(Exit::No, codes::ENDED, format!("run `{}` is done", run.key))
             .hint(format!("`onceflow show {key}` shows what it gave"))),
+        RunStatus::Undone | RunStatus::Cancelled if !run.not_undone.is_empty() => Err(not_undone(run)),
         RunStatus::Undone | RunStatus::Cancelled => {
             let what = format!("run `{}` was {}: nothing of it is left to go on with", run.key, run.status);
             Err(Fault::new(Exit::No, codes::ENDED, what).hint("`onceflow run` of its flow begins anew"))
@@ -75,6 +77,20 @@ fn allowed(run: &Summary, waiting: &[Undecided]) -> Result<(), Fault> {
         }
         _ => Ok(()),
     }
+}
+
+/// The run is gone, and something it did is not.
+fn not_undone(run: &Summary) -> Fault {
+    let named = |failed: &Failed| {
+        let why = failed.causes.first().map_or("", String::as_str);
+        format!("{} could not be undone: {why}", words::step(&failed.address))
+    };
+    let left: Vec<_> = run.not_undone.iter().map(named).collect();
+    let ended = if run.status == RunStatus::Cancelled { "was cancelled" } else { "failed" };
+    let what = format!("run `{}` {ended}, and {}", run.key, left.join("; "));
+    Fault::new(Exit::Unclean, codes::ENDED, what).hint(
+        "an undo that has used up its attempts is not tried again: undo it by hand; `onceflow run` of its flow begins anew",
+    )
 }
 
 fn told(run: &Summary, tried: &[String], printer: &Printer) -> Exit {

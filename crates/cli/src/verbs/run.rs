@@ -181,10 +181,7 @@ impl Running<'_> {
     }
 
     fn busy(&self, notice: Option<&Notice>, what: &str) -> Fault {
-        let by = notice.map_or(String::new(), |notice| format!(" in process {}", notice.pid));
-        let key = self.asked.key();
-        Fault::new(Exit::Busy, codes::RUN_BUSY, format!("run `{key}` {what}{by}"))
-            .hint(format!("`--key NAME` starts another run beside it; `onceflow watch {}` follows it", shell_word(key)))
+        busy(self.asked.key(), notice, what)
     }
 
     /// The run is ours: starts it or goes on with it, and stays until it rests.
@@ -284,10 +281,21 @@ impl Running<'_> {
         if self.args.flow.new {
             return work::forget(engine, &known).await;
         }
-        if !matches!(known.status, RunStatus::Cancelled | RunStatus::Undone) {
+        let is_undoing = super::explain::is_being_undone(known.status);
+        if is_undoing {
+            self.printer.say(format!("run `{}` is being undone: none of its steps will run", known.key));
+        } else if !matches!(known.status, RunStatus::Cancelled | RunStatus::Undone) {
             let explanation = engine.explain(self.asked.start.clone()).await?;
-            self.printer.say(plan::short(&explanation));
+            let eaches = super::explain::going_on(engine, &self.asked.start).await?;
+            self.printer.say(plan::short(&explanation, &eaches));
         }
         Ok(())
     }
+}
+
+/// Another process is at work on the run, for something else.
+pub(super) fn busy(key: &str, notice: Option<&Notice>, what: &str) -> Fault {
+    let by = notice.map_or(String::new(), |notice| format!(" in process {}", notice.pid));
+    Fault::new(Exit::Busy, codes::RUN_BUSY, format!("run `{key}` {what}{by}"))
+        .hint(format!("`--key NAME` starts another run beside it; `onceflow watch {}` follows it", shell_word(key)))
 }

@@ -1,8 +1,8 @@
 //! `onceflow send RUN EVENT [VALUE]`: brings an event to the step that waits for it. It is taken once.
 
 use crate::{
-    args, codes, exit::Exit, fault::Fault, place::Place, printer::Printer, session::Session, steps,
-    verbs::ls::shell_word, words,
+    args, codes, exit::Exit, fault::Fault, finish::data_json, place::Place, printer::Printer, session::Session, steps,
+    story::bounded, trail::Said, verbs::ls::shell_word, words,
 };
 use onceflow_core::model::Port;
 use onceflow_engine::{Resolution, Summary, Undecided, task::Data};
@@ -24,12 +24,18 @@ pub(crate) async fn run(args: &args::Send, place: Place, printer: &Printer) -> R
     }
     let waiting = handle.undecided().await?;
     let step = meant(&run, &waiting, args)?;
-    let values = Resolution::Done(values(args, &step.outputs)?);
+    let values = values(args, &step.outputs)?;
+    let given = step.outputs.iter().zip(&values);
+    let given = given.map(|(port, data)| (port.name.clone(), bounded(data_json(data.clone())))).collect();
+    let (values, address) = (Resolution::Done(values), step.address.clone());
     let is_new = match &args.id {
         Some(id) => handle.resolve_once(&step.address, values, id).await?,
         None => handle.resolve(&step.address, values).await.map(|()| true)?,
     };
-    let step = words::step(&step.address);
+    if is_new {
+        Said::Done { event: Some(args.event.clone()), outputs: given }.write(&session.place.run(run.id), &address);
+    }
+    let step = words::step(&address);
     engine.close().await?;
     session.close().await?;
     Ok(told(printer, &run, args, is_new.then_some(step.as_str())))

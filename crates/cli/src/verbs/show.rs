@@ -13,10 +13,11 @@ use crate::{
     story,
     tally::{Group, Tally},
     trail,
-    verbs::send,
+    verbs::{ls::shell_word, send},
     view, words,
 };
-use onceflow_engine::{Engine, Handle, Report, RunStatus, Summary};
+use onceflow_core::plan::Fate;
+use onceflow_engine::{Engine, Handle, Reasons, Report, RunStatus, Summary};
 use serde_json::{Map, Value, json};
 
 /// Failures that are shown.
@@ -32,6 +33,7 @@ pub(crate) async fn run(args: &args::Show, place: Place, printer: &Printer) -> R
     let report = handle.report().await?;
     let waiting = handle.undecided().await?;
     let others = Others::of(&engine, &session.place, &handle, &run).await?;
+    let reasons = handle.reasons().await?.into_iter().rfind(|plan| plan.generation == run.generation);
     let mut outputs = Map::new();
     if let Report::Done(all) = &report {
         for (name, outcome) in all {
@@ -39,7 +41,9 @@ pub(crate) async fn run(args: &args::Show, place: Place, printer: &Printer) -> R
         }
     }
     engine.stop();
-    let tally = trail::tally(&session.place.run(run.id));
+    let mut tally = trail::tally(&session.place.run(run.id));
+    let waits = waiting.iter().map(|step| step.address.clone()).collect();
+    tally.waits_only(&waits, !matches!(run.status, RunStatus::Cancelled | RunStatus::Undone));
     let asked = story::read(&session.place, run.id);
     session.close().await?;
     let failures = match &report {
@@ -47,7 +51,8 @@ pub(crate) async fn run(args: &args::Show, place: Place, printer: &Printer) -> R
         _ => vec![],
     };
     let pid = attended.map(|notice| notice.pid);
-    let story = Story { run: &run, pid, tally: &tally, asked, others };
+    let event = if send::unknown(&waiting).is_empty() { waiting.iter().find_map(send::event) } else { None };
+    let story = Story { run: &run, pid, tally: &tally, asked, others, reasons, event };
     if printer.json {
         let mut data = story.to_json();
         data["outputs"] = Value::Object(outputs);
@@ -88,6 +93,10 @@ struct Story<'a> {
     tally: &'a Tally,
     asked: Option<Value>,
     others: Others,
+    /// Why the steps of the present plan run, or do not.
+    reasons: Option<Reasons>,
+    /// What it waits for, if it waits for nothing but events.
+    event: Option<String>,
 }
 
 /// Workers, for a run that any may work on.
@@ -96,12 +105,14 @@ struct Others {
     there: usize,
     /// What is lacking.
     lacking: Vec<String>,
+    /// Whether any may work on it.
+    may: bool,
 }
 
 impl Others {
     async fn of(engine: &Engine, place: &Place, handle: &Handle, run: &Summary) -> Result<Self, Fault> {
         if run.status.is_at_rest() || !session::is_for_any(place, handle).await? {
-            return Ok(Others { there: 0, lacking: vec![] });
+            return Ok(Others { there: 0, lacking: vec![], may: false });
         }
         let there = engine.workers().await?.iter().filter(|worker| worker.is_alive).count();
         let lacks = handle.lacking().await?;
@@ -110,7 +121,7 @@ impl Others {
             let verb = if it.steps == 1 { "waits" } else { "wait" };
             format!("{steps} {verb} for a worker {}", super::workers::lacking(&it.class, &it.tasks))
         };
-        Ok(Others { there, lacking: lacks.iter().map(told).collect() })
+        Ok(Others { there, lacking: lacks.iter().map(told).collect(), may: true })
     }
 }
 
@@ -124,6 +135,9 @@ impl Story<'_> {
     }
 
     fn next(&self) -> String {
+        if let (RunStatus::Waiting, Some(event)) = (self.run.status, &self.event) {
+            return format!("onceflow send {} {}", shell_word(&self.run.key), shell_word(event));
+        }
         runs::next(self.run, self.is_attended(), story::again(self.asked.as_ref()).as_deref())
     }
 
@@ -134,10 +148,12 @@ impl Story<'_> {
     fn to_json(&self) -> Value {
         let run = self.run;
         let step = |(name, group): &(String, Group)| {
+            let taken: Vec<_> = group.running.keys().collect();
+            let (running, interrupted) = if self.is_attended() { (taken, vec![]) } else { (vec![], taken) };
             json!({
                 "step": name, "done": group.done, "reused": group.reused, "failed": group.failed,
-                "undone": group.undone, "running": group.running.keys().collect::<Vec<_>>(),
-                "attempts": group.attempts, "spent_ms": group.spent_ms,
+                "undone": group.undone, "running": running, "interrupted": interrupted, "waiting": group.waits,
+                "unknown": group.unknown, "attempts": group.attempts, "spent_ms": group.spent_ms,
             })
         };
         json!({
@@ -166,14 +182,42 @@ impl Story<'_> {
             text.push_str(&format!("input    {name}: {value}\n"));
         }
         for (name, group) in &self.tally.groups {
-            let nothing = if run.status == RunStatus::Done { "as before" } else { "nothing yet" };
-            text.push_str(&format!("step     {name}: {}\n", told(group).unwrap_or_else(|| nothing.to_owned())));
+            let told = told(group, self.is_attended());
+            text.push_str(&format!("step     {name}: {}\n", told.unwrap_or_else(|| self.nothing(name).to_owned())));
         }
+        text.push_str(&self.left());
         text
+    }
+
+    /// What is said of a step of which nothing is told under the present plan.
+    fn nothing(&self, name: &str) -> &'static str {
+        let lines = self.reasons.iter().flat_map(|plan| &plan.lines);
+        let fates: Vec<_> =
+            lines.filter(|(address, ..)| words::top(address) == name).map(|(_, fate, _)| *fate).collect();
+        match fates.iter().max_by_key(|fate| crate::plan::rank(**fate)) {
+            Some(Fate::Reused) => "as before",
+            Some(Fate::Skipped) => "not needed any more",
+            Some(Fate::Run) | None if self.run.status == RunStatus::Done => "as before",
+            Some(Fate::Run) | None => "nothing yet",
+        }
+    }
+
+    /// Who was at work is gone, and what that means for what was.
+    fn left(&self) -> String {
+        let taken = self.tally.total(|group| group.running.len());
+        if taken == 0 || self.is_attended() || self.run.status.is_at_rest() {
+            return String::new();
+        }
+        let (were, them) = if taken == 1 { ("was", "it") } else { ("were", "them") };
+        let what = format!("left     {} {were} at work when the last process ended", words::count(taken, "step"));
+        match self.others.may {
+            true => format!("{what}; a worker may take {them} when the lease has run out\n"),
+            false => format!("{what}; whoever goes on takes {them} up at once\n"),
+        }
     }
 }
 
-fn told(group: &Group) -> Option<String> {
+fn told(group: &Group, is_attended: bool) -> Option<String> {
     let mut parts = Vec::new();
     let mut part = |n: usize, what: &str| {
         if n > 0 {
@@ -182,10 +226,12 @@ fn told(group: &Group) -> Option<String> {
     };
     part(group.done, "done");
     part(group.reused, "reused");
-    part(group.running.len(), "running");
+    part(group.running.len(), if is_attended { "running" } else { "interrupted" });
+    part(group.waits.len(), "waiting");
+    part(group.unknown.len(), "unknown");
     part(group.failed, "failed");
     part(group.undone, "undone");
-    if group.attempts > group.done + group.failed + group.running.len() {
+    if group.attempts > group.done + group.failed + group.running.len() + group.waits.len() + group.unknown.len() {
         parts.push(words::count(group.attempts, "attempt"));
     }
     if group.spent_ms > 0 {

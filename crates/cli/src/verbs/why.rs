@@ -1,6 +1,8 @@
 //! `onceflow why RUN STEP`: why a step ran, or did not: what was different when the run was planned, and what happened at
 //! each try. The first is stored with the run; the second is in its trail.
 
+mod tries;
+
 use crate::{
     args,
     exit::Exit,
@@ -8,14 +10,19 @@ use crate::{
     place::Place,
     printer::{Ink, Printer},
     session::Session,
-    steps, trail,
+    steps,
+    trail::Said,
     verbs::ls::shell_word,
     words,
 };
-use onceflow_core::plan::{Fate, Reason};
-use onceflow_engine::{Reasons, Summary, What};
+use onceflow_core::{
+    plan::{Fate, Reason},
+    protocol::rows::Failed,
+};
+use onceflow_engine::{Handle, Reasons, RunStatus, Summary, Unfinished};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
+use tries::{End, Inside, Seen, Try, beyond, events, is_undone, tries};
 
 /// Tries that are shown.
 const TRIES_MAX: usize = 20;
@@ -28,6 +35,7 @@ pub(crate) async fn run(args: &args::Why, place: Place, printer: &Printer) -> Re
     let handle = engine.find(&run.key).await?;
     let reasons = handle.reasons().await?;
     let outline = handle.outline().await?.unwrap_or_default();
+    let stands = Stands::of(&handle, &run, &args.step).await?;
     engine.stop();
     let events = events(&session.place, &run);
     session.close().await?;
@@ -40,10 +48,16 @@ pub(crate) async fn run(args: &args::Why, place: Place, printer: &Printer) -> Re
         .chain(failures)
         .filter(|address| !words::is_helper(address))
         .collect();
-    if !known.iter().any(|address| steps::is(address, &args.step) || is_element(address, &args.step)) {
-        return Err(steps::unknown(&run.key, &args.step, known.iter().map(String::as_str)));
+    if !known.iter().any(|address| steps::is(address, &args.step)) {
+        let unknown = steps::unknown(&run.key, &args.step, known.iter().map(String::as_str));
+        if !known.iter().any(|address| is_element(address, &args.step)) {
+            return Err(unknown);
+        }
+        if let Some(hint) = beyond(&args.step, &events) {
+            return Err(unknown.hint(hint));
+        }
     }
-    let answer = Answer::of(&run, args.step.trim_start_matches('/'), &reasons, &events);
+    let answer = Answer::of(&run, args.step.trim_start_matches('/'), &reasons, &events, stands);
     match printer.json {
         true => printer.pretty(&answer.to_json(&run)),
         false => printer.text(answer.to_text(printer)),
@@ -79,50 +93,34 @@ fn is_element(outlined: &str, word: &str) -> bool {
     outlined.contains('*') && plain(&words::step(outlined)) == plain(word.trim_start_matches('/'))
 }
 
-/// Something that happened, and under which plan.
-struct Seen {
-    t: u64,
-    plan: u32,
-    address: Option<String>,
-    what: What,
+/// What the store says of the step, whatever the trail tells.
+struct Stands {
+    /// Somebody must say what became of it.
+    is_undecided: bool,
+    /// It is still to be undone.
+    is_to_undo: bool,
+    /// It could not be undone, because of this.
+    not_undone: Option<Failed>,
+    /// It is an each that has begun and not ended.
+    unfinished: Option<Unfinished>,
+    /// Something inside it failed.
+    has_failed: bool,
 }
 
-fn events(place: &Place, run: &Summary) -> Vec<Seen> {
-    let (mut plan, mut seen) = (0, Vec::new());
-    for line in trail::Reader::open(&place.run(run.id)).more() {
-        let Some(what) = trail::what(&line) else { continue };
-        if let What::DidStart { generation } = &what {
-            plan = *generation;
-        }
-        let address = line["step"].as_str().map(str::to_owned);
-        seen.push(Seen { t: line["t"].as_u64().unwrap_or_default(), plan, address, what });
+impl Stands {
+    async fn of(handle: &Handle, run: &Summary, step: &str) -> Result<Self, Fault> {
+        let undos = match run.status {
+            RunStatus::Undoing | RunStatus::Cancelling => handle.undos().await?,
+            _ => vec![],
+        };
+        Ok(Stands {
+            is_undecided: handle.undecided().await?.iter().any(|waits| steps::is(&waits.address, step)),
+            is_to_undo: undos.iter().any(|address| steps::is(address, step)),
+            not_undone: run.not_undone.iter().find(|failed| steps::is(&failed.address, step)).cloned(),
+            unfinished: handle.unfinished().await?.into_iter().find(|each| steps::is(&each.address, step)),
+            has_failed: run.failures.iter().any(|failed| steps::is_within(&failed.address, step)),
+        })
     }
-    seen
-}
-
-/// How a try ended.
-#[derive(Debug, PartialEq, Eq)]
-enum End {
-    Done,
-    Reused,
-    Failed(Vec<String>),
-    Unknown,
-    /// For something from outside.
-    Waits,
-    Lost,
-    /// Nobody said: it is running, or whoever ran it is gone.
-    Unsaid,
-}
-
-/// One try at the step.
-struct Try {
-    plan: u32,
-    attempt: u32,
-    from: u64,
-    until: Option<u64>,
-    end: End,
-    /// Why there was another one.
-    because: Option<String>,
 }
 
 /// What a plan decided.
@@ -139,39 +137,96 @@ struct Answer {
     /// The latest plan first.
     plans: Vec<Decided>,
     tries: Vec<Try>,
-    status: String,
+    is_undone: bool,
+    /// What is told of what is inside it, if something is.
+    inside: Option<Inside>,
+    stands: Stands,
+    status: RunStatus,
 }
 
 impl Answer {
-    fn of(run: &Summary, step: &str, reasons: &[Reasons], events: &[Seen]) -> Self {
+    fn of(run: &Summary, step: &str, reasons: &[Reasons], events: &[Seen], stands: Stands) -> Self {
         let mut plans: Vec<_> = reasons.iter().rev().filter_map(|plan| decided(plan, step)).collect();
         // The first plan of a run that knew nothing has no reasons: everything ran for the first time.
         if reasons.iter().all(|plan| plan.generation > 0) && run.generation < 8 {
             plans.push(Decided { plan: 0, of: step.to_owned(), fate: Fate::Run, reason: None });
         }
-        Answer { step: step.to_owned(), plans, tries: tries(step, events), status: run.status.to_string() }
+        let (tries, is_undone) = (tries(step, events), is_undone(step, events));
+        let inside = Inside::of(step, events);
+        Answer { step: step.to_owned(), plans, tries, is_undone, inside, stands, status: run.status }
     }
 
-    /// What became of it, in a word, and why.
+    /// What became of it, in a word.
     fn fate(&self) -> &'static str {
-        match (self.tries.last().map(|last| &last.end), self.plans.first()) {
+        match self.undo() {
+            Some(Undo::Done) => "undone",
+            Some(Undo::Failed(_)) => "not-undone",
+            Some(Undo::ToCome) | None => self.came_to(),
+        }
+    }
+
+    /// What its last try came to, whether or not it was undone.
+    fn came_to(&self) -> &'static str {
+        let is_done = self.status == RunStatus::Done;
+        let last = self.tries.last();
+        let is_before = |last: &&Try| self.plans.first().is_some_and(|plan| last.plan < plan.plan);
+        if let Some(said) = last.filter(|last| !is_before(last)).and_then(|last| last.said.as_ref()) {
+            return said.fate();
+        }
+        match (last.map(|last| &last.end), self.plans.first()) {
             (Some(End::Done), Some(plan))
                 if plan.fate == Fate::Run || self.tries.last().map(|t| t.plan) == Some(plan.plan) =>
             {
                 "ran"
             }
+            (Some(End::Unknown | End::Waits), Some(Decided { fate: Fate::Reused, .. }))
+                if last.is_some_and(|last| is_before(&last)) =>
+            {
+                "reused"
+            }
             (Some(End::Failed(_)), _) => "failed",
-            (Some(End::Unknown), _) => "unknown",
-            (Some(End::Waits), _) if self.status != "done" => "waiting",
+            (Some(End::Unknown), _) if self.stands.is_undecided => "unknown",
+            (Some(End::Unknown), _) => "resolved",
+            (Some(End::Waits), _) if self.stands.is_undecided => "waiting",
             (Some(End::Waits), _) => "ran",
             (Some(End::Reused), _) => "reused",
             (Some(End::Lost | End::Unsaid), _) => "started",
             (_, Some(Decided { fate: Fate::Reused, .. })) => "reused",
             (_, Some(Decided { fate: Fate::Skipped, .. })) => "skipped",
             (Some(End::Done), _) => "ran",
-            (None, _) if self.status == "done" => "ran",
-            (None, _) => "not started",
+            (None, _) if is_done => "ran",
+            // What has others inside is tried by trying those.
+            (None, _) if self.stands.has_failed => "failed",
+            (None, _) if self.stands.unfinished.is_some() => "started",
+            (None, _) => match self.inside {
+                Some(Inside { is_each: true }) => "ran",
+                Some(Inside { is_each: false }) => "started",
+                None => "not started",
+            },
         }
+    }
+
+    fn undo(&self) -> Option<Undo<'_>> {
+        match &self.stands.not_undone {
+            Some(failed) => Some(Undo::Failed(failed)),
+            None if self.is_undone => Some(Undo::Done),
+            None => self.stands.is_to_undo.then_some(Undo::ToCome),
+        }
+    }
+
+    /// What became of it, for people.
+    fn headline(&self) -> String {
+        let came_to = match self.came_to() {
+            "resolved" => "resolved by hand, as done",
+            word => word,
+        };
+        let then = match self.undo() {
+            Some(Undo::Done) => ", then undone",
+            Some(Undo::Failed(_)) => ", and could not be undone",
+            Some(Undo::ToCome) => ", and will be undone",
+            None => "",
+        };
+        format!("{came_to}{then}")
     }
 
     fn why(&self) -> String {
@@ -182,8 +237,11 @@ impl Answer {
 
     fn to_text(&self, printer: &Printer) -> String {
         let plan = self.plans.first().map_or(0, |plan| plan.plan);
-        let mut text = format!("{}  {} (plan {plan})\n", printer.ink(Ink::Bold, &self.step), self.fate());
+        let mut text = format!("{}  {} (plan {plan})\n", printer.ink(Ink::Bold, &self.step), self.headline());
         text.push_str(&format!("why     {}\n", self.why()));
+        if let Some(each) = &self.stands.unfinished {
+            text.push_str(&format!("left    {} of {}\n", each.left, words::count(each.elements as usize, "element")));
+        }
         let skipped = self.tries.len().saturating_sub(TRIES_MAX);
         for one in self.tries.iter().skip(skipped) {
             let took = one.until.map_or(String::new(), |until| format!(" ({})", words::duration(until - one.from)));
@@ -197,7 +255,21 @@ impl Answer {
                 End::Unsaid => String::from("has not said how it ended"),
             };
             let because = one.because.as_ref().map_or(String::new(), |because| format!(", {because}"));
-            text.push_str(&format!("try     plan {}, attempt {}{because}: {how}{took}\n", one.plan, one.attempt));
+            let number = format!("try {}", one.number);
+            text.push_str(&format!("{number:<7} plan {}, attempt {}{because}: {how}{took}\n", one.plan, one.attempt));
+            if let Some(said) = &one.said {
+                text.push_str(&format!("said    {}\n", said.told()));
+            }
+        }
+        match self.undo() {
+            Some(Undo::Done) => text.push_str("undo    done\n"),
+            Some(Undo::ToCome) => text.push_str("undo    to come: the run is being undone\n"),
+            Some(Undo::Failed(failed)) => {
+                let why = failed.causes.first().map_or("", String::as_str);
+                let tries = words::count(failed.attempt as usize, "attempt");
+                text.push_str(&format!("undo    failed after {tries}: {why}\n"));
+            }
+            None => {}
         }
         for plan in self.plans.iter().skip(1) {
             text.push_str(&format!("before  plan {}: {}, {}\n", plan.plan, fate(plan.fate), told(plan)));
@@ -224,15 +296,36 @@ impl Answer {
                 End::Unsaid => ("unsaid", None),
             };
             json!({
-                "plan": one.plan, "attempt": one.attempt, "started_ms": one.from, "ended_ms": one.until, "end": end,
-                "causes": causes, "because": one.because,
+                "number": one.number, "plan": one.plan, "attempt": one.attempt, "started_ms": one.from,
+                "ended_ms": one.until, "end": end, "causes": causes, "because": one.because,
+                "said": one.said.as_ref().map(Said::to_json),
             })
         };
         json!({
             "key": run.key, "id": run.id.to_string(), "step": self.step, "fate": self.fate(), "why": self.why(),
             "plans": self.plans.iter().map(plan).collect::<Vec<_>>(),
             "tries": self.tries.iter().map(one).collect::<Vec<_>>(),
+            "elements": self.stands.unfinished.as_ref().map(|each| each.elements),
+            "left": self.stands.unfinished.as_ref().map(|each| each.left),
+            "undo": self.undo().map(|undo| undo.to_json()),
         })
+    }
+}
+
+/// What became of undoing it.
+enum Undo<'a> {
+    Done,
+    ToCome,
+    Failed(&'a Failed),
+}
+
+impl Undo<'_> {
+    fn to_json(&self) -> Value {
+        match self {
+            Undo::Done => json!({"end": "done"}),
+            Undo::ToCome => json!({"end": "to-come"}),
+            Undo::Failed(failed) => json!({"end": "failed", "attempts": failed.attempt, "causes": failed.causes}),
+        }
     }
 }
 
@@ -295,57 +388,6 @@ fn decided(plan: &Reasons, step: &str) -> Option<Decided> {
     Some(Decided { plan: plan.generation, of: words::step(address), fate: *fate, reason: Some(reason.clone()) })
 }
 
-/// All tries at a step, in order.
-fn tries(step: &str, events: &[Seen]) -> Vec<Try> {
-    let mut found: Vec<Try> = Vec::new();
-    let is_it = |address: &str| !words::is_helper(address) && steps::is(address, step);
-    for event in events.iter().filter(|event| event.address.as_deref().is_some_and(is_it)) {
-        let begins = |attempt: u32, end: End, because: Option<String>| Try {
-            plan: event.plan,
-            attempt,
-            from: event.t,
-            until: (end != End::Unsaid).then_some(event.t),
-            end,
-            because,
-        };
-        let end = match &event.what {
-            What::WillRun { attempt, .. } => {
-                let because = found.last().and_then(|last| again(last, event.plan, *attempt));
-                found.push(begins(*attempt, End::Unsaid, because));
-                continue;
-            }
-            What::DidCommit { .. } => End::Done,
-            What::DidReuse { .. } => End::Reused,
-            What::DidFail(failed) => End::Failed(failed.causes.clone()),
-            What::DidLoseTrack { .. } => End::Unknown,
-            What::WillWait { .. } => End::Waits,
-            What::DidLose { .. } => End::Lost,
-            _ => continue,
-        };
-        match found.last_mut() {
-            Some(last) if last.end == End::Unsaid && last.plan == event.plan => {
-                (last.until, last.end) = (Some(event.t.max(last.from)), end);
-            }
-            _ => found.push(begins(1, end, None)),
-        }
-    }
-    found
-}
-
-/// Why a step was tried again under the same plan.
-fn again(last: &Try, plan: u32, attempt: u32) -> Option<String> {
-    if last.plan != plan {
-        return None;
-    }
-    match &last.end {
-        End::Failed(_) if attempt > last.attempt => Some(format!("because attempt {} failed", last.attempt)),
-        End::Failed(_) => Some(format!("because the run was tried again after attempt {} failed", last.attempt)),
-        End::Unsaid | End::Lost => Some(String::from("because whoever ran it was gone")),
-        End::Unknown => Some(String::from("because somebody said that it did not take effect")),
-        End::Done | End::Reused | End::Waits => None,
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -354,42 +396,5 @@ mod tests {
     fn an_element_is_a_step_of_the_outline() {
         assert!(is_element("/align[*]/sort", "align[3]/sort") && is_element("/x@*/run", "/x@12/run"));
         assert!(!is_element("/align[*]/sort", "align/sort") && !is_element("/align", "align"));
-    }
-
-    #[test]
-    fn every_try_after_the_first_has_its_reason() {
-        let event = |t: u64, plan: u32, what: What| Seen { t, plan, address: Some(String::from("/a")), what };
-        let run = |attempt| What::WillRun { address: "/a".into(), attempt };
-        let failed = |attempt| {
-            What::DidFail(onceflow_core::protocol::rows::Failed {
-                address: "/a".into(),
-                attempt,
-                causes: vec![String::from("no")],
-                started: false,
-            })
-        };
-        let events = [
-            event(1, 0, run(1)),
-            event(2, 0, failed(1)),
-            event(3, 0, run(2)),
-            event(4, 0, failed(2)),
-            event(5, 0, run(1)),
-            event(6, 0, run(1)),
-            event(7, 0, What::DidCommit { address: "/a".into() }),
-            event(8, 1, run(1)),
-        ];
-        let tries = tries("a", &events);
-        let because: Vec<_> = tries.iter().map(|one| one.because.as_deref().unwrap_or("-")).collect();
-        assert_eq!(
-            because,
-            [
-                "-",
-                "because attempt 1 failed",
-                "because the run was tried again after attempt 2 failed",
-                "because whoever ran it was gone",
-                "-"
-            ]
-        );
-        assert_eq!(tries.iter().map(|one| one.until.is_some()).collect::<Vec<_>>(), [true, true, false, true, false]);
     }
 }

@@ -60,6 +60,18 @@ fn what_was_done_is_said_with_what_it_gave_and_the_run_goes_on() {
     let said = bed.run(&["resolve", "-", "charge", "--done", "-o", "amount=7", "--json"]).ends(0).json();
     assert_eq!((&said["outcome"], &said["decided"]), (&"done".into(), &true.into()), "{said}");
     bed.run(&["resolve", "pay", "charge", "--redo"]).ends(1);
+    bed.run(&["why", "pay", "charge"]).expect(expect![[r#"
+        -- stdout
+        charge  resolved by hand, as done (plan 0)
+        why     it ran for the first time: nothing was known of it
+        try 1   plan 0, attempt 1: whether it took effect is not known ([time])
+        said    by hand: it was done, with amount: 7
+        -- stderr
+        next: onceflow show pay
+        -- exit 0
+    "#]]);
+    let shown = bed.run(&["show", "pay"]).ends(0);
+    assert!(shown.stdout.contains("step     charge: 1 done"), "{}", shown.all());
     let said = bed.run(&["retry", "pay"]).ends(0);
     assert_eq!(said.stdout.trim(), r#"{"note":"shipped for 7"}"#);
     assert_eq!(bed.read("paid"), "charge\n");
@@ -68,7 +80,26 @@ fn what_was_done_is_said_with_what_it_gave_and_the_run_goes_on() {
 #[test]
 fn what_failed_can_be_tried_again() {
     let bed = unknown();
+    bed.run(&["why", "pay", "charge"]).expect(expect![[r#"
+        -- stdout
+        charge  unknown (plan 0)
+        why     it ran for the first time: nothing was known of it
+        try 1   plan 0, attempt 1: whether it took effect is not known ([time])
+        -- stderr
+        next: onceflow show pay
+        -- exit 0
+    "#]]);
     bed.run(&["resolve", "pay", "--fail", "the bank says no"]).ends(0);
+    bed.run(&["why", "pay", "charge"]).expect(expect![[r#"
+        -- stdout
+        charge  failed (plan 0)
+        why     it ran for the first time: nothing was known of it
+        try 1   plan 0, attempt 1: whether it took effect is not known ([time])
+        said    by hand: it failed: the bank says no
+        -- stderr
+        next: onceflow show pay
+        -- exit 0
+    "#]]);
     let said = bed.run(&["retry", "pay", "--dry-run", "--json"]).ends(0).json();
     assert!(said["retry"] == serde_json::json!([]) || said["retry"] == serde_json::json!(["charge"]), "{said}");
     assert_eq!(bed.read("paid"), "charge\n");

@@ -78,6 +78,27 @@ fn only_the_named_one_of_several_failures_is_tried_again() {
     bed.write("two.yaml", &flow);
     bed.run(&["run", "two.yaml"]).ends(1);
     assert_eq!(ran(&bed), "p q");
+    bed.run(&["retry", "two", "p"]).expect(expect![[r#"
+        -- stderr
+        run     p
+        failed[OF0301] p: it ended with exit status 1
+          its work directory: [dir]/.onceflow/runs/[id]/work/p.1
+        not tried again: q
+        the run failed: p, q
+        next: onceflow logs two p; then the same command goes on where it stopped
+        -- exit 1
+    "#]]);
+    bed.run(&["why", "two", "p"]).expect(expect![[r#"
+        -- stdout
+        p  failed (plan 0)
+        why     it ran for the first time: nothing was known of it
+        try 1   plan 0, attempt 1: failed: OF0301: it ended with exit status 1 ([time])
+        try 2   plan 0, attempt 1, by hand, after try 1 failed: failed: OF0301: it ended with exit status 1 ([time])
+        -- stderr
+        next: onceflow logs two p
+        -- exit 0
+    "#]]);
+    assert_eq!(ran(&bed), "p");
     bed.write("ok-p", "");
     bed.run(&["retry", "two", "p"]).ends(1);
     assert_eq!(ran(&bed), "p");
@@ -93,7 +114,7 @@ fn why_names_what_differs_and_what_happened_at_each_try() {
         -- stdout
         z  failed (plan 0)
         why     it ran for the first time: nothing was known of it
-        try     plan 0, attempt 1: failed: OF0301: it ended with exit status 1 ([time])
+        try 1   plan 0, attempt 1: failed: OF0301: it ended with exit status 1 ([time])
         -- stderr
         next: onceflow logs sum z
         -- exit 0
@@ -109,7 +130,7 @@ fn why_names_what_differs_and_what_happened_at_each_try() {
     assert_eq!(tries.iter().map(|one| one["plan"].as_u64().unwrap_or(9)).collect::<Vec<_>>(), [0, 1], "{said}");
     let said = bed.run(&["why", "sum", "z", "--json"]).ends(0).json();
     assert_eq!(said["plans"][0]["reason"], "source-reruns", "{said}");
-    assert_eq!(said["tries"][1]["because"], "because the run was tried again after attempt 1 failed", "{said}");
+    assert_eq!(said["tries"][1]["because"], "by hand, after try 1 failed", "{said}");
     let text = bed.read("sum.yaml").replace("echo x $", "echo X $");
     bed.write("sum.yaml", &text);
     bed.run(&["run", "sum.yaml", "-i", "a=1", "-i", "b=3"]).ends(0);
@@ -132,7 +153,7 @@ fn a_step_that_is_reused_says_so_and_why() {
         -- stdout
         x  reused (plan 1)
         why     its code and its inputs are what they were, and what it gave is kept
-        try     plan 0, attempt 1: done ([time])
+        try 1   plan 0, attempt 1: done ([time])
         before  plan 0: run, it ran for the first time: nothing was known of it
         -- stderr
         next: onceflow show sum

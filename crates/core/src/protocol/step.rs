@@ -278,13 +278,28 @@ pub fn is_close_of_each(taken: &Taken) -> bool {
 
 /// Takes a step out of its queue until somebody decides; what was delivered stays.
 pub fn park<'a>(plan: &'a Plan, state: State, taken: &Taken, why: Why, next: Phase) -> Draft<'a> {
-    let mut draft = taken.leaving(plan, state);
     // What was started stays started: whoever takes it up again must not start it blindly.
     let started = taken.ticket.started.or(match &why {
         Why::Failed(failed) if failed.started => Some(taken.fence),
         Why::Unknown { started, .. } => Some(*started),
         Why::Failed(_) | Why::NotStarted => None,
     });
+    aside(plan, state, taken, (why, started), next)
+}
+
+/// As [`park`], for one that has only asked for something from outside: it has done nothing, and may start again.
+pub fn park_open<'a>(plan: &'a Plan, state: State, taken: &Taken, why: Why) -> Draft<'a> {
+    aside(plan, state, taken, (why, None), state.phase)
+}
+
+fn aside<'a>(
+    plan: &'a Plan,
+    state: State,
+    taken: &Taken,
+    (why, started): (Why, Option<Fence>),
+    next: Phase,
+) -> Draft<'a> {
+    let mut draft = taken.leaving(plan, state);
     let ticket = Ticket { started, ..taken.ticket.clone() };
     let parked = Parked { why, class: class_of(plan, taken), ticket };
     draft.batch.put(plan.keys.parked(taken.step), rows::write(&parked));

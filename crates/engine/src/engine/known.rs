@@ -198,7 +198,7 @@ impl Shared {
         Ok(openers.filter(|step| step.frame == FrameId::ROOT).map(|step| step.node).collect())
     }
 
-    async fn all_frames(&self, run: &Run) -> Result<Vec<(onceflow_core::Name, Frame)>, Error> {
+    pub(super) async fn all_frames(&self, run: &Run) -> Result<Vec<(onceflow_core::Name, Frame)>, Error> {
         let rows = self.all_rows(run.plan.keys.rows.clone(), b"f").await?;
         let read = |(name, row): (_, onceflow_core::Row)| Some((name, rows::read::<Frame>(&row)?));
         let frames: Option<Vec<_>> = rows.into_iter().map(read).collect();

@@ -83,7 +83,7 @@ impl Work<'_> {
                 },
                 Err(Interrupted::Stopped(stop)) => return self.stopped(seat, stop).await,
                 Err(Interrupted::Failed(failure)) if failure.is_open && spec.effect == Effect::AtMostOnce => {
-                    return self.wait_for_somebody(seat).await;
+                    return self.wait_for_somebody(seat, failure.not_done).await;
                 }
                 Err(Interrupted::Failed(failure)) => match tx.as_ref().and_then(Tx::trouble) {
                     // It failed because the store did not answer, which costs time and no attempt.

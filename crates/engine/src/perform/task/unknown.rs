@@ -54,20 +54,21 @@ impl Work<'_> {
     /// The run waits for somebody to decide.
     pub(super) async fn lost_track(&self, seat: &Seat, started: Fence) -> Result<Option<Job>, Error> {
         let address = self.address().await?;
-        self.put_aside(seat, started, What::DidLoseTrack { address }).await
-    }
-
-    /// The step waits for something from outside; nobody here did anything.
-    pub(super) async fn wait_for_somebody(&self, seat: &Seat) -> Result<Option<Job>, Error> {
-        let address = self.address().await?;
-        self.put_aside(seat, self.taken.fence, What::WillWait { address }).await
-    }
-
-    async fn put_aside(&self, seat: &Seat, started: Fence, what: What) -> Result<Option<Job>, Error> {
-        let address = self.address().await?;
-        let why = Why::Unknown { started, address: address.into() };
+        let why = Why::Unknown { started, address: address.as_str().into() };
         let park = |state: State| step::park(&self.run.plan, state, &self.taken, why.clone(), state.phase);
-        self.commit(seat, &[], Some(what), park).await.map(Committed::next)
+        self.commit(seat, &[], Some(What::DidLoseTrack { address }), park).await.map(Committed::next)
+    }
+
+    /// The step waits for something from outside. One that has done nothing before may be started again, and is not said
+    /// to have started.
+    pub(super) async fn wait_for_somebody(&self, seat: &Seat, not_done: bool) -> Result<Option<Job>, Error> {
+        let address = self.address().await?;
+        let why = Why::Unknown { started: self.taken.fence, address: address.as_str().into() };
+        let park = |state: State| match not_done {
+            true => step::park_open(&self.run.plan, state, &self.taken, why.clone()),
+            false => step::park(&self.run.plan, state, &self.taken, why.clone(), state.phase),
+        };
+        self.commit(seat, &[], Some(What::WillWait { address }), park).await.map(Committed::next)
     }
 
     /// What this worker's body gave after it was thought to be lost: the truth, if nobody has decided yet.

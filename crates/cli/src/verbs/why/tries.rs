@@ -1,0 +1,259 @@
+//! What happened at each try at a step, and afterwards: what was said of it by hand, and how it was undone. From the trail.
+
+use crate::{
+    place::Place,
+    steps,
+    trail::{self, Said},
+    words,
+};
+use onceflow_engine::{Summary, What};
+
+/// Something that happened, and under which plan.
+pub(super) struct Seen {
+    pub(super) t: u64,
+    pub(super) plan: u32,
+    pub(super) address: Option<String>,
+    pub(super) what: Option<What>,
+    /// If somebody said it, rather than whoever did it.
+    pub(super) said: Option<Said>,
+}
+
+/// All that is told of a run.
+pub(super) fn events(place: &Place, run: &Summary) -> Vec<Seen> {
+    let (mut plan, mut seen) = (0, Vec::new());
+    for line in trail::Reader::open(&place.run(run.id)).more() {
+        let (what, said) = (trail::what(&line), trail::said(&line));
+        if what.is_none() && said.is_none() {
+            continue;
+        }
+        if let Some(What::DidStart { generation }) = &what {
+            plan = *generation;
+        }
+        let address = line["step"].as_str().map(str::to_owned);
+        seen.push(Seen { t: line["t"].as_u64().unwrap_or_default(), plan, address, what, said });
+    }
+    seen
+}
+
+/// How a try ended.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum End {
+    Done,
+    Reused,
+    Failed(Vec<String>),
+    Unknown,
+    /// For something from outside.
+    Waits,
+    Lost,
+    /// Nobody said: it is running, or whoever ran it is gone.
+    Unsaid,
+}
+
+/// One try at the step.
+pub(super) struct Try {
+    /// From 1, under its plan: a try by hand counts on, though its attempts begin anew.
+    pub(super) number: usize,
+    pub(super) plan: u32,
+    pub(super) attempt: u32,
+    pub(super) from: u64,
+    pub(super) until: Option<u64>,
+    pub(super) end: End,
+    /// Why there was another one.
+    pub(super) because: Option<String>,
+    /// What somebody said became of it.
+    pub(super) said: Option<Said>,
+}
+
+/// All tries at a step, in order.
+pub(super) fn tries(step: &str, events: &[Seen]) -> Vec<Try> {
+    let mut found: Vec<Try> = Vec::new();
+    for event in events.iter().filter(|event| is_of(event, step)) {
+        if let Some(said) = &event.said {
+            // What it was waited for is told; it is no try.
+            if let Some(last) = found.last_mut() {
+                last.said = Some(said.clone());
+            }
+            continue;
+        }
+        let number = 1 + found.iter().filter(|before| before.plan == event.plan).count();
+        let begins = |attempt: u32, end: End, because: Option<String>| Try {
+            number,
+            plan: event.plan,
+            attempt,
+            from: event.t,
+            until: (end != End::Unsaid).then_some(event.t),
+            end,
+            because,
+            said: None,
+        };
+        let end = match &event.what {
+            Some(What::WillRun { attempt, .. }) => {
+                let because = found.last().and_then(|last| again(last, event.plan, *attempt));
+                found.push(begins(*attempt, End::Unsaid, because));
+                continue;
+            }
+            Some(What::DidCommit { .. }) => End::Done,
+            Some(What::DidReuse { .. }) => End::Reused,
+            Some(What::DidFail(failed)) => End::Failed(failed.causes.clone()),
+            Some(What::DidLoseTrack { .. }) => End::Unknown,
+            Some(What::WillWait { .. }) => End::Waits,
+            Some(What::DidLose { .. }) => End::Lost,
+            _ => continue,
+        };
+        match found.last_mut() {
+            Some(last) if last.end == End::Unsaid && last.plan == event.plan => {
+                (last.until, last.end) = (Some(event.t.max(last.from)), end);
+            }
+            // Whether it took effect is asked again whenever the run is: that is no other try.
+            Some(last) if last.end == end && end == End::Unknown && last.said.is_none() => {}
+            _ => found.push(begins(1, end, None)),
+        }
+    }
+    found
+}
+
+/// That something inside a step was heard of.
+pub(super) struct Inside {
+    /// Whether it is an each, under its last plan.
+    pub(super) is_each: bool,
+}
+
+impl Inside {
+    pub(super) fn of(step: &str, events: &[Seen]) -> Option<Self> {
+        let is_inside = |event: &&Seen| event.address.as_deref().is_some_and(|address| steps::is_within(address, step));
+        let last = events.iter().rfind(is_inside)?;
+        let opened = |event: &Seen| matches!(event.what, Some(What::DidOpen { .. })) && is_of(event, step);
+        Some(Inside { is_each: events.iter().any(|event| event.plan == last.plan && opened(event)) })
+    }
+}
+
+/// Whether it was undone.
+pub(super) fn is_undone(step: &str, events: &[Seen]) -> bool {
+    events.iter().any(|event| is_of(event, step) && matches!(event.what, Some(What::DidUndo { .. })))
+}
+
+fn is_of(event: &Seen, step: &str) -> bool {
+    event.address.as_deref().is_some_and(|address| !words::is_helper(address) && steps::is(address, step))
+}
+
+/// Why a step was tried again under the same plan.
+fn again(last: &Try, plan: u32, attempt: u32) -> Option<String> {
+    if last.plan != plan {
+        return None;
+    }
+    match (&last.end, &last.said) {
+        (_, Some(said)) if said.is_redo() => Some(String::from("because somebody said that it did not take effect")),
+        (End::Failed(_), _) if attempt > last.attempt => Some(format!("because try {} failed", last.number)),
+        (End::Failed(_), _) | (_, Some(_)) => Some(format!("by hand, after try {} failed", last.number)),
+        (End::Unsaid | End::Lost, _) => Some(String::from("because whoever ran it was gone")),
+        (End::Unknown, _) => Some(String::from("because somebody said that it did not take effect")),
+        (End::Done | End::Reused | End::Waits, _) => None,
+    }
+}
+
+/// How often an each or a loop that a word names a number of has run, if that is not often enough for the number; and
+/// what is wrong, as people read it.
+pub(super) fn beyond(word: &str, events: &[Seen]) -> Option<String> {
+    let word = word.trim_start_matches('/');
+    for (at, mark) in word.match_indices(['[', '@']) {
+        let (around, rest) = (&word[..at], &word[at + 1..]);
+        let number = &rest[..rest.find([']', '/', '@', '[']).unwrap_or(rest.len())];
+        let known = if mark == "[" { elements(around, events) } else { iterations(around, events) };
+        let Some(n) = known else { continue };
+        if number.parse::<usize>().is_ok_and(|number| number < n) {
+            continue;
+        }
+        let what = words::count(n, if mark == "[" { "element" } else { "iteration" });
+        let close = if mark == "[" { "]" } else { "" };
+        let named = |number: usize| format!("`{around}{mark}{number}{close}`");
+        return Some(match n {
+            0 => format!("`{around}` has no elements"),
+            1 => format!("`{around}` has {what}: {}", named(0)),
+            n => format!("`{around}` has {what}: {} to {}", named(0), named(n - 1)),
+        });
+    }
+    None
+}
+
+/// How many elements an each went over at last.
+fn elements(each: &str, events: &[Seen]) -> Option<usize> {
+    let opened = |event: &Seen| match &event.what {
+        Some(What::DidOpen { address, elements }) if steps::is(address, each) => Some(*elements as usize),
+        _ => None,
+    };
+    events.iter().rev().find_map(opened)
+}
+
+/// How many iterations a loop has begun.
+fn iterations(looped: &str, events: &[Seen]) -> Option<usize> {
+    let inside = format!("{looped}@");
+    let turn = |event: &Seen| match &event.what {
+        Some(What::DidTurn { address, iteration }) if steps::is(address, looped) => Some(*iteration as usize + 1),
+        _ => event.address.as_deref().is_some_and(|address| words::step(address).starts_with(&inside)).then_some(1),
+    };
+    events.iter().filter_map(turn).max()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn event(t: u64, plan: u32, what: What) -> Seen {
+        let address = trail::line(0, &what)["step"].as_str().map(str::to_owned);
+        Seen { t, plan, address, what: Some(what), said: None }
+    }
+
+    #[test]
+    fn every_try_after_the_first_has_its_number_and_its_reason() {
+        let run = |attempt| What::WillRun { address: "/a".into(), attempt };
+        let failed = |attempt| {
+            What::DidFail(onceflow_core::protocol::rows::Failed {
+                address: "/a".into(),
+                attempt,
+                causes: vec![String::from("no")],
+                started: false,
+            })
+        };
+        let events = [
+            event(1, 0, run(1)),
+            event(2, 0, failed(1)),
+            event(3, 0, run(2)),
+            event(4, 0, failed(2)),
+            event(5, 0, run(1)),
+            event(6, 0, run(1)),
+            event(7, 0, What::DidCommit { address: "/a".into() }),
+            event(8, 1, run(1)),
+        ];
+        let tries = tries("a", &events);
+        let because: Vec<_> = tries.iter().map(|one| one.because.as_deref().unwrap_or("-")).collect();
+        assert_eq!(
+            because,
+            ["-", "because try 1 failed", "by hand, after try 2 failed", "because whoever ran it was gone", "-"]
+        );
+        assert_eq!(tries.iter().map(|one| one.number).collect::<Vec<_>>(), [1, 2, 3, 4, 1]);
+        assert_eq!(tries.iter().map(|one| one.until.is_some()).collect::<Vec<_>>(), [true, true, false, true, false]);
+    }
+
+    #[test]
+    fn a_number_that_no_element_and_no_iteration_has_is_beyond() {
+        let open = |address: &str, elements| What::DidOpen { address: address.into(), elements };
+        let events = [
+            event(1, 0, open("/two", 3)),
+            event(2, 0, open("/two[1]/in", 0)),
+            event(3, 0, What::WillRun { address: "/turn@0/x".into(), attempt: 1 }),
+            event(4, 0, What::DidTurn { address: "/turn".into(), iteration: 1 }),
+        ];
+        for (word, told) in [
+            ("two[2]", None),
+            ("two[2]/x", None),
+            ("two[3]", Some("`two` has 3 elements: `two[0]` to `two[2]`")),
+            ("/two[x]/in[0]", Some("`two` has 3 elements: `two[0]` to `two[2]`")),
+            ("two[1]/in[0]", Some("`two[1]/in` has no elements")),
+            ("turn@1/x", None),
+            ("turn@2/x", Some("`turn` has 2 iterations: `turn@0` to `turn@1`")),
+            ("other[9]", None),
+        ] {
+            assert_eq!(beyond(word, &events).as_deref(), told, "{word}");
+        }
+    }
+}

@@ -1,0 +1,215 @@
+//! What is said of a run, whatever became of it: that it was said by hand, undone, interrupted, or is still to be done.
+
+use super::support::{Bed, Gate, until_line};
+use expect_test::expect;
+
+/// A flow that charges, notes and ships. The first two can be undone, the second by this shell if a file is there; the
+/// third does this shell, and fails unless another file is there.
+fn shop(bed: &Bed, undo: &str, ship: &str) {
+    let (can_undo, can_ship) = (bed.path("can-undo"), bed.path("can-ship"));
+    bed.write(
+        "shop.yaml",
+        &format!(
+            "flow: shop\nsteps:\n  charge: {{ run: echo 1, out: {{ x: text }}, undo: {{ run: true }} }}\n  \
+             note:\n    run: echo ${{{{ charge.x }}}}\n    out: {{ x: text }}\n    undo:\n      run: |\n        {undo}\n        \
+             test -e {}\n  ship:\n    run: |\n      {ship}\n      echo ${{{{ note.x }}}}; test -e {}\n    out: {{ x: text }}\n\
+             outputs: {{ x: ship.x }}\n",
+            can_undo.display(),
+            can_ship.display()
+        ),
+    );
+}
+
+/// A flow over a list of numbers: 3 waits at the gate, and those above it until a file is there.
+fn each(bed: &Bed, gate: &Gate) {
+    let (open, never) = (bed.path("open"), bed.gate("never"));
+    bed.write(
+        "many.yaml",
+        &format!(
+            "flow: many\ninputs: {{ n: list<int> }}\nsteps:\n  s:\n    each: i in inputs.n\n    run: |\n      \
+             if test ${{{{ i }}}} = 3; then {}; fi\n      if test ${{{{ i }}}} -gt 3 && ! test -e {}; then {}; fi\n      \
+             echo ${{{{ i }}}}\n    out: {{ x: int }}\n  t: {{ run: 'echo ${{{{ size(s.x) }}}}', out: {{ x: int }} }}\noutputs: {{ x: t.x }}\n",
+            gate.shell(),
+            open.display(),
+            never.shell()
+        ),
+    );
+}
+
+/// Runs a command until a step of it is at the gate and these lines were said, and kills it.
+fn kill_at(bed: &Bed, gate: &Gate, args: &[&str], lines: &[&str]) {
+    let mut run = bed.start(args);
+    gate.until_there();
+    let (stderr, mut said) = (run.stderr.as_mut().expect("it is read"), String::new());
+    for line in lines {
+        if !said.contains(line) {
+            said.push_str(&until_line(stderr, line));
+        }
+    }
+    run.kill().expect("it is there");
+    run.wait().expect("it ends");
+}
+
+#[test]
+fn a_step_that_was_undone_says_so_and_one_that_could_not_be_says_why() {
+    let bed = Bed::new();
+    shop(&bed, "true", "true");
+    bed.run(&["run", "shop.yaml"]).ends(6);
+    bed.run(&["why", "shop", "charge"]).expect(expect![[r#"
+        -- stdout
+        charge  ran, then undone (plan 0)
+        why     it ran for the first time: nothing was known of it
+        try 1   plan 0, attempt 1: done ([time])
+        undo    done
+        -- stderr
+        next: onceflow show shop
+        -- exit 0
+    "#]]);
+    bed.run(&["why", "shop", "note"]).expect(expect![[r#"
+        -- stdout
+        note  ran, and could not be undone (plan 0)
+        why     it ran for the first time: nothing was known of it
+        try 1   plan 0, attempt 1: done ([time])
+        undo    failed after 1 attempt: OF0301: it ended with exit status 1
+        -- stderr
+        next: onceflow show shop
+        -- exit 0
+    "#]]);
+    let why = bed.run(&["why", "shop", "note", "--json"]).ends(0).json();
+    assert_eq!((&why["fate"], &why["undo"]["end"]), (&"not-undone".into(), &"failed".into()), "{why}");
+    bed.run(&["retry", "shop"]).expect(expect![[r#"
+        -- stderr
+        error[OF0414]: run `shop` failed, and note could not be undone: OF0301: it ended with exit status 1
+        hint: an undo that has used up its attempts is not tried again: undo it by hand; `onceflow run` of its flow begins anew
+        -- exit 6
+    "#]]);
+}
+
+#[test]
+fn an_element_that_is_not_there_is_no_step() {
+    let bed = Bed::new();
+    let gate = bed.gate("gate");
+    each(&bed, &gate);
+    bed.run(&["run", "many.yaml", "-i", "n=1", "-i", "n=2"]).ends(0);
+    bed.run(&["why", "many", "s[99999]"]).expect(expect![[r#"
+        -- stderr
+        error[OF0450]: run `many` has no step `s[99999]`
+        hint: `s` has 2 elements: `s[0]` to `s[1]`
+        -- exit 1
+    "#]]);
+    bed.run(&["why", "many", "s[1]"]).ends(0);
+    bed.run(&["why", "many", "s[2]"]).ends(1);
+    bed.run(&["why", "many", "s[two]"]).ends(1);
+}
+
+#[test]
+fn of_an_each_that_was_interrupted_it_is_said_how_many_elements_are_left() {
+    for keep in ["", "keep: 1h\n"] {
+        let bed = Bed::new();
+        let gate = bed.gate("gate");
+        each(&bed, &gate);
+        bed.write("many.yaml", &bed.read("many.yaml").replace("flow: many\n", &format!("flow: many\n{keep}")));
+        let all: Vec<String> = (1..=9).flat_map(|n| [String::from("-i"), format!("n={n}")]).collect();
+        let all: Vec<&str> = all.iter().map(String::as_str).collect();
+        let with = |verb: &[&'static str]| [verb, &["many.yaml"], &all[..]].concat();
+        kill_at(&bed, &gate, &with(&["run", "--jobs", "9"]), &["done    s[0]", "done    s[1]", "run     s[2]"]);
+        let explained = bed.run(&with(&["explain"])).ends(0);
+        let told = if keep.is_empty() { "s: 7 of 9 elements" } else { "s[8]" };
+        assert!(
+            explained.stdout.contains(told) && explained.stdout.contains("8 to run, 2 reused"),
+            "{}",
+            explained.all()
+        );
+        let json = bed.run(&with(&["explain", "--json"])).ends(0).json();
+        assert_eq!((&json["run"], &json["reuse"]), (&8.into(), &2.into()), "{json}");
+        let shown = bed.run(&["show", "many"]).ends(0);
+        assert!(
+            shown.stdout.contains("step     s: 2 done, ") && shown.stdout.contains(" interrupted"),
+            "{}",
+            shown.all()
+        );
+        assert!(shown.stdout.contains("at work when the last process ended"), "{}", shown.all());
+        assert!(!shown.stdout.contains("running"), "{}", shown.all());
+        bed.write("open", "");
+        let why = bed.run(&["why", "many", "s", "--json"]).ends(0).json();
+        assert_eq!((&why["fate"], &why["left"], &why["elements"]), (&"started".into(), &7.into(), &9.into()), "{why}");
+        let mut run = bed.start(&with(&["run"]));
+        gate.until_there();
+        let said = until_line(run.stderr.as_mut().expect("it is read"), "will run");
+        assert!(said.contains("8 of 10 steps will run: s: 7 of 9 elements"), "{said}");
+        gate.open();
+        bed.end(run).ends(0);
+        let reused = bed.run(&with(&["explain", "--all"])).ends(0);
+        assert!(reused.stdout.contains("s[0]  (kept)") && reused.stdout.contains("s[8]  (kept)"), "{}", reused.all());
+    }
+}
+
+#[test]
+fn a_run_that_is_being_undone_will_not_run() {
+    let bed = Bed::new();
+    let gate = bed.gate("gate");
+    shop(&bed, &gate.shell(), "true");
+    kill_at(&bed, &gate, &["run", "shop.yaml"], &["failed[OF0301] ship"]);
+    bed.run(&["explain", "shop.yaml"]).expect(expect![[r#"
+        -- stdout
+        run `shop` is being undone: none of its steps will run
+        undo   note
+        undo   charge
+        -- stderr
+        next: `onceflow cancel shop` goes on undoing it; then `onceflow run` begins anew
+        -- exit 0
+    "#]]);
+    bed.write("shop.yaml", &bed.read("shop.yaml").replace("echo 1", "echo 2"));
+    bed.run(&["explain", "shop.yaml"]).expect(expect![[r#"
+        -- stdout
+        run `shop` is being undone: none of its steps will run
+        undo   note
+        undo   charge
+        -- stderr
+        `run` would refuse this: error[OF0414]: run `shop` is being cancelled or undone, and nothing else can be asked of it now
+        hint: `onceflow cancel shop` goes on with that, if nobody does, and waits for its end
+        next: onceflow error OF0414
+        -- exit 0
+    "#]]);
+    bed.run(&["run", "shop.yaml"]).expect(expect![[r#"
+        -- stderr
+        run `shop` is being undone: none of its steps will run
+        error[OF0414]: run `shop` is being cancelled or undone, and nothing else can be asked of it now
+        hint: `onceflow cancel shop` goes on with that, if nobody does, and waits for its end
+        -- exit 75
+    "#]]);
+    bed.run(&["why", "shop", "charge"]).expect(expect![[r#"
+        -- stdout
+        charge  ran, and will be undone (plan 0)
+        why     it ran for the first time: nothing was known of it
+        try 1   plan 0, attempt 1: done ([time])
+        undo    to come: the run is being undone
+        -- stderr
+        next: onceflow show shop
+        -- exit 0
+    "#]]);
+    let cancel = bed.start(&["cancel", "shop", "--yes"]);
+    gate.until_there();
+    gate.open();
+    bed.end(cancel).ends(6);
+}
+
+#[test]
+fn of_a_run_that_another_process_is_at_it_is_said_that_run_would_refuse() {
+    let bed = Bed::new();
+    let gate = bed.gate("gate");
+    shop(&bed, "true", &gate.shell());
+    bed.write("can-ship", "");
+    let run = bed.start(&["run", "shop.yaml"]);
+    gate.until_there();
+    let same = bed.run(&["explain", "shop.yaml"]).ends(0);
+    assert!(same.stderr.contains("`run` would follow it"), "{}", same.all());
+    let flow = bed.read("shop.yaml");
+    bed.write("shop.yaml", &flow.replace("echo 1", "echo 2"));
+    let other = bed.run(&["explain", "shop.yaml"]).ends(0);
+    assert!(other.stderr.contains("`run` would refuse this: error[OF0404]"), "{}", other.all());
+    let new = bed.run(&["explain", "shop.yaml", "--new", "--json"]).ends(0).json();
+    assert_eq!(new["refused"]["code"], "OF0404", "{new}");
+    gate.open();
+    bed.end(run).ends(0);
+}
