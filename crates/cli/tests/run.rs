@@ -176,9 +176,9 @@ fn a_failed_run_goes_on_where_it_failed() {
     "#]]);
     bed.run(&["logs", "two", "nosuch"]).expect(expect![[r#"
         -- stderr
-        error[OF0411]: run `two` has no logs of step `nosuch`
-        hint: `onceflow show two` lists its steps; logs go when the run's history ends
-        -- exit 1
+        error[OF0450]: run `two` has no step `nosuch`
+        hint: it has `a`, `b`
+        -- exit 2
     "#]]);
 }
 

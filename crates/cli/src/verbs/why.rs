@@ -13,7 +13,7 @@ use crate::{
     words,
 };
 use onceflow_core::plan::{Fate, Reason};
-use onceflow_engine::{Reasons, Summary, What};
+use onceflow_engine::{PLANS_MAX, Reasons, Summary, What};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 
@@ -146,7 +146,7 @@ impl Answer {
     fn of(run: &Summary, step: &str, reasons: &[Reasons], events: &[Seen]) -> Self {
         let mut plans: Vec<_> = reasons.iter().rev().filter_map(|plan| decided(plan, step)).collect();
         // The first plan of a run that knew nothing has no reasons: everything ran for the first time.
-        if reasons.iter().all(|plan| plan.generation > 0) && run.generation < 8 {
+        if reasons.iter().all(|plan| plan.generation > 0) && run.generation < PLANS_MAX {
             plans.push(Decided { plan: 0, of: step.to_owned(), fate: Fate::Run, reason: None });
         }
         Answer { step: step.to_owned(), plans, tries: tries(step, events), status: run.status.to_string() }
@@ -274,11 +274,7 @@ fn told(plan: &Decided) -> String {
 
 /// A version as people can compare it.
 fn code(version: &str) -> String {
-    const SHOWN: usize = 24;
-    match version.char_indices().nth(SHOWN) {
-        Some((at, _)) => format!("`{}…`", &version[..at]),
-        None => format!("`{version}`"),
-    }
+    format!("`{}`", crate::picture::style::short(version, 25))
 }
 
 /// What a plan decided about a step, or about the nearest one around it.
