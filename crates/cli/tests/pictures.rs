@@ -99,7 +99,7 @@ fn what_is_done_for_every_element_comes_after_the_list_though_it_reads_none() {
     let bed = Bed::new();
     bed.write(
         "f.yaml",
-        "flow: f\nsteps:\n  l: { run: echo '[1]', out: { v: list<int> } }\n  other: { run: echo o, out: { o: text } }\n  \
+        "flow: f\nsteps:\n  l: { run: \"echo '[1]'\", out: { v: list<int> } }\n  other: { run: echo o, out: { o: text } }\n  \
          plain: { each: x in l.v, run: echo hi, out: { t: text } }\n  \
          reads: { each: x in l.v, run: 'echo ${{ other.o }}', out: { t: text } }\n  \
          inner:\n    each: x in l.v\n    steps:\n      a: { run: echo a, out: { t: text } }\n      \
