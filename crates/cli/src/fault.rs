@@ -66,13 +66,21 @@ impl Fault {
         Fault::new(Exit::Busy, codes::STORE_UNUSABLE, why).hint(ROOM)
     }
 
-    /// As data.
+    /// As data. Of several problems it has the code of the first, and all of them in a list.
     pub(crate) fn to_json(&self) -> Value {
         let problems: Vec<_> = self.problems.iter().map(problem).collect();
+        let (code, message, hint) = match &self.problems[..] {
+            [] => (self.code, self.message.clone(), self.hint.clone()),
+            [one] => (Some(one.code), one.message.clone(), one.hint.clone()),
+            [first, rest @ ..] => {
+                let more = crate::words::count(rest.len(), "more problem");
+                (Some(first.code), format!("{}; and {more}, see `problems`", first.message), first.hint.clone())
+            }
+        };
         json!({ "error": {
-            "code": self.code,
-            "message": if problems.is_empty() { self.message.clone() } else { String::from("see problems") },
-            "hint": self.hint,
+            "code": code,
+            "message": message,
+            "hint": hint,
             "exit": self.exit as u8,
             "problems": problems,
         } })
@@ -230,7 +238,9 @@ impl From<Error> for Fault {
             Error::Ended { .. } | Error::CanBeUndone { .. } => told(Exit::No, codes::ENDED, &text),
             ref error if error.is_full() => Fault::full(text),
             Error::Values(_) | Error::Blobs(_) => told(Exit::Busy, codes::STORE_UNUSABLE, &text),
-            Error::NoRun(_) => told(Exit::No, codes::NO_RUN, &text).hint("`onceflow ls` lists the runs of this store"),
+            Error::NoRun(_) => {
+                told(Exit::Usage, codes::NO_RUN, &text).hint("`onceflow ls` lists the runs of this store")
+            }
             Error::Refused { .. } | Error::TooLate { .. } => told(Exit::No, codes::ENDED, &text),
             Error::Flow(_) => Fault::plain(Exit::Flow, text),
             Error::Inputs(_) => Fault::plain(Exit::Usage, text),

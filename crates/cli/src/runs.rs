@@ -101,12 +101,12 @@ pub(crate) fn named(runs: Vec<Summary>, word: &str) -> Result<Summary, Fault> {
                 Some(near) => format!("did you mean `{near}`? `onceflow ls` lists all"),
                 None => String::from("`onceflow ls` lists the runs of this store"),
             };
-            Err(Fault::new(Exit::No, codes::NO_RUN, format!("there is no run `{word}`")).hint(hint))
+            Err(Fault::new(Exit::Usage, codes::NO_RUN, format!("there is no run `{word}`")).hint(hint))
         }
         several => {
             let keys: Vec<_> = several.iter().map(|run| run.key.as_str()).take(10).collect();
             let message = format!("`{word}` stands for {} runs: {}", several.len(), keys.join(", "));
-            Err(Fault::new(Exit::No, codes::AMBIGUOUS, message).hint("write more of the name"))
+            Err(Fault::new(Exit::Usage, codes::AMBIGUOUS, message).hint("write more of the name"))
         }
     }
 }

@@ -8,7 +8,7 @@ use crate::{
     history::{Happened, History, How},
     picture::{
         scene::{box_id, is_step},
-        style::{escape, rules, short},
+        style::{self, escape, short},
     },
     words,
 };
@@ -33,23 +33,12 @@ struct Row<'a> {
 
 /// A whole document.
 pub(crate) fn document(history: &History, title: &str) -> String {
-    let (body, width, height) = draw(history, title);
-    format!(
-        "<svg xmlns=\"http://www.w3.org/2000/svg\" class=\"of\" viewBox=\"0 0 {width:.0} {height:.0}\" width=\"{width:.0}\" \
-         height=\"{height:.0}\" role=\"img\">\n<title>{}</title>\n<style>\n{}</style>\n{body}</svg>\n",
-        escape(title),
-        rules()
-    )
+    style::document(title, draw(history, title))
 }
 
 /// For a page that has the rules already.
 pub(crate) fn inline(history: &History, title: &str) -> String {
-    let (body, width, height) = draw(history, title);
-    format!(
-        "<svg class=\"of\" viewBox=\"0 0 {width:.0} {height:.0}\" width=\"{width:.0}\" height=\"{height:.0}\" role=\"img\" \
-         aria-label=\"{}\">\n{body}</svg>\n",
-        escape(title)
-    )
+    style::inline(title, draw(history, title))
 }
 
 fn draw(history: &History, title: &str) -> (String, f64, f64) {

@@ -1,6 +1,6 @@
 //! Numbers, times and addresses as people read them.
 
-use onceflow_core::plan::Reason;
+use onceflow_core::{payload::Digest, plan::Reason};
 
 /// A duration: `0.3s`, `12s`, `3m 5s`, `2h 10m`, `4d 3h`.
 pub(crate) fn duration(ms: u64) -> String {
@@ -55,6 +55,11 @@ pub(crate) fn bytes(n: u64) -> String {
         (value, unit) = (value / 1000.0, unit + 1);
     }
     format!("{value:.1} {}", UNITS[unit])
+}
+
+/// A digest, in hexadecimal.
+pub(crate) fn hex(digest: &Digest) -> String {
+    digest.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 /// An address as people write it: without the slash in front, and with no name that the flow file does not have. Names of

@@ -95,6 +95,37 @@ fn a_flow_is_a_tree_of_its_steps_with_what_they_read() {
 }
 
 #[test]
+fn what_is_done_for_every_element_comes_after_the_list_though_it_reads_none() {
+    let bed = Bed::new();
+    bed.write(
+        "f.yaml",
+        "flow: f\nsteps:\n  l: { run: \"echo '[1]'\", out: { v: list<int> } }\n  other: { run: echo o, out: { o: text } }\n  \
+         plain: { each: x in l.v, run: echo hi, out: { t: text } }\n  \
+         reads: { each: x in l.v, run: 'echo ${{ other.o }}', out: { t: text } }\n  \
+         inner:\n    each: x in l.v\n    steps:\n      a: { run: echo a, out: { t: text } }\n      \
+         b: { run: 'echo ${{ a.t }}', out: { t: text } }\n    out: { t: b.t }\n\
+         outputs: { p: plain.t, r: reads.t, i: inner.t }\n",
+    );
+    bed.run(&["graph", "f.yaml"]).expect(expect![[r#"
+        -- stdout
+        f
+        ├─ l  run
+        ├─ other  run
+        ├─ plain  each run  ← l
+        ├─ reads  each run  ← l, other
+        └─ inner  each
+           ├─ a  run  ← l
+           └─ b  run  ← inner/a
+        => p  ← plain
+        => r  ← reads
+        => i  ← inner/b
+        -- stderr
+        next: onceflow run f.yaml
+        -- exit 0
+    "#]]);
+}
+
+#[test]
 fn a_flow_in_the_languages_of_others() {
     let bed = Bed::new();
     bed.write(

@@ -63,7 +63,7 @@ fn pages_of_codes_are_in_the_binary() {
         -- stderr
         error[OF0410]: there is no error code `OF9999`
         hint: `onceflow error` lists all codes
-        -- exit 1
+        -- exit 2
     "#]]);
 }
 

@@ -176,9 +176,9 @@ fn a_failed_run_goes_on_where_it_failed() {
     "#]]);
     bed.run(&["logs", "two", "nosuch"]).expect(expect![[r#"
         -- stderr
-        error[OF0411]: run `two` has no logs of step `nosuch`
-        hint: `onceflow show two` lists its steps; logs go when the run's history ends
-        -- exit 1
+        error[OF0450]: run `two` has no step `nosuch`
+        hint: it has `a`, `b`
+        -- exit 2
     "#]]);
 }
 
@@ -237,13 +237,13 @@ fn runs_are_found_by_the_beginning_of_their_names() {
         -- stderr
         error[OF0403]: `day` stands for 2 runs: day-2, day-1
         hint: write more of the name
-        -- exit 1
+        -- exit 2
     "#]]);
     bed.run(&["show", "dya-1"]).expect(expect![[r#"
         -- stderr
         error[OF0402]: there is no run `dya-1`
         hint: did you mean `day-1`? `onceflow ls` lists all
-        -- exit 1
+        -- exit 2
     "#]]);
     assert_eq!(bed.run(&["show", "-", "--json"]).ends(0).json()["key"], "day-2");
     assert_eq!(bed.run(&["show", "day-1", "--json"]).ends(0).json()["status"], "done");

@@ -56,7 +56,7 @@ fn config_says_where_each_value_comes_from() {
         keep = "0"                       # default
         history = "1h30m"                # [dir]/onceflow.toml:4
         keep_max = "14d"                 # [dir]/onceflow.toml:5
-        # history_max is not set
+        # history_max: no bound          # default
 
         [worker]
         labels = ["gpu"]                 # [dir]/onceflow.toml:9, profile ci
@@ -67,7 +67,7 @@ fn config_says_where_each_value_comes_from() {
     "#]]);
     bed.run(&["config"]).expect(expect![[r#"
         -- stdout
-        # store =
+        # store: the nearest .onceflow upwards, else one here
         out = "results"
         jobs = 3
         color = "auto"
@@ -77,12 +77,12 @@ fn config_says_where_each_value_comes_from() {
         keep = "0"
         history = "1h30m"
         keep_max = "14d"
-        # history_max =
+        # history_max: no bound
 
         [worker]
-        # labels =
-        # cpus =
-        # memory =
+        # labels: none
+        # cpus: the processors there are
+        # memory: no bound
         lease = "30s"
         -- stderr
         read [dir]/onceflow.toml

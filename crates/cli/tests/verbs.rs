@@ -2,6 +2,8 @@
 
 mod support;
 
+#[path = "verbs/asked.rs"]
+mod asked;
 #[path = "verbs/moves.rs"]
 mod moves;
 #[path = "verbs/records.rs"]

@@ -256,18 +256,15 @@ fn a_run_that_is_not_there_is_told_by_every_verb() {
         -- stderr
         error[OF0402]: there is no run `knids`
         hint: did you mean `kinds`? `onceflow ls` lists all
-        -- exit 1
+        -- exit 2
     "#]]);
     for verb in ["show", "watch", "logs", "cancel"] {
-        let said = bed.run(&[verb, "nosuch"]).ends(1);
+        let said = bed.run(&[verb, "nosuch"]).ends(2);
         assert!(said.stderr.starts_with("error[OF0402]: there is no run `nosuch`"), "{verb}: {}", said.stderr);
     }
     bed.run(&["cancel", "kinds"]).expect(expect![[r#"
-        -- stdout
-        {"said":"text\n1 0.5 dna"}
         -- stderr
-        run `kinds` has ended already
-        done: nothing to do: nothing has changed
+        run `kinds` has ended already: it is done, and stays so
         next: onceflow show kinds
         -- exit 1
     "#]]);

@@ -209,6 +209,36 @@ async fn a_file_that_was_made_to_do_harm_is_refused_and_leaves_nothing() {
 }
 
 #[tokio::test]
+async fn a_run_that_would_stay_for_ever_stays_as_long_as_it_may_here() {
+    const CENTURY_MS: u64 = 100 * 365 * 24 * 3_600_000;
+    let (kit, here, _, expected) = done(flows::large, Some(HISTORY_MS)).await;
+    let bytes = altered(&exported(&here).await, |carried| {
+        carried.header.history_ms = u64::MAX;
+        carried.header.keep_ms = Some(u64::MAX);
+    });
+    for (history_ms_max, keep_ms_max, stays) in [
+        (None, None, (CENTURY_MS, Some(CENTURY_MS))),
+        (Some(90_000), Some(120_000), (90_000, Some(120_000))),
+        (Some(90_000), Some(0), (90_000, None)),
+    ] {
+        let there = Proof::new(&kit);
+        let engine = there.engine();
+        let scratch = tempfile::tempdir().unwrap();
+        let mut from = &bytes[..];
+        let carried = Carried::read(&mut from).unwrap();
+        let how = TakeIn { scratch: scratch.path().join("s"), history_ms_max, keep_ms_max, ..TakeIn::default() };
+        let handle = there.drive(engine.take_in(&carried, &mut from, how)).await.unwrap();
+        let summary = handle.summary().await.unwrap();
+        assert_eq!((summary.history_ms, summary.keep_ms), stays);
+        assert_eq!(gave(&there, &handle).await, expected);
+        there.drive(engine.close()).await.unwrap();
+        if history_ms_max.is_some() {
+            there.nothing_remains().await;
+        }
+    }
+}
+
+#[tokio::test]
 async fn a_run_that_says_it_ended_in_the_future_goes_like_any_other() {
     let (kit, here, _, expected) = done(flows::large, Some(HISTORY_MS)).await;
     let bytes = altered(&exported(&here).await, |carried| carried.ended_ms = u64::MAX);

@@ -43,6 +43,20 @@ pub struct Given {
     pub file: Option<PathBuf>,
 }
 
+/// What values are called that are asked for: inputs of a flow, unless they are somebody else's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Called {
+    /// Whose they are: `the flow`.
+    pub owner: &'static str,
+    /// One of them: `input`.
+    pub one: &'static str,
+}
+
+impl Called {
+    /// Inputs of a flow.
+    pub const INPUTS: Called = Called { owner: "the flow", one: "input" };
+}
+
 impl Flow {
     /// The inputs of a run, in the flow's order; an option that is not given is null. Files are there, and their paths
     /// absolute.
@@ -50,9 +64,13 @@ impl Flow {
     /// # Errors
     /// All that is wrong, at once.
     pub fn bind(&self, given: &Given) -> Result<Vec<(String, Value)>, Problems> {
+        self.bind_called(given, Called::INPUTS)
+    }
+
+    fn bind_called(&self, given: &Given, called: Called) -> Result<Vec<(String, Value)>, Problems> {
         let report = Report::default();
         let mut values = BTreeMap::new();
-        self.words(given, &mut values, &report);
+        self.words(given, called, &mut values, &report);
         if let Some(file) = &given.file {
             self.file(file, &mut values, &report);
         }
@@ -60,7 +78,7 @@ impl Flow {
         for input in &self.inputs {
             let value = match values.remove(&input.name) {
                 Some(value) => value,
-                None => self.default(input, &report),
+                None => self.default(input, called, &report),
             };
             bound.extend(value.map(|value| (input.name.clone(), value)));
         }
@@ -68,13 +86,13 @@ impl Flow {
         Ok(bound)
     }
 
-    fn default(&self, input: &Input, report: &Report) -> Option<Value> {
+    fn default(&self, input: &Input, called: Called, report: &Report) -> Option<Value> {
         match &input.default {
             Some(value) => settled(value.clone(), input, report),
             None if matches!(input.ty, Type::Option(_)) => Some(Value::Null),
             None => {
                 let help = input.help.as_ref().map(|help| format!(" ({help})")).unwrap_or_default();
-                let message = format!("the input `{}` is missing: {}{help}", input.name, describe(input));
+                let message = format!("the {} `{}` is missing: {}{help}", called.one, input.name, describe(input));
                 report.push(Problem::new("OF0202", message).hint(format!(
                     "--input {}={}",
                     input.name,
@@ -85,7 +103,7 @@ impl Flow {
         }
     }
 
-    fn words(&self, given: &Given, values: &mut BTreeMap<String, Option<Value>>, report: &Report) {
+    fn words(&self, given: &Given, called: Called, values: &mut BTreeMap<String, Option<Value>>, report: &Report) {
         let mut names: Vec<&str> = Vec::new();
         for (name, _) in &given.words {
             if !names.contains(&name.as_str()) {
@@ -96,18 +114,18 @@ impl Flow {
             let words: Vec<_> =
                 given.words.iter().filter(|(other, _)| other == name).map(|(_, word)| word.as_str()).collect();
             let Some(input) = self.inputs.iter().find(|input| input.name == name) else {
-                self.unknown(name, None, report);
+                self.unknown(name, called, None, report);
                 continue;
             };
-            let convert = Convert { base: Path::new(""), must_exist: true, what: format!("input `{name}`") };
+            let convert = Convert { base: Path::new(""), must_exist: true, what: format!("{} `{name}`", called.one) };
             values.insert(name.to_owned(), convert.words(&words, &input.shape, report));
         }
     }
 
-    fn unknown(&self, name: &str, place: Option<crate::Place>, report: &Report) {
+    fn unknown(&self, name: &str, Called { owner, one }: Called, place: Option<crate::Place>, report: &Report) {
         let hint = words::meant(name, self.inputs.iter().map(|input| input.name.as_str()));
         let hint = Some(hint).filter(|hint| !hint.is_empty());
-        report.push(Problem { code: "OF0201", message: format!("the flow has no input `{name}`"), place, hint });
+        report.push(Problem { code: "OF0201", message: format!("{owner} has no {one} `{name}`"), place, hint });
     }
 
     fn file(&self, path: &Path, values: &mut BTreeMap<String, Option<Value>>, report: &Report) {
@@ -138,7 +156,7 @@ impl Flow {
         let base = path.parent().unwrap_or(Path::new(""));
         for (key, node) in entries {
             let Some(input) = self.inputs.iter().find(|input| input.name == key.name) else {
-                self.unknown(&key.name, Some(source.place(key.span)), report);
+                self.unknown(&key.name, Called::INPUTS, Some(source.place(key.span)), report);
                 continue;
             };
             if !values.contains_key(&input.name) {

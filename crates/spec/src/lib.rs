@@ -47,7 +47,7 @@ mod types;
 mod unused;
 mod words;
 
-pub use inputs::{Given, ports::bind};
+pub use inputs::{Called, Given, ports::bind};
 pub use problem::{Place, Problem, Problems};
 pub use schema::schema;
 pub use types::Shape;

@@ -115,6 +115,9 @@ pub(crate) struct Fork {
     /// How long inner values outlive the run [default: as in the old run]
     #[arg(long, value_name = "TIME", value_parser = time)]
     pub(crate) keep: Option<u64>,
+    /// How long things are kept at most.
+    #[arg(skip)]
+    pub(crate) retention: crate::config::Retention,
     #[command(flatten)]
     pub(crate) go_on: GoOn,
     /// Only say what would run, and why
@@ -167,6 +170,9 @@ pub(crate) struct Import {
     /// In the place of a run of this key that has ended
     #[arg(long)]
     pub(crate) replace: bool,
+    /// How long things are kept at most.
+    #[arg(skip)]
+    pub(crate) retention: crate::config::Retention,
     #[command(flatten)]
     pub(crate) sure: Sure,
 }

@@ -66,9 +66,9 @@ pub(crate) fn fill(cli: &mut Cli, matches: &ArgMatches, config: &mut Config) {
         Verb::Retry(retry) => option(&mut retry.go_on.jobs, "jobs", "jobs", &is_said, config, number),
         Verb::Fork(fork) => {
             option(&mut fork.go_on.jobs, "jobs", "jobs", &is_said, config, number);
-            let most = config.get("retention.keep_max").and_then(|known| known.value.as_u64());
-            fork.keep = fork.keep.map(|keep| most.map_or(keep, |most| keep.min(most)));
+            fork.retention = retention(config);
         }
+        Verb::Import(import) => import.retention = retention(config),
         Verb::Worker(worker) => {
             option(&mut worker.jobs, "jobs", "jobs", &is_said, config, number);
             option(&mut worker.cpus, "cpus", "worker.cpus", &is_said, config, Value::as_f64);
@@ -115,18 +115,22 @@ fn common(common: &mut Common, is_said: &impl Fn(&str) -> bool, config: &mut Con
 }
 
 fn flow(flow: &mut Flow, is_said: &impl Fn(&str) -> bool, config: &mut Config) {
-    let ms = |name: &str| config.get(name).and_then(|known| known.value.as_u64());
-    flow.retention = Retention {
-        keep_ms: ms("retention.keep"),
-        history_ms: ms("retention.history"),
-        keep_ms_max: ms("retention.keep_max"),
-        history_ms_max: ms("retention.history_max"),
-    };
+    flow.retention = retention(config);
     for (name, setting, said) in [("keep", "retention.keep", flow.keep), ("history", "retention.history", flow.history)]
     {
         if is_said(name) {
             config.set(setting, json!(said), Origin::Flag(name));
         }
+    }
+}
+
+fn retention(config: &Config) -> Retention {
+    let ms = |name: &str| config.get(name).and_then(|known| known.value.as_u64());
+    Retention {
+        keep_ms: ms("retention.keep"),
+        history_ms: ms("retention.history"),
+        keep_ms_max: ms("retention.keep_max"),
+        history_ms_max: ms("retention.history_max"),
     }
 }
 

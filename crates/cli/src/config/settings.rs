@@ -100,6 +100,17 @@ pub(crate) const OTHERS: [&str; 7] = [
 ];
 
 impl Setting {
+    /// What holds if nobody says, where that is no value one could write down.
+    pub(crate) fn otherwise(&self) -> &'static str {
+        match self.name {
+            "store" => "the nearest .onceflow upwards, else one here",
+            "jobs" => "the number of processors",
+            "worker.cpus" => "the processors there are",
+            "worker.labels" => "none",
+            _ => "no bound",
+        }
+    }
+
     /// What it is called in the environment: `ONCEFLOW_RETENTION_KEEP`.
     pub(crate) fn variable(&self) -> String {
         format!("ONCEFLOW_{}", self.name.to_uppercase().replace('.', "_"))

@@ -71,6 +71,23 @@ pub(crate) fn clock(directory: &Path) -> Finding {
     }
 }
 
+/// How far the clock of a server may be from ours before it is told.
+const SERVER_APART_MS: u64 = 30_000;
+
+/// What time it is for a server, and what it was here just then.
+pub(crate) fn server_clock(theirs_ms: u64, ours_ms: u64) -> Finding {
+    const CHECK: &str = "time";
+    let apart = theirs_ms.abs_diff(ours_ms);
+    let side = if theirs_ms < ours_ms { "behind" } else { "ahead of" };
+    let by = crate::words::duration(apart);
+    if apart <= SERVER_APART_MS {
+        return Finding::ok(CHECK, "the server's clock and ours say the same");
+    }
+    let message = format!("the server's clock is {by} {side} ours");
+    let fix = "set the one that is wrong; nothing depends on it but times that are shown: claims and retention go by the server's";
+    Finding::warn(CHECK, message, fix)
+}
+
 /// How many files may be open, and how many processes there may be.
 pub(crate) fn limits() -> Vec<Finding> {
     const CHECK: &str = "limits";
@@ -96,4 +113,27 @@ pub(crate) fn limits() -> Vec<Finding> {
         _ => Finding::ok(CHECK, message),
     };
     vec![open, processes]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::doctor::Grade;
+
+    #[test]
+    fn a_server_whose_clock_is_far_from_ours_is_told() {
+        let now = 1_800_000_000_000;
+        for (theirs, grade, word) in [
+            (now, Grade::Ok, "the same"),
+            (now + SERVER_APART_MS, Grade::Ok, "the same"),
+            (now - SERVER_APART_MS, Grade::Ok, "the same"),
+            (now + 90_000, Grade::Warn, "is 1m 30s ahead of ours"),
+            (now - 90_000, Grade::Warn, "is 1m 30s behind ours"),
+            (0, Grade::Warn, "behind ours"),
+        ] {
+            let found = server_clock(theirs, now);
+            assert!(found.grade == grade && found.message.contains(word), "{theirs}: {found:?}");
+            assert_eq!(found.fix.is_some(), grade != Grade::Ok);
+        }
+    }
 }

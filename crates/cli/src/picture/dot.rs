@@ -24,7 +24,7 @@ fn inside(scene: &Scene, group: Option<usize>, depth: usize, text: &mut String) 
         let mut label = one.name.clone();
         let mut more = String::new();
         if one.is_step() {
-            label = format!("{label}\n{}{}", each(one.repeats), one.word());
+            label = format!("{label}\n{}{}", one.repeats.before(), one.word());
         }
         if scene.is_run && one.is_step() {
             let (fill, border) = colours(one.state.state);
@@ -41,15 +41,11 @@ fn inside(scene: &Scene, group: Option<usize>, depth: usize, text: &mut String) 
     }
     for (at, inner) in scene.groups.iter().enumerate().filter(|(_, inner)| inner.group == group) {
         text.push_str(&format!("{pad}subgraph {} {{\n", quoted(&format!("cluster_{}", inner.id))));
-        let label = format!("{}{}", each(inner.repeats), inner.name);
+        let label = format!("{}{}", inner.repeats.before(), inner.name);
         text.push_str(&format!("{pad}  label={}; style=\"rounded,dashed\";\n", quoted(&label)));
         inside(scene, Some(at), depth + 1, text);
         text.push_str(&format!("{pad}}}\n"));
     }
-}
-
-fn each(repeats: Repeats) -> String {
-    repeats.word().map_or(String::new(), |word| format!("{word} "))
 }
 
 /// A text between quotes.

@@ -39,7 +39,7 @@ fn inside(scene: &Scene, group: Option<usize>, depth: usize, text: &mut String) 
         };
         let mut label = label(&one.name);
         if one.is_step() {
-            label.push_str(&format!("<br/>{}{}", each(one.repeats), self::label(one.word())));
+            label.push_str(&format!("<br/>{}{}", one.repeats.before(), self::label(one.word())));
         }
         if scene.is_run && one.is_step() {
             let told = one.state.told();
@@ -52,14 +52,10 @@ fn inside(scene: &Scene, group: Option<usize>, depth: usize, text: &mut String) 
         text.push_str(&format!("{pad}b{at}{open}\"{label}\"{close}\n"));
     }
     for (at, inner) in scene.groups.iter().enumerate().filter(|(_, inner)| inner.group == group) {
-        text.push_str(&format!("{pad}subgraph g{at} [\"{}{}\"]\n", each(inner.repeats), label(&inner.name)));
+        text.push_str(&format!("{pad}subgraph g{at} [\"{}{}\"]\n", inner.repeats.before(), label(&inner.name)));
         inside(scene, Some(at), depth + 1, text);
         text.push_str(&format!("{pad}end\n"));
     }
-}
-
-fn each(repeats: Repeats) -> String {
-    repeats.word().map_or(String::new(), |word| format!("{word} "))
 }
 
 /// A text between quotes: what would end it, or be markup, is written by its number.

@@ -70,6 +70,11 @@ impl Repeats {
             Repeats::Loop => Some("loop"),
         }
     }
+
+    /// The same, to stand before what it is done with.
+    pub(crate) fn before(self) -> String {
+        self.word().map_or(String::new(), |word| format!("{word} "))
+    }
 }
 
 /// A step with others inside.

@@ -112,6 +112,25 @@ pub(crate) fn short(text: &str, most: usize) -> String {
     }
 }
 
+/// A drawing of this width and height as a whole SVG document.
+pub(crate) fn document(title: &str, (body, width, height): (String, f64, f64)) -> String {
+    format!(
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" class=\"of\" viewBox=\"0 0 {width:.0} {height:.0}\" width=\"{width:.0}\" \
+         height=\"{height:.0}\" role=\"img\">\n<title>{}</title>\n<style>\n{}</style>\n{body}</svg>\n",
+        escape(title),
+        rules()
+    )
+}
+
+/// The same, for a page that has the rules already.
+pub(crate) fn inline(title: &str, (body, width, height): (String, f64, f64)) -> String {
+    format!(
+        "<svg class=\"of\" viewBox=\"0 0 {width:.0} {height:.0}\" width=\"{width:.0}\" height=\"{height:.0}\" role=\"img\" \
+         aria-label=\"{}\">\n{body}</svg>\n",
+        escape(title)
+    )
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -4,7 +4,7 @@ use super::{
     layout::{self, Placed, Rect},
     scene::{Box, Kind, Repeats, Scene},
     states::State,
-    style::{escape, rules, short},
+    style::{self, escape, short},
 };
 use std::fmt::Write;
 
@@ -17,23 +17,12 @@ const NAME_MAX: usize = 36;
 
 /// A whole document.
 pub(crate) fn document(scene: &Scene) -> String {
-    let (body, width, height) = draw(scene);
-    format!(
-        "<svg xmlns=\"http://www.w3.org/2000/svg\" class=\"of\" viewBox=\"0 0 {width:.0} {height:.0}\" width=\"{width:.0}\" \
-         height=\"{height:.0}\" role=\"img\">\n<title>{}</title>\n<style>\n{}</style>\n{body}</svg>\n",
-        escape(&scene.title),
-        rules()
-    )
+    style::document(&scene.title, draw(scene))
 }
 
 /// For a page that has the rules already.
 pub(crate) fn inline(scene: &Scene) -> String {
-    let (body, width, height) = draw(scene);
-    format!(
-        "<svg class=\"of\" viewBox=\"0 0 {width:.0} {height:.0}\" width=\"{width:.0}\" height=\"{height:.0}\" role=\"img\" \
-         aria-label=\"{}\">\n{body}</svg>\n",
-        escape(&scene.title)
-    )
+    style::inline(&scene.title, draw(scene))
 }
 
 fn draw(scene: &Scene) -> (String, f64, f64) {

@@ -144,7 +144,39 @@ impl<'a> Trace<'a> {
         let mut walk = Walk { trace: self, found: BTreeSet::new(), seen: BTreeSet::new() };
         walk.leaf(leaf);
         walk.found.remove(&Feed::Leaf(leaf));
+        self.lists(leaf, &mut walk);
         walk.found
+    }
+
+    /// The lists whose elements a leaf is done for, though it may read none of them. One that reads from another inside
+    /// comes after that anyway.
+    fn lists(&self, leaf: usize, walk: &mut Walk<'_, 'a>) {
+        let mut scope = self.of[leaf].0;
+        while let Some((up, index)) = self.scopes[scope].up {
+            let node = &self.program.blocks[self.scopes[up].block as usize].nodes[index as usize];
+            let is_inside = |feed: &Feed| matches!(feed, Feed::Leaf(other) if self.is_within(self.of[*other].0, scope));
+            if let Op::Each { body, .. } = node.op
+                && !walk.found.iter().any(is_inside)
+            {
+                let inputs = &self.program.blocks[body as usize].inputs;
+                let lists = node.inputs.iter().zip(inputs).filter(|(_, input)| input.varying);
+                lists.for_each(|(source, _)| walk.source(up, *source));
+            }
+            scope = up;
+        }
+    }
+
+    /// Whether a scope is another, or inside it.
+    fn is_within(&self, mut scope: usize, around: usize) -> bool {
+        loop {
+            if scope == around {
+                return true;
+            }
+            match self.scopes[scope].up {
+                Some((up, _)) => scope = up,
+                None => return false,
+            }
+        }
     }
 
     /// What feeds the outputs of the flow, by their names.

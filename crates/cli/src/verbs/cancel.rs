@@ -13,12 +13,12 @@ use crate::{
     printer::Printer,
     session::{Session, is_for_any},
     signals::Signals,
-    tally::Tally,
     trail,
+    verbs::ls::shell_word,
     view::View,
     watching, words, work,
 };
-use onceflow_engine::Summary;
+use onceflow_engine::{RunStatus, Summary};
 use serde_json::json;
 
 /// Cancels a run.
@@ -80,7 +80,8 @@ async fn cancel(session: &Session, run: &Summary, printer: &Printer, signals: &m
                 if !decided && !run.status.has_ended() {
                     handle.cancel().await?;
                 } else if !decided {
-                    return has_ended(&engine, run, printer).await;
+                    engine.close().await?;
+                    return Ok(has_ended(run, printer));
                 }
                 engine.go();
                 attending.started()?;
@@ -127,7 +128,8 @@ async fn cancel_for_any(
     let (engine, attending) = Crew::for_the_end().engine(session, "cancel").await?;
     let handle = engine.find(&run.key).await?;
     if run.status.has_ended() {
-        return has_ended(&engine, run, printer).await;
+        engine.close().await?;
+        return Ok(has_ended(run, printer));
     }
     let written = tokio::spawn(watching::write(engine.events(), engine.clone(), session.place.clone()));
     handle.cancel().await?;
@@ -146,12 +148,16 @@ async fn cancel_for_any(
 }
 
 /// There is nothing to cancel: says what became of it.
-async fn has_ended(engine: &onceflow_engine::Engine, run: &Summary, printer: &Printer) -> Result<Exit, Fault> {
-    let handle = engine.find(&run.key).await?;
-    let report = handle.report().await?;
-    printer.say(format!("run `{}` has ended already", run.key));
-    let exit = Ending { printer, handle: &handle, tally: &Tally::default() }.tell(report, None).await?;
-    engine.close().await?;
+fn has_ended(run: &Summary, printer: &Printer) -> Exit {
+    let status = run.status.to_string();
+    if printer.json {
+        printer.data(&json!({"key": run.key, "id": run.id.to_string(), "status": status, "ended_before": true}));
+    }
+    printer.say(format!("run `{}` has ended already: it is {status}, and stays so", run.key));
+    printer.next(format!("onceflow show {}", shell_word(&run.key)));
     // It is not cancelled, unless it was before.
-    Ok(if exit == Exit::Cancelled { exit } else { Exit::No })
+    match run.status == RunStatus::Cancelled && run.not_undone.is_empty() {
+        true => Exit::Cancelled,
+        false => Exit::No,
+    }
 }

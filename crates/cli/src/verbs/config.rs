@@ -28,7 +28,11 @@ pub(crate) fn run(args: &tools::Config, config: &Config, printer: &Printer) -> E
             let known = of(setting);
             let value = known.as_ref().map(|(value, _)| value.clone());
             let origin = known.map_or_else(|| String::from("default"), |(_, known)| known.origin.to_string());
-            (setting.name.to_owned(), json!({"value": value, "origin": origin, "variable": setting.variable()}))
+            let mut data = json!({"value": value, "origin": origin, "variable": setting.variable()});
+            if value.is_none() {
+                data["otherwise"] = json!(setting.otherwise());
+            }
+            (setting.name.to_owned(), data)
         };
         printer.pretty(&Value::Object(SETTINGS.iter().map(one).collect::<Map<_, _>>()));
         return Exit::Done;
@@ -42,8 +46,10 @@ pub(crate) fn run(args: &tools::Config, config: &Config, printer: &Printer) -> E
         }
         let line = match of(setting) {
             Some((value, known)) => told(name, &value, &known, args.origin),
-            None if args.origin => format!("# {name} is not set"),
-            None => format!("# {name} =",),
+            None => {
+                let line = format!("# {name}: {}", setting.otherwise());
+                if args.origin { format!("{line:<32} # default") } else { line }
+            }
         };
         text.push_str(&format!("{line}\n"));
     }

@@ -2,12 +2,28 @@
 
 use super::lineage::origin;
 use crate::{
-    args, exit::Exit, fault::Fault, place::Place, printer::Printer, session::Session, verbs::ls::shell_word, words,
+    args, exit::Exit, fault::Fault, place::Place, printer::Printer, session::Session, story, verbs::ls::shell_word,
+    words,
 };
-use onceflow_core::payload::{Digest, Outcome};
-use onceflow_engine::{Record, StepRecord};
+use onceflow_core::payload::{Digest, Outcome, Payload};
+use onceflow_engine::{Engine, Record, StepRecord, task::Data};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
+
+/// Letters of a value that is shown itself. Of a longer one its digest says as much.
+const SHOWN_MAX: usize = 60;
+
+/// A run, and its inputs as far as they are known and short.
+struct Side {
+    record: Record,
+    inputs: BTreeMap<String, Value>,
+}
+
+/// Something with a digest; the value itself if it is short.
+struct Thing {
+    digest: Value,
+    value: Option<Value>,
+}
 
 /// Something that differs.
 struct Difference {
@@ -18,6 +34,8 @@ struct Difference {
     how: &'static str,
     from: Value,
     to: Value,
+    /// What it was and is, where that is short.
+    values: [Option<Value>; 2],
 }
 
 /// Compares two runs.
@@ -26,12 +44,22 @@ pub(crate) async fn run(args: &args::Diff, place: Place, printer: &Printer) -> R
     let engine = session.idle().await?;
     let one = session.run(&engine, &args.one).await?;
     let other = session.run(&engine, &args.other).await?;
-    let (one, other) = (engine.record(&one.key).await?, engine.record(&other.key).await?);
+    let one = Side::of(&engine, &session.place, &one.key).await?;
+    let other = Side::of(&engine, &session.place, &other.key).await?;
     engine.stop();
     session.close().await?;
     let found = differences(&one, &other);
+    let (one, other) = (one.record, other.record);
     if printer.json {
-        let line = |it: &Difference| json!({"of": it.of, "name": it.name, "how": it.how, "from": it.from, "to": it.to});
+        let line = |it: &Difference| {
+            let mut line = json!({"of": it.of, "name": it.name, "how": it.how, "from": it.from, "to": it.to});
+            for (name, value) in ["from_value", "to_value"].into_iter().zip(&it.values) {
+                if let Some(value) = value {
+                    line[name] = value.clone();
+                }
+            }
+            line
+        };
         printer.pretty(&json!({
             "one": {"key": one.key, "id": one.id.to_string()}, "other": {"key": other.key, "id": other.id.to_string()},
             "same": found.is_empty(), "differences": found.iter().map(line).collect::<Vec<_>>(),
@@ -49,6 +77,52 @@ pub(crate) async fn run(args: &args::Diff, place: Place, printer: &Printer) -> R
     Ok(if found.is_empty() { Exit::Done } else { Exit::No })
 }
 
+impl Side {
+    async fn of(engine: &Engine, place: &Place, key: &str) -> Result<Self, Fault> {
+        let handle = engine.find(key).await?;
+        let record = handle.record().await?;
+        let said = story::inputs(place, record.id).unwrap_or_default();
+        let ports = handle.signature().await?.map(|signature| signature.inputs).unwrap_or_default();
+        let mut inputs = BTreeMap::new();
+        for port in ports {
+            let Some(said) = said.get(&port.name).filter(|said| is_short(said)) else { continue };
+            let digest = record.inputs.iter().find(|(name, _)| *name == port.name).map(|(_, digest)| digest);
+            // What was written down beside the run is talk, and of a file it is only the name: it must be what was given.
+            let data = onceflow_exec::value::Value::from_json(said.clone(), &port.ty).ok();
+            let bytes = match data.and_then(|value| value.into_data(&port.ty).ok()) {
+                Some(Data::Bytes(bytes)) => bytes,
+                _ => continue,
+            };
+            if digest == Some(blake3::hash(&bytes).as_bytes()) {
+                inputs.insert(port.name, said.clone());
+            }
+        }
+        Ok(Side { record, inputs })
+    }
+
+    fn inputs(&self) -> BTreeMap<String, Thing> {
+        let thing = |(name, digest): &(String, Digest)| {
+            (name.clone(), Thing { digest: hex(digest), value: self.inputs.get(name).cloned() })
+        };
+        self.record.inputs.iter().map(thing).collect()
+    }
+
+    fn outputs(&self) -> BTreeMap<String, Thing> {
+        let thing = |outcome: &Option<Outcome>| {
+            let value = match outcome {
+                Some(Outcome::Value(Payload::Inline(bytes))) => serde_json::from_slice(bytes).ok().filter(is_short),
+                _ => None,
+            };
+            Thing { digest: outcome.as_ref().map_or(Value::Null, |outcome| hex(&outcome.digest())), value }
+        };
+        self.record.outputs.iter().map(|(name, _, outcome)| (name.clone(), thing(outcome))).collect()
+    }
+}
+
+fn is_short(value: &Value) -> bool {
+    value.to_string().chars().count() <= SHOWN_MAX
+}
+
 fn told(it: &Difference) -> String {
     let short = |value: &Value| match value {
         Value::String(text) => text.chars().take(16).collect(),
@@ -60,49 +134,63 @@ fn told(it: &Difference) -> String {
         "removed" => format!("- {} {}\n", it.of, it.name),
         how => {
             let how = how.replace('-', " ");
-            format!("~ {} {}: {how} from {} to {}\n", it.of, it.name, short(&it.from), short(&it.to))
+            let [from, to] = &it.values;
+            let shown = |value: &Option<Value>, digest: &Value| match value {
+                Some(value) => value.to_string(),
+                None => short(digest),
+            };
+            format!("~ {} {}: {how} from {} to {}\n", it.of, it.name, shown(from, &it.from), shown(to, &it.to))
         }
     }
 }
 
 fn hex(digest: &Digest) -> Value {
-    Value::String(digest.iter().map(|byte| format!("{byte:02x}")).collect())
+    Value::String(words::hex(digest))
 }
 
-fn differences(one: &Record, other: &Record) -> Vec<Difference> {
+fn differences(was: &Side, is: &Side) -> Vec<Difference> {
     let mut found = Vec::new();
+    let (one, other) = (&was.record, &is.record);
+    let none = [None, None];
     if one.flow != other.flow {
         let (from, to) = (json!(one.flow), json!(other.flow));
-        found.push(Difference { of: "flow", name: other.flow.clone(), how: "changed", from, to });
+        found.push(Difference { of: "flow", name: other.flow.clone(), how: "changed", from, to, values: none.clone() });
     }
-    let inputs = |record: &Record| record.inputs.iter().map(|(name, digest)| (name.clone(), hex(digest))).collect();
-    plain("input", inputs(one), inputs(other), &mut found);
+    plain("input", was.inputs(), is.inputs(), &mut found);
     if !one.steps.is_empty() && !other.steps.is_empty() {
         steps(one, other, &mut found);
     } else if one.code != other.code {
         let (from, to) = (hex(&one.code), hex(&other.code));
-        found.push(Difference { of: "code", name: String::from("of the flow"), how: "changed", from, to });
+        found.push(Difference {
+            of: "code",
+            name: String::from("of the flow"),
+            how: "changed",
+            from,
+            to,
+            values: none,
+        });
     }
-    let outputs = |record: &Record| {
-        let digest = |outcome: &Option<Outcome>| outcome.as_ref().map_or(Value::Null, |outcome| hex(&outcome.digest()));
-        record.outputs.iter().map(|(name, _, outcome)| (name.clone(), digest(outcome))).collect()
-    };
-    plain("output", outputs(one), outputs(other), &mut found);
+    plain("output", was.outputs(), is.outputs(), &mut found);
     found
 }
 
 /// What differs among things that are known by a digest.
-fn plain(of: &'static str, one: BTreeMap<String, Value>, other: BTreeMap<String, Value>, found: &mut Vec<Difference>) {
-    for (name, from) in &one {
-        let (how, to) = match other.get(name) {
-            None => ("removed", Value::Null),
-            Some(to) if to != from => ("changed", to.clone()),
+fn plain(
+    of: &'static str,
+    one: BTreeMap<String, Thing>,
+    mut other: BTreeMap<String, Thing>,
+    found: &mut Vec<Difference>,
+) {
+    for (name, Thing { digest: from, value }) in one {
+        let (how, to) = match other.remove(&name) {
+            None => ("removed", Thing { digest: Value::Null, value: None }),
+            Some(to) if to.digest != from => ("changed", to),
             Some(_) => continue,
         };
-        found.push(Difference { of, name: name.clone(), how, from: from.clone(), to });
+        found.push(Difference { of, name, how, from, to: to.digest, values: [value, to.value] });
     }
-    for (name, to) in other.into_iter().filter(|(name, _)| !one.contains_key(name)) {
-        found.push(Difference { of, name, how: "added", from: Value::Null, to });
+    for (name, to) in other {
+        found.push(Difference { of, name, how: "added", from: Value::Null, to: to.digest, values: [None, to.value] });
     }
 }
 
@@ -116,7 +204,7 @@ fn steps(one: &Record, other: &Record, found: &mut Vec<Difference>) {
         let name = words::step(address);
         // A guard of a step is told as that step.
         if !is_helper || !found.iter().any(|it| it.of == "step" && it.name == name) {
-            found.push(Difference { of: "step", name, how, from, to });
+            found.push(Difference { of: "step", name, how, from, to, values: [None, None] });
         }
     };
     for (address, step) in &was {

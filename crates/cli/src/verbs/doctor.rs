@@ -9,7 +9,7 @@ use crate::{
     printer::{Ink, Printer},
     runs,
     session::Session,
-    words,
+    trail, words,
 };
 use serde_json::json;
 use std::{
@@ -95,7 +95,7 @@ async fn store(place: Place) -> (Vec<Finding>, Option<Exit>) {
     let shown = place.to_string();
     let accepted = place.server.as_ref().is_some_and(|server| server.url().contains("accept="));
     match look(place).await {
-        Ok((runs, interrupted, ms)) => {
+        Ok(Looked { runs, interrupted, ms, clock }) => {
             let format = onceflow_store::backend::journal::FORMAT;
             let kind = match check {
                 "store" => format!("format {format}"),
@@ -107,6 +107,7 @@ async fn store(place: Place) -> (Vec<Finding>, Option<Exit>) {
                 true => Finding::warn(check, message, "move workers nearer to the server: every step asks it"),
                 false => Finding::ok(check, message),
             }];
+            found.extend(clock);
             if interrupted > 0 {
                 let message = format!("{} to be gone on with", words::count(interrupted, "run"));
                 found.push(Finding::ok("runs", message));
@@ -121,8 +122,19 @@ async fn store(place: Place) -> (Vec<Finding>, Option<Exit>) {
     }
 }
 
-/// How many runs there are, how many of them wait for somebody, and how long that took to find out.
-async fn look(place: Place) -> Result<(usize, usize, u128), Fault> {
+/// What an open store says.
+struct Looked {
+    runs: usize,
+    /// How many of them somebody has to go on with.
+    interrupted: usize,
+    /// How long it took to answer.
+    ms: u128,
+    /// What time it is for a server.
+    clock: Option<Finding>,
+}
+
+async fn look(place: Place) -> Result<Looked, Fault> {
+    let is_server = place.server.is_some();
     let session = Session::open(place).await?;
     let engine = session.idle().await?;
     let begun = Instant::now();
@@ -130,8 +142,12 @@ async fn look(place: Place) -> Result<(usize, usize, u128), Fault> {
     let took = begun.elapsed().as_millis();
     one?;
     let all = runs::all(&engine).await?;
-    let waiting = all.iter().filter(|run| !run.status.is_at_rest()).count();
+    let interrupted = all.iter().filter(|run| !run.status.is_at_rest()).count();
+    let clock = match is_server {
+        true => Some(machine::server_clock(session.store.records().now().await?.as_ms(), trail::now_ms())),
+        false => None,
+    };
     engine.stop();
     session.close().await?;
-    Ok((all.len(), waiting, took))
+    Ok(Looked { runs: all.len(), interrupted, ms: took, clock })
 }

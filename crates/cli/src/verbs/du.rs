@@ -87,7 +87,7 @@ fn to_json(usage: &Usage, runs: &[Known], is_one: bool) -> Value {
         json!({
             "key": summary.map(|run| &run.key), "id": usage.run.to_string(),
             "status": summary.map(|run| run.status.to_string()), "values": usage.weight.values,
-            "bytes": usage.weight.bytes, "directory_bytes": disk,
+            "bytes": usage.weight.bytes, "directory_bytes": disk, "total_bytes": usage.weight.bytes + disk,
             "parts": usage.parts.iter().map(|part| part_json(part, summary)).collect::<Vec<_>>(),
         })
     };
@@ -103,7 +103,7 @@ fn to_json(usage: &Usage, runs: &[Known], is_one: bool) -> Value {
 
 fn one((usage, summary, disk): &Known) -> String {
     let summary = summary.as_ref();
-    let mut text = format!("{}  {}\n", name(summary, usage), words::bytes(usage.weight.bytes));
+    let mut text = format!("{}  {}\n", name(summary, usage), words::bytes(usage.weight.bytes + disk));
     for part in &usage.parts {
         let of = part.of.as_deref().map_or(String::new(), |of| format!(" {}", words::step(of)));
         let bytes = words::bytes(part.weight.bytes);

@@ -10,7 +10,7 @@ pub(crate) fn run(args: &args::Error, printer: &Printer) -> Result<Exit, Fault> 
         return Ok(Exit::Done);
     };
     let Some((code, page)) = pages::find(code) else {
-        return Err(Fault::new(Exit::No, codes::NO_CODE, format!("there is no error code `{code}`"))
+        return Err(Fault::new(Exit::Usage, codes::NO_CODE, format!("there is no error code `{code}`"))
             .hint("`onceflow error` lists all codes"));
     };
     match printer.json {

@@ -121,7 +121,11 @@ pub(crate) async fn import(args: &args::Import, place: Place, printer: &Printer)
         replace: args.replace,
         classes: vec![(own_class(&carried.header.key), own_class(&key))],
         scratch: scratch.clone(),
+        history_ms_max: args.retention.history_ms_max,
+        keep_ms_max: args.retention.keep_ms_max,
     };
+    let too_long = args.retention.too_long(carried.header.keep_ms, Some(carried.header.history_ms));
+    too_long.iter().for_each(|line| printer.say(line));
     let taken = engine.take_in(&carried, &mut from, how).await;
     // It may never have been made.
     drop(fs::remove_dir_all(&scratch));

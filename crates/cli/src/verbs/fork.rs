@@ -17,6 +17,7 @@ use crate::{
 };
 use onceflow_engine::{Engine, Fork, Signature, Summary, task::Data};
 use onceflow_exec::value::Value;
+use onceflow_spec::Called;
 use serde_json::{Map, Value as Json};
 
 /// Forks a run.
@@ -27,6 +28,7 @@ pub(crate) async fn run(args: &args::Fork, place: Place, printer: &Printer) -> R
     // Only while they are stored in the new run.
     let scratch = Scratch::new(&session);
     let (fork, shown) = wanted(args, &session, &engine, &run, &scratch).await?;
+    args.retention.too_long(args.keep.or(run.keep_ms), None).iter().for_each(|line| printer.say(line));
     let explanation = engine.explain_fork(&run.key, fork.clone()).await?;
     if args.dry_run {
         engine.stop();
@@ -93,7 +95,7 @@ async fn wanted(
     let (new, old): (Vec<_>, Vec<_>) = signature.inputs.iter().cloned().partition(|port| is_new(&port.name));
     let unknown = args.input.iter().any(|(name, _)| !new.iter().any(|port| port.name == *name));
     let ports = if unknown { &signature.inputs } else { &new };
-    let given = onceflow_spec::bind(ports, &args.input);
+    let given = onceflow_spec::bind(ports, &args.input, Called::INPUTS);
     let wrong = |mut problems: onceflow_spec::Problems| {
         // Others are not missing: they are the old run's.
         problems.0.retain(|problem| !unknown || problem.code == "OF0201");
@@ -127,7 +129,8 @@ async fn wanted(
         inputs,
         changed: args.input.iter().map(|(name, _)| name.clone()).collect(),
         classes: vec![(own_class(&run.key), own_class(&args.key))],
-        keep_ms: args.keep,
+        // As in the old run if it is not said, but never longer than it may be here.
+        keep_ms: args.keep.or(run.keep_ms).map(|keep| args.retention.keep(Some(keep)).unwrap_or(0)),
     };
     Ok((fork, shown))
 }

@@ -63,6 +63,20 @@ pub(crate) fn give(printer: &Printer, to: Option<&Path>, text: String) -> Result
     Ok(())
 }
 
+/// Whether what is written is what the name of its file says.
+///
+/// # Errors
+/// If it would be another kind of file.
+pub(crate) fn must_be_called(what: &str, file: Option<&Path>, ends: &[&str]) -> Result<(), Fault> {
+    match file.and_then(Path::extension) {
+        Some(end) if !ends.iter().any(|known| end == *known) => {
+            let message = format!("{what} cannot be written as .{}", end.to_string_lossy());
+            Err(Fault::plain(Exit::Usage, message).hint(format!("FILE ends with .{}", ends.join(" or ."))))
+        }
+        _ => Ok(()),
+    }
+}
+
 /// Whether a word means a flow file: it is one, or is called like one.
 fn is_flow(word: &str) -> bool {
     let path = Path::new(word);

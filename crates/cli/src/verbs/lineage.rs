@@ -6,15 +6,16 @@ use crate::{
     digests::Digests,
     exit::Exit,
     fault::Fault,
+    picture::style,
     place::Place,
     printer::{Ink, Printer},
     runs,
     session::Session,
     verbs::ls::shell_word,
-    words,
+    words::{self, hex},
 };
 use onceflow_core::payload::{Digest, Outcome, Payload, Stored};
-use onceflow_engine::{Engine, Handle, Origin, Record, task::Data};
+use onceflow_engine::{Engine, Handle, Origin, Record, Summary, task::Data};
 use serde_json::{Value, json};
 use std::{collections::BTreeSet, path::Path};
 
@@ -39,15 +40,26 @@ struct Wanted {
     as_file: Option<Digest>,
 }
 
+/// Everything that was found.
+#[derive(Default)]
+struct All {
+    found: Vec<Found>,
+    /// Runs whose history ended while they were looked at.
+    gone: Vec<String>,
+}
+
 /// Traces a content.
 pub(crate) async fn run(args: &args::Lineage, place: Place, printer: &Printer) -> Result<Exit, Fault> {
     let place = place.must_be_there()?;
     let wanted = wanted(&args.what, &place.directory)?;
     let session = Session::open(place).await?;
     let engine = session.idle().await?;
-    let found = find(&engine, &wanted).await?;
+    let All { found, gone } = find(&engine, runs::all(&engine).await?, &wanted).await?;
     engine.stop();
     session.close().await?;
+    for key in &gone {
+        printer.say(format!("run `{key}` has gone meanwhile: what it knew is not told"));
+    }
     if found.is_empty() {
         let what = format!("no run of this store gave {} ({}…)", wanted.name, &wanted.hex[..LETTERS_MIN]);
         return Err(Fault::new(Exit::No, codes::NO_ORIGIN, what)
@@ -55,11 +67,11 @@ pub(crate) async fn run(args: &args::Lineage, place: Place, printer: &Printer) -
     }
     match printer.json {
         true => printer.pretty(&json!({
-            "what": args.what, "digest": wanted.hex, "found": found.iter().map(to_json).collect::<Vec<_>>(),
+            "what": args.what, "digest": wanted.hex, "found": found.iter().map(to_json).collect::<Vec<_>>(), "gone": gone,
         })),
         false => {
             let head = format!("{}  blake3 {}\n", printer.ink(Ink::Bold, &wanted.name), short(&wanted.hex));
-            printer.text(head + &found.iter().map(|found| to_text(printer, found)).collect::<String>());
+            printer.text(head + &found.iter().map(|found| to_text(printer, &wanted, found)).collect::<String>());
         }
     }
     printer.next(format!("onceflow show {}", shell_word(&found[0].record.key)));
@@ -114,91 +126,119 @@ impl Wanted {
 }
 
 /// Every place where it is: outputs of runs first, then what they keep, then what they were given.
-async fn find(engine: &Engine, wanted: &Wanted) -> Result<Vec<Found>, Fault> {
+async fn find(engine: &Engine, runs: Vec<Summary>, wanted: &Wanted) -> Result<All, Fault> {
+    let (mut all, mut kept, mut given) = (All::default(), Vec::new(), Vec::new());
+    for run in runs {
+        match find_in(engine, &run.key, wanted).await {
+            Ok([of_outputs, of_steps, of_inputs]) => {
+                all.found.extend(of_outputs);
+                kept.extend(of_steps);
+                given.extend(of_inputs);
+            }
+            // It was there when the runs were listed. If it is not any more, that is no fault of the others.
+            Err(fault) => match runs::of_key(engine, &run.key).await? {
+                Some(now) if now.id == run.id => return Err(fault),
+                _ => all.gone.push(run.key),
+            },
+        }
+    }
+    all.found.extend(kept.into_iter().chain(given));
+    Ok(all)
+}
+
+/// The places in one run: among its outputs, what its steps gave, and its inputs.
+async fn find_in(engine: &Engine, key: &str, wanted: &Wanted) -> Result<[Vec<Found>; 3], Fault> {
     let (mut outputs, mut kept, mut given) = (Vec::new(), Vec::new(), Vec::new());
-    for run in runs::all(engine).await? {
-        let handle = engine.find(&run.key).await?;
-        let record = handle.record().await?;
-        for (name, from, outcome) in &record.outputs {
+    let handle = engine.find(key).await?;
+    let record = handle.record().await?;
+    let found = |place: String, from: Origin| Found { record: record.clone(), place, from };
+    for (name, from, outcome) in &record.outputs {
+        if let Some(outcome) = outcome
+            && wanted.is_in(&handle, outcome).await?
+        {
+            outputs.push(found(format!("output {name}"), from.clone()));
+        }
+    }
+    for step in &record.steps {
+        for (port, outcome) in &step.outputs {
+            let from = Origin::Step { address: step.address.clone(), port: port.clone() };
             if let Some(outcome) = outcome
+                && !outputs.iter().any(|found| found.from == from)
                 && wanted.is_in(&handle, outcome).await?
             {
-                let place = format!("output {name}");
-                outputs.push(Found { record: record.clone(), place, from: from.clone() });
-            }
-        }
-        for step in &record.steps {
-            for (port, outcome) in &step.outputs {
-                let from = Origin::Step { address: step.address.clone(), port: port.clone() };
-                let is_told = outputs.iter().any(|found: &Found| found.record.id == run.id && found.from == from);
-                if let Some(outcome) = outcome
-                    && !is_told
-                    && wanted.is_in(&handle, outcome).await?
-                {
-                    let place = format!("{port} of step {}", words::step(&step.address));
-                    kept.push(Found { record: record.clone(), place, from });
-                }
-            }
-        }
-        for (name, digest) in &record.inputs {
-            if wanted.is(digest) || wanted.as_file.as_ref() == Some(digest) {
-                let (place, from) = (format!("input {name}"), Origin::Input(name.clone()));
-                given.push(Found { record: record.clone(), place, from });
+                kept.push(found(format!("{port} of step {}", words::step(&step.address)), from));
             }
         }
     }
-    Ok(outputs.into_iter().chain(kept).chain(given).collect())
-}
-
-fn hex(digest: &Digest) -> String {
-    digest.iter().map(|byte| format!("{byte:02x}")).collect()
+    for (name, digest) in &record.inputs {
+        if wanted.is(digest) || wanted.as_file.as_ref() == Some(digest) {
+            given.push(found(format!("input {name}"), Origin::Input(name.clone())));
+        }
+    }
+    Ok([outputs, kept, given])
 }
 
 fn short(hex: &str) -> &str {
     &hex[..hex.len().min(16)]
 }
 
-/// A version as it is shown.
-fn code(version: &str) -> String {
-    match version.char_indices().nth(16) {
-        Some((at, _)) => version[..at].to_owned(),
-        None => version.to_owned(),
-    }
-}
-
-fn to_text(printer: &Printer, found: &Found) -> String {
+fn to_text(printer: &Printer, wanted: &Wanted, found: &Found) -> String {
     let record = &found.record;
     let run = printer.ink(Ink::Bold, &record.key);
     let mut text =
         format!("is {} of run {run} ({}, flow {}, {})\n", found.place, record.id, record.flow, record.status);
-    trace(record, &found.from, 1, &mut BTreeSet::new(), &mut text);
+    Tracing { record, wanted, seen: BTreeSet::new(), text: &mut text }.trace(&found.from, 1);
     text
 }
 
-fn trace(record: &Record, from: &Origin, depth: usize, seen: &mut BTreeSet<String>, text: &mut String) {
-    let indent = "  ".repeat(depth);
-    match from {
-        Origin::None => {}
-        Origin::Constant(digest) => {
-            text.push_str(&format!("{indent}said by the flow, blake3 {}\n", short(&hex(digest))));
+/// On the way back from something to what it was made of.
+struct Tracing<'a> {
+    record: &'a Record,
+    wanted: &'a Wanted,
+    seen: BTreeSet<String>,
+    text: &'a mut String,
+}
+
+impl Tracing<'_> {
+    /// The digest of something, called what it is: a value as it is stored is known by another than a file is, to which
+    /// its name belongs. Of the file that is asked about both are known.
+    fn digest(&self, digest: &Digest) -> String {
+        match self.wanted.as_file.as_ref() == Some(digest) {
+            true => format!("blake3 {}", short(&self.wanted.hex)),
+            false => format!("value {}", short(&hex(digest))),
         }
-        Origin::Input(name) => {
-            let digest = record.inputs.iter().find(|(input, _)| input == name).map(|(_, digest)| hex(digest));
-            let digest = digest.map_or(String::new(), |digest| format!(", blake3 {}", short(&digest)));
-            text.push_str(&format!("{indent}input {name}{digest}\n"));
-        }
-        Origin::Step { address, port } => {
-            let step = record.steps.iter().find(|step| step.address == *address);
-            let name = words::step(address);
-            let Some(step) = step else {
-                text.push_str(&format!("{indent}from {name}:{port}\n"));
-                return;
-            };
-            let again = !seen.insert(address.clone());
-            let told = if again { " (see above)" } else { "" };
-            text.push_str(&format!("{indent}from {name}:{port}, {} {}{told}\n", step.kind, code(&step.code)));
-            if !again {
-                step.inputs.iter().for_each(|(_, from)| trace(record, from, depth + 1, seen, text));
+    }
+
+    fn trace(&mut self, from: &Origin, depth: usize) {
+        let (record, indent) = (self.record, "  ".repeat(depth));
+        match from {
+            Origin::None => {}
+            Origin::Constant(digest) => {
+                let told = format!("{indent}said by the flow, {}\n", self.digest(digest));
+                self.text.push_str(&told);
+            }
+            Origin::Input(name) => {
+                let digest = record.inputs.iter().find(|(input, _)| input == name).map(|(_, digest)| digest);
+                let digest = digest.map_or(String::new(), |digest| format!(", {}", self.digest(digest)));
+                self.text.push_str(&format!("{indent}input {name}{digest}\n"));
+            }
+            Origin::Step { address, port } => {
+                let step = record.steps.iter().find(|step| step.address == *address);
+                let name = words::step(address);
+                let Some(step) = step else {
+                    self.text.push_str(&format!("{indent}from {name}:{port}\n"));
+                    return;
+                };
+                let again = !self.seen.insert(address.clone());
+                let told = if again { " (see above)" } else { "" };
+                self.text.push_str(&format!(
+                    "{indent}from {name}:{port}, {} {}{told}\n",
+                    step.kind,
+                    style::short(&step.code, 17)
+                ));
+                if !again {
+                    step.inputs.iter().for_each(|(_, from)| self.trace(from, depth + 1));
+                }
             }
         }
     }
@@ -240,4 +280,37 @@ fn to_json(found: &Found) -> Value {
         "code": hex(&record.code), "is": found.place, "from": origin(&found.from),
         "steps": steps.collect::<Vec<_>>(), "inputs": inputs.collect::<serde_json::Map<_, _>>(),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use onceflow_core::{Timestamp, protocol::ids::RunId};
+    use onceflow_engine::{Options, RunStatus};
+
+    #[tokio::test]
+    async fn a_run_that_has_gone_meanwhile_is_named_and_the_others_are_told() {
+        let at = tempfile::tempdir().expect("a directory");
+        let store = onceflow_store::Store::open(at.path()).await.expect("a store");
+        let engine = Engine::open(&store, Options { works: false, ..Options::default() }).await.expect("an engine");
+        let run = Summary {
+            key: String::from("was"),
+            id: RunId([7; 8]),
+            flow: String::from("f"),
+            generation: 0,
+            status: RunStatus::Done,
+            started: Timestamp::ZERO,
+            ended: None,
+            keep_ms: None,
+            history_ms: 0,
+            failures: vec![],
+            not_undone: vec![],
+            undecided: vec![],
+            live: 0,
+        };
+        let wanted = Wanted { name: String::from("x"), hex: String::from("00000000"), as_file: None };
+        let all = find(&engine, vec![run], &wanted).await.unwrap_or_else(|fault| panic!("{fault}"));
+        assert!(all.found.is_empty() && all.gone == ["was"]);
+        engine.stop();
+    }
 }

@@ -8,7 +8,7 @@ use crate::{
     presence,
     printer::{Ink, Printer},
     session::{Session, is_for_any},
-    trail, words,
+    steps, trail, words,
 };
 use onceflow_engine::What;
 use serde_json::json;
@@ -43,15 +43,70 @@ pub(crate) async fn run(args: &args::Logs, place: Place, printer: &Printer) -> R
         }
         tokio::time::sleep(Duration::from_millis(100)).await;
     }
+    let is_silent = shown.read.is_empty() && shown.elsewhere.is_empty();
+    let outline = if is_silent { handle.outline().await? } else { None };
     engine.stop();
     session.close().await?;
-    if shown.read.is_empty() && shown.elsewhere.is_empty() {
-        let of = args.step.as_ref().map_or(String::new(), |step| format!(" of step `{step}`"));
-        return Err(Fault::new(Exit::No, codes::NO_LOGS, format!("run `{}` has no logs{of}", run.key))
-            .hint(format!("`onceflow show {}` lists its steps; logs go when the run's history ends", run.key)));
+    if is_silent {
+        let seen = trail::Reader::open(&place.run(run.id)).more().iter().filter_map(trail::what).collect();
+        let outline = outline.unwrap_or_default().into_iter().map(|line| line.address).collect();
+        let told = Silence { key: &run.key, step: args.step.as_deref(), attempt: args.attempt, seen, outline, by_any };
+        printer.say(told.why()?);
     }
     printer.next(format!("onceflow show {}", super::ls::shell_word(&run.key)));
     Ok(Exit::Done)
+}
+
+/// Nothing was written that could be shown.
+struct Silence<'a> {
+    key: &'a str,
+    step: Option<&'a str>,
+    attempt: Option<u32>,
+    /// What happened, as far as that is known here.
+    seen: Vec<What>,
+    /// The steps of its flow, with `*` for numbers.
+    outline: Vec<String>,
+    /// Whether others may know more.
+    by_any: bool,
+}
+
+impl Silence<'_> {
+    /// Why that is, unless what was asked for is not there at all.
+    fn why(&self) -> Result<String, Fault> {
+        let is_it = |address: &&str| self.step.is_none_or(|step| steps::is_within(address, step));
+        let (mut last, mut reused) = (BTreeMap::new(), false);
+        for what in &self.seen {
+            match what {
+                What::WillRun { address, attempt } if is_it(&address.as_str()) => drop(last.insert(address, *attempt)),
+                What::DidReuse { address } if is_it(&address.as_str()) => reused = true,
+                _ => {}
+            }
+        }
+        let of = match self.step {
+            None => format!("run `{}`", self.key),
+            Some(step) => format!("step `{step}` of run `{}`", self.key),
+        };
+        if let Some(step) = self.step
+            && last.is_empty()
+            && !reused
+            && !steps::is_outlined(step, &self.outline, self.by_any)
+        {
+            let ran = self.seen.iter().filter_map(|what| match what {
+                What::WillRun { address, .. } => Some(address.as_str()),
+                _ => None,
+            });
+            return Err(steps::unknown(self.key, step, self.outline.iter().map(String::as_str).chain(ran)));
+        }
+        if let Some(wanted) = self.attempt.filter(|wanted| !last.values().any(|attempt| attempt == wanted)) {
+            return Err(Fault::new(Exit::No, codes::NO_LOGS, format!("there are no logs of attempt {wanted} of {of}"))
+                .hint("only what the last attempt at a step wrote is kept"));
+        }
+        Ok(match (last.is_empty(), self.step) {
+            (true, Some(_)) if reused => format!("{of} was reused: it did not run, so it wrote nothing"),
+            (true, Some(_)) if !self.by_any => format!("{of} has not run, so it wrote nothing"),
+            _ => format!("{of} wrote nothing"),
+        })
+    }
 }
 
 struct Shown<'a> {
@@ -78,7 +133,7 @@ impl Shown<'_> {
     /// Shows what steps wrote on other machines, as far as they say.
     fn show_from_elsewhere(&mut self, directory: &Path, logs: Vec<onceflow_engine::StepLog>) {
         for log in logs {
-            let wanted = self.args.step.as_deref().is_none_or(|wanted| is_at(&log.address, wanted));
+            let wanted = self.args.step.as_deref().is_none_or(|wanted| steps::is_within(&log.address, wanted));
             let attempt = self.args.attempt.is_none_or(|wanted| wanted == log.attempt);
             let is_here = directory.join(format!("{}.log", onceflow_exec::home::safe(&log.address))).exists();
             let is_shown = self.elsewhere.get(&log.address) == Some(&log.attempt);
@@ -106,7 +161,7 @@ impl Shown<'_> {
         let attempts = self.attempts(directory);
         for (step, path) in files(directory) {
             let attempt = attempts.get(&step).copied().unwrap_or(1);
-            let wanted = self.args.step.as_deref().is_none_or(|wanted| is_at(&step, wanted));
+            let wanted = self.args.step.as_deref().is_none_or(|wanted| steps::is_within(&step, wanted));
             if !wanted || self.args.attempt.is_some_and(|wanted| wanted != attempt) {
                 continue;
             }
@@ -142,12 +197,6 @@ fn files(directory: &Path) -> Vec<(String, PathBuf)> {
         .collect();
     found.sort();
     found
-}
-
-/// Whether a step is the one that is meant, or inside it.
-fn is_at(step: &str, wanted: &str) -> bool {
-    let (step, wanted) = (words::step(step), words::step(wanted));
-    step.strip_prefix(wanted.as_str()).is_some_and(|rest| rest.is_empty() || rest.starts_with(['/', '[', '@']))
 }
 
 fn rest(path: &Path, from: u64) -> std::io::Result<Vec<u8>> {

@@ -7,6 +7,7 @@ use std::path::PathBuf;
 
 /// Writes it.
 pub(crate) async fn run(args: &Report, place: Place, printer: &Printer) -> Result<Exit, Fault> {
+    super::graph::must_be_called("a report", args.output.as_deref(), &["html", "htm"])?;
     let run = Pictured::of(&args.run, place).await?;
     let path = args.output.clone().unwrap_or_else(|| PathBuf::from(format!("report-{}.html", name(&run.run.key))));
     super::graph::give(printer, Some(&path), page::document(&run))?;

@@ -15,7 +15,8 @@ pub(crate) async fn run(args: &args::Resolve, place: Place, printer: &Printer) -
     let run = session.run(&engine, &args.run).await?;
     let handle = engine.find(&run.key).await?;
     let waiting = handle.undecided().await?;
-    let step = meant(&run, &waiting, args.step.as_deref())?;
+    let outline = handle.outline().await?.map(|lines| lines.into_iter().map(|line| line.address).collect::<Vec<_>>());
+    let step = meant(&run, &waiting, args.step.as_deref(), outline.as_deref())?;
     let (word, resolution) = resolution(args, step)?;
     let shown = words::step(&step.address);
     if args.sure.dry_run || !asking::may(printer, args.sure, &format!("say that {shown} {}", said(word))) {
@@ -80,7 +81,13 @@ fn tell(printer: &Printer, run: &Summary, (step, word): (&str, &str), left: &[Un
 }
 
 /// The step that is meant: the only one that waits, or the one that is named.
-fn meant<'a>(run: &Summary, waiting: &'a [Undecided], step: Option<&str>) -> Result<&'a Undecided, Fault> {
+fn meant<'a>(
+    run: &Summary,
+    waiting: &'a [Undecided],
+    step: Option<&str>,
+    outline: Option<&[String]>,
+) -> Result<&'a Undecided, Fault> {
+    steps::must_be_outlined(&run.key, step, outline)?;
     let names: Vec<_> = waiting.iter().map(|waits| words::step(&waits.address)).collect();
     let none = |message: String| {
         let hint = match names.is_empty() {
@@ -107,16 +114,13 @@ fn resolution(args: &args::Resolve, step: &Undecided) -> Result<(&'static str, R
     if let Some(why) = &args.fail {
         return Ok(("fail", Resolution::Fail(why.clone())));
     }
-    let values = onceflow_spec::bind(&step.outputs, &args.output);
-    let values = values.map_err(|problems| {
+    let called = onceflow_spec::Called { owner: "the step", one: "output" };
+    let values = onceflow_spec::bind(&step.outputs, &args.output, called).map_err(|mut problems| {
         let wanted: Vec<_> = step.outputs.iter().map(|port| format!("-o {}={}", port.name, port.ty)).collect();
-        let problems = problems.0.into_iter().map(|mut problem| {
-            problem.message = problem.message.replace("the flow has no input", "the step has no output");
-            problem.message = problem.message.replace("the input `", "the output `");
+        for problem in &mut problems.0 {
             problem.hint = Some(format!("--done {}", wanted.join(" ")));
-            problem
-        });
-        Fault::problems(Exit::Usage, onceflow_spec::Problems(problems.collect()))
+        }
+        Fault::problems(Exit::Usage, problems)
     })?;
     let mut outputs: Vec<Data> = Vec::with_capacity(values.len());
     for ((name, value), port) in values.into_iter().zip(&step.outputs) {

@@ -23,6 +23,8 @@ pub(crate) async fn run(args: &args::Send, place: Place, printer: &Printer) -> R
         return Ok(told(printer, &run, args, None));
     }
     let waiting = handle.undecided().await?;
+    let outline = handle.outline().await?.map(|lines| lines.into_iter().map(|line| line.address).collect::<Vec<_>>());
+    steps::must_be_outlined(&run.key, args.step.as_deref(), outline.as_deref())?;
     let step = meant(&run, &waiting, args)?;
     let values = values(args, &step.outputs)?;
     let given = step.outputs.iter().zip(&values);
@@ -124,10 +126,9 @@ fn values(args: &args::Send, ports: &[Port]) -> Result<Vec<Data>, Fault> {
             ports.iter().map(one).collect::<Result<Vec<_>, _>>()?
         }
         None => {
-            let bound = onceflow_spec::bind(ports, &words).map_err(|mut problems| {
+            let called = onceflow_spec::Called { owner: "the event", one: "value" };
+            let bound = onceflow_spec::bind(ports, &words, called).map_err(|mut problems| {
                 for problem in &mut problems.0 {
-                    problem.message = problem.message.replace("the flow has no input", "the event has no value");
-                    problem.message = problem.message.replace("the input `", "the value `");
                     problem.hint = Some(wanted());
                 }
                 Fault::problems(Exit::Usage, problems)

@@ -8,6 +8,7 @@ use serde_json::json;
 
 /// Draws it.
 pub(crate) async fn run(args: &Timeline, place: Place, printer: &Printer) -> Result<Exit, Fault> {
+    super::graph::must_be_called("a timeline", args.output.as_deref(), &["svg"])?;
     let run = Pictured::of(&args.run, place).await?;
     if run.history.is_empty() {
         let message = format!("nothing is written down about run `{}`", run.run.key);

@@ -19,7 +19,7 @@ use onceflow_core::{
     plan::{Fate, Reason},
     protocol::rows::Failed,
 };
-use onceflow_engine::{Handle, Reasons, RunStatus, Summary, Unfinished};
+use onceflow_engine::{Handle, PLANS_MAX, Reasons, RunStatus, Summary, Unfinished};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use tries::{End, Inside, Seen, Try, beyond, events, is_undone, tries};
@@ -148,7 +148,7 @@ impl Answer {
     fn of(run: &Summary, step: &str, reasons: &[Reasons], events: &[Seen], stands: Stands) -> Self {
         let mut plans: Vec<_> = reasons.iter().rev().filter_map(|plan| decided(plan, step)).collect();
         // The first plan of a run that knew nothing has no reasons: everything ran for the first time.
-        if reasons.iter().all(|plan| plan.generation > 0) && run.generation < 8 {
+        if reasons.iter().all(|plan| plan.generation > 0) && run.generation < PLANS_MAX {
             plans.push(Decided { plan: 0, of: step.to_owned(), fate: Fate::Run, reason: None });
         }
         let (tries, is_undone) = (tries(step, events), is_undone(step, events));
@@ -367,11 +367,7 @@ fn told(plan: &Decided) -> String {
 
 /// A version as people can compare it.
 fn code(version: &str) -> String {
-    const SHOWN: usize = 24;
-    match version.char_indices().nth(SHOWN) {
-        Some((at, _)) => format!("`{}…`", &version[..at]),
-        None => format!("`{version}`"),
-    }
+    format!("`{}`", crate::picture::style::short(version, 25))
 }
 
 /// What a plan decided about a step, or about the nearest one around it.

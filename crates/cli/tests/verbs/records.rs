@@ -39,6 +39,46 @@ fn every_byte_of_a_store_is_somebodys() {
 }
 
 #[test]
+fn a_part_of_a_run_is_listed_once_and_all_of_them_are_the_total() {
+    let bed = done("keep: 1h\n");
+    // What earlier plans gave is still there.
+    for b in ["3", "4"] {
+        bed.run(&["run", "sum.yaml", "-i", "a=1", "-i", &format!("b={b}")]).ends(0);
+    }
+    let run = bed.run(&["du", "sum", "--json"]).ends(0).json()["runs"][0].take();
+    let parts = run["parts"].as_array().cloned().unwrap_or_default();
+    let mut names: Vec<_> = parts.iter().map(|part| format!("{} {}", part["kind"], part["of"])).collect();
+    let many = names.len();
+    names.sort();
+    names.dedup();
+    assert_eq!(names.len(), many, "{run}");
+    assert!(
+        names.contains(&String::from("\"output\" \"z\"")) && names.contains(&String::from("\"program\" null")),
+        "{run}"
+    );
+    let bytes = |value: &Value| value.as_u64().unwrap_or_default();
+    assert_eq!(bytes(&run["bytes"]), parts.iter().map(|part| bytes(&part["bytes"])).sum::<u64>(), "{run}");
+    assert_eq!(bytes(&run["total_bytes"]), bytes(&run["bytes"]) + bytes(&run["directory_bytes"]), "{run}");
+    let text = bed.run(&["du", "sum"]).ends(0).stdout;
+    assert_eq!(text.matches("  program  ").count(), 1, "{text}");
+}
+
+#[test]
+fn a_digest_is_called_what_it_is() {
+    let bed = Bed::new();
+    bed.write("in.txt", "some text");
+    bed.write("copy.yaml", &super::support::copy_flow("copy", ""));
+    bed.run(&["run", "copy.yaml", "-i", "text=in.txt"]).ends(0);
+    let digest = &blake3::hash(b"some text").to_hex()[..16];
+    let text = bed.run(&["lineage", "in.txt"]).ends(0).stdout;
+    assert!(text.starts_with(&format!("in.txt  blake3 {digest}\n")), "{text}");
+    assert!(text.contains(&format!("input text, blake3 {digest}\n")) && !text.contains("value "), "{text}");
+    // Found by its digest only, it has no name; and what is stored is another's.
+    let text = bed.run(&["lineage", digest]).ends(0).stdout;
+    assert!(text.contains("input text, value ") && !text.contains(&format!("value {digest}")), "{text}");
+}
+
+#[test]
 fn a_result_is_traced_back_to_inputs_and_code() {
     let bed = done("");
     let said = bed.run(&["lineage", "results/z.txt", "--json"]).ends(0).json();
@@ -80,7 +120,37 @@ fn two_runs_differ_in_what_was_changed_and_nothing_else() {
     let told: Vec<_> = told.iter().map(|it| format!("{} {} {}", it["of"], it["name"], it["how"])).collect();
     let expected = ["input b changed", "step y code-changed", "output z changed"];
     assert_eq!(told.iter().map(|told| told.replace('"', "")).collect::<Vec<_>>(), expected, "{said}");
-    assert!(bed.run(&["diff", "sum", "-"]).ends(1).stdout.contains("~ step y: code changed"));
+    assert_eq!(
+        (&said["differences"][0]["from_value"], &said["differences"][0]["to_value"]),
+        (&"2".into(), &"3".into())
+    );
+    let text = bed.run(&["diff", "sum", "-"]).ends(1).stdout;
+    assert!(
+        text.contains("~ step y: code changed") && text.starts_with("~ input b: changed from \"2\" to \"3\"\n"),
+        "{text}"
+    );
+}
+
+#[test]
+fn what_differs_is_shown_if_it_is_short_and_known() {
+    let bed = done("");
+    let long = format!("b={}", "long ".repeat(20));
+    bed.run(&["run", "sum.yaml", "-i", "a=1", "-i", &long, "--key", "long"]).ends(0);
+    let text = bed.run(&["diff", "sum", "long"]).ends(1).stdout;
+    let line = text.lines().next().unwrap_or_default().to_owned();
+    let to = line.strip_prefix("~ input b: changed from \"2\" to ").unwrap_or_else(|| panic!("{text}"));
+    assert!(to.len() == 16 && to.chars().all(|letter| letter.is_ascii_hexdigit()), "{text}");
+    // What was written down beside the run may say anything: it is not believed.
+    let id = bed.run(&["show", "sum", "--json"]).ends(0).json()["id"].as_str().expect("an id").to_owned();
+    bed.write(&format!(".onceflow/runs/{id}/inputs.json"), r#"{"a":"1","b":"20"}"#);
+    assert!(!bed.run(&["diff", "sum", "long"]).ends(1).stdout.contains('"'));
+    // Of a file it says the name, which may be the same.
+    bed.write("copy.yaml", &super::support::copy_flow("copy", ""));
+    for (content, key) in [("one", "one"), ("two", "two")] {
+        bed.write("in.txt", content);
+        bed.run(&["run", "copy.yaml", "-i", "text=in.txt", "--key", key]).ends(0);
+    }
+    assert!(!bed.run(&["diff", "one", "two"]).ends(1).stdout.contains("in.txt"));
 }
 
 #[test]

@@ -38,9 +38,9 @@ fn what_was_done_is_said_with_what_it_gave_and_the_run_goes_on() {
     "#]]);
     bed.run(&["resolve", "pay", "chrge", "--redo"]).expect(expect![[r#"
         -- stderr
-        error[OF0451]: step `chrge` of run `pay` does not wait
-        hint: these wait: charge
-        -- exit 1
+        error[OF0450]: run `pay` has no step `chrge`
+        hint: did you mean `charge`?
+        -- exit 2
     "#]]);
     bed.run(&["resolve", "pay", "--done", "-o", "amunt=5"]).expect(expect![[r#"
         -- stderr
@@ -51,6 +51,8 @@ fn what_was_done_is_said_with_what_it_gave_and_the_run_goes_on() {
         hint: --done -o amount=int
         -- exit 2
     "#]]);
+    let said = bed.run(&["resolve", "pay", "--done", "-o", "amount=some"]).ends(2);
+    assert!(said.stderr.starts_with("error[OF0203]: output `amount` must be int"), "{}", said.stderr);
     bed.run(&["resolve", "pay", "charge", "--done", "-o", "amount=7", "--dry-run"]).expect(expect![[r#"
         -- stderr
         charge: would be decided: was done

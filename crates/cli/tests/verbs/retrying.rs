@@ -26,7 +26,7 @@ fn a_failed_run_goes_on_without_its_flow_file_and_writes_its_results() {
         -- stderr
         error[OF0450]: run `sum` has no step `nix` that failed
         hint: it has `z`
-        -- exit 1
+        -- exit 2
     "#]]);
     assert_eq!(ran(&bed), "");
     bed.write("ok", "");
@@ -137,7 +137,7 @@ fn why_names_what_differs_and_what_happened_at_each_try() {
     let said = bed.run(&["why", "sum", "x", "--json"]).ends(0).json();
     assert_eq!(said["plans"][0]["reason"], "code-changed", "{said}");
     assert_ne!(said["plans"][0]["from"], said["plans"][0]["to"]);
-    bed.run(&["why", "sum", "w"]).ends(1);
+    bed.run(&["why", "sum", "w"]).ends(2);
 }
 
 #[test]

@@ -84,6 +84,7 @@ pub struct TaskSpec {
     /// What it needs of the machine.
     pub resources: Resources,
     /// The task that undoes it: registered before the body runs, given the same inputs.
+    #[serde(deserialize_with = "super::program::nested::deeper")]
     pub compensation: Option<Box<TaskSpec>>,
     /// What an executor of many tasks is told about this one; nothing for a task with code of its own. The version must
     /// say all of it that results depend on.

@@ -103,6 +103,20 @@ pub fn class_of(queue: &Group) -> Option<&str> {
     std::str::from_utf8(queue.id().strip_prefix(b"q/")?).ok()
 }
 
+/// What edges are called first that hold what a run gave.
+const RESULT: &[u8] = b"result";
+
+/// The run and the port in what [`Keys::result_edge`] wrote.
+pub fn of_result_edge(name: &[u8]) -> Option<(RunId, u16)> {
+    let (run, rest) = name.strip_prefix(RESULT)?.strip_prefix(b"r")?.split_first_chunk()?;
+    Some((RunId(*run), u16::from_be_bytes(rest.get(4..)?.try_into().ok()?)))
+}
+
+/// The run in what [`Keys::kept_edge`] wrote.
+pub fn of_kept_edge(name: &[u8]) -> Option<RunId> {
+    Some(RunId(*name.strip_prefix(b"K")?.first_chunk()?))
+}
+
 /// The keys of one generation of a run.
 #[derive(Clone, Debug)]
 pub struct Keys {
@@ -198,6 +212,16 @@ impl Keys {
         Name::join(&[self.rows.id(), row.name.as_bytes(), &port.to_be_bytes()])
     }
 
+    /// What the edge is called that holds an output of a run that has ended, its program or its sealed record.
+    pub fn result_edge(&self, port: u16) -> Name {
+        Name::join(&[RESULT, self.rows.id(), &port.to_be_bytes()])
+    }
+
+    /// What the edge is called that holds an output of what is kept in the row of this name: see [`Keys::memo`].
+    pub fn kept_edge(&self, row: &[u8], port: u16) -> Name {
+        Name::join(&[self.kept.id(), row.get(1..).unwrap_or_default(), &port.to_be_bytes()])
+    }
+
     /// What the elements of a list that a frame gathers have in common.
     pub fn elements(&self, frame: FrameId, port: u16) -> Name {
         Name::join(&[self.rows.id(), frame.as_bytes(), &port.to_be_bytes()])
@@ -215,5 +239,20 @@ mod tests {
         assert_ne!(one, two);
         assert_eq!(of_due(one.name.as_bytes()), Some((at, &b"order"[..])));
         assert_eq!(of_due(b"short"), None);
+    }
+
+    #[test]
+    fn an_edge_of_what_a_run_gave_or_keeps_says_whose_it_is() {
+        let (run, memo) = (RunId(*b"01234567"), [7; 32]);
+        let keys = Keys::new(run, Generation(9));
+        let (result, kept) = (keys.result_edge(258), keys.kept_edge(keys.memo(&memo).name.as_bytes(), 3));
+        assert_eq!(of_result_edge(result.as_bytes()), Some((run, 258)));
+        assert_eq!(of_kept_edge(kept.as_bytes()), Some(run));
+        assert_eq!(kept, Name::join(&[keys.kept.id(), &memo[..16], &[0, 3]]));
+        assert_eq!((of_result_edge(kept.as_bytes()), of_kept_edge(result.as_bytes())), (None, None));
+        for len in 0..result.as_bytes().len() {
+            assert_eq!(of_result_edge(&result.as_bytes()[..len]), None, "{len}");
+        }
+        assert_eq!((of_kept_edge(b"K0123"), of_result_edge(b"resultr")), (None, None));
     }
 }

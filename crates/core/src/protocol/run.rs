@@ -55,11 +55,6 @@ pub fn program_edges(plan: &Plan) -> [Name; 2] {
     [b"program".as_slice(), b"full"].map(|what| Name::join(&[plan.keys.rows.id(), what]))
 }
 
-/// What the edge is called that holds an output, or the sealed record, of a finished run.
-pub fn result_edge(plan: &Plan, port: u16) -> Name {
-    Name::join(&[b"result", plan.keys.rows.id(), &port.to_be_bytes()])
-}
-
 /// The port that stands for the sealed record.
 pub const SEALED: u16 = u16::MAX;
 
@@ -128,11 +123,11 @@ pub fn fold<'a>(plan: &'a Plan, state: State, taken: &Taken, frame: Option<&Fram
     for (port, (_, outcome)) in finished.outputs.iter().enumerate() {
         let port = port as u16;
         if let Some(stored) = super::draft::stored(outcome) {
-            draft.edges.push(Edge::Lease(result_edge(plan, port), stored.clone(), *history_until));
+            draft.edges.push(Edge::Lease(plan.keys.result_edge(port), stored.clone(), *history_until));
         }
     }
     if let Some(sealed) = &finished.sealed {
-        draft.edges.push(Edge::Lease(result_edge(plan, SEALED), sealed.id.clone(), *history_until));
+        draft.edges.push(Edge::Lease(plan.keys.result_edge(SEALED), sealed.id.clone(), *history_until));
     }
     for (name, stored) in programs(plan, &finished.header) {
         draft.edges.push(Edge::Clear(name, stored));
@@ -140,7 +135,7 @@ pub fn fold<'a>(plan: &'a Plan, state: State, taken: &Taken, frame: Option<&Fram
     // What it did can be asked for as long as what it gave, and is compared with as long as that is kept.
     let program_until = keep_until.map_or(*history_until, |until| until.max(*history_until));
     let program = finished.header.full.as_ref().unwrap_or(&finished.header.program);
-    draft.edges.push(Edge::Lease(result_edge(plan, PROGRAM), program.id.clone(), program_until));
+    draft.edges.push(Edge::Lease(plan.keys.result_edge(PROGRAM), program.id.clone(), program_until));
     let key = &finished.header.key;
     draft.batch.delete_group(plan.keys.rows.clone()).delete_group(plan.keys.home.clone());
     draft.batch.put(keys::heads().key(key), rows::write(&Head::Finished(Box::new(finished.clone()))));

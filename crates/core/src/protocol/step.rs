@@ -352,5 +352,5 @@ pub fn keep(plan: &Plan, draft: &mut Draft<'_>, memo: &Digest, outputs: &[Outcom
 
 /// What the edge is called that holds an output of a memo.
 pub fn memo_edge(plan: &Plan, memo: &Digest, port: u16) -> Name {
-    Name::join(&[plan.keys.kept.id(), &memo[..16], &port.to_be_bytes()])
+    plan.keys.kept_edge(plan.keys.memo(memo).name.as_bytes(), port)
 }

@@ -111,7 +111,7 @@ impl Shared {
     /// What a run kept goes, unless it lives again; then it goes with that life.
     async fn forget_kept(&self, due: &Name, key: &[u8], run: RunId) -> Result<(), Error> {
         let due = keys::dues().key(due);
-        let kept = Keys::new(run, Generation(0)).kept;
+        let keys = Keys::new(run, Generation(0));
         let row = self.row(keys::heads().key(key)).await?;
         let head = row.as_deref().and_then(rows::read::<Head>);
         let now = self.records.now().await?;
@@ -123,7 +123,7 @@ impl Shared {
             _ => false,
         };
         if !lives {
-            self.remove_all_kept(&kept).await?;
+            self.remove_all_kept(&keys).await?;
         }
         let mut batch = Batch::new(self.shard());
         batch.require_present(due.clone()).delete(due);
@@ -131,26 +131,26 @@ impl Shared {
         Ok(())
     }
 
-    async fn remove_all_kept(&self, kept: &onceflow_core::Group) -> Result<(), Error> {
+    async fn remove_all_kept(&self, keys: &Keys) -> Result<(), Error> {
         loop {
-            let page = self.records.scan(self.shard(), Scan::of(kept.clone(), REMOVE_ROWS_MAX)).await?;
+            let page = self.records.scan(self.shard(), Scan::of(keys.kept.clone(), REMOVE_ROWS_MAX)).await?;
             if page.rows.is_empty() {
                 return Ok(());
             }
-            self.remove_kept(kept, &page.rows).await?;
+            self.remove_kept(keys, &page.rows).await?;
         }
     }
 
-    async fn remove_kept(&self, kept: &onceflow_core::Group, rows: &[(Name, Row)]) -> Result<(), Error> {
+    async fn remove_kept(&self, keys: &Keys, rows: &[(Name, Row)]) -> Result<(), Error> {
         let mut batch = Batch::new(self.shard());
         let mut weaves = Vec::new();
         for (name, row) in rows {
-            let key = kept.key(name);
+            let key = keys.kept.key(name);
             batch.require_present(key.clone()).delete(key);
             let memo = if name.as_bytes().first() == Some(&b'm') { rows::read::<Memo>(row) } else { None };
             for (port, outcome) in memo.iter().flat_map(|memo| memo.outputs.iter().enumerate()) {
                 if let Some(stored) = stored(outcome) {
-                    let edge = Name::join(&[kept.id(), &name.as_bytes()[1..], &(port as u16).to_be_bytes()]);
+                    let edge = keys.kept_edge(name.as_bytes(), port as u16);
                     weaves.push(Weave::Clear { edge: EdgeName::root(edge), from: data::id(stored), deadline: None });
                 }
             }

@@ -12,7 +12,7 @@ use super::{
 use crate::{Error, Handle, data, task::Data};
 use futures_util::future::BoxFuture;
 use onceflow_core::{
-    Batch, Name,
+    Batch,
     limits::REMOVE_ROWS_MAX,
     model::{Library, Program, TaskSpec},
     payload::Digest,
@@ -175,7 +175,7 @@ impl Engine {
         let due = keys::due(until, b'k', id, key);
         batch.require_absent(due.clone()).put(due, rows::write(&Due::Keep(id)));
         let _there = shared.records.commit(batch).await?;
-        let kept = Keys::new(id, Generation(0)).kept;
+        let new = Keys::new(id, Generation(0));
         let mut after = None;
         loop {
             let scan = Scan::of(old.kept.clone(), REMOVE_ROWS_MAX).prefix(b"m").after(after.clone());
@@ -187,12 +187,12 @@ impl Engine {
                 let mut weaves = Vec::new();
                 for (port, stored) in (0_u16..).zip(&memo.outputs).filter_map(|(port, out)| Some((port, stored(out)?)))
                 {
-                    let edge = Name::join(&[kept.id(), &name.as_bytes()[1..], &port.to_be_bytes()]);
+                    let edge = new.kept_edge(name.as_bytes(), port);
                     weaves.push(Weave::Set { edge: EdgeName::root(edge), to: data::id(stored), deadline: None });
                 }
                 let mut batch = Batch::new(shared.shard());
-                batch.require_equals(old.kept.key(name), row.clone()).require_absent(kept.key(name));
-                batch.put(kept.key(name), row.clone());
+                batch.require_equals(old.kept.key(name), row.clone()).require_absent(new.kept.key(name));
+                batch.put(new.kept.key(name), row.clone());
                 // One that went meanwhile is computed again.
                 match shared.values.weave(&mut batch, &weaves).await {
                     Ok(()) => {}

@@ -16,7 +16,7 @@ use onceflow_core::{
 use serde::{Deserialize, Serialize};
 
 /// Plans of a run whose reasons are kept.
-const PLANS_MAX: u32 = 8;
+pub const PLANS_MAX: u32 = 8;
 
 /// Bytes of addresses and words kept of one plan: far below what a row may have.
 const BYTES_MAX: usize = 128 << 10;

@@ -68,7 +68,7 @@ pub struct Part {
     pub of: Option<String>,
     /// How much; what several parts have in common counts for the first of them.
     pub weight: Weight,
-    /// When it goes by itself, if that is settled.
+    /// When the last of it goes by itself, if that is settled.
     pub until: Option<Timestamp>,
 }
 
@@ -149,8 +149,9 @@ impl Engine {
     ) -> Result<RunUsage, Error> {
         let shared = &self.shared;
         let run = if finished.is_some() { None } else { shared.read_run(id).await? };
-        type Group = (Use, Option<String>, Option<Timestamp>);
-        let mut groups: BTreeMap<Group, Vec<&Root>> = BTreeMap::new();
+        type Group<'a> = (Vec<&'a Root>, Option<Timestamp>);
+        // What earlier plans of the run gave is there, too, under the same names, until its own time has come.
+        let mut groups: BTreeMap<(Use, Option<String>), Group<'_>> = BTreeMap::new();
         for (root, belongs) in roots {
             let of = match (&run, finished) {
                 (Some(run), _) => shared.step_name(run, belongs).await?,
@@ -161,10 +162,12 @@ impl Engine {
                 (Use::Kept, Some(finished)) => finished.header.keep_ms.map(|ms| finished.ended.plus_ms(ms)),
                 _ => root.deadline,
             };
-            groups.entry((belongs.used, of, until)).or_default().push(root);
+            let (held, last) = groups.entry((belongs.used, of)).or_insert_with(|| (vec![], until));
+            held.push(root);
+            *last = last.zip(until).map(|(last, until)| last.max(until));
         }
         let (mut parts, mut seen) = (Vec::new(), BTreeSet::new());
-        for ((used, of, until), roots) in groups {
+        for ((used, of), (roots, until)) in groups {
             parts.push(Part { used, of, until, weight: census.weigh(roots, &mut seen) });
         }
         for (used, weight) in shared.rows_of(id, run.as_deref()).await? {
@@ -180,35 +183,30 @@ impl Engine {
 /// The run a root belongs to, from its name: see `keys`.
 fn belongs(root: &Root) -> Option<Belongs> {
     let name = root.name.as_bytes();
-    let run = |bytes: &[u8]| bytes.get(..8)?.try_into().ok().map(RunId);
     let plain = |run: RunId, used: Use| Belongs { run, used, step: None, port: None };
-    if let Some(rest) = name.strip_prefix(b"resultr") {
-        let port = rest.get(12..14).and_then(|port| port.try_into().ok()).map(u16::from_be_bytes)?;
+    if let Some((run, port)) = keys::of_result_edge(name) {
         let used = match port {
             SEALED => Use::Record,
             PROGRAM => Use::Program,
             _ => Use::Output,
         };
-        return Some(Belongs { port: Some(port), ..plain(run(rest)?, used) });
+        return Some(Belongs { port: Some(port), ..plain(run, used) });
     }
-    let (first, rest) = name.split_first()?;
-    match first {
-        b'K' => Some(plain(run(rest)?, Use::Kept)),
-        b'r' => {
-            let (run, what) = (run(rest)?, rest.get(12..)?);
-            if root.target.is_none() {
-                return Some(plain(run, Use::Elements));
-            }
-            let step = |bytes: Option<&[u8]>| bytes.and_then(StepId::from_bytes);
-            Some(match what.first()? {
-                _ if what == b"program" || what == b"full" => plain(run, Use::Program),
-                b'u' => plain(run, Use::Undo),
-                b'i' => Belongs { step: step(what.get(1..1 + StepId::BYTES)), ..plain(run, Use::Input) },
-                _ => plain(run, Use::Input),
-            })
-        }
-        _ => None,
+    if let Some(run) = keys::of_kept_edge(name) {
+        return Some(plain(run, Use::Kept));
     }
+    let (run, rest) = name.strip_prefix(b"r")?.split_first_chunk()?;
+    let (run, what) = (RunId(*run), rest.get(4..)?);
+    if root.target.is_none() {
+        return Some(plain(run, Use::Elements));
+    }
+    let step = |bytes: Option<&[u8]>| bytes.and_then(StepId::from_bytes);
+    Some(match what.first()? {
+        _ if what == b"program" || what == b"full" => plain(run, Use::Program),
+        b'u' => plain(run, Use::Undo),
+        b'i' => Belongs { step: step(what.get(1..1 + StepId::BYTES)), ..plain(run, Use::Input) },
+        _ => plain(run, Use::Input),
+    })
 }
 
 /// Which output of a run that has ended it is.

@@ -1,16 +1,16 @@
 //! Values for ports of which nothing is known but name and type: those of a run whose flow file is not here.
 
-use super::Given;
+use super::{Called, Given};
 use crate::{Flow, Input, Problems, Shape};
 use onceflow_core::model::{Library, Port, Type};
 use onceflow_exec::value::Value;
 
 /// What words of a command line mean for these ports, as [`Flow::bind`] would say it. A port that is no option must be
-/// given.
+/// given. Messages call them what they are.
 ///
 /// # Errors
 /// All that is wrong, at once.
-pub fn bind(ports: &[Port], words: &[(String, String)]) -> Result<Vec<(String, Value)>, Problems> {
+pub fn bind(ports: &[Port], words: &[(String, String)], called: Called) -> Result<Vec<(String, Value)>, Problems> {
     let input = |port: &Port| Input {
         name: port.name.clone(),
         shape: shape(&port.ty),
@@ -33,7 +33,7 @@ pub fn bind(ports: &[Port], words: &[(String, String)]) -> Result<Vec<(String, V
         unused: vec![],
         files: vec![],
     };
-    flow.bind(&Given { words: words.to_vec(), file: None })
+    flow.bind_called(&Given { words: words.to_vec(), file: None }, called)
 }
 
 fn shape(ty: &Type) -> Shape {
@@ -66,10 +66,11 @@ mod tests {
         ];
         let word = |name: &str, value: &str| (name.to_owned(), value.to_owned());
         let words = [word("text", "7"), word("many", "1"), word("many", "2"), word("record", "{\"n\": 3}")];
-        let bound = bind(&ports, &words).unwrap_or_else(|problems| panic!("{problems}"));
+        let bound = bind(&ports, &words, Called::INPUTS).unwrap_or_else(|problems| panic!("{problems}"));
         let shown: Vec<_> = bound.iter().map(|(name, value)| format!("{name}={}", value.to_json())).collect();
         assert_eq!(shown, ["text=\"7\"", "many=[1,2]", "maybe=null", "record={\"n\":3}"]);
-        let problems = bind(&ports, &[word("txt", "x")]).expect_err("it is misspelt, and others are missing");
+        let problems =
+            bind(&ports, &[word("txt", "x")], Called::INPUTS).expect_err("it is misspelt, and others are missing");
         assert_eq!(problems.0.len(), 4, "{problems}");
     }
 }

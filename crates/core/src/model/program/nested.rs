@@ -51,7 +51,10 @@ where
 #[cfg(test)]
 mod tests {
     use super::DEPTH_MAX;
-    use crate::{model::Type, protocol::rows};
+    use crate::{
+        model::{TaskSpec, Type},
+        protocol::rows,
+    };
 
     #[test]
     fn what_is_nested_too_deep_is_refused_and_what_is_not_is_read_after_it() {
@@ -65,5 +68,24 @@ mod tests {
             assert!(!comes_back(&deep(DEPTH_MAX + 1)));
             assert_eq!(rows::read::<Type>(&endless), None);
         }
+    }
+
+    #[test]
+    fn a_task_that_is_undone_by_one_that_is_undone_and_so_on_is_refused() {
+        let task = || TaskSpec::new("t", vec![], vec![]);
+        let deep = |levels: u32| {
+            (0..levels).fold(task(), |inner, _| TaskSpec { compensation: Some(Box::new(inner)), ..task() })
+        };
+        let comes_back = |spec: &TaskSpec| rows::read::<TaskSpec>(&rows::write(spec)).is_some_and(|read| read == *spec);
+        // As bytes: nobody could write so many levels. It ends with whether there is one that undoes it, and no parameters.
+        let plain = rows::write(&task());
+        let (format, fields) = (&plain[..1], &plain[1..plain.len() - 2]);
+        let endless = |levels: usize| {
+            [format, &[fields, &[1]].concat().repeat(levels), fields, &[0, 0], &vec![0; levels]].concat()
+        };
+        assert_eq!(endless(2), rows::write(&deep(2)).to_vec());
+        assert!(comes_back(&deep(DEPTH_MAX - 1)));
+        assert!(!comes_back(&deep(DEPTH_MAX)));
+        assert_eq!(rows::read::<TaskSpec>(&endless(100_000)), None);
     }
 }

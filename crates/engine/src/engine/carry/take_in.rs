@@ -18,7 +18,7 @@ use onceflow_core::{
         draft::stored,
         ids::{Generation, RunId},
         keys::{self, Keys},
-        rows::{self, Finished, Head, Memo},
+        rows::{self, Finished, Head, Header, Memo},
         run::{Due, PROGRAM, SEALED},
     },
 };
@@ -35,6 +35,9 @@ use std::{
 /// What is half taken in stays at least so long: whoever takes in what needs longer is refused in the end.
 const TAKING_MS: u64 = 60 * 60 * 1000;
 
+/// What is taken in stays at most so long, where nobody says less: a century, which is for ever and still a time.
+const STAYS_MS_MAX: u64 = 100 * 365 * 24 * 60 * 60 * 1000;
+
 /// Bytes of what a kept row is called: a letter and half a digest, and some to spare.
 const KEPT_NAME_BYTES_MAX: usize = 64;
 
@@ -49,6 +52,24 @@ pub struct TakeIn {
     pub classes: Vec<(String, String)>,
     /// Where contents are put until they are stored: a directory that is made, and that the caller removes.
     pub scratch: PathBuf,
+    /// The longest it can be asked about here, in milliseconds; a century if it is not said.
+    pub history_ms_max: Option<u64>,
+    /// The longest that what it keeps is kept here, in milliseconds; a century if it is not said.
+    pub keep_ms_max: Option<u64>,
+}
+
+impl TakeIn {
+    /// What was asked for, but that nothing stays longer than it may here: the file may be anybody's.
+    fn bounded(&self, key: &str, header: &Header) -> Header {
+        let most = |said: u64, most: Option<u64>| said.min(most.unwrap_or(STAYS_MS_MAX));
+        Header {
+            key: key.to_owned(),
+            history_ms: most(header.history_ms, self.history_ms_max),
+            keep_ms: header.keep_ms.map(|ms| most(ms, self.keep_ms_max)).filter(|ms| *ms > 0),
+            full: None,
+            ..header.clone()
+        }
+    }
 }
 
 impl Carried {
@@ -242,7 +263,8 @@ impl Engine {
             let unpacked = Unpacked { carried, scratch: &how.scratch };
             unpacked.unpack(from)?;
             let run = self.new_run();
-            let taking = Taking { shared: &self.shared, unpacked, run, key, how: &how };
+            let header = how.bounded(&key, &carried.header);
+            let taking = Taking { shared: &self.shared, unpacked, run, key, header, how: &how };
             let program = carried.program.map(|at| taking.program(at)).transpose()?;
             let dues = taking.prepare().await?;
             taking.kept(&dues).await?;
@@ -275,6 +297,8 @@ struct Taking<'a> {
     unpacked: Unpacked<'a>,
     run: RunId,
     key: String,
+    /// What was asked for, as it is here.
+    header: Header,
     how: &'a TakeIn,
 }
 
@@ -299,7 +323,7 @@ impl Taking<'_> {
     /// The rows that say when its history goes, and what it keeps, if it is here from `now` on: not before `ms_min` have
     /// passed.
     fn dues(&self, now: Timestamp, ms_min: u64) -> Vec<(Key, Row)> {
-        let header = &self.carried().header;
+        let header = &self.header;
         let due = |ms: u64, what: u8, due: Due| {
             (keys::due(now.plus_ms(ms.max(ms_min)), what, self.run, &self.key), rows::write(&due))
         };
@@ -331,8 +355,8 @@ impl Taking<'_> {
 
     /// Everything that the run keeps, a row at a time.
     async fn kept(&self, dues: &[Key]) -> Result<(), Error> {
-        let group = Keys::new(self.run, Generation(0)).kept;
-        if self.carried().header.keep_ms.is_none() {
+        let keys = Keys::new(self.run, Generation(0));
+        if self.header.keep_ms.is_none() {
             return Ok(());
         }
         for (name, wholes) in &self.carried().kept {
@@ -343,11 +367,11 @@ impl Taking<'_> {
             }
             let mut weaves = storing.weaves();
             for (port, held) in (0_u16..).zip(&outputs).filter_map(|(port, outcome)| Some((port, stored(outcome)?))) {
-                let edge = Name::join(&[group.id(), &name[1..], &port.to_be_bytes()]);
-                weaves.push(Weave::Set { edge: EdgeName::root(edge), to: id(held), deadline: None });
+                let edge = EdgeName::root(keys.kept_edge(name, port));
+                weaves.push(Weave::Set { edge, to: id(held), deadline: None });
             }
             let mut batch = self.batch(dues);
-            batch.require_absent(group.key(name)).put(group.key(name), rows::write(&Memo { outputs }));
+            batch.require_absent(keys.kept.key(name)).put(keys.kept.key(name), rows::write(&Memo { outputs }));
             self.shared.values.weave(&mut batch, &weaves).await?;
             self.commit(batch, TOO_LONG).await?;
         }
@@ -393,20 +417,19 @@ impl Taking<'_> {
     /// The outputs, the program, the record, and the row with which it is there.
     async fn finish(&self, seen: Option<Row>, program: Option<Vec<u8>>, dues: &[Key]) -> Result<(), Error> {
         let (carried, now) = (self.carried(), self.shared.records.now().await?);
-        let until = now.plus_ms(carried.header.history_ms);
+        let until = now.plus_ms(self.header.history_ms);
         let mut storing = Storing::new(&self.shared.values, Files::Copied);
         let mut outputs = Vec::with_capacity(carried.outputs.len());
         for (name, whole) in &carried.outputs {
             outputs.push((name.clone(), self.unpacked.store(whole, &mut storing).await?));
         }
         let mut weaves = storing.weaves();
-        let mut header = carried.header.clone();
-        header.key.clone_from(&self.key);
-        header.full = None;
+        let mut header = self.header.clone();
         let keys = Keys::new(self.run, Generation(carried.generation));
-        let lease = |port: u16, to: &Name, until: Timestamp| {
-            let edge = Name::join(&[b"result", keys.rows.id(), &port.to_be_bytes()]);
-            Weave::Set { edge: EdgeName::root(edge), to: id(to), deadline: Some(until) }
+        let lease = |port: u16, to: &Name, until: Timestamp| Weave::Set {
+            edge: EdgeName::root(keys.result_edge(port)),
+            to: id(to),
+            deadline: Some(until),
         };
         let mut held = Vec::new();
         if let Some(program) = program {

@@ -1,6 +1,6 @@
 //! Writes a run to a stream.
 
-use super::{Carried, MAGIC, Tree, Whole};
+use super::{Carried, MAGIC, MANIFEST_BYTES_MAX, Tree, Whole};
 use crate::{Error, Handle, data};
 use futures_util::{TryStreamExt, future::BoxFuture};
 use onceflow_core::{
@@ -131,6 +131,7 @@ impl Handle {
                 header: finished.header,
             };
             let manifest = rows::write(&carried);
+            fits(&self.key, manifest.len() as u64)?;
             let full = |error: std::io::Error| Error::Scratch(error.to_string());
             let mut out = Counted { to, bytes: 0 };
             out.write(MAGIC).map_err(full)?;
@@ -143,6 +144,18 @@ impl Handle {
             out.to.flush().map_err(full)?;
             Ok(out.bytes)
         })
+    }
+}
+
+/// Whether somebody would read a first part of this length: one that nobody takes in is not written.
+fn fits(key: &str, bytes: u64) -> Result<(), Error> {
+    match bytes <= MANIFEST_BYTES_MAX {
+        true => Ok(()),
+        false => {
+            let why =
+                format!("has too much to carry: {bytes} bytes of rows and small values, at most {MANIFEST_BYTES_MAX}");
+            Err(Error::Refused { key: key.to_owned(), why })
+        }
     }
 }
 
@@ -179,5 +192,17 @@ async fn copy(values: &Values, stored: &Stored, out: &mut Counted<'_>) -> Result
     match *hasher.finalize().as_bytes() == stored.digest {
         true => Ok(()),
         false => Err(Error::damaged(format!("value {id} is not what was stored"))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_first_part_that_would_not_be_read_is_not_written() {
+        assert!(fits("r", 0).is_ok() && fits("r", MANIFEST_BYTES_MAX).is_ok());
+        let refused = fits("r", MANIFEST_BYTES_MAX + 1).unwrap_err();
+        assert!(matches!(&refused, Error::Refused { key, .. } if key == "r"), "{refused}");
     }
 }
