@@ -74,3 +74,15 @@ fn a_server_that_is_not_there_is_a_failure() {
         .json();
     assert_eq!(found(&shell, "shell")["message"], "there is no `sh`");
 }
+
+#[test]
+fn the_clock_of_a_server_is_compared_with_ours() {
+    for team in support::team::stores() {
+        let is_told = |data: &serde_json::Value| {
+            data["checks"].as_array().into_iter().flatten().any(|one| one["check"] == "time" && one["status"] == "ok")
+        };
+        team.bed.write("f.yaml", "flow: f\nsteps:\n  a: { run: echo hi, out: { x: text } }\noutputs: { x: a.x }\n");
+        team.run(&["run", "f.yaml", "-q"]).ends(0);
+        assert_eq!(is_told(&team.run(&["doctor", "--json"]).ends(0).json()), team.is_server());
+    }
+}

@@ -16,7 +16,10 @@ use std::{collections::BTreeMap, io::Write};
 
 /// Contents on their way out, each once.
 struct Contents<'a> {
+    key: &'a str,
     values: &'a Values,
+    /// Bytes of small values so far: they are in the first part, which is made in memory.
+    listed: u64,
     at: BTreeMap<Digest, u32>,
     all: Vec<Stored>,
 }
@@ -27,6 +30,12 @@ impl Contents<'_> {
             self.all.push(stored.clone());
             self.all.len() as u32 - 1
         })
+    }
+
+    fn small(&mut self, bytes: Vec<u8>) -> Result<Tree, Error> {
+        self.listed += bytes.len() as u64;
+        fits(self.key, self.listed)?;
+        Ok(Tree::Bytes(bytes))
     }
 
     async fn whole(&mut self, outcome: &Outcome) -> Result<Whole, Error> {
@@ -41,9 +50,10 @@ impl Contents<'_> {
     fn tree<'b>(&'b mut self, payload: &'b Payload) -> BoxFuture<'b, Result<Tree, Error>> {
         Box::pin(async move {
             Ok(match payload {
-                Payload::Inline(bytes) => Tree::Bytes(bytes.to_vec()),
+                Payload::Inline(bytes) => self.small(bytes.to_vec())?,
                 Payload::Stored(stored) if stored.len as usize <= INLINE_BYTES_MAX => {
-                    Tree::Bytes(self.values.read_all(&data::id(&stored.id)).await?.to_vec())
+                    let bytes = self.values.read_all(&data::id(&stored.id)).await?;
+                    self.small(bytes.to_vec())?
                 }
                 Payload::Stored(stored) => Tree::Content(self.add(stored)),
                 Payload::File { name, content } => Tree::File { name: name.clone(), content: self.add(content) },
@@ -94,7 +104,8 @@ impl Handle {
                 }
                 None => return Err(Error::damaged(format!("the row of run `{}`", self.key))),
             };
-            let mut contents = Contents { values: &shared.values, at: BTreeMap::new(), all: vec![] };
+            let mut contents =
+                Contents { key: &self.key, values: &shared.values, listed: 0, at: BTreeMap::new(), all: vec![] };
             let program = finished.header.full.clone().unwrap_or_else(|| finished.header.program.clone());
             let is_there = shared.before(&finished.header).await?.is_some();
             let program = is_there.then(|| contents.add(&program));
