@@ -13,7 +13,7 @@ use crate::{
     story,
     tally::{Group, Tally},
     trail,
-    verbs::{ls::shell_word, send},
+    verbs::{explain::is_being_undone, ls::shell_word, send},
     view, words,
 };
 use onceflow_core::plan::Fate;
@@ -169,7 +169,9 @@ impl Story<'_> {
     fn to_text(&self, printer: &Printer) -> String {
         let (run, now) = (self.run, trail::now_ms());
         let by = self.pid.map_or(String::new(), |pid| format!(", by process {pid}"));
-        let mut text = format!("{} {}{by}\n", printer.ink(Ink::Bold, &run.key), self.status());
+        let undoing = is_being_undone(run.status) && !self.is_attended();
+        let undoing = if undoing { " while it was undone" } else { "" };
+        let mut text = format!("{} {}{undoing}{by}\n", printer.ink(Ink::Bold, &run.key), self.status());
         text.push_str(&format!("flow     {}\nid       {}\n", run.flow, run.id));
         text.push_str(&format!("started  {}\n", words::ago(now.saturating_sub(run.started.as_ms()))));
         if let Some(ended) = run.ended {
@@ -211,6 +213,9 @@ impl Story<'_> {
         let (were, them) = if taken == 1 { ("was", "it") } else { ("were", "them") };
         let what = format!("left     {} {were} at work when the last process ended", words::count(taken, "step"));
         match self.others.may {
+            _ if is_being_undone(self.run.status) => {
+                format!("{what}; nothing runs again, for the run is being undone\n")
+            }
             true => format!("{what}; a worker may take {them} when the lease has run out\n"),
             false => format!("{what}; whoever goes on takes {them} up at once\n"),
         }

@@ -8,8 +8,9 @@ use crate::{
     exit::Exit,
     fault::Fault,
     place::Place,
+    presence,
     printer::{Ink, Printer},
-    session::Session,
+    session::{Session, is_for_any},
     steps,
     trail::Said,
     verbs::ls::shell_word,
@@ -35,7 +36,7 @@ pub(crate) async fn run(args: &args::Why, place: Place, printer: &Printer) -> Re
     let handle = engine.find(&run.key).await?;
     let reasons = handle.reasons().await?;
     let outline = handle.outline().await?.unwrap_or_default();
-    let stands = Stands::of(&handle, &run, &args.step).await?;
+    let stands = Stands::of(&session.place, &handle, &run, &args.step).await?;
     engine.stop();
     let events = events(&session.place, &run);
     session.close().await?;
@@ -103,12 +104,16 @@ struct Stands {
     not_undone: Option<Failed>,
     /// It is an each that has begun and not ended.
     unfinished: Option<Unfinished>,
+    /// Nobody is at work on the run.
+    is_alone: bool,
     /// Something inside it failed.
     has_failed: bool,
 }
 
 impl Stands {
-    async fn of(handle: &Handle, run: &Summary, step: &str) -> Result<Self, Fault> {
+    async fn of(place: &Place, handle: &Handle, run: &Summary, step: &str) -> Result<Self, Fault> {
+        let is_alone = run.status.is_at_rest()
+            || presence::look(&place.directory, &run.key).is_none() && !is_for_any(place, handle).await?;
         let undos = match run.status {
             RunStatus::Undoing | RunStatus::Cancelling => handle.undos().await?,
             _ => vec![],
@@ -118,6 +123,7 @@ impl Stands {
             is_to_undo: undos.iter().any(|address| steps::is(address, step)),
             not_undone: run.not_undone.iter().find(|failed| steps::is(&failed.address, step)).cloned(),
             unfinished: handle.unfinished().await?.into_iter().find(|each| steps::is(&each.address, step)),
+            is_alone,
             has_failed: run.failures.iter().any(|failed| steps::is_within(&failed.address, step)),
         })
     }
@@ -190,6 +196,7 @@ impl Answer {
             (Some(End::Waits), _) if self.stands.is_undecided => "waiting",
             (Some(End::Waits), _) => "ran",
             (Some(End::Reused), _) => "reused",
+            (Some(End::Unsaid), _) if self.stands.is_alone => "interrupted",
             (Some(End::Lost | End::Unsaid), _) => "started",
             (_, Some(Decided { fate: Fate::Reused, .. })) => "reused",
             (_, Some(Decided { fate: Fate::Skipped, .. })) => "skipped",
@@ -252,6 +259,7 @@ impl Answer {
                 End::Unknown => String::from("whether it took effect is not known"),
                 End::Waits => String::from("waited for an event"),
                 End::Lost => String::from("another worker took it over"),
+                End::Unsaid if self.stands.is_alone => String::from("interrupted: whoever ran it is gone"),
                 End::Unsaid => String::from("has not said how it ended"),
             };
             let because = one.because.as_ref().map_or(String::new(), |because| format!(", {because}"));

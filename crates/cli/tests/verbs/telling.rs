@@ -130,6 +130,8 @@ fn of_an_each_that_was_interrupted_it_is_said_how_many_elements_are_left() {
         );
         assert!(shown.stdout.contains("at work when the last process ended"), "{}", shown.all());
         assert!(!shown.stdout.contains("running"), "{}", shown.all());
+        let why = bed.run(&["why", "many", "s[2]"]).ends(0);
+        assert!(why.stdout.contains("s[2]  interrupted (plan 0)"), "{}", why.all());
         bed.write("open", "");
         let why = bed.run(&["why", "many", "s", "--json"]).ends(0).json();
         assert_eq!((&why["fate"], &why["left"], &why["elements"]), (&"started".into(), &7.into(), &9.into()), "{why}");
@@ -159,6 +161,8 @@ fn a_run_that_is_being_undone_will_not_run() {
         next: `onceflow cancel shop` goes on undoing it; then `onceflow run` begins anew
         -- exit 0
     "#]]);
+    let shown = bed.run(&["show", "shop"]).ends(0);
+    assert!(shown.stdout.starts_with("shop interrupted while it was undone\n"), "{}", shown.all());
     bed.write("shop.yaml", &bed.read("shop.yaml").replace("echo 1", "echo 2"));
     bed.run(&["explain", "shop.yaml"]).expect(expect![[r#"
         -- stdout
