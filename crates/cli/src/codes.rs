@@ -29,6 +29,7 @@ const CODES: &[(&str, &str)] = &[
     (NO_ORIGIN, "nothing is known of this content"),
     (BAD_EXPORT, "the file is no run that can be imported"),
     (UNFINISHED, "the run has not ended"),
+    (IN_USE, "the store is in use, so nothing can be proven"),
 ];
 
 pub(crate) const NO_STORE: &str = "OF0401";
@@ -57,6 +58,7 @@ pub(crate) const NOT_WAITING: &str = "OF0451";
 pub(crate) const NO_ORIGIN: &str = "OF0452";
 pub(crate) const BAD_EXPORT: &str = "OF0453";
 pub(crate) const UNFINISHED: &str = "OF0454";
+pub(crate) const IN_USE: &str = "OF0480";
 
 #[cfg(test)]
 mod tests {

@@ -18,7 +18,7 @@ const LABELS_MAX: usize = 5;
 /// What a worker takes.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Crew {
-    /// Commands at a time.
+    /// Steps at a time: so many are taken, and all of them run.
     pub(crate) jobs: usize,
     labels: Vec<String>,
     /// Steps at a time of those that ask for a label.
@@ -72,9 +72,9 @@ impl Crew {
                 (0..self.labels.len()).filter(|at| set >> at & 1 == 1).map(|at| &self.labels[at]).collect();
             let most = labels.iter().filter_map(|label| self.limits.get(*label)).copied().min();
             let name = labels.iter().fold(ANY.to_owned(), |name, label| format!("{name}+{label}"));
-            (name, if self.is_for_the_end { 0 } else { most.unwrap_or_else(|| ahead(self.jobs)) })
+            (name, if self.is_for_the_end { 0 } else { most.map_or(self.jobs, |most| most.min(self.jobs)) })
         };
-        let own = self.attends.iter().map(|key| (own_class(key), ahead(self.jobs)));
+        let own = self.attends.iter().map(|key| (own_class(key), self.jobs));
         sets.map(class).chain(own).collect()
     }
 
@@ -93,6 +93,8 @@ impl Crew {
         about.labels.clone_from(&self.labels);
         let options = Options {
             classes: self.classes(),
+            // What it has taken and does not run, another one could, who is idle.
+            classes_max: self.jobs,
             running_max: self.jobs,
             cpu_milli: self.cpu_milli.unwrap_or_else(|| milli(cpus().max(self.jobs))),
             memory_bytes: self.memory_bytes.unwrap_or(u64::MAX),
@@ -133,12 +135,6 @@ fn milli(cpus: usize) -> u32 {
     u32::try_from(cpus.saturating_mul(1000)).unwrap_or(u32::MAX)
 }
 
-/// Steps taken at a time, if so many commands may run: a few are made ready meanwhile, and no more, since others may be
-/// idle.
-fn ahead(jobs: usize) -> usize {
-    jobs.saturating_add(jobs.div_ceil(4))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -155,7 +151,7 @@ mod tests {
         let named = |name: &str, max| (String::from(name), max);
         assert_eq!(
             classes,
-            [named("flow", 5), named("flow+gpu", 1), named("flow+gpu+large", 1), named("flow+large", 5)]
+            [named("flow", 4), named("flow+gpu", 1), named("flow+gpu+large", 1), named("flow+large", 4)]
         );
         assert!(crew.takes("", &[]) && crew.takes("flow+gpu", &[]) && !crew.takes("flow+tpu", &[]));
         assert!(!crew.takes("flow", &[(String::from("sum"), String::from("1"))]));

@@ -5,7 +5,7 @@ use onceflow_engine::Error;
 use onceflow_store::{
     backend::{
         embedded::{Obstacle, OpenError},
-        redis::ConnectError,
+        redis::{ConnectError, Risk},
     },
     records, values,
 };
@@ -164,14 +164,19 @@ impl From<OpenError> for Fault {
     }
 }
 
+/// How to go on with a server that has these risks.
+fn accepting(risks: &[Risk]) -> String {
+    let words: Vec<_> = risks.iter().map(|risk| risk.word()).collect();
+    let what = if risks.len() == 1 { "that this may happen" } else { "that all of this may happen" };
+    format!("change the settings of the server, or accept {what}: add `accept={}` to the URL", words.join(","))
+}
+
 impl From<ConnectError> for Fault {
     fn from(error: ConnectError) -> Fault {
         let text = error.to_string();
         match error {
             ConnectError::Address(_) => told(Exit::Usage, codes::SERVER, &text),
-            ConnectError::Risky { .. } => told(Exit::No, codes::RISKY, &text).hint(
-                "change the settings of the server, or say in the URL what may happen: `redis://host?accept=everysec`",
-            ),
+            ConnectError::Risky { risks, .. } => told(Exit::Usage, codes::RISKY, &text).hint(accepting(&risks)),
             ConnectError::Unfit { .. } => told(Exit::No, codes::SERVER, &text),
             ConnectError::Unavailable(_) => told(Exit::Busy, codes::STORE_BUSY, &text)
                 .hint("is the server there, and are name and password right? See `onceflow error OF0405`"),
@@ -246,5 +251,27 @@ impl From<Error> for Fault {
             Error::Inputs(_) => Fault::plain(Exit::Usage, text),
             _ => Fault::plain(Exit::No, text),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_hint_of_a_server_that_can_lose_commits_accepts_exactly_what_the_message_names() {
+        let words = |text: &str| -> Vec<String> {
+            let words = text.split("accept=").skip(1).map(|rest| rest.split('`').next().unwrap_or_default());
+            words.flat_map(|words| words.split(',')).map(String::from).collect()
+        };
+        let all: Vec<_> = Risk::ALL.iter().map(|(risk, _)| *risk).collect();
+        for risks in all.iter().map(|risk| vec![*risk]).chain([all.clone(), vec![Risk::Eviction, Risk::Everysec]]) {
+            let expected: Vec<_> = risks.iter().map(|risk| risk.word().to_owned()).collect();
+            let fault = Fault::from(ConnectError::Risky { address: String::from("redis://host"), risks });
+            assert_eq!((words(&fault.message), words(fault.hint.as_deref().unwrap())), (expected.clone(), expected));
+            assert_eq!((fault.exit, fault.code), (Exit::Usage, Some(codes::RISKY)));
+        }
+        let page = crate::pages::find(codes::RISKY).expect("it has a page").1;
+        assert!(Risk::ALL.iter().all(|(_, word)| page.contains(&format!("| `{word}` |"))), "{page}");
     }
 }

@@ -257,6 +257,67 @@ fn the_password_of_a_server_is_never_printed() {
     }
     let unsafe_server = Server::with(&["--appendonly", "no", "--requirepass", "hunter2"]);
     let team = Team::on(unsafe_server.url().replace("redis://", "redis://default:hunter2@"));
-    let refused = said(&team, "", &["ls"]).ends(1);
+    let refused = said(&team, "", &["ls"]).ends(2);
     assert!(refused.stderr.contains("error[OF0417]"), "{}", refused.stderr);
+    assert!(refused.stderr.contains("hint: ") && !refused.stderr.contains("everysec"), "{}", refused.stderr);
+}
+
+#[test]
+fn a_worker_takes_as_many_steps_as_it_runs_and_leaves_the_others_to_others() {
+    for team in stores() {
+        let gate = team.bed.gate("gate");
+        let run = format!(
+            "flow: four\ninputs: {{ ns: list<int> }}\nsteps:\n  one:\n    each: n in inputs.ns\n    run: |\n      echo \
+             ${{{{ n }}}}\n      {}\n    out: {{ t: text }}\noutputs: {{ t: one.t }}\n",
+            gate.shell()
+        );
+        team.bed.write("four.yaml", &run);
+        team.start(&["four.yaml", "-i", "ns=[1,2,3,4]"]);
+        let mut workers = Vec::new();
+        for n in 1..=2 {
+            workers.push(team.worker(&["--jobs", "1", "--label", "gpu"]));
+            gate.until_there();
+            let seen = loop {
+                let seen = team.run(&["workers", "--json"]).ends(0).json();
+                // Each says when it comes that it is there, and its step may be read before that.
+                if seen["workers"].as_array().is_some_and(|workers| workers.len() == n) {
+                    break seen;
+                }
+            };
+            for worker in seen["workers"].as_array().unwrap() {
+                assert_eq!(worker["steps"].as_array().map(Vec::len), Some(1), "{seen}");
+                let classes = worker["classes"].as_array().unwrap();
+                assert!(classes.len() == 2 && classes.iter().all(|class| class["at_a_time"] == 1), "{seen}");
+            }
+            let backlog = &seen["backlog"][0];
+            assert_eq!((&backlog["ready"], &backlog["taken"]), (&(4 - n).into(), &n.into()), "{seen}");
+        }
+        team.run(&["cancel", "four"]).ends(5);
+        workers.into_iter().for_each(|worker| drop(worker.leave()));
+        team.is_at_rest();
+    }
+}
+
+#[test]
+fn a_worker_says_that_a_silent_server_is_lost_and_that_it_is_back() {
+    let server = Server::start();
+    let team = Team::on(format!("{}?timeout=1", server.url()));
+    let run = many(&team, "");
+    let signal = |name: &str| {
+        let pid = server.pid().expect("it runs").to_string();
+        assert!(std::process::Command::new("kill").args([name, &pid]).status().expect("kill").success());
+    };
+    let mut worker = team.worker(&["--lease", "3s"]);
+    for _ in 0..2 {
+        signal("-STOP");
+        worker.until("does not answer");
+        signal("-CONT");
+        worker.until("is back");
+    }
+    team.start(&words(&run));
+    team.wait(&words(&run)).ends(0);
+    assert_eq!(team.bed.read("results/all.txt"), TEN);
+    assert!(counts(&team.bed.read("effects")).values().all(|times| *times == 1));
+    worker.leave();
+    team.is_at_rest();
 }

@@ -15,6 +15,9 @@ pub struct Options {
     pub blocking_max: usize,
     /// Steps of a class it may have taken at a time; classes not named here are bounded by `steps_max` only.
     pub classes: BTreeMap<String, usize>,
+    /// Steps of the classes named in `classes` it may have taken at a time, of all of them together. One that waits to be
+    /// tried again does not count.
+    pub classes_max: usize,
     /// Whether steps whose class is not named in `classes` are taken too.
     pub other_classes: bool,
     /// Tasks that run at a time, in all, pure ones that reserve nothing aside. Steps may be taken ahead of that, so that
@@ -75,6 +78,7 @@ impl Default for Options {
             steps_max: 1024,
             blocking_max: 4 * cpus,
             classes: BTreeMap::new(),
+            classes_max: usize::MAX,
             other_classes: true,
             running_max: usize::MAX,
             lease_ms: 30_000,

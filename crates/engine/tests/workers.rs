@@ -63,7 +63,7 @@ async fn a_worker_is_there_until_it_leaves() {
 }
 
 #[tokio::test]
-async fn a_worker_that_is_gone_without_a_word_is_not_alive_and_then_forgotten() {
+async fn a_worker_that_is_gone_without_a_word_is_silent_and_forgotten_when_its_lease_is_over() {
     let kit = Kit::default();
     let proof = Proof::new(&kit);
     let (gone, lives) = (engine(&proof, &kit, "gone"), engine(&proof, &kit, "lives"));
@@ -75,17 +75,18 @@ async fn a_worker_that_is_gone_without_a_word_is_not_alive_and_then_forgotten() 
         alive.sort();
         alive
     };
-    let lease_ms = Options::default().lease_ms;
-    for _ in 0..5 {
-        proof.world.advance(lease_ms / 4);
-        proof.calm().await;
-    }
-    let both = [(String::from("gone"), false), (String::from("lives"), true)];
-    assert_eq!(alive(lives.workers().await.unwrap()), both);
-    for _ in 0..16 {
-        proof.world.advance(lease_ms / 4);
-        proof.calm().await;
-    }
+    let quarter = Options::default().lease_ms / 4;
+    let pass = async |quarters: u64| {
+        for _ in 0..quarters {
+            proof.world.advance(quarter);
+            proof.calm().await;
+        }
+        alive(lives.workers().await.unwrap())
+    };
+    let both = |is_alive| [(String::from("gone"), is_alive), (String::from("lives"), true)];
+    assert_eq!(pass(1).await, both(true), "no sign of life is overdue");
+    assert_eq!(pass(2).await, both(false), "its claims stand, but it is silent");
+    assert_eq!(pass(2).await, both(true)[1..], "its claims stand no more");
     assert_eq!(hosts(&lives).await, ["lives"]);
     proof.drive(lives.close()).await.unwrap();
     proof.only_what_remains().await;

@@ -3,9 +3,15 @@
 //! A store in use changes while it is read, so only what is wrong every time it is read is told. With `--at-rest` such a
 //! store is refused, and what is told is exact.
 
-use crate::{args, asking, codes, exit::Exit, fault::Fault, place::Place, printer::Printer, session::Session, words};
+use crate::{
+    args, asking, codes, exit::Exit, fault::Fault, place::Place, printer::Printer, session::Session, words, work,
+};
+use onceflow_engine::WorkerInfo;
 use onceflow_store::values::fsck::Mode;
 use serde_json::json;
+
+/// Workers that are named when they keep a store in use.
+const NAMED_MAX: usize = 3;
 
 /// Looks at everything.
 pub(crate) async fn run(args: &args::Fsck, place: Place, printer: &Printer) -> Result<Exit, Fault> {
@@ -61,27 +67,76 @@ pub(crate) async fn run(args: &args::Fsck, place: Place, printer: &Printer) -> R
     })
 }
 
-/// A store with workers is in use, even if they have nothing to do.
+/// A store with workers is in use, even if they have nothing to do. Those that are known to be gone are not there; of
+/// others that is known when they were silent for as long as their claims stand.
 async fn refuse_if_in_use(session: &Session) -> Result<(), Fault> {
     let engine = session.idle().await?;
-    let workers = engine.workers().await;
+    let workers = match work::release(&engine, &session.place, None).await {
+        Ok(()) => engine.workers().await.map_err(Fault::from),
+        Err(fault) => Err(fault),
+    };
     engine.stop();
-    let alive: Vec<_> = workers?.into_iter().filter(|worker| worker.is_alive).collect();
-    match &alive[..] {
-        [] => Ok(()),
-        [one, ..] => Err(in_use(&format!(
-            "{} there, {}:{} for one",
-            match alive.len() {
-                1 => String::from("1 worker is"),
-                more => format!("{more} workers are"),
-            },
-            one.about.host,
-            one.about.pid
-        ))),
+    let workers = workers?;
+    if workers.is_empty() { Ok(()) } else { Err(attended(&workers)) }
+}
+
+/// Who is there, since when they are silent, and what to do about it.
+fn attended(workers: &[WorkerInfo]) -> Fault {
+    let said = |worker: &WorkerInfo| {
+        let (place, silent) =
+            (format!("{}:{}", worker.about.host, worker.about.pid), words::duration(worker.silent_ms));
+        match worker.is_alive {
+            true => format!("worker {place} is there, and gave its last sign of life {silent} ago"),
+            false => format!(
+                "worker {place} is silent for {silent}, and is forgotten in {} unless it gives a sign of life",
+                words::duration(worker.forgotten_in_ms())
+            ),
+        }
+    };
+    let mut named: Vec<_> = workers.iter().take(NAMED_MAX).map(said).collect();
+    if workers.len() > NAMED_MAX {
+        named.push(format!("and {} are there", words::count(workers.len() - NAMED_MAX, "other worker")));
+    }
+    let fault = in_use(&named.join("; "));
+    match workers.iter().map(WorkerInfo::forgotten_in_ms).max() {
+        Some(ms) if !workers.iter().any(|worker| worker.is_alive) => fault.hint(format!(
+            "if {} gone, wait {} and try again; without `--at-rest`, what is wrong in every reading is told",
+            if workers.len() == 1 { "it is" } else { "they are" },
+            words::duration(ms)
+        )),
+        _ => fault,
     }
 }
 
 fn in_use(why: &str) -> Fault {
-    Fault::new(Exit::Busy, codes::STORE_BUSY, format!("the store is in use, so nothing is proven: {why}"))
+    Fault::new(Exit::Busy, codes::IN_USE, format!("the store is in use, so nothing is proven: {why}"))
         .hint("stop all workers and runs first; without `--at-rest`, what is wrong in every reading is told")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn worker(pid: u32, silent_ms: u64) -> WorkerInfo {
+        let mut worker =
+            WorkerInfo { silent_ms, lease_ms: 30_000, is_alive: silent_ms < 15_000, ..WorkerInfo::default() };
+        worker.about.host = String::from("host");
+        worker.about.pid = pid;
+        worker
+    }
+
+    #[test]
+    fn who_keeps_a_store_in_use_is_named_with_how_long_to_wait() {
+        let alive = attended(&[worker(1, 3_000), worker(2, 20_000)]);
+        assert_eq!(
+            alive.message,
+            "the store is in use, so nothing is proven: worker host:1 is there, and gave its last sign of life 3.0s ago; \
+             worker host:2 is silent for 20s, and is forgotten in 10s unless it gives a sign of life"
+        );
+        assert!(alive.hint.unwrap().starts_with("stop all workers"));
+        let silent = attended(&[worker(1, 25_000), worker(2, 20_000)]);
+        assert!(silent.hint.unwrap().starts_with("if they are gone, wait 10s and try again"));
+        let many: Vec<_> = (0..9).map(|pid| worker(pid, 0)).collect();
+        assert!(attended(&many).message.ends_with("; and 6 other workers are there"));
+    }
 }

@@ -1,6 +1,6 @@
 //! `onceflow workers`: who works on the store, on what, and what waits.
 
-use crate::{args, exit::Exit, fault::Fault, place::Place, printer::Printer, session, session::Session, words};
+use crate::{args, exit::Exit, fault::Fault, place::Place, printer::Printer, session, session::Session, words, work};
 use onceflow_core::Timestamp;
 use onceflow_engine::{Backlog, WorkerInfo, WorkerStep};
 use serde_json::{Value, json};
@@ -12,6 +12,8 @@ const NAMED_MAX: usize = 3;
 pub(crate) async fn run(_: &args::Workers, place: Place, printer: &Printer) -> Result<Exit, Fault> {
     let session = Session::open(place).await?;
     let engine = session.idle().await?;
+    // Of processes on this machine it is known at once that they are gone.
+    work::release(&engine, &session.place, None).await?;
     let (workers, waits, now) = (engine.workers().await?, engine.backlog().await?, engine.now().await?);
     engine.stop();
     session.close().await?;
@@ -54,6 +56,7 @@ fn worker_json(worker: &WorkerInfo) -> Value {
         "worker": format!("{:032x}", worker.incarnation), "host": worker.about.host, "pid": worker.about.pid,
         "program": worker.about.program, "labels": worker.about.labels, "status": status(worker),
         "started_ms": worker.started.as_ms(), "seen_ms": worker.seen.as_ms(), "silent_ms": worker.silent_ms,
+        "lease_ms": worker.lease_ms,
         "done": worker.done, "lost": worker.lost, "steps": worker.steps.iter().map(step).collect::<Vec<_>>(),
         "classes": worker.classes.iter().map(class).collect::<Vec<_>>(),
         "tasks": worker.tasks.iter().map(task).collect::<Vec<_>>(),
@@ -72,17 +75,17 @@ fn table(workers: &[WorkerInfo], now: Timestamp) -> String {
     let place = |worker: &WorkerInfo| format!("{}:{}", worker.about.host, worker.about.pid);
     let width = workers.iter().map(|worker| place(worker).chars().count()).max().unwrap_or(0).clamp(6, 40);
     let mut text =
-        format!("{:<width$}  {:<12}  {:>6}  {:>5}  {:<9}  DOING\n", "WORKER", "STATUS", "DONE", "LOST", "SINCE");
+        format!("{:<width$}  {:<14}  {:>6}  {:>5}  {:<9}  DOING\n", "WORKER", "STATUS", "DONE", "LOST", "SINCE");
     for worker in workers {
         let status = match worker.is_alive {
             true => status(worker).to_owned(),
-            false => format!("silent {}", words::duration(worker.silent_ms)),
+            false => format!("silent for {}", words::duration(worker.silent_ms)),
         };
         let since = words::ago(now.ms_since(worker.started));
         let labels = worker.about.labels.join(", ");
         let labels = if labels.is_empty() { labels } else { format!(" [{labels}]") };
         text.push_str(&format!(
-            "{:<width$}  {status:<12}  {:>6}  {:>5}  {since:<9}  {}{labels}\n",
+            "{:<width$}  {status:<14}  {:>6}  {:>5}  {since:<9}  {}{labels}\n",
             place(worker),
             worker.done,
             worker.lost,

@@ -20,8 +20,8 @@ impl Engine {
         self.shared.fences.incarnation()
     }
 
-    /// Frees all steps that a worker has taken, whatever their deadlines, and answers how many. The caller knows that it is
-    /// gone: one that is still there loses what it does. A step that must not start twice, and was started, is not started
+    /// Frees all steps that a worker has taken, whatever their deadlines, and answers how many; it is not listed any more.
+    /// The caller knows that it is gone: one that is still there loses what it does. A step that must not start twice, and was started, is not started
     /// again by this; its outcome is unknown.
     ///
     /// # Errors
@@ -36,6 +36,9 @@ impl Engine {
                     }
                 }
             }
+            let mut batch = Batch::new(self.shared.shard());
+            batch.delete(keys::workers().key(incarnation.to_be_bytes()));
+            let _applied = self.shared.records.commit(batch).await?;
             Ok(freed)
         })
     }

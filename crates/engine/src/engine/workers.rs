@@ -29,7 +29,7 @@ const COUNTED_MAX: usize = 100_000;
 const STEPS_MAX: usize = 100;
 
 /// A worker that says it is there.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct WorkerInfo {
     /// Under which name it claims steps.
     pub incarnation: u128,
@@ -41,7 +41,9 @@ pub struct WorkerInfo {
     pub seen: Timestamp,
     /// How long ago that is, in milliseconds.
     pub silent_ms: u64,
-    /// Whether that is not longer than its claims stand. One that is not alive may be gone, or slow.
+    /// How long it may be silent before it is forgotten: as long as its claims stand.
+    pub lease_ms: u64,
+    /// Whether no sign of life is overdue. One that is not alive may be gone, or slow.
     pub is_alive: bool,
     /// It takes no further steps.
     pub draining: bool,
@@ -82,8 +84,13 @@ impl WorkerInfo {
         self.tasks.iter().any(is_it)
     }
 
+    /// How long it takes until it is forgotten, if it gives no sign of life.
+    pub fn forgotten_in_ms(&self) -> u64 {
+        self.lease_ms.saturating_sub(self.silent_ms)
+    }
+
     fn can(&self, class: &str, tasks: &[(String, String)]) -> bool {
-        self.is_alive && self.serves(class) && tasks.iter().all(|(name, version)| self.offers(name, version))
+        self.serves(class) && tasks.iter().all(|(name, version)| self.offers(name, version))
     }
 }
 
@@ -100,11 +107,11 @@ pub struct Backlog {
     pub taken: u64,
     /// When the oldest run was started that has some of those that are ready.
     pub since: Option<Timestamp>,
-    /// Workers that are alive and may take them.
+    /// Workers that are there and may take them.
     pub workers: usize,
 }
 
-/// Steps of a run that no worker that is alive may take.
+/// Steps of a run that no worker that is there may take.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Lacking {
     /// Their class.
@@ -169,9 +176,7 @@ impl Engine {
                     Some(Wanted { class, tasks, .. }) => (class.clone(), tasks.clone()),
                     None => (keys::class_of(&queue).unwrap_or_default().to_owned(), vec![]),
                 };
-                let may = |worker: &&crate::WorkerInfo| {
-                    if class.is_empty() { worker.is_alive } else { worker.can(&class, &tasks) }
-                };
+                let may = |worker: &&crate::WorkerInfo| class.is_empty() || worker.can(&class, &tasks);
                 let workers = workers.iter().filter(may).count();
                 let counted = self.shared.count(&queue).await?;
                 if counted.ready + counted.taken > 0 {
@@ -263,7 +268,8 @@ impl Handle {
 }
 
 impl Shared {
-    /// The workers that say they are there, without what they have.
+    /// The workers that say they are there, without what they have. Who was silent for as long as its claims stand has none
+    /// any more, and is not there.
     async fn workers(&self) -> Result<Vec<WorkerInfo>, Error> {
         let all = self.workers_said().await?;
         if all.is_empty() {
@@ -358,6 +364,9 @@ impl Shared {
 
 /// What a worker said, seen now.
 fn info(name: &Name, said: Said, now: Timestamp) -> Option<WorkerInfo> {
+    if said.is_over(now) {
+        return None;
+    }
     let silent_ms = now.ms_since(said.seen);
     Some(WorkerInfo {
         incarnation: u128::from_be_bytes(name.as_bytes().try_into().ok()?),
@@ -365,7 +374,8 @@ fn info(name: &Name, said: Said, now: Timestamp) -> Option<WorkerInfo> {
         started: said.started,
         seen: said.seen,
         silent_ms,
-        is_alive: silent_ms <= said.lease_ms,
+        lease_ms: said.lease_ms,
+        is_alive: silent_ms <= said.lease_ms / 2,
         draining: said.draining,
         classes: said.classes,
         tasks: said.tasks,

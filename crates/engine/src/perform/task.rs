@@ -102,7 +102,7 @@ impl Work<'_> {
             }
             ticket.failed = attempt;
             ticket.started = None;
-            if !self.try_again(&spec, &ticket, failure.causes).await? {
+            if !self.try_again(seat, &spec, &ticket, failure.causes).await? {
                 return Ok(None);
             }
         }
@@ -291,7 +291,13 @@ impl Work<'_> {
     }
 
     /// Writes down that an attempt failed, and waits before the next. False if the step is not ours any more.
-    async fn try_again(&self, spec: &TaskSpec, ticket: &Ticket, causes: Vec<String>) -> Result<bool, Error> {
+    async fn try_again(
+        &self,
+        seat: &Seat,
+        spec: &TaskSpec,
+        ticket: &Ticket,
+        causes: Vec<String>,
+    ) -> Result<bool, Error> {
         let shared = &self.worker.shared;
         let failed = Failed {
             address: self.address().await?.into(),
@@ -306,12 +312,12 @@ impl Work<'_> {
             return Ok(false);
         };
         self.tell_in_order(committed.position, What::DidFail(failed)).await;
-        let heartbeat = self.heartbeat(true);
+        let (heartbeat, resting) = (self.heartbeat(true), self.worker.room.rest(seat));
         let pause = shared.world.sleep(pause_ms(spec, ticket.failed, shared.world.random()));
         if let Either::Right((Stop::Lost, _)) = select(pause, std::pin::pin!(heartbeat.stopped())).await {
             return Ok(false);
         }
-        drop(heartbeat);
+        drop((heartbeat, resting));
         let goes_on = !self.worker.is_stopping() && self.run.state().phase.dispatches();
         if !goes_on {
             // Whoever takes it next sees at which attempt it stands, and puts it aside if the run has stopped.

@@ -1,5 +1,6 @@
 //! Says that this worker is there: one small row, written when something about it changes and a few times in the life of
-//! a lease, removed when it leaves. Rows of workers that are long gone are removed by the others.
+//! a lease, removed when it leaves. A row says how long it stands without another: as long as the worker's claims. After
+//! that it counts no more, and the others remove it; one that was only slow says it again.
 //!
 //! The row is for people. Nothing is decided by it but where steps wait whose task nobody offers.
 
@@ -28,9 +29,6 @@ const LOOK_MS: u64 = 1000;
 /// Runs whose steps are counted apart.
 const RUNS_MAX: usize = 64;
 
-/// A worker without a sign of life for so many leases is gone for good.
-const GONE_LEASES: u64 = 4;
-
 /// What a worker says. When it was said stands first, so that those who know nothing else of it can tell how old it is.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Said {
@@ -44,6 +42,18 @@ pub(crate) struct Said {
     pub(crate) tasks: Vec<(String, Option<String>)>,
     pub(crate) draining: bool,
     pub(crate) did: Did,
+}
+
+impl Said {
+    /// Whether nobody need believe it any more.
+    pub(crate) fn is_over(&self, now: Timestamp) -> bool {
+        is_over((self.seen, self.lease_ms), now)
+    }
+}
+
+/// Whether what was said then, for so long, is over.
+fn is_over((seen, lease_ms): (Timestamp, u64), now: Timestamp) -> bool {
+    seen.plus_ms(lease_ms) <= now
 }
 
 /// What a worker did.
@@ -190,7 +200,7 @@ impl Shared {
         }
     }
 
-    /// Removes what workers have said that are long gone; how many there were.
+    /// Removes what workers have said that are gone; how many there were.
     pub(crate) async fn tidy_workers(&self) -> Result<usize, Error> {
         let all = self.workers_said().await?;
         if all.is_empty() {
@@ -198,9 +208,7 @@ impl Shared {
         }
         let (now, mut gone) = (self.records.now().await?, 0);
         for (name, row) in all {
-            let seen = rows::read::<(Timestamp, u64)>(&row);
-            let is_gone = seen.is_none_or(|(seen, lease_ms)| seen.plus_ms(lease_ms.saturating_mul(GONE_LEASES)) <= now);
-            if is_gone {
+            if rows::read::<(Timestamp, u64)>(&row).is_none_or(|said| is_over(said, now)) {
                 let mut batch = Batch::new(self.shard());
                 let key = keys::workers().key(&name);
                 batch.require_equals(key.clone(), row).delete(key);

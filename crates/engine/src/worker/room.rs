@@ -1,7 +1,10 @@
 //! How many steps a worker may have taken at a time: in all, per class, and by what they need of the machine.
 
+mod places;
+
 use crate::{options::Options, shared::lock};
 use onceflow_core::{Group, protocol::keys};
+use places::{Place, Places};
 use std::sync::{
     Arc,
     atomic::{AtomicUsize, Ordering::SeqCst},
@@ -23,6 +26,8 @@ pub(crate) struct Room {
     memory_max: u32,
     internal: Group,
     limited: Vec<Limited>,
+    /// For the steps of those classes together.
+    together: Places,
     /// Classes this worker has heard of, beside the limited ones.
     others: std::sync::Mutex<Arc<[Group]>>,
     takes_others: bool,
@@ -36,37 +41,33 @@ pub(crate) struct Room {
 
 struct Limited {
     queue: Group,
-    taken: Arc<AtomicUsize>,
-    max: usize,
+    places: Places,
 }
 
 /// Room for one step.
 pub(crate) struct Seat {
     _permit: OwnedSemaphorePermit,
-    class: Option<Place>,
-    /// Places in classes that a claim on its way may take: nobody else may meanwhile.
-    asked: std::sync::Mutex<Vec<Place>>,
+    held: std::sync::Mutex<Held>,
     changed: Arc<Notify>,
 }
 
-/// One of the places of a class; free again when this is dropped.
-struct Place {
-    queue: Group,
-    taken: Arc<AtomicUsize>,
+/// The places that a seat has.
+#[derive(Default)]
+struct Held {
+    /// In the class of its step, if that has a limit.
+    class: Option<(Group, Place)>,
+    /// Among all steps of classes with a limit.
+    together: Option<Place>,
+    /// In classes that a claim on its way may take a step of: nobody else may meanwhile.
+    asked: Vec<(Group, Place)>,
 }
 
-impl Drop for Place {
-    fn drop(&mut self) {
-        self.taken.fetch_sub(1, SeqCst);
-    }
-}
-
-impl Limited {
-    /// A place, if one is free.
-    fn place(&self) -> Option<Place> {
-        let free = |taken| (taken < self.max).then_some(taken + 1);
-        self.taken.fetch_update(SeqCst, SeqCst, free).ok()?;
-        Some(Place { queue: self.queue.clone(), taken: self.taken.clone() })
+impl Held {
+    /// Whether some were given back that others may wait for.
+    fn give_back(&mut self) -> bool {
+        let had = self.class.take().is_some() | self.together.take().is_some() | !self.asked.is_empty();
+        self.asked.clear();
+        had
     }
 }
 
@@ -74,11 +75,8 @@ const MIB: u64 = 1 << 20;
 
 impl Room {
     pub(crate) fn new(options: &Options) -> Self {
-        let limited = |(class, max): (&String, &usize)| Limited {
-            queue: keys::class_queue(class),
-            taken: Arc::default(),
-            max: *max,
-        };
+        let limited =
+            |(class, max): (&String, &usize)| Limited { queue: keys::class_queue(class), places: Places::new(*max) };
         let memory_max = u32::try_from(options.memory_bytes / MIB).unwrap_or(u32::MAX / 8).min(u32::MAX / 8);
         Room {
             seats: Arc::new(Semaphore::new(options.steps_max)),
@@ -93,6 +91,7 @@ impl Room {
             memory_max,
             internal: keys::internal_queue(),
             limited: options.classes.iter().map(limited).collect(),
+            together: Places::new(options.classes_max),
             others: std::sync::Mutex::new(Arc::new([])),
             takes_others: options.other_classes,
             wanted: std::sync::Mutex::new(Arc::new([])),
@@ -105,7 +104,7 @@ impl Room {
     /// Waits for room for one more step.
     pub(crate) async fn seat(&self) -> Seat {
         let permit = self.seats.clone().acquire_owned().await.expect("the room is never closed");
-        Seat { _permit: permit, class: None, asked: std::sync::Mutex::default(), changed: self.changed.clone() }
+        Seat { _permit: permit, held: std::sync::Mutex::default(), changed: self.changed.clone() }
     }
 
     /// Whether steps of this class are taken here.
@@ -117,7 +116,7 @@ impl Room {
     /// The classes it takes steps of, and how many at a time, if that is bounded.
     pub(crate) fn classes(&self) -> Vec<(String, Option<u64>)> {
         let name = |queue: &Group| keys::class_of(queue).unwrap_or_default().to_owned();
-        let limited = self.limited.iter().map(|limited| (name(&limited.queue), Some(limited.max as u64)));
+        let limited = self.limited.iter().map(|limited| (name(&limited.queue), Some(limited.places.max() as u64)));
         limited.chain(lock(&self.others).iter().map(|queue| (name(queue), None))).collect()
     }
 
@@ -161,14 +160,23 @@ impl Room {
         queues.extend(wanted.iter().filter(|(_, class)| !is_limited(class)).map(|(queue, _)| queue.clone()));
         queues.extend(others.iter().cloned());
         if !self.limited.is_empty() {
-            seat.give_back();
-            let mut asked = lock(&seat.asked);
+            let mut held = lock(&seat.held);
+            held.asked.clear();
+            if held.together.is_none() {
+                held.together = self.together.take();
+            }
+            let may_take = held.together.is_some() && !self.together.is_exceeded();
             let turn = if self.takes_turns { self.turn.fetch_add(1, SeqCst) % self.limited.len() } else { 0 };
-            for limited in self.limited[turn..].iter().chain(&self.limited[..turn]) {
-                let mine = seat.class.as_ref().is_some_and(|place| place.queue == limited.queue);
-                if !mine {
-                    let Some(place) = limited.place() else { continue };
-                    asked.push(place);
+            let in_turn = self.limited[turn..].iter().chain(&self.limited[..turn]);
+            for limited in in_turn.filter(|_| may_take) {
+                let mine = held.class.as_ref().is_some_and(|(class, _)| *class == limited.queue);
+                match mine {
+                    true if limited.places.is_exceeded() => continue,
+                    true => {}
+                    false => {
+                        let Some(place) = limited.places.take() else { continue };
+                        held.asked.push((limited.queue.clone(), place));
+                    }
                 }
                 queues.extend::<Vec<_>>(of(&limited.queue));
                 queues.push(limited.queue.clone());
@@ -193,13 +201,28 @@ impl Room {
         }
         let class = lock(&self.wanted).iter().find(|(wanted, _)| wanted == queue).map(|(_, class)| class.clone());
         let queue = class.as_ref().unwrap_or(queue);
-        if seat.class.as_ref().is_none_or(|place| place.queue != *queue) {
-            let mut asked = lock(&seat.asked);
-            let at = asked.iter().position(|place| place.queue == *queue);
-            seat.class = at.map(|at| asked.swap_remove(at));
+        let mut held = lock(&seat.held);
+        if held.class.as_ref().is_none_or(|(class, _)| class != queue) {
+            let at = held.asked.iter().position(|(class, _)| class == queue);
+            held.class = at.map(|at| held.asked.swap_remove(at));
         }
-        seat.give_back();
+        held.asked.clear();
+        if held.class.is_none() {
+            held.together = None;
+        }
+        drop(held);
         self.changed.notify_waiters();
+    }
+
+    /// The step of this seat only waits from now on: others may be taken, until this is dropped. Then it has its places
+    /// again at once, and for a moment there may be more steps than there is room for: none is taken before they are few.
+    pub(crate) fn rest<'a>(&'a self, seat: &'a Seat) -> Resting<'a> {
+        let mut held = lock(&seat.held);
+        let class = held.class.as_ref().map(|(class, _)| class.clone());
+        if held.give_back() {
+            self.changed.notify_waiters();
+        }
+        Resting { room: self, seat, class }
     }
 
     /// Whether only so many tasks may run at a time.
@@ -273,25 +296,39 @@ pub(crate) struct Reserved {
     _memory: Option<OwnedSemaphorePermit>,
 }
 
-impl Seat {
-    /// The places that a claim did not take.
-    fn give_back(&self) {
-        lock(&self.asked).clear();
+/// A step that only waits, until this is dropped.
+pub(crate) struct Resting<'a> {
+    room: &'a Room,
+    seat: &'a Seat,
+    class: Option<Group>,
+}
+
+impl Drop for Resting<'_> {
+    fn drop(&mut self) {
+        let class = self.class.take();
+        let Some(limited) = self.room.limited.iter().find(|limited| Some(&limited.queue) == class.as_ref()) else {
+            return;
+        };
+        let mut held = lock(&self.seat.held);
+        held.class = Some((limited.queue.clone(), limited.places.insist()));
+        held.together = Some(self.room.together.insist());
     }
 }
 
 impl Seat {
     /// Leaves without telling whoever waits for room: the one who leaves is the one who waits.
     pub(crate) fn leave_quietly(self) {
-        self.give_back();
+        let _nobody_is_told = lock(&self.held).give_back();
     }
 }
 
 impl Drop for Seat {
     fn drop(&mut self) {
-        let held = self.class.take().is_some() | !std::mem::take(&mut *lock(&self.asked)).is_empty();
-        if held {
+        if lock(&self.held).give_back() {
             self.changed.notify_waiters();
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -18,6 +18,9 @@
 //! | `commit` sent and not answered | [`Error::Unknown`]; it is never sent again by itself |
 //! | `wait` | ends when the connection is there again: something may have happened |
 //!
+//! A server that is silent, without breaking the connection, is given up after a while (`timeout` in the URL), with the same
+//! outcomes.
+//!
 //! **Durable** means what the server's settings mean: with `appendonly yes` and `appendfsync always` a reply leaves the
 //! server after its log is synced. A server whose settings can lose acknowledged commits is refused, unless that
 //! [`Risk`] was accepted. With `replicas=N` a commit is durable when so many replicas have it, too.
@@ -156,8 +159,8 @@ impl Redis {
         Redis { shard, ..self.clone() }
     }
 
-    /// Whether the server is lost, and every change of that: for whoever wants to say so. A server that is silent is not lost before
-    /// the connection is.
+    /// Whether the server is lost, and every change of that: for whoever wants to say so. One that is silent is lost when a
+    /// call was not answered in time; whoever makes no calls does not notice.
     pub fn lost(&self) -> watch::Receiver<bool> {
         self.wakes.lost.subscribe()
     }

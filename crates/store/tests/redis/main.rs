@@ -6,3 +6,4 @@ mod contract;
 mod objects;
 mod proxy;
 mod server;
+mod silent;

@@ -11,24 +11,24 @@ use onceflow_store::{
 };
 use std::{collections::BTreeSet, process::Command, sync::Arc};
 
-const SHARD: Shard = Shard(0);
+pub(crate) const SHARD: Shard = Shard(0);
 
-fn key(name: impl AsRef<[u8]>) -> Key {
+pub(crate) fn key(name: impl AsRef<[u8]>) -> Key {
     Group::rows("g").key(name)
 }
 
-async fn connect(url: &str) -> Result<Redis, ConnectError> {
+pub(crate) async fn connect(url: &str) -> Result<Redis, ConnectError> {
     Redis::connect(Address::parse(url).unwrap(), RealWorld::here()).await
 }
 
 /// Counts up once: doing it twice would show.
-fn count(name: &str) -> Batch {
+pub(crate) fn count(name: &str) -> Batch {
     let mut batch = Batch::new(SHARD);
     batch.require_absent(key(name)).put(key(name), Row::new("")).add(key("sum"), 1, vec![]);
     batch
 }
 
-async fn sum(redis: &Redis) -> i64 {
+pub(crate) async fn sum(redis: &Redis) -> i64 {
     let row = get_one(redis, SHARD, key("sum")).await.unwrap();
     row.map_or(0, |row| counter::read(&row).unwrap())
 }
@@ -40,7 +40,7 @@ fn tell(server: &Server, words: &[&str]) -> String {
 }
 
 /// Tries until the server answers again.
-async fn when_it_answers<T>(mut call: impl AsyncFnMut() -> Result<T, Error>) -> T {
+pub(crate) async fn when_it_answers<T>(mut call: impl AsyncFnMut() -> Result<T, Error>) -> T {
     loop {
         match call().await {
             Ok(answer) => return answer,

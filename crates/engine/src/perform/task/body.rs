@@ -5,7 +5,7 @@ use crate::{
     Error, data,
     events::What,
     task::{At, Attempt, Data, Failure, Path, Step, Tx},
-    worker::{Reserved, Room, Stop},
+    worker::{Heartbeat, Reserved, Room, Stop},
 };
 use futures_util::{
     FutureExt,
@@ -51,7 +51,8 @@ impl Work<'_> {
             let address = self.address().await?;
             self.tell_in_order(shared.records.position(), What::WillRun { address, attempt }).await;
         }
-        // Reading a large input may take longer than a claim stands.
+        // Reading a large input, or many files, may take longer than a claim stands; so may putting them in place, which is
+        // the first that a body does.
         let reads = inputs.iter().any(|held| held.outcome.value().is_some_and(|input| input.stored().is_some()));
         let reading = reads.then(|| self.heartbeat(false));
         let loaded = match data::load_all(&shared.values, inputs, Some(&began.scratch)).await {
@@ -61,16 +62,18 @@ impl Work<'_> {
             }
             Err(error) => return Err(error),
         };
-        drop(reading);
         let plan = &self.run.plan;
         let node = self.taken.node(plan);
         let given = match &node.op {
             Op::Task(task) => {
                 let at = self.at(None, inputs).await?;
                 let step = Step { at, attempt, tx, reserved: Some(reserved.clone()), wrote: None };
-                self.one(*task, step, loaded, spec.timeout_ms).await?
+                self.one(*task, step, loaded, spec.timeout_ms, reading).await?
             }
-            Op::Fused(tasks) => self.fused(tasks, attempt, inputs, &loaded, spec.timeout_ms).await?,
+            Op::Fused(tasks) => {
+                drop(reading);
+                self.fused(tasks, attempt, inputs, &loaded, spec.timeout_ms).await?
+            }
             _ => unreachable!("only tasks have bodies"),
         };
         Ok(match &node.op {
@@ -112,7 +115,7 @@ impl Work<'_> {
             let inputs = fused.inputs.iter().map(input).collect();
             let at = self.at(Some(at as u16), held).await?;
             let step = Step { at, attempt, tx: None, reserved: None, wrote: None };
-            let one = match self.one(fused.task, step, inputs, timeout_ms).await? {
+            let one = match self.one(fused.task, step, inputs, timeout_ms, None).await? {
                 Ok(one) => one,
                 Err(interrupted) => return Ok(Err(interrupted)),
             };
@@ -136,6 +139,7 @@ impl Work<'_> {
         mut step: Step,
         inputs: Vec<Data>,
         timeout_ms: Option<u64>,
+        reading: Option<Heartbeat<'_>>,
     ) -> Result<Result<Vec<Data>, Interrupted>, Error> {
         let body = match self.body(task) {
             Ok(body) => body,
@@ -154,7 +158,7 @@ impl Work<'_> {
             Attempt::Blocking(body) => blocking(&self.worker.room, &*self.worker.shared.world, body),
         };
         let only_once = self.run.plan.program.tasks[task as usize].effect == Effect::AtMostOnce;
-        let given = self.watched(future, timeout_ms, only_once).await;
+        let given = self.watched(future, timeout_ms, only_once, reading).await;
         if let Some(text) = wrote.and_then(|wrote| crate::shared::lock(&wrote).take()) {
             self.keep_log(attempt, given.is_err(), text).await?;
         }
@@ -167,12 +171,15 @@ impl Work<'_> {
         mut body: BoxFuture<'_, Given>,
         timeout_ms: Option<u64>,
         only_once: bool,
+        reading: Option<Heartbeat<'_>>,
     ) -> Result<Vec<Data>, Interrupted> {
         // Most bodies that are quick are done at the first look, and need neither clock nor heartbeat.
         let first = std::future::poll_fn(|context| Poll::Ready(body.as_mut().poll(context))).await;
         if let Poll::Ready(given) = first {
             return given.map_err(Interrupted::Failed);
         }
+        // One sign of life at a time: the next one also says when the body must end.
+        drop(reading);
         // A body that must not start twice is not given up: what it gives late may still be the truth.
         let heartbeat = self.heartbeat(!only_once);
         let timeout: BoxFuture<'_, ()> = match timeout_ms {

@@ -17,6 +17,9 @@ pub const USERNAME_VARIABLE: &str = "ONCEFLOW_REDIS_USERNAME";
 /// See [`USERNAME_VARIABLE`].
 pub const PASSWORD_VARIABLE: &str = "ONCEFLOW_REDIS_PASSWORD";
 
+/// How long a server may take to answer unless it is said otherwise. A commit that took longer may have happened.
+const REPLY_MS_MAX: u64 = 10_000;
+
 /// A server, and how we use it. Shows itself without the password.
 #[derive(Clone)]
 pub struct Address {
@@ -28,6 +31,8 @@ pub struct Address {
     pub(super) accepted: BTreeSet<Risk>,
     /// Replicas that must have a commit before it counts as durable.
     pub(super) replicas: u32,
+    /// How long the server may take to answer, in milliseconds.
+    pub(super) reply_ms_max: u64,
     /// Where large values go.
     blobs: BlobPlace,
     shards: Arc<Mutex<BTreeMap<Shard, Arc<ShardKeys>>>>,
@@ -106,6 +111,7 @@ impl Address {
     /// | `accept=RISK,…` | settings of the server that may lose acknowledged commits, and are accepted; see [`Risk`] |
     /// | `replicas=N` | a commit is durable only when so many replicas have it (`WAIT`, or `WAITAOF` where the server has it) |
     /// | `blobs=PLACE` | where large values go: a directory all workers share, `s3://bucket/prefix`, or `redis`, the default |
+    /// | `timeout=SECONDS` | how long the server may take to answer before it counts as lost; 10 if not given |
     /// | `ca=FILE` | with `rediss`: a PEM file of the authorities to trust, instead of the system's |
     ///
     /// # Errors
@@ -123,6 +129,7 @@ impl Address {
             prefix: "onceflow".into(),
             accepted: BTreeSet::new(),
             replicas: 0,
+            reply_ms_max: REPLY_MS_MAX,
             blobs: BlobPlace::default(),
             shards: Arc::default(),
         };
@@ -150,13 +157,18 @@ impl Address {
             "replicas" => {
                 self.replicas = value.parse().map_err(|_| format!("`{value}` is no number of replicas"))?;
             }
+            "timeout" => {
+                let seconds = value.parse::<f64>().ok().filter(|seconds| (0.1..=600.0).contains(seconds));
+                let seconds = seconds.ok_or_else(|| format!("`{value}` is no timeout: seconds, from 0.1 to 600"))?;
+                self.reply_ms_max = (seconds * 1000.0) as u64;
+            }
             "blobs" => self.blobs = value.parse()?,
             "ca" => {
                 let read = std::fs::read(value).map_err(|error| format!("`{value}` cannot be read: {error}"))?;
                 self.tls = Some(TlsCertificates { client_tls: None, root_cert: Some(read) });
             }
             other => {
-                let known = "prefix, accept, replicas, blobs, ca";
+                let known = "prefix, accept, replicas, timeout, blobs, ca";
                 return Err(format!("`{other}` is no parameter; there are {known}"));
             }
         }

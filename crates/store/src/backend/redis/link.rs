@@ -1,6 +1,10 @@
 //! Connections to a server, or to the nodes of a cluster. A call goes out once: what became of one whose reply is lost is
 //! not known, and it is never sent again by itself. A node that says "not here" has not executed the call, so that one goes
 //! where it was told to.
+//!
+//! Every call has an end: a server that does not answer in time is given up, connection and all, as if the connection had
+//! broken, and whoever listens for wake-ups is told ([`Link::silent`]). Calls that are meant to wait have connections of
+//! their own, and longer (`replicas`).
 
 use super::address::Address;
 use crate::{
@@ -11,14 +15,13 @@ use onceflow_core::Shard;
 use redis::{AsyncConnectionConfig, Cmd, ErrorKind, RedisError, ServerErrorKind, Value, aio::MultiplexedConnection};
 use std::{
     collections::{BTreeMap, BTreeSet},
+    sync::atomic::{AtomicU64, Ordering::SeqCst},
     time::Duration,
 };
+use tokio::sync::Notify;
 
 /// How long a server may take to let us in.
 const CONNECT_MS_MAX: u64 = 5_000;
-
-/// How long a server may take to answer. A commit that took longer may have happened.
-const REPLY_MS_MAX: u64 = 20_000;
 
 /// How often a call follows a cluster that says it is elsewhere.
 const MOVES_MAX: usize = 8;
@@ -74,14 +77,24 @@ pub(super) fn text(error: &RedisError) -> String {
 pub(super) struct Link {
     address: Address,
     nodes: Mutex<Nodes>,
-    /// Held while connecting, so that a thousand who wait for one connection do not make a thousand.
-    connecting: tokio::sync::Mutex<()>,
+    /// Held while connecting, so that a thousand who wait for one connection do not make a thousand, one after the other.
+    connecting: tokio::sync::Mutex<BTreeMap<Option<String>, Failed>>,
+    /// How often it was tried to connect, or done: numbers both.
+    tries: AtomicU64,
+    /// Rings when a server did not answer in time.
+    silent: Notify,
 }
+
+/// The last try to connect that failed: its number, and why.
+type Failed = (u64, String);
+
+/// A connection and its number.
+type Open = (u64, MultiplexedConnection);
 
 #[derive(Default)]
 struct Nodes {
     /// By address; the one that the URL names is `None`.
-    open: BTreeMap<Option<String>, MultiplexedConnection>,
+    open: BTreeMap<Option<String>, Open>,
     /// Where a shard was last.
     routes: BTreeMap<Shard, String>,
     /// Nodes that were heard of, to be asked when the one of the URL is gone.
@@ -90,11 +103,22 @@ struct Nodes {
 
 impl Link {
     pub(super) fn new(address: Address) -> Self {
-        Link { address, nodes: Mutex::default(), connecting: tokio::sync::Mutex::default() }
+        Link {
+            address,
+            nodes: Mutex::default(),
+            connecting: tokio::sync::Mutex::default(),
+            tries: AtomicU64::new(0),
+            silent: Notify::new(),
+        }
     }
 
     pub(super) fn address(&self) -> &Address {
         &self.address
+    }
+
+    /// Ends when a server did not answer in time since this last ended.
+    pub(super) async fn silent(&self) {
+        self.silent.notified().await;
     }
 
     /// Nodes of the cluster, if it is one, other than that of the URL.
@@ -159,7 +183,7 @@ impl Link {
 
     async fn send(
         &self,
-        mut connection: MultiplexedConnection,
+        (number, mut connection): Open,
         node: Option<&String>,
         command: &Cmd,
         asking: bool,
@@ -178,11 +202,12 @@ impl Link {
             if error.code().is_some() {
                 if matches!(error.kind(), ErrorKind::Server(ServerErrorKind::ReadOnly)) {
                     // It was the primary once.
-                    self.close(node);
+                    self.close(node, number);
                 }
                 return Trouble::Refused(error);
             }
-            self.close(node);
+            self.close(node, number);
+            self.note(&error);
             Trouble::Lost(format!("{}: {}", self.name(node), text(&error)))
         })
     }
@@ -191,28 +216,57 @@ impl Link {
         node.cloned().unwrap_or_else(|| self.address.to_string())
     }
 
-    fn close(&self, node: Option<&String>) {
-        let mut nodes = lock(&self.nodes);
-        nodes.open.remove(&node.cloned());
-        nodes.routes.retain(|_, at| Some(&*at) != node);
+    /// Whether a server is silent is for others to say; that it may be is noted here.
+    fn note(&self, error: &RedisError) {
+        if error.is_timeout() {
+            self.silent.notify_one();
+        }
     }
 
-    async fn open(&self, node: Option<&String>) -> Result<MultiplexedConnection, Trouble> {
+    /// Gives a connection up, unless there is another one since.
+    fn close(&self, node: Option<&String>, number: u64) {
+        let mut nodes = lock(&self.nodes);
+        if nodes.open.get(&node.cloned()).is_some_and(|(open, _)| *open == number) {
+            nodes.open.remove(&node.cloned());
+            nodes.routes.retain(|_, at| Some(&*at) != node);
+        }
+    }
+
+    async fn open(&self, node: Option<&String>) -> Result<Open, Trouble> {
         let find = || lock(&self.nodes).open.get(&node.cloned()).cloned();
-        if let Some(connection) = find() {
-            return Ok(connection);
+        if let Some(open) = find() {
+            return Ok(open);
         }
-        let _one_at_a_time = self.connecting.lock().await;
-        if let Some(connection) = find() {
-            return Ok(connection);
+        let came = self.tries.load(SeqCst);
+        let mut failed = self.connecting.lock().await;
+        if let Some(open) = find() {
+            return Ok(open);
         }
-        let not_sent = |error: RedisError| Trouble::NotSent(format!("{}: {}", self.name(node), text(&error)));
+        // Who waited while another one tried in vain need not try too: a thousand would have to wait for each other.
+        if let Some((_, why)) = failed.get(&node.cloned()).filter(|(number, _)| *number > came) {
+            return Err(Trouble::NotSent(why.clone()));
+        }
+        let number = self.tries.fetch_add(1, SeqCst) + 1;
+        match self.connect(node).await {
+            Ok(connection) => {
+                failed.remove(&node.cloned());
+                lock(&self.nodes).open.insert(node.cloned(), (number, connection.clone()));
+                Ok((number, connection))
+            }
+            Err(error) => {
+                self.note(&error);
+                let why = format!("{}: {}", self.name(node), text(&error));
+                failed.insert(node.cloned(), (number, why.clone()));
+                Err(Trouble::NotSent(why))
+            }
+        }
+    }
+
+    async fn connect(&self, node: Option<&String>) -> Result<MultiplexedConnection, RedisError> {
+        let reply_ms = self.address.reply_ms_max;
         let config = AsyncConnectionConfig::new()
-            .set_connection_timeout(Some(Duration::from_millis(CONNECT_MS_MAX)))
-            .set_response_timeout(Some(Duration::from_millis(REPLY_MS_MAX)));
-        let client = self.address.client(node.map(String::as_str)).map_err(not_sent)?;
-        let connection = client.get_multiplexed_async_connection_with_config(&config).await.map_err(not_sent)?;
-        lock(&self.nodes).open.insert(node.cloned(), connection.clone());
-        Ok(connection)
+            .set_connection_timeout(Some(Duration::from_millis(CONNECT_MS_MAX.min(reply_ms))))
+            .set_response_timeout(Some(Duration::from_millis(reply_ms)));
+        self.address.client(node.map(String::as_str))?.get_multiplexed_async_connection_with_config(&config).await
     }
 }

@@ -1,6 +1,9 @@
 //! Who waits for work is woken by a message that the script publishes when a row becomes free. Positions are this
 //! process's own count of calls and messages: a call is counted when it is sent, a message when it arrives, so whatever
 //! became free after a call was executed has a higher number than the call.
+//!
+//! Whoever listens also says whether the server is lost: when the connection breaks, and when a call was not answered in
+//! time, for a server that is silent breaks nothing. It is back when it lets us listen anew.
 
 use super::link::{Link, text};
 use crate::{
@@ -10,7 +13,7 @@ use crate::{
     world::World,
 };
 use futures_util::{
-    StreamExt,
+    FutureExt, StreamExt,
     future::{Either, select},
 };
 use onceflow_core::Shard;
@@ -83,7 +86,7 @@ pub(super) async fn listen(
     wakes: Arc<Wakes>,
     world: &Arc<dyn World>,
 ) -> Result<oneshot::Sender<()>, Error> {
-    let first = subscribe(&link).await?;
+    let first = subscribe(&link, &**world).await?;
     let (closed, until_closed) = oneshot::channel();
     let task = keep_listening(link, wakes, world.clone(), first, until_closed);
     world.spawn("onceflow redis wake-ups", Box::pin(task));
@@ -98,22 +101,26 @@ async fn keep_listening(
     mut closed: oneshot::Receiver<()>,
 ) {
     loop {
-        match select(pin!(messages.next()), &mut closed).await {
-            Either::Left((Some(message), _)) => match link.address().shard_of(message.get_channel_name()) {
-                Some(shard) => wakes.note(shard),
-                None => wakes.note_all(),
-            },
-            Either::Left((None, _)) => {
+        let heard = match select(select(pin!(messages.next()), pin!(link.silent())), &mut closed).await {
+            Either::Left((Either::Left((heard, _)), _)) => heard,
+            Either::Left((Either::Right(((), _)), _)) => None,
+            Either::Right(_) => return,
+        };
+        match heard.map(|message| link.address().shard_of(message.get_channel_name())) {
+            Some(Some(shard)) => wakes.note(shard),
+            Some(None) => wakes.note_all(),
+            None => {
                 wakes.note_all();
                 wakes.lost.send_replace(true);
                 match again(&link, &*world, &mut closed).await {
                     Some(stream) => messages = stream,
                     None => return,
                 }
+                // Calls that were not answered before are no reason to doubt it again.
+                let _known = link.silent().now_or_never();
                 wakes.lost.send_replace(false);
                 wakes.note_all();
             }
-            Either::Right(_) => return,
         }
     }
 }
@@ -125,14 +132,14 @@ async fn again(link: &Link, world: &dyn World, closed: &mut oneshot::Receiver<()
             Either::Left(_) => {}
             Either::Right(_) => return None,
         }
-        match subscribe(link).await {
+        match subscribe(link, world).await {
             Ok(messages) => return Some(messages),
             Err(error) => tracing::debug!(%error, "no wake-ups arrive; trying again"),
         }
     }
 }
 
-async fn subscribe(link: &Link) -> Result<PubSubStream, Error> {
+async fn subscribe(link: &Link, world: &dyn World) -> Result<PubSubStream, Error> {
     let mut last = String::new();
     for node in link.any() {
         let connect = async {
@@ -141,9 +148,10 @@ async fn subscribe(link: &Link) -> Result<PubSubStream, Error> {
             messages.psubscribe(link.address().channels()).await?;
             Ok::<_, redis::RedisError>(messages.into_on_message())
         };
-        match connect.await {
-            Ok(messages) => return Ok(messages),
-            Err(error) => last = text(&error),
+        match select(pin!(connect), world.sleep(link.address().reply_ms_max)).await {
+            Either::Left((Ok(messages), _)) => return Ok(messages),
+            Either::Left((Err(error), _)) => last = text(&error),
+            Either::Right(_) => last = String::from("it does not answer"),
         }
     }
     Err(Error::Unavailable(format!("{}: {last}", link.address()).into()))
