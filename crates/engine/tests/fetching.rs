@@ -67,7 +67,7 @@ fn about(host: &str) -> Option<About> {
 
 #[tokio::test]
 async fn a_join_whose_files_take_longer_to_fetch_than_its_lease_is_not_taken_away() {
-    const FILES: usize = 200;
+    const FILES: usize = 40;
     const LEASE_MS: u64 = 9_000;
     let place = tempfile::tempdir().unwrap();
     let file = |n: usize| {

@@ -95,10 +95,10 @@ fn an_element_that_is_not_there_is_no_step() {
         -- stderr
         error[OF0450]: run `many` has no step `s[99999]`
         hint: `s` has 2 elements: `s[0]` to `s[1]`
-        -- exit 1
+        -- exit 2
     "#]]);
     bed.run(&["why", "many", "s[1]"]).ends(0);
-    bed.run(&["why", "many", "s[2]"]).ends(1);
+    bed.run(&["why", "many", "s[2]"]).ends(2);
     bed.run(&["why", "many", "s[two]"]).ends(1);
 }
 

@@ -178,12 +178,15 @@ impl Worker {
     /// Gives signs of life, and frees what others left, a few times in the life of a lease.
     pub(super) async fn stay_alive(self: Arc<Self>) {
         let pause_ms = (self.shared.options.lease_ms / 3).max(1);
+        let mut pause = self.shared.world.sleep(pause_ms);
         loop {
             let stopped = self.stopped.notified();
             if self.is_stopping() && self.busy.load(SeqCst) == 0 {
                 return;
             }
-            select(self.shared.world.sleep(pause_ms), std::pin::pin!(stopped)).await;
+            select(pause, std::pin::pin!(stopped)).await;
+            // From here, so that a store that is slow to answer does not make the signs rarer.
+            pause = self.shared.world.sleep(pause_ms);
             let working: Vec<_> =
                 lock(&self.alive.working).iter().map(|(fence, working)| (*fence, working.clone())).collect();
             let renewed = self.renew(working).await;
