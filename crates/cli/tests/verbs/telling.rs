@@ -99,7 +99,7 @@ fn an_element_that_is_not_there_is_no_step() {
     "#]]);
     bed.run(&["why", "many", "s[1]"]).ends(0);
     bed.run(&["why", "many", "s[2]"]).ends(2);
-    bed.run(&["why", "many", "s[two]"]).ends(1);
+    bed.run(&["why", "many", "s[two]"]).ends(2);
 }
 
 #[test]
