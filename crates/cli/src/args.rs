@@ -11,7 +11,7 @@ use std::path::PathBuf;
 
 /// Runs flows from files: every step once, nothing redone that need not be, nothing left behind.
 #[derive(Parser, Debug)]
-#[command(name = "onceflow", version, disable_version_flag = true, after_help = crate::exit::help())]
+#[command(name = "onceflow", version, after_help = crate::exit::help())]
 #[command(propagate_version = false, max_term_width = 110)]
 pub(crate) struct Cli {
     #[command(flatten)]

@@ -61,13 +61,13 @@ impl Ending<'_> {
                 self.undone(&not_undone);
                 data["failures"] = failed_json(&failures);
                 data["not_undone"] = failed_json(&not_undone);
-                self.next("the same command runs it again from the beginning");
+                self.next(&anew(&not_undone, "the same command runs it again from the beginning"));
             }
             Report::Cancelled { not_undone } => {
                 self.undone(&not_undone);
                 data["not_undone"] = failed_json(&not_undone);
                 self.printer.say(if not_undone.is_empty() { "cancelled; nothing of it is left" } else { "cancelled" });
-                self.next("`onceflow run` of the same flow begins anew");
+                self.next(&anew(&not_undone, "`onceflow run` of the same flow begins anew"));
             }
             Report::Running => self.next(&format!("onceflow watch {}", self.key())),
         }
@@ -254,6 +254,11 @@ fn promise(data: &mut Data) {
         Data::List(elements) => elements.iter_mut().for_each(promise),
         Data::Bytes(_) | Data::None => {}
     }
+}
+
+/// How to run it again. What is still there would be done twice.
+fn anew(not_undone: &[Failed], how: &str) -> String {
+    if not_undone.is_empty() { how.to_owned() } else { format!("undo by hand what was not undone; then {how}") }
 }
 
 /// Data of any type, for people: a file is its name and size.

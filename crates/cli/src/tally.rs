@@ -89,6 +89,11 @@ impl Tally {
         &mut self.groups[at].1
     }
 
+    /// Somebody said that a step that was waited for runs again.
+    pub(crate) fn will_redo(&mut self, address: &str) {
+        self.group(address).goes_on(address);
+    }
+
     /// The attempt at a step that is running ends; how long it took, if it was heard of.
     fn ends(&mut self, ms: u64, address: &str) -> Option<u64> {
         let group = self.group(address);

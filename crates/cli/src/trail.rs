@@ -226,7 +226,15 @@ impl Said {
             Said::Failed(why) => json!({"event": "did-fail", "attempt": 1, "causes": [why]}),
         };
         (line["t"], line["step"], line["said"]) = (json!(now_ms()), json!(address), self.to_json());
-        Writer::open(directory).write(&[line]);
+        // Somebody else may be writing: only who works on a run may make its trail shorter.
+        let append = || {
+            std::fs::create_dir_all(directory)?;
+            let mut file = File::options().create(true).append(true).open(directory.join(NAME))?;
+            file.write_all(format!("{line}\n").as_bytes())
+        };
+        if let Err(error) = append() {
+            tracing::warn!(%error, "what was said is not written down beside the run; the store has it");
+        }
     }
 }
 
@@ -249,6 +257,8 @@ pub(crate) fn tally(directory: &Path) -> Tally {
     for line in Reader::open(directory).more() {
         if let Some(what) = what(&line) {
             tally.saw(line["t"].as_u64().unwrap_or_default(), &what);
+        } else if let (Some(Said::Redo), Some(address)) = (said(&line), line["step"].as_str()) {
+            tally.will_redo(address);
         }
     }
     tally

@@ -26,7 +26,7 @@ use support::{
 use tokio::sync::{mpsc, watch};
 
 const TEN_MINUTES: i64 = 600_000;
-const LEASE_MS: u64 = 5_000;
+const LEASE_MS: u64 = 10_000;
 
 /// A machine whose clock is so much ahead; its engines use the server's.
 async fn machine(url: &str, ahead_ms: i64) -> Bed {

@@ -11,6 +11,7 @@ use crate::{
     place::Place,
     presence::{self, Notice, Presence},
     printer::Printer,
+    runs,
     session::{Session, is_for_any},
     signals::Signals,
     trail,
@@ -149,15 +150,16 @@ async fn cancel_for_any(
 
 /// There is nothing to cancel: says what became of it.
 fn has_ended(run: &Summary, printer: &Printer) -> Exit {
-    let status = run.status.to_string();
+    let status = runs::status(run, true);
     if printer.json {
         printer.data(&json!({"key": run.key, "id": run.id.to_string(), "status": status, "ended_before": true}));
     }
     printer.say(format!("run `{}` has ended already: it is {status}, and stays so", run.key));
     printer.next(format!("onceflow show {}", shell_word(&run.key)));
     // It is not cancelled, unless it was before.
-    match run.status == RunStatus::Cancelled && run.not_undone.is_empty() {
-        true => Exit::Cancelled,
-        false => Exit::No,
+    match run.status {
+        _ if !run.not_undone.is_empty() => Exit::Unclean,
+        RunStatus::Cancelled => Exit::Cancelled,
+        _ => Exit::No,
     }
 }

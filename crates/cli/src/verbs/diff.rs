@@ -2,21 +2,22 @@
 
 use super::lineage::origin;
 use crate::{
-    args, exit::Exit, fault::Fault, place::Place, printer::Printer, session::Session, story, verbs::ls::shell_word,
-    words,
+    args, exit::Exit, fault::Fault, finish::data_json, place::Place, printer::Printer, session::Session, story,
+    verbs::ls::shell_word, words,
 };
 use onceflow_core::payload::{Digest, Outcome, Payload};
-use onceflow_engine::{Engine, Record, StepRecord, task::Data};
+use onceflow_engine::{Engine, Origin, Record, StepRecord, task::Data};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
 /// Letters of a value that is shown itself. Of a longer one its digest says as much.
 const SHOWN_MAX: usize = 60;
 
-/// A run, and its inputs as far as they are known and short.
+/// A run, and its inputs and outputs as far as they are known and short.
 struct Side {
     record: Record,
     inputs: BTreeMap<String, Value>,
+    outputs: BTreeMap<String, Value>,
 }
 
 /// Something with a digest; the value itself if it is short.
@@ -97,7 +98,17 @@ impl Side {
                 inputs.insert(port.name, said.clone());
             }
         }
-        Ok(Side { record, inputs })
+        let mut outputs = BTreeMap::new();
+        for (name, _, outcome) in &record.outputs {
+            if let Some(outcome @ Outcome::Value(Payload::Inline(_))) = outcome {
+                // Of a file, its name and size would not say what differs.
+                if let data @ Data::Bytes(_) = handle.peek(outcome).await? {
+                    outputs.insert(name.clone(), data_json(data));
+                }
+            }
+        }
+        outputs.retain(|_, value| is_short(value));
+        Ok(Side { record, inputs, outputs })
     }
 
     fn inputs(&self) -> BTreeMap<String, Thing> {
@@ -108,14 +119,11 @@ impl Side {
     }
 
     fn outputs(&self) -> BTreeMap<String, Thing> {
-        let thing = |outcome: &Option<Outcome>| {
-            let value = match outcome {
-                Some(Outcome::Value(Payload::Inline(bytes))) => serde_json::from_slice(bytes).ok().filter(is_short),
-                _ => None,
-            };
-            Thing { digest: outcome.as_ref().map_or(Value::Null, |outcome| hex(&outcome.digest())), value }
+        let digest = |outcome: &Option<Outcome>| outcome.as_ref().map_or(Value::Null, |outcome| hex(&outcome.digest()));
+        let thing = |(name, _, outcome): &(String, Origin, Option<Outcome>)| {
+            (name.clone(), Thing { digest: digest(outcome), value: self.outputs.get(name).cloned() })
         };
-        self.record.outputs.iter().map(|(name, _, outcome)| (name.clone(), thing(outcome))).collect()
+        self.record.outputs.iter().map(thing).collect()
     }
 }
 

@@ -43,7 +43,8 @@ pub(crate) async fn run(args: &args::Show, place: Place, printer: &Printer) -> R
     engine.stop();
     let mut tally = trail::tally(&session.place.run(run.id));
     let waits = waiting.iter().map(|step| step.address.clone()).collect();
-    tally.waits_only(&waits, !matches!(run.status, RunStatus::Cancelled | RunStatus::Undone));
+    use RunStatus::{Cancelled, Cancelling, Removing, Undoing, Undone};
+    tally.waits_only(&waits, !matches!(run.status, Cancelled | Cancelling | Removing | Undoing | Undone));
     let asked = story::read(&session.place, run.id);
     session.close().await?;
     let failures = match &report {

@@ -190,10 +190,17 @@ impl Answer {
             {
                 "reused"
             }
+            (Some(End::Failed(_) | End::Unknown | End::Waits), Some(Decided { fate: Fate::Run, .. }))
+                if last.is_some_and(|last| is_before(&last)) && !self.stands.is_undecided && !is_done =>
+            {
+                "not started"
+            }
             (Some(End::Failed(_)), _) => "failed",
-            (Some(End::Unknown), _) if self.stands.is_undecided => "unknown",
+            (Some(End::Unknown), _) if self.stands.is_undecided || self.has_stopped() => "unknown",
             (Some(End::Unknown), _) => "resolved",
             (Some(End::Waits), _) if self.stands.is_undecided => "waiting",
+            // Nothing was sent, and nothing will be.
+            (Some(End::Waits), _) if self.has_stopped() => "not started",
             (Some(End::Waits), _) => "ran",
             (Some(End::Reused), _) => "reused",
             (Some(End::Unsaid), _) if self.stands.is_alone => "interrupted",
@@ -211,6 +218,12 @@ impl Answer {
                 None => "not started",
             },
         }
+    }
+
+    /// Whether the run ends, or has ended, without its outputs: what nobody has said by then, nobody will say.
+    fn has_stopped(&self) -> bool {
+        use RunStatus::{Cancelled, Cancelling, Removing, Undoing, Undone};
+        matches!(self.status, Cancelling | Undoing | Removing | Undone | Cancelled)
     }
 
     fn undo(&self) -> Option<Undo<'_>> {

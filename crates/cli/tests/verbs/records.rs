@@ -124,6 +124,8 @@ fn two_runs_differ_in_what_was_changed_and_nothing_else() {
         (&said["differences"][0]["from_value"], &said["differences"][0]["to_value"]),
         (&"2".into(), &"3".into())
     );
+    let values = (&said["differences"][2]["from_value"], &said["differences"][2]["to_value"]);
+    assert!(values.0.is_string() && values.1.is_string() && values.0 != values.1, "{said}");
     let text = bed.run(&["diff", "sum", "-"]).ends(1).stdout;
     assert!(
         text.contains("~ step y: code changed") && text.starts_with("~ input b: changed from \"2\" to \"3\"\n"),

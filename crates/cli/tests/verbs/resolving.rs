@@ -132,3 +132,19 @@ fn destructive_verbs_say_what_they_would_do_and_never_wait_for_an_answer_that_ca
     "#]]);
     bed.run(&["reclaim", "--yes"]).ends(0);
 }
+
+#[test]
+fn what_nobody_has_said_of_a_step_stays_unknown_when_its_run_is_cancelled() {
+    let bed = unknown();
+    bed.run(&["cancel", "pay", "--yes"]);
+    let why = bed.run(&["why", "pay", "charge", "--json"]).ends(0).json();
+    assert_eq!(why["fate"], "unknown", "{why}");
+}
+
+#[test]
+fn a_step_that_is_to_run_again_is_not_done() {
+    let bed = unknown();
+    bed.run(&["resolve", "pay", "charge", "--redo"]).ends(0);
+    let shown = bed.run(&["show", "pay"]).ends(0).stdout;
+    assert!(!shown.contains("1 done"), "{shown}");
+}

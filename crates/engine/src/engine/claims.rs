@@ -21,8 +21,8 @@ impl Engine {
     }
 
     /// Frees all steps that a worker has taken, whatever their deadlines, and answers how many; it is not listed any more.
-    /// The caller knows that it is gone: one that is still there loses what it does. A step that must not start twice, and was started, is not started
-    /// again by this; its outcome is unknown.
+    /// The caller knows that it is gone: one that is still there loses what it does. A step that must not start twice, and
+    /// was started, is not started again by this; its outcome is unknown.
     ///
     /// # Errors
     /// If the store does not answer; those that were freed are.

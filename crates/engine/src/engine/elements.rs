@@ -6,10 +6,11 @@ use crate::{
 };
 use futures_util::future::BoxFuture;
 use onceflow_core::{
+    Name,
     model::{Place, Program, program::Op},
     protocol::{
         ids::{FrameId, LANE, StepId},
-        rows::{Elements, Frame, Shape},
+        rows::{self, Elements, Frame, Parked, Shape},
     },
 };
 use std::collections::{BTreeMap, BTreeSet};
@@ -50,16 +51,21 @@ impl Shared {
             frames.insert(FrameId::from_bytes(&name.as_bytes()[1..]).ok_or_else(damaged)?, frame);
         }
         let mut live: BTreeSet<StepId> = frames.values().filter_map(|frame| Some(frame.opened_by?.0)).collect();
-        for prefix in [b"i", b"p"] {
-            for (name, _) in self.all_rows(keys.rows.clone(), prefix).await? {
-                let step = name.as_bytes().get(1..1 + StepId::BYTES).and_then(StepId::from_bytes);
-                live.insert(step.ok_or_else(damaged)?);
-            }
+        let step_of = |name: &Name| name.as_bytes().get(1..1 + StepId::BYTES).and_then(StepId::from_bytes);
+        for (name, _) in self.all_rows(keys.rows.clone(), b"i").await? {
+            live.insert(step_of(&name).ok_or_else(damaged)?);
         }
-        let (mut chunks, ready) = (BTreeMap::new(), self.ready_steps(program, keys).await?);
-        for (_, step, ticket) in ready {
+        let mut tickets: Vec<(StepId, u32)> = vec![];
+        for (name, row) in self.all_rows(keys.rows.clone(), b"p").await? {
+            let parked: Parked = rows::read(&row).ok_or_else(damaged)?;
+            tickets.push((step_of(&name).ok_or_else(damaged)?, parked.ticket.cursor));
+        }
+        let ready = self.ready_steps(program, keys).await?;
+        tickets.extend(ready.into_iter().map(|(_, step, ticket)| (step, ticket.cursor)));
+        let mut chunks = BTreeMap::new();
+        for (step, cursor) in tickets {
             match step.node {
-                LANE => drop(chunks.insert((step.frame, step.index), ticket.cursor)),
+                LANE => drop(chunks.insert((step.frame, step.index), cursor)),
                 _ => drop(live.insert(step)),
             }
         }

@@ -27,7 +27,7 @@ impl Work<'_> {
         let Some(_) = self.worker.shared.read_run(self.run.plan.keys.run).await? else { return Ok(None) };
         let (shared, plan, state) = (&self.worker.shared, &self.run.plan, self.run.state());
         // A large run takes longer to remove than a claim stands.
-        let _ours = self.heartbeat(false);
+        let ours = self.heartbeat(false);
         let failed = failures(&self.parked().await?);
         // The failures are told by what remains, so they are written down before the steps that failed go.
         self.note_failures(&failed).await?;
@@ -46,6 +46,7 @@ impl Work<'_> {
                 return Ok(None);
             }
         }
+        drop(ours);
         if state.phase.expires() {
             return self.vanish(seat, state).await;
         }

@@ -214,15 +214,20 @@ impl Room {
         self.changed.notify_waiters();
     }
 
-    /// The step of this seat only waits from now on: others may be taken, until this is dropped. Then it has its places
+    /// The step of this seat only waits from now on: others may be taken, until this is dropped. Then it has its place
     /// again at once, and for a moment there may be more steps than there is room for: none is taken before they are few.
     pub(crate) fn rest<'a>(&'a self, seat: &'a Seat) -> Resting<'a> {
+        // A class that is narrower than the room is somebody's promise about how many run: its place is kept.
+        let is_narrow = |class: &Group| {
+            self.limited.iter().any(|limited| limited.queue == *class && limited.places.max() < self.together.max())
+        };
         let mut held = lock(&seat.held);
-        let class = held.class.as_ref().map(|(class, _)| class.clone());
-        if held.give_back() {
-            self.changed.notify_waiters();
-        }
-        Resting { room: self, seat, class }
+        held.asked.clear();
+        let together = held.together.take().is_some();
+        let class = held.class.take_if(|(class, _)| !is_narrow(class)).map(|(class, _)| class);
+        drop(held);
+        self.changed.notify_waiters();
+        Resting { room: self, seat, class, together }
     }
 
     /// Whether only so many tasks may run at a time.
@@ -300,18 +305,23 @@ pub(crate) struct Reserved {
 pub(crate) struct Resting<'a> {
     room: &'a Room,
     seat: &'a Seat,
+    /// The class whose place it gave back.
     class: Option<Group>,
+    /// Whether it gave its place among all back.
+    together: bool,
 }
 
 impl Drop for Resting<'_> {
     fn drop(&mut self) {
         let class = self.class.take();
-        let Some(limited) = self.room.limited.iter().find(|limited| Some(&limited.queue) == class.as_ref()) else {
-            return;
-        };
+        let limited = self.room.limited.iter().find(|limited| Some(&limited.queue) == class.as_ref());
         let mut held = lock(&self.seat.held);
-        held.class = Some((limited.queue.clone(), limited.places.insist()));
-        held.together = Some(self.room.together.insist());
+        if let Some(limited) = limited {
+            held.class = Some((limited.queue.clone(), limited.places.insist()));
+        }
+        if self.together {
+            held.together = Some(self.room.together.insist());
+        }
     }
 }
 

@@ -69,8 +69,11 @@ pub(super) fn tries(step: &str, events: &[Seen]) -> Vec<Try> {
     let mut found: Vec<Try> = Vec::new();
     for event in events.iter().filter(|event| is_of(event, step)) {
         if let Some(said) = &event.said {
-            // What it was waited for is told; it is no try.
-            if let Some(last) = found.last_mut() {
+            // What it was waited for is told; it is no try. A worker may have begun the next one before it was written down.
+            let is_open = |one: &&mut Try| matches!(one.end, End::Unknown | End::Waits) && one.said.is_none();
+            if let Some(one) = found.iter_mut().rfind(is_open) {
+                one.said = Some(said.clone());
+            } else if let Some(last) = found.last_mut() {
                 last.said = Some(said.clone());
             }
             continue;

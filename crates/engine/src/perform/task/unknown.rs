@@ -32,6 +32,7 @@ impl Work<'_> {
         let Op::Task(task) = &self.taken.node(&self.run.plan).op else { return Ok(Verdict::Unknown) };
         let Ok(body) = self.body(*task) else { return Ok(Verdict::Unknown) };
         let scratch = self.scratch();
+        let _heartbeat = self.heartbeat(false);
         let loaded = data::load_all(&self.worker.shared.values, inputs, Some(&scratch)).await?;
         let step = Step {
             at: self.at(None, inputs).await?,
@@ -42,7 +43,6 @@ impl Work<'_> {
         };
         let asked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| body.verify(step, loaded)));
         let Ok(Some(verdict)) = asked else { return Ok(Verdict::Unknown) };
-        let _heartbeat = self.heartbeat(false);
         let verdict = std::panic::AssertUnwindSafe(verdict).catch_unwind().await.unwrap_or(Verdict::Unknown);
         Ok(match verdict {
             // What it says must be what the task would have given.

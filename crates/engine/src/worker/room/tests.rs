@@ -53,3 +53,14 @@ async fn a_step_that_only_waits_does_not_count_and_what_was_taken_meanwhile_is_n
     drop(waits);
     assert_eq!(open(&room, &other), "a");
 }
+
+#[tokio::test]
+async fn a_class_that_is_narrower_than_the_room_keeps_its_place_while_its_step_waits() {
+    let room = room(4, &[("a", 1), ("b", 4)]);
+    let (waits, other) = (seated(&room, "a").await, room.seat().await);
+    let resting = room.rest(&waits);
+    assert_eq!(open(&room, &other), "b", "the one of class a comes back");
+    drop(resting);
+    drop(waits);
+    assert_eq!(open(&room, &other), "a b");
+}

@@ -24,9 +24,9 @@ if found ~= ARGV[2] then return { 1, found } end
 
 -- Processor time where the server tells it (7.4); else what is on the clock, which stands still in a script of 7.2: there it
 -- is the count that ends a call.
-local has_clock, processor_time = pcall(function() return os.clock end)
+local _, processor_time = pcall(function() return os.clock end)
 local function now_us()
-  if has_clock then return processor_time() * 1000000 end
+  if type(processor_time) == 'function' then return processor_time() * 1000000 end
   local time = call('TIME')
   return time[1] * 1000000 + time[2]
 end
@@ -89,6 +89,7 @@ local left = {}   -- counts that are lower now, by id
 local pages = {}  -- dead values that refer to others: id, row, how often they do, whether they stand in `zero`
 local rest = {}   -- what was not settled: id, how much
 local read_many = 4
+local is_first = true -- of the values that refer to others
 
 local function gone(field)
   rows_gone_count = rows_gone_count + 1
@@ -256,7 +257,7 @@ if #rest == 0 then bury_candidates() end
 
 -- 3. What the dead referred to, while there is time for all of it, judged by how long it took so far.
 local function is_time_for(count)
-  return buried + paid == 0 or done() * (1 + count / spent) <= 1
+  return is_first and spent <= CANDIDATES or done() * (1 + count / spent) <= 1
 end
 local function open(page)
   local ids = refs_of(page[2], page[3])
@@ -279,6 +280,7 @@ while #pages > 0 do
   local page = table.remove(pages)
   local count = page[3]
   if count == 0 or #rest > 0 or not is_time_for(count) or not open(page) then waiting[#waiting + 1] = page end
+  is_first = false
 end
 
 -- 4. Nothing can go wrong any more.

@@ -202,12 +202,14 @@ impl Link {
             if error.code().is_some() {
                 if matches!(error.kind(), ErrorKind::Server(ServerErrorKind::ReadOnly)) {
                     // It was the primary once.
-                    self.close(node, number);
+                    let _was_open = self.close(node, number);
                 }
                 return Trouble::Refused(error);
             }
-            self.close(node, number);
-            self.note(&error);
+            // One that went out before the connection was given up says nothing new.
+            if self.close(node, number) {
+                self.note(&error);
+            }
             Trouble::Lost(format!("{}: {}", self.name(node), text(&error)))
         })
     }
@@ -223,13 +225,15 @@ impl Link {
         }
     }
 
-    /// Gives a connection up, unless there is another one since.
-    fn close(&self, node: Option<&String>, number: u64) {
+    /// Gives a connection up, unless there is another one since. Whether it was open.
+    fn close(&self, node: Option<&String>, number: u64) -> bool {
         let mut nodes = lock(&self.nodes);
-        if nodes.open.get(&node.cloned()).is_some_and(|(open, _)| *open == number) {
+        let is_open = nodes.open.get(&node.cloned()).is_some_and(|(open, _)| *open == number);
+        if is_open {
             nodes.open.remove(&node.cloned());
             nodes.routes.retain(|_, at| Some(&*at) != node);
         }
+        is_open
     }
 
     async fn open(&self, node: Option<&String>) -> Result<Open, Trouble> {
