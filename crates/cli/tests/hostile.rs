@@ -184,7 +184,7 @@ outputs: { x: third.x }
           its last lines:
           stuck
           its work directory: [dir]/.onceflow/runs/[id]/work/second.1
-        next: the same command runs it again from the beginning
+        next: undo by hand what was not undone; then the same command runs it again from the beginning
         -- exit 6
     "#]]);
     bed.run(&["ls"]).expect(expect![[r#"
