@@ -45,7 +45,7 @@ pub(crate) async fn run(args: &args::Retry, place: Place, printer: &Printer) -> 
     };
     if args.dry_run {
         session.close().await?;
-        return Ok(told(&run, only.as_deref().unwrap_or(&failed), printer));
+        return Ok(told(&run, only.as_deref().unwrap_or(&failed), args.step.as_deref(), printer));
     }
     Going { session, key: run.key, printer, args: &args.go_on, only }.go().await
 }
@@ -93,13 +93,14 @@ fn not_undone(run: &Summary) -> Fault {
     )
 }
 
-fn told(run: &Summary, tried: &[String], printer: &Printer) -> Exit {
+fn told(run: &Summary, tried: &[String], step: Option<&str>, printer: &Printer) -> Exit {
     let named: Vec<_> = tried.iter().map(|address| words::step(address)).collect();
     match printer.json {
         true => printer.data(&json!({"key": run.key, "id": run.id.to_string(), "retry": named})),
         false if named.is_empty() => printer.text("nothing failed; what is not done yet goes on"),
         false => printer.text(format!("would try again: {}", named.join(", "))),
     }
-    printer.next(format!("onceflow retry {}", shell_word(&run.key)));
+    let step = step.map_or(String::new(), |step| format!(" {}", shell_word(step)));
+    printer.next(format!("onceflow retry {}{step}", shell_word(&run.key)));
     Exit::Done
 }
