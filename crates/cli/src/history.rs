@@ -4,7 +4,7 @@ use crate::{
     picture::scene::{box_id, is_step},
     trail,
 };
-use onceflow_engine::What;
+use onceflow_engine::{What, task::Used};
 use std::{
     collections::{BTreeMap, BTreeSet},
     ops::Bound::{Included, Unbounded},
@@ -20,6 +20,14 @@ pub(crate) struct Happened {
     /// Of one that runs: the last that was heard of the run.
     pub(crate) to_ms: u64,
     pub(crate) how: How,
+    /// What it used of the machine, if that was measured.
+    pub(crate) used: Option<Used>,
+}
+
+/// What two used together, as far as that is known: the time of both, and the higher peak.
+pub(crate) fn both(a: Option<Used>, b: Option<Used>) -> Option<Used> {
+    let (Some(one), Some(other)) = (a, b) else { return a.or(b) };
+    Some(Used { cpu_ms: one.cpu_ms.saturating_add(other.cpu_ms), peak_bytes: one.peak_bytes.max(other.peak_bytes) })
 }
 
 /// How an attempt ended.
@@ -126,6 +134,12 @@ impl History {
             }
             // Who waits for an event is under way until it comes.
             What::DidTurn { .. } | What::WillWait { .. } => {}
+            What::DidUse { address, used, .. } => {
+                if let Some(at) = self.running.get(address) {
+                    // Several that are fused are one attempt.
+                    self.all[*at].used = both(self.all[*at].used, Some(*used));
+                }
+            }
             What::DidFail(failed) => self.settles(ms, &failed.address, How::Failed),
             What::DidLoseTrack { address } => self.settles(ms, address, How::Unknown),
             What::DidLose { address } => {
@@ -152,7 +166,7 @@ impl History {
 
     fn push(&mut self, address: &str, attempt: u32, ms: u64, how: How) {
         self.heard.insert(address.to_owned());
-        self.all.push(Happened { address: address.to_owned(), attempt, from_ms: ms, to_ms: ms, how });
+        self.all.push(Happened { address: address.to_owned(), attempt, from_ms: ms, to_ms: ms, how, used: None });
     }
 
     /// Ends the attempt that runs at an address, if one does.
@@ -177,6 +191,11 @@ impl History {
             after.is_some_and(|other| other.starts_with(&begin))
         };
         !self.opened.contains_key(address) && !['/', '[', '@'].map(inside).into_iter().any(is_heard)
+    }
+
+    /// What all attempts used of the machine, as far as that was measured.
+    pub(crate) fn used(&self) -> Option<Used> {
+        self.all.iter().fold(None, |all, one| both(all, one.used))
     }
 
     /// How many attempts were at work at a time, at most, and how much time was spent in all of them.

@@ -71,6 +71,7 @@ fn summary(run: &Pictured) -> String {
         facts.push(("time in steps", words::duration(spent)));
         facts.push(("at a time", format!("at most {}", words::count(most, "attempt"))));
     }
+    facts.extend(run.history.used().map(|used| ("used", words::used(used))));
     if run.history.starts_ms.len() > 1 {
         facts.push(("resumed", words::count(run.history.starts_ms.len() - 1, "time")));
     }

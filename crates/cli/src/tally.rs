@@ -140,7 +140,7 @@ impl Tally {
                 }
                 None
             }
-            What::DidTurn { .. } => None,
+            What::DidTurn { .. } | What::DidUse { .. } => None,
             What::DidFail(failed) => {
                 let took = self.ends(ms, &failed.address);
                 self.group(&failed.address).failed += 1;

@@ -147,7 +147,8 @@ fn draw_bar(out: &mut String, bar: &Bar<'_>, left: f64, top: f64) {
             let attempt =
                 if bar.first.attempt > 1 { format!(", attempt {}", bar.first.attempt) } else { String::new() };
             let took = words::duration(bar.first.to_ms.saturating_sub(bar.first.from_ms));
-            format!("{}{attempt}: {} in {took}", words::step(&bar.first.address), bar.how.word())
+            let used = bar.first.used.map_or(String::new(), |used| format!("; {}", words::used(used)));
+            format!("{}{attempt}: {} in {took}{used}", words::step(&bar.first.address), bar.how.word())
         }
         many => format!("{} and {} more: {}", words::step(&bar.first.address), many - 1, bar.how.word()),
     };

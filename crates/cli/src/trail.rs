@@ -2,7 +2,7 @@
 //! and for those who look later. It is talk, not truth: it may be deleted, and is bounded.
 
 use crate::{tally::Tally, words};
-use onceflow_engine::{Event, What};
+use onceflow_engine::{Event, What, task::Used};
 use serde_json::{Map, Value, json};
 use std::{
     collections::BTreeSet,
@@ -32,6 +32,14 @@ pub(crate) fn line(ms: u64, what: &What) -> Value {
         }
         What::DidTurn { address, iteration } => {
             json!({"t": ms, "event": "did-turn", "step": address, "iteration": iteration})
+        }
+        What::DidUse { address, attempt, used } => {
+            let mut line =
+                json!({"t": ms, "event": "did-use", "step": address, "attempt": attempt, "cpu_ms": used.cpu_ms});
+            if let Some(bytes) = used.peak_bytes {
+                line["peak_bytes"] = json!(bytes);
+            }
+            line
         }
         What::DidFail(failed) => json!({
             "t": ms, "event": "did-fail", "step": &*failed.address, "attempt": failed.attempt, "causes": failed.causes,
@@ -147,6 +155,10 @@ pub(crate) fn what(line: &Value) -> Option<What> {
         "did-reuse" => What::DidReuse { address: address()? },
         "did-open" => What::DidOpen { address: address()?, elements: number("elements") },
         "did-turn" => What::DidTurn { address: address()?, iteration: number("iteration") },
+        "did-use" => {
+            let used = Used { cpu_ms: line["cpu_ms"].as_u64()?, peak_bytes: line["peak_bytes"].as_u64() };
+            What::DidUse { address: address()?, attempt: number("attempt"), used }
+        }
         "did-fail" => {
             let causes = line["causes"].as_array().into_iter().flatten();
             What::DidFail(onceflow_core::protocol::rows::Failed {

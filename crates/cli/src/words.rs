@@ -1,6 +1,7 @@
 //! Numbers, times and addresses as people read them.
 
 use onceflow_core::{payload::Digest, plan::Reason};
+use onceflow_engine::task::Used;
 
 /// A duration: `0.3s`, `12s`, `3m 5s`, `2h 10m`, `4d 3h`.
 pub(crate) fn duration(ms: u64) -> String {
@@ -55,6 +56,12 @@ pub(crate) fn bytes(n: u64) -> String {
         (value, unit) = (value / 1000.0, unit + 1);
     }
     format!("{value:.1} {}", UNITS[unit])
+}
+
+/// What was used of the machine.
+pub(crate) fn used(used: Used) -> String {
+    let peak = used.peak_bytes.map_or(String::new(), |peak| format!(", {} at most", bytes(peak)));
+    format!("{} of processor time{peak}", duration(used.cpu_ms))
 }
 
 /// A digest, in hexadecimal.

@@ -313,3 +313,30 @@ fn what_was_right_as_it_was_is_reused_and_the_report_says_why_the_rest_ran() {
     is_html(&bed, "r.html");
     assert!(bed.read("r.html").contains("<td>input inputs.n changed</td>"), "{}", bed.read("r.html"));
 }
+
+#[test]
+fn a_report_and_a_graph_tell_what_commands_used_of_the_machine_and_what_was_more_than_asked_for() {
+    let bed = Bed::new();
+    bed.write(
+        "f.yaml",
+        "flow: f\nsteps:\n  \
+         busy: { run: 'x=0; while ((x < 300000)); do ((x += 1)); done; echo $x', out: { n: int } }\n  \
+         hungry: { run: 'x=$(head -c 200000000 /dev/zero | tr \"\\0\" x); echo ${#x}', resources: { memory: 100MB }, out: { n: int } }\n  \
+         plain: { expr: 1 + 1 }\noutputs: { busy: busy.n, hungry: hungry.n, plain: plain.value }\n",
+    );
+    bed.run(&["run", "f.yaml"]).ends(0);
+    let data = bed.run(&["graph", "-", "--json"]).ends(0).json();
+    let of = |name: &str| {
+        let boxes = data["boxes"].as_array().expect("boxes");
+        boxes.iter().find(|one| one["id"] == name).expect("a box")["state"].clone()
+    };
+    assert!(of("busy")["cpu_ms"].as_u64().is_some_and(|ms| ms > 0), "{data:#}");
+    assert!(of("hungry")["peak_bytes"].as_u64().is_some_and(|bytes| bytes > 200_000_000), "{data:#}");
+    assert!(of("plain")["cpu_ms"].is_null(), "nobody measures what is no process: {data:#}");
+    bed.run(&["report", "-o", "r.html"]).ends(0);
+    is_html(&bed, "r.html");
+    let report = bed.read("r.html");
+    for part in ["<dt>used</dt>", "of processor time, ", "<th class=\"n\">peak memory</th>", "<td class=\"n over\">"] {
+        assert!(report.contains(part), "{part} in {report}");
+    }
+}

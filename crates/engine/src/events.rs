@@ -4,6 +4,7 @@
 //! What is told is true, but may be told by two workers: one whose reply was lost and who finds the step gone cannot know
 //! that another committed it.
 
+use crate::task::Used;
 use onceflow_core::protocol::rows::Failed;
 use onceflow_store::{Position, Records};
 use std::sync::{
@@ -59,6 +60,15 @@ pub enum What {
     DidReuse {
         /// Where.
         address: String,
+    },
+    /// An attempt is over, and this is what it used; whether it took effect is told after.
+    DidUse {
+        /// Where.
+        address: String,
+        /// From 1.
+        attempt: u32,
+        /// What it used.
+        used: Used,
     },
     /// An attempt failed.
     DidFail(Failed),
@@ -121,6 +131,12 @@ impl std::fmt::Display for What {
             What::DidTurn { address, iteration } => write!(f, "did begin iteration {iteration} of {address}"),
             What::DidCommit { address } => write!(f, "did commit {address}"),
             What::DidReuse { address } => write!(f, "did reuse {address}"),
+            What::DidUse { address, used: Used { cpu_ms, peak_bytes: None }, .. } => {
+                write!(f, "{address} used {cpu_ms} ms of processors")
+            }
+            What::DidUse { address, used: Used { cpu_ms, peak_bytes: Some(bytes) }, .. } => {
+                write!(f, "{address} used {cpu_ms} ms of processors and {bytes} bytes of memory")
+            }
             What::DidFail(failed) => f.write_str(&crate::error::failures(std::slice::from_ref(failed))),
             What::DidLoseTrack { address } => write!(f, "did lose track of {address}"),
             What::WillWait { address } => write!(f, "will wait for what is sent to {address}"),

@@ -66,8 +66,25 @@ pub struct Step {
     pub(crate) tx: Option<Tx>,
     /// What it has of the machine.
     pub(crate) reserved: Option<Arc<Mutex<Option<Reserved>>>>,
-    /// Where to say what the body wrote, if somebody wants to know.
-    pub(crate) wrote: Option<Arc<Mutex<Option<Vec<u8>>>>>,
+    /// Where to say what is told beside what the body gives, if somebody wants to know.
+    pub(crate) aside: Option<Arc<Aside>>,
+}
+
+/// What a body tells beside what it gives: talk, for people.
+#[derive(Default)]
+pub(crate) struct Aside {
+    pub(crate) wants_log: bool,
+    pub(crate) wrote: Mutex<Option<Vec<u8>>>,
+    pub(crate) used: Mutex<Option<Used>>,
+}
+
+/// What an attempt used of the machine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Used {
+    /// Time of processors, of all that it started and waited for.
+    pub cpu_ms: u64,
+    /// The most memory that one of its processes held at a time; `None` if that is not known.
+    pub peak_bytes: Option<u64>,
 }
 
 /// Where a step is.
@@ -124,14 +141,22 @@ impl Step {
     /// Whether what the body writes shall be told by [`Step::wrote`]: on a store that several machines share, where nobody
     /// else sees it.
     pub fn wants_log(&self) -> bool {
-        self.wrote.is_some()
+        self.aside.as_ref().is_some_and(|aside| aside.wants_log)
     }
 
     /// What the body wrote for people, or the end of it. It goes with the step's outcome, and is there as long as the
     /// run's history: see [`Handle::logs`](crate::Handle::logs). The last call counts.
     pub fn wrote(&self, text: Vec<u8>) {
-        if let Some(wrote) = &self.wrote {
-            *crate::shared::lock(wrote) = Some(text);
+        if let Some(aside) = &self.aside {
+            *lock(&aside.wrote) = Some(text);
+        }
+    }
+
+    /// What the attempt used of the machine, if the body measured that. It is told as it is known, and not kept in the
+    /// store. The last call counts.
+    pub fn used(&self, used: Used) {
+        if let Some(aside) = &self.aside {
+            *lock(&aside.used) = Some(used);
         }
     }
 
@@ -162,7 +187,7 @@ impl Step {
         let path = Path { block: 0, node: 0, fused: None };
         let at =
             At { run: RunId(key), inputs: vec![], place: Place::root(), program: Arc::new(program), path, task: 0 };
-        Step { at: Arc::new(at), attempt, tx: None, reserved: None, wrote: None }
+        Step { at: Arc::new(at), attempt, tx: None, reserved: None, aside: None }
     }
 }
 

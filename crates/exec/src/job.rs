@@ -197,6 +197,7 @@ impl<'a> Job<'a> {
         let mut log =
             Log::new(&self.shared.home, self.step.run(), &address, self.secrets.mask(), self.shared.budget.clone());
         let ended = process::run(start, self.shared.guard().as_ref(), &mut log).await?;
+        self.step.used(ended.used);
         self.step.give_way().await;
         let status = ended.status;
         let given = self.work.check_inputs().and_then(|()| match ended.trouble {

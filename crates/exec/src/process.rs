@@ -1,6 +1,7 @@
 //! A process and all that it starts: in a group of its own, listened to, and ended as a whole.
 
 mod capture;
+mod child;
 
 use crate::{
     codes,
@@ -8,22 +9,21 @@ use crate::{
     log::Log,
 };
 use capture::Capture;
+use child::Child;
 use futures_util::future::{Either, select};
-use onceflow_engine::task::Failure;
+use onceflow_engine::task::{Failure, Used};
 use rustix::process::{Pid, Signal, kill_process_group, test_kill_process_group};
 use std::{
     ffi::OsString,
     fs::File,
     io,
+    os::unix::process::CommandExt,
     path::{Path, PathBuf},
     pin::pin,
-    process::{ExitStatus, Stdio},
+    process::{Command, ExitStatus, Stdio},
     sync::Arc,
 };
-use tokio::{
-    net::unix::pipe::Receiver,
-    process::{Child, Command},
-};
+use tokio::net::unix::pipe::Receiver;
 
 /// What is to be started.
 pub(crate) struct Start<'a> {
@@ -58,12 +58,13 @@ pub(crate) async fn run(start: Start<'_>, guard: Option<&Arc<Guard>>, log: &mut 
         None => Stdio::from(writer.try_clone().map_err(wrong)?),
     });
     command.stderr(writer);
-    let child = command.spawn().map_err(wrong)?;
+    let child = Child::start(&mut command).map_err(wrong)?;
     // The ends of the pipe that are ours would keep it open.
     drop(command);
     let mut running = Running::new(child, guard);
-    let status = listen(&mut running, &reader, capture.as_mut(), log).await;
-    let status = status.map_err(|error| codes::failure(codes::START, format!("`{program}` was lost: {error}")))?;
+    let ended = listen(&mut running, &reader, capture.as_mut(), log).await;
+    let (status, used) =
+        ended.map_err(|error| codes::failure(codes::START, format!("`{program}` was lost: {error}")))?;
     let is_alone = running.ended();
     let (mut left, mut is_at_end) = (0, false);
     while let Some(bytes) = read(&reader, |bytes| said(log, bytes)) {
@@ -77,12 +78,13 @@ pub(crate) async fn run(start: Start<'_>, guard: Option<&Arc<Guard>>, log: &mut 
         capture.take();
         capture.trouble
     });
-    Ok(Ended { status, is_alone: is_alone && is_at_end, trouble })
+    Ok(Ended { status, used, is_alone: is_alone && is_at_end, trouble })
 }
 
 /// How a process ended.
 pub(crate) struct Ended {
     pub(crate) status: ExitStatus,
+    pub(crate) used: Used,
     /// Nothing that it started is left, as far as can be seen.
     pub(crate) is_alone: bool,
     /// Why its standard output could not be kept; then it was ended.
@@ -95,7 +97,7 @@ async fn listen(
     reader: &Receiver,
     mut capture: Option<&mut Capture>,
     log: &mut Log,
-) -> io::Result<ExitStatus> {
+) -> io::Result<(ExitStatus, Used)> {
     let (child, group) = (running.child.as_mut().expect("it runs"), running.group);
     let mut is_open = true;
     loop {
@@ -104,7 +106,7 @@ async fn listen(
             let spoken = pin!(readable(is_open.then_some(reader)));
             let captured = pin!(readable(capture.as_deref().and_then(Capture::reader)));
             match select(wait, select(spoken, captured)).await {
-                Either::Left((status, _)) => return status,
+                Either::Left((ended, _)) => return ended,
                 Either::Right((which, _)) => matches!(which, Either::Left(_)),
             }
         };
@@ -128,7 +130,14 @@ async fn readable(reader: Option<&Receiver>) {
 /// Reads once, and gives what it read to `to`, nothing at the end. `None` if there is nothing to read yet.
 fn read<T>(reader: &Receiver, to: impl FnOnce(&[u8]) -> T) -> Option<T> {
     let mut buffer = [0; 8192];
-    match reader.try_read(&mut buffer) {
+    let read = match reader.try_read(&mut buffer) {
+        // Nobody told us of more; but what a process wrote last may be there before we are told.
+        Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+            rustix::io::read(reader, &mut buffer).map_err(io::Error::from)
+        }
+        read => read,
+    };
+    match read {
         Ok(bytes) => Some(to(&buffer[..bytes])),
         Err(error) if error.kind() == io::ErrorKind::WouldBlock => None,
         Err(_) => Some(to(&[])),
@@ -164,7 +173,7 @@ struct Running {
 
 impl Running {
     fn new(child: Child, guard: Option<&Arc<Guard>>) -> Self {
-        let group = child.id().and_then(|id| i32::try_from(id).ok()).and_then(Pid::from_raw);
+        let group = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
         let held = group.and_then(|group| guard.map(|guard| guard.hold(group)));
         Running { child: Some(child), group, held }
     }
@@ -216,5 +225,23 @@ impl Ending {
 impl Drop for Ending {
     fn drop(&mut self) {
         signal(self.group, Signal::KILL);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Write;
+
+    #[tokio::test]
+    async fn what_is_in_a_pipe_is_read_though_nobody_was_told_of_it() {
+        let (reader, mut writer) = io::pipe().unwrap();
+        let reader = Receiver::from_owned_fd(reader.into()).unwrap();
+        assert_eq!(read(&reader, <[u8]>::to_vec), None);
+        writer.write_all(b"last words").unwrap();
+        // Not once was waited here, so that the runtime cannot know yet.
+        assert_eq!(read(&reader, <[u8]>::to_vec).as_deref(), Some(&b"last words"[..]));
+        drop(writer);
+        assert_eq!(read(&reader, <[u8]>::to_vec).as_deref(), Some(&b""[..]));
     }
 }

@@ -1,4 +1,4 @@
-//! The tables of a report: steps with what they took, attempts, failures with the end of what was written.
+//! The tables of a report: steps with what they took and used, attempts, failures with the end of what was written.
 
 use super::{logs, section};
 use crate::{
@@ -10,6 +10,7 @@ use crate::{
     pictured::Pictured,
     words,
 };
+use onceflow_engine::task::Used;
 use std::collections::BTreeSet;
 
 /// Attempts that are listed.
@@ -58,11 +59,13 @@ pub(super) fn steps(run: &Pictured, scene: Option<&Scene>) -> String {
     };
     let steps: Vec<&Box> = scene.boxes.iter().filter(|one| one.is_step()).collect();
     let reserves = steps.iter().any(|one| one.reserves != (0, 0));
+    let is_measured = steps.iter().any(|one| one.state.used.is_some());
     let reasons = !run.decided.is_empty();
     let mut head = String::from("<th>step</th><th>does</th><th>state</th>");
     head.push_str(if reasons { "<th>why</th>" } else { "" });
     head.push_str("<th class=\"n\">done</th><th class=\"n\">retries</th><th class=\"n\">time</th>");
-    head.push_str(if reserves { "<th class=\"n\">processors</th><th class=\"n\">memory</th>" } else { "" });
+    head.push_str(if is_measured { MEASURED } else { "" });
+    head.push_str(if reserves { "<th class=\"n\">processors asked</th><th class=\"n\">memory asked</th>" } else { "" });
     let row = |one: &&Box| {
         let stand = &one.state;
         let id = one.id.trim_end_matches('.');
@@ -84,8 +87,11 @@ pub(super) fn steps(run: &Pictured, scene: Option<&Scene>) -> String {
         for cell in [done, above_zero(stand.retries), time] {
             cells.push_str(&format!("<td class=\"n\">{cell}</td>"));
         }
+        let (milli, memory) = one.reserves;
+        if is_measured {
+            cells.push_str(&measured(stand.used, memory));
+        }
         if reserves {
-            let (milli, memory) = one.reserves;
             let cpus = if milli > 0 { format!("{}", f64::from(milli) / 1000.0) } else { String::new() };
             let memory = if memory > 0 { words::bytes(memory) } else { String::new() };
             cells.push_str(&format!("<td class=\"n\">{cpus}</td><td class=\"n\">{memory}</td>"));
@@ -96,6 +102,18 @@ pub(super) fn steps(run: &Pictured, scene: Option<&Scene>) -> String {
     section("steps", "Steps", &table(&head, &rows, ""))
 }
 
+/// The heads of what was measured.
+const MEASURED: &str = "<th class=\"n\">processor time</th><th class=\"n\">peak memory</th>";
+
+/// What was measured, in two cells. A peak above what was asked for is marked.
+fn measured(used: Option<Used>, asked_bytes: u64) -> String {
+    let cpu = used.map_or(String::new(), |used| words::duration(used.cpu_ms));
+    let peak = used.and_then(|used| used.peak_bytes);
+    let is_over = asked_bytes > 0 && peak.is_some_and(|peak| peak > asked_bytes);
+    let class = if is_over { "n over" } else { "n" };
+    format!("<td class=\"n\">{cpu}</td><td class=\"{class}\">{}</td>", peak.map_or(String::new(), words::bytes))
+}
+
 /// Every attempt, the longest first where there are too many.
 pub(super) fn attempts(run: &Pictured) -> String {
     let mut all: Vec<_> = run.history.all.iter().filter(|one| is_step(&one.address)).collect();
@@ -104,29 +122,35 @@ pub(super) fn attempts(run: &Pictured) -> String {
         all.sort_by_key(|one| std::cmp::Reverse(one.to_ms.saturating_sub(one.from_ms)));
         all.truncate(ATTEMPTS_MAX);
     }
+    let is_measured = all.iter().any(|one| one.used.is_some());
     let zero = run.history.starts_ms.first().copied().unwrap_or_default();
     let row = |one: &&crate::history::Happened| {
         let word = one.how.word();
         let took = if one.attempt > 0 { words::duration(one.to_ms.saturating_sub(one.from_ms)) } else { String::new() };
-        let cells = format!(
+        let mut cells = format!(
             "<td>{}</td><td class=\"s-{word}\">{word}</td><td class=\"n\">{}</td><td class=\"n\">{}</td><td class=\"n\">{took}</td>",
             escape(&words::step(&one.address)),
             above_zero(one.attempt as usize),
             words::duration(one.from_ms.saturating_sub(zero)),
         );
+        if is_measured {
+            cells.push_str(&measured(one.used, 0));
+        }
         (word, cells)
     };
     let rows: Vec<_> = all.iter().map(row).collect();
     if rows.is_empty() {
         return String::new();
     }
-    let head = "<th>step</th><th>ended</th><th class=\"n\">attempt</th><th class=\"n\">began after</th><th class=\"n\">took</th>";
+    let mut head = String::from("<th>step</th><th>ended</th><th class=\"n\">attempt</th>");
+    head.push_str("<th class=\"n\">began after</th><th class=\"n\">took</th>");
+    head.push_str(if is_measured { MEASURED } else { "" });
     let note = if more > 0 {
         format!("<p class=\"none\">The {ATTEMPTS_MAX} longest; {more} more are not shown.</p>")
     } else {
         String::new()
     };
-    section("attempts", "Attempts", &table(head, &rows, &note))
+    section("attempts", "Attempts", &table(&head, &rows, &note))
 }
 
 fn above_zero(n: usize) -> String {

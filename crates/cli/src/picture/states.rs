@@ -2,11 +2,11 @@
 
 use super::scene::{Scene, box_id, is_step};
 use crate::{
-    history::{Happened, History, How},
+    history::{self, Happened, History, How},
     words,
 };
 use onceflow_core::plan::Fate;
-use onceflow_engine::RunStatus;
+use onceflow_engine::{RunStatus, task::Used};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
@@ -23,6 +23,8 @@ pub(crate) struct Stand {
     /// Attempts beyond the first ones.
     pub(crate) retries: usize,
     pub(crate) spent_ms: u64,
+    /// What all attempts used of the machine, as far as that was measured.
+    pub(crate) used: Option<Used>,
 }
 
 /// In a word.
@@ -105,6 +107,7 @@ impl Stand {
         json!({
             "state": self.state.word(), "done": self.done, "reused": self.reused, "failed": self.failed,
             "running": self.running, "of": self.of, "retries": self.retries, "spent_ms": self.spent_ms,
+            "cpu_ms": self.used.map(|used| used.cpu_ms), "peak_bytes": self.used.and_then(|used| used.peak_bytes),
         })
     }
 }
@@ -161,13 +164,14 @@ fn stands(history: &History) -> BTreeMap<String, Stand> {
     let mut stands: BTreeMap<String, Stand> = BTreeMap::new();
     // What stands last is how an address stands.
     let mut last: BTreeMap<&str, How> = BTreeMap::new();
-    for Happened { address, from_ms, to_ms, how, attempt } in history.now() {
+    for Happened { address, from_ms, to_ms, how, attempt, used } in history.now() {
         if !is_step(address) {
             continue;
         }
         let stand = stands.entry(box_id(address)).or_default();
         stand.spent_ms += to_ms.saturating_sub(*from_ms);
         stand.retries += usize::from(*attempt > 1);
+        stand.used = history::both(stand.used, *used);
         last.insert(address, *how);
     }
     for (address, how) in last {

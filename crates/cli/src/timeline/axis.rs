@@ -111,7 +111,7 @@ mod tests {
     use crate::history::How;
 
     fn at(from_ms: u64, to_ms: u64) -> Happened {
-        Happened { address: String::from("/a"), attempt: 1, from_ms, to_ms, how: How::Done }
+        Happened { address: String::from("/a"), attempt: 1, from_ms, to_ms, how: How::Done, used: None }
     }
 
     #[test]

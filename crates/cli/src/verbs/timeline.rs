@@ -17,7 +17,11 @@ pub(crate) async fn run(args: &Timeline, place: Place, printer: &Printer) -> Res
     }
     if printer.json && args.output.is_none() {
         let attempts = run.history.all.iter().filter(|one| is_step(&one.address)).map(|one| {
-            json!({"step": one.address, "attempt": one.attempt, "from_ms": one.from_ms, "to_ms": one.to_ms, "how": one.how.word()})
+            json!({
+                "step": one.address, "attempt": one.attempt, "from_ms": one.from_ms, "to_ms": one.to_ms,
+                "how": one.how.word(), "cpu_ms": one.used.map(|used| used.cpu_ms),
+                "peak_bytes": one.used.and_then(|used| used.peak_bytes),
+            })
         });
         printer.pretty(&json!({"key": run.run.key, "status": run.status, "starts_ms": run.history.starts_ms, "attempts": attempts.collect::<Vec<_>>()}));
         return Ok(Exit::Done);

@@ -37,7 +37,7 @@ impl Bars {
             What::WillWait { address } => address,
             What::DidFail(failed) => &*failed.address,
             What::DidOpen { address, .. } => address,
-            What::DidStart { .. } | What::DidEnd { .. } | What::DidTurn { .. } => return,
+            What::DidStart { .. } | What::DidEnd { .. } | What::DidTurn { .. } | What::DidUse { .. } => return,
         };
         let name = words::top(address);
         if let Some((_, group)) = tally.groups.iter().find(|(known, _)| known == name) {

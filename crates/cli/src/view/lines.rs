@@ -34,7 +34,8 @@ impl Lines {
             {
                 return;
             }
-            What::DidStart { .. } | What::DidEnd { .. } | What::DidOpen { .. } | What::DidTurn { .. } => return,
+            What::DidStart { .. } | What::DidEnd { .. } | What::DidOpen { .. } => return,
+            What::DidTurn { .. } | What::DidUse { .. } => return,
             What::DidFail(failed) => {
                 self.failures += 1;
                 if self.failures <= FAILURES_MAX {

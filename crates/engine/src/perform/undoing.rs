@@ -112,7 +112,7 @@ impl Work<'_> {
             loaded => loaded?,
         };
         let step =
-            Step { at: Arc::new(self.undo_at(undo)), attempt: undo.failed + 1, tx: None, reserved: None, wrote: None };
+            Step { at: Arc::new(self.undo_at(undo)), attempt: undo.failed + 1, tx: None, reserved: None, aside: None };
         let given: BoxFuture<'_, Given> = match catch_unwind(AssertUnwindSafe(|| body.start(step, inputs))) {
             Err(panic) => return Ok(Some(Err(panicked(&*panic)))),
             Ok(Attempt::Done(given)) => return Ok(Some(given)),

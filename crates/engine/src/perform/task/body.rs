@@ -4,7 +4,8 @@ use super::{super::Work, start::Began};
 use crate::{
     Error, data,
     events::What,
-    task::{At, Attempt, Data, Failure, Path, Step, Tx},
+    shared::lock,
+    task::{Aside, At, Attempt, Data, Failure, Path, Step, Tx},
     worker::{Heartbeat, Reserved, Room, Stop},
 };
 use futures_util::{
@@ -67,7 +68,7 @@ impl Work<'_> {
         let given = match &node.op {
             Op::Task(task) => {
                 let at = self.at(None, inputs).await?;
-                let step = Step { at, attempt, tx, reserved: Some(reserved.clone()), wrote: None };
+                let step = Step { at, attempt, tx, reserved: Some(reserved.clone()), aside: None };
                 self.one(*task, step, loaded, spec.timeout_ms, reading).await?
             }
             Op::Fused(tasks) => {
@@ -114,7 +115,7 @@ impl Work<'_> {
             };
             let inputs = fused.inputs.iter().map(input).collect();
             let at = self.at(Some(at as u16), held).await?;
-            let step = Step { at, attempt, tx: None, reserved: None, wrote: None };
+            let step = Step { at, attempt, tx: None, reserved: None, aside: None };
             let one = match self.one(fused.task, step, inputs, timeout_ms, None).await? {
                 Ok(one) => one,
                 Err(interrupted) => return Ok(Err(interrupted)),
@@ -146,8 +147,10 @@ impl Work<'_> {
             Err(why) => return Ok(Err(Interrupted::Failed(Failure::new(why).finally()))),
         };
         let attempt = step.attempt;
-        let wrote = self.worker.shared.options.about.is_some().then(Arc::default);
-        step.wrote.clone_from(&wrote);
+        let shared = &self.worker.shared;
+        let (wants_log, wants_used) = (shared.options.about.is_some(), shared.events.wanted());
+        let aside = (wants_log || wants_used).then(|| Arc::new(Aside { wants_log, ..Aside::default() }));
+        step.aside.clone_from(&aside);
         let started = match catch_unwind(AssertUnwindSafe(|| body.start(step, inputs))) {
             Ok(started) => started,
             Err(panic) => Attempt::Done(Err(panicked(&*panic))),
@@ -159,10 +162,23 @@ impl Work<'_> {
         };
         let only_once = self.run.plan.program.tasks[task as usize].effect == Effect::AtMostOnce;
         let given = self.watched(future, timeout_ms, only_once, reading).await;
-        if let Some(text) = wrote.and_then(|wrote| crate::shared::lock(&wrote).take()) {
-            self.keep_log(attempt, given.is_err(), text).await?;
+        if let Some(aside) = aside {
+            self.told_aside(&aside, attempt, given.is_err()).await?;
         }
         Ok(given)
+    }
+
+    async fn told_aside(&self, aside: &Aside, attempt: u32, has_failed: bool) -> Result<(), Error> {
+        let (wrote, used) = (lock(&aside.wrote).take(), lock(&aside.used).take());
+        if let Some(text) = wrote {
+            self.keep_log(attempt, has_failed, text).await?;
+        }
+        if let Some(used) = used {
+            let address = self.address().await?;
+            let position = self.worker.shared.records.position();
+            self.tell_in_order(position, What::DidUse { address, attempt, used }).await;
+        }
+        Ok(())
     }
 
     /// Waits for a body, as long as it may take and as long as the step is ours.

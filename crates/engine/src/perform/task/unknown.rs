@@ -39,7 +39,7 @@ impl Work<'_> {
             attempt: self.taken.ticket.failed + 1,
             tx: None,
             reserved: None,
-            wrote: None,
+            aside: None,
         };
         let asked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| body.verify(step, loaded)));
         let Ok(Some(verdict)) = asked else { return Ok(Verdict::Unknown) };

@@ -1,0 +1,106 @@
+//! A child process that tells, when it has ended, what it used of the machine. Tokio's do not: it asks for no more than
+//! how they ended.
+
+use onceflow_engine::task::Used;
+use std::{
+    io,
+    process::{Command, ExitStatus},
+};
+use tokio::signal::unix::{Signal, SignalKind, signal};
+use wait4::{ResourceUsage, Wait4};
+
+/// A child. It is reaped, by who waits for it or after it was dropped.
+pub(super) struct Child {
+    /// Until it is reaped.
+    process: Option<std::process::Child>,
+    id: u32,
+    /// Told whenever some child of ours has ended.
+    some_ended: Signal,
+}
+
+impl Child {
+    /// Starts it.
+    pub(super) fn start(command: &mut Command) -> io::Result<Self> {
+        // Listens before it starts, so that its end is not missed.
+        let some_ended = signal(SignalKind::child())?;
+        let process = command.spawn()?;
+        Ok(Child { id: process.id(), process: Some(process), some_ended })
+    }
+
+    /// Its number.
+    pub(super) fn id(&self) -> u32 {
+        self.id
+    }
+
+    /// Waits for its end. May be dropped and called again until it has answered.
+    pub(super) async fn wait(&mut self) -> io::Result<(ExitStatus, Used)> {
+        loop {
+            let process = self.process.as_mut().ok_or(io::ErrorKind::NotFound)?;
+            if let Some(ended) = process.try_wait4()? {
+                self.process = None;
+                return Ok((ended.status, used(&ended.rusage, own_peak_bytes())));
+            }
+            self.some_ended.recv().await;
+        }
+    }
+}
+
+impl Drop for Child {
+    fn drop(&mut self) {
+        let Some(mut process) = self.process.take() else { return };
+        // Whoever drops it has ended it, so this takes no time to speak of; and nobody may wait for it here.
+        let reap = std::thread::Builder::new().name(String::from("onceflow reaper")).spawn(move || process.wait());
+        if let Err(error) = reap {
+            tracing::warn!(%error, "a process that was ended is not reaped");
+        }
+    }
+}
+
+/// What a process used. On Linux its peak counts what it was before it became another program, which is a copy of us: a
+/// peak that is no higher than ours says nothing.
+fn used(rusage: &ResourceUsage, own_peak_bytes: u64) -> Used {
+    let cpu_ms = u64::try_from((rusage.utime + rusage.stime).as_millis()).unwrap_or(u64::MAX);
+    Used { cpu_ms, peak_bytes: (rusage.maxrss > own_peak_bytes).then_some(rusage.maxrss) }
+}
+
+/// The most memory that this process held so far; 0 where the system does not say, and does not count it either.
+fn own_peak_bytes() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let kib = status.lines().find_map(|line| line.strip_prefix("VmHWM:")?.trim().strip_suffix(" kB")?.parse().ok());
+    kib.map_or(0, |kib: u64| kib.saturating_mul(1024))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    async fn run(script: &str) -> (ExitStatus, Used) {
+        let mut child = Child::start(Command::new("bash").args(["-c", script])).unwrap();
+        child.wait().await.unwrap()
+    }
+
+    #[tokio::test]
+    async fn what_a_process_and_those_it_waited_for_used_is_told() {
+        let (status, used) = run("x=0; while ((x < 200000)); do ((x += 1)); done; exit 3").await;
+        assert_eq!(status.code(), Some(3));
+        assert!(used.cpu_ms > 0, "{used:?}");
+        let (_, below) = run("bash -c 'x=0; while ((x < 200000)); do ((x += 1)); done'; true").await;
+        assert!(below.cpu_ms > 0, "{below:?}");
+    }
+
+    #[tokio::test]
+    async fn the_most_memory_of_a_process_is_told_if_it_is_more_than_ours() {
+        let hungry = own_peak_bytes() + (64 << 20);
+        let (status, used) = run(&format!("x=$(head -c {hungry} /dev/zero | tr '\\0' x); : ${{#x}}")).await;
+        assert!(status.success());
+        assert!(used.peak_bytes.is_some_and(|bytes| bytes >= hungry), "{used:?}");
+        assert_eq!(run(":").await.1.peak_bytes, None, "a small one has no peak of its own");
+    }
+
+    #[tokio::test]
+    async fn many_that_end_at_once_are_all_seen() {
+        let all = (0..50).map(|code| async move { run(&format!("exit {code}")).await.0.code() });
+        let codes = futures_util::future::join_all(all).await;
+        assert_eq!(codes, (0..50).map(Some).collect::<Vec<_>>());
+    }
+}
