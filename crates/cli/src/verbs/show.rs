@@ -240,7 +240,8 @@ fn told(group: &Group, is_attended: bool) -> Option<String> {
     if group.attempts > group.done + group.failed + group.running.len() + group.waits.len() + group.unknown.len() {
         parts.push(words::count(group.attempts, "attempt"));
     }
-    if group.spent_ms > 0 {
+    // What ran says how long, however short that was.
+    if group.spent_ms > 0 || group.done + group.failed > 0 {
         parts.push(words::duration(group.spent_ms));
     }
     (!parts.is_empty()).then(|| parts.join(", "))
