@@ -1,5 +1,6 @@
 //! `#[task]`, `#[flow]` and `#[derive(Value)]`: what the compiler must see to join typed Rust to the kernel. Thin: all
-//! that can be an ordinary function is one, in the crate `onceflow`.
+//! that can be an ordinary function is one, in the crate `onceflow`. Examples stand there too, where they can be compiled
+//! without building that crate a second time, for the compiler.
 //!
 //! | module | what it owns |
 //! |---|---|
@@ -21,24 +22,8 @@ mod value;
 
 use proc_macro::TokenStream;
 
-/// Makes a task of a function, for use in flows.
-///
-/// ```
-/// use onceflow::prelude::*;
-///
-/// #[task(version = "2", effect = pure, timeout = "30s")]
-/// fn count(text: String) -> u64 {
-///     text.split_whitespace().count() as u64
-/// }
-///
-/// #[task(outputs(words, lines))]
-/// async fn measure(text: String) -> Result<(u64, u64), anyhow::Error> {
-///     Ok((text.split_whitespace().count() as u64, text.lines().count() as u64))
-/// }
-/// ```
-///
-/// `count(..)` is now for flows: it takes a port, or a plain value, for each parameter, and `f.add(count(text))` gives
-/// a `Port<u64>`. The function itself is `count::run`. Parameters and results are values (`onceflow::Value`); a `Result`
+/// A function `count` with `#[task]` is for flows: `count(..)` takes a port, or a plain value, for each parameter, and
+/// `f.add(count(text))` gives a `Port<u64>`. The function itself is `count::run`. Parameters and results are values (`onceflow::Value`); a `Result`
 /// says that the task can fail, with any error that `Box<dyn Error + Send + Sync>` can be made from. A function that is
 /// not `async` may block.
 ///
@@ -66,37 +51,8 @@ pub fn task(options: TokenStream, item: TokenStream) -> TokenStream {
     finish(task::expand(options.into(), item.into()))
 }
 
-/// Makes a flow of a function that describes it.
-///
-/// ```
-/// use onceflow::prelude::*;
-///
-/// #[task(effect = pure)]
-/// fn half(n: u64) -> u64 {
-///     n / 2
-/// }
-///
-/// #[task(effect = pure)]
-/// fn is_small(n: u64) -> bool {
-///     n < 10
-/// }
-///
-/// /// Halves a number until it is small. A flow may call itself.
-/// #[flow(outputs(small))]
-/// fn shrink(f: &mut Builder, n: Port<u64>) -> Port<u64> {
-///     let small = f.add(is_small(n));
-///     f.when(small, |_| n).otherwise(|f| {
-///         let n = f.add(half(n));
-///         f.add(shrink(n))
-///     })
-/// }
-///
-/// let flow: Flow<Port<u64>, Port<u64>> = shrink::flow();
-/// assert_eq!(flow.library().flows.len(), 1);
-/// ```
-///
-/// `shrink::flow()` is the flow; `shrink(..)` is a call of it, for other flows. Inputs are named after the parameters.
-/// Options: `name = "..."` (else the function's), `outputs(a, b)`, one name for each port it returns (a single one is
+/// Of a function `shrink` with `#[flow]`, `shrink::flow()` is the flow; `shrink(..)` is a call of it, for other flows.
+/// Inputs are named after the parameters. Options: `name = "..."` (else the function's), `outputs(a, b)`, one name for each port it returns (a single one is
 /// called `value` if it is not named).
 #[proc_macro_attribute]
 pub fn flow(options: TokenStream, item: TokenStream) -> TokenStream {

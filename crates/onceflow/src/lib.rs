@@ -86,7 +86,52 @@ pub use error::Error;
 pub use flow::{Flow, FlowRef};
 pub use onceflow_core::{Timestamp, model, plan::Explanation, protocol::rows::Failed};
 pub use onceflow_engine::{End, Event, Report, Resolution, What};
-pub use onceflow_macros::{Value, flow, task};
+pub use onceflow_macros::Value;
+/// Makes a flow of a function that describes it.
+///
+/// ```
+/// use onceflow::prelude::*;
+///
+/// #[task(effect = pure)]
+/// fn half(n: u64) -> u64 {
+///     n / 2
+/// }
+///
+/// #[task(effect = pure)]
+/// fn is_small(n: u64) -> bool {
+///     n < 10
+/// }
+///
+/// /// Halves a number until it is small. A flow may call itself.
+/// #[flow(outputs(small))]
+/// fn shrink(f: &mut Builder, n: Port<u64>) -> Port<u64> {
+///     let small = f.add(is_small(n));
+///     f.when(small, |_| n).otherwise(|f| {
+///         let n = f.add(half(n));
+///         f.add(shrink(n))
+///     })
+/// }
+///
+/// let flow: Flow<Port<u64>, Port<u64>> = shrink::flow();
+/// assert_eq!(flow.library().flows.len(), 1);
+/// ```
+pub use onceflow_macros::flow;
+/// Makes a task of a function, for use in flows.
+///
+/// ```
+/// use onceflow::prelude::*;
+///
+/// #[task(version = "2", effect = pure, timeout = "30s")]
+/// fn count(text: String) -> u64 {
+///     text.split_whitespace().count() as u64
+/// }
+///
+/// #[task(outputs(words, lines))]
+/// async fn measure(text: String) -> Result<(u64, u64), anyhow::Error> {
+///     Ok((text.split_whitespace().count() as u64, text.lines().count() as u64))
+/// }
+/// ```
+pub use onceflow_macros::task;
 pub use port::{Input, Output, Port, Ports};
 pub use run::{Run, Start};
 pub use task::{Call, Step, Task, Tx, fatal, not_done};
