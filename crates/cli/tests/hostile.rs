@@ -129,7 +129,7 @@ fn a_step_that_must_not_start_twice_and_was_killed_waits_for_somebody() {
         KEY  FLOW  STATUS           STEPS  AGE
         pay  pay   waiting              0  just now
         -- stderr
-        next: onceflow resolve pay a --done | --redo | --fail WHY; or `onceflow send`, if it waits for an event
+        next: onceflow resolve pay a --done | --redo | --fail WHY
         -- exit 0
     "#]]);
     bed.run(&["show"]).expect(expect![[r#"
@@ -141,7 +141,7 @@ fn a_step_that_must_not_start_twice_and_was_killed_waits_for_somebody() {
         step     a: 1 unknown, [time]
         unknown  a
         -- stderr
-        next: onceflow resolve pay a --done | --redo | --fail WHY; or `onceflow send`, if it waits for an event
+        next: onceflow resolve pay a --done | --redo | --fail WHY
         -- exit 0
     "#]]);
     bed.run(&["cancel", "pay"]).expect(expect![[r#"
