@@ -86,13 +86,18 @@ impl Lost {
 
     /// A worker starts the payment and dies.
     async fn die(&self) {
-        let first = self.bed.engine(&self.kit, Options::default());
+        // The next sign of life is due long after the test.
+        let first = self.bed.engine(&self.kit, Options { lease_ms: 86_400_000, ..Options::default() });
         first.start(self.start.clone()).await.unwrap();
         while self.starts.load(SeqCst) == 0 {
             tokio::task::yield_now().await;
         }
         first.stop();
         drop(first);
+        // It gives a last sign of life when it is told to stop, which one that is killed does not.
+        for _ in 0..10 {
+            tokio::task::yield_now().await;
+        }
         // The dead worker gives no sign of life any more: its claim is taken away, as its deadline would.
         let (queue, shard) = (Group::queue("q/default"), Default::default());
         let scan = onceflow_store::records::Scan::of(queue.claims(), 10);
