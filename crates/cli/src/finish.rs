@@ -8,8 +8,8 @@ use crate::{
     printer::{Ink, Printer},
     results::{self, Source},
     tally::Tally,
-    verbs::{ls::shell_word, send},
-    view, words,
+    verbs::ls::shell_word,
+    view, waits, words,
 };
 use onceflow_core::{
     model::{Port, Type},
@@ -79,30 +79,26 @@ impl Ending<'_> {
 
     /// Somebody must say something: which steps wait, and for what.
     async fn waiting(&self, data: &mut Json) -> Result<(), Fault> {
-        let waiting = self.handle.undecided().await?;
-        let (events, unknown): (Vec<_>, Vec<_>) = waiting.iter().partition(|step| send::event(step).is_some());
+        let waiting = waits::aside(self.handle).await?;
+        let unknown = waits::unknown(&waiting);
         let word = self.printer.ink(Ink::Yellow, "waiting");
-        let named: Vec<_> = unknown.iter().map(|step| words::step(&step.address)).collect();
+        let named: Vec<_> = unknown.iter().map(|step| words::step(step)).collect();
         if !named.is_empty() {
             let what = format!("{word}[{}]: whether {} took effect is not known", codes::OUTCOME, named.join(", "));
             self.printer.say(what);
         }
-        let events: Vec<_> =
-            events.iter().map(|step| (words::step(&step.address), send::event(step).unwrap_or_default())).collect();
+        let events = waits::events(&waiting);
         for (step, event) in &events {
             self.printer.say(format!("{word}: {step} waits for `{event}`"));
         }
-        data["unknown"] = unknown.iter().map(|step| Json::from(step.address.clone())).collect();
+        data["unknown"] = json!(unknown);
         if !events.is_empty() {
-            data["events"] = events.iter().map(|(step, event)| json!({"step": step, "event": event})).collect();
+            data["events"] = waits::events_json(&waiting);
         }
-        self.next(&match (named.first(), events.first()) {
-            (None, Some((_, event))) => format!("onceflow send {} {}", self.key(), shell_word(event)),
-            (first, _) => {
-                let first = first.map_or("STEP", String::as_str);
-                format!("onceflow resolve {} {} --done | --redo | --fail WHY", self.key(), shell_word(first))
-            }
-        });
+        // Somebody may just have said it.
+        let next = waits::next(self.handle.key(), &waiting).unwrap_or_else(|| format!("onceflow show {}", self.key()));
+        self.next(&next);
+        data["next"] = json!(next);
         Ok(())
     }
 

@@ -52,6 +52,7 @@ mod timeline;
 mod trail;
 mod verbs;
 mod view;
+mod waits;
 mod watching;
 mod words;
 mod work;

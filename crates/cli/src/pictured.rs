@@ -12,10 +12,9 @@ use crate::{
         states,
     },
     place::Place,
-    presence, runs,
-    session::{Session, is_for_any},
-    story,
-    verbs::send,
+    runs,
+    session::Session,
+    story, waits,
 };
 use onceflow_core::{
     plan::{Fate, Reason},
@@ -29,6 +28,8 @@ use std::{collections::BTreeMap, path::PathBuf};
 pub(crate) struct Pictured {
     pub(crate) run: Summary,
     pub(crate) status: String,
+    /// Whether it is to be worked on, and nobody does.
+    is_left: bool,
     /// Its flow, if what that looks like is kept.
     drawn: Option<Scene>,
     pub(crate) history: History,
@@ -57,10 +58,8 @@ impl Pictured {
         let engine = session.idle().await?;
         let run = session.run(&engine, word).await?;
         let handle = engine.find(&run.key).await?;
-        let by_any = !run.status.is_at_rest()
-            && is_for_any(&session.place, &handle).await?
-            && engine.workers().await?.iter().any(|worker| worker.is_alive);
-        let is_attended = by_any || presence::look(&session.place.directory, &run.key).is_some();
+        let attendance = runs::Attendance::of(&session, &engine).await?;
+        let (is_attended, waits) = (attendance.is_attended(&run).await?, attendance.waits(&run).await?);
         let report = handle.report().await?;
         let mut outputs = Map::new();
         if let Report::Done(all) = &report {
@@ -68,10 +67,9 @@ impl Pictured {
                 outputs.insert(name.clone(), data_json(handle.peek(outcome).await?));
             }
         }
-        let (failures, unknown) = match report {
-            Report::Failed(failures) | Report::Undone { failures, .. } => (failures, vec![]),
-            Report::Waiting(_) => (vec![], send::unknown(&handle.undecided().await?)),
-            _ => (vec![], vec![]),
+        let failures = match report {
+            Report::Failed(failures) | Report::Undone { failures, .. } => failures,
+            _ => vec![],
         };
         let reasons = handle.reasons().await?;
         let decided = reasons.into_iter().rfind(|plan| plan.generation == run.generation);
@@ -84,18 +82,20 @@ impl Pictured {
         let directory = session.place.run(run.id);
         session.close().await?;
         let mut history = History::read(&directory);
-        if run.status.is_at_rest() || !is_attended {
+        let is_left = !run.status.is_at_rest() && !is_attended;
+        if run.status.is_at_rest() || is_left {
             history.rests();
         }
         let status = runs::status(&run, is_attended);
-        let next = runs::next(&run, is_attended, story::again(asked.as_ref()).as_deref());
+        let next = runs::next(&run, is_attended, &waits, story::again(asked.as_ref()).as_deref());
         Ok(Pictured {
             run,
             status,
+            is_left,
             drawn,
             history,
             failures,
-            unknown,
+            unknown: waits::unknown(&waits),
             outputs,
             asked,
             logs,
@@ -113,7 +113,7 @@ impl Pictured {
         };
         let mut scene = Scene { title, ..self.drawn.clone()? };
         let fate = |id: &str| self.decided.get(id).map(|(fate, _)| *fate);
-        states::colour(&mut scene, &self.history, self.run.status, &self.unknown, fate);
+        states::colour(&mut scene, &self.history, (self.run.status, self.is_left), &self.unknown, fate);
         Some(scene)
     }
 

@@ -14,28 +14,62 @@ const NAMED_MAX: usize = 6;
 /// Steps below one step that are shown, unless all are asked for.
 const BELOW_MAX: usize = 8;
 
+/// Why a step that was started and must not start twice does not simply run.
+const NOT_KNOWN: &str = "it was started, and whether it took effect is not known";
+
 /// How many steps have each fate. A step that has others inside counts as those.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Counts {
     pub(crate) run: usize,
     pub(crate) reuse: usize,
     pub(crate) skip: usize,
+    /// Those that were started, and of which nobody knows whether they took effect.
+    pub(crate) unknown: usize,
 }
 
 /// Of eaches, by the name of the step: how many elements are left to run, and how many there are.
 pub(crate) type Eaches = BTreeMap<String, (usize, usize)>;
 
+/// What is known of a run beside what a plan for it decides.
+#[derive(Debug, Default)]
+pub(crate) struct Known {
+    pub(crate) eaches: Eaches,
+    /// The names of steps that were started, and of which nobody knows whether they took effect: they do not simply run.
+    pub(crate) unknown: BTreeSet<String>,
+}
+
+impl Known {
+    /// Those of which nobody knows what became of them: this step, or what is inside it.
+    fn unknown_of(&self, step: &str) -> Vec<&String> {
+        self.unknown.iter().filter(|name| *name == step || is_below(name, step)).collect()
+    }
+
+    /// How many runs are left of a step that is not done; of an each, how many elements.
+    fn left(&self, step: &str) -> usize {
+        let all = self.eaches.get(step).map_or(1, |(left, _)| *left);
+        all.saturating_sub(self.unknown_of(step).len())
+    }
+
+    /// An each that goes on, with how many of its elements run.
+    fn elements_of(&self, step: &str) -> Option<String> {
+        let (_, all) = self.eaches.get(step)?;
+        Some(of_elements(step, (self.left(step), *all)))
+    }
+}
+
 impl Counts {
     /// An each that goes on counts as its elements.
-    pub(crate) fn of(explanation: &Explanation, eaches: &Eaches) -> Self {
+    pub(crate) fn of(explanation: &Explanation, known: &Known) -> Self {
         let mut counts = Counts::default();
         for step in steps(explanation).iter().filter(|step| step.is_leaf) {
-            match (step.fate, eaches.get(&step.name)) {
-                (Fate::Run, Some((left, all))) => {
-                    counts.run += left;
+            match (step.fate, known.eaches.get(&step.name)) {
+                (Fate::Run, each) => {
+                    let (left, all) = each.copied().unwrap_or((1, 1));
+                    let run = known.left(&step.name);
+                    counts.run += run;
+                    counts.unknown += left - run;
                     counts.reuse += all - left;
                 }
-                (Fate::Run, None) => counts.run += 1,
                 (Fate::Reused, _) => counts.reuse += 1,
                 (Fate::Skipped, _) => counts.skip += 1,
             }
@@ -44,7 +78,7 @@ impl Counts {
     }
 
     fn all(self) -> usize {
-        self.run + self.reuse + self.skip
+        self.run + self.reuse + self.skip + self.unknown
     }
 }
 
@@ -124,16 +158,32 @@ fn is_below(name: &str, above: &str) -> bool {
     name.strip_prefix(above).is_some_and(|rest| rest.starts_with(['/', '[', '@']))
 }
 
-/// In one line: what runs, and why.
-pub(crate) fn short(explanation: &Explanation, eaches: &Eaches) -> String {
-    let counts = Counts::of(explanation, eaches);
+/// In one line: what must be resolved, what runs, and why.
+pub(crate) fn short(explanation: &Explanation, known: &Known) -> String {
+    let counts = Counts::of(explanation, known);
+    let first = match (known.unknown.is_empty(), counts.run) {
+        (true, 0) => return String::from("nothing to run"),
+        (true, _) => String::new(),
+        (false, _) => {
+            let unknown: Vec<_> = known.unknown.iter().cloned().collect();
+            format!("{} must be resolved first: {NOT_KNOWN}", some_of(&unknown))
+        }
+    };
     if counts.run == 0 {
-        return String::from("nothing to run");
+        return first;
     }
+    let then = if first.is_empty() { "" } else { "; " };
+    let of = words::count(counts.all(), "step");
+    format!("{first}{then}{} of {of} will run: {}", counts.run, named_runs(explanation, known))
+}
+
+/// The steps that run, each with why.
+fn named_runs(explanation: &Explanation, known: &Known) -> String {
     let all = steps(explanation);
-    let runs: Vec<_> = all.iter().filter(|step| step.is_leaf && step.fate == Fate::Run).collect();
+    let is_run = |step: &&Step<'_>| step.is_leaf && step.fate == Fate::Run && known.left(&step.name) > 0;
+    let runs: Vec<_> = all.iter().filter(is_run).collect();
     let one = |step: &Step<'_>| {
-        let name = eaches.get(&step.name).map_or(step.name.clone(), |known| of_elements(&step.name, *known));
+        let name = known.elements_of(&step.name).unwrap_or_else(|| step.name.clone());
         format!("{name} ({})", words::reason(step.reason))
     };
     let named: Vec<_> = match runs.len() > NAMED_MAX {
@@ -151,10 +201,14 @@ pub(crate) fn short(explanation: &Explanation, eaches: &Eaches) -> String {
             runs.chunk_by(same).map(told).collect()
         }
     };
+    some_of(&named)
+}
+
+/// The first few of these, and how many more there are.
+fn some_of(named: &[String]) -> String {
     let more = named.len().saturating_sub(NAMED_MAX);
     let more = if more == 0 { String::new() } else { format!(", and {more} more") };
-    let named = &named[..named.len().min(NAMED_MAX)];
-    format!("{} of {} will run: {}{more}", counts.run, words::count(counts.all(), "step"), named.join(", "))
+    format!("{}{more}", named[..named.len().min(NAMED_MAX)].join(", "))
 }
 
 fn of_elements(name: &str, (left, all): (usize, usize)) -> String {
@@ -171,7 +225,7 @@ fn elements<'a, 'b: 'a>(steps: impl Iterator<Item = &'a Step<'b>>, each: &str) -
 }
 
 /// As a tree, with counts at the end. Of many steps inside one, those that run are shown, unless all are asked for.
-pub(crate) fn tree(printer: &Printer, explanation: &Explanation, eaches: &Eaches, all: bool) -> String {
+pub(crate) fn tree(printer: &Printer, explanation: &Explanation, known: &Known, all: bool) -> String {
     let mut text = String::new();
     let steps = steps(explanation);
     let mut rest = &steps[..];
@@ -179,11 +233,12 @@ pub(crate) fn tree(printer: &Printer, explanation: &Explanation, eaches: &Eaches
         let inside = below.iter().position(|step| step.depth == 0).unwrap_or(below.len());
         let (inside, after) = below.split_at(inside);
         rest = after;
-        text.push_str(&told(printer, top, eaches));
-        if let (true, true, Fate::Reused, Some((_, n))) = (all, inside.is_empty(), top.fate, eaches.get(&top.name)) {
+        text.push_str(&told(printer, top, known));
+        let each = known.eaches.get(&top.name);
+        if let (true, true, Fate::Reused, Some((_, n))) = (all, inside.is_empty(), top.fate, each) {
             for index in 0..*n {
                 let name = format!("{}[{index}]", top.name);
-                text.push_str(&told(printer, &Step { name, depth: top.depth + 1, ..*top }, eaches));
+                text.push_str(&told(printer, &Step { name, depth: top.depth + 1, ..*top }, known));
             }
         }
         let few = all || inside.len() <= BELOW_MAX;
@@ -191,38 +246,55 @@ pub(crate) fn tree(printer: &Printer, explanation: &Explanation, eaches: &Eaches
             true => inside.iter().collect(),
             false => inside.iter().filter(|step| step.fate == Fate::Run).take(BELOW_MAX).collect(),
         };
-        shown.iter().for_each(|step| text.push_str(&told(printer, step, eaches)));
+        shown.iter().for_each(|step| text.push_str(&told(printer, step, known)));
         if shown.len() < inside.len() {
             text.push_str(&format!("         … and {} more (--all shows them)\n", inside.len() - shown.len()));
         }
     }
-    let Counts { run, reuse, skip } = Counts::of(explanation, eaches);
-    text.push_str(&format!("{run} to run, {reuse} reused, {skip} skipped\n"));
+    let Counts { run, reuse, skip, unknown } = Counts::of(explanation, known);
+    let unknown = if unknown == 0 { String::new() } else { format!(", {unknown} to resolve") };
+    text.push_str(&format!("{run} to run, {reuse} reused, {skip} skipped{unknown}\n"));
     text
 }
 
-fn told(printer: &Printer, step: &Step<'_>, eaches: &Eaches) -> String {
+fn told(printer: &Printer, step: &Step<'_>, known: &Known) -> String {
+    let indent = |deeper: usize| "  ".repeat(step.depth + deeper);
+    let width = if known.unknown.is_empty() { "reuse".len() } else { "unknown".len() };
+    // What is not unfolded shows what is not known inside.
+    let inside = if step.is_leaf { known.unknown_of(&step.name) } else { vec![] };
+    let not_known = |name: &str| {
+        let deeper = usize::from(name != step.name);
+        format!("{}  {}{name}  ({NOT_KNOWN})\n", printer.ink(Ink::Red, "unknown"), indent(deeper))
+    };
+    let not_known: String = inside.into_iter().map(|name| not_known(name)).collect();
+    if step.is_leaf && step.fate == Fate::Run && known.left(&step.name) == 0 {
+        return not_known;
+    }
     let (ink, fate) = match step.fate {
-        Fate::Run => (Ink::Yellow, "run  "),
+        Fate::Run => (Ink::Yellow, "run"),
         Fate::Reused => (Ink::Green, "reuse"),
-        Fate::Skipped => (Ink::Dim, "skip "),
+        Fate::Skipped => (Ink::Dim, "skip"),
     };
-    let (name, reason) = (&step.name, words::reason(step.reason));
-    let name = match (step.fate, eaches.get(name)) {
-        (Fate::Run, Some(known)) if step.is_leaf => of_elements(name, *known),
-        _ => name.clone(),
+    let name = match step.fate {
+        Fate::Run if step.is_leaf => known.elements_of(&step.name),
+        _ => None,
     };
-    format!("{}  {}{name}  ({reason})\n", printer.ink(ink, fate), "  ".repeat(step.depth))
+    let (name, reason) = (name.unwrap_or_else(|| step.name.clone()), words::reason(step.reason));
+    format!("{}  {}{name}  ({reason})\n{not_known}", printer.ink(ink, &format!("{fate:width$}")), indent(0))
 }
 
 /// As data.
-pub(crate) fn to_json(key: &str, explanation: &Explanation, eaches: &Eaches) -> Value {
-    let Counts { run, reuse, skip } = Counts::of(explanation, eaches);
-    let steps: Vec<_> = explanation.lines.iter().map(|of| line(of, eaches)).collect();
-    json!({"key": key, "run": run, "reuse": reuse, "skip": skip, "steps": steps})
+pub(crate) fn to_json(key: &str, explanation: &Explanation, known: &Known) -> Value {
+    let Counts { run, reuse, skip, unknown } = Counts::of(explanation, known);
+    let mut steps: Vec<_> = explanation.lines.iter().map(|of| line(of, known)).collect();
+    let is_line = |name: &&String| explanation.lines.iter().any(|line| words::step(&line.address) == **name);
+    let inside = known.unknown.iter().filter(|name| !is_line(name));
+    steps.extend(inside.map(|name| json!({"step": format!("/{name}"), "fate": "unknown", "reason": "started"})));
+    json!({"key": key, "run": run, "reuse": reuse, "skip": skip, "unknown": unknown, "steps": steps})
 }
 
-fn line(line: &Line, eaches: &Eaches) -> Value {
+fn line(line: &Line, known: &Known) -> Value {
+    let name = words::step(&line.address);
     let fate = match line.fate {
         Fate::Run => "run",
         Fate::Reused => "reuse",
@@ -237,8 +309,10 @@ fn line(line: &Line, eaches: &Eaches) -> Value {
         Reason::Kept => ("kept", None),
         Reason::NotNeeded => ("not-needed", None),
     };
+    let is_unknown = line.fate == Fate::Run && known.unknown.contains(&name);
+    let (fate, reason) = if is_unknown { ("unknown", "started") } else { (fate, reason) };
     let mut data = json!({"step": line.address, "fate": fate, "reason": reason, "of": of});
-    if let Some((left, all)) = eaches.get(&words::step(&line.address)) {
+    if let Some((left, all)) = known.eaches.get(&name) {
         (data["elements"], data["left"]) = (json!(all), json!(left));
     }
     data

@@ -87,6 +87,19 @@ pub(crate) fn look(store: &Path, key: &str) -> Option<Notice> {
     }
 }
 
+/// What all have said: those who are there, and those who are gone.
+pub(crate) fn all(store: &Path) -> (Vec<Notice>, Vec<Notice>) {
+    let (mut there, mut gone) = (Vec::new(), Vec::new());
+    for entry in std::fs::read_dir(directory(store)).into_iter().flatten().flatten() {
+        let Ok(mut file) = File::open(entry.path()) else { continue };
+        match file.try_lock_shared() {
+            Err(TryLockError::WouldBlock) => there.extend(read(&mut file)),
+            _ => gone.extend(read(&mut file)),
+        }
+    }
+    (there, gone)
+}
+
 /// What those who are gone had said; their files go.
 pub(crate) fn sweep(store: &Path) -> Vec<Notice> {
     let entries = std::fs::read_dir(directory(store)).map(|entries| entries.flatten().collect::<Vec<_>>());
@@ -221,8 +234,10 @@ mod tests {
         let said = std::fs::read(&path).unwrap();
         drop(attending);
         std::fs::write(&path, said).unwrap();
+        assert_eq!(all(store.path()), (vec![], vec![notice("a")]));
         let (attending, before) = mine(store.path(), "a");
         assert_eq!(before, Some(notice("a")));
+        assert_eq!(all(store.path()), (vec![notice("a")], vec![]));
         std::fs::write(directory(store.path()).join("torn"), "{\"pid\":").unwrap();
         assert_eq!(sweep(store.path()), []);
         assert_eq!(std::fs::read_dir(directory(store.path())).unwrap().count(), 1);

@@ -1,6 +1,15 @@
 //! The runs of a store, and which of them a word on the command line means.
 
-use crate::{codes, exit::Exit, fault::Fault, verbs::ls::shell_word, words};
+use crate::{
+    codes,
+    exit::Exit,
+    fault::Fault,
+    presence,
+    session::{Session, is_for_any},
+    verbs::ls::shell_word,
+    waits::{self, Waits},
+    words,
+};
 use onceflow_engine::{Engine, Error, RunStatus, Summary};
 
 /// Runs asked for at a time.
@@ -40,6 +49,46 @@ pub(crate) async fn of_key(engine: &Engine, key: &str) -> Result<Option<Summary>
     }
 }
 
+/// Who may be at work on the runs of a store, looked at once for all of them.
+pub(crate) struct Attendance<'a> {
+    session: &'a Session,
+    engine: &'a Engine,
+    has_workers: bool,
+}
+
+impl<'a> Attendance<'a> {
+    /// # Errors
+    /// If the store does not answer.
+    pub(crate) async fn of(session: &'a Session, engine: &'a Engine) -> Result<Self, Fault> {
+        let has_workers = engine.workers().await?.iter().any(|worker| worker.is_alive);
+        Ok(Attendance { session, engine, has_workers })
+    }
+
+    /// Whether somebody is at work on a run: a process that attends it, or a worker, if any may take its steps.
+    ///
+    /// # Errors
+    /// If the store does not answer.
+    pub(crate) async fn is_attended(&self, run: &Summary) -> Result<bool, Fault> {
+        let place = &self.session.place;
+        if presence::look(&place.directory, &run.key).is_some() {
+            return Ok(true);
+        }
+        let by_any = self.has_workers && !run.status.is_at_rest();
+        Ok(by_any && is_for_any(place, &self.engine.find(&run.key).await?).await?)
+    }
+
+    /// What a run waits for that only somebody outside can say.
+    ///
+    /// # Errors
+    /// If the store does not answer.
+    pub(crate) async fn waits(&self, run: &Summary) -> Result<Vec<Waits>, Fault> {
+        if run.status.has_ended() {
+            return Ok(vec![]);
+        }
+        waits::all(&self.session.place, self.engine, &self.engine.find(&run.key).await?).await
+    }
+}
+
 /// How a run stands, in a word. One that is to be worked on and that nobody attends is interrupted.
 pub(crate) fn status(run: &Summary, is_attended: bool) -> String {
     match run.status {
@@ -50,7 +99,7 @@ pub(crate) fn status(run: &Summary, is_attended: bool) -> String {
 }
 
 /// What can be done with a run.
-pub(crate) fn next(run: &Summary, is_attended: bool, again: Option<&str>) -> String {
+pub(crate) fn next(run: &Summary, is_attended: bool, waits: &[Waits], again: Option<&str>) -> String {
     let key = shell_word(&run.key);
     let again =
         again.map_or_else(|| String::from("the `onceflow run` it was started with"), |again| format!("`{again}`"));
@@ -60,20 +109,18 @@ pub(crate) fn next(run: &Summary, is_attended: bool, again: Option<&str>) -> Str
             format!("undo by hand what was not undone; {again} begins anew")
         }
         RunStatus::Cancelled | RunStatus::Undone => format!("{again} begins anew"),
-        RunStatus::Waiting => {
-            let step =
-                run.undecided.first().map_or_else(|| String::from("STEP"), |step| shell_word(&words::step(step)));
-            format!(
-                "onceflow resolve {key} {step} --done | --redo | --fail WHY; or `onceflow send`, if it waits for an event"
-            )
-        }
         RunStatus::Undoing | RunStatus::Cancelling if !is_attended => {
             format!("onceflow cancel {key} goes on undoing it; nothing else of it runs any more")
         }
-        RunStatus::Failing if !is_attended => format!("{again} goes on, until it has failed"),
         RunStatus::Failed => format!("onceflow logs {key}; then {again} goes on where it stopped"),
+        RunStatus::Waiting => waits::next(&run.key, waits).unwrap_or_else(|| format!("onceflow show {key}")),
         _ if is_attended => format!("onceflow watch {key}"),
-        _ => format!("{again} goes on where it stopped"),
+        status => match (waits::resolve(&run.key, waits), status) {
+            // Whoever goes on stops there.
+            (Some(resolve), _) => resolve,
+            (None, RunStatus::Failing) => format!("{again} goes on, until it has failed"),
+            (None, _) => format!("{again} goes on where it stopped"),
+        },
     }
 }
 

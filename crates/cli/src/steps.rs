@@ -1,7 +1,8 @@
 //! Which step of a run a word on the command line means.
 
-use crate::{codes, exit::Exit, fault::Fault, picture::scene::box_id, verbs::ls::shell_word, words};
-use std::collections::BTreeSet;
+use crate::{codes, exit::Exit, fault::Fault, verbs::ls::shell_word, words};
+use onceflow_engine::{Handle, Outline, What};
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Whether an address is the step that a word means: as people write it, or as it is.
 pub(crate) fn is(address: &str, word: &str) -> bool {
@@ -14,26 +15,117 @@ pub(crate) fn is_within(address: &str, word: &str) -> bool {
     is(address, word) || step.strip_prefix(word).is_some_and(|rest| rest.starts_with(['/', '[', '@']))
 }
 
-/// Whether a word means a step of a flow, or one around others, by an outline that has `*` for numbers. A word with numbers
-/// is one only if any number may be right.
-pub(crate) fn is_outlined(word: &str, outline: &[String], any_number: bool) -> bool {
-    let id = box_id(word);
-    let is_it = |address: &String| {
-        let known = box_id(address);
-        known == id || known.strip_prefix(id.as_str()).is_some_and(|rest| rest.starts_with('/'))
-    };
-    (any_number || !word.contains(['[', '@'])) && outline.iter().any(is_it)
+/// The steps that are known of a run: those of its flow, with `*` for numbers, and those that were heard of.
+#[derive(Default)]
+pub(crate) struct Known {
+    addresses: BTreeSet<String>,
+    /// How many elements eaches went over at last.
+    elements: BTreeMap<String, usize>,
+    /// How many iterations loops have begun.
+    iterations: BTreeMap<String, usize>,
+}
+
+impl Known {
+    /// The steps of a flow.
+    pub(crate) fn of(outline: &[Outline]) -> Self {
+        let mut known = Known::default();
+        outline.iter().for_each(|line| known.add(&line.address));
+        known
+    }
+
+    /// One more.
+    pub(crate) fn add(&mut self, address: &str) {
+        if !words::is_helper(address) {
+            self.addresses.insert(address.to_owned());
+        }
+    }
+
+    /// Something happened at an address.
+    pub(crate) fn heard(&mut self, address: &str, what: Option<&What>) {
+        self.add(address);
+        let step = words::step(address);
+        for (at, _) in step.match_indices('@') {
+            self.iterations.entry(step[..at].to_owned()).or_insert(1);
+        }
+        match what {
+            Some(What::DidOpen { elements, .. }) => drop(self.elements.insert(step, *elements as usize)),
+            Some(What::DidTurn { iteration, .. }) => {
+                let begun = self.iterations.entry(step).or_default();
+                *begun = (*begun).max(*iteration as usize + 1);
+            }
+            _ => {}
+        }
+    }
+
+    /// A word must mean a step, or one around others. Where it has numbers, it is one unless there are fewer elements or
+    /// iterations.
+    ///
+    /// # Errors
+    /// If it does not.
+    pub(crate) fn must_be(&self, run: &str, word: &str) -> Result<(), Fault> {
+        if self.addresses.iter().any(|address| is_within(address, word)) {
+            return Ok(());
+        }
+        let unknown = unknown(run, word, self.addresses.iter().map(String::as_str));
+        if !self.addresses.iter().any(|address| is_outlined(address, word)) {
+            return Err(unknown);
+        }
+        self.beyond(word).map_or(Ok(()), |hint| Err(unknown.hint(hint)))
+    }
+
+    /// What is wrong with the numbers of a word, as people read it.
+    fn beyond(&self, word: &str) -> Option<String> {
+        let word = word.trim_start_matches('/');
+        for (at, mark) in word.match_indices(['[', '@']) {
+            let (around, rest) = (&word[..at], &word[at + 1..]);
+            let number = &rest[..rest.find([']', '/', '@', '[']).unwrap_or(rest.len())];
+            let (known, what, close) = match mark {
+                "[" => (&self.elements, "element", "]"),
+                _ => (&self.iterations, "iteration", ""),
+            };
+            let Some(n) = known.get(around).copied() else { continue };
+            if number.parse::<usize>().is_ok_and(|number| number < n) {
+                continue;
+            }
+            let named = |number: usize| format!("`{around}{mark}{number}{close}`");
+            let has = words::count(n, what);
+            return Some(match n {
+                0 => format!("`{around}` has no elements"),
+                1 => format!("`{around}` has {has}: {}", named(0)),
+                n => format!("`{around}` has {has}: {} to {}", named(0), named(n - 1)),
+            });
+        }
+        None
+    }
+}
+
+/// Whether a word with numbers is one of the steps that an outline has with `*`, or around one.
+fn is_outlined(outlined: &str, word: &str) -> bool {
+    let (outlined, word) = (without_numbers(&words::step(outlined)), without_numbers(word.trim_start_matches('/')));
+    let rest = outlined.strip_prefix(&word);
+    !word.is_empty() && rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(['/', '[', '@']))
+}
+
+/// `align[3]/sort` as `align[]/sort`, and `refine@2/half` as `refine@/half`.
+fn without_numbers(text: &str) -> String {
+    let (mut shown, mut skips) = (String::new(), false);
+    for letter in text.chars() {
+        skips &= !matches!(letter, ']' | '/' | '[' | '@');
+        if !skips {
+            shown.push(letter);
+        }
+        skips |= matches!(letter, '[' | '@');
+    }
+    shown
 }
 
 /// A word that is said must mean a step of the flow, if that is still known.
 ///
 /// # Errors
-/// If it does not.
-pub(crate) fn must_be_outlined(run: &str, word: Option<&str>, outline: Option<&[String]>) -> Result<(), Fault> {
-    match (word, outline) {
-        (Some(word), Some(outline)) if !is_outlined(word, outline, true) => {
-            Err(unknown(run, word, outline.iter().map(String::as_str)))
-        }
+/// If it does not, or the store does not answer.
+pub(crate) async fn must_be_known(handle: &Handle, word: Option<&str>) -> Result<(), Fault> {
+    match (word, handle.outline().await?) {
+        (Some(word), Some(outline)) => Known::of(&outline).must_be(handle.key(), word),
         _ => Ok(()),
     }
 }
@@ -74,21 +166,38 @@ mod tests {
     }
 
     #[test]
-    fn a_step_of_an_outline_is_known_without_numbers() {
-        let outline = ["/align[*]/sort", "/report", "/refine@*/half"].map(str::to_owned);
-        for (word, plain, with_any_number) in [
-            ("report", true, true),
-            ("/report", true, true),
-            ("align", true, true),
-            ("align/sort", true, true),
-            ("align[3]", false, true),
-            ("refine@2/half", false, true),
-            ("alig", false, false),
-            ("align/sorted", false, false),
-            ("", false, false),
+    fn a_word_with_numbers_is_a_step_unless_there_are_fewer() {
+        let mut known = Known::default();
+        for address in ["/two[*]/in[*]/x", "/report", "/turn@*/x", "/other[*]", "/w-when"] {
+            known.add(address);
+        }
+        known.heard("/two", Some(&What::DidOpen { address: "/two".into(), elements: 3 }));
+        known.heard("/two[1]/in", Some(&What::DidOpen { address: "/two[1]/in".into(), elements: 0 }));
+        known.heard("/turn@0/x", Some(&What::WillRun { address: "/turn@0/x".into(), attempt: 1 }));
+        known.heard("/turn", Some(&What::DidTurn { address: "/turn".into(), iteration: 1 }));
+        let no = "no";
+        for (word, wrong) in [
+            ("report", None),
+            ("/two", None),
+            ("two[2]", None),
+            ("two[2]/in", None),
+            ("two[0]/in[7]/x", None),
+            ("two[3]", Some("`two` has 3 elements: `two[0]` to `two[2]`")),
+            ("/two[x]/in[0]", Some("`two` has 3 elements: `two[0]` to `two[2]`")),
+            ("two[1]/in[0]", Some("`two[1]/in` has no elements")),
+            ("turn@1/x", None),
+            ("turn@2/x", Some("`turn` has 2 iterations: `turn@0` to `turn@1`")),
+            ("other[9]", None),
+            ("two/in", Some(no)),
+            ("repor", Some(no)),
+            ("w", Some(no)),
+            ("", Some(no)),
         ] {
-            let known = (is_outlined(word, &outline, false), is_outlined(word, &outline, true));
-            assert_eq!(known, (plain, with_any_number), "{word}");
+            let hint = known.must_be("r", word).map_err(|fault| fault.hint.unwrap_or_default()).err();
+            match wrong {
+                Some(wrong) if wrong == no => assert!(hint.is_some(), "{word}"),
+                wrong => assert_eq!(hint.as_deref(), wrong, "{word}"),
+            }
         }
     }
 }

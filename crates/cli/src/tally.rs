@@ -94,6 +94,13 @@ impl Tally {
         self.group(address).goes_on(address);
     }
 
+    /// Whoever ran a step is gone, and nobody knows what became of it.
+    pub(crate) fn lost(&mut self, address: &str) {
+        let group = self.group(address);
+        group.running.remove(address);
+        group.unknown.insert(address.to_owned());
+    }
+
     /// The attempt at a step that is running ends; how long it took, if it was heard of.
     fn ends(&mut self, ms: u64, address: &str) -> Option<u64> {
         let group = self.group(address);

@@ -165,7 +165,6 @@ fn draw_bar(out: &mut String, bar: &Bar<'_>, left: f64, top: f64) {
 /// How a bar looks: as a box of that state.
 fn class(how: How) -> &'static str {
     match how {
-        How::Interrupted => "pending",
         How::Lost => "skipped",
         how => how.word(),
     }

@@ -238,15 +238,24 @@ impl Said {
             Said::Failed(why) => json!({"event": "did-fail", "attempt": 1, "causes": [why]}),
         };
         (line["t"], line["step"], line["said"]) = (json!(now_ms()), json!(address), self.to_json());
-        // Somebody else may be writing: only who works on a run may make its trail shorter.
-        let append = || {
-            std::fs::create_dir_all(directory)?;
-            let mut file = File::options().create(true).append(true).open(directory.join(NAME))?;
-            file.write_all(format!("{line}\n").as_bytes())
-        };
-        if let Err(error) = append() {
-            tracing::warn!(%error, "what was said is not written down beside the run; the store has it");
-        }
+        append_line(directory, &line);
+    }
+}
+
+/// Writes something that happened into the trail of a run that others may work on.
+pub(crate) fn append(directory: &Path, what: &What) {
+    append_line(directory, &line(now_ms(), what));
+}
+
+/// Somebody else may be writing: only who works on a run may make its trail shorter.
+fn append_line(directory: &Path, line: &Value) {
+    let append = || {
+        std::fs::create_dir_all(directory)?;
+        let mut file = File::options().create(true).append(true).open(directory.join(NAME))?;
+        file.write_all(format!("{line}\n").as_bytes())
+    };
+    if let Err(error) = append() {
+        tracing::warn!(%error, "what was said is not written down beside the run; the store has it");
     }
 }
 

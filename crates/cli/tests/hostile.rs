@@ -118,7 +118,7 @@ fn a_step_that_must_not_start_twice_and_was_killed_waits_for_somebody() {
     run.wait().expect("it ends");
     bed.run(&["run", "pay.yaml"]).expect(expect![[r#"
         -- stderr
-        1 of 1 step will run: a (has no result yet)
+        a must be resolved first: it was started, and whether it took effect is not known
         unknown a
         waiting[OF0415]: whether a took effect is not known
         next: onceflow resolve pay a --done | --redo | --fail WHY
@@ -129,7 +129,7 @@ fn a_step_that_must_not_start_twice_and_was_killed_waits_for_somebody() {
         KEY  FLOW  STATUS           STEPS  AGE
         pay  pay   waiting              0  just now
         -- stderr
-        next: onceflow resolve pay a --done | --redo | --fail WHY; or `onceflow send`, if it waits for an event
+        next: onceflow resolve pay a --done | --redo | --fail WHY
         -- exit 0
     "#]]);
     bed.run(&["show"]).expect(expect![[r#"
@@ -141,7 +141,7 @@ fn a_step_that_must_not_start_twice_and_was_killed_waits_for_somebody() {
         step     a: 1 unknown, [time]
         unknown  a
         -- stderr
-        next: onceflow resolve pay a --done | --redo | --fail WHY; or `onceflow send`, if it waits for an event
+        next: onceflow resolve pay a --done | --redo | --fail WHY
         -- exit 0
     "#]]);
     bed.run(&["cancel", "pay"]).expect(expect![[r#"
@@ -217,7 +217,6 @@ fn a_step_that_must_not_run_twice_runs_again_only_if_that_is_accepted() {
     bed.write("pay.yaml", &flow("eleven"));
     bed.run(&["run", "pay.yaml"]).expect(expect![[r#"
         -- stderr
-        1 of 1 step will run: a (its code changed)
         error[OF0413]: run `pay` has done a, which would run again: accept that, or ask for it under another key
         hint: `--accept-code-change` lets them run again; `--key NAME` starts another run beside it
         -- exit 1

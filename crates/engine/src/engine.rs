@@ -2,6 +2,7 @@
 //! once (decision 0020).
 
 mod again;
+mod begun;
 mod carry;
 mod claims;
 mod elements;
@@ -23,6 +24,7 @@ mod usage;
 pub(crate) mod workers;
 
 pub use again::{Signature, Undecided};
+pub use begun::Begun;
 pub use carry::{Carried, TakeIn};
 pub use elements::Unfinished;
 pub use fork::Fork;

@@ -71,13 +71,33 @@ impl Lost {
 
     /// A worker starts the payment and dies; another finds that.
     async fn crash(&self) -> (Engine, Handle) {
-        let first = self.bed.engine(&self.kit, Options::default());
+        self.die().await;
+        let second = self.bed.engine(&self.kit, Options::default());
+        let handle = second.start(self.start.clone()).await.unwrap();
+        (second, handle)
+    }
+
+    /// One that takes no steps.
+    async fn idle(&self) -> (Engine, Handle) {
+        let engine = self.bed.engine(&self.kit, Options { works: false, ..Options::default() });
+        let handle = engine.find("r").await.unwrap();
+        (engine, handle)
+    }
+
+    /// A worker starts the payment and dies.
+    async fn die(&self) {
+        // The next sign of life is due long after the test.
+        let first = self.bed.engine(&self.kit, Options { lease_ms: 86_400_000, ..Options::default() });
         first.start(self.start.clone()).await.unwrap();
         while self.starts.load(SeqCst) == 0 {
             tokio::task::yield_now().await;
         }
         first.stop();
         drop(first);
+        // It gives a last sign of life when it is told to stop, which one that is killed does not.
+        for _ in 0..10 {
+            tokio::task::yield_now().await;
+        }
         // The dead worker gives no sign of life any more: its claim is taken away, as its deadline would.
         let (queue, shard) = (Group::queue("q/default"), Default::default());
         let scan = onceflow_store::records::Scan::of(queue.claims(), 10);
@@ -87,9 +107,6 @@ impl Lost {
             batch.delete(queue.claims().key(name)).delete(queue.deadlines().key(name));
         }
         assert!(self.bed.records.commit(batch).await.unwrap().is_applied());
-        let second = self.bed.engine(&self.kit, Options::default());
-        let handle = second.start(self.start.clone()).await.unwrap();
-        (second, handle)
     }
 }
 
@@ -105,6 +122,51 @@ async fn a_payment_nobody_heard_of_is_never_made_twice_and_somebody_decides() {
     assert_eq!(lost.starts.load(SeqCst), 1);
     assert!(handle.resolve("/pay", Resolution::Redo).await.is_err());
     drop(engine);
+}
+
+#[tokio::test]
+async fn a_payment_whose_worker_died_can_be_decided_before_anybody_takes_it_over() {
+    for (resolution, result, starts) in [
+        (Resolution::Done(vec![int(500)]), Some("501"), 1),
+        (Resolution::Redo, Some("21"), 2),
+        (Resolution::Fail(String::from("the bank says no")), None, 1),
+    ] {
+        let lost = Lost::new(None);
+        lost.die().await;
+        let (idle, handle) = lost.idle().await;
+        let begun = handle.begun().await.unwrap();
+        assert_eq!(begun.iter().map(|begun| begun.step.address.as_str()).collect::<Vec<_>>(), ["/pay"]);
+        assert_eq!(begun[0].held_until, None);
+        assert!(handle.resolve("/pay", resolution.clone()).await.is_err(), "it is not put aside yet");
+        assert!(handle.lose_track("/pay").await.unwrap() && !handle.lose_track("/pay").await.unwrap());
+        assert!(handle.begun().await.unwrap().is_empty());
+        handle.resolve("/pay", resolution).await.unwrap();
+        idle.stop();
+        let engine = lost.bed.engine(&lost.kit, Options::default());
+        let handle = engine.start(lost.start.clone()).await.unwrap();
+        match result {
+            Some(result) => assert_eq!(show(&lost.world.hurry(handle.output("p")).await.unwrap()), result),
+            None => drop(lost.world.hurry(handle.output("p")).await.unwrap_err()),
+        }
+        assert_eq!(lost.starts.load(SeqCst), starts);
+        engine.stop();
+    }
+}
+
+#[tokio::test]
+async fn a_payment_that_somebody_has_is_not_put_aside() {
+    let lost = Lost::new(None);
+    let engine = lost.bed.engine(&lost.kit, Options::default());
+    let handle = engine.start(lost.start.clone()).await.unwrap();
+    while lost.starts.load(SeqCst) == 0 {
+        tokio::task::yield_now().await;
+    }
+    let begun = handle.begun().await.unwrap();
+    assert_eq!(begun[0].by, engine.incarnation());
+    assert!(begun[0].held_until.is_some());
+    assert!(!handle.lose_track("/pay").await.unwrap() && !handle.lose_track("/a").await.unwrap());
+    assert_eq!(handle.begun().await.unwrap(), begun);
+    engine.stop();
 }
 
 /// What became of a step is said with what its task gives, no more and no less. (Found by sim.)

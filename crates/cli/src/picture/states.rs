@@ -18,6 +18,8 @@ pub(crate) struct Stand {
     pub(crate) reused: usize,
     pub(crate) failed: usize,
     pub(crate) running: usize,
+    /// Those whose last attempt was interrupted.
+    pub(crate) interrupted: usize,
     /// How many there are to do, if that is known.
     pub(crate) of: Option<usize>,
     /// Attempts beyond the first ones.
@@ -34,6 +36,8 @@ pub(crate) enum State {
     #[default]
     Pending,
     Running,
+    /// It has begun, and nobody goes on with it.
+    Interrupted,
     Done,
     /// It gave what it gave before.
     Reused,
@@ -47,9 +51,10 @@ pub(crate) enum State {
 
 impl State {
     /// All of them, for legends and styles.
-    pub(crate) const ALL: [State; 8] = [
+    pub(crate) const ALL: [State; 9] = [
         State::Pending,
         State::Running,
+        State::Interrupted,
         State::Done,
         State::Reused,
         State::Skipped,
@@ -62,6 +67,7 @@ impl State {
         match self {
             State::Pending => "pending",
             State::Running => "running",
+            State::Interrupted => "interrupted",
             State::Done => "done",
             State::Reused => "reused",
             State::Skipped => "skipped",
@@ -106,24 +112,25 @@ impl Stand {
     pub(crate) fn to_json(&self) -> Value {
         json!({
             "state": self.state.word(), "done": self.done, "reused": self.reused, "failed": self.failed,
-            "running": self.running, "of": self.of, "retries": self.retries, "spent_ms": self.spent_ms,
+            "running": self.running, "interrupted": self.interrupted, "of": self.of, "retries": self.retries, "spent_ms": self.spent_ms,
             "cpu_ms": self.used.map(|used| used.cpu_ms), "peak_bytes": self.used.and_then(|used| used.peak_bytes),
         })
     }
 }
 
-/// Gives every box its state.
+/// Gives every box its state. The run stands like this; if it is left, nobody goes on with it.
 /// `fate` is what the plan decided, as far as that is known.
 pub(crate) fn colour(
     scene: &mut Scene,
     history: &History,
-    status: RunStatus,
+    (status, is_left): (RunStatus, bool),
     unknown: &[String],
     fate: impl Fn(&str) -> Option<Fate>,
 ) {
     scene.is_run = true;
     let (stands, is_done) = (stands(history), status == RunStatus::Done);
     let unknown: Vec<_> = unknown.iter().map(|address| box_id(address)).collect();
+    let at_work = if is_left { State::Interrupted } else { State::Running };
     for one in scene.boxes.iter_mut().filter(|one| one.is_step()) {
         let id = one.id.trim_end_matches('.');
         let mut stand = stands.get(id).cloned().unwrap_or_default();
@@ -131,9 +138,9 @@ pub(crate) fn colour(
         stand.state = match () {
             () if unknown.iter().any(|other| other == id) => State::Unknown,
             // A run that is not failing tries again what failed.
-            () if stand.failed > 0 && status == RunStatus::Running => State::Running,
+            () if stand.failed > 0 && status == RunStatus::Running => at_work,
             () if stand.failed > 0 => State::Failed,
-            () if stand.running > 0 => State::Running,
+            () if stand.running > 0 || is_left && stand.interrupted > 0 => at_work,
             () if stand.state == State::Undone => State::Undone,
             () if stand.settled() == 0 && fate(id) == Some(Fate::Reused) => State::Reused,
             () if stand.settled() == 0 && fate(id) == Some(Fate::Skipped) => State::Skipped,
@@ -143,7 +150,7 @@ pub(crate) fn colour(
             () if is_done && stand.settled() == 0 => State::Done,
             () if stand.of.is_some_and(|of| stand.settled() < of) && !is_done => match stand.settled() {
                 0 => State::Pending,
-                _ => State::Running,
+                _ => at_work,
             },
             () if stand.done > 0 => State::Done,
             () if stand.reused > 0 => State::Reused,
@@ -182,7 +189,8 @@ fn stands(history: &History) -> BTreeMap<String, Stand> {
             How::Failed => stand.failed += 1,
             How::Running => stand.running += 1,
             How::Undone => stand.state = State::Undone,
-            How::Interrupted | How::Lost | How::Unknown => {}
+            How::Interrupted => stand.interrupted += 1,
+            How::Lost | How::Unknown => {}
         }
     }
     stands

@@ -11,7 +11,7 @@ struct Theme {
     group: &'static str,
     plain: &'static str,
     /// Fill and border of each state, in the order of [`State::ALL`].
-    states: [(&'static str, &'static str); 8],
+    states: [(&'static str, &'static str); 9],
 }
 
 const LIGHT: Theme = Theme {
@@ -24,6 +24,7 @@ const LIGHT: Theme = Theme {
     states: [
         ("#f3f4f6", "#9aa5b1"),
         ("#fff3d1", "#c98a00"),
+        ("#f6efdd", "#a1824a"),
         ("#dcf5e3", "#2f9152"),
         ("#dcecfb", "#3a7fbd"),
         ("#f7f7f7", "#b9c1ca"),
@@ -43,6 +44,7 @@ const DARK: Theme = Theme {
     states: [
         ("#222831", "#5f6b78"),
         ("#4a3a10", "#e0a92e"),
+        ("#332d1c", "#9c8654"),
         ("#163d25", "#4cba74"),
         ("#16324a", "#5aa2de"),
         ("#1a1f25", "#454f5a"),

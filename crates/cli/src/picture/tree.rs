@@ -77,7 +77,7 @@ fn told(scene: &Scene, printer: &Printer, at: usize) -> String {
             State::Done => Ink::Green,
             State::Reused => Ink::Cyan,
             State::Failed | State::Unknown => Ink::Red,
-            State::Running => Ink::Yellow,
+            State::Running | State::Interrupted => Ink::Yellow,
             State::Pending | State::Skipped | State::Undone => Ink::Dim,
         };
         let counts = one.state.told();

@@ -99,7 +99,7 @@ fn to_text(printer: &Printer, verdict: &Verdict) -> String {
             None => fault.message.clone(),
         },
         (None, Some(_)) if *same => String::from("nothing changes"),
-        (None, Some(plan)) => plan::short(plan, &plan::Eaches::new()),
+        (None, Some(plan)) => plan::short(plan, &plan::Known::default()),
         (None, None) => String::from("it has ended"),
     };
     format!("{}  {} ({}): {what}\n", printer.ink(ink, word), run.key, run.status)
@@ -111,6 +111,6 @@ fn to_json(verdict: &Verdict) -> Value {
         refused.as_ref().map(|fault| json!({"code": fault.code, "message": fault.message, "hint": fault.hint}));
     json!({
         "file": file.display().to_string(), "key": run.key, "id": run.id.to_string(), "status": run.status.to_string(),
-        "same": same, "refused": refused, "plan": plan.as_ref().map(|plan| plan::to_json(&run.key, plan, &plan::Eaches::new())),
+        "same": same, "refused": refused, "plan": plan.as_ref().map(|plan| plan::to_json(&run.key, plan, &plan::Known::default())),
     })
 }

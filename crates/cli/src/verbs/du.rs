@@ -21,12 +21,17 @@ pub(crate) async fn run(args: &args::Du, place: Place, printer: &Printer) -> Res
         None => None,
     };
     let usage = engine.usage().await?;
+    let attendance = runs::Attendance::of(&session, &engine).await?;
+    let mut known = BTreeMap::new();
+    for run in all {
+        let status = runs::status(&run, attendance.is_attended(&run).await?);
+        known.insert(run.id, (run, status));
+    }
     engine.stop();
-    let known: BTreeMap<_, _> = all.iter().map(|run| (run.id, run)).collect();
-    let of = |run: &RunUsage| {
-        let summary = known.get(&run.run).copied();
-        let disk = work::size(&session.place.run(run.run));
-        (run.clone(), summary.cloned(), disk)
+    let of = |run: &RunUsage| Known {
+        usage: run.clone(),
+        run: known.get(&run.run).cloned(),
+        disk: work::size(&session.place.run(run.run)),
     };
     let runs: Vec<_> =
         usage.runs.iter().filter(|run| only.as_ref().is_none_or(|only| only.id == run.run)).map(of).collect();
@@ -44,7 +49,24 @@ pub(crate) async fn run(args: &args::Du, place: Place, printer: &Printer) -> Res
     Ok(Exit::Done)
 }
 
-type Known = (RunUsage, Option<Summary>, u64);
+/// What a run takes.
+struct Known {
+    usage: RunUsage,
+    /// The run, and how it stands, if it is still there.
+    run: Option<(Summary, String)>,
+    /// Bytes of its directory.
+    disk: u64,
+}
+
+impl Known {
+    fn summary(&self) -> Option<&Summary> {
+        self.run.as_ref().map(|(run, _)| run)
+    }
+
+    fn status(&self) -> Option<&str> {
+        self.run.as_ref().map(|(_, status)| status.as_str())
+    }
+}
 
 fn name(summary: Option<&Summary>, usage: &RunUsage) -> String {
     summary.map_or_else(|| format!("({} is gone)", usage.run), |run| run.key.clone())
@@ -82,11 +104,11 @@ fn part_json(part: &Part, summary: Option<&Summary>) -> Value {
 }
 
 fn to_json(usage: &Usage, runs: &[Known], is_one: bool) -> Value {
-    let run = |(usage, summary, disk): &Known| {
-        let summary = summary.as_ref();
+    let run = |known: &Known| {
+        let (Known { usage, disk, .. }, summary) = (known, known.summary());
         json!({
             "key": summary.map(|run| &run.key), "id": usage.run.to_string(),
-            "status": summary.map(|run| run.status.to_string()), "values": usage.weight.values,
+            "status": known.status(), "values": usage.weight.values,
             "bytes": usage.weight.bytes, "directory_bytes": disk, "total_bytes": usage.weight.bytes + disk,
             "parts": usage.parts.iter().map(|part| part_json(part, summary)).collect::<Vec<_>>(),
         })
@@ -101,8 +123,8 @@ fn to_json(usage: &Usage, runs: &[Known], is_one: bool) -> Value {
     }
 }
 
-fn one((usage, summary, disk): &Known) -> String {
-    let summary = summary.as_ref();
+fn one(known: &Known) -> String {
+    let (Known { usage, disk, .. }, summary) = (known, known.summary());
     let mut text = format!("{}  {}\n", name(summary, usage), words::bytes(usage.weight.bytes + disk));
     for part in &usage.parts {
         let of = part.of.as_deref().map_or(String::new(), |of| format!(" {}", words::step(of)));
@@ -118,13 +140,14 @@ fn one((usage, summary, disk): &Known) -> String {
 
 fn table(usage: &Usage, runs: &[Known]) -> String {
     let mut text = format!("{:>10}  {:>10}  {:<14}  RUN\n", "BYTES", "DIRECTORY", "STATUS");
-    for (usage, summary, disk) in runs {
-        let status = summary.as_ref().map_or_else(|| String::from("-"), |run| run.status.to_string());
+    for known in runs {
+        let Known { usage, disk, .. } = known;
+        let status = known.status().unwrap_or("-");
         let large = usage.parts.iter().take(PARTS_MAX).filter(|part| part.weight.bytes > 0);
         let large: Vec<_> =
             large.map(|part| format!("{} {}", words::bytes(part.weight.bytes), part.used.name())).collect();
         let (bytes, disk) = (words::bytes(usage.weight.bytes), words::bytes(*disk));
-        let name = name(summary.as_ref(), usage);
+        let name = name(known.summary(), usage);
         text.push_str(&format!("{bytes:>10}  {disk:>10}  {status:<14}  {name}  ({})\n", large.join(", ")));
     }
     let Usage { others, free, total, .. } = usage;

@@ -7,17 +7,18 @@ use crate::{
     exit::Exit,
     fault::Fault,
     place::Place,
-    plan::{self, Eaches},
+    plan::{self, Known},
     presence,
     printer::Printer,
     runs,
     session::{Session, is_for_any},
     story, trail,
     verbs::{ls::shell_word, run::busy},
+    waits::{self, Waits},
     words,
 };
 use onceflow_core::plan::{Explanation, Fate, Reason, explain::all_done};
-use onceflow_engine::{Engine, Error, RunStatus, Start, Summary, What};
+use onceflow_engine::{Engine, Error, Report, RunStatus, Start, Summary, What};
 use serde_json::json;
 
 /// Says what would run.
@@ -38,15 +39,21 @@ pub(crate) async fn run(args: &args::Explain, place: Place, printer: &Printer) -
     if let Some((run, undos)) = &found.undone {
         return Ok(being_undone(printer, run, undos, &found));
     }
-    let Found { explanation, eaches, refused, .. } = &found;
+    let Found { explanation, known, refused, .. } = &found;
+    let next = match (waits::resolve(asked.key(), &found.waits), plan::Counts::of(explanation, known).run) {
+        (Some(resolve), _) => resolve,
+        (None, 0) if known.unknown.is_empty() => String::from("nothing would run; `onceflow run` shows the results"),
+        (None, _) => story::command(&args.flow, None),
+    };
     if printer.json {
-        let mut data = plan::to_json(asked.key(), explanation, eaches);
+        let mut data = plan::to_json(asked.key(), explanation, known);
+        data["next"] = json!(next);
         if let Some(refused) = refused {
             data["refused"] = of_refused(refused);
         }
         printer.pretty(&data);
     } else {
-        printer.text(plan::tree(printer, explanation, eaches, args.all));
+        printer.text(plan::tree(printer, explanation, known, args.all));
     }
     if let Some(refused) = refused {
         return Ok(would_refuse(printer, refused));
@@ -54,10 +61,7 @@ pub(crate) async fn run(args: &args::Explain, place: Place, printer: &Printer) -
     if let Some(pid) = found.pid {
         printer.say(format!("run `{}` is at work in process {pid}; `run` would follow it", asked.key()));
     }
-    printer.next(match plan::Counts::of(explanation, eaches).run {
-        0 => String::from("nothing would run; `onceflow run` shows the results"),
-        _ => story::command(&args.flow, None),
-    });
+    printer.next(next);
     Ok(Exit::Done)
 }
 
@@ -65,7 +69,9 @@ pub(crate) async fn run(args: &args::Explain, place: Place, printer: &Printer) -
 #[derive(Default)]
 struct Found {
     explanation: Explanation,
-    eaches: Eaches,
+    known: Known,
+    /// What the run waits for that only somebody outside can say.
+    waits: Vec<Waits>,
     /// Why it would not.
     refused: Option<Fault>,
     /// The process that attends the run.
@@ -107,8 +113,10 @@ impl Found {
             found.refused = engine.refusal(start.clone()).await?.map(Fault::from);
         }
         if let Ok(handle) = &handle {
-            found.eaches = opened(&session.place, handle.id(), &found.explanation);
-            found.eaches.extend(going_on(engine, start).await?);
+            let (going_on, waits) = going_on(&session.place, engine, start).await?;
+            let mut eaches = opened(&session.place, handle.id(), &found.explanation);
+            eaches.extend(going_on.eaches);
+            (found.known, found.waits) = (Known { eaches, ..going_on }, waits);
         }
         Ok(found)
     }
@@ -119,22 +127,31 @@ pub(super) fn is_being_undone(status: RunStatus) -> bool {
     matches!(status, RunStatus::Cancelling | RunStatus::Undoing | RunStatus::Removing)
 }
 
-/// Eaches that a run would go on with, if it is for the very same: how many elements are left, and how many there are.
-pub(super) async fn going_on(engine: &Engine, start: &Start) -> Result<Eaches, Fault> {
+/// What a run would go on with, if it is for the very same: eaches with elements that are left, and steps that somebody must
+/// resolve; and what it waits for.
+pub(super) async fn going_on(place: &Place, engine: &Engine, start: &Start) -> Result<(Known, Vec<Waits>), Fault> {
     if engine.is_same(start).await? != Some(true) {
-        return Ok(Eaches::new());
+        return Ok((Known::default(), vec![]));
     }
-    let all = engine.find(&start.key).await?.unfinished().await?;
-    let known =
+    let handle = engine.find(&start.key).await?;
+    let left =
         |each: onceflow_engine::Unfinished| (words::step(&each.address), (each.left as usize, each.elements as usize));
-    Ok(all.into_iter().map(known).collect())
+    let eaches = handle.unfinished().await?.into_iter().map(left).collect();
+    let waits = waits::all(place, engine, &handle).await?;
+    let mut unknown: std::collections::BTreeSet<_> =
+        waits::unknown(&waits).iter().map(|address| words::step(address)).collect();
+    // What failed and must not start twice may have taken effect: whoever tries it again is asked.
+    if let Report::Failed(failures) = handle.report().await? {
+        unknown.extend(failures.iter().filter(|failed| failed.started).map(|failed| words::step(&failed.address)));
+    }
+    Ok((Known { eaches, unknown }, waits))
 }
 
 /// Eaches that are reused, and how many elements they went over, as far as that is told.
-fn opened(place: &Place, run: onceflow_core::protocol::ids::RunId, explanation: &Explanation) -> Eaches {
+fn opened(place: &Place, run: onceflow_core::protocol::ids::RunId, explanation: &Explanation) -> plan::Eaches {
     let reused = explanation.lines.iter().filter(|line| line.fate == Fate::Reused);
     let reused: std::collections::BTreeSet<_> = reused.map(|line| words::step(&line.address)).collect();
-    let mut found = Eaches::new();
+    let mut found = plan::Eaches::new();
     for line in trail::Reader::open(&place.run(run)).more() {
         if let Some(What::DidOpen { address, elements }) = trail::what(&line)
             && reused.contains(&words::step(&address))

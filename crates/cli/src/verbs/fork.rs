@@ -34,13 +34,13 @@ pub(crate) async fn run(args: &args::Fork, place: Place, printer: &Printer) -> R
         engine.stop();
         session.close().await?;
         match printer.json {
-            true => printer.pretty(&plan::to_json(&args.key, &explanation, &plan::Eaches::new())),
-            false => printer.text(plan::tree(printer, &explanation, &plan::Eaches::new(), false)),
+            true => printer.pretty(&plan::to_json(&args.key, &explanation, &plan::Known::default())),
+            false => printer.text(plan::tree(printer, &explanation, &plan::Known::default(), false)),
         }
         printer.next("the same without --dry-run");
         return Ok(Exit::Done);
     }
-    printer.say(plan::short(&explanation, &plan::Eaches::new()));
+    printer.say(plan::short(&explanation, &plan::Known::default()));
     let handle = engine.fork(&run.key, fork).await?;
     drop(scratch);
     let old = story::read(&session.place, run.id).unwrap_or_default();

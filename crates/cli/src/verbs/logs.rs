@@ -48,9 +48,13 @@ pub(crate) async fn run(args: &args::Logs, place: Place, printer: &Printer) -> R
     engine.stop();
     session.close().await?;
     if is_silent {
-        let seen = trail::Reader::open(&place.run(run.id)).more().iter().filter_map(trail::what).collect();
-        let outline = outline.unwrap_or_default().into_iter().map(|line| line.address).collect();
-        let told = Silence { key: &run.key, step: args.step.as_deref(), attempt: args.attempt, seen, outline, by_any };
+        let lines = trail::Reader::open(&place.run(run.id)).more();
+        let seen: Vec<_> = lines.iter().filter_map(trail::what).collect();
+        let mut known = steps::Known::of(&outline.unwrap_or_default());
+        for line in &lines {
+            line["step"].as_str().inspect(|address| known.heard(address, trail::what(line).as_ref()));
+        }
+        let told = Silence { key: &run.key, step: args.step.as_deref(), attempt: args.attempt, seen, known, by_any };
         printer.say(told.why()?);
     }
     printer.next(format!("onceflow show {}", super::ls::shell_word(&run.key)));
@@ -64,8 +68,7 @@ struct Silence<'a> {
     attempt: Option<u32>,
     /// What happened, as far as that is known here.
     seen: Vec<What>,
-    /// The steps of its flow, with `*` for numbers.
-    outline: Vec<String>,
+    known: steps::Known,
     /// Whether others may know more.
     by_any: bool,
 }
@@ -86,16 +89,8 @@ impl Silence<'_> {
             None => format!("run `{}`", self.key),
             Some(step) => format!("step `{step}` of run `{}`", self.key),
         };
-        if let Some(step) = self.step
-            && last.is_empty()
-            && !reused
-            && !steps::is_outlined(step, &self.outline, self.by_any)
-        {
-            let ran = self.seen.iter().filter_map(|what| match what {
-                What::WillRun { address, .. } => Some(address.as_str()),
-                _ => None,
-            });
-            return Err(steps::unknown(self.key, step, self.outline.iter().map(String::as_str).chain(ran)));
+        if let Some(step) = self.step {
+            self.known.must_be(self.key, step)?;
         }
         if let Some(wanted) = self.attempt.filter(|wanted| !last.values().any(|attempt| attempt == wanted)) {
             return Err(Fault::new(Exit::No, codes::NO_LOGS, format!("there are no logs of attempt {wanted} of {of}"))

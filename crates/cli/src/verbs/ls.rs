@@ -1,15 +1,8 @@
 //! `onceflow ls`: the runs of the store, what became of them, and what can be done next.
 
 use crate::{
-    args,
-    exit::Exit,
-    fault::Fault,
-    place::Place,
-    presence,
-    printer::Printer,
-    runs,
-    session::{Session, is_for_any},
-    story, trail, words,
+    args, exit::Exit, fault::Fault, place::Place, printer::Printer, runs, session::Session, story, trail, waits::Waits,
+    words,
 };
 use onceflow_engine::Summary;
 use serde_json::{Value, json};
@@ -22,13 +15,11 @@ pub(crate) async fn run(_: &args::Ls, place: Place, printer: &Printer) -> Result
     let session = Session::open(place).await?;
     let engine = session.idle().await?;
     let all = runs::all(&engine).await?;
-    let workers = engine.workers().await?.iter().any(|worker| worker.is_alive);
+    let attendance = runs::Attendance::of(&session, &engine).await?;
     let mut rows = Vec::with_capacity(all.len());
     for run in &all {
-        // Whoever attends it is gone, or any worker may go on with it.
-        let by_any = workers && !run.status.is_at_rest();
-        let by_any = by_any && is_for_any(&session.place, &engine.find(&run.key).await?).await?;
-        rows.push(Row::of(run, &session.place, by_any));
+        let waits = attendance.waits(run).await?;
+        rows.push(Row::of(run, &session.place, attendance.is_attended(run).await?, &waits));
     }
     engine.stop();
     session.close().await?;
@@ -66,8 +57,7 @@ struct Row {
 }
 
 impl Row {
-    fn of(run: &Summary, place: &Place, by_any: bool) -> Self {
-        let attended = by_any || presence::look(&place.directory, &run.key).is_some();
+    fn of(run: &Summary, place: &Place, attended: bool, waits: &[Waits]) -> Self {
         let again = story::again(story::read(place, run.id).as_ref());
         Row {
             key: run.key.clone(),
@@ -77,7 +67,7 @@ impl Row {
             steps: trail::steps(&place.run(run.id)),
             started_ms: run.started.as_ms(),
             ended_ms: run.ended.map(|ended| ended.as_ms()),
-            next: runs::next(run, attended, again.as_deref()),
+            next: runs::next(run, attended, waits, again.as_deref()),
         }
     }
 

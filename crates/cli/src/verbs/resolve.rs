@@ -2,10 +2,21 @@
 //! took effect.
 
 use crate::{
-    args, asking, codes, exit::Exit, fault::Fault, finish::data_json, place::Place, printer::Printer, session::Session,
-    steps, story::bounded, trail::Said, verbs::ls::shell_word, words,
+    args, asking, codes,
+    exit::Exit,
+    fault::Fault,
+    finish::data_json,
+    place::Place,
+    printer::Printer,
+    session::Session,
+    steps,
+    story::bounded,
+    trail::{self, Said},
+    verbs::ls::shell_word,
+    waits::{self, Waits, Why},
+    words, work,
 };
-use onceflow_engine::{Handle, Resolution, Summary, Undecided, task::Data};
+use onceflow_engine::{Begun, Engine, Handle, Resolution, Summary, Undecided, What, task::Data};
 use serde_json::json;
 
 /// Decides.
@@ -14,9 +25,11 @@ pub(crate) async fn run(args: &args::Resolve, place: Place, printer: &Printer) -
     let engine = session.idle().await?;
     let run = session.run(&engine, &args.run).await?;
     let handle = engine.find(&run.key).await?;
-    let waiting = handle.undecided().await?;
-    let outline = handle.outline().await?.map(|lines| lines.into_iter().map(|line| line.address).collect::<Vec<_>>());
-    let step = meant(&run, &waiting, args.step.as_deref(), outline.as_deref())?;
+    let waiting = waits::all(&session.place, &engine, &handle).await?;
+    steps::must_be_known(&handle, args.step.as_deref()).await?;
+    let begun = handle.begun().await?;
+    let waits = meant(&run, &waiting, args.step.as_deref()).map_err(|fault| at_work(fault, &begun, args))?;
+    let step = &waits.step;
     let (word, resolution) = resolution(args, step)?;
     let shown = words::step(&step.address);
     if args.sure.dry_run || !asking::may(printer, args.sure, &format!("say that {shown} {}", said(word))) {
@@ -29,9 +42,12 @@ pub(crate) async fn run(args: &args::Resolve, place: Place, printer: &Printer) -
         return Ok(Exit::Done);
     }
     let told = story(&resolution, step);
+    if waits.why == Why::Left {
+        put_aside(&session.place, &engine, &handle, &step.address).await?;
+    }
     handle.resolve(&step.address, resolution).await?;
     told.write(&session.place.run(run.id), &step.address);
-    let left = still(&handle, step).await?;
+    let left = waits::all(&session.place, &engine, &handle).await?;
     engine.close().await?;
     session.close().await?;
     tell(printer, &run, (&shown, word), &left, "");
@@ -51,9 +67,14 @@ fn story(resolution: &Resolution, step: &Undecided) -> Said {
     }
 }
 
-/// Those that wait beside this one.
-async fn still(handle: &Handle, step: &Undecided) -> Result<Vec<Undecided>, Fault> {
-    Ok(handle.undecided().await?.into_iter().filter(|other| other.address != step.address).collect())
+/// Whoever ran the step is gone, and nobody has taken it over: it is put aside as whoever did would, so that it can be
+/// resolved. If somebody comes between, the step is as they left it.
+async fn put_aside(place: &Place, engine: &Engine, handle: &Handle, address: &str) -> Result<(), Fault> {
+    work::release(engine, place, None).await?;
+    if handle.lose_track(address).await? {
+        trail::append(&place.run(handle.id()), &What::DidLoseTrack { address: address.to_owned() });
+    }
+    Ok(())
 }
 
 fn said(word: &str) -> &'static str {
@@ -64,8 +85,9 @@ fn said(word: &str) -> &'static str {
     }
 }
 
-fn tell(printer: &Printer, run: &Summary, (step, word): (&str, &str), left: &[Undecided], would: &str) {
-    let left: Vec<_> = left.iter().map(|other| words::step(&other.address)).filter(|other| other != step).collect();
+fn tell(printer: &Printer, run: &Summary, (step, word): (&str, &str), left: &[Waits], would: &str) {
+    let left: Vec<_> =
+        left.iter().map(|other| words::step(&other.step.address)).filter(|other| other != step).collect();
     if printer.json {
         let is_done = would.is_empty();
         printer.data(&json!({
@@ -81,14 +103,8 @@ fn tell(printer: &Printer, run: &Summary, (step, word): (&str, &str), left: &[Un
 }
 
 /// The step that is meant: the only one that waits, or the one that is named.
-fn meant<'a>(
-    run: &Summary,
-    waiting: &'a [Undecided],
-    step: Option<&str>,
-    outline: Option<&[String]>,
-) -> Result<&'a Undecided, Fault> {
-    steps::must_be_outlined(&run.key, step, outline)?;
-    let names: Vec<_> = waiting.iter().map(|waits| words::step(&waits.address)).collect();
+fn meant<'a>(run: &Summary, waiting: &'a [Waits], step: Option<&str>) -> Result<&'a Waits, Fault> {
+    let names: Vec<_> = waiting.iter().map(|waits| words::step(&waits.step.address)).collect();
     let none = |message: String| {
         let hint = match names.is_empty() {
             true => format!("`onceflow show {}` says how it stands", shell_word(&run.key)),
@@ -101,9 +117,22 @@ fn meant<'a>(
         ([one], None) => Ok(one),
         (several, None) => Err(none(format!("{} steps of run `{}` wait; say which", several.len(), run.key))),
         (several, Some(step)) => {
-            let found = several.iter().find(|waits| steps::is(&waits.address, step));
+            let found = several.iter().find(|waits| steps::is(&waits.step.address, step));
             found.ok_or_else(|| none(format!("step `{step}` of run `{}` does not wait", run.key)))
         }
+    }
+}
+
+/// Nothing waits, because whoever started the step may be at work on it.
+fn at_work(fault: Fault, begun: &[Begun], args: &args::Resolve) -> Fault {
+    let is_it = |begun: &&Begun| args.step.as_ref().is_none_or(|step| steps::is(&begun.step.address, step));
+    match begun.iter().find(is_it) {
+        Some(begun) => {
+            let step = words::step(&begun.step.address);
+            let until = "once they are gone, and their lease has run out, it can be resolved";
+            fault.hint(format!("{step} was started by somebody who may still be at work on it; {until}"))
+        }
+        None => fault,
     }
 }
 

@@ -10,11 +10,12 @@ use crate::{
     printer::Printer,
     session::Session,
     steps,
-    verbs::{ls::shell_word, send::event},
+    verbs::ls::shell_word,
+    waits::{self, Waits},
     words,
 };
 use onceflow_core::protocol::rows::Failed;
-use onceflow_engine::{RunStatus, Summary, Undecided};
+use onceflow_engine::{RunStatus, Summary};
 use serde_json::json;
 
 /// Goes on with a run.
@@ -25,7 +26,7 @@ pub(crate) async fn run(args: &args::Retry, place: Place, printer: &Printer) -> 
     // A list of runs names only the first few failures.
     let handle = engine.find(&run.key).await?;
     let report = handle.report().await?;
-    let waiting = handle.undecided().await?;
+    let waiting = waits::aside(&handle).await?;
     engine.stop();
     allowed(&run, &waiting)?;
     let failed: Vec<String> = match &report {
@@ -51,7 +52,7 @@ pub(crate) async fn run(args: &args::Retry, place: Place, printer: &Printer) -> 
 }
 
 /// Whether there is something to go on with.
-fn allowed(run: &Summary, waiting: &[Undecided]) -> Result<(), Fault> {
+fn allowed(run: &Summary, waiting: &[Waits]) -> Result<(), Fault> {
     let key = shell_word(&run.key);
     match run.status {
         RunStatus::Done => Err(Fault::new(Exit::No, codes::ENDED, format!("run `{}` is done", run.key))
@@ -61,19 +62,22 @@ fn allowed(run: &Summary, waiting: &[Undecided]) -> Result<(), Fault> {
             let what = format!("run `{}` was {}: nothing of it is left to go on with", run.key, run.status);
             Err(Fault::new(Exit::No, codes::ENDED, what).hint("`onceflow run` of its flow begins anew"))
         }
-        RunStatus::Waiting if !waiting.is_empty() && waiting.iter().all(|step| event(step).is_some()) => {
-            let events: Vec<_> = waiting.iter().filter_map(event).collect();
+        RunStatus::Waiting if waits::unknown(waiting).is_empty() && !waiting.is_empty() => {
+            let events: Vec<_> = waits::events(waiting).into_iter().map(|(_, event)| event).collect();
             let what = format!("run `{}` waits for {}", run.key, events.join(", "));
-            let event = shell_word(events.first().map_or("EVENT", String::as_str));
+            let event = shell_word(events.first().unwrap_or(&"EVENT"));
             Err(Fault::new(Exit::Waiting, codes::OUTCOME, what)
                 .hint(format!("`onceflow send {key} {event}` brings it")))
         }
         RunStatus::Waiting => {
-            let steps: Vec<_> = run.undecided.iter().map(|step| words::step(step)).collect();
+            let steps: Vec<_> = waits::unknown(waiting).iter().map(|step| words::step(step)).collect();
             let what = format!("run `{}` waits for what became of {}", run.key, steps.join(", "));
-            let step = shell_word(steps.first().map_or("STEP", String::as_str));
-            Err(Fault::new(Exit::Waiting, codes::OUTCOME, what)
-                .hint(format!("`onceflow resolve {key} {step} --done | --redo | --fail WHY` says it")))
+            let resolve = waits::resolve(&run.key, waiting);
+            let hint = resolve.map_or_else(
+                || format!("`onceflow show {key}` says how it stands"),
+                |resolve| format!("`{resolve}` says it"),
+            );
+            Err(Fault::new(Exit::Waiting, codes::OUTCOME, what).hint(hint))
         }
         _ => Ok(()),
     }

@@ -275,19 +275,22 @@ impl Running<'_> {
         Ok(exit)
     }
 
-    /// Makes the key free if a new run is wanted; says what runs again and why if there was one.
+    /// Makes the key free if a new run is wanted; says what runs again and why if there was one, unless it may not.
     async fn prepare(&self, engine: &Engine) -> Result<(), Fault> {
         let Some(known) = runs::of_key(engine, self.asked.key()).await? else { return Ok(()) };
         if self.args.flow.new {
             return work::forget(engine, &known).await;
+        }
+        if let Some(refused) = engine.refusal(self.asked.start.clone()).await? {
+            return Err(refused.into());
         }
         let is_undoing = super::explain::is_being_undone(known.status);
         if is_undoing {
             self.printer.say(format!("run `{}` is being undone: none of its steps will run", known.key));
         } else if !matches!(known.status, RunStatus::Cancelled | RunStatus::Undone) {
             let explanation = engine.explain(self.asked.start.clone()).await?;
-            let eaches = super::explain::going_on(engine, &self.asked.start).await?;
-            self.printer.say(plan::short(&explanation, &eaches));
+            let (known, _) = super::explain::going_on(&self.session.place, engine, &self.asked.start).await?;
+            self.printer.say(plan::short(&explanation, &known));
         }
         Ok(())
     }

@@ -1,12 +1,23 @@
 //! `onceflow send RUN EVENT [VALUE]`: brings an event to the step that waits for it. It is taken once.
 
 use crate::{
-    args, codes, exit::Exit, fault::Fault, finish::data_json, place::Place, printer::Printer, session::Session, steps,
-    story::bounded, trail::Said, verbs::ls::shell_word, words,
+    args, codes,
+    exit::Exit,
+    fault::Fault,
+    finish::data_json,
+    place::Place,
+    printer::Printer,
+    session::Session,
+    steps,
+    story::bounded,
+    trail::Said,
+    verbs::ls::shell_word,
+    waits::{self, Waits},
+    words,
 };
 use onceflow_core::model::Port;
 use onceflow_engine::{Resolution, Summary, Undecided, task::Data};
-use onceflow_exec::{action::Action, value::Value};
+use onceflow_exec::value::Value;
 use serde_json::json;
 
 /// Sends an event.
@@ -22,9 +33,8 @@ pub(crate) async fn run(args: &args::Send, place: Place, printer: &Printer) -> R
         session.close().await?;
         return Ok(told(printer, &run, args, None));
     }
-    let waiting = handle.undecided().await?;
-    let outline = handle.outline().await?.map(|lines| lines.into_iter().map(|line| line.address).collect::<Vec<_>>());
-    steps::must_be_outlined(&run.key, args.step.as_deref(), outline.as_deref())?;
+    let waiting = waits::aside(&handle).await?;
+    steps::must_be_known(&handle, args.step.as_deref()).await?;
     let step = meant(&run, &waiting, args)?;
     let values = values(args, &step.outputs)?;
     let given = step.outputs.iter().zip(&values);
@@ -56,31 +66,17 @@ fn told(printer: &Printer, run: &Summary, args: &args::Send, step: Option<&str>)
     Exit::Done
 }
 
-/// The event that a step waits for, if it is one that waits for events.
-pub(crate) fn event(step: &Undecided) -> Option<String> {
-    let (_, params) = step.task.as_ref()?;
-    match serde_json::from_slice(params).ok()? {
-        Action::Wait(wait) => Some(wait.event),
-        _ => None,
-    }
-}
-
-/// Those of the steps that wait for somebody to say what became of them, rather than for an event.
-pub(crate) fn unknown(waiting: &[Undecided]) -> Vec<String> {
-    waiting.iter().filter(|step| event(step).is_none()).map(|step| step.address.clone()).collect()
-}
-
 /// The step that waits for the event.
-fn meant<'a>(run: &Summary, waiting: &'a [Undecided], args: &args::Send) -> Result<&'a Undecided, Fault> {
-    let is_it = |waits: &&Undecided| {
-        let is_named = args.step.as_ref().is_none_or(|step| steps::is(&waits.address, step));
-        is_named && event(waits).as_ref() == Some(&args.event)
+fn meant<'a>(run: &Summary, waiting: &'a [Waits], args: &args::Send) -> Result<&'a Undecided, Fault> {
+    let is_it = |waits: &&Waits| {
+        let is_named = args.step.as_ref().is_none_or(|step| steps::is(&waits.step.address, step));
+        is_named && waits.event() == Some(&args.event)
     };
     let found: Vec<_> = waiting.iter().filter(is_it).collect();
     match &found[..] {
-        [one] => Ok(one),
+        [one] => Ok(&one.step),
         [] => {
-            let mut known: Vec<_> = waiting.iter().filter_map(event).map(|event| format!("`{event}`")).collect();
+            let mut known: Vec<_> = waiting.iter().filter_map(Waits::event).map(|event| format!("`{event}`")).collect();
             known.dedup();
             let hint = match (known.is_empty(), run.status.has_ended()) {
                 (true, true) => String::from("it has ended"),
@@ -92,7 +88,7 @@ fn meant<'a>(run: &Summary, waiting: &'a [Undecided], args: &args::Send) -> Resu
             Err(Fault::new(exit, codes::NOT_WAITING, what).hint(hint))
         }
         several => {
-            let steps: Vec<_> = several.iter().map(|waits| words::step(&waits.address)).collect();
+            let steps: Vec<_> = several.iter().map(|waits| words::step(&waits.step.address)).collect();
             let what = format!("{} steps of run `{}` wait for `{}`", several.len(), run.key, args.event);
             Err(Fault::new(Exit::No, codes::NOT_WAITING, what).hint(format!("--step says which: {}", steps.join(", "))))
         }

@@ -13,8 +13,10 @@ use crate::{
     story,
     tally::{Group, Tally},
     trail,
-    verbs::{explain::is_being_undone, ls::shell_word, send},
-    view, words,
+    verbs::explain::is_being_undone,
+    view,
+    waits::{self, Waits},
+    words,
 };
 use onceflow_core::plan::Fate;
 use onceflow_engine::{Engine, Handle, Reasons, Report, RunStatus, Summary};
@@ -31,7 +33,7 @@ pub(crate) async fn run(args: &args::Show, place: Place, printer: &Printer) -> R
     let attended = presence::look(&session.place.directory, &run.key);
     let handle = engine.find(&run.key).await?;
     let report = handle.report().await?;
-    let waiting = handle.undecided().await?;
+    let waiting = waits::all(&session.place, &engine, &handle).await?;
     let others = Others::of(&engine, &session.place, &handle, &run).await?;
     let reasons = handle.reasons().await?.into_iter().rfind(|plan| plan.generation == run.generation);
     let mut outputs = Map::new();
@@ -42,7 +44,9 @@ pub(crate) async fn run(args: &args::Show, place: Place, printer: &Printer) -> R
     }
     engine.stop();
     let mut tally = trail::tally(&session.place.run(run.id));
-    let waits = waiting.iter().map(|step| step.address.clone()).collect();
+    let left = waiting.iter().filter(|waits| waits.why == waits::Why::Left).map(|waits| waits.step.address.clone());
+    left.for_each(|address| tally.lost(&address));
+    let waits = waiting.iter().map(|waits| waits.step.address.clone()).collect();
     use RunStatus::{Cancelled, Cancelling, Removing, Undoing, Undone};
     tally.waits_only(&waits, !matches!(run.status, Cancelled | Cancelling | Removing | Undoing | Undone));
     let asked = story::read(&session.place, run.id);
@@ -52,16 +56,14 @@ pub(crate) async fn run(args: &args::Show, place: Place, printer: &Printer) -> R
         _ => vec![],
     };
     let pid = attended.map(|notice| notice.pid);
-    let event = if send::unknown(&waiting).is_empty() { waiting.iter().find_map(send::event) } else { None };
-    let story = Story { run: &run, pid, tally: &tally, asked, others, reasons, event };
+    let story = Story { run: &run, pid, tally: &tally, asked, others, reasons, waiting: &waiting };
     if printer.json {
         let mut data = story.to_json();
         data["outputs"] = Value::Object(outputs);
         data["failures"] = failed_json(&failures);
-        if let Report::Waiting(_) = &report {
-            data["unknown"] = json!(send::unknown(&waiting));
-            let events = waiting.iter().filter_map(|step| Some((words::step(&step.address), send::event(step)?)));
-            data["events"] = events.map(|(step, event)| json!({"step": step, "event": event})).collect();
+        if matches!(report, Report::Waiting(_)) || !waiting.is_empty() {
+            data["unknown"] = json!(waits::unknown(&waiting));
+            data["events"] = waits::events_json(&waiting);
         }
         printer.pretty(&data);
         return Ok(Exit::Done);
@@ -73,9 +75,9 @@ pub(crate) async fn run(args: &args::Show, place: Place, printer: &Printer) -> R
     for failed in run.not_undone.iter().take(FAILURES_MAX) {
         text.push_str(&format!("{}\n", view::failure_to(printer, "not undone", failed)));
     }
-    for step in waiting.iter().take(FAILURES_MAX) {
-        let name = words::step(&step.address);
-        match send::event(step) {
+    for waits in waiting.iter().take(FAILURES_MAX) {
+        let name = words::step(&waits.step.address);
+        match waits.event() {
             Some(event) => text.push_str(&format!("waiting  {name} for `{event}`\n")),
             None => text.push_str(&format!("unknown  {name}\n")),
         }
@@ -96,8 +98,8 @@ struct Story<'a> {
     others: Others,
     /// Why the steps of the present plan run, or do not.
     reasons: Option<Reasons>,
-    /// What it waits for, if it waits for nothing but events.
-    event: Option<String>,
+    /// What it waits for that only somebody outside can say.
+    waiting: &'a [Waits],
 }
 
 /// Workers, for a run that any may work on.
@@ -136,10 +138,7 @@ impl Story<'_> {
     }
 
     fn next(&self) -> String {
-        if let (RunStatus::Waiting, Some(event)) = (self.run.status, &self.event) {
-            return format!("onceflow send {} {}", shell_word(&self.run.key), shell_word(event));
-        }
-        runs::next(self.run, self.is_attended(), story::again(self.asked.as_ref()).as_deref())
+        runs::next(self.run, self.is_attended(), self.waiting, story::again(self.asked.as_ref()).as_deref())
     }
 
     fn inputs(&self) -> Map<String, Value> {

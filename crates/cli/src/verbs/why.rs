@@ -8,22 +8,22 @@ use crate::{
     exit::Exit,
     fault::Fault,
     place::Place,
-    presence,
     printer::{Ink, Printer},
-    session::{Session, is_for_any},
+    runs::Attendance,
+    session::Session,
     steps,
     trail::Said,
     verbs::ls::shell_word,
+    waits::{self, Waits},
     words,
 };
 use onceflow_core::{
     plan::{Fate, Reason},
     protocol::rows::Failed,
 };
-use onceflow_engine::{Handle, PLANS_MAX, Reasons, RunStatus, Summary, Unfinished};
+use onceflow_engine::{Engine, PLANS_MAX, Reasons, RunStatus, Summary, Unfinished};
 use serde_json::{Value, json};
-use std::collections::BTreeSet;
-use tries::{End, Inside, Seen, Try, beyond, events, is_undone, tries};
+use tries::{End, Inside, Seen, Try, events, is_undone, tries};
 
 /// Tries that are shown.
 const TRIES_MAX: usize = 20;
@@ -36,68 +36,38 @@ pub(crate) async fn run(args: &args::Why, place: Place, printer: &Printer) -> Re
     let handle = engine.find(&run.key).await?;
     let reasons = handle.reasons().await?;
     let outline = handle.outline().await?.unwrap_or_default();
-    let stands = Stands::of(&session.place, &handle, &run, &args.step).await?;
+    let stands = Stands::of(&session, &engine, &run, &args.step).await?;
     engine.stop();
     let events = events(&session.place, &run);
     session.close().await?;
-    let failures = run.failures.iter().map(|failed| failed.address.to_string());
-    let known: BTreeSet<String> = reasons
-        .iter()
-        .flat_map(|plan| plan.lines.iter().map(|(address, ..)| address.clone()))
-        .chain(events.iter().filter_map(|event| event.address.clone()))
-        .chain(outline.iter().map(|line| line.address.clone()))
-        .chain(failures)
-        .filter(|address| !words::is_helper(address))
-        .collect();
-    if !known.iter().any(|address| steps::is(address, &args.step)) {
-        let unknown = steps::unknown(&run.key, &args.step, known.iter().map(String::as_str));
-        if !known.iter().any(|address| is_element(address, &args.step)) {
-            return Err(unknown);
-        }
-        if let Some(hint) = beyond(&args.step, &events) {
-            return Err(unknown.hint(hint));
-        }
+    let mut known = steps::Known::of(&outline);
+    reasons.iter().flat_map(|plan| &plan.lines).for_each(|(address, ..)| known.add(address));
+    run.failures.iter().for_each(|failed| known.add(&failed.address));
+    for event in &events {
+        event.address.iter().for_each(|address| known.heard(address, event.what.as_ref()));
     }
+    known.must_be(&run.key, &args.step)?;
     let answer = Answer::of(&run, args.step.trim_start_matches('/'), &reasons, &events, stands);
     match printer.json {
         true => printer.pretty(&answer.to_json(&run)),
         false => printer.text(answer.to_text(printer)),
     }
     let key = shell_word(&run.key);
+    let must = answer.stands.waits.as_ref().and_then(|waits| waits::next(&run.key, std::slice::from_ref(waits)));
     printer.next(match answer.tries.last() {
+        _ if must.is_some() => must.unwrap_or_default(),
         Some(Try { end: End::Failed(_), .. }) => format!("onceflow logs {key} {}", shell_word(&answer.step)),
         _ => format!("onceflow show {key}"),
     });
     Ok(Exit::Done)
 }
 
-/// Whether a step with numbers is one of those that an outline has as `[*]` and `@*`.
-fn is_element(outlined: &str, word: &str) -> bool {
-    let plain = |text: &str| {
-        let mut shown = String::new();
-        let mut skips = false;
-        for letter in text.chars() {
-            skips = match letter {
-                '[' | '@' => {
-                    shown.push(letter);
-                    true
-                }
-                ']' | '/' => false,
-                _ => skips,
-            };
-            if !skips {
-                shown.push(letter);
-            }
-        }
-        shown
-    };
-    outlined.contains('*') && plain(&words::step(outlined)) == plain(word.trim_start_matches('/'))
-}
-
 /// What the store says of the step, whatever the trail tells.
 struct Stands {
-    /// Somebody must say what became of it.
-    is_undecided: bool,
+    /// What it waits for that only somebody outside can say.
+    waits: Option<Waits>,
+    /// What others wait for.
+    others: Vec<Waits>,
     /// It is still to be undone.
     is_to_undo: bool,
     /// It could not be undone, because of this.
@@ -111,21 +81,29 @@ struct Stands {
 }
 
 impl Stands {
-    async fn of(place: &Place, handle: &Handle, run: &Summary, step: &str) -> Result<Self, Fault> {
-        let is_alone = run.status.is_at_rest()
-            || presence::look(&place.directory, &run.key).is_none() && !is_for_any(place, handle).await?;
+    async fn of(session: &Session, engine: &Engine, run: &Summary, step: &str) -> Result<Self, Fault> {
+        let (handle, attendance) = (engine.find(&run.key).await?, Attendance::of(session, engine).await?);
+        let is_alone = run.status.is_at_rest() || !attendance.is_attended(run).await?;
         let undos = match run.status {
             RunStatus::Undoing | RunStatus::Cancelling => handle.undos().await?,
             _ => vec![],
         };
+        let waits = attendance.waits(run).await?.into_iter();
+        let (waits, others): (Vec<_>, Vec<_>) = waits.partition(|waits| steps::is(&waits.step.address, step));
         Ok(Stands {
-            is_undecided: handle.undecided().await?.iter().any(|waits| steps::is(&waits.address, step)),
+            waits: waits.into_iter().next(),
+            others,
             is_to_undo: undos.iter().any(|address| steps::is(address, step)),
             not_undone: run.not_undone.iter().find(|failed| steps::is(&failed.address, step)).cloned(),
             unfinished: handle.unfinished().await?.into_iter().find(|each| steps::is(&each.address, step)),
             is_alone,
             has_failed: run.failures.iter().any(|failed| steps::is_within(&failed.address, step)),
         })
+    }
+
+    /// Somebody must say what became of it.
+    fn is_undecided(&self) -> bool {
+        self.waits.is_some()
     }
 }
 
@@ -148,6 +126,8 @@ struct Answer {
     inside: Option<Inside>,
     stands: Stands,
     status: RunStatus,
+    /// Steps that failed: the first few.
+    failed: Vec<String>,
 }
 
 impl Answer {
@@ -159,7 +139,8 @@ impl Answer {
         }
         let (tries, is_undone) = (tries(step, events), is_undone(step, events));
         let inside = Inside::of(step, events);
-        Answer { step: step.to_owned(), plans, tries, is_undone, inside, stands, status: run.status }
+        let failed = run.failures.iter().map(|failed| words::step(&failed.address)).collect();
+        Answer { step: step.to_owned(), plans, tries, is_undone, inside, stands, status: run.status, failed }
     }
 
     /// What became of it, in a word.
@@ -191,18 +172,19 @@ impl Answer {
                 "reused"
             }
             (Some(End::Failed(_) | End::Unknown | End::Waits), Some(Decided { fate: Fate::Run, .. }))
-                if last.is_some_and(|last| is_before(&last)) && !self.stands.is_undecided && !is_done =>
+                if last.is_some_and(|last| is_before(&last)) && !self.stands.is_undecided() && !is_done =>
             {
                 "not started"
             }
             (Some(End::Failed(_)), _) => "failed",
-            (Some(End::Unknown), _) if self.stands.is_undecided || self.has_stopped() => "unknown",
+            (Some(End::Unknown), _) if self.stands.is_undecided() || self.has_stopped() => "unknown",
             (Some(End::Unknown), _) => "resolved",
-            (Some(End::Waits), _) if self.stands.is_undecided => "waiting",
+            (Some(End::Waits), _) if self.stands.is_undecided() => "waiting",
             // Nothing was sent, and nothing will be.
             (Some(End::Waits), _) if self.has_stopped() => "not started",
             (Some(End::Waits), _) => "ran",
             (Some(End::Reused), _) => "reused",
+            (Some(End::Unsaid), _) if self.stands.is_alone && self.stands.is_undecided() => "unknown",
             (Some(End::Unsaid), _) if self.stands.is_alone => "interrupted",
             (Some(End::Lost | End::Unsaid), _) => "started",
             (_, Some(Decided { fate: Fate::Reused, .. })) => "reused",
@@ -252,7 +234,50 @@ impl Answer {
     fn why(&self) -> String {
         let Some(plan) = self.plans.first() else { return String::from("the reasons of so old a plan are not kept") };
         let about = if plan.of == self.step { String::new() } else { format!(" ({})", plan.of) };
-        format!("{}{about}", told(plan))
+        let reason = format!("{}{about}", told(plan, self.has_run(plan)));
+        match self.came_to() {
+            "not started" => match self.held_up() {
+                Some(why) => format!("it has not run: {why}"),
+                None if self.stands.is_alone => format!("it runs when the run goes on: {reason}"),
+                None => format!("it has not run yet, and will: {reason}"),
+            },
+            "interrupted" => format!("it runs again when the run goes on: {reason}"),
+            "waiting" => match self.stands.waits.as_ref().and_then(Waits::event) {
+                Some(event) => format!("it waits for `{event}`"),
+                None => reason,
+            },
+            _ => reason,
+        }
+    }
+
+    /// Whether it was tried under a plan, as far as that is told.
+    fn has_run(&self, plan: &Decided) -> bool {
+        let is_tried = |one: &Try| one.plan == plan.plan && !matches!(one.end, End::Waits | End::Reused);
+        let is_last = self.plans.first().is_some_and(|first| first.plan == plan.plan);
+        self.tries.iter().any(is_tried) || is_last && !matches!(self.came_to(), "not started" | "waiting")
+    }
+
+    /// What keeps it from running, if something does.
+    fn held_up(&self) -> Option<String> {
+        let failed = |then: &str| match self.failed.is_empty() {
+            true => format!("the run failed first{then}"),
+            false => format!("the run failed first, at {}{then}", self.failed.join(", ")),
+        };
+        let unknown = waits::unknown(&self.stands.others);
+        let unknown: Vec<_> = unknown.iter().map(|address| words::step(address)).collect();
+        let events: Vec<_> = waits::events(&self.stands.others).into_iter().map(|(_, event)| event).collect();
+        match self.status {
+            RunStatus::Failed | RunStatus::Failing => Some(failed("")),
+            RunStatus::Waiting if !self.failed.is_empty() => Some(failed("")),
+            RunStatus::Undone => Some(failed(", and was undone")),
+            RunStatus::Cancelled | RunStatus::Cancelling => Some(String::from("the run was cancelled")),
+            RunStatus::Undoing | RunStatus::Removing => Some(String::from("the run is being undone")),
+            RunStatus::Waiting if !unknown.is_empty() => {
+                Some(format!("the run waits for what became of {}", unknown.join(", ")))
+            }
+            RunStatus::Waiting if !events.is_empty() => Some(format!("the run waits for {}", events.join(", "))),
+            RunStatus::Waiting | RunStatus::Running | RunStatus::Planning | RunStatus::Done => None,
+        }
     }
 
     fn to_text(&self, printer: &Printer) -> String {
@@ -293,7 +318,12 @@ impl Answer {
             None => {}
         }
         for plan in self.plans.iter().skip(1) {
-            text.push_str(&format!("before  plan {}: {}, {}\n", plan.plan, fate(plan.fate), told(plan)));
+            text.push_str(&format!(
+                "before  plan {}: {}, {}\n",
+                plan.plan,
+                fate(plan.fate),
+                told(plan, self.has_run(plan))
+            ));
         }
         text
     }
@@ -303,7 +333,7 @@ impl Answer {
             let (reason, of, from, to) = parts(plan);
             json!({
                 "plan": plan.plan, "step": plan.of, "fate": fate(plan.fate), "reason": reason, "of": of, "from": from,
-                "to": to, "text": told(plan),
+                "to": to, "text": told(plan, self.has_run(plan)),
             })
         };
         let one = |one: &Try| {
@@ -372,15 +402,19 @@ fn parts(plan: &Decided) -> (&'static str, Option<String>, Option<&str>, Option<
     }
 }
 
-/// The reason for people.
-fn told(plan: &Decided) -> String {
+/// The reason for people; of a step that has run under the plan, or is to.
+fn told(plan: &Decided, has_run: bool) -> String {
     match &plan.reason {
-        None => String::from("it ran for the first time: nothing was known of it"),
+        None if has_run => String::from("it ran for the first time: nothing was known of it"),
+        None => String::from("nothing was known of it"),
         Some(Reason::New) => String::from("there was no such step before"),
         Some(Reason::NoValue) => String::from("what it gave before was not kept, or was never given"),
         Some(Reason::CodeChanged { from, to }) => format!("its code changed, from {} to {}", code(from), code(to)),
         Some(Reason::InputChanged { port }) => format!("its input {} changed", words::port(port)),
-        Some(Reason::SourceReruns { address }) => format!("{}, which it reads from, ran again", words::step(address)),
+        Some(Reason::SourceReruns { address }) => {
+            let runs = if has_run { "ran" } else { "runs" };
+            format!("{}, which it reads from, {runs} again", words::step(address))
+        }
         Some(Reason::Kept) => String::from("its code and its inputs are what they were, and what it gave is kept"),
         Some(Reason::NotNeeded) => String::from("nothing that ran, and nothing that was asked for, needs it"),
     }
@@ -403,15 +437,4 @@ fn decided(plan: &Reasons, step: &str) -> Option<Decided> {
     };
     let (address, fate, reason) = all.max_by_key(rank)?;
     Some(Decided { plan: plan.generation, of: words::step(address), fate: *fate, reason: Some(reason.clone()) })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn an_element_is_a_step_of_the_outline() {
-        assert!(is_element("/align[*]/sort", "align[3]/sort") && is_element("/x@*/run", "/x@12/run"));
-        assert!(!is_element("/align[*]/sort", "align/sort") && !is_element("/align", "align"));
-    }
 }

@@ -49,7 +49,10 @@ fn logs_of_what_wrote_nothing_say_so_and_are_no_error() {
         hint: did you mean `mute`?
         -- exit 2
     "#]]);
-    bed.run(&["logs", "quiet", "many[7]"]).ends(2);
+    for verb in ["logs", "why"] {
+        let said = bed.run(&[verb, "quiet", "many[7]"]).ends(2);
+        assert!(said.stderr.contains("hint: `many` has 2 elements: `many[0]` to `many[1]`"), "{}", said.all());
+    }
     bed.write("none.yaml", "flow: none\nsteps:\n  a: { run: 'true' }\n");
     bed.run(&["run", "none.yaml", "-q"]).ends(0);
     assert!(bed.run(&["logs", "none"]).ends(0).stderr.starts_with("run `none` wrote nothing\n"));

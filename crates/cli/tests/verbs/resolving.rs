@@ -1,10 +1,10 @@
 //! Steps that must not start twice, and asking before something is done that cannot be undone.
 
-use super::support::{Bed, until_line};
+use super::support::{Bed, Gate, until_line};
 use expect_test::expect;
 
-/// A run that was killed inside a step that must not start twice, and one that follows.
-fn unknown() -> Bed {
+/// A flow that pays, and ships after that.
+fn shop() -> (Bed, Gate) {
     let bed = Bed::new();
     let gate = bed.gate("gate");
     let paid = bed.path("paid");
@@ -18,13 +18,176 @@ fn unknown() -> Bed {
             gate.shell()
         ),
     );
+    (bed, gate)
+}
+
+/// A run that was killed inside a step that must not start twice.
+fn killed() -> Bed {
+    let (bed, gate) = shop();
     let mut run = bed.start(&["run", "pay.yaml"]);
     gate.until_there();
     until_line(run.stderr.as_mut().expect("it is read"), "run");
     run.kill().expect("it is there");
     run.wait().expect("it ends");
+    bed
+}
+
+/// The same, and one that follows has found it.
+fn unknown() -> Bed {
+    let bed = killed();
     bed.run(&["run", "pay.yaml"]).ends(3);
     bed
+}
+
+#[test]
+fn a_step_that_was_killed_and_must_not_start_twice_is_not_said_to_run() {
+    let bed = killed();
+    bed.run(&["explain", "pay.yaml"]).expect(expect![[r#"
+        -- stdout
+        unknown  charge  (it was started, and whether it took effect is not known)
+        run      ship  (has no result yet)
+        1 to run, 0 reused, 0 skipped, 1 to resolve
+        -- stderr
+        next: onceflow resolve pay charge --done | --redo | --fail WHY
+        -- exit 0
+    "#]]);
+    let explained = bed.run(&["explain", "pay.yaml", "--json"]).ends(0).json();
+    assert_eq!((&explained["run"], &explained["unknown"]), (&1.into(), &1.into()), "{explained}");
+    assert_eq!(
+        (&explained["steps"][0]["step"], &explained["steps"][0]["fate"]),
+        (&"/charge".into(), &"unknown".into())
+    );
+    assert_eq!(explained["next"], "onceflow resolve pay charge --done | --redo | --fail WHY");
+    let shown = bed.run(&["show", "pay"]).ends(0);
+    assert!(
+        shown.stdout.contains("step     charge: 1 unknown") && shown.stdout.contains("unknown  charge"),
+        "{}",
+        shown.all()
+    );
+    for verb in ["ls", "show", "why"] {
+        let args = if verb == "ls" { vec![verb] } else { vec![verb, "pay", "charge"] };
+        let said = bed.run(if verb == "show" { &args[..2] } else { &args }).ends(0);
+        assert!(said.stderr.contains("next: onceflow resolve pay charge --done"), "{}", said.all());
+    }
+    assert_eq!(bed.run(&["why", "pay", "charge", "--json"]).ends(0).json()["fate"], "unknown");
+    let graph = bed.run(&["graph", "pay", "--json"]).ends(0).json();
+    assert_eq!(graph["boxes"][0]["state"]["state"], "unknown", "{graph}");
+    bed.run(&["run", "pay.yaml"]).expect(expect![[r#"
+        -- stderr
+        charge must be resolved first: it was started, and whether it took effect is not known; 1 of 2 steps will run: ship (has no result yet)
+        unknown charge
+        waiting[OF0415]: whether charge took effect is not known
+        next: onceflow resolve pay charge --done | --redo | --fail WHY
+        -- exit 3
+    "#]]);
+    // One that found it says the same.
+    let explained = bed.run(&["explain", "pay.yaml", "--json"]).ends(0).json();
+    assert_eq!((&explained["run"], &explained["unknown"]), (&1.into(), &1.into()), "{explained}");
+    assert_eq!(bed.read("paid"), "charge\n");
+}
+
+#[test]
+fn what_became_of_a_step_can_be_said_right_after_its_process_was_killed() {
+    let bed = killed();
+    bed.run(&["resolve", "pay", "charge", "--done", "-o", "amount=7", "--dry-run"]).ends(0);
+    assert_eq!(bed.run(&["ls", "--json"]).ends(0).json()[0]["status"], "interrupted");
+    bed.run(&["resolve", "pay", "charge", "--done", "-o", "amount=7"]).expect(expect![[r#"
+        -- stderr
+        charge: decided: was done
+        next: onceflow retry pay
+        -- exit 0
+    "#]]);
+    bed.run(&["resolve", "pay", "charge", "--redo"]).ends(1);
+    bed.run(&["why", "pay", "charge"]).expect(expect![[r#"
+        -- stdout
+        charge  resolved by hand, as done (plan 0)
+        why     it ran for the first time: nothing was known of it
+        try 1   plan 0, attempt 1: whether it took effect is not known ([time])
+        said    by hand: it was done, with amount: 7
+        -- stderr
+        next: onceflow show pay
+        -- exit 0
+    "#]]);
+    let said = bed.run(&["retry", "pay"]).ends(0);
+    assert_eq!(said.stdout.trim(), r#"{"note":"shipped for 7"}"#);
+    assert_eq!(bed.read("paid"), "charge\n");
+    bed.run(&["fsck"]).ends(0);
+}
+
+#[test]
+fn right_after_its_process_was_killed_a_step_can_be_said_to_have_failed() {
+    let bed = killed();
+    bed.run(&["resolve", "pay", "--fail", "the bank says no"]).ends(0);
+    let said = bed.run(&["retry", "pay"]).ends(1);
+    assert!(said.stderr.contains("the bank says no"), "{}", said.all());
+    assert_eq!(bed.read("paid"), "charge\n");
+}
+
+#[test]
+fn a_step_that_failed_and_must_not_start_twice_is_not_said_to_run() {
+    let bed = Bed::new();
+    bed.write("pay.yaml", "flow: pay\nsteps:\n  charge: { run: exit 3, effect: at_most_once }\n");
+    bed.run(&["run", "pay.yaml"]).ends(1);
+    bed.run(&["explain", "pay.yaml"]).expect(expect![[r#"
+        -- stdout
+        unknown  charge  (it was started, and whether it took effect is not known)
+        0 to run, 0 reused, 0 skipped, 1 to resolve
+        -- stderr
+        next: onceflow run pay.yaml
+        -- exit 0
+    "#]]);
+    bed.run(&["run", "pay.yaml"]).expect(expect![[r#"
+        -- stderr
+        charge must be resolved first: it was started, and whether it took effect is not known
+        unknown charge
+        waiting[OF0415]: whether charge took effect is not known
+        next: onceflow resolve pay charge --done | --redo | --fail WHY
+        -- exit 3
+    "#]]);
+}
+
+#[test]
+fn of_a_list_only_the_elements_that_were_killed_must_be_resolved() {
+    let bed = Bed::new();
+    let gate = bed.gate("gate");
+    let flow = format!(
+        "flow: pay\nsteps:\n  charge:\n    each: 'i in [1, 2, 3]'\n    at_most: 1\n    run: |\n      \
+         if test ${{{{ i }}}} = 2; then {}; fi\n    effect: at_most_once\n",
+        gate.shell()
+    );
+    bed.write("pay.yaml", &flow);
+    let mut run = bed.start(&["run", "pay.yaml"]);
+    gate.until_there();
+    until_line(run.stderr.as_mut().expect("it is read"), "run     charge[1]");
+    run.kill().expect("it is there");
+    run.wait().expect("it ends");
+    bed.run(&["explain", "pay.yaml"]).expect(expect![[r#"
+        -- stdout
+        run      charge: 1 of 3 elements  (has no result yet)
+        unknown    charge[1]  (it was started, and whether it took effect is not known)
+        1 to run, 1 reused, 0 skipped, 1 to resolve
+        -- stderr
+        next: onceflow resolve pay 'charge[1]' --done | --redo | --fail WHY
+        -- exit 0
+    "#]]);
+    bed.run(&["resolve", "pay", "charge[1]", "--done"]).ends(0);
+    bed.run(&["retry", "pay"]).ends(0);
+}
+
+#[test]
+fn a_step_that_is_at_work_is_not_resolved() {
+    let (bed, gate) = shop();
+    let mut run = bed.start(&["run", "pay.yaml"]);
+    gate.until_there();
+    until_line(run.stderr.as_mut().expect("it is read"), "run");
+    bed.run(&["resolve", "pay", "charge", "--redo"]).expect(expect![[r#"
+        -- stderr
+        error[OF0451]: no step of run `pay` waits for somebody to say what became of it
+        hint: charge was started by somebody who may still be at work on it; once they are gone, and their lease has run out, it can be resolved
+        -- exit 1
+    "#]]);
+    gate.open();
+    assert_eq!(bed.end(run).ends(0).stdout.trim(), r#"{"note":"shipped for 5"}"#);
 }
 
 #[test]
@@ -88,7 +251,7 @@ fn what_failed_can_be_tried_again() {
         why     it ran for the first time: nothing was known of it
         try 1   plan 0, attempt 1: whether it took effect is not known ([time])
         -- stderr
-        next: onceflow show pay
+        next: onceflow resolve pay charge --done | --redo | --fail WHY
         -- exit 0
     "#]]);
     bed.run(&["resolve", "pay", "--fail", "the bank says no"]).ends(0);

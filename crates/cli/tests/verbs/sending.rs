@@ -152,7 +152,6 @@ fn a_step_that_only_waits_has_done_nothing_and_a_changed_flow_goes_on_waiting() 
     bed.write("order.yaml", &bed.read("order.yaml").replace("wait: approved", "wait: allowed"));
     bed.run(&["run", "order.yaml"]).expect(expect![[r#"
         -- stderr
-        3 of 3 steps will run: pack (has no result yet), approval (its code changed), ship (reads from approval)
         error[OF0413]: run `order` has done approval, which would run again: accept that, or ask for it under another key
         hint: `--accept-code-change` lets them run again; `--key NAME` starts another run beside it
         -- exit 1

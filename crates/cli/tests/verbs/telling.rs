@@ -85,6 +85,55 @@ fn a_step_that_was_undone_says_so_and_one_that_could_not_be_says_why() {
     "#]]);
 }
 
+/// Every verb that says how a run stands says this.
+#[track_caller]
+fn is_said_by_all_verbs(bed: &Bed, run: &str, status: &str) {
+    let of = |args: &[&str]| bed.run(&[args, &["--json"]].concat()).ends(0).json();
+    assert_eq!(of(&["ls"])[0]["status"], status);
+    assert_eq!(of(&["show", run])["status"], status);
+    assert_eq!(of(&["du"])["runs"][0]["status"], status);
+    assert_eq!(of(&["timeline", run])["status"], status);
+    let graph = of(&["graph", run]);
+    assert_eq!(graph["title"], format!("{run}: {status}"));
+    assert!(!graph.to_string().contains("\"state\":\"running\""), "{graph}");
+    bed.run(&["report", run, "-o", "r.html"]).ends(0);
+    let report = bed.read("r.html");
+    assert!(report.contains(&format!(">{status}</span>")) && !report.contains(">running<"), "{report}");
+}
+
+#[test]
+fn a_step_that_has_not_run_is_not_said_to_have_run() {
+    let bed = Bed::new();
+    bed.write(
+        "f.yaml",
+        "flow: f\nsteps:\n  a: { run: 'exit 3', out: { x: text } }\n  w: { wait: go }\n  \
+         b: { run: 'echo ${{ a.x }}', out: { y: text } }\noutputs: { y: b.y }\n",
+    );
+    bed.run(&["run", "f.yaml"]).ends(3);
+    bed.run(&["why", "f", "b"]).expect(expect![[r#"
+        -- stdout
+        b  not started (plan 0)
+        why     it has not run: the run failed first, at a
+        -- stderr
+        next: onceflow show f
+        -- exit 0
+    "#]]);
+    bed.run(&["cancel", "f", "--yes"]).ends(5);
+    assert_eq!(bed.run(&["why", "f", "b", "--json"]).ends(0).json()["why"], "it has not run: the run was cancelled");
+    bed.write(
+        "g.yaml",
+        "flow: g\nsteps:\n  w: { wait: go, out: { x: text } }\n  b: { run: 'echo ${{ w.x }}', out: { y: text } }\noutputs: { y: b.y }\n",
+    );
+    bed.run(&["run", "g.yaml"]).ends(3);
+    for (step, why) in [("b", "it has not run: the run waits for go"), ("w", "it waits for `go`")] {
+        assert_eq!(bed.run(&["why", "g", step, "--json"]).ends(0).json()["why"], why);
+    }
+    for args in [&["ls"][..], &["show", "g"], &["graph", "g"]] {
+        let said = bed.run(args).ends(0);
+        assert!(said.stderr.contains("next: onceflow send g go\n"), "{}", said.all());
+    }
+}
+
 #[test]
 fn an_element_that_is_not_there_is_no_step() {
     let bed = Bed::new();
@@ -132,6 +181,19 @@ fn of_an_each_that_was_interrupted_it_is_said_how_many_elements_are_left() {
         assert!(!shown.stdout.contains("running"), "{}", shown.all());
         let why = bed.run(&["why", "many", "s[2]"]).ends(0);
         assert!(why.stdout.contains("s[2]  interrupted (plan 0)"), "{}", why.all());
+        assert!(why.stdout.contains("why     it runs again when the run goes on: "), "{}", why.all());
+        let why = bed.run(&["why", "many", "t"]).ends(0);
+        let told = "t  not started (plan 0)\nwhy     it runs when the run goes on: nothing was known of it\n";
+        assert_eq!(why.stdout, told, "{}", why.all());
+        let logs = bed.run(&["logs", "many", "t"]).ends(0);
+        assert!(logs.stderr.starts_with("step `t` of run `many` has not run, so it wrote nothing\n"), "{}", logs.all());
+        for verb in ["logs", "why"] {
+            bed.run(&[verb, "many", "s[8]"]).ends(0);
+            bed.run(&[verb, "many", "s[9]"]).ends(2);
+        }
+        is_said_by_all_verbs(&bed, "many", "interrupted");
+        let graph = bed.run(&["graph", "many", "--json"]).ends(0).json();
+        assert_eq!(graph["boxes"][1]["state"]["state"], "interrupted", "{graph}");
         bed.write("open", "");
         let why = bed.run(&["why", "many", "s", "--json"]).ends(0).json();
         assert_eq!((&why["fate"], &why["left"], &why["elements"]), (&"started".into(), &7.into(), &9.into()), "{why}");
@@ -177,7 +239,6 @@ fn a_run_that_is_being_undone_will_not_run() {
     "#]]);
     bed.run(&["run", "shop.yaml"]).expect(expect![[r#"
         -- stderr
-        run `shop` is being undone: none of its steps will run
         error[OF0414]: run `shop` is being cancelled or undone, and nothing else can be asked of it now
         hint: `onceflow cancel shop` goes on with that, if nobody does, and waits for its end
         -- exit 75

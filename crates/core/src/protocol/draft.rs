@@ -130,6 +130,11 @@ impl<'a> Draft<'a> {
         Draft { plan, batch: Batch::new(plan.shard), edges: Vec::new(), live: 0, borrowing: false }
     }
 
+    /// Whose steps it is about.
+    pub fn plan(&self) -> &'a Plan {
+        self.plan
+    }
+
     /// What it came to: the batch, and the changes to edges that belong into it.
     pub fn finish(mut self) -> (Batch, Vec<Edge>) {
         if self.live != 0 {

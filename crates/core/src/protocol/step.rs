@@ -284,22 +284,32 @@ pub fn park<'a>(plan: &'a Plan, state: State, taken: &Taken, why: Why, next: Pha
         Why::Unknown { started, .. } => Some(*started),
         Why::Failed(_) | Why::NotStarted => None,
     });
-    aside(plan, state, taken, (why, started), next)
+    aside(taken.leaving(plan, state), state, taken, (why, started), next)
 }
 
 /// As [`park`], for one that has only asked for something from outside: it has done nothing, and may start again.
 pub fn park_open<'a>(plan: &'a Plan, state: State, taken: &Taken, why: Why) -> Draft<'a> {
-    aside(plan, state, taken, (why, None), state.phase)
+    aside(taken.leaving(plan, state), state, taken, (why, None), state.phase)
+}
+
+/// As [`park`], for one that must not start twice and that nobody has: whoever started it, with this fence, is gone. `row`
+/// is its row in the queue as it was read, so that whoever takes it meanwhile wins.
+pub fn park_abandoned<'a>(plan: &'a Plan, state: State, started: &Taken, row: &Row, why: Why) -> Draft<'a> {
+    let mut draft = Draft::new(plan, state);
+    draft.batch.require_absent(started.claim_key());
+    draft.batch.require_equals(started.queue_key(), row.clone()).delete(started.queue_key());
+    draft.live(-1);
+    aside(draft, state, started, (why, Some(started.fence)), state.phase)
 }
 
 fn aside<'a>(
-    plan: &'a Plan,
+    mut draft: Draft<'a>,
     state: State,
     taken: &Taken,
     (why, started): (Why, Option<Fence>),
     next: Phase,
 ) -> Draft<'a> {
-    let mut draft = taken.leaving(plan, state);
+    let plan = draft.plan();
     let ticket = Ticket { started, ..taken.ticket.clone() };
     let parked = Parked { why, class: class_of(plan, taken), ticket };
     draft.batch.put(plan.keys.parked(taken.step), rows::write(&parked));

@@ -11,9 +11,9 @@ use futures_util::future::BoxFuture;
 use onceflow_core::{
     model::{Port, program::Op, task::DONE},
     protocol::{
-        ids::FrameId,
+        ids::{FrameId, StepId},
         keys,
-        rows::{self, Head, Header, Phase, State, Why},
+        rows::{self, Head, Header, Phase, State, Ticket, Why},
         run,
     },
 };
@@ -148,19 +148,24 @@ impl Handle {
             let is_it = |why: &Why| matches!(why, Why::Unknown { .. });
             for (step, _, parked) in self.shared.parked_for(&run.plan.keys, is_it, usize::MAX).await? {
                 let Why::Unknown { address, .. } = &parked.why else { continue };
-                let node = &run.plan.program.blocks[parked.ticket.block as usize].nodes[step.node as usize];
-                let own = &node.outputs[..node.outputs.len() - usize::from(node.attempt)];
-                let outputs = own.iter().filter(|port| port.name != DONE).cloned().collect();
-                let task = match &node.op {
-                    Op::Task(task) => Some(&run.plan.program.tasks[*task as usize]),
-                    _ => None,
-                };
-                let task = task.map(|task| (task.name.clone(), task.params.clone()));
-                found.push(Undecided { address: address.to_string(), outputs, task });
+                found.push(undecided(&run, address.to_string(), step, &parked.ticket));
             }
             Ok(found)
         })
     }
+}
+
+/// A step of a run, as somebody must know it who says what became of it.
+pub(super) fn undecided(run: &Run, address: String, step: StepId, ticket: &Ticket) -> Undecided {
+    let node = &run.plan.program.blocks[ticket.block as usize].nodes[step.node as usize];
+    let own = &node.outputs[..node.outputs.len() - usize::from(node.attempt)];
+    let outputs = own.iter().filter(|port| port.name != DONE).cloned().collect();
+    let task = match &node.op {
+        Op::Task(task) => Some(&run.plan.program.tasks[*task as usize]),
+        _ => None,
+    };
+    let task = task.map(|task| (task.name.clone(), task.params.clone()));
+    Undecided { address, outputs, task }
 }
 
 impl Shared {

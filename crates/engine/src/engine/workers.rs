@@ -300,7 +300,7 @@ impl Shared {
     }
 
     /// Frees the steps of a run in a queue whose workers gave no sign of life: nobody else looks there.
-    async fn free_overdue(&self, queue: &Group, run: RunId) -> Result<(), Error> {
+    pub(super) async fn free_overdue(&self, queue: &Group, run: RunId) -> Result<(), Error> {
         let claims = self.all_rows(queue.claims(), &run.0).await?;
         if claims.is_empty() {
             return Ok(());

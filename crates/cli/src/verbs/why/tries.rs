@@ -154,49 +154,6 @@ fn again(last: &Try, plan: u32, attempt: u32) -> Option<String> {
     }
 }
 
-/// How often an each or a loop that a word names a number of has run, if that is not often enough for the number; and
-/// what is wrong, as people read it.
-pub(super) fn beyond(word: &str, events: &[Seen]) -> Option<String> {
-    let word = word.trim_start_matches('/');
-    for (at, mark) in word.match_indices(['[', '@']) {
-        let (around, rest) = (&word[..at], &word[at + 1..]);
-        let number = &rest[..rest.find([']', '/', '@', '[']).unwrap_or(rest.len())];
-        let known = if mark == "[" { elements(around, events) } else { iterations(around, events) };
-        let Some(n) = known else { continue };
-        if number.parse::<usize>().is_ok_and(|number| number < n) {
-            continue;
-        }
-        let what = words::count(n, if mark == "[" { "element" } else { "iteration" });
-        let close = if mark == "[" { "]" } else { "" };
-        let named = |number: usize| format!("`{around}{mark}{number}{close}`");
-        return Some(match n {
-            0 => format!("`{around}` has no elements"),
-            1 => format!("`{around}` has {what}: {}", named(0)),
-            n => format!("`{around}` has {what}: {} to {}", named(0), named(n - 1)),
-        });
-    }
-    None
-}
-
-/// How many elements an each went over at last.
-fn elements(each: &str, events: &[Seen]) -> Option<usize> {
-    let opened = |event: &Seen| match &event.what {
-        Some(What::DidOpen { address, elements }) if steps::is(address, each) => Some(*elements as usize),
-        _ => None,
-    };
-    events.iter().rev().find_map(opened)
-}
-
-/// How many iterations a loop has begun.
-fn iterations(looped: &str, events: &[Seen]) -> Option<usize> {
-    let inside = format!("{looped}@");
-    let turn = |event: &Seen| match &event.what {
-        Some(What::DidTurn { address, iteration }) if steps::is(address, looped) => Some(*iteration as usize + 1),
-        _ => event.address.as_deref().is_some_and(|address| words::step(address).starts_with(&inside)).then_some(1),
-    };
-    events.iter().filter_map(turn).max()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -235,28 +192,5 @@ mod tests {
         );
         assert_eq!(tries.iter().map(|one| one.number).collect::<Vec<_>>(), [1, 2, 3, 4, 1]);
         assert_eq!(tries.iter().map(|one| one.until.is_some()).collect::<Vec<_>>(), [true, true, false, true, false]);
-    }
-
-    #[test]
-    fn a_number_that_no_element_and_no_iteration_has_is_beyond() {
-        let open = |address: &str, elements| What::DidOpen { address: address.into(), elements };
-        let events = [
-            event(1, 0, open("/two", 3)),
-            event(2, 0, open("/two[1]/in", 0)),
-            event(3, 0, What::WillRun { address: "/turn@0/x".into(), attempt: 1 }),
-            event(4, 0, What::DidTurn { address: "/turn".into(), iteration: 1 }),
-        ];
-        for (word, told) in [
-            ("two[2]", None),
-            ("two[2]/x", None),
-            ("two[3]", Some("`two` has 3 elements: `two[0]` to `two[2]`")),
-            ("/two[x]/in[0]", Some("`two` has 3 elements: `two[0]` to `two[2]`")),
-            ("two[1]/in[0]", Some("`two[1]/in` has no elements")),
-            ("turn@1/x", None),
-            ("turn@2/x", Some("`turn` has 2 iterations: `turn@0` to `turn@1`")),
-            ("other[9]", None),
-        ] {
-            assert_eq!(beyond(word, &events).as_deref(), told, "{word}");
-        }
     }
 }

@@ -1,0 +1,118 @@
+//! Steps that must not start twice, were started, and have not said how they ended: while they are at work, and after
+//! whoever ran them is gone, until somebody takes them over or puts them aside.
+
+use super::{Undecided, again::undecided};
+use crate::{
+    Error, Handle,
+    perform::may_decide,
+    shared::{Run, Shared},
+};
+use futures_util::future::BoxFuture;
+use onceflow_core::{
+    Fence, Key, Timestamp,
+    model::Effect,
+    protocol::{
+        ids::StepId,
+        rows::{Ticket, Why},
+        step::{self, Taken},
+    },
+};
+
+/// Such a step.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Begun {
+    /// Where it is, and what it would give.
+    pub step: Undecided,
+    /// Under which name whoever started it claims steps; see [`crate::Engine::incarnation`].
+    pub by: u128,
+    /// Until when a claim on it stands, on the store's clock: until then, whoever has it may be at work.
+    pub held_until: Option<Timestamp>,
+}
+
+/// Such a step, where it stands in its queue.
+struct Found {
+    key: Key,
+    step: StepId,
+    ticket: Ticket,
+    started: Fence,
+    address: String,
+}
+
+impl Handle {
+    /// The steps of the run that must not start twice, were started, and have not said how they ended. Those that are put
+    /// aside because nobody knows are not among them; see [`Handle::undecided`].
+    ///
+    /// # Errors
+    /// If the store does not answer.
+    pub fn begun(&self) -> BoxFuture<'_, Result<Vec<Begun>, Error>> {
+        Box::pin(async move {
+            let Some(run) = self.shared.read_run(self.id()).await? else { return Ok(vec![]) };
+            let mut all = Vec::new();
+            for found in self.shared.begun(&run).await? {
+                let held_until = self.shared.held_until(&found.key).await?;
+                let step = undecided(&run, found.address, found.step, &found.ticket);
+                all.push(Begun { step, by: found.started.incarnation(), held_until });
+            }
+            Ok(all)
+        })
+    }
+
+    /// Puts a step aside that somebody started who is gone, just as whoever took it over would, but for asking its own
+    /// check: what became of it is not known from then on, and [`Handle::resolve`] says it. The caller knows that they are
+    /// gone; one that is not may still say what it gave, until somebody decides. Whether it was put aside: not if it is not
+    /// one of [`Handle::begun`], and not while a claim on it stands. Durable when it returns.
+    ///
+    /// # Errors
+    /// If the store does not answer.
+    pub fn lose_track<'a>(&'a self, address: &'a str) -> BoxFuture<'a, Result<bool, Error>> {
+        Box::pin(async move {
+            let Some(run) = self.shared.read_run(self.id()).await? else { return Ok(false) };
+            let mut begun = self.shared.begun(&run).await?.into_iter();
+            let Some(found) = begun.find(|found| found.address == address) else { return Ok(false) };
+            let is_aside = self.shared.put_aside(&run, found).await?;
+            self.shared.records.durable(self.shared.records.position()).await?;
+            Ok(is_aside)
+        })
+    }
+}
+
+impl Shared {
+    async fn begun(&self, run: &Run) -> Result<Vec<Found>, Error> {
+        let program = &run.plan.program;
+        // Most programs have no such task, and need no look.
+        if !program.tasks.iter().any(|task| task.effect == Effect::AtMostOnce) {
+            return Ok(vec![]);
+        }
+        let mut all = Vec::new();
+        for (key, step, ticket) in self.ready_steps(program, &run.plan.keys).await? {
+            let Some(started) = ticket.started else { continue };
+            let node = &program.blocks[ticket.block as usize].nodes[step.node as usize];
+            let address = self.place(run, step.frame, step.index).await?.address(&node.path);
+            all.push(Found { key, step, ticket, started, address });
+        }
+        Ok(all)
+    }
+
+    /// Until when a claim on a step in a queue stands.
+    async fn held_until(&self, key: &Key) -> Result<Option<Timestamp>, Error> {
+        let rows = [key.group.claims().key(&key.name), key.group.deadlines().key(&key.name)];
+        let [Some(_), Some(deadline)] = &self.records.get(self.shard(), &rows).await?[..] else { return Ok(None) };
+        let deadline = Timestamp::from_sortable(deadline).ok_or_else(|| Error::damaged("the deadline of a claim"))?;
+        Ok((deadline > self.records.now().await?).then_some(deadline))
+    }
+
+    async fn put_aside(&self, run: &Run, found: Found) -> Result<bool, Error> {
+        let Found { key, step, ticket, started, address } = found;
+        let Some(row) = self.row(key.clone()).await? else { return Ok(false) };
+        let Some(frame) = self.frame(run, step.frame).await? else { return Ok(false) };
+        self.free_overdue(&key.group, run.plan.keys.run).await?;
+        let taken = Taken { step, queue: key.group, name: key.name, fence: started, ticket, frame, inbox: vec![] };
+        let why = Why::Unknown { started, address: address.into() };
+        let state = run.state();
+        if !may_decide(state.phase) {
+            return Ok(false);
+        }
+        let draft = step::park_abandoned(&run.plan, state, &taken, &row, why);
+        Ok(self.commit_outside(draft, &[]).await?.is_ok())
+    }
+}
