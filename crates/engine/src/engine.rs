@@ -2,6 +2,7 @@
 //! once (decision 0020).
 
 mod again;
+mod begun;
 mod carry;
 mod claims;
 mod elements;
@@ -12,6 +13,7 @@ mod fork;
 mod inputs;
 mod inside;
 mod known;
+mod live;
 mod moves;
 mod reasons;
 mod record;
