@@ -30,7 +30,7 @@ pub use elements::Unfinished;
 pub use fork::Fork;
 pub use moves::Move;
 pub use reasons::{PLANS_MAX, Reasons};
-pub use record::{Origin, Record, StepRecord};
+pub use record::{Inside, Origin, Record, StepRecord};
 pub use start::{HISTORY_MS, Start};
 pub use usage::{Part, RunUsage, Usage, Use};
 
