@@ -59,6 +59,7 @@ fn a_flow_that_needs_what_the_run_does_not_have_is_refused() {
     let checked = bed.run(&["check", "sum.yaml", "--against-runs", "--json"]).ends(1).json();
     let message = checked["runs"][0]["refused"]["message"].as_str().unwrap_or_default().to_owned();
     assert!(message.contains("`c`"), "{checked}");
+    assert_eq!(checked["runs"][0]["refused"]["code"], "OF0420", "{checked}");
     change(&bed, "c: text }", "c: { type: text, default: d } }");
     bed.run(&["check", "sum.yaml", "--against-runs"]).ends(0);
 }
