@@ -66,8 +66,7 @@ impl Asked {
             shown.push((name.clone(), value.to_json()));
             let ty =
                 &flow.inputs.iter().find(|input| input.name == name).expect("only inputs of the flow are bound").ty;
-            let wrong = |error| Fault::plain(Exit::Usage, format!("input `{name}`: {error}"));
-            let mut data = value.into_data(ty).map_err(wrong)?;
+            let mut data = value.into_data(ty).map_err(Fault::misfit(format!("input `{name}`")))?;
             look(&mut data, &mut digests)?;
             start.inputs.push((name, data));
         }
@@ -127,18 +126,15 @@ fn outputs(flow: &Flow, wanted: &[String]) -> Result<(), Fault> {
         Some(near) => format!("did you mean `{near}`?"),
         None => format!("it has {}", known().collect::<Vec<_>>().join(", ")),
     };
-    Err(Fault::plain(Exit::Usage, format!("flow `{}` has no output `{unknown}`", flow.name)).hint(hint))
+    let what = format!("flow `{}` has no output `{unknown}`", flow.name);
+    Err(Fault::new(Exit::Usage, codes::NO_OUTPUT, what).hint(hint))
 }
 
 /// Finds out what files hold.
 pub(crate) fn look(data: &mut Data, digests: &mut Digests) -> Result<(), Fault> {
     match data {
         Data::File(file) => {
-            let found = digests.of(&file.path);
-            let (digest, len) = found.map_err(|error| {
-                let message = format!("cannot read {}: {error}", file.path.display());
-                Fault::new(Exit::Usage, codes::UNREADABLE, message)
-            })?;
+            let (digest, len) = digests.of(&file.path).map_err(Fault::unreadable(&file.path))?;
             file.known = Some(KnownContent { digest, len });
         }
         Data::List(elements) => elements.iter_mut().try_for_each(|element| look(element, digests))?,

@@ -18,12 +18,15 @@ const CODES: &[(&str, &str)] = &[
     (RERUNS, "steps that must not run twice would run again"),
     (ENDED, "the run does not allow this now"),
     (OUTCOME, "the outcome of a step is not known"),
-    (UNREADABLE, "an input file cannot be read"),
+    (UNREADABLE, "a file cannot be read"),
     (RISKY, "the server can lose what it has acknowledged"),
     (SERVER, "the server cannot be used"),
+    (USAGE, "the command line asks for something that cannot be"),
+    (INPUTS, "an input is not what it must be"),
     (WRITE, "a file cannot be written"),
     (CONFIG, "the configuration is wrong"),
     (DRAWING, "there is nothing to draw"),
+    (SYSTEM, "the system does not give what is needed"),
     (NO_STEP, "there is no such step"),
     (NOT_WAITING, "no such step waits"),
     (NO_ORIGIN, "nothing is known of this content"),
@@ -50,15 +53,23 @@ pub(crate) const OUTCOME: &str = "OF0415";
 pub(crate) const UNREADABLE: &str = "OF0416";
 pub(crate) const RISKY: &str = "OF0417";
 pub(crate) const SERVER: &str = "OF0418";
+pub(crate) const USAGE: &str = "OF0419";
+pub(crate) const INPUTS: &str = "OF0420";
 pub(crate) const WRITE: &str = "OF0440";
 pub(crate) const CONFIG: &str = "OF0441";
 pub(crate) const DRAWING: &str = "OF0442";
+pub(crate) const SYSTEM: &str = "OF0443";
 pub(crate) const NO_STEP: &str = "OF0450";
 pub(crate) const NOT_WAITING: &str = "OF0451";
 pub(crate) const NO_ORIGIN: &str = "OF0452";
 pub(crate) const BAD_EXPORT: &str = "OF0453";
 pub(crate) const UNFINISHED: &str = "OF0454";
 pub(crate) const IN_USE: &str = "OF0480";
+
+// Codes of flows and their inputs that the tool says, too.
+pub(crate) const NO_OUTPUT: &str = "OF0016";
+pub(crate) const TOO_MUCH: &str = "OF0040";
+pub(crate) const MISFIT: &str = "OF0203";
 
 #[cfg(test)]
 mod tests {

@@ -1,7 +1,7 @@
 //! One of several processes that take the steps of any run: which steps, how many at a time, and under which name.
 
 use crate::{
-    args,
+    args, codes,
     exit::Exit,
     fault::Fault,
     presence::{self, Attending, Notice, Presence},
@@ -58,7 +58,7 @@ impl Crew {
         labels.dedup();
         if labels.len() > LABELS_MAX {
             let message = format!("a worker has at most {LABELS_MAX} labels, not {}", labels.len());
-            return Err(Fault::plain(Exit::Usage, message).hint("start several workers"));
+            return Err(Fault::usage(message).hint("start several workers"));
         }
         let cpu_milli = args.cpus.map(|cpus| (cpus * 1000.0).round() as u32);
         Ok(Crew { labels, limits, cpu_milli, memory_bytes: args.memory, ..Crew::of(args.jobs, args.lease) })
@@ -123,7 +123,11 @@ fn here(session: &Session, engine: &Engine) -> Result<Attending, Fault> {
             attending.claims_as(engine.incarnation())?;
             Ok(attending)
         }
-        Presence::Other(_) => Err(Fault::plain(Exit::Busy, "another process has our number")),
+        Presence::Other(_) => {
+            let what = format!("another process at this store has our number, {}", std::process::id());
+            Err(Fault::new(Exit::Busy, codes::SYSTEM, what)
+                .hint("containers that share a directory must share the numbers of processes, or use a server"))
+        }
     }
 }
 

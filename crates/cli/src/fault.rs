@@ -1,7 +1,12 @@
 //! Why a command did not do what it was asked: what, a code with a page, a hint, and how the process ends.
 
 use crate::{codes, exit::Exit, verbs::ls::shell_word, words};
+use onceflow_core::{
+    batch::Invalid,
+    model::{Errors, Mistake},
+};
 use onceflow_engine::Error;
+use onceflow_spec::{Problem, Problems};
 use onceflow_store::{
     backend::{
         embedded::{Obstacle, OpenError},
@@ -26,7 +31,7 @@ pub(crate) struct Fault {
     pub(crate) hint: Option<String>,
     pub(crate) exit: Exit,
     /// Several problems of a flow or of its inputs, each with its place; the message is all of them.
-    pub(crate) problems: Vec<onceflow_spec::Problem>,
+    pub(crate) problems: Vec<Problem>,
 }
 
 impl Fault {
@@ -34,7 +39,7 @@ impl Fault {
         Fault { code: Some(code), message: message.into(), hint: None, exit, problems: vec![] }
     }
 
-    /// One that has no page: there is nothing to say beyond the message.
+    /// One that has no page, because nobody should ever see it: it is a mistake of ours.
     pub(crate) fn plain(exit: Exit, message: impl Into<String>) -> Self {
         Fault { code: None, message: message.into(), hint: None, exit, problems: vec![] }
     }
@@ -45,8 +50,41 @@ impl Fault {
     }
 
     /// What a flow file or its inputs have wrong.
-    pub(crate) fn problems(exit: Exit, problems: onceflow_spec::Problems) -> Self {
+    pub(crate) fn problems(exit: Exit, problems: Problems) -> Self {
         Fault { code: None, message: problems.to_string(), hint: None, exit, problems: problems.0 }
+    }
+
+    /// The command was understood, and asks for something that cannot be.
+    pub(crate) fn usage(message: impl Into<String>) -> Self {
+        Fault::new(Exit::Usage, codes::USAGE, message)
+    }
+
+    /// A value is not of the type that is wanted.
+    pub(crate) fn misfit(what: String) -> impl FnOnce(onceflow_exec::value::Mismatch) -> Fault {
+        move |error| Fault::new(Exit::Usage, codes::MISFIT, format!("{what}: {error}"))
+    }
+
+    /// The system refused something that every program is given.
+    pub(crate) fn system(what: &str) -> impl FnOnce(io::Error) -> Fault {
+        move |error| Fault::new(Exit::No, codes::SYSTEM, format!("the system gives {what}: {error}"))
+    }
+
+    /// A file that is named on the command line cannot be read.
+    pub(crate) fn unreadable(path: &Path) -> impl FnOnce(io::Error) -> Fault {
+        let message = format!("cannot read {}", path.display());
+        move |error| Fault::new(Exit::Usage, codes::UNREADABLE, format!("{message}: {error}"))
+    }
+
+    /// A file that is named on the command line cannot be written. One whose directory is not there is called wrongly.
+    pub(crate) fn unwritten(what: &str, path: &Path) -> impl FnOnce(io::Error) -> Fault {
+        use io::ErrorKind::{AlreadyExists, InvalidFilename, IsADirectory, NotADirectory, NotFound};
+        let fault = Fault::io(codes::WRITE, what, path);
+        move |error| match error.kind() {
+            NotFound | NotADirectory | IsADirectory | AlreadyExists | InvalidFilename => {
+                Fault { exit: Exit::Usage, ..fault(error) }
+            }
+            _ => fault(error),
+        }
     }
 
     /// The file system did not do what it was asked.
@@ -66,17 +104,22 @@ impl Fault {
         Fault::new(Exit::Busy, codes::STORE_UNUSABLE, why).hint(ROOM)
     }
 
-    /// As data. Of several problems it has the code of the first, and all of them in a list.
-    pub(crate) fn to_json(&self) -> Value {
-        let problems: Vec<_> = self.problems.iter().map(problem).collect();
-        let (code, message, hint) = match &self.problems[..] {
+    /// Its code, what it is and what may help; of several problems those of the first.
+    pub(crate) fn in_short(&self) -> (Option<&'static str>, String, Option<String>) {
+        match &self.problems[..] {
             [] => (self.code, self.message.clone(), self.hint.clone()),
             [one] => (Some(one.code), one.message.clone(), one.hint.clone()),
             [first, rest @ ..] => {
                 let more = crate::words::count(rest.len(), "more problem");
                 (Some(first.code), format!("{}; and {more}, see `problems`", first.message), first.hint.clone())
             }
-        };
+        }
+    }
+
+    /// As data. Of several problems it has the code of the first, and all of them in a list.
+    pub(crate) fn to_json(&self) -> Value {
+        let problems: Vec<_> = self.problems.iter().map(problem).collect();
+        let (code, message, hint) = self.in_short();
         json!({ "error": {
             "code": code,
             "message": message,
@@ -88,7 +131,7 @@ impl Fault {
 }
 
 /// One problem as data.
-pub(crate) fn problem(problem: &onceflow_spec::Problem) -> Value {
+pub(crate) fn problem(problem: &Problem) -> Value {
     let place = problem.place.as_ref();
     json!({
         "code": problem.code,
@@ -193,6 +236,7 @@ impl From<records::Error> for Fault {
             records::Error::Unavailable(_) | records::Error::Unknown(_) => {
                 told(Exit::Busy, codes::STORE_BUSY, &text).hint("run the same command again: what was done is kept")
             }
+            records::Error::Invalid(Invalid::TooMany { .. }) => told(Exit::No, codes::TOO_MUCH, &text),
             records::Error::Invalid(_) => Fault::plain(Exit::No, text),
         }
     }
@@ -208,6 +252,15 @@ impl From<onceflow_store::blobs::Error> for Fault {
     fn from(error: onceflow_store::blobs::Error) -> Fault {
         told(Exit::Busy, codes::STORE_UNUSABLE, &error.to_string())
     }
+}
+
+/// What is wrong with a flow, in the words of the kernel.
+fn mistakes(errors: Errors) -> Problems {
+    let one = |mistake: Mistake| Problem {
+        hint: mistake.hint.clone(),
+        ..Problem::new(mistake.what.code(), mistake.what.to_string())
+    };
+    Problems(errors.0.into_iter().map(one).collect())
 }
 
 /// Steps as the flow names them.
@@ -247,8 +300,9 @@ impl From<Error> for Fault {
                 told(Exit::Usage, codes::NO_RUN, &text).hint("`onceflow ls` lists the runs of this store")
             }
             Error::Refused { .. } | Error::TooLate { .. } => told(Exit::No, codes::ENDED, &text),
-            Error::Flow(_) => Fault::plain(Exit::Flow, text),
-            Error::Inputs(_) => Fault::plain(Exit::Usage, text),
+            Error::Flow(errors) => Fault::problems(Exit::Flow, mistakes(errors)),
+            Error::Inputs(_) => told(Exit::Usage, codes::INPUTS, &text),
+            Error::Scratch(_) => told(Exit::No, codes::WRITE, &text),
             _ => Fault::plain(Exit::No, text),
         }
     }

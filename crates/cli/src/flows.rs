@@ -50,7 +50,11 @@ pub(crate) fn load(path: &Path, store: &Path, verify: bool) -> Result<(Flow, Rem
 /// # Errors
 /// All that is wrong with it.
 pub(crate) fn read(path: &Path) -> Result<Flow, Fault> {
-    onceflow_spec::load(path, &Options::default()).map_err(|problems| Fault::problems(Exit::Flow, problems))
+    onceflow_spec::load(path, &Options::default()).map_err(|problems| {
+        // A name that leads to no file is wrong itself; all else is what the file says.
+        let exit = if path.exists() && !path.is_dir() { Exit::Flow } else { Exit::Usage };
+        Fault::problems(exit, problems)
+    })
 }
 
 impl Remember {

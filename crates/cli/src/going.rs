@@ -51,7 +51,7 @@ impl Going<'_> {
     /// # Errors
     /// If the run does not allow it, or the store does not answer.
     pub(crate) async fn go(self) -> Result<Exit, Fault> {
-        let mut signals = Signals::listen().map_err(|error| Fault::plain(Exit::No, format!("no signals: {error}")))?;
+        let mut signals = Signals::listen()?;
         let idle = self.session.idle().await?;
         let is_for_any = is_for_any(&self.session.place, &idle.find(&self.key).await?).await?;
         idle.stop();
@@ -77,7 +77,7 @@ impl Going<'_> {
     /// A run that only one process takes the steps of: we do, unless another one does.
     async fn alone(&self, signals: &mut Signals) -> Result<Gone, Fault> {
         if self.args.jobs == Some(0) {
-            return Err(Fault::plain(Exit::Usage, "`--jobs 0` leaves all steps to workers, and none may take them"));
+            return Err(Fault::usage("`--jobs 0` leaves all steps to workers, and none may take them"));
         }
         let place = &self.session.place;
         let notice = Notice { pid: std::process::id(), key: self.key.clone(), ..Notice::default() };

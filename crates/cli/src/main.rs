@@ -57,7 +57,7 @@ mod watching;
 mod words;
 mod work;
 
-use args::{Cli, Verb};
+use args::{Cli, Color, Common, Verb};
 use clap::{CommandFactory, FromArgMatches};
 use config::Config;
 use exit::Exit;
@@ -77,11 +77,7 @@ fn main() -> ExitCode {
     let parsed = Cli::command().try_get_matches().and_then(|matches| Ok((Cli::from_arg_matches(&matches)?, matches)));
     let (mut cli, matches) = match parsed {
         Ok(parsed) => parsed,
-        Err(error) => {
-            // Help and version go to stdout and are no errors; all else is talk.
-            drop(error.print());
-            return ExitCode::from(if error.use_stderr() { Exit::Usage as u8 } else { 0 });
-        }
+        Err(error) => return misunderstood(&error),
     };
     let config = configured(&mut cli, &matches);
     let printer = Printer::new(&cli.common);
@@ -95,6 +91,25 @@ fn main() -> ExitCode {
             fault.exit.into()
         }
     }
+}
+
+/// Tells what clap has to say. Help and the version go to stdout and are no errors; all else is talk, with a code, and
+/// data for those who ask for data, as far as that can be known of words that are not understood.
+fn misunderstood(error: &clap::Error) -> ExitCode {
+    let text = error.render().to_string();
+    let Some(message) = text.strip_prefix("error: ") else {
+        // There is nobody to tell.
+        drop(error.print());
+        return ExitCode::from(if error.use_stderr() { Exit::Usage as u8 } else { 0 });
+    };
+    let fault = Fault::usage(message.split("\n\n").next().unwrap_or_default());
+    let json = std::env::args_os().any(|word| word == "--json");
+    let printer = Printer::new(&Common { store: None, profile: None, json, quiet: false, color: Color::Auto });
+    if json {
+        printer.data(&fault.to_json());
+    }
+    printer.warn(format!("error[{}]: {}", codes::USAGE, message.trim_end()));
+    fault.exit.into()
 }
 
 /// Says what goes on inside, to those who ask for it.
@@ -122,7 +137,7 @@ fn configured(cli: &mut Cli, matches: &clap::ArgMatches) -> Result<Config, Fault
 }
 
 fn here() -> Result<std::path::PathBuf, Fault> {
-    std::env::current_dir().map_err(|error| Fault::plain(Exit::No, format!("no current directory: {error}")))
+    std::env::current_dir().map_err(Fault::system("no current directory"))
 }
 
 fn go(cli: &Cli, config: &Config, printer: &Printer) -> Result<Exit, Fault> {
@@ -141,7 +156,7 @@ fn go(cli: &Cli, config: &Config, printer: &Printer) -> Result<Exit, Fault> {
     }
     let place = place::find(cli.common.store.as_deref(), &here()?);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    let runtime = runtime.map_err(|error| Fault::plain(Exit::No, format!("the system gives no runtime: {error}")))?;
+    let runtime = runtime.map_err(Fault::system("no runtime"))?;
     let exit = runtime.block_on(async {
         match &cli.verb {
             Verb::Run(args) => verbs::run::run(args, place, printer).await,

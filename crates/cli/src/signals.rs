@@ -1,7 +1,7 @@
 //! Ctrl-C and SIGTERM: the first asks to stop, the second ends the process at once, or asks once more. Children end with
 //! us, however we end: a guard holds their groups.
 
-use crate::exit::Exit;
+use crate::{exit::Exit, fault::Fault};
 use std::sync::atomic::{AtomicU8, Ordering::SeqCst};
 use tokio::{
     signal::unix::{SignalKind, signal},
@@ -17,14 +17,21 @@ pub(crate) struct Signals {
 
 impl Signals {
     /// Listens from now on.
-    pub(crate) fn listen() -> std::io::Result<Self> {
+    ///
+    /// # Errors
+    /// If the system does not let us.
+    pub(crate) fn listen() -> Result<Self, Fault> {
         Signals::listen_to(1)
     }
 
     /// Listens from now on, to so many; the next ends the process.
-    pub(crate) fn listen_to(many: u8) -> std::io::Result<Self> {
+    ///
+    /// # Errors
+    /// If the system does not let us.
+    pub(crate) fn listen_to(many: u8) -> Result<Self, Fault> {
         let (sender, asked) = watch::channel(None);
-        let (mut int, mut term) = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
+        let to = |kind: SignalKind| signal(kind).map_err(Fault::system("no signals"));
+        let (mut int, mut term) = (to(SignalKind::interrupt())?, to(SignalKind::terminate())?);
         let times = AtomicU8::new(0);
         tokio::spawn(async move {
             loop {

@@ -1,6 +1,7 @@
 //! Attends a run: an engine that takes the steps of this run and no others, with everything that flow files can ask for.
 
 use crate::{
+    codes,
     exit::Exit,
     fault::Fault,
     place::Place,
@@ -181,7 +182,7 @@ pub(crate) async fn forget(engine: &Engine, known: &Summary) -> Result<(), Fault
             && let Some(first) = not_undone.first()
         {
             let why = format!("run `{}` could not be undone, so it is not replaced: {}", known.key, first.address);
-            return Err(Fault::plain(Exit::Unclean, why));
+            return Err(Fault::new(Exit::Unclean, codes::ENDED, why));
         }
     }
     engine.forget(&known.key).await?;

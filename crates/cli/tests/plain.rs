@@ -21,7 +21,7 @@ fn what_is_not_understood_is_bad_usage_with_a_hint() {
     }
     bed.run(&["run", "f.yaml", "--keep", "soon"]).expect(expect![[r#"
         -- stderr
-        error: invalid value 'soon' for '--keep <TIME>': a time is a number and ms, s, m, h, d or w: 30m, 12h, 7d
+        error[OF0419]: invalid value 'soon' for '--keep <TIME>': a time is a number and ms, s, m, h, d or w: 30m, 12h, 7d
 
         For more information, try '--help'.
         -- exit 2
@@ -131,7 +131,7 @@ fn check_says_all_that_is_wrong_in_all_files() {
         error[OF0102]: there is no file none.yaml
         hint: `onceflow init` makes a first flow
         next: 3 problems; `onceflow error CODE` explains one
-        -- exit 4
+        -- exit 2
     "#]]);
     let data = bed.run(&["check", "--json", "good.yaml", "bad.yaml"]).ends(4).json();
     assert_eq!((&data["ok"], &data["checked"]), (&false.into(), &2.into()));
@@ -171,7 +171,7 @@ fn wrong_inputs_are_bad_usage() {
     "#]]);
     bed.run(&["run", "flow.yaml", "-o", "reprot"]).expect(expect![[r#"
         -- stderr
-        error: flow `rain` has no output `reprot`
+        error[OF0016]: flow `rain` has no output `reprot`
         hint: did you mean `report`?
         -- exit 2
     "#]]);
@@ -179,7 +179,7 @@ fn wrong_inputs_are_bad_usage() {
         -- stderr
         error[OF0102]: there is no file nosuch.yaml
         hint: `onceflow init` makes a first flow
-        -- exit 4
+        -- exit 2
     "#]]);
     assert!(!bed.path(".onceflow").exists());
 }

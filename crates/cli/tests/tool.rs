@@ -40,7 +40,7 @@ fn there_is_a_manual_page_for_every_verb_that_is_shown() {
     }
     assert_eq!(std::fs::read_dir(bed.path("pages")).expect("a directory").count(), pages);
     bed.write("taken", "a file");
-    let said = bed.run(&["man", "taken"]).ends(1);
+    let said = bed.run(&["man", "taken"]).ends(2);
     assert!(said.stderr.starts_with("error[OF0440]: cannot make taken: "), "{}", said.stderr);
 }
 

@@ -31,7 +31,7 @@ fn kinds() -> Bed {
 fn an_unknown_verb_is_not_understood() {
     Bed::new().run(&["rnu", "flow.yaml"]).expect(expect![[r#"
         -- stderr
-        error: unrecognized subcommand 'rnu'
+        error[OF0419]: unrecognized subcommand 'rnu'
 
         Usage: onceflow [OPTIONS] <COMMAND>
 
@@ -75,7 +75,7 @@ outputs: { t: a.t }
 fn an_option_without_its_value_is_not_understood() {
     Bed::new().run(&["run", "flow.yaml", "--key"]).expect(expect![[r#"
         -- stderr
-        error: a value is required for '--key <KEY>' but none was supplied
+        error[OF0419]: a value is required for '--key <KEY>' but none was supplied
 
         For more information, try '--help'.
         -- exit 2
@@ -86,7 +86,7 @@ fn an_option_without_its_value_is_not_understood() {
 fn a_time_without_a_unit_is_not_understood() {
     Bed::new().run(&["run", "flow.yaml", "--keep", "10"]).expect(expect![[r#"
         -- stderr
-        error: invalid value '10' for '--keep <TIME>': a time is a number and ms, s, m, h, d or w: 30m, 12h, 7d
+        error[OF0419]: invalid value '10' for '--keep <TIME>': a time is a number and ms, s, m, h, d or w: 30m, 12h, 7d
 
         For more information, try '--help'.
         -- exit 2
@@ -97,7 +97,7 @@ fn a_time_without_a_unit_is_not_understood() {
 fn an_input_without_a_value_is_not_understood() {
     kinds().run(&["run", "kinds.yaml", "-i", "n"]).expect(expect![[r#"
         -- stderr
-        error: invalid value 'n' for '--input <NAME=VALUE>': an input is NAME=VALUE
+        error[OF0419]: invalid value 'n' for '--input <NAME=VALUE>': an input is NAME=VALUE
 
         For more information, try '--help'.
         -- exit 2
@@ -112,7 +112,7 @@ fn a_flow_that_is_a_directory_is_said_to_be_one() {
         -- stderr
         error[OF0102]: flow.yaml is a directory
         hint: name the flow file in it
-        -- exit 4
+        -- exit 2
     "#]]);
 }
 
@@ -241,7 +241,7 @@ fn an_output_that_the_flow_does_not_have_is_told_before_anything_runs() {
     let bed = kinds();
     bed.run(&["run", "kinds.yaml", "-i", "text=in.txt", "--output", "siad"]).expect(expect![[r#"
         -- stderr
-        error: flow `kinds` has no output `siad`
+        error[OF0016]: flow `kinds` has no output `siad`
         hint: did you mean `said`?
         -- exit 2
     "#]]);
@@ -275,7 +275,7 @@ fn a_key_that_is_too_long_or_empty_is_refused() {
     let bed = kinds();
     bed.run(&["run", "kinds.yaml", "-i", "text=in.txt", "--key", ""]).expect(expect![[r#"
         -- stderr
-        error: invalid value '' for '--key <KEY>': a key has at least one letter
+        error[OF0419]: invalid value '' for '--key <KEY>': a key has at least one letter
 
         For more information, try '--help'.
         -- exit 2

@@ -94,9 +94,9 @@ fn to_text(printer: &Printer, verdict: &Verdict) -> String {
         (None, false) => (Ink::Yellow, "moves  "),
     };
     let what = match (refused, plan) {
-        (Some(fault), _) => match fault.code {
-            Some(code) => format!("[{code}] {}", fault.message),
-            None => fault.message.clone(),
+        (Some(fault), _) => match fault.in_short() {
+            (Some(code), message, _) => format!("[{code}] {message}"),
+            (None, message, _) => message,
         },
         (None, Some(_)) if *same => String::from("nothing changes"),
         (None, Some(plan)) => plan::short(plan, &plan::Known::default()),
@@ -107,8 +107,10 @@ fn to_text(printer: &Printer, verdict: &Verdict) -> String {
 
 fn to_json(verdict: &Verdict) -> Value {
     let Verdict { run, file, same, plan, refused } = verdict;
-    let refused =
-        refused.as_ref().map(|fault| json!({"code": fault.code, "message": fault.message, "hint": fault.hint}));
+    let refused = refused.as_ref().map(|fault| {
+        let (code, message, hint) = fault.in_short();
+        json!({"code": code, "message": message, "hint": hint})
+    });
     json!({
         "file": file.display().to_string(), "key": run.key, "id": run.id.to_string(), "status": run.status.to_string(),
         "same": same, "refused": refused, "plan": plan.as_ref().map(|plan| plan::to_json(&run.key, plan, &plan::Known::default())),

@@ -46,14 +46,14 @@ pub(crate) async fn start(
     fs::create_dir_all(&directory).map_err(Fault::store("make", &directory))?;
     let log = File::create(directory.join(LOG)).map_err(Fault::store("write", &directory.join(LOG)))?;
     let again = log.try_clone().map_err(Fault::store("write", &directory.join(LOG)))?;
-    let us = std::env::current_exe().map_err(|error| Fault::plain(Exit::No, format!("where we are: {error}")))?;
+    let us = std::env::current_exe().map_err(Fault::system("no path of our own"))?;
     let mut command = Command::new(us);
     command.arg("--store").arg(&place.directory).args(["attend", key]);
     if let Some(jobs) = jobs {
         command.args(["--jobs", &jobs.to_string()]);
     }
     command.stdin(Stdio::null()).stdout(log).stderr(again);
-    let mut child = command.spawn().map_err(|error| Fault::plain(Exit::No, format!("no process: {error}")))?;
+    let mut child = command.spawn().map_err(Fault::system("no process"))?;
     let begins = std::time::Instant::now();
     while presence::look(&place.directory, key).is_none_or(|notice| !notice.started) {
         let ended = child.try_wait().ok().flatten().is_some();
@@ -85,7 +85,7 @@ pub(crate) async fn attend(args: &args::Attend, place: Place, printer: &Printer)
         printer.say("another process attends the run");
         return Ok(Exit::Done);
     };
-    let mut signals = Signals::listen().map_err(|error| Fault::plain(Exit::No, format!("no signals: {error}")))?;
+    let mut signals = Signals::listen()?;
     let engine = work::engine(&session, &mut attending, before, args.jobs).await?;
     let events = engine.events();
     let handle = engine.find(&args.key).await?;

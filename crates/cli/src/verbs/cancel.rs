@@ -38,7 +38,7 @@ pub(crate) async fn run(args: &args::Cancel, place: Place, printer: &Printer) ->
         session.close().await?;
         return Ok(asking::left_alone(printer));
     }
-    let mut signals = Signals::listen().map_err(|error| Fault::plain(Exit::No, format!("no signals: {error}")))?;
+    let mut signals = Signals::listen()?;
     let exit = cancel(&session, &run, printer, &mut signals).await?;
     session.close().await?;
     Ok(exit)

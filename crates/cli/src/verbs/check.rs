@@ -30,14 +30,15 @@ pub(crate) fn run(args: &args::Check, printer: &Printer) -> Exit {
     }
     right.iter().for_each(|line| printer.say(line));
     unused.iter().for_each(|unused| printer.say(format!("warning: {unused}")));
-    if wrong.is_empty() {
+    // A file that is not there is a wrong name, and comes before what others say.
+    let Some(exit) = wrong.iter().map(|(_, fault)| fault.exit).min() else {
         let first = args.flows.first().map(|path| path.display().to_string()).unwrap_or_default();
         printer.next(format!("onceflow run {first}"));
         return Exit::Done;
-    }
+    };
     if !printer.json {
         wrong.iter().for_each(|(_, fault)| printer.warn(fault.to_string()));
     }
     printer.next(format!("{}; `onceflow error CODE` explains one", crate::words::count(problems, "problem")));
-    Exit::Flow
+    exit
 }

@@ -5,7 +5,10 @@ use crate::{
     args, exit::Exit, fault::Fault, finish::data_json, place::Place, printer::Printer, session::Session, story,
     verbs::ls::shell_word, words,
 };
-use onceflow_core::payload::{Digest, Outcome, Payload};
+use onceflow_core::{
+    model::Port,
+    payload::{Digest, Outcome, Payload},
+};
 use onceflow_engine::{Engine, Origin, Record, StepRecord, task::Data};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -99,7 +102,7 @@ impl Side {
             }
         }
         let mut outputs = BTreeMap::new();
-        for (name, _, outcome) in &record.outputs {
+        for (Port { name, .. }, _, outcome) in &record.outputs {
             if let Some(outcome @ Outcome::Value(Payload::Inline(_))) = outcome {
                 // Of a file, its name and size would not say what differs.
                 if let data @ Data::Bytes(_) = handle.peek(outcome).await? {
@@ -120,8 +123,9 @@ impl Side {
 
     fn outputs(&self) -> BTreeMap<String, Thing> {
         let digest = |outcome: &Option<Outcome>| outcome.as_ref().map_or(Value::Null, |outcome| hex(&outcome.digest()));
-        let thing = |(name, _, outcome): &(String, Origin, Option<Outcome>)| {
-            (name.clone(), Thing { digest: digest(outcome), value: self.outputs.get(name).cloned() })
+        let thing = |(port, _, outcome): &(Port, Origin, Option<Outcome>)| {
+            let value = self.outputs.get(&port.name).cloned();
+            (port.name.clone(), Thing { digest: digest(outcome), value })
         };
         self.record.outputs.iter().map(thing).collect()
     }

@@ -64,7 +64,7 @@ async fn write(
     path: &Path,
     content: impl AsyncFnOnce(&mut (dyn Write + Send)) -> Result<u64, Error>,
 ) -> Result<u64, Fault> {
-    let cannot = |error: io::Error| Fault::io(codes::RESULTS, "write", path)(error);
+    let cannot = |error: io::Error| Fault::unwritten("write", path)(error);
     if fs::symlink_metadata(path).is_ok() {
         let what = format!("{} is there already", path.display());
         return Err(Fault::new(Exit::No, codes::NOT_NEW, what).hint("give another name, or remove it first"));
@@ -87,8 +87,7 @@ async fn write(
 
 /// Takes a run in from a file.
 pub(crate) async fn import(args: &args::Import, place: Place, printer: &Printer) -> Result<Exit, Fault> {
-    let unreadable = || Fault::io(codes::UNREADABLE, "read", &args.file);
-    let mut from = BufReader::new(File::open(&args.file).map_err(unreadable())?);
+    let mut from = BufReader::new(File::open(&args.file).map_err(Fault::unreadable(&args.file))?);
     let carried = Carried::read(&mut from).map_err(|error| refused(&args.file, error))?;
     let key = args.key.clone().unwrap_or_else(|| carried.header.key.clone());
     if args.sure.dry_run && !place.is_there {

@@ -4,6 +4,7 @@
 use crate::{
     args,
     asked::look,
+    codes,
     digests::Digests,
     exit::Exit,
     fault::Fault,
@@ -77,7 +78,7 @@ async fn wanted(
     scratch: &Scratch,
 ) -> Result<(Fork, Map<String, Json>), Fault> {
     let handle = engine.find(&run.key).await?;
-    let gone = || Fault::plain(Exit::No, format!("run `{}` does not keep its program any more", run.key));
+    let gone = || Fault::new(Exit::No, codes::ENDED, format!("run `{}` does not keep its program any more", run.key));
     let signature = handle.signature().await?.ok_or_else(gone)?;
     let is_new = |name: &str| args.input.iter().any(|(input, _)| input == name);
     let mut digests = Digests::open(&session.place.directory, false);
@@ -86,8 +87,7 @@ async fn wanted(
     let mut add = |name: &str, value: Value, signature: &Signature, inputs: &mut Vec<(String, Data)>| {
         let port = signature.inputs.iter().find(|port| port.name == name).expect("only inputs of the run are bound");
         shown.insert(name.to_owned(), value.to_json());
-        let wrong = |error| Fault::plain(Exit::Usage, format!("input `{name}`: {error}"));
-        let mut data = value.into_data(&port.ty).map_err(wrong)?;
+        let mut data = value.into_data(&port.ty).map_err(Fault::misfit(format!("input `{name}`")))?;
         look(&mut data, &mut digests)?;
         inputs.push((name.to_owned(), data));
         Ok::<_, Fault>(())
@@ -114,11 +114,11 @@ async fn wanted(
         }
         let lost = || {
             let what = format!("what input `{}` of run `{}` was is not known here", port.name, run.key);
-            Fault::plain(Exit::Usage, what).hint(format!("say it: -i {}=…", port.name))
+            Fault::new(Exit::Usage, codes::INPUTS, what).hint(format!("say it: -i {}=…", port.name))
         };
         let json = remembered.as_ref().and_then(|all| all.get(&port.name)).cloned().ok_or_else(lost)?;
-        let wrong = |error| Fault::plain(Exit::Usage, format!("input `{}`: {error}", port.name));
-        add(&port.name, Value::from_json(json, &port.ty).map_err(wrong)?, &signature, &mut inputs)?;
+        let value = Value::from_json(json, &port.ty).map_err(Fault::misfit(format!("input `{}`", port.name)))?;
+        add(&port.name, value, &signature, &mut inputs)?;
     }
     digests.save();
     for (name, value) in remembered.unwrap_or_default() {

@@ -2,7 +2,6 @@
 
 use crate::{
     args::pictures::{Format, Graph},
-    codes,
     exit::Exit,
     fault::Fault,
     flows,
@@ -53,7 +52,7 @@ pub(crate) fn give(printer: &Printer, to: Option<&Path>, text: String) -> Result
         None if printer.json => printer.data(&json!({ "text": text })),
         None => printer.text(text),
         Some(path) => {
-            std::fs::write(path, text).map_err(Fault::io(codes::WRITE, "write", path))?;
+            std::fs::write(path, text).map_err(Fault::unwritten("write", path))?;
             match printer.json {
                 true => printer.data(&json!({"written": path})),
                 false => printer.say(format!("wrote {}", path.display())),
@@ -71,7 +70,7 @@ pub(crate) fn must_be_called(what: &str, file: Option<&Path>, ends: &[&str]) -> 
     match file.and_then(Path::extension) {
         Some(end) if !ends.iter().any(|known| end == *known) => {
             let message = format!("{what} cannot be written as .{}", end.to_string_lossy());
-            Err(Fault::plain(Exit::Usage, message).hint(format!("FILE ends with .{}", ends.join(" or ."))))
+            Err(Fault::usage(message).hint(format!("FILE ends with .{}", ends.join(" or ."))))
         }
         _ => Ok(()),
     }
@@ -97,7 +96,7 @@ fn by_name(file: Option<&Path>) -> Result<Format, Fault> {
         Some("dot" | "gv") => Ok(Format::Dot),
         Some("mmd" | "mermaid") => Ok(Format::Mermaid),
         None | Some("txt" | "text") => Ok(Format::Text),
-        Some(other) => Err(Fault::plain(Exit::Usage, format!("a graph cannot be written as .{other}"))
+        Some(other) => Err(Fault::usage(format!("a graph cannot be written as .{other}"))
             .hint("FILE ends with .svg, .dot, .mmd or .txt; or say --format")),
     }
 }

@@ -24,8 +24,8 @@ pub(crate) fn run(args: &args::Init, printer: &Printer) -> Result<Exit, Fault> {
     for (name, content) in FILES {
         let path = dir.join(name);
         let above = path.parent().expect("a file is in a directory");
-        fs::create_dir_all(above).map_err(Fault::io(codes::NOT_NEW, "make", above))?;
-        fs::write(&path, content).map_err(Fault::io(codes::NOT_NEW, "write", &path))?;
+        fs::create_dir_all(above).map_err(Fault::unwritten("make", above))?;
+        fs::write(&path, content).map_err(Fault::unwritten("write", &path))?;
     }
     let written: Vec<_> = FILES.iter().map(|(name, _)| dir.join(name).display().to_string()).collect();
     match printer.json {

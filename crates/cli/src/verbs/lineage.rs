@@ -1,8 +1,13 @@
 //! `onceflow lineage FILE|DIGEST`: from a content back to what it was made of: the run and the step that gave it, their
 //! code, and the inputs at the beginning.
 
+mod parts;
+mod spot;
+
 use crate::{
-    args, codes,
+    args,
+    asked::look,
+    codes,
     digests::Digests,
     exit::Exit,
     fault::Fault,
@@ -11,13 +16,23 @@ use crate::{
     printer::{Ink, Printer},
     runs,
     session::Session,
+    story,
     verbs::ls::shell_word,
     words::{self, hex},
 };
-use onceflow_core::payload::{Digest, Outcome, Payload, Stored};
-use onceflow_engine::{Engine, Handle, Origin, Record, Summary, task::Data};
-use serde_json::{Value, json};
-use std::{collections::BTreeSet, path::Path};
+use onceflow_core::{
+    model::Port,
+    payload::{Digest, Outcome, Payload, Stored},
+};
+use onceflow_engine::{Engine, Handle, Origin, Record, StepRecord, Summary, task::Data};
+use onceflow_exec::value;
+use parts::Part;
+use serde_json::{Map, Value, json};
+use spot::Spot;
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    path::Path,
+};
 
 /// Letters of a digest that are needed to know it.
 const LETTERS_MIN: usize = 8;
@@ -28,7 +43,7 @@ struct Found {
     /// `output vcf`, `step align, port bam`, `input reads`
     place: String,
     /// What gave it.
-    from: Origin,
+    spot: Spot,
 }
 
 /// What is looked for.
@@ -54,7 +69,7 @@ pub(crate) async fn run(args: &args::Lineage, place: Place, printer: &Printer) -
     let wanted = wanted(&args.what, &place.directory)?;
     let session = Session::open(place).await?;
     let engine = session.idle().await?;
-    let All { found, gone } = find(&engine, runs::all(&engine).await?, &wanted).await?;
+    let All { found, gone } = find(&engine, &session.place, runs::all(&engine).await?, &wanted).await?;
     engine.stop();
     session.close().await?;
     for key in &gone {
@@ -81,7 +96,7 @@ pub(crate) async fn run(args: &args::Lineage, place: Place, printer: &Printer) -
 fn wanted(what: &str, store: &Path) -> Result<Wanted, Fault> {
     let path = Path::new(what);
     if path.is_file() {
-        let digest = Digests::open(store, false).of(path).map_err(Fault::io(codes::UNREADABLE, "read", path))?.0;
+        let digest = Digests::open(store, false).of(path).map_err(Fault::unreadable(path))?.0;
         let content = Stored { id: onceflow_core::Name::default(), digest, len: 0 };
         let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
         let as_file = Some(Payload::File { name, content }.digest());
@@ -91,7 +106,7 @@ fn wanted(what: &str, store: &Path) -> Result<Wanted, Fault> {
     let is_hex = (LETTERS_MIN..=64).contains(&text.len()) && text.chars().all(|c| c.is_ascii_hexdigit());
     match is_hex {
         true => Ok(Wanted { name: what.to_owned(), hex: text, as_file: None }),
-        false => Err(Fault::plain(Exit::Usage, format!("there is no file `{what}`, and it is no digest"))
+        false => Err(Fault::usage(format!("there is no file `{what}`, and it is no digest"))
             .hint(format!("a digest is {LETTERS_MIN} to 64 hexadecimal digits, as `b3sum` prints them"))),
     }
 }
@@ -101,35 +116,42 @@ impl Wanted {
         hex(digest).starts_with(&self.hex)
     }
 
-    /// Whether something is it, or has it inside.
-    async fn is_in(&self, handle: &Handle, outcome: &Outcome) -> Result<bool, Fault> {
+    /// Where in data it is. One of its name comes before others of the same content.
+    fn part_of(&self, data: &Data, ty: &onceflow_core::model::Type) -> Option<Vec<Part>> {
+        let is_it = |data: &Data| match data {
+            Data::Bytes(bytes) => self.is(blake3::hash(bytes).as_bytes()),
+            Data::File(file) => file.known.is_some_and(|known| self.is(&known.digest)),
+            Data::None | Data::List(_) => false,
+        };
+        let is_named = |data: &Data| self.as_file.is_some() && data.digest() == self.as_file;
+        parts::first(data, ty, &is_named).or_else(|| parts::first(data, ty, &is_it))
+    }
+
+    /// Where in something that is stored it is.
+    async fn part_of_stored(
+        &self,
+        handle: &Handle,
+        port: &Port,
+        outcome: &Outcome,
+    ) -> Result<Option<Vec<Part>>, Fault> {
         if self.is(&outcome.digest()) {
-            return Ok(true);
+            return Ok(Some(vec![]));
         }
-        let mut look = vec![handle.peek(outcome).await?];
-        while let Some(data) = look.pop() {
-            let found = match data {
-                Data::None => false,
-                Data::Bytes(bytes) => self.is(blake3::hash(&bytes).as_bytes()),
-                Data::File(file) => file.known.is_some_and(|known| self.is(&known.digest)),
-                Data::List(elements) => {
-                    look.extend(elements);
-                    false
-                }
-            };
-            if found {
-                return Ok(true);
-            }
-        }
-        Ok(false)
+        Ok(self.part_of(&handle.peek(outcome).await?, &port.ty))
     }
 }
 
 /// Every place where it is: outputs of runs first, then what they keep, then what they were given.
-async fn find(engine: &Engine, runs: Vec<Summary>, wanted: &Wanted) -> Result<All, Fault> {
+async fn find(engine: &Engine, place: &Place, runs: Vec<Summary>, wanted: &Wanted) -> Result<All, Fault> {
     let (mut all, mut kept, mut given) = (All::default(), Vec::new(), Vec::new());
+    let mut digests = Digests::open(&place.directory, false);
     for run in runs {
-        match find_in(engine, &run.key, wanted).await {
+        let handle = engine.find(&run.key).await;
+        let found = match handle {
+            Ok(handle) => find_in(&handle, place, &mut digests, wanted).await,
+            Err(error) => Err(error.into()),
+        };
+        match found {
             Ok([of_outputs, of_steps, of_inputs]) => {
                 all.found.extend(of_outputs);
                 kept.extend(of_steps);
@@ -147,35 +169,94 @@ async fn find(engine: &Engine, runs: Vec<Summary>, wanted: &Wanted) -> Result<Al
 }
 
 /// The places in one run: among its outputs, what its steps gave, and its inputs.
-async fn find_in(engine: &Engine, key: &str, wanted: &Wanted) -> Result<[Vec<Found>; 3], Fault> {
+async fn find_in(
+    handle: &Handle,
+    place: &Place,
+    digests: &mut Digests,
+    wanted: &Wanted,
+) -> Result<[Vec<Found>; 3], Fault> {
     let (mut outputs, mut kept, mut given) = (Vec::new(), Vec::new(), Vec::new());
-    let handle = engine.find(key).await?;
     let record = handle.record().await?;
-    let found = |place: String, from: Origin| Found { record: record.clone(), place, from };
-    for (name, from, outcome) in &record.outputs {
+    let found = |place: String, spot: Spot| Found { record: record.clone(), place, spot };
+    for (port, from, outcome) in &record.outputs {
         if let Some(outcome) = outcome
-            && wanted.is_in(&handle, outcome).await?
+            && let Some(parts) = wanted.part_of_stored(handle, port, outcome).await?
         {
-            outputs.push(found(format!("output {name}"), from.clone()));
+            let place = format!("output {}{}", port.name, parts::words(&parts));
+            outputs.push(found(place, Spot::new(&record, from, parts)));
         }
     }
     for step in &record.steps {
         for (port, outcome) in &step.outputs {
-            let from = Origin::Step { address: step.address.clone(), port: port.clone() };
             if let Some(outcome) = outcome
-                && !outputs.iter().any(|found| found.from == from)
-                && wanted.is_in(&handle, outcome).await?
+                && let Some(parts) = wanted.part_of_stored(handle, port, outcome).await?
             {
-                kept.push(found(format!("{port} of step {}", words::step(&step.address)), from));
+                let from = Origin::Step { address: step.address.clone(), port: port.name.clone() };
+                let part = format!("{}{}", port.name, parts::words(&parts));
+                let spot = Spot::new(&record, &from, parts);
+                if !outputs.iter().any(|found| found.spot == spot) {
+                    // What a step only passes on comes from elsewhere.
+                    let named = spot.names(&record);
+                    let (step, part) = named.unwrap_or_else(|| (words::step(&step.address), part));
+                    kept.push(found(format!("{part} of step {step}"), spot));
+                }
             }
         }
     }
+    let mut known = Given::of(handle, place, &record).await?;
     for (name, digest) in &record.inputs {
-        if wanted.is(digest) || wanted.as_file.as_ref() == Some(digest) {
-            given.push(found(format!("input {name}"), Origin::Input(name.clone())));
+        let parts = match wanted.is(digest) || wanted.as_file.as_ref() == Some(digest) {
+            true => Some(vec![]),
+            false => known.part_of(wanted, handle, digests, (name, digest)).await?,
+        };
+        if let Some(parts) = parts {
+            let place = format!("input {name}{}", parts::words(&parts));
+            given.push(found(place, Spot::new(&record, &Origin::Input(name.clone()), parts)));
         }
     }
     Ok([outputs, kept, given])
+}
+
+/// What the inputs of a run are, beyond their digests.
+struct Given {
+    ports: Vec<Port>,
+    /// What the store holds, of a run that has not ended.
+    held: Option<Vec<(String, Outcome)>>,
+    /// What was written down beside the store. It is talk.
+    said: Map<String, Value>,
+}
+
+impl Given {
+    async fn of(handle: &Handle, place: &Place, record: &Record) -> Result<Self, Fault> {
+        Ok(Given {
+            ports: handle.signature().await?.map(|signature| signature.inputs).unwrap_or_default(),
+            held: handle.given().await?,
+            said: story::inputs(place, record.id).unwrap_or_default(),
+        })
+    }
+
+    /// Where in an input something is.
+    async fn part_of(
+        &mut self,
+        wanted: &Wanted,
+        handle: &Handle,
+        digests: &mut Digests,
+        (name, digest): (&String, &Digest),
+    ) -> Result<Option<Vec<Part>>, Fault> {
+        let Some(port) = self.ports.iter().find(|port| port.name == *name) else { return Ok(None) };
+        if let Some((_, outcome)) = self.held.iter().flatten().find(|(held, _)| held == name) {
+            return wanted.part_of_stored(handle, port, outcome).await;
+        }
+        let data = self.said.remove(name).and_then(|said| as_given(said, port, digest, digests));
+        Ok(data.and_then(|data| wanted.part_of(&data, &port.ty)))
+    }
+}
+
+/// An input as it was said, if its files are still there and it is what was given.
+fn as_given(said: Value, port: &Port, digest: &Digest, digests: &mut Digests) -> Option<Data> {
+    let mut data = value::Value::from_json(said, &port.ty).ok()?.into_data(&port.ty).ok()?;
+    look(&mut data, digests).ok()?;
+    (data.digest() == Some(*digest)).then_some(data)
 }
 
 fn short(hex: &str) -> &str {
@@ -187,7 +268,7 @@ fn to_text(printer: &Printer, wanted: &Wanted, found: &Found) -> String {
     let run = printer.ink(Ink::Bold, &record.key);
     let mut text =
         format!("is {} of run {run} ({}, flow {}, {})\n", found.place, record.id, record.flow, record.status);
-    Tracing { record, wanted, seen: BTreeSet::new(), text: &mut text }.trace(&found.from, 1);
+    Tracing { record, wanted, seen: BTreeSet::new(), text: &mut text }.trace(&found.spot, 1);
     text
 }
 
@@ -209,37 +290,30 @@ impl Tracing<'_> {
         }
     }
 
-    fn trace(&mut self, from: &Origin, depth: usize) {
+    fn trace(&mut self, spot: &Spot, depth: usize) {
         let (record, indent) = (self.record, "  ".repeat(depth));
-        match from {
-            Origin::None => {}
-            Origin::Constant(digest) => {
-                let told = format!("{indent}said by the flow, {}\n", self.digest(digest));
-                self.text.push_str(&told);
-            }
+        let told = match &spot.from {
+            Origin::None | Origin::Element(_) => return,
+            Origin::Constant(digest) => format!("said by the flow, {}", self.digest(digest)),
             Origin::Input(name) => {
                 let digest = record.inputs.iter().find(|(input, _)| input == name).map(|(_, digest)| digest);
-                let digest = digest.map_or(String::new(), |digest| format!(", {}", self.digest(digest)));
-                self.text.push_str(&format!("{indent}input {name}{digest}\n"));
+                let of = if spot.parts.is_empty() { "," } else { " of" };
+                let digest = digest.map_or(String::new(), |digest| format!("{of} {}", self.digest(digest)));
+                format!("input {name}{}{digest}", parts::words(&spot.parts))
             }
-            Origin::Step { address, port } => {
-                let step = record.steps.iter().find(|step| step.address == *address);
-                let name = words::step(address);
-                let Some(step) = step else {
-                    self.text.push_str(&format!("{indent}from {name}:{port}\n"));
-                    return;
-                };
-                let again = !self.seen.insert(address.clone());
-                let told = if again { " (see above)" } else { "" };
-                self.text.push_str(&format!(
-                    "{indent}from {name}:{port}, {} {}{told}\n",
-                    step.kind,
-                    style::short(&step.code, 17)
-                ));
-                if !again {
-                    step.inputs.iter().for_each(|(_, from)| self.trace(from, depth + 1));
+            Origin::Step { .. } => {
+                let (name, port) = spot.names(record).expect("a step gave it");
+                match spot.step(record) {
+                    Some(step) => format!("from {name}:{port}, {} {}", step.kind, style::short(&step.code, 17)),
+                    None => format!("from {name}:{port}"),
                 }
             }
+        };
+        let step = spot.step(record);
+        let again = step.is_some() && !self.seen.insert(spot.names(record).unwrap_or_default().0);
+        self.text.push_str(&format!("{indent}{told}{}\n", if again { " (see above)" } else { "" }));
+        for (_, from) in step.filter(|_| !again).into_iter().flat_map(|step| &step.inputs) {
+            self.trace(&spot.before(record, from), depth + 1);
         }
     }
 }
@@ -250,6 +324,7 @@ pub(crate) fn origin(from: &Origin) -> Value {
         Origin::None => Value::Null,
         Origin::Constant(digest) => json!({"constant": hex(digest)}),
         Origin::Input(name) => json!({"input": name}),
+        Origin::Element(list) => json!({"element_of": origin(list)}),
         Origin::Step { address, port } => json!({"step": words::step(address), "port": port}),
     }
 }
@@ -257,27 +332,29 @@ pub(crate) fn origin(from: &Origin) -> Value {
 fn to_json(found: &Found) -> Value {
     let record = &found.record;
     // Only what it comes from, in the order of the flow.
-    let mut needed = BTreeSet::new();
-    let mut look = vec![&found.from];
-    while let Some(from) = look.pop() {
-        if let Origin::Step { address, .. } = from
-            && needed.insert(address)
-            && let Some(step) = record.steps.iter().find(|step| step.address == *address)
+    let mut needed = BTreeMap::new();
+    let mut look = vec![found.spot.clone()];
+    while let Some(spot) = look.pop() {
+        if let (Some((name, _)), Some(step)) = (spot.names(record), spot.step(record))
+            && !needed.contains_key(&(step.address.as_str(), name.clone()))
         {
-            look.extend(step.inputs.iter().map(|(_, from)| from));
+            look.extend(step.inputs.iter().map(|(_, from)| spot.before(record, from)));
+            needed.insert((step.address.as_str(), name), spot);
         }
     }
-    let steps = record.steps.iter().filter(|step| needed.contains(&step.address)).map(|step| {
-        let inputs = step.inputs.iter().map(|(name, from)| json!({"name": words::port(name), "from": origin(from)}));
-        json!({
-            "step": words::step(&step.address), "kind": step.kind, "code": step.code,
-            "inputs": inputs.collect::<Vec<_>>(),
-        })
+    let one = |step: &StepRecord, name: &str, spot: &Spot| {
+        let from = |from: &Origin| spot.before(record, from).to_json(record);
+        let inputs = step.inputs.iter().map(|(name, of)| json!({"name": words::port(name), "from": from(of)}));
+        json!({"step": name, "kind": step.kind, "code": step.code, "inputs": inputs.collect::<Vec<_>>()})
+    };
+    let steps = spot::steps(record).flat_map(|step| {
+        let named = needed.iter().filter(|((address, _), _)| *address == step.address);
+        named.map(|((_, name), spot)| one(step, name, spot)).collect::<Vec<_>>()
     });
     let inputs = record.inputs.iter().map(|(name, digest)| (name.clone(), json!(hex(digest))));
     json!({
         "key": record.key, "id": record.id.to_string(), "flow": record.flow, "status": record.status.to_string(),
-        "code": hex(&record.code), "is": found.place, "from": origin(&found.from),
+        "code": hex(&record.code), "is": found.place, "from": found.spot.to_json(record),
         "steps": steps.collect::<Vec<_>>(), "inputs": inputs.collect::<serde_json::Map<_, _>>(),
     })
 }
@@ -308,8 +385,9 @@ mod tests {
             undecided: vec![],
             live: 0,
         };
+        let place = crate::place::find(Some(at.path()), at.path());
         let wanted = Wanted { name: String::from("x"), hex: String::from("00000000"), as_file: None };
-        let all = find(&engine, vec![run], &wanted).await.unwrap_or_else(|fault| panic!("{fault}"));
+        let all = find(&engine, &place, vec![run], &wanted).await.unwrap_or_else(|fault| panic!("{fault}"));
         assert!(all.found.is_empty() && all.gone == ["was"]);
         engine.stop();
     }

@@ -2,7 +2,6 @@
 
 use crate::{
     args::{Cli, tools},
-    codes,
     exit::Exit,
     fault::Fault,
     printer::Printer,
@@ -23,10 +22,10 @@ pub(crate) fn run(args: &tools::Man, printer: &Printer) -> Result<Exit, Fault> {
         }
         return Ok(Exit::Done);
     };
-    fs::create_dir_all(dir).map_err(Fault::io(codes::WRITE, "make", dir))?;
+    fs::create_dir_all(dir).map_err(Fault::unwritten("make", dir))?;
     for (name, text) in &pages {
         let path = dir.join(name);
-        fs::write(&path, text).map_err(Fault::io(codes::WRITE, "write", &path))?;
+        fs::write(&path, text).map_err(Fault::unwritten("write", &path))?;
     }
     let written: Vec<_> = pages.iter().map(|(name, _)| dir.join(name).display().to_string()).collect();
     match printer.json {

@@ -153,8 +153,7 @@ fn resolution(args: &args::Resolve, step: &Undecided) -> Result<(&'static str, R
     })?;
     let mut outputs: Vec<Data> = Vec::with_capacity(values.len());
     for ((name, value), port) in values.into_iter().zip(&step.outputs) {
-        let wrong = |error| Fault::plain(Exit::Usage, format!("output `{name}`: {error}"));
-        outputs.push(value.into_data(&port.ty).map_err(wrong)?);
+        outputs.push(value.into_data(&port.ty).map_err(Fault::misfit(format!("output `{name}`")))?);
     }
     Ok(("done", Resolution::Done(outputs)))
 }

@@ -36,7 +36,7 @@ pub(crate) async fn run(args: &args::Run, place: Place, printer: &Printer) -> Re
     }
     let who = if args.shared { Who::Any } else { place.who() };
     if args.jobs == Some(0) && who == Who::Attending {
-        return Err(Fault::plain(Exit::Usage, "`--jobs 0` leaves all steps to workers, and none may take them")
+        return Err(Fault::usage("`--jobs 0` leaves all steps to workers, and none may take them")
             .hint("`--shared` lets workers take them, as on a server; see `onceflow run --help`"));
     }
     let (mut asked, hints) = Asked::read(&args.flow, &place.directory, who)?;
@@ -71,7 +71,7 @@ impl Running<'_> {
             return Ok(exit);
         }
         self.asked.say_unused(&self.printer);
-        let mut signals = Signals::listen().map_err(|error| Fault::plain(Exit::No, format!("no signals: {error}")))?;
+        let mut signals = Signals::listen()?;
         if who == Who::Any || self.is_for_any().await? {
             return self.together(&mut signals).await;
         }

@@ -108,7 +108,7 @@ fn values(args: &args::Send, ports: &[Port]) -> Result<Vec<Data>, Fault> {
         (Some(value), [port]) => words.push((port.name.clone(), value.clone())),
         (Some(value), _) => {
             let object = serde_json::from_str::<serde_json::Map<_, _>>(value).ok().filter(|_| !ports.is_empty());
-            let wrong = || Fault::plain(Exit::Usage, "VALUE is a JSON object with a field for each output");
+            let wrong = || Fault::usage("VALUE is a JSON object with a field for each output");
             whole = Some(object.ok_or_else(|| wrong().hint(wanted()))?);
         }
     }
@@ -116,8 +116,8 @@ fn values(args: &args::Send, ports: &[Port]) -> Result<Vec<Data>, Fault> {
         Some(mut object) => {
             let one = |port: &Port| {
                 let json = object.remove(&port.name).unwrap_or_default();
-                let wrong = |error| Fault::plain(Exit::Usage, format!("`{}`: {error}", port.name)).hint(wanted());
-                Value::from_json(json, &port.ty).map_err(wrong)
+                let misfit = Fault::misfit(format!("`{}`", port.name));
+                Value::from_json(json, &port.ty).map_err(|error| misfit(error).hint(wanted()))
             };
             ports.iter().map(one).collect::<Result<Vec<_>, _>>()?
         }
@@ -132,8 +132,7 @@ fn values(args: &args::Send, ports: &[Port]) -> Result<Vec<Data>, Fault> {
             bound.into_iter().map(|(_, value)| value).collect()
         }
     };
-    let data = |(value, port): (Value, &Port)| {
-        value.into_data(&port.ty).map_err(|error| Fault::plain(Exit::Usage, format!("`{}`: {error}", port.name)))
-    };
+    let data =
+        |(value, port): (Value, &Port)| value.into_data(&port.ty).map_err(Fault::misfit(format!("`{}`", port.name)));
     values.into_iter().zip(ports).map(data).collect()
 }

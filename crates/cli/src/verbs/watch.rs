@@ -19,7 +19,7 @@ pub(crate) async fn run(args: &args::Watch, place: Place, printer: &Printer) -> 
     let session = Session::open(place).await?;
     let engine = session.idle().await?;
     let run = session.run(&engine, &args.run).await?;
-    let mut signals = Signals::listen().map_err(|error| Fault::plain(Exit::No, format!("no signals: {error}")))?;
+    let mut signals = Signals::listen()?;
     let handle = engine.find(&run.key).await?;
     let followed = match is_for_any(&session.place, &handle).await? {
         true => watching::follow(&engine, &session.place, handle, printer, &mut signals).await?,

@@ -31,8 +31,7 @@ const SWEEP: Duration = Duration::from_secs(60);
 pub(crate) async fn run(args: &args::Worker, place: Place, printer: &Printer) -> Result<Exit, Fault> {
     let crew = Crew::of_worker(args)?;
     let session = Session::make(place).await?;
-    let no_signals = |error| Fault::plain(Exit::No, format!("no signals: {error}"));
-    let mut signals = Signals::listen_to(SIGNALS).map_err(no_signals)?;
+    let mut signals = Signals::listen_to(SIGNALS)?;
     let (engine, attending) = crew.engine(&session, "worker").await?;
     let told = tokio::spawn(tell(engine.events(), engine.clone(), session.place.clone(), printer.clone()));
     let watching = session.store.lost().map(|lost| tokio::spawn(watch(lost, session.place.clone(), printer.clone())));

@@ -92,9 +92,71 @@ fn a_run_or_a_step_that_is_not_there_is_bad_usage_for_every_verb() {
 }
 
 #[test]
+fn a_file_that_is_not_there_is_bad_usage_for_every_verb() {
+    let bed = quiet();
+    for (args, code) in [
+        (&["run", "nosuch.yaml"][..], "OF0102"),
+        (&["run", "quiet.yaml", "--inputs", "nosuch.yaml"], "OF0207"),
+        (&["explain", "nosuch.yaml"], "OF0102"),
+        (&["check", "quiet.yaml", "nosuch.yaml"], "OF0102"),
+        (&["check", "nosuch.yaml", "--against-runs"], "OF0102"),
+        (&["graph", "nosuch.yaml"], "OF0102"),
+        (&["import", "nosuch"], "OF0416"),
+        (&["lineage", "nosuch"], "OF0419"),
+        (&["export", "quiet", "no/such/quiet.run"], "OF0440"),
+        (&["graph", "quiet", "-o", "no/such/quiet.svg"], "OF0440"),
+        (&["timeline", "quiet", "-o", "no/such/quiet.svg"], "OF0440"),
+        (&["report", "quiet", "-o", "no/such/quiet.html"], "OF0440"),
+        (&["man", "quiet.yaml"], "OF0440"),
+        (&["init", "quiet.yaml"], "OF0440"),
+    ] {
+        let said = bed.run(args).ends(2);
+        assert!(said.stderr.contains(&format!("error[{code}]: ")), "{args:?}: {}", said.stderr);
+    }
+    // What is wrong inside of a file that is there is another matter.
+    bed.write("empty.yaml", "");
+    bed.run(&["check", "empty.yaml"]).ends(4);
+    bed.run(&["check", "empty.yaml", "nosuch.yaml"]).ends(2);
+    bed.run(&["import", "quiet.yaml"]).ends(1);
+}
+
+#[test]
+fn what_a_command_cannot_mean_has_a_code_too() {
+    let bed = quiet();
+    for (args, code) in [
+        (&["run", "quiet.yaml", "--jobs", "0"][..], "OF0419"),
+        (&["retry", "quiet", "--josb", "0"], "OF0419"),
+        (&["rnu"], "OF0419"),
+        (
+            &["worker", "--label", "a", "--label", "b", "--label", "c", "--label", "d", "--label", "e", "--label", "f"],
+            "OF0419",
+        ),
+        (&["graph", "quiet", "-o", "quiet.png"], "OF0419"),
+        (&["run", "quiet.yaml", "-o", "nosuch"], "OF0016"),
+    ] {
+        let said = bed.run(&[args, &["--json"]].concat()).ends(2);
+        assert!(said.stderr.starts_with(&format!("error[{code}]: ")), "{args:?}: {}", said.stderr);
+        let error = said.json()["error"].take();
+        assert_eq!((&error["code"], &error["exit"]), (&code.into(), &2.into()), "{args:?}: {error}");
+    }
+}
+
+#[test]
+fn a_run_whose_outputs_a_changed_flow_does_not_have_is_told_so_once() {
+    let bed = Bed::new();
+    three(&bed, "");
+    bed.run(&["run", "sum.yaml", "-i", "a=1", "-i", "b=2", "-o", "x", "-o", "z"]).ends(1);
+    bed.write("sum.yaml", &bed.read("sum.yaml").replace(", x: x.said", ""));
+    let checked = bed.run(&["check", "sum.yaml", "--against-runs", "--json"]).ends(1).json();
+    let refused = &checked["runs"][0]["refused"];
+    assert_eq!(refused["code"], "OF0016", "{checked}");
+    assert_eq!(refused["message"], "the flow has no output `x` to ask for", "{checked}");
+}
+
+#[test]
 fn what_is_wrong_with_a_flow_has_a_code_as_data() {
     let bed = Bed::new();
-    let error = bed.run(&["run", "nosuch.yaml", "--json"]).ends(4).json()["error"].take();
+    let error = bed.run(&["run", "nosuch.yaml", "--json"]).ends(2).json()["error"].take();
     assert_eq!(
         (&error["code"], &error["message"]),
         (&"OF0102".into(), &"there is no file nosuch.yaml".into()),
@@ -126,7 +188,7 @@ fn pictures_are_refused_that_would_not_be_what_they_are_called() {
     let bed = quiet();
     bed.run(&["timeline", "quiet", "-o", "t.png"]).expect(expect![[r#"
         -- stderr
-        error: a timeline cannot be written as .png
+        error[OF0419]: a timeline cannot be written as .png
         hint: FILE ends with .svg
         -- exit 2
     "#]]);

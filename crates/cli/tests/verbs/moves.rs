@@ -59,8 +59,30 @@ fn a_flow_that_needs_what_the_run_does_not_have_is_refused() {
     let checked = bed.run(&["check", "sum.yaml", "--against-runs", "--json"]).ends(1).json();
     let message = checked["runs"][0]["refused"]["message"].as_str().unwrap_or_default().to_owned();
     assert!(message.contains("`c`"), "{checked}");
+    assert_eq!(checked["runs"][0]["refused"]["code"], "OF0420", "{checked}");
     change(&bed, "c: text }", "c: { type: text, default: d } }");
     bed.run(&["check", "sum.yaml", "--against-runs"]).ends(0);
+}
+
+#[test]
+fn lists_of_one_name_that_are_made_together_are_told_apart() {
+    let bed = Bed::new();
+    let flow = |end: &str, more: &str| {
+        format!(
+            "flow: same\ninputs: {{ words: list<text> }}\nsteps:\n  one:\n    each: word in inputs.words\n    run: echo one ${{{{ word }}}}\n    out: {{ x: text }}\n  \
+             two:\n    each: word in one.x\n    run: echo two ${{{{ word }}}}\n    out: {{ x: text }}\n  \
+             c: {{ run: 'echo ${{{{ one.x }}}}', out: {{ x: text }} }}\n  \
+             e: {{ run: 'echo ${{{{ c.x }}}}{end}', out: {{ x: text }} }}\n  \
+             a: {{ run: 'echo ${{{{ two.x }}}}{end}', out: {{ x: text }} }}\n{more}\
+             outputs: {{ a: a.x, e: e.x }}\n"
+        )
+    };
+    // Both lists are held when the run fails: that of `two` by `a`, that of `one` by `z`.
+    bed.write("same.yaml", &flow("; exit 1", "  z: { run: 'echo ${{ one.x }}; exit 1' }\n"));
+    bed.run(&["run", "same.yaml", "-i", "words=p", "-i", "words=q"]).ends(1);
+    bed.write("same.yaml", &flow("", ""));
+    let said = bed.run(&["run", "same.yaml", "-i", "words=p", "-i", "words=q"]).ends(0);
+    assert_eq!(said.stdout.trim(), r#"{"a":"two one p two one q","e":"one p one q"}"#);
 }
 
 /// A run that has paid, and failed after that.

@@ -107,6 +107,63 @@ fn an_input_file_and_what_is_kept_on_the_way_are_found_too() {
     assert_eq!(is, ["output copy", "input text"], "{said}");
 }
 
+/// A flow that does something to every text of a list, and then to what came of each; `end` is what its last step ends with.
+fn texts(bed: &Bed, keep: &str, end: &str) {
+    for (name, text) in [("a.txt", "one"), ("b.txt", "two")] {
+        bed.write(name, text);
+    }
+    bed.write(
+        "texts.yaml",
+        &format!(
+            "flow: texts\n{keep}inputs: {{ texts: list<file> }}\nsteps:\n  up:\n    each: text in inputs.texts\n    run: tr a-z A-Z < ${{{{ text }}}} > ${{{{ out.up }}}}\n    \
+             out: {{ up: {{ file: '${{{{ text.stem }}}}.up' }} }}\n  twice:\n    each: one in up.up\n    run: cat ${{{{ one }}}} ${{{{ one }}}} > ${{{{ out.two }}}}\n    \
+             out: {{ two: {{ file: '${{{{ one.stem }}}}.two' }} }}\n  end:\n    run: cat ${{{{ up.up }}}} ${{{{ twice.two }}}}{end}\n    out: {{ said: text }}\n\
+             outputs: {{ all: twice.two, said: end.said }}\n"
+        ),
+    );
+}
+
+#[test]
+fn a_file_of_a_list_is_traced_back_through_its_element_to_inputs_and_code() {
+    let bed = Bed::new();
+    texts(&bed, "keep: 1h\n", "");
+    bed.run(&["run", "texts.yaml", "-i", "texts=*.txt"]).ends(0);
+    // One of an output: through the element that made it, and that which this was made of.
+    let said = bed.run(&["lineage", "results/all/b.two"]).ends(0).stdout;
+    let told: Vec<_> = said.lines().skip(1).map(|line| line.split(", ").next().unwrap_or_default()).collect();
+    assert!(told[0].starts_with("is output all[1] of run texts ("), "{said}");
+    assert_eq!(told[1..3], ["  from twice[1]:two", "    from up[1]:up"], "{said}");
+    assert!(told[3].starts_with("      input texts[1] of value "), "{said}");
+    let said = bed.run(&["lineage", "results/all/b.two", "--json"]).ends(0).json()["found"][0].take();
+    assert_eq!((&said["is"], &said["from"]["step"]), (&"output all[1]".into(), &"twice[1]".into()), "{said}");
+    let steps: Vec<_> = said["steps"].as_array().into_iter().flatten().map(|step| &step["step"]).collect();
+    assert_eq!(steps, ["up[1]", "twice[1]"], "{said}");
+    assert_eq!(said["steps"][0]["inputs"][0]["from"]["input"], "texts[1]", "{said}");
+    assert_eq!(said["steps"][1]["inputs"][0]["from"]["step"], "up[1]", "{said}");
+    // One that was kept on the way, because somebody needs the list.
+    bed.write("mine.up", "TWO");
+    let said = bed.run(&["lineage", "mine.up", "--json"]).ends(0).json()["found"][0].take();
+    assert_eq!((&said["is"], &said["from"]["port"]), (&"up of step up[1]".into(), &"up".into()), "{said}");
+    // One of an input, as long as the list can be read as it was; of two of the same content, that of this name.
+    bed.write("b.txt", "one");
+    bed.run(&["run", "texts.yaml", "-i", "texts=*.txt", "--key", "same"]).ends(0);
+    let said = bed.run(&["lineage", "b.txt", "--json"]).ends(0).json();
+    let found: Vec<_> = said["found"].as_array().into_iter().flatten().map(|it| (&it["is"], &it["key"])).collect();
+    assert_eq!(found, [(&"input texts[1]".into(), &"same".into())], "{said}");
+    assert_eq!(said["found"][0]["from"]["input"], "texts[1]", "{said}");
+}
+
+#[test]
+fn a_file_of_a_list_that_an_unfinished_run_was_given_is_found_in_the_store() {
+    let bed = Bed::new();
+    texts(&bed, "", "; exit 1");
+    bed.run(&["run", "texts.yaml", "-i", "texts=*.txt"]).ends(1);
+    bed.write("b.txt", "other");
+    let digest = blake3::hash(b"two").to_hex();
+    let said = bed.run(&["lineage", &digest, "--json"]).ends(0).json();
+    assert_eq!(said["found"][0]["is"], "input texts[1]", "{said}");
+}
+
 #[test]
 fn two_runs_differ_in_what_was_changed_and_nothing_else() {
     let bed = done("");

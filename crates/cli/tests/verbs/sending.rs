@@ -159,6 +159,109 @@ fn a_step_that_only_waits_has_done_nothing_and_a_changed_flow_goes_on_waiting() 
     bed.run(&["fsck"]).ends(0);
 }
 
+/// A run over two names that waits for an event for each of them, twice one after the other.
+fn waiting_for_each() -> Bed {
+    let bed = Bed::new();
+    bed.write(
+        "both.yaml",
+        "flow: both\ninputs: { names: list<text> }\nsteps:\n  ask:\n    each: name in inputs.names\n    steps:\n      \
+         first: { wait: first, out: { said: text } }\n      \
+         second: { wait: second, after: [first], out: { said: text } }\n      \
+         both: { run: 'echo ${{ name }} ${{ first.said }} ${{ second.said }}', out: { line: text } }\n    \
+         out: { line: both.line }\noutputs: { lines: ask.line }\n",
+    );
+    bed.run(&["run", "both.yaml", "-i", "names=p", "-i", "names=q"]).ends(3);
+    bed
+}
+
+fn change(bed: &Bed, from: &str, to: &str) {
+    let text = bed.read("both.yaml");
+    assert!(text.contains(from), "{text}");
+    bed.write("both.yaml", &text.replace(from, to));
+}
+
+#[test]
+fn elements_that_only_wait_have_done_nothing_and_a_changed_flow_goes_on_waiting_for_each() {
+    let bed = waiting_for_each();
+    change(&bed, "echo ${{ name }}", "echo dear ${{ name }}");
+    bed.run(&["check", "both.yaml", "--against-runs"]).ends(0);
+    let run: [&str; 6] = ["run", "both.yaml", "-i", "names=p", "-i", "names=q"];
+    bed.run(&run).ends(3);
+    for (event, step) in [("first", "ask[0]/first"), ("first", "ask[1]/first"), ("second", "ask[0]/second")] {
+        bed.run(&["send", "both", event, event, "--step", step, "--id", step]).ends(0);
+        bed.run(&["retry", "both"]).ends(3);
+    }
+    bed.run(&["send", "both", "second", "last", "--step", "ask[1]/second"]).ends(0);
+    let said = bed.run(&["retry", "both"]).ends(0);
+    assert_eq!(said.stdout.trim(), r#"{"lines":["dear p first second","dear q first last"]}"#);
+    // What was sent is remembered across plans: it is not taken twice.
+    let again = bed.run(&["send", "both", "first", "no", "--step", "ask[0]/first", "--id", "ask[0]/first", "--json"]);
+    assert_eq!(again.ends(0).json()["delivered"], false);
+    bed.run(&["fsck"]).ends(0);
+}
+
+#[test]
+fn an_event_that_was_sent_for_one_element_is_not_asked_for_again() {
+    let bed = waiting_for_each();
+    bed.run(&["send", "both", "first", "yes", "--step", "ask[1]/first"]).ends(0);
+    change(&bed, "echo ${{ name }}", "echo dear ${{ name }}");
+    let run: [&str; 6] = ["run", "both.yaml", "-i", "names=p", "-i", "names=q"];
+    // Its each would begin again, and with it the element that has its event.
+    let said = bed.run(&run).ends(1);
+    assert!(
+        said.stderr.contains("error[OF0413]: run `both` has done ask[*]/first, which would run again"),
+        "{}",
+        said.all()
+    );
+    let checked = bed.run(&["check", "both.yaml", "--against-runs", "--json"]).ends(1).json();
+    assert_eq!(checked["runs"][0]["refused"]["code"], "OF0413", "{checked}");
+    // The run is as it was, and what was sent is still there.
+    change(&bed, "echo dear ${{ name }}", "echo ${{ name }}");
+    bed.run(&run).ends(3);
+    for (event, step) in [("first", "ask[0]/first"), ("second", "ask[1]/second")] {
+        bed.run(&["send", "both", event, "no", "--step", step]).ends(0);
+    }
+    bed.run(&["retry", "both"]).ends(3);
+    bed.run(&["send", "both", "second", "no"]).ends(0);
+    assert_eq!(bed.run(&["retry", "both"]).ends(0).stdout.trim(), r#"{"lines":["p no no","q yes no"]}"#);
+    bed.run(&["fsck"]).ends(0);
+}
+
+#[test]
+fn a_loop_and_a_choice_that_only_wait_have_done_nothing_and_what_was_sent_to_them_is_not_asked_for_again() {
+    let bed = Bed::new();
+    let flow = |say: &str| {
+        format!(
+            "flow: turns\nsteps:\n  ask:\n    loop: {{ carry: {{ n: '0' }}, while: out.n < 2, max: 5 }}\n    steps:\n      \
+             ok: {{ wait: ok, out: {{ x: int }} }}\n      next: {{ expr: {{ n: n + ok.x }} }}\n    out: {{ n: next.n }}\n  \
+             which:\n    choose:\n      - {{ when: ask.n > 2, wait: large, out: {{ word: text }} }}\n      \
+             - {{ wait: small, out: {{ word: text }} }}\n  \
+             say: {{ run: 'echo {say} ${{{{ which.word }}}}', out: {{ said: text }} }}\noutputs: {{ said: say.said }}\n"
+        )
+    };
+    let change = |say: &str, ask: &str| bed.write("turns.yaml", &flow(say).replace("n + ok.x", ask));
+    change("a", "n + ok.x");
+    bed.run(&["run", "turns.yaml"]).ends(3);
+    // Nothing was sent to its first iteration yet, so all of it may change.
+    change("b", "n + ok.x + 0");
+    bed.run(&["run", "turns.yaml"]).ends(3);
+    bed.run(&["send", "turns", "ok", "1"]).ends(0);
+    bed.run(&["retry", "turns"]).ends(3);
+    // The first iteration has ended, and the second waits.
+    change("b", "n + ok.x");
+    let said = bed.run(&["run", "turns.yaml"]).ends(1);
+    assert!(said.stderr.contains("has done ask@*/ok, which would run again"), "{}", said.all());
+    change("b", "n + ok.x + 0");
+    bed.run(&["send", "turns", "ok", "1"]).ends(0);
+    bed.run(&["retry", "turns"]).ends(3);
+    // The loop is done, and what it gave is held; the choice waits in an arm.
+    change("c", "n + ok.x + 0");
+    bed.run(&["run", "turns.yaml"]).ends(3);
+    bed.run(&["send", "turns", "small", "word"]).ends(0);
+    assert_eq!(bed.run(&["retry", "turns"]).ends(0).stdout.trim(), r#"{"said":"c word"}"#);
+    bed.run(&["fsck"]).ends(0);
+}
+
 #[test]
 fn when_the_last_that_was_waited_for_came_nothing_is_left_to_run() {
     let bed = Bed::new();

@@ -49,7 +49,7 @@ fn what_others_need_whole_stays_an_output() {
         &text,
         expect![[r#"
         block 0(xs: list<int>)
-          0 /a = each 1(in0) -> (y: list<int>, y: list<int>)
+          0 /a = each 1(in0) -> (y: list<int>, /b:y: list<int>)
           1 /s = sum(0.0) -> (s: int)
           p: list<int> = 0.1
           q: int = 1.0

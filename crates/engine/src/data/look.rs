@@ -8,7 +8,7 @@ use crate::{
 use onceflow_core::{
     Name,
     limits::INLINE_BYTES_MAX,
-    payload::{Outcome, Payload, Stored},
+    payload::{Digest, Outcome, Payload, Stored},
 };
 use onceflow_store::blobs::content::digest_of;
 
@@ -44,6 +44,22 @@ fn unknown<'a>(data: &'a mut Data, files: &mut Vec<&'a mut FileData>) {
         Data::File(file) if file.known.is_none() => files.push(file),
         Data::List(elements) => elements.iter_mut().for_each(|element| unknown(element, files)),
         Data::File(_) | Data::Bytes(_) | Data::None => {}
+    }
+}
+
+impl Data {
+    /// What it is known by as an input of a run: equal for equal data. `None` if the content of one of its files is not
+    /// known.
+    pub fn digest(&self) -> Option<Digest> {
+        is_known(self).then(|| Outcome::of(payload(self)).digest())
+    }
+}
+
+fn is_known(data: &Data) -> bool {
+    match data {
+        Data::File(file) => file.known.is_some(),
+        Data::List(elements) => elements.iter().all(is_known),
+        Data::Bytes(_) | Data::None => true,
     }
 }
 

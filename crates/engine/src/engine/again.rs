@@ -10,10 +10,11 @@ use crate::{
 use futures_util::future::BoxFuture;
 use onceflow_core::{
     model::{Port, program::Op, task::DONE},
+    payload::Outcome,
     protocol::{
         ids::{FrameId, StepId},
         keys,
-        rows::{self, Head, Header, Phase, State, Ticket, Why},
+        rows::{self, Head, Header, Held, Phase, State, Ticket, Why},
         run,
     },
 };
@@ -122,18 +123,32 @@ impl Handle {
     /// If they cannot be read, or written there.
     pub fn inputs<'a>(&'a self, directory: &'a Path) -> BoxFuture<'a, Result<Option<Vec<(String, Data)>>, Error>> {
         Box::pin(async move {
-            let Some(run) = self.shared.read_run(self.id()).await? else { return Ok(None) };
-            let Some(root) = self.shared.frame(&run, FrameId::ROOT).await? else { return Ok(None) };
-            let mut found = Vec::with_capacity(run.header.inputs.len());
-            for ((name, _), held) in run.header.inputs.iter().zip(&root.inputs) {
-                let payload = held.as_ref().and_then(|held| held.outcome.value());
-                let data = match payload {
+            let Some(given) = self.given().await? else { return Ok(None) };
+            let mut found = Vec::with_capacity(given.len());
+            for (name, outcome) in given {
+                let data = match outcome.value() {
                     None => Data::None,
-                    Some(payload) => data::load_into(&self.shared.values, payload, Some(&directory.join(name))).await?,
+                    Some(payload) => {
+                        data::load_into(&self.shared.values, payload, Some(&directory.join(&name))).await?
+                    }
                 };
-                found.push((name.clone(), data));
+                found.push((name, data));
             }
             Ok(Some(found))
+        })
+    }
+
+    /// The same, as the store holds them: see [`Handle::peek`].
+    ///
+    /// # Errors
+    /// If the store does not answer.
+    pub fn given(&self) -> BoxFuture<'_, Result<Option<Vec<(String, Outcome)>>, Error>> {
+        Box::pin(async move {
+            let Some(run) = self.shared.read_run(self.id()).await? else { return Ok(None) };
+            let Some(root) = self.shared.frame(&run, FrameId::ROOT).await? else { return Ok(None) };
+            let outcome = |held: &Option<Held>| held.as_ref().map_or(Outcome::None, |held| held.outcome.clone());
+            let names = run.header.inputs.iter().map(|(name, _)| name.clone());
+            Ok(Some(names.zip(root.inputs.iter().map(outcome)).collect()))
         })
     }
 

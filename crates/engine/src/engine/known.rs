@@ -190,14 +190,6 @@ impl Shared {
         Ok(found)
     }
 
-    /// The outermost steps that contain what is at work.
-    pub(super) async fn open_at_root(&self, run: &Run) -> Result<BTreeSet<NodeIndex>, Error> {
-        let frames = self.all_frames(run).await?;
-        let opener = |frame: &Frame| frame.opened_by.map(|(step, _)| step);
-        let openers = frames.iter().filter_map(|(_, frame)| opener(frame));
-        Ok(openers.filter(|step| step.frame == FrameId::ROOT).map(|step| step.node).collect())
-    }
-
     pub(super) async fn all_frames(&self, run: &Run) -> Result<Vec<(onceflow_core::Name, Frame)>, Error> {
         let rows = self.all_rows(run.plan.keys.rows.clone(), b"f").await?;
         let read = |(name, row): (_, onceflow_core::Row)| Some((name, rows::read::<Frame>(&row)?));

@@ -7,8 +7,8 @@ use futures_util::future::BoxFuture;
 use onceflow_core::{
     Name,
     model::{
-        Node, Place, Program,
-        program::{FusedSource, NodeIndex, Op, PortIndex, ROOT, Source},
+        Block, Node, Place, Port, Program, Type,
+        program::{FusedSource, FusedTask, Op, PortIndex, ROOT, Source},
     },
     payload::{Digest, Outcome, Payload, Stored},
     protocol::{
@@ -30,13 +30,15 @@ pub enum Origin {
         /// Which output.
         port: String,
     },
+    /// Of what an each goes over, the element that the step is done for.
+    Element(Box<Origin>),
     /// The flow itself says it.
     Constant(Digest),
     /// Nothing.
     None,
 }
 
-/// An outermost step of a run.
+/// An outermost step of a run, or one that an each does for every element.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StepRecord {
     /// Where it is.
@@ -48,7 +50,18 @@ pub struct StepRecord {
     /// What it takes, and from where.
     pub inputs: Vec<(String, Origin)>,
     /// What it gives; with the value, where that is known.
-    pub outputs: Vec<(String, Option<Outcome>)>,
+    pub outputs: Vec<(Port, Option<Outcome>)>,
+    /// What an each does for every element.
+    pub inside: Option<Inside>,
+}
+
+/// What an each does for every element. Eaches of a flow that go through their elements together are one here.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Inside {
+    /// The steps, with `*` for the number of the element. What is inside of those is not listed.
+    pub steps: Vec<StepRecord>,
+    /// Where an element of each output of the each comes from.
+    pub outputs: Vec<Origin>,
 }
 
 /// What a run was made of.
@@ -68,8 +81,8 @@ pub struct Record {
     pub inputs: Vec<(String, Digest)>,
     /// Its outermost steps; none if its program is not kept any more.
     pub steps: Vec<StepRecord>,
-    /// What it gives, from where, and the value where that is known.
-    pub outputs: Vec<(String, Origin, Option<Outcome>)>,
+    /// What it gives, from where, and the value where that is known; of any type, if the program is not kept any more.
+    pub outputs: Vec<(Port, Origin, Option<Outcome>)>,
 }
 
 /// Something of which only the digest is known.
@@ -115,7 +128,7 @@ impl Handle {
                 outputs: vec![],
             };
             let Some(before) = self.shared.before(&header).await? else {
-                let unknown = |(name, outcome)| (name, Origin::None, Some(outcome));
+                let unknown = |(name, outcome)| (Port { name, ty: Type::Json }, Origin::None, Some(outcome));
                 record.outputs = outputs.into_iter().map(unknown).collect();
                 return Ok(record);
             };
@@ -131,94 +144,131 @@ impl Handle {
                 Some(_) => self.shared.kept_of(&Keys::new(self.id(), generation), program, &input).await?,
                 None => Known::new(),
             };
+            let scope = Scope { program, block: root, around: None };
             for (at, node) in (0..).zip(&root.nodes) {
-                record.steps.extend(steps(program, at, node, &known));
+                let value = |port: PortIndex| known.get(&(at, port)).map(|(outcome, _)| outcome.clone());
+                record.steps.extend(scope.steps(node, &value));
             }
             for output in root.outputs.iter().filter(|output| !output.hidden) {
-                let name = output.port.name.clone();
-                let given = outputs.iter().find(|(given, _)| *given == name).map(|(_, outcome)| outcome.clone());
-                record.outputs.push((name, origin(program, output.from), given));
+                let port = output.port.clone();
+                let given = outputs.iter().find(|(given, _)| *given == port.name).map(|(_, outcome)| outcome.clone());
+                record.outputs.push((port, scope.origin(output.from), given));
             }
             Ok(record)
         })
     }
 }
 
-/// The steps that a node is: one, several that were fused, or none.
-fn steps(program: &Program, at: NodeIndex, node: &Node, known: &Known) -> Vec<StepRecord> {
-    let value = |port: PortIndex| known.get(&(at, port)).map(|(outcome, _)| outcome.clone());
-    let address = Place::root().address(&node.path);
-    let hex = |digest: &Digest| digest.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
-    let body = |kind: &str, block: u32| (kind.to_owned(), hex(&program.blocks[block as usize].digest));
-    let (kind, code) = match &node.op {
-        Op::Relay => return vec![],
-        Op::Fused(tasks) => {
-            let one = |task: &onceflow_core::model::program::FusedTask| {
-                let spec = &program.tasks[task.task as usize];
-                let from = |source: &FusedSource| match source {
-                    FusedSource::Input(port) => origin(program, node.inputs[usize::from(*port)]),
-                    FusedSource::Task(at, port) => {
-                        let other = &tasks[usize::from(*at)];
-                        let spec = &program.tasks[other.task as usize];
-                        let port = spec.outputs.get(usize::from(*port)).map_or("done", |port| &port.name).to_owned();
-                        Origin::Step { address: Place::root().address(&other.path), port }
-                    }
-                };
-                let inputs = spec.inputs.iter().map(|port| port.name.clone()).zip(task.inputs.iter().map(from));
-                let outputs = spec.outputs.iter().zip(&task.outputs);
-                StepRecord {
-                    address: Place::root().address(&task.path),
-                    kind: spec.name.clone(),
-                    code: spec.version.clone(),
-                    inputs: inputs.collect(),
-                    outputs: outputs.map(|(port, at)| (port.name.clone(), at.and_then(value))).collect(),
-                }
-            };
-            return tasks.iter().map(one).collect();
-        }
-        Op::Task(task) => {
-            let spec = &program.tasks[*task as usize];
-            (spec.name.clone(), spec.version.clone())
-        }
-        Op::Each { body: block, .. } => body("each", *block),
-        Op::Loop { body: block, .. } => body("loop", *block),
-        Op::Call { body: block } => body("call", *block),
-        Op::Choice { arms } => {
-            let arms: Vec<_> = arms.iter().map(|arm| hex(&program.blocks[arm.body as usize].digest)).collect();
-            (String::from("choice"), arms.join("+"))
-        }
-    };
-    let name = |port: usize| match &node.op {
-        Op::Task(task) => program.tasks[*task as usize].inputs.get(port).map(|port| port.name.clone()),
-        Op::Each { body, .. } | Op::Loop { body, .. } | Op::Call { body } => {
-            program.blocks[*body as usize].inputs.get(port).map(|input| input.port.name.clone())
-        }
-        Op::Choice { arms } => arms
-            .first()
-            .and_then(|arm| program.blocks[arm.body as usize].inputs.get(port))
-            .map(|input| input.port.name.clone()),
-        Op::Relay | Op::Fused(_) => None,
-    };
-    let inputs = node.inputs.iter().enumerate();
-    let inputs = inputs.map(|(port, from)| (name(port).unwrap_or_else(|| port.to_string()), origin(program, *from)));
-    let outputs = (0..).zip(&node.outputs).map(|(port, output)| (output.name.clone(), value(port)));
-    vec![StepRecord { address, kind, code, inputs: inputs.collect(), outputs: outputs.collect() }]
+/// A block, and what it is the body of.
+#[derive(Clone, Copy)]
+struct Scope<'a> {
+    program: &'a Program,
+    block: &'a Block,
+    /// The each it is done for every element of, and where that is.
+    around: Option<(&'a Node, &'a Scope<'a>)>,
 }
 
-/// Where something of the root block comes from: through relays, and into what was fused.
-fn origin(program: &Program, from: Source) -> Origin {
-    let root = &program.blocks[ROOT as usize];
-    match from {
-        Source::Input(port) => Origin::Input(root.inputs[usize::from(port)].port.name.clone()),
-        Source::Constant(at) => Origin::Constant(program.constants[at as usize].digest()),
-        Source::None => Origin::None,
-        Source::Node(at, port) => {
-            let node = &root.nodes[at as usize];
-            match &node.op {
-                Op::Relay => node.inputs.first().map_or(Origin::None, |from| origin(program, *from)),
-                _ => {
-                    let (path, port) = onceflow_core::plan::validity::output_address(node, port);
-                    Origin::Step { address: Place::root().address(path), port: port.to_owned() }
+impl Scope<'_> {
+    /// The steps that a node is: one, several that were fused, or none.
+    fn steps(&self, node: &Node, value: &dyn Fn(PortIndex) -> Option<Outcome>) -> Vec<StepRecord> {
+        let program = self.program;
+        let address = Place::root().address(&node.path);
+        let hex = |digest: &Digest| digest.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
+        let body = |kind: &str, block: u32| (kind.to_owned(), hex(&program.blocks[block as usize].digest));
+        let (kind, code) = match &node.op {
+            Op::Relay => return vec![],
+            Op::Fused(tasks) => return tasks.iter().map(|task| self.fused(node, tasks, task, value)).collect(),
+            Op::Task(task) => {
+                let spec = &program.tasks[*task as usize];
+                (spec.name.clone(), spec.version.clone())
+            }
+            Op::Each { body: block, .. } => body("each", *block),
+            Op::Loop { body: block, .. } => body("loop", *block),
+            Op::Call { body: block } => body("call", *block),
+            Op::Choice { arms } => {
+                let arms: Vec<_> = arms.iter().map(|arm| hex(&program.blocks[arm.body as usize].digest)).collect();
+                (String::from("choice"), arms.join("+"))
+            }
+        };
+        let inputs = node.inputs.iter().enumerate();
+        let inputs = inputs.map(|(port, from)| (self.name(node, port), self.origin(*from))).collect();
+        let outputs = (0..).zip(&node.outputs).map(|(port, output)| (output.clone(), value(port))).collect();
+        vec![StepRecord { address, kind, code, inputs, outputs, inside: self.inside(node) }]
+    }
+
+    /// One of several tasks that are one node.
+    fn fused(
+        &self,
+        node: &Node,
+        tasks: &[FusedTask],
+        task: &FusedTask,
+        value: &dyn Fn(PortIndex) -> Option<Outcome>,
+    ) -> StepRecord {
+        let spec = &self.program.tasks[task.task as usize];
+        let from = |source: &FusedSource| match source {
+            FusedSource::Input(port) => self.origin(node.inputs[usize::from(*port)]),
+            FusedSource::Task(at, port) => {
+                let other = &tasks[usize::from(*at)];
+                let spec = &self.program.tasks[other.task as usize];
+                let port = spec.outputs.get(usize::from(*port)).map_or("done", |port| &port.name).to_owned();
+                Origin::Step { address: Place::root().address(&other.path), port }
+            }
+        };
+        let inputs = spec.inputs.iter().map(|port| port.name.clone()).zip(task.inputs.iter().map(from));
+        let outputs = spec.outputs.iter().zip(&task.outputs);
+        StepRecord {
+            address: Place::root().address(&task.path),
+            kind: spec.name.clone(),
+            code: spec.version.clone(),
+            inputs: inputs.collect(),
+            outputs: outputs.map(|(port, at)| (port.clone(), at.and_then(value))).collect(),
+            inside: None,
+        }
+    }
+
+    /// What an input of a node is called.
+    fn name(&self, node: &Node, port: usize) -> String {
+        let of_block = |block: u32| self.program.blocks[block as usize].inputs.get(port).map(|input| &input.port);
+        let named = match &node.op {
+            Op::Task(task) => self.program.tasks[*task as usize].inputs.get(port),
+            Op::Each { body, .. } | Op::Loop { body, .. } | Op::Call { body } => of_block(*body),
+            Op::Choice { arms } => arms.first().and_then(|arm| of_block(arm.body)),
+            Op::Relay | Op::Fused(_) => None,
+        };
+        named.map_or_else(|| port.to_string(), |port| port.name.clone())
+    }
+
+    /// What an outermost each does for every element.
+    fn inside(&self, node: &Node) -> Option<Inside> {
+        let (Op::Each { body, .. }, None) = (&node.op, self.around) else { return None };
+        let block = &self.program.blocks[*body as usize];
+        let scope = Scope { program: self.program, block, around: Some((node, self)) };
+        let outputs = block.outputs.iter().filter(|output| !output.hidden).map(|output| scope.origin(output.from));
+        let steps = block.nodes.iter().flat_map(|node| scope.steps(node, &|_| None));
+        Some(Inside { steps: steps.collect(), outputs: outputs.collect() })
+    }
+
+    /// Where something of the block comes from: through relays, and into what was fused.
+    fn origin(&self, from: Source) -> Origin {
+        match (from, self.around) {
+            (Source::Input(port), None) => Origin::Input(self.block.inputs[usize::from(port)].port.name.clone()),
+            (Source::Input(port), Some((node, outer))) => {
+                let from = outer.origin(node.inputs[usize::from(port)]);
+                match self.block.inputs[usize::from(port)].varying {
+                    true => Origin::Element(Box::new(from)),
+                    false => from,
+                }
+            }
+            (Source::Constant(at), _) => Origin::Constant(self.program.constants[at as usize].digest()),
+            (Source::None, _) => Origin::None,
+            (Source::Node(at, port), _) => {
+                let node = &self.block.nodes[at as usize];
+                match &node.op {
+                    Op::Relay => node.inputs.first().map_or(Origin::None, |from| self.origin(*from)),
+                    _ => {
+                        let (path, port) = onceflow_core::plan::validity::output_address(node, port);
+                        Origin::Step { address: Place::root().address(path), port: port.to_owned() }
+                    }
                 }
             }
         }

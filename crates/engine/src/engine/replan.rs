@@ -30,7 +30,7 @@ use onceflow_core::{
         draft::{Draft, stored},
         ids::{Generation, StepId, TEARDOWN},
         keys::{self, Keys},
-        rows::{self, Finished, Header, Held, Phase, Received, State, Ticket},
+        rows::{self, Finished, Header, Held, Phase, Received, State},
         run,
     },
 };
@@ -175,12 +175,9 @@ impl Engine {
         if asked.start.accept_reruns {
             return Ok(());
         }
-        let ready = self.shared.ready_steps(&run.plan.program, &run.plan.keys).await?;
-        let parked = self.shared.parked_first(run).await?;
-        let parked = parked.iter().map(|(step, _, parked)| (step, &parked.ticket));
-        let all = ready.iter().map(|(_, step, ticket)| (step, ticket)).chain(parked);
+        let live = self.shared.live(run).await?;
         let mut started = Vec::new();
-        for (step, ticket) in all.filter(|(_, ticket): &(_, &Ticket)| ticket.started.is_some()) {
+        for (step, ticket) in live.tickets.iter().filter(|(_, ticket)| ticket.started.is_some()) {
             let place = self.shared.place(run, step.frame, step.index).await?;
             let node = run.plan.program.blocks[ticket.block as usize].nodes.get(step.node as usize);
             started.push(place.address(node.map_or(&[], |node| &node.path)));

@@ -1,21 +1,15 @@
 //! Steps that must not simply run again: those that never start twice, and those whose writes ride in their commit. A new
 //! plan that would run one again that was done is refused, unless the caller says that it may.
 
-use super::{Asked, Engine, known::Before, replan::Planned};
-use crate::{
-    Error,
-    shared::{Run, Shared},
-};
+use super::{Asked, Engine, replan::Planned};
+use crate::Error;
 use onceflow_core::{
     model::{
         Effect, Node, Place, Program,
-        program::{NodeIndex, Op, ROOT, Source},
+        program::{Op, ROOT},
     },
     plan::Fate,
-    protocol::{
-        ids::{FrameId, StepId},
-        rows::{self, Finished, Header, Status},
-    },
+    protocol::rows::{self, Finished, Header, Status},
 };
 use std::collections::BTreeSet;
 
@@ -31,7 +25,7 @@ fn mark(address: &str) -> u64 {
     u64::from_be_bytes(*digest.as_bytes().first_chunk().expect("a digest is longer"))
 }
 
-fn marks(steps: &Steps) -> Marks {
+pub(super) fn marks(steps: &Steps) -> Marks {
     steps.iter().map(|step| mark(step)).collect()
 }
 
@@ -56,21 +50,19 @@ fn is_once_only(effect: Effect) -> bool {
 }
 
 /// Those of a node, and of all that is inside it.
-fn walk(program: &Program, node: &Node, place: &Place, around: &mut BTreeSet<u32>, found: &mut Steps) {
+pub(super) fn walk(program: &Program, node: &Node, place: &Place, around: &mut BTreeSet<u32>, found: &mut Steps) {
     let mut task = |task: u32, path: &[_]| {
         if is_once_only(program.tasks[task as usize].effect) {
             found.insert(place.address(path));
         }
     };
-    let bodies: Vec<u32> = match &node.op {
-        Op::Task(one) => return task(*one, &node.path),
-        Op::Fused(tasks) => return tasks.iter().for_each(|fused| task(fused.task, &fused.path)),
-        Op::Relay => return,
-        Op::Each { body, .. } | Op::Loop { body, .. } | Op::Call { body } => vec![*body],
-        Op::Choice { arms } => arms.iter().map(|arm| arm.body).collect(),
-    };
-    let inside = if let Op::Call { .. } = node.op { place.called(node) } else { place.clone() };
-    for body in bodies {
+    match &node.op {
+        Op::Task(one) => task(*one, &node.path),
+        Op::Fused(tasks) => tasks.iter().for_each(|fused| task(fused.task, &fused.path)),
+        Op::Relay | Op::Each { .. } | Op::Loop { .. } | Op::Call { .. } | Op::Choice { .. } => {}
+    }
+    let inside = inside(node, place);
+    for body in bodies(node) {
         // A flow that calls itself is looked at once.
         if around.insert(body) {
             for node in &program.blocks[body as usize].nodes {
@@ -79,6 +71,20 @@ fn walk(program: &Program, node: &Node, place: &Place, around: &mut BTreeSet<u32
             around.remove(&body);
         }
     }
+}
+
+/// The blocks inside of a node.
+pub(super) fn bodies(node: &Node) -> Vec<u32> {
+    match &node.op {
+        Op::Task(_) | Op::Fused(_) | Op::Relay => vec![],
+        Op::Each { body, .. } | Op::Loop { body, .. } | Op::Call { body } => vec![*body],
+        Op::Choice { arms } => arms.iter().map(|arm| arm.body).collect(),
+    }
+}
+
+/// Where those are.
+pub(super) fn inside(node: &Node, place: &Place) -> Place {
+    if let Op::Call { .. } = node.op { place.called(node) } else { place.clone() }
 }
 
 impl Engine {
@@ -112,51 +118,5 @@ impl Engine {
             done.extend(sealed.2.iter().map(|step| mark(step)));
         }
         Ok(done)
-    }
-}
-
-impl Shared {
-    /// Which steps an unfinished run has done, or may have, by this plan or before, that must not simply run again.
-    pub(super) async fn done_so_far(&self, run: &Run, before: &Before) -> Result<Marks, Error> {
-        let earlier = run.header.done_before.iter().copied();
-        let mut done = once_only(&before.program);
-        if done.is_empty() {
-            return Ok(earlier.collect());
-        }
-        let program = &run.plan.program;
-        let mut not_done = Steps::new();
-        for at in self.not_done(run).await? {
-            let node = &program.blocks[ROOT as usize].nodes[at as usize];
-            walk(program, node, &Place::root(), &mut BTreeSet::new(), &mut not_done);
-        }
-        done.retain(|step| !not_done.contains(step));
-        Ok(earlier.chain(marks(&done)).collect())
-    }
-
-    /// The outermost steps of a run that have not begun: those that are ready or put aside, and all that depends on those
-    /// and on what is at work.
-    async fn not_done(&self, run: &Run) -> Result<BTreeSet<NodeIndex>, Error> {
-        let nodes = &run.plan.program.blocks[ROOT as usize].nodes;
-        let is_outermost = |step: &StepId| step.frame == FrameId::ROOT && (step.node as usize) < nodes.len();
-        let ready = self.ready_steps(&run.plan.program, &run.plan.keys).await?;
-        let mut waiting: BTreeSet<_> =
-            ready.iter().map(|(_, step, _)| *step).filter(is_outermost).map(|step| step.node).collect();
-        for (step, _, _) in self.parked_first(run).await? {
-            if is_outermost(&step) {
-                waiting.insert(step.node);
-            }
-        }
-        let open = self.open_at_root(run).await?;
-        // Nodes stand behind what they read from.
-        for (at, node) in (0..).zip(nodes) {
-            let waits = |source: &Source| match source {
-                Source::Node(from, _) => waiting.contains(from) || open.contains(from),
-                Source::Input(_) | Source::Constant(_) | Source::None => false,
-            };
-            if node.inputs.iter().chain(&node.gate).any(waits) {
-                waiting.insert(at);
-            }
-        }
-        Ok(waiting)
     }
 }

@@ -9,7 +9,7 @@ use super::order::each_source;
 use crate::{
     limits::MODULE_PORTS_MAX,
     model::{
-        Block, BlockInput, Node, Program, Source,
+        Block, BlockInput, Node, Place, Port, Program, Segment, Source,
         program::{BlockIndex, NodeIndex, Op, PortIndex},
     },
 };
@@ -131,13 +131,26 @@ fn join(program: &mut Program, block: usize, pair: &Pair) {
     });
     body.nodes.append(&mut second_body.nodes);
     body.outputs = keep(std::mem::take(&mut body.outputs), &kept).chain(second_body.outputs).collect();
-    first_node.outputs = keep(first_node.outputs, &kept).chain(second_node.outputs).collect();
+    let own: Vec<_> = keep(first_node.outputs, &kept).collect();
+    let joined = told_apart(&own, second_node.outputs, &second_node.path);
+    first_node.outputs = own.into_iter().chain(joined).collect();
     first_node.op = Op::Each { body: pair.bodies.0, concurrency: pair.concurrency };
 
     let block = &mut program.blocks[block];
     block.nodes[pair.first as usize] = first_node;
     block.nodes.remove(pair.second as usize);
     renumber(block, pair, &kept);
+}
+
+/// Outputs that move to another each, called by where they come from if it has one of their name: what a run holds is
+/// found again by the names of outputs.
+fn told_apart(own: &[Port], joined: Vec<Port>, path: &[Segment]) -> Vec<Port> {
+    let is_taken = |name: &str| own.iter().any(|port| port.name == name);
+    let apart = |port: Port| match is_taken(&port.name) {
+        true => Port { name: format!("{}:{}", Place::root().address(path), port.name), ..port },
+        false => port,
+    };
+    joined.into_iter().map(apart).collect()
 }
 
 fn keep<T>(items: Vec<T>, kept: &[bool]) -> impl Iterator<Item = T> {

@@ -1,0 +1,74 @@
+//! Where inside of a value a content is: an element of a list, a file of a directory, a field of a record.
+
+use onceflow_core::model::Type;
+use onceflow_engine::task::Data;
+use onceflow_exec::value::Value;
+
+/// One way into a value.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Part {
+    Element(usize),
+    File(String),
+    Field(String),
+}
+
+/// The way into a value, as people write it: `[3]`, `[3].bam`.
+pub(super) fn words(parts: &[Part]) -> String {
+    let word = |part: &Part| match part {
+        Part::Element(at) => format!("[{at}]"),
+        Part::File(name) => format!("/{name}"),
+        Part::Field(name) => format!(".{name}"),
+    };
+    parts.iter().map(word).collect()
+}
+
+/// The first place in data of this type where something is that is looked for; no parts if it is the whole.
+pub(super) fn first(data: &Data, ty: &Type, is_it: &dyn Fn(&Data) -> bool) -> Option<Vec<Part>> {
+    let inside = |part: Part, data: &Data, ty: &Type| {
+        let mut parts = vec![part];
+        parts.extend(first(data, ty, is_it)?);
+        Some(parts)
+    };
+    match (ty, data) {
+        (Type::Option(inner), data) => first(data, inner, is_it),
+        (Type::Record(types), Data::List(said)) => said.chunks_exact(2).find_map(|field| {
+            let Ok(Value::Text(name)) = Value::from_data(field[0].clone(), &Type::Text) else { return None };
+            inside(Part::Field(name.clone()), &field[1], types.get(&name)?)
+        }),
+        (ty, Data::List(elements)) => elements.iter().enumerate().find_map(|(at, element)| match (ty, element) {
+            (Type::Directory, Data::File(file)) => inside(Part::File(file.name.clone()), element, &Type::File),
+            (Type::List(inner), element) => inside(Part::Element(at), element, inner),
+            (ty, element) => inside(Part::Element(at), element, ty),
+        }),
+        (_, data) => is_it(data).then(Vec::new),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use onceflow_engine::task::FileData;
+    use std::collections::BTreeMap;
+
+    #[test]
+    fn a_file_is_found_wherever_it_is_inside() {
+        let file = |name: &str| Data::File(FileData::new(name, "/nowhere"));
+        let text = |text: &str| Value::Text(text.to_owned()).into_data(&Type::Text).unwrap();
+        let record =
+            Type::Record(BTreeMap::from([(String::from("bam"), Type::File), (String::from("name"), Type::Text)]));
+        let of_record = Data::List(vec![text("bam"), file("it"), text("name"), text("it")]);
+        for (data, ty, expected) in [
+            (file("it"), Type::File, ""),
+            (Data::List(vec![file("a"), file("it")]), Type::list(Type::File), "[1]"),
+            (Data::List(vec![Data::None, file("it")]), Type::list(Type::Option(Box::new(Type::File))), "[1]"),
+            (Data::List(vec![file("a/b"), file("it")]), Type::Directory, "/it"),
+            (Data::List(vec![of_record]), Type::list(record), "[0].bam"),
+            // Of any type, as far as is known.
+            (Data::List(vec![Data::List(vec![file("it")])]), Type::Json, "[0][0]"),
+        ] {
+            let found = first(&data, &ty, &|data| matches!(data, Data::File(file) if file.name == "it"));
+            assert_eq!(found.as_deref().map(words).as_deref(), Some(expected), "{ty}");
+        }
+        assert_eq!(first(&file("other"), &Type::File, &|_| false), None);
+    }
+}

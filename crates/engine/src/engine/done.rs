@@ -1,0 +1,109 @@
+//! Which steps that must not simply run again an unfinished run may have done. Of an each, a loop, a choice or a call that
+//! is under way, what is inside is looked at instance by instance: a step that nowhere was more than waited for has done
+//! nothing. Where that cannot be told, because an element or an iteration has ended and left no trace, or because a flow
+//! calls itself, all that is inside may have been done.
+
+use super::{
+    known::Before,
+    live::Live,
+    reruns::{Marks, Steps, bodies, inside, marks, once_only, walk},
+};
+use crate::{
+    Error,
+    shared::{Run, Shared},
+};
+use onceflow_core::{
+    model::{
+        Node, Place, Program,
+        program::{NodeIndex, Op, ROOT, Source},
+    },
+    protocol::{
+        ids::{FrameId, StepId},
+        rows::Shape,
+    },
+};
+use std::collections::BTreeSet;
+
+impl Shared {
+    /// Which steps an unfinished run has done, or may have, by this plan or before, that must not simply run again.
+    pub(super) async fn done_so_far(&self, run: &Run, before: &Before) -> Result<Marks, Error> {
+        let earlier = run.header.done_before.iter().copied();
+        let mut done = once_only(&before.program);
+        if done.is_empty() {
+            return Ok(earlier.collect());
+        }
+        let (program, live) = (&run.plan.program, self.live(run).await?);
+        let mut may = MayBeDone { program, live: &live, found: Steps::new() };
+        may.instance((FrameId::ROOT, 0), ROOT, &Place::root());
+        let planned = once_only(program);
+        // What the plan did without was done before.
+        done.retain(|step| may.found.contains(step) || !planned.contains(step));
+        Ok(earlier.chain(marks(&done)).collect())
+    }
+}
+
+/// Steps that may have been done.
+struct MayBeDone<'a> {
+    program: &'a Program,
+    live: &'a Live,
+    found: Steps,
+}
+
+impl MayBeDone<'_> {
+    /// Those of an instance of a block. What is ready or put aside has not begun, and neither has what depends on it or on
+    /// what is open.
+    fn instance(&mut self, (frame, index): (FrameId, u32), block: u32, place: &Place) {
+        let program = self.program;
+        let mut to_come = BTreeSet::<NodeIndex>::new();
+        // Nodes stand behind what they read from.
+        for (at, node) in (0..).zip(&program.blocks[block as usize].nodes) {
+            let step = StepId { frame, index, node: at };
+            let waits = |source: &Source| matches!(source, Source::Node(from, _) if to_come.contains(from));
+            if self.live.frames.contains_key(&FrameId::opened_by(step)) {
+                self.frame(FrameId::opened_by(step), node, place);
+            } else if !self.live.tickets.contains_key(&step) && !node.inputs.iter().chain(&node.gate).any(waits) {
+                self.all(node, place);
+                continue;
+            }
+            to_come.insert(at);
+        }
+    }
+
+    /// Those inside of a node that is open.
+    fn frame(&mut self, id: FrameId, node: &Node, place: &Place) {
+        let (frame, instances) = (&self.live.frames[&id], self.live.instances(id));
+        let all_are_there = match frame.shape {
+            Shape::Each(elements) => self.live.left(id, elements) == elements.n,
+            Shape::Single | Shape::Run => match node.op {
+                Op::Loop { .. } => instances.iter().eq([&0]),
+                _ => instances.len() == 1,
+            },
+        };
+        // What is deeper is inside of what was looked at.
+        let is_outermost = frame.depth == 1;
+        if !all_are_there || is_outermost && calls_itself(self.program, node, &mut BTreeSet::new()) {
+            return self.all(node, place);
+        }
+        for index in instances {
+            self.instance((id, index), frame.block, &inside(node, place));
+        }
+    }
+
+    /// All of a node.
+    fn all(&mut self, node: &Node, place: &Place) {
+        walk(self.program, node, place, &mut BTreeSet::new(), &mut self.found);
+    }
+}
+
+/// Whether a flow is called inside of itself below a node: where its steps are cannot be told apart then.
+fn calls_itself(program: &Program, node: &Node, around: &mut BTreeSet<u32>) -> bool {
+    bodies(node).into_iter().any(|body| {
+        let is_new = around.insert(body);
+        let nodes = &program.blocks[body as usize].nodes;
+        let found = !is_new || nodes.iter().any(|node| calls_itself(program, node, around));
+        if is_new {
+            around.remove(&body);
+        }
+        found
+    })
+}

@@ -1,0 +1,109 @@
+//! What of a run is under way: its frames, and the steps that were given something and have not committed. Read row by row,
+//! so it is one moment of the run only while nothing of it commits.
+
+use crate::{
+    Error,
+    shared::{Run, Shared},
+};
+use onceflow_core::{
+    Name,
+    protocol::{
+        ids::{FrameId, LANE, StepId},
+        rows::{self, Elements, Frame, Parked, Ticket},
+    },
+};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// What is under way.
+pub(super) struct Live {
+    pub(super) frames: BTreeMap<FrameId, Frame>,
+    /// The steps that could run, or were put aside.
+    pub(super) tickets: BTreeMap<StepId, Ticket>,
+    /// Every step that has not committed, as far as something was delivered to it or it has opened a frame.
+    steps: BTreeSet<StepId>,
+}
+
+impl Shared {
+    /// What is under way in a run.
+    pub(super) async fn live(&self, run: &Run) -> Result<Live, Error> {
+        let (keys, program) = (&run.plan.keys, &run.plan.program);
+        let damaged = || Error::damaged(format!("a row of run `{}`", run.key));
+        let mut frames = BTreeMap::new();
+        for (name, frame) in self.all_frames(run).await? {
+            frames.insert(FrameId::from_bytes(&name.as_bytes()[1..]).ok_or_else(damaged)?, frame);
+        }
+        let mut steps: BTreeSet<StepId> = frames.values().filter_map(|frame| Some(frame.opened_by?.0)).collect();
+        let step_of = |name: &Name| name.as_bytes().get(1..1 + StepId::BYTES).and_then(StepId::from_bytes);
+        for (name, _) in self.all_rows(keys.rows.clone(), b"i").await? {
+            steps.insert(step_of(&name).ok_or_else(damaged)?);
+        }
+        let mut tickets = BTreeMap::new();
+        for (name, row) in self.all_rows(keys.rows.clone(), b"p").await? {
+            let parked: Parked = rows::read(&row).ok_or_else(damaged)?;
+            tickets.insert(step_of(&name).ok_or_else(damaged)?, parked.ticket);
+        }
+        let ready = self.ready_steps(program, keys).await?;
+        tickets.extend(ready.into_iter().map(|(_, step, ticket)| (step, ticket)));
+        steps.extend(tickets.keys());
+        Ok(Live { frames, tickets, steps })
+    }
+}
+
+impl Live {
+    /// The instances of a frame at which something is at work or waits.
+    pub(super) fn instances(&self, frame: FrameId) -> BTreeSet<u32> {
+        let first = StepId { frame, index: 0, node: 0 };
+        let last = StepId { frame, index: u32::MAX, node: u32::MAX };
+        self.steps.range(first..=last).filter(|step| step.node != LANE).map(|step| step.index).collect()
+    }
+
+    /// How many elements of an each have not ended.
+    pub(super) fn left(&self, frame: FrameId, elements: Elements) -> u32 {
+        let open = self.instances(frame).into_iter().filter(|index| *index < elements.n).collect();
+        let next = |lane: u32| self.tickets.get(&StepId { frame, index: lane, node: LANE }).map(|ticket| ticket.cursor);
+        left(elements, &open, next)
+    }
+}
+
+/// Elements that have not ended: those at which something is at work or waits, and those of chunks that are not open yet.
+/// Chunks take turns on lanes; `next` is the chunk that a lane is about to open.
+fn left(elements: Elements, live: &BTreeSet<u32>, next: impl Fn(u32) -> Option<u32>) -> u32 {
+    let size = |chunk: u32| elements.of_chunk(chunk).len() as u32;
+    let mut left = live.len() as u32;
+    let mut open = BTreeMap::new();
+    for chunk in live.iter().map(|index| elements.chunk_of(*index)) {
+        open.insert(chunk % elements.lanes, chunk);
+    }
+    for lane in 0..elements.lanes {
+        let from = match (next(lane), open.get(&lane)) {
+            (Some(next), _) => next,
+            (None, Some(open)) => open.saturating_add(elements.lanes),
+            (None, None) => continue,
+        };
+        left += (from..elements.chunks()).step_by(elements.lanes as usize).map(size).sum::<u32>();
+    }
+    left
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_open_and_what_is_to_be_opened_is_left() {
+        // Chunks of three on two lanes: 0-2 and 6-8 on the first, 3-5 and 9 on the second.
+        let elements = Elements { n: 10, chunk: 3, lanes: 2 };
+        for (live, next, expected) in [
+            (vec![], [Some(0), Some(1)], 10),
+            (vec![0, 1, 2], [None, Some(1)], 10),
+            (vec![1, 3, 4, 5], [None, None], 8),
+            (vec![4], [Some(2), None], 5),
+            (vec![7], [None, None], 1),
+            (vec![], [None, Some(3)], 1),
+            (vec![], [None, None], 0),
+        ] {
+            let live: BTreeSet<u32> = live.into_iter().collect();
+            assert_eq!(left(elements, &live, |lane| next[lane as usize]), expected, "{live:?} {next:?}");
+        }
+    }
+}
