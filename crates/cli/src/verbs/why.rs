@@ -252,7 +252,7 @@ impl Answer {
 
     /// Whether it was tried under a plan, as far as that is told.
     fn has_run(&self, plan: &Decided) -> bool {
-        let is_tried = |one: &Try| one.plan == plan.plan && !matches!(one.end, End::Waits | End::Reused);
+        let is_tried = |one: &Try| one.plan == plan.plan && one.end != End::Waits;
         let is_last = self.plans.first().is_some_and(|first| first.plan == plan.plan);
         self.tries.iter().any(is_tried) || is_last && !matches!(self.came_to(), "not started" | "waiting")
     }

@@ -106,10 +106,10 @@ fn a_step_that_has_not_run_is_not_said_to_have_run() {
     let bed = Bed::new();
     bed.write(
         "f.yaml",
-        "flow: f\nsteps:\n  a: { run: 'exit 3', out: { x: text } }\n  w: { wait: go }\n  \
+        "flow: f\nsteps:\n  a: { run: 'exit 3', out: { x: text } }\n  \
          b: { run: 'echo ${{ a.x }}', out: { y: text } }\noutputs: { y: b.y }\n",
     );
-    bed.run(&["run", "f.yaml"]).ends(3);
+    bed.run(&["run", "f.yaml"]).ends(1);
     bed.run(&["why", "f", "b"]).expect(expect![[r#"
         -- stdout
         b  not started (plan 0)
