@@ -81,7 +81,8 @@ fn main() -> ExitCode {
     };
     let config = configured(&mut cli, &matches);
     let printer = Printer::new(&cli.common);
-    match config.and_then(|config| go(&cli, &config, &printer)) {
+    let went = config.and_then(|config| go(&cli, &config, &printer));
+    match went.and_then(|exit| printer.wrote_all().map(|()| exit)) {
         Ok(exit) => exit.into(),
         Err(fault) => {
             if printer.json {

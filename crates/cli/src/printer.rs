@@ -1,9 +1,17 @@
 //! Owns the streams: stdout is data, stderr is talk. Nothing else in the command writes to either.
 
-use crate::args::{Color, Common};
+use crate::{
+    args::{Color, Common},
+    codes,
+    exit::Exit,
+    fault::Fault,
+};
 use indicatif::MultiProgress;
 use serde_json::Value;
-use std::io::{IsTerminal, Write};
+use std::{
+    io::{self, IsTerminal, Write},
+    sync::{Arc, OnceLock},
+};
 
 /// Says things to people, and gives data to programs.
 #[derive(Clone)]
@@ -18,6 +26,8 @@ pub(crate) struct Printer {
     pub(crate) live: bool,
     /// Bars, if some are drawn: talk has to go above them.
     bars: Option<MultiProgress>,
+    /// Why data was not written, if it was not.
+    unwritten: Arc<OnceLock<io::Error>>,
 }
 
 /// How a word is to look.
@@ -49,6 +59,7 @@ impl Printer {
             is_forced: common.color == Color::Always,
             live,
             bars: None,
+            unwritten: Arc::default(),
         }
     }
 
@@ -100,8 +111,23 @@ impl Printer {
         let mut out = std::io::stdout().lock();
         let text = text.as_ref();
         let end = if text.ends_with('\n') || text.is_empty() { "" } else { "\n" };
-        // A reader that has gone, as `head` does, wants no more.
-        let _gone = write!(out, "{text}{end}").and_then(|()| out.flush());
+        match write!(out, "{text}{end}").and_then(|()| out.flush()) {
+            // A reader that has gone, as `head` does, wants no more.
+            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => {}
+            Err(error) => drop(self.unwritten.set(error)),
+            Ok(()) => {}
+        }
+    }
+
+    /// Whether all data got where it was to go.
+    ///
+    /// # Errors
+    /// What kept it from getting there.
+    pub(crate) fn wrote_all(&self) -> Result<(), Fault> {
+        match self.unwritten.get() {
+            Some(error) => Err(Fault::new(Exit::No, codes::WRITE, format!("cannot write to standard output: {error}"))),
+            None => Ok(()),
+        }
     }
 
     /// Data on stdout, in one line.

@@ -58,6 +58,15 @@ pub(crate) fn bytes(n: u64) -> String {
     format!("{value:.1} {}", UNITS[unit])
 }
 
+/// A text of a line or two; of a longer one the beginning, and how long it is.
+pub(crate) fn clipped(text: &str) -> String {
+    const SHOWN_MAX: usize = 400;
+    match text.char_indices().nth(SHOWN_MAX) {
+        None => text.to_owned(),
+        Some((end, _)) => format!("{}… ({} in all; --json has them)", &text[..end], bytes(text.len() as u64)),
+    }
+}
+
 /// What was used of the machine.
 pub(crate) fn used(used: Used) -> String {
     let peak = used.peak_bytes.map_or(String::new(), |peak| format!(", {} at most", bytes(peak)));

@@ -183,3 +183,15 @@ fn wrong_inputs_are_bad_usage() {
     "#]]);
     assert!(!bed.path(".onceflow").exists());
 }
+
+#[test]
+fn data_that_cannot_be_written_is_an_error_and_a_reader_that_is_gone_is_none() {
+    let bed = Bed::new();
+    bed.run(&["init"]).ends(0);
+    let full = std::fs::File::options().write(true).open("/dev/full").expect("a device that is always full");
+    let said = bed.said(bed.command(&["run", "flow.yaml"]).stdout(full).output().expect("the command starts"));
+    assert!(said.code == 1 && said.stderr.contains("error[OF0440]: cannot write to standard output"), "{}", said.all());
+    let (reader, writer) = std::io::pipe().expect("a pipe");
+    drop(reader);
+    bed.said(bed.command(&["ls"]).stdout(writer).output().expect("the command starts")).ends(0);
+}

@@ -20,6 +20,8 @@ use std::path::{Path, PathBuf};
 /// What would become of one run.
 struct Verdict {
     run: Summary,
+    /// How the run stands.
+    status: String,
     file: PathBuf,
     same: bool,
     plan: Option<onceflow_core::plan::Explanation>,
@@ -28,15 +30,19 @@ struct Verdict {
 
 /// Compares flows with the unfinished runs of a store.
 pub(crate) async fn run(files: &[PathBuf], place: Place, printer: &Printer) -> Result<Exit, Fault> {
+    // What is wrong with a flow is wrong without a store too.
+    let flows: Vec<_> = files.iter().map(|file| Ok((file, flows::read(file)?))).collect::<Result<_, Fault>>()?;
     let mut found = Vec::new();
-    if place.is_there || place.server.is_some() {
+    // No store, no runs; but one that was asked for must be there.
+    if place.is_there || place.is_given || place.server.is_some() {
         let session = Session::open(place).await?;
         let engine = session.idle().await?;
         let unfinished: Vec<_> = runs::all(&engine).await?.into_iter().filter(|run| !run.status.has_ended()).collect();
-        for file in files {
-            let flow = flows::read(file)?;
+        let attendance = runs::Attendance::of(&session, &engine).await?;
+        for (file, flow) in &flows {
             for run in unfinished.iter().filter(|run| run.flow == flow.name) {
-                found.push(verdict(&engine, &session.place, file, &flow, run).await?);
+                let status = runs::status(run, attendance.is_attended(run).await?);
+                found.push(Verdict { status, ..verdict(&engine, &session.place, file, flow, run).await? });
             }
         }
         engine.stop();
@@ -71,23 +77,23 @@ async fn verdict(engine: &Engine, place: &Place, file: &Path, flow: &Flow, run: 
         start.inputs.extend(default.map(|data| (input.name.clone(), data)));
     }
     let moved = engine.explain_move(start).await;
-    let (run, file) = (run.clone(), file.to_owned());
+    let (status, run, file) = (run.status.to_string(), run.clone(), file.to_owned());
     Ok(match moved {
-        Ok(None) => Verdict { run, file, same: true, plan: None, refused: None },
+        Ok(None) => Verdict { run, status, file, same: true, plan: None, refused: None },
         Ok(Some(moved)) => {
             let refused = moved.refused.map(Fault::from);
-            Verdict { run, file, same: moved.is_same, plan: Some(moved.explanation), refused }
+            Verdict { run, status, file, same: moved.is_same, plan: Some(moved.explanation), refused }
         }
         // What it lacks is an answer; what the store does not say is none.
         Err(error @ (onceflow_engine::Error::Inputs(_) | onceflow_engine::Error::Flow(_))) => {
-            Verdict { run, file, same: false, plan: None, refused: Some(error.into()) }
+            Verdict { run, status, file, same: false, plan: None, refused: Some(error.into()) }
         }
         Err(error) => return Err(error.into()),
     })
 }
 
 fn to_text(printer: &Printer, verdict: &Verdict) -> String {
-    let Verdict { run, same, plan, refused, .. } = verdict;
+    let Verdict { run, status, same, plan, refused, .. } = verdict;
     let (ink, word) = match (refused, same) {
         (Some(_), _) => (Ink::Red, "refused"),
         (None, true) => (Ink::Green, "same   "),
@@ -102,17 +108,17 @@ fn to_text(printer: &Printer, verdict: &Verdict) -> String {
         (None, Some(plan)) => plan::short(plan, &plan::Known::default()),
         (None, None) => String::from("it has ended"),
     };
-    format!("{}  {} ({}): {what}\n", printer.ink(ink, word), run.key, run.status)
+    format!("{}  {} ({status}): {what}\n", printer.ink(ink, word), run.key)
 }
 
 fn to_json(verdict: &Verdict) -> Value {
-    let Verdict { run, file, same, plan, refused } = verdict;
+    let Verdict { run, status, file, same, plan, refused } = verdict;
     let refused = refused.as_ref().map(|fault| {
         let (code, message, hint) = fault.in_short();
         json!({"code": code, "message": message, "hint": hint})
     });
     json!({
-        "file": file.display().to_string(), "key": run.key, "id": run.id.to_string(), "status": run.status.to_string(),
+        "file": file.display().to_string(), "key": run.key, "id": run.id.to_string(), "status": status,
         "same": same, "refused": refused, "plan": plan.as_ref().map(|plan| plan::to_json(&run.key, plan, &plan::Known::default())),
     })
 }

@@ -48,6 +48,7 @@ pub(crate) async fn run(args: &args::Explain, place: Place, printer: &Printer) -
     if printer.json {
         let mut data = plan::to_json(asked.key(), explanation, known);
         data["next"] = json!(next);
+        data["notes"] = json!(found.notes);
         if let Some(refused) = refused {
             data["refused"] = of_refused(refused);
         }
@@ -61,6 +62,7 @@ pub(crate) async fn run(args: &args::Explain, place: Place, printer: &Printer) -
     if let Some(pid) = found.pid {
         printer.say(format!("run `{}` is at work in process {pid}; `run` would follow it", asked.key()));
     }
+    found.notes.iter().for_each(|note| printer.say(note));
     printer.next(next);
     Ok(Exit::Done)
 }
@@ -72,6 +74,8 @@ struct Found {
     known: Known,
     /// What the run waits for that only somebody outside can say.
     waits: Vec<Waits>,
+    /// What else is worth knowing.
+    notes: Vec<String>,
     /// Why it would not.
     refused: Option<Fault>,
     /// The process that attends the run.
@@ -117,6 +121,7 @@ impl Found {
             let mut eaches = opened(&session.place, handle.id(), &found.explanation);
             eaches.extend(going_on.eaches);
             (found.known, found.waits) = (Known { eaches, ..going_on }, waits);
+            found.notes = notes(engine, start, &found.explanation).await?;
         }
         Ok(found)
     }
@@ -145,6 +150,47 @@ pub(super) async fn going_on(place: &Place, engine: &Engine, start: &Start) -> R
         unknown.extend(failures.iter().filter(|failed| failed.started).map(|failed| words::step(&failed.address)));
     }
     Ok((Known { eaches, unknown }, waits))
+}
+
+/// What is not taken up of a flow by a run that goes on, and what is done once more by one that is moved.
+pub(super) async fn notes(engine: &Engine, start: &Start, explanation: &Explanation) -> Result<Vec<String>, Fault> {
+    let handle = engine.find(&start.key).await?;
+    if handle.summary().await?.status.has_ended() {
+        return Ok(vec![]);
+    }
+    match engine.is_same(start).await? {
+        None => Ok(vec![]),
+        Some(true) => {
+            let mut names: Vec<_> = engine.unheeded(start).await?.iter().map(|step| words::step(step)).collect();
+            names.dedup();
+            let note =
+                "changed in `retry`, `timeout`, `resources` or `labels`, which a run that has begun does not take up";
+            Ok((!names.is_empty())
+                .then(|| format!("note: {} {note}; `--new` begins anew", names.join(", ")))
+                .into_iter()
+                .collect())
+        }
+        Some(false) => Ok(begun_again(&handle.unfinished().await?, explanation)),
+    }
+}
+
+/// Lists that are under way and begin anew, though some of their elements are done.
+fn begun_again(under_way: &[onceflow_engine::Unfinished], explanation: &Explanation) -> Vec<String> {
+    let is = |line: &onceflow_core::plan::explain::Line, each: &str, fate| {
+        line.fate == fate && crate::steps::is_within(&line.address, each)
+    };
+    let note = |each: &onceflow_engine::Unfinished| {
+        let (name, done) = (words::step(&each.address), each.elements - each.left);
+        let any = |fate| explanation.lines.iter().any(|line| is(line, &name, fate));
+        let begins_again = done > 0 && any(Fate::Run) && !any(Fate::Reused);
+        begins_again.then(|| {
+            let of = words::count(each.elements as usize, "element");
+            format!(
+                "note: {name} begins again with all elements: {done} of {of} were done, and are kept only with `keep`"
+            )
+        })
+    };
+    under_way.iter().filter_map(note).collect()
 }
 
 /// Eaches that are reused, and how many elements they went over, as far as that is told.

@@ -159,7 +159,10 @@ fn tell(printer: &Printer, key: &str, id: Option<&str>, replaces: bool) {
         Some(_) => printer.say(format!("run `{key}` is here{in_place}")),
         None => printer.say(format!("run `{key}` would be imported{in_place}")),
     }
-    printer.next(format!("onceflow show {}", shell_word(key)));
+    printer.next(match id {
+        Some(_) => format!("onceflow show {}", shell_word(key)),
+        None => String::from("the same without --dry-run"),
+    });
 }
 
 /// What is wrong with the file itself is told as such.

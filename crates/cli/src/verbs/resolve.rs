@@ -97,6 +97,7 @@ fn tell(printer: &Printer, run: &Summary, (step, word): (&str, &str), left: &[Wa
     printer.say(format!("{step}: {would}decided: {}", said(word)));
     let key = shell_word(&run.key);
     printer.next(match left.first() {
+        _ if !would.is_empty() => String::from("the same without --dry-run"),
         Some(next) => format!("{} also waits: onceflow resolve {key} {}", left.join(", "), shell_word(next)),
         None => format!("onceflow retry {key}"),
     });

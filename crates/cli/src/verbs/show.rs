@@ -181,7 +181,7 @@ impl Story<'_> {
             text.push_str(&format!("waiting  {lacking}\n"));
         }
         for (name, value) in self.inputs() {
-            text.push_str(&format!("input    {name}: {value}\n"));
+            text.push_str(&format!("input    {name}: {}\n", words::clipped(&value.to_string())));
         }
         for (name, group) in &self.tally.groups {
             let told = told(group, self.is_attended());

@@ -148,3 +148,55 @@ fn a_run_that_is_at_work_is_not_moved_under_the_hands_of_who_works_on_it() {
     gate.open();
     assert_eq!(bed.end(run).ends(0).stdout.trim(), r#"{"x":"w"}"#);
 }
+
+#[test]
+fn check_against_runs_refuses_a_broken_flow_without_a_store_and_a_store_that_is_not_there() {
+    let bed = Bed::new();
+    bed.write("bad.yaml", "flow: bad\nsteps:\n  a: { rum: echo }\n");
+    bed.run(&["check", "bad.yaml", "--against-runs"]).ends(4);
+    bed.run(&["check", "nosuch.yaml", "--against-runs", "--json"]).ends(2);
+    bed.write("good.yaml", "flow: good\nsteps:\n  a: { run: echo }\n");
+    bed.run(&["check", "good.yaml", "--against-runs"]).ends(0);
+    bed.run(&["check", "good.yaml", "--against-runs", "--store", "nowhere"]).ends(1);
+}
+
+#[test]
+fn what_a_run_that_has_begun_does_not_take_up_is_said_by_explain_and_by_run() {
+    let bed = Bed::new();
+    let flow = |more: &str| format!("flow: f\nsteps:\n  a: {{ run: 'test -e {}'{more} }}\n", bed.path("ok").display());
+    bed.write("f.yaml", &flow(""));
+    bed.run(&["run", "f.yaml"]).ends(1);
+    let unheeded = |text: &str| text.contains("note: a changed in `retry`, `timeout`, `resources` or `labels`");
+    let said = bed.run(&["explain", "f.yaml"]).ends(0);
+    assert!(!unheeded(&said.stderr), "{}", said.all());
+    bed.write("f.yaml", &flow(", timeout: 1m"));
+    let said = bed.run(&["explain", "f.yaml"]).ends(0);
+    assert!(unheeded(&said.stderr), "{}", said.all());
+    bed.write("ok", "");
+    let said = bed.run(&["run", "f.yaml"]).ends(0);
+    assert!(unheeded(&said.stderr), "{}", said.all());
+}
+
+#[test]
+fn a_list_that_begins_again_with_a_changed_flow_is_said_to() {
+    let bed = Bed::new();
+    let flow = |text: &str| {
+        let ok = bed.path("ok");
+        format!(
+            "flow: f\nsteps:\n  lst:\n    each: n in [1, 2, 3]\n    at_most: 1\n    \
+             run: if test ${{{{ n }}}} = 3; then test -e {}; fi && echo ${{{{ n }}}}\n    out: {{ n: int }}\n  \
+             after: {{ run: 'echo {text} ${{{{ lst.n }}}}', out: {{ t: text }} }}\noutputs: {{ t: after.t }}\n",
+            ok.display()
+        )
+    };
+    bed.write("f.yaml", &flow("one"));
+    bed.run(&["run", "f.yaml"]).ends(1);
+    bed.write("f.yaml", &flow("two"));
+    let note = "note: lst begins again with all elements: 2 of 3 elements were done";
+    let said = bed.run(&["explain", "f.yaml"]).ends(0);
+    assert!(said.stderr.contains(note), "{}", said.all());
+    bed.write("ok", "");
+    let said = bed.run(&["run", "f.yaml"]).ends(0);
+    assert!(said.stderr.contains(note), "{}", said.all());
+    assert!(said.stdout.contains("two 1 2 3"), "{}", said.all());
+}

@@ -1,6 +1,6 @@
 //! What can be said about runs at a glance: for lists of them, also by those who do not work on any.
 
-use super::{Engine, reruns};
+use super::{Engine, Start, reruns};
 use crate::{
     Error, Handle,
     perform::{failures, noted},
@@ -11,8 +11,9 @@ use onceflow_core::{
     Timestamp,
     limits::SCAN_ROWS_MAX,
     model::{
-        Node, Place, Program,
+        Node, Place, Program, check,
         program::{Op, ROOT},
+        task::{Resources, Retry, TaskSpec},
     },
     protocol::{
         ids::{Generation, RunId},
@@ -22,7 +23,7 @@ use onceflow_core::{
     row::counter,
 };
 use onceflow_store::records::Scan;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Failures told of one run.
 const FAILURES_MAX: usize = 10;
@@ -154,6 +155,19 @@ impl Engine {
 }
 
 impl Engine {
+    /// Steps that are asked for with another retry, timeout, class or other resources than the run of this key was planned
+    /// with. A run that goes on for the same does not take those up.
+    ///
+    /// # Errors
+    /// If the flow does not check, the store does not answer, or the run is not there.
+    pub fn unheeded<'a>(&'a self, start: &'a Start) -> BoxFuture<'a, Result<Vec<String>, Error>> {
+        Box::pin(async move {
+            let Some(planned) = self.find(&start.key).await?.program().await? else { return Ok(vec![]) };
+            let asked = check(&start.library, &start.flow, start.outputs.as_deref())?;
+            Ok(unlike(&asked, &planned))
+        })
+    }
+
     /// A run that went on while it was looked at; `None` if it is not there any more.
     async fn look_again(&self, key: &str) -> Result<Option<Summary>, Error> {
         let found = match self.find(key).await {
@@ -216,6 +230,26 @@ impl Handle {
 
 /// The steps of a program as a tree.
 pub(super) fn outline(program: &Program) -> Vec<Outline> {
+    let line =
+        |(line, task): (Outline, Option<&TaskSpec>)| Outline { task: task.map(|task| task.name.clone()), ..line };
+    drawn(program).into_iter().map(line).collect()
+}
+
+/// The steps of a program that have another retry, timeout, class or needs than in another one of the same steps.
+fn unlike(program: &Program, other: &Program) -> Vec<String> {
+    fn settings(task: &TaskSpec) -> (&Retry, Option<u64>, &str, &Resources) {
+        (&task.retry, task.timeout_ms, &task.class, &task.resources)
+    }
+    let others: BTreeMap<_, _> = drawn(other).into_iter().map(|(line, task)| (line.address, task)).collect();
+    let is_unlike = |address: &String, task: &TaskSpec| {
+        others.get(address).copied().flatten().is_some_and(|other| settings(other) != settings(task))
+    };
+    let tasks = drawn(program).into_iter().filter_map(|(line, task)| Some((line.address, task?)));
+    tasks.filter(|(address, task)| is_unlike(address, task)).map(|(address, _)| address).collect()
+}
+
+/// The steps of a program, and the task of each that is one.
+fn drawn(program: &Program) -> Vec<(Outline, Option<&TaskSpec>)> {
     let mut lines = Vec::new();
     for node in &program.blocks[ROOT as usize].nodes {
         draw(program, node, &Place::root(), &mut BTreeSet::new(), &mut lines);
@@ -223,10 +257,16 @@ pub(super) fn outline(program: &Program) -> Vec<Outline> {
     lines
 }
 
-fn draw(program: &Program, node: &Node, place: &Place, around: &mut BTreeSet<u32>, lines: &mut Vec<Outline>) {
+fn draw<'a>(
+    program: &'a Program,
+    node: &Node,
+    place: &Place,
+    around: &mut BTreeSet<u32>,
+    lines: &mut Vec<(Outline, Option<&'a TaskSpec>)>,
+) {
     let mut line = |path: &[_], kind, task: Option<u32>| {
-        let task = task.map(|task| program.tasks[task as usize].name.clone());
-        lines.push(Outline { address: place.address(path), kind, task, depth: around.len() });
+        let line = Outline { address: place.address(path), kind, task: None, depth: around.len() };
+        lines.push((line, task.map(|task| &program.tasks[task as usize])));
     };
     let (kind, bodies) = match &node.op {
         Op::Relay => return,

@@ -1,9 +1,11 @@
 //! A child process that tells, when it has ended, what it used of the machine. Tokio's do not: it asks for no more than
 //! how they ended.
 
+use futures_util::FutureExt;
 use onceflow_engine::task::Used;
 use std::{
     io,
+    os::unix::process::ExitStatusExt,
     process::{Command, ExitStatus},
 };
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -16,15 +18,26 @@ pub(super) struct Child {
     id: u32,
     /// Told whenever some child of ours has ended.
     some_ended: Signal,
+    /// Told when we are interrupted.
+    interrupts: Signal,
+}
+
+/// How a child ended.
+pub(super) struct Ended {
+    pub(super) status: ExitStatus,
+    pub(super) used: Used,
+    /// It was interrupted, and so were we. A terminal interrupts our whole group, and a child that has just been made is in
+    /// it until it is in a group of its own, which is before it becomes the program: it has not begun.
+    pub(super) is_interrupted_with_us: bool,
 }
 
 impl Child {
     /// Starts it.
     pub(super) fn start(command: &mut Command) -> io::Result<Self> {
         // Listens before it starts, so that its end is not missed.
-        let some_ended = signal(SignalKind::child())?;
+        let (some_ended, interrupts) = (signal(SignalKind::child())?, signal(SignalKind::interrupt())?);
         let process = command.spawn()?;
-        Ok(Child { id: process.id(), process: Some(process), some_ended })
+        Ok(Child { id: process.id(), process: Some(process), some_ended, interrupts })
     }
 
     /// Its number.
@@ -33,12 +46,16 @@ impl Child {
     }
 
     /// Waits for its end. May be dropped and called again until it has answered.
-    pub(super) async fn wait(&mut self) -> io::Result<(ExitStatus, Used)> {
+    pub(super) async fn wait(&mut self) -> io::Result<Ended> {
         loop {
             let process = self.process.as_mut().ok_or(io::ErrorKind::NotFound)?;
             if let Some(ended) = process.try_wait4()? {
                 self.process = None;
-                return Ok((ended.status, used(&ended.rusage, own_peak_bytes())));
+                let is_interrupted = ended.status.signal() == Some(SignalKind::interrupt().as_raw_value());
+                // We are interrupted before it can have ended of it, so that we know by now.
+                let is_interrupted_with_us = is_interrupted && self.interrupts.recv().now_or_never().is_some();
+                let used = used(&ended.rusage, own_peak_bytes());
+                return Ok(Ended { status: ended.status, used, is_interrupted_with_us });
             }
             self.some_ended.recv().await;
         }
@@ -76,7 +93,8 @@ mod tests {
 
     async fn run(script: &str) -> (ExitStatus, Used) {
         let mut child = Child::start(Command::new("bash").args(["-c", script])).unwrap();
-        child.wait().await.unwrap()
+        let ended = child.wait().await.unwrap();
+        (ended.status, ended.used)
     }
 
     #[tokio::test]
