@@ -185,7 +185,7 @@ fn a_list_that_begins_again_with_a_changed_flow_is_said_to() {
         format!(
             "flow: f\nsteps:\n  lst:\n    each: n in [1, 2, 3]\n    at_most: 1\n    \
              run: if test ${{{{ n }}}} = 3; then test -e {}; fi && echo ${{{{ n }}}}\n    out: {{ n: int }}\n  \
-             after: {{ run: 'echo {text} ${{{{ lst.n }}}}', out: {{ t: text }} }}\noutputs: {{ t: after.t }}\n",
+             join: {{ run: 'echo {text} ${{{{ lst.n }}}}', out: {{ t: text }} }}\noutputs: {{ t: join.t }}\n",
             ok.display()
         )
     };

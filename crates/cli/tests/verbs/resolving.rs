@@ -219,7 +219,7 @@ fn what_was_done_is_said_with_what_it_gave_and_the_run_goes_on() {
     bed.run(&["resolve", "pay", "charge", "--done", "-o", "amount=7", "--dry-run"]).expect(expect![[r#"
         -- stderr
         charge: would be decided: was done
-        next: onceflow retry pay
+        next: the same without --dry-run
         -- exit 0
     "#]]);
     let said = bed.run(&["resolve", "-", "charge", "--done", "-o", "amount=7", "--json"]).ends(0).json();
