@@ -4,7 +4,7 @@ use crate::{
     picture::scene::{box_id, is_step},
     trail,
 };
-use onceflow_engine::{What, task::Used};
+use onceflow_engine::{End, What, task::Used};
 use std::{
     collections::{BTreeMap, BTreeSet},
     ops::Bound::{Included, Unbounded},
@@ -146,6 +146,12 @@ impl History {
                 self.ends(ms, address, How::Lost);
             }
             What::DidUndo { address } => self.push(address, 0, ms, How::Undone),
+            // What ran then did take effect, and whoever ran it was killed before that was told. When it ended, nobody knows.
+            What::DidEnd { how: End::Done } => {
+                for at in std::mem::take(&mut self.running).into_values() {
+                    (self.all[at].how, self.all[at].to_ms) = (How::Done, self.all[at].from_ms);
+                }
+            }
             What::DidEnd { .. } => {}
         }
         self.last_ms = self.last_ms.max(ms);
@@ -261,6 +267,13 @@ mod tests {
         known.rests();
         assert_eq!(known.now()[3].how, How::Interrupted);
         assert_eq!(known.starts_ms, [1, 100]);
+    }
+
+    #[test]
+    fn what_ran_when_somebody_was_killed_and_never_again_had_taken_effect_if_the_run_is_done() {
+        let known =
+            history(&[(1, run("/a", 1)), (2, run("/b", 1)), (50, commit("/b")), (51, What::DidEnd { how: End::Done })]);
+        assert_eq!(told(known.now()), ["/a 1-1 done", "/b 2-50 done"]);
     }
 
     #[test]

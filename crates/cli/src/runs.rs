@@ -10,7 +10,7 @@ use crate::{
     waits::{self, Waits},
     words,
 };
-use onceflow_engine::{Engine, Error, RunStatus, Summary};
+use onceflow_engine::{Engine, Error, Handle, RunStatus, Summary};
 
 /// Runs asked for at a time.
 const PAGE: usize = 500;
@@ -73,8 +73,13 @@ impl<'a> Attendance<'a> {
         if presence::look(&place.directory, &run.key).is_some() {
             return Ok(true);
         }
-        let by_any = self.has_workers && !run.status.is_at_rest();
-        Ok(by_any && is_for_any(place, &self.engine.find(&run.key).await?).await?)
+        if !self.has_workers || run.status.is_at_rest() {
+            return Ok(false);
+        }
+        match found(self.engine, &run.key).await? {
+            Some(handle) => is_for_any(place, &handle).await,
+            None => Ok(false),
+        }
     }
 
     /// What a run waits for that only somebody outside can say.
@@ -85,7 +90,19 @@ impl<'a> Attendance<'a> {
         if run.status.has_ended() {
             return Ok(vec![]);
         }
-        waits::all(&self.session.place, self.engine, &self.engine.find(&run.key).await?).await
+        match found(self.engine, &run.key).await? {
+            Some(handle) => waits::all(&self.session.place, self.engine, &handle).await,
+            None => Ok(vec![]),
+        }
+    }
+}
+
+/// The run of a key, unless it went meanwhile.
+async fn found(engine: &Engine, key: &str) -> Result<Option<Handle>, Fault> {
+    match engine.find(key).await {
+        Ok(handle) => Ok(Some(handle)),
+        Err(Error::NoRun(_)) => Ok(None),
+        Err(error) => Err(error.into()),
     }
 }
 

@@ -31,6 +31,15 @@ pub(crate) struct Group {
 }
 
 impl Group {
+    /// The run has ended. In one that is done everything was, also what nobody lived to tell.
+    fn ends(&mut self, is_done: bool) {
+        let running = std::mem::take(&mut self.running);
+        if is_done {
+            self.done += running.keys().filter(|address| !words::is_helper(address)).count();
+            self.done = self.done.max(self.elements.unwrap_or(0).saturating_sub(self.reused));
+        }
+    }
+
     /// How many are settled.
     pub(crate) fn settled(&self) -> usize {
         self.done + self.reused
@@ -175,7 +184,9 @@ impl Tally {
                 None
             }
             What::DidEnd { how } => {
-                self.groups.iter_mut().for_each(|(_, group)| group.running.clear());
+                for (_, group) in &mut self.groups {
+                    group.ends(*how == End::Done);
+                }
                 self.end = Some(*how);
                 None
             }
@@ -204,6 +215,16 @@ impl Tally {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn in_a_run_that_is_done_everything_is_also_what_nobody_lived_to_tell() {
+        let mut tally = Tally::of([String::from("a"), String::from("b")]);
+        tally.saw(1, &What::WillRun { address: "/a".into(), attempt: 1 });
+        tally.saw(2, &What::DidOpen { address: "/b".into(), elements: 3 });
+        tally.saw(3, &What::DidCommit { address: "/b[1]".into() });
+        tally.saw(4, &What::DidEnd { how: End::Done });
+        assert_eq!((tally.groups[0].1.done, tally.groups[1].1.done, tally.running()), (1, 3, vec![]));
+    }
 
     #[test]
     fn what_happens_inside_a_step_counts_for_it() {

@@ -27,8 +27,8 @@ pub(crate) enum Why {
     Event(String),
     /// Somebody who says what became of it.
     Unknown,
-    /// The same; but it stands as whoever ran it left it, who is gone.
-    Left,
+    /// The same; but it stands as whoever ran it left it, who claimed steps under this name and is gone.
+    Left(u128),
 }
 
 impl Waits {
@@ -40,7 +40,7 @@ impl Waits {
     pub(crate) fn event(&self) -> Option<&str> {
         match &self.why {
             Why::Event(event) => Some(event),
-            Why::Unknown | Why::Left => None,
+            Why::Unknown | Why::Left(_) => None,
         }
     }
 }
@@ -79,7 +79,7 @@ pub(crate) async fn all(place: &Place, engine: &Engine, handle: &Handle) -> Resu
     let is_alive =
         |by: u128| has(&there, by) || workers.iter().any(|worker| worker.incarnation == by && worker.is_alive);
     let is_left = |begun: &Begun| has(&gone, begun.by) || begun.held_until.is_none() && !is_alive(begun.by);
-    let left = begun.into_iter().filter(is_left).map(|begun| Waits { step: begun.step, why: Why::Left });
+    let left = begun.into_iter().filter(is_left).map(|begun| Waits { step: begun.step, why: Why::Left(begun.by) });
     all.extend(left);
     Ok(all)
 }

@@ -295,7 +295,7 @@ fn a_report_is_one_file_that_needs_nothing_and_no_key_breaks_it() {
     bed.run(&["timeline", "-", "-o", "t.svg"]).ends(0);
     is_xml(&bed, "g.svg");
     is_xml(&bed, "t.svg");
-    let said = bed.run(&["report", "-o", "no/such/place.html"]).ends(1);
+    let said = bed.run(&["report", "-o", "no/such/place.html"]).ends(2);
     assert!(said.stderr.starts_with("error[OF0440]: cannot write no/such/place.html: "), "{}", said.stderr);
 }
 

@@ -58,18 +58,14 @@ pub(crate) async fn run(start: Start<'_>, guard: Option<&Arc<Guard>>, log: &mut 
         None => Stdio::from(writer.try_clone().map_err(wrong)?),
     });
     command.stderr(writer);
-    let (status, used, is_alone) = loop {
-        let mut running = Running::new(Child::start(&mut command).map_err(wrong)?, guard);
-        let ended = listen(&mut running, &reader, capture.as_mut(), log).await;
-        let ended = ended.map_err(|error| codes::failure(codes::START, format!("`{program}` was lost: {error}")))?;
-        let is_alone = running.ended();
-        // One that has not begun is begun again, unless whoever interrupted us wants it to end: then this is dropped.
-        if !ended.is_interrupted_with_us {
-            break (ended.status, ended.used, is_alone);
-        }
-    };
+    let child = Child::start(&mut command).map_err(wrong)?;
     // The ends of the pipe that are ours would keep it open.
     drop(command);
+    let mut running = Running::new(child, guard);
+    let ended = listen(&mut running, &reader, capture.as_mut(), log).await;
+    let child::Ended { status, used } =
+        ended.map_err(|error| codes::failure(codes::START, format!("`{program}` was lost: {error}")))?;
+    let is_alone = running.ended();
     let (mut left, mut is_at_end) = (0, false);
     while let Some(bytes) = read(&reader, |bytes| said(log, bytes)) {
         left += bytes;
@@ -247,20 +243,5 @@ mod tests {
         assert_eq!(read(&reader, <[u8]>::to_vec).as_deref(), Some(&b"last words"[..]));
         drop(writer);
         assert_eq!(read(&reader, <[u8]>::to_vec).as_deref(), Some(&b""[..]));
-    }
-
-    #[tokio::test]
-    async fn what_is_interrupted_with_us_before_it_began_is_begun_again() {
-        let directory = tempfile::tempdir().unwrap();
-        // As a terminal does it: all of the group, us first.
-        let script = "[ -e begun ] && exit 7; : > begun; kill -INT $PPID; kill -INT $$";
-        let mut command = Command::new("bash");
-        command.args(["-c", script]).current_dir(directory.path()).process_group(0);
-        let first = Child::start(&mut command).unwrap().wait().await.unwrap();
-        assert!(first.is_interrupted_with_us, "{}", first.status);
-        let again = Child::start(&mut command).unwrap().wait().await.unwrap();
-        assert_eq!((again.status.code(), again.is_interrupted_with_us), (Some(7), false));
-        let alone = Child::start(Command::new("bash").args(["-c", "kill -INT $$"])).unwrap().wait().await.unwrap();
-        assert!(!alone.is_interrupted_with_us, "it did that to itself");
     }
 }

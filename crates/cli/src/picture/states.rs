@@ -135,6 +135,10 @@ pub(crate) fn colour(
         let id = one.id.trim_end_matches('.');
         let mut stand = stands.get(id).cloned().unwrap_or_default();
         stand.of = elements(&one.eaches, history);
+        // In a run that is done every element was, also what nobody lived to tell.
+        if let (true, false, Some(of), 1..) = (is_done, one.in_choice, stand.of, stand.settled()) {
+            stand.done += of.saturating_sub(stand.settled());
+        }
         stand.state = match () {
             () if unknown.iter().any(|other| other == id) => State::Unknown,
             // A run that is not failing tries again what failed.

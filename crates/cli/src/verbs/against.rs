@@ -113,10 +113,7 @@ fn to_text(printer: &Printer, verdict: &Verdict) -> String {
 
 fn to_json(verdict: &Verdict) -> Value {
     let Verdict { run, status, file, same, plan, refused } = verdict;
-    let refused = refused.as_ref().map(|fault| {
-        let (code, message, hint) = fault.in_short();
-        json!({"code": code, "message": message, "hint": hint})
-    });
+    let refused = refused.as_ref().map(super::explain::of_refused);
     json!({
         "file": file.display().to_string(), "key": run.key, "id": run.id.to_string(), "status": status,
         "same": same, "refused": refused, "plan": plan.as_ref().map(|plan| plan::to_json(&run.key, plan, &plan::Known::default())),

@@ -11,7 +11,7 @@ use crate::{
     presence,
     printer::Printer,
     runs,
-    session::{Session, is_for_any},
+    session::{Session, Who, is_for_any},
     story, trail,
     verbs::{ls::shell_word, run::busy},
     waits::{self, Waits},
@@ -121,7 +121,7 @@ impl Found {
             let mut eaches = opened(&session.place, handle.id(), &found.explanation);
             eaches.extend(going_on.eaches);
             (found.known, found.waits) = (Known { eaches, ..going_on }, waits);
-            found.notes = notes(engine, start, &found.explanation).await?;
+            found.notes = notes(&session.place, engine, start, &found.explanation).await?;
         }
         Ok(found)
     }
@@ -153,13 +153,20 @@ pub(super) async fn going_on(place: &Place, engine: &Engine, start: &Start) -> R
 }
 
 /// What is not taken up of a flow by a run that goes on, and what is done once more by one that is moved.
-pub(super) async fn notes(engine: &Engine, start: &Start, explanation: &Explanation) -> Result<Vec<String>, Fault> {
+pub(super) async fn notes(
+    place: &Place,
+    engine: &Engine,
+    start: &Start,
+    explanation: &Explanation,
+) -> Result<Vec<String>, Fault> {
     let handle = engine.find(&start.key).await?;
     if handle.summary().await?.status.has_ended() {
         return Ok(vec![]);
     }
     match engine.is_same(start).await? {
         None => Ok(vec![]),
+        // Whoever may take its steps is another matter than labels.
+        Some(true) if place.who() == Who::Attending && is_for_any(place, &handle).await? => Ok(vec![]),
         Some(true) => {
             let mut names: Vec<_> = engine.unheeded(start).await?.iter().map(|step| words::step(step)).collect();
             names.dedup();
@@ -238,13 +245,14 @@ fn being_undone(printer: &Printer, run: &Summary, undos: &[String], found: &Foun
     Exit::Done
 }
 
-fn of_refused(refused: &Fault) -> serde_json::Value {
-    json!({"code": refused.code, "message": refused.message, "hint": refused.hint})
+pub(super) fn of_refused(refused: &Fault) -> serde_json::Value {
+    let (code, message, hint) = refused.in_short();
+    json!({"code": code, "message": message, "hint": hint})
 }
 
 fn would_refuse(printer: &Printer, refused: &Fault) -> Exit {
     printer.tell(format!("`run` would refuse this: {refused}"));
-    printer.next(format!("onceflow error {}", refused.code.unwrap_or(codes::ENDED)));
+    printer.next(format!("onceflow error {}", refused.in_short().0.unwrap_or(codes::ENDED)));
     Exit::Done
 }
 

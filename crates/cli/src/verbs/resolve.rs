@@ -42,8 +42,8 @@ pub(crate) async fn run(args: &args::Resolve, place: Place, printer: &Printer) -
         return Ok(Exit::Done);
     }
     let told = story(&resolution, step);
-    if waits.why == Why::Left {
-        put_aside(&session.place, &engine, &handle, &step.address).await?;
+    if let Why::Left(by) = waits.why {
+        put_aside(&session.place, &engine, &handle, (&step.address, by)).await?;
     }
     handle.resolve(&step.address, resolution).await?;
     told.write(&session.place.run(run.id), &step.address);
@@ -69,9 +69,9 @@ fn story(resolution: &Resolution, step: &Undecided) -> Said {
 
 /// Whoever ran the step is gone, and nobody has taken it over: it is put aside as whoever did would, so that it can be
 /// resolved. If somebody comes between, the step is as they left it.
-async fn put_aside(place: &Place, engine: &Engine, handle: &Handle, address: &str) -> Result<(), Fault> {
+async fn put_aside(place: &Place, engine: &Engine, handle: &Handle, (address, by): (&str, u128)) -> Result<(), Fault> {
     work::release(engine, place, None).await?;
-    if handle.lose_track(address).await? {
+    if handle.lose_track(address, by).await? {
         trail::append(&place.run(handle.id()), &What::DidLoseTrack { address: address.to_owned() });
     }
     Ok(())
@@ -86,8 +86,8 @@ fn said(word: &str) -> &'static str {
 }
 
 fn tell(printer: &Printer, run: &Summary, (step, word): (&str, &str), left: &[Waits], would: &str) {
-    let left: Vec<_> =
-        left.iter().map(|other| words::step(&other.step.address)).filter(|other| other != step).collect();
+    let others: Vec<_> = left.iter().filter(|other| words::step(&other.step.address) != step).cloned().collect();
+    let left: Vec<_> = others.iter().map(|other| words::step(&other.step.address)).collect();
     if printer.json {
         let is_done = would.is_empty();
         printer.data(&json!({
@@ -96,9 +96,9 @@ fn tell(printer: &Printer, run: &Summary, (step, word): (&str, &str), left: &[Wa
     }
     printer.say(format!("{step}: {would}decided: {}", said(word)));
     let key = shell_word(&run.key);
-    printer.next(match left.first() {
+    printer.next(match waits::next(&run.key, &others) {
         _ if !would.is_empty() => String::from("the same without --dry-run"),
-        Some(next) => format!("{} also waits: onceflow resolve {key} {}", left.join(", "), shell_word(next)),
+        Some(next) => format!("{} also waits: {next}", left.join(", ")),
         None => format!("onceflow retry {key}"),
     });
 }

@@ -291,7 +291,7 @@ impl Running<'_> {
             let explanation = engine.explain(self.asked.start.clone()).await?;
             let (known, _) = super::explain::going_on(&self.session.place, engine, &self.asked.start).await?;
             self.printer.say(plan::short(&explanation, &known));
-            let notes = super::explain::notes(engine, &self.asked.start, &explanation).await?;
+            let notes = super::explain::notes(&self.session.place, engine, &self.asked.start, &explanation).await?;
             notes.iter().for_each(|note| self.printer.say(note));
         }
         Ok(())

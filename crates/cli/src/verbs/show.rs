@@ -44,7 +44,8 @@ pub(crate) async fn run(args: &args::Show, place: Place, printer: &Printer) -> R
     }
     engine.stop();
     let mut tally = trail::tally(&session.place.run(run.id));
-    let left = waiting.iter().filter(|waits| waits.why == waits::Why::Left).map(|waits| waits.step.address.clone());
+    let left =
+        waiting.iter().filter(|waits| matches!(waits.why, waits::Why::Left(_))).map(|waits| waits.step.address.clone());
     left.for_each(|address| tally.lost(&address));
     let waits = waiting.iter().map(|waits| waits.step.address.clone()).collect();
     use RunStatus::{Cancelled, Cancelling, Removing, Undoing, Undone};

@@ -13,7 +13,7 @@ use onceflow_core::{
     model::Effect,
     protocol::{
         ids::StepId,
-        rows::{Ticket, Why},
+        rows::{self, Ticket, Why},
         step::{self, Taken},
     },
 };
@@ -60,15 +60,18 @@ impl Handle {
     /// Puts a step aside that somebody started who is gone, just as whoever took it over would, but for asking its own
     /// check: what became of it is not known from then on, and [`Handle::resolve`] says it. The caller knows that they are
     /// gone; one that is not may still say what it gave, until somebody decides. Whether it was put aside: not if it is not
-    /// one of [`Handle::begun`], and not while a claim on it stands. Durable when it returns.
+    /// one of [`Handle::begun`], not if it was started by somebody else than they, and not while a claim on it stands.
+    /// Durable when it returns.
     ///
     /// # Errors
     /// If the store does not answer.
-    pub fn lose_track<'a>(&'a self, address: &'a str) -> BoxFuture<'a, Result<bool, Error>> {
+    pub fn lose_track<'a>(&'a self, address: &'a str, by: u128) -> BoxFuture<'a, Result<bool, Error>> {
         Box::pin(async move {
             let Some(run) = self.shared.read_run(self.id()).await? else { return Ok(false) };
             let mut begun = self.shared.begun(&run).await?.into_iter();
-            let Some(found) = begun.find(|found| found.address == address) else { return Ok(false) };
+            let Some(found) = begun.find(|found| found.address == address && found.started.incarnation() == by) else {
+                return Ok(false);
+            };
             let is_aside = self.shared.put_aside(&run, found).await?;
             self.shared.records.durable(self.shared.records.position()).await?;
             Ok(is_aside)
@@ -87,7 +90,12 @@ impl Shared {
         for (key, step, ticket) in self.ready_steps(program, &run.plan.keys).await? {
             let Some(started) = ticket.started else { continue };
             let node = &program.blocks[ticket.block as usize].nodes[step.node as usize];
-            let address = self.place(run, step.frame, step.index).await?.address(&node.path);
+            let address = match self.place(run, step.frame, step.index).await {
+                Ok(place) => place.address(&node.path),
+                // It went on meanwhile, and what was around it has ended.
+                Err(_) if self.row(key.clone()).await?.is_none() => continue,
+                Err(error) => return Err(error),
+            };
             all.push(Found { key, step, ticket, started, address });
         }
         Ok(all)
@@ -104,6 +112,10 @@ impl Shared {
     async fn put_aside(&self, run: &Run, found: Found) -> Result<bool, Error> {
         let Found { key, step, ticket, started, address } = found;
         let Some(row) = self.row(key.clone()).await? else { return Ok(false) };
+        // What was found may be old; what is required is this row.
+        if rows::read::<Ticket>(&row).is_none_or(|now| now != ticket) {
+            return Ok(false);
+        }
         let Some(frame) = self.frame(run, step.frame).await? else { return Ok(false) };
         self.free_overdue(&key.group, run.plan.keys.run).await?;
         let taken = Taken { step, queue: key.group, name: key.name, fence: started, ticket, frame, inbox: vec![] };

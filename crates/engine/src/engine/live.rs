@@ -61,7 +61,8 @@ impl Live {
     pub(super) fn left(&self, frame: FrameId, elements: Elements) -> u32 {
         let open = self.instances(frame).into_iter().filter(|index| *index < elements.n).collect();
         let next = |lane: u32| self.tickets.get(&StepId { frame, index: lane, node: LANE }).map(|ticket| ticket.cursor);
-        left(elements, &open, next)
+        // What is looked at may go on meanwhile.
+        left(elements, &open, next).min(elements.n)
     }
 }
 

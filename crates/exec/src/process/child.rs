@@ -1,11 +1,9 @@
 //! A child process that tells, when it has ended, what it used of the machine. Tokio's do not: it asks for no more than
 //! how they ended.
 
-use futures_util::FutureExt;
 use onceflow_engine::task::Used;
 use std::{
     io,
-    os::unix::process::ExitStatusExt,
     process::{Command, ExitStatus},
 };
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -18,26 +16,31 @@ pub(super) struct Child {
     id: u32,
     /// Told whenever some child of ours has ended.
     some_ended: Signal,
-    /// Told when we are interrupted.
-    interrupts: Signal,
 }
 
 /// How a child ended.
 pub(super) struct Ended {
     pub(super) status: ExitStatus,
     pub(super) used: Used,
-    /// It was interrupted, and so were we. A terminal interrupts our whole group, and a child that has just been made is in
-    /// it until it is in a group of its own, which is before it becomes the program: it has not begun.
-    pub(super) is_interrupted_with_us: bool,
 }
 
+/// How often one that was ended before it began is started again.
+const STARTS_MAX: usize = 5;
+
 impl Child {
-    /// Starts it.
+    /// Starts it. A terminal interrupts our whole group, and a process that has just been made is in it for a moment, until
+    /// it is in a group of its own; that ends it before it becomes the program. It has not begun, so it is made again.
     pub(super) fn start(command: &mut Command) -> io::Result<Self> {
         // Listens before it starts, so that its end is not missed.
-        let (some_ended, interrupts) = (signal(SignalKind::child())?, signal(SignalKind::interrupt())?);
-        let process = command.spawn()?;
-        Ok(Child { id: process.id(), process: Some(process), some_ended, interrupts })
+        let some_ended = signal(SignalKind::child())?;
+        for _ in 0..STARTS_MAX {
+            let mut process = command.spawn()?;
+            if has_begun(process.id()) {
+                return Ok(Child { id: process.id(), process: Some(process), some_ended });
+            }
+            process.wait()?;
+        }
+        Err(io::Error::new(io::ErrorKind::Interrupted, "it was ended before it began, again and again"))
     }
 
     /// Its number.
@@ -51,15 +54,27 @@ impl Child {
             let process = self.process.as_mut().ok_or(io::ErrorKind::NotFound)?;
             if let Some(ended) = process.try_wait4()? {
                 self.process = None;
-                let is_interrupted = ended.status.signal() == Some(SignalKind::interrupt().as_raw_value());
-                // We are interrupted before it can have ended of it, so that we know by now.
-                let is_interrupted_with_us = is_interrupted && self.interrupts.recv().now_or_never().is_some();
-                let used = used(&ended.rusage, own_peak_bytes());
-                return Ok(Ended { status: ended.status, used, is_interrupted_with_us });
+                return Ok(Ended { status: ended.status, used: used(&ended.rusage, own_peak_bytes()) });
             }
             self.some_ended.recv().await;
         }
     }
+}
+
+/// Whether a child of ours, which was made and is not reaped, became the program it was made for; yes where the system does
+/// not say. Making one lasts until it has become it, or is ended.
+fn has_begun(id: u32) -> bool {
+    let stat = std::fs::read_to_string(format!("/proc/{id}/stat"));
+    stat.ok().and_then(|stat| is_program(&stat)) != Some(false)
+}
+
+/// What Linux says of a process that it has not become another program since it was made: `PF_FORKNOEXEC` among its flags.
+fn is_program(stat: &str) -> Option<bool> {
+    const FORKED_ONLY: u64 = 0x40;
+    // The name, which may have anything in it, is in brackets; six fields are between it and the flags.
+    let (_, after) = stat.rsplit_once(')')?;
+    let flags: u64 = after.split_whitespace().nth(6)?.parse().ok()?;
+    Some(flags & FORKED_ONLY == 0)
 }
 
 impl Drop for Child {
@@ -113,6 +128,18 @@ mod tests {
         assert!(status.success());
         assert!(used.peak_bytes.is_some_and(|bytes| bytes >= hungry), "{used:?}");
         assert_eq!(run(":").await.1.peak_bytes, None, "a small one has no peak of its own");
+    }
+
+    #[test]
+    fn what_was_ended_before_it_became_a_program_has_not_begun() {
+        let stat = |flags: u64| format!("17 (a) b) Z 1 17 17 0 -1 {flags} 0 0 0");
+        assert_eq!((is_program(&stat(0x40_0044)), is_program(&stat(0x40_0004))), (Some(false), Some(true)));
+        assert_eq!((is_program(""), is_program("17 (a) Z")), (None, None));
+        let mut child = Command::new("true").spawn().unwrap();
+        assert!(has_begun(child.id()));
+        let ours = std::fs::read_to_string("/proc/self/stat").unwrap();
+        assert_eq!(is_program(&ours), Some(true));
+        child.wait().unwrap();
     }
 
     #[tokio::test]
