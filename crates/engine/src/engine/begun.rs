@@ -1,7 +1,7 @@
 //! Steps that must not start twice, were started, and have not said how they ended: while they are at work, and after
 //! whoever ran them is gone, until somebody takes them over or puts them aside.
 
-use super::{Undecided, again::undecided};
+use super::{Undecided, again::undecided, known::ticket_in};
 use crate::{
     Error, Handle,
     perform::may_decide,
@@ -13,7 +13,7 @@ use onceflow_core::{
     model::Effect,
     protocol::{
         ids::StepId,
-        rows::{self, Ticket, Why},
+        rows::{Ticket, Why},
         step::{self, Taken},
     },
 };
@@ -113,7 +113,7 @@ impl Shared {
         let Found { key, step, ticket, started, address } = found;
         let Some(row) = self.row(key.clone()).await? else { return Ok(false) };
         // What was found may be old; what is required is this row.
-        if rows::read::<Ticket>(&row).is_none_or(|now| now != ticket) {
+        if ticket_in(&row).is_none_or(|now| now != ticket) {
             return Ok(false);
         }
         let Some(frame) = self.frame(run, step.frame).await? else { return Ok(false) };

@@ -180,7 +180,7 @@ impl Shared {
         for queue in queues.chain(self.wanted_queues().await?) {
             for (name, row) in self.all_rows(queue.clone(), &keys.run.0).await? {
                 let step = StepId::from_queue_name(name.as_bytes()).map(|(_, step)| step);
-                let ticket = Inbox::from_row(&row).and_then(|inbox| rows::read::<Ticket>(&inbox.note));
+                let ticket = ticket_in(&row);
                 let (step, ticket) = step.zip(ticket).ok_or_else(|| Error::damaged("a row in a queue"))?;
                 if ticket.generation == keys.generation {
                     found.push((queue.key(name), step, ticket));
@@ -250,4 +250,9 @@ impl Shared {
         }
         Ok(known)
     }
+}
+
+/// The ticket in a row of a queue.
+pub(super) fn ticket_in(row: &onceflow_core::Row) -> Option<Ticket> {
+    Inbox::from_row(row).and_then(|inbox| rows::read(&inbox.note))
 }
