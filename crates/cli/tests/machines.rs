@@ -37,6 +37,9 @@ const CALM: usize = 50;
 /// Commits of others while a worker is cut off, or stopped without a step.
 const AWAY: usize = 60;
 
+/// Kinds of harm.
+const HARMS: usize = 4;
+
 /// How long something may take that happens soon on an idle machine.
 const PATIENCE: Duration = Duration::from_secs(120);
 
@@ -174,32 +177,31 @@ impl<'a> Machines<'a> {
         self.until("steps are committed", |all| all.has_ended || all.committed.len() >= goal);
     }
 
-    /// Does some harm. `turn` says when the server's time has come, and the line's.
+    /// Does some harm, of each kind in turn.
     fn disturb(&mut self, server: &mut Server, turn: usize) {
         (self.away, self.back) = (vec![], vec![]);
-        match turn % 6 {
-            2 => {
+        let at = self.random.below(self.workers.len());
+        match turn % HARMS {
+            0 => {
+                self.end(at);
+                self.replace(at);
+            }
+            1 => {
                 server.kill();
                 self.until("a worker misses the server", |all| !all.away.is_empty());
                 server.restart();
                 self.until("a worker has the server back", |all| !all.back.is_empty());
             }
-            5 => {
+            2 => {
                 self.proxy.cut(true);
                 self.more(AWAY);
                 self.proxy.cut(false);
                 self.until("the far worker is back", |all| all.back.contains(&FAR));
             }
             _ => {
-                let at = self.random.below(self.workers.len());
-                if self.random.below(2) == 0 {
-                    self.end(at);
-                    self.replace(at);
-                } else {
-                    signal(&self.workers[at], "STOP");
-                    self.until_taken_over(at);
-                    signal(&self.workers[at], "CONT");
-                }
+                signal(&self.workers[at], "STOP");
+                self.until_taken_over(at);
+                signal(&self.workers[at], "CONT");
             }
         }
     }
@@ -301,7 +303,8 @@ fn whatever_is_killed_stopped_or_cut_off_every_step_takes_effect_once_and_nothin
     loop {
         // Whoever waits may be ended by the server's end, which costs nothing.
         let mut waits = team.command("user", &[&run[..], &["--jobs", "0", "--quiet"]].concat());
-        let mut waits = waits.stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("the command starts");
+        let talk = std::fs::File::create(team.bed.path("talk")).expect("a file for what it says");
+        let mut waits = waits.stdout(Stdio::null()).stderr(talk).spawn().expect("the command starts");
         let status = loop {
             if let Some(status) = waits.try_wait().expect("it is ours") {
                 break status;
@@ -319,7 +322,8 @@ fn whatever_is_killed_stopped_or_cut_off_every_step_takes_effect_once_and_nothin
         if status.success() {
             break;
         }
-        assert_eq!(status.code(), Some(75), "the store was away, and nothing else went wrong");
+        let talk = team.bed.read("talk");
+        assert_eq!(status.code(), Some(75), "the store was away, and nothing else went wrong: {talk}");
     }
     machines.leave();
     let (harm, lost, told) = (machines.proxy.harm(), machines.lost, machines.committed.len());
@@ -337,7 +341,7 @@ fn whatever_is_killed_stopped_or_cut_off_every_step_takes_effect_once_and_nothin
     assert!(given.iter().all(|line| made.contains(line) && used.contains(line)));
     assert_eq!(used.len(), elements, "a step saw only what was committed, and of each step one commit");
     assert!(made.len() > elements, "nothing was disturbed: {} attempts", made.len());
-    assert!(turn >= 6, "every kind of harm had its turn");
+    assert!(turn >= HARMS, "every kind of harm had its turn");
     for kind in ["lost requests", "lost replies", "delayed", "repeated"] {
         assert!(harm.get(kind).is_some_and(|times| *times > 0), "no {kind}: {harm:?}");
     }

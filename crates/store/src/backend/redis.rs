@@ -247,6 +247,8 @@ async fn probe(link: &Link) -> Result<bool, ConnectError> {
     let tried = [&empty[..], keys.channel.as_bytes()];
     match scripts::run(link, Shard::default(), &scripts::BATCH, &keys.all, &tried).await {
         Ok(_) => Ok(is_cluster),
+        // One that has just been started reads what it has first.
+        Err(Trouble::Refused(error)) if link::passes(&error) => Err(unavailable(Trouble::Refused(error))),
         Err(Trouble::Refused(error)) => Err(unfit(format!("it does not run our script: {}", link::text(&error)))),
         Err(other) => Err(unavailable(other)),
     }

@@ -68,6 +68,11 @@ fn refusal(error: &RedisError) -> Error {
     }
 }
 
+/// Whether a server does not execute anything now, and will by and by: it starts, or is busy, or a cluster finds its feet.
+pub(super) fn passes(error: &RedisError) -> bool {
+    matches!(error.code(), Some("LOADING" | "BUSY" | "MASTERDOWN" | "CLUSTERDOWN" | "TRYAGAIN"))
+}
+
 /// What an error says, on one line.
 pub(super) fn text(error: &RedisError) -> String {
     error.to_string().replace('\n', " ")
