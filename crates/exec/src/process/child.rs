@@ -61,20 +61,21 @@ impl Child {
     }
 }
 
-/// Whether a child of ours, which was made and is not reaped, became the program it was made for; yes where the system does
-/// not say. Making one lasts until it has become it, or is ended.
+/// Whether a child of ours, which was made and is not reaped, became the program it was made for, or still may; yes where
+/// the system does not say.
 fn has_begun(id: u32) -> bool {
     let stat = std::fs::read_to_string(format!("/proc/{id}/stat"));
-    stat.ok().and_then(|stat| is_program(&stat)) != Some(false)
+    stat.ok().and_then(|stat| may_begin(&stat)) != Some(false)
 }
 
-/// What Linux says of a process that it has not become another program since it was made: `PF_FORKNOEXEC` among its flags.
-fn is_program(stat: &str) -> Option<bool> {
-    const FORKED_ONLY: u64 = 0x40;
+/// What Linux says of a process that ends without having become another program: `PF_EXITING` and `PF_FORKNOEXEC` among its
+/// flags. The second alone is not enough: whoever made it goes on a moment before that is cleared.
+fn may_begin(stat: &str) -> Option<bool> {
+    const ENDS_UNBEGUN: u64 = 0x04 | 0x40;
     // The name, which may have anything in it, is in brackets; six fields are between it and the flags.
     let (_, after) = stat.rsplit_once(')')?;
     let flags: u64 = after.split_whitespace().nth(6)?.parse().ok()?;
-    Some(flags & FORKED_ONLY == 0)
+    Some(flags & ENDS_UNBEGUN != ENDS_UNBEGUN)
 }
 
 impl Drop for Child {
@@ -133,12 +134,14 @@ mod tests {
     #[test]
     fn what_was_ended_before_it_became_a_program_has_not_begun() {
         let stat = |flags: u64| format!("17 (a) b) Z 1 17 17 0 -1 {flags} 0 0 0");
-        assert_eq!((is_program(&stat(0x40_0044)), is_program(&stat(0x40_0004))), (Some(false), Some(true)));
-        assert_eq!((is_program(""), is_program("17 (a) Z")), (None, None));
+        assert_eq!(may_begin(&stat(0x40_0044)), Some(false));
+        assert_eq!(may_begin(&stat(0x40_0004)), Some(true), "it was a program");
+        assert_eq!(may_begin(&stat(0x40_0040)), Some(true), "it is about to be one");
+        assert_eq!((may_begin(""), may_begin("17 (a) Z")), (None, None));
         let mut child = Command::new("true").spawn().unwrap();
         assert!(has_begun(child.id()));
         let ours = std::fs::read_to_string("/proc/self/stat").unwrap();
-        assert_eq!(is_program(&ours), Some(true));
+        assert_eq!(may_begin(&ours), Some(true));
         child.wait().unwrap();
     }
 
