@@ -143,15 +143,16 @@ impl Work<'_> {
         what: Option<What>,
         decide: impl Fn(State) -> onceflow_core::protocol::draft::Draft<'a>,
     ) -> Result<Option<Committed>, Error> {
-        let claim = self.worker.claim_next(seat);
+        let asked = self.worker.claim_next(seat);
+        let claim = asked.as_ref().map(|asked| asked.claim.clone());
         let shared = &self.worker.shared;
         let order = if what.is_some() { shared.events.order_if_wanted().await } else { None };
-        match shared.commit_once(&self.taken, decide(seen), weaves, claim.clone()).await? {
+        match shared.commit_once(&self.taken, decide(seen), weaves, claim).await? {
             Some(committed) => {
                 if let (Some(what), true) = (what, order.is_some()) {
                     self.tell(committed.position, what);
                 }
-                Ok(Some(Committed::Yes(crate::worker::Worker::job(claim.as_ref(), committed))))
+                Ok(Some(Committed::Yes(crate::worker::Worker::job(asked.as_ref(), committed))))
             }
             None => {
                 self.worker.shared.read_run(self.run.plan.keys.run).await?;

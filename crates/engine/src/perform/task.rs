@@ -186,14 +186,6 @@ impl Work<'_> {
         let node = self.taken.node(plan);
         let given = scratch.map(data::Scratch::given).unwrap_or_default();
         let mut storing = data::Storing::new(&self.worker.shared.values, data::Files::Taken(given));
-        // Storing a large output may take longer than a claim stands.
-        let is_small = |output: &Data| match output {
-            Data::None => true,
-            Data::Bytes(bytes) => bytes.len() <= limits::INLINE_BYTES_MAX,
-            Data::List(_) | Data::File(_) => false,
-        };
-        let writes = !outputs.iter().all(is_small);
-        let _writing = writes.then(|| self.heartbeat(false));
         let mut outcomes = Vec::with_capacity(node.outputs.len());
         for output in outputs {
             match storing.store(output).await {
