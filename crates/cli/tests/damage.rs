@@ -2,6 +2,9 @@
 
 mod support;
 
+#[path = "damage/objects.rs"]
+mod objects;
+
 use std::fs;
 use support::{Bed, copy_flow};
 
