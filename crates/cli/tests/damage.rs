@@ -2,6 +2,8 @@
 
 mod support;
 
+#[path = "damage/inputs.rs"]
+mod inputs;
 #[path = "damage/objects.rs"]
 mod objects;
 
