@@ -20,6 +20,10 @@ use std::{fmt, io, path::Path};
 /// What to do when a disk is full.
 const ROOM: &str = "make room on the disk, then run the same command again: what was done is kept";
 
+/// What to do when bytes in the store are not what was stored.
+const RECOMPUTE: &str =
+    "`onceflow run` of the same flow computes it again; `onceflow fsck --deep` finds all that is damaged";
+
 /// What to do when steps would run twice.
 const RERUN: &str = "`--accept-code-change` lets them run again; `--key NAME` starts another run beside it";
 
@@ -275,6 +279,9 @@ impl From<Error> for Fault {
         let text = error.to_string();
         match error {
             Error::Store(error) | Error::Values(values::Error::Records(error)) => error.into(),
+            Error::Values(values::Error::Broken { .. } | values::Error::Lost { .. }) => {
+                told(Exit::Damaged, codes::STORE_DAMAGED, &text).hint(RECOMPUTE)
+            }
             ref error if error.is_damage() => told(Exit::Damaged, codes::STORE_DAMAGED, &text),
             Error::WouldRerun { key, steps } => {
                 let again = "which would run again: accept that, or ask for it under another key";

@@ -16,7 +16,7 @@ use onceflow_core::{
     payload::Outcome,
     protocol::rows::Failed,
 };
-use onceflow_engine::{Handle, Report, task::Data};
+use onceflow_engine::{Handle, Report, is_damage, task::Data};
 use onceflow_exec::value::Value;
 use serde_json::{Map, Value as Json, json};
 use std::path::Path;
@@ -275,6 +275,8 @@ pub(crate) fn data_json(data: Data) -> Json {
 pub(crate) fn exit(report: &Report) -> Exit {
     match report {
         Report::Done(_) => Exit::Done,
+        // The same command heals what can be computed again; what is left then cannot.
+        Report::Failed(failures) if failures.iter().any(is_damage) => Exit::Damaged,
         Report::Failed(_) => Exit::No,
         Report::Waiting(_) | Report::Running => Exit::Waiting,
         Report::Undone { not_undone, .. } if not_undone.is_empty() => Exit::No,

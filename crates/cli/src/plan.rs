@@ -148,7 +148,7 @@ pub(crate) fn rank(fate: Fate) -> u8 {
 /// Of two reasons why a step runs, the higher one says more.
 fn weight(reason: &Reason) -> u8 {
     match reason {
-        Reason::InputChanged { .. } | Reason::CodeChanged { .. } | Reason::New => 2,
+        Reason::InputChanged { .. } | Reason::CodeChanged { .. } | Reason::New | Reason::Damaged => 2,
         Reason::NoValue => 1,
         Reason::SourceReruns { .. } | Reason::Kept | Reason::NotNeeded => 0,
     }
@@ -308,6 +308,7 @@ fn line(line: &Line, known: &Known) -> Value {
         Reason::SourceReruns { address } => ("source-reruns", Some(address.clone())),
         Reason::Kept => ("kept", None),
         Reason::NotNeeded => ("not-needed", None),
+        Reason::Damaged => ("damaged", None),
     };
     let is_unknown = line.fate == Fate::Run && known.unknown.contains(&name);
     let (fate, reason) = if is_unknown { ("unknown", "started") } else { (fate, reason) };

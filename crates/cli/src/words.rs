@@ -126,6 +126,7 @@ pub(crate) fn reason(reason: &Reason) -> String {
         Reason::SourceReruns { address } => format!("reads from {}", step(address)),
         Reason::Kept => String::from("kept"),
         Reason::NotNeeded => String::from("nothing needs it"),
+        Reason::Damaged => String::from("its stored output is damaged"),
     }
 }
 

@@ -5,6 +5,7 @@ mod again;
 mod begun;
 mod carry;
 mod claims;
+mod damage;
 mod done;
 mod elements;
 mod explain;
@@ -305,6 +306,9 @@ impl Engine {
             return self.until_gone(asked, id).await;
         }
         if run.state().phase.is_failed() {
+            if self.shared.stands_for_damage(&run).await? {
+                return self.replan(asked, &run).await;
+            }
             self.retry(&run).await?;
         }
         Ok(Some(self.handle(&asked.start.key, id)))
@@ -325,7 +329,9 @@ impl Engine {
     async fn again(&self, asked: &Asked, seen: Option<Row>, finished: Finished) -> Result<Option<Handle>, Error> {
         let generation = Generation(finished.generation.0 + 1);
         match finished.status {
-            Status::Done if asked.is(&finished.header) => Ok(Some(self.handle(&asked.start.key, finished.run))),
+            Status::Done if self.shared.is_done(asked, &finished).await? => {
+                Ok(Some(self.handle(&asked.start.key, finished.run)))
+            }
             // What was undone is not there any more, whatever was kept: this is another run.
             Status::Failed { .. } | Status::Cancelled { .. } => {
                 let planned = replan::plan(asked, &known::Known::new(), None, self.fuses(asked))?;
@@ -345,11 +351,18 @@ impl Engine {
         finished: &Finished,
     ) -> Result<(known::Known, Option<known::Before>), Error> {
         let before = self.shared.before(&finished.header).await?;
-        if finished.header.keep_ms.is_none() {
-            return Ok((known::Known::new(), before));
+        let mut known = match &before {
+            // Asked for the same again, because some of what it gave is damaged: the rest is right as it is.
+            Some(before) if finished.status == Status::Done && asked.is(&finished.header) => {
+                known::still_right(known::given_out(before, &finished.outputs), before, asked)
+            }
+            _ => known::Known::new(),
+        };
+        if finished.header.keep_ms.is_some() {
+            let keys = Keys::new(finished.run, finished.generation);
+            known.extend(self.shared.kept(&keys, asked).await?);
         }
-        let keys = Keys::new(finished.run, finished.generation);
-        Ok((self.shared.kept(&keys, asked).await?, before))
+        Ok((known, before))
     }
 
     /// A run that was started.

@@ -234,10 +234,23 @@ impl Handle {
     }
 
     async fn load(&self, outcome: &Outcome, directory: Option<&Path>) -> Result<Data, Error> {
-        match outcome.value() {
+        let loaded = match outcome.value() {
             None => Ok(Data::None),
             Some(payload) => data::load_into(&self.shared.values, payload, directory).await,
+        };
+        if let Err(error) = &loaded {
+            self.shared.drop_broken(error).await;
         }
+        loaded
+    }
+
+    /// Whether outputs of the run are in the store as they were put there, as far as that shows at little cost. Starting the
+    /// run again computes anew what is not.
+    ///
+    /// # Errors
+    /// If the store does not answer.
+    pub fn are_whole<'a>(&'a self, outputs: &'a [(String, Outcome)]) -> BoxFuture<'a, Result<bool, Error>> {
+        Box::pin(self.shared.gave_whole(outputs))
     }
 
     /// Stops the run: bodies at work are dropped, wherever they are, but for those that must not start twice, which may

@@ -207,6 +207,7 @@ impl Work<'_> {
         if !self.worker.shared.is_ours(&self.taken).await? {
             return Ok(None);
         }
+        self.worker.shared.drop_broken(&error).await;
         let address = self.address().await.unwrap_or_else(|_| String::from("/"));
         tracing::error!(%error, run = %self.run.key, address, "the store is damaged; a step is put aside");
         let told = error.to_string();

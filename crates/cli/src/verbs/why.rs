@@ -399,6 +399,7 @@ fn parts(plan: &Decided) -> (&'static str, Option<String>, Option<&str>, Option<
         Some(Reason::SourceReruns { address }) => ("source-reruns", Some(words::step(address)), None, None),
         Some(Reason::Kept) => ("kept", None, None, None),
         Some(Reason::NotNeeded) => ("not-needed", None, None, None),
+        Some(Reason::Damaged) => ("damaged", None, None, None),
     }
 }
 
@@ -416,6 +417,7 @@ fn told(plan: &Decided, has_run: bool) -> String {
             format!("{}, which it reads from, {runs} again", words::step(address))
         }
         Some(Reason::Kept) => String::from("its code and its inputs are what they were, and what it gave is kept"),
+        Some(Reason::Damaged) => String::from("what it gave before was damaged in the store"),
         Some(Reason::NotNeeded) => String::from("nothing that ran, and nothing that was asked for, needs it"),
     }
 }

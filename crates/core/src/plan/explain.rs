@@ -55,6 +55,8 @@ pub enum Reason {
     Kept,
     /// Nothing that runs, and nothing requested, reads from it.
     NotNeeded,
+    /// What it gave is in the store, and is damaged.
+    Damaged,
 }
 
 /// One line of an explanation.
@@ -163,6 +165,7 @@ impl fmt::Display for Reason {
             Reason::SourceReruns { address } => write!(f, "{address} reruns"),
             Reason::Kept => f.write_str("kept"),
             Reason::NotNeeded => f.write_str("not needed"),
+            Reason::Damaged => f.write_str("its stored output is damaged"),
         }
     }
 }

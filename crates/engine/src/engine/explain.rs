@@ -4,7 +4,6 @@ use super::{
     Asked, Engine, Start, inputs,
     inside::{Inside, Maybe},
     known::Known,
-    replan,
 };
 use crate::Error;
 use futures_util::future::BoxFuture;
@@ -46,16 +45,16 @@ impl Engine {
                         (known, before, run.header.keep_ms.map(|_| run.plan.keys.clone()))
                     }
                 },
-                Some(Head::Finished(finished)) if finished.status == Status::Done && asked.is(&finished.header) => {
-                    return Ok(all_done(&asked.program));
-                }
                 Some(Head::Finished(finished)) => {
+                    if finished.status == Status::Done && shared.is_done(&asked, &finished).await? {
+                        return Ok(all_done(&asked.program));
+                    }
                     let (known, before) = self.kept_by(&asked, &finished).await?;
                     let keys = Keys::new(finished.run, Generation(0));
                     (known, before, finished.header.keep_ms.map(|_| keys))
                 }
             };
-            let explanation = replan::plan(&asked, &known, before.as_ref(), false)?.explanation;
+            let explanation = shared.plan_whole(&asked, &known, before.as_ref(), false).await?.explanation;
             match kept {
                 Some(keys) => self.look_inside(&asked, &known, explanation, &keys).await,
                 None => Ok(explanation),

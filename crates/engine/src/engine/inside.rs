@@ -166,12 +166,13 @@ impl Inside<'_> {
         let address = place.address(&node.path);
         let all: Option<Vec<_>> =
             inputs.iter().map(|input| Some(Held { owned: false, outcome: input.clone()? })).collect();
-        let memo = match &all {
+        let (memo, is_damaged) = match &all {
             Some(inputs) => self.memo(node, &address, inputs).await?,
-            None => None,
+            None => (None, false),
         };
         let reason = match (&memo, &all) {
             (Some(_), _) => Reason::Kept,
+            (None, _) if is_damaged => Reason::Damaged,
             (None, Some(_)) => Reason::NoValue,
             (None, None) => Reason::SourceReruns { address: address.clone() },
         };
@@ -183,9 +184,16 @@ impl Inside<'_> {
         }
     }
 
-    async fn memo(&self, node: &Node, address: &str, inputs: &[Held]) -> Result<Option<Memo>, Error> {
+    /// What a step gave before, if that is kept and whole; and whether it is kept and damaged.
+    async fn memo(&self, node: &Node, address: &str, inputs: &[Held]) -> Result<(Option<Memo>, bool), Error> {
         let key = self.keys.memo(&memo_of(self.program, node, address, inputs));
-        let Some(row) = self.shared.row(key).await? else { return Ok(None) };
-        rows::read(&row).map(Some).ok_or_else(|| Error::damaged("what a step gave before"))
+        let Some(row) = self.shared.row(key).await? else { return Ok((None, false)) };
+        let Some(memo) = rows::read::<Memo>(&row) else { return Ok((None, true)) };
+        for outcome in &memo.outputs {
+            if !self.shared.is_whole(outcome).await? {
+                return Ok((None, true));
+            }
+        }
+        Ok((Some(memo), false))
     }
 }

@@ -54,7 +54,7 @@ fn weight(reason: &Reason) -> usize {
         Reason::CodeChanged { from, to } => from.len() + to.len(),
         Reason::InputChanged { port } => port.len(),
         Reason::SourceReruns { address } => address.len(),
-        Reason::New | Reason::NoValue | Reason::Kept | Reason::NotNeeded => 0,
+        Reason::New | Reason::NoValue | Reason::Kept | Reason::NotNeeded | Reason::Damaged => 0,
     }
 }
 
