@@ -213,8 +213,8 @@ impl Running<'_> {
         story::write(&self.session.place, handle.id(), self.args, &self.asked);
         self.hints.save();
         crate::executors::home(&self.session.place).tidy(handle.id());
-        let writer = trail::Writer::open(&self.session.place.run(handle.id()));
-        let view = View::new(&self.printer, self.asked.steps());
+        let writer = trail::Writer::attend(&self.session.place.run(handle.id()));
+        let view = View::new(&self.printer, self.asked.steps()).begins(&handle).await?;
         let shown = work::show(events, self.asked.key(), writer, view);
         let waited = work::wait(&engine, &handle, signals, &self.printer).await;
         if let Err(fault) = work::sweep(&engine, &self.session.place).await {
