@@ -29,7 +29,7 @@ pub(crate) mod workers;
 pub use again::{Signature, Undecided};
 pub use begun::Begun;
 pub use carry::{Carried, TakeIn};
-pub use elements::Unfinished;
+pub use elements::{Standing, Unfinished};
 pub use fork::Fork;
 pub use moves::Move;
 pub use reasons::{PLANS_MAX, Reasons};

@@ -33,7 +33,7 @@ mod worker;
 
 pub use engine::{
     Begun, Carried, Engine, Fork, HISTORY_MS, Inside, Move, Origin, PLANS_MAX, Part, Reasons, Record, RunUsage,
-    Signature, Start, StepRecord, TakeIn, Undecided, Unfinished, Usage, Use,
+    Signature, Standing, Start, StepRecord, TakeIn, Undecided, Unfinished, Usage, Use,
     summary::{Outline, RunStatus, Summary},
     workers::{Backlog, Lacking, WorkerInfo, WorkerStep},
 };

@@ -64,7 +64,7 @@ impl Running<'_> {
         }
         let written = tokio::spawn(watching::write(events, engine.clone(), place.clone()));
         engine.go();
-        let mut view = View::new(&self.printer, self.asked.steps());
+        let mut view = View::new(&self.printer, self.asked.steps()).begins(&handle).await?;
         let mut seen = Seen::from_now(&place, &handle);
         let mut tried = 0;
         let waited = loop {
