@@ -300,6 +300,12 @@ impl From<Error> for Fault {
                 Fault::new(Exit::Busy, codes::ENDED, what)
                     .hint(format!("{cancel} goes on with that, if nobody does, and waits for its end"))
             }
+            Error::Superseded { key } => {
+                let what =
+                    format!("run `{key}` was started again with something else, and does not answer for these inputs");
+                Fault::new(Exit::No, codes::ENDED, what)
+                    .hint(format!("`onceflow show {}` says what it does now; `--key` starts another", shell_word(&key)))
+            }
             Error::Ended { .. } | Error::CanBeUndone { .. } => told(Exit::No, codes::ENDED, &text),
             ref error if error.is_full() => Fault::full(text),
             Error::Values(_) | Error::Blobs(_) => told(Exit::Busy, codes::STORE_UNUSABLE, &text),

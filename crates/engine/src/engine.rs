@@ -14,6 +14,7 @@ mod forget;
 mod fork;
 mod inputs;
 mod inside;
+mod keyless;
 mod known;
 mod live;
 mod moves;
@@ -31,9 +32,12 @@ pub use begun::Begun;
 pub use carry::{Carried, TakeIn};
 pub use elements::{Standing, Unfinished};
 pub use fork::Fork;
+pub(crate) use keyless::HistoryEnd;
+pub use keyless::KEYLESS_HISTORY_MS;
 pub use moves::Move;
 pub use reasons::{PLANS_MAX, Reasons};
 pub use record::{Inside, Origin, Record, StepRecord};
+pub(crate) use start::Request;
 pub use start::{HISTORY_MS, Start};
 pub use usage::{Part, RunUsage, Usage, Use};
 
@@ -157,7 +161,7 @@ impl Engine {
             let answer = loop {
                 match self.try_start(&asked).await {
                     Ok(None) => {}
-                    Ok(Some(handle)) => break Ok(handle),
+                    Ok(Some(handle)) => break Ok(handle.of(&asked)),
                     Err(error) => break Err(error),
                 }
             };
@@ -411,6 +415,7 @@ impl Engine {
                 worker.drain().await;
                 worker.leave().await;
             }
+            self.shared.end_abandoned().await;
             self.shared.small.clear();
             // Whatever the tasks hold goes with them.
             *lock(&self.shared.tasks) = Arc::default();
@@ -450,6 +455,16 @@ impl Asked {
     /// Whether a run is for the same.
     fn is(&self, header: &Header) -> bool {
         self.start.is_of(header, &self.digest, &self.inputs)
+    }
+}
+
+impl Handle {
+    /// The handle of who asked for this: it answers for nothing else.
+    fn of(self, asked: &Asked) -> Self {
+        let Start { outputs, ends_with_handle, .. } = &asked.start;
+        let request = Request { digest: asked.digest, inputs: asked.inputs.digests(), outputs: outputs.clone() };
+        let end = ends_with_handle.then(|| Arc::new(self.end()));
+        Handle { request: Some(Arc::new(request)), end, ..self }
     }
 }
 

@@ -45,6 +45,13 @@ pub enum Error {
         /// How long is remembered.
         history_ms: u64,
     },
+    /// Somebody started the run's key with other inputs, another flow or other outputs: what it gives is not what this
+    /// handle was given for.
+    #[error("run `{key}` was started again with something else: what it gives is not for these inputs")]
+    Superseded {
+        /// The run.
+        key: String,
+    },
     /// The run has ended.
     #[error("run `{key}` has ended")]
     Ended {
