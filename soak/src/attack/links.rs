@@ -38,7 +38,7 @@ pub(crate) fn attack(bed: &Bed, deadline: Deadline, random: &mut Random) -> anyh
         let target = fill(bed, &format!("outside{round}"))?;
         let before = look(&target)?;
         let flow = format!(
-            "flow: tricks\nenv: {{ T: {:?} }}\ninputs: {{ given: file }}\nsteps:\n  trick:\n    run: |\n      {}\n    in: {{ given: inputs.given }}\n    out: {{ o: file }}\n  after:\n    run: echo done\n    after: [trick]\noutputs: {{ o: trick.o }}\n",
+            "flow: tricks\nenv: {{ T: {:?} }}\ninputs: {{ given: file }}\nsteps:\n  trick:\n    run: |\n      {}\n    in: {{ given: inputs.given }}\n    out: {{ o: file }}\n  last:\n    run: echo done\n    after: [trick]\noutputs: {{ o: trick.o }}\n",
             target.display().to_string(),
             trick.1,
         );
@@ -89,11 +89,18 @@ fn look(dir: &Path) -> anyhow::Result<Vec<(String, Vec<u8>, u64, u32)>> {
     Ok(seen)
 }
 
-/// Runs a command; whether it came to its end in time. One that did not is killed.
+/// Runs a command; whether it came to its end in time. One that did not is killed. A step may fail, the flow may not be wrong.
 fn ends(bed: &Bed, args: &[&str]) -> anyhow::Result<bool> {
     let mut child = bed.command(args).stdout(Stdio::null()).stderr(Stdio::null()).spawn()?;
     let late = Deadline::after(HANGS_AFTER);
-    while child.try_wait()?.is_none() {
+    loop {
+        if let Some(status) = child.try_wait()? {
+            anyhow::ensure!(
+                ![2, 4].contains(&status.code().unwrap_or(0)),
+                "the command does not take its flow: {args:?}"
+            );
+            return Ok(true);
+        }
         if late.is_over() {
             child.kill()?;
             child.wait()?;
@@ -101,5 +108,4 @@ fn ends(bed: &Bed, args: &[&str]) -> anyhow::Result<bool> {
         }
         crate::bed::pause(10);
     }
-    Ok(true)
 }
