@@ -47,6 +47,7 @@ pub(crate) fn line(ms: u64, what: &What) -> Value {
         What::WillWait { address } => json!({"t": ms, "event": "will-wait", "step": address}),
         What::DidLoseTrack { address } => json!({"t": ms, "event": "did-lose-track", "step": address}),
         What::DidLose { address } => json!({"t": ms, "event": "did-lose", "step": address}),
+        What::HeldUp { address, why } => json!({"t": ms, "event": "held-up", "step": address, "why": why}),
         What::DidUndo { address } => json!({"t": ms, "event": "did-undo", "step": address}),
         What::DidEnd { how } => json!({"t": ms, "event": "did-end", "how": how.to_string()}),
     }
@@ -171,10 +172,11 @@ pub(crate) fn what(line: &Value) -> Option<What> {
         "will-wait" => What::WillWait { address: address()? },
         "did-lose-track" => What::DidLoseTrack { address: address()? },
         "did-lose" => What::DidLose { address: address()? },
+        "held-up" => What::HeldUp { address: address()?, why: line["why"].as_str()?.to_owned() },
         "did-undo" => What::DidUndo { address: address()? },
         "did-end" => {
             use onceflow_engine::End;
-            let ends = [End::Done, End::Failed, End::Waiting, End::Cancelled, End::Undone];
+            let ends = [End::Done, End::Failed, End::Waiting, End::Cancelled, End::Undone, End::NotUndone];
             What::DidEnd { how: ends.into_iter().find(|end| line["how"] == end.to_string())? }
         }
         _ => return None,
