@@ -6,7 +6,7 @@ use crate::{
     crew::Crew,
     exit::Exit,
     fault::Fault,
-    finish::Ending,
+    finish::{self, Ending},
     follow::{Followed, follow},
     place::Place,
     presence::{self, Notice, Presence},
@@ -19,7 +19,7 @@ use crate::{
     view::View,
     watching, words, work,
 };
-use onceflow_engine::{Error, Handle, RunStatus, Summary};
+use onceflow_engine::{Error, Handle, Report, RunStatus, Summary};
 use serde_json::json;
 
 /// Cancels a run.
@@ -117,7 +117,7 @@ async fn cancel(session: &Session, run: &Summary, printer: &Printer, mut decided
                 let tally = shown.await.map(|view| view.tally).unwrap_or_default();
                 return match waited {
                     Ok(report) => {
-                        crate::executors::home(&session.place).clear(handle.id());
+                        clear(session, &handle, &report);
                         Ending { printer, handle: &handle, tally: &tally }.tell(report, None).await
                     }
                     Err(exit) => Ok(exit),
@@ -169,9 +169,16 @@ async fn cancel_for_any(
         Followed::Asked(exit) => Ok(exit),
         Followed::Alone => Ok(Exit::Waiting),
         Followed::Rests(handle, report, view) => {
-            crate::executors::home(&session.place).clear(handle.id());
+            clear(session, &handle, &report);
             Ending { printer, handle: &handle, tally: &view.tally }.tell(*report, None).await
         }
+    }
+}
+
+/// Removes the work directories of a run of which nothing is left; those of undos that failed are there to be looked at.
+fn clear(session: &Session, handle: &Handle, report: &Report) {
+    if finish::exit(report) != Exit::Unclean {
+        crate::executors::home(&session.place).clear(handle.id());
     }
 }
 
