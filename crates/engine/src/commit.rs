@@ -204,7 +204,8 @@ impl Shared {
         Ok(self.records.commit(batch).await?.is_applied())
     }
 
-    /// What a claim took whose reply was lost.
+    /// What a claim took whose reply was lost. It is renewed, so that it is known to be ours to whatever lies between us and
+    /// the store, and asserted again if the store changes its owner.
     pub(crate) async fn find_claim(&self, claim: &Claim) -> Result<Option<Claimed>, Error> {
         for queue in &claim.queues {
             let mut after = None;
@@ -212,8 +213,8 @@ impl Shared {
                 let scan = Scan::of(queue.claims(), SCAN_ROWS_MAX).after(after);
                 let page = self.records.scan(self.shard(), scan).await?;
                 let mine = |(_, row): &&(_, Row)| row[..] == claim.fence.to_bytes();
-                if let Some((name, _)) = page.rows.iter().find(mine) {
-                    return self.read_claimed(queue, name).await;
+                if let Some((name, fence)) = page.rows.iter().find(mine) {
+                    return self.read_claimed(queue, name, fence).await;
                 }
                 after = page.rows.last().map(|(name, _)| name.clone());
                 if !page.more {
@@ -228,12 +229,19 @@ impl Shared {
         &self,
         queue: &onceflow_core::Group,
         name: &onceflow_core::Name,
+        fence: &Row,
     ) -> Result<Option<Claimed>, Error> {
         let Some(row) = self.row(queue.key(name)).await? else { return Ok(None) };
         let inbox = onceflow_core::Inbox::from_row(&row).ok_or_else(|| Error::damaged("a row in a queue"))?;
         let scan = Scan::of(inbox.group, onceflow_core::limits::CLAIM_ROWS_MAX).prefix(&inbox.prefix);
         let page = self.records.scan(self.shard(), scan).await?;
         let deadline = self.records.now().await?.plus_ms(self.options.lease_ms);
+        let mut renew = Batch::new(self.shard());
+        renew.require_equals(queue.claims().key(name), fence.clone());
+        renew.put(queue.deadlines().key(name), Row::new(deadline.to_sortable()));
+        if !self.records.commit(renew).await?.is_applied() {
+            return Ok(None);
+        }
         Ok(Some(Claimed {
             queue: queue.clone(),
             name: name.clone(),

@@ -219,6 +219,7 @@ impl Work<'_> {
         if !self.worker.shared.is_ours(&self.taken).await? {
             return Ok(None);
         }
+        self.worker.shared.drop_broken(&error).await;
         let told = error.to_string();
         let cause = if told.starts_with(DAMAGE) { told } else { format!("{DAMAGE}: {told}") };
         self.put_aside(seat, vec![cause]).await

@@ -105,11 +105,11 @@ impl Work<'_> {
                     Some(trouble) => return Err(trouble.into()),
                     None => failure,
                 },
-                Err(Interrupted::TimedOut(ms)) if spec.effect == Effect::AtMostOnce => {
+                Err(Interrupted::TimedOut(ms, _)) if spec.effect == Effect::AtMostOnce => {
                     tracing::warn!(ms, "a task that must not run twice took too long; its outcome is not known");
                     return self.lost_track(seat, self.taken.fence).await;
                 }
-                Err(Interrupted::TimedOut(ms)) => Failure::new(format!("it took longer than {ms} ms")),
+                Err(Interrupted::TimedOut(ms, more)) => Failure::timed_out(ms, more),
             };
             if !may_retry(&spec, &failure, attempt) {
                 let started = spec.effect == Effect::AtMostOnce && !failure.not_done;

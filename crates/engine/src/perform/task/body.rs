@@ -32,8 +32,8 @@ use tokio::sync::oneshot;
 pub(super) enum Interrupted {
     /// The body said so, or panicked.
     Failed(Failure),
-    /// It took longer than it may, in milliseconds.
-    TimedOut(u64),
+    /// It took longer than it may, in milliseconds; and what else there is to say.
+    TimedOut(u64, Vec<String>),
     /// It was stopped.
     Stopped(Stop),
 }
@@ -144,7 +144,8 @@ impl Work<'_> {
         let attempt = step.attempt;
         let shared = &self.worker.shared;
         let (wants_log, wants_used) = (shared.options.about.is_some(), shared.events.wanted());
-        let aside = (wants_log || wants_used).then(|| Arc::new(Aside { wants_log, ..Aside::default() }));
+        let is_told = wants_log || wants_used || timeout_ms.is_some();
+        let aside = is_told.then(|| Arc::new(Aside { wants_log, ..Aside::default() }));
         step.aside.clone_from(&aside);
         // A body that must not start twice is not given up: what it gives late may still be the truth. From before the first
         // line of user code, which may block for as long as it likes.
@@ -166,6 +167,9 @@ impl Work<'_> {
         drop(heartbeat);
         if let Some(aside) = aside {
             self.told_aside(&aside, attempt, given.is_err()).await?;
+            if let Err(Interrupted::TimedOut(ms, _)) = given {
+                return Ok(Err(Interrupted::TimedOut(ms, std::mem::take(&mut *lock(&aside.last_words)))));
+            }
         }
         Ok(given)
     }
@@ -208,11 +212,13 @@ impl Work<'_> {
         let interrupted = select(timeout, stopped);
         let (interrupted, body) = match select(body, interrupted).await {
             Either::Left((given, _)) => return given.map_err(Interrupted::Failed),
-            Either::Right((Either::Left(_), body)) => (Interrupted::TimedOut(timeout_ms.unwrap_or_default()), body),
+            Either::Right((Either::Left(_), body)) => {
+                (Interrupted::TimedOut(timeout_ms.unwrap_or_default(), vec![]), body)
+            }
             Either::Right((Either::Right((stop, _)), body)) => (Interrupted::Stopped(stop), body),
         };
         if thread.load(SeqCst) {
-            if let Interrupted::TimedOut(ms) = interrupted {
+            if let Interrupted::TimedOut(ms, _) = interrupted {
                 self.tell_held_up(&overrun(ms)).await;
             }
             let given = body.await;
