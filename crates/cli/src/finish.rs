@@ -4,7 +4,7 @@ use crate::{
     codes,
     digests::Digests,
     exit::Exit,
-    fault::Fault,
+    fault::{self, Fault},
     printer::{Ink, Printer},
     results::{self, Source},
     tally::Tally,
@@ -63,13 +63,13 @@ impl Ending<'_> {
                 self.undone(&not_undone);
                 data["failures"] = failed_json(&failures);
                 data["not_undone"] = failed_json(&not_undone);
-                self.next(&anew(&not_undone, "the same command runs it again from the beginning"));
+                self.next(&self.after_undoing(&not_undone, "the same command runs it again from the beginning").await?);
             }
             Report::Cancelled { not_undone } => {
                 self.undone(&not_undone);
                 data["not_undone"] = failed_json(&not_undone);
                 self.printer.say(if not_undone.is_empty() { "cancelled; nothing of it is left" } else { "cancelled" });
-                self.next(&anew(&not_undone, "`onceflow run` of the same flow begins anew"));
+                self.next(&self.after_undoing(&not_undone, "`onceflow run` of the same flow begins anew").await?);
             }
             Report::Running => self.next(&format!("onceflow watch {}", self.key())),
         }
@@ -106,6 +106,17 @@ impl Ending<'_> {
 
     fn key(&self) -> String {
         shell_word(self.handle.key())
+    }
+
+    /// What to do next with a run that was undone: nothing starts again while something it did is still there, unless that
+    /// was given up.
+    async fn after_undoing(&self, not_undone: &[Failed], anew: &str) -> Result<String, Fault> {
+        let Some(first) = not_undone.first() else { return Ok(anew.to_owned()) };
+        let first = shell_word(&words::step(&first.address));
+        Ok(match self.handle.undos().await?.is_empty() {
+            true => format!("what was not undone was given up; {anew}"),
+            false => fault::undo_hint(&self.key(), &first),
+        })
     }
 
     fn facts(&self, report: &Report) -> Json {
@@ -262,11 +273,6 @@ fn promise(data: &mut Data) {
         Data::List(elements) => elements.iter_mut().for_each(promise),
         Data::Bytes(_) | Data::None => {}
     }
-}
-
-/// How to run it again. What is still there would be done twice.
-fn anew(not_undone: &[Failed], how: &str) -> String {
-    if not_undone.is_empty() { how.to_owned() } else { format!("undo by hand what was not undone; then {how}") }
 }
 
 /// Data of any type, for people: a file is its name and size.

@@ -179,7 +179,9 @@ impl Going<'_> {
             Followed::Asked(exit) => self.stopped(exit),
             Followed::Alone => Exit::Waiting,
             Followed::Rests(handle, report, view) => {
-                crate::executors::home(place).clear(handle.id());
+                if crate::finish::exit(&report) != Exit::Unclean {
+                    crate::executors::home(place).clear(handle.id());
+                }
                 self.tell(&handle, *report, &view.tally).await?
             }
         }))

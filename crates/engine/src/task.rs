@@ -263,6 +263,12 @@ impl Failure {
         Failure { is_open: true, ..Failure::new(what) }
     }
 
+    /// The same, with what caused it.
+    pub(crate) fn because(mut self, cause: String) -> Self {
+        self.causes.push(cause);
+        self
+    }
+
     /// The same, but no other attempt follows.
     pub fn finally(mut self) -> Self {
         self.is_final = true;
@@ -300,8 +306,11 @@ pub enum Attempt {
     Done(Result<Vec<Data>, Failure>),
     /// A future; it is dropped when the attempt is given up.
     Async(BoxFuture<'static, Result<Vec<Data>, Failure>>),
-    /// Code that blocks its thread.
+    /// Code that blocks its thread. Nothing can stop that: an attempt that is given up is over when the thread has returned.
     Blocking(Box<dyn FnOnce() -> Result<Vec<Data>, Failure> + Send>),
+    /// Code that blocks its thread, and does no harm if it goes on while another attempt runs, or after the engine was closed:
+    /// its thread is left to itself when the attempt is given up.
+    Abandonable(Box<dyn FnOnce() -> Result<Vec<Data>, Failure> + Send>),
 }
 
 /// A task with its code.

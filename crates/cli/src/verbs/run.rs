@@ -269,7 +269,7 @@ impl Running<'_> {
         let view = shown.await.map_err(|error| Fault::plain(Exit::No, format!("the view was lost: {error}")))?;
         match waited? {
             Ok(report) => {
-                if matches!(report, Report::Cancelled { .. }) {
+                if matches!(&report, Report::Cancelled { not_undone } if not_undone.is_empty()) {
                     crate::executors::home(&self.session.place).clear(handle.id());
                 }
                 let exit = self.tell(&handle, report, &view.tally).await?;

@@ -41,6 +41,10 @@ impl Bars {
             What::WillRun { address, .. } | What::DidCommit { address } | What::DidReuse { address } => address,
             What::DidUndo { address } | What::DidLose { address } | What::DidLoseTrack { address } => address,
             What::WillWait { address } => address,
+            What::HeldUp { address, why } => {
+                let _lost_with_the_terminal = self.all.println(format!("held up {}: {why}", words::step(address)));
+                return;
+            }
             What::DidFail(failed) => &*failed.address,
             What::DidOpen { address, .. } => address,
             What::DidStart { .. } | What::DidEnd { .. } | What::DidTurn { .. } | What::DidUse { .. } => return,
