@@ -26,7 +26,7 @@ const INPUTS_BYTES_MAX: usize = 4 << 20;
 /// Writes down what a run was started with. What cannot be written is left out.
 pub(crate) fn write(place: &Place, run: RunId, args: &args::Run, asked: &Asked) {
     let inputs: Map<_, _> = asked.values.iter().cloned().collect();
-    let (flow, out) = (json!(args.flow.flow), args.out.display().to_string());
+    let (flow, out) = (json!(args.flow.flow.to_string_lossy()), args.out.display().to_string());
     put(place, run, (&flow, &command(&args.flow, Some(&args.out)), &out), &inputs);
 }
 

@@ -16,6 +16,7 @@ use onceflow_core::{
     plan::{
         Explanation, Fate,
         explain::{Line, all_done, is_open},
+        giver,
     },
     protocol::{
         ids::Generation,
@@ -112,7 +113,7 @@ impl Engine {
                     Source::Input(port) => Ok(asked.inputs.outcome(*port).clone()),
                     Source::Node(node, port) => {
                         let known = found.get(&(*node, *port)).map(|(outcome, _)| outcome.clone());
-                        known.ok_or_else(|| program.address(ROOT, *node, &Place::root()).into())
+                        known.ok_or_else(|| giver(program, *node, *port).into())
                     }
                     Source::Constant(at) => Ok(Outcome::Value(program.constants[*at as usize].clone())),
                     Source::None => Ok(Outcome::None),
