@@ -1,14 +1,16 @@
 //! The directory a step works in: fresh for each attempt, its inputs as links, and nothing else.
 
 pub(crate) mod pool;
+mod sources;
 
 use crate::{
     codes,
     home::{self, Home},
     value::{FileValue, Value},
 };
-use onceflow_engine::task::{Failure, Step};
+use onceflow_engine::task::{Data, Failure, Step};
 use pool::Pool;
+use sources::Sources;
 use std::{
     collections::{BTreeMap, BTreeSet},
     fs, io,
@@ -32,6 +34,8 @@ pub(crate) struct Work {
     inputs: Vec<Input>,
     /// Names that are taken where inputs are.
     names: BTreeSet<String>,
+    /// Files of the user's: they are where they are.
+    sources: Sources,
 }
 
 /// A file that a command is given, as it was before.
@@ -52,12 +56,22 @@ impl Work {
             remove_before(entries, &path);
         }
         pool.make(&path).map_err(wrong)?;
-        Ok(Work { path, taken, scratch: home.scratch(), inputs: vec![], names: BTreeSet::new() })
+        Ok(Work {
+            path,
+            taken,
+            scratch: home.scratch(),
+            inputs: vec![],
+            names: BTreeSet::new(),
+            sources: Sources::default(),
+        })
     }
 
     /// Puts the files of an input where the command finds them; their paths are those from now on. A file is `in/NAME`,
     /// or, if another has that name, `in/PORT/NAME`, as all that is more than one file.
     pub(crate) fn place(&mut self, port: &str, value: &mut Value) -> Result<(), Failure> {
+        if self.sources.stay(value) {
+            return Ok(());
+        }
         let inputs = Path::new(INPUTS);
         if let Value::File(file) = value
             && self.names.insert(file.base().to_owned())
@@ -153,8 +167,14 @@ impl Work {
         Ok(())
     }
 
+    /// Notes which files of an input are the user's own: steps read those at their own paths.
+    pub(crate) fn note_sources(&mut self, input: &Data) {
+        self.sources.note(input);
+    }
+
     /// Every input must be as it was: others read it too.
     pub(crate) fn check_inputs(&self) -> Result<(), Failure> {
+        self.sources.check_directories()?;
         for input in &self.inputs {
             let same = fs::metadata(&input.path)
                 .is_ok_and(|data| data.size() == input.size && (data.mtime(), data.mtime_nsec()) == input.modified);

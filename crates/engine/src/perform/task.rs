@@ -2,6 +2,7 @@
 //! same key.
 
 mod body;
+mod changed;
 mod start;
 mod unknown;
 
@@ -70,6 +71,13 @@ impl Work<'_> {
             let reserved = Arc::new(Mutex::new(reserved));
             let given = self.attempt(&spec, attempt, &inputs, &began, (tx.clone(), &reserved)).await?;
             lock(&reserved).take();
+            let given = match self.inputs_changed(&began.scratch, &given).await? {
+                None => given,
+                Some(changed) => {
+                    let started = spec.effect == Effect::AtMostOnce && !matches!(given, Err(Interrupted::Changed(_)));
+                    return self.park_changed(seat, attempt, (&changed, given.err()), started).await;
+                }
+            };
             if let (true, Ok(outputs)) = (onceflow_core::hazard::is_on("size-from-attempt"), &given) {
                 self.note_lens(outputs);
             }
@@ -94,6 +102,7 @@ impl Work<'_> {
                     tracing::warn!(ms, "a task that must not run twice took too long; its outcome is not known");
                     return self.lost_track(seat, self.taken.fence).await;
                 }
+                Err(Interrupted::Changed(changed)) => unreachable!("{changed}, which is looked at first"),
                 Err(Interrupted::TimedOut(ms)) => Failure::new(format!("it took longer than {ms} ms")),
             };
             if !may_retry(&spec, &failure, attempt) {
@@ -273,6 +282,12 @@ impl Work<'_> {
             let why = format!("{}: {}", failed.address, failed.causes.join(": ")).into();
             return self.give(seat, &step::failed_outputs(node, &why), Some(what)).await;
         }
+        self.park_failed(seat, failed, what).await
+    }
+
+    /// Puts the step aside until the run is tried again.
+    async fn park_failed(&self, seat: &Seat, failed: Failed, what: What) -> Result<Option<Job>, Error> {
+        let plan = &self.run.plan;
         let finish_independent = self.run.header.finish_independent;
         let park = |state: State| {
             let next = if finish_independent || state.phase != Phase::Running { state.phase } else { Phase::Failing };

@@ -117,10 +117,11 @@ impl Values {
         Err(lost.into())
     }
 
-    /// Reads a blob, or a range of its bytes. Something must hold the value meanwhile.
+    /// Reads a blob or a file by reference, or a range of its bytes. Something must hold the value meanwhile.
     pub async fn read_blob(&self, id: &ValueId, range: Option<Range<u64>>) -> Result<Chunks, Error> {
         match self.get(id).await?.content {
             Content::Object { name, .. } => Ok(self.blobs()?.read(name, range).await?),
+            Content::Source(source) => self.stream_source(source, range).await,
             Content::Inline(_) | Content::Gathered { .. } => Err(Error::Senseless(format!("value {id} is no blob"))),
         }
     }

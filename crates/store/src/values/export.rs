@@ -36,6 +36,7 @@ impl Values {
                 let written = blocking(move || file.write_all(&bytes)).await;
                 return written.map_err(|error| content(path, error));
             }
+            Content::Source(source) => return self.write_source(source, path, file).await,
             Content::Gathered { .. } => None,
         };
         if let Some(object) = local {

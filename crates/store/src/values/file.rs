@@ -88,7 +88,7 @@ impl Values {
         let Some(blobs) = &self.blobs else { return Ok(None) };
         Ok(match self.get(id).await?.content {
             Content::Object { name, .. } => blobs.local(name),
-            Content::Inline(_) | Content::Gathered { .. } => None,
+            Content::Inline(_) | Content::Gathered { .. } | Content::Source(_) => None,
         })
     }
 

@@ -16,7 +16,10 @@ use onceflow_core::{
     model::{Effect, FusedSource, TaskSpec, program::Op},
     protocol::rows::Held,
 };
-use onceflow_store::{BoxFuture, World};
+use onceflow_store::{
+    BoxFuture, World,
+    values::{self, SourceError},
+};
 use std::{
     any::Any,
     panic::{AssertUnwindSafe, catch_unwind},
@@ -33,6 +36,8 @@ pub(super) enum Interrupted {
     TimedOut(u64),
     /// It was stopped.
     Stopped(Stop),
+    /// An input file is not what the run was planned with; the body did not run.
+    Changed(SourceError),
 }
 
 type Given = Result<Vec<Data>, Failure>;
@@ -58,6 +63,7 @@ impl Work<'_> {
         let reading = reads.then(|| self.heartbeat(false));
         let loaded = match data::load_all(&shared.values, inputs, Some(&began.scratch)).await {
             Ok(loaded) => loaded,
+            Err(Error::Values(values::Error::Source(changed))) => return Ok(Err(Interrupted::Changed(*changed))),
             Err(error) if error.is_of_the_data() => {
                 return Ok(Err(Interrupted::Failed(Failure::new(error.to_string()).finally())));
             }

@@ -43,6 +43,7 @@ impl Values {
             Content::Gathered { .. } => {
                 return Err(Error::Senseless(format!("value {id} is a list, and has no bytes")));
             }
+            Content::Source(source) => return self.read_source(source).await,
             Content::Object { name, len } => (name, len),
         };
         let digest = id.as_bytes().split_first().and_then(|(_, digest)| digest.try_into().ok());
