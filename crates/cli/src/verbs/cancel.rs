@@ -86,7 +86,7 @@ async fn cancel(session: &Session, run: &Summary, printer: &Printer, signals: &m
                 }
                 engine.go();
                 attending.started()?;
-                let writer = trail::Writer::open(&session.place.run(handle.id()));
+                let writer = trail::Writer::attend(&session.place.run(handle.id()));
                 let shown = work::show(events, &run.key, writer, View::new(printer, vec![]));
                 let waited = work::wait(&engine, &handle, signals, printer).await?;
                 engine.close().await?;

@@ -105,7 +105,7 @@ async fn an_input_that_is_removed_before_its_step_begins_is_said_to_be_gone() {
     engine.start(begin.clone()).await.unwrap();
     let values = store.values().await.unwrap();
     let files = values.source_files().await.unwrap();
-    assert_eq!(files.iter().map(|file| file.path.clone()).collect::<Vec<_>>(), [given.path.clone()]);
+    assert!(files.len() == 1 && files[0].path == given.path);
     closed((store, engine)).await;
     fs::rename(&given.path, place.join("away")).unwrap();
     let (store, engine) = open(place, &kit, true).await;

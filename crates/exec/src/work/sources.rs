@@ -33,6 +33,11 @@ impl Sources {
         }
     }
 
+    /// The file is the user's own.
+    pub(super) fn has(&self, path: &Path) -> bool {
+        self.paths.contains(path)
+    }
+
     /// All files of an input are the user's, so that nothing of it has to be put into the work directory; directories in it
     /// are where they are.
     pub(super) fn stay(&mut self, value: &mut Value) -> bool {

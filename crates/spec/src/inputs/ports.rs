@@ -33,6 +33,7 @@ pub fn bind(ports: &[Port], words: &[(String, String)], called: Called) -> Resul
         results_mode: None,
         secrets: vec![],
         unused: vec![],
+        warnings: vec![],
         files: vec![],
     };
     flow.bind_called(&Given { words: words.to_vec(), file: None }, called, super::Files::AreThere)

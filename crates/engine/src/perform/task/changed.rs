@@ -19,7 +19,7 @@ impl Work<'_> {
             Err(Interrupted::Changed(changed)) => return Ok(Some(changed.clone())),
             // Whatever the step has read, it goes on elsewhere or not at all.
             Err(Interrupted::Stopped(_)) => return Ok(None),
-            Ok(_) | Err(Interrupted::Failed(_) | Interrupted::TimedOut(_)) => {}
+            Ok(_) | Err(Interrupted::Failed(_) | Interrupted::TimedOut(..)) => {}
         }
         let opened = scratch.sources();
         // To take the digest of a large file again may take longer than a claim stands.

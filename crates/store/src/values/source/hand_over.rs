@@ -7,15 +7,16 @@
 //! ```
 //! A crash leaves the file with both names, or with the outer one alone; the value is there in either case.
 
-use super::{Content, Error, FileStat, Head, SourceFile, ValueId, Values};
+use super::{Content, Error, FileStat, Head, SETTLED_NS, SourceFile, ValueId, Values, now_ns};
 use crate::{
-    blobs,
+    blobs::{self, verified},
     blocking::blocking,
     values::{Tried, blob::blob_id, stored::value_row, value::Digest},
 };
 use onceflow_core::{Batch, Row, row::counter};
 use std::{
     fs, io,
+    os::unix::fs::PermissionsExt,
     path::{Path, PathBuf},
 };
 
@@ -32,7 +33,7 @@ impl Values {
             if let Some(directory) = to.parent() {
                 fs::create_dir_all(directory)?;
             }
-            match fs::hard_link(&object, &to) {
+            match verified::link(&object, &to) {
                 Ok(()) => Ok(true),
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Err(error),
                 // Another file system, one without links, or one that allows no more of them.
@@ -76,11 +77,18 @@ impl Values {
     }
 }
 
-/// The file at a path as the user's own, if it is this object.
+/// The file at a path as the user's own, who may write to it, if it is this object.
 fn same_file(digest: Digest, object: &Path, path: PathBuf) -> Option<SourceFile> {
     let (ours, theirs) = (fs::metadata(object).ok()?, fs::metadata(&path).ok()?);
-    let (ours, stat) = (FileStat::of(&ours), FileStat::of(&theirs));
+    if FileStat::of(&ours) != FileStat::of(&theirs) {
+        return None;
+    }
+    let mut permissions = theirs.permissions();
+    permissions.set_mode(permissions.mode() | 0o200);
+    fs::set_permissions(&path, permissions).ok()?;
+    let stat = FileStat::of(&fs::metadata(&path).ok()?);
     let path = std::path::absolute(path).ok()?;
-    // It was linked just now, so what `stat` tells is not believed before its digest was taken once more.
-    (ours == stat).then_some(SourceFile { path, digest, stat, is_settled: false })
+    // It has changed just now, by its name and mode; who writes to it changes the time of its content.
+    let is_settled = stat.modified_ns + SETTLED_NS < now_ns();
+    Some(SourceFile { path, digest, stat, is_settled })
 }
