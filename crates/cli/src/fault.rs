@@ -21,6 +21,10 @@ use std::{fmt, io, path::Path};
 /// What to do when a disk is full.
 const ROOM: &str = "make room on the disk, then run the same command again: what was done is kept";
 
+/// What to do when a file that the store refers to is not what it was.
+const RECOMPUTED: &str =
+    "bring the file back as it was, or run the flow with what is there now: `onceflow explain` says what that takes";
+
 /// What to do when bytes in the store are not what was stored.
 const RECOMPUTE: &str =
     "`onceflow run` of the same flow computes it again; `onceflow fsck --deep` finds all that is damaged";
@@ -331,6 +335,9 @@ impl From<Error> for Fault {
             }
             Error::Ended { .. } | Error::CanBeUndone { .. } => told(Exit::No, codes::ENDED, &text),
             ref error if error.is_full() => Fault::full(text),
+            Error::Values(values::Error::Source(_)) => {
+                Fault::new(Exit::No, onceflow_engine::SOURCE_CHANGED, text).hint(RECOMPUTED)
+            }
             Error::Values(_) | Error::Blobs(_) => told(Exit::Busy, codes::STORE_UNUSABLE, &text),
             Error::NoRun(_) => {
                 told(Exit::Usage, codes::NO_RUN, &text).hint("`onceflow ls` lists the runs of this store")

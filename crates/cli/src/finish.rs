@@ -2,7 +2,7 @@
 
 use crate::{
     codes,
-    digests::Digests,
+    digests::{Digest, Digests},
     exit::Exit,
     fault::{self, Fault},
     printer::{Ink, Printer},
@@ -18,8 +18,9 @@ use onceflow_core::{
 };
 use onceflow_engine::{Handle, Report, is_damage, task::Data};
 use onceflow_exec::value::Value;
+use onceflow_spec::ResultsMode;
 use serde_json::{Map, Value as Json, json};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// What became of a run, for people and programs.
 pub(crate) struct Ending<'a> {
@@ -213,7 +214,7 @@ impl Ending<'_> {
             promise(&mut data);
             values.push((name.clone(), value(to.outputs, name, data)?));
         }
-        let source = Outputs { handle: self.handle, ports: to.outputs, values };
+        let source = Outputs { handle: self.handle, ports: to.outputs, values, mode: to.mode };
         let written = results::write(to.out, &source, to.digests).await?;
         to.digests.save();
         let place = (written.written + written.unchanged > 0).then(|| format!("{}/", to.out.display()));
@@ -226,6 +227,7 @@ pub(crate) struct To<'a> {
     /// Of which types they are.
     pub(crate) outputs: &'a [Port],
     pub(crate) out: &'a Path,
+    pub(crate) mode: ResultsMode,
     pub(crate) digests: &'a mut Digests,
 }
 
@@ -241,6 +243,7 @@ struct Outputs<'a> {
     handle: &'a Handle,
     ports: &'a [Port],
     values: Vec<(String, Value)>,
+    mode: ResultsMode,
 }
 
 impl Source for Outputs<'_> {
@@ -249,7 +252,18 @@ impl Source for Outputs<'_> {
     }
 
     async fn fetch(&self, output: &str, into: &Path) -> Result<Value, Fault> {
-        value(self.ports, output, self.handle.output_into(output, Some(into)).await?)
+        let data = match self.mode {
+            ResultsMode::Copy => self.handle.output_into(output, Some(into)).await?,
+            ResultsMode::Link | ResultsMode::Move => self.handle.output_linked(output, into).await?,
+        };
+        value(self.ports, output, data)
+    }
+
+    async fn placed(&self, files: Vec<(Digest, PathBuf)>) -> Result<Vec<PathBuf>, Fault> {
+        match self.mode {
+            ResultsMode::Move => Ok(self.handle.hand_over(files).await?),
+            ResultsMode::Copy | ResultsMode::Link => Ok(vec![]),
+        }
     }
 }
 

@@ -16,6 +16,8 @@ mod retrying;
 mod sending;
 #[path = "verbs/shared.rs"]
 mod shared;
+#[path = "verbs/sources.rs"]
+mod sources;
 #[path = "verbs/telling.rs"]
 mod telling;
 #[path = "verbs/truth.rs"]

@@ -161,6 +161,9 @@ impl Engine {
             if self.shared.is_closed() {
                 return Err(Error::Closed);
             }
+            if let Some((name, _)) = start.assumed.first() {
+                return Err(Error::Inputs(format!("input `{name}` is not given, and nothing starts without it")));
+            }
             let asked = self.ask(start).await?;
             let answer = loop {
                 match self.try_start(&asked).await {
@@ -185,7 +188,8 @@ impl Engine {
         if let Some(worker) = &self.worker {
             worker.room.learn(program.tasks.iter().map(|task| task.class.clone()));
         }
-        let inputs = inputs::take(program.identity().inputs, &mut start.inputs).await?;
+        let inputs = inputs::take(program.identity().inputs, &mut start.inputs, &start.assumed).await?;
+        inputs.note_sources(&self.shared.values);
         Ok(Asked { program, digest, inputs, stored: Mutex::default(), start })
     }
 

@@ -129,6 +129,15 @@ pub enum Error {
     Failed(Vec<Failed>),
 }
 
+impl From<values::SourceError> for Error {
+    fn from(error: values::SourceError) -> Self {
+        Error::Values(values::Error::Source(Box::new(error)))
+    }
+}
+
+/// The code of a step that failed because an input file changed, or is gone: its first cause begins with it.
+pub const SOURCE_CHANGED: &str = "OF0330";
+
 /// How the first cause of a failure begins that is the store's, not the task's: see [`is_damage`].
 pub const DAMAGE: &str = "the store is damaged";
 
@@ -155,7 +164,8 @@ impl Error {
             Error::Inputs(_) => true,
             Error::Store(error) | Error::Values(values::Error::Records(error)) => too_much(error),
             Error::Values(error) => {
-                matches!(error, values::Error::TooLarge { .. } | values::Error::Blobs(blobs::Error::Content { .. }))
+                use values::Error::{Blobs, Source, TooLarge};
+                matches!(error, TooLarge { .. } | Source(_) | Blobs(blobs::Error::Content { .. }))
             }
             Error::Blobs(error) => matches!(error, blobs::Error::Content { .. }),
             _ => false,

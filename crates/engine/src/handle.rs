@@ -10,7 +10,7 @@ use crate::{
 };
 use futures_util::future::{BoxFuture, select};
 use onceflow_core::{
-    payload::Outcome,
+    payload::{Digest, Outcome},
     protocol::{
         draft::Draft,
         ids::RunId,
@@ -19,7 +19,10 @@ use onceflow_core::{
         run,
     },
 };
-use std::{path::Path, sync::Arc};
+use std::{
+    path::{Path, PathBuf},
+    sync::Arc,
+};
 
 /// A run. Dropping it changes nothing: the run goes on.
 ///
@@ -218,6 +221,42 @@ impl Handle {
     /// # Errors
     /// As [`Handle::output`].
     pub fn output_into<'a>(&'a self, name: &'a str, directory: Option<&'a Path>) -> BoxFuture<'a, Result<Data, Error>> {
+        self.output_as(name, directory, false)
+    }
+
+    /// As [`Handle::output_into`]. Large files are further names of the store's own objects, which take no room and which
+    /// nobody may write to, where the file system allows that; else, and small files always, they are copies.
+    ///
+    /// # Errors
+    /// As [`Handle::output`].
+    pub fn output_linked<'a>(&'a self, name: &'a str, directory: &'a Path) -> BoxFuture<'a, Result<Data, Error>> {
+        self.output_as(name, Some(directory), true)
+    }
+
+    /// Hands files over that [`Handle::output_linked`] gave, and that have been brought to these places: from now on the
+    /// store refers to them there, and gives up its own name of them. Those that the store does not hold as objects of
+    /// their own stay as they are. Answers those that were handed over. Durable when it returns.
+    ///
+    /// # Errors
+    /// If the store does not answer.
+    pub fn hand_over(&self, files: Vec<(Digest, PathBuf)>) -> BoxFuture<'_, Result<Vec<PathBuf>, Error>> {
+        Box::pin(async move {
+            let mut handed_over = Vec::new();
+            for (digest, path) in files {
+                if self.shared.values.hand_over(digest, &path).await? {
+                    handed_over.push(path);
+                }
+            }
+            Ok(handed_over)
+        })
+    }
+
+    fn output_as<'a>(
+        &'a self,
+        name: &'a str,
+        directory: Option<&'a Path>,
+        links: bool,
+    ) -> BoxFuture<'a, Result<Data, Error>> {
         Box::pin(async move {
             loop {
                 let progress = self.shared.progress(self.id).notified();
@@ -225,7 +264,7 @@ impl Handle {
                 progress.as_mut().enable();
                 if let Some(outcome) = self.arrived(name).await? {
                     self.shared.records.durable(self.shared.records.position()).await?;
-                    return self.load(&outcome, directory).await;
+                    return self.load(&outcome, directory, links).await;
                 }
                 match self.report().await? {
                     Report::Running => {}
@@ -234,7 +273,7 @@ impl Handle {
                         let Some((_, outcome)) = found else {
                             return Err(Error::NoOutput { key: self.key.clone(), output: name.to_owned() });
                         };
-                        return self.load(&outcome, directory).await;
+                        return self.load(&outcome, directory, links).await;
                     }
                     Report::Failed(failures) | Report::Undone { failures, .. } => return Err(Error::Failed(failures)),
                     at_rest => return Err(Error::Refused { key: self.key.clone(), why: at_rest.to_string() }),
@@ -268,10 +307,10 @@ impl Handle {
         })
     }
 
-    async fn load(&self, outcome: &Outcome, directory: Option<&Path>) -> Result<Data, Error> {
+    async fn load(&self, outcome: &Outcome, directory: Option<&Path>, links: bool) -> Result<Data, Error> {
         let loaded = match outcome.value() {
             None => Ok(Data::None),
-            Some(payload) => data::load_into(&self.shared.values, payload, directory).await,
+            Some(payload) => data::load_into(&self.shared.values, payload, directory, links).await,
         };
         if let Err(error) = &loaded {
             self.shared.drop_broken(error).await;

@@ -32,7 +32,7 @@ pub(crate) enum Files {
     /// A task gave it: it is taken from where it is. Those that were, in case it gives one more than once, and those it
     /// was given, which are stored already.
     Taken(BTreeMap<PathBuf, Stored>),
-    /// It is the caller's, who keeps it.
+    /// It is the caller's, who keeps it: copied, or referred to.
     Copied,
 }
 
@@ -124,7 +124,10 @@ impl<'a> Storing<'a> {
                 Some(stored) => return Ok(stored.clone()),
                 None => self.take_file(&file.path).await?,
             },
-            Files::Copied => self.copy(file).await?,
+            Files::Copied => match file.source() {
+                Some(source) => self.values.put_source(source),
+                None => self.copy(file).await?,
+            },
         };
         let (weave, id, digest, len) = put;
         let content = stored(&id, digest, len);

@@ -60,8 +60,11 @@ impl Engine {
             };
             let explanation = shared.plan_whole(&asked, &known, before.as_ref(), false).await?.explanation;
             match kept {
-                Some(keys) => self.look_inside(&asked, &known, explanation, &keys).await,
-                None => Ok(explanation),
+                // What is inside depends on what an input holds.
+                Some(keys) if asked.start.assumed.is_empty() => {
+                    self.look_inside(&asked, &known, explanation, &keys).await
+                }
+                _ => Ok(explanation),
             }
         })
     }
@@ -78,7 +81,7 @@ impl Engine {
                 Some(known) => known.clone(),
                 None => check(&start.library, &start.flow, start.outputs.as_deref())?.identity(),
             };
-            let inputs = inputs::take(inputs, &mut start.inputs.clone()).await?;
+            let inputs = inputs::take(inputs, &mut start.inputs.clone(), &start.assumed).await?;
             let row = self.shared.row(keys::heads().key(&start.key)).await?;
             let is = |header: &Header| start.is_of(header, &digest, &inputs);
             Ok(match row.as_deref().and_then(rows::read::<Head>) {

@@ -2,6 +2,7 @@
 //! same key.
 
 mod body;
+mod changed;
 mod start;
 mod unknown;
 
@@ -71,6 +72,9 @@ impl Work<'_> {
             // One that must not start twice is not said to have started either while its inputs cannot be read.
             let scratch = self.scratch();
             let loaded = match data::load_all(&self.worker.shared.values, &inputs, Some(&scratch)).await {
+                Err(Error::Values(values::Error::Source(changed))) => {
+                    return self.park_changed(seat, attempt, (&changed, None), false).await;
+                }
                 Err(error) if error.is_of_the_data() => {
                     return self.fail(seat, attempt, vec![error.to_string()]).await;
                 }
@@ -81,6 +85,13 @@ impl Work<'_> {
             let reserved = Arc::new(Mutex::new(reserved));
             let given = self.attempt(&spec, attempt, (&inputs, loaded), (tx.clone(), &reserved)).await?;
             lock(&reserved).take();
+            let given = match self.inputs_changed(&began.scratch, &given).await? {
+                None => given,
+                Some(changed) => {
+                    let started = spec.effect == Effect::AtMostOnce;
+                    return self.park_changed(seat, attempt, (&changed, given.err()), started).await;
+                }
+            };
             if let (true, Ok(outputs)) = (onceflow_core::hazard::is_on("size-from-attempt"), &given) {
                 self.note_lens(outputs);
             }
@@ -302,6 +313,12 @@ impl Work<'_> {
             let why = format!("{}: {}", failed.address, failed.causes.join(": ")).into();
             return self.give(seat, &step::failed_outputs(node, &why), Some(what)).await;
         }
+        self.park_failed(seat, failed, what).await
+    }
+
+    /// Puts the step aside until the run is tried again.
+    async fn park_failed(&self, seat: &Seat, failed: Failed, what: What) -> Result<Option<Job>, Error> {
+        let plan = &self.run.plan;
         let finish_independent = self.run.header.finish_independent;
         let park = |state: State| {
             let next = if finish_independent || state.phase != Phase::Running { state.phase } else { Phase::Failing };

@@ -108,7 +108,8 @@ impl Work<'_> {
     async fn try_undo(&self, undo: &Undo, body: &dyn Body) -> Result<Option<Given>, Error> {
         let shared = &self.worker.shared;
         let heartbeat = self.undoing();
-        let scratch = self.scratch();
+        // What was done has to be undone, whatever became of the files it was done with.
+        let scratch = self.scratch().without_checks();
         let inputs = match data::load_all(&shared.values, &undo.inputs, Some(&scratch)).await {
             Err(error) if error.is_damage() => return Ok(Some(Err(Failure::new(error.to_string()).finally()))),
             // Its inputs cannot be read now: that is a try in vain, as any.

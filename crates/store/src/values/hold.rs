@@ -80,6 +80,7 @@ fn bytes_of(change: &Weave) -> usize {
         Weave::Put { value, .. } => match &value.content {
             Content::Inline(bytes) => bytes.len() + 64 * value.refs.len(),
             Content::Gathered { .. } | Content::Object { .. } => 0,
+            Content::Source(source) => source.path.as_os_str().len() + 128,
         },
         _ => 0,
     }
