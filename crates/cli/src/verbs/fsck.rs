@@ -31,6 +31,10 @@ pub(crate) async fn run(args: &args::Fsck, place: Place, printer: &Printer) -> R
         true => values.fsck_deep(mode).await?,
         false => values.fsck(mode).await?,
     };
+    let engine = session.idle().await?;
+    let rows = engine.fsck().await;
+    engine.stop();
+    let rows = rows?;
     if args.at_rest && !report.exact {
         session.close().await?;
         return Err(in_use("it changed while it was read"));
@@ -38,10 +42,12 @@ pub(crate) async fn run(args: &args::Fsck, place: Place, printer: &Printer) -> R
     session.close().await?;
     let findings =
         |all: &[onceflow_store::values::fsck::Finding]| all.iter().map(ToString::to_string).collect::<Vec<_>>();
-    let clean = report.is_clean_now();
+    let of_runs = rows.unwrap_or_default();
+    let clean = report.is_clean_now() && of_runs.is_empty();
+    let problems: Vec<_> = findings(&report.problems).into_iter().chain(of_runs.iter().cloned()).collect();
     if printer.json {
         printer.pretty(&json!({
-            "problems": findings(&report.problems), "leaks": findings(&report.leaks),
+            "problems": problems, "leaks": findings(&report.leaks),
             "lost": report.lost.iter().map(ToString::to_string).collect::<Vec<_>>(),
             "values": report.values, "edges": report.edges, "exact": report.exact, "clean": clean,
             "objects": report.objects, "digests": report.digests, "deep": args.deep,
@@ -49,6 +55,11 @@ pub(crate) async fn run(args: &args::Fsck, place: Place, printer: &Printer) -> R
         }));
     } else {
         printer.text(report.to_string());
+        of_runs.iter().for_each(|problem| printer.text(format!("problem: {problem}")));
+    }
+    if !of_runs.is_empty() {
+        printer.next("rows of runs are damaged; keep a copy of the store, then `onceflow run --new` of those runs");
+        return Ok(Exit::Damaged);
     }
     Ok(match (clean, report.problems.is_empty(), args.repair) {
         (true, _, true) if !report.is_clean() => {

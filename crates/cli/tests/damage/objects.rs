@@ -118,9 +118,9 @@ fn wrong_bytes_are_never_given_out_and_the_next_run_heals_the_store() {
             let done = Done::new();
             let (a, b) = done.made_writable();
             if harmed == "a" {
-                how(&a, &b)
+                how(&a, &b);
             } else {
-                how(&b, &a)
+                how(&b, &a);
             }
             done.forget_results();
             let explained = done.bed.run(&["explain", "two.yaml", "-i", "text=in.txt"]).ends(0);
