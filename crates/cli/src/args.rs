@@ -231,6 +231,9 @@ pub(crate) struct Cancel {
     /// A key, the beginning of a key or id, or - for the latest
     #[arg(value_name = "RUN")]
     pub(crate) run: String,
+    /// Give up what could not be undone: the run ends, and what it did stays
+    #[arg(long)]
+    pub(crate) abandon: bool,
     #[command(flatten)]
     pub(crate) sure: Sure,
 }

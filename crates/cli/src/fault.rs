@@ -4,6 +4,7 @@ use crate::{codes, exit::Exit, verbs::ls::shell_word, words};
 use onceflow_core::{
     batch::Invalid,
     model::{Errors, Mistake},
+    protocol::rows::Failed,
 };
 use onceflow_engine::Error;
 use onceflow_spec::{Problem, Problems};
@@ -274,6 +275,27 @@ fn named(steps: &[String]) -> String {
     names.join(", ")
 }
 
+/// Some of what a run did could not be undone, and is still there.
+fn not_undone(key: &str, steps: &[Failed]) -> Fault {
+    let named = |failed: &Failed| {
+        let why = failed.causes.first().map_or("", String::as_str);
+        format!("{} ({why})", words::step(&failed.address))
+    };
+    let left: Vec<_> = steps.iter().map(named).collect();
+    let what =
+        format!("run `{key}` did what could not be undone, and does not start again by itself: {}", left.join("; "));
+    let first = steps.first().map_or(String::from("STEP"), |failed| shell_word(&words::step(&failed.address)));
+    Fault::new(Exit::Unclean, codes::NOT_UNDONE, what).hint(undo_hint(&shell_word(key), &first))
+}
+
+/// What can be done with a run that could not be undone.
+pub(crate) fn undo_hint(key: &str, step: &str) -> String {
+    format!(
+        "`onceflow retry {key}` tries the undos that failed again; `onceflow resolve {key} {step} --done` says that one was \
+         done by hand; `onceflow cancel --abandon {key}` gives them up"
+    )
+}
+
 impl From<Error> for Fault {
     fn from(error: Error) -> Fault {
         let text = error.to_string();
@@ -299,6 +321,13 @@ impl From<Error> for Fault {
                 let cancel = format!("`onceflow cancel {}`", shell_word(&key));
                 Fault::new(Exit::Busy, codes::ENDED, what)
                     .hint(format!("{cancel} goes on with that, if nobody does, and waits for its end"))
+            }
+            Error::NotUndone { key, steps } => not_undone(&key, &steps),
+            Error::Superseded { key } => {
+                let what =
+                    format!("run `{key}` was started again with something else, and does not answer for these inputs");
+                Fault::new(Exit::No, codes::ENDED, what)
+                    .hint(format!("`onceflow show {}` says what it does now; `--key` starts another", shell_word(&key)))
             }
             Error::Ended { .. } | Error::CanBeUndone { .. } => told(Exit::No, codes::ENDED, &text),
             ref error if error.is_full() => Fault::full(text),

@@ -15,9 +15,11 @@ mod fork;
 mod fsck;
 mod inputs;
 mod inside;
+mod keyless;
 mod known;
 mod live;
 mod moves;
+mod not_undone;
 mod reasons;
 mod record;
 mod replan;
@@ -30,11 +32,14 @@ pub(crate) mod workers;
 pub use again::{Signature, Undecided};
 pub use begun::Begun;
 pub use carry::{Carried, TakeIn};
-pub use elements::Unfinished;
+pub use elements::{Standing, Unfinished};
 pub use fork::Fork;
+pub(crate) use keyless::HistoryEnd;
+pub use keyless::KEYLESS_HISTORY_MS;
 pub use moves::Move;
 pub use reasons::{PLANS_MAX, Reasons};
 pub use record::{Inside, Origin, Record, StepRecord};
+pub(crate) use start::Request;
 pub use start::{HISTORY_MS, Start};
 pub use usage::{Part, RunUsage, Usage, Use};
 
@@ -154,11 +159,14 @@ impl Engine {
     /// If the flow does not check, the inputs are not its own, or the store does not answer.
     pub fn start(&self, start: Start) -> BoxFuture<'_, Result<Handle, Error>> {
         Box::pin(async move {
+            if self.shared.is_closed() {
+                return Err(Error::Closed);
+            }
             let asked = self.ask(start).await?;
             let answer = loop {
                 match self.try_start(&asked).await {
                     Ok(None) => {}
-                    Ok(Some(handle)) => break Ok(handle),
+                    Ok(Some(handle)) => break Ok(handle.of(&asked)),
                     Err(error) => break Err(error),
                 }
             };
@@ -300,6 +308,9 @@ impl Engine {
     /// The run is there: it goes on as it is, or with a new plan.
     async fn go_on(&self, asked: &Asked, id: RunId) -> Result<Option<Handle>, Error> {
         let Some(run) = self.shared.read_run(id).await? else { return Ok(None) };
+        if let Phase::NotUndone { .. } = run.state().phase {
+            return Err(self.shared.not_undone(&run).await?);
+        }
         if !asked.is(&run.header) || run.state().phase == Phase::Frozen {
             return self.replan(asked, &run).await;
         }
@@ -412,6 +423,7 @@ impl Engine {
                 worker.drain().await;
                 worker.leave().await;
             }
+            self.shared.end_abandoned().await;
             self.shared.small.clear();
             // Whatever the tasks hold goes with them.
             *lock(&self.shared.tasks) = Arc::default();
@@ -451,6 +463,16 @@ impl Asked {
     /// Whether a run is for the same.
     fn is(&self, header: &Header) -> bool {
         self.start.is_of(header, &self.digest, &self.inputs)
+    }
+}
+
+impl Handle {
+    /// The handle of who asked for this: it answers for nothing else.
+    fn of(self, asked: &Asked) -> Self {
+        let Start { outputs, ends_with_handle, .. } = &asked.start;
+        let request = Request { digest: asked.digest, inputs: asked.inputs.digests(), outputs: outputs.clone() };
+        let end = ends_with_handle.then(|| Arc::new(self.end()));
+        Handle { request: Some(Arc::new(request)), end, ..self }
     }
 }
 

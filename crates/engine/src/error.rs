@@ -45,6 +45,13 @@ pub enum Error {
         /// How long is remembered.
         history_ms: u64,
     },
+    /// Somebody started the run's key with other inputs, another flow or other outputs: what it gives is not what this
+    /// handle was given for.
+    #[error("run `{key}` was started again with something else: what it gives is not for these inputs")]
+    Superseded {
+        /// The run.
+        key: String,
+    },
     /// The run has ended.
     #[error("run `{key}` has ended")]
     Ended {
@@ -84,6 +91,19 @@ pub enum Error {
     CanBeUndone {
         /// The run.
         key: String,
+    },
+    /// Some of what the run did could not be undone: it does not start again, or end, until that is tried again
+    /// ([`Handle::retry`](crate::Handle::retry)), decided ([`Handle::resolve`](crate::Handle::resolve)) or given up
+    /// ([`Handle::abandon`](crate::Handle::abandon)).
+    #[error(
+        "run `{key}` could not be undone: {}; try that again, say what became of it, or give it up",
+        failures(steps)
+    )]
+    NotUndone {
+        /// The run.
+        key: String,
+        /// What could not be undone, and why.
+        steps: Vec<Failed>,
     },
     /// The run does not give this.
     #[error("run `{key}` has no output `{output}`, or it was not asked for")]
@@ -170,6 +190,33 @@ impl Error {
             }
             Error::Blobs(error) | Error::Values(values::Error::Blobs(error)) => {
                 matches!(error, blobs::Error::Full { .. })
+            }
+            _ => false,
+        }
+    }
+
+    /// Whether the store itself did not do what it was asked, and may do it another time.
+    pub(crate) fn is_passing(&self) -> bool {
+        self.is_of_objects() || self.is_of_rows()
+    }
+
+    /// Whether the store of objects did not, whose errors keep no row from being written.
+    pub(crate) fn is_of_objects(&self) -> bool {
+        use blobs::Error::{Full, Unavailable, Unknown};
+        match self {
+            Error::Blobs(error) | Error::Values(values::Error::Blobs(error)) => {
+                matches!(error, Full { .. } | Unavailable { .. } | Unknown { .. })
+            }
+            _ => false,
+        }
+    }
+
+    /// Whether no row can be written or read now.
+    pub(crate) fn is_of_rows(&self) -> bool {
+        use records::Error::{Full, Unavailable, Unknown};
+        match self {
+            Error::Store(error) | Error::Values(values::Error::Records(error)) => {
+                matches!(error, Full(_) | Unavailable(_) | Unknown(_))
             }
             _ => false,
         }

@@ -2,6 +2,7 @@
 
 use crate::{
     Error, data,
+    engine::{HistoryEnd, Request},
     error::failures as told,
     perform::failures,
     shared::{Run, Shared},
@@ -14,18 +15,27 @@ use onceflow_core::{
         draft::Draft,
         ids::RunId,
         keys,
-        rows::{self, Failed, Finished, Head, Phase, Status, Why},
+        rows::{self, Failed, Finished, Head, Header, Phase, Status, Why},
         run,
     },
 };
 use std::{path::Path, sync::Arc};
 
 /// A run. Dropping it changes nothing: the run goes on.
+///
+/// A handle that [`Engine::start`](crate::Engine::start) gave answers for what was started. If somebody starts the key with
+/// something else, it fails with [`Error::Superseded`]. One that [`Engine::find`](crate::Engine::find) gave answers for
+/// whatever the run is for.
 #[derive(Clone)]
 pub struct Handle {
     pub(crate) shared: Arc<Shared>,
     pub(crate) key: String,
-    id: RunId,
+    pub(crate) id: RunId,
+    /// What the run was started for, by who has this handle.
+    pub(crate) request: Option<Arc<Request>>,
+    /// Ends the history of the run when the last handle goes.
+    #[expect(dead_code, reason = "dropping it is what it is for")]
+    pub(crate) end: Option<Arc<HistoryEnd>>,
 }
 
 /// What a run has come to.
@@ -39,14 +49,15 @@ pub enum Report {
     Failed(Vec<Failed>),
     /// The outcomes of these steps are not known; see [`Handle::resolve`].
     Waiting(Vec<String>),
-    /// It failed and was undone; these could not be.
+    /// It failed and was undone; these could not be. Unless they were given up, the run is still there: see
+    /// [`Handle::abandon`].
     Undone {
         /// What went wrong.
         failures: Vec<Failed>,
         /// What could not be undone.
         not_undone: Vec<Failed>,
     },
-    /// It was cancelled and undone; these could not be.
+    /// It was cancelled and undone; these could not be, as above.
     Cancelled {
         /// What could not be undone.
         not_undone: Vec<Failed>,
@@ -82,7 +93,7 @@ fn left(not_undone: &[Failed]) -> String {
 
 impl Handle {
     pub(crate) fn new(shared: Arc<Shared>, key: String, id: RunId) -> Self {
-        Handle { shared, key, id }
+        Handle { shared, key, id, request: None, end: None }
     }
 
     /// What the run is called.
@@ -98,7 +109,7 @@ impl Handle {
     /// What the run has come to by now. What it says will outlive a crash.
     ///
     /// # Errors
-    /// [`Error::NoRun`] if its history has ended.
+    /// [`Error::NoRun`] if its history has ended, [`Error::Superseded`] if the run is for something else by now.
     pub fn report(&self) -> BoxFuture<'_, Result<Report, Error>> {
         Box::pin(async move {
             let report = self.look().await?;
@@ -110,16 +121,31 @@ impl Handle {
         })
     }
 
-    async fn look(&self) -> Result<Report, Error> {
+    /// As [`Handle::report`], but what it says may not outlive a crash.
+    pub(crate) async fn look(&self) -> Result<Report, Error> {
         let Some(row) = self.shared.row(keys::heads().key(&self.key)).await? else {
             return Err(Error::NoRun(self.key.clone()));
         };
         match rows::read::<Head>(&row).ok_or_else(|| Error::damaged(format!("the row of run `{}`", self.key)))? {
-            Head::Finished(finished) => Ok(report(*finished)),
+            Head::Finished(finished) => {
+                self.is_for(&finished.header)?;
+                Ok(report(*finished))
+            }
             Head::Active(id) => match self.shared.read_run(id).await? {
-                Some(run) => self.look_at(&run).await,
+                Some(run) => {
+                    self.is_for(&run.header)?;
+                    self.look_at(&run).await
+                }
                 None => Ok(Report::Running),
             },
+        }
+    }
+
+    /// An answer belongs to who asked: a run that was planned anew for something else does not answer this handle.
+    fn is_for(&self, header: &Header) -> Result<(), Error> {
+        match &self.request {
+            Some(request) if !request.is_of(header) => Err(Error::Superseded { key: self.key.clone() }),
+            _ => Ok(()),
         }
     }
 
@@ -134,6 +160,13 @@ impl Handle {
                 });
                 Ok(Report::Waiting(unknown.collect()))
             }
+            Phase::NotUndone { cancelled } => {
+                let (failures, not_undone) = self.shared.noted(run).await?;
+                Ok(match cancelled {
+                    true => Report::Cancelled { not_undone },
+                    false => Report::Undone { failures, not_undone },
+                })
+            }
             _ => Ok(Report::Running),
         }
     }
@@ -141,7 +174,7 @@ impl Handle {
     /// Waits until the run is done, or stands still.
     ///
     /// # Errors
-    /// [`Error::NoRun`] if its history has ended.
+    /// As [`Handle::report`].
     pub fn wait(&self) -> BoxFuture<'_, Result<Report, Error>> {
         Box::pin(async move {
             loop {
@@ -174,7 +207,8 @@ impl Handle {
     /// Waits for one output: it may be there long before the run is done.
     ///
     /// # Errors
-    /// [`Error::Failed`] if it will not come unless the run is tried again.
+    /// [`Error::Failed`] if it will not come unless the run is tried again, [`Error::Superseded`] if the run is for something
+    /// else by now.
     pub fn output<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Result<Data, Error>> {
         Box::pin(async move { self.output_into(name, None).await })
     }
@@ -213,6 +247,7 @@ impl Handle {
     /// An output of a run that is at work.
     async fn arrived(&self, name: &str) -> Result<Option<Outcome>, Error> {
         let Some(run) = self.shared.read_run(self.id).await? else { return Ok(None) };
+        self.is_for(&run.header)?;
         let outputs = &run.plan.program.blocks[0].outputs;
         let Some(port) = outputs.iter().position(|output| output.port.name == name) else { return Ok(None) };
         let arrived = self.shared.outputs_arrived(&run).await?;
@@ -257,7 +292,7 @@ impl Handle {
     /// end; no others are started; what was done is undone as registered, and nothing remains but that it was cancelled. Ends when that is durably decided; [`Handle::wait`] waits for the rest.
     ///
     /// # Errors
-    /// [`Error::Ended`] if it has.
+    /// [`Error::Ended`] if it has; [`Error::NotUndone`] if it was undone, in part in vain.
     pub fn cancel(&self) -> BoxFuture<'_, Result<(), Error>> {
         Box::pin(async move {
             loop {
@@ -267,6 +302,7 @@ impl Handle {
                 let state = run.state();
                 match state.phase {
                     Phase::Running | Phase::Failing | Phase::Failed { .. } | Phase::Waiting | Phase::Frozen => {}
+                    Phase::NotUndone { .. } => return Err(self.shared.not_undone(&run).await?),
                     _ => break,
                 }
                 let draft = run::turn(&run.plan, state, Phase::Cancelling);
@@ -294,6 +330,9 @@ pub enum Resolution {
 
 impl Handle {
     /// Says what became of a step whose outcome is not known; see [`Report::Waiting`]. Durable when it returns.
+    ///
+    /// Of a run that could not be undone, says what becomes of the undo of a step: it was done by hand ([`Resolution::Done`],
+    /// without outputs), is tried again with all others ([`Resolution::Redo`]), or is given up ([`Resolution::Fail`]).
     ///
     /// # Errors
     /// [`Error::Refused`] if there is no such step, or somebody else decided.
@@ -351,6 +390,9 @@ impl Handle {
             let Some(run) = self.shared.read_run(self.id).await? else {
                 return Err(Error::Ended { key: self.key.clone() });
             };
+            if let Phase::NotUndone { .. } = run.state().phase {
+                return self.resolve_undo(&run, address, resolution).await;
+            }
             let is_it = |why: &Why| matches!(why, Why::Unknown { address: at, .. } if **at == *address);
             let Some((step, row, parked)) = self.shared.parked_for(&run.plan.keys, is_it, 1).await?.pop() else {
                 return Err(refused(format!("has no step {address} whose outcome is not known")));

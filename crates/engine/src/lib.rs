@@ -32,8 +32,8 @@ mod tx;
 mod worker;
 
 pub use engine::{
-    Begun, Carried, Engine, Fork, HISTORY_MS, Inside, Move, Origin, PLANS_MAX, Part, Reasons, Record, RunUsage,
-    Signature, Start, StepRecord, TakeIn, Undecided, Unfinished, Usage, Use,
+    Begun, Carried, Engine, Fork, HISTORY_MS, Inside, KEYLESS_HISTORY_MS, Move, Origin, PLANS_MAX, Part, Reasons,
+    Record, RunUsage, Signature, Standing, Start, StepRecord, TakeIn, Undecided, Unfinished, Usage, Use,
     summary::{Outline, RunStatus, Summary},
     workers::{Backlog, Lacking, WorkerInfo, WorkerStep},
 };

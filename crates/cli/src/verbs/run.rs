@@ -258,8 +258,8 @@ impl Running<'_> {
         story::write(&self.session.place, handle.id(), self.args, &self.asked);
         self.hints.save();
         crate::executors::home(&self.session.place).tidy(handle.id());
-        let writer = trail::Writer::open(&self.session.place.run(handle.id()));
-        let view = View::new(&self.printer, self.asked.steps());
+        let writer = trail::Writer::attend(&self.session.place.run(handle.id()));
+        let view = View::new(&self.printer, self.asked.steps()).begins(&handle).await?;
         let shown = work::show(events, self.asked.key(), writer, view);
         let waited = self.until_rest(&engine, &handle, signals).await;
         if let Err(fault) = work::sweep(&engine, &self.session.place).await {
@@ -269,7 +269,7 @@ impl Running<'_> {
         let view = shown.await.map_err(|error| Fault::plain(Exit::No, format!("the view was lost: {error}")))?;
         match waited? {
             Ok(report) => {
-                if matches!(report, Report::Cancelled { .. }) {
+                if matches!(&report, Report::Cancelled { not_undone } if not_undone.is_empty()) {
                     crate::executors::home(&self.session.place).clear(handle.id());
                 }
                 let exit = self.tell(&handle, report, &view.tally).await?;

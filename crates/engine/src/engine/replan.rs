@@ -25,7 +25,7 @@ use onceflow_core::{
         program::{NodeIndex, PortIndex, ROOT},
     },
     payload::{Outcome, Payload, Stored},
-    plan::{Explanation, Fusion, fuse, specialise},
+    plan::{Explanation, Fusion, fuse, specialise, told_apart},
     protocol::{
         draft::{Draft, stored},
         ids::{Generation, StepId, TEARDOWN},
@@ -64,7 +64,10 @@ pub(super) fn plan(asked: &Asked, known: &Known, before: Option<&Before>, fuses:
     let changes = before.map(|before| before.changes(asked));
     let plan = specialise(&asked.program, known, &requested, changes.as_deref())
         .map_err(|error| Error::damaged(format!("no plan: {error}")))?;
-    let explanation = plan.explanation;
+    let explanation = match before {
+        Some(before) => before.told_apart(asked, plan.explanation),
+        None => told_apart(plan.explanation, &asked.program, None),
+    };
     let reads = plan.reuse.iter().map(|(_, at)| *at).collect();
     if known.is_empty() || plan.reuse.len() > REUSED_MAX {
         let program = fused(asked.program.clone(), fuses);
@@ -125,6 +128,7 @@ impl Engine {
         let seen = run.state();
         match seen.phase {
             Phase::Running | Phase::Failing | Phase::Failed { .. } | Phase::Waiting | Phase::Frozen => {}
+            Phase::NotUndone { .. } => return Err(shared.not_undone(run).await?),
             _ => return Err(Error::Busy { key: asked.start.key.clone() }),
         }
         let frozen = State { phase: Phase::Frozen, ..seen };

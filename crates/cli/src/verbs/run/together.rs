@@ -64,7 +64,7 @@ impl Running<'_> {
         }
         let written = tokio::spawn(watching::write(events, engine.clone(), place.clone()));
         engine.go();
-        let mut view = View::new(&self.printer, self.asked.steps());
+        let mut view = View::new(&self.printer, self.asked.steps()).begins(&handle).await?;
         let mut seen = Seen::from_now(&place, &handle);
         let mut tried = 0;
         let waited = loop {
@@ -96,7 +96,8 @@ impl Running<'_> {
         view.end();
         match waited? {
             Ok(report) => {
-                if matches!(report, Report::Cancelled { .. } | Report::Done(_)) {
+                let is_clean = crate::finish::exit(&report) != Exit::Unclean;
+                if matches!(report, Report::Cancelled { .. } | Report::Done(_)) && is_clean {
                     crate::executors::home(&place).clear(handle.id());
                 }
                 self.tell(&handle, report, &view.tally).await
