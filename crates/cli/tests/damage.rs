@@ -6,6 +6,8 @@ mod support;
 mod inputs;
 #[path = "damage/objects.rs"]
 mod objects;
+#[path = "damage/rows.rs"]
+mod rows;
 
 use std::fs;
 use support::{Bed, copy_flow};

@@ -12,6 +12,7 @@ mod explain;
 mod finished;
 mod forget;
 mod fork;
+mod fsck;
 mod inputs;
 mod inside;
 mod keyless;

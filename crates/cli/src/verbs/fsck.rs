@@ -31,6 +31,10 @@ pub(crate) async fn run(args: &args::Fsck, place: Place, printer: &Printer) -> R
         true => values.fsck_deep(mode).await?,
         false => values.fsck(mode).await?,
     };
+    let engine = session.idle().await?;
+    let rows = engine.fsck().await;
+    engine.stop();
+    let rows = rows?;
     if args.at_rest && !report.exact {
         session.close().await?;
         return Err(in_use("it changed while it was read"));
@@ -39,10 +43,12 @@ pub(crate) async fn run(args: &args::Fsck, place: Place, printer: &Printer) -> R
     session.close().await?;
     let findings =
         |all: &[onceflow_store::values::fsck::Finding]| all.iter().map(ToString::to_string).collect::<Vec<_>>();
-    let clean = report.is_clean_now();
+    let of_runs = rows.unwrap_or_default();
+    let clean = report.is_clean_now() && of_runs.is_empty();
+    let problems: Vec<_> = findings(&report.problems).into_iter().chain(of_runs.iter().cloned()).collect();
     if printer.json {
         printer.pretty(&json!({
-            "problems": findings(&report.problems), "leaks": findings(&report.leaks),
+            "problems": problems, "leaks": findings(&report.leaks),
             "lost": report.lost.iter().map(ToString::to_string).collect::<Vec<_>>(),
             "values": report.values, "edges": report.edges, "exact": report.exact, "clean": clean,
             "referenced": referred, "cannot_be_recomputed": not_again,
@@ -54,6 +60,11 @@ pub(crate) async fn run(args: &args::Fsck, place: Place, printer: &Printer) -> R
         for why in &not_again {
             printer.text(format!("not damage: {why}; what was made of it cannot be recomputed"));
         }
+        of_runs.iter().for_each(|problem| printer.text(format!("problem: {problem}")));
+    }
+    if !of_runs.is_empty() {
+        printer.next("rows of runs are damaged; keep a copy of the store, then `onceflow run --new` of those runs");
+        return Ok(Exit::Damaged);
     }
     Ok(match (clean, report.problems.is_empty(), args.repair) {
         (true, _, true) if !report.is_clean() => {

@@ -29,7 +29,7 @@ pub fn start<'a>(plan: &'a Plan, header: &Header, frame: &Frame, seen: Option<Ro
 /// The rows of a generation, ready to go.
 pub fn install(plan: &Plan, draft: &mut Draft<'_>, header: &Header, frame: &Frame) {
     let state = State { generation: plan.keys.generation, phase: Phase::Running };
-    draft.batch.put(plan.keys.state(), rows::write(&state));
+    draft.batch.put(plan.keys.state(), state.to_row());
     draft.batch.put(plan.keys.header(), rows::write(header));
     for (name, stored) in programs(plan, header) {
         draft.edges.push(Edge::Set(name, stored));
@@ -199,7 +199,7 @@ fn set_phase(plan: &Plan, draft: &mut Draft<'_>, state: State, next: Phase) {
     {
         draft.batch.put(due(until), rows::write(&Due::Failed(plan.keys.run)));
     }
-    draft.batch.put(plan.keys.state(), rows::write(&State { phase: next, ..state }));
+    draft.batch.put(plan.keys.state(), State { phase: next, ..state }.to_row());
 }
 
 /// Lets go of what the outputs of a run held while it ran; they are held by leases from now on.

@@ -37,6 +37,7 @@
 //! | `replicas` | waiting for replicas |
 
 mod address;
+mod audit;
 mod link;
 mod replicas;
 mod risks;
@@ -342,6 +343,10 @@ impl Records for Redis {
                 None => Ok(self.scan(shard, Scan::of(group, limit).after(from)).await?.into()),
             }
         })
+    }
+
+    fn misfits(&self, shard: Shard) -> BoxFuture<'_, Result<Vec<String>, Error>> {
+        Box::pin(Redis::misfits(self, shard))
     }
 
     fn burials_at_once(&self) -> usize {
