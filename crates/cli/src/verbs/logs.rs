@@ -57,6 +57,13 @@ pub(crate) async fn run(args: &args::Logs, place: Place, printer: &Printer) -> R
         let told = Silence { key: &run.key, step: args.step.as_deref(), attempt: args.attempt, seen, known, by_any };
         printer.say(told.why()?);
     }
+    if directory.join(onceflow_exec::LOGS_FULL).exists() {
+        let cut = "the logs of this run are full: of steps that did not fail later, what they wrote is not kept";
+        match printer.json {
+            true => printer.data(&json!({ "cut": cut })),
+            false => printer.say(cut),
+        }
+    }
     printer.next(format!("onceflow show {}", super::ls::shell_word(&run.key)));
     Ok(Exit::Done)
 }

@@ -7,7 +7,7 @@ use crate::{
 };
 use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
 use onceflow_engine::What;
-use std::{collections::BTreeMap, time::Duration};
+use std::{collections::BTreeMap, io::Write, time::Duration};
 
 /// Bars that are shown at a time; those of steps at rest make room.
 const BARS_MAX: usize = 12;
@@ -33,7 +33,7 @@ impl Bars {
     pub(super) fn new() -> Self {
         let all = MultiProgress::with_draw_target(ProgressDrawTarget::stderr_with_hz(12));
         let running = all.add(ProgressBar::new_spinner());
-        running.set_style(style("{spinner:.cyan} {elapsed} {wide_msg}"));
+        running.set_style(style("{spinner:.cyan} {elapsed} {msg}"));
         running.enable_steady_tick(Duration::from_millis(120));
         Bars { all, bars: BTreeMap::new(), running, since_ms: trail::now_ms(), columns: columns() }
     }
@@ -60,12 +60,12 @@ impl Bars {
         if let Some((_, group)) = tally.groups.iter().find(|(known, _)| known == name)
             && !(words::is_helper(address) && group.settled() + group.running.len() == 0)
         {
-            let since_ms = self.since_ms;
+            let (since_ms, room) = (self.since_ms, room(self.columns));
             let bar = self.bar(tally, name);
             let (done, of) = far(group);
             bar.set_length(of.max(1) as u64);
             bar.set_position(done as u64);
-            bar.set_message(notes(group, since_ms).join(", "));
+            bar.set_message(fit(&notes(group, since_ms).join(", "), room));
         }
         let running = tally.running();
         let named: Vec<_> = running.iter().take(NAMED_MAX).map(|(step, _)| step.as_str()).collect();
@@ -73,7 +73,9 @@ impl Bars {
         let more = if more == 0 { String::new() } else { format!(" and {more} more") };
         self.running.set_message(match named.is_empty() {
             true => String::from("…"),
-            false => format!("running {}{more}", named.join(", ")),
+            false => {
+                fit(&format!("running {}{more}", named.join(", ")), usize::from(self.columns).saturating_sub(SPINNER))
+            }
         });
     }
 
@@ -103,11 +105,12 @@ impl Bars {
     /// What the bars showed last stays, once, above whatever is said next.
     pub(super) fn end(&mut self) {
         self.running.finish_and_clear();
-        self.all.remove(&self.running);
-        std::mem::take(&mut self.bars).into_values().for_each(|bar| bar.abandon());
-        // Bars end where they end; what is said next begins on a line of its own.
-        drop(self.all.println(""));
-        self.all.set_draw_target(ProgressDrawTarget::hidden());
+        let bars = std::mem::take(&mut self.bars);
+        bars.values().for_each(ProgressBar::abandon);
+        if !bars.is_empty() {
+            // Bars end where they end; what is said next begins on a line of its own.
+            drop(writeln!(std::io::stderr()));
+        }
     }
 }
 
@@ -161,13 +164,38 @@ fn rate(group: &Group) -> Option<String> {
     })
 }
 
+/// Columns that stay free: a terminal shows `^C` where the cursor is, and a row that is full would then be two.
+const FREE: usize = 3;
+
+/// Columns before what the row about running steps says.
+const SPINNER: usize = 12 + FREE;
+
 /// A row that fits: what is said last is cut first, then there is no bar, then the name is short.
 fn row(columns: u16) -> ProgressStyle {
     style(match columns {
         0..=29 => "{prefix:10!} {pos}/{len}",
-        30..=59 => "{prefix:<12!} {pos:>5}/{len:<5} {wide_msg}",
-        _ => "{prefix:<16!} {bar:24.green/dim} {pos:>5}/{len:<5} {wide_msg}",
+        30..=59 => "{prefix:<12!} {pos:>5}/{len:<5} {msg}",
+        _ => "{prefix:<16!} {bar:24.green/dim} {pos:>5}/{len:<5} {msg}",
     })
+}
+
+/// Columns for what the row says last.
+fn room(columns: u16) -> usize {
+    let before = match columns {
+        0..=29 => return 0,
+        30..=59 => 25,
+        _ => 54,
+    };
+    usize::from(columns).saturating_sub(before + FREE)
+}
+
+/// As much of a text as there is room for.
+fn fit(text: &str, room: usize) -> String {
+    match text.chars().count() <= room {
+        true => text.to_owned(),
+        false if room == 0 => String::new(),
+        false => text.chars().take(room - 1).chain(['…']).collect(),
+    }
 }
 
 fn style(template: &str) -> ProgressStyle {
@@ -201,6 +229,10 @@ mod tests {
     fn a_row_fits_into_any_terminal() {
         for columns in [1, 20, 30, 49, 60, 80, 200] {
             drop(row(columns));
+            let (text, room) = ("x".repeat(300), room(columns));
+            assert_eq!(fit(&text, room).chars().count(), room);
+            assert!(room < usize::from(columns), "something stays free");
         }
+        assert_eq!((fit("short", 5).as_str(), fit("longer", 5).as_str()), ("short", "long…"));
     }
 }

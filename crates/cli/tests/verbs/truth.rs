@@ -197,3 +197,46 @@ fn check_says_which_inputs_the_command_needs() {
         -- exit 0
     "#]]);
 }
+
+/// What a terminal of so many columns is sent by a command.
+fn on_terminal(bed: &Bed, columns: usize, words: &str) -> String {
+    let onceflow = env!("CARGO_BIN_EXE_onceflow");
+    let shell = format!("stty cols {columns} rows 20; exec '{onceflow}' {words}");
+    let mut command = std::process::Command::new("script");
+    command.args(["-qec", &shell, "/dev/null"]).current_dir(bed.dir.path()).stdin(std::process::Stdio::null());
+    command.env("TERM", "xterm").env("SHELL", "/bin/sh").env("XDG_CONFIG_HOME", bed.path("config"));
+    String::from_utf8_lossy(&command.output().expect("util-linux has `script`").stdout).into_owned()
+}
+
+/// The rows that were drawn, without colours and other commands to the terminal.
+fn rows(sent: &str) -> Vec<String> {
+    let mut plain = String::new();
+    let mut letters = sent.chars();
+    while let Some(letter) = letters.next() {
+        match letter {
+            // A command ends with a letter.
+            '\u{1b}' => drop(letters.by_ref().skip(1).find(char::is_ascii_alphabetic)),
+            letter => plain.push(letter),
+        }
+    }
+    plain.split(['\r', '\n']).map(str::to_owned).collect()
+}
+
+#[test]
+fn rows_of_the_live_view_fit_the_terminal_and_count_elements() {
+    let bed = Bed::new();
+    bed.write(
+        "f.yaml",
+        "flow: f\ninputs: { n: list<int> }\nsteps:\n  a_step_with_a_long_name:\n    each: i in inputs.n\n    steps:\n      \
+         x: { run: 'echo ${{ i }}', out: { v: int } }\n      y: { run: 'echo ${{ x.v }}', out: { v: int } }\n    \
+         out: { v: y.v }\noutputs: { v: a_step_with_a_long_name.v }\n",
+    );
+    for columns in [24, 44, 80] {
+        let sent = on_terminal(&bed, columns, "run f.yaml -i n='[1,2,3,4,5]' --new --color never");
+        let drawn = rows(&sent);
+        let bars: Vec<_> = drawn.iter().filter(|row| row.starts_with("a_step")).collect();
+        assert!(bars.iter().any(|row| row.contains("5/5")), "five elements, of two steps each: {drawn:?}");
+        assert!(!bars.iter().any(|row| row.contains("/10")), "{drawn:?}");
+        assert!(bars.iter().all(|row| row.chars().count() <= columns), "{columns}: {bars:?}");
+    }
+}
