@@ -97,9 +97,6 @@ impl Worker {
     /// Whether the body of a step that was just taken is at work here: the store had forgotten that this worker has it.
     /// Then the claim becomes again the one that the body is at work under.
     async fn is_at_work(&self, job: &Job) -> Result<bool, Error> {
-        if onceflow_core::hazard::is_on("own-body-claimed-again") {
-            return Ok(false);
-        }
         let Claimed { queue, name, .. } = &job.claimed;
         let Some(before) = self.alive.at_work(name).filter(|before| *before != job.fence) else { return Ok(false) };
         let (claim, now) = (queue.claims().key(name), onceflow_core::Row::new(job.fence.to_bytes()));
