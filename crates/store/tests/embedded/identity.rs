@@ -90,7 +90,7 @@ async fn a_store_of_an_earlier_version_is_told_its_name() {
 async fn an_owner_whose_lock_file_is_removed_writes_nothing_more_and_nobody_writes_beside_it() {
     let dir = tempfile::tempdir().unwrap();
     let owner = open(dir.path()).await;
-    records::commit_durably(&*owner, put("a")).await.unwrap();
+    assert!(records::commit_durably(&*owner, put("a")).await.unwrap().is_applied());
     fs::remove_file(dir.path().join("LOCK")).unwrap();
     // The second is the first one's guest, or waits: the directory is locked, too.
     let second = open(dir.path()).await;
@@ -102,5 +102,5 @@ async fn an_owner_whose_lock_file_is_removed_writes_nothing_more_and_nobody_writ
     assert!(owner.close().await.is_err());
     second.until_owner().await.unwrap();
     assert!(has(&second, "a").await && !has(&second, "b").await);
-    records::commit_durably(&*second, put("c")).await.unwrap();
+    assert!(records::commit_durably(&*second, put("c")).await.unwrap().is_applied());
 }
