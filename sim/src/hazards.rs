@@ -49,7 +49,6 @@ pub const ALL: &[Hazard] = &[
         "kernel 15",
         "a new owner grants claims before those who live have asserted theirs",
     ),
-    hazard("own-body-claimed-again", "kernel 15", "a process starts a body that it is still running"),
     hazard("torn-tail-believed", "kernel 16", "what is whole behind the torn end of a log is believed"),
     hazard("failure-not-delivered", "kernel 17", "a failure that somebody handles is not told to them"),
     hazard("commit-in-any-state", "kernel 19, 21", "a commit requires that the run is there, not its phase and plan"),

@@ -113,7 +113,10 @@ impl Place {
         if self.is_there {
             return Ok(());
         }
-        std::fs::create_dir_all(&self.directory).map_err(Fault::store("make", &self.directory))?;
+        // Nobody else's, from the first moment.
+        let mut private = std::fs::DirBuilder::new();
+        std::os::unix::fs::DirBuilderExt::mode(private.recursive(true), 0o700);
+        private.create(&self.directory).map_err(Fault::store("make", &self.directory))?;
         let ignore = self.directory.join(".gitignore");
         std::fs::write(&ignore, "*\n").map_err(Fault::store("write", &ignore))
     }

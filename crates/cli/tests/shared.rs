@@ -290,3 +290,32 @@ fn steps_at_work_start_once_though_the_owner_is_killed_under_them() {
     let ran = bed.read("ran");
     assert_eq!(ran.lines().collect::<Vec<_>>(), ["idempotent", "once"]);
 }
+
+#[test]
+fn nobody_else_can_read_the_store_or_lock_anything_in_it_whatever_the_umask() {
+    use std::os::unix::fs::PermissionsExt;
+    let (bed, gate) = gated();
+    let command = format!("umask 000; exec '{}' run copy.yaml -i text=in.txt", env!("CARGO_BIN_EXE_onceflow"));
+    let mut shell = std::process::Command::new("sh");
+    shell.args(["-c", &command]).current_dir(bed.dir.path()).stdin(std::process::Stdio::null());
+    shell.stdout(std::process::Stdio::piped()).stderr(std::process::Stdio::piped());
+    let run = shell.env("XDG_CONFIG_HOME", bed.path("config")).spawn().expect("a shell");
+    gate.until_there();
+    let mode = |path: &std::path::Path| path.metadata().expect("it is there").permissions().mode() & 0o777;
+    let store = bed.path(".onceflow");
+    assert_eq!(mode(&store), 0o700);
+    for name in ["workers", "members"] {
+        assert_eq!(mode(&store.join(name)), 0o700, "{name}");
+        for entry in std::fs::read_dir(store.join(name)).expect("somebody is there").flatten() {
+            assert_eq!(mode(&entry.path()), 0o600, "{}", entry.path().display());
+        }
+    }
+    for entry in std::fs::read_dir(&store).expect("a store").flatten() {
+        let name = entry.file_name().to_string_lossy().into_owned();
+        if name.starts_with("log-") || ["LOCK", "durable", "store.sock", "store-id"].contains(&&*name) {
+            assert_eq!(mode(&entry.path()), 0o600, "{name}");
+        }
+    }
+    gate.open();
+    bed.end(run).ends(0);
+}

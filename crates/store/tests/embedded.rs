@@ -25,6 +25,8 @@ use tokio::sync::oneshot;
 
 #[path = "embedded/claims.rs"]
 mod claims;
+#[path = "embedded/identity.rs"]
+mod identity;
 #[path = "embedded/killed.rs"]
 mod killed;
 
@@ -78,6 +80,10 @@ async fn the_directory_is_this_users_alone_and_left_as_it_was_found() {
     assert_eq!((mode(""), mode("store.sock"), mode("LOCK")), (0o700, 0o600, 0o600));
     assert!(dir.join("store.sock").metadata().unwrap().file_type().is_socket());
     assert!(!dir.join("store.new").exists());
+    for entry in std::fs::read_dir(&dir).unwrap() {
+        let name = entry.unwrap().file_name().into_string().unwrap();
+        assert_eq!(mode(&name) & 0o077, 0, "others can use {name}");
+    }
     owner.close().await.unwrap();
     assert!(!dir.join("store.sock").exists());
     assert!(std::fs::read(dir.join("LOCK")).unwrap().starts_with(b"closed in order"), "it names nobody");

@@ -17,7 +17,7 @@ use std::{
     sync::Arc,
 };
 
-/// How long it takes a node, at most, to find the next owner.
+/// How long it takes a node, at most, to find the next owner; on a busy machine, up to a lease.
 const FIND_MS: u64 = 40;
 
 /// Whose claims stand, and who has yet to assert theirs.
@@ -127,7 +127,8 @@ impl SimStore {
             (nodes, inner.epoch)
         };
         for node in nodes {
-            let (store, ms) = (self.clone(), self.sim.below(FIND_MS));
+            let most_ms = if self.sim.per_mille(300) { self.faults.lease_ms } else { FIND_MS };
+            let (store, ms) = (self.clone(), self.sim.below(most_ms));
             let arrive = async move {
                 store.sim.sleep(ms).await;
                 while store.opening() == epoch && store.epoch().is_err() {

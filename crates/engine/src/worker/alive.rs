@@ -232,9 +232,7 @@ impl Worker {
     pub(super) fn hold(self: &Arc<Self>, job: &Job) -> Result<Hold, Fence> {
         let (Claimed { queue, name, row, .. }, fence) = (&job.claimed, job.fence);
         match lock(&self.alive.names).entry(name.clone()) {
-            Entry::Occupied(has) if *has.get() != fence && !onceflow_core::hazard::is_on("own-body-claimed-again") => {
-                return Err(*has.get());
-            }
+            Entry::Occupied(has) if *has.get() != fence => return Err(*has.get()),
             entry => *entry.or_insert(fence),
         };
         lock(&self.alive.held).insert(fence, (queue.clone(), name.clone(), row.clone()));

@@ -31,9 +31,11 @@
 //! | `seat` | becoming owner or guest |
 //! | `member` | which processes live |
 //! | `roll` | whose claims are whose, and when a new owner grants any |
+//! | `identity` | which store a directory holds, also if parts of it are gone or another's |
 //! | `handover` | what an owner that closes leaves to the next |
 
 mod handover;
+mod identity;
 mod link;
 mod lock;
 mod member;
@@ -122,7 +124,9 @@ impl Embedded {
         world: Arc<dyn World>,
     ) -> Result<Arc<Self>, OpenError> {
         let site = Arc::new(Site::at(dir.as_ref(), options, world)?);
-        let (link, owner) = Link::to(seat::take(&site).await?, 0);
+        // Whoever opens the journal may have the site a moment longer than we.
+        let seat = seat::take(&site).await.inspect_err(|_| site.member.leave())?;
+        let (link, owner) = Link::to(seat, 0);
         let inner = Inner { phase: Phase::Open, link: link.clone(), owner };
         let embedded = Arc::new(Embedded { site, inner: Mutex::new(inner), changed: Bell::default() });
         embedded.watch(&link);

@@ -77,6 +77,18 @@ impl Default for Options {
     }
 }
 
+/// What is known of the store in a directory before its log is read.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Known {
+    /// There may be none.
+    #[default]
+    Nothing,
+    /// There is one, whichever it is.
+    Unnamed,
+    /// There is this one.
+    Store(u128),
+}
+
 /// Where the mark of a task stands that has ended.
 const ENDED: Position = Position(1);
 
@@ -124,6 +136,20 @@ impl Journal {
         options: Options,
         world: Arc<dyn World>,
     ) -> Result<(Journal, Recovered), OpenError> {
+        Journal::open_known(files, options, world, Known::Nothing)
+    }
+
+    /// The same where it may be known which store it is. One that is known to be there is never made anew.
+    ///
+    /// # Errors
+    /// As [`Journal::open`]; and if the log is gone, or another store's.
+    pub fn open_known(
+        files: Arc<dyn Files>,
+        options: Options,
+        world: Arc<dyn World>,
+        known: Known,
+    ) -> Result<(Journal, Recovered), OpenError> {
+        recover::check_store(&*files, known)?;
         let opened = match recover::recover(&*files, options.on_damage)? {
             Some(opened) => opened,
             None => recover::Opened::nothing(world.random()),

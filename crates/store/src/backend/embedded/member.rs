@@ -5,13 +5,13 @@
 //! Only files of this user count: nobody else's lock makes a process believed to live.
 
 use crate::{
-    fs::remove_if_there,
+    fs::{make_private, make_private_directory, remove_if_there},
     sync::{Mutex, lock},
 };
 use std::{
     fs::{self, File, TryLockError},
     io,
-    os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt},
+    os::unix::fs::{MetadataExt, OpenOptionsExt},
     path::{Path, PathBuf},
 };
 
@@ -35,8 +35,9 @@ impl Member {
     /// Becomes a member. `random` gives ids that nobody had before.
     pub(super) fn join(dir: &Path, random: impl Fn() -> u128) -> io::Result<Self> {
         let members = dir.join(NAME);
-        if !members.is_dir() {
-            fs::DirBuilder::new().recursive(true).mode(0o700).create(&members)?;
+        match members.is_dir() {
+            true => make_private(&members)?,
+            false => make_private_directory(&members)?,
         }
         for _ in 0..TRIES_MAX {
             let id = random();

@@ -7,6 +7,7 @@
 
 use super::{
     handover::Handover,
+    identity,
     lock::Lock,
     place,
     roll::Roll,
@@ -72,8 +73,13 @@ impl Owner {
     }
 }
 
-/// Takes the socket away, then leaves something to the next owner and lets go of the lock.
+/// Takes the socket away, then leaves something to the next owner and lets go of the lock. If the lock is not the one that
+/// others see, neither is ours to touch.
 fn leave(site: &Site, lock: &Lock, left: &[u8]) -> io::Result<()> {
+    if let Err(lost) = lock.check() {
+        lock.let_go()?;
+        return Err(lost);
+    }
     place::remove(&site.dir)?;
     lock.release(left)
 }
@@ -96,8 +102,11 @@ async fn open(site: &Arc<Site>, lock: Arc<Lock>) -> Result<(Journal, Recovered),
     let opening = async move {
         let files = Directory::at(&here.dir).map_err(OpenError::io("open", &here.dir));
         let opened = files.and_then(|directory| {
-            let files = Arc::new(Locked { directory, _lock: lock });
-            Ok(Journal::open(files, here.options.clone(), here.world.clone())?)
+            let known = identity::read(&here.dir)?;
+            let files = Arc::new(Locked { directory, lock });
+            let opened = Journal::open_known(files, here.options.clone(), here.world.clone(), known)?;
+            identity::write(&here.dir, opened.0.id())?;
+            Ok(opened)
         });
         // Whoever does not wait any more closes what was opened by dropping it.
         drop(tell.send(opened));
@@ -106,10 +115,17 @@ async fn open(site: &Arc<Site>, lock: Arc<Lock>) -> Result<(Journal, Recovered),
     told.await.expect("opening a journal does not panic")
 }
 
-/// The directory with its lock: whoever can still write a file, on whatever thread, keeps the next owner out.
+/// The directory with its lock: whoever can still write a file, on whatever thread, keeps the next owner out; and writes
+/// nothing once the lock is not the one that others see.
 struct Locked {
     directory: Directory,
-    _lock: Arc<Lock>,
+    lock: Arc<Lock>,
+}
+
+impl Locked {
+    fn file(&self, file: Box<dyn files::File>) -> Box<dyn files::File> {
+        Box::new(LockedFile { file, lock: self.lock.clone() })
+    }
 }
 
 impl Files for Locked {
@@ -118,18 +134,21 @@ impl Files for Locked {
     }
 
     fn open(&self, name: &str) -> io::Result<Box<dyn files::File>> {
-        self.directory.open(name)
+        Ok(self.file(self.directory.open(name)?))
     }
 
     fn create(&self, name: &str) -> io::Result<Box<dyn files::File>> {
-        self.directory.create(name)
+        self.lock.check()?;
+        Ok(self.file(self.directory.create(name)?))
     }
 
     fn rename(&self, from: &str, to: &str) -> io::Result<()> {
+        self.lock.check()?;
         self.directory.rename(from, to)
     }
 
     fn remove(&self, name: &str) -> io::Result<()> {
+        self.lock.check()?;
         self.directory.remove(name)
     }
 
@@ -139,5 +158,29 @@ impl Files for Locked {
 
     fn path(&self, name: &str) -> PathBuf {
         self.directory.path(name)
+    }
+}
+
+struct LockedFile {
+    file: Box<dyn files::File>,
+    lock: Arc<Lock>,
+}
+
+impl files::File for LockedFile {
+    fn len(&self) -> io::Result<u64> {
+        self.file.len()
+    }
+
+    fn read_at(&self, into: &mut [u8], at: u64) -> io::Result<usize> {
+        self.file.read_at(into, at)
+    }
+
+    fn write_at(&self, bytes: &[u8], at: u64) -> io::Result<()> {
+        self.lock.check()?;
+        self.file.write_at(bytes, at)
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        self.file.sync()
     }
 }

@@ -76,6 +76,14 @@ pub enum OpenError {
         /// Why it cannot be shared.
         why: String,
     },
+    /// Parts of two stores are in one directory.
+    #[error("{} holds parts of two stores: {what}\nhint: put back what belongs together; nothing was changed", dir.display())]
+    Mixed {
+        /// The directory.
+        dir: PathBuf,
+        /// Which parts.
+        what: String,
+    },
     /// The store did not take back the claims that stand.
     #[error("cannot take back the claims of those who use the store: {0}")]
     Store(crate::records::Error),
@@ -108,7 +116,8 @@ impl OpenError {
     /// What kind of obstacle it is.
     pub fn obstacle(&self) -> Obstacle {
         match self {
-            OpenError::Journal(journal::OpenError::Damaged { .. }) => Obstacle::Damaged,
+            OpenError::Journal(journal::OpenError::Damaged { .. } | journal::OpenError::NotThisStore { .. })
+            | OpenError::Mixed { .. } => Obstacle::Damaged,
             OpenError::Journal(journal::OpenError::TooNew { .. }) => Obstacle::TooNew,
             OpenError::Held { .. } => Obstacle::Busy,
             OpenError::Journal(journal::OpenError::Io { .. }) | OpenError::Store(_) | OpenError::Io { .. } => {
