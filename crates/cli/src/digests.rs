@@ -6,7 +6,7 @@
 
 use std::{
     collections::BTreeMap,
-    fs::{File, Metadata},
+    fs::Metadata,
     io::{self, Read},
     os::unix::fs::MetadataExt,
     path::{Path, PathBuf},
@@ -84,7 +84,7 @@ impl Digests {
             *asked = true;
             return Ok((*digest, look.size));
         }
-        let mut file = File::open(path)?;
+        let mut file = onceflow_store::tree::open_regular(path)?;
         let mut hasher = blake3::Hasher::new();
         let mut buffer = vec![0; 1 << 18];
         loop {
@@ -163,7 +163,7 @@ mod tests {
     fn settle(path: &Path) {
         // The time of a change cannot be set; so the look is made to seem old by asking as if later.
         let old = SystemTime::now() - Duration::from_secs(60);
-        File::options().write(true).open(path).unwrap().set_modified(old).unwrap();
+        std::fs::File::options().write(true).open(path).unwrap().set_modified(old).unwrap();
     }
 
     #[test]
