@@ -8,7 +8,6 @@ use indicatif::{ProgressBar, ProgressStyle};
 use onceflow_store::values::FileStat;
 use std::{
     collections::BTreeMap,
-    fs::File,
     io::{self, Read},
     path::{Path, PathBuf},
 };
@@ -88,7 +87,7 @@ impl Digests {
             *asked = true;
             return Ok(Found { digest: *digest, len: stat.len, stat, is_settled: true });
         }
-        let (mut file, at_ns) = (File::open(path)?, now_ns());
+        let (mut file, at_ns) = (onceflow_store::tree::open_regular(path)?, now_ns());
         let bar = (self.shows && stat.len >= SHOWN_BYTES_MIN).then(|| bar(path, stat.len));
         let mut hasher = blake3::Hasher::new();
         let mut buffer = vec![0; usize::try_from(stat.len.clamp(512, 1 << 18)).unwrap_or(1 << 18)];
@@ -191,7 +190,7 @@ mod tests {
     fn settle(path: &Path) {
         // The time of a change cannot be set; so the look is made to seem old by asking as if later.
         let old = SystemTime::now() - Duration::from_secs(60);
-        File::options().write(true).open(path).unwrap().set_modified(old).unwrap();
+        std::fs::File::options().write(true).open(path).unwrap().set_modified(old).unwrap();
     }
 
     #[test]

@@ -115,12 +115,13 @@ fn misunderstood(error: &clap::Error) -> ExitCode {
 
 /// Says what goes on inside, to those who ask for it.
 fn log() {
-    if let Ok(filter) = std::env::var("ONCEFLOW_LOG") {
-        let filter = tracing_subscriber::EnvFilter::new(filter);
-        let log = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).without_time();
-        // Nobody else sets one.
-        let _set = log.try_init();
-    }
+    // What was left alone because it is not ours is said always.
+    let asked = std::env::var("ONCEFLOW_LOG");
+    let filter = asked.clone().unwrap_or_else(|_| format!("off,{}=warn", onceflow_exec::home::LEFT));
+    let filter = tracing_subscriber::EnvFilter::new(filter);
+    let log = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).without_time();
+    // Nobody else sets one.
+    let _set = log.with_target(asked.is_ok()).try_init();
 }
 
 /// Gives the command line what it does not say and some setting does.

@@ -12,6 +12,7 @@ use crate::{
 };
 use lay::{Item, Laid, lay};
 use onceflow_exec::value::Value;
+use onceflow_store::tree::{self, Dir};
 use rustix::process::Pid;
 use serde_json::{Map, Value as Json};
 use std::{
@@ -76,6 +77,7 @@ pub(crate) async fn write(out: &Path, source: &impl Source, digests: &mut Digest
     let had = lay(out, &outputs).map_err(bad)?.items;
     for ((item, promised), _) in had.iter().zip(&items).zip(&stale).filter(|(_, stale)| **stale) {
         let at = out.join(item.at());
+        above(out, item.at()).map_err(Fault::io(codes::RESULTS, "make", &at))?;
         let put = put(&at, item, promised, digests).map_err(Fault::io(codes::RESULTS, "write", &at))?;
         done.written += put;
         done.unchanged += item.files() - put;
@@ -146,7 +148,7 @@ fn is_whole(out: &Path, item: &Item, digests: &mut Digests) -> bool {
         Item::File { from, .. } => is_same(&at, from, digests),
         Item::Directory { files, .. } => {
             let is_old = |name: &PathBuf| !files.contains_key(name) && at.join(name).exists();
-            at.is_dir()
+            fs::symlink_metadata(&at).is_ok_and(|there| there.is_dir())
                 && !ours(&at).iter().any(is_old)
                 && files.iter().all(|(name, from)| is_same(&at.join(name), from, digests))
         }
@@ -159,11 +161,15 @@ fn is_same(at: &Path, promise: &Path, digests: &mut Digests) -> bool {
     there.is_file() && there.len() == len && digests.of(at).is_ok_and(|there| there == (digest, len))
 }
 
+/// Makes the directories on the way to a place, below the directory of results. That one may be a link: the user named it.
+/// Below it no link is followed: a step may have put it there.
+fn above(out: &Path, at: &Path) -> io::Result<()> {
+    let above = at.parent().unwrap_or(Path::new(""));
+    Dir::open(out)?.make_beneath(above).map(drop)
+}
+
 /// Puts something at its place; how many files are new there.
 fn put(at: &Path, item: &Item, promised: &Item, digests: &mut Digests) -> io::Result<usize> {
-    if let Some(above) = at.parent() {
-        fs::create_dir_all(above)?;
-    }
     match (item, promised) {
         (Item::Directory { files, .. }, Item::Directory { files: promises, .. }) => {
             directory(at, files, promises, digests)
@@ -290,11 +296,9 @@ fn replace(new: &Path, at: &Path) -> io::Result<()> {
 
 /// What is not there any more afterwards; what cannot be removed is in nobody's way.
 fn remove(path: &Path) {
-    let _gone = match fs::symlink_metadata(path) {
-        Ok(metadata) if metadata.is_dir() => fs::remove_dir_all(path),
-        Ok(_) => fs::remove_file(path),
-        Err(_) => Ok(()),
-    };
+    if let Err(error) = tree::remove(path) {
+        tracing::warn!(target: onceflow_exec::home::LEFT, "left alone: {error}");
+    }
 }
 
 #[cfg(test)]

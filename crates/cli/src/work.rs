@@ -13,9 +13,14 @@ use crate::{
     view::View,
 };
 use onceflow_engine::{Engine, Event, Handle, Options, Report, Summary};
+use onceflow_exec::home::LEFT;
+use onceflow_store::{
+    blocking::blocking,
+    tree::{self, Dir},
+};
 use std::{
     collections::{BTreeMap, BTreeSet},
-    fs,
+    fs, io,
     path::{Path, PathBuf},
     time::Duration,
 };
@@ -64,9 +69,12 @@ fn ahead(jobs: usize) -> usize {
 pub(crate) async fn release(engine: &Engine, place: &Place, before: Option<Notice>) -> Result<(), Fault> {
     let gone = presence::sweep(&place.directory).into_iter().chain(before);
     for gone in gone.filter_map(|notice| notice.claims()) {
+        // Its guard may have been killed too: its commands end before anybody starts their steps again.
+        let directory = place.directory.clone();
+        blocking(move || onceflow_exec::guard::end_left(&directory)).await;
         engine.release(gone).await?;
         // It may have been killed before it could remove the small files it had made.
-        let _gone = remove(&crate::executors::home(place).scratch().join(format!("onceflow-{gone:032x}")));
+        remove(place, &Path::new("scratch").join(format!("onceflow-{gone:032x}")));
     }
     Ok(())
 }
@@ -90,7 +98,8 @@ pub(crate) async fn keep_releasing(engine: Engine, place: Place) {
 pub(crate) async fn sweep(engine: &Engine, place: &Place) -> Result<(usize, u64), Fault> {
     let mut gone = (0, 0);
     for (path, bytes) in left_over(engine, place).await? {
-        if remove(&path).is_ok() {
+        let name = path.file_name().expect("it was joined from a name");
+        if remove(place, &Path::new("runs").join(name)) {
             gone = (gone.0 + 1, gone.1 + bytes);
         }
     }
@@ -103,18 +112,28 @@ pub(crate) async fn sweep(engine: &Engine, place: &Place) -> Result<(usize, u64)
 /// If the store does not answer.
 pub(crate) async fn left_over(engine: &Engine, place: &Place) -> Result<Vec<(PathBuf, u64)>, Fault> {
     // First the directories, then the runs: a run is there before its directory is.
-    let directory = place.directory.join("runs");
-    let there: Vec<_> = fs::read_dir(directory).into_iter().flatten().flatten().collect();
+    let runs = Dir::open(&place.directory).and_then(|store| store.child("runs"));
+    let there = match runs.and_then(|runs| Ok((runs.path().to_owned(), runs.entries()?))) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(vec![]),
+        // A link is not followed: what it leads to is not ours.
+        Err(error) => {
+            tracing::warn!(target: LEFT, "left alone: {error}");
+            return Ok(vec![]);
+        }
+        Ok((path, entries)) => entries.into_iter().map(move |entry| path.join(entry.name)).collect::<Vec<_>>(),
+    };
     let known: BTreeSet<_> = match there.is_empty() {
         true => BTreeSet::new(),
         false => runs::all(engine).await?.iter().map(|run| run.id.to_string()).collect(),
     };
-    let gone = there.iter().filter(|entry| !known.contains(&*entry.file_name().to_string_lossy()));
-    Ok(gone.map(|entry| (entry.path(), size(&entry.path()))).collect())
+    let is_known = |path: &PathBuf| path.file_name().is_some_and(|name| known.contains(&*name.to_string_lossy()));
+    Ok(there.into_iter().filter(|path| !is_known(path)).map(|path| (path.clone(), size(&path))).collect())
 }
 
-fn remove(path: &Path) -> std::io::Result<()> {
-    if path.is_dir() { fs::remove_dir_all(path) } else { fs::remove_file(path) }
+/// Removes something below the store's directory; false, and said, if something of it had to be left.
+fn remove(place: &Place, below: &Path) -> bool {
+    let removed = tree::remove_beneath(&place.directory, below);
+    removed.inspect_err(|error| tracing::warn!(target: LEFT, "left alone: {error}")).is_ok()
 }
 
 /// Bytes of a file, or of all files below a directory.

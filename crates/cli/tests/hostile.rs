@@ -434,3 +434,31 @@ fn what_people_put_among_results_stays() {
     bed.run(&["run", "f.yaml", "-i", "ns=[2, 3]", "--out", "other"]).ends(1);
     assert_eq!(bed.read("other/fs"), "a file of mine");
 }
+
+#[test]
+fn what_a_link_in_place_of_a_work_directory_leads_to_is_left_alone_and_that_is_said() {
+    let bed = Bed::new();
+    // Links lead to this directory of the test's own, and nowhere else.
+    fs::create_dir(bed.path("canary")).expect("a directory");
+    bed.write("canary/bird", "sings");
+    let script = format!("run: |\n  echo 1 > o; d=$PWD; cd /; mv $d $d.x; ln -s {} $d", bed.path("canary").display());
+    bed.write(
+        "flow.yaml",
+        &(one("moved", &format!("{script}\nout: {{ o: file }}"))
+            + "  b: { run: 'cat ${{ a.o }}', out: { x: text } }\noutputs: { o: a.o, x: b.x }\n"),
+    );
+    let said = bed.run(&["run", "flow.yaml"]).ends(0);
+    assert!(said.stdout.contains(r#""x":"1""#), "{}", said.stdout);
+    assert!(said.stderr.contains("left alone") && said.stderr.contains("put a link in place"), "{}", said.stderr);
+    let log = bed.run(&["logs", "moved", "a"]).ends(0).stdout;
+    assert!(log.contains("onceflow: left alone: "), "{log}");
+    for verb in [&["run", "flow.yaml", "--new"][..], &["reclaim"], &["fsck"]] {
+        bed.run(verb).ends(0);
+    }
+    // All of a store's runs are somewhere else: what has no run there is not ours to remove.
+    fs::rename(bed.path(".onceflow/runs"), bed.path("runs")).expect("moved");
+    std::os::unix::fs::symlink(bed.path("canary"), bed.path(".onceflow/runs")).expect("a link");
+    bed.run(&["reclaim"]);
+    assert_eq!(bed.read("canary/bird"), "sings");
+    assert_eq!(fs::read_dir(bed.path("canary")).expect("a directory").count(), 1);
+}

@@ -30,7 +30,7 @@ impl Body for Commands {
     }
 }
 
-async fn run(shared: &Shared, step: &Step, inputs: Vec<Data>) -> Result<Vec<Data>, Failure> {
+async fn run(shared: &Arc<Shared>, step: &Step, inputs: Vec<Data>) -> Result<Vec<Data>, Failure> {
     let (spec, action) = crate::action(step)?;
     let Action::Command(command) = action else { return Err(crate::not_for("command")) };
     let secrets = Secrets::read(&command.secrets)?;
@@ -39,13 +39,13 @@ async fn run(shared: &Shared, step: &Step, inputs: Vec<Data>) -> Result<Vec<Data
 }
 
 async fn attempt(
-    shared: &Shared,
+    shared: &Arc<Shared>,
     (step, spec): (&Step, &TaskSpec),
     inputs: Vec<Data>,
     command: &Command,
     secrets: &Secrets,
 ) -> Result<Vec<Data>, Failure> {
-    let job = Job::new(shared, (step, spec), inputs, &command.outputs, secrets)?;
+    let job = Job::new(shared, (step, spec), inputs, &command.outputs, secrets).await?;
     let mut env = job.env(&command.env)?;
     let (program, args) = invocation(&job, command, &mut env)?;
     let directory = job.work.path.clone();

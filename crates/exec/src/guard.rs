@@ -2,60 +2,74 @@
 //! close; the system closes it even if we are killed. Then it ends every group it finds in a table that both share, and,
 //! where there is `/proc`, every process with our mark in its environment, so that none is missed between its start and
 //! its entry in the table.
+//!
+//! A guard that is killed is replaced at once. If both of us are killed, the table is left, and nobody has it locked: then
+//! whoever starts a command on the same store next, or takes over steps, ends what is in it first ([`end_left`]).
 
 mod sweep;
+mod table;
+
+pub use table::end_left;
 
 use rustix::process::Pid;
 use std::{
-    ffi::OsStr,
-    fs::{File, OpenOptions},
+    ffi::{OsStr, OsString},
     hash::{BuildHasher, Hasher, RandomState},
     io::{self, BufRead, PipeWriter, Read, Write},
-    os::{
-        fd::AsFd,
-        unix::{fs::FileExt, process::CommandExt},
-    },
-    path::Path,
-    process::{Command, Stdio},
-    sync::{Arc, Mutex, PoisonError},
+    os::unix::process::CommandExt,
+    path::{Path, PathBuf},
+    process::{Child, Command, Stdio},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
 };
+use table::Table;
 
 /// The variable that marks what we started. Marks of those who started us are in it too.
 pub(crate) const MARK: &str = "ONCEFLOW_GUARD";
 
-/// Bytes of an entry of the table: the number of a group, or 0.
-const ENTRY_BYTES: u64 = 4;
-
 /// Said to the guard when nothing is left to be ended.
 const DISMISSED: u8 = b'q';
 
+/// What the guard is called among processes: not as we are, so that `killall onceflow` does not find it.
+const NAME: &str = "once-guard";
+
+/// Before a guard that ended too soon is replaced: the first, and the longest.
+const PAUSE: Duration = Duration::from_millis(10);
+const PAUSE_MAX: Duration = Duration::from_secs(10);
+
 /// Our end of the guard.
 pub struct Guard {
-    pipe: Mutex<PipeWriter>,
-    table: File,
-    /// Entries that are free, and how many there are.
-    entries: Mutex<(Vec<u64>, u64)>,
+    shared: Arc<Shared>,
     mark: String,
 }
 
+/// What the thread that replaces it needs.
+struct Shared {
+    table: Table,
+    program: PathBuf,
+    args: Vec<OsString>,
+    /// None once it is dismissed.
+    pipe: Mutex<Option<PipeWriter>>,
+}
+
 impl Guard {
-    /// Starts the guard: a program that calls [`main`] when it is given these arguments.
+    /// Starts the guard: a program that calls [`main`] when it is given these arguments. Its table is below the store's
+    /// directory.
     ///
     /// # Errors
     /// If it cannot be started.
-    pub fn start(program: &Path, args: &[impl AsRef<OsStr>]) -> io::Result<Self> {
+    pub fn start(program: &Path, args: &[impl AsRef<OsStr>], store: &Path) -> io::Result<Self> {
         let mark = random();
-        let table = shared_file(&mark)?;
-        let (reader, mut writer) = io::pipe()?;
-        let mut command = Command::new(program);
-        command.args(args).stdin(reader).stdout(table.try_clone()?).stderr(Stdio::null());
-        // Ctrl-C is for us, not for it; and it holds no directory of ours.
-        command.process_group(0).current_dir("/").env_remove(MARK);
-        let _ends_by_itself = command.spawn()?;
-        writer.write_all(format!("{mark}\n").as_bytes())?;
+        let args = args.iter().map(|arg| arg.as_ref().to_owned()).collect();
+        let table = Table::new(store, &mark)?;
+        let shared = Shared { table, program: program.to_owned(), args, pipe: Mutex::new(None) };
+        let (guard, pipe) = shared.launch()?;
+        *shared.lock() = Some(pipe);
+        let shared = Arc::new(shared);
+        let watched = shared.clone();
+        std::thread::Builder::new().name(String::from("onceflow guard")).spawn(move || watched.watch(guard))?;
         let outer = std::env::var(MARK).map(|outer| format!("{outer}:")).unwrap_or_default();
-        let mark = format!("{outer}{mark}");
-        Ok(Guard { pipe: Mutex::new(writer), table, entries: Mutex::new((vec![], 0)), mark })
+        Ok(Guard { shared, mark: format!("{outer}{mark}") })
     }
 
     /// What [`MARK`] must be in the environment of whatever is guarded.
@@ -65,29 +79,63 @@ impl Guard {
 
     /// Ends this group with us, as long as what is answered is held.
     pub(crate) fn hold(self: &Arc<Self>, group: Pid) -> Held {
-        let entry = {
-            let mut entries = self.entries.lock().unwrap_or_else(PoisonError::into_inner);
-            entries.0.pop().unwrap_or_else(|| {
-                entries.1 += 1;
-                entries.1 - 1
-            })
-        };
-        self.write(entry, group.as_raw_nonzero().get());
-        Held { guard: self.clone(), entry }
+        Held { entry: self.shared.table.enter(group), guard: self.clone() }
+    }
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, Option<PipeWriter>> {
+        self.pipe.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn write(&self, entry: u64, group: i32) {
-        if let Err(error) = self.table.write_all_at(&group.to_ne_bytes(), entry * ENTRY_BYTES) {
-            tracing::warn!(%error, "the guard could not be told");
+    fn launch(&self) -> io::Result<(Child, PipeWriter)> {
+        let (reader, mut writer) = io::pipe()?;
+        let mut command = Command::new(&self.program);
+        command.args(&self.args).stdin(reader).stdout(self.table.file()?).stderr(Stdio::null());
+        // Ctrl-C is for us, not for it; and it holds no directory of ours.
+        command.process_group(0).current_dir("/").env_remove(MARK);
+        let guard = command.spawn()?;
+        writer.write_all(format!("{}\n{}\n", self.table.mark(), self.table.path().display()).as_bytes())?;
+        Ok((guard, writer))
+    }
+
+    /// Waits for the end of the guard, and replaces one that was not dismissed.
+    fn watch(&self, mut guard: Child) {
+        let mut pause = PAUSE;
+        loop {
+            let ended = guard.wait();
+            guard = loop {
+                let mut pipe = self.lock();
+                if pipe.is_none() {
+                    return;
+                }
+                match self.launch() {
+                    Ok((new, writer)) => {
+                        *pipe = Some(writer);
+                        tracing::warn!(?ended, "the guard that ends commands with this process was ended; replaced it");
+                        break new;
+                    }
+                    Err(error) => {
+                        tracing::warn!(%error, "cannot replace the guard that was ended; trying again in {pause:?}");
+                    }
+                }
+                drop(pipe);
+                std::thread::sleep(pause);
+                pause = (pause * 2).min(PAUSE_MAX);
+            };
+            std::thread::sleep(pause);
+            pause = (pause * 2).min(PAUSE_MAX);
         }
     }
 }
 
 impl Drop for Guard {
     fn drop(&mut self) {
-        let pipe = self.pipe.get_mut().unwrap_or_else(PoisonError::into_inner);
+        let Some(mut pipe) = self.shared.lock().take() else { return };
         // Nothing is held any more, or this would be; if it does not hear it, it looks for itself.
-        let _heard = pipe.write_all(&[DISMISSED]);
+        if pipe.write_all(&[DISMISSED]).is_err() {
+            self.shared.table.remove();
+        }
     }
 }
 
@@ -99,47 +147,28 @@ pub(crate) struct Held {
 
 impl Drop for Held {
     fn drop(&mut self) {
-        self.guard.write(self.entry, 0);
-        self.guard.entries.lock().unwrap_or_else(PoisonError::into_inner).0.push(self.entry);
+        self.guard.shared.table.leave(self.entry);
     }
 }
 
-/// What the guard does: the whole of its program.
+/// What the guard does: the whole of its program. Its standard input is the pipe, its standard output the table.
 pub fn main() {
+    // Only where the system lets us be called otherwise.
+    let _unnamed = std::fs::write("/proc/self/comm", NAME);
     let mut input = io::stdin().lock();
-    let mut mark = String::new();
+    let (mut mark, mut path) = (String::new(), String::new());
     // Whoever gave us no mark started nothing.
-    if input.read_line(&mut mark).is_err() || mark.trim().len() < 16 {
+    if input.read_line(&mut mark).is_err() || input.read_line(&mut path).is_err() || mark.trim().len() < 16 {
         return;
     }
+    let (mark, path) = (mark.trim(), Path::new(path.trim_end_matches('\n')));
     let mut said = Vec::new();
     let _closed = input.read_to_end(&mut said);
     // All groups have ended then; but a process may have left its group.
-    if said.contains(&DISMISSED) && !sweep::is_left(mark.trim()) {
-        return;
+    if !said.contains(&DISMISSED) || sweep::is_left(mark) {
+        sweep::sweep(&table::groups_of_stdout(), mark);
     }
-    sweep::sweep(&groups(), mark.trim());
-}
-
-/// The groups in the table, which is our standard output.
-fn groups() -> Vec<Pid> {
-    let read = || -> io::Result<Vec<u8>> {
-        let table = File::from(io::stdout().as_fd().try_clone_to_owned()?);
-        let mut bytes = vec![0; usize::try_from(table.metadata()?.len()).unwrap_or(0)];
-        table.read_exact_at(&mut bytes, 0)?;
-        Ok(bytes)
-    };
-    let bytes = read().unwrap_or_default();
-    let entries = bytes.chunks_exact(ENTRY_BYTES as usize);
-    entries.filter_map(|entry| Pid::from_raw(i32::from_ne_bytes(entry.try_into().ok()?))).collect()
-}
-
-/// A file that has no name any more, so that it is gone when both of us are.
-fn shared_file(mark: &str) -> io::Result<File> {
-    let path = std::env::temp_dir().join(format!("onceflow-guard-{mark}"));
-    let file = OpenOptions::new().read(true).write(true).create_new(true).open(&path)?;
-    std::fs::remove_file(&path)?;
-    Ok(file)
+    table::remove_own(path);
 }
 
 /// Different for every guard there is.

@@ -2,11 +2,17 @@
 //! not truth; it may be deleted at any time.
 
 use onceflow_core::protocol::ids::RunId;
+use onceflow_store::tree::{self, Dir};
 use rustix::{
     io::Errno,
     process::{Pid, test_kill_process},
 };
-use std::path::{Path, PathBuf};
+use std::{
+    fs::File,
+    io,
+    path::{Path, PathBuf},
+    sync::atomic::{AtomicU64, Ordering::Relaxed},
+};
 
 /// The store's directory.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -31,23 +37,61 @@ impl Home {
 
     /// Everything of a run.
     pub fn run(&self, run: RunId) -> PathBuf {
-        let hex: String = run.0.iter().map(|byte| format!("{byte:02x}")).collect();
-        self.root.join("runs").join(hex)
+        self.root.join(of_run(run))
     }
 
     /// Where files are that are put there for steps, as the engine is told.
     pub fn scratch(&self) -> PathBuf {
-        self.root.join("scratch")
+        self.root.join(SCRATCH)
     }
 
-    /// The work directory of an attempt at a step.
-    pub fn work(&self, run: RunId, address: &str, attempt: u32) -> PathBuf {
-        self.apart(self.run(run).join("work")).join(format!("{}.{attempt}", safe(address)))
+    /// The directory of the work directories of a run, held open; it is made if it is not there.
+    pub(crate) fn works(&self, run: RunId) -> io::Result<Dir> {
+        self.make(&self.apart(of_run(run).join(WORK)))
     }
 
-    /// Where outputs are until the engine has taken them.
-    pub(crate) fn out(&self, run: RunId) -> PathBuf {
-        self.apart(self.run(run).join("out"))
+    /// The directory where outputs are until the engine has taken them, held open; it is made if it is not there.
+    pub(crate) fn outs(&self, run: RunId) -> io::Result<Dir> {
+        self.make(&self.apart(of_run(run).join(OUT)))
+    }
+
+    /// A file of its own where outputs wait to be taken: no other start, of whatever process, gets the same.
+    pub(crate) fn out_file(&self, run: RunId, step: &str) -> io::Result<(File, PathBuf)> {
+        let outs = self.outs(run)?;
+        loop {
+            let name = fresh(step);
+            match outs.create_file(&name) {
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+                made => return Ok((made?, outs.path().join(name))),
+            }
+        }
+    }
+
+    /// A new file for the log of a step, in place of the one before; no link is followed.
+    pub(crate) fn log_file(&self, run: RunId, address: &str) -> io::Result<File> {
+        let logs = self.make(&of_run(run).join(LOGS))?;
+        let name = format!("{}.log", safe(address));
+        logs.remove(&name)?;
+        logs.create_file(&name)
+    }
+
+    /// The log of an attempt before goes.
+    pub(crate) fn remove_log(&self, run: RunId, address: &str) {
+        let name = format!("{}.log", safe(address));
+        if let Err(error) = tree::remove_beneath(&self.root, &of_run(run).join(LOGS).join(name)) {
+            left(&error);
+        }
+    }
+
+    fn make(&self, below: &Path) -> io::Result<Dir> {
+        let root = match Dir::open(&self.root) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                std::fs::create_dir_all(&self.root)?;
+                Dir::open(&self.root)?
+            }
+            root => root?,
+        };
+        root.make_beneath(below)
     }
 
     fn apart(&self, directory: PathBuf) -> PathBuf {
@@ -59,8 +103,24 @@ impl Home {
 
     /// The log of a step's last attempt.
     pub fn log(&self, run: RunId, address: &str) -> PathBuf {
-        self.run(run).join("logs").join(format!("{}.log", safe(address)))
+        self.run(run).join(LOGS).join(format!("{}.log", safe(address)))
     }
+}
+
+const SCRATCH: &str = "scratch";
+const WORK: &str = "work";
+const OUT: &str = "out";
+const LOGS: &str = "logs";
+
+fn of_run(run: RunId) -> PathBuf {
+    let hex: String = run.0.iter().map(|byte| format!("{byte:02x}")).collect();
+    Path::new("runs").join(hex)
+}
+
+/// A name for an output that waits to be taken. It ends with whose it is, so that it goes when that process is gone.
+pub(crate) fn fresh(step: &str) -> String {
+    static NUMBER: AtomicU64 = AtomicU64::new(0);
+    format!("{step}.{}-{}", NUMBER.fetch_add(1, Relaxed), std::process::id())
 }
 
 /// How the names of work directories begin that wait to be used again.
@@ -70,35 +130,34 @@ impl Home {
     /// Removes work directories that another process kept to use again, and has left: for a run that only this process
     /// works on.
     pub fn tidy(&self, run: RunId) {
-        let Ok(entries) = std::fs::read_dir(self.run(run).join("work")) else { return };
         let ours = format!("{FREE}{}-", std::process::id());
-        for entry in entries.flatten() {
-            let name = entry.file_name().to_string_lossy().into_owned();
-            if name.starts_with(FREE) && !name.starts_with(&ours) {
-                remove(&entry.path(), crate::work::TEMPORARY);
-            }
-        }
+        self.remove_in(&of_run(run).join(WORK), |name| name.starts_with(FREE) && !name.starts_with(&ours));
+        self.remove_in(&of_run(run).join(OUT), is_of_the_dead);
     }
-}
 
-impl Home {
     /// Removes what processes that are gone have left: work directories, of any run, that were kept to be used again, and
     /// what was unpacked.
     pub fn tidy_after_the_dead(&self) {
-        let runs = std::fs::read_dir(self.root.join("runs")).into_iter().flatten().flatten();
-        let works = runs.flat_map(|run| std::fs::read_dir(run.path().join("work")).into_iter().flatten().flatten());
-        for entry in works {
-            let name = entry.file_name().to_string_lossy().into_owned();
-            let process = name.strip_prefix(FREE).and_then(|rest| rest.split('-').next()?.parse().ok());
-            if process.is_some_and(is_dead) {
-                remove(&entry.path(), crate::work::TEMPORARY);
-            }
+        let runs = Dir::open(&self.root).and_then(|root| root.child("runs")).and_then(|runs| runs.entries());
+        for run in runs.unwrap_or_default() {
+            let kept = |name: &str| name.strip_prefix(FREE).and_then(|rest| rest.split('-').next()?.parse().ok());
+            self.remove_in(&Path::new("runs").join(&run.name).join(WORK), |name| kept(name).is_some_and(is_dead));
         }
-        for entry in std::fs::read_dir(self.scratch()).into_iter().flatten().flatten() {
-            let name = entry.file_name().to_string_lossy().into_owned();
-            let process = name.rsplit_once('-').and_then(|(_, process)| process.parse().ok());
-            if process.is_some_and(is_dead) {
-                remove(&entry.path(), crate::work::TEMPORARY);
+        self.remove_in(Path::new(SCRATCH), is_of_the_dead);
+    }
+
+    /// Removes what has such a name in a directory below the store's, which no link leads to.
+    fn remove_in(&self, below: &Path, goes: impl Fn(&str) -> bool) {
+        let directory = match Dir::open(&self.root).and_then(|root| root.beneath(below)) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return,
+            Err(error) => return left(&error),
+            Ok(directory) => directory,
+        };
+        for entry in directory.entries().unwrap_or_default() {
+            if entry.name.to_str().is_some_and(&goes)
+                && let Err(error) = directory.remove(&entry.name)
+            {
+                left(&error);
             }
         }
     }
@@ -113,14 +172,30 @@ fn is_dead(process: i32) -> bool {
     Pid::from_raw(process).is_some_and(|process| test_kill_process(process) == Err(Errno::SRCH))
 }
 
+/// Names that end with the number of the process they belong to.
+fn is_of_the_dead(name: &str) -> bool {
+    name.rsplit_once('-').and_then(|(_, process)| process.parse().ok()).is_some_and(is_dead)
+}
+
 impl Home {
     /// Removes all work directories of a run that nobody works on any more, and outputs that were not taken from there.
     pub fn clear(&self, run: RunId) {
-        for name in ["work", "out"] {
-            remove(&self.run(run).join(name), crate::work::TEMPORARY);
+        for name in [WORK, OUT] {
+            if let Err(error) = tree::remove_beneath(&self.root, &of_run(run).join(name)) {
+                left(&error);
+            }
         }
     }
 }
+
+/// Says that something was left as it is, because it is not ours or cannot be removed; the error names it. People see
+/// this without asking for logs.
+pub(crate) fn left(error: &dyn std::fmt::Display) {
+    tracing::warn!(target: LEFT, "left alone: {error}");
+}
+
+/// The target of what is always said: that something was left alone, or that commands of the dead were ended.
+pub const LEFT: &str = "onceflow_left";
 
 /// An address as the name of a file: `/align[3]/sort` is `align[3].sort`. Two addresses never share a name.
 pub fn safe(address: &str) -> String {
@@ -145,42 +220,6 @@ pub fn safe(address: &str) -> String {
 
 /// File systems allow 255 bytes; room is left for what is put behind.
 const NAME_BYTES_MAX: usize = 200;
-
-/// Removes a directory and all in it; most are empty but for one empty directory. It is no matter if it is gone.
-pub(crate) fn remove(directory: &Path, inner: &str) {
-    let _gone = std::fs::remove_dir(directory.join(inner));
-    let removed = match std::fs::remove_dir(directory) {
-        Err(error) if error.kind() != std::io::ErrorKind::NotFound => remove_all(directory),
-        other => other,
-    };
-    if let Err(error) = removed
-        && error.kind() != std::io::ErrorKind::NotFound
-    {
-        tracing::warn!(%error, ?directory, "a work directory could not be removed");
-    }
-}
-
-/// A command may have taken away its own right to write; that is given back first.
-fn remove_all(directory: &Path) -> std::io::Result<()> {
-    match std::fs::remove_dir_all(directory) {
-        Err(error) if error.kind() == std::io::ErrorKind::PermissionDenied => {
-            permit(directory, 0);
-            std::fs::remove_dir_all(directory)
-        }
-        other => other,
-    }
-}
-
-fn permit(directory: &Path, depth: usize) {
-    use std::os::unix::fs::PermissionsExt;
-    let _tried = std::fs::set_permissions(directory, std::fs::Permissions::from_mode(0o700));
-    let Ok(entries) = std::fs::read_dir(directory) else { return };
-    for entry in entries.flatten() {
-        if depth < 64 && entry.file_type().is_ok_and(|kind| kind.is_dir()) {
-            permit(&entry.path(), depth + 1);
-        }
-    }
-}
 
 #[cfg(test)]
 mod tests {
@@ -214,6 +253,34 @@ mod tests {
         }
         home.tidy_after_the_dead();
         assert_eq!([dead, engine, alive].map(|path| path.exists()), [false, true, true]);
+    }
+
+    #[test]
+    fn what_a_link_in_the_stores_directory_leads_to_is_not_tidied() {
+        let directory = tempfile::tempdir().unwrap();
+        let mut gone = std::process::Command::new("true").spawn().unwrap();
+        gone.wait().unwrap();
+        let names = [format!("{FREE}{}-0", gone.id()), format!("import-{}", gone.id()), String::from("work")];
+        let canary = directory.path().join("canary");
+        for name in &names {
+            std::fs::create_dir_all(canary.join(name)).unwrap();
+        }
+        let home = Home::new(directory.path().join("store"));
+        let run = RunId([7; 8]);
+        std::fs::create_dir_all(home.run(run)).unwrap();
+        for link in [home.run(run).join("work"), home.run(run).join("out"), home.scratch()] {
+            std::os::unix::fs::symlink(&canary, link).unwrap();
+        }
+        home.tidy(run);
+        home.tidy_after_the_dead();
+        assert!(home.works(run).unwrap_err().to_string().contains("work is a link"));
+        home.clear(run);
+        assert!(!home.run(run).join("work").exists(), "the link itself goes with the run");
+        std::fs::remove_dir(home.run(run)).unwrap();
+        std::os::unix::fs::symlink(&canary, home.run(run)).unwrap();
+        home.clear(run);
+        home.tidy(run);
+        assert!(names.iter().all(|name| canary.join(name).is_dir()));
     }
 
     #[test]

@@ -13,20 +13,23 @@ use crate::{
     value::Value,
     work::{TEMPORARY, Taken, Work},
 };
-use onceflow_core::model::TaskSpec;
+use onceflow_core::model::{Port, TaskSpec};
 use onceflow_engine::task::{Data, Failure, Step};
+use onceflow_store::blocking::blocking;
 use std::{
     collections::BTreeMap,
     ffi::OsString,
     fs::File,
+    io::Write,
     os::unix::process::ExitStatusExt,
     path::{Path, PathBuf},
     process::ExitStatus,
+    sync::Arc,
 };
 
 /// What a process is for.
 pub(crate) struct Job<'a> {
-    pub(crate) shared: &'a Shared,
+    pub(crate) shared: Arc<Shared>,
     pub(crate) step: &'a Step,
     pub(crate) spec: &'a TaskSpec,
     pub(crate) work: Work,
@@ -100,33 +103,23 @@ pub(crate) fn uncomputed(error: &expr::EvalError) -> Failure {
 }
 
 impl<'a> Job<'a> {
-    /// A work directory with the inputs in it.
-    pub(crate) fn new(
-        shared: &'a Shared,
+    /// A work directory with the inputs in it. Files are made and copied off the runtime's threads.
+    pub(crate) async fn new(
+        shared: &Arc<Shared>,
         (step, spec): (&'a Step, &'a TaskSpec),
         inputs: Vec<Data>,
         captures: &'a [Capture],
         secrets: &'a Secrets,
     ) -> Result<Self, Failure> {
-        let mut work = Work::new(&shared.home, &shared.pool, step)?;
-        let mut names = scope(step, spec);
-        for (at, data) in inputs.into_iter().enumerate() {
-            work.note_sources(&data);
-            let mut value = input(spec, at, data)?;
-            work.place(&spec.inputs[at].name, &mut value)?;
-            names.bind(&spec.inputs[at].name, value);
-        }
-        let planned = output::plan(&work, &spec.outputs, captures, &names)?;
-        let named = spec.outputs.iter().zip(&planned);
-        let named = named.filter_map(|(port, planned)| Some((port.name.clone(), planned.name()?)));
-        names.set("out", Value::Record(named.collect()));
-        Ok(Job { shared, step, spec, work, scope: names, planned, captures, secrets })
+        let (on, of, outputs) = (shared.clone(), step.clone(), captures.to_vec());
+        let (work, scope, planned) = blocking(move || prepare(&on, &of, inputs, &outputs)).await?;
+        Ok(Job { shared: shared.clone(), step, spec, work, scope, planned, captures, secrets })
     }
 
     /// A file for temporary things of ours, relative to the work directory.
     pub(crate) fn write(&self, name: &str, content: &[u8]) -> Result<PathBuf, Failure> {
         let path = Path::new(TEMPORARY).join(name);
-        let written = std::fs::write(self.work.path.join(&path), content);
+        let written = self.work.create_temporary(name).and_then(|mut file| file.write_all(content));
         written.map_err(|error| codes::work(format!("{} could not be written", path.display()), &error))?;
         Ok(path)
     }
@@ -189,9 +182,12 @@ impl<'a> Job<'a> {
 
     /// Starts the process, waits for it, and takes what it leaves. A failed one's directory stays.
     pub(crate) async fn run(self, mut start: Start<'_>) -> Result<Vec<Data>, Failure> {
+        let mut stdout = None;
         if self.captures_stdout() {
-            let path = self.work.path.join(TEMPORARY).join(output::STDOUT);
-            let file = File::create(&path).map_err(|error| codes::work("standard output could not be kept", &error))?;
+            let unkept = |error: std::io::Error| codes::work("standard output could not be kept", &error);
+            let file = self.work.create_temporary(output::STDOUT).map_err(unkept)?;
+            // Read through this, whatever the process puts in the file's place.
+            stdout = Some(file.try_clone().map_err(unkept)?);
             start.stdout = Some(file);
         }
         let address = self.step.address();
@@ -203,36 +199,91 @@ impl<'a> Job<'a> {
         let log = &mut heard.log;
         self.step.used(ended.used);
         self.step.give_way().await;
-        let status = ended.status;
-        let given = self.work.check_inputs().and_then(|()| match ended.trouble {
+        let path = self.work.path.clone();
+        let done = match ended.trouble {
             Some(trouble) => Err(trouble),
-            None if status.success() => self.outputs(),
-            None => Err(failed(status)),
-        });
+            None if ended.status.success() => Ok(()),
+            None => Err(failed(ended.status)),
+        };
+        let left = Left { work: self.work, planned: self.planned, captures: self.captures.to_vec(), stdout };
+        let (shared, outputs, is_alone) = (self.shared.clone(), self.spec.outputs.clone(), ended.is_alone);
+        // Files are looked at, copied and removed off the runtime's threads: whoever gives up waiting is not held up.
+        let (given, said) = blocking(move || left.collect(done, &outputs, &shared, is_alone)).await;
+        if let Some(said) = said {
+            crate::home::left(&said);
+            log.push(format!("onceflow: left alone: {said}\n").as_bytes());
+        }
         let last = log.finish(given.is_err());
         if self.step.wants_log() && !log.is_empty() {
             self.step.wrote(log.end());
         }
-        match given {
-            Ok(given) => {
-                self.work.done(&self.shared.pool, ended.is_alone);
-                Ok(given)
-            }
-            Err(mut failure) => {
-                failure.causes.extend(last_words(last, &self.work.path));
-                Err(failure)
-            }
+        given.map_err(|mut failure| {
+            failure.causes.extend(last_words(last, &path));
+            failure
+        })
+    }
+}
+
+/// A work directory with the inputs in it, the names expressions can use, and where outputs will be.
+fn prepare(
+    shared: &Shared,
+    step: &Step,
+    inputs: Vec<Data>,
+    captures: &[Capture],
+) -> Result<(Work, Scope, Vec<Planned>), Failure> {
+    let (spec, _) = crate::action(step)?;
+    // One of them may be of this very step.
+    crate::guard::end_left(&shared.home.root);
+    let mut work = Work::new(&shared.home, &shared.pool, step)?;
+    let mut names = scope(step, spec);
+    for (at, data) in inputs.into_iter().enumerate() {
+        work.note_sources(&data);
+        let mut value = input(spec, at, data)?;
+        work.place(&spec.inputs[at].name, &mut value)?;
+        names.bind(&spec.inputs[at].name, value);
+    }
+    let planned = output::plan(&work, &spec.outputs, captures, &names)?;
+    let named = spec.outputs.iter().zip(&planned);
+    let named = named.filter_map(|(port, planned)| Some((port.name.clone(), planned.name()?)));
+    names.set("out", Value::Record(named.collect()));
+    Ok((work, names, planned))
+}
+
+/// What a process leaves.
+struct Left {
+    work: Work,
+    planned: Vec<Planned>,
+    captures: Vec<Capture>,
+    stdout: Option<File>,
+}
+
+impl Left {
+    /// The outputs, if it did its work; and what had to be left alone. A failed one's directory stays.
+    fn collect(
+        mut self,
+        done: Result<(), Failure>,
+        ports: &[Port],
+        shared: &Shared,
+        is_alone: bool,
+    ) -> (Result<Vec<Data>, Failure>, Option<String>) {
+        let inputs = self.work.check_inputs();
+        match inputs.and(done).and_then(|()| self.outputs(ports)) {
+            Ok(given) => (Ok(given), self.work.done(&shared.pool, is_alone)),
+            Err(failure) => (Err(failure), None),
         }
     }
 
-    fn outputs(&self) -> Result<Vec<Data>, Failure> {
-        let mut values = output::collect(&self.work, &self.spec.outputs, self.captures, &self.planned)?;
+    fn outputs(&mut self, ports: &[Port]) -> Result<Vec<Data>, Failure> {
+        if self.planned.iter().any(Planned::is_path) {
+            self.work.check_there()?;
+        }
+        let mut values = output::collect(&self.work, ports, &self.captures, &self.planned, self.stdout.as_mut())?;
         let mut taken = Taken::new();
         for value in &mut values {
             let moved = self.work.take(value, &mut taken);
             moved.map_err(|error| codes::work("an output could not be taken", &error))?;
         }
-        values.into_iter().zip(&self.spec.outputs).map(|(value, port)| give(value, port)).collect()
+        values.into_iter().zip(ports).map(|(value, port)| give(value, port)).collect()
     }
 }
 
@@ -265,7 +316,7 @@ impl Drop for Heard<'_> {
 }
 
 /// A value as the engine takes it.
-pub(crate) fn give(value: Value, port: &onceflow_core::model::Port) -> Result<Data, Failure> {
+pub(crate) fn give(value: Value, port: &Port) -> Result<Data, Failure> {
     value.into_data(&port.ty).map_err(|wrong| {
         let wrong = wrong.inside(&format!(".{}", port.name));
         codes::failure(codes::OUTPUT_VALUE, format!("an output is no value of its type: {wrong}"))

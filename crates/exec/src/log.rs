@@ -56,6 +56,8 @@ fn size_of(directory: &Path) -> u64 {
 
 /// The log of an attempt. There is a file once there is something to say.
 pub(crate) struct Log {
+    home: Home,
+    address: String,
     path: PathBuf,
     run: RunId,
     budget: Budget,
@@ -74,8 +76,10 @@ impl Log {
     /// A log for a new attempt; that of an attempt before goes.
     pub(crate) fn new(home: &Home, run: RunId, address: &str, mask: Mask, budget: Budget) -> Self {
         let path = home.log(run, address);
-        let _gone = std::fs::remove_file(&path);
+        home.remove_log(run, address);
         Log {
+            home: home.clone(),
+            address: address.to_owned(),
             path,
             run,
             budget,
@@ -160,7 +164,7 @@ impl Log {
     fn append(&mut self, clean: &[u8]) {
         let done = match &mut self.file {
             Some(file) => file.write_all(clean),
-            None => create(&self.path).and_then(|mut file| {
+            None => self.home.log_file(self.run, &self.address).and_then(|mut file| {
                 file.write_all(clean)?;
                 self.file = Some(file);
                 Ok(())
@@ -182,7 +186,7 @@ impl Log {
                 .set_len(self.head.len() as u64)
                 .and_then(|()| file.seek(SeekFrom::End(0)))
                 .and_then(|_| file.write_all(&content)),
-            None => create(&self.path).and_then(|mut file| {
+            None => self.home.log_file(self.run, &self.address).and_then(|mut file| {
                 file.write_all(&self.head)?;
                 file.write_all(&content)?;
                 self.file = Some(file);
@@ -215,16 +219,6 @@ impl Log {
         let from = lines.len().saturating_sub(LAST_LINES);
         let cut = if from > 0 || is_cut { "…\n" } else { "" };
         format!("{cut}{}", lines[from..].join("\n"))
-    }
-}
-
-fn create(path: &Path) -> io::Result<File> {
-    match File::create(path) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            std::fs::create_dir_all(path.parent().unwrap_or(Path::new("")))?;
-            File::create(path)
-        }
-        other => other,
     }
 }
 

@@ -12,12 +12,15 @@ use crate::{
     codes,
     expr::{self, Scope},
     value::Value,
-    work::{TEMPORARY, Work},
+    work::Work,
 };
 use onceflow_core::model::{Port, Type};
 use onceflow_engine::task::Failure;
 use serde_json::Value as Json;
-use std::path::Path;
+use std::{
+    fs::File,
+    io::{Read, Seek},
+};
 
 /// Where a command's standard output is put if it is an output.
 pub(crate) const STDOUT: &str = "stdout";
@@ -28,13 +31,14 @@ pub(crate) fn collect(
     ports: &[Port],
     captures: &[Capture],
     planned: &[Planned],
+    stdout: Option<&mut File>,
 ) -> Result<Vec<Value>, Failure> {
-    let mut stdout = Stdout { work, json: None };
+    let mut stdout = Stdout { work, file: stdout, json: None };
     let mut values = Vec::with_capacity(ports.len());
     for (at, port) in ports.iter().enumerate() {
         let value = match (captures.get(at), planned.get(at)) {
             (Some(Capture::Path(_)), Some(Planned::Path(found))) => found.value(work, port)?,
-            (Some(Capture::Stdout), _) => read_text(&work.path.join(TEMPORARY).join(STDOUT), port, "standard output")?,
+            (Some(Capture::Stdout), _) => read_text(stdout.rewound()?, port, "standard output")?,
             (Some(Capture::Json(source)), _) => stdout.json(port, source)?,
             _ => return Err(codes::failure(codes::OTHER_VERSION, "an output has no place it is found at").finally()),
         };
@@ -46,15 +50,23 @@ pub(crate) fn collect(
 /// Standard output as JSON, read once.
 struct Stdout<'a> {
     work: &'a Work,
+    file: Option<&'a mut File>,
     json: Option<Scope>,
 }
 
 impl Stdout<'_> {
+    fn rewound(&mut self) -> Result<&mut File, Failure> {
+        let file =
+            self.file.as_deref_mut().ok_or_else(|| codes::failure(codes::WORK, "standard output was not kept"))?;
+        file.rewind().map_err(|error| codes::work("standard output could not be read", &error))?;
+        Ok(file)
+    }
+
     fn json(&mut self, port: &Port, source: &str) -> Result<Value, Failure> {
-        let scope = match &mut self.json {
-            Some(scope) => scope,
-            None => self.json.insert(parse(&self.work.path.join(TEMPORARY).join(STDOUT))?),
-        };
+        if self.json.is_none() {
+            self.json = Some(parse(self.rewound()?)?);
+        }
+        let scope = self.json.as_ref().expect("it was read");
         let wrong = |why: String| {
             let what = format!("output `{}` could not be read from what was written to standard output", port.name);
             codes::because(codes::failure(codes::OUTPUT_VALUE, what), why)
@@ -68,8 +80,10 @@ impl Stdout<'_> {
 }
 
 /// The names an expression over an answer can use: `stdout` is all of it, and its fields have their own names.
-fn parse(path: &Path) -> Result<Scope, Failure> {
-    let bytes = std::fs::read(path).map_err(|error| codes::work("standard output could not be read", &error))?;
+fn parse(file: &mut File) -> Result<Scope, Failure> {
+    let mut bytes = Vec::new();
+    let read = file.read_to_end(&mut bytes);
+    read.map_err(|error| codes::work("standard output could not be read", &error))?;
     let json: Json = serde_json::from_slice(&bytes).map_err(|error| {
         let what = format!("what was written to standard output is not JSON: {error}");
         let failed = codes::failure(codes::NO_JSON, what);

@@ -9,7 +9,8 @@ use crate::{
 };
 use onceflow_core::model::TaskSpec;
 use onceflow_engine::task::{Attempt, Body, Data, Failure, Step};
-use std::{path::PathBuf, sync::Arc};
+use onceflow_store::tree;
+use std::sync::Arc;
 
 /// Computes.
 pub(crate) struct Expressions(pub(crate) Arc<Shared>);
@@ -55,16 +56,13 @@ fn give(step: &Step, values: Vec<Value>) -> Result<Vec<Data>, Failure> {
 
 /// The engine takes the files it is given; those of inputs are not ours to give, so they are copied.
 fn copied(shared: &Shared, step: &Step, mut values: Vec<Value>) -> Result<Vec<Value>, Failure> {
-    let directory = shared.home.out(step.run());
     let wrong = |error: std::io::Error| crate::codes::work("a file could not be copied", &error);
-    std::fs::create_dir_all(&directory).map_err(wrong)?;
-    let name = format!("{}.{}", home::safe(&step.address()), step.attempt());
-    let mut number = 0;
+    let name = home::safe(&step.address());
     let mut copy = |file: &mut FileValue| -> Result<(), Failure> {
-        number += 1;
-        let to: PathBuf = directory.join(format!("{name}.{number}"));
-        std::fs::copy(&file.path, &to).map_err(wrong)?;
-        file.path = to;
+        let (mut to, path) = shared.home.out_file(step.run(), &name).map_err(wrong)?;
+        let copied = tree::open_regular(&file.path).and_then(|mut from| std::io::copy(&mut from, &mut to));
+        copied.map_err(wrong)?;
+        file.path = path;
         Ok(())
     };
     values.iter_mut().try_for_each(|value| each_file(value, &mut copy))?;

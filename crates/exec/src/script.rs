@@ -7,10 +7,11 @@ use crate::{
     job::{Job, Secrets, masked},
     process::Start,
     program,
+    work::TEMPORARY,
 };
 use onceflow_core::model::TaskSpec;
 use onceflow_engine::task::{Attempt, Body, Data, Failure, Step};
-use std::{ffi::OsString, fs::File, sync::Arc};
+use std::{ffi::OsString, sync::Arc};
 
 /// Runs scripts.
 pub(crate) struct Scripts(pub(crate) Arc<Shared>);
@@ -22,7 +23,7 @@ impl Body for Scripts {
     }
 }
 
-async fn run(shared: &Shared, step: &Step, inputs: Vec<Data>) -> Result<Vec<Data>, Failure> {
+async fn run(shared: &Arc<Shared>, step: &Step, inputs: Vec<Data>) -> Result<Vec<Data>, Failure> {
     let (spec, action) = crate::action(step)?;
     let Action::Script(script) = action else { return Err(crate::not_for("script")) };
     let secrets = Secrets::read(&script.secrets)?;
@@ -31,13 +32,13 @@ async fn run(shared: &Shared, step: &Step, inputs: Vec<Data>) -> Result<Vec<Data
 }
 
 async fn attempt(
-    shared: &Shared,
+    shared: &Arc<Shared>,
     (step, spec): (&Step, &TaskSpec),
     inputs: Vec<Data>,
     script: &Script,
     secrets: &Secrets,
 ) -> Result<Vec<Data>, Failure> {
-    let job = Job::new(shared, (step, spec), inputs, &script.outputs, secrets)?;
+    let job = Job::new(shared, (step, spec), inputs, &script.outputs, secrets).await?;
     let env = job.env(&script.env)?;
     let Some((name, args)) = script.interpreter.split_first() else {
         return Err(codes::failure(codes::START, "the script names no interpreter").finally());
@@ -45,9 +46,9 @@ async fn attempt(
     let program = program::find(name, &env)?;
     let mut args: Vec<OsString> = args.iter().map(OsString::from).collect();
     args.push(job.write("script", script.code.as_bytes())?.into());
-    let stdin = job.write("stdin", json(&job).to_string().as_bytes())?;
-    let stdin =
-        File::open(job.work.path.join(stdin)).map_err(|error| codes::work("stdin could not be read", &error))?;
+    job.write("stdin", json(&job).to_string().as_bytes())?;
+    let stdin = job.work.dir.child(TEMPORARY).and_then(|dir| dir.open_file("stdin"));
+    let stdin = stdin.map_err(|error| codes::work("stdin could not be read", &error))?;
     let directory = job.work.path.clone();
     job.run(Start { program, args, env, directory: &directory, stdin: Some(stdin), stdout: None }).await
 }

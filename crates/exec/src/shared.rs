@@ -52,7 +52,7 @@ impl Shared {
     pub(crate) fn guard(&self) -> Option<Arc<Guard>> {
         let start = || {
             let (program, args) = self.guard_program.as_ref()?;
-            match Guard::start(program, args) {
+            match Guard::start(program, args, &self.home.root) {
                 Ok(guard) => Some(Arc::new(guard)),
                 Err(error) => {
                     tracing::warn!(%error, "the guard could not be started: commands may outlive this process");

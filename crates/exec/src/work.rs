@@ -1,4 +1,7 @@
-//! The directory a step works in: fresh for each attempt, its inputs as ordinary files, and nothing else.
+//! The directory a step works in: fresh for each start, its inputs as ordinary files, and nothing else.
+//!
+//! It is held open from when it is made: a step may move it, or put a link in its place. Outputs are taken from, and
+//! things removed in, the directory that was made, and never in what has its name by now.
 
 pub(crate) mod pool;
 mod sources;
@@ -9,16 +12,20 @@ use crate::{
     home::{self, Home},
     value::{FileValue, Value},
 };
+use onceflow_core::protocol::ids::RunId;
 use onceflow_engine::{
     DAMAGE,
     task::{Data, Failure, Step},
 };
+use onceflow_store::tree::{Astray, Dir, Spot};
 use pool::Pool;
+use rustix::fs::FileType;
 use sources::Sources;
 use stage::{Changed, Staged};
 use std::{
     collections::{BTreeMap, BTreeSet},
-    fs, io,
+    fs::{self, File},
+    io,
     os::unix::fs::MetadataExt,
     path::{Component, Path, PathBuf},
 };
@@ -31,9 +38,17 @@ pub(crate) const INPUTS: &str = "in";
 
 /// A work directory.
 pub(crate) struct Work {
+    /// Where it was made.
     pub(crate) path: PathBuf,
-    /// Where outputs wait to be taken, and how the names of this attempt's begin.
-    pub(crate) taken: PathBuf,
+    /// The directory itself. It is locked while this start is at work, so that no other removes it.
+    pub(crate) dir: Dir,
+    parent: Dir,
+    name: String,
+    /// The path without links.
+    real: PathBuf,
+    /// Where outputs wait to be taken.
+    home: Home,
+    run: RunId,
     /// Where files are that were put there for steps of this process.
     scratch: PathBuf,
     inputs: Vec<Input>,
@@ -50,23 +65,18 @@ struct Input {
 }
 
 impl Work {
-    /// A fresh one for an attempt. Those of attempts before go.
+    /// A fresh one for a start. Those of starts before go, unless they are at work still.
     pub(crate) fn new(home: &Home, pool: &Pool, step: &Step) -> Result<Self, Failure> {
-        let path = home.work(step.run(), &step.address(), step.attempt());
-        let taken = home.out(step.run()).join(path.file_name().expect("it was joined from a name"));
-        let wrong = |error: io::Error| codes::work(format!("{} could not be made", path.display()), &error);
-        if let Ok(entries) = fs::read_dir(path.parent().expect("it was joined from a name")) {
-            remove_before(entries, &path);
-        }
-        pool.make(&path).map_err(wrong)?;
-        Ok(Work {
-            path,
-            taken,
-            scratch: home.scratch(),
-            inputs: vec![],
-            names: BTreeSet::new(),
-            sources: Sources::default(),
-        })
+        let (run, address) = (step.run(), home::safe(&step.address()));
+        let wrong = |error: io::Error| codes::work("the work directory could not be made", &error);
+        let parent = home.works(run).map_err(wrong)?;
+        remove_before(&parent, &address);
+        let (name, dir) = make(pool, &parent, &address, step.attempt()).map_err(wrong)?;
+        let path = dir.path().to_owned();
+        let real = fs::canonicalize(&path).map_err(wrong)?;
+        let (home, scratch) = (home.clone(), home.scratch());
+        let (inputs, names, sources) = (vec![], BTreeSet::new(), Sources::default());
+        Ok(Work { path, dir, parent, name, real, home, run, scratch, inputs, names, sources })
     }
 
     /// Puts the files of an input where the command finds them; their paths are those from now on. A file is `in/NAME`,
@@ -197,29 +207,79 @@ impl Work {
     }
 
     fn take_file(&self, file: &mut FileValue, taken: &mut Taken) -> io::Result<()> {
-        if let Some(to) = taken.get(&file.path) {
-            file.path = to.clone();
-            return Ok(());
-        }
-        let mut to = self.taken.as_os_str().to_owned();
-        to.push(format!(".{}", taken.len() + 1));
-        let to = PathBuf::from(to);
-        let mut done = take_one(&file.path, &to);
-        if taken.is_empty() && done.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::NotFound) {
-            fs::create_dir_all(to.parent().unwrap_or(Path::new("")))?;
-            done = take_one(&file.path, &to);
-        }
-        done?;
+        let to = match taken.get(&file.path) {
+            Some(to) => to.clone(),
+            None => self.take_one(&file.path)?,
+        };
         let from = std::mem::replace(&mut file.path, to.clone());
         taken.insert(from, to);
         Ok(())
     }
 
-    /// It is not needed any more; and may be used again, unless somebody may still be at work there.
-    pub(crate) fn done(&self, pool: &Pool, may_be_used_again: bool) {
+    /// Moves a file that is the step's alone, regular and of one name; copies another: somebody else may have it too.
+    fn take_one(&self, path: &Path) -> io::Result<PathBuf> {
+        let below = path.strip_prefix(&self.path).map_err(|_| io::Error::other("it is not in the work directory"))?;
+        let from = self.dir.beneath(below.parent().unwrap_or(Path::new("")))?;
+        let name = below.file_name().ok_or_else(|| io::Error::other("it has no name"))?;
+        let mut file = from.open_file(name)?;
+        let found = file.metadata()?;
+        let outs = self.home.outs(self.run)?;
+        let mut is_moved = false;
+        let to = loop {
+            let to = home::fresh(&self.name);
+            let moved = match found.nlink() {
+                1 => from.rename(name, &outs, &to),
+                _ => Err(io::ErrorKind::CrossesDevices.into()),
+            };
+            match moved.map_err(|error| error.kind()) {
+                Ok(()) => is_moved = true,
+                Err(io::ErrorKind::AlreadyExists) => continue,
+                // Another mount, or a mount itself: what it holds is had all the same.
+                Err(_) => {
+                    let mut copy = outs.create_file(&to)?;
+                    io::copy(&mut file, &mut copy)?;
+                    copy.set_permissions(found.permissions())?;
+                }
+            }
+            break to;
+        };
+        let is_it = || outs.open_file(&to)?.metadata().map(|there| (there.dev(), there.ino()));
+        if is_moved && is_it()? != (found.dev(), found.ino()) {
+            return Err(io::Error::other(format!("{} was replaced while it was taken", path.display())));
+        }
+        Ok(outs.path().join(to))
+    }
+
+    /// What is at a path below it, if no link leads out.
+    pub(crate) fn resolve(&self, below: &Path) -> Result<Spot, Astray> {
+        self.dir.resolve(below, &[&self.path, &self.real])
+    }
+
+    /// Why nothing can be taken from it: the step removed it. One that was only moved is held all the same.
+    pub(crate) fn check_there(&self) -> Result<(), Failure> {
+        if !self.dir.is_removed() {
+            return Ok(());
+        }
+        let what = format!("the step removed its work directory, {}", self.path.display());
+        let failed = codes::failure(codes::OUTPUT_REFUSED, what);
+        let hint = "hint: outputs are taken from the directory the step was started in, also if a link is in its place; \
+                    to work elsewhere, copy what is an output back";
+        Err(codes::because(failed, hint).finally())
+    }
+
+    /// A file of ours for the process, in the directory of temporary files.
+    pub(crate) fn create_temporary(&self, name: &str) -> io::Result<File> {
+        self.dir.child(TEMPORARY)?.create_file(name)
+    }
+
+    /// It is not needed any more; and may be used again, unless somebody may still be at work there. Answers what was left
+    /// because it is not ours.
+    pub(crate) fn done(self, pool: &Pool, may_be_used_again: bool) -> Option<String> {
+        let Work { dir, parent, name, .. } = self;
         match may_be_used_again {
-            true => pool.give(&self.path),
-            false => home::remove(&self.path, TEMPORARY),
+            true => pool.give(&parent, &name, dir),
+            false if dir.is_at(&parent, &name) => parent.remove(&name).err().map(|error| error.to_string()),
+            false => pool::replaced(&parent, &name),
         }
     }
 }
@@ -227,30 +287,77 @@ impl Work {
 /// Files that were moved, from where and to where: a file may be an output twice.
 pub(crate) type Taken = BTreeMap<PathBuf, PathBuf>;
 
-/// A file that has other names may be somebody else's.
-fn take_one(from: &Path, to: &Path) -> io::Result<()> {
-    // An attempt that was killed here may have left one, which may be the store's by now.
-    match fs::remove_file(to) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-        _ => {}
+/// Starts of one attempt that may be at work at a time, in however many processes.
+const STARTS_MAX: usize = 1_000;
+
+/// A directory of its own: another start of the same attempt, in this process or another, may be at work still.
+fn make(pool: &Pool, parent: &Dir, address: &str, attempt: u32) -> io::Result<(String, Dir)> {
+    let mut name = format!("{address}.{attempt}");
+    for other in 2..STARTS_MAX {
+        match pool.make(parent, &name) {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+                name = format!("{address}.{attempt}-{other}");
+            }
+            made => return made.map(|dir| (name, dir)),
+        }
     }
-    match fs::symlink_metadata(from)?.nlink() {
-        1 => fs::rename(from, to),
-        _ => fs::copy(from, to).map(|_| ()),
+    Err(io::Error::other(format!("{STARTS_MAX} others of attempt {attempt} are there")))
+}
+
+/// Removes the directories of other starts of the same step that are over: nobody has them locked.
+fn remove_before(parent: &Dir, address: &str) {
+    let is_number = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit() || byte == b'-');
+    for entry in parent.entries().unwrap_or_default() {
+        let name = entry.name.to_string_lossy();
+        let is_ours = name.rsplit_once('.').is_some_and(|(step, number)| step == address && is_number(number));
+        let is_over = || match entry.kind {
+            FileType::Directory => parent.child(&entry.name).is_ok_and(|dir| dir.try_lock().unwrap_or(false)),
+            // It was put there in place of one.
+            _ => true,
+        };
+        if is_ours
+            && is_over()
+            && let Err(error) = parent.remove(&entry.name)
+        {
+            home::left(&error);
+        }
     }
 }
 
-/// Removes the directories of other attempts at the same step.
-fn remove_before(entries: fs::ReadDir, path: &Path) {
-    let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-    let Some((step, _)) = name.rsplit_once('.') else { return };
-    for entry in entries.flatten() {
-        let other = entry.file_name().to_string_lossy().into_owned();
-        let same = other.rsplit_once('.').is_some_and(|(other, number)| {
-            other == step && !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit())
-        });
-        if same {
-            home::remove(&entry.path(), TEMPORARY);
-        }
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_start_has_a_work_directory_of_its_own_in_whatever_process() {
+        let directory = tempfile::tempdir().unwrap();
+        let parent = Dir::open(directory.path()).unwrap();
+        // Two pools know nothing of each other, as two processes.
+        let pools = [Pool::default(), Pool::default()];
+        let start = |pool: &Pool, attempt| {
+            remove_before(&parent, "a.b");
+            make(pool, &parent, "a.b", attempt).unwrap()
+        };
+        let (one, two, three) = (start(&pools[0], 1), start(&pools[1], 1), start(&pools[0], 2));
+        assert_eq!([&one.0, &two.0, &three.0], ["a.b.1", "a.b.1-2", "a.b.2"]);
+        assert!(one.1.is_at(&parent, "a.b.1") && two.1.is_at(&parent, "a.b.1-2") && three.1.is_at(&parent, "a.b.2"));
+        // One is over, and left what it had; another step's is not looked at.
+        let other = make(&pools[0], &parent, "a", 1).unwrap();
+        drop((one, other));
+        // A process that another test is starting has what we had open for a moment.
+        let gone = |name: &str| {
+            while parent.stat(name).is_ok() {
+                remove_before(&parent, "a.b");
+                std::thread::yield_now();
+            }
+        };
+        gone("a.b.1");
+        let four = start(&pools[1], 1);
+        assert_eq!(four.0, "a.b.1", "the directory of the one that is over went");
+        let there = |name: &str| parent.stat(name).is_ok();
+        assert_eq!(["a.b.1", "a.b.1-2", "a.b.2", "a.1"].map(there), [true; 4]);
+        drop((two, three));
+        ["a.b.1-2", "a.b.2"].map(gone);
+        assert_eq!(["a.b.1", "a.1"].map(there), [true; 2]);
     }
 }

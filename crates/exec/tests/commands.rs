@@ -1,6 +1,8 @@
 //! Commands, through a real engine, with real shells.
 
 mod support;
+#[path = "commands/tampering.rs"]
+mod tampering;
 
 use onceflow_core::model::{Retry, Type};
 use onceflow_exec::{

@@ -94,3 +94,67 @@ async fn an_attempt_that_is_given_up_ends_its_processes() {
     lab.run("k", &one).await.unwrap();
     reader.await.unwrap();
 }
+
+/// The guard of a process, by the name it goes by.
+fn guard_of(process: u32) -> Option<u32> {
+    let stat = |path: PathBuf| std::fs::read_to_string(path.join("stat")).unwrap_or_default();
+    std::fs::read_dir("/proc").unwrap().flatten().find_map(|entry| {
+        let stat = stat(entry.path());
+        let (name, rest) = stat.split_once('(')?.1.rsplit_once(')')?;
+        let mut rest = rest.split_whitespace();
+        let (state, parent) = (rest.next()?, rest.next()?);
+        let is_it = name == "once-guard" && state != "Z" && parent == process.to_string();
+        is_it.then(|| entry.file_name().to_str()?.parse().ok()).flatten()
+    })
+}
+
+/// Waits until a process has a guard that is not this one.
+fn other_guard(process: u32, than: Option<u32>) -> u32 {
+    loop {
+        match guard_of(process) {
+            Some(guard) if Some(guard) != than => return guard,
+            _ => std::thread::yield_now(),
+        }
+    }
+}
+
+fn kill(process: u32) {
+    assert!(Command::new("kill").args(["-9", &process.to_string()]).status().unwrap().success());
+}
+
+#[test]
+fn commands_that_outlive_their_process_and_its_guard_end_before_the_next_start() {
+    let directory = tempfile::tempdir().unwrap();
+    let pipe = fifo(directory.path());
+    let mut child = start(directory.path(), &script(&pipe));
+    let reader = ready(&pipe);
+    let guards = directory.path().join("store/guards");
+    assert_eq!(std::fs::read_dir(&guards).unwrap().count(), 1);
+    // The guard first, and us before it can be replaced: both are gone, and the commands are not.
+    let guard = other_guard(child.id(), None);
+    let both = [guard.to_string(), child.id().to_string()];
+    assert!(Command::new("kill").arg("-9").args(both).status().unwrap().success());
+    child.wait().unwrap();
+    let left = child.id();
+    let replaced = guard_of(left);
+    assert_eq!(replaced, None);
+    let next = start(directory.path(), "echo nothing").wait_with_output().unwrap();
+    assert_eq!(String::from_utf8(next.stdout).unwrap(), "done\n");
+    // They were ended before the command of the next run began, and it has ended.
+    all_gone(reader);
+}
+
+#[test]
+fn a_guard_that_is_killed_is_replaced() {
+    let directory = tempfile::tempdir().unwrap();
+    let pipe = fifo(directory.path());
+    let mut child = start(directory.path(), &script(&pipe));
+    let reader = ready(&pipe);
+    let first = other_guard(child.id(), None);
+    kill(first);
+    let second = other_guard(child.id(), Some(first));
+    assert_ne!(first, second);
+    child.kill().unwrap();
+    child.wait().unwrap();
+    all_gone(reader);
+}

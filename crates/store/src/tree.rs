@@ -301,9 +301,16 @@ pub fn kind(stat: &Stat) -> FileType {
 /// # Errors
 /// If there is none, or it is anything but a regular file.
 pub fn open_regular(path: &Path) -> io::Result<File> {
-    regular(path, &fs::stat(path)?)?;
+    let check = |stat: Stat| match kind(&stat) {
+        FileType::RegularFile => Ok(()),
+        FileType::Directory => Err(Errno::ISDIR.into()),
+        other => {
+            Err(io::Error::new(io::ErrorKind::InvalidInput, format!("it is {}, not a regular file", called(other))))
+        }
+    };
+    check(fs::stat(path)?)?;
     let fd = fs::open(path, OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC, Mode::empty())?;
-    regular(path, &fs::fstat(&fd)?)?;
+    check(fs::fstat(&fd)?)?;
     Ok(fd.into())
 }
 

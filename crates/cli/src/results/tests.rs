@@ -190,3 +190,25 @@ fn what_a_killed_process_left_half_written_goes_and_what_a_living_one_writes_sta
     bed.write(&[("f", Value::File(bed.file("f", "F")))]).unwrap();
     assert_eq!((left.exists(), alive.exists()), (false, true));
 }
+
+#[test]
+fn the_directory_of_results_may_be_a_link_and_nothing_in_it_is_followed() {
+    let bed = Bed::new();
+    let (canary, elsewhere) = (bed.root.path().join("canary"), bed.root.path().join("elsewhere"));
+    for directory in [&canary, &elsewhere] {
+        fs::create_dir(directory).unwrap();
+    }
+    fs::write(canary.join("bird"), "sings").unwrap();
+    std::os::unix::fs::symlink(&elsewhere, bed.out()).unwrap();
+    let outputs = || [("a", Value::File(bed.file("x", "1"))), ("b", Value::File(bed.file("x", "2")))];
+    bed.write(&outputs()).unwrap();
+    assert_eq!(bed.tree(), "a/x=1 b/x=2");
+    fs::remove_dir_all(elsewhere.join("a")).unwrap();
+    std::os::unix::fs::symlink(&canary, elsewhere.join("a")).unwrap();
+    let refused = bed.write(&outputs()).unwrap_err().to_string();
+    assert!(refused.contains("is a link"), "{refused}");
+    let directory = DirectoryValue { path: PathBuf::new(), files: vec![bed.file("bird", "new")] };
+    bed.write(&[("a", Value::Directory(directory))]).unwrap_err();
+    assert_eq!(fs::read_to_string(canary.join("bird")).unwrap(), "sings");
+    assert_eq!(fs::read_dir(&canary).unwrap().count(), 1);
+}

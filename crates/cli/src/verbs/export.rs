@@ -126,8 +126,9 @@ pub(crate) async fn import(args: &args::Import, place: Place, printer: &Printer)
     let too_long = args.retention.too_long(carried.header.keep_ms, Some(carried.header.history_ms));
     too_long.iter().for_each(|line| printer.say(line));
     let taken = engine.take_in(&carried, &mut from, how).await;
-    // It may never have been made.
-    drop(fs::remove_dir_all(&scratch));
+    if let Err(error) = onceflow_store::tree::remove(&scratch) {
+        tracing::warn!(target: onceflow_exec::home::LEFT, "left alone: {error}");
+    }
     let handle = taken.map_err(|error| refused(&args.file, error))?;
     let directory = session.place.run(handle.id());
     for (name, bytes) in carried.beside.iter().filter(|(name, _)| BESIDE.contains(&name.as_str())) {

@@ -64,8 +64,9 @@ impl Scratch {
 
 impl Drop for Scratch {
     fn drop(&mut self) {
-        // It may never have been made.
-        drop(std::fs::remove_dir_all(&self.0));
+        if let Err(error) = onceflow_store::tree::remove(&self.0) {
+            tracing::warn!(target: onceflow_exec::home::LEFT, "left alone: {error}");
+        }
     }
 }
 

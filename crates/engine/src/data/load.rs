@@ -98,7 +98,7 @@ impl Drop for Scratch {
         if self.is_ours
             && !lock(&self.taken).is_empty()
             && self.directory.exists()
-            && let Err(error) = std::fs::remove_dir_all(&self.directory)
+            && let Err(error) = onceflow_store::tree::remove(&self.directory)
         {
             tracing::warn!(%error, directory = ?self.directory, "a scratch directory could not be removed");
         }

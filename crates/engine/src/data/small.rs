@@ -101,7 +101,7 @@ impl SmallFiles {
         let mut files = lock(&self.files);
         if !files.is_empty() {
             files.clear();
-            if let Err(error) = std::fs::remove_dir_all(&self.directory) {
+            if let Err(error) = onceflow_store::tree::remove(&self.directory) {
                 tracing::warn!(%error, directory = ?self.directory, "a scratch directory could not be removed");
             }
         }

@@ -14,9 +14,9 @@ const CALM: usize = 3;
 /// Looks in all. A process that cannot be ended hangs in the system itself.
 const LOOKS_MAX: usize = 3_000;
 
-/// Ends all groups, and all processes with this mark.
-pub(super) fn sweep(groups: &[Pid], mark: &str) {
-    let mut calm = 0;
+/// Ends all groups, and all processes with this mark; answers whether there were any.
+pub(super) fn sweep(groups: &[Pid], mark: &str) -> bool {
+    let (mut calm, mut any) = (0, false);
     for _ in 0..LOOKS_MAX {
         let mut found = false;
         for group in groups.iter().filter(|group| test_kill_process_group(**group).is_ok()) {
@@ -24,12 +24,22 @@ pub(super) fn sweep(groups: &[Pid], mark: &str) {
             let _gone = kill_process_group(*group, Signal::KILL);
         }
         found |= marked(mark);
+        any |= found;
         calm = if found { 0 } else { calm + 1 };
         if calm >= CALM {
-            return;
+            break;
         }
         std::thread::sleep(PAUSE);
     }
+    any
+}
+
+/// When a process was started, in ticks since the machine was: with its number, this says which one it is. `None` if there
+/// is none, or no `/proc`.
+pub(super) fn started(process: Pid) -> Option<u64> {
+    let stat = std::fs::read_to_string(format!("/proc/{}/stat", process.as_raw_nonzero())).ok()?;
+    // The name, which may have anything in it, is in brackets; it is the second field, and this the 22nd.
+    stat.rsplit_once(')')?.1.split_whitespace().nth(19)?.parse().ok()
 }
 
 /// Whether a process with this mark is left.

@@ -49,16 +49,16 @@ pub(super) async fn outputs(
     scope: &Scope,
 ) -> Result<Vec<Data>, Failure> {
     let is_file = |capture: &Capture| matches!(capture, Capture::Path(_));
-    let path = match http.outputs.iter().any(is_file) {
-        true => Some(place(shared, step)?),
-        false => None,
+    let (file, path) = match http.outputs.iter().any(is_file) {
+        true => place(shared, step).map(|(file, path)| (Some(file), Some(path)))?,
+        false => (None, None),
     };
     let mut names = Scope::new();
     names.set("status", Value::Int(i64::from(answer.status().as_u16())));
     names.set("headers", headers(&answer));
     let says_json = is_json(&answer);
     let reads = http.outputs.iter().any(|capture| !is_file(capture));
-    let bytes = receive(&mut answer, what, path.as_deref(), reads).await?;
+    let bytes = receive(&mut answer, what, file, reads).await?;
     names.set("body", body(&bytes, says_json));
     let mut given = Vec::with_capacity(spec.outputs.len());
     for (port, capture) in spec.outputs.iter().zip(&http.outputs) {
@@ -93,16 +93,14 @@ fn fit(value: Value, ty: &Type) -> Result<Value, crate::value::Mismatch> {
 }
 
 /// Where the answer is put if it is a file.
-fn place(shared: &Shared, step: &Step) -> Result<PathBuf, Failure> {
-    let directory = shared.home.out(step.run());
-    std::fs::create_dir_all(&directory).map_err(|error| codes::work("the answer has no place", &error))?;
-    Ok(directory.join(format!("{}.{}.1", home::safe(&step.address()), step.attempt())))
+fn place(shared: &Shared, step: &Step) -> Result<(File, PathBuf), Failure> {
+    let made = shared.home.out_file(step.run(), &home::safe(&step.address()));
+    made.map_err(|error| codes::work("the answer has no place", &error))
 }
 
 /// Reads the answer: into a file, into memory, or both.
-async fn receive(answer: &mut Response, what: &str, path: Option<&Path>, reads: bool) -> Result<Vec<u8>, Failure> {
+async fn receive(answer: &mut Response, what: &str, mut file: Option<File>, reads: bool) -> Result<Vec<u8>, Failure> {
     let unwritten = |error: std::io::Error| codes::work("the answer could not be written", &error);
-    let mut file = path.map(File::create).transpose().map_err(unwritten)?;
     let mut bytes = Vec::new();
     while let Some(chunk) = answer.chunk().await.map_err(|error| unreached(what, &error))? {
         if let Some(file) = &mut file {

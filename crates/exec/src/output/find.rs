@@ -13,8 +13,11 @@ use crate::{
 use globset::{Glob, GlobBuilder, GlobMatcher};
 use onceflow_core::model::{Port, Type};
 use onceflow_engine::task::Failure;
+use onceflow_store::tree::{self, Astray, Dir, Spot};
+use rustix::fs::FileType;
 use std::{
-    fs, io,
+    fs::File,
+    io,
     path::{Component, Path, PathBuf},
 };
 
@@ -129,6 +132,11 @@ fn bare(ty: &Type) -> (&Type, bool) {
 }
 
 impl Planned {
+    /// It is found in the work directory.
+    pub(crate) fn is_path(&self) -> bool {
+        matches!(self, Planned::Path(_))
+    }
+
     /// What `out.NAME` is to the command, if it has a name.
     pub(crate) fn name(&self) -> Option<Value> {
         match self {
@@ -144,12 +152,12 @@ impl Planned {
 impl Named {
     /// A directory is there, empty, when the step starts; and so is the directory that a file goes into.
     fn make(&self, work: &Work, port: &Port) -> io::Result<()> {
-        let path = work.path.join(&self.pattern);
-        match bare(&port.ty).0 {
-            Type::Directory => fs::create_dir_all(path),
-            _ if self.pattern.contains('/') => fs::create_dir_all(path.parent().unwrap_or(&work.path)),
-            _ => Ok(()),
-        }
+        let path = Path::new(&self.pattern);
+        let directory = match bare(&port.ty).0 {
+            Type::Directory => path,
+            _ => path.parent().unwrap_or(Path::new("")),
+        };
+        work.dir.make_beneath(directory).map(drop)
     }
 
     /// The value of an output.
@@ -167,11 +175,15 @@ impl Named {
             (_, []) if is_option => Ok(Value::Null),
             (_, []) => Err(self.missing(work, port)),
             (Type::File | Type::Directory, [path]) => take(work, path, ty, &port.name),
-            (_, [path]) => read_text(&inside(work, path, &port.name)?, port, &format!("`{}`", self.pattern)),
+            (_, [path]) => {
+                let spot = inside(work, path, &port.name)?;
+                let mut file = open(&spot, path, &port.name)?;
+                read_text(&mut file, port, &format!("`{}`", self.pattern))
+            }
             (_, many) => {
                 let what = format!("output `{}` is one {ty}, but `{}` matches {}", port.name, self.pattern, many.len());
                 let failed = codes::failure(codes::OUTPUT_MANY, what);
-                let failed = codes::because(failed, format!("found: {}", list(many, work)));
+                let failed = codes::because(failed, format!("found: {}", list(&kinds(work, many))));
                 let hint = format!("hint: declare `list<{ty}>` to have them all, or a name that only one has");
                 Err(codes::because(failed, hint))
             }
@@ -181,35 +193,38 @@ impl Named {
     fn missing(&self, work: &Work, port: &Port) -> Failure {
         let what = format!("output `{}` is missing: there is no `{}` in the work directory", port.name, self.pattern);
         let failed = codes::failure(codes::OUTPUT_MISSING, what);
-        let mut entries = entries(&work.path, &work.path, false).unwrap_or_default();
-        entries.sort();
+        let mut entries = entries(&work.dir, Path::new(""), false).unwrap_or_default();
+        entries.sort_by(|a, b| a.0.cmp(&b.0));
         let found = match entries.is_empty() {
             true => String::from("nothing else is there"),
-            false => format!("what is there: {}", list(&entries, work)),
+            false => format!("what is there: {}", list(&entries)),
         };
         let name = port.name.replace('-', ".");
         let hint = format!("hint: write to `${{{{ out.{name} }}}}`, or declare the name it really has");
         codes::because(codes::because(failed, found), hint)
     }
 
-    /// All that match, in order.
+    /// All that match, in order, by their paths in the work directory.
     fn find(&self, work: &Work) -> io::Result<Vec<PathBuf>> {
         let Some(glob) = &self.glob else {
-            let path = work.path.join(&self.pattern);
-            return Ok(fs::symlink_metadata(&path).map(|_| vec![path]).unwrap_or_default());
+            let path = PathBuf::from(&self.pattern);
+            return Ok(match work.resolve(&path) {
+                Err(Astray::Absent) => vec![],
+                // What is wrong with it is told when it is taken.
+                _ => vec![path],
+            });
         };
         let mut found = Vec::new();
         let hidden = self.pattern.starts_with('.') || self.pattern.contains("/.");
-        let mut open = vec![work.path.clone()];
+        let mut open = vec![PathBuf::new()];
         let is_deep = self.pattern.contains('/') || self.pattern.contains("**");
-        while let Some(directory) = open.pop() {
-            for path in entries(&work.path, &directory, hidden)? {
-                let below = path.strip_prefix(&work.path).unwrap_or(&path);
-                if glob.is_match(below) {
-                    found.push(path.clone());
+        while let Some(at) = open.pop() {
+            for (path, kind) in entries(&work.dir.beneath(&at)?, &at, hidden)? {
+                if is_deep && kind == FileType::Directory {
+                    open.push(path.clone());
                 }
-                if is_deep && fs::symlink_metadata(&path)?.is_dir() {
-                    open.push(path);
+                if glob.is_match(&path) {
+                    found.push(path);
                 }
             }
         }
@@ -218,99 +233,133 @@ impl Named {
     }
 }
 
-/// What is in a directory, but for what is ours.
-fn entries(work: &Path, directory: &Path, hidden: bool) -> io::Result<Vec<PathBuf>> {
+/// What is in a directory of the work directory, by its path there, but for what is ours.
+fn entries(directory: &Dir, at: &Path, hidden: bool) -> io::Result<Vec<(PathBuf, FileType)>> {
     let mut found = Vec::new();
-    for entry in fs::read_dir(directory)? {
-        let name = entry?.file_name();
-        let is_ours = directory == work && (name == INPUTS || name == TEMPORARY);
-        let is_hidden = !hidden && name.to_string_lossy().starts_with('.');
+    for entry in directory.entries()? {
+        let is_ours = at.as_os_str().is_empty() && (entry.name == INPUTS || entry.name == TEMPORARY);
+        let is_hidden = !hidden && entry.name.to_string_lossy().starts_with('.');
         if !is_ours && !is_hidden {
-            found.push(directory.join(name));
+            found.push((at.join(entry.name), entry.kind));
         }
     }
     Ok(found)
 }
 
-fn list(paths: &[PathBuf], work: &Work) -> String {
-    let name = |path: &PathBuf| {
-        let slash = if path.is_dir() { "/" } else { "" };
-        format!("`{}{slash}`", path.strip_prefix(&work.path).unwrap_or(path).display())
+fn kinds(work: &Work, paths: &[PathBuf]) -> Vec<(PathBuf, FileType)> {
+    let kind = |path: &PathBuf| {
+        let spot = work.resolve(path).ok()?;
+        Some(tree::kind(&spot.dir.stat(&spot.name).ok()?))
+    };
+    paths.iter().map(|path| (path.clone(), kind(path).unwrap_or(FileType::Unknown))).collect()
+}
+
+fn list(paths: &[(PathBuf, FileType)]) -> String {
+    let name = |(path, kind): &(PathBuf, FileType)| {
+        let slash = if *kind == FileType::Directory { "/" } else { "" };
+        format!("`{}{slash}`", path.display())
     };
     let names: Vec<_> = paths.iter().take(10).map(name).collect();
     let more = if paths.len() > 10 { format!(" and {} more", paths.len() - 10) } else { String::new() };
     format!("{}{more}", names.join(", "))
 }
 
-/// The file that a path really is, which must be in the work directory.
-fn inside(work: &Work, path: &Path, port: &str) -> Result<PathBuf, Failure> {
-    let shown = path.strip_prefix(&work.path).unwrap_or(path).display().to_string();
-    let wrong = |why: String| codes::failure(codes::OUTPUT_REFUSED, format!("output `{port}`: `{shown}` {why}"));
-    let kind = fs::symlink_metadata(path).map_err(|error| wrong(format!("cannot be read: {error}")))?.file_type();
-    // A directory on the way may be a link too.
-    if !kind.is_symlink() && path.parent() == Some(&work.path) {
-        return Ok(path.to_owned());
-    }
-    let real = fs::canonicalize(path).map_err(|_| wrong(String::from("is a link that leads nowhere")))?;
-    let home = fs::canonicalize(&work.path).map_err(|error| codes::work("the work directory is gone", &error))?;
-    match real.strip_prefix(&home) {
-        Ok(below) if !below.starts_with(INPUTS) => Ok(work.path.join(below)),
-        _ => {
-            let failed = wrong(String::from("is a link that leads out of the work directory"));
+fn refused(port: &str, path: &Path, why: impl std::fmt::Display) -> Failure {
+    codes::failure(codes::OUTPUT_REFUSED, format!("output `{port}`: `{}` {why}", path.display()))
+}
+
+/// What a path in the work directory really is, which must be in the work directory too.
+fn inside(work: &Work, path: &Path, port: &str) -> Result<Spot, Failure> {
+    match work.resolve(path) {
+        Ok(spot) if !spot.path.starts_with(INPUTS) => Ok(spot),
+        Ok(_) | Err(Astray::Out) => {
+            let failed = refused(port, path, Astray::Out);
             Err(codes::because(failed, "hint: copy the file, `cp`, instead of linking it").finally())
         }
+        Err(astray) => Err(refused(port, path, astray)),
     }
 }
 
-/// A file or directory that is an output.
-fn take(work: &Work, path: &Path, ty: &Type, port: &str) -> Result<Value, Failure> {
-    let shown = path.strip_prefix(&work.path).unwrap_or(path).display().to_string();
-    let wrong = |why: &str| codes::failure(codes::OUTPUT_REFUSED, format!("output `{port}`: `{shown}` {why}"));
-    let real = inside(work, path, port)?;
-    let data = fs::symlink_metadata(&real).map_err(|error| wrong(&format!("cannot be read: {error}")))?;
-    match ty {
-        Type::Directory if data.is_dir() => {
-            let mut files = Vec::new();
-            walk(work, &real, "", port, &mut files)?;
-            files.sort_by(|a, b| a.name.cmp(&b.name));
-            Ok(Value::Directory(DirectoryValue { path: real, files }))
-        }
-        Type::Directory => Err(wrong("is declared as a directory, but is a file")),
-        _ if data.is_dir() => Err(codes::because(
-            wrong("is declared as a file, but is a directory"),
+/// Opens a file that is an output. A FIFO or a device is refused: nobody waits for what may never come.
+fn open(spot: &Spot, path: &Path, port: &str) -> Result<File, Failure> {
+    regular(spot, path, port)?;
+    spot.dir.open_file(&spot.name).map_err(|error| refused(port, path, format!("cannot be read: {error}")))
+}
+
+fn regular(spot: &Spot, path: &Path, port: &str) -> Result<(), Failure> {
+    match kind(spot, path, port)? {
+        FileType::RegularFile => Ok(()),
+        FileType::Directory => Err(codes::because(
+            refused(port, path, "is declared as a file, but is a directory"),
             "hint: declare it as `dir`, or name the file in it",
         )),
-        _ if !data.is_file() => Err(wrong("is neither a file nor a directory")),
-        _ => {
-            let named = FileValue::from_path(path).map_err(|mismatch| wrong(&mismatch.to_string()))?;
-            Ok(Value::File(FileValue { path: real, ..named }))
-        }
+        other => Err(neither(other, path, port)),
     }
+}
+
+fn neither(kind: FileType, path: &Path, port: &str) -> Failure {
+    refused(port, path, format!("is neither a file nor a directory: it is {}", tree::called(kind)))
+}
+
+fn kind(spot: &Spot, path: &Path, port: &str) -> Result<FileType, Failure> {
+    let found = spot.dir.stat(&spot.name);
+    found.map(|found| tree::kind(&found)).map_err(|error| refused(port, path, format!("cannot be read: {error}")))
+}
+
+/// A file or directory that is an output, by its path in the work directory.
+fn take(work: &Work, path: &Path, ty: &Type, port: &str) -> Result<Value, Failure> {
+    let spot = inside(work, path, port)?;
+    if *ty != Type::Directory {
+        regular(&spot, path, port)?;
+        let named = FileValue::from_path(path).map_err(|mismatch| refused(port, path, mismatch))?;
+        return Ok(Value::File(FileValue { path: work.path.join(spot.path), ..named }));
+    }
+    if kind(&spot, path, port)? != FileType::Directory {
+        return Err(refused(port, path, "is declared as a directory, but is a file"));
+    }
+    let unread = |error: io::Error| refused(port, path, format!("cannot be read: {error}"));
+    let mut files = Vec::new();
+    walk(work, (&spot.dir.child(&spot.name).map_err(unread)?, &spot.path), "", port, &mut files)?;
+    files.sort_by(|a, b| a.name.cmp(&b.name));
+    Ok(Value::Directory(DirectoryValue { path: work.path.join(spot.path), files }))
 }
 
 /// Directories inside one another, also through links.
 const DEPTH_MAX: usize = 64;
 
-/// All files of a directory. A link may lead to another part of the work directory, but not out of it.
-fn walk(work: &Work, at: &Path, prefix: &str, port: &str, files: &mut Vec<FileValue>) -> Result<(), Failure> {
-    let wrong = |why: &str| {
-        codes::failure(codes::OUTPUT_REFUSED, format!("output `{port}`: `{}` {why}", prefix.trim_end_matches('/')))
-    };
+/// All files of a directory, which has a path in the work directory. A link may lead to another part of the work
+/// directory, but not out of it.
+fn walk(
+    work: &Work,
+    (directory, at): (&Dir, &Path),
+    prefix: &str,
+    port: &str,
+    files: &mut Vec<FileValue>,
+) -> Result<(), Failure> {
+    let wrong = |why: &str| refused(port, Path::new(prefix.trim_end_matches('/')), why);
     if prefix.matches('/').count() > DEPTH_MAX {
         return Err(wrong("is too deep, or has a link that leads back up"));
     }
-    for entry in fs::read_dir(at).map_err(|error| wrong(&format!("cannot be read: {error}")))? {
-        let entry = entry.map_err(|error| wrong(&format!("cannot be read: {error}")))?;
-        let Some(name) = entry.file_name().to_str().map(|name| format!("{prefix}{name}")) else {
-            return Err(wrong(&format!("holds the name {:?}, which is not UTF-8", entry.file_name())));
+    let unread = |error: io::Error| wrong(&format!("cannot be read: {error}"));
+    for entry in directory.entries().map_err(unread)? {
+        let Some(name) = entry.name.to_str().map(|name| format!("{prefix}{name}")) else {
+            return Err(wrong(&format!("holds the name {:?}, which is not UTF-8", entry.name)));
         };
-        let real = inside(work, &entry.path(), port)?;
-        match real.is_dir() {
-            true => walk(work, &real, &format!("{name}/"), port, files)?,
-            false => {
-                let Value::File(file) = take(work, &entry.path(), &Type::File, port)? else { continue };
-                files.push(FileValue { name, path: file.path });
+        let path = at.join(&entry.name);
+        // Only a link may lead elsewhere.
+        let link = (entry.kind == FileType::Symlink).then(|| inside(work, &path, port)).transpose()?;
+        let found = link.as_ref().map_or(Ok(entry.kind), |spot| kind(spot, &path, port))?;
+        let real = link.as_ref().map_or(&path, |spot| &spot.path);
+        match found {
+            FileType::Directory => {
+                let below = match &link {
+                    Some(spot) => spot.dir.child(&spot.name),
+                    None => directory.child(&entry.name),
+                };
+                walk(work, (&below.map_err(unread)?, real), &format!("{name}/"), port, files)?;
             }
+            FileType::RegularFile => files.push(FileValue { name, path: work.path.join(real) }),
+            other => return Err(neither(other, &path, port)),
         }
     }
     Ok(())
@@ -332,7 +381,7 @@ pub(super) fn resolve(work: &Work, value: Value, ty: &Type, port: &str) -> Resul
                 let failed = codes::failure(codes::OUTPUT_REFUSED, format!("output `{port}`: {why}"));
                 Refused::File(codes::because(failed, format!("hint: {hint}")).finally())
             })?;
-            take(work, &work.path.join(named.pattern), ty, port).map_err(Refused::File)
+            take(work, Path::new(&named.pattern), ty, port).map_err(Refused::File)
         }
         (Type::List(inner), Value::List(elements)) => {
             let elements = elements.into_iter().map(|element| resolve(work, element, inner, port));

@@ -3,25 +3,26 @@
 use crate::{codes, value::Value};
 use onceflow_core::model::{Port, Type};
 use onceflow_engine::task::Failure;
-use std::{fs, path::Path};
+use std::{fs::File, io::Read};
 
 /// The longest text that is read as a value. What is longer is a file.
 pub(crate) const TEXT_BYTES_MAX: u64 = 16 * 1024 * 1024;
 
-/// Reads a value of a port's type from a file of text.
-pub(crate) fn read_text(path: &Path, port: &Port, place: &str) -> Result<Value, Failure> {
+/// Reads a value of a port's type from a regular file of text.
+pub(crate) fn read_text(file: &mut File, port: &Port, place: &str) -> Result<Value, Failure> {
     let wrong = |why: String| {
         let what = format!("output `{}` is no {}: {why}", port.name, port.ty);
         codes::failure(codes::OUTPUT_VALUE, what)
     };
-    let size = fs::metadata(path).map(|data| data.len());
-    let size = size.map_err(|error| codes::work(format!("{place} could not be read"), &error))?;
-    if size > TEXT_BYTES_MAX {
+    let unread = |error: std::io::Error| codes::work(format!("{place} could not be read"), &error);
+    let mut bytes = Vec::new();
+    file.take(TEXT_BYTES_MAX + 1).read_to_end(&mut bytes).map_err(unread)?;
+    if bytes.len() as u64 > TEXT_BYTES_MAX {
+        let size = file.metadata().map_err(unread)?.len();
         return Err(
             wrong(format!("{place} has {size} bytes, more than {TEXT_BYTES_MAX}; declare it as a file")).finally()
         );
     }
-    let bytes = fs::read(path).map_err(|error| codes::work(format!("{place} could not be read"), &error))?;
     parse(&bytes, &port.ty).map_err(|why| {
         let failed = wrong(format!("{place} {why}"));
         match bytes.is_empty() {

@@ -4,7 +4,7 @@ use super::{
     Blobs, Chunks, Content, Error, Hashing, ObjectName, Stored,
     directory::{open_regular, unreadable},
 };
-use crate::blocking::blocking;
+use crate::{blocking::blocking, tree};
 use bytes::Bytes;
 use futures_util::{
     Stream, StreamExt, TryStreamExt,
@@ -24,13 +24,10 @@ pub fn from_bytes(bytes: impl Into<Bytes>) -> Content {
 /// If it cannot be opened, or is no file.
 pub async fn from_path(path: &Path) -> io::Result<Content> {
     let path = path.to_owned();
-    let open = move || {
-        let file = File::open(path)?;
-        let metadata = file.metadata()?;
-        if metadata.is_dir() {
-            return Err(io::Error::from(io::ErrorKind::IsADirectory));
-        }
-        Ok((file, metadata.len()))
+    let open = move || -> io::Result<(File, u64)> {
+        let file = tree::open_regular(&path)?;
+        let len = file.metadata()?.len();
+        Ok((file, len))
     };
     let (file, len) = blocking(open).await?;
     Ok(from_file(file, len))
@@ -42,14 +39,7 @@ pub async fn from_path(path: &Path) -> io::Result<Content> {
 /// If it cannot be read, or is no file.
 pub async fn digest_of(path: &Path) -> io::Result<Stored> {
     let path = path.to_owned();
-    blocking(move || {
-        let mut file = File::open(path)?;
-        if file.metadata()?.is_dir() {
-            return Err(io::Error::from(io::ErrorKind::IsADirectory));
-        }
-        super::directory::digest_open(&mut file)
-    })
-    .await
+    blocking(move || super::directory::digest_open(&mut tree::open_regular(&path)?)).await
 }
 
 /// What an open file holds, from where it stands. Blocks.

@@ -11,9 +11,9 @@ use crate::{
     blobs::{self, ObjectName, Stored, content},
     blocking::blocking,
     fs::remove_if_there,
+    tree,
 };
 use std::{
-    fs::File,
     io::{self, Read},
     path::{Path, PathBuf},
 };
@@ -112,11 +112,8 @@ fn woven(upload: super::Upload) -> (Weave, ValueId, Digest, u64) {
 
 /// The bytes of a file that is small.
 fn read_small(path: &Path) -> io::Result<Option<Vec<u8>>> {
-    let file = File::open(path)?;
+    let file = tree::open_regular(path)?;
     let metadata = file.metadata()?;
-    if metadata.is_dir() {
-        return Err(io::Error::from(io::ErrorKind::IsADirectory));
-    }
     if metadata.len() > INLINE_FILE_BYTES_MAX {
         return Ok(None);
     }

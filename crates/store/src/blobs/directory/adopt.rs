@@ -77,7 +77,7 @@ pub(in crate::blobs) fn open_regular(path: &Path) -> io::Result<(File, u64)> {
     if !fs::symlink_metadata(path)?.is_file() {
         return Err(io::Error::new(ErrorKind::InvalidInput, "it is not a regular file"));
     }
-    let file = File::open(path)?;
+    let file = crate::tree::open_regular(path)?;
     let len = file.metadata()?.len();
     Ok((file, len))
 }
