@@ -52,6 +52,7 @@ pub mod limits;
 pub mod list;
 mod news;
 pub mod reclaim;
+mod roots;
 mod stored;
 mod update;
 pub mod value;
@@ -75,7 +76,7 @@ use crate::{
 use keys::Keys;
 use news::News;
 use onceflow_core::{Batch, Fences, Key, Require, Row, Shard, Timestamp};
-use std::sync::Arc;
+use std::sync::{Arc, atomic::AtomicBool};
 use stored::{Edge, Head};
 use update::Facts;
 
@@ -88,13 +89,24 @@ pub struct Values {
     fences: Fences,
     news: News,
     blobs: Option<Arc<dyn Blobs>>,
+    /// Whether the blob store knows that we write.
+    is_enlisted: AtomicBool,
 }
 
 impl Values {
     /// The values kept in this shard. Any number of these may be at work on one store.
     pub fn new(records: Arc<dyn Records>, world: Arc<dyn World>, shard: Shard) -> Self {
         let fences = Fences::new(world.random());
-        Values { records, world, shard, keys: Keys::new(), fences, news: News::default(), blobs: None }
+        Values {
+            records,
+            world,
+            shard,
+            keys: Keys::new(),
+            fences,
+            news: News::default(),
+            blobs: None,
+            is_enlisted: AtomicBool::new(false),
+        }
     }
 
     /// A value as it was put. It stays as long as something refers to it.

@@ -3,6 +3,7 @@
 //! ```text
 //! objects/<name>            whole objects; a file appears here by one `link`, after its content was synced
 //! unfinished/<name>.<try>   being written, or left by a crash; `list` tells them, `delete` takes them
+//! writers/<writer>          locked by the process that writes as this one, if the store is one machine's
 //! ```
 //!
 //! The order that makes a crash harmless: write and sync `unfinished`, link into `objects` (which refuses an existing
@@ -17,6 +18,7 @@
 mod adopt;
 mod layout;
 mod unfinished;
+mod writers;
 
 pub(super) use adopt::{open_regular, unreadable};
 pub(super) use unfinished::digest_open;
@@ -31,6 +33,7 @@ use bytes::Bytes;
 use futures_util::{StreamExt, TryStreamExt};
 use layout::{Layout, len_of};
 use onceflow_core::limits::{CHUNK_BYTES_MAX, LIST_OBJECTS_MAX};
+use std::sync::Arc;
 use std::{
     fs::File,
     io::{ErrorKind::NotFound, Seek, SeekFrom},
@@ -38,11 +41,14 @@ use std::{
     path::{Path, PathBuf},
 };
 use unfinished::Unfinished;
+use writers::Writers;
 
 /// A store of objects in a local directory. Any number of processes may share it.
 #[derive(Clone, Debug)]
 pub struct Directory {
     layout: Layout,
+    /// Known where all who write are processes of one machine.
+    writers: Option<Arc<Writers>>,
 }
 
 impl Directory {
@@ -52,7 +58,19 @@ impl Directory {
     /// When the directories cannot be made and synced.
     pub async fn open(root: impl Into<PathBuf>) -> Result<Self, Error> {
         let layout = Layout::new(root.into());
-        blocking(move || layout.make().map(|()| Directory { layout })).await
+        blocking(move || layout.make().map(|()| Directory { layout, writers: None })).await
+    }
+
+    /// [`Directory::open`], for a store that only processes of this machine write to: whether a writer has ended is known
+    /// from the kernel then, and not from a clock.
+    ///
+    /// # Errors
+    /// As [`Directory::open`].
+    pub async fn open_here(root: impl Into<PathBuf>) -> Result<Self, Error> {
+        let directory = Directory::open(root).await?;
+        let path = directory.layout.root.join("writers");
+        let writers = blocking(move || Ok::<_, Error>(Writers::at(path))).await?;
+        Ok(Directory { writers: Some(Arc::new(writers)), ..directory })
     }
 
     async fn write(&self, name: ObjectName, content: Content) -> Result<Stored, Error> {
@@ -117,6 +135,26 @@ impl Blobs for Directory {
     fn delete(&self, name: ObjectName) -> BoxFuture<'_, Result<(), Error>> {
         let layout = self.layout.clone();
         Box::pin(blocking(move || delete(&layout, name)))
+    }
+
+    fn enlist(&self, writer: u128) -> BoxFuture<'_, Result<(), Error>> {
+        let (writers, place) = (self.writers.clone(), self.layout.place.clone());
+        Box::pin(blocking(move || match writers {
+            Some(writers) => writers.enlist(writer).map_err(|error| Error::io(&place, &error)),
+            None => Ok(()),
+        }))
+    }
+
+    fn knows_writers(&self) -> bool {
+        self.writers.is_some()
+    }
+
+    fn has_ended(&self, writer: u128) -> BoxFuture<'_, Result<bool, Error>> {
+        let (writers, place) = (self.writers.clone(), self.layout.place.clone());
+        Box::pin(blocking(move || match writers {
+            Some(writers) => writers.has_ended(writer).map_err(|error| Error::io(&place, &error)),
+            None => Ok(false),
+        }))
     }
 
     fn local(&self, name: ObjectName) -> Option<PathBuf> {
