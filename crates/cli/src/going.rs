@@ -66,7 +66,7 @@ impl Going<'_> {
         };
         let (place, jobs) = (self.session.place.clone(), self.args.jobs);
         let (printer, key) = (self.printer, self.key.clone());
-        self.session.close().await?;
+        self.session.close_clean(printer).await?;
         match gone {
             Gone::Left(handle) => background::start(&place, printer, &key, handle.id(), jobs).await,
             Gone::Ended(exit) => Ok(exit),
@@ -131,7 +131,7 @@ impl Going<'_> {
         let writer = trail::Writer::open(&place.run(handle.id()));
         let shown = work::show(events, &self.key, writer, View::new(self.printer, vec![]));
         let waited = work::wait(&engine, &handle, signals, self.printer).await;
-        if let Err(fault) = work::sweep(&engine, place).await {
+        if let Err(fault) = work::sweep_removed(&engine, place).await {
             tracing::debug!(%fault, "directories of runs that are gone are left");
         }
         engine.close().await?;

@@ -58,18 +58,24 @@ fn ahead(jobs: usize) -> usize {
     jobs.saturating_mul(4).saturating_add(4)
 }
 
-/// Frees what processes have taken that are gone.
+/// Frees what processes have taken that are gone, and removes what they left of the runs they attended; how many there were.
 ///
 /// # Errors
 /// If the store does not answer.
-pub(crate) async fn release(engine: &Engine, place: &Place, before: Option<Notice>) -> Result<(), Fault> {
-    let gone = presence::sweep(&place.directory).into_iter().chain(before);
-    for gone in gone.filter_map(|notice| notice.claims()) {
-        engine.release(gone).await?;
-        // It may have been killed before it could remove the small files it had made.
-        let _gone = remove(&crate::executors::home(place).scratch().join(format!("onceflow-{gone:032x}")));
+pub(crate) async fn release(engine: &Engine, place: &Place, before: Option<Notice>) -> Result<usize, Fault> {
+    let gone: Vec<_> = presence::sweep(&place.directory).into_iter().chain(before).collect();
+    let home = crate::executors::home(place);
+    for notice in &gone {
+        if let Some(claims) = notice.claims() {
+            engine.release(claims).await?;
+            // It may have been killed before it could remove the small files it had made.
+            let _gone = remove(&home.scratch().join(format!("onceflow-{claims:032x}")));
+        }
+        if let Some(run) = runs::of_key(engine, &notice.key).await? {
+            home.tidy_run_after_the_dead(run.id);
+        }
     }
-    Ok(())
+    Ok(gone.len())
 }
 
 /// The same while we are at work: another process may have taken a step of ours, and have been killed.
@@ -82,6 +88,35 @@ pub(crate) async fn keep_releasing(engine: Engine, place: Place) {
             return;
         }
     }
+}
+
+/// How often the directories of all runs are compared with the store, while runs come and go.
+const COMPARE_MS: u64 = 24 * 3_600_000;
+
+/// What says when that was.
+const COMPARED: &str = "compared";
+
+/// Removes the directories of runs that this engine has removed; and now and then those of all that are not remembered any
+/// more, whoever did that. What it costs does not grow with the runs that are remembered, but for once a day.
+///
+/// # Errors
+/// If the store does not answer.
+pub(crate) async fn sweep_removed(engine: &Engine, place: &Place) -> Result<(), Fault> {
+    for id in engine.take_removed() {
+        let directory = place.run(id);
+        if let Err(error) = remove(&directory)
+            && error.kind() != std::io::ErrorKind::NotFound
+        {
+            tracing::debug!(%error, ?directory, "the directory of a run that is gone is left for now");
+        }
+    }
+    let (marker, now) = (place.directory.join(COMPARED), trail::now_ms());
+    let last: Option<u64> = fs::read_to_string(&marker).ok().and_then(|said| said.trim().parse().ok());
+    if last.is_some_and(|last| last <= now && now - last < COMPARE_MS) {
+        return Ok(());
+    }
+    fs::write(&marker, now.to_string()).map_err(Fault::store("write", &marker))?;
+    sweep(engine, place).await.map(drop)
 }
 
 /// Removes the directories of runs that are not remembered any more; how many, and how large they were.
@@ -114,7 +149,7 @@ pub(crate) async fn left_over(engine: &Engine, place: &Place) -> Result<Vec<(Pat
     Ok(gone.map(|entry| (entry.path(), size(&entry.path()))).collect())
 }
 
-fn remove(path: &Path) -> std::io::Result<()> {
+pub(crate) fn remove(path: &Path) -> std::io::Result<()> {
     if path.is_dir() { fs::remove_dir_all(path) } else { fs::remove_file(path) }
 }
 

@@ -17,6 +17,7 @@ mod store;
 pub(crate) use lists::{Lists, element, elements, gathered};
 pub(crate) use load::{Scratch, load_all, load_into, peek};
 pub(crate) use look::{Looked, look};
+pub use small::ALIVE;
 pub(crate) use small::SmallFiles;
 pub(crate) use store::{Files, Storing};
 

@@ -8,7 +8,7 @@ mod sweep;
 use rustix::process::Pid;
 use std::{
     ffi::OsStr,
-    fs::{File, OpenOptions},
+    fs::File,
     hash::{BuildHasher, Hasher, RandomState},
     io::{self, BufRead, PipeWriter, Read, Write},
     os::{
@@ -134,10 +134,18 @@ fn groups() -> Vec<Pid> {
     entries.filter_map(|entry| Pid::from_raw(i32::from_ne_bytes(entry.try_into().ok()?))).collect()
 }
 
+/// A file that never had a name, so that it is gone when both of us are, however we end.
+#[cfg(target_os = "linux")]
+fn shared_file(mark: &str) -> io::Result<File> {
+    let name = format!("onceflow-guard-{mark}");
+    Ok(File::from(rustix::fs::memfd_create(name, rustix::fs::MemfdFlags::CLOEXEC)?))
+}
+
 /// A file that has no name any more, so that it is gone when both of us are.
+#[cfg(not(target_os = "linux"))]
 fn shared_file(mark: &str) -> io::Result<File> {
     let path = std::env::temp_dir().join(format!("onceflow-guard-{mark}"));
-    let file = OpenOptions::new().read(true).write(true).create_new(true).open(&path)?;
+    let file = std::fs::OpenOptions::new().read(true).write(true).create_new(true).open(&path)?;
     std::fs::remove_file(&path)?;
     Ok(file)
 }

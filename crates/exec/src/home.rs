@@ -2,6 +2,8 @@
 //! not truth; it may be deleted at any time.
 
 use onceflow_core::protocol::ids::RunId;
+use onceflow_engine::ALIVE;
+use onceflow_store::alive;
 use rustix::{
     io::Errno,
     process::{Pid, test_kill_process},
@@ -82,23 +84,34 @@ impl Home {
 }
 
 impl Home {
-    /// Removes what processes that are gone have left: work directories, of any run, that were kept to be used again, and
-    /// what was unpacked.
-    pub fn tidy_after_the_dead(&self) {
-        let runs = std::fs::read_dir(self.root.join("runs")).into_iter().flatten().flatten();
-        let works = runs.flat_map(|run| std::fs::read_dir(run.path().join("work")).into_iter().flatten().flatten());
-        for entry in works {
+    /// Removes what processes that are gone have left of a run: work directories that were kept to be used again. For runs
+    /// that a process is known to have worked on and to have ended; to look at every run would take longer with each.
+    pub fn tidy_run_after_the_dead(&self, run: RunId) {
+        for entry in std::fs::read_dir(self.run(run).join("work")).into_iter().flatten().flatten() {
             let name = entry.file_name().to_string_lossy().into_owned();
             let process = name.strip_prefix(FREE).and_then(|rest| rest.split('-').next()?.parse().ok());
             if process.is_some_and(is_dead) {
                 remove(&entry.path(), crate::work::TEMPORARY);
             }
         }
+    }
+
+    /// Removes scratch directories of processes that are gone: small files of engines, and what was unpacked.
+    pub fn tidy_after_the_dead(&self) {
         for entry in std::fs::read_dir(self.scratch()).into_iter().flatten().flatten() {
             let name = entry.file_name().to_string_lossy().into_owned();
-            let process = name.rsplit_once('-').and_then(|(_, process)| process.parse().ok());
-            if process.is_some_and(is_dead) {
-                remove(&entry.path(), crate::work::TEMPORARY);
+            let path = entry.path();
+            if name.ends_with(ALIVE) || name.starts_with(alive::NEW) {
+                // What it speaks for goes, and then has nobody who speaks for it.
+                let _gone_if_its_process_is = alive::has_ended(&path);
+                continue;
+            }
+            let is_left = match engine_of(&name) {
+                Some(engine) => alive::has_ended(&self.scratch().join(format!("{engine}{ALIVE}"))).unwrap_or(false),
+                None => name.rsplit_once('-').and_then(|(_, pid)| pid.parse().ok()).is_some_and(is_dead),
+            };
+            if is_left {
+                remove(&path, crate::work::TEMPORARY);
             }
         }
     }
@@ -107,6 +120,14 @@ impl Home {
     pub fn scratch_of_process(&self, what: &str) -> PathBuf {
         self.scratch().join(format!("{what}-{}", std::process::id()))
     }
+}
+
+/// The engine whose scratch directory this is, or that of an attempt of its: `onceflow-<incarnation>`, perhaps with more.
+fn engine_of(name: &str) -> Option<&str> {
+    const BYTES: usize = "onceflow-".len() + 32;
+    let (engine, rest) = name.split_at_checked(BYTES)?;
+    let is_one = engine.starts_with("onceflow-") && (rest.is_empty() || rest.starts_with('-'));
+    is_one.then_some(engine)
 }
 
 fn is_dead(process: i32) -> bool {
@@ -189,14 +210,14 @@ mod tests {
     #[test]
     fn what_the_dead_kept_to_use_again_goes_and_what_the_living_did_stays() {
         let directory = tempfile::tempdir().unwrap();
-        let work = directory.path().join("runs/00/work");
+        let work = directory.path().join("runs/0000000000000000/work");
         let mut gone = std::process::Command::new("true").spawn().unwrap();
         gone.wait().unwrap();
         let (dead, alive) = (format!("{FREE}{}-0", gone.id()), format!("{FREE}{}-0", std::process::id()));
         for name in [&dead, &alive, "a.1"] {
             std::fs::create_dir_all(work.join(name)).unwrap();
         }
-        Home::new(directory.path()).tidy_after_the_dead();
+        Home::new(directory.path()).tidy_run_after_the_dead(RunId([0; 8]));
         assert_eq!([&dead, &alive, "a.1"].map(|name| work.join(name).exists()), [false, true, true]);
     }
 
@@ -207,13 +228,26 @@ mod tests {
         let mut gone = std::process::Command::new("true").spawn().unwrap();
         gone.wait().unwrap();
         let dead = home.scratch().join(format!("import-{}", gone.id()));
-        let engine = home.scratch().join(format!("onceflow-{:032x}", u128::MAX / 3));
+        // That of an attempt ends with a number, which is none of a process.
+        let [killed, engine] = [1, 2].map(|id| home.scratch().join(format!("onceflow-{id:032x}")));
+        let attempts = [&killed, &engine].map(|path| PathBuf::from(format!("{}-{:x}", path.display(), gone.id())));
+        for path in &attempts {
+            std::fs::create_dir_all(path).unwrap();
+        }
         let alive = home.scratch_of_process("fork");
-        for path in [&dead, &engine, &alive] {
+        for path in [&dead, &killed, &engine, &alive] {
             std::fs::create_dir_all(path.join("inside")).unwrap();
         }
+        let speaks = |path: &Path| format!("{}{ALIVE}", path.file_name().unwrap().to_string_lossy());
+        std::fs::write(home.scratch().join(speaks(&killed)), "").unwrap();
+        let lives = onceflow_store::alive::Alive::begin(&home.scratch(), &speaks(&engine)).unwrap();
         home.tidy_after_the_dead();
-        assert_eq!([dead, engine, alive].map(|path| path.exists()), [false, true, true]);
+        assert_eq!([&dead, &killed, &engine, &alive].map(|path| path.exists()), [false, false, true, true]);
+        assert_eq!(attempts.map(|path| path.exists()), [false, true]);
+        drop(lives);
+        home.tidy_after_the_dead();
+        let left: Vec<_> = std::fs::read_dir(home.scratch()).unwrap().flatten().map(|entry| entry.path()).collect();
+        assert_eq!(left, [alive]);
     }
 
     #[test]

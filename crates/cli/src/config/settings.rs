@@ -32,7 +32,7 @@ pub(crate) enum Kind {
 }
 
 /// All of them.
-pub(crate) const SETTINGS: [Setting; 13] = [
+pub(crate) const SETTINGS: [Setting; 14] = [
     Setting { name: "store", kind: Kind::Store, default: None, help: "The store: a directory, or redis://HOST." },
     Setting { name: "out", kind: Kind::Path, default: Some("results"), help: "Where `run` puts results." },
     Setting { name: "jobs", kind: Kind::Jobs, default: None, help: "Steps at a time, of `run` and `worker`." },
@@ -61,6 +61,12 @@ pub(crate) const SETTINGS: [Setting; 13] = [
         kind: Kind::Time,
         default: None,
         help: "The longest that a finished run can be asked about, whoever says otherwise.",
+    },
+    Setting {
+        name: "retention.bytes_max",
+        kind: Kind::Size,
+        default: None,
+        help: "The most that large values in the store may take together; what is more is refused as no room.",
     },
     Setting {
         name: "worker.labels",

@@ -40,7 +40,7 @@ pub(crate) async fn run(args: &args::Cancel, place: Place, printer: &Printer) ->
     }
     let mut signals = Signals::listen()?;
     let exit = cancel(&session, &run, printer, &mut signals).await?;
-    session.close().await?;
+    session.close_clean(printer).await?;
     Ok(exit)
 }
 
@@ -63,7 +63,12 @@ fn would(run: &Summary, undos: &[String], printer: &Printer) -> Exit {
     Exit::Done
 }
 
-async fn cancel(session: &Session, run: &Summary, printer: &Printer, signals: &mut Signals) -> Result<Exit, Fault> {
+pub(super) async fn cancel(
+    session: &Session,
+    run: &Summary,
+    printer: &Printer,
+    signals: &mut Signals,
+) -> Result<Exit, Fault> {
     let engine = session.idle().await?;
     let is_for_any = is_for_any(&session.place, &engine.find(&run.key).await?).await?;
     engine.stop();

@@ -4,7 +4,14 @@
 //! store is refused, and what is told is exact.
 
 use crate::{
-    args, asking, codes, exit::Exit, fault::Fault, place::Place, printer::Printer, session::Session, words, work,
+    args, asking, codes,
+    exit::Exit,
+    fault::Fault,
+    inventory::{self, Inventory},
+    place::Place,
+    printer::Printer,
+    session::Session,
+    words, work,
 };
 use onceflow_engine::WorkerInfo;
 use onceflow_store::values::fsck::Mode;
@@ -31,6 +38,7 @@ pub(crate) async fn run(args: &args::Fsck, place: Place, printer: &Printer) -> R
         session.close().await?;
         return Err(in_use("it changed while it was read"));
     }
+    let files = inventory::of(&session.place);
     session.close().await?;
     let findings =
         |all: &[onceflow_store::values::fsck::Finding]| all.iter().map(ToString::to_string).collect::<Vec<_>>();
@@ -40,10 +48,13 @@ pub(crate) async fn run(args: &args::Fsck, place: Place, printer: &Printer) -> R
             "problems": findings(&report.problems), "leaks": findings(&report.leaks),
             "lost": report.lost.iter().map(ToString::to_string).collect::<Vec<_>>(),
             "values": report.values, "edges": report.edges, "exact": report.exact, "clean": clean,
-            "left": report.left.as_deref().map(findings),
+            "left": report.left.as_deref().map(findings), "files": files.to_json(),
         }));
     } else {
         printer.text(report.to_string());
+        if args.at_rest {
+            printer.text(at_rest(&files));
+        }
     }
     Ok(match (clean, report.problems.is_empty(), args.repair) {
         (true, _, true) if !report.is_clean() => {
@@ -67,12 +78,25 @@ pub(crate) async fn run(args: &args::Fsck, place: Place, printer: &Printer) -> R
     })
 }
 
+/// What lies in a directory that nobody uses.
+fn at_rest(files: &Inventory) -> String {
+    let mut text = String::from("files:\n");
+    text.push_str(&files.text());
+    if files.unfinished > 0 {
+        let bytes = words::bytes(files.unfinished);
+        text.push_str(&format!(
+            "note: {bytes} were being stored by processes that have ended; `onceflow reclaim` removes them\n"
+        ));
+    }
+    text
+}
+
 /// A store with workers is in use, even if they have nothing to do. Those that are known to be gone are not there; of
 /// others that is known when they were silent for as long as their claims stand.
 async fn refuse_if_in_use(session: &Session) -> Result<(), Fault> {
     let engine = session.idle().await?;
     let workers = match work::release(&engine, &session.place, None).await {
-        Ok(()) => engine.workers().await.map_err(Fault::from),
+        Ok(_) => engine.workers().await.map_err(Fault::from),
         Err(fault) => Err(fault),
     };
     engine.stop();
