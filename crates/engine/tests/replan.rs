@@ -292,3 +292,20 @@ async fn a_run_that_is_forgotten_leaves_nothing() {
         assert_eq!(bed.records.scan(Default::default(), dues).await.unwrap().rows, [], "nothing is due later");
     }
 }
+
+#[tokio::test]
+async fn cleaning_up_ends_when_its_time_is_over_and_goes_on_next_time() {
+    let proof = support::proof::Proof::new(&Kit::default());
+    let values = proof.values(proof.memory.clone());
+    for some in 0..30 {
+        let leaf = |update: onceflow_store::values::Update, n| update.leaf(format!("{some}-{n}").as_str(), "garbage");
+        values.update((0..100).fold(onceflow_store::values::Update::new(), leaf)).await.unwrap();
+    }
+    let engine = proof.engine_on(proof.memory.clone(), Options { works: false, ..Options::default() });
+    let mut calls = 1;
+    while !engine.clean_up(0).await.unwrap() {
+        calls += 1;
+    }
+    assert!((2..50).contains(&calls), "{calls}");
+    assert_eq!(values.rows().await.unwrap(), []);
+}

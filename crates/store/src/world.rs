@@ -108,6 +108,19 @@ impl World for RealWorld {
     }
 }
 
+/// Gives way once. A store in memory never makes anyone wait, and whoever asks it in a loop would keep its thread.
+pub async fn give_way() {
+    let mut gave_way = false;
+    std::future::poll_fn(|context| {
+        if std::mem::replace(&mut gave_way, true) {
+            return std::task::Poll::Ready(());
+        }
+        context.waker().wake_by_ref();
+        std::task::Poll::Pending
+    })
+    .await;
+}
+
 /// Runs a task to its end on this thread, which sleeps whenever the task waits.
 pub(crate) fn block_on(mut task: BoxFuture<'static, ()>) {
     struct Unpark(std::thread::Thread);

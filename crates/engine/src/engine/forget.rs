@@ -79,7 +79,7 @@ impl Engine {
             let shared = &self.shared;
             let cleaning = async {
                 shared.remove_due().await?;
-                while shared.values.reclaim(shared.values.reclaim_budget()).await?.more {}
+                shared.values.reclaim_all().await?;
                 Ok(true)
             };
             match select(pin!(cleaning), shared.world.sleep(ms_max)).await {
