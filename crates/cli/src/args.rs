@@ -295,6 +295,9 @@ pub(crate) struct Reclaim {
 
 #[derive(Args, Debug)]
 pub(crate) struct Fsck {
+    /// Read the bytes of every object too, and compare them with their digests; without, only lengths are
+    #[arg(long)]
+    pub(crate) deep: bool,
     /// Change what is wrong
     #[arg(long)]
     pub(crate) repair: bool,

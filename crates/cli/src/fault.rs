@@ -20,6 +20,10 @@ use std::{fmt, io, path::Path};
 /// What to do when a disk is full.
 const ROOM: &str = "make room on the disk, then run the same command again: what was done is kept";
 
+/// What to do when bytes in the store are not what was stored.
+const RECOMPUTE: &str =
+    "`onceflow run` of the same flow computes it again; `onceflow fsck --deep` finds all that is damaged";
+
 /// What to do when steps would run twice.
 const RERUN: &str = "`--accept-code-change` lets them run again; `--key NAME` starts another run beside it";
 
@@ -277,6 +281,9 @@ impl From<Error> for Fault {
         let text = error.to_string();
         match error {
             Error::Store(error) | Error::Values(values::Error::Records(error)) => error.into(),
+            Error::Values(values::Error::Broken { .. } | values::Error::Lost { .. }) => {
+                told(Exit::Damaged, codes::STORE_DAMAGED, &text).hint(RECOMPUTE)
+            }
             ref error if error.is_damage() => told(Exit::Damaged, codes::STORE_DAMAGED, &text),
             Error::WouldRerun { key, steps } => {
                 let again = "which would run again: accept that, or ask for it under another key";
@@ -294,6 +301,12 @@ impl From<Error> for Fault {
                 let cancel = format!("`onceflow cancel {}`", shell_word(&key));
                 Fault::new(Exit::Busy, codes::ENDED, what)
                     .hint(format!("{cancel} goes on with that, if nobody does, and waits for its end"))
+            }
+            Error::Superseded { key } => {
+                let what =
+                    format!("run `{key}` was started again with something else, and does not answer for these inputs");
+                Fault::new(Exit::No, codes::ENDED, what)
+                    .hint(format!("`onceflow show {}` says what it does now; `--key` starts another", shell_word(&key)))
             }
             Error::Ended { .. } | Error::CanBeUndone { .. } => told(Exit::No, codes::ENDED, &text),
             ref error if error.is_full() => Fault::full(text),

@@ -128,8 +128,9 @@ impl Going<'_> {
         engine.go();
         attending.started()?;
         crate::executors::home(place).tidy(handle.id());
-        let writer = trail::Writer::open(&place.run(handle.id()));
-        let shown = work::show(events, &self.key, writer, View::new(self.printer, vec![]));
+        let writer = trail::Writer::attend(&place.run(handle.id()));
+        let view = View::new(self.printer, vec![]).begins(&handle).await?;
+        let shown = work::show(events, &self.key, writer, view);
         let waited = work::wait(&engine, &handle, signals, self.printer).await;
         if let Err(fault) = work::sweep_removed(&engine, place).await {
             tracing::debug!(%fault, "directories of runs that are gone are left");

@@ -65,6 +65,7 @@ impl Inventory {
                     "objects" => self.objects += bytes,
                     "unfinished" => self.unfinished += bytes,
                     "writers" => self.hints += bytes,
+                    name if name.starts_with("verified") => self.hints += bytes,
                     name => self.others.push((format!("blobs/{number}/{name}"), bytes)),
                 }
             }

@@ -5,6 +5,7 @@ use crate::{
     exit::Exit,
     fault::Fault,
     presence,
+    printer::name,
     session::{Session, is_for_any},
     verbs::ls::shell_word,
     waits::{self, Waits},
@@ -168,7 +169,7 @@ pub(crate) fn named(runs: Vec<Summary>, word: &str) -> Result<Summary, Fault> {
             Err(Fault::new(Exit::Usage, codes::NO_RUN, format!("there is no run `{word}`")).hint(hint))
         }
         several => {
-            let keys: Vec<_> = several.iter().map(|run| run.key.as_str()).take(10).collect();
+            let keys: Vec<_> = several.iter().map(|run| name(&run.key)).take(10).collect();
             let message = format!("`{word}` stands for {} runs: {}", several.len(), keys.join(", "));
             Err(Fault::new(Exit::Usage, codes::AMBIGUOUS, message).hint("write more of the name"))
         }

@@ -98,6 +98,29 @@ pub(crate) fn command(flow: &args::Flow, out: Option<&Path>) -> String {
     words.join(" ")
 }
 
+/// What [`bounded`] cut, as data: a list that is not whole is no list, but says how long it was.
+pub(crate) fn without_cuts(inputs: Map<String, Value>) -> Map<String, Value> {
+    fn one(value: Value) -> Value {
+        match value {
+            Value::Array(mut all) => match all.last().and_then(Value::as_str).and_then(cut) {
+                Some(more) => {
+                    all.pop();
+                    json!({"elements": all.len() + more, "first": all})
+                }
+                None => all.into_iter().map(one).collect(),
+            },
+            Value::Object(all) => all.into_iter().map(|(name, value)| (name, one(value))).collect(),
+            plain => plain,
+        }
+    }
+    inputs.into_iter().map(|(name, value)| (name, one(value))).collect()
+}
+
+/// How many elements were cut, if that is what the last one says.
+fn cut(last: &str) -> Option<usize> {
+    last.strip_prefix("… and ")?.strip_suffix(" more")?.parse().ok()
+}
+
 /// Long lists are cut.
 pub(crate) fn bounded(value: Value) -> Value {
     match value {

@@ -55,13 +55,19 @@ fn a_step_that_takes_too_long_is_ended_and_told() {
         "flow.yaml",
         &(one(
             "slow",
-            &format!("run: |\n  echo $$ > '{}'\n  sl\\eep 1000\nout: {{ x: text }}\ntimeout: 500ms", pid.display()),
+            &format!(
+                "run: |\n  echo $$ > '{}'; echo so far >&2\n  sl\\eep 1000\nout: {{ x: text }}\ntimeout: 500ms",
+                pid.display()
+            ),
         ) + "outputs: { x: a.x }\n"),
     );
     bed.run(&["run", "flow.yaml"]).expect(expect![[r#"
         -- stderr
         run     a
-        failed a: it took longer than 500 ms
+        failed[OF0321] a: it took longer than its timeout, 500 ms
+          its last lines:
+          so far
+          its work directory: [dir]/.onceflow/runs/[id]/work/a.1
         the run failed: a
         next: onceflow logs slow a; then the same command goes on where it stopped
         -- exit 1
@@ -138,7 +144,7 @@ fn a_step_that_must_not_start_twice_and_was_killed_waits_for_somebody() {
         flow     pay
         id       [id]
         started [ago]
-        step     a: 1 unknown, [time]
+        step     a: 1 unknown
         unknown  a
         -- stderr
         next: onceflow resolve pay a --done | --redo | --fail WHY
@@ -195,7 +201,7 @@ outputs: { x: third.x }
         next: undo by hand what was not undone; `onceflow run undo.yaml` begins anew
         -- exit 0
     "#]]);
-    assert_eq!(bed.run(&["show", "--json"]).json()["not_undone"][0]["step"], "/second");
+    assert_eq!(bed.run(&["show", "--json"]).json()["not_undone"][0]["step"], "second");
     bed.run(&["fsck"]).ends(0);
 }
 

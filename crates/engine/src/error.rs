@@ -45,6 +45,13 @@ pub enum Error {
         /// How long is remembered.
         history_ms: u64,
     },
+    /// Somebody started the run's key with other inputs, another flow or other outputs: what it gives is not what this
+    /// handle was given for.
+    #[error("run `{key}` was started again with something else: what it gives is not for these inputs")]
+    Superseded {
+        /// The run.
+        key: String,
+    },
     /// The run has ended.
     #[error("run `{key}` has ended")]
     Ended {
@@ -109,8 +116,8 @@ pub enum Error {
     Failed(Vec<Failed>),
 }
 
-/// How the first cause of a failure begins that is the store's, not the task's.
-pub(crate) const DAMAGE: &str = "the store is damaged";
+/// How the first cause of a failure begins that is the store's, not the task's: see [`is_damage`].
+pub const DAMAGE: &str = "the store is damaged";
 
 /// Whether a step failed because the store has lost or changed something: see [`Error::is_damage`].
 pub fn is_damage(failed: &Failed) -> bool {
@@ -142,14 +149,18 @@ impl Error {
         }
     }
 
-    /// Whether the store has lost or changed something that was written. Trying again does not help; `fsck` says more.
+    /// Whether the store has lost or changed something that was written. To try the same step again does not help; to start
+    /// the run again does, where what is lost can be computed again. `fsck` says more.
     pub fn is_damage(&self) -> bool {
         let blobs = |error: &blobs::Error| matches!(error, blobs::Error::Missing { .. } | blobs::Error::Damaged { .. });
         match self {
             Error::Damaged(_) | Error::Store(records::Error::Damaged(_)) => true,
             Error::Blobs(error) => blobs(error),
             Error::Values(error) => match error {
-                values::Error::Missing { .. } | values::Error::Lost { .. } | values::Error::Damaged { .. } => true,
+                values::Error::Missing { .. }
+                | values::Error::Lost { .. }
+                | values::Error::Broken { .. }
+                | values::Error::Damaged { .. } => true,
                 values::Error::Records(error) => matches!(error, records::Error::Damaged(_)),
                 values::Error::Blobs(error) => blobs(error),
                 _ => false,

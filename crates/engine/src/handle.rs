@@ -2,6 +2,7 @@
 
 use crate::{
     Error, data,
+    engine::{HistoryEnd, Request},
     error::failures as told,
     perform::failures,
     shared::{Run, Shared},
@@ -14,18 +15,27 @@ use onceflow_core::{
         draft::Draft,
         ids::RunId,
         keys,
-        rows::{self, Failed, Finished, Head, Phase, Status, Why},
+        rows::{self, Failed, Finished, Head, Header, Phase, Status, Why},
         run,
     },
 };
 use std::{path::Path, sync::Arc};
 
 /// A run. Dropping it changes nothing: the run goes on.
+///
+/// A handle that [`Engine::start`](crate::Engine::start) gave answers for what was started. If somebody starts the key with
+/// something else, it fails with [`Error::Superseded`]. One that [`Engine::find`](crate::Engine::find) gave answers for
+/// whatever the run is for.
 #[derive(Clone)]
 pub struct Handle {
     pub(crate) shared: Arc<Shared>,
     pub(crate) key: String,
-    id: RunId,
+    pub(crate) id: RunId,
+    /// What the run was started for, by who has this handle.
+    pub(crate) request: Option<Arc<Request>>,
+    /// Ends the history of the run when the last handle goes.
+    #[expect(dead_code, reason = "dropping it is what it is for")]
+    pub(crate) end: Option<Arc<HistoryEnd>>,
 }
 
 /// What a run has come to.
@@ -82,7 +92,7 @@ fn left(not_undone: &[Failed]) -> String {
 
 impl Handle {
     pub(crate) fn new(shared: Arc<Shared>, key: String, id: RunId) -> Self {
-        Handle { shared, key, id }
+        Handle { shared, key, id, request: None, end: None }
     }
 
     /// What the run is called.
@@ -98,7 +108,7 @@ impl Handle {
     /// What the run has come to by now. What it says will outlive a crash.
     ///
     /// # Errors
-    /// [`Error::NoRun`] if its history has ended.
+    /// [`Error::NoRun`] if its history has ended, [`Error::Superseded`] if the run is for something else by now.
     pub fn report(&self) -> BoxFuture<'_, Result<Report, Error>> {
         Box::pin(async move {
             let report = self.look().await?;
@@ -110,16 +120,31 @@ impl Handle {
         })
     }
 
-    async fn look(&self) -> Result<Report, Error> {
+    /// As [`Handle::report`], but what it says may not outlive a crash.
+    pub(crate) async fn look(&self) -> Result<Report, Error> {
         let Some(row) = self.shared.row(keys::heads().key(&self.key)).await? else {
             return Err(self.shared.no_run(&self.key).await);
         };
         match rows::read::<Head>(&row).ok_or_else(|| Error::damaged(format!("the row of run `{}`", self.key)))? {
-            Head::Finished(finished) => Ok(report(*finished)),
+            Head::Finished(finished) => {
+                self.is_for(&finished.header)?;
+                Ok(report(*finished))
+            }
             Head::Active(id) => match self.shared.read_run(id).await? {
-                Some(run) => self.look_at(&run).await,
+                Some(run) => {
+                    self.is_for(&run.header)?;
+                    self.look_at(&run).await
+                }
                 None => Ok(Report::Running),
             },
+        }
+    }
+
+    /// An answer belongs to who asked: a run that was planned anew for something else does not answer this handle.
+    fn is_for(&self, header: &Header) -> Result<(), Error> {
+        match &self.request {
+            Some(request) if !request.is_of(header) => Err(Error::Superseded { key: self.key.clone() }),
+            _ => Ok(()),
         }
     }
 
@@ -141,7 +166,7 @@ impl Handle {
     /// Waits until the run is done, or stands still.
     ///
     /// # Errors
-    /// [`Error::NoRun`] if its history has ended.
+    /// As [`Handle::report`].
     pub fn wait(&self) -> BoxFuture<'_, Result<Report, Error>> {
         Box::pin(async move {
             loop {
@@ -174,7 +199,8 @@ impl Handle {
     /// Waits for one output: it may be there long before the run is done.
     ///
     /// # Errors
-    /// [`Error::Failed`] if it will not come unless the run is tried again.
+    /// [`Error::Failed`] if it will not come unless the run is tried again, [`Error::Superseded`] if the run is for something
+    /// else by now.
     pub fn output<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Result<Data, Error>> {
         Box::pin(async move { self.output_into(name, None).await })
     }
@@ -213,6 +239,7 @@ impl Handle {
     /// An output of a run that is at work.
     async fn arrived(&self, name: &str) -> Result<Option<Outcome>, Error> {
         let Some(run) = self.shared.read_run(self.id).await? else { return Ok(None) };
+        self.is_for(&run.header)?;
         let outputs = &run.plan.program.blocks[0].outputs;
         let Some(port) = outputs.iter().position(|output| output.port.name == name) else { return Ok(None) };
         let arrived = self.shared.outputs_arrived(&run).await?;
@@ -234,10 +261,23 @@ impl Handle {
     }
 
     async fn load(&self, outcome: &Outcome, directory: Option<&Path>) -> Result<Data, Error> {
-        match outcome.value() {
+        let loaded = match outcome.value() {
             None => Ok(Data::None),
             Some(payload) => data::load_into(&self.shared.values, payload, directory).await,
+        };
+        if let Err(error) = &loaded {
+            self.shared.drop_broken(error).await;
         }
+        loaded
+    }
+
+    /// Whether outputs of the run are in the store as they were put there, as far as that shows at little cost. Starting the
+    /// run again computes anew what is not.
+    ///
+    /// # Errors
+    /// If the store does not answer.
+    pub fn are_whole<'a>(&'a self, outputs: &'a [(String, Outcome)]) -> BoxFuture<'a, Result<bool, Error>> {
+        Box::pin(self.shared.gave_whole(outputs))
     }
 
     /// Stops the run: bodies at work are dropped, wherever they are, but for those that must not start twice, which may

@@ -45,6 +45,8 @@ pub(crate) struct Job {
     pub(crate) fence: Fence,
     /// When it was made: bodies that touch the world wait until this is durable.
     pub(crate) position: Position,
+    /// When it was asked for, on this machine's clock.
+    pub(crate) asked: onceflow_core::Timestamp,
 }
 
 /// A step while it is performed.
@@ -58,9 +60,6 @@ pub(crate) struct Work<'a> {
 impl Worker {
     /// Performs a step; answers what its commit took next.
     pub(crate) async fn perform(&self, job: &Job, seat: &mut Seat) -> Result<Option<Job>, Error> {
-        if self.is_at_work(job).await? {
-            return Ok(None);
-        }
         let Some((id, step)) = StepId::from_queue_name(job.claimed.name.as_bytes()) else {
             return Err(Error::damaged(format!("a row in a queue is called {:?}", job.claimed.name)));
         };
@@ -94,25 +93,21 @@ impl Worker {
         }
     }
 
-    /// Whether the body of a step that was just taken is at work here: the store had forgotten that this worker has it.
-    /// Then the claim becomes again the one that the body is at work under.
-    async fn is_at_work(&self, job: &Job) -> Result<bool, Error> {
+    /// A step that was just taken is at work here under another claim, which the store had forgotten: that becomes its claim
+    /// again.
+    pub(crate) async fn restore_claim(&self, job: &Job, before: Fence) -> Result<(), Error> {
         let Claimed { queue, name, .. } = &job.claimed;
-        let Some(before) = self.alive.at_work(name).filter(|before| *before != job.fence) else { return Ok(false) };
         let (claim, now) = (queue.claims().key(name), onceflow_core::Row::new(job.fence.to_bytes()));
         let before = onceflow_core::Row::new(before.to_bytes());
         let mut batch = onceflow_core::Batch::new(self.shared.shard());
         batch.require_equals(claim.clone(), now).put(claim.clone(), before.clone());
-        if !self.shared.records.commit(batch).await?.is_applied() {
-            return Ok(true);
-        }
-        if self.alive.at_work(name).is_none() {
+        if self.shared.records.commit(batch).await?.is_applied() && self.alive.claim_of(name).is_none() {
             // It ended meanwhile, and may have found that the step was not its own: let it be taken anew.
             let mut batch = onceflow_core::Batch::new(self.shared.shard());
             batch.require_equals(claim.clone(), before).delete(claim).delete(queue.deadlines().key(name));
             let _refused_if_it_went_on = self.shared.records.commit(batch).await?;
         }
-        Ok(true)
+        Ok(())
     }
 
     /// What arrived in a step's inbox.
@@ -168,15 +163,16 @@ impl Work<'_> {
         what: Option<What>,
         decide: impl Fn(State) -> Draft<'a>,
     ) -> Result<Committed, Error> {
-        let claim = self.worker.claim_next(seat);
+        let asked = self.worker.claim_next(seat);
+        let claim = asked.as_ref().map(|asked| asked.claim.clone());
         let shared = &self.worker.shared;
         let order = if what.is_some() { shared.events.order_if_wanted().await } else { None };
-        match shared.commit(&self.run, &self.taken, claim.clone(), weaves, decide).await? {
+        match shared.commit(&self.run, &self.taken, claim, weaves, decide).await? {
             Sent::Applied(committed) => {
                 if let (Some(what), true) = (what, order.is_some()) {
                     self.tell(committed.position, what);
                 }
-                Ok(Committed::Yes(Worker::job(claim.as_ref(), committed)))
+                Ok(Committed::Yes(Worker::job(asked.as_ref(), committed)))
             }
             Sent::Lost => {
                 tracing::debug!(step = ?self.taken.step, "a step was not ours any more when it was to commit");
@@ -186,7 +182,7 @@ impl Work<'_> {
         }
     }
 
-    /// Keeps the step ours. Nothing stops it but that it was taken from us, unless `stops`.
+    /// Watches over the work on the step. Nothing stops it but that it was taken from us, unless `stops`.
     pub(crate) fn heartbeat(&self, stops: bool) -> Heartbeat<'_> {
         let keys = &self.run.plan.keys;
         let whose = Whose { run: keys.run, generation: keys.generation, ends_with_run: stops, ends_at_once: stops };
@@ -211,6 +207,7 @@ impl Work<'_> {
         if !self.worker.shared.is_ours(&self.taken).await? {
             return Ok(None);
         }
+        self.worker.shared.drop_broken(&error).await;
         let address = self.address().await.unwrap_or_else(|_| String::from("/"));
         tracing::error!(%error, run = %self.run.key, address, "the store is damaged; a step is put aside");
         let told = error.to_string();
@@ -248,6 +245,7 @@ impl Work<'_> {
 
     /// Lets others take the step.
     pub(crate) async fn give_back(&self) -> Result<(), Error> {
+        self.worker.alive.release(self.taken.fence);
         let mut batch = onceflow_core::Batch::new(self.worker.shared.shard());
         let claim = self.taken.queue.claims().key(&self.taken.name);
         batch.require_equals(claim.clone(), onceflow_core::Row::new(self.taken.fence.to_bytes()));

@@ -47,6 +47,8 @@ pub(crate) struct Shared {
     pub(crate) due: Notify,
     /// Runs of which nothing is left, because of this process.
     removed: Mutex<Vec<RunId>>,
+    /// Runs whose history ends with them: their last handles are gone.
+    pub(crate) abandoned: Mutex<BTreeMap<RunId, String>>,
     closed: AtomicBool,
 }
 
@@ -97,6 +99,7 @@ impl Shared {
             look: Notify::new(),
             due: Notify::new(),
             removed: Mutex::default(),
+            abandoned: Mutex::default(),
             closed: AtomicBool::new(false),
         })
     }

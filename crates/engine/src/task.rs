@@ -76,7 +76,12 @@ pub(crate) struct Aside {
     pub(crate) wants_log: bool,
     pub(crate) wrote: Mutex<Option<Vec<u8>>>,
     pub(crate) used: Mutex<Option<Used>>,
+    /// What there is to say about an attempt that is ended from outside.
+    pub(crate) last_words: Mutex<Vec<String>>,
 }
+
+/// The code of a step that took longer than its timeout; its page is in `docs/errors`.
+pub const TIMEOUT: &str = "OF0321";
 
 /// What an attempt used of the machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -149,6 +154,14 @@ impl Step {
     pub fn wrote(&self, text: Vec<u8>) {
         if let Some(aside) = &self.aside {
             *lock(&aside.wrote) = Some(text);
+        }
+    }
+
+    /// What there is to say about the attempt if it is ended from outside, because it took too long: called when the body is
+    /// dropped, and told with the failure.
+    pub fn last_words(&self, causes: Vec<String>) {
+        if let Some(aside) = &self.aside {
+            *lock(&aside.last_words) = causes;
         }
     }
 
@@ -236,6 +249,13 @@ impl Failure {
     pub fn from_error(error: &(dyn std::error::Error + 'static)) -> Self {
         let chain = std::iter::successors(Some(error), |error| error.source());
         Failure { causes: chain.map(ToString::to_string).collect(), is_final: false, not_done: false, is_open: false }
+    }
+
+    /// It took longer than it may; and what else there is to say.
+    pub(crate) fn timed_out(ms: u64, more: Vec<String>) -> Self {
+        let mut failure = Failure::new(format!("{TIMEOUT}: it took longer than its timeout, {ms} ms"));
+        failure.causes.extend(more);
+        failure
     }
 
     /// None yet: what becomes of the step, somebody outside will say. Only of a task that must not start twice.

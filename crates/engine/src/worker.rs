@@ -11,9 +11,10 @@ pub(crate) mod wanted;
 mod watch;
 
 use crate::{Error, perform::Job, shared::Shared};
+use alive::Hold;
 pub(crate) use alive::{Alive, Heartbeat, Stop, Whose};
 use futures_util::future::{Either, select};
-use onceflow_core::{Batch, Claim, Claimed, Fence};
+use onceflow_core::{Batch, Claim, Claimed, Fence, Timestamp};
 use onceflow_store::{BoxFuture, Outcome, Position, records};
 pub(crate) use room::{Reserved, Room, Seat};
 use std::sync::{
@@ -59,10 +60,12 @@ impl Worker {
             full: Sender::default(),
         });
         shared.world.spawn("onceflow dispatch", Box::pin(worker.clone().dispatch()));
-        shared.world.spawn("onceflow heartbeat", Box::pin(worker.clone().stay_alive()));
         shared.world.spawn("onceflow watch", Box::pin(worker.clone().watch_runs()));
+        // User code may block its runtime for longer than a lease: what says that this worker lives runs elsewhere.
+        let service = onceflow_store::world::service(&shared.world);
+        service.spawn("onceflow heartbeat", Box::pin(worker.clone().stay_alive()));
         if shared.options.about.is_some() {
-            shared.world.spawn("onceflow announce", Box::pin(worker.clone().announce()));
+            service.spawn("onceflow announce", Box::pin(worker.clone().announce()));
         }
         worker
     }
@@ -140,7 +143,8 @@ impl Worker {
     async fn dispatch(self: Arc<Self>) {
         // It counts as busy while it may be taking a step.
         self.busy.fetch_add(1, SeqCst);
-        let _ended = Ended(&self);
+        let _ended = Ended(self.clone());
+        let _dropped = Dropped(&self);
         self.until_it_goes().await;
         while !self.is_stopping() {
             let mut seat = self.room.seat().await;
@@ -195,7 +199,8 @@ impl Worker {
 
     /// Takes a ready step.
     async fn take(&self, seat: &Seat) -> Result<Option<Job>, Error> {
-        let Some(claim) = self.shared.next_claim(self.room.queues(seat)) else { return Ok(None) };
+        let Some(asked) = self.ask(seat) else { return Ok(None) };
+        let claim = asked.claim.clone();
         let mut batch = Batch::new(self.shared.shard());
         batch.claim = Some(claim.clone());
         let (claimed, position) = match self.shared.records.commit(batch).await {
@@ -204,33 +209,47 @@ impl Worker {
             Err(records::Error::Unknown(_)) => (self.shared.find_claim(&claim).await?, self.shared.records.position()),
             Err(error) => return Err(error.into()),
         };
-        Ok(claimed.map(|claimed| Job { claimed, fence: claim.fence, position }))
+        Ok(claimed.map(|claimed| Job { claimed, fence: claim.fence, position, asked: asked.at }))
     }
 
     fn spawn_slot(self: Arc<Self>, job: Job, seat: Seat) {
         self.busy.fetch_add(1, SeqCst);
         let world = self.shared.world.clone();
+        // Made here, so that a slot whose runtime is dropped before it gets its turn has ended too.
+        let ended = Ended(self.clone());
+        let hold = self.hold(&job);
         let slot: BoxFuture<'static, ()> = Box::pin(async move {
-            let ended = Ended(&self);
-            self.work(job, seat).await;
+            self.work(job, hold, seat).await;
             drop(ended);
         });
         world.spawn("onceflow slot", slot);
     }
 
     /// Performs a step, and whatever its commit took next.
-    async fn work(&self, job: Job, mut seat: Seat) {
-        let mut next = Some(job);
-        while let Some(job) = next {
+    async fn work(self: &Arc<Self>, job: Job, hold: Result<Hold, Fence>, mut seat: Seat) {
+        let mut next = Some((job, hold));
+        while let Some((job, hold)) = next {
             self.room.sit(&mut seat, &job.claimed.queue);
-            next = match self.perform(&job, &mut seat).await {
-                Ok(next) => next,
+            let performed = match &hold {
+                Ok(_) => self.perform_if_ours(&job, &mut seat).await,
+                Err(before) => self.restore_claim(&job, *before).await.map(|()| None),
+            };
+            next = match performed {
+                Ok(next) => next.map(|next| {
+                    let hold = self.hold(&next);
+                    (next, hold)
+                }),
                 Err(error) => {
+                    drop(hold);
                     self.failed(&job, &error).await;
                     None
                 }
             };
         }
+    }
+
+    async fn perform_if_ours(&self, job: &Job, seat: &mut Seat) -> Result<Option<Job>, Error> {
+        if self.is_still_ours(job).await? { self.perform(job, seat).await } else { Ok(None) }
     }
 
     /// The engine itself could not go on with a step. It gives the step back, so that it is tried again.
@@ -249,21 +268,47 @@ impl Worker {
     }
 
     /// What a commit takes with it, if this worker goes on.
-    pub(crate) fn claim_next(&self, seat: &Seat) -> Option<Claim> {
-        if self.is_stopping() { None } else { self.shared.next_claim(self.room.queues(seat)) }
+    pub(crate) fn claim_next(&self, seat: &Seat) -> Option<Asked> {
+        if self.is_stopping() { None } else { self.ask(seat) }
     }
 
-    pub(crate) fn job(claim: Option<&Claim>, committed: onceflow_store::Committed) -> Option<Job> {
-        let fence: Fence = claim?.fence;
+    fn ask(&self, seat: &Seat) -> Option<Asked> {
+        let claim = self.shared.next_claim(self.room.queues(seat))?;
+        Some(Asked { claim, at: self.shared.world.clock() })
+    }
+
+    pub(crate) fn job(asked: Option<&Asked>, committed: onceflow_store::Committed) -> Option<Job> {
+        let Asked { claim: Claim { fence, .. }, at } = *asked?;
         let position = committed.position;
-        committed.claimed.map(|claimed| Job { claimed, fence, position })
+        committed.claimed.map(|claimed| Job { claimed, fence, position, asked: at })
+    }
+}
+
+/// A claim that is asked for, and when that was: the lease may run out before the reply is read.
+#[derive(Clone)]
+pub(crate) struct Asked {
+    pub(crate) claim: Claim,
+    at: Timestamp,
+}
+
+/// The runtime was dropped under a worker that was not stopped: it takes no steps any more, and the engine is closed, so that
+/// those who wait are told.
+struct Dropped<'a>(&'a Worker);
+
+impl Drop for Dropped<'_> {
+    fn drop(&mut self) {
+        if !self.0.is_stopping() {
+            tracing::warn!("the runtime of this engine was dropped; the engine is closed");
+            self.0.stop();
+            self.0.shared.close();
+        }
     }
 }
 
 /// Says that a slot has ended, however it did.
-struct Ended<'a>(&'a Worker);
+struct Ended(Arc<Worker>);
 
-impl Drop for Ended<'_> {
+impl Drop for Ended {
     fn drop(&mut self) {
         self.0.busy.fetch_sub(1, SeqCst);
         self.0.ended.notify_waiters();

@@ -162,7 +162,7 @@ async fn a_body_that_takes_longer_than_it_may_fails() {
     never.timeout_ms = Some(5000);
     let proof = Proof::new(&kit);
     let told = proof.run(start(chain(&never, 1)).input("x", int(1))).await;
-    assert_eq!(told, "/f0 failed at attempt 1: it took longer than 5000 ms");
+    assert_eq!(told, "/f0 failed at attempt 1: OF0321: it took longer than its timeout, 5000 ms");
     cancel_and_look(&proof).await;
 }
 

@@ -14,7 +14,11 @@ use crate::{
 use onceflow_engine::Handle;
 use std::{marker::PhantomData, path::Path, sync::Arc};
 
-/// A run of a flow that gives `O`. Dropping it changes nothing: the run goes on.
+/// A run of a flow that gives `O`. Dropping it changes nothing: the run goes on. One that was started without a key is
+/// forgotten when it is done and the last clone of this is dropped.
+///
+/// It answers for the inputs it was started with, and for nothing else: if somebody starts the same key with others, it fails
+/// with [`Error::Superseded`].
 pub struct Run<O> {
     engine: Engine,
     handle: Handle,

@@ -91,7 +91,7 @@ pub(super) async fn cancel(
                 }
                 engine.go();
                 attending.started()?;
-                let writer = trail::Writer::open(&session.place.run(handle.id()));
+                let writer = trail::Writer::attend(&session.place.run(handle.id()));
                 let shown = work::show(events, &run.key, writer, View::new(printer, vec![]));
                 let waited = work::wait(&engine, &handle, signals, printer).await?;
                 engine.close().await?;

@@ -174,9 +174,11 @@ async fn tell(mut events: UnboundedReceiver<Event>, engine: Engine, place: Place
 
 fn say(printer: &Printer, ms: u64, run: &str, what: &What, took: Option<u64>) {
     if printer.json {
-        let mut line = trail::line(ms, what);
-        line["run"] = json!(run);
-        return printer.data(&line);
+        if let Some(mut line) = trail::told(ms, what) {
+            line["run"] = json!(run);
+            printer.data(&line);
+        }
+        return;
     }
     let at = |address: &str| format!("{run} {}", words::step(address));
     match what {

@@ -51,6 +51,8 @@ pub struct Summary {
     pub history_ms: u64,
     /// What went wrong, the first few.
     pub failures: Vec<Failed>,
+    /// How many steps failed, in all.
+    pub failed: usize,
     /// What could not be undone.
     pub not_undone: Vec<Failed>,
     /// Steps whose outcome somebody must say.
@@ -312,11 +314,12 @@ impl Shared {
             ..of_header(id, state.generation, header, of_phase(state.phase))
         };
         if !matches!(state.phase, Phase::Running | Phase::Frozen) {
-            let parked = self.parked_first_of(&keys).await?;
+            let (parked, all_failed) = self.parked_first_of(&keys).await?;
             summary.failures = failures(&parked);
             let noted = self.row(keys.rows.key(noted::NOTED)).await?.as_deref().and_then(rows::read::<noted::Noted>);
             let (failed, not_undone) = noted.unwrap_or_default();
             let more: Vec<_> = failed.into_iter().filter(|failed| !summary.failures.contains(failed)).collect();
+            summary.failed = all_failed + more.len();
             summary.failures.extend(more);
             summary.failures.truncate(FAILURES_MAX);
             summary.not_undone = not_undone;
@@ -355,6 +358,7 @@ fn of_header(id: RunId, generation: Generation, header: Header, status: RunStatu
         keep_ms: header.keep_ms,
         history_ms: header.history_ms,
         failures: vec![],
+        failed: 0,
         not_undone: vec![],
         undecided: vec![],
         live: 0,
@@ -367,9 +371,10 @@ fn of_finished(finished: Finished) -> Summary {
         Status::Failed { failures, undone } => (RunStatus::Undone, failures, undone),
         Status::Cancelled { undone } => (RunStatus::Cancelled, vec![], undone),
     };
+    let failed = failures.len();
     failures.truncate(FAILURES_MAX);
     let summary = of_header(finished.run, finished.generation, finished.header, status);
-    Summary { ended: Some(finished.ended), failures, not_undone, ..summary }
+    Summary { ended: Some(finished.ended), failures, failed, not_undone, ..summary }
 }
 
 /// Which steps must not simply run again, for the record of a run that ends.

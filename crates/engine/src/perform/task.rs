@@ -90,11 +90,11 @@ impl Work<'_> {
                     Some(trouble) => return Err(trouble.into()),
                     None => failure,
                 },
-                Err(Interrupted::TimedOut(ms)) if spec.effect == Effect::AtMostOnce => {
+                Err(Interrupted::TimedOut(ms, _)) if spec.effect == Effect::AtMostOnce => {
                     tracing::warn!(ms, "a task that must not run twice took too long; its outcome is not known");
                     return self.lost_track(seat, self.taken.fence).await;
                 }
-                Err(Interrupted::TimedOut(ms)) => Failure::new(format!("it took longer than {ms} ms")),
+                Err(Interrupted::TimedOut(ms, more)) => Failure::timed_out(ms, more),
             };
             if !may_retry(&spec, &failure, attempt) {
                 let started = spec.effect == Effect::AtMostOnce && !failure.not_done;
@@ -186,14 +186,6 @@ impl Work<'_> {
         let node = self.taken.node(plan);
         let given = scratch.map(data::Scratch::given).unwrap_or_default();
         let mut storing = data::Storing::new(&self.worker.shared.values, data::Files::Taken(given));
-        // Storing a large output may take longer than a claim stands.
-        let is_small = |output: &Data| match output {
-            Data::None => true,
-            Data::Bytes(bytes) => bytes.len() <= limits::INLINE_BYTES_MAX,
-            Data::List(_) | Data::File(_) => false,
-        };
-        let writes = !outputs.iter().all(is_small);
-        let _writing = writes.then(|| self.heartbeat(false));
         let mut outcomes = Vec::with_capacity(node.outputs.len());
         for output in outputs {
             match storing.store(output).await {

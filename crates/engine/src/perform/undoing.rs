@@ -130,7 +130,7 @@ impl Work<'_> {
             Either::Left((given, _)) => Some(given),
             Either::Right((Either::Left(_), _)) => None,
             Either::Right((Either::Right(_), _)) => {
-                Some(Err(Failure::new(format!("it took longer than {} ms", timeout_ms.unwrap_or_default()))))
+                Some(Err(Failure::timed_out(timeout_ms.unwrap_or_default(), vec![])))
             }
         })
     }

@@ -47,11 +47,11 @@ async fn what_did_not_fail_is_there_and_starting_again_tries_only_what_failed() 
         (first, f.add(moody(first)))
     });
     let engine = Engine::in_memory();
-    let run = engine.start(&flow, 7).await.unwrap();
+    let run = engine.start(&flow, 7).key("moods").await.unwrap();
     assert!(matches!(run.wait().await.unwrap(), Report::Failed(_)));
     assert_eq!(run.output(&flow.outputs().0).await.unwrap(), 7);
     READY.store(true, SeqCst);
-    assert_eq!(engine.run(&flow, 7).await.unwrap(), (7, 7));
+    assert_eq!(engine.start(&flow, 7).key("moods").await.unwrap().result().await.unwrap(), (7, 7));
     assert_eq!(STEADY.load(SeqCst), 1);
 }
 
@@ -192,7 +192,7 @@ fn what_is_to_be_undone_waits_for_somebody_who_knows_how() {
     let runtime = tokio::runtime::Runtime::new().unwrap();
     runtime.block_on(async {
         let engine = open().await.unwrap();
-        engine.start(&flow, "a cup".into()).await.unwrap();
+        engine.start(&flow, "a cup".into()).key("saga").await.unwrap();
         while STUCK.load(SeqCst) {
             tokio::task::yield_now().await;
         }
@@ -205,7 +205,7 @@ fn what_is_to_be_undone_waits_for_somebody_who_knows_how() {
         for n in 0..20 {
             engine.start(&other, "a".into()).key(format!("{n}")).await.unwrap().result().await.unwrap();
         }
-        let run = engine.start(&flow, "a cup".into()).await.unwrap();
+        let run = engine.start(&flow, "a cup".into()).key("saga").await.unwrap();
         let report = run.wait().await.unwrap();
         assert!(matches!(&report, Report::Undone { not_undone, .. } if not_undone.is_empty()), "{report}");
         assert_eq!(UNDONE.load(SeqCst), 1);

@@ -207,6 +207,10 @@ impl Blobs for Limited {
         self.blobs.local(name)
     }
 
+    fn check(&self, name: ObjectName, stored: Stored) -> BoxFuture<'_, Result<(), Error>> {
+        self.blobs.check(name, stored)
+    }
+
     fn list(&self, after: Option<ObjectName>, limit: usize) -> BoxFuture<'_, Result<Page, Error>> {
         self.blobs.list(after, limit)
     }

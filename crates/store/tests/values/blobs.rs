@@ -221,7 +221,7 @@ async fn of_process(bed: &(Arc<dyn Records>, Arc<TestWorld>), path: &std::path::
     Values::new(bed.0.clone(), bed.1.clone(), SHARD).with_blobs(Arc::new(blobs))
 }
 
-async fn files(path: &std::path::Path) -> usize {
+fn files(path: &std::path::Path) -> usize {
     let count = |name: &str| std::fs::read_dir(path.join(name)).map_or(0, Iterator::count);
     count("objects") + count("unfinished") + count("writers")
 }
@@ -240,11 +240,11 @@ async fn what_a_dead_process_was_uploading_goes_when_it_is_dead_and_not_before()
         std::fs::write(path.join("unfinished").join("not-ours"), "").unwrap();
         let reclaim = async |values: &Values| while values.reclaim(usize::MAX).await.unwrap().more {};
         reclaim(&lives).await;
-        assert_eq!(files(path).await, 4, "two objects, their writer, and what is not ours");
+        assert_eq!(files(path), 4, "two objects, their writer, and what is not ours");
         let kept = lives.upload(from_bytes("of one who lives")).await.unwrap();
         drop(dies);
         reclaim(&lives).await;
-        assert_eq!(files(path).await, 3, "one object, its writer, and what is not ours");
+        assert_eq!(files(path), 3, "one object, its writer, and what is not ours");
         lives.update(Update::new().blob(&kept).set(&root("kept"), kept.id())).await.unwrap();
         lives.update(Update::new().clear(&root("kept"))).await.unwrap();
         reclaim(&lives).await;

@@ -29,8 +29,8 @@ use tokio::sync::oneshot;
 pub(super) enum Interrupted {
     /// The body said so, or panicked.
     Failed(Failure),
-    /// It took longer than it may, in milliseconds.
-    TimedOut(u64),
+    /// It took longer than it may, in milliseconds; and what else there is to say.
+    TimedOut(u64, Vec<String>),
     /// It was stopped.
     Stopped(Stop),
 }
@@ -52,10 +52,6 @@ impl Work<'_> {
             let address = self.address().await?;
             self.tell_in_order(shared.records.position(), What::WillRun { address, attempt }).await;
         }
-        // Reading a large input, or many files, may take longer than a claim stands; so may putting them in place, which is
-        // the first that a body does.
-        let reads = inputs.iter().any(|held| held.outcome.value().is_some_and(|input| input.stored().is_some()));
-        let reading = reads.then(|| self.heartbeat(false));
         let loaded = match data::load_all(&shared.values, inputs, Some(&began.scratch)).await {
             Ok(loaded) => loaded,
             Err(error) if error.is_of_the_data() => {
@@ -69,12 +65,9 @@ impl Work<'_> {
             Op::Task(task) => {
                 let at = self.at(None, inputs).await?;
                 let step = Step { at, attempt, tx, reserved: Some(reserved.clone()), aside: None };
-                self.one(*task, step, loaded, spec.timeout_ms, reading).await?
+                self.one(*task, step, loaded, spec.timeout_ms).await?
             }
-            Op::Fused(tasks) => {
-                drop(reading);
-                self.fused(tasks, attempt, inputs, &loaded, spec.timeout_ms).await?
-            }
+            Op::Fused(tasks) => self.fused(tasks, attempt, inputs, &loaded, spec.timeout_ms).await?,
             _ => unreachable!("only tasks have bodies"),
         };
         Ok(match &node.op {
@@ -116,7 +109,7 @@ impl Work<'_> {
             let inputs = fused.inputs.iter().map(input).collect();
             let at = self.at(Some(at as u16), held).await?;
             let step = Step { at, attempt, tx: None, reserved: None, aside: None };
-            let one = match self.one(fused.task, step, inputs, timeout_ms, None).await? {
+            let one = match self.one(fused.task, step, inputs, timeout_ms).await? {
                 Ok(one) => one,
                 Err(interrupted) => return Ok(Err(interrupted)),
             };
@@ -140,7 +133,6 @@ impl Work<'_> {
         mut step: Step,
         inputs: Vec<Data>,
         timeout_ms: Option<u64>,
-        reading: Option<Heartbeat<'_>>,
     ) -> Result<Result<Vec<Data>, Interrupted>, Error> {
         let body = match self.body(task) {
             Ok(body) => body,
@@ -149,8 +141,13 @@ impl Work<'_> {
         let attempt = step.attempt;
         let shared = &self.worker.shared;
         let (wants_log, wants_used) = (shared.options.about.is_some(), shared.events.wanted());
-        let aside = (wants_log || wants_used).then(|| Arc::new(Aside { wants_log, ..Aside::default() }));
+        let is_told = wants_log || wants_used || timeout_ms.is_some();
+        let aside = is_told.then(|| Arc::new(Aside { wants_log, ..Aside::default() }));
         step.aside.clone_from(&aside);
+        // A body that must not start twice is not given up: what it gives late may still be the truth. From before the first
+        // line of user code, which may block for as long as it likes.
+        let only_once = self.run.plan.program.tasks[task as usize].effect == Effect::AtMostOnce;
+        let heartbeat = self.heartbeat(!only_once);
         let started = match catch_unwind(AssertUnwindSafe(|| body.start(step, inputs))) {
             Ok(started) => started,
             Err(panic) => Attempt::Done(Err(panicked(&*panic))),
@@ -160,10 +157,13 @@ impl Work<'_> {
             Attempt::Async(future) => walled(future),
             Attempt::Blocking(body) => blocking(&self.worker.room, &*self.worker.shared.world, body),
         };
-        let only_once = self.run.plan.program.tasks[task as usize].effect == Effect::AtMostOnce;
-        let given = self.watched(future, timeout_ms, only_once, reading).await;
+        let given = self.watched(future, timeout_ms, only_once, &heartbeat).await;
+        drop(heartbeat);
         if let Some(aside) = aside {
             self.told_aside(&aside, attempt, given.is_err()).await?;
+            if let Err(Interrupted::TimedOut(ms, _)) = given {
+                return Ok(Err(Interrupted::TimedOut(ms, std::mem::take(&mut *lock(&aside.last_words)))));
+            }
         }
         Ok(given)
     }
@@ -187,17 +187,13 @@ impl Work<'_> {
         mut body: BoxFuture<'_, Given>,
         timeout_ms: Option<u64>,
         only_once: bool,
-        reading: Option<Heartbeat<'_>>,
+        heartbeat: &Heartbeat<'_>,
     ) -> Result<Vec<Data>, Interrupted> {
-        // Most bodies that are quick are done at the first look, and need neither clock nor heartbeat.
+        // Most bodies that are quick are done at the first look, and need no clock.
         let first = std::future::poll_fn(|context| Poll::Ready(body.as_mut().poll(context))).await;
         if let Poll::Ready(given) = first {
             return given.map_err(Interrupted::Failed);
         }
-        // One sign of life at a time: the next one also says when the body must end.
-        drop(reading);
-        // A body that must not start twice is not given up: what it gives late may still be the truth.
-        let heartbeat = self.heartbeat(!only_once);
         let timeout: BoxFuture<'_, ()> = match timeout_ms {
             Some(ms) => self.worker.shared.world.sleep(ms),
             None => Box::pin(std::future::pending()),
@@ -209,7 +205,7 @@ impl Work<'_> {
         let interrupted = select(timeout, stopped);
         match select(body, interrupted).await {
             Either::Left((given, _)) => given.map_err(Interrupted::Failed),
-            Either::Right((Either::Left(_), _)) => Err(Interrupted::TimedOut(timeout_ms.unwrap_or_default())),
+            Either::Right((Either::Left(_), _)) => Err(Interrupted::TimedOut(timeout_ms.unwrap_or_default(), vec![])),
             Either::Right((Either::Right((stop, _)), _)) => Err(Interrupted::Stopped(stop)),
         }
     }
