@@ -2,9 +2,9 @@
 
 use crate::{
     codes,
-    digests::Digests,
+    digests::{Digest, Digests},
     exit::Exit,
-    fault::Fault,
+    fault::{self, Fault},
     printer::{Ink, Printer},
     results::{self, Source},
     tally::Tally,
@@ -18,8 +18,9 @@ use onceflow_core::{
 };
 use onceflow_engine::{Handle, Report, is_damage, task::Data};
 use onceflow_exec::value::Value;
+use onceflow_spec::ResultsMode;
 use serde_json::{Map, Value as Json, json};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// What became of a run, for people and programs.
 pub(crate) struct Ending<'a> {
@@ -63,13 +64,13 @@ impl Ending<'_> {
                 self.undone(&not_undone);
                 data["failures"] = failed_json(&failures);
                 data["not_undone"] = failed_json(&not_undone);
-                self.next(&anew(&not_undone, "the same command runs it again from the beginning"));
+                self.next(&self.after_undoing(&not_undone, "the same command runs it again from the beginning").await?);
             }
             Report::Cancelled { not_undone } => {
                 self.undone(&not_undone);
                 data["not_undone"] = failed_json(&not_undone);
                 self.printer.say(if not_undone.is_empty() { "cancelled; nothing of it is left" } else { "cancelled" });
-                self.next(&anew(&not_undone, "`onceflow run` of the same flow begins anew"));
+                self.next(&self.after_undoing(&not_undone, "`onceflow run` of the same flow begins anew").await?);
             }
             Report::Running => self.next(&format!("onceflow watch {}", self.key())),
         }
@@ -106,6 +107,17 @@ impl Ending<'_> {
 
     fn key(&self) -> String {
         shell_word(self.handle.key())
+    }
+
+    /// What to do next with a run that was undone: nothing starts again while something it did is still there, unless that
+    /// was given up.
+    async fn after_undoing(&self, not_undone: &[Failed], anew: &str) -> Result<String, Fault> {
+        let Some(first) = not_undone.first() else { return Ok(anew.to_owned()) };
+        let first = shell_word(&words::step(&first.address));
+        Ok(match self.handle.undos().await?.is_empty() {
+            true => format!("what was not undone was given up; {anew}"),
+            false => fault::undo_hint(&self.key(), &first),
+        })
     }
 
     fn facts(&self, report: &Report) -> Json {
@@ -202,7 +214,7 @@ impl Ending<'_> {
             promise(&mut data);
             values.push((name.clone(), value(to.outputs, name, data)?));
         }
-        let source = Outputs { handle: self.handle, ports: to.outputs, values };
+        let source = Outputs { handle: self.handle, ports: to.outputs, values, mode: to.mode };
         let written = results::write(to.out, &source, to.digests).await?;
         to.digests.save();
         let place = (written.written + written.unchanged > 0).then(|| format!("{}/", to.out.display()));
@@ -215,6 +227,7 @@ pub(crate) struct To<'a> {
     /// Of which types they are.
     pub(crate) outputs: &'a [Port],
     pub(crate) out: &'a Path,
+    pub(crate) mode: ResultsMode,
     pub(crate) digests: &'a mut Digests,
 }
 
@@ -230,6 +243,7 @@ struct Outputs<'a> {
     handle: &'a Handle,
     ports: &'a [Port],
     values: Vec<(String, Value)>,
+    mode: ResultsMode,
 }
 
 impl Source for Outputs<'_> {
@@ -238,7 +252,18 @@ impl Source for Outputs<'_> {
     }
 
     async fn fetch(&self, output: &str, into: &Path) -> Result<Value, Fault> {
-        value(self.ports, output, self.handle.output_into(output, Some(into)).await?)
+        let data = match self.mode {
+            ResultsMode::Copy => self.handle.output_into(output, Some(into)).await?,
+            ResultsMode::Link | ResultsMode::Move => self.handle.output_linked(output, into).await?,
+        };
+        value(self.ports, output, data)
+    }
+
+    async fn placed(&self, files: Vec<(Digest, PathBuf)>) -> Result<Vec<PathBuf>, Fault> {
+        match self.mode {
+            ResultsMode::Move => Ok(self.handle.hand_over(files).await?),
+            ResultsMode::Copy | ResultsMode::Link => Ok(vec![]),
+        }
     }
 }
 
@@ -262,11 +287,6 @@ fn promise(data: &mut Data) {
         Data::List(elements) => elements.iter_mut().for_each(promise),
         Data::Bytes(_) | Data::None => {}
     }
-}
-
-/// How to run it again. What is still there would be done twice.
-fn anew(not_undone: &[Failed], how: &str) -> String {
-    if not_undone.is_empty() { how.to_owned() } else { format!("undo by hand what was not undone; then {how}") }
 }
 
 /// Data of any type, for people: a file is its name and size.

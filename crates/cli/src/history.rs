@@ -181,7 +181,7 @@ impl History {
                 self.opened.insert(address.clone(), *elements as usize);
             }
             // Who waits for an event is under way until it comes.
-            What::DidTurn { .. } | What::WillWait { .. } => {}
+            What::DidTurn { .. } | What::WillWait { .. } | What::HeldUp { .. } => {}
             What::DidUse { address, used, .. } => {
                 if let Some(at) = self.running.get(address) {
                     // Several that are fused are one attempt.

@@ -17,7 +17,7 @@ use indicatif::MultiProgress;
 use serde_json::Value;
 use std::{
     io::{self, IsTerminal, Write},
-    sync::{Arc, OnceLock},
+    sync::{Arc, OnceLock, PoisonError, RwLock},
 };
 
 /// Says things to people, and gives data to programs.
@@ -33,8 +33,8 @@ pub(crate) struct Printer {
     pub(crate) live: bool,
     /// Whether stdout is a terminal.
     is_stdout_terminal: bool,
-    /// Bars, if some are drawn: talk has to go above them.
-    bars: Option<MultiProgress>,
+    /// Bars, if some are drawn: talk has to go above them, whoever talks.
+    bars: Arc<RwLock<Option<MultiProgress>>>,
     /// Why data was not written, if it was not.
     unwritten: Arc<OnceLock<io::Error>>,
 }
@@ -73,7 +73,7 @@ impl Printer {
             is_forced: common.color == Color::Always,
             live,
             is_stdout_terminal: std::io::stdout().is_terminal(),
-            bars: None,
+            bars: Arc::default(),
             unwritten: Arc::default(),
         }
     }
@@ -84,9 +84,9 @@ impl Printer {
         Printer { colour, ..self.clone() }
     }
 
-    /// The same, with talk going above these bars.
-    pub(crate) fn above(&self, bars: MultiProgress) -> Self {
-        Printer { bars: Some(bars), ..self.clone() }
+    /// From now on talk goes above these bars, also that of clones; or, if there are none any more, where it always goes.
+    pub(crate) fn draws(&self, bars: Option<MultiProgress>) {
+        *self.bars.write().unwrap_or_else(PoisonError::into_inner) = bars;
     }
 
     /// A line for people. Kept back if only data is wanted.
@@ -113,7 +113,7 @@ impl Printer {
     }
 
     fn put(&self, line: &str) {
-        match &self.bars {
+        match &*self.bars.read().unwrap_or_else(PoisonError::into_inner) {
             // Nobody reads stderr any more: nothing can be done about it.
             Some(bars) => drop(bars.println(line)),
             None => drop(writeln!(std::io::stderr().lock(), "{line}")),

@@ -111,6 +111,7 @@ async fn found(engine: &Engine, key: &str) -> Result<Option<Handle>, Fault> {
 pub(crate) fn status(run: &Summary, is_attended: bool) -> String {
     match run.status {
         RunStatus::Undone | RunStatus::Cancelled if !run.not_undone.is_empty() => String::from("not cleaned up"),
+        RunStatus::NotUndone => String::from("not cleaned up"),
         status if status.is_at_rest() || is_attended => status.to_string(),
         _ => String::from("interrupted"),
     }
@@ -124,7 +125,11 @@ pub(crate) fn next(run: &Summary, is_attended: bool, waits: &[Waits], again: Opt
     match run.status {
         RunStatus::Done => format!("{again} does nothing unless something changed"),
         RunStatus::Cancelled | RunStatus::Undone if !run.not_undone.is_empty() => {
-            format!("undo by hand what was not undone; {again} begins anew")
+            format!("what was not undone was given up; {again} begins anew")
+        }
+        RunStatus::NotUndone => {
+            let first = run.not_undone.first().map_or("STEP", |failed| &failed.address);
+            crate::fault::undo_hint(&key, &shell_word(&crate::words::step(first)))
         }
         RunStatus::Cancelled | RunStatus::Undone => format!("{again} begins anew"),
         RunStatus::Undoing | RunStatus::Cancelling if !is_attended => {

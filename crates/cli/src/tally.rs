@@ -300,7 +300,7 @@ impl Tally {
                 }
                 None
             }
-            What::DidTurn { .. } | What::DidUse { .. } => None,
+            What::DidTurn { .. } | What::DidUse { .. } | What::HeldUp { .. } => None,
             What::DidFail(failed) => {
                 let took = self.ends(ms, &failed.address);
                 self.group(&failed.address).failed.insert(failed.address.to_string());

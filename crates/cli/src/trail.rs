@@ -114,7 +114,8 @@ impl Writer {
         let of = address(what);
         let was_listed = of.is_some_and(|address| self.listed.contains(address));
         let is_exceptional = match what {
-            What::DidFail(_) | What::WillWait { .. } | What::DidLoseTrack { .. } | What::DidUndo { .. } => true,
+            What::DidFail(_) | What::WillWait { .. } | What::DidLoseTrack { .. } => true,
+            What::DidUndo { .. } | What::HeldUp { .. } => true,
             What::DidOpen { address, .. } => words::step(address) == words::top(address),
             _ => was_listed,
         };
@@ -158,7 +159,7 @@ fn address(what: &What) -> Option<&str> {
         What::WillRun { address, .. } | What::DidOpen { address, .. } | What::DidTurn { address, .. } => Some(address),
         What::DidCommit { address } | What::DidReuse { address } | What::DidUse { address, .. } => Some(address),
         What::DidLose { address } | What::DidLoseTrack { address } | What::WillWait { address } => Some(address),
-        What::DidUndo { address } => Some(address),
+        What::DidUndo { address } | What::HeldUp { address, .. } => Some(address),
         What::DidFail(failed) => Some(&failed.address),
         What::DidStart { .. } | What::DidEnd { .. } => None,
     }

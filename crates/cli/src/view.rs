@@ -41,7 +41,8 @@ impl View {
         }
         if printer.live {
             let bars = Bars::new();
-            return View { printer: printer.above(bars.all.clone()), tally, how: How::Bars(bars) };
+            printer.draws(Some(bars.all.clone()));
+            return View { printer: printer.clone(), tally, how: How::Bars(bars) };
         }
         View { printer: printer.clone(), tally, how: How::Lines(Lines::default()) }
     }
@@ -101,6 +102,7 @@ impl View {
     pub(crate) fn end(&mut self) {
         if let How::Bars(bars) = &mut self.how {
             bars.end();
+            self.printer.draws(None);
         }
     }
 }

@@ -28,7 +28,7 @@ pub use change::{Change, Keyed, changes};
 pub use explain::{Explanation, Fate, Reason};
 pub use fuse::{Fusion, fuse};
 pub use graph::{Builder, Graph, Place, Target, Vertex, VertexKind};
-pub use joined::told_apart;
+pub use joined::{giver, told_apart};
 pub use resume::{Frontier, Missing, Order, Policy, Resume, State};
 pub use specialise::{Plan, specialise};
 pub use validity::{Keys, ProvenanceKey, still_valid};

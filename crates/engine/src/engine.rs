@@ -18,6 +18,7 @@ mod keyless;
 mod known;
 mod live;
 mod moves;
+mod not_undone;
 mod reasons;
 mod record;
 mod replan;
@@ -158,6 +159,12 @@ impl Engine {
     /// If the flow does not check, the inputs are not its own, or the store does not answer.
     pub fn start(&self, start: Start) -> BoxFuture<'_, Result<Handle, Error>> {
         Box::pin(async move {
+            if self.shared.is_closed() {
+                return Err(Error::Closed);
+            }
+            if let Some((name, _)) = start.assumed.first() {
+                return Err(Error::Inputs(format!("input `{name}` is not given, and nothing starts without it")));
+            }
             let asked = self.ask(start).await?;
             let answer = loop {
                 match self.try_start(&asked).await {
@@ -182,7 +189,8 @@ impl Engine {
         if let Some(worker) = &self.worker {
             worker.room.learn(program.tasks.iter().map(|task| task.class.clone()));
         }
-        let inputs = inputs::take(program.identity().inputs, &mut start.inputs).await?;
+        let inputs = inputs::take(program.identity().inputs, &mut start.inputs, &start.assumed).await?;
+        inputs.note_sources(&self.shared.values);
         Ok(Asked { program, digest, inputs, stored: Mutex::default(), start })
     }
 
@@ -309,6 +317,9 @@ impl Engine {
     /// The run is there: it goes on as it is, or with a new plan.
     async fn go_on(&self, asked: &Asked, id: RunId) -> Result<Option<Handle>, Error> {
         let Some(run) = self.shared.read_run(id).await? else { return Ok(None) };
+        if let Phase::NotUndone { .. } = run.state().phase {
+            return Err(self.shared.not_undone(&run).await?);
+        }
         if !asked.is(&run.header) || run.state().phase == Phase::Frozen {
             return self.replan(asked, &run).await;
         }

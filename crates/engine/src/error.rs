@@ -92,6 +92,19 @@ pub enum Error {
         /// The run.
         key: String,
     },
+    /// Some of what the run did could not be undone: it does not start again, or end, until that is tried again
+    /// ([`Handle::retry`](crate::Handle::retry)), decided ([`Handle::resolve`](crate::Handle::resolve)) or given up
+    /// ([`Handle::abandon`](crate::Handle::abandon)).
+    #[error(
+        "run `{key}` could not be undone: {}; try that again, say what became of it, or give it up",
+        failures(steps)
+    )]
+    NotUndone {
+        /// The run.
+        key: String,
+        /// What could not be undone, and why.
+        steps: Vec<Failed>,
+    },
     /// The run does not give this.
     #[error("run `{key}` has no output `{output}`, or it was not asked for")]
     NoOutput {
@@ -115,6 +128,15 @@ pub enum Error {
     #[error("{}", failures(.0))]
     Failed(Vec<Failed>),
 }
+
+impl From<values::SourceError> for Error {
+    fn from(error: values::SourceError) -> Self {
+        Error::Values(values::Error::Source(Box::new(error)))
+    }
+}
+
+/// The code of a step that failed because an input file changed, or is gone: its first cause begins with it.
+pub const SOURCE_CHANGED: &str = "OF0330";
 
 /// How the first cause of a failure begins that is the store's, not the task's: see [`is_damage`].
 pub const DAMAGE: &str = "the store is damaged";
@@ -142,7 +164,8 @@ impl Error {
             Error::Inputs(_) => true,
             Error::Store(error) | Error::Values(values::Error::Records(error)) => too_much(error),
             Error::Values(error) => {
-                matches!(error, values::Error::TooLarge { .. } | values::Error::Blobs(blobs::Error::Content { .. }))
+                use values::Error::{Blobs, Source, TooLarge};
+                matches!(error, TooLarge { .. } | Source(_) | Blobs(blobs::Error::Content { .. }))
             }
             Error::Blobs(error) => matches!(error, blobs::Error::Content { .. }),
             _ => false,
@@ -177,6 +200,33 @@ impl Error {
             }
             Error::Blobs(error) | Error::Values(values::Error::Blobs(error)) => {
                 matches!(error, blobs::Error::Full { .. })
+            }
+            _ => false,
+        }
+    }
+
+    /// Whether the store itself did not do what it was asked, and may do it another time.
+    pub(crate) fn is_passing(&self) -> bool {
+        self.is_of_objects() || self.is_of_rows()
+    }
+
+    /// Whether the store of objects did not, whose errors keep no row from being written.
+    pub(crate) fn is_of_objects(&self) -> bool {
+        use blobs::Error::{Full, Unavailable, Unknown};
+        match self {
+            Error::Blobs(error) | Error::Values(values::Error::Blobs(error)) => {
+                matches!(error, Full { .. } | Unavailable { .. } | Unknown { .. })
+            }
+            _ => false,
+        }
+    }
+
+    /// Whether no row can be written or read now.
+    pub(crate) fn is_of_rows(&self) -> bool {
+        use records::Error::{Full, Unavailable, Unknown};
+        match self {
+            Error::Store(error) | Error::Values(values::Error::Records(error)) => {
+                matches!(error, Full(_) | Unavailable(_) | Unknown(_))
             }
             _ => false,
         }

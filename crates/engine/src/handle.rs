@@ -10,7 +10,7 @@ use crate::{
 };
 use futures_util::future::{BoxFuture, select};
 use onceflow_core::{
-    payload::Outcome,
+    payload::{Digest, Outcome},
     protocol::{
         draft::Draft,
         ids::RunId,
@@ -19,7 +19,10 @@ use onceflow_core::{
         run,
     },
 };
-use std::{path::Path, sync::Arc};
+use std::{
+    path::{Path, PathBuf},
+    sync::Arc,
+};
 
 /// A run. Dropping it changes nothing: the run goes on.
 ///
@@ -49,14 +52,15 @@ pub enum Report {
     Failed(Vec<Failed>),
     /// The outcomes of these steps are not known; see [`Handle::resolve`].
     Waiting(Vec<String>),
-    /// It failed and was undone; these could not be.
+    /// It failed and was undone; these could not be. Unless they were given up, the run is still there: see
+    /// [`Handle::abandon`].
     Undone {
         /// What went wrong.
         failures: Vec<Failed>,
         /// What could not be undone.
         not_undone: Vec<Failed>,
     },
-    /// It was cancelled and undone; these could not be.
+    /// It was cancelled and undone; these could not be, as above.
     Cancelled {
         /// What could not be undone.
         not_undone: Vec<Failed>,
@@ -159,6 +163,13 @@ impl Handle {
                 });
                 Ok(Report::Waiting(unknown.collect()))
             }
+            Phase::NotUndone { cancelled } => {
+                let (failures, not_undone) = self.shared.noted(run).await?;
+                Ok(match cancelled {
+                    true => Report::Cancelled { not_undone },
+                    false => Report::Undone { failures, not_undone },
+                })
+            }
             _ => Ok(Report::Running),
         }
     }
@@ -210,6 +221,42 @@ impl Handle {
     /// # Errors
     /// As [`Handle::output`].
     pub fn output_into<'a>(&'a self, name: &'a str, directory: Option<&'a Path>) -> BoxFuture<'a, Result<Data, Error>> {
+        self.output_as(name, directory, false)
+    }
+
+    /// As [`Handle::output_into`]. Large files are further names of the store's own objects, which take no room and which
+    /// nobody may write to, where the file system allows that; else, and small files always, they are copies.
+    ///
+    /// # Errors
+    /// As [`Handle::output`].
+    pub fn output_linked<'a>(&'a self, name: &'a str, directory: &'a Path) -> BoxFuture<'a, Result<Data, Error>> {
+        self.output_as(name, Some(directory), true)
+    }
+
+    /// Hands files over that [`Handle::output_linked`] gave, and that have been brought to these places: from now on the
+    /// store refers to them there, and gives up its own name of them. Those that the store does not hold as objects of
+    /// their own stay as they are. Answers those that were handed over. Durable when it returns.
+    ///
+    /// # Errors
+    /// If the store does not answer.
+    pub fn hand_over(&self, files: Vec<(Digest, PathBuf)>) -> BoxFuture<'_, Result<Vec<PathBuf>, Error>> {
+        Box::pin(async move {
+            let mut handed_over = Vec::new();
+            for (digest, path) in files {
+                if self.shared.values.hand_over(digest, &path).await? {
+                    handed_over.push(path);
+                }
+            }
+            Ok(handed_over)
+        })
+    }
+
+    fn output_as<'a>(
+        &'a self,
+        name: &'a str,
+        directory: Option<&'a Path>,
+        links: bool,
+    ) -> BoxFuture<'a, Result<Data, Error>> {
         Box::pin(async move {
             loop {
                 let progress = self.shared.progress(self.id).notified();
@@ -217,7 +264,7 @@ impl Handle {
                 progress.as_mut().enable();
                 if let Some(outcome) = self.arrived(name).await? {
                     self.shared.records.durable(self.shared.records.position()).await?;
-                    return self.load(&outcome, directory).await;
+                    return self.load(&outcome, directory, links).await;
                 }
                 match self.report().await? {
                     Report::Running => {}
@@ -226,7 +273,7 @@ impl Handle {
                         let Some((_, outcome)) = found else {
                             return Err(Error::NoOutput { key: self.key.clone(), output: name.to_owned() });
                         };
-                        return self.load(&outcome, directory).await;
+                        return self.load(&outcome, directory, links).await;
                     }
                     Report::Failed(failures) | Report::Undone { failures, .. } => return Err(Error::Failed(failures)),
                     at_rest => return Err(Error::Refused { key: self.key.clone(), why: at_rest.to_string() }),
@@ -260,10 +307,10 @@ impl Handle {
         })
     }
 
-    async fn load(&self, outcome: &Outcome, directory: Option<&Path>) -> Result<Data, Error> {
+    async fn load(&self, outcome: &Outcome, directory: Option<&Path>, links: bool) -> Result<Data, Error> {
         let loaded = match outcome.value() {
             None => Ok(Data::None),
-            Some(payload) => data::load_into(&self.shared.values, payload, directory).await,
+            Some(payload) => data::load_into(&self.shared.values, payload, directory, links).await,
         };
         if let Err(error) = &loaded {
             self.shared.drop_broken(error).await;
@@ -284,7 +331,7 @@ impl Handle {
     /// end; no others are started; what was done is undone as registered, and nothing remains but that it was cancelled. Ends when that is durably decided; [`Handle::wait`] waits for the rest.
     ///
     /// # Errors
-    /// [`Error::Ended`] if it has.
+    /// [`Error::Ended`] if it has; [`Error::NotUndone`] if it was undone, in part in vain.
     pub fn cancel(&self) -> BoxFuture<'_, Result<(), Error>> {
         Box::pin(async move {
             loop {
@@ -294,6 +341,7 @@ impl Handle {
                 let state = run.state();
                 match state.phase {
                     Phase::Running | Phase::Failing | Phase::Failed { .. } | Phase::Waiting | Phase::Frozen => {}
+                    Phase::NotUndone { .. } => return Err(self.shared.not_undone(&run).await?),
                     _ => break,
                 }
                 let draft = run::turn(&run.plan, state, Phase::Cancelling);
@@ -321,6 +369,9 @@ pub enum Resolution {
 
 impl Handle {
     /// Says what became of a step whose outcome is not known; see [`Report::Waiting`]. Durable when it returns.
+    ///
+    /// Of a run that could not be undone, says what becomes of the undo of a step: it was done by hand ([`Resolution::Done`],
+    /// without outputs), is tried again with all others ([`Resolution::Redo`]), or is given up ([`Resolution::Fail`]).
     ///
     /// # Errors
     /// [`Error::Refused`] if there is no such step, or somebody else decided.
@@ -378,6 +429,9 @@ impl Handle {
             let Some(run) = self.shared.read_run(self.id).await? else {
                 return Err(Error::Ended { key: self.key.clone() });
             };
+            if let Phase::NotUndone { .. } = run.state().phase {
+                return self.resolve_undo(&run, address, resolution).await;
+            }
             let is_it = |why: &Why| matches!(why, Why::Unknown { address: at, .. } if **at == *address);
             let Some((step, row, parked)) = self.shared.parked_for(&run.plan.keys, is_it, 1).await?.pop() else {
                 return Err(refused(format!("has no step {address} whose outcome is not known")));

@@ -38,7 +38,7 @@ pub use engine::{
     summary::{Outline, RunStatus, Summary},
     workers::{Backlog, Lacking, WorkerInfo, WorkerStep},
 };
-pub use error::{DAMAGE, Error, is_damage};
+pub use error::{DAMAGE, Error, SOURCE_CHANGED, is_damage};
 pub use events::{End, Event, What};
 pub use handle::{Handle, Report, Resolution};
 pub use onceflow_store::values::census::Weight;

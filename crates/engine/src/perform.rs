@@ -3,6 +3,7 @@
 mod container;
 mod ending;
 pub(crate) mod logs;
+pub(crate) mod patience;
 mod removing;
 mod task;
 mod undoing;
@@ -78,17 +79,28 @@ impl Worker {
         let Claimed { queue, name, .. } = job.claimed.clone();
         let taken = Taken { step, queue, name, fence: job.fence, ticket, frame, inbox };
         let work = Work { worker: self, run, taken, position: job.position };
+        let ending = match step.node {
+            SETTLE => Some(work.settle(seat).await),
+            UNDO => Some(work.undo(seat).await),
+            TEARDOWN => Some(work.tear_down(seat).await),
+            _ => None,
+        };
+        match ending {
+            Some(Err(error)) if !self.is_stopping() => return Err(work.count_trouble(error).await),
+            Some(performed) => return performed,
+            None => {}
+        }
+        if !work.run.state().phase.dispatches() {
+            return work.stand_back(seat).await;
+        }
         let performed = match step.node {
-            SETTLE => return work.settle(seat).await,
-            UNDO => return work.undo(seat).await,
-            TEARDOWN => return work.tear_down(seat).await,
-            _ if !work.run.state().phase.dispatches() => return work.stand_back(seat).await,
             LANE => work.open_chunk(seat).await,
             END => work.end(seat).await,
             _ => work.node(seat).await,
         };
         match performed {
             Err(error) if error.is_damage() => work.damaged(seat, error).await,
+            Err(error) if !self.is_stopping() => work.troubled(seat, error).await,
             performed => performed,
         }
     }
@@ -208,12 +220,17 @@ impl Work<'_> {
             return Ok(None);
         }
         self.worker.shared.drop_broken(&error).await;
-        let address = self.address().await.unwrap_or_else(|_| String::from("/"));
-        tracing::error!(%error, run = %self.run.key, address, "the store is damaged; a step is put aside");
         let told = error.to_string();
         let cause = if told.starts_with(DAMAGE) { told } else { format!("{DAMAGE}: {told}") };
+        self.put_aside(seat, vec![cause]).await
+    }
+
+    /// The step is put aside as failed, and the run fails and says why.
+    async fn put_aside(&self, seat: &Seat, causes: Vec<String>) -> Result<Option<Job>, Error> {
+        let address = self.address().await.unwrap_or_else(|_| String::from("/"));
+        tracing::error!(?causes, run = %self.run.key, address, "a step is put aside");
         let attempt = self.taken.ticket.failed + 1;
-        let failed = Failed { address: address.into(), attempt, causes: vec![cause], started: false };
+        let failed = Failed { address: address.into(), attempt, causes, started: false };
         let park = |state: State| {
             let next = if state.phase == Phase::Running { Phase::Failing } else { state.phase };
             step::park(&self.run.plan, state, &self.taken, Why::Failed(failed.clone()), next)

@@ -29,6 +29,7 @@ pub(crate) struct Worker {
     pub(crate) room: Room,
     pub(crate) alive: Alive,
     pub(crate) saying: announce::Saying,
+    pub(crate) troubles: crate::perform::patience::Troubles,
     stopping: AtomicBool,
     busy: AtomicUsize,
     /// Whether no step is taken yet.
@@ -51,6 +52,7 @@ impl Worker {
             room,
             alive: Alive::default(),
             saying: announce::Saying::default(),
+            troubles: crate::perform::patience::Troubles::default(),
             stopping: AtomicBool::new(false),
             busy: AtomicUsize::new(0),
             waits: AtomicBool::new(shared.options.waits),
@@ -105,13 +107,19 @@ impl Worker {
 
     /// Takes no further steps; ends when those it has taken are done.
     pub(crate) async fn drain(&self) {
+        /// How often it is said that this takes long.
+        const TELL_MS: u64 = 10_000;
         self.stop();
         loop {
-            let ended = self.ended.notified();
-            if self.busy.load(SeqCst) == 0 {
+            let mut ended = std::pin::pin!(self.ended.notified());
+            ended.as_mut().enable();
+            let busy = self.busy.load(SeqCst);
+            if busy == 0 {
                 return;
             }
-            ended.await;
+            if let Either::Right(_) = select(ended, self.shared.world.sleep(TELL_MS)).await {
+                tracing::warn!(steps = busy, "closing waits for steps that have not ended: {}", self.alive.told());
+            }
         }
     }
 
@@ -129,7 +137,7 @@ impl Worker {
         said.clone().unwrap_or_default()
     }
 
-    fn note(&self, error: &Error) {
+    pub(crate) fn note(&self, error: &Error) {
         if error.is_full() {
             self.full.send_replace(Some(error.to_string()));
         }
@@ -193,8 +201,16 @@ impl Worker {
 
     async fn pause(&self) {
         const PAUSE_MS: u64 = 200;
-        let stopped = self.stopped.notified();
-        select(self.shared.world.sleep(PAUSE_MS), std::pin::pin!(stopped)).await;
+        self.pause_for(PAUSE_MS).await;
+    }
+
+    /// Waits, unless it is to stop.
+    async fn pause_for(&self, ms: u64) {
+        let mut stopped = std::pin::pin!(self.stopped.notified());
+        stopped.as_mut().enable();
+        if !self.is_stopping() {
+            select(self.shared.world.sleep(ms), stopped).await;
+        }
     }
 
     /// Takes a ready step.
@@ -230,18 +246,23 @@ impl Worker {
         let mut next = Some((job, hold));
         while let Some((job, hold)) = next {
             self.room.sit(&mut seat, &job.claimed.queue);
+            let had_trouble = self.troubles.of(&job.claimed.name) > 0;
             let performed = match &hold {
                 Ok(_) => self.perform_if_ours(&job, &mut seat).await,
                 Err(before) => self.restore_claim(&job, *before).await.map(|()| None),
             };
             next = match performed {
-                Ok(next) => next.map(|next| {
-                    let hold = self.hold(&next);
-                    (next, hold)
-                }),
+                Ok(next) => {
+                    if had_trouble {
+                        self.troubles.forget(&job.claimed.name);
+                    }
+                    next.map(|next| {
+                        let hold = self.hold(&next);
+                        (next, hold)
+                    })
+                }
                 Err(error) => {
-                    drop(hold);
-                    self.failed(&job, &error).await;
+                    self.failed(&job, &error, hold).await;
                     None
                 }
             };
@@ -252,11 +273,13 @@ impl Worker {
         if self.is_still_ours(job).await? { self.perform(job, seat).await } else { Ok(None) }
     }
 
-    /// The engine itself could not go on with a step. It gives the step back, so that it is tried again.
-    async fn failed(&self, job: &Job, error: &Error) {
+    /// The engine itself could not go on with a step. It keeps the step for a while, longer with every time, and gives it
+    /// back, so that it is tried again.
+    async fn failed(&self, job: &Job, error: &Error, hold: Result<Hold, Fence>) {
         tracing::error!(%error, step = ?job.claimed.name, "a step could not be performed; it is given back");
         self.note(error);
-        self.pause().await;
+        self.pause_for(self.pause_after(&job.claimed.name)).await;
+        drop(hold);
         let Job { claimed: Claimed { queue, name, .. }, fence, .. } = job;
         let mut batch = Batch::new(self.shared.shard());
         let claim = queue.claims().key(name);

@@ -111,6 +111,7 @@ impl<'a> Job<'a> {
         let mut work = Work::new(&shared.home, &shared.pool, step)?;
         let mut names = scope(step, spec);
         for (at, data) in inputs.into_iter().enumerate() {
+            work.note_sources(&data);
             let mut value = input(spec, at, data)?;
             work.place(&spec.inputs[at].name, &mut value)?;
             names.bind(&spec.inputs[at].name, value);

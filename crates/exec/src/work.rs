@@ -1,6 +1,7 @@
 //! The directory a step works in: fresh for each attempt, its inputs as ordinary files, and nothing else.
 
 pub(crate) mod pool;
+mod sources;
 mod stage;
 
 use crate::{
@@ -10,9 +11,10 @@ use crate::{
 };
 use onceflow_engine::{
     DAMAGE,
-    task::{Failure, Step},
+    task::{Data, Failure, Step},
 };
 use pool::Pool;
+use sources::Sources;
 use stage::{Changed, Staged};
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -37,6 +39,8 @@ pub(crate) struct Work {
     inputs: Vec<Input>,
     /// Names that are taken where inputs are.
     names: BTreeSet<String>,
+    /// Files of the user's: they are where they are.
+    sources: Sources,
 }
 
 /// A file that a command is given, as it was before.
@@ -55,12 +59,22 @@ impl Work {
             remove_before(entries, &path);
         }
         pool.make(&path).map_err(wrong)?;
-        Ok(Work { path, taken, scratch: home.scratch(), inputs: vec![], names: BTreeSet::new() })
+        Ok(Work {
+            path,
+            taken,
+            scratch: home.scratch(),
+            inputs: vec![],
+            names: BTreeSet::new(),
+            sources: Sources::default(),
+        })
     }
 
     /// Puts the files of an input where the command finds them; their paths are those from now on. A file is `in/NAME`,
     /// or, if another has that name, `in/PORT/NAME`, as all that is more than one file.
     pub(crate) fn place(&mut self, port: &str, value: &mut Value) -> Result<(), Failure> {
+        if self.sources.stay(value) {
+            return Ok(());
+        }
         let inputs = Path::new(INPUTS);
         if let Value::File(file) = value
             && self.names.insert(file.base().to_owned())
@@ -78,6 +92,7 @@ impl Work {
 
     fn place_at(&mut self, at: &Path, value: &mut Value) -> Result<(), Failure> {
         match value {
+            Value::File(file) if self.sources.has(&file.path) => Ok(()),
             Value::File(file) => {
                 let name = file.base().to_owned();
                 self.link(&at.join(&name), file)
@@ -145,8 +160,14 @@ impl Work {
         Ok(())
     }
 
+    /// Notes which files of an input are the user's own: steps read those at their own paths.
+    pub(crate) fn note_sources(&mut self, input: &Data) {
+        self.sources.note(input);
+    }
+
     /// No input may have been written to, whoever else reads it: a flow does the same wherever it runs.
     pub(crate) fn check_inputs(&self) -> Result<(), Failure> {
+        self.sources.check_directories()?;
         for Input { name, staged } in &self.inputs {
             match staged.changed() {
                 Changed::No => {}

@@ -15,6 +15,7 @@
 //! | [`lease`] | edges that end by themselves, and the keeper that renews one |
 //! | [`reclaim`] | expires leases, pays debts, buries values; in small steps |
 //! | [`blob`] | large bytes, as values |
+//! | [`source`] | files of the user's, by reference |
 //! | `whole` | that nobody is given wrong bytes: what is checked before it is read, and dropped if it is damaged |
 //! | [`list`] | long lists, as trees of pages |
 //! | [`hold`] | what is put ahead of a batch that is too small for it |
@@ -54,6 +55,7 @@ pub mod list;
 mod news;
 pub mod reclaim;
 mod roots;
+pub mod source;
 mod stored;
 mod update;
 pub mod value;
@@ -67,17 +69,20 @@ pub use hold::Hold;
 pub use id::{EdgeName, ValueId};
 pub use lease::Keeper;
 pub use reclaim::Reclaimed;
+pub use source::{FileStat, SourceError, SourceFile};
 pub use value::{Content, Digest, EdgeChange, Expect, Put, Update, Value};
 pub use weave::Weave;
 
 use crate::{
     blobs::Blobs,
     records::{self, Outcome, Position, Records, Refused, get_one},
+    sync::Mutex,
     world::World,
 };
 use keys::Keys;
 use news::News;
 use onceflow_core::{Batch, Fences, Key, Require, Row, Shard, Timestamp};
+use source::Sources;
 use std::sync::{Arc, atomic::AtomicBool};
 use stored::{Edge, Head};
 use update::Facts;
@@ -93,6 +98,7 @@ pub struct Values {
     blobs: Option<Arc<dyn Blobs>>,
     /// Whether the blob store knows that we write.
     is_enlisted: AtomicBool,
+    sources: Arc<Mutex<Sources>>,
 }
 
 impl Values {
@@ -108,6 +114,7 @@ impl Values {
             news: News::default(),
             blobs: None,
             is_enlisted: AtomicBool::new(false),
+            sources: Arc::default(),
         }
     }
 

@@ -95,7 +95,7 @@ impl Cut {
             What::DidLose { address } | What::DidLoseTrack { address } | What::WillWait { address } => {
                 self.running.remove(address);
             }
-            What::DidStart { .. } | What::DidEnd { .. } | What::DidTurn { .. } => {}
+            What::DidStart { .. } | What::DidEnd { .. } | What::DidTurn { .. } | What::HeldUp { .. } => {}
         }
     }
 

@@ -61,6 +61,7 @@ pub(crate) fn line(ms: u64, what: &What) -> Value {
         What::WillWait { address } => json!({"t": ms, "event": "will-wait", "step": address}),
         What::DidLoseTrack { address } => json!({"t": ms, "event": "did-lose-track", "step": address}),
         What::DidLose { address } => json!({"t": ms, "event": "did-lose", "step": address}),
+        What::HeldUp { address, why } => json!({"t": ms, "event": "held-up", "step": address, "why": why}),
         What::DidUndo { address } => json!({"t": ms, "event": "did-undo", "step": address}),
         What::DidEnd { how } => json!({"t": ms, "event": "did-end", "how": how.to_string()}),
     }
@@ -113,6 +114,7 @@ struct Raw<'a> {
     how: Option<Cow<'a, str>>,
     #[serde(default)]
     causes: Vec<String>,
+    why: Option<String>,
     said: Option<Value>,
     of: Option<Counts>,
 }
@@ -144,9 +146,10 @@ fn what(raw: Raw<'_>) -> Option<What> {
         "will-wait" => What::WillWait { address: address()? },
         "did-lose-track" => What::DidLoseTrack { address: address()? },
         "did-lose" => What::DidLose { address: address()? },
+        "held-up" => What::HeldUp { address: address()?, why: raw.why? },
         "did-undo" => What::DidUndo { address: address()? },
         "did-end" => {
-            let ends = [End::Done, End::Failed, End::Waiting, End::Cancelled, End::Undone];
+            let ends = [End::Done, End::Failed, End::Waiting, End::Cancelled, End::Undone, End::NotUndone];
             What::DidEnd { how: ends.into_iter().find(|end| raw.how.as_deref() == Some(&*end.to_string()))? }
         }
         _ => return None,

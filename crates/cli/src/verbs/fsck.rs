@@ -14,7 +14,7 @@ use crate::{
     words, work,
 };
 use onceflow_engine::WorkerInfo;
-use onceflow_store::values::fsck::Mode;
+use onceflow_store::values::{Values, fsck::Mode};
 use serde_json::json;
 
 /// Workers that are named when they keep a store in use.
@@ -43,6 +43,7 @@ pub(crate) async fn run(args: &args::Fsck, place: Place, printer: &Printer) -> R
         return Err(in_use("it changed while it was read"));
     }
     let files = inventory::of(&session.place);
+    let (referred, not_again) = sources(&values).await?;
     session.close().await?;
     let findings =
         |all: &[onceflow_store::values::fsck::Finding]| all.iter().map(ToString::to_string).collect::<Vec<_>>();
@@ -52,6 +53,7 @@ pub(crate) async fn run(args: &args::Fsck, place: Place, printer: &Printer) -> R
             "problems": findings(&report.problems), "leaks": findings(&report.leaks),
             "lost": report.lost.iter().map(ToString::to_string).collect::<Vec<_>>(),
             "values": report.values, "edges": report.edges, "exact": report.exact, "clean": clean,
+            "referenced": referred, "cannot_be_recomputed": not_again,
             "objects": report.objects, "digests": report.digests, "deep": args.deep,
             "left": report.left.as_deref().map(findings), "files": files.to_json(),
         }));
@@ -59,6 +61,9 @@ pub(crate) async fn run(args: &args::Fsck, place: Place, printer: &Printer) -> R
         printer.text(report.to_string());
         if args.at_rest {
             printer.text(at_rest(&files));
+        }
+        for why in &not_again {
+            printer.text(format!("not damage: {why}; what was made of it cannot be recomputed"));
         }
     }
     Ok(match (clean, report.problems.is_empty(), args.repair) {
@@ -99,6 +104,19 @@ fn at_rest(files: &Inventory) -> String {
         ));
     }
     text
+}
+
+/// How many files the store refers to, and why those that are not what they were are not: they are the user's, so that is
+/// no damage.
+async fn sources(values: &Values) -> Result<(usize, Vec<String>), Fault> {
+    let (files, mut not_again) = (values.source_files().await?, Vec::new());
+    let n = files.len();
+    for file in files {
+        if let Err(why) = values.check_source(file).await {
+            not_again.push(why.to_string());
+        }
+    }
+    Ok((n, not_again))
 }
 
 /// A store with workers is in use, even if they have nothing to do. Those that are known to be gone are not there; of

@@ -54,7 +54,7 @@ pub(crate) fn give(printer: &Printer, to: Option<&Path>, text: String) -> Result
         Some(path) => {
             std::fs::write(path, text).map_err(Fault::unwritten("write", path))?;
             match printer.json {
-                true => printer.data(&json!({"written": path})),
+                true => printer.data(&json!({"written": path.to_string_lossy()})),
                 false => printer.say(format!("wrote {}", path.display())),
             }
         }

@@ -10,7 +10,6 @@ use crate::{
     printer::Printer,
     runs,
     session::Session,
-    signals::Signals,
     verbs::ls::shell_word,
     words, work,
 };
@@ -90,10 +89,9 @@ fn would(run: &Summary, bytes: u64, printer: &Printer) -> Exit {
 
 /// Cancels the run; an exit code instead if it was not, or not cleanly.
 async fn cancelled(session: &Session, run: &Summary, printer: &Printer) -> Result<Result<Summary, Exit>, Fault> {
-    let mut signals = Signals::listen()?;
     // What is said about the cancelling is talk: the data is about the removal.
     let talk = printer.without_data();
-    let exit = super::cancel::cancel(session, run, &talk, &mut signals).await?;
+    let exit = super::cancel::cancel(session, run, &talk, false).await?;
     let engine = session.idle().await?;
     let ended = runs::of_key(&engine, &run.key).await?;
     engine.stop();

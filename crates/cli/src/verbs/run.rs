@@ -27,6 +27,7 @@ use crate::{
 };
 use onceflow_core::protocol::ids::RunId;
 use onceflow_engine::{Engine, Handle, Report, RunStatus, is_damage};
+use onceflow_spec::ResultsMode;
 
 /// Runs a flow.
 pub(crate) async fn run(args: &args::Run, place: Place, printer: &Printer) -> Result<Exit, Fault> {
@@ -39,7 +40,7 @@ pub(crate) async fn run(args: &args::Run, place: Place, printer: &Printer) -> Re
         return Err(Fault::usage("`--jobs 0` leaves all steps to workers, and none may take them")
             .hint("`--shared` lets workers take them, as on a server; see `onceflow run --help`"));
     }
-    let (mut asked, hints) = Asked::read(&args.flow, &place.directory, who)?;
+    let (mut asked, hints) = Asked::read(&args.flow, &place, who, printer)?;
     asked.start.accept_reruns = args.accept_code_change;
     asked.has_secrets()?;
     let session = Session::make(place).await?;
@@ -52,6 +53,11 @@ pub(crate) async fn run(args: &args::Run, place: Place, printer: &Printer) -> Re
         Some(run) => background::start(&place, printer, asked.key(), run, args.jobs).await,
         None => Ok(exit),
     }
+}
+
+/// How results get to their place: the option says, else the flow, else the settings.
+pub(crate) fn results_mode(args: &args::Run, asked: &Asked) -> ResultsMode {
+    args.results_mode.or(asked.flow.results_mode).unwrap_or(args.results_mode_otherwise)
 }
 
 /// A flow that is to be run.
@@ -172,7 +178,9 @@ impl Running<'_> {
 
     async fn tell(&mut self, handle: &Handle, report: Report, tally: &Tally) -> Result<Exit, Fault> {
         let ending = Ending { printer: &self.printer, handle, tally };
-        let to = To { outputs: &self.asked.flow.outputs, out: &self.args.out, digests: &mut self.hints.digests };
+        let mode = results_mode(self.args, &self.asked);
+        let (outputs, out) = (&self.asked.flow.outputs, &self.args.out);
+        let to = To { outputs, out, mode, digests: &mut self.hints.digests };
         ending.tell(report, Some(to)).await
     }
 
@@ -269,7 +277,7 @@ impl Running<'_> {
         let view = shown.await.map_err(|error| Fault::plain(Exit::No, format!("the view was lost: {error}")))?;
         match waited? {
             Ok(report) => {
-                if matches!(report, Report::Cancelled { .. }) {
+                if matches!(&report, Report::Cancelled { not_undone } if not_undone.is_empty()) {
                     crate::executors::home(&self.session.place).clear(handle.id());
                 }
                 let exit = self.tell(&handle, report, &view.tally).await?;

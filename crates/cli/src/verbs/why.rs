@@ -85,7 +85,7 @@ impl Stands {
         let (handle, attendance) = (engine.find(&run.key).await?, Attendance::of(session, engine).await?);
         let is_alone = run.status.is_at_rest() || !attendance.is_attended(run).await?;
         let undos = match run.status {
-            RunStatus::Undoing | RunStatus::Cancelling => handle.undos().await?,
+            RunStatus::Undoing | RunStatus::Cancelling | RunStatus::NotUndone => handle.undos().await?,
             _ => vec![],
         };
         let waits = attendance.waits(run).await?.into_iter();
@@ -279,6 +279,7 @@ impl Answer {
             RunStatus::Waiting if !self.failed.is_empty() => Some(failed("")),
             RunStatus::Undone => Some(failed(", and was undone")),
             RunStatus::Cancelled | RunStatus::Cancelling => Some(String::from("the run was cancelled")),
+            RunStatus::NotUndone => Some(failed(", and could not be undone")),
             RunStatus::Undoing | RunStatus::Removing => Some(String::from("the run is being undone")),
             RunStatus::Waiting if !unknown.is_empty() => {
                 Some(format!("the run waits for what became of {}", unknown.join(", ")))

@@ -25,6 +25,8 @@ pub(super) struct Bars {
     running: ProgressBar,
     /// When this was begun to be looked at.
     since_ms: u64,
+    /// How wide the terminal was when rows were last laid out.
+    columns: u16,
 }
 
 impl Bars {
@@ -33,7 +35,7 @@ impl Bars {
         let running = all.add(ProgressBar::new_spinner());
         running.set_style(style("{spinner:.cyan} {elapsed} {wide_msg}"));
         running.enable_steady_tick(Duration::from_millis(120));
-        Bars { all, bars: BTreeMap::new(), running, since_ms: trail::now_ms() }
+        Bars { all, bars: BTreeMap::new(), running, since_ms: trail::now_ms(), columns: columns() }
     }
 
     pub(super) fn saw(&mut self, tally: &Tally, what: &What) {
@@ -41,10 +43,19 @@ impl Bars {
             What::WillRun { address, .. } | What::DidCommit { address } | What::DidReuse { address } => address,
             What::DidUndo { address } | What::DidLose { address } | What::DidLoseTrack { address } => address,
             What::WillWait { address } => address,
+            What::HeldUp { address, why } => {
+                let _lost_with_the_terminal = self.all.println(format!("held up {}: {why}", words::step(address)));
+                return;
+            }
             What::DidFail(failed) => &*failed.address,
             What::DidOpen { address, .. } => address,
             What::DidStart { .. } | What::DidEnd { .. } | What::DidTurn { .. } | What::DidUse { .. } => return,
         };
+        let now = columns();
+        if now != self.columns {
+            self.columns = now;
+            self.bars.values().for_each(|bar| bar.set_style(row(now)));
+        }
         let name = words::top(address);
         if let Some((_, group)) = tally.groups.iter().find(|(known, _)| known == name)
             && !(words::is_helper(address) && group.settled() + group.running.len() == 0)
@@ -70,16 +81,11 @@ impl Bars {
         if !self.bars.contains_key(name) {
             self.make_room(tally);
             let bar = self.all.insert_before(&self.running, ProgressBar::new(1));
-            bar.set_style(row(self.columns()));
+            bar.set_style(row(self.columns));
             bar.set_prefix(name.to_owned());
             self.bars.insert(name.to_owned(), bar);
         }
         &self.bars[name]
-    }
-
-    /// How wide the terminal is.
-    fn columns(&self) -> u16 {
-        rustix::termios::tcgetwinsize(std::io::stderr()).map_or(80, |size| size.ws_col).max(1)
     }
 
     fn make_room(&mut self, tally: &Tally) {
@@ -103,6 +109,11 @@ impl Bars {
         drop(self.all.println(""));
         self.all.set_draw_target(ProgressDrawTarget::hidden());
     }
+}
+
+/// How wide the terminal is.
+fn columns() -> u16 {
+    rustix::termios::tcgetwinsize(std::io::stderr()).map_or(80, |size| size.ws_col).max(1)
 }
 
 /// How many are done of how many: of an each, elements; else steps that were heard of.
@@ -153,7 +164,7 @@ fn rate(group: &Group) -> Option<String> {
 /// A row that fits: what is said last is cut first, then there is no bar, then the name is short.
 fn row(columns: u16) -> ProgressStyle {
     style(match columns {
-        0..=29 => "{prefix:.10!} {pos}/{len}",
+        0..=29 => "{prefix:10!} {pos}/{len}",
         30..=59 => "{prefix:<12!} {pos:>5}/{len:<5} {wide_msg}",
         _ => "{prefix:<16!} {bar:24.green/dim} {pos:>5}/{len:<5} {wide_msg}",
     })

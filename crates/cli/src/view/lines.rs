@@ -55,6 +55,11 @@ impl Lines {
             What::DidLose { address } => {
                 format!("{}    {}: another worker has it", printer.ink(Ink::Yellow, "lost"), words::step(address))
             }
+            // Also after so many lines: nobody would know why nothing happens.
+            What::HeldUp { address, why } => {
+                printer.say(format!("{} {}: {why}", printer.ink(Ink::Yellow, "held up"), words::step(address)));
+                return;
+            }
             What::WillWait { address } => {
                 format!("{}   {}", printer.ink(Ink::Yellow, "waits"), words::step(address))
             }

@@ -40,13 +40,35 @@ pub(super) fn addresses(program: &Program, node: &Node) -> Vec<String> {
     if parts.len() < 2 { vec![] } else { parts.iter().map(|part| Place::root().address(&part.path)).collect() }
 }
 
+/// Where the step is that gives an output of a node of the root block, as people see it.
+pub fn giver(program: &Program, node: NodeIndex, port: PortIndex) -> String {
+    let node = &program.blocks[ROOT as usize].nodes[node as usize];
+    let parts = parts(program, node);
+    if parts.len() > 1
+        && let Some(output) = body(program, node).outputs.get(usize::from(port))
+        && let Source::Node(from, _) = output.from
+        && let Some(part) = parts.iter().find(|part| part.nodes.contains(&from))
+    {
+        return Place::root().address(&part.path);
+    }
+    Place::root().address(&node.path)
+}
+
 /// The same explanation of a program with a line for each each. `keyed` is what values were computed with, if there are
 /// any, and what they would be computed with now.
 pub fn told_apart(explanation: Explanation, program: &Program, keyed: Option<(Keyed<'_>, Keyed<'_>)>) -> Explanation {
     let root = &program.blocks[ROOT as usize];
     let mut lines = Vec::with_capacity(explanation.lines.len());
-    for line in explanation.lines {
+    for mut line in explanation.lines {
         let node = &root.nodes[line.node as usize];
+        if let Reason::SourceReruns { address } = &mut line.reason {
+            let is_it = |node: NodeIndex| Place::root().address(&root.nodes[node as usize].path) == *address;
+            let found = node.inputs.iter().find_map(|source| match source {
+                Source::Node(from, port) if is_it(*from) => Some(giver(program, *from, *port)),
+                _ => None,
+            });
+            *address = found.unwrap_or_else(|| std::mem::take(address));
+        }
         let parts = parts(program, node);
         if parts.len() < 2 {
             lines.push(line);
@@ -99,9 +121,10 @@ impl Told<'_> {
                 continue;
             }
             let (old_root, root) = (&old.program.blocks[ROOT as usize], &new.program.blocks[ROOT as usize]);
-            return match where_from(root, source).filter(|from| where_from(old_root, *had).as_ref() == Some(from)) {
-                Some((path, _)) => Reason::SourceReruns { address: Place::root().address(path) },
-                None => Reason::InputChanged { port: name },
+            let is_same = where_from(root, source) == where_from(old_root, *had);
+            return match source {
+                Source::Node(from, port) if is_same => Reason::SourceReruns { address: giver(new.program, from, port) },
+                _ => Reason::InputChanged { port: name },
             };
         }
         let reads = part.nodes.iter().flat_map(|at| body.nodes[*at as usize].sources());

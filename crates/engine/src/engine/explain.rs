@@ -16,6 +16,7 @@ use onceflow_core::{
     plan::{
         Explanation, Fate,
         explain::{Line, all_done, is_open},
+        giver,
     },
     protocol::{
         ids::Generation,
@@ -59,8 +60,11 @@ impl Engine {
             };
             let explanation = shared.plan_whole(&asked, &known, before.as_ref(), false).await?.explanation;
             match kept {
-                Some(keys) => self.look_inside(&asked, &known, explanation, &keys).await,
-                None => Ok(explanation),
+                // What is inside depends on what an input holds.
+                Some(keys) if asked.start.assumed.is_empty() => {
+                    self.look_inside(&asked, &known, explanation, &keys).await
+                }
+                _ => Ok(explanation),
             }
         })
     }
@@ -77,7 +81,7 @@ impl Engine {
                 Some(known) => known.clone(),
                 None => check(&start.library, &start.flow, start.outputs.as_deref())?.identity(),
             };
-            let inputs = inputs::take(inputs, &mut start.inputs.clone()).await?;
+            let inputs = inputs::take(inputs, &mut start.inputs.clone(), &start.assumed).await?;
             let row = self.shared.row(keys::heads().key(&start.key)).await?;
             let is = |header: &Header| start.is_of(header, &digest, &inputs);
             Ok(match row.as_deref().and_then(rows::read::<Head>) {
@@ -112,7 +116,7 @@ impl Engine {
                     Source::Input(port) => Ok(asked.inputs.outcome(*port).clone()),
                     Source::Node(node, port) => {
                         let known = found.get(&(*node, *port)).map(|(outcome, _)| outcome.clone());
-                        known.ok_or_else(|| program.address(ROOT, *node, &Place::root()).into())
+                        known.ok_or_else(|| giver(program, *node, *port).into())
                     }
                     Source::Constant(at) => Ok(Outcome::Value(program.constants[*at as usize].clone())),
                     Source::None => Ok(Outcome::None),

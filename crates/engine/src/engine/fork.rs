@@ -122,7 +122,8 @@ impl Engine {
     async fn ask_as(&self, header: &Header, before: &Before, mut fork: Fork) -> Result<Asked, Error> {
         let mut program = before.program.clone();
         reclass(&mut program, &fork.classes);
-        let taken = inputs::take(program.identity().inputs, &mut fork.inputs).await?;
+        let taken = inputs::take(program.identity().inputs, &mut fork.inputs, &[]).await?;
+        taken.note_sources(&self.shared.values);
         let digests = taken.digests();
         let was = |name: &str| header.inputs.iter().find(|(input, _)| input == name).map(|(_, digest)| digest);
         let is_odd = |(name, digest): &&(String, Digest)| was(name) != Some(digest) && !fork.changed.contains(name);

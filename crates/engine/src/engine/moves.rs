@@ -37,6 +37,9 @@ impl Engine {
         Box::pin(async move {
             let asked = self.ask(start).await?;
             match self.unfinished(&asked.start.key).await? {
+                Some(run) if matches!(run.state().phase, Phase::NotUndone { .. }) => {
+                    self.shared.not_undone(&run).await.map(Some)
+                }
                 Some(run) if !asked.is(&run.header) => self.why_not(&asked, &run).await,
                 Some(_) => Ok(None),
                 None => self.why_not_again(&asked).await,
@@ -117,6 +120,7 @@ impl Engine {
     async fn why_not(&self, asked: &Asked, run: &Run) -> Result<Option<Error>, Error> {
         match run.state().phase {
             Phase::Running | Phase::Failing | Phase::Failed { .. } | Phase::Waiting | Phase::Frozen => {}
+            Phase::NotUndone { .. } => return self.shared.not_undone(run).await.map(Some),
             _ => return Ok(Some(Error::Busy { key: asked.start.key.clone() })),
         }
         let refused = match self.may_run_again(asked, run).await {

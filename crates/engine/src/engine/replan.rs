@@ -128,6 +128,7 @@ impl Engine {
         let seen = run.state();
         match seen.phase {
             Phase::Running | Phase::Failing | Phase::Failed { .. } | Phase::Waiting | Phase::Frozen => {}
+            Phase::NotUndone { .. } => return Err(shared.not_undone(run).await?),
             _ => return Err(Error::Busy { key: asked.start.key.clone() }),
         }
         let frozen = State { phase: Phase::Frozen, ..seen };

@@ -23,6 +23,9 @@ pub struct Start {
     pub identity: Option<Identity>,
     /// By name.
     pub inputs: Vec<(String, Data)>,
+    /// Inputs that cannot be given any more, and what they are known by in a run that is there
+    /// ([`Handle::input_digests`](crate::Handle::input_digests)): for [`Engine::explain`](crate::Engine::explain). Nothing starts with them.
+    pub assumed: Vec<(String, Digest)>,
     /// Which outputs are wanted; none is all.
     pub outputs: Option<Vec<String>>,
     /// How long inner values outlive the run, in milliseconds; none is not at all.
@@ -53,6 +56,7 @@ impl Start {
             flow: flow.into(),
             identity: None,
             inputs: vec![],
+            assumed: vec![],
             outputs: None,
             keep_ms: None,
             history_ms: HISTORY_MS,

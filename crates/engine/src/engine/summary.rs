@@ -86,13 +86,15 @@ pub enum RunStatus {
     Undone,
     /// It was cancelled and undone.
     Cancelled,
+    /// Some of what it did could not be undone; it stands still until somebody says how it goes on.
+    NotUndone,
 }
 
 impl RunStatus {
     /// Whether it will stay so until somebody does something.
     pub fn is_at_rest(self) -> bool {
-        use RunStatus::{Cancelled, Done, Failed, Undone, Waiting};
-        matches!(self, Failed | Waiting | Done | Undone | Cancelled)
+        use RunStatus::{Cancelled, Done, Failed, NotUndone, Undone, Waiting};
+        matches!(self, Failed | Waiting | Done | Undone | Cancelled | NotUndone)
     }
 
     /// Whether it is over.
@@ -115,6 +117,7 @@ impl std::fmt::Display for RunStatus {
             RunStatus::Done => "done",
             RunStatus::Undone => "undone",
             RunStatus::Cancelled => "cancelled",
+            RunStatus::NotUndone => "not undone",
         })
     }
 }
@@ -342,6 +345,7 @@ fn of_phase(phase: Phase) -> RunStatus {
         Phase::Waiting => RunStatus::Waiting,
         Phase::UndoingFailed | Phase::UndoingCancelled => RunStatus::Undoing,
         Phase::Frozen => RunStatus::Planning,
+        Phase::NotUndone { .. } => RunStatus::NotUndone,
         Phase::RemovingFailed | Phase::RemovingCancelled | Phase::Expired => RunStatus::Removing,
     }
 }

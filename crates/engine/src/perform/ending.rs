@@ -112,7 +112,7 @@ impl Work<'_> {
             return Ok(state.phase);
         }
         let now = self.worker.shared.records.now().await?;
-        Ok(Phase::Failed { until: now.plus_ms(self.run.header.history_ms) })
+        Ok(Phase::Failed { until: self.history_end(now) })
     }
 
     /// Somebody else sees to how the run goes on.
@@ -246,7 +246,7 @@ impl Work<'_> {
         let sealed = self.seal(&status, &mut weaves).await?;
         let header = self.run.header.clone();
         let fold = Fold {
-            history_until: now.plus_ms(header.history_ms),
+            history_until: self.history_end(now),
             // What an earlier life kept goes at once if this one keeps nothing.
             keep_until: match header.keep_ms {
                 Some(ms) => Some(now.plus_ms(ms)),
@@ -277,6 +277,13 @@ impl Work<'_> {
         shared.progress(plan.keys.run).notify_waiters();
         shared.due.notify_one();
         Ok(committed.next())
+    }
+
+    /// When the history of a run ends that comes to its end now.
+    fn history_end(&self, now: onceflow_core::Timestamp) -> onceflow_core::Timestamp {
+        /// However short it was asked for: who waits for the run, here or in another process, must be able to read what it gave.
+        const HISTORY_MS_MIN: u64 = 2_000;
+        now.plus_ms(self.run.header.history_ms.max(HISTORY_MS_MIN))
     }
 
     /// The sealed record of a run: what can be asked beside its result.

@@ -132,6 +132,14 @@ impl Alive {
         }
     }
 
+    /// The steps that this worker has, for people.
+    pub(super) fn told(&self) -> String {
+        const TOLD_MAX: usize = 10;
+        let held = lock(&self.held);
+        let steps = held.values().take(TOLD_MAX).map(|(_, name, _)| format!("{name:?}"));
+        steps.collect::<Vec<_>>().join(", ")
+    }
+
     /// Whether this worker has a step under that claim.
     fn holds(&self, fence: Fence) -> bool {
         lock(&self.held).contains_key(&fence)

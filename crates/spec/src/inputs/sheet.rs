@@ -134,7 +134,7 @@ impl Sheet<'_> {
     fn cell(&self, column: &str, cell: &str, shape: &Shape, row: usize, line: u64) -> Option<Value> {
         let convert = Convert {
             base: self.convert.base,
-            must_exist: self.convert.must_exist,
+            files: self.convert.files,
             what: format!("row {row}, column `{column}`"),
         };
         let inner = Report::default();

@@ -52,6 +52,11 @@ pub async fn digest_of(path: &Path) -> io::Result<Stored> {
     .await
 }
 
+/// What an open file holds, from where it stands. Blocks.
+pub(crate) fn digest_file(file: &mut File) -> io::Result<Stored> {
+    super::directory::digest_open(file)
+}
+
 /// Takes a file into a store that cannot keep the file itself: copies it, then removes it.
 pub(super) async fn adopt_by_copying(
     blobs: &dyn Blobs,
@@ -82,7 +87,7 @@ pub(super) async fn adopt_by_copying(
 }
 
 /// The next `len` bytes of a file, read off the async threads; ends early where the file does.
-pub(super) fn from_file(file: File, len: u64) -> Content {
+pub(crate) fn from_file(file: File, len: u64) -> Content {
     let next = |(mut file, left): (File, u64)| async move {
         if left == 0 {
             return Ok(None);

@@ -133,7 +133,7 @@ impl Values {
         Err(lost.into())
     }
 
-    /// Reads a blob, or a range of its bytes. Something must hold the value meanwhile. What it is checked for before is
+    /// Reads a blob or a file by reference, or a range of its bytes. Something must hold the value meanwhile. What it is checked for before is
     /// what [`Values::check`] says; a whole blob also ends with [`blobs::Error::Damaged`] if it is not what was stored, so
     /// whoever must not act on wrong bytes waits for the end.
     pub async fn read_blob(&self, id: &ValueId, range: Option<Range<u64>>) -> Result<Chunks, Error> {
@@ -147,6 +147,7 @@ impl Values {
                 };
                 read.map_err(broken(id))
             }
+            Content::Source(source) => self.stream_source(source, range).await,
             Content::Inline(_) | Content::Gathered { .. } => Err(Error::Senseless(format!("value {id} is no blob"))),
         }
     }

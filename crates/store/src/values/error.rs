@@ -91,6 +91,9 @@ pub enum Error {
     /// The blob store did not answer.
     #[error(transparent)]
     Blobs(#[from] blobs::Error),
+    /// A file of the user's that a value refers to is gone, or has changed.
+    #[error(transparent)]
+    Source(Box<super::SourceError>),
     /// A file could not be written.
     #[error("cannot write {path:?}: {why}")]
     Export {

@@ -1,6 +1,9 @@
 //! Values as files: written to a path, for those who must have one.
 
-use super::{Content, Error, ValueId, Values, whole::broken};
+use super::{
+    Content, Error, ValueId, Values,
+    whole::{broken, not_there},
+};
 use crate::blocking::blocking;
 use futures_util::TryStreamExt;
 use std::{fs, io, io::Write, path::Path};
@@ -42,6 +45,13 @@ impl Values {
             Content::Inline(bytes) => {
                 let written = blocking(move || file.write_all(&bytes)).await;
                 return written.map_err(|error| content(path, error));
+            }
+            Content::Source(source) => {
+                let written = self.write_source(source, path, file).await;
+                return written.map_err(|error| match error {
+                    Error::Source(error) => not_there(id)(*error),
+                    error => error,
+                });
             }
             Content::Gathered { .. } => None,
         };

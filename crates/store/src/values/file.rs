@@ -95,7 +95,7 @@ impl Values {
                     Some(path)
                 }
             },
-            Content::Inline(_) | Content::Gathered { .. } => None,
+            Content::Inline(_) | Content::Gathered { .. } | Content::Source(_) => None,
         })
     }
 

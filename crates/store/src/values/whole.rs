@@ -9,7 +9,7 @@
 //! value for all that refer to it.
 
 use super::{
-    Content, Error, ValueId, Values,
+    Content, Error, SourceError, ValueId, Values,
     blob::is_blob,
     stored::{Head, lost_row},
 };
@@ -42,6 +42,15 @@ pub(super) fn broken(id: &ValueId) -> impl Fn(blobs::Error) -> Error + '_ {
     move |error| match error.is_damage() {
         true => Error::Broken { id: id.clone(), why: error.to_string() },
         false => Error::Blobs(error),
+    }
+}
+
+/// What is said of a value whose file is not what it was: of a blob that was handed over, that it is broken, so that it is
+/// computed again.
+pub(super) fn not_there(id: &ValueId) -> impl Fn(SourceError) -> Error + '_ {
+    move |error| match is_blob(id) {
+        true => Error::Broken { id: id.clone(), why: error.to_string() },
+        false => Error::Source(Box::new(error)),
     }
 }
 
@@ -90,7 +99,9 @@ impl Values {
         }
         match head.content().ok_or_else(damaged)? {
             Content::Object { name, len } => self.check_object(id, name, len).await,
-            Content::Inline(_) | Content::Gathered { .. } => Ok(()),
+            // A blob that was handed over can be computed again; a file that is an input, only its step can tell about.
+            Content::Source(source) if is_blob(id) => self.check_source(source).await.map_err(not_there(id)),
+            Content::Inline(_) | Content::Gathered { .. } | Content::Source(_) => Ok(()),
         }
     }
 
@@ -116,6 +127,12 @@ impl Values {
                 }
                 batch.put(self.keys.unlink(name), Row::default());
             }
+            Some(Content::Source(source)) => match self.check_source(source).await {
+                Err(error) if is_blob(id) => {
+                    tracing::warn!(%id, %error, "dropping a result that is not there any more");
+                }
+                _ => return Ok(false),
+            },
             Some(Content::Inline(_) | Content::Gathered { .. }) => return Ok(false),
             // Which object it named is not known any more; `fsck` finds that nothing names it.
             None if is_blob(id) && row != lost_row() => tracing::warn!(%id, "dropping the damaged row of a blob"),

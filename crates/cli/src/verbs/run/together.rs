@@ -113,7 +113,8 @@ impl Running<'_> {
         view.end();
         match waited? {
             Ok(report) => {
-                if matches!(report, Report::Cancelled { .. } | Report::Done(_)) {
+                let is_clean = crate::finish::exit(&report) != Exit::Unclean;
+                if matches!(report, Report::Cancelled { .. } | Report::Done(_)) && is_clean {
                     crate::executors::home(&place).clear(handle.id());
                 }
                 self.tell(&handle, report, &view.tally).await

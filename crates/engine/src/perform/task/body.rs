@@ -1,8 +1,8 @@
 //! An attempt: user code with its inputs, its time limit, and a wall around its panics.
 
-use super::{super::Work, start::Began};
+use super::super::Work;
 use crate::{
-    Error, data,
+    Error,
     events::What,
     shared::lock,
     task::{Aside, At, Attempt, Data, Failure, Path, Step, Tx},
@@ -20,7 +20,10 @@ use onceflow_store::{BoxFuture, World};
 use std::{
     any::Any,
     panic::{AssertUnwindSafe, catch_unwind},
-    sync::{Arc, Mutex},
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicBool, Ordering::SeqCst},
+    },
     task::Poll,
 };
 use tokio::sync::oneshot;
@@ -37,14 +40,21 @@ pub(super) enum Interrupted {
 
 type Given = Result<Vec<Data>, Failure>;
 
+/// Whether a body has a thread that nothing can stop: one that is given up is over when that has returned.
+pub(in crate::perform) type Started = Arc<AtomicBool>;
+
+/// What is told of a thread that takes longer than it may.
+pub(in crate::perform) fn overrun(ms: u64) -> String {
+    format!("it took longer than {ms} ms, and its thread cannot be stopped; waiting for it to return")
+}
+
 impl Work<'_> {
     /// Runs the body, or the bodies of a fused step, once.
     pub(super) async fn attempt(
         &self,
         spec: &TaskSpec,
         attempt: u32,
-        inputs: &[Held],
-        began: &Began,
+        (inputs, loaded): (&[Held], Vec<Data>),
         (tx, reserved): (Option<Tx>, &Arc<Mutex<Option<Reserved>>>),
     ) -> Result<Result<Vec<Data>, Interrupted>, Error> {
         let shared = &self.worker.shared;
@@ -52,13 +62,6 @@ impl Work<'_> {
             let address = self.address().await?;
             self.tell_in_order(shared.records.position(), What::WillRun { address, attempt }).await;
         }
-        let loaded = match data::load_all(&shared.values, inputs, Some(&began.scratch)).await {
-            Ok(loaded) => loaded,
-            Err(error) if error.is_of_the_data() => {
-                return Ok(Err(Interrupted::Failed(Failure::new(error.to_string()).finally())));
-            }
-            Err(error) => return Err(error),
-        };
         let plan = &self.run.plan;
         let node = self.taken.node(plan);
         let given = match &node.op {
@@ -152,12 +155,15 @@ impl Work<'_> {
             Ok(started) => started,
             Err(panic) => Attempt::Done(Err(panicked(&*panic))),
         };
+        let (world, room) = (&*self.worker.shared.world, &self.worker.room);
+        let thread = Started::default();
         let future = match started {
             Attempt::Done(given) => return Ok(given.map_err(Interrupted::Failed)),
             Attempt::Async(future) => walled(future),
-            Attempt::Blocking(body) => blocking(&self.worker.room, &*self.worker.shared.world, body),
+            Attempt::Blocking(body) => blocking(room, world, body, &thread),
+            Attempt::Abandonable(body) => blocking(room, world, body, &Started::default()),
         };
-        let given = self.watched(future, timeout_ms, only_once, &heartbeat).await;
+        let given = self.watched((future, thread), timeout_ms, only_once, &heartbeat).await;
         drop(heartbeat);
         if let Some(aside) = aside {
             self.told_aside(&aside, attempt, given.is_err()).await?;
@@ -181,10 +187,11 @@ impl Work<'_> {
         Ok(())
     }
 
-    /// Waits for a body, as long as it may take and as long as the step is ours.
+    /// Waits for a body, as long as it may take and as long as the step is ours. A thread that cannot be stopped is waited for
+    /// however long it takes: neither another attempt nor what undoes this one may run beside it.
     async fn watched(
         &self,
-        mut body: BoxFuture<'_, Given>,
+        (mut body, thread): (BoxFuture<'_, Given>, Started),
         timeout_ms: Option<u64>,
         only_once: bool,
         heartbeat: &Heartbeat<'_>,
@@ -203,11 +210,24 @@ impl Work<'_> {
             false => Box::pin(heartbeat.stopped()),
         };
         let interrupted = select(timeout, stopped);
-        match select(body, interrupted).await {
-            Either::Left((given, _)) => given.map_err(Interrupted::Failed),
-            Either::Right((Either::Left(_), _)) => Err(Interrupted::TimedOut(timeout_ms.unwrap_or_default(), vec![])),
-            Either::Right((Either::Right((stop, _)), _)) => Err(Interrupted::Stopped(stop)),
+        let (interrupted, body) = match select(body, interrupted).await {
+            Either::Left((given, _)) => return given.map_err(Interrupted::Failed),
+            Either::Right((Either::Left(_), body)) => {
+                (Interrupted::TimedOut(timeout_ms.unwrap_or_default(), vec![]), body)
+            }
+            Either::Right((Either::Right((stop, _)), body)) => (Interrupted::Stopped(stop), body),
+        };
+        if thread.load(SeqCst) {
+            if let Interrupted::TimedOut(ms, _) = interrupted {
+                self.tell_held_up(&overrun(ms)).await;
+            }
+            let given = body.await;
+            // What must not start twice is over now, and nobody need ask what became of it.
+            if only_once {
+                return given.map_err(Interrupted::Failed);
+            }
         }
+        Err(interrupted)
     }
 
     pub(super) async fn at(&self, fused: Option<u16>, inputs: &[Held]) -> Result<Arc<At>, Error> {
@@ -236,14 +256,17 @@ pub(in crate::perform) fn walled(future: BoxFuture<'static, Given>) -> BoxFuture
     Box::pin(caught.map(|given| given.unwrap_or_else(|panic| Err(panicked(&*panic)))))
 }
 
-/// Code that blocks, on a thread of its own.
+/// Code that blocks, on a thread of its own; `started` when it has one.
 pub(in crate::perform) fn blocking<'a>(
     room: &'a Room,
     world: &'a dyn World,
     body: Box<dyn FnOnce() -> Given + Send>,
+    started: &Started,
 ) -> BoxFuture<'a, Given> {
+    let started = started.clone();
     Box::pin(async move {
         let permit = room.blocking.clone().acquire_owned().await.expect("the room is never closed");
+        started.store(true, SeqCst);
         let (sender, receiver) = oneshot::channel();
         let run = async move {
             let given = catch_unwind(AssertUnwindSafe(body)).unwrap_or_else(|panic| Err(panicked(&*panic)));

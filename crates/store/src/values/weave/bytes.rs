@@ -44,6 +44,7 @@ impl Values {
             Content::Gathered { .. } => {
                 return Err(Error::Senseless(format!("value {id} is a list, and has no bytes")));
             }
+            Content::Source(source) => return self.read_source(source).await,
             Content::Object { name, len } => (name, len),
         };
         let mut chunks = read_checked(&**self.blobs()?, name, wanted(id, len)?).await.map_err(broken(id))?;
