@@ -90,6 +90,8 @@ pub(crate) enum Verb {
     Import(Import),
     /// Stop a run and undo it
     Cancel(Cancel),
+    /// Remove a run that has ended, and all that is kept of it
+    Rm(Rm),
     /// Take steps of any run on a shared store
     Worker(Worker),
     /// List workers, and what waits
@@ -247,6 +249,18 @@ pub(crate) struct Cancel {
     /// Give up what could not be undone: the run ends, and what it did stays
     #[arg(long)]
     pub(crate) abandon: bool,
+    #[command(flatten)]
+    pub(crate) sure: Sure,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct Rm {
+    /// A key, the beginning of a key or id, or - for the latest
+    #[arg(value_name = "RUN")]
+    pub(crate) run: String,
+    /// Cancel it first if it has not ended; remove it though something was not undone
+    #[arg(long, short)]
+    pub(crate) force: bool,
     #[command(flatten)]
     pub(crate) sure: Sure,
 }

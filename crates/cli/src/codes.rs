@@ -32,6 +32,7 @@ const CODES: &[(&str, &str)] = &[
     (NO_ORIGIN, "nothing is known of this content"),
     (BAD_EXPORT, "the file is no run that can be imported"),
     (UNFINISHED, "the run has not ended"),
+    (STORE_LOST, "the store has lost its data"),
     (IN_USE, "the store is in use, so nothing can be proven"),
     (NOT_UNDONE, "what a run did could not be undone"),
 ];
@@ -56,6 +57,7 @@ pub(crate) const RISKY: &str = "OF0417";
 pub(crate) const SERVER: &str = "OF0418";
 pub(crate) const USAGE: &str = "OF0419";
 pub(crate) const INPUTS: &str = "OF0420";
+pub(crate) const STORE_LOST: &str = "OF0421";
 pub(crate) const WRITE: &str = "OF0440";
 pub(crate) const CONFIG: &str = "OF0441";
 pub(crate) const DRAWING: &str = "OF0442";

@@ -242,6 +242,8 @@ impl From<records::Error> for Fault {
         match error {
             records::Error::Damaged(_) => told(Exit::Damaged, codes::STORE_DAMAGED, &text),
             records::Error::Full(_) => Fault::full(text),
+            records::Error::Lost(_) => told(Exit::Damaged, codes::STORE_LOST, &text)
+                .hint("restore the server's data, or start the runs anew; see `onceflow error OF0421`"),
             records::Error::Unavailable(_) | records::Error::Unknown(_) => {
                 told(Exit::Busy, codes::STORE_BUSY, &text).hint("run the same command again: what was done is kept")
             }

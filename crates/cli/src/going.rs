@@ -67,7 +67,7 @@ impl Going<'_> {
         };
         let (place, jobs) = (self.session.place.clone(), self.args.jobs);
         let (printer, key) = (self.printer, self.key.clone());
-        self.session.close().await?;
+        self.session.close_clean(printer).await?;
         match gone {
             Gone::Left(handle) => background::start(&place, printer, &key, handle.id(), jobs).await,
             Gone::Ended(exit) => Ok(exit),
@@ -133,7 +133,7 @@ impl Going<'_> {
         let view = View::new(self.printer, vec![]).begins(&handle).await?;
         let shown = work::show(events, &self.key, writer, view);
         let waited = work::wait(&engine, &handle, signals, self.printer).await;
-        if let Err(fault) = work::sweep(&engine, place).await {
+        if let Err(fault) = work::sweep_removed(&engine, place).await {
             tracing::debug!(%fault, "directories of runs that are gone are left");
         }
         engine.close().await?;

@@ -51,6 +51,11 @@ pub(crate) enum Ink {
 }
 
 impl Printer {
+    /// The same without data: for what is done on the way to what was asked for.
+    pub(crate) fn without_data(&self) -> Self {
+        Printer { json: false, ..self.clone() }
+    }
+
     pub(crate) fn new(common: &Common) -> Self {
         let terminal = std::io::stderr().is_terminal();
         let no_colour = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());

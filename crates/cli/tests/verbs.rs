@@ -4,6 +4,8 @@ mod support;
 
 #[path = "verbs/asked.rs"]
 mod asked;
+#[path = "verbs/cleaning.rs"]
+mod cleaning;
 #[path = "verbs/moves.rs"]
 mod moves;
 #[path = "verbs/records.rs"]

@@ -19,6 +19,7 @@ mod whole;
 pub(crate) use lists::{Lists, element, elements, gathered};
 pub(crate) use load::{Scratch, load_all, load_inputs, load_into, peek};
 pub(crate) use look::{Looked, look, sources};
+pub use small::ALIVE;
 pub(crate) use small::SmallFiles;
 pub(crate) use store::{Files, Storing};
 pub(crate) use whole::broken;

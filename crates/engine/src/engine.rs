@@ -26,6 +26,7 @@ mod replan;
 pub(crate) mod reruns;
 mod start;
 pub(crate) mod summary;
+mod superseded;
 mod usage;
 pub(crate) mod workers;
 
@@ -274,7 +275,11 @@ impl Engine {
         let header = self.header(asked, &planned, &mut weaves).await?;
         let frame = root_frame(asked, &inputs, planned.reused);
         let plan = shared.plan(Keys::new(id, generation), Arc::new(planned.program));
+        let replaced = seen.as_deref().and_then(rows::read::<Head>);
         let mut draft = run::start(&plan, &header, &frame, seen);
+        if let Some(Head::Finished(replaced)) = replaced {
+            run::supersede(&mut draft.batch, &replaced, header.started);
+        }
         self.write_reasons(&mut draft.batch, (id, generation), (&planned.explanation, planned.is_partial)).await?;
         for key in planned.while_there {
             draft.batch.require_present(key);
@@ -282,6 +287,7 @@ impl Engine {
         // Held until it is told, so that nothing is told before.
         let _order = shared.events.order_if_wanted().await;
         let Some(committed) = self.commit_beginning(asked, draft, &weaves).await? else { return Ok(None) };
+        shared.due.notify_one();
         let run = shared.remember(plan, header, State { generation, phase: Phase::Running });
         let what = crate::events::What::DidStart { generation: generation.0 };
         shared.events.tell(committed.position, Event { run: run.key.clone(), what });
@@ -389,7 +395,7 @@ impl Engine {
         Box::pin(async move {
             let row = self.shared.row(keys::heads().key(key)).await?;
             match row.as_deref().and_then(rows::read::<Head>) {
-                None => Err(Error::NoRun(key.to_owned())),
+                None => Err(self.shared.no_run(key).await),
                 Some(Head::Active(id)) => Ok(self.handle(key, id)),
                 Some(Head::Finished(finished)) => Ok(self.handle(key, finished.run)),
             }

@@ -127,7 +127,7 @@ impl Handle {
     /// As [`Handle::report`], but what it says may not outlive a crash.
     pub(crate) async fn look(&self) -> Result<Report, Error> {
         let Some(row) = self.shared.row(keys::heads().key(&self.key)).await? else {
-            return Err(Error::NoRun(self.key.clone()));
+            return Err(self.shared.no_run(&self.key).await);
         };
         match rows::read::<Head>(&row).ok_or_else(|| Error::damaged(format!("the row of run `{}`", self.key)))? {
             Head::Finished(finished) => {

@@ -31,6 +31,7 @@ pub mod task;
 mod tx;
 mod worker;
 
+pub use data::ALIVE;
 pub use engine::{
     Begun, Carried, Engine, Fork, HISTORY_MS, Inside, KEYLESS_HISTORY_MS, Move, Origin, PLANS_MAX, Part, Reasons,
     Record, RunUsage, Signature, Standing, Start, StepRecord, TakeIn, Undecided, Unfinished, Usage, Use,

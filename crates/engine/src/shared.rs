@@ -45,6 +45,8 @@ pub(crate) struct Shared {
     pub(crate) look: Notify,
     /// Rings when something new will become due.
     pub(crate) due: Notify,
+    /// Runs of which nothing is left, because of this process.
+    removed: Mutex<Vec<RunId>>,
     /// Runs whose history ends with them: their last handles are gone.
     pub(crate) abandoned: Mutex<BTreeMap<RunId, String>>,
     closed: AtomicBool,
@@ -96,6 +98,7 @@ impl Shared {
             small: crate::data::SmallFiles::new(small),
             look: Notify::new(),
             due: Notify::new(),
+            removed: Mutex::default(),
             abandoned: Mutex::default(),
             closed: AtomicBool::new(false),
         })
@@ -125,6 +128,14 @@ impl Shared {
 
     pub(crate) fn shard(&self) -> Shard {
         self.options.shard
+    }
+
+    /// Why a run is not there: its history has ended, or the store is not the one any more that it was in.
+    pub(crate) async fn no_run(&self, key: &str) -> Error {
+        match self.records.check_store().await {
+            Err(lost @ onceflow_store::Error::Lost(_)) => lost.into(),
+            _ => Error::NoRun(key.to_owned()),
+        }
     }
 
     pub(crate) async fn row(&self, key: Key) -> Result<Option<Row>, Error> {
@@ -220,6 +231,18 @@ impl Shared {
         }
         runs.insert(id, run.clone());
         run
+    }
+
+    /// Nothing is left of a run.
+    pub(crate) fn was_removed(&self, id: RunId) {
+        let mut removed = lock(&self.removed);
+        if removed.len() < RUNS_MAX {
+            removed.push(id);
+        }
+    }
+
+    pub(crate) fn take_removed(&self) -> Vec<RunId> {
+        std::mem::take(&mut lock(&self.removed))
     }
 
     pub(crate) fn forget(&self, id: RunId) {

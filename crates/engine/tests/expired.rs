@@ -227,3 +227,64 @@ async fn closing_right_after_the_last_handle_went_leaves_no_row() {
     let heads: Vec<_> = heads.iter().filter(|(_, key, _)| key.group.id().starts_with(b"runs")).collect();
     assert!(heads.is_empty(), "{heads:?}");
 }
+
+const DAY_MS: u64 = 24 * 3_600_000;
+
+/// Two runs: one that is done and gave something large, one that failed; and everybody has rested since.
+async fn done_and_failed(kit: &mut Kit) -> Proof {
+    let (start, _) = odd_fails(kit);
+    let proof = Proof::new(kit);
+    let inputs = vec![(String::from("x"), ints([0, 2]))];
+    let done = Start { key: String::from("done"), keep_ms: Some(HISTORY_MS), inputs, ..start.clone() };
+    assert_eq!(proof.run(done).await, "y=[0 2]");
+    assert!(proof.run(start).await.contains("odd"));
+    clean(&proof).await;
+    proof
+}
+
+/// What `onceflow reclaim` does.
+async fn clean(proof: &Proof) {
+    let engine = proof.engine_on(proof.memory.clone(), Options { works: false, ..Options::default() });
+    assert!(proof.drive(engine.clean_up(u64::MAX)).await.unwrap());
+}
+
+/// Both runs are there, with all they keep.
+async fn all_is_there(proof: &Proof) {
+    let engine = proof.engine_on(proof.memory.clone(), Options { works: false, ..Options::default() });
+    let done = engine.find("done").await.expect("it is remembered");
+    proof.drive(done.output("y")).await.expect("what it gave is there");
+    assert!(matches!(engine.find("r").await.unwrap().report().await, Ok(Report::Failed(_))));
+    let kept = proof.memory.state().all().iter().filter(|(_, key, _)| key.group.id().starts_with(b"K")).count();
+    assert!(kept > 0, "what it keeps is there");
+}
+
+#[tokio::test]
+async fn a_clock_that_was_days_ahead_for_a_moment_ends_no_history() {
+    let proof = done_and_failed(&mut Kit::default()).await;
+    let right = onceflow_store::World::clock(&*proof.world);
+    proof.world.set_clock(right.plus_ms(8 * DAY_MS));
+    clean(&proof).await;
+    all_is_there(&proof).await;
+    proof.world.set_clock(right);
+    clean(&proof).await;
+    proof.world.advance(HISTORY_MS - 60_000);
+    clean(&proof).await;
+    all_is_there(&proof).await;
+}
+
+#[tokio::test]
+async fn a_clock_that_stays_ahead_is_believed_after_half_a_day() {
+    let proof = done_and_failed(&mut Kit::default()).await;
+    let right = onceflow_store::World::clock(&*proof.world);
+    proof.world.set_clock(right.plus_ms(8 * DAY_MS));
+    for _ in 0..11 {
+        clean(&proof).await;
+        all_is_there(&proof).await;
+        proof.world.advance(DAY_MS / 24);
+    }
+    proof.world.advance(2 * DAY_MS / 24);
+    let engine = proof.engine();
+    proof.calm().await;
+    assert!(is_gone(&engine.find("done").await) && is_gone(&engine.find("r").await));
+    proof.drive(engine.close()).await.unwrap();
+}

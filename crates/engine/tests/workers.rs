@@ -236,3 +236,22 @@ async fn every_shape_is_done_by_two_workers_that_share_its_tasks() {
         proof.only_what_remains().await;
     }
 }
+
+#[tokio::test]
+async fn what_a_dead_worker_was_storing_goes_when_it_is_known_to_be_dead() {
+    use onceflow_store::{blobs::content::from_bytes, values::Weave};
+    let proof = Proof::new(&Kit::default());
+    let values = proof.values(proof.memory.clone());
+    let worker = Engine::new(proof.memory.clone(), values.clone(), proof.world.clone(), options("dies"));
+    proof.calm().await;
+    assert_eq!(hosts(&worker).await, ["dies"]);
+    values.upload(from_bytes("an object")).await.unwrap();
+    let (mut hold, upload) = (values.hold(), values.upload(from_bytes("another")).await.unwrap());
+    values.put_ahead(&mut hold, vec![Weave::Blob(upload)]).await.unwrap();
+    worker.stop();
+    proof.world.advance(2 * Options::default().lease_ms);
+    let other = proof.engine_on(proof.memory.clone(), Options { works: false, ..Options::default() });
+    other.remove_due().await.unwrap();
+    assert!(proof.drive(other.clean_up(u64::MAX)).await.unwrap());
+    assert_eq!(values.rows().await.unwrap(), [], "nothing of it is left");
+}

@@ -28,6 +28,7 @@ pub mod content;
 mod digest;
 pub mod directory;
 mod error;
+mod limited;
 mod name;
 pub mod objects;
 #[cfg(feature = "redis")]
@@ -37,6 +38,7 @@ pub mod verified;
 pub use digest::{Digest, Hashing};
 pub use directory::Directory;
 pub use error::Error;
+pub use limited::Limited;
 pub use name::{BadName, ObjectName};
 pub use objects::Objects;
 
@@ -132,6 +134,24 @@ pub trait Blobs: Send + Sync + 'static {
     /// Deletes an object and whatever lies unfinished under its name. A writer still at work under it then stores
     /// nothing, if its content was not complete yet.
     fn delete(&self, name: ObjectName) -> BoxFuture<'_, Result<(), Error>>;
+
+    /// This process writes objects as `writer`, the incarnation their names are made of, from now on until it ends. Repeating it
+    /// does nothing. Only what was enlisted can be known not to have ended.
+    fn enlist(&self, writer: u128) -> BoxFuture<'_, Result<(), Error>> {
+        let _ = writer;
+        Box::pin(std::future::ready(Ok(())))
+    }
+
+    /// Whether it can be known that a writer has ended.
+    fn knows_writers(&self) -> bool {
+        false
+    }
+
+    /// Whether a writer is known to have ended, so that nothing it began will be completed. `false` where that cannot be known.
+    fn has_ended(&self, writer: u128) -> BoxFuture<'_, Result<bool, Error>> {
+        let _ = writer;
+        Box::pin(std::future::ready(Ok(false)))
+    }
 
     /// Where the file of an object is, for stores that are directories of this machine. It is read-only, and whoever
     /// holds the value that names the object may read it there; nobody may change it.

@@ -54,6 +54,7 @@ pub mod limits;
 pub mod list;
 mod news;
 pub mod reclaim;
+mod roots;
 pub mod source;
 mod stored;
 mod update;
@@ -82,7 +83,7 @@ use keys::Keys;
 use news::News;
 use onceflow_core::{Batch, Fences, Key, Require, Row, Shard, Timestamp};
 use source::Sources;
-use std::sync::Arc;
+use std::sync::{Arc, atomic::AtomicBool};
 use stored::{Edge, Head};
 use update::Facts;
 
@@ -95,6 +96,8 @@ pub struct Values {
     fences: Fences,
     news: News,
     blobs: Option<Arc<dyn Blobs>>,
+    /// Whether the blob store knows that we write.
+    is_enlisted: AtomicBool,
     sources: Arc<Mutex<Sources>>,
 }
 
@@ -102,8 +105,17 @@ impl Values {
     /// The values kept in this shard. Any number of these may be at work on one store.
     pub fn new(records: Arc<dyn Records>, world: Arc<dyn World>, shard: Shard) -> Self {
         let fences = Fences::new(world.random());
-        let (news, sources) = (News::default(), Arc::default());
-        Values { records, world, shard, keys: Keys::new(), fences, news, blobs: None, sources }
+        Values {
+            records,
+            world,
+            shard,
+            keys: Keys::new(),
+            fences,
+            news: News::default(),
+            blobs: None,
+            is_enlisted: AtomicBool::new(false),
+            sources: Arc::default(),
+        }
     }
 
     /// A value as it was put. It stays as long as something refers to it.

@@ -12,6 +12,12 @@ pub trait World: Send + Sync + 'static {
     /// The wall clock. It may jump either way; a store's clock does not (see [`Records::now`](crate::Records::now)).
     fn clock(&self) -> Timestamp;
 
+    /// How long this machine has been up, by a clock that only runs forward and does not stand still while it sleeps; `None` if
+    /// that is not known. A world of tests that does not say otherwise has a wall clock that is never wrong.
+    fn uptime(&self) -> Option<Uptime> {
+        Some(Uptime { boot: 0, ms: self.clock().as_ms() })
+    }
+
     /// 128 random bits.
     fn random(&self) -> u128;
 
@@ -29,6 +35,28 @@ pub trait World: Send + Sync + 'static {
     fn service(&self) -> Option<Arc<dyn World>> {
         None
     }
+}
+
+/// How long a machine has been up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Uptime {
+    /// Different after every start of a machine.
+    pub boot: u128,
+    /// For so long.
+    pub ms: u64,
+}
+
+/// What Linux says.
+fn uptime() -> Option<Uptime> {
+    let read = |path: &str| std::fs::read_to_string(path).ok();
+    let id: String = read("/proc/sys/kernel/random/boot_id")?.chars().filter(char::is_ascii_hexdigit).collect();
+    let said = read("/proc/uptime")?;
+    let (seconds, hundredths) = said.split_whitespace().next()?.split_once('.')?;
+    let hundredths: u64 = hundredths.get(..2)?.parse().ok()?;
+    Some(Uptime {
+        boot: u128::from_str_radix(&id, 16).ok()?,
+        ms: seconds.parse::<u64>().ok()? * 1000 + hundredths * 10,
+    })
 }
 
 /// The world for tasks that must go on while user code blocks the threads it runs on.
@@ -90,6 +118,10 @@ impl World for RealWorld {
         Timestamp::from_ms(u64::try_from(since_1970.as_millis()).unwrap_or(u64::MAX))
     }
 
+    fn uptime(&self) -> Option<Uptime> {
+        uptime()
+    }
+
     fn random(&self) -> u128 {
         // The hasher's keys are the standard library's only source of the system's randomness: 64 bits a piece.
         use std::hash::{BuildHasher, RandomState};
@@ -123,6 +155,19 @@ impl World for RealWorld {
     }
 }
 
+/// Gives way once. A store in memory never makes anyone wait, and whoever asks it in a loop would keep its thread.
+pub async fn give_way() {
+    let mut gave_way = false;
+    std::future::poll_fn(|context| {
+        if std::mem::replace(&mut gave_way, true) {
+            return std::task::Poll::Ready(());
+        }
+        context.waker().wake_by_ref();
+        std::task::Poll::Pending
+    })
+    .await;
+}
+
 /// Runs a task to its end on this thread, which sleeps whenever the task waits.
 pub(crate) fn block_on(mut task: BoxFuture<'static, ()>) {
     struct Unpark(std::thread::Thread);
@@ -135,5 +180,17 @@ pub(crate) fn block_on(mut task: BoxFuture<'static, ()>) {
     let mut context = std::task::Context::from_waker(&waker);
     while task.as_mut().poll(&mut context).is_pending() {
         std::thread::park();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_machine_that_says_so_is_up_for_longer_each_time() {
+        let world = RealWorld::here();
+        let (Some(one), Some(two)) = (world.uptime(), world.uptime()) else { return };
+        assert!(one.boot == two.boot && one.boot != 0 && 0 < one.ms && one.ms <= two.ms, "{one:?} {two:?}");
     }
 }

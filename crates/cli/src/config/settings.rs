@@ -36,7 +36,7 @@ pub(crate) enum Kind {
 }
 
 /// All of them.
-pub(crate) const SETTINGS: [Setting; 16] = [
+pub(crate) const SETTINGS: [Setting; 17] = [
     Setting { name: "store", kind: Kind::Store, default: None, help: "The store: a directory, or redis://HOST." },
     Setting { name: "out", kind: Kind::Path, default: Some("results"), help: "Where `run` puts results." },
     Setting {
@@ -83,6 +83,12 @@ pub(crate) const SETTINGS: [Setting; 16] = [
         kind: Kind::Time,
         default: None,
         help: "The longest that a finished run can be asked about, whoever says otherwise.",
+    },
+    Setting {
+        name: "retention.bytes_max",
+        kind: Kind::Size,
+        default: None,
+        help: "The most that large values in the store may take together; what is more is refused as no room.",
     },
     Setting {
         name: "worker.labels",

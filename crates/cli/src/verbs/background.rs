@@ -99,6 +99,6 @@ pub(crate) async fn attend(args: &args::Attend, place: Place, printer: &Printer)
     drop(shown.await);
     let exit = waited.as_ref().map_or_else(|exit| *exit, finish::exit);
     drop(attending);
-    session.close().await?;
+    session.close_clean(printer).await?;
     Ok(exit)
 }

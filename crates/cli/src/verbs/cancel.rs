@@ -55,7 +55,7 @@ pub(crate) async fn run(args: &args::Cancel, place: Place, printer: &Printer) ->
         return Ok(asking::left_alone(printer));
     }
     let exit = cancel(&session, &run, printer, false).await?;
-    session.close().await?;
+    session.close_clean(printer).await?;
     Ok(exit)
 }
 
@@ -87,7 +87,12 @@ fn would(run: &Summary, undos: &[String], printer: &Printer) -> Exit {
 }
 
 /// Cancels a run, unless that is decided, and waits for its end.
-async fn cancel(session: &Session, run: &Summary, printer: &Printer, mut decided: bool) -> Result<Exit, Fault> {
+pub(super) async fn cancel(
+    session: &Session,
+    run: &Summary,
+    printer: &Printer,
+    mut decided: bool,
+) -> Result<Exit, Fault> {
     let signals = &mut Signals::listen()?;
     let engine = session.idle().await?;
     let is_for_any = is_for_any(&session.place, &engine.find(&run.key).await?).await?;

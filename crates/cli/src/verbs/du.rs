@@ -1,7 +1,7 @@
 //! `onceflow du [RUN]`: what takes the room in a store: by run, by what it is for, and until when.
 
 use crate::{
-    args, exit::Exit, fault::Fault, place::Place, printer::Printer, runs, session::Session, trail,
+    args, exit::Exit, fault::Fault, inventory, place::Place, printer::Printer, runs, session::Session, trail,
     verbs::ls::shell_word, words, work,
 };
 use onceflow_engine::{Part, RunUsage, Summary, Usage, Use};
@@ -35,11 +35,17 @@ pub(crate) async fn run(args: &args::Du, place: Place, printer: &Printer) -> Res
     };
     let runs: Vec<_> =
         usage.runs.iter().filter(|run| only.as_ref().is_none_or(|only| only.id == run.run)).map(of).collect();
+    let files = inventory::of(&session.place);
     session.close().await?;
     match (printer.json, &only) {
-        (true, _) => printer.pretty(&to_json(&usage, &runs, only.is_some())),
+        (true, Some(_)) => printer.pretty(&to_json(&usage, &runs, true)),
+        (true, None) => {
+            let mut data = to_json(&usage, &runs, false);
+            data["files"] = files.to_json();
+            printer.pretty(&data);
+        }
         (false, Some(_)) => printer.text(runs.iter().map(one).collect::<String>()),
-        (false, None) => printer.text(table(&usage, &runs)),
+        (false, None) => printer.text(format!("{}{}", table(&usage, &runs), files.text())),
     }
     printer.next(match &only {
         Some(run) => format!("onceflow show {}", shell_word(&run.key)),

@@ -4,7 +4,14 @@
 //! store is refused, and what is told is exact.
 
 use crate::{
-    args, asking, codes, exit::Exit, fault::Fault, place::Place, printer::Printer, session::Session, words, work,
+    args, asking, codes,
+    exit::Exit,
+    fault::Fault,
+    inventory::{self, Inventory},
+    place::Place,
+    printer::Printer,
+    session::Session,
+    words, work,
 };
 use onceflow_engine::WorkerInfo;
 use onceflow_store::values::{Values, fsck::Mode};
@@ -39,6 +46,7 @@ pub(crate) async fn run(args: &args::Fsck, place: Place, printer: &Printer) -> R
         session.close().await?;
         return Err(in_use("it changed while it was read"));
     }
+    let files = inventory::of(&session.place);
     let (referred, not_again) = sources(&values).await?;
     session.close().await?;
     let findings =
@@ -53,10 +61,13 @@ pub(crate) async fn run(args: &args::Fsck, place: Place, printer: &Printer) -> R
             "values": report.values, "edges": report.edges, "exact": report.exact, "clean": clean,
             "referenced": referred, "cannot_be_recomputed": not_again,
             "objects": report.objects, "digests": report.digests, "deep": args.deep,
-            "left": report.left.as_deref().map(findings),
+            "left": report.left.as_deref().map(findings), "files": files.to_json(),
         }));
     } else {
         printer.text(report.to_string());
+        if args.at_rest {
+            printer.text(at_rest(&files));
+        }
         for why in &not_again {
             printer.text(format!("not damage: {why}; what was made of it cannot be recomputed"));
         }
@@ -93,6 +104,19 @@ pub(crate) async fn run(args: &args::Fsck, place: Place, printer: &Printer) -> R
     })
 }
 
+/// What lies in a directory that nobody uses.
+fn at_rest(files: &Inventory) -> String {
+    let mut text = String::from("files:\n");
+    text.push_str(&files.text());
+    if files.unfinished > 0 {
+        let bytes = words::bytes(files.unfinished);
+        text.push_str(&format!(
+            "note: {bytes} were being stored by processes that have ended; `onceflow reclaim` removes them\n"
+        ));
+    }
+    text
+}
+
 /// How many files the store refers to, and why those that are not what they were are not: they are the user's, so that is
 /// no damage.
 async fn sources(values: &Values) -> Result<(usize, Vec<String>), Fault> {
@@ -111,7 +135,7 @@ async fn sources(values: &Values) -> Result<(usize, Vec<String>), Fault> {
 async fn refuse_if_in_use(session: &Session) -> Result<(), Fault> {
     let engine = session.idle().await?;
     let workers = match work::release(&engine, &session.place, None).await {
-        Ok(()) => engine.workers().await.map_err(Fault::from),
+        Ok(_) => engine.workers().await.map_err(Fault::from),
         Err(fault) => Err(fault),
     };
     engine.stop();

@@ -48,7 +48,7 @@ pub(crate) async fn run(args: &args::Run, place: Place, printer: &Printer) -> Re
     let exit = running.go(who).await?;
     let Running { session, left, asked, .. } = running;
     let place = session.place.clone();
-    session.close().await?;
+    session.close_clean(printer).await?;
     match left {
         Some(run) => background::start(&place, printer, asked.key(), run, args.jobs).await,
         None => Ok(exit),
@@ -270,7 +270,7 @@ impl Running<'_> {
         let view = View::new(&self.printer, self.asked.steps()).begins(&handle).await?;
         let shown = work::show(events, self.asked.key(), writer, view);
         let waited = self.until_rest(&engine, &handle, signals).await;
-        if let Err(fault) = work::sweep(&engine, &self.session.place).await {
+        if let Err(fault) = work::sweep_removed(&engine, &self.session.place).await {
             tracing::debug!(%fault, "directories of runs that are gone are left");
         }
         engine.close().await?;

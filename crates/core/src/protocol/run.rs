@@ -182,6 +182,22 @@ pub enum Due {
     Keep(RunId),
     /// A run that failed goes, if nobody has tried it again.
     Failed(RunId),
+    /// What earlier lives of a run hold goes; all of it, if the run is not at its key any more.
+    Superseded(RunId),
+}
+
+/// A finished run, or a finished life of one, is replaced or removed: what it holds is due now, not when its history would
+/// have ended. Answers the row that says so.
+pub fn supersede(batch: &mut crate::Batch, finished: &Finished, now: Timestamp) -> Key {
+    let (run, key) = (finished.run, &finished.header.key);
+    batch.delete(keys::due(finished.ended.plus_ms(finished.header.history_ms), b'h', run, key));
+    // What it keeps goes with the run, or with its next life.
+    if let Some(keep_ms) = finished.header.keep_ms {
+        batch.delete(keys::due(finished.ended.plus_ms(keep_ms), b'k', run, key));
+    }
+    let due = keys::due(now, b's', run, key);
+    batch.put(due.clone(), rows::write(&Due::Superseded(run)));
+    due
 }
 
 /// The run is in another phase from now on. One that failed goes when its history ends, unless something becomes of it

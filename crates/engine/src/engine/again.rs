@@ -111,7 +111,7 @@ impl Handle {
         const LOOKS_MAX: usize = 1000;
         for _ in 0..LOOKS_MAX {
             let row = self.shared.row(keys::heads().key(&self.key)).await?;
-            let row = row.ok_or_else(|| Error::NoRun(self.key.clone()))?;
+            let Some(row) = row else { return Err(self.shared.no_run(&self.key).await) };
             match rows::read(&row).ok_or_else(|| Error::damaged(format!("the row of run `{}`", self.key)))? {
                 Head::Finished(finished) => return Ok(finished.header),
                 // It may end between two looks.

@@ -196,7 +196,7 @@ impl Handle {
         Box::pin(async move {
             loop {
                 let row = self.shared.row(keys::heads().key(&self.key)).await?;
-                let row = row.ok_or_else(|| Error::NoRun(self.key.clone()))?;
+                let Some(row) = row else { return Err(self.shared.no_run(&self.key).await) };
                 if let Some(summary) = self.shared.summary(&self.key, &row).await? {
                     self.shared.records.durable(self.shared.records.position()).await?;
                     return Ok(summary);
@@ -218,7 +218,7 @@ impl Handle {
                         Some(run) => run.header.clone(),
                         None => return Ok(None),
                     },
-                    None => return Err(Error::NoRun(self.key.clone())),
+                    None => return Err(self.shared.no_run(&self.key).await),
                 };
             Ok(self.shared.before(&header).await?.map(|before| before.program))
         })

@@ -63,6 +63,7 @@ impl Work<'_> {
         let decide = |state: State| run::vanish(plan, state, &self.taken, &self.taken.frame, header, now);
         let Some(committed) = self.commit_as_seen(seat, state, &[], None, decide).await? else { return Ok(None) };
         shared.forget(plan.keys.run);
+        shared.was_removed(plan.keys.run);
         shared.progress(plan.keys.run).notify_waiters();
         shared.due.notify_one();
         Ok(committed.next())

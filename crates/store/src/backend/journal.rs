@@ -65,6 +65,9 @@ pub struct Options {
     pub on_damage: OnDamage,
     /// A snapshot is made when the log has more bytes than this, and more than the rows have.
     pub snapshot_log_bytes_min: u64,
+    /// When it is closed, a log that takes more bytes on the disk than this, and several times what the rows have, is replaced by
+    /// a snapshot.
+    pub compact_log_bytes_min: u64,
 }
 
 impl Default for Options {
@@ -73,6 +76,7 @@ impl Default for Options {
             durability: Durability::default(),
             on_damage: OnDamage::default(),
             snapshot_log_bytes_min: committer::SNAPSHOT_LOG_BYTES_MIN,
+            compact_log_bytes_min: committer::COMPACT_LOG_BYTES_MIN,
         }
     }
 }

@@ -3,6 +3,7 @@
 //! ```text
 //! objects/<name>            whole objects; a file appears here by one `link`, after its content was synced
 //! unfinished/<name>.<try>   being written, or left by a crash; `list` tells them, `delete` takes them
+//! writers/<writer>          locked by the process that writes as this one, if the store is one machine's
 //! verified                  which of them were read for their digest; a hint, see `verified`
 //! ```
 //!
@@ -18,6 +19,7 @@
 mod adopt;
 mod layout;
 mod unfinished;
+mod writers;
 
 pub(super) use adopt::{open_regular, unreadable};
 pub(super) use unfinished::digest_open;
@@ -41,11 +43,14 @@ use std::{
     sync::Arc,
 };
 use unfinished::Unfinished;
+use writers::Writers;
 
 /// A store of objects in a local directory. Any number of processes may share it.
 #[derive(Clone, Debug)]
 pub struct Directory {
     layout: Layout,
+    /// Known where all who write are processes of one machine.
+    writers: Option<Arc<Writers>>,
     hints: Arc<Hints>,
 }
 
@@ -59,9 +64,21 @@ impl Directory {
         blocking(move || {
             layout.make()?;
             let hints = Arc::new(Hints::new(layout.root.join("verified"), layout.objects.clone()));
-            Ok(Directory { layout, hints })
+            Ok(Directory { layout, writers: None, hints })
         })
         .await
+    }
+
+    /// [`Directory::open`], for a store that only processes of this machine write to: whether a writer has ended is known
+    /// from the kernel then, and not from a clock.
+    ///
+    /// # Errors
+    /// As [`Directory::open`].
+    pub async fn open_here(root: impl Into<PathBuf>) -> Result<Self, Error> {
+        let directory = Directory::open(root).await?;
+        let path = directory.layout.root.join("writers");
+        let writers = blocking(move || Ok::<_, Error>(Writers::at(path))).await?;
+        Ok(Directory { writers: Some(Arc::new(writers)), ..directory })
     }
 
     async fn write(&self, name: ObjectName, content: Content) -> Result<Stored, Error> {
@@ -136,6 +153,26 @@ impl Blobs for Directory {
             delete(&layout, name)?;
             hints.forget_if_empty();
             Ok(())
+        }))
+    }
+
+    fn enlist(&self, writer: u128) -> BoxFuture<'_, Result<(), Error>> {
+        let (writers, place) = (self.writers.clone(), self.layout.place.clone());
+        Box::pin(blocking(move || match writers {
+            Some(writers) => writers.enlist(writer).map_err(|error| Error::io(&place, &error)),
+            None => Ok(()),
+        }))
+    }
+
+    fn knows_writers(&self) -> bool {
+        self.writers.is_some()
+    }
+
+    fn has_ended(&self, writer: u128) -> BoxFuture<'_, Result<bool, Error>> {
+        let (writers, place) = (self.writers.clone(), self.layout.place.clone());
+        Box::pin(blocking(move || match writers {
+            Some(writers) => writers.has_ended(writer).map_err(|error| Error::io(&place, &error)),
+            None => Ok(false),
         }))
     }
 

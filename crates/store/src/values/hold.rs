@@ -1,7 +1,10 @@
 //! Values on their way into a batch of the caller's that are too many for one batch: put ahead of it over several
 //! updates, and held meanwhile by one lease, on a *spine*: a value that refers to what an update put, and to the spine
 //! before it. The caller's batch refers to what it needs and lets the lease go ([`Weave::Let`]); what nothing else
-//! refers to goes with the spine. A crash lets the lease run out, and everything goes.
+//! refers to goes with the spine. After a crash everything goes: at once where it is known that the process has ended, or
+//! when the lease runs out.
+
+use onceflow_core::{Fence, Name};
 
 use super::{EdgeChange, EdgeName, Error, Expect, Update, ValueId, Values, Weave, limits, value::Content};
 
@@ -12,7 +15,26 @@ pub struct Hold {
     spine: Option<ValueId>,
 }
 
+/// What the names of all leases begin with that hold what was put ahead; the fence of whoever did follows.
+const AHEAD: &[u8] = b"ahead";
+
 impl Hold {
+    /// What the row names of all such leases begin with.
+    pub(super) fn row_prefix() -> Name {
+        EdgeName::root(AHEAD).to_row_name()
+    }
+
+    /// What the names of all leases of one writer begin with.
+    pub(super) fn prefix_of(writer: u128) -> Vec<u8> {
+        [AHEAD, &writer.to_be_bytes()].concat()
+    }
+
+    /// Who put this ahead.
+    pub(super) fn writer(edge: &EdgeName) -> Option<u128> {
+        let EdgeName::Root(name) = edge else { return None };
+        Some(Fence::from_bytes(name.as_bytes().strip_prefix(AHEAD)?)?.incarnation())
+    }
+
     /// What lets it go in the batch it was put ahead of; `None` if nothing was.
     pub fn let_go(&self) -> Option<Weave> {
         self.spine.as_ref().map(|_| Weave::Let { edge: self.edge.clone() })
@@ -22,7 +44,7 @@ impl Hold {
 impl Values {
     /// Holds nothing yet.
     pub fn hold(&self) -> Hold {
-        let edge = [&b"ahead"[..], &self.fences.next().to_bytes()].concat();
+        let edge = [AHEAD, &self.fences.next().to_bytes()].concat();
         Hold { edge: EdgeName::root(edge), spine: None }
     }
 
@@ -49,6 +71,7 @@ impl Values {
     }
 
     async fn put_some(&self, hold: &mut Hold, changes: Vec<Weave>) -> Result<(), Error> {
+        self.enlist().await?;
         let (mut update, mut refs) = (Update::new(), hold.spine.clone().into_iter().collect::<Vec<_>>());
         for change in changes {
             let id;

@@ -176,7 +176,7 @@ pub(super) enum Belongings {
 }
 
 /// Puts a checksum in front.
-fn checked(parts: &[&[u8]]) -> Row {
+pub(super) fn checked(parts: &[&[u8]]) -> Row {
     let mut row = vec![0; 4];
     for part in parts {
         row.extend_from_slice(part);
@@ -187,7 +187,7 @@ fn checked(parts: &[&[u8]]) -> Row {
 }
 
 /// What stands behind the checksum; `None` if it does not fit.
-fn body(row: &[u8]) -> Option<&[u8]> {
+pub(super) fn body(row: &[u8]) -> Option<&[u8]> {
     let (sum, body) = row.split_first_chunk::<4>()?;
     (crc32fast::hash(body) == u32::from_le_bytes(*sum)).then_some(body)
 }

@@ -19,7 +19,7 @@ use onceflow_core::{
         ids::{Generation, RunId},
         keys::{self, Keys},
         rows::{self, Finished, Head, Header, Memo},
-        run::{Due, PROGRAM, SEALED},
+        run::{self, Due, PROGRAM, SEALED},
     },
 };
 use onceflow_store::{
@@ -465,6 +465,9 @@ impl Taking<'_> {
         }
         for (due, row) in self.dues(now, 0) {
             batch.put(due, row);
+        }
+        if let Some(Head::Finished(replaced)) = seen.as_deref().and_then(rows::read::<Head>) {
+            run::supersede(&mut batch, &replaced, now);
         }
         batch.require_seen(head.clone(), seen).put(head, rows::write(&Head::Finished(Box::new(finished))));
         self.shared.values.weave(&mut batch, &weaves).await?;

@@ -266,7 +266,8 @@ fn cut_claimed(mut outcome: Outcome) -> Outcome {
 
 fn reason(error: &Error) -> String {
     match error {
-        Error::Full(why) | Error::Unavailable(why) | Error::Unknown(why) | Error::Damaged(why) => why.to_string(),
+        Error::Full(why) | Error::Unavailable(why) | Error::Unknown(why) => why.to_string(),
+        Error::Damaged(why) | Error::Lost(why) => why.to_string(),
         Error::Invalid(invalid) => invalid.to_string(),
     }
 }

@@ -1,6 +1,6 @@
 //! Another machine's view of the same world: its wall clock is wrong.
 
-use crate::world::{BoxFuture, World};
+use crate::world::{BoxFuture, Uptime, World};
 use onceflow_core::Timestamp;
 use std::sync::{
     Arc,
@@ -29,6 +29,10 @@ impl World for SkewedWorld {
     fn clock(&self) -> Timestamp {
         let ahead_ms = self.ahead_ms.load(SeqCst);
         Timestamp::from_ms(self.world.clock().as_ms().saturating_add_signed(ahead_ms))
+    }
+
+    fn uptime(&self) -> Option<Uptime> {
+        self.world.uptime()
     }
 
     fn random(&self) -> u128 {

@@ -4,7 +4,8 @@ use super::super::{
     Error, Values,
     blob::object,
     id::{EdgeName, ValueId},
-    keys::{Keys, read_due},
+    keys::{Keys, WITNESS, read_due},
+    reclaim::Witness,
     stored::{Debt, Edge, Seal, Standing, Sweeper},
 };
 use super::deep::Deep;
@@ -112,6 +113,8 @@ impl Snapshot {
             self.uploads.insert(object(name)?);
         } else if group == &keys.unlink {
             self.unlink.insert(object(name)?);
+        } else if name.as_bytes() == WITNESS.as_bytes() {
+            Witness::from_row(row)?;
         } else {
             Sweeper::from_row(row)?;
         }
