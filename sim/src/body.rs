@@ -9,7 +9,10 @@ use crate::{
     truth::{Ran, Truth},
     value::Value,
 };
-use onceflow_core::model::{Effect, TaskSpec};
+use onceflow_core::{
+    model::{Effect, TaskSpec},
+    protocol::ids::RunId,
+};
 use onceflow_engine::task::{Attempt, Body, Data, Failure, Step, Tx, Verdict};
 use onceflow_store::BoxFuture;
 use std::sync::{Arc, Mutex};
@@ -34,11 +37,26 @@ pub struct SimBody {
 pub const COUNT: &str = "count";
 
 /// A body at work, until it ends or is dropped.
-struct Working(Arc<Mutex<Truth>>);
+struct Working(Arc<Mutex<Truth>>, (NodeId, RunId, String));
+
+impl Working {
+    /// A body begins. One process never runs two of one step.
+    fn begin(truth: &Arc<Mutex<Truth>>, at: (NodeId, RunId, String)) -> Self {
+        let mut all = lock(truth);
+        all.working += 1;
+        if !all.at_work.insert(at.clone()) {
+            let seen = format!("node {} runs {} of run {} twice at a time", at.0, at.2, at.1);
+            all.violate("a process runs one body of a step at a time", seen);
+        }
+        Working(truth.clone(), at)
+    }
+}
 
 impl Drop for Working {
     fn drop(&mut self) {
-        lock(&self.0).working -= 1;
+        let mut all = lock(&self.0);
+        all.working -= 1;
+        all.at_work.remove(&self.1);
     }
 }
 
@@ -82,8 +100,7 @@ impl Body for SimBody {
             spec: self.spec.clone(),
             ..*self
         };
-        lock(&self.truth).working += 1;
-        let working = Working(self.truth.clone());
+        let working = Working::begin(&self.truth, (self.node, step.run(), step.address()));
         Attempt::Async(Box::pin(async move {
             let _working = working;
             body.sim.sleep(body.sim.below(ms + 1)).await;

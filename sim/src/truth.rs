@@ -97,6 +97,8 @@ pub struct Truth {
     pub repaired: bool,
     /// Bodies at work.
     pub working: usize,
+    /// The same, by where they are at work for which step.
+    pub at_work: BTreeSet<(NodeId, RunId, String)>,
     /// All bodies that ever started.
     pub starts: u64,
     /// Expected inputs of every step, by run key; several if the flow or its inputs changed.

@@ -231,6 +231,9 @@ pub(crate) struct Cancel {
     /// A key, the beginning of a key or id, or - for the latest
     #[arg(value_name = "RUN")]
     pub(crate) run: String,
+    /// Give up what could not be undone: the run ends, and what it did stays
+    #[arg(long)]
+    pub(crate) abandon: bool,
     #[command(flatten)]
     pub(crate) sure: Sure,
 }
@@ -281,6 +284,9 @@ pub(crate) struct Reclaim {
 
 #[derive(Args, Debug)]
 pub(crate) struct Fsck {
+    /// Read the bytes of every object too, and compare them with their digests; without, only lengths are
+    #[arg(long)]
+    pub(crate) deep: bool,
     /// Change what is wrong
     #[arg(long)]
     pub(crate) repair: bool,

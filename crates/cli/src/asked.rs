@@ -102,6 +102,7 @@ impl Asked {
     /// Says which steps never run, unless only some outputs are asked for, and what is not kept as long as it is asked for.
     pub(crate) fn say_unused(&self, printer: &Printer) {
         self.too_long.iter().for_each(|line| printer.say(line));
+        self.flow.warnings.iter().for_each(|warning| printer.say(format!("warning: {warning}")));
         if self.start.outputs.is_none() {
             self.flow.unused.iter().for_each(|unused| printer.say(format!("warning: {unused}")));
         }

@@ -17,7 +17,11 @@ pub(crate) type Digest = [u8; 32];
 
 /// What the file is called, and its first line.
 const NAME: &str = "digests";
-const HEADING: &str = "onceflow digests 1";
+const HEADING: &str = "onceflow digests 2";
+
+/// How its last line begins, which has a digest of all the others: a hint that was damaged is worth nothing, and believed, it
+/// would keep every run from starting.
+const SUM: &str = "sum ";
 
 /// How old times must be. File systems tick in milliseconds to seconds.
 const SETTLED_NS: i128 = 2_000_000_000;
@@ -120,6 +124,7 @@ impl Digests {
             format!("{device} {inode} {size} {modified_ns} {changed_ns} {digest}\n")
         });
         let text: String = std::iter::once(format!("{HEADING}\n")).chain(lines).collect();
+        let text = summed(text);
         let beside = self.path.with_extension(std::process::id().to_string());
         let written = std::fs::write(&beside, text).and_then(|()| std::fs::rename(&beside, &self.path));
         if let Err(error) = written {
@@ -133,8 +138,15 @@ fn now_ns() -> i128 {
     i128::try_from(since.as_nanos()).unwrap_or(i128::MAX)
 }
 
+/// The same text, with its digest below.
+fn summed(text: String) -> String {
+    let sum = blake3::hash(text.as_bytes()).to_hex();
+    format!("{text}{SUM}{sum}\n")
+}
+
 /// Nothing, if any of it is not what was written.
 fn parse(text: &str) -> Option<BTreeMap<Look, (Digest, bool)>> {
+    let (text, _) = text.rsplit_once(SUM).filter(|(before, _)| summed((*before).to_owned()) == text)?;
     let mut lines = text.lines();
     if lines.next() != Some(HEADING) {
         return None;
@@ -200,9 +212,18 @@ mod tests {
 
     #[test]
     fn a_damaged_file_of_digests_is_forgotten() {
-        for text in ["", "other 1\n", "onceflow digests 1\n1 2 3\n", "onceflow digests 1\n1 2 3 4 5 zz\n"] {
-            assert!(parse(text).is_none(), "{text}");
+        for text in ["", "other 2\n", "onceflow digests 2\n1 2 3\n", "onceflow digests 2\n1 2 3 4 5 zz\n"] {
+            assert!(parse(text).is_none() && parse(&summed(text.to_owned())).is_none(), "{text}");
         }
-        assert_eq!(parse("onceflow digests 1\n").map(|known| known.len()), Some(0));
+        assert_eq!(parse(&summed("onceflow digests 2\n".to_owned())).map(|known| known.len()), Some(0));
+        let digest = blake3::hash(b"one").to_hex();
+        let text = summed(format!("onceflow digests 2\n1 2 3 4 5 {digest}\n"));
+        assert_eq!(parse(&text).map(|known| known.len()), Some(1));
+        for at in 0..text.len() {
+            let mut flipped = text.clone().into_bytes();
+            flipped[at] ^= 1;
+            let flipped = String::from_utf8(flipped).expect("only the last bit was changed");
+            assert!(parse(&flipped).is_none(), "byte {at} of the hint was damaged:\n{flipped}");
+        }
     }
 }

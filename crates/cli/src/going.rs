@@ -128,8 +128,9 @@ impl Going<'_> {
         engine.go();
         attending.started()?;
         crate::executors::home(place).tidy(handle.id());
-        let writer = trail::Writer::open(&place.run(handle.id()));
-        let shown = work::show(events, &self.key, writer, View::new(self.printer, vec![]));
+        let writer = trail::Writer::attend(&place.run(handle.id()));
+        let view = View::new(self.printer, vec![]).begins(&handle).await?;
+        let shown = work::show(events, &self.key, writer, view);
         let waited = work::wait(&engine, &handle, signals, self.printer).await;
         if let Err(fault) = work::sweep(&engine, place).await {
             tracing::debug!(%fault, "directories of runs that are gone are left");
@@ -178,7 +179,9 @@ impl Going<'_> {
             Followed::Asked(exit) => self.stopped(exit),
             Followed::Alone => Exit::Waiting,
             Followed::Rests(handle, report, view) => {
-                crate::executors::home(place).clear(handle.id());
+                if crate::finish::exit(&report) != Exit::Unclean {
+                    crate::executors::home(place).clear(handle.id());
+                }
                 self.tell(&handle, *report, &view.tally).await?
             }
         }))

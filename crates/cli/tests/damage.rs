@@ -2,6 +2,11 @@
 
 mod support;
 
+#[path = "damage/inputs.rs"]
+mod inputs;
+#[path = "damage/objects.rs"]
+mod objects;
+
 use std::fs;
 use support::{Bed, copy_flow};
 

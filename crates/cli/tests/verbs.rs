@@ -18,6 +18,8 @@ mod sending;
 mod shared;
 #[path = "verbs/telling.rs"]
 mod telling;
+#[path = "verbs/truth.rs"]
+mod truth;
 
 use support::Bed;
 

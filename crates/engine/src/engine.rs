@@ -5,6 +5,7 @@ mod again;
 mod begun;
 mod carry;
 mod claims;
+mod damage;
 mod done;
 mod elements;
 mod explain;
@@ -17,6 +18,7 @@ mod keyless;
 mod known;
 mod live;
 mod moves;
+mod not_undone;
 mod reasons;
 mod record;
 mod replan;
@@ -29,7 +31,7 @@ pub(crate) mod workers;
 pub use again::{Signature, Undecided};
 pub use begun::Begun;
 pub use carry::{Carried, TakeIn};
-pub use elements::Unfinished;
+pub use elements::{Standing, Unfinished};
 pub use fork::Fork;
 pub(crate) use keyless::HistoryEnd;
 pub use keyless::KEYLESS_HISTORY_MS;
@@ -165,6 +167,9 @@ impl Engine {
     /// If the flow does not check, the inputs are not its own, or the store does not answer.
     pub fn start(&self, start: Start) -> BoxFuture<'_, Result<Handle, Error>> {
         Box::pin(async move {
+            if self.shared.is_closed() {
+                return Err(Error::Closed);
+            }
             let asked = self.ask(start).await?;
             let answer = loop {
                 match self.try_start(&asked).await {
@@ -317,6 +322,9 @@ impl Engine {
     /// The run is there: it goes on as it is, or with a new plan.
     async fn go_on(&self, asked: &Asked, id: RunId) -> Result<Option<Handle>, Error> {
         let Some(run) = self.shared.read_run(id).await? else { return Ok(None) };
+        if let Phase::NotUndone { .. } = run.state().phase {
+            return Err(self.shared.not_undone(&run).await?);
+        }
         if !asked.is(&run.header) || run.state().phase == Phase::Frozen {
             return self.replan(asked, &run).await;
         }
@@ -324,6 +332,9 @@ impl Engine {
             return self.until_gone(asked, id).await;
         }
         if run.state().phase.is_failed() {
+            if self.shared.stands_for_damage(&run).await? {
+                return self.replan(asked, &run).await;
+            }
             self.retry(&run).await?;
         }
         Ok(Some(self.handle(&asked.start.key, id)))
@@ -344,7 +355,9 @@ impl Engine {
     async fn again(&self, asked: &Asked, seen: Option<Row>, finished: Finished) -> Result<Option<Handle>, Error> {
         let generation = Generation(finished.generation.0 + 1);
         match finished.status {
-            Status::Done if asked.is(&finished.header) => Ok(Some(self.handle(&asked.start.key, finished.run))),
+            Status::Done if self.shared.is_done(asked, &finished).await? => {
+                Ok(Some(self.handle(&asked.start.key, finished.run)))
+            }
             // What was undone is not there any more, whatever was kept: this is another run.
             Status::Failed { .. } | Status::Cancelled { .. } => {
                 let planned = replan::plan(asked, &known::Known::new(), None, self.fuses(asked))?;
@@ -364,11 +377,18 @@ impl Engine {
         finished: &Finished,
     ) -> Result<(known::Known, Option<known::Before>), Error> {
         let before = self.shared.before(&finished.header).await?;
-        if finished.header.keep_ms.is_none() {
-            return Ok((known::Known::new(), before));
+        let mut known = match &before {
+            // Asked for the same again, because some of what it gave is damaged: the rest is right as it is.
+            Some(before) if finished.status == Status::Done && asked.is(&finished.header) => {
+                known::still_right(known::given_out(before, &finished.outputs), before, asked)
+            }
+            _ => known::Known::new(),
+        };
+        if finished.header.keep_ms.is_some() {
+            let keys = Keys::new(finished.run, finished.generation);
+            known.extend(self.shared.kept(&keys, asked).await?);
         }
-        let keys = Keys::new(finished.run, finished.generation);
-        Ok((self.shared.kept(&keys, asked).await?, before))
+        Ok((known, before))
     }
 
     /// A run that was started.

@@ -49,14 +49,15 @@ pub enum Report {
     Failed(Vec<Failed>),
     /// The outcomes of these steps are not known; see [`Handle::resolve`].
     Waiting(Vec<String>),
-    /// It failed and was undone; these could not be.
+    /// It failed and was undone; these could not be. Unless they were given up, the run is still there: see
+    /// [`Handle::abandon`].
     Undone {
         /// What went wrong.
         failures: Vec<Failed>,
         /// What could not be undone.
         not_undone: Vec<Failed>,
     },
-    /// It was cancelled and undone; these could not be.
+    /// It was cancelled and undone; these could not be, as above.
     Cancelled {
         /// What could not be undone.
         not_undone: Vec<Failed>,
@@ -158,6 +159,13 @@ impl Handle {
                     Why::Failed(_) | Why::NotStarted => None,
                 });
                 Ok(Report::Waiting(unknown.collect()))
+            }
+            Phase::NotUndone { cancelled } => {
+                let (failures, not_undone) = self.shared.noted(run).await?;
+                Ok(match cancelled {
+                    true => Report::Cancelled { not_undone },
+                    false => Report::Undone { failures, not_undone },
+                })
             }
             _ => Ok(Report::Running),
         }
@@ -261,17 +269,30 @@ impl Handle {
     }
 
     async fn load(&self, outcome: &Outcome, directory: Option<&Path>) -> Result<Data, Error> {
-        match outcome.value() {
+        let loaded = match outcome.value() {
             None => Ok(Data::None),
             Some(payload) => data::load_into(&self.shared.values, payload, directory).await,
+        };
+        if let Err(error) = &loaded {
+            self.shared.drop_broken(error).await;
         }
+        loaded
+    }
+
+    /// Whether outputs of the run are in the store as they were put there, as far as that shows at little cost. Starting the
+    /// run again computes anew what is not.
+    ///
+    /// # Errors
+    /// If the store does not answer.
+    pub fn are_whole<'a>(&'a self, outputs: &'a [(String, Outcome)]) -> BoxFuture<'a, Result<bool, Error>> {
+        Box::pin(self.shared.gave_whole(outputs))
     }
 
     /// Stops the run: bodies at work are dropped, wherever they are, but for those that must not start twice, which may
     /// end; no others are started; what was done is undone as registered, and nothing remains but that it was cancelled. Ends when that is durably decided; [`Handle::wait`] waits for the rest.
     ///
     /// # Errors
-    /// [`Error::Ended`] if it has.
+    /// [`Error::Ended`] if it has; [`Error::NotUndone`] if it was undone, in part in vain.
     pub fn cancel(&self) -> BoxFuture<'_, Result<(), Error>> {
         Box::pin(async move {
             loop {
@@ -281,6 +302,7 @@ impl Handle {
                 let state = run.state();
                 match state.phase {
                     Phase::Running | Phase::Failing | Phase::Failed { .. } | Phase::Waiting | Phase::Frozen => {}
+                    Phase::NotUndone { .. } => return Err(self.shared.not_undone(&run).await?),
                     _ => break,
                 }
                 let draft = run::turn(&run.plan, state, Phase::Cancelling);
@@ -308,6 +330,9 @@ pub enum Resolution {
 
 impl Handle {
     /// Says what became of a step whose outcome is not known; see [`Report::Waiting`]. Durable when it returns.
+    ///
+    /// Of a run that could not be undone, says what becomes of the undo of a step: it was done by hand ([`Resolution::Done`],
+    /// without outputs), is tried again with all others ([`Resolution::Redo`]), or is given up ([`Resolution::Fail`]).
     ///
     /// # Errors
     /// [`Error::Refused`] if there is no such step, or somebody else decided.
@@ -365,6 +390,9 @@ impl Handle {
             let Some(run) = self.shared.read_run(self.id).await? else {
                 return Err(Error::Ended { key: self.key.clone() });
             };
+            if let Phase::NotUndone { .. } = run.state().phase {
+                return self.resolve_undo(&run, address, resolution).await;
+            }
             let is_it = |why: &Why| matches!(why, Why::Unknown { address: at, .. } if **at == *address);
             let Some((step, row, parked)) = self.shared.parked_for(&run.plan.keys, is_it, 1).await?.pop() else {
                 return Err(refused(format!("has no step {address} whose outcome is not known")));

@@ -80,7 +80,12 @@ pub(crate) struct Aside {
     pub(crate) wants_log: bool,
     pub(crate) wrote: Mutex<Option<Vec<u8>>>,
     pub(crate) used: Mutex<Option<Used>>,
+    /// What there is to say about an attempt that is ended from outside.
+    pub(crate) last_words: Mutex<Vec<String>>,
 }
+
+/// The code of a step that took longer than its timeout; its page is in `docs/errors`.
+pub const TIMEOUT: &str = "OF0321";
 
 /// What an attempt used of the machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -154,6 +159,14 @@ impl Step {
     pub fn wrote(&self, text: Vec<u8>) {
         if let Some(aside) = &self.aside {
             *lock(&aside.wrote) = Some(text);
+        }
+    }
+
+    /// What there is to say about the attempt if it is ended from outside, because it took too long: called when the body is
+    /// dropped, and told with the failure.
+    pub fn last_words(&self, causes: Vec<String>) {
+        if let Some(aside) = &self.aside {
+            *lock(&aside.last_words) = causes;
         }
     }
 
@@ -255,9 +268,22 @@ impl Failure {
         Failure { causes: chain.map(ToString::to_string).collect(), is_final: false, not_done: false, is_open: false }
     }
 
+    /// It took longer than it may; and what else there is to say.
+    pub(crate) fn timed_out(ms: u64, more: Vec<String>) -> Self {
+        let mut failure = Failure::new(format!("{TIMEOUT}: it took longer than its timeout, {ms} ms"));
+        failure.causes.extend(more);
+        failure
+    }
+
     /// None yet: what becomes of the step, somebody outside will say. Only of a task that must not start twice.
     pub fn open(what: impl Into<String>) -> Self {
         Failure { is_open: true, ..Failure::new(what) }
+    }
+
+    /// The same, with what caused it.
+    pub(crate) fn because(mut self, cause: String) -> Self {
+        self.causes.push(cause);
+        self
     }
 
     /// The same, but no other attempt follows.
@@ -302,8 +328,11 @@ pub enum Attempt {
     Done(Result<Vec<Data>, Failure>),
     /// A future; it is dropped when the attempt is given up.
     Async(BoxFuture<'static, Result<Vec<Data>, Failure>>),
-    /// Code that blocks its thread.
+    /// Code that blocks its thread. Nothing can stop that: an attempt that is given up is over when the thread has returned.
     Blocking(Box<dyn FnOnce() -> Result<Vec<Data>, Failure> + Send>),
+    /// Code that blocks its thread, and does no harm if it goes on while another attempt runs, or after the engine was closed:
+    /// its thread is left to itself when the attempt is given up.
+    Abandonable(Box<dyn FnOnce() -> Result<Vec<Data>, Failure> + Send>),
 }
 
 /// A task with its code.

@@ -48,11 +48,11 @@ mod unused;
 mod words;
 
 pub use inputs::{Called, Given, ports::bind};
-pub use problem::{Place, Problem, Problems};
+pub use problem::{Place, Problem, Problems, Warning};
 pub use schema::schema;
 pub use types::Shape;
 pub use unused::Unused;
-pub use words::{duration_ms, is_label, size_bytes};
+pub use words::{duration_ms, is_label, reserved_names, size_bytes};
 
 use onceflow_core::model::{Identity, Library, Port, Type, task::DEFAULT_CLASS};
 use onceflow_exec::value::Value;
@@ -98,6 +98,8 @@ pub struct Flow {
     pub secrets: Vec<String>,
     /// Steps that never run.
     pub unused: Vec<Unused>,
+    /// What is allowed, and probably not meant.
+    pub warnings: Vec<Warning>,
     /// All files it was loaded from, the first being its own.
     pub files: Vec<FlowFile>,
 }
@@ -150,8 +152,10 @@ pub fn load(path: &Path, options: &Options) -> Result<Flow, Problems> {
         return Err(Problem::new("OF0102", format!("{} cannot be read", path.display())).into());
     };
     let identity = check::run(&files.library, &callee.name, &files.sources, &report);
+    let warnings = report.warnings();
     report.result()?;
     Ok(Flow {
+        warnings,
         identity,
         unused: unused::find(&files.library),
         outputs: callee.outputs.unwrap_or_default(),

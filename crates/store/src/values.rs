@@ -15,6 +15,7 @@
 //! | [`lease`] | edges that end by themselves, and the keeper that renews one |
 //! | [`reclaim`] | expires leases, pays debts, buries values; in small steps |
 //! | [`blob`] | large bytes, as values |
+//! | `whole` | that nobody is given wrong bytes: what is checked before it is read, and dropped if it is damaged |
 //! | [`list`] | long lists, as trees of pages |
 //! | [`hold`] | what is put ahead of a batch that is too small for it |
 //! | [`fsck`] | proves that all of it fits together, and repairs what does not |
@@ -56,6 +57,7 @@ mod stored;
 mod update;
 pub mod value;
 pub mod weave;
+mod whole;
 
 pub use blob::Upload;
 pub use elements::Element;
@@ -100,11 +102,11 @@ impl Values {
     /// A value as it was put. It stays as long as something refers to it.
     pub async fn get(&self, id: &ValueId) -> Result<Value, Error> {
         let Some(row) = self.row(self.keys.value(id)).await? else { return Err(Error::Missing { id: id.clone() }) };
-        let head = Head::read(&row).ok_or_else(|| Error::damaged(format!("value {id}")))?;
+        let head = Head::read(&row).ok_or_else(|| whole::row_damaged(id))?;
         if head.is_lost() {
             return Err(Error::Lost { id: id.clone() });
         }
-        let content = head.content().ok_or_else(|| Error::damaged(format!("value {id}")))?;
+        let content = head.content().ok_or_else(|| whole::row_damaged(id))?;
         Ok(Value { refs: head.refs().collect(), content })
     }
 

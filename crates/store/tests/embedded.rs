@@ -23,6 +23,8 @@ use std::{
 };
 use tokio::sync::oneshot;
 
+#[path = "embedded/claims.rs"]
+mod claims;
 #[path = "embedded/killed.rs"]
 mod killed;
 
@@ -78,7 +80,8 @@ async fn the_directory_is_this_users_alone_and_left_as_it_was_found() {
     assert!(!dir.join("store.new").exists());
     owner.close().await.unwrap();
     assert!(!dir.join("store.sock").exists());
-    assert_eq!(dir.join("LOCK").metadata().unwrap().len(), 0);
+    assert!(std::fs::read(dir.join("LOCK")).unwrap().starts_with(b"closed in order"), "it names nobody");
+    assert_eq!(std::fs::read_dir(dir.join("members")).unwrap().count(), 0);
     assert_eq!(owner.role(), Role::Ended);
     assert!(matches!(owner.commit(put("a")).await, Err(Error::Unavailable(_))));
 }

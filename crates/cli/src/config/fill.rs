@@ -57,7 +57,7 @@ pub(crate) fn fill(cli: &mut Cli, matches: &ArgMatches, config: &mut Config) {
             flow(&mut run.flow, &is_said, config);
             option(&mut run.jobs, "jobs", "jobs", &is_said, config, number);
             match is_said("out") {
-                true => config.set("out", json!(run.out), Origin::Flag("out")),
+                true => config.set("out", json!(run.out.to_string_lossy()), Origin::Flag("out")),
                 false => run.out = text(config, "out").map_or_else(|| run.out.clone(), PathBuf::from),
             }
             option(&mut run.lease, "lease", "worker.lease", &is_said, config, Value::as_u64);
@@ -89,7 +89,10 @@ pub(crate) fn fill(cli: &mut Cli, matches: &ArgMatches, config: &mut Config) {
 
 fn common(common: &mut Common, is_said: &impl Fn(&str) -> bool, config: &mut Config) {
     match is_said("store") {
-        true => config.set("store", json!(common.store), Origin::Flag("store")),
+        true => {
+            let shown = common.store.as_ref().map(|store| store.to_string_lossy().into_owned());
+            config.set("store", json!(shown), Origin::Flag("store"));
+        }
         // The environment has been read with the rest, but for what is no text.
         false => common.store = text(config, "store").map(PathBuf::from).or(common.store.take()),
     }

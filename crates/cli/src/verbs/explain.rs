@@ -20,6 +20,7 @@ use crate::{
 use onceflow_core::plan::{Explanation, Fate, Reason, explain::all_done};
 use onceflow_engine::{Engine, Error, Report, RunStatus, Start, Summary, What};
 use serde_json::json;
+use std::collections::BTreeMap;
 
 /// Says what would run.
 pub(crate) async fn run(args: &args::Explain, place: Place, printer: &Printer) -> Result<Exit, Fault> {
@@ -128,7 +129,7 @@ impl Found {
 }
 
 /// Whether nothing of the run will run any more: what it did is undone, or what is left of it is removed.
-pub(super) fn is_being_undone(status: RunStatus) -> bool {
+pub(crate) fn is_being_undone(status: RunStatus) -> bool {
     matches!(status, RunStatus::Cancelling | RunStatus::Undoing | RunStatus::Removing)
 }
 
@@ -139,9 +140,7 @@ pub(super) async fn going_on(place: &Place, engine: &Engine, start: &Start) -> R
         return Ok((Known::default(), vec![]));
     }
     let handle = engine.find(&start.key).await?;
-    let left =
-        |each: onceflow_engine::Unfinished| (words::step(&each.address), (each.left as usize, each.elements as usize));
-    let eaches = handle.unfinished().await?.into_iter().map(left).collect();
+    let eaches = handle.unfinished().await?.iter().flat_map(left_of).collect();
     let waits = waits::all(place, engine, &handle).await?;
     let mut unknown: std::collections::BTreeSet<_> =
         waits::unknown(&waits).iter().map(|address| words::step(address)).collect();
@@ -150,6 +149,13 @@ pub(super) async fn going_on(place: &Place, engine: &Engine, start: &Start) -> R
         unknown.extend(failures.iter().filter(|failed| failed.started).map(|failed| words::step(&failed.address)));
     }
     Ok((Known { eaches, unknown }, waits))
+}
+
+/// The eaches that one is, with how many elements are left: several, where some go through their elements together.
+fn left_of(each: &onceflow_engine::Unfinished) -> BTreeMap<String, (usize, usize)> {
+    let far = (each.left as usize, each.elements as usize);
+    let tasks = each.tasks.iter().flatten().filter_map(|address| Some(address.split_once("[*]")?.0));
+    tasks.chain([each.address.as_str()]).map(|address| (words::step(address), far)).collect()
 }
 
 /// What is not taken up of a flow by a run that goes on, and what is done once more by one that is moved.
@@ -206,10 +212,17 @@ fn opened(place: &Place, run: onceflow_core::protocol::ids::RunId, explanation: 
     let reused: std::collections::BTreeSet<_> = reused.map(|line| words::step(&line.address)).collect();
     let mut found = plan::Eaches::new();
     for line in trail::Reader::open(&place.run(run)).more() {
-        if let Some(What::DidOpen { address, elements }) = trail::what(&line)
+        if let Some(What::DidOpen { address, elements }) = line.what
             && reused.contains(&words::step(&address))
         {
             found.insert(words::step(&address), (0, elements as usize));
+        }
+    }
+    // Those that go through their elements together are one node.
+    for of_node in explanation.lines.chunk_by(|a, b| a.node == b.node).filter(|of_node| of_node.len() > 1) {
+        let names = || of_node.iter().map(|line| words::step(&line.address));
+        if let Some(far) = names().find_map(|name| found.get(&name).copied()) {
+            found.extend(names().filter(|name| !name.contains(['[', '@'])).map(|name| (name, far)));
         }
     }
     found

@@ -26,7 +26,11 @@ pub(crate) async fn run(args: &args::Fsck, place: Place, printer: &Printer) -> R
         session.close().await?;
         return Ok(asking::left_alone(printer));
     }
-    let report = values.fsck(if repairs { Mode::Repair } else { Mode::Check }).await?;
+    let mode = if repairs { Mode::Repair } else { Mode::Check };
+    let report = match args.deep {
+        true => values.fsck_deep(mode).await?,
+        false => values.fsck(mode).await?,
+    };
     if args.at_rest && !report.exact {
         session.close().await?;
         return Err(in_use("it changed while it was read"));
@@ -40,6 +44,7 @@ pub(crate) async fn run(args: &args::Fsck, place: Place, printer: &Printer) -> R
             "problems": findings(&report.problems), "leaks": findings(&report.leaks),
             "lost": report.lost.iter().map(ToString::to_string).collect::<Vec<_>>(),
             "values": report.values, "edges": report.edges, "exact": report.exact, "clean": clean,
+            "objects": report.objects, "digests": report.digests, "deep": args.deep,
             "left": report.left.as_deref().map(findings),
         }));
     } else {
@@ -48,12 +53,17 @@ pub(crate) async fn run(args: &args::Fsck, place: Place, printer: &Printer) -> R
     Ok(match (clean, report.problems.is_empty(), args.repair) {
         (true, _, true) if !report.is_clean() => {
             let n = report.problems.len() + report.leaks.len();
-            printer
-                .next(format!("{} repaired; `onceflow reclaim` removes what is left over", words::count(n, "finding")));
+            let lost =
+                if report.problems.is_empty() { "" } else { "; the next `onceflow run` computes again what was lost" };
+            let repaired = words::count(n, "finding");
+            printer.next(format!("{repaired} repaired; `onceflow reclaim` removes what is left over{lost}"));
             Exit::Done
         }
         (true, ..) => {
-            printer.next("nothing to do: the store is whole");
+            printer.next(match args.deep || report.objects == 0 {
+                true => "nothing to do: the store is whole",
+                false => "nothing to do: the store is whole, as far as lengths tell; `--deep` reads all bytes",
+            });
             Exit::Done
         }
         (false, true, _) => {

@@ -64,6 +64,11 @@ pub enum Phase {
     RemovingCancelled,
     /// It failed, and its history has ended: what is left is to be removed.
     Expired,
+    /// Nothing is in flight; some of what was done could not be undone, and someone must say how it goes on.
+    NotUndone {
+        /// Whether it was cancelled; else it failed.
+        cancelled: bool,
+    },
 }
 
 impl Phase {

@@ -41,7 +41,7 @@ pub struct Undecided {
 }
 
 impl Handle {
-    /// Tries again what failed, and lets a run that was stopped while it was planned go on as it was; of what failed, only
+    /// Tries again what failed, or what could not be undone, and lets a run that was stopped while it was planned go on as it was; of what failed, only
     /// steps at these addresses, if some are named. How many steps that are. Durable when it returns. Somebody must be
     /// at work on the run for anything to happen.
     ///
@@ -64,6 +64,7 @@ impl Handle {
                     let why = String::from("waits for somebody to say what became of a step");
                     return Err(Error::Refused { key: key(), why });
                 }
+                Phase::NotUndone { .. } => self.shared.undo_again(&run).await?,
                 _ => return Err(Error::Busy { key: key() }),
             };
             self.shared.records.durable(self.shared.records.position()).await?;

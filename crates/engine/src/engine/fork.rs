@@ -7,7 +7,7 @@
 use super::{
     Asked, Engine, Start, inputs,
     known::{Before, Known, given_out, still_right},
-    replan::{self, Planned},
+    replan::Planned,
 };
 use crate::{Error, Handle, data, task::Data};
 use futures_util::future::BoxFuture;
@@ -106,7 +106,7 @@ impl Engine {
             let asked = self.ask_as(&header, &before, fork.clone()).await?;
             // While inputs are looked at, the old run may have become another.
             let Some(old) = self.old(from, header, before, &asked).await? else { continue };
-            let planned = replan::plan(&asked, &old.known, Some(&old.before), self.fuses(&asked))?;
+            let planned = self.shared.plan_whole(&asked, &old.known, Some(&old.before), self.fuses(&asked)).await?;
             return Ok((asked, old, planned));
         }
     }

@@ -221,6 +221,7 @@ impl Work<'_> {
         if let Some(wanted) = wanted {
             batch.put(keys::wanted().key(wanted.name()), rows::write(&wanted));
         }
+        self.worker.alive.release(taken.fence);
         match shared.records.commit(batch).await?.is_applied() {
             true => Ok(()),
             false => self.stay().await,

@@ -31,6 +31,7 @@ pub fn bind(ports: &[Port], words: &[(String, String)], called: Called) -> Resul
         finish_independent: false,
         secrets: vec![],
         unused: vec![],
+        warnings: vec![],
         files: vec![],
     };
     flow.bind_called(&Given { words: words.to_vec(), file: None }, called)

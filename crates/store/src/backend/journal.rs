@@ -30,7 +30,7 @@ pub use recover::{OnDamage, Recovered, Torn};
 use super::shared::{check_get, wait_for};
 use crate::{
     records::{Error, Outcome, Page, Position, Records, Scan},
-    state::State,
+    state::{StandingClaim, State},
     sync::{Mutex, lock},
     wake::{Bell, Mark},
     world::{BoxFuture, World},
@@ -188,6 +188,28 @@ impl Journal {
     /// A copy of all rows.
     pub fn state(&self) -> State {
         lock(&self.inner.book).state.clone()
+    }
+
+    /// The claims that stand now.
+    pub fn claims(&self) -> Vec<StandingClaim> {
+        lock(&self.inner.book).state.claims()
+    }
+
+    /// From now on no claim finds anything, or again what is free. Whoever waits for free rows looks again then.
+    pub fn hold_grants(&self, held: bool) {
+        let mut book = lock(&self.inner.book);
+        book.grants_held = held;
+        let position = Position(book.position.0 + 1);
+        if !held {
+            book.state.note_all_enabled(position);
+        }
+        drop(book);
+        self.inner.enabled.ring();
+    }
+
+    /// Whether no claim finds anything.
+    pub fn holds_grants(&self) -> bool {
+        lock(&self.inner.book).grants_held
     }
 
     /// Whether it still takes batches, and why not. After an I/O error it does not; it is to be opened again.

@@ -149,11 +149,24 @@ pub async fn read_checked(blobs: &dyn Blobs, name: ObjectName, stored: Stored) -
         if found == stored {
             return Ok(None);
         }
-        let why =
-            format!("it should be {}, {} bytes, and is {}, {}", stored.digest, stored.len, found.digest, found.len);
-        Err(Error::damaged(name, &"the store".into(), why))
+        Err(Error::of_other_content(name, stored, found))
     };
     Ok(stream::try_unfold(Some((chunks, Hashing::default())), next).boxed())
+}
+
+/// Reads a whole object to see that it is what the record says, whatever is remembered about it.
+///
+/// # Errors
+/// [`Error::Missing`] and [`Error::Damaged`].
+pub async fn verify(blobs: &dyn Blobs, name: ObjectName, stored: Stored) -> Result<(), Error> {
+    let found = blobs.size(name).await?;
+    if found != stored.len {
+        return Err(Error::of_other_length(name, stored.len, found));
+    }
+    match digest(blobs.read(name, None).await?).await? {
+        found if found == stored => Ok(()),
+        found => Err(Error::of_other_content(name, stored, found)),
+    }
 }
 
 /// Reads a whole object into memory, if it has at most `len_max` bytes; for small ones and for tests.
