@@ -54,7 +54,7 @@ use crate::{
 use futures_util::future::BoxFuture;
 use onceflow_core::{
     Name, Row,
-    model::{Program, check},
+    model::{Program, check_within},
     payload::{Digest, Stored},
     protocol::{
         draft::Draft,
@@ -117,8 +117,17 @@ impl Engine {
     /// Lets this engine run these tasks. Adding the same again does nothing.
     ///
     /// # Errors
-    /// [`Error::Tasks`] if it has a different task of the same name and version; none of these is added then.
+    /// [`Error::Tasks`] if it has a different task of the same name and version, [`Error::Resource`] if it works and lacks
+    /// something that a task takes; none of these is added then.
     pub fn add_tasks(&self, tasks: &Tasks) -> Result<(), Error> {
+        if self.shared.is_closed() {
+            return Err(Error::Closed);
+        }
+        if self.worker.is_some()
+            && let Some((task, need)) = tasks.lacking(&self.shared.resources())
+        {
+            return Err(Error::Resource { task, ty: need.name() });
+        }
         {
             let mut known = lock(&self.shared.tasks);
             let mut all = (**known).clone();
@@ -183,9 +192,15 @@ impl Engine {
         })
     }
 
+    /// The program of what is asked for.
+    fn check(&self, start: &Start) -> Result<Program, Error> {
+        let most = self.shared.options.graph_modules_max;
+        Ok(check_within(most, &start.library, &start.flow, start.outputs.as_deref())?)
+    }
+
     async fn ask(&self, mut start: Start) -> Result<Asked, Error> {
         start.check_key()?;
-        let program = check(&start.library, &start.flow, start.outputs.as_deref())?;
+        let program = self.check(&start)?;
         let digest = program.blocks[0].digest;
         if let Some(worker) = &self.worker {
             worker.room.learn(program.tasks.iter().map(|task| task.class.clone()));
@@ -437,6 +452,7 @@ impl Engine {
             self.shared.small.clear();
             // Whatever the tasks hold goes with them.
             *lock(&self.shared.tasks) = Arc::default();
+            *lock(&self.shared.resources) = Arc::default();
             self.shared.events.close();
             // A handle may wait for what was just done.
             self.shared.ring_all();

@@ -30,6 +30,16 @@ pub enum Error {
     /// A different task of the same name and version is known here.
     #[error(transparent)]
     Tasks(#[from] crate::task::Conflict),
+    /// A task takes something that this engine was not given.
+    #[error(
+        "task `{task}` takes a `State<{ty}>`, and this engine has none: give it one with `Engine::builder().state(..)`"
+    )]
+    Resource {
+        /// The task.
+        task: String,
+        /// The type that it takes.
+        ty: &'static str,
+    },
     /// There is no such run.
     #[error("there is no run `{0}`")]
     NoRun(String),

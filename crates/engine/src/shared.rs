@@ -1,6 +1,6 @@
 //! What all parts of an engine have in common: the store, the world, the tasks, and what was read and cannot change.
 
-use crate::{Error, events::Events, options::Options, task::Tasks};
+use crate::{Error, events::Events, options::Options, resources::Resources, task::Tasks};
 use onceflow_core::{
     Fences, Key, Row, Shard,
     model::{Place, Program, Wiring},
@@ -34,6 +34,8 @@ pub(crate) struct Shared {
     pub(crate) fences: Fences,
     pub(crate) events: Arc<Events>,
     pub(crate) tasks: Mutex<Arc<Tasks>>,
+    /// What tasks take by its type, until the engine closes.
+    pub(crate) resources: Mutex<Arc<Resources>>,
     runs: Mutex<BTreeMap<RunId, Arc<Run>>>,
     /// Ring when a run got on: an output arrived, or it ended. Several, so that of a thousand who wait few are woken.
     progress: Box<[Notify]>,
@@ -80,8 +82,9 @@ impl Shared {
         records: Arc<dyn Records>,
         values: Arc<Values>,
         world: Arc<dyn World>,
-        options: Options,
+        mut options: Options,
     ) -> Arc<Self> {
+        let resources = Mutex::new(Arc::new(std::mem::take(&mut options.resources)));
         let fences = Fences::new(world.random());
         let small = options.scratch.join(format!("onceflow-{:032x}", fences.incarnation()));
         Arc::new(Shared {
@@ -92,6 +95,7 @@ impl Shared {
             fences,
             events: Arc::default(),
             tasks: Mutex::default(),
+            resources,
             runs: Mutex::default(),
             progress: (0..BELLS).map(|_| Notify::new()).collect(),
             lists: crate::data::Lists::default(),
@@ -140,6 +144,10 @@ impl Shared {
 
     pub(crate) async fn row(&self, key: Key) -> Result<Option<Row>, Error> {
         Ok(get_one(&*self.records, self.shard(), key).await?)
+    }
+
+    pub(crate) fn resources(&self) -> Arc<Resources> {
+        lock(&self.resources).clone()
     }
 
     /// The run, as it was last seen.

@@ -2,7 +2,11 @@
 //! of this is the crate `onceflow`.
 
 pub use crate::tx::{FlowRows, Message, Tx};
-use crate::{shared::lock, worker::Reserved};
+use crate::{
+    resources::{Need, Resources},
+    shared::lock,
+    worker::Reserved,
+};
 use bytes::Bytes;
 use onceflow_core::model::{Place, Program, TaskSpec, program::Op};
 use onceflow_core::protocol::{ids::RunId, rows::Held};
@@ -125,6 +129,7 @@ pub(crate) struct At {
     pub(crate) path: Path,
     /// Index into the program's tasks.
     pub(crate) task: u32,
+    pub(crate) resources: Arc<Resources>,
 }
 
 /// Which path of the program: a node's, or that of a task inside a fused one.
@@ -222,9 +227,21 @@ impl Step {
     pub fn detached(key: [u8; 8], attempt: u32) -> Self {
         let program = Program { blocks: vec![], tasks: vec![], constants: vec![] };
         let path = Path { block: 0, node: 0, fused: None };
-        let at =
-            At { run: RunId(key), inputs: vec![], place: Place::root(), program: Arc::new(program), path, task: 0 };
+        let at = At {
+            run: RunId(key),
+            inputs: vec![],
+            place: Place::root(),
+            program: Arc::new(program),
+            path,
+            task: 0,
+            resources: Arc::default(),
+        };
         Step { at: Arc::new(at), attempt, tx: None, reserved: None, aside: None }
+    }
+
+    /// What the engine has of this type for its tasks: see [`Options::resources`](crate::Options::resources).
+    pub fn resource<T: Send + Sync + 'static>(&self) -> Option<Arc<T>> {
+        self.at.resources.get()
     }
 }
 
@@ -305,6 +322,11 @@ pub trait Body: Any + Send + Sync {
     /// Starts an attempt.
     fn start(&self, step: Step, inputs: Vec<Data>) -> Attempt;
 
+    /// What it takes from the engine's resources. An engine that works and lacks one refuses the task.
+    fn needs(&self) -> Vec<Need> {
+        vec![]
+    }
+
     /// For a task that must not start twice: finds out what became of an attempt nobody has heard of any more. `None` if
     /// there is no way to.
     fn verify(&self, step: Step, inputs: Vec<Data>) -> Option<BoxFuture<'static, Verdict>> {
@@ -383,6 +405,14 @@ impl Tasks {
     /// The executor of this name.
     pub fn executor(&self, name: &str) -> Option<&Arc<dyn Body>> {
         self.executors.get(name)
+    }
+
+    /// The first task that takes something which is not among these, and what that is.
+    pub(crate) fn lacking(&self, resources: &Resources) -> Option<(String, Need)> {
+        self.tasks.values().flatten().find_map(|(spec, body)| {
+            let need = body.needs().into_iter().find(|need| !resources.has(need))?;
+            Some((spec.name.clone(), need))
+        })
     }
 
     /// The classes of all tasks.

@@ -99,7 +99,7 @@ async fn changed_code_reruns_it_and_what_depends_on_it() {
     let mut library = flow.clone();
     for module in &mut library.flows.get_mut("main").unwrap().modules {
         if module.name == "b" {
-            module.kind = onceflow_core::model::graph::Kind::Task(changed.clone());
+            module.kind = onceflow_core::model::graph::Kind::Task(changed.clone().into());
         }
     }
     assert_eq!(bed.run(&kit, start(&library, 1, 10, true)).await, "p=113");

@@ -108,7 +108,7 @@ impl<O: Ports> Run<O> {
     async fn done(&self) -> Result<Report, Error> {
         match self.handle.wait().await? {
             done @ Report::Done(_) => Ok(done),
-            report => Err(Error::Run { key: self.key().into(), report }),
+            report => Err(Error::run(self.key(), report)),
         }
     }
 
@@ -127,7 +127,7 @@ impl<O: Ports> Run<O> {
         match self.handle.report().await? {
             Report::Done(_) => Err(Error::NotAsked { key: self.key().into(), output: output.into() }),
             Report::Running => Err(error.into()),
-            report => Err(Error::Run { key: self.key().into(), report }),
+            report => Err(Error::run(self.key(), report)),
         }
     }
 

@@ -9,7 +9,7 @@ use crate::Error;
 use futures_util::future::BoxFuture;
 use onceflow_core::{
     model::{
-        Identity, Place, check,
+        Identity, Place,
         program::{ROOT, Source},
     },
     payload::Outcome,
@@ -79,7 +79,7 @@ impl Engine {
             start.check_key()?;
             let Identity { digest, inputs } = match &start.identity {
                 Some(known) => known.clone(),
-                None => check(&start.library, &start.flow, start.outputs.as_deref())?.identity(),
+                None => self.check(start)?.identity(),
             };
             let inputs = inputs::take(inputs, &mut start.inputs.clone(), &start.assumed).await?;
             let row = self.shared.row(keys::heads().key(&start.key)).await?;

@@ -5,7 +5,6 @@ use super::{Asked, Engine, Start, inputs::Inputs};
 use crate::{Error, data, shared::Run, task::Data};
 use futures_util::future::BoxFuture;
 use onceflow_core::{
-    model::check,
     payload::{Digest, Outcome},
     plan::Explanation,
     protocol::{
@@ -89,7 +88,7 @@ impl Engine {
     }
 
     async fn ask_with_its_own(&self, start: Start, run: &Run) -> Result<Asked, Error> {
-        let program = check(&start.library, &start.flow, start.outputs.as_deref())?;
+        let program = self.check(&start)?;
         let root = self.shared.frame(run, FrameId::ROOT).await?;
         let root = root.ok_or_else(|| Error::damaged(format!("the frame of run `{}`", run.key)))?;
         let own = |name: &str| {

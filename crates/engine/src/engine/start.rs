@@ -8,6 +8,7 @@ use onceflow_core::{
     payload::Digest,
     protocol::rows::Header,
 };
+use std::sync::Arc;
 
 /// What is to be run.
 #[derive(Clone, Debug)]
@@ -15,7 +16,7 @@ pub struct Start {
     /// What the run is called. Starting the same key again is the same run.
     pub key: String,
     /// The flow, and those it calls.
-    pub library: Library,
+    pub library: Arc<Library>,
     /// Its name in the library.
     pub flow: String,
     /// What checking it for the requested outputs gives, if the caller knows: then it is not checked only to see whether a
@@ -49,10 +50,10 @@ pub const HISTORY_MS: u64 = 7 * 24 * 60 * 60 * 1000;
 
 impl Start {
     /// A run of a flow, with all defaults.
-    pub fn new(key: impl Into<String>, library: Library, flow: impl Into<String>) -> Self {
+    pub fn new(key: impl Into<String>, library: impl Into<Arc<Library>>, flow: impl Into<String>) -> Self {
         Start {
             key: key.into(),
-            library,
+            library: library.into(),
             flow: flow.into(),
             identity: None,
             inputs: vec![],

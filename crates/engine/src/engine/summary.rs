@@ -11,7 +11,7 @@ use onceflow_core::{
     Timestamp,
     limits::SCAN_ROWS_MAX,
     model::{
-        Node, Place, Program, check,
+        Node, Place, Program,
         program::{Op, ROOT},
         task::{Resources, Retry, TaskSpec},
     },
@@ -168,7 +168,7 @@ impl Engine {
     pub fn unheeded<'a>(&'a self, start: &'a Start) -> BoxFuture<'a, Result<Vec<String>, Error>> {
         Box::pin(async move {
             let Some(planned) = self.find(&start.key).await?.program().await? else { return Ok(vec![]) };
-            let asked = check(&start.library, &start.flow, start.outputs.as_deref())?;
+            let asked = self.check(start)?;
             Ok(unlike(&asked, &planned))
         })
     }

@@ -155,7 +155,8 @@ impl Work<'_> {
         let path = Path { block: u32::MAX, node: 0, fused: None };
         let place = onceflow_core::model::Place { call: undo.address.to_string(), numbers: vec![] };
         let (inputs, program) = (undo.inputs.clone(), plan.program.clone());
-        At { run: plan.keys.run, inputs, place, program, path, task: undo.task }
+        let resources = self.worker.shared.resources();
+        At { run: plan.keys.run, inputs, place, program, path, task: undo.task, resources }
     }
 
     /// The step is undone, or cannot be: the one before it is next. After the last, a run of which all was undone is removed;

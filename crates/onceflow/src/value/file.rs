@@ -29,13 +29,18 @@ pub struct File {
 }
 
 impl File {
-    /// The file at a path, under the last part of that path. Nothing is read yet.
+    /// The file at a path, under the last part of that path. Its content is not read yet.
     ///
-    /// Fails if the path has no last part, or one that is not UTF-8.
+    /// # Errors
+    /// If there is none, if it is not a regular file, and if the path has no last part, or one that is not UTF-8.
     pub fn from_path(path: impl Into<PathBuf>) -> io::Result<Self> {
         let path = path.into();
-        let name = path.file_name().and_then(|name| name.to_str()).map(String::from);
-        let name = name.ok_or_else(|| invalid(format!("{} does not end in a name", path.display())))?;
+        let name = name_of(&path)?;
+        let found = fs::metadata(&path);
+        let found = found.map_err(|error| io::Error::new(error.kind(), format!("{}: {error}", path.display())))?;
+        if !found.is_file() {
+            return Err(invalid(format!("{} is not a regular file", path.display())));
+        }
         Ok(File { name, path, by_reference: false })
     }
 
@@ -145,15 +150,20 @@ impl Value for Directory {
 fn collect(directory: &Path, prefix: &str, files: &mut Vec<File>) -> io::Result<()> {
     for entry in fs::read_dir(directory)? {
         let path = entry?.path();
-        let file = File::from_path(&path)?;
-        let name = format!("{prefix}{}", file.name);
+        let name = format!("{prefix}{}", name_of(&path)?);
         if path.is_dir() {
             collect(&path, &format!("{name}/"), files)?;
         } else {
-            files.push(file.named(name));
+            files.push(File::from_path(path)?.named(name));
         }
     }
     Ok(())
+}
+
+/// The last part of a path.
+fn name_of(path: &Path) -> io::Result<String> {
+    let name = path.file_name().and_then(|name| name.to_str()).map(String::from);
+    name.ok_or_else(|| invalid(format!("{} does not end in a name", path.display())))
 }
 
 fn invalid(what: String) -> io::Error {

@@ -24,6 +24,9 @@ async fn a_failure_tells_where_at_which_attempt_and_the_whole_chain() {
                     caused by: the shelf is full; caused by: no room";
     assert_eq!(error.to_string(), expected);
     assert_eq!(run.output(&flow.outputs()).await.unwrap_err().to_string(), expected);
+    let sources = std::iter::successors(std::error::Error::source(&error), |error| error.source());
+    let sources: Vec<_> = sources.map(ToString::to_string).collect();
+    assert_eq!(sources, ["cannot store a book", "the shelf is full", "no room"]);
     let Error::Run { report: Report::Failed(failures), .. } = error else { panic!("{error:?}") };
     assert_eq!(failures[0].causes, ["cannot store a book", "the shelf is full", "no room"]);
     assert!(matches!(run.report().await.unwrap(), Report::Failed(_)));

@@ -246,6 +246,7 @@ impl Work<'_> {
             program: plan.program.clone(),
             path,
             task,
+            resources: self.worker.shared.resources(),
         }))
     }
 }
