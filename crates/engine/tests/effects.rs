@@ -1,6 +1,10 @@
 //! What "once" means outside the store, per effect.
 
+#[path = "effects/held_up.rs"]
+mod held_up;
 mod support;
+#[path = "effects/threads.rs"]
+mod threads;
 
 use futures_util::FutureExt;
 use onceflow_core::{

@@ -36,7 +36,10 @@ impl Work<'_> {
         self.note_failures(&super::ending::failures(&self.parked().await?)).await?;
         let number = self.taken.step.index;
         let row = self.worker.shared.row(self.run.plan.keys.undo(number)).await?;
-        let Some(row) = row else { return self.undone(seat, number, None).await };
+        // Who is here has all registrations to itself while the run is being undone. They are read before the body runs, so
+        // that nothing but the commit lies behind it.
+        let are_others = number == 0 && self.registrations().await?.iter().any(|(at, _)| *at != number);
+        let Some(row) = row else { return self.undone(seat, number, None, are_others).await };
         let mut undo: Undo = rows::read(&row).ok_or_else(|| Error::damaged("a registration"))?;
         self.worker.shared.records.durable(self.position).await?;
         let Some((spec, body)) = self.undoer(&undo) else { return self.leave_to_others(&undo).await };
@@ -69,7 +72,7 @@ impl Work<'_> {
                 return Ok(None);
             }
         };
-        self.undone(seat, number, Some((undo, is_undone))).await
+        self.undone(seat, number, Some((undo, is_undone)), are_others).await
     }
 
     /// The task that undoes it. One with code of its own the flow knows by name only, so whatever version is offered here is the right one, and
@@ -161,13 +164,18 @@ impl Work<'_> {
 
     /// The step is undone, or cannot be: the one before it is next. After the last, a run of which all was undone is removed;
     /// one of which something was not keeps the registrations of that, and stands still.
-    async fn undone(&self, seat: &Seat, number: u32, undo: Option<(Undo, bool)>) -> Result<Option<Job>, Error> {
+    async fn undone(
+        &self,
+        seat: &Seat,
+        number: u32,
+        undo: Option<(Undo, bool)>,
+        are_others: bool,
+    ) -> Result<Option<Job>, Error> {
         let plan = &self.run.plan;
         let is_undone = undo.as_ref().is_none_or(|(_, is_undone)| *is_undone);
         let next = match number.checked_sub(1) {
             Some(number) => AfterUndo::Undo(number),
-            // Who is here has all registrations to itself while the run is being undone.
-            None if self.registrations().await?.iter().any(|(at, _)| *at != number || !is_undone) => AfterUndo::Stop,
+            None if are_others || !is_undone => AfterUndo::Stop,
             None => AfterUndo::Remove,
         };
         let gone = is_undone.then(|| (number, undo.as_ref().map(|(undo, _)| undo)));

@@ -92,8 +92,11 @@ impl Trial {
         let read = kit.add(read, |_, _| Ok(vec![int(7)]));
         let g = G::new().input("x", Type::Int).output("y", Type::Int).task("make", &make).task("read", &read);
         let start = start(g.connect("x -> make.x; make.v -> read.v; read.out -> y")).input("x", int(1));
-        let blobs =
-            Arc::new(Refusing { blobs: Objects::memory(), writes: AtomicU32::new(writes), reads: AtomicU32::new(reads) });
+        let blobs = Arc::new(Refusing {
+            blobs: Objects::memory(),
+            writes: AtomicU32::new(writes),
+            reads: AtomicU32::new(reads),
+        });
         let records = Arc::new(Memory::new(world.clone() as Arc<dyn World>));
         let values = Values::new(records.clone(), world.clone(), Default::default()).with_blobs(blobs.clone());
         let bed = Bed { records, values: Arc::new(values), world: world.clone() };

@@ -166,7 +166,10 @@ impl Work<'_> {
         let given = self.watched((future, thread), timeout_ms, only_once, &heartbeat).await;
         drop(heartbeat);
         if let Some(aside) = aside {
-            self.told_aside(&aside, attempt, given.is_err()).await?;
+            if let Err(error) = self.told_aside(&aside, attempt, given.is_err()).await {
+                // What it gave is worth more than what it said.
+                tracing::warn!(%error, step = ?self.taken.step, "failed to keep what a step wrote for people; dropping it");
+            }
             if let Err(Interrupted::TimedOut(ms, _)) = given {
                 return Ok(Err(Interrupted::TimedOut(ms, std::mem::take(&mut *lock(&aside.last_words)))));
             }
