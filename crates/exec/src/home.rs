@@ -4,6 +4,7 @@
 use onceflow_core::protocol::ids::RunId;
 use onceflow_store::tree::{self, Dir};
 use rustix::{
+    fs::FileType,
     io::Errno,
     process::{Pid, test_kill_process},
 };
@@ -127,11 +128,9 @@ pub(crate) fn fresh(step: &str) -> String {
 pub(crate) const FREE: &str = ".free-";
 
 impl Home {
-    /// Removes work directories that another process kept to use again, and has left: for a run that only this process
-    /// works on.
+    /// Removes work directories of a run that processes which are gone kept to use again, and outputs nobody took from them.
     pub fn tidy(&self, run: RunId) {
-        let ours = format!("{FREE}{}-", std::process::id());
-        self.remove_in(&of_run(run).join(WORK), |name| name.starts_with(FREE) && !name.starts_with(&ours));
+        self.remove_in(&of_run(run).join(WORK), is_kept_by_the_dead);
         self.remove_in(&of_run(run).join(OUT), is_of_the_dead);
     }
 
@@ -140,8 +139,7 @@ impl Home {
     pub fn tidy_after_the_dead(&self) {
         let runs = Dir::open(&self.root).and_then(|root| root.child("runs")).and_then(|runs| runs.entries());
         for run in runs.unwrap_or_default() {
-            let kept = |name: &str| name.strip_prefix(FREE).and_then(|rest| rest.split('-').next()?.parse().ok());
-            self.remove_in(&Path::new("runs").join(&run.name).join(WORK), |name| kept(name).is_some_and(is_dead));
+            self.remove_in(&Path::new("runs").join(&run.name).join(WORK), is_kept_by_the_dead);
         }
         self.remove_in(Path::new(SCRATCH), is_of_the_dead);
     }
@@ -154,7 +152,13 @@ impl Home {
             Ok(directory) => directory,
         };
         for entry in directory.entries().unwrap_or_default() {
+            // Another namespace may number processes otherwise; but who is at work in a directory has it locked.
+            let is_free = || match entry.kind {
+                FileType::Directory => directory.child(&entry.name).is_ok_and(|dir| dir.try_lock().unwrap_or(true)),
+                _ => true,
+            };
             if entry.name.to_str().is_some_and(&goes)
+                && is_free()
                 && let Err(error) = directory.remove(&entry.name)
             {
                 left(&error);
@@ -170,6 +174,12 @@ impl Home {
 
 fn is_dead(process: i32) -> bool {
     Pid::from_raw(process).is_some_and(|process| test_kill_process(process) == Err(Errno::SRCH))
+}
+
+/// Work directories that wait to be used again, or are being made.
+fn is_kept_by_the_dead(name: &str) -> bool {
+    let process = name.strip_prefix(FREE).and_then(|rest| rest.split('-').next()?.parse().ok());
+    process.is_some_and(is_dead)
 }
 
 /// Names that end with the number of the process they belong to.
