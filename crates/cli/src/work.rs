@@ -79,7 +79,7 @@ pub(crate) async fn release(engine: &Engine, place: &Place, before: Option<Notic
             remove(place, &Path::new("scratch").join(format!("onceflow-{claims:032x}")));
         }
         if let Some(run) = runs::of_key(engine, &notice.key).await? {
-            home.tidy_run_after_the_dead(run.id);
+            home.tidy(run.id);
         }
     }
     Ok(gone.len())

@@ -1,4 +1,4 @@
-//! A process that runs one command under a guard: `guarded run DIRECTORY SCRIPT`. As `guarded guard` it is the guard.
+//! A process that runs one command under a guard: `guarded run DIRECTORY SCRIPT KEY`. As `guarded guard` it is the guard.
 
 use onceflow_core::model::{Connection, Endpoint, Graph, Library, Module, Port, TaskSpec, Type, graph::Kind};
 use onceflow_engine::{Engine, Start};
@@ -14,12 +14,12 @@ fn main() {
         "guard" => onceflow_exec::guard::main(),
         _ => {
             let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
-            runtime.expect("a runtime").block_on(run(&args[2], &args[3]));
+            runtime.expect("a runtime").block_on(run(&args[2], &args[3], &args[4]));
         }
     }
 }
 
-async fn run(directory: &str, script: &str) {
+async fn run(directory: &str, script: &str, key: &str) {
     let store = Store::open(directory).await.expect("a store");
     let engine = Engine::open(&store, onceflow_engine::Options::default()).await.expect("an engine");
     let guard = Some((std::env::current_exe().expect("a program"), vec!["guard".into()]));
@@ -43,7 +43,7 @@ async fn run(directory: &str, script: &str) {
         connections: vec![Connection { from: end(Some("step")), to: end(None), origin: None }],
     };
     let library = Library { flows: [(String::from("main"), graph)].into() };
-    let handle = engine.start(Start::new("k", library, "main")).await.expect("a run");
+    let handle = engine.start(Start::new(key, library, "main")).await.expect("a run");
     println!("{}", handle.wait().await.expect("a report"));
     engine.close().await.expect("closed");
     drop((tasks, handle, engine));

@@ -132,10 +132,10 @@ impl Shared {
 impl Drop for Guard {
     fn drop(&mut self) {
         let Some(mut pipe) = self.shared.lock().take() else { return };
-        // Nothing is held any more, or this would be; if it does not hear it, it looks for itself.
-        if pipe.write_all(&[DISMISSED]).is_err() {
-            self.shared.table.remove();
-        }
+        // Nothing is held any more, or this would be: nobody needs the table when we have ended. If the guard does not hear
+        // it, it looks for itself.
+        self.shared.table.remove();
+        let _heard = pipe.write_all(&[DISMISSED]);
     }
 }
 

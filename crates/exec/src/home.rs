@@ -8,6 +8,7 @@ use onceflow_store::{
     tree::{self, Dir},
 };
 use rustix::{
+    fs::FileType,
     io::Errno,
     process::{Pid, test_kill_process},
 };
@@ -131,20 +132,10 @@ pub(crate) fn fresh(step: &str) -> String {
 pub(crate) const FREE: &str = ".free-";
 
 impl Home {
-    /// Removes work directories that another process kept to use again, and has left: for a run that only this process
-    /// works on.
+    /// Removes work directories of a run that processes which are gone kept to use again, and outputs nobody took from them.
+    /// For runs that such a process is known to have worked on: to look at every run would take longer with each.
     pub fn tidy(&self, run: RunId) {
-        let ours = format!("{FREE}{}-", std::process::id());
-        self.remove_in(&of_run(run).join(WORK), |name| name.starts_with(FREE) && !name.starts_with(&ours));
-        self.remove_in(&of_run(run).join(OUT), is_of_the_dead);
-    }
-
-    /// Removes what processes that are gone have left of a run: work directories that were kept to be used again, and outputs
-    /// that nobody takes. For runs that a process is known to have worked on and to have ended; to look at every run would
-    /// take longer with each.
-    pub fn tidy_run_after_the_dead(&self, run: RunId) {
-        let kept = |name: &str| name.strip_prefix(FREE).and_then(|rest| rest.split('-').next()?.parse().ok());
-        self.remove_in(&of_run(run).join(WORK), |name| kept(name).is_some_and(is_dead));
+        self.remove_in(&of_run(run).join(WORK), is_kept_by_the_dead);
         self.remove_in(&of_run(run).join(OUT), is_of_the_dead);
     }
 
@@ -172,7 +163,13 @@ impl Home {
             Ok(directory) => directory,
         };
         for entry in directory.entries().unwrap_or_default() {
+            // Another namespace may number processes otherwise; but who is at work in a directory has it locked.
+            let is_free = || match entry.kind {
+                FileType::Directory => directory.child(&entry.name).is_ok_and(|dir| dir.try_lock().unwrap_or(true)),
+                _ => true,
+            };
             if entry.name.to_str().is_some_and(&goes)
+                && is_free()
                 && let Err(error) = directory.remove(&entry.name)
             {
                 left(&error);
@@ -196,6 +193,12 @@ fn engine_of(name: &str) -> Option<&str> {
 
 fn is_dead(process: i32) -> bool {
     Pid::from_raw(process).is_some_and(|process| test_kill_process(process) == Err(Errno::SRCH))
+}
+
+/// Work directories that wait to be used again, or are being made.
+fn is_kept_by_the_dead(name: &str) -> bool {
+    let process = name.strip_prefix(FREE).and_then(|rest| rest.split('-').next()?.parse().ok());
+    process.is_some_and(is_dead)
 }
 
 /// Names that end with the number of the process they belong to.
@@ -261,7 +264,7 @@ mod tests {
         for name in [&dead, &alive, "a.1"] {
             std::fs::create_dir_all(work.join(name)).unwrap();
         }
-        Home::new(directory.path()).tidy_run_after_the_dead(RunId([0; 8]));
+        Home::new(directory.path()).tidy(RunId([0; 8]));
         assert_eq!([&dead, &alive, "a.1"].map(|name| work.join(name).exists()), [false, true, true]);
     }
 

@@ -28,6 +28,9 @@ const DIRECTORY: &str = "guards";
 /// Bytes before the first entry: where the table is from, as text, then zeros.
 const HEADER_BYTES: u64 = 512;
 
+/// How often a table is made that others remove before it is locked.
+const TRIES_MAX: usize = 100;
+
 /// Bytes of an entry: the number of a group, or 0, and when its first process was started.
 const ENTRY_BYTES: u64 = 16;
 
@@ -51,17 +54,20 @@ impl Table {
     /// An empty one, named by its mark and locked.
     pub(super) fn new(store: &Path, mark: &str) -> io::Result<Self> {
         let directory = Dir::open(store)?.make_beneath(Path::new(DIRECTORY))?;
-        let file = directory.create_file(mark)?;
         let path = directory.path().join(mark);
-        let made = || {
+        let mut header = origin().into_bytes();
+        header.resize(HEADER_BYTES as usize, 0);
+        for _ in 0..TRIES_MAX {
+            let file = directory.create_file(mark)?;
             file.set_permissions(Permissions::from_mode(0o600))?;
-            flock(&file, FlockOperation::NonBlockingLockExclusive)?;
-            let mut header = origin().into_bytes();
-            header.resize(HEADER_BYTES as usize, 0);
-            file.write_all_at(&header, 0)
-        };
-        made().inspect_err(|_| drop(std::fs::remove_file(&path)))?;
-        Ok(Table { file, path, mark: mark.to_owned(), entries: Mutex::default() })
+            // Whoever looks for tables of the dead may have found it before it was locked, and then removes it.
+            flock(&file, FlockOperation::LockExclusive)?;
+            if is_at(&file, &path) {
+                file.write_all_at(&header, 0).inspect_err(|_| drop(std::fs::remove_file(&path)))?;
+                return Ok(Table { file, path, mark: mark.to_owned(), entries: Mutex::default() });
+            }
+        }
+        Err(io::Error::other("others remove the table of the guard again and again"))
     }
 
     /// The same file, and the same lock, for the guard.
@@ -146,12 +152,18 @@ pub(super) fn remove_own(path: &Path) {
     }
 }
 
+/// This very file is at a path.
+fn is_at(file: &File, path: &Path) -> bool {
+    file.metadata().is_ok_and(|ours| {
+        std::fs::symlink_metadata(path).is_ok_and(|there| (there.dev(), there.ino()) == (ours.dev(), ours.ino()))
+    })
+}
+
 /// The file at a path may be another's by now.
 fn remove_if_it_is(file: &File, path: &Path) {
-    let is_it = file.metadata().is_ok_and(|ours| {
-        std::fs::symlink_metadata(path).is_ok_and(|there| (there.dev(), there.ino()) == (ours.dev(), ours.ino()))
-    });
-    if is_it && let Err(error) = std::fs::remove_file(path) {
+    if is_at(file, path)
+        && let Err(error) = std::fs::remove_file(path)
+    {
         tracing::warn!(%error, ?path, "failed to remove the table of a guard");
     }
 }
