@@ -48,6 +48,9 @@ fn config_says_where_each_value_comes_from() {
         -- stdout
         store = "redis://db:6379/0"      # --store
         out = "results"                  # default
+        results_mode = "copy"            # default
+        store_inputs = false             # default
+        # shared_paths: none             # default
         jobs = 3                         # [dir]/onceflow.toml:1
         color = "auto"                   # default
         quiet = true                     # --quiet
@@ -70,6 +73,9 @@ fn config_says_where_each_value_comes_from() {
         -- stdout
         # store: the nearest .onceflow upwards, else one here
         out = "results"
+        results_mode = "copy"
+        store_inputs = false
+        # shared_paths: none
         jobs = 3
         color = "auto"
         quiet = false

@@ -248,7 +248,7 @@ fn a_damaged_input_is_stored_again_from_its_file() {
     bed.write("in.txt", &text);
     let may = format!("test -e '{}'", bed.path("may").display());
     bed.write("copy.yaml", &copy_flow("copy", &may));
-    let run = ["run", "copy.yaml", "-i", "text=in.txt"];
+    let run = ["run", "copy.yaml", "-i", "text=in.txt", "--store-inputs"];
     bed.run(&run).ends(1);
     let done = Done { bed, a: text, b: String::new() };
     let input = done.object_of(&done.a);

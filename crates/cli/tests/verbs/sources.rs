@@ -75,13 +75,17 @@ fn an_input_that_changes_while_a_step_reads_it_commits_nothing_and_a_new_run_pla
     bed.write("reads.fq", "other\n");
     gate.open();
     let said = bed.end(run).ends(1);
-    assert!(said.stderr.contains("OF0330: input changed") && said.stderr.contains("reads.fq"), "{}", said.all());
+    assert!(
+        said.stderr.contains("[OF0330]") && said.stderr.contains("input changed") && said.stderr.contains("reads.fq"),
+        "{}",
+        said.all()
+    );
     assert!(!bed.path("results").exists(), "{}", said.all());
     let shown = bed.run(&["show", "count", "--json"]).ends(0).json();
     assert_eq!(shown["status"], "failed", "{shown}");
     // Trying the same again helps nobody: the run is for what the file held.
     let retried = bed.run(&["retry", "count"]).ends(1);
-    assert!(retried.stderr.contains("OF0330: input changed"), "{}", retried.all());
+    assert!(retried.stderr.contains("[OF0330]") && retried.stderr.contains("input changed"), "{}", retried.all());
     let run = bed.start(&["run", "count.yaml", "-i", "reads=reads.fq"]);
     gate.until_there();
     gate.open();
@@ -126,7 +130,11 @@ fn a_directory_is_read_at_its_own_path_and_a_new_file_in_it_is_a_change() {
     bed.write("all/new.txt", "new");
     gate.open();
     let said = bed.end(run).ends(1);
-    assert!(said.stderr.contains("OF0330: input changed") && said.stderr.contains("`new.txt`"), "{}", said.all());
+    assert!(
+        said.stderr.contains("[OF0330]") && said.stderr.contains("input changed") && said.stderr.contains("`new.txt`"),
+        "{}",
+        said.all()
+    );
     let run = bed.start(&["run", "list.yaml", "-i", "all=all"]);
     gate.until_there();
     gate.open();
@@ -162,7 +170,7 @@ fn explain_says_what_cannot_be_recomputed_when_an_input_is_gone() {
     let fsck = bed.run(&["fsck"]).ends(0);
     assert!(fsck.stdout.contains("not damage: input file") && fsck.stdout.contains("is gone"), "{}", fsck.all());
     let retried = bed.run(&["retry", "count"]).ends(1);
-    assert!(retried.stderr.contains("OF0330: input file") && retried.stderr.contains("is gone"), "{}", retried.all());
+    assert!(retried.stderr.contains("[OF0330]") && retried.stderr.contains("is gone"), "{}", retried.all());
 }
 
 #[test]

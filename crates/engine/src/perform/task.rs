@@ -12,6 +12,7 @@ use super::{
 };
 use crate::{
     Error, data,
+    error::SOURCE_CHANGED,
     events::What,
     shared::lock,
     task::{Data, Failure, FlowRows, Tx, Verdict},
@@ -309,7 +310,12 @@ impl Work<'_> {
         let node = self.taken.node(plan);
         let failed = Failed { address: self.address().await?.into(), attempt, causes: shortened(causes), started };
         let what = What::DidFail(failed.clone());
-        if (self.taken.frame.guarded || node.attempt) && !onceflow_core::hazard::is_on("failure-not-delivered") {
+        // What is wrong with the inputs of the run, a handler cannot make good.
+        let is_changed = failed.causes.first().is_some_and(|cause| cause.starts_with(SOURCE_CHANGED));
+        if (self.taken.frame.guarded || node.attempt)
+            && !is_changed
+            && !onceflow_core::hazard::is_on("failure-not-delivered")
+        {
             let why = format!("{}: {}", failed.address, failed.causes.join(": ")).into();
             return self.give(seat, &step::failed_outputs(node, &why), Some(what)).await;
         }
