@@ -54,7 +54,7 @@ impl Drop for Echo {
     fn drop(&mut self) {
         if let Some(before) = self.0.take() {
             // There is nobody to tell that it stays as it is.
-            drop(tcsetattr(std::io::stderr(), OptionalActions::Now, &before));
+            let _stays = tcsetattr(std::io::stderr(), OptionalActions::Now, &before);
         }
     }
 }
@@ -75,7 +75,8 @@ impl Bars {
             What::WillWait { address } => address,
             What::DidFail(failed) => &*failed.address,
             What::DidOpen { address, .. } => address,
-            What::DidStart { .. } | What::DidEnd { .. } | What::DidTurn { .. } | What::DidUse { .. } => return,
+            What::DidEnd { .. } => return self.show_all(tally),
+            What::DidStart { .. } | What::DidTurn { .. } | What::DidUse { .. } => return,
         };
         let now = columns();
         if now != self.columns {
@@ -103,6 +104,18 @@ impl Bars {
                 fit(&format!("running {}{more}", named.join(", ")), usize::from(self.columns).saturating_sub(SPINNER))
             }
         });
+    }
+
+    /// How far everything is in the end.
+    fn show_all(&mut self, tally: &Tally) {
+        for (name, group) in &tally.groups {
+            if let Some(bar) = self.bars.get(name) {
+                let (done, of) = far(group);
+                bar.set_length(of.max(1) as u64);
+                bar.set_position(done as u64);
+                bar.set_message(fit(&notes(group, self.since_ms).join(", "), room(self.columns)));
+            }
+        }
     }
 
     fn bar(&mut self, tally: &Tally, name: &str) -> &ProgressBar {
