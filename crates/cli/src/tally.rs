@@ -48,6 +48,9 @@ impl Group {
             self.done += running.keys().chain(&interrupted).filter(|address| !words::is_helper(address)).count();
             self.done = self.done.max(self.elements.unwrap_or(0).saturating_sub(self.reused + self.before));
             self.failed.clear();
+            // Of elements that were half done when this was looked at, the first half is not known one by one.
+            let all = self.elements.unwrap_or(0) * self.per_element.unwrap_or(0);
+            self.before = self.before.max(all.saturating_sub(self.settled()));
         }
     }
 

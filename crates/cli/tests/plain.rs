@@ -146,7 +146,7 @@ fn explain_without_a_store_says_that_all_runs_and_makes_none() {
         -- stdout
         run    sum  (has no result yet)
         run    report  (has no result yet)
-        2 to run, 0 reused, 0 skipped
+        2 or more to run, 0 reused, 0 skipped
         -- stderr
         next: onceflow run flow.yaml
         -- exit 0

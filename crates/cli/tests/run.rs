@@ -168,7 +168,7 @@ fn a_failed_run_goes_on_where_it_failed() {
         started [ago]
         ended [ago]
         step     a: 1 done, [time]
-        step     b: 1 done, 1 failed, [time]
+        step     b: 1 done, 2 attempts, [time]
         output   y: "found"
         -- stderr
         next: `onceflow run two.yaml` does nothing unless something changed

@@ -7,6 +7,10 @@ use crate::{
 };
 use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
 use onceflow_engine::What;
+use rustix::{
+    process::getpgrp,
+    termios::{LocalModes, OptionalActions, Termios, tcgetattr, tcgetpgrp, tcsetattr},
+};
 use std::{collections::BTreeMap, io::Write, time::Duration};
 
 /// Bars that are shown at a time; those of steps at rest make room.
@@ -27,6 +31,32 @@ pub(super) struct Bars {
     since_ms: u64,
     /// How wide the terminal was when rows were last laid out.
     columns: u16,
+    echo: Echo,
+}
+
+/// Keeps the terminal from showing `^C`: the cursor stands behind the last row, and what is shown there moves it below, so that
+/// rows would be drawn twice.
+struct Echo(Option<Termios>);
+
+impl Echo {
+    fn off() -> Self {
+        let stderr = std::io::stderr();
+        // Who is in the background may not change the terminal, and would be stopped.
+        let is_ours = tcgetpgrp(&stderr).is_ok_and(|group| group == getpgrp());
+        let Some(before) = tcgetattr(&stderr).ok().filter(|_| is_ours) else { return Echo(None) };
+        let mut quiet = before.clone();
+        quiet.local_modes.remove(LocalModes::ECHOCTL);
+        Echo(tcsetattr(&stderr, OptionalActions::Now, &quiet).is_ok().then_some(before))
+    }
+}
+
+impl Drop for Echo {
+    fn drop(&mut self) {
+        if let Some(before) = self.0.take() {
+            // There is nobody to tell that it stays as it is.
+            let _stays = tcsetattr(std::io::stderr(), OptionalActions::Now, &before);
+        }
+    }
 }
 
 impl Bars {
@@ -35,7 +65,7 @@ impl Bars {
         let running = all.add(ProgressBar::new_spinner());
         running.set_style(style("{spinner:.cyan} {elapsed} {msg}"));
         running.enable_steady_tick(Duration::from_millis(120));
-        Bars { all, bars: BTreeMap::new(), running, since_ms: trail::now_ms(), columns: columns() }
+        Bars { all, bars: BTreeMap::new(), running, since_ms: trail::now_ms(), columns: columns(), echo: Echo::off() }
     }
 
     pub(super) fn saw(&mut self, tally: &Tally, what: &What) {
@@ -49,7 +79,8 @@ impl Bars {
             }
             What::DidFail(failed) => &*failed.address,
             What::DidOpen { address, .. } => address,
-            What::DidStart { .. } | What::DidEnd { .. } | What::DidTurn { .. } | What::DidUse { .. } => return,
+            What::DidEnd { .. } => return self.show_all(tally),
+            What::DidStart { .. } | What::DidTurn { .. } | What::DidUse { .. } => return,
         };
         let now = columns();
         if now != self.columns {
@@ -77,6 +108,18 @@ impl Bars {
                 fit(&format!("running {}{more}", named.join(", ")), usize::from(self.columns).saturating_sub(SPINNER))
             }
         });
+    }
+
+    /// How far everything is in the end.
+    fn show_all(&mut self, tally: &Tally) {
+        for (name, group) in &tally.groups {
+            if let Some(bar) = self.bars.get(name) {
+                let (done, of) = far(group);
+                bar.set_length(of.max(1) as u64);
+                bar.set_position(done as u64);
+                bar.set_message(fit(&notes(group, self.since_ms).join(", "), room(self.columns)));
+            }
+        }
     }
 
     fn bar(&mut self, tally: &Tally, name: &str) -> &ProgressBar {
@@ -111,6 +154,7 @@ impl Bars {
             // Bars end where they end; what is said next begins on a line of its own.
             drop(writeln!(std::io::stderr()));
         }
+        self.echo = Echo(None);
     }
 }
 
@@ -164,7 +208,7 @@ fn rate(group: &Group) -> Option<String> {
     })
 }
 
-/// Columns that stay free: a terminal shows `^C` where the cursor is, and a row that is full would then be two.
+/// Columns that stay free, so that no row ever is two.
 const FREE: usize = 3;
 
 /// Columns before what the row about running steps says.

@@ -70,7 +70,7 @@ pub struct Line {
     pub fate: Fate,
     /// Why.
     pub reason: Reason,
-    /// How many steps it is, is only known when it runs: it is an each, a loop, a choice or a call.
+    /// How many steps it is, is only known when it runs: it is an each, a loop or a call.
     pub is_open: bool,
 }
 
@@ -111,7 +111,7 @@ pub(super) fn explain(
 
 /// Whether how many steps a node is, is only known when it runs.
 pub fn is_open(node: &Node) -> bool {
-    !matches!(node.op, Op::Task(_) | Op::Fused(_) | Op::Relay)
+    matches!(node.op, Op::Each { .. } | Op::Loop { .. } | Op::Call { .. })
 }
 
 /// Why a node runs: what changed about it; else what overtook it; else that there is nothing to reuse.

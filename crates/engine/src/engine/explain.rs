@@ -10,12 +10,12 @@ use futures_util::future::BoxFuture;
 use onceflow_core::{
     model::{
         Identity, Place,
-        program::{ROOT, Source},
+        program::{Op, ROOT, Source},
     },
     payload::Outcome,
     plan::{
         Explanation, Fate,
-        explain::{Line, all_done, is_open},
+        explain::{Line, all_done},
         giver,
     },
     protocol::{
@@ -107,7 +107,8 @@ impl Engine {
         for of_node in explanation.lines.chunk_by(|a, b| a.node == b.node) {
             let at = of_node[0].node;
             let node = &program.blocks[ROOT as usize].nodes[at as usize];
-            if of_node[0].fate != Fate::Run || !is_open(node) {
+            let has_inside = !matches!(node.op, Op::Task(_) | Op::Fused(_) | Op::Relay);
+            if of_node[0].fate != Fate::Run || !has_inside {
                 lines.extend_from_slice(of_node);
                 continue;
             }
