@@ -125,7 +125,7 @@ impl Report {
 
     fn too_many(&mut self, what: &'static str, place: &str, found: u64, most: u64, origin: Option<&Origin>) {
         let of = graphs::or_root(place);
-        let hint = what.starts_with("modules").then(|| String::from(WIDER));
+        let hint = (what == "modules").then(|| String::from(WIDER));
         self.add(What::TooMany { what, of: of.clone(), found, most }, of, origin, hint);
     }
 }

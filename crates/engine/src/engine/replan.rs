@@ -70,7 +70,7 @@ pub(super) fn plan(asked: &Asked, known: &Known, before: Option<&Before>, fuses:
     };
     let reads = plan.reuse.iter().map(|(_, at)| *at).collect();
     if known.is_empty() || plan.reuse.len() > REUSED_MAX {
-        let program = fused(asked.program.clone(), fuses);
+        let program = fused(&asked.program, fuses);
         return Ok(Planned {
             program,
             reused: vec![],
@@ -87,15 +87,15 @@ pub(super) fn plan(asked: &Asked, known: &Known, before: Option<&Before>, fuses:
         reused: plan.reuse.iter().map(value).map(held).collect(),
         reads,
         while_there: plan.reuse.iter().map(value).filter_map(|(_, key)| key.clone()).collect(),
-        program: fused(plan.program, fuses),
+        program: fused(&plan.program, fuses),
         is_partial: true,
         explanation,
         done_before: Marks::new(),
     })
 }
 
-fn fused(program: Program, fuses: bool) -> Program {
-    if fuses { fuse(&program, Fusion::On) } else { program }
+fn fused(program: &Program, fuses: bool) -> Program {
+    fuse(program, if fuses { Fusion::On } else { Fusion::Off })
 }
 
 impl Shared {

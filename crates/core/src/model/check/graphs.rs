@@ -60,14 +60,14 @@ impl Checked<'_> {
         }
         let mut seen = BTreeSet::new();
         for module in modules {
-            let address = format!("{}/{}", self.place, module.name);
+            let address = || format!("{}/{}", self.place, module.name);
             if !is_name(&module.name) {
-                report.bad_name(Named::Module, &module.name, address.clone(), module.origin.as_ref());
+                report.bad_name(Named::Module, &module.name, address(), module.origin.as_ref());
             }
             if !seen.insert(&module.name) {
                 let what =
                     What::DuplicateName { named: Named::Module, name: module.name.clone(), of: or_root(self.place) };
-                report.add(what, address, module.origin.as_ref(), None);
+                report.add(what, address(), module.origin.as_ref(), None);
             }
         }
     }
@@ -136,7 +136,6 @@ impl Checked<'_> {
         report: &mut Report,
     ) -> End<'b> {
         let endpoint = if is_start { &connection.from } else { &connection.to };
-        let (of, address) = self.addresses(endpoint);
         let origin = connection.origin.as_ref();
         let (ports, others, named) = match &endpoint.module {
             None if is_start => (&self.graph.inputs, &self.graph.outputs, Named::Input),
@@ -148,7 +147,7 @@ impl Checked<'_> {
                 None => {
                     let hint = meant(module, self.graph.modules.iter().map(|module| module.name.as_str()));
                     let what = What::UnknownModule { module: module.clone(), of: or_root(self.place) };
-                    report.add(what, address, origin, hint);
+                    report.add(what, self.addresses(endpoint).1, origin, hint);
                     return End::Nothing;
                 }
             },
@@ -163,6 +162,7 @@ impl Checked<'_> {
             true => Some(String::from("a connection leads to an output of the flow, or an input of a module")),
             false => meant(&endpoint.port, ports.iter().map(|port| port.name.as_str())),
         };
+        let (of, address) = self.addresses(endpoint);
         report.add(What::UnknownPort { named, port: endpoint.port.clone(), of }, address, origin, hint);
         End::Nothing
     }
