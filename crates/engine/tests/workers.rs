@@ -247,7 +247,7 @@ async fn what_a_dead_worker_was_storing_goes_when_it_is_known_to_be_dead() {
     assert_eq!(hosts(&worker).await, ["dies"]);
     values.upload(from_bytes("an object")).await.unwrap();
     let (mut hold, upload) = (values.hold(), values.upload(from_bytes("another")).await.unwrap());
-    values.put_ahead(&mut hold, vec![Weave::Blob(upload)]).await.unwrap();
+    values.put_ahead(&mut hold, &mut vec![Weave::Blob(upload)]).await.unwrap();
     worker.stop();
     proof.world.advance(2 * Options::default().lease_ms);
     let other = proof.engine_on(proof.memory.clone(), Options { works: false, ..Options::default() });

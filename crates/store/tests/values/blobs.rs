@@ -236,7 +236,7 @@ async fn what_a_dead_process_was_uploading_goes_when_it_is_dead_and_not_before()
         dies.upload(from_bytes("an object that no value names")).await.unwrap();
         let mut hold = dies.hold();
         let upload = dies.upload(from_bytes("one that was put ahead of a batch")).await.unwrap();
-        dies.put_ahead(&mut hold, vec![onceflow_store::values::Weave::Blob(upload)]).await.unwrap();
+        dies.put_ahead(&mut hold, &mut vec![onceflow_store::values::Weave::Blob(upload)]).await.unwrap();
         std::fs::write(path.join("unfinished").join("not-ours"), "").unwrap();
         let reclaim = async |values: &Values| while values.reclaim(usize::MAX).await.unwrap().more {};
         reclaim(&lives).await;
