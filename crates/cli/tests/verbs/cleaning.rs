@@ -101,9 +101,9 @@ fn what_lies_in_the_directory_is_counted_and_what_is_unknown_is_named() {
     let files = bed.run(&["du", "--json"]).ends(0).json()["files"].clone();
     assert_eq!(files["others"], serde_json::json!([{"path": "stray.txt", "bytes": 15}]), "{files}");
     let all: u64 = bed.store().iter().map(|(_, content, _)| content.len() as u64).sum();
-    // Beside what is there now, who has the store says so in it.
+    // Whoever has the store says so in it for a moment, and remembers a little.
     let counted = files["total"].as_u64().expect("a number");
-    assert!((all..all + 200).contains(&counted), "{all} bytes are there: {files}");
+    assert!(counted.abs_diff(all) < 300, "{all} bytes are there: {files}");
     let said = bed.run(&["fsck", "--at-rest"]).ends(0);
     assert!(said.stdout.contains("not known to be onceflow's: stray.txt"), "{}", said.all());
 }
