@@ -33,6 +33,7 @@ const CODES: &[(&str, &str)] = &[
     (BAD_EXPORT, "the file is no run that can be imported"),
     (UNFINISHED, "the run has not ended"),
     (IN_USE, "the store is in use, so nothing can be proven"),
+    (NOT_UNDONE, "what a run did could not be undone"),
 ];
 
 pub(crate) const NO_STORE: &str = "OF0401";
@@ -65,6 +66,7 @@ pub(crate) const NO_ORIGIN: &str = "OF0452";
 pub(crate) const BAD_EXPORT: &str = "OF0453";
 pub(crate) const UNFINISHED: &str = "OF0454";
 pub(crate) const IN_USE: &str = "OF0480";
+pub(crate) const NOT_UNDONE: &str = "OF0455";
 
 // Codes of flows and their inputs that the tool says, too.
 pub(crate) const NO_OUTPUT: &str = "OF0016";

@@ -47,12 +47,10 @@ impl Seen {
     /// Shows what was added to the trail; whether the run ended.
     pub(crate) fn show(&mut self, view: &mut View) -> bool {
         let mut ended = false;
-        for line in self.reader.more() {
-            if let Some(what) = trail::what(&line) {
-                ended |= matches!(what, onceflow_engine::What::DidEnd { .. });
-                view.saw(line["t"].as_u64().unwrap_or_default(), &what);
-            }
-        }
+        self.reader.each(|line| {
+            ended |= matches!(line.what, Some(onceflow_engine::What::DidEnd { .. }));
+            view.read(&line);
+        });
         ended
     }
 
@@ -127,11 +125,8 @@ pub(crate) async fn follow(
 ) -> Result<Followed, Fault> {
     let mut view = View::new(printer, vec![]);
     let mut seen = Seen::new(Reader::open(&place.run(handle.id())));
-    for line in seen.reader.more() {
-        if let Some(what) = trail::what(&line) {
-            view.heard(line["t"].as_u64().unwrap_or_default(), &what);
-        }
-    }
+    seen.reader.each(|line| view.heard(&line));
+    view.as_stored(&handle).await?;
     let exit: Result<Report, Exit> = tokio::select! {
         report = seen.until_rest(engine, &handle, &mut view, printer) => Ok(report?),
         exit = signals.asked() => Err(exit),

@@ -1,7 +1,6 @@
 //! Attends a run: an engine that takes the steps of this run and no others, with everything that flow files can ask for.
 
 use crate::{
-    codes,
     exit::Exit,
     fault::Fault,
     place::Place,
@@ -179,10 +178,9 @@ pub(crate) async fn forget(engine: &Engine, known: &Summary) -> Result<(), Fault
         handle.cancel().await?;
         engine.go();
         if let Report::Cancelled { not_undone } | Report::Undone { not_undone, .. } = handle.wait().await?
-            && let Some(first) = not_undone.first()
+            && !not_undone.is_empty()
         {
-            let why = format!("run `{}` could not be undone, so it is not replaced: {}", known.key, first.address);
-            return Err(Fault::new(Exit::Unclean, codes::ENDED, why));
+            return Err(onceflow_engine::Error::NotUndone { key: known.key.clone(), steps: not_undone }.into());
         }
     }
     engine.forget(&known.key).await?;

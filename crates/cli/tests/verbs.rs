@@ -16,8 +16,12 @@ mod retrying;
 mod sending;
 #[path = "verbs/shared.rs"]
 mod shared;
+#[path = "verbs/sources.rs"]
+mod sources;
 #[path = "verbs/telling.rs"]
 mod telling;
+#[path = "verbs/truth.rs"]
+mod truth;
 
 use support::Bed;
 

@@ -96,7 +96,7 @@ fn a_worker_that_is_asked_to_stop_finishes_what_it_has_and_takes_no_more() {
         worker.signal("TERM");
         worker.until("draining: takes no further steps, finishes 1 step");
         let workers = team.run(&["workers", "--json"]).ends(0).json();
-        assert_eq!(workers["workers"][0]["steps"][0]["step"], "/copy", "{workers}");
+        assert_eq!(workers["workers"][0]["steps"][0]["step"], "copy", "{workers}");
         gate.open();
         let (code, said) = worker.end();
         assert!(code == 0 && said.contains("left: 1 step done, 0 failed, 0 lost"), "{code}: {said}");

@@ -45,6 +45,8 @@ pub(crate) struct Shared {
     pub(crate) look: Notify,
     /// Rings when something new will become due.
     pub(crate) due: Notify,
+    /// Runs whose history ends with them: their last handles are gone.
+    pub(crate) abandoned: Mutex<BTreeMap<RunId, String>>,
     closed: AtomicBool,
 }
 
@@ -94,6 +96,7 @@ impl Shared {
             small: crate::data::SmallFiles::new(small),
             look: Notify::new(),
             due: Notify::new(),
+            abandoned: Mutex::default(),
             closed: AtomicBool::new(false),
         })
     }

@@ -179,3 +179,51 @@ async fn a_fault_at_any_call_while_a_failed_run_goes_leaves_nothing() {
         }
     }
 }
+
+#[tokio::test]
+async fn a_run_that_ends_with_its_handle_leaves_no_row() {
+    let cases: [(&str, Make); 3] = [("diamond", diamond), ("choice", unhandled), ("each", odd_fails)];
+    for (name, make) in cases {
+        let mut kit = Kit::default();
+        let (start, expected) = make(&mut kit);
+        let proof = Proof::new(&kit);
+        let engine = proof.engine();
+        let start = Start { ends_with_handle: true, key: engine.fresh_key("r"), ..start };
+        let (one, two) = {
+            let handle = proof.drive(engine.start(start)).await.unwrap();
+            (handle.clone(), handle)
+        };
+        drop(two);
+        let told = match proof.drive(one.wait()).await.unwrap() {
+            Report::Done(outputs) => support::told(&one, outputs).await,
+            other => other.to_string(),
+        };
+        assert!(told.contains(&expected), "{name}: {told}");
+        proof.calm().await;
+        assert!(!is_gone(&engine.find(one.key()).await), "{name}: it is there as long as somebody has a handle");
+        let key = one.key().to_owned();
+        drop(one);
+        proof.calm().await;
+        assert!(is_gone(&engine.find(&key).await), "{name}");
+        proof.drive(engine.close()).await.unwrap();
+        let values = proof.values(proof.memory.clone());
+        while proof.drive(values.reclaim(usize::MAX)).await.unwrap().more {}
+        let left = proof.memory.state().all();
+        let left: Vec<_> = left.iter().filter(|(_, key, _)| key.group.id() != b"values.sweeper").collect();
+        assert!(left.is_empty(), "{name}: {left:?}\n{}", proof.rows());
+    }
+}
+
+#[tokio::test]
+async fn closing_right_after_the_last_handle_went_leaves_no_row() {
+    let mut kit = Kit::default();
+    let (start, expected) = diamond(&mut kit);
+    let proof = Proof::new(&kit);
+    let engine = proof.engine();
+    let start = Start { ends_with_handle: true, key: engine.fresh_key("r"), ..start };
+    assert_eq!(proof.drive(proof.run_on(&engine, start)).await, expected);
+    proof.drive(engine.close()).await.unwrap();
+    let heads = proof.memory.state().all();
+    let heads: Vec<_> = heads.iter().filter(|(_, key, _)| key.group.id().starts_with(b"runs")).collect();
+    assert!(heads.is_empty(), "{heads:?}");
+}

@@ -111,7 +111,12 @@ async fn globs_give_one_file_or_all_in_order() {
 #[tokio::test(flavor = "multi_thread")]
 async fn what_is_wrong_with_an_output_is_said_with_what_to_do() {
     let lab = Lab::new().await;
+    // What links and names lead to is this test's own.
+    let canary = lab.directory.path().join("canary");
+    std::fs::create_dir(&canary).and(std::fs::write(canary.join("bird"), "sings")).unwrap();
+    let canary = canary.to_str().unwrap();
     let run = async |key: &str, run: &str, ty: Type, place: &str| {
+        let (run, place) = (&run.replace("CANARY", canary), &place.replace("CANARY", canary));
         let told = lab.run(key, &One::command(run).output("o", ty, place)).await.unwrap_err();
         told.replace(lab.home.root.to_str().unwrap(), "STORE")
     };
@@ -121,14 +126,14 @@ async fn what_is_wrong_with_an_output_is_said_with_what_to_do() {
     assert!(missing.contains("work directory: STORE/runs/"), "{missing}");
     let cases = [
         ("many", "touch a.b c.b", Type::File, "*.b", "OF0308: output `o` is one file, but `*.b` matches 2"),
-        ("link", "ln -s /etc/passwd o", Type::File, "o", "OF0306: output `o`: `o` is a link that leads out"),
-        ("links", "ln -s /etc o/e", Type::Directory, "o", "is a link that leads out of the work directory"),
+        ("link", "ln -s CANARY/bird o", Type::File, "o", "OF0306: output `o`: `o` is a link that leads out"),
+        ("links", "ln -s CANARY o/e", Type::Directory, "o", "is a link that leads out of the work directory"),
         ("loose", "ln -s nowhere o", Type::File, "o", "is a link that leads nowhere"),
         ("fifo", "mkfifo o", Type::File, "o", "is neither a file nor a directory"),
         ("dir", "mkdir o", Type::File, "o", "is declared as a file, but is a directory"),
         ("file", "rmdir o; touch o", Type::Directory, "o", "is declared as a directory, but is a file"),
         ("up", "true", Type::File, "../x", "`../x` leads out of the work directory"),
-        ("root", "true", Type::File, "/etc/passwd", "leads out of the work directory"),
+        ("root", "true", Type::File, "CANARY/bird", "leads out of the work directory"),
         ("in", "true", Type::File, "in/x", "is not a place for outputs"),
         ("int", "echo many", Type::Int, "stdout", "OF0307: output `o` is no int: standard output does not hold one"),
         ("json", "echo '{' > o", Type::Json, "o", "OF0307: output `o` is no json: `o` is not JSON"),
@@ -137,6 +142,7 @@ async fn what_is_wrong_with_an_output_is_said_with_what_to_do() {
         let told = run(key, script, ty, place).await;
         assert!(told.contains(expected), "{key}: {told}");
     }
+    assert_eq!(std::fs::read_to_string(format!("{canary}/bird")).unwrap(), "sings");
 }
 
 #[tokio::test(flavor = "multi_thread")]

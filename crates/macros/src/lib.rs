@@ -46,6 +46,7 @@ use proc_macro::TokenStream;
 /// | `outputs(words, lines)` | names of its outputs, one for each part of the tuple it returns | one output, `value` |
 /// | `depends(words = [text])` | which inputs an output depends on | all |
 /// | `inline` | it is over in microseconds: run it where it stands, on no thread of its own (not for `async`) | |
+/// | `abandon` | its thread may go on when an attempt has taken too long: the next one does not wait for it, nor does closing | the thread is waited for |
 #[proc_macro_attribute]
 pub fn task(options: TokenStream, item: TokenStream) -> TokenStream {
     finish(task::expand(options.into(), item.into()))

@@ -240,6 +240,9 @@ fn agree(options: &Options, signature: &Signature, parameters: &[Parameter]) -> 
     if let (Some(inline), Some(_)) = (options.inline, signature.asyncness) {
         return Err(Error::new(inline, "an `async` task waits, so it cannot run where it stands"));
     }
+    if let (Some(abandon), true) = (options.abandon, signature.asyncness.is_some() || options.inline.is_some()) {
+        return Err(Error::new(abandon, "only a task that has a thread of its own can be abandoned on it"));
+    }
     Ok(())
 }
 
@@ -330,6 +333,8 @@ fn start(function: &ItemFn, parameters: &[Parameter], options: &Options, count: 
         quote_spanned!(name.span()=> ::onceflow::task::Attempt::Async(::std::boxed::Box::pin(async move { #work })))
     } else if options.inline.is_some() {
         quote!(::onceflow::task::Attempt::Done((move || { #work })()))
+    } else if options.abandon.is_some() {
+        quote!(::onceflow::task::Attempt::Abandonable(::std::boxed::Box::new(move || { #work })))
     } else {
         quote!(::onceflow::task::Attempt::Blocking(::std::boxed::Box::new(move || { #work })))
     };

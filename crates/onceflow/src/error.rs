@@ -26,6 +26,13 @@ pub enum Error {
         /// What it has come to.
         report: Report,
     },
+    /// Somebody started the run's key with other inputs, another flow or other outputs: it does not give what was asked for
+    /// here any more.
+    #[error("run `{key}` was started again with something else: what it gives is not for these inputs")]
+    Superseded {
+        /// The run.
+        key: String,
+    },
     /// The output was left out when the run was started.
     #[error("run `{key}` was not asked for its output `{output}`")]
     NotAsked {
@@ -52,5 +59,14 @@ pub enum Error {
     },
     /// Everything else: a flow that does not check, inputs it does not have, a store that does not answer.
     #[error(transparent)]
-    Engine(#[from] onceflow_engine::Error),
+    Engine(onceflow_engine::Error),
+}
+
+impl From<onceflow_engine::Error> for Error {
+    fn from(error: onceflow_engine::Error) -> Self {
+        match error {
+            onceflow_engine::Error::Superseded { key } => Error::Superseded { key },
+            error => Error::Engine(error),
+        }
+    }
 }

@@ -167,6 +167,7 @@ fn a_function_waits_blocks_or_is_done_as_it_says() {
             Attempt::Done(_) => "done",
             Attempt::Async(_) => "waits",
             Attempt::Blocking(_) => "blocks",
+            Attempt::Abandonable(_) => "may be abandoned",
         }
     };
     assert_eq!(start("nap", vec![]), "waits");

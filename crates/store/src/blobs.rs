@@ -32,6 +32,7 @@ mod name;
 pub mod objects;
 #[cfg(feature = "redis")]
 pub mod redis;
+pub mod verified;
 
 pub use digest::{Digest, Hashing};
 pub use directory::Directory;
@@ -137,6 +138,20 @@ pub trait Blobs: Send + Sync + 'static {
     fn local(&self, name: ObjectName) -> Option<PathBuf> {
         let _ = name;
         None
+    }
+
+    /// Sees to it, at little cost, that an object is what its record says: it is there, with so many bytes; and, where
+    /// objects are files of this machine, with this digest, for which a file is read once and again only when it looks
+    /// different ([`verified`]). Elsewhere the digest is seen to by who reads the object
+    /// ([`content::read_checked`]).
+    ///
+    /// # Errors
+    /// [`Error::Missing`] and [`Error::Damaged`].
+    fn check(&self, name: ObjectName, stored: Stored) -> BoxFuture<'_, Result<(), Error>> {
+        Box::pin(async move {
+            let found = self.size(name).await?;
+            if found == stored.len { Ok(()) } else { Err(Error::of_other_length(name, stored.len, found)) }
+        })
     }
 
     /// Objects whose names come after `after`, in order, at most `limit` (and at most

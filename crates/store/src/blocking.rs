@@ -9,7 +9,7 @@
     clippy::disallowed_methods,
     reason = "file work must not hold up an async thread; it takes no part in a simulation"
 )]
-pub(crate) async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
+pub async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
     if tokio::runtime::Handle::try_current().is_err() {
         return work();
     }

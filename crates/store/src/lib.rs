@@ -14,13 +14,14 @@
 //! | [`backend`] | memory, the journal in a directory, and the sharing of one between processes |
 //! | [`blobs`] | the port for large bytes, in memory, a directory, or S3 |
 //! | [`values`] | immutable values that cannot leak |
+//! | [`tree`] | directories held open, for trees that others may have tampered with |
 //! | `testing` | with that feature: the contract suite, a model to compare with, stores that fail on demand |
 
 #![forbid(unsafe_code)]
 
 pub mod backend;
 pub mod blobs;
-mod blocking;
+pub mod blocking;
 mod fs;
 pub mod records;
 pub mod state;
@@ -28,6 +29,7 @@ mod store;
 mod sync;
 #[cfg(feature = "testing")]
 pub mod testing;
+pub mod tree;
 pub mod values;
 mod wake;
 pub mod world;

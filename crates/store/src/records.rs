@@ -221,6 +221,14 @@ pub trait Records: Send + Sync + 'static {
         Box::pin(async move { Ok(self.scan(shard, Scan::of(group, limit).after(from)).await?.into()) })
     }
 
+    /// What does not fit in how the rows of a shard are kept, beside what the rows say: rows that were put or deleted behind
+    /// the store's back. A store whose own format notices that has nothing to tell. While others work, what changes
+    /// meanwhile may be told: what is told twice in a row, while nothing else is, is so.
+    fn misfits(&self, shard: Shard) -> BoxFuture<'_, Result<Vec<String>, Error>> {
+        let _ = shard;
+        Box::pin(async { Ok(vec![]) })
+    }
+
     /// How many calls of [`Records::bury`] are best under way at once; 0 if this store does not bury by itself. A server that syncs
     /// after each call would wait for its disk most of the time if there were one.
     fn burials_at_once(&self) -> usize {

@@ -10,7 +10,7 @@ use crate::{
     blobs,
     records::{Error, Records},
     values::Values,
-    world::{RealWorld, World},
+    world::{RealWorld, World, in_service, service},
 };
 use futures_util::future::BoxFuture;
 use onceflow_core::Shard;
@@ -61,7 +61,7 @@ enum Place {
 }
 
 impl Store {
-    /// Opens the store in a directory, making one if there is none, on the tokio runtime this is called in.
+    /// Opens the store in a directory, making one if there is none.
     ///
     /// # Errors
     /// If the directory cannot be used, is damaged, was written by a later version, or belongs to a process that cannot be
@@ -100,7 +100,7 @@ impl Store {
     #[cfg(feature = "redis")]
     pub async fn connect_with(address: Address, world: Arc<dyn World>) -> Result<Store, ConnectError> {
         let redis = Redis::connect(address, world.clone()).await?;
-        Ok(Store { place: Place::Server { redis }, world })
+        Ok(Store { place: Place::Server { redis }, world: service(&world) })
     }
 
     /// Whether the server is lost, and every change of that; `None` for a directory.
@@ -216,14 +216,17 @@ fn in_bucket(
     Ok(Arc::new(s3.open(world.clone())?))
 }
 
-/// In a box, so that it is compiled here and not by everyone who opens a store.
+/// On the service thread, so that user code which blocks its own keeps neither this process's heartbeats from the store nor
+/// other processes from its owner. In a box, so that it is compiled here and not by everyone who opens a store.
 fn open(
     directory: PathBuf,
     options: journal::Options,
     world: Arc<dyn World>,
 ) -> BoxFuture<'static, Result<Store, OpenError>> {
     Box::pin(async move {
-        let embedded = Embedded::open(&directory, options, world.clone()).await?;
-        Ok(Store { place: Place::Directory { path: directory, embedded }, world })
+        let (place, here) = (directory.clone(), service(&world));
+        let opening = async move { Embedded::open(place, options, here).await };
+        let embedded = in_service(&*world, "onceflow open", opening).await?;
+        Ok(Store { place: Place::Directory { path: directory, embedded }, world: service(&world) })
     })
 }

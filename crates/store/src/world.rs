@@ -23,12 +23,54 @@ pub trait World: Send + Sync + 'static {
 
     /// Runs a task that may block its thread in the file system: it gets a thread of its own.
     fn dedicate(&self, name: &'static str, task: BoxFuture<'static, ()>);
+
+    /// The same world on a thread that user code never runs on: for heartbeats, and for the connections they go over. `None`
+    /// where all tasks take turns anyway, as in a simulator.
+    fn service(&self) -> Option<Arc<dyn World>> {
+        None
+    }
 }
 
-/// The real world, on the tokio runtime it is made in.
+/// The world for tasks that must go on while user code blocks the threads it runs on.
+pub fn service(world: &Arc<dyn World>) -> Arc<dyn World> {
+    world.service().unwrap_or_else(|| world.clone())
+}
+
+/// Runs `future` on the service thread of a world, and answers what it gave: what it opens (sockets, connections) is served
+/// by that thread from then on. When the caller stops waiting it still runs to its end, and its answer is dropped there.
+///
+/// # Panics
+/// When the future does.
+pub async fn in_service<T: Send + 'static>(
+    world: &dyn World,
+    name: &'static str,
+    future: impl Future<Output = T> + Send + 'static,
+) -> T {
+    let Some(service) = world.service() else { return future.await };
+    let (tell, told) = tokio::sync::oneshot::channel();
+    service.spawn(name, Box::pin(async move { drop(tell.send(future.await)) }));
+    told.await.unwrap_or_else(|_| panic!("the task `{name}` panicked"))
+}
+
+/// The real world: tasks run on the tokio runtime it is made in; timers, and the tasks of its [service](World::service), on
+/// one thread of the process that outlives every runtime.
 #[derive(Clone, Debug)]
 pub struct RealWorld {
     runtime: tokio::runtime::Handle,
+}
+
+/// The runtime of the service thread, started when it is first needed.
+fn service_runtime() -> &'static tokio::runtime::Handle {
+    static SERVICE: std::sync::OnceLock<tokio::runtime::Handle> = std::sync::OnceLock::new();
+    SERVICE.get_or_init(|| {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+        let runtime = runtime.unwrap_or_else(|error| panic!("cannot create the store's async runtime: {error}"));
+        let handle = runtime.handle().clone();
+        let run = move || runtime.block_on(std::future::pending::<()>());
+        let thread = std::thread::Builder::new().name(String::from("onceflow-service")).spawn(run);
+        thread.unwrap_or_else(|error| panic!("cannot start the store's service thread: {error}"));
+        handle
+    })
 }
 
 impl RealWorld {
@@ -55,9 +97,10 @@ impl World for RealWorld {
         (half() << 64) | half()
     }
 
+    // On the service thread's timer: it goes on when user code blocks this world's runtime, and when that has ended.
     #[expect(clippy::disallowed_methods, reason = "this is the real wait")]
     fn sleep(&self, ms: u64) -> BoxFuture<'static, ()> {
-        let _inside = self.runtime.enter();
+        let _inside = service_runtime().enter();
         Box::pin(tokio::time::sleep(std::time::Duration::from_millis(ms)))
     }
 
@@ -73,6 +116,10 @@ impl World for RealWorld {
             block_on(task);
         };
         std::thread::Builder::new().name(name.into()).spawn(run).expect("the system refuses another thread");
+    }
+
+    fn service(&self) -> Option<Arc<dyn World>> {
+        Some(Arc::new(RealWorld { runtime: service_runtime().clone() }))
     }
 }
 

@@ -61,6 +61,10 @@ impl Source for Shelf {
         &self.outputs
     }
 
+    async fn placed(&self, _: Vec<(Digest, PathBuf)>) -> Result<Vec<PathBuf>, Fault> {
+        Ok(vec![])
+    }
+
     async fn fetch(&self, output: &str, into: &Path) -> Result<Value, Fault> {
         let value = self.outputs.iter().find(|(name, _)| name == output).unwrap().1.clone();
         fs::create_dir_all(into).unwrap();
@@ -162,7 +166,7 @@ fn a_file_does_not_take_the_place_of_a_directory_nor_the_other_way_round() {
 #[test]
 fn names_that_lead_elsewhere_are_refused_before_anything_is_written() {
     let bed = Bed::new();
-    for name in ["../x", "/etc/x", "a/../../x"] {
+    for name in ["../x", "/absent/x", "a/../../x"] {
         let mut file = bed.file("x", "X");
         file.name = name.into();
         let value = Value::Directory(DirectoryValue { path: PathBuf::new(), files: vec![file] });

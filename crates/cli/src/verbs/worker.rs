@@ -174,9 +174,11 @@ async fn tell(mut events: UnboundedReceiver<Event>, engine: Engine, place: Place
 
 fn say(printer: &Printer, ms: u64, run: &str, what: &What, took: Option<u64>) {
     if printer.json {
-        let mut line = trail::line(ms, what);
-        line["run"] = json!(run);
-        return printer.data(&line);
+        if let Some(mut line) = trail::told(ms, what) {
+            line["run"] = json!(run);
+            printer.data(&line);
+        }
+        return;
     }
     let at = |address: &str| format!("{run} {}", words::step(address));
     match what {
@@ -194,6 +196,7 @@ fn say(printer: &Printer, ms: u64, run: &str, what: &What, took: Option<u64>) {
         What::WillWait { address } => printer.say(format!("waits   {}", at(address))),
         What::DidLoseTrack { address } => printer.say(format!("unknown {}", at(address))),
         What::DidUndo { address } => printer.say(format!("undone  {}", at(address))),
+        What::HeldUp { address, why } => printer.warn(format!("held up {}: {why}", at(address))),
         What::DidLose { address } => printer.warn(format!(
             "{}    {}: it took too long to say that it lives, so another worker has it; what it gave here is not taken",
             printer.ink(Ink::Yellow, "lost"),

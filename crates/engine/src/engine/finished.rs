@@ -141,7 +141,8 @@ impl Shared {
         }
     }
 
-    async fn remove_kept(&self, keys: &Keys, rows: &[(Name, Row)]) -> Result<(), Error> {
+    /// Removes some of what a run kept, with what it holds.
+    pub(super) async fn remove_kept(&self, keys: &Keys, rows: &[(Name, Row)]) -> Result<(), Error> {
         let mut batch = Batch::new(self.shard());
         let mut weaves = Vec::new();
         for (name, row) in rows {

@@ -23,6 +23,9 @@ pub struct Start {
     pub identity: Option<Identity>,
     /// By name.
     pub inputs: Vec<(String, Data)>,
+    /// Inputs that cannot be given any more, and what they are known by in a run that is there
+    /// ([`Handle::input_digests`](crate::Handle::input_digests)): for [`Engine::explain`](crate::Engine::explain). Nothing starts with them.
+    pub assumed: Vec<(String, Digest)>,
     /// Which outputs are wanted; none is all.
     pub outputs: Option<Vec<String>>,
     /// How long inner values outlive the run, in milliseconds; none is not at all.
@@ -36,6 +39,9 @@ pub struct Start {
     pub accept_reruns: bool,
     /// When this start was first tried, on the store's clock, if it was tried before.
     pub first_tried: Option<onceflow_core::Timestamp>,
+    /// The history of the run ends with the last handle that this start gave, or with the run if that comes later: for runs
+    /// that nobody else can ask for. `history_ms` is then what remains if the process dies.
+    pub ends_with_handle: bool,
 }
 
 /// A week.
@@ -50,12 +56,14 @@ impl Start {
             flow: flow.into(),
             identity: None,
             inputs: vec![],
+            assumed: vec![],
             outputs: None,
             keep_ms: None,
             history_ms: HISTORY_MS,
             finish_independent: false,
             accept_reruns: false,
             first_tried: None,
+            ends_with_handle: false,
         }
     }
 
@@ -77,5 +85,22 @@ impl Start {
     /// Whether a run is for the same, if checking this gave that digest.
     pub(super) fn is_of(&self, header: &Header, digest: &Digest, inputs: &inputs::Inputs) -> bool {
         header.asked == *digest && header.inputs == inputs.digests() && header.requested == self.outputs
+    }
+}
+
+/// What a handle was given for, to be compared with what its run is for by now.
+pub(crate) struct Request {
+    /// Of the flow, checked for the requested outputs.
+    pub(super) digest: Digest,
+    /// By name.
+    pub(super) inputs: Vec<(String, Digest)>,
+    /// Which outputs were asked for; none is all.
+    pub(super) outputs: Option<Vec<String>>,
+}
+
+impl Request {
+    /// The run is for this, and for nothing else.
+    pub(crate) fn is_of(&self, header: &Header) -> bool {
+        header.asked == self.digest && header.inputs == self.inputs && header.requested == self.outputs
     }
 }

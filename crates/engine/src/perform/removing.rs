@@ -87,11 +87,15 @@ impl Work<'_> {
     /// Adds to what could not be undone.
     pub(super) async fn note_not_undone(&self, failed: Failed) -> Result<(), Error> {
         self.add_to_notes(|noted| {
-            if !noted.1.contains(&failed) {
-                noted.1.push(failed.clone());
-            }
+            noted.1.retain(|other| other.address != failed.address);
+            noted.1.push(failed.clone());
         })
         .await
+    }
+
+    /// A step is about to be undone.
+    pub(super) async fn note_tried_again(&self, address: &str) -> Result<(), Error> {
+        self.add_to_notes(|noted| noted.1.retain(|other| *other.address != *address)).await
     }
 
     async fn add_to_notes(&self, add: impl Fn(&mut Noted)) -> Result<(), Error> {

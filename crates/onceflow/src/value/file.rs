@@ -25,6 +25,7 @@ use std::{
 pub struct File {
     name: String,
     path: PathBuf,
+    by_reference: bool,
 }
 
 impl File {
@@ -35,7 +36,16 @@ impl File {
         let path = path.into();
         let name = path.file_name().and_then(|name| name.to_str()).map(String::from);
         let name = name.ok_or_else(|| invalid(format!("{} does not end in a name", path.display())))?;
-        Ok(File { name, path })
+        Ok(File { name, path, by_reference: false })
+    }
+
+    /// The same file as an input of a run that is not copied into the store: tasks read it where it is. It must stay there,
+    /// on every machine whose worker may take a step of the run, as long as the run is not done. If it changes while a task
+    /// reads it, nothing of what that task gave is committed, and the run fails with `OF0330`: start it again with what the
+    /// file holds now. What a task gives is always taken.
+    #[must_use]
+    pub fn by_reference(self) -> Self {
+        File { by_reference: true, ..self }
     }
 
     /// The same content under another name.
@@ -70,12 +80,12 @@ impl Value for File {
     }
 
     fn encode(self) -> Result<Data, Error> {
-        Ok(Data::File(FileData::new(self.name, self.path)))
+        Ok(Data::File(FileData { by_reference: self.by_reference, ..FileData::new(self.name, self.path) }))
     }
 
     fn decode(data: Data) -> Result<Self, Error> {
         match data {
-            Data::File(FileData { name, path, .. }) => Ok(File { name, path }),
+            Data::File(FileData { name, path, by_reference, .. }) => Ok(File { name, path, by_reference }),
             other => Err(Error::kind::<Self>(&other)),
         }
     }

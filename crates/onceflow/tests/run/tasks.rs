@@ -81,7 +81,10 @@ async fn a_task_that_takes_too_long_fails() {
         std::future::pending().await
     }
     let flow = Flow::new("slow", [], ["n"], |f, (): ()| f.add(slow()));
-    assert_eq!(failure(&report(&flow).await), "/slow failed at attempt 1: it took longer than 5 ms");
+    assert_eq!(
+        failure(&report(&flow).await),
+        "/slow failed at attempt 1: OF0321: it took longer than its timeout, 5 ms"
+    );
 }
 
 #[tokio::test]

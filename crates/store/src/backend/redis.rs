@@ -37,6 +37,7 @@
 //! | `replicas` | waiting for replicas |
 
 mod address;
+mod audit;
 mod link;
 mod replicas;
 mod risks;
@@ -51,7 +52,7 @@ pub use risks::Risk;
 use super::shared::{check_get, wait_for};
 use crate::{
     records::{Buried, Bury, Error, Outcome, Page, Position, Records, Scan, Walked},
-    world::{BoxFuture, World},
+    world::{BoxFuture, World, service},
 };
 use link::{Link, Trouble};
 use onceflow_core::{Batch, Group, Key, Name, Row, Shard, Timestamp};
@@ -124,7 +125,8 @@ impl Redis {
     /// # Errors
     /// If it does not answer, or its settings can lose acknowledged commits; see [`ConnectError`].
     pub async fn connect(address: Address, world: Arc<dyn World>) -> Result<Redis, ConnectError> {
-        let link = Arc::new(Link::new(address));
+        let world = service(&world);
+        let link = Link::new(address, world.clone());
         let unavailable = |error: Error| ConnectError::Unavailable(error.to_string());
         let is_cluster = probe(&link).await?;
         let wakes = Arc::new(Wakes::default());
@@ -341,6 +343,10 @@ impl Records for Redis {
                 None => Ok(self.scan(shard, Scan::of(group, limit).after(from)).await?.into()),
             }
         })
+    }
+
+    fn misfits(&self, shard: Shard) -> BoxFuture<'_, Result<Vec<String>, Error>> {
+        Box::pin(Redis::misfits(self, shard))
     }
 
     fn burials_at_once(&self) -> usize {

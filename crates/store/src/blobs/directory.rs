@@ -3,6 +3,7 @@
 //! ```text
 //! objects/<name>            whole objects; a file appears here by one `link`, after its content was synced
 //! unfinished/<name>.<try>   being written, or left by a crash; `list` tells them, `delete` takes them
+//! verified                  which of them were read for their digest; a hint, see `verified`
 //! ```
 //!
 //! The order that makes a crash harmless: write and sync `unfinished`, link into `objects` (which refuses an existing
@@ -24,6 +25,7 @@ pub(super) use unfinished::digest_open;
 use super::{
     Blobs, Chunks, Content, Error, Listed, ObjectName, Page, State, Stored,
     content::{from_file, in_pieces, of_len},
+    verified::Hints,
 };
 use crate::fs::{remove_if_there, sync_directory};
 use crate::{blocking::blocking, world::BoxFuture};
@@ -36,6 +38,7 @@ use std::{
     io::{ErrorKind::NotFound, Seek, SeekFrom},
     ops::Range,
     path::{Path, PathBuf},
+    sync::Arc,
 };
 use unfinished::Unfinished;
 
@@ -43,6 +46,7 @@ use unfinished::Unfinished;
 #[derive(Clone, Debug)]
 pub struct Directory {
     layout: Layout,
+    hints: Arc<Hints>,
 }
 
 impl Directory {
@@ -52,7 +56,12 @@ impl Directory {
     /// When the directories cannot be made and synced.
     pub async fn open(root: impl Into<PathBuf>) -> Result<Self, Error> {
         let layout = Layout::new(root.into());
-        blocking(move || layout.make().map(|()| Directory { layout })).await
+        blocking(move || {
+            layout.make()?;
+            let hints = Arc::new(Hints::new(layout.root.join("verified"), layout.objects.clone()));
+            Ok(Directory { layout, hints })
+        })
+        .await
     }
 
     async fn write(&self, name: ObjectName, content: Content) -> Result<Stored, Error> {
@@ -62,7 +71,14 @@ impl Directory {
         loop {
             let gathered = gather(&mut content).await.map_err(|error| Error::content(name, error))?;
             if gathered.is_empty() {
-                return blocking(move || unfinished.publish()).await;
+                let (hints, object) = (self.hints.clone(), self.layout.object(name));
+                let publish = move || {
+                    let before = unfinished.look();
+                    let stored = unfinished.publish()?;
+                    hints.remember(&object, before, stored);
+                    Ok(stored)
+                };
+                return blocking(publish).await;
             }
             unfinished = blocking(move || unfinished.write(&gathered)).await?;
         }
@@ -87,8 +103,8 @@ impl Blobs for Directory {
 
     fn adopt<'a>(&'a self, name: ObjectName, path: &'a Path) -> BoxFuture<'a, Result<Stored, Error>> {
         Box::pin(async move {
-            let (layout, from) = (self.layout.clone(), path.to_owned());
-            match blocking(move || adopt::link(&layout, name, &from)).await? {
+            let (layout, from, hints) = (self.layout.clone(), path.to_owned(), self.hints.clone());
+            match blocking(move || adopt::link(&layout, name, &from, &hints)).await? {
                 adopt::Linked::Stored(stored) => Ok(stored),
                 adopt::Linked::Elsewhere(file, len) => {
                     let stored = self.write(name, from_file(file, len)).await?;
@@ -115,12 +131,21 @@ impl Blobs for Directory {
     }
 
     fn delete(&self, name: ObjectName) -> BoxFuture<'_, Result<(), Error>> {
-        let layout = self.layout.clone();
-        Box::pin(blocking(move || delete(&layout, name)))
+        let (layout, hints) = (self.layout.clone(), self.hints.clone());
+        Box::pin(blocking(move || {
+            delete(&layout, name)?;
+            hints.forget_if_empty();
+            Ok(())
+        }))
     }
 
     fn local(&self, name: ObjectName) -> Option<PathBuf> {
         Some(self.layout.object(name))
+    }
+
+    fn check(&self, name: ObjectName, stored: Stored) -> BoxFuture<'_, Result<(), Error>> {
+        let (layout, hints) = (self.layout.clone(), self.hints.clone());
+        Box::pin(blocking(move || check(&layout, &hints, name, stored)))
     }
 
     fn list(&self, after: Option<ObjectName>, limit: usize) -> BoxFuture<'_, Result<Page, Error>> {
@@ -137,6 +162,20 @@ fn open_at(layout: &Layout, name: ObjectName, range: Option<Range<u64>>) -> Resu
     let range = super::within(range, len).map_err(|range| layout.out_of_range(name, range, len))?;
     file.seek(SeekFrom::Start(range.start)).map_err(failed)?;
     Ok((file, range.end - range.start))
+}
+
+/// Length first, which costs least. Whatever is not a file of its own is not what was stored, wherever it leads.
+fn check(layout: &Layout, hints: &Hints, name: ObjectName, stored: Stored) -> Result<(), Error> {
+    let path = layout.object(name);
+    let metadata = std::fs::symlink_metadata(&path).map_err(|error| layout.error(name, &error))?;
+    if !metadata.is_file() {
+        return Err(Error::damaged(name, &layout.place, "it is no regular file"));
+    }
+    if metadata.len() != stored.len {
+        return Err(Error::of_other_length(name, stored.len, metadata.len()));
+    }
+    let found = hints.stored(&path).map_err(|error| layout.error(name, &error))?;
+    if found == stored { Ok(()) } else { Err(Error::of_other_content(name, stored, found)) }
 }
 
 /// Unfinished first: a writer that loses its file cannot link it any more.

@@ -17,6 +17,7 @@ use super::{
     Error, Tried, Update, Value, Values, limits,
     reclaim::{Reclaimed, Round},
     value::Content,
+    whole::{broken, wanted},
 };
 use crate::{
     blobs::{self, Blobs, Chunks, Digest, ObjectName, Stored},
@@ -54,6 +55,11 @@ pub fn blob_id(digest: Digest) -> ValueId {
     ValueId::new([&b"b"[..], &digest.to_bytes()].concat())
 }
 
+/// Whether a value of this id is a blob.
+pub(super) fn is_blob(id: &ValueId) -> bool {
+    id.as_bytes().len() == 1 + Digest::BYTES && id.as_bytes().first() == Some(&b'b')
+}
+
 impl Update {
     /// Puts a blob, and names the object just uploaded, or the one that is there already.
     pub fn blob(self, upload: &Upload) -> Self {
@@ -75,6 +81,7 @@ impl Values {
             Err(lost @ blobs::Error::Unknown { .. }) => self.confirm(name, lost).await?,
             answered => answered?,
         };
+        self.mend(&blob_id(stored.digest)).await?;
         Ok(Upload { name, stored })
     }
 
@@ -85,6 +92,7 @@ impl Values {
             Err(lost @ blobs::Error::Unknown { .. }) => self.adopt_again(name, path, lost).await?,
             answered => answered?,
         };
+        self.mend(&blob_id(stored.digest)).await?;
         Ok(Upload { name, stored })
     }
 
@@ -117,10 +125,21 @@ impl Values {
         Err(lost.into())
     }
 
-    /// Reads a blob, or a range of its bytes. Something must hold the value meanwhile.
+    /// Reads a blob or a file by reference, or a range of its bytes. Something must hold the value meanwhile. What it is checked for before is
+    /// what [`Values::check`] says; a whole blob also ends with [`blobs::Error::Damaged`] if it is not what was stored, so
+    /// whoever must not act on wrong bytes waits for the end.
     pub async fn read_blob(&self, id: &ValueId, range: Option<Range<u64>>) -> Result<Chunks, Error> {
         match self.get(id).await?.content {
-            Content::Object { name, .. } => Ok(self.blobs()?.read(name, range).await?),
+            Content::Object { name, len } => {
+                self.check_object(id, name, len).await?;
+                let blobs = self.blobs()?;
+                let read = match range {
+                    None => blobs::content::read_checked(&**blobs, name, wanted(id, len)?).await,
+                    range => blobs.read(name, range).await,
+                };
+                read.map_err(broken(id))
+            }
+            Content::Source(source) => self.stream_source(source, range).await,
             Content::Inline(_) | Content::Gathered { .. } => Err(Error::Senseless(format!("value {id} is no blob"))),
         }
     }

@@ -27,25 +27,25 @@ impl Values {
     }
 
     /// Puts what these changes put (they may not touch edges), all of it, and holds it for
-    /// [`HOLD_MS`](limits::HOLD_MS) from now.
+    /// [`HOLD_MS`](limits::HOLD_MS) from now. Those that were put are taken from `changes`: after an error the rest can be
+    /// tried again.
     ///
     /// # Errors
     /// [`LeaseLost`](Error::LeaseLost) or [`Stale`](Error::Stale) if what was put before has gone, because that was too
     /// long ago; [`Missing`](Error::Missing) if a change refers to what is not there.
-    pub async fn put_ahead(&self, hold: &mut Hold, changes: Vec<Weave>) -> Result<(), Error> {
-        let (mut some, mut ops, mut bytes) = (Vec::new(), 0, 0);
-        for change in changes {
-            // What the spine takes comes on top.
-            let (more_ops, more_bytes) = (change.ops() + 3, bytes_of(&change));
-            let is_full = ops + more_ops > limits::HOLD_OPS_MAX || bytes + more_bytes > limits::HOLD_BYTES_MAX;
-            if is_full && !some.is_empty() {
-                self.put_some(hold, std::mem::take(&mut some)).await?;
-                (ops, bytes) = (0, 0);
-            }
-            (ops, bytes) = (ops + more_ops, bytes + more_bytes);
-            some.push(change);
+    pub async fn put_ahead(&self, hold: &mut Hold, changes: &mut Vec<Weave>) -> Result<(), Error> {
+        while !changes.is_empty() {
+            let (mut ops, mut bytes) = (0, 0);
+            let fits = |change: &&Weave| {
+                // What the spine takes comes on top.
+                (ops, bytes) = (ops + change.ops() + 3, bytes + bytes_of(change));
+                ops <= limits::HOLD_OPS_MAX && bytes <= limits::HOLD_BYTES_MAX
+            };
+            let some = changes.iter().take_while(fits).count().max(1);
+            self.put_some(hold, changes[..some].to_vec()).await?;
+            changes.drain(..some);
         }
-        if some.is_empty() { Ok(()) } else { self.put_some(hold, some).await }
+        Ok(())
     }
 
     async fn put_some(&self, hold: &mut Hold, changes: Vec<Weave>) -> Result<(), Error> {
@@ -80,6 +80,7 @@ fn bytes_of(change: &Weave) -> usize {
         Weave::Put { value, .. } => match &value.content {
             Content::Inline(bytes) => bytes.len() + 64 * value.refs.len(),
             Content::Gathered { .. } | Content::Object { .. } => 0,
+            Content::Source(source) => source.path.as_os_str().len() + 128,
         },
         _ => 0,
     }

@@ -64,21 +64,28 @@ impl Running<'_> {
         }
         let written = tokio::spawn(watching::write(events, engine.clone(), place.clone()));
         engine.go();
-        let mut view = View::new(&self.printer, self.asked.steps());
+        let mut view = View::new(&self.printer, self.asked.steps()).begins(&handle).await?;
         let mut seen = Seen::from_now(&place, &handle);
-        let waited = tokio::select! {
-            report = seen.until_rest(engine, &handle, &mut view, &self.printer) => report.map(Ok),
-            why = engine.until_full() => {
-                if let Err(error) = engine.interrupt().await {
-                    tracing::debug!(%error, "what was done last may have to be done again");
+        let mut tried = 0;
+        let waited = loop {
+            let waited = tokio::select! {
+                report = seen.until_rest(engine, &handle, &mut view, &self.printer) => report.map(Ok),
+                why = engine.until_full() => {
+                    if let Err(error) = engine.interrupt().await {
+                        tracing::debug!(%error, "what was done last may have to be done again");
+                    }
+                    Err(Fault::full(why))
                 }
-                Err(Fault::full(why))
+                exit = signals.asked() => {
+                    self.printer.say("stopping: steps that run here are given back (again to stop at once)");
+                    engine.interrupt().await?;
+                    Ok(Err(exit))
+                }
+            };
+            if !matches!(&waited, Ok(Ok(report)) if self.heals(engine, report, tried).await?) {
+                break waited;
             }
-            exit = signals.asked() => {
-                self.printer.say("stopping: steps that run here are given back (again to stop at once)");
-                engine.interrupt().await?;
-                Ok(Err(exit))
-            }
+            tried += 1;
         };
         if let Err(fault) = work::sweep(engine, &place).await {
             tracing::debug!(%fault, "directories of runs that are gone are left");
@@ -89,7 +96,8 @@ impl Running<'_> {
         view.end();
         match waited? {
             Ok(report) => {
-                if matches!(report, Report::Cancelled { .. } | Report::Done(_)) {
+                let is_clean = crate::finish::exit(&report) != Exit::Unclean;
+                if matches!(report, Report::Cancelled { .. } | Report::Done(_)) && is_clean {
                     crate::executors::home(&place).clear(handle.id());
                 }
                 self.tell(&handle, report, &view.tally).await

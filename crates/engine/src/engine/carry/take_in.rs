@@ -196,6 +196,8 @@ impl Unpacked<'_> {
                 name: name.clone(),
                 path: self.path(*content),
                 known: Some(self.carried.known(*content)),
+                by_reference: false,
+                facts: None,
             }),
             Tree::List(elements) => {
                 Data::List(elements.iter().map(|element| self.data(element)).collect::<Result<_, _>>()?)
