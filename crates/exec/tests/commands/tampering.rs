@@ -222,7 +222,7 @@ fn whatever_a_step_renames_links_or_mounts_nothing_outside_changes() {
         // It may well fail.
         let _given = runtime.block_on(lab.run(&key, &one));
         canary.check(&script);
-        if let Some(handle) = runtime.block_on(lab.engine.find(&key)).ok() {
+        if let Ok(handle) = runtime.block_on(lab.engine.find(&key)) {
             lab.home.tidy(handle.id());
             lab.home.tidy_after_the_dead();
             lab.home.clear(handle.id());
