@@ -6,7 +6,7 @@ use crate::{
     store::SimStore,
 };
 use onceflow_core::{Batch, Key, Row, Shard, Timestamp};
-use onceflow_store::{BoxFuture, Error, Outcome, Page, Position, Records, records::Scan};
+use onceflow_store::{BoxFuture, Error, Outcome, Page, Position, Records, backend::held::HeldClaims, records::Scan};
 use std::sync::{
     Arc,
     atomic::{AtomicU64, Ordering::Relaxed},
@@ -19,6 +19,8 @@ pub struct Connection {
     node: NodeId,
     /// The latest position it was told of.
     seen: AtomicU64,
+    /// What it holds, by what it was answered.
+    held: Arc<HeldClaims>,
 }
 
 fn unavailable() -> Error {
@@ -32,7 +34,11 @@ fn unknown() -> Error {
 impl Connection {
     /// Of this node.
     pub fn new(store: Arc<SimStore>, node: NodeId) -> Arc<Self> {
-        Arc::new(Connection { store, node, seen: AtomicU64::new(0) })
+        let held = Arc::new(HeldClaims::default());
+        if node != OUTSIDE {
+            store.member(node, held.clone());
+        }
+        Arc::new(Connection { store, node, seen: AtomicU64::new(0), held })
     }
 
     /// Others go first, and maybe much happens before.
@@ -56,6 +62,7 @@ impl Connection {
 
     async fn reading<T>(&self, read: impl FnOnce(&SimStore) -> T) -> Result<T, Error> {
         self.travel().await;
+        self.store.is_welcome(self.node)?;
         let epoch = self.store.epoch()?;
         if self.store.harm(self.store.faults.call_failed) {
             return Err(unavailable());
@@ -76,6 +83,7 @@ impl Connection {
         self.travel().await;
         let (store, node) = (self.store.clone(), self.node);
         let faults = &store.faults;
+        store.is_welcome(node)?;
         let (epoch, sent_at) = (store.epoch()?, store.position());
         if store.harm(faults.call_failed) {
             return Err(unavailable());
@@ -165,7 +173,13 @@ impl Records for Connection {
 
     fn commit(&self, batch: Batch) -> BoxFuture<'_, Result<Outcome, Error>> {
         Box::pin(async move {
+            let expected = self.held.expect(&batch);
             let answer = self.try_commit(batch.clone()).await;
+            match (&answer, expected) {
+                (Ok(outcome), Some(expected)) => self.held.answered(expected, outcome),
+                (Err(Error::Unknown(_)), Some(expected)) => self.held.unanswered(expected),
+                _ => {}
+            }
             if matches!(answer, Err(Error::Unknown(_))) {
                 self.store.watch.unanswered(&batch);
             }

@@ -12,7 +12,7 @@ pub enum StoreKind {
     /// replies; claims are rows like others. Positions are those of when a call was sent.
     Redis,
     /// A directory that one node owns: its own calls are answered when they are applied, those of others when that is
-    /// durable; when the owner dies, what was not synced is lost, and all claims with it.
+    /// durable; when the owner dies, what was not synced is lost, and those who live assert their claims again.
     Embedded,
 }
 
@@ -57,6 +57,9 @@ pub struct Faults {
     pub lease_ms: u64,
     /// When the harm ends.
     pub until_ms: u64,
+    /// Between times when the owner of an embedded store closes it in order, and comes back as a guest. No harm: it
+    /// happens in calm worlds, too.
+    pub leave_every_ms: u64,
 }
 
 impl Faults {
@@ -90,6 +93,7 @@ impl Faults {
             sync_ms: [0, 3, 30, 200][random.below(4)],
             lease_ms: [300, 1_000, 3_000][random.below(3)],
             until_ms: 1_000 + random.below(12_000) as u64,
+            leave_every_ms: every(random, 100, 3_000),
         };
         if calm { faults.calm() } else { faults }
     }

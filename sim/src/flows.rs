@@ -73,7 +73,7 @@ impl Maker<'_> {
         let mut spec = TaskSpec::new(name, vec![], vec![Port::new("value", ty.clone())]);
         spec.params = Behaviour { random: true, slow: 120, ..Behaviour::default() }.to_params();
         let name = format!("any{}", graph.modules.len());
-        graph.modules.push(module(&name, Kind::Task(spec), false));
+        graph.modules.push(module(&name, Kind::Task(spec.into()), false));
         end(Some(&name), "value")
     }
 
@@ -123,7 +123,7 @@ impl Maker<'_> {
                 self.tasks += 1;
                 let name = format!("{}t{}", char::from(b'a' + self.family as u8), self.tasks);
                 let spec = task(self.random, self.style, name, inputs.clone(), outputs.clone());
-                (Kind::Task(spec), inputs, outputs)
+                (Kind::Task(spec.into()), inputs, outputs)
             }
             1 => {
                 let (inputs, outputs) = (self.ports("i", 0, 3), self.ports("o", 0, 3));
@@ -162,7 +162,7 @@ impl Maker<'_> {
         let mut body = self.graph(inputs.clone(), outputs.clone(), depth - 1, flows);
         body.outputs = all;
         let counter = counter(1 + self.random.below(3) as u8);
-        body.modules.push(module("count", Kind::Task(counter), false));
+        body.modules.push(module("count", Kind::Task(counter.into()), false));
         let join = |from, to| Connection { from, to, origin: None };
         body.connections.push(join(end(None, "n"), end(Some("count"), "n")));
         body.connections.push(join(end(Some("count"), "n"), end(None, "n")));
@@ -244,7 +244,7 @@ pub fn change_code(random: &mut Random, library: &Library) -> Library {
 pub fn visit(graph: &mut Graph, with: &mut impl FnMut(&mut onceflow_core::model::TaskSpec)) {
     for module in &mut graph.modules {
         match &mut module.kind {
-            Kind::Task(spec) => with(spec),
+            Kind::Task(spec) => with(std::sync::Arc::make_mut(spec)),
             Kind::Constant(..) | Kind::Call { .. } => {}
             Kind::Composite(body) | Kind::Loop { body, .. } | Kind::Each { body, .. } => visit(body, with),
             Kind::Choice { arms } => arms.iter_mut().for_each(|arm| visit(&mut arm.body, with)),

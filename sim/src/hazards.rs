@@ -43,6 +43,12 @@ pub const ALL: &[Hazard] = &[
     hazard("fences-repeat", "kernel 12", "a fence is a counter that begins anew"),
     hazard("takeover-despite-renewal", "kernel 13", "a takeover does not look whether the deadline was moved"),
     hazard("body-before-durable", "kernel 14", "a body that touches the world starts before that is durable"),
+    hazard("claims-void-with-owner", "kernel 15", "those who live do not assert their claims to the next owner"),
+    hazard(
+        "grants-before-reassertion",
+        "kernel 15",
+        "a new owner grants claims before those who live have asserted theirs",
+    ),
     hazard("torn-tail-believed", "kernel 16", "what is whole behind the torn end of a log is believed"),
     hazard("failure-not-delivered", "kernel 17", "a failure that somebody handles is not told to them"),
     hazard("commit-in-any-state", "kernel 19, 21", "a commit requires that the run is there, not its phase and plan"),

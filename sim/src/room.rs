@@ -175,6 +175,7 @@ impl Room {
             ("crash", faults.crash_every_ms),
             ("pause", faults.pause_every_ms),
             ("outage", faults.outage_every_ms),
+            ("leave", faults.leave_every_ms),
             ("clock", if faults.skew_ms > 0 && faults.clock_jumps { 3_000 } else { 0 }),
         ];
         for (kind, every_ms) in kinds {
@@ -212,8 +213,24 @@ impl Room {
         }
     }
 
+    /// The owner closes the store in order, and is back a little later.
+    fn leave_for_a_while(self: &Arc<Self>) {
+        let Some(node) = self.store.owner().filter(|node| self.up().contains(node)) else { return };
+        let engine = lock(&self.engines).remove(&node);
+        self.sim.tell(|| format!("node {node} leaves"));
+        self.sim.crash(node);
+        drop(engine);
+        lock(&self.truth).taken.retain(|(taker, _), _| *taker != node);
+        self.store.hand_over(node);
+        self.restart_later(node);
+    }
+
     fn crash_for_a_while(self: &Arc<Self>, node: NodeId) {
         self.crash(node);
+        self.restart_later(node);
+    }
+
+    fn restart_later(self: &Arc<Self>, node: NodeId) {
         let (room, after) = (self.clone(), 1 + self.sim.below(2 * self.faults.lease_ms));
         let restart = async move {
             room.sim.sleep(after).await;
@@ -228,6 +245,7 @@ impl Room {
         let node = 1 + self.sim.below(self.nodes as u64) as usize;
         match kind {
             "crash" => self.crash_for_a_while(node),
+            "leave" => self.leave_for_a_while(),
             "pause" => {
                 let ms = self.sim.below(3 * self.faults.lease_ms);
                 self.sim.tell(|| format!("node {node} stands still for {ms} ms"));

@@ -1,5 +1,7 @@
 //! The simulated store: the real state machine, with what a crash leaves of it, and an ear for every batch that happens.
 
+mod claims;
+
 use crate::{
     executor::{NodeId, OUTSIDE, Sim, lock},
     faults::{Faults, StoreKind},
@@ -7,6 +9,7 @@ use crate::{
     watch::Watch,
     world::START_MS,
 };
+use claims::Standing;
 use onceflow_core::{Batch, Group, Key, Row, Shard, Timestamp, row::bitmap};
 use onceflow_store::{
     Committed, Error, Outcome, Position, Refused,
@@ -55,6 +58,8 @@ struct Inner {
     ahead_ms: i64,
     syncing: bool,
     harmless: bool,
+    /// Whose claims stand, and who has yet to assert theirs.
+    standing: Standing,
 }
 
 /// A batch that happened and is not synced yet.
@@ -137,6 +142,7 @@ impl SimStore {
             ahead_ms,
             syncing: false,
             harmless: false,
+            standing: Standing::default(),
         };
         let inner = Mutex::new(inner);
         let has_journal = faults.journal && faults.store == StoreKind::Embedded;
@@ -145,7 +151,7 @@ impl SimStore {
         Arc::new(SimStore { sim, faults, inner, enabled, synced, doom, doomed, watch, shadow })
     }
 
-    fn is_embedded(&self) -> bool {
+    pub(crate) fn is_embedded(&self) -> bool {
         self.faults.store == StoreKind::Embedded
     }
 
@@ -212,11 +218,14 @@ impl SimStore {
         }
     }
 
-    /// A node died. If it had the store open, what was not synced is lost, but for a part that reached the disk all the
-    /// same; and all claims are.
-    pub fn node_died(&self, node: NodeId, down_ms: u64) {
+    /// A node died, and its claims with it. If it had the store open, what was not synced is lost, but for a part that
+    /// reached the disk all the same; and those who live assert their claims again.
+    pub fn node_died(self: &Arc<Self>, node: NodeId, down_ms: u64) {
         let mut inner = lock(&self.inner);
+        inner.standing.node_is_gone(node);
         if !self.is_embedded() || inner.owner != Some(node) {
+            drop(inner);
+            self.void_claims_of(node);
             return;
         }
         let position = Position(inner.position.0 + 1);
@@ -230,6 +239,7 @@ impl SimStore {
         inner.owner = None;
         inner.down_until_ms = self.sim.now_ms() + down_ms;
         self.comes_back(inner, kept, &format!("the store's owner, node {node}, died"));
+        self.gather_claims();
     }
 
     /// Is opened again after a crash, with so many of the batches that were not synced.
@@ -272,6 +282,14 @@ impl SimStore {
         batch.check()?;
         let mut inner = lock(&self.inner);
         let now = self.read_clock(&mut inner);
+        let without_claim;
+        let batch = match batch.claim.is_some() && inner.standing.holds_grants(now) {
+            true => {
+                without_claim = Batch { claim: None, ..batch.clone() };
+                &without_claim
+            }
+            false => batch,
+        };
         let before = self.watch.before(&inner.state, batch);
         let mut told = Told::default();
         let answer = inner.state.apply(batch, now, &mut told)?;
@@ -291,6 +309,10 @@ impl SimStore {
                     inner.state.note_enabled(batch.shard, position);
                 }
                 self.watch.applied(node, position, batch, claimed.as_ref(), &before, &inner.state, now);
+                let broken = inner.standing.applied(node, batch, claimed.as_ref(), now);
+                if let Some(seen) = broken.filter(|_| self.is_embedded()) {
+                    lock(&self.watch.truth).violate("a claim is void only with its holder", seen);
+                }
                 let committed = Committed { position, fired, claimed };
                 drop(inner);
                 if enabled && !self.harm(self.faults.wake_lost) {

@@ -2,7 +2,7 @@
 //! Holds the protocol to what can be seen from there.
 
 use crate::{
-    executor::{NodeId, Sim, lock},
+    executor::{NodeId, OUTSIDE, Sim, lock},
     store::SimStore,
     truth::Truth,
 };
@@ -226,6 +226,10 @@ impl Watch {
             if let (Some(taken), Require::Equals(_, fence)) = (taken, require) {
                 taken.retain(|taken, _| fence[..] != taken[..]);
             }
+        }
+        // The store itself knows which processes are gone.
+        if node == OUTSIDE {
+            return;
         }
         // A batch that requires nothing of a run only frees.
         if batch.requires.iter().any(|require| !is_claim(require.key()) && !is_deadline(require.key())) {

@@ -113,7 +113,7 @@ pub(crate) fn chain(steps: usize, pure: bool) -> Graph {
         let name = format!("f{at}");
         let from = if at == 0 { end(None, "x") } else { end(Some(&format!("f{}", at - 1)), "out") };
         graph.connections.push(connect(from, end(Some(&name), "x")));
-        graph.modules.push(module(&name, Kind::Task(noop(pure))));
+        graph.modules.push(module(&name, Kind::Task(noop(pure).into())));
     }
     graph.connections.push(connect(end(Some(&format!("f{}", steps - 1)), "out"), end(None, "y")));
     graph
@@ -134,7 +134,7 @@ pub(crate) fn each(steps: usize, pure: bool) -> Graph {
 pub(crate) fn count_up() -> Graph {
     let mut body = numbers("x", "y", Type::Int);
     body.outputs.push(Port::new("more", Type::Bool));
-    body.modules.push(module("next", Kind::Task(next())));
+    body.modules.push(module("next", Kind::Task(next().into())));
     body.connections.push(connect(end(None, "x"), end(Some("next"), "x")));
     body.connections.push(connect(end(Some("next"), "out"), end(None, "y")));
     body.connections.push(connect(end(Some("next"), "more"), end(None, "more")));

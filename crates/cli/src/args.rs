@@ -7,6 +7,7 @@ pub(crate) mod tools;
 pub(crate) use more::{Diff, Du, Export, Fork, GoOn, Import, Lineage, Resolve, Retry, Send, Sure, Why};
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use onceflow_spec::ResultsMode;
 use std::path::PathBuf;
 
 /// Runs flows from files: every step once, nothing redone that need not be, nothing left behind.
@@ -89,6 +90,8 @@ pub(crate) enum Verb {
     Import(Import),
     /// Stop a run and undo it
     Cancel(Cancel),
+    /// Remove a run that has ended, and all that is kept of it
+    Rm(Rm),
     /// Take steps of any run on a shared store
     Worker(Worker),
     /// List workers, and what waits
@@ -149,9 +152,15 @@ pub(crate) struct Flow {
     /// Read every input file, even if it looks unchanged
     #[arg(long)]
     pub(crate) verify: bool,
+    /// Copy input files into the store, instead of reading them where they are
+    #[arg(long)]
+    pub(crate) store_inputs: bool,
     /// As if there was no run of this key
     #[arg(long)]
     pub(crate) new: bool,
+    /// What becomes of input files.
+    #[arg(skip)]
+    pub(crate) sources: crate::config::Sources,
     /// How long things are kept if neither these options nor the flow say, and at most.
     #[arg(skip)]
     pub(crate) retention: crate::config::Retention,
@@ -179,6 +188,12 @@ pub(crate) struct Run {
     /// Where results go
     #[arg(long, value_name = "DIR", default_value = "results")]
     pub(crate) out: PathBuf,
+    /// How results get there: copy, link (to the store's own files) or move (out of the store) [default: copy]
+    #[arg(long, value_name = "MODE", value_parser = results_mode)]
+    pub(crate) results_mode: Option<ResultsMode>,
+    /// The same, if neither this option nor the flow says.
+    #[arg(skip)]
+    pub(crate) results_mode_otherwise: ResultsMode,
     /// Let steps run again that must not start twice, because their code or inputs changed
     #[arg(long)]
     pub(crate) accept_code_change: bool,
@@ -231,6 +246,21 @@ pub(crate) struct Cancel {
     /// A key, the beginning of a key or id, or - for the latest
     #[arg(value_name = "RUN")]
     pub(crate) run: String,
+    /// Give up what could not be undone: the run ends, and what it did stays
+    #[arg(long)]
+    pub(crate) abandon: bool,
+    #[command(flatten)]
+    pub(crate) sure: Sure,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct Rm {
+    /// A key, the beginning of a key or id, or - for the latest
+    #[arg(value_name = "RUN")]
+    pub(crate) run: String,
+    /// Cancel it first if it has not ended; remove it though something was not undone
+    #[arg(long, short)]
+    pub(crate) force: bool,
     #[command(flatten)]
     pub(crate) sure: Sure,
 }
@@ -281,6 +311,9 @@ pub(crate) struct Reclaim {
 
 #[derive(Args, Debug)]
 pub(crate) struct Fsck {
+    /// Read the bytes of every object too, and compare them with their digests; without, only lengths are
+    #[arg(long)]
+    pub(crate) deep: bool,
     /// Change what is wrong
     #[arg(long)]
     pub(crate) repair: bool,
@@ -318,6 +351,10 @@ fn word(text: &str) -> Result<(String, String), String> {
         Some((name, value)) if !name.is_empty() => Ok((name.trim().to_owned(), value.to_owned())),
         _ => Err(String::from("an input is NAME=VALUE")),
     }
+}
+
+fn results_mode(text: &str) -> Result<ResultsMode, String> {
+    ResultsMode::of(text).ok_or_else(|| format!("it is one of {}", ResultsMode::WORDS.join(", ")))
 }
 
 fn key(text: &str) -> Result<String, String> {

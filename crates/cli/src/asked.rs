@@ -3,10 +3,12 @@
 
 use crate::{
     args, codes,
+    config::ByReference,
     digests::Digests,
     exit::Exit,
     fault::Fault,
     flows::{self, Remember},
+    place::Place,
     printer::Printer,
     session::Who,
     tasks,
@@ -18,7 +20,7 @@ use onceflow_engine::{
 };
 use onceflow_spec::{Flow, Given};
 use serde_json::Value;
-use std::path::Path;
+use std::{io, path::PathBuf};
 
 /// A run is remembered at least for so long after its end: its results have to be written.
 const HISTORY_MS_MIN: u64 = 60_000;
@@ -52,14 +54,44 @@ impl Asked {
     ///
     /// # Errors
     /// All that is wrong with either.
-    pub(crate) fn read(args: &args::Flow, store: &Path, who: Who) -> Result<(Asked, Hints), Fault> {
+    pub(crate) fn read(args: &args::Flow, place: &Place, who: Who, printer: &Printer) -> Result<(Asked, Hints), Fault> {
+        let (asked, hints, gone) = Asked::read_as(args, place, (who, false), printer)?;
+        match gone.first() {
+            None => Ok((asked, hints)),
+            Some(gone) => Err(gone.unreadable()),
+        }
+    }
+
+    /// As [`Asked::read`]; input files that are gone are told, and their inputs are left out.
+    ///
+    /// # Errors
+    /// All else that is wrong with either.
+    pub(crate) fn read_what_is_there(
+        args: &args::Flow,
+        place: &Place,
+        who: Who,
+        printer: &Printer,
+    ) -> Result<(Asked, Hints, Vec<Gone>), Fault> {
+        Asked::read_as(args, place, (who, true), printer)
+    }
+
+    fn read_as(
+        args: &args::Flow,
+        place: &Place,
+        (who, though_gone): (Who, bool),
+        printer: &Printer,
+    ) -> Result<(Asked, Hints, Vec<Gone>), Fault> {
+        let store = &place.directory;
         let (mut flow, remember) = flows::load(&args.flow, store, args.verify)?;
         let key = args.key.clone().unwrap_or_else(|| flow.name.clone());
         tasks::set_class(&mut flow.library, |class| who.class(&key, class));
         outputs(&flow, &args.output)?;
         let given = Given { words: args.input.clone(), file: args.inputs.clone() };
-        let values = flow.bind(&given).map_err(|problems| Fault::problems(Exit::Usage, problems))?;
-        let mut digests = Digests::open(store, args.verify);
+        let bound = if though_gone { flow.bind_though_gone(&given) } else { flow.bind(&given) };
+        let values = bound.map_err(|problems| Fault::problems(Exit::Usage, problems))?;
+        let mut digests = Digests::open(store, args.verify).shown(printer.live);
+        let by_reference = args.sources.by_reference(place, flow.store_inputs);
+        let mut gone = Vec::new();
         let mut start = Start::new(key, flow.library.clone(), flow.name.clone());
         let mut shown = Vec::with_capacity(values.len());
         for (name, value) in values {
@@ -67,8 +99,11 @@ impl Asked {
             let ty =
                 &flow.inputs.iter().find(|input| input.name == name).expect("only inputs of the flow are bound").ty;
             let mut data = value.into_data(ty).map_err(Fault::misfit(format!("input `{name}`")))?;
-            look(&mut data, &mut digests)?;
-            start.inputs.push((name, data));
+            match look_for(&mut data, &mut digests, &by_reference) {
+                Ok(()) => start.inputs.push((name, data)),
+                Err((path, error)) if error.kind() == io::ErrorKind::NotFound => gone.push(Gone { input: name, path }),
+                Err((path, error)) => return Err(Fault::unreadable(&path)(error)),
+            }
         }
         start.outputs = (!args.output.is_empty()).then(|| args.output.clone());
         start.identity = flow.identity.clone().filter(|_| start.outputs.is_none());
@@ -77,7 +112,7 @@ impl Asked {
         start.history_ms = args.retention.history(history, HISTORY_MS).max(HISTORY_MS_MIN);
         start.finish_independent = flow.finish_independent;
         let too_long = args.retention.too_long(keep, history);
-        Ok((Asked { flow, start, values: shown, too_long }, Hints { digests, flow: remember }))
+        Ok((Asked { flow, start, values: shown, too_long }, Hints { digests, flow: remember }, gone))
     }
 
     /// Whether every secret that the flow declares is in our environment: better now than after half of the steps.
@@ -102,6 +137,7 @@ impl Asked {
     /// Says which steps never run, unless only some outputs are asked for, and what is not kept as long as it is asked for.
     pub(crate) fn say_unused(&self, printer: &Printer) {
         self.too_long.iter().for_each(|line| printer.say(line));
+        self.flow.warnings.iter().for_each(|warning| printer.say(format!("warning: {warning}")));
         if self.start.outputs.is_none() {
             self.flow.unused.iter().for_each(|unused| printer.say(format!("warning: {unused}")));
         }
@@ -130,14 +166,42 @@ fn outputs(flow: &Flow, wanted: &[String]) -> Result<(), Fault> {
     Err(Fault::new(Exit::Usage, codes::NO_OUTPUT, what).hint(hint))
 }
 
+/// An input whose file is not there.
+pub(crate) struct Gone {
+    pub(crate) input: String,
+    pub(crate) path: PathBuf,
+}
+
+impl Gone {
+    /// What is said to who wants to run it.
+    pub(crate) fn unreadable(&self) -> Fault {
+        Fault::unreadable(&self.path)(io::ErrorKind::NotFound.into())
+    }
+}
+
 /// Finds out what files hold.
 pub(crate) fn look(data: &mut Data, digests: &mut Digests) -> Result<(), Fault> {
+    look_by(data, digests, &ByReference::default())
+}
+
+/// As [`look`]; of inputs of a run, which are copied or referred to.
+pub(crate) fn look_by(data: &mut Data, digests: &mut Digests, by_reference: &ByReference) -> Result<(), Fault> {
+    look_for(data, digests, by_reference).map_err(|(path, error)| Fault::unreadable(&path)(error))
+}
+
+fn look_for(data: &mut Data, digests: &mut Digests, by_reference: &ByReference) -> Result<(), (PathBuf, io::Error)> {
     match data {
         Data::File(file) => {
-            let (digest, len) = digests.of(&file.path).map_err(Fault::unreadable(&file.path))?;
-            file.known = Some(KnownContent { digest, len });
+            let found = digests.find(&file.path).map_err(|error| (file.path.clone(), error))?;
+            file.known = Some(KnownContent { digest: found.digest, len: found.len });
+            if by_reference.holds_for(&file.path) {
+                file.path = std::path::absolute(&file.path).map_err(|error| (file.path.clone(), error))?;
+                (file.by_reference, file.facts) = (true, Some((found.stat, found.is_settled)));
+            }
         }
-        Data::List(elements) => elements.iter_mut().try_for_each(|element| look(element, digests))?,
+        Data::List(elements) => {
+            elements.iter_mut().try_for_each(|element| look_for(element, digests, by_reference))?;
+        }
         Data::Bytes(_) | Data::None => {}
     }
     Ok(())

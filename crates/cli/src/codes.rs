@@ -32,7 +32,9 @@ const CODES: &[(&str, &str)] = &[
     (NO_ORIGIN, "nothing is known of this content"),
     (BAD_EXPORT, "the file is no run that can be imported"),
     (UNFINISHED, "the run has not ended"),
+    (STORE_LOST, "the store has lost its data"),
     (IN_USE, "the store is in use, so nothing can be proven"),
+    (NOT_UNDONE, "what a run did could not be undone"),
 ];
 
 pub(crate) const NO_STORE: &str = "OF0401";
@@ -55,6 +57,7 @@ pub(crate) const RISKY: &str = "OF0417";
 pub(crate) const SERVER: &str = "OF0418";
 pub(crate) const USAGE: &str = "OF0419";
 pub(crate) const INPUTS: &str = "OF0420";
+pub(crate) const STORE_LOST: &str = "OF0421";
 pub(crate) const WRITE: &str = "OF0440";
 pub(crate) const CONFIG: &str = "OF0441";
 pub(crate) const DRAWING: &str = "OF0442";
@@ -65,6 +68,7 @@ pub(crate) const NO_ORIGIN: &str = "OF0452";
 pub(crate) const BAD_EXPORT: &str = "OF0453";
 pub(crate) const UNFINISHED: &str = "OF0454";
 pub(crate) const IN_USE: &str = "OF0480";
+pub(crate) const NOT_UNDONE: &str = "OF0455";
 
 // Codes of flows and their inputs that the tool says, too.
 pub(crate) const NO_OUTPUT: &str = "OF0016";

@@ -5,8 +5,10 @@ pub(crate) mod file;
 mod fill;
 pub(crate) mod schema;
 pub(crate) mod settings;
+mod sources;
 
 pub(crate) use fill::{Retention, fill};
+pub(crate) use sources::{ByReference, Sources};
 
 use crate::{codes, exit::Exit, fault::Fault, words::nearest};
 use file::File;

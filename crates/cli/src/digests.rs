@@ -4,11 +4,11 @@
 //! A file is remembered only if its times are some seconds past when it is looked at, before and after it was read: one
 //! that was written in the same tick of the clock could be written once more without looking different.
 
+use indicatif::{ProgressBar, ProgressStyle};
+use onceflow_store::values::FileStat;
 use std::{
     collections::BTreeMap,
-    fs::Metadata,
     io::{self, Read},
-    os::unix::fs::MetadataExt,
     path::{Path, PathBuf},
 };
 
@@ -17,10 +17,11 @@ pub(crate) type Digest = [u8; 32];
 
 /// What the file is called, and its first line.
 const NAME: &str = "digests";
-const HEADING: &str = "onceflow digests 1";
+const HEADING: &str = "onceflow digests 2";
 
-/// How old times must be. File systems tick in milliseconds to seconds.
-const SETTLED_NS: i128 = 2_000_000_000;
+/// How its last line begins, which has a digest of all the others: a hint that was damaged is worth nothing, and believed, it
+/// would keep every run from starting.
+const SUM: &str = "sum ";
 
 /// Entries that are kept at most; those asked for in this process go last.
 const ENTRIES_MAX: usize = 100_000;
@@ -29,38 +30,26 @@ const ENTRIES_MAX: usize = 100_000;
 const BYTES_MIN: u64 = 1 << 20;
 const FILES_MIN: u64 = 256;
 
-/// What identifies the content of a file, as far as looking from outside goes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Look {
-    device: u64,
-    inode: u64,
-    size: u64,
-    modified_ns: i128,
-    changed_ns: i128,
-}
+/// Reading less than this shows no bar.
+const SHOWN_BYTES_MIN: u64 = 128 << 20;
 
-impl Look {
-    fn of(metadata: &Metadata) -> Self {
-        let ns = |seconds: i64, ns: i64| i128::from(seconds) * 1_000_000_000 + i128::from(ns);
-        Look {
-            device: metadata.dev(),
-            inode: metadata.ino(),
-            size: metadata.len(),
-            modified_ns: ns(metadata.mtime(), metadata.mtime_nsec()),
-            changed_ns: ns(metadata.ctime(), metadata.ctime_nsec()),
-        }
-    }
-
-    fn is_settled(&self, now_ns: i128) -> bool {
-        self.modified_ns.max(self.changed_ns) + SETTLED_NS < now_ns
-    }
+/// What a file holds, and what `stat` told of it meanwhile.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Found {
+    pub(crate) digest: Digest,
+    pub(crate) len: u64,
+    pub(crate) stat: FileStat,
+    /// It had been at rest by then, so that `stat` tells whether its content is another.
+    pub(crate) is_settled: bool,
 }
 
 /// Digests of files, remembered.
 pub(crate) struct Digests {
     path: PathBuf,
+    /// Whether a bar shows how far reading a large file is.
+    shows: bool,
     /// What is known, and whether it was asked for.
-    known: BTreeMap<Look, (Digest, bool)>,
+    known: BTreeMap<FileStat, (Digest, bool)>,
     /// How much was read that can be remembered.
     read_bytes: u64,
     read_files: u64,
@@ -71,7 +60,13 @@ impl Digests {
     pub(crate) fn open(store: &Path, verify: bool) -> Self {
         let path = store.join(NAME);
         let known = if verify { None } else { std::fs::read_to_string(&path).ok().and_then(|text| parse(&text)) };
-        Digests { path, known: known.unwrap_or_default(), read_bytes: 0, read_files: 0 }
+        Digests { path, shows: false, known: known.unwrap_or_default(), read_bytes: 0, read_files: 0 }
+    }
+
+    /// Shows, on a terminal, how far reading a large file is.
+    pub(crate) fn shown(mut self, live: bool) -> Self {
+        self.shows = live;
+        self
     }
 
     /// The digest of a file's content, and its length.
@@ -79,28 +74,44 @@ impl Digests {
     /// # Errors
     /// If it cannot be read.
     pub(crate) fn of(&mut self, path: &Path) -> io::Result<(Digest, u64)> {
-        let look = Look::of(&std::fs::metadata(path)?);
-        if let Some((digest, asked)) = self.known.get_mut(&look) {
+        self.find(path).map(|found| (found.digest, found.len))
+    }
+
+    /// The digest of a file's content, and what `stat` told of the file when it was taken.
+    ///
+    /// # Errors
+    /// If it cannot be read.
+    pub(crate) fn find(&mut self, path: &Path) -> io::Result<Found> {
+        let stat = FileStat::of(&std::fs::metadata(path)?);
+        if let Some((digest, asked)) = self.known.get_mut(&stat) {
             *asked = true;
-            return Ok((*digest, look.size));
+            return Ok(Found { digest: *digest, len: stat.len, stat, is_settled: true });
         }
-        let mut file = onceflow_store::tree::open_regular(path)?;
+        let (mut file, at_ns) = (onceflow_store::tree::open_regular(path)?, now_ns());
+        let bar = (self.shows && stat.len >= SHOWN_BYTES_MIN).then(|| bar(path, stat.len));
         let mut hasher = blake3::Hasher::new();
-        let mut buffer = vec![0; 1 << 18];
+        let mut buffer = vec![0; usize::try_from(stat.len.clamp(512, 1 << 18)).unwrap_or(1 << 18)];
         loop {
-            match file.read(&mut buffer)? {
-                0 => break,
-                n => drop(hasher.update(&buffer[..n])),
+            match file.read(&mut buffer) {
+                Ok(0) => break,
+                Ok(n) => {
+                    hasher.update(&buffer[..n]);
+                    bar.iter().for_each(|bar| bar.inc(n as u64));
+                }
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
             }
         }
+        bar.iter().for_each(ProgressBar::finish_and_clear);
         let digest = *hasher.finalize().as_bytes();
-        let after = Look::of(&file.metadata()?);
-        if after == look && look.is_settled(now_ns()) {
-            self.known.insert(look, (digest, true));
-            self.read_bytes += look.size;
+        let after = FileStat::of(&file.metadata()?);
+        let is_settled = after == stat && stat.is_settled(at_ns);
+        if is_settled {
+            self.known.insert(stat, (digest, true));
+            self.read_bytes += stat.len;
             self.read_files += 1;
         }
-        Ok((digest, after.size))
+        Ok(Found { digest, len: after.len, stat: after, is_settled })
     }
 
     /// Remembers for the next time, if there is enough that is new.
@@ -115,11 +126,12 @@ impl Digests {
             entries.truncate(ENTRIES_MAX);
         }
         let lines = entries.into_iter().map(|(look, (digest, _))| {
-            let Look { device, inode, size, modified_ns, changed_ns } = look;
+            let FileStat { device, inode, len, modified_ns, changed_ns } = look;
             let digest = blake3::Hash::from_bytes(*digest).to_hex();
-            format!("{device} {inode} {size} {modified_ns} {changed_ns} {digest}\n")
+            format!("{device} {inode} {len} {modified_ns} {changed_ns} {digest}\n")
         });
         let text: String = std::iter::once(format!("{HEADING}\n")).chain(lines).collect();
+        let text = summed(text);
         let beside = self.path.with_extension(std::process::id().to_string());
         let written = std::fs::write(&beside, text).and_then(|()| std::fs::rename(&beside, &self.path));
         if let Err(error) = written {
@@ -128,13 +140,28 @@ impl Digests {
     }
 }
 
+/// Shows how far reading a file is.
+fn bar(path: &Path, len: u64) -> ProgressBar {
+    let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    let style = ProgressStyle::with_template("reading {msg}: {bytes} of {total_bytes}, {eta} left");
+    let bar = ProgressBar::new(len).with_message(crate::words::clipped(&name));
+    if let Ok(style) = style { bar.with_style(style) } else { bar }
+}
+
 fn now_ns() -> i128 {
     let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
     i128::try_from(since.as_nanos()).unwrap_or(i128::MAX)
 }
 
+/// The same text, with its digest below.
+fn summed(text: String) -> String {
+    let sum = blake3::hash(text.as_bytes()).to_hex();
+    format!("{text}{SUM}{sum}\n")
+}
+
 /// Nothing, if any of it is not what was written.
-fn parse(text: &str) -> Option<BTreeMap<Look, (Digest, bool)>> {
+fn parse(text: &str) -> Option<BTreeMap<FileStat, (Digest, bool)>> {
+    let (text, _) = text.rsplit_once(SUM).filter(|(before, _)| summed((*before).to_owned()) == text)?;
     let mut lines = text.lines();
     if lines.next() != Some(HEADING) {
         return None;
@@ -142,12 +169,12 @@ fn parse(text: &str) -> Option<BTreeMap<Look, (Digest, bool)>> {
     lines.map(entry).collect()
 }
 
-fn entry(line: &str) -> Option<(Look, (Digest, bool))> {
+fn entry(line: &str) -> Option<(FileStat, (Digest, bool))> {
     let mut words = line.split(' ');
-    let look = Look {
+    let look = FileStat {
         device: words.next()?.parse().ok()?,
         inode: words.next()?.parse().ok()?,
-        size: words.next()?.parse().ok()?,
+        len: words.next()?.parse().ok()?,
         modified_ns: words.next()?.parse().ok()?,
         changed_ns: words.next()?.parse().ok()?,
     };
@@ -174,8 +201,10 @@ mod tests {
         let mut digests = Digests::open(directory.path(), false);
         let (one, _) = digests.of(&file).unwrap();
         settle(&file);
-        let look = Look::of(&std::fs::metadata(&file).unwrap());
-        assert!(!look.is_settled(now_ns()) && look.is_settled(now_ns() + 3 * SETTLED_NS));
+        let look = FileStat::of(&std::fs::metadata(&file).unwrap());
+        assert!(
+            !look.is_settled(now_ns()) && look.is_settled(now_ns() + 3 * onceflow_store::values::source::SETTLED_NS)
+        );
         assert_eq!(digests.read_files, 0, "its times are of now");
         std::fs::write(&file, "two").unwrap();
         assert_ne!(digests.of(&file).unwrap().0, one);
@@ -186,7 +215,7 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let file = directory.path().join("f");
         std::fs::write(&file, "one").unwrap();
-        let look = Look::of(&std::fs::metadata(&file).unwrap());
+        let look = FileStat::of(&std::fs::metadata(&file).unwrap());
         let mut digests = Digests::open(directory.path(), false);
         digests.known.insert(look, ([7; 32], true));
         digests.read_bytes = BYTES_MIN;
@@ -200,9 +229,18 @@ mod tests {
 
     #[test]
     fn a_damaged_file_of_digests_is_forgotten() {
-        for text in ["", "other 1\n", "onceflow digests 1\n1 2 3\n", "onceflow digests 1\n1 2 3 4 5 zz\n"] {
-            assert!(parse(text).is_none(), "{text}");
+        for text in ["", "other 2\n", "onceflow digests 2\n1 2 3\n", "onceflow digests 2\n1 2 3 4 5 zz\n"] {
+            assert!(parse(text).is_none() && parse(&summed(text.to_owned())).is_none(), "{text}");
         }
-        assert_eq!(parse("onceflow digests 1\n").map(|known| known.len()), Some(0));
+        assert_eq!(parse(&summed("onceflow digests 2\n".to_owned())).map(|known| known.len()), Some(0));
+        let digest = blake3::hash(b"one").to_hex();
+        let text = summed(format!("onceflow digests 2\n1 2 3 4 5 {digest}\n"));
+        assert_eq!(parse(&text).map(|known| known.len()), Some(1));
+        for at in 0..text.len() {
+            let mut flipped = text.clone().into_bytes();
+            flipped[at] ^= 1;
+            let flipped = String::from_utf8(flipped).expect("only the last bit was changed");
+            assert!(parse(&flipped).is_none(), "byte {at} of the hint was damaged:\n{flipped}");
+        }
     }
 }

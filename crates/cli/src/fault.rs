@@ -4,6 +4,7 @@ use crate::{codes, exit::Exit, verbs::ls::shell_word, words};
 use onceflow_core::{
     batch::Invalid,
     model::{Errors, Mistake},
+    protocol::rows::Failed,
 };
 use onceflow_engine::Error;
 use onceflow_spec::{Problem, Problems};
@@ -19,6 +20,14 @@ use std::{fmt, io, path::Path};
 
 /// What to do when a disk is full.
 const ROOM: &str = "make room on the disk, then run the same command again: what was done is kept";
+
+/// What to do when a file that the store refers to is not what it was.
+const RECOMPUTED: &str =
+    "bring the file back as it was, or run the flow with what is there now: `onceflow explain` says what that takes";
+
+/// What to do when bytes in the store are not what was stored.
+const RECOMPUTE: &str =
+    "`onceflow run` of the same flow computes it again; `onceflow fsck --deep` finds all that is damaged";
 
 /// What to do when steps would run twice.
 const RERUN: &str = "`--accept-code-change` lets them run again; `--key NAME` starts another run beside it";
@@ -233,6 +242,8 @@ impl From<records::Error> for Fault {
         match error {
             records::Error::Damaged(_) => told(Exit::Damaged, codes::STORE_DAMAGED, &text),
             records::Error::Full(_) => Fault::full(text),
+            records::Error::Lost(_) => told(Exit::Damaged, codes::STORE_LOST, &text)
+                .hint("restore the server's data, or start the runs anew; see `onceflow error OF0421`"),
             records::Error::Unavailable(_) | records::Error::Unknown(_) => {
                 told(Exit::Busy, codes::STORE_BUSY, &text).hint("run the same command again: what was done is kept")
             }
@@ -270,11 +281,35 @@ fn named(steps: &[String]) -> String {
     names.join(", ")
 }
 
+/// Some of what a run did could not be undone, and is still there.
+fn not_undone(key: &str, steps: &[Failed]) -> Fault {
+    let named = |failed: &Failed| {
+        let why = failed.causes.first().map_or("", String::as_str);
+        format!("{} ({why})", words::step(&failed.address))
+    };
+    let left: Vec<_> = steps.iter().map(named).collect();
+    let what =
+        format!("run `{key}` did what could not be undone, and does not start again by itself: {}", left.join("; "));
+    let first = steps.first().map_or(String::from("STEP"), |failed| shell_word(&words::step(&failed.address)));
+    Fault::new(Exit::Unclean, codes::NOT_UNDONE, what).hint(undo_hint(&shell_word(key), &first))
+}
+
+/// What can be done with a run that could not be undone.
+pub(crate) fn undo_hint(key: &str, step: &str) -> String {
+    format!(
+        "`onceflow retry {key}` tries the undos that failed again; `onceflow resolve {key} {step} --done` says that one was \
+         done by hand; `onceflow cancel --abandon {key}` gives them up"
+    )
+}
+
 impl From<Error> for Fault {
     fn from(error: Error) -> Fault {
         let text = error.to_string();
         match error {
             Error::Store(error) | Error::Values(values::Error::Records(error)) => error.into(),
+            Error::Values(values::Error::Broken { .. } | values::Error::Lost { .. }) => {
+                told(Exit::Damaged, codes::STORE_DAMAGED, &text).hint(RECOMPUTE)
+            }
             ref error if error.is_damage() => told(Exit::Damaged, codes::STORE_DAMAGED, &text),
             Error::WouldRerun { key, steps } => {
                 let again = "which would run again: accept that, or ask for it under another key";
@@ -293,8 +328,18 @@ impl From<Error> for Fault {
                 Fault::new(Exit::Busy, codes::ENDED, what)
                     .hint(format!("{cancel} goes on with that, if nobody does, and waits for its end"))
             }
+            Error::NotUndone { key, steps } => not_undone(&key, &steps),
+            Error::Superseded { key } => {
+                let what =
+                    format!("run `{key}` was started again with something else, and does not answer for these inputs");
+                Fault::new(Exit::No, codes::ENDED, what)
+                    .hint(format!("`onceflow show {}` says what it does now; `--key` starts another", shell_word(&key)))
+            }
             Error::Ended { .. } | Error::CanBeUndone { .. } => told(Exit::No, codes::ENDED, &text),
             ref error if error.is_full() => Fault::full(text),
+            Error::Values(values::Error::Source(_)) => {
+                Fault::new(Exit::No, onceflow_engine::SOURCE_CHANGED, text).hint(RECOMPUTED)
+            }
             Error::Values(_) | Error::Blobs(_) => told(Exit::Busy, codes::STORE_UNUSABLE, &text),
             Error::NoRun(_) => {
                 told(Exit::Usage, codes::NO_RUN, &text).hint("`onceflow ls` lists the runs of this store")

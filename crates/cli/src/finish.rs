@@ -2,9 +2,9 @@
 
 use crate::{
     codes,
-    digests::Digests,
+    digests::{Digest, Digests},
     exit::Exit,
-    fault::Fault,
+    fault::{self, Fault},
     printer::{Ink, Printer},
     results::{self, Source},
     tally::Tally,
@@ -16,10 +16,11 @@ use onceflow_core::{
     payload::Outcome,
     protocol::rows::Failed,
 };
-use onceflow_engine::{Handle, Report, task::Data};
+use onceflow_engine::{Handle, Report, is_damage, task::Data};
 use onceflow_exec::value::Value;
+use onceflow_spec::ResultsMode;
 use serde_json::{Map, Value as Json, json};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// What became of a run, for people and programs.
 pub(crate) struct Ending<'a> {
@@ -46,8 +47,10 @@ impl Ending<'_> {
                 return Ok(exit);
             }
             Report::Failed(failures) => {
-                self.list(&failures);
+                let all = self.handle.summary().await?.failed;
+                self.list(&failures, all);
                 data["failures"] = failed_json(&failures);
+                data["failed"] = json!(all.max(failures.len()));
                 let first = failures.first().map_or(String::new(), |failed| words::step(&failed.address));
                 self.next(&format!(
                     "onceflow logs {} {}; then the same command goes on where it stopped",
@@ -57,17 +60,17 @@ impl Ending<'_> {
             }
             Report::Waiting(_) => self.waiting(&mut data).await?,
             Report::Undone { failures, not_undone } => {
-                self.list(&failures);
+                self.list(&failures, failures.len());
                 self.undone(&not_undone);
                 data["failures"] = failed_json(&failures);
                 data["not_undone"] = failed_json(&not_undone);
-                self.next(&anew(&not_undone, "the same command runs it again from the beginning"));
+                self.next(&self.after_undoing(&not_undone, "the same command runs it again from the beginning").await?);
             }
             Report::Cancelled { not_undone } => {
                 self.undone(&not_undone);
                 data["not_undone"] = failed_json(&not_undone);
                 self.printer.say(if not_undone.is_empty() { "cancelled; nothing of it is left" } else { "cancelled" });
-                self.next(&anew(&not_undone, "`onceflow run` of the same flow begins anew"));
+                self.next(&self.after_undoing(&not_undone, "`onceflow run` of the same flow begins anew").await?);
             }
             Report::Running => self.next(&format!("onceflow watch {}", self.key())),
         }
@@ -91,7 +94,7 @@ impl Ending<'_> {
         for (step, event) in &events {
             self.printer.say(format!("{word}: {step} waits for `{event}`"));
         }
-        data["unknown"] = json!(unknown);
+        data["unknown"] = json!(named);
         if !events.is_empty() {
             data["events"] = waits::events_json(&waiting);
         }
@@ -104,6 +107,17 @@ impl Ending<'_> {
 
     fn key(&self) -> String {
         shell_word(self.handle.key())
+    }
+
+    /// What to do next with a run that was undone: nothing starts again while something it did is still there, unless that
+    /// was given up.
+    async fn after_undoing(&self, not_undone: &[Failed], anew: &str) -> Result<String, Fault> {
+        let Some(first) = not_undone.first() else { return Ok(anew.to_owned()) };
+        let first = shell_word(&words::step(&first.address));
+        Ok(match self.handle.undos().await?.is_empty() {
+            true => format!("what was not undone was given up; {anew}"),
+            false => fault::undo_hint(&self.key(), &first),
+        })
     }
 
     fn facts(&self, report: &Report) -> Json {
@@ -120,7 +134,8 @@ impl Ending<'_> {
         self.printer.next(line);
     }
 
-    fn list(&self, failures: &[Failed]) {
+    /// Names what failed: these, of all.
+    fn list(&self, failures: &[Failed], all: usize) {
         const SHOWN_MAX: usize = 10;
         // What was seen to fail was shown when it did.
         let seen = |failed: &&Failed| !self.printer.quiet && self.tally.failures.iter().any(|seen| seen == *failed);
@@ -128,9 +143,16 @@ impl Ending<'_> {
         for failed in unseen.iter().take(SHOWN_MAX) {
             self.printer.tell(view::failure(self.printer, failed));
         }
+        let shown = unseen.len().min(SHOWN_MAX);
+        if shown < unseen.len() {
+            self.printer.tell(format!("… and {} more failed", unseen.len() - shown));
+        }
         let named: Vec<_> = failures.iter().take(SHOWN_MAX).map(|failed| words::step(&failed.address)).collect();
+        let more = all.max(failures.len()) - named.len();
+        let more = if more == 0 { String::new() } else { format!(", and {more} more") };
         let what = self.printer.ink(Ink::Red, "the run failed");
-        self.printer.tell(format!("{what}: {}", if named.is_empty() { "see above".into() } else { named.join(", ") }));
+        let named = if named.is_empty() { "see above".into() } else { named.join(", ") };
+        self.printer.tell(format!("{what}: {named}{more}"));
     }
 
     fn undone(&self, not_undone: &[Failed]) {
@@ -152,7 +174,9 @@ impl Ending<'_> {
         self.printer.data(&Json::Object(shown.outputs));
         let (ran, reused) = (self.tally.total(|group| group.done), self.tally.total(|group| group.reused));
         let took = match (self.tally.started_ms, self.tally.last_ms) {
-            (Some(from), Some(to)) if ran > 0 => format!(" in {}", words::duration(to.saturating_sub(from))),
+            (Some(from), Some(to)) if ran > 0 => {
+                format!(" in {}", words::duration(to.saturating_sub(from).saturating_sub(self.tally.idle_ms)))
+            }
             _ => String::new(),
         };
         let elsewhere = words::count(self.tally.elsewhere, "step");
@@ -190,7 +214,7 @@ impl Ending<'_> {
             promise(&mut data);
             values.push((name.clone(), value(to.outputs, name, data)?));
         }
-        let source = Outputs { handle: self.handle, ports: to.outputs, values };
+        let source = Outputs { handle: self.handle, ports: to.outputs, values, mode: to.mode };
         let written = results::write(to.out, &source, to.digests).await?;
         to.digests.save();
         let place = (written.written + written.unchanged > 0).then(|| format!("{}/", to.out.display()));
@@ -203,6 +227,7 @@ pub(crate) struct To<'a> {
     /// Of which types they are.
     pub(crate) outputs: &'a [Port],
     pub(crate) out: &'a Path,
+    pub(crate) mode: ResultsMode,
     pub(crate) digests: &'a mut Digests,
 }
 
@@ -218,6 +243,7 @@ struct Outputs<'a> {
     handle: &'a Handle,
     ports: &'a [Port],
     values: Vec<(String, Value)>,
+    mode: ResultsMode,
 }
 
 impl Source for Outputs<'_> {
@@ -226,7 +252,18 @@ impl Source for Outputs<'_> {
     }
 
     async fn fetch(&self, output: &str, into: &Path) -> Result<Value, Fault> {
-        value(self.ports, output, self.handle.output_into(output, Some(into)).await?)
+        let data = match self.mode {
+            ResultsMode::Copy => self.handle.output_into(output, Some(into)).await?,
+            ResultsMode::Link | ResultsMode::Move => self.handle.output_linked(output, into).await?,
+        };
+        value(self.ports, output, data)
+    }
+
+    async fn placed(&self, files: Vec<(Digest, PathBuf)>) -> Result<Vec<PathBuf>, Fault> {
+        match self.mode {
+            ResultsMode::Move => Ok(self.handle.hand_over(files).await?),
+            ResultsMode::Copy | ResultsMode::Link => Ok(vec![]),
+        }
     }
 }
 
@@ -252,11 +289,6 @@ fn promise(data: &mut Data) {
     }
 }
 
-/// How to run it again. What is still there would be done twice.
-fn anew(not_undone: &[Failed], how: &str) -> String {
-    if not_undone.is_empty() { how.to_owned() } else { format!("undo by hand what was not undone; then {how}") }
-}
-
 /// Data of any type, for people: a file is its name and size.
 pub(crate) fn data_json(data: Data) -> Json {
     match data {
@@ -275,6 +307,8 @@ pub(crate) fn data_json(data: Data) -> Json {
 pub(crate) fn exit(report: &Report) -> Exit {
     match report {
         Report::Done(_) => Exit::Done,
+        // The same command heals what can be computed again; what is left then cannot.
+        Report::Failed(failures) if failures.iter().any(is_damage) => Exit::Damaged,
         Report::Failed(_) => Exit::No,
         Report::Waiting(_) | Report::Running => Exit::Waiting,
         Report::Undone { not_undone, .. } if not_undone.is_empty() => Exit::No,
@@ -296,6 +330,6 @@ fn status(report: &Report) -> &'static str {
 
 /// Failures as data.
 pub(crate) fn failed_json(failures: &[Failed]) -> Json {
-    let one = |failed: &Failed| json!({"step": &*failed.address, "attempt": failed.attempt, "causes": failed.causes});
+    let one = |failed: &Failed| json!({"step": words::step(&failed.address), "attempt": failed.attempt, "causes": failed.causes});
     failures.iter().map(one).collect()
 }

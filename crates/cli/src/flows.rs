@@ -95,7 +95,7 @@ fn name(path: &Path) -> String {
 fn program() -> [u8; 32] {
     let look = std::env::current_exe().and_then(fs::metadata);
     let look = look.map(|data| (data.dev(), data.ino(), data.size(), data.mtime(), data.mtime_nsec())).ok();
-    *blake3::hash(format!("onceflow flow 2 {} {look:?}", env!("CARGO_PKG_VERSION")).as_bytes()).as_bytes()
+    *blake3::hash(format!("onceflow flow 3 {} {look:?}", env!("CARGO_PKG_VERSION")).as_bytes()).as_bytes()
 }
 
 fn digest<const N: usize>(parts: [&OsStr; N]) -> String {

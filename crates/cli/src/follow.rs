@@ -1,14 +1,7 @@
 //! Looks at a run that another process attends, until it rests or nobody attends it any more.
 
 use crate::{
-    exit::Exit,
-    fault::Fault,
-    place::Place,
-    presence,
-    printer::Printer,
-    signals::Signals,
-    trail::{self, Reader},
-    view::View,
+    exit::Exit, fault::Fault, place::Place, presence, printer::Printer, signals::Signals, trail::Reader, view::View,
 };
 use onceflow_engine::{Engine, Error, Handle, Report};
 use std::time::Duration;
@@ -49,7 +42,11 @@ pub(crate) async fn follow(
         let is_started = attended.as_ref().is_none_or(|notice| notice.started);
         if is_started && reader.is_none() {
             reader = match engine.find(key).await {
-                Ok(handle) => Some(begin(handle, place, &mut view)),
+                Ok(handle) => {
+                    let begun = begin(handle, place, &mut view);
+                    view.as_stored(&begun.0).await?;
+                    Some(begun)
+                }
                 Err(Error::NoRun(_)) if attended.is_some() => None,
                 Err(error) => return Err(error.into()),
             };
@@ -82,22 +79,16 @@ pub(crate) async fn follow(
 
 fn begin(handle: Handle, place: &Place, view: &mut View) -> (Handle, Reader) {
     let mut reader = Reader::open(&place.run(handle.id()));
-    for line in reader.more() {
-        if let Some(what) = trail::what(&line) {
-            view.heard(line["t"].as_u64().unwrap_or_default(), &what);
-        }
-    }
+    reader.each(|line| view.heard(&line));
     (handle, reader)
 }
 
 /// Shows what was added; whether the run ended.
 fn show(reader: &mut Reader, view: &mut View) -> bool {
     let mut ended = false;
-    for line in reader.more() {
-        if let Some(what) = trail::what(&line) {
-            ended |= matches!(what, onceflow_engine::What::DidEnd { .. });
-            view.saw(line["t"].as_u64().unwrap_or_default(), &what);
-        }
-    }
+    reader.each(|line| {
+        ended |= matches!(line.what, Some(onceflow_engine::What::DidEnd { .. }));
+        view.read(&line);
+    });
     ended
 }

@@ -21,6 +21,7 @@ use crate::{
     watching, words, work,
 };
 use onceflow_engine::{Handle, Report};
+use onceflow_spec::ResultsMode;
 use std::path::PathBuf;
 
 /// Failures that are named though they were not tried again.
@@ -66,7 +67,7 @@ impl Going<'_> {
         };
         let (place, jobs) = (self.session.place.clone(), self.args.jobs);
         let (printer, key) = (self.printer, self.key.clone());
-        self.session.close().await?;
+        self.session.close_clean(printer).await?;
         match gone {
             Gone::Left(handle) => background::start(&place, printer, &key, handle.id(), jobs).await,
             Gone::Ended(exit) => Ok(exit),
@@ -128,10 +129,11 @@ impl Going<'_> {
         engine.go();
         attending.started()?;
         crate::executors::home(place).tidy(handle.id());
-        let writer = trail::Writer::open(&place.run(handle.id()));
-        let shown = work::show(events, &self.key, writer, View::new(self.printer, vec![]));
+        let writer = trail::Writer::attend(&place.run(handle.id()));
+        let view = View::new(self.printer, vec![]).begins(&handle).await?;
+        let shown = work::show(events, &self.key, writer, view);
         let waited = work::wait(&engine, &handle, signals, self.printer).await;
-        if let Err(fault) = work::sweep(&engine, place).await {
+        if let Err(fault) = work::sweep_removed(&engine, place).await {
             tracing::debug!(%fault, "directories of runs that are gone are left");
         }
         engine.close().await?;
@@ -178,7 +180,9 @@ impl Going<'_> {
             Followed::Asked(exit) => self.stopped(exit),
             Followed::Alone => Exit::Waiting,
             Followed::Rests(handle, report, view) => {
-                crate::executors::home(place).clear(handle.id());
+                if crate::finish::exit(&report) != Exit::Unclean {
+                    crate::executors::home(place).clear(handle.id());
+                }
                 self.tell(&handle, *report, &view.tally).await?
             }
         }))
@@ -203,7 +207,9 @@ impl Going<'_> {
         };
         let Some(signature) = signature else { return ending.tell(report, None).await };
         let mut digests = Digests::open(&place.directory, false);
-        ending.tell(report, Some(To { outputs: &signature.outputs, out: &out, digests: &mut digests })).await
+        let was = story.as_ref().and_then(|story| ResultsMode::of(story["results_mode"].as_str()?));
+        let mode = was.unwrap_or(self.args.results_mode);
+        ending.tell(report, Some(To { outputs: &signature.outputs, out: &out, mode, digests: &mut digests })).await
     }
 
     /// What failed before and was not to be tried again is no news: it is named, and not told again.

@@ -30,6 +30,12 @@ pub(crate) fn both(a: Option<Used>, b: Option<Used>) -> Option<Used> {
     Some(Used { cpu_ms: one.cpu_ms.saturating_add(other.cpu_ms), peak_bytes: one.peak_bytes.max(other.peak_bytes) })
 }
 
+/// What attempts used that are not listed.
+pub(crate) fn used_unlisted(counts: &trail::Unlisted) -> Option<Used> {
+    let peak_bytes = (counts.peak_bytes > 0).then_some(counts.peak_bytes);
+    (counts.cpu_ms > 0 || peak_bytes.is_some()).then_some(Used { cpu_ms: counts.cpu_ms, peak_bytes })
+}
+
 /// How an attempt ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum How {
@@ -73,8 +79,13 @@ pub(crate) struct History {
     running: BTreeMap<String, usize>,
     /// By the address of an each, of the present plan.
     opened: BTreeMap<String, usize>,
-    /// All addresses that were heard of.
+    /// All addresses that were heard of, and the last that happened at each.
     heard: BTreeSet<String>,
+    last: BTreeMap<String, usize>,
+    /// What is counted and not listed, of the present plan, by the id of the box.
+    pub(crate) unlisted: trail::Counts,
+    /// Time in which nobody worked on the run.
+    pub(crate) idle_ms: u64,
     /// When somebody began to work on it.
     pub(crate) starts_ms: Vec<u64>,
     pub(crate) last_ms: u64,
@@ -84,11 +95,7 @@ impl History {
     /// What the trail in this directory tells.
     pub(crate) fn read(directory: &Path) -> Self {
         let mut history = History::default();
-        for line in trail::Reader::open(directory).more() {
-            if let Some(what) = trail::what(&line) {
-                history.saw(line["t"].as_u64().unwrap_or_default(), &what);
-            }
-        }
+        trail::Reader::open(directory).each(|line| history.read_line(&line));
         let last = history.last_ms;
         for at in history.running.values() {
             history.all[*at].to_ms = last;
@@ -96,11 +103,50 @@ impl History {
         history
     }
 
-    /// Nobody is at work on the run: what seems to run was interrupted.
-    pub(crate) fn rests(&mut self) {
-        for at in std::mem::take(&mut self.running).into_values() {
-            self.all[at].how = How::Interrupted;
+    fn read_line(&mut self, line: &trail::Line) {
+        if let Some(counts) = &line.unlisted {
+            self.last_ms = self.last_ms.max(line.t);
+            for (step, more) in counts {
+                self.unlisted.entry(step.clone()).or_default().add(more);
+            }
         }
+        if line.resumed {
+            self.resumes(line.t);
+        }
+        if let Some(what) = &line.what {
+            self.saw(line.t, what);
+        }
+    }
+
+    /// Nobody is at work on the run. What seems to run was interrupted, unless the store has it that it is not under way
+    /// any more: then it took effect, and nobody lived to tell.
+    pub(crate) fn rests(&mut self, is_under_way: impl Fn(&str) -> bool) {
+        for (address, at) in std::mem::take(&mut self.running) {
+            self.ended_unseen(at, is_under_way(&address));
+        }
+        for at in 0..self.all.len() {
+            let is_last = self.last.get(&self.all[at].address) == Some(&at);
+            if is_last && at >= self.since && self.all[at].how == How::Interrupted {
+                let is_under_way = is_under_way(&self.all[at].address);
+                self.ended_unseen(at, is_under_way);
+            }
+        }
+    }
+
+    fn ended_unseen(&mut self, at: usize, is_under_way: bool) {
+        let one = &mut self.all[at];
+        one.how = if is_under_way { How::Interrupted } else { How::Done };
+    }
+
+    /// Somebody goes on with the run: whoever was at work on it stopped when they were last heard of.
+    fn resumes(&mut self, ms: u64) {
+        let last = self.last_ms;
+        for at in std::mem::take(&mut self.running).into_values() {
+            (self.all[at].how, self.all[at].to_ms) = (How::Interrupted, last.max(self.all[at].from_ms));
+        }
+        self.idle_ms += ms.saturating_sub(last);
+        self.starts_ms.push(ms);
+        self.last_ms = last.max(ms);
     }
 
     /// Whether anything is told.
@@ -115,15 +161,17 @@ impl History {
 
     /// Elements of all lists that the each of this box went over.
     pub(crate) fn elements(&self, id: &str) -> Option<usize> {
-        let of = self.opened.iter().filter(|(address, _)| box_id(address) == id);
-        of.map(|(_, elements)| *elements).reduce(|a, b| a + b)
+        let of = self.opened.iter().filter(|(address, _)| box_id(address) == id).map(|(_, elements)| *elements);
+        let unlisted = self.unlisted.get(id).map(|counts| counts.elements).filter(|elements| *elements > 0);
+        of.chain(unlisted).reduce(|a, b| a + b)
     }
 
     fn saw(&mut self, ms: u64, what: &What) {
         match what {
             What::DidStart { generation } => self.starts(ms, u64::from(*generation)),
             What::WillRun { address, attempt } => {
-                self.ends(ms, address, How::Interrupted);
+                // Whoever had it went, at the latest, when the run was last heard of.
+                self.ends(self.last_ms, address, How::Interrupted);
                 self.running.insert(address.clone(), self.all.len());
                 self.push(address, *attempt, ms, How::Running);
             }
@@ -133,7 +181,7 @@ impl History {
                 self.opened.insert(address.clone(), *elements as usize);
             }
             // Who waits for an event is under way until it comes.
-            What::DidTurn { .. } | What::WillWait { .. } => {}
+            What::DidTurn { .. } | What::WillWait { .. } | What::HeldUp { .. } => {}
             What::DidUse { address, used, .. } => {
                 if let Some(at) = self.running.get(address) {
                     // Several that are fused are one attempt.
@@ -151,6 +199,11 @@ impl History {
                 for at in std::mem::take(&mut self.running).into_values() {
                     (self.all[at].how, self.all[at].to_ms) = (How::Done, self.all[at].from_ms);
                 }
+                for at in self.last.values().copied().filter(|at| *at >= self.since) {
+                    if self.all[at].how == How::Interrupted {
+                        self.all[at].how = How::Done;
+                    }
+                }
             }
             What::DidEnd { .. } => {}
         }
@@ -165,6 +218,7 @@ impl History {
         if self.plan.is_some_and(|before| before != plan) {
             self.since = self.all.len();
             self.opened.clear();
+            self.unlisted.clear();
         }
         self.plan = Some(plan);
         self.starts_ms.push(ms);
@@ -172,6 +226,7 @@ impl History {
 
     fn push(&mut self, address: &str, attempt: u32, ms: u64, how: How) {
         self.heard.insert(address.to_owned());
+        self.last.insert(address.to_owned(), self.all.len());
         self.all.push(Happened { address: address.to_owned(), attempt, from_ms: ms, to_ms: ms, how, used: None });
     }
 
@@ -201,7 +256,8 @@ impl History {
 
     /// What all attempts used of the machine, as far as that was measured.
     pub(crate) fn used(&self) -> Option<Used> {
-        self.all.iter().fold(None, |all, one| both(all, one.used))
+        let unlisted = self.unlisted.values().filter_map(used_unlisted);
+        self.all.iter().filter_map(|one| one.used).chain(unlisted).fold(None, |all, one| both(all, Some(one)))
     }
 
     /// How many attempts were at work at a time, at most, and how much time was spent in all of them.
@@ -213,6 +269,7 @@ impl History {
             turns.push((happened.to_ms, -1));
             spent += happened.to_ms.saturating_sub(happened.from_ms);
         }
+        spent += self.unlisted.values().map(|counts| counts.spent_ms).sum::<u64>();
         turns.sort_unstable();
         let (mut now, mut most) = (0, 0);
         for (_, turn) in turns {
@@ -264,9 +321,22 @@ mod tests {
             told(known.now()),
             ["/a 2-5 done", "/b 6-7 interrupted", "/c 7-7 interrupted", "/b 101-101 running"]
         );
-        known.rests();
-        assert_eq!(known.now()[3].how, How::Interrupted);
+        known.rests(|address| address == "/b");
+        assert_eq!((known.now()[3].how, known.now()[2].how), (How::Interrupted, How::Done));
         assert_eq!(known.starts_ms, [1, 100]);
+    }
+
+    #[test]
+    fn time_between_a_kill_and_going_on_is_no_work() {
+        let mut known = history(&[(1, start(0)), (2, run("/b", 1)), (3, run("/c", 1)), (7, commit("/a"))]);
+        known.read_line(&trail::Line { t: 1000, resumed: true, ..trail::Line::default() });
+        for (ms, what) in [(1001, run("/b", 1)), (1002, run("/c", 1)), (1005, commit("/b")), (1006, commit("/c"))] {
+            known.saw(ms, &what);
+        }
+        let expected =
+            ["/b 2-7 interrupted", "/c 3-7 interrupted", "/a 7-7 done", "/b 1001-1005 done", "/c 1002-1006 done"];
+        assert_eq!(told(known.now()), expected);
+        assert_eq!((known.work(), known.idle_ms, known.starts_ms.len()), ((2, 5 + 4 + 4 + 4), 993, 2));
     }
 
     #[test]

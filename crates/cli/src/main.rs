@@ -32,6 +32,7 @@ mod flows;
 mod follow;
 mod going;
 mod history;
+mod inventory;
 mod page;
 mod pages;
 mod picture;
@@ -156,7 +157,8 @@ fn go(cli: &Cli, config: &Config, printer: &Printer) -> Result<Exit, Fault> {
         Verb::Reference => return Ok(verbs::reference::run(printer)),
         _ => {}
     }
-    let place = place::find(cli.common.store.as_deref(), &here()?);
+    let mut place = place::find(cli.common.store.as_deref(), &here()?);
+    place.bytes_max = config.get("retention.bytes_max").and_then(|known| known.value.as_u64());
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(Fault::system("no runtime"))?;
     let exit = runtime.block_on(async {
@@ -171,6 +173,7 @@ fn go(cli: &Cli, config: &Config, printer: &Printer) -> Result<Exit, Fault> {
             Verb::Timeline(args) => verbs::timeline::run(args, place, printer).await,
             Verb::Report(args) => verbs::report::run(args, place, printer).await,
             Verb::Cancel(args) => verbs::cancel::run(args, place, printer).await,
+            Verb::Rm(args) => verbs::rm::run(args, place, printer).await,
             Verb::Worker(args) => verbs::worker::run(args, place, printer).await,
             Verb::Workers(args) => verbs::workers::run(args, place, printer).await,
             Verb::Fsck(args) => verbs::fsck::run(args, place, printer).await,

@@ -65,7 +65,11 @@ fn summary(run: &Pictured) -> String {
     ];
     facts.extend(ended.map(|ended| ("ended", moment(ended))));
     if last > it.started.as_ms() {
-        facts.push(("took", words::duration(last - it.started.as_ms())));
+        let idle = match run.history.idle_ms {
+            0 => String::new(),
+            idle => format!("; nobody was at work on it for {} of that", words::duration(idle)),
+        };
+        facts.push(("took", format!("{}{idle}", words::duration(last - it.started.as_ms()))));
     }
     if spent > 0 {
         facts.push(("time in steps", words::duration(spent)));

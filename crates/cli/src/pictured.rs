@@ -14,13 +14,15 @@ use crate::{
     place::Place,
     runs,
     session::Session,
-    story, waits,
+    story,
+    verbs::explain::is_being_undone,
+    waits,
 };
 use onceflow_core::{
     plan::{Fate, Reason},
     protocol::rows::Failed,
 };
-use onceflow_engine::{Report, StepLog, Summary};
+use onceflow_engine::{Report, RunStatus, StepLog, Summary};
 use serde_json::{Map, Value};
 use std::{collections::BTreeMap, path::PathBuf};
 
@@ -75,6 +77,8 @@ impl Pictured {
         let decided = reasons.into_iter().rfind(|plan| plan.generation == run.generation);
         let decided = decided.map(|plan| plan.lines).unwrap_or_default();
         let (program, logs) = (handle.program().await?, handle.logs().await?);
+        let standing = handle.standing().await?.filter(|_| !is_being_undone(run.status));
+        let is_done = run.status == RunStatus::Done;
         let drawn = program.map(|program| Scene::of(&program, &run.key));
         let drawn = drawn.or_else(|| story::drawn(&session.place, run.id));
         engine.stop();
@@ -84,7 +88,10 @@ impl Pictured {
         let mut history = History::read(&directory);
         let is_left = !run.status.is_at_rest() && !is_attended;
         if run.status.is_at_rest() || is_left {
-            history.rests();
+            history.rests(|address| match &standing {
+                Some(standing) => standing.under_way.contains(address),
+                None => !is_done,
+            });
         }
         let status = runs::status(&run, is_attended);
         let next = runs::next(&run, is_attended, &waits, story::again(asked.as_ref()).as_deref());

@@ -17,6 +17,8 @@ pub(crate) struct Place {
     pub(crate) is_given: bool,
     /// The server it is on, if it is on one.
     pub(crate) server: Option<Server>,
+    /// The most that large values in it may take together.
+    pub(crate) bytes_max: Option<u64>,
 }
 
 /// The address of a server. It may hold a password, so it is never shown as it is.
@@ -69,15 +71,21 @@ fn cache(server: &Server) -> PathBuf {
 /// Finds the store, seen from `here`. `given` is what the option or the environment says.
 pub(crate) fn find(given: Option<&Path>, here: &Path) -> Place {
     if let Some(server) = given.and_then(Server::of) {
-        return Place { directory: cache(&server), is_there: true, is_given: true, server: Some(server) };
+        return Place {
+            directory: cache(&server),
+            is_there: true,
+            is_given: true,
+            server: Some(server),
+            bytes_max: None,
+        };
     }
     if let Some(given) = given {
         let directory = here.join(given);
-        return Place { is_there: is_store(&directory), is_given: true, directory, server: None };
+        return Place { is_there: is_store(&directory), is_given: true, directory, server: None, bytes_max: None };
     }
     match here.ancestors().map(|above| above.join(NAME)).find(|directory| directory.is_dir()) {
-        Some(directory) => Place { directory, is_there: true, is_given: false, server: None },
-        None => Place { directory: here.join(NAME), is_there: false, is_given: false, server: None },
+        Some(directory) => Place { directory, is_there: true, is_given: false, server: None, bytes_max: None },
+        None => Place { directory: here.join(NAME), is_there: false, is_given: false, server: None, bytes_max: None },
     }
 }
 
@@ -113,7 +121,10 @@ impl Place {
         if self.is_there {
             return Ok(());
         }
-        std::fs::create_dir_all(&self.directory).map_err(Fault::store("make", &self.directory))?;
+        // Nobody else's, from the first moment.
+        let mut private = std::fs::DirBuilder::new();
+        std::os::unix::fs::DirBuilderExt::mode(private.recursive(true), 0o700);
+        private.create(&self.directory).map_err(Fault::store("make", &self.directory))?;
         let ignore = self.directory.join(".gitignore");
         std::fs::write(&ignore, "*\n").map_err(Fault::store("write", &ignore))
     }
@@ -143,7 +154,10 @@ mod tests {
         let deep = root.path().join("a/b/c");
         std::fs::create_dir_all(&deep).unwrap();
         let new = find(None, &deep);
-        assert_eq!(new, Place { directory: deep.join(NAME), is_there: false, is_given: false, server: None });
+        assert_eq!(
+            new,
+            Place { directory: deep.join(NAME), is_there: false, is_given: false, server: None, bytes_max: None }
+        );
         assert!(new.clone().must_be_there().is_err());
         std::fs::create_dir(root.path().join("a").join(NAME)).unwrap();
         assert_eq!(find(None, &deep).directory, root.path().join("a").join(NAME));

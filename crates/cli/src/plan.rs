@@ -4,7 +4,7 @@ use crate::{
     printer::{Ink, Printer},
     words,
 };
-use onceflow_core::plan::{Explanation, Fate, Reason, explain::Line};
+use onceflow_core::plan::{Explanation, Fate, Reason};
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -25,6 +25,8 @@ pub(crate) struct Counts {
     pub(crate) skip: usize,
     /// Those that were started, and of which nobody knows whether they took effect.
     pub(crate) unknown: usize,
+    /// More may run: how many steps a loop, or an each that has not begun, is, is only known when it runs.
+    pub(crate) or_more: bool,
 }
 
 /// Of eaches, by the name of the step: how many elements are left to run, and how many there are.
@@ -64,6 +66,7 @@ impl Counts {
         for step in steps(explanation).iter().filter(|step| step.is_leaf) {
             match (step.fate, known.eaches.get(&step.name)) {
                 (Fate::Run, each) => {
+                    counts.or_more |= step.is_open && each.is_none();
                     let (left, all) = each.copied().unwrap_or((1, 1));
                     let run = known.left(&step.name);
                     counts.run += run;
@@ -91,6 +94,8 @@ struct Step<'a> {
     depth: usize,
     /// Whether there is nothing below it.
     is_leaf: bool,
+    /// Whether how many steps it is, is only known when it runs.
+    is_open: bool,
 }
 
 fn steps(explanation: &Explanation) -> Vec<Step<'_>> {
@@ -126,11 +131,15 @@ fn named(explanation: &Explanation) -> Vec<Step<'_>> {
         }
         let step = *at.entry(name.clone()).or_insert(steps.len());
         match steps.get_mut(step) {
-            None => steps.push(Step { name, fate: line.fate, reason: &line.reason, depth: 0, is_leaf: true }),
+            None => {
+                let is_open = line.is_open;
+                steps.push(Step { name, fate: line.fate, reason: &line.reason, depth: 0, is_leaf: true, is_open });
+            }
             Some(step) if (rank(line.fate), weight(&line.reason)) > (rank(step.fate), weight(step.reason)) => {
                 (step.fate, step.reason) = (line.fate, &line.reason);
+                step.is_open |= line.is_open;
             }
-            Some(_) => {}
+            Some(step) => step.is_open |= line.is_open,
         }
     }
     steps
@@ -148,7 +157,7 @@ pub(crate) fn rank(fate: Fate) -> u8 {
 /// Of two reasons why a step runs, the higher one says more.
 fn weight(reason: &Reason) -> u8 {
     match reason {
-        Reason::InputChanged { .. } | Reason::CodeChanged { .. } | Reason::New => 2,
+        Reason::InputChanged { .. } | Reason::CodeChanged { .. } | Reason::New | Reason::Damaged => 2,
         Reason::NoValue => 1,
         Reason::SourceReruns { .. } | Reason::Kept | Reason::NotNeeded => 0,
     }
@@ -174,7 +183,8 @@ pub(crate) fn short(explanation: &Explanation, known: &Known) -> String {
     }
     let then = if first.is_empty() { "" } else { "; " };
     let of = words::count(counts.all(), "step");
-    format!("{first}{then}{} of {of} will run: {}", counts.run, named_runs(explanation, known))
+    let at_least = if counts.or_more { "at least " } else { "" };
+    format!("{first}{then}{at_least}{} of {of} will run: {}", counts.run, named_runs(explanation, known))
 }
 
 /// The steps that run, each with why.
@@ -251,9 +261,10 @@ pub(crate) fn tree(printer: &Printer, explanation: &Explanation, known: &Known, 
             text.push_str(&format!("         … and {} more (--all shows them)\n", inside.len() - shown.len()));
         }
     }
-    let Counts { run, reuse, skip, unknown } = Counts::of(explanation, known);
+    let Counts { run, reuse, skip, unknown, or_more } = Counts::of(explanation, known);
+    let or_more = if or_more { " or more" } else { "" };
     let unknown = if unknown == 0 { String::new() } else { format!(", {unknown} to resolve") };
-    text.push_str(&format!("{run} to run, {reuse} reused, {skip} skipped{unknown}\n"));
+    text.push_str(&format!("{run}{or_more} to run, {reuse} reused, {skip} skipped{unknown}\n"));
     text
 }
 
@@ -283,36 +294,39 @@ fn told(printer: &Printer, step: &Step<'_>, known: &Known) -> String {
     format!("{}  {}{name}  ({reason})\n{not_known}", printer.ink(ink, &format!("{fate:width$}")), indent(0))
 }
 
-/// As data.
+/// As data: the same steps, fates and reasons as in the tree.
 pub(crate) fn to_json(key: &str, explanation: &Explanation, known: &Known) -> Value {
-    let Counts { run, reuse, skip, unknown } = Counts::of(explanation, known);
-    let mut steps: Vec<_> = explanation.lines.iter().map(|of| line(of, known)).collect();
-    let is_line = |name: &&String| explanation.lines.iter().any(|line| words::step(&line.address) == **name);
+    let Counts { run, reuse, skip, unknown, or_more } = Counts::of(explanation, known);
+    let told = steps(explanation);
+    let mut steps: Vec<_> = told.iter().map(|of| line(of, known)).collect();
+    let is_line = |name: &&String| told.iter().any(|step| step.name == **name);
     let inside = known.unknown.iter().filter(|name| !is_line(name));
-    steps.extend(inside.map(|name| json!({"step": format!("/{name}"), "fate": "unknown", "reason": "started"})));
-    json!({"key": key, "run": run, "reuse": reuse, "skip": skip, "unknown": unknown, "steps": steps})
+    steps.extend(inside.map(|name| json!({"step": name, "fate": "unknown", "reason": "started"})));
+    json!({
+        "key": key, "run": run, "or_more": or_more, "reuse": reuse, "skip": skip, "unknown": unknown, "steps": steps,
+    })
 }
 
-fn line(line: &Line, known: &Known) -> Value {
-    let name = words::step(&line.address);
-    let fate = match line.fate {
+fn line(step: &Step<'_>, known: &Known) -> Value {
+    let fate = match step.fate {
         Fate::Run => "run",
         Fate::Reused => "reuse",
         Fate::Skipped => "skip",
     };
-    let (reason, of) = match &line.reason {
+    let (reason, of) = match step.reason {
         Reason::New => ("new", None),
         Reason::NoValue => ("no-value", None),
         Reason::CodeChanged { .. } => ("code-changed", None),
         Reason::InputChanged { port } => ("input-changed", Some(words::port(port))),
-        Reason::SourceReruns { address } => ("source-reruns", Some(address.clone())),
+        Reason::SourceReruns { address } => ("source-reruns", Some(words::step(address))),
         Reason::Kept => ("kept", None),
         Reason::NotNeeded => ("not-needed", None),
+        Reason::Damaged => ("damaged", None),
     };
-    let is_unknown = line.fate == Fate::Run && known.unknown.contains(&name);
+    let is_unknown = step.fate == Fate::Run && known.unknown.contains(&step.name);
     let (fate, reason) = if is_unknown { ("unknown", "started") } else { (fate, reason) };
-    let mut data = json!({"step": line.address, "fate": fate, "reason": reason, "of": of});
-    if let Some((left, all)) = known.eaches.get(&name) {
+    let mut data = json!({"step": step.name, "fate": fate, "reason": reason, "of": of});
+    if let Some((left, all)) = known.eaches.get(&step.name) {
         (data["elements"], data["left"]) = (json!(all), json!(left));
     }
     data

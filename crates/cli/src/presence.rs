@@ -2,14 +2,15 @@
 //! that process ends, however it ends; so a file that can be locked was left by one that is gone.
 //!
 //! What the file says is for others to read: who it is, for what, and whether the run was started. It is removed by
-//! whoever holds its lock, so whoever gets a lock looks whether the file is still the one at the path.
+//! whoever holds its lock, so whoever gets a lock looks whether the file is still the one at the path. Only files of the
+//! user whose directory it is count, and nobody else can open them.
 
 use crate::fault::Fault;
 use serde::{Deserialize, Serialize};
 use std::{
     fs::{File, TryLockError},
     io::{self, Read, Seek, Write},
-    os::unix::fs::MetadataExt,
+    os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt},
     path::{Path, PathBuf},
 };
 
@@ -65,7 +66,10 @@ fn path(store: &Path, key: &str) -> PathBuf {
 pub(crate) fn attend(store: &Path, notice: Notice) -> Result<Presence, Fault> {
     let path = path(store, &notice.key);
     let taken = take(&path).or_else(|error| match error.kind() {
-        io::ErrorKind::NotFound => std::fs::create_dir_all(directory(store)).and_then(|()| take(&path)),
+        io::ErrorKind::NotFound => {
+            let made = std::fs::DirBuilder::new().recursive(true).mode(0o700).create(directory(store));
+            made.and_then(|()| take(&path))
+        }
         _ => Err(error),
     });
     match taken.map_err(Fault::store("lock", &path))? {
@@ -80,7 +84,7 @@ pub(crate) fn attend(store: &Path, notice: Notice) -> Result<Presence, Fault> {
 
 /// Who attends a run now, without taking the place.
 pub(crate) fn look(store: &Path, key: &str) -> Option<Notice> {
-    let mut file = File::open(path(store, key)).ok()?;
+    let mut file = open_own(&path(store, key))?;
     match file.try_lock_shared() {
         Err(TryLockError::WouldBlock) => Some(read(&mut file).unwrap_or_default()),
         _ => None,
@@ -91,7 +95,7 @@ pub(crate) fn look(store: &Path, key: &str) -> Option<Notice> {
 pub(crate) fn all(store: &Path) -> (Vec<Notice>, Vec<Notice>) {
     let (mut there, mut gone) = (Vec::new(), Vec::new());
     for entry in std::fs::read_dir(directory(store)).into_iter().flatten().flatten() {
-        let Ok(mut file) = File::open(entry.path()) else { continue };
+        let Some(mut file) = open_own(&entry.path()) else { continue };
         match file.try_lock_shared() {
             Err(TryLockError::WouldBlock) => there.extend(read(&mut file)),
             _ => gone.extend(read(&mut file)),
@@ -114,6 +118,13 @@ pub(crate) fn sweep(store: &Path) -> Vec<Notice> {
     gone
 }
 
+/// Opens a file, if it is there and belongs to the user whose directory it is in: nobody else's lock counts.
+fn open_own(path: &Path) -> Option<File> {
+    let owner = path.parent()?.metadata().ok()?.uid();
+    let there = path.symlink_metadata().ok()?;
+    (there.is_file() && there.uid() == owner).then(|| File::open(path).ok())?
+}
+
 enum Taken {
     Free(File, Option<Notice>),
     Held(Option<Notice>),
@@ -125,7 +136,12 @@ fn take(path: &Path) -> io::Result<Taken> {
     const PAUSE: std::time::Duration = std::time::Duration::from_millis(3);
     let mut held = 0;
     loop {
-        let mut file = File::options().read(true).write(true).create(true).truncate(false).open(path)?;
+        let mut options = File::options();
+        let mut file = options.read(true).write(true).create(true).truncate(false).mode(0o600).open(path)?;
+        if file.metadata()?.permissions().mode() & 0o077 != 0 {
+            // Left by an earlier version: whoever can open it can lock it.
+            file.set_permissions(std::fs::Permissions::from_mode(0o600))?;
+        }
         match file.try_lock() {
             Ok(()) if is_at(&file, path) => {
                 let before = read(&mut file);

@@ -1,4 +1,11 @@
 //! Owns the streams: stdout is data, stderr is talk. Nothing else in the command writes to either.
+//!
+//! What comes from steps, files and keys never commands a terminal: whatever is said to people has its control characters
+//! shown, and only colours of our own become escape sequences, as the last thing before it is written. Data is exact.
+
+mod visible;
+
+pub(crate) use visible::name;
 
 use crate::{
     args::{Color, Common},
@@ -10,7 +17,7 @@ use indicatif::MultiProgress;
 use serde_json::Value;
 use std::{
     io::{self, IsTerminal, Write},
-    sync::{Arc, OnceLock},
+    sync::{Arc, OnceLock, PoisonError, RwLock},
 };
 
 /// Says things to people, and gives data to programs.
@@ -24,14 +31,16 @@ pub(crate) struct Printer {
     is_forced: bool,
     /// Whether stderr is a terminal on which lines may be drawn again.
     pub(crate) live: bool,
-    /// Bars, if some are drawn: talk has to go above them.
-    bars: Option<MultiProgress>,
+    /// Whether stdout is a terminal.
+    is_stdout_terminal: bool,
+    /// Bars, if some are drawn: talk has to go above them, whoever talks.
+    bars: Arc<RwLock<Option<MultiProgress>>>,
     /// Why data was not written, if it was not.
     unwritten: Arc<OnceLock<io::Error>>,
 }
 
 /// How a word is to look.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Ink {
     Red,
     Green,
@@ -42,6 +51,11 @@ pub(crate) enum Ink {
 }
 
 impl Printer {
+    /// The same without data: for what is done on the way to what was asked for.
+    pub(crate) fn without_data(&self) -> Self {
+        Printer { json: false, ..self.clone() }
+    }
+
     pub(crate) fn new(common: &Common) -> Self {
         let terminal = std::io::stderr().is_terminal();
         let no_colour = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
@@ -58,20 +72,21 @@ impl Printer {
             colour,
             is_forced: common.color == Color::Always,
             live,
-            bars: None,
+            is_stdout_terminal: std::io::stdout().is_terminal(),
+            bars: Arc::default(),
             unwritten: Arc::default(),
         }
     }
 
     /// For text on stdout: in colours only if that is a terminal, or colours were asked for.
     pub(crate) fn for_stdout(&self, is_stdout: bool) -> Self {
-        let colour = is_stdout && self.colour && (self.is_forced || std::io::stdout().is_terminal());
+        let colour = is_stdout && self.colour && (self.is_forced || self.is_stdout_terminal);
         Printer { colour, ..self.clone() }
     }
 
-    /// The same, with talk going above these bars.
-    pub(crate) fn above(&self, bars: MultiProgress) -> Self {
-        Printer { bars: Some(bars), ..self.clone() }
+    /// From now on talk goes above these bars, also that of clones; or, if there are none any more, where it always goes.
+    pub(crate) fn draws(&self, bars: Option<MultiProgress>) {
+        *self.bars.write().unwrap_or_else(PoisonError::into_inner) = bars;
     }
 
     /// A line for people. Kept back if only data is wanted.
@@ -94,7 +109,11 @@ impl Printer {
     }
 
     fn line(&self, line: &str) {
-        match &self.bars {
+        self.put(&visible::visible(line));
+    }
+
+    fn put(&self, line: &str) {
+        match &*self.bars.read().unwrap_or_else(PoisonError::into_inner) {
             // Nobody reads stderr any more: nothing can be done about it.
             Some(bars) => drop(bars.println(line)),
             None => drop(writeln!(std::io::stderr().lock(), "{line}")),
@@ -106,10 +125,21 @@ impl Printer {
         self.say(format!("{} {}", self.ink(Ink::Dim, "next:"), line.as_ref()));
     }
 
-    /// Text on stdout, for people and for programs.
+    /// Text on stdout that is for people.
     pub(crate) fn text(&self, text: impl AsRef<str>) {
+        self.write(&visible::visible(text.as_ref()));
+    }
+
+    /// What somebody wrote, on stdout: as it is, unless people look at it there.
+    pub(crate) fn exact(&self, text: impl AsRef<str>) {
+        match self.is_stdout_terminal {
+            true => self.text(text),
+            false => self.write(text.as_ref()),
+        }
+    }
+
+    fn write(&self, text: &str) {
         let mut out = std::io::stdout().lock();
-        let text = text.as_ref();
         let end = if text.ends_with('\n') || text.is_empty() { "" } else { "\n" };
         match write!(out, "{text}{end}").and_then(|()| out.flush()) {
             // A reader that has gone, as `head` does, wants no more.
@@ -132,17 +162,17 @@ impl Printer {
 
     /// Data on stdout, in one line.
     pub(crate) fn data(&self, value: &Value) {
-        self.text(value.to_string());
+        self.write(&value.to_string());
     }
 
     /// Data on stdout, to be read by people too.
     pub(crate) fn pretty(&self, value: &Value) {
-        self.text(serde_json::to_string_pretty(value).expect("a JSON value can be written"));
+        self.write(&serde_json::to_string_pretty(value).expect("a JSON value can be written"));
     }
 
     /// An event as data, on stderr.
     pub(crate) fn event(&self, value: &Value) {
-        self.line(&value.to_string());
+        self.put(&value.to_string());
     }
 
     /// A word in a colour, if there may be any.
@@ -150,14 +180,6 @@ impl Printer {
         if !self.colour {
             return word.to_owned();
         }
-        let code = match ink {
-            Ink::Red => "31;1",
-            Ink::Green => "32",
-            Ink::Yellow => "33",
-            Ink::Cyan => "36",
-            Ink::Bold => "1",
-            Ink::Dim => "2",
-        };
-        format!("\x1b[{code}m{word}\x1b[0m")
+        visible::inked(ink, word)
     }
 }

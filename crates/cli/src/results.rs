@@ -39,6 +39,9 @@ pub(crate) trait Source {
 
     /// An output with its files, put into a directory. They are ours to move.
     async fn fetch(&self, output: &str, into: &Path) -> Result<Value, Fault>;
+
+    /// All files are at their places. Answers those that are the user's own from now on, though they were not.
+    async fn placed(&self, files: Vec<(Digest, PathBuf)>) -> Result<Vec<PathBuf>, Fault>;
 }
 
 /// The path of a file that is not there yet: what it will hold.
@@ -62,8 +65,9 @@ pub(crate) async fn write(out: &Path, source: &impl Source, digests: &mut Digest
     let mut done = Written { outputs: json, ..Written::default() };
     let stale: Vec<_> = items.iter().map(|item| !is_whole(out, item, digests)).collect();
     done.unchanged = items.iter().zip(&stale).filter(|(_, stale)| !**stale).map(|(item, _)| item.files()).sum();
+    let places = places(out, &items);
     if !stale.contains(&true) {
-        return Ok(done);
+        return placed(source, places, done).await;
     }
     let fetched = Fetched::in_directory(out)?;
     for (item, _) in items.iter().zip(&stale).filter(|(_, stale)| **stale) {
@@ -77,6 +81,29 @@ pub(crate) async fn write(out: &Path, source: &impl Source, digests: &mut Digest
         let put = put(&at, item, promised, digests).map_err(Fault::io(codes::RESULTS, "write", &at))?;
         done.written += put;
         done.unchanged += item.files() - put;
+    }
+    placed(source, places, done).await
+}
+
+/// Every file that is a result, with what it was promised to hold.
+fn places(out: &Path, items: &[Item]) -> Vec<(Digest, PathBuf)> {
+    let mut found = Vec::new();
+    let mut add = |promise: &Path, at: PathBuf| found.extend(promised(promise).map(|(digest, _)| (digest, at)));
+    for item in items {
+        match item {
+            Item::File { at, from, .. } => add(from, out.join(at)),
+            Item::Directory { at, files, .. } => {
+                files.iter().for_each(|(name, from)| add(from, out.join(at).join(name)));
+            }
+        }
+    }
+    found
+}
+
+/// Lets the source know, and people write to what is theirs from now on.
+async fn placed(source: &impl Source, files: Vec<(Digest, PathBuf)>, done: Written) -> Result<Written, Fault> {
+    for path in source.placed(files).await? {
+        may_write(&path).map_err(Fault::io(codes::RESULTS, "change", &path))?;
     }
     Ok(done)
 }
@@ -190,8 +217,13 @@ fn directory(
     Ok(written)
 }
 
-/// Results are people's own.
+/// Results are people's own, unless they are the store's as well.
 fn writable(path: &Path) -> io::Result<()> {
+    use std::os::unix::fs::MetadataExt;
+    if fs::metadata(path)?.nlink() > 1 { Ok(()) } else { may_write(path) }
+}
+
+fn may_write(path: &Path) -> io::Result<()> {
     use std::os::unix::fs::PermissionsExt;
     let mut permissions = fs::metadata(path)?.permissions();
     if permissions.mode() & 0o200 == 0 {

@@ -5,6 +5,7 @@ use crate::{
     exit::Exit,
     fault::Fault,
     presence,
+    printer::name,
     session::{Session, is_for_any},
     verbs::ls::shell_word,
     waits::{self, Waits},
@@ -110,6 +111,7 @@ async fn found(engine: &Engine, key: &str) -> Result<Option<Handle>, Fault> {
 pub(crate) fn status(run: &Summary, is_attended: bool) -> String {
     match run.status {
         RunStatus::Undone | RunStatus::Cancelled if !run.not_undone.is_empty() => String::from("not cleaned up"),
+        RunStatus::NotUndone => String::from("not cleaned up"),
         status if status.is_at_rest() || is_attended => status.to_string(),
         _ => String::from("interrupted"),
     }
@@ -123,7 +125,11 @@ pub(crate) fn next(run: &Summary, is_attended: bool, waits: &[Waits], again: Opt
     match run.status {
         RunStatus::Done => format!("{again} does nothing unless something changed"),
         RunStatus::Cancelled | RunStatus::Undone if !run.not_undone.is_empty() => {
-            format!("undo by hand what was not undone; {again} begins anew")
+            format!("what was not undone was given up; {again} begins anew")
+        }
+        RunStatus::NotUndone => {
+            let first = run.not_undone.first().map_or("STEP", |failed| &failed.address);
+            crate::fault::undo_hint(&key, &shell_word(&crate::words::step(first)))
         }
         RunStatus::Cancelled | RunStatus::Undone => format!("{again} begins anew"),
         RunStatus::Undoing | RunStatus::Cancelling if !is_attended => {
@@ -168,7 +174,7 @@ pub(crate) fn named(runs: Vec<Summary>, word: &str) -> Result<Summary, Fault> {
             Err(Fault::new(Exit::Usage, codes::NO_RUN, format!("there is no run `{word}`")).hint(hint))
         }
         several => {
-            let keys: Vec<_> = several.iter().map(|run| run.key.as_str()).take(10).collect();
+            let keys: Vec<_> = several.iter().map(|run| name(&run.key)).take(10).collect();
             let message = format!("`{word}` stands for {} runs: {}", several.len(), keys.join(", "));
             Err(Fault::new(Exit::Usage, codes::AMBIGUOUS, message).hint("write more of the name"))
         }

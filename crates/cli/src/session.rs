@@ -1,9 +1,12 @@
 //! A command at work on a store: the directory or server, the store there, an engine on that.
 
-use crate::{fault::Fault, place::Place, runs};
+use crate::{fault::Fault, place::Place, printer::Printer, runs, work};
 use onceflow_core::model::task::DEFAULT_CLASS;
 use onceflow_engine::{Engine, Options, Summary};
 use onceflow_store::Store;
+
+/// How long a command that has done its work goes on removing what nothing needs any more.
+const CLEAN_MS_MAX: u64 = 2_000;
 
 /// An open store.
 pub(crate) struct Session {
@@ -25,6 +28,7 @@ impl Session {
                 Store::connect(server.url()).await?
             }
         };
+        let store = store.with_bytes_max(place.bytes_max);
         Ok(Session { place, store })
     }
 
@@ -52,6 +56,26 @@ impl Session {
     /// If it is none, or several.
     pub(crate) async fn run(&self, engine: &Engine, word: &str) -> Result<Summary, Fault> {
         runs::named(runs::all(engine).await?, word)
+    }
+
+    /// Removes what nothing needs any more, for a moment at most, then leaves the store. For commands that have changed
+    /// something: what time does not allow is left to the next one.
+    ///
+    /// # Errors
+    /// If what was done may not last.
+    pub(crate) async fn close_clean(self, printer: &Printer) -> Result<(), Fault> {
+        let cleaned = match self.idle().await {
+            Ok(engine) => match engine.clean_up(CLEAN_MS_MAX).await {
+                Ok(_) => work::sweep_removed(&engine, &self.place).await,
+                Err(error) => Err(error.into()),
+            },
+            Err(fault) => Err(fault),
+        };
+        if let Err(fault) = cleaned {
+            printer.say(format!("what nothing needs any more could not be removed: {}", fault.message));
+            printer.say("`onceflow reclaim` tries it again");
+        }
+        self.close().await
     }
 
     /// Leaves the store, with everything on the disk.

@@ -4,6 +4,7 @@
 use crate::{args, asked::Asked, picture::Scene, place::Place, verbs::ls::shell_word};
 use onceflow_core::protocol::ids::RunId;
 use onceflow_engine::Handle;
+use onceflow_spec::ResultsMode;
 use serde_json::{Map, Value, json};
 use std::path::Path;
 
@@ -26,14 +27,20 @@ const INPUTS_BYTES_MAX: usize = 4 << 20;
 /// Writes down what a run was started with. What cannot be written is left out.
 pub(crate) fn write(place: &Place, run: RunId, args: &args::Run, asked: &Asked) {
     let inputs: Map<_, _> = asked.values.iter().cloned().collect();
-    let (flow, out) = (json!(args.flow.flow), args.out.display().to_string());
-    put(place, run, (&flow, &command(&args.flow, Some(&args.out)), &out), &inputs);
+    let (flow, out) = (json!(args.flow.flow.to_string_lossy()), args.out.display().to_string());
+    let mode = crate::verbs::run::results_mode(args, asked);
+    put(place, run, (&flow, &command(&args.flow, Some(&args.out)), &out, mode), &inputs);
 }
 
-/// The same: the flow, the command that goes on with it, where results go, and the inputs.
-pub(crate) fn put(place: &Place, run: RunId, (flow, command, out): (&Value, &str, &str), inputs: &Map<String, Value>) {
+/// The same: the flow, the command that goes on with it, where results go and how, and the inputs.
+pub(crate) fn put(
+    place: &Place,
+    run: RunId,
+    (flow, command, out, mode): (&Value, &str, &str, ResultsMode),
+    inputs: &Map<String, Value>,
+) {
     let short: Map<_, _> = inputs.iter().map(|(name, value)| (name.clone(), bounded(value.clone()))).collect();
-    let data = json!({ "flow": flow, "command": command, "inputs": short, "out": out });
+    let data = json!({ "flow": flow, "command": command, "inputs": short, "out": out, "results_mode": mode.word() });
     let directory = place.run(run);
     let write = |name: &str, text: Vec<u8>| std::fs::write(directory.join(name), text);
     let all = serde_json::to_vec(inputs).unwrap_or_default();
@@ -96,6 +103,29 @@ pub(crate) fn command(flow: &args::Flow, out: Option<&Path>) -> String {
         option("--out", &out.display().to_string());
     }
     words.join(" ")
+}
+
+/// What [`bounded`] cut, as data: a list that is not whole is no list, but says how long it was.
+pub(crate) fn without_cuts(inputs: Map<String, Value>) -> Map<String, Value> {
+    fn one(value: Value) -> Value {
+        match value {
+            Value::Array(mut all) => match all.last().and_then(Value::as_str).and_then(cut) {
+                Some(more) => {
+                    all.pop();
+                    json!({"elements": all.len() + more, "first": all})
+                }
+                None => all.into_iter().map(one).collect(),
+            },
+            Value::Object(all) => all.into_iter().map(|(name, value)| (name, one(value))).collect(),
+            plain => plain,
+        }
+    }
+    inputs.into_iter().map(|(name, value)| (name, one(value))).collect()
+}
+
+/// How many elements were cut, if that is what the last one says.
+fn cut(last: &str) -> Option<usize> {
+    last.strip_prefix("… and ")?.strip_suffix(" more")?.parse().ok()
 }
 
 /// Long lists are cut.

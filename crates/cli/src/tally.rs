@@ -1,23 +1,27 @@
 //! What has happened so far in a run, counted by the steps of its flow. Fed with events, wherever they come from; what
 //! views and `show` tell is taken from here.
 
-use crate::words;
+use crate::{trail::Counts, words};
 use onceflow_core::protocol::rows::Failed;
-use onceflow_engine::{End, What};
+use onceflow_engine::{End, Outline, Standing, Unfinished, What};
+use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Failures that are remembered.
 const FAILURES_MAX: usize = 100;
 
 /// What has happened to one step of the flow, with all that is inside it.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Group {
     pub(crate) done: usize,
     pub(crate) reused: usize,
-    pub(crate) failed: usize,
+    /// What failed, and was not tried again since.
+    pub(crate) failed: BTreeSet<String>,
     pub(crate) undone: usize,
     /// What is running now: address, attempt, since when.
     pub(crate) running: BTreeMap<String, (u32, u64)>,
+    /// What ran when whoever ran it went, and was not heard of since.
+    pub(crate) interrupted: BTreeSet<String>,
     /// What waits for an event, and of what nobody knows whether it took effect.
     pub(crate) waits: BTreeSet<String>,
     pub(crate) unknown: BTreeSet<String>,
@@ -28,15 +32,22 @@ pub(crate) struct Group {
     pub(crate) attempts: usize,
     /// How many elements it goes over.
     pub(crate) elements: Option<usize>,
+    /// How many of its steps were done before it was looked at.
+    #[serde(skip)]
+    pub(crate) before: usize,
+    /// How many steps an element is, if that is the same for all.
+    #[serde(skip)]
+    pub(crate) per_element: Option<usize>,
 }
 
 impl Group {
     /// The run has ended. In one that is done everything was, also what nobody lived to tell.
     fn ends(&mut self, is_done: bool) {
-        let running = std::mem::take(&mut self.running);
+        let (running, interrupted) = (std::mem::take(&mut self.running), std::mem::take(&mut self.interrupted));
         if is_done {
-            self.done += running.keys().filter(|address| !words::is_helper(address)).count();
-            self.done = self.done.max(self.elements.unwrap_or(0).saturating_sub(self.reused));
+            self.done += running.keys().chain(&interrupted).filter(|address| !words::is_helper(address)).count();
+            self.done = self.done.max(self.elements.unwrap_or(0).saturating_sub(self.reused + self.before));
+            self.failed.clear();
         }
     }
 
@@ -49,6 +60,14 @@ impl Group {
     fn goes_on(&mut self, address: &str) {
         self.waits.remove(address);
         self.unknown.remove(address);
+        self.failed.remove(address);
+        self.interrupted.remove(address);
+    }
+
+    /// How many elements are done of how many, if it is an each whose elements are alike.
+    pub(crate) fn elements_done(&self) -> Option<(usize, usize)> {
+        let (elements, per) = (self.elements?, self.per_element.filter(|per| *per > 0)?);
+        Some((((self.before + self.settled()) / per).min(elements), elements))
     }
 
     /// Of what seems to wait, only these do; what became of the others was said, and they are done, if that can be.
@@ -62,16 +81,25 @@ impl Group {
 }
 
 /// What has happened so far.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Tally {
     /// In the order in which they were first heard of.
     pub(crate) groups: Vec<(String, Group)>,
     at: BTreeMap<String, usize>,
     pub(crate) failures: Vec<Failed>,
+    #[serde(skip)]
     pub(crate) end: Option<End>,
     pub(crate) started_ms: Option<u64>,
     pub(crate) last_ms: Option<u64>,
+    /// Time in which nobody worked on the run, since it was started.
+    pub(crate) idle_ms: u64,
+    /// Steps that were counted, and not listed one by one.
+    pub(crate) unlisted: usize,
+    /// By the name of an outermost each: how many steps of each name an element is, if that is the same for all.
+    #[serde(skip)]
+    shapes: BTreeMap<String, BTreeMap<String, usize>>,
     /// Steps that were done on other machines.
+    #[serde(skip)]
     pub(crate) elsewhere: usize,
 }
 
@@ -121,6 +149,120 @@ impl Tally {
         Some(took)
     }
 
+    /// A process goes on with the run: whoever was at work on it before is gone.
+    pub(crate) fn resumed(&mut self, ms: u64) {
+        self.idle_ms += self.last_ms.map_or(0, |last| ms.saturating_sub(last));
+        self.last_ms = Some(ms);
+        for (_, group) in &mut self.groups {
+            group.interrupted.extend(std::mem::take(&mut group.running).into_keys());
+        }
+    }
+
+    /// What is counted, and not listed one by one.
+    pub(crate) fn unlisted(&mut self, ms: u64, counts: &Counts) {
+        self.last_ms = Some(ms);
+        for (step, counts) in counts {
+            self.unlisted += counts.done + counts.reused;
+            let group = self.group(step);
+            group.done += counts.done;
+            group.reused += counts.reused;
+            group.undone += counts.undone;
+            group.attempts += counts.attempts;
+            group.spent_ms += counts.spent_ms;
+            group.last_ms = Some(ms);
+            group.first_ms.get_or_insert(ms);
+        }
+    }
+
+    /// Eaches that were begun before this was looked at: how far they are is the store's to say.
+    pub(crate) fn begins_with(&mut self, eaches: &[Unfinished]) {
+        for each in eaches {
+            for name in self.has_left(each) {
+                let group = self.group(&name);
+                (group.before, group.done) = (group.before + group.done, 0);
+            }
+        }
+    }
+
+    /// Of which steps the eaches of a flow are: several, where some go through their elements together.
+    pub(crate) fn knows(&mut self, outline: &[Outline]) {
+        for (at, each) in outline.iter().enumerate().filter(|(_, line)| line.kind == "each" && line.depth == 0) {
+            let inside: Vec<_> = outline[at + 1..].iter().take_while(|line| line.depth > 0).collect();
+            if inside.iter().all(|line| line.kind == "task") {
+                let tasks = inside.iter().map(|line| line.address.as_str());
+                self.shapes.insert(words::step(&each.address), per_element(tasks));
+            }
+        }
+        for (each, _) in self.shapes.clone() {
+            if let Some(elements) = self.group(&each).elements {
+                self.opens(&each, elements);
+            }
+        }
+    }
+
+    /// An outermost each goes over so many elements; the steps it is of.
+    fn opens(&mut self, each: &str, elements: usize) -> Vec<String> {
+        let shape = self.shapes.get(each).cloned().unwrap_or_default();
+        for (name, per_element) in &shape {
+            let group = self.group(name);
+            (group.elements, group.per_element) = (Some(elements), Some(*per_element));
+        }
+        if shape.is_empty() {
+            self.group(each).elements = Some(elements);
+            return vec![words::top(each).to_owned()];
+        }
+        shape.into_keys().collect()
+    }
+
+    /// The store has it that so many elements are left: whatever ended was done, also what nobody lived to tell. The steps
+    /// it is of.
+    fn has_left(&mut self, each: &Unfinished) -> Vec<String> {
+        let name = words::step(&each.address);
+        if name != words::top(&each.address) {
+            return vec![];
+        }
+        if let Some(tasks) = &each.tasks {
+            self.shapes.insert(name.clone(), per_element(tasks.iter().map(String::as_str)));
+        }
+        let ended = (each.elements - each.left.min(each.elements)) as usize;
+        let names = self.opens(&name, each.elements as usize);
+        for name in &names {
+            let group = self.group(name);
+            let told = group.reused + group.before;
+            group.done = group.done.max((ended * group.per_element.unwrap_or(0)).saturating_sub(told));
+        }
+        names
+    }
+
+    /// Corrects what was told by what the store has: nobody may have lived to tell of a commit.
+    pub(crate) fn as_stored(&mut self, standing: &Standing, can_be_done: bool) {
+        for (_, group) in &mut self.groups {
+            let is_gone = |address: &String| !standing.under_way.contains(address);
+            let before = group.running.len() + group.interrupted.len();
+            group.running.retain(|address, _| !is_gone(address));
+            group.interrupted.retain(|address| !is_gone(address));
+            let gone = before - group.running.len() - group.interrupted.len();
+            group.done += if can_be_done { gone } else { 0 };
+        }
+        for each in &standing.eaches {
+            self.has_left(each);
+        }
+        for address in standing.done.iter().filter(|address| !words::is_helper(address)) {
+            let group = self.group(address);
+            if words::step(address) == words::top(address) && group.settled() == 0 && can_be_done {
+                group.done = 1;
+            }
+        }
+    }
+
+    /// The store has it which steps failed, and of how many that is all.
+    pub(crate) fn failed_only(&mut self, failures: &[Failed]) {
+        self.groups.iter_mut().for_each(|(_, group)| group.failed.clear());
+        for failed in failures {
+            self.group(&failed.address).failed.insert(failed.address.to_string());
+        }
+    }
+
     /// Takes note; how long the attempt took that this ends.
     pub(crate) fn saw(&mut self, ms: u64, what: &What) -> Option<u64> {
         self.started_ms.get_or_insert(ms);
@@ -129,15 +271,17 @@ impl Tally {
             What::DidStart { .. } => {
                 // A new plan: what counts is what happens under it.
                 self.groups.iter_mut().for_each(|(_, group)| *group = Group::default());
-                (self.end, self.failures, self.started_ms) = (None, vec![], Some(ms));
+                (self.end, self.failures, self.started_ms, self.idle_ms) = (None, vec![], Some(ms), 0);
                 None
             }
             What::WillRun { address, attempt } => {
                 let group = self.group(address);
                 group.goes_on(address);
                 group.first_ms.get_or_insert(ms);
-                group.attempts += usize::from(!words::is_helper(address));
-                group.running.insert(address.clone(), (*attempt, ms));
+                if !words::is_helper(address) {
+                    group.attempts += 1;
+                    group.running.insert(address.clone(), (*attempt, ms));
+                }
                 None
             }
             What::DidCommit { address } => {
@@ -152,14 +296,14 @@ impl Tally {
             What::DidOpen { address, elements } => {
                 // Of eaches inside each other, the outer one says how far it is.
                 if words::step(address) == words::top(address) {
-                    self.group(address).elements = Some(*elements as usize);
+                    self.opens(&words::step(address), *elements as usize);
                 }
                 None
             }
-            What::DidTurn { .. } | What::DidUse { .. } => None,
+            What::DidTurn { .. } | What::DidUse { .. } | What::HeldUp { .. } => None,
             What::DidFail(failed) => {
                 let took = self.ends(ms, &failed.address);
-                self.group(&failed.address).failed += 1;
+                self.group(&failed.address).failed.insert(failed.address.to_string());
                 if self.failures.len() < FAILURES_MAX {
                     self.failures.push(failed.clone());
                 }
@@ -212,6 +356,15 @@ impl Tally {
     }
 }
 
+/// How many of these tasks are of each step.
+fn per_element<'a>(tasks: impl Iterator<Item = &'a str>) -> BTreeMap<String, usize> {
+    let mut of = BTreeMap::new();
+    for address in tasks.filter(|address| !words::is_helper(address)) {
+        *of.entry(words::top(address).to_owned()).or_default() += 1;
+    }
+    of
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -224,6 +377,57 @@ mod tests {
         tally.saw(3, &What::DidCommit { address: "/b[1]".into() });
         tally.saw(4, &What::DidEnd { how: End::Done });
         assert_eq!((tally.groups[0].1.done, tally.groups[1].1.done, tally.running()), (1, 3, vec![]));
+    }
+
+    #[test]
+    fn what_failed_and_was_tried_again_counts_once() {
+        let mut tally = Tally::default();
+        let failed = |attempt| Failed { address: "/b[0]".into(), attempt, causes: vec![], started: false };
+        for attempt in 1..4 {
+            tally.saw(1, &What::WillRun { address: "/b[0]".into(), attempt });
+            tally.saw(2, &What::DidFail(failed(attempt)));
+            assert_eq!(tally.groups[0].1.failed.len(), 1);
+        }
+        assert_eq!(tally.groups[0].1.attempts, 3);
+        tally.saw(3, &What::DidCommit { address: "/b[0]".into() });
+        assert!(tally.groups[0].1.failed.is_empty());
+    }
+
+    #[test]
+    fn what_the_store_has_done_is_done_though_nobody_lived_to_tell() {
+        let run = |address: &str| What::WillRun { address: address.into(), attempt: 1 };
+        let mut tally = Tally::default();
+        tally.saw(1, &What::DidOpen { address: "/b".into(), elements: 10 });
+        for index in 0..4 {
+            tally.saw(2, &run(&format!("/b[{index}]")));
+        }
+        tally.saw(3, &What::DidCommit { address: "/b[0]".into() });
+        tally.saw(3, &run("/a"));
+        let each = Unfinished { address: "/b".into(), elements: 10, left: 4, tasks: Some(vec!["/b[*]".into()]) };
+        let under_way = BTreeSet::from([String::from("/b[3]")]);
+        let standing = Standing { under_way, done: vec!["/a".into(), "/c".into()], eaches: vec![each] };
+        tally.as_stored(&standing, true);
+        let of: BTreeMap<_, _> = tally.groups.iter().map(|(name, group)| (name.as_str(), group)).collect();
+        assert_eq!((of["a"].done, of["b"].done, of["c"].done), (1, 6, 1));
+        assert_eq!(of["b"].running.keys().collect::<Vec<_>>(), ["/b[3]"]);
+        assert_eq!(of["b"].elements_done(), Some((6, 10)));
+    }
+
+    #[test]
+    fn an_each_that_goes_on_counts_what_was_done_before() {
+        let each = Unfinished {
+            address: "/b".into(),
+            elements: 100,
+            left: 83,
+            tasks: Some(vec!["/b[*]/x".into(), "/b[*]/y".into()]),
+        };
+        let mut tally = Tally::default();
+        tally.begins_with(&[each]);
+        let commit = |address: &str| What::DidCommit { address: address.into() };
+        tally.saw(1, &commit("/b[20]/x"));
+        assert_eq!((tally.groups[0].1.elements_done(), tally.groups[0].1.done), (Some((17, 100)), 1));
+        tally.saw(1, &commit("/b[20]/y"));
+        assert_eq!(tally.groups[0].1.elements_done(), Some((18, 100)));
     }
 
     #[test]

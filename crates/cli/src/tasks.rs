@@ -1,6 +1,7 @@
 //! The tasks of a flow as it was lowered, and who takes them.
 
 use onceflow_core::model::{Graph, Library, TaskSpec, graph::Kind};
+use std::sync::Arc;
 
 /// Lets all tasks of a library be taken by the workers of a class, which depends on the one that the flow file says.
 pub(crate) fn set_class(library: &mut Library, class: impl Fn(&str) -> String) {
@@ -10,7 +11,7 @@ pub(crate) fn set_class(library: &mut Library, class: impl Fn(&str) -> String) {
 fn in_graph(graph: &mut Graph, change: &mut impl FnMut(&mut TaskSpec)) {
     for module in &mut graph.modules {
         match &mut module.kind {
-            Kind::Task(task) => in_task(task, change),
+            Kind::Task(task) => in_task(Arc::make_mut(task), change),
             Kind::Composite(body) | Kind::Loop { body, .. } | Kind::Each { body, .. } => in_graph(body, change),
             Kind::Choice { arms } => arms.iter_mut().for_each(|arm| in_graph(&mut arm.body, change)),
             Kind::Constant(..) | Kind::Call { .. } => {}
@@ -34,7 +35,7 @@ mod tests {
         let mut spec = TaskSpec::new(name, vec![], vec![]);
         spec.effect = effect;
         spec.compensation = Some(Box::new(TaskSpec::new("undo", vec![], vec![])));
-        Module { name: name.into(), kind: Kind::Task(spec), origin: None, attempt: false }
+        Module { name: name.into(), kind: Kind::Task(spec.into()), origin: None, attempt: false }
     }
 
     fn library() -> Library {

@@ -25,6 +25,7 @@ pub(crate) mod reference;
 pub(crate) mod report;
 pub(crate) mod resolve;
 pub(crate) mod retry;
+pub(crate) mod rm;
 pub(crate) mod run;
 pub(crate) mod send;
 pub(crate) mod show;

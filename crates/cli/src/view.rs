@@ -4,14 +4,16 @@ mod bars;
 mod lines;
 
 use crate::{
+    fault::Fault,
     printer::{Ink, Printer},
     tally::Tally,
-    trail, words,
+    trail::{self, Line},
+    words,
 };
 use bars::Bars;
 use lines::Lines;
 use onceflow_core::protocol::rows::Failed;
-use onceflow_engine::What;
+use onceflow_engine::{Handle, What};
 
 /// Shows what happens.
 pub(crate) struct View {
@@ -39,7 +41,8 @@ impl View {
         }
         if printer.live {
             let bars = Bars::new();
-            return View { printer: printer.above(bars.all.clone()), tally, how: How::Bars(bars) };
+            printer.draws(Some(bars.all.clone()));
+            return View { printer: printer.clone(), tally, how: How::Bars(bars) };
         }
         View { printer: printer.clone(), tally, how: How::Lines(Lines::default()) }
     }
@@ -49,7 +52,7 @@ impl View {
         let took = self.tally.saw(ms, what);
         match &mut self.how {
             How::Silent => {}
-            How::Json => self.printer.event(&trail::line(ms, what)),
+            How::Json => drop(trail::told(ms, what).map(|line| self.printer.event(&line))),
             How::Lines(lines) => lines.saw(&self.printer, &self.tally, ms, what, took),
             How::Bars(bars) => {
                 if let What::DidFail(failed) = what {
@@ -60,15 +63,46 @@ impl View {
         }
     }
 
+    /// Shows what a line of a trail tells.
+    pub(crate) fn read(&mut self, line: &Line) {
+        match &line.what {
+            Some(what) => self.saw(line.t, what),
+            None => drop(self.tally.read(line)),
+        }
+    }
+
     /// Takes note without showing: what happened before we looked.
-    pub(crate) fn heard(&mut self, ms: u64, what: &What) {
-        self.tally.saw(ms, what);
+    pub(crate) fn heard(&mut self, line: &Line) {
+        self.tally.read(line);
+    }
+
+    /// Learns what the flow of a run looks like, and how far those of its eaches are that go on.
+    ///
+    /// # Errors
+    /// If the store does not answer.
+    pub(crate) async fn begins(mut self, handle: &Handle) -> Result<Self, Fault> {
+        self.tally.knows(&handle.outline().await?.unwrap_or_default());
+        self.tally.begins_with(&handle.unfinished().await?);
+        Ok(self)
+    }
+
+    /// Corrects what was told before by what the store has.
+    ///
+    /// # Errors
+    /// If the store does not answer.
+    pub(crate) async fn as_stored(&mut self, handle: &Handle) -> Result<(), Fault> {
+        self.tally.knows(&handle.outline().await?.unwrap_or_default());
+        if let Some(standing) = handle.standing().await? {
+            self.tally.as_stored(&standing, true);
+        }
+        Ok(())
     }
 
     /// Nothing more will be drawn.
     pub(crate) fn end(&mut self) {
-        if let How::Bars(bars) = &self.how {
+        if let How::Bars(bars) = &mut self.how {
             bars.end();
+            self.printer.draws(None);
         }
     }
 }

@@ -89,6 +89,11 @@ pub(crate) fn unknown(waits: &[Waits]) -> Vec<String> {
     waits.iter().filter(|waits| waits.event().is_none()).map(|waits| waits.step.address.clone()).collect()
 }
 
+/// The same, as people name them.
+pub(crate) fn unknown_names(waits: &[Waits]) -> Vec<String> {
+    unknown(waits).iter().map(|address| words::step(address)).collect()
+}
+
 /// The steps that wait for events, each with its event.
 pub(crate) fn events(waits: &[Waits]) -> Vec<(String, &str)> {
     waits.iter().filter_map(|waits| Some((words::step(&waits.step.address), waits.event()?))).collect()

@@ -2,6 +2,7 @@
 //! seen from how much they say they did, and what nobody can do is told.
 
 use crate::{
+    codes,
     exit::Exit,
     fault::Fault,
     follow::Followed,
@@ -23,6 +24,19 @@ const PAUSE: Duration = Duration::from_millis(50);
 /// Looks at the trail between two looks at the store, and at the workers.
 const STORE_EVERY: u32 = 4;
 const WORKERS_EVERY: u32 = 40;
+
+/// How long a server that does not answer is left alone.
+const HICCUP: Duration = Duration::from_millis(500);
+
+/// Whether a server does not answer now, and may do so later. A store in a directory that does not answer will not.
+pub(crate) fn is_hiccup(place: &Place, fault: &Fault) -> bool {
+    place.server.is_some() && fault.code == Some(codes::STORE_BUSY)
+}
+
+/// Waits as long as that, for whoever tries again.
+pub(crate) async fn pause() {
+    tokio::time::sleep(HICCUP).await;
+}
 
 /// What was seen of a run so far.
 pub(crate) struct Seen {
@@ -47,44 +61,60 @@ impl Seen {
     /// Shows what was added to the trail; whether the run ended.
     pub(crate) fn show(&mut self, view: &mut View) -> bool {
         let mut ended = false;
-        for line in self.reader.more() {
-            if let Some(what) = trail::what(&line) {
-                ended |= matches!(what, onceflow_engine::What::DidEnd { .. });
-                view.saw(line["t"].as_u64().unwrap_or_default(), &what);
-            }
-        }
+        self.reader.each(|line| {
+            ended |= matches!(line.what, Some(onceflow_engine::What::DidEnd { .. }));
+            view.read(&line);
+        });
         ended
     }
 
-    /// Shows what happens until the run rests.
+    /// Shows what happens until the run rests. A server that does not answer is waited for, as workers do.
     ///
     /// # Errors
-    /// If the store does not answer.
+    /// If the store in a directory does not answer, or is damaged.
     pub(crate) async fn until_rest(
         &mut self,
         engine: &Engine,
         handle: &Handle,
         view: &mut View,
         printer: &Printer,
+        place: &Place,
     ) -> Result<Report, Fault> {
         loop {
-            let ended = self.show(view);
-            if ended || self.looks.is_multiple_of(STORE_EVERY) {
-                let report = handle.report().await?;
-                if report.is_at_rest() {
-                    self.show(view);
-                    let (elsewhere, _) = done_elsewhere(engine, handle).await?;
-                    view.tally.elsewhere = usize::try_from(elsewhere.max(self.elsewhere)).unwrap_or(usize::MAX);
-                    return Ok(report);
-                }
-                handle.hasten().await?;
-            }
-            if self.looks % WORKERS_EVERY == WORKERS_EVERY / 2 {
-                self.look_around(engine, handle, printer).await?;
+            match self.look(engine, handle, view, printer).await {
+                Ok(Some(report)) => return Ok(report),
+                Ok(None) => {}
+                Err(fault) if is_hiccup(place, &fault) => pause().await,
+                Err(fault) => return Err(fault),
             }
             self.looks = self.looks.wrapping_add(1);
             tokio::time::sleep(PAUSE).await;
         }
+    }
+
+    /// Looks once; what became of the run, if it rests.
+    async fn look(
+        &mut self,
+        engine: &Engine,
+        handle: &Handle,
+        view: &mut View,
+        printer: &Printer,
+    ) -> Result<Option<Report>, Fault> {
+        let ended = self.show(view);
+        if ended || self.looks.is_multiple_of(STORE_EVERY) {
+            let report = handle.report().await?;
+            if report.is_at_rest() {
+                self.show(view);
+                let (elsewhere, _) = done_elsewhere(engine, handle).await?;
+                view.tally.elsewhere = usize::try_from(elsewhere.max(self.elsewhere)).unwrap_or(usize::MAX);
+                return Ok(Some(report));
+            }
+            handle.hasten().await?;
+        }
+        if self.looks % WORKERS_EVERY == WORKERS_EVERY / 2 {
+            self.look_around(engine, handle, printer).await?;
+        }
+        Ok(None)
     }
 
     /// Says what nobody can do, and how much was done on other machines, if that is new.
@@ -127,13 +157,10 @@ pub(crate) async fn follow(
 ) -> Result<Followed, Fault> {
     let mut view = View::new(printer, vec![]);
     let mut seen = Seen::new(Reader::open(&place.run(handle.id())));
-    for line in seen.reader.more() {
-        if let Some(what) = trail::what(&line) {
-            view.heard(line["t"].as_u64().unwrap_or_default(), &what);
-        }
-    }
+    seen.reader.each(|line| view.heard(&line));
+    view.as_stored(&handle).await?;
     let exit: Result<Report, Exit> = tokio::select! {
-        report = seen.until_rest(engine, &handle, &mut view, printer) => Ok(report?),
+        report = seen.until_rest(engine, &handle, &mut view, printer, place) => Ok(report?),
         exit = signals.asked() => Err(exit),
     };
     view.end();

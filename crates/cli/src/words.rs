@@ -105,6 +105,10 @@ pub(crate) fn top(address: &str) -> &str {
 /// Whether it computes something for a step, such as whether it runs at all, and is none for people.
 pub(crate) fn is_helper(address: &str) -> bool {
     let last = address.rsplit('/').next().unwrap_or_default();
+    // No step of a flow file may be called `while`.
+    if last == "while" {
+        return true;
+    }
     match last.strip_prefix('-') {
         Some(arm) => arm.starts_with('-'),
         None => last.contains('-'),
@@ -126,6 +130,7 @@ pub(crate) fn reason(reason: &Reason) -> String {
         Reason::SourceReruns { address } => format!("reads from {}", step(address)),
         Reason::Kept => String::from("kept"),
         Reason::NotNeeded => String::from("nothing needs it"),
+        Reason::Damaged => String::from("its stored output is damaged"),
     }
 }
 
@@ -171,6 +176,7 @@ mod tests {
             ("/a[1]/--when-2", "a[1]", "a", true),
             ("/a[1]/-2/deep", "a[1]/deep", "a", false),
             ("/a[1]/-[2]", "a[1][2]", "a", false),
+            ("/turn@2/while", "turn@2/while", "turn", true),
         ];
         for (address, shown, of, is_none) in table {
             assert_eq!((step(address).as_str(), top(address), is_helper(address)), (shown, of, is_none), "{address}");

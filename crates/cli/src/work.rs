@@ -1,7 +1,6 @@
 //! Attends a run: an engine that takes the steps of this run and no others, with everything that flow files can ask for.
 
 use crate::{
-    codes,
     exit::Exit,
     fault::Fault,
     place::Place,
@@ -63,21 +62,27 @@ fn ahead(jobs: usize) -> usize {
     jobs.saturating_mul(4).saturating_add(4)
 }
 
-/// Frees what processes have taken that are gone.
+/// Frees what processes have taken that are gone, and removes what they left of the runs they attended; how many there were.
 ///
 /// # Errors
 /// If the store does not answer.
-pub(crate) async fn release(engine: &Engine, place: &Place, before: Option<Notice>) -> Result<(), Fault> {
-    let gone = presence::sweep(&place.directory).into_iter().chain(before);
-    for gone in gone.filter_map(|notice| notice.claims()) {
-        // Its guard may have been killed too: its commands end before anybody starts their steps again.
-        let directory = place.directory.clone();
-        blocking(move || onceflow_exec::guard::end_left(&directory)).await;
-        engine.release(gone).await?;
-        // It may have been killed before it could remove the small files it had made.
-        remove(place, &Path::new("scratch").join(format!("onceflow-{gone:032x}")));
+pub(crate) async fn release(engine: &Engine, place: &Place, before: Option<Notice>) -> Result<usize, Fault> {
+    let gone: Vec<_> = presence::sweep(&place.directory).into_iter().chain(before).collect();
+    let home = crate::executors::home(place);
+    for notice in &gone {
+        if let Some(claims) = notice.claims() {
+            // Its guard may have been killed too: its commands end before anybody starts their steps again.
+            let directory = place.directory.clone();
+            blocking(move || onceflow_exec::guard::end_left(&directory)).await;
+            engine.release(claims).await?;
+            // It may have been killed before it could remove the small files it had made.
+            remove(place, &Path::new("scratch").join(format!("onceflow-{claims:032x}")));
+        }
+        if let Some(run) = runs::of_key(engine, &notice.key).await? {
+            home.tidy_run_after_the_dead(run.id);
+        }
     }
-    Ok(())
+    Ok(gone.len())
 }
 
 /// The same while we are at work: another process may have taken a step of ours, and have been killed.
@@ -90,6 +95,30 @@ pub(crate) async fn keep_releasing(engine: Engine, place: Place) {
             return;
         }
     }
+}
+
+/// How often the directories of all runs are compared with the store, while runs come and go.
+const COMPARE_MS: u64 = 24 * 3_600_000;
+
+/// What says when that was.
+const COMPARED: &str = "compared";
+
+/// Removes the directories of runs that this engine has removed; and now and then those of all that are not remembered any
+/// more, whoever did that. What it costs does not grow with the runs that are remembered, but for once a day.
+///
+/// # Errors
+/// If the store does not answer.
+pub(crate) async fn sweep_removed(engine: &Engine, place: &Place) -> Result<(), Fault> {
+    for id in engine.take_removed() {
+        remove(place, &Path::new("runs").join(id.to_string()));
+    }
+    let (marker, now) = (place.directory.join(COMPARED), trail::now_ms());
+    let last: Option<u64> = fs::read_to_string(&marker).ok().and_then(|said| said.trim().parse().ok());
+    if last.is_some_and(|last| last <= now && now - last < COMPARE_MS) {
+        return Ok(());
+    }
+    fs::write(&marker, now.to_string()).map_err(Fault::store("write", &marker))?;
+    sweep(engine, place).await.map(drop)
 }
 
 /// Removes the directories of runs that are not remembered any more; how many, and how large they were.
@@ -132,7 +161,7 @@ pub(crate) async fn left_over(engine: &Engine, place: &Place) -> Result<Vec<(Pat
 }
 
 /// Removes something below the store's directory; false, and said, if something of it had to be left.
-fn remove(place: &Place, below: &Path) -> bool {
+pub(crate) fn remove(place: &Place, below: &Path) -> bool {
     let removed = tree::remove_beneath(&place.directory, below);
     removed.inspect_err(|error| tracing::warn!(target: LEFT, "left alone: {error}")).is_ok()
 }
@@ -198,10 +227,9 @@ pub(crate) async fn forget(engine: &Engine, known: &Summary) -> Result<(), Fault
         handle.cancel().await?;
         engine.go();
         if let Report::Cancelled { not_undone } | Report::Undone { not_undone, .. } = handle.wait().await?
-            && let Some(first) = not_undone.first()
+            && !not_undone.is_empty()
         {
-            let why = format!("run `{}` could not be undone, so it is not replaced: {}", known.key, first.address);
-            return Err(Fault::new(Exit::Unclean, codes::ENDED, why));
+            return Err(onceflow_engine::Error::NotUndone { key: known.key.clone(), steps: not_undone }.into());
         }
     }
     engine.forget(&known.key).await?;

@@ -2,6 +2,13 @@
 
 mod support;
 
+#[path = "damage/inputs.rs"]
+mod inputs;
+#[path = "damage/objects.rs"]
+mod objects;
+#[path = "damage/rows.rs"]
+mod rows;
+
 use std::fs;
 use support::{Bed, copy_flow};
 

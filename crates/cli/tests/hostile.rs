@@ -55,13 +55,19 @@ fn a_step_that_takes_too_long_is_ended_and_told() {
         "flow.yaml",
         &(one(
             "slow",
-            &format!("run: |\n  echo $$ > '{}'\n  sl\\eep 1000\nout: {{ x: text }}\ntimeout: 500ms", pid.display()),
+            &format!(
+                "run: |\n  echo $$ > '{}'; echo so far >&2\n  sl\\eep 1000\nout: {{ x: text }}\ntimeout: 500ms",
+                pid.display()
+            ),
         ) + "outputs: { x: a.x }\n"),
     );
     bed.run(&["run", "flow.yaml"]).expect(expect![[r#"
         -- stderr
         run     a
-        failed a: it took longer than 500 ms
+        failed[OF0321] a: it took longer than its timeout, 500 ms
+          its last lines:
+          so far
+          its work directory: [dir]/.onceflow/runs/[id]/work/a.1
         the run failed: a
         next: onceflow logs slow a; then the same command goes on where it stopped
         -- exit 1
@@ -138,7 +144,7 @@ fn a_step_that_must_not_start_twice_and_was_killed_waits_for_somebody() {
         flow     pay
         id       [id]
         started [ago]
-        step     a: 1 unknown, [time]
+        step     a: 1 unknown
         unknown  a
         -- stderr
         next: onceflow resolve pay a --done | --redo | --fail WHY
@@ -180,11 +186,11 @@ outputs: { x: third.x }
         undone  first
         the run failed: third
         1 step undone
-        not undone[OF0301] second: it ended with exit status 9
+        not undone[OF0301] second (attempt 5): it ended with exit status 9
           its last lines:
           stuck
-          its work directory: [dir]/.onceflow/runs/[id]/work/second.1
-        next: undo by hand what was not undone; then the same command runs it again from the beginning
+          its work directory: [dir]/.onceflow/runs/[id]/work/second.5
+        next: `onceflow retry undo` tries the undos that failed again; `onceflow resolve undo second --done` says that one was done by hand; `onceflow cancel --abandon undo` gives them up
         -- exit 6
     "#]]);
     bed.run(&["ls"]).expect(expect![[r#"
@@ -192,11 +198,22 @@ outputs: { x: third.x }
         KEY   FLOW  STATUS           STEPS  AGE
         undo  undo  not cleaned up       2  just now
         -- stderr
-        next: undo by hand what was not undone; `onceflow run undo.yaml` begins anew
+        next: `onceflow retry undo` tries the undos that failed again; `onceflow resolve undo second --done` says that one was done by hand; `onceflow cancel --abandon undo` gives them up
         -- exit 0
     "#]]);
-    assert_eq!(bed.run(&["show", "--json"]).json()["not_undone"][0]["step"], "/second");
+    assert_eq!(bed.run(&["show", "--json"]).json()["not_undone"][0]["step"], "second");
     bed.run(&["fsck"]).ends(0);
+    for command in [&["run", "undo.yaml"][..], &["run", "undo.yaml", "--new"], &["cancel", "undo", "--yes"]] {
+        let refused = bed.run(command).ends(6);
+        assert!(refused.stderr.contains("OF0455") && refused.stderr.contains("second"), "{}", refused.all());
+        assert!(!refused.stderr.contains("run     "), "nothing runs again: {}", refused.all());
+    }
+    bed.run(&["retry", "undo"]).ends(6);
+    bed.run(&["cancel", "undo", "--abandon", "--yes"]).ends(6);
+    let again = bed.run(&["run", "undo.yaml"]).ends(6);
+    assert!(again.stderr.contains("run     first"), "{}", again.all());
+    bed.run(&["resolve", "undo", "second", "--done", "--yes"]).ends(1);
+    assert_eq!(bed.run(&["show", "--json"]).json()["status"], "undone");
 }
 
 #[test]

@@ -57,6 +57,7 @@ fn config_says_where_each_value_comes_from() {
         history = "1h30m"                # [dir]/onceflow.toml:4
         keep_max = "14d"                 # [dir]/onceflow.toml:5
         # history_max: no bound          # default
+        # bytes_max: no bound            # default
 
         [worker]
         labels = ["gpu"]                 # [dir]/onceflow.toml:9, profile ci
@@ -78,6 +79,7 @@ fn config_says_where_each_value_comes_from() {
         history = "1h30m"
         keep_max = "14d"
         # history_max: no bound
+        # bytes_max: no bound
 
         [worker]
         # labels: none

@@ -223,3 +223,99 @@ fn a_step_goes_on_when_the_process_that_had_the_store_ends_however_it_does() {
         bed.run(&["fsck"]).ends(0);
     }
 }
+
+/// A flow of three steps in a row; each writes a line when it starts, and the last must not start twice.
+fn counted(starts: &std::path::Path) -> String {
+    let step = |name: &str, from: &str, more: &str| {
+        let shell = format!("echo {name} >> '{}'; cat ${{{{ {from} }}}} > ${{{{ out.file }}}}", starts.display());
+        format!("  {name}:\n    run: {shell}\n    out: {{ file: {{ file: {name}.txt }} }}\n{more}")
+    };
+    let steps =
+        [step("a", "inputs.text", ""), step("b", "a.file", ""), step("c", "b.file", "    effect: at_most_once\n")];
+    format!("flow: counted\ninputs: {{ text: file }}\nsteps:\n{}outputs: {{ c: c.file }}\n", steps.concat())
+}
+
+#[test]
+fn runs_that_share_a_directory_start_every_step_once() {
+    const AT_A_TIME: usize = 4;
+    let runs = if std::env::var_os("ONCEFLOW_LONG").is_some() { 1000 } else { 60 };
+    let bed = Bed::new();
+    let starts = bed.path("starts");
+    bed.write("in.txt", "text");
+    bed.write("counted.yaml", &counted(&starts));
+    // Each process is owner or guest, as it happens; whoever ends leaves the directory to the others.
+    std::thread::scope(|scope| {
+        for lane in 0..AT_A_TIME {
+            let bed = &bed;
+            scope.spawn(move || {
+                for run in (lane..runs).step_by(AT_A_TIME) {
+                    let (key, out) = (format!("k{run}"), format!("out/{run}"));
+                    bed.run(&["run", "counted.yaml", "-i", "text=in.txt", "--key", &key, "--out", &out]).ends(0);
+                    assert_eq!(bed.read(&format!("{out}/c.txt")), "text");
+                }
+            });
+        }
+    });
+    let starts = bed.read("starts");
+    for step in ["a", "b", "c"] {
+        let count = starts.lines().filter(|line| *line == step).count();
+        assert_eq!(count, runs, "starts of step {step} in {runs} runs");
+    }
+    bed.run(&["fsck"]).ends(0);
+}
+
+#[test]
+fn steps_at_work_start_once_though_the_owner_is_killed_under_them() {
+    let (bed, gate) = gated();
+    let mut owner = bed.start(&RUN);
+    gate.until_there();
+    let mut guests = Vec::new();
+    for (name, effect) in [("idempotent", ""), ("once", "    effect: at_most_once\n")] {
+        let gate = bed.gate(name);
+        let shell = format!("echo {name} >> '{}'; {}", bed.path("ran").display(), gate.shell());
+        let flow = copy_flow(name, &shell).replace("outputs:", &format!("{effect}outputs:"));
+        bed.write(&format!("{name}.yaml"), &flow);
+        let run = bed.start(&["run", &format!("{name}.yaml"), "-i", "text=other.txt", "--out", name]);
+        gate.until_there();
+        guests.push((run, gate));
+    }
+    owner.kill().expect("it is there");
+    owner.wait().expect("it ends");
+    // The store is one of the guests' by the time that it answers others, and another guest comes and goes.
+    bed.run(&["ls"]).ends(0);
+    for (run, gate) in guests {
+        gate.open();
+        bed.end(run).ends(0);
+    }
+    let ran = bed.read("ran");
+    assert_eq!(ran.lines().collect::<Vec<_>>(), ["idempotent", "once"]);
+}
+
+#[test]
+fn nobody_else_can_read_the_store_or_lock_anything_in_it_whatever_the_umask() {
+    use std::os::unix::fs::PermissionsExt;
+    let (bed, gate) = gated();
+    let command = format!("umask 000; exec '{}' run copy.yaml -i text=in.txt", env!("CARGO_BIN_EXE_onceflow"));
+    let mut shell = std::process::Command::new("sh");
+    shell.args(["-c", &command]).current_dir(bed.dir.path()).stdin(std::process::Stdio::null());
+    shell.stdout(std::process::Stdio::piped()).stderr(std::process::Stdio::piped());
+    let run = shell.env("XDG_CONFIG_HOME", bed.path("config")).spawn().expect("a shell");
+    gate.until_there();
+    let mode = |path: &std::path::Path| path.metadata().expect("it is there").permissions().mode() & 0o777;
+    let store = bed.path(".onceflow");
+    assert_eq!(mode(&store), 0o700);
+    for name in ["workers", "members"] {
+        assert_eq!(mode(&store.join(name)), 0o700, "{name}");
+        for entry in std::fs::read_dir(store.join(name)).expect("somebody is there").flatten() {
+            assert_eq!(mode(&entry.path()), 0o600, "{}", entry.path().display());
+        }
+    }
+    for entry in std::fs::read_dir(&store).expect("a store").flatten() {
+        let name = entry.file_name().to_string_lossy().into_owned();
+        if name.starts_with("log-") || ["LOCK", "durable", "store.sock", "store-id"].contains(&&*name) {
+            assert_eq!(mode(&entry.path()), 0o600, "{name}");
+        }
+    }
+    gate.open();
+    bed.end(run).ends(0);
+}

@@ -4,6 +4,8 @@ mod support;
 
 #[path = "verbs/asked.rs"]
 mod asked;
+#[path = "verbs/cleaning.rs"]
+mod cleaning;
 #[path = "verbs/moves.rs"]
 mod moves;
 #[path = "verbs/records.rs"]
@@ -16,8 +18,12 @@ mod retrying;
 mod sending;
 #[path = "verbs/shared.rs"]
 mod shared;
+#[path = "verbs/sources.rs"]
+mod sources;
 #[path = "verbs/telling.rs"]
 mod telling;
+#[path = "verbs/truth.rs"]
+mod truth;
 
 use support::Bed;
 

@@ -96,7 +96,7 @@ fn a_worker_that_is_asked_to_stop_finishes_what_it_has_and_takes_no_more() {
         worker.signal("TERM");
         worker.until("draining: takes no further steps, finishes 1 step");
         let workers = team.run(&["workers", "--json"]).ends(0).json();
-        assert_eq!(workers["workers"][0]["steps"][0]["step"], "/copy", "{workers}");
+        assert_eq!(workers["workers"][0]["steps"][0]["step"], "copy", "{workers}");
         gate.open();
         let (code, said) = worker.end();
         assert!(code == 0 && said.contains("left: 1 step done, 0 failed, 0 lost"), "{code}: {said}");
@@ -320,4 +320,49 @@ fn a_worker_says_that_a_silent_server_is_lost_and_that_it_is_back() {
     assert!(counts(&team.bed.read("effects")).values().all(|times| *times == 1));
     worker.leave();
     team.is_at_rest();
+}
+
+/// A run at a gate, on a server; the command that attends it.
+fn at_a_gate(team: &Team) -> (support::Gate, std::process::Child) {
+    let gate = team.bed.gate("gate");
+    team.bed.write("text.txt", "text\n");
+    team.bed.write("gated.yaml", &copy_flow("gated", &gate.shell()));
+    let mut command = team.command("user", &["run", "gated.yaml", "-i", "text=text.txt"]);
+    command.stdout(std::process::Stdio::piped()).stderr(std::process::Stdio::piped());
+    let child = command.spawn().expect("the command starts");
+    gate.until_there();
+    (gate, child)
+}
+
+#[test]
+fn a_run_waits_for_a_server_that_does_not_answer_and_says_so() {
+    let mut server = Server::start();
+    let team = Team::on(server.url());
+    let (gate, mut child) = at_a_gate(&team);
+    server.kill();
+    let mut stderr = child.stderr.take().expect("it is piped");
+    support::until_line(&mut stderr, "does not answer; steps that run go on");
+    server.restart();
+    support::until_line(&mut stderr, "is back");
+    gate.open();
+    let said = team.bed.end(child).ends(0);
+    assert_eq!(
+        (said.stdout.trim(), team.bed.read("results/copy.txt")),
+        ("{\"copy\":\"results/copy.txt\"}", "text\n".into())
+    );
+}
+
+#[test]
+fn a_server_that_lost_the_store_in_the_middle_of_a_run_is_told_as_such() {
+    let server = Server::start();
+    let team = Team::on(server.url());
+    let (gate, child) = at_a_gate(&team);
+    let mut line = std::net::TcpStream::connect(("127.0.0.1", server.port())).expect("the server is there");
+    std::io::Write::write_all(&mut line, b"FLUSHALL\r\n").expect("it listens");
+    let mut answer = [0; 5];
+    std::io::Read::read_exact(&mut line, &mut answer).expect("it answers");
+    assert_eq!(&answer, b"+OK\r\n");
+    gate.open();
+    let said = team.bed.end(child).ends(7);
+    assert!(said.stderr.contains("error[OF0421]: the store has lost its data"), "{}", said.all());
 }

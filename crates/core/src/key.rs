@@ -26,9 +26,8 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// Whether an embedded store may forget these rows when it is opened again, so that claims cost no write. Work
-    /// claimed by a process that lives on is free again then, and its late commit is refused: that costs time, not
-    /// correctness.
+    /// Whether an embedded store does not log these rows, so that claims cost no write. They are void with the process that
+    /// made them; when another process has the store next, those that live on put theirs back before any is granted.
     #[inline]
     pub const fn is_volatile(self) -> bool {
         matches!(self, Kind::Claims | Kind::Deadlines)

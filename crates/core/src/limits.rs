@@ -85,7 +85,8 @@ pub const RUN_KEY_BYTES_MAX: usize = 256;
 /// every output, one claim answers every input, and an opening brings all inputs and one thing more.
 pub const MODULE_PORTS_MAX: usize = FAN_OUT_MAX - 1;
 
-/// Modules in one graph. What is wider is data, and data is an each.
+/// Modules in one graph, unless an engine is told otherwise (`graph_modules_max`). What is wider is usually data, and data is
+/// an each.
 pub const GRAPH_MODULES_MAX: usize = 100_000;
 
 /// Graphs within graphs, through calls that are not recursive too. Checking and lowering call themselves this deep.

@@ -20,7 +20,7 @@ pub mod task;
 pub mod types;
 pub mod wiring;
 
-pub use check::{Errors, Mistake, check};
+pub use check::{Errors, Mistake, check, check_within};
 pub use graph::{Arm, Connection, Endpoint, Graph, Library, Module, Origin};
 pub use place::Place;
 pub use program::{Block, BlockInput, BlockOutput, FusedSource, FusedTask, Identity, Node, Program, Segment, Source};

@@ -8,6 +8,7 @@
 //! | [`change`] | what is different about each node since the values were computed |
 //! | [`specialise`](mod@specialise) | a plan is a program: only what runs, with what is reused as inputs |
 //! | [`explain`] | what becomes of every node, and why |
+//! | `joined` | eaches that were joined into one node, told apart for people |
 //! | [`fuse`](mod@fuse) | neighbouring steps that need no checkpoint between them become one |
 
 mod block;
@@ -15,6 +16,7 @@ pub mod change;
 pub mod explain;
 pub mod fuse;
 pub mod graph;
+mod joined;
 pub mod resume;
 pub mod specialise;
 pub mod validity;
@@ -26,6 +28,7 @@ pub use change::{Change, Keyed, changes};
 pub use explain::{Explanation, Fate, Reason};
 pub use fuse::{Fusion, fuse};
 pub use graph::{Builder, Graph, Place, Target, Vertex, VertexKind};
+pub use joined::{giver, told_apart};
 pub use resume::{Frontier, Missing, Order, Policy, Resume, State};
 pub use specialise::{Plan, specialise};
 pub use validity::{Keys, ProvenanceKey, still_valid};

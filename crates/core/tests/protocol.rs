@@ -15,7 +15,7 @@ use onceflow_core::{
 };
 use std::collections::BTreeSet;
 
-const PHASES: [Phase; 11] = [
+const PHASES: [Phase; 13] = [
     Phase::Running,
     Phase::Failing,
     Phase::Cancelling,
@@ -27,6 +27,8 @@ const PHASES: [Phase; 11] = [
     Phase::RemovingFailed,
     Phase::RemovingCancelled,
     Phase::Expired,
+    Phase::NotUndone { cancelled: false },
+    Phase::NotUndone { cancelled: true },
 ];
 
 #[test]
@@ -48,6 +50,7 @@ fn a_run_ends_as_the_worst_of_its_steps_says_and_a_cancel_outdoes_all() {
                     | Phase::RemovingCancelled
                     | Phase::UndoingFailed
                     | Phase::RemovingFailed
+                    | Phase::NotUndone { .. }
                     | Phase::Frozen => Ending::Leave,
                     Phase::Cancelling => Ending::Remove(Phase::RemovingCancelled),
                     Phase::Expired if undos => Ending::Undo(Phase::UndoingFailed),

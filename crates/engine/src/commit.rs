@@ -74,9 +74,7 @@ impl Shared {
                     run.saw(found);
                 }
                 Tried::Refused(refused) if refused.which == CLAIM => {
-                    let Taken { queue, name, fence, ticket, .. } = taken;
-                    let again = refused.found.is_none()
-                        && self.claim_again(queue, name, *fence, ticket.generation, ticket.failed).await?;
+                    let again = refused.found.is_none() && self.claim_was_forgotten(taken).await?;
                     if !again {
                         return Ok(Sent::Lost);
                     }
@@ -159,7 +157,7 @@ impl Shared {
     /// store that changed its owner forgot it. It is claimed again then.
     async fn claim_was_forgotten(&self, taken: &Taken) -> Result<bool, Error> {
         let Taken { queue, name, fence, ticket, .. } = taken;
-        self.claim_again(queue, name, *fence, ticket.generation, ticket.failed).await
+        self.claim_as(queue, name, *fence, (ticket.generation, ticket.failed)).await
     }
 
     /// Whether the claim on a step still stands.
@@ -169,20 +167,30 @@ impl Shared {
     }
 
     /// Claims a step again under the claim it was taken under, if that is gone and nobody else has it: a store that
-    /// changed its owner has forgotten all claims, though those who made them live on.
+    /// changed its owner has forgotten all claims, though those who made them live on. `taken` is its row when it was taken.
     pub(crate) async fn claim_again(
         &self,
         queue: &Group,
         name: &Name,
         fence: Fence,
-        generation: Generation,
-        failed: u32,
+        taken: &Row,
+    ) -> Result<bool, Error> {
+        let Some(ticket) = ticket(taken) else { return Ok(false) };
+        self.claim_as(queue, name, fence, (ticket.generation, ticket.failed)).await
+    }
+
+    /// The same, for a step that was taken in that plan, after so many failures.
+    async fn claim_as(
+        &self,
+        queue: &Group,
+        name: &Name,
+        fence: Fence,
+        taken: (Generation, u32),
     ) -> Result<bool, Error> {
         let Some(row) = self.row(queue.key(name)).await? else { return Ok(false) };
-        let ticket: Option<Ticket> = Inbox::from_row(&row).and_then(|inbox| rows::read(&inbox.note));
-        let is_same = ticket.is_some_and(|ticket| {
+        let is_same = ticket(&row).is_some_and(|ticket| {
             // One that must not start twice may be found by another meanwhile; what it gives late is told then.
-            (ticket.generation, ticket.failed) == (generation, failed) && ticket.started.is_none()
+            (ticket.generation, ticket.failed) == taken && ticket.started.is_none()
         });
         if !is_same {
             return Ok(false);
@@ -196,7 +204,8 @@ impl Shared {
         Ok(self.records.commit(batch).await?.is_applied())
     }
 
-    /// What a claim took whose reply was lost.
+    /// What a claim took whose reply was lost. It is renewed, so that it is known to be ours to whatever lies between us and
+    /// the store, and asserted again if the store changes its owner.
     pub(crate) async fn find_claim(&self, claim: &Claim) -> Result<Option<Claimed>, Error> {
         for queue in &claim.queues {
             let mut after = None;
@@ -204,8 +213,8 @@ impl Shared {
                 let scan = Scan::of(queue.claims(), SCAN_ROWS_MAX).after(after);
                 let page = self.records.scan(self.shard(), scan).await?;
                 let mine = |(_, row): &&(_, Row)| row[..] == claim.fence.to_bytes();
-                if let Some((name, _)) = page.rows.iter().find(mine) {
-                    return self.read_claimed(queue, name).await;
+                if let Some((name, fence)) = page.rows.iter().find(mine) {
+                    return self.read_claimed(queue, name, fence).await;
                 }
                 after = page.rows.last().map(|(name, _)| name.clone());
                 if !page.more {
@@ -220,12 +229,19 @@ impl Shared {
         &self,
         queue: &onceflow_core::Group,
         name: &onceflow_core::Name,
+        fence: &Row,
     ) -> Result<Option<Claimed>, Error> {
         let Some(row) = self.row(queue.key(name)).await? else { return Ok(None) };
         let inbox = onceflow_core::Inbox::from_row(&row).ok_or_else(|| Error::damaged("a row in a queue"))?;
         let scan = Scan::of(inbox.group, onceflow_core::limits::CLAIM_ROWS_MAX).prefix(&inbox.prefix);
         let page = self.records.scan(self.shard(), scan).await?;
         let deadline = self.records.now().await?.plus_ms(self.options.lease_ms);
+        let mut renew = Batch::new(self.shard());
+        renew.require_equals(queue.claims().key(name), fence.clone());
+        renew.put(queue.deadlines().key(name), Row::new(deadline.to_sortable()));
+        if !self.records.commit(renew).await?.is_applied() {
+            return Ok(None);
+        }
         Ok(Some(Claimed {
             queue: queue.clone(),
             name: name.clone(),
@@ -325,6 +341,11 @@ impl Shared {
         let fence: Fence = self.fences.next();
         Some(Claim { queues, fence, ttl_ms: self.options.lease_ms, pick: onceflow_core::Pick::EnabledFirst })
     }
+}
+
+/// What the row of a step in its queue says.
+fn ticket(row: &Row) -> Option<Ticket> {
+    Inbox::from_row(row).and_then(|inbox| rows::read(&inbox.note))
 }
 
 /// Whether a step may commit in this state: internal steps of the end of a run may always.

@@ -6,6 +6,7 @@
 //! | `store` | data becomes payloads, and values to be put |
 //! | `load` | payloads become data; files are where a task finds them |
 //! | `small` | small files as files |
+//! | `whole` | whether data is still in the store as it was put there |
 //! | `lists` | lists in the store: gathered, in one value, or in pages |
 
 mod lists;
@@ -13,12 +14,15 @@ mod load;
 mod look;
 mod small;
 mod store;
+mod whole;
 
 pub(crate) use lists::{Lists, element, elements, gathered};
-pub(crate) use load::{Scratch, load_all, load_into, peek};
-pub(crate) use look::{Looked, look};
+pub(crate) use load::{Scratch, load_all, load_inputs, load_into, peek};
+pub(crate) use look::{Looked, look, sources};
+pub use small::ALIVE;
 pub(crate) use small::SmallFiles;
 pub(crate) use store::{Files, Storing};
+pub(crate) use whole::broken;
 
 use onceflow_core::{Name, payload::Stored};
 use onceflow_store::values::ValueId;

@@ -5,34 +5,42 @@ mod again;
 mod begun;
 mod carry;
 mod claims;
+mod damage;
 mod done;
 mod elements;
 mod explain;
 mod finished;
 mod forget;
 mod fork;
+mod fsck;
 mod inputs;
 mod inside;
+mod keyless;
 mod known;
 mod live;
 mod moves;
+mod not_undone;
 mod reasons;
 mod record;
 mod replan;
 pub(crate) mod reruns;
 mod start;
 pub(crate) mod summary;
+mod superseded;
 mod usage;
 pub(crate) mod workers;
 
 pub use again::{Signature, Undecided};
 pub use begun::Begun;
 pub use carry::{Carried, TakeIn};
-pub use elements::Unfinished;
+pub use elements::{Standing, Unfinished};
 pub use fork::Fork;
+pub(crate) use keyless::HistoryEnd;
+pub use keyless::KEYLESS_HISTORY_MS;
 pub use moves::Move;
 pub use reasons::{PLANS_MAX, Reasons};
 pub use record::{Inside, Origin, Record, StepRecord};
+pub(crate) use start::Request;
 pub use start::{HISTORY_MS, Start};
 pub use usage::{Part, RunUsage, Usage, Use};
 
@@ -46,7 +54,7 @@ use crate::{
 use futures_util::future::BoxFuture;
 use onceflow_core::{
     Name, Row,
-    model::{Program, check},
+    model::{Program, check_within},
     payload::{Digest, Stored},
     protocol::{
         draft::Draft,
@@ -109,8 +117,17 @@ impl Engine {
     /// Lets this engine run these tasks. Adding the same again does nothing.
     ///
     /// # Errors
-    /// [`Error::Tasks`] if it has a different task of the same name and version; none of these is added then.
+    /// [`Error::Tasks`] if it has a different task of the same name and version, [`Error::Resource`] if it works and lacks
+    /// something that a task takes; none of these is added then.
     pub fn add_tasks(&self, tasks: &Tasks) -> Result<(), Error> {
+        if self.shared.is_closed() {
+            return Err(Error::Closed);
+        }
+        if self.worker.is_some()
+            && let Some((task, need)) = tasks.lacking(&self.shared.resources())
+        {
+            return Err(Error::Resource { task, ty: need.name() });
+        }
         {
             let mut known = lock(&self.shared.tasks);
             let mut all = (**known).clone();
@@ -152,11 +169,17 @@ impl Engine {
     /// If the flow does not check, the inputs are not its own, or the store does not answer.
     pub fn start(&self, start: Start) -> BoxFuture<'_, Result<Handle, Error>> {
         Box::pin(async move {
+            if self.shared.is_closed() {
+                return Err(Error::Closed);
+            }
+            if let Some((name, _)) = start.assumed.first() {
+                return Err(Error::Inputs(format!("input `{name}` is not given, and nothing starts without it")));
+            }
             let asked = self.ask(start).await?;
             let answer = loop {
                 match self.try_start(&asked).await {
                     Ok(None) => {}
-                    Ok(Some(handle)) => break Ok(handle),
+                    Ok(Some(handle)) => break Ok(handle.of(&asked)),
                     Err(error) => break Err(error),
                 }
             };
@@ -169,14 +192,21 @@ impl Engine {
         })
     }
 
+    /// The program of what is asked for.
+    fn check(&self, start: &Start) -> Result<Program, Error> {
+        let most = self.shared.options.graph_modules_max;
+        Ok(check_within(most, &start.library, &start.flow, start.outputs.as_deref())?)
+    }
+
     async fn ask(&self, mut start: Start) -> Result<Asked, Error> {
         start.check_key()?;
-        let program = check(&start.library, &start.flow, start.outputs.as_deref())?;
+        let program = self.check(&start)?;
         let digest = program.blocks[0].digest;
         if let Some(worker) = &self.worker {
             worker.room.learn(program.tasks.iter().map(|task| task.class.clone()));
         }
-        let inputs = inputs::take(program.identity().inputs, &mut start.inputs).await?;
+        let inputs = inputs::take(program.identity().inputs, &mut start.inputs, &start.assumed).await?;
+        inputs.note_sources(&self.shared.values);
         Ok(Asked { program, digest, inputs, stored: Mutex::default(), start })
     }
 
@@ -260,7 +290,11 @@ impl Engine {
         let header = self.header(asked, &planned, &mut weaves).await?;
         let frame = root_frame(asked, &inputs, planned.reused);
         let plan = shared.plan(Keys::new(id, generation), Arc::new(planned.program));
+        let replaced = seen.as_deref().and_then(rows::read::<Head>);
         let mut draft = run::start(&plan, &header, &frame, seen);
+        if let Some(Head::Finished(replaced)) = replaced {
+            run::supersede(&mut draft.batch, &replaced, header.started);
+        }
         self.write_reasons(&mut draft.batch, (id, generation), (&planned.explanation, planned.is_partial)).await?;
         for key in planned.while_there {
             draft.batch.require_present(key);
@@ -268,6 +302,7 @@ impl Engine {
         // Held until it is told, so that nothing is told before.
         let _order = shared.events.order_if_wanted().await;
         let Some(committed) = self.commit_beginning(asked, draft, &weaves).await? else { return Ok(None) };
+        shared.due.notify_one();
         let run = shared.remember(plan, header, State { generation, phase: Phase::Running });
         let what = crate::events::What::DidStart { generation: generation.0 };
         shared.events.tell(committed.position, Event { run: run.key.clone(), what });
@@ -298,6 +333,9 @@ impl Engine {
     /// The run is there: it goes on as it is, or with a new plan.
     async fn go_on(&self, asked: &Asked, id: RunId) -> Result<Option<Handle>, Error> {
         let Some(run) = self.shared.read_run(id).await? else { return Ok(None) };
+        if let Phase::NotUndone { .. } = run.state().phase {
+            return Err(self.shared.not_undone(&run).await?);
+        }
         if !asked.is(&run.header) || run.state().phase == Phase::Frozen {
             return self.replan(asked, &run).await;
         }
@@ -305,6 +343,9 @@ impl Engine {
             return self.until_gone(asked, id).await;
         }
         if run.state().phase.is_failed() {
+            if self.shared.stands_for_damage(&run).await? {
+                return self.replan(asked, &run).await;
+            }
             self.retry(&run).await?;
         }
         Ok(Some(self.handle(&asked.start.key, id)))
@@ -325,7 +366,9 @@ impl Engine {
     async fn again(&self, asked: &Asked, seen: Option<Row>, finished: Finished) -> Result<Option<Handle>, Error> {
         let generation = Generation(finished.generation.0 + 1);
         match finished.status {
-            Status::Done if asked.is(&finished.header) => Ok(Some(self.handle(&asked.start.key, finished.run))),
+            Status::Done if self.shared.is_done(asked, &finished).await? => {
+                Ok(Some(self.handle(&asked.start.key, finished.run)))
+            }
             // What was undone is not there any more, whatever was kept: this is another run.
             Status::Failed { .. } | Status::Cancelled { .. } => {
                 let planned = replan::plan(asked, &known::Known::new(), None, self.fuses(asked))?;
@@ -345,11 +388,18 @@ impl Engine {
         finished: &Finished,
     ) -> Result<(known::Known, Option<known::Before>), Error> {
         let before = self.shared.before(&finished.header).await?;
-        if finished.header.keep_ms.is_none() {
-            return Ok((known::Known::new(), before));
+        let mut known = match &before {
+            // Asked for the same again, because some of what it gave is damaged: the rest is right as it is.
+            Some(before) if finished.status == Status::Done && asked.is(&finished.header) => {
+                known::still_right(known::given_out(before, &finished.outputs), before, asked)
+            }
+            _ => known::Known::new(),
+        };
+        if finished.header.keep_ms.is_some() {
+            let keys = Keys::new(finished.run, finished.generation);
+            known.extend(self.shared.kept(&keys, asked).await?);
         }
-        let keys = Keys::new(finished.run, finished.generation);
-        Ok((self.shared.kept(&keys, asked).await?, before))
+        Ok((known, before))
     }
 
     /// A run that was started.
@@ -360,7 +410,7 @@ impl Engine {
         Box::pin(async move {
             let row = self.shared.row(keys::heads().key(key)).await?;
             match row.as_deref().and_then(rows::read::<Head>) {
-                None => Err(Error::NoRun(key.to_owned())),
+                None => Err(self.shared.no_run(key).await),
                 Some(Head::Active(id)) => Ok(self.handle(key, id)),
                 Some(Head::Finished(finished)) => Ok(self.handle(key, finished.run)),
             }
@@ -398,9 +448,11 @@ impl Engine {
                 worker.drain().await;
                 worker.leave().await;
             }
+            self.shared.end_abandoned().await;
             self.shared.small.clear();
             // Whatever the tasks hold goes with them.
             *lock(&self.shared.tasks) = Arc::default();
+            *lock(&self.shared.resources) = Arc::default();
             self.shared.events.close();
             // A handle may wait for what was just done.
             self.shared.ring_all();
@@ -437,6 +489,16 @@ impl Asked {
     /// Whether a run is for the same.
     fn is(&self, header: &Header) -> bool {
         self.start.is_of(header, &self.digest, &self.inputs)
+    }
+}
+
+impl Handle {
+    /// The handle of who asked for this: it answers for nothing else.
+    fn of(self, asked: &Asked) -> Self {
+        let Start { outputs, ends_with_handle, .. } = &asked.start;
+        let request = Request { digest: asked.digest, inputs: asked.inputs.digests(), outputs: outputs.clone() };
+        let end = ends_with_handle.then(|| Arc::new(self.end()));
+        Handle { request: Some(Arc::new(request)), end, ..self }
     }
 }
 

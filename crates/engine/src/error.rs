@@ -30,6 +30,16 @@ pub enum Error {
     /// A different task of the same name and version is known here.
     #[error(transparent)]
     Tasks(#[from] crate::task::Conflict),
+    /// A task takes something that this engine was not given.
+    #[error(
+        "task `{task}` takes a `State<{ty}>`, and this engine has none: give it one with `Engine::builder().state(..)`"
+    )]
+    Resource {
+        /// The task.
+        task: String,
+        /// The type that it takes.
+        ty: &'static str,
+    },
     /// There is no such run.
     #[error("there is no run `{0}`")]
     NoRun(String),
@@ -44,6 +54,13 @@ pub enum Error {
         ago_ms: u64,
         /// How long is remembered.
         history_ms: u64,
+    },
+    /// Somebody started the run's key with other inputs, another flow or other outputs: what it gives is not what this
+    /// handle was given for.
+    #[error("run `{key}` was started again with something else: what it gives is not for these inputs")]
+    Superseded {
+        /// The run.
+        key: String,
     },
     /// The run has ended.
     #[error("run `{key}` has ended")]
@@ -85,6 +102,19 @@ pub enum Error {
         /// The run.
         key: String,
     },
+    /// Some of what the run did could not be undone: it does not start again, or end, until that is tried again
+    /// ([`Handle::retry`](crate::Handle::retry)), decided ([`Handle::resolve`](crate::Handle::resolve)) or given up
+    /// ([`Handle::abandon`](crate::Handle::abandon)).
+    #[error(
+        "run `{key}` could not be undone: {}; try that again, say what became of it, or give it up",
+        failures(steps)
+    )]
+    NotUndone {
+        /// The run.
+        key: String,
+        /// What could not be undone, and why.
+        steps: Vec<Failed>,
+    },
     /// The run does not give this.
     #[error("run `{key}` has no output `{output}`, or it was not asked for")]
     NoOutput {
@@ -109,8 +139,17 @@ pub enum Error {
     Failed(Vec<Failed>),
 }
 
-/// How the first cause of a failure begins that is the store's, not the task's.
-pub(crate) const DAMAGE: &str = "the store is damaged";
+impl From<values::SourceError> for Error {
+    fn from(error: values::SourceError) -> Self {
+        Error::Values(values::Error::Source(Box::new(error)))
+    }
+}
+
+/// The code of a step that failed because an input file changed, or is gone: its first cause begins with it.
+pub const SOURCE_CHANGED: &str = "OF0330";
+
+/// How the first cause of a failure begins that is the store's, not the task's: see [`is_damage`].
+pub const DAMAGE: &str = "the store is damaged";
 
 /// Whether a step failed because the store has lost or changed something: see [`Error::is_damage`].
 pub fn is_damage(failed: &Failed) -> bool {
@@ -135,21 +174,26 @@ impl Error {
             Error::Inputs(_) => true,
             Error::Store(error) | Error::Values(values::Error::Records(error)) => too_much(error),
             Error::Values(error) => {
-                matches!(error, values::Error::TooLarge { .. } | values::Error::Blobs(blobs::Error::Content { .. }))
+                use values::Error::{Blobs, Source, TooLarge};
+                matches!(error, TooLarge { .. } | Source(_) | Blobs(blobs::Error::Content { .. }))
             }
             Error::Blobs(error) => matches!(error, blobs::Error::Content { .. }),
             _ => false,
         }
     }
 
-    /// Whether the store has lost or changed something that was written. Trying again does not help; `fsck` says more.
+    /// Whether the store has lost or changed something that was written. To try the same step again does not help; to start
+    /// the run again does, where what is lost can be computed again. `fsck` says more.
     pub fn is_damage(&self) -> bool {
         let blobs = |error: &blobs::Error| matches!(error, blobs::Error::Missing { .. } | blobs::Error::Damaged { .. });
         match self {
             Error::Damaged(_) | Error::Store(records::Error::Damaged(_)) => true,
             Error::Blobs(error) => blobs(error),
             Error::Values(error) => match error {
-                values::Error::Missing { .. } | values::Error::Lost { .. } | values::Error::Damaged { .. } => true,
+                values::Error::Missing { .. }
+                | values::Error::Lost { .. }
+                | values::Error::Broken { .. }
+                | values::Error::Damaged { .. } => true,
                 values::Error::Records(error) => matches!(error, records::Error::Damaged(_)),
                 values::Error::Blobs(error) => blobs(error),
                 _ => false,
@@ -166,6 +210,33 @@ impl Error {
             }
             Error::Blobs(error) | Error::Values(values::Error::Blobs(error)) => {
                 matches!(error, blobs::Error::Full { .. })
+            }
+            _ => false,
+        }
+    }
+
+    /// Whether the store itself did not do what it was asked, and may do it another time.
+    pub(crate) fn is_passing(&self) -> bool {
+        self.is_of_objects() || self.is_of_rows()
+    }
+
+    /// Whether the store of objects did not, whose errors keep no row from being written.
+    pub(crate) fn is_of_objects(&self) -> bool {
+        use blobs::Error::{Full, Unavailable, Unknown};
+        match self {
+            Error::Blobs(error) | Error::Values(values::Error::Blobs(error)) => {
+                matches!(error, Full { .. } | Unavailable { .. } | Unknown { .. })
+            }
+            _ => false,
+        }
+    }
+
+    /// Whether no row can be written or read now.
+    pub(crate) fn is_of_rows(&self) -> bool {
+        use records::Error::{Full, Unavailable, Unknown};
+        match self {
+            Error::Store(error) | Error::Values(values::Error::Records(error)) => {
+                matches!(error, Full(_) | Unavailable(_) | Unknown(_))
             }
             _ => false,
         }

@@ -87,6 +87,14 @@ pub enum What {
         /// Where; empty if that is not known any more.
         address: String,
     },
+    /// Something outside its body keeps a step from being performed, or from ending: the store does not take what it gave, or a
+    /// thread that cannot be stopped has not returned. What it is, and what happens next.
+    HeldUp {
+        /// Where.
+        address: String,
+        /// Why.
+        why: String,
+    },
     /// A step was undone.
     DidUndo {
         /// Where.
@@ -112,6 +120,8 @@ pub enum End {
     Cancelled,
     /// It failed and was undone.
     Undone,
+    /// Some of what it did could not be undone; it waits for somebody to say how it goes on.
+    NotUndone,
 }
 
 impl std::fmt::Display for Event {
@@ -141,6 +151,7 @@ impl std::fmt::Display for What {
             What::DidLoseTrack { address } => write!(f, "did lose track of {address}"),
             What::WillWait { address } => write!(f, "will wait for what is sent to {address}"),
             What::DidLose { address } => write!(f, "did lose {address} to another worker"),
+            What::HeldUp { address, why } => write!(f, "{address} is held up: {why}"),
             What::DidUndo { address } => write!(f, "did undo {address}"),
             What::DidEnd { how } => write!(f, "did end: {how}"),
         }
@@ -155,6 +166,7 @@ impl std::fmt::Display for End {
             End::Waiting => "waiting",
             End::Cancelled => "cancelled",
             End::Undone => "failed and undone",
+            End::NotUndone => "not undone",
         })
     }
 }

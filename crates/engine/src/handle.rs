@@ -2,6 +2,7 @@
 
 use crate::{
     Error, data,
+    engine::{HistoryEnd, Request},
     error::failures as told,
     perform::failures,
     shared::{Run, Shared},
@@ -9,23 +10,35 @@ use crate::{
 };
 use futures_util::future::{BoxFuture, select};
 use onceflow_core::{
-    payload::Outcome,
+    payload::{Digest, Outcome},
     protocol::{
         draft::Draft,
         ids::RunId,
         keys,
-        rows::{self, Failed, Finished, Head, Phase, Status, Why},
+        rows::{self, Failed, Finished, Head, Header, Phase, Status, Why},
         run,
     },
 };
-use std::{path::Path, sync::Arc};
+use std::{
+    path::{Path, PathBuf},
+    sync::Arc,
+};
 
 /// A run. Dropping it changes nothing: the run goes on.
+///
+/// A handle that [`Engine::start`](crate::Engine::start) gave answers for what was started. If somebody starts the key with
+/// something else, it fails with [`Error::Superseded`]. One that [`Engine::find`](crate::Engine::find) gave answers for
+/// whatever the run is for.
 #[derive(Clone)]
 pub struct Handle {
     pub(crate) shared: Arc<Shared>,
     pub(crate) key: String,
-    id: RunId,
+    pub(crate) id: RunId,
+    /// What the run was started for, by who has this handle.
+    pub(crate) request: Option<Arc<Request>>,
+    /// Ends the history of the run when the last handle goes.
+    #[expect(dead_code, reason = "dropping it is what it is for")]
+    pub(crate) end: Option<Arc<HistoryEnd>>,
 }
 
 /// What a run has come to.
@@ -39,14 +52,15 @@ pub enum Report {
     Failed(Vec<Failed>),
     /// The outcomes of these steps are not known; see [`Handle::resolve`].
     Waiting(Vec<String>),
-    /// It failed and was undone; these could not be.
+    /// It failed and was undone; these could not be. Unless they were given up, the run is still there: see
+    /// [`Handle::abandon`].
     Undone {
         /// What went wrong.
         failures: Vec<Failed>,
         /// What could not be undone.
         not_undone: Vec<Failed>,
     },
-    /// It was cancelled and undone; these could not be.
+    /// It was cancelled and undone; these could not be, as above.
     Cancelled {
         /// What could not be undone.
         not_undone: Vec<Failed>,
@@ -82,7 +96,7 @@ fn left(not_undone: &[Failed]) -> String {
 
 impl Handle {
     pub(crate) fn new(shared: Arc<Shared>, key: String, id: RunId) -> Self {
-        Handle { shared, key, id }
+        Handle { shared, key, id, request: None, end: None }
     }
 
     /// What the run is called.
@@ -98,7 +112,7 @@ impl Handle {
     /// What the run has come to by now. What it says will outlive a crash.
     ///
     /// # Errors
-    /// [`Error::NoRun`] if its history has ended.
+    /// [`Error::NoRun`] if its history has ended, [`Error::Superseded`] if the run is for something else by now.
     pub fn report(&self) -> BoxFuture<'_, Result<Report, Error>> {
         Box::pin(async move {
             let report = self.look().await?;
@@ -110,16 +124,31 @@ impl Handle {
         })
     }
 
-    async fn look(&self) -> Result<Report, Error> {
+    /// As [`Handle::report`], but what it says may not outlive a crash.
+    pub(crate) async fn look(&self) -> Result<Report, Error> {
         let Some(row) = self.shared.row(keys::heads().key(&self.key)).await? else {
-            return Err(Error::NoRun(self.key.clone()));
+            return Err(self.shared.no_run(&self.key).await);
         };
         match rows::read::<Head>(&row).ok_or_else(|| Error::damaged(format!("the row of run `{}`", self.key)))? {
-            Head::Finished(finished) => Ok(report(*finished)),
+            Head::Finished(finished) => {
+                self.is_for(&finished.header)?;
+                Ok(report(*finished))
+            }
             Head::Active(id) => match self.shared.read_run(id).await? {
-                Some(run) => self.look_at(&run).await,
+                Some(run) => {
+                    self.is_for(&run.header)?;
+                    self.look_at(&run).await
+                }
                 None => Ok(Report::Running),
             },
+        }
+    }
+
+    /// An answer belongs to who asked: a run that was planned anew for something else does not answer this handle.
+    fn is_for(&self, header: &Header) -> Result<(), Error> {
+        match &self.request {
+            Some(request) if !request.is_of(header) => Err(Error::Superseded { key: self.key.clone() }),
+            _ => Ok(()),
         }
     }
 
@@ -134,6 +163,13 @@ impl Handle {
                 });
                 Ok(Report::Waiting(unknown.collect()))
             }
+            Phase::NotUndone { cancelled } => {
+                let (failures, not_undone) = self.shared.noted(run).await?;
+                Ok(match cancelled {
+                    true => Report::Cancelled { not_undone },
+                    false => Report::Undone { failures, not_undone },
+                })
+            }
             _ => Ok(Report::Running),
         }
     }
@@ -141,7 +177,7 @@ impl Handle {
     /// Waits until the run is done, or stands still.
     ///
     /// # Errors
-    /// [`Error::NoRun`] if its history has ended.
+    /// As [`Handle::report`].
     pub fn wait(&self) -> BoxFuture<'_, Result<Report, Error>> {
         Box::pin(async move {
             loop {
@@ -174,7 +210,8 @@ impl Handle {
     /// Waits for one output: it may be there long before the run is done.
     ///
     /// # Errors
-    /// [`Error::Failed`] if it will not come unless the run is tried again.
+    /// [`Error::Failed`] if it will not come unless the run is tried again, [`Error::Superseded`] if the run is for something
+    /// else by now.
     pub fn output<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Result<Data, Error>> {
         Box::pin(async move { self.output_into(name, None).await })
     }
@@ -184,6 +221,42 @@ impl Handle {
     /// # Errors
     /// As [`Handle::output`].
     pub fn output_into<'a>(&'a self, name: &'a str, directory: Option<&'a Path>) -> BoxFuture<'a, Result<Data, Error>> {
+        self.output_as(name, directory, false)
+    }
+
+    /// As [`Handle::output_into`]. Large files are further names of the store's own objects, which take no room and which
+    /// nobody may write to, where the file system allows that; else, and small files always, they are copies.
+    ///
+    /// # Errors
+    /// As [`Handle::output`].
+    pub fn output_linked<'a>(&'a self, name: &'a str, directory: &'a Path) -> BoxFuture<'a, Result<Data, Error>> {
+        self.output_as(name, Some(directory), true)
+    }
+
+    /// Hands files over that [`Handle::output_linked`] gave, and that have been brought to these places: from now on the
+    /// store refers to them there, and gives up its own name of them. Those that the store does not hold as objects of
+    /// their own stay as they are. Answers those that were handed over. Durable when it returns.
+    ///
+    /// # Errors
+    /// If the store does not answer.
+    pub fn hand_over(&self, files: Vec<(Digest, PathBuf)>) -> BoxFuture<'_, Result<Vec<PathBuf>, Error>> {
+        Box::pin(async move {
+            let mut handed_over = Vec::new();
+            for (digest, path) in files {
+                if self.shared.values.hand_over(digest, &path).await? {
+                    handed_over.push(path);
+                }
+            }
+            Ok(handed_over)
+        })
+    }
+
+    fn output_as<'a>(
+        &'a self,
+        name: &'a str,
+        directory: Option<&'a Path>,
+        links: bool,
+    ) -> BoxFuture<'a, Result<Data, Error>> {
         Box::pin(async move {
             loop {
                 let progress = self.shared.progress(self.id).notified();
@@ -191,7 +264,7 @@ impl Handle {
                 progress.as_mut().enable();
                 if let Some(outcome) = self.arrived(name).await? {
                     self.shared.records.durable(self.shared.records.position()).await?;
-                    return self.load(&outcome, directory).await;
+                    return self.load(&outcome, directory, links).await;
                 }
                 match self.report().await? {
                     Report::Running => {}
@@ -200,7 +273,7 @@ impl Handle {
                         let Some((_, outcome)) = found else {
                             return Err(Error::NoOutput { key: self.key.clone(), output: name.to_owned() });
                         };
-                        return self.load(&outcome, directory).await;
+                        return self.load(&outcome, directory, links).await;
                     }
                     Report::Failed(failures) | Report::Undone { failures, .. } => return Err(Error::Failed(failures)),
                     at_rest => return Err(Error::Refused { key: self.key.clone(), why: at_rest.to_string() }),
@@ -213,6 +286,7 @@ impl Handle {
     /// An output of a run that is at work.
     async fn arrived(&self, name: &str) -> Result<Option<Outcome>, Error> {
         let Some(run) = self.shared.read_run(self.id).await? else { return Ok(None) };
+        self.is_for(&run.header)?;
         let outputs = &run.plan.program.blocks[0].outputs;
         let Some(port) = outputs.iter().position(|output| output.port.name == name) else { return Ok(None) };
         let arrived = self.shared.outputs_arrived(&run).await?;
@@ -233,18 +307,31 @@ impl Handle {
         })
     }
 
-    async fn load(&self, outcome: &Outcome, directory: Option<&Path>) -> Result<Data, Error> {
-        match outcome.value() {
+    async fn load(&self, outcome: &Outcome, directory: Option<&Path>, links: bool) -> Result<Data, Error> {
+        let loaded = match outcome.value() {
             None => Ok(Data::None),
-            Some(payload) => data::load_into(&self.shared.values, payload, directory).await,
+            Some(payload) => data::load_into(&self.shared.values, payload, directory, links).await,
+        };
+        if let Err(error) = &loaded {
+            self.shared.drop_broken(error).await;
         }
+        loaded
+    }
+
+    /// Whether outputs of the run are in the store as they were put there, as far as that shows at little cost. Starting the
+    /// run again computes anew what is not.
+    ///
+    /// # Errors
+    /// If the store does not answer.
+    pub fn are_whole<'a>(&'a self, outputs: &'a [(String, Outcome)]) -> BoxFuture<'a, Result<bool, Error>> {
+        Box::pin(self.shared.gave_whole(outputs))
     }
 
     /// Stops the run: bodies at work are dropped, wherever they are, but for those that must not start twice, which may
     /// end; no others are started; what was done is undone as registered, and nothing remains but that it was cancelled. Ends when that is durably decided; [`Handle::wait`] waits for the rest.
     ///
     /// # Errors
-    /// [`Error::Ended`] if it has.
+    /// [`Error::Ended`] if it has; [`Error::NotUndone`] if it was undone, in part in vain.
     pub fn cancel(&self) -> BoxFuture<'_, Result<(), Error>> {
         Box::pin(async move {
             loop {
@@ -254,6 +341,7 @@ impl Handle {
                 let state = run.state();
                 match state.phase {
                     Phase::Running | Phase::Failing | Phase::Failed { .. } | Phase::Waiting | Phase::Frozen => {}
+                    Phase::NotUndone { .. } => return Err(self.shared.not_undone(&run).await?),
                     _ => break,
                 }
                 let draft = run::turn(&run.plan, state, Phase::Cancelling);
@@ -281,6 +369,9 @@ pub enum Resolution {
 
 impl Handle {
     /// Says what became of a step whose outcome is not known; see [`Report::Waiting`]. Durable when it returns.
+    ///
+    /// Of a run that could not be undone, says what becomes of the undo of a step: it was done by hand ([`Resolution::Done`],
+    /// without outputs), is tried again with all others ([`Resolution::Redo`]), or is given up ([`Resolution::Fail`]).
     ///
     /// # Errors
     /// [`Error::Refused`] if there is no such step, or somebody else decided.
@@ -338,6 +429,9 @@ impl Handle {
             let Some(run) = self.shared.read_run(self.id).await? else {
                 return Err(Error::Ended { key: self.key.clone() });
             };
+            if let Phase::NotUndone { .. } = run.state().phase {
+                return self.resolve_undo(&run, address, resolution).await;
+            }
             let is_it = |why: &Why| matches!(why, Why::Unknown { address: at, .. } if **at == *address);
             let Some((step, row, parked)) = self.shared.parked_for(&run.plan.keys, is_it, 1).await?.pop() else {
                 return Err(refused(format!("has no step {address} whose outcome is not known")));

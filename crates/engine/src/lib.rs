@@ -26,20 +26,23 @@ pub mod events;
 mod handle;
 mod options;
 mod perform;
+mod resources;
 mod shared;
 pub mod task;
 mod tx;
 mod worker;
 
+pub use data::ALIVE;
 pub use engine::{
-    Begun, Carried, Engine, Fork, HISTORY_MS, Inside, Move, Origin, PLANS_MAX, Part, Reasons, Record, RunUsage,
-    Signature, Start, StepRecord, TakeIn, Undecided, Unfinished, Usage, Use,
+    Begun, Carried, Engine, Fork, HISTORY_MS, Inside, KEYLESS_HISTORY_MS, Move, Origin, PLANS_MAX, Part, Reasons,
+    Record, RunUsage, Signature, Standing, Start, StepRecord, TakeIn, Undecided, Unfinished, Usage, Use,
     summary::{Outline, RunStatus, Summary},
     workers::{Backlog, Lacking, WorkerInfo, WorkerStep},
 };
-pub use error::{Error, is_damage};
+pub use error::{DAMAGE, Error, SOURCE_CHANGED, is_damage};
 pub use events::{End, Event, What};
 pub use handle::{Handle, Report, Resolution};
 pub use onceflow_store::values::census::Weight;
 pub use options::{About, Options};
 pub use perform::logs::StepLog;
+pub use resources::{Need, Resources};

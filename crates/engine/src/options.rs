@@ -1,5 +1,6 @@
 //! How a worker behaves.
 
+use crate::resources::Resources;
 use onceflow_core::Shard;
 use serde::{Deserialize, Serialize};
 use std::{collections::BTreeMap, path::PathBuf};
@@ -41,6 +42,10 @@ pub struct Options {
     /// Who this worker is, for one of several on a shared store: it says that it is there, and steps whose task it does not
     /// have it leaves to those who have. All workers of a store should say who they are, or none.
     pub about: Option<About>,
+    /// What tasks take by its type. A task is refused by an engine that works and lacks what it takes.
+    pub resources: Resources,
+    /// Modules in one graph: see [`GRAPH_MODULES_MAX`](onceflow_core::limits::GRAPH_MODULES_MAX).
+    pub graph_modules_max: usize,
 }
 
 /// Who a worker is, for people.
@@ -89,6 +94,8 @@ impl Default for Options {
             waits: false,
             scratch: std::env::temp_dir(),
             about: None,
+            resources: Resources::default(),
+            graph_modules_max: onceflow_core::limits::GRAPH_MODULES_MAX,
         }
     }
 }

@@ -3,6 +3,7 @@
 mod container;
 mod ending;
 pub(crate) mod logs;
+pub(crate) mod patience;
 mod removing;
 mod task;
 mod undoing;
@@ -45,6 +46,8 @@ pub(crate) struct Job {
     pub(crate) fence: Fence,
     /// When it was made: bodies that touch the world wait until this is durable.
     pub(crate) position: Position,
+    /// When it was asked for, on this machine's clock.
+    pub(crate) asked: onceflow_core::Timestamp,
 }
 
 /// A step while it is performed.
@@ -58,9 +61,6 @@ pub(crate) struct Work<'a> {
 impl Worker {
     /// Performs a step; answers what its commit took next.
     pub(crate) async fn perform(&self, job: &Job, seat: &mut Seat) -> Result<Option<Job>, Error> {
-        if self.is_at_work(job).await? {
-            return Ok(None);
-        }
         let Some((id, step)) = StepId::from_queue_name(job.claimed.name.as_bytes()) else {
             return Err(Error::damaged(format!("a row in a queue is called {:?}", job.claimed.name)));
         };
@@ -79,40 +79,47 @@ impl Worker {
         let Claimed { queue, name, .. } = job.claimed.clone();
         let taken = Taken { step, queue, name, fence: job.fence, ticket, frame, inbox };
         let work = Work { worker: self, run, taken, position: job.position };
+        let ending = match step.node {
+            SETTLE => Some(work.settle(seat).await),
+            UNDO => Some(work.undo(seat).await),
+            TEARDOWN => Some(work.tear_down(seat).await),
+            _ => None,
+        };
+        match ending {
+            Some(Err(error)) if !self.is_stopping() => return Err(work.count_trouble(error).await),
+            Some(performed) => return performed,
+            None => {}
+        }
+        if !work.run.state().phase.dispatches() {
+            return work.stand_back(seat).await;
+        }
         let performed = match step.node {
-            SETTLE => return work.settle(seat).await,
-            UNDO => return work.undo(seat).await,
-            TEARDOWN => return work.tear_down(seat).await,
-            _ if !work.run.state().phase.dispatches() => return work.stand_back(seat).await,
             LANE => work.open_chunk(seat).await,
             END => work.end(seat).await,
             _ => work.node(seat).await,
         };
         match performed {
             Err(error) if error.is_damage() => work.damaged(seat, error).await,
+            Err(error) if !self.is_stopping() => work.troubled(seat, error).await,
             performed => performed,
         }
     }
 
-    /// Whether the body of a step that was just taken is at work here: the store had forgotten that this worker has it.
-    /// Then the claim becomes again the one that the body is at work under.
-    async fn is_at_work(&self, job: &Job) -> Result<bool, Error> {
+    /// A step that was just taken is at work here under another claim, which the store had forgotten: that becomes its claim
+    /// again.
+    pub(crate) async fn restore_claim(&self, job: &Job, before: Fence) -> Result<(), Error> {
         let Claimed { queue, name, .. } = &job.claimed;
-        let Some(before) = self.alive.at_work(name).filter(|before| *before != job.fence) else { return Ok(false) };
         let (claim, now) = (queue.claims().key(name), onceflow_core::Row::new(job.fence.to_bytes()));
         let before = onceflow_core::Row::new(before.to_bytes());
         let mut batch = onceflow_core::Batch::new(self.shared.shard());
         batch.require_equals(claim.clone(), now).put(claim.clone(), before.clone());
-        if !self.shared.records.commit(batch).await?.is_applied() {
-            return Ok(true);
-        }
-        if self.alive.at_work(name).is_none() {
+        if self.shared.records.commit(batch).await?.is_applied() && self.alive.claim_of(name).is_none() {
             // It ended meanwhile, and may have found that the step was not its own: let it be taken anew.
             let mut batch = onceflow_core::Batch::new(self.shared.shard());
             batch.require_equals(claim.clone(), before).delete(claim).delete(queue.deadlines().key(name));
             let _refused_if_it_went_on = self.shared.records.commit(batch).await?;
         }
-        Ok(true)
+        Ok(())
     }
 
     /// What arrived in a step's inbox.
@@ -168,15 +175,16 @@ impl Work<'_> {
         what: Option<What>,
         decide: impl Fn(State) -> Draft<'a>,
     ) -> Result<Committed, Error> {
-        let claim = self.worker.claim_next(seat);
+        let asked = self.worker.claim_next(seat);
+        let claim = asked.as_ref().map(|asked| asked.claim.clone());
         let shared = &self.worker.shared;
         let order = if what.is_some() { shared.events.order_if_wanted().await } else { None };
-        match shared.commit(&self.run, &self.taken, claim.clone(), weaves, decide).await? {
+        match shared.commit(&self.run, &self.taken, claim, weaves, decide).await? {
             Sent::Applied(committed) => {
                 if let (Some(what), true) = (what, order.is_some()) {
                     self.tell(committed.position, what);
                 }
-                Ok(Committed::Yes(Worker::job(claim.as_ref(), committed)))
+                Ok(Committed::Yes(Worker::job(asked.as_ref(), committed)))
             }
             Sent::Lost => {
                 tracing::debug!(step = ?self.taken.step, "a step was not ours any more when it was to commit");
@@ -186,7 +194,7 @@ impl Work<'_> {
         }
     }
 
-    /// Keeps the step ours. Nothing stops it but that it was taken from us, unless `stops`.
+    /// Watches over the work on the step. Nothing stops it but that it was taken from us, unless `stops`.
     pub(crate) fn heartbeat(&self, stops: bool) -> Heartbeat<'_> {
         let keys = &self.run.plan.keys;
         let whose = Whose { run: keys.run, generation: keys.generation, ends_with_run: stops, ends_at_once: stops };
@@ -211,12 +219,18 @@ impl Work<'_> {
         if !self.worker.shared.is_ours(&self.taken).await? {
             return Ok(None);
         }
-        let address = self.address().await.unwrap_or_else(|_| String::from("/"));
-        tracing::error!(%error, run = %self.run.key, address, "the store is damaged; a step is put aside");
+        self.worker.shared.drop_broken(&error).await;
         let told = error.to_string();
         let cause = if told.starts_with(DAMAGE) { told } else { format!("{DAMAGE}: {told}") };
+        self.put_aside(seat, vec![cause]).await
+    }
+
+    /// The step is put aside as failed, and the run fails and says why.
+    async fn put_aside(&self, seat: &Seat, causes: Vec<String>) -> Result<Option<Job>, Error> {
+        let address = self.address().await.unwrap_or_else(|_| String::from("/"));
+        tracing::error!(?causes, run = %self.run.key, address, "a step is put aside");
         let attempt = self.taken.ticket.failed + 1;
-        let failed = Failed { address: address.into(), attempt, causes: vec![cause], started: false };
+        let failed = Failed { address: address.into(), attempt, causes, started: false };
         let park = |state: State| {
             let next = if state.phase == Phase::Running { Phase::Failing } else { state.phase };
             step::park(&self.run.plan, state, &self.taken, Why::Failed(failed.clone()), next)
@@ -248,6 +262,7 @@ impl Work<'_> {
 
     /// Lets others take the step.
     pub(crate) async fn give_back(&self) -> Result<(), Error> {
+        self.worker.alive.release(self.taken.fence);
         let mut batch = onceflow_core::Batch::new(self.worker.shared.shard());
         let claim = self.taken.queue.claims().key(&self.taken.name);
         batch.require_equals(claim.clone(), onceflow_core::Row::new(self.taken.fence.to_bytes()));

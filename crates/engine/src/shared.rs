@@ -1,6 +1,6 @@
 //! What all parts of an engine have in common: the store, the world, the tasks, and what was read and cannot change.
 
-use crate::{Error, events::Events, options::Options, task::Tasks};
+use crate::{Error, events::Events, options::Options, resources::Resources, task::Tasks};
 use onceflow_core::{
     Fences, Key, Row, Shard,
     model::{Place, Program, Wiring},
@@ -34,6 +34,8 @@ pub(crate) struct Shared {
     pub(crate) fences: Fences,
     pub(crate) events: Arc<Events>,
     pub(crate) tasks: Mutex<Arc<Tasks>>,
+    /// What tasks take by its type, until the engine closes.
+    pub(crate) resources: Mutex<Arc<Resources>>,
     runs: Mutex<BTreeMap<RunId, Arc<Run>>>,
     /// Ring when a run got on: an output arrived, or it ended. Several, so that of a thousand who wait few are woken.
     progress: Box<[Notify]>,
@@ -45,6 +47,10 @@ pub(crate) struct Shared {
     pub(crate) look: Notify,
     /// Rings when something new will become due.
     pub(crate) due: Notify,
+    /// Runs of which nothing is left, because of this process.
+    removed: Mutex<Vec<RunId>>,
+    /// Runs whose history ends with them: their last handles are gone.
+    pub(crate) abandoned: Mutex<BTreeMap<RunId, String>>,
     closed: AtomicBool,
 }
 
@@ -76,8 +82,9 @@ impl Shared {
         records: Arc<dyn Records>,
         values: Arc<Values>,
         world: Arc<dyn World>,
-        options: Options,
+        mut options: Options,
     ) -> Arc<Self> {
+        let resources = Mutex::new(Arc::new(std::mem::take(&mut options.resources)));
         let fences = Fences::new(world.random());
         let small = options.scratch.join(format!("onceflow-{:032x}", fences.incarnation()));
         Arc::new(Shared {
@@ -88,12 +95,15 @@ impl Shared {
             fences,
             events: Arc::default(),
             tasks: Mutex::default(),
+            resources,
             runs: Mutex::default(),
             progress: (0..BELLS).map(|_| Notify::new()).collect(),
             lists: crate::data::Lists::default(),
             small: crate::data::SmallFiles::new(small),
             look: Notify::new(),
             due: Notify::new(),
+            removed: Mutex::default(),
+            abandoned: Mutex::default(),
             closed: AtomicBool::new(false),
         })
     }
@@ -124,8 +134,20 @@ impl Shared {
         self.options.shard
     }
 
+    /// Why a run is not there: its history has ended, or the store is not the one any more that it was in.
+    pub(crate) async fn no_run(&self, key: &str) -> Error {
+        match self.records.check_store().await {
+            Err(lost @ onceflow_store::Error::Lost(_)) => lost.into(),
+            _ => Error::NoRun(key.to_owned()),
+        }
+    }
+
     pub(crate) async fn row(&self, key: Key) -> Result<Option<Row>, Error> {
         Ok(get_one(&*self.records, self.shard(), key).await?)
+    }
+
+    pub(crate) fn resources(&self) -> Arc<Resources> {
+        lock(&self.resources).clone()
     }
 
     /// The run, as it was last seen.
@@ -217,6 +239,18 @@ impl Shared {
         }
         runs.insert(id, run.clone());
         run
+    }
+
+    /// Nothing is left of a run.
+    pub(crate) fn was_removed(&self, id: RunId) {
+        let mut removed = lock(&self.removed);
+        if removed.len() < RUNS_MAX {
+            removed.push(id);
+        }
+    }
+
+    pub(crate) fn take_removed(&self) -> Vec<RunId> {
+        std::mem::take(&mut lock(&self.removed))
     }
 
     pub(crate) fn forget(&self, id: RunId) {

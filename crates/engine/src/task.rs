@@ -2,11 +2,17 @@
 //! of this is the crate `onceflow`.
 
 pub use crate::tx::{FlowRows, Message, Tx};
-use crate::{shared::lock, worker::Reserved};
+use crate::{
+    resources::{Need, Resources},
+    shared::lock,
+    worker::Reserved,
+};
 use bytes::Bytes;
 use onceflow_core::model::{Place, Program, TaskSpec, program::Op};
 use onceflow_core::protocol::{ids::RunId, rows::Held};
 use onceflow_store::BoxFuture;
+pub use onceflow_store::values::FileStat;
+use onceflow_store::values::SourceFile;
 use std::{
     any::Any,
     collections::BTreeMap,
@@ -40,6 +46,14 @@ pub struct FileData {
     /// What it holds, if the caller knows: then an input is not read to find out whether it has changed. When it has to be
     /// stored, it must be so.
     pub known: Option<KnownContent>,
+    /// It is the user's own file, at its own path. Of an input of a run: it stays where it is and the store only refers to
+    /// it; whoever gives it promises that all workers find it there. Of what a task is given: its path is that of the user's
+    /// file, and it must not be written to. Nobody promises that it does not change while the task reads it: that is found
+    /// out when the task is done, and nothing is committed then.
+    pub by_reference: bool,
+    /// What `stat` told when the digest in `known` was taken, and whether the file was at rest by then
+    /// ([`FileStat::is_settled`]). Without it the digest of a file by reference is taken again.
+    pub facts: Option<(FileStat, bool)>,
 }
 
 /// What a file holds.
@@ -54,7 +68,21 @@ pub struct KnownContent {
 impl FileData {
     /// A file of which nothing is known but where it is.
     pub fn new(name: impl Into<String>, path: impl Into<PathBuf>) -> Self {
-        FileData { name: name.into(), path: path.into(), known: None }
+        FileData { name: name.into(), path: path.into(), known: None, by_reference: false, facts: None }
+    }
+
+    /// The same file, which stays where it is: see [`FileData::by_reference`].
+    #[must_use]
+    pub fn by_reference(mut self) -> Self {
+        self.by_reference = true;
+        self
+    }
+
+    /// The file as the store refers to it, if its content and facts are known.
+    pub(crate) fn source(&self) -> Option<SourceFile> {
+        let (known, (stat, is_settled)) = (self.known?, self.facts?);
+        let path = std::path::absolute(&self.path).ok()?;
+        self.by_reference.then_some(SourceFile { path, digest: known.digest, stat, is_settled })
     }
 }
 
@@ -76,7 +104,12 @@ pub(crate) struct Aside {
     pub(crate) wants_log: bool,
     pub(crate) wrote: Mutex<Option<Vec<u8>>>,
     pub(crate) used: Mutex<Option<Used>>,
+    /// What there is to say about an attempt that is ended from outside.
+    pub(crate) last_words: Mutex<Vec<String>>,
 }
+
+/// The code of a step that took longer than its timeout; its page is in `docs/errors`.
+pub const TIMEOUT: &str = "OF0321";
 
 /// What an attempt used of the machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -96,6 +129,7 @@ pub(crate) struct At {
     pub(crate) path: Path,
     /// Index into the program's tasks.
     pub(crate) task: u32,
+    pub(crate) resources: Arc<Resources>,
 }
 
 /// Which path of the program: a node's, or that of a task inside a fused one.
@@ -152,6 +186,14 @@ impl Step {
         }
     }
 
+    /// What there is to say about the attempt if it is ended from outside, because it took too long: called when the body is
+    /// dropped, and told with the failure.
+    pub fn last_words(&self, causes: Vec<String>) {
+        if let Some(aside) = &self.aside {
+            *lock(&aside.last_words) = causes;
+        }
+    }
+
     /// What the attempt used of the machine, if the body measured that. It is told as it is known, and not kept in the
     /// store. The last call counts.
     pub fn used(&self, used: Used) {
@@ -185,9 +227,21 @@ impl Step {
     pub fn detached(key: [u8; 8], attempt: u32) -> Self {
         let program = Program { blocks: vec![], tasks: vec![], constants: vec![] };
         let path = Path { block: 0, node: 0, fused: None };
-        let at =
-            At { run: RunId(key), inputs: vec![], place: Place::root(), program: Arc::new(program), path, task: 0 };
+        let at = At {
+            run: RunId(key),
+            inputs: vec![],
+            place: Place::root(),
+            program: Arc::new(program),
+            path,
+            task: 0,
+            resources: Arc::default(),
+        };
         Step { at: Arc::new(at), attempt, tx: None, reserved: None, aside: None }
+    }
+
+    /// What the engine has of this type for its tasks: see [`Options::resources`](crate::Options::resources).
+    pub fn resource<T: Send + Sync + 'static>(&self) -> Option<Arc<T>> {
+        self.at.resources.get()
     }
 }
 
@@ -238,9 +292,22 @@ impl Failure {
         Failure { causes: chain.map(ToString::to_string).collect(), is_final: false, not_done: false, is_open: false }
     }
 
+    /// It took longer than it may; and what else there is to say.
+    pub(crate) fn timed_out(ms: u64, more: Vec<String>) -> Self {
+        let mut failure = Failure::new(format!("{TIMEOUT}: it took longer than its timeout, {ms} ms"));
+        failure.causes.extend(more);
+        failure
+    }
+
     /// None yet: what becomes of the step, somebody outside will say. Only of a task that must not start twice.
     pub fn open(what: impl Into<String>) -> Self {
         Failure { is_open: true, ..Failure::new(what) }
+    }
+
+    /// The same, with what caused it.
+    pub(crate) fn because(mut self, cause: String) -> Self {
+        self.causes.push(cause);
+        self
     }
 
     /// The same, but no other attempt follows.
@@ -254,6 +321,11 @@ impl Failure {
 pub trait Body: Any + Send + Sync {
     /// Starts an attempt.
     fn start(&self, step: Step, inputs: Vec<Data>) -> Attempt;
+
+    /// What it takes from the engine's resources. An engine that works and lacks one refuses the task.
+    fn needs(&self) -> Vec<Need> {
+        vec![]
+    }
 
     /// For a task that must not start twice: finds out what became of an attempt nobody has heard of any more. `None` if
     /// there is no way to.
@@ -280,8 +352,11 @@ pub enum Attempt {
     Done(Result<Vec<Data>, Failure>),
     /// A future; it is dropped when the attempt is given up.
     Async(BoxFuture<'static, Result<Vec<Data>, Failure>>),
-    /// Code that blocks its thread.
+    /// Code that blocks its thread. Nothing can stop that: an attempt that is given up is over when the thread has returned.
     Blocking(Box<dyn FnOnce() -> Result<Vec<Data>, Failure> + Send>),
+    /// Code that blocks its thread, and does no harm if it goes on while another attempt runs, or after the engine was closed:
+    /// its thread is left to itself when the attempt is given up.
+    Abandonable(Box<dyn FnOnce() -> Result<Vec<Data>, Failure> + Send>),
 }
 
 /// A task with its code.
@@ -330,6 +405,14 @@ impl Tasks {
     /// The executor of this name.
     pub fn executor(&self, name: &str) -> Option<&Arc<dyn Body>> {
         self.executors.get(name)
+    }
+
+    /// The first task that takes something which is not among these, and what that is.
+    pub(crate) fn lacking(&self, resources: &Resources) -> Option<(String, Need)> {
+        self.tasks.values().flatten().find_map(|(spec, body)| {
+            let need = body.needs().into_iter().find(|need| !resources.has(need))?;
+            Some((spec.name.clone(), need))
+        })
     }
 
     /// The classes of all tasks.

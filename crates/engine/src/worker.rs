@@ -11,9 +11,10 @@ pub(crate) mod wanted;
 mod watch;
 
 use crate::{Error, perform::Job, shared::Shared};
+use alive::Hold;
 pub(crate) use alive::{Alive, Heartbeat, Stop, Whose};
 use futures_util::future::{Either, select};
-use onceflow_core::{Batch, Claim, Claimed, Fence};
+use onceflow_core::{Batch, Claim, Claimed, Fence, Timestamp};
 use onceflow_store::{BoxFuture, Outcome, Position, records};
 pub(crate) use room::{Reserved, Room, Seat};
 use std::sync::{
@@ -28,6 +29,7 @@ pub(crate) struct Worker {
     pub(crate) room: Room,
     pub(crate) alive: Alive,
     pub(crate) saying: announce::Saying,
+    pub(crate) troubles: crate::perform::patience::Troubles,
     stopping: AtomicBool,
     busy: AtomicUsize,
     /// Whether no step is taken yet.
@@ -50,6 +52,7 @@ impl Worker {
             room,
             alive: Alive::default(),
             saying: announce::Saying::default(),
+            troubles: crate::perform::patience::Troubles::default(),
             stopping: AtomicBool::new(false),
             busy: AtomicUsize::new(0),
             waits: AtomicBool::new(shared.options.waits),
@@ -59,10 +62,12 @@ impl Worker {
             full: Sender::default(),
         });
         shared.world.spawn("onceflow dispatch", Box::pin(worker.clone().dispatch()));
-        shared.world.spawn("onceflow heartbeat", Box::pin(worker.clone().stay_alive()));
         shared.world.spawn("onceflow watch", Box::pin(worker.clone().watch_runs()));
+        // User code may block its runtime for longer than a lease: what says that this worker lives runs elsewhere.
+        let service = onceflow_store::world::service(&shared.world);
+        service.spawn("onceflow heartbeat", Box::pin(worker.clone().stay_alive()));
         if shared.options.about.is_some() {
-            shared.world.spawn("onceflow announce", Box::pin(worker.clone().announce()));
+            service.spawn("onceflow announce", Box::pin(worker.clone().announce()));
         }
         worker
     }
@@ -102,13 +107,19 @@ impl Worker {
 
     /// Takes no further steps; ends when those it has taken are done.
     pub(crate) async fn drain(&self) {
+        /// How often it is said that this takes long.
+        const TELL_MS: u64 = 10_000;
         self.stop();
         loop {
-            let ended = self.ended.notified();
-            if self.busy.load(SeqCst) == 0 {
+            let mut ended = std::pin::pin!(self.ended.notified());
+            ended.as_mut().enable();
+            let busy = self.busy.load(SeqCst);
+            if busy == 0 {
                 return;
             }
-            ended.await;
+            if let Either::Right(_) = select(ended, self.shared.world.sleep(TELL_MS)).await {
+                tracing::warn!(steps = busy, "closing waits for steps that have not ended: {}", self.alive.told());
+            }
         }
     }
 
@@ -126,7 +137,7 @@ impl Worker {
         said.clone().unwrap_or_default()
     }
 
-    fn note(&self, error: &Error) {
+    pub(crate) fn note(&self, error: &Error) {
         if error.is_full() {
             self.full.send_replace(Some(error.to_string()));
         }
@@ -140,7 +151,8 @@ impl Worker {
     async fn dispatch(self: Arc<Self>) {
         // It counts as busy while it may be taking a step.
         self.busy.fetch_add(1, SeqCst);
-        let _ended = Ended(&self);
+        let _ended = Ended(self.clone());
+        let _dropped = Dropped(&self);
         self.until_it_goes().await;
         while !self.is_stopping() {
             let mut seat = self.room.seat().await;
@@ -189,13 +201,22 @@ impl Worker {
 
     async fn pause(&self) {
         const PAUSE_MS: u64 = 200;
-        let stopped = self.stopped.notified();
-        select(self.shared.world.sleep(PAUSE_MS), std::pin::pin!(stopped)).await;
+        self.pause_for(PAUSE_MS).await;
+    }
+
+    /// Waits, unless it is to stop.
+    async fn pause_for(&self, ms: u64) {
+        let mut stopped = std::pin::pin!(self.stopped.notified());
+        stopped.as_mut().enable();
+        if !self.is_stopping() {
+            select(self.shared.world.sleep(ms), stopped).await;
+        }
     }
 
     /// Takes a ready step.
     async fn take(&self, seat: &Seat) -> Result<Option<Job>, Error> {
-        let Some(claim) = self.shared.next_claim(self.room.queues(seat)) else { return Ok(None) };
+        let Some(asked) = self.ask(seat) else { return Ok(None) };
+        let claim = asked.claim.clone();
         let mut batch = Batch::new(self.shared.shard());
         batch.claim = Some(claim.clone());
         let (claimed, position) = match self.shared.records.commit(batch).await {
@@ -204,40 +225,61 @@ impl Worker {
             Err(records::Error::Unknown(_)) => (self.shared.find_claim(&claim).await?, self.shared.records.position()),
             Err(error) => return Err(error.into()),
         };
-        Ok(claimed.map(|claimed| Job { claimed, fence: claim.fence, position }))
+        Ok(claimed.map(|claimed| Job { claimed, fence: claim.fence, position, asked: asked.at }))
     }
 
     fn spawn_slot(self: Arc<Self>, job: Job, seat: Seat) {
         self.busy.fetch_add(1, SeqCst);
         let world = self.shared.world.clone();
+        // Made here, so that a slot whose runtime is dropped before it gets its turn has ended too.
+        let ended = Ended(self.clone());
+        let hold = self.hold(&job);
         let slot: BoxFuture<'static, ()> = Box::pin(async move {
-            let ended = Ended(&self);
-            self.work(job, seat).await;
+            self.work(job, hold, seat).await;
             drop(ended);
         });
         world.spawn("onceflow slot", slot);
     }
 
     /// Performs a step, and whatever its commit took next.
-    async fn work(&self, job: Job, mut seat: Seat) {
-        let mut next = Some(job);
-        while let Some(job) = next {
+    async fn work(self: &Arc<Self>, job: Job, hold: Result<Hold, Fence>, mut seat: Seat) {
+        let mut next = Some((job, hold));
+        while let Some((job, hold)) = next {
             self.room.sit(&mut seat, &job.claimed.queue);
-            next = match self.perform(&job, &mut seat).await {
-                Ok(next) => next,
+            let had_trouble = self.troubles.of(&job.claimed.name) > 0;
+            let performed = match &hold {
+                Ok(_) => self.perform_if_ours(&job, &mut seat).await,
+                Err(before) => self.restore_claim(&job, *before).await.map(|()| None),
+            };
+            next = match performed {
+                Ok(next) => {
+                    if had_trouble {
+                        self.troubles.forget(&job.claimed.name);
+                    }
+                    next.map(|next| {
+                        let hold = self.hold(&next);
+                        (next, hold)
+                    })
+                }
                 Err(error) => {
-                    self.failed(&job, &error).await;
+                    self.failed(&job, &error, hold).await;
                     None
                 }
             };
         }
     }
 
-    /// The engine itself could not go on with a step. It gives the step back, so that it is tried again.
-    async fn failed(&self, job: &Job, error: &Error) {
+    async fn perform_if_ours(&self, job: &Job, seat: &mut Seat) -> Result<Option<Job>, Error> {
+        if self.is_still_ours(job).await? { self.perform(job, seat).await } else { Ok(None) }
+    }
+
+    /// The engine itself could not go on with a step. It keeps the step for a while, longer with every time, and gives it
+    /// back, so that it is tried again.
+    async fn failed(&self, job: &Job, error: &Error, hold: Result<Hold, Fence>) {
         tracing::error!(%error, step = ?job.claimed.name, "a step could not be performed; it is given back");
         self.note(error);
-        self.pause().await;
+        self.pause_for(self.pause_after(&job.claimed.name)).await;
+        drop(hold);
         let Job { claimed: Claimed { queue, name, .. }, fence, .. } = job;
         let mut batch = Batch::new(self.shared.shard());
         let claim = queue.claims().key(name);
@@ -249,21 +291,47 @@ impl Worker {
     }
 
     /// What a commit takes with it, if this worker goes on.
-    pub(crate) fn claim_next(&self, seat: &Seat) -> Option<Claim> {
-        if self.is_stopping() { None } else { self.shared.next_claim(self.room.queues(seat)) }
+    pub(crate) fn claim_next(&self, seat: &Seat) -> Option<Asked> {
+        if self.is_stopping() { None } else { self.ask(seat) }
     }
 
-    pub(crate) fn job(claim: Option<&Claim>, committed: onceflow_store::Committed) -> Option<Job> {
-        let fence: Fence = claim?.fence;
+    fn ask(&self, seat: &Seat) -> Option<Asked> {
+        let claim = self.shared.next_claim(self.room.queues(seat))?;
+        Some(Asked { claim, at: self.shared.world.clock() })
+    }
+
+    pub(crate) fn job(asked: Option<&Asked>, committed: onceflow_store::Committed) -> Option<Job> {
+        let Asked { claim: Claim { fence, .. }, at } = *asked?;
         let position = committed.position;
-        committed.claimed.map(|claimed| Job { claimed, fence, position })
+        committed.claimed.map(|claimed| Job { claimed, fence, position, asked: at })
+    }
+}
+
+/// A claim that is asked for, and when that was: the lease may run out before the reply is read.
+#[derive(Clone)]
+pub(crate) struct Asked {
+    pub(crate) claim: Claim,
+    at: Timestamp,
+}
+
+/// The runtime was dropped under a worker that was not stopped: it takes no steps any more, and the engine is closed, so that
+/// those who wait are told.
+struct Dropped<'a>(&'a Worker);
+
+impl Drop for Dropped<'_> {
+    fn drop(&mut self) {
+        if !self.0.is_stopping() {
+            tracing::warn!("the runtime of this engine was dropped; the engine is closed");
+            self.0.stop();
+            self.0.shared.close();
+        }
     }
 }
 
 /// Says that a slot has ended, however it did.
-struct Ended<'a>(&'a Worker);
+struct Ended(Arc<Worker>);
 
-impl Drop for Ended<'_> {
+impl Drop for Ended {
     fn drop(&mut self) {
         self.0.busy.fetch_sub(1, SeqCst);
         self.0.ended.notify_waiters();

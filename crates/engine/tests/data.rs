@@ -95,8 +95,11 @@ async fn a_failure_may_say_a_lot() {
         talks.retry = Retry { attempts: 2, ..Retry::default() };
         let talks = kit.add(talks, |_, _| Err(Failure::new("ö".repeat(3_000_000))));
         let g = G::new().input("x", Type::Int).output("y", Type::option(Type::Int));
-        let g =
-            if attempt { g.attempt("a", onceflow_core::model::graph::Kind::Task(talks)) } else { g.task("a", &talks) };
+        let g = if attempt {
+            g.attempt("a", onceflow_core::model::graph::Kind::Task(talks.into()))
+        } else {
+            g.task("a", &talks)
+        };
         let proof = Proof::new(&kit);
         let told = proof.run(start(g.connect("x -> a.x; a.out -> y")).input("x", int(1))).await;
         assert!(told.starts_with(if attempt { "y=none" } else { "/a failed at attempt 2: öö" }), "{told}");

@@ -2,18 +2,21 @@
 
 mod support;
 
+use futures_util::FutureExt;
 use onceflow_core::{
     Group,
     model::{Effect, Port, TaskSpec, Type},
 };
+use onceflow_core::{Timestamp, protocol::keys};
 use onceflow_engine::{
     Engine, Handle, Options, Report, Resolution, Start,
     task::{Attempt, Body, Data, Step, Verdict},
 };
-use onceflow_store::{BoxFuture, World, testing::world::TestWorld};
+use onceflow_store::{BoxFuture, Records, World, records::Scan, testing::world::TestWorld};
 use std::sync::{
-    Arc,
+    Arc, Mutex,
     atomic::{AtomicU64, Ordering::SeqCst},
+    mpsc,
 };
 use support::{Bed, Kit, as_int, graphs::*, int, run, show};
 
@@ -180,7 +183,7 @@ async fn what_became_of_a_task_is_said_with_its_own_outputs_whatever_is_around_i
         g.connect("x -> a.x; a.out -> pay.x; a.out -> p")
     });
     let handled = Lost::of(None, vec![Port::new("out", Type::Int)], |g, spec, _| {
-        let g = g.attempt("pay", onceflow_core::model::graph::Kind::Task(spec.clone()));
+        let g = g.attempt("pay", onceflow_core::model::graph::Kind::Task(spec.clone().into()));
         let g = g.output("p", Type::option(Type::Int)).output("error", Type::option(Type::Text));
         g.connect("x -> a.x; a.out -> pay.x; pay.out -> p; pay.error -> error")
     });
@@ -270,4 +273,84 @@ async fn what_transactions_write_rides_in_the_commit_and_conflicts_run_again() {
     }
     assert!(rows.outbox(100).await.unwrap().is_empty());
     engine.close().await.unwrap();
+}
+
+/// A body that blocks its thread: in its first call, or when it is first polled.
+struct Blocks {
+    starts: Arc<AtomicU64>,
+    gate: Arc<Mutex<mpsc::Receiver<()>>>,
+    at_once: bool,
+}
+
+impl Body for Blocks {
+    fn start(&self, _: Step, inputs: Vec<Data>) -> Attempt {
+        let (starts, gate) = (self.starts.clone(), self.gate.clone());
+        let block = move || {
+            starts.fetch_add(1, SeqCst);
+            gate.lock().unwrap().recv().unwrap();
+            Ok(vec![int(as_int(&inputs[0]) + 1)])
+        };
+        match self.at_once {
+            true => Attempt::Done(block()),
+            false => Attempt::Async(Box::pin(async move { block() })),
+        }
+    }
+}
+
+const LEASE_MS: u64 = 60;
+
+/// Waits on this thread until heartbeats have moved the deadlines of all claimed steps by several leases.
+fn several_leases(records: &dyn Records) {
+    let queue = keys::class_queue(&TaskSpec::new("t", vec![], vec![]).class);
+    let earliest = || {
+        let scan = records.scan(Default::default(), Scan::of(queue.deadlines(), 10));
+        let rows = scan.now_or_never().expect("memory answers at once").unwrap().rows;
+        rows.iter().map(|(_, row)| Timestamp::from_sortable(row).unwrap()).min()
+    };
+    let mut first = None;
+    loop {
+        let now = earliest();
+        first = first.or(now);
+        if now.zip(first).is_some_and(|(now, first)| now.ms_since(first) > 4 * LEASE_MS) {
+            return;
+        }
+        std::thread::yield_now();
+    }
+}
+
+async fn blocks_for_several_leases(effect: Effect, at_once: bool) {
+    let (bed, mut kit) = (Bed::new(), Kit::default());
+    let mut spec = TaskSpec::new("blocks", vec![Port::new("x", Type::Int)], vec![Port::new("out", Type::Int)]);
+    spec.effect = effect;
+    let (starts, (go, gate)) = (Arc::new(AtomicU64::new(0)), mpsc::channel());
+    let gate = Arc::new(Mutex::new(gate));
+    kit.tasks.add(spec.clone(), Arc::new(Blocks { starts: starts.clone(), gate, at_once }));
+    let g = G::new().input("x", Type::Int).task("a", &spec).task("b", &spec).output("p", Type::Int);
+    let g = g.output("q", Type::Int).connect("x -> a.x; x -> b.x; a.out -> p; b.out -> q");
+    let start = Start::new("r", g.library(), "main").input("x", int(1));
+    let records = bed.records.clone();
+    // The second step waits for the thread that the first one blocks.
+    let opener = move || {
+        several_leases(&*records);
+        go.send(()).and_then(|()| go.send(())).unwrap();
+    };
+    bed.world.dedicate("opener", Box::pin(async move { opener() }));
+    let engine = bed.engine(&kit, Options { lease_ms: LEASE_MS, fuse: false, ..Options::default() });
+    assert_eq!(run(&engine, start).await, "p=2 q=2", "{effect:?}");
+    assert_eq!(starts.load(SeqCst), 2, "{effect:?}: bodies started");
+    engine.close().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_body_that_blocks_its_thread_for_several_leases_starts_once() {
+    for effect in [Effect::Pure, Effect::Idempotent, Effect::AtMostOnce] {
+        blocks_for_several_leases(effect, false).await;
+        blocks_for_several_leases(effect, true).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn a_body_that_blocks_the_only_worker_thread_starts_once() {
+    blocks_for_several_leases(Effect::Idempotent, false).await;
+    blocks_for_several_leases(Effect::AtMostOnce, false).await;
 }

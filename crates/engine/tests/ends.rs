@@ -5,7 +5,7 @@ mod support;
 
 use onceflow_core::model::{Effect, Retry, TaskSpec, Type, graph::Kind};
 use onceflow_engine::{
-    Engine, Options, Report, Start,
+    Engine, Error, Options, Report, Start,
     task::{Attempt, Body, Data, Failure, Step},
 };
 use std::sync::{
@@ -162,7 +162,7 @@ async fn a_body_that_takes_longer_than_it_may_fails() {
     never.timeout_ms = Some(5000);
     let proof = Proof::new(&kit);
     let told = proof.run(start(chain(&never, 1)).input("x", int(1))).await;
-    assert_eq!(told, "/f0 failed at attempt 1: it took longer than 5000 ms");
+    assert_eq!(told, "/f0 failed at attempt 1: OF0321: it took longer than its timeout, 5000 ms");
     cancel_and_look(&proof).await;
 }
 
@@ -372,13 +372,21 @@ async fn a_cancel_in_the_middle_of_an_each_leaves_nothing() {
 
 type Undone = Arc<Mutex<Vec<String>>>;
 
-/// A chain of steps with compensations, of which the last one waits, or fails.
+/// Whether the second step of a chain cannot be undone.
+type Stuck = Arc<AtomicBool>;
+
+/// A chain of steps with compensations, of which the last one waits, or fails; the second cannot be undone.
 fn undoable(kit: &mut Kit, undone: &Undone, gate: Option<&Gate>) -> Start {
-    let told = undone.clone();
+    undoable_unless(kit, undone, &Arc::new(AtomicBool::new(true)), gate)
+}
+
+fn undoable_unless(kit: &mut Kit, undone: &Undone, stuck: &Stuck, gate: Option<&Gate>) -> Start {
+    let (told, stuck) = (undone.clone(), stuck.clone());
     let undo = spec("undo", &[("x", Type::Int), ("v", Type::Bytes)], &[]);
     let undo = kit.add(undo, move |step, inputs| {
         told.lock().unwrap().push(format!("{}({})", step.address(), as_int(&inputs[0])));
-        if as_int(&inputs[0]) == 2 { Err(Failure::new("too late")) } else { Ok(vec![]) }
+        let is_stuck = as_int(&inputs[0]) == 2 && stuck.load(SeqCst);
+        if is_stuck { Err(Failure::new("too late")) } else { Ok(vec![]) }
     });
     let mut act = spec("act", &[("x", Type::Int), ("v", Type::Bytes)], &[("out", Type::Int), ("w", Type::Bytes)]);
     act.compensation = Some(Box::new(undo.clone()));
@@ -419,7 +427,11 @@ async fn what_was_done_is_undone_in_reverse_order() {
         assert_eq!(not_undone.len(), 1, "{not_undone:?}");
         assert_eq!(&*not_undone[0].address, "/b");
         let undone = undone.lock().unwrap().join(" ");
-        assert!(undone.split(' ').map(|one| &one[one.len() - 3..]).eq(["(3)", "(2)", "(1)"]), "{undone}");
+        let order = ["(3)", "(2)", "(2)", "(2)", "(2)", "(2)", "(1)"];
+        assert!(undone.split(' ').map(|one| &one[one.len() - 3..]).eq(order), "{undone}");
+        assert_eq!(proof.drive(handle.abandon()).await.unwrap(), 1);
+        let report = proof.drive(handle.wait()).await.unwrap();
+        assert!(report.to_string().contains("not undone: /b failed"), "{report}");
         proof.drive(engine.close()).await.unwrap();
         proof.only_what_remains().await;
         proof.nothing_remains().await;
@@ -428,14 +440,62 @@ async fn what_was_done_is_undone_in_reverse_order() {
 
 #[tokio::test]
 async fn a_run_that_was_undone_or_cancelled_can_be_started_anew() {
-    let (mut kit, undone) = (Kit::default(), Undone::default());
-    let begin = undoable(&mut kit, &undone, None);
+    let (mut kit, undone, stuck) = (Kit::default(), Undone::default(), Stuck::default());
+    let begin = undoable_unless(&mut kit, &undone, &stuck, None);
     let proof = Proof::new(&kit);
     assert!(proof.run(begin.clone()).await.starts_with("failed and undone"));
     assert!(proof.run(begin).await.starts_with("failed and undone"));
     assert_eq!(undone.lock().unwrap().len(), 6);
     proof.only_what_remains().await;
     proof.nothing_remains().await;
+}
+
+/// Runs until `/b` could not be undone.
+async fn stand_still(proof: &Proof, engine: &Engine, begin: &Start) -> onceflow_engine::Handle {
+    let handle = proof.drive(engine.start(begin.clone())).await.unwrap();
+    let report = proof.drive(handle.wait()).await.unwrap();
+    assert!(matches!(&report, Report::Undone { not_undone, .. } if not_undone.len() == 1), "{report}");
+    handle
+}
+
+#[tokio::test]
+async fn a_run_whose_undo_failed_does_not_start_again_until_that_is_tried_again_or_decided() {
+    use onceflow_engine::Resolution;
+    let decisions =
+        [None, Some(Resolution::Done(vec![])), Some(Resolution::Redo), Some(Resolution::Fail("gone".into()))];
+    for decision in decisions {
+        let (mut kit, undone, stuck) = (Kit::default(), Undone::default(), Stuck::default());
+        stuck.store(true, SeqCst);
+        let begin = undoable_unless(&mut kit, &undone, &stuck, None);
+        let proof = Proof::new(&kit);
+        let engine = proof.engine();
+        let handle = stand_still(&proof, &engine, &begin).await;
+        let ran = kit.ran();
+        for _ in 0..2 {
+            let refused = proof.drive(engine.start(begin.clone())).await.err().expect("it does not start");
+            let named = matches!(&refused, Error::NotUndone { steps, .. } if &*steps[0].address == "/b");
+            assert!(named && refused.to_string().contains("/b failed"), "{refused}");
+        }
+        assert!(matches!(proof.drive(handle.cancel()).await, Err(Error::NotUndone { .. })));
+        assert_eq!(kit.ran(), ran, "nothing runs again");
+        stuck.store(false, SeqCst);
+        match decision.clone() {
+            None => assert_eq!(proof.drive(handle.retry(None)).await.unwrap(), 1),
+            Some(decision) => proof.drive(handle.resolve("/b", decision)).await.unwrap(),
+        }
+        let report = proof.drive(handle.wait()).await.unwrap();
+        let left = usize::from(matches!(decision, Some(Resolution::Fail(_))));
+        assert!(matches!(&report, Report::Undone { not_undone, .. } if not_undone.len() == left), "{report}");
+        let tried = undone.lock().unwrap().len();
+        let again = usize::from(matches!(decision, None | Some(Resolution::Redo)));
+        assert_eq!(tried, 7 + again, "three undos, one of them tried five times, and once more if it was asked for");
+        let handle = proof.drive(engine.start(begin.clone())).await.unwrap();
+        let report = proof.drive(handle.wait()).await.unwrap();
+        assert!(matches!(&report, Report::Undone { not_undone, .. } if not_undone.is_empty()), "{report}");
+        proof.drive(engine.close()).await.unwrap();
+        proof.only_what_remains().await;
+        proof.nothing_remains().await;
+    }
 }
 
 #[tokio::test]

@@ -179,3 +179,112 @@ async fn a_fault_at_any_call_while_a_failed_run_goes_leaves_nothing() {
         }
     }
 }
+
+#[tokio::test]
+async fn a_run_that_ends_with_its_handle_leaves_no_row() {
+    let cases: [(&str, Make); 3] = [("diamond", diamond), ("choice", unhandled), ("each", odd_fails)];
+    for (name, make) in cases {
+        let mut kit = Kit::default();
+        let (start, expected) = make(&mut kit);
+        let proof = Proof::new(&kit);
+        let engine = proof.engine();
+        let start = Start { ends_with_handle: true, key: engine.fresh_key("r"), ..start };
+        let (one, two) = {
+            let handle = proof.drive(engine.start(start)).await.unwrap();
+            (handle.clone(), handle)
+        };
+        drop(two);
+        let told = match proof.drive(one.wait()).await.unwrap() {
+            Report::Done(outputs) => support::told(&one, outputs).await,
+            other => other.to_string(),
+        };
+        assert!(told.contains(&expected), "{name}: {told}");
+        proof.calm().await;
+        assert!(!is_gone(&engine.find(one.key()).await), "{name}: it is there as long as somebody has a handle");
+        let key = one.key().to_owned();
+        drop(one);
+        proof.calm().await;
+        assert!(is_gone(&engine.find(&key).await), "{name}");
+        proof.drive(engine.close()).await.unwrap();
+        let values = proof.values(proof.memory.clone());
+        while proof.drive(values.reclaim(usize::MAX)).await.unwrap().more {}
+        let left = proof.memory.state().all();
+        let left: Vec<_> = left.iter().filter(|(_, key, _)| key.group.id() != b"values.sweeper").collect();
+        assert!(left.is_empty(), "{name}: {left:?}\n{}", proof.rows());
+    }
+}
+
+#[tokio::test]
+async fn closing_right_after_the_last_handle_went_leaves_no_row() {
+    let mut kit = Kit::default();
+    let (start, expected) = diamond(&mut kit);
+    let proof = Proof::new(&kit);
+    let engine = proof.engine();
+    let start = Start { ends_with_handle: true, key: engine.fresh_key("r"), ..start };
+    assert_eq!(proof.drive(proof.run_on(&engine, start)).await, expected);
+    proof.drive(engine.close()).await.unwrap();
+    let heads = proof.memory.state().all();
+    let heads: Vec<_> = heads.iter().filter(|(_, key, _)| key.group.id().starts_with(b"runs")).collect();
+    assert!(heads.is_empty(), "{heads:?}");
+}
+
+const DAY_MS: u64 = 24 * 3_600_000;
+
+/// Two runs: one that is done and gave something large, one that failed; and everybody has rested since.
+async fn done_and_failed(kit: &mut Kit) -> Proof {
+    let (start, _) = odd_fails(kit);
+    let proof = Proof::new(kit);
+    let inputs = vec![(String::from("x"), ints([0, 2]))];
+    let done = Start { key: String::from("done"), keep_ms: Some(HISTORY_MS), inputs, ..start.clone() };
+    assert_eq!(proof.run(done).await, "y=[0 2]");
+    assert!(proof.run(start).await.contains("odd"));
+    clean(&proof).await;
+    proof
+}
+
+/// What `onceflow reclaim` does.
+async fn clean(proof: &Proof) {
+    let engine = proof.engine_on(proof.memory.clone(), Options { works: false, ..Options::default() });
+    assert!(proof.drive(engine.clean_up(u64::MAX)).await.unwrap());
+}
+
+/// Both runs are there, with all they keep.
+async fn all_is_there(proof: &Proof) {
+    let engine = proof.engine_on(proof.memory.clone(), Options { works: false, ..Options::default() });
+    let done = engine.find("done").await.expect("it is remembered");
+    proof.drive(done.output("y")).await.expect("what it gave is there");
+    assert!(matches!(engine.find("r").await.unwrap().report().await, Ok(Report::Failed(_))));
+    let kept = proof.memory.state().all().iter().filter(|(_, key, _)| key.group.id().starts_with(b"K")).count();
+    assert!(kept > 0, "what it keeps is there");
+}
+
+#[tokio::test]
+async fn a_clock_that_was_days_ahead_for_a_moment_ends_no_history() {
+    let proof = done_and_failed(&mut Kit::default()).await;
+    let right = onceflow_store::World::clock(&*proof.world);
+    proof.world.set_clock(right.plus_ms(8 * DAY_MS));
+    clean(&proof).await;
+    all_is_there(&proof).await;
+    proof.world.set_clock(right);
+    clean(&proof).await;
+    proof.world.advance(HISTORY_MS - 60_000);
+    clean(&proof).await;
+    all_is_there(&proof).await;
+}
+
+#[tokio::test]
+async fn a_clock_that_stays_ahead_is_believed_after_half_a_day() {
+    let proof = done_and_failed(&mut Kit::default()).await;
+    let right = onceflow_store::World::clock(&*proof.world);
+    proof.world.set_clock(right.plus_ms(8 * DAY_MS));
+    for _ in 0..11 {
+        clean(&proof).await;
+        all_is_there(&proof).await;
+        proof.world.advance(DAY_MS / 24);
+    }
+    proof.world.advance(2 * DAY_MS / 24);
+    let engine = proof.engine();
+    proof.calm().await;
+    assert!(is_gone(&engine.find("done").await) && is_gone(&engine.find("r").await));
+    proof.drive(engine.close()).await.unwrap();
+}

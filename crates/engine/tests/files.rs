@@ -1,6 +1,8 @@
 //! Files: looked at before they are stored, given to tasks without a copy, taken from them, and handed out as files of
 //! their own.
 
+#[path = "files/by_reference.rs"]
+mod by_reference;
 mod support;
 
 use onceflow_core::model::Type;

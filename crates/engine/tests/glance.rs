@@ -71,7 +71,7 @@ async fn a_run_is_known_to_be_for_the_same_with_and_without_checking_the_flow() 
     assert_eq!(proof.drive(proof.run_on(&engine, start(0, 1))).await, "y=1");
     for (flow, x, is_same) in [(0, 1, true), (0, 2, false), (1, 1, false)] {
         let identity = check(&libraries[flow], "main", None).unwrap().identity();
-        let known = Start { identity: Some(identity), library: Library::default(), ..start(flow, x) };
+        let known = Start { identity: Some(identity), library: Library::default().into(), ..start(flow, x) };
         for start in [start(flow, x), known] {
             assert_eq!(engine.is_same(&start).await.unwrap(), Some(is_same), "flow {flow}, x = {x}");
             let some = Start { outputs: Some(vec![String::from("y")]), ..start };

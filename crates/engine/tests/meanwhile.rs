@@ -160,7 +160,8 @@ async fn a_compensation_is_registered_once_though_two_had_the_step() {
     };
     let sees = |call: Call<'_>| matches!(call, Call::Saw(scan) if scan.prefix.as_bytes() == b"u");
     let meanwhile = Meanwhile::new(proof.memory.clone(), sees, overtaken);
-    let engine = proof.engine_on(meanwhile.clone(), Options::default());
+    // It has no room to take the step that it has.
+    let engine = proof.engine_on(meanwhile.clone(), Options { steps_max: 1, ..Options::default() });
     let handle = proof.drive(engine.start(start)).await.unwrap();
     let report = proof.drive(handle.wait()).await.unwrap();
     assert!(meanwhile.happened(), "another had the step");

@@ -99,7 +99,7 @@ async fn changed_code_reruns_it_and_what_depends_on_it() {
     let mut library = flow.clone();
     for module in &mut library.flows.get_mut("main").unwrap().modules {
         if module.name == "b" {
-            module.kind = onceflow_core::model::graph::Kind::Task(changed.clone());
+            module.kind = onceflow_core::model::graph::Kind::Task(changed.clone().into());
         }
     }
     assert_eq!(bed.run(&kit, start(&library, 1, 10, true)).await, "p=113");
@@ -246,4 +246,66 @@ async fn a_new_plan_is_not_disturbed_by_what_is_in_flight_of_the_old_one() {
     engine.close().await.unwrap();
     assert_eq!(show(&handle.output("p").await.unwrap()), "31");
     assert!(bed.values.fsck(onceflow_store::values::fsck::Mode::Check).await.unwrap().is_clean_now());
+}
+
+/// A flow that gives a large value, made of its input.
+fn large(kit: &mut Kit) -> Library {
+    let large = kit.task("large", &["x"], |inputs| {
+        let byte = u8::try_from(as_int(&inputs[0])).expect("a small number");
+        Ok(vec![onceflow_engine::task::Data::Bytes(bytes::Bytes::from(vec![byte; 1 << 20]))])
+    });
+    let g = G::new().input("x", Type::Int).output("p", Type::Int).task("large", &large);
+    g.connect("x -> large.x; large.out -> p").library()
+}
+
+#[tokio::test]
+async fn what_a_newer_plan_replaces_is_let_go_at_once() {
+    let (bed, mut kit) = (Bed::new(), Kit::default());
+    let flow = large(&mut kit);
+    for x in 0..5 {
+        bed.run(&kit, Start::new("r", flow.clone(), "main").input("x", int(x))).await;
+        let engine = bed.engine(&Kit::default(), Options { works: false, ..Options::default() });
+        assert!(engine.clean_up(60_000).await.unwrap(), "nothing is left to do");
+        let bytes = bed.values.census().await.unwrap().total().bytes;
+        assert!((1 << 20..2 << 20).contains(&bytes), "one output, not {bytes} bytes after {} plans", x + 1);
+        let Ok(onceflow_engine::Report::Done(outputs)) = engine.find("r").await.unwrap().report().await else {
+            panic!("not done")
+        };
+        assert_eq!(outputs.len(), 1);
+        engine.find("r").await.unwrap().output("p").await.expect("what the last plan gave is there");
+    }
+}
+
+#[tokio::test]
+async fn a_run_that_is_forgotten_leaves_nothing() {
+    for keep in [false, true] {
+        let (bed, mut kit) = (Bed::new(), Kit::default());
+        let flow = two_arms(&mut kit);
+        bed.run(&kit, start(&flow, 1, 10, keep)).await;
+        bed.run(&kit, start(&flow, 2, 10, keep)).await;
+        let engine = bed.engine(&Kit::default(), Options { works: false, ..Options::default() });
+        assert!(engine.forget("r").await.unwrap());
+        assert!(!engine.forget("r").await.unwrap(), "it is gone");
+        assert!(engine.clean_up(60_000).await.unwrap());
+        assert_eq!(bed.values.rows().await.unwrap(), [], "no row of a value");
+        let dues = onceflow_store::records::Scan::of(onceflow_core::protocol::keys::dues(), 10);
+        assert_eq!(bed.records.scan(Default::default(), dues).await.unwrap().rows, [], "nothing is due later");
+    }
+}
+
+#[tokio::test]
+async fn cleaning_up_ends_when_its_time_is_over_and_goes_on_next_time() {
+    let proof = support::proof::Proof::new(&Kit::default());
+    let values = proof.values(proof.memory.clone());
+    for some in 0..30 {
+        let leaf = |update: onceflow_store::values::Update, n| update.leaf(format!("{some}-{n}").as_str(), "garbage");
+        values.update((0..100).fold(onceflow_store::values::Update::new(), leaf)).await.unwrap();
+    }
+    let engine = proof.engine_on(proof.memory.clone(), Options { works: false, ..Options::default() });
+    let mut calls = 1;
+    while !engine.clean_up(0).await.unwrap() {
+        calls += 1;
+    }
+    assert!((2..50).contains(&calls), "{calls}");
+    assert_eq!(values.rows().await.unwrap(), []);
 }

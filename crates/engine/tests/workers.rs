@@ -166,12 +166,12 @@ async fn a_run_that_waits_for_a_task_nobody_has_can_be_cancelled() {
     for class in ["default", "nobody's"] {
         let (mut one, mut two) = (Kit::default(), Kit::default());
         let (mut begin, _) = in_turn(&mut one, &mut two, 2);
-        for graph in begin.library.flows.values_mut() {
+        for graph in std::sync::Arc::make_mut(&mut begin.library).flows.values_mut() {
             for module in &mut graph.modules {
                 if let onceflow_core::model::graph::Kind::Task(task) = &mut module.kind
                     && task.name == "two"
                 {
-                    task.class = class.into();
+                    std::sync::Arc::make_mut(task).class = class.into();
                 }
             }
         }
@@ -235,4 +235,23 @@ async fn every_shape_is_done_by_two_workers_that_share_its_tasks() {
         }
         proof.only_what_remains().await;
     }
+}
+
+#[tokio::test]
+async fn what_a_dead_worker_was_storing_goes_when_it_is_known_to_be_dead() {
+    use onceflow_store::{blobs::content::from_bytes, values::Weave};
+    let proof = Proof::new(&Kit::default());
+    let values = proof.values(proof.memory.clone());
+    let worker = Engine::new(proof.memory.clone(), values.clone(), proof.world.clone(), options("dies"));
+    proof.calm().await;
+    assert_eq!(hosts(&worker).await, ["dies"]);
+    values.upload(from_bytes("an object")).await.unwrap();
+    let (mut hold, upload) = (values.hold(), values.upload(from_bytes("another")).await.unwrap());
+    values.put_ahead(&mut hold, vec![Weave::Blob(upload)]).await.unwrap();
+    worker.stop();
+    proof.world.advance(2 * Options::default().lease_ms);
+    let other = proof.engine_on(proof.memory.clone(), Options { works: false, ..Options::default() });
+    other.remove_due().await.unwrap();
+    assert!(proof.drive(other.clean_up(u64::MAX)).await.unwrap());
+    assert_eq!(values.rows().await.unwrap(), [], "nothing of it is left");
 }

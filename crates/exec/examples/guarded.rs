@@ -39,7 +39,7 @@ async fn run(directory: &str, script: &str, key: &str) {
     let graph = Graph {
         inputs: vec![],
         outputs: vec![Port::new("done", Type::Unit)],
-        modules: vec![Module { name: "step".into(), kind: Kind::Task(spec), origin: None, attempt: false }],
+        modules: vec![Module { name: "step".into(), kind: Kind::Task(spec.into()), origin: None, attempt: false }],
         connections: vec![Connection { from: end(Some("step")), to: end(None), origin: None }],
     };
     let library = Library { flows: [(String::from("main"), graph)].into() };

@@ -3,7 +3,7 @@
 use onceflow_engine::task::Failure;
 
 /// Every code of this crate and what it is about. Each has a page, `docs/errors/<code>.md`.
-pub const CODES: [(&str, &str); 20] = [
+pub const CODES: [(&str, &str); 22] = [
     (EXIT, "a command ended with a status other than 0"),
     (SIGNAL, "a command was ended by a signal"),
     (NOT_FOUND, "a program was not found"),
@@ -24,6 +24,8 @@ pub const CODES: [(&str, &str); 20] = [
     (OTHER_VERSION, "a step was planned by another version of onceflow"),
     (WORK, "the work directory could not be made or read"),
     (INPUT_TYPE, "an input is no value of its type"),
+    (onceflow_engine::task::TIMEOUT, "a step took longer than its timeout"),
+    (onceflow_engine::SOURCE_CHANGED, "an input file changed, or is gone"),
 ];
 
 pub(crate) const EXIT: &str = "OF0301";

@@ -2,7 +2,11 @@
 //! not truth; it may be deleted at any time.
 
 use onceflow_core::protocol::ids::RunId;
-use onceflow_store::tree::{self, Dir};
+use onceflow_engine::ALIVE;
+use onceflow_store::{
+    alive,
+    tree::{self, Dir},
+};
 use rustix::{
     fs::FileType,
     io::Errno,
@@ -134,14 +138,27 @@ impl Home {
         self.remove_in(&of_run(run).join(OUT), is_of_the_dead);
     }
 
-    /// Removes what processes that are gone have left: work directories, of any run, that were kept to be used again, and
-    /// what was unpacked.
+    /// Removes what processes that are gone have left of a run: work directories that were kept to be used again, and outputs
+    /// that nobody takes. For runs that a process is known to have worked on and to have ended; to look at every run would
+    /// take longer with each.
+    pub fn tidy_run_after_the_dead(&self, run: RunId) {
+        self.tidy(run);
+    }
+
+    /// Removes scratch directories of processes that are gone: small files of engines, and what was unpacked.
     pub fn tidy_after_the_dead(&self) {
-        let runs = Dir::open(&self.root).and_then(|root| root.child("runs")).and_then(|runs| runs.entries());
-        for run in runs.unwrap_or_default() {
-            self.remove_in(&Path::new("runs").join(&run.name).join(WORK), is_kept_by_the_dead);
-        }
-        self.remove_in(Path::new(SCRATCH), is_of_the_dead);
+        self.remove_in(Path::new(SCRATCH), |name| {
+            let ended = |name: &str| alive::has_ended(&self.scratch().join(name)).unwrap_or(false);
+            if name.ends_with(ALIVE) || name.starts_with(alive::NEW) {
+                // It goes if its process has ended; what it speaks for then has nobody who speaks for it.
+                let _gone = ended(name);
+                return false;
+            }
+            match engine_of(name) {
+                Some(engine) => ended(&format!("{engine}{ALIVE}")),
+                None => is_of_the_dead(name),
+            }
+        });
     }
 
     /// Removes what has such a name in a directory below the store's, which no link leads to.
@@ -170,6 +187,14 @@ impl Home {
     pub fn scratch_of_process(&self, what: &str) -> PathBuf {
         self.scratch().join(format!("{what}-{}", std::process::id()))
     }
+}
+
+/// The engine whose scratch directory this is, or that of an attempt of its: `onceflow-<incarnation>`, perhaps with more.
+fn engine_of(name: &str) -> Option<&str> {
+    const BYTES: usize = "onceflow-".len() + 32;
+    let (engine, rest) = name.split_at_checked(BYTES)?;
+    let is_one = engine.starts_with("onceflow-") && (rest.is_empty() || rest.starts_with('-'));
+    is_one.then_some(engine)
 }
 
 fn is_dead(process: i32) -> bool {
@@ -238,14 +263,14 @@ mod tests {
     #[test]
     fn what_the_dead_kept_to_use_again_goes_and_what_the_living_did_stays() {
         let directory = tempfile::tempdir().unwrap();
-        let work = directory.path().join("runs/00/work");
+        let work = directory.path().join("runs/0000000000000000/work");
         let mut gone = std::process::Command::new("true").spawn().unwrap();
         gone.wait().unwrap();
         let (dead, alive) = (format!("{FREE}{}-0", gone.id()), format!("{FREE}{}-0", std::process::id()));
         for name in [&dead, &alive, "a.1"] {
             std::fs::create_dir_all(work.join(name)).unwrap();
         }
-        Home::new(directory.path()).tidy_after_the_dead();
+        Home::new(directory.path()).tidy_run_after_the_dead(RunId([0; 8]));
         assert_eq!([&dead, &alive, "a.1"].map(|name| work.join(name).exists()), [false, true, true]);
     }
 
@@ -256,13 +281,26 @@ mod tests {
         let mut gone = std::process::Command::new("true").spawn().unwrap();
         gone.wait().unwrap();
         let dead = home.scratch().join(format!("import-{}", gone.id()));
-        let engine = home.scratch().join(format!("onceflow-{:032x}", u128::MAX / 3));
+        // That of an attempt ends with a number, which is none of a process.
+        let [killed, engine] = [1, 2].map(|id| home.scratch().join(format!("onceflow-{id:032x}")));
+        let attempts = [&killed, &engine].map(|path| PathBuf::from(format!("{}-{:x}", path.display(), gone.id())));
+        for path in &attempts {
+            std::fs::create_dir_all(path).unwrap();
+        }
         let alive = home.scratch_of_process("fork");
-        for path in [&dead, &engine, &alive] {
+        for path in [&dead, &killed, &engine, &alive] {
             std::fs::create_dir_all(path.join("inside")).unwrap();
         }
+        let speaks = |path: &Path| format!("{}{ALIVE}", path.file_name().unwrap().to_string_lossy());
+        std::fs::write(home.scratch().join(speaks(&killed)), "").unwrap();
+        let lives = onceflow_store::alive::Alive::begin(&home.scratch(), &speaks(&engine)).unwrap();
         home.tidy_after_the_dead();
-        assert_eq!([dead, engine, alive].map(|path| path.exists()), [false, true, true]);
+        assert_eq!([&dead, &killed, &engine, &alive].map(|path| path.exists()), [false, false, true, true]);
+        assert_eq!(attempts.map(|path| path.exists()), [false, true]);
+        drop(lives);
+        home.tidy_after_the_dead();
+        let left: Vec<_> = std::fs::read_dir(home.scratch()).unwrap().flatten().map(|entry| entry.path()).collect();
+        assert_eq!(left, [alive]);
     }
 
     #[test]

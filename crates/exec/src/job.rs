@@ -191,9 +191,12 @@ impl<'a> Job<'a> {
             start.stdout = Some(file);
         }
         let address = self.step.address();
-        let mut log =
+        let log =
             Log::new(&self.shared.home, self.step.run(), &address, self.secrets.mask(), self.shared.budget.clone());
-        let ended = process::run(start, self.shared.guard().as_ref(), &mut log).await?;
+        let mut heard = Heard { step: self.step, log, work: self.work.path.clone(), is_over: false };
+        let ended = process::run(start, self.shared.guard().as_ref(), &mut heard.log).await?;
+        heard.is_over = true;
+        let log = &mut heard.log;
         self.step.used(ended.used);
         self.step.give_way().await;
         let path = self.work.path.clone();
@@ -215,8 +218,7 @@ impl<'a> Job<'a> {
             self.step.wrote(log.end());
         }
         given.map_err(|mut failure| {
-            failure.causes.extend(last.map(|last| format!("its last lines:\n{last}")));
-            failure.causes.push(format!("its work directory: {}", path.display()));
+            failure.causes.extend(last_words(last, &path));
             failure
         })
     }
@@ -235,6 +237,7 @@ fn prepare(
     let mut work = Work::new(&shared.home, &shared.pool, step)?;
     let mut names = scope(step, spec);
     for (at, data) in inputs.into_iter().enumerate() {
+        work.note_sources(&data);
         let mut value = input(spec, at, data)?;
         work.place(&spec.inputs[at].name, &mut value)?;
         names.bind(&spec.inputs[at].name, value);
@@ -281,6 +284,34 @@ impl Left {
             moved.map_err(|error| codes::work("an output could not be taken", &error))?;
         }
         values.into_iter().zip(ports).map(|(value, port)| give(value, port)).collect()
+    }
+}
+
+/// What helps to understand why an attempt failed.
+fn last_words(last: Option<String>, work: &Path) -> Vec<String> {
+    let last = last.map(|last| format!("its last lines:\n{last}"));
+    last.into_iter().chain([format!("its work directory: {}", work.display())]).collect()
+}
+
+/// What a process has said so far. Dropped before that is over, because the process is ended from outside, it says what
+/// helps to understand why.
+struct Heard<'a> {
+    step: &'a Step,
+    log: Log,
+    work: PathBuf,
+    is_over: bool,
+}
+
+impl Drop for Heard<'_> {
+    fn drop(&mut self) {
+        if self.is_over {
+            return;
+        }
+        let last = self.log.finish(true);
+        if self.step.wants_log() && !self.log.is_empty() {
+            self.step.wrote(self.log.end());
+        }
+        self.step.last_words(last_words(last, &self.work));
     }
 }
 

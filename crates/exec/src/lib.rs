@@ -41,6 +41,7 @@ mod wait;
 mod work;
 
 pub use home::Home;
+pub use log::FULL as LOGS_FULL;
 pub use shared::Options;
 
 use action::{Action, EXECUTORS};

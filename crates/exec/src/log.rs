@@ -22,6 +22,9 @@ const TAIL_BYTES_MAX: usize = 256 * 1024;
 /// All logs of a run. Beyond, only what failed is written, so that a loop without end does not fill the disk.
 const RUN_BYTES_MAX: u64 = 64 * 1024 * 1024;
 
+/// An empty file among the logs of a run that says that not all are kept.
+pub const FULL: &str = "full";
+
 /// Runs whose logs are counted at a time.
 const RUNS_MAX: usize = 1_000;
 
@@ -122,7 +125,11 @@ impl Log {
             true => self.head.clone(),
             false => self.head[self.head.len().saturating_sub(BYTES_MAX)..].iter().chain(&self.tail).copied().collect(),
         };
-        all[all.len().saturating_sub(BYTES_MAX)..].to_vec()
+        let kept = &all[all.len().saturating_sub(BYTES_MAX)..];
+        match self.total - kept.len() as u64 {
+            0 => kept.to_vec(),
+            cut => [format!("… {cut} bytes left out …\n").as_bytes(), kept].concat(),
+        }
     }
 
     fn write(&mut self, clean: &[u8]) {
@@ -143,6 +150,8 @@ impl Log {
             self.is_over = self.file.is_none();
         }
         if self.is_over {
+            // Whoever looks for it is told.
+            let _untold = std::fs::write(directory.join(FULL), b"");
             return;
         }
         self.written += clean.len() - head;
@@ -250,6 +259,9 @@ mod tests {
         said.push(b"x");
         assert_eq!(said.finish(true).as_deref(), Some("x"));
         assert!(home.log(RUN, "/a").exists());
+        assert_eq!(said.end(), b"x");
+        said.push(&[b'y'; 100_000]);
+        assert!(said.end().starts_with("… 34465 bytes left out …\nyyy".as_bytes()));
         assert_eq!(log(&home, "/a", &Budget::default()).finish(true), None);
         assert!(!home.log(RUN, "/a").exists(), "nor is that of the attempt before left");
     }
@@ -264,8 +276,10 @@ mod tests {
             log.push(&vec![b'x'; 300_000]);
             log.finish(false);
         }
-        let size = size_of(&home.run(RUN).join("logs"));
+        let logs = home.run(RUN).join("logs");
+        let size = size_of(&logs);
         assert!(size <= RUN_BYTES_MAX, "{size}");
+        assert!(logs.join(FULL).exists(), "and it is said that not all are kept");
         let mut log = log(&home, "/b", &budget);
         log.push(b"why");
         assert_eq!(log.finish(true).as_deref(), Some("why"));

@@ -1,9 +1,11 @@
-//! The directory a step works in: fresh for each start, its inputs as links, and nothing else.
+//! The directory a step works in: fresh for each start, its inputs as ordinary files, and nothing else.
 //!
 //! It is held open from when it is made: a step may move it, or put a link in its place. Outputs are taken from, and
 //! things removed in, the directory that was made, and never in what has its name by now.
 
 pub(crate) mod pool;
+mod sources;
+mod stage;
 
 use crate::{
     codes,
@@ -11,10 +13,15 @@ use crate::{
     value::{FileValue, Value},
 };
 use onceflow_core::protocol::ids::RunId;
-use onceflow_engine::task::{Failure, Step};
+use onceflow_engine::{
+    DAMAGE,
+    task::{Data, Failure, Step},
+};
 use onceflow_store::tree::{Astray, Dir, Spot};
 use pool::Pool;
 use rustix::fs::FileType;
+use sources::Sources;
+use stage::{Changed, Staged};
 use std::{
     collections::{BTreeMap, BTreeSet},
     fs::{self, File},
@@ -42,19 +49,19 @@ pub(crate) struct Work {
     /// Where outputs wait to be taken.
     home: Home,
     run: RunId,
-    /// Where small files are that only steps of this process read.
+    /// Where files are that were put there for steps of this process.
     scratch: PathBuf,
     inputs: Vec<Input>,
     /// Names that are taken where inputs are.
     names: BTreeSet<String>,
+    /// Files of the user's: they are where they are.
+    sources: Sources,
 }
 
 /// A file that a command is given, as it was before.
 struct Input {
     name: String,
-    path: PathBuf,
-    size: u64,
-    modified: (i64, i64),
+    staged: Staged,
 }
 
 impl Work {
@@ -68,12 +75,16 @@ impl Work {
         let path = dir.path().to_owned();
         let real = fs::canonicalize(&path).map_err(wrong)?;
         let (home, scratch) = (home.clone(), home.scratch());
-        Ok(Work { path, dir, parent, name, real, home, run, scratch, inputs: vec![], names: BTreeSet::new() })
+        let (inputs, names, sources) = (vec![], BTreeSet::new(), Sources::default());
+        Ok(Work { path, dir, parent, name, real, home, run, scratch, inputs, names, sources })
     }
 
     /// Puts the files of an input where the command finds them; their paths are those from now on. A file is `in/NAME`,
     /// or, if another has that name, `in/PORT/NAME`, as all that is more than one file.
     pub(crate) fn place(&mut self, port: &str, value: &mut Value) -> Result<(), Failure> {
+        if self.sources.stay(value) {
+            return Ok(());
+        }
         let inputs = Path::new(INPUTS);
         if let Value::File(file) = value
             && self.names.insert(file.base().to_owned())
@@ -91,6 +102,7 @@ impl Work {
 
     fn place_at(&mut self, at: &Path, value: &mut Value) -> Result<(), Failure> {
         match value {
+            Value::File(file) if self.sources.has(&file.path) => Ok(()),
             Value::File(file) => {
                 let name = file.base().to_owned();
                 self.link(&at.join(&name), file)
@@ -141,43 +153,43 @@ impl Work {
             let why = format!("a file cannot be called {:?} in a work directory", file.name);
             return Err(codes::failure(codes::INPUT_TYPE, why).finally());
         }
-        let link = self.path.join(at);
-        // A name more of a small file costs less than a link to it.
-        let is_small = file.path.starts_with(&self.scratch);
-        let original = match is_small {
-            true => Ok(file.path.clone()),
-            false => fs::canonicalize(&file.path),
-        };
-        let original = original.and_then(|path| Ok((fs::metadata(&path)?, path)));
-        let (data, original) =
-            original.map_err(|error| codes::work(format!("input `{}` cannot be read", file.name), &error))?;
-        let put = || match is_small && fs::hard_link(&original, &link).is_ok() {
-            true => Ok(()),
-            false => std::os::unix::fs::symlink(&original, &link),
-        };
-        let linked = match put() {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+        let to = self.path.join(at);
+        let is_of_this_attempt = file.path.starts_with(&self.scratch);
+        let put = || stage::put(&file.path, &to, is_of_this_attempt);
+        let staged = match put() {
+            Err(error) if error.kind() == io::ErrorKind::NotFound && file.path.exists() => {
                 self.make(at.parent().unwrap_or(Path::new("")))?;
                 put()
             }
             other => other,
         };
-        linked.map_err(|error| codes::work(format!("input `{}` could not be linked", at.display()), &error))?;
-        let modified = (data.mtime(), data.mtime_nsec());
-        self.inputs.push(Input { name: at.display().to_string(), path: original, size: data.size(), modified });
-        file.path = link;
+        let staged = staged
+            .map_err(|error| codes::work(format!("input `{}` could not be put in place", at.display()), &error))?;
+        self.inputs.push(Input { name: at.display().to_string(), staged });
+        file.path = to;
         Ok(())
     }
 
-    /// Every input must be as it was: others read it too.
+    /// Notes which files of an input are the user's own: steps read those at their own paths.
+    pub(crate) fn note_sources(&mut self, input: &Data) {
+        self.sources.note(input);
+    }
+
+    /// No input may have been written to, whoever else reads it: a flow does the same wherever it runs.
     pub(crate) fn check_inputs(&self) -> Result<(), Failure> {
-        for input in &self.inputs {
-            let same = fs::metadata(&input.path)
-                .is_ok_and(|data| data.size() == input.size && (data.mtime(), data.mtime_nsec()) == input.modified);
-            if !same {
-                let why = format!("the step changed its input `{}`, which other steps read too", input.name);
-                let failed = codes::failure(codes::INPUT_CHANGED, why).finally();
-                return Err(codes::because(failed, "hint: copy it first, `cp`, and change the copy"));
+        self.sources.check_directories()?;
+        for Input { name, staged } in &self.inputs {
+            match staged.changed() {
+                Changed::No => {}
+                Changed::ByThisStep => {
+                    let failed = codes::failure(codes::INPUT_CHANGED, format!("the step changed its input `{name}`"));
+                    return Err(codes::because(failed.finally(), "hint: copy it first, `cp`, and change the copy"));
+                }
+                Changed::BySomeStep => {
+                    let why = format!("{DAMAGE}: input `{name}` was changed while this step and others read it");
+                    let failed = Failure::new(why).finally();
+                    return Err(codes::because(failed, "it is computed again, and the steps that read it run again"));
+                }
             }
         }
         Ok(())

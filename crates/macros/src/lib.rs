@@ -10,12 +10,14 @@
 //! | `digest` | the version of a function that names none |
 //! | `flow` | a function becomes a flow |
 //! | `value` | a type becomes one that travels |
+//! | `ports` | a struct of ports becomes ports |
 
 #![forbid(unsafe_code)]
 
 mod digest;
 mod flow;
 mod options;
+mod ports;
 mod task;
 mod units;
 mod value;
@@ -28,7 +30,7 @@ use proc_macro::TokenStream;
 /// not `async` may block.
 ///
 /// Parameters before the inputs may ask for more: `step: &Step` for the step's key, address and attempt, `tx: Tx` for the
-/// flow's own rows (`effect = transactional`).
+/// flow's own rows (`effect = transactional`), `pool: State<Pool>` for what the engine was given of that type.
 ///
 /// | option | means | without it |
 /// |---|---|---|
@@ -46,6 +48,7 @@ use proc_macro::TokenStream;
 /// | `outputs(words, lines)` | names of its outputs, one for each part of the tuple it returns | one output, `value` |
 /// | `depends(words = [text])` | which inputs an output depends on | all |
 /// | `inline` | it is over in microseconds: run it where it stands, on no thread of its own (not for `async`) | |
+/// | `abandon` | its thread may go on when an attempt has taken too long: the next one does not wait for it, nor does closing | the thread is waited for |
 #[proc_macro_attribute]
 pub fn task(options: TokenStream, item: TokenStream) -> TokenStream {
     finish(task::expand(options.into(), item.into()))
@@ -63,6 +66,12 @@ pub fn flow(options: TokenStream, item: TokenStream) -> TokenStream {
 #[proc_macro_derive(Value)]
 pub fn value(item: TokenStream) -> TokenStream {
     finish(value::expand(item.into()))
+}
+
+/// Makes a struct of ports one of the `onceflow::Ports` that flows take and give.
+#[proc_macro_derive(Ports, attributes(ports))]
+pub fn ports(item: TokenStream) -> TokenStream {
+    finish(ports::expand(item.into()))
 }
 
 fn finish(expanded: syn::Result<proc_macro2::TokenStream>) -> TokenStream {

@@ -26,6 +26,7 @@ pub(crate) struct Options {
     pub(crate) outputs: Option<Vec<Ident>>,
     pub(crate) depends: Vec<(Ident, Vec<Ident>)>,
     pub(crate) inline: Option<Span>,
+    pub(crate) abandon: Option<Span>,
 }
 
 /// The effect, as a variant of the model's.
@@ -37,9 +38,9 @@ pub(crate) enum Effect {
     Transactional,
 }
 
-const KNOWN: [&str; 13] = [
+const KNOWN: [&str; 14] = [
     "name", "version", "effect", "retry", "timeout", "class", "cpus", "memory", "undo", "outputs", "depends", "inline",
-    "backoff",
+    "abandon", "backoff",
 ];
 
 impl Options {
@@ -76,6 +77,7 @@ impl Options {
             "outputs" => once(&mut self.outputs, meta, names(meta)?),
             "depends" => meta.parse_nested_meta(|meta| self.dependency(&meta)),
             "inline" => once(&mut self.inline, meta, meta.path.segments[0].ident.span()),
+            "abandon" => once(&mut self.abandon, meta, meta.path.segments[0].ident.span()),
             other => Err(meta.error(unknown(other))),
         }
     }
@@ -177,7 +179,7 @@ fn unknown(name: &str) -> String {
             format!("`{name}` belongs to `retry`: `retry(attempts = 3, backoff = \"1s\")`")
         }
         Some((distance, known)) if distance <= 2 => format!("`{name}` is no option of a task; did you mean `{known}`?"),
-        _ => format!("`{name}` is no option of a task: there are {}", KNOWN[..12].join(", ")),
+        _ => format!("`{name}` is no option of a task: there are {}", KNOWN[..13].join(", ")),
     }
 }
 

@@ -15,6 +15,8 @@ enum Parameter {
     Step { by_reference: bool },
     /// The flow's rows.
     Tx,
+    /// What the engine has of this type.
+    State(Box<Type>),
     /// An input.
     Input(Ident, Box<Type>),
 }
@@ -29,7 +31,7 @@ pub(crate) fn expand(options: TokenStream, item: TokenStream) -> Result<TokenStr
         .iter()
         .filter_map(|parameter| match parameter {
             Parameter::Input(name, ty) => Some((name, &**ty)),
-            Parameter::Step { .. } | Parameter::Tx => None,
+            Parameter::Step { .. } | Parameter::Tx | Parameter::State(_) => None,
         })
         .collect();
     let depends = depends(&options, &inputs)?;
@@ -52,6 +54,20 @@ pub(crate) fn expand(options: TokenStream, item: TokenStream) -> Result<TokenStr
         quote! {
             fn undo() -> ::core::option::Option<::onceflow::task::Definition> {
                 ::core::option::Option::Some(#definition)
+            }
+        }
+    });
+    let states: Vec<_> = parameters
+        .iter()
+        .filter_map(|parameter| match parameter {
+            Parameter::State(ty) => Some(quote_spanned!(ty.span()=> ::onceflow::task::Need::of::<#ty>())),
+            _ => None,
+        })
+        .collect();
+    let needs = (!states.is_empty()).then(|| {
+        quote! {
+            fn needs() -> ::std::vec::Vec<::onceflow::task::Need> {
+                ::std::vec![#(#states),*]
             }
         }
     });
@@ -91,6 +107,7 @@ pub(crate) fn expand(options: TokenStream, item: TokenStream) -> Result<TokenStr
             }
 
             #start
+            #needs
             #undo
         }
     })
@@ -173,14 +190,39 @@ pub(crate) fn parameter<'a>(what: &str, argument: &'a FnArg) -> Result<(&'a Iden
     }
 }
 
+/// Where what is no input stands.
+const FIRST: &str = "this stands before the inputs";
+
+/// The `T` of `State<T>`.
+fn state_of(ty: &Type) -> Option<&Type> {
+    let Type::Path(path) = ty else { return None };
+    let last = path.path.segments.last().filter(|last| last.ident == "State")?;
+    let syn::PathArguments::AngleBracketed(arguments) = &last.arguments else { return None };
+    match (arguments.args.first()?, arguments.args.len()) {
+        (syn::GenericArgument::Type(ty), 1) => Some(ty),
+        _ => None,
+    }
+}
+
+/// A state that is taken apart where it is taken: `State(pool): State<Pool>`.
+fn destructured(argument: &FnArg) -> Option<Parameter> {
+    let FnArg::Typed(typed) = argument else { return None };
+    let Pat::TupleStruct(_) = &*typed.pat else { return None };
+    state_of(&typed.ty).map(|state| Parameter::State(Box::new(state.clone())))
+}
+
 fn parameters(signature: &Signature) -> Result<Vec<Parameter>> {
     let mut inputs_began = false;
     let read = signature.inputs.iter().map(|argument| {
+        if let Some(state) = destructured(argument) {
+            return if inputs_began { Err(Error::new(argument.span(), FIRST)) } else { Ok(state) };
+        }
         let (name, ty) = parameter("task", argument)?;
         let read = match ty {
             Type::Reference(reference) if is(&reference.elem, "Step") => Parameter::Step { by_reference: true },
             ty if is(ty, "Step") => Parameter::Step { by_reference: false },
             ty if is(ty, "Tx") => Parameter::Tx,
+            ty if let Some(state) = state_of(ty) => Parameter::State(Box::new(state.clone())),
             Type::Reference(_) => {
                 let owned = owned(ty).map(|owned| format!(": take `{name}: {owned}`")).unwrap_or_default();
                 return Err(Error::new(ty.span(), format!("a task owns its inputs{owned}")));
@@ -194,7 +236,7 @@ fn parameters(signature: &Signature) -> Result<Vec<Parameter>> {
             }
         };
         if inputs_began {
-            return Err(Error::new(ty.span(), "this stands before the inputs"));
+            return Err(Error::new(ty.span(), FIRST));
         }
         Ok(read)
     });
@@ -239,6 +281,9 @@ fn agree(options: &Options, signature: &Signature, parameters: &[Parameter]) -> 
     }
     if let (Some(inline), Some(_)) = (options.inline, signature.asyncness) {
         return Err(Error::new(inline, "an `async` task waits, so it cannot run where it stands"));
+    }
+    if let (Some(abandon), true) = (options.abandon, signature.asyncness.is_some() || options.inline.is_some()) {
+        return Err(Error::new(abandon, "only a task that has a thread of its own can be abandoned on it"));
     }
     Ok(())
 }
@@ -309,6 +354,7 @@ fn start(function: &ItemFn, parameters: &[Parameter], options: &Options, count: 
             Parameter::Step { by_reference: true } => quote!(&__step),
             Parameter::Step { by_reference: false } => quote!(::core::clone::Clone::clone(&__step)),
             Parameter::Tx => quote!(::onceflow::task::tx(&__step)?),
+            Parameter::State(ty) => quote_spanned!(ty.span()=> ::onceflow::task::state::<#ty>(&__step)?),
             Parameter::Input(input, ty) => {
                 let label = label(input);
                 let read = quote_spanned!(ty.span()=> ::onceflow::task::input::<#ty>);
@@ -330,6 +376,8 @@ fn start(function: &ItemFn, parameters: &[Parameter], options: &Options, count: 
         quote_spanned!(name.span()=> ::onceflow::task::Attempt::Async(::std::boxed::Box::pin(async move { #work })))
     } else if options.inline.is_some() {
         quote!(::onceflow::task::Attempt::Done((move || { #work })()))
+    } else if options.abandon.is_some() {
+        quote!(::onceflow::task::Attempt::Abandonable(::std::boxed::Box::new(move || { #work })))
     } else {
         quote!(::onceflow::task::Attempt::Blocking(::std::boxed::Box::new(move || { #work })))
     };

@@ -80,7 +80,7 @@ const HISTORY_MS: u64 = 1000;
 /// Runs a flow on a store of its own.
 async fn curve(
     name: &str,
-    library: onceflow_core::model::Library,
+    library: Arc<onceflow_core::model::Library>,
     tasks: &onceflow::task::Tasks,
     inputs: Inputs,
 ) -> anyhow::Result<Curve> {

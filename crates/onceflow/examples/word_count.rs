@@ -55,7 +55,8 @@ async fn main() -> anyhow::Result<()> {
     };
     let engine = Engine::open(place.path().join("store")).await?;
     let flow = word_count::flow();
-    let (total, most) = engine.run(&flow, Directory::from_path(&directory)?).await?;
+    let run = engine.start(&flow, Directory::from_path(&directory)?).key("word count").await?;
+    let (total, most) = run.result().await?;
     println!("{total} words in {}", directory.display());
     for (word, n) in most {
         println!("{n:6} {word}");

@@ -111,10 +111,20 @@ macro_rules! tuples {
 }
 
 tuples! {
-    A U 0;
-    A U 0 B V 1;
-    A U 0 B V 1 C W 2;
-    A U 0 B V 1 C W 2 D X 3;
-    A U 0 B V 1 C W 2 D X 3 E Y 4;
-    A U 0 B V 1 C W 2 D X 3 E Y 4 F Z 5;
+    A XA 0;
+    A XA 0 B XB 1;
+    A XA 0 B XB 1 C XC 2;
+    A XA 0 B XB 1 C XC 2 D XD 3;
+    A XA 0 B XB 1 C XC 2 D XD 3 E XE 4;
+    A XA 0 B XB 1 C XC 2 D XD 3 E XE 4 F XF 5;
+    A XA 0 B XB 1 C XC 2 D XD 3 E XE 4 F XF 5 G XG 6;
+    A XA 0 B XB 1 C XC 2 D XD 3 E XE 4 F XF 5 G XG 6 H XH 7;
+    A XA 0 B XB 1 C XC 2 D XD 3 E XE 4 F XF 5 G XG 6 H XH 7 I XI 8;
+    A XA 0 B XB 1 C XC 2 D XD 3 E XE 4 F XF 5 G XG 6 H XH 7 I XI 8 J XJ 9;
+    A XA 0 B XB 1 C XC 2 D XD 3 E XE 4 F XF 5 G XG 6 H XH 7 I XI 8 J XJ 9 K XK 10;
+    A XA 0 B XB 1 C XC 2 D XD 3 E XE 4 F XF 5 G XG 6 H XH 7 I XI 8 J XJ 9 K XK 10 L XL 11;
+    A XA 0 B XB 1 C XC 2 D XD 3 E XE 4 F XF 5 G XG 6 H XH 7 I XI 8 J XJ 9 K XK 10 L XL 11 M XM 12;
+    A XA 0 B XB 1 C XC 2 D XD 3 E XE 4 F XF 5 G XG 6 H XH 7 I XI 8 J XJ 9 K XK 10 L XL 11 M XM 12 N XN 13;
+    A XA 0 B XB 1 C XC 2 D XD 3 E XE 4 F XF 5 G XG 6 H XH 7 I XI 8 J XJ 9 K XK 10 L XL 11 M XM 12 N XN 13 O XO 14;
+    A XA 0 B XB 1 C XC 2 D XD 3 E XE 4 F XF 5 G XG 6 H XH 7 I XI 8 J XJ 9 K XK 10 L XL 11 M XM 12 N XN 13 O XO 14 P XP 15;
 }

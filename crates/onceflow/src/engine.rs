@@ -101,9 +101,12 @@ impl Engine {
         Engine { inner: Arc::new(Inner { engine, store: None }) }
     }
 
-    /// Starts a run of a flow, or finds it, when it is awaited: the same key is the same run. One that is at work goes
-    /// on, one that failed tries again what failed, one that is done answers what it gave. The run goes on whether or
-    /// not anybody waits for it.
+    /// Starts a run of a flow, or finds it, when it is awaited: the same [key](Start::key) is the same run. One that is at
+    /// work goes on, one that failed tries again what failed, one that is done answers what it gave. The run goes on whether
+    /// or not anybody waits for it.
+    ///
+    /// Without a key it is a run of its own, however many are started at once, and nothing is left of it when it is done and
+    /// its [`Run`] is dropped.
     ///
     /// ```
     /// # use onceflow::prelude::*;
@@ -120,7 +123,8 @@ impl Engine {
         Start::new(self.clone(), flow, inputs)
     }
 
-    /// Starts a run under the flow's own name, and waits for its result.
+    /// Starts a run of its own, waits for its result, and leaves nothing behind. For work that must survive this process, so
+    /// that the same call goes on, give it a key: `engine.start(&flow, inputs).key("order-17").await?.result().await?`.
     ///
     /// # Errors
     /// As [`Engine::start`] and [`Run::result`].

@@ -3,6 +3,36 @@
 use crate::{Report, value};
 use onceflow_store::backend::embedded::OpenError;
 
+/// An error of a step, with what caused it as its [`source`](std::error::Error::source).
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{what}")]
+pub struct StepError {
+    what: String,
+    source: Option<Box<StepError>>,
+}
+
+impl StepError {
+    /// A chain of causes, the outermost first; none of none.
+    fn chain(causes: &[String]) -> Option<Self> {
+        let below = |source: Option<StepError>, what: &String| {
+            Some(StepError { what: what.clone(), source: source.map(Box::new) })
+        };
+        causes.iter().rev().fold(None, below)
+    }
+}
+
+impl Error {
+    /// A run that gave no result.
+    pub(crate) fn run(key: &str, report: Report) -> Self {
+        let failed = match &report {
+            Report::Failed(failures) | Report::Undone { failures, .. } => failures.first(),
+            _ => None,
+        };
+        let source = failed.and_then(|failed| StepError::chain(&failed.causes));
+        Error::Run { key: key.into(), report, source }
+    }
+}
+
 /// Why something asked of an [`Engine`](crate::Engine) or a [`Run`](crate::Run) did not work.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
@@ -25,6 +55,15 @@ pub enum Error {
         key: String,
         /// What it has come to.
         report: Report,
+        /// The errors of the step that failed first, the outermost first: the chain that its task returned.
+        source: Option<StepError>,
+    },
+    /// Somebody started the run's key with other inputs, another flow or other outputs: it does not give what was asked for
+    /// here any more.
+    #[error("run `{key}` was started again with something else: what it gives is not for these inputs")]
+    Superseded {
+        /// The run.
+        key: String,
     },
     /// The output was left out when the run was started.
     #[error("run `{key}` was not asked for its output `{output}`")]
@@ -52,5 +91,14 @@ pub enum Error {
     },
     /// Everything else: a flow that does not check, inputs it does not have, a store that does not answer.
     #[error(transparent)]
-    Engine(#[from] onceflow_engine::Error),
+    Engine(onceflow_engine::Error),
+}
+
+impl From<onceflow_engine::Error> for Error {
+    fn from(error: onceflow_engine::Error) -> Self {
+        match error {
+            onceflow_engine::Error::Superseded { key } => Error::Superseded { key },
+            error => Error::Engine(error),
+        }
+    }
 }

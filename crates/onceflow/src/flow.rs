@@ -75,12 +75,12 @@ impl<I: Ports, O: Ports> Flow<I, O> {
 
     /// Its graph, unchecked.
     pub fn graph(&self) -> &Graph {
-        &self.needs.flows[&self.name]
+        &self.needs.flows.flows[&self.name]
     }
 
     /// Its graph and those of the flows it can call, unchecked.
-    pub fn library(&self) -> Library {
-        Library { flows: self.needs.flows.clone() }
+    pub fn library(&self) -> Arc<Library> {
+        self.needs.flows.clone()
     }
 
     /// The code of all tasks it can come to, those that undo others too.
@@ -156,18 +156,19 @@ pub fn call_described<O: Ports>(
     id: TypeId,
     name: &str,
     inputs: Vec<model::Port>,
-    outputs: &[&str],
+    outputs: &O::Names,
     draft: fn() -> Draft,
     given: Vec<crate::arg::Given>,
 ) -> Call<O> {
-    let outputs = outputs.iter().zip(O::types()).map(|(name, ty)| model::Port::new(*name, ty)).collect();
+    let outputs = named::<O>(outputs);
     let callee = Callee { name: name.into(), inputs, outputs, from: From::Described(id, draft) };
     Call::new(Target::Flow(callee), given)
 }
 
 /// The inputs or outputs of a flow, by name.
-fn named<P: Ports>(names: &P::Names) -> Vec<model::Port> {
-    names.as_ref().iter().zip(P::types()).map(|(name, ty)| model::Port::new(*name, ty)).collect()
+#[doc(hidden)]
+pub fn named<P: Ports>(names: &P::Names) -> Vec<model::Port> {
+    P::names(names).into_iter().zip(P::types()).map(|(name, ty)| model::Port::new(name, ty)).collect()
 }
 
 impl Draft {

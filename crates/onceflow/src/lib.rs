@@ -79,13 +79,47 @@ pub mod task;
 pub mod value;
 
 pub use arg::{Arg, Args};
-pub use builder::{Builder, Choice};
+pub use builder::{Builder, Choice, NextPart};
 pub use bytes::Bytes;
 pub use engine::{Engine, EngineBuilder, Events};
-pub use error::Error;
+pub use error::{Error, StepError};
 pub use flow::{Flow, FlowRef};
 pub use onceflow_core::{Timestamp, model, plan::Explanation, protocol::rows::Failed};
 pub use onceflow_engine::{End, Event, Report, Resolution, What};
+/// Makes a struct of ports one of the [`Ports`] that flows, and closures that describe parts of them, take and give: as many
+/// as it has fields, each called what it is called.
+///
+/// ```
+/// use onceflow::prelude::*;
+///
+/// #[task(effect = pure)]
+/// fn half(n: u64) -> u64 {
+///     n / 2
+/// }
+///
+/// #[derive(Clone, Copy, Ports)]
+/// #[ports(derive(Debug, PartialEq))] // for `HalvesValues`, what a run gives
+/// struct Halves {
+///     half: Port<u64>,
+///     quarter: Port<u64>,
+/// }
+///
+/// #[flow]
+/// fn halves(f: &mut Builder, n: Port<u64>) -> Halves {
+///     let half_of_it = f.add(half(n));
+///     Halves { half: half_of_it, quarter: f.add(half(half_of_it)) }
+/// }
+///
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), onceflow::Error> {
+/// let result: HalvesValues = Engine::in_memory().run(&halves::flow(), 12).await?;
+/// assert_eq!(result, HalvesValues { half: 6, quarter: 3 });
+/// # Ok(()) }
+/// ```
+///
+/// For a struct `Halves` there are then `HalvesValues`, and, with the same fields, `HalvesLists` (what an each gives),
+/// `HalvesOptions`, `HalvesInputs` and `HalvesOutputs`. Where names of ports are asked for ([`Flow::new`]), say
+/// [`FieldNames`](port::FieldNames).
+pub use onceflow_macros::Ports;
 pub use onceflow_macros::Value;
 /// Makes a flow of a function that describes it.
 ///
@@ -134,7 +168,7 @@ pub use onceflow_macros::flow;
 pub use onceflow_macros::task;
 pub use port::{Input, Output, Port, Ports};
 pub use run::{Run, Start};
-pub use task::{Call, Step, Task, Tx, fatal, not_done};
+pub use task::{Call, State, Step, Task, Tx, fatal, not_done};
 pub use value::{Directory, File, Value};
 
 /// What nearly every user of this crate needs.
@@ -144,7 +178,8 @@ pub use value::{Directory, File, Value};
 /// ```
 pub mod prelude {
     pub use crate::{
-        Builder, Bytes, Directory, Engine, File, Flow, FlowRef, Port, Step, Task, Tx, Value, fatal, not_done,
+        Builder, Bytes, Directory, Engine, File, Flow, FlowRef, Port, Ports, State, Step, Task, Tx, Value, fatal,
+        not_done,
     };
     pub use onceflow_macros::{flow, task};
 }

@@ -108,21 +108,28 @@ impl<T> fmt::Debug for Input<T> {
     }
 }
 
-/// One port, or a tuple of up to six: what flows, and the closures that describe parts of them, take and give.
+/// What a builder makes of the outputs of a part.
+pub trait FromHandles: Copy + 'static {
+    #[doc(hidden)]
+    fn from_handles(handles: &mut dyn Iterator<Item = Handle>) -> Self;
+}
+
+/// One port, a tuple of up to sixteen, or a struct of as many as you like ([`#[derive(Ports)]`](macro@crate::Ports)): what
+/// flows, and the closures that describe parts of them, take and give.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is neither a port nor a tuple of ports",
     label = "not ports",
     note = "use `f.constant(value)` for a fixed value, and `f.add(task(..))` for the result of a task"
 )]
-pub trait Ports: Copy + 'static {
+pub trait Ports: FromHandles {
     /// The values that go through.
     type Values;
-    /// One name for each.
-    type Names: AsRef<[&'static str]>;
+    /// One name for each: an array of them, or [`FieldNames`] for a struct.
+    type Names;
     /// A list of each: what an each gives.
-    type Lists: Ports;
+    type Lists: FromHandles;
     /// An option of each: what a choice without a last resort gives.
-    type Options: Ports;
+    type Options: FromHandles;
     /// A typed name for each, where they are outputs.
     type Outputs;
     /// A typed name for each, where they are inputs.
@@ -131,7 +138,7 @@ pub trait Ports: Copy + 'static {
     #[doc(hidden)]
     fn types() -> Vec<Type>;
     #[doc(hidden)]
-    fn from_handles(handles: &mut dyn Iterator<Item = Handle>) -> Self;
+    fn names(names: &Self::Names) -> Vec<&'static str>;
     #[doc(hidden)]
     fn handles(self) -> Vec<Handle>;
     #[doc(hidden)]
@@ -144,8 +151,34 @@ pub trait Ports: Copy + 'static {
     fn decode(data: &mut dyn Iterator<Item = Data>) -> Result<Self::Values, Error>;
 }
 
+/// The names of the fields of a [struct of ports](macro@crate::Ports), where names are asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FieldNames;
+
+/// Ports that have names of their own: the fields of a struct, or `value` for a single one.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` has no names of its own",
+    note = "name what the flow gives: `#[flow(outputs(a, b))]`"
+)]
+pub trait OwnNames: Ports {
+    #[doc(hidden)]
+    fn own_names() -> Self::Names;
+}
+
+impl<T: Value> OwnNames for Port<T> {
+    fn own_names() -> [&'static str; 1] {
+        [crate::builder::VALUE]
+    }
+}
+
 /// As many as [`Ports::types`] says, always.
 const COUNTED: &str = "as many as there are types";
+
+impl<T: Value> FromHandles for Port<T> {
+    fn from_handles(handles: &mut dyn Iterator<Item = Handle>) -> Self {
+        Port::new(handles.next().expect(COUNTED))
+    }
+}
 
 impl<T: Value> Ports for Port<T> {
     type Values = T;
@@ -159,8 +192,8 @@ impl<T: Value> Ports for Port<T> {
         vec![T::ty()]
     }
 
-    fn from_handles(handles: &mut dyn Iterator<Item = Handle>) -> Self {
-        Port::new(handles.next().expect(COUNTED))
+    fn names(names: &[&'static str; 1]) -> Vec<&'static str> {
+        names.to_vec()
     }
 
     fn handles(self) -> Vec<Handle> {
@@ -186,6 +219,13 @@ impl<T: Value> Ports for Port<T> {
 
 macro_rules! tuples {
     ($($count:literal: $($T:ident $at:tt)*;)*) => {$(
+        impl<$($T: Value),*> FromHandles for ($(Port<$T>,)*) {
+            #[allow(unused_variables, clippy::unused_unit)]
+            fn from_handles(handles: &mut dyn Iterator<Item = Handle>) -> Self {
+                ($(Port::<$T>::from_handles(handles),)*)
+            }
+        }
+
         impl<$($T: Value),*> Ports for ($(Port<$T>,)*) {
             type Values = ($($T,)*);
             type Names = [&'static str; $count];
@@ -198,9 +238,8 @@ macro_rules! tuples {
                 vec![$($T::ty()),*]
             }
 
-            #[allow(unused_variables, clippy::unused_unit)]
-            fn from_handles(handles: &mut dyn Iterator<Item = Handle>) -> Self {
-                ($(Port::<$T>::from_handles(handles),)*)
+            fn names(names: &Self::Names) -> Vec<&'static str> {
+                names.to_vec()
             }
 
             fn handles(self) -> Vec<Handle> {
@@ -238,4 +277,14 @@ tuples! {
     4: A 0 B 1 C 2 D 3;
     5: A 0 B 1 C 2 D 3 E 4;
     6: A 0 B 1 C 2 D 3 E 4 F 5;
+    7: A 0 B 1 C 2 D 3 E 4 F 5 G 6;
+    8: A 0 B 1 C 2 D 3 E 4 F 5 G 6 H 7;
+    9: A 0 B 1 C 2 D 3 E 4 F 5 G 6 H 7 I 8;
+    10: A 0 B 1 C 2 D 3 E 4 F 5 G 6 H 7 I 8 J 9;
+    11: A 0 B 1 C 2 D 3 E 4 F 5 G 6 H 7 I 8 J 9 K 10;
+    12: A 0 B 1 C 2 D 3 E 4 F 5 G 6 H 7 I 8 J 9 K 10 L 11;
+    13: A 0 B 1 C 2 D 3 E 4 F 5 G 6 H 7 I 8 J 9 K 10 L 11 M 12;
+    14: A 0 B 1 C 2 D 3 E 4 F 5 G 6 H 7 I 8 J 9 K 10 L 11 M 12 N 13;
+    15: A 0 B 1 C 2 D 3 E 4 F 5 G 6 H 7 I 8 J 9 K 10 L 11 M 12 N 13 O 14;
+    16: A 0 B 1 C 2 D 3 E 4 F 5 G 6 H 7 I 8 J 9 K 10 L 11 M 12 N 13 O 14 P 15;
 }

@@ -14,7 +14,11 @@ use crate::{
 use onceflow_engine::Handle;
 use std::{marker::PhantomData, path::Path, sync::Arc};
 
-/// A run of a flow that gives `O`. Dropping it changes nothing: the run goes on.
+/// A run of a flow that gives `O`. Dropping it changes nothing: the run goes on. One that was started without a key is
+/// forgotten when it is done and the last clone of this is dropped.
+///
+/// It answers for the inputs it was started with, and for nothing else: if somebody starts the same key with others, it fails
+/// with [`Error::Superseded`].
 pub struct Run<O> {
     engine: Engine,
     handle: Handle,
@@ -104,7 +108,7 @@ impl<O: Ports> Run<O> {
     async fn done(&self) -> Result<Report, Error> {
         match self.handle.wait().await? {
             done @ Report::Done(_) => Ok(done),
-            report => Err(Error::Run { key: self.key().into(), report }),
+            report => Err(Error::run(self.key(), report)),
         }
     }
 
@@ -123,7 +127,7 @@ impl<O: Ports> Run<O> {
         match self.handle.report().await? {
             Report::Done(_) => Err(Error::NotAsked { key: self.key().into(), output: output.into() }),
             Report::Running => Err(error.into()),
-            report => Err(Error::Run { key: self.key().into(), report }),
+            report => Err(Error::run(self.key(), report)),
         }
     }
 
@@ -156,7 +160,26 @@ impl<O: Ports> Run<O> {
         Ok(self.handle.cancel().await?)
     }
 
-    /// Says what became of a step that must not run twice and whose outcome is not known: [`Report::Waiting`] names them.
+    /// Tries again what failed, or what could not be undone; how many steps that are. Some engine that has the tasks of the
+    /// flow must be at work for anything to happen.
+    ///
+    /// # Errors
+    /// If it has ended, or waits for somebody to say what became of a step.
+    pub async fn retry(&self) -> Result<usize, Error> {
+        Ok(self.handle.retry(None).await?)
+    }
+
+    /// Gives up what could not be undone, of which the report of the run names the steps: the run ends, and its key can be
+    /// started again. How many steps that are.
+    ///
+    /// # Errors
+    /// If the run has ended, or nothing of it failed to be undone.
+    pub async fn abandon(&self) -> Result<usize, Error> {
+        Ok(self.handle.abandon().await?)
+    }
+
+    /// Says what became of a step that must not run twice and whose outcome is not known: [`Report::Waiting`] names them. Of
+    /// a run that could not be undone, says what becomes of an undo: done by hand, tried again, or given up.
     ///
     /// # Errors
     /// If there is no such step, or somebody else has said it.

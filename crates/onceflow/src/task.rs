@@ -2,10 +2,13 @@
 
 mod error;
 mod returned;
+mod state;
 
 pub use error::{Marked, failure, fatal, not_done};
+pub use onceflow_engine::Need;
 pub use onceflow_engine::task::{Attempt, Body, Data, Failure, FileData, Step, Tasks, Tx};
 pub use returned::{Outputs, Returned};
+pub use state::{State, state};
 
 use crate::{
     arg::Given,
@@ -44,6 +47,11 @@ pub trait Task: 'static {
 
     /// Starts an attempt. A panic is not caught here.
     fn start(step: Step, inputs: Vec<Data>) -> Attempt;
+
+    /// The [`State`] it takes.
+    fn needs() -> Vec<Need> {
+        Vec::new()
+    }
 
     /// The task that undoes it.
     fn undo() -> Option<Definition> {
@@ -88,6 +96,10 @@ impl<T: Task> Body for Code<T> {
     fn start(&self, step: Step, inputs: Vec<Data>) -> Attempt {
         T::start(step, inputs)
     }
+
+    fn needs(&self) -> Vec<Need> {
+        T::needs()
+    }
 }
 
 /// A task or a flow with its arguments: not part of a flow until it is given to [`Builder::add`](crate::Builder::add).
@@ -101,7 +113,8 @@ pub struct Call<P> {
 
 /// What is called.
 pub(crate) enum Target {
-    Task(Definition),
+    /// Which, and what defines it: asked only for the first step of it.
+    Task(TypeId, fn() -> Definition),
     Flow(Callee),
 }
 
@@ -116,7 +129,7 @@ impl<P: Ports> Call<P> {
 #[doc(hidden)]
 #[track_caller]
 pub fn call<T: Task>(given: Vec<Given>) -> Call<T::Ports> {
-    Call::new(Target::Task(Definition::of::<T>()), given)
+    Call::new(Target::Task(TypeId::of::<T>(), Definition::of::<T>), given)
 }
 
 /// The outputs of a task, under these names; a single one may do without.

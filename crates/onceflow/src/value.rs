@@ -1,7 +1,7 @@
 //! What may travel between tasks: which Rust types do, what the kernel calls them, and the bytes they become.
 //!
-//! Equal values must become equal bytes, or a resumed run would believe that an input has changed. Everything here does;
-//! a type of your own does too unless it holds something without an order, such as a `HashMap`: use a `BTreeMap`.
+//! Equal values must become equal bytes, or a resumed run would believe that an input has changed. Everything here does, a
+//! `HashMap` too; a type of your own does unless serde writes something in it without an order: use a `BTreeMap` there.
 
 mod describe;
 mod file;
@@ -18,8 +18,9 @@ use onceflow_engine::task::Data;
 
 /// A type whose values can travel between tasks.
 ///
-/// Numbers, `bool`, `String`, [`Bytes`](crate::Bytes), `()`, [`File`], [`Directory`], and `Vec`, `Option`, `BTreeMap`,
-/// `BTreeSet` and tuples of these do. A type of your own does with a derive:
+/// Numbers, `bool`, `String`, [`Bytes`](crate::Bytes), `()`, `PathBuf`, `Duration`, `SystemTime`,
+/// [`Timestamp`](crate::Timestamp), [`File`], [`Directory`], and `Vec`, `Option`, maps, sets and tuples of these do (the keys
+/// of a `HashMap` need an order, in which it is written). A type of your own does with a derive:
 ///
 /// ```
 /// use onceflow::{Value, model::Type};

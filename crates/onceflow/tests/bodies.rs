@@ -167,6 +167,7 @@ fn a_function_waits_blocks_or_is_done_as_it_says() {
             Attempt::Done(_) => "done",
             Attempt::Async(_) => "waits",
             Attempt::Blocking(_) => "blocks",
+            Attempt::Abandonable(_) => "may be abandoned",
         }
     };
     assert_eq!(start("nap", vec![]), "waits");
@@ -255,8 +256,8 @@ fn a_port_of_another_flow_is_refused() {
 }
 
 #[test]
-#[should_panic(expected = "outside of the closure it was made in")]
-fn a_port_that_escapes_its_closure_is_refused() {
+#[should_panic(expected = "port `item` was used outside of the closure it was made in, of the each at")]
+fn a_port_that_escapes_its_closure_is_refused_by_name() {
     Flow::new("escape", ["list"], ["n"], |f, list: Port<Vec<u64>>| {
         let mut escaped = None;
         f.each(list, |_, n| {
@@ -265,6 +266,49 @@ fn a_port_that_escapes_its_closure_is_refused() {
         });
         f.add(double(escaped.expect("the closure runs once")))
     });
+}
+
+#[test]
+#[should_panic(expected = "port `double` was used outside of the closure it was made in, of the each at")]
+fn a_port_of_one_body_is_refused_in_another_by_name() {
+    Flow::new("other", ["list"], ["n"], |f, list: Port<Vec<u64>>| {
+        let mut escaped = None;
+        let doubled = f.each(list, |f, n| *escaped.insert(f.add(double(n))));
+        f.each(doubled, |f, _| f.add(double(escaped.expect("the closure runs once"))))
+    });
+}
+
+#[test]
+#[should_panic(expected = "nothing is called `lost`: add a part with it")]
+fn a_name_that_nothing_gets_is_refused() {
+    Flow::new("named", ["n"], ["n"], |f, n: Port<u64>| {
+        let _ = f.named("lost");
+        f.add(double(n))
+    });
+}
+
+#[test]
+fn calls_stand_inside_each_other_and_a_name_is_for_its_own_part() {
+    let flow = Flow::new("nested", ["n"], ["n"], |f, n: Port<u64>| {
+        f.named("outer").add(double(f.add(double(f.named("inner").add(double(n))))))
+    });
+    let names: Vec<_> = flow.graph().modules.iter().map(|module| module.name.as_str()).collect();
+    assert_eq!(names, ["inner", "double", "outer"]);
+    // The builder of the outside, used inside, describes the inside.
+    let flow =
+        Flow::new("outside", ["list"], ["list"], |f, list: Port<Vec<u64>>| f.each(list, |_, n| f.add(double(n))));
+    assert_eq!(flow.graph().modules.len(), 1);
+}
+
+#[test]
+fn many_steps_of_one_task_have_names_of_their_own_in_linear_time() {
+    // With a search for every name this would take a minute.
+    const STEPS: usize = 20_000;
+    let flow = Flow::new("long", ["n"], ["n"], |f, n: Port<u64>| (0..STEPS).fold(n, |n, _| f.add(double(n))));
+    let modules = &flow.graph().modules;
+    assert_eq!((modules[1].name.as_str(), modules[STEPS - 1].name.as_str()), ("double_2", "double_20000"));
+    let names: std::collections::BTreeSet<_> = modules.iter().map(|module| &module.name).collect();
+    assert_eq!(names.len(), STEPS);
 }
 
 #[test]

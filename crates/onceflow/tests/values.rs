@@ -32,7 +32,7 @@ struct Renamed {
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, Value)]
 struct WithForeign {
-    map: HashMap<String, u64>,
+    number: std::num::NonZeroU8,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, Value)]
@@ -92,7 +92,7 @@ fn types_of_ones_own_are_records_or_known_by_name() {
     check(point.clone(), "{ next: option<Point>, tags: list<text>, x: int, y: float }");
     check(vec![point.clone()], "list<{ next: option<Point>, tags: list<text>, x: int, y: float }>");
     check(Renamed { x: 1 }, "Renamed");
-    check(WithForeign { map: HashMap::from([("a".into(), 1)]) }, "WithForeign");
+    check(WithForeign { number: std::num::NonZeroU8::MIN }, "WithForeign");
     let holds = Holds { r#type: 1, point: Renamed { x: 1 }, pair: (1, "x".into()) };
     check(holds, "{ pair: (int, text), point: Renamed, type: int }");
     check(Wrapped(7), "Wrapped");
@@ -163,4 +163,46 @@ fn files_and_directories_carry_names_and_content() {
     check(file.clone().named("c.txt"), "file");
     check(vec![file], "list<file>");
     assert!(File::from_path("/").is_err());
+}
+
+#[test]
+fn a_file_that_is_not_there_is_an_error_that_names_it() {
+    let place = tempfile::tempdir().unwrap();
+    let missing = place.path().join("missing.txt");
+    let error = File::from_path(&missing).unwrap_err();
+    assert_eq!(error.kind(), std::io::ErrorKind::NotFound);
+    assert!(error.to_string().contains("missing.txt"), "{error}");
+    let error = File::from_path(place.path()).unwrap_err();
+    assert!(error.to_string().ends_with("is not a regular file"), "{error}");
+    std::os::unix::fs::symlink(&missing, place.path().join("dangling")).unwrap();
+    let error = Directory::from_path(place.path()).unwrap_err();
+    assert!(error.to_string().contains("dangling"), "{error}");
+}
+
+#[test]
+fn maps_without_an_order_paths_and_times_are_values() {
+    use std::{
+        collections::HashSet,
+        os::unix::ffi::OsStringExt as _,
+        path::PathBuf,
+        time::{Duration, SystemTime},
+    };
+    let names: Vec<_> = (0..100).map(|n| (format!("name {n}"), n)).collect();
+    let ordered: BTreeMap<_, _> = names.iter().cloned().collect();
+    for _ in 0..5 {
+        // Every one is in another order, and all are the same bytes.
+        let map: HashMap<String, u64> = names.iter().cloned().collect();
+        assert_eq!(map.clone().encode().unwrap(), ordered.clone().encode().unwrap());
+        check(map, "map<text, int>");
+    }
+    check(HashSet::from([3_u64, 1, 2]), "set<int>");
+    check(HashMap::from([((1_u64, String::from("a")), vec![true])]), "map<(int, text), list<bool>>");
+    check(PathBuf::from("data/reads.fq"), "text");
+    check(Duration::from_millis(1500), "{ nanos: int, secs: int }");
+    let then = SystemTime::UNIX_EPOCH + Duration::from_secs(1_800_000_000);
+    check(then, "{ nanos_since_epoch: int, secs_since_epoch: int }");
+    check(onceflow::Timestamp::from_ms(7), "int");
+    check(vec![Some(Duration::ZERO), None], "list<option<{ nanos: int, secs: int }>>");
+    // What cannot be written is told.
+    assert!(PathBuf::from(std::ffi::OsString::from_vec(vec![0xff])).encode().is_err());
 }

@@ -29,7 +29,7 @@ pub(crate) fn run(library: &Library, main: &str, sources: &[Source], report: &Re
 
 fn problem(mistake: &Mistake, sources: &[Source]) -> Problem {
     let place = match &mistake.origin {
-        Some(origin) => sources.iter().find(|source| source.file() == origin.file).map(|source| {
+        Some(origin) => sources.iter().find(|source| *source.file() == *origin.file).map(|source| {
             let start = source.byte_at(origin.line, origin.column);
             let rest = &source.text()[start..];
             let len = rest.find(|letter: char| !letter.is_alphanumeric() && letter != '_' && letter != '.');

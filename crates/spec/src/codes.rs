@@ -41,6 +41,7 @@ pub const CODES: &[(&str, &str)] = &[
     ("OF0137", "an `undo` cannot be said here"),
     ("OF0138", "the type of an expression must be said"),
     ("OF0139", "this cannot be a label"),
+    ("OF0140", "a text has a character that no command can have"),
     ("OF0201", "the flow has no such input"),
     ("OF0202", "an input is missing"),
     ("OF0203", "a value does not fit its input"),

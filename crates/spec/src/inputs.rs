@@ -23,7 +23,7 @@ use crate::{
     syntax::{self, Budget, What},
     words,
 };
-use convert::Convert;
+use convert::{Convert, Files};
 use onceflow_core::model::Type;
 use onceflow_exec::value::{DirectoryValue, Value};
 use std::{
@@ -64,21 +64,29 @@ impl Flow {
     /// # Errors
     /// All that is wrong, at once.
     pub fn bind(&self, given: &Given) -> Result<Vec<(String, Value)>, Problems> {
-        self.bind_called(given, Called::INPUTS)
+        self.bind_called(given, Called::INPUTS, Files::AreThere)
     }
 
-    fn bind_called(&self, given: &Given, called: Called) -> Result<Vec<(String, Value)>, Problems> {
+    /// As [`Flow::bind`], but that files which are named need not be there: for who looks at what was done with them.
+    ///
+    /// # Errors
+    /// All else that is wrong, at once.
+    pub fn bind_though_gone(&self, given: &Given) -> Result<Vec<(String, Value)>, Problems> {
+        self.bind_called(given, Called::INPUTS, Files::MayBeGone)
+    }
+
+    fn bind_called(&self, given: &Given, called: Called, files: Files) -> Result<Vec<(String, Value)>, Problems> {
         let report = Report::default();
         let mut values = BTreeMap::new();
-        self.words(given, called, &mut values, &report);
+        self.words(given, (called, files), &mut values, &report);
         if let Some(file) = &given.file {
-            self.file(file, &mut values, &report);
+            self.file(file, files, &mut values, &report);
         }
         let mut bound = Vec::new();
         for input in &self.inputs {
             let value = match values.remove(&input.name) {
                 Some(value) => value,
-                None => self.default(input, called, &report),
+                None => self.default(input, (called, files), &report),
             };
             bound.extend(value.map(|value| (input.name.clone(), value)));
         }
@@ -86,9 +94,9 @@ impl Flow {
         Ok(bound)
     }
 
-    fn default(&self, input: &Input, called: Called, report: &Report) -> Option<Value> {
+    fn default(&self, input: &Input, (called, files): (Called, Files), report: &Report) -> Option<Value> {
         match &input.default {
-            Some(value) => settled(value.clone(), input, report),
+            Some(value) => settled(value.clone(), input, files, report),
             None if matches!(input.ty, Type::Option(_)) => Some(Value::Null),
             None => {
                 let help = input.help.as_ref().map(|help| format!(" ({help})")).unwrap_or_default();
@@ -103,7 +111,13 @@ impl Flow {
         }
     }
 
-    fn words(&self, given: &Given, called: Called, values: &mut BTreeMap<String, Option<Value>>, report: &Report) {
+    fn words(
+        &self,
+        given: &Given,
+        (called, files): (Called, Files),
+        values: &mut BTreeMap<String, Option<Value>>,
+        report: &Report,
+    ) {
         let mut names: Vec<&str> = Vec::new();
         for (name, _) in &given.words {
             if !names.contains(&name.as_str()) {
@@ -117,7 +131,7 @@ impl Flow {
                 self.unknown(name, called, None, report);
                 continue;
             };
-            let convert = Convert { base: Path::new(""), must_exist: true, what: format!("{} `{name}`", called.one) };
+            let convert = Convert { base: Path::new(""), files, what: format!("{} `{name}`", called.one) };
             values.insert(name.to_owned(), convert.words(&words, &input.shape, report));
         }
     }
@@ -128,13 +142,12 @@ impl Flow {
         report.push(Problem { code: "OF0201", message: format!("{owner} has no {one} `{name}`"), place, hint });
     }
 
-    fn file(&self, path: &Path, values: &mut BTreeMap<String, Option<Value>>, report: &Report) {
+    fn file(&self, path: &Path, files: Files, values: &mut BTreeMap<String, Option<Value>>, report: &Report) {
         if sheet::is_sheet(path) {
             let lists: Vec<_> = self.inputs.iter().filter(|input| sheet::record(&input.shape).is_some()).collect();
             match lists.as_slice() {
                 [input] if !values.contains_key(&input.name) => {
-                    let convert =
-                        Convert { base: Path::new(""), must_exist: true, what: format!("input `{}`", input.name) };
+                    let convert = Convert { base: Path::new(""), files, what: format!("input `{}`", input.name) };
                     values.insert(input.name.clone(), convert.sheet(path, &input.shape, report));
                 }
                 [_] => {}
@@ -160,7 +173,7 @@ impl Flow {
                 continue;
             };
             if !values.contains_key(&input.name) {
-                let convert = Convert { base, must_exist: true, what: format!("input `{}`", key.name) };
+                let convert = Convert { base, files, what: format!("input `{}`", key.name) };
                 values.insert(input.name.clone(), convert.node(node, &input.shape, &source, report));
             }
         }
@@ -168,23 +181,25 @@ impl Flow {
 }
 
 /// A default whose files are there.
-fn settled(value: Value, input: &Input, report: &Report) -> Option<Value> {
+fn settled(value: Value, input: &Input, files: Files, report: &Report) -> Option<Value> {
     let missing = |what: String| {
         report.push(Problem::new("OF0204", format!("the default of `{}`: {what}", input.name)));
         None
     };
     match value {
-        Value::File(file) if !file.path.is_file() => missing(format!("there is no file {}", file.path.display())),
+        Value::File(file) if files == Files::AreThere && !file.path.is_file() => {
+            missing(format!("there is no file {}", file.path.display()))
+        }
         Value::Directory(directory) => match DirectoryValue::read(&directory.path) {
             Ok(directory) => Some(Value::Directory(directory)),
             Err(error) => missing(format!("{} cannot be read: {error}", directory.path.display())),
         },
         Value::List(items) => {
-            let items: Vec<_> = items.into_iter().map(|item| settled(item, input, report)).collect();
+            let items: Vec<_> = items.into_iter().map(|item| settled(item, input, files, report)).collect();
             items.into_iter().collect::<Option<_>>().map(Value::List)
         }
         Value::Record(fields) => {
-            let fields = fields.into_iter().map(|(name, field)| Some((name, settled(field, input, report)?)));
+            let fields = fields.into_iter().map(|(name, field)| Some((name, settled(field, input, files, report)?)));
             fields.collect::<Option<_>>().map(Value::Record)
         }
         other => Some(other),

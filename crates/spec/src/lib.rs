@@ -48,11 +48,11 @@ mod unused;
 mod words;
 
 pub use inputs::{Called, Given, ports::bind};
-pub use problem::{Place, Problem, Problems};
+pub use problem::{Place, Problem, Problems, Warning};
 pub use schema::schema;
 pub use types::Shape;
 pub use unused::Unused;
-pub use words::{duration_ms, is_label, size_bytes};
+pub use words::{duration_ms, is_label, reserved_names, size_bytes};
 
 use onceflow_core::model::{Identity, Library, Port, Type, task::DEFAULT_CLASS};
 use onceflow_exec::value::Value;
@@ -94,12 +94,49 @@ pub struct Flow {
     pub history_ms: Option<u64>,
     /// After a failure, what does not depend on it is still done.
     pub finish_independent: bool,
+    /// Input files are copied into the store.
+    pub store_inputs: bool,
+    /// How results get to their place, if it says so.
+    pub results_mode: Option<ResultsMode>,
     /// Names in the environment that steps get, of all its files.
     pub secrets: Vec<String>,
     /// Steps that never run.
     pub unused: Vec<Unused>,
+    /// What is allowed, and probably not meant.
+    pub warnings: Vec<Warning>,
     /// All files it was loaded from, the first being its own.
     pub files: Vec<FlowFile>,
+}
+
+/// How files of results get from the store to their place.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum ResultsMode {
+    /// As files of their own, which share blocks with the store where the file system can.
+    #[default]
+    Copy,
+    /// As further names of the store's own files: they take no room, and nobody may write to them.
+    Link,
+    /// The store gives its own name of them up, and refers to them where they are.
+    Move,
+}
+
+impl ResultsMode {
+    /// What they are called.
+    pub const WORDS: [&'static str; 3] = ["copy", "link", "move"];
+
+    /// The one that a word means.
+    pub fn of(word: &str) -> Option<Self> {
+        [ResultsMode::Copy, ResultsMode::Link, ResultsMode::Move].into_iter().find(|mode| mode.word() == word)
+    }
+
+    /// What it is called.
+    pub fn word(self) -> &'static str {
+        match self {
+            ResultsMode::Copy => "copy",
+            ResultsMode::Link => "link",
+            ResultsMode::Move => "move",
+        }
+    }
 }
 
 /// A file that a flow was loaded from, as it was then.
@@ -150,8 +187,10 @@ pub fn load(path: &Path, options: &Options) -> Result<Flow, Problems> {
         return Err(Problem::new("OF0102", format!("{} cannot be read", path.display())).into());
     };
     let identity = check::run(&files.library, &callee.name, &files.sources, &report);
+    let warnings = report.warnings();
     report.result()?;
     Ok(Flow {
+        warnings,
         identity,
         unused: unused::find(&files.library),
         outputs: callee.outputs.unwrap_or_default(),
@@ -162,6 +201,8 @@ pub fn load(path: &Path, options: &Options) -> Result<Flow, Problems> {
         keep_ms: file.keep_ms,
         history_ms: file.history_ms,
         finish_independent: file.finish_independent,
+        store_inputs: file.store_inputs,
+        results_mode: file.results_mode,
         secrets: files.secrets,
         files: files.read,
     })

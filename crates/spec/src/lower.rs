@@ -68,6 +68,6 @@ impl Lowering<'_> {
 
     fn origin(&self, span: Span) -> Origin {
         let (line, column) = self.source.position(span.start);
-        Origin { file: self.source.file().to_owned(), line, column }
+        Origin { file: self.source.file().into(), line, column }
     }
 }

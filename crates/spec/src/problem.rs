@@ -1,6 +1,7 @@
 //! What is wrong with a flow file or with what it is given: what, where, help. All of it at once.
 
 use crate::source::{Source, Span};
+use serde::{Deserialize, Serialize};
 use std::{cell::RefCell, fmt};
 
 /// Something wrong.
@@ -84,10 +85,27 @@ impl fmt::Display for Problems {
 /// Problems that one file may show; more would help nobody.
 const PROBLEMS_MAX: usize = 50;
 
+/// Something that is allowed, and probably not meant.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Warning {
+    /// What it is.
+    pub message: String,
+    /// The file it is in, and the line, from 1.
+    pub place: (String, u32),
+}
+
+impl fmt::Display for Warning {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Warning { message, place: (file, line) } = self;
+        write!(f, "{file}:{line}: {message}")
+    }
+}
+
 /// The problems so far.
 #[derive(Debug, Default)]
 pub(crate) struct Report {
     problems: RefCell<Vec<Problem>>,
+    warnings: RefCell<Vec<Warning>>,
 }
 
 impl Report {
@@ -109,6 +127,21 @@ impl Report {
     ) {
         let hint = Some(hint.into()).filter(|hint| !hint.is_empty());
         self.push(Problem { code, message: message.into(), place: Some(source.place(span)), hint });
+    }
+
+    /// Something that is allowed, and probably not meant.
+    pub(crate) fn warn(&self, source: &Source, span: Span, message: impl Into<String>) {
+        let place = source.place(span);
+        let warning = Warning { message: message.into(), place: (place.file, place.line) };
+        let mut warnings = self.warnings.borrow_mut();
+        if warnings.len() < PROBLEMS_MAX && !warnings.contains(&warning) {
+            warnings.push(warning);
+        }
+    }
+
+    /// What is allowed, and probably not meant.
+    pub(crate) fn warnings(&self) -> Vec<Warning> {
+        self.warnings.borrow().clone()
     }
 
     pub(crate) fn is_empty(&self) -> bool {

@@ -18,6 +18,17 @@ pub fn schema() -> Value {
         ("keep", described(reference("duration"), "How long inner values outlive the run.")),
         ("history", described(reference("duration"), "How long a finished run can be asked about.")),
         ("on_failure", one_of("What becomes of the rest when a step has failed.", &["stop", "finish_independent"])),
+        (
+            "store_inputs",
+            json!({ "type": "boolean", "description": "Copy input files into the store, instead of reading them where they are." }),
+        ),
+        (
+            "results_mode",
+            one_of(
+                "How results get to their place: copied, linked to the store's files, or moved.",
+                &crate::ResultsMode::WORDS,
+            ),
+        ),
         ("steps", described(reference("steps"), "What is done.")),
         ("outputs", described(reference("gives"), "What it gives.")),
     ]);

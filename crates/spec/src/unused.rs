@@ -36,7 +36,7 @@ fn in_graph(graph: &Graph, around: &str, found: &mut Vec<Unused>) {
     for module in &graph.modules {
         let step = format!("{around}{}", module.name);
         if !read.contains(module.name.as_str()) && gives(&module.kind) && !has_effect(&module.kind) {
-            let place = module.origin.as_ref().map(|origin| (origin.file.clone(), origin.line));
+            let place = module.origin.as_ref().map(|origin| (origin.file.to_string(), origin.line));
             found.push(Unused { step, place });
         } else if let Kind::Composite(body) = &module.kind {
             in_graph(body, &format!("{step}."), found);

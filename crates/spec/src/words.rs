@@ -22,6 +22,16 @@ const ROOTS: &[&str] = &[
     "when",
 ];
 
+/// Every word that cannot be the name of a step or a variable; the flag says whether it cannot be that of an input, an output
+/// or a field either.
+pub fn reserved_names() -> Vec<(&'static str, bool)> {
+    let members = KEYWORDS.iter().chain(&RESERVED).map(|name| (*name, true));
+    let mut all: Vec<_> = members.chain(ROOTS.iter().map(|name| (*name, false))).collect();
+    all.sort_unstable_by_key(|(name, is_member)| (*name, !*is_member));
+    all.dedup_by_key(|(name, _)| *name);
+    all
+}
+
 /// Bytes of a name: addresses and ports are made of several.
 const NAME_BYTES_MAX: usize = 60;
 

@@ -1,6 +1,7 @@
 //! Products that implement [`Records`](crate::Records).
 
 pub mod embedded;
+pub mod held;
 pub mod journal;
 pub mod memory;
 #[cfg(feature = "redis")]

@@ -28,14 +28,17 @@ pub mod content;
 mod digest;
 pub mod directory;
 mod error;
+mod limited;
 mod name;
 pub mod objects;
 #[cfg(feature = "redis")]
 pub mod redis;
+pub mod verified;
 
 pub use digest::{Digest, Hashing};
 pub use directory::Directory;
 pub use error::Error;
+pub use limited::Limited;
 pub use name::{BadName, ObjectName};
 pub use objects::Objects;
 
@@ -132,11 +135,43 @@ pub trait Blobs: Send + Sync + 'static {
     /// nothing, if its content was not complete yet.
     fn delete(&self, name: ObjectName) -> BoxFuture<'_, Result<(), Error>>;
 
+    /// This process writes objects as `writer`, the incarnation their names are made of, from now on until it ends. Repeating it
+    /// does nothing. Only what was enlisted can be known not to have ended.
+    fn enlist(&self, writer: u128) -> BoxFuture<'_, Result<(), Error>> {
+        let _ = writer;
+        Box::pin(std::future::ready(Ok(())))
+    }
+
+    /// Whether it can be known that a writer has ended.
+    fn knows_writers(&self) -> bool {
+        false
+    }
+
+    /// Whether a writer is known to have ended, so that nothing it began will be completed. `false` where that cannot be known.
+    fn has_ended(&self, writer: u128) -> BoxFuture<'_, Result<bool, Error>> {
+        let _ = writer;
+        Box::pin(std::future::ready(Ok(false)))
+    }
+
     /// Where the file of an object is, for stores that are directories of this machine. It is read-only, and whoever
     /// holds the value that names the object may read it there; nobody may change it.
     fn local(&self, name: ObjectName) -> Option<PathBuf> {
         let _ = name;
         None
+    }
+
+    /// Sees to it, at little cost, that an object is what its record says: it is there, with so many bytes; and, where
+    /// objects are files of this machine, with this digest, for which a file is read once and again only when it looks
+    /// different ([`verified`]). Elsewhere the digest is seen to by who reads the object
+    /// ([`content::read_checked`]).
+    ///
+    /// # Errors
+    /// [`Error::Missing`] and [`Error::Damaged`].
+    fn check(&self, name: ObjectName, stored: Stored) -> BoxFuture<'_, Result<(), Error>> {
+        Box::pin(async move {
+            let found = self.size(name).await?;
+            if found == stored.len { Ok(()) } else { Err(Error::of_other_length(name, stored.len, found)) }
+        })
     }
 
     /// Objects whose names come after `after`, in order, at most `limit` (and at most

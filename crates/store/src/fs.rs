@@ -1,6 +1,26 @@
 //! What the standard library leaves to be said about files: durable directories, removing what may be gone, full disks.
 
-use std::{fs, io, path::Path};
+use std::{
+    fs, io,
+    os::unix::fs::{DirBuilderExt, PermissionsExt},
+    path::Path,
+};
+
+/// Makes a directory, with those above it, that nobody but its user can enter, whatever the umask.
+pub(crate) fn make_private_directory(path: &Path) -> io::Result<()> {
+    fs::DirBuilder::new().recursive(true).mode(0o700).create(path)
+}
+
+/// Takes away what others may do in a directory, if they may do anything. Then they reach nothing inside, whatever the modes
+/// of what is there.
+pub(crate) fn make_private(path: &Path) -> io::Result<()> {
+    let mut permissions = fs::metadata(path)?.permissions();
+    if permissions.mode() & 0o077 == 0 {
+        return Ok(());
+    }
+    permissions.set_mode(permissions.mode() & !0o077);
+    fs::set_permissions(path, permissions)
+}
 
 /// Makes what was made, renamed and removed in a directory durable.
 pub(crate) fn sync_directory(path: &Path) -> io::Result<()> {

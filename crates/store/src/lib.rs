@@ -9,6 +9,7 @@
 //! | module | what it owns |
 //! |---|---|
 //! | [`records`] | the port every backend implements, and its contract |
+//! | [`alive`] | files that say that a process lives |
 //! | [`world`] | clock, randomness, tasks and waiting, passed in |
 //! | [`state`] | what a batch does to rows: the pure state machine that backends share |
 //! | [`backend`] | memory, the journal in a directory, and the sharing of one between processes |
@@ -19,6 +20,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod alive;
 pub mod backend;
 pub mod blobs;
 pub mod blocking;

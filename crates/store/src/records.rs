@@ -176,6 +176,9 @@ pub enum Error {
     /// What is stored cannot be what was written.
     #[error("the store is damaged: {0}")]
     Damaged(Arc<str>),
+    /// What was stored is not there any more, all of it: the server was emptied, or is another one.
+    #[error("the store has lost its data: {0}")]
+    Lost(Arc<str>),
 }
 
 /// A store of rows. Object-safe; share it as `Arc<dyn Records>`.
@@ -196,6 +199,12 @@ pub trait Records: Send + Sync + 'static {
 
     /// The last position applied. What was read before this call is durable once this position is.
     fn position(&self) -> Position;
+
+    /// Fails with [`Error::Lost`] if this is not the store any more that this client wrote to: for whoever misses something
+    /// that was there. A store that cannot be lost without notice answers at once.
+    fn check_store(&self) -> BoxFuture<'_, Result<(), Error>> {
+        Box::pin(std::future::ready(Ok(())))
+    }
 
     /// Whether [`Records::position`] rises when others commit, at the latest after the next answer. Where it does not, whether
     /// something changed is seen by reading twice.
@@ -219,6 +228,14 @@ pub trait Records: Send + Sync + 'static {
         limit: usize,
     ) -> BoxFuture<'_, Result<Walked, Error>> {
         Box::pin(async move { Ok(self.scan(shard, Scan::of(group, limit).after(from)).await?.into()) })
+    }
+
+    /// What does not fit in how the rows of a shard are kept, beside what the rows say: rows that were put or deleted behind
+    /// the store's back. A store whose own format notices that has nothing to tell. While others work, what changes
+    /// meanwhile may be told: what is told twice in a row, while nothing else is, is so.
+    fn misfits(&self, shard: Shard) -> BoxFuture<'_, Result<Vec<String>, Error>> {
+        let _ = shard;
+        Box::pin(async { Ok(vec![]) })
     }
 
     /// How many calls of [`Records::bury`] are best under way at once; 0 if this store does not bury by itself. A server that syncs

@@ -133,6 +133,23 @@ impl State {
         self.shards.entry(shard).or_default().enabled_at = position;
     }
 
+    /// Notes that a row of every shard became free at this position.
+    pub(crate) fn note_all_enabled(&mut self, position: Position) {
+        self.shards.values_mut().for_each(|rows| rows.enabled_at = position);
+    }
+
+    /// The claims that stand, with their deadlines.
+    pub fn claims(&self) -> Vec<StandingClaim> {
+        let mut claims = Vec::new();
+        for (shard, rows) in &self.shards {
+            rows.each_claim(|queue, name, fence, deadline| {
+                let (queue, name, fence) = (Group::queue(queue), name.clone(), fence.clone());
+                claims.push(StandingClaim { shard: *shard, queue, name, fence, deadline: deadline.cloned() });
+            });
+        }
+        claims
+    }
+
     /// What the rows that must outlive a crash take, roughly, as a log would write them.
     pub fn durable_bytes(&self) -> u64 {
         self.durable.bytes
@@ -158,6 +175,21 @@ impl State {
         let next = rows.last().filter(|_| rows.len() == limit).map(|(shard, key, _)| Place(*shard, key.clone()));
         (rows, next)
     }
+}
+
+/// A claim that stands.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StandingClaim {
+    /// The shard of its queue.
+    pub shard: Shard,
+    /// The queue.
+    pub queue: Group,
+    /// The row it is on.
+    pub name: Name,
+    /// The fence, as its row holds it.
+    pub fence: Row,
+    /// Its deadline, as its row holds it.
+    pub deadline: Option<Row>,
 }
 
 /// Where a walk over all rows stands: after this row.

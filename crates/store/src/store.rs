@@ -10,7 +10,7 @@ use crate::{
     blobs,
     records::{Error, Records},
     values::Values,
-    world::{RealWorld, World},
+    world::{RealWorld, World, in_service, service},
 };
 use futures_util::future::BoxFuture;
 use onceflow_core::Shard;
@@ -46,6 +46,8 @@ use std::{
 pub struct Store {
     place: Place,
     world: Arc<dyn World>,
+    /// The most bytes its objects may have together, for who opened it.
+    bytes_max: Option<u64>,
 }
 
 /// Where a store is.
@@ -61,7 +63,7 @@ enum Place {
 }
 
 impl Store {
-    /// Opens the store in a directory, making one if there is none, on the tokio runtime this is called in.
+    /// Opens the store in a directory, making one if there is none.
     ///
     /// # Errors
     /// If the directory cannot be used, is damaged, was written by a later version, or belongs to a process that cannot be
@@ -100,7 +102,14 @@ impl Store {
     #[cfg(feature = "redis")]
     pub async fn connect_with(address: Address, world: Arc<dyn World>) -> Result<Store, ConnectError> {
         let redis = Redis::connect(address, world.clone()).await?;
-        Ok(Store { place: Place::Server { redis }, world })
+        Ok(Store { place: Place::Server { redis }, world: service(&world), bytes_max: None })
+    }
+
+    /// The most bytes that objects of the store may have together, as far as this process stores some: what is more is refused
+    /// as [`blobs::Error::Full`]. Rows, and with them small values, do not count.
+    #[must_use]
+    pub fn with_bytes_max(self, bytes_max: Option<u64>) -> Store {
+        Store { bytes_max, ..self }
     }
 
     /// Whether the server is lost, and every change of that; `None` for a directory.
@@ -143,7 +152,10 @@ impl Store {
     pub fn values_of(&self, shard: Shard) -> BoxFuture<'_, Result<Arc<Values>, blobs::Error>> {
         Box::pin(async move {
             let blobs: Arc<dyn blobs::Blobs> = match &self.place {
-                Place::Directory { path, .. } => in_directory(&path.join("blobs"), shard).await?,
+                Place::Directory { path, .. } => {
+                    let path = path.join("blobs").join(shard.0.to_string());
+                    Arc::new(blobs::Directory::open_here(path).await?)
+                }
                 #[cfg(feature = "redis")]
                 Place::Server { redis } => match redis.address().blobs() {
                     BlobPlace::Server => Arc::new(blobs::redis::RedisObjects::new(redis.clone(), shard)),
@@ -153,6 +165,10 @@ impl Store {
                     #[cfg(not(feature = "s3"))]
                     BlobPlace::S3 { .. } => unreachable!("such an address is not read without the feature"),
                 },
+            };
+            let blobs = match self.bytes_max {
+                Some(bytes_max) => Arc::new(blobs::Limited::new(blobs, bytes_max)),
+                None => blobs,
             };
             Ok(Arc::new(Values::new(self.records_of(shard), self.world.clone(), shard).with_blobs(blobs)))
         })
@@ -192,7 +208,8 @@ impl Store {
     }
 }
 
-/// The objects of a shard in a directory.
+/// The objects of a shard in a directory that machines share.
+#[cfg(feature = "redis")]
 async fn in_directory(path: &Path, shard: Shard) -> Result<Arc<dyn blobs::Blobs>, blobs::Error> {
     Ok(Arc::new(blobs::Directory::open(path.join(shard.0.to_string())).await?))
 }
@@ -216,14 +233,17 @@ fn in_bucket(
     Ok(Arc::new(s3.open(world.clone())?))
 }
 
-/// In a box, so that it is compiled here and not by everyone who opens a store.
+/// On the service thread, so that user code which blocks its own keeps neither this process's heartbeats from the store nor
+/// other processes from its owner. In a box, so that it is compiled here and not by everyone who opens a store.
 fn open(
     directory: PathBuf,
     options: journal::Options,
     world: Arc<dyn World>,
 ) -> BoxFuture<'static, Result<Store, OpenError>> {
     Box::pin(async move {
-        let embedded = Embedded::open(&directory, options, world.clone()).await?;
-        Ok(Store { place: Place::Directory { path: directory, embedded }, world })
+        let (place, here) = (directory.clone(), service(&world));
+        let opening = async move { Embedded::open(place, options, here).await };
+        let embedded = in_service(&*world, "onceflow open", opening).await?;
+        Ok(Store { place: Place::Directory { path: directory, embedded }, world: service(&world), bytes_max: None })
     })
 }

@@ -15,6 +15,8 @@
 //! | [`lease`] | edges that end by themselves, and the keeper that renews one |
 //! | [`reclaim`] | expires leases, pays debts, buries values; in small steps |
 //! | [`blob`] | large bytes, as values |
+//! | [`source`] | files of the user's, by reference |
+//! | `whole` | that nobody is given wrong bytes: what is checked before it is read, and dropped if it is damaged |
 //! | [`list`] | long lists, as trees of pages |
 //! | [`hold`] | what is put ahead of a batch that is too small for it |
 //! | [`fsck`] | proves that all of it fits together, and repairs what does not |
@@ -52,10 +54,13 @@ pub mod limits;
 pub mod list;
 mod news;
 pub mod reclaim;
+mod roots;
+pub mod source;
 mod stored;
 mod update;
 pub mod value;
 pub mod weave;
+mod whole;
 
 pub use blob::Upload;
 pub use elements::Element;
@@ -64,18 +69,21 @@ pub use hold::Hold;
 pub use id::{EdgeName, ValueId};
 pub use lease::Keeper;
 pub use reclaim::Reclaimed;
+pub use source::{FileStat, SourceError, SourceFile};
 pub use value::{Content, Digest, EdgeChange, Expect, Put, Update, Value};
 pub use weave::Weave;
 
 use crate::{
     blobs::Blobs,
     records::{self, Outcome, Position, Records, Refused, get_one},
+    sync::Mutex,
     world::World,
 };
 use keys::Keys;
 use news::News;
 use onceflow_core::{Batch, Fences, Key, Require, Row, Shard, Timestamp};
-use std::sync::Arc;
+use source::Sources;
+use std::sync::{Arc, atomic::AtomicBool};
 use stored::{Edge, Head};
 use update::Facts;
 
@@ -88,23 +96,36 @@ pub struct Values {
     fences: Fences,
     news: News,
     blobs: Option<Arc<dyn Blobs>>,
+    /// Whether the blob store knows that we write.
+    is_enlisted: AtomicBool,
+    sources: Arc<Mutex<Sources>>,
 }
 
 impl Values {
     /// The values kept in this shard. Any number of these may be at work on one store.
     pub fn new(records: Arc<dyn Records>, world: Arc<dyn World>, shard: Shard) -> Self {
         let fences = Fences::new(world.random());
-        Values { records, world, shard, keys: Keys::new(), fences, news: News::default(), blobs: None }
+        Values {
+            records,
+            world,
+            shard,
+            keys: Keys::new(),
+            fences,
+            news: News::default(),
+            blobs: None,
+            is_enlisted: AtomicBool::new(false),
+            sources: Arc::default(),
+        }
     }
 
     /// A value as it was put. It stays as long as something refers to it.
     pub async fn get(&self, id: &ValueId) -> Result<Value, Error> {
         let Some(row) = self.row(self.keys.value(id)).await? else { return Err(Error::Missing { id: id.clone() }) };
-        let head = Head::read(&row).ok_or_else(|| Error::damaged(format!("value {id}")))?;
+        let head = Head::read(&row).ok_or_else(|| whole::row_damaged(id))?;
         if head.is_lost() {
             return Err(Error::Lost { id: id.clone() });
         }
-        let content = head.content().ok_or_else(|| Error::damaged(format!("value {id}")))?;
+        let content = head.content().ok_or_else(|| whole::row_damaged(id))?;
         Ok(Value { refs: head.refs().collect(), content })
     }
 

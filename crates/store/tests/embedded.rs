@@ -23,6 +23,10 @@ use std::{
 };
 use tokio::sync::oneshot;
 
+#[path = "embedded/claims.rs"]
+mod claims;
+#[path = "embedded/identity.rs"]
+mod identity;
 #[path = "embedded/killed.rs"]
 mod killed;
 
@@ -76,9 +80,14 @@ async fn the_directory_is_this_users_alone_and_left_as_it_was_found() {
     assert_eq!((mode(""), mode("store.sock"), mode("LOCK")), (0o700, 0o600, 0o600));
     assert!(dir.join("store.sock").metadata().unwrap().file_type().is_socket());
     assert!(!dir.join("store.new").exists());
+    for entry in std::fs::read_dir(&dir).unwrap() {
+        let name = entry.unwrap().file_name().into_string().unwrap();
+        assert_eq!(mode(&name) & 0o077, 0, "others can use {name}");
+    }
     owner.close().await.unwrap();
     assert!(!dir.join("store.sock").exists());
-    assert_eq!(dir.join("LOCK").metadata().unwrap().len(), 0);
+    assert!(std::fs::read(dir.join("LOCK")).unwrap().starts_with(b"closed in order"), "it names nobody");
+    assert_eq!(std::fs::read_dir(dir.join("members")).unwrap().count(), 0);
     assert_eq!(owner.role(), Role::Ended);
     assert!(matches!(owner.commit(put("a")).await, Err(Error::Unavailable(_))));
 }

@@ -400,8 +400,8 @@ async fn a_server_that_is_none_is_refused() {
     let listener = UnixListener::bind(&path).unwrap();
     let replies: [(&[u8], &str); 3] = [
         (b"HTTP/1.1 400 Bad Request", "does not speak onceflow's protocol"),
-        (b"onceflow\x63\0\0\0", "speaks protocol 99, this is 1"),
-        (b"onceflow\x01\0\0\0\xff\xff\xff\xff", "a frame of 4294967295 bytes is over the limit"),
+        (b"onceflow\x63\0\0\0", "speaks protocol 99, this is 2"),
+        (b"onceflow\x02\0\0\0\xff\xff\xff\xff", "a frame of 4294967295 bytes is over the limit"),
     ];
     for (reply, said) in replies {
         let answer = async {

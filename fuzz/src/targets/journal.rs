@@ -67,6 +67,7 @@ fn refused(error: &OpenError) -> String {
     match error {
         OpenError::Damaged { what, .. } => what.chars().filter(|letter| !letter.is_ascii_digit()).collect(),
         OpenError::TooNew { .. } => String::from("too new"),
+        OpenError::NotThisStore { .. } => panic!("nobody said which store it is: {told}"),
         OpenError::Io { .. } => panic!("this disk does not fail: {told}"),
     }
 }

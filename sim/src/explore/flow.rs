@@ -49,7 +49,7 @@ fn graph(text: &str) -> Graph {
             _ => {
                 let ports = feeds.iter().map(|from| Port::new(*from, Type::Text)).collect();
                 let task = TaskSpec::new(name, ports, vec![Port::new("out", Type::Text)]);
-                let module = Module { name: name.into(), kind: Kind::Task(task), origin: None, attempt: false };
+                let module = Module { name: name.into(), kind: Kind::Task(task.into()), origin: None, attempt: false };
                 graph.modules.push(module);
             }
         }

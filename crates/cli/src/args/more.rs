@@ -27,6 +27,9 @@ pub(crate) struct GoOn {
     /// Where results go [default: where they were to go]
     #[arg(long, value_name = "DIR")]
     pub(crate) out: Option<PathBuf>,
+    /// How results get there, if the run does not say.
+    #[arg(skip)]
+    pub(crate) results_mode: onceflow_spec::ResultsMode,
 }
 
 #[derive(Args, Debug)]
@@ -118,6 +121,12 @@ pub(crate) struct Fork {
     /// How long things are kept at most.
     #[arg(skip)]
     pub(crate) retention: crate::config::Retention,
+    /// Copy input files into the store, instead of reading them where they are
+    #[arg(long)]
+    pub(crate) store_inputs: bool,
+    /// What becomes of input files.
+    #[arg(skip)]
+    pub(crate) sources: crate::config::Sources,
     #[command(flatten)]
     pub(crate) go_on: GoOn,
     /// Only say what would run, and why

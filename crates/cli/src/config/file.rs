@@ -138,13 +138,20 @@ fn value(kind: Kind, item: &Item) -> Option<Value> {
             let labels = labels?;
             return labels.iter().all(|label| onceflow_spec::is_label(label)).then(|| json!(labels));
         }
+        Kind::Paths => {
+            let paths: Option<Vec<_>> = item.as_array()?.iter().map(|path| path.as_str()).collect();
+            let paths = paths?;
+            return paths.iter().all(|path| path.starts_with('/')).then(|| json!(paths));
+        }
         Kind::Bool => return item.as_bool().map(|it| json!(it)),
         Kind::Jobs => item.as_integer()?.to_string(),
         Kind::Processors => {
             item.as_integer().map(|it| it.to_string()).or_else(|| item.as_float().map(|it| it.to_string()))?
         }
         Kind::Time if item.as_integer() == Some(0) => String::from("0"),
-        Kind::Store | Kind::Path | Kind::Time | Kind::Size | Kind::Color => item.as_str()?.to_owned(),
+        Kind::Store | Kind::Path | Kind::Time | Kind::Size | Kind::Color | Kind::ResultsMode => {
+            item.as_str()?.to_owned()
+        }
     };
     kind.read(&text).ok()
 }

@@ -1,9 +1,10 @@
 //! Gives a command line what it does not say: every flag that was given becomes a setting, every one that was not takes
 //! its setting.
 
-use super::{Config, Origin};
+use super::{Config, Origin, Sources};
 use crate::args::{Cli, Color, Common, Flow, Verb};
 use clap::{ArgMatches, parser::ValueSource};
+use onceflow_spec::ResultsMode;
 use serde_json::{Value, json};
 use std::path::PathBuf;
 
@@ -57,16 +58,29 @@ pub(crate) fn fill(cli: &mut Cli, matches: &ArgMatches, config: &mut Config) {
             flow(&mut run.flow, &is_said, config);
             option(&mut run.jobs, "jobs", "jobs", &is_said, config, number);
             match is_said("out") {
-                true => config.set("out", json!(run.out), Origin::Flag("out")),
+                true => config.set("out", json!(run.out.to_string_lossy()), Origin::Flag("out")),
                 false => run.out = text(config, "out").map_or_else(|| run.out.clone(), PathBuf::from),
+            }
+            match is_said("results_mode") {
+                true => config.set(
+                    "results_mode",
+                    json!(run.results_mode.map(ResultsMode::word)),
+                    Origin::Flag("results-mode"),
+                ),
+                false => run.results_mode_otherwise = results_mode(config),
             }
             option(&mut run.lease, "lease", "worker.lease", &is_said, config, Value::as_u64);
         }
         Verb::Explain(explain) => flow(&mut explain.flow, &is_said, config),
-        Verb::Retry(retry) => option(&mut retry.go_on.jobs, "jobs", "jobs", &is_said, config, number),
+        Verb::Retry(retry) => {
+            option(&mut retry.go_on.jobs, "jobs", "jobs", &is_said, config, number);
+            retry.go_on.results_mode = results_mode(config);
+        }
         Verb::Fork(fork) => {
             option(&mut fork.go_on.jobs, "jobs", "jobs", &is_said, config, number);
             fork.retention = retention(config);
+            fork.sources = sources(&mut fork.store_inputs, &is_said, config);
+            fork.go_on.results_mode = results_mode(config);
         }
         Verb::Import(import) => import.retention = retention(config),
         Verb::Worker(worker) => {
@@ -89,7 +103,10 @@ pub(crate) fn fill(cli: &mut Cli, matches: &ArgMatches, config: &mut Config) {
 
 fn common(common: &mut Common, is_said: &impl Fn(&str) -> bool, config: &mut Config) {
     match is_said("store") {
-        true => config.set("store", json!(common.store), Origin::Flag("store")),
+        true => {
+            let shown = common.store.as_ref().map(|store| store.to_string_lossy().into_owned());
+            config.set("store", json!(shown), Origin::Flag("store"));
+        }
         // The environment has been read with the rest, but for what is no text.
         false => common.store = text(config, "store").map(PathBuf::from).or(common.store.take()),
     }
@@ -114,8 +131,25 @@ fn common(common: &mut Common, is_said: &impl Fn(&str) -> bool, config: &mut Con
     }
 }
 
+/// How results get to their place, as the settings say.
+fn results_mode(config: &Config) -> ResultsMode {
+    text(config, "results_mode").and_then(|word| ResultsMode::of(&word)).unwrap_or_default()
+}
+
+/// What becomes of input files.
+fn sources(stored: &mut bool, is_said: &impl Fn(&str) -> bool, config: &mut Config) -> Sources {
+    match is_said("store_inputs") {
+        true => config.set("store_inputs", json!(*stored), Origin::Flag("store-inputs")),
+        false => *stored = config.get("store_inputs").is_some_and(|known| known.value == true),
+    }
+    let shared = config.get("shared_paths").and_then(|known| known.value.as_array());
+    let shared = shared.into_iter().flatten().filter_map(|path| path.as_str().map(PathBuf::from)).collect();
+    Sources { stored: *stored, shared }
+}
+
 fn flow(flow: &mut Flow, is_said: &impl Fn(&str) -> bool, config: &mut Config) {
     flow.retention = retention(config);
+    flow.sources = sources(&mut flow.store_inputs, is_said, config);
     for (name, setting, said) in [("keep", "retention.keep", flow.keep), ("history", "retention.history", flow.history)]
     {
         if is_said(name) {

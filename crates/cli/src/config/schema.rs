@@ -51,7 +51,7 @@ fn settings() -> Map<String, Value> {
 
 fn default_of(kind: Kind, text: &str) -> Option<Value> {
     match kind {
-        Kind::Time | Kind::Size | Kind::Path | Kind::Color | Kind::Store => Some(json!(text)),
+        Kind::Time | Kind::Size | Kind::Path | Kind::Color | Kind::Store | Kind::ResultsMode => Some(json!(text)),
         _ => kind.read(text).ok(),
     }
 }
@@ -67,6 +67,8 @@ fn of(kind: Kind) -> Value {
         Kind::Size => json!({ "type": "string", "pattern": SIZE, "examples": ["512MiB", "2GB"] }),
         Kind::Bool => json!({ "type": "boolean" }),
         Kind::Color => json!({ "enum": ["auto", "always", "never"] }),
+        Kind::Paths => json!({ "type": "array", "items": { "type": "string", "pattern": "^/" } }),
+        Kind::ResultsMode => json!({ "enum": onceflow_spec::ResultsMode::WORDS }),
         Kind::Labels => {
             json!({ "type": "array", "items": { "type": "string", "pattern": "^[A-Za-z0-9_.-]{1,32}$" }, "maxItems": 5 })
         }

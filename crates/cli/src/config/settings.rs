@@ -20,6 +20,10 @@ pub(crate) enum Kind {
     Store,
     /// A directory.
     Path,
+    /// Directories.
+    Paths,
+    /// How results get to their place.
+    ResultsMode,
     /// A number of steps at a time.
     Jobs,
     /// A number of processors.
@@ -32,9 +36,27 @@ pub(crate) enum Kind {
 }
 
 /// All of them.
-pub(crate) const SETTINGS: [Setting; 13] = [
+pub(crate) const SETTINGS: [Setting; 17] = [
     Setting { name: "store", kind: Kind::Store, default: None, help: "The store: a directory, or redis://HOST." },
     Setting { name: "out", kind: Kind::Path, default: Some("results"), help: "Where `run` puts results." },
+    Setting {
+        name: "results_mode",
+        kind: Kind::ResultsMode,
+        default: Some("copy"),
+        help: "How results get there, if neither `--results-mode` nor the flow says: copied, linked or moved.",
+    },
+    Setting {
+        name: "store_inputs",
+        kind: Kind::Bool,
+        default: Some("false"),
+        help: "Copy input files into the store, instead of reading them where they are.",
+    },
+    Setting {
+        name: "shared_paths",
+        kind: Kind::Paths,
+        default: None,
+        help: "Directories that every machine finds at the same path: a server's store refers to input files there.",
+    },
     Setting { name: "jobs", kind: Kind::Jobs, default: None, help: "Steps at a time, of `run` and `worker`." },
     Setting { name: "color", kind: Kind::Color, default: Some("auto"), help: "When to use colour." },
     Setting { name: "quiet", kind: Kind::Bool, default: Some("false"), help: "No talk but errors." },
@@ -61,6 +83,12 @@ pub(crate) const SETTINGS: [Setting; 13] = [
         kind: Kind::Time,
         default: None,
         help: "The longest that a finished run can be asked about, whoever says otherwise.",
+    },
+    Setting {
+        name: "retention.bytes_max",
+        kind: Kind::Size,
+        default: None,
+        help: "The most that large values in the store may take together; what is more is refused as no room.",
     },
     Setting {
         name: "worker.labels",
@@ -106,7 +134,7 @@ impl Setting {
             "store" => "the nearest .onceflow upwards, else one here",
             "jobs" => "the number of processors",
             "worker.cpus" => "the processors there are",
-            "worker.labels" => "none",
+            "worker.labels" | "shared_paths" => "none",
             _ => "no bound",
         }
     }
@@ -169,6 +197,12 @@ impl Kind {
                 "false" | "0" | "no" => Ok(json!(false)),
                 _ => Err(rule),
             },
+            // As in PATH.
+            Kind::Paths => {
+                let paths: Vec<_> = text.split(':').filter(|path| !path.is_empty()).collect();
+                (!paths.is_empty() && paths.iter().all(|path| path.starts_with('/'))).then(|| json!(paths)).ok_or(rule)
+            }
+            Kind::ResultsMode => onceflow_spec::ResultsMode::of(text).map(|_| json!(text)).ok_or(rule),
             Kind::Color => ["auto", "always", "never"].contains(&text).then(|| json!(text)).ok_or(rule),
             Kind::Labels => {
                 let labels: Vec<_> = text.split(',').map(str::trim).filter(|label| !label.is_empty()).collect();
@@ -182,6 +216,8 @@ impl Kind {
         match self {
             Kind::Store => "a store is a directory, or `redis://HOST`",
             Kind::Path => "a directory is a text",
+            Kind::Paths => "shared paths are a list of absolute directories: [\"/data\"]",
+            Kind::ResultsMode => "results are put in their place by \"copy\", \"link\" or \"move\"",
             Kind::Jobs => "steps at a time are a whole number from 1 to 65535",
             Kind::Processors => "processors are a number, such as 8 or 0.5",
             Kind::Time => {

@@ -268,9 +268,9 @@ fn parts(address: &str) -> Vec<(String, String)> {
 }
 
 /// Whether an address is of something people see as a step: not what computes something for one, nor what decides whether
-/// a loop goes on (no step of a flow file may be called `while`).
+/// a loop goes on.
 pub(crate) fn is_step(address: &str) -> bool {
-    !words::is_helper(address) && !address.ends_with("/while")
+    !words::is_helper(address)
 }
 
 /// The id of the box that an address belongs to: without numbers.

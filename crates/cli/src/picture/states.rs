@@ -185,6 +185,15 @@ fn stands(history: &History) -> BTreeMap<String, Stand> {
         stand.used = history::both(stand.used, *used);
         last.insert(address, *how);
     }
+    for (id, counts) in &history.unlisted {
+        let stand = stands.entry(id.clone()).or_default();
+        (stand.done, stand.reused) = (stand.done + counts.done, stand.reused + counts.reused);
+        stand.spent_ms += counts.spent_ms;
+        stand.used = history::both(stand.used, history::used_unlisted(counts));
+        if counts.undone > 0 {
+            stand.state = State::Undone;
+        }
+    }
     for (address, how) in last {
         let stand = stands.entry(box_id(address)).or_default();
         match how {

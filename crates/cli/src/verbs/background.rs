@@ -92,13 +92,13 @@ pub(crate) async fn attend(args: &args::Attend, place: Place, printer: &Printer)
     engine.go();
     attending.started()?;
     crate::executors::home(&session.place).tidy(handle.id());
-    let writer = trail::Writer::open(&session.place.run(handle.id()));
+    let writer = trail::Writer::attend(&session.place.run(handle.id()));
     let shown = work::show(events, &args.key, writer, View::new(printer, vec![]));
     let waited = work::wait(&engine, &handle, &mut signals, printer).await?;
     engine.close().await?;
     drop(shown.await);
     let exit = waited.as_ref().map_or_else(|exit| *exit, finish::exit);
     drop(attending);
-    session.close().await?;
+    session.close_clean(printer).await?;
     Ok(exit)
 }

@@ -2,11 +2,11 @@
 //! the work; if nobody does, we attend it.
 
 use crate::{
-    args, asking,
+    args, asking, codes,
     crew::Crew,
     exit::Exit,
     fault::Fault,
-    finish::Ending,
+    finish::{self, Ending},
     follow::{Followed, follow},
     place::Place,
     presence::{self, Notice, Presence},
@@ -19,7 +19,7 @@ use crate::{
     view::View,
     watching, words, work,
 };
-use onceflow_engine::{RunStatus, Summary};
+use onceflow_engine::{Error, Handle, Report, RunStatus, Summary};
 use serde_json::json;
 
 /// Cancels a run.
@@ -29,19 +29,39 @@ pub(crate) async fn run(args: &args::Cancel, place: Place, printer: &Printer) ->
     let run = session.run(&engine, &args.run).await?;
     let undos = engine.find(&run.key).await?.undos().await?;
     engine.stop();
+    match (run.status == RunStatus::NotUndone, args.abandon) {
+        (true, false) => {
+            return Err(Error::NotUndone { key: run.key.clone(), steps: run.not_undone.clone() }.into());
+        }
+        (false, true) => {
+            let what = format!("run `{}` is {}: nothing of it failed to be undone", run.key, run.status);
+            return Err(
+                Fault::new(Exit::No, codes::ENDED, what).hint("`onceflow cancel` without `--abandon` undoes a run")
+            );
+        }
+        (false, false) | (true, true) => {}
+    }
     if args.sure.dry_run {
         session.close().await?;
         return Ok(would(&run, &undos, printer));
     }
-    let what = format!("stop run `{}`, which is {}, and undo what it did", run.key, run.status);
+    let undos: Vec<_> = undos.iter().map(|address| words::step(address)).collect();
+    let what = match args.abandon {
+        true => format!("give up undoing {} of run `{}`, which stays done", undos.join(", "), run.key),
+        false => format!("stop run `{}`, which is {}, and undo what it did", run.key, run.status),
+    };
     if !run.status.has_ended() && !asking::may(printer, args.sure, &what) {
         session.close().await?;
         return Ok(asking::left_alone(printer));
     }
-    let mut signals = Signals::listen()?;
-    let exit = cancel(&session, &run, printer, &mut signals).await?;
-    session.close().await?;
+    let exit = cancel(&session, &run, printer, false).await?;
+    session.close_clean(printer).await?;
     Ok(exit)
+}
+
+/// Sees a run to its end that is being undone, or removed.
+pub(super) async fn finish(session: &Session, run: &Summary, printer: &Printer) -> Result<Exit, Fault> {
+    cancel(session, run, printer, true).await
 }
 
 /// Says what would be done.
@@ -53,6 +73,9 @@ fn would(run: &Summary, undos: &[String], printer: &Printer) -> Exit {
             "key": run.key, "id": run.id.to_string(), "status": run.status.to_string(), "cancel": cancels,
             "undo": undos, "live": run.live,
         })),
+        (false, _) if run.status == RunStatus::NotUndone => {
+            printer.text(format!("run `{}` would end, and these would stay done: {}", run.key, undos.join(", ")));
+        }
         (false, false) => printer.text(format!("run `{}` has ended already: nothing would be done", run.key)),
         (false, true) if undos.is_empty() => {
             printer.text(format!("run `{}` would be stopped; nothing of it is to be undone", run.key));
@@ -63,14 +86,20 @@ fn would(run: &Summary, undos: &[String], printer: &Printer) -> Exit {
     Exit::Done
 }
 
-async fn cancel(session: &Session, run: &Summary, printer: &Printer, signals: &mut Signals) -> Result<Exit, Fault> {
+/// Cancels a run, unless that is decided, and waits for its end.
+pub(super) async fn cancel(
+    session: &Session,
+    run: &Summary,
+    printer: &Printer,
+    mut decided: bool,
+) -> Result<Exit, Fault> {
+    let signals = &mut Signals::listen()?;
     let engine = session.idle().await?;
     let is_for_any = is_for_any(&session.place, &engine.find(&run.key).await?).await?;
     engine.stop();
     if is_for_any {
-        return cancel_for_any(session, run, printer, signals).await;
+        return cancel_for_any(session, run, printer, signals, decided).await;
     }
-    let mut decided = false;
     loop {
         let notice = Notice { pid: std::process::id(), key: run.key.clone(), ..Notice::default() };
         match presence::attend(&session.place.directory, notice)? {
@@ -79,21 +108,21 @@ async fn cancel(session: &Session, run: &Summary, printer: &Printer, signals: &m
                 let handle = engine.find(&run.key).await?;
                 let events = engine.events();
                 if !decided && !run.status.has_ended() {
-                    handle.cancel().await?;
+                    stop(run, &handle).await?;
                 } else if !decided {
                     engine.close().await?;
                     return Ok(has_ended(run, printer));
                 }
                 engine.go();
                 attending.started()?;
-                let writer = trail::Writer::open(&session.place.run(handle.id()));
+                let writer = trail::Writer::attend(&session.place.run(handle.id()));
                 let shown = work::show(events, &run.key, writer, View::new(printer, vec![]));
                 let waited = work::wait(&engine, &handle, signals, printer).await?;
                 engine.close().await?;
                 let tally = shown.await.map(|view| view.tally).unwrap_or_default();
                 return match waited {
                     Ok(report) => {
-                        crate::executors::home(&session.place).clear(handle.id());
+                        clear(session, &handle, &report);
                         Ending { printer, handle: &handle, tally: &tally }.tell(report, None).await
                     }
                     Err(exit) => Ok(exit),
@@ -102,7 +131,7 @@ async fn cancel(session: &Session, run: &Summary, printer: &Printer, signals: &m
             Presence::Other(_) => {
                 let engine = session.idle().await?;
                 if !decided {
-                    engine.find(&run.key).await?.cancel().await?;
+                    stop(run, &engine.find(&run.key).await?).await?;
                     decided = true;
                 }
                 let followed = follow(&engine, &session.place, &run.key, printer, signals).await?;
@@ -125,15 +154,18 @@ async fn cancel_for_any(
     run: &Summary,
     printer: &Printer,
     signals: &mut Signals,
+    decided: bool,
 ) -> Result<Exit, Fault> {
     let (engine, attending) = Crew::for_the_end().engine(session, "cancel").await?;
     let handle = engine.find(&run.key).await?;
-    if run.status.has_ended() {
+    if !decided && run.status.has_ended() {
         engine.close().await?;
         return Ok(has_ended(run, printer));
     }
     let written = tokio::spawn(watching::write(engine.events(), engine.clone(), session.place.clone()));
-    handle.cancel().await?;
+    if !decided {
+        stop(run, &handle).await?;
+    }
     engine.go();
     let followed = watching::follow(&engine, &session.place, handle, printer, signals).await?;
     engine.close().await?;
@@ -142,9 +174,24 @@ async fn cancel_for_any(
         Followed::Asked(exit) => Ok(exit),
         Followed::Alone => Ok(Exit::Waiting),
         Followed::Rests(handle, report, view) => {
-            crate::executors::home(&session.place).clear(handle.id());
+            clear(session, &handle, &report);
             Ending { printer, handle: &handle, tally: &view.tally }.tell(*report, None).await
         }
+    }
+}
+
+/// Removes the work directories of a run of which nothing is left; those of undos that failed are there to be looked at.
+fn clear(session: &Session, handle: &Handle, report: &Report) {
+    if finish::exit(report) != Exit::Unclean {
+        crate::executors::home(&session.place).clear(handle.id());
+    }
+}
+
+/// Decides that the run ends: undone, or as it is.
+async fn stop(run: &Summary, handle: &Handle) -> Result<(), Error> {
+    match run.status {
+        RunStatus::NotUndone => handle.abandon().await.map(drop),
+        _ => handle.cancel().await,
     }
 }
 

@@ -1,18 +1,29 @@
 //! `onceflow check FLOW…`: all that is wrong with flow files, without running anything.
 
-use crate::{args, exit::Exit, fault, flows, printer::Printer};
+use crate::{args, exit::Exit, fault, flows, printer::Printer, verbs::ls::shell_word};
+use onceflow_spec::Flow;
 use serde_json::json;
+use std::path::Path;
+
+/// The command that runs a flow, with a place for every input that must be given.
+fn command(path: &Path, flow: &Flow) -> String {
+    let inputs = flow.inputs.iter().filter(|input| input.is_required());
+    let inputs: String = inputs.map(|input| format!(" -i {}=…", input.name)).collect();
+    format!("onceflow run {}{inputs}", shell_word(&path.display().to_string()))
+}
 
 /// Checks flow files.
 pub(crate) fn run(args: &args::Check, printer: &Printer) -> Exit {
     let mut wrong = Vec::new();
     let mut right = Vec::new();
-    let mut unused = Vec::new();
+    let (mut unused, mut runs) = (Vec::<String>::new(), None);
     for path in &args.flows {
         match flows::read(path) {
             Ok(flow) => {
                 right.push(format!("{}: flow `{}` is sound", path.display(), flow.name));
-                unused.extend(flow.unused);
+                runs.get_or_insert_with(|| command(path, &flow));
+                unused.extend(flow.unused.iter().map(ToString::to_string));
+                unused.extend(flow.warnings.iter().map(ToString::to_string));
             }
             Err(fault) => wrong.push((path, fault)),
         }
@@ -25,15 +36,14 @@ pub(crate) fn run(args: &args::Check, printer: &Printer) -> Exit {
         };
         printer.pretty(&json!({
             "ok": wrong.is_empty(), "checked": args.flows.len(), "wrong": wrong.iter().map(one).collect::<Vec<_>>(),
-            "warnings": unused.iter().map(ToString::to_string).collect::<Vec<_>>(),
+            "warnings": unused,
         }));
     }
     right.iter().for_each(|line| printer.say(line));
     unused.iter().for_each(|unused| printer.say(format!("warning: {unused}")));
     // A file that is not there is a wrong name, and comes before what others say.
     let Some(exit) = wrong.iter().map(|(_, fault)| fault.exit).min() else {
-        let first = args.flows.first().map(|path| path.display().to_string()).unwrap_or_default();
-        printer.next(format!("onceflow run {first}"));
+        printer.next(runs.unwrap_or_else(|| String::from("onceflow run FLOW.yaml")));
         return Exit::Done;
     };
     if !printer.json {

@@ -15,7 +15,7 @@ pub(crate) fn run(args: &tools::Completions, printer: &Printer) -> Exit {
     let script = String::from_utf8_lossy(&script);
     match printer.json {
         true => printer.data(&json!({"shell": args.shell.to_string(), "script": script})),
-        false => printer.text(script),
+        false => printer.exact(script),
     }
     Exit::Done
 }

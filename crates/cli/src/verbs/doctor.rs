@@ -5,6 +5,7 @@ use crate::{
     doctor::{Finding, Grade, disk, machine},
     exit::Exit,
     fault::Fault,
+    inventory,
     place::Place,
     printer::{Ink, Printer},
     runs,
@@ -28,6 +29,7 @@ pub(crate) async fn run(_: &tools::Doctor, place: Place, printer: &Printer) -> R
     findings.extend(owner(&place));
     let (store, worst) = store(place.clone()).await;
     findings.extend(store);
+    findings.extend(left(&place));
     findings.push(disk::room("room", &below));
     findings.push(disk::sync(&below));
     findings.push(disk::room("tmp", &std::env::temp_dir()));
@@ -82,6 +84,15 @@ fn owner(place: &Place) -> Option<Finding> {
     (theirs != ours).then(|| {
         let message = format!("{} belongs to user {theirs}, and we are user {ours}", place.directory.display());
         Finding::warn("owner", message, "use a store of your own (`--store DIR`), or share one on a server")
+    })
+}
+
+/// Whether somebody was killed while it stored something large.
+fn left(place: &Place) -> Option<Finding> {
+    let unfinished = inventory::of(place).unfinished;
+    (unfinished > 0).then(|| {
+        let message = format!("{} are being stored, or were when a process was killed", words::bytes(unfinished));
+        Finding::warn("left", message, "`onceflow reclaim` removes what the dead have left")
     })
 }
 

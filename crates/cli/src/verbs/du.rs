@@ -1,7 +1,7 @@
 //! `onceflow du [RUN]`: what takes the room in a store: by run, by what it is for, and until when.
 
 use crate::{
-    args, exit::Exit, fault::Fault, place::Place, printer::Printer, runs, session::Session, trail,
+    args, exit::Exit, fault::Fault, inventory, place::Place, printer::Printer, runs, session::Session, trail,
     verbs::ls::shell_word, words, work,
 };
 use onceflow_engine::{Part, RunUsage, Summary, Usage, Use};
@@ -35,11 +35,17 @@ pub(crate) async fn run(args: &args::Du, place: Place, printer: &Printer) -> Res
     };
     let runs: Vec<_> =
         usage.runs.iter().filter(|run| only.as_ref().is_none_or(|only| only.id == run.run)).map(of).collect();
+    let files = inventory::of(&session.place);
     session.close().await?;
     match (printer.json, &only) {
-        (true, _) => printer.pretty(&to_json(&usage, &runs, only.is_some())),
+        (true, Some(_)) => printer.pretty(&to_json(&usage, &runs, true)),
+        (true, None) => {
+            let mut data = to_json(&usage, &runs, false);
+            data["files"] = files.to_json();
+            printer.pretty(&data);
+        }
         (false, Some(_)) => printer.text(runs.iter().map(one).collect::<String>()),
-        (false, None) => printer.text(table(&usage, &runs)),
+        (false, None) => printer.text(format!("{}{}", table(&usage, &runs), files.text())),
     }
     printer.next(match &only {
         Some(run) => format!("onceflow show {}", shell_word(&run.key)),
@@ -99,7 +105,8 @@ fn keeps(part: &Part, summary: Option<&Summary>) -> String {
 fn part_json(part: &Part, summary: Option<&Summary>) -> Value {
     json!({
         "kind": part.used.name(), "of": part.of.as_deref().map(words::step), "values": part.weight.values,
-        "bytes": part.weight.bytes, "until_ms": part.until.map(|until| until.as_ms()), "kept": keeps(part, summary),
+        "bytes": part.weight.bytes, "referenced_bytes": part.weight.referenced, "linked_bytes": part.weight.linked,
+        "until_ms": part.until.map(|until| until.as_ms()), "kept": keeps(part, summary),
     })
 }
 
@@ -109,11 +116,17 @@ fn to_json(usage: &Usage, runs: &[Known], is_one: bool) -> Value {
         json!({
             "key": summary.map(|run| &run.key), "id": usage.run.to_string(),
             "status": known.status(), "values": usage.weight.values,
-            "bytes": usage.weight.bytes, "directory_bytes": disk, "total_bytes": usage.weight.bytes + disk,
+            "bytes": usage.weight.bytes, "referenced_bytes": usage.weight.referenced,
+            "linked_bytes": usage.weight.linked, "directory_bytes": disk, "total_bytes": usage.weight.bytes + disk,
             "parts": usage.parts.iter().map(|part| part_json(part, summary)).collect::<Vec<_>>(),
         })
     };
-    let weight = |weight: onceflow_engine::Weight| json!({"values": weight.values, "bytes": weight.bytes});
+    let weight = |weight: onceflow_engine::Weight| {
+        json!({
+            "values": weight.values, "bytes": weight.bytes, "referenced_bytes": weight.referenced,
+            "linked_bytes": weight.linked,
+        })
+    };
     let runs: Vec<_> = runs.iter().map(run).collect();
     match is_one {
         true => json!({"runs": runs}),
@@ -129,7 +142,8 @@ fn one(known: &Known) -> String {
     for part in &usage.parts {
         let of = part.of.as_deref().map_or(String::new(), |of| format!(" {}", words::step(of)));
         let bytes = words::bytes(part.weight.bytes);
-        text.push_str(&format!("{bytes:>10}  {}{of}  ({})\n", part.used.name(), keeps(part, summary)));
+        let beside = beside(part.weight);
+        text.push_str(&format!("{bytes:>10}  {}{of}  ({}){beside}\n", part.used.name(), keeps(part, summary)));
     }
     text.push_str(&format!(
         "{:>10}  its directory: work, logs and trail  (until its history ends)\n",
@@ -160,5 +174,25 @@ fn table(usage: &Usage, runs: &[Known]) -> String {
     }
     let values = words::count(usize::try_from(total.values).unwrap_or(usize::MAX), "value");
     text.push_str(&format!("{:>10}  in {values}; what runs share is counted once here\n", words::bytes(total.bytes)));
+    if total.linked > 0 {
+        let linked = words::bytes(total.linked);
+        text.push_str(&format!("{linked:>10}  of that has other names outside of the store: shared with results\n"));
+    }
+    if total.referenced > 0 {
+        let referenced = words::bytes(total.referenced);
+        text.push_str(&format!("{referenced:>10}  by reference: input files that are not in the store\n"));
+    }
+    text
+}
+
+/// What a part shares with others, or only refers to.
+fn beside(weight: onceflow_engine::Weight) -> String {
+    let mut text = String::new();
+    if weight.linked > 0 {
+        text.push_str(&format!(", {} shared with results", words::bytes(weight.linked)));
+    }
+    if weight.referenced > 0 {
+        text.push_str(&format!(", {} by reference", words::bytes(weight.referenced)));
+    }
     text
 }

@@ -2,7 +2,7 @@
 
 use crate::{
     args,
-    asked::Asked,
+    asked::{Asked, Gone},
     codes,
     exit::Exit,
     fault::Fault,
@@ -17,31 +17,42 @@ use crate::{
     waits::{self, Waits},
     words,
 };
-use onceflow_core::plan::{Explanation, Fate, Reason, explain::all_done};
+use onceflow_core::{
+    model::{Place as Address, program::Source},
+    plan::{Explanation, Fate, Reason, explain::all_done},
+};
 use onceflow_engine::{Engine, Error, Report, RunStatus, Start, Summary, What};
 use serde_json::json;
+use std::collections::BTreeMap;
 
 /// Says what would run.
 pub(crate) async fn run(args: &args::Explain, place: Place, printer: &Printer) -> Result<Exit, Fault> {
-    let (asked, mut hints) = Asked::read(&args.flow, &place.directory, place.who())?;
+    let (mut asked, mut hints, gone) = Asked::read_what_is_there(&args.flow, &place, place.who(), printer)?;
     asked.say_unused(printer);
     let found = if place.is_there {
         let session = Session::open(place).await?;
         let engine = session.idle().await?;
-        let found = Found::look(&session, &engine, &asked, args.flow.new).await?;
+        let is_new = args.flow.new;
+        assume(&engine, &mut asked, &gone, is_new).await?;
+        let found = Found::look(&session, &engine, &asked, is_new).await?;
         engine.stop();
         hints.save();
         session.close().await?;
         found
+    } else if let Some(gone) = gone.first() {
+        return Err(gone.unreadable());
     } else {
         Found { explanation: anew(&asked)?, ..Found::default() }
     };
+    let not_again = not_again(&asked, &gone)?;
     if let Some((run, undos)) = &found.undone {
         return Ok(being_undone(printer, run, undos, &found));
     }
     let Found { explanation, known, refused, .. } = &found;
     let next = match (waits::resolve(asked.key(), &found.waits), plan::Counts::of(explanation, known).run) {
         (Some(resolve), _) => resolve,
+        (None, 1..) if !gone.is_empty() => format!("bring {} back, then run it", gone[0].path.display()),
+        (None, 0) if !gone.is_empty() => format!("onceflow show {}", shell_word(asked.key())),
         (None, 0) if known.unknown.is_empty() => String::from("nothing would run; `onceflow run` shows the results"),
         (None, _) => story::command(&args.flow, None),
     };
@@ -49,6 +60,7 @@ pub(crate) async fn run(args: &args::Explain, place: Place, printer: &Printer) -
         let mut data = plan::to_json(asked.key(), explanation, known);
         data["next"] = json!(next);
         data["notes"] = json!(found.notes);
+        data["gone"] = not_again.iter().map(NotAgain::to_json).collect();
         if let Some(refused) = refused {
             data["refused"] = of_refused(refused);
         }
@@ -63,8 +75,64 @@ pub(crate) async fn run(args: &args::Explain, place: Place, printer: &Printer) -
         printer.say(format!("run `{}` is at work in process {pid}; `run` would follow it", asked.key()));
     }
     found.notes.iter().for_each(|note| printer.say(note));
+    not_again.iter().for_each(|not_again| printer.tell(not_again.to_string()));
     printer.next(next);
     Ok(Exit::Done)
+}
+
+/// Takes inputs whose files are gone for what they were when the run of this key began.
+async fn assume(engine: &Engine, asked: &mut Asked, gone: &[Gone], is_new: bool) -> Result<(), Fault> {
+    let Some(first) = gone.first() else { return Ok(()) };
+    let known = match (engine.find(asked.key()).await, is_new) {
+        (Ok(handle), false) => handle.input_digests().await?,
+        _ => return Err(first.unreadable()),
+    };
+    for gone in gone {
+        let digest = known.iter().find(|(name, _)| *name == gone.input).map(|(_, digest)| *digest);
+        asked.start.assumed.push((gone.input.clone(), digest.ok_or_else(|| gone.unreadable())?));
+    }
+    Ok(())
+}
+
+/// An input file that is gone, and the steps that read it: nobody can run them again.
+struct NotAgain {
+    input: String,
+    path: String,
+    steps: Vec<String>,
+}
+
+impl NotAgain {
+    fn to_json(&self) -> serde_json::Value {
+        json!({"input": self.input, "path": self.path, "cannot_be_recomputed": self.steps})
+    }
+}
+
+impl std::fmt::Display for NotAgain {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let NotAgain { input, path, steps } = self;
+        let what = if steps.is_empty() { String::from("nothing") } else { steps.join(", ") };
+        write!(f, "input `{input}` is gone: {path} is not there; cannot be recomputed: {what}")
+    }
+}
+
+/// What cannot be recomputed: every step that reads what is gone.
+fn not_again(asked: &Asked, gone: &[Gone]) -> Result<Vec<NotAgain>, Fault> {
+    if gone.is_empty() {
+        return Ok(vec![]);
+    }
+    let start = &asked.start;
+    let program = onceflow_core::model::check(&start.library, &start.flow, start.outputs.as_deref());
+    let program = program.map_err(|errors| Fault::from(Error::from(errors)))?;
+    let root = &program.blocks[onceflow_core::model::program::ROOT as usize];
+    let of = |gone: &Gone| {
+        let port = root.inputs.iter().position(|input| input.port.name == gone.input);
+        let reads = |source: &Source| matches!(source, Source::Input(at) if Some(usize::from(*at)) == port);
+        let readers = root.nodes.iter().filter(|node| node.inputs.iter().any(reads));
+        let mut steps: Vec<_> = readers.map(|node| words::step(&Address::root().address(&node.path))).collect();
+        steps.dedup();
+        NotAgain { input: gone.input.clone(), path: gone.path.display().to_string(), steps }
+    };
+    Ok(gone.iter().map(of).collect())
 }
 
 /// What is known of what `run` would do.
@@ -128,7 +196,7 @@ impl Found {
 }
 
 /// Whether nothing of the run will run any more: what it did is undone, or what is left of it is removed.
-pub(super) fn is_being_undone(status: RunStatus) -> bool {
+pub(crate) fn is_being_undone(status: RunStatus) -> bool {
     matches!(status, RunStatus::Cancelling | RunStatus::Undoing | RunStatus::Removing)
 }
 
@@ -139,9 +207,7 @@ pub(super) async fn going_on(place: &Place, engine: &Engine, start: &Start) -> R
         return Ok((Known::default(), vec![]));
     }
     let handle = engine.find(&start.key).await?;
-    let left =
-        |each: onceflow_engine::Unfinished| (words::step(&each.address), (each.left as usize, each.elements as usize));
-    let eaches = handle.unfinished().await?.into_iter().map(left).collect();
+    let eaches = handle.unfinished().await?.iter().flat_map(left_of).collect();
     let waits = waits::all(place, engine, &handle).await?;
     let mut unknown: std::collections::BTreeSet<_> =
         waits::unknown(&waits).iter().map(|address| words::step(address)).collect();
@@ -150,6 +216,13 @@ pub(super) async fn going_on(place: &Place, engine: &Engine, start: &Start) -> R
         unknown.extend(failures.iter().filter(|failed| failed.started).map(|failed| words::step(&failed.address)));
     }
     Ok((Known { eaches, unknown }, waits))
+}
+
+/// The eaches that one is, with how many elements are left: several, where some go through their elements together.
+fn left_of(each: &onceflow_engine::Unfinished) -> BTreeMap<String, (usize, usize)> {
+    let far = (each.left as usize, each.elements as usize);
+    let tasks = each.tasks.iter().flatten().filter_map(|address| Some(address.split_once("[*]")?.0));
+    tasks.chain([each.address.as_str()]).map(|address| (words::step(address), far)).collect()
 }
 
 /// What is not taken up of a flow by a run that goes on, and what is done once more by one that is moved.
@@ -206,10 +279,17 @@ fn opened(place: &Place, run: onceflow_core::protocol::ids::RunId, explanation: 
     let reused: std::collections::BTreeSet<_> = reused.map(|line| words::step(&line.address)).collect();
     let mut found = plan::Eaches::new();
     for line in trail::Reader::open(&place.run(run)).more() {
-        if let Some(What::DidOpen { address, elements }) = trail::what(&line)
+        if let Some(What::DidOpen { address, elements }) = line.what
             && reused.contains(&words::step(&address))
         {
             found.insert(words::step(&address), (0, elements as usize));
+        }
+    }
+    // Those that go through their elements together are one node.
+    for of_node in explanation.lines.chunk_by(|a, b| a.node == b.node).filter(|of_node| of_node.len() > 1) {
+        let names = || of_node.iter().map(|line| words::step(&line.address));
+        if let Some(far) = names().find_map(|name| found.get(&name).copied()) {
+            found.extend(names().filter(|name| !name.contains(['[', '@'])).map(|name| (name, far)));
         }
     }
     found

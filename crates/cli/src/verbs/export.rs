@@ -139,7 +139,7 @@ pub(crate) async fn import(args: &args::Import, place: Place, printer: &Printer)
         }
     }
     engine.close().await?;
-    session.close().await?;
+    session.close_clean(printer).await?;
     tell(printer, &key, Some(&handle.id().to_string()), there.is_some());
     Ok(Exit::Done)
 }

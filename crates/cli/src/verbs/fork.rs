@@ -3,7 +3,7 @@
 
 use crate::{
     args,
-    asked::look,
+    asked::look_by,
     codes,
     digests::Digests,
     exit::Exit,
@@ -48,7 +48,7 @@ pub(crate) async fn run(args: &args::Fork, place: Place, printer: &Printer) -> R
     let out = args.go_on.out.as_ref().map(|out| out.display().to_string());
     let out = out.or_else(|| old["out"].as_str().map(str::to_owned)).unwrap_or_else(|| String::from("results"));
     let command = format!("onceflow retry {}", shell_word(&args.key));
-    story::put(&session.place, handle.id(), (&old["flow"], &command, &out), &shown);
+    story::put(&session.place, handle.id(), (&old["flow"], &command, &out, args.go_on.results_mode), &shown);
     engine.close().await?;
     Going { session, key: args.key.clone(), printer, args: &args.go_on, only: None }.go().await
 }
@@ -83,13 +83,14 @@ async fn wanted(
     let signature = handle.signature().await?.ok_or_else(gone)?;
     let is_new = |name: &str| args.input.iter().any(|(input, _)| input == name);
     let mut digests = Digests::open(&session.place.directory, false);
+    let by_reference = args.sources.by_reference(&session.place, false);
     let mut shown = Map::new();
     let mut inputs: Vec<(String, Data)> = Vec::new();
     let mut add = |name: &str, value: Value, signature: &Signature, inputs: &mut Vec<(String, Data)>| {
         let port = signature.inputs.iter().find(|port| port.name == name).expect("only inputs of the run are bound");
         shown.insert(name.to_owned(), value.to_json());
         let mut data = value.into_data(&port.ty).map_err(Fault::misfit(format!("input `{name}`")))?;
-        look(&mut data, &mut digests)?;
+        look_by(&mut data, &mut digests, &by_reference)?;
         inputs.push((name.to_owned(), data));
         Ok::<_, Fault>(())
     };

@@ -4,10 +4,17 @@
 //! store is refused, and what is told is exact.
 
 use crate::{
-    args, asking, codes, exit::Exit, fault::Fault, place::Place, printer::Printer, session::Session, words, work,
+    args, asking, codes,
+    exit::Exit,
+    fault::Fault,
+    inventory::{self, Inventory},
+    place::Place,
+    printer::Printer,
+    session::Session,
+    words, work,
 };
 use onceflow_engine::WorkerInfo;
-use onceflow_store::values::fsck::Mode;
+use onceflow_store::values::{Values, fsck::Mode};
 use serde_json::json;
 
 /// Workers that are named when they keep a store in use.
@@ -26,34 +33,64 @@ pub(crate) async fn run(args: &args::Fsck, place: Place, printer: &Printer) -> R
         session.close().await?;
         return Ok(asking::left_alone(printer));
     }
-    let report = values.fsck(if repairs { Mode::Repair } else { Mode::Check }).await?;
+    let mode = if repairs { Mode::Repair } else { Mode::Check };
+    let report = match args.deep {
+        true => values.fsck_deep(mode).await?,
+        false => values.fsck(mode).await?,
+    };
+    let engine = session.idle().await?;
+    let rows = engine.fsck().await;
+    engine.stop();
+    let rows = rows?;
     if args.at_rest && !report.exact {
         session.close().await?;
         return Err(in_use("it changed while it was read"));
     }
+    let files = inventory::of(&session.place);
+    let (referred, not_again) = sources(&values).await?;
     session.close().await?;
     let findings =
         |all: &[onceflow_store::values::fsck::Finding]| all.iter().map(ToString::to_string).collect::<Vec<_>>();
-    let clean = report.is_clean_now();
+    let of_runs = rows.unwrap_or_default();
+    let clean = report.is_clean_now() && of_runs.is_empty();
+    let problems: Vec<_> = findings(&report.problems).into_iter().chain(of_runs.iter().cloned()).collect();
     if printer.json {
         printer.pretty(&json!({
-            "problems": findings(&report.problems), "leaks": findings(&report.leaks),
+            "problems": problems, "leaks": findings(&report.leaks),
             "lost": report.lost.iter().map(ToString::to_string).collect::<Vec<_>>(),
             "values": report.values, "edges": report.edges, "exact": report.exact, "clean": clean,
-            "left": report.left.as_deref().map(findings),
+            "referenced": referred, "cannot_be_recomputed": not_again,
+            "objects": report.objects, "digests": report.digests, "deep": args.deep,
+            "left": report.left.as_deref().map(findings), "files": files.to_json(),
         }));
     } else {
         printer.text(report.to_string());
+        if args.at_rest {
+            printer.text(at_rest(&files));
+        }
+        for why in &not_again {
+            printer.text(format!("not damage: {why}; what was made of it cannot be recomputed"));
+        }
+        of_runs.iter().for_each(|problem| printer.text(format!("problem: {problem}")));
+    }
+    if !of_runs.is_empty() {
+        printer.next("rows of runs are damaged; keep a copy of the store, then `onceflow run --new` of those runs");
+        return Ok(Exit::Damaged);
     }
     Ok(match (clean, report.problems.is_empty(), args.repair) {
         (true, _, true) if !report.is_clean() => {
             let n = report.problems.len() + report.leaks.len();
-            printer
-                .next(format!("{} repaired; `onceflow reclaim` removes what is left over", words::count(n, "finding")));
+            let lost =
+                if report.problems.is_empty() { "" } else { "; the next `onceflow run` computes again what was lost" };
+            let repaired = words::count(n, "finding");
+            printer.next(format!("{repaired} repaired; `onceflow reclaim` removes what is left over{lost}"));
             Exit::Done
         }
         (true, ..) => {
-            printer.next("nothing to do: the store is whole");
+            printer.next(match args.deep || report.objects == 0 {
+                true => "nothing to do: the store is whole",
+                false => "nothing to do: the store is whole, as far as lengths tell; `--deep` reads all bytes",
+            });
             Exit::Done
         }
         (false, true, _) => {
@@ -67,12 +104,38 @@ pub(crate) async fn run(args: &args::Fsck, place: Place, printer: &Printer) -> R
     })
 }
 
+/// What lies in a directory that nobody uses.
+fn at_rest(files: &Inventory) -> String {
+    let mut text = String::from("files:\n");
+    text.push_str(&files.text());
+    if files.unfinished > 0 {
+        let bytes = words::bytes(files.unfinished);
+        text.push_str(&format!(
+            "note: {bytes} were being stored by processes that have ended; `onceflow reclaim` removes them\n"
+        ));
+    }
+    text
+}
+
+/// How many files the store refers to, and why those that are not what they were are not: they are the user's, so that is
+/// no damage.
+async fn sources(values: &Values) -> Result<(usize, Vec<String>), Fault> {
+    let (files, mut not_again) = (values.source_files().await?, Vec::new());
+    let n = files.len();
+    for file in files {
+        if let Err(why) = values.check_source(file).await {
+            not_again.push(why.to_string());
+        }
+    }
+    Ok((n, not_again))
+}
+
 /// A store with workers is in use, even if they have nothing to do. Those that are known to be gone are not there; of
 /// others that is known when they were silent for as long as their claims stand.
 async fn refuse_if_in_use(session: &Session) -> Result<(), Fault> {
     let engine = session.idle().await?;
     let workers = match work::release(&engine, &session.place, None).await {
-        Ok(()) => engine.workers().await.map_err(Fault::from),
+        Ok(_) => engine.workers().await.map_err(Fault::from),
         Err(fault) => Err(fault),
     };
     engine.stop();

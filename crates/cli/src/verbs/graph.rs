@@ -50,11 +50,11 @@ pub(crate) async fn run(args: &Graph, place: Place, printer: &Printer) -> Result
 pub(crate) fn give(printer: &Printer, to: Option<&Path>, text: String) -> Result<(), Fault> {
     match to.filter(|to| to.as_os_str() != "-") {
         None if printer.json => printer.data(&json!({ "text": text })),
-        None => printer.text(text),
+        None => printer.exact(text),
         Some(path) => {
             std::fs::write(path, text).map_err(Fault::unwritten("write", path))?;
             match printer.json {
-                true => printer.data(&json!({"written": path})),
+                true => printer.data(&json!({"written": path.to_string_lossy()})),
                 false => printer.say(format!("wrote {}", path.display())),
             }
         }

@@ -381,6 +381,7 @@ mod tests {
             keep_ms: None,
             history_ms: 0,
             failures: vec![],
+            failed: 0,
             not_undone: vec![],
             undecided: vec![],
             live: 0,

@@ -49,13 +49,20 @@ pub(crate) async fn run(args: &args::Logs, place: Place, printer: &Printer) -> R
     session.close().await?;
     if is_silent {
         let lines = trail::Reader::open(&place.run(run.id)).more();
-        let seen: Vec<_> = lines.iter().filter_map(trail::what).collect();
         let mut known = steps::Known::of(&outline.unwrap_or_default());
         for line in &lines {
-            line["step"].as_str().inspect(|address| known.heard(address, trail::what(line).as_ref()));
+            line.step.iter().for_each(|address| known.heard(address, line.what.as_ref()));
         }
+        let seen: Vec<_> = lines.into_iter().filter_map(|line| line.what).collect();
         let told = Silence { key: &run.key, step: args.step.as_deref(), attempt: args.attempt, seen, known, by_any };
         printer.say(told.why()?);
+    }
+    if directory.join(onceflow_exec::LOGS_FULL).exists() {
+        let cut = "the logs of this run are full: of steps that did not fail later, what they wrote is not kept";
+        match printer.json {
+            true => printer.data(&json!({ "cut": cut })),
+            false => printer.say(cut),
+        }
     }
     printer.next(format!("onceflow show {}", super::ls::shell_word(&run.key)));
     Ok(Exit::Done)
@@ -118,7 +125,7 @@ impl Shown<'_> {
     fn attempts(&mut self, logs: &Path) -> BTreeMap<String, u32> {
         let Some(run) = logs.parent() else { return BTreeMap::new() };
         let lines = trail::Reader::open(run).more();
-        let started = lines.iter().filter_map(|line| match trail::what(line)? {
+        let started = lines.into_iter().filter_map(|line| match line.what? {
             What::WillRun { address, attempt } => Some((address, attempt)),
             _ => None,
         });
@@ -137,14 +144,14 @@ impl Shown<'_> {
             }
             let text = String::from_utf8_lossy(&log.text);
             match self.printer.json {
-                true => self
-                    .printer
-                    .data(&json!({"step": log.address, "attempt": log.attempt, "host": log.host, "text": text})),
+                true => self.printer.data(
+                    &json!({"step": words::step(&log.address), "attempt": log.attempt, "host": log.host, "text": text}),
+                ),
                 false => {
                     let again = if log.attempt > 1 { format!(", attempt {}", log.attempt) } else { String::new() };
                     let heading = format!("== {}{again}, on {}", words::step(&log.address), log.host);
                     self.printer.say(self.printer.ink(Ink::Cyan, &heading));
-                    self.printer.text(text);
+                    self.printer.exact(text);
                 }
             }
             self.elsewhere.insert(log.address, log.attempt);
@@ -168,11 +175,11 @@ impl Shown<'_> {
             self.read.insert(path, from.unwrap_or(0) + text.len() as u64);
             let text = String::from_utf8_lossy(&text);
             match self.printer.json {
-                true => self.printer.data(&json!({"step": step, "attempt": attempt, "text": text})),
+                true => self.printer.data(&json!({"step": words::step(&step), "attempt": attempt, "text": text})),
                 false => {
                     let again = if attempt > 1 { format!(", attempt {attempt}") } else { String::new() };
                     self.printer.say(self.printer.ink(Ink::Cyan, &format!("== {}{again}", words::step(&step))));
-                    self.printer.text(text);
+                    self.printer.exact(text);
                 }
             }
         }

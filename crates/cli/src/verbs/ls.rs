@@ -1,7 +1,15 @@
 //! `onceflow ls`: the runs of the store, what became of them, and what can be done next.
 
 use crate::{
-    args, exit::Exit, fault::Fault, place::Place, printer::Printer, runs, session::Session, story, trail, waits::Waits,
+    args,
+    exit::Exit,
+    fault::Fault,
+    place::Place,
+    printer::{Printer, name},
+    runs,
+    session::Session,
+    story, trail,
+    waits::Waits,
     words,
 };
 use onceflow_engine::Summary;
@@ -84,6 +92,13 @@ pub(crate) fn shell_word(word: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "-_./:@%+=,".contains(c);
     if !word.is_empty() && word.chars().all(plain) {
         word.to_owned()
+    } else if word.chars().any(char::is_control) {
+        let letter = |letter: char| match letter {
+            '\'' | '\\' => format!("\\{letter}"),
+            letter if letter.is_control() => letter.to_string().bytes().map(|byte| format!("\\x{byte:02x}")).collect(),
+            letter => letter.to_string(),
+        };
+        format!("$'{}'", word.chars().map(letter).collect::<String>())
     } else {
         format!("'{}'", word.replace('\'', r"'\''"))
     }
@@ -91,14 +106,20 @@ pub(crate) fn shell_word(word: &str) -> String {
 
 fn table(rows: &[Row]) -> String {
     let now = trail::now_ms();
-    let width = |of: fn(&Row) -> &str, least: usize| {
+    let width = |of: fn(&Row) -> String, least: usize| {
         rows.iter().map(|row| of(row).chars().count()).max().unwrap_or(0).clamp(least, 40)
     };
-    let (key, flow) = (width(|row| &row.key, 3), width(|row| &row.flow, 4));
+    let (key, flow) = (width(|row| name(&row.key), 3), width(|row| name(&row.flow), 4));
     let mut text = format!("{:<key$}  {:<flow$}  {:<14}  {:>6}  AGE\n", "KEY", "FLOW", "STATUS", "STEPS");
     for row in rows {
         let age = words::ago(now.saturating_sub(row.ended_ms.unwrap_or(row.started_ms)));
-        let line = format!("{:<key$}  {:<flow$}  {:<14}  {:>6}  {age}\n", row.key, row.flow, row.status, row.steps);
+        let line = format!(
+            "{:<key$}  {:<flow$}  {:<14}  {:>6}  {age}\n",
+            name(&row.key),
+            name(&row.flow),
+            row.status,
+            row.steps
+        );
         text.push_str(&line);
     }
     text

@@ -18,7 +18,7 @@ pub(crate) fn run(args: &tools::Man, printer: &Printer) -> Result<Exit, Fault> {
         let (name, first) = &pages[0];
         match printer.json {
             true => printer.data(&json!({"page": name, "text": first})),
-            false => printer.text(first),
+            false => printer.exact(first),
         }
         return Ok(Exit::Done);
     };

@@ -1,9 +1,7 @@
 //! `onceflow reclaim`: deletes what nothing needs now, instead of when a run is at work: values, directories of runs that
 //! are gone, files of processes that are gone.
 
-use crate::{
-    args, asking, exit::Exit, fault::Fault, place::Place, presence, printer::Printer, session::Session, words, work,
-};
+use crate::{args, asking, exit::Exit, fault::Fault, place::Place, printer::Printer, session::Session, words, work};
 use serde_json::json;
 
 /// Values touched by one call.
@@ -33,7 +31,7 @@ pub(crate) async fn run(args: &args::Reclaim, place: Place, printer: &Printer) -
     }
     let directories = work::sweep(&engine, &session.place).await?;
     crate::executors::home(&session.place).tidy_after_the_dead();
-    let workers = presence::sweep(&session.place.directory).len();
+    let workers = work::release(&engine, &session.place, None).await?;
     engine.close().await?;
     session.close().await?;
     if printer.json {

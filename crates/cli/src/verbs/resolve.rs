@@ -1,5 +1,7 @@
 //! `onceflow resolve RUN STEP`: says what became of a step that must not start twice, and of which nobody knows whether it
-//! took effect.
+//! took effect; or what becomes of an undo that failed.
+
+mod undo;
 
 use crate::{
     args, asking, codes,
@@ -16,7 +18,7 @@ use crate::{
     waits::{self, Waits, Why},
     words, work,
 };
-use onceflow_engine::{Begun, Engine, Handle, Resolution, Summary, Undecided, What, task::Data};
+use onceflow_engine::{Begun, Engine, Handle, Resolution, RunStatus, Summary, Undecided, What, task::Data};
 use serde_json::json;
 
 /// Decides.
@@ -25,6 +27,10 @@ pub(crate) async fn run(args: &args::Resolve, place: Place, printer: &Printer) -
     let engine = session.idle().await?;
     let run = session.run(&engine, &args.run).await?;
     let handle = engine.find(&run.key).await?;
+    if run.status == RunStatus::NotUndone {
+        engine.stop();
+        return undo::run(args, session, &run, printer).await;
+    }
     let waiting = waits::all(&session.place, &engine, &handle).await?;
     steps::must_be_known(&handle, args.step.as_deref()).await?;
     let begun = handle.begun().await?;

@@ -15,7 +15,7 @@ use crate::{
     words,
 };
 use onceflow_core::protocol::rows::Failed;
-use onceflow_engine::{RunStatus, Summary};
+use onceflow_engine::{Report, RunStatus, Summary};
 use serde_json::json;
 
 /// Goes on with a run.
@@ -30,11 +30,19 @@ pub(crate) async fn run(args: &args::Retry, place: Place, printer: &Printer) -> 
     engine.stop();
     allowed(&run, &waiting)?;
     let failed: Vec<String> = match &report {
-        onceflow_engine::Report::Failed(failures) => failures.iter().map(|failed| failed.address.to_string()).collect(),
+        Report::Failed(failed) => failed.iter().map(|failed| failed.address.to_string()).collect(),
+        Report::Undone { not_undone, .. } | Report::Cancelled { not_undone } => {
+            not_undone.iter().map(|failed| failed.address.to_string()).collect()
+        }
         _ => vec![],
     };
     let only = match &args.step {
         None => None,
+        // Undos that failed are tried again together, the last first.
+        Some(step) if run.status == RunStatus::NotUndone && failed.len() > 1 => {
+            let what = format!("undos are tried again together; `{step}` is one of {}", failed.len());
+            return Err(Fault::usage(&what).hint(format!("onceflow retry {}", shell_word(&run.key))));
+        }
         Some(step) => {
             let meant: Vec<_> = failed.iter().filter(|address| steps::is_within(address, step)).cloned().collect();
             if meant.is_empty() {
@@ -92,9 +100,8 @@ fn not_undone(run: &Summary) -> Fault {
     let left: Vec<_> = run.not_undone.iter().map(named).collect();
     let ended = if run.status == RunStatus::Cancelled { "was cancelled" } else { "failed" };
     let what = format!("run `{}` {ended}, and {}", run.key, left.join("; "));
-    Fault::new(Exit::Unclean, codes::ENDED, what).hint(
-        "an undo that has used up its attempts is not tried again: undo it by hand; `onceflow run` of its flow begins anew",
-    )
+    Fault::new(Exit::Unclean, codes::ENDED, what)
+        .hint("what could not be undone was given up, and is not tried again; `onceflow run` of its flow begins anew")
 }
 
 fn told(run: &Summary, tried: &[String], step: Option<&str>, printer: &Printer) -> Exit {

@@ -26,7 +26,8 @@ use crate::{
     words, work,
 };
 use onceflow_core::protocol::ids::RunId;
-use onceflow_engine::{Engine, Handle, Report, RunStatus};
+use onceflow_engine::{Engine, Handle, Report, RunStatus, is_damage};
+use onceflow_spec::ResultsMode;
 
 /// Runs a flow.
 pub(crate) async fn run(args: &args::Run, place: Place, printer: &Printer) -> Result<Exit, Fault> {
@@ -39,7 +40,7 @@ pub(crate) async fn run(args: &args::Run, place: Place, printer: &Printer) -> Re
         return Err(Fault::usage("`--jobs 0` leaves all steps to workers, and none may take them")
             .hint("`--shared` lets workers take them, as on a server; see `onceflow run --help`"));
     }
-    let (mut asked, hints) = Asked::read(&args.flow, &place.directory, who)?;
+    let (mut asked, hints) = Asked::read(&args.flow, &place, who, printer)?;
     asked.start.accept_reruns = args.accept_code_change;
     asked.has_secrets()?;
     let session = Session::make(place).await?;
@@ -47,11 +48,16 @@ pub(crate) async fn run(args: &args::Run, place: Place, printer: &Printer) -> Re
     let exit = running.go(who).await?;
     let Running { session, left, asked, .. } = running;
     let place = session.place.clone();
-    session.close().await?;
+    session.close_clean(printer).await?;
     match left {
         Some(run) => background::start(&place, printer, asked.key(), run, args.jobs).await,
         None => Ok(exit),
     }
+}
+
+/// How results get to their place: the option says, else the flow, else the settings.
+pub(crate) fn results_mode(args: &args::Run, asked: &Asked) -> ResultsMode {
+    args.results_mode.or(asked.flow.results_mode).unwrap_or(args.results_mode_otherwise)
 }
 
 /// A flow that is to be run.
@@ -114,20 +120,67 @@ impl Running<'_> {
         }
         let handle = engine.find(self.asked.key()).await?;
         let report = handle.report().await?;
-        if !matches!(report, Report::Done(_)) {
+        let is_there = match &report {
+            Report::Done(outputs) => handle.are_whole(outputs).await?,
+            _ => false,
+        };
+        if !is_there {
             engine.stop();
             return Ok(None);
         }
         // Whoever did it may have been killed before it could clear up.
         crate::executors::home(&self.session.place).tidy(handle.id());
-        let exit = self.tell(&handle, report, &Tally::default()).await?;
+        let told = self.tell(&handle, report, &Tally::default()).await;
         engine.stop();
-        Ok(Some(exit))
+        match told {
+            // It was found when it was read, and is dropped: the run goes on, and computes it again.
+            Err(fault) if fault.exit == Exit::Damaged => {
+                self.printer.warn(format!("{}; computing it again", fault.message));
+                Ok(None)
+            }
+            told => told.map(Some),
+        }
+    }
+
+    /// Waits until the run rests. What the store has lost is computed again, as long as that leads on.
+    async fn until_rest(
+        &self,
+        engine: &Engine,
+        handle: &Handle,
+        signals: &mut Signals,
+    ) -> Result<Result<Report, Exit>, Fault> {
+        for tried in 0.. {
+            let waited = work::wait(engine, handle, signals, &self.printer).await?;
+            if !matches!(&waited, Ok(report) if self.heals(engine, report, tried).await?) {
+                return Ok(waited);
+            }
+        }
+        unreachable!("it is not healed for ever")
+    }
+
+    /// Whether the run goes on: it stands still because of what the store has lost, and that is computed again.
+    async fn heals(&self, engine: &Engine, report: &Report, tried: usize) -> Result<bool, Fault> {
+        /// Each may find something that was hidden behind the one before.
+        const HEALS_MAX: usize = 8;
+        match report {
+            Report::Failed(failures) if failures.iter().any(is_damage) && tried < HEALS_MAX => {}
+            _ => return Ok(false),
+        }
+        self.printer.warn("what a step reads was damaged in the store; computing it again");
+        match engine.start(self.asked.start.clone()).await {
+            Ok(_same) => Ok(true),
+            Err(error) => {
+                self.printer.warn(format!("it cannot be computed again: {}", Fault::from(error).message));
+                Ok(false)
+            }
+        }
     }
 
     async fn tell(&mut self, handle: &Handle, report: Report, tally: &Tally) -> Result<Exit, Fault> {
         let ending = Ending { printer: &self.printer, handle, tally };
-        let to = To { outputs: &self.asked.flow.outputs, out: &self.args.out, digests: &mut self.hints.digests };
+        let mode = results_mode(self.args, &self.asked);
+        let (outputs, out) = (&self.asked.flow.outputs, &self.args.out);
+        let to = To { outputs, out, mode, digests: &mut self.hints.digests };
         ending.tell(report, Some(to)).await
     }
 
@@ -213,18 +266,18 @@ impl Running<'_> {
         story::write(&self.session.place, handle.id(), self.args, &self.asked);
         self.hints.save();
         crate::executors::home(&self.session.place).tidy(handle.id());
-        let writer = trail::Writer::open(&self.session.place.run(handle.id()));
-        let view = View::new(&self.printer, self.asked.steps());
+        let writer = trail::Writer::attend(&self.session.place.run(handle.id()));
+        let view = View::new(&self.printer, self.asked.steps()).begins(&handle).await?;
         let shown = work::show(events, self.asked.key(), writer, view);
-        let waited = work::wait(&engine, &handle, signals, &self.printer).await;
-        if let Err(fault) = work::sweep(&engine, &self.session.place).await {
+        let waited = self.until_rest(&engine, &handle, signals).await;
+        if let Err(fault) = work::sweep_removed(&engine, &self.session.place).await {
             tracing::debug!(%fault, "directories of runs that are gone are left");
         }
         engine.close().await?;
         let view = shown.await.map_err(|error| Fault::plain(Exit::No, format!("the view was lost: {error}")))?;
         match waited? {
             Ok(report) => {
-                if matches!(report, Report::Cancelled { .. }) {
+                if matches!(&report, Report::Cancelled { not_undone } if not_undone.is_empty()) {
                     crate::executors::home(&self.session.place).clear(handle.id());
                 }
                 let exit = self.tell(&handle, report, &view.tally).await?;

@@ -7,7 +7,7 @@ use crate::{
     finish::{data_json, failed_json},
     place::Place,
     presence,
-    printer::{Ink, Printer},
+    printer::{Ink, Printer, name},
     runs,
     session::{self, Session},
     story,
@@ -19,7 +19,7 @@ use crate::{
     words,
 };
 use onceflow_core::plan::Fate;
-use onceflow_engine::{Engine, Handle, Reasons, Report, RunStatus, Summary};
+use onceflow_engine::{End, Engine, Handle, Reasons, Report, RunStatus, Summary, What};
 use serde_json::{Map, Value, json};
 
 /// Failures that are shown.
@@ -35,6 +35,7 @@ pub(crate) async fn run(args: &args::Show, place: Place, printer: &Printer) -> R
     let report = handle.report().await?;
     let waiting = waits::all(&session.place, &engine, &handle).await?;
     let others = Others::of(&engine, &session.place, &handle, &run).await?;
+    let standing = handle.standing().await?;
     let reasons = handle.reasons().await?.into_iter().rfind(|plan| plan.generation == run.generation);
     let mut outputs = Map::new();
     if let Report::Done(all) = &report {
@@ -48,34 +49,53 @@ pub(crate) async fn run(args: &args::Show, place: Place, printer: &Printer) -> R
         waiting.iter().filter(|waits| matches!(waits.why, waits::Why::Left(_))).map(|waits| waits.step.address.clone());
     left.for_each(|address| tally.lost(&address));
     let waits = waiting.iter().map(|waits| waits.step.address.clone()).collect();
-    use RunStatus::{Cancelled, Cancelling, Removing, Undoing, Undone};
-    tally.waits_only(&waits, !matches!(run.status, Cancelled | Cancelling | Removing | Undoing | Undone));
+    use RunStatus::{Cancelled, Cancelling, Done, Removing, Undoing, Undone};
+    let can_be_done = !matches!(run.status, Cancelled | Cancelling | Removing | Undoing | Undone);
+    tally.waits_only(&waits, can_be_done);
+    if let Some(standing) = &standing {
+        tally.as_stored(standing, can_be_done);
+    }
+    if run.status == Done {
+        // Whoever did the last of it may not have lived to tell.
+        tally.saw(trail::now_ms(), &What::DidEnd { how: End::Done });
+    }
     let asked = story::read(&session.place, run.id);
+    let inputs = story::inputs(&session.place, run.id);
     session.close().await?;
     let failures = match &report {
         Report::Failed(failures) | Report::Undone { failures, .. } => failures.clone(),
         _ => vec![],
     };
+    if matches!(report, Report::Failed(_)) && failures.len() >= run.failed {
+        tally.failed_only(&failures);
+    }
     let pid = attended.map(|notice| notice.pid);
-    let story = Story { run: &run, pid, tally: &tally, asked, others, reasons, waiting: &waiting };
+    let story = Story { run: &run, pid, tally: &tally, asked, inputs, others, reasons, waiting: &waiting };
     if printer.json {
         let mut data = story.to_json();
         data["outputs"] = Value::Object(outputs);
         data["failures"] = failed_json(&failures);
+        data["failed"] = json!(run.failed.max(failures.len()));
         if matches!(report, Report::Waiting(_)) || !waiting.is_empty() {
-            data["unknown"] = json!(waits::unknown(&waiting));
+            data["unknown"] = json!(waits::unknown_names(&waiting));
             data["events"] = waits::events_json(&waiting);
         }
         printer.pretty(&data);
         return Ok(Exit::Done);
     }
     let mut text = story.to_text(printer);
+    let more = |all: usize, what: &str| match all.saturating_sub(FAILURES_MAX) {
+        0 => String::new(),
+        more => format!("… and {more} more {what}; --json has them\n"),
+    };
     for failed in failures.iter().take(FAILURES_MAX) {
         text.push_str(&format!("{}\n", view::failure(printer, failed)));
     }
+    text.push_str(&more(run.failed.max(failures.len()), "failed"));
     for failed in run.not_undone.iter().take(FAILURES_MAX) {
         text.push_str(&format!("{}\n", view::failure_to(printer, "not undone", failed)));
     }
+    text.push_str(&more(run.not_undone.len(), "were not undone"));
     for waits in waiting.iter().take(FAILURES_MAX) {
         let name = words::step(&waits.step.address);
         match waits.event() {
@@ -83,6 +103,7 @@ pub(crate) async fn run(args: &args::Show, place: Place, printer: &Printer) -> R
             None => text.push_str(&format!("unknown  {name}\n")),
         }
     }
+    text.push_str(&more(waiting.len(), "wait"));
     for (name, value) in &outputs {
         text.push_str(&format!("output   {name}: {value}\n"));
     }
@@ -96,6 +117,8 @@ struct Story<'a> {
     pid: Option<u32>,
     tally: &'a Tally,
     asked: Option<Value>,
+    /// All inputs as they were said, unless they are too long.
+    inputs: Option<Map<String, Value>>,
     others: Others,
     /// Why the steps of the present plan run, or do not.
     reasons: Option<Reasons>,
@@ -142,6 +165,7 @@ impl Story<'_> {
         runs::next(self.run, self.is_attended(), self.waiting, story::again(self.asked.as_ref()).as_deref())
     }
 
+    /// Inputs as people read them: long lists are cut.
     fn inputs(&self) -> Map<String, Value> {
         self.asked.as_ref().and_then(|asked| asked["inputs"].as_object().cloned()).unwrap_or_default()
     }
@@ -149,18 +173,26 @@ impl Story<'_> {
     fn to_json(&self) -> Value {
         let run = self.run;
         let step = |(name, group): &(String, Group)| {
-            let taken: Vec<_> = group.running.keys().collect();
-            let (running, interrupted) = if self.is_attended() { (taken, vec![]) } else { (vec![], taken) };
+            let named = |addresses: &mut dyn Iterator<Item = &String>| -> Vec<String> {
+                addresses.map(|address| words::step(address)).collect()
+            };
+            let taken = named(&mut group.running.keys());
+            let (running, mut interrupted) = if self.is_attended() { (taken, vec![]) } else { (vec![], taken) };
+            interrupted.extend(named(&mut group.interrupted.iter()));
             json!({
-                "step": name, "done": group.done, "reused": group.reused, "failed": group.failed,
-                "undone": group.undone, "running": running, "interrupted": interrupted, "waiting": group.waits,
-                "unknown": group.unknown, "attempts": group.attempts, "spent_ms": group.spent_ms,
+                "step": name, "done": group.done, "reused": group.reused, "failed": group.failed.len(),
+                "undone": group.undone, "running": running, "interrupted": interrupted,
+                "waiting": named(&mut group.waits.iter()), "unknown": named(&mut group.unknown.iter()),
+                "attempts": group.attempts, "spent_ms": group.spent_ms, "elements": group.elements,
             })
         };
+        // A list is given whole, or its length is.
+        let inputs = self.inputs.clone().unwrap_or_else(|| story::without_cuts(self.inputs()));
         json!({
             "key": run.key, "id": run.id.to_string(), "flow": run.flow, "status": self.status(), "plan": run.generation,
             "pid": self.pid, "started_ms": run.started.as_ms(), "ended_ms": run.ended.map(|ended| ended.as_ms()),
-            "keep_ms": run.keep_ms, "history_ms": run.history_ms, "inputs": self.inputs(),
+            "keep_ms": run.keep_ms, "history_ms": run.history_ms, "inputs": inputs,
+            "unlisted": self.tally.unlisted,
             "steps": self.tally.groups.iter().map(step).collect::<Vec<_>>(),
             "workers": self.others.there, "lacking": self.others.lacking,
             "not_undone": failed_json(&run.not_undone), "next": self.next(),
@@ -172,7 +204,7 @@ impl Story<'_> {
         let by = self.pid.map_or(String::new(), |pid| format!(", by process {pid}"));
         let undoing = is_being_undone(run.status) && !self.is_attended();
         let undoing = if undoing { " while it was undone" } else { "" };
-        let mut text = format!("{} {}{undoing}{by}\n", printer.ink(Ink::Bold, &run.key), self.status());
+        let mut text = format!("{} {}{undoing}{by}\n", printer.ink(Ink::Bold, &name(&run.key)), self.status());
         text.push_str(&format!("flow     {}\nid       {}\n", run.flow, run.id));
         text.push_str(&format!("started  {}\n", words::ago(now.saturating_sub(run.started.as_ms()))));
         if let Some(ended) = run.ended {
@@ -187,6 +219,10 @@ impl Story<'_> {
         for (name, group) in &self.tally.groups {
             let told = told(group, self.is_attended());
             text.push_str(&format!("step     {name}: {}\n", told.unwrap_or_else(|| self.nothing(name).to_owned())));
+        }
+        if self.tally.unlisted > 0 {
+            let many = words::count(self.tally.unlisted, "step");
+            text.push_str(&format!("log      cut: {many} are counted, and not listed one by one\n"));
         }
         text.push_str(&self.left());
         text
@@ -207,7 +243,7 @@ impl Story<'_> {
 
     /// Who was at work is gone, and what that means for what was.
     fn left(&self) -> String {
-        let taken = self.tally.total(|group| group.running.len());
+        let taken = self.tally.total(|group| group.running.len() + group.interrupted.len());
         if taken == 0 || self.is_attended() || self.run.status.is_at_rest() {
             return String::new();
         }
@@ -232,16 +268,21 @@ fn told(group: &Group, is_attended: bool) -> Option<String> {
     };
     part(group.done, "done");
     part(group.reused, "reused");
-    part(group.running.len(), if is_attended { "running" } else { "interrupted" });
+    let (running, interrupted) = (group.running.len(), group.interrupted.len());
+    match is_attended {
+        true => part(running, "running"),
+        false => part(running + interrupted, "interrupted"),
+    }
     part(group.waits.len(), "waiting");
     part(group.unknown.len(), "unknown");
-    part(group.failed, "failed");
+    part(group.failed.len(), "failed");
     part(group.undone, "undone");
-    if group.attempts > group.done + group.failed + group.running.len() + group.waits.len() + group.unknown.len() {
+    let failed = group.failed.len();
+    if group.attempts > group.done + failed + running + interrupted + group.waits.len() + group.unknown.len() {
         parts.push(words::count(group.attempts, "attempt"));
     }
     // What ran says how long, however short that was.
-    if group.spent_ms > 0 || group.done + group.failed > 0 {
+    if group.spent_ms > 0 || group.done + failed > 0 {
         parts.push(words::duration(group.spent_ms));
     }
     (!parts.is_empty()).then(|| parts.join(", "))

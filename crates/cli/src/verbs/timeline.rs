@@ -2,7 +2,7 @@
 
 use crate::{
     args::pictures::Timeline, codes, exit::Exit, fault::Fault, picture::scene::is_step, pictured::Pictured,
-    place::Place, printer::Printer, timeline,
+    place::Place, printer::Printer, timeline, words,
 };
 use serde_json::json;
 
@@ -18,7 +18,7 @@ pub(crate) async fn run(args: &Timeline, place: Place, printer: &Printer) -> Res
     if printer.json && args.output.is_none() {
         let attempts = run.history.all.iter().filter(|one| is_step(&one.address)).map(|one| {
             json!({
-                "step": one.address, "attempt": one.attempt, "from_ms": one.from_ms, "to_ms": one.to_ms,
+                "step": words::step(&one.address), "attempt": one.attempt, "from_ms": one.from_ms, "to_ms": one.to_ms,
                 "how": one.how.word(), "cpu_ms": one.used.map(|used| used.cpu_ms),
                 "peak_bytes": one.used.and_then(|used| used.peak_bytes),
             })

@@ -7,7 +7,7 @@ use crate::{
     finish::Ending,
     follow::{Followed, follow},
     place::Place,
-    printer::Printer,
+    printer::{Printer, name},
     session::{Session, is_for_any},
     signals::Signals,
     watching,
@@ -34,7 +34,7 @@ pub(crate) async fn run(args: &args::Watch, place: Place, printer: &Printer) -> 
             if printer.json {
                 printer.data(&json!({"key": run.key, "id": run.id.to_string(), "status": "interrupted"}));
             }
-            printer.say(format!("run `{}` is not finished, and nobody attends it", run.key));
+            printer.say(format!("run `{}` is not finished, and nobody attends it", name(&run.key)));
             printer.next("the `onceflow run` it was started with goes on where it stopped");
             Exit::Waiting
         }

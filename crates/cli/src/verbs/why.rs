@@ -85,7 +85,7 @@ impl Stands {
         let (handle, attendance) = (engine.find(&run.key).await?, Attendance::of(session, engine).await?);
         let is_alone = run.status.is_at_rest() || !attendance.is_attended(run).await?;
         let undos = match run.status {
-            RunStatus::Undoing | RunStatus::Cancelling => handle.undos().await?,
+            RunStatus::Undoing | RunStatus::Cancelling | RunStatus::NotUndone => handle.undos().await?,
             _ => vec![],
         };
         let waits = attendance.waits(run).await?.into_iter();
@@ -114,6 +114,8 @@ struct Decided {
     of: String,
     fate: Fate,
     reason: Option<Reason>,
+    /// Nothing was known of the run.
+    is_first: bool,
 }
 
 struct Answer {
@@ -135,9 +137,15 @@ impl Answer {
         let mut plans: Vec<_> = reasons.iter().rev().filter_map(|plan| decided(plan, step)).collect();
         // The first plan of a run that knew nothing has no reasons: everything ran for the first time.
         if reasons.iter().all(|plan| plan.generation > 0) && run.generation < PLANS_MAX {
-            plans.push(Decided { plan: 0, of: step.to_owned(), fate: Fate::Run, reason: None });
+            plans.push(Decided { plan: 0, of: step.to_owned(), fate: Fate::Run, reason: None, is_first: true });
         }
         let (tries, is_undone) = (tries(step, events), is_undone(step, events));
+        // It ran under a plan whose reasons do not name it: there was no room for all of them.
+        if let Some(last) = tries.last().filter(|last| plans.first().is_none_or(|plan| plan.plan < last.plan)) {
+            let untold =
+                Decided { plan: last.plan, of: step.to_owned(), fate: Fate::Run, reason: None, is_first: false };
+            plans.insert(0, untold);
+        }
         let inside = Inside::of(step, events);
         let failed = run.failures.iter().map(|failed| words::step(&failed.address)).collect();
         Answer { step: step.to_owned(), plans, tries, is_undone, inside, stands, status: run.status, failed }
@@ -271,6 +279,7 @@ impl Answer {
             RunStatus::Waiting if !self.failed.is_empty() => Some(failed("")),
             RunStatus::Undone => Some(failed(", and was undone")),
             RunStatus::Cancelled | RunStatus::Cancelling => Some(String::from("the run was cancelled")),
+            RunStatus::NotUndone => Some(failed(", and could not be undone")),
             RunStatus::Undoing | RunStatus::Removing => Some(String::from("the run is being undone")),
             RunStatus::Waiting if !unknown.is_empty() => {
                 Some(format!("the run waits for what became of {}", unknown.join(", ")))
@@ -391,7 +400,8 @@ fn fate(fate: Fate) -> &'static str {
 /// The reason as data: what kind, of what, from what to what.
 fn parts(plan: &Decided) -> (&'static str, Option<String>, Option<&str>, Option<&str>) {
     match &plan.reason {
-        None => ("first", None, None, None),
+        None if plan.is_first => ("first", None, None, None),
+        None => ("not-kept", None, None, None),
         Some(Reason::New) => ("new", None, None, None),
         Some(Reason::NoValue) => ("no-value", None, None, None),
         Some(Reason::CodeChanged { from, to }) => ("code-changed", None, Some(from), Some(to)),
@@ -399,12 +409,16 @@ fn parts(plan: &Decided) -> (&'static str, Option<String>, Option<&str>, Option<
         Some(Reason::SourceReruns { address }) => ("source-reruns", Some(words::step(address)), None, None),
         Some(Reason::Kept) => ("kept", None, None, None),
         Some(Reason::NotNeeded) => ("not-needed", None, None, None),
+        Some(Reason::Damaged) => ("damaged", None, None, None),
     }
 }
 
 /// The reason for people; of a step that has run under the plan, or is to.
 fn told(plan: &Decided, has_run: bool) -> String {
     match &plan.reason {
+        None if !plan.is_first => {
+            String::from("why is not known any more: the plan has too many steps to keep all reasons")
+        }
         None if has_run => String::from("it ran for the first time: nothing was known of it"),
         None => String::from("nothing was known of it"),
         Some(Reason::New) => String::from("there was no such step before"),
@@ -416,6 +430,7 @@ fn told(plan: &Decided, has_run: bool) -> String {
             format!("{}, which it reads from, {runs} again", words::step(address))
         }
         Some(Reason::Kept) => String::from("its code and its inputs are what they were, and what it gave is kept"),
+        Some(Reason::Damaged) => String::from("what it gave before was damaged in the store"),
         Some(Reason::NotNeeded) => String::from("nothing that ran, and nothing that was asked for, needs it"),
     }
 }
@@ -436,5 +451,11 @@ fn decided(plan: &Reasons, step: &str) -> Option<Decided> {
         (words::step(address).len(), *fate == Fate::Run, says, !words::is_helper(address))
     };
     let (address, fate, reason) = all.max_by_key(rank)?;
-    Some(Decided { plan: plan.generation, of: words::step(address), fate: *fate, reason: Some(reason.clone()) })
+    Some(Decided {
+        plan: plan.generation,
+        of: words::step(address),
+        fate: *fate,
+        reason: Some(reason.clone()),
+        is_first: false,
+    })
 }

@@ -67,7 +67,7 @@ pub(crate) async fn run(args: &args::Worker, place: Place, printer: &Printer) ->
     };
     let did = told.await.unwrap_or_default();
     drop(attending);
-    session.close().await?;
+    session.close_clean(printer).await?;
     let data = json!({"event": "did-leave", "done": did.done, "failed": did.failed, "lost": did.lost});
     if printer.json {
         printer.data(&data);
@@ -113,7 +113,7 @@ async fn until_nothing_is_ready(engine: &Engine, crew: &Crew) -> Result<(), Faul
 }
 
 /// Says when the server is lost and when it is back: once each, however often it is tried in between.
-async fn watch(mut lost: tokio::sync::watch::Receiver<bool>, place: Place, printer: Printer) {
+pub(crate) async fn watch(mut lost: tokio::sync::watch::Receiver<bool>, place: Place, printer: Printer) {
     let mut was_lost = false;
     loop {
         let is_lost = *lost.borrow_and_update();
@@ -134,7 +134,7 @@ async fn watch(mut lost: tokio::sync::watch::Receiver<bool>, place: Place, print
 
 async fn keep_sweeping(engine: Engine, place: Place) {
     loop {
-        if let Err(fault) = work::sweep(&engine, &place).await {
+        if let Err(fault) = work::sweep_removed(&engine, &place).await {
             tracing::debug!(%fault, "directories of runs that are gone are left");
         }
         tokio::time::sleep(SWEEP).await;
@@ -174,9 +174,11 @@ async fn tell(mut events: UnboundedReceiver<Event>, engine: Engine, place: Place
 
 fn say(printer: &Printer, ms: u64, run: &str, what: &What, took: Option<u64>) {
     if printer.json {
-        let mut line = trail::line(ms, what);
-        line["run"] = json!(run);
-        return printer.data(&line);
+        if let Some(mut line) = trail::told(ms, what) {
+            line["run"] = json!(run);
+            printer.data(&line);
+        }
+        return;
     }
     let at = |address: &str| format!("{run} {}", words::step(address));
     match what {
@@ -194,6 +196,7 @@ fn say(printer: &Printer, ms: u64, run: &str, what: &What, took: Option<u64>) {
         What::WillWait { address } => printer.say(format!("waits   {}", at(address))),
         What::DidLoseTrack { address } => printer.say(format!("unknown {}", at(address))),
         What::DidUndo { address } => printer.say(format!("undone  {}", at(address))),
+        What::HeldUp { address, why } => printer.warn(format!("held up {}: {why}", at(address))),
         What::DidLose { address } => printer.warn(format!(
             "{}    {}: it took too long to say that it lives, so another worker has it; what it gave here is not taken",
             printer.ink(Ink::Yellow, "lost"),

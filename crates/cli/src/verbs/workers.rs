@@ -49,7 +49,7 @@ fn status(worker: &WorkerInfo) -> &'static str {
 }
 
 fn worker_json(worker: &WorkerInfo) -> Value {
-    let step = |step: &WorkerStep| json!({"run": step.run, "step": step.address});
+    let step = |step: &WorkerStep| json!({"run": step.run, "step": words::step(&step.address)});
     let task = |(name, version): &(String, Option<String>)| json!({"name": name, "version": version});
     let class = |(name, most): &(String, Option<u64>)| json!({"class": name, "at_a_time": most});
     json!({

@@ -1,8 +1,9 @@
-//! A bar for each step of the flow that has something to show, and below them what is running now.
+//! A bar for each step of the flow that has something to show, and below them what is running now, since when, and how long
+//! it may take. Every row is one line of the terminal, however narrow that is: a line that wraps cannot be drawn over.
 
 use crate::{
     tally::{Group, Tally},
-    words,
+    trail, words,
 };
 use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
 use onceflow_engine::What;
@@ -14,20 +15,27 @@ const BARS_MAX: usize = 12;
 /// What is named in the line about what is running.
 const NAMED_MAX: usize = 4;
 
+/// Elements that must be done before it is said how long the rest may take.
+const ESTIMATE_AFTER: usize = 3;
+
 /// The bars on a terminal.
 pub(super) struct Bars {
     pub(super) all: MultiProgress,
     bars: BTreeMap<String, ProgressBar>,
     running: ProgressBar,
+    /// When this was begun to be looked at.
+    since_ms: u64,
+    /// How wide the terminal was when rows were last laid out.
+    columns: u16,
 }
 
 impl Bars {
     pub(super) fn new() -> Self {
         let all = MultiProgress::with_draw_target(ProgressDrawTarget::stderr_with_hz(12));
         let running = all.add(ProgressBar::new_spinner());
-        running.set_style(style("{spinner:.cyan} {msg}"));
+        running.set_style(style("{spinner:.cyan} {elapsed} {msg}"));
         running.enable_steady_tick(Duration::from_millis(120));
-        Bars { all, bars: BTreeMap::new(), running }
+        Bars { all, bars: BTreeMap::new(), running, since_ms: trail::now_ms(), columns: columns() }
     }
 
     pub(super) fn saw(&mut self, tally: &Tally, what: &What) {
@@ -35,27 +43,29 @@ impl Bars {
             What::WillRun { address, .. } | What::DidCommit { address } | What::DidReuse { address } => address,
             What::DidUndo { address } | What::DidLose { address } | What::DidLoseTrack { address } => address,
             What::WillWait { address } => address,
+            What::HeldUp { address, why } => {
+                let _lost_with_the_terminal = self.all.println(format!("held up {}: {why}", words::step(address)));
+                return;
+            }
             What::DidFail(failed) => &*failed.address,
             What::DidOpen { address, .. } => address,
             What::DidStart { .. } | What::DidEnd { .. } | What::DidTurn { .. } | What::DidUse { .. } => return,
         };
+        let now = columns();
+        if now != self.columns {
+            self.columns = now;
+            self.bars.values().for_each(|bar| bar.set_style(row(now)));
+        }
         let name = words::top(address);
-        if let Some((_, group)) = tally.groups.iter().find(|(known, _)| known == name) {
+        if let Some((_, group)) = tally.groups.iter().find(|(known, _)| known == name)
+            && !(words::is_helper(address) && group.settled() + group.running.len() == 0)
+        {
+            let (since_ms, room) = (self.since_ms, room(self.columns));
             let bar = self.bar(tally, name);
-            let heard = group.elements.unwrap_or(0).max(group.settled() + group.running.len());
-            bar.set_length(heard.max(1) as u64);
-            bar.set_position(group.settled() as u64);
-            let mut notes: Vec<String> = rate(group).into_iter().collect();
-            if group.reused > 0 {
-                notes.push(format!("{} reused", group.reused));
-            }
-            if group.failed > 0 {
-                notes.push(format!("{} failed", group.failed));
-            }
-            if group.undone > 0 {
-                notes.push(format!("{} undone", group.undone));
-            }
-            bar.set_message(notes.join(", "));
+            let (done, of) = far(group);
+            bar.set_length(of.max(1) as u64);
+            bar.set_position(done as u64);
+            bar.set_message(fit(&notes(group, since_ms).join(", "), room));
         }
         let running = tally.running();
         let named: Vec<_> = running.iter().take(NAMED_MAX).map(|(step, _)| step.as_str()).collect();
@@ -63,7 +73,9 @@ impl Bars {
         let more = if more == 0 { String::new() } else { format!(" and {more} more") };
         self.running.set_message(match named.is_empty() {
             true => String::from("…"),
-            false => format!("running {}{more}", named.join(", ")),
+            false => {
+                fit(&format!("running {}{more}", named.join(", ")), usize::from(self.columns).saturating_sub(SPINNER))
+            }
         });
     }
 
@@ -71,7 +83,7 @@ impl Bars {
         if !self.bars.contains_key(name) {
             self.make_room(tally);
             let bar = self.all.insert_before(&self.running, ProgressBar::new(1));
-            bar.set_style(style("{prefix:<16!} {bar:24.green/dim} {pos:>5}/{len:<5} {msg}"));
+            bar.set_style(row(self.columns));
             bar.set_prefix(name.to_owned());
             self.bars.insert(name.to_owned(), bar);
         }
@@ -85,18 +97,57 @@ impl Bars {
             let Some(name) = self.bars.keys().find(|name| rests(name)).cloned() else { return };
             if let Some(bar) = self.bars.remove(&name) {
                 bar.finish_and_clear();
+                self.all.remove(&bar);
             }
         }
     }
 
-    pub(super) fn end(&self) {
-        self.bars.values().for_each(ProgressBar::abandon);
+    /// What the bars showed last stays, once, above whatever is said next.
+    pub(super) fn end(&mut self) {
         self.running.finish_and_clear();
-        if !self.bars.is_empty() {
+        let bars = std::mem::take(&mut self.bars);
+        bars.values().for_each(ProgressBar::abandon);
+        if !bars.is_empty() {
             // Bars end where they end; what is said next begins on a line of its own.
             drop(writeln!(std::io::stderr()));
         }
     }
+}
+
+/// How wide the terminal is.
+fn columns() -> u16 {
+    rustix::termios::tcgetwinsize(std::io::stderr()).map_or(80, |size| size.ws_col).max(1)
+}
+
+/// How many are done of how many: of an each, elements; else steps that were heard of.
+fn far(group: &Group) -> (usize, usize) {
+    group.elements_done().unwrap_or_else(|| {
+        let done = group.before + group.settled();
+        (done, done + group.running.len() + group.interrupted.len() + group.waits.len() + group.failed.len())
+    })
+}
+
+fn notes(group: &Group, since_ms: u64) -> Vec<String> {
+    let mut notes: Vec<String> = rate(group).into_iter().chain(left(group, since_ms)).collect();
+    for (n, what) in [(group.reused, "reused"), (group.failed.len(), "failed"), (group.undone, "undone")] {
+        if n > 0 {
+            notes.push(format!("{n} {what}"));
+        }
+    }
+    if let (None, Some(elements)) = (group.per_element, group.elements) {
+        notes.push(format!("steps of {}", words::count(elements, "element")));
+    }
+    notes
+}
+
+/// How long the rest of an each may take, at the pace it had since it was looked at.
+fn left(group: &Group, since_ms: u64) -> Option<String> {
+    let (done, of) = group.elements_done().filter(|(done, of)| done < of)?;
+    let per_element = group.per_element.filter(|per| *per > 0)?;
+    let now_done = group.settled() / per_element;
+    let ms = group.last_ms?.saturating_sub(group.first_ms?.max(since_ms));
+    (now_done >= ESTIMATE_AFTER && ms >= 1000)
+        .then(|| format!("about {} left", words::duration(ms * (of - done) as u64 / now_done as u64)))
 }
 
 /// How many a second, or a minute, once that says something.
@@ -113,6 +164,75 @@ fn rate(group: &Group) -> Option<String> {
     })
 }
 
+/// Columns that stay free: a terminal shows `^C` where the cursor is, and a row that is full would then be two.
+const FREE: usize = 3;
+
+/// Columns before what the row about running steps says.
+const SPINNER: usize = 12 + FREE;
+
+/// A row that fits: what is said last is cut first, then there is no bar, then the name is short.
+fn row(columns: u16) -> ProgressStyle {
+    style(match columns {
+        0..=29 => "{prefix:10!} {pos}/{len}",
+        30..=59 => "{prefix:<12!} {pos:>5}/{len:<5} {msg}",
+        _ => "{prefix:<16!} {bar:24.green/dim} {pos:>5}/{len:<5} {msg}",
+    })
+}
+
+/// Columns for what the row says last.
+fn room(columns: u16) -> usize {
+    let before = match columns {
+        0..=29 => return 0,
+        30..=59 => 25,
+        _ => 54,
+    };
+    usize::from(columns).saturating_sub(before + FREE)
+}
+
+/// As much of a text as there is room for.
+fn fit(text: &str, room: usize) -> String {
+    match text.chars().count() <= room {
+        true => text.to_owned(),
+        false if room == 0 => String::new(),
+        false => text.chars().take(room - 1).chain(['…']).collect(),
+    }
+}
+
 fn style(template: &str) -> ProgressStyle {
     ProgressStyle::with_template(template).expect("our own templates are right").progress_chars("━╸─")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_each_counts_elements_and_says_how_long_the_rest_may_take() {
+        let each = Group {
+            done: 10,
+            before: 30,
+            elements: Some(100),
+            per_element: Some(2),
+            first_ms: Some(5_000),
+            last_ms: Some(15_000),
+            ..Group::default()
+        };
+        assert_eq!(far(&each), (20, 100));
+        assert_eq!(left(&each, 0).as_deref(), Some("about 2m 40s left"));
+        assert_eq!(left(&Group { done: 2, ..each.clone() }, 0), None, "that says nothing yet");
+        let irregular = Group { per_element: None, ..each };
+        assert_eq!((far(&irregular), left(&irregular, 0)), ((40, 40), None));
+        assert_eq!(notes(&irregular, 0).last().map(String::as_str), Some("steps of 100 elements"));
+    }
+
+    #[test]
+    fn a_row_fits_into_any_terminal() {
+        for columns in [1, 20, 30, 49, 60, 80, 200] {
+            drop(row(columns));
+            let (text, room) = ("x".repeat(300), room(columns));
+            assert_eq!(fit(&text, room).chars().count(), room);
+            assert!(room < usize::from(columns), "something stays free");
+        }
+        assert_eq!((fit("short", 5).as_str(), fit("longer", 5).as_str()), ("short", "long…"));
+    }
 }

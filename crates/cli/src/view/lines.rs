@@ -55,6 +55,11 @@ impl Lines {
             What::DidLose { address } => {
                 format!("{}    {}: another worker has it", printer.ink(Ink::Yellow, "lost"), words::step(address))
             }
+            // Also after so many lines: nobody would know why nothing happens.
+            What::HeldUp { address, why } => {
+                printer.say(format!("{} {}: {why}", printer.ink(Ink::Yellow, "held up"), words::step(address)));
+                return;
+            }
             What::WillWait { address } => {
                 format!("{}   {}", printer.ink(Ink::Yellow, "waits"), words::step(address))
             }
@@ -76,12 +81,12 @@ impl Lines {
 /// How far it is, in one line.
 fn progress(tally: &Tally) -> String {
     let busy = tally.groups.iter().filter(|(_, group)| !group.running.is_empty());
-    let far = |(name, group): &(String, crate::tally::Group)| match group.elements {
-        Some(all) => format!("{name} {}/{all}", group.settled()),
-        None => format!("{name} {}", group.settled()),
+    let far = |(name, group): &(String, crate::tally::Group)| match group.elements_done() {
+        Some((done, all)) => format!("{name} {done}/{all}"),
+        None => format!("{name} {}", group.before + group.settled()),
     };
     let busy: Vec<_> = busy.take(8).map(far).collect();
-    let (done, failed) = (tally.total(|group| group.settled()), tally.total(|group| group.failed));
+    let (done, failed) = (tally.total(|group| group.settled()), tally.total(|group| group.failed.len()));
     let failed = if failed == 0 { String::new() } else { format!(", {failed} failed") };
     let busy = if busy.is_empty() { String::new() } else { format!("; at work: {}", busy.join(", ")) };
     format!("        {done} done{failed}{busy}")

@@ -28,6 +28,11 @@ impl Team {
         Team { bed: Bed::new(), store }
     }
 
+    /// Where the store is.
+    pub(crate) fn url(&self) -> String {
+        self.store.clone()
+    }
+
     pub(crate) fn is_server(&self) -> bool {
         self.store.contains("://")
     }

@@ -53,10 +53,7 @@ fn a_step_that_was_killed_and_must_not_start_twice_is_not_said_to_run() {
     "#]]);
     let explained = bed.run(&["explain", "pay.yaml", "--json"]).ends(0).json();
     assert_eq!((&explained["run"], &explained["unknown"]), (&1.into(), &1.into()), "{explained}");
-    assert_eq!(
-        (&explained["steps"][0]["step"], &explained["steps"][0]["fate"]),
-        (&"/charge".into(), &"unknown".into())
-    );
+    assert_eq!((&explained["steps"][0]["step"], &explained["steps"][0]["fate"]), (&"charge".into(), &"unknown".into()));
     assert_eq!(explained["next"], "onceflow resolve pay charge --done | --redo | --fail WHY");
     let shown = bed.run(&["show", "pay"]).ends(0);
     assert!(

@@ -22,7 +22,7 @@ pub(crate) mod siblings;
 pub use mistakes::{Errors, Mistake, Named, What};
 
 use super::{Library, Origin, Program, lower::lower};
-use crate::limits::{NESTING_DEPTH_MAX, PROGRAM_MODULES_MAX};
+use crate::limits::{GRAPH_MODULES_MAX, NESTING_DEPTH_MAX, PROGRAM_MODULES_MAX};
 use calls::{Calls, Size, called_by, nesting};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -31,7 +31,17 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 /// Every mistake is reported once, at the first place where a run would meet it: callers before what they call, modules
 /// in the order they were written down.
 pub fn check(library: &Library, main: &str, requested: Option<&[String]>) -> Result<Program, Errors> {
-    let mut report = Report::default();
+    check_within(GRAPH_MODULES_MAX, library, main, requested)
+}
+
+/// As [`check`], for graphs of up to so many modules.
+pub fn check_within(
+    graph_modules_max: usize,
+    library: &Library,
+    main: &str,
+    requested: Option<&[String]>,
+) -> Result<Program, Errors> {
+    let mut report = Report { mistakes: vec![], graph_modules_max };
     let Some(graph) = library.flows.get(main) else {
         report.unknown_flow(library, main, String::from("/"), None);
         return Err(Errors(report.mistakes));
@@ -83,15 +93,20 @@ fn flows<'a>(library: &'a Library, main: &'a str, wanted: &BTreeSet<&str>, repor
     if depth > NESTING_DEPTH_MAX {
         report.too_many("graphs within graphs (calls included)", "", depth as u64, NESTING_DEPTH_MAX as u64, None);
     }
-    if modules > PROGRAM_MODULES_MAX {
-        report.too_many("modules (all calls expanded)", "", modules, PROGRAM_MODULES_MAX, None);
+    let most = PROGRAM_MODULES_MAX.max(report.graph_modules_max as u64);
+    if modules > most {
+        report.too_many("modules (all calls expanded)", "", modules, most, None);
     }
 }
 
+/// What to do about a graph with too many modules.
+const WIDER: &str =
+    "what is so wide is usually data: use an each; or allow more with the engine's option `graph_modules_max`";
+
 /// The mistakes so far.
-#[derive(Default)]
 pub(crate) struct Report {
     mistakes: Vec<Mistake>,
+    graph_modules_max: usize,
 }
 
 impl Report {
@@ -110,6 +125,7 @@ impl Report {
 
     fn too_many(&mut self, what: &'static str, place: &str, found: u64, most: u64, origin: Option<&Origin>) {
         let of = graphs::or_root(place);
-        self.add(What::TooMany { what, of: of.clone(), found, most }, of, origin, None);
+        let hint = what.starts_with("modules").then(|| String::from(WIDER));
+        self.add(What::TooMany { what, of: of.clone(), found, most }, of, origin, hint);
     }
 }

@@ -78,7 +78,7 @@ fn changed((old, was): (Keyed<'_>, &Node), (new, node, at): (Keyed<'_>, &Node, N
 }
 
 /// The node a source is, by path and name of the port.
-fn where_from(block: &Block, source: Source) -> Option<(&[Segment], &str)> {
+pub(super) fn where_from(block: &Block, source: Source) -> Option<(&[Segment], &str)> {
     match source {
         Source::Node(node, port) => Some(super::validity::output_address(&block.nodes[node as usize], port)),
         Source::Input(_) | Source::Constant(_) | Source::None => None,
@@ -86,7 +86,7 @@ fn where_from(block: &Block, source: Source) -> Option<(&[Segment], &str)> {
 }
 
 /// The code of a node, as people see it.
-fn code(program: &Program, node: &Node) -> String {
+pub(super) fn code(program: &Program, node: &Node) -> String {
     let task = |task: u32| {
         let task = &program.tasks[task as usize];
         format!("{}@{}", task.name, task.version)

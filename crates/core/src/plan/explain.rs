@@ -7,8 +7,8 @@ use super::{
     resume::{Frontier, State},
 };
 use crate::model::{
-    Place as At, Program,
-    program::{NodeIndex, PortIndex},
+    Node, Place as At, Program,
+    program::{NodeIndex, Op, PortIndex},
 };
 use serde::{Deserialize, Serialize};
 use std::{
@@ -55,6 +55,8 @@ pub enum Reason {
     Kept,
     /// Nothing that runs, and nothing requested, reads from it.
     NotNeeded,
+    /// What it gave is in the store, and is damaged.
+    Damaged,
 }
 
 /// One line of an explanation.
@@ -68,6 +70,8 @@ pub struct Line {
     pub fate: Fate,
     /// Why.
     pub reason: Reason,
+    /// How many steps it is, is only known when it runs: it is an each, a loop, a choice or a call.
+    pub is_open: bool,
 }
 
 /// What becomes of every node but relays, in their order.
@@ -99,9 +103,15 @@ pub(super) fn explain(
         } else {
             (Fate::Skipped, Reason::NotNeeded)
         };
-        Line { node, address: program.address(crate::model::program::ROOT, node, &At::root()), fate, reason }
+        let address = program.address(crate::model::program::ROOT, node, &At::root());
+        Line { node, address, fate, reason, is_open: is_open(&of.block.nodes[node as usize]) }
     };
     Explanation { lines: (0..of.graph.modules()).map(line).collect() }
+}
+
+/// Whether how many steps a node is, is only known when it runs.
+pub fn is_open(node: &Node) -> bool {
+    !matches!(node.op, Op::Task(_) | Op::Fused(_) | Op::Relay)
 }
 
 /// Why a node runs: what changed about it; else what overtook it; else that there is nothing to reuse.
@@ -163,6 +173,7 @@ impl fmt::Display for Reason {
             Reason::SourceReruns { address } => write!(f, "{address} reruns"),
             Reason::Kept => f.write_str("kept"),
             Reason::NotNeeded => f.write_str("not needed"),
+            Reason::Damaged => f.write_str("its stored output is damaged"),
         }
     }
 }
@@ -170,12 +181,15 @@ impl fmt::Display for Reason {
 /// A run that is done, asked for the same again: nothing is read but its result.
 pub fn all_done(program: &Program) -> Explanation {
     let nodes = (0..).zip(&program.blocks[crate::model::program::ROOT as usize].nodes);
-    let line = |(node, _): (NodeIndex, _)| Line {
-        node,
-        address: program.address(crate::model::program::ROOT, node, &At::root()),
-        fate: Fate::Reused,
-        reason: Reason::Kept,
+    let lines = |(at, node): (NodeIndex, &Node)| {
+        let mut addresses = super::joined::addresses(program, node);
+        if addresses.is_empty() {
+            addresses.push(program.address(crate::model::program::ROOT, at, &At::root()));
+        }
+        let is_open = is_open(node);
+        let line = move |address| Line { node: at, address, fate: Fate::Reused, reason: Reason::Kept, is_open };
+        addresses.into_iter().map(line)
     };
-    let steps = nodes.filter(|(_, node)| node.op != crate::model::program::Op::Relay);
-    Explanation { lines: steps.map(line).collect() }
+    let steps = nodes.filter(|(_, node)| node.op != Op::Relay);
+    Explanation { lines: steps.flat_map(lines).collect() }
 }

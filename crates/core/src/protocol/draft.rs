@@ -119,7 +119,7 @@ impl<'a> Draft<'a> {
     pub fn new(plan: &'a Plan, state: State) -> Self {
         let mut batch = Batch::new(plan.shard);
         match crate::hazard::is_on("commit-in-any-state") {
-            false => batch.require_equals(plan.keys.state(), rows::write(&state)),
+            false => batch.require_equals(plan.keys.state(), state.to_row()),
             true => batch.require_present(plan.keys.state()),
         };
         Draft { plan, batch, edges: Vec::new(), live: 0, borrowing: false }

@@ -112,6 +112,17 @@ pub fn of_result_edge(name: &[u8]) -> Option<(RunId, u16)> {
     Some((RunId(*run), u16::from_be_bytes(rest.get(4..)?.try_into().ok()?)))
 }
 
+/// What the names of all edges begin with that hold what a run gave, in any of its lives.
+pub fn results_of(run: RunId) -> Name {
+    Name::join(&[RESULT, b"r", &run.0])
+}
+
+/// The generation in what [`Keys::result_edge`] wrote.
+pub fn generation_of_result_edge(name: &[u8]) -> Option<Generation> {
+    let rest = name.strip_prefix(RESULT)?.strip_prefix(b"r")?.get(8..)?;
+    Some(Generation(u32::from_be_bytes(*rest.first_chunk()?)))
+}
+
 /// The run in what [`Keys::kept_edge`] wrote.
 pub fn of_kept_edge(name: &[u8]) -> Option<RunId> {
     Some(RunId(*name.strip_prefix(b"K")?.first_chunk()?))
@@ -248,6 +259,8 @@ mod tests {
         let (result, kept) = (keys.result_edge(258), keys.kept_edge(keys.memo(&memo).name.as_bytes(), 3));
         assert_eq!(of_result_edge(result.as_bytes()), Some((run, 258)));
         assert_eq!(of_kept_edge(kept.as_bytes()), Some(run));
+        assert_eq!(generation_of_result_edge(result.as_bytes()), Some(Generation(9)));
+        assert!(result.as_bytes().starts_with(results_of(run).as_bytes()));
         assert_eq!(kept, Name::join(&[keys.kept.id(), &memo[..16], &[0, 3]]));
         assert_eq!((of_result_edge(kept.as_bytes()), of_kept_edge(result.as_bytes())), (None, None));
         for len in 0..result.as_bytes().len() {

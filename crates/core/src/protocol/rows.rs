@@ -13,16 +13,25 @@ use std::sync::Arc;
 
 const VERSION: u8 = 1;
 
+/// Of rows that end with a checksum. A store on a server has none of its own.
+const CHECKED: u8 = 2;
+
 /// A row that says this.
 pub fn write<T: Serialize>(content: &T) -> Row {
-    let bytes = postcard::to_extend(content, vec![VERSION]).expect("rows are plain data");
+    let mut bytes = postcard::to_extend(content, vec![CHECKED]).expect("rows are plain data");
+    bytes.extend_from_slice(&crc32fast::hash(&bytes).to_le_bytes());
     Row::from(bytes)
 }
 
-/// Reads what [`write()`] wrote; `None` if the row is something else.
+/// Reads what [`write()`] wrote, also before rows had a checksum; `None` if the row is something else.
 pub fn read<T: DeserializeOwned>(row: &[u8]) -> Option<T> {
     match row.split_first()? {
         (&VERSION, rest) => postcard::from_bytes(rest).ok(),
+        (&CHECKED, _) => {
+            let (content, sum) = row.split_last_chunk::<4>()?;
+            let is_whole = crc32fast::hash(content) == u32::from_le_bytes(*sum);
+            is_whole.then(|| postcard::from_bytes(&content[1..]).ok())?
+        }
         _ => None,
     }
 }
@@ -34,6 +43,14 @@ pub struct State {
     pub generation: Generation,
     /// What the run is doing.
     pub phase: Phase,
+}
+
+impl State {
+    /// The row that says so. It is compared byte by byte, also with one that an earlier version wrote, so it is written as it
+    /// always was: without a checksum.
+    pub fn to_row(&self) -> Row {
+        Row::from(postcard::to_extend(self, vec![VERSION]).expect("rows are plain data"))
+    }
 }
 
 /// What a run is doing.
@@ -64,6 +81,11 @@ pub enum Phase {
     RemovingCancelled,
     /// It failed, and its history has ended: what is left is to be removed.
     Expired,
+    /// Nothing is in flight; some of what was done could not be undone, and someone must say how it goes on.
+    NotUndone {
+        /// Whether it was cancelled; else it failed.
+        cancelled: bool,
+    },
 }
 
 impl Phase {

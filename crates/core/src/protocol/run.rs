@@ -2,7 +2,7 @@
 
 use super::{
     draft::{Draft, Edge, Plan, Site},
-    ids::{END, FrameId, Generation, RunId, StepId},
+    ids::{END, FrameId, Generation, RunId, StepId, TEARDOWN, UNDO},
     keys,
     rows::{self, Finished, Frame, Head, Header, Parked, Phase, Received, State, Status, Undo, Why},
     step::Taken,
@@ -29,7 +29,7 @@ pub fn start<'a>(plan: &'a Plan, header: &Header, frame: &Frame, seen: Option<Ro
 /// The rows of a generation, ready to go.
 pub fn install(plan: &Plan, draft: &mut Draft<'_>, header: &Header, frame: &Frame) {
     let state = State { generation: plan.keys.generation, phase: Phase::Running };
-    draft.batch.put(plan.keys.state(), rows::write(&state));
+    draft.batch.put(plan.keys.state(), state.to_row());
     draft.batch.put(plan.keys.header(), rows::write(header));
     for (name, stored) in programs(plan, header) {
         draft.edges.push(Edge::Set(name, stored));
@@ -91,7 +91,7 @@ pub fn ending(phase: Phase, all_outputs: bool, parked: &[Why], undos: bool) -> E
         Phase::Expired if undos => Ending::Undo(Phase::UndoingFailed),
         Phase::Expired => Ending::Remove(Phase::RemovingFailed),
         Phase::UndoingFailed | Phase::UndoingCancelled => Ending::Leave,
-        Phase::RemovingFailed | Phase::RemovingCancelled => Ending::Leave,
+        Phase::RemovingFailed | Phase::RemovingCancelled | Phase::NotUndone { .. } => Ending::Leave,
         Phase::Frozen => Ending::Leave,
         _ if any(|why| matches!(why, Why::Unknown { .. })) => Ending::Wait,
         _ if any(|why| matches!(why, Why::Failed(_))) && undos => Ending::Undo(Phase::UndoingFailed),
@@ -182,6 +182,22 @@ pub enum Due {
     Keep(RunId),
     /// A run that failed goes, if nobody has tried it again.
     Failed(RunId),
+    /// What earlier lives of a run hold goes; all of it, if the run is not at its key any more.
+    Superseded(RunId),
+}
+
+/// A finished run, or a finished life of one, is replaced or removed: what it holds is due now, not when its history would
+/// have ended. Answers the row that says so.
+pub fn supersede(batch: &mut crate::Batch, finished: &Finished, now: Timestamp) -> Key {
+    let (run, key) = (finished.run, &finished.header.key);
+    batch.delete(keys::due(finished.ended.plus_ms(finished.header.history_ms), b'h', run, key));
+    // What it keeps goes with the run, or with its next life.
+    if let Some(keep_ms) = finished.header.keep_ms {
+        batch.delete(keys::due(finished.ended.plus_ms(keep_ms), b'k', run, key));
+    }
+    let due = keys::due(now, b's', run, key);
+    batch.put(due.clone(), rows::write(&Due::Superseded(run)));
+    due
 }
 
 /// The run is in another phase from now on. One that failed goes when its history ends, unless something becomes of it
@@ -199,7 +215,7 @@ fn set_phase(plan: &Plan, draft: &mut Draft<'_>, state: State, next: Phase) {
     {
         draft.batch.put(due(until), rows::write(&Due::Failed(plan.keys.run)));
     }
-    draft.batch.put(plan.keys.state(), rows::write(&State { phase: next, ..state }));
+    draft.batch.put(plan.keys.state(), State { phase: next, ..state }.to_row());
 }
 
 /// Lets go of what the outputs of a run held while it ran; they are held by leases from now on.
@@ -312,6 +328,82 @@ fn decide<'a>(plan: &'a Plan, state: State, step: StepId, row: &Row) -> Draft<'a
         draft.batch.ops.push(settle);
     }
     draft
+}
+
+/// What follows when a compensation was tried.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AfterUndo {
+    /// The one before it.
+    Undo(u32),
+    /// All that was registered is undone: the run is removed.
+    Remove,
+    /// Some could not be undone, and somebody must say how it goes on.
+    Stop,
+}
+
+/// A compensation was tried: if it was in vain, `undo` is none, and its registration stays.
+pub fn undone<'a>(
+    plan: &'a Plan,
+    state: State,
+    taken: &Taken,
+    undo: Option<(u32, Option<&Undo>)>,
+    next: AfterUndo,
+) -> Draft<'a> {
+    let mut draft = taken.leaving(plan, state);
+    if let Some((number, undo)) = undo {
+        drop_undo(plan, &mut draft, number, undo);
+    }
+    match next {
+        AfterUndo::Undo(number) => enqueue(&mut draft, StepId { index: number, ..StepId::of_run(UNDO) }),
+        AfterUndo::Remove => enqueue(&mut draft, StepId::of_run(TEARDOWN)),
+        AfterUndo::Stop => {
+            let cancelled = state.phase == Phase::UndoingCancelled;
+            set_phase(plan, &mut draft, state, Phase::NotUndone { cancelled });
+        }
+    }
+    draft
+}
+
+/// A run that could not be undone goes on: with trying again what was registered, from that number down, or with being
+/// removed as it is.
+pub fn go_on_undoing<'a>(plan: &'a Plan, state: State, from: Option<u32>) -> Draft<'a> {
+    let mut draft = Draft::new(plan, state);
+    let cancelled = state.phase == Phase::NotUndone { cancelled: true };
+    let next = if cancelled { Phase::UndoingCancelled } else { Phase::UndoingFailed };
+    set_phase(plan, &mut draft, state, next);
+    enqueue(
+        &mut draft,
+        from.map_or(StepId::of_run(TEARDOWN), |number| StepId { index: number, ..StepId::of_run(UNDO) }),
+    );
+    draft
+}
+
+/// A registration of a run that could not be undone goes: somebody has decided. The last one takes the run with it.
+pub fn drop_registration<'a>(
+    plan: &'a Plan,
+    state: State,
+    (number, row, undo): (u32, &Row, &Undo),
+    is_last: bool,
+) -> Draft<'a> {
+    let mut draft = if is_last { go_on_undoing(plan, state, None) } else { Draft::new(plan, state) };
+    draft.batch.require_equals(plan.keys.undo(number), row.clone());
+    drop_undo(plan, &mut draft, number, Some(undo));
+    draft
+}
+
+fn drop_undo(plan: &Plan, draft: &mut Draft<'_>, number: u32, undo: Option<&Undo>) {
+    let key = plan.keys.undo(number);
+    for (port, held) in undo.iter().flat_map(|undo| &undo.inputs).enumerate() {
+        draft.release(&key, port as u16, &held.outcome);
+    }
+    draft.batch.delete(key);
+}
+
+/// A step of the end of a run is next.
+fn enqueue(draft: &mut Draft<'_>, step: StepId) {
+    let ticket = draft.ticket(0, vec![]);
+    let op = draft.ready(step, &keys::internal_queue(), &ticket);
+    draft.batch.ops.push(op);
 }
 
 /// Rows of a run that is being removed go, and what they held.

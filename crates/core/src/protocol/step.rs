@@ -314,7 +314,7 @@ fn aside<'a>(
     let parked = Parked { why, class: class_of(plan, taken), ticket };
     draft.batch.put(plan.keys.parked(taken.step), rows::write(&parked));
     if next != state.phase {
-        draft.batch.put(plan.keys.state(), rows::write(&State { phase: next, ..state }));
+        draft.batch.put(plan.keys.state(), State { phase: next, ..state }.to_row());
     }
     draft
 }

@@ -34,6 +34,7 @@ fn names_order_and_limits_mean_nothing() {
     assert_eq!(digest(&other), base, "order");
     for module in &mut other.flows.get_mut("main").expect("main").modules {
         if let Kind::Task(spec) = &mut module.kind {
+            let spec = std::sync::Arc::make_mut(spec);
             (spec.retry.attempts, spec.timeout_ms, spec.class) = (9, Some(1), "gpu".into());
             spec.resources.cpu_milli = 4000;
         }

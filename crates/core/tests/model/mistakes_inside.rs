@@ -317,6 +317,7 @@ fn what_a_task_says_about_itself_is_possible() {
     let mut library = library("flow main(x: int) -> (p: int) { t: task t(i: int) -> (o: int); x -> t.i; t.o -> p; }");
     let graph = library.flows.get_mut("main").expect("main");
     let Kind::Task(spec) = &mut graph.modules[0].kind else { panic!("a task") };
+    let spec = std::sync::Arc::make_mut(spec);
     spec.retry.attempts = 0;
     spec.depends = Some(vec![vec![7]]);
     expect![[r#"

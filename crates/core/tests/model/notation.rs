@@ -149,7 +149,7 @@ impl Reader {
 
     fn kind(&mut self) -> Kind {
         match self.word().as_str() {
-            "task" => Kind::Task(self.task()),
+            "task" => Kind::Task(self.task().into()),
             "const" => {
                 let port = Port::new("value", self.ty());
                 Kind::Constant(port, Payload::inline(self.word()))

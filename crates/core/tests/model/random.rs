@@ -120,7 +120,7 @@ impl Maker {
             0 => {
                 let (inputs, outputs) = (self.ports("i", 0, 3), self.ports("o", 0, 2));
                 let name = format!("t{}", self.random.below(4));
-                (Kind::Task(TaskSpec::new(name, inputs.clone(), outputs.clone())), inputs, outputs)
+                (Kind::Task(TaskSpec::new(name, inputs.clone(), outputs.clone()).into()), inputs, outputs)
             }
             1 => {
                 let (inputs, outputs) = (self.ports("i", 0, 3), self.ports("o", 0, 3));
@@ -271,7 +271,7 @@ fn damage(graph: &mut Graph, random: &mut Random) {
             }
             Kind::Each { over, .. } => drop(over.pop()),
             Kind::Choice { arms } => arms.reverse(),
-            Kind::Task(spec) => spec.outputs.truncate(1),
+            Kind::Task(spec) => std::sync::Arc::make_mut(spec).outputs.truncate(1),
             _ => {}
         },
         _ => graph.outputs.push(Port::new("o0", Type::Text)),

@@ -46,7 +46,7 @@ pub(crate) fn tasks_graph(text: &str) -> Graph {
             _ => {
                 let ports = feeds.iter().map(|from| Port::new(*from, Type::Bytes)).collect();
                 let task = TaskSpec::new(name, ports, vec![Port::new("out", Type::Bytes)]);
-                let module = Module { name: name.into(), kind: Kind::Task(task), origin: None, attempt: false };
+                let module = Module { name: name.into(), kind: Kind::Task(task.into()), origin: None, attempt: false };
                 graph.modules.push(module);
             }
         }

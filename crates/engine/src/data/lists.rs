@@ -181,6 +181,7 @@ fn whole<'a>(values: &'a Values, list: &'a ValueId) -> BoxFuture<'a, Result<Foun
             Content::Gathered { prefix, .. } => return Ok(Found::Gathered(prefix)),
             Content::Inline(bytes) => Bytes::from(bytes),
             Content::Object { .. } => values.read_all(list).await?,
+            Content::Source(_) => return Err(Error::damaged("a list is a file by reference")),
         };
         if bytes.first() != Some(&PAGED) {
             let elements = rows::read(&bytes).ok_or_else(|| Error::damaged("a list is not one"))?;
@@ -222,7 +223,7 @@ async fn element_outcome(values: &Values, element: Element) -> Result<Outcome, E
         // An element that is stored has a small value in front that says what it is.
         Element::Ref(front) => match values.get(&front).await?.content {
             Content::Inline(bytes) => rows::read(&bytes),
-            Content::Gathered { .. } | Content::Object { .. } => None,
+            Content::Gathered { .. } | Content::Object { .. } | Content::Source(_) => None,
         },
     };
     outcome.ok_or_else(|| Error::damaged("an element of a list"))

@@ -17,7 +17,7 @@ use onceflow_core::{
     payload::{Payload, Stored},
     protocol::rows::Held,
 };
-use onceflow_store::values::{Values, limits::INLINE_FILE_BYTES_MAX};
+use onceflow_store::values::{SourceFile, Values, limits::INLINE_FILE_BYTES_MAX};
 use std::{
     collections::{BTreeMap, BTreeSet},
     path::{Component, Path, PathBuf},
@@ -33,6 +33,21 @@ pub(crate) struct Scratch {
     /// Those of the engine, and which of them are in use here; none in a directory of the caller's.
     small: Option<Arc<SmallFiles>>,
     in_use: Mutex<Vec<InUse>>,
+    /// Files of the user's that were given, as they were then.
+    sources: Mutex<Vec<SourceFile>>,
+    for_sources: ForSources,
+    links: bool,
+}
+
+/// What becomes of a file by reference.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum ForSources {
+    /// It is given by its own path if it holds what it held.
+    Checked,
+    /// It is given by its own path, whatever it holds by now.
+    Unchecked,
+    /// It is copied: what leaves the engine is a file of its own.
+    Copied,
 }
 
 impl Scratch {
@@ -42,8 +57,21 @@ impl Scratch {
     }
 
     fn at(directory: PathBuf, small: Option<Arc<SmallFiles>>) -> Self {
-        let (taken, given, in_use) = (Mutex::default(), Mutex::default(), Mutex::default());
-        Scratch { directory, is_ours: small.is_some(), taken, given, small, in_use }
+        let (taken, given, in_use, sources) = Default::default();
+        let for_sources = if small.is_some() { ForSources::Checked } else { ForSources::Copied };
+        Scratch { directory, is_ours: small.is_some(), taken, given, small, in_use, sources, for_sources, links: false }
+    }
+
+    /// The same, for bodies that must be given something, though an input file has changed: what they undo or look after
+    /// was done before.
+    pub(crate) fn without_checks(mut self) -> Self {
+        self.for_sources = ForSources::Unchecked;
+        self
+    }
+
+    /// Files of the user's that were given, as they were then.
+    pub(crate) fn sources(&self) -> Vec<SourceFile> {
+        lock(&self.sources).clone()
     }
 
     /// The files that were given, and what they are in the store: one that is passed on is not stored again.
@@ -77,10 +105,25 @@ impl Drop for Scratch {
     }
 }
 
-/// As [`load`]; files stay in a directory of the caller's.
-pub(crate) async fn load_into(values: &Values, payload: &Payload, directory: Option<&Path>) -> Result<Data, Error> {
-    let scratch = directory.map(|directory| Scratch::at(directory.to_owned(), None));
+/// As [`load`]; files stay in a directory of the caller's. With `links`, they may be further names of the store's own
+/// objects, which nobody may write to.
+pub(crate) async fn load_into(
+    values: &Values,
+    payload: &Payload,
+    directory: Option<&Path>,
+    links: bool,
+) -> Result<Data, Error> {
+    let mut scratch = directory.map(|directory| Scratch::at(directory.to_owned(), None));
+    if let Some(scratch) = &mut scratch {
+        scratch.links = links;
+    }
     load(values, payload, scratch.as_ref()).await
+}
+
+/// As [`load_into`], for the inputs of a run: files by reference are those themselves.
+pub(crate) async fn load_inputs(values: &Values, payload: &Payload, directory: &Path) -> Result<Data, Error> {
+    let scratch = Scratch::at(directory.to_owned(), None).without_checks();
+    load(values, payload, Some(&scratch)).await
 }
 
 /// As [`load`]; files are named, with what they hold, and put nowhere: their paths are empty.
@@ -141,14 +184,22 @@ async fn file(values: &Values, name: &str, content: &Stored, scratch: Option<&Sc
     };
     if scratch.directory.as_os_str().is_empty() {
         let known = Some(KnownContent { digest: content.digest, len: content.len });
-        return Ok(FileData { name: name.to_owned(), path: PathBuf::new(), known });
+        return Ok(FileData { known, ..FileData::new(name, PathBuf::new()) });
     }
     check_name(name)?;
     let value = id(&content.id);
+    if value.is_source()
+        && scratch.for_sources != ForSources::Copied
+        && let Some(file) = source(values, name, content, scratch).await?
+    {
+        return Ok(file);
+    }
     // What leaves the engine is a file of its own.
     let Some(small) = &scratch.small else {
         let path = scratch.path(name);
-        values.export(&value, &path, false).await?;
+        if !scratch.links || !values.link(&value, &path).await? {
+            values.export(&value, &path, false).await?;
+        }
         return Ok(FileData::new(name, path));
     };
     // What a task reads is the object itself, if that is a file here.
@@ -159,12 +210,34 @@ async fn file(values: &Values, name: &str, content: &Stored, scratch: Option<&Sc
         lock(&scratch.in_use).push(in_use);
         path
     } else {
+        small.begin()?;
         let path = scratch.path(name);
         values.export(&value, &path, true).await?;
         path
     };
     lock(&scratch.given).insert(path.clone(), content.clone());
     Ok(FileData::new(name, path))
+}
+
+/// A file of the user's, by its own path.
+async fn source(values: &Values, name: &str, content: &Stored, scratch: &Scratch) -> Result<Option<FileData>, Error> {
+    let value = id(&content.id);
+    let path = match scratch.for_sources {
+        ForSources::Checked => match values.open_source(&value).await? {
+            Some(source) => {
+                let path = source.path.clone();
+                lock(&scratch.sources).push(source);
+                path
+            }
+            None => return Ok(None),
+        },
+        ForSources::Unchecked | ForSources::Copied => match values.source_path(&value).await? {
+            Some(path) => path,
+            None => return Ok(None),
+        },
+    };
+    lock(&scratch.given).insert(path.clone(), content.clone());
+    Ok(Some(FileData::new(name, path).by_reference()))
 }
 
 /// Names that would lead elsewhere are refused.

@@ -10,7 +10,7 @@ use onceflow_core::{
     limits::INLINE_BYTES_MAX,
     payload::{Digest, Outcome, Payload, Stored},
 };
-use onceflow_store::blobs::content::digest_of;
+use onceflow_store::{blobs::content::digest_of, values::SourceFile};
 
 /// Data that was looked at.
 #[derive(Clone, Debug)]
@@ -26,6 +26,12 @@ pub(crate) async fn look(mut data: Data) -> Result<Looked, Error> {
     let mut files = Vec::new();
     unknown(&mut data, &mut files);
     for file in files {
+        if file.by_reference {
+            let found = SourceFile::load(&file.path).await.map_err(|error| unreadable(file, &error))?;
+            file.known = Some(KnownContent { digest: found.digest, len: found.stat.len });
+            file.facts = Some((found.stat, found.is_settled));
+            continue;
+        }
         let found = digest_of(&file.path).await;
         let found = found.map_err(|error| unreadable(file, &error))?;
         file.known = Some(KnownContent { digest: found.digest.to_bytes(), len: found.len });
@@ -38,10 +44,19 @@ pub(super) fn unreadable(file: &FileData, error: &dyn std::fmt::Display) -> Erro
     Error::Inputs(format!("file {} cannot be read: {error}", file.path.display()))
 }
 
+/// All files by reference that were looked at.
+pub(crate) fn sources(data: &Data, found: &mut Vec<SourceFile>) {
+    match data {
+        Data::File(file) => found.extend(file.source()),
+        Data::List(elements) => elements.iter().for_each(|element| sources(element, found)),
+        Data::Bytes(_) | Data::None => {}
+    }
+}
+
 /// The files whose content is not known.
 fn unknown<'a>(data: &'a mut Data, files: &mut Vec<&'a mut FileData>) {
     match data {
-        Data::File(file) if file.known.is_none() => files.push(file),
+        Data::File(file) if file.known.is_none() || file.by_reference && file.facts.is_none() => files.push(file),
         Data::List(elements) => elements.iter_mut().for_each(|element| unknown(element, files)),
         Data::File(_) | Data::Bytes(_) | Data::None => {}
     }

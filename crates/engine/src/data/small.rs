@@ -4,10 +4,12 @@
 
 use crate::{Error, shared::lock};
 use onceflow_core::payload::{Digest, Stored};
-use onceflow_store::values::Values;
+use onceflow_store::{alive::Alive, values::Values};
 use std::{
     collections::BTreeMap,
-    os::unix::fs::MetadataExt,
+    fs::File,
+    io::{self, Write},
+    os::unix::fs::{MetadataExt, OpenOptionsExt},
     path::{Path, PathBuf},
     sync::{
         Arc, Mutex,
@@ -18,9 +20,14 @@ use std::{
 /// Files remembered though no step reads them: with the largest of them, some tens of megabytes.
 const FILES_MAX: usize = 8192;
 
+/// What the name of a scratch directory is followed by in that of the file which says that its process lives.
+pub const ALIVE: &str = ".alive";
+
 /// The small files of an engine.
 pub(crate) struct SmallFiles {
     directory: PathBuf,
+    /// Says that we live, beside the directory, while that is there: whoever finds it otherwise may remove it.
+    alive: Mutex<Option<Alive>>,
     files: Mutex<BTreeMap<Digest, InUse>>,
     tries: AtomicU64,
 }
@@ -46,7 +53,7 @@ impl Look {
 impl SmallFiles {
     /// None yet; the directory is made with the first.
     pub(crate) fn new(directory: PathBuf) -> Arc<Self> {
-        Arc::new(SmallFiles { directory, files: Mutex::default(), tries: AtomicU64::new(0) })
+        Arc::new(SmallFiles { directory, alive: Mutex::default(), files: Mutex::default(), tries: AtomicU64::new(0) })
     }
 
     /// Where a small value is as a file, read-only, while the second is kept.
@@ -55,8 +62,11 @@ impl SmallFiles {
         if let Some(in_use) = self.known(&content.digest, &path) {
             return Ok((path, in_use));
         }
+        self.begin()?;
         let made = self.directory.join(format!(".{}", self.tries.fetch_add(1, Relaxed)));
-        values.export(&super::id(&content.id), &made, true).await?;
+        // In one go: a fan-in has thousands of them, and to go to another thread for each step of it takes far longer.
+        let bytes = values.read_all(&super::id(&content.id)).await?;
+        write(&made, &bytes).map_err(|error| Error::Scratch(format!("{}: {error}", made.display())))?;
         // Under the lock, so that nobody forgets it before it is remembered.
         let mut files = lock(&self.files);
         if let Some(in_use) = files.get(&content.digest)
@@ -74,6 +84,17 @@ impl SmallFiles {
         let in_use = Arc::new(Look::at(&path)?);
         files.insert(content.digest, in_use.clone());
         Ok((path, in_use))
+    }
+
+    /// Says that we live, before the directory, or one of an attempt beside it, is made.
+    pub(super) fn begin(&self) -> Result<(), Error> {
+        let mut alive = lock(&self.alive);
+        if let (None, Some(parent), Some(name)) = (&*alive, self.directory.parent(), self.directory.file_name()) {
+            let name = format!("{}{}", name.to_string_lossy(), ALIVE);
+            let begun = Alive::begin(parent, &name);
+            *alive = Some(begun.map_err(|error| Error::Scratch(format!("{}: {error}", parent.display())))?);
+        }
+        Ok(())
     }
 
     /// The file that is there already, unless a task changed it though it must not.
@@ -101,7 +122,21 @@ impl SmallFiles {
                 tracing::warn!(%error, directory = ?self.directory, "a scratch directory could not be removed");
             }
         }
+        drop(lock(&self.alive).take());
     }
+}
+
+/// Writes a new file that is read-only, with the directory above it.
+fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    let create = || File::options().write(true).create_new(true).mode(0o444).open(path);
+    let created = match (create(), path.parent()) {
+        (Err(error), Some(directory)) if error.kind() == io::ErrorKind::NotFound => {
+            std::fs::create_dir_all(directory)?;
+            create()
+        }
+        (created, _) => created,
+    };
+    created?.write_all(bytes)
 }
 
 fn remove(path: &Path) {

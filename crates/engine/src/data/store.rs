@@ -9,8 +9,10 @@ use super::{
 };
 use crate::{
     Error,
+    perform::patience::Patience,
     task::{Data, FileData},
 };
+use bytes::Bytes;
 use futures_util::future::BoxFuture;
 use onceflow_core::{
     limits::INLINE_BYTES_MAX,
@@ -20,14 +22,17 @@ use onceflow_store::{
     blobs::{self, Digest},
     values::{self, Hold, Value, ValueId, Values, Weave},
 };
-use std::{collections::BTreeMap, path::PathBuf};
+use std::{
+    collections::BTreeMap,
+    path::{Path, PathBuf},
+};
 
 /// What becomes of a file that is stored.
 pub(crate) enum Files {
     /// A task gave it: it is taken from where it is. Those that were, in case it gives one more than once, and those it
     /// was given, which are stored already.
     Taken(BTreeMap<PathBuf, Stored>),
-    /// It is the caller's, who keeps it.
+    /// It is the caller's, who keeps it: copied, or referred to.
     Copied,
 }
 
@@ -45,11 +50,44 @@ pub(crate) struct Storing<'a> {
     ops: usize,
     bytes: usize,
     ahead: Hold,
+    /// With a store that does not take it at once; none gives up at the first error.
+    patience: Option<&'a dyn Patience>,
 }
 
 impl<'a> Storing<'a> {
     pub(crate) fn new(values: &'a Values, files: Files) -> Self {
-        Storing { values, files, riding: vec![], ops: 0, bytes: 0, ahead: values.hold() }
+        Storing { values, files, riding: vec![], ops: 0, bytes: 0, ahead: values.hold(), patience: None }
+    }
+
+    /// The same, with patience.
+    pub(crate) fn patiently(self, patience: &'a dyn Patience) -> Self {
+        Storing { patience: Some(patience), ..self }
+    }
+
+    /// Ends when what failed is to be tried again.
+    async fn wait(&self, error: impl Into<Error>) -> Result<(), Error> {
+        match self.patience {
+            Some(patience) => patience.wait(error.into()).await,
+            None => Err(error.into()),
+        }
+    }
+
+    async fn put_bytes(&self, bytes: Bytes) -> Result<(Weave, ValueId, values::Digest, u64), Error> {
+        loop {
+            match self.values.put_bytes(bytes.clone()).await {
+                Ok(put) => return Ok(put),
+                Err(error) => self.wait(error).await?,
+            }
+        }
+    }
+
+    async fn take_file(&self, path: &Path) -> Result<(Weave, ValueId, values::Digest, u64), Error> {
+        loop {
+            match self.values.take_file(path).await {
+                Ok(put) => return Ok(put),
+                Err(error) => self.wait(error).await?,
+            }
+        }
     }
 
     /// Turns what was given into what its consumers get.
@@ -70,7 +108,7 @@ impl<'a> Storing<'a> {
                 Data::None => return Ok(None),
                 Data::Bytes(bytes) if bytes.len() <= INLINE_BYTES_MAX => Payload::inline(&bytes),
                 Data::Bytes(bytes) => {
-                    let (weave, id, digest, len) = self.values.put_bytes(bytes).await?;
+                    let (weave, id, digest, len) = self.put_bytes(bytes).await?;
                     self.ride(weave).await?;
                     Payload::Stored(stored(&id, digest, len))
                 }
@@ -84,9 +122,12 @@ impl<'a> Storing<'a> {
         let put = match &self.files {
             Files::Taken(taken) => match taken.get(&file.path) {
                 Some(stored) => return Ok(stored.clone()),
-                None => self.values.take_file(&file.path).await?,
+                None => self.take_file(&file.path).await?,
             },
-            Files::Copied => self.copy(file).await?,
+            Files::Copied => match file.source() {
+                Some(source) => self.values.put_source(source),
+                None => self.copy(file).await?,
+            },
         };
         let (weave, id, digest, len) = put;
         let content = stored(&id, digest, len);
@@ -137,7 +178,7 @@ impl<'a> Storing<'a> {
     async fn put_page(&mut self, pages: &mut Pages, page: Page) -> Result<(), Error> {
         let (refs, bytes) = page.content();
         let id = if refs.is_empty() {
-            let (weave, id, ..) = self.values.put_bytes(bytes).await?;
+            let (weave, id, ..) = self.put_bytes(bytes.into()).await?;
             self.ride(weave).await?;
             id
         } else {
@@ -163,7 +204,9 @@ impl<'a> Storing<'a> {
         self.riding.push(weave);
         if self.ops > RIDING_OPS_MAX || self.bytes > RIDING_BYTES_MAX {
             (self.ops, self.bytes) = (0, 0);
-            self.values.put_ahead(&mut self.ahead, std::mem::take(&mut self.riding)).await?;
+            while let Err(error) = self.values.put_ahead(&mut self.ahead, &mut self.riding).await {
+                self.wait(error).await?;
+            }
         }
         Ok(())
     }

@@ -10,7 +10,7 @@ use crate::{
 use futures_util::future::BoxFuture;
 use onceflow_core::{
     model::{Port, program::Op, task::DONE},
-    payload::Outcome,
+    payload::{Digest, Outcome},
     protocol::{
         ids::{FrameId, StepId},
         keys,
@@ -41,7 +41,7 @@ pub struct Undecided {
 }
 
 impl Handle {
-    /// Tries again what failed, and lets a run that was stopped while it was planned go on as it was; of what failed, only
+    /// Tries again what failed, or what could not be undone, and lets a run that was stopped while it was planned go on as it was; of what failed, only
     /// steps at these addresses, if some are named. How many steps that are. Durable when it returns. Somebody must be
     /// at work on the run for anything to happen.
     ///
@@ -64,6 +64,7 @@ impl Handle {
                     let why = String::from("waits for somebody to say what became of a step");
                     return Err(Error::Refused { key: key(), why });
                 }
+                Phase::NotUndone { .. } => self.shared.undo_again(&run).await?,
                 _ => return Err(Error::Busy { key: key() }),
             };
             self.shared.records.durable(self.shared.records.position()).await?;
@@ -96,13 +97,21 @@ impl Handle {
         Box::pin(async move { Ok(self.header().await?.requested) })
     }
 
+    /// What its inputs are known by: see [`Data::digest`].
+    ///
+    /// # Errors
+    /// [`Error::NoRun`] if its history has ended.
+    pub fn input_digests(&self) -> BoxFuture<'_, Result<Vec<(String, Digest)>, Error>> {
+        Box::pin(async move { Ok(self.header().await?.inputs) })
+    }
+
     /// What was asked for.
     pub(crate) async fn header(&self) -> Result<Header, Error> {
         /// Looks at a run that ends and begins again and again.
         const LOOKS_MAX: usize = 1000;
         for _ in 0..LOOKS_MAX {
             let row = self.shared.row(keys::heads().key(&self.key)).await?;
-            let row = row.ok_or_else(|| Error::NoRun(self.key.clone()))?;
+            let Some(row) = row else { return Err(self.shared.no_run(&self.key).await) };
             match rows::read(&row).ok_or_else(|| Error::damaged(format!("the row of run `{}`", self.key)))? {
                 Head::Finished(finished) => return Ok(finished.header),
                 // It may end between two looks.
@@ -116,7 +125,7 @@ impl Handle {
         Err(Error::damaged(format!("the rows of run `{}`", self.key)))
     }
 
-    /// The inputs of a run that has not ended, by name; files are put into a directory. `None` if it has ended: then they
+    /// The inputs of a run that has not ended, by name; files are put into a directory, but for those by reference. `None` if it has ended: then they
     /// are not kept.
     ///
     /// # Errors
@@ -128,9 +137,7 @@ impl Handle {
             for (name, outcome) in given {
                 let data = match outcome.value() {
                     None => Data::None,
-                    Some(payload) => {
-                        data::load_into(&self.shared.values, payload, Some(&directory.join(&name))).await?
-                    }
+                    Some(payload) => data::load_inputs(&self.shared.values, payload, &directory.join(&name)).await?,
                 };
                 found.push((name, data));
             }

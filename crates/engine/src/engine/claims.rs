@@ -1,7 +1,7 @@
 //! Steps taken by a worker that is known to be gone are free at once, without waiting for their deadlines.
 
 use super::Engine;
-use crate::Error;
+use crate::{Error, worker::announce::Said};
 use futures_util::future::BoxFuture;
 use onceflow_core::{
     Batch, Fence, Group, Row,
@@ -36,8 +36,12 @@ impl Engine {
                     }
                 }
             }
+            let worker = keys::workers().key(incarnation.to_be_bytes());
+            if let Some(said) = self.shared.row(worker.clone()).await?.as_deref().and_then(rows::read::<Said>) {
+                self.shared.values.abandon_writer(said.writer).await?;
+            }
             let mut batch = Batch::new(self.shared.shard());
-            batch.delete(keys::workers().key(incarnation.to_be_bytes()));
+            batch.delete(worker);
             let _applied = self.shared.records.commit(batch).await?;
             Ok(freed)
         })

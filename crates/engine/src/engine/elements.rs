@@ -1,18 +1,23 @@
-//! How far the eaches of a run are: how many elements are still to be done, for those who ask before it goes on.
+//! How far a run is, as the store has it: which steps are under way, which outermost ones are done, and how many elements
+//! of its eaches are left. Read from what is in flight, so it costs no more for a run that has done a million steps.
 
+use super::live::Live;
 use crate::{
     Error, Handle,
     shared::{Run, Shared},
 };
 use futures_util::future::BoxFuture;
 use onceflow_core::{
-    model::{Place, Program, program::Op},
+    model::{
+        Place, Program,
+        program::{NodeIndex, Op, ROOT, Source},
+    },
     protocol::{
-        ids::FrameId,
+        ids::{FrameId, StepId},
         rows::{Frame, Shape},
     },
 };
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// An each that has begun and has not ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -23,9 +28,36 @@ pub struct Unfinished {
     pub elements: u32,
     /// How many of them have not ended.
     pub left: u32,
+    /// The tasks of an element, with `*` for its number; `None` if which ones run is only known when they do.
+    pub tasks: Option<Vec<String>>,
+}
+
+/// How far a run is.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Standing {
+    /// The tasks that are ready, at work or put aside.
+    pub under_way: BTreeSet<String>,
+    /// The outermost tasks that have committed under the present plan.
+    pub done: Vec<String>,
+    /// The eaches that have begun and have not ended; not those inside of others, or of loops.
+    pub eaches: Vec<Unfinished>,
 }
 
 impl Handle {
+    /// How far the run is; `None` if it has ended. Its rows are not read all at once: of a run that goes on meanwhile it is
+    /// an estimate.
+    ///
+    /// # Errors
+    /// If the store does not answer.
+    pub fn standing(&self) -> BoxFuture<'_, Result<Option<Standing>, Error>> {
+        Box::pin(async move {
+            let Some(run) = self.shared.read_run(self.id()).await? else { return Ok(None) };
+            let live = self.shared.live(&run).await?;
+            let under_way = self.shared.under_way(&run, &live).await?;
+            Ok(Some(Standing { under_way, done: done(&run.plan.program, &live), eaches: unfinished(&run, &live) }))
+        })
+    }
+
     /// The eaches of the run that have begun and have not ended; not those inside of others, or of loops. None if the run
     /// has ended.
     ///
@@ -34,7 +66,7 @@ impl Handle {
     pub fn unfinished(&self) -> BoxFuture<'_, Result<Vec<Unfinished>, Error>> {
         Box::pin(async move {
             match self.shared.read_run(self.id()).await? {
-                Some(run) => self.shared.unfinished(&run).await,
+                Some(run) => Ok(unfinished(&run, &self.shared.live(&run).await?)),
                 None => Ok(vec![]),
             }
         })
@@ -42,18 +74,67 @@ impl Handle {
 }
 
 impl Shared {
-    async fn unfinished(&self, run: &Run) -> Result<Vec<Unfinished>, Error> {
-        let (program, live) = (&run.plan.program, self.live(run).await?);
-        let mut found = Vec::new();
-        for (id, frame) in &live.frames {
-            let (Shape::Each(elements), Some((opener, block))) = (frame.shape, frame.opened_by) else { continue };
-            let Some(place) = place(&live.frames, program, opener.frame) else { continue };
-            let node = &program.blocks[block as usize].nodes[opener.node as usize];
-            let left = live.left(*id, elements);
-            found.push(Unfinished { address: place.address(&node.path), elements: elements.n, left });
+    /// Where the tasks are that are ready, at work or put aside.
+    async fn under_way(&self, run: &Run, live: &Live) -> Result<BTreeSet<String>, Error> {
+        let program = &run.plan.program;
+        let mut found = BTreeSet::new();
+        for (step, ticket) in &live.tickets {
+            let Some(node) = program.blocks[ticket.block as usize].nodes.get(step.node as usize) else { continue };
+            if !matches!(node.op, Op::Task(_) | Op::Fused(_)) || !live.frames.contains_key(&step.frame) {
+                continue;
+            }
+            match self.place(run, step.frame, step.index).await {
+                Ok(place) => drop(found.insert(place.address(&node.path))),
+                // It went on meanwhile, and what was around it has ended.
+                Err(_) if self.frame(run, step.frame).await?.is_none() => {}
+                Err(error) => return Err(error),
+            }
         }
         Ok(found)
     }
+}
+
+/// The outermost tasks that are done: they are not under way, and nothing they read from is.
+fn done(program: &Program, live: &Live) -> Vec<String> {
+    let (mut to_come, mut done) = (BTreeSet::<NodeIndex>::new(), Vec::new());
+    // Nodes stand behind what they read from.
+    for (at, node) in (0..).zip(&program.blocks[ROOT as usize].nodes) {
+        let step = StepId { frame: FrameId::ROOT, index: 0, node: at };
+        let waits = |source: &Source| matches!(source, Source::Node(from, _) if to_come.contains(from));
+        if live.has(step) || node.inputs.iter().chain(&node.gate).any(waits) {
+            to_come.insert(at);
+        } else if matches!(node.op, Op::Task(_) | Op::Fused(_)) {
+            done.push(Place::root().address(&node.path));
+        }
+    }
+    done
+}
+
+fn unfinished(run: &Run, live: &Live) -> Vec<Unfinished> {
+    let program = &run.plan.program;
+    let mut found = Vec::new();
+    for (id, frame) in &live.frames {
+        let (Shape::Each(elements), Some((opener, block))) = (frame.shape, frame.opened_by) else { continue };
+        let Some(place) = place(&live.frames, program, opener.frame) else { continue };
+        let node = &program.blocks[block as usize].nodes[opener.node as usize];
+        let left = live.left(*id, elements);
+        let tasks = tasks(program, frame.block, &place);
+        found.push(Unfinished { address: place.address(&node.path), elements: elements.n, left, tasks });
+    }
+    found
+}
+
+/// The tasks of a block that has nothing else.
+fn tasks(program: &Program, block: u32, place: &Place) -> Option<Vec<String>> {
+    let mut found = Vec::new();
+    for node in &program.blocks[block as usize].nodes {
+        match &node.op {
+            Op::Relay => {}
+            Op::Task(_) | Op::Fused(_) => found.push(place.address(&node.path)),
+            Op::Each { .. } | Op::Loop { .. } | Op::Call { .. } | Op::Choice { .. } => return None,
+        }
+    }
+    Some(found)
 }
 
 /// Where the instance of a frame is, if it is in no each and no loop.

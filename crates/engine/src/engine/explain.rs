@@ -4,17 +4,20 @@ use super::{
     Asked, Engine, Start, inputs,
     inside::{Inside, Maybe},
     known::Known,
-    replan,
 };
 use crate::Error;
 use futures_util::future::BoxFuture;
 use onceflow_core::{
     model::{
-        Identity, Place, check,
-        program::{Op, ROOT, Source},
+        Identity, Place,
+        program::{ROOT, Source},
     },
     payload::Outcome,
-    plan::{Explanation, Fate, explain::all_done},
+    plan::{
+        Explanation, Fate,
+        explain::{Line, all_done, is_open},
+        giver,
+    },
     protocol::{
         ids::Generation,
         keys::{self, Keys},
@@ -46,19 +49,22 @@ impl Engine {
                         (known, before, run.header.keep_ms.map(|_| run.plan.keys.clone()))
                     }
                 },
-                Some(Head::Finished(finished)) if finished.status == Status::Done && asked.is(&finished.header) => {
-                    return Ok(all_done(&asked.program));
-                }
                 Some(Head::Finished(finished)) => {
+                    if finished.status == Status::Done && shared.is_done(&asked, &finished).await? {
+                        return Ok(all_done(&asked.program));
+                    }
                     let (known, before) = self.kept_by(&asked, &finished).await?;
                     let keys = Keys::new(finished.run, Generation(0));
                     (known, before, finished.header.keep_ms.map(|_| keys))
                 }
             };
-            let explanation = replan::plan(&asked, &known, before.as_ref(), false)?.explanation;
+            let explanation = shared.plan_whole(&asked, &known, before.as_ref(), false).await?.explanation;
             match kept {
-                Some(keys) => self.look_inside(&asked, &known, explanation, &keys).await,
-                None => Ok(explanation),
+                // What is inside depends on what an input holds.
+                Some(keys) if asked.start.assumed.is_empty() => {
+                    self.look_inside(&asked, &known, explanation, &keys).await
+                }
+                _ => Ok(explanation),
             }
         })
     }
@@ -73,9 +79,9 @@ impl Engine {
             start.check_key()?;
             let Identity { digest, inputs } = match &start.identity {
                 Some(known) => known.clone(),
-                None => check(&start.library, &start.flow, start.outputs.as_deref())?.identity(),
+                None => self.check(start)?.identity(),
             };
-            let inputs = inputs::take(inputs, &mut start.inputs.clone()).await?;
+            let inputs = inputs::take(inputs, &mut start.inputs.clone(), &start.assumed).await?;
             let row = self.shared.row(keys::heads().key(&start.key)).await?;
             let is = |header: &Header| start.is_of(header, &digest, &inputs);
             Ok(match row.as_deref().and_then(rows::read::<Head>) {
@@ -96,27 +102,43 @@ impl Engine {
     ) -> Result<Explanation, Error> {
         let program = &asked.program;
         let mut inside = Inside { shared: &self.shared, keys, program, lines: Vec::new(), depth: 0 };
-        let mut found = known.clone();
-        for line in explanation.lines {
-            let node = &program.blocks[ROOT as usize].nodes[line.node as usize];
-            let descends = line.fate == Fate::Run && !matches!(node.op, Op::Task(_) | Op::Fused(_) | Op::Relay);
-            let at = line.node;
-            inside.lines.push(line);
-            if descends {
-                let input = |source: &Source| -> Maybe {
-                    match source {
-                        Source::Input(port) => Some(asked.inputs.outcome(*port).clone()),
-                        Source::Node(node, port) => found.get(&(*node, *port)).map(|(outcome, _)| outcome.clone()),
-                        Source::Constant(at) => Some(Outcome::Value(program.constants[*at as usize].clone())),
-                        Source::None => Some(Outcome::None),
-                    }
-                };
-                let inputs: Vec<_> = node.inputs.iter().map(input).collect();
-                let given = inside.container(node, &Place::root(), &inputs).await?;
-                let given = (0..).zip(given).filter_map(|(port, outcome)| Some(((at, port), (outcome?, None))));
-                found.extend(given);
+        let (mut found, mut lines) = (known.clone(), Vec::new());
+        // Eaches that are one node have a line each.
+        for of_node in explanation.lines.chunk_by(|a, b| a.node == b.node) {
+            let at = of_node[0].node;
+            let node = &program.blocks[ROOT as usize].nodes[at as usize];
+            if of_node[0].fate != Fate::Run || !is_open(node) {
+                lines.extend_from_slice(of_node);
+                continue;
             }
+            let input = |source: &Source| -> Maybe {
+                match source {
+                    Source::Input(port) => Ok(asked.inputs.outcome(*port).clone()),
+                    Source::Node(node, port) => {
+                        let known = found.get(&(*node, *port)).map(|(outcome, _)| outcome.clone());
+                        known.ok_or_else(|| giver(program, *node, *port).into())
+                    }
+                    Source::Constant(at) => Ok(Outcome::Value(program.constants[*at as usize].clone())),
+                    Source::None => Ok(Outcome::None),
+                }
+            };
+            let inputs: Vec<_> = node.inputs.iter().map(input).collect();
+            let given = inside.container(node, &Place::root(), &inputs).await?;
+            let given = (0..).zip(given).filter_map(|(port, outcome)| Some(((at, port), (outcome.ok()?, None))));
+            found.extend(given);
+            let mut below = std::mem::take(&mut inside.lines);
+            for line in of_node {
+                let is_below = |other: &Line| {
+                    let rest = other.address.strip_prefix(&line.address);
+                    rest.is_some_and(|rest| rest.starts_with(['/', '[', '@']))
+                };
+                let (own, others): (Vec<_>, Vec<_>) = below.into_iter().partition(is_below);
+                lines.push(line.clone());
+                lines.extend(own);
+                below = others;
+            }
+            lines.extend(below);
         }
-        Ok(Explanation { lines: inside.lines })
+        Ok(Explanation { lines })
     }
 }

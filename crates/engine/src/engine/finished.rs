@@ -29,7 +29,7 @@ impl Shared {
         while !self.is_closed() {
             let (pause, changed) = match self.remove_due().await {
                 Ok(next) => {
-                    let now = self.records.now().await.unwrap_or(Timestamp::ZERO);
+                    let now = self.values.trusted_now().await.unwrap_or(Timestamp::ZERO);
                     (next.map_or(LOOK_MS, |next| next.ms_since(now).clamp(1, LOOK_MS)), self.due.notified())
                 }
                 Err(error) => {
@@ -44,17 +44,20 @@ impl Shared {
     /// Removes what is due; answers when the next is.
     pub(crate) async fn remove_due(&self) -> Result<Option<Timestamp>, Error> {
         loop {
-            let now = self.records.now().await?;
+            let now = self.values.trusted_now().await?;
             let page = self.records.scan(self.shard(), Scan::of(keys::dues(), 1)).await?;
             let Some((name, row)) = page.rows.first() else { return Ok(None) };
             let (deadline, key) = keys::of_due(name.as_bytes()).ok_or_else(|| Error::damaged("what is due"))?;
             if deadline > now {
                 return Ok(Some(deadline));
             }
+            // Whoever waits for this may have waited long enough.
+            onceflow_store::world::give_way().await;
             match rows::read::<Due>(row).ok_or_else(|| Error::damaged("what is due"))? {
                 Due::History(run) => self.forget_run(name, key, run).await?,
                 Due::Keep(run) => self.forget_kept(name, key, run).await?,
                 Due::Failed(run) => self.expire(name, deadline, run).await?,
+                Due::Superseded(run) => self.remove_superseded(name, key, run).await?,
             }
         }
     }
@@ -66,7 +69,7 @@ impl Shared {
         let head = keys::heads().key(key);
         let seen = self.row(head.clone()).await?;
         let found = seen.as_deref().and_then(rows::read::<Head>);
-        let now = self.records.now().await?;
+        let now = self.values.trusted_now().await?;
         // The run may live again, or have ended again later.
         let lives = match &found {
             Some(Head::Active(active)) => *active == run,
@@ -81,7 +84,10 @@ impl Shared {
                 batch.delete(head);
             }
         }
-        let _again_if_refused = self.records.commit(batch).await?;
+        // Looked at again if refused.
+        if self.records.commit(batch).await?.is_applied() && !lives {
+            self.was_removed(run);
+        }
         Ok(())
     }
 
@@ -114,7 +120,7 @@ impl Shared {
         let keys = Keys::new(run, Generation(0));
         let row = self.row(keys::heads().key(key)).await?;
         let head = row.as_deref().and_then(rows::read::<Head>);
-        let now = self.records.now().await?;
+        let now = self.values.trusted_now().await?;
         let lives = match head {
             Some(Head::Active(active)) => active == run,
             Some(Head::Finished(finished)) if finished.run == run => {
@@ -131,7 +137,7 @@ impl Shared {
         Ok(())
     }
 
-    async fn remove_all_kept(&self, keys: &Keys) -> Result<(), Error> {
+    pub(super) async fn remove_all_kept(&self, keys: &Keys) -> Result<(), Error> {
         loop {
             let page = self.records.scan(self.shard(), Scan::of(keys.kept.clone(), REMOVE_ROWS_MAX)).await?;
             if page.rows.is_empty() {
@@ -141,7 +147,8 @@ impl Shared {
         }
     }
 
-    async fn remove_kept(&self, keys: &Keys, rows: &[(Name, Row)]) -> Result<(), Error> {
+    /// Removes some of what a run kept, with what it holds.
+    pub(super) async fn remove_kept(&self, keys: &Keys, rows: &[(Name, Row)]) -> Result<(), Error> {
         let mut batch = Batch::new(self.shard());
         let mut weaves = Vec::new();
         for (name, row) in rows {

@@ -1,20 +1,23 @@
-//! Lets a key be used for another run: what has ended is not remembered any more.
+//! Removes runs that have ended, and what is due.
 
 use super::Engine;
 use crate::Error;
-use futures_util::future::BoxFuture;
+use futures_util::future::{BoxFuture, Either, select};
 use onceflow_core::{
     Batch,
     protocol::{
+        ids::RunId,
         keys,
         rows::{self, Head},
+        run,
     },
 };
 use onceflow_store::Outcome;
+use std::pin::pin;
 
 impl Engine {
-    /// Forgets a run that has ended; its key is free then. What it held goes when it would have gone. Durable when it
-    /// returns; whether there was one.
+    /// Forgets a run that has ended; its key is free then, and what it held goes: outputs, record, kept values, logs.
+    /// Durable when it returns; whether there was one.
     ///
     /// # Errors
     /// [`Error::Refused`] if it has not ended.
@@ -24,16 +27,19 @@ impl Engine {
             loop {
                 let head = keys::heads().key(key);
                 let Some(row) = shared.row(head.clone()).await? else { return Ok(false) };
-                match rows::read::<Head>(&row) {
-                    Some(Head::Finished(_)) => {}
+                let finished = match rows::read::<Head>(&row) {
+                    Some(Head::Finished(finished)) => finished,
                     Some(Head::Active(_)) => {
                         return Err(Error::Refused { key: key.to_owned(), why: String::from("has not ended") });
                     }
                     None => return Err(Error::damaged(format!("the row of run `{key}`"))),
-                }
+                };
                 let mut batch = Batch::new(shared.shard());
                 batch.require_equals(head.clone(), row).delete(head);
+                let due = run::supersede(&mut batch, &finished, shared.records.now().await?);
                 if let Outcome::Applied(committed) = shared.records.commit(batch).await? {
+                    // A crash from here on leaves the row that says what is to go.
+                    shared.remove_superseded(&due.name, key.as_bytes(), finished.run).await?;
                     shared.records.durable(committed.position).await?;
                     return Ok(true);
                 }
@@ -47,13 +53,39 @@ impl Engine {
     /// If the store does not answer.
     pub fn due(&self) -> BoxFuture<'_, Result<Vec<String>, Error>> {
         Box::pin(async move {
-            let now = self.shared.records.now().await?;
+            let now = self.shared.values.trusted_now().await?;
             let rows = self.shared.all_rows(keys::dues(), b"").await?;
             let due = |name: &[u8]| match keys::of_due(name) {
                 Some((deadline, key)) if deadline <= now => Some(String::from_utf8_lossy(key).into_owned()),
                 _ => None,
             };
             Ok(rows.iter().filter_map(|(name, _)| due(name.as_bytes())).collect())
+        })
+    }
+
+    /// The runs of which this engine has removed everything since it was asked last, so that whoever keeps something beside
+    /// the store can do the same. Of very many only some: what is beside the store can also be compared with it.
+    pub fn take_removed(&self) -> Vec<RunId> {
+        self.shared.take_removed()
+    }
+
+    /// Removes what is due and reclaims what nothing holds, for at most so long; whether nothing is left to do now. Stopping
+    /// half-way leaves only what the next call finds.
+    ///
+    /// # Errors
+    /// If the store does not answer.
+    pub fn clean_up(&self, ms_max: u64) -> BoxFuture<'_, Result<bool, Error>> {
+        Box::pin(async move {
+            let shared = &self.shared;
+            let cleaning = async {
+                shared.remove_due().await?;
+                shared.values.reclaim_all().await?;
+                Ok(true)
+            };
+            match select(pin!(cleaning), shared.world.sleep(ms_max)).await {
+                Either::Left((cleaned, _)) => cleaned,
+                Either::Right(_) => Ok(false),
+            }
         })
     }
 

@@ -7,7 +7,7 @@
 use super::{
     Asked, Engine, Start, inputs,
     known::{Before, Known, given_out, still_right},
-    replan::{self, Planned},
+    replan::Planned,
 };
 use crate::{Error, Handle, data, task::Data};
 use futures_util::future::BoxFuture;
@@ -106,7 +106,7 @@ impl Engine {
             let asked = self.ask_as(&header, &before, fork.clone()).await?;
             // While inputs are looked at, the old run may have become another.
             let Some(old) = self.old(from, header, before, &asked).await? else { continue };
-            let planned = replan::plan(&asked, &old.known, Some(&old.before), self.fuses(&asked))?;
+            let planned = self.shared.plan_whole(&asked, &old.known, Some(&old.before), self.fuses(&asked)).await?;
             return Ok((asked, old, planned));
         }
     }
@@ -122,7 +122,8 @@ impl Engine {
     async fn ask_as(&self, header: &Header, before: &Before, mut fork: Fork) -> Result<Asked, Error> {
         let mut program = before.program.clone();
         reclass(&mut program, &fork.classes);
-        let taken = inputs::take(program.identity().inputs, &mut fork.inputs).await?;
+        let taken = inputs::take(program.identity().inputs, &mut fork.inputs, &[]).await?;
+        taken.note_sources(&self.shared.values);
         let digests = taken.digests();
         let was = |name: &str| header.inputs.iter().find(|(input, _)| input == name).map(|(_, digest)| digest);
         let is_odd = |(name, digest): &&(String, Digest)| was(name) != Some(digest) && !fork.changed.contains(name);

@@ -3,7 +3,7 @@
 
 use crate::{
     Error,
-    data::{Files, Looked, Storing, look},
+    data::{Files, Looked, Storing, look, sources},
     task::Data,
 };
 use onceflow_core::{
@@ -41,6 +41,13 @@ impl Inputs {
         self.names.iter().cloned().zip(self.looked.iter().map(|looked| looked.outcome.digest())).collect()
     }
 
+    /// Tells the store of this process where files by reference were given just now.
+    pub(super) fn note_sources(&self, values: &Values) {
+        let mut found = Vec::new();
+        self.looked.iter().for_each(|looked| sources(&looked.data, &mut found));
+        found.iter().for_each(|source| values.note_source(&source.path, source.digest));
+    }
+
     /// What an input is, though it may not be stored.
     pub(super) fn outcome(&self, port: u16) -> &Outcome {
         &self.looked[usize::from(port)].outcome
@@ -69,8 +76,13 @@ impl Inputs {
     }
 }
 
-/// Takes the inputs that are wanted from those given, and says all that is wrong with them.
-pub(super) async fn take(wanted: Vec<Port>, given: &mut [(String, Data)]) -> Result<Inputs, Error> {
+/// Takes the inputs that are wanted from those given, and says all that is wrong with them. Of those in `assumed` only
+/// the digest is known, which is enough to plan with.
+pub(super) async fn take(
+    wanted: Vec<Port>,
+    given: &mut [(String, Data)],
+    assumed: &[(String, Digest)],
+) -> Result<Inputs, Error> {
     let mut wrong = Vec::new();
     for (name, _) in given.iter() {
         if !wanted.iter().any(|input| input.name == *name) {
@@ -78,13 +90,15 @@ pub(super) async fn take(wanted: Vec<Port>, given: &mut [(String, Data)]) -> Res
             wrong.push(format!("the flow has no input `{name}`; it has {}", listed(&known)));
         }
     }
+    let assumed_as = |name: &str| assumed.iter().find(|(assumed, _)| assumed == name).map(|(_, digest)| *digest);
+    let is_assumed = |name: &str| assumed_as(name).is_some();
     let mut found = Vec::with_capacity(wanted.len());
     for input in &wanted {
         let mut of_name = given.iter().enumerate().filter(|(_, (name, _))| *name == input.name);
         match (of_name.next(), of_name.next()) {
             (Some(_), Some(_)) => wrong.push(format!("input `{}` is given twice", input.name)),
             (Some((at, _)), None) => found.push(Some(at)),
-            (None, _) if matches!(input.ty, Type::Option(_)) => found.push(None),
+            (None, _) if is_assumed(&input.name) || matches!(input.ty, Type::Option(_)) => found.push(None),
             (None, _) => wrong.push(format!("input `{}` of type {} is not given", input.name, input.ty)),
         }
     }
@@ -92,7 +106,13 @@ pub(super) async fn take(wanted: Vec<Port>, given: &mut [(String, Data)]) -> Res
         return Err(Error::Inputs(wrong.join("\n")));
     }
     let mut looked = Vec::with_capacity(found.len());
-    for at in found {
+    for (at, input) in found.into_iter().zip(&wanted) {
+        if let (None, Some(digest)) = (at, assumed_as(&input.name)) {
+            let unnamed = onceflow_core::payload::Stored { id: Default::default(), digest, len: 0 };
+            let outcome = Outcome::Value(onceflow_core::payload::Payload::Stored(unnamed));
+            looked.push(Looked { data: Data::None, outcome });
+            continue;
+        }
         let data = at.map_or(Data::None, |at| std::mem::replace(&mut given[at].1, Data::None));
         looked.push(look(data).await?);
     }

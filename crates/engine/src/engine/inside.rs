@@ -10,16 +10,26 @@ use onceflow_core::{
         program::{BlockIndex, Op, Source},
     },
     payload::{Outcome, Payload},
-    plan::{Fate, Reason, explain::Line},
+    plan::{
+        Fate, Reason,
+        explain::{Line, is_open},
+    },
     protocol::{
         keys::Keys,
         memo::memo_of,
         rows::{self, Held, Memo},
     },
 };
+use std::sync::Arc;
 
-/// A value, if it is known.
-pub(super) type Maybe = Option<Outcome>;
+/// A value, if it is known; else where the step is that runs first.
+pub(super) type Maybe = Result<Outcome, Arc<str>>;
+
+/// What a node gives that runs.
+fn unknown(address: &str, outputs: usize) -> Vec<Maybe> {
+    let address: Arc<str> = address.into();
+    vec![Err(address); outputs]
+}
 
 /// Carries a flow out on what is known.
 pub(super) struct Inside<'a> {
@@ -39,8 +49,9 @@ impl Inside<'_> {
         inputs: &'b [Maybe],
     ) -> BoxFuture<'b, Result<Vec<Maybe>, Error>> {
         Box::pin(async move {
+            let unknown = || unknown(&place.address(&node.path), node.outputs.len());
             if self.depth >= CALL_DEPTH_MAX {
-                return Ok(vec![None; node.outputs.len()]);
+                return Ok(unknown());
             }
             self.depth += 1;
             let mut outputs = match &node.op {
@@ -50,19 +61,20 @@ impl Inside<'_> {
                 Op::Choice { arms } => {
                     let holds = |guard: Option<u16>| match guard {
                         None => Some(true),
-                        Some(port) => inputs[usize::from(port)].as_ref().map(Outcome::is_true),
+                        Some(port) => inputs[usize::from(port)].as_ref().ok().map(Outcome::is_true),
                     };
                     match arms.iter().map(|arm| (holds(arm.guard), arm.body)).find(|(holds, _)| *holds != Some(false)) {
-                        None => vec![Some(Outcome::None); node.outputs.len()],
+                        None => vec![Ok(Outcome::None); node.outputs.len()],
                         Some((Some(_), body)) => self.block(body, place, inputs).await?,
                         // Which arm is taken will be seen when its guard is computed.
-                        Some((None, _)) => vec![None; node.outputs.len()],
+                        Some((None, _)) => unknown(),
                     }
                 }
-                Op::Task(_) | Op::Fused(_) | Op::Relay => vec![None; node.outputs.len()],
+                Op::Task(_) | Op::Fused(_) | Op::Relay => unknown(),
             };
             self.depth -= 1;
-            outputs.resize(node.outputs.len(), if node.attempt { Some(Outcome::None) } else { None });
+            let rest = if node.attempt { Ok(Outcome::None) } else { Err(place.address(&node.path).into()) };
+            outputs.resize(node.outputs.len(), rest);
             Ok(outputs)
         })
     }
@@ -75,17 +87,19 @@ impl Inside<'_> {
         inputs: &[Maybe],
     ) -> Result<Vec<Maybe>, Error> {
         let varying: Vec<_> = self.program.blocks[body as usize].inputs.iter().map(|input| input.varying).collect();
-        let list = varying.iter().zip(inputs).find_map(|(varying, input)| varying.then_some(input.as_ref()?.value()?));
+        let list =
+            varying.iter().zip(inputs).find_map(|(varying, input)| varying.then_some(input.as_ref().ok()?.value()?));
         let n = list.and_then(Payload::list_len);
-        let all_known = varying.iter().zip(inputs).all(|(varying, input)| !varying || input.is_some());
-        let (Some(n), true) = (n, all_known) else { return Ok(vec![None; node.outputs.len()]) };
+        let all_known = varying.iter().zip(inputs).all(|(varying, input)| !varying || input.is_ok());
+        let each = place.address(&node.path);
+        let (Some(n), true) = (n, all_known) else { return Ok(unknown(&each, node.outputs.len())) };
         let mut gathered: Vec<Option<Vec<Option<Payload>>>> = vec![Some(Vec::new()); node.outputs.len()];
         let mut first = 0;
         while first < n as u32 {
             let last = (first + SCAN_ROWS_MAX as u32).min(n as u32);
             let mut lists = Vec::with_capacity(inputs.len());
             for (varying, input) in varying.iter().zip(inputs) {
-                lists.push(match input.as_ref().and_then(Outcome::value) {
+                lists.push(match input.as_ref().ok().and_then(Outcome::value) {
                     Some(list) if *varying => {
                         Some(self.shared.lists.elements(&self.shared.values, list, first..last).await?)
                     }
@@ -94,22 +108,26 @@ impl Inside<'_> {
             }
             for index in first..last {
                 let element = |(list, input): (&Option<Vec<Outcome>>, &Maybe)| match list {
-                    Some(list) => Some(list[(index - first) as usize].clone()),
+                    Some(list) => Ok(list[(index - first) as usize].clone()),
                     None => input.clone(),
                 };
                 let element: Vec<_> = lists.iter().zip(inputs).map(element).collect();
                 let given = self.block(body, &place.numbered(u64::from(index)), &element).await?;
                 for (list, given) in gathered.iter_mut().zip(given) {
                     match (list.as_mut(), given) {
-                        (Some(list), Some(Outcome::Value(payload))) => list.push(Some(payload)),
-                        (Some(list), Some(Outcome::None)) => list.push(None),
+                        (Some(list), Ok(Outcome::Value(payload))) => list.push(Some(payload)),
+                        (Some(list), Ok(Outcome::None)) => list.push(None),
                         _ => *list = None,
                     }
                 }
             }
             first = last;
         }
-        Ok(gathered.into_iter().map(|list| Some(Outcome::Value(Payload::List(list?.into())))).collect())
+        let whole = |list: Option<Vec<Option<Payload>>>| match list {
+            Some(list) => Ok(Outcome::Value(Payload::List(list.into()))),
+            None => Err(each.as_str().into()),
+        };
+        Ok(gathered.into_iter().map(whole).collect())
     }
 
     async fn repeat(
@@ -124,7 +142,7 @@ impl Inside<'_> {
         let mut now = inputs.to_vec();
         for iteration in 0.. {
             let given = self.block(body, &place.numbered(iteration), &now).await?;
-            match given.get(condition).and_then(Option::as_ref) {
+            match given.get(condition).and_then(|given| given.as_ref().ok()) {
                 Some(again) if again.is_true() => {
                     for (from, to) in carried {
                         now[usize::from(*to)] = given[usize::from(*from)].clone();
@@ -135,7 +153,7 @@ impl Inside<'_> {
                 None => break,
             }
         }
-        Ok(vec![None; node.outputs.len()])
+        Ok(unknown(&place.address(&node.path), node.outputs.len()))
     }
 
     /// What a block gives.
@@ -154,8 +172,8 @@ impl Inside<'_> {
         match source {
             Source::Input(port) => inputs[usize::from(port)].clone(),
             Source::Node(node, port) => given[node as usize][usize::from(port)].clone(),
-            Source::Constant(at) => Some(Outcome::Value(self.program.constants[at as usize].clone())),
-            Source::None => Some(Outcome::None),
+            Source::Constant(at) => Ok(Outcome::Value(self.program.constants[at as usize].clone())),
+            Source::None => Ok(Outcome::None),
         }
     }
 
@@ -164,28 +182,36 @@ impl Inside<'_> {
             return Ok(vec![inputs[0].clone(); node.outputs.len()]);
         }
         let address = place.address(&node.path);
-        let all: Option<Vec<_>> =
-            inputs.iter().map(|input| Some(Held { owned: false, outcome: input.clone()? })).collect();
-        let memo = match &all {
-            Some(inputs) => self.memo(node, &address, inputs).await?,
-            None => None,
+        let all: Result<Vec<_>, Arc<str>> =
+            inputs.iter().map(|input| Ok(Held { owned: false, outcome: input.clone()? })).collect();
+        let (memo, is_damaged) = match &all {
+            Ok(inputs) => self.memo(node, &address, inputs).await?,
+            Err(_) => (None, false),
         };
         let reason = match (&memo, &all) {
             (Some(_), _) => Reason::Kept,
-            (None, Some(_)) => Reason::NoValue,
-            (None, None) => Reason::SourceReruns { address: address.clone() },
+            (None, _) if is_damaged => Reason::Damaged,
+            (None, Ok(_)) => Reason::NoValue,
+            (None, Err(source)) => Reason::SourceReruns { address: source.to_string() },
         };
         let fate = if memo.is_some() { Fate::Reused } else { Fate::Run };
-        self.lines.push(Line { node: at, address, fate, reason });
+        self.lines.push(Line { node: at, address, fate, reason, is_open: is_open(node) });
         match memo {
-            Some(memo) => Ok(memo.outputs.into_iter().map(Some).collect()),
+            Some(memo) => Ok(memo.outputs.into_iter().map(Ok).collect()),
             None => self.container(node, place, inputs).await,
         }
     }
 
-    async fn memo(&self, node: &Node, address: &str, inputs: &[Held]) -> Result<Option<Memo>, Error> {
+    /// What a step gave before, if that is kept and whole; and whether it is kept and damaged.
+    async fn memo(&self, node: &Node, address: &str, inputs: &[Held]) -> Result<(Option<Memo>, bool), Error> {
         let key = self.keys.memo(&memo_of(self.program, node, address, inputs));
-        let Some(row) = self.shared.row(key).await? else { return Ok(None) };
-        rows::read(&row).map(Some).ok_or_else(|| Error::damaged("what a step gave before"))
+        let Some(row) = self.shared.row(key).await? else { return Ok((None, false)) };
+        let Some(memo) = rows::read::<Memo>(&row) else { return Ok((None, true)) };
+        for outcome in &memo.outputs {
+            if !self.shared.is_whole(outcome).await? {
+                return Ok((None, true));
+            }
+        }
+        Ok((Some(memo), false))
     }
 }

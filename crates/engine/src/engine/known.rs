@@ -16,7 +16,7 @@ use onceflow_core::{
         program::{NodeIndex, Op, PortIndex, ROOT, Source},
     },
     payload::{Digest, Outcome},
-    plan::{Change, Keyed, Keys as Provenance, changes, validity::output_address},
+    plan::{Change, Explanation, Keyed, Keys as Provenance, changes, told_apart, validity::output_address},
     protocol::{
         ids::{END, FrameId, StepId},
         keys::{self, Keys},
@@ -45,6 +45,14 @@ impl Before {
         let (old, new) = (self.provenance(), provenance(&asked.program, &asked.inputs.digests()));
         let old = Keyed { program: &self.program, block: ROOT, keys: &old };
         changes(old, Keyed { program: &asked.program, block: ROOT, keys: &new })
+    }
+
+    /// The same explanation with a line for each of several eaches that are one node.
+    pub(super) fn told_apart(&self, asked: &Asked, explanation: Explanation) -> Explanation {
+        let (old, new) = (self.provenance(), provenance(&asked.program, &asked.inputs.digests()));
+        let old = Keyed { program: &self.program, block: ROOT, keys: &old };
+        let new = Keyed { program: &asked.program, block: ROOT, keys: &new };
+        told_apart(explanation, &asked.program, Some((old, new)))
     }
 
     fn provenance(&self) -> Provenance {
@@ -243,7 +251,8 @@ impl Shared {
             let held: Vec<_> = inputs.into_iter().map(|outcome| Held { owned: false, outcome }).collect();
             let key = keys.memo(&memo_of(program, node, &Place::root().address(&node.path), &held));
             let Some(row) = self.row(key.clone()).await? else { continue };
-            let memo: Memo = rows::read(&row).ok_or_else(|| Error::damaged("what a step gave before"))?;
+            // One that cannot be read is dropped when its step is taken.
+            let Some(memo) = rows::read::<Memo>(&row) else { continue };
             for (port, outcome) in (0..).zip(memo.outputs) {
                 known.insert((at, port), (outcome, Some(key.clone())));
             }

@@ -50,6 +50,11 @@ impl Shared {
 }
 
 impl Live {
+    /// Whether something was delivered to a step that has not committed, or it has opened a frame.
+    pub(super) fn has(&self, step: StepId) -> bool {
+        self.steps.contains(&step)
+    }
+
     /// The instances of a frame at which something is at work or waits.
     pub(super) fn instances(&self, frame: FrameId) -> BTreeSet<u32> {
         let first = StepId { frame, index: 0, node: 0 };

@@ -1,11 +1,10 @@
 //! Whether a run that has not ended can go on with another flow, and what that would do: asked without changing anything,
 //! and without the files it was started with.
 
-use super::{Asked, Engine, Start, inputs::Inputs, replan};
+use super::{Asked, Engine, Start, inputs::Inputs};
 use crate::{Error, data, shared::Run, task::Data};
 use futures_util::future::BoxFuture;
 use onceflow_core::{
-    model::check,
     payload::{Digest, Outcome},
     plan::Explanation,
     protocol::{
@@ -37,6 +36,9 @@ impl Engine {
         Box::pin(async move {
             let asked = self.ask(start).await?;
             match self.unfinished(&asked.start.key).await? {
+                Some(run) if matches!(run.state().phase, Phase::NotUndone { .. }) => {
+                    self.shared.not_undone(&run).await.map(Some)
+                }
                 Some(run) if !asked.is(&run.header) => self.why_not(&asked, &run).await,
                 Some(_) => Ok(None),
                 None => self.why_not_again(&asked).await,
@@ -48,7 +50,7 @@ impl Engine {
     async fn why_not_again(&self, asked: &Asked) -> Result<Option<Error>, Error> {
         let row = self.shared.row(keys::heads().key(&asked.start.key)).await?;
         let Some(Head::Finished(finished)) = row.as_deref().and_then(rows::read::<Head>) else { return Ok(None) };
-        if finished.status != Status::Done || asked.is(&finished.header) {
+        if finished.status != Status::Done || self.shared.is_done(asked, &finished).await? {
             return Ok(None);
         }
         match self.plan_again(asked, &finished).await {
@@ -71,7 +73,7 @@ impl Engine {
             let before = self.shared.before(&run.header).await?;
             let before = before.ok_or_else(|| Error::damaged(format!("the program of run `{}`", run.key)))?;
             let known = self.shared.known_of(&run, &asked, &before).await?;
-            let explanation = replan::plan(&asked, &known, Some(&before), false)?.explanation;
+            let explanation = self.shared.plan_whole(&asked, &known, Some(&before), false).await?.explanation;
             let refused = if is_same { None } else { self.why_not(&asked, &run).await? };
             Ok(Some(Move { is_same, explanation, refused }))
         })
@@ -86,7 +88,7 @@ impl Engine {
     }
 
     async fn ask_with_its_own(&self, start: Start, run: &Run) -> Result<Asked, Error> {
-        let program = check(&start.library, &start.flow, start.outputs.as_deref())?;
+        let program = self.check(&start)?;
         let root = self.shared.frame(run, FrameId::ROOT).await?;
         let root = root.ok_or_else(|| Error::damaged(format!("the frame of run `{}`", run.key)))?;
         let own = |name: &str| {
@@ -117,6 +119,7 @@ impl Engine {
     async fn why_not(&self, asked: &Asked, run: &Run) -> Result<Option<Error>, Error> {
         match run.state().phase {
             Phase::Running | Phase::Failing | Phase::Failed { .. } | Phase::Waiting | Phase::Frozen => {}
+            Phase::NotUndone { .. } => return self.shared.not_undone(run).await.map(Some),
             _ => return Ok(Some(Error::Busy { key: asked.start.key.clone() })),
         }
         let refused = match self.may_run_again(asked, run).await {

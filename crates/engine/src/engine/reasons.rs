@@ -54,7 +54,7 @@ fn weight(reason: &Reason) -> usize {
         Reason::CodeChanged { from, to } => from.len() + to.len(),
         Reason::InputChanged { port } => port.len(),
         Reason::SourceReruns { address } => address.len(),
-        Reason::New | Reason::NoValue | Reason::Kept | Reason::NotNeeded => 0,
+        Reason::New | Reason::NoValue | Reason::Kept | Reason::NotNeeded | Reason::Damaged => 0,
     }
 }
 
@@ -108,6 +108,7 @@ mod tests {
             address: format!("/{node:0100}"),
             fate: Fate::Run,
             reason: Reason::InputChanged { port: String::from("reads") },
+            is_open: false,
         };
         let explanation = Explanation { lines: (0..100_000).map(line).collect() };
         let reasons = Reasons::of(Generation(3), Timestamp::from_ms(7), &explanation);

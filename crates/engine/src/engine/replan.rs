@@ -22,10 +22,10 @@ use onceflow_core::{
     Key, Name,
     model::{
         Program,
-        program::{PortIndex, ROOT},
+        program::{NodeIndex, PortIndex, ROOT},
     },
     payload::{Outcome, Payload, Stored},
-    plan::{Explanation, Fusion, fuse, specialise},
+    plan::{Explanation, Fusion, fuse, specialise, told_apart},
     protocol::{
         draft::{Draft, stored},
         ids::{Generation, StepId, TEARDOWN},
@@ -46,6 +46,8 @@ pub(super) struct Planned {
     pub(super) program: Program,
     /// The values it reads beside its inputs.
     pub(super) reused: Vec<Held>,
+    /// Where in the program the values are from that it reads, also if there are too many to be inputs.
+    pub(super) reads: Vec<(NodeIndex, PortIndex)>,
     /// Rows that must still be there for these values to be.
     pub(super) while_there: Vec<Key>,
     /// Whether `program` is not all that was asked for.
@@ -62,12 +64,17 @@ pub(super) fn plan(asked: &Asked, known: &Known, before: Option<&Before>, fuses:
     let changes = before.map(|before| before.changes(asked));
     let plan = specialise(&asked.program, known, &requested, changes.as_deref())
         .map_err(|error| Error::damaged(format!("no plan: {error}")))?;
-    let explanation = plan.explanation;
+    let explanation = match before {
+        Some(before) => before.told_apart(asked, plan.explanation),
+        None => told_apart(plan.explanation, &asked.program, None),
+    };
+    let reads = plan.reuse.iter().map(|(_, at)| *at).collect();
     if known.is_empty() || plan.reuse.len() > REUSED_MAX {
         let program = fused(asked.program.clone(), fuses);
         return Ok(Planned {
             program,
             reused: vec![],
+            reads,
             while_there: vec![],
             is_partial: false,
             explanation,
@@ -78,6 +85,7 @@ pub(super) fn plan(asked: &Asked, known: &Known, before: Option<&Before>, fuses:
     let held = |(outcome, _): &(Outcome, _)| Held { owned: stored(outcome).is_some(), outcome: outcome.clone() };
     Ok(Planned {
         reused: plan.reuse.iter().map(value).map(held).collect(),
+        reads,
         while_there: plan.reuse.iter().map(value).filter_map(|(_, key)| key.clone()).collect(),
         program: fused(plan.program, fuses),
         is_partial: true,
@@ -120,6 +128,7 @@ impl Engine {
         let seen = run.state();
         match seen.phase {
             Phase::Running | Phase::Failing | Phase::Failed { .. } | Phase::Waiting | Phase::Frozen => {}
+            Phase::NotUndone { .. } => return Err(shared.not_undone(run).await?),
             _ => return Err(Error::Busy { key: asked.start.key.clone() }),
         }
         let frozen = State { phase: Phase::Frozen, ..seen };
@@ -148,7 +157,7 @@ impl Engine {
     /// What a run that is done would do in another life, if it may.
     pub(super) async fn plan_again(&self, asked: &Asked, finished: &Finished) -> Result<Planned, Error> {
         let (known, before) = self.kept_by(asked, finished).await?;
-        let mut planned = plan(asked, &known, before.as_ref(), self.fuses(asked))?;
+        let mut planned = self.shared.plan_whole(asked, &known, before.as_ref(), self.fuses(asked)).await?;
         planned.done_before = self.done_by(finished).await?;
         self.no_reruns(asked, &planned)?;
         Ok(planned)
@@ -160,7 +169,7 @@ impl Engine {
         let before = shared.before(&run.header).await?;
         let before = before.ok_or_else(|| Error::damaged(format!("the program of run `{}`", run.key)))?;
         let known = shared.known_of(run, asked, &before).await?;
-        let mut planned = plan(asked, &known, Some(&before), self.fuses(asked))?;
+        let mut planned = shared.plan_whole(asked, &known, Some(&before), self.fuses(asked)).await?;
         planned.done_before = shared.done_so_far(run, &before).await?;
         self.no_reruns(asked, &planned)?;
         Ok(planned)

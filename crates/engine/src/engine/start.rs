@@ -8,6 +8,7 @@ use onceflow_core::{
     payload::Digest,
     protocol::rows::Header,
 };
+use std::sync::Arc;
 
 /// What is to be run.
 #[derive(Clone, Debug)]
@@ -15,7 +16,7 @@ pub struct Start {
     /// What the run is called. Starting the same key again is the same run.
     pub key: String,
     /// The flow, and those it calls.
-    pub library: Library,
+    pub library: Arc<Library>,
     /// Its name in the library.
     pub flow: String,
     /// What checking it for the requested outputs gives, if the caller knows: then it is not checked only to see whether a
@@ -23,6 +24,9 @@ pub struct Start {
     pub identity: Option<Identity>,
     /// By name.
     pub inputs: Vec<(String, Data)>,
+    /// Inputs that cannot be given any more, and what they are known by in a run that is there
+    /// ([`Handle::input_digests`](crate::Handle::input_digests)): for [`Engine::explain`](crate::Engine::explain). Nothing starts with them.
+    pub assumed: Vec<(String, Digest)>,
     /// Which outputs are wanted; none is all.
     pub outputs: Option<Vec<String>>,
     /// How long inner values outlive the run, in milliseconds; none is not at all.
@@ -36,6 +40,9 @@ pub struct Start {
     pub accept_reruns: bool,
     /// When this start was first tried, on the store's clock, if it was tried before.
     pub first_tried: Option<onceflow_core::Timestamp>,
+    /// The history of the run ends with the last handle that this start gave, or with the run if that comes later: for runs
+    /// that nobody else can ask for. `history_ms` is then what remains if the process dies.
+    pub ends_with_handle: bool,
 }
 
 /// A week.
@@ -43,19 +50,21 @@ pub const HISTORY_MS: u64 = 7 * 24 * 60 * 60 * 1000;
 
 impl Start {
     /// A run of a flow, with all defaults.
-    pub fn new(key: impl Into<String>, library: Library, flow: impl Into<String>) -> Self {
+    pub fn new(key: impl Into<String>, library: impl Into<Arc<Library>>, flow: impl Into<String>) -> Self {
         Start {
             key: key.into(),
-            library,
+            library: library.into(),
             flow: flow.into(),
             identity: None,
             inputs: vec![],
+            assumed: vec![],
             outputs: None,
             keep_ms: None,
             history_ms: HISTORY_MS,
             finish_independent: false,
             accept_reruns: false,
             first_tried: None,
+            ends_with_handle: false,
         }
     }
 
@@ -77,5 +86,22 @@ impl Start {
     /// Whether a run is for the same, if checking this gave that digest.
     pub(super) fn is_of(&self, header: &Header, digest: &Digest, inputs: &inputs::Inputs) -> bool {
         header.asked == *digest && header.inputs == inputs.digests() && header.requested == self.outputs
+    }
+}
+
+/// What a handle was given for, to be compared with what its run is for by now.
+pub(crate) struct Request {
+    /// Of the flow, checked for the requested outputs.
+    pub(super) digest: Digest,
+    /// By name.
+    pub(super) inputs: Vec<(String, Digest)>,
+    /// Which outputs were asked for; none is all.
+    pub(super) outputs: Option<Vec<String>>,
+}
+
+impl Request {
+    /// The run is for this, and for nothing else.
+    pub(crate) fn is_of(&self, header: &Header) -> bool {
+        header.asked == self.digest && header.inputs == self.inputs && header.requested == self.outputs
     }
 }

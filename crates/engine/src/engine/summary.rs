@@ -11,7 +11,7 @@ use onceflow_core::{
     Timestamp,
     limits::SCAN_ROWS_MAX,
     model::{
-        Node, Place, Program, check,
+        Node, Place, Program,
         program::{Op, ROOT},
         task::{Resources, Retry, TaskSpec},
     },
@@ -51,6 +51,8 @@ pub struct Summary {
     pub history_ms: u64,
     /// What went wrong, the first few.
     pub failures: Vec<Failed>,
+    /// How many steps failed, in all.
+    pub failed: usize,
     /// What could not be undone.
     pub not_undone: Vec<Failed>,
     /// Steps whose outcome somebody must say.
@@ -84,13 +86,15 @@ pub enum RunStatus {
     Undone,
     /// It was cancelled and undone.
     Cancelled,
+    /// Some of what it did could not be undone; it stands still until somebody says how it goes on.
+    NotUndone,
 }
 
 impl RunStatus {
     /// Whether it will stay so until somebody does something.
     pub fn is_at_rest(self) -> bool {
-        use RunStatus::{Cancelled, Done, Failed, Undone, Waiting};
-        matches!(self, Failed | Waiting | Done | Undone | Cancelled)
+        use RunStatus::{Cancelled, Done, Failed, NotUndone, Undone, Waiting};
+        matches!(self, Failed | Waiting | Done | Undone | Cancelled | NotUndone)
     }
 
     /// Whether it is over.
@@ -113,6 +117,7 @@ impl std::fmt::Display for RunStatus {
             RunStatus::Done => "done",
             RunStatus::Undone => "undone",
             RunStatus::Cancelled => "cancelled",
+            RunStatus::NotUndone => "not undone",
         })
     }
 }
@@ -163,7 +168,7 @@ impl Engine {
     pub fn unheeded<'a>(&'a self, start: &'a Start) -> BoxFuture<'a, Result<Vec<String>, Error>> {
         Box::pin(async move {
             let Some(planned) = self.find(&start.key).await?.program().await? else { return Ok(vec![]) };
-            let asked = check(&start.library, &start.flow, start.outputs.as_deref())?;
+            let asked = self.check(start)?;
             Ok(unlike(&asked, &planned))
         })
     }
@@ -191,7 +196,7 @@ impl Handle {
         Box::pin(async move {
             loop {
                 let row = self.shared.row(keys::heads().key(&self.key)).await?;
-                let row = row.ok_or_else(|| Error::NoRun(self.key.clone()))?;
+                let Some(row) = row else { return Err(self.shared.no_run(&self.key).await) };
                 if let Some(summary) = self.shared.summary(&self.key, &row).await? {
                     self.shared.records.durable(self.shared.records.position()).await?;
                     return Ok(summary);
@@ -213,7 +218,7 @@ impl Handle {
                         Some(run) => run.header.clone(),
                         None => return Ok(None),
                     },
-                    None => return Err(Error::NoRun(self.key.clone())),
+                    None => return Err(self.shared.no_run(&self.key).await),
                 };
             Ok(self.shared.before(&header).await?.map(|before| before.program))
         })
@@ -312,11 +317,12 @@ impl Shared {
             ..of_header(id, state.generation, header, of_phase(state.phase))
         };
         if !matches!(state.phase, Phase::Running | Phase::Frozen) {
-            let parked = self.parked_first_of(&keys).await?;
+            let (parked, all_failed) = self.parked_first_of(&keys).await?;
             summary.failures = failures(&parked);
             let noted = self.row(keys.rows.key(noted::NOTED)).await?.as_deref().and_then(rows::read::<noted::Noted>);
             let (failed, not_undone) = noted.unwrap_or_default();
             let more: Vec<_> = failed.into_iter().filter(|failed| !summary.failures.contains(failed)).collect();
+            summary.failed = all_failed + more.len();
             summary.failures.extend(more);
             summary.failures.truncate(FAILURES_MAX);
             summary.not_undone = not_undone;
@@ -339,6 +345,7 @@ fn of_phase(phase: Phase) -> RunStatus {
         Phase::Waiting => RunStatus::Waiting,
         Phase::UndoingFailed | Phase::UndoingCancelled => RunStatus::Undoing,
         Phase::Frozen => RunStatus::Planning,
+        Phase::NotUndone { .. } => RunStatus::NotUndone,
         Phase::RemovingFailed | Phase::RemovingCancelled | Phase::Expired => RunStatus::Removing,
     }
 }
@@ -355,6 +362,7 @@ fn of_header(id: RunId, generation: Generation, header: Header, status: RunStatu
         keep_ms: header.keep_ms,
         history_ms: header.history_ms,
         failures: vec![],
+        failed: 0,
         not_undone: vec![],
         undecided: vec![],
         live: 0,
@@ -367,9 +375,10 @@ fn of_finished(finished: Finished) -> Summary {
         Status::Failed { failures, undone } => (RunStatus::Undone, failures, undone),
         Status::Cancelled { undone } => (RunStatus::Cancelled, vec![], undone),
     };
+    let failed = failures.len();
     failures.truncate(FAILURES_MAX);
     let summary = of_header(finished.run, finished.generation, finished.header, status);
-    Summary { ended: Some(finished.ended), failures, not_undone, ..summary }
+    Summary { ended: Some(finished.ended), failures, failed, not_undone, ..summary }
 }
 
 /// Which steps must not simply run again, for the record of a run that ends.

@@ -134,8 +134,13 @@ impl Engine {
             usage.runs.sort_by_key(|run| std::cmp::Reverse(run.weight.bytes));
             usage.others = census.weigh(others, &mut seen);
             let in_use = census.weigh(&census.roots, &mut BTreeSet::new());
-            let Weight { values, bytes } = usage.total;
-            usage.free = Weight { values: values - in_use.values, bytes: bytes.saturating_sub(in_use.bytes) };
+            let total = usage.total;
+            usage.free = Weight {
+                values: total.values - in_use.values,
+                bytes: total.bytes.saturating_sub(in_use.bytes),
+                referenced: total.referenced.saturating_sub(in_use.referenced),
+                linked: total.linked.saturating_sub(in_use.linked),
+            };
             Ok(usage)
         })
     }
@@ -174,8 +179,8 @@ impl Engine {
             parts.push(Part { used, of: None, until: None, weight });
         }
         parts.sort_by_key(|part| std::cmp::Reverse(part.weight.bytes));
-        let add = |a: Weight, b: &Part| Weight { values: a.values + b.weight.values, bytes: a.bytes + b.weight.bytes };
-        let weight = parts.iter().fold(Weight::default(), add);
+        let mut weight = Weight::default();
+        parts.iter().for_each(|part| weight += part.weight);
         Ok(RunUsage { run: id, weight, parts })
     }
 }

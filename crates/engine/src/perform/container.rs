@@ -77,8 +77,10 @@ impl Work<'_> {
 
     /// Commits what this step gave before, if that is kept, and still is when it commits.
     pub(super) async fn reuse(&self, seat: &Seat, memo: Option<&[u8; 32]>) -> Result<Option<Option<Job>>, Error> {
-        let (Some(memo), Some(outputs)) = (memo, self.kept(memo).await?) else { return Ok(None) };
+        let Some(memo) = memo else { return Ok(None) };
         let plan = &self.run.plan;
+        let kept = self.worker.shared.kept_whole(&plan.keys, plan.keys.memo(memo)).await?;
+        let Some(outputs) = kept else { return Ok(None) };
         if plan.keys.generation.0 > 0 && onceflow_core::hazard::is_on("reuse-not-pinned") {
             return Ok(None);
         }

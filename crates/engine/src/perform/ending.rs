@@ -112,7 +112,7 @@ impl Work<'_> {
             return Ok(state.phase);
         }
         let now = self.worker.shared.records.now().await?;
-        Ok(Phase::Failed { until: now.plus_ms(self.run.header.history_ms) })
+        Ok(Phase::Failed { until: self.history_end(now) })
     }
 
     /// Somebody else sees to how the run goes on.
@@ -143,15 +143,16 @@ impl Work<'_> {
         what: Option<What>,
         decide: impl Fn(State) -> onceflow_core::protocol::draft::Draft<'a>,
     ) -> Result<Option<Committed>, Error> {
-        let claim = self.worker.claim_next(seat);
+        let asked = self.worker.claim_next(seat);
+        let claim = asked.as_ref().map(|asked| asked.claim.clone());
         let shared = &self.worker.shared;
         let order = if what.is_some() { shared.events.order_if_wanted().await } else { None };
-        match shared.commit_once(&self.taken, decide(seen), weaves, claim.clone()).await? {
+        match shared.commit_once(&self.taken, decide(seen), weaves, claim).await? {
             Some(committed) => {
                 if let (Some(what), true) = (what, order.is_some()) {
                     self.tell(committed.position, what);
                 }
-                Ok(Some(Committed::Yes(crate::worker::Worker::job(claim.as_ref(), committed))))
+                Ok(Some(Committed::Yes(crate::worker::Worker::job(asked.as_ref(), committed))))
             }
             None => {
                 self.worker.shared.read_run(self.run.plan.keys.run).await?;
@@ -245,7 +246,7 @@ impl Work<'_> {
         let sealed = self.seal(&status, &mut weaves).await?;
         let header = self.run.header.clone();
         let fold = Fold {
-            history_until: now.plus_ms(header.history_ms),
+            history_until: self.history_end(now),
             // What an earlier life kept goes at once if this one keeps nothing.
             keep_until: match header.keep_ms {
                 Some(ms) => Some(now.plus_ms(ms)),
@@ -278,6 +279,13 @@ impl Work<'_> {
         Ok(committed.next())
     }
 
+    /// When the history of a run ends that comes to its end now.
+    fn history_end(&self, now: onceflow_core::Timestamp) -> onceflow_core::Timestamp {
+        /// However short it was asked for: who waits for the run, here or in another process, must be able to read what it gave.
+        const HISTORY_MS_MIN: u64 = 2_000;
+        now.plus_ms(self.run.header.history_ms.max(HISTORY_MS_MIN))
+    }
+
     /// The sealed record of a run: what can be asked beside its result.
     async fn seal(&self, status: &Status, weaves: &mut Vec<Weave>) -> Result<Stored, Error> {
         let once_only = crate::engine::summary::once_only_of(&self.worker.shared, &self.run).await?;
@@ -301,17 +309,19 @@ impl crate::shared::Shared {
     /// The steps of a run that were put aside and that say most about it: those that failed or whose outcome is not
     /// known, wherever they stand, then others; some of each.
     pub(crate) async fn parked_first(&self, run: &crate::shared::Run) -> Result<Vec<(StepId, Row, Parked)>, Error> {
-        self.parked_first_of(&run.plan.keys).await
+        Ok(self.parked_first_of(&run.plan.keys).await?.0)
     }
 
-    pub(crate) async fn parked_first_of(&self, keys: &Keys) -> Result<Vec<(StepId, Row, Parked)>, Error> {
+    /// The same, and how many failed in all.
+    pub(crate) async fn parked_first_of(&self, keys: &Keys) -> Result<(Vec<(StepId, Row, Parked)>, usize), Error> {
         const EACH_MAX: usize = 1000;
-        let (mut telling, mut others, mut after) = (Vec::new(), Vec::new(), None);
+        let (mut telling, mut others, mut after, mut failed) = (Vec::new(), Vec::new(), None, 0);
         loop {
             let page = self.parked(keys, after, SCAN_ROWS_MAX).await?;
             let Some((last, ..)) = page.last() else { break };
             after = Some(*last);
             for parked in page {
+                failed += usize::from(matches!(parked.2.why, Why::Failed(_)));
                 let kind = if parked.2.why == Why::NotStarted { &mut others } else { &mut telling };
                 if kind.len() < EACH_MAX {
                     kind.push(parked);
@@ -319,7 +329,7 @@ impl crate::shared::Shared {
             }
         }
         telling.append(&mut others);
-        Ok(telling)
+        Ok((telling, failed))
     }
 
     /// All steps of a run that were put aside for such a reason, in order; at most so many.

@@ -63,6 +63,7 @@ impl Work<'_> {
         let decide = |state: State| run::vanish(plan, state, &self.taken, &self.taken.frame, header, now);
         let Some(committed) = self.commit_as_seen(seat, state, &[], None, decide).await? else { return Ok(None) };
         shared.forget(plan.keys.run);
+        shared.was_removed(plan.keys.run);
         shared.progress(plan.keys.run).notify_waiters();
         shared.due.notify_one();
         Ok(committed.next())
@@ -87,11 +88,15 @@ impl Work<'_> {
     /// Adds to what could not be undone.
     pub(super) async fn note_not_undone(&self, failed: Failed) -> Result<(), Error> {
         self.add_to_notes(|noted| {
-            if !noted.1.contains(&failed) {
-                noted.1.push(failed.clone());
-            }
+            noted.1.retain(|other| other.address != failed.address);
+            noted.1.push(failed.clone());
         })
         .await
+    }
+
+    /// A step is about to be undone.
+    pub(super) async fn note_tried_again(&self, address: &str) -> Result<(), Error> {
+        self.add_to_notes(|noted| noted.1.retain(|other| *other.address != *address)).await
     }
 
     async fn add_to_notes(&self, add: impl Fn(&mut Noted)) -> Result<(), Error> {

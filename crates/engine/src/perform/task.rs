@@ -2,10 +2,14 @@
 //! same key.
 
 mod body;
+mod changed;
 mod start;
 mod unknown;
 
-use super::{Committed, Job, Work};
+use super::{
+    Committed, Job, Work,
+    patience::{Patience, Storing},
+};
 use crate::{
     Error, data,
     events::What,
@@ -14,7 +18,7 @@ use crate::{
     worker::{Reserved, Seat, Stop},
 };
 use body::Interrupted;
-pub(super) use body::{blocking, panicked, walled};
+pub(super) use body::{Started, blocking, overrun, panicked, walled};
 use futures_util::future::{Either, select};
 use onceflow_core::{
     limits,
@@ -65,11 +69,29 @@ impl Work<'_> {
                 Ok(reserved) => reserved,
                 Err(stop) => return self.stopped(seat, stop).await,
             };
-            let Some(began) = self.begin(&spec, &mut ticket, &inputs).await? else { return Ok(None) };
+            // One that must not start twice is not said to have started either while its inputs cannot be read.
+            let scratch = self.scratch();
+            let loaded = match data::load_all(&self.worker.shared.values, &inputs, Some(&scratch)).await {
+                Err(Error::Values(values::Error::Source(changed))) => {
+                    return self.park_changed(seat, attempt, (&changed, None), false).await;
+                }
+                Err(error) if error.is_of_the_data() => {
+                    return self.fail(seat, attempt, vec![error.to_string()]).await;
+                }
+                loaded => loaded?,
+            };
+            let Some(began) = self.begin(&spec, &mut ticket, &inputs, scratch).await? else { return Ok(None) };
             let tx = (spec.effect == Effect::Transactional).then(|| self.tx());
             let reserved = Arc::new(Mutex::new(reserved));
-            let given = self.attempt(&spec, attempt, &inputs, &began, (tx.clone(), &reserved)).await?;
+            let given = self.attempt(&spec, attempt, (&inputs, loaded), (tx.clone(), &reserved)).await?;
             lock(&reserved).take();
+            let given = match self.inputs_changed(&began.scratch, &given).await? {
+                None => given,
+                Some(changed) => {
+                    let started = spec.effect == Effect::AtMostOnce;
+                    return self.park_changed(seat, attempt, (&changed, given.err()), started).await;
+                }
+            };
             if let (true, Ok(outputs)) = (onceflow_core::hazard::is_on("size-from-attempt"), &given) {
                 self.note_lens(outputs);
             }
@@ -79,6 +101,10 @@ impl Work<'_> {
                     Ok(Gave::Conflict) => continue,
                     Ok(Gave::Next(next)) => return Ok(next),
                     Err(error) if error.is_of_the_data() => Failure::new(error.to_string()).finally(),
+                    // It was tried often enough. Another attempt would do again what was done.
+                    Err(error) if error.is_of_objects() && !self.worker.is_stopping() => {
+                        Failure::new("cannot store its output").because(error.to_string()).finally()
+                    }
                     Err(error) => return Err(error),
                 },
                 Err(Interrupted::Stopped(stop)) => return self.stopped(seat, stop).await,
@@ -90,11 +116,11 @@ impl Work<'_> {
                     Some(trouble) => return Err(trouble.into()),
                     None => failure,
                 },
-                Err(Interrupted::TimedOut(ms)) if spec.effect == Effect::AtMostOnce => {
+                Err(Interrupted::TimedOut(ms, _)) if spec.effect == Effect::AtMostOnce => {
                     tracing::warn!(ms, "a task that must not run twice took too long; its outcome is not known");
                     return self.lost_track(seat, self.taken.fence).await;
                 }
-                Err(Interrupted::TimedOut(ms)) => Failure::new(format!("it took longer than {ms} ms")),
+                Err(Interrupted::TimedOut(ms, more)) => Failure::timed_out(ms, more),
             };
             if !may_retry(&spec, &failure, attempt) {
                 let started = spec.effect == Effect::AtMostOnce && !failure.not_done;
@@ -185,15 +211,9 @@ impl Work<'_> {
         let plan = &self.run.plan;
         let node = self.taken.node(plan);
         let given = scratch.map(data::Scratch::given).unwrap_or_default();
-        let mut storing = data::Storing::new(&self.worker.shared.values, data::Files::Taken(given));
-        // Storing a large output may take longer than a claim stands.
-        let is_small = |output: &Data| match output {
-            Data::None => true,
-            Data::Bytes(bytes) => bytes.len() <= limits::INLINE_BYTES_MAX,
-            Data::List(_) | Data::File(_) => false,
-        };
-        let writes = !outputs.iter().all(is_small);
-        let _writing = writes.then(|| self.heartbeat(false));
+        let patience = Storing::new(self);
+        let storing = data::Storing::new(&self.worker.shared.values, data::Files::Taken(given));
+        let mut storing = storing.patiently(&patience);
         let mut outcomes = Vec::with_capacity(node.outputs.len());
         for output in outputs {
             match storing.store(output).await {
@@ -216,24 +236,15 @@ impl Work<'_> {
             None => onceflow_core::Timestamp::ZERO,
         };
         loop {
-            let memo = match &memo {
-                Some(memo) if self.kept(Some(memo)).await?.is_none() => Some(memo),
-                _ => None,
-            };
-            let what = What::DidCommit { address: self.address_if_wanted().await? };
-            let commit = |state: State| {
-                let mut draft = step::commit(plan, state, &self.taken, &outcomes);
-                if let Some(tx) = tx
-                    && !onceflow_core::hazard::is_on("writes-not-in-commit")
-                {
-                    tx.ride(&mut draft.batch, now, self.taken.name.as_bytes());
-                }
-                if let Some(memo) = memo {
-                    step::keep(plan, &mut draft, memo, &outcomes);
-                }
-                draft
-            };
-            match self.commit(seat, &weaves, Some(what), commit).await? {
+            let committed =
+                match self.commit_outputs(seat, (&outcomes, &weaves), memo.as_ref(), tx.zip(Some(now))).await {
+                    Ok(committed) => committed,
+                    Err(error) => {
+                        patience.wait(error).await?;
+                        continue;
+                    }
+                };
+            match committed {
                 Committed::Yes(next) => {
                     self.worker.saying.did(plan.keys.run);
                     self.got_on(shape, self.taken.step.node);
@@ -251,6 +262,35 @@ impl Work<'_> {
                 Committed::Refused => {}
             }
         }
+    }
+
+    /// Commits outputs that are stored, once.
+    async fn commit_outputs(
+        &self,
+        seat: &Seat,
+        (outcomes, weaves): (&[Outcome], &[values::Weave]),
+        memo: Option<&[u8; 32]>,
+        tx: Option<(&Tx, onceflow_core::Timestamp)>,
+    ) -> Result<Committed, Error> {
+        let plan = &self.run.plan;
+        let memo = match memo {
+            Some(memo) if self.kept(Some(memo)).await?.is_none() => Some(memo),
+            _ => None,
+        };
+        let what = What::DidCommit { address: self.address_if_wanted().await? };
+        let commit = |state: State| {
+            let mut draft = step::commit(plan, state, &self.taken, outcomes);
+            if let Some((tx, now)) = tx
+                && !onceflow_core::hazard::is_on("writes-not-in-commit")
+            {
+                tx.ride(&mut draft.batch, now, self.taken.name.as_bytes());
+            }
+            if let Some(memo) = memo {
+                step::keep(plan, &mut draft, memo, outcomes);
+            }
+            draft
+        };
+        self.commit(seat, weaves, Some(what), commit).await
     }
 
     /// The step failed for good: somebody around it handles that, or it is put aside until the run is tried again.
@@ -273,6 +313,12 @@ impl Work<'_> {
             let why = format!("{}: {}", failed.address, failed.causes.join(": ")).into();
             return self.give(seat, &step::failed_outputs(node, &why), Some(what)).await;
         }
+        self.park_failed(seat, failed, what).await
+    }
+
+    /// Puts the step aside until the run is tried again.
+    async fn park_failed(&self, seat: &Seat, failed: Failed, what: What) -> Result<Option<Job>, Error> {
+        let plan = &self.run.plan;
         let finish_independent = self.run.header.finish_independent;
         let park = |state: State| {
             let next = if finish_independent || state.phase != Phase::Running { state.phase } else { Phase::Failing };

@@ -1,13 +1,14 @@
 //! Undoes what steps did, one after the other, the last first. Each compensation is tried as its task says, and takes
-//! effect once: the batch that ends it takes its registration away and makes the next one ready.
+//! effect once: the batch that ends it takes its registration away and makes the next one ready. One that fails for good keeps
+//! its registration, and the run stands still until somebody says how it goes on (`engine/not_undone.rs`).
 
 use super::{
-    Committed, Job, Work,
-    task::{blocking, panicked, shortened, walled},
+    Job, Work,
+    task::{Started, blocking, overrun, panicked, shortened, walled},
 };
 use crate::{
     Error, data,
-    events::What,
+    events::{End, What},
     shared::lock,
     task::{At, Attempt, Body, Data, Failure, Path, Step},
     worker::{Heartbeat, Seat, Whose},
@@ -16,15 +17,14 @@ use futures_util::future::{Either, select};
 use onceflow_core::{
     model::TaskSpec,
     protocol::{
-        ids::{StepId, TEARDOWN, UNDO},
-        keys::internal_queue,
         rows::{self, Failed, State, Undo},
+        run::{self, AfterUndo},
     },
 };
 use onceflow_store::BoxFuture;
 use std::{
     panic::{AssertUnwindSafe, catch_unwind},
-    sync::Arc,
+    sync::{Arc, atomic::Ordering::SeqCst},
 };
 
 type Given = Result<Vec<Data>, Failure>;
@@ -40,6 +40,8 @@ impl Work<'_> {
         let mut undo: Undo = rows::read(&row).ok_or_else(|| Error::damaged("a registration"))?;
         self.worker.shared.records.durable(self.position).await?;
         let Some((spec, body)) = self.undoer(&undo) else { return self.leave_to_others(&undo).await };
+        // Whoever tried before us may have noted that it failed, and not come to the end of it.
+        self.note_tried_again(&undo.address).await?;
         let is_undone = loop {
             let Some(given) = self.try_undo(&undo, &*body).await? else {
                 // The worker ends, and others go on.
@@ -54,7 +56,7 @@ impl Work<'_> {
                 causes: shortened(failure.causes.clone()),
                 started: false,
             };
-            if failure.is_final || undo.failed >= spec.retry.attempts {
+            if failure.is_final || undo.failed >= attempts(&spec) {
                 tracing::error!(address = %undo.address, causes = ?failed.causes, "a step could not be undone");
                 self.note_not_undone(failed).await?;
                 break false;
@@ -106,18 +108,23 @@ impl Work<'_> {
     async fn try_undo(&self, undo: &Undo, body: &dyn Body) -> Result<Option<Given>, Error> {
         let shared = &self.worker.shared;
         let heartbeat = self.undoing();
-        let scratch = self.scratch();
+        // What was done has to be undone, whatever became of the files it was done with.
+        let scratch = self.scratch().without_checks();
         let inputs = match data::load_all(&shared.values, &undo.inputs, Some(&scratch)).await {
             Err(error) if error.is_damage() => return Ok(Some(Err(Failure::new(error.to_string()).finally()))),
+            // Its inputs cannot be read now: that is a try in vain, as any.
+            Err(error) if !error.is_of_rows() => return Ok(Some(Err(Failure::new(error.to_string())))),
             loaded => loaded?,
         };
         let step =
             Step { at: Arc::new(self.undo_at(undo)), attempt: undo.failed + 1, tx: None, reserved: None, aside: None };
+        let thread = Started::default();
         let given: BoxFuture<'_, Given> = match catch_unwind(AssertUnwindSafe(|| body.start(step, inputs))) {
             Err(panic) => return Ok(Some(Err(panicked(&*panic)))),
             Ok(Attempt::Done(given)) => return Ok(Some(given)),
             Ok(Attempt::Async(future)) => walled(future),
-            Ok(Attempt::Blocking(body)) => blocking(&self.worker.room, &*shared.world, body),
+            Ok(Attempt::Blocking(body)) => blocking(&self.worker.room, &*shared.world, body, &thread),
+            Ok(Attempt::Abandonable(body)) => blocking(&self.worker.room, &*shared.world, body, &Started::default()),
         };
         let timeout_ms = self.run.plan.program.tasks[undo.task as usize].timeout_ms;
         let timeout: BoxFuture<'_, ()> = match timeout_ms {
@@ -128,9 +135,16 @@ impl Work<'_> {
         let interrupted = select(stopped, timeout);
         Ok(match select(given, interrupted).await {
             Either::Left((given, _)) => Some(given),
+            // A thread is waited for: it may have undone the step, and another try must not run beside it.
+            Either::Right((stopped, given)) if thread.load(SeqCst) => {
+                if let Either::Right(_) = stopped {
+                    self.tell_held_up(&overrun(timeout_ms.unwrap_or_default())).await;
+                }
+                Some(given.await)
+            }
             Either::Right((Either::Left(_), _)) => None,
             Either::Right((Either::Right(_), _)) => {
-                Some(Err(Failure::new(format!("it took longer than {} ms", timeout_ms.unwrap_or_default()))))
+                Some(Err(Failure::timed_out(timeout_ms.unwrap_or_default(), vec![])))
             }
         })
     }
@@ -141,32 +155,46 @@ impl Work<'_> {
         let path = Path { block: u32::MAX, node: 0, fused: None };
         let place = onceflow_core::model::Place { call: undo.address.to_string(), numbers: vec![] };
         let (inputs, program) = (undo.inputs.clone(), plan.program.clone());
-        At { run: plan.keys.run, inputs, place, program, path, task: undo.task }
+        let resources = self.worker.shared.resources();
+        At { run: plan.keys.run, inputs, place, program, path, task: undo.task, resources }
     }
 
-    /// The step is undone, or cannot be: the one before it is next.
+    /// The step is undone, or cannot be: the one before it is next. After the last, a run of which all was undone is removed;
+    /// one of which something was not keeps the registrations of that, and stands still.
     async fn undone(&self, seat: &Seat, number: u32, undo: Option<(Undo, bool)>) -> Result<Option<Job>, Error> {
         let plan = &self.run.plan;
+        let is_undone = undo.as_ref().is_none_or(|(_, is_undone)| *is_undone);
         let next = match number.checked_sub(1) {
-            Some(number) => StepId { index: number, ..StepId::of_run(UNDO) },
-            None => StepId::of_run(TEARDOWN),
+            Some(number) => AfterUndo::Undo(number),
+            // Who is here has all registrations to itself while the run is being undone.
+            None if self.registrations().await?.iter().any(|(at, _)| *at != number || !is_undone) => AfterUndo::Stop,
+            None => AfterUndo::Remove,
         };
-        let decide = |state: State| {
-            let mut draft = self.taken.leaving(plan, state);
-            let key = plan.keys.undo(number);
-            if let Some((undo, _)) = &undo {
-                for (port, held) in undo.inputs.iter().enumerate() {
-                    draft.release(&key, port as u16, &held.outcome);
-                }
-            }
-            draft.batch.delete(key);
-            let ticket = draft.ticket(0, vec![]);
-            let op = draft.ready(next, &internal_queue(), &ticket);
-            draft.batch.ops.push(op);
-            draft
+        let gone = is_undone.then(|| (number, undo.as_ref().map(|(undo, _)| undo)));
+        let decide = |state: State| run::undone(plan, state, &self.taken, gone, next);
+        let what = match (next, &undo) {
+            (AfterUndo::Stop, _) => Some(What::DidEnd { how: End::NotUndone }),
+            (_, Some((undo, true))) => Some(What::DidUndo { address: undo.address.to_string() }),
+            _ => None,
         };
-        let undone = undo.as_ref().filter(|(_, is_undone)| *is_undone);
-        let what = undone.map(|(undo, _)| What::DidUndo { address: undo.address.to_string() });
-        self.commit(seat, &[], what, decide).await.map(Committed::next)
+        if next == AfterUndo::Stop
+            && let Some((undo, true)) = &undo
+        {
+            let what = What::DidUndo { address: undo.address.to_string() };
+            self.tell_in_order(self.worker.shared.records.position(), what).await;
+        }
+        let committed = self.commit(seat, &[], what, decide).await?;
+        if next == AfterUndo::Stop {
+            self.worker.shared.read_run(plan.keys.run).await?;
+            self.worker.shared.progress(plan.keys.run).notify_waiters();
+        }
+        Ok(committed.next())
     }
+}
+
+/// How often a compensation is tried. One whose task says nothing about it is tried a few times: what it fails to undo is
+/// somebody's to sort out, and a passing trouble must not be enough for that.
+fn attempts(spec: &TaskSpec) -> u32 {
+    const UNDO_ATTEMPTS: u32 = 5;
+    if spec.retry.attempts == 1 { UNDO_ATTEMPTS } else { spec.retry.attempts }
 }

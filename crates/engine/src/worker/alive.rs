@@ -1,11 +1,13 @@
-//! Signs of life: the deadlines of what this worker has taken are moved on while it works, and steps of workers that
-//! gave no sign for too long become free again.
+//! Heartbeats: the deadlines of what this worker has taken are moved on from the claim to the commit, and steps of workers
+//! that sent no heartbeat for too long become free again. They are sent from the service thread of the
+//! [world](onceflow_store::World::service), so that a body that blocks its thread does not stop them, and a worker never
+//! frees a step that it has itself.
 
 use super::Worker;
-use crate::{Error, shared::lock};
+use crate::{Error, perform::Job, shared::lock};
 use futures_util::future::select;
 use onceflow_core::{
-    Batch, Fence, Group, Name, Row, Timestamp,
+    Batch, Claimed, Fence, Group, Name, Row, Timestamp,
     limits::SCAN_ROWS_MAX,
     protocol::{
         ids::{Generation, RunId},
@@ -13,9 +15,9 @@ use onceflow_core::{
         step::Taken,
     },
 };
-use onceflow_store::{Outcome, records::Scan};
+use onceflow_store::records::Scan;
 use std::{
-    collections::{BTreeMap, BTreeSet},
+    collections::{BTreeMap, BTreeSet, btree_map::Entry},
     sync::{
         Arc, Mutex,
         atomic::{AtomicBool, Ordering::SeqCst},
@@ -23,11 +25,14 @@ use std::{
 };
 use tokio::sync::Notify;
 
-/// The steps whose body is at work.
+/// The steps that this worker has, and those whose body is at work.
 #[derive(Default)]
 pub(crate) struct Alive {
+    /// All that were claimed and are not done with, also while their task waits for its turn on a thread.
+    held: Mutex<BTreeMap<Fence, Held>>,
+    /// Those of them that a part of the work must be told to end.
     working: Mutex<BTreeMap<Fence, Working>>,
-    /// The same by their names in their queues.
+    /// The claims of those that are held, by their names in their queues.
     names: Mutex<BTreeMap<Name, Fence>>,
     /// No body may go on that may be stopped.
     interrupted: AtomicBool,
@@ -35,14 +40,13 @@ pub(crate) struct Alive {
     pub(super) began: Notify,
 }
 
+/// A step that was claimed: its queue, its name there, and its row when it was.
+type Held = (Group, Name, Row);
+
 #[derive(Clone)]
 struct Working {
-    queue: Group,
-    name: Name,
     bell: Arc<Bell>,
     whose: Whose,
-    /// Attempts that had failed when it was taken.
-    failed: u32,
 }
 
 /// Whose step it is, and what may stop it.
@@ -80,11 +84,22 @@ impl Bell {
     }
 }
 
-/// A step stays ours while this lives.
+/// A step that was claimed has heartbeats while this lives.
+pub(super) struct Hold {
+    worker: Arc<Worker>,
+    fence: Fence,
+}
+
+impl Drop for Hold {
+    fn drop(&mut self) {
+        self.worker.alive.release(self.fence);
+    }
+}
+
+/// A body at work is told by this when it must end.
 pub(crate) struct Heartbeat<'a> {
     alive: &'a Alive,
     fence: Fence,
-    name: Name,
     bell: Arc<Bell>,
 }
 
@@ -104,20 +119,36 @@ impl Heartbeat<'_> {
 impl Drop for Heartbeat<'_> {
     fn drop(&mut self) {
         lock(&self.alive.working).remove(&self.fence);
-        let mut names = lock(&self.alive.names);
-        if names.get(&self.name) == Some(&self.fence) {
-            names.remove(&self.name);
-        }
     }
 }
 
 impl Alive {
-    /// Keeps the claim on a step alive.
+    /// Lets go of a step, before others are let have it: who holds it would claim it again.
+    pub(crate) fn release(&self, fence: Fence) {
+        let Some((_, name, _)) = lock(&self.held).remove(&fence) else { return };
+        let mut names = lock(&self.names);
+        if names.get(&name) == Some(&fence) {
+            names.remove(&name);
+        }
+    }
+
+    /// The steps that this worker has, for people.
+    pub(super) fn told(&self) -> String {
+        const TOLD_MAX: usize = 10;
+        let held = lock(&self.held);
+        let steps = held.values().take(TOLD_MAX).map(|(_, name, _)| format!("{name:?}"));
+        steps.collect::<Vec<_>>().join(", ")
+    }
+
+    /// Whether this worker has a step under that claim.
+    fn holds(&self, fence: Fence) -> bool {
+        lock(&self.held).contains_key(&fence)
+    }
+
+    /// Watches over a body while it works: it is told when it must end.
     pub(crate) fn keep(&self, taken: &Taken, whose: Whose) -> Heartbeat<'_> {
         let bell = Arc::new(Bell::default());
-        let (queue, name) = (taken.queue.clone(), taken.name.clone());
-        let working = Working { queue, name, bell: bell.clone(), whose, failed: taken.ticket.failed };
-        lock(&self.names).insert(taken.name.clone(), taken.fence);
+        let working = Working { bell: bell.clone(), whose };
         let is_first = {
             let mut all = lock(&self.working);
             all.insert(taken.fence, working);
@@ -129,11 +160,11 @@ impl Alive {
         if is_first {
             self.began.notify_one();
         }
-        Heartbeat { alive: self, fence: taken.fence, name: taken.name.clone(), bell }
+        Heartbeat { alive: self, fence: taken.fence, bell }
     }
 
-    /// Under which claim the body of a step is at work here.
-    pub(crate) fn at_work(&self, name: &Name) -> Option<Fence> {
+    /// Under which claim this worker has a step.
+    pub(crate) fn claim_of(&self, name: &Name) -> Option<Fence> {
         lock(&self.names).get(name).copied()
     }
 
@@ -187,28 +218,55 @@ impl Worker {
             select(pause, std::pin::pin!(stopped)).await;
             // From here, so that a store that is slow to answer does not make the signs rarer.
             pause = self.shared.world.sleep(pause_ms);
-            let working: Vec<_> =
-                lock(&self.alive.working).iter().map(|(fence, working)| (*fence, working.clone())).collect();
-            let renewed = self.renew(working).await;
+            let held: Vec<_> = lock(&self.alive.held).iter().map(|(fence, step)| (*fence, step.clone())).collect();
+            let renewed = self.renew(held).await;
             let freed = self.free_abandoned().await;
             if let Err(error) = renewed.and(freed) {
-                tracing::warn!(%error, "signs of life could not be given");
+                tracing::warn!(%error, "failed to send heartbeats; retrying in {pause_ms} ms");
             }
         }
     }
 
-    async fn renew(&self, working: Vec<(Fence, Working)>) -> Result<(), Error> {
+    /// Keeps the claim on a step, whatever is done with it. Refused if this worker has the step already, under the claim
+    /// that is answered: the store had forgotten that one.
+    pub(super) fn hold(self: &Arc<Self>, job: &Job) -> Result<Hold, Fence> {
+        let (Claimed { queue, name, row, .. }, fence) = (&job.claimed, job.fence);
+        match lock(&self.alive.names).entry(name.clone()) {
+            Entry::Occupied(has) if *has.get() != fence => return Err(*has.get()),
+            entry => *entry.or_insert(fence),
+        };
+        lock(&self.alive.held).insert(fence, (queue.clone(), name.clone(), row.clone()));
+        Ok(Hold { worker: self.clone(), fence })
+    }
+
+    /// Whether a step that was just taken is still ours. It is, unless so much time went by since it was asked for that its
+    /// claim may have expired: the reply was late, or this thread was blocked by user code.
+    pub(super) async fn is_still_ours(&self, job: &Job) -> Result<bool, Error> {
+        let waited_ms = self.shared.world.clock().ms_since(job.asked);
+        if waited_ms < self.shared.options.lease_ms / 3 {
+            return Ok(true);
+        }
+        let Claimed { queue, name, .. } = &job.claimed;
         let deadline = self.shared.records.now().await?.plus_ms(self.shared.options.lease_ms);
-        for (fence, Working { queue, name, bell, whose, failed }) in working {
-            let mut batch = Batch::new(self.shared.shard());
-            batch.require_equals(queue.claims().key(&name), Row::new(fence.to_bytes()));
-            batch.put(queue.deadlines().key(&name), Row::new(deadline.to_sortable()));
-            if let Outcome::Refused(_) = self.shared.records.commit(batch).await?
-                && lock(&self.alive.working).contains_key(&fence)
-                && !self.shared.claim_again(&queue, &name, fence, whose.generation, failed).await?
-            {
-                tracing::warn!(step = ?name, "a step was taken from this worker, which was too slow to say it lives");
-                bell.ring(Stop::Lost);
+        self.renew_one(queue, name, job.fence, deadline).await
+    }
+
+    async fn renew_one(&self, queue: &Group, name: &Name, fence: Fence, deadline: Timestamp) -> Result<bool, Error> {
+        let mut batch = Batch::new(self.shared.shard());
+        batch.require_equals(queue.claims().key(name), Row::new(fence.to_bytes()));
+        batch.put(queue.deadlines().key(name), Row::new(deadline.to_sortable()));
+        Ok(self.shared.records.commit(batch).await?.is_applied())
+    }
+
+    async fn renew(&self, held: Vec<(Fence, Held)>) -> Result<(), Error> {
+        let deadline = self.shared.records.now().await?.plus_ms(self.shared.options.lease_ms);
+        for (fence, (queue, name, row)) in held {
+            let is_ours = self.renew_one(&queue, &name, fence, deadline).await?
+                || !self.alive.holds(fence)
+                || self.shared.claim_again(&queue, &name, fence, &row).await?;
+            if !is_ours && let Some(working) = lock(&self.alive.working).get(&fence) {
+                tracing::warn!(step = ?name, "a step was taken from this worker: its heartbeats came too late");
+                working.bell.ring(Stop::Lost);
             }
         }
         Ok(())
@@ -243,6 +301,10 @@ impl Worker {
     async fn free(&self, queue: &Group, name: &Name, deadline: &Row) -> Result<bool, Error> {
         let (claim, due) = (queue.claims().key(name), queue.deadlines().key(name));
         let Some(fence) = self.shared.row(claim.clone()).await? else { return Ok(false) };
+        if Fence::from_bytes(&fence).is_some_and(|fence| self.alive.holds(fence)) {
+            // Its heartbeat is late, and comes: nobody takes over from itself.
+            return Ok(false);
+        }
         let mut batch = Batch::new(self.shared.shard());
         batch.require_equals(claim.clone(), fence);
         if !onceflow_core::hazard::is_on("takeover-despite-renewal") {

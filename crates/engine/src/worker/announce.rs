@@ -42,6 +42,8 @@ pub(crate) struct Said {
     pub(crate) tasks: Vec<(String, Option<String>)>,
     pub(crate) draining: bool,
     pub(crate) did: Did,
+    /// As what it writes large values, so that those it did not come to commit go when it is dead.
+    pub(crate) writer: u128,
 }
 
 impl Said {
@@ -163,6 +165,7 @@ impl Worker {
             tasks,
             draining: self.is_stopping(),
             did,
+            writer: self.shared.values.writer(),
         }
     }
 
@@ -209,6 +212,10 @@ impl Shared {
         let (now, mut gone) = (self.records.now().await?, 0);
         for (name, row) in all {
             if rows::read::<(Timestamp, u64)>(&row).is_none_or(|said| is_over(said, now)) {
+                // First what it left: whoever is stopped here leaves the row to the next one.
+                if let Some(said) = rows::read::<Said>(&row) {
+                    self.values.abandon_writer(said.writer).await?;
+                }
                 let mut batch = Batch::new(self.shard());
                 let key = keys::workers().key(&name);
                 batch.require_equals(key.clone(), row).delete(key);

@@ -112,7 +112,7 @@ impl Shared {
         Ok(match state.generation == generation {
             false => Some(Stopped::Stale),
             true if state.phase.is_open() && !state.phase.dispatches() => {
-                Some(Stopped::While(run.plan.keys.state(), rows::write(&state)))
+                Some(Stopped::While(run.plan.keys.state(), state.to_row()))
             }
             true => None,
         })
@@ -214,13 +214,14 @@ impl Work<'_> {
         let (claim, state) = (taken.queue.claims().key(&taken.name), self.run.state());
         let mut batch = Batch::new(shared.shard());
         // While a new plan is made, steps stay where they are: somebody looks for them.
-        batch.require_equals(self.run.plan.keys.state(), rows::write(&state));
+        batch.require_equals(self.run.plan.keys.state(), state.to_row());
         batch.require_equals(claim.clone(), Row::new(taken.fence.to_bytes()));
         batch.delete(from).delete(claim).delete(taken.queue.deadlines().key(&taken.name));
         batch.put(queue.key(&taken.name), row);
         if let Some(wanted) = wanted {
             batch.put(keys::wanted().key(wanted.name()), rows::write(&wanted));
         }
+        self.worker.alive.release(taken.fence);
         match shared.records.commit(batch).await?.is_applied() {
             true => Ok(()),
             false => self.stay().await,

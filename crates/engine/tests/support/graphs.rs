@@ -33,7 +33,7 @@ impl G {
     }
 
     pub(crate) fn task(self, name: &str, spec: &TaskSpec) -> Self {
-        self.module(name, Kind::Task(spec.clone()))
+        self.module(name, Kind::Task(spec.clone().into()))
     }
 
     /// `x -> a.in; a.out -> p`

@@ -98,7 +98,7 @@ impl One {
             let (from, to) = (end(Some("step"), "done"), end(None, "done"));
             graph.connections.push(Connection { from, to, origin: None });
         }
-        graph.modules.push(Module { name: "step".into(), kind: Kind::Task(spec), origin: None, attempt: false });
+        graph.modules.push(Module { name: "step".into(), kind: Kind::Task(spec.into()), origin: None, attempt: false });
         let library = Library { flows: [(String::from("main"), graph)].into() };
         let start = Start::new(key, library, "main");
         self.inputs.iter().fold(start, |start, (name, ty, value)| {

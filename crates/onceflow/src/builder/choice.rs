@@ -1,14 +1,21 @@
 //! One of several ways on. The arms of a choice share its inputs, so a captured port has one name in all of them.
 
-use super::{Builder, Handle, Part, Source, VALUE, here, names, outputs};
-use crate::port::{Port, Ports};
+use super::{
+    Builder, Handle, NextPart, VALUE, here,
+    next::Said,
+    outputs,
+    scope::Source,
+    state::{Part, names_of},
+};
+use crate::port::{FromHandles, Port, Ports};
 use onceflow_core::model::{Arm, Origin, Type, graph::Kind};
 use std::marker::PhantomData;
 
 /// A choice that is being described; [`otherwise`](Choice::otherwise) or [`or_none`](Choice::or_none) ends it.
 #[must_use = "a choice is part of the flow only after `.otherwise(..)` or `.or_none()`"]
 pub struct Choice<'f, P> {
-    f: &'f mut Builder,
+    f: &'f Builder,
+    said: Said,
     arms: Vec<Arm>,
     inputs: Vec<(Source, String)>,
     origin: Origin,
@@ -36,8 +43,17 @@ impl Builder {
     /// # });
     /// ```
     #[track_caller]
-    pub fn when<P: Ports>(&mut self, condition: Port<bool>, body: impl FnOnce(&mut Builder) -> P) -> Choice<'_, P> {
-        let choice = Choice { f: self, arms: Vec::new(), inputs: Vec::new(), origin: here(), gives: PhantomData };
+    pub fn when<P: Ports>(&self, condition: Port<bool>, body: impl FnOnce(&mut Builder) -> P) -> Choice<'_, P> {
+        self.next().when(condition, body)
+    }
+}
+
+impl<'f> NextPart<'f> {
+    /// As [`Builder::when`].
+    #[track_caller]
+    pub fn when<P: Ports>(self, condition: Port<bool>, body: impl FnOnce(&mut Builder) -> P) -> Choice<'f, P> {
+        let (f, said, origin) = (self.f, self.take(), here());
+        let choice = Choice { f, said, arms: Vec::new(), inputs: Vec::new(), origin, gives: PhantomData };
         choice.or_when(condition, body)
     }
 }
@@ -66,32 +82,37 @@ impl<P: Ports> Choice<'_, P> {
     /// The input of the choice that brings this condition.
     #[track_caller]
     fn guard(&mut self, condition: Handle) -> String {
-        let from = self.f.resolve(condition, &Type::Bool);
+        let mut state = self.f.state();
+        let from = state.resolve(condition, &Type::Bool);
         if let Some((_, name)) = self.inputs.iter().find(|(known, _)| *known == from) {
             return name.clone();
         }
-        let base = self.f.top().describe(from);
+        let base = state.top().describe(from);
         let name = super::scope::unique(&base, |name| self.inputs.iter().any(|(_, taken)| taken == name));
         self.inputs.push((from, name.clone()));
         name
     }
 
+    #[track_caller]
     fn arm(&mut self, guard: Option<String>, origin: Origin, body: impl FnOnce(&mut Builder) -> P) {
         let base = guard.as_deref().unwrap_or("otherwise");
         let name = super::scope::unique(base, |name| self.arms.iter().any(|arm| arm.name == name));
         let inputs = std::mem::take(&mut self.inputs);
-        let nested = self.f.nest(Vec::new(), inputs, &origin, |f, _| outputs(VALUE, body(f)));
+        let nested = self.f.nest("choice", Vec::new(), inputs, &origin, |f, _| outputs(VALUE, body(f)));
         self.inputs = nested.captures;
         self.arms.push(Arm { name, guard, body: nested.graph });
     }
 
     fn finish(self) -> Vec<Handle> {
-        let Choice { f, arms, inputs, origin, .. } = self;
-        let outputs = names(VALUE, P::types().len());
-        let kind = Kind::Choice { arms };
-        let part = Part { kind, base: "choice".into(), outputs, attempt: false, origin: origin.clone() };
-        let module = f.add_part(part);
-        f.connect_captures(module, inputs, &origin);
-        f.outputs_of(module)
+        let Choice { f, said, arms, inputs, origin, .. } = self;
+        let outputs = names_of(VALUE, P::types().len());
+        let part = Part {
+            kind: Kind::Choice { arms },
+            base: "choice".into(),
+            outputs,
+            attempt: false,
+            origin: origin.clone(),
+        };
+        f.state().add_nested(part, said, Vec::new(), inputs, &origin)
     }
 }

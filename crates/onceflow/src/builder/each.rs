@@ -1,16 +1,20 @@
 //! The same steps for every element of a list.
 
-use super::{Builder, Handle, Part, VALUE, here, names, outputs, ports};
+use super::{
+    Builder, Handle, NextPart, VALUE, here, outputs, ports,
+    state::{Part, names_of},
+};
 use crate::{
-    port::{Port, Ports},
+    port::{FromHandles, Port, Ports},
     value::Value,
 };
 use onceflow_core::model::{Type, graph::Kind};
 
-/// What an each goes over: a list, or a tuple of up to three lists of one length.
+/// What an each goes over: a list, or a tuple of up to six lists of one length, or what an each gave that gave a
+/// [struct of ports](macro@crate::Ports).
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not a list to go over",
-    label = "neither a `Port<Vec<_>>` nor a tuple of two or three",
+    label = "neither a `Port<Vec<_>>` nor a tuple of up to six",
     note = "use `f.constant(vec![..])` for a fixed list"
 )]
 pub trait Lists {
@@ -37,11 +41,16 @@ lists! {
     [A] Port<Vec<A>> => Port<A>;
     [A B] (Port<Vec<A>>, Port<Vec<B>>) => (Port<A>, Port<B>);
     [A B C] (Port<Vec<A>>, Port<Vec<B>>, Port<Vec<C>>) => (Port<A>, Port<B>, Port<C>);
+    [A B C D] (Port<Vec<A>>, Port<Vec<B>>, Port<Vec<C>>, Port<Vec<D>>) => (Port<A>, Port<B>, Port<C>, Port<D>);
+    [A B C D E] (Port<Vec<A>>, Port<Vec<B>>, Port<Vec<C>>, Port<Vec<D>>, Port<Vec<E>>)
+        => (Port<A>, Port<B>, Port<C>, Port<D>, Port<E>);
+    [A B C D E F] (Port<Vec<A>>, Port<Vec<B>>, Port<Vec<C>>, Port<Vec<D>>, Port<Vec<E>>, Port<Vec<F>>)
+        => (Port<A>, Port<B>, Port<C>, Port<D>, Port<E>, Port<F>);
 }
 
 impl Builder {
-    /// Adds the same steps for every element of a list, or of two or three lists taken together, which must then be of
-    /// one length. Gives the results as lists, in the order of the elements.
+    /// Adds the same steps for every element of a list, or of several lists taken together, which must then be of one
+    /// length. Gives the results as lists, in the order of the elements.
     ///
     /// Elements run side by side, all at once unless [`at_most`](Builder::at_most) says how many. An each that is fed by
     /// another starts with the first element that is there.
@@ -55,26 +64,26 @@ impl Builder {
     /// # });
     /// ```
     #[track_caller]
-    pub fn each<L: Lists, P: Ports>(
-        &mut self,
-        lists: L,
-        body: impl FnOnce(&mut Builder, L::Elements) -> P,
-    ) -> P::Lists {
-        let origin = here();
+    pub fn each<L: Lists, P: Ports>(&self, lists: L, body: impl FnOnce(&mut Builder, L::Elements) -> P) -> P::Lists {
+        self.next().each(lists, body)
+    }
+}
+
+impl NextPart<'_> {
+    /// As [`Builder::each`].
+    #[track_caller]
+    pub fn each<L: Lists, P: Ports>(self, lists: L, body: impl FnOnce(&mut Builder, L::Elements) -> P) -> P::Lists {
+        let (f, said, origin) = (self.f, self.take(), here());
         let inputs = ports("item", L::Elements::types());
         let over: Vec<_> = inputs.iter().map(|port| port.name.clone()).collect();
-        let nested = self.nest(inputs, Vec::new(), &origin, |f, items| {
+        let nested = f.nest("each", inputs, Vec::new(), &origin, |f, items| {
             outputs(VALUE, body(f, L::Elements::from_handles(&mut items.into_iter())))
         });
-        let kind = Kind::Each { body: nested.graph, over: over.clone(), concurrency: self.at_most };
-        let outputs = names(VALUE, P::types().len());
+        let given = over.iter().zip(lists.lists()).map(|(input, (list, ty))| (input.clone(), list, ty)).collect();
+        let kind = Kind::Each { body: nested.graph, over, concurrency: said.at_most };
+        let outputs = names_of(VALUE, P::types().len());
         let part = Part { kind, base: "each".into(), outputs, attempt: false, origin: origin.clone() };
-        let module = self.add_part(part);
-        for (input, (list, ty)) in over.iter().zip(lists.lists()) {
-            let from = self.resolve(list, &ty);
-            self.top().connect(from, module, input, &origin);
-        }
-        self.connect_captures(module, nested.captures, &origin);
-        P::Lists::from_handles(&mut self.outputs_of(module).into_iter())
+        let handles = f.state().add_nested(part, said, given, nested.captures, &origin);
+        P::Lists::from_handles(&mut handles.into_iter())
     }
 }

@@ -1,6 +1,6 @@
 //! The same steps again and again, on a state that they carry on.
 
-use super::{Builder, Part, here, outputs, ports};
+use super::{Builder, NextPart, here, outputs, ports, state::Part};
 use crate::port::{Port, Ports};
 use onceflow_core::model::{self, Type, graph::Kind};
 
@@ -37,11 +37,19 @@ impl Builder {
     /// });
     /// ```
     #[track_caller]
-    pub fn repeat<P: Ports>(&mut self, state: P, body: impl FnOnce(&mut Builder, P) -> (P, Port<bool>)) -> P {
-        let origin = here();
+    pub fn repeat<P: Ports>(&self, state: P, body: impl FnOnce(&mut Builder, P) -> (P, Port<bool>)) -> P {
+        self.next().repeat(state, body)
+    }
+}
+
+impl NextPart<'_> {
+    /// As [`Builder::repeat`].
+    #[track_caller]
+    pub fn repeat<P: Ports>(self, state: P, body: impl FnOnce(&mut Builder, P) -> (P, Port<bool>)) -> P {
+        let (f, said, origin) = (self.f, self.take(), here());
         let inputs = ports(STATE, P::types());
         let names: Vec<_> = inputs.iter().map(|port| port.name.clone()).collect();
-        let nested = self.nest(inputs.clone(), Vec::new(), &origin, |f, state| {
+        let nested = f.nest("repeat", inputs.clone(), Vec::new(), &origin, |f, state| {
             let (next, again) = body(f, P::from_handles(&mut state.into_iter()));
             let mut outputs = outputs(STATE, next);
             outputs.push((model::Port::new(CONDITION, Type::Bool), again.handle));
@@ -49,13 +57,9 @@ impl Builder {
         });
         let carried = names.iter().map(|name| (name.clone(), name.clone())).collect();
         let kind = Kind::Loop { body: nested.graph, carried, condition: CONDITION.into() };
-        let part = Part { kind, base: "repeat".into(), outputs: names, attempt: false, origin: origin.clone() };
-        let module = self.add_part(part);
-        for (port, first) in inputs.iter().zip(state.handles()) {
-            let from = self.resolve(first, &port.ty);
-            self.top().connect(from, module, &port.name, &origin);
-        }
-        self.connect_captures(module, nested.captures, &origin);
-        P::from_handles(&mut self.outputs_of(module).into_iter())
+        let part = Part { kind, base: "repeat".into(), outputs: names.into(), attempt: false, origin: origin.clone() };
+        let given = inputs.into_iter().zip(state.handles()).map(|(port, first)| (port.name, first, port.ty)).collect();
+        let handles = f.state().add_nested(part, said, given, nested.captures, &origin);
+        P::from_handles(&mut handles.into_iter())
     }
 }

@@ -1,9 +1,12 @@
 //! One graph while it is described, and how it captures: a port of a graph further out becomes an input of every graph
 //! between there and where it is used.
 
-use super::Builder;
+use super::state::{Closed, State};
 use onceflow_core::model::{Connection, Endpoint, Graph, Module, Origin, Port, Type};
-use std::collections::BTreeSet;
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 /// What a [`Port`](crate::Port) is without its type.
 #[doc(hidden)]
@@ -39,9 +42,12 @@ pub(super) struct Scope {
     id: u32,
     graph: Graph,
     /// Per module the names of its outputs.
-    outputs: Vec<Vec<String>>,
+    outputs: Vec<Arc<[String]>>,
     /// The names of its modules.
     names: BTreeSet<String>,
+    /// Per base the number that the next module called after it tries first, so that a thousand steps of one task do not
+    /// ask for a thousand names each.
+    numbers: BTreeMap<String, u64>,
     /// What it takes from the graph around it, and the name of the input that brings it.
     captures: Vec<(Source, String)>,
 }
@@ -66,12 +72,30 @@ impl Scope {
     }
 
     /// Adds a module, under the name it was given, or one made from the name it has.
-    pub(super) fn add(&mut self, mut module: Module, name: Option<String>, outputs: Vec<String>) -> u32 {
-        module.name = name.unwrap_or_else(|| unique(&module.name, |name| self.names.contains(name)));
+    pub(super) fn add(&mut self, mut module: Module, name: Option<String>, outputs: Arc<[String]>) -> u32 {
+        module.name = name.unwrap_or_else(|| self.free_name(&module.name));
         self.names.insert(module.name.clone());
         self.graph.modules.push(module);
         self.outputs.push(outputs);
         u32::try_from(self.graph.modules.len() - 1).expect("a graph has fewer than four billion modules")
+    }
+
+    /// `base`, `base_2`, `base_3`: the first that is not taken.
+    fn free_name(&mut self, base: &str) -> String {
+        if !self.names.contains(base) {
+            return base.into();
+        }
+        let number = match self.numbers.get_mut(base) {
+            Some(number) => number,
+            None => self.numbers.entry(base.into()).or_insert(2),
+        };
+        loop {
+            let name = format!("{base}_{number}");
+            *number += 1;
+            if !self.names.contains(&name) {
+                return name;
+            }
+        }
     }
 
     pub(super) fn connect(&mut self, from: Source, module: u32, input: &str, origin: &Origin) {
@@ -127,37 +151,36 @@ impl Scope {
     }
 }
 
-impl Builder {
-    /// Describes a nested graph. `captures` are names that captured ports have already, because the graph is one of
-    /// several that share them.
-    pub(super) fn nest(
-        &mut self,
-        inputs: Vec<Port>,
-        captures: Vec<(Source, String)>,
-        origin: &Origin,
-        body: impl FnOnce(&mut Self, Vec<Handle>) -> Vec<(Port, Handle)>,
-    ) -> Nested {
-        let (id, count) = (self.scopes_ever, inputs.len());
+impl State {
+    /// Begins a nested graph, and gives its inputs.
+    pub(super) fn open(&mut self, inputs: Vec<Port>, captures: Vec<(Source, String)>) -> Vec<Handle> {
+        let (flow, id, count) = (self.flow, self.scopes_ever, inputs.len());
         self.scopes_ever += 1;
         let graph = Graph { inputs, ..Graph::default() };
         self.scopes.push(Scope { id, graph, captures, ..Scope::default() });
-        // What waits for the next part is not for the parts inside.
-        let waiting = (self.name.take(), self.at_most.take());
-        let handles = (0..count).map(|at| Handle::new(self.flow, id, Source::Input(index(at)))).collect();
-        for (port, handle) in body(self, handles) {
+        (0..count).map(|at| Handle::new(flow, id, Source::Input(index(at)))).collect()
+    }
+
+    /// Ends the nested graph that was begun last, which gives this.
+    #[track_caller]
+    pub(super) fn close(&mut self, what: &'static str, given: Vec<(Port, Handle)>, origin: &Origin) -> Nested {
+        for (port, handle) in given {
             let from = self.resolve(handle, &port.ty);
             let top = self.top();
             top.connect_to(from, Endpoint { module: None, port: port.name.clone() }, origin);
             top.graph.outputs.push(port);
         }
-        (self.name, self.at_most) = waiting;
-        let Scope { graph, captures, .. } = self.scopes.pop().expect("the graph that was begun above");
+        let Scope { id, graph, captures, .. } = self.scopes.pop().expect("the graph that was begun last");
+        if !self.scopes.is_empty() {
+            let closed = Closed {
+                what,
+                origin: origin.clone(),
+                inputs: graph.inputs.iter().map(|port| port.name.clone()).collect(),
+                modules: graph.modules.iter().map(|module| module.name.clone()).collect(),
+            };
+            self.closed.insert(id, closed);
+        }
         Nested { graph, captures }
-    }
-
-    /// The graph that is being described.
-    pub(super) fn top(&mut self) -> &mut Scope {
-        self.scopes.last_mut().expect("a builder is inside a graph from its first moment")
     }
 
     /// Where a port is in the innermost graph; captures it from further out, if that is where it is.
@@ -165,12 +188,29 @@ impl Builder {
     pub(super) fn resolve(&mut self, handle: Handle, ty: &Type) -> Source {
         assert!(handle.flow == self.flow, "a port of one flow was used in another: make it an input of that flow");
         let Some(level) = self.scopes.iter().position(|scope| scope.id == handle.scope) else {
-            panic!("a port was used outside of the closure it was made in: let the closure return it");
+            panic!("{}", self.escaped(handle));
         };
         (level + 1..self.scopes.len()).fold(handle.source, |source, inner| {
             let description = self.scopes[inner - 1].describe(source);
             self.scopes[inner].capture(source, &description, ty)
         })
+    }
+
+    /// That a port is used though its closure has ended.
+    fn escaped(&self, handle: Handle) -> String {
+        let help = "let the closure return it, and use what the part gives";
+        let Some(Closed { what, origin, inputs, modules }) = self.closed.get(&handle.scope) else {
+            return format!("a port was used outside of the closure it was made in: {help}");
+        };
+        let name = match handle.source {
+            Source::Input(at) => inputs.get(usize::from(at)),
+            Source::Module(module, _) => modules.get(module as usize),
+        };
+        let name = name.map_or("?", String::as_str);
+        let Origin { file, line, column } = origin;
+        format!(
+            "port `{name}` was used outside of the closure it was made in, of the {what} at {file}:{line}:{column}: {help}"
+        )
     }
 }
 

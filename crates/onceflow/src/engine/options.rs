@@ -93,6 +93,19 @@ impl EngineBuilder {
         self
     }
 
+    /// Something that tasks take by its type, as [`State`](crate::State): a pool, a client, settings. One of each type.
+    pub fn state<T: Send + Sync + 'static>(mut self, state: T) -> Self {
+        self.options.resources.add(state);
+        self
+    }
+
+    /// Modules that one graph may have; 100 000 without this. A graph is held in memory as a whole, about 500 bytes a module
+    /// beside what its names take; what is wide because there is much data is better an each.
+    pub fn graph_modules_max(mut self, modules: usize) -> Self {
+        self.options.graph_modules_max = modules;
+        self
+    }
+
     /// The engine, on a directory or a server. See [`Engine::open`].
     ///
     /// # Errors

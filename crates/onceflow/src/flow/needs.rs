@@ -2,15 +2,15 @@
 //! thing: two tasks, or two flows, of one name are refused here, before one silently stands in for the other.
 
 use crate::task::{Definition, Tasks};
-use onceflow_core::model::{Graph, Port};
-use std::{any::TypeId, collections::BTreeMap, sync::Arc};
+use onceflow_core::model::{Graph, Library, Port};
+use std::{any::TypeId, borrow::Cow, collections::BTreeMap, sync::Arc};
 
 /// Collected while flows are described.
 #[derive(Clone, Default)]
 pub(crate) struct Needs {
     pub(crate) tasks: Tasks,
     task_ids: BTreeMap<String, TypeId>,
-    pub(crate) flows: BTreeMap<String, Graph>,
+    pub(crate) flows: Arc<Library>,
     /// Flows that are called but not built yet.
     described: BTreeMap<String, Described>,
 }
@@ -84,8 +84,8 @@ impl Needs {
         if let Err(conflict) = self.tasks.extend(&other.tasks) {
             panic!("{conflict}");
         }
-        for (name, graph) in &other.flows {
-            self.put(name, graph);
+        for (name, graph) in &other.flows.flows {
+            self.put(name, Cow::Borrowed(graph));
         }
         for (name, (id, draft)) in &other.described {
             self.describe(name.clone(), *id, *draft);
@@ -104,11 +104,11 @@ impl Needs {
     }
 
     #[track_caller]
-    fn put(&mut self, name: &str, graph: &Graph) {
-        let known = self.flows.get(name);
-        assert!(known.is_none_or(|known| known == graph), "two flows are called `{name}`: give one another name");
+    fn put(&mut self, name: &str, graph: Cow<'_, Graph>) {
+        let known = self.flows.flows.get(name);
+        assert!(known.is_none_or(|known| *known == *graph), "two flows are called `{name}`: give one another name");
         if known.is_none() {
-            self.flows.insert(name.into(), graph.clone());
+            Arc::make_mut(&mut self.flows).flows.insert(name.into(), graph.into_owned());
         }
     }
 
@@ -126,7 +126,7 @@ impl Draft {
     pub(super) fn finish(self) -> (String, Needs) {
         let mut built: BTreeMap<String, TypeId> = self.id.map(|id| (self.name.clone(), id)).into_iter().collect();
         let mut needs = self.needs;
-        needs.put(&self.name, &self.graph);
+        needs.put(&self.name, Cow::Owned(self.graph));
         let missing = |needs: &Needs, built: &BTreeMap<String, TypeId>| {
             let mut called = needs.described.iter();
             called.find(|(name, (id, _))| built.get(*name) != Some(id)).map(|(name, called)| (name.clone(), *called))
@@ -134,7 +134,7 @@ impl Draft {
         while let Some((name, (id, draft))) = missing(&needs, &built) {
             let draft = draft();
             needs.merge(&draft.needs);
-            needs.put(&name, &draft.graph);
+            needs.put(&name, Cow::Owned(draft.graph));
             built.insert(name, id);
         }
         (self.name, needs)

@@ -19,8 +19,10 @@ pub struct Start<O> {
     engine: Engine,
     tasks: Tasks,
     outputs: Arc<[String]>,
-    /// What to start, or why its inputs cannot be written.
+    /// What to start, or why its inputs cannot be written. Its key is empty until one is given.
     start: Result<onceflow_engine::Start, Error>,
+    /// The history was given, so it does not end with the handle.
+    has_history: bool,
     gives: PhantomData<fn() -> O>,
 }
 
@@ -29,13 +31,13 @@ impl<O: Ports> Start<O> {
         let start = match flow.encode(inputs) {
             Err(source) => Err(Error::Input { flow: flow.name().into(), source }),
             Ok(inputs) => {
-                let mut start = onceflow_engine::Start::new(flow.name(), flow.library(), flow.name());
+                let mut start = onceflow_engine::Start::new("", flow.library(), flow.name());
                 start.inputs = inputs;
                 Ok(start)
             }
         };
         let outputs = flow.graph().outputs.iter().map(|port| port.name.clone()).collect();
-        Start { engine, tasks: flow.tasks().clone(), outputs, start, gives: PhantomData }
+        Start { engine, tasks: flow.tasks().clone(), outputs, start, has_history: false, gives: PhantomData }
     }
 
     fn with(mut self, change: impl FnOnce(&mut onceflow_engine::Start)) -> Self {
@@ -46,9 +48,16 @@ impl<O: Ports> Start<O> {
     }
 
     /// What the run is called. Starting the same key again is the same run, so take what stands for the work itself:
-    /// `order-17`. The flow's name without this.
+    /// `order-17`. Without this, the run has a key that no other has, nobody can go on with it after a crash but the engine
+    /// itself, and nothing is remembered of it once it is done and its [`Run`] is dropped.
+    ///
+    /// # Panics
+    /// If the key is empty.
+    #[track_caller]
     pub fn key(self, key: impl Into<String>) -> Self {
-        self.with(|start| start.key = key.into())
+        let key = key.into();
+        assert!(!key.is_empty(), "the key of a run is empty: leave `.key(..)` out if the run needs none");
+        self.with(|start| start.key = key)
     }
 
     /// Gives an input another value than the one it has: for parameters that are seldom changed.
@@ -90,8 +99,10 @@ impl<O: Ports> Start<O> {
         self.with(|start| start.keep_ms = Some(ms(keep)))
     }
 
-    /// How long the result can be asked for; a week without this. Until then, starting the same again answers it.
-    pub fn history(self, history: Duration) -> Self {
+    /// How long the result can be asked for, by [`Engine::find`] or by starting the same key again. Without this, a week; of
+    /// a run without a key, as long as somebody has its [`Run`].
+    pub fn history(mut self, history: Duration) -> Self {
+        self.has_history = true;
         self.with(|start| start.history_ms = ms(history))
     }
 
@@ -113,8 +124,8 @@ impl<O: Ports> Start<O> {
     /// # });
     /// # let engine = Engine::builder().fuse(false).in_memory();
     /// let day = std::time::Duration::from_secs(24 * 60 * 60);
-    /// engine.start(&flow, ("some text".into(), 1)).keep(day).await?.result().await?;
-    /// let plan = engine.start(&flow, ("some text".into(), 2)).keep(day).explain().await?;
+    /// engine.start(&flow, ("some text".into(), 1)).key("sum").keep(day).await?.result().await?;
+    /// let plan = engine.start(&flow, ("some text".into(), 2)).key("sum").keep(day).explain().await?;
     /// assert_eq!(plan.to_string(), "reuse /measure: kept\nrun /add: input b changed\n");
     /// # Ok(()) }
     /// ```
@@ -122,7 +133,8 @@ impl<O: Ports> Start<O> {
     /// # Errors
     /// As starting it.
     pub async fn explain(self) -> Result<Explanation, Error> {
-        Ok(self.engine.untyped().explain(self.start?).await?)
+        let start = settled(&self.engine, self.start?, self.has_history);
+        Ok(self.engine.untyped().explain(start).await?)
     }
 
     /// When this start was first tried, by [`Engine::now`]. One that was tried longer ago than the history is refused: the
@@ -138,11 +150,23 @@ impl<O: Ports> IntoFuture for Start<O> {
 
     fn into_future(self) -> Self::IntoFuture {
         Box::pin(async move {
-            let Start { engine, tasks, outputs, start, .. } = self;
-            let start = start?;
+            let Start { engine, tasks, outputs, start, has_history, .. } = self;
+            let start = settled(&engine, start?, has_history);
             engine.untyped().add_tasks(&tasks)?;
             let handle = engine.untyped().start(start).await?;
             Ok(Run::of(engine, outputs, handle))
         })
     }
+}
+
+/// A start without a key is a run of its own, which is forgotten with its handle.
+fn settled(engine: &Engine, mut start: onceflow_engine::Start, has_history: bool) -> onceflow_engine::Start {
+    if start.key.is_empty() {
+        start.key = engine.untyped().fresh_key(&start.flow);
+        if !has_history {
+            start.history_ms = onceflow_engine::KEYLESS_HISTORY_MS;
+            start.ends_with_handle = true;
+        }
+    }
+    start
 }

@@ -48,6 +48,16 @@ tuples! {
     4: A B C D;
     5: A B C D E;
     6: A B C D E F;
+    7: A B C D E F G;
+    8: A B C D E F G H;
+    9: A B C D E F G H I;
+    10: A B C D E F G H I J;
+    11: A B C D E F G H I J K;
+    12: A B C D E F G H I J K L;
+    13: A B C D E F G H I J K L M;
+    14: A B C D E F G H I J K L M N;
+    15: A B C D E F G H I J K L M N O;
+    16: A B C D E F G H I J K L M N O P;
 }
 
 /// What a function with `N` outputs returns: the outputs, or a `Result` of them whose error is any that

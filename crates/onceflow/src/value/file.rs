@@ -25,17 +25,32 @@ use std::{
 pub struct File {
     name: String,
     path: PathBuf,
+    by_reference: bool,
 }
 
 impl File {
-    /// The file at a path, under the last part of that path. Nothing is read yet.
+    /// The file at a path, under the last part of that path. Its content is not read yet.
     ///
-    /// Fails if the path has no last part, or one that is not UTF-8.
+    /// # Errors
+    /// If there is none, if it is not a regular file, and if the path has no last part, or one that is not UTF-8.
     pub fn from_path(path: impl Into<PathBuf>) -> io::Result<Self> {
         let path = path.into();
-        let name = path.file_name().and_then(|name| name.to_str()).map(String::from);
-        let name = name.ok_or_else(|| invalid(format!("{} does not end in a name", path.display())))?;
-        Ok(File { name, path })
+        let name = name_of(&path)?;
+        let found = fs::metadata(&path);
+        let found = found.map_err(|error| io::Error::new(error.kind(), format!("{}: {error}", path.display())))?;
+        if !found.is_file() {
+            return Err(invalid(format!("{} is not a regular file", path.display())));
+        }
+        Ok(File { name, path, by_reference: false })
+    }
+
+    /// The same file as an input of a run that is not copied into the store: tasks read it where it is. It must stay there,
+    /// on every machine whose worker may take a step of the run, as long as the run is not done. If it changes while a task
+    /// reads it, nothing of what that task gave is committed, and the run fails with `OF0330`: start it again with what the
+    /// file holds now. What a task gives is always taken.
+    #[must_use]
+    pub fn by_reference(self) -> Self {
+        File { by_reference: true, ..self }
     }
 
     /// The same content under another name.
@@ -70,12 +85,12 @@ impl Value for File {
     }
 
     fn encode(self) -> Result<Data, Error> {
-        Ok(Data::File(FileData::new(self.name, self.path)))
+        Ok(Data::File(FileData { by_reference: self.by_reference, ..FileData::new(self.name, self.path) }))
     }
 
     fn decode(data: Data) -> Result<Self, Error> {
         match data {
-            Data::File(FileData { name, path, .. }) => Ok(File { name, path }),
+            Data::File(FileData { name, path, by_reference, .. }) => Ok(File { name, path, by_reference }),
             other => Err(Error::kind::<Self>(&other)),
         }
     }
@@ -135,15 +150,20 @@ impl Value for Directory {
 fn collect(directory: &Path, prefix: &str, files: &mut Vec<File>) -> io::Result<()> {
     for entry in fs::read_dir(directory)? {
         let path = entry?.path();
-        let file = File::from_path(&path)?;
-        let name = format!("{prefix}{}", file.name);
+        let name = format!("{prefix}{}", name_of(&path)?);
         if path.is_dir() {
             collect(&path, &format!("{name}/"), files)?;
         } else {
-            files.push(file.named(name));
+            files.push(File::from_path(path)?.named(name));
         }
     }
     Ok(())
+}
+
+/// The last part of a path.
+fn name_of(path: &Path) -> io::Result<String> {
+    let name = path.file_name().and_then(|name| name.to_str()).map(String::from);
+    name.ok_or_else(|| invalid(format!("{} does not end in a name", path.display())))
 }
 
 fn invalid(what: String) -> io::Error {

@@ -7,7 +7,10 @@ use onceflow_engine::task::Data;
 use serde::{Serialize, de::DeserializeOwned};
 use std::{
     any::type_name,
-    collections::{BTreeMap, BTreeSet},
+    collections::{BTreeMap, BTreeSet, HashMap, HashSet},
+    hash::{BuildHasher, Hash},
+    path::PathBuf,
+    time::{Duration, SystemTime},
 };
 
 /// Writes a value as MessagePack with named fields, so that a record may gain a field and old data still be read.
@@ -69,6 +72,46 @@ by_serde! {
     [A: Part, B: Part, C: Part, D: Part] (A, B, C, D) => tuple(&[A::ty(), B::ty(), C::ty(), D::ty()]);
     [K: Part + Ord, V: Part] BTreeMap<K, V> => Type::Named(format!("map<{}, {}>", K::ty(), V::ty()));
     [K: Part + Ord] BTreeSet<K> => Type::Named(format!("set<{}>", K::ty()));
+    // A path, not what is there: that is a `File`. One that is not UTF-8 cannot be written.
+    [] PathBuf => Type::Text;
+    // As serde writes them, so that other tools can read them.
+    [] Duration => record(&["secs", "nanos"]);
+    [] SystemTime => record(&["secs_since_epoch", "nanos_since_epoch"]);
+    // Milliseconds since 1970.
+    [] crate::Timestamp => Type::Int;
+}
+
+/// A record of whole numbers.
+fn record(fields: &[&str]) -> Type {
+    Type::Record(fields.iter().map(|field| ((*field).into(), Type::Int)).collect())
+}
+
+/// A map, or a set, without an order: written in the order of its keys, as a `BTreeMap` is, so that equal ones are equal
+/// bytes.
+macro_rules! in_order {
+    ($([$($generics:tt)*] $rust:ty => $ordered:ty, $written:ty;)*) => {$(
+        impl<$($generics)*> Value for $rust {
+            fn ty() -> Type {
+                <$ordered>::ty()
+            }
+
+            fn encode(self) -> Result<Data, Error> {
+                encode_serde(&self.iter().collect::<$written>())
+            }
+
+            fn decode(data: Data) -> Result<Self, Error> {
+                <$ordered>::decode(data).map(|ordered| ordered.into_iter().collect())
+            }
+        }
+
+        impl<$($generics)*> Literal for $rust {}
+    )*};
+}
+
+in_order! {
+    [K: Part + Ord + Hash, V: Part, S: BuildHasher + Default + Send + 'static] HashMap<K, V, S>
+        => BTreeMap<K, V>, BTreeMap<&K, &V>;
+    [K: Part + Ord + Hash, S: BuildHasher + Default + Send + 'static] HashSet<K, S> => BTreeSet<K>, BTreeSet<&K>;
 }
 
 /// What may stand inside a tuple or a map.

@@ -237,3 +237,74 @@ async fn a_flow_without_inputs_and_one_without_outputs_run() {
     });
     run(&silent, 1).await;
 }
+
+#[tokio::test]
+async fn a_struct_of_ports_is_what_a_flow_takes_and_gives() {
+    #[derive(Clone, Copy, Ports)]
+    struct Parts {
+        n: Port<u64>,
+        text: Port<String>,
+    }
+    #[derive(Clone, Copy, Ports)]
+    #[ports(derive(Debug, PartialEq, Clone))]
+    struct Made {
+        sums: Port<Vec<u64>>,
+        loud: Port<String>,
+        letters: Port<Option<u64>>,
+    }
+    #[flow]
+    fn make(f: &mut Builder, parts: Parts) -> Made {
+        let numbers = f.add(count_to(parts.n));
+        // A struct comes out of an each as a struct of lists, which another each goes over.
+        let pairs = f.each(numbers, |f, n| Parts { n: f.add(add(n, parts.n)), text: parts.text });
+        let sums = f.each(pairs, |f, pair| f.add(add(pair.n, 1)));
+        let some = f.add(less(0, parts.n));
+        let letters = f.when(some, |f| f.add(measure(parts.text)).1).or_none();
+        Made { sums, loud: f.add(shout(parts.text)), letters }
+    }
+    let flow = make::flow();
+    let names: Vec<_> = flow.graph().outputs.iter().map(|port| port.name.as_str()).collect();
+    assert_eq!(names, ["sums", "loud", "letters"]);
+    let engine = Engine::in_memory();
+    let made = MadeValues { sums: vec![4, 5], loud: "A B".into(), letters: Some(2) };
+    assert_eq!(engine.run(&flow, PartsValues { n: 2, text: "a b".into() }).await.unwrap(), made);
+    let run = engine.start(&flow, PartsValues { n: 2, text: "a b".into() }).await.unwrap();
+    assert_eq!(run.output(&flow.outputs().loud).await.unwrap(), "A B");
+    assert_eq!((flow.inputs().n.name(), flow.inputs().text.name()), ("n", "text"));
+    // Called from another flow, which names what it takes and gives by the fields.
+    let outer = Flow::new("outer", ["n"], onceflow::port::FieldNames, |f, n: Port<u64>| {
+        f.add(make(Parts { n, text: f.constant(String::from("a b")) }))
+    });
+    assert_eq!(engine.run(&outer, 2).await.unwrap(), made);
+    engine.close().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_tuple_has_up_to_sixteen_ports() {
+    #[task(outputs(a, b, c, d, e, f, g, h))]
+    fn eight(n: u64) -> (u64, u64, u64, u64, u64, u64, u64, u64) {
+        (n, n + 1, n + 2, n + 3, n + 4, n + 5, n + 6, n + 7)
+    }
+    const NAMES: [&str; 16] = ["a", "b", "c", "d", "e", "f", "g", "h", "i", "j", "k", "l", "m", "n", "o", "p"];
+    let flow = Flow::new("many", ["n", "m"], NAMES, |f, (n, m): (Port<u64>, Port<u64>)| {
+        let (a, b, c, d, e, g, h, i) = f.add(eight(n));
+        let (j, k, l, m, n, o, p, q) = f.add(eight(m));
+        (a, b, c, d, e, g, h, i, j, k, l, m, n, o, p, q)
+    });
+    let engine = Engine::in_memory();
+    let all = engine.run(&flow, (0, 100)).await.unwrap();
+    assert_eq!((all.0, all.7, all.8, all.15), (0, 7, 100, 107));
+    engine.close().await.unwrap();
+}
+
+#[tokio::test]
+async fn how_many_modules_a_graph_may_have_is_a_setting_that_its_error_names() {
+    let flow = Flow::new("wide", ["n"], ["n"], |f, n: Port<u64>| (0..20).fold(n, |n, _| f.add(add(n, 1))));
+    let engine = Engine::builder().graph_modules_max(39).in_memory();
+    let error = engine.run(&flow, 1).await.unwrap_err().to_string();
+    assert!(error.contains("40 modules") && error.contains("graph_modules_max"), "{error}");
+    engine.close().await.unwrap();
+    let engine = Engine::builder().graph_modules_max(40).in_memory();
+    assert_eq!(engine.run(&flow, 1).await.unwrap(), 21);
+    engine.close().await.unwrap();
+}

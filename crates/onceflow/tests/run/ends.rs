@@ -24,6 +24,9 @@ async fn a_failure_tells_where_at_which_attempt_and_the_whole_chain() {
                     caused by: the shelf is full; caused by: no room";
     assert_eq!(error.to_string(), expected);
     assert_eq!(run.output(&flow.outputs()).await.unwrap_err().to_string(), expected);
+    let sources = std::iter::successors(std::error::Error::source(&error), |error| error.source());
+    let sources: Vec<_> = sources.map(ToString::to_string).collect();
+    assert_eq!(sources, ["cannot store a book", "the shelf is full", "no room"]);
     let Error::Run { report: Report::Failed(failures), .. } = error else { panic!("{error:?}") };
     assert_eq!(failures[0].causes, ["cannot store a book", "the shelf is full", "no room"]);
     assert!(matches!(run.report().await.unwrap(), Report::Failed(_)));
@@ -47,12 +50,87 @@ async fn what_did_not_fail_is_there_and_starting_again_tries_only_what_failed() 
         (first, f.add(moody(first)))
     });
     let engine = Engine::in_memory();
-    let run = engine.start(&flow, 7).await.unwrap();
+    let run = engine.start(&flow, 7).key("moods").await.unwrap();
     assert!(matches!(run.wait().await.unwrap(), Report::Failed(_)));
     assert_eq!(run.output(&flow.outputs().0).await.unwrap(), 7);
     READY.store(true, SeqCst);
-    assert_eq!(engine.run(&flow, 7).await.unwrap(), (7, 7));
+    assert_eq!(engine.start(&flow, 7).key("moods").await.unwrap().result().await.unwrap(), (7, 7));
     assert_eq!(STEADY.load(SeqCst), 1);
+}
+
+#[tokio::test]
+async fn a_run_without_a_history_answers_who_waits_for_it() {
+    let flow = Flow::new("loud", ["text"], ["text"], |f, text: Port<String>| f.add(shout(text)));
+    let engine = Engine::in_memory();
+    for n in 0..20 {
+        let start = engine.start(&flow, "a".into()).key(format!("run-{n}")).history(std::time::Duration::ZERO);
+        assert_eq!(start.await.unwrap().result().await.unwrap(), "A");
+    }
+}
+
+#[test]
+fn an_engine_whose_runtime_was_dropped_is_closed_and_its_directory_opens_again() {
+    let place = tempfile::tempdir().unwrap();
+    let runtime = || tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let flow = Flow::new("loud", ["text"], ["text"], |f, text: Port<String>| f.add(shout(text)));
+    let first = runtime();
+    let engine = first.block_on(async {
+        let engine = Engine::open(place.path()).await.unwrap();
+        engine.start(&flow, "a".into()).key("a").await.unwrap().result().await.unwrap();
+        engine
+    });
+    drop(first);
+    runtime().block_on(async {
+        let refused = engine.start(&flow, "b".into()).key("b").await.unwrap_err();
+        assert_eq!(refused.to_string(), "the engine is closed");
+        let again = Engine::open(place.path()).await.unwrap();
+        assert_eq!(again.start(&flow, "c".into()).key("c").await.unwrap().result().await.unwrap(), "C");
+        engine.close().await.unwrap();
+        assert_eq!(again.start(&flow, "d".into()).key("d").await.unwrap().result().await.unwrap(), "D");
+        again.close().await.unwrap();
+    });
+}
+
+#[tokio::test]
+async fn a_run_that_could_not_be_undone_does_not_start_again_until_it_was_or_is_given_up() {
+    static STUCK: AtomicBool = AtomicBool::new(true);
+    static CHARGES: AtomicU32 = AtomicU32::new(0);
+    #[task(retry(attempts = 2, backoff = "1ms"))]
+    fn refund(cents: u64) -> Result<(), String> {
+        if STUCK.load(SeqCst) { Err(format!("cannot refund {cents}")) } else { Ok(()) }
+    }
+    #[task(undo = refund)]
+    fn charge(cents: u64) -> u64 {
+        CHARGES.fetch_add(1, SeqCst);
+        cents
+    }
+    #[task]
+    fn ship(cents: u64) -> Result<u64, String> {
+        Err(format!("nothing to ship for {cents}"))
+    }
+    let flow = Flow::new("order", ["cents"], ["sent"], |f, cents: Port<u64>| {
+        let paid = f.add(charge(cents));
+        f.add(ship(paid))
+    });
+    let engine = Engine::in_memory();
+    let run = engine.start(&flow, 5).key("k").await.unwrap();
+    assert!(matches!(run.wait().await.unwrap(), Report::Undone { not_undone, .. } if not_undone.len() == 1));
+    for _ in 0..3 {
+        let refused = engine.start(&flow, 5).key("k").await.unwrap_err().to_string();
+        assert!(refused.contains("run `k` could not be undone: /charge failed at attempt 2"), "{refused}");
+    }
+    assert_eq!(CHARGES.load(SeqCst), 1, "it is charged once");
+    STUCK.store(false, SeqCst);
+    assert_eq!(run.retry().await.unwrap(), 1);
+    assert!(matches!(run.wait().await.unwrap(), Report::Undone { not_undone, .. } if not_undone.is_empty()));
+    STUCK.store(true, SeqCst);
+    let run = engine.start(&flow, 5).key("k").await.unwrap();
+    run.wait().await.unwrap();
+    assert_eq!(run.abandon().await.unwrap(), 1);
+    assert!(matches!(run.wait().await.unwrap(), Report::Undone { not_undone, .. } if not_undone.len() == 1));
+    STUCK.store(false, SeqCst);
+    engine.start(&flow, 5).key("k").await.unwrap().wait().await.unwrap();
+    assert_eq!(CHARGES.load(SeqCst), 3);
 }
 
 #[tokio::test]
@@ -192,7 +270,7 @@ fn what_is_to_be_undone_waits_for_somebody_who_knows_how() {
     let runtime = tokio::runtime::Runtime::new().unwrap();
     runtime.block_on(async {
         let engine = open().await.unwrap();
-        engine.start(&flow, "a cup".into()).await.unwrap();
+        engine.start(&flow, "a cup".into()).key("saga").await.unwrap();
         while STUCK.load(SeqCst) {
             tokio::task::yield_now().await;
         }
@@ -205,7 +283,7 @@ fn what_is_to_be_undone_waits_for_somebody_who_knows_how() {
         for n in 0..20 {
             engine.start(&other, "a".into()).key(format!("{n}")).await.unwrap().result().await.unwrap();
         }
-        let run = engine.start(&flow, "a cup".into()).await.unwrap();
+        let run = engine.start(&flow, "a cup".into()).key("saga").await.unwrap();
         let report = run.wait().await.unwrap();
         assert!(matches!(&report, Report::Undone { not_undone, .. } if not_undone.is_empty()), "{report}");
         assert_eq!(UNDONE.load(SeqCst), 1);

@@ -27,7 +27,9 @@ fn names(directory: Directory) -> Vec<String> {
 
 #[task]
 fn nowhere() -> Result<File, std::io::Error> {
-    File::from_path("/nowhere/to/be/found")
+    let path = tempfile::NamedTempFile::new()?.into_temp_path();
+    // It is gone when the task ends.
+    File::from_path(&*path)
 }
 
 fn write(directory: &Path, name: &str, text: &str) -> File {
@@ -83,8 +85,11 @@ async fn files_that_tasks_give_are_put_where_the_caller_wants_them() {
 async fn a_file_that_is_not_there_is_told_and_nothing_hangs() {
     let engine = Engine::in_memory();
     let flow = Flow::new("lines", ["file"], ["lines"], |f, file: Port<File>| f.add(lines(file)));
-    let error = engine.run(&flow, File::from_path("/nowhere/at/all").unwrap()).await.unwrap_err();
-    assert!(error.to_string().contains("/nowhere/at/all"), "{error}");
+    let place = tempfile::tempdir().unwrap();
+    let file = write(place.path(), "gone", "text");
+    std::fs::remove_file(file.path()).unwrap();
+    let error = engine.run(&flow, file).await.unwrap_err();
+    assert!(error.to_string().contains("/gone"), "{error}");
     let flow = Flow::new("nowhere", [], ["file"], |f, (): ()| f.add(nowhere()));
     let error = engine.run(&flow, ()).await.unwrap_err();
     assert!(error.to_string().contains("/nowhere failed at attempt 1: a file it gave cannot be stored"), "{error}");

@@ -81,7 +81,10 @@ async fn a_task_that_takes_too_long_fails() {
         std::future::pending().await
     }
     let flow = Flow::new("slow", [], ["n"], |f, (): ()| f.add(slow()));
-    assert_eq!(failure(&report(&flow).await), "/slow failed at attempt 1: it took longer than 5 ms");
+    assert_eq!(
+        failure(&report(&flow).await),
+        "/slow failed at attempt 1: OF0321: it took longer than its timeout, 5 ms"
+    );
 }
 
 #[tokio::test]
@@ -182,4 +185,61 @@ async fn what_a_transaction_writes_happens_with_the_commit_once() {
     let mut outbox: Vec<_> = rows.outbox(10).await.unwrap().into_iter().map(|message| message.content).collect();
     outbox.sort();
     assert_eq!(outbox, ["ann was here", "bob was here", "cy was here"]);
+}
+
+#[tokio::test]
+async fn tasks_take_the_state_of_the_engine_by_its_type() {
+    struct Prices {
+        cents: Vec<u64>,
+    }
+    #[derive(Debug)]
+    struct Rate(u64);
+    #[task]
+    async fn price(prices: State<Prices>, State(rate): State<Rate>, item: u64) -> Result<u64, anyhow::Error> {
+        let price = prices.cents.get(item as usize).ok_or_else(|| anyhow::anyhow!("nobody sells {item}"))?;
+        Ok(price * rate.0)
+    }
+    #[task(effect = pure, inline)]
+    fn with_tax(rate: State<Rate>, cents: u64) -> u64 {
+        cents + rate.0.0
+    }
+    let flow = Flow::new("price", ["item"], ["cents"], |f, item: Port<u64>| f.add(with_tax(f.add(price(item)))));
+    let engine = Engine::builder().state(Prices { cents: vec![7, 8] }).state(Rate(10)).in_memory();
+    assert_eq!(engine.run(&flow, 1).await.unwrap(), 90);
+    engine.close().await.unwrap();
+}
+
+#[tokio::test]
+async fn an_engine_without_the_state_a_task_takes_refuses_the_flow_before_anything_runs() {
+    static RAN: AtomicU32 = AtomicU32::new(0);
+    struct Pool;
+    #[task]
+    fn first(n: u64) -> u64 {
+        RAN.fetch_add(1, SeqCst);
+        n
+    }
+    #[task]
+    fn ask(_pool: State<Pool>, n: u64) -> u64 {
+        n
+    }
+    let flow = Flow::new("ask", ["n"], ["n"], |f, n: Port<u64>| f.add(ask(f.add(first(n)))));
+    let place = tempfile::tempdir().unwrap();
+    let engine = Engine::open(place.path()).await.unwrap();
+    let told = |error: onceflow::Error| {
+        let text = error.to_string();
+        assert!(text.starts_with("task `ask` takes a `State<") && text.contains("Pool>`"), "{text}");
+    };
+    told(engine.start(&flow, 1).key("k").await.unwrap_err());
+    told(engine.run(&flow, 1).await.unwrap_err());
+    told(engine.offer(&flow).unwrap_err());
+    // Who only starts and waits needs none; a worker that lacks it leaves the steps alone, one that has it takes them.
+    let starts = Engine::builder().works(false).open(place.path()).await.unwrap();
+    let run = starts.start(&flow, 1).key("k").await.unwrap();
+    let works = Engine::builder().state(Pool).open(place.path()).await.unwrap();
+    works.offer(&flow).unwrap();
+    assert_eq!(run.result().await.unwrap(), 1);
+    assert_eq!(RAN.load(SeqCst), 1);
+    for engine in [works, starts, engine] {
+        engine.close().await.unwrap();
+    }
 }

@@ -85,7 +85,7 @@ pub(crate) async fn attempt<I: Ports, O: Ports>(
     let outputs = match body.start(step, inputs) {
         Attempt::Done(outputs) => outputs,
         Attempt::Async(future) => future.await,
-        Attempt::Blocking(work) => work(),
+        Attempt::Blocking(work) | Attempt::Abandonable(work) => work(),
     };
     if let Ok(outputs) = &outputs {
         assert_eq!(spec.outputs.len(), outputs.len(), "one for each output");

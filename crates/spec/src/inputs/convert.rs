@@ -16,12 +16,23 @@ use std::{
     path::{Path, PathBuf},
 };
 
+/// Whether files must be there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Files {
+    /// They must.
+    AreThere,
+    /// Those that are named may have gone; directories and patterns are read.
+    MayBeGone,
+    /// Nothing is looked at yet.
+    AreNotLookedAt,
+}
+
 /// How values are made.
 pub(crate) struct Convert<'a> {
     /// Where relative paths begin.
     pub(crate) base: &'a Path,
     /// Whether files must be there.
-    pub(crate) must_exist: bool,
+    pub(crate) files: Files,
     /// What the value is for.
     pub(crate) what: String,
 }
@@ -42,7 +53,7 @@ impl At<'_> {
 
 impl Convert<'_> {
     fn inside(&self, part: String) -> Convert<'_> {
-        Convert { base: self.base, must_exist: self.must_exist, what: format!("{part} of {}", self.what) }
+        Convert { base: self.base, files: self.files, what: format!("{part} of {}", self.what) }
     }
 
     /// The value of words of a command line.
@@ -106,7 +117,7 @@ impl Convert<'_> {
             Shape::List(_) | Shape::Record(_) | Shape::Plain(Type::Json) => {
                 let tree = syntax::parse(&source, Budget { nodes: DATA_NODES_MAX }, at.report)?;
                 let base = path.parent().unwrap_or(Path::new("")).to_owned();
-                let convert = Convert { base: &base, must_exist: self.must_exist, what: self.what.clone() };
+                let convert = Convert { base: &base, files: self.files, what: self.what.clone() };
                 convert.node(&tree, shape, &source, at.report)
             }
             _ => self.scalar(source.text().trim(), shape, at),
@@ -118,7 +129,7 @@ impl Convert<'_> {
         let path = self.base.join(path);
         let source = read(&path, report)?;
         let base = path.parent().unwrap_or(Path::new("")).to_owned();
-        let convert = Convert { base: &base, must_exist: self.must_exist, what: self.what.clone() };
+        let convert = Convert { base: &base, files: self.files, what: self.what.clone() };
         if sheet::is_sheet(&path) {
             return sheet::read(&convert, &source, sheet::record(shape)?, report);
         }
@@ -242,7 +253,7 @@ impl Convert<'_> {
 
     fn file(&self, text: &str, at: &At<'_>) -> Option<Value> {
         let path = self.path(text);
-        if self.must_exist && !path.exists() && globs::is_pattern(text) {
+        if self.files != Files::AreNotLookedAt && !path.exists() && globs::is_pattern(text) {
             let mut files = self.pattern(text, at)?;
             if files.len() == 1 {
                 return files.pop();
@@ -250,7 +261,8 @@ impl Convert<'_> {
             let message = format!("{} is one file, but `{text}` matches {}", self.what, files.len());
             return at.say("OF0203", message, String::new());
         }
-        if self.must_exist && !path.is_file() {
+        let is_gone = self.files == Files::MayBeGone && !path.exists();
+        if self.files != Files::AreNotLookedAt && !path.is_file() && !is_gone {
             let what = if path.is_dir() { "is a directory" } else { "is not there" };
             return at.say("OF0204", format!("{}: the file `{text}` {what}", self.what), self.where_from(text));
         }
@@ -269,7 +281,7 @@ impl Convert<'_> {
 
     fn directory(&self, text: &str, at: &At<'_>) -> Option<Value> {
         let path = self.path(text);
-        if !self.must_exist {
+        if self.files == Files::AreNotLookedAt {
             return Some(Value::Directory(DirectoryValue { path, files: vec![] }));
         }
         if !path.is_dir() {
@@ -288,7 +300,7 @@ impl Convert<'_> {
             return self.file(text, at).map(|file| vec![file]);
         }
         match globs::find(self.base, text) {
-            Ok(files) if files.is_empty() && self.must_exist => {
+            Ok(files) if files.is_empty() && self.files != Files::AreNotLookedAt => {
                 at.say("OF0205", format!("{}: no file matches `{text}`", self.what), self.where_from(text));
                 None
             }

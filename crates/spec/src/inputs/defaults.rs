@@ -1,6 +1,6 @@
 //! The inputs of a flow, and what they are if nothing is given. Paths are relative to the flow file.
 
-use super::convert::Convert;
+use super::convert::{Convert, Files};
 use crate::{
     Input, Shape,
     problem::{Problem, Report},
@@ -16,7 +16,7 @@ pub(crate) fn read(reader: Reader<'_>, inputs: &[InputDecl]) -> Vec<Input> {
 fn read_one(reader: Reader<'_>, decl: &InputDecl) -> Input {
     let base = Path::new(reader.source.file()).parent().unwrap_or(Path::new(""));
     let what = format!("the default of input `{}`", decl.name.name);
-    let convert = Convert { base, must_exist: false, what };
+    let convert = Convert { base, files: Files::AreNotLookedAt, what };
     let found = Report::default();
     let default = decl.default.as_ref().and_then(|node| convert.node(node, &decl.shape, reader.source, &found));
     if let Err(problems) = found.result() {

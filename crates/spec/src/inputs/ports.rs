@@ -29,11 +29,14 @@ pub fn bind(ports: &[Port], words: &[(String, String)], called: Called) -> Resul
         keep_ms: None,
         history_ms: None,
         finish_independent: false,
+        store_inputs: false,
+        results_mode: None,
         secrets: vec![],
         unused: vec![],
+        warnings: vec![],
         files: vec![],
     };
-    flow.bind_called(&Given { words: words.to_vec(), file: None }, called)
+    flow.bind_called(&Given { words: words.to_vec(), file: None }, called, super::Files::AreThere)
 }
 
 fn shape(ty: &Type) -> Shape {

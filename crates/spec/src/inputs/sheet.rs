@@ -62,6 +62,16 @@ struct Sheet<'a> {
 }
 
 impl Sheet<'_> {
+    /// The line of a row, from 1, that begins at this byte or behind comments and empty lines there.
+    fn line_of(&self, byte: u64) -> u64 {
+        let text = self.source.text();
+        let from = usize::try_from(byte).unwrap_or(usize::MAX).min(text.len());
+        let before = text.as_bytes()[..from].iter().filter(|byte| **byte == b'\n').count();
+        let rest = text.get(from..).unwrap_or_default().lines();
+        let skipped = rest.take_while(|line| line.is_empty() || line.starts_with('#')).count();
+        (before + skipped) as u64 + 1
+    }
+
     fn place(&self, line: u64, column: u32) -> Option<Place> {
         let text = self.source.text().lines().nth(line.saturating_sub(1) as usize)?;
         Some(Place {
@@ -78,26 +88,26 @@ impl Sheet<'_> {
     }
 
     fn head(&self, head: &[String]) -> bool {
-        let before = self.report.len();
+        let (before, line) = (self.report.len(), self.line_of(0));
         for (at, column) in head.iter().enumerate() {
             if !self.fields.contains_key(column) {
                 let message = format!("{} has no column `{column}`", self.convert.what);
-                self.say("OF0208", message, 1, words::meant(column, self.fields.keys().map(String::as_str)));
+                self.say("OF0208", message, line, words::meant(column, self.fields.keys().map(String::as_str)));
             } else if head[..at].contains(column) {
-                self.say("OF0208", format!("the column `{column}` is here twice"), 1, String::new());
+                self.say("OF0208", format!("the column `{column}` is here twice"), line, String::new());
             }
         }
         for (name, shape) in self.fields {
             if !head.contains(name) && !matches!(shape, Shape::Option(_)) {
                 let message = format!("the sheet has no column `{name}`, which is {}", shape.ty());
-                self.say("OF0209", message, 1, words::meant(name, head.iter().map(String::as_str)));
+                self.say("OF0209", message, line, words::meant(name, head.iter().map(String::as_str)));
             }
         }
         self.report.len() == before
     }
 
     fn row(&self, head: &[String], row: &csv::StringRecord, number: usize) -> Option<Value> {
-        let line = row.position().map_or(0, csv::Position::line);
+        let line = row.position().map_or(0, |position| self.line_of(position.byte()));
         if row.len() != head.len() {
             let message = format!("row {number} has {} cells, but there are {} columns", row.len(), head.len());
             self.say("OF0212", message, line, String::from("a cell with a comma in it must be quoted"));
@@ -124,7 +134,7 @@ impl Sheet<'_> {
     fn cell(&self, column: &str, cell: &str, shape: &Shape, row: usize, line: u64) -> Option<Value> {
         let convert = Convert {
             base: self.convert.base,
-            must_exist: self.convert.must_exist,
+            files: self.convert.files,
             what: format!("row {row}, column `{column}`"),
         };
         let inner = Report::default();

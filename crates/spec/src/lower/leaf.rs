@@ -173,7 +173,7 @@ impl Lowering<'_> {
         for take in &takes.all {
             top.connect(take.from.clone(), port(name, take.port()), take.origin.clone());
         }
-        top.add(Module { name: name.to_owned(), kind: Kind::Task(spec), origin: Some(origin), attempt });
+        top.add(Module { name: name.to_owned(), kind: Kind::Task(spec.into()), origin: Some(origin), attempt });
     }
 }
 

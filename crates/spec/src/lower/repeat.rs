@@ -9,7 +9,7 @@ use super::{
 use crate::syntax::step::{Repeat, Step};
 use onceflow_core::model::{Endpoint, Graph, Module, Port, Type, graph::Kind};
 
-/// The count, from 1, as the steps inside know it.
+/// The count, from 0 as in addresses, as the steps inside know it.
 const ITERATION: &str = "iteration";
 
 /// The count of the next iteration: an output that people do not see.
@@ -57,7 +57,7 @@ impl Lowering<'_> {
         complete.then_some(ports)
     }
 
-    /// The count: it begins with 1.
+    /// The count: it begins with 0.
     fn count(
         &mut self,
         frame: &mut Frame,
@@ -68,8 +68,8 @@ impl Lowering<'_> {
         frame.names.insert(ITERATION.into(), Named::Variable(Type::Int));
         let origin = self.origin(step.span);
         let first = format!("{name}-{ITERATION}");
-        let one = onceflow_core::payload::Payload::inline([1]);
-        let kind = Kind::Constant(Port::new("value", Type::Int), one);
+        let zero = onceflow_core::payload::Payload::inline([0]);
+        let kind = Kind::Constant(Port::new("value", Type::Int), zero);
         self.frames.top().add(Module { name: first.clone(), kind, origin: Some(origin.clone()), attempt: false });
         (ITERATION.into(), port(&first, "value"), origin)
     }
@@ -122,7 +122,7 @@ impl Lowering<'_> {
             (Some(text), None) => self.condition(text, AGAIN, AGAIN),
             (text, Some(max)) => {
                 let mut takes = Takes::default();
-                let mut source = format!("{ITERATION} < {max}");
+                let mut source = format!("{ITERATION} + 1 < {max}");
                 if let Some(text) = text {
                     let Some(bound) = self.bind(text, 0..text.text.len(), Allowed::default()) else { return };
                     if let Some(other) = self.seen(&bound).filter(|ty| !matches!(ty, Type::Bool | Type::Json)) {

@@ -64,11 +64,22 @@ impl<'a> Reader<'a> {
     }
 
     pub(crate) fn text(self, node: &Node, what: &str) -> Option<Text> {
-        let text = node.text();
-        if text.is_none() {
+        let Some(text) = node.text() else {
             self.wanted(node, what, "a text");
+            return None;
+        };
+        if text.text.contains('\0') {
+            let hint =
+                "no program, file or variable can have one; write the two characters `\\` and `0` in single quotes";
+            self.say(node.span, "OF0140", format!("{what} has a NUL character in it"), hint);
+            return None;
         }
-        text
+        Some(text)
+    }
+
+    /// Something that is allowed, and probably not meant.
+    pub(crate) fn warn(&self, span: Span, message: impl Into<String>) {
+        self.report.warn(self.source, span, message);
     }
 
     /// One of some words.

@@ -7,6 +7,7 @@ use super::{
     step::{self, Step},
 };
 use crate::{
+    ResultsMode,
     source::{Span, Text},
     types::{self, Shape},
 };
@@ -24,6 +25,8 @@ pub(crate) struct FlowFile {
     pub(crate) keep_ms: Option<u64>,
     pub(crate) history_ms: Option<u64>,
     pub(crate) finish_independent: bool,
+    pub(crate) store_inputs: bool,
+    pub(crate) results_mode: Option<ResultsMode>,
     pub(crate) steps: Vec<Step>,
     pub(crate) outputs: Vec<Given>,
 }
@@ -60,6 +63,11 @@ pub(crate) fn read(reader: Reader<'_>, root: &Node) -> Option<FlowFile> {
             .get("on_failure")
             .and_then(|node| reader.word(node, "`on_failure`", &on_failure))
             .is_some_and(|word| word == "finish_independent"),
+        store_inputs: fields.get("store_inputs").and_then(|node| reader.bool(node, "`store_inputs`")).unwrap_or(false),
+        results_mode: fields
+            .get("results_mode")
+            .and_then(|node| reader.word(node, "`results_mode`", &ResultsMode::WORDS))
+            .and_then(ResultsMode::of),
         steps: fields.get("steps").map(|node| step::read_all(reader, node)).unwrap_or_default(),
         outputs: fields.get("outputs").map(|node| outs::read_given(reader, node, "`outputs`")).unwrap_or_default(),
     };

@@ -126,7 +126,32 @@ pub(crate) fn read(reader: Reader<'_>, name: &Key, node: &Node, what: &str) -> O
         }
     }
     combinations(reader, &step, &used, what);
+    doubts(reader, &step, what);
     Some(step)
+}
+
+/// What is allowed, and probably not meant.
+fn doubts(reader: Reader<'_>, step: &Step, what: &str) {
+    if step.how.effect == Some(Effect::AtMostOnce) && step.how.retry.attempts > 1 {
+        let message = format!(
+            "{what} is `at_most_once`, so a `retry` is made only of an attempt that never began: one that began is never \
+             started again"
+        );
+        reader.warn(step.span, message);
+    }
+    let path = |out: &Out| match &out.from {
+        outs::From::Path(path) if !path.text.contains("${{") => {
+            Some(path.text.trim_start_matches("./").trim_end_matches('/').to_owned())
+        }
+        _ => None,
+    };
+    for (at, out) in step.outs.iter().enumerate() {
+        let Some(wanted) = path(out) else { continue };
+        if let Some(other) = step.outs[..at].iter().find(|other| path(other).as_ref() == Some(&wanted)) {
+            let names = format!("`{}` and `{}`", other.name.name, out.name.name);
+            reader.warn(out.name.span, format!("outputs {names} of {what} are one file, `{wanted}`"));
+        }
+    }
 }
 
 fn combinations(reader: Reader<'_>, step: &Step, leaf_keys: &[&str], what: &str) {
@@ -284,7 +309,12 @@ fn read_how(reader: Reader<'_>, fields: &mut Fields<'_>) -> How {
     if let Some(node) = fields.get("retry") {
         how.retry = read_retry(reader, node).unwrap_or_default();
     }
-    how.timeout_ms = fields.get("timeout").and_then(|node| reader.duration(node, "`timeout`"));
+    if let Some((node, ms)) = fields.get("timeout").and_then(|node| Some((node, reader.duration(node, "`timeout`")?))) {
+        if ms == 0 {
+            reader.say(node.span, "OF0133", "a `timeout` must be longer than 0", "leave it out for none at all");
+        }
+        how.timeout_ms = Some(ms);
+    }
     if let Some(mut resources) = fields.get("resources").and_then(|node| reader.fields(node, "`resources`")) {
         how.cpu_milli = resources.get("cpus").and_then(|node| read_cpus(reader, node));
         how.memory_bytes = resources.get("memory").and_then(|node| reader.size(node, "`memory`"));

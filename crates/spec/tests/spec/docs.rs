@@ -41,6 +41,21 @@ fn every_code_has_a_page_with_its_title() {
 }
 
 #[test]
+fn the_book_lists_every_name_that_is_reserved() {
+    let book = fs::read_to_string(docs().join("book/src/flow-file.md")).unwrap();
+    let listed = |begin: &str| -> Vec<String> {
+        let line = book.lines().find(|line| line.starts_with(begin)).unwrap_or_else(|| panic!("no line `{begin}`"));
+        line[begin.len()..].split('`').skip(1).step_by(2).map(str::to_owned).collect()
+    };
+    let names = |is_member: bool| -> Vec<String> {
+        let all = onceflow_spec::reserved_names().into_iter();
+        all.filter(|(_, of)| *of == is_member).map(|(name, _)| name.to_owned()).collect()
+    };
+    assert_eq!(listed("No name at all: "), names(true));
+    assert_eq!(listed("No step or variable: "), names(false));
+}
+
+#[test]
 fn what_a_page_calls_wrong_is_wrong_in_that_way_and_what_it_calls_right_loads() {
     let codes = CODES.iter().map(|(code, _)| (*code).to_owned()).filter(|code| code.as_str() < "OF0200");
     let mut shown = 0;

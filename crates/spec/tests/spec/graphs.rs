@@ -162,7 +162,7 @@ outputs: { x: twice.y }
         expect![[r#"
             (start: float) -> (x: float)
               root-carry-k: constant int Inline("\x00")
-              root-iteration: constant int Inline("\x01")
+              root-iteration: constant int Inline("\x00")
               root: loop [("x", "x"), ("k", "k"), ("iteration-next", "iteration")] while while iteration=root-iteration:value k=root-carry-k:value x=start
                 (x: float, k: int, iteration: int) -> (x: float, k: int, iteration-next: int, while: bool)
                   half: expr -> (x: float, k: int) iteration=iteration k=k x=x

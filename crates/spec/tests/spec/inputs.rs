@@ -399,6 +399,36 @@ fn wrong_sheets_are_said_with_row_and_column() {
 }
 
 #[test]
+fn lines_of_a_sheet_are_counted_with_its_comments() {
+    let csv = "# made by hand\n\nid,n,r1\n# heart first\nheart,1,a.fq\n\n# then liver\nliver,two,a.fq\n";
+    check(
+        &[("n", "1")],
+        Some(("samples.csv", csv)),
+        expect![[r#"
+            error[OF0210]: row 2, column `n` must be int, but `two` is given
+              --> samples.csv:8:1
+               |  liver,two,a.fq
+        "#]],
+    );
+    let csv = "# made by hand\nid,n,r2\nheart,1,a.fq\n";
+    check(
+        &[("n", "1")],
+        Some(("samples.csv", csv)),
+        expect![[r#"
+            error[OF0208]: input `samples` has no column `r2`
+              --> samples.csv:2:1
+               |  id,n,r2
+            hint: did you mean `r1`?
+
+            error[OF0209]: the sheet has no column `r1`, which is file
+              --> samples.csv:2:1
+               |  id,n,r2
+            hint: did you mean `r2`?
+        "#]],
+    );
+}
+
+#[test]
 fn defaults_are_relative_to_the_flow_and_must_be_there() {
     let dir = files();
     let text = "flow: test\ninputs:\n  f: { type: file, default: a.fq }\n  all: { type: list<file>, default: 'sub/*' }\n  d: { type: dir, default: index }\nsteps: { s: { run: echo } }\n";

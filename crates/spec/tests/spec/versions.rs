@@ -21,7 +21,7 @@ outputs: { t: second.t }
 
 fn tasks(graph: &Graph) -> Vec<&TaskSpec> {
     let task = |module| match module {
-        &onceflow_core::model::Module { kind: Kind::Task(ref spec), .. } => Some(spec),
+        &onceflow_core::model::Module { kind: Kind::Task(ref spec), .. } => Some(&**spec),
         _ => None,
     };
     graph.modules.iter().filter_map(task).collect()

@@ -259,3 +259,45 @@ e: { run: "awk '{ print $1 > \"${{ out.x }}\" }'", out: { x: file } }
         "#]],
     );
 }
+
+#[test]
+fn a_timeout_of_nothing_and_a_nul_are_found_before_anything_runs() {
+    wrong_steps(
+        r#"
+a: { run: echo, timeout: 0 }
+b: { run: "tr '\0' x" }
+"#,
+        expect![[r#"
+            error[OF0133]: a `timeout` must be longer than 0
+              --> flow.yaml:4:28
+               |  a: { run: echo, timeout: 0 }
+            hint: leave it out for none at all
+
+            error[OF0140]: `run` has a NUL character in it
+              --> flow.yaml:5:13
+               |  b: { run: "tr '\0' x" }
+            hint: no program, file or variable can have one; write the two characters `\` and `0` in single quotes
+        "#]],
+    );
+}
+
+#[test]
+fn what_is_allowed_and_probably_not_meant_is_warned_of_with_its_place() {
+    let flow = super::support::good(
+        "flow: test\nsteps:\n  pay: { run: echo, effect: at_most_once, retry: 3 }\n  \
+         cut:\n    run: touch x\n    out: { a: { file: x }, b: { file: ./x }, c: { file: y } }\n\
+         outputs: { a: cut.a, b: cut.b, c: cut.c }\n",
+    );
+    let told: Vec<_> = flow.warnings.iter().map(|warning| (warning.place.1, warning.message.as_str())).collect();
+    assert_eq!(
+        told,
+        [
+            (
+                3,
+                "step `pay` is `at_most_once`, so a `retry` is made only of an attempt that never began: one that began is \
+                 never started again"
+            ),
+            (6, "outputs `a` and `b` of step `cut` are one file, `x`"),
+        ]
+    );
+}

@@ -12,6 +12,10 @@
 //! | `commit` sent and not answered | [`Error::Unknown`]; it is never sent again by itself |
 //! | `wait` | ends: something may have happened |
 //!
+//! **Claims** outlive the owner. A journal does not log them, so one that closes leaves them to the next, and after one
+//! that was killed every process that lives asserts its own before any is granted. They are void with the process that
+//! made them, at once: the kernel says when it is gone.
+//!
 //! **Positions** of one [`Embedded`] only rise, whoever owns the directory: each opening's own are moved above all that
 //! were given before. So one from before a change is known as such. `wait` with it ends at once. `durable` with it
 //! answers at once: it came from a reply, and an owner replies what is durable only. (An owner stays the
@@ -25,11 +29,19 @@
 //! | `link` | where calls go, and whose positions they carry |
 //! | `owner` | the journal, the server and the lock together; the order in which they end |
 //! | `seat` | becoming owner or guest |
+//! | `member` | which processes live |
+//! | `roll` | whose claims are whose, and when a new owner grants any |
+//! | `identity` | which store a directory holds, also if parts of it are gone or another's |
+//! | `handover` | what an owner that closes leaves to the next |
 
+mod handover;
+mod identity;
 mod link;
 mod lock;
+mod member;
 mod owner;
 mod place;
+mod roll;
 mod seat;
 
 pub use lock::Holder;
@@ -112,7 +124,9 @@ impl Embedded {
         world: Arc<dyn World>,
     ) -> Result<Arc<Self>, OpenError> {
         let site = Arc::new(Site::at(dir.as_ref(), options, world)?);
-        let (link, owner) = Link::to(seat::take(&site).await?, 0);
+        // Whoever opens the journal may have the site a moment longer than we.
+        let seat = seat::take(&site).await.inspect_err(|_| site.member.leave())?;
+        let (link, owner) = Link::to(seat, 0);
         let inner = Inner { phase: Phase::Open, link: link.clone(), owner };
         let embedded = Arc::new(Embedded { site, inner: Mutex::new(inner), changed: Bell::default() });
         embedded.watch(&link);
@@ -160,6 +174,8 @@ impl Embedded {
         let owner = inner.owner.take();
         let socket = inner.link.socket.clone();
         drop(inner);
+        // Before the connection ends, so that whoever notices finds our claims void.
+        self.site.member.leave();
         if let Some(socket) = socket {
             socket.close();
         }

@@ -30,7 +30,7 @@ pub use recover::{OnDamage, Recovered, Torn};
 use super::shared::{check_get, wait_for};
 use crate::{
     records::{Error, Outcome, Page, Position, Records, Scan},
-    state::State,
+    state::{StandingClaim, State},
     sync::{Mutex, lock},
     wake::{Bell, Mark},
     world::{BoxFuture, World},
@@ -65,6 +65,9 @@ pub struct Options {
     pub on_damage: OnDamage,
     /// A snapshot is made when the log has more bytes than this, and more than the rows have.
     pub snapshot_log_bytes_min: u64,
+    /// When it is closed, a log that takes more bytes on the disk than this, and several times what the rows have, is replaced by
+    /// a snapshot.
+    pub compact_log_bytes_min: u64,
 }
 
 impl Default for Options {
@@ -73,8 +76,21 @@ impl Default for Options {
             durability: Durability::default(),
             on_damage: OnDamage::default(),
             snapshot_log_bytes_min: committer::SNAPSHOT_LOG_BYTES_MIN,
+            compact_log_bytes_min: committer::COMPACT_LOG_BYTES_MIN,
         }
     }
+}
+
+/// What is known of the store in a directory before its log is read.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Known {
+    /// There may be none.
+    #[default]
+    Nothing,
+    /// There is one, whichever it is.
+    Unnamed,
+    /// There is this one.
+    Store(u128),
 }
 
 /// Where the mark of a task stands that has ended.
@@ -124,6 +140,20 @@ impl Journal {
         options: Options,
         world: Arc<dyn World>,
     ) -> Result<(Journal, Recovered), OpenError> {
+        Journal::open_known(files, options, world, Known::Nothing)
+    }
+
+    /// The same where it may be known which store it is. One that is known to be there is never made anew.
+    ///
+    /// # Errors
+    /// As [`Journal::open`]; and if the log is gone, or another store's.
+    pub fn open_known(
+        files: Arc<dyn Files>,
+        options: Options,
+        world: Arc<dyn World>,
+        known: Known,
+    ) -> Result<(Journal, Recovered), OpenError> {
+        recover::check_store(&*files, known)?;
         let opened = match recover::recover(&*files, options.on_damage)? {
             Some(opened) => opened,
             None => recover::Opened::nothing(world.random()),
@@ -188,6 +218,28 @@ impl Journal {
     /// A copy of all rows.
     pub fn state(&self) -> State {
         lock(&self.inner.book).state.clone()
+    }
+
+    /// The claims that stand now.
+    pub fn claims(&self) -> Vec<StandingClaim> {
+        lock(&self.inner.book).state.claims()
+    }
+
+    /// From now on no claim finds anything, or again what is free. Whoever waits for free rows looks again then.
+    pub fn hold_grants(&self, held: bool) {
+        let mut book = lock(&self.inner.book);
+        book.grants_held = held;
+        let position = Position(book.position.0 + 1);
+        if !held {
+            book.state.note_all_enabled(position);
+        }
+        drop(book);
+        self.inner.enabled.ring();
+    }
+
+    /// Whether no claim finds anything.
+    pub fn holds_grants(&self) -> bool {
+        lock(&self.inner.book).grants_held
     }
 
     /// Whether it still takes batches, and why not. After an I/O error it does not; it is to be opened again.

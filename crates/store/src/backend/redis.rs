@@ -9,7 +9,7 @@
 //! | `…:names` | the places of plain rows in order (a sorted set without scores), but those of [`HEAPS`](crate::records::HEAPS) |
 //! | `…:free`, `…:held` | the places of queue rows that can be claimed; those that have a claim or a deadline |
 //! | `…:turns` | which lane of a queue was served last, while somebody waits |
-//! | `…:clock` | the latest time the store's clock gave |
+//! | `…:clock` | the latest time the store's clock gave, and what tells the store from every other; goes when nobody asks for long |
 //!
 //! | a call when the connection is lost | |
 //! |---|---|
@@ -37,6 +37,8 @@
 //! | `replicas` | waiting for replicas |
 
 mod address;
+mod audit;
+mod identity;
 mod link;
 mod replicas;
 mod risks;
@@ -51,7 +53,7 @@ pub use risks::Risk;
 use super::shared::{check_get, wait_for};
 use crate::{
     records::{Buried, Bury, Error, Outcome, Page, Position, Records, Scan, Walked},
-    world::{BoxFuture, World},
+    world::{BoxFuture, World, service},
 };
 use link::{Link, Trouble};
 use onceflow_core::{Batch, Group, Key, Name, Row, Shard, Timestamp};
@@ -59,7 +61,7 @@ use redis::{Cmd, Value};
 use replicas::Replicas;
 
 pub(crate) use scripts::Script as ObjectScript;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use tokio::sync::{oneshot, watch};
 use wakes::Wakes;
 
@@ -85,6 +87,8 @@ pub struct Redis {
     shard: Shard,
     /// Whether the world's clock is used instead of the server's: for tests that move time by hand.
     has_the_worlds_clock: bool,
+    /// Which store it was when we first wrote to it.
+    id: Arc<OnceLock<String>>,
     _listening: Arc<oneshot::Sender<()>>,
 }
 
@@ -124,7 +128,8 @@ impl Redis {
     /// # Errors
     /// If it does not answer, or its settings can lose acknowledged commits; see [`ConnectError`].
     pub async fn connect(address: Address, world: Arc<dyn World>) -> Result<Redis, ConnectError> {
-        let link = Arc::new(Link::new(address));
+        let world = service(&world);
+        let link = Link::new(address, world.clone());
         let unavailable = |error: Error| ConnectError::Unavailable(error.to_string());
         let is_cluster = probe(&link).await?;
         let wakes = Arc::new(Wakes::default());
@@ -132,7 +137,16 @@ impl Redis {
         let replicas = Arc::new(Replicas::new(&link, is_cluster).await?);
         let shard = Shard::default();
         let listening = Arc::new(listening);
-        Ok(Redis { link, wakes, world, replicas, shard, has_the_worlds_clock: false, _listening: listening })
+        Ok(Redis {
+            link,
+            wakes,
+            world,
+            replicas,
+            shard,
+            has_the_worlds_clock: false,
+            id: Arc::default(),
+            _listening: listening,
+        })
     }
 
     /// The same store with the world's clock instead of the server's, for tests that move time by hand.
@@ -309,7 +323,13 @@ impl Records for Redis {
     }
 
     fn commit(&self, batch: Batch) -> BoxFuture<'_, Result<Outcome, Error>> {
-        Box::pin(async move { self.try_batch(&batch).await })
+        Box::pin(async move {
+            let outcome = self.try_batch(&batch).await?;
+            if outcome.is_applied() {
+                self.remember_store().await;
+            }
+            Ok(outcome)
+        })
     }
 
     fn durable(&self, _: Position) -> BoxFuture<'_, Result<(), Error>> {
@@ -343,6 +363,10 @@ impl Records for Redis {
         })
     }
 
+    fn misfits(&self, shard: Shard) -> BoxFuture<'_, Result<Vec<String>, Error>> {
+        Box::pin(Redis::misfits(self, shard))
+    }
+
     fn burials_at_once(&self) -> usize {
         BURIALS_AT_ONCE
     }
@@ -356,6 +380,10 @@ impl Records for Redis {
             let answer = scripts::run(&self.link, shard, &scripts::BURY, &keys.all[..2], &arguments).await;
             wire::buried(answer.map_err(Trouble::writing)?)
         })
+    }
+
+    fn check_store(&self) -> BoxFuture<'_, Result<(), Error>> {
+        Box::pin(Redis::check_store(self))
     }
 
     fn now(&self) -> BoxFuture<'_, Result<Timestamp, Error>> {

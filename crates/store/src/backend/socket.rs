@@ -9,6 +9,7 @@
 //! | `frame` | bytes to frames: lengths that are not trusted |
 //! | `protocol` | the messages, and the greeting before them |
 //! | `wire` | batches and errors in a form that is safe to decode |
+//! | `guests` | who is told that a guest came, committed and left |
 //! | `peer` | whether the other side is the same user |
 //! | `server` | [`serve`]: any [`Records`](crate::Records) on a listener |
 //! | `connection` | one guest, on the server's side: executed in order, answered when durable |
@@ -20,6 +21,7 @@ mod calls;
 mod client;
 mod connection;
 mod frame;
+mod guests;
 mod peer;
 mod protocol;
 mod server;
@@ -29,8 +31,9 @@ mod wire;
 
 pub use client::{ConnectError, Socket};
 pub use frame::Broken;
-pub use protocol::{VERSION, Welcome};
-pub use server::{ServerHandle, serve};
+pub use guests::Guests;
+pub use protocol::{Hello, VERSION, Welcome};
+pub use server::{ServerHandle, serve, serve_guests};
 
 /// Every bound of the socket, with its reason.
 pub mod limits {
@@ -62,6 +65,12 @@ pub mod limits {
 
     /// Connections at a time. A process needs one; whoever comes when all are taken waits in the system's queue.
     pub const CONNECTIONS_MAX: usize = 512;
+
+    /// Claims in one part of a greeting; there are as many parts as needed.
+    pub const HELLO_CLAIMS_MAX: usize = 1000;
+
+    /// Claims that one process may hold: far more than it can have at work, and a bound on what a greeting takes.
+    pub const CLAIMS_MAX: usize = 1 << 20;
 
     /// How long a connection may take to say who it is.
     pub const GREETING_MS_MAX: u64 = 10_000;

@@ -42,6 +42,11 @@ pub async fn digest_of(path: &Path) -> io::Result<Stored> {
     blocking(move || super::directory::digest_open(&mut tree::open_regular(&path)?)).await
 }
 
+/// What an open file holds, from where it stands. Blocks.
+pub(crate) fn digest_file(file: &mut File) -> io::Result<Stored> {
+    super::directory::digest_open(file)
+}
+
 /// Takes a file into a store that cannot keep the file itself: copies it, then removes it.
 pub(super) async fn adopt_by_copying(
     blobs: &dyn Blobs,
@@ -72,7 +77,7 @@ pub(super) async fn adopt_by_copying(
 }
 
 /// The next `len` bytes of a file, read off the async threads; ends early where the file does.
-pub(super) fn from_file(file: File, len: u64) -> Content {
+pub(crate) fn from_file(file: File, len: u64) -> Content {
     let next = |(mut file, left): (File, u64)| async move {
         if left == 0 {
             return Ok(None);
@@ -139,11 +144,24 @@ pub async fn read_checked(blobs: &dyn Blobs, name: ObjectName, stored: Stored) -
         if found == stored {
             return Ok(None);
         }
-        let why =
-            format!("it should be {}, {} bytes, and is {}, {}", stored.digest, stored.len, found.digest, found.len);
-        Err(Error::damaged(name, &"the store".into(), why))
+        Err(Error::of_other_content(name, stored, found))
     };
     Ok(stream::try_unfold(Some((chunks, Hashing::default())), next).boxed())
+}
+
+/// Reads a whole object to see that it is what the record says, whatever is remembered about it.
+///
+/// # Errors
+/// [`Error::Missing`] and [`Error::Damaged`].
+pub async fn verify(blobs: &dyn Blobs, name: ObjectName, stored: Stored) -> Result<(), Error> {
+    let found = blobs.size(name).await?;
+    if found != stored.len {
+        return Err(Error::of_other_length(name, stored.len, found));
+    }
+    match digest(blobs.read(name, None).await?).await? {
+        found if found == stored => Ok(()),
+        found => Err(Error::of_other_content(name, stored, found)),
+    }
 }
 
 /// Reads a whole object into memory, if it has at most `len_max` bytes; for small ones and for tests.

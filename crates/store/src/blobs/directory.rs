@@ -3,6 +3,8 @@
 //! ```text
 //! objects/<name>            whole objects; a file appears here by one `link`, after its content was synced
 //! unfinished/<name>.<try>   being written, or left by a crash; `list` tells them, `delete` takes them
+//! writers/<writer>          locked by the process that writes as this one, if the store is one machine's
+//! verified                  which of them were read for their digest; a hint, see `verified`
 //! ```
 //!
 //! The order that makes a crash harmless: write and sync `unfinished`, link into `objects` (which refuses an existing
@@ -17,6 +19,7 @@
 mod adopt;
 mod layout;
 mod unfinished;
+mod writers;
 
 pub(super) use adopt::{open_regular, unreadable};
 pub(super) use unfinished::digest_open;
@@ -24,6 +27,7 @@ pub(super) use unfinished::digest_open;
 use super::{
     Blobs, Chunks, Content, Error, Listed, ObjectName, Page, State, Stored,
     content::{from_file, in_pieces, of_len},
+    verified::Hints,
 };
 use crate::fs::{remove_if_there, sync_directory};
 use crate::{blocking::blocking, world::BoxFuture};
@@ -36,13 +40,18 @@ use std::{
     io::{ErrorKind::NotFound, Seek, SeekFrom},
     ops::Range,
     path::{Path, PathBuf},
+    sync::Arc,
 };
 use unfinished::Unfinished;
+use writers::Writers;
 
 /// A store of objects in a local directory. Any number of processes may share it.
 #[derive(Clone, Debug)]
 pub struct Directory {
     layout: Layout,
+    /// Known where all who write are processes of one machine.
+    writers: Option<Arc<Writers>>,
+    hints: Arc<Hints>,
 }
 
 impl Directory {
@@ -52,7 +61,24 @@ impl Directory {
     /// When the directories cannot be made and synced.
     pub async fn open(root: impl Into<PathBuf>) -> Result<Self, Error> {
         let layout = Layout::new(root.into());
-        blocking(move || layout.make().map(|()| Directory { layout })).await
+        blocking(move || {
+            layout.make()?;
+            let hints = Arc::new(Hints::new(layout.root.join("verified"), layout.objects.clone()));
+            Ok(Directory { layout, writers: None, hints })
+        })
+        .await
+    }
+
+    /// [`Directory::open`], for a store that only processes of this machine write to: whether a writer has ended is known
+    /// from the kernel then, and not from a clock.
+    ///
+    /// # Errors
+    /// As [`Directory::open`].
+    pub async fn open_here(root: impl Into<PathBuf>) -> Result<Self, Error> {
+        let directory = Directory::open(root).await?;
+        let path = directory.layout.root.join("writers");
+        let writers = blocking(move || Ok::<_, Error>(Writers::at(path))).await?;
+        Ok(Directory { writers: Some(Arc::new(writers)), ..directory })
     }
 
     async fn write(&self, name: ObjectName, content: Content) -> Result<Stored, Error> {
@@ -62,7 +88,14 @@ impl Directory {
         loop {
             let gathered = gather(&mut content).await.map_err(|error| Error::content(name, error))?;
             if gathered.is_empty() {
-                return blocking(move || unfinished.publish()).await;
+                let (hints, object) = (self.hints.clone(), self.layout.object(name));
+                let publish = move || {
+                    let before = unfinished.look();
+                    let stored = unfinished.publish()?;
+                    hints.remember(&object, before, stored);
+                    Ok(stored)
+                };
+                return blocking(publish).await;
             }
             unfinished = blocking(move || unfinished.write(&gathered)).await?;
         }
@@ -87,8 +120,8 @@ impl Blobs for Directory {
 
     fn adopt<'a>(&'a self, name: ObjectName, path: &'a Path) -> BoxFuture<'a, Result<Stored, Error>> {
         Box::pin(async move {
-            let (layout, from) = (self.layout.clone(), path.to_owned());
-            match blocking(move || adopt::link(&layout, name, &from)).await? {
+            let (layout, from, hints) = (self.layout.clone(), path.to_owned(), self.hints.clone());
+            match blocking(move || adopt::link(&layout, name, &from, &hints)).await? {
                 adopt::Linked::Stored(stored) => Ok(stored),
                 adopt::Linked::Elsewhere(file, len) => {
                     let stored = self.write(name, from_file(file, len)).await?;
@@ -115,12 +148,41 @@ impl Blobs for Directory {
     }
 
     fn delete(&self, name: ObjectName) -> BoxFuture<'_, Result<(), Error>> {
-        let layout = self.layout.clone();
-        Box::pin(blocking(move || delete(&layout, name)))
+        let (layout, hints) = (self.layout.clone(), self.hints.clone());
+        Box::pin(blocking(move || {
+            delete(&layout, name)?;
+            hints.forget_if_empty();
+            Ok(())
+        }))
+    }
+
+    fn enlist(&self, writer: u128) -> BoxFuture<'_, Result<(), Error>> {
+        let (writers, place) = (self.writers.clone(), self.layout.place.clone());
+        Box::pin(blocking(move || match writers {
+            Some(writers) => writers.enlist(writer).map_err(|error| Error::io(&place, &error)),
+            None => Ok(()),
+        }))
+    }
+
+    fn knows_writers(&self) -> bool {
+        self.writers.is_some()
+    }
+
+    fn has_ended(&self, writer: u128) -> BoxFuture<'_, Result<bool, Error>> {
+        let (writers, place) = (self.writers.clone(), self.layout.place.clone());
+        Box::pin(blocking(move || match writers {
+            Some(writers) => writers.has_ended(writer).map_err(|error| Error::io(&place, &error)),
+            None => Ok(false),
+        }))
     }
 
     fn local(&self, name: ObjectName) -> Option<PathBuf> {
         Some(self.layout.object(name))
+    }
+
+    fn check(&self, name: ObjectName, stored: Stored) -> BoxFuture<'_, Result<(), Error>> {
+        let (layout, hints) = (self.layout.clone(), self.hints.clone());
+        Box::pin(blocking(move || check(&layout, &hints, name, stored)))
     }
 
     fn list(&self, after: Option<ObjectName>, limit: usize) -> BoxFuture<'_, Result<Page, Error>> {
@@ -137,6 +199,20 @@ fn open_at(layout: &Layout, name: ObjectName, range: Option<Range<u64>>) -> Resu
     let range = super::within(range, len).map_err(|range| layout.out_of_range(name, range, len))?;
     file.seek(SeekFrom::Start(range.start)).map_err(failed)?;
     Ok((file, range.end - range.start))
+}
+
+/// Length first, which costs least. Whatever is not a file of its own is not what was stored, wherever it leads.
+fn check(layout: &Layout, hints: &Hints, name: ObjectName, stored: Stored) -> Result<(), Error> {
+    let path = layout.object(name);
+    let metadata = std::fs::symlink_metadata(&path).map_err(|error| layout.error(name, &error))?;
+    if !metadata.is_file() {
+        return Err(Error::damaged(name, &layout.place, "it is no regular file"));
+    }
+    if metadata.len() != stored.len {
+        return Err(Error::of_other_length(name, stored.len, metadata.len()));
+    }
+    let found = hints.stored(&path).map_err(|error| layout.error(name, &error))?;
+    if found == stored { Ok(()) } else { Err(Error::of_other_content(name, stored, found)) }
 }
 
 /// Unfinished first: a writer that loses its file cannot link it any more.

@@ -82,14 +82,18 @@ impl Error {
     /// What the reader can do now.
     pub fn hint(&self) -> &'static str {
         match self {
-            Error::Missing { .. } => "it was never stored, or its last reference is gone; `fsck` tells if one is left",
+            Error::Missing { .. } => {
+                "the same `onceflow run` computes it again; `fsck` tells if something refers to it"
+            }
             Error::Exists { .. } => "a name is used once: make a new one from a new fence",
             Error::Range { .. } => "ask for bytes within the object; if its record says they are there, run `fsck`",
             Error::Content { .. } => "mend what produces the content and store it again under a new name",
             Error::Full { .. } => "make room (`onceflow gc` deletes what nothing needs) and try again",
             Error::Unavailable { .. } => "try again; if it stays, look at the path, the address and the permissions",
             Error::Unknown { .. } => "try again with the same name and content: it is compared, not stored twice",
-            Error::Damaged { .. } => "restore it from a backup, or rerun the step that made it",
+            Error::Damaged { .. } => {
+                "the same `onceflow run` computes it again; `onceflow fsck --deep` finds all there are"
+            }
         }
     }
 
@@ -107,6 +111,24 @@ impl Error {
 
     pub(super) fn damaged(name: ObjectName, place: &Arc<str>, why: impl fmt::Display) -> Self {
         Error::Damaged { name, place: place.clone(), why: text(why) }
+    }
+
+    pub(crate) fn of_other_length(name: ObjectName, wanted: u64, found: u64) -> Self {
+        Error::damaged(name, &"the store".into(), format_args!("it should have {wanted} bytes, and has {found}"))
+    }
+
+    pub(crate) fn of_other_content(name: ObjectName, wanted: super::Stored, found: super::Stored) -> Self {
+        if wanted.len != found.len {
+            return Error::of_other_length(name, wanted.len, found.len);
+        }
+        let why =
+            format_args!("its {} bytes should amount to {}, and amount to {}", wanted.len, wanted.digest, found.digest);
+        Error::damaged(name, &"the store".into(), why)
+    }
+
+    /// The object is not there, or not what was stored.
+    pub fn is_damage(&self) -> bool {
+        matches!(self, Error::Missing { .. } | Error::Damaged { .. })
     }
 
     /// What an operating system says, when it means that nothing changed.

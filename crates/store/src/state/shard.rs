@@ -41,6 +41,14 @@ impl ShardState {
         }
     }
 
+    pub(super) fn each_claim(&self, mut tell: impl FnMut(&Name, &Name, &Row, Option<&Row>)) {
+        for (id, queue) in &self.queues {
+            for (name, fence) in queue.rows(Kind::Claims, b"", None) {
+                tell(id, name, fence, queue.get(Kind::Deadlines, name));
+            }
+        }
+    }
+
     pub(super) fn scan(&self, scan: &Scan) -> Page {
         let after = scan.after.as_ref().map(Name::as_bytes);
         self.page(&scan.group, scan.prefix.as_bytes(), after, scan.limit.min(limits::SCAN_ROWS_MAX))

@@ -9,7 +9,7 @@ mod sleep;
 use super::random::Random;
 use crate::{
     sync::{Mutex, lock},
-    world::{BoxFuture, World, block_on},
+    world::{BoxFuture, Uptime, World, block_on},
 };
 use onceflow_core::Timestamp;
 pub use skew::SkewedWorld;
@@ -82,6 +82,10 @@ impl TestWorld {
 impl World for TestWorld {
     fn clock(&self) -> Timestamp {
         *lock(&self.wall)
+    }
+
+    fn uptime(&self) -> Option<Uptime> {
+        Some(Uptime { boot: 1, ms: self.sleepers.passed_ms() })
     }
 
     fn random(&self) -> u128 {

@@ -4,7 +4,7 @@
 //! An object lives a life of its own around that, in an order where a crash leaves only what is written down:
 //!
 //! ```text
-//! uploads/object   written, durable, before the first byte        (abandoned: it becomes an unlink)
+//! uploads/object   written, durable, before the first byte        (its writer ended, or its time did: it becomes an unlink)
 //! object           stored, durable
 //! value            put by an update: the row goes with it, or, if the blob is there already, becomes an unlink
 //! unlink/object    written by the batch that buries the value     (durable before the object is touched)
@@ -14,18 +14,26 @@
 //! An object's name is made from a fence and never used again, so deleting it twice deletes nothing else.
 
 use super::{
-    Error, Tried, Update, Value, Values, limits,
+    EdgeName, Error, Tried, Update, Value, Values,
+    hold::Hold,
+    limits,
     reclaim::{Reclaimed, Round},
     value::Content,
+    whole::{broken, wanted},
 };
 use crate::{
     blobs::{self, Blobs, Chunks, Digest, ObjectName, Stored},
-    records::commit_durably,
+    records::{Scan, commit_durably},
     values::ValueId,
 };
 use futures_util::{StreamExt, TryStreamExt};
 use onceflow_core::{Batch, Fence, Name, Row, Timestamp};
-use std::{ops::Range, path::Path, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    ops::Range,
+    path::Path,
+    sync::{Arc, atomic::Ordering::SeqCst},
+};
 
 /// Objects looked at by one batch.
 const OBJECTS_MAX: usize = 64;
@@ -54,6 +62,11 @@ pub fn blob_id(digest: Digest) -> ValueId {
     ValueId::new([&b"b"[..], &digest.to_bytes()].concat())
 }
 
+/// Whether a value of this id is a blob.
+pub(super) fn is_blob(id: &ValueId) -> bool {
+    id.as_bytes().len() == 1 + Digest::BYTES && id.as_bytes().first() == Some(&b'b')
+}
+
 impl Update {
     /// Puts a blob, and names the object just uploaded, or the one that is there already.
     pub fn blob(self, upload: &Upload) -> Self {
@@ -68,13 +81,15 @@ impl Values {
         Values { blobs: Some(blobs), ..self }
     }
 
-    /// Stores bytes. Unless an update puts the blob within [`UPLOAD_MS_MAX`](limits::UPLOAD_MS_MAX), they go again.
+    /// Stores bytes. They go again when this process ends, where that can be known ([`Blobs::has_ended`]), or after
+    /// [`UPLOAD_MS_MAX`](limits::UPLOAD_MS_MAX), unless an update has put the blob.
     pub async fn upload(&self, content: blobs::Content) -> Result<Upload, Error> {
         let name = self.announce().await?;
         let stored = match self.blobs()?.create(name, content).await {
             Err(lost @ blobs::Error::Unknown { .. }) => self.confirm(name, lost).await?,
             answered => answered?,
         };
+        self.mend(&blob_id(stored.digest)).await?;
         Ok(Upload { name, stored })
     }
 
@@ -85,6 +100,7 @@ impl Values {
             Err(lost @ blobs::Error::Unknown { .. }) => self.adopt_again(name, path, lost).await?,
             answered => answered?,
         };
+        self.mend(&blob_id(stored.digest)).await?;
         Ok(Upload { name, stored })
     }
 
@@ -117,10 +133,21 @@ impl Values {
         Err(lost.into())
     }
 
-    /// Reads a blob, or a range of its bytes. Something must hold the value meanwhile.
+    /// Reads a blob or a file by reference, or a range of its bytes. Something must hold the value meanwhile. What it is checked for before is
+    /// what [`Values::check`] says; a whole blob also ends with [`blobs::Error::Damaged`] if it is not what was stored, so
+    /// whoever must not act on wrong bytes waits for the end.
     pub async fn read_blob(&self, id: &ValueId, range: Option<Range<u64>>) -> Result<Chunks, Error> {
         match self.get(id).await?.content {
-            Content::Object { name, .. } => Ok(self.blobs()?.read(name, range).await?),
+            Content::Object { name, len } => {
+                self.check_object(id, name, len).await?;
+                let blobs = self.blobs()?;
+                let read = match range {
+                    None => blobs::content::read_checked(&**blobs, name, wanted(id, len)?).await,
+                    range => blobs.read(name, range).await,
+                };
+                read.map_err(broken(id))
+            }
+            Content::Source(source) => self.stream_source(source, range).await,
             Content::Inline(_) | Content::Gathered { .. } => Err(Error::Senseless(format!("value {id} is no blob"))),
         }
     }
@@ -129,9 +156,20 @@ impl Values {
         self.blobs.as_ref().ok_or_else(|| Error::Senseless("these values were opened without a blob store".into()))
     }
 
+    /// Says that we write, before anything of ours could be taken for what a dead process left.
+    pub(super) async fn enlist(&self) -> Result<(), Error> {
+        let blobs = self.blobs.as_ref().filter(|_| !self.is_enlisted.load(SeqCst));
+        if let Some(blobs) = blobs {
+            blobs.enlist(self.fences.incarnation()).await?;
+            self.is_enlisted.store(true, SeqCst);
+        }
+        Ok(())
+    }
+
     /// Writes down, durably, that an object of this name may come to be.
     async fn announce(&self) -> Result<ObjectName, Error> {
         self.blobs()?;
+        self.enlist().await?;
         let name = ObjectName::new(self.fences.next());
         let deadline = self.records.now().await?.plus_ms(limits::UPLOAD_MS_MAX);
         let mut batch = Batch::new(self.shard);
@@ -172,7 +210,13 @@ impl Values {
         }))
     }
 
+    /// What is left of uploads whose writer has ended or whose time is over becomes garbage, and so does what dead writers
+    /// had put ahead of a batch.
     async fn abandon(&self, next: &mut Option<Timestamp>) -> Result<Option<Round>, Error> {
+        let mut dead = Dead { blobs: self.blobs()?, known: BTreeMap::new() };
+        if dead.blobs.knows_writers() && self.let_go_of_the_dead(&mut dead).await? {
+            return Ok(Some(Round::Did(0)));
+        }
         let uploads = self.all_rows(&self.keys.uploads).await?;
         if uploads.is_empty() {
             return Ok(None);
@@ -181,12 +225,11 @@ impl Values {
         let mut batch = Batch::new(self.shard);
         for (name, row) in uploads {
             let deadline = Timestamp::from_sortable(&row).unwrap_or(Timestamp::ZERO);
-            if deadline > now {
+            let writer = object(&name).map(ObjectName::made_by);
+            if deadline > now && !dead.wrote(writer).await? {
                 *next = Some(next.unwrap_or(Timestamp::NEVER).min(deadline));
             } else if batch.requires.len() < OBJECTS_MAX {
-                let key = self.keys.uploads.key(&name);
-                batch.require_equals(key.clone(), row).delete(key);
-                batch.put(self.keys.unlink.key(&name), Row::default());
+                self.abandon_upload(&mut batch, &name, row);
             }
         }
         if batch.ops.is_empty() {
@@ -196,6 +239,79 @@ impl Values {
             Tried::Applied(_) => Round::Did(0),
             Tried::Refused(_) | Tried::Unknown(_) => Round::Again,
         }))
+    }
+
+    /// As what these values are written: the incarnation that objects of ours, and leases on what is put ahead, are named by.
+    pub fn writer(&self) -> u128 {
+        self.fences.incarnation()
+    }
+
+    /// A writer has ended, as whoever calls this knows: what it was uploading, and what it had put ahead of a batch, becomes
+    /// garbage. If it lives after all, its batches that need any of it are refused.
+    ///
+    /// # Errors
+    /// If the store does not answer.
+    pub async fn abandon_writer(&self, writer: u128) -> Result<(), Error> {
+        self.clear_roots(&Hold::prefix_of(writer), |_| true).await?;
+        loop {
+            let scan = Scan::of(self.keys.uploads.clone(), OBJECTS_MAX).prefix(writer.to_be_bytes());
+            let page = self.records.scan(self.shard, scan).await?;
+            let mut batch = Batch::new(self.shard);
+            for (name, row) in &page.rows {
+                self.abandon_upload(&mut batch, name, row.clone());
+            }
+            // Refused if the same was done, or the upload was committed, meanwhile.
+            if batch.ops.is_empty() || matches!(self.try_commit(batch).await?, Tried::Applied(_)) && !page.more {
+                return Ok(());
+            }
+        }
+    }
+
+    fn abandon_upload(&self, batch: &mut Batch, name: &Name, row: Row) {
+        let key = self.keys.uploads.key(name);
+        batch.require_equals(key.clone(), row).delete(key);
+        batch.put(self.keys.unlink.key(name), Row::default());
+    }
+
+    /// Whether something was let go.
+    async fn let_go_of_the_dead(&self, dead: &mut Dead<'_>) -> Result<bool, Error> {
+        let mut writers = BTreeSet::new();
+        let mut after = None;
+        loop {
+            let scan = Scan::of(self.keys.edges.clone(), OBJECTS_MAX).prefix(Hold::row_prefix()).after(after);
+            let page = self.records.scan(self.shard, scan).await?;
+            after = page.rows.last().map(|(name, _)| name.clone());
+            let named = page.rows.iter().filter_map(|(name, _)| EdgeName::from_row_name(name.as_bytes()));
+            writers.extend(named.filter_map(|edge| Hold::writer(&edge)));
+            if !page.more {
+                break;
+            }
+        }
+        let mut cleared = 0;
+        for writer in writers {
+            if dead.wrote(Some(writer)).await? {
+                cleared += self.clear_roots(&Hold::prefix_of(writer), |_| true).await?;
+            }
+        }
+        Ok(cleared > 0)
+    }
+}
+
+/// Which writers have ended, each looked at once.
+struct Dead<'a> {
+    blobs: &'a Arc<dyn Blobs>,
+    known: BTreeMap<u128, bool>,
+}
+
+impl Dead<'_> {
+    async fn wrote(&mut self, writer: Option<u128>) -> Result<bool, Error> {
+        let Some(writer) = writer else { return Ok(false) };
+        if let Some(known) = self.known.get(&writer) {
+            return Ok(*known);
+        }
+        let ended = self.blobs.has_ended(writer).await?;
+        self.known.insert(writer, ended);
+        Ok(ended)
     }
 }
 

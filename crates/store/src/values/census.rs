@@ -7,8 +7,13 @@ use super::{
     keys::read_due,
     stored::{Head, Standing},
 };
+use crate::blocking::blocking;
 use onceflow_core::{Name, Timestamp};
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    os::unix::fs::MetadataExt,
+    path::PathBuf,
+};
 
 /// All values, and what holds them, at about one moment.
 #[derive(Clone, Debug, Default)]
@@ -33,7 +38,7 @@ pub struct Root {
 
 #[derive(Clone, Debug)]
 struct Counted {
-    bytes: u64,
+    weight: Weight,
     refs: Vec<ValueId>,
     prefix: Option<Name>,
 }
@@ -43,8 +48,22 @@ struct Counted {
 pub struct Weight {
     /// Values.
     pub values: u64,
-    /// Bytes of their contents.
+    /// Bytes of their contents that are in the store.
     pub bytes: u64,
+    /// Bytes of files by reference: they are the user's, and not in the store.
+    pub referenced: u64,
+    /// Bytes of objects that have a name outside the store, too, in `results/` for instance: removing the value frees them
+    /// only when that goes as well. They are among `bytes`.
+    pub linked: u64,
+}
+
+impl std::ops::AddAssign for Weight {
+    fn add_assign(&mut self, other: Weight) {
+        self.values += other.values;
+        self.bytes += other.bytes;
+        self.referenced += other.referenced;
+        self.linked += other.linked;
+    }
 }
 
 impl Census {
@@ -67,8 +86,7 @@ impl Census {
         while let Some(id) = look.pop() {
             let Some(counted) = self.values.get(&id).filter(|_| !seen.contains(&id)) else { continue };
             seen.insert(id);
-            weight.values += 1;
-            weight.bytes += counted.bytes;
+            weight += counted.weight;
             look.extend(counted.refs.iter().cloned());
             if let Some((elements, bytes)) = counted.prefix.as_ref().and_then(|prefix| self.elements.get(prefix)) {
                 weight.bytes += bytes;
@@ -81,9 +99,16 @@ impl Census {
     /// All there is.
     pub fn total(&self) -> Weight {
         let elements: u64 = self.elements.values().map(|(_, bytes)| bytes).sum();
-        let values: u64 = self.values.values().map(|counted| counted.bytes).sum();
-        Weight { values: self.values.len() as u64, bytes: values + elements }
+        let mut total = Weight { bytes: elements, ..Weight::default() };
+        self.values.values().for_each(|counted| total += counted.weight);
+        total
     }
+}
+
+/// The objects whose files have other names.
+fn with_other_names(objects: Vec<(ValueId, PathBuf)>) -> Vec<ValueId> {
+    let is_linked = |path: &PathBuf| std::fs::metadata(path).is_ok_and(|metadata| metadata.nlink() > 1);
+    objects.into_iter().filter(|(_, path)| is_linked(path)).map(|(id, _)| id).collect()
 }
 
 /// What a call of [`Values::reclaim`] would find to do.
@@ -103,17 +128,25 @@ impl Values {
     /// # Errors
     /// If the store does not answer, or is damaged.
     pub async fn census(&self) -> Result<Census, Error> {
-        let mut census = Census::default();
+        let (mut census, mut objects) = (Census::default(), Vec::new());
         for (name, row) in self.all_rows(&self.keys.values).await? {
             let id = ValueId::checked(name.as_bytes()).ok_or_else(|| Error::damaged(format!("value {name:?}")))?;
             let head = Head::read(&row).ok_or_else(|| Error::damaged(format!("value {id}")))?;
-            let (bytes, prefix) = match head.content() {
-                Some(Content::Inline(bytes)) => (bytes.len() as u64, None),
-                Some(Content::Object { len, .. }) => (len, None),
-                Some(Content::Gathered { prefix, .. }) => (0, Some(prefix)),
-                None => (0, None),
-            };
-            census.values.insert(id, Counted { bytes, refs: head.refs().collect(), prefix });
+            let (mut weight, mut prefix) = (Weight { values: 1, ..Weight::default() }, None);
+            match head.content() {
+                Some(Content::Inline(bytes)) => weight.bytes = bytes.len() as u64,
+                Some(Content::Object { len, name }) => {
+                    weight.bytes = len;
+                    objects.extend(self.blobs.as_ref().and_then(|blobs| Some((id.clone(), blobs.local(name)?))));
+                }
+                Some(Content::Source(source)) => weight.referenced = source.stat.len,
+                Some(Content::Gathered { prefix: owned, .. }) => prefix = Some(owned),
+                None => {}
+            }
+            census.values.insert(id, Counted { weight, refs: head.refs().collect(), prefix });
+        }
+        for id in blocking(move || with_other_names(objects)).await {
+            census.values.entry(id).and_modify(|counted| counted.weight.linked = counted.weight.bytes);
         }
         for (name, row) in self.all_rows(&self.keys.edges).await? {
             let damaged = || Error::damaged(format!("edge {name:?}"));

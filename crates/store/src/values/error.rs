@@ -52,6 +52,14 @@ pub enum Error {
         /// Which.
         id: ValueId,
     },
+    /// The object of a blob is missing, or not what was stored. Nobody was given any of it.
+    #[error("the bytes of value {id} are damaged: {why}")]
+    Broken {
+        /// Which.
+        id: ValueId,
+        /// How it shows.
+        why: String,
+    },
     /// A row that cannot be what was written.
     #[error("{what} is damaged; run fsck with repair")]
     Damaged {
@@ -83,6 +91,9 @@ pub enum Error {
     /// The blob store did not answer.
     #[error(transparent)]
     Blobs(#[from] blobs::Error),
+    /// A file of the user's that a value refers to is gone, or has changed.
+    #[error(transparent)]
+    Source(Box<super::SourceError>),
     /// A file could not be written.
     #[error("cannot write {path:?}: {why}")]
     Export {

@@ -1,6 +1,9 @@
 //! Values as files: written to a path, for those who must have one.
 
-use super::{Content, Error, ValueId, Values};
+use super::{
+    Content, Error, ValueId, Values,
+    whole::{broken, not_there},
+};
 use crate::blocking::blocking;
 use futures_util::TryStreamExt;
 use std::{fs, io, io::Write, path::Path};
@@ -11,7 +14,8 @@ impl Values {
     /// left there if it fails half-way; nothing is synced. Where the file system can, no bytes are copied.
     ///
     /// # Errors
-    /// [`Senseless`](Error::Senseless) for a gathered list; [`Export`](Error::Export) if the file cannot be written.
+    /// [`Senseless`](Error::Senseless) for a gathered list; [`Export`](Error::Export) if the file cannot be written;
+    /// [`Broken`](Error::Broken) if the value's object is not what was stored.
     pub async fn export(&self, id: &ValueId, path: &Path, is_read_only: bool) -> Result<(), Error> {
         let found = self.get(id).await?.content;
         if let Content::Gathered { .. } = found {
@@ -31,20 +35,37 @@ impl Values {
 
     async fn write(&self, id: &ValueId, found: Content, path: &Path, mut file: fs::File) -> Result<(), Error> {
         let local = match found {
-            Content::Object { name, .. } => self.blobs()?.local(name),
+            Content::Object { name, len } => {
+                let local = self.blobs()?.local(name);
+                if local.is_some() {
+                    self.check_object(id, name, len).await?;
+                }
+                local.map(|path| (path, len))
+            }
             Content::Inline(bytes) => {
                 let written = blocking(move || file.write_all(&bytes)).await;
                 return written.map_err(|error| content(path, error));
             }
+            Content::Source(source) => {
+                let written = self.write_source(source, path, file).await;
+                return written.map_err(|error| match error {
+                    Error::Source(error) => not_there(id)(*error),
+                    error => error,
+                });
+            }
             Content::Gathered { .. } => None,
         };
-        if let Some(object) = local {
+        if let Some((object, len)) = local {
             // From file to file the system copies, and shares blocks where it can.
             let copied = blocking(move || io::copy(&mut fs::File::open(object)?, &mut file)).await;
-            return copied.map(drop).map_err(|error| content(path, error));
+            return match copied {
+                Ok(copied) if copied == len => Ok(()),
+                Ok(copied) => Err(Error::Broken { id: id.clone(), why: format!("{copied} of {len} bytes were read") }),
+                Err(error) => Err(content(path, error)),
+            };
         }
         let mut chunks = self.read_blob(id, None).await?;
-        while let Some(chunk) = chunks.try_next().await? {
+        while let Some(chunk) = chunks.try_next().await.map_err(broken(id))? {
             file =
                 blocking(move || file.write_all(&chunk).map(|()| file)).await.map_err(|error| content(path, error))?;
         }

@@ -65,13 +65,11 @@ impl Values {
         }
     }
 
-    /// Whether a blob of this content is there, with its object.
+    /// Whether a blob of this content is there, with its object, and that is whole.
     async fn is_there(&self, known: Stored) -> Result<bool, Error> {
-        match self.get(&blob_id(known.digest)).await {
-            Ok(Value { content: Content::Object { name, len }, .. }) if len == known.len => {
-                Ok(self.blobs()?.size(name).await.is_ok_and(|found| found == len))
-            }
-            Ok(_) | Err(Error::Missing { .. } | Error::Lost { .. }) => Ok(false),
+        match self.check(&blob_id(known.digest)).await {
+            Ok(()) => Ok(true),
+            Err(Error::Missing { .. } | Error::Lost { .. } | Error::Broken { .. } | Error::Damaged { .. }) => Ok(false),
             Err(error) => Err(error),
         }
     }
@@ -82,13 +80,22 @@ impl Values {
         (Weave::Put { id: id.clone(), value }, id, digest, len)
     }
 
-    /// Where the file of a value is, if it is a blob in a directory of this machine. It is read-only, and there for as
+    /// Where the file of a value is, if it is a blob in a directory of this machine: read-only, checked, and there for as
     /// long as something holds the value.
+    ///
+    /// # Errors
+    /// [`Broken`](Error::Broken) if the file is not what was stored.
     pub async fn local_path(&self, id: &ValueId) -> Result<Option<PathBuf>, Error> {
         let Some(blobs) = &self.blobs else { return Ok(None) };
         Ok(match self.get(id).await?.content {
-            Content::Object { name, .. } => blobs.local(name),
-            Content::Inline(_) | Content::Gathered { .. } => None,
+            Content::Object { name, len } => match blobs.local(name) {
+                None => None,
+                Some(path) => {
+                    self.check_object(id, name, len).await?;
+                    Some(path)
+                }
+            },
+            Content::Inline(_) | Content::Gathered { .. } | Content::Source(_) => None,
         })
     }
 

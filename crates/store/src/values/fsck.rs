@@ -9,6 +9,7 @@
 //! [`Error::Lost`], so that whoever refers to it learns of it when it looks, and everyone else goes on.
 
 mod cycle;
+mod deep;
 mod judge;
 mod read;
 mod repair;
@@ -17,6 +18,7 @@ pub use judge::Finding;
 
 use super::{Error, Values, id::ValueId, limits};
 use crate::records::Position;
+use deep::Deep;
 use read::Snapshot;
 use std::fmt;
 
@@ -36,6 +38,10 @@ pub struct Report {
     pub values: usize,
     /// Edges there are.
     pub edges: usize,
+    /// Objects there are. Their lengths were compared with what values say.
+    pub objects: usize,
+    /// Objects whose bytes were read and compared with their digests: none, unless that was asked for.
+    pub digests: usize,
     /// What might be freed too early or read wrongly.
     pub problems: Vec<Finding>,
     /// What would stay for ever.
@@ -66,8 +72,13 @@ impl Report {
 
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Report { values, edges, problems, leaks, lost, exact, left } = self;
+        let Report { values, edges, objects, digests, problems, leaks, lost, exact, left } = self;
         write!(f, "{} problems, {} leaks in {values} values and {edges} edges", problems.len(), leaks.len())?;
+        match (objects, digests) {
+            (0, _) => {}
+            (objects, 0) => write!(f, "\nchecked: the lengths of {objects} objects, not their bytes (--deep)")?,
+            (objects, digests) => write!(f, "\nchecked: the lengths of {objects} objects, the bytes of {digests}")?,
+        }
         problems.iter().try_for_each(|finding| write!(f, "\nproblem: {finding}"))?;
         leaks.iter().try_for_each(|finding| write!(f, "\nleak: {finding}"))?;
         lost.iter().try_for_each(|id| write!(f, "\nnote: value {id} is lost and still referred to"))?;
@@ -86,28 +97,43 @@ impl Values {
     /// [`Contended`](Error::Contended) if there is something to repair, and the store never rested for as long as it
     /// takes to read it. What was repaired before is.
     pub async fn fsck(&self, mode: Mode) -> Result<Report, Error> {
+        self.fsck_knowing(mode, &Deep::default()).await
+    }
+
+    /// As [`Values::fsck`], after it has read every object that a value names and compared it with its digest, whatever is
+    /// remembered about it. Takes as long as it takes to read them all.
+    ///
+    /// # Errors
+    /// As [`Values::fsck`].
+    pub async fn fsck_deep(&self, mode: Mode) -> Result<Report, Error> {
+        let deep = self.read_objects().await?;
+        self.fsck_knowing(mode, &deep).await
+    }
+
+    async fn fsck_knowing(&self, mode: Mode, deep: &Deep) -> Result<Report, Error> {
         /// One repair may uncover what it hid: a lost value its references' counts, those their queue.
         const PASSES_MAX: usize = 16;
         if mode == Mode::Check {
-            return Ok(self.look().await?.0);
+            return Ok(Report { digests: deep.read, ..self.look(deep).await?.0 });
         }
-        let (first, mut snapshot) = self.look_at_rest().await?;
+        let (mut first, mut snapshot) = self.look_at_rest(deep).await?;
+        first.digests = deep.read;
         let mut latest = first.clone();
         for _ in 0..PASSES_MAX {
             if latest.is_clean() {
                 break;
             }
             self.repair(&latest, &snapshot).await?;
-            (latest, snapshot) = self.look_at_rest().await?;
+            (latest, snapshot) = self.look_at_rest(deep).await?;
         }
         self.records.durable(self.records.position()).await?;
         Ok(Report { left: Some(latest.findings().cloned().collect()), ..first })
     }
 
     /// Looks until nothing changed meanwhile, or nothing is found.
-    async fn look_at_rest(&self) -> Result<(Report, Snapshot), Error> {
+    async fn look_at_rest(&self, deep: &Deep) -> Result<(Report, Snapshot), Error> {
         for _ in 0..limits::LOOKS_MAX {
-            let (report, snapshot) = self.look().await?;
+            let (report, snapshot) = self.look(deep).await?;
             if report.exact || report.is_clean() {
                 return Ok((report, snapshot));
             }
@@ -117,16 +143,16 @@ impl Values {
 
     /// Reads everything; again if something may have changed meanwhile. Then only what was wrong every time is told: a row that
     /// is about to change looks wrong once, and one that changes all the time looks wrong now and then.
-    async fn look(&self) -> Result<(Report, Snapshot), Error> {
+    async fn look(&self, deep: &Deep) -> Result<(Report, Snapshot), Error> {
         let before = self.fresh_position().await?;
-        let mut snapshot = self.snapshot().await?;
+        let mut snapshot = self.snapshot(deep).await?;
         let mut report = judge::judge(&snapshot);
         if self.records.hears_of_others() && self.fresh_position().await? == before {
             return Ok((Report { exact: true, ..report }, snapshot));
         }
         for _ in 0..limits::READINGS_MAX {
             let before = self.fresh_position().await?;
-            let next = self.snapshot().await?;
+            let next = self.snapshot(deep).await?;
             let mut later = judge::judge(&next);
             let exact = match self.records.hears_of_others() {
                 true => self.fresh_position().await? == before,

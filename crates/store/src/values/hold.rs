@@ -1,7 +1,10 @@
 //! Values on their way into a batch of the caller's that are too many for one batch: put ahead of it over several
 //! updates, and held meanwhile by one lease, on a *spine*: a value that refers to what an update put, and to the spine
 //! before it. The caller's batch refers to what it needs and lets the lease go ([`Weave::Let`]); what nothing else
-//! refers to goes with the spine. A crash lets the lease run out, and everything goes.
+//! refers to goes with the spine. After a crash everything goes: at once where it is known that the process has ended, or
+//! when the lease runs out.
+
+use onceflow_core::{Fence, Name};
 
 use super::{EdgeChange, EdgeName, Error, Expect, Update, ValueId, Values, Weave, limits, value::Content};
 
@@ -12,7 +15,26 @@ pub struct Hold {
     spine: Option<ValueId>,
 }
 
+/// What the names of all leases begin with that hold what was put ahead; the fence of whoever did follows.
+const AHEAD: &[u8] = b"ahead";
+
 impl Hold {
+    /// What the row names of all such leases begin with.
+    pub(super) fn row_prefix() -> Name {
+        EdgeName::root(AHEAD).to_row_name()
+    }
+
+    /// What the names of all leases of one writer begin with.
+    pub(super) fn prefix_of(writer: u128) -> Vec<u8> {
+        [AHEAD, &writer.to_be_bytes()].concat()
+    }
+
+    /// Who put this ahead.
+    pub(super) fn writer(edge: &EdgeName) -> Option<u128> {
+        let EdgeName::Root(name) = edge else { return None };
+        Some(Fence::from_bytes(name.as_bytes().strip_prefix(AHEAD)?)?.incarnation())
+    }
+
     /// What lets it go in the batch it was put ahead of; `None` if nothing was.
     pub fn let_go(&self) -> Option<Weave> {
         self.spine.as_ref().map(|_| Weave::Let { edge: self.edge.clone() })
@@ -22,33 +44,34 @@ impl Hold {
 impl Values {
     /// Holds nothing yet.
     pub fn hold(&self) -> Hold {
-        let edge = [&b"ahead"[..], &self.fences.next().to_bytes()].concat();
+        let edge = [AHEAD, &self.fences.next().to_bytes()].concat();
         Hold { edge: EdgeName::root(edge), spine: None }
     }
 
     /// Puts what these changes put (they may not touch edges), all of it, and holds it for
-    /// [`HOLD_MS`](limits::HOLD_MS) from now.
+    /// [`HOLD_MS`](limits::HOLD_MS) from now. Those that were put are taken from `changes`: after an error the rest can be
+    /// tried again.
     ///
     /// # Errors
     /// [`LeaseLost`](Error::LeaseLost) or [`Stale`](Error::Stale) if what was put before has gone, because that was too
     /// long ago; [`Missing`](Error::Missing) if a change refers to what is not there.
-    pub async fn put_ahead(&self, hold: &mut Hold, changes: Vec<Weave>) -> Result<(), Error> {
-        let (mut some, mut ops, mut bytes) = (Vec::new(), 0, 0);
-        for change in changes {
-            // What the spine takes comes on top.
-            let (more_ops, more_bytes) = (change.ops() + 3, bytes_of(&change));
-            let is_full = ops + more_ops > limits::HOLD_OPS_MAX || bytes + more_bytes > limits::HOLD_BYTES_MAX;
-            if is_full && !some.is_empty() {
-                self.put_some(hold, std::mem::take(&mut some)).await?;
-                (ops, bytes) = (0, 0);
-            }
-            (ops, bytes) = (ops + more_ops, bytes + more_bytes);
-            some.push(change);
+    pub async fn put_ahead(&self, hold: &mut Hold, changes: &mut Vec<Weave>) -> Result<(), Error> {
+        while !changes.is_empty() {
+            let (mut ops, mut bytes) = (0, 0);
+            let fits = |change: &&Weave| {
+                // What the spine takes comes on top.
+                (ops, bytes) = (ops + change.ops() + 3, bytes + bytes_of(change));
+                ops <= limits::HOLD_OPS_MAX && bytes <= limits::HOLD_BYTES_MAX
+            };
+            let some = changes.iter().take_while(fits).count().max(1);
+            self.put_some(hold, changes[..some].to_vec()).await?;
+            changes.drain(..some);
         }
-        if some.is_empty() { Ok(()) } else { self.put_some(hold, some).await }
+        Ok(())
     }
 
     async fn put_some(&self, hold: &mut Hold, changes: Vec<Weave>) -> Result<(), Error> {
+        self.enlist().await?;
         let (mut update, mut refs) = (Update::new(), hold.spine.clone().into_iter().collect::<Vec<_>>());
         for change in changes {
             let id;
@@ -80,6 +103,7 @@ fn bytes_of(change: &Weave) -> usize {
         Weave::Put { value, .. } => match &value.content {
             Content::Inline(bytes) => bytes.len() + 64 * value.refs.len(),
             Content::Gathered { .. } | Content::Object { .. } => 0,
+            Content::Source(source) => source.path.as_os_str().len() + 128,
         },
         _ => 0,
     }

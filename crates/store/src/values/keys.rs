@@ -11,11 +11,14 @@
 //! | `values.sealed` | prefix → the list that owns it, or that it is being released |
 //! | `values.uploads` | object → until when its upload may take |
 //! | `values.unlink` | object → nothing: no value names it any more |
-//! | `values.sweeper` | whose turn it is to reclaim, and when it promised to be back |
+//! | `values.sweeper` | whose turn it is to reclaim, and when it promised to be back; and how late it was then |
 
 use super::id::{EdgeName, ValueId};
 use crate::blobs::ObjectName;
 use onceflow_core::{Group, Key, Name, Timestamp};
+
+/// What the row is called that says how late it was.
+pub(super) const WITNESS: &str = "time";
 
 pub(super) struct Keys {
     pub(super) values: Group,
@@ -96,6 +99,11 @@ impl Keys {
 
     pub(super) fn sweeper(&self) -> Key {
         self.sweeper.key("")
+    }
+
+    /// How late it was, beside the sweeper.
+    pub(super) fn witness(&self) -> Key {
+        self.sweeper.key(WITNESS)
     }
 }
 

@@ -10,11 +10,15 @@ mod expire;
 mod run;
 mod there;
 mod turn;
+mod witness;
+
+pub(super) use witness::Witness;
 
 use super::{Error, Values, limits};
 use crate::records::{Page, Scan};
 use futures_util::future::try_join;
 use onceflow_core::{Group, Timestamp};
+use turn::Seen;
 
 /// What a call of [`Values::reclaim`] did.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -79,7 +83,7 @@ impl Values {
         let due = self.page(&self.keys.due, 1).await?;
         let next_deadline = match due.rows.is_empty() {
             true => None,
-            false => match expire::look(&due.rows, seen.sweeper, self.now_for_leases().await?)? {
+            false => match expire::look(&due.rows, seen.sweeper, self.now_for_leases(&seen).await?)? {
                 expire::Due::Later(deadline) => Some(deadline),
                 expire::Due::Grace { .. } | expire::Due::Now(..) => {
                     *there = false;
@@ -112,7 +116,7 @@ impl Values {
                 let due = self.page(&self.keys.due, touch_max.min(self.reclaim_ops() / expire::LEASE_OPS)).await?;
                 let mut next_deadline = None;
                 if !due.rows.is_empty() {
-                    match expire::look(&due.rows, seen.sweeper, self.now_for_leases().await?)? {
+                    match expire::look(&due.rows, seen.sweeper, self.now_for_leases(&seen).await?)? {
                         expire::Due::Later(deadline) => next_deadline = Some(deadline),
                         expire::Due::Grace { until } => return self.give_grace(&seen, until).await,
                         expire::Due::Now(leases, now) => return self.expire(done, &seen, &leases, now).await,
@@ -143,12 +147,24 @@ impl Values {
         self.records.ops_at_once() - limits::RECLAIM_OPS_SPARE
     }
 
-    /// The store's clock: the only one that says when a lease ends.
-    async fn now_for_leases(&self) -> Result<Timestamp, Error> {
+    /// The store's clock: the only one that says when a lease ends, as far as it can be believed.
+    async fn now_for_leases(&self, seen: &Seen) -> Result<Timestamp, Error> {
         if onceflow_core::hazard::is_on("lease-by-client-clock") {
             return Ok(self.world.clock());
         }
-        Ok(self.records.now().await?)
+        Ok(self.witness(seen.witness).now(self.records.now().await?))
+    }
+
+    /// What is known of time now.
+    fn witness(&self, known: Option<Witness>) -> Witness {
+        Witness::look(known, self.world.clock(), self.world.uptime())
+    }
+
+    /// How late it is for whatever ends after days: the store's clock, unless that is ahead of what can be believed, because a
+    /// clock was set wrong and has not stayed so for long.
+    pub async fn trusted_now(&self) -> Result<Timestamp, Error> {
+        let known = self.row(self.keys.witness()).await?.as_deref().and_then(Witness::from_row);
+        Ok(self.witness(known).now(self.records.now().await?))
     }
 
     pub(super) async fn page(&self, group: &Group, limit: usize) -> Result<Page, Error> {

@@ -8,6 +8,7 @@
 
 use super::{
     id::ValueId,
+    source::SourceFile,
     value::{Content, Digest},
 };
 use crate::blobs::ObjectName;
@@ -21,6 +22,7 @@ const INLINE: u8 = 1;
 const GATHERED: u8 = 2;
 const OBJECT: u8 = 3;
 const LOST: u8 = 4;
+const SOURCE: u8 = 5;
 
 const KIND: usize = 4;
 const CONTENT_SUM: usize = 5;
@@ -36,6 +38,7 @@ pub(super) fn value_row(refs: &[ValueId], content: &Content) -> Row {
         Content::Object { name, len } => {
             row(OBJECT, refs, &[&name.fence().to_bytes()[..], &len.to_le_bytes()].concat())
         }
+        Content::Source(source) => row(SOURCE, refs, &source.to_bytes()),
     }
 }
 
@@ -104,6 +107,10 @@ impl<'a> Head<'a> {
         self.kind == LOST
     }
 
+    pub(super) fn is_source(&self) -> bool {
+        self.kind == SOURCE
+    }
+
     pub(super) fn refs_count(&self) -> usize {
         usize::from(self.refs_count)
     }
@@ -122,11 +129,11 @@ impl<'a> Head<'a> {
     /// What is to be done with the content when the value is buried. Reads nothing of an inline content.
     pub(super) fn belongings(&self) -> Option<Belongings> {
         match self.kind {
-            INLINE | LOST => Some(Belongings::None),
+            INLINE | LOST | SOURCE => Some(Belongings::None),
             _ => match self.content()? {
                 Content::Gathered { prefix, .. } => Some(Belongings::Prefix(prefix)),
                 Content::Object { name, .. } => Some(Belongings::Object(name)),
-                Content::Inline(_) => Some(Belongings::None),
+                Content::Inline(_) | Content::Source(_) => Some(Belongings::None),
             },
         }
     }
@@ -148,6 +155,7 @@ impl<'a> Head<'a> {
                 let len = u64::from_le_bytes(len.try_into().ok()?);
                 Some(Content::Object { name: ObjectName::new(Fence::from_bytes(name)?), len })
             }
+            SOURCE => SourceFile::from_bytes(self.content).map(Content::Source),
             _ => None,
         }
     }
@@ -168,7 +176,7 @@ pub(super) enum Belongings {
 }
 
 /// Puts a checksum in front.
-fn checked(parts: &[&[u8]]) -> Row {
+pub(super) fn checked(parts: &[&[u8]]) -> Row {
     let mut row = vec![0; 4];
     for part in parts {
         row.extend_from_slice(part);
@@ -179,7 +187,7 @@ fn checked(parts: &[&[u8]]) -> Row {
 }
 
 /// What stands behind the checksum; `None` if it does not fit.
-fn body(row: &[u8]) -> Option<&[u8]> {
+pub(super) fn body(row: &[u8]) -> Option<&[u8]> {
     let (sum, body) = row.split_first_chunk::<4>()?;
     (crc32fast::hash(body) == u32::from_le_bytes(*sum)).then_some(body)
 }
@@ -196,11 +204,15 @@ mod tests {
         let refs = [ValueId::new("a"), ValueId::new([7; 256]), ValueId::new("a")];
         let gathered = Content::Gathered { prefix: Name::new("p"), n: 3, digest: [1; 32] };
         let object = Content::Object { name: ObjectName::new(onceflow_core::Fences::new(3).next()), len: 9 };
+        let stat = crate::values::FileStat { device: 1, inode: 2, len: 3, modified_ns: -4, changed_ns: 5 };
+        let source = SourceFile { path: "/data/a".into(), digest: [2; 32], stat, is_settled: true };
+        let source = Content::Source(source);
         vec![
             value_row(&[], &Content::Inline(vec![])),
             value_row(&refs, &Content::Inline(b"text".to_vec())),
             value_row(&refs, &gathered),
             value_row(&[], &object),
+            value_row(&[], &source),
             lost_row(),
         ]
     }

@@ -44,7 +44,7 @@ pub(super) fn wanted(keys: &Keys, update: &Update) -> Result<Vec<Key>, Error> {
         match &put.value.content {
             Content::Gathered { prefix, .. } => drop(wanted.insert(keys.sealed(prefix))),
             Content::Object { name, .. } => drop(wanted.insert(keys.upload(*name))),
-            Content::Inline(_) => {}
+            Content::Inline(_) | Content::Source(_) => {}
         }
     }
     for change in &update.edges {
@@ -177,13 +177,14 @@ impl<'a> Decision<'a> {
             None if self.born.contains_key(&put.id) => return Err(Error::Conflict { id: put.id.clone() }),
             None => {}
         }
-        let is_lost = |row: &Row| Head::read(row).is_some_and(|head| head.is_lost());
+        // A blob that was handed over is a file of the user's by now, who may change it: an object is better.
+        let gives_way = |row: &Row| Head::read(row).is_some_and(|head| head.is_lost() || head.is_source());
         match stored {
             Some(stored) if *stored == row => {
                 self.batch.require_equals(key, row);
                 return Ok(());
             }
-            Some(stored) if !is_lost(stored) => {
+            Some(stored) if !gives_way(stored) => {
                 self.batch.require_equals(key, stored.clone());
                 return self.come_too_late(put, stored, object);
             }

@@ -1,6 +1,9 @@
 //! What a value is, and what an update asks for.
 
-use super::id::{EdgeName, ValueId};
+use super::{
+    id::{EdgeName, ValueId},
+    source::SourceFile,
+};
 use crate::blobs::ObjectName;
 use onceflow_core::Name;
 
@@ -28,6 +31,8 @@ pub enum Content {
         /// How many bytes.
         len: u64,
     },
+    /// A file of the user's, by reference: see [`source`](super::source).
+    Source(SourceFile),
 }
 
 impl Content {
@@ -35,7 +40,7 @@ impl Content {
     pub fn as_inline(&self) -> Option<&[u8]> {
         match self {
             Content::Inline(bytes) => Some(bytes),
-            Content::Gathered { .. } | Content::Object { .. } => None,
+            Content::Gathered { .. } | Content::Object { .. } | Content::Source(_) => None,
         }
     }
 }

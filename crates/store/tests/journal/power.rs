@@ -63,6 +63,35 @@ async fn nothing_acknowledged_is_lost_when_an_operation_fails_and_then_the_power
     }
 }
 
+#[tokio::test]
+async fn nothing_acknowledged_is_lost_when_closing_replaces_the_log_and_is_cut_at_any_operation() {
+    const BATCHES: usize = 8;
+    let options = || Options { compact_log_bytes_min: 1, ..Options::default() };
+    for trouble in [Trouble::Stop, Trouble::Fail(ErrorKind::Other), Trouble::Fail(ErrorKind::StorageFull)] {
+        for n in 1.. {
+            let disk = Disk::new();
+            disk.trouble_at(n, trouble);
+            let told = match open(&disk, options()) {
+                Ok((journal, _)) => {
+                    let told = work(&journal, 3, BATCHES).await.0;
+                    // What cannot be replaced stays.
+                    let _closed = journal.close().await;
+                    told
+                }
+                Err(_) => Told { after: vec![Rows::new()], acknowledged: 0 },
+            };
+            let cuts = (0..cuts()).map(|seed| disk.after_power_cut(seed));
+            for (which, left) in cuts.chain([disk.after_kill()]).enumerate() {
+                check_left(&left, &told, &format!("{trouble:?} at operation {n}, remains {which}")).await;
+            }
+            if !disk.is_in_trouble() {
+                assert!(disk.names().iter().any(|name| name.starts_with("snap-")), "{:?}", disk.names());
+                break;
+            }
+        }
+    }
+}
+
 /// A crash during recovery from a crash, twice over.
 #[tokio::test]
 async fn recovery_can_itself_be_cut_at_every_operation() {

@@ -82,3 +82,32 @@ async fn the_largest_batch_fits() {
     let (reopened, _) = open(&disk.after_power_cut(1), Options::default()).unwrap();
     assert_eq!(rows(&reopened.state()), rows(&journal.state()));
 }
+
+#[tokio::test]
+async fn a_store_that_was_emptied_keeps_hardly_any_log_when_it_is_closed() {
+    let disk = Disk::new();
+    let (journal, _) = open(&disk, Options::default()).unwrap();
+    commit(&journal, put("stays", "1")).await.unwrap();
+    for count in 0..40 {
+        let mut batch = Batch::new(SHARD);
+        batch.put(key("large"), Row::from(vec![count; 50_000]));
+        commit(&journal, batch).await.unwrap();
+    }
+    let mut batch = Batch::new(SHARD);
+    batch.delete(key("large"));
+    commit(&journal, batch).await.unwrap();
+    assert!(disk.bytes() > 2_000_000, "{}", disk.bytes());
+    journal.close().await.unwrap();
+    assert!(disk.bytes() < 150_000, "{} bytes are left for one small row", disk.bytes());
+    let left = disk.bytes();
+    for disk in [disk.after_power_cut(1), disk.clone()] {
+        let (journal, recovered) = open(&disk, Options::default()).unwrap();
+        assert_eq!(rows(&journal.state()).len(), 1, "{recovered:?}");
+        commit(&journal, put("again", "2")).await.unwrap();
+        journal.close().await.unwrap();
+        let (journal, _) = open(&disk, Options::default()).unwrap();
+        assert_eq!(rows(&journal.state()).len(), 2);
+        journal.close().await.unwrap();
+    }
+    assert!(disk.bytes() < left + 10_000, "closing a small journal again writes no other snapshot");
+}

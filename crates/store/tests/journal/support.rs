@@ -61,7 +61,7 @@ impl World for OneThread {
 
 /// Snapshots after a few batches, so that small cases see them.
 pub(crate) fn eager_snapshots() -> Options {
-    Options { snapshot_log_bytes_min: 1500, ..Options::default() }
+    Options { snapshot_log_bytes_min: 1500, compact_log_bytes_min: u64::MAX, ..Options::default() }
 }
 
 pub(crate) fn open(disk: &Disk, options: Options) -> Result<(Journal, Recovered), OpenError> {

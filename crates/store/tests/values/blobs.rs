@@ -214,3 +214,40 @@ async fn a_blob_whose_reply_was_lost_is_stored_once() {
     })
     .await;
 }
+
+/// Values on a directory, as a process of its own has them.
+async fn of_process(bed: &(Arc<dyn Records>, Arc<TestWorld>), path: &std::path::Path) -> Values {
+    let blobs = onceflow_store::blobs::Directory::open_here(path).await.unwrap();
+    Values::new(bed.0.clone(), bed.1.clone(), SHARD).with_blobs(Arc::new(blobs))
+}
+
+fn files(path: &std::path::Path) -> usize {
+    let count = |name: &str| std::fs::read_dir(path.join(name)).map_or(0, Iterator::count);
+    count("objects") + count("unfinished") + count("writers")
+}
+
+#[tokio::test]
+async fn what_a_dead_process_was_uploading_goes_when_it_is_dead_and_not_before() {
+    let world = TestWorld::new(1);
+    for (_, records) in stores(&world) {
+        let (directory, bed) = (tempfile::tempdir().unwrap(), (records, world.clone()));
+        let path = directory.path();
+        let (dies, lives) = (of_process(&bed, path).await, of_process(&bed, path).await);
+        dies.upload(from_bytes("an object that no value names")).await.unwrap();
+        let mut hold = dies.hold();
+        let upload = dies.upload(from_bytes("one that was put ahead of a batch")).await.unwrap();
+        dies.put_ahead(&mut hold, vec![onceflow_store::values::Weave::Blob(upload)]).await.unwrap();
+        std::fs::write(path.join("unfinished").join("not-ours"), "").unwrap();
+        let reclaim = async |values: &Values| while values.reclaim(usize::MAX).await.unwrap().more {};
+        reclaim(&lives).await;
+        assert_eq!(files(path), 4, "two objects, their writer, and what is not ours");
+        let kept = lives.upload(from_bytes("of one who lives")).await.unwrap();
+        drop(dies);
+        reclaim(&lives).await;
+        assert_eq!(files(path), 3, "one object, its writer, and what is not ours");
+        lives.update(Update::new().blob(&kept).set(&root("kept"), kept.id())).await.unwrap();
+        lives.update(Update::new().clear(&root("kept"))).await.unwrap();
+        reclaim(&lives).await;
+        assert_eq!(lives.rows().await.unwrap(), []);
+    }
+}

@@ -22,9 +22,9 @@ fn many(n: usize) -> (Vec<Weave>, Vec<String>) {
 }
 
 async fn ahead(bed: &Bed, n: usize) -> (Hold, Vec<String>) {
-    let (mut hold, (weaves, tops)) = (bed.values.hold(), many(n));
+    let (mut hold, (mut weaves, tops)) = (bed.values.hold(), many(n));
     assert!(hold.let_go().is_none(), "nothing is held yet");
-    bed.values.put_ahead(&mut hold, weaves).await.unwrap();
+    bed.values.put_ahead(&mut hold, &mut weaves).await.unwrap();
     bed.fsck().await;
     (hold, tops)
 }

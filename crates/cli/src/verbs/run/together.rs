@@ -11,12 +11,12 @@ use crate::{
     session::Session,
     signals::Signals,
     story, trail,
-    verbs::ls::shell_word,
+    verbs::{ls::shell_word, worker},
     view::View,
     watching::{self, Seen},
     words, work,
 };
-use onceflow_engine::{Engine, Report, RunStatus};
+use onceflow_engine::{Engine, Handle, Report, RunStatus};
 use serde_json::json;
 
 /// An engine, and our place among the processes here, if we work.
@@ -35,6 +35,15 @@ impl Ours {
     }
 }
 
+/// Says when the server is lost and when it is back, while this is there.
+struct Watching(tokio::task::JoinHandle<()>);
+
+impl Drop for Watching {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
 impl Running<'_> {
     /// Starts the run or goes on with it, works on it, and stays until it rests.
     pub(super) async fn together(&mut self, signals: &mut Signals) -> Result<Exit, Fault> {
@@ -42,10 +51,17 @@ impl Running<'_> {
         let ours = Ours::open(&self.session, self.asked.key(), jobs, self.args.lease).await?;
         let engine = &ours.engine;
         let events = engine.events();
+        let watching =
+            self.session.store.lost().map(|lost| {
+                Watching(tokio::spawn(worker::watch(lost, self.session.place.clone(), self.printer.clone())))
+            });
         let starting = async {
-            self.not_for_something_else(engine).await?;
-            self.prepare(engine).await?;
-            Ok::<_, Fault>(engine.start(self.asked.start.clone()).await?)
+            loop {
+                match self.start(engine).await {
+                    Err(fault) if watching::is_hiccup(&self.session.place, &fault) => watching::pause().await,
+                    started => return started,
+                }
+            }
         };
         let handle = match signals.unless_asked(starting).await {
             Ok(started) => started?,
@@ -64,32 +80,41 @@ impl Running<'_> {
         }
         let written = tokio::spawn(watching::write(events, engine.clone(), place.clone()));
         engine.go();
-        let mut view = View::new(&self.printer, self.asked.steps());
+        let mut view = View::new(&self.printer, self.asked.steps()).begins(&handle).await?;
         let mut seen = Seen::from_now(&place, &handle);
-        let waited = tokio::select! {
-            report = seen.until_rest(engine, &handle, &mut view, &self.printer) => report.map(Ok),
-            why = engine.until_full() => {
-                if let Err(error) = engine.interrupt().await {
-                    tracing::debug!(%error, "what was done last may have to be done again");
+        let mut tried = 0;
+        let waited = loop {
+            let waited = tokio::select! {
+                report = seen.until_rest(engine, &handle, &mut view, &self.printer, &place) => report.map(Ok),
+                why = engine.until_full() => {
+                    if let Err(error) = engine.interrupt().await {
+                        tracing::debug!(%error, "what was done last may have to be done again");
+                    }
+                    Err(Fault::full(why))
                 }
-                Err(Fault::full(why))
+                exit = signals.asked() => {
+                    self.printer.say("stopping: steps that run here are given back (again to stop at once)");
+                    engine.interrupt().await?;
+                    Ok(Err(exit))
+                }
+            };
+            if !matches!(&waited, Ok(Ok(report)) if self.heals(engine, report, tried).await?) {
+                break waited;
             }
-            exit = signals.asked() => {
-                self.printer.say("stopping: steps that run here are given back (again to stop at once)");
-                engine.interrupt().await?;
-                Ok(Err(exit))
-            }
+            tried += 1;
         };
-        if let Err(fault) = work::sweep(engine, &place).await {
+        if let Err(fault) = work::sweep_removed(engine, &place).await {
             tracing::debug!(%fault, "directories of runs that are gone are left");
         }
         self.leave_others(engine, signals).await?;
+        drop(watching);
         drop(written.await);
         seen.show(&mut view);
         view.end();
         match waited? {
             Ok(report) => {
-                if matches!(report, Report::Cancelled { .. } | Report::Done(_)) {
+                let is_clean = crate::finish::exit(&report) != Exit::Unclean;
+                if matches!(report, Report::Cancelled { .. } | Report::Done(_)) && is_clean {
                     crate::executors::home(&place).clear(handle.id());
                 }
                 self.tell(&handle, report, &view.tally).await
@@ -100,6 +125,13 @@ impl Running<'_> {
                 Ok(exit)
             }
         }
+    }
+
+    /// Starts the run, or goes on with it. The same again is the same run.
+    async fn start(&self, engine: &Engine) -> Result<Handle, Fault> {
+        self.not_for_something_else(engine).await?;
+        self.prepare(engine).await?;
+        Ok(engine.start(self.asked.start.clone()).await?)
     }
 
     /// Takes no further steps, and finishes those of other runs that it has, unless it is asked to stop.

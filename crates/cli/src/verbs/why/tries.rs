@@ -22,15 +22,14 @@ pub(super) struct Seen {
 pub(super) fn events(place: &Place, run: &Summary) -> Vec<Seen> {
     let (mut plan, mut seen) = (0, Vec::new());
     for line in trail::Reader::open(&place.run(run.id)).more() {
-        let (what, said) = (trail::what(&line), trail::said(&line));
+        let trail::Line { t, step: address, what, said, .. } = line;
         if what.is_none() && said.is_none() {
             continue;
         }
         if let Some(What::DidStart { generation }) = &what {
             plan = *generation;
         }
-        let address = line["step"].as_str().map(str::to_owned);
-        seen.push(Seen { t: line["t"].as_u64().unwrap_or_default(), plan, address, what, said });
+        seen.push(Seen { t, plan, address, what, said });
     }
     seen
 }

@@ -8,7 +8,7 @@ use super::{
     siblings::Siblings,
 };
 use crate::{
-    limits::{GRAPH_MODULES_MAX, MODULE_PORTS_MAX},
+    limits::MODULE_PORTS_MAX,
     model::{Connection, Endpoint, Graph, Library, Origin, Port, Type},
 };
 use std::collections::{BTreeMap, BTreeSet};
@@ -54,8 +54,9 @@ impl Checked<'_> {
 
     fn modules(&self, report: &mut Report) {
         let modules = &self.graph.modules;
-        if modules.len() > GRAPH_MODULES_MAX {
-            report.too_many("modules", self.place, modules.len() as u64, GRAPH_MODULES_MAX as u64, None);
+        let most = report.graph_modules_max;
+        if modules.len() > most {
+            report.too_many("modules", self.place, modules.len() as u64, most as u64, None);
         }
         let mut seen = BTreeSet::new();
         for module in modules {

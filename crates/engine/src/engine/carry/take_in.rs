@@ -19,7 +19,7 @@ use onceflow_core::{
         ids::{Generation, RunId},
         keys::{self, Keys},
         rows::{self, Finished, Head, Header, Memo},
-        run::{Due, PROGRAM, SEALED},
+        run::{self, Due, PROGRAM, SEALED},
     },
 };
 use onceflow_store::{
@@ -196,6 +196,8 @@ impl Unpacked<'_> {
                 name: name.clone(),
                 path: self.path(*content),
                 known: Some(self.carried.known(*content)),
+                by_reference: false,
+                facts: None,
             }),
             Tree::List(elements) => {
                 Data::List(elements.iter().map(|element| self.data(element)).collect::<Result<_, _>>()?)
@@ -463,6 +465,9 @@ impl Taking<'_> {
         }
         for (due, row) in self.dues(now, 0) {
             batch.put(due, row);
+        }
+        if let Some(Head::Finished(replaced)) = seen.as_deref().and_then(rows::read::<Head>) {
+            run::supersede(&mut batch, &replaced, now);
         }
         batch.require_seen(head.clone(), seen).put(head, rows::write(&Head::Finished(Box::new(finished))));
         self.shared.values.weave(&mut batch, &weaves).await?;

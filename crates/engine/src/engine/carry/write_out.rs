@@ -11,7 +11,7 @@ use onceflow_core::{
         rows::{self, Head, Memo},
     },
 };
-use onceflow_store::values::{Content, Values};
+use onceflow_store::values::{Content, SourceError, Values};
 use std::{collections::BTreeMap, io::Write};
 
 /// Contents on their way out, each once.
@@ -185,9 +185,10 @@ impl Counted<'_> {
 /// Writes a content, and sees to it that it is what it must be.
 async fn copy(values: &Values, stored: &Stored, out: &mut Counted<'_>) -> Result<(), Error> {
     let full = |error: std::io::Error| Error::Scratch(error.to_string());
-    let (id, mut hasher) = (data::id(&stored.id), blake3::Hasher::new());
+    let (id, mut hasher, mut is_source) = (data::id(&stored.id), blake3::Hasher::new(), false);
     match values.get(&id).await?.content {
-        Content::Object { .. } => {
+        content @ (Content::Object { .. } | Content::Source(_)) => {
+            is_source = matches!(content, Content::Source(_));
             let mut chunks = values.read_blob(&id, None).await?;
             while let Some(chunk) = chunks.try_next().await? {
                 hasher.update(&chunk);
@@ -202,6 +203,11 @@ async fn copy(values: &Values, stored: &Stored, out: &mut Counted<'_>) -> Result
     }
     match *hasher.finalize().as_bytes() == stored.digest {
         true => Ok(()),
+        // It was written to while it was read.
+        false if is_source => {
+            let path = values.source_path(&id).await?.unwrap_or_default();
+            Err(Error::from(SourceError::Changed { path }))
+        }
         false => Err(Error::damaged(format!("value {id} is not what was stored"))),
     }
 }

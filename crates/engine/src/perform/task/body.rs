@@ -1,8 +1,8 @@
 //! An attempt: user code with its inputs, its time limit, and a wall around its panics.
 
-use super::{super::Work, start::Began};
+use super::super::Work;
 use crate::{
-    Error, data,
+    Error,
     events::What,
     shared::lock,
     task::{Aside, At, Attempt, Data, Failure, Path, Step, Tx},
@@ -20,7 +20,10 @@ use onceflow_store::{BoxFuture, World};
 use std::{
     any::Any,
     panic::{AssertUnwindSafe, catch_unwind},
-    sync::{Arc, Mutex},
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicBool, Ordering::SeqCst},
+    },
     task::Poll,
 };
 use tokio::sync::oneshot;
@@ -29,13 +32,21 @@ use tokio::sync::oneshot;
 pub(super) enum Interrupted {
     /// The body said so, or panicked.
     Failed(Failure),
-    /// It took longer than it may, in milliseconds.
-    TimedOut(u64),
+    /// It took longer than it may, in milliseconds; and what else there is to say.
+    TimedOut(u64, Vec<String>),
     /// It was stopped.
     Stopped(Stop),
 }
 
 type Given = Result<Vec<Data>, Failure>;
+
+/// Whether a body has a thread that nothing can stop: one that is given up is over when that has returned.
+pub(in crate::perform) type Started = Arc<AtomicBool>;
+
+/// What is told of a thread that takes longer than it may.
+pub(in crate::perform) fn overrun(ms: u64) -> String {
+    format!("it took longer than {ms} ms, and its thread cannot be stopped; waiting for it to return")
+}
 
 impl Work<'_> {
     /// Runs the body, or the bodies of a fused step, once.
@@ -43,8 +54,7 @@ impl Work<'_> {
         &self,
         spec: &TaskSpec,
         attempt: u32,
-        inputs: &[Held],
-        began: &Began,
+        (inputs, loaded): (&[Held], Vec<Data>),
         (tx, reserved): (Option<Tx>, &Arc<Mutex<Option<Reserved>>>),
     ) -> Result<Result<Vec<Data>, Interrupted>, Error> {
         let shared = &self.worker.shared;
@@ -52,29 +62,15 @@ impl Work<'_> {
             let address = self.address().await?;
             self.tell_in_order(shared.records.position(), What::WillRun { address, attempt }).await;
         }
-        // Reading a large input, or many files, may take longer than a claim stands; so may putting them in place, which is
-        // the first that a body does.
-        let reads = inputs.iter().any(|held| held.outcome.value().is_some_and(|input| input.stored().is_some()));
-        let reading = reads.then(|| self.heartbeat(false));
-        let loaded = match data::load_all(&shared.values, inputs, Some(&began.scratch)).await {
-            Ok(loaded) => loaded,
-            Err(error) if error.is_of_the_data() => {
-                return Ok(Err(Interrupted::Failed(Failure::new(error.to_string()).finally())));
-            }
-            Err(error) => return Err(error),
-        };
         let plan = &self.run.plan;
         let node = self.taken.node(plan);
         let given = match &node.op {
             Op::Task(task) => {
                 let at = self.at(None, inputs).await?;
                 let step = Step { at, attempt, tx, reserved: Some(reserved.clone()), aside: None };
-                self.one(*task, step, loaded, spec.timeout_ms, reading).await?
+                self.one(*task, step, loaded, spec.timeout_ms).await?
             }
-            Op::Fused(tasks) => {
-                drop(reading);
-                self.fused(tasks, attempt, inputs, &loaded, spec.timeout_ms).await?
-            }
+            Op::Fused(tasks) => self.fused(tasks, attempt, inputs, &loaded, spec.timeout_ms).await?,
             _ => unreachable!("only tasks have bodies"),
         };
         Ok(match &node.op {
@@ -116,7 +112,7 @@ impl Work<'_> {
             let inputs = fused.inputs.iter().map(input).collect();
             let at = self.at(Some(at as u16), held).await?;
             let step = Step { at, attempt, tx: None, reserved: None, aside: None };
-            let one = match self.one(fused.task, step, inputs, timeout_ms, None).await? {
+            let one = match self.one(fused.task, step, inputs, timeout_ms).await? {
                 Ok(one) => one,
                 Err(interrupted) => return Ok(Err(interrupted)),
             };
@@ -140,7 +136,6 @@ impl Work<'_> {
         mut step: Step,
         inputs: Vec<Data>,
         timeout_ms: Option<u64>,
-        reading: Option<Heartbeat<'_>>,
     ) -> Result<Result<Vec<Data>, Interrupted>, Error> {
         let body = match self.body(task) {
             Ok(body) => body,
@@ -149,21 +144,32 @@ impl Work<'_> {
         let attempt = step.attempt;
         let shared = &self.worker.shared;
         let (wants_log, wants_used) = (shared.options.about.is_some(), shared.events.wanted());
-        let aside = (wants_log || wants_used).then(|| Arc::new(Aside { wants_log, ..Aside::default() }));
+        let is_told = wants_log || wants_used || timeout_ms.is_some();
+        let aside = is_told.then(|| Arc::new(Aside { wants_log, ..Aside::default() }));
         step.aside.clone_from(&aside);
+        // A body that must not start twice is not given up: what it gives late may still be the truth. From before the first
+        // line of user code, which may block for as long as it likes.
+        let only_once = self.run.plan.program.tasks[task as usize].effect == Effect::AtMostOnce;
+        let heartbeat = self.heartbeat(!only_once);
         let started = match catch_unwind(AssertUnwindSafe(|| body.start(step, inputs))) {
             Ok(started) => started,
             Err(panic) => Attempt::Done(Err(panicked(&*panic))),
         };
+        let (world, room) = (&*self.worker.shared.world, &self.worker.room);
+        let thread = Started::default();
         let future = match started {
             Attempt::Done(given) => return Ok(given.map_err(Interrupted::Failed)),
             Attempt::Async(future) => walled(future),
-            Attempt::Blocking(body) => blocking(&self.worker.room, &*self.worker.shared.world, body),
+            Attempt::Blocking(body) => blocking(room, world, body, &thread),
+            Attempt::Abandonable(body) => blocking(room, world, body, &Started::default()),
         };
-        let only_once = self.run.plan.program.tasks[task as usize].effect == Effect::AtMostOnce;
-        let given = self.watched(future, timeout_ms, only_once, reading).await;
+        let given = self.watched((future, thread), timeout_ms, only_once, &heartbeat).await;
+        drop(heartbeat);
         if let Some(aside) = aside {
             self.told_aside(&aside, attempt, given.is_err()).await?;
+            if let Err(Interrupted::TimedOut(ms, _)) = given {
+                return Ok(Err(Interrupted::TimedOut(ms, std::mem::take(&mut *lock(&aside.last_words)))));
+            }
         }
         Ok(given)
     }
@@ -181,23 +187,20 @@ impl Work<'_> {
         Ok(())
     }
 
-    /// Waits for a body, as long as it may take and as long as the step is ours.
+    /// Waits for a body, as long as it may take and as long as the step is ours. A thread that cannot be stopped is waited for
+    /// however long it takes: neither another attempt nor what undoes this one may run beside it.
     async fn watched(
         &self,
-        mut body: BoxFuture<'_, Given>,
+        (mut body, thread): (BoxFuture<'_, Given>, Started),
         timeout_ms: Option<u64>,
         only_once: bool,
-        reading: Option<Heartbeat<'_>>,
+        heartbeat: &Heartbeat<'_>,
     ) -> Result<Vec<Data>, Interrupted> {
-        // Most bodies that are quick are done at the first look, and need neither clock nor heartbeat.
+        // Most bodies that are quick are done at the first look, and need no clock.
         let first = std::future::poll_fn(|context| Poll::Ready(body.as_mut().poll(context))).await;
         if let Poll::Ready(given) = first {
             return given.map_err(Interrupted::Failed);
         }
-        // One sign of life at a time: the next one also says when the body must end.
-        drop(reading);
-        // A body that must not start twice is not given up: what it gives late may still be the truth.
-        let heartbeat = self.heartbeat(!only_once);
         let timeout: BoxFuture<'_, ()> = match timeout_ms {
             Some(ms) => self.worker.shared.world.sleep(ms),
             None => Box::pin(std::future::pending()),
@@ -207,11 +210,24 @@ impl Work<'_> {
             false => Box::pin(heartbeat.stopped()),
         };
         let interrupted = select(timeout, stopped);
-        match select(body, interrupted).await {
-            Either::Left((given, _)) => given.map_err(Interrupted::Failed),
-            Either::Right((Either::Left(_), _)) => Err(Interrupted::TimedOut(timeout_ms.unwrap_or_default())),
-            Either::Right((Either::Right((stop, _)), _)) => Err(Interrupted::Stopped(stop)),
+        let (interrupted, body) = match select(body, interrupted).await {
+            Either::Left((given, _)) => return given.map_err(Interrupted::Failed),
+            Either::Right((Either::Left(_), body)) => {
+                (Interrupted::TimedOut(timeout_ms.unwrap_or_default(), vec![]), body)
+            }
+            Either::Right((Either::Right((stop, _)), body)) => (Interrupted::Stopped(stop), body),
+        };
+        if thread.load(SeqCst) {
+            if let Interrupted::TimedOut(ms, _) = interrupted {
+                self.tell_held_up(&overrun(ms)).await;
+            }
+            let given = body.await;
+            // What must not start twice is over now, and nobody need ask what became of it.
+            if only_once {
+                return given.map_err(Interrupted::Failed);
+            }
         }
+        Err(interrupted)
     }
 
     pub(super) async fn at(&self, fused: Option<u16>, inputs: &[Held]) -> Result<Arc<At>, Error> {
@@ -230,6 +246,7 @@ impl Work<'_> {
             program: plan.program.clone(),
             path,
             task,
+            resources: self.worker.shared.resources(),
         }))
     }
 }
@@ -240,14 +257,17 @@ pub(in crate::perform) fn walled(future: BoxFuture<'static, Given>) -> BoxFuture
     Box::pin(caught.map(|given| given.unwrap_or_else(|panic| Err(panicked(&*panic)))))
 }
 
-/// Code that blocks, on a thread of its own.
+/// Code that blocks, on a thread of its own; `started` when it has one.
 pub(in crate::perform) fn blocking<'a>(
     room: &'a Room,
     world: &'a dyn World,
     body: Box<dyn FnOnce() -> Given + Send>,
+    started: &Started,
 ) -> BoxFuture<'a, Given> {
+    let started = started.clone();
     Box::pin(async move {
         let permit = room.blocking.clone().acquire_owned().await.expect("the room is never closed");
+        started.store(true, SeqCst);
         let (sender, receiver) = oneshot::channel();
         let run = async move {
             let given = catch_unwind(AssertUnwindSafe(body)).unwrap_or_else(|panic| Err(panicked(&*panic)));

@@ -25,6 +25,7 @@ impl Work<'_> {
         spec: &TaskSpec,
         ticket: &mut Ticket,
         inputs: &[Held],
+        scratch: Scratch,
     ) -> Result<Option<Began>, Error> {
         let mut position = self.position;
         let registers = spec.compensation.is_some() && !onceflow_core::hazard::is_on("undo-not-registered");
@@ -39,7 +40,7 @@ impl Work<'_> {
             }
         }
         self.until_durable(spec, position, false).await?;
-        Ok(Some(Began { scratch: self.scratch() }))
+        Ok(Some(Began { scratch }))
     }
 
     /// Waits until what a task that touches the world rests on will last. However long that takes, the step stays ours.

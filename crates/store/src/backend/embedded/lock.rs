@@ -1,17 +1,20 @@
 //! Who owns a directory: the process that has its `LOCK` file locked. The kernel lets go of the lock when that
-//! process ends, however it ends, so a lock is never stale. What the file says is for people only; it outlives
-//! a killed owner, and then says who it was.
+//! process ends, however it ends, so a lock is never stale. While somebody holds it the file says who, for people only; that
+//! outlives a killed owner. One that closes in order leaves there what the next one is to [know](super::handover).
 //!
-//! The file is never removed: whoever waits for a removed file's lock would wait beside the others.
+//! The file is never removed: whoever waits for a removed file's lock would wait beside the others. If somebody removes it
+//! all the same, the owner notices before it writes again, and stops; and nobody else becomes the owner meanwhile, because
+//! the directory itself is locked, too, where the file system can do that.
 
+use super::handover;
 use crate::world::World;
 use onceflow_core::Timestamp;
 use std::{
     fmt,
     fs::{File, TryLockError},
     io::{self, Read, Seek, Write},
-    os::unix::fs::OpenOptionsExt,
-    path::Path,
+    os::unix::fs::{MetadataExt, OpenOptionsExt},
+    path::{Path, PathBuf},
 };
 
 /// What the file is called.
@@ -95,7 +98,12 @@ fn host() -> String {
 #[derive(Debug)]
 pub(super) struct Lock {
     file: File,
+    path: PathBuf,
+    /// The directory, locked as well; `None` where directories cannot be.
+    dir: Option<File>,
     pub(super) holder: Holder,
+    /// What the last owner left in the file.
+    pub(super) left: Vec<u8>,
 }
 
 /// What trying for the lock gave.
@@ -116,18 +124,61 @@ impl Lock {
             Err(TryLockError::WouldBlock) => return Ok(Taken::Held(read(&mut file)?)),
             Err(TryLockError::Error(error)) => return Err(error),
         }
-        if let Some(gone) = read(&mut file)? {
-            tracing::info!(dir = %dir.display(), "the last owner, {gone}, ended without closing the store");
+        if !is_at(&file, &path) {
+            // Removed between opening and locking it: the one that is there now counts.
+            return Ok(Taken::Held(None));
+        }
+        let Some(dir) = lock_directory(dir)? else { return Ok(Taken::Held(None)) };
+        let left = read_all(&mut file)?;
+        if let Some(gone) = holder_in(&left) {
+            tracing::info!(path = %path.display(), "the last owner, {gone}, ended without closing the store");
         }
         let holder = Holder::me(world);
-        write(&file, &holder.to_text())?;
-        Ok(Taken::Yours(Lock { file, holder }))
+        write(&file, holder.to_text().as_bytes())?;
+        Ok(Taken::Yours(Lock { file, path, dir, holder, left }))
     }
 
-    /// Lets go, having left in order.
-    pub(super) fn release(&self) -> io::Result<()> {
-        write(&self.file, "")?;
+    /// Lets go, and leaves something to the next owner.
+    pub(super) fn release(&self, left: &[u8]) -> io::Result<()> {
+        write(&self.file, left)?;
+        self.let_go()
+    }
+
+    /// Lets go and changes nothing.
+    pub(super) fn let_go(&self) -> io::Result<()> {
+        // Whoever takes the file next takes the directory after it.
+        self.dir.as_ref().map_or(Ok(()), File::unlock)?;
         self.file.unlock()
+    }
+
+    /// Refuses if the file at the path is not the one that is locked: then another process may own the directory.
+    pub(super) fn check(&self) -> io::Result<()> {
+        if is_at(&self.file, &self.path) {
+            return Ok(());
+        }
+        let path = self.path.display();
+        let why = format!("{path} was removed or replaced while this process owned the store; it writes nothing more");
+        Err(io::Error::new(io::ErrorKind::StaleNetworkFileHandle, why))
+    }
+}
+
+/// Locks a directory; nothing if somebody else has it. The answer holds nothing where directories cannot be locked.
+fn lock_directory(dir: &Path) -> io::Result<Option<Option<File>>> {
+    let file = File::open(dir)?;
+    Ok(match file.try_lock() {
+        Ok(()) => Some(Some(file)),
+        Err(TryLockError::WouldBlock) => None,
+        Err(TryLockError::Error(error)) => {
+            tracing::debug!(%error, dir = %dir.display(), "directories cannot be locked here; the file alone is");
+            Some(None)
+        }
+    })
+}
+
+fn is_at(file: &File, path: &Path) -> bool {
+    match (file.metadata(), std::fs::symlink_metadata(path)) {
+        (Ok(ours), Ok(there)) => (ours.dev(), ours.ino()) == (there.dev(), there.ino()),
+        _ => false,
     }
 }
 
@@ -135,13 +186,26 @@ fn read(file: &mut File) -> io::Result<Option<Holder>> {
     let mut text = Vec::new();
     file.rewind()?;
     file.take(CONTENT_BYTES_MAX).read_to_end(&mut text)?;
-    Ok(Holder::from_text(&String::from_utf8_lossy(&text)))
+    Ok(holder_in(&text))
 }
 
-fn write(mut file: &File, text: &str) -> io::Result<()> {
+/// What is in the file; not all of it if that is more than anybody leaves.
+fn read_all(file: &mut File) -> io::Result<Vec<u8>> {
+    let mut left = Vec::new();
+    file.rewind()?;
+    file.take(handover::BYTES_MAX as u64).read_to_end(&mut left)?;
+    Ok(left)
+}
+
+fn holder_in(content: &[u8]) -> Option<Holder> {
+    let most = content.len().min(CONTENT_BYTES_MAX as usize);
+    Holder::from_text(&String::from_utf8_lossy(&content[..most]))
+}
+
+fn write(mut file: &File, bytes: &[u8]) -> io::Result<()> {
     file.set_len(0)?;
     file.rewind()?;
-    file.write_all(text.as_bytes())
+    file.write_all(bytes)
 }
 
 #[cfg(test)]
@@ -165,7 +229,7 @@ mod tests {
         };
         assert_eq!((holder.pid, holder.is_here()), (std::process::id(), true));
         assert!(holder.to_string().ends_with("since 2023-11-14 22:13:20 UTC"), "{holder}");
-        lock.release().unwrap();
+        lock.release(b"").unwrap();
         drop(yours(dir.path()));
     }
 

@@ -1,12 +1,16 @@
 //! The journal, the server and the lock together, and the order in which they begin and end.
 //!
-//! Beginning: lock, listen, open, serve. Listening comes before opening, so that guests who arrive while the journal
-//! recovers wait in the system's queue instead of asking again and again. Ending: stop serving, close the journal, take
-//! the socket away, let go of the lock; last, whoever connected meanwhile is turned away, and tries for the lock.
+//! Beginning: lock, listen, open, let those who live say what they have claimed, serve. Listening comes before opening, so
+//! that guests who arrive while the journal recovers wait in the system's queue instead of asking again and again. Ending:
+//! stop serving, close the journal, take the socket away, leave the claims in the lock's file and let go of it; last,
+//! whoever connected meanwhile is turned away, and tries for the lock.
 
 use super::{
+    handover::Handover,
+    identity,
     lock::Lock,
     place,
+    roll::Roll,
     seat::{OpenError, Site},
 };
 use crate::{
@@ -15,7 +19,7 @@ use crate::{
             Journal, Recovered,
             files::{self, Directory, Files},
         },
-        socket::{ServerHandle, Welcome, serve},
+        socket::{ServerHandle, Welcome, serve_guests},
     },
     records::Error,
 };
@@ -29,6 +33,7 @@ pub(super) struct Owner {
     pub(super) recovered: Recovered,
     /// None where sockets are impossible.
     server: Option<ServerHandle>,
+    roll: Arc<Roll>,
     lock: Arc<Lock>,
 }
 
@@ -37,16 +42,20 @@ impl Owner {
     pub(super) async fn begin(site: &Arc<Site>, lock: Lock) -> Result<Self, OpenError> {
         let listener = listen(site);
         let lock = Arc::new(lock);
+        let left = Handover::from_bytes(&lock.left);
         let opened = open(site, lock.clone()).await;
         if opened.is_err() {
-            // Nothing was changed and nothing runs; the next one may try.
-            leave(site, &lock).map_err(OpenError::io("leave", &site.dir))?;
+            // Nothing was changed and nothing runs; the next one may try, and knows as much as we do.
+            leave(site, &lock, &lock.left).map_err(OpenError::io("leave", &site.dir))?;
         }
         let (journal, recovered) = opened?;
         let journal = Arc::new(journal);
+        let roll = Roll::begin(site, &journal, left, &site.held).await.map_err(OpenError::Store)?;
         let welcome = Welcome { opening: site.world.random(), holder: lock.holder.to_string() };
-        let server = listener.map(|listener| serve(listener, journal.clone(), welcome, site.world.clone()));
-        Ok(Owner { site: site.clone(), journal, recovered, server, lock })
+        let serve = |listener| serve_guests(listener, journal.clone(), roll.clone(), welcome, site.world.clone());
+        let server = listener.map(serve);
+        roll.gather().await;
+        Ok(Owner { site: site.clone(), journal, recovered, server, roll, lock })
     }
 
     /// Hands over: whoever takes the lock next finds everything that was applied.
@@ -54,18 +63,25 @@ impl Owner {
         if let Some(server) = &self.server {
             server.stop().await;
         }
+        let handover = self.roll.close();
         let closed = self.journal.close().await;
-        let left = leave(&self.site, &self.lock);
+        let handover = handover.filter(|_| closed.is_ok()).and_then(|handover| handover.to_bytes());
+        let left = leave(&self.site, &self.lock, &handover.unwrap_or_default());
         drop(self.server);
         closed?;
         left.map_err(|error| Error::Unavailable(format!("the directory is not left in order: {error}").into()))
     }
 }
 
-/// Takes the socket away, then lets go of the lock.
-fn leave(site: &Site, lock: &Lock) -> io::Result<()> {
+/// Takes the socket away, then leaves something to the next owner and lets go of the lock. If the lock is not the one that
+/// others see, neither is ours to touch.
+fn leave(site: &Site, lock: &Lock, left: &[u8]) -> io::Result<()> {
+    if let Err(lost) = lock.check() {
+        lock.let_go()?;
+        return Err(lost);
+    }
     place::remove(&site.dir)?;
-    lock.release()
+    lock.release(left)
 }
 
 fn listen(site: &Site) -> Option<UnixListener> {
@@ -86,8 +102,11 @@ async fn open(site: &Arc<Site>, lock: Arc<Lock>) -> Result<(Journal, Recovered),
     let opening = async move {
         let files = Directory::at(&here.dir).map_err(OpenError::io("open", &here.dir));
         let opened = files.and_then(|directory| {
-            let files = Arc::new(Locked { directory, _lock: lock });
-            Ok(Journal::open(files, here.options.clone(), here.world.clone())?)
+            let known = identity::read(&here.dir)?;
+            let files = Arc::new(Locked { directory, lock });
+            let opened = Journal::open_known(files, here.options.clone(), here.world.clone(), known)?;
+            identity::write(&here.dir, opened.0.id())?;
+            Ok(opened)
         });
         // Whoever does not wait any more closes what was opened by dropping it.
         drop(tell.send(opened));
@@ -96,10 +115,17 @@ async fn open(site: &Arc<Site>, lock: Arc<Lock>) -> Result<(Journal, Recovered),
     told.await.expect("opening a journal does not panic")
 }
 
-/// The directory with its lock: whoever can still write a file, on whatever thread, keeps the next owner out.
+/// The directory with its lock: whoever can still write a file, on whatever thread, keeps the next owner out; and writes
+/// nothing once the lock is not the one that others see.
 struct Locked {
     directory: Directory,
-    _lock: Arc<Lock>,
+    lock: Arc<Lock>,
+}
+
+impl Locked {
+    fn file(&self, file: Box<dyn files::File>) -> Box<dyn files::File> {
+        Box::new(LockedFile { file, lock: self.lock.clone() })
+    }
 }
 
 impl Files for Locked {
@@ -108,18 +134,21 @@ impl Files for Locked {
     }
 
     fn open(&self, name: &str) -> io::Result<Box<dyn files::File>> {
-        self.directory.open(name)
+        Ok(self.file(self.directory.open(name)?))
     }
 
     fn create(&self, name: &str) -> io::Result<Box<dyn files::File>> {
-        self.directory.create(name)
+        self.lock.check()?;
+        Ok(self.file(self.directory.create(name)?))
     }
 
     fn rename(&self, from: &str, to: &str) -> io::Result<()> {
+        self.lock.check()?;
         self.directory.rename(from, to)
     }
 
     fn remove(&self, name: &str) -> io::Result<()> {
+        self.lock.check()?;
         self.directory.remove(name)
     }
 
@@ -129,5 +158,29 @@ impl Files for Locked {
 
     fn path(&self, name: &str) -> PathBuf {
         self.directory.path(name)
+    }
+}
+
+struct LockedFile {
+    file: Box<dyn files::File>,
+    lock: Arc<Lock>,
+}
+
+impl files::File for LockedFile {
+    fn len(&self) -> io::Result<u64> {
+        self.file.len()
+    }
+
+    fn read_at(&self, into: &mut [u8], at: u64) -> io::Result<usize> {
+        self.file.read_at(into, at)
+    }
+
+    fn write_at(&self, bytes: &[u8], at: u64) -> io::Result<()> {
+        self.lock.check()?;
+        self.file.write_at(bytes, at)
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        self.file.sync()
     }
 }

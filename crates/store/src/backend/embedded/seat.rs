@@ -4,11 +4,13 @@
 
 use super::{
     lock::{Holder, Lock, Taken},
+    member::Member,
     owner::Owner,
     place::Address,
 };
 use crate::{
     backend::{
+        held::HeldClaims,
         journal::{self, files::Directory},
         socket::{ConnectError, Socket},
     },
@@ -41,15 +43,20 @@ pub(super) struct Site {
     pub(super) dir: PathBuf,
     pub(super) options: journal::Options,
     pub(super) world: Arc<dyn World>,
+    /// This process, as others see it.
+    pub(super) member: Member,
+    /// What it has claimed as a guest.
+    pub(super) held: Arc<HeldClaims>,
 }
 
 impl Site {
-    /// The directory, made if it is not there.
+    /// The directory, made if it is not there, with this process as a member.
     pub(super) fn at(dir: &Path, options: journal::Options, world: Arc<dyn World>) -> Result<Self, OpenError> {
         // One name for ever, also if the process changes its working directory before it becomes the owner.
         let made = Directory::at(dir).and_then(|_| dir.canonicalize());
         let dir = made.map_err(OpenError::io("open", dir))?;
-        Ok(Site { dir, options, world })
+        let member = Member::join(&dir, || world.random()).map_err(OpenError::io("become a member of", &dir))?;
+        Ok(Site { dir, options, world, member, held: Arc::default() })
     }
 }
 
@@ -69,6 +76,17 @@ pub enum OpenError {
         /// Why it cannot be shared.
         why: String,
     },
+    /// Parts of two stores are in one directory.
+    #[error("{} holds parts of two stores: {what}\nhint: put back what belongs together; nothing was changed", dir.display())]
+    Mixed {
+        /// The directory.
+        dir: PathBuf,
+        /// Which parts.
+        what: String,
+    },
+    /// The store did not take back the claims that stand.
+    #[error("cannot take back the claims of those who use the store: {0}")]
+    Store(crate::records::Error),
     /// The file system did not do what it was asked.
     #[error("cannot {what} {}: {source}", path.display())]
     Io {
@@ -98,10 +116,13 @@ impl OpenError {
     /// What kind of obstacle it is.
     pub fn obstacle(&self) -> Obstacle {
         match self {
-            OpenError::Journal(journal::OpenError::Damaged { .. }) => Obstacle::Damaged,
+            OpenError::Journal(journal::OpenError::Damaged { .. } | journal::OpenError::NotThisStore { .. })
+            | OpenError::Mixed { .. } => Obstacle::Damaged,
             OpenError::Journal(journal::OpenError::TooNew { .. }) => Obstacle::TooNew,
             OpenError::Held { .. } => Obstacle::Busy,
-            OpenError::Journal(journal::OpenError::Io { .. }) | OpenError::Io { .. } => Obstacle::Unusable,
+            OpenError::Journal(journal::OpenError::Io { .. }) | OpenError::Store(_) | OpenError::Io { .. } => {
+                Obstacle::Unusable
+            }
         }
     }
 
@@ -156,7 +177,7 @@ enum NotConnected {
 
 async fn connect(site: &Site) -> Result<Socket, NotConnected> {
     let address = Address::of(&site.dir).map_err(|error| NotConnected::Ever(error.to_string()))?;
-    let connecting = pin!(Socket::connect(address.path(), &*site.world));
+    let connecting = pin!(Socket::join(address.path(), &*site.world, site.member.id, site.held.clone()));
     match select(connecting, site.world.sleep(READY_MS_MAX)).await {
         Either::Left((Ok(socket), _)) => Ok(socket),
         Either::Left((Err(nobody @ ConnectError::Nobody(_)), _)) => Err(NotConnected::Yet(nobody.to_string())),

@@ -44,6 +44,8 @@ pub(super) struct Book {
     /// Why nothing is let in any more.
     pub(super) fault: Option<Error>,
     pub(super) closing: bool,
+    /// No claim finds anything: processes that may hold some have yet to say which.
+    pub(super) grants_held: bool,
 }
 
 /// What the committer is to do next.
@@ -101,6 +103,7 @@ impl Book {
             snapshot_due: None,
             fault: None,
             closing: false,
+            grants_held: false,
         }
     }
 
@@ -112,6 +115,13 @@ impl Book {
             self.wanted = self.wanted.max(needed);
             return Ok(Tried::NoRoom);
         }
+        let without_claim;
+        let batch = if self.grants_held && batch.claim.is_some() {
+            without_claim = Batch { claim: None, ..batch.clone() };
+            &without_claim
+        } else {
+            batch
+        };
         let now = self.clock.read(world);
         let before = self.pending.bytes.len();
         let answer = self.state.apply_checked(batch, now, &mut self.pending).inspect_err(|_| {

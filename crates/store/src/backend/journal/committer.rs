@@ -22,6 +22,11 @@ pub(super) const SEGMENT_BYTES: u64 = 16 << 20;
 /// A snapshot is made when the log holds more than this and more than the rows do. Less than a segment, so that the log, the
 /// next segment's first space and a small snapshot together take about a segment.
 pub(super) const SNAPSHOT_LOG_BYTES_MIN: u64 = 12 << 20;
+/// Whoever closes a journal whose log takes more than this, and [`COMPACT_LIVE_TIMES`] what the rows take, replaces it by a
+/// snapshot: what is left of a store that was emptied is small. Less would cost a few syncs more often than it is worth.
+pub(super) const COMPACT_LOG_BYTES_MIN: u64 = 512 << 10;
+const COMPACT_LIVE_TIMES: u64 = 4;
+
 pub(super) struct Committer {
     inner: Arc<Inner>,
     segment: Segment,
@@ -64,6 +69,7 @@ impl Committer {
             }
         }
         self.close();
+        self.compact_if_worth_it().await;
     }
 
     fn write(&mut self, group: Group) -> io::Result<()> {
@@ -189,6 +195,35 @@ impl Committer {
             && let Err(error) = self.sync(framed)
         {
             self.fail(&error);
+        }
+    }
+}
+
+impl Committer {
+    /// Nothing comes any more: a long log of little is replaced by a snapshot. If that fails the log stays, and holds all.
+    async fn compact_if_worth_it(&mut self) {
+        let (live, framed, failed) = {
+            let book = lock(&self.inner.book);
+            (book.state.durable_bytes(), book.framed(), book.fault.is_some())
+        };
+        let log_bytes = self.log_bytes + self.segment.room();
+        let min = self.inner.options.compact_log_bytes_min;
+        if failed || log_bytes < min.max(live.saturating_mul(COMPACT_LIVE_TIMES)) {
+            return;
+        }
+        // Whoever makes snapshots beside us stops when the journal closes, and removes what is half made; or waits for what we
+        // write no more.
+        self.inner.durable.fail(Error::Unavailable("the journal is closed".into()));
+        if self.inner.snapshotter_ended.reach(ENDED).await.is_err() {
+            return;
+        }
+        let compacted = match self.rotate(super::segment::PREPARE_BYTES_MIN) {
+            Ok(()) => super::snapshotter::make_last(&self.inner, framed),
+            Err(not) => Err(not.into()),
+        };
+        if let Err(error) = compacted {
+            tracing::warn!(%error, "the log could not be replaced by a snapshot; it stays as it is");
+            super::snapshot::abandon(&*self.inner.files, framed);
         }
     }
 }

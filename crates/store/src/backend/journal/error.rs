@@ -19,6 +19,18 @@ pub enum OpenError {
         /// Where in it.
         offset: u64,
     },
+    /// The log is gone, or is another store's.
+    #[error(
+        "{what}\n  --> {}\nhint: put back the files that belong to this store (`log-*`, `snap-*`, `durable`), or remove the whole \
+         directory to begin anew; nothing was changed",
+        file.display()
+    )]
+    NotThisStore {
+        /// What is wrong.
+        what: String,
+        /// Where.
+        file: PathBuf,
+    },
     /// Written by a later version.
     #[error("{} has format {found}; this version reads up to {known}\nhint: use the version of onceflow that wrote it", file.display())]
     TooNew {

@@ -1,8 +1,12 @@
 //! A directory of files, as the journal sees one. Narrow, so that a test can stand in for the disk: lose what was
 //! not synced, tear, fill up, fail.
 
-use crate::fs::sync_directory;
-use std::{fs, io, os::unix::fs::FileExt, path::PathBuf};
+use crate::fs::{make_private, make_private_directory, sync_directory};
+use std::{
+    fs, io,
+    os::unix::fs::{FileExt, OpenOptionsExt},
+    path::PathBuf,
+};
 
 /// A flat directory.
 pub trait Files: Send + Sync + 'static {
@@ -43,11 +47,16 @@ pub struct Directory {
 }
 
 impl Directory {
-    /// The directory, made if it is not there (with its parents), readable by its owner only.
+    /// The directory, made if it is not there (with its parents). Nobody but its user can enter it: what others may do in
+    /// one that is there is taken away.
     pub fn at(path: impl Into<PathBuf>) -> io::Result<Self> {
         let path = path.into();
-        if !path.is_dir() {
-            std::os::unix::fs::DirBuilderExt::mode(fs::DirBuilder::new().recursive(true), 0o700).create(&path)?;
+        if path.is_dir() {
+            if let Err(error) = make_private(&path) {
+                tracing::warn!(%error, path = %path.display(), "others can read the store, and this cannot be changed");
+            }
+        } else {
+            make_private_directory(&path)?;
             if let Some(parent) = path.parent().filter(|parent| !parent.as_os_str().is_empty()) {
                 sync_directory(parent)?;
             }
@@ -70,7 +79,9 @@ impl Files for Directory {
     }
 
     fn create(&self, name: &str) -> io::Result<Box<dyn File>> {
-        Ok(Box::new(fs::File::options().read(true).write(true).create_new(true).open(self.path.join(name))?))
+        let mut options = fs::File::options();
+        options.read(true).write(true).create_new(true).mode(0o600);
+        Ok(Box::new(options.open(self.path.join(name))?))
     }
 
     fn rename(&self, from: &str, to: &str) -> io::Result<()> {

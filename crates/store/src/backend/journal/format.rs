@@ -7,7 +7,7 @@
 //! | `durable` | the highest position known durable, written after each sync and itself not synced |
 //! | `*.new` | a file being made; worthless after a crash |
 //!
-//! Header, 64 bytes: magic (8), version (4), crc of the rest (4), store id (16), position (8), zeros.
+//! Header, 64 bytes: magic (8), version (4), crc of all the rest (4), store id (16), position (8), zeros.
 //! Frame, 40 bytes, then its payload, then zeros up to a multiple of eight: crc of all that follows (4), length of the
 //! payload (4), first position (8), last position (8), position known durable when it was written (8), kind (4),
 //! zeros (4). The payload begins with the store's time (8).
@@ -63,7 +63,7 @@ impl Header {
         bytes[8..12].copy_from_slice(&VERSION.to_le_bytes());
         bytes[16..32].copy_from_slice(&self.store.to_le_bytes());
         bytes[32..40].copy_from_slice(&self.position.0.to_le_bytes());
-        let crc = crc32fast::hash(&bytes[16..]);
+        let crc = whole_crc(&bytes);
         bytes[12..16].copy_from_slice(&crc.to_le_bytes());
         bytes
     }
@@ -73,17 +73,25 @@ impl Header {
         if bytes[..8] != kind.magic() {
             return Err(BadHeader::NotOurs);
         }
+        let is_whole = whole_crc(bytes) == u32_at(bytes, 12);
         match u32_at(bytes, 8) {
-            VERSION => {}
-            version if version > VERSION => return Err(BadHeader::TooNew(version)),
+            VERSION if is_whole => {}
+            // Those written first have a checksum that is not of the version.
+            VERSION if crc32fast::hash(&bytes[16..]) == u32_at(bytes, 12) => {}
+            version if version > VERSION && is_whole => return Err(BadHeader::TooNew(version)),
             _ => return Err(BadHeader::Damaged),
-        }
-        if crc32fast::hash(&bytes[16..]) != u32_at(bytes, 12) {
-            return Err(BadHeader::Damaged);
         }
         let store = u128::from_le_bytes(bytes[16..32].try_into().expect("sixteen bytes"));
         Ok(Header { store, position: Position(u64_at(bytes, 32)) })
     }
+}
+
+/// The checksum of all of a header but itself: whatever else a later version changes, it is at the same place.
+fn whole_crc(bytes: &[u8; HEADER_BYTES]) -> u32 {
+    let mut hasher = crc32fast::Hasher::new();
+    hasher.update(&bytes[..12]);
+    hasher.update(&bytes[16..]);
+    hasher.finalize()
 }
 
 /// What a frame carries.
@@ -255,7 +263,19 @@ mod tests {
         assert_eq!(Header::decode(&bytes, FileKind::Snapshot), Err(BadHeader::NotOurs));
         let mut newer = bytes;
         newer[8] = 2;
+        assert_eq!(Header::decode(&newer, FileKind::Log), Err(BadHeader::Damaged), "the version itself was changed");
+        let crc = whole_crc(&newer);
+        newer[12..16].copy_from_slice(&crc.to_le_bytes());
         assert_eq!(Header::decode(&newer, FileKind::Log), Err(BadHeader::TooNew(2)));
+        let mut first = bytes;
+        first[12..16].copy_from_slice(&crc32fast::hash(&bytes[16..]).to_le_bytes());
+        assert_eq!(Header::decode(&first, FileKind::Log), Ok(header), "as the first stores have it");
+        for bit in 0..HEADER_BYTES * 8 {
+            let mut flipped = bytes;
+            flipped[bit / 8] ^= 1 << (bit % 8);
+            let found = Header::decode(&flipped, FileKind::Log);
+            assert!(matches!(found, Err(BadHeader::Damaged | BadHeader::NotOurs)), "bit {bit}: {found:?}");
+        }
         let mut damaged = bytes;
         damaged[20] ^= 1;
         assert_eq!(Header::decode(&damaged, FileKind::Log), Err(BadHeader::Damaged));

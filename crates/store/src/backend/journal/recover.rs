@@ -9,7 +9,7 @@
 //! group looks torn.
 
 use super::{
-    codec,
+    Known, codec,
     error::OpenError,
     files::{File, Files},
     format::{
@@ -131,6 +131,38 @@ pub(super) fn recover(files: &dyn Files, on_damage: OnDamage) -> Result<Option<O
     }
     opened.recovered.rows = opened.state.durable_rows();
     Ok(Some(opened))
+}
+
+/// Refuses a directory whose log is gone, or is another store's, before anything in it is changed.
+pub(super) fn check_store(files: &dyn Files, known: Known) -> Result<(), OpenError> {
+    if known == Known::Nothing {
+        return Ok(());
+    }
+    let listing = Listing::read(files)?;
+    let snapshots = listing.snapshots.iter().map(|at| (super::format::snapshot_name(*at), FileKind::Snapshot));
+    let logs = listing.logs.iter().map(|at| (super::format::log_name(*at), FileKind::Log));
+    let mut all = snapshots.chain(logs).peekable();
+    if all.peek().is_none() {
+        let what = match known {
+            Known::Store(id) => format!("store {id:032x} was here, but its log and its snapshot are gone"),
+            _ => String::from("a store was here, but its log and its snapshot are gone; its objects are there"),
+        };
+        return Err(OpenError::NotThisStore { what, file: files.path("") });
+    }
+    let Known::Store(id) = known else { return Ok(()) };
+    for (name, kind) in all {
+        let mut header = [0; HEADER_BYTES];
+        let file = files.open(&name).map_err(OpenError::io("open", files.path(&name)))?;
+        let read = file.read_at(&mut header, 0).map_err(OpenError::io("read", files.path(&name)))?;
+        // One that cannot be read is for recovery to judge.
+        if let Ok(header) = Header::decode(&header[..read], kind)
+            && header.store != id
+        {
+            let what = format!("{name} belongs to store {:032x}, and this directory to store {id:032x}", header.store);
+            return Err(OpenError::NotThisStore { what, file: files.path(&name) });
+        }
+    }
+    Ok(())
 }
 
 /// The journal's files, sorted.

@@ -62,6 +62,25 @@ async fn make(inner: &Inner, position: Position) -> io::Result<bool> {
     Ok(true)
 }
 
+/// Writes the snapshot of a journal that takes nothing more, and removes what it replaces. Everything is durable.
+pub(super) fn make_last(inner: &Inner, position: Position) -> io::Result<()> {
+    let mut writer = Writer::begin(&*inner.files, inner.store, position)?;
+    let mut walk = Walk::default();
+    loop {
+        let rows = walk.step(&lock(&inner.book).state);
+        if rows.is_empty() {
+            break;
+        }
+        writer.rows(&rows)?;
+    }
+    let (whole_at, time) = {
+        let book = lock(&inner.book);
+        (book.effective, book.clock.latest())
+    };
+    writer.finish(whole_at, time)?;
+    remove_replaced(inner, position)
+}
+
 /// Removes every segment and snapshot from before the snapshot of `position`.
 fn remove_replaced(inner: &Inner, position: Position) -> io::Result<()> {
     for name in inner.files.list()? {

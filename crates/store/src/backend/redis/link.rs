@@ -10,12 +10,16 @@ use super::address::Address;
 use crate::{
     records::Error,
     sync::{Mutex, lock},
+    world::{World, in_service},
 };
 use onceflow_core::Shard;
 use redis::{AsyncConnectionConfig, Cmd, ErrorKind, RedisError, ServerErrorKind, Value, aio::MultiplexedConnection};
 use std::{
     collections::{BTreeMap, BTreeSet},
-    sync::atomic::{AtomicU64, Ordering::SeqCst},
+    sync::{
+        Arc, Weak,
+        atomic::{AtomicU64, Ordering::SeqCst},
+    },
     time::Duration,
 };
 use tokio::sync::Notify;
@@ -81,6 +85,11 @@ pub(super) fn text(error: &RedisError) -> String {
 /// Connections, and which node has which shard.
 pub(super) struct Link {
     address: Address,
+    /// Connections are made, and served, on its service thread: user code that blocks its own thread keeps no call of others
+    /// waiting, heartbeats above all.
+    world: Arc<dyn World>,
+    /// Itself, for the task that connects.
+    me: Weak<Link>,
     nodes: Mutex<Nodes>,
     /// Held while connecting, so that a thousand who wait for one connection do not make a thousand, one after the other.
     connecting: tokio::sync::Mutex<BTreeMap<Option<String>, Failed>>,
@@ -107,14 +116,16 @@ struct Nodes {
 }
 
 impl Link {
-    pub(super) fn new(address: Address) -> Self {
-        Link {
+    pub(super) fn new(address: Address, world: Arc<dyn World>) -> Arc<Self> {
+        Arc::new_cyclic(|me| Link {
             address,
+            world,
+            me: me.clone(),
             nodes: Mutex::default(),
             connecting: tokio::sync::Mutex::default(),
             tries: AtomicU64::new(0),
             silent: Notify::new(),
-        }
+        })
     }
 
     pub(super) fn address(&self) -> &Address {
@@ -246,7 +257,15 @@ impl Link {
         if let Some(open) = find() {
             return Ok(open);
         }
-        let came = self.tries.load(SeqCst);
+        let (me, node, came) = (self.me.upgrade(), node.cloned(), self.tries.load(SeqCst));
+        let me = me.expect("a link that is used is there");
+        let connecting = async move { me.open_anew(node.as_ref(), came).await };
+        in_service(&*self.world, "onceflow redis connect", connecting).await
+    }
+
+    /// Connects, unless somebody else did, or tried in vain, since so many tries.
+    async fn open_anew(&self, node: Option<&String>, came: u64) -> Result<Open, Trouble> {
+        let find = || lock(&self.nodes).open.get(&node.cloned()).cloned();
         let mut failed = self.connecting.lock().await;
         if let Some(open) = find() {
             return Ok(open);

@@ -46,6 +46,8 @@ pub(super) static BATCH: Script = Script::new(BATCH_CODE);
 pub(super) static SCAN: Script = Script::new(SCAN_CODE);
 /// Buries values.
 pub(super) static BURY: Script = Script::after(sums::tables, include_str!("bury.lua"));
+/// What tells the store from every other.
+pub(super) static IDENTITY: Script = Script::new(include_str!("identity.lua"));
 /// The store's clock.
 pub(super) static NOW: Script = Script::new(NOW_CODE);
 

@@ -10,7 +10,7 @@ use crate::{
     records::{Error, Position},
     sync::{Mutex, lock},
     wake::Bell,
-    world::World,
+    world::{World, in_service},
 };
 use futures_util::{
     FutureExt, StreamExt,
@@ -86,7 +86,9 @@ pub(super) async fn listen(
     wakes: Arc<Wakes>,
     world: &Arc<dyn World>,
 ) -> Result<oneshot::Sender<()>, Error> {
-    let first = subscribe(&link, &**world).await?;
+    let (asking, here) = (link.clone(), world.clone());
+    let first = async move { subscribe(&asking, &*here).await };
+    let first = in_service(&**world, "onceflow redis subscribe", first).await?;
     let (closed, until_closed) = oneshot::channel();
     let task = keep_listening(link, wakes, world.clone(), first, until_closed);
     world.spawn("onceflow redis wake-ups", Box::pin(task));

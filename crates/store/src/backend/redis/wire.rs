@@ -38,7 +38,13 @@ fn start(group: &Group, more: usize) -> Vec<u8> {
     field
 }
 
-fn key(field: &[u8]) -> Option<Key> {
+/// Whether a field is of a row whose name is not kept in order.
+pub(super) fn is_heap(field: &[u8]) -> bool {
+    field.first() == Some(&HEAP)
+}
+
+/// The row whose field this is.
+pub(super) fn key(field: &[u8]) -> Option<Key> {
     let (kind, place) = field.split_first()?;
     let (length, rest) = place.split_first_chunk::<2>()?;
     let (id, name) = rest.split_at_checked(usize::from(u16::from_be_bytes(*length)))?;

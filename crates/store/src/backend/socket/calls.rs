@@ -7,6 +7,7 @@ use super::{
     protocol::{Answer, Reply, Request},
 };
 use crate::{
+    backend::held::{Expected, HeldClaims},
     records::{Error, Position},
     sync::{Mutex, lock},
     wake::Bell,
@@ -28,9 +29,11 @@ use tokio::{
 };
 
 /// What callers, the sender and the receiver share.
-#[derive(Default)]
 pub(super) struct Wire {
     inner: Mutex<Inner>,
+    /// The claims of this process. A reply is noted there before its caller has it, and before the connection counts as
+    /// lost, so that the next owner is told of every claim that was answered.
+    pub(super) held: Arc<HeldClaims>,
     /// Rings when there is something to send.
     filled: Bell,
     /// Rings when there is room for more.
@@ -52,11 +55,29 @@ struct Inner {
 }
 
 struct Call {
-    is_commit: bool,
+    kind: Kind,
     reply: oneshot::Sender<Result<Answer, Error>>,
 }
 
+/// What a call does.
+pub(super) enum Kind {
+    Read,
+    /// What its answer will say about claims.
+    Commit(Option<Expected>),
+}
+
 impl Wire {
+    pub(super) fn new(held: Arc<HeldClaims>) -> Self {
+        Wire {
+            inner: Mutex::default(),
+            held,
+            filled: Bell::default(),
+            drained: Bell::default(),
+            lost: Bell::default(),
+            position: AtomicU64::new(0),
+        }
+    }
+
     /// Why the connection is lost, if it is.
     pub(super) fn is_lost(&self) -> Option<Arc<str>> {
         lock(&self.inner).lost.clone()
@@ -68,14 +89,14 @@ impl Wire {
     }
 
     /// Puts a request into the outbox, when there is room.
-    pub(super) async fn call(&self, request: Request, is_commit: bool) -> Result<Waiting<'_>, Error> {
+    pub(super) async fn call(&self, request: Request, kind: Kind) -> Result<Waiting<'_>, Error> {
         let mut frame = Vec::new();
         frame::append(&mut frame, 0, &request, REQUEST_BYTES_MAX).map_err(|found| {
             let (what, name) = ("bytes of a request", "backend::socket::limits::REQUEST_BYTES_MAX");
             Invalid::TooMany { what, found, limit: REQUEST_BYTES_MAX, name }
         })?;
         let (reply, answer) = oneshot::channel();
-        let mut call = Some(Call { is_commit, reply });
+        let mut call = Some(Call { kind, reply });
         let number = self.drained.until(|| self.enter(&mut frame, &mut call)).await?;
         self.filled.ring();
         let is_wait = matches!(request, Request::Wait { .. });
@@ -124,8 +145,16 @@ impl Wire {
 
     fn answer(&self, number: u64, position: Position, answer: Result<Answer, Error>) {
         self.position.fetch_max(position.0, Relaxed);
-        let call = lock(&self.inner).calls.remove(&number);
-        if let Some(call) = call {
+        let mut inner = lock(&self.inner);
+        if let Some(call) = inner.calls.remove(&number) {
+            if let Kind::Commit(Some(expected)) = call.kind {
+                match &answer {
+                    Ok(Answer::Outcome(outcome)) => self.held.answered(expected, outcome),
+                    Err(Error::Unknown(_)) => self.held.unanswered(expected),
+                    _ => {}
+                }
+            }
+            drop(inner);
             // Who does not wait any more does not want to know.
             drop(call.reply.send(answer));
         }
@@ -142,11 +171,21 @@ impl Wire {
         let sent_before = if goodbye { 0 } else { inner.sent_before };
         let calls = std::mem::take(&mut inner.calls);
         inner.outbox = Vec::new();
-        drop(inner);
+        let mut told = Vec::new();
         for (number, call) in calls {
-            let is_open = call.is_commit && number < sent_before;
-            let error = if is_open { Error::Unknown(why.clone()) } else { Error::Unavailable(why.clone()) };
-            drop(call.reply.send(Err(error)));
+            let is_open = number < sent_before;
+            let error = match call.kind {
+                Kind::Commit(expected) if is_open => {
+                    expected.into_iter().for_each(|expected| self.held.unanswered(expected));
+                    Error::Unknown(why.clone())
+                }
+                _ => Error::Unavailable(why.clone()),
+            };
+            told.push((call.reply, error));
+        }
+        drop(inner);
+        for (reply, error) in told {
+            drop(reply.send(Err(error)));
         }
         self.filled.ring();
         self.drained.ring();

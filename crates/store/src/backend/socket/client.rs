@@ -10,14 +10,14 @@
 //! [`position`](Records::position) is the latest that an answer was decided at: never ahead of what the caller knows.
 
 use super::{
-    calls::{self, Wire},
+    calls::{self, Kind, Wire},
     frame::{Broken, Reader},
     limits::REPLY_BYTES_MAX,
     peer, protocol,
-    protocol::{Answer, Request, Welcome},
+    protocol::{Answer, Hello, Request, Welcome},
 };
 use crate::{
-    backend::shared::check_get,
+    backend::{held::HeldClaims, shared::check_get},
     records::{Error, Outcome, Page, Position, Records, Scan},
     world::{BoxFuture, World},
 };
@@ -58,12 +58,23 @@ pub struct Socket {
 impl Socket {
     /// Connects to the server that listens there, and waits until it is ready to serve.
     pub async fn connect(path: &Path, world: &dyn World) -> Result<Self, ConnectError> {
+        Socket::join(path, world, world.random(), Arc::default()).await
+    }
+
+    /// The same, as a process that may have claims already: it asserts all that it holds, and from then on notes there what
+    /// it is granted.
+    pub async fn join(
+        path: &Path,
+        world: &dyn World,
+        member: u128,
+        held: Arc<HeldClaims>,
+    ) -> Result<Self, ConnectError> {
         let stream = UnixStream::connect(path).await.map_err(Broken::from)?;
         peer::check_same_user(&stream)?;
         let (read, mut write) = stream.into_split();
         let mut reader = Reader::new(read, REPLY_BYTES_MAX);
-        let welcome = protocol::greet(&mut reader, &mut write).await?;
-        let wire = Arc::new(Wire::default());
+        let welcome = protocol::greet(&mut reader, &mut write, Hello { member, claims: held.all() }).await?;
+        let wire = Arc::new(Wire::new(held));
         world.spawn("socket send", Box::pin(calls::send(wire.clone(), write)));
         world.spawn("socket receive", Box::pin(calls::receive(wire.clone(), reader)));
         Ok(Socket { wire, welcome })
@@ -91,7 +102,7 @@ impl Socket {
     }
 
     async fn read(&self, request: Request) -> Result<Answer, Error> {
-        self.wire.call(request, false).await?.reply().await
+        self.wire.call(request, Kind::Read).await?.reply().await
     }
 }
 
@@ -124,7 +135,8 @@ impl Records for Socket {
     fn commit(&self, batch: Batch) -> BoxFuture<'_, Result<Outcome, Error>> {
         Box::pin(async move {
             batch.check()?;
-            let waiting = self.wire.call(Request::Commit(batch.into()), true).await?;
+            let kind = Kind::Commit(self.wire.held.expect(&batch));
+            let waiting = self.wire.call(Request::Commit(batch.into()), kind).await?;
             match waiting.reply().await? {
                 Answer::Outcome(outcome) => Ok(outcome),
                 other => Err(Error::Unknown(mismatch(&other).to_string().into())),

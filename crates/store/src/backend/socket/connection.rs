@@ -7,7 +7,7 @@ use super::{
         GREETING_MS_MAX, PAGE_BYTES_MAX, REPLIES_MAX, REPLY_BYTES_MAX, REQUEST_BYTES_MAX, WAITS_MAX, WRITE_BYTES_MAX,
     },
     peer, protocol,
-    protocol::{Answer, Reply, Request},
+    protocol::{Answer, Hello, Reply, Request},
     server::{Phase, Shared},
     wire::FlatError,
 };
@@ -59,11 +59,18 @@ async fn serve(shared: Arc<Shared>, stream: UnixStream, place: OwnedSemaphorePer
     peer::check_same_user(&stream)?;
     let (read, mut write) = stream.into_split();
     let mut reader = Reader::new(read, REQUEST_BYTES_MAX);
-    greet(&shared, &mut reader, &mut write).await?;
+    let hello = hear_hello(&shared, &mut reader, &mut write).await?;
+    let member = hello.member;
+    if let Err(error) = shared.guests.arrived(hello).await {
+        tracing::warn!(%error, "a guest cannot be served");
+        return Ok(());
+    }
+    let present = Present { shared: shared.clone(), member };
+    protocol::welcome(&mut write, &shared.welcome).await?;
     let place = Arc::new(place);
     let (replies, outgoing) = mpsc::channel(REPLIES_MAX);
     shared.world.spawn("socket replies", Box::pin(send(shared.clone(), outgoing, write, place.clone())));
-    let guest = Guest { shared, replies, waits: Waits::default(), place };
+    let guest = Guest { shared, replies, waits: Waits::default(), place, present };
     guest.take_requests(reader).await?;
     guest.waits.end_all();
     // Who left does not hear it.
@@ -71,11 +78,27 @@ async fn serve(shared: Arc<Shared>, stream: UnixStream, place: OwnedSemaphorePer
     Ok(())
 }
 
-async fn greet(shared: &Shared, reader: &mut Reader<OwnedReadHalf>, write: &mut OwnedWriteHalf) -> Result<(), Broken> {
-    let greeting = pin!(protocol::welcome(reader, write, &shared.welcome));
+async fn hear_hello(
+    shared: &Shared,
+    reader: &mut Reader<OwnedReadHalf>,
+    write: &mut OwnedWriteHalf,
+) -> Result<Hello, Broken> {
+    let greeting = pin!(protocol::hear_hello(reader, write));
     match select(greeting, shared.world.sleep(GREETING_MS_MAX)).await {
         Either::Left((greeted, _)) => greeted,
         Either::Right(_) => Err(Broken::Truncated),
+    }
+}
+
+/// A guest that has arrived; whoever keeps account is told when it leaves, however it does.
+struct Present {
+    shared: Arc<Shared>,
+    member: u128,
+}
+
+impl Drop for Present {
+    fn drop(&mut self) {
+        self.shared.guests.left(self.member);
     }
 }
 
@@ -86,6 +109,7 @@ struct Guest {
     waits: Waits,
     /// Held by everything that uses the records for this guest, so that a stopped server knows when nothing does.
     place: Arc<OwnedSemaphorePermit>,
+    present: Present,
 }
 
 impl Guest {
@@ -127,6 +151,7 @@ impl Guest {
             }),
             Request::Commit(batch) => {
                 let batch = batch.into_batch().map_err(|what| Broken::Garbage(what.into()))?;
+                self.shared.guests.commits(self.present.member, &batch);
                 records.commit(batch).await.map(|outcome| Answer::Outcome(cut_claimed(outcome)))
             }
             Request::Now => records.now().await.map(Answer::Now),
@@ -241,7 +266,8 @@ fn cut_claimed(mut outcome: Outcome) -> Outcome {
 
 fn reason(error: &Error) -> String {
     match error {
-        Error::Full(why) | Error::Unavailable(why) | Error::Unknown(why) | Error::Damaged(why) => why.to_string(),
+        Error::Full(why) | Error::Unavailable(why) | Error::Unknown(why) => why.to_string(),
+        Error::Damaged(why) | Error::Lost(why) => why.to_string(),
         Error::Invalid(invalid) => invalid.to_string(),
     }
 }

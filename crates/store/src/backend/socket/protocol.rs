@@ -1,8 +1,9 @@
 //! The messages, and the greeting before them.
 //!
 //! The greeting is the same in all versions, so that two versions can tell each other which they are: each side sends
-//! [`MAGIC`] and its [`VERSION`], the client first. Then the server sends a [`Welcome`] and the client requests;
-//! frame by frame, each with the number of the call that it belongs to.
+//! [`MAGIC`] and its [`VERSION`], the client first. Then the client says [`Hello`]: which process it is, and all claims that
+//! it holds. The server answers with a [`Welcome`] when it grants claims, and the client sends requests; frame by frame,
+//! each with the number of the call that it belongs to.
 //!
 //! After a [`Reply::Goodbye`] no reply follows, and **no request that is unanswered by then was executed**.
 
@@ -11,7 +12,10 @@ use super::{
     limits,
     wire::{FlatBatch, FlatError},
 };
-use crate::records::{Outcome, Page, Position, Scan};
+use crate::{
+    backend::held::HeldClaim,
+    records::{Outcome, Page, Position, Scan},
+};
 use onceflow_core::{Key, Row, Shard, Timestamp};
 use serde::{Deserialize, Serialize};
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
@@ -21,7 +25,24 @@ const MAGIC: [u8; 8] = *b"onceflow";
 
 /// The version of the messages. Both sides must speak the same: they are installed together, and a store outlives
 /// its processes.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
+
+/// What a client says first.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Hello {
+    /// Which process it is, in the directory's `members`.
+    pub member: u128,
+    /// The claims it holds, whoever granted them.
+    pub claims: Vec<HeldClaim>,
+}
+
+/// A part of a [`Hello`].
+#[derive(Serialize, Deserialize)]
+struct HelloPart {
+    member: u128,
+    claims: Vec<HeldClaim>,
+    more: bool,
+}
 
 /// What a server says first.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -90,31 +111,64 @@ fn check_greeting(greeting: [u8; 12]) -> Result<(), Broken> {
 }
 
 /// The client's side of the greeting.
-pub(super) async fn greet<R, W>(reader: &mut Reader<R>, writer: &mut W) -> Result<Welcome, Broken>
+pub(super) async fn greet<R, W>(reader: &mut Reader<R>, writer: &mut W, hello: Hello) -> Result<Welcome, Broken>
 where
     R: AsyncRead + Unpin,
     W: AsyncWrite + Unpin,
 {
-    writer.write_all(&greeting()).await?;
-    check_greeting(reader.exactly().await?)?;
+    let mut said = greeting().to_vec();
+    let Hello { member, mut claims } = hello;
+    loop {
+        let rest = claims.split_off(claims.len().min(limits::HELLO_CLAIMS_MAX));
+        let part = HelloPart { member, claims, more: !rest.is_empty() };
+        frame::append(&mut said, 0, &part, limits::REQUEST_BYTES_MAX).expect("a thousand claims are short");
+        claims = rest;
+        if !part.more {
+            break;
+        }
+    }
+    // A server of another version answers and closes before it has read all of this: its answer counts.
+    let written = writer.write_all(&said).await;
+    match reader.exactly().await {
+        Ok(greeting) => check_greeting(greeting)?,
+        Err(broken) => return Err(written.err().map_or(broken, Broken::from)),
+    }
     reader.next().await?.ok_or(Broken::Truncated)?.decode()
 }
 
-/// The server's side of the greeting. A stranger is told nothing; another version is told ours.
-pub(super) async fn welcome<R, W>(reader: &mut Reader<R>, writer: &mut W, welcome: &Welcome) -> Result<(), Broken>
+/// The server's side of the greeting, up to what the client says. A stranger is told nothing; another version is told ours.
+pub(super) async fn hear_hello<R, W>(reader: &mut Reader<R>, writer: &mut W) -> Result<Hello, Broken>
 where
     R: AsyncRead + Unpin,
     W: AsyncWrite + Unpin,
 {
-    let greeted = check_greeting(reader.exactly().await?);
-    let mut reply = greeting().to_vec();
-    match greeted {
-        Ok(()) => frame::append(&mut reply, 0, welcome, limits::REPLY_BYTES_MAX).expect("a welcome is short"),
-        Err(Broken::Version { .. }) => {}
+    match check_greeting(reader.exactly().await?) {
+        Ok(()) => {}
+        Err(broken @ Broken::Version { .. }) => {
+            writer.write_all(&greeting()).await?;
+            return Err(broken);
+        }
         Err(broken) => return Err(broken),
     }
-    writer.write_all(&reply).await?;
-    greeted
+    let mut hello: Option<Hello> = None;
+    loop {
+        let part: HelloPart = reader.next().await?.ok_or(Broken::Truncated)?.decode()?;
+        let all = hello.get_or_insert_with(|| Hello { member: part.member, claims: vec![] });
+        if all.member != part.member || all.claims.len() > limits::CLAIMS_MAX {
+            return Err(Broken::Garbage("a greeting that does not end".into()));
+        }
+        all.claims.extend(part.claims);
+        if !part.more {
+            return hello.ok_or(Broken::Truncated);
+        }
+    }
+}
+
+/// The server's answer to a client that it knows now.
+pub(super) async fn welcome<W: AsyncWrite + Unpin>(writer: &mut W, welcome: &Welcome) -> Result<(), Broken> {
+    let mut reply = greeting().to_vec();
+    frame::append(&mut reply, 0, welcome, limits::REPLY_BYTES_MAX).expect("a welcome is short");
+    Ok(writer.write_all(&reply).await?)
 }
 
 impl Frame {

@@ -2,6 +2,7 @@
 
 use super::{
     connection,
+    guests::{Anybody, Guests},
     limits::{ACCEPT_RETRY_MS, CONNECTIONS_MAX, STOP_MS_MAX},
     protocol::Welcome,
 };
@@ -27,6 +28,7 @@ pub(super) enum Phase {
 /// What all connections of a server share.
 pub(super) struct Shared {
     pub(super) records: Arc<dyn Records>,
+    pub(super) guests: Arc<dyn Guests>,
     pub(super) world: Arc<dyn World>,
     pub(super) welcome: Welcome,
     phase: watch::Sender<Phase>,
@@ -60,9 +62,21 @@ pub fn serve(
     welcome: Welcome,
     world: Arc<dyn World>,
 ) -> ServerHandle {
+    serve_guests(listener, records, Arc::new(Anybody), welcome, world)
+}
+
+/// The same, with somebody who keeps account of the guests.
+pub fn serve_guests(
+    listener: UnixListener,
+    records: Arc<dyn Records>,
+    guests: Arc<dyn Guests>,
+    welcome: Welcome,
+    world: Arc<dyn World>,
+) -> ServerHandle {
     let listener = Arc::new(listener);
     let places = Arc::new(Semaphore::new(CONNECTIONS_MAX));
-    let shared = Arc::new(Shared { records, world, welcome, phase: watch::Sender::new(Phase::Serving), places });
+    let shared =
+        Arc::new(Shared { records, guests, world, welcome, phase: watch::Sender::new(Phase::Serving), places });
     shared.world.spawn("socket accept", Box::pin(accept(shared.clone(), listener.clone())));
     ServerHandle { shared, _listener: listener }
 }

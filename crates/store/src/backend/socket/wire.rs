@@ -95,6 +95,7 @@ pub(super) enum FlatError {
     Unavailable(String),
     Unknown(String),
     Damaged(String),
+    Lost(String),
 }
 
 /// An [`Invalid`] on its way.
@@ -118,6 +119,7 @@ impl From<Error> for FlatError {
             Error::Unavailable(why) => FlatError::Unavailable(why.to_string()),
             Error::Unknown(why) => FlatError::Unknown(why.to_string()),
             Error::Damaged(why) => FlatError::Damaged(why.to_string()),
+            Error::Lost(why) => FlatError::Lost(why.to_string()),
         }
     }
 }
@@ -130,6 +132,7 @@ impl From<FlatError> for Error {
             FlatError::Unavailable(why) => Error::Unavailable(why.into()),
             FlatError::Unknown(why) => Error::Unknown(why.into()),
             FlatError::Damaged(why) => Error::Damaged(why.into()),
+            FlatError::Lost(why) => Error::Lost(why.into()),
         }
     }
 }
@@ -234,6 +237,7 @@ mod tests {
             Error::Unavailable("closed".into()),
             Error::Unknown("lost".into()),
             Error::Damaged("bits".into()),
+            Error::Lost("all".into()),
         ];
         for error in errors {
             assert_eq!(Error::from(FlatError::from(error.clone())).to_string(), error.to_string());

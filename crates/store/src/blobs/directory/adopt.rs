@@ -5,7 +5,10 @@ use super::{
     unfinished::{digest, digest_open, settle},
 };
 use crate::{
-    blobs::{Error, ObjectName, Stored},
+    blobs::{
+        Error, ObjectName, Stored,
+        verified::{Hints, Look},
+    },
     blocking::blocking,
     fs::{make_read_only, remove_if_there, sync_directory},
 };
@@ -23,7 +26,7 @@ pub(super) enum Linked {
     Elsewhere(File, u64),
 }
 
-pub(super) fn link(layout: &Layout, name: ObjectName, path: &Path) -> Result<Linked, Error> {
+pub(super) fn link(layout: &Layout, name: ObjectName, path: &Path, hints: &Hints) -> Result<Linked, Error> {
     if path.parent().is_some_and(|parent| parent == layout.objects) {
         // To take it from there would take it from whoever it belongs to.
         return Err(unreadable(name, path, &io::Error::new(ErrorKind::InvalidInput, "it is an object of the store")));
@@ -36,6 +39,7 @@ pub(super) fn link(layout: &Layout, name: ObjectName, path: &Path) -> Result<Lin
     if !same_file_system(&file, layout).map_err(|error| Error::io(&layout.place, &error))? {
         return Ok(Linked::Elsewhere(file, len));
     }
+    let before = file.metadata().ok().and_then(|metadata| Look::of(&metadata));
     let stored = digest_open(&mut file).map_err(|error| unreadable(name, path, &error))?;
     make_read_only(&file);
     file.sync_all().map_err(|error| Error::io(&layout.place, &error))?;
@@ -46,6 +50,7 @@ pub(super) fn link(layout: &Layout, name: ObjectName, path: &Path) -> Result<Lin
     }
     settle(layout, name, linked, stored)?;
     remove_now(layout, path)?;
+    hints.remember(&layout.object(name), before, stored);
     Ok(Linked::Stored(stored))
 }
 

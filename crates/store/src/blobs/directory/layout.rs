@@ -2,7 +2,7 @@
 
 use crate::{
     blobs::{Error, ObjectName},
-    fs::{remove_if_there, sync_directory},
+    fs::{make_private_directory, remove_if_there, sync_directory},
 };
 use std::{
     fs,
@@ -36,12 +36,12 @@ impl Layout {
             if self.unfinished.is_dir() && self.objects.is_dir() {
                 return Ok(());
             }
-            fs::create_dir_all(&self.objects)?;
+            make_private_directory(&self.objects)?;
             sync_directory(&self.root)?;
             for above in fs::canonicalize(&self.root)?.ancestors().skip(1).take(ABOVE) {
                 let _ = sync_directory(above);
             }
-            fs::create_dir_all(&self.unfinished)
+            make_private_directory(&self.unfinished)
         };
         make().map_err(|error| Error::io(&self.place, &error))
     }

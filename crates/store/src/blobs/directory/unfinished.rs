@@ -2,7 +2,7 @@
 //! it, and after a crash `list` finds the file.
 
 use super::layout::Layout;
-use crate::blobs::{Error, Hashing, ObjectName, Stored};
+use crate::blobs::{Error, Hashing, ObjectName, Stored, verified::Look};
 use crate::fs::{make_read_only, sync_directory};
 use bytes::Bytes;
 use std::{
@@ -38,6 +38,11 @@ impl Unfinished {
             self.file.write_all(piece).map_err(|error| Error::io(&self.layout.place, &error))?;
         }
         Ok(self)
+    }
+
+    /// What its file looks like now.
+    pub(super) fn look(&self) -> Option<Look> {
+        self.file.metadata().ok().and_then(|metadata| Look::of(&metadata))
     }
 
     /// Makes it an object, durably.

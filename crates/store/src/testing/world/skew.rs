@@ -1,6 +1,6 @@
 //! Another machine's view of the same world: its wall clock is wrong.
 
-use crate::world::{BoxFuture, World};
+use crate::world::{BoxFuture, Uptime, World};
 use onceflow_core::Timestamp;
 use std::sync::{
     Arc,
@@ -10,13 +10,13 @@ use std::sync::{
 /// A world whose wall clock is ahead of another's, or behind. Everything else is shared.
 pub struct SkewedWorld {
     world: Arc<dyn World>,
-    ahead_ms: AtomicI64,
+    ahead_ms: Arc<AtomicI64>,
 }
 
 impl SkewedWorld {
     /// So many milliseconds ahead; negative is behind.
     pub fn new(world: Arc<dyn World>, ahead_ms: i64) -> Arc<Self> {
-        Arc::new(SkewedWorld { world, ahead_ms: AtomicI64::new(ahead_ms) })
+        Arc::new(SkewedWorld { world, ahead_ms: Arc::new(AtomicI64::new(ahead_ms)) })
     }
 
     /// Changes the skew, as if someone had set this machine's clock.
@@ -29,6 +29,10 @@ impl World for SkewedWorld {
     fn clock(&self) -> Timestamp {
         let ahead_ms = self.ahead_ms.load(SeqCst);
         Timestamp::from_ms(self.world.clock().as_ms().saturating_add_signed(ahead_ms))
+    }
+
+    fn uptime(&self) -> Option<Uptime> {
+        self.world.uptime()
     }
 
     fn random(&self) -> u128 {
@@ -45,5 +49,10 @@ impl World for SkewedWorld {
 
     fn dedicate(&self, name: &'static str, task: BoxFuture<'static, ()>) {
         self.world.dedicate(name, task);
+    }
+
+    fn service(&self) -> Option<Arc<dyn World>> {
+        let world = self.world.service()?;
+        Some(Arc::new(SkewedWorld { world, ahead_ms: self.ahead_ms.clone() }))
     }
 }

@@ -35,6 +35,10 @@ impl Sleepers {
         inner.waiting.keys().map(|(at, _)| *at).find(|at| *at > inner.passed_ms).map(|at| at - inner.passed_ms)
     }
 
+    pub(super) fn passed_ms(&self) -> u64 {
+        lock(&self.0).passed_ms
+    }
+
     pub(super) fn count(&self) -> usize {
         lock(&self.0).waiting.len()
     }

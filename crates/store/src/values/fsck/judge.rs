@@ -1,7 +1,7 @@
 //! Decides what does not fit. Pure: rows in, findings out.
 
 use super::{Report, cycle, read::Snapshot};
-use crate::blobs::ObjectName;
+use crate::blobs::{ObjectName, State};
 use crate::values::{
     id::{EdgeName, ValueId},
     stored::{Belongings, Head, Seal},
@@ -57,6 +57,15 @@ pub enum Finding {
     ReleasedTooEarly(Name),
     /// A blob whose object is not there.
     NoObject(ValueId, ObjectName),
+    /// A blob whose object is not what was stored: of another length, or, if its bytes were read, of another digest.
+    WrongObject {
+        /// The blob.
+        id: ValueId,
+        /// Its object.
+        object: ObjectName,
+        /// What is wrong with it.
+        why: String,
+    },
     /// An object that nothing names.
     Orphan(ObjectName),
     /// A prefix that is being released and whose elements could still be set.
@@ -75,11 +84,10 @@ impl Finding {
 
     /// Whether repairing it changes what is true, so that everything else must be looked at again.
     pub(super) fn is_about_truth(&self) -> bool {
-        use Finding::{Cycle, Damaged, Elements, Missing, NoObject, ReleasedTooEarly, Unreadable};
-        matches!(
-            self,
-            Damaged(_) | Missing(_) | Cycle(_) | Elements { .. } | NoObject(..) | Unreadable(..) | ReleasedTooEarly(_)
-        )
+        use Finding::{Cycle, Damaged, Elements, Missing, NoObject, ReleasedTooEarly, Unreadable, WrongObject};
+        let is_of_objects = matches!(self, NoObject(..) | WrongObject { .. });
+        let is_of_values = matches!(self, Damaged(_) | Missing(_) | Cycle(_) | Elements { .. });
+        is_of_objects || is_of_values || matches!(self, Unreadable(..) | ReleasedTooEarly(_))
     }
 }
 
@@ -108,6 +116,7 @@ impl fmt::Display for Finding {
                 write!(f, "prefix {prefix:?} is to be released, but its list is there")
             }
             Finding::NoObject(id, object) => write!(f, "blob {id} names object {object}, which is not there"),
+            Finding::WrongObject { id, object, why } => write!(f, "object {object} of blob {id} is damaged: {why}"),
             Finding::Orphan(object) => write!(f, "object {object} is named by nothing"),
             Finding::ReleasedOpen(prefix) => write!(f, "prefix {prefix:?} is to be released, but is not sealed"),
         }
@@ -130,7 +139,8 @@ pub(super) fn judge(snapshot: &Snapshot) -> Report {
     let Judge { findings, lost, .. } = judge;
     let (leaks, problems) = findings.into_iter().partition(Finding::is_leak);
     let (values, edges) = (snapshot.values.len(), snapshot.edges.len());
-    Report { values, edges, problems, leaks, lost, exact: true, left: None }
+    let (objects, digests) = (snapshot.objects.as_ref().map_or(0, |objects| objects.len()), 0);
+    Report { values, edges, objects, digests, problems, leaks, lost, exact: true, left: None }
 }
 
 struct Judge<'a> {
@@ -245,18 +255,23 @@ impl<'a> Judge<'a> {
     }
 
     fn objects(&mut self) {
-        let Snapshot { uploads, unlink, objects, .. } = self.snapshot;
+        let Snapshot { uploads, unlink, objects, wrong, .. } = self.snapshot;
         let Some(objects) = objects else { return };
         let mut named: BTreeSet<ObjectName> = uploads.union(unlink).copied().collect();
         for (id, head) in &self.heads {
-            if let Some(Belongings::Object(object)) = head.belongings() {
-                named.insert(object);
-                if !objects.contains(&object) {
-                    self.findings.push(Finding::NoObject((*id).clone(), object));
+            let Some(crate::values::Content::Object { name: object, len }) = head.content() else { continue };
+            named.insert(object);
+            let wrong_object = |why| Finding::WrongObject { id: (*id).clone(), object, why };
+            match objects.get(&object) {
+                None | Some(State::Unfinished) => self.findings.push(Finding::NoObject((*id).clone(), object)),
+                Some(State::Whole { len: found }) if *found != len => {
+                    self.findings.push(wrong_object(format!("it should have {len} bytes, and has {found}")));
                 }
+                Some(State::Whole { .. }) => self.findings.extend(wrong.get(&object).cloned().map(wrong_object)),
             }
         }
-        self.findings.extend(objects.difference(&named).map(|object| Finding::Orphan(*object)));
+        let orphans = objects.keys().filter(|object| !named.contains(*object));
+        self.findings.extend(orphans.map(|object| Finding::Orphan(*object)));
     }
 
     fn cycles(&mut self) {

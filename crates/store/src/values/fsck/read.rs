@@ -4,10 +4,12 @@ use super::super::{
     Error, Values,
     blob::object,
     id::{EdgeName, ValueId},
-    keys::{Keys, read_due},
+    keys::{Keys, WITNESS, read_due},
+    reclaim::Witness,
     stored::{Debt, Edge, Seal, Standing, Sweeper},
 };
-use crate::blobs::ObjectName;
+use super::deep::Deep;
+use crate::blobs::{ObjectName, State};
 use onceflow_core::{Group, Key, Name, Row, Timestamp, limits};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -28,7 +30,9 @@ pub(super) struct Snapshot {
     pub(super) uploads: BTreeSet<ObjectName>,
     pub(super) unlink: BTreeSet<ObjectName>,
     /// Objects that are there, if there is a blob store.
-    pub(super) objects: Option<BTreeSet<ObjectName>>,
+    pub(super) objects: Option<BTreeMap<ObjectName, State>>,
+    /// Of those, the ones whose bytes were read and are not what their values say.
+    pub(super) wrong: BTreeMap<ObjectName, String>,
     /// Rows that cannot be read, other than values and counts.
     pub(super) unreadable: Vec<(Key, Row)>,
 }
@@ -49,21 +53,22 @@ impl Values {
         }
     }
 
-    async fn all_objects(&self) -> Result<Option<BTreeSet<ObjectName>>, Error> {
+    async fn all_objects(&self) -> Result<Option<BTreeMap<ObjectName, State>>, Error> {
         let Some(blobs) = &self.blobs else { return Ok(None) };
-        let mut objects = BTreeSet::new();
+        let mut objects = BTreeMap::new();
         loop {
-            let page = blobs.list(objects.last().copied(), limits::LIST_OBJECTS_MAX).await?;
-            objects.extend(page.objects.iter().map(|listed| listed.name));
+            let page = blobs.list(objects.keys().next_back().copied(), limits::LIST_OBJECTS_MAX).await?;
+            objects.extend(page.objects.iter().map(|listed| (listed.name, listed.state)));
             if !page.more || page.objects.is_empty() {
                 return Ok(Some(objects));
             }
         }
     }
 
-    pub(super) async fn snapshot(&self) -> Result<Snapshot, Error> {
+    pub(super) async fn snapshot(&self, deep: &Deep) -> Result<Snapshot, Error> {
         // Objects before rows: an object is there only after a row says so.
-        let mut snapshot = Snapshot { objects: self.all_objects().await?, ..Snapshot::default() };
+        let objects = self.all_objects().await?;
+        let mut snapshot = Snapshot { objects, wrong: deep.wrong.clone(), ..Snapshot::default() };
         for group in self.keys.all() {
             for (name, row) in self.all_rows(group).await? {
                 if snapshot.take(&self.keys, group, &name, &row).is_none() {
@@ -108,6 +113,8 @@ impl Snapshot {
             self.uploads.insert(object(name)?);
         } else if group == &keys.unlink {
             self.unlink.insert(object(name)?);
+        } else if name.as_bytes() == WITNESS.as_bytes() {
+            Witness::from_row(row)?;
         } else {
             Sweeper::from_row(row)?;
         }

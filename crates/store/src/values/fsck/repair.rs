@@ -58,6 +58,12 @@ impl Values {
                     return Ok(None);
                 }
             }
+            // As long as its row names the object that was judged, that is what it is.
+            Finding::WrongObject { id, .. } => {
+                if !self.give_up(&mut batch, id, judged, sweeper) {
+                    return Ok(None);
+                }
+            }
             // No value can come to name it: for that an upload's row would have to be there.
             Finding::Orphan(object) => {
                 batch.require_absent(keys.upload(*object)).put(keys.unlink(*object), Row::default());

@@ -63,12 +63,12 @@ impl Values {
         let nothing_left = burial.finish(turn);
         let mut left = None;
         match is_last && nothing_left {
-            true => burial.batch.delete(self.keys.sweeper()),
+            true => burial.batch.delete(self.keys.sweeper()).delete(self.keys.witness()),
             false => {
                 let back_by = work.next_deadline.unwrap_or(Timestamp::NEVER);
                 let sweeper = Sweeper { turn, back_by, ..sweeper };
                 let row = sweeper.to_row();
-                let seen = Seen { row: Some(row.clone()), sweeper: Some(sweeper) };
+                let seen = Seen { row: Some(row.clone()), sweeper: Some(sweeper), witness: seen.witness };
                 left = Some(Known { seen, next_deadline: work.next_deadline });
                 burial.batch.put(self.keys.sweeper(), row)
             }

@@ -2,10 +2,10 @@
 //! rings. It never spins: every wait has a reason to end.
 
 use super::super::{Error, Values, limits};
-use crate::records;
+use crate::{records, world::give_way};
 use futures_util::future::{Either, select};
 use onceflow_core::Timestamp;
-use std::{future::poll_fn, pin::pin, sync::Arc, task::Poll};
+use std::{pin::pin, sync::Arc};
 
 impl Values {
     /// Reclaims until it is dropped. Run one per process and shard.
@@ -19,7 +19,7 @@ impl Values {
             let seen = self.news.seen();
             let rest_ms = match self.reclaim(self.reclaim_budget()).await {
                 Ok(done) if done.more => {
-                    let_others_run().await;
+                    give_way().await;
                     continue;
                 }
                 Ok(done) => self.rest_ms(done.next_deadline).await,
@@ -36,6 +36,17 @@ impl Values {
         }
     }
 
+    /// Reclaims until there is nothing to do now. Gives way in between, so that it can be stopped.
+    ///
+    /// # Errors
+    /// If the store does not answer.
+    pub async fn reclaim_all(&self) -> Result<(), Error> {
+        while self.reclaim(self.reclaim_budget()).await?.more {
+            give_way().await;
+        }
+        Ok(())
+    }
+
     async fn rest_ms(&self, next_deadline: Option<Timestamp>) -> u64 {
         let Some(deadline) = next_deadline else { return limits::RECLAIM_LOOK_MS };
         match self.records.now().await {
@@ -47,17 +58,4 @@ impl Values {
 
 fn is_final(error: &Error) -> bool {
     matches!(error, Error::Damaged { .. } | Error::Records(records::Error::Damaged(_) | records::Error::Invalid(_)))
-}
-
-/// Gives way once. A store in memory never makes anyone wait, and so would keep this thread.
-async fn let_others_run() {
-    let mut gave_way = false;
-    poll_fn(|context| {
-        if std::mem::replace(&mut gave_way, true) {
-            return Poll::Ready(());
-        }
-        context.waker().wake_by_ref();
-        Poll::Pending
-    })
-    .await;
 }

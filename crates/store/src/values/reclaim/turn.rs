@@ -4,7 +4,7 @@
 //! A batch never requires that the row is *absent* and buries: it may have been there in between. Whoever finds
 //! none first writes one, with a turn that is unique for ever, and reads again.
 
-use super::{super::stored::Sweeper, Error, Round};
+use super::{super::stored::Sweeper, Error, Round, Witness};
 use crate::values::{Tried, Values};
 use onceflow_core::{Batch, Row, Timestamp};
 
@@ -12,6 +12,8 @@ use onceflow_core::{Batch, Row, Timestamp};
 pub(super) struct Seen {
     pub(super) row: Option<Row>,
     pub(super) sweeper: Option<Sweeper>,
+    /// How late it was when somebody last wrote that down.
+    pub(super) witness: Option<Witness>,
 }
 
 /// What one round leaves for the next one to know.
@@ -23,12 +25,15 @@ pub(super) struct Known {
 
 impl Values {
     pub(super) async fn seen_sweeper(&self) -> Result<Seen, Error> {
-        let row = self.row(self.keys.sweeper()).await?;
+        let rows = self.records.get(self.shard, &[self.keys.sweeper(), self.keys.witness()]).await?;
+        let [row, witness] = <[Option<Row>; 2]>::try_from(rows).expect("a row, or none, for each key");
+        // One that cannot be read is as good as none; fsck tells.
+        let witness = witness.as_deref().and_then(Witness::from_row);
         let sweeper = match &row {
             None => None,
             Some(row) => Some(Sweeper::from_row(row).ok_or_else(|| Error::damaged("the sweeper's row"))?),
         };
-        Ok(Seen { row, sweeper })
+        Ok(Seen { row, sweeper, witness })
     }
 
     /// A batch that happens only if nobody has reclaimed since `seen` was read, and after which nobody can whose
@@ -42,7 +47,7 @@ impl Values {
     pub(super) async fn take_first_turn(&self, next_deadline: Option<Timestamp>) -> Result<Round, Error> {
         let back_by = next_deadline.unwrap_or(Timestamp::NEVER);
         let sweeper = Sweeper { turn: self.fences.next(), back_by, grace_until: Timestamp::ZERO };
-        let mut batch = self.batch_after(&Seen { row: None, sweeper: None });
+        let mut batch = self.batch_after(&Seen { row: None, sweeper: None, witness: None });
         batch.put(self.keys.sweeper(), sweeper.to_row());
         Ok(match self.try_commit(batch).await? {
             Tried::Applied(_) => Round::Did(0),
@@ -65,14 +70,17 @@ impl Values {
     /// Nothing to do now: promises to be back for the next lease, or leaves no row behind.
     pub(super) async fn rest(&self, seen: &Seen, next_deadline: Option<Timestamp>) -> Result<Round, Error> {
         let mut batch = self.batch_after(seen);
+        let witness = self.witness(seen.witness);
         match (next_deadline, seen.sweeper) {
             (None, None) => return Ok(Round::Idle(None)),
-            (None, Some(_)) => batch.delete(self.keys.sweeper()),
-            (Some(back_by), Some(sweeper)) if sweeper.back_by == back_by => return Ok(Round::Idle(next_deadline)),
+            (None, Some(_)) => batch.delete(self.keys.sweeper()).delete(self.keys.witness()),
+            (Some(back_by), Some(sweeper)) if sweeper.back_by == back_by && !witness.is_news(seen.witness) => {
+                return Ok(Round::Idle(next_deadline));
+            }
             (Some(back_by), sweeper) => {
                 let grace_until = sweeper.map_or(Timestamp::ZERO, |sweeper| sweeper.grace_until);
                 let sweeper = Sweeper { turn: self.fences.next(), back_by, grace_until };
-                batch.put(self.keys.sweeper(), sweeper.to_row())
+                batch.put(self.keys.sweeper(), sweeper.to_row()).put(self.keys.witness(), witness.to_row())
             }
         };
         Ok(match self.try_commit(batch).await? {

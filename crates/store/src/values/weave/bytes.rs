@@ -8,6 +8,7 @@ use crate::{
         Error, ValueId, Values,
         limits::INLINE_VALUE_BYTES_MAX,
         value::{Content, Digest, Value},
+        whole::{broken, wanted},
     },
 };
 use bytes::{Bytes, BytesMut};
@@ -35,22 +36,20 @@ impl Values {
     /// All bytes of a value that is inline or a blob, in memory. Something must hold the value meanwhile.
     ///
     /// # Errors
-    /// [`Senseless`](Error::Senseless) for a gathered list; [`blobs::Error::Damaged`] if an object is not what its
-    /// name says.
+    /// [`Senseless`](Error::Senseless) for a gathered list; [`Broken`](Error::Broken) if an object is not what its name
+    /// says.
     pub async fn read_all(&self, id: &ValueId) -> Result<Bytes, Error> {
         let (name, len) = match self.get(id).await?.content {
             Content::Inline(bytes) => return Ok(bytes.into()),
             Content::Gathered { .. } => {
                 return Err(Error::Senseless(format!("value {id} is a list, and has no bytes")));
             }
+            Content::Source(source) => return self.read_source(source).await,
             Content::Object { name, len } => (name, len),
         };
-        let digest = id.as_bytes().split_first().and_then(|(_, digest)| digest.try_into().ok());
-        let digest = digest.ok_or_else(|| Error::damaged(format!("the name of blob {id}")))?;
-        let stored = blobs::Stored { len, digest: blobs::Digest::from_bytes(digest) };
-        let mut chunks = read_checked(&**self.blobs()?, name, stored).await?;
+        let mut chunks = read_checked(&**self.blobs()?, name, wanted(id, len)?).await.map_err(broken(id))?;
         let mut all = BytesMut::with_capacity(usize::try_from(len).unwrap_or(0));
-        while let Some(chunk) = chunks.try_next().await? {
+        while let Some(chunk) = chunks.try_next().await.map_err(broken(id))? {
             all.extend_from_slice(&chunk);
         }
         Ok(all.freeze())

@@ -1,0 +1,81 @@
+//! Which input files are read where they are, and which are copied into the store.
+//!
+//! A store in a directory is of one machine, whose steps find every file at its path. On a server's store other machines
+//! do, only if the path is one that all of them share: those are declared (`shared_paths`).
+
+use crate::place::Place;
+use std::path::{Path, PathBuf};
+
+/// What the settings say.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Sources {
+    /// Input files are copied, whatever the flow says.
+    pub(crate) stored: bool,
+    /// Directories that all machines find at the same path.
+    pub(crate) shared: Vec<PathBuf>,
+}
+
+/// Which files are referred to.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct ByReference {
+    all: bool,
+    below: Vec<PathBuf>,
+}
+
+impl Sources {
+    /// Which files are referred to in this store, by a flow that may want them stored.
+    pub(crate) fn by_reference(&self, place: &Place, flow_stores: bool) -> ByReference {
+        match (self.stored || flow_stores, &place.server) {
+            (true, _) => ByReference::default(),
+            (false, None) => ByReference { all: true, below: vec![] },
+            (false, Some(_)) => ByReference { all: false, below: self.shared.clone() },
+        }
+    }
+}
+
+impl ByReference {
+    /// Whether this file is: only regular files can be read twice.
+    pub(crate) fn holds_for(&self, path: &Path) -> bool {
+        let Ok(path) = std::path::absolute(path) else { return false };
+        // A shared directory may hold a link to one that is not.
+        let is_below = || {
+            let real = std::fs::canonicalize(&path).unwrap_or_default();
+            let holds = |shared: &PathBuf| {
+                let shared = std::fs::canonicalize(shared).unwrap_or_else(|_| shared.clone());
+                real.starts_with(shared)
+            };
+            self.below.iter().any(holds)
+        };
+        (self.all || is_below()) && path.is_file()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::place;
+
+    #[test]
+    fn files_are_referred_to_on_this_machine_and_on_shared_paths_of_others() {
+        let directory = tempfile::tempdir().unwrap();
+        let (shared, own) = (directory.path().join("shared"), directory.path().join("own"));
+        for at in [&shared, &own] {
+            std::fs::create_dir(at).unwrap();
+            std::fs::write(at.join("f"), "f").unwrap();
+        }
+        std::os::unix::fs::symlink(own.join("f"), shared.join("link")).unwrap();
+        let here = place::find(Some(Path::new("store")), directory.path());
+        let server = place::find(Some(Path::new("redis://host")), directory.path());
+        let sources = Sources { stored: false, shared: vec![shared.clone()] };
+        let holds = |sources: &Sources, place: &Place, flow: bool, path: PathBuf| {
+            sources.by_reference(place, flow).holds_for(&path)
+        };
+        assert!(holds(&sources, &here, false, own.join("f")));
+        assert!(!holds(&sources, &here, true, own.join("f")), "the flow wants it stored");
+        assert!(!holds(&Sources { stored: true, ..sources.clone() }, &here, false, own.join("f")));
+        assert!(!holds(&sources, &here, false, PathBuf::from("/dev/null")), "it is no file");
+        assert!(holds(&sources, &server, false, shared.join("f")));
+        assert!(!holds(&sources, &server, false, own.join("f")), "other machines do not find it");
+        assert!(!holds(&sources, &server, false, shared.join("link")), "it leads to where they do not find it");
+    }
+}

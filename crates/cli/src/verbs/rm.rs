@@ -1,0 +1,123 @@
+//! `onceflow rm RUN`: removes a run that has ended, with all that is kept of it: outputs, record, history, kept values, logs
+//! and directory. One that has not ended is refused; `--force` cancels it first. Results that were written stay.
+
+use crate::{
+    args, asking, codes,
+    exit::Exit,
+    fault::Fault,
+    place::Place,
+    presence::{self, Notice, Presence},
+    printer::Printer,
+    runs,
+    session::Session,
+    verbs::ls::shell_word,
+    words, work,
+};
+use onceflow_engine::Summary;
+use serde_json::json;
+
+/// Removes a run.
+pub(crate) async fn run(args: &args::Rm, place: Place, printer: &Printer) -> Result<Exit, Fault> {
+    let session = Session::open(place).await?;
+    let engine = session.idle().await?;
+    let run = session.run(&engine, &args.run).await?;
+    engine.stop();
+    if !args.force {
+        may_go(&run)?;
+    }
+    let bytes = work::size(&session.place.run(run.id));
+    if args.sure.dry_run {
+        session.close().await?;
+        return Ok(would(&run, bytes, printer));
+    }
+    let ending = if run.status.has_ended() { "" } else { "stop and undo it, then " };
+    let what = format!("run `{}` is {}: {ending}remove it and all that is kept of it", run.key, run.status);
+    if !asking::may(printer, args.sure, &what) {
+        session.close().await?;
+        return Ok(asking::left_alone(printer));
+    }
+    let run = match run.status.has_ended() {
+        true => run,
+        false => match cancelled(&session, &run, printer).await? {
+            Ok(run) => run,
+            Err(exit) => {
+                session.close_clean(printer).await?;
+                return Ok(exit);
+            }
+        },
+    };
+    remove(&session, &run).await?;
+    session.close_clean(printer).await?;
+    if printer.json {
+        let key = &run.key;
+        printer.data(&json!({"key": key, "id": run.id.to_string(), "removed": true, "directory_bytes": bytes}));
+    }
+    printer.say(format!("run `{}` is removed; results that were written stay", run.key));
+    Ok(Exit::Done)
+}
+
+/// A run that has not ended, or whose effects are still there, goes only by force: nobody could find it again.
+fn may_go(run: &Summary) -> Result<(), Fault> {
+    let key = shell_word(&run.key);
+    if !run.status.has_ended() {
+        let why = format!("run `{}` has not ended: it is {}", run.key, run.status);
+        let hint = format!("`onceflow cancel {key}` stops and undoes it; `onceflow rm --force {key}` does both");
+        return Err(Fault::new(Exit::Busy, codes::UNFINISHED, why).hint(hint));
+    }
+    if let Some(first) = run.not_undone.first() {
+        let why = format!("run `{}` was not cleaned up: {} is still in effect", run.key, words::step(&first.address));
+        let hint = format!("undo it by hand, then `onceflow rm --force {key}`");
+        return Err(Fault::new(Exit::Unclean, codes::ENDED, why).hint(hint));
+    }
+    Ok(())
+}
+
+fn would(run: &Summary, bytes: u64, printer: &Printer) -> Exit {
+    let (cancels, status) = (!run.status.has_ended(), run.status.to_string());
+    match printer.json {
+        true => printer.data(&json!({
+            "key": run.key, "id": run.id.to_string(), "status": status, "cancel": cancels, "directory_bytes": bytes,
+        })),
+        false => {
+            let first = if cancels { "be stopped and undone, then " } else { "" };
+            printer.text(format!("run `{}`, which is {status}, would {first}be removed", run.key));
+        }
+    }
+    printer.next("the same without --dry-run");
+    Exit::Done
+}
+
+/// Cancels the run; an exit code instead if it was not, or not cleanly.
+async fn cancelled(session: &Session, run: &Summary, printer: &Printer) -> Result<Result<Summary, Exit>, Fault> {
+    // What is said about the cancelling is talk: the data is about the removal.
+    let talk = printer.without_data();
+    let exit = super::cancel::cancel(session, run, &talk, false).await?;
+    let engine = session.idle().await?;
+    let ended = runs::of_key(&engine, &run.key).await?;
+    engine.stop();
+    Ok(match ended {
+        Some(ended) if ended.status.has_ended() && ended.not_undone.is_empty() => Ok(ended),
+        // Its history ended meanwhile.
+        None => Ok(run.clone()),
+        Some(_) => Err(exit),
+    })
+}
+
+async fn remove(session: &Session, run: &Summary) -> Result<(), Fault> {
+    let notice = Notice { pid: std::process::id(), key: run.key.clone(), ..Notice::default() };
+    // Whoever attends it may be about to write its results.
+    let attending = match presence::attend(&session.place.directory, notice)? {
+        Presence::Mine(attending, _) => attending,
+        Presence::Other(notice) => {
+            let by = notice.map_or(String::new(), |notice| format!(" by process {}", notice.pid));
+            let why = format!("run `{}` is attended{by}", run.key);
+            return Err(Fault::new(Exit::Busy, codes::RUN_BUSY, why).hint("try again when that has ended"));
+        }
+    };
+    let engine = session.idle().await?;
+    engine.forget(&run.key).await?;
+    engine.stop();
+    work::remove(&session.place, &std::path::Path::new("runs").join(run.id.to_string()));
+    drop(attending);
+    Ok(())
+}

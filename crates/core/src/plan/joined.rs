@@ -1,0 +1,173 @@
+//! Eaches that were joined into one node (`lower/pipeline.rs`), told apart again: for people each is a step of its own, with
+//! a reason of its own.
+
+use super::{
+    change::{Keyed, code, where_from},
+    explain::{Explanation, Fate, Line, Reason},
+};
+use crate::model::{
+    Block, Node, Place, Program, Segment, Source,
+    program::{NodeIndex, Op, PortIndex, ROOT},
+};
+use std::collections::BTreeMap;
+
+/// One each of those that are a node: where it is, and the nodes of the body that are its own.
+struct Part {
+    path: Vec<Segment>,
+    nodes: Vec<NodeIndex>,
+}
+
+/// The eaches that a node of the root block is, in the order of their bodies; none if it is no each.
+fn parts(program: &Program, node: &Node) -> Vec<Part> {
+    let Op::Each { body, .. } = &node.op else { return vec![] };
+    let mut parts: Vec<Part> = vec![Part { path: node.path.clone(), nodes: vec![] }];
+    for (at, inner) in (0..).zip(&program.blocks[*body as usize].nodes) {
+        let Some(end) = inner.path.iter().position(|segment| *segment == Segment::Element) else { continue };
+        if inner.op == Op::Relay {
+            continue;
+        }
+        match parts.iter_mut().find(|part| part.path == inner.path[..end]) {
+            Some(part) => part.nodes.push(at),
+            None => parts.push(Part { path: inner.path[..end].to_vec(), nodes: vec![at] }),
+        }
+    }
+    parts
+}
+
+/// Where people see the eaches that a node is; empty if it is one step.
+pub(super) fn addresses(program: &Program, node: &Node) -> Vec<String> {
+    let parts = parts(program, node);
+    if parts.len() < 2 { vec![] } else { parts.iter().map(|part| Place::root().address(&part.path)).collect() }
+}
+
+/// Where the step is that gives an output of a node of the root block, as people see it.
+pub fn giver(program: &Program, node: NodeIndex, port: PortIndex) -> String {
+    let node = &program.blocks[ROOT as usize].nodes[node as usize];
+    let parts = parts(program, node);
+    if parts.len() > 1
+        && let Some(output) = body(program, node).outputs.get(usize::from(port))
+        && let Source::Node(from, _) = output.from
+        && let Some(part) = parts.iter().find(|part| part.nodes.contains(&from))
+    {
+        return Place::root().address(&part.path);
+    }
+    Place::root().address(&node.path)
+}
+
+/// The same explanation of a program with a line for each each. `keyed` is what values were computed with, if there are
+/// any, and what they would be computed with now.
+pub fn told_apart(explanation: Explanation, program: &Program, keyed: Option<(Keyed<'_>, Keyed<'_>)>) -> Explanation {
+    let root = &program.blocks[ROOT as usize];
+    let mut lines = Vec::with_capacity(explanation.lines.len());
+    for mut line in explanation.lines {
+        let node = &root.nodes[line.node as usize];
+        if let Reason::SourceReruns { address } = &mut line.reason {
+            let is_it = |node: NodeIndex| Place::root().address(&root.nodes[node as usize].path) == *address;
+            let found = node.inputs.iter().find_map(|source| match source {
+                Source::Node(from, port) if is_it(*from) => Some(giver(program, *from, *port)),
+                _ => None,
+            });
+            *address = found.unwrap_or_else(|| std::mem::take(address));
+        }
+        let parts = parts(program, node);
+        if parts.len() < 2 {
+            lines.push(line);
+            continue;
+        }
+        let mut told = Told { keyed, node, line: &line, reasons: Vec::new() };
+        parts.iter().for_each(|part| told.part(&parts, part));
+        let of = parts.iter().zip(told.reasons).map(|(part, reason)| Line {
+            address: Place::root().address(&part.path),
+            reason,
+            ..line.clone()
+        });
+        lines.extend(of);
+    }
+    Explanation { lines }
+}
+
+/// Reasons of the parts of a node so far.
+struct Told<'a> {
+    /// Before, and now.
+    keyed: Option<(Keyed<'a>, Keyed<'a>)>,
+    node: &'a Node,
+    line: &'a Line,
+    reasons: Vec<Reason>,
+}
+
+impl Told<'_> {
+    fn part(&mut self, parts: &[Part], part: &Part) {
+        let reason = match (self.line.fate, &self.line.reason) {
+            (Fate::Run, Reason::NoValue | Reason::New) | (Fate::Reused | Fate::Skipped, _) => self.line.reason.clone(),
+            (Fate::Run, _) => self.why(parts, part),
+        };
+        self.reasons.push(reason);
+    }
+
+    /// Why a part of a node runs that has changed: its own code, an input that it reads, an earlier part; else what it gave
+    /// was not kept.
+    fn why(&self, parts: &[Part], part: &Part) -> Reason {
+        let Some((old, new)) = self.keyed else { return Reason::NoValue };
+        let body = body(new.program, self.node);
+        let Some((was, of)) = find(old.program, &part.path) else { return Reason::New };
+        let (from, to) = (version(old.program, was, &of), version(new.program, self.node, part));
+        if from != to {
+            return Reason::CodeChanged { from, to };
+        }
+        let before = read(old.program, was, &of);
+        for (name, source) in read(new.program, self.node, part) {
+            let Some(had) = before.get(&name) else { return Reason::InputChanged { port: name } };
+            if old.keys.source(*had) == new.keys.source(source) {
+                continue;
+            }
+            let (old_root, root) = (&old.program.blocks[ROOT as usize], &new.program.blocks[ROOT as usize]);
+            let is_same = where_from(root, source) == where_from(old_root, *had);
+            return match source {
+                Source::Node(from, port) if is_same => Reason::SourceReruns { address: giver(new.program, from, port) },
+                _ => Reason::InputChanged { port: name },
+            };
+        }
+        let reads = part.nodes.iter().flat_map(|at| body.nodes[*at as usize].sources());
+        let earlier = reads.filter_map(|source| match source {
+            Source::Node(from, _) => parts[..self.reasons.len()].iter().position(|part| part.nodes.contains(&from)),
+            _ => None,
+        });
+        match earlier.min() {
+            Some(at) => Reason::SourceReruns { address: Place::root().address(&parts[at].path) },
+            None => Reason::NoValue,
+        }
+    }
+}
+
+fn body<'a>(program: &'a Program, node: &Node) -> &'a Block {
+    match &node.op {
+        Op::Each { body, .. } => &program.blocks[*body as usize],
+        _ => unreachable!("only eaches are joined"),
+    }
+}
+
+/// The each at a path, wherever it is joined.
+fn find<'a>(program: &'a Program, path: &[Segment]) -> Option<(&'a Node, Part)> {
+    let nodes = program.blocks[ROOT as usize].nodes.iter();
+    nodes.filter_map(|node| Some((node, parts(program, node).into_iter().find(|part| part.path == path)?))).next()
+}
+
+/// The code of a part, as people can compare it.
+fn version(program: &Program, node: &Node, part: &Part) -> String {
+    let body = body(program, node);
+    let all: Vec<_> = part.nodes.iter().map(|at| code(program, &body.nodes[*at as usize])).collect();
+    let digest = blake3::hash(all.join("\n").as_bytes());
+    format!("each {}", &digest.to_hex()[..8])
+}
+
+/// What a part reads from outside of its node, by name.
+fn read(program: &Program, node: &Node, part: &Part) -> BTreeMap<String, Source> {
+    let body = body(program, node);
+    let sources = part.nodes.iter().flat_map(|at| body.nodes[*at as usize].sources());
+    let input = |port: PortIndex| {
+        let name = body.inputs[usize::from(port)].port.name.clone();
+        (name, node.inputs[usize::from(port)])
+    };
+    let direct = sources.filter_map(|source| if let Source::Input(port) = source { Some(input(port)) } else { None });
+    direct.collect()
+}

@@ -1,0 +1,41 @@
+//! Whether data is still in the store as it was put there: what a plan believes to be there is looked at before it is reused.
+
+use super::{id, lists::elements};
+use crate::Error;
+use onceflow_core::payload::{Outcome, Payload};
+use onceflow_store::values::{ValueId, Values};
+
+/// Elements of a list in the store that are looked at. What is wrong with others is found when they are read, and healed then.
+const ELEMENTS_MAX: u32 = 10_000;
+
+/// The values of this outcome that are missing or damaged, as far as that shows at little cost; none if it can be read. A
+/// list that cannot be read is one of them.
+pub(crate) async fn broken(values: &Values, outcome: &Outcome) -> Result<Vec<ValueId>, Error> {
+    let (mut ids, mut lists) = (Vec::new(), Vec::new());
+    collect(outcome.value(), &mut ids, &mut lists);
+    let mut unreadable = Vec::new();
+    while let Some(list) = lists.pop() {
+        let Payload::StoredList(stored) = &list else { continue };
+        let len = u32::try_from(stored.len).unwrap_or(u32::MAX).min(ELEMENTS_MAX);
+        match elements(values, &list, 0..len).await {
+            Ok(found) => found.iter().for_each(|element| collect(element.value(), &mut ids, &mut lists)),
+            Err(error) if error.is_damage() => unreadable.push(id(&stored.id)),
+            Err(error) => return Err(error),
+        }
+    }
+    let mut found = if ids.is_empty() { vec![] } else { values.broken_of(&ids).await? };
+    found.extend(unreadable);
+    Ok(found)
+}
+
+fn collect(payload: Option<&Payload>, ids: &mut Vec<ValueId>, lists: &mut Vec<Payload>) {
+    match payload {
+        None | Some(Payload::Inline(_)) => {}
+        // What was only looked at is not stored yet, and has no name.
+        Some(Payload::Stored(stored) | Payload::File { content: stored, .. } | Payload::StoredList(stored))
+            if stored.id.as_bytes().is_empty() => {}
+        Some(Payload::Stored(stored) | Payload::File { content: stored, .. }) => ids.push(id(&stored.id)),
+        Some(list @ Payload::StoredList(_)) => lists.push(list.clone()),
+        Some(Payload::List(elements)) => elements.iter().for_each(|element| collect(element.as_ref(), ids, lists)),
+    }
+}

@@ -1,0 +1,155 @@
+//! Runs that nobody can ask for again: their history ends with their last handle, or with the run if that comes later.
+//!
+//! The promise is kept by the process that started the run: it waits for the end, and deletes in one batch what a finished
+//! run leaves. If that process dies, the deadline that every finished run has does the same, later.
+
+use super::Engine;
+use crate::{
+    Error, Handle,
+    shared::{Shared, lock},
+};
+use onceflow_core::{
+    Batch, Row,
+    protocol::{
+        draft::stored,
+        ids::RunId,
+        keys::{self, Keys},
+        rows::{self, Finished, Head, Phase, State, Status},
+        run::{self, PROGRAM, SEALED},
+    },
+};
+use onceflow_store::values::{self, EdgeName, Weave};
+use std::sync::Arc;
+
+/// Ends the history of a run when it is dropped.
+pub(crate) struct HistoryEnd {
+    shared: Arc<Shared>,
+    key: String,
+    id: RunId,
+}
+
+impl Handle {
+    /// What ends the history of this run when it is dropped.
+    pub(super) fn end(&self) -> HistoryEnd {
+        HistoryEnd { shared: self.shared.clone(), key: self.key.clone(), id: self.id }
+    }
+}
+
+impl Drop for HistoryEnd {
+    fn drop(&mut self) {
+        let (shared, id) = (self.shared.clone(), self.id);
+        lock(&shared.abandoned).insert(id, self.key.clone());
+        let handle = Handle::new(shared.clone(), self.key.clone(), id);
+        let end = async move {
+            let ended = async {
+                // Nobody hears of it, so what is seen need not be durable.
+                if !handle.look().await?.is_at_rest() {
+                    handle.wait().await?;
+                }
+                shared.end_history(&handle.key, id).await
+            };
+            match ended.await {
+                // What is left, `close` looks at once more, and then the deadline of the run.
+                Err(Error::Closed) => return,
+                Err(Error::NoRun(_)) | Ok(()) => {}
+                Err(error) => not_ended(&handle.key, &error),
+            }
+            lock(&shared.abandoned).remove(&id);
+        };
+        self.shared.world.spawn("onceflow run without a key", Box::pin(end));
+    }
+}
+
+fn not_ended(key: &str, error: &Error) {
+    tracing::warn!(%error, key, "failed to end the history of a run without a key; its deadline does, within a day of its end");
+}
+
+/// How long a run without a key is remembered if the process that started it dies: long enough that a handle that is asked
+/// late still answers, and no more than a day of crashes is left.
+pub const KEYLESS_HISTORY_MS: u64 = 24 * 60 * 60 * 1000;
+
+impl Engine {
+    /// A key that no other run has.
+    pub fn fresh_key(&self, flow: &str) -> String {
+        // A key has a limit, the name of a flow has none.
+        let mut end = flow.len().min(onceflow_core::limits::RUN_KEY_BYTES_MAX - 33);
+        while !flow.is_char_boundary(end) {
+            end -= 1;
+        }
+        format!("{}-{:032x}", &flow[..end], self.shared.world.random())
+    }
+}
+
+impl Shared {
+    /// Ends the histories of abandoned runs that are at rest. Others go on elsewhere, and are forgotten by their deadline.
+    pub(super) async fn end_abandoned(&self) {
+        let abandoned = lock(&self.abandoned).clone();
+        for (id, key) in abandoned {
+            match self.end_history(&key, id).await {
+                Ok(()) => drop(lock(&self.abandoned).remove(&id)),
+                Err(error) => not_ended(&key, &error),
+            }
+        }
+    }
+
+    /// Forgets a run that has come to its end, with all that remained of it. One that is at work stays, and one that
+    /// waits for an operator: an outcome that is not known, an effect that could not be undone.
+    async fn end_history(&self, key: &str, id: RunId) -> Result<(), Error> {
+        /// Others may come between a few times.
+        const TRIES_MAX: usize = 100;
+        for _ in 0..TRIES_MAX {
+            let Some(row) = self.row(keys::heads().key(key)).await? else { return Ok(()) };
+            let is_over = match rows::read(&row).ok_or_else(|| Error::damaged(format!("the row of run `{key}`")))? {
+                Head::Finished(finished) if finished.run == id => self.let_go(key, row, &finished).await?,
+                Head::Active(active) if active == id => self.let_failed_go(id).await?,
+                // Somebody uses the key for another run.
+                Head::Finished(_) | Head::Active(_) => true,
+            };
+            if is_over {
+                return Ok(());
+            }
+        }
+        Err(Error::Refused { key: key.to_owned(), why: String::from("changes all the time") })
+    }
+
+    /// Deletes the row of a finished run, lets go of what it gave, and of all else that its history kept. False if it changed
+    /// meanwhile.
+    async fn let_go(&self, key: &str, row: Row, finished: &Finished) -> Result<bool, Error> {
+        if let Status::Failed { undone, .. } | Status::Cancelled { undone } = &finished.status
+            && !undone.is_empty()
+        {
+            return Ok(true);
+        }
+        let keys = Keys::new(finished.run, finished.generation);
+        let outputs = (0..).zip(&finished.outputs).filter(|(_, (_, outcome))| stored(outcome).is_some());
+        let ports = outputs.map(|(port, _)| port).chain(finished.sealed.as_ref().map(|_| SEALED)).chain([PROGRAM]);
+        let weaves: Vec<_> = ports.map(|port| Weave::Let { edge: EdgeName::root(keys.result_edge(port)) }).collect();
+        let head = keys::heads().key(key);
+        let until = finished.ended.plus_ms(finished.header.history_ms);
+        let mut batch = Batch::new(self.shard());
+        batch.require_equals(head.clone(), row).delete(head).delete(keys::due(until, b'h', finished.run, key));
+        batch.delete_group(keys::logs(finished.run)).delete_group(keys::reasons(finished.run));
+        match self.values.weave(&mut batch, &weaves).await {
+            // Its time has come anyway: whoever removes what is due is at it.
+            Err(values::Error::LeaseLost { .. }) => return Ok(true),
+            woven => woven?,
+        }
+        let onceflow_store::Outcome::Applied(committed) = self.records.commit(batch).await? else { return Ok(false) };
+        self.values.noticed(&committed);
+        Ok(true)
+    }
+
+    /// A run that failed goes as if its history had ended. False if it changed meanwhile.
+    async fn let_failed_go(&self, id: RunId) -> Result<bool, Error> {
+        let Some(run) = self.read_run(id).await? else { return Ok(false) };
+        let state = run.state();
+        if !state.phase.is_failed() {
+            return Ok(true);
+        }
+        let expired = self.commit_outside(run::turn(&run.plan, state, Phase::Expired), &[]).await?.is_ok();
+        if expired {
+            run.saw(State { phase: Phase::Expired, ..state });
+        }
+        Ok(expired)
+    }
+}

@@ -1,0 +1,156 @@
+//! What the store keeps from being done is tried again: with growing pauses, told, and not for ever. A result that a body
+//! gave is kept meanwhile, and never computed again because it could not be stored.
+
+use super::Work;
+use crate::{Error, events::What, worker::Worker};
+use futures_util::future::{BoxFuture, Either, select};
+use onceflow_core::Name;
+use std::{
+    collections::BTreeMap,
+    sync::{
+        Mutex,
+        atomic::{AtomicU32, Ordering::SeqCst},
+    },
+};
+
+/// Tries of one thing. With the pauses between them, about a minute.
+pub(crate) const TRIES_MAX: u32 = 9;
+
+/// Tries of a worker that is about to stop.
+const LAST_TRIES_MAX: u32 = 3;
+
+/// The first pause; each is twice the one before.
+const PAUSE_MS: u64 = 200;
+
+/// The longest pause.
+const PAUSE_MS_MAX: u64 = 30_000;
+
+/// How long to wait after so many tries in vain.
+pub(crate) fn pause_ms(tries: u32) -> u64 {
+    PAUSE_MS.saturating_mul(1 << tries.saturating_sub(1).min(30)).min(PAUSE_MS_MAX)
+}
+
+/// Waits between tries to store what a step gave.
+pub(crate) trait Patience: Send + Sync {
+    /// Ends when it is to be tried again; with the error, if that would not help, or was done often enough.
+    fn wait(&self, error: Error) -> BoxFuture<'_, Result<(), Error>>;
+}
+
+/// Patience with the store while it does not take what a body gave. The step stays ours.
+pub(crate) struct Storing<'a> {
+    work: &'a Work<'a>,
+    tries: AtomicU32,
+}
+
+impl<'a> Storing<'a> {
+    pub(crate) fn new(work: &'a Work<'a>) -> Self {
+        Storing { work, tries: AtomicU32::new(0) }
+    }
+}
+
+impl Patience for Storing<'_> {
+    fn wait(&self, error: Error) -> BoxFuture<'_, Result<(), Error>> {
+        Box::pin(async move {
+            if !error.is_passing() {
+                return Err(error);
+            }
+            let (worker, tries) = (self.work.worker, self.tries.fetch_add(1, SeqCst) + 1);
+            // While no row can be written the step cannot be put aside either, by anybody.
+            let is_enough = match (worker.is_stopping(), error.is_of_rows()) {
+                (true, _) => tries >= LAST_TRIES_MAX,
+                (false, true) => false,
+                (false, false) => tries >= TRIES_MAX,
+            };
+            if is_enough {
+                return Err(error);
+            }
+            worker.note(&error);
+            let pause_ms = pause_ms(tries);
+            self.work.tell_held_up(&format!("cannot store its output: {error}; retrying in {}", told(pause_ms))).await;
+            let (pause, heartbeat) = (worker.shared.world.sleep(pause_ms), self.work.heartbeat(true));
+            match select(pause, std::pin::pin!(heartbeat.stopped())).await {
+                Either::Left(_) => Ok(()),
+                Either::Right(_) => Err(error),
+            }
+        })
+    }
+}
+
+fn told(ms: u64) -> String {
+    format!("{}.{} s", ms / 1000, ms % 1000 / 100)
+}
+
+/// How often steps could not be performed here, one after the other, by their names in their queues.
+#[derive(Default)]
+pub(crate) struct Troubles(Mutex<BTreeMap<Name, u32>>);
+
+/// Steps that are counted: more than are taken at a time.
+const TROUBLES_MAX: usize = 4096;
+
+impl Troubles {
+    /// One more time.
+    fn add(&self, name: &Name) -> u32 {
+        let mut all = crate::shared::lock(&self.0);
+        while all.len() >= TROUBLES_MAX {
+            all.pop_first();
+        }
+        let tries = all.entry(name.clone()).or_default();
+        *tries += 1;
+        *tries
+    }
+
+    pub(crate) fn of(&self, name: &Name) -> u32 {
+        crate::shared::lock(&self.0).get(name).copied().unwrap_or(0)
+    }
+
+    pub(crate) fn forget(&self, name: &Name) {
+        crate::shared::lock(&self.0).remove(name);
+    }
+}
+
+impl Work<'_> {
+    /// Tells why the step does not get on.
+    pub(crate) async fn tell_held_up(&self, why: &str) {
+        let address = self.address().await.unwrap_or_else(|_| String::from("/"));
+        tracing::warn!(run = %self.run.key, address, "a step is held up: {why}");
+        let what = What::HeldUp { address, why: why.to_owned() };
+        self.tell_in_order(self.worker.shared.records.position(), what).await;
+    }
+
+    /// The step could not be performed once more, which is told.
+    pub(super) async fn count_trouble(&self, error: Error) -> Error {
+        let again = told(pause_ms(self.worker.troubles.add(&self.taken.name)));
+        self.tell_held_up(&format!("cannot be performed: {error}; retrying in {again}")).await;
+        error
+    }
+
+    /// The step could not be performed, through no fault of its own. It is given back, to be tried again after a pause; after
+    /// enough tries it is put aside, and the run fails and says why.
+    pub(super) async fn troubled(&self, seat: &crate::worker::Seat, error: Error) -> Result<Option<super::Job>, Error> {
+        if self.worker.troubles.of(&self.taken.name) + 1 < TRIES_MAX || error.is_of_rows() {
+            return Err(self.count_trouble(error).await);
+        }
+        self.worker.troubles.forget(&self.taken.name);
+        let causes = vec![String::from("the engine could not perform it"), error.to_string()];
+        self.put_aside(seat, causes).await
+    }
+}
+
+impl Worker {
+    /// How long a step that could not be performed stays here before others may take it.
+    pub(crate) fn pause_after(&self, name: &Name) -> u64 {
+        pause_ms(self.troubles.of(name).max(1))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pauses_grow_and_all_of_them_take_about_a_minute() {
+        let all: u64 = (1..TRIES_MAX).map(pause_ms).sum();
+        assert!((30_000..90_000).contains(&all), "{all} ms");
+        assert_eq!((pause_ms(1), pause_ms(2), pause_ms(40)), (200, 400, PAUSE_MS_MAX));
+    }
+}

@@ -1,0 +1,53 @@
+//! Input files that are not what the run was planned with. They are the user's, who may change them at any time; so they
+//! are looked at when a body is given them and again when it is done. If one changed in between, nobody knows what the body
+//! has read: what it gave is dropped, and the run waits to be planned with what the file holds now.
+
+use super::{super::Work, Interrupted, shortened};
+use crate::{Error, data::Scratch, error::SOURCE_CHANGED, events::What, perform::Job, task::Data, worker::Seat};
+use onceflow_core::protocol::rows::Failed;
+use onceflow_store::values::{self, SourceError};
+
+impl Work<'_> {
+    /// The first input file that is not what it was, after an attempt. An attempt that failed may have failed because of
+    /// that.
+    pub(super) async fn inputs_changed(
+        &self,
+        scratch: &Scratch,
+        given: &Result<Vec<Data>, Interrupted>,
+    ) -> Result<Option<SourceError>, Error> {
+        match given {
+            // Whatever the step has read, it goes on elsewhere or not at all.
+            Err(Interrupted::Stopped(_)) => return Ok(None),
+            Ok(_) | Err(Interrupted::Failed(_) | Interrupted::TimedOut(..)) => {}
+        }
+        let opened = scratch.sources();
+        match self.worker.shared.values.check_sources(opened).await {
+            Ok(()) => Ok(None),
+            Err(values::Error::Source(changed)) => Ok(Some(*changed)),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Parks the step. Nothing around it handles that: what a handler would go on with is not what the run is for.
+    pub(super) async fn park_changed(
+        &self,
+        seat: &Seat,
+        attempt: u32,
+        (changed, interrupted): (&SourceError, Option<Interrupted>),
+        started: bool,
+    ) -> Result<Option<Job>, Error> {
+        let hint = match changed {
+            SourceError::Changed { .. } => {
+                "hint: nothing of this attempt is kept; run the same command again, which plans with what the file holds now"
+            }
+            SourceError::Gone { .. } => "hint: nothing of this attempt is kept; bring the file back, then run it again",
+        };
+        let mut causes = vec![format!("{SOURCE_CHANGED}: {changed}"), String::from(hint)];
+        if let Some(Interrupted::Failed(failure)) = interrupted {
+            causes.extend(failure.causes);
+        }
+        let failed = Failed { address: self.address().await?.into(), attempt, causes: shortened(causes), started };
+        let what = What::DidFail(failed.clone());
+        self.park_failed(seat, failed, what).await
+    }
+}

@@ -1,0 +1,158 @@
+//! What the store keeps from being done is tried again, told, and not for ever; what a body gave is not computed again.
+
+use super::support::{Bed, Kit, flows::*, graphs::*, int};
+use onceflow_core::model::{Effect, Type};
+use onceflow_engine::{Engine, Event, Options, Report, Start, What};
+use onceflow_store::{
+    BoxFuture, World,
+    backend::memory::Memory,
+    blobs::{Blobs, Chunks, Content, Error, ObjectName, Objects, Page, Stored},
+    testing::world::TestWorld,
+    values::Values,
+};
+use std::{
+    ops::Range,
+    path::{Path, PathBuf},
+    sync::{
+        Arc,
+        atomic::{AtomicU32, Ordering::SeqCst},
+    },
+};
+use tokio::sync::mpsc::UnboundedReceiver;
+
+/// A store of objects that refuses so many writes, and so many reads.
+struct Refusing {
+    blobs: Objects,
+    writes: AtomicU32,
+    reads: AtomicU32,
+}
+
+fn refuses(left: &AtomicU32) -> Result<(), Error> {
+    match left.fetch_update(SeqCst, SeqCst, |left| left.checked_sub(1)) {
+        Ok(_) => Err(Error::Unavailable { place: "objects".into(), why: "permission denied".into() }),
+        Err(_) => Ok(()),
+    }
+}
+
+impl Blobs for Refusing {
+    fn create(&self, name: ObjectName, content: Content) -> BoxFuture<'_, Result<Stored, Error>> {
+        Box::pin(async move {
+            refuses(&self.writes)?;
+            self.blobs.create(name, content).await
+        })
+    }
+
+    fn adopt<'a>(&'a self, name: ObjectName, path: &'a Path) -> BoxFuture<'a, Result<Stored, Error>> {
+        Box::pin(async move {
+            refuses(&self.writes)?;
+            self.blobs.adopt(name, path).await
+        })
+    }
+
+    fn read(&self, name: ObjectName, range: Option<Range<u64>>) -> BoxFuture<'_, Result<Chunks, Error>> {
+        Box::pin(async move {
+            refuses(&self.reads)?;
+            self.blobs.read(name, range).await
+        })
+    }
+
+    fn size(&self, name: ObjectName) -> BoxFuture<'_, Result<u64, Error>> {
+        self.blobs.size(name)
+    }
+
+    fn delete(&self, name: ObjectName) -> BoxFuture<'_, Result<(), Error>> {
+        self.blobs.delete(name)
+    }
+
+    fn local(&self, name: ObjectName) -> Option<PathBuf> {
+        self.blobs.local(name)
+    }
+
+    fn list(&self, after: Option<ObjectName>, limit: usize) -> BoxFuture<'_, Result<Page, Error>> {
+        self.blobs.list(after, limit)
+    }
+}
+
+struct Trial {
+    world: Arc<TestWorld>,
+    blobs: Arc<Refusing>,
+    kit: Kit,
+    start: Start,
+    engine: Engine,
+    events: UnboundedReceiver<Event>,
+}
+
+impl Trial {
+    /// A step that makes a large value, and one that reads it.
+    fn new(writes: u32, reads: u32) -> Self {
+        let (world, mut kit) = (TestWorld::new(1), Kit::default());
+        let make = spec("make", &[("x", Type::Int)], &[("v", Type::Bytes)]);
+        let make = kit.add(make, |_, _| Ok(vec![bytes(200_000, 1)]));
+        let read = effect(spec("read", &[("v", Type::Bytes)], &[("out", Type::Int)]), Effect::AtMostOnce);
+        let read = kit.add(read, |_, _| Ok(vec![int(7)]));
+        let g = G::new().input("x", Type::Int).output("y", Type::Int).task("make", &make).task("read", &read);
+        let start = start(g.connect("x -> make.x; make.v -> read.v; read.out -> y")).input("x", int(1));
+        let blobs =
+            Arc::new(Refusing { blobs: Objects::memory(), writes: AtomicU32::new(writes), reads: AtomicU32::new(reads) });
+        let records = Arc::new(Memory::new(world.clone() as Arc<dyn World>));
+        let values = Values::new(records.clone(), world.clone(), Default::default()).with_blobs(blobs.clone());
+        let bed = Bed { records, values: Arc::new(values), world: world.clone() };
+        let engine = bed.engine(&kit, Options { fuse: false, ..Options::default() });
+        let events = engine.events();
+        Trial { world, blobs, kit, start, engine, events }
+    }
+
+    async fn run(&self) -> Report {
+        let handle = self.world.hurry(self.engine.start(self.start.clone())).await.unwrap();
+        self.world.hurry(handle.wait()).await.unwrap()
+    }
+
+    /// Closes, and answers what was told to be held up.
+    async fn held_up(mut self) -> Vec<String> {
+        self.world.hurry(self.engine.close()).await.unwrap();
+        let mut told = Vec::new();
+        while let Some(event) = self.events.recv().await {
+            if let What::HeldUp { address, why } = event.what {
+                told.push(format!("{address} {why}"));
+            }
+        }
+        told
+    }
+}
+
+#[tokio::test]
+async fn a_result_that_the_store_does_not_take_is_kept_and_stored_later() {
+    let trial = Trial::new(3, 0);
+    assert!(matches!(trial.run().await, Report::Done(_)));
+    assert_eq!(trial.kit.ran(), "/make /read", "nothing is computed again");
+    let told = trial.held_up().await;
+    assert_eq!(told.len(), 3, "{told:?}");
+    assert!(told[0].starts_with("/make cannot store its output: objects is unavailable"), "{told:?}");
+    assert!(told[2].ends_with("retrying in 0.8 s"), "{told:?}");
+}
+
+#[tokio::test]
+async fn a_store_that_never_takes_a_result_fails_the_step_and_runs_it_once() {
+    let trial = Trial::new(u32::MAX, 0);
+    let Report::Failed(failures) = trial.run().await else { panic!("it fails") };
+    assert_eq!((failures.len(), &*failures[0].address), (1, "/make"));
+    let told = failures[0].causes.join(": ");
+    assert!(told.starts_with("cannot store its output") && told.contains("permission denied"), "{told}");
+    assert_eq!(trial.kit.ran(), "/make", "it ran once");
+    trial.blobs.writes.store(0, SeqCst);
+    assert!(matches!(trial.run().await, Report::Done(_)), "trying the run again runs it again");
+    trial.held_up().await;
+}
+
+#[tokio::test]
+async fn inputs_that_cannot_be_read_fail_a_step_that_has_not_started() {
+    let trial = Trial::new(0, u32::MAX);
+    let Report::Failed(failures) = trial.run().await else { panic!("it fails, and is not said to have started") };
+    assert_eq!((failures.len(), &*failures[0].address), (1, "/read"));
+    assert!(failures[0].causes.join(": ").contains("permission denied"), "{failures:?}");
+    assert_eq!(trial.kit.ran(), "/make", "no body ran without its inputs");
+    trial.blobs.reads.store(0, SeqCst);
+    assert!(matches!(trial.run().await, Report::Done(_)));
+    let told = trial.held_up().await;
+    assert!(told.len() >= 5 && told.iter().all(|one| one.starts_with("/read cannot be performed")), "{told:?}");
+}

@@ -1,0 +1,67 @@
+//! Files that say that a process lives: each is locked by the process that made it, and the kernel lets go of the lock when
+//! that process ends, however it ends. So who has left something behind is known at once, and not from its age or from a
+//! number that another process may have by now.
+//!
+//! A file gets its name when it is locked already. It is removed by whoever made it, or by the first who finds it unlocked; a
+//! process without a file has ended.
+
+use crate::fs::remove_if_there;
+use std::{
+    fs::{self, File, TryLockError},
+    io::{self, ErrorKind},
+    os::unix::fs::OpenOptionsExt,
+    path::{Path, PathBuf},
+};
+
+/// How the names of files begin that are not locked yet, or were left before they were.
+pub const NEW: &str = "new-";
+
+/// This process lives, under a name, while this does.
+#[derive(Debug)]
+pub struct Alive {
+    path: PathBuf,
+    _locked: File,
+}
+
+impl Alive {
+    /// Says so in a directory, which is made if it is not there.
+    ///
+    /// # Errors
+    /// If the file cannot be made or locked.
+    pub fn begin(directory: &Path, name: &str) -> io::Result<Self> {
+        let (path, new) = (directory.join(name), directory.join(format!("{NEW}{name}")));
+        loop {
+            fs::create_dir_all(directory)?;
+            let file = File::options().write(true).create(true).truncate(false).mode(0o600).open(&new)?;
+            // Whoever sweeps has it for a moment, and may have removed it: then it has to be made again.
+            file.lock()?;
+            match fs::rename(&new, &path) {
+                Err(error) if error.kind() == ErrorKind::NotFound => {}
+                renamed => return renamed.map(|()| Alive { path, _locked: file }),
+            }
+        }
+    }
+}
+
+impl Drop for Alive {
+    fn drop(&mut self) {
+        // If it stays it is unlocked, and the next one who looks removes it.
+        let _ = remove_if_there(&self.path);
+    }
+}
+
+/// Whether the process that made this file has ended: nobody has it locked, or it is not there. It goes then.
+///
+/// # Errors
+/// If the file cannot be opened or locked.
+pub fn has_ended(path: &Path) -> io::Result<bool> {
+    let file = match File::open(path) {
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(true),
+        file => file?,
+    };
+    match file.try_lock_shared() {
+        Ok(()) => remove_if_there(path).map(|()| true),
+        Err(TryLockError::WouldBlock) => Ok(false),
+        Err(TryLockError::Error(error)) => Err(error),
+    }
+}

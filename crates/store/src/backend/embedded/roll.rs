@@ -1,0 +1,308 @@
+//! The owner's account of who is at the directory, and whose claims are whose.
+//!
+//! A claim belongs to the process that made it, told by the incarnation in its fence. It is void when that process is gone
+//! ([`member`](super::member)), at once; and it is not when the owner is. A new owner that was not
+//! [told](super::handover) of all claims grants none before every process that lives has asserted its own, or
+//! [`GRACE_MS_MAX`] has passed.
+//!
+//! | after an owner that | claims are known from | granted |
+//! |---|---|---|
+//! | closed | what it left | at once |
+//! | was killed, nobody else lives | nobody has any | at once |
+//! | was killed | each process that lives | when the last has said, usually within milliseconds |
+//! | was killed, and one that lives says nothing | those who do | after the grace period; rows are served after [`ARRIVE_MS_MAX`] |
+
+use super::{
+    handover::{HandedClaim, Handover},
+    member,
+    seat::Site,
+};
+use crate::{
+    backend::{
+        held::{self, HeldClaims},
+        journal::Journal,
+        socket::{Guests, Hello},
+    },
+    records::{Error, Records},
+    sync::{Mutex, lock},
+    wake::Bell,
+    world::BoxFuture,
+};
+use futures_util::future::select;
+use onceflow_core::{Batch, Fence, Kind, Op, Row};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    pin::pin,
+    sync::{Arc, Weak},
+};
+
+/// How long nothing is served while processes that live have not said what they hold. They are woken when the last owner
+/// goes, and say it within milliseconds; one that does not is stopped, or its machine is very busy.
+const ARRIVE_MS_MAX: u64 = 2_000;
+
+/// How long no claim is granted for the sake of a process that lives and says nothing: a lease, as engines have it unless
+/// told otherwise. After that its claims would have lapsed anyway.
+const GRACE_MS_MAX: u64 = 30_000;
+
+/// The longest pause between two looks whether a process is gone.
+const LOOK_MS_MAX: u64 = 250;
+
+/// Who is there.
+pub(super) struct Roll {
+    site: Arc<Site>,
+    journal: Arc<Journal>,
+    inner: Mutex<Inner>,
+    /// Rings when anything here changes.
+    changed: Bell,
+    me: Weak<Roll>,
+}
+
+#[derive(Default)]
+struct Inner {
+    /// Which member claims steps under an incarnation.
+    incarnations: BTreeMap<u128, u128>,
+    /// Connections by member.
+    connections: BTreeMap<u128, usize>,
+    /// Members that live and have not said what they hold.
+    awaited: BTreeSet<u128>,
+    /// Guests are welcome.
+    is_open: bool,
+    is_closed: bool,
+}
+
+fn incarnation(fence: &Row) -> Option<u128> {
+    Fence::from_bytes(fence).map(Fence::incarnation)
+}
+
+impl Roll {
+    /// The account of a directory that was just taken over: knows what the last owner left, and what this process held
+    /// as a guest.
+    pub(super) async fn begin(
+        site: &Arc<Site>,
+        journal: &Arc<Journal>,
+        left: Option<Handover>,
+        own: &HeldClaims,
+    ) -> Result<Arc<Self>, Error> {
+        let roll = Arc::new_cyclic(|me| Roll {
+            site: site.clone(),
+            journal: journal.clone(),
+            inner: Mutex::default(),
+            changed: Bell::default(),
+            me: me.clone(),
+        });
+        let left = left.filter(|left| left.store == journal.id());
+        let is_told = left.is_some();
+        roll.restore(left.map(|left| left.claims).unwrap_or_default()).await?;
+        for claim in own.all() {
+            let stands = held::reassert(&**journal, &claim).await?;
+            tracing::debug!(stands, step = ?claim.name, "asserted a claim of this process");
+        }
+        if !is_told {
+            let others = member::others(&site.dir, site.member.id);
+            let others =
+                others.map_err(|error| Error::Unavailable(format!("cannot list `members`: {error}").into()))?;
+            lock(&roll.inner).awaited.extend(others);
+        }
+        Ok(roll)
+    }
+
+    async fn restore(&self, claims: Vec<HandedClaim>) -> Result<(), Error> {
+        let members: BTreeSet<_> = claims.iter().map(|claim| claim.member).collect();
+        let is_there = |id: &u128| *id == self.site.member.id || member::is_alive(&self.site.dir, *id);
+        let alive: BTreeSet<_> = members.into_iter().filter(is_there).collect();
+        for claim in claims.iter().filter(|claim| alive.contains(&claim.member)) {
+            if let Some(incarnation) = incarnation(&claim.fence) {
+                lock(&self.inner).incarnations.insert(incarnation, claim.member);
+            }
+            claim.restore(&*self.journal).await?;
+        }
+        for member in alive.into_iter().filter(|id| *id != self.site.member.id) {
+            self.watch_until_back(member);
+        }
+        Ok(())
+    }
+
+    /// Ends when everybody who lives has said what they hold, or has had the time; then guests are welcome.
+    pub(super) async fn gather(&self) {
+        let waited_ms = self.await_all(0, ARRIVE_MS_MAX).await;
+        if !self.nobody_is_awaited() {
+            let missing = lock(&self.inner).awaited.len();
+            tracing::warn!(
+                missing,
+                waited_ms,
+                "processes live and do not say what they have claimed; granting nothing"
+            );
+            self.journal.hold_grants(true);
+            let me = self.me.clone();
+            let rest = async move {
+                if let Some(roll) = me.upgrade() {
+                    roll.await_all(waited_ms, GRACE_MS_MAX).await;
+                    roll.journal.hold_grants(false);
+                    tracing::info!("claims are granted again");
+                }
+            };
+            self.site.world.spawn("embedded grace", Box::pin(rest));
+        }
+        lock(&self.inner).is_open = true;
+        self.changed.ring();
+    }
+
+    fn nobody_is_awaited(&self) -> bool {
+        let inner = lock(&self.inner);
+        inner.awaited.is_empty() || inner.is_closed
+    }
+
+    /// Waits until nobody is awaited who lives; how long it has waited then.
+    async fn await_all(&self, mut waited_ms: u64, ms_max: u64) -> u64 {
+        let mut pause_ms = 1;
+        loop {
+            let awaited = lock(&self.inner).awaited.clone();
+            for member in awaited {
+                if !member::is_alive(&self.site.dir, member) {
+                    lock(&self.inner).awaited.remove(&member);
+                }
+            }
+            if self.nobody_is_awaited() || waited_ms >= ms_max {
+                return waited_ms;
+            }
+            let all = self.changed.until(|| self.nobody_is_awaited().then_some(()));
+            select(pin!(all), self.site.world.sleep(pause_ms)).await;
+            waited_ms += pause_ms;
+            pause_ms = (2 * pause_ms).min(LOOK_MS_MAX);
+        }
+    }
+
+    /// Notes nothing and voids nothing from now on; what is to be left to the next owner, if all of it is known.
+    pub(super) fn close(&self) -> Option<Handover> {
+        let was_complete = {
+            let mut inner = lock(&self.inner);
+            inner.is_closed = true;
+            inner.is_open && inner.awaited.is_empty()
+        };
+        self.changed.ring();
+        if !was_complete && self.journal.holds_grants() {
+            return None;
+        }
+        let inner = lock(&self.inner);
+        // Those of this process end with it, and nobody knows whose the others are.
+        let handed = |claim: crate::state::StandingClaim| {
+            let member = incarnation(&claim.fence).and_then(|it| inner.incarnations.get(&it))?;
+            Some(HandedClaim::new(*member, claim))
+        };
+        Some(Handover {
+            store: self.journal.id(),
+            claims: self.journal.claims().into_iter().filter_map(handed).collect(),
+        })
+    }
+
+    /// Looks after a member that is not connected: it comes back, or it is gone, and its claims with it.
+    fn watch_until_back(&self, member: u128) {
+        let me = self.me.clone();
+        let watch = async move {
+            let mut pause_ms = 1;
+            loop {
+                let Some(roll) = me.upgrade() else { return };
+                let is_settled = {
+                    let inner = lock(&roll.inner);
+                    inner.is_closed || inner.connections.contains_key(&member)
+                };
+                if is_settled {
+                    return;
+                }
+                if !member::is_alive(&roll.site.dir, member) {
+                    if let Err(error) = roll.void(member).await {
+                        tracing::debug!(%error, "claims of a process that is gone stand until their deadlines");
+                    }
+                    return;
+                }
+                let pause = roll.site.world.sleep(pause_ms);
+                drop(roll);
+                pause.await;
+                pause_ms = (2 * pause_ms).min(LOOK_MS_MAX);
+            }
+        };
+        self.site.world.spawn("embedded member", Box::pin(watch));
+    }
+
+    /// Takes the claims of a member away that is gone.
+    async fn void(&self, member: u128) -> Result<(), Error> {
+        let incarnations: BTreeSet<u128> = {
+            let mut inner = lock(&self.inner);
+            inner.awaited.remove(&member);
+            let (gone, rest) =
+                std::mem::take(&mut inner.incarnations).into_iter().partition(|(_, holder)| *holder == member);
+            let _gone: BTreeMap<u128, u128> = gone;
+            inner.incarnations = rest;
+            _gone.into_keys().collect()
+        };
+        let is_its = |fence: &Row| incarnation(fence).is_some_and(|it| incarnations.contains(&it));
+        let mut voided = 0;
+        for claim in self.journal.claims().into_iter().filter(|claim| is_its(&claim.fence)) {
+            let key = claim.queue.claims().key(&claim.name);
+            let mut batch = Batch::new(claim.shard);
+            batch.require_equals(key.clone(), claim.fence).delete(key);
+            batch.delete(claim.queue.deadlines().key(&claim.name));
+            voided += usize::from(self.journal.commit(batch).await?.is_applied());
+        }
+        tracing::debug!(voided, "a process is gone, and its claims with it");
+        self.changed.ring();
+        Ok(())
+    }
+}
+
+impl Guests for Roll {
+    fn arrived(&self, hello: Hello) -> BoxFuture<'_, Result<(), Error>> {
+        Box::pin(async move {
+            let member = hello.member;
+            for claim in &hello.claims {
+                if let Some(incarnation) = incarnation(&claim.fence) {
+                    lock(&self.inner).incarnations.insert(incarnation, member);
+                }
+                let stands = held::reassert(&*self.journal, claim).await?;
+                tracing::debug!(stands, step = ?claim.name, "a guest asserted a claim");
+            }
+            lock(&self.inner).awaited.remove(&member);
+            self.changed.ring();
+            let look = || {
+                let mut inner = lock(&self.inner);
+                match () {
+                    () if inner.is_closed => Some(Err(Error::Unavailable("the store is closed".into()))),
+                    () if inner.is_open => {
+                        *inner.connections.entry(member).or_default() += 1;
+                        Some(Ok(()))
+                    }
+                    () => None,
+                }
+            };
+            self.changed.until(look).await
+        })
+    }
+
+    fn commits(&self, member: u128, batch: &Batch) {
+        let put = |op: &Op| match op {
+            Op::Put(key, fence) if key.group.kind() == Kind::Claims => incarnation(fence),
+            _ => None,
+        };
+        let claim = batch.claim.iter().map(|claim| claim.fence.incarnation());
+        for incarnation in claim.chain(batch.ops.iter().filter_map(put)) {
+            lock(&self.inner).incarnations.insert(incarnation, member);
+        }
+    }
+
+    fn left(&self, member: u128) {
+        let is_gone = {
+            let mut inner = lock(&self.inner);
+            let connections = inner.connections.get_mut(&member).map(|many| {
+                *many -= 1;
+                *many
+            });
+            if connections == Some(0) {
+                inner.connections.remove(&member);
+            }
+            connections == Some(0) && !inner.is_closed
+        };
+        if is_gone {
+            self.watch_until_back(member);
+        }
+    }
+}

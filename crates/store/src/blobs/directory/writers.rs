@@ -1,0 +1,87 @@
+//! Who may be writing objects: a file for each writer that says that its process lives ([`alive`](crate::alive)). So what a
+//! dead writer left unfinished is known at once, and not from its age.
+
+use crate::alive::{self, Alive};
+use std::{
+    collections::BTreeMap,
+    fs,
+    io::{self, ErrorKind},
+    path::PathBuf,
+    sync::{Mutex, PoisonError},
+};
+
+/// The writers of this process, and where those of others are.
+#[derive(Debug)]
+pub(super) struct Writers {
+    directory: PathBuf,
+    ours: Mutex<BTreeMap<u128, Alive>>,
+}
+
+impl Writers {
+    /// Those of a directory, which may not be there yet. What dead writers left there goes.
+    pub(super) fn at(directory: PathBuf) -> Self {
+        let writers = Writers { directory, ours: Mutex::default() };
+        if let Err(error) = writers.sweep() {
+            tracing::debug!(%error, "files of writers that have ended are left");
+        }
+        writers
+    }
+
+    /// This process writes as `writer` from now on.
+    pub(super) fn enlist(&self, writer: u128) -> io::Result<()> {
+        let mut ours = self.ours.lock().unwrap_or_else(PoisonError::into_inner);
+        if let std::collections::btree_map::Entry::Vacant(entry) = ours.entry(writer) {
+            entry.insert(Alive::begin(&self.directory, &name(writer))?);
+        }
+        Ok(())
+    }
+
+    /// Whether a writer has ended. Its file goes.
+    pub(super) fn has_ended(&self, writer: u128) -> io::Result<bool> {
+        if self.ours.lock().unwrap_or_else(PoisonError::into_inner).contains_key(&writer) {
+            return Ok(false);
+        }
+        alive::has_ended(&self.directory.join(name(writer)))
+    }
+
+    fn sweep(&self) -> io::Result<()> {
+        let entries = match fs::read_dir(&self.directory) {
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
+            entries => entries?,
+        };
+        for entry in entries {
+            alive::has_ended(&entry?.path())?;
+        }
+        Ok(())
+    }
+}
+
+fn name(writer: u128) -> String {
+    format!("{writer:032x}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_writer_that_has_ended_is_known_and_leaves_no_file() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("writers");
+        let (one, two) = (Writers::at(path.clone()), Writers::at(path.clone()));
+        one.enlist(1).unwrap();
+        one.enlist(1).unwrap();
+        assert!(!one.has_ended(1).unwrap() && !two.has_ended(1).unwrap());
+        assert!(two.has_ended(2).unwrap(), "one that never was");
+        // Killed: the lock goes, the file stays.
+        drop(one);
+        fs::write(path.join(name(1)), "").unwrap();
+        assert!(two.has_ended(1).unwrap());
+        two.enlist(3).unwrap();
+        fs::write(path.join(name(4)), "").unwrap();
+        let three = Writers::at(path.clone());
+        assert!(!three.has_ended(3).unwrap());
+        drop(two);
+        assert_eq!(fs::read_dir(&path).unwrap().count(), 0);
+    }
+}

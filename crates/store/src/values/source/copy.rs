@@ -1,0 +1,76 @@
+//! The bytes of files by reference, for those who must have them: copies in files of their own, streams, memory. Nothing
+//! is given out that is not what the row says; of a stream, the reader must compare the digest at its end.
+
+use super::{SourceError, SourceFile, Values};
+use crate::{
+    blobs::{self, Chunks, ObjectName, content},
+    blocking::blocking,
+    values::{Error, FileStat},
+};
+use bytes::Bytes;
+use futures_util::{StreamExt, TryStreamExt};
+use std::{
+    fs::File,
+    io::{self, Seek, SeekFrom},
+    ops::Range,
+    path::Path,
+};
+
+impl Values {
+    /// Copies a file by reference into a new file.
+    pub(in crate::values) async fn write_source(
+        &self,
+        source: SourceFile,
+        path: &Path,
+        file: File,
+    ) -> Result<(), Error> {
+        let source = self.find_source(source).await?;
+        let (to, from) = (path.to_owned(), source.path.clone());
+        let copied = blocking(move || copy(&source, file, &to)).await;
+        match copied {
+            Ok(true) => Ok(()),
+            Ok(false) => Err(Error::Source(Box::new(SourceError::Changed { path: from }))),
+            Err(error) => Err(Error::Export { path: path.to_owned(), why: error.to_string() }),
+        }
+    }
+
+    /// All bytes of a file by reference, in memory.
+    pub(in crate::values) async fn read_source(&self, source: SourceFile) -> Result<Bytes, Error> {
+        let source = self.find_source(source).await?;
+        let read = blocking(move || match std::fs::read(&source.path) {
+            Ok(bytes) if *blake3::hash(&bytes).as_bytes() == source.digest => Ok(bytes.into()),
+            Ok(_) => Err(SourceError::Changed { path: source.path.clone() }),
+            Err(error) => Err(source.gone(&error)),
+        });
+        read.await.map_err(|error| Error::Source(Box::new(error)))
+    }
+
+    /// The bytes of a file by reference, or a range of them.
+    pub(in crate::values) async fn stream_source(
+        &self,
+        source: SourceFile,
+        range: Option<Range<u64>>,
+    ) -> Result<Chunks, Error> {
+        let source = self.find_source(source).await?;
+        let name = ObjectName::new(self.fences.next());
+        let open = move || {
+            let mut file = File::open(&source.path).map_err(|error| source.gone(&error))?;
+            let range = range.unwrap_or(0..source.stat.len);
+            file.seek(SeekFrom::Start(range.start)).map_err(|error| source.gone(&error))?;
+            Ok((file, range.end.saturating_sub(range.start)))
+        };
+        let (file, len) = blocking(open).await.map_err(|error: SourceError| Error::Source(Box::new(error)))?;
+        let failed = move |error: io::Error| blobs::Error::Content { name, why: error.to_string().into() };
+        Ok(content::from_file(file, len).map_err(failed).boxed())
+    }
+}
+
+/// Copies from file to file: the system does it, and shares blocks where it can. False if what was copied is something
+/// else: the file was written meanwhile.
+fn copy(source: &SourceFile, mut to: File, path: &Path) -> io::Result<bool> {
+    let mut from = File::open(&source.path)?;
+    let before = FileStat::of(&from.metadata()?);
+    io::copy(&mut from, &mut to)?;
+    let is_known = source.is_settled && before == source.stat && FileStat::of(&from.metadata()?) == before;
+    Ok(is_known || content::digest_file(&mut File::open(path)?)?.digest.to_bytes() == source.digest)
+}

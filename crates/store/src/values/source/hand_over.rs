@@ -1,0 +1,94 @@
+//! Objects that become files of the user's: a result that is not to lie in the store as well.
+//!
+//! ```text
+//! object    gets a second name, outside of the store
+//! value     refers to the file of that name      (durable; the batch also writes unlink/object)
+//! object    its name in the store goes, as that of any object which nothing needs
+//! ```
+//! A crash leaves the file with both names, or with the outer one alone; the value is there in either case.
+
+use super::{Content, Error, FileStat, Head, SETTLED_NS, SourceFile, ValueId, Values, now_ns};
+use crate::{
+    blobs::{self, verified},
+    blocking::blocking,
+    values::{Tried, blob::blob_id, stored::value_row, value::Digest},
+};
+use onceflow_core::{Batch, Row, row::counter};
+use std::{
+    fs, io,
+    os::unix::fs::PermissionsExt,
+    path::{Path, PathBuf},
+};
+
+impl Values {
+    /// Gives the object of a value a second name, with the directories above it. False if it has none of its own here, or
+    /// the file system allows none: then it has to be copied. Something must hold the value meanwhile.
+    ///
+    /// # Errors
+    /// [`Error::Export`] if the directories cannot be made.
+    pub async fn link(&self, id: &ValueId, path: &Path) -> Result<bool, Error> {
+        let Some(object) = self.local_path(id).await? else { return Ok(false) };
+        let to = path.to_owned();
+        let link = move || {
+            if let Some(directory) = to.parent() {
+                fs::create_dir_all(directory)?;
+            }
+            match verified::link(&object, &to) {
+                Ok(()) => Ok(true),
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Err(error),
+                // Another file system, one without links, or one that allows no more of them.
+                Err(_) => Ok(false),
+            }
+        };
+        blocking(link).await.map_err(|error| Error::Export { path: path.to_owned(), why: error.to_string() })
+    }
+
+    /// Lets a blob be the file at a path, which must be another name of its object. False if it is not, if there is no such
+    /// blob, or if more than one holds it. Durable when it returns.
+    ///
+    /// # Errors
+    /// If the store does not answer.
+    pub async fn hand_over(&self, digest: Digest, path: &Path) -> Result<bool, Error> {
+        let id = blob_id(blobs::Digest::from_bytes(digest));
+        let key = self.keys.value(&id);
+        // Whoever else holds it may be reading the object.
+        let count = self.row(self.keys.count(&id)).await?;
+        if count.is_none_or(|count| counter::read(&count) != Some(1)) {
+            return Ok(false);
+        }
+        let Some(row) = self.row(key.clone()).await? else { return Ok(false) };
+        let Some(Content::Object { name, .. }) = Head::read(&row).and_then(|head| head.content()) else {
+            return Ok(false);
+        };
+        let Some(object) = self.blobs()?.local(name) else { return Ok(false) };
+        let path = path.to_owned();
+        let Some(source) = blocking(move || same_file(digest, &object, path)).await else { return Ok(false) };
+        let mut batch = Batch::new(self.shard);
+        batch.require_equals(key.clone(), row).put(key, value_row(&[], &Content::Source(source)));
+        batch.put(self.keys.unlink(name), Row::default());
+        match self.send(batch).await? {
+            Tried::Applied(position) => self.records.durable(position).await?,
+            // Somebody else changed it; nothing is lost if the store keeps its own.
+            Tried::Refused(_) => return Ok(false),
+            Tried::Unknown(why) => return Err(why.into()),
+        }
+        self.wake_reclaim();
+        Ok(true)
+    }
+}
+
+/// The file at a path as the user's own, who may write to it, if it is this object.
+fn same_file(digest: Digest, object: &Path, path: PathBuf) -> Option<SourceFile> {
+    let (ours, theirs) = (fs::metadata(object).ok()?, fs::metadata(&path).ok()?);
+    if FileStat::of(&ours) != FileStat::of(&theirs) {
+        return None;
+    }
+    let mut permissions = theirs.permissions();
+    permissions.set_mode(permissions.mode() | 0o200);
+    fs::set_permissions(&path, permissions).ok()?;
+    let stat = FileStat::of(&fs::metadata(&path).ok()?);
+    let path = std::path::absolute(path).ok()?;
+    // It has changed just now, by its name and mode; who writes to it changes the time of its content.
+    let is_settled = stat.modified_ns + SETTLED_NS < now_ns();
+    Some(SourceFile { path, digest, stat, is_settled })
+}

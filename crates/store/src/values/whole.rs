@@ -1,0 +1,160 @@
+//! Sees to it that nobody is given wrong bytes, and lets go of an object that is not what was stored.
+//!
+//! A blob's id is the digest of its bytes and its row says how many there are, so what an object must hold is always known.
+//! Everything that hands out bytes or a path asks here first: the length is compared always, the digest once per file of this
+//! machine ([`Blobs::check`](crate::blobs::Blobs::check)) or on the way, where bytes are streamed.
+//!
+//! An object that is missing or damaged is not repaired but *dropped*: its value becomes a placeholder that reads as
+//! [`Error::Lost`], and the object goes as every object does that no value names. Whoever puts the same content again heals the
+//! value for all that refer to it.
+
+use super::{
+    Content, Error, SourceError, ValueId, Values,
+    blob::is_blob,
+    stored::{Head, lost_row},
+};
+use crate::{
+    blobs::{self, Digest, ObjectName, Stored, content},
+    records::commit_durably,
+};
+use onceflow_core::{Batch, Row};
+
+/// Values looked at by one read: inline ones come with their bytes.
+const VALUES_AT_ONCE: usize = 256;
+
+/// What the object of a blob must hold.
+pub(super) fn wanted(id: &ValueId, len: u64) -> Result<Stored, Error> {
+    let digest = id.as_bytes().split_first().and_then(|(_, digest)| digest.try_into().ok());
+    let digest = digest.ok_or_else(|| Error::damaged(format!("the name of blob {id}")))?;
+    Ok(Stored { len, digest: Digest::from_bytes(digest) })
+}
+
+/// What is said of a value whose row is not what was written. Of a blob all is known that is needed to put it again.
+pub(super) fn row_damaged(id: &ValueId) -> Error {
+    match is_blob(id) {
+        true => Error::Broken { id: id.clone(), why: String::from("its row is not what was written") },
+        false => Error::damaged(format!("value {id}")),
+    }
+}
+
+/// What is said of a blob whose object is not what was stored.
+pub(super) fn broken(id: &ValueId) -> impl Fn(blobs::Error) -> Error + '_ {
+    move |error| match error.is_damage() {
+        true => Error::Broken { id: id.clone(), why: error.to_string() },
+        false => Error::Blobs(error),
+    }
+}
+
+/// What is said of a value whose file is not what it was: of a blob that was handed over, that it is broken, so that it is
+/// computed again.
+pub(super) fn not_there(id: &ValueId) -> impl Fn(SourceError) -> Error + '_ {
+    move |error| match is_blob(id) {
+        true => Error::Broken { id: id.clone(), why: error.to_string() },
+        false => Error::Source(Box::new(error)),
+    }
+}
+
+impl Values {
+    /// Sees to it that a value can be read: its row is there and whole, and, if it is a blob, so is its object, as far as
+    /// [`Blobs::check`](crate::blobs::Blobs::check) tells.
+    ///
+    /// # Errors
+    /// [`Broken`](Error::Broken) if its object is missing or damaged; as [`Values::get`] for what is wrong with its row.
+    pub async fn check(&self, id: &ValueId) -> Result<(), Error> {
+        let Some(row) = self.row(self.keys.value(id)).await? else { return Err(Error::Missing { id: id.clone() }) };
+        self.check_row(id, &row).await
+    }
+
+    /// The same for many values; those that cannot be read.
+    ///
+    /// # Errors
+    /// If the store does not answer.
+    pub async fn broken_of(&self, ids: &[ValueId]) -> Result<Vec<ValueId>, Error> {
+        let mut found = Vec::new();
+        for ids in ids.chunks(VALUES_AT_ONCE) {
+            let keys: Vec<_> = ids.iter().map(|id| self.keys.value(id)).collect();
+            let rows = self.records.get(self.shard, &keys).await?;
+            for (id, row) in ids.iter().zip(rows) {
+                let whole = match row {
+                    None => false,
+                    Some(row) => match self.check_row(id, &row).await {
+                        Ok(()) => true,
+                        Err(Error::Broken { .. } | Error::Lost { .. } | Error::Damaged { .. }) => false,
+                        Err(error) => return Err(error),
+                    },
+                };
+                if !whole {
+                    found.push(id.clone());
+                }
+            }
+        }
+        Ok(found)
+    }
+
+    async fn check_row(&self, id: &ValueId, row: &Row) -> Result<(), Error> {
+        let damaged = || row_damaged(id);
+        let head = Head::read(row).ok_or_else(damaged)?;
+        if head.is_lost() {
+            return Err(Error::Lost { id: id.clone() });
+        }
+        match head.content().ok_or_else(damaged)? {
+            Content::Object { name, len } => self.check_object(id, name, len).await,
+            // A blob that was handed over can be computed again; a file that is an input, only its step can tell about.
+            Content::Source(source) if is_blob(id) => self.check_source(source).await.map_err(not_there(id)),
+            Content::Inline(_) | Content::Gathered { .. } | Content::Source(_) => Ok(()),
+        }
+    }
+
+    pub(super) async fn check_object(&self, id: &ValueId, name: ObjectName, len: u64) -> Result<(), Error> {
+        self.blobs()?.check(name, wanted(id, len)?).await.map_err(broken(id))
+    }
+
+    /// Drops the object of a value, if it is missing or not what was stored, which is looked at once more and to the last byte;
+    /// whether it was. Durable when it returns.
+    ///
+    /// # Errors
+    /// If the store does not answer.
+    pub async fn drop_if_broken(&self, id: &ValueId) -> Result<bool, Error> {
+        let key = self.keys.value(id);
+        let Some(row) = self.row(key.clone()).await? else { return Ok(false) };
+        let mut batch = Batch::new(self.shard);
+        match Head::read(&row).and_then(|head| (!head.is_lost()).then(|| head.content()).flatten()) {
+            Some(Content::Object { name, len }) => {
+                match content::verify(&**self.blobs()?, name, wanted(id, len)?).await {
+                    Ok(()) => return Ok(false),
+                    Err(error) if error.is_damage() => tracing::warn!(%id, %error, "dropping a damaged object"),
+                    Err(error) => return Err(error.into()),
+                }
+                batch.put(self.keys.unlink(name), Row::default());
+            }
+            Some(Content::Source(source)) => match self.check_source(source).await {
+                Err(error) if is_blob(id) => {
+                    tracing::warn!(%id, %error, "dropping a result that is not there any more");
+                }
+                _ => return Ok(false),
+            },
+            Some(Content::Inline(_) | Content::Gathered { .. }) => return Ok(false),
+            // Which object it named is not known any more; `fsck` finds that nothing names it.
+            None if is_blob(id) && row != lost_row() => tracing::warn!(%id, "dropping the damaged row of a blob"),
+            None => return Ok(false),
+        }
+        batch.require_equals(key.clone(), row).put(key, lost_row());
+        // Refused if somebody else dropped or healed it meanwhile.
+        let dropped = commit_durably(&*self.records, batch).await?.is_applied();
+        self.news.ring();
+        Ok(dropped)
+    }
+
+    /// An object of this content was just stored. If the one that is there is broken it must not win over the new one.
+    pub(super) async fn mend(&self, id: &ValueId) -> Result<(), Error> {
+        let broken = match self.check(id).await {
+            Ok(()) | Err(Error::Missing { .. } | Error::Lost { .. }) => false,
+            Err(Error::Broken { .. } | Error::Damaged { .. }) => true,
+            Err(error) => return Err(error),
+        };
+        if broken {
+            self.drop_if_broken(id).await?;
+        }
+        Ok(())
+    }
+}
