@@ -45,11 +45,11 @@ impl Inventory {
         let bytes = work::size(path);
         let is_log = |name: &str| ["log-", "snap-"].iter().any(|begins| name.starts_with(begins));
         match name {
-            "durable" | "LOCK" | "store.sock" | "store.new" => self.log += bytes,
+            "durable" | "LOCK" | "store-id" | "store.sock" | "store.new" => self.log += bytes,
             name if is_log(name) => self.log += bytes,
             "runs" => self.runs += bytes,
             "scratch" => self.scratch += bytes,
-            "workers" | "members" | "compared" | "digests" | "flows" | ".gitignore" => self.hints += bytes,
+            "workers" | "members" | "guards" | "compared" | "digests" | "flows" | ".gitignore" => self.hints += bytes,
             name if name.starts_with("digests.") || name.starts_with("flows.") => self.hints += bytes,
             name => self.others.push((name.to_owned(), bytes)),
         }
@@ -59,6 +59,13 @@ impl Inventory {
     fn blobs(&mut self, path: &Path) {
         for shard in fs::read_dir(path).into_iter().flatten().flatten() {
             let number = shard.file_name().to_string_lossy().into_owned();
+            if shard.file_type().is_ok_and(|kind| !kind.is_dir()) {
+                match (number.as_str(), work::size(&shard.path())) {
+                    ("store-id", bytes) => self.log += bytes,
+                    (name, bytes) => self.others.push((format!("blobs/{name}"), bytes)),
+                }
+                continue;
+            }
             for entry in fs::read_dir(shard.path()).into_iter().flatten().flatten() {
                 let (name, bytes) = (entry.file_name().to_string_lossy().into_owned(), work::size(&entry.path()));
                 match name.as_str() {
@@ -129,6 +136,9 @@ mod tests {
         };
         let files = [
             ("log-0", 1),
+            ("store-id", 0),
+            ("guards/1", 0),
+            ("blobs/store-id", 0),
             ("blobs/0/objects/a", 20),
             ("blobs/0/unfinished/a.1", 300),
             ("runs/1/work/x", 4_000),

@@ -73,13 +73,13 @@ impl Writer {
 
     /// Goes on with the trail of a run that others may work on, too.
     pub(crate) fn open(directory: &Path) -> Self {
-        let open = || {
-            std::fs::create_dir_all(directory)?;
-            let file = File::options().create(true).append(true).open(directory.join(NAME))?;
+        let open_at_end = || {
+            let file = open(directory)?;
             let written = file.metadata()?.len();
             io::Result::Ok((file, written))
         };
-        let opened = open().inspect_err(|error| tracing::warn!(%error, "what happens in this run is not written down"));
+        let opened =
+            open_at_end().inspect_err(|error| tracing::warn!(%error, "what happens in this run is not written down"));
         let (file, written) = opened.map_or((None, 0), |(file, written)| (Some(file), written));
         let (cut, listed, directory) = (Cut::default(), BTreeSet::new(), directory.to_owned());
         Writer { file, written, cut, counted_ms: 0, listed, directory }
@@ -270,14 +270,17 @@ pub(crate) fn append(directory: &Path, what: &What) {
     append_line(directory, &line(now_ms(), what));
 }
 
+/// Opens the trail to write at its end. A link that a step put in its place is not followed.
+fn open(directory: &Path) -> io::Result<File> {
+    use std::os::unix::fs::OpenOptionsExt;
+    std::fs::create_dir_all(directory)?;
+    let no_follow = i32::try_from(rustix::fs::OFlags::NOFOLLOW.bits()).expect("flags of open fit");
+    File::options().create(true).append(true).custom_flags(no_follow).open(directory.join(NAME))
+}
+
 /// Somebody else may be writing: only who attends a run may make its trail shorter.
 fn append_line(directory: &Path, line: &Value) {
-    let append = || {
-        std::fs::create_dir_all(directory)?;
-        let mut file = File::options().create(true).append(true).open(directory.join(NAME))?;
-        file.write_all(format!("{line}\n").as_bytes())
-    };
-    if let Err(error) = append() {
+    if let Err(error) = open(directory).and_then(|mut file| file.write_all(format!("{line}\n").as_bytes())) {
         tracing::warn!(%error, "what was said is not written down beside the run; the store has it");
     }
 }

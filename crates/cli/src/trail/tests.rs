@@ -94,3 +94,14 @@ fn a_trail_that_is_made_shorter_comes_to_the_same() {
     assert_eq!(told(&resumed), told(&before));
     assert_eq!(resumed.running(), [], "whoever ran them is gone");
 }
+
+#[test]
+fn a_link_in_place_of_the_event_log_is_not_written_through() {
+    let (directory, outside) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let canary = outside.path().join("canary");
+    std::fs::write(&canary, "alive").unwrap();
+    std::os::unix::fs::symlink(&canary, directory.path().join(NAME)).unwrap();
+    append_line(directory.path(), &serde_json::json!({"event": "did-start"}));
+    Writer::open(directory.path()).put(&[serde_json::json!({"event": "did-start"})]);
+    assert_eq!(std::fs::read_to_string(&canary).unwrap(), "alive");
+}
