@@ -296,7 +296,10 @@ fn replace(new: &Path, at: &Path) -> io::Result<()> {
 
 /// What is not there any more afterwards; what cannot be removed is in nobody's way.
 fn remove(path: &Path) {
-    if let Err(error) = tree::remove(path) {
+    if let Err(error) = tree::remove(path)
+        // Nothing can be there.
+        && error.kind() != io::ErrorKind::NotADirectory
+    {
         tracing::warn!(target: onceflow_exec::home::LEFT, "left alone: {error}");
     }
 }

@@ -1,9 +1,10 @@
 //! A run, from outside: its outputs as soon as they exist, its end, and a way to stop it.
 
+mod report;
+
 use crate::{
     Error, data,
     engine::{HistoryEnd, Request},
-    error::failures as told,
     perform::failures,
     shared::{Run, Shared},
     task::Data,
@@ -15,10 +16,12 @@ use onceflow_core::{
         draft::Draft,
         ids::RunId,
         keys,
-        rows::{self, Failed, Finished, Head, Header, Phase, Status, Why},
+        rows::{self, Failed, Head, Header, Phase, Why},
         run,
     },
 };
+pub use report::Report;
+use report::report;
 use std::{
     path::{Path, PathBuf},
     sync::Arc,
@@ -39,59 +42,6 @@ pub struct Handle {
     /// Ends the history of the run when the last handle goes.
     #[expect(dead_code, reason = "dropping it is what it is for")]
     pub(crate) end: Option<Arc<HistoryEnd>>,
-}
-
-/// What a run has come to.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Report {
-    /// It is at work.
-    Running,
-    /// All outputs are there.
-    Done(Vec<(String, Outcome)>),
-    /// It failed. Starting it again tries what failed again, until its history ends: then it goes, and nothing remains.
-    Failed(Vec<Failed>),
-    /// The outcomes of these steps are not known; see [`Handle::resolve`].
-    Waiting(Vec<String>),
-    /// It failed and was undone; these could not be. Unless they were given up, the run is still there: see
-    /// [`Handle::abandon`].
-    Undone {
-        /// What went wrong.
-        failures: Vec<Failed>,
-        /// What could not be undone.
-        not_undone: Vec<Failed>,
-    },
-    /// It was cancelled and undone; these could not be, as above.
-    Cancelled {
-        /// What could not be undone.
-        not_undone: Vec<Failed>,
-    },
-}
-
-impl Report {
-    /// Whether it will stay so until somebody does something.
-    pub fn is_at_rest(&self) -> bool {
-        !matches!(self, Report::Running)
-    }
-}
-
-impl std::fmt::Display for Report {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Report::Running => f.write_str("running"),
-            Report::Done(_) => f.write_str("done"),
-            Report::Failed(failures) => f.write_str(&told(failures)),
-            Report::Waiting(steps) => write!(f, "waiting for what became of {}", steps.join(", ")),
-            Report::Undone { failures, not_undone } => {
-                write!(f, "failed and undone: {}{}", told(failures), left(not_undone))
-            }
-            Report::Cancelled { not_undone } => write!(f, "cancelled{}", left(not_undone)),
-        }
-    }
-}
-
-/// What could not be undone, if there is any.
-fn left(not_undone: &[Failed]) -> String {
-    if not_undone.is_empty() { String::new() } else { format!("\nnot undone: {}", told(not_undone)) }
 }
 
 impl Handle {
@@ -498,12 +448,4 @@ pub(crate) fn noted<'a>(mut draft: Draft<'a>, note: Option<&onceflow_core::Key>)
         draft.batch.require_absent(note.clone()).put(note.clone(), onceflow_core::Row::default());
     }
     draft
-}
-
-fn report(finished: Finished) -> Report {
-    match finished.status {
-        Status::Done => Report::Done(finished.outputs),
-        Status::Failed { failures, undone } => Report::Undone { failures, not_undone: undone },
-        Status::Cancelled { undone } => Report::Cancelled { not_undone: undone },
-    }
 }

@@ -1,3 +1,5 @@
+//! That the event log of a run is written and read as it happened.
+
 use super::*;
 use crate::tally::Tally;
 use onceflow_core::protocol::rows::Failed;

@@ -1,8 +1,12 @@
 //! The life of a run as a whole: it starts, it ends one way or another, and what is left is removed.
 
+mod undo;
+
+pub use undo::{AfterUndo, drop_registration, go_on_undoing, undone};
+
 use super::{
     draft::{Draft, Edge, Plan, Site},
-    ids::{END, FrameId, Generation, RunId, StepId, TEARDOWN, UNDO},
+    ids::{END, FrameId, Generation, RunId, StepId},
     keys,
     rows::{self, Finished, Frame, Head, Header, Parked, Phase, Received, State, Status, Undo, Why},
     step::Taken,
@@ -328,75 +332,6 @@ fn decide<'a>(plan: &'a Plan, state: State, step: StepId, row: &Row) -> Draft<'a
         draft.batch.ops.push(settle);
     }
     draft
-}
-
-/// What follows when a compensation was tried.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum AfterUndo {
-    /// The one before it.
-    Undo(u32),
-    /// All that was registered is undone: the run is removed.
-    Remove,
-    /// Some could not be undone, and somebody must say how it goes on.
-    Stop,
-}
-
-/// A compensation was tried: if it was in vain, `undo` is none, and its registration stays.
-pub fn undone<'a>(
-    plan: &'a Plan,
-    state: State,
-    taken: &Taken,
-    undo: Option<(u32, Option<&Undo>)>,
-    next: AfterUndo,
-) -> Draft<'a> {
-    let mut draft = taken.leaving(plan, state);
-    if let Some((number, undo)) = undo {
-        drop_undo(plan, &mut draft, number, undo);
-    }
-    match next {
-        AfterUndo::Undo(number) => enqueue(&mut draft, StepId { index: number, ..StepId::of_run(UNDO) }),
-        AfterUndo::Remove => enqueue(&mut draft, StepId::of_run(TEARDOWN)),
-        AfterUndo::Stop => {
-            let cancelled = state.phase == Phase::UndoingCancelled;
-            set_phase(plan, &mut draft, state, Phase::NotUndone { cancelled });
-        }
-    }
-    draft
-}
-
-/// A run that could not be undone goes on: with trying again what was registered, from that number down, or with being
-/// removed as it is.
-pub fn go_on_undoing<'a>(plan: &'a Plan, state: State, from: Option<u32>) -> Draft<'a> {
-    let mut draft = Draft::new(plan, state);
-    let cancelled = state.phase == Phase::NotUndone { cancelled: true };
-    let next = if cancelled { Phase::UndoingCancelled } else { Phase::UndoingFailed };
-    set_phase(plan, &mut draft, state, next);
-    enqueue(
-        &mut draft,
-        from.map_or(StepId::of_run(TEARDOWN), |number| StepId { index: number, ..StepId::of_run(UNDO) }),
-    );
-    draft
-}
-
-/// A registration of a run that could not be undone goes: somebody has decided. The last one takes the run with it.
-pub fn drop_registration<'a>(
-    plan: &'a Plan,
-    state: State,
-    (number, row, undo): (u32, &Row, &Undo),
-    is_last: bool,
-) -> Draft<'a> {
-    let mut draft = if is_last { go_on_undoing(plan, state, None) } else { Draft::new(plan, state) };
-    draft.batch.require_equals(plan.keys.undo(number), row.clone());
-    drop_undo(plan, &mut draft, number, Some(undo));
-    draft
-}
-
-fn drop_undo(plan: &Plan, draft: &mut Draft<'_>, number: u32, undo: Option<&Undo>) {
-    let key = plan.keys.undo(number);
-    for (port, held) in undo.iter().flat_map(|undo| &undo.inputs).enumerate() {
-        draft.release(&key, port as u16, &held.outcome);
-    }
-    draft.batch.delete(key);
 }
 
 /// A step of the end of a run is next.

@@ -11,10 +11,10 @@
 //! | claims and deadlines | the step is taken again |
 
 use super::Engine;
-use crate::{Error, data, shared::Shared};
+use crate::{Error, data, perform::noted::Noted, shared::Shared};
 use futures_util::future::BoxFuture;
 use onceflow_core::{
-    Inbox, Name, Row,
+    Group, Inbox, Name, Row,
     model::wiring::Consumer,
     payload::Outcome,
     protocol::{
@@ -82,7 +82,7 @@ impl<'a> Reading<'a> {
         self.found.push(what.into());
     }
 
-    async fn rows(&mut self, group: onceflow_core::Group) -> Result<Vec<(Name, Row)>, Error> {
+    async fn rows(&mut self, group: Group) -> Result<Vec<(Name, Row)>, Error> {
         let rows = self.shared.all_rows(group, b"").await?;
         for (name, row) in &rows {
             self.seen.update(name.as_bytes()).update(row);
@@ -265,7 +265,10 @@ impl<'a> Reading<'a> {
                     let row = self.shared.row(at).await?;
                     let inbox = row.as_deref().and_then(Inbox::place);
                     let own = plan.keys.inbox(step);
-                    if inbox.is_none_or(|(group, prefix)| group != plan.keys.rows || prefix != own.as_bytes()) {
+                    // What arrived with the ticket needs no inbox.
+                    let (nowhere, own) = (Group::rows(""), own.as_bytes());
+                    let wanted = if ticket.inputs.is_empty() { (&plan.keys.rows, own) } else { (&nowhere, &b""[..]) };
+                    if inbox.as_ref().is_none_or(|(group, prefix)| (group, *prefix) != wanted) {
                         self.tell(format!("the inbox of step {step:?} of run `{key}` is not its own"));
                     }
                     rows.tickets.insert(step, ticket);
@@ -319,6 +322,8 @@ impl PlanRows {
             b'j' => drop(self.joins.insert(step()?, bitmap::read(row)?)),
             b'l' => self.live = counter::read(row)?,
             b'p' => drop(self.parked.insert(step()?, rows::read(row)?)),
+            // What went wrong while the run was undone: only people read it.
+            b'x' => drop(rows::read::<Noted>(row)?),
             b'u' => drop(self.undos.insert(u32::from_be_bytes(rest.try_into().ok()?), rows::read(row)?)),
             _ => return None,
         }

@@ -1,3 +1,5 @@
+//! That nothing outside of a directory is reached through it, whatever is put there.
+
 use super::*;
 use proptest::prelude::*;
 use std::{fs, os::unix::fs::PermissionsExt, os::unix::fs::symlink};

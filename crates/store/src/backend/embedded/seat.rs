@@ -55,7 +55,7 @@ impl Site {
         // One name for ever, also if the process changes its working directory before it becomes the owner.
         let made = Directory::at(dir).and_then(|_| dir.canonicalize());
         let dir = made.map_err(OpenError::io("open", dir))?;
-        let member = Member::join(&dir, || world.random()).map_err(OpenError::io("become a member of", &dir))?;
+        let member = Member::join(&dir, || world.random()).map_err(OpenError::io("lock", &dir))?;
         Ok(Site { dir, options, world, member, held: Arc::default() })
     }
 }

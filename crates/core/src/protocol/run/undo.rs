@@ -1,0 +1,81 @@
+//! Undoing a run: one compensation after the other, the last first, and what becomes of those that are in vain.
+
+use super::{
+    super::{
+        draft::{Draft, Plan},
+        ids::{StepId, TEARDOWN, UNDO},
+        rows::{Phase, State, Undo},
+        step::Taken,
+    },
+    enqueue, set_phase,
+};
+use crate::row::Row;
+
+/// What follows when a compensation was tried.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AfterUndo {
+    /// The one before it.
+    Undo(u32),
+    /// All that was registered is undone: the run is removed.
+    Remove,
+    /// Some could not be undone, and somebody must say how it goes on.
+    Stop,
+}
+
+/// A compensation was tried: if it was in vain, `undo` is none, and its registration stays.
+pub fn undone<'a>(
+    plan: &'a Plan,
+    state: State,
+    taken: &Taken,
+    undo: Option<(u32, Option<&Undo>)>,
+    next: AfterUndo,
+) -> Draft<'a> {
+    let mut draft = taken.leaving(plan, state);
+    if let Some((number, undo)) = undo {
+        drop_undo(plan, &mut draft, number, undo);
+    }
+    match next {
+        AfterUndo::Undo(number) => enqueue(&mut draft, StepId { index: number, ..StepId::of_run(UNDO) }),
+        AfterUndo::Remove => enqueue(&mut draft, StepId::of_run(TEARDOWN)),
+        AfterUndo::Stop => {
+            let cancelled = state.phase == Phase::UndoingCancelled;
+            set_phase(plan, &mut draft, state, Phase::NotUndone { cancelled });
+        }
+    }
+    draft
+}
+
+/// A run that could not be undone goes on: with trying again what was registered, from that number down, or with being
+/// removed as it is.
+pub fn go_on_undoing<'a>(plan: &'a Plan, state: State, from: Option<u32>) -> Draft<'a> {
+    let mut draft = Draft::new(plan, state);
+    let cancelled = state.phase == Phase::NotUndone { cancelled: true };
+    let next = if cancelled { Phase::UndoingCancelled } else { Phase::UndoingFailed };
+    set_phase(plan, &mut draft, state, next);
+    enqueue(
+        &mut draft,
+        from.map_or(StepId::of_run(TEARDOWN), |number| StepId { index: number, ..StepId::of_run(UNDO) }),
+    );
+    draft
+}
+
+/// A registration of a run that could not be undone goes: somebody has decided. The last one takes the run with it.
+pub fn drop_registration<'a>(
+    plan: &'a Plan,
+    state: State,
+    (number, row, undo): (u32, &Row, &Undo),
+    is_last: bool,
+) -> Draft<'a> {
+    let mut draft = if is_last { go_on_undoing(plan, state, None) } else { Draft::new(plan, state) };
+    draft.batch.require_equals(plan.keys.undo(number), row.clone());
+    drop_undo(plan, &mut draft, number, Some(undo));
+    draft
+}
+
+fn drop_undo(plan: &Plan, draft: &mut Draft<'_>, number: u32, undo: Option<&Undo>) {
+    let key = plan.keys.undo(number);
+    for (port, held) in undo.iter().flat_map(|undo| &undo.inputs).enumerate() {
+        draft.release(&key, port as u16, &held.outcome);
+    }
+    draft.batch.delete(key);
+}

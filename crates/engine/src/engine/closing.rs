@@ -1,0 +1,55 @@
+//! How an engine ends: in order, at once, or without waiting.
+
+use super::Engine;
+use crate::{Error, shared::lock};
+use futures_util::future::BoxFuture;
+use std::sync::Arc;
+
+impl Engine {
+    /// Takes no further steps, and ends when those in flight are done and everything is durable.
+    ///
+    /// # Errors
+    /// If what was done may not last.
+    pub fn close(&self) -> BoxFuture<'_, Result<(), Error>> {
+        Box::pin(async move {
+            self.shared.close();
+            if let Some(worker) = &self.worker {
+                worker.drain().await;
+                worker.leave().await;
+            }
+            self.shared.end_abandoned().await;
+            self.shared.small.clear();
+            // Whatever the tasks hold goes with them.
+            *lock(&self.shared.tasks) = Arc::default();
+            *lock(&self.shared.resources) = Arc::default();
+            self.shared.events.close();
+            // A handle may wait for what was just done.
+            self.shared.ring_all();
+            Ok(self.shared.records.durable(self.shared.records.position()).await?)
+        })
+    }
+
+    /// Takes no further steps, and ends the bodies of those in flight: they are dropped, and their steps are given back as
+    /// if they had not been taken. Bodies that must not start twice are waited for. Then as [`Engine::close`].
+    ///
+    /// # Errors
+    /// If what was done may not last.
+    pub fn interrupt(&self) -> BoxFuture<'_, Result<(), Error>> {
+        Box::pin(async move {
+            if let Some(worker) = &self.worker {
+                worker.interrupt();
+            }
+            self.close().await
+        })
+    }
+
+    /// Takes no further steps, without waiting for those in flight: they end by themselves, or, with the process, not at
+    /// all, which costs only time.
+    pub fn stop(&self) {
+        self.shared.close();
+        if let Some(worker) = &self.worker {
+            worker.stop();
+        }
+        self.shared.events.close();
+    }
+}
