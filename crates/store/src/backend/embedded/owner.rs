@@ -66,12 +66,15 @@ impl Owner {
         let handover = self.roll.close();
         let closed = self.journal.close().await;
         let handover = handover.filter(|_| closed.is_ok()).and_then(|handover| handover.to_bytes());
-        // Its objects may have come since it was opened.
-        let named = self.lock.check().map_or(Ok(()), |()| identity::write(&self.site.dir, self.journal.id()));
+        // Its objects may have come since it was opened. If there is no room for that, the next opening does it.
+        if self.lock.check().is_ok()
+            && let Err(error) = identity::write(&self.site.dir, self.journal.id())
+        {
+            tracing::debug!(%error, "failed to write the store's id beside its objects; the next opening does");
+        }
         let left = leave(&self.site, &self.lock, &handover.unwrap_or_default());
         drop(self.server);
         closed?;
-        named.map_err(|error| Error::Unavailable(error.to_string().into()))?;
         left.map_err(|error| Error::Unavailable(format!("the directory is not left in order: {error}").into()))
     }
 }
