@@ -1,5 +1,5 @@
 //! Describes a flow, part by part: what `f` is. Steps get names and places; ports of the outside become inputs of the
-//! nested parts that use them (see `scope`). The builders of one flow share one [`State`], so that a call may stand
+//! nested parts that use them (see `scope`). The builders of one flow share one state, so that a call may stand
 //! inside another: `f.add(a(f.add(b(x))))`.
 
 mod choice;

@@ -15,10 +15,10 @@ pub enum Report {
     Done(Vec<(String, Outcome)>),
     /// It failed. Starting it again tries what failed again, until its history ends: then it goes, and nothing remains.
     Failed(Vec<Failed>),
-    /// The outcomes of these steps are not known; see [`Handle::resolve`].
+    /// The outcomes of these steps are not known; see [`Handle::resolve`](crate::Handle::resolve).
     Waiting(Vec<String>),
     /// It failed and was undone; these could not be. Unless they were given up, the run is still there: see
-    /// [`Handle::abandon`].
+    /// [`Handle::abandon`](crate::Handle::abandon).
     Undone {
         /// What went wrong.
         failures: Vec<Failed>,
