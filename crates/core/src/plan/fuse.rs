@@ -142,7 +142,7 @@ impl Merging<'_> {
     }
 
     fn merge(&mut self, producer: NodeIndex, consumer: NodeIndex) {
-        // The producer goes, so that its tasks can be moved: a chain is merged one by one, and copies of all before would add up.
+        // Moved, as the producer goes: a chain is merged one by one, and copies of all tasks before would add up.
         let mut tasks = take_tasks(&mut self.nodes[producer as usize]);
         let from = &self.nodes[producer as usize];
         let (from_inputs, from_gate, gave) = (from.inputs.clone(), from.gate, outputs_of(&tasks, from.outputs.len()));

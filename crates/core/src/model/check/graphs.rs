@@ -172,7 +172,7 @@ impl Checked<'_> {
             let inputs = face.iter().flat_map(|face| face.inputs.iter());
             for port in inputs.filter(|port| !matches!(port.ty, Type::Option(_))) {
                 // Of modules with one name only the first can be connected, and the name is complained about.
-                if siblings.index(&module.name) == Some(at) && siblings.feeding(Some(at), &port.name).is_none() {
+                if siblings.index(&module.name) == Some(at) && siblings.feeding.of(Some(at), &port.name).is_none() {
                     let of = format!("{}/{}", self.place, module.name);
                     let address = format!("{of}:{}", port.name);
                     let hint = format!("it takes {}", port.ty);
@@ -187,7 +187,7 @@ impl Checked<'_> {
         }
         for port in &self.graph.outputs {
             let wanted = self.wanted.is_none_or(|wanted| wanted.contains(port.name.as_str()));
-            if wanted && siblings.feeding(None, &port.name).is_none() {
+            if wanted && siblings.feeding.of(None, &port.name).is_none() {
                 let of = or_root(self.place);
                 let address = format!("{of}:{}", port.name);
                 report.add(What::OutputUnconnected { port: port.name.clone(), of }, address, None, None);

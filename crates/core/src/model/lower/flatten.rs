@@ -106,21 +106,23 @@ impl<'a> Flattener<'a> {
     /// Puts the modules of `graph` into `block`, and says what gives the graph's outputs.
     fn graph(&mut self, block: &mut Block, graph: &'a Graph, path: &[Segment], given: &[Source]) -> Vec<Source> {
         let siblings = Siblings::of(graph);
+        let order = siblings.order();
+        let feeding = siblings.into_feeding();
         // By module. Outputs are few, so that a list is smaller than a map and as quick.
         let mut made: Vec<Made<'_>> = vec![Made::default(); graph.modules.len()];
-        for module in siblings.order() {
+        for module in order {
             let face = Face::of(self.library, &graph.modules[module]).expect("checked: the flow is there");
             let sources: Vec<_> = face
                 .inputs
                 .iter()
-                .map(|port| siblings.feeding(Some(module), &port.name))
+                .map(|port| feeding.of(Some(module), &port.name))
                 .map(|from| resolve(from, graph, given, &made))
                 .collect();
             let outputs = self.module(block, &graph.modules[module], &face, path, sources);
             made[module] = (face.outputs, outputs);
         }
-        let feeding = graph.outputs.iter().map(|port| siblings.feeding(None, &port.name));
-        feeding.map(|from| resolve(from, graph, given, &made)).collect()
+        let outputs = graph.outputs.iter().map(|port| feeding.of(None, &port.name));
+        outputs.map(|from| resolve(from, graph, given, &made)).collect()
     }
 
     /// Puts a module into `block`, and says what gives its outputs.
