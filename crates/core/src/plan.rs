@@ -30,5 +30,5 @@ pub use fuse::{Fusion, fuse};
 pub use graph::{Builder, Graph, Place, Target, Vertex, VertexKind};
 pub use joined::{giver, told_apart};
 pub use resume::{Frontier, Missing, Order, Policy, Resume, State};
-pub use specialise::{Plan, specialise};
+pub use specialise::{Plan, explain_all, specialise};
 pub use validity::{Keys, ProvenanceKey, still_valid};

@@ -82,7 +82,7 @@ pub struct Engine {
 
 /// What was asked for, ready to be compared with what is there.
 struct Asked {
-    program: Program,
+    program: Arc<Program>,
     digest: Digest,
     inputs: inputs::Inputs,
     /// The inputs as they are stored, once that was necessary.
@@ -208,7 +208,7 @@ impl Engine {
         }
         let inputs = inputs::take(program.identity().inputs, &mut start.inputs, &start.assumed).await?;
         inputs.note_sources(&self.shared.values);
-        Ok(Asked { program, digest, inputs, stored: Mutex::default(), start })
+        Ok(Asked { program: Arc::new(program), digest, inputs, stored: Mutex::default(), start })
     }
 
     /// The inputs in the store, for a run that begins.
@@ -253,7 +253,7 @@ impl Engine {
         match head {
             None => {
                 self.in_time(&asked.start).await?;
-                let planned = replan::plan(asked, &known::Known::new(), None, self.fuses(asked))?;
+                let planned = replan::first(asked, self.fuses(asked));
                 self.begin(asked, seen, self.new_run(), Generation(0), planned).await
             }
             Some(Head::Active(id)) => self.go_on(asked, id).await,
@@ -290,7 +290,7 @@ impl Engine {
         let mut weaves = inputs.weaves.clone();
         let header = self.header(asked, &planned, &mut weaves).await?;
         let frame = root_frame(asked, &inputs, planned.reused);
-        let plan = shared.plan(Keys::new(id, generation), Arc::new(planned.program));
+        let plan = shared.plan(Keys::new(id, generation), planned.program);
         let replaced = seen.as_deref().and_then(rows::read::<Head>);
         let mut draft = run::start(&plan, &header, &frame, seen);
         if let Some(Head::Finished(replaced)) = replaced {
@@ -312,8 +312,8 @@ impl Engine {
 
     async fn header(&self, asked: &Asked, planned: &replan::Planned, weaves: &mut Vec<Weave>) -> Result<Header, Error> {
         let start = &asked.start;
-        let bytes = rows::write(&planned.program);
-        let (weave, id, digest, len) = self.shared.values.put_bytes(bytes.to_vec()).await?;
+        let bytes = rows::bytes(&*planned.program);
+        let (weave, id, digest, len) = self.shared.values.put_bytes(bytes).await?;
         weaves.push(weave);
         Ok(Header {
             key: start.key.clone(),
@@ -372,7 +372,7 @@ impl Engine {
             }
             // What was undone is not there any more, whatever was kept: this is another run.
             Status::Failed { .. } | Status::Cancelled { .. } => {
-                let planned = replan::plan(asked, &known::Known::new(), None, self.fuses(asked))?;
+                let planned = replan::first(asked, self.fuses(asked));
                 self.begin(asked, seen, self.new_run(), Generation(0), planned).await
             }
             Status::Done => {

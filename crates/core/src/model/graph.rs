@@ -112,7 +112,7 @@ pub struct Connection {
 }
 
 /// One end of a connection.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Endpoint {
     /// The module; `None` is the graph itself.
     pub module: Option<String>,

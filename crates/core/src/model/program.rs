@@ -9,6 +9,7 @@ pub mod nested;
 use super::{Port, TaskSpec};
 use crate::payload::Payload;
 use serde::{Deserialize, Serialize};
+use std::sync::Arc;
 
 /// All there is to run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -119,8 +120,8 @@ pub struct Node {
     pub op: Op,
     /// What feeds its inputs.
     pub inputs: Vec<Source>,
-    /// Its outputs.
-    pub outputs: Vec<Port>,
+    /// Its outputs. Nodes of one task share them.
+    pub outputs: Arc<[Port]>,
     /// A failure becomes outputs of none and one more output, the last, that says why. Not for relays.
     pub attempt: bool,
     /// One more thing it waits for, and reads nothing from: a relay, where the opening of the block would otherwise

@@ -183,7 +183,7 @@ mod tests {
     /// Two blocks alike, of one node.
     fn program(from: Source, op: Op) -> Program {
         let port = Port::new("p", Type::Int);
-        let outputs = vec![port.clone()];
+        let outputs = [port.clone()].into();
         let node = Node { path: vec![], op, inputs: vec![Source::Input(0)], outputs, attempt: false, gate: None };
         let block = Block {
             inputs: vec![BlockInput { port: port.clone(), varying: false }],

@@ -142,18 +142,18 @@ impl Merging<'_> {
     }
 
     fn merge(&mut self, producer: NodeIndex, consumer: NodeIndex) {
-        let from = self.nodes[producer as usize].clone();
-        let to = &mut self.nodes[consumer as usize];
-        let gave = outputs_of(&from);
+        // Moved, as the producer goes: a chain is merged one by one, and copies of all tasks before would add up.
+        let mut tasks = take_tasks(&mut self.nodes[producer as usize]);
+        let from = &self.nodes[producer as usize];
+        let (from_inputs, from_gate, gave) = (from.inputs.clone(), from.gate, outputs_of(&tasks, from.outputs.len()));
         let mut inputs = Vec::new();
-        let mut tasks = Vec::new();
-        for mut task in into_tasks(&from) {
-            task.inputs.iter_mut().for_each(|input| *input = outer(*input, &from.inputs, &mut inputs));
+        for task in &mut tasks {
+            task.inputs.iter_mut().for_each(|input| *input = outer(*input, &from_inputs, &mut inputs));
             task.outputs.fill(None);
-            tasks.push(task);
         }
         let before = tasks.len() as u16;
-        for mut task in into_tasks(to) {
+        let to = &mut self.nodes[consumer as usize];
+        for mut task in take_tasks(to) {
             for input in &mut task.inputs {
                 *input = match *input {
                     FusedSource::Task(task, port) => FusedSource::Task(task + before, port),
@@ -168,7 +168,7 @@ impl Merging<'_> {
             }
             tasks.push(task);
         }
-        to.gate = to.gate.or(from.gate);
+        to.gate = to.gate.or(from_gate);
         to.inputs = inputs;
         to.op = Op::Fused(tasks);
         self.into[producer as usize] = consumer;
@@ -190,11 +190,12 @@ fn tasks_in(node: &Node) -> usize {
     if let Op::Fused(tasks) = &node.op { tasks.len() } else { 1 }
 }
 
-fn into_tasks(node: &Node) -> Vec<FusedTask> {
-    match &node.op {
-        Op::Fused(tasks) => tasks.clone(),
+/// The tasks of a node that is about to be another.
+fn take_tasks(node: &mut Node) -> Vec<FusedTask> {
+    match std::mem::replace(&mut node.op, Op::Relay) {
+        Op::Fused(tasks) => tasks,
         Op::Task(task) => vec![FusedTask {
-            task: *task,
+            task,
             path: node.path.clone(),
             inputs: (0..node.inputs.len() as PortIndex).map(FusedSource::Input).collect(),
             outputs: (0..node.outputs.len() as PortIndex).map(Some).collect(),
@@ -203,10 +204,10 @@ fn into_tasks(node: &Node) -> Vec<FusedTask> {
     }
 }
 
-/// Per output of a node the task that gives it, and which of the task's it is.
-fn outputs_of(node: &Node) -> Vec<(u16, PortIndex)> {
-    let mut found = vec![(0, 0); node.outputs.len()];
-    for (at, task) in (0..).zip(into_tasks(node)) {
+/// Per output of a node of these tasks the task that gives it, and which of the task's it is.
+fn outputs_of(tasks: &[FusedTask], outputs: usize) -> Vec<(u16, PortIndex)> {
+    let mut found = vec![(0, 0); outputs];
+    for (at, task) in (0..).zip(tasks) {
         for (port, output) in (0..).zip(&task.outputs) {
             output.iter().for_each(|output| found[usize::from(*output)] = (at, port));
         }

@@ -67,6 +67,34 @@ pub fn specialise<V>(
 ) -> Result<Plan, Error> {
     let of = BlockGraph::new(program, requested);
     let known = by_source(&of, known);
+    let frontier = frontier(&of, &known)?;
+    let explanation = explain(program, &of, &frontier, &known, changes);
+    let mut plan = Writer::new(program, &of, &frontier, requested, known)?.write();
+    gate(&mut plan);
+    let mut constants = program.constants.clone();
+    if plan.unit_needed {
+        constants.push(Payload::inline("null"));
+    }
+    let blocks = std::iter::once(plan.block).chain(program.blocks[ROOT as usize + 1..].iter().cloned());
+    let specialised = Program { blocks: blocks.collect(), tasks: program.tasks.clone(), constants };
+    Ok(Plan { program: specialised, reuse: plan.reuse, outputs: plan.outputs, nodes: plan.nodes, explanation })
+}
+
+/// What becomes of every node if nothing is known: as [`specialise`], which would give the program as it is.
+///
+/// # Errors
+/// As [`specialise`].
+pub fn explain_all(
+    program: &Program,
+    requested: &[PortIndex],
+    changes: Option<&[Change]>,
+) -> Result<Explanation, Error> {
+    let (of, known) = (BlockGraph::new(program, requested), BTreeMap::new());
+    Ok(explain(program, &of, &frontier(&of, &known)?, &known, changes))
+}
+
+/// What runs, and what is read.
+fn frontier<'g>(of: &'g BlockGraph<'_>, known: &BTreeMap<Known, Known>) -> Result<Frontier<'g>, Error> {
     let all: Vec<_> = (0..of.graph.outputs()).collect();
     let resume = Resume::new(&of.graph, Policy::Provenance, Order::Lifo, &[], &all);
     let frontier = resume.run(|port| match of.graph.value_at(port) {
@@ -74,15 +102,7 @@ pub fn specialise<V>(
         Some(Place::Port(module, port)) => known.contains_key(&(of.node(module), port as PortIndex)),
         None => false,
     })?;
-    let explanation = explain(program, &of, &frontier, &known, changes);
-    let mut plan = Writer::new(program, &of, &frontier, requested, known)?.write();
-    gate(&mut plan);
-    let mut specialised = program.clone();
-    if plan.unit_needed {
-        specialised.constants.push(Payload::inline("null"));
-    }
-    specialised.blocks[ROOT as usize] = plan.block;
-    Ok(Plan { program: specialised, reuse: plan.reuse, outputs: plan.outputs, nodes: plan.nodes, explanation })
+    Ok(frontier)
 }
 
 /// Where each known value is, by what it really is: a relay has the value of what it relays.
@@ -325,7 +345,7 @@ fn relay(unit: Source, number: usize) -> Node {
         path: vec![Segment::Name(format!("~gate{number}"))],
         op: Op::Relay,
         inputs: vec![unit],
-        outputs: vec![Port::new("value", Type::Unit)],
+        outputs: [Port::new("value", Type::Unit)].into(),
         attempt: false,
         gate: None,
     }

@@ -18,9 +18,14 @@ const CHECKED: u8 = 2;
 
 /// A row that says this.
 pub fn write<T: Serialize>(content: &T) -> Row {
+    Row::from(bytes(content))
+}
+
+/// The bytes of a row that says this: for what is too large to be one.
+pub fn bytes<T: Serialize>(content: &T) -> Vec<u8> {
     let mut bytes = postcard::to_extend(content, vec![CHECKED]).expect("rows are plain data");
     bytes.extend_from_slice(&crc32fast::hash(&bytes).to_le_bytes());
-    Row::from(bytes)
+    bytes
 }
 
 /// Reads what [`write()`] wrote, also before rows had a checksum; `None` if the row is something else.

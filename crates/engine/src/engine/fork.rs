@@ -30,7 +30,7 @@ use onceflow_store::{
     records::Scan,
     values::{EdgeName, Weave},
 };
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 
 /// How long what was copied for a new run outlives one who was killed before that began.
 const COPIED_MS: u64 = 3_600_000;
@@ -138,7 +138,7 @@ impl Engine {
             ..Start::new(fork.key, Library::default(), header.flow.clone())
         };
         start.check_key()?;
-        Ok(Asked { program, digest: header.asked, inputs: taken, stored: Mutex::default(), start })
+        Ok(Asked { program: Arc::new(program), digest: header.asked, inputs: taken, stored: Mutex::default(), start })
     }
 
     /// What the old run has that is right for what is asked; `None` if it is for something else by now.

@@ -13,7 +13,7 @@ use onceflow_core::{
         rows::{self, Head, Phase, Status},
     },
 };
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 
 /// What would become of a run.
 #[derive(Debug)]
@@ -112,7 +112,7 @@ impl Engine {
         }
         let start = Start { inputs: Vec::<(String, Data)>::new(), ..start };
         let digest = program.blocks[0].digest;
-        Ok(Asked { program, digest, inputs: Inputs::seen(found), stored: Mutex::default(), start })
+        Ok(Asked { program: Arc::new(program), digest, inputs: Inputs::seen(found), stored: Mutex::default(), start })
     }
 
     /// Why a run gets no new plan, if it does not.

@@ -192,7 +192,7 @@ impl Scope<'_> {
         };
         let inputs = node.inputs.iter().enumerate();
         let inputs = inputs.map(|(port, from)| (self.name(node, port), self.origin(*from))).collect();
-        let outputs = (0..).zip(&node.outputs).map(|(port, output)| (output.clone(), value(port))).collect();
+        let outputs = (0..).zip(&*node.outputs).map(|(port, output)| (output.clone(), value(port))).collect();
         vec![StepRecord { address, kind, code, inputs, outputs, inside: self.inside(node) }]
     }
 

@@ -25,7 +25,7 @@ use onceflow_core::{
         program::{NodeIndex, PortIndex, ROOT},
     },
     payload::{Outcome, Payload, Stored},
-    plan::{Explanation, Fusion, fuse, specialise, told_apart},
+    plan::{Explanation, Fusion, explain_all, fuse, specialise, told_apart},
     protocol::{
         draft::{Draft, stored},
         ids::{Generation, StepId, TEARDOWN},
@@ -43,7 +43,7 @@ const REUSED_MAX: usize = 120;
 /// What is to be run, given what is known.
 pub(super) struct Planned {
     /// What to install.
-    pub(super) program: Program,
+    pub(super) program: Arc<Program>,
     /// The values it reads beside its inputs.
     pub(super) reused: Vec<Held>,
     /// Where in the program the values are from that it reads, also if there are too many to be inputs.
@@ -57,29 +57,44 @@ pub(super) struct Planned {
     pub(super) done_before: Marks,
 }
 
+impl Planned {
+    /// All that was asked for.
+    fn whole(asked: &Asked, explanation: Explanation, fuses: bool) -> Self {
+        Planned {
+            program: fused(asked.program.clone(), fuses),
+            reused: vec![],
+            reads: vec![],
+            while_there: vec![],
+            is_partial: false,
+            explanation,
+            done_before: Marks::new(),
+        }
+    }
+}
+
+/// The first plan of a run: nothing is known. Why its steps run is not written down, so it is not found out either.
+pub(super) fn first(asked: &Asked, fuses: bool) -> Planned {
+    Planned::whole(asked, Explanation::default(), fuses)
+}
+
 /// Plans over what is known.
 pub(super) fn plan(asked: &Asked, known: &Known, before: Option<&Before>, fuses: bool) -> Result<Planned, Error> {
     let outputs = &asked.program.blocks[ROOT as usize].outputs;
     let requested: Vec<_> = (0..).zip(outputs).filter(|(_, output)| !output.hidden).map(|(port, _)| port).collect();
     let changes = before.map(|before| before.changes(asked));
-    let plan = specialise(&asked.program, known, &requested, changes.as_deref())
-        .map_err(|error| Error::damaged(format!("no plan: {error}")))?;
-    let explanation = match before {
-        Some(before) => before.told_apart(asked, plan.explanation),
-        None => told_apart(plan.explanation, &asked.program, None),
+    let no_plan = |error| Error::damaged(format!("no plan: {error}"));
+    let told_apart = |explanation| match before {
+        Some(before) => before.told_apart(asked, explanation),
+        None => told_apart(explanation, &asked.program, None),
     };
-    let reads = plan.reuse.iter().map(|(_, at)| *at).collect();
-    if known.is_empty() || plan.reuse.len() > REUSED_MAX {
-        let program = fused(&asked.program, fuses);
-        return Ok(Planned {
-            program,
-            reused: vec![],
-            reads,
-            while_there: vec![],
-            is_partial: false,
-            explanation,
-            done_before: Marks::new(),
-        });
+    if known.is_empty() {
+        let explanation = explain_all(&asked.program, &requested, changes.as_deref()).map_err(no_plan)?;
+        return Ok(Planned::whole(asked, told_apart(explanation), fuses));
+    }
+    let plan = specialise(&asked.program, known, &requested, changes.as_deref()).map_err(no_plan)?;
+    let (reads, explanation) = (plan.reuse.iter().map(|(_, at)| *at).collect(), told_apart(plan.explanation));
+    if plan.reuse.len() > REUSED_MAX {
+        return Ok(Planned { reads, ..Planned::whole(asked, explanation, fuses) });
     }
     let value = |(_, at): &(PortIndex, (u32, PortIndex))| &known[at];
     let held = |(outcome, _): &(Outcome, _)| Held { owned: stored(outcome).is_some(), outcome: outcome.clone() };
@@ -87,15 +102,15 @@ pub(super) fn plan(asked: &Asked, known: &Known, before: Option<&Before>, fuses:
         reused: plan.reuse.iter().map(value).map(held).collect(),
         reads,
         while_there: plan.reuse.iter().map(value).filter_map(|(_, key)| key.clone()).collect(),
-        program: fused(&plan.program, fuses),
+        program: fused(Arc::new(plan.program), fuses),
         is_partial: true,
         explanation,
         done_before: Marks::new(),
     })
 }
 
-fn fused(program: &Program, fuses: bool) -> Program {
-    fuse(program, if fuses { Fusion::On } else { Fusion::Off })
+fn fused(program: Arc<Program>, fuses: bool) -> Arc<Program> {
+    if fuses { Arc::new(fuse(&program, Fusion::On)) } else { program }
 }
 
 impl Shared {
@@ -206,7 +221,7 @@ impl Engine {
     ) -> Result<Option<Handle>, Error> {
         let shared = &self.shared;
         let generation = Generation(frozen.generation.0 + 1);
-        let plan = shared.plan(Keys::new(old.plan.keys.run, generation), Arc::new(planned.program.clone()));
+        let plan = shared.plan(Keys::new(old.plan.keys.run, generation), planned.program.clone());
         let inputs = self.stored(asked).await?;
         let mut weaves = inputs.weaves.clone();
         let mut header = self.header(asked, &planned, &mut weaves).await?;
@@ -242,8 +257,8 @@ impl Engine {
         if !planned.is_partial {
             return Ok(None);
         }
-        let bytes = rows::write(&asked.program);
-        let (weave, id, digest, len) = self.shared.values.put_bytes(bytes.to_vec()).await?;
+        let bytes = rows::bytes(&*asked.program);
+        let (weave, id, digest, len) = self.shared.values.put_bytes(bytes).await?;
         weaves.push(weave);
         Ok(Some(Stored { id: Name::new(id.as_bytes()), digest, len }))
     }

@@ -4,7 +4,7 @@
 use super::state::{Closed, State};
 use onceflow_core::model::{Connection, Endpoint, Graph, Module, Origin, Port, Type};
 use std::{
-    collections::{BTreeMap, BTreeSet},
+    collections::{BTreeMap, HashSet},
     sync::Arc,
 };
 
@@ -44,7 +44,7 @@ pub(super) struct Scope {
     /// Per module the names of its outputs.
     outputs: Vec<Arc<[String]>>,
     /// The names of its modules.
-    names: BTreeSet<String>,
+    names: HashSet<String>,
     /// Per base the number that the next module called after it tries first, so that a thousand steps of one task do not
     /// ask for a thousand names each.
     numbers: BTreeMap<String, u64>,

@@ -3,7 +3,9 @@
 /// The components, each ascending, in an order where what a component leads to stands before it. Nodes are indices;
 /// `edges[a]` are those `a` leads to. It does not call itself, so a chain of a hundred thousand is fine.
 pub(crate) fn components(edges: &[Vec<usize>]) -> Vec<Vec<usize>> {
-    let mut search = Search { edges, seen: vec![None; edges.len()], low: vec![0; edges.len()], ..Search::default() };
+    let count = edges.len();
+    let (seen, low, is_open) = (vec![None; count], vec![0; count], vec![false; count]);
+    let mut search = Search { edges, seen, low, is_open, ..Search::default() };
     for node in 0..edges.len() {
         if search.seen[node].is_none() {
             search.from(node);
@@ -48,7 +50,7 @@ struct Search<'a> {
     low: Vec<usize>,
     clock: usize,
     open: Vec<usize>,
-    is_open: std::collections::BTreeSet<usize>,
+    is_open: Vec<bool>,
     found: Vec<Vec<usize>>,
 }
 
@@ -58,7 +60,7 @@ impl Search<'_> {
         self.low[node] = self.clock;
         self.clock += 1;
         self.open.push(node);
-        self.is_open.insert(node);
+        self.is_open[node] = true;
     }
 
     fn from(&mut self, start: usize) {
@@ -72,7 +74,7 @@ impl Search<'_> {
                     self.enter(next);
                     trail.push((next, 0));
                 }
-                Some(next) if self.is_open.contains(&next) => {
+                Some(next) if self.is_open[next] => {
                     self.low[at] = self.low[at].min(self.seen[next].unwrap_or(usize::MAX));
                 }
                 Some(_) => {}
@@ -95,7 +97,7 @@ impl Search<'_> {
             self.open.iter().rposition(|open| *open == node).expect("a node is open until its component is found");
         let mut component = self.open.split_off(from);
         for member in &component {
-            self.is_open.remove(member);
+            self.is_open[*member] = false;
         }
         component.sort_unstable();
         self.found.push(component);

@@ -6,45 +6,45 @@ use crate::model::{
     graph::{ERROR, Kind},
     task::DONE,
 };
+use std::borrow::Cow;
 
-/// The ports of a module, as its siblings see them.
+/// The ports of a module, as its siblings see them. Those of tasks are borrowed: a flow may have a million steps of one task.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Face {
-    pub(crate) inputs: Vec<Port>,
-    pub(crate) outputs: Vec<Port>,
+pub(crate) struct Face<'a> {
+    pub(crate) inputs: Cow<'a, [Port]>,
+    pub(crate) outputs: Cow<'a, [Port]>,
 }
 
-impl Face {
+impl<'a> Face<'a> {
     /// The ports of `module`; `None` if it calls a flow that is not there.
-    pub(crate) fn of(library: &Library, module: &Module) -> Option<Face> {
+    pub(crate) fn of(library: &'a Library, module: &'a Module) -> Option<Self> {
         let mut face = Face::inner(library, &module.kind)?;
         if module.attempt {
-            face.outputs = attempted(face.outputs);
+            face.outputs = attempted(face.outputs.into_owned()).into();
         }
         Some(face)
     }
 
-    fn inner(library: &Library, kind: &Kind) -> Option<Face> {
+    fn inner(library: &'a Library, kind: &'a Kind) -> Option<Self> {
         Some(match kind {
             Kind::Task(spec) if spec.outputs.is_empty() => {
-                Face { inputs: spec.inputs.clone(), outputs: vec![Port::new(DONE, Type::Unit)] }
+                Face { inputs: (&spec.inputs).into(), outputs: vec![Port::new(DONE, Type::Unit)].into() }
             }
-            Kind::Task(spec) => Face { inputs: spec.inputs.clone(), outputs: spec.outputs.clone() },
-            Kind::Constant(port, _) => Face { inputs: vec![], outputs: vec![port.clone()] },
+            Kind::Task(spec) => Face { inputs: (&spec.inputs).into(), outputs: (&spec.outputs).into() },
+            Kind::Constant(port, _) => Face { inputs: Cow::default(), outputs: std::slice::from_ref(port).into() },
             Kind::Composite(body) => Face::graph(body),
             Kind::Loop { body, condition, .. } => {
-                let mut face = Face::graph(body);
-                face.outputs.retain(|port| port.name != *condition);
-                face
+                let outputs = body.outputs.iter().filter(|port| port.name != *condition).cloned();
+                Face { inputs: (&body.inputs).into(), outputs: outputs.collect() }
             }
             Kind::Each { body, over, .. } => each(body, over),
-            Kind::Choice { arms } => Face { inputs: choice_inputs(arms), outputs: choice_outputs(arms) },
+            Kind::Choice { arms } => Face { inputs: choice_inputs(arms).into(), outputs: choice_outputs(arms).into() },
             Kind::Call { flow } => Face::graph(library.flows.get(flow)?),
         })
     }
 
-    fn graph(graph: &Graph) -> Face {
-        Face { inputs: graph.inputs.clone(), outputs: graph.outputs.clone() }
+    fn graph(graph: &'a Graph) -> Self {
+        Face { inputs: (&graph.inputs).into(), outputs: (&graph.outputs).into() }
     }
 }
 
@@ -59,7 +59,7 @@ pub(crate) fn attempted(outputs: Vec<Port>) -> Vec<Port> {
     own.chain([Port::new(ERROR, Type::option(Type::Text))]).collect()
 }
 
-fn each(body: &Graph, over: &[String]) -> Face {
+fn each(body: &Graph, over: &[String]) -> Face<'static> {
     let input = |port: &Port| match over.contains(&port.name) {
         true => Port::new(port.name.clone(), Type::list(port.ty.clone())),
         false => port.clone(),

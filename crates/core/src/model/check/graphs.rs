@@ -11,7 +11,7 @@ use crate::{
     limits::MODULE_PORTS_MAX,
     model::{Connection, Endpoint, Graph, Library, Origin, Port, Type},
 };
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 /// A graph to be checked.
 pub(super) struct Checked<'a> {
@@ -40,8 +40,7 @@ impl Checked<'_> {
     /// Says all that is wrong with it and with what is inside.
     pub(super) fn check(&self, report: &mut Report) {
         let faces: Vec<_> = self.graph.modules.iter().map(|module| Face::of(self.library, module)).collect();
-        let own = Face { inputs: self.graph.inputs.clone(), outputs: self.graph.outputs.clone() };
-        check_ports(&own, self.place, None, report);
+        check_ports(&self.graph.inputs, &self.graph.outputs, self.place, None, report);
         self.modules(report);
         let siblings = Siblings::of(self.graph);
         self.connections(&siblings, &faces, report);
@@ -58,7 +57,7 @@ impl Checked<'_> {
         if modules.len() > most {
             report.too_many("modules", self.place, modules.len() as u64, most as u64, None);
         }
-        let mut seen = BTreeSet::new();
+        let mut seen = HashSet::with_capacity(modules.len());
         for module in modules {
             let address = || format!("{}/{}", self.place, module.name);
             if !is_name(&module.name) {
@@ -72,8 +71,8 @@ impl Checked<'_> {
         }
     }
 
-    fn connections(&self, siblings: &Siblings<'_>, faces: &[Option<Face>], report: &mut Report) {
-        let mut fed = BTreeSet::new();
+    fn connections(&self, siblings: &Siblings<'_>, faces: &[Option<Face<'_>>], report: &mut Report) {
+        let mut fed = HashSet::with_capacity(self.graph.connections.len());
         for connection in &self.graph.connections {
             let from = self.end(siblings, faces, connection, true, report);
             let to = self.end(siblings, faces, connection, false, report);
@@ -130,7 +129,7 @@ impl Checked<'_> {
     fn end<'b>(
         &'b self,
         siblings: &Siblings<'_>,
-        faces: &'b [Option<Face>],
+        faces: &'b [Option<Face<'_>>],
         connection: &Connection,
         is_start: bool,
         report: &mut Report,
@@ -138,11 +137,11 @@ impl Checked<'_> {
         let endpoint = if is_start { &connection.from } else { &connection.to };
         let origin = connection.origin.as_ref();
         let (ports, others, named) = match &endpoint.module {
-            None if is_start => (&self.graph.inputs, &self.graph.outputs, Named::Input),
-            None => (&self.graph.outputs, &self.graph.inputs, Named::Output),
+            None if is_start => (&self.graph.inputs[..], &self.graph.outputs[..], Named::Input),
+            None => (&self.graph.outputs[..], &self.graph.inputs[..], Named::Output),
             Some(module) => match siblings.index(module).map(|at| &faces[at]) {
-                Some(Some(face)) if is_start => (&face.outputs, &face.inputs, Named::Output),
-                Some(Some(face)) => (&face.inputs, &face.outputs, Named::Input),
+                Some(Some(face)) if is_start => (&face.outputs[..], &face.inputs[..], Named::Output),
+                Some(Some(face)) => (&face.inputs[..], &face.outputs[..], Named::Input),
                 Some(None) => return End::Unclear,
                 None => {
                     let hint = meant(module, self.graph.modules.iter().map(|module| module.name.as_str()));
@@ -168,12 +167,12 @@ impl Checked<'_> {
     }
 
     /// Everything that must be fed is.
-    fn all_fed(&self, siblings: &Siblings<'_>, faces: &[Option<Face>], report: &mut Report) {
+    fn all_fed(&self, siblings: &Siblings<'_>, faces: &[Option<Face<'_>>], report: &mut Report) {
         for (at, (module, face)) in self.graph.modules.iter().zip(faces).enumerate() {
-            let inputs = face.iter().flat_map(|face| &face.inputs);
+            let inputs = face.iter().flat_map(|face| face.inputs.iter());
             for port in inputs.filter(|port| !matches!(port.ty, Type::Option(_))) {
                 // Of modules with one name only the first can be connected, and the name is complained about.
-                if siblings.index(&module.name) == Some(at) && siblings.feeding(Some(at), &port.name).is_none() {
+                if siblings.index(&module.name) == Some(at) && siblings.feeding.of(Some(at), &port.name).is_none() {
                     let of = format!("{}/{}", self.place, module.name);
                     let address = format!("{of}:{}", port.name);
                     let hint = format!("it takes {}", port.ty);
@@ -188,7 +187,7 @@ impl Checked<'_> {
         }
         for port in &self.graph.outputs {
             let wanted = self.wanted.is_none_or(|wanted| wanted.contains(port.name.as_str()));
-            if wanted && siblings.feeding(None, &port.name).is_none() {
+            if wanted && siblings.feeding.of(None, &port.name).is_none() {
                 let of = or_root(self.place);
                 let address = format!("{of}:{}", port.name);
                 report.add(What::OutputUnconnected { port: port.name.clone(), of }, address, None, None);
@@ -212,23 +211,28 @@ impl Checked<'_> {
 }
 
 /// Names and number of the ports of a module or a graph.
-pub(super) fn check_ports(face: &Face, place: &str, origin: Option<&Origin>, report: &mut Report) {
-    let of = or_root(place);
-    for (ports, named, what) in [(&face.inputs, Named::Input, "inputs"), (&face.outputs, Named::Output, "outputs")] {
+pub(super) fn check_ports(
+    inputs: &[Port],
+    outputs: &[Port],
+    place: &str,
+    origin: Option<&Origin>,
+    report: &mut Report,
+) {
+    for (ports, named, what) in [(inputs, Named::Input, "inputs"), (outputs, Named::Output, "outputs")] {
         if ports.len() > MODULE_PORTS_MAX {
             report.too_many(what, place, ports.len() as u64, MODULE_PORTS_MAX as u64, origin);
         }
         let mut seen = BTreeMap::new();
         for port in ports {
-            let address = format!("{of}:{}", port.name);
+            let address = || format!("{}:{}", or_root(place), port.name);
             if !is_name(&port.name) {
-                report.bad_name(named, &port.name, address.clone(), origin);
+                report.bad_name(named, &port.name, address(), origin);
             }
             let count = seen.entry(&port.name).or_insert(0);
             *count += 1;
             if *count == 2 {
-                let what = What::DuplicateName { named, name: port.name.clone(), of: of.clone() };
-                report.add(what, address, origin, None);
+                let what = What::DuplicateName { named, name: port.name.clone(), of: or_root(place) };
+                report.add(what, address(), origin, None);
             }
         }
     }

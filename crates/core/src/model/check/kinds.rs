@@ -27,12 +27,7 @@ impl Checked<'_> {
         match &module.kind {
             Kind::Task(spec) => kind.task(spec, report),
             Kind::Constant(port, _) => {
-                check_ports(
-                    &Face { inputs: vec![], outputs: vec![port.clone()] },
-                    place,
-                    module.origin.as_ref(),
-                    report,
-                );
+                check_ports(&[], std::slice::from_ref(port), place, module.origin.as_ref(), report);
             }
             Kind::Composite(body) => self.body(body, place, report),
             Kind::Loop { body, carried, condition } => {
@@ -92,8 +87,7 @@ impl KindCheck<'_> {
     }
 
     fn task(&self, spec: &TaskSpec, report: &mut Report) {
-        let face = Face { inputs: spec.inputs.clone(), outputs: spec.outputs.clone() };
-        check_ports(&face, self.place, self.module.origin.as_ref(), report);
+        check_ports(&spec.inputs, &spec.outputs, self.place, self.module.origin.as_ref(), report);
         let in_range = |inputs: &Vec<u16>| inputs.iter().all(|input| usize::from(*input) < spec.inputs.len());
         if let Some(depends) = &spec.depends
             && !(depends.len() == spec.outputs.len() && depends.iter().all(in_range))
@@ -198,7 +192,8 @@ impl KindCheck<'_> {
         }
         self.agree(arms.iter().map(|arm| &arm.body.inputs), true, report);
         self.agree(arms.iter().map(|arm| &arm.body.outputs), false, report);
-        let face = Face::of(&crate::model::Library::default(), self.module).unwrap_or_default();
+        let library = crate::model::Library::default();
+        let face = Face::of(&library, self.module).unwrap_or_default();
         let one_arm = arms.iter().any(|arm| arm.body.inputs.len().max(arm.body.outputs.len()) > MODULE_PORTS_MAX);
         if face.inputs.len().max(face.outputs.len()) > MODULE_PORTS_MAX && !one_arm {
             let found = face.inputs.len().max(face.outputs.len()) as u64;
@@ -244,7 +239,7 @@ impl KindCheck<'_> {
         }
     }
 
-    fn attempt(&self, face: &Face, report: &mut Report) {
+    fn attempt(&self, face: &Face<'_>, report: &mut Report) {
         if face.outputs.iter().filter(|port| port.name == ERROR).count() > 1 {
             self.at_port(What::ErrorTaken { of: self.of() }, ERROR, None, report);
         }

@@ -4,7 +4,7 @@
 use crate::model::{Endpoint, Graph};
 use std::{
     cmp::Reverse,
-    collections::{BTreeMap, BinaryHeap},
+    collections::{BinaryHeap, HashMap},
 };
 
 /// A port of a graph's inside: of a module, by index, or of the graph itself.
@@ -12,21 +12,39 @@ pub(crate) type PortOf<'a> = (Option<usize>, &'a str);
 
 /// Modules and what joins them.
 pub(crate) struct Siblings<'a> {
-    modules: BTreeMap<&'a str, usize>,
-    feeding: BTreeMap<PortOf<'a>, PortOf<'a>>,
+    modules: HashMap<&'a str, usize>,
+    pub(crate) feeding: Feeding<'a>,
     /// Per module those it feeds, ascending, each once.
     pub(crate) feeds: Vec<Vec<usize>>,
+}
+
+/// What is fed, ascending, each once, and by what.
+#[derive(Default)]
+pub(crate) struct Feeding<'a>(Vec<(PortOf<'a>, PortOf<'a>)>);
+
+impl<'a> Feeding<'a> {
+    /// What feeds this input of a module, or this output of the graph.
+    pub(crate) fn of(&self, module: Option<usize>, port: &'a str) -> Option<PortOf<'a>> {
+        let at = self.0.binary_search_by_key(&(module, port), |(end, _)| *end).ok()?;
+        Some(self.0[at].1)
+    }
 }
 
 impl<'a> Siblings<'a> {
     /// Those of `graph`.
     pub(crate) fn of(graph: &'a Graph) -> Self {
         let names = graph.modules.iter().enumerate().rev().map(|(at, module)| (module.name.as_str(), at));
-        let mut siblings =
-            Siblings { modules: names.collect(), feeding: BTreeMap::new(), feeds: vec![vec![]; graph.modules.len()] };
+        let mut siblings = Siblings {
+            modules: names.collect(),
+            feeding: Feeding::default(),
+            feeds: vec![vec![]; graph.modules.len()],
+        };
         for connection in &graph.connections {
             siblings.join(&connection.from, &connection.to);
         }
+        // In the order they were written down, so that of two into one port the first is left.
+        siblings.feeding.0.sort_by_key(|(end, _)| *end);
+        siblings.feeding.0.dedup_by_key(|(end, _)| *end);
         for feeds in &mut siblings.feeds {
             feeds.sort_unstable();
             feeds.dedup();
@@ -39,7 +57,7 @@ impl<'a> Siblings<'a> {
         if let (Some(start), Some(end)) = (start.0, end.0) {
             self.feeds[start].push(end);
         }
-        self.feeding.entry(end).or_insert(start);
+        self.feeding.0.push((end, start));
     }
 
     fn end(&self, endpoint: &'a Endpoint) -> Option<PortOf<'a>> {
@@ -55,9 +73,9 @@ impl<'a> Siblings<'a> {
         self.modules.get(module).copied()
     }
 
-    /// What feeds this input of a module, or this output of the graph.
-    pub(crate) fn feeding(&self, module: Option<usize>, port: &'a str) -> Option<PortOf<'a>> {
-        self.feeding.get(&(module, port)).copied()
+    /// What is fed by what. The rest goes, and leaves its room to what is made of the modules.
+    pub(crate) fn into_feeding(self) -> Feeding<'a> {
+        self.feeding
     }
 
     /// The modules, each after those that feed it, otherwise as they were written down. Those on cycles are left out.

@@ -52,12 +52,14 @@ fn behind(block: &Block, mut source: Source) -> Source {
 }
 
 fn of(program: &Program, block: &Block, digests: &[Digest]) -> Digest {
+    // What makes a hasher for nodes is as much work as what it hashes, so it is made once.
+    let fresh = Hasher::new_derive_key("onceflow node");
     let mut names: Vec<Digest> = Vec::with_capacity(block.nodes.len());
     for at in 0..block.nodes.len() {
         let by_name = |node: usize, hasher: &mut Hasher| {
             hasher.update(&names[node]);
         };
-        let name = *node(program, block, at, digests, by_name).finalize().as_bytes();
+        let name = *node(fresh.clone(), program, block, at, digests, by_name).finalize().as_bytes();
         names.push(name);
     }
     let mut order: Vec<_> = (0..names.len()).filter(|at| block.nodes[*at].op != Op::Relay).collect();
@@ -74,7 +76,7 @@ fn of(program: &Program, block: &Block, digests: &[Digest]) -> Digest {
     number(&mut hasher, order.len());
     let by_number = |node: usize, hasher: &mut Hasher| number(hasher, numbers[node]);
     for at in order {
-        hasher.update(node(program, block, at, digests, by_number).finalize().as_bytes());
+        hasher.update(node(fresh.clone(), program, block, at, digests, by_number).finalize().as_bytes());
     }
     for output in block.outputs.iter().filter(|output| !output.hidden) {
         text(&mut hasher, &output.port.name);
@@ -85,6 +87,7 @@ fn of(program: &Program, block: &Block, digests: &[Digest]) -> Digest {
 
 /// What a node does and is fed by; `name` says which node is meant.
 fn node(
+    mut hasher: Hasher,
     program: &Program,
     block: &Block,
     at: usize,
@@ -92,7 +95,6 @@ fn node(
     name: impl Fn(usize, &mut Hasher) + Copy,
 ) -> Hasher {
     let node = &block.nodes[at];
-    let mut hasher = Hasher::new_derive_key("onceflow node");
     op(program, &node.op, digests, &mut hasher);
     number(&mut hasher, usize::from(node.attempt));
     number(&mut hasher, node.inputs.len());

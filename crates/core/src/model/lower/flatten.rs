@@ -10,7 +10,11 @@ use crate::{
     },
     payload::{Digest, Payload},
 };
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    borrow::Cow,
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 /// All of `main`, with only its requested outputs.
 pub(super) fn flatten(library: &Library, main: &str, requested: &BTreeSet<&str>) -> Program {
@@ -20,6 +24,7 @@ pub(super) fn flatten(library: &Library, main: &str, requested: &BTreeSet<&str>)
         recursive,
         program: Program { blocks: vec![], tasks: vec![], constants: vec![] },
         tasks: BTreeMap::new(),
+        outputs: BTreeMap::new(),
         constants: BTreeMap::new(),
         flows: BTreeMap::new(),
         waiting: vec![],
@@ -35,7 +40,7 @@ pub(super) fn flatten(library: &Library, main: &str, requested: &BTreeSet<&str>)
 }
 
 /// The outputs of a module, and what gives them.
-type Made = Vec<(String, Source)>;
+type Made<'a> = (Cow<'a, [Port]>, Vec<Source>);
 
 struct Flattener<'a> {
     library: &'a Library,
@@ -43,6 +48,8 @@ struct Flattener<'a> {
     program: Program,
     /// By name, version and params: many tasks of a flow file have one version.
     tasks: BTreeMap<(String, String, Vec<u8>), Vec<u32>>,
+    /// What the nodes of each task give.
+    outputs: BTreeMap<u32, Arc<[Port]>>,
     constants: BTreeMap<Digest, Vec<u32>>,
     /// The blocks of flows that recur.
     flows: BTreeMap<&'a str, BlockIndex>,
@@ -99,21 +106,23 @@ impl<'a> Flattener<'a> {
     /// Puts the modules of `graph` into `block`, and says what gives the graph's outputs.
     fn graph(&mut self, block: &mut Block, graph: &'a Graph, path: &[Segment], given: &[Source]) -> Vec<Source> {
         let siblings = Siblings::of(graph);
-        // Per module, its outputs by name: few, so that a list is smaller than a map and as quick.
-        let mut made: Vec<Made> = vec![vec![]; graph.modules.len()];
-        for module in siblings.order() {
+        let order = siblings.order();
+        let feeding = siblings.into_feeding();
+        // By module. Outputs are few, so that a list is smaller than a map and as quick.
+        let mut made: Vec<Made<'_>> = vec![Made::default(); graph.modules.len()];
+        for module in order {
             let face = Face::of(self.library, &graph.modules[module]).expect("checked: the flow is there");
             let sources: Vec<_> = face
                 .inputs
                 .iter()
-                .map(|port| siblings.feeding(Some(module), &port.name))
+                .map(|port| feeding.of(Some(module), &port.name))
                 .map(|from| resolve(from, graph, given, &made))
                 .collect();
             let outputs = self.module(block, &graph.modules[module], &face, path, sources);
-            made[module] = face.outputs.into_iter().map(|port| port.name).zip(outputs).collect();
+            made[module] = (face.outputs, outputs);
         }
-        let feeding = graph.outputs.iter().map(|port| siblings.feeding(None, &port.name));
-        feeding.map(|from| resolve(from, graph, given, &made)).collect()
+        let outputs = graph.outputs.iter().map(|port| feeding.of(None, &port.name));
+        outputs.map(|from| resolve(from, graph, given, &made)).collect()
     }
 
     /// Puts a module into `block`, and says what gives its outputs.
@@ -121,7 +130,7 @@ impl<'a> Flattener<'a> {
         &mut self,
         block: &mut Block,
         module: &'a Module,
-        face: &Face,
+        face: &Face<'_>,
         path: &[Segment],
         sources: Vec<Source>,
     ) -> Vec<Source> {
@@ -150,7 +159,12 @@ impl<'a> Flattener<'a> {
             }
         };
         let node = block.nodes.len() as NodeIndex;
-        let outputs = face.outputs.clone();
+        let outputs = match op {
+            Op::Task(task) if !module.attempt => {
+                self.outputs.entry(task).or_insert_with(|| (*face.outputs).into()).clone()
+            }
+            _ => (*face.outputs).into(),
+        };
         block.nodes.push(Node { path: here, op, inputs: sources, outputs, attempt: module.attempt, gate: None });
         (0..face.outputs.len()).map(|port| Source::Node(node, port as PortIndex)).collect()
     }
@@ -171,7 +185,7 @@ impl<'a> Flattener<'a> {
     }
 
     /// An arm takes and gives what the whole choice does.
-    fn arm(&mut self, arm: &'a Arm, face: &Face, outputs: &[Port], here: &[Segment]) -> ProgramArm {
+    fn arm(&mut self, arm: &'a Arm, face: &Face<'_>, outputs: &[Port], here: &[Segment]) -> ProgramArm {
         let index = self.reserve();
         let mut block = placeholder();
         block.inputs = face.inputs.iter().map(|port| BlockInput { port: port.clone(), varying: false }).collect();
@@ -242,12 +256,10 @@ fn undo_of(spec: &TaskSpec, undo: &TaskSpec) -> TaskSpec {
 }
 
 /// What stands behind the start of a connection, if there is one.
-fn resolve(from: Option<(Option<usize>, &str)>, graph: &Graph, given: &[Source], made: &[Made]) -> Source {
+fn resolve(from: Option<(Option<usize>, &str)>, graph: &Graph, given: &[Source], made: &[Made<'_>]) -> Source {
     match from {
         None => Source::None,
         Some((None, port)) => given[at(&graph.inputs, port)],
-        Some((Some(module), port)) => {
-            made[module].iter().find(|(name, _)| name == port).expect("checked: the output is there").1
-        }
+        Some((Some(module), port)) => made[module].1[at(&made[module].0, port)],
     }
 }

@@ -131,8 +131,8 @@ fn join(program: &mut Program, block: usize, pair: &Pair) {
     });
     body.nodes.append(&mut second_body.nodes);
     body.outputs = keep(std::mem::take(&mut body.outputs), &kept).chain(second_body.outputs).collect();
-    let own: Vec<_> = keep(first_node.outputs, &kept).collect();
-    let joined = told_apart(&own, second_node.outputs, &second_node.path);
+    let own: Vec<_> = keep(first_node.outputs.to_vec(), &kept).collect();
+    let joined = told_apart(&own, second_node.outputs.to_vec(), &second_node.path);
     first_node.outputs = own.into_iter().chain(joined).collect();
     first_node.op = Op::Each { body: pair.bodies.0, concurrency: pair.concurrency };
 

@@ -8,7 +8,7 @@
 mod rewrite;
 
 use crate::model::{
-    Node, Program, Source, Type,
+    Node, Program, Source, TaskSpec, Type,
     program::{BlockIndex, Op},
 };
 use std::collections::BTreeSet;
@@ -35,6 +35,8 @@ struct Needs {
     keep: Vec<BTreeSet<usize>>,
     /// The blocks that contain a node that opens this one.
     around: Vec<Vec<BlockIndex>>,
+    /// Per block and input: whether it varies.
+    varying: Vec<Vec<bool>>,
 }
 
 /// Per block the tasks without outputs, and the containers with one inside.
@@ -81,6 +83,7 @@ impl Needs {
             nodes: blocks().map(|block| vec![None; block.nodes.len()]).collect(),
             keep,
             around,
+            varying: blocks().map(|block| block.inputs.iter().map(|input| input.varying).collect()).collect(),
         }
     }
 
@@ -108,7 +111,7 @@ impl Needs {
             if let Some(outputs) = self.nodes[at][number].clone() {
                 self.pass_down(node, &outputs, changed);
                 for (input, source) in node.inputs.iter().enumerate() {
-                    if self.reads(program, node, &outputs, input) {
+                    if self.reads(&program.tasks, node, &outputs, input) {
                         self.source(program, at, *source);
                     }
                 }
@@ -158,15 +161,15 @@ impl Needs {
         }
     }
 
-    fn reads(&self, program: &Program, node: &Node, outputs: &[bool], input: usize) -> bool {
+    fn reads(&self, tasks: &[TaskSpec], node: &Node, outputs: &[bool], input: usize) -> bool {
         match &node.op {
             Op::Task(task) => {
-                let spec = &program.tasks[*task as usize];
+                let spec = &tasks[*task as usize];
                 let must = !matches!(spec.inputs[input].ty, Type::Option(_)) || !outputs.contains(&true);
                 must || (0..outputs.len()).any(|output| outputs[output] && spec.depends(output, input))
             }
             Op::Fused(_) | Op::Relay => true,
-            Op::Each { body, .. } => self.takes(program, *body, input),
+            Op::Each { body, .. } => self.takes(*body, input),
             Op::Loop { body, .. } | Op::Call { body } => self.inputs[*body as usize][input],
             Op::Choice { arms } => {
                 let guards = arms.iter().any(|arm| arm.guard.is_some_and(|guard| usize::from(guard) == input));
@@ -176,8 +179,7 @@ impl Needs {
     }
 
     /// Lists that are iterated say how many elements there are, so they are needed even if no element is.
-    fn takes(&self, program: &Program, body: BlockIndex, input: usize) -> bool {
-        let (at, block) = (body as usize, &program.blocks[body as usize]);
-        self.inputs[at][input] || block.inputs[input].varying
+    fn takes(&self, body: BlockIndex, input: usize) -> bool {
+        self.inputs[body as usize][input] || self.varying[body as usize][input]
     }
 }

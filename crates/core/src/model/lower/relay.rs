@@ -57,7 +57,7 @@ fn beside(path: &[Segment], name: &str) -> Vec<Segment> {
 }
 
 fn relay_node(path: Vec<Segment>, ty: Type, inputs: Vec<Source>) -> Node {
-    Node { path, op: Op::Relay, inputs, outputs: vec![Port::new("value", ty)], attempt: false, gate: None }
+    Node { path, op: Op::Relay, inputs, outputs: [Port::new("value", ty)].into(), attempt: false, gate: None }
 }
 
 /// Something that is brought.

@@ -25,7 +25,7 @@ fn chain(tasks: Vec<TaskSpec>) -> Program {
         path: vec![Segment::Name(format!("n{at}"))],
         op: Op::Task(at as u32),
         inputs: vec![if at == 0 { Source::Input(0) } else { Source::Node(at as NodeIndex - 1, 0) }],
-        outputs: ports("o", 1),
+        outputs: ports("o", 1).into(),
         attempt: false,
         gate: None,
     };

@@ -104,7 +104,7 @@ fn node(rng: &mut Rng, program: &Program, kinds: Kinds, sources: &[Source], at: 
     let newest = &sources[sources.len() - 3..];
     let inputs = (0..ins).map(|_| if rng.one_in(2) { rng.pick(newest) } else { rng.pick(sources) }).collect();
     let path = vec![Segment::Name(format!("n{at}"))];
-    Node { path, op, inputs, outputs: ports("o", outs), attempt: false, gate: None }
+    Node { path, op, inputs, outputs: ports("o", outs).into(), attempt: false, gate: None }
 }
 
 /// Panics unless every index is in range and every node stands after what feeds it.

@@ -124,7 +124,7 @@ fn flow(nodes: &[(&str, &str, &[&str])]) -> Program {
             path: vec![Segment::Name((*name).to_owned())],
             op: Op::Task(program.tasks.len() as u32 - 1),
             inputs: inputs.iter().map(source).collect(),
-            outputs: vec![Port::new("o", Type::Int)],
+            outputs: [Port::new("o", Type::Int)].into(),
             attempt: false,
             gate: None,
         });

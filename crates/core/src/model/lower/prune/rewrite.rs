@@ -3,7 +3,7 @@
 use super::Needs;
 use crate::{
     model::{
-        Block, BlockOutput, Node, Port, Program, Source, Type,
+        Block, BlockOutput, Node, Port, Program, Source, TaskSpec, Type,
         check::face::optional,
         program::{Op, PortIndex},
         task::DONE,
@@ -48,13 +48,13 @@ pub(super) fn rewrite(program: &mut Program, needs: &Needs) {
     let ports = ports(program, needs);
     program.constants.push(Payload::unit());
     let unit = Source::Constant(program.constants.len() as u32 - 1);
-    let old = program.clone();
-    for (at, block) in program.blocks.iter_mut().enumerate() {
+    let Program { blocks, tasks, .. } = program;
+    for (at, block) in blocks.iter_mut().enumerate() {
         if !ports.opened[at] {
             (block.inputs, block.outputs, block.nodes) = (vec![], vec![], vec![]);
             continue;
         }
-        rewrite_block(block, at, &old, needs, &ports);
+        rewrite_block(block, at, tasks, needs, &ports);
         if ports.done[at] {
             let done = BlockOutput { port: Port::new(DONE, Type::Unit), from: unit, hidden: false };
             block.outputs.insert(0, done);
@@ -75,7 +75,7 @@ fn ports(program: &Program, needs: &Needs) -> Ports {
         for (number, node) in block.nodes.iter().enumerate() {
             let Some(outputs) = &needs.nodes[at][number] else { continue };
             let bodies = super::bodies(&node.op);
-            let reads = map((0..node.inputs.len()).map(|input| needs.reads(program, node, outputs, input)));
+            let reads = map((0..node.inputs.len()).map(|input| needs.reads(&program.tasks, node, outputs, input)));
             for body in bodies.iter().map(|body| *body as usize).filter(|body| *body != 0) {
                 ports.opened[body] = true;
                 let gives = map(needs.outputs[body].iter().copied());
@@ -88,7 +88,7 @@ fn ports(program: &Program, needs: &Needs) -> Ports {
     ports
 }
 
-fn rewrite_block(block: &mut Block, at: usize, old: &Program, needs: &Needs, ports: &Ports) {
+fn rewrite_block(block: &mut Block, at: usize, tasks: &[TaskSpec], needs: &Needs, ports: &Ports) {
     let mut next = 0;
     let number = |node: &Option<Vec<bool>>| {
         node.is_some().then(|| {
@@ -97,7 +97,7 @@ fn rewrite_block(block: &mut Block, at: usize, old: &Program, needs: &Needs, por
         })
     };
     let nodes: Vec<Option<u32>> = needs.nodes[at].iter().map(number).collect();
-    let outputs: Vec<_> = old.blocks[at].nodes.iter().map(|node| node_outputs(node, ports)).collect();
+    let outputs: Vec<_> = block.nodes.iter().map(|node| node_outputs(node, ports)).collect();
     let moved = |source: Source| match source {
         Source::Input(input) => ports.inputs[at][usize::from(input)].map_or(Source::None, Source::Input),
         Source::Node(node, port) => match (nodes[node as usize], outputs[node as usize][usize::from(port)]) {
@@ -112,7 +112,7 @@ fn rewrite_block(block: &mut Block, at: usize, old: &Program, needs: &Needs, por
     let old_nodes = std::mem::take(&mut block.nodes).into_iter().enumerate();
     for (number, mut node) in old_nodes {
         let Some(needed) = &needs.nodes[at][number] else { continue };
-        let reads = (0..node.inputs.len()).map(|input| needs.reads(old, &node, needed, input));
+        let reads = (0..node.inputs.len()).map(|input| needs.reads(tasks, &node, needed, input));
         let reads: Vec<_> = reads.collect();
         for (source, reads) in node.inputs.iter_mut().zip(&reads) {
             *source = if *reads { moved(*source) } else { Source::None };
@@ -140,15 +140,17 @@ fn node_outputs(node: &Node, ports: &Ports) -> Map {
 fn rewrite_node(node: &mut Node, outputs: &Map, inputs: &Map, ports: &Ports) {
     let Some(body) = super::bodies(&node.op).first().map(|body| *body as usize) else { return };
     retain(&mut node.inputs, inputs);
-    retain(&mut node.outputs, outputs);
+    let mut left = node.outputs.to_vec();
+    retain(&mut left, outputs);
     if ports.done[body] {
         let ty = match &node.op {
             Op::Each { .. } => Type::list(Type::Unit),
             Op::Choice { arms } if arms.iter().all(|arm| arm.guard.is_some()) => Type::option(Type::Unit),
             _ => Type::Unit,
         };
-        node.outputs.insert(0, Port::new(DONE, if node.attempt { optional(ty) } else { ty }));
+        left.insert(0, Port::new(DONE, if node.attempt { optional(ty) } else { ty }));
     }
+    node.outputs = left.into();
     let moved = |port: &mut PortIndex| *port = inputs[usize::from(*port)].expect("guards are always read");
     match &mut node.op {
         Op::Choice { arms } => arms.iter_mut().filter_map(|arm| arm.guard.as_mut()).for_each(moved),
