@@ -33,7 +33,7 @@ const FILES_MIN: u64 = 256;
 /// Reading less than this shows no bar.
 const SHOWN_BYTES_MIN: u64 = 128 << 20;
 
-/// What a file holds, and what `stat` told of it meanwhile.
+/// The digest of a file, and its `stat` facts when it was taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Found {
     pub(crate) digest: Digest,

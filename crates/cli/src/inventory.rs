@@ -22,7 +22,7 @@ pub(crate) struct Inventory {
     pub(crate) scratch: u64,
     /// What only saves time: digests of inputs, flows as they were read; and who is at work.
     pub(crate) hints: u64,
-    /// What is none of ours, with its size.
+    /// Files that are not onceflow's, with their sizes.
     pub(crate) others: Vec<(String, u64)>,
 }
 

@@ -100,7 +100,7 @@ pub(crate) async fn keep_releasing(engine: Engine, place: Place) {
 /// How often the directories of all runs are compared with the store, while runs come and go.
 const COMPARE_MS: u64 = 24 * 3_600_000;
 
-/// What says when that was.
+/// The file with the time of the last comparison.
 const COMPARED: &str = "compared";
 
 /// Removes the directories of runs that this engine has removed; and now and then those of all that are not remembered any

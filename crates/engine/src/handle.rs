@@ -37,7 +37,7 @@ pub struct Handle {
     pub(crate) shared: Arc<Shared>,
     pub(crate) key: String,
     pub(crate) id: RunId,
-    /// What the run was started for, by who has this handle.
+    /// The request this handle was made for.
     pub(crate) request: Option<Arc<Request>>,
     /// Ends the history of the run when the last handle goes.
     #[expect(dead_code, reason = "dropping it is what it is for")]

@@ -1,4 +1,4 @@
-//! What the tasks of one process share, found by its type: a pool of connections, a client, settings. It is no part of a
+//! State that the tasks of one process share, found by its type: a pool of connections, a client, settings. It is no part of a
 //! run: it is not stored, and what runs again is not decided by it.
 
 use std::{

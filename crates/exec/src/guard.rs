@@ -43,7 +43,7 @@ pub struct Guard {
     mark: String,
 }
 
-/// What the thread that replaces it needs.
+/// The state of the thread that replaces a dead guard.
 struct Shared {
     table: Table,
     program: PathBuf,

@@ -249,7 +249,7 @@ fn prepare(
     Ok((work, names, planned))
 }
 
-/// What a process leaves.
+/// The work directory and standard output that a process leaves.
 struct Left {
     work: Work,
     planned: Vec<Planned>,
@@ -287,7 +287,7 @@ impl Left {
     }
 }
 
-/// What helps to understand why an attempt failed.
+/// The last lines of an attempt and its work directory, for the failure.
 fn last_words(last: Option<String>, work: &Path) -> Vec<String> {
     let last = last.map(|last| format!("its last lines:\n{last}"));
     last.into_iter().chain([format!("its work directory: {}", work.display())]).collect()

@@ -49,7 +49,7 @@ pub struct Id {
 pub struct Entry {
     /// The name.
     pub name: OsString,
-    /// What it is, without following a link.
+    /// The kind of the entry; a link counts as a link.
     pub kind: FileType,
 }
 
@@ -174,7 +174,7 @@ impl Dir {
         Ok(entries)
     }
 
-    /// What a name in it is, without following a link.
+    /// The `stat` of a name in this directory, without following a link.
     ///
     /// # Errors
     /// If there is none.
@@ -290,7 +290,7 @@ fn mount(_: &OwnedFd) -> u64 {
     0
 }
 
-/// What a stat says it is.
+/// The file type in a `stat`.
 pub fn kind(stat: &Stat) -> FileType {
     FileType::from_raw_mode(stat.st_mode)
 }
@@ -323,7 +323,7 @@ fn regular(path: &Path, stat: &Stat) -> io::Result<()> {
     Err(refused(path, &format!("is {is}, not a regular file")))
 }
 
-/// What people call it.
+/// The file type in words, for messages.
 pub fn called(kind: FileType) -> &'static str {
     match kind {
         FileType::RegularFile => "a file",

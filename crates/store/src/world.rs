@@ -46,7 +46,7 @@ pub struct Uptime {
     pub ms: u64,
 }
 
-/// What Linux says.
+/// Boot id and uptime, as Linux reports them in `/proc`.
 fn uptime() -> Option<Uptime> {
     let read = |path: &str| std::fs::read_to_string(path).ok();
     let id: String = read("/proc/sys/kernel/random/boot_id")?.chars().filter(char::is_ascii_hexdigit).collect();

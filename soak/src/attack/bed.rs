@@ -66,7 +66,7 @@ impl Bed {
     }
 }
 
-/// What a command said, for a report.
+/// The exit status and last lines of stderr of a command, for a report.
 pub(crate) fn said(output: &Output) -> String {
     let text = String::from_utf8_lossy(&output.stderr);
     let last: Vec<_> = text.lines().rev().take(6).collect();

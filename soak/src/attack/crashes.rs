@@ -10,7 +10,7 @@ use std::process::Stdio;
 
 const INPUT_BYTES: usize = 24 << 20;
 
-/// What a store may take beyond its objects: the log and its snapshots.
+/// Bytes a store may take beyond its objects: the log and its snapshots.
 const LOG_BYTES_MAX: u64 = 8 << 20;
 
 const FLOW: &str = "flow: crashes

@@ -5,7 +5,7 @@ use crate::{Deadline, Findings, bed::Bed};
 use onceflow_store::testing::random::Random;
 use std::{fs, os::unix::fs::MetadataExt, path::Path, process::Stdio, time::Duration};
 
-/// What steps do; `$T` is the directory with the canaries. Every trick leaves some output behind where it can.
+/// Name and script of each trick; `$T` is the directory with the canaries. Every trick leaves some output behind where it can.
 const TRICKS: [(&str, &str); 12] = [
     ("moves its work directory away and links it", "d=$PWD; cd /; mv \"$d\" \"$d.x\"; ln -s \"$T\" \"$d\""),
     ("replaces its work directory by a link", "d=$PWD; cd /; rm -rf \"$d\"; ln -s \"$T\" \"$d\""),

@@ -47,7 +47,7 @@ struct Args {
     json: bool,
 }
 
-/// What an attack did, and what did not hold.
+/// The counts of an attack, and the promises that did not hold.
 #[derive(Default)]
 pub(crate) struct Findings {
     /// Counts by name, in the order they are printed.

@@ -1,4 +1,4 @@
-//! What a plan reuses is looked at before it is believed. A value whose object is missing or damaged counts as missing: the
+//! The values a plan reuses are verified before it relies on them. A value whose object is missing or damaged counts as missing: the
 //! step that gave it runs again, and putting the same content again heals the value for all that refer to it.
 //!
 //! ```text

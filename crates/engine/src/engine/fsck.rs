@@ -64,7 +64,7 @@ struct Reading<'a> {
     found: Vec<String>,
     /// All that was read.
     seen: blake3::Hasher,
-    /// What holds values, by name.
+    /// The edges that hold values, by name.
     edges: BTreeSet<Name>,
     /// The edges that rows account for.
     held: BTreeSet<Name>,
@@ -156,7 +156,7 @@ impl<'a> Reading<'a> {
         self.edges.iter().any(|edge| keys::of_kept_edge(edge.as_bytes()) == Some(run))
     }
 
-    /// What steps of a run gave before.
+    /// Checks the kept outputs of a run's steps.
     async fn kept(&mut self, key: &str, keys: &Keys) -> Result<(), Error> {
         for (name, row) in self.rows(keys.kept.clone()).await? {
             if name.as_bytes().first() != Some(&b'm') {
@@ -184,7 +184,7 @@ impl<'a> Reading<'a> {
         self.held.insert(edge);
     }
 
-    /// What holds a value for a row that is not there.
+    /// Reports edges that hold a value for a row that is missing.
     fn unheld(&mut self, runs: &BTreeSet<RunId>) {
         let mut found = Vec::new();
         for edge in self.edges.difference(&self.held) {

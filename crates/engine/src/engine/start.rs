@@ -89,7 +89,7 @@ impl Start {
     }
 }
 
-/// What a handle was given for, to be compared with what its run is for by now.
+/// The request a handle was made for, compared with what its run is for by now.
 pub(crate) struct Request {
     /// Of the flow, checked for the requested outputs.
     pub(super) digest: Digest,

@@ -11,7 +11,7 @@ use onceflow_core::{
     },
 };
 
-/// What of a run stays.
+/// The part of a run that stays.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stays {
     /// What this life of it holds, and later ones.

@@ -1,4 +1,4 @@
-//! What a run has come to, as its handle tells.
+//! The state of a run, as its handle reports it.
 
 use crate::error::failures as told;
 use onceflow_core::{
@@ -6,7 +6,7 @@ use onceflow_core::{
     protocol::rows::{Failed, Finished, Status},
 };
 
-/// What a run has come to.
+/// The state of a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Report {
     /// It is at work.
@@ -54,7 +54,7 @@ impl std::fmt::Display for Report {
     }
 }
 
-/// What could not be undone, if there is any.
+/// The sentence about failed undos; empty if there are none.
 fn left(not_undone: &[Failed]) -> String {
     if not_undone.is_empty() { String::new() } else { format!("\nnot undone: {}", told(not_undone)) }
 }

@@ -1,4 +1,4 @@
-//! What the store keeps from being done is tried again: with growing pauses, told, and not for ever. A result that a body
+//! An operation that the store refuses is retried: with growing pauses, told, and not for ever. A result that a body
 //! gave is kept meanwhile, and never computed again because it could not be stored.
 
 use super::Work;

@@ -29,7 +29,7 @@ const COPIED_BYTES_MAX: u64 = 1 << 20;
 /// Nobody knows which step wrote to an object it shared with others: no object is shared any more.
 static COPIES_ONLY: AtomicBool = AtomicBool::new(false);
 
-/// Who has one more name of an inode now.
+/// The steps that have a hard link to an inode now.
 static LINKED: LazyLock<Mutex<HashMap<Inode, Vec<Weak<Shared>>>>> = LazyLock::new(Mutex::default);
 
 type Inode = (u64, u64);
@@ -66,7 +66,7 @@ pub(super) struct Staged {
     link: Option<Arc<Shared>>,
 }
 
-/// What became of a file that a step was given.
+/// Whether a step's input file was written to, and by whom.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Changed {
     /// Nobody wrote to it.

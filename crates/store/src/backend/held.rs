@@ -95,7 +95,7 @@ struct Entry {
     rows: Vec<Row>,
 }
 
-/// What the answer to a batch will say about claims.
+/// The claims that the answer to a batch grants or drops.
 #[derive(Default)]
 pub struct Expected {
     shard: Shard,
@@ -105,7 +105,7 @@ pub struct Expected {
     claim: Option<(Row, u64)>,
 }
 
-/// What a batch does to one step that somebody has claimed.
+/// The effect of a batch on one claimed step.
 struct Step {
     queue: Name,
     name: Name,
@@ -140,7 +140,7 @@ impl Expected {
 }
 
 impl HeldClaims {
-    /// What the answer to a batch will say about claims; `None` if nothing.
+    /// The claims that the answer to a batch grants or drops; `None` if none.
     pub fn expect(&self, batch: &Batch) -> Option<Expected> {
         let claim = batch.claim.as_ref().map(|claim| (Row::new(claim.fence.to_bytes()), claim.ttl_ms));
         let mut expected = Expected { shard: batch.shard, claim, ..Expected::default() };

@@ -81,7 +81,7 @@ impl Default for Options {
     }
 }
 
-/// What is known of the store in a directory before its log is read.
+/// The store's identity, as far as it is known before the log is read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Known {
     /// There may be none.

@@ -31,7 +31,7 @@ pub struct Limited {
     used: Arc<Mutex<Used>>,
 }
 
-/// What is there, as far as is known.
+/// Bytes of stored objects, as last counted.
 #[derive(Clone, Copy, Debug, Default)]
 struct Used {
     /// Bytes of all objects, with what is being stored now.

@@ -20,7 +20,7 @@ const FILES_MAX: usize = 100_000;
 /// Bytes of hints that are read as they are; in a longer file, those of objects that are gone are dropped first.
 const HINT_BYTES_PLAIN: u64 = 64 << 10;
 
-/// What a file looks like from outside.
+/// The `stat` facts that change whenever a file is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Look {
     device: u64,
@@ -54,7 +54,7 @@ impl Look {
     }
 }
 
-/// What is known of a file.
+/// The verified digest of a file, and its `stat` facts then.
 #[derive(Clone, Copy)]
 struct Known {
     look: Look,
@@ -110,7 +110,7 @@ pub fn link(file: &Path, name: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// What a directory remembers beyond a process.
+/// The digests that a directory remembers across processes.
 #[derive(Debug)]
 pub(super) struct Hints {
     path: PathBuf,
@@ -123,7 +123,7 @@ impl Hints {
         Hints { path, objects, loaded: Once::new() }
     }
 
-    /// What a file holds: known from before, or read now.
+    /// The digest of a file: remembered, or computed now.
     pub(super) fn stored(&self, path: &Path) -> io::Result<Stored> {
         self.loaded.call_once(|| self.load());
         let mut file = fs::File::open(path)?;

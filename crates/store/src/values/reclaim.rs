@@ -155,7 +155,7 @@ impl Values {
         Ok(self.witness(seen.witness).now(self.records.now().await?))
     }
 
-    /// What is known of time now.
+    /// The time the store believes now.
     fn witness(&self, known: Option<Witness>) -> Witness {
         Witness::look(known, self.world.clock(), self.world.uptime())
     }

@@ -35,7 +35,7 @@ pub const SETTLED_NS: i128 = 2_000_000_000;
 /// digests are taken once more.
 const REMEMBERED_MAX: usize = 100_000;
 
-/// What `stat` tells of a file that changes whenever its content does.
+/// The `stat` facts of a file that change whenever its content does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct FileStat {
     /// The device it is on.
@@ -90,7 +90,7 @@ pub enum SourceError {
     Gone {
         /// Where it was.
         path: PathBuf,
-        /// What the system says.
+        /// The system's error.
         why: String,
     },
     /// Its content is another one.
@@ -110,7 +110,7 @@ impl SourceError {
     }
 }
 
-/// What this process knows of files by reference.
+/// The files by reference that this process has checked.
 #[derive(Default)]
 pub(super) struct Sources {
     /// Digests of files by their facts; only of files that were at rest.

@@ -22,7 +22,7 @@ use onceflow_core::{Batch, Row};
 /// Values looked at by one read: inline ones come with their bytes.
 const VALUES_AT_ONCE: usize = 256;
 
-/// What the object of a blob must hold.
+/// The length and digest that the object of a blob must have.
 pub(super) fn wanted(id: &ValueId, len: u64) -> Result<Stored, Error> {
     let digest = id.as_bytes().split_first().and_then(|(_, digest)| digest.try_into().ok());
     let digest = digest.ok_or_else(|| Error::damaged(format!("the name of blob {id}")))?;

@@ -1,4 +1,4 @@
-//! What an owner that closes in order leaves to the next one: every claim that stands, and whose it is. So the next
+//! The handover that an owner leaves when it closes in order: every claim that stands, and whose it is. So the next
 //! owner knows them all, and waits for nobody.
 //!
 //! It is what the lock's file says while nobody holds the lock. Whoever takes the lock reads it and puts its own name

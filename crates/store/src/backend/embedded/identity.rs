@@ -14,13 +14,13 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// What the files are called.
+/// The name of both files.
 const NAME: &str = "store-id";
 
 /// Where objects are.
 const OBJECTS: &str = "blobs";
 
-/// What is known of the store that a directory holds.
+/// The store's id, as the files in a directory give it.
 pub(super) fn read(dir: &Path) -> Result<Known, OpenError> {
     let (own, of_objects) = (dir.join(NAME), dir.join(OBJECTS).join(NAME));
     let ids = (read_id(&own)?, read_id(&of_objects)?);

@@ -102,7 +102,7 @@ pub(super) struct Lock {
     /// The directory, locked as well; `None` where directories cannot be.
     dir: Option<File>,
     pub(super) holder: Holder,
-    /// What the last owner left in the file.
+    /// The handover that the last owner left in the file.
     pub(super) left: Vec<u8>,
 }
 
@@ -189,7 +189,7 @@ fn read(file: &mut File) -> io::Result<Option<Holder>> {
     Ok(holder_in(&text))
 }
 
-/// What is in the file; not all of it if that is more than anybody leaves.
+/// The content of the file, cut at the longest handover an owner writes.
 fn read_all(file: &mut File) -> io::Result<Vec<u8>> {
     let mut left = Vec::new();
     file.rewind()?;

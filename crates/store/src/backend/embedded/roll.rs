@@ -47,7 +47,7 @@ const GRACE_MS_MAX: u64 = 30_000;
 /// The longest pause between two looks whether a process is gone.
 const LOOK_MS_MAX: u64 = 250;
 
-/// Who is there.
+/// The members of the directory, and the claims of each.
 pub(super) struct Roll {
     site: Arc<Site>,
     journal: Arc<Journal>,

@@ -45,7 +45,7 @@ pub(super) struct Site {
     pub(super) world: Arc<dyn World>,
     /// This process, as others see it.
     pub(super) member: Member,
-    /// What it has claimed as a guest.
+    /// The claims this process was granted as a guest.
     pub(super) held: Arc<HeldClaims>,
 }
 

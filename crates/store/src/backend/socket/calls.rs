@@ -62,7 +62,7 @@ struct Call {
 /// What a call does.
 pub(super) enum Kind {
     Read,
-    /// What its answer will say about claims.
+    /// The claims that its answer grants or drops.
     Commit(Option<Expected>),
 }
 

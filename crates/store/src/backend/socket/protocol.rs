@@ -27,7 +27,7 @@ const MAGIC: [u8; 8] = *b"onceflow";
 /// its processes.
 pub const VERSION: u32 = 2;
 
-/// What a client says first.
+/// The first message of a client.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Hello {
     /// Which process it is, in the directory's `members`.

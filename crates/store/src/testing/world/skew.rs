@@ -11,7 +11,7 @@ use std::sync::{
 pub struct SkewedWorld {
     world: Arc<dyn World>,
     ahead_ms: Arc<AtomicI64>,
-    /// What has really gone by, for all clocks.
+    /// Time that has gone by for all clocks, the monotonic one too.
     passed_ms: Arc<AtomicU64>,
 }
 

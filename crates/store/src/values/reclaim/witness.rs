@@ -23,14 +23,14 @@ pub(in crate::values) const LASTS_MS: u64 = 12 * 3_600_000;
 /// How old what is remembered may get while somebody reclaims: machines that share a store know of each other's time.
 const OLD_MS: u64 = 600_000;
 
-/// What is remembered of time.
+/// The last time the store believed, and a later one it does not believe yet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::values) struct Witness {
     /// When and where it was looked at.
     uptime: Uptime,
     /// How late it was, as far as that is believed.
     trusted: Timestamp,
-    /// What the clock said when it was first found ahead; zero if it is not.
+    /// The wall clock when it was first found ahead; zero if it is not.
     ahead_since: Timestamp,
 }
 
