@@ -1,0 +1,25 @@
+//! The command as its users meet it, one file an idea. One binary, so that it is linked once.
+
+mod book;
+mod chaos;
+mod damage;
+mod doctor;
+mod examples;
+mod genome;
+mod hostile;
+mod machines;
+mod pages;
+mod pictures;
+mod plain;
+mod readme;
+mod rest;
+mod run;
+mod saga;
+mod settings;
+mod shared;
+mod support;
+mod tool;
+mod verbs;
+mod versions;
+mod workers;
+mod wrong;

@@ -1,0 +1,358 @@
+//! What "once" means outside the store, per effect.
+
+mod held_up;
+use crate::support;
+mod threads;
+
+use futures_util::FutureExt;
+use onceflow_core::{
+    Group,
+    model::{Effect, Port, TaskSpec, Type},
+};
+use onceflow_core::{Timestamp, protocol::keys};
+use onceflow_engine::{
+    Engine, Handle, Options, Report, Resolution, Start,
+    task::{Attempt, Body, Data, Step, Verdict},
+};
+use onceflow_store::{BoxFuture, Records, World, records::Scan, testing::world::TestWorld};
+use std::sync::{
+    Arc, Mutex,
+    atomic::{AtomicU64, Ordering::SeqCst},
+    mpsc,
+};
+use support::{Bed, Kit, as_int, graphs::*, int, run, show};
+
+/// A body that starts and is never heard of again, the first time.
+struct Lossy {
+    starts: Arc<AtomicU64>,
+    verdict: Option<Verdict>,
+}
+
+impl Body for Lossy {
+    fn start(&self, _: Step, inputs: Vec<Data>) -> Attempt {
+        match self.starts.fetch_add(1, SeqCst) {
+            0 => Attempt::Async(Box::pin(std::future::pending())),
+            _ => Attempt::Done(Ok(vec![int(as_int(&inputs[0]) * 10)])),
+        }
+    }
+
+    fn verify(&self, _: Step, _: Vec<Data>) -> Option<BoxFuture<'static, Verdict>> {
+        let verdict = self.verdict.clone()?;
+        Some(Box::pin(async move { verdict }))
+    }
+}
+
+struct Lost {
+    bed: Bed,
+    world: Arc<TestWorld>,
+    kit: Kit,
+    start: Start,
+    starts: Arc<AtomicU64>,
+}
+
+impl Lost {
+    fn new(verdict: Option<Verdict>) -> Self {
+        Lost::of(verdict, vec![Port::new("out", Type::Int)], |g, spec, inc| {
+            let g = g.task("pay", spec).task("b", inc).output("p", Type::Int);
+            g.connect("x -> a.x; a.out -> pay.x; pay.out -> b.x; b.out -> p")
+        })
+    }
+
+    /// A payment with these outputs, in a flow that begins with `a`.
+    fn of(verdict: Option<Verdict>, outputs: Vec<Port>, flow: impl Fn(G, &TaskSpec, &TaskSpec) -> G) -> Self {
+        let world = TestWorld::new(1);
+        let records = Arc::new(onceflow_store::backend::memory::Memory::new(world.clone() as Arc<dyn World>));
+        let bed = Bed::on(records, world.clone());
+        let mut kit = Kit::default();
+        let inc = kit.task("inc", &["x"], |inputs| Ok(vec![int(as_int(&inputs[0]) + 1)]));
+        let mut spec = TaskSpec::new("pay", vec![Port::new("x", Type::Int)], outputs);
+        spec.effect = Effect::AtMostOnce;
+        let starts = Arc::new(AtomicU64::new(0));
+        kit.tasks.add(spec.clone(), Arc::new(Lossy { starts: starts.clone(), verdict }));
+        let flow = flow(G::new().input("x", Type::Int).task("a", &inc), &spec, &inc).library();
+        let start = Start::new("r", flow, "main").input("x", int(1));
+        Lost { bed, world, kit, start, starts }
+    }
+
+    /// A worker starts the payment and dies; another finds that.
+    async fn crash(&self) -> (Engine, Handle) {
+        self.die().await;
+        let second = self.bed.engine(&self.kit, Options::default());
+        let handle = second.start(self.start.clone()).await.unwrap();
+        (second, handle)
+    }
+
+    /// One that takes no steps.
+    async fn idle(&self) -> (Engine, Handle) {
+        let engine = self.bed.engine(&self.kit, Options { works: false, ..Options::default() });
+        let handle = engine.find("r").await.unwrap();
+        (engine, handle)
+    }
+
+    /// A worker starts the payment and dies.
+    async fn die(&self) {
+        // The next sign of life is due long after the test.
+        let first = self.bed.engine(&self.kit, Options { lease_ms: 86_400_000, ..Options::default() });
+        first.start(self.start.clone()).await.unwrap();
+        while self.starts.load(SeqCst) == 0 {
+            tokio::task::yield_now().await;
+        }
+        first.stop();
+        drop(first);
+        // It gives a last sign of life when it is told to stop, which one that is killed does not.
+        for _ in 0..10 {
+            tokio::task::yield_now().await;
+        }
+        // The dead worker gives no sign of life any more: its claim is taken away, as its deadline would.
+        let (queue, shard) = (Group::queue("q/default"), Default::default());
+        let scan = onceflow_store::records::Scan::of(queue.claims(), 10);
+        let claims = self.bed.records.scan(shard, scan).await.unwrap().rows;
+        let mut batch = onceflow_core::Batch::new(shard);
+        for (name, _) in &claims {
+            batch.delete(queue.claims().key(name)).delete(queue.deadlines().key(name));
+        }
+        assert!(self.bed.records.commit(batch).await.unwrap().is_applied());
+    }
+}
+
+#[tokio::test]
+async fn a_payment_nobody_heard_of_is_never_made_twice_and_somebody_decides() {
+    let lost = Lost::new(None);
+    let (engine, handle) = lost.crash().await;
+    assert_eq!(lost.world.hurry(handle.wait()).await.unwrap(), Report::Waiting(vec![String::from("/pay")]));
+    assert_eq!(lost.starts.load(SeqCst), 1);
+    assert!(handle.resolve("/nowhere", Resolution::Redo).await.is_err());
+    handle.resolve("/pay", Resolution::Done(vec![int(500)])).await.unwrap();
+    assert_eq!(show(&lost.world.hurry(handle.output("p")).await.unwrap()), "501");
+    assert_eq!(lost.starts.load(SeqCst), 1);
+    assert!(handle.resolve("/pay", Resolution::Redo).await.is_err());
+    drop(engine);
+}
+
+#[tokio::test]
+async fn a_payment_whose_worker_died_can_be_decided_before_anybody_takes_it_over() {
+    for (resolution, result, starts) in [
+        (Resolution::Done(vec![int(500)]), Some("501"), 1),
+        (Resolution::Redo, Some("21"), 2),
+        (Resolution::Fail(String::from("the bank says no")), None, 1),
+    ] {
+        let lost = Lost::new(None);
+        lost.die().await;
+        let (idle, handle) = lost.idle().await;
+        let begun = handle.begun().await.unwrap();
+        assert_eq!(begun.iter().map(|begun| begun.step.address.as_str()).collect::<Vec<_>>(), ["/pay"]);
+        assert_eq!(begun[0].held_until, None);
+        assert!(handle.resolve("/pay", resolution.clone()).await.is_err(), "it is not put aside yet");
+        assert!(!handle.lose_track("/pay", idle.incarnation()).await.unwrap(), "somebody else started it");
+        let by = begun[0].by;
+        assert!(handle.lose_track("/pay", by).await.unwrap() && !handle.lose_track("/pay", by).await.unwrap());
+        assert!(handle.begun().await.unwrap().is_empty());
+        handle.resolve("/pay", resolution).await.unwrap();
+        idle.stop();
+        let engine = lost.bed.engine(&lost.kit, Options::default());
+        let handle = engine.start(lost.start.clone()).await.unwrap();
+        match result {
+            Some(result) => assert_eq!(show(&lost.world.hurry(handle.output("p")).await.unwrap()), result),
+            None => drop(lost.world.hurry(handle.output("p")).await.unwrap_err()),
+        }
+        assert_eq!(lost.starts.load(SeqCst), starts);
+        engine.stop();
+    }
+}
+
+#[tokio::test]
+async fn a_payment_that_somebody_has_is_not_put_aside() {
+    let lost = Lost::new(None);
+    let engine = lost.bed.engine(&lost.kit, Options::default());
+    let handle = engine.start(lost.start.clone()).await.unwrap();
+    while lost.starts.load(SeqCst) == 0 {
+        tokio::task::yield_now().await;
+    }
+    let begun = handle.begun().await.unwrap();
+    assert_eq!(begun[0].by, engine.incarnation());
+    assert!(begun[0].held_until.is_some());
+    let by = begun[0].by;
+    assert!(!handle.lose_track("/pay", by).await.unwrap() && !handle.lose_track("/a", by).await.unwrap());
+    assert_eq!(handle.begun().await.unwrap(), begun);
+    engine.stop();
+}
+
+/// What became of a step is said with what its task gives, no more and no less. (Found by sim.)
+#[tokio::test]
+async fn what_became_of_a_task_is_said_with_its_own_outputs_whatever_is_around_it() {
+    let silent = Lost::of(None, vec![], |g, spec, _| {
+        let g = g.task("pay", spec).output("p", Type::Int);
+        g.connect("x -> a.x; a.out -> pay.x; a.out -> p")
+    });
+    let handled = Lost::of(None, vec![Port::new("out", Type::Int)], |g, spec, _| {
+        let g = g.attempt("pay", onceflow_core::model::graph::Kind::Task(spec.clone().into()));
+        let g = g.output("p", Type::option(Type::Int)).output("error", Type::option(Type::Text));
+        g.connect("x -> a.x; a.out -> pay.x; pay.out -> p; pay.error -> error")
+    });
+    for (lost, outputs, result) in [(silent, vec![], "2"), (handled, vec![int(500)], "500")] {
+        let (_engine, handle) = lost.crash().await;
+        assert_eq!(lost.world.hurry(handle.wait()).await.unwrap(), Report::Waiting(vec![String::from("/pay")]));
+        handle.resolve("/pay", Resolution::Done(outputs)).await.unwrap();
+        assert!(matches!(lost.world.hurry(handle.wait()).await.unwrap(), Report::Done(_)));
+        assert_eq!(show(&lost.world.hurry(handle.output("p")).await.unwrap()), result);
+        assert_eq!(lost.starts.load(SeqCst), 1);
+    }
+}
+
+#[tokio::test]
+async fn it_is_made_again_if_somebody_says_so() {
+    let lost = Lost::new(None);
+    let (_engine, handle) = lost.crash().await;
+    lost.world.hurry(handle.wait()).await.unwrap();
+    handle.resolve("/pay", Resolution::Redo).await.unwrap();
+    assert_eq!(show(&lost.world.hurry(handle.output("p")).await.unwrap()), "21");
+    assert_eq!(lost.starts.load(SeqCst), 2);
+}
+
+#[tokio::test]
+async fn it_fails_if_somebody_says_so() {
+    let lost = Lost::new(None);
+    let (_engine, handle) = lost.crash().await;
+    lost.world.hurry(handle.wait()).await.unwrap();
+    handle.resolve("/pay", Resolution::Fail(String::from("the bank says no"))).await.unwrap();
+    let report = lost.world.hurry(handle.wait()).await.unwrap();
+    assert_eq!(report.to_string(), "/pay failed at attempt 1: the bank says no");
+}
+
+#[tokio::test]
+async fn its_own_check_decides_where_there_is_one() {
+    for (verdict, result, starts) in [(Verdict::Done(vec![int(7)]), "8", 1), (Verdict::NotDone, "21", 2)] {
+        let lost = Lost::new(Some(verdict));
+        let (_engine, handle) = lost.crash().await;
+        assert_eq!(show(&lost.world.hurry(handle.output("p")).await.unwrap()), result);
+        assert_eq!(lost.starts.load(SeqCst), starts);
+    }
+}
+
+/// Adds to a row of the flow and sends a message; waits between reading and writing until all have read.
+struct Deposit {
+    runs: Arc<AtomicU64>,
+}
+
+impl Body for Deposit {
+    fn start(&self, step: Step, inputs: Vec<Data>) -> Attempt {
+        self.runs.fetch_add(1, SeqCst);
+        Attempt::Async(Box::pin(async move {
+            let tx = step.tx().expect("a transactional step has one").clone();
+            let balance =
+                tx.get("balance").await.unwrap().map_or(0, |bytes| i64::from_be_bytes(bytes[..].try_into().unwrap()));
+            tokio::task::yield_now().await;
+            let balance = balance + as_int(&inputs[0]);
+            tx.put("balance", balance.to_be_bytes());
+            tx.send(format!("{balance}"));
+            Ok(vec![int(balance)])
+        }))
+    }
+}
+
+#[tokio::test]
+async fn what_transactions_write_rides_in_the_commit_and_conflicts_run_again() {
+    let (bed, mut kit) = (Bed::new(), Kit::default());
+    let mut spec = TaskSpec::new("deposit", vec![Port::new("x", Type::Int)], vec![Port::new("y", Type::Int)]);
+    spec.effect = Effect::Transactional;
+    let runs = Arc::new(AtomicU64::new(0));
+    kit.tasks.add(spec.clone(), Arc::new(Deposit { runs: runs.clone() }));
+    let body = G::new().input("x", Type::Int).output("y", Type::Int).task("deposit", &spec);
+    let body = body.connect("x -> deposit.x; deposit.y -> y").graph();
+    let g = G::new().input("xs", Type::list(Type::Int)).output("ys", Type::list(Type::Int));
+    let flow = g.module("each", each(body)).connect("xs -> each.x; each.y -> ys").library();
+    let engine = bed.engine(&kit, Options::default());
+    let start = Start::new("r", flow, "main").input("xs", support::ints(1..=20));
+    run(&engine, start).await;
+    let rows = engine.flow_rows("main");
+    assert_eq!(rows.get("balance").await.unwrap().unwrap()[..], 210_i64.to_be_bytes());
+    let sent = rows.outbox(100).await.unwrap();
+    assert_eq!(sent.len(), 20);
+    assert!(runs.load(SeqCst) >= 20);
+    for message in &sent {
+        rows.taken(message).await.unwrap();
+        rows.taken(message).await.unwrap();
+    }
+    assert!(rows.outbox(100).await.unwrap().is_empty());
+    engine.close().await.unwrap();
+}
+
+/// A body that blocks its thread: in its first call, or when it is first polled.
+struct Blocks {
+    starts: Arc<AtomicU64>,
+    gate: Arc<Mutex<mpsc::Receiver<()>>>,
+    at_once: bool,
+}
+
+impl Body for Blocks {
+    fn start(&self, _: Step, inputs: Vec<Data>) -> Attempt {
+        let (starts, gate) = (self.starts.clone(), self.gate.clone());
+        let block = move || {
+            starts.fetch_add(1, SeqCst);
+            gate.lock().unwrap().recv().unwrap();
+            Ok(vec![int(as_int(&inputs[0]) + 1)])
+        };
+        match self.at_once {
+            true => Attempt::Done(block()),
+            false => Attempt::Async(Box::pin(async move { block() })),
+        }
+    }
+}
+
+const LEASE_MS: u64 = 60;
+
+/// Waits on this thread until heartbeats have moved the deadlines of all claimed steps by several leases.
+fn several_leases(records: &dyn Records) {
+    let queue = keys::class_queue(&TaskSpec::new("t", vec![], vec![]).class);
+    let earliest = || {
+        let scan = records.scan(Default::default(), Scan::of(queue.deadlines(), 10));
+        let rows = scan.now_or_never().expect("memory answers at once").unwrap().rows;
+        rows.iter().map(|(_, row)| Timestamp::from_sortable(row).unwrap()).min()
+    };
+    let mut first = None;
+    loop {
+        let now = earliest();
+        first = first.or(now);
+        if now.zip(first).is_some_and(|(now, first)| now.ms_since(first) > 4 * LEASE_MS) {
+            return;
+        }
+        std::thread::yield_now();
+    }
+}
+
+async fn blocks_for_several_leases(effect: Effect, at_once: bool) {
+    let (bed, mut kit) = (Bed::new(), Kit::default());
+    let mut spec = TaskSpec::new("blocks", vec![Port::new("x", Type::Int)], vec![Port::new("out", Type::Int)]);
+    spec.effect = effect;
+    let (starts, (go, gate)) = (Arc::new(AtomicU64::new(0)), mpsc::channel());
+    let gate = Arc::new(Mutex::new(gate));
+    kit.tasks.add(spec.clone(), Arc::new(Blocks { starts: starts.clone(), gate, at_once }));
+    let g = G::new().input("x", Type::Int).task("a", &spec).task("b", &spec).output("p", Type::Int);
+    let g = g.output("q", Type::Int).connect("x -> a.x; x -> b.x; a.out -> p; b.out -> q");
+    let start = Start::new("r", g.library(), "main").input("x", int(1));
+    let records = bed.records.clone();
+    // The second step waits for the thread that the first one blocks.
+    let opener = move || {
+        several_leases(&*records);
+        go.send(()).and_then(|()| go.send(())).unwrap();
+    };
+    bed.world.dedicate("opener", Box::pin(async move { opener() }));
+    let engine = bed.engine(&kit, Options { lease_ms: LEASE_MS, fuse: false, ..Options::default() });
+    assert_eq!(run(&engine, start).await, "p=2 q=2", "{effect:?}");
+    assert_eq!(starts.load(SeqCst), 2, "{effect:?}: bodies started");
+    engine.close().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_body_that_blocks_its_thread_for_several_leases_starts_once() {
+    for effect in [Effect::Pure, Effect::Idempotent, Effect::AtMostOnce] {
+        blocks_for_several_leases(effect, false).await;
+        blocks_for_several_leases(effect, true).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn a_body_that_blocks_the_only_worker_thread_starts_once() {
+    blocks_for_several_leases(Effect::Idempotent, false).await;
+    blocks_for_several_leases(Effect::AtMostOnce, false).await;
+}

@@ -1,0 +1,22 @@
+//! The engine against its promises, one file an idea. One binary, so that it is linked once.
+
+mod cancelled;
+mod carried;
+mod data;
+mod effects;
+mod ends;
+mod expired;
+mod faults;
+mod fetching;
+mod files;
+mod glance;
+mod killed;
+mod meanwhile;
+mod replan;
+mod sent;
+mod shapes;
+mod skew;
+mod stops;
+mod support;
+mod undoing;
+mod workers;

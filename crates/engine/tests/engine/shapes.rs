@@ -1,0 +1,45 @@
+//! Every shape a flow can have gives what it should, runs each step once, and leaves nothing behind.
+
+use crate::support;
+
+use support::{Kit, flows, flows::Case, proof::Proof};
+
+async fn prove(make: impl FnOnce(&mut Kit) -> Case) -> Proof {
+    let mut kit = Kit::default();
+    let (start, expected) = make(&mut kit);
+    let proof = Proof::new(&kit);
+    proof.prove(start, &expected).await;
+    proof
+}
+
+#[tokio::test]
+async fn every_small_shape_gives_what_it_should_once_and_leaves_nothing() {
+    for (name, make) in flows::SMALL {
+        println!("{name}");
+        prove(make).await;
+    }
+}
+
+#[tokio::test]
+async fn an_each_gives_results_in_order_however_many_there_are() {
+    for n in [100, 1000, 10_000] {
+        let proof = prove(|kit| flows::each_of(kit, n)).await;
+        assert_eq!(proof.kit.log.lock().unwrap().len(), n as usize + 1);
+    }
+}
+
+#[tokio::test]
+async fn a_loop_may_go_round_a_thousand_times() {
+    let proof = prove(|kit| flows::loop_of(kit, 1000)).await;
+    assert_eq!(proof.kit.log.lock().unwrap().len(), 2000);
+}
+
+#[tokio::test]
+async fn a_flow_may_call_itself_deeply_and_not_too_deeply() {
+    prove(|kit| flows::recursive(kit, 490)).await;
+    let mut kit = Kit::default();
+    let (start, _) = flows::recursive(&mut kit, 600);
+    let proof = Proof::new(&kit);
+    let told = proof.run(start).await;
+    assert!(told.contains("the flow calls itself more than 1000 deep"), "{told}");
+}

@@ -1,0 +1,212 @@
+//! Bodies end when their run is cancelled, by whomever, and when their worker is interrupted; those that must not start
+//! twice may finish. Steps of a worker that is gone are free at once.
+
+use crate::support;
+
+use onceflow_core::model::{Effect, Port, Resources, Retry, TaskSpec, Type};
+use onceflow_engine::{
+    Engine, Handle, Options, Report, Start,
+    task::{Attempt, Body, Data, Failure, Step},
+};
+use onceflow_store::World;
+use std::sync::{
+    Arc,
+    atomic::{AtomicUsize, Ordering::SeqCst},
+};
+use support::{Kit, as_int, graphs::*, int, proof::Proof};
+use tokio::sync::Semaphore;
+
+/// Bodies that wait to be let through, and say when they begin and when they are dropped.
+#[derive(Clone)]
+struct Door {
+    open: Arc<Semaphore>,
+    began: Arc<AtomicUsize>,
+    dropped: Arc<AtomicUsize>,
+}
+
+struct Dropped(Arc<AtomicUsize>);
+
+impl Drop for Dropped {
+    fn drop(&mut self) {
+        self.0.fetch_add(1, SeqCst);
+    }
+}
+
+impl Body for Door {
+    fn start(&self, step: Step, inputs: Vec<Data>) -> Attempt {
+        let (door, dropped) = (self.clone(), Dropped(self.dropped.clone()));
+        self.began.fetch_add(1, SeqCst);
+        Attempt::Async(Box::pin(async move {
+            door.open.acquire().await.unwrap().forget();
+            std::mem::forget(dropped);
+            Ok(vec![int(as_int(&inputs[0]) + i64::from(step.attempt()))])
+        }))
+    }
+}
+
+struct Scene {
+    proof: Proof,
+    door: Door,
+    start: Start,
+}
+
+fn door() -> Door {
+    Door { open: Arc::new(Semaphore::new(0)), began: Arc::default(), dropped: Arc::default() }
+}
+
+fn scene(adjust: impl Fn(&mut TaskSpec)) -> Scene {
+    let (mut kit, door) = (Kit::default(), door());
+    let mut spec = TaskSpec::new("wait", vec![Port::new("x", Type::Int)], vec![Port::new("out", Type::Int)]);
+    adjust(&mut spec);
+    kit.tasks.add(spec.clone(), Arc::new(door.clone()));
+    let start = Start::new("r", chain(&spec, 2).library(), "main").input("x", int(10));
+    Scene { proof: Proof::new(&kit), door, start }
+}
+
+impl Scene {
+    fn looker(&self) -> Engine {
+        self.proof.engine_on(self.proof.memory.clone(), Options { works: false, ..Options::default() })
+    }
+
+    /// Starts, and waits until a body is at work.
+    async fn begin(&self, engine: &Engine) -> Handle {
+        let handle = self.proof.drive(engine.start(self.start.clone())).await.unwrap();
+        self.until(&self.door.began, 1).await;
+        handle
+    }
+
+    async fn until(&self, counter: &AtomicUsize, n: usize) {
+        self.proof
+            .drive(std::future::poll_fn(|_| match counter.load(SeqCst) >= n {
+                true => std::task::Poll::Ready(()),
+                false => std::task::Poll::Pending,
+            }))
+            .await;
+    }
+
+    async fn ends(&self, engine: &Engine, handle: &Handle, expected: &str) {
+        let report = self.proof.drive(handle.wait()).await.unwrap();
+        let told = match report {
+            Report::Done(outputs) => self.proof.drive(support::told(handle, outputs)).await,
+            other => other.to_string(),
+        };
+        assert_eq!(told, expected);
+        self.proof.drive(engine.close()).await.unwrap();
+        self.proof.only_what_remains().await;
+    }
+}
+
+#[tokio::test]
+async fn a_cancel_drops_the_bodies_at_work_whoever_cancels() {
+    for elsewhere in [false, true] {
+        let scene = scene(|_| {});
+        let engine = scene.proof.engine();
+        let handle = scene.begin(&engine).await;
+        let before = scene.proof.world.clock();
+        let looker = scene.looker();
+        let by = if elsewhere { looker.find("r").await.unwrap() } else { handle.clone() };
+        scene.proof.drive(by.cancel()).await.unwrap();
+        scene.until(&scene.door.dropped, 1).await;
+        let took = scene.proof.world.clock().ms_since(before);
+        assert!(took < 1000, "it took {took} ms of the store's time");
+        scene.ends(&engine, &handle, "cancelled").await;
+        assert_eq!(scene.door.began.load(SeqCst), 1, "nothing was started after it");
+        scene.proof.drive(looker.close()).await.unwrap();
+        scene.proof.nothing_remains().await;
+    }
+}
+
+#[tokio::test]
+async fn a_cancel_ends_the_pause_before_another_attempt_too() {
+    let mut kit = Kit::default();
+    let mut spec = TaskSpec::new("fails", vec![Port::new("x", Type::Int)], vec![Port::new("out", Type::Int)]);
+    spec.retry = Retry { attempts: 5, backoff_ms: 3_600_000, backoff_ms_max: 3_600_000 };
+    let spec = kit.add(spec, |_, _| Err(Failure::new("no")));
+    let proof = Proof::new(&kit);
+    let engine = proof.engine();
+    let start = Start::new("r", chain(&spec, 1).library(), "main").input("x", int(1));
+    let handle = proof.drive(engine.start(start)).await.unwrap();
+    proof.calm().await;
+    let before = proof.world.clock();
+    proof.drive(handle.cancel()).await.unwrap();
+    assert!(matches!(proof.drive(handle.wait()).await.unwrap(), Report::Cancelled { .. }));
+    assert!(proof.world.clock().ms_since(before) < 1000);
+    proof.drive(engine.close()).await.unwrap();
+    proof.only_what_remains().await;
+}
+
+#[tokio::test]
+async fn what_must_not_start_twice_may_finish_though_its_run_is_cancelled() {
+    let scene = scene(|spec| spec.effect = Effect::AtMostOnce);
+    let engine = scene.proof.engine();
+    let handle = scene.begin(&engine).await;
+    scene.proof.drive(handle.cancel()).await.unwrap();
+    for _ in 0..20 {
+        scene.proof.world.advance(500);
+        scene.proof.calm().await;
+    }
+    assert_eq!(scene.door.dropped.load(SeqCst), 0);
+    scene.door.open.add_permits(1);
+    scene.ends(&engine, &handle, "cancelled").await;
+    assert_eq!((scene.door.began.load(SeqCst), scene.door.dropped.load(SeqCst)), (1, 0));
+}
+
+#[tokio::test]
+async fn an_interrupt_drops_bodies_and_gives_their_steps_back_as_if_never_taken() {
+    let scene = scene(|spec| spec.resources = Resources { cpu_milli: 100, memory_bytes: 0 });
+    let engine = scene.proof.engine();
+    scene.begin(&engine).await;
+    let before = scene.proof.world.clock();
+    scene.proof.drive(engine.interrupt()).await.unwrap();
+    assert_eq!(scene.door.dropped.load(SeqCst), 1);
+    assert!(scene.proof.world.clock().ms_since(before) < 1000);
+    // Another goes on at once, at the first attempt.
+    let second = scene.proof.engine();
+    let handle = scene.proof.drive(second.find("r")).await.unwrap();
+    scene.door.open.add_permits(2);
+    scene.ends(&second, &handle, "y=12").await;
+    assert!(scene.proof.world.clock().ms_since(before) < 1000);
+    assert_eq!(scene.door.began.load(SeqCst), 3);
+}
+
+#[tokio::test]
+async fn an_interrupt_waits_for_what_must_not_start_twice() {
+    let scene = scene(|spec| spec.effect = Effect::AtMostOnce);
+    let engine = scene.proof.engine();
+    scene.begin(&engine).await;
+    let interrupted = engine.interrupt();
+    let mut interrupted = std::pin::pin!(interrupted);
+    for _ in 0..20 {
+        let waits = onceflow_store::testing::world::poll_once(&mut interrupted).await.is_pending();
+        assert!(waits, "it did not wait");
+        scene.proof.world.advance(500);
+        scene.proof.calm().await;
+    }
+    scene.door.open.add_permits(1);
+    scene.proof.drive(interrupted).await.unwrap();
+    assert_eq!((scene.door.began.load(SeqCst), scene.door.dropped.load(SeqCst)), (1, 0));
+    let second = scene.proof.engine();
+    let handle = scene.proof.drive(second.find("r")).await.unwrap();
+    scene.door.open.add_permits(1);
+    scene.ends(&second, &handle, "y=12").await;
+    assert_eq!(scene.door.began.load(SeqCst), 2, "each started once");
+}
+
+#[tokio::test]
+async fn steps_of_a_worker_that_is_said_to_be_gone_are_free_at_once_and_its_own_again_if_it_lives() {
+    let scene = scene(|spec| spec.class = String::from("special"));
+    let gone = scene.proof.engine();
+    scene.begin(&gone).await;
+    let before = scene.proof.world.clock();
+    // One that has heard of no class frees it, and says so once.
+    let looker = scene.looker();
+    assert_eq!(looker.release(looker.incarnation()).await.unwrap(), 0);
+    assert_eq!(looker.release(gone.incarnation()).await.unwrap(), 1);
+    assert_eq!(looker.release(gone.incarnation()).await.unwrap(), 0);
+    // It lives after all: it goes on with what nobody else has taken.
+    assert!(scene.proof.world.clock().ms_since(before) < 1000);
+    let handle = scene.proof.drive(gone.find("r")).await.unwrap();
+    scene.door.open.add_permits(10);
+    scene.ends(&gone, &handle, "y=12").await;
+    scene.proof.drive(looker.close()).await.unwrap();
+}

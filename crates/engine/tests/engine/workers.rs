@@ -1,0 +1,257 @@
+//! Several workers on one store: who is there, and who does what when not all have every task.
+
+use crate::support;
+
+use onceflow_core::model::Type;
+use onceflow_engine::{About, Engine, Options, Report, Start};
+use onceflow_store::Records;
+use support::{
+    Kit,
+    flows::{Case, SMALL, inc, start},
+    graphs::G,
+    int,
+    proof::Proof,
+};
+
+/// A worker that says who it is.
+fn options(host: &str) -> Options {
+    Options { about: Some(About { host: host.into(), pid: 7, ..About::default() }), ..Options::default() }
+}
+
+/// The same store for a worker that has other tasks.
+fn with(proof: &Proof, kit: &Kit) -> Proof {
+    let mut other = proof.clone();
+    other.kit = kit.clone();
+    other
+}
+
+fn engine(proof: &Proof, kit: &Kit, host: &str) -> Engine {
+    with(proof, kit).engine_on(proof.memory.clone(), options(host))
+}
+
+async fn hosts(engine: &Engine) -> Vec<String> {
+    engine.workers().await.unwrap().into_iter().map(|worker| worker.about.host).collect()
+}
+
+/// `one` and `two` in turn: each is had by another worker.
+fn in_turn(one: &mut Kit, two: &mut Kit, rounds: usize) -> Case {
+    let a = one.task("one", &["x"], |inputs| Ok(vec![int(support::as_int(&inputs[0]) + 1)]));
+    let b = two.task("two", &["x"], |inputs| Ok(vec![int(support::as_int(&inputs[0]) * 2)]));
+    let mut g = G::new().input("x", Type::Int).output("y", Type::Int);
+    let (mut from, mut y) = (String::from("x"), 1);
+    for at in 0..rounds {
+        g = g.task(&format!("a{at}"), &a).task(&format!("b{at}"), &b);
+        g = g.connect(&format!("{from} -> a{at}.x; a{at}.out -> b{at}.x"));
+        (from, y) = (format!("b{at}.out"), (y + 1) * 2);
+    }
+    (start(g.connect(&format!("{from} -> y"))).input("x", int(1)), format!("y={y}"))
+}
+
+#[tokio::test]
+async fn a_worker_is_there_until_it_leaves() {
+    let kit = Kit::default();
+    let proof = Proof::new(&kit);
+    let (one, two) = (engine(&proof, &kit, "one"), engine(&proof, &kit, "two"));
+    proof.calm().await;
+    let mut there = hosts(&one).await;
+    there.sort();
+    assert_eq!(there, ["one", "two"]);
+    proof.drive(two.close()).await.unwrap();
+    assert_eq!(hosts(&one).await, ["one"]);
+    proof.drive(one.close()).await.unwrap();
+    proof.only_what_remains().await;
+}
+
+#[tokio::test]
+async fn a_worker_that_is_gone_without_a_word_is_silent_and_forgotten_when_its_lease_is_over() {
+    let kit = Kit::default();
+    let proof = Proof::new(&kit);
+    let (gone, lives) = (engine(&proof, &kit, "gone"), engine(&proof, &kit, "lives"));
+    proof.calm().await;
+    gone.stop();
+    proof.calm().await;
+    let alive = |workers: Vec<onceflow_engine::WorkerInfo>| {
+        let mut alive: Vec<_> = workers.into_iter().map(|worker| (worker.about.host, worker.is_alive)).collect();
+        alive.sort();
+        alive
+    };
+    let quarter = Options::default().lease_ms / 4;
+    let pass = async |quarters: u64| {
+        for _ in 0..quarters {
+            proof.world.advance(quarter);
+            proof.calm().await;
+        }
+        alive(lives.workers().await.unwrap())
+    };
+    let both = |is_alive| [(String::from("gone"), is_alive), (String::from("lives"), true)];
+    assert_eq!(pass(1).await, both(true), "no sign of life is overdue");
+    assert_eq!(pass(2).await, both(false), "its claims stand, but it is silent");
+    assert_eq!(pass(2).await, both(true)[1..], "its claims stand no more");
+    assert_eq!(hosts(&lives).await, ["lives"]);
+    proof.drive(lives.close()).await.unwrap();
+    proof.only_what_remains().await;
+}
+
+#[tokio::test]
+async fn workers_say_how_much_they_did_and_what_they_offer() {
+    let mut kit = Kit::default();
+    let begin = start(support::graphs::chain(&inc(&mut kit), 3)).input("x", int(1));
+    let proof = Proof::new(&kit);
+    let options = Options { fuse: false, ..options("one") };
+    let one = proof.engine_on(proof.memory.clone(), options);
+    let handle = proof.drive(one.start(begin)).await.unwrap();
+    assert!(matches!(proof.drive(handle.wait()).await.unwrap(), Report::Done(_)));
+    proof.world.advance(1000);
+    proof.calm().await;
+    let workers = one.workers().await.unwrap();
+    let [worker] = &workers[..] else { panic!("{workers:?}") };
+    assert_eq!((worker.done, worker.done_of.get(&handle.id()), worker.lost), (3, Some(&3), 0));
+    assert!(worker.serves("default") && worker.offers("inc", "1") && !worker.offers("inc", "2"));
+    assert!(one.backlog().await.unwrap().is_empty());
+    proof.drive(one.close()).await.unwrap();
+    proof.only_what_remains().await;
+}
+
+#[tokio::test]
+async fn a_step_whose_task_a_worker_lacks_is_left_to_those_who_have_it() {
+    let (mut one, mut two) = (Kit::default(), Kit::default());
+    let (begin, expected) = in_turn(&mut one, &mut two, 3);
+    let proof = Proof::new(&one);
+    let first = engine(&proof, &one, "one");
+    let handle = proof.drive(first.start(begin)).await.unwrap();
+    proof.calm().await;
+    assert_eq!(one.ran(), "/a0");
+    let lacking = handle.lacking().await.unwrap();
+    assert_eq!(lacking[0].to_string(), "waits for a worker that offers `two`, version 1");
+    assert_eq!((lacking.len(), lacking[0].steps), (1, 1));
+    // It is not tried again and again.
+    let before = proof.memory.position().0;
+    for _ in 0..100 {
+        proof.world.advance(100);
+        proof.calm().await;
+    }
+    assert!(proof.memory.position().0 - before < 10, "{} batches", proof.memory.position().0 - before);
+    let second = engine(&proof, &two, "two");
+    let Report::Done(outputs) = proof.drive(handle.wait()).await.unwrap() else { panic!("not done") };
+    assert_eq!(support::told(&handle, outputs).await, expected);
+    assert_eq!((one.ran().as_str(), two.ran().as_str()), ("/a0 /a1 /a2", "/b0 /b1 /b2"));
+    assert!(handle.lacking().await.unwrap().is_empty());
+    proof.world.advance(60_000);
+    proof.calm().await;
+    proof.drive(second.close()).await.unwrap();
+    proof.drive(first.close()).await.unwrap();
+    proof.only_what_remains().await;
+    proof.nothing_remains().await;
+}
+
+#[tokio::test]
+async fn a_task_that_is_added_later_is_done_then() {
+    let (mut one, mut two) = (Kit::default(), Kit::default());
+    let (begin, expected) = in_turn(&mut one, &mut two, 2);
+    let proof = Proof::new(&one);
+    let engine = engine(&proof, &one, "one");
+    let handle = proof.drive(engine.start(begin)).await.unwrap();
+    proof.calm().await;
+    engine.add_tasks(&two.tasks).unwrap();
+    let Report::Done(outputs) = proof.drive(handle.wait()).await.unwrap() else { panic!("not done") };
+    assert_eq!(support::told(&handle, outputs).await, expected);
+    proof.world.advance(60_000);
+    proof.calm().await;
+    proof.drive(engine.close()).await.unwrap();
+    proof.only_what_remains().await;
+}
+
+#[tokio::test]
+async fn a_run_that_waits_for_a_task_nobody_has_can_be_cancelled() {
+    for class in ["default", "nobody's"] {
+        let (mut one, mut two) = (Kit::default(), Kit::default());
+        let (mut begin, _) = in_turn(&mut one, &mut two, 2);
+        for graph in std::sync::Arc::make_mut(&mut begin.library).flows.values_mut() {
+            for module in &mut graph.modules {
+                if let onceflow_core::model::graph::Kind::Task(task) = &mut module.kind
+                    && task.name == "two"
+                {
+                    std::sync::Arc::make_mut(task).class = class.into();
+                }
+            }
+        }
+        let proof = Proof::new(&one);
+        let only = Options { classes: [(String::from("default"), 4)].into(), other_classes: false, ..options("one") };
+        let worker = with(&proof, &one).engine_on(proof.memory.clone(), only);
+        let user = proof.engine_on(proof.memory.clone(), Options { works: false, ..Options::default() });
+        let handle = proof.drive(user.start(begin)).await.unwrap();
+        proof.calm().await;
+        let lacking = handle.lacking().await.unwrap();
+        assert_eq!((lacking.len(), lacking[0].steps, lacking[0].class.as_str()), (1, 1, class));
+        proof.drive(handle.cancel()).await.unwrap();
+        assert_eq!(proof.drive(handle.wait()).await.unwrap().to_string(), "cancelled");
+        proof.world.advance(60_000);
+        proof.calm().await;
+        proof.drive(worker.close()).await.unwrap();
+        proof.drive(user.close()).await.unwrap();
+        proof.only_what_remains().await;
+        proof.nothing_remains().await;
+    }
+}
+
+#[tokio::test]
+async fn a_run_that_waits_for_a_task_gets_a_new_plan_without_it() {
+    let (mut one, mut two) = (Kit::default(), Kit::default());
+    let (begin, _) = in_turn(&mut one, &mut two, 2);
+    let proof = Proof::new(&one);
+    let engine = engine(&proof, &one, "one");
+    proof.drive(engine.start(begin)).await.unwrap();
+    proof.calm().await;
+    let other = start(support::graphs::chain(&inc(&mut one), 2)).input("x", int(1));
+    engine.add_tasks(&one.tasks).unwrap();
+    let handle = proof.drive(engine.start(other)).await.unwrap();
+    let Report::Done(outputs) = proof.drive(handle.wait()).await.unwrap() else { panic!("not done") };
+    assert_eq!(support::told(&handle, outputs).await, "y=3");
+    proof.world.advance(60_000);
+    proof.calm().await;
+    proof.drive(engine.close()).await.unwrap();
+    proof.only_what_remains().await;
+    proof.nothing_remains().await;
+}
+
+#[tokio::test]
+async fn every_shape_is_done_by_two_workers_that_share_its_tasks() {
+    for (name, make) in SMALL {
+        let mut kit = Kit::default();
+        let (begin, expected) = make(&mut kit);
+        let proof = Proof::new(&kit);
+        // One has no task at all, and takes what it cannot do.
+        let workers = [engine(&proof, &Kit::default(), "none"), engine(&proof, &kit, "all")];
+        let none = &workers[0];
+        let begin = Start { key: name.into(), ..begin };
+        let handle = proof.drive(none.start(begin)).await.unwrap();
+        let Report::Done(outputs) = proof.drive(handle.wait()).await.unwrap() else { panic!("{name} is not done") };
+        assert_eq!(support::told(&handle, outputs).await, expected, "{name}");
+        proof.once();
+        proof.world.advance(60_000);
+        proof.calm().await;
+        for worker in &workers {
+            proof.drive(worker.close()).await.unwrap();
+        }
+        proof.only_what_remains().await;
+    }
+}
+
+#[tokio::test]
+async fn what_a_dead_worker_was_storing_goes_when_it_is_known_to_be_dead() {
+    use onceflow_store::{blobs::content::from_bytes, values::Weave};
+    let proof = Proof::new(&Kit::default());
+    let values = proof.values(proof.memory.clone());
+    let worker = Engine::new(proof.memory.clone(), values.clone(), proof.world.clone(), options("dies"));
+    proof.calm().await;
+    assert_eq!(hosts(&worker).await, ["dies"]);
+    values.upload(from_bytes("an object")).await.unwrap();
+    let (mut hold, upload) = (values.hold(), values.upload(from_bytes("another")).await.unwrap());
+    values.put_ahead(&mut hold, &mut vec![Weave::Blob(upload)]).await.unwrap();
+    worker.stop();
+    proof.world.advance(2 * Options::default().lease_ms);
+    let other = proof.engine_on(proof.memory.clone(), Options { works: false, ..Options::default() });
+    other.remove_due().await.unwrap();
+    assert!(proof.drive(other.clean_up(u64::MAX)).await.unwrap());
+    assert_eq!(values.rows().await.unwrap(), [], "nothing of it is left");
+}

@@ -1,0 +1,96 @@
+//! What is put ahead of a batch: held until the batch comes, gone when it does not.
+
+use super::{
+    bed::{Bed, each_store_at_hand},
+    weave::{put, set, step},
+};
+use onceflow_store::{
+    Outcome,
+    values::{Error, Hold, Update, Weave, limits::HOLD_MS},
+};
+
+/// So many values, and one above every hundred of them.
+fn many(n: usize) -> (Vec<Weave>, Vec<String>) {
+    let names: Vec<_> = (0..n).map(|n| format!("v{n}")).collect();
+    let mut weaves: Vec<_> = names.iter().map(|name| put(name, &[])).collect();
+    let mut tops = Vec::new();
+    for (at, names) in names.chunks(100).enumerate() {
+        tops.push(format!("top{at}"));
+        weaves.push(put(&tops[at], &names.iter().map(String::as_str).collect::<Vec<_>>()));
+    }
+    (weaves, tops)
+}
+
+async fn ahead(bed: &Bed, n: usize) -> (Hold, Vec<String>) {
+    let (mut hold, (mut weaves, tops)) = (bed.values.hold(), many(n));
+    assert!(hold.let_go().is_none(), "nothing is held yet");
+    bed.values.put_ahead(&mut hold, &mut weaves).await.unwrap();
+    bed.fsck().await;
+    (hold, tops)
+}
+
+/// The batch that it was put ahead of: refers to the first, and lets go.
+async fn come(bed: &Bed, hold: &Hold, tops: &[String]) -> Result<Outcome, Error> {
+    let mut batch = step();
+    let mut weaves = vec![put("whole", &tops.iter().map(String::as_str).collect::<Vec<_>>()), set("r", "whole")];
+    weaves.extend(hold.let_go());
+    bed.values.weave(&mut batch, &weaves).await?;
+    let outcome = bed.records.commit(batch).await.unwrap();
+    bed.fsck().await;
+    Ok(outcome)
+}
+
+#[tokio::test]
+async fn what_is_put_ahead_is_there_for_its_batch_and_goes_with_what_refers_to_it() {
+    each_store_at_hand(async |bed: &Bed| {
+        for n in [1, 2, 210] {
+            let (hold, tops) = ahead(bed, n).await;
+            bed.drain().await;
+            assert!(come(bed, &hold, &tops).await.unwrap().is_applied(), "{}", bed.name);
+            bed.drain().await;
+            let last = format!("v{}", n - 1);
+            assert!(bed.values.get(&last.as_str().into()).await.is_ok(), "{}: it is referred to", bed.name);
+            bed.clear("r").await;
+            bed.drain().await;
+            for gone in [last.as_str(), "whole", "top0"] {
+                assert!(matches!(bed.values.get(&gone.into()).await, Err(Error::Missing { .. })), "{}", bed.name);
+            }
+        }
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn what_is_put_ahead_of_a_batch_that_never_comes_goes_by_itself_and_a_late_one_is_told() {
+    each_store_at_hand(async |bed: &Bed| {
+        let (hold, tops) = ahead(bed, 150).await;
+        // The sweeper may have been away, and forgives by as much.
+        for _ in 0..4 {
+            bed.world.advance(HOLD_MS);
+            bed.drain().await;
+        }
+        assert!(matches!(bed.values.get(&"v0".into()).await, Err(Error::Missing { .. })), "{}", bed.name);
+        assert!(matches!(come(bed, &hold, &tops).await, Err(Error::LeaseLost { .. })), "{}", bed.name);
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_batch_that_needs_what_is_there_is_refused_when_that_has_gone() {
+    each_store_at_hand(async |bed: &Bed| {
+        bed.update(Update::new().leaf("x", "text").set(&super::bed::root("a"), "x")).await;
+        let weaves = [Weave::There { id: "x".into() }, set("b", "x")];
+        let (mut early, mut late) = (step(), step());
+        bed.values.weave(&mut early, &weaves).await.unwrap();
+        bed.values.weave(&mut late, &[Weave::There { id: "x".into() }, set("c", "x")]).await.unwrap();
+        assert!(bed.records.commit(early).await.unwrap().is_applied());
+        bed.clear("a").await;
+        bed.clear("b").await;
+        bed.drain().await;
+        assert!(!bed.records.commit(late).await.unwrap().is_applied(), "{}", bed.name);
+        bed.fsck().await;
+        let again = bed.values.weave(&mut step(), &weaves).await;
+        assert!(matches!(again, Err(Error::Missing { .. })), "{}", bed.name);
+    })
+    .await;
+}
