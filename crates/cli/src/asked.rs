@@ -8,7 +8,7 @@ use crate::{
     exit::Exit,
     fault::Fault,
     flows::{self, Remember},
-    place::Place,
+    location::StoreLocation,
     printer::Printer,
     session::Who,
     tasks,
@@ -54,8 +54,13 @@ impl Asked {
     ///
     /// # Errors
     /// All that is wrong with either.
-    pub(crate) fn read(args: &args::Flow, place: &Place, who: Who, printer: &Printer) -> Result<(Asked, Hints), Fault> {
-        let (asked, hints, gone) = Asked::read_as(args, place, (who, false), printer)?;
+    pub(crate) fn read(
+        args: &args::Flow,
+        location: &StoreLocation,
+        who: Who,
+        printer: &Printer,
+    ) -> Result<(Asked, Hints), Fault> {
+        let (asked, hints, gone) = Asked::read_as(args, location, (who, false), printer)?;
         match gone.first() {
             None => Ok((asked, hints)),
             Some(gone) => Err(gone.unreadable()),
@@ -68,20 +73,20 @@ impl Asked {
     /// All else that is wrong with either.
     pub(crate) fn read_what_is_there(
         args: &args::Flow,
-        place: &Place,
+        location: &StoreLocation,
         who: Who,
         printer: &Printer,
     ) -> Result<(Asked, Hints, Vec<Gone>), Fault> {
-        Asked::read_as(args, place, (who, true), printer)
+        Asked::read_as(args, location, (who, true), printer)
     }
 
     fn read_as(
         args: &args::Flow,
-        place: &Place,
+        location: &StoreLocation,
         (who, though_gone): (Who, bool),
         printer: &Printer,
     ) -> Result<(Asked, Hints, Vec<Gone>), Fault> {
-        let store = &place.directory;
+        let store = &location.directory;
         let (mut flow, remember) = flows::load(&args.flow, store, args.verify)?;
         let key = args.key.clone().unwrap_or_else(|| flow.name.clone());
         tasks::set_class(&mut flow.library, |class| who.class(&key, class));
@@ -90,7 +95,7 @@ impl Asked {
         let bound = if though_gone { flow.bind_though_gone(&given) } else { flow.bind(&given) };
         let values = bound.map_err(|problems| Fault::problems(Exit::Usage, problems))?;
         let mut digests = Digests::open(store, args.verify).shown(printer.live);
-        let by_reference = args.sources.by_reference(place, flow.store_inputs);
+        let by_reference = args.sources.by_reference(location, flow.store_inputs);
         let mut gone = Vec::new();
         let mut start = Start::new(key, flow.library.clone(), flow.name.clone());
         let mut shown = Vec::with_capacity(values.len());

@@ -1,17 +1,17 @@
 //! What can run the steps of flow files here: commands, scripts, HTTP calls, expressions.
 
-use crate::place::Place;
+use crate::location::StoreLocation;
 use onceflow_engine::task::Tasks;
 use onceflow_exec::{Home, Options};
 
 /// All executors. The guard that ends their children with us is this very program.
-pub(crate) fn tasks(place: &Place) -> Tasks {
-    with_home(home(place))
+pub(crate) fn tasks(location: &StoreLocation) -> Tasks {
+    with_home(home(location))
 }
 
 /// The same, for one of several processes that may work on the same runs.
-pub(crate) fn shared_tasks(place: &Place, own: u128) -> Tasks {
-    with_home(Home::of_process(&place.directory, format!("{own:032x}")))
+pub(crate) fn shared_tasks(location: &StoreLocation, own: u128) -> Tasks {
+    with_home(Home::of_process(&location.directory, format!("{own:032x}")))
 }
 
 fn with_home(home: Home) -> Tasks {
@@ -20,6 +20,6 @@ fn with_home(home: Home) -> Tasks {
 }
 
 /// Where they work.
-pub(crate) fn home(place: &Place) -> Home {
-    Home::new(&place.directory)
+pub(crate) fn home(location: &StoreLocation) -> Home {
+    Home::new(&location.directory)
 }

@@ -1,7 +1,8 @@
 //! Looks at a run that another process attends, until it rests or nobody attends it any more.
 
 use crate::{
-    exit::Exit, fault::Fault, place::Place, presence, printer::Printer, signals::Signals, trail::Reader, view::View,
+    exit::Exit, fault::Fault, location::StoreLocation, presence, printer::Printer, signals::Signals, trail::Reader,
+    view::View,
 };
 use onceflow_engine::{Engine, Error, Handle, Report};
 use std::time::Duration;
@@ -28,7 +29,7 @@ pub(crate) enum Followed {
 /// If the store does not answer.
 pub(crate) async fn follow(
     engine: &Engine,
-    place: &Place,
+    location: &StoreLocation,
     key: &str,
     printer: &Printer,
     signals: &mut Signals,
@@ -38,12 +39,12 @@ pub(crate) async fn follow(
     let mut looks = 0;
     loop {
         // First who is there, then what is: one that leaves has left the run at rest, or alone.
-        let attended = presence::look(&place.directory, key);
+        let attended = presence::look(&location.directory, key);
         let is_started = attended.as_ref().is_none_or(|notice| notice.started);
         if is_started && reader.is_none() {
             reader = match engine.find(key).await {
                 Ok(handle) => {
-                    let begun = begin(handle, place, &mut view);
+                    let begun = begin(handle, location, &mut view);
                     view.as_stored(&begun.0).await?;
                     Some(begun)
                 }
@@ -77,8 +78,8 @@ pub(crate) async fn follow(
     }
 }
 
-fn begin(handle: Handle, place: &Place, view: &mut View) -> (Handle, Reader) {
-    let mut reader = Reader::open(&place.run(handle.id()));
+fn begin(handle: Handle, location: &StoreLocation, view: &mut View) -> (Handle, Reader) {
+    let mut reader = Reader::open(&location.run(handle.id()));
     reader.each(|line| view.heard(&line));
     (handle, reader)
 }

@@ -1,6 +1,6 @@
 //! Every file below a store's directory, by what it is for. What is not known to be ours is named.
 
-use crate::{place::Place, words, work};
+use crate::{location::StoreLocation, words, work};
 use serde_json::{Value, json};
 use std::{fs, path::Path};
 
@@ -27,9 +27,9 @@ pub(crate) struct Inventory {
 }
 
 /// The inventory of a store in a directory; of one on a server, that of what lies here.
-pub(crate) fn of(place: &Place) -> Inventory {
+pub(crate) fn of(location: &StoreLocation) -> Inventory {
     let mut inventory = Inventory::default();
-    for entry in fs::read_dir(&place.directory).into_iter().flatten().flatten() {
+    for entry in fs::read_dir(&location.directory).into_iter().flatten().flatten() {
         let name = entry.file_name().to_string_lossy().into_owned();
         match name.as_str() {
             "blobs" => inventory.blobs(&entry.path()),
@@ -148,8 +148,8 @@ mod tests {
             ("blobs/0/stray", 80_000_000),
         ];
         files.iter().for_each(|(name, len)| write(name, *len));
-        let place = crate::place::find(Some(directory.path()), Path::new("/"));
-        let found = of(&place);
+        let location = crate::location::find(Some(directory.path()), Path::new("/"));
+        let found = of(&location);
         assert_eq!(found.total(), 87_654_321);
         assert_eq!((found.log, found.unfinished, found.hints), (1, 300, 600_000));
         assert_eq!(found.others, [(String::from("blobs/0/stray"), 80_000_000), (String::from("notes.txt"), 7_000_000)]);

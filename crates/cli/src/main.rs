@@ -6,8 +6,8 @@
 //! | `config` | what was not said there: settings, and who says so |
 //! | `verbs` | what is done, a file for each verb |
 //! | `printer`, `view`, `tally`, `words` | what people and programs see |
-//! | `place`, `session`, `runs`, `steps` | the store, the runs in it, and their steps |
-//! | `work`, `crew`, `going` | taking steps: of one run, or of any; going on with a run |
+//! | `location`, `session`, `runs`, `steps` | the store, the runs in it, and their steps |
+//! | `work`, `worker_setup`, `resume` | taking steps: of one run, or of any; going on with a run |
 //! | `follow`, `watching` | looking at a run that others work on |
 //! | `presence`, `trail`, `digests`, `flows` | what lies beside the store: who attends a run, what happened, what files held |
 //! | `results` | outputs as files |
@@ -21,7 +21,6 @@ mod asked;
 mod asking;
 mod codes;
 mod config;
-mod crew;
 mod digests;
 mod doctor;
 mod executors;
@@ -30,18 +29,18 @@ mod fault;
 mod finish;
 mod flows;
 mod follow;
-mod going;
 mod history;
 mod inventory;
+mod location;
 mod page;
 mod pages;
 mod picture;
 mod pictured;
-mod place;
 mod plan;
 mod presence;
 mod printer;
 mod results;
+mod resume;
 mod runs;
 mod session;
 mod signals;
@@ -57,6 +56,7 @@ mod waits;
 mod watching;
 mod words;
 mod work;
+mod worker_setup;
 
 use args::{Cli, Color, Common, Verb};
 use clap::{CommandFactory, FromArgMatches};
@@ -157,40 +157,40 @@ fn go(cli: &Cli, config: &Config, printer: &Printer) -> Result<Exit, Fault> {
         Verb::Reference => return Ok(verbs::reference::run(printer)),
         _ => {}
     }
-    let mut place = place::find(cli.common.store.as_deref(), &here()?);
-    place.bytes_max = config.get("retention.bytes_max").and_then(|known| known.value.as_u64());
+    let mut location = location::find(cli.common.store.as_deref(), &here()?);
+    location.bytes_max = config.get("retention.bytes_max").and_then(|known| known.value.as_u64());
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(Fault::system("no runtime"))?;
     let exit = runtime.block_on(async {
         match &cli.verb {
-            Verb::Run(args) => verbs::run::run(args, place, printer).await,
-            Verb::Explain(args) => verbs::explain::run(args, place, printer).await,
-            Verb::Ls(args) => verbs::ls::run(args, place, printer).await,
-            Verb::Show(args) => verbs::show::run(args, place, printer).await,
-            Verb::Watch(args) => verbs::watch::run(args, place, printer).await,
-            Verb::Logs(args) => verbs::logs::run(args, place, printer).await,
-            Verb::Graph(args) => verbs::graph::run(args, place, printer).await,
-            Verb::Timeline(args) => verbs::timeline::run(args, place, printer).await,
-            Verb::Report(args) => verbs::report::run(args, place, printer).await,
-            Verb::Cancel(args) => verbs::cancel::run(args, place, printer).await,
-            Verb::Rm(args) => verbs::rm::run(args, place, printer).await,
-            Verb::Worker(args) => verbs::worker::run(args, place, printer).await,
-            Verb::Workers(args) => verbs::workers::run(args, place, printer).await,
-            Verb::Fsck(args) => verbs::fsck::run(args, place, printer).await,
-            Verb::Reclaim(args) => verbs::reclaim::run(args, place, printer).await,
-            Verb::Why(args) => verbs::why::run(args, place, printer).await,
-            Verb::Retry(args) => verbs::retry::run(args, place, printer).await,
-            Verb::Resolve(args) => verbs::resolve::run(args, place, printer).await,
-            Verb::Send(args) => verbs::send::run(args, place, printer).await,
-            Verb::Fork(args) => verbs::fork::run(args, place, printer).await,
-            Verb::Du(args) => verbs::du::run(args, place, printer).await,
-            Verb::Lineage(args) => verbs::lineage::run(args, place, printer).await,
-            Verb::Diff(args) => verbs::diff::run(args, place, printer).await,
-            Verb::Export(args) => verbs::export::run(args, place, printer).await,
-            Verb::Import(args) => verbs::export::import(args, place, printer).await,
-            Verb::Check(args) => verbs::against::run(&args.flows, place, printer).await,
-            Verb::Attend(args) => verbs::background::attend(args, place, printer).await,
-            Verb::Doctor(args) => verbs::doctor::run(args, place, printer).await,
+            Verb::Run(args) => verbs::run::run(args, location, printer).await,
+            Verb::Explain(args) => verbs::explain::run(args, location, printer).await,
+            Verb::Ls(args) => verbs::ls::run(args, location, printer).await,
+            Verb::Show(args) => verbs::show::run(args, location, printer).await,
+            Verb::Watch(args) => verbs::watch::run(args, location, printer).await,
+            Verb::Logs(args) => verbs::logs::run(args, location, printer).await,
+            Verb::Graph(args) => verbs::graph::run(args, location, printer).await,
+            Verb::Timeline(args) => verbs::timeline::run(args, location, printer).await,
+            Verb::Report(args) => verbs::report::run(args, location, printer).await,
+            Verb::Cancel(args) => verbs::cancel::run(args, location, printer).await,
+            Verb::Rm(args) => verbs::rm::run(args, location, printer).await,
+            Verb::Worker(args) => verbs::worker::run(args, location, printer).await,
+            Verb::Workers(args) => verbs::workers::run(args, location, printer).await,
+            Verb::Fsck(args) => verbs::fsck::run(args, location, printer).await,
+            Verb::Reclaim(args) => verbs::reclaim::run(args, location, printer).await,
+            Verb::Why(args) => verbs::why::run(args, location, printer).await,
+            Verb::Retry(args) => verbs::retry::run(args, location, printer).await,
+            Verb::Resolve(args) => verbs::resolve::run(args, location, printer).await,
+            Verb::Send(args) => verbs::send::run(args, location, printer).await,
+            Verb::Fork(args) => verbs::fork::run(args, location, printer).await,
+            Verb::Du(args) => verbs::du::run(args, location, printer).await,
+            Verb::Lineage(args) => verbs::lineage::run(args, location, printer).await,
+            Verb::Diff(args) => verbs::diff::run(args, location, printer).await,
+            Verb::Export(args) => verbs::export::run(args, location, printer).await,
+            Verb::Import(args) => verbs::export::import(args, location, printer).await,
+            Verb::Check(args) => verbs::against::run(&args.flows, location, printer).await,
+            Verb::Attend(args) => verbs::background::attend(args, location, printer).await,
+            Verb::Doctor(args) => verbs::doctor::run(args, location, printer).await,
             Verb::Error(_) | Verb::Init(_) | Verb::Version => unreachable!("these need no store"),
             Verb::Config(_) | Verb::Completions(_) | Verb::Man(_) | Verb::Reference => unreachable!("neither do these"),
         }

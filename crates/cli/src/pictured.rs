@@ -6,12 +6,12 @@ use crate::{
     fault::Fault,
     finish::data_json,
     history::History,
+    location::StoreLocation,
     picture::{
         Scene,
         scene::{box_id, is_step},
         states,
     },
-    place::Place,
     runs,
     session::Session,
     story,
@@ -55,8 +55,8 @@ impl Pictured {
     ///
     /// # Errors
     /// If there is none, or the store does not answer.
-    pub(crate) async fn of(word: &str, place: Place) -> Result<Self, Fault> {
-        let session = Session::open(place).await?;
+    pub(crate) async fn of(word: &str, location: StoreLocation) -> Result<Self, Fault> {
+        let session = Session::open(location).await?;
         let engine = session.idle().await?;
         let run = session.run(&engine, word).await?;
         let handle = engine.find(&run.key).await?;
@@ -80,10 +80,10 @@ impl Pictured {
         let standing = handle.standing().await?.filter(|_| !is_being_undone(run.status));
         let is_done = run.status == RunStatus::Done;
         let drawn = program.map(|program| Scene::of(&program, &run.key));
-        let drawn = drawn.or_else(|| story::drawn(&session.place, run.id));
+        let drawn = drawn.or_else(|| story::drawn(&session.location, run.id));
         engine.stop();
-        let asked = story::read(&session.place, run.id);
-        let directory = session.place.run(run.id);
+        let asked = story::read(&session.location, run.id);
+        let directory = session.location.run(run.id);
         session.close().await?;
         let mut history = History::read(&directory);
         let is_left = !run.status.is_at_rest() && !is_attended;

@@ -70,15 +70,15 @@ impl<'a> Attendance<'a> {
     /// # Errors
     /// If the store does not answer.
     pub(crate) async fn is_attended(&self, run: &Summary) -> Result<bool, Fault> {
-        let place = &self.session.place;
-        if presence::look(&place.directory, &run.key).is_some() {
+        let location = &self.session.location;
+        if presence::look(&location.directory, &run.key).is_some() {
             return Ok(true);
         }
         if !self.has_workers || run.status.is_at_rest() {
             return Ok(false);
         }
         match found(self.engine, &run.key).await? {
-            Some(handle) => is_for_any(place, &handle).await,
+            Some(handle) => is_for_any(location, &handle).await,
             None => Ok(false),
         }
     }
@@ -92,7 +92,7 @@ impl<'a> Attendance<'a> {
             return Ok(vec![]);
         }
         match found(self.engine, &run.key).await? {
-            Some(handle) => waits::all(&self.session.place, self.engine, &handle).await,
+            Some(handle) => waits::all(&self.session.location, self.engine, &handle).await,
             None => Ok(vec![]),
         }
     }

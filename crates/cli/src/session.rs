@@ -1,6 +1,6 @@
 //! A command at work on a store: the directory or server, the store there, an engine on that.
 
-use crate::{fault::Fault, place::Place, printer::Printer, runs, work};
+use crate::{fault::Fault, location::StoreLocation, printer::Printer, runs, work};
 use onceflow_core::model::task::DEFAULT_CLASS;
 use onceflow_engine::{Engine, Options, Summary};
 use onceflow_store::Store;
@@ -10,7 +10,7 @@ const CLEAN_MS_MAX: u64 = 2_000;
 
 /// An open store.
 pub(crate) struct Session {
-    pub(crate) place: Place,
+    pub(crate) location: StoreLocation,
     pub(crate) store: Store,
 }
 
@@ -19,27 +19,27 @@ impl Session {
     ///
     /// # Errors
     /// If there is none, or it cannot be opened.
-    pub(crate) async fn open(place: Place) -> Result<Self, Fault> {
-        let place = place.must_be_there()?;
-        let store = match &place.server {
-            None => Store::open(&place.directory).await?,
+    pub(crate) async fn open(location: StoreLocation) -> Result<Self, Fault> {
+        let location = location.must_be_there()?;
+        let store = match &location.server {
+            None => Store::open(&location.directory).await?,
             Some(server) => {
-                std::fs::create_dir_all(&place.directory).map_err(Fault::store("make", &place.directory))?;
+                std::fs::create_dir_all(&location.directory).map_err(Fault::store("make", &location.directory))?;
                 Store::connect(server.url()).await?
             }
         };
-        let store = store.with_bytes_max(place.bytes_max);
-        Ok(Session { place, store })
+        let store = store.with_bytes_max(location.bytes_max);
+        Ok(Session { location, store })
     }
 
     /// Opens the store, making one if there is none.
     ///
     /// # Errors
     /// If it cannot be opened.
-    pub(crate) async fn make(mut place: Place) -> Result<Self, Fault> {
-        place.make()?;
-        place.is_there = true;
-        Session::open(place).await
+    pub(crate) async fn make(mut location: StoreLocation) -> Result<Self, Fault> {
+        location.make()?;
+        location.is_there = true;
+        Session::open(location).await
     }
 
     /// An engine that takes no steps: it starts runs, answers for them, and cancels them.
@@ -66,7 +66,7 @@ impl Session {
     pub(crate) async fn close_clean(self, printer: &Printer) -> Result<(), Fault> {
         let cleaned = match self.idle().await {
             Ok(engine) => match engine.clean_up(CLEAN_MS_MAX).await {
-                Ok(_) => work::sweep_removed(&engine, &self.place).await,
+                Ok(_) => work::sweep_removed(&engine, &self.location).await,
                 Err(error) => Err(error.into()),
             },
             Err(fault) => Err(fault),
@@ -125,6 +125,6 @@ pub(crate) fn labels(class: &str) -> Option<Vec<&str>> {
 ///
 /// # Errors
 /// If the store does not answer.
-pub(crate) async fn is_for_any(place: &Place, handle: &onceflow_engine::Handle) -> Result<bool, Fault> {
-    Ok(place.server.is_some() || handle.classes().await?.iter().any(|class| labels(class).is_some()))
+pub(crate) async fn is_for_any(location: &StoreLocation, handle: &onceflow_engine::Handle) -> Result<bool, Fault> {
+    Ok(location.server.is_some() || handle.classes().await?.iter().any(|class| labels(class).is_some()))
 }

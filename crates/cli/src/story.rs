@@ -1,7 +1,7 @@
 //! What a run was started with, as it was said: `runs/<id>/asked.json`. Talk, for `show` and for hints; it may be
 //! missing.
 
-use crate::{args, asked::Asked, picture::Scene, place::Place, verbs::ls::shell_word};
+use crate::{args, asked::Asked, location::StoreLocation, picture::Scene, verbs::ls::shell_word};
 use onceflow_core::protocol::ids::RunId;
 use onceflow_engine::Handle;
 use onceflow_spec::ResultsMode;
@@ -25,23 +25,23 @@ const INPUTS: &str = "inputs.json";
 const INPUTS_BYTES_MAX: usize = 4 << 20;
 
 /// Writes down what a run was started with. What cannot be written is left out.
-pub(crate) fn write(place: &Place, run: RunId, args: &args::Run, asked: &Asked) {
+pub(crate) fn write(location: &StoreLocation, run: RunId, args: &args::Run, asked: &Asked) {
     let inputs: Map<_, _> = asked.values.iter().cloned().collect();
     let (flow, out) = (json!(args.flow.flow.to_string_lossy()), args.out.display().to_string());
     let mode = crate::verbs::run::results_mode(args, asked);
-    put(place, run, (&flow, &command(&args.flow, Some(&args.out)), &out, mode), &inputs);
+    put(location, run, (&flow, &command(&args.flow, Some(&args.out)), &out, mode), &inputs);
 }
 
 /// The same: the flow, the command that goes on with it, where results go and how, and the inputs.
 pub(crate) fn put(
-    place: &Place,
+    location: &StoreLocation,
     run: RunId,
     (flow, command, out, mode): (&Value, &str, &str, ResultsMode),
     inputs: &Map<String, Value>,
 ) {
     let short: Map<_, _> = inputs.iter().map(|(name, value)| (name.clone(), bounded(value.clone()))).collect();
     let data = json!({ "flow": flow, "command": command, "inputs": short, "out": out, "results_mode": mode.word() });
-    let directory = place.run(run);
+    let directory = location.run(run);
     let write = |name: &str, text: Vec<u8>| std::fs::write(directory.join(name), text);
     let all = serde_json::to_vec(inputs).unwrap_or_default();
     let written = std::fs::create_dir_all(&directory)
@@ -53,13 +53,13 @@ pub(crate) fn put(
 }
 
 /// Writes down what the flow of a run looks like: the store keeps it only as long as it needs it.
-pub(crate) async fn draw(place: &Place, handle: &Handle) {
+pub(crate) async fn draw(location: &StoreLocation, handle: &Handle) {
     let Ok(Some(program)) = handle.program().await else { return };
     let nodes: usize = program.blocks.iter().map(|block| block.nodes.len()).sum();
     if nodes > DRAWN_MAX {
         return;
     }
-    let directory = place.run(handle.id());
+    let directory = location.run(handle.id());
     let scene = serde_json::to_vec(&Scene::of(&program, handle.key())).unwrap_or_default();
     let written = std::fs::create_dir_all(&directory).and_then(|()| std::fs::write(directory.join(PICTURE), scene));
     if let Err(error) = written {
@@ -68,18 +68,18 @@ pub(crate) async fn draw(place: &Place, handle: &Handle) {
 }
 
 /// What the flow looked like.
-pub(crate) fn drawn(place: &Place, run: RunId) -> Option<Scene> {
-    serde_json::from_slice(&std::fs::read(place.run(run).join(PICTURE)).ok()?).ok()
+pub(crate) fn drawn(location: &StoreLocation, run: RunId) -> Option<Scene> {
+    serde_json::from_slice(&std::fs::read(location.run(run).join(PICTURE)).ok()?).ok()
 }
 
 /// The inputs, all of them as they were said, if they were not too long.
-pub(crate) fn inputs(place: &Place, run: RunId) -> Option<Map<String, Value>> {
-    serde_json::from_slice(&std::fs::read(place.run(run).join(INPUTS)).ok()?).ok()
+pub(crate) fn inputs(location: &StoreLocation, run: RunId) -> Option<Map<String, Value>> {
+    serde_json::from_slice(&std::fs::read(location.run(run).join(INPUTS)).ok()?).ok()
 }
 
 /// What was written down.
-pub(crate) fn read(place: &Place, run: RunId) -> Option<Value> {
-    serde_json::from_slice(&std::fs::read(place.run(run).join(NAME)).ok()?).ok()
+pub(crate) fn read(location: &StoreLocation, run: RunId) -> Option<Value> {
+    serde_json::from_slice(&std::fs::read(location.run(run).join(NAME)).ok()?).ok()
 }
 
 /// The command that goes on with a run.

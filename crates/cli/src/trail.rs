@@ -305,14 +305,14 @@ pub(crate) async fn follow(
 /// Trails of several runs, for one who works on any.
 pub(crate) struct Trails {
     engine: onceflow_engine::Engine,
-    place: crate::place::Place,
+    location: crate::location::StoreLocation,
     open: BTreeMap<String, Writer>,
 }
 
 impl Trails {
     /// None yet.
-    pub(crate) fn new(engine: onceflow_engine::Engine, place: crate::place::Place) -> Self {
-        Trails { engine, place, open: BTreeMap::new() }
+    pub(crate) fn new(engine: onceflow_engine::Engine, location: crate::location::StoreLocation) -> Self {
+        Trails { engine, location, open: BTreeMap::new() }
     }
 
     /// Writes what happened, each into the trail of its run.
@@ -328,7 +328,7 @@ impl Trails {
                 if self.open.len() >= OPEN_MAX {
                     self.open.pop_first();
                 }
-                self.open.insert(run.to_owned(), Writer::open(&self.place.run(handle.id())));
+                self.open.insert(run.to_owned(), Writer::open(&self.location.run(handle.id())));
             }
             if let Some(writer) = self.open.get_mut(run) {
                 writer.write(ms, all.iter().copied());

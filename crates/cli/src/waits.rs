@@ -4,7 +4,7 @@
 
 use crate::{
     fault::Fault,
-    place::Place,
+    location::StoreLocation,
     presence::{self, Notice},
     verbs::ls::shell_word,
     words,
@@ -66,14 +66,14 @@ pub(crate) async fn aside(handle: &Handle) -> Result<Vec<Waits>, Fault> {
 ///
 /// # Errors
 /// If the store does not answer.
-pub(crate) async fn all(place: &Place, engine: &Engine, handle: &Handle) -> Result<Vec<Waits>, Fault> {
+pub(crate) async fn all(location: &StoreLocation, engine: &Engine, handle: &Handle) -> Result<Vec<Waits>, Fault> {
     let mut all = aside(handle).await?;
     // Who began to wait for an event has done nothing, and begins again.
     let begun: Vec<_> = handle.begun().await?.into_iter().filter(|begun| event(&begun.step).is_none()).collect();
     if begun.is_empty() {
         return Ok(all);
     }
-    let (there, gone) = presence::all(&place.directory);
+    let (there, gone) = presence::all(&location.directory);
     let workers = engine.workers().await?;
     let has = |notices: &[Notice], by: u128| notices.iter().any(|notice| notice.claims() == Some(by));
     let is_alive =

@@ -6,7 +6,7 @@ use crate::{
     exit::Exit,
     fault::Fault,
     follow::Followed,
-    place::Place,
+    location::StoreLocation,
     printer::Printer,
     signals::Signals,
     trail::{self, Reader, Trails},
@@ -29,8 +29,8 @@ const WORKERS_EVERY: u32 = 40;
 const HICCUP: Duration = Duration::from_millis(500);
 
 /// Whether a server does not answer now, and may do so later. A store in a directory that does not answer will not.
-pub(crate) fn is_hiccup(place: &Place, fault: &Fault) -> bool {
-    place.server.is_some() && fault.code == Some(codes::STORE_BUSY)
+pub(crate) fn is_hiccup(location: &StoreLocation, fault: &Fault) -> bool {
+    location.server.is_some() && fault.code == Some(codes::STORE_BUSY)
 }
 
 /// Waits as long as that, for whoever tries again.
@@ -78,13 +78,13 @@ impl Seen {
         handle: &Handle,
         view: &mut View,
         printer: &Printer,
-        place: &Place,
+        location: &StoreLocation,
     ) -> Result<Report, Fault> {
         loop {
             match self.look(engine, handle, view, printer).await {
                 Ok(Some(report)) => return Ok(report),
                 Ok(None) => {}
-                Err(fault) if is_hiccup(place, &fault) => pause().await,
+                Err(fault) if is_hiccup(location, &fault) => pause().await,
                 Err(fault) => return Err(fault),
             }
             self.looks = self.looks.wrapping_add(1);
@@ -150,17 +150,17 @@ async fn done_elsewhere(engine: &Engine, handle: &Handle) -> Result<(u64, usize)
 /// If the store does not answer.
 pub(crate) async fn follow(
     engine: &Engine,
-    place: &Place,
+    location: &StoreLocation,
     handle: Handle,
     printer: &Printer,
     signals: &mut Signals,
 ) -> Result<Followed, Fault> {
     let mut view = View::new(printer, vec![]);
-    let mut seen = Seen::new(Reader::open(&place.run(handle.id())));
+    let mut seen = Seen::new(Reader::open(&location.run(handle.id())));
     seen.reader.each(|line| view.heard(&line));
     view.as_stored(&handle).await?;
     let exit: Result<Report, Exit> = tokio::select! {
-        report = seen.until_rest(engine, &handle, &mut view, printer, place) => Ok(report?),
+        report = seen.until_rest(engine, &handle, &mut view, printer, location) => Ok(report?),
         exit = signals.asked() => Err(exit),
     };
     view.end();
@@ -171,9 +171,9 @@ pub(crate) async fn follow(
 }
 
 /// Writes down what happens here, in any run, until nothing does any more.
-pub(crate) async fn write(mut events: UnboundedReceiver<Event>, engine: Engine, place: Place) {
+pub(crate) async fn write(mut events: UnboundedReceiver<Event>, engine: Engine, location: StoreLocation) {
     const AT_ONCE_MAX: usize = 256;
-    let (mut some, mut trails) = (Vec::with_capacity(AT_ONCE_MAX), Trails::new(engine, place));
+    let (mut some, mut trails) = (Vec::with_capacity(AT_ONCE_MAX), Trails::new(engine, location));
     while events.recv_many(&mut some, AT_ONCE_MAX).await > 0 {
         trails.write(trail::now_ms(), &some).await;
         some.clear();

@@ -3,7 +3,7 @@
 use crate::{
     exit::Exit,
     fault::Fault,
-    place::Place,
+    location::StoreLocation,
     presence::{self, Attending, Notice},
     printer::Printer,
     runs,
@@ -44,15 +44,15 @@ pub(crate) async fn engine(
         other_classes: false,
         waits: true,
         cpu_milli: u32::try_from(cpus.max(jobs) * 1000).unwrap_or(u32::MAX),
-        scratch: crate::executors::home(&session.place).scratch(),
+        scratch: crate::executors::home(&session.location).scratch(),
         ..Options::default()
     };
     let engine = Engine::open(&session.store, options).await?;
     attending.claims_as(engine.incarnation())?;
-    engine.add_tasks(&crate::executors::tasks(&session.place))?;
-    release(&engine, &session.place, before).await?;
-    crate::executors::home(&session.place).tidy_after_the_dead();
-    tokio::spawn(keep_releasing(engine.clone(), session.place.clone()));
+    engine.add_tasks(&crate::executors::tasks(&session.location))?;
+    release(&engine, &session.location, before).await?;
+    crate::executors::home(&session.location).tidy_after_the_dead();
+    tokio::spawn(keep_releasing(engine.clone(), session.location.clone()));
     Ok(engine)
 }
 
@@ -66,17 +66,17 @@ fn ahead(jobs: usize) -> usize {
 ///
 /// # Errors
 /// If the store does not answer.
-pub(crate) async fn release(engine: &Engine, place: &Place, before: Option<Notice>) -> Result<usize, Fault> {
-    let gone: Vec<_> = presence::sweep(&place.directory).into_iter().chain(before).collect();
-    let home = crate::executors::home(place);
+pub(crate) async fn release(engine: &Engine, location: &StoreLocation, before: Option<Notice>) -> Result<usize, Fault> {
+    let gone: Vec<_> = presence::sweep(&location.directory).into_iter().chain(before).collect();
+    let home = crate::executors::home(location);
     for notice in &gone {
         if let Some(claims) = notice.claims() {
             // Its guard may have been killed too: its commands end before anybody starts their steps again.
-            let directory = place.directory.clone();
+            let directory = location.directory.clone();
             blocking(move || onceflow_exec::guard::end_left(&directory)).await;
             engine.release(claims).await?;
             // It may have been killed before it could remove the small files it had made.
-            remove(place, &Path::new("scratch").join(format!("onceflow-{claims:032x}")));
+            remove(location, &Path::new("scratch").join(format!("onceflow-{claims:032x}")));
         }
         if let Some(run) = runs::of_key(engine, &notice.key).await? {
             home.tidy(run.id);
@@ -86,11 +86,11 @@ pub(crate) async fn release(engine: &Engine, place: &Place, before: Option<Notic
 }
 
 /// The same while we are at work: another process may have taken a step of ours, and have been killed.
-pub(crate) async fn keep_releasing(engine: Engine, place: Place) {
+pub(crate) async fn keep_releasing(engine: Engine, location: StoreLocation) {
     const PAUSE: Duration = Duration::from_secs(2);
     loop {
         tokio::time::sleep(PAUSE).await;
-        if let Err(fault) = release(&engine, &place, None).await {
+        if let Err(fault) = release(&engine, &location, None).await {
             tracing::debug!(%fault, "what the dead have left is not looked for any more");
             return;
         }
@@ -108,28 +108,28 @@ const COMPARED: &str = "compared";
 ///
 /// # Errors
 /// If the store does not answer.
-pub(crate) async fn sweep_removed(engine: &Engine, place: &Place) -> Result<(), Fault> {
+pub(crate) async fn sweep_removed(engine: &Engine, location: &StoreLocation) -> Result<(), Fault> {
     for id in engine.take_removed() {
-        remove(place, &Path::new("runs").join(id.to_string()));
+        remove(location, &Path::new("runs").join(id.to_string()));
     }
-    let (marker, now) = (place.directory.join(COMPARED), trail::now_ms());
+    let (marker, now) = (location.directory.join(COMPARED), trail::now_ms());
     let last: Option<u64> = fs::read_to_string(&marker).ok().and_then(|said| said.trim().parse().ok());
     if last.is_some_and(|last| last <= now && now - last < COMPARE_MS) {
         return Ok(());
     }
     fs::write(&marker, now.to_string()).map_err(Fault::store("write", &marker))?;
-    sweep(engine, place).await.map(drop)
+    sweep(engine, location).await.map(drop)
 }
 
 /// Removes the directories of runs that are not remembered any more; how many, and how large they were.
 ///
 /// # Errors
 /// If the store does not answer.
-pub(crate) async fn sweep(engine: &Engine, place: &Place) -> Result<(usize, u64), Fault> {
+pub(crate) async fn sweep(engine: &Engine, location: &StoreLocation) -> Result<(usize, u64), Fault> {
     let mut gone = (0, 0);
-    for (path, bytes) in left_over(engine, place).await? {
+    for (path, bytes) in left_over(engine, location).await? {
         let name = path.file_name().expect("it was joined from a name");
-        if remove(place, &Path::new("runs").join(name)) {
+        if remove(location, &Path::new("runs").join(name)) {
             gone = (gone.0 + 1, gone.1 + bytes);
         }
     }
@@ -140,9 +140,9 @@ pub(crate) async fn sweep(engine: &Engine, place: &Place) -> Result<(usize, u64)
 ///
 /// # Errors
 /// If the store does not answer.
-pub(crate) async fn left_over(engine: &Engine, place: &Place) -> Result<Vec<(PathBuf, u64)>, Fault> {
+pub(crate) async fn left_over(engine: &Engine, location: &StoreLocation) -> Result<Vec<(PathBuf, u64)>, Fault> {
     // First the directories, then the runs: a run is there before its directory is.
-    let runs = Dir::open(&place.directory).and_then(|store| store.child("runs"));
+    let runs = Dir::open(&location.directory).and_then(|store| store.child("runs"));
     let there = match runs.and_then(|runs| Ok((runs.path().to_owned(), runs.entries()?))) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(vec![]),
         // A link is not followed: what it leads to is not ours.
@@ -161,8 +161,8 @@ pub(crate) async fn left_over(engine: &Engine, place: &Place) -> Result<Vec<(Pat
 }
 
 /// Removes something below the store's directory; false, and said, if something of it had to be left.
-pub(crate) fn remove(place: &Place, below: &Path) -> bool {
-    let removed = tree::remove_beneath(&place.directory, below);
+pub(crate) fn remove(location: &StoreLocation, below: &Path) -> bool {
+    let removed = tree::remove_beneath(&location.directory, below);
     removed.inspect_err(|error| tracing::warn!(target: LEFT, "left alone: {error}")).is_ok()
 }
 

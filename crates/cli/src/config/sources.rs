@@ -3,7 +3,7 @@
 //! A store in a directory is of one machine, whose steps find every file at its path. On a server's store other machines
 //! do, only if the path is one that all of them share: those are declared (`shared_paths`).
 
-use crate::place::Place;
+use crate::location::StoreLocation;
 use std::path::{Path, PathBuf};
 
 /// What the settings say.
@@ -24,8 +24,8 @@ pub(crate) struct ByReference {
 
 impl Sources {
     /// Which files are referred to in this store, by a flow that may want them stored.
-    pub(crate) fn by_reference(&self, place: &Place, flow_stores: bool) -> ByReference {
-        match (self.stored || flow_stores, &place.server) {
+    pub(crate) fn by_reference(&self, location: &StoreLocation, flow_stores: bool) -> ByReference {
+        match (self.stored || flow_stores, &location.server) {
             (true, _) => ByReference::default(),
             (false, None) => ByReference { all: true, below: vec![] },
             (false, Some(_)) => ByReference { all: false, below: self.shared.clone() },
@@ -53,7 +53,7 @@ impl ByReference {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::place;
+    use crate::location;
 
     #[test]
     fn files_are_referred_to_on_this_machine_and_on_shared_paths_of_others() {
@@ -64,11 +64,11 @@ mod tests {
             std::fs::write(at.join("f"), "f").unwrap();
         }
         std::os::unix::fs::symlink(own.join("f"), shared.join("link")).unwrap();
-        let here = place::find(Some(Path::new("store")), directory.path());
-        let server = place::find(Some(Path::new("redis://host")), directory.path());
+        let here = location::find(Some(Path::new("store")), directory.path());
+        let server = location::find(Some(Path::new("redis://host")), directory.path());
         let sources = Sources { stored: false, shared: vec![shared.clone()] };
-        let holds = |sources: &Sources, place: &Place, flow: bool, path: PathBuf| {
-            sources.by_reference(place, flow).holds_for(&path)
+        let holds = |sources: &Sources, location: &StoreLocation, flow: bool, path: PathBuf| {
+            sources.by_reference(location, flow).holds_for(&path)
         };
         assert!(holds(&sources, &here, false, own.join("f")));
         assert!(!holds(&sources, &here, true, own.join("f")), "the flow wants it stored");

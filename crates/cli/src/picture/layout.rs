@@ -54,7 +54,7 @@ enum Item {
 }
 
 /// Places all of a scene whose boxes have these sizes.
-pub(crate) fn place(scene: &Scene, sizes: &[(f64, f64)]) -> Placed {
+pub(crate) fn location(scene: &Scene, sizes: &[(f64, f64)]) -> Placed {
     let down = place_as(scene, sizes, false);
     if down.width <= down.height * SHAPE * 1.5 && down.height <= down.width * 2.5 {
         return down;

@@ -27,7 +27,7 @@ pub(crate) fn inline(scene: &Scene) -> String {
 
 fn draw(scene: &Scene) -> (String, f64, f64) {
     let sizes: Vec<_> = scene.boxes.iter().map(|one| size(scene, one)).collect();
-    let placed = layout::place(scene, &sizes);
+    let placed = layout::location(scene, &sizes);
     let legend = legend(scene);
     let legend_width = legend.iter().map(|state| entry_width(*state)).sum::<f64>();
     let title_width = scene.title.chars().count() as f64 * 8.5;

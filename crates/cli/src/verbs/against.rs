@@ -5,7 +5,7 @@ use crate::{
     exit::Exit,
     fault::Fault,
     flows,
-    place::Place,
+    location::StoreLocation,
     plan,
     printer::{Ink, Printer},
     runs,
@@ -29,20 +29,20 @@ struct Verdict {
 }
 
 /// Compares flows with the unfinished runs of a store.
-pub(crate) async fn run(files: &[PathBuf], place: Place, printer: &Printer) -> Result<Exit, Fault> {
+pub(crate) async fn run(files: &[PathBuf], location: StoreLocation, printer: &Printer) -> Result<Exit, Fault> {
     // What is wrong with a flow is wrong without a store too.
     let flows: Vec<_> = files.iter().map(|file| Ok((file, flows::read(file)?))).collect::<Result<_, Fault>>()?;
     let mut found = Vec::new();
     // No store, no runs; but one that was asked for must be there.
-    if place.is_there || place.is_given || place.server.is_some() {
-        let session = Session::open(place).await?;
+    if location.is_there || location.is_given || location.server.is_some() {
+        let session = Session::open(location).await?;
         let engine = session.idle().await?;
         let unfinished: Vec<_> = runs::all(&engine).await?.into_iter().filter(|run| !run.status.has_ended()).collect();
         let attendance = runs::Attendance::of(&session, &engine).await?;
         for (file, flow) in &flows {
             for run in unfinished.iter().filter(|run| run.flow == flow.name) {
                 let status = runs::status(run, attendance.is_attended(run).await?);
-                found.push(Verdict { status, ..verdict(&engine, &session.place, file, flow, run).await? });
+                found.push(Verdict { status, ..verdict(&engine, &session.location, file, flow, run).await? });
             }
         }
         engine.stop();
@@ -63,9 +63,15 @@ pub(crate) async fn run(files: &[PathBuf], place: Place, printer: &Printer) -> R
     Ok(if refused == 0 { Exit::Done } else { Exit::No })
 }
 
-async fn verdict(engine: &Engine, place: &Place, file: &Path, flow: &Flow, run: &Summary) -> Result<Verdict, Fault> {
+async fn verdict(
+    engine: &Engine,
+    location: &StoreLocation,
+    file: &Path,
+    flow: &Flow,
+    run: &Summary,
+) -> Result<Verdict, Fault> {
     let handle = engine.find(&run.key).await?;
-    let who = if is_for_any(place, &handle).await? { crate::session::Who::Any } else { place.who() };
+    let who = if is_for_any(location, &handle).await? { crate::session::Who::Any } else { location.who() };
     let mut library = flow.library.clone();
     tasks::set_class(&mut library, |class| who.class(&run.key, class));
     let mut start = Start::new(run.key.clone(), library, flow.name.clone());

@@ -6,7 +6,7 @@ use crate::{
     exit::Exit,
     fault::Fault,
     finish,
-    place::Place,
+    location::StoreLocation,
     presence::{self, Notice, Presence},
     printer::Printer,
     session::Session,
@@ -36,26 +36,26 @@ const BEGINS_MS_MAX: u64 = 5000;
 /// # Errors
 /// If the process cannot be started.
 pub(crate) async fn start(
-    place: &Place,
+    location: &StoreLocation,
     printer: &Printer,
     key: &str,
     run: RunId,
     jobs: Option<u16>,
 ) -> Result<Exit, Fault> {
-    let directory = place.run(run);
+    let directory = location.run(run);
     fs::create_dir_all(&directory).map_err(Fault::store("make", &directory))?;
     let log = File::create(directory.join(LOG)).map_err(Fault::store("write", &directory.join(LOG)))?;
     let again = log.try_clone().map_err(Fault::store("write", &directory.join(LOG)))?;
     let us = std::env::current_exe().map_err(Fault::system("no path of our own"))?;
     let mut command = Command::new(us);
-    command.arg("--store").arg(&place.directory).args(["attend", key]);
+    command.arg("--store").arg(&location.directory).args(["attend", key]);
     if let Some(jobs) = jobs {
         command.args(["--jobs", &jobs.to_string()]);
     }
     command.stdin(Stdio::null()).stdout(log).stderr(again);
     let mut child = command.spawn().map_err(Fault::system("no process"))?;
     let begins = std::time::Instant::now();
-    while presence::look(&place.directory, key).is_none_or(|notice| !notice.started) {
+    while presence::look(&location.directory, key).is_none_or(|notice| !notice.started) {
         let ended = child.try_wait().ok().flatten().is_some();
         if ended || begins.elapsed() > Duration::from_millis(BEGINS_MS_MAX) {
             break;
@@ -76,12 +76,12 @@ pub(crate) fn told(printer: &Printer, key: &str, pid: Option<u32>) -> Exit {
 }
 
 /// Attends a run until it rests.
-pub(crate) async fn attend(args: &args::Attend, place: Place, printer: &Printer) -> Result<Exit, Fault> {
+pub(crate) async fn attend(args: &args::Attend, location: StoreLocation, printer: &Printer) -> Result<Exit, Fault> {
     // Not the terminal's any more: it may close.
     let _leader_already = rustix::process::setsid();
-    let session = Session::open(place).await?;
+    let session = Session::open(location).await?;
     let notice = Notice { pid: std::process::id(), key: args.key.clone(), ..Notice::default() };
-    let Presence::Mine(mut attending, before) = presence::attend(&session.place.directory, notice)? else {
+    let Presence::Mine(mut attending, before) = presence::attend(&session.location.directory, notice)? else {
         printer.say("another process attends the run");
         return Ok(Exit::Done);
     };
@@ -91,8 +91,8 @@ pub(crate) async fn attend(args: &args::Attend, place: Place, printer: &Printer)
     let handle = engine.find(&args.key).await?;
     engine.go();
     attending.started()?;
-    crate::executors::home(&session.place).tidy(handle.id());
-    let writer = trail::Writer::attend(&session.place.run(handle.id()));
+    crate::executors::home(&session.location).tidy(handle.id());
+    let writer = trail::Writer::attend(&session.location.run(handle.id()));
     let shown = work::show(events, &args.key, writer, View::new(printer, vec![]));
     let waited = work::wait(&engine, &handle, &mut signals, printer).await?;
     engine.close().await?;

@@ -3,12 +3,11 @@
 
 use crate::{
     args, asking, codes,
-    crew::Crew,
     exit::Exit,
     fault::Fault,
     finish::{self, Ending},
     follow::{Followed, follow},
-    place::Place,
+    location::StoreLocation,
     presence::{self, Notice, Presence},
     printer::Printer,
     runs,
@@ -18,13 +17,14 @@ use crate::{
     verbs::ls::shell_word,
     view::View,
     watching, words, work,
+    worker_setup::WorkerSetup,
 };
 use onceflow_engine::{Error, Handle, Report, RunStatus, Summary};
 use serde_json::json;
 
 /// Cancels a run.
-pub(crate) async fn run(args: &args::Cancel, place: Place, printer: &Printer) -> Result<Exit, Fault> {
-    let session = Session::open(place).await?;
+pub(crate) async fn run(args: &args::Cancel, location: StoreLocation, printer: &Printer) -> Result<Exit, Fault> {
+    let session = Session::open(location).await?;
     let engine = session.idle().await?;
     let run = session.run(&engine, &args.run).await?;
     let undos = engine.find(&run.key).await?.undos().await?;
@@ -95,14 +95,14 @@ pub(super) async fn cancel(
 ) -> Result<Exit, Fault> {
     let signals = &mut Signals::listen()?;
     let engine = session.idle().await?;
-    let is_for_any = is_for_any(&session.place, &engine.find(&run.key).await?).await?;
+    let is_for_any = is_for_any(&session.location, &engine.find(&run.key).await?).await?;
     engine.stop();
     if is_for_any {
         return cancel_for_any(session, run, printer, signals, decided).await;
     }
     loop {
         let notice = Notice { pid: std::process::id(), key: run.key.clone(), ..Notice::default() };
-        match presence::attend(&session.place.directory, notice)? {
+        match presence::attend(&session.location.directory, notice)? {
             Presence::Mine(mut attending, before) => {
                 let engine = work::engine(session, &mut attending, before, None).await?;
                 let handle = engine.find(&run.key).await?;
@@ -115,7 +115,7 @@ pub(super) async fn cancel(
                 }
                 engine.go();
                 attending.started()?;
-                let writer = trail::Writer::attend(&session.place.run(handle.id()));
+                let writer = trail::Writer::attend(&session.location.run(handle.id()));
                 let shown = work::show(events, &run.key, writer, View::new(printer, vec![]));
                 let waited = work::wait(&engine, &handle, signals, printer).await?;
                 engine.close().await?;
@@ -134,7 +134,7 @@ pub(super) async fn cancel(
                     stop(run, &engine.find(&run.key).await?).await?;
                     decided = true;
                 }
-                let followed = follow(&engine, &session.place, &run.key, printer, signals).await?;
+                let followed = follow(&engine, &session.location, &run.key, printer, signals).await?;
                 engine.stop();
                 match followed {
                     Followed::Alone => {}
@@ -156,18 +156,18 @@ async fn cancel_for_any(
     signals: &mut Signals,
     decided: bool,
 ) -> Result<Exit, Fault> {
-    let (engine, attending) = Crew::for_the_end().engine(session, "cancel").await?;
+    let (engine, attending) = WorkerSetup::for_the_end().engine(session, "cancel").await?;
     let handle = engine.find(&run.key).await?;
     if !decided && run.status.has_ended() {
         engine.close().await?;
         return Ok(has_ended(run, printer));
     }
-    let written = tokio::spawn(watching::write(engine.events(), engine.clone(), session.place.clone()));
+    let written = tokio::spawn(watching::write(engine.events(), engine.clone(), session.location.clone()));
     if !decided {
         stop(run, &handle).await?;
     }
     engine.go();
-    let followed = watching::follow(&engine, &session.place, handle, printer, signals).await?;
+    let followed = watching::follow(&engine, &session.location, handle, printer, signals).await?;
     engine.close().await?;
     drop((written.await, attending));
     match followed {
@@ -183,7 +183,7 @@ async fn cancel_for_any(
 /// Removes the work directories of a run of which nothing is left; those of undos that failed are there to be looked at.
 fn clear(session: &Session, handle: &Handle, report: &Report) {
     if finish::exit(report) != Exit::Unclean {
-        crate::executors::home(&session.place).clear(handle.id());
+        crate::executors::home(&session.location).clear(handle.id());
     }
 }
 

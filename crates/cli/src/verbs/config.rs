@@ -8,7 +8,7 @@ use crate::{
         settings::{Kind, SETTINGS, Setting},
     },
     exit::Exit,
-    place,
+    location,
     printer::Printer,
     words,
 };
@@ -81,7 +81,7 @@ fn shown(kind: Kind, value: &Value) -> Value {
         Kind::Store => {
             let given = value.as_str().unwrap_or_default();
             match given.contains("://") {
-                true => json!(place::find(Some(Path::new(given)), Path::new("/")).to_string()),
+                true => json!(location::find(Some(Path::new(given)), Path::new("/")).to_string()),
                 false => value.clone(),
             }
         }

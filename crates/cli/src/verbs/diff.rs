@@ -2,8 +2,8 @@
 
 use super::lineage::origin;
 use crate::{
-    args, exit::Exit, fault::Fault, finish::data_json, place::Place, printer::Printer, session::Session, story,
-    verbs::ls::shell_word, words,
+    args, exit::Exit, fault::Fault, finish::data_json, location::StoreLocation, printer::Printer, session::Session,
+    story, verbs::ls::shell_word, words,
 };
 use onceflow_core::{
     model::Port,
@@ -43,13 +43,13 @@ struct Difference {
 }
 
 /// Compares two runs.
-pub(crate) async fn run(args: &args::Diff, place: Place, printer: &Printer) -> Result<Exit, Fault> {
-    let session = Session::open(place).await?;
+pub(crate) async fn run(args: &args::Diff, location: StoreLocation, printer: &Printer) -> Result<Exit, Fault> {
+    let session = Session::open(location).await?;
     let engine = session.idle().await?;
     let one = session.run(&engine, &args.one).await?;
     let other = session.run(&engine, &args.other).await?;
-    let one = Side::of(&engine, &session.place, &one.key).await?;
-    let other = Side::of(&engine, &session.place, &other.key).await?;
+    let one = Side::of(&engine, &session.location, &one.key).await?;
+    let other = Side::of(&engine, &session.location, &other.key).await?;
     engine.stop();
     session.close().await?;
     let found = differences(&one, &other);
@@ -82,10 +82,10 @@ pub(crate) async fn run(args: &args::Diff, place: Place, printer: &Printer) -> R
 }
 
 impl Side {
-    async fn of(engine: &Engine, place: &Place, key: &str) -> Result<Self, Fault> {
+    async fn of(engine: &Engine, location: &StoreLocation, key: &str) -> Result<Self, Fault> {
         let handle = engine.find(key).await?;
         let record = handle.record().await?;
-        let said = story::inputs(place, record.id).unwrap_or_default();
+        let said = story::inputs(location, record.id).unwrap_or_default();
         let ports = handle.signature().await?.map(|signature| signature.inputs).unwrap_or_default();
         let mut inputs = BTreeMap::new();
         for port in ports {

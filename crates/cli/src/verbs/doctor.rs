@@ -6,7 +6,7 @@ use crate::{
     exit::Exit,
     fault::Fault,
     inventory,
-    place::Place,
+    location::StoreLocation,
     printer::{Ink, Printer},
     runs,
     session::Session,
@@ -23,13 +23,13 @@ use std::{
 const ANSWER_MS_MAX: u128 = 20;
 
 /// Looks at everything.
-pub(crate) async fn run(_: &tools::Doctor, place: Place, printer: &Printer) -> Result<Exit, Fault> {
-    let below = nearest(&place.directory);
+pub(crate) async fn run(_: &tools::Doctor, location: StoreLocation, printer: &Printer) -> Result<Exit, Fault> {
+    let below = nearest(&location.directory);
     let mut findings = Vec::new();
-    findings.extend(owner(&place));
-    let (store, worst) = store(place.clone()).await;
+    findings.extend(owner(&location));
+    let (store, worst) = store(location.clone()).await;
     findings.extend(store);
-    findings.extend(left(&place));
+    findings.extend(left(&location));
     findings.push(disk::room("room", &below));
     findings.push(disk::sync(&below));
     findings.push(disk::room("tmp", &std::env::temp_dir()));
@@ -75,21 +75,21 @@ fn nearest(directory: &Path) -> PathBuf {
 }
 
 /// Whose directory it is.
-fn owner(place: &Place) -> Option<Finding> {
-    if !place.is_there || place.server.is_some() {
+fn owner(location: &StoreLocation) -> Option<Finding> {
+    if !location.is_there || location.server.is_some() {
         return None;
     }
     let ours = rustix::process::geteuid().as_raw();
-    let theirs = place.directory.metadata().ok()?.uid();
+    let theirs = location.directory.metadata().ok()?.uid();
     (theirs != ours).then(|| {
-        let message = format!("{} belongs to user {theirs}, and we are user {ours}", place.directory.display());
+        let message = format!("{} belongs to user {theirs}, and we are user {ours}", location.directory.display());
         Finding::warn("owner", message, "use a store of your own (`--store DIR`), or share one on a server")
     })
 }
 
 /// Whether somebody was killed while it stored something large.
-fn left(place: &Place) -> Option<Finding> {
-    let unfinished = inventory::of(place).unfinished;
+fn left(location: &StoreLocation) -> Option<Finding> {
+    let unfinished = inventory::of(location).unfinished;
     (unfinished > 0).then(|| {
         let message = format!("{} are being stored, or were when a process was killed", words::bytes(unfinished));
         Finding::warn("left", message, "`onceflow reclaim` removes what the dead have left")
@@ -97,15 +97,15 @@ fn left(place: &Place) -> Option<Finding> {
 }
 
 /// Whether the store opens, and answers. How the process ends if it does not.
-async fn store(place: Place) -> (Vec<Finding>, Option<Exit>) {
-    let check = if place.server.is_some() { "server" } else { "store" };
-    if !place.is_there {
-        let message = format!("there is none yet; `onceflow run` makes one at {place}");
+async fn store(location: StoreLocation) -> (Vec<Finding>, Option<Exit>) {
+    let check = if location.server.is_some() { "server" } else { "store" };
+    if !location.is_there {
+        let message = format!("there is none yet; `onceflow run` makes one at {location}");
         return (vec![Finding::ok(check, message)], None);
     }
-    let shown = place.to_string();
-    let accepted = place.server.as_ref().is_some_and(|server| server.url().contains("accept="));
-    match look(place).await {
+    let shown = location.to_string();
+    let accepted = location.server.as_ref().is_some_and(|server| server.url().contains("accept="));
+    match look(location).await {
         Ok(Looked { runs, interrupted, ms, clock }) => {
             let format = onceflow_store::backend::journal::FORMAT;
             let kind = match check {
@@ -144,9 +144,9 @@ struct Looked {
     clock: Option<Finding>,
 }
 
-async fn look(place: Place) -> Result<Looked, Fault> {
-    let is_server = place.server.is_some();
-    let session = Session::open(place).await?;
+async fn look(location: StoreLocation) -> Result<Looked, Fault> {
+    let is_server = location.server.is_some();
+    let session = Session::open(location).await?;
     let engine = session.idle().await?;
     let begun = Instant::now();
     let one = engine.runs(None, 1).await;

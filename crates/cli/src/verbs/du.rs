@@ -1,8 +1,8 @@
 //! `onceflow du [RUN]`: what takes the room in a store: by run, by what it is for, and until when.
 
 use crate::{
-    args, exit::Exit, fault::Fault, inventory, place::Place, printer::Printer, runs, session::Session, trail,
-    verbs::ls::shell_word, words, work,
+    args, exit::Exit, fault::Fault, inventory, location::StoreLocation, printer::Printer, runs, session::Session,
+    trail, verbs::ls::shell_word, words, work,
 };
 use onceflow_engine::{Part, RunUsage, Summary, Usage, Use};
 use serde_json::{Value, json};
@@ -12,8 +12,8 @@ use std::collections::BTreeMap;
 const PARTS_MAX: usize = 3;
 
 /// Says what takes the room.
-pub(crate) async fn run(args: &args::Du, place: Place, printer: &Printer) -> Result<Exit, Fault> {
-    let session = Session::open(place).await?;
+pub(crate) async fn run(args: &args::Du, location: StoreLocation, printer: &Printer) -> Result<Exit, Fault> {
+    let session = Session::open(location).await?;
     let engine = session.idle().await?;
     let all = runs::all(&engine).await?;
     let only = match &args.run {
@@ -31,11 +31,11 @@ pub(crate) async fn run(args: &args::Du, place: Place, printer: &Printer) -> Res
     let of = |run: &RunUsage| Known {
         usage: run.clone(),
         run: known.get(&run.run).cloned(),
-        disk: work::size(&session.place.run(run.run)),
+        disk: work::size(&session.location.run(run.run)),
     };
     let runs: Vec<_> =
         usage.runs.iter().filter(|run| only.as_ref().is_none_or(|only| only.id == run.run)).map(of).collect();
-    let files = inventory::of(&session.place);
+    let files = inventory::of(&session.location);
     session.close().await?;
     match (printer.json, &only) {
         (true, Some(_)) => printer.pretty(&to_json(&usage, &runs, true)),

@@ -6,7 +6,7 @@ use crate::{
     codes,
     exit::Exit,
     fault::Fault,
-    place::Place,
+    location::StoreLocation,
     plan::{self, Known},
     presence,
     printer::Printer,
@@ -26,11 +26,11 @@ use serde_json::json;
 use std::collections::BTreeMap;
 
 /// Says what would run.
-pub(crate) async fn run(args: &args::Explain, place: Place, printer: &Printer) -> Result<Exit, Fault> {
-    let (mut asked, mut hints, gone) = Asked::read_what_is_there(&args.flow, &place, place.who(), printer)?;
+pub(crate) async fn run(args: &args::Explain, location: StoreLocation, printer: &Printer) -> Result<Exit, Fault> {
+    let (mut asked, mut hints, gone) = Asked::read_what_is_there(&args.flow, &location, location.who(), printer)?;
     asked.say_unused(printer);
-    let found = if place.is_there {
-        let session = Session::open(place).await?;
+    let found = if location.is_there {
+        let session = Session::open(location).await?;
         let engine = session.idle().await?;
         let is_new = args.flow.new;
         assume(&engine, &mut asked, &gone, is_new).await?;
@@ -159,8 +159,8 @@ impl Found {
         let handle = engine.find(key).await;
         let mut found = Found::default();
         if let (Ok(handle), false) = (&handle, known.as_ref().is_none_or(|run| run.status.has_ended()))
-            && let Some(notice) = presence::look(&session.place.directory, key)
-            && !is_for_any(&session.place, handle).await?
+            && let Some(notice) = presence::look(&session.location.directory, key)
+            && !is_for_any(&session.location, handle).await?
         {
             found.pid = Some(notice.pid);
             let same = engine.is_same(start).await? != Some(false);
@@ -185,11 +185,11 @@ impl Found {
             found.refused = engine.refusal(start.clone()).await?.map(Fault::from);
         }
         if let Ok(handle) = &handle {
-            let (going_on, waits) = going_on(&session.place, engine, start).await?;
-            let mut eaches = opened(&session.place, handle.id(), &found.explanation);
+            let (going_on, waits) = going_on(&session.location, engine, start).await?;
+            let mut eaches = opened(&session.location, handle.id(), &found.explanation);
             eaches.extend(going_on.eaches);
             (found.known, found.waits) = (Known { eaches, ..going_on }, waits);
-            found.notes = notes(&session.place, engine, start, &found.explanation).await?;
+            found.notes = notes(&session.location, engine, start, &found.explanation).await?;
         }
         Ok(found)
     }
@@ -202,13 +202,17 @@ pub(crate) fn is_being_undone(status: RunStatus) -> bool {
 
 /// What a run would go on with, if it is for the very same: eaches with elements that are left, and steps that somebody must
 /// resolve; and what it waits for.
-pub(super) async fn going_on(place: &Place, engine: &Engine, start: &Start) -> Result<(Known, Vec<Waits>), Fault> {
+pub(super) async fn going_on(
+    location: &StoreLocation,
+    engine: &Engine,
+    start: &Start,
+) -> Result<(Known, Vec<Waits>), Fault> {
     if engine.is_same(start).await? != Some(true) {
         return Ok((Known::default(), vec![]));
     }
     let handle = engine.find(&start.key).await?;
     let eaches = handle.unfinished().await?.iter().flat_map(left_of).collect();
-    let waits = waits::all(place, engine, &handle).await?;
+    let waits = waits::all(location, engine, &handle).await?;
     let mut unknown: std::collections::BTreeSet<_> =
         waits::unknown(&waits).iter().map(|address| words::step(address)).collect();
     // What failed and must not start twice may have taken effect: whoever tries it again is asked.
@@ -227,7 +231,7 @@ fn left_of(each: &onceflow_engine::Unfinished) -> BTreeMap<String, (usize, usize
 
 /// What is not taken up of a flow by a run that goes on, and what is done once more by one that is moved.
 pub(super) async fn notes(
-    place: &Place,
+    location: &StoreLocation,
     engine: &Engine,
     start: &Start,
     explanation: &Explanation,
@@ -239,7 +243,7 @@ pub(super) async fn notes(
     match engine.is_same(start).await? {
         None => Ok(vec![]),
         // Whoever may take its steps is another matter than labels.
-        Some(true) if place.who() == Who::Attending && is_for_any(place, &handle).await? => Ok(vec![]),
+        Some(true) if location.who() == Who::Attending && is_for_any(location, &handle).await? => Ok(vec![]),
         Some(true) => {
             let mut names: Vec<_> = engine.unheeded(start).await?.iter().map(|step| words::step(step)).collect();
             names.dedup();
@@ -274,11 +278,15 @@ fn begun_again(under_way: &[onceflow_engine::Unfinished], explanation: &Explanat
 }
 
 /// Eaches that are reused, and how many elements they went over, as far as that is told.
-fn opened(place: &Place, run: onceflow_core::protocol::ids::RunId, explanation: &Explanation) -> plan::Eaches {
+fn opened(
+    location: &StoreLocation,
+    run: onceflow_core::protocol::ids::RunId,
+    explanation: &Explanation,
+) -> plan::Eaches {
     let reused = explanation.lines.iter().filter(|line| line.fate == Fate::Reused);
     let reused: std::collections::BTreeSet<_> = reused.map(|line| words::step(&line.address)).collect();
     let mut found = plan::Eaches::new();
-    for line in trail::Reader::open(&place.run(run)).more() {
+    for line in trail::Reader::open(&location.run(run)).more() {
         if let Some(What::DidOpen { address, elements }) = line.what
             && reused.contains(&words::step(&address))
         {

@@ -4,7 +4,7 @@ use crate::{
     args, asking, codes,
     exit::Exit,
     fault::Fault,
-    place::Place,
+    location::StoreLocation,
     printer::Printer,
     runs,
     session::{Session, own_class},
@@ -26,15 +26,15 @@ const ASKED: &str = "asked.json";
 const BESIDE_BYTES_MAX: u64 = 16 << 20;
 
 /// Writes a run to a file.
-pub(crate) async fn run(args: &args::Export, place: Place, printer: &Printer) -> Result<Exit, Fault> {
-    let session = Session::open(place).await?;
+pub(crate) async fn run(args: &args::Export, location: StoreLocation, printer: &Printer) -> Result<Exit, Fault> {
+    let session = Session::open(location).await?;
     let engine = session.idle().await?;
     let run = session.run(&engine, &args.run).await?;
     if !run.status.has_ended() {
         let what = format!("run `{}` has not ended: it is {}", run.key, run.status);
         return Err(Fault::new(Exit::No, codes::UNFINISHED, what));
     }
-    let beside = beside(&session.place.run(run.id));
+    let beside = beside(&session.location.run(run.id));
     let handle = engine.find(&run.key).await?;
     let written = write(&args.file, async |out| handle.write_out(beside, out).await).await;
     engine.stop();
@@ -86,15 +86,15 @@ async fn write(
 }
 
 /// Takes a run in from a file.
-pub(crate) async fn import(args: &args::Import, place: Place, printer: &Printer) -> Result<Exit, Fault> {
+pub(crate) async fn import(args: &args::Import, location: StoreLocation, printer: &Printer) -> Result<Exit, Fault> {
     let mut from = BufReader::new(File::open(&args.file).map_err(Fault::unreadable(&args.file))?);
     let carried = Carried::read(&mut from).map_err(|error| refused(&args.file, error))?;
     let key = args.key.clone().unwrap_or_else(|| carried.header.key.clone());
-    if args.sure.dry_run && !place.is_there {
+    if args.sure.dry_run && !location.is_there {
         tell(printer, &key, None, false);
         return Ok(Exit::Done);
     }
-    let session = Session::make(place).await?;
+    let session = Session::make(location).await?;
     let engine = session.idle().await?;
     let there = runs::of_key(&engine, &key).await?;
     if let Some(run) = &there {
@@ -104,7 +104,7 @@ pub(crate) async fn import(args: &args::Import, place: Place, printer: &Printer)
             return Err(Fault::new(Exit::No, codes::NOT_NEW, what).hint(hint));
         }
     }
-    let scratch = crate::executors::home(&session.place).scratch_of_process("import");
+    let scratch = crate::executors::home(&session.location).scratch_of_process("import");
     let may = args.sure.dry_run || there.is_none() || asking::may(printer, args.sure, &format!("replace run `{key}`"));
     if args.sure.dry_run || !may {
         engine.stop();
@@ -130,7 +130,7 @@ pub(crate) async fn import(args: &args::Import, place: Place, printer: &Printer)
         tracing::warn!(target: onceflow_exec::home::LEFT, "left alone: {error}");
     }
     let handle = taken.map_err(|error| refused(&args.file, error))?;
-    let directory = session.place.run(handle.id());
+    let directory = session.location.run(handle.id());
     for (name, bytes) in carried.beside.iter().filter(|(name, _)| BESIDE.contains(&name.as_str())) {
         let bytes = if name == ASKED { without_commands(bytes) } else { bytes.clone() };
         let written = fs::create_dir_all(&directory).and_then(|()| fs::write(directory.join(name), bytes));

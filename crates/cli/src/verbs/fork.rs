@@ -8,10 +8,10 @@ use crate::{
     digests::Digests,
     exit::Exit,
     fault::Fault,
-    going::Going,
-    place::Place,
+    location::StoreLocation,
     plan,
     printer::Printer,
+    resume::Resume,
     session::{Session, own_class},
     story,
     verbs::ls::shell_word,
@@ -22,8 +22,8 @@ use onceflow_spec::Called;
 use serde_json::{Map, Value as Json};
 
 /// Forks a run.
-pub(crate) async fn run(args: &args::Fork, place: Place, printer: &Printer) -> Result<Exit, Fault> {
-    let session = Session::open(place).await?;
+pub(crate) async fn run(args: &args::Fork, location: StoreLocation, printer: &Printer) -> Result<Exit, Fault> {
+    let session = Session::open(location).await?;
     let engine = session.idle().await?;
     let run = session.run(&engine, &args.run).await?;
     // Only while they are stored in the new run.
@@ -44,13 +44,13 @@ pub(crate) async fn run(args: &args::Fork, place: Place, printer: &Printer) -> R
     printer.say(plan::short(&explanation, &plan::Known::default()));
     let handle = engine.fork(&run.key, fork).await?;
     drop(scratch);
-    let old = story::read(&session.place, run.id).unwrap_or_default();
+    let old = story::read(&session.location, run.id).unwrap_or_default();
     let out = args.go_on.out.as_ref().map(|out| out.display().to_string());
     let out = out.or_else(|| old["out"].as_str().map(str::to_owned)).unwrap_or_else(|| String::from("results"));
     let command = format!("onceflow retry {}", shell_word(&args.key));
-    story::put(&session.place, handle.id(), (&old["flow"], &command, &out, args.go_on.results_mode), &shown);
+    story::put(&session.location, handle.id(), (&old["flow"], &command, &out, args.go_on.results_mode), &shown);
     engine.close().await?;
-    Going { session, key: args.key.clone(), printer, args: &args.go_on, only: None }.go().await
+    Resume { session, key: args.key.clone(), printer, args: &args.go_on, only: None }.go().await
 }
 
 /// A directory for the files of inputs, which goes.
@@ -58,7 +58,7 @@ struct Scratch(std::path::PathBuf);
 
 impl Scratch {
     fn new(session: &Session) -> Self {
-        Scratch(crate::executors::home(&session.place).scratch_of_process("fork"))
+        Scratch(crate::executors::home(&session.location).scratch_of_process("fork"))
     }
 }
 
@@ -82,8 +82,8 @@ async fn wanted(
     let gone = || Fault::new(Exit::No, codes::ENDED, format!("run `{}` does not keep its program any more", run.key));
     let signature = handle.signature().await?.ok_or_else(gone)?;
     let is_new = |name: &str| args.input.iter().any(|(input, _)| input == name);
-    let mut digests = Digests::open(&session.place.directory, false);
-    let by_reference = args.sources.by_reference(&session.place, false);
+    let mut digests = Digests::open(&session.location.directory, false);
+    let by_reference = args.sources.by_reference(&session.location, false);
     let mut shown = Map::new();
     let mut inputs: Vec<(String, Data)> = Vec::new();
     let mut add = |name: &str, value: Value, signature: &Signature, inputs: &mut Vec<(String, Data)>| {
@@ -106,7 +106,7 @@ async fn wanted(
     for (name, value) in given.map_err(wrong)? {
         add(&name, value, &signature, &mut inputs)?;
     }
-    let remembered = story::inputs(&session.place, run.id);
+    let remembered = story::inputs(&session.location, run.id);
     let held = handle.inputs(&scratch.0).await?;
     for port in old {
         if let Some(held) = &held {

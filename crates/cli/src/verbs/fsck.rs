@@ -8,7 +8,7 @@ use crate::{
     exit::Exit,
     fault::Fault,
     inventory::{self, Inventory},
-    place::Place,
+    location::StoreLocation,
     printer::Printer,
     session::Session,
     words, work,
@@ -21,8 +21,8 @@ use serde_json::json;
 const NAMED_MAX: usize = 3;
 
 /// Looks at everything.
-pub(crate) async fn run(args: &args::Fsck, place: Place, printer: &Printer) -> Result<Exit, Fault> {
-    let session = Session::open(place).await?;
+pub(crate) async fn run(args: &args::Fsck, location: StoreLocation, printer: &Printer) -> Result<Exit, Fault> {
+    let session = Session::open(location).await?;
     if args.at_rest {
         refuse_if_in_use(&session).await?;
     }
@@ -46,7 +46,7 @@ pub(crate) async fn run(args: &args::Fsck, place: Place, printer: &Printer) -> R
         session.close().await?;
         return Err(in_use("it changed while it was read"));
     }
-    let files = inventory::of(&session.place);
+    let files = inventory::of(&session.location);
     let (referred, not_again) = sources(&values).await?;
     session.close().await?;
     let findings =
@@ -134,7 +134,7 @@ async fn sources(values: &Values) -> Result<(usize, Vec<String>), Fault> {
 /// others that is known when they were silent for as long as their claims stand.
 async fn refuse_if_in_use(session: &Session) -> Result<(), Fault> {
     let engine = session.idle().await?;
-    let workers = match work::release(&engine, &session.place, None).await {
+    let workers = match work::release(&engine, &session.location, None).await {
         Ok(_) => engine.workers().await.map_err(Fault::from),
         Err(fault) => Err(fault),
     };

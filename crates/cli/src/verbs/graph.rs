@@ -5,9 +5,9 @@ use crate::{
     exit::Exit,
     fault::Fault,
     flows,
+    location::StoreLocation,
     picture::{Scene, dot, mermaid, svg, tree},
     pictured::Pictured,
-    place::Place,
     printer::Printer,
 };
 use onceflow_core::model::check;
@@ -15,11 +15,11 @@ use serde_json::json;
 use std::path::Path;
 
 /// Draws it.
-pub(crate) async fn run(args: &Graph, place: Place, printer: &Printer) -> Result<Exit, Fault> {
+pub(crate) async fn run(args: &Graph, location: StoreLocation, printer: &Printer) -> Result<Exit, Fault> {
     let (scene, next) = match is_flow(&args.what) {
         true => (of_flow(Path::new(&args.what))?, format!("onceflow run {}", args.what)),
         false => {
-            let run = Pictured::of(&args.what, place).await?;
+            let run = Pictured::of(&args.what, location).await?;
             (run.must_have_scene()?, run.next)
         }
     };

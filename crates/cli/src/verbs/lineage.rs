@@ -11,8 +11,8 @@ use crate::{
     digests::Digests,
     exit::Exit,
     fault::Fault,
+    location::StoreLocation,
     picture::style,
-    place::Place,
     printer::{Ink, Printer},
     runs,
     session::Session,
@@ -64,12 +64,12 @@ struct All {
 }
 
 /// Traces a content.
-pub(crate) async fn run(args: &args::Lineage, place: Place, printer: &Printer) -> Result<Exit, Fault> {
-    let place = place.must_be_there()?;
-    let wanted = wanted(&args.what, &place.directory)?;
-    let session = Session::open(place).await?;
+pub(crate) async fn run(args: &args::Lineage, location: StoreLocation, printer: &Printer) -> Result<Exit, Fault> {
+    let location = location.must_be_there()?;
+    let wanted = wanted(&args.what, &location.directory)?;
+    let session = Session::open(location).await?;
     let engine = session.idle().await?;
-    let All { found, gone } = find(&engine, &session.place, runs::all(&engine).await?, &wanted).await?;
+    let All { found, gone } = find(&engine, &session.location, runs::all(&engine).await?, &wanted).await?;
     engine.stop();
     session.close().await?;
     for key in &gone {
@@ -142,13 +142,13 @@ impl Wanted {
 }
 
 /// Every place where it is: outputs of runs first, then what they keep, then what they were given.
-async fn find(engine: &Engine, place: &Place, runs: Vec<Summary>, wanted: &Wanted) -> Result<All, Fault> {
+async fn find(engine: &Engine, location: &StoreLocation, runs: Vec<Summary>, wanted: &Wanted) -> Result<All, Fault> {
     let (mut all, mut kept, mut given) = (All::default(), Vec::new(), Vec::new());
-    let mut digests = Digests::open(&place.directory, false);
+    let mut digests = Digests::open(&location.directory, false);
     for run in runs {
         let handle = engine.find(&run.key).await;
         let found = match handle {
-            Ok(handle) => find_in(&handle, place, &mut digests, wanted).await,
+            Ok(handle) => find_in(&handle, location, &mut digests, wanted).await,
             Err(error) => Err(error.into()),
         };
         match found {
@@ -171,7 +171,7 @@ async fn find(engine: &Engine, place: &Place, runs: Vec<Summary>, wanted: &Wante
 /// The places in one run: among its outputs, what its steps gave, and its inputs.
 async fn find_in(
     handle: &Handle,
-    place: &Place,
+    location: &StoreLocation,
     digests: &mut Digests,
     wanted: &Wanted,
 ) -> Result<[Vec<Found>; 3], Fault> {
@@ -203,7 +203,7 @@ async fn find_in(
             }
         }
     }
-    let mut known = Given::of(handle, place, &record).await?;
+    let mut known = Given::of(handle, location, &record).await?;
     for (name, digest) in &record.inputs {
         let parts = match wanted.is(digest) || wanted.as_file.as_ref() == Some(digest) {
             true => Some(vec![]),
@@ -227,11 +227,11 @@ struct Given {
 }
 
 impl Given {
-    async fn of(handle: &Handle, place: &Place, record: &Record) -> Result<Self, Fault> {
+    async fn of(handle: &Handle, location: &StoreLocation, record: &Record) -> Result<Self, Fault> {
         Ok(Given {
             ports: handle.signature().await?.map(|signature| signature.inputs).unwrap_or_default(),
             held: handle.given().await?,
-            said: story::inputs(place, record.id).unwrap_or_default(),
+            said: story::inputs(location, record.id).unwrap_or_default(),
         })
     }
 
@@ -386,9 +386,9 @@ mod tests {
             undecided: vec![],
             live: 0,
         };
-        let place = crate::place::find(Some(at.path()), at.path());
+        let location = crate::location::find(Some(at.path()), at.path());
         let wanted = Wanted { name: String::from("x"), hex: String::from("00000000"), as_file: None };
-        let all = find(&engine, &place, vec![run], &wanted).await.unwrap_or_else(|fault| panic!("{fault}"));
+        let all = find(&engine, &location, vec![run], &wanted).await.unwrap_or_else(|fault| panic!("{fault}"));
         assert!(all.found.is_empty() && all.gone == ["was"]);
         engine.stop();
     }

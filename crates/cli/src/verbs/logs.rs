@@ -4,7 +4,7 @@ use crate::{
     args, codes,
     exit::Exit,
     fault::Fault,
-    place::Place,
+    location::StoreLocation,
     presence,
     printer::{Ink, Printer},
     session::{Session, is_for_any},
@@ -21,19 +21,19 @@ use std::{
 };
 
 /// Prints logs.
-pub(crate) async fn run(args: &args::Logs, place: Place, printer: &Printer) -> Result<Exit, Fault> {
-    let session = Session::open(place).await?;
+pub(crate) async fn run(args: &args::Logs, location: StoreLocation, printer: &Printer) -> Result<Exit, Fault> {
+    let session = Session::open(location).await?;
     let engine = session.idle().await?;
     let run = session.run(&engine, &args.run).await?;
-    let place = session.place.clone();
+    let location = session.location.clone();
     let handle = engine.find(&run.key).await?;
-    let directory = place.run(run.id).join("logs");
+    let directory = location.run(run.id).join("logs");
     let mut shown = Shown { args, printer, read: BTreeMap::new(), elsewhere: BTreeMap::new() };
-    let by_any = is_for_any(&place, &handle).await?;
+    let by_any = is_for_any(&location, &handle).await?;
     loop {
         // First whether somebody writes, then what was written.
         let attended = match by_any {
-            false => presence::look(&place.directory, &run.key).is_some(),
+            false => presence::look(&location.directory, &run.key).is_some(),
             true => args.follow && !handle.report().await?.is_at_rest(),
         };
         shown.more(&directory)?;
@@ -48,7 +48,7 @@ pub(crate) async fn run(args: &args::Logs, place: Place, printer: &Printer) -> R
     engine.stop();
     session.close().await?;
     if is_silent {
-        let lines = trail::Reader::open(&place.run(run.id)).more();
+        let lines = trail::Reader::open(&location.run(run.id)).more();
         let mut known = steps::Known::of(&outline.unwrap_or_default());
         for line in &lines {
             line.step.iter().for_each(|address| known.heard(address, line.what.as_ref()));

@@ -4,7 +4,7 @@ use crate::{
     args,
     exit::Exit,
     fault::Fault,
-    place::Place,
+    location::StoreLocation,
     printer::{Printer, name},
     runs,
     session::Session,
@@ -16,18 +16,18 @@ use onceflow_engine::Summary;
 use serde_json::{Value, json};
 
 /// Lists runs.
-pub(crate) async fn run(_: &args::Ls, place: Place, printer: &Printer) -> Result<Exit, Fault> {
-    if !place.is_there && !place.is_given {
+pub(crate) async fn run(_: &args::Ls, location: StoreLocation, printer: &Printer) -> Result<Exit, Fault> {
+    if !location.is_there && !location.is_given {
         return Ok(none(printer));
     }
-    let session = Session::open(place).await?;
+    let session = Session::open(location).await?;
     let engine = session.idle().await?;
     let all = runs::all(&engine).await?;
     let attendance = runs::Attendance::of(&session, &engine).await?;
     let mut rows = Vec::with_capacity(all.len());
     for run in &all {
         let waits = attendance.waits(run).await?;
-        rows.push(Row::of(run, &session.place, attendance.is_attended(run).await?, &waits));
+        rows.push(Row::of(run, &session.location, attendance.is_attended(run).await?, &waits));
     }
     engine.stop();
     session.close().await?;
@@ -65,14 +65,14 @@ struct Row {
 }
 
 impl Row {
-    fn of(run: &Summary, place: &Place, attended: bool, waits: &[Waits]) -> Self {
-        let again = story::again(story::read(place, run.id).as_ref());
+    fn of(run: &Summary, location: &StoreLocation, attended: bool, waits: &[Waits]) -> Self {
+        let again = story::again(story::read(location, run.id).as_ref());
         Row {
             key: run.key.clone(),
             id: run.id.to_string(),
             flow: run.flow.clone(),
             status: runs::status(run, attended),
-            steps: trail::steps(&place.run(run.id)),
+            steps: trail::steps(&location.run(run.id)),
             started_ms: run.started.as_ms(),
             ended_ms: run.ended.map(|ended| ended.as_ms()),
             next: runs::next(run, attended, waits, again.as_deref()),

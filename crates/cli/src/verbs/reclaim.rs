@@ -1,15 +1,17 @@
 //! `onceflow reclaim`: deletes what nothing needs now, instead of when a run is at work: values, directories of runs that
 //! are gone, files of processes that are gone.
 
-use crate::{args, asking, exit::Exit, fault::Fault, place::Place, printer::Printer, session::Session, words, work};
+use crate::{
+    args, asking, exit::Exit, fault::Fault, location::StoreLocation, printer::Printer, session::Session, words, work,
+};
 use serde_json::json;
 
 /// Values touched by one call.
 const BUDGET: usize = 10_000;
 
 /// Deletes what nothing needs.
-pub(crate) async fn run(args: &args::Reclaim, place: Place, printer: &Printer) -> Result<Exit, Fault> {
-    let session = Session::open(place).await?;
+pub(crate) async fn run(args: &args::Reclaim, location: StoreLocation, printer: &Printer) -> Result<Exit, Fault> {
+    let session = Session::open(location).await?;
     if args.sure.dry_run {
         return would(session, printer).await;
     }
@@ -29,9 +31,9 @@ pub(crate) async fn run(args: &args::Reclaim, place: Place, printer: &Printer) -
             break;
         }
     }
-    let directories = work::sweep(&engine, &session.place).await?;
-    crate::executors::home(&session.place).tidy_after_the_dead();
-    let workers = work::release(&engine, &session.place, None).await?;
+    let directories = work::sweep(&engine, &session.location).await?;
+    crate::executors::home(&session.location).tidy_after_the_dead();
+    let workers = work::release(&engine, &session.location, None).await?;
     engine.close().await?;
     session.close().await?;
     if printer.json {
@@ -57,7 +59,7 @@ pub(crate) async fn run(args: &args::Reclaim, place: Place, printer: &Printer) -
 async fn would(session: Session, printer: &Printer) -> Result<Exit, Fault> {
     let engine = session.idle().await?;
     let found = session.store.values().await?.reclaimable().await?;
-    let directories = work::left_over(&engine, &session.place).await?;
+    let directories = work::left_over(&engine, &session.location).await?;
     let runs = engine.due().await?;
     engine.stop();
     session.close().await?;

@@ -1,14 +1,15 @@
 //! `onceflow report RUN`: all about a run in one HTML file.
 
 use crate::{
-    args::pictures::Report, exit::Exit, fault::Fault, page, pictured::Pictured, place::Place, printer::Printer,
+    args::pictures::Report, exit::Exit, fault::Fault, location::StoreLocation, page, pictured::Pictured,
+    printer::Printer,
 };
 use std::path::PathBuf;
 
 /// Writes it.
-pub(crate) async fn run(args: &Report, place: Place, printer: &Printer) -> Result<Exit, Fault> {
+pub(crate) async fn run(args: &Report, location: StoreLocation, printer: &Printer) -> Result<Exit, Fault> {
     super::graph::must_be_called("a report", args.output.as_deref(), &["html", "htm"])?;
-    let run = Pictured::of(&args.run, place).await?;
+    let run = Pictured::of(&args.run, location).await?;
     let path = args.output.clone().unwrap_or_else(|| PathBuf::from(format!("report-{}.html", name(&run.run.key))));
     super::graph::give(printer, Some(&path), page::document(&run))?;
     printer.next(if path.as_os_str() == "-" { run.next } else { format!("open {} in a browser", path.display()) });

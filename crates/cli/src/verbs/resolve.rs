@@ -8,7 +8,7 @@ use crate::{
     exit::Exit,
     fault::Fault,
     finish::data_json,
-    place::Place,
+    location::StoreLocation,
     printer::Printer,
     session::Session,
     steps,
@@ -22,8 +22,8 @@ use onceflow_engine::{Begun, Engine, Handle, Resolution, RunStatus, Summary, Und
 use serde_json::json;
 
 /// Decides.
-pub(crate) async fn run(args: &args::Resolve, place: Place, printer: &Printer) -> Result<Exit, Fault> {
-    let session = Session::open(place).await?;
+pub(crate) async fn run(args: &args::Resolve, location: StoreLocation, printer: &Printer) -> Result<Exit, Fault> {
+    let session = Session::open(location).await?;
     let engine = session.idle().await?;
     let run = session.run(&engine, &args.run).await?;
     let handle = engine.find(&run.key).await?;
@@ -31,7 +31,7 @@ pub(crate) async fn run(args: &args::Resolve, place: Place, printer: &Printer) -
         engine.stop();
         return undo::run(args, session, &run, printer).await;
     }
-    let waiting = waits::all(&session.place, &engine, &handle).await?;
+    let waiting = waits::all(&session.location, &engine, &handle).await?;
     steps::must_be_known(&handle, args.step.as_deref()).await?;
     let begun = handle.begun().await?;
     let waits = meant(&run, &waiting, args.step.as_deref()).map_err(|fault| at_work(fault, &begun, args))?;
@@ -49,11 +49,11 @@ pub(crate) async fn run(args: &args::Resolve, place: Place, printer: &Printer) -
     }
     let told = story(&resolution, step);
     if let Why::Left(by) = waits.why {
-        put_aside(&session.place, &engine, &handle, (&step.address, by)).await?;
+        put_aside(&session.location, &engine, &handle, (&step.address, by)).await?;
     }
     handle.resolve(&step.address, resolution).await?;
-    told.write(&session.place.run(run.id), &step.address);
-    let left = waits::all(&session.place, &engine, &handle).await?;
+    told.write(&session.location.run(run.id), &step.address);
+    let left = waits::all(&session.location, &engine, &handle).await?;
     engine.close().await?;
     session.close().await?;
     tell(printer, &run, (&shown, word), &left, "");
@@ -75,10 +75,15 @@ fn story(resolution: &Resolution, step: &Undecided) -> Said {
 
 /// Whoever ran the step is gone, and nobody has taken it over: it is put aside as whoever did would, so that it can be
 /// resolved. If somebody comes between, the step is as they left it.
-async fn put_aside(place: &Place, engine: &Engine, handle: &Handle, (address, by): (&str, u128)) -> Result<(), Fault> {
-    work::release(engine, place, None).await?;
+async fn put_aside(
+    location: &StoreLocation,
+    engine: &Engine,
+    handle: &Handle,
+    (address, by): (&str, u128),
+) -> Result<(), Fault> {
+    work::release(engine, location, None).await?;
     if handle.lose_track(address, by).await? {
-        trail::append(&place.run(handle.id()), &What::DidLoseTrack { address: address.to_owned() });
+        trail::append(&location.run(handle.id()), &What::DidLoseTrack { address: address.to_owned() });
     }
     Ok(())
 }

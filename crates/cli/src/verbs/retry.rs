@@ -5,9 +5,9 @@ use crate::{
     args, codes,
     exit::Exit,
     fault::Fault,
-    going::Going,
-    place::Place,
+    location::StoreLocation,
     printer::Printer,
+    resume::Resume,
     session::Session,
     steps,
     verbs::ls::shell_word,
@@ -19,8 +19,8 @@ use onceflow_engine::{Report, RunStatus, Summary};
 use serde_json::json;
 
 /// Goes on with a run.
-pub(crate) async fn run(args: &args::Retry, place: Place, printer: &Printer) -> Result<Exit, Fault> {
-    let session = Session::open(place).await?;
+pub(crate) async fn run(args: &args::Retry, location: StoreLocation, printer: &Printer) -> Result<Exit, Fault> {
+    let session = Session::open(location).await?;
     let engine = session.idle().await?;
     let run = session.run(&engine, &args.run).await?;
     // A list of runs names only the first few failures.
@@ -56,7 +56,7 @@ pub(crate) async fn run(args: &args::Retry, place: Place, printer: &Printer) -> 
         session.close().await?;
         return Ok(told(&run, only.as_deref().unwrap_or(&failed), args.step.as_deref(), printer));
     }
-    Going { session, key: run.key, printer, args: &args.go_on, only }.go().await
+    Resume { session, key: run.key, printer, args: &args.go_on, only }.go().await
 }
 
 /// Whether there is something to go on with.

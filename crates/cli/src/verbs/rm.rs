@@ -5,7 +5,7 @@ use crate::{
     args, asking, codes,
     exit::Exit,
     fault::Fault,
-    place::Place,
+    location::StoreLocation,
     presence::{self, Notice, Presence},
     printer::Printer,
     runs,
@@ -17,15 +17,15 @@ use onceflow_engine::Summary;
 use serde_json::json;
 
 /// Removes a run.
-pub(crate) async fn run(args: &args::Rm, place: Place, printer: &Printer) -> Result<Exit, Fault> {
-    let session = Session::open(place).await?;
+pub(crate) async fn run(args: &args::Rm, location: StoreLocation, printer: &Printer) -> Result<Exit, Fault> {
+    let session = Session::open(location).await?;
     let engine = session.idle().await?;
     let run = session.run(&engine, &args.run).await?;
     engine.stop();
     if !args.force {
         may_go(&run)?;
     }
-    let bytes = work::size(&session.place.run(run.id));
+    let bytes = work::size(&session.location.run(run.id));
     if args.sure.dry_run {
         session.close().await?;
         return Ok(would(&run, bytes, printer));
@@ -106,7 +106,7 @@ async fn cancelled(session: &Session, run: &Summary, printer: &Printer) -> Resul
 async fn remove(session: &Session, run: &Summary) -> Result<(), Fault> {
     let notice = Notice { pid: std::process::id(), key: run.key.clone(), ..Notice::default() };
     // Whoever attends it may be about to write its results.
-    let attending = match presence::attend(&session.place.directory, notice)? {
+    let attending = match presence::attend(&session.location.directory, notice)? {
         Presence::Mine(attending, _) => attending,
         Presence::Other(notice) => {
             let by = notice.map_or(String::new(), |notice| format!(" by process {}", notice.pid));
@@ -117,7 +117,7 @@ async fn remove(session: &Session, run: &Summary) -> Result<(), Fault> {
     let engine = session.idle().await?;
     engine.forget(&run.key).await?;
     engine.stop();
-    work::remove(&session.place, &std::path::Path::new("runs").join(run.id.to_string()));
+    work::remove(&session.location, &std::path::Path::new("runs").join(run.id.to_string()));
     drop(attending);
     Ok(())
 }

@@ -11,7 +11,7 @@ use crate::{
     fault::Fault,
     finish::{Ending, To},
     follow::{Followed, follow},
-    place::Place,
+    location::StoreLocation,
     plan,
     presence::{self, Attending, Notice, Presence},
     printer::Printer,
@@ -30,27 +30,27 @@ use onceflow_engine::{Engine, Handle, Report, RunStatus, is_damage};
 use onceflow_spec::ResultsMode;
 
 /// Runs a flow.
-pub(crate) async fn run(args: &args::Run, place: Place, printer: &Printer) -> Result<Exit, Fault> {
+pub(crate) async fn run(args: &args::Run, location: StoreLocation, printer: &Printer) -> Result<Exit, Fault> {
     if args.dry_run {
         let explain = args::Explain { flow: args.flow.clone(), all: false };
-        return super::explain::run(&explain, place, printer).await;
+        return super::explain::run(&explain, location, printer).await;
     }
-    let who = if args.shared { Who::Any } else { place.who() };
+    let who = if args.shared { Who::Any } else { location.who() };
     if args.jobs == Some(0) && who == Who::Attending {
         return Err(Fault::usage("`--jobs 0` leaves all steps to workers, and none may take them")
             .hint("`--shared` lets workers take them, as on a server; see `onceflow run --help`"));
     }
-    let (mut asked, hints) = Asked::read(&args.flow, &place, who, printer)?;
+    let (mut asked, hints) = Asked::read(&args.flow, &location, who, printer)?;
     asked.start.accept_reruns = args.accept_code_change;
     asked.has_secrets()?;
-    let session = Session::make(place).await?;
+    let session = Session::make(location).await?;
     let mut running = Running { args, asked, hints, session, printer: printer.clone(), left: None };
     let exit = running.go(who).await?;
     let Running { session, left, asked, .. } = running;
-    let place = session.place.clone();
+    let location = session.location.clone();
     session.close_clean(printer).await?;
     match left {
-        Some(run) => background::start(&place, printer, asked.key(), run, args.jobs).await,
+        Some(run) => background::start(&location, printer, asked.key(), run, args.jobs).await,
         None => Ok(exit),
     }
 }
@@ -83,7 +83,7 @@ impl Running<'_> {
         }
         loop {
             let notice = Notice { pid: std::process::id(), key: self.asked.key().to_owned(), ..Notice::default() };
-            match presence::attend(&self.session.place.directory, notice)? {
+            match presence::attend(&self.session.location.directory, notice)? {
                 Presence::Mine(attending, before) => return self.attend(attending, before, &mut signals).await,
                 Presence::Other(notice) => {
                     if let Some(exit) = self.follow(notice, &mut signals).await? {
@@ -98,7 +98,7 @@ impl Running<'_> {
     async fn is_for_any(&self) -> Result<bool, Fault> {
         let engine = self.session.idle().await?;
         let found = match engine.find(self.asked.key()).await {
-            Ok(handle) => is_for_any(&self.session.place, &handle).await,
+            Ok(handle) => is_for_any(&self.session.location, &handle).await,
             Err(_) => Ok(false),
         };
         engine.stop();
@@ -129,7 +129,7 @@ impl Running<'_> {
             return Ok(None);
         }
         // Whoever did it may have been killed before it could clear up.
-        crate::executors::home(&self.session.place).tidy(handle.id());
+        crate::executors::home(&self.session.location).tidy(handle.id());
         let told = self.tell(&handle, report, &Tally::default()).await;
         engine.stop();
         match told {
@@ -203,7 +203,7 @@ impl Running<'_> {
             return Ok(Some(background::told(&self.printer, &key, None)));
         }
         self.printer.say(format!("run `{key}` is at work in process {}; following it", notice.pid));
-        let followed = follow(&engine, &self.session.place, &key, &self.printer, signals).await?;
+        let followed = follow(&engine, &self.session.location, &key, &self.printer, signals).await?;
         let exit = match followed {
             Followed::Alone => None,
             Followed::Asked(exit) => {
@@ -229,7 +229,7 @@ impl Running<'_> {
                 Some(notice) if notice.started => return Some(notice),
                 _ => tokio::time::sleep(std::time::Duration::from_millis(10)).await,
             }
-            notice = Some(presence::look(&self.session.place.directory, self.asked.key())?);
+            notice = Some(presence::look(&self.session.location.directory, self.asked.key())?);
         }
     }
 
@@ -260,17 +260,17 @@ impl Running<'_> {
                 return Ok(self.stopped("stopped before the first step", exit));
             }
         };
-        story::draw(&self.session.place, &handle).await;
+        story::draw(&self.session.location, &handle).await;
         engine.go();
         attending.started()?;
-        story::write(&self.session.place, handle.id(), self.args, &self.asked);
+        story::write(&self.session.location, handle.id(), self.args, &self.asked);
         self.hints.save();
-        crate::executors::home(&self.session.place).tidy(handle.id());
-        let writer = trail::Writer::attend(&self.session.place.run(handle.id()));
+        crate::executors::home(&self.session.location).tidy(handle.id());
+        let writer = trail::Writer::attend(&self.session.location.run(handle.id()));
         let view = View::new(&self.printer, self.asked.steps()).begins(&handle).await?;
         let shown = work::show(events, self.asked.key(), writer, view);
         let waited = self.until_rest(&engine, &handle, signals).await;
-        if let Err(fault) = work::sweep_removed(&engine, &self.session.place).await {
+        if let Err(fault) = work::sweep_removed(&engine, &self.session.location).await {
             tracing::debug!(%fault, "directories of runs that are gone are left");
         }
         engine.close().await?;
@@ -278,7 +278,7 @@ impl Running<'_> {
         match waited? {
             Ok(report) => {
                 if matches!(&report, Report::Cancelled { not_undone } if not_undone.is_empty()) {
-                    crate::executors::home(&self.session.place).clear(handle.id());
+                    crate::executors::home(&self.session.location).clear(handle.id());
                 }
                 let exit = self.tell(&handle, report, &view.tally).await?;
                 drop(attending);
@@ -304,7 +304,7 @@ impl Running<'_> {
             true => work::engine(&self.session, &mut attending, before, self.args.jobs).await?,
             false => {
                 let engine = self.session.idle().await?;
-                work::release(&engine, &self.session.place, before).await?;
+                work::release(&engine, &self.session.location, before).await?;
                 engine
             }
         };
@@ -312,8 +312,8 @@ impl Running<'_> {
         engine.close().await?;
         let engine = self.session.idle().await?;
         let handle = engine.start(self.asked.start.clone()).await?;
-        story::draw(&self.session.place, &handle).await;
-        story::write(&self.session.place, handle.id(), self.args, &self.asked);
+        story::draw(&self.session.location, &handle).await;
+        story::write(&self.session.location, handle.id(), self.args, &self.asked);
         self.hints.save();
         let report = handle.report().await?;
         drop(attending);
@@ -342,9 +342,9 @@ impl Running<'_> {
             self.printer.say(format!("run `{}` is being undone: none of its steps will run", known.key));
         } else if !matches!(known.status, RunStatus::Cancelled | RunStatus::Undone) {
             let explanation = engine.explain(self.asked.start.clone()).await?;
-            let (known, _) = super::explain::going_on(&self.session.place, engine, &self.asked.start).await?;
+            let (known, _) = super::explain::going_on(&self.session.location, engine, &self.asked.start).await?;
             self.printer.say(plan::short(&explanation, &known));
-            let notes = super::explain::notes(&self.session.place, engine, &self.asked.start, &explanation).await?;
+            let notes = super::explain::notes(&self.session.location, engine, &self.asked.start, &explanation).await?;
             notes.iter().for_each(|note| self.printer.say(note));
         }
         Ok(())

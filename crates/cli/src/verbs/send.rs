@@ -5,7 +5,7 @@ use crate::{
     exit::Exit,
     fault::Fault,
     finish::data_json,
-    place::Place,
+    location::StoreLocation,
     printer::Printer,
     session::Session,
     steps,
@@ -21,8 +21,8 @@ use onceflow_exec::value::Value;
 use serde_json::json;
 
 /// Sends an event.
-pub(crate) async fn run(args: &args::Send, place: Place, printer: &Printer) -> Result<Exit, Fault> {
-    let session = Session::open(place).await?;
+pub(crate) async fn run(args: &args::Send, location: StoreLocation, printer: &Printer) -> Result<Exit, Fault> {
+    let session = Session::open(location).await?;
     let engine = session.idle().await?;
     let run = session.run(&engine, &args.run).await?;
     let handle = engine.find(&run.key).await?;
@@ -45,7 +45,7 @@ pub(crate) async fn run(args: &args::Send, place: Place, printer: &Printer) -> R
         None => handle.resolve(&step.address, values).await.map(|()| true)?,
     };
     if is_new {
-        Said::Done { event: Some(args.event.clone()), outputs: given }.write(&session.place.run(run.id), &address);
+        Said::Done { event: Some(args.event.clone()), outputs: given }.write(&session.location.run(run.id), &address);
     }
     let step = words::step(&address);
     engine.close().await?;

@@ -5,7 +5,7 @@ use crate::{
     exit::Exit,
     fault::Fault,
     finish::{data_json, failed_json},
-    place::Place,
+    location::StoreLocation,
     presence,
     printer::{Ink, Printer, name},
     runs,
@@ -26,15 +26,15 @@ use serde_json::{Map, Value, json};
 const FAILURES_MAX: usize = 10;
 
 /// Shows a run.
-pub(crate) async fn run(args: &args::Show, place: Place, printer: &Printer) -> Result<Exit, Fault> {
-    let session = Session::open(place).await?;
+pub(crate) async fn run(args: &args::Show, location: StoreLocation, printer: &Printer) -> Result<Exit, Fault> {
+    let session = Session::open(location).await?;
     let engine = session.idle().await?;
     let run = session.run(&engine, &args.run).await?;
-    let attended = presence::look(&session.place.directory, &run.key);
+    let attended = presence::look(&session.location.directory, &run.key);
     let handle = engine.find(&run.key).await?;
     let report = handle.report().await?;
-    let waiting = waits::all(&session.place, &engine, &handle).await?;
-    let others = Others::of(&engine, &session.place, &handle, &run).await?;
+    let waiting = waits::all(&session.location, &engine, &handle).await?;
+    let others = Others::of(&engine, &session.location, &handle, &run).await?;
     let standing = handle.standing().await?;
     let reasons = handle.reasons().await?.into_iter().rfind(|plan| plan.generation == run.generation);
     let mut outputs = Map::new();
@@ -44,7 +44,7 @@ pub(crate) async fn run(args: &args::Show, place: Place, printer: &Printer) -> R
         }
     }
     engine.stop();
-    let mut tally = trail::tally(&session.place.run(run.id));
+    let mut tally = trail::tally(&session.location.run(run.id));
     let left =
         waiting.iter().filter(|waits| matches!(waits.why, waits::Why::Left(_))).map(|waits| waits.step.address.clone());
     left.for_each(|address| tally.lost(&address));
@@ -59,8 +59,8 @@ pub(crate) async fn run(args: &args::Show, place: Place, printer: &Printer) -> R
         // Whoever did the last of it may not have lived to tell.
         tally.saw(trail::now_ms(), &What::DidEnd { how: End::Done });
     }
-    let asked = story::read(&session.place, run.id);
-    let inputs = story::inputs(&session.place, run.id);
+    let asked = story::read(&session.location, run.id);
+    let inputs = story::inputs(&session.location, run.id);
     session.close().await?;
     let failures = match &report {
         Report::Failed(failures) | Report::Undone { failures, .. } => failures.clone(),
@@ -137,8 +137,8 @@ struct Others {
 }
 
 impl Others {
-    async fn of(engine: &Engine, place: &Place, handle: &Handle, run: &Summary) -> Result<Self, Fault> {
-        if run.status.is_at_rest() || !session::is_for_any(place, handle).await? {
+    async fn of(engine: &Engine, location: &StoreLocation, handle: &Handle, run: &Summary) -> Result<Self, Fault> {
+        if run.status.is_at_rest() || !session::is_for_any(location, handle).await? {
             return Ok(Others { there: 0, lacking: vec![], may: false });
         }
         let there = engine.workers().await?.iter().filter(|worker| worker.is_alive).count();

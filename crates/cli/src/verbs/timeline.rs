@@ -1,15 +1,15 @@
 //! `onceflow timeline RUN`: when each step and each attempt was at work, as SVG.
 
 use crate::{
-    args::pictures::Timeline, codes, exit::Exit, fault::Fault, picture::scene::is_step, pictured::Pictured,
-    place::Place, printer::Printer, timeline, words,
+    args::pictures::Timeline, codes, exit::Exit, fault::Fault, location::StoreLocation, picture::scene::is_step,
+    pictured::Pictured, printer::Printer, timeline, words,
 };
 use serde_json::json;
 
 /// Draws it.
-pub(crate) async fn run(args: &Timeline, place: Place, printer: &Printer) -> Result<Exit, Fault> {
+pub(crate) async fn run(args: &Timeline, location: StoreLocation, printer: &Printer) -> Result<Exit, Fault> {
     super::graph::must_be_called("a timeline", args.output.as_deref(), &["svg"])?;
-    let run = Pictured::of(&args.run, place).await?;
+    let run = Pictured::of(&args.run, location).await?;
     if run.history.is_empty() {
         let message = format!("nothing is written down about run `{}`", run.run.key);
         let hint = "what happened is written down on the machine that worked on it, and may be deleted";

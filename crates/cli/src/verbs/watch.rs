@@ -6,7 +6,7 @@ use crate::{
     fault::Fault,
     finish::Ending,
     follow::{Followed, follow},
-    place::Place,
+    location::StoreLocation,
     printer::{Printer, name},
     session::{Session, is_for_any},
     signals::Signals,
@@ -15,15 +15,15 @@ use crate::{
 use serde_json::json;
 
 /// Follows a run.
-pub(crate) async fn run(args: &args::Watch, place: Place, printer: &Printer) -> Result<Exit, Fault> {
-    let session = Session::open(place).await?;
+pub(crate) async fn run(args: &args::Watch, location: StoreLocation, printer: &Printer) -> Result<Exit, Fault> {
+    let session = Session::open(location).await?;
     let engine = session.idle().await?;
     let run = session.run(&engine, &args.run).await?;
     let mut signals = Signals::listen()?;
     let handle = engine.find(&run.key).await?;
-    let followed = match is_for_any(&session.place, &handle).await? {
-        true => watching::follow(&engine, &session.place, handle, printer, &mut signals).await?,
-        false => follow(&engine, &session.place, &run.key, printer, &mut signals).await?,
+    let followed = match is_for_any(&session.location, &handle).await? {
+        true => watching::follow(&engine, &session.location, handle, printer, &mut signals).await?,
+        false => follow(&engine, &session.location, &run.key, printer, &mut signals).await?,
     };
     let exit = match followed {
         Followed::Asked(exit) => {

@@ -7,7 +7,7 @@ use crate::{
     args,
     exit::Exit,
     fault::Fault,
-    place::Place,
+    location::StoreLocation,
     printer::{Ink, Printer},
     runs::Attendance,
     session::Session,
@@ -29,8 +29,8 @@ use tries::{End, Inside, Seen, Try, events, is_undone, tries};
 const TRIES_MAX: usize = 20;
 
 /// Says why.
-pub(crate) async fn run(args: &args::Why, place: Place, printer: &Printer) -> Result<Exit, Fault> {
-    let session = Session::open(place).await?;
+pub(crate) async fn run(args: &args::Why, location: StoreLocation, printer: &Printer) -> Result<Exit, Fault> {
+    let session = Session::open(location).await?;
     let engine = session.idle().await?;
     let run = session.run(&engine, &args.run).await?;
     let handle = engine.find(&run.key).await?;
@@ -38,7 +38,7 @@ pub(crate) async fn run(args: &args::Why, place: Place, printer: &Printer) -> Re
     let outline = handle.outline().await?.unwrap_or_default();
     let stands = Stands::of(&session, &engine, &run, &args.step).await?;
     engine.stop();
-    let events = events(&session.place, &run);
+    let events = events(&session.location, &run);
     session.close().await?;
     let mut known = steps::Known::of(&outline);
     reasons.iter().flat_map(|plan| &plan.lines).for_each(|(address, ..)| known.add(address));

@@ -3,15 +3,15 @@
 
 use crate::{
     args,
-    crew::Crew,
     exit::Exit,
     fault::Fault,
-    place::Place,
+    location::StoreLocation,
     printer::{Ink, Printer},
     session::Session,
     signals::Signals,
     tally::Tally,
     trail, view, words, work,
+    worker_setup::WorkerSetup,
 };
 use onceflow_engine::{Engine, Event, What};
 use serde_json::json;
@@ -28,22 +28,23 @@ const LOOK: Duration = Duration::from_millis(100);
 const SWEEP: Duration = Duration::from_secs(60);
 
 /// Works.
-pub(crate) async fn run(args: &args::Worker, place: Place, printer: &Printer) -> Result<Exit, Fault> {
-    let crew = Crew::of_worker(args)?;
-    let session = Session::make(place).await?;
+pub(crate) async fn run(args: &args::Worker, location: StoreLocation, printer: &Printer) -> Result<Exit, Fault> {
+    let setup = WorkerSetup::of_worker(args)?;
+    let session = Session::make(location).await?;
     let mut signals = Signals::listen_to(SIGNALS)?;
-    let (engine, attending) = crew.engine(&session, "worker").await?;
-    let told = tokio::spawn(tell(engine.events(), engine.clone(), session.place.clone(), printer.clone()));
-    let watching = session.store.lost().map(|lost| tokio::spawn(watch(lost, session.place.clone(), printer.clone())));
-    let sweeping = tokio::spawn(keep_sweeping(engine.clone(), session.place.clone()));
+    let (engine, attending) = setup.engine(&session, "worker").await?;
+    let told = tokio::spawn(tell(engine.events(), engine.clone(), session.location.clone(), printer.clone()));
+    let watching =
+        session.store.lost().map(|lost| tokio::spawn(watch(lost, session.location.clone(), printer.clone())));
+    let sweeping = tokio::spawn(keep_sweeping(engine.clone(), session.location.clone()));
     if printer.json {
         printer.data(&json!({"event": "did-come", "pid": std::process::id()}));
     }
-    printer.say(format!("worker {} takes steps of {}", std::process::id(), session.place));
+    printer.say(format!("worker {} takes steps of {}", std::process::id(), session.location));
     engine.go();
     let worked = tokio::select! {
         exit = signals.asked() => drain(&engine, &mut signals, printer, exit).await,
-        ready = until_nothing_is_ready(&engine, &crew), if args.once => match ready {
+        ready = until_nothing_is_ready(&engine, &setup), if args.once => match ready {
             Ok(()) => engine.close().await.map(|()| Exit::Done).map_err(Fault::from),
             Err(fault) => Err(fault),
         },
@@ -99,30 +100,31 @@ async fn drain(engine: &Engine, signals: &mut Signals, printer: &Printer, exit: 
 }
 
 /// Ends when there is nothing that it could take, and it has nothing.
-async fn until_nothing_is_ready(engine: &Engine, crew: &Crew) -> Result<(), Fault> {
+async fn until_nothing_is_ready(engine: &Engine, setup: &WorkerSetup) -> Result<(), Fault> {
     loop {
         tokio::time::sleep(LOOK).await;
         if engine.busy() > 0 {
             continue;
         }
         let waits = engine.backlog().await?;
-        if !waits.iter().any(|class| class.ready > 0 && crew.takes(&class.class, &class.tasks)) && engine.busy() == 0 {
+        if !waits.iter().any(|class| class.ready > 0 && setup.takes(&class.class, &class.tasks)) && engine.busy() == 0 {
             return Ok(());
         }
     }
 }
 
 /// Says when the server is lost and when it is back: once each, however often it is tried in between.
-pub(crate) async fn watch(mut lost: tokio::sync::watch::Receiver<bool>, place: Place, printer: Printer) {
+pub(crate) async fn watch(mut lost: tokio::sync::watch::Receiver<bool>, location: StoreLocation, printer: Printer) {
     let mut was_lost = false;
     loop {
         let is_lost = *lost.borrow_and_update();
         match (was_lost, is_lost) {
             (false, true) => {
-                printer
-                    .warn(format!("{place} does not answer; steps that run go on, and it is tried until it is back"));
+                printer.warn(format!(
+                    "{location} does not answer; steps that run go on, and it is tried until it is back"
+                ));
             }
-            (true, false) => printer.warn(format!("{place} is back")),
+            (true, false) => printer.warn(format!("{location} is back")),
             _ => {}
         }
         was_lost = is_lost;
@@ -132,9 +134,9 @@ pub(crate) async fn watch(mut lost: tokio::sync::watch::Receiver<bool>, place: P
     }
 }
 
-async fn keep_sweeping(engine: Engine, place: Place) {
+async fn keep_sweeping(engine: Engine, location: StoreLocation) {
     loop {
-        if let Err(fault) = work::sweep_removed(&engine, &place).await {
+        if let Err(fault) = work::sweep_removed(&engine, &location).await {
             tracing::debug!(%fault, "directories of runs that are gone are left");
         }
         tokio::time::sleep(SWEEP).await;
@@ -150,10 +152,10 @@ struct Did {
 }
 
 /// Says what happens, writes it down for those who look from other processes, and counts.
-async fn tell(mut events: UnboundedReceiver<Event>, engine: Engine, place: Place, printer: Printer) -> Did {
+async fn tell(mut events: UnboundedReceiver<Event>, engine: Engine, location: StoreLocation, printer: Printer) -> Did {
     const AT_ONCE_MAX: usize = 256;
     let (mut some, mut did) = (Vec::with_capacity(AT_ONCE_MAX), Did::default());
-    let (mut trails, mut tallies) = (trail::Trails::new(engine, place), BTreeMap::<String, Tally>::new());
+    let (mut trails, mut tallies) = (trail::Trails::new(engine, location), BTreeMap::<String, Tally>::new());
     while events.recv_many(&mut some, AT_ONCE_MAX).await > 0 {
         let ms = trail::now_ms();
         trails.write(ms, &some).await;

@@ -1,6 +1,8 @@
 //! `onceflow workers`: who works on the store, on what, and what waits.
 
-use crate::{args, exit::Exit, fault::Fault, place::Place, printer::Printer, session, session::Session, words, work};
+use crate::{
+    args, exit::Exit, fault::Fault, location::StoreLocation, printer::Printer, session, session::Session, words, work,
+};
 use onceflow_core::Timestamp;
 use onceflow_engine::{Backlog, WorkerInfo, WorkerStep};
 use serde_json::{Value, json};
@@ -9,11 +11,11 @@ use serde_json::{Value, json};
 const NAMED_MAX: usize = 3;
 
 /// Lists workers, and what waits.
-pub(crate) async fn run(_: &args::Workers, place: Place, printer: &Printer) -> Result<Exit, Fault> {
-    let session = Session::open(place).await?;
+pub(crate) async fn run(_: &args::Workers, location: StoreLocation, printer: &Printer) -> Result<Exit, Fault> {
+    let session = Session::open(location).await?;
     let engine = session.idle().await?;
     // Of processes on this machine it is known at once that they are gone.
-    work::release(&engine, &session.place, None).await?;
+    work::release(&engine, &session.location, None).await?;
     let (workers, waits, now) = (engine.workers().await?, engine.backlog().await?, engine.now().await?);
     engine.stop();
     session.close().await?;

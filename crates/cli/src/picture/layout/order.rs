@@ -60,7 +60,7 @@ fn middle(of: &[usize], position: &[f64]) -> Option<f64> {
 fn crossings(layered: &Layered) -> usize {
     let mut at = vec![0; layered.slots()];
     for layer in &layered.layers {
-        layer.iter().enumerate().for_each(|(place, slot)| at[*slot] = place);
+        layer.iter().enumerate().for_each(|(location, slot)| at[*slot] = location);
     }
     layered.layers.iter().map(|layer| between(layered, layer, &at)).sum()
 }

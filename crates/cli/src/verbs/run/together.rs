@@ -3,7 +3,6 @@
 
 use super::Running;
 use crate::{
-    crew::Crew,
     exit::Exit,
     fault::Fault,
     presence::Attending,
@@ -15,6 +14,7 @@ use crate::{
     view::View,
     watching::{self, Seen},
     words, work,
+    worker_setup::WorkerSetup,
 };
 use onceflow_engine::{Engine, Handle, Report, RunStatus};
 use serde_json::json;
@@ -30,7 +30,7 @@ impl Ours {
         if jobs == Some(0) {
             return Ok(Ours { engine: session.idle().await?, _attending: None });
         }
-        let (engine, attending) = Crew::of(jobs, lease_ms).attending(key).engine(session, "run").await?;
+        let (engine, attending) = WorkerSetup::of(jobs, lease_ms).attending(key).engine(session, "run").await?;
         Ok(Ours { engine, _attending: Some(attending) })
     }
 }
@@ -51,14 +51,13 @@ impl Running<'_> {
         let ours = Ours::open(&self.session, self.asked.key(), jobs, self.args.lease).await?;
         let engine = &ours.engine;
         let events = engine.events();
-        let watching =
-            self.session.store.lost().map(|lost| {
-                Watching(tokio::spawn(worker::watch(lost, self.session.place.clone(), self.printer.clone())))
-            });
+        let watching = self.session.store.lost().map(|lost| {
+            Watching(tokio::spawn(worker::watch(lost, self.session.location.clone(), self.printer.clone())))
+        });
         let starting = async {
             loop {
                 match self.start(engine).await {
-                    Err(fault) if watching::is_hiccup(&self.session.place, &fault) => watching::pause().await,
+                    Err(fault) if watching::is_hiccup(&self.session.location, &fault) => watching::pause().await,
                     started => return started,
                 }
             }
@@ -70,22 +69,22 @@ impl Running<'_> {
                 return Ok(self.stopped("stopped before the first step", exit));
             }
         };
-        let place = self.session.place.clone();
-        story::draw(&place, &handle).await;
-        story::write(&place, handle.id(), self.args, &self.asked);
+        let location = self.session.location.clone();
+        story::draw(&location, &handle).await;
+        story::write(&location, handle.id(), self.args, &self.asked);
         self.hints.save();
         if self.args.no_wait {
             engine.close().await?;
             return Ok(self.left_to_workers());
         }
-        let written = tokio::spawn(watching::write(events, engine.clone(), place.clone()));
+        let written = tokio::spawn(watching::write(events, engine.clone(), location.clone()));
         engine.go();
         let mut view = View::new(&self.printer, self.asked.steps()).begins(&handle).await?;
-        let mut seen = Seen::from_now(&place, &handle);
+        let mut seen = Seen::from_now(&location, &handle);
         let mut tried = 0;
         let waited = loop {
             let waited = tokio::select! {
-                report = seen.until_rest(engine, &handle, &mut view, &self.printer, &place) => report.map(Ok),
+                report = seen.until_rest(engine, &handle, &mut view, &self.printer, &location) => report.map(Ok),
                 why = engine.until_full() => {
                     if let Err(error) = engine.interrupt().await {
                         tracing::debug!(%error, "what was done last may have to be done again");
@@ -103,7 +102,7 @@ impl Running<'_> {
             }
             tried += 1;
         };
-        if let Err(fault) = work::sweep_removed(engine, &place).await {
+        if let Err(fault) = work::sweep_removed(engine, &location).await {
             tracing::debug!(%fault, "directories of runs that are gone are left");
         }
         self.leave_others(engine, signals).await?;
@@ -115,7 +114,7 @@ impl Running<'_> {
             Ok(report) => {
                 let is_clean = crate::finish::exit(&report) != Exit::Unclean;
                 if matches!(report, Report::Cancelled { .. } | Report::Done(_)) && is_clean {
-                    crate::executors::home(&place).clear(handle.id());
+                    crate::executors::home(&location).clear(handle.id());
                 }
                 self.tell(&handle, report, &view.tally).await
             }
@@ -172,8 +171,8 @@ impl Running<'_> {
 
 /// So that the trail of what happened before is not shown again.
 impl Seen {
-    fn from_now(place: &crate::place::Place, handle: &onceflow_engine::Handle) -> Self {
-        let mut seen = Seen::new(trail::Reader::open(&place.run(handle.id())));
+    fn from_now(location: &crate::location::StoreLocation, handle: &onceflow_engine::Handle) -> Self {
+        let mut seen = Seen::new(trail::Reader::open(&location.run(handle.id())));
         seen.skip();
         seen
     }

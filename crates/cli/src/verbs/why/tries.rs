@@ -1,7 +1,7 @@
 //! What happened at each try at a step, and afterwards: what was said of it by hand, and how it was undone. From the trail.
 
 use crate::{
-    place::Place,
+    location::StoreLocation,
     steps,
     trail::{self, Said},
     words,
@@ -19,9 +19,9 @@ pub(super) struct Seen {
 }
 
 /// All that is told of a run.
-pub(super) fn events(place: &Place, run: &Summary) -> Vec<Seen> {
+pub(super) fn events(location: &StoreLocation, run: &Summary) -> Vec<Seen> {
     let (mut plan, mut seen) = (0, Vec::new());
-    for line in trail::Reader::open(&place.run(run.id)).more() {
+    for line in trail::Reader::open(&location.run(run.id)).more() {
         let trail::Line { t, step: address, what, said, .. } = line;
         if what.is_none() && said.is_none() {
             continue;

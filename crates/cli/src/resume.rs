@@ -3,7 +3,6 @@
 
 use crate::{
     args::GoOn,
-    crew::Crew,
     digests::Digests,
     exit::Exit,
     fault::Fault,
@@ -19,6 +18,7 @@ use crate::{
     verbs::{background, ls::shell_word},
     view::View,
     watching, words, work,
+    worker_setup::WorkerSetup,
 };
 use onceflow_engine::{Handle, Report};
 use onceflow_spec::ResultsMode;
@@ -28,7 +28,7 @@ use std::path::PathBuf;
 const NAMED_MAX: usize = 10;
 
 /// A run that is to go on.
-pub(crate) struct Going<'a> {
+pub(crate) struct Resume<'a> {
     pub(crate) session: Session,
     pub(crate) key: String,
     pub(crate) printer: &'a Printer,
@@ -46,7 +46,7 @@ enum Gone {
     Left(Handle),
 }
 
-impl Going<'_> {
+impl Resume<'_> {
     /// Goes on, and ends as the run does.
     ///
     /// # Errors
@@ -54,7 +54,7 @@ impl Going<'_> {
     pub(crate) async fn go(self) -> Result<Exit, Fault> {
         let mut signals = Signals::listen()?;
         let idle = self.session.idle().await?;
-        let is_for_any = is_for_any(&self.session.place, &idle.find(&self.key).await?).await?;
+        let is_for_any = is_for_any(&self.session.location, &idle.find(&self.key).await?).await?;
         idle.stop();
         let gone = loop {
             let gone = match is_for_any {
@@ -65,11 +65,11 @@ impl Going<'_> {
                 break gone;
             }
         };
-        let (place, jobs) = (self.session.place.clone(), self.args.jobs);
+        let (location, jobs) = (self.session.location.clone(), self.args.jobs);
         let (printer, key) = (self.printer, self.key.clone());
         self.session.close_clean(printer).await?;
         match gone {
-            Gone::Left(handle) => background::start(&place, printer, &key, handle.id(), jobs).await,
+            Gone::Left(handle) => background::start(&location, printer, &key, handle.id(), jobs).await,
             Gone::Ended(exit) => Ok(exit),
             Gone::Alone => Ok(Exit::Waiting),
         }
@@ -80,16 +80,16 @@ impl Going<'_> {
         if self.args.jobs == Some(0) {
             return Err(Fault::usage("`--jobs 0` leaves all steps to workers, and none may take them"));
         }
-        let place = &self.session.place;
+        let location = &self.session.location;
         let notice = Notice { pid: std::process::id(), key: self.key.clone(), ..Notice::default() };
-        match presence::attend(&place.directory, notice)? {
+        match presence::attend(&location.directory, notice)? {
             Presence::Mine(attending, before) if self.args.no_wait => self.leave(attending, before).await,
             Presence::Mine(attending, before) => self.attend(attending, before, signals).await,
             Presence::Other(notice) => {
                 let by = notice.map_or(String::new(), |notice| format!(" in process {}", notice.pid));
                 self.printer.say(format!("run `{}` is at work{by}; following it", self.key));
                 let engine = self.session.idle().await?;
-                let followed = follow(&engine, place, &self.key, self.printer, signals).await?;
+                let followed = follow(&engine, location, &self.key, self.printer, signals).await?;
                 let gone = match followed {
                     Followed::Alone => Gone::Alone,
                     Followed::Asked(exit) => Gone::Ended(exit),
@@ -105,7 +105,7 @@ impl Going<'_> {
 
     async fn leave(&self, attending: Attending, before: Option<Notice>) -> Result<Gone, Fault> {
         let engine = self.session.idle().await?;
-        work::release(&engine, &self.session.place, before).await?;
+        work::release(&engine, &self.session.location, before).await?;
         let handle = engine.find(&self.key).await?;
         handle.retry(self.only.as_deref()).await?;
         drop(attending);
@@ -119,7 +119,7 @@ impl Going<'_> {
         before: Option<Notice>,
         signals: &mut Signals,
     ) -> Result<Gone, Fault> {
-        let place = &self.session.place;
+        let location = &self.session.location;
         let engine = work::engine(&self.session, &mut attending, before, self.args.jobs).await?;
         let (events, handle) = (engine.events(), engine.find(&self.key).await?);
         if let Err(error) = handle.retry(self.only.as_deref()).await {
@@ -128,12 +128,12 @@ impl Going<'_> {
         }
         engine.go();
         attending.started()?;
-        crate::executors::home(place).tidy(handle.id());
-        let writer = trail::Writer::attend(&place.run(handle.id()));
+        crate::executors::home(location).tidy(handle.id());
+        let writer = trail::Writer::attend(&location.run(handle.id()));
         let view = View::new(self.printer, vec![]).begins(&handle).await?;
         let shown = work::show(events, &self.key, writer, view);
         let waited = work::wait(&engine, &handle, signals, self.printer).await;
-        if let Err(fault) = work::sweep_removed(&engine, place).await {
+        if let Err(fault) = work::sweep_removed(&engine, location).await {
             tracing::debug!(%fault, "directories of runs that are gone are left");
         }
         engine.close().await?;
@@ -148,13 +148,13 @@ impl Going<'_> {
 
     /// A run that any worker may take steps of: we are one of them.
     async fn together(&self, signals: &mut Signals) -> Result<Gone, Fault> {
-        let place = &self.session.place;
+        let location = &self.session.location;
         let is_idle = self.args.no_wait || self.args.jobs == Some(0);
         let (engine, _attending) = match is_idle {
             true => (self.session.idle().await?, None),
             false => {
-                let crew = Crew::of(self.args.jobs, None).attending(&self.key);
-                let (engine, attending) = crew.engine(&self.session, "retry").await?;
+                let setup = WorkerSetup::of(self.args.jobs, None).attending(&self.key);
+                let (engine, attending) = setup.engine(&self.session, "retry").await?;
                 (engine, Some(attending))
             }
         };
@@ -168,9 +168,9 @@ impl Going<'_> {
             engine.close().await?;
             return Ok(Gone::Ended(background::told(self.printer, &self.key, None)));
         }
-        let written = tokio::spawn(watching::write(events, engine.clone(), place.clone()));
+        let written = tokio::spawn(watching::write(events, engine.clone(), location.clone()));
         engine.go();
-        let followed = watching::follow(&engine, place, handle, self.printer, signals).await?;
+        let followed = watching::follow(&engine, location, handle, self.printer, signals).await?;
         match &followed {
             Followed::Asked(_) => engine.interrupt().await?,
             Followed::Rests(..) | Followed::Alone => engine.close().await?,
@@ -181,7 +181,7 @@ impl Going<'_> {
             Followed::Alone => Exit::Waiting,
             Followed::Rests(handle, report, view) => {
                 if crate::finish::exit(&report) != Exit::Unclean {
-                    crate::executors::home(place).clear(handle.id());
+                    crate::executors::home(location).clear(handle.id());
                 }
                 self.tell(&handle, *report, &view.tally).await?
             }
@@ -195,8 +195,8 @@ impl Going<'_> {
     }
 
     async fn tell(&self, handle: &Handle, report: Report, tally: &Tally) -> Result<Exit, Fault> {
-        let place = &self.session.place;
-        let story = story::read(place, handle.id());
+        let location = &self.session.location;
+        let story = story::read(location, handle.id());
         let was = story.as_ref().and_then(|story| story["out"].as_str()).map(PathBuf::from);
         let out = self.args.out.clone().or(was).unwrap_or_else(|| PathBuf::from("results"));
         let tally = &self.tried(&report, tally);
@@ -206,7 +206,7 @@ impl Going<'_> {
             _ => None,
         };
         let Some(signature) = signature else { return ending.tell(report, None).await };
-        let mut digests = Digests::open(&place.directory, false);
+        let mut digests = Digests::open(&location.directory, false);
         let was = story.as_ref().and_then(|story| ResultsMode::of(story["results_mode"].as_str()?));
         let mode = was.unwrap_or(self.args.results_mode);
         ending.tell(report, Some(To { outputs: &signature.outputs, out: &out, mode, digests: &mut digests })).await

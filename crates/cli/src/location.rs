@@ -10,7 +10,7 @@ pub(crate) const NAME: &str = ".onceflow";
 
 /// A store's directory, there already or not.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Place {
+pub(crate) struct StoreLocation {
     pub(crate) directory: PathBuf,
     pub(crate) is_there: bool,
     /// Somebody named it.
@@ -69,9 +69,9 @@ fn cache(server: &Server) -> PathBuf {
 }
 
 /// Finds the store, seen from `here`. `given` is what the option or the environment says.
-pub(crate) fn find(given: Option<&Path>, here: &Path) -> Place {
+pub(crate) fn find(given: Option<&Path>, here: &Path) -> StoreLocation {
     if let Some(server) = given.and_then(Server::of) {
-        return Place {
+        return StoreLocation {
             directory: cache(&server),
             is_there: true,
             is_given: true,
@@ -81,11 +81,23 @@ pub(crate) fn find(given: Option<&Path>, here: &Path) -> Place {
     }
     if let Some(given) = given {
         let directory = here.join(given);
-        return Place { is_there: is_store(&directory), is_given: true, directory, server: None, bytes_max: None };
+        return StoreLocation {
+            is_there: is_store(&directory),
+            is_given: true,
+            directory,
+            server: None,
+            bytes_max: None,
+        };
     }
     match here.ancestors().map(|above| above.join(NAME)).find(|directory| directory.is_dir()) {
-        Some(directory) => Place { directory, is_there: true, is_given: false, server: None, bytes_max: None },
-        None => Place { directory: here.join(NAME), is_there: false, is_given: false, server: None, bytes_max: None },
+        Some(directory) => StoreLocation { directory, is_there: true, is_given: false, server: None, bytes_max: None },
+        None => StoreLocation {
+            directory: here.join(NAME),
+            is_there: false,
+            is_given: false,
+            server: None,
+            bytes_max: None,
+        },
     }
 }
 
@@ -94,7 +106,7 @@ fn is_store(directory: &Path) -> bool {
     directory.is_dir()
 }
 
-impl Place {
+impl StoreLocation {
     /// Who takes the steps of runs in it, unless somebody says otherwise.
     pub(crate) fn who(&self) -> Who {
         if self.server.is_some() { Who::Any } else { Who::Attending }
@@ -135,7 +147,7 @@ impl Place {
     }
 }
 
-impl std::fmt::Display for Place {
+impl std::fmt::Display for StoreLocation {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match &self.server {
             Some(server) => server.fmt(f),
@@ -156,7 +168,13 @@ mod tests {
         let new = find(None, &deep);
         assert_eq!(
             new,
-            Place { directory: deep.join(NAME), is_there: false, is_given: false, server: None, bytes_max: None }
+            StoreLocation {
+                directory: deep.join(NAME),
+                is_there: false,
+                is_given: false,
+                server: None,
+                bytes_max: None
+            }
         );
         assert!(new.clone().must_be_there().is_err());
         std::fs::create_dir(root.path().join("a").join(NAME)).unwrap();
@@ -177,8 +195,8 @@ mod tests {
             ("redis://user:hunt@er2@host/1?what=ever", "redis://host/1"),
             ("redis://user:hunt/er2?#@host/1", "redis://host/1"),
         ] {
-            let place = find(Some(Path::new(url)), Path::new("/here"));
-            let told = format!("{place} {place:?}");
+            let location = find(Some(Path::new(url)), Path::new("/here"));
+            let told = format!("{location} {location:?}");
             assert!(!told.contains("hunter2") && !told.contains("er2"), "{told}");
             assert!(told.starts_with(&format!("{shown} ")), "{told}");
         }

@@ -17,7 +17,7 @@ const LABELS_MAX: usize = 5;
 
 /// What a worker takes.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Crew {
+pub(crate) struct WorkerSetup {
     /// Steps at a time: so many are taken, and all of them run.
     pub(crate) jobs: usize,
     labels: Vec<String>,
@@ -31,20 +31,20 @@ pub(crate) struct Crew {
     attends: Option<String>,
 }
 
-impl Crew {
+impl WorkerSetup {
     /// One that takes so many steps at a time, and none that ask for labels.
     pub(crate) fn of(jobs: Option<u16>, lease_ms: Option<u64>) -> Self {
-        Crew { jobs: jobs.map_or_else(cpus, usize::from), lease_ms, ..Crew::default() }
+        WorkerSetup { jobs: jobs.map_or_else(cpus, usize::from), lease_ms, ..WorkerSetup::default() }
     }
 
     /// The same, taking the steps of this run also if they are for whoever attends it.
     pub(crate) fn attending(self, key: &str) -> Self {
-        Crew { attends: Some(key.to_owned()), ..self }
+        WorkerSetup { attends: Some(key.to_owned()), ..self }
     }
 
     /// One that takes no steps of tasks: it puts aside, undoes and removes.
     pub(crate) fn for_the_end() -> Self {
-        Crew { is_for_the_end: true, ..Crew::of(None, None) }
+        WorkerSetup { is_for_the_end: true, ..WorkerSetup::of(None, None) }
     }
 
     /// As it is said on the command line.
@@ -61,7 +61,13 @@ impl Crew {
             return Err(Fault::usage(message).hint("start several workers"));
         }
         let cpu_milli = args.cpus.map(|cpus| (cpus * 1000.0).round() as u32);
-        Ok(Crew { labels, limits, cpu_milli, memory_bytes: args.memory, ..Crew::of(args.jobs, args.lease) })
+        Ok(WorkerSetup {
+            labels,
+            limits,
+            cpu_milli,
+            memory_bytes: args.memory,
+            ..WorkerSetup::of(args.jobs, args.lease)
+        })
     }
 
     /// The classes whose steps it takes, with how many at a time: one for every set of its labels.
@@ -101,15 +107,15 @@ impl Crew {
             lease_ms: self.lease_ms.unwrap_or(Options::default().lease_ms),
             other_classes: false,
             waits: true,
-            scratch: crate::executors::home(&session.place).scratch(),
+            scratch: crate::executors::home(&session.location).scratch(),
             about: Some(about),
             ..Options::default()
         };
         let engine = Engine::open(&session.store, options).await?;
         let attending = here(session, &engine)?;
-        engine.add_tasks(&crate::executors::shared_tasks(&session.place, engine.incarnation()))?;
-        work::release(&engine, &session.place, None).await?;
-        tokio::spawn(work::keep_releasing(engine.clone(), session.place.clone()));
+        engine.add_tasks(&crate::executors::shared_tasks(&session.location, engine.incarnation()))?;
+        work::release(&engine, &session.location, None).await?;
+        tokio::spawn(work::keep_releasing(engine.clone(), session.location.clone()));
         Ok((engine, attending))
     }
 }
@@ -118,7 +124,7 @@ impl Crew {
 fn here(session: &Session, engine: &Engine) -> Result<Attending, Fault> {
     let key = format!("worker {}", std::process::id());
     let notice = Notice { pid: std::process::id(), key, ..Notice::default() };
-    match presence::attend(&session.place.directory, notice)? {
+    match presence::attend(&session.location.directory, notice)? {
         Presence::Mine(mut attending, _) => {
             attending.claims_as(engine.incarnation())?;
             Ok(attending)
@@ -145,19 +151,19 @@ mod tests {
 
     #[test]
     fn a_worker_takes_steps_that_ask_for_any_of_its_labels_together_and_for_none() {
-        let crew = Crew {
+        let setup = WorkerSetup {
             jobs: 4,
             labels: ["gpu", "large"].map(String::from).to_vec(),
             limits: [(String::from("gpu"), 1)].into(),
-            ..Crew::default()
+            ..WorkerSetup::default()
         };
-        let classes: Vec<_> = crew.classes().into_iter().collect();
+        let classes: Vec<_> = setup.classes().into_iter().collect();
         let named = |name: &str, max| (String::from(name), max);
         assert_eq!(
             classes,
             [named("flow", 4), named("flow+gpu", 1), named("flow+gpu+large", 1), named("flow+large", 4)]
         );
-        assert!(crew.takes("", &[]) && crew.takes("flow+gpu", &[]) && !crew.takes("flow+tpu", &[]));
-        assert!(!crew.takes("flow", &[(String::from("sum"), String::from("1"))]));
+        assert!(setup.takes("", &[]) && setup.takes("flow+gpu", &[]) && !setup.takes("flow+tpu", &[]));
+        assert!(!setup.takes("flow", &[(String::from("sum"), String::from("1"))]));
     }
 }
