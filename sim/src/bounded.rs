@@ -7,7 +7,7 @@ use onceflow_core::{
     Inbox, Key, Kind, Row, Shard,
     protocol::{
         ids::{FrameId, RunId, SETTLE, StepId, TEARDOWN, UNDO},
-        rows::{self, Frame, Phase, State, Ticket},
+        rows::{self, Frame, Phase, ReadyStep, State},
     },
 };
 use std::collections::{BTreeMap, BTreeSet};
@@ -30,11 +30,11 @@ pub fn look(room: &Room, all: &[(Shard, Key, Row)]) {
     for (_, key, row) in all {
         let (id, name) = (key.group.id(), key.name.as_bytes());
         if key.group.kind() == Kind::Queue {
-            let ticket = Inbox::from_row(row).and_then(|inbox| rows::read::<Ticket>(&inbox.note));
-            if let (Some((run, step)), Some(ticket)) = (StepId::from_queue_name(name), ticket)
+            let ready_step = Inbox::from_row(row).and_then(|inbox| rows::read::<ReadyStep>(&inbox.note));
+            if let (Some((run, step)), Some(ready_step)) = (StepId::from_queue_name(name), ready_step)
                 && !matches!(step.node, SETTLE | TEARDOWN | UNDO)
             {
-                plans.entry((run, ticket.generation.0)).or_default().active.insert(step.frame);
+                plans.entry((run, ready_step.generation.0)).or_default().active.insert(step.frame);
             }
         } else if id.first() == Some(&b'R') && id.len() == 9 && name == b"s" {
             let run = RunId(id[1..].try_into().expect("eight bytes"));

@@ -11,7 +11,7 @@ use onceflow_core::{
     protocol::{
         draft::stored,
         ids::{RunId, SETTLE, StepId, TEARDOWN, UNDO},
-        rows::{self, Frame, Header, Parked, Received, State as RunState, Ticket, Undo},
+        rows::{self, Frame, Header, Parked, ReadyStep, Received, State as RunState, Undo},
     },
     row::counter,
 };
@@ -39,11 +39,11 @@ fn counts(room: &Room, all: &[(Shard, Key, Row)]) {
         let (id, name) = (key.group.id(), key.name.as_bytes());
         if key.group.kind() == Kind::Queue {
             let step = StepId::from_queue_name(name);
-            let ticket = Inbox::from_row(row).and_then(|inbox| rows::read::<Ticket>(&inbox.note));
-            if let (Some((run, step)), Some(ticket)) = (step, ticket)
+            let ready_step = Inbox::from_row(row).and_then(|inbox| rows::read::<ReadyStep>(&inbox.note));
+            if let (Some((run, step)), Some(ready_step)) = (step, ready_step)
                 && !matches!(step.node, SETTLE | TEARDOWN | UNDO)
             {
-                *ready.entry((run, ticket.generation.0)).or_default() += 1;
+                *ready.entry((run, ready_step.generation.0)).or_default() += 1;
             }
         } else if id.first() == Some(&b'r') && id.len() == 13 && name == b"l" {
             let run = RunId(id[1..9].try_into().expect("eight bytes"));
@@ -80,8 +80,11 @@ fn holds(room: &Room, all: &[(Shard, Key, Row)]) {
     for (_, key, row) in all {
         let (id, name) = (key.group.id(), key.name.as_bytes());
         if key.group.kind() == Kind::Queue {
-            let ticket = Inbox::from_row(row).and_then(|inbox| rows::read::<Ticket>(&inbox.note));
-            ticket.iter().flat_map(|ticket| &ticket.inputs).for_each(|received| need(key, &received.outcome));
+            let ready_step = Inbox::from_row(row).and_then(|inbox| rows::read::<ReadyStep>(&inbox.note));
+            ready_step
+                .iter()
+                .flat_map(|ready_step| &ready_step.inputs)
+                .for_each(|received| need(key, &received.outcome));
         } else if id.first() == Some(&b'r') && id.len() == 13 {
             match name.first() {
                 Some(b'f') => {
@@ -94,7 +97,7 @@ fn holds(room: &Room, all: &[(Shard, Key, Row)]) {
                 Some(b'i') => rows::read::<Received>(row).iter().for_each(|received| need(key, &received.outcome)),
                 Some(b'p') => {
                     let parked = rows::read::<Parked>(row);
-                    let inputs = parked.iter().flat_map(|parked| &parked.ticket.inputs);
+                    let inputs = parked.iter().flat_map(|parked| &parked.ready_step.inputs);
                     inputs.for_each(|received| need(key, &received.outcome));
                 }
                 Some(b'u') => {

@@ -36,7 +36,7 @@ pub struct Sim {
 #[derive(Default)]
 struct Inner {
     now_ms: u64,
-    tickets: u64,
+    ready_steps: u64,
     tasks: BTreeMap<u64, Task>,
     timers: BTreeMap<(u64, u64), Waker>,
     /// By node: until when it is paused, and which incarnation lives.
@@ -144,8 +144,8 @@ impl Sim {
     /// Runs a task on a node beside everything else.
     pub fn spawn(self: &Arc<Self>, node: NodeId, name: &'static str, future: BoxFuture<'static, ()>) {
         let mut inner = lock(&self.inner);
-        inner.tickets += 1;
-        let id = inner.tickets;
+        inner.ready_steps += 1;
+        let id = inner.ready_steps;
         let waker = Arc::new(TaskWaker { sim: Arc::downgrade(self), id, queued: AtomicBool::new(true) });
         inner.tasks.insert(id, Task { node, name, future: Some(future), waker });
         lock(&self.ready).push(id);
@@ -192,8 +192,8 @@ impl Sim {
     /// Ends after so much virtual time; with 0, after others had a chance.
     pub fn sleep(self: &Arc<Self>, ms: u64) -> Sleep {
         let mut inner = lock(&self.inner);
-        inner.tickets += 1;
-        let place = (inner.now_ms.saturating_add(ms), inner.tickets);
+        inner.ready_steps += 1;
+        let place = (inner.now_ms.saturating_add(ms), inner.ready_steps);
         Sleep { sim: self.clone(), place, yielded: ms > 0 }
     }
 

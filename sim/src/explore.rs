@@ -10,7 +10,7 @@ mod worker;
 
 pub use flow::SHAPES;
 
-use onceflow_core::{Fence, Kind, Shard, Timestamp, protocol::draft::Plan};
+use onceflow_core::{Fence, Kind, Shard, Timestamp, protocol::draft::InstalledProgram};
 use onceflow_store::state::{Answer, NoEffects, State};
 use std::collections::{BTreeSet, HashSet, VecDeque};
 use worker::{Job, Worker};
@@ -106,7 +106,7 @@ impl World {
     }
 
     /// The world after an event; `None` if that changes nothing.
-    fn after(&self, plan: &Plan, event: Event) -> Result<Option<World>, String> {
+    fn after(&self, plan: &InstalledProgram, event: Event) -> Result<Option<World>, String> {
         let mut next = self.clone();
         let changed = match event {
             Event::Take(at) => next.take(at)?,
@@ -157,7 +157,7 @@ impl World {
         (0..).map(made).find(|fence| !used(fence)).expect("there are many numbers")
     }
 
-    fn send(&mut self, plan: &Plan, at: usize, takes: bool) -> Result<bool, String> {
+    fn send(&mut self, plan: &InstalledProgram, at: usize, takes: bool) -> Result<bool, String> {
         let Some(mut job) = self.workers[at].job.take() else { return Ok(false) };
         let mut batch = job.batch.take().expect("it was decided");
         let next = takes.then(|| self.fence(at));
@@ -185,7 +185,7 @@ impl World {
     }
 
     /// Notes which steps have committed; none may twice.
-    fn note(&mut self, plan: &Plan, before: &State, job: &Job) -> Result<(), String> {
+    fn note(&mut self, plan: &InstalledProgram, before: &State, job: &Job) -> Result<(), String> {
         let key = job.claimed.queue.key(&job.claimed.name);
         let left = before.get(Shard(0), &key).is_some() && self.rows.get(Shard(0), &key).is_none();
         if !left || worker::is_parked(plan, &self.rows, &job.claimed.name) || !worker::is_ordinary(&job.claimed.name) {

@@ -13,7 +13,7 @@ use onceflow_core::{
     protocol::{
         ids::{END, RunId, SETTLE, StepId},
         keys::Keys,
-        rows::{self, Frame, Head, Shape, Status, Ticket, Undo},
+        rows::{self, Frame, Head, ReadyStep, Shape, Status, Undo},
     },
 };
 use onceflow_store::{Position, state::State};
@@ -61,7 +61,7 @@ fn plan_of(key: &Key) -> Option<(RunId, u32)> {
     Some((RunId(*run), u32::from_be_bytes(generation.try_into().ok()?)))
 }
 
-fn ticket(row: &Row) -> Option<Ticket> {
+fn ready_step(row: &Row) -> Option<ReadyStep> {
     rows::read(&Inbox::from_row(row)?.note)
 }
 
@@ -248,9 +248,9 @@ impl Watch {
     /// A run is settled by its counter only when nothing is in flight.
     fn settling(&self, batch: &Batch, key: &Key, row: &Row, state: &State) {
         let Some((run, step)) = StepId::from_queue_name(key.name.as_bytes()) else { return };
-        let Some(ticket) = ticket(row) else { return };
+        let Some(ready_step) = ready_step(row) else { return };
         let plainly = batch.ops.iter().any(|op| matches!(op, Op::Put(put, _) if put == key));
-        let live = Keys::new(run, ticket.generation).live();
+        let live = Keys::new(run, ready_step.generation).live();
         if step.node == SETTLE && !plainly && state.get(batch.shard, &live).is_some() {
             let seen = format!("run {run} is to be settled while steps are in flight");
             lock(&self.truth).violate("one counter says what is in flight", seen);
@@ -259,9 +259,9 @@ impl Watch {
 
     fn ready(&self, node: NodeId, key: &Key, row: &Row) {
         let Some((run, step)) = StepId::from_queue_name(key.name.as_bytes()) else { return };
-        let Some(ticket) = ticket(row) else { return };
+        let Some(ready_step) = ready_step(row) else { return };
         self.sim.tell(|| format!("node {node} makes {} ready", name(&key.name)));
-        let place = (run, ticket.generation.0, step);
+        let place = (run, ready_step.generation.0, step);
         if is_ordinary(step) && lock(&self.truth).committed.contains_key(&place) {
             let seen = format!("{} of run {run} became ready again after it committed", name(&key.name));
             lock(&self.truth).violate("no step runs after it committed", seen);
@@ -270,8 +270,8 @@ impl Watch {
 
     fn left(&self, node: NodeId, position: Position, batch: &Batch, key: &Key, row: &Row, state: &State) {
         let Some((run, step)) = StepId::from_queue_name(key.name.as_bytes()) else { return };
-        let Some(ticket) = ticket(row) else { return };
-        let keys = Keys::new(run, ticket.generation);
+        let Some(ready_step) = ready_step(row) else { return };
+        let keys = Keys::new(run, ready_step.generation);
         if state.get(batch.shard, &keys.parked(step)).is_some() {
             self.sim.tell(|| format!("node {node} puts {} aside", name(&key.name)));
             return;
@@ -285,7 +285,7 @@ impl Watch {
         self.sim.tell(|| format!("node {node} commits {}", name(&key.name)));
         if is_ordinary(step) {
             let mut truth = lock(&self.truth);
-            if truth.committed.insert((run, ticket.generation.0, step), position).is_some() {
+            if truth.committed.insert((run, ready_step.generation.0, step), position).is_some() {
                 let seen = format!("{} of run {run} committed twice", name(&key.name));
                 truth.violate("at most one committed value per step", seen);
             }
@@ -309,7 +309,7 @@ impl Watch {
 
     /// That the body of a step starts which must not start twice was written by who has the step.
     fn starts(&self, position: Position, batch: &Batch, (key, was, is): (&Key, &Row, &Row)) {
-        let (Some(was), Some(is)) = (ticket(was), ticket(is)) else { return };
+        let (Some(was), Some(is)) = (ready_step(was), ready_step(is)) else { return };
         let Some(fence) = is.started.filter(|_| (was.started, was.failed) != (is.started, is.failed)) else { return };
         let claim = Require::Equals(key.group.claims().key(&key.name), Row::new(fence.to_bytes()));
         if let Some((run, _)) = StepId::from_queue_name(key.name.as_bytes())

@@ -109,7 +109,7 @@ impl Seen {
                 view.tally.elsewhere = usize::try_from(elsewhere.max(self.elsewhere)).unwrap_or(usize::MAX);
                 return Ok(Some(report));
             }
-            handle.hasten().await?;
+            handle.poke().await?;
         }
         if self.looks % WORKERS_EVERY == WORKERS_EVERY / 2 {
             self.look_around(engine, handle, printer).await?;

@@ -11,7 +11,7 @@ use onceflow_core::{
     protocol::{
         draft::{Draft, Edge},
         ids::Generation,
-        rows::{self, State, Ticket},
+        rows::{self, ReadyStep, State},
         step::Taken,
     },
 };
@@ -71,7 +71,7 @@ impl Shared {
                     if found.generation != run.plan.keys.generation || !may_commit(taken, found) {
                         return Ok(Sent::Lost);
                     }
-                    run.saw(found);
+                    run.set_state(found);
                 }
                 Tried::Refused(refused) if refused.which == CLAIM => {
                     let again = refused.found.is_none() && self.claim_was_forgotten(taken).await?;
@@ -95,7 +95,7 @@ impl Shared {
     async fn went(&self, run: &Run, taken: &Taken, parks: bool) -> Result<bool, Error> {
         // Who does not have its task moves it to another queue: that is not leaving either.
         let mut keys = vec![run.plan.keys.parked(taken.step), taken.queue.key(&taken.name)];
-        keys.extend(crate::worker::wanted::elsewhere(run, taken));
+        keys.extend(crate::worker::unserved::elsewhere(run, taken));
         let found = self.records.get(self.shard(), &keys).await?;
         Ok(found[1..].iter().all(Option::is_none) && (parks || found[0].is_none()))
     }
@@ -156,8 +156,8 @@ impl Shared {
     /// Whether the claim is gone though the step is there, free and as it was taken: then no commit took it away, but a
     /// store that changed its owner forgot it. It is claimed again then.
     async fn claim_was_forgotten(&self, taken: &Taken) -> Result<bool, Error> {
-        let Taken { queue, name, fence, ticket, .. } = taken;
-        self.claim_as(queue, name, *fence, (ticket.generation, ticket.failed)).await
+        let Taken { queue, name, fence, ready_step, .. } = taken;
+        self.claim_as(queue, name, *fence, (ready_step.generation, ready_step.failed)).await
     }
 
     /// Whether the claim on a step still stands.
@@ -175,8 +175,8 @@ impl Shared {
         fence: Fence,
         taken: &Row,
     ) -> Result<bool, Error> {
-        let Some(ticket) = ticket(taken) else { return Ok(false) };
-        self.claim_as(queue, name, fence, (ticket.generation, ticket.failed)).await
+        let Some(ready_step) = ready_step(taken) else { return Ok(false) };
+        self.claim_as(queue, name, fence, (ready_step.generation, ready_step.failed)).await
     }
 
     /// The same, for a step that was taken in that plan, after so many failures.
@@ -188,9 +188,9 @@ impl Shared {
         taken: (Generation, u32),
     ) -> Result<bool, Error> {
         let Some(row) = self.row(queue.key(name)).await? else { return Ok(false) };
-        let is_same = ticket(&row).is_some_and(|ticket| {
+        let is_same = ready_step(&row).is_some_and(|ready_step| {
             // One that must not start twice may be found by another meanwhile; what it gives late is told then.
-            (ticket.generation, ticket.failed) == taken && ticket.started.is_none()
+            (ready_step.generation, ready_step.failed) == taken && ready_step.started.is_none()
         });
         if !is_same {
             return Ok(false);
@@ -344,7 +344,7 @@ impl Shared {
 }
 
 /// What the row of a step in its queue says.
-fn ticket(row: &Row) -> Option<Ticket> {
+fn ready_step(row: &Row) -> Option<ReadyStep> {
     Inbox::from_row(row).and_then(|inbox| rows::read(&inbox.note))
 }
 

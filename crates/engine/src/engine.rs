@@ -136,9 +136,9 @@ impl Engine {
             *known = Arc::new(all);
         }
         if let Some(worker) = &self.worker {
-            worker.room.learn(tasks.classes());
+            worker.capacity.learn(tasks.classes());
             // Steps may wait for just these.
-            worker.room.ring();
+            worker.capacity.ring();
         }
         Ok(())
     }
@@ -204,7 +204,7 @@ impl Engine {
         let program = self.check(&start)?;
         let digest = program.blocks[0].digest;
         if let Some(worker) = &self.worker {
-            worker.room.learn(program.tasks.iter().map(|task| task.class.clone()));
+            worker.capacity.learn(program.tasks.iter().map(|task| task.class.clone()));
         }
         let inputs = inputs::take(program.identity().inputs, &mut start.inputs, &start.assumed).await?;
         inputs.note_sources(&self.shared.values);

@@ -138,7 +138,7 @@ impl Handle {
                 if report.is_at_rest() {
                     return Ok(report);
                 }
-                self.hasten().await?;
+                self.poke().await?;
                 self.until_something_happens(progress).await?;
             }
         })
@@ -296,7 +296,7 @@ impl Handle {
                 }
                 let draft = run::turn(&run.plan, state, Phase::Cancelling);
                 if self.shared.commit_outside(draft, &[]).await?.is_ok() {
-                    run.saw(onceflow_core::protocol::rows::State { phase: Phase::Cancelling, ..state });
+                    run.set_state(onceflow_core::protocol::rows::State { phase: Phase::Cancelling, ..state });
                     self.shared.look.notify_one();
                     break;
                 }
@@ -392,7 +392,7 @@ impl Handle {
             }
             let applied = match resolution {
                 Resolution::Done(outputs) => {
-                    let node = &plan.program.blocks[parked.ticket.block as usize].nodes[step.node as usize];
+                    let node = &plan.program.blocks[parked.ready_step.block as usize].nodes[step.node as usize];
                     let own = node.outputs.len() - usize::from(node.attempt);
                     // As many as the task itself gives: one that gives nothing is done, and says so.
                     let is_done_only = own == 1 && node.outputs[0].name == onceflow_core::model::task::DONE;
@@ -421,7 +421,7 @@ impl Handle {
                 Resolution::Fail(why) => {
                     let failed = Failed {
                         address: address.into(),
-                        attempt: parked.ticket.failed + 1,
+                        attempt: parked.ready_step.failed + 1,
                         causes: vec![why],
                         started: false,
                     };

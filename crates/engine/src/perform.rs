@@ -18,7 +18,7 @@ use crate::{
     error::DAMAGE,
     events::{Event, What},
     shared::Run,
-    worker::{Heartbeat, Seat, Whose, Worker},
+    worker::{Heartbeat, Slot, Whose, Worker},
 };
 use onceflow_core::{
     Claimed, Fence, Inbox,
@@ -27,7 +27,7 @@ use onceflow_core::{
         draft::Draft,
         ids::{END, LANE, SETTLE, StepId, TEARDOWN, UNDO},
         keys::Keys,
-        rows::{self, Failed, Phase, Received, State, Ticket, Why},
+        rows::{self, Failed, Phase, ReadyStep, Received, State, Why},
         step::{self, Taken},
     },
 };
@@ -60,29 +60,29 @@ pub(crate) struct Work<'a> {
 
 impl Worker {
     /// Performs a step; answers what its commit took next.
-    pub(crate) async fn perform(&self, job: &Job, seat: &mut Seat) -> Result<Option<Job>, Error> {
+    pub(crate) async fn perform(&self, job: &Job, slot: &mut Slot) -> Result<Option<Job>, Error> {
         let Some((id, step)) = StepId::from_queue_name(job.claimed.name.as_bytes()) else {
             return Err(Error::damaged(format!("a row in a queue is called {:?}", job.claimed.name)));
         };
         let inbox = Inbox::from_row(&job.claimed.row);
-        let ticket: Option<Ticket> = inbox.and_then(|inbox| rows::read(&inbox.note));
-        let ticket = ticket.ok_or_else(|| Error::damaged(format!("the ticket of step {step:?}")))?;
-        let run = match self.shared.run(id, Some(ticket.generation)).await? {
-            Some(run) if run.plan.keys.generation == ticket.generation => run,
-            _ if step.node == TEARDOWN => return self.remove_plan(job, id, step, &ticket).await,
-            _ => return self.drop_stale(job, Keys::new(id, ticket.generation), step, &ticket).await,
+        let ready_step: Option<ReadyStep> = inbox.and_then(|inbox| rows::read(&inbox.note));
+        let ready_step = ready_step.ok_or_else(|| Error::damaged(format!("the ready row of step {step:?}")))?;
+        let run = match self.shared.run(id, Some(ready_step.generation)).await? {
+            Some(run) if run.plan.keys.generation == ready_step.generation => run,
+            _ if step.node == TEARDOWN => return self.remove_plan(job, id, step, &ready_step).await,
+            _ => return self.drop_stale(job, Keys::new(id, ready_step.generation), step, &ready_step).await,
         };
         let Some(frame) = self.shared.frame(&run, step.frame).await? else {
             return self.missing(job, format!("the frame of step {step:?} of run `{}`", run.key)).await;
         };
         let inbox = self.arrived(job).await?;
         let Claimed { queue, name, .. } = job.claimed.clone();
-        let taken = Taken { step, queue, name, fence: job.fence, ticket, frame, inbox };
+        let taken = Taken { step, queue, name, fence: job.fence, ready_step, frame, inbox };
         let work = Work { worker: self, run, taken, position: job.position };
         let ending = match step.node {
-            SETTLE => Some(work.settle(seat).await),
-            UNDO => Some(work.undo(seat).await),
-            TEARDOWN => Some(work.tear_down(seat).await),
+            SETTLE => Some(work.settle(slot).await),
+            UNDO => Some(work.undo(slot).await),
+            TEARDOWN => Some(work.tear_down(slot).await),
             _ => None,
         };
         match ending {
@@ -91,16 +91,16 @@ impl Worker {
             None => {}
         }
         if !work.run.state().phase.dispatches() {
-            return work.stand_back(seat).await;
+            return work.stand_back(slot).await;
         }
         let performed = match step.node {
-            LANE => work.open_chunk(seat).await,
-            END => work.end(seat).await,
-            _ => work.node(seat).await,
+            LANE => work.open_chunk(slot).await,
+            END => work.end(slot).await,
+            _ => work.node(slot).await,
         };
         match performed {
-            Err(error) if error.is_damage() => work.damaged(seat, error).await,
-            Err(error) if !self.is_stopping() => work.troubled(seat, error).await,
+            Err(error) if error.is_damage() => work.damaged(slot, error).await,
+            Err(error) if !self.is_stopping() => work.troubled(slot, error).await,
             performed => performed,
         }
     }
@@ -148,7 +148,13 @@ impl Worker {
     }
 
     /// A step of a plan that is not valid any more: its row goes, with what it holds.
-    async fn drop_stale(&self, job: &Job, keys: Keys, step: StepId, ticket: &Ticket) -> Result<Option<Job>, Error> {
+    async fn drop_stale(
+        &self,
+        job: &Job,
+        keys: Keys,
+        step: StepId,
+        ready_step: &ReadyStep,
+    ) -> Result<Option<Job>, Error> {
         let Claimed { queue, name, .. } = &job.claimed;
         let mut batch = onceflow_core::Batch::new(self.shared.shard());
         let claim = queue.claims().key(name);
@@ -159,7 +165,7 @@ impl Worker {
             let edge = keys.edge(&keys.arrival(step, received.port), received.port);
             Some(Weave::Clear { edge: EdgeName::root(edge), from: crate::data::id(stored), deadline: None })
         };
-        let weaves: Vec<_> = ticket.inputs.iter().filter(|received| received.owned).filter_map(clear).collect();
+        let weaves: Vec<_> = ready_step.inputs.iter().filter(|received| received.owned).filter_map(clear).collect();
         self.shared.values.weave(&mut batch, &weaves).await?;
         let _refused_if_not_ours = self.shared.records.commit(batch).await?;
         Ok(None)
@@ -170,12 +176,12 @@ impl Work<'_> {
     /// Commits, and takes the next step with it. `None` if the step is not ours any more.
     pub(crate) async fn commit<'a>(
         &'a self,
-        seat: &Seat,
+        slot: &Slot,
         weaves: &[Weave],
         what: Option<What>,
         decide: impl Fn(State) -> Draft<'a>,
     ) -> Result<Committed, Error> {
-        let asked = self.worker.claim_next(seat);
+        let asked = self.worker.claim_next(slot);
         let claim = asked.as_ref().map(|asked| asked.claim.clone());
         let shared = &self.worker.shared;
         let order = if what.is_some() { shared.events.order_if_wanted().await } else { None };
@@ -215,33 +221,33 @@ impl Work<'_> {
 
     /// What the step needs is lost: trying again does not help, so it is put aside, and the run fails and says why. If the
     /// step is not ours any more, what it needs went with it, and nothing is wrong.
-    async fn damaged(&self, seat: &Seat, error: Error) -> Result<Option<Job>, Error> {
+    async fn damaged(&self, slot: &Slot, error: Error) -> Result<Option<Job>, Error> {
         if !self.worker.shared.is_ours(&self.taken).await? {
             return Ok(None);
         }
         self.worker.shared.drop_broken(&error).await;
         let told = error.to_string();
         let cause = if told.starts_with(DAMAGE) { told } else { format!("{DAMAGE}: {told}") };
-        self.put_aside(seat, vec![cause]).await
+        self.put_aside(slot, vec![cause]).await
     }
 
     /// The step is put aside as failed, and the run fails and says why.
-    async fn put_aside(&self, seat: &Seat, causes: Vec<String>) -> Result<Option<Job>, Error> {
+    async fn put_aside(&self, slot: &Slot, causes: Vec<String>) -> Result<Option<Job>, Error> {
         let address = self.address().await.unwrap_or_else(|_| String::from("/"));
         tracing::error!(?causes, run = %self.run.key, address, "a step is put aside");
-        let attempt = self.taken.ticket.failed + 1;
+        let attempt = self.taken.ready_step.failed + 1;
         let failed = Failed { address: address.into(), attempt, causes, started: false };
         let park = |state: State| {
             let next = if state.phase == Phase::Running { Phase::Failing } else { state.phase };
             step::park(&self.run.plan, state, &self.taken, Why::Failed(failed.clone()), next)
         };
-        let committed = self.commit(seat, &[], Some(What::DidFail(failed.clone())), park).await?;
+        let committed = self.commit(slot, &[], Some(What::DidFail(failed.clone())), park).await?;
         self.worker.shared.read_run(self.run.plan.keys.run).await?;
         Ok(committed.next())
     }
 
     /// The run takes no steps now: this one is put aside, as it is.
-    pub(crate) async fn stand_back(&self, seat: &Seat) -> Result<Option<Job>, Error> {
+    pub(crate) async fn stand_back(&self, slot: &Slot) -> Result<Option<Job>, Error> {
         // What is known of the run may be old.
         self.worker.shared.read_run(self.run.plan.keys.run).await?;
         let phase = self.run.state().phase;
@@ -250,7 +256,7 @@ impl Work<'_> {
             return Ok(None);
         }
         let park = |state: State| step::park(&self.run.plan, state, &self.taken, Why::NotStarted, state.phase);
-        self.commit(seat, &[], None, park).await.map(Committed::next)
+        self.commit(slot, &[], None, park).await.map(Committed::next)
     }
 
     /// Lets others take the step, a little later: it cannot be performed here now.
@@ -275,7 +281,7 @@ impl Work<'_> {
     pub(crate) async fn address(&self) -> Result<String, Error> {
         let plan = &self.run.plan;
         let place = self.worker.shared.place(&self.run, self.taken.step.frame, self.taken.step.index).await?;
-        Ok(match plan.program.blocks[self.taken.ticket.block as usize].nodes.get(self.taken.step.node as usize) {
+        Ok(match plan.program.blocks[self.taken.ready_step.block as usize].nodes.get(self.taken.step.node as usize) {
             Some(node) => place.address(&node.path),
             None => place.address(&[]),
         })

@@ -5,7 +5,7 @@ use onceflow_core::{
     Fences, Key, Row, Shard,
     model::{Place, Program, Wiring},
     protocol::{
-        draft::Plan,
+        draft::InstalledProgram,
         ids::{FrameId, Generation, RunId},
         keys::Keys,
         rows::{self, Frame, Header, Shape, State},
@@ -56,7 +56,7 @@ pub(crate) struct Shared {
 
 /// A run as far as this process has seen it.
 pub(crate) struct Run {
-    pub(crate) plan: Plan,
+    pub(crate) plan: InstalledProgram,
     pub(crate) header: Header,
     pub(crate) key: Arc<str>,
     state: Mutex<State>,
@@ -181,7 +181,7 @@ impl Shared {
         let state = self.row(run.plan.keys.state()).await?.as_deref().and_then(rows::read::<State>);
         let state = state.filter(|state| state.generation == run.plan.keys.generation);
         if let Some(state) = state {
-            run.saw(state);
+            run.set_state(state);
         }
         Ok(state.is_some())
     }
@@ -217,12 +217,12 @@ impl Shared {
         Ok(self.values.get(&crate::data::id(&header.program.id)).await.is_ok())
     }
 
-    pub(crate) fn plan(&self, keys: Keys, program: Arc<Program>) -> Plan {
+    pub(crate) fn plan(&self, keys: Keys, program: Arc<Program>) -> InstalledProgram {
         let wiring = Arc::new(Wiring::of(&program));
-        Plan::new(self.shard(), keys, program, wiring)
+        InstalledProgram::new(self.shard(), keys, program, wiring)
     }
 
-    pub(crate) fn remember(&self, plan: Plan, header: Header, state: State) -> Arc<Run> {
+    pub(crate) fn remember(&self, plan: InstalledProgram, header: Header, state: State) -> Arc<Run> {
         let id = plan.keys.run;
         let key = Arc::from(header.key.as_str());
         let run = Arc::new(Run {
@@ -347,7 +347,7 @@ impl Run {
         *lock(&self.state)
     }
 
-    pub(crate) fn saw(&self, state: State) {
+    pub(crate) fn set_state(&self, state: State) {
         *lock(&self.state) = state;
     }
 

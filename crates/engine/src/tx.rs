@@ -84,7 +84,7 @@ impl Tx {
     }
 
     /// Adds what was read and written to the batch of the commit.
-    pub(crate) fn ride(&self, batch: &mut Batch, now: Timestamp, step: &[u8]) {
+    pub(crate) fn apply_to(&self, batch: &mut Batch, now: Timestamp, step: &[u8]) {
         let done = lock(&self.done);
         for (name, seen) in &done.read {
             if onceflow_core::hazard::is_on("reads-not-required") {

@@ -6,17 +6,17 @@
 
 mod alive;
 pub(crate) mod announce;
-mod room;
-pub(crate) mod wanted;
+mod capacity;
+pub(crate) mod unserved;
 mod watch;
 
 use crate::{Error, perform::Job, shared::Shared};
 use alive::Hold;
 pub(crate) use alive::{Alive, Heartbeat, Stop, Whose};
+pub(crate) use capacity::{Capacity, Reserved, Slot};
 use futures_util::future::{Either, select};
 use onceflow_core::{Batch, Claim, Claimed, Fence, Timestamp};
 use onceflow_store::{BoxFuture, Outcome, Position, records};
-pub(crate) use room::{Reserved, Room, Seat};
 use std::sync::{
     Arc,
     atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst},
@@ -26,7 +26,7 @@ use tokio::sync::{Notify, futures::Notified, watch::Sender};
 /// A worker: takes steps and performs them until it is told to stop.
 pub(crate) struct Worker {
     pub(crate) shared: Arc<Shared>,
-    pub(crate) room: Room,
+    pub(crate) capacity: Capacity,
     pub(crate) alive: Alive,
     pub(crate) saying: announce::Saying,
     pub(crate) troubles: crate::perform::patience::Troubles,
@@ -46,10 +46,10 @@ pub(crate) struct Worker {
 
 impl Worker {
     pub(crate) fn start(shared: Arc<Shared>) -> Arc<Self> {
-        let room = Room::new(&shared.options);
+        let capacity = Capacity::new(&shared.options);
         let worker = Arc::new(Worker {
             shared: shared.clone(),
-            room,
+            capacity,
             alive: Alive::default(),
             saying: announce::Saying::default(),
             troubles: crate::perform::patience::Troubles::default(),
@@ -76,7 +76,7 @@ impl Worker {
     pub(crate) fn stop(&self) {
         self.stopping.store(true, SeqCst);
         self.stopped.notify_waiters();
-        self.room.ring();
+        self.capacity.ring();
     }
 
     /// Takes no further steps, and ends the bodies of those it has taken, but for those that must not start twice.
@@ -155,21 +155,21 @@ impl Worker {
         let _dropped = Dropped(&self);
         self.until_it_goes().await;
         while !self.is_stopping() {
-            let mut seat = self.room.seat().await;
-            let (seen, changed) = (self.shared.records.position(), self.room.changed());
-            match self.take(&seat).await {
+            let mut slot = self.capacity.slot().await;
+            let (seen, changed) = (self.shared.records.position(), self.capacity.changed());
+            match self.take(&slot).await {
                 Ok(Some(job)) => {
-                    self.room.sit(&mut seat, &job.claimed.queue);
-                    self.clone().spawn_slot(job, seat);
+                    self.capacity.assign(&mut slot, &job.claimed.queue);
+                    self.clone().spawn_slot(job, slot);
                 }
                 Ok(None) => {
-                    seat.leave_quietly();
-                    if !self.finds_wanted().await {
+                    slot.release();
+                    if !self.finds_unserved().await {
                         self.wait(seen, changed).await;
                     }
                 }
                 Err(error) => {
-                    drop(seat);
+                    drop(slot);
                     self.trouble(&error).await;
                 }
             }
@@ -214,8 +214,8 @@ impl Worker {
     }
 
     /// Takes a ready step.
-    async fn take(&self, seat: &Seat) -> Result<Option<Job>, Error> {
-        let Some(asked) = self.ask(seat) else { return Ok(None) };
+    async fn take(&self, slot: &Slot) -> Result<Option<Job>, Error> {
+        let Some(asked) = self.ask(slot) else { return Ok(None) };
         let claim = asked.claim.clone();
         let mut batch = Batch::new(self.shared.shard());
         batch.claim = Some(claim.clone());
@@ -228,27 +228,27 @@ impl Worker {
         Ok(claimed.map(|claimed| Job { claimed, fence: claim.fence, position, asked: asked.at }))
     }
 
-    fn spawn_slot(self: Arc<Self>, job: Job, seat: Seat) {
+    fn spawn_slot(self: Arc<Self>, job: Job, slot: Slot) {
         self.busy.fetch_add(1, SeqCst);
         let world = self.shared.world.clone();
         // Made here, so that a slot whose runtime is dropped before it gets its turn has ended too.
         let ended = Ended(self.clone());
         let hold = self.hold(&job);
         let slot: BoxFuture<'static, ()> = Box::pin(async move {
-            self.work(job, hold, seat).await;
+            self.work(job, hold, slot).await;
             drop(ended);
         });
         world.spawn("onceflow slot", slot);
     }
 
     /// Performs a step, and whatever its commit took next.
-    async fn work(self: &Arc<Self>, job: Job, hold: Result<Hold, Fence>, mut seat: Seat) {
+    async fn work(self: &Arc<Self>, job: Job, hold: Result<Hold, Fence>, mut slot: Slot) {
         let mut next = Some((job, hold));
         while let Some((job, hold)) = next {
-            self.room.sit(&mut seat, &job.claimed.queue);
+            self.capacity.assign(&mut slot, &job.claimed.queue);
             let had_trouble = self.troubles.of(&job.claimed.name) > 0;
             let performed = match &hold {
-                Ok(_) => self.perform_if_ours(&job, &mut seat).await,
+                Ok(_) => self.perform_if_ours(&job, &mut slot).await,
                 Err(before) => self.restore_claim(&job, *before).await.map(|()| None),
             };
             next = match performed {
@@ -269,8 +269,8 @@ impl Worker {
         }
     }
 
-    async fn perform_if_ours(&self, job: &Job, seat: &mut Seat) -> Result<Option<Job>, Error> {
-        if self.is_still_ours(job).await? { self.perform(job, seat).await } else { Ok(None) }
+    async fn perform_if_ours(&self, job: &Job, slot: &mut Slot) -> Result<Option<Job>, Error> {
+        if self.is_still_ours(job).await? { self.perform(job, slot).await } else { Ok(None) }
     }
 
     /// The engine itself could not go on with a step. It keeps the step for a while, longer with every time, and gives it
@@ -291,12 +291,12 @@ impl Worker {
     }
 
     /// What a commit takes with it, if this worker goes on.
-    pub(crate) fn claim_next(&self, seat: &Seat) -> Option<Asked> {
-        if self.is_stopping() { None } else { self.ask(seat) }
+    pub(crate) fn claim_next(&self, slot: &Slot) -> Option<Asked> {
+        if self.is_stopping() { None } else { self.ask(slot) }
     }
 
-    fn ask(&self, seat: &Seat) -> Option<Asked> {
-        let claim = self.shared.next_claim(self.room.queues(seat))?;
+    fn ask(&self, slot: &Slot) -> Option<Asked> {
+        let claim = self.shared.next_claim(self.capacity.queues(slot))?;
         Some(Asked { claim, at: self.shared.world.clock() })
     }
 

@@ -208,13 +208,13 @@ pub trait Records: Send + Sync + 'static {
 
     /// Whether [`Records::position`] rises when others commit, at the latest after the next answer. Where it does not, whether
     /// something changed is seen by reading twice.
-    fn hears_of_others(&self) -> bool {
+    fn observes_remote_commits(&self) -> bool {
         true
     }
 
     /// Operations of a batch that keeps nobody waiting for long, for whoever can choose: others are served between two
     /// batches. At most [`BATCH_OPS_MAX`](onceflow_core::limits::BATCH_OPS_MAX), and not less than a few dozen.
-    fn ops_at_once(&self) -> usize {
+    fn batch_ops_hint(&self) -> usize {
         onceflow_core::limits::BATCH_OPS_MAX
     }
 

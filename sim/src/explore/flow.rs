@@ -6,7 +6,7 @@ use onceflow_core::{
     model::{Connection, Endpoint, Graph, Library, Module, Port, TaskSpec, Type, Wiring, check, graph::Kind},
     payload::{Outcome, Payload, Stored},
     protocol::{
-        draft::Plan,
+        draft::InstalledProgram,
         ids::{Generation, RunId},
         keys::{self, Keys},
         rows::{self, Frame, Head, Header, Held, Phase, Shape, State as RunState, Status},
@@ -60,11 +60,11 @@ fn graph(text: &str) -> Graph {
 }
 
 /// A run of this shape that has just started.
-pub(super) fn started(shape: &str) -> (Plan, State) {
+pub(super) fn started(shape: &str) -> (InstalledProgram, State) {
     let library = Library { flows: [(String::from("main"), graph(shape))].into() };
     let program = check(&library, "main", None).unwrap_or_else(|errors| panic!("{errors}"));
     let wiring = Arc::new(Wiring::of(&program));
-    let plan = Plan::new(Shard(0), Keys::new(RUN, Generation(0)), Arc::new(program), wiring);
+    let plan = InstalledProgram::new(Shard(0), Keys::new(RUN, Generation(0)), Arc::new(program), wiring);
     let inputs = vec![Some(Held { owned: false, outcome: Outcome::Value(Payload::inline("input")) })];
     let frame = Frame { block: 0, opened_by: None, depth: 0, guarded: false, shape: Shape::Run, inputs, memo: None };
     let (batch, _) = run::start(&plan, &header(), &frame, None).finish();
@@ -103,7 +103,7 @@ pub(super) fn given(task: &str, inputs: &[Held]) -> Outcome {
 }
 
 /// Somebody cancels the run. False if there is nothing to cancel.
-pub(super) fn cancel(plan: &Plan, rows: &mut State) -> Result<bool, String> {
+pub(super) fn cancel(plan: &InstalledProgram, rows: &mut State) -> Result<bool, String> {
     let Some(row) = rows.get(Shard(0), &plan.keys.state()) else { return Ok(false) };
     let state = rows::read::<RunState>(row).expect("the state of a run");
     if !matches!(state.phase, Phase::Running | Phase::Failing | Phase::Failed { .. } | Phase::Waiting) {
@@ -117,7 +117,7 @@ pub(super) fn cancel(plan: &Plan, rows: &mut State) -> Result<bool, String> {
 ///
 /// # Errors
 /// If it ended otherwise than it must, or left something behind.
-pub(super) fn has_ended(plan: &Plan, rows: &State) -> Result<bool, String> {
+pub(super) fn has_ended(plan: &InstalledProgram, rows: &State) -> Result<bool, String> {
     let row = rows.get(Shard(0), &keys::heads().key(KEY)).ok_or("the run's row is gone")?;
     let Some(Head::Finished(finished)) = rows::read::<Head>(row) else { return Ok(false) };
     if finished.status == Status::Done {
@@ -136,7 +136,7 @@ pub(super) fn has_ended(plan: &Plan, rows: &State) -> Result<bool, String> {
 }
 
 /// What an output must be, by plain evaluation.
-fn expected(plan: &Plan, output: &str) -> Outcome {
+fn expected(plan: &InstalledProgram, output: &str) -> Outcome {
     use onceflow_core::model::{Source, program::Op};
     let block = &plan.program.blocks[0];
     let mut made: Vec<Outcome> = Vec::new();

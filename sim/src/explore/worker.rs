@@ -6,10 +6,10 @@ use onceflow_core::{
     Batch, Claim, Claimed, Fence, Inbox, Name, Pick, Shard, Timestamp,
     model::program::Op,
     protocol::{
-        draft::{Draft, Plan},
+        draft::{Draft, InstalledProgram},
         ids::{END, FrameId, SETTLE, StepId, TEARDOWN},
         keys,
-        rows::{self, Finished, Frame, Parked, Phase, Received, State as RunState, Status, Ticket, Why},
+        rows::{self, Finished, Frame, Parked, Phase, ReadyStep, Received, State as RunState, Status, Why},
         run::{self, Ending, Fold},
         step::{self, Taken},
     },
@@ -57,22 +57,22 @@ pub(super) fn is_ordinary(name: &Name) -> bool {
 }
 
 /// Whether the step stands aside.
-pub(super) fn is_parked(plan: &Plan, rows: &State, name: &Name) -> bool {
+pub(super) fn is_parked(plan: &InstalledProgram, rows: &State, name: &Name) -> bool {
     let step = StepId::from_queue_name(name.as_bytes()).map(|(_, step)| step);
     step.is_some_and(|step| rows.get(Shard(0), &plan.keys.parked(step)).is_some())
 }
 
-fn read_state(plan: &Plan, rows: &State) -> Option<RunState> {
+fn read_state(plan: &InstalledProgram, rows: &State) -> Option<RunState> {
     rows.get(Shard(0), &plan.keys.state()).and_then(|row| rows::read(row))
 }
 
-fn scan(plan: &Plan, rows: &State, prefix: &[u8]) -> Vec<(Name, onceflow_core::Row)> {
+fn scan(plan: &InstalledProgram, rows: &State, prefix: &[u8]) -> Vec<(Name, onceflow_core::Row)> {
     rows.scan(Shard(0), &Scan::of(plan.keys.rows.clone(), 1000).prefix(prefix)).rows
 }
 
 impl Worker {
     /// Decides what to send, from what is there now. Without a batch afterwards, it gives the step up.
-    pub(super) fn decide(&mut self, plan: &Plan, rows: &State) -> Result<(), String> {
+    pub(super) fn decide(&mut self, plan: &InstalledProgram, rows: &State) -> Result<(), String> {
         let job = self.job.take().expect("it has taken a step");
         let (_, step) = StepId::from_queue_name(job.claimed.name.as_bytes()).ok_or("a name in a queue")?;
         // The end of a run is decided on what is read then; other steps trust what they know.
@@ -131,18 +131,18 @@ impl Worker {
     }
 }
 
-fn taken(plan: &Plan, all: &State, job: &Job, step: StepId) -> Result<Option<Taken>, String> {
+fn taken(plan: &InstalledProgram, all: &State, job: &Job, step: StepId) -> Result<Option<Taken>, String> {
     let inbox = Inbox::from_row(&job.claimed.row).ok_or("a row in a queue is no inbox")?;
-    let ticket: Ticket = rows::read(&inbox.note).ok_or("a ticket")?;
+    let ready_step: ReadyStep = rows::read(&inbox.note).ok_or("a ready row")?;
     let Some(frame) = all.get(Shard(0), &plan.keys.frame(step.frame)) else { return Ok(None) };
     let frame: Frame = rows::read(frame).ok_or("a frame")?;
     let inbox: Option<Vec<Received>> = job.claimed.inputs.iter().map(|(_, row)| rows::read(row)).collect();
     let inbox = inbox.ok_or("an arrival")?;
     let Claimed { queue, name, .. } = job.claimed.clone();
-    Ok(Some(Taken { step, queue, name, fence: job.fence, ticket, frame: Arc::new(frame), inbox }))
+    Ok(Some(Taken { step, queue, name, fence: job.fence, ready_step, frame: Arc::new(frame), inbox }))
 }
 
-fn perform<'a>(plan: &'a Plan, taken: &Taken, state: RunState) -> Result<Draft<'a>, String> {
+fn perform<'a>(plan: &'a InstalledProgram, taken: &Taken, state: RunState) -> Result<Draft<'a>, String> {
     let node = taken.node(plan);
     let inputs = taken.inputs(plan, &node.inputs).ok_or("an input is missing")?;
     let Op::Task(task) = node.op else { return Err(String::from("only tasks are explored")) };
@@ -150,7 +150,12 @@ fn perform<'a>(plan: &'a Plan, taken: &Taken, state: RunState) -> Result<Draft<'
     Ok(step::commit(plan, state, taken, &[outcome]))
 }
 
-fn settle<'a>(plan: &'a Plan, all: &State, taken: &Taken, state: RunState) -> Result<Option<Draft<'a>>, String> {
+fn settle<'a>(
+    plan: &'a InstalledProgram,
+    all: &State,
+    taken: &Taken,
+    state: RunState,
+) -> Result<Option<Draft<'a>>, String> {
     if let Some(live) = all.get(Shard(0), &plan.keys.live()) {
         let mut draft = taken.leaving(plan, state);
         draft.batch.require_equals(plan.keys.live(), live.clone());
@@ -168,8 +173,8 @@ fn settle<'a>(plan: &'a Plan, all: &State, taken: &Taken, state: RunState) -> Re
         Ending::Leave => Ok(Some(taken.leaving(plan, state))),
         Ending::Remove(phase) => {
             let mut draft = run::change_phase(plan, state, taken, phase);
-            let ticket = draft.ticket(0, vec![]);
-            let op = draft.ready(StepId::of_run(TEARDOWN), &keys::internal_queue(), &ticket);
+            let ready_step = draft.ready_step(0, vec![]);
+            let op = draft.ready(StepId::of_run(TEARDOWN), &keys::internal_queue(), &ready_step);
             draft.batch.ops.push(op);
             Ok(Some(draft))
         }
@@ -177,7 +182,7 @@ fn settle<'a>(plan: &'a Plan, all: &State, taken: &Taken, state: RunState) -> Re
     }
 }
 
-fn tear_down<'a>(plan: &'a Plan, all: &State, taken: &Taken, state: RunState) -> Draft<'a> {
+fn tear_down<'a>(plan: &'a InstalledProgram, all: &State, taken: &Taken, state: RunState) -> Draft<'a> {
     let frame = plan.keys.frame(FrameId::ROOT).name;
     let rows: Vec<_> = scan(plan, all, b"").into_iter().filter(|(name, _)| *name != frame).collect();
     match rows.is_empty() {
@@ -187,7 +192,7 @@ fn tear_down<'a>(plan: &'a Plan, all: &State, taken: &Taken, state: RunState) ->
 }
 
 fn fold<'a>(
-    plan: &'a Plan,
+    plan: &'a InstalledProgram,
     taken: &Taken,
     state: RunState,
     status: Status,

@@ -82,7 +82,7 @@ async fn put_aside(
     (address, by): (&str, u128),
 ) -> Result<(), Fault> {
     work::release(engine, location, None).await?;
-    if handle.lose_track(address, by).await? {
+    if handle.mark_unknown(address, by).await? {
         trail::append(&location.run(handle.id()), &What::DidLoseTrack { address: address.to_owned() });
     }
     Ok(())

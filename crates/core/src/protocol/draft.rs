@@ -6,7 +6,7 @@
 use super::{
     ids::{END, FrameId, LANE, SETTLE, StepId},
     keys::{self, Keys},
-    rows::{self, Elements, Frame, Held, Received, Shape, State, Ticket},
+    rows::{self, Elements, Frame, Held, ReadyStep, Received, Shape, State},
 };
 use crate::{
     batch::{Batch, Op},
@@ -23,7 +23,7 @@ use std::sync::Arc;
 
 /// What is known about a run while one generation of it lasts.
 #[derive(Clone, Debug)]
-pub struct Plan {
+pub struct InstalledProgram {
     /// The shard it lives in.
     pub shard: Shard,
     /// Where its rows stand.
@@ -37,11 +37,11 @@ pub struct Plan {
     internal: Group,
 }
 
-impl Plan {
+impl InstalledProgram {
     /// The plan that a program is.
     pub fn new(shard: Shard, keys: Keys, program: Arc<Program>, wiring: Arc<Wiring>) -> Self {
         let queues = program.tasks.iter().map(|task| keys::class_queue(&task.class)).collect();
-        Plan { shard, keys, program, wiring, queues, internal: keys::internal_queue() }
+        InstalledProgram { shard, keys, program, wiring, queues, internal: keys::internal_queue() }
     }
 
     /// The queue a step stands in when it is ready.
@@ -104,7 +104,7 @@ pub struct Site<'a> {
 /// A commit while it is written.
 #[derive(Debug)]
 pub struct Draft<'a> {
-    plan: &'a Plan,
+    plan: &'a InstalledProgram,
     /// What it requires and does.
     pub batch: Batch,
     /// What it does to the edges of values.
@@ -116,7 +116,7 @@ pub struct Draft<'a> {
 
 impl<'a> Draft<'a> {
     /// Nothing yet, if the run is in this state.
-    pub fn new(plan: &'a Plan, state: State) -> Self {
+    pub fn new(plan: &'a InstalledProgram, state: State) -> Self {
         let mut batch = Batch::new(plan.shard);
         match crate::hazard::is_on("commit-in-any-state") {
             false => batch.require_equals(plan.keys.state(), state.to_row()),
@@ -126,12 +126,12 @@ impl<'a> Draft<'a> {
     }
 
     /// Nothing yet, for a run that is not there.
-    pub fn of_new_run(plan: &'a Plan) -> Self {
+    pub fn of_new_run(plan: &'a InstalledProgram) -> Self {
         Draft { plan, batch: Batch::new(plan.shard), edges: Vec::new(), live: 0, borrowing: false }
     }
 
     /// Whose steps it is about.
-    pub fn plan(&self) -> &'a Plan {
+    pub fn plan(&self) -> &'a InstalledProgram {
         self.plan
     }
 
@@ -161,33 +161,33 @@ impl<'a> Draft<'a> {
 
     /// Lets somebody decide how the run ends.
     pub fn settle(&self) -> Op {
-        let ticket = self.ticket(program::ROOT, vec![]);
-        self.ready(StepId::of_run(SETTLE), &self.plan.internal, &ticket)
+        let ready_step = self.ready_step(program::ROOT, vec![]);
+        self.ready(StepId::of_run(SETTLE), &self.plan.internal, &ready_step)
     }
 
-    /// A ticket of this generation.
-    pub fn ticket(&self, block: BlockIndex, inputs: Vec<Received>) -> Ticket {
-        Ticket { generation: self.plan.keys.generation, block, failed: 0, started: None, cursor: 0, inputs }
+    /// A ready row of this generation.
+    pub fn ready_step(&self, block: BlockIndex, inputs: Vec<Received>) -> ReadyStep {
+        ReadyStep { generation: self.plan.keys.generation, block, failed: 0, started: None, cursor: 0, inputs }
     }
 
     /// The operation that makes a step ready.
-    pub fn ready(&self, step: StepId, queue: &Group, ticket: &Ticket) -> Op {
+    pub fn ready(&self, step: StepId, queue: &Group, ready_step: &ReadyStep) -> Op {
         let name = step.queue_name(self.plan.keys.run, self.plan.keys.generation);
-        Op::Put(Key { group: queue.clone(), name }, ticket_row(&self.plan.keys, step, ticket))
+        Op::Put(Key { group: queue.clone(), name }, ready_row(&self.plan.keys, step, ready_step))
     }
 
     /// Makes a step ready, whatever else happens.
-    pub fn enable(&mut self, step: StepId, queue: &Group, ticket: &Ticket) {
-        let op = self.ready(step, queue, ticket);
+    pub fn enable(&mut self, step: StepId, queue: &Group, ready_step: &ReadyStep) {
+        let op = self.ready(step, queue, ready_step);
         self.batch.ops.push(op);
         self.live += 1;
     }
 
-    fn enable_when_full(&self, step: StepId, queue: &Group, ticket: &Ticket) -> Vec<Op> {
+    fn enable_when_full(&self, step: StepId, queue: &Group, ready_step: &ReadyStep) -> Vec<Op> {
         if crate::hazard::is_on("join-not-counted") {
-            return vec![self.ready(step, queue, ticket)];
+            return vec![self.ready(step, queue, ready_step)];
         }
-        vec![self.ready(step, queue, ticket), self.count_live(1)]
+        vec![self.ready(step, queue, ready_step), self.count_live(1)]
     }
 
     /// Brings what a node, an opening or a frame gave to all who wait for it. `given` is asked for each output port.
@@ -222,14 +222,14 @@ impl<'a> Draft<'a> {
             self.hold(&self.plan.keys.arrival(step, received.port), received.port, &received.outcome);
         }
         if of == 1 {
-            let ticket = self.ticket(block, received);
-            self.enable(step, queue, &ticket);
+            let ready_step = self.ready_step(block, received);
+            self.enable(step, queue, &ready_step);
             return;
         }
         for received in received {
             self.batch.put(self.plan.keys.arrival(step, received.port), rows::write(&received));
         }
-        let when_full = self.enable_when_full(step, queue, &self.ticket(block, vec![]));
+        let when_full = self.enable_when_full(step, queue, &self.ready_step(block, vec![]));
         self.batch.set_bit(self.plan.keys.join(step), bit, of, when_full);
     }
 
@@ -279,12 +279,12 @@ impl<'a> Draft<'a> {
         let range = elements.of_chunk(chunk);
         let (lane, next) = (chunk % elements.lanes, chunk + elements.lanes);
         let when_full = if next < elements.chunks() {
-            let mut ticket = self.ticket(site.block, vec![]);
-            ticket.cursor = next;
-            self.enable_when_full(lane_step(site.id, lane), &self.plan.internal, &ticket)
+            let mut ready_step = self.ready_step(site.block, vec![]);
+            ready_step.cursor = next;
+            self.enable_when_full(lane_step(site.id, lane), &self.plan.internal, &ready_step)
         } else {
             let close = close_step(site.id);
-            let enable = self.enable_when_full(close, &self.plan.internal, &self.ticket(site.block, vec![]));
+            let enable = self.enable_when_full(close, &self.plan.internal, &self.ready_step(site.block, vec![]));
             let key = self.plan.keys.join(close);
             vec![Op::SetBit { key, bit: lane, of: elements.lanes, when_full: enable }]
         };
@@ -299,15 +299,15 @@ impl<'a> Draft<'a> {
         self.deliver(site, &wiring.opening.targets, varying);
         for node in &wiring.opening.enabled {
             let step = StepId { frame: site.id, index: site.index, node: *node };
-            let ticket = self.ticket(site.block, vec![]);
-            self.enable(step, plan.queue(site.block, *node), &ticket);
+            let ready_step = self.ready_step(site.block, vec![]);
+            self.enable(step, plan.queue(site.block, *node), &ready_step);
         }
         match site.frame.shape {
             Shape::Run => {}
             Shape::Single if wiring.opening.end_enabled => {
                 let end = StepId { frame: site.id, index: site.index, node: END };
-                let ticket = self.ticket(site.block, vec![]);
-                self.enable(end, &plan.internal, &ticket);
+                let ready_step = self.ready_step(site.block, vec![]);
+                self.enable(end, &plan.internal, &ready_step);
             }
             Shape::Single => {}
             Shape::Each(elements) => self.open_element(site, elements, wiring.opening.end_enabled),
@@ -384,7 +384,7 @@ pub fn close_step(frame: FrameId) -> StepId {
 }
 
 /// What is there from the beginning of an instance on: inputs that all instances share, and constants.
-pub fn standing(plan: &Plan, site: Site<'_>, source: program::Source) -> Option<Outcome> {
+pub fn standing(plan: &InstalledProgram, site: Site<'_>, source: program::Source) -> Option<Outcome> {
     let block = &plan.program.blocks[site.block as usize];
     match source {
         program::Source::Input(port) if !block.inputs[port as usize].varying => {
@@ -410,10 +410,10 @@ pub fn stored(outcome: &Outcome) -> Option<&Name> {
     }
 }
 
-/// A step's row in a queue. What arrived with the ticket needs no inbox.
-pub fn ticket_row(keys: &Keys, step: StepId, ticket: &Ticket) -> Row {
-    let note = rows::write(ticket).to_vec();
-    let inbox = match ticket.inputs.is_empty() {
+/// A step's row in a queue. What arrived with the ready row needs no inbox.
+pub fn ready_row(keys: &Keys, step: StepId, ready_step: &ReadyStep) -> Row {
+    let note = rows::write(ready_step).to_vec();
+    let inbox = match ready_step.inputs.is_empty() {
         true => Inbox { group: keys.rows.clone(), prefix: keys.inbox(step), note },
         false => Inbox { group: Group::rows(""), prefix: Name::default(), note },
     };

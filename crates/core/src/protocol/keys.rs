@@ -13,11 +13,11 @@
 //! | `r` run, generation | `p` step | [`Parked`](super::rows::Parked) |
 //! | `r` run, generation | `u` number | [`Undo`](super::rows::Undo) |
 //! | `K` run | `m` digest | [`Memo`](super::rows::Memo) |
-//! | queue `q`, or `q/` class | run, step | [`Ticket`](super::rows::Ticket), as the note of an inbox |
+//! | queue `q`, or `q/` class | run, step | [`ReadyStep`](super::rows::ReadyStep), as the note of an inbox |
 //! | queue `w/` digest | run, step | the same, of a task that whoever took it does not have |
 //! | `L` run | the step's address | what it wrote, on a store that several machines share |
 //! | `W` run | generation | why steps of that plan run, or do not |
-//! | `wanted` | digest | which task that is: see [`wanted_name`] |
+//! | `wanted` | digest | which task that is: see [`unserved_name`] |
 //! | `workers` | incarnation | who is there, and was when |
 
 use super::ids::{FrameId, Generation, RunId, StepId};
@@ -75,12 +75,12 @@ pub fn workers() -> Group {
 }
 
 /// Tasks whose steps were taken by workers that do not have them. A row is there at least as long as its queue has rows.
-pub fn wanted() -> Group {
+pub fn unserved() -> Group {
     Group::rows("wanted")
 }
 
-/// What the row of these tasks, of this class, is called in [`wanted`]: several where they are one step. Names, and versions.
-pub fn wanted_name<'a>(class: &str, tasks: impl IntoIterator<Item = (&'a str, &'a str)>) -> Name {
+/// What the row of these tasks, of this class, is called in [`unserved`]: several where they are one step. Names, and versions.
+pub fn unserved_name<'a>(class: &str, tasks: impl IntoIterator<Item = (&'a str, &'a str)>) -> Name {
     let mut hasher = blake3::Hasher::new_derive_key("onceflow wanted tasks");
     let mut part = |part: &str| {
         hasher.update(&(part.len() as u64).to_be_bytes()).update(part.as_bytes());
@@ -94,7 +94,7 @@ pub fn wanted_name<'a>(class: &str, tasks: impl IntoIterator<Item = (&'a str, &'
 }
 
 /// The queue of steps of such a task: only those look there who have it.
-pub fn wanted_queue(name: &Name) -> Group {
+pub fn unserved_queue(name: &Name) -> Group {
     Group::queue([&b"w/"[..], name.as_bytes()].concat())
 }
 

@@ -117,7 +117,7 @@ impl Phase {
 
 /// The content of a step's row in a queue: all that its worker must know beside its program and frame.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Ticket {
+pub struct ReadyStep {
     /// Whose plan it belongs to.
     pub generation: Generation,
     /// The block its node is in.
@@ -220,7 +220,7 @@ pub struct Parked {
     /// The queue it goes back to.
     pub class: Option<String>,
     /// Its row there.
-    pub ticket: Ticket,
+    pub ready_step: ReadyStep,
 }
 
 /// Why a step is parked.

@@ -5,7 +5,7 @@ mod undo;
 pub use undo::{AfterUndo, drop_registration, go_on_undoing, undone};
 
 use super::{
-    draft::{Draft, Edge, Plan, Site},
+    draft::{Draft, Edge, InstalledProgram, Site},
     ids::{END, FrameId, Generation, RunId, StepId},
     keys,
     rows::{self, Finished, Frame, Head, Header, Parked, Phase, Received, State, Status, Undo, Why},
@@ -21,7 +21,7 @@ use crate::{
 };
 
 /// A run begins, if its key still leads to what was seen there.
-pub fn start<'a>(plan: &'a Plan, header: &Header, frame: &Frame, seen: Option<Row>) -> Draft<'a> {
+pub fn start<'a>(plan: &'a InstalledProgram, header: &Header, frame: &Frame, seen: Option<Row>) -> Draft<'a> {
     let mut draft = Draft::of_new_run(plan);
     let head = keys::heads().key(&header.key);
     draft.batch.require_seen(head.clone(), seen);
@@ -31,7 +31,7 @@ pub fn start<'a>(plan: &'a Plan, header: &Header, frame: &Frame, seen: Option<Ro
 }
 
 /// The rows of a generation, ready to go.
-pub fn install(plan: &Plan, draft: &mut Draft<'_>, header: &Header, frame: &Frame) {
+pub fn install(plan: &InstalledProgram, draft: &mut Draft<'_>, header: &Header, frame: &Frame) {
     let state = State { generation: plan.keys.generation, phase: Phase::Running };
     draft.batch.put(plan.keys.state(), state.to_row());
     draft.batch.put(plan.keys.header(), rows::write(header));
@@ -49,13 +49,13 @@ pub fn install(plan: &Plan, draft: &mut Draft<'_>, header: &Header, frame: &Fram
 }
 
 /// The edges that hold the programs of a generation.
-pub fn programs(plan: &Plan, header: &Header) -> impl Iterator<Item = (Name, Name)> {
+pub fn programs(plan: &InstalledProgram, header: &Header) -> impl Iterator<Item = (Name, Name)> {
     let stored = [Some(&header.program), header.full.as_ref()];
     program_edges(plan).into_iter().zip(stored.into_iter().flatten().map(|stored| stored.id.clone()))
 }
 
 /// What the edges are called that hold the program that is run, and all that was asked for.
-pub fn program_edges(plan: &Plan) -> [Name; 2] {
+pub fn program_edges(plan: &InstalledProgram) -> [Name; 2] {
     [b"program".as_slice(), b"full"].map(|what| Name::join(&[plan.keys.rows.id(), what]))
 }
 
@@ -118,7 +118,13 @@ pub struct Fold {
 }
 
 /// Folds a run whose rows are gone but for its outputs and its frame.
-pub fn fold<'a>(plan: &'a Plan, state: State, taken: &Taken, frame: Option<&Frame>, fold: &Fold) -> Draft<'a> {
+pub fn fold<'a>(
+    plan: &'a InstalledProgram,
+    state: State,
+    taken: &Taken,
+    frame: Option<&Frame>,
+    fold: &Fold,
+) -> Draft<'a> {
     let Fold { finished, history_until, keep_until } = fold;
     let mut draft = taken.leaving(plan, state);
     if let Some(frame) = frame {
@@ -155,7 +161,7 @@ pub fn fold<'a>(plan: &'a Plan, state: State, taken: &Taken, frame: Option<&Fram
 /// A run that failed and whose history has ended goes, and nothing remains: its key is free. Its rows are gone but for its
 /// frame.
 pub fn vanish<'a>(
-    plan: &'a Plan,
+    plan: &'a InstalledProgram,
     state: State,
     taken: &Taken,
     frame: &Frame,
@@ -206,7 +212,7 @@ pub fn supersede(batch: &mut crate::Batch, finished: &Finished, now: Timestamp) 
 
 /// The run is in another phase from now on. One that failed goes when its history ends, unless something becomes of it
 /// before: so that is written, and taken back, with the phase.
-fn set_phase(plan: &Plan, draft: &mut Draft<'_>, state: State, next: Phase) {
+fn set_phase(plan: &InstalledProgram, draft: &mut Draft<'_>, state: State, next: Phase) {
     let due = |until: Timestamp| keys::due(until, b'f', plan.keys.run, "");
     if next == state.phase {
         return;
@@ -223,7 +229,7 @@ fn set_phase(plan: &Plan, draft: &mut Draft<'_>, state: State, next: Phase) {
 }
 
 /// Lets go of what the outputs of a run held while it ran; they are held by leases from now on.
-pub fn release_outputs(plan: &Plan, draft: &mut Draft<'_>, arrived: &[Received]) {
+pub fn release_outputs(plan: &InstalledProgram, draft: &mut Draft<'_>, arrived: &[Received]) {
     for received in arrived.iter().filter(|received| received.owned) {
         let key = plan.keys.arrival(StepId::of_run(END), received.port);
         draft.release(&key, received.port, &received.outcome);
@@ -231,14 +237,14 @@ pub fn release_outputs(plan: &Plan, draft: &mut Draft<'_>, arrived: &[Received])
 }
 
 /// A run goes into another phase, with nothing else to do.
-pub fn change_phase<'a>(plan: &'a Plan, state: State, taken: &Taken, next: Phase) -> Draft<'a> {
+pub fn change_phase<'a>(plan: &'a InstalledProgram, state: State, taken: &Taken, next: Phase) -> Draft<'a> {
     let mut draft = taken.leaving(plan, state);
     set_phase(plan, &mut draft, state, next);
     draft
 }
 
 /// Somebody outside changes what a run does. If nothing is in flight, it is settled anew.
-pub fn turn<'a>(plan: &'a Plan, state: State, next: Phase) -> Draft<'a> {
+pub fn turn<'a>(plan: &'a InstalledProgram, state: State, next: Phase) -> Draft<'a> {
     let mut draft = Draft::new(plan, state);
     set_phase(plan, &mut draft, state, next);
     if matches!(state.phase, Phase::Failed { .. } | Phase::Waiting | Phase::Frozen) {
@@ -249,14 +255,14 @@ pub fn turn<'a>(plan: &'a Plan, state: State, next: Phase) -> Draft<'a> {
 }
 
 /// Somebody outside changes what a run does, and will see to what follows.
-pub fn turn_to<'a>(plan: &'a Plan, state: State, next: Phase) -> Draft<'a> {
+pub fn turn_to<'a>(plan: &'a InstalledProgram, state: State, next: Phase) -> Draft<'a> {
     let mut draft = Draft::new(plan, state);
     set_phase(plan, &mut draft, state, next);
     draft
 }
 
 /// Parked steps go back to their queues, and the run runs. What failed may fail as often as at first.
-pub fn unpark<'a>(plan: &'a Plan, state: State, parked: &[(StepId, Row, Parked)]) -> Draft<'a> {
+pub fn unpark<'a>(plan: &'a InstalledProgram, state: State, parked: &[(StepId, Row, Parked)]) -> Draft<'a> {
     let mut draft = Draft::new(plan, state);
     set_phase(plan, &mut draft, state, Phase::Running);
     for (step, row, parked) in parked {
@@ -264,18 +270,18 @@ pub fn unpark<'a>(plan: &'a Plan, state: State, parked: &[(StepId, Row, Parked)]
         draft.batch.require_equals(key.clone(), row.clone());
         draft.batch.delete(key);
         let queue = parked.class.as_deref().map_or_else(keys::internal_queue, keys::class_queue);
-        let mut ticket = rows::Ticket { failed: 0, ..parked.ticket.clone() };
+        let mut ready_step = rows::ReadyStep { failed: 0, ..parked.ready_step.clone() };
         if crate::hazard::is_on("retry-forgets-start") {
-            ticket.started = None;
+            ready_step.started = None;
         }
-        draft.enable(*step, &queue, &ticket);
+        draft.enable(*step, &queue, &ready_step);
     }
     draft
 }
 
 /// A step whose outcome was not known gave this: somebody who knows says so.
 pub fn decided<'a>(
-    plan: &'a Plan,
+    plan: &'a InstalledProgram,
     state: State,
     step: StepId,
     (row, parked): (&Row, &Parked),
@@ -284,32 +290,32 @@ pub fn decided<'a>(
     outputs: &[Outcome],
 ) -> Draft<'a> {
     let mut draft = decide(plan, state, step, row);
-    let ticket = &parked.ticket;
-    for received in inbox.iter().chain(&ticket.inputs) {
+    let ready_step = &parked.ready_step;
+    for received in inbox.iter().chain(&ready_step.inputs) {
         let key = plan.keys.arrival(step, received.port);
         if received.owned {
             draft.release(&key, received.port, &received.outcome);
         }
         draft.batch.delete(key);
     }
-    let site = Site { id: step.frame, frame, index: step.index, block: ticket.block };
-    let wiring = &plan.wiring.blocks[ticket.block as usize].nodes[step.node as usize];
+    let site = Site { id: step.frame, frame, index: step.index, block: ready_step.block };
+    let wiring = &plan.wiring.blocks[ready_step.block as usize].nodes[step.node as usize];
     draft.deliver(site, &wiring.targets, &|port| outputs[usize::from(port)].clone());
     draft
 }
 
 /// A step whose outcome was not known is tried again.
-pub fn redo<'a>(plan: &'a Plan, state: State, step: StepId, (row, parked): (&Row, &Parked)) -> Draft<'a> {
+pub fn redo<'a>(plan: &'a InstalledProgram, state: State, step: StepId, (row, parked): (&Row, &Parked)) -> Draft<'a> {
     let mut draft = decide(plan, state, step, row);
-    let ticket = rows::Ticket { started: None, ..parked.ticket.clone() };
+    let ready_step = rows::ReadyStep { started: None, ..parked.ready_step.clone() };
     let queue = parked.class.as_deref().map_or_else(keys::internal_queue, keys::class_queue);
-    draft.enable(step, &queue, &ticket);
+    draft.enable(step, &queue, &ready_step);
     draft
 }
 
 /// A step whose outcome was not known has failed.
 pub fn fail<'a>(
-    plan: &'a Plan,
+    plan: &'a InstalledProgram,
     state: State,
     step: StepId,
     (row, parked): (&Row, &Parked),
@@ -322,7 +328,7 @@ pub fn fail<'a>(
 }
 
 /// Takes a parked step up. A run that waited for it is settled anew, if nothing else follows from this.
-fn decide<'a>(plan: &'a Plan, state: State, step: StepId, row: &Row) -> Draft<'a> {
+fn decide<'a>(plan: &'a InstalledProgram, state: State, step: StepId, row: &Row) -> Draft<'a> {
     let mut draft = Draft::new(plan, state);
     let key = plan.keys.parked(step);
     draft.batch.require_equals(key.clone(), row.clone()).delete(key);
@@ -336,13 +342,13 @@ fn decide<'a>(plan: &'a Plan, state: State, step: StepId, row: &Row) -> Draft<'a
 
 /// A step of the end of a run is next.
 fn enqueue(draft: &mut Draft<'_>, step: StepId) {
-    let ticket = draft.ticket(0, vec![]);
-    let op = draft.ready(step, &keys::internal_queue(), &ticket);
+    let ready_step = draft.ready_step(0, vec![]);
+    let op = draft.ready(step, &keys::internal_queue(), &ready_step);
     draft.batch.ops.push(op);
 }
 
 /// Rows of a run that is being removed go, and what they held.
-pub fn remove<'a>(plan: &'a Plan, found: &[(Name, Row)]) -> Draft<'a> {
+pub fn remove<'a>(plan: &'a InstalledProgram, found: &[(Name, Row)]) -> Draft<'a> {
     let mut draft = Draft::of_new_run(plan);
     for (name, row) in found {
         if draft.ops() > limits::REMOVE_OPS_MAX {
@@ -354,7 +360,7 @@ pub fn remove<'a>(plan: &'a Plan, found: &[(Name, Row)]) -> Draft<'a> {
 }
 
 /// A row of a plan goes, and what it held.
-pub fn drop_row(plan: &Plan, draft: &mut Draft<'_>, name: &Name, row: &Row) {
+pub fn drop_row(plan: &InstalledProgram, draft: &mut Draft<'_>, name: &Name, row: &Row) {
     let key = Key { group: plan.keys.rows.clone(), name: name.clone() };
     draft.batch.require_present(key.clone());
     release_row(plan, draft, &key, row);
@@ -362,7 +368,7 @@ pub fn drop_row(plan: &Plan, draft: &mut Draft<'_>, name: &Name, row: &Row) {
 }
 
 /// Lets go of what a row holds.
-fn release_row(plan: &Plan, draft: &mut Draft<'_>, key: &Key, row: &Row) {
+fn release_row(plan: &InstalledProgram, draft: &mut Draft<'_>, key: &Key, row: &Row) {
     let name = key.name.as_bytes();
     match name.first() {
         Some(b'f') => {
@@ -382,7 +388,7 @@ fn release_row(plan: &Plan, draft: &mut Draft<'_>, key: &Key, row: &Row) {
         Some(b'p') => {
             let step = StepId::from_bytes(&name[1..]);
             if let (Some(step), Some(parked)) = (step, rows::read::<Parked>(row)) {
-                release_ticket(plan, draft, step, &parked.ticket);
+                release_ticket(plan, draft, step, &parked.ready_step);
             }
         }
         Some(b'u') => {
@@ -397,7 +403,7 @@ fn release_row(plan: &Plan, draft: &mut Draft<'_>, key: &Key, row: &Row) {
 }
 
 /// Lets go of the elements that an each has got so far.
-fn release_elements(plan: &Plan, draft: &mut Draft<'_>, key: &Key, frame: &Frame) {
+fn release_elements(plan: &InstalledProgram, draft: &mut Draft<'_>, key: &Key, frame: &Frame) {
     let id = FrameId::from_bytes(&key.name.as_bytes()[1..]);
     if let (rows::Shape::Each(_), Some(id)) = (frame.shape, id) {
         for port in 0..plan.program.blocks[frame.block as usize].outputs.len() {
@@ -406,15 +412,15 @@ fn release_elements(plan: &Plan, draft: &mut Draft<'_>, key: &Key, frame: &Frame
     }
 }
 
-/// Lets go of what came with a ticket.
-pub fn release_ticket(plan: &Plan, draft: &mut Draft<'_>, step: StepId, ticket: &rows::Ticket) {
-    for received in ticket.inputs.iter().filter(|received| received.owned) {
+/// Lets go of what came with a ready row.
+pub fn release_ticket(plan: &InstalledProgram, draft: &mut Draft<'_>, step: StepId, ready_step: &rows::ReadyStep) {
+    for received in ready_step.inputs.iter().filter(|received| received.owned) {
         draft.release(&plan.keys.arrival(step, received.port), received.port, &received.outcome);
     }
 }
 
 /// What a run gave, if all of it is there: one outcome for each output of the root block.
-pub fn outputs(plan: &Plan, frame: &Frame, arrived: &[Received]) -> Option<Vec<(String, Outcome)>> {
+pub fn outputs(plan: &InstalledProgram, frame: &Frame, arrived: &[Received]) -> Option<Vec<(String, Outcome)>> {
     let site = Site { id: FrameId::ROOT, frame, index: 0, block: ROOT };
     let block = &plan.program.blocks[ROOT as usize];
     let output = |(port, output): (usize, &crate::model::BlockOutput)| {

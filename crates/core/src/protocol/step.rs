@@ -2,9 +2,9 @@
 //! tried again. Each is one batch that requires the claim and takes it away, so that it happens once.
 
 use super::{
-    draft::{Draft, Plan, Site, close_step, lane_step, standing, stored, ticket_row},
+    draft::{Draft, InstalledProgram, Site, close_step, lane_step, ready_row, standing, stored},
     ids::{FrameId, StepId},
-    rows::{self, Elements, Frame, Held, Parked, Phase, Received, Shape, State, Ticket, Undo, Why},
+    rows::{self, Elements, Frame, Held, Parked, Phase, ReadyStep, Received, Shape, State, Undo, Why},
 };
 use crate::{
     fence::Fence,
@@ -28,32 +28,32 @@ pub struct Taken {
     /// The claim.
     pub fence: Fence,
     /// Its row.
-    pub ticket: Ticket,
+    pub ready_step: ReadyStep,
     /// The frame of its instance.
     pub frame: Arc<Frame>,
-    /// What arrived in its inbox, if it did not come with the ticket.
+    /// What arrived in its inbox, if it did not come with the ready row.
     pub inbox: Vec<Received>,
 }
 
 impl Taken {
     /// What was delivered to it.
     pub fn received(&self) -> &[Received] {
-        if self.ticket.inputs.is_empty() { &self.inbox } else { &self.ticket.inputs }
+        if self.ready_step.inputs.is_empty() { &self.inbox } else { &self.ready_step.inputs }
     }
 
     /// Its instance.
     pub fn site(&self) -> Site<'_> {
-        Site { id: self.step.frame, frame: &self.frame, index: self.step.index, block: self.ticket.block }
+        Site { id: self.step.frame, frame: &self.frame, index: self.step.index, block: self.ready_step.block }
     }
 
     /// Its node.
-    pub fn node<'a>(&self, plan: &'a Plan) -> &'a Node {
-        &plan.program.blocks[self.ticket.block as usize].nodes[self.step.node as usize]
+    pub fn node<'a>(&self, plan: &'a InstalledProgram) -> &'a Node {
+        &plan.program.blocks[self.ready_step.block as usize].nodes[self.step.node as usize]
     }
 
     /// What its inputs are, from wherever they come, and whether its own delivery holds them. `None` if one that must
     /// have been delivered is not there: the store is damaged, or the step is not ours any more.
-    pub fn inputs(&self, plan: &Plan, sources: &[program::Source]) -> Option<Vec<Held>> {
+    pub fn inputs(&self, plan: &InstalledProgram, sources: &[program::Source]) -> Option<Vec<Held>> {
         let input = |(port, source): (usize, &program::Source)| {
             if let Some(outcome) = standing(plan, self.site(), *source) {
                 return Some(Held { owned: false, outcome });
@@ -77,7 +77,7 @@ impl Taken {
     }
 
     /// A draft that requires the claim.
-    fn holding<'a>(&self, plan: &'a Plan, state: State) -> Draft<'a> {
+    fn holding<'a>(&self, plan: &'a InstalledProgram, state: State) -> Draft<'a> {
         let mut draft = Draft::new(plan, state);
         if crate::hazard::is_on("commit-without-fence") {
             draft.batch.require_present(self.queue_key());
@@ -88,7 +88,7 @@ impl Taken {
     }
 
     /// A draft that requires the claim and takes the step out of its queue.
-    pub fn leaving<'a>(&self, plan: &'a Plan, state: State) -> Draft<'a> {
+    pub fn leaving<'a>(&self, plan: &'a InstalledProgram, state: State) -> Draft<'a> {
         let mut draft = self.holding(plan, state);
         if !crate::hazard::is_on("row-deleted-apart") {
             draft.batch.delete(self.queue_key());
@@ -108,14 +108,14 @@ impl Taken {
     }
 
     /// As [`Taken::leaving`], and what was delivered is consumed.
-    pub fn consuming<'a>(&self, plan: &'a Plan, state: State) -> Draft<'a> {
+    pub fn consuming<'a>(&self, plan: &'a InstalledProgram, state: State) -> Draft<'a> {
         let mut draft = self.leaving(plan, state);
         for received in self.received() {
             let key = plan.keys.arrival(self.step, received.port);
             if received.owned && !crate::hazard::is_on("consumed-not-released") {
                 draft.release(&key, received.port, &received.outcome);
             }
-            if self.ticket.inputs.is_empty() {
+            if self.ready_step.inputs.is_empty() {
                 draft.batch.delete(key);
             }
         }
@@ -124,14 +124,14 @@ impl Taken {
 }
 
 /// A step gave this. An output for each port of its node.
-pub fn commit<'a>(plan: &'a Plan, state: State, taken: &Taken, outputs: &[Outcome]) -> Draft<'a> {
+pub fn commit<'a>(plan: &'a InstalledProgram, state: State, taken: &Taken, outputs: &[Outcome]) -> Draft<'a> {
     let mut draft = taken.consuming(plan, state);
     give(plan, &mut draft, taken, outputs);
     draft
 }
 
-fn give(plan: &Plan, draft: &mut Draft<'_>, taken: &Taken, outputs: &[Outcome]) {
-    let wiring = &plan.wiring.blocks[taken.ticket.block as usize].nodes[taken.step.node as usize];
+fn give(plan: &InstalledProgram, draft: &mut Draft<'_>, taken: &Taken, outputs: &[Outcome]) {
+    let wiring = &plan.wiring.blocks[taken.ready_step.block as usize].nodes[taken.step.node as usize];
     draft.deliver(taken.site(), &wiring.targets, &|port| outputs[usize::from(port)].clone());
 }
 
@@ -158,7 +158,7 @@ fn error_payload(why: &str) -> crate::payload::Payload {
 
 /// A loop, a choice or a call begins.
 pub fn open<'a>(
-    plan: &'a Plan,
+    plan: &'a InstalledProgram,
     state: State,
     taken: &Taken,
     body: BlockIndex,
@@ -177,7 +177,7 @@ pub fn open<'a>(
 
 /// An each begins. There is at least one element.
 pub fn open_each<'a>(
-    plan: &'a Plan,
+    plan: &'a InstalledProgram,
     state: State,
     taken: &Taken,
     body: BlockIndex,
@@ -190,15 +190,15 @@ pub fn open_each<'a>(
     let mut draft = taken.consuming(plan, state);
     draft.put_frame(id, &frame);
     for lane in 0..elements.lanes {
-        let mut ticket = draft.ticket(body, vec![]);
-        ticket.cursor = lane;
-        draft.enable(lane_step(id, lane), &super::keys::internal_queue(), &ticket);
+        let mut ready_step = draft.ready_step(body, vec![]);
+        ready_step.cursor = lane;
+        draft.enable(lane_step(id, lane), &super::keys::internal_queue(), &ready_step);
     }
     draft
 }
 
 fn frame(
-    plan: &Plan,
+    plan: &InstalledProgram,
     taken: &Taken,
     body: BlockIndex,
     inputs: &[Held],
@@ -210,7 +210,7 @@ fn frame(
     let hold = |(port, held): (usize, &Held)| shared(port).then(|| held.clone());
     let frame = Frame {
         block: body,
-        opened_by: Some((taken.step, taken.ticket.block)),
+        opened_by: Some((taken.step, taken.ready_step.block)),
         depth: taken.frame.depth + 1,
         guarded: taken.frame.guarded || taken.node(plan).attempt,
         shape,
@@ -233,14 +233,14 @@ pub fn elements(n: u32, ops_per_element: usize, concurrency: Option<u32>) -> Ele
 
 /// The next elements begin. `element(port, i)` is what the list at that input has there.
 pub fn open_chunk<'a>(
-    plan: &'a Plan,
+    plan: &'a InstalledProgram,
     state: State,
     taken: &Taken,
     element: &dyn Fn(PortIndex, u32) -> Outcome,
 ) -> Draft<'a> {
     let Shape::Each(elements) = taken.frame.shape else { unreachable!("only an each has lanes") };
     let mut draft = taken.leaving(plan, state);
-    for index in elements.of_chunk(taken.ticket.cursor) {
+    for index in elements.of_chunk(taken.ready_step.cursor) {
         let site = Site { index, ..taken.site() };
         draft.open_borrowing(site, &|port| element(port, index));
     }
@@ -249,7 +249,7 @@ pub fn open_chunk<'a>(
 
 /// An instance ended and the frame goes on with the next one: what is carried, by input.
 pub fn next_iteration<'a>(
-    plan: &'a Plan,
+    plan: &'a InstalledProgram,
     state: State,
     taken: &Taken,
     carried: &dyn Fn(PortIndex) -> Outcome,
@@ -261,7 +261,13 @@ pub fn next_iteration<'a>(
 }
 
 /// A frame ends: what it gave goes to those who wait for the step that opened it. `outer` is the frame around it.
-pub fn close<'a>(plan: &'a Plan, state: State, taken: &Taken, outer: &Frame, outputs: &[Outcome]) -> Draft<'a> {
+pub fn close<'a>(
+    plan: &'a InstalledProgram,
+    state: State,
+    taken: &Taken,
+    outer: &Frame,
+    outputs: &[Outcome],
+) -> Draft<'a> {
     let (opener, block) = taken.frame.opened_by.expect("the frame of a run is not closed by a step");
     let mut draft = taken.consuming(plan, state);
     draft.drop_frame(taken.step.frame, &taken.frame);
@@ -277,9 +283,9 @@ pub fn is_close_of_each(taken: &Taken) -> bool {
 }
 
 /// Takes a step out of its queue until somebody decides; what was delivered stays.
-pub fn park<'a>(plan: &'a Plan, state: State, taken: &Taken, why: Why, next: Phase) -> Draft<'a> {
+pub fn park<'a>(plan: &'a InstalledProgram, state: State, taken: &Taken, why: Why, next: Phase) -> Draft<'a> {
     // What was started stays started: whoever takes it up again must not start it blindly.
-    let started = taken.ticket.started.or(match &why {
+    let started = taken.ready_step.started.or(match &why {
         Why::Failed(failed) if failed.started => Some(taken.fence),
         Why::Unknown { started, .. } => Some(*started),
         Why::Failed(_) | Why::NotStarted => None,
@@ -288,13 +294,13 @@ pub fn park<'a>(plan: &'a Plan, state: State, taken: &Taken, why: Why, next: Pha
 }
 
 /// As [`park`], for one that has only asked for something from outside: it has done nothing, and may start again.
-pub fn park_open<'a>(plan: &'a Plan, state: State, taken: &Taken, why: Why) -> Draft<'a> {
+pub fn park_open<'a>(plan: &'a InstalledProgram, state: State, taken: &Taken, why: Why) -> Draft<'a> {
     aside(taken.leaving(plan, state), state, taken, (why, None), state.phase)
 }
 
 /// As [`park`], for one that must not start twice and that nobody has: whoever started it, with this fence, is gone. `row`
 /// is its row in the queue as it was read, so that whoever takes it meanwhile wins.
-pub fn park_abandoned<'a>(plan: &'a Plan, state: State, started: &Taken, row: &Row, why: Why) -> Draft<'a> {
+pub fn park_abandoned<'a>(plan: &'a InstalledProgram, state: State, started: &Taken, row: &Row, why: Why) -> Draft<'a> {
     let mut draft = Draft::new(plan, state);
     draft.batch.require_absent(started.claim_key());
     draft.batch.require_equals(started.queue_key(), row.clone()).delete(started.queue_key());
@@ -310,8 +316,8 @@ fn aside<'a>(
     next: Phase,
 ) -> Draft<'a> {
     let plan = draft.plan();
-    let ticket = Ticket { started, ..taken.ticket.clone() };
-    let parked = Parked { why, class: class_of(plan, taken), ticket };
+    let ready_step = ReadyStep { started, ..taken.ready_step.clone() };
+    let parked = Parked { why, class: class_of(plan, taken), ready_step };
     draft.batch.put(plan.keys.parked(taken.step), rows::write(&parked));
     if next != state.phase {
         draft.batch.put(plan.keys.state(), State { phase: next, ..state }.to_row());
@@ -319,8 +325,8 @@ fn aside<'a>(
     draft
 }
 
-fn class_of(plan: &Plan, taken: &Taken) -> Option<String> {
-    if taken.step.node as usize >= plan.program.blocks[taken.ticket.block as usize].nodes.len() {
+fn class_of(plan: &InstalledProgram, taken: &Taken) -> Option<String> {
+    if taken.step.node as usize >= plan.program.blocks[taken.ready_step.block as usize].nodes.len() {
         return None;
     }
     match &taken.node(plan).op {
@@ -331,14 +337,14 @@ fn class_of(plan: &Plan, taken: &Taken) -> Option<String> {
 }
 
 /// Changes what a step's row says while the claim stands: an attempt failed, or the body is about to start.
-pub fn note<'a>(plan: &'a Plan, state: State, taken: &Taken, ticket: &Ticket) -> Draft<'a> {
+pub fn note<'a>(plan: &'a InstalledProgram, state: State, taken: &Taken, ready_step: &ReadyStep) -> Draft<'a> {
     let mut draft = taken.holding(plan, state);
-    draft.batch.put(taken.queue_key(), ticket_row(&plan.keys, taken.step, ticket));
+    draft.batch.put(taken.queue_key(), ready_row(&plan.keys, taken.step, ready_step));
     draft
 }
 
 /// Writes down how to undo a step that is about to start. `number` must be free.
-pub fn register(plan: &Plan, draft: &mut Draft<'_>, number: u32, undo: &Undo) {
+pub fn register(plan: &InstalledProgram, draft: &mut Draft<'_>, number: u32, undo: &Undo) {
     let key = plan.keys.undo(number);
     draft.batch.require_absent(key.clone());
     for (port, held) in undo.inputs.iter().enumerate() {
@@ -348,7 +354,7 @@ pub fn register(plan: &Plan, draft: &mut Draft<'_>, number: u32, undo: &Undo) {
 }
 
 /// Keeps what a step gave.
-pub fn keep(plan: &Plan, draft: &mut Draft<'_>, memo: &Digest, outputs: &[Outcome]) {
+pub fn keep(plan: &InstalledProgram, draft: &mut Draft<'_>, memo: &Digest, outputs: &[Outcome]) {
     let key = plan.keys.memo(memo);
     for (port, outcome) in outputs.iter().enumerate() {
         if let Some(stored) = stored(outcome) {
@@ -361,6 +367,6 @@ pub fn keep(plan: &Plan, draft: &mut Draft<'_>, memo: &Digest, outputs: &[Outcom
 }
 
 /// What the edge is called that holds an output of a memo.
-pub fn memo_edge(plan: &Plan, memo: &Digest, port: u16) -> Name {
+pub fn memo_edge(plan: &InstalledProgram, memo: &Digest, port: u16) -> Name {
     plan.keys.kept_edge(plan.keys.memo(memo).name.as_bytes(), port)
 }

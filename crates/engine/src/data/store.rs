@@ -109,7 +109,7 @@ impl<'a> Storing<'a> {
                 Data::Bytes(bytes) if bytes.len() <= INLINE_BYTES_MAX => Payload::inline(&bytes),
                 Data::Bytes(bytes) => {
                     let (weave, id, digest, len) = self.put_bytes(bytes).await?;
-                    self.ride(weave).await?;
+                    self.push(weave).await?;
                     Payload::Stored(stored(&id, digest, len))
                 }
                 Data::File(file) => Payload::File { name: file.name.clone(), content: self.file(&file).await? },
@@ -131,7 +131,7 @@ impl<'a> Storing<'a> {
         };
         let (weave, id, digest, len) = put;
         let content = stored(&id, digest, len);
-        self.ride(weave).await?;
+        self.push(weave).await?;
         if let Files::Taken(taken) = &mut self.files {
             taken.insert(file.path.clone(), content.clone());
         }
@@ -179,7 +179,7 @@ impl<'a> Storing<'a> {
         let (refs, bytes) = page.content();
         let id = if refs.is_empty() {
             let (weave, id, ..) = self.put_bytes(bytes.into()).await?;
-            self.ride(weave).await?;
+            self.push(weave).await?;
             id
         } else {
             let refs = refs.iter().map(id).collect();
@@ -191,12 +191,12 @@ impl<'a> Storing<'a> {
 
     async fn put(&mut self, value: Value) -> Result<ValueId, Error> {
         let id = self.values.fresh_id();
-        self.ride(Weave::Put { id: id.clone(), value }).await?;
+        self.push(Weave::Put { id: id.clone(), value }).await?;
         Ok(id)
     }
 
     /// One more change for the batch; what has gathered is put ahead of it when that is too much.
-    async fn ride(&mut self, weave: Weave) -> Result<(), Error> {
+    async fn push(&mut self, weave: Weave) -> Result<(), Error> {
         self.ops += weave.ops();
         if let Weave::Put { value, .. } = &weave {
             self.bytes += value.content.as_inline().map_or(0, <[u8]>::len);

@@ -14,7 +14,7 @@ use onceflow_core::{
     protocol::{
         ids::{FrameId, StepId},
         keys,
-        rows::{self, Head, Header, Held, Phase, State, Ticket, Why},
+        rows::{self, Head, Header, Held, Phase, ReadyStep, State, Why},
         run,
     },
 };
@@ -170,7 +170,7 @@ impl Handle {
             let is_it = |why: &Why| matches!(why, Why::Unknown { .. });
             for (step, _, parked) in self.shared.parked_for(&run.plan.keys, is_it, usize::MAX).await? {
                 let Why::Unknown { address, .. } = &parked.why else { continue };
-                found.push(undecided(&run, address.to_string(), step, &parked.ticket));
+                found.push(undecided(&run, address.to_string(), step, &parked.ready_step));
             }
             Ok(found)
         })
@@ -178,8 +178,8 @@ impl Handle {
 }
 
 /// A step of a run, as somebody must know it who says what became of it.
-pub(super) fn undecided(run: &Run, address: String, step: StepId, ticket: &Ticket) -> Undecided {
-    let node = &run.plan.program.blocks[ticket.block as usize].nodes[step.node as usize];
+pub(super) fn undecided(run: &Run, address: String, step: StepId, ready_step: &ReadyStep) -> Undecided {
+    let node = &run.plan.program.blocks[ready_step.block as usize].nodes[step.node as usize];
     let own = &node.outputs[..node.outputs.len() - usize::from(node.attempt)];
     let outputs = own.iter().filter(|port| port.name != DONE).cloned().collect();
     let task = match &node.op {
@@ -224,7 +224,7 @@ impl Shared {
                 continue;
             }
             tried += parked.iter().filter(|(_, _, parked)| matches!(parked.why, Why::Failed(_))).count();
-            run.saw(State { phase: Phase::Running, ..state });
+            run.set_state(State { phase: Phase::Running, ..state });
         }
     }
 
@@ -232,7 +232,7 @@ impl Shared {
     pub(super) async fn thaw(&self, run: &Run, frozen: State, before: Phase) -> Result<(), Error> {
         let draft = run::turn(&run.plan, frozen, before);
         if self.commit_outside(draft, &[]).await?.is_ok() {
-            run.saw(State { phase: before, ..frozen });
+            run.set_state(State { phase: before, ..frozen });
         }
         Ok(())
     }

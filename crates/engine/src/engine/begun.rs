@@ -13,7 +13,7 @@ use onceflow_core::{
     model::Effect,
     protocol::{
         ids::StepId,
-        rows::{Ticket, Why},
+        rows::{ReadyStep, Why},
         step::{self, Taken},
     },
 };
@@ -33,7 +33,7 @@ pub struct Begun {
 struct Found {
     key: Key,
     step: StepId,
-    ticket: Ticket,
+    ready_step: ReadyStep,
     started: Fence,
     address: String,
 }
@@ -50,7 +50,7 @@ impl Handle {
             let mut all = Vec::new();
             for found in self.shared.begun(&run).await? {
                 let held_until = self.shared.held_until(&found.key).await?;
-                let step = undecided(&run, found.address, found.step, &found.ticket);
+                let step = undecided(&run, found.address, found.step, &found.ready_step);
                 all.push(Begun { step, by: found.started.incarnation(), held_until });
             }
             Ok(all)
@@ -65,7 +65,7 @@ impl Handle {
     ///
     /// # Errors
     /// If the store does not answer.
-    pub fn lose_track<'a>(&'a self, address: &'a str, by: u128) -> BoxFuture<'a, Result<bool, Error>> {
+    pub fn mark_unknown<'a>(&'a self, address: &'a str, by: u128) -> BoxFuture<'a, Result<bool, Error>> {
         Box::pin(async move {
             let Some(run) = self.shared.read_run(self.id()).await? else { return Ok(false) };
             let mut begun = self.shared.begun(&run).await?.into_iter();
@@ -87,16 +87,16 @@ impl Shared {
             return Ok(vec![]);
         }
         let mut all = Vec::new();
-        for (key, step, ticket) in self.ready_steps(program, &run.plan.keys).await? {
-            let Some(started) = ticket.started else { continue };
-            let node = &program.blocks[ticket.block as usize].nodes[step.node as usize];
+        for (key, step, ready_step) in self.ready_steps(program, &run.plan.keys).await? {
+            let Some(started) = ready_step.started else { continue };
+            let node = &program.blocks[ready_step.block as usize].nodes[step.node as usize];
             let address = match self.place(run, step.frame, step.index).await {
                 Ok(place) => place.address(&node.path),
                 // It went on meanwhile, and what was around it has ended.
                 Err(_) if self.row(key.clone()).await?.is_none() => continue,
                 Err(error) => return Err(error),
             };
-            all.push(Found { key, step, ticket, started, address });
+            all.push(Found { key, step, ready_step, started, address });
         }
         Ok(all)
     }
@@ -110,15 +110,15 @@ impl Shared {
     }
 
     async fn put_aside(&self, run: &Run, found: Found) -> Result<bool, Error> {
-        let Found { key, step, ticket, started, address } = found;
+        let Found { key, step, ready_step, started, address } = found;
         let Some(row) = self.row(key.clone()).await? else { return Ok(false) };
         // What was found may be old; what is required is this row.
-        if ticket_in(&row).is_none_or(|now| now != ticket) {
+        if ticket_in(&row).is_none_or(|now| now != ready_step) {
             return Ok(false);
         }
         let Some(frame) = self.frame(run, step.frame).await? else { return Ok(false) };
         self.free_overdue(&key.group, run.plan.keys.run).await?;
-        let taken = Taken { step, queue: key.group, name: key.name, fence: started, ticket, frame, inbox: vec![] };
+        let taken = Taken { step, queue: key.group, name: key.name, fence: started, ready_step, frame, inbox: vec![] };
         let why = Why::Unknown { started, address: address.into() };
         let state = run.state();
         if !may_decide(state.phase) {

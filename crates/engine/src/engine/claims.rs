@@ -74,6 +74,6 @@ impl Engine {
             }
         }
         let of_classes = classes.iter().map(|class| keys::class_queue(class));
-        Ok(of_classes.chain([keys::internal_queue()]).chain(self.shared.wanted_queues().await?).collect())
+        Ok(of_classes.chain([keys::internal_queue()]).chain(self.shared.unserved_queues().await?).collect())
     }
 }

@@ -61,7 +61,7 @@ impl MayBeDone<'_> {
             let waits = |source: &Source| matches!(source, Source::Node(from, _) if to_come.contains(from));
             if self.live.frames.contains_key(&FrameId::opened_by(step)) {
                 self.frame(FrameId::opened_by(step), node, place);
-            } else if !self.live.tickets.contains_key(&step) && !node.inputs.iter().chain(&node.gate).any(waits) {
+            } else if !self.live.ready_steps.contains_key(&step) && !node.inputs.iter().chain(&node.gate).any(waits) {
                 self.all(node, place);
                 continue;
             }

@@ -78,8 +78,8 @@ impl Shared {
     async fn under_way(&self, run: &Run, live: &Live) -> Result<BTreeSet<String>, Error> {
         let program = &run.plan.program;
         let mut found = BTreeSet::new();
-        for (step, ticket) in &live.tickets {
-            let Some(node) = program.blocks[ticket.block as usize].nodes.get(step.node as usize) else { continue };
+        for (step, ready_step) in &live.ready_steps {
+            let Some(node) = program.blocks[ready_step.block as usize].nodes.get(step.node as usize) else { continue };
             if !matches!(node.op, Op::Task(_) | Op::Fused(_)) || !live.frames.contains_key(&step.frame) {
                 continue;
             }

@@ -103,7 +103,7 @@ impl Shared {
         if let Some(run) = run.filter(|run| run.state().phase == Phase::Failed { until }) {
             let draft = run::turn(&run.plan, run.state(), Phase::Expired);
             if self.commit_outside(draft, &[]).await?.is_ok() {
-                run.saw(State { phase: Phase::Expired, ..run.state() });
+                run.set_state(State { phase: Phase::Expired, ..run.state() });
             }
             return Ok(());
         }

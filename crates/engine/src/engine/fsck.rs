@@ -2,7 +2,7 @@
 //!
 //! | row | if it is gone or damaged |
 //! |---|---|
-//! | head, state, header, program, frame, ticket, arrival, join, count of what is in flight, parked step | told here |
+//! | head, state, header, program, frame, ready row, arrival, join, count of what is in flight, parked step | told here |
 //! | head of a run that has ended | told if it cannot be read; one that is gone is a run that was forgotten, and runs anew |
 //! | due | told here: what remains of the run would stay |
 //! | what a step gave before (memo) | told if it holds a value or cannot be read; one that is gone and held nothing is computed again |
@@ -18,10 +18,12 @@ use onceflow_core::{
     model::wiring::Consumer,
     payload::Outcome,
     protocol::{
-        draft::{Plan, stored},
+        draft::{InstalledProgram, stored},
         ids::{END, FrameId, Generation, LANE, RunId, SETTLE, StepId, TEARDOWN, UNDO},
         keys::{self, Keys},
-        rows::{self, Finished, Frame, Head, Header, Memo, Parked, Phase, Received, Shape, State, Ticket, Undo, Why},
+        rows::{
+            self, Finished, Frame, Head, Header, Memo, Parked, Phase, ReadyStep, Received, Shape, State, Undo, Why,
+        },
         run::{self, Due},
     },
     row::{bitmap, counter},
@@ -247,7 +249,7 @@ impl<'a> Reading<'a> {
     }
 
     /// The rows of a plan.
-    async fn plan(&mut self, key: &str, plan: &Plan, state: State) -> Result<(), Error> {
+    async fn plan(&mut self, key: &str, plan: &InstalledProgram, state: State) -> Result<(), Error> {
         let mut rows = PlanRows::default();
         for (name, row) in self.rows(plan.keys.rows.clone()).await? {
             if rows.take(&name, &row).is_none() {
@@ -260,18 +262,19 @@ impl<'a> Reading<'a> {
         );
         match self.shared.ready_steps(&plan.program, &plan.keys).await {
             Ok(ready) => {
-                for (at, step, ticket) in ready {
+                for (at, step, ready_step) in ready {
                     self.seen.update(at.name.as_bytes());
                     let row = self.shared.row(at).await?;
                     let inbox = row.as_deref().and_then(Inbox::place);
                     let own = plan.keys.inbox(step);
-                    // What arrived with the ticket needs no inbox.
+                    // What arrived with the ready row needs no inbox.
                     let (nowhere, own) = (Group::rows(""), own.as_bytes());
-                    let wanted = if ticket.inputs.is_empty() { (&plan.keys.rows, own) } else { (&nowhere, &b""[..]) };
+                    let wanted =
+                        if ready_step.inputs.is_empty() { (&plan.keys.rows, own) } else { (&nowhere, &b""[..]) };
                     if inbox.as_ref().is_none_or(|(group, prefix)| (group, *prefix) != wanted) {
                         self.tell(format!("the inbox of step {step:?} of run `{key}` is not its own"));
                     }
-                    rows.tickets.insert(step, ticket);
+                    rows.ready_steps.insert(step, ready_step);
                 }
             }
             Err(error) if error.is_damage() => {
@@ -305,7 +308,7 @@ struct PlanRows {
     live: i64,
     parked: BTreeMap<StepId, Parked>,
     undos: BTreeMap<u32, Undo>,
-    tickets: BTreeMap<StepId, Ticket>,
+    ready_steps: BTreeMap<StepId, ReadyStep>,
 }
 
 impl PlanRows {
@@ -340,9 +343,10 @@ impl PlanRows {
                 }
             }
         }
-        let parked = self.parked.iter().map(|(step, parked)| (step, &parked.ticket));
-        let of_tickets = self.tickets.iter().chain(parked).filter(|(step, _)| step.node != TEARDOWN);
-        let of_tickets = of_tickets.flat_map(|(step, ticket)| ticket.inputs.iter().map(move |input| (step, input)));
+        let parked = self.parked.iter().map(|(step, parked)| (step, &parked.ready_step));
+        let of_tickets = self.ready_steps.iter().chain(parked).filter(|(step, _)| step.node != TEARDOWN);
+        let of_tickets =
+            of_tickets.flat_map(|(step, ready_step)| ready_step.inputs.iter().map(move |input| (step, input)));
         let of_inboxes = self.arrived.iter().flat_map(|(step, ports)| ports.values().map(move |input| (step, input)));
         for (step, received) in of_tickets.chain(of_inboxes) {
             let is_output = *step == StepId::of_run(END);
@@ -358,17 +362,17 @@ impl PlanRows {
         found
     }
 
-    fn misfits(&self, plan: &Plan, phase: Phase) -> Vec<String> {
+    fn misfits(&self, plan: &InstalledProgram, phase: Phase) -> Vec<String> {
         let mut found = Vec::new();
         if !self.frames.contains_key(&FrameId::ROOT) {
             found.push(String::from("its outermost frame is missing"));
         }
         let is_counted = |step: &&StepId| !matches!(step.node, SETTLE | UNDO | TEARDOWN);
-        let flying = self.tickets.keys().filter(is_counted).count() as i64;
+        let flying = self.ready_steps.keys().filter(is_counted).count() as i64;
         if flying != self.live {
             found.push(format!("{flying} of its steps are ready or taken, and {} should be", self.live));
         }
-        let is_settled = self.tickets.keys().any(|step| matches!(step.node, SETTLE | UNDO));
+        let is_settled = self.ready_steps.keys().any(|step| matches!(step.node, SETTLE | UNDO));
         let rests = |wanted: fn(&Why) -> bool| self.parked.values().any(|parked| wanted(&parked.why));
         let is_right = match phase {
             Phase::Failed { .. } => rests(|why| matches!(why, Why::Failed(_))),
@@ -382,7 +386,7 @@ impl PlanRows {
         if !numbers.clone().eq(0..self.undos.len() as u32) {
             found.push(String::from("how to undo one of its steps is missing"));
         }
-        let steps: BTreeSet<_> = self.arrived.keys().chain(self.joins.keys()).chain(self.tickets.keys()).collect();
+        let steps: BTreeSet<_> = self.arrived.keys().chain(self.joins.keys()).chain(self.ready_steps.keys()).collect();
         for step in steps.into_iter().chain(self.parked.keys()).filter(is_counted) {
             match self.frames.get(&step.frame) {
                 None => found.push(format!("the frame of step {step:?} is missing")),
@@ -395,7 +399,7 @@ impl PlanRows {
     }
 
     /// What has arrived at a step must be what its join says.
-    fn inbox_misfit(&self, plan: &Plan, step: StepId, frame: &Frame) -> Option<String> {
+    fn inbox_misfit(&self, plan: &InstalledProgram, step: StepId, frame: &Frame) -> Option<String> {
         let block = &plan.wiring.blocks[frame.block as usize];
         let (to, of) = match (step.node, frame.shape) {
             (END, Shape::Single) => (Consumer::End, block.end.of),
@@ -405,7 +409,7 @@ impl PlanRows {
         if of < 2 {
             return None;
         }
-        let is_waited_for = !self.tickets.contains_key(&step) && !self.parked.contains_key(&step);
+        let is_waited_for = !self.ready_steps.contains_key(&step) && !self.parked.contains_key(&step);
         let bits = self.joins.get(&step);
         if is_waited_for && bits.is_none_or(|(all, _)| *all != of) {
             return Some(format!("who has arrived at step {step:?} is missing, or cannot be"));

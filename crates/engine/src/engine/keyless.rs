@@ -148,7 +148,7 @@ impl Shared {
         }
         let expired = self.commit_outside(run::turn(&run.plan, state, Phase::Expired), &[]).await?.is_ok();
         if expired {
-            run.saw(State { phase: Phase::Expired, ..state });
+            run.set_state(State { phase: Phase::Expired, ..state });
         }
         Ok(expired)
     }

@@ -21,7 +21,7 @@ use onceflow_core::{
         ids::{END, FrameId, StepId},
         keys::{self, Keys},
         memo::memo_of,
-        rows::{self, Frame, Held, Memo, Parked, Received, Ticket},
+        rows::{self, Frame, Held, Memo, Parked, ReadyStep, Received},
     },
 };
 use onceflow_store::records::Scan;
@@ -168,10 +168,10 @@ impl Shared {
         for (name, row) in self.all_rows(run.plan.keys.rows.clone(), b"p").await? {
             let step = StepId::from_bytes(&name.as_bytes()[1..]).ok_or_else(damaged)?;
             let parked = rows::read::<Parked>(&row).ok_or_else(damaged)?;
-            found.extend(parked.ticket.inputs.into_iter().map(|received| (step, received)));
+            found.extend(parked.ready_step.inputs.into_iter().map(|received| (step, received)));
         }
-        for (_, step, ticket) in self.ready_steps(&run.plan.program, &run.plan.keys).await? {
-            found.extend(ticket.inputs.into_iter().map(|received| (step, received)));
+        for (_, step, ready_step) in self.ready_steps(&run.plan.program, &run.plan.keys).await? {
+            found.extend(ready_step.inputs.into_iter().map(|received| (step, received)));
         }
         Ok(found)
     }
@@ -181,17 +181,17 @@ impl Shared {
         &self,
         program: &Program,
         keys: &Keys,
-    ) -> Result<Vec<(Key, StepId, Ticket)>, Error> {
+    ) -> Result<Vec<(Key, StepId, ReadyStep)>, Error> {
         let classes: BTreeSet<_> = program.tasks.iter().map(|task| task.class.as_str()).collect();
         let queues = classes.into_iter().map(keys::class_queue).chain([keys::internal_queue()]);
         let mut found = Vec::new();
-        for queue in queues.chain(self.wanted_queues().await?) {
+        for queue in queues.chain(self.unserved_queues().await?) {
             for (name, row) in self.all_rows(queue.clone(), &keys.run.0).await? {
                 let step = StepId::from_queue_name(name.as_bytes()).map(|(_, step)| step);
-                let ticket = ticket_in(&row);
-                let (step, ticket) = step.zip(ticket).ok_or_else(|| Error::damaged("a row in a queue"))?;
-                if ticket.generation == keys.generation {
-                    found.push((queue.key(name), step, ticket));
+                let ready_step = ticket_in(&row);
+                let (step, ready_step) = step.zip(ready_step).ok_or_else(|| Error::damaged("a row in a queue"))?;
+                if ready_step.generation == keys.generation {
+                    found.push((queue.key(name), step, ready_step));
                 }
             }
         }
@@ -261,7 +261,7 @@ impl Shared {
     }
 }
 
-/// The ticket in a row of a queue.
-pub(super) fn ticket_in(row: &onceflow_core::Row) -> Option<Ticket> {
+/// The ready row in a row of a queue.
+pub(super) fn ticket_in(row: &onceflow_core::Row) -> Option<ReadyStep> {
     Inbox::from_row(row).and_then(|inbox| rows::read(&inbox.note))
 }

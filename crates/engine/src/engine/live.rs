@@ -9,7 +9,7 @@ use onceflow_core::{
     Name,
     protocol::{
         ids::{FrameId, LANE, StepId},
-        rows::{self, Elements, Frame, Parked, Ticket},
+        rows::{self, Elements, Frame, Parked, ReadyStep},
     },
 };
 use std::collections::{BTreeMap, BTreeSet};
@@ -18,7 +18,7 @@ use std::collections::{BTreeMap, BTreeSet};
 pub(super) struct Live {
     pub(super) frames: BTreeMap<FrameId, Frame>,
     /// The steps that could run, or were put aside.
-    pub(super) tickets: BTreeMap<StepId, Ticket>,
+    pub(super) ready_steps: BTreeMap<StepId, ReadyStep>,
     /// Every step that has not committed, as far as something was delivered to it or it has opened a frame.
     steps: BTreeSet<StepId>,
 }
@@ -37,15 +37,15 @@ impl Shared {
         for (name, _) in self.all_rows(keys.rows.clone(), b"i").await? {
             steps.insert(step_of(&name).ok_or_else(damaged)?);
         }
-        let mut tickets = BTreeMap::new();
+        let mut ready_steps = BTreeMap::new();
         for (name, row) in self.all_rows(keys.rows.clone(), b"p").await? {
             let parked: Parked = rows::read(&row).ok_or_else(damaged)?;
-            tickets.insert(step_of(&name).ok_or_else(damaged)?, parked.ticket);
+            ready_steps.insert(step_of(&name).ok_or_else(damaged)?, parked.ready_step);
         }
         let ready = self.ready_steps(program, keys).await?;
-        tickets.extend(ready.into_iter().map(|(_, step, ticket)| (step, ticket)));
-        steps.extend(tickets.keys());
-        Ok(Live { frames, tickets, steps })
+        ready_steps.extend(ready.into_iter().map(|(_, step, ready_step)| (step, ready_step)));
+        steps.extend(ready_steps.keys());
+        Ok(Live { frames, ready_steps, steps })
     }
 }
 
@@ -65,7 +65,9 @@ impl Live {
     /// How many elements of an each have not ended.
     pub(super) fn left(&self, frame: FrameId, elements: Elements) -> u32 {
         let open = self.instances(frame).into_iter().filter(|index| *index < elements.n).collect();
-        let next = |lane: u32| self.tickets.get(&StepId { frame, index: lane, node: LANE }).map(|ticket| ticket.cursor);
+        let next = |lane: u32| {
+            self.ready_steps.get(&StepId { frame, index: lane, node: LANE }).map(|ready_step| ready_step.cursor)
+        };
         // What is looked at may go on meanwhile.
         left(elements, &open, next).min(elements.n)
     }

@@ -152,7 +152,7 @@ impl Engine {
             if shared.commit_outside(draft, &[]).await?.is_err() {
                 return Ok(None);
             }
-            run.saw(frozen);
+            run.set_state(frozen);
         }
         let planned = self.plan_frozen(asked, run, frozen).await;
         if planned.is_err() {
@@ -201,9 +201,9 @@ impl Engine {
         }
         let live = self.shared.live(run).await?;
         let mut started = Vec::new();
-        for (step, ticket) in live.tickets.iter().filter(|(_, ticket)| ticket.started.is_some()) {
+        for (step, ready_step) in live.ready_steps.iter().filter(|(_, ready_step)| ready_step.started.is_some()) {
             let place = self.shared.place(run, step.frame, step.index).await?;
-            let node = run.plan.program.blocks[ticket.block as usize].nodes.get(step.node as usize);
+            let node = run.plan.program.blocks[ready_step.block as usize].nodes.get(step.node as usize);
             started.push(place.address(node.map_or(&[], |node| &node.path)));
         }
         if !started.is_empty() {
@@ -265,7 +265,7 @@ impl Engine {
 }
 
 /// The step that removes a plan that is not valid any more. It carries what it must know: the old programs.
-fn removal(old: &onceflow_core::protocol::draft::Plan, header: &Header) -> onceflow_core::Op {
+fn removal(old: &onceflow_core::protocol::draft::InstalledProgram, header: &Header) -> onceflow_core::Op {
     let draft = Draft::of_new_run(old);
     let programs = [Some(&header.program), header.full.as_ref()];
     let input = |(port, stored): (u16, &Stored)| Received {
@@ -275,5 +275,5 @@ fn removal(old: &onceflow_core::protocol::draft::Plan, header: &Header) -> oncef
     };
     let inputs = (0..).zip(programs).filter_map(|(port, stored)| Some(input((port, stored?)))).collect();
     let step = StepId { index: old.keys.generation.0, ..StepId::of_run(TEARDOWN) };
-    draft.ready(step, &keys::internal_queue(), &draft.ticket(ROOT, inputs))
+    draft.ready(step, &keys::internal_queue(), &draft.ready_step(ROOT, inputs))
 }

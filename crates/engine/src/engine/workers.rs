@@ -6,7 +6,7 @@ use crate::{
     Error, Handle,
     options::About,
     shared::{Shared, lock},
-    worker::{announce::Said, wanted::Wanted},
+    worker::{announce::Said, unserved::Unserved},
 };
 use futures_util::future::BoxFuture;
 use onceflow_core::{
@@ -16,7 +16,7 @@ use onceflow_core::{
     protocol::{
         ids::{RunId, StepId},
         keys,
-        rows::{self, Ticket},
+        rows::{self, ReadyStep},
     },
 };
 use onceflow_store::records::Scan;
@@ -168,12 +168,17 @@ impl Engine {
     pub fn backlog(&self) -> BoxFuture<'_, Result<Vec<Backlog>, Error>> {
         Box::pin(async move {
             let workers = self.shared.workers().await?;
-            let wanted: BTreeMap<_, _> =
-                self.shared.wanted().await?.into_iter().map(|(name, _, it)| (keys::wanted_queue(&name), it)).collect();
+            let unserved: BTreeMap<_, _> = self
+                .shared
+                .unserved()
+                .await?
+                .into_iter()
+                .map(|(name, _, it)| (keys::unserved_queue(&name), it))
+                .collect();
             let mut found = Vec::new();
             for queue in self.queues().await? {
-                let (class, tasks) = match wanted.get(&queue) {
-                    Some(Wanted { class, tasks, .. }) => (class.clone(), tasks.clone()),
+                let (class, tasks) = match unserved.get(&queue) {
+                    Some(Unserved { class, tasks, .. }) => (class.clone(), tasks.clone()),
                     None => (keys::class_of(&queue).unwrap_or_default().to_owned(), vec![]),
                 };
                 let may = |worker: &&crate::WorkerInfo| class.is_empty() || worker.can(&class, &tasks);
@@ -231,7 +236,7 @@ impl Handle {
     ///
     /// # Errors
     /// If the store does not answer.
-    pub fn hasten(&self) -> BoxFuture<'_, Result<(), Error>> {
+    pub fn poke(&self) -> BoxFuture<'_, Result<(), Error>> {
         Box::pin(async move {
             let id = self.id();
             let Some(run) = self.shared.known(id) else { return Ok(()) };
@@ -283,9 +288,9 @@ impl Shared {
     /// for.
     async fn queues_of(&self, program: &Program) -> Result<Vec<(Group, String, Vec<(String, String)>)>, Error> {
         let classes: BTreeSet<_> = program.tasks.iter().map(|task| task.class.clone()).collect();
-        let wanted = self.wanted().await?;
-        let wanted = wanted.into_iter().map(|(name, _, it)| (keys::wanted_queue(&name), it.class, it.tasks));
-        Ok(classes.into_iter().map(|class| (keys::class_queue(&class), class, vec![])).chain(wanted).collect())
+        let unserved = self.unserved().await?;
+        let unserved = unserved.into_iter().map(|(name, _, it)| (keys::unserved_queue(&name), it.class, it.tasks));
+        Ok(classes.into_iter().map(|class| (keys::class_queue(&class), class, vec![])).chain(unserved).collect())
     }
 
     /// The steps of a run that stand in a queue and are not taken.
@@ -322,12 +327,14 @@ impl Shared {
     /// Where a step in a queue is.
     async fn step_at(&self, queue: &Group, name: &Name) -> Result<Option<WorkerStep>, Error> {
         let Some(row) = self.row(queue.key(name)).await? else { return Ok(None) };
-        let ticket = Inbox::from_row(&row).and_then(|inbox| rows::read::<Ticket>(&inbox.note));
-        let Some(((id, step), ticket)) = StepId::from_queue_name(name.as_bytes()).zip(ticket) else { return Ok(None) };
-        let Some(run) = self.run(id, Some(ticket.generation)).await? else { return Ok(None) };
+        let ready_step = Inbox::from_row(&row).and_then(|inbox| rows::read::<ReadyStep>(&inbox.note));
+        let Some(((id, step), ready_step)) = StepId::from_queue_name(name.as_bytes()).zip(ready_step) else {
+            return Ok(None);
+        };
+        let Some(run) = self.run(id, Some(ready_step.generation)).await? else { return Ok(None) };
         let address = match self.place(&run, step.frame, step.index).await {
-            Ok(place) if run.plan.keys.generation == ticket.generation => {
-                let node = run.plan.program.blocks[ticket.block as usize].nodes.get(step.node as usize);
+            Ok(place) if run.plan.keys.generation == ready_step.generation => {
+                let node = run.plan.program.blocks[ready_step.block as usize].nodes.get(step.node as usize);
                 node.map(|node| place.address(&node.path)).unwrap_or_default()
             }
             _ => String::new(),

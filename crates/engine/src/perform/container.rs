@@ -2,7 +2,7 @@
 //! many elements, which arm, whether to go on) is decided from what the step has read after it was taken.
 
 use super::{Committed, Job, Work, failure};
-use crate::{Error, data, events::What, worker::Seat};
+use crate::{Error, data, events::What, worker::Slot};
 use onceflow_core::{
     Name, limits,
     model::{
@@ -21,7 +21,7 @@ use std::sync::Arc;
 
 impl Work<'_> {
     /// Performs a node of a block.
-    pub(super) async fn node(&self, seat: &mut Seat) -> Result<Option<Job>, Error> {
+    pub(super) async fn node(&self, slot: &mut Slot) -> Result<Option<Job>, Error> {
         let plan = &self.run.plan;
         let node = self.taken.node(plan);
         let Some(inputs) = self.taken.inputs(plan, &node.inputs) else {
@@ -29,54 +29,54 @@ impl Work<'_> {
         };
         if let Some(why) = failure(&inputs) {
             let outputs = step::failed_outputs(node, why);
-            return self.give(seat, &outputs, None).await;
+            return self.give(slot, &outputs, None).await;
         }
         match &node.op {
-            Op::Task(_) | Op::Fused(_) => return self.task(seat, inputs).await,
-            Op::Relay => return self.give(seat, &vec![inputs[0].outcome.clone(); node.outputs.len()], None).await,
+            Op::Task(_) | Op::Fused(_) => return self.task(slot, inputs).await,
+            Op::Relay => return self.give(slot, &vec![inputs[0].outcome.clone(); node.outputs.len()], None).await,
             Op::Each { .. } | Op::Loop { .. } | Op::Choice { .. } | Op::Call { .. } => {}
         }
         let memo = self.memo(&inputs).await?;
-        if let Some(next) = self.reuse(seat, memo.as_ref()).await? {
+        if let Some(next) = self.reuse(slot, memo.as_ref()).await? {
             return Ok(next);
         }
         if self.taken.frame.depth >= limits::CALL_DEPTH_MAX {
             let why =
                 format!("the flow calls itself more than {} deep (limits::CALL_DEPTH_MAX)", limits::CALL_DEPTH_MAX);
-            return self.fail(seat, 1, vec![why]).await;
+            return self.fail(slot, 1, vec![why]).await;
         }
         let (body, index) = match &node.op {
-            Op::Each { body, concurrency } => return self.each(seat, *body, *concurrency, &inputs, memo).await,
+            Op::Each { body, concurrency } => return self.each(slot, *body, *concurrency, &inputs, memo).await,
             Op::Choice { arms } => {
                 let holds =
                     |guard: Option<PortIndex>| guard.is_none_or(|port| inputs[usize::from(port)].outcome.is_true());
                 match arms.iter().position(|arm| holds(arm.guard)) {
                     Some(arm) => (arms[arm].body, arm as u32),
-                    None => return self.give(seat, &vec![Outcome::None; node.outputs.len()], None).await,
+                    None => return self.give(slot, &vec![Outcome::None; node.outputs.len()], None).await,
                 }
             }
             Op::Loop { body, .. } | Op::Call { body } => (*body, 0),
             Op::Task(_) | Op::Fused(_) | Op::Relay => unreachable!("handled above"),
         };
         let open = |state: State| step::open(plan, state, &self.taken, body, index, &inputs, memo);
-        self.commit(seat, &[], None, open).await.map(Committed::next)
+        self.commit(slot, &[], None, open).await.map(Committed::next)
     }
 
     /// Commits what a node gave.
     pub(super) async fn give(
         &self,
-        seat: &Seat,
+        slot: &Slot,
         outputs: &[Outcome],
         what: Option<What>,
     ) -> Result<Option<Job>, Error> {
         let commit = |state: State| step::commit(&self.run.plan, state, &self.taken, outputs);
-        let committed = self.commit(seat, &[], what, commit).await?;
+        let committed = self.commit(slot, &[], what, commit).await?;
         self.got_on(self.taken.frame.shape, self.taken.step.node);
         Ok(committed.next())
     }
 
     /// Commits what this step gave before, if that is kept, and still is when it commits.
-    pub(super) async fn reuse(&self, seat: &Seat, memo: Option<&[u8; 32]>) -> Result<Option<Option<Job>>, Error> {
+    pub(super) async fn reuse(&self, slot: &Slot, memo: Option<&[u8; 32]>) -> Result<Option<Option<Job>>, Error> {
         let Some(memo) = memo else { return Ok(None) };
         let plan = &self.run.plan;
         let kept = self.worker.shared.kept_whole(&plan.keys, plan.keys.memo(memo)).await?;
@@ -90,7 +90,7 @@ impl Work<'_> {
             draft.batch.require_present(plan.keys.memo(memo));
             draft
         };
-        let committed = self.commit(seat, &[], Some(what), commit).await?;
+        let committed = self.commit(slot, &[], Some(what), commit).await?;
         self.got_on(self.taken.frame.shape, self.taken.step.node);
         Ok(match committed {
             Committed::Refused => None,
@@ -117,7 +117,7 @@ impl Work<'_> {
 
     async fn each(
         &self,
-        seat: &Seat,
+        slot: &Slot,
         body: u32,
         concurrency: Option<u32>,
         inputs: &[Held],
@@ -128,29 +128,29 @@ impl Work<'_> {
         let lists = block.inputs.iter().zip(inputs).filter(|(input, _)| input.varying);
         let lens: Vec<_> = lists.map(|(_, held)| held.outcome.value().and_then(Payload::list_len)).collect();
         let Some(n) = lens.first().copied().flatten() else {
-            return self.fail(seat, 1, vec![String::from("what an each goes over is no list")]).await;
+            return self.fail(slot, 1, vec![String::from("what an each goes over is no list")]).await;
         };
         let n = self.noted_len().unwrap_or(n);
         if lens.iter().any(|len| *len != Some(n)) && !onceflow_core::hazard::is_on("size-from-attempt") {
             let lens: Vec<_> =
                 lens.iter().map(|len| len.map_or_else(|| String::from("none"), |n| n.to_string())).collect();
             let why = format!("lists that are gone over together have different lengths: {}", lens.join(", "));
-            return self.fail(seat, 1, vec![why]).await;
+            return self.fail(slot, 1, vec![why]).await;
         }
         if n > limits::ELEMENTS_MAX {
             let why = format!("a list has {n} elements, more than {} (limits::ELEMENTS_MAX)", limits::ELEMENTS_MAX);
-            return self.fail(seat, 1, vec![why]).await;
+            return self.fail(slot, 1, vec![why]).await;
         }
         if n == 0 && onceflow_core::hazard::is_on("empty-each-waits") {
             return Ok(None);
         }
         if n == 0 {
-            return self.give(seat, &self.no_elements(), None).await;
+            return self.give(slot, &self.no_elements(), None).await;
         }
         let elements = step::elements(n as u32, ops_per_element(&plan.program, plan, body), concurrency);
         let open = |state: State| step::open_each(plan, state, &self.taken, body, elements, inputs, memo);
         let what = What::DidOpen { address: self.address_if_wanted().await?, elements: elements.n };
-        self.commit(seat, &[], Some(what), open).await.map(Committed::next)
+        self.commit(slot, &[], Some(what), open).await.map(Committed::next)
     }
 
     /// Nothing; or, where that mistake is to be made, how long the first attempt at the step that gives the list made it.
@@ -183,13 +183,13 @@ impl Work<'_> {
     }
 
     /// Opens the next elements of an each.
-    pub(super) async fn open_chunk(&self, seat: &Seat) -> Result<Option<Job>, Error> {
+    pub(super) async fn open_chunk(&self, slot: &Slot) -> Result<Option<Job>, Error> {
         let plan = &self.run.plan;
         let Shape::Each(elements) = self.taken.frame.shape else {
             return Err(Error::damaged("a lane outside an each"));
         };
-        let range = elements.of_chunk(self.taken.ticket.cursor);
-        let block = &plan.program.blocks[self.taken.ticket.block as usize];
+        let range = elements.of_chunk(self.taken.ready_step.cursor);
+        let block = &plan.program.blocks[self.taken.ready_step.block as usize];
         let mut lists = Vec::with_capacity(block.inputs.len());
         for (input, held) in block.inputs.iter().zip(&self.taken.frame.inputs) {
             lists.push(match held.as_ref().and_then(|held| held.outcome.value()) {
@@ -205,29 +205,29 @@ impl Work<'_> {
             list[(index - range.start) as usize].clone()
         };
         let open = |state: State| step::open_chunk(plan, state, &self.taken, &element);
-        self.commit(seat, &[], None, open).await.map(Committed::next)
+        self.commit(slot, &[], None, open).await.map(Committed::next)
     }
 
     /// An instance has ended, or all elements have.
-    pub(super) async fn end(&self, seat: &Seat) -> Result<Option<Job>, Error> {
+    pub(super) async fn end(&self, slot: &Slot) -> Result<Option<Job>, Error> {
         if step::is_close_of_each(&self.taken) {
-            return self.close_each(seat).await;
+            return self.close_each(slot).await;
         }
         let plan = &self.run.plan;
-        let block = &plan.program.blocks[self.taken.ticket.block as usize];
+        let block = &plan.program.blocks[self.taken.ready_step.block as usize];
         let sources: Vec<_> = block.outputs.iter().map(|output| output.from).collect();
         let Some(given) = self.taken.inputs(plan, &sources) else { return self.missing_input().await };
         let (opener, outer_block) = self.opened_by()?;
         let node = &plan.program.blocks[outer_block as usize].nodes[opener.node as usize];
         if let Some(why) = failure(&given) {
-            return self.close(seat, step::failed_outputs(node, why)).await;
+            return self.close(slot, step::failed_outputs(node, why)).await;
         }
         let own = node.outputs.len() - usize::from(node.attempt);
         if let Op::Loop { carried, .. } = &node.op
             && given[own].outcome.is_true()
         {
             let Some(_) = self.taken.step.index.checked_add(1) else {
-                return self.fail(seat, 1, vec![String::from("a loop has made 2^32 iterations")]).await;
+                return self.fail(slot, 1, vec![String::from("a loop has made 2^32 iterations")]).await;
             };
             let next = |port: PortIndex| {
                 let (from, _) = carried.iter().find(|(_, to)| *to == port).expect("what varies in a loop is carried");
@@ -242,13 +242,13 @@ impl Work<'_> {
                     Some(What::DidTurn { address, iteration: self.taken.step.index + 1 })
                 }
             };
-            return self.commit(seat, &[], what, turn).await.map(Committed::next);
+            return self.commit(slot, &[], what, turn).await.map(Committed::next);
         }
         let mut outputs: Vec<_> = given.into_iter().take(own).map(|held| held.outcome).collect();
         if node.attempt {
             outputs.push(Outcome::None);
         }
-        self.close(seat, outputs).await
+        self.close(slot, outputs).await
     }
 
     fn opened_by(&self) -> Result<(onceflow_core::protocol::ids::StepId, u32), Error> {
@@ -256,11 +256,11 @@ impl Work<'_> {
     }
 
     /// What a frame gave goes to those who wait for it.
-    async fn close(&self, seat: &Seat, outputs: Vec<Outcome>) -> Result<Option<Job>, Error> {
-        self.close_with(seat, outputs, vec![]).await
+    async fn close(&self, slot: &Slot, outputs: Vec<Outcome>) -> Result<Option<Job>, Error> {
+        self.close_with(slot, outputs, vec![]).await
     }
 
-    async fn close_with(&self, seat: &Seat, outputs: Vec<Outcome>, gathers: Vec<Edge>) -> Result<Option<Job>, Error> {
+    async fn close_with(&self, slot: &Slot, outputs: Vec<Outcome>, gathers: Vec<Edge>) -> Result<Option<Job>, Error> {
         let plan = &self.run.plan;
         let (opener, _) = self.opened_by()?;
         let Some(outer) = self.worker.shared.frame(&self.run, opener.frame).await? else {
@@ -280,7 +280,7 @@ impl Work<'_> {
                 }
                 draft
             };
-            let committed = self.commit(seat, &[], None, decide).await?;
+            let committed = self.commit(slot, &[], None, decide).await?;
             // Somebody else kept the same result meanwhile: look again.
             if let Committed::Refused = committed {
                 continue;
@@ -292,12 +292,12 @@ impl Work<'_> {
     }
 
     /// All elements have ended: they are lists now.
-    async fn close_each(&self, seat: &Seat) -> Result<Option<Job>, Error> {
+    async fn close_each(&self, slot: &Slot) -> Result<Option<Job>, Error> {
         let plan = &self.run.plan;
         let Shape::Each(elements) = self.taken.frame.shape else { return Err(Error::damaged("a frame of an each")) };
         let (opener, outer_block) = self.opened_by()?;
         let node = &plan.program.blocks[outer_block as usize].nodes[opener.node as usize];
-        let block = &plan.program.blocks[self.taken.ticket.block as usize];
+        let block = &plan.program.blocks[self.taken.ready_step.block as usize];
         let (mut outputs, mut gathers, mut failed) = (Vec::new(), Vec::new(), None);
         for (port, output) in block.outputs.iter().enumerate() {
             let prefix = plan.keys.elements(self.taken.step.frame, port as u16);
@@ -315,12 +315,12 @@ impl Work<'_> {
         if let Some(why) = failed {
             let prefix = |port| plan.keys.elements(self.taken.step.frame, port as u16);
             let releases = (0..block.outputs.len()).map(|port| Edge::Release(prefix(port))).collect();
-            return self.close_with(seat, step::failed_outputs(node, &why), releases).await;
+            return self.close_with(slot, step::failed_outputs(node, &why), releases).await;
         }
         if node.attempt {
             outputs.push(Outcome::None);
         }
-        self.close_with(seat, outputs, gathers).await
+        self.close_with(slot, outputs, gathers).await
     }
 
     /// What the elements under a prefix come to.
@@ -381,7 +381,7 @@ enum Gathered {
 }
 
 /// Operations that opening one element takes, at most.
-fn ops_per_element(program: &Program, plan: &onceflow_core::protocol::draft::Plan, body: u32) -> usize {
+fn ops_per_element(program: &Program, plan: &onceflow_core::protocol::draft::InstalledProgram, body: u32) -> usize {
     let opening = &plan.wiring.blocks[body as usize].opening;
     let delivered: usize = opening.targets.iter().map(|target| 4 + 2 * target.ports.len()).sum();
     // An output that stands from the beginning may be a stored value: a small one in front of it, an edge, counts.

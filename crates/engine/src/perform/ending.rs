@@ -5,7 +5,7 @@ use crate::{
     Error,
     error::DAMAGE,
     events::{End, What},
-    worker::Seat,
+    worker::Slot,
 };
 use onceflow_core::{
     Name, Row,
@@ -23,7 +23,7 @@ use std::sync::Arc;
 
 impl Work<'_> {
     /// Decides how the run goes on.
-    pub(super) async fn settle(&self, seat: &Seat) -> Result<Option<Job>, Error> {
+    pub(super) async fn settle(&self, slot: &Slot) -> Result<Option<Job>, Error> {
         debug_assert_eq!(self.taken.step.node, SETTLE, "only one step settles");
         // What is known of the run may be old.
         let Some(_) = self.worker.shared.read_run(self.run.plan.keys.run).await? else { return Ok(None) };
@@ -31,7 +31,7 @@ impl Work<'_> {
         if let Some(live) = self.worker.shared.row(plan.keys.live()).await?
             && !onceflow_core::hazard::is_on("settles-too-soon")
         {
-            return self.too_early(seat, state, live).await;
+            return self.too_early(slot, state, live).await;
         }
         let arrived = self.outputs_arrived().await?;
         let outputs = run::outputs(plan, &self.taken.frame, &arrived);
@@ -42,9 +42,9 @@ impl Work<'_> {
             if onceflow_core::hazard::is_on("undo-first-first") { registered.first() } else { registered.last() };
         let undos = last.map(|(number, _)| *number);
         let next = match run::ending(state.phase, outputs.is_some(), &whys, undos.is_some()) {
-            Ending::Done => return self.finish(seat, state, outputs.expect("all outputs are there"), &arrived).await,
-            Ending::Leave => return self.leave(seat, state).await,
-            Ending::Unpark => return self.unpark(seat, state, &parked).await,
+            Ending::Done => return self.finish(slot, state, outputs.expect("all outputs are there"), &arrived).await,
+            Ending::Leave => return self.leave(slot, state).await,
+            Ending::Unpark => return self.unpark(slot, state, &parked).await,
             Ending::Wait => (Phase::Waiting, Some(End::Waiting), None),
             Ending::Fail => (self.failed(state).await?, Some(End::Failed), None),
             Ending::Undo(phase) => {
@@ -75,16 +75,16 @@ impl Work<'_> {
                 draft.batch.require_absent(plan.keys.undo(last + 1));
             }
             if let Some(step) = follow {
-                let ticket = draft.ticket(0, vec![]);
-                let op = draft.ready(step, &onceflow_core::protocol::keys::internal_queue(), &ticket);
+                let ready_step = draft.ready_step(0, vec![]);
+                let op = draft.ready(step, &onceflow_core::protocol::keys::internal_queue(), &ready_step);
                 draft.batch.ops.push(op);
             }
             draft
         };
         let what = end.map(|how| What::DidEnd { how });
-        let committed = self.commit_as_seen(seat, state, &[], what, decide).await?;
+        let committed = self.commit_as_seen(slot, state, &[], what, decide).await?;
         if committed.is_some() {
-            self.run.saw(State { phase, ..state });
+            self.run.set_state(State { phase, ..state });
             if phase.is_failed() {
                 self.worker.shared.due.notify_one();
             }
@@ -116,13 +116,13 @@ impl Work<'_> {
     }
 
     /// Somebody else sees to how the run goes on.
-    async fn leave(&self, seat: &Seat, state: State) -> Result<Option<Job>, Error> {
+    async fn leave(&self, slot: &Slot, state: State) -> Result<Option<Job>, Error> {
         let decide = |state: State| self.taken.leaving(&self.run.plan, state);
-        Ok(self.commit_as_seen(seat, state, &[], None, decide).await?.and_then(Committed::next))
+        Ok(self.commit_as_seen(slot, state, &[], None, decide).await?.and_then(Committed::next))
     }
 
     /// Something is in flight after all: it will let the run be settled again. Only if it still is when this goes.
-    async fn too_early(&self, seat: &Seat, state: State, live: Row) -> Result<Option<Job>, Error> {
+    async fn too_early(&self, slot: &Slot, state: State, live: Row) -> Result<Option<Job>, Error> {
         let plan = &self.run.plan;
         let decide = |state: State| {
             let mut draft = self.taken.leaving(plan, state);
@@ -131,19 +131,19 @@ impl Work<'_> {
             }
             draft
         };
-        Ok(self.commit_as_seen(seat, state, &[], None, decide).await?.and_then(Committed::next))
+        Ok(self.commit_as_seen(slot, state, &[], None, decide).await?.and_then(Committed::next))
     }
 
     /// Commits a decision that holds in one state only. `None` if the state has changed: then it is settled again.
     pub(super) async fn commit_as_seen<'a>(
         &'a self,
-        seat: &Seat,
+        slot: &Slot,
         seen: State,
         weaves: &[Weave],
         what: Option<What>,
         decide: impl Fn(State) -> onceflow_core::protocol::draft::Draft<'a>,
     ) -> Result<Option<Committed>, Error> {
-        let asked = self.worker.claim_next(seat);
+        let asked = self.worker.claim_next(slot);
         let claim = asked.as_ref().map(|asked| asked.claim.clone());
         let shared = &self.worker.shared;
         let order = if what.is_some() { shared.events.order_if_wanted().await } else { None };
@@ -173,7 +173,7 @@ impl Work<'_> {
     }
 
     /// Puts parked steps back into their queues; whoever began that did not come to its end.
-    async fn unpark(&self, seat: &Seat, state: State, parked: &[(StepId, Row, Parked)]) -> Result<Option<Job>, Error> {
+    async fn unpark(&self, slot: &Slot, state: State, parked: &[(StepId, Row, Parked)]) -> Result<Option<Job>, Error> {
         let some = &parked[..parked.len().min(REMOVE_ROWS_MAX / 2)];
         let plan = &self.run.plan;
         let decide = |state: State| {
@@ -184,13 +184,13 @@ impl Work<'_> {
             draft.batch.ops.extend(leaving.batch.ops);
             draft
         };
-        Ok(self.commit_as_seen(seat, state, &[], None, decide).await?.and_then(Committed::next))
+        Ok(self.commit_as_seen(slot, state, &[], None, decide).await?.and_then(Committed::next))
     }
 
     /// All outputs are there: the run is folded into what can be asked later.
     async fn finish(
         &self,
-        seat: &Seat,
+        slot: &Slot,
         state: State,
         outputs: Vec<(String, onceflow_core::payload::Outcome)>,
         arrived: &[Received],
@@ -199,7 +199,7 @@ impl Work<'_> {
         let frame = self.taken.frame.clone();
         let hidden = self.run.plan.program.blocks[0].outputs.iter().map(|output| output.hidden);
         let outputs = outputs.into_iter().zip(hidden).filter(|(_, hidden)| !hidden).map(|(output, _)| output).collect();
-        self.fold(seat, state, Status::Done, outputs, Some(&frame), (arrived, &registrations)).await
+        self.fold(slot, state, Status::Done, outputs, Some(&frame), (arrived, &registrations)).await
     }
 
     /// What was registered to undo steps is not needed any more: all but the last go, which go with the run, so that a
@@ -228,7 +228,7 @@ impl Work<'_> {
     /// Folds the run into one row and its outputs.
     pub(super) async fn fold(
         &self,
-        seat: &Seat,
+        slot: &Slot,
         state: State,
         status: Status,
         outputs: Vec<(String, onceflow_core::payload::Outcome)>,
@@ -272,7 +272,7 @@ impl Work<'_> {
         };
         // In the state it was decided in: a run that was cancelled meanwhile is settled again.
         let what = Some(What::DidEnd { how });
-        let Some(committed) = self.commit_as_seen(seat, state, &weaves, what, decide).await? else { return Ok(None) };
+        let Some(committed) = self.commit_as_seen(slot, state, &weaves, what, decide).await? else { return Ok(None) };
         shared.forget(plan.keys.run);
         shared.progress(plan.keys.run).notify_waiters();
         shared.due.notify_one();

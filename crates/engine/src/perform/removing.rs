@@ -3,7 +3,7 @@
 use super::{Job, Work, ending::failures};
 use crate::{
     Error, data,
-    worker::{Seat, Worker},
+    worker::{Slot, Worker},
 };
 use noted::{NOTED, Noted};
 use onceflow_core::{
@@ -14,7 +14,7 @@ use onceflow_core::{
         draft::{Draft, Edge},
         ids::{FrameId, RunId, StepId},
         keys::Keys,
-        rows::{self, Failed, State, Ticket},
+        rows::{self, Failed, ReadyStep, State},
         run,
     },
 };
@@ -23,7 +23,7 @@ use std::sync::Arc;
 
 impl Work<'_> {
     /// Removes all rows of the run, then the run.
-    pub(super) async fn tear_down(&self, seat: &Seat) -> Result<Option<Job>, Error> {
+    pub(super) async fn tear_down(&self, slot: &Slot) -> Result<Option<Job>, Error> {
         let Some(_) = self.worker.shared.read_run(self.run.plan.keys.run).await? else { return Ok(None) };
         let (shared, plan, state) = (&self.worker.shared, &self.run.plan, self.run.state());
         // A large run takes longer to remove than a claim stands.
@@ -48,20 +48,20 @@ impl Work<'_> {
         }
         drop(ours);
         if state.phase.expires() {
-            return self.vanish(seat, state).await;
+            return self.vanish(slot, state).await;
         }
         let noted = shared.row(plan.keys.rows.key(NOTED)).await?;
         let (failed, undone) = noted.as_deref().and_then(rows::read::<Noted>).unwrap_or_default();
         let status = run::removed_status(state.phase, failed, undone);
-        self.fold(seat, state, status, vec![], Some(&self.taken.frame), (&[], &[])).await
+        self.fold(slot, state, status, vec![], Some(&self.taken.frame), (&[], &[])).await
     }
 
     /// Nothing is left of a run whose history has ended but its frame: that goes, and the run.
-    async fn vanish(&self, seat: &Seat, state: State) -> Result<Option<Job>, Error> {
+    async fn vanish(&self, slot: &Slot, state: State) -> Result<Option<Job>, Error> {
         let (shared, plan, header) = (&self.worker.shared, &self.run.plan, &self.run.header);
         let now = shared.records.now().await?;
         let decide = |state: State| run::vanish(plan, state, &self.taken, &self.taken.frame, header, now);
-        let Some(committed) = self.commit_as_seen(seat, state, &[], None, decide).await? else { return Ok(None) };
+        let Some(committed) = self.commit_as_seen(slot, state, &[], None, decide).await? else { return Ok(None) };
         shared.forget(plan.keys.run);
         shared.was_removed(plan.keys.run);
         shared.progress(plan.keys.run).notify_waiters();
@@ -144,14 +144,15 @@ impl Worker {
         job: &Job,
         run: RunId,
         step: StepId,
-        ticket: &Ticket,
+        ready_step: &ReadyStep,
     ) -> Result<Option<Job>, Error> {
         let shared = &self.shared;
-        let programs: Vec<_> = ticket.inputs.iter().filter_map(|received| received.outcome.value()?.stored()).collect();
+        let programs: Vec<_> =
+            ready_step.inputs.iter().filter_map(|received| received.outcome.value()?.stored()).collect();
         let Some(program) = programs.first() else { return Err(Error::damaged("a plan without a program")) };
         let program = shared.values.read_all(&data::id(&program.id)).await?;
         let program: Program = rows::read(&program).ok_or_else(|| Error::damaged("the program of a plan"))?;
-        let plan = shared.plan(Keys::new(run, ticket.generation), Arc::new(program));
+        let plan = shared.plan(Keys::new(run, ready_step.generation), Arc::new(program));
         loop {
             let scan = Scan::of(plan.keys.rows.clone(), REMOVE_ROWS_MAX);
             let page = shared.records.scan(shared.shard(), scan).await?;
@@ -161,11 +162,11 @@ impl Worker {
             // Refused if somebody else does the same; then what it did is not there any more.
             let _again = shared.commit_outside(run::remove(&plan, &page.rows), &[]).await?;
         }
-        for (key, other, ticket) in shared.ready_steps(&plan.program, &plan.keys).await? {
+        for (key, other, ready_step) in shared.ready_steps(&plan.program, &plan.keys).await? {
             if other != step {
                 let mut draft = Draft::of_new_run(&plan);
                 draft.batch.require_present(key.clone());
-                run::release_ticket(&plan, &mut draft, other, &ticket);
+                run::release_ticket(&plan, &mut draft, other, &ready_step);
                 let (claim, deadline) = (key.group.claims(), key.group.deadlines());
                 draft.batch.delete(claim.key(&key.name)).delete(deadline.key(&key.name)).delete(key);
                 let _again = shared.commit_outside(draft, &[]).await?;

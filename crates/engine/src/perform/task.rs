@@ -16,7 +16,7 @@ use crate::{
     events::What,
     shared::lock,
     task::{Data, Failure, FlowRows, Tx, Verdict},
-    worker::{Reserved, Seat, Stop},
+    worker::{Reserved, Slot, Stop},
 };
 use body::Interrupted;
 pub(super) use body::{Started, blocking, overrun, panicked, walled};
@@ -26,7 +26,7 @@ use onceflow_core::{
     model::{Effect, TaskSpec, program::Op},
     payload::Outcome,
     protocol::{
-        rows::{Failed, Held, Phase, State, Ticket, Why},
+        rows::{Failed, Held, Phase, ReadyStep, State, Why},
         step,
     },
 };
@@ -36,7 +36,7 @@ pub(crate) use unknown::may_decide;
 
 impl Work<'_> {
     /// Performs a task, or several that are fused.
-    pub(super) async fn task(&self, seat: &Seat, inputs: Vec<Held>) -> Result<Option<Job>, Error> {
+    pub(super) async fn task(&self, slot: &Slot, inputs: Vec<Held>) -> Result<Option<Job>, Error> {
         let spec = self.spec();
         if let Some(class) = self.is_elsewhere(&spec) {
             return self.move_to(class, None).await.map(|()| None);
@@ -44,44 +44,47 @@ impl Work<'_> {
         if let Err(why) = self.bodies() {
             return self.leave_to_those_who_have_it(&why).await.map(|()| None);
         }
-        let mut ticket = self.taken.ticket.clone();
-        if let Some(started) = self.taken.ticket.started
+        let mut ready_step = self.taken.ready_step.clone();
+        if let Some(started) = self.taken.ready_step.started
             && spec.effect == Effect::AtMostOnce
             && !onceflow_core::hazard::is_on("takeover-runs-again")
         {
             match self.verify(&inputs).await? {
-                Verdict::Unknown => return self.lost_track(seat, started).await,
+                Verdict::Unknown => return self.park_unknown(slot, started).await,
                 Verdict::Done(outputs) => {
-                    return self.gave(seat, ticket.failed + 1, outputs, None, None, None).await.map(Gave::next);
+                    return self
+                        .commit_outputs(slot, ready_step.failed + 1, outputs, None, None, None)
+                        .await
+                        .map(Gave::next);
                 }
-                Verdict::NotDone => ticket.started = None,
+                Verdict::NotDone => ready_step.started = None,
             }
         }
         let memo = self.memo(&inputs).await?;
-        if let Some(next) = self.reuse(seat, memo.as_ref()).await? {
+        if let Some(next) = self.reuse(slot, memo.as_ref()).await? {
             return Ok(next);
         }
         loop {
-            let attempt = ticket.failed + 1;
+            let attempt = ready_step.failed + 1;
             // What it was decided on must last; that is waited for by who keeps nobody from running.
             self.until_durable(&spec, self.position, true).await?;
             // What it needs comes next: one that must not start twice is not said to have started while it waits for that.
             let reserved = match self.reserve(&spec).await? {
                 Ok(reserved) => reserved,
-                Err(stop) => return self.stopped(seat, stop).await,
+                Err(stop) => return self.stopped(slot, stop).await,
             };
             // One that must not start twice is not said to have started either while its inputs cannot be read.
             let scratch = self.scratch();
             let loaded = match data::load_all(&self.worker.shared.values, &inputs, Some(&scratch)).await {
                 Err(Error::Values(values::Error::Source(changed))) => {
-                    return self.park_changed(seat, attempt, (&changed, None), false).await;
+                    return self.park_changed(slot, attempt, (&changed, None), false).await;
                 }
                 Err(error) if error.is_of_the_data() => {
-                    return self.fail(seat, attempt, vec![error.to_string()]).await;
+                    return self.fail(slot, attempt, vec![error.to_string()]).await;
                 }
                 loaded => loaded?,
             };
-            let Some(began) = self.begin(&spec, &mut ticket, &inputs, scratch).await? else { return Ok(None) };
+            let Some(began) = self.begin(&spec, &mut ready_step, &inputs, scratch).await? else { return Ok(None) };
             let tx = (spec.effect == Effect::Transactional).then(|| self.tx());
             let reserved = Arc::new(Mutex::new(reserved));
             let given = self.attempt(&spec, attempt, (&inputs, loaded), (tx.clone(), &reserved)).await?;
@@ -90,27 +93,29 @@ impl Work<'_> {
                 None => given,
                 Some(changed) => {
                     let started = spec.effect == Effect::AtMostOnce;
-                    return self.park_changed(seat, attempt, (&changed, given.err()), started).await;
+                    return self.park_changed(slot, attempt, (&changed, given.err()), started).await;
                 }
             };
             if let (true, Ok(outputs)) = (onceflow_core::hazard::is_on("size-from-attempt"), &given) {
                 self.note_lens(outputs);
             }
             let failure = match given {
-                Ok(outputs) => match self.gave(seat, attempt, outputs, Some(&began.scratch), memo, tx.as_ref()).await {
-                    // What it has read changed meanwhile: nothing was done, and it runs again.
-                    Ok(Gave::Conflict) => continue,
-                    Ok(Gave::Next(next)) => return Ok(next),
-                    Err(error) if error.is_of_the_data() => Failure::new(error.to_string()).finally(),
-                    // It was tried often enough. Another attempt would do again what was done.
-                    Err(error) if error.is_of_objects() && !self.worker.is_stopping() => {
-                        Failure::new("cannot store its output").because(error.to_string()).finally()
+                Ok(outputs) => {
+                    match self.commit_outputs(slot, attempt, outputs, Some(&began.scratch), memo, tx.as_ref()).await {
+                        // What it has read changed meanwhile: nothing was done, and it runs again.
+                        Ok(Gave::Conflict) => continue,
+                        Ok(Gave::Next(next)) => return Ok(next),
+                        Err(error) if error.is_of_the_data() => Failure::new(error.to_string()).finally(),
+                        // It was tried often enough. Another attempt would do again what was done.
+                        Err(error) if error.is_of_objects() && !self.worker.is_stopping() => {
+                            Failure::new("cannot store its output").because(error.to_string()).finally()
+                        }
+                        Err(error) => return Err(error),
                     }
-                    Err(error) => return Err(error),
-                },
-                Err(Interrupted::Stopped(stop)) => return self.stopped(seat, stop).await,
+                }
+                Err(Interrupted::Stopped(stop)) => return self.stopped(slot, stop).await,
                 Err(Interrupted::Failed(failure)) if failure.is_open && spec.effect == Effect::AtMostOnce => {
-                    return self.wait_for_somebody(seat, failure.not_done).await;
+                    return self.wait_for_somebody(slot, failure.not_done).await;
                 }
                 Err(Interrupted::Failed(failure)) => match tx.as_ref().and_then(Tx::trouble) {
                     // It failed because the store did not answer, which costs time and no attempt.
@@ -119,17 +124,17 @@ impl Work<'_> {
                 },
                 Err(Interrupted::TimedOut(ms, _)) if spec.effect == Effect::AtMostOnce => {
                     tracing::warn!(ms, "a task that must not run twice took too long; its outcome is not known");
-                    return self.lost_track(seat, self.taken.fence).await;
+                    return self.park_unknown(slot, self.taken.fence).await;
                 }
                 Err(Interrupted::TimedOut(ms, more)) => Failure::timed_out(ms, more),
             };
             if !may_retry(&spec, &failure, attempt) {
                 let started = spec.effect == Effect::AtMostOnce && !failure.not_done;
-                return self.fail_as(seat, attempt, failure.causes, started).await;
+                return self.fail_as(slot, attempt, failure.causes, started).await;
             }
-            ticket.failed = attempt;
-            ticket.started = None;
-            if !self.try_again(seat, &spec, &ticket, failure.causes).await? {
+            ready_step.failed = attempt;
+            ready_step.started = None;
+            if !self.try_again(slot, &spec, &ready_step, failure.causes).await? {
                 return Ok(None);
             }
         }
@@ -148,11 +153,11 @@ impl Work<'_> {
     async fn reserve(&self, spec: &TaskSpec) -> Result<Result<Option<Reserved>, Stop>, Error> {
         let reserves = spec.resources.cpu_milli > 0 || spec.resources.memory_bytes > 0;
         let is_seen = spec.effect != Effect::Pure || reserves;
-        let reserved = match reserves || is_seen && self.worker.room.bounds_running() {
+        let reserved = match reserves || is_seen && self.worker.capacity.bounds_running() {
             false => None,
             true => {
                 let heartbeat = self.heartbeat(true);
-                let reserved = std::pin::pin!(self.worker.room.reserve(spec.resources));
+                let reserved = std::pin::pin!(self.worker.capacity.reserve(spec.resources));
                 match select(reserved, std::pin::pin!(heartbeat.stopped())).await {
                     Either::Left((reserved, _)) => Some(reserved),
                     Either::Right((stop, _)) => return Ok(Err(stop)),
@@ -168,10 +173,10 @@ impl Work<'_> {
     }
 
     /// The body may not start, or go on.
-    async fn stopped(&self, seat: &Seat, stop: Stop) -> Result<Option<Job>, Error> {
+    async fn stopped(&self, slot: &Slot, stop: Stop) -> Result<Option<Job>, Error> {
         match stop {
             Stop::Lost => self.was_taken().await.map(|()| None),
-            Stop::Cancelled => self.stand_back(seat).await,
+            Stop::Cancelled => self.stand_back(slot).await,
             Stop::Interrupted => self.give_back().await.map(|()| None),
         }
     }
@@ -200,9 +205,9 @@ impl Work<'_> {
     }
 
     /// Commits what the body gave.
-    async fn gave(
+    async fn commit_outputs(
         &self,
-        seat: &Seat,
+        slot: &Slot,
         attempt: u32,
         outputs: Vec<Data>,
         scratch: Option<&data::Scratch>,
@@ -222,7 +227,7 @@ impl Work<'_> {
                 // The task gave a file that is not there: that is its mistake, not the store's.
                 Err(Error::Values(values::Error::Blobs(blobs::Error::Content { why, .. }))) => {
                     let causes = vec![String::from("a file it gave cannot be stored"), why.to_string()];
-                    return self.fail(seat, attempt, causes).await.map(Gave::Next);
+                    return self.fail(slot, attempt, causes).await.map(Gave::Next);
                 }
                 Err(error) => return Err(error),
             }
@@ -237,14 +242,14 @@ impl Work<'_> {
             None => onceflow_core::Timestamp::ZERO,
         };
         loop {
-            let committed =
-                match self.commit_outputs(seat, (&outcomes, &weaves), memo.as_ref(), tx.zip(Some(now))).await {
-                    Ok(committed) => committed,
-                    Err(error) => {
-                        patience.wait(error).await?;
-                        continue;
-                    }
-                };
+            let committed = match self.commit_stored(slot, (&outcomes, &weaves), memo.as_ref(), tx.zip(Some(now))).await
+            {
+                Ok(committed) => committed,
+                Err(error) => {
+                    patience.wait(error).await?;
+                    continue;
+                }
+            };
             match committed {
                 Committed::Yes(next) => {
                     self.worker.saying.did(plan.keys.run);
@@ -266,9 +271,9 @@ impl Work<'_> {
     }
 
     /// Commits outputs that are stored, once.
-    async fn commit_outputs(
+    async fn commit_stored(
         &self,
-        seat: &Seat,
+        slot: &Slot,
         (outcomes, weaves): (&[Outcome], &[values::Weave]),
         memo: Option<&[u8; 32]>,
         tx: Option<(&Tx, onceflow_core::Timestamp)>,
@@ -284,24 +289,24 @@ impl Work<'_> {
             if let Some((tx, now)) = tx
                 && !onceflow_core::hazard::is_on("writes-not-in-commit")
             {
-                tx.ride(&mut draft.batch, now, self.taken.name.as_bytes());
+                tx.apply_to(&mut draft.batch, now, self.taken.name.as_bytes());
             }
             if let Some(memo) = memo {
                 step::keep(plan, &mut draft, memo, outcomes);
             }
             draft
         };
-        self.commit(seat, weaves, Some(what), commit).await
+        self.commit(slot, weaves, Some(what), commit).await
     }
 
     /// The step failed for good: somebody around it handles that, or it is put aside until the run is tried again.
-    pub(super) async fn fail(&self, seat: &Seat, attempt: u32, causes: Vec<String>) -> Result<Option<Job>, Error> {
-        self.fail_as(seat, attempt, causes, false).await
+    pub(super) async fn fail(&self, slot: &Slot, attempt: u32, causes: Vec<String>) -> Result<Option<Job>, Error> {
+        self.fail_as(slot, attempt, causes, false).await
     }
 
     async fn fail_as(
         &self,
-        seat: &Seat,
+        slot: &Slot,
         attempt: u32,
         causes: Vec<String>,
         started: bool,
@@ -317,20 +322,20 @@ impl Work<'_> {
             && !onceflow_core::hazard::is_on("failure-not-delivered")
         {
             let why = format!("{}: {}", failed.address, failed.causes.join(": ")).into();
-            return self.give(seat, &step::failed_outputs(node, &why), Some(what)).await;
+            return self.give(slot, &step::failed_outputs(node, &why), Some(what)).await;
         }
-        self.park_failed(seat, failed, what).await
+        self.park_failed(slot, failed, what).await
     }
 
     /// Puts the step aside until the run is tried again.
-    async fn park_failed(&self, seat: &Seat, failed: Failed, what: What) -> Result<Option<Job>, Error> {
+    async fn park_failed(&self, slot: &Slot, failed: Failed, what: What) -> Result<Option<Job>, Error> {
         let plan = &self.run.plan;
         let finish_independent = self.run.header.finish_independent;
         let park = |state: State| {
             let next = if finish_independent || state.phase != Phase::Running { state.phase } else { Phase::Failing };
             step::park(plan, state, &self.taken, Why::Failed(failed.clone()), next)
         };
-        let committed = self.commit(seat, &[], Some(what), park).await?;
+        let committed = self.commit(slot, &[], Some(what), park).await?;
         if !finish_independent {
             self.worker.shared.read_run(plan.keys.run).await?;
         }
@@ -345,27 +350,27 @@ impl Work<'_> {
     /// Writes down that an attempt failed, and waits before the next. False if the step is not ours any more.
     async fn try_again(
         &self,
-        seat: &Seat,
+        slot: &Slot,
         spec: &TaskSpec,
-        ticket: &Ticket,
+        ready_step: &ReadyStep,
         causes: Vec<String>,
     ) -> Result<bool, Error> {
         let shared = &self.worker.shared;
         let failed = Failed {
             address: self.address().await?.into(),
-            attempt: ticket.failed,
+            attempt: ready_step.failed,
             causes: shortened(causes),
             started: false,
         };
         tracing::debug!(address = %failed.address, attempt = failed.attempt, causes = ?failed.causes, "an attempt failed");
-        let note = |state: State| step::note(&self.run.plan, state, &self.taken, ticket);
+        let note = |state: State| step::note(&self.run.plan, state, &self.taken, ready_step);
         let crate::commit::Sent::Applied(committed) = shared.commit(&self.run, &self.taken, None, &[], note).await?
         else {
             return Ok(false);
         };
         self.tell_in_order(committed.position, What::DidFail(failed)).await;
-        let (heartbeat, resting) = (self.heartbeat(true), self.worker.room.rest(seat));
-        let pause = shared.world.sleep(pause_ms(spec, ticket.failed, shared.world.random()));
+        let (heartbeat, resting) = (self.heartbeat(true), self.worker.capacity.rest(slot));
+        let pause = shared.world.sleep(pause_ms(spec, ready_step.failed, shared.world.random()));
         if let Either::Right((Stop::Lost, _)) = select(pause, std::pin::pin!(heartbeat.stopped())).await {
             return Ok(false);
         }

@@ -11,7 +11,7 @@ use crate::{
     events::{End, What},
     shared::lock,
     task::{At, Attempt, Body, Data, Failure, Path, Step},
-    worker::{Heartbeat, Seat, Whose},
+    worker::{Heartbeat, Slot, Whose},
 };
 use futures_util::future::{Either, select};
 use onceflow_core::{
@@ -31,7 +31,7 @@ type Given = Result<Vec<Data>, Failure>;
 
 impl Work<'_> {
     /// Undoes one step.
-    pub(super) async fn undo(&self, seat: &Seat) -> Result<Option<Job>, Error> {
+    pub(super) async fn undo(&self, slot: &Slot) -> Result<Option<Job>, Error> {
         let Some(_) = self.worker.shared.read_run(self.run.plan.keys.run).await? else { return Ok(None) };
         self.note_failures(&super::ending::failures(&self.parked().await?)).await?;
         let number = self.taken.step.index;
@@ -39,7 +39,7 @@ impl Work<'_> {
         // Who is here has all registrations to itself while the run is being undone. They are read before the body runs, so
         // that nothing but the commit lies behind it.
         let are_others = number == 0 && self.registrations().await?.iter().any(|(at, _)| *at != number);
-        let Some(row) = row else { return self.undone(seat, number, None, are_others).await };
+        let Some(row) = row else { return self.undone(slot, number, None, are_others).await };
         let mut undo: Undo = rows::read(&row).ok_or_else(|| Error::damaged("a registration"))?;
         self.worker.shared.records.durable(self.position).await?;
         let Some((spec, body)) = self.undoer(&undo) else { return self.leave_to_others(&undo).await };
@@ -72,7 +72,7 @@ impl Work<'_> {
                 return Ok(None);
             }
         };
-        self.undone(seat, number, Some((undo, is_undone)), are_others).await
+        self.undone(slot, number, Some((undo, is_undone)), are_others).await
     }
 
     /// The task that undoes it. One with code of its own the flow knows by name only, so whatever version is offered here is the right one, and
@@ -80,7 +80,7 @@ impl Work<'_> {
     fn undoer(&self, undo: &Undo) -> Option<(TaskSpec, Arc<dyn Body>)> {
         let spec = &self.run.plan.program.tasks[undo.task as usize];
         // One that takes the steps of other classes only may lack what this one needs around it.
-        if !self.worker.room.takes(&spec.class) {
+        if !self.worker.capacity.takes(&spec.class) {
             return None;
         }
         let tasks = lock(&self.worker.shared.tasks);
@@ -126,8 +126,10 @@ impl Work<'_> {
             Err(panic) => return Ok(Some(Err(panicked(&*panic)))),
             Ok(Attempt::Done(given)) => return Ok(Some(given)),
             Ok(Attempt::Async(future)) => walled(future),
-            Ok(Attempt::Blocking(body)) => blocking(&self.worker.room, &*shared.world, body, &thread),
-            Ok(Attempt::Abandonable(body)) => blocking(&self.worker.room, &*shared.world, body, &Started::default()),
+            Ok(Attempt::Blocking(body)) => blocking(&self.worker.capacity, &*shared.world, body, &thread),
+            Ok(Attempt::Abandonable(body)) => {
+                blocking(&self.worker.capacity, &*shared.world, body, &Started::default())
+            }
         };
         let timeout_ms = self.run.plan.program.tasks[undo.task as usize].timeout_ms;
         let timeout: BoxFuture<'_, ()> = match timeout_ms {
@@ -166,7 +168,7 @@ impl Work<'_> {
     /// one of which something was not keeps the registrations of that, and stands still.
     async fn undone(
         &self,
-        seat: &Seat,
+        slot: &Slot,
         number: u32,
         undo: Option<(Undo, bool)>,
         are_others: bool,
@@ -191,7 +193,7 @@ impl Work<'_> {
             let what = What::DidUndo { address: undo.address.to_string() };
             self.tell_in_order(self.worker.shared.records.position(), what).await;
         }
-        let committed = self.commit(seat, &[], what, decide).await?;
+        let committed = self.commit(slot, &[], what, decide).await?;
         if next == AfterUndo::Stop {
             self.worker.shared.read_run(plan.keys.run).await?;
             self.worker.shared.progress(plan.keys.run).notify_waiters();

@@ -278,7 +278,7 @@ impl Worker {
         if onceflow_core::hazard::is_on("abandoned-for-ever") {
             return Ok(0);
         }
-        for queue in self.room.all_queues() {
+        for queue in self.capacity.all_queues() {
             let mut after = None;
             loop {
                 let scan = Scan::of(queue.deadlines(), SCAN_ROWS_MAX).after(after);

@@ -144,10 +144,10 @@ impl Worker {
         batch.put(self.name(), rows::write(&said));
         let _applied = self.shared.records.commit(batch).await?;
         drop(left);
-        if self.look_for_wanted().await? {
-            self.room.ring();
+        if self.look_for_unserved().await? {
+            self.capacity.ring();
         }
-        self.tidy_wanted().await?;
+        self.tidy_unserved().await?;
         Ok(Some(said))
     }
 
@@ -161,7 +161,7 @@ impl Worker {
             lease_ms: self.shared.options.lease_ms,
             started,
             about: about.clone(),
-            classes: self.room.classes(),
+            classes: self.capacity.classes(),
             tasks,
             draining: self.is_stopping(),
             did,

@@ -53,7 +53,7 @@ impl Worker {
             if let (Some(known), Some(state)) = (self.shared.known(run), state)
                 && known.plan.keys.generation == state.generation
             {
-                known.saw(state);
+                known.set_state(state);
             }
             self.alive.end_those_of(run, state);
         }

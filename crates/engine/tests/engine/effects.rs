@@ -143,9 +143,9 @@ async fn a_payment_whose_worker_died_can_be_decided_before_anybody_takes_it_over
         assert_eq!(begun.iter().map(|begun| begun.step.address.as_str()).collect::<Vec<_>>(), ["/pay"]);
         assert_eq!(begun[0].held_until, None);
         assert!(handle.resolve("/pay", resolution.clone()).await.is_err(), "it is not put aside yet");
-        assert!(!handle.lose_track("/pay", idle.incarnation()).await.unwrap(), "somebody else started it");
+        assert!(!handle.mark_unknown("/pay", idle.incarnation()).await.unwrap(), "somebody else started it");
         let by = begun[0].by;
-        assert!(handle.lose_track("/pay", by).await.unwrap() && !handle.lose_track("/pay", by).await.unwrap());
+        assert!(handle.mark_unknown("/pay", by).await.unwrap() && !handle.mark_unknown("/pay", by).await.unwrap());
         assert!(handle.begun().await.unwrap().is_empty());
         handle.resolve("/pay", resolution).await.unwrap();
         idle.stop();
@@ -172,7 +172,7 @@ async fn a_payment_that_somebody_has_is_not_put_aside() {
     assert_eq!(begun[0].by, engine.incarnation());
     assert!(begun[0].held_until.is_some());
     let by = begun[0].by;
-    assert!(!handle.lose_track("/pay", by).await.unwrap() && !handle.lose_track("/a", by).await.unwrap());
+    assert!(!handle.mark_unknown("/pay", by).await.unwrap() && !handle.mark_unknown("/a", by).await.unwrap());
     assert_eq!(handle.begun().await.unwrap(), begun);
     engine.stop();
 }

@@ -340,11 +340,11 @@ impl Records for Redis {
         self.wakes.last()
     }
 
-    fn hears_of_others(&self) -> bool {
+    fn observes_remote_commits(&self) -> bool {
         false
     }
 
-    fn ops_at_once(&self) -> usize {
+    fn batch_ops_hint(&self) -> usize {
         OPS_AT_ONCE
     }
 

@@ -97,12 +97,12 @@ impl Records for Faulty {
         self.records.position()
     }
 
-    fn hears_of_others(&self) -> bool {
-        self.records.hears_of_others()
+    fn observes_remote_commits(&self) -> bool {
+        self.records.observes_remote_commits()
     }
 
-    fn ops_at_once(&self) -> usize {
-        self.records.ops_at_once()
+    fn batch_ops_hint(&self) -> usize {
+        self.records.batch_ops_hint()
     }
 
     fn now(&self) -> BoxFuture<'_, Result<Timestamp, Error>> {

@@ -147,14 +147,14 @@ impl Values {
         let before = self.fresh_position().await?;
         let mut snapshot = self.snapshot(deep).await?;
         let mut report = judge::judge(&snapshot);
-        if self.records.hears_of_others() && self.fresh_position().await? == before {
+        if self.records.observes_remote_commits() && self.fresh_position().await? == before {
             return Ok((Report { exact: true, ..report }, snapshot));
         }
         for _ in 0..limits::READINGS_MAX {
             let before = self.fresh_position().await?;
             let next = self.snapshot(deep).await?;
             let mut later = judge::judge(&next);
-            let exact = match self.records.hears_of_others() {
+            let exact = match self.records.observes_remote_commits() {
                 true => self.fresh_position().await? == before,
                 false => snapshot == next,
             };

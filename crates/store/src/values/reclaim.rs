@@ -144,7 +144,7 @@ impl Values {
 
     /// Operations a reclaiming batch is filled up to.
     fn reclaim_ops(&self) -> usize {
-        self.records.ops_at_once() - limits::RECLAIM_OPS_SPARE
+        self.records.batch_ops_hint() - limits::RECLAIM_OPS_SPARE
     }
 
     /// The store's clock: the only one that says when a lease ends, as far as it can be believed.

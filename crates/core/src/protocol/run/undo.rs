@@ -2,7 +2,7 @@
 
 use super::{
     super::{
-        draft::{Draft, Plan},
+        draft::{Draft, InstalledProgram},
         ids::{StepId, TEARDOWN, UNDO},
         rows::{Phase, State, Undo},
         step::Taken,
@@ -24,7 +24,7 @@ pub enum AfterUndo {
 
 /// A compensation was tried: if it was in vain, `undo` is none, and its registration stays.
 pub fn undone<'a>(
-    plan: &'a Plan,
+    plan: &'a InstalledProgram,
     state: State,
     taken: &Taken,
     undo: Option<(u32, Option<&Undo>)>,
@@ -47,7 +47,7 @@ pub fn undone<'a>(
 
 /// A run that could not be undone goes on: with trying again what was registered, from that number down, or with being
 /// removed as it is.
-pub fn go_on_undoing<'a>(plan: &'a Plan, state: State, from: Option<u32>) -> Draft<'a> {
+pub fn go_on_undoing<'a>(plan: &'a InstalledProgram, state: State, from: Option<u32>) -> Draft<'a> {
     let mut draft = Draft::new(plan, state);
     let cancelled = state.phase == Phase::NotUndone { cancelled: true };
     let next = if cancelled { Phase::UndoingCancelled } else { Phase::UndoingFailed };
@@ -61,7 +61,7 @@ pub fn go_on_undoing<'a>(plan: &'a Plan, state: State, from: Option<u32>) -> Dra
 
 /// A registration of a run that could not be undone goes: somebody has decided. The last one takes the run with it.
 pub fn drop_registration<'a>(
-    plan: &'a Plan,
+    plan: &'a InstalledProgram,
     state: State,
     (number, row, undo): (u32, &Row, &Undo),
     is_last: bool,
@@ -72,7 +72,7 @@ pub fn drop_registration<'a>(
     draft
 }
 
-fn drop_undo(plan: &Plan, draft: &mut Draft<'_>, number: u32, undo: Option<&Undo>) {
+fn drop_undo(plan: &InstalledProgram, draft: &mut Draft<'_>, number: u32, undo: Option<&Undo>) {
     let key = plan.keys.undo(number);
     for (port, held) in undo.iter().flat_map(|undo| &undo.inputs).enumerate() {
         draft.release(&key, port as u16, &held.outcome);

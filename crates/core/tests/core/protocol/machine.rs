@@ -9,10 +9,10 @@ use onceflow_core::{
     },
     payload::{Outcome, Payload, Stored},
     protocol::{
-        draft::{Edge, Plan},
+        draft::{Edge, InstalledProgram},
         ids::{END, FrameId, Generation, LANE, RunId, SETTLE, StepId},
         keys::Keys,
-        rows::{self, Frame, Header, Held, Phase, Received, Shape, State, Ticket},
+        rows::{self, Frame, Header, Held, Phase, ReadyStep, Received, Shape, State},
         run, step,
     },
 };
@@ -93,7 +93,7 @@ fn value(name: &str) -> Outcome {
 /// Rows, bitmaps, counters, and who holds which value.
 #[derive(Clone)]
 pub(crate) struct Machine {
-    plan: Arc<Plan>,
+    plan: Arc<InstalledProgram>,
     rows: BTreeMap<Key, Row>,
     bits: BTreeMap<Key, BTreeSet<u32>>,
     counters: BTreeMap<Key, i64>,
@@ -118,7 +118,7 @@ impl Machine {
         });
         let inputs = inputs.collect();
         let keys = Keys::new(RunId([7; 8]), Generation(0));
-        let plan = Arc::new(Plan::new(Shard(0), keys, Arc::new(program), wiring));
+        let plan = Arc::new(InstalledProgram::new(Shard(0), keys, Arc::new(program), wiring));
         let mut machine = Machine {
             plan: plan.clone(),
             rows: BTreeMap::new(),
@@ -163,7 +163,7 @@ impl Machine {
     pub(crate) fn perform(&mut self, name: &str) {
         let (key, row) = self.queue_rows().find(|(key, _)| name_of(key) == name).expect("it is ready");
         let (key, inbox) = (key.clone(), Inbox::from_row(row).expect("an inbox"));
-        let ticket: Ticket = rows::read(&inbox.note).expect("a ticket");
+        let ready_step: ReadyStep = rows::read(&inbox.note).expect("a ready row");
         let (_, step) = StepId::from_queue_name(key.name.as_bytes()).expect("a step");
         let frame: Frame = rows::read(&self.rows[&self.plan.keys.frame(step.frame)]).expect("a frame");
         let arrived = self
@@ -178,7 +178,7 @@ impl Machine {
         self.rows.insert(key.group.claims().key(&key.name), Row::new(fence.to_bytes()));
         self.rows.insert(key.group.deadlines().key(&key.name), Row::new("later"));
         let (queue, frame) = (key.group.clone(), Arc::new(frame));
-        let taken = step::Taken { step, queue, name: key.name.clone(), fence, ticket, frame, inbox: arrived };
+        let taken = step::Taken { step, queue, name: key.name.clone(), fence, ready_step, frame, inbox: arrived };
         for received in taken.received().iter().filter(|received| received.owned) {
             let edge = self.plan.keys.edge(&self.plan.keys.arrival(step, received.port), received.port);
             assert!(self.edges.contains_key(&edge), "{name} was given something that it does not hold");

@@ -6,7 +6,7 @@ use crate::{
     events::What,
     shared::lock,
     task::{Aside, At, Attempt, Data, Failure, Path, Step, Tx},
-    worker::{Heartbeat, Reserved, Room, Stop},
+    worker::{Capacity, Heartbeat, Reserved, Stop},
 };
 use futures_util::{
     FutureExt,
@@ -155,13 +155,13 @@ impl Work<'_> {
             Ok(started) => started,
             Err(panic) => Attempt::Done(Err(panicked(&*panic))),
         };
-        let (world, room) = (&*self.worker.shared.world, &self.worker.room);
+        let (world, capacity) = (&*self.worker.shared.world, &self.worker.capacity);
         let thread = Started::default();
         let future = match started {
             Attempt::Done(given) => return Ok(given.map_err(Interrupted::Failed)),
             Attempt::Async(future) => walled(future),
-            Attempt::Blocking(body) => blocking(room, world, body, &thread),
-            Attempt::Abandonable(body) => blocking(room, world, body, &Started::default()),
+            Attempt::Blocking(body) => blocking(capacity, world, body, &thread),
+            Attempt::Abandonable(body) => blocking(capacity, world, body, &Started::default()),
         };
         let given = self.watched((future, thread), timeout_ms, only_once, &heartbeat).await;
         drop(heartbeat);
@@ -235,7 +235,7 @@ impl Work<'_> {
 
     pub(super) async fn at(&self, fused: Option<u16>, inputs: &[Held]) -> Result<Arc<At>, Error> {
         let plan = &self.run.plan;
-        let path = Path { block: self.taken.ticket.block, node: self.taken.step.node, fused };
+        let path = Path { block: self.taken.ready_step.block, node: self.taken.step.node, fused };
         let place = self.worker.shared.place(&self.run, self.taken.step.frame, self.taken.step.index).await?;
         let task = match (&self.taken.node(plan).op, fused) {
             (Op::Task(task), _) => *task,
@@ -262,14 +262,14 @@ pub(in crate::perform) fn walled(future: BoxFuture<'static, Given>) -> BoxFuture
 
 /// Code that blocks, on a thread of its own; `started` when it has one.
 pub(in crate::perform) fn blocking<'a>(
-    room: &'a Room,
+    capacity: &'a Capacity,
     world: &'a dyn World,
     body: Box<dyn FnOnce() -> Given + Send>,
     started: &Started,
 ) -> BoxFuture<'a, Given> {
     let started = started.clone();
     Box::pin(async move {
-        let permit = room.blocking.clone().acquire_owned().await.expect("the room is never closed");
+        let permit = capacity.blocking.clone().acquire_owned().await.expect("the semaphore is never closed");
         started.store(true, SeqCst);
         let (sender, receiver) = oneshot::channel();
         let run = async move {

@@ -3,7 +3,7 @@
 //! has read: what it gave is dropped, and the run waits to be planned with what the file holds now.
 
 use super::{super::Work, Interrupted, shortened};
-use crate::{Error, data::Scratch, error::SOURCE_CHANGED, events::What, perform::Job, task::Data, worker::Seat};
+use crate::{Error, data::Scratch, error::SOURCE_CHANGED, events::What, perform::Job, task::Data, worker::Slot};
 use onceflow_core::protocol::rows::Failed;
 use onceflow_store::values::{self, SourceError};
 
@@ -31,7 +31,7 @@ impl Work<'_> {
     /// Parks the step. Nothing around it handles that: what a handler would go on with is not what the run is for.
     pub(super) async fn park_changed(
         &self,
-        seat: &Seat,
+        slot: &Slot,
         attempt: u32,
         (changed, interrupted): (&SourceError, Option<Interrupted>),
         started: bool,
@@ -48,6 +48,6 @@ impl Work<'_> {
         }
         let failed = Failed { address: self.address().await?.into(), attempt, causes: shortened(causes), started };
         let what = What::DidFail(failed.clone());
-        self.park_failed(seat, failed, what).await
+        self.park_failed(slot, failed, what).await
     }
 }

@@ -6,7 +6,7 @@ use crate::{Error, commit::Sent, data::Scratch, shared::lock};
 use onceflow_core::{
     model::{Effect, TaskSpec, program::Op},
     protocol::{
-        rows::{Held, State, Ticket, Undo},
+        rows::{Held, ReadyStep, State, Undo},
         step,
     },
 };
@@ -23,7 +23,7 @@ impl Work<'_> {
     pub(super) async fn begin(
         &self,
         spec: &TaskSpec,
-        ticket: &mut Ticket,
+        ready_step: &mut ReadyStep,
         inputs: &[Held],
         scratch: Scratch,
     ) -> Result<Option<Began>, Error> {
@@ -31,10 +31,10 @@ impl Work<'_> {
         let registers = spec.compensation.is_some() && !onceflow_core::hazard::is_on("undo-not-registered");
         let number = if registers { self.free_number().await? } else { None };
         if spec.effect == Effect::AtMostOnce {
-            ticket.started = Some(self.taken.fence);
+            ready_step.started = Some(self.taken.fence);
         }
         if number.is_some() || spec.effect == Effect::AtMostOnce {
-            match self.write_start(spec, ticket, inputs, number).await? {
+            match self.write_start(spec, ready_step, inputs, number).await? {
                 Some(written) => position = written,
                 None => return Ok(None),
             }
@@ -50,8 +50,8 @@ impl Work<'_> {
             return Ok(());
         }
         let _heartbeat = self.heartbeat(false);
-        if no_hurry && self.worker.room.bounds_running() {
-            self.worker.room.until_missed().await;
+        if no_hurry && self.worker.capacity.bounds_running() {
+            self.worker.capacity.until_missed().await;
         }
         Ok(self.worker.shared.records.durable(position).await?)
     }
@@ -59,7 +59,7 @@ impl Work<'_> {
     async fn write_start(
         &self,
         spec: &TaskSpec,
-        ticket: &Ticket,
+        ready_step: &ReadyStep,
         inputs: &[Held],
         mut number: Option<u32>,
     ) -> Result<Option<Position>, Error> {
@@ -68,7 +68,7 @@ impl Work<'_> {
         let address: std::sync::Arc<str> = self.address().await?.into();
         loop {
             let note = |state: State| {
-                let mut draft = step::note(plan, state, &self.taken, ticket);
+                let mut draft = step::note(plan, state, &self.taken, ready_step);
                 if let (Some(number), Some(task)) = (number, task) {
                     let undo = Undo {
                         step: self.taken.step,

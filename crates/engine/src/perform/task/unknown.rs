@@ -8,7 +8,7 @@ use crate::{
     handle::noted,
     shared::{Run, Shared},
     task::{Step, Verdict},
-    worker::Seat,
+    worker::Slot,
 };
 use futures_util::FutureExt;
 use onceflow_core::{
@@ -36,7 +36,7 @@ impl Work<'_> {
         let loaded = data::load_all(&self.worker.shared.values, inputs, Some(&scratch)).await?;
         let step = Step {
             at: self.at(None, inputs).await?,
-            attempt: self.taken.ticket.failed + 1,
+            attempt: self.taken.ready_step.failed + 1,
             tx: None,
             reserved: None,
             aside: None,
@@ -52,23 +52,23 @@ impl Work<'_> {
     }
 
     /// The run waits for somebody to decide.
-    pub(super) async fn lost_track(&self, seat: &Seat, started: Fence) -> Result<Option<Job>, Error> {
+    pub(super) async fn park_unknown(&self, slot: &Slot, started: Fence) -> Result<Option<Job>, Error> {
         let address = self.address().await?;
         let why = Why::Unknown { started, address: address.as_str().into() };
         let park = |state: State| step::park(&self.run.plan, state, &self.taken, why.clone(), state.phase);
-        self.commit(seat, &[], Some(What::DidLoseTrack { address }), park).await.map(Committed::next)
+        self.commit(slot, &[], Some(What::DidLoseTrack { address }), park).await.map(Committed::next)
     }
 
     /// The step waits for something from outside. One that has done nothing before may be started again, and is not said
     /// to have started.
-    pub(super) async fn wait_for_somebody(&self, seat: &Seat, not_done: bool) -> Result<Option<Job>, Error> {
+    pub(super) async fn wait_for_somebody(&self, slot: &Slot, not_done: bool) -> Result<Option<Job>, Error> {
         let address = self.address().await?;
         let why = Why::Unknown { started: self.taken.fence, address: address.as_str().into() };
         let park = |state: State| match not_done {
             true => step::park_open(&self.run.plan, state, &self.taken, why.clone()),
             false => step::park(&self.run.plan, state, &self.taken, why.clone(), state.phase),
         };
-        self.commit(seat, &[], Some(What::WillWait { address }), park).await.map(Committed::next)
+        self.commit(slot, &[], Some(What::WillWait { address }), park).await.map(Committed::next)
     }
 
     /// What this worker's body gave after it was thought to be lost: the truth, if nobody has decided yet.
@@ -94,11 +94,11 @@ pub(crate) fn may_decide(phase: Phase) -> bool {
 /// What a step that was put aside is computed from, if its run keeps what it computed.
 fn memo_of_parked(run: &Run, step: StepId, parked: &Parked, frame: &Arc<Frame>, inbox: &[Received]) -> Option<Digest> {
     let (Some(_), Why::Unknown { started, address }) = (run.header.keep_ms, &parked.why) else { return None };
-    let (plan, ticket) = (&run.plan, parked.ticket.clone());
+    let (plan, ready_step) = (&run.plan, parked.ready_step.clone());
     let (queue, name) =
-        (plan.queue(ticket.block, step.node).clone(), step.queue_name(plan.keys.run, ticket.generation));
+        (plan.queue(ready_step.block, step.node).clone(), step.queue_name(plan.keys.run, ready_step.generation));
     let inbox = inbox.to_vec();
-    let taken = Taken { step, queue, name, fence: *started, ticket, frame: frame.clone(), inbox };
+    let taken = Taken { step, queue, name, fence: *started, ready_step, frame: frame.clone(), inbox };
     let node = taken.node(plan);
     Some(memo_of(&plan.program, node, address, &taken.inputs(plan, &node.inputs)?))
 }

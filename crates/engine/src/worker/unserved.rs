@@ -1,7 +1,7 @@
 //! Steps whose task a worker does not have. Whoever takes one moves it into a queue of its own kind, where only those
 //! look who have the task; so it is taken in vain once, whoever the other workers are.
 //!
-//! A row in `wanted` says that such a queue is there. It is written in the batch that puts a step there, with the claim
+//! A row in `unserved` says that such a queue is there. It is written in the batch that puts a step there, with the claim
 //! that did it in it, so that it is removed only by who saw the queue empty after the last step came.
 
 use super::Worker;
@@ -17,7 +17,7 @@ use onceflow_core::{
     protocol::{
         ids::{Generation, RunId, StepId},
         keys,
-        rows::{self, Ticket},
+        rows::{self, ReadyStep},
         step::Taken,
     },
 };
@@ -25,9 +25,9 @@ use onceflow_store::records::Scan;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, btree_map::Entry};
 
-/// Which task is wanted: what the row says.
+/// Which task is unserved: what the row says.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Wanted {
+pub(crate) struct Unserved {
     pub(crate) class: String,
     /// Name and version; several where they are one step.
     pub(crate) tasks: Vec<(String, String)>,
@@ -35,16 +35,16 @@ pub(crate) struct Wanted {
     by: Fence,
 }
 
-impl Wanted {
+impl Unserved {
     fn name(&self) -> Name {
-        keys::wanted_name(&self.class, self.tasks.iter().map(|(name, version)| (name.as_str(), version.as_str())))
+        keys::unserved_name(&self.class, self.tasks.iter().map(|(name, version)| (name.as_str(), version.as_str())))
     }
 }
 
 /// The tasks of a step; none if it is no task.
 fn tasks_of<'a>(run: &'a Run, taken: &Taken) -> Vec<&'a TaskSpec> {
     let program = &run.plan.program;
-    let nodes = &program.blocks[taken.ticket.block as usize].nodes;
+    let nodes = &program.blocks[taken.ready_step.block as usize].nodes;
     match nodes.get(taken.step.node as usize).map(|node| &node.op) {
         Some(Op::Task(task)) => vec![&program.tasks[*task as usize]],
         Some(Op::Fused(tasks)) => tasks.iter().map(|fused| &program.tasks[fused.task as usize]).collect(),
@@ -52,35 +52,35 @@ fn tasks_of<'a>(run: &'a Run, taken: &Taken) -> Vec<&'a TaskSpec> {
     }
 }
 
-/// What is wanted if a step is.
-fn wanted_of(run: &Run, taken: &Taken) -> Option<Wanted> {
+/// What is unserved if a step is.
+fn unserved_of(run: &Run, taken: &Taken) -> Option<Unserved> {
     let tasks = tasks_of(run, taken);
     let class = tasks.first()?.class.clone();
     let tasks = tasks.iter().map(|task| (task.name.clone(), task.version.clone())).collect();
-    Some(Wanted { class, tasks, by: taken.fence })
+    Some(Unserved { class, tasks, by: taken.fence })
 }
 
 /// Where else a step that is ready may stand.
 pub(crate) fn elsewhere(run: &Run, taken: &Taken) -> Vec<Key> {
-    let Some(wanted) = wanted_of(run, taken) else { return vec![] };
-    let queues = [keys::wanted_queue(&wanted.name()), keys::class_queue(&wanted.class), keys::internal_queue()];
+    let Some(unserved) = unserved_of(run, taken) else { return vec![] };
+    let queues = [keys::unserved_queue(&unserved.name()), keys::class_queue(&unserved.class), keys::internal_queue()];
     queues.into_iter().filter(|queue| *queue != taken.queue).map(|queue| queue.key(&taken.name)).collect()
 }
 
 impl Shared {
-    /// What is wanted, each with its row as it was seen.
-    pub(crate) async fn wanted(&self) -> Result<Vec<(Name, Row, Wanted)>, Error> {
-        let page = self.records.scan(self.shard(), Scan::of(keys::wanted(), SCAN_ROWS_MAX)).await?;
+    /// What is unserved, each with its row as it was seen.
+    pub(crate) async fn unserved(&self) -> Result<Vec<(Name, Row, Unserved)>, Error> {
+        let page = self.records.scan(self.shard(), Scan::of(keys::unserved(), SCAN_ROWS_MAX)).await?;
         let read = |(name, row): (Name, Row)| {
-            let wanted = rows::read::<Wanted>(&row).ok_or_else(|| Error::damaged("what is wanted"))?;
-            Ok((name, row, wanted))
+            let unserved = rows::read::<Unserved>(&row).ok_or_else(|| Error::damaged("what is wanted"))?;
+            Ok((name, row, unserved))
         };
         page.rows.into_iter().map(read).collect()
     }
 
-    /// The queues of what is wanted.
-    pub(crate) async fn wanted_queues(&self) -> Result<Vec<Group>, Error> {
-        Ok(self.wanted().await?.iter().map(|(name, ..)| keys::wanted_queue(name)).collect())
+    /// The queues of what is unserved.
+    pub(crate) async fn unserved_queues(&self) -> Result<Vec<Group>, Error> {
+        Ok(self.unserved().await?.iter().map(|(name, ..)| keys::unserved_queue(name)).collect())
     }
 
     /// Moves steps that nobody has taken to where every worker looks: those of a run that takes no steps any more, which
@@ -130,36 +130,36 @@ pub(crate) enum Stopped {
 
 impl Worker {
     /// Looks whether steps wait for tasks that are here. Whether there are any that were not known.
-    pub(super) async fn look_for_wanted(&self) -> Result<bool, Error> {
-        let all = self.shared.wanted().await?;
+    pub(super) async fn look_for_unserved(&self) -> Result<bool, Error> {
+        let all = self.shared.unserved().await?;
         let tasks = lock(&self.shared.tasks).clone();
-        let is_here = |wanted: &Wanted| {
-            let has = wanted.tasks.iter().all(|(name, version)| tasks.offer(name, version));
-            has && self.room.takes(&wanted.class)
+        let is_here = |unserved: &Unserved| {
+            let has = unserved.tasks.iter().all(|(name, version)| tasks.offer(name, version));
+            has && self.capacity.takes(&unserved.class)
         };
-        let here = all.iter().filter(|(.., wanted)| is_here(wanted));
-        let here = here.map(|(name, _, wanted)| (keys::wanted_queue(name), keys::class_queue(&wanted.class)));
-        Ok(self.room.wants(here.collect()))
+        let here = all.iter().filter(|(.., unserved)| is_here(unserved));
+        let here = here.map(|(name, _, unserved)| (keys::unserved_queue(name), keys::class_queue(&unserved.class)));
+        Ok(self.capacity.set_unserved(here.collect()))
     }
 
     /// There was nothing to take: whether there is, in a queue that was not looked at.
-    pub(super) async fn finds_wanted(&self) -> bool {
+    pub(super) async fn finds_unserved(&self) -> bool {
         if self.shared.options.about.is_none() || self.is_stopping() {
             return false;
         }
-        self.look_for_wanted().await.unwrap_or_else(|error| {
-            tracing::debug!(%error, "what is wanted could not be seen");
+        self.look_for_unserved().await.unwrap_or_else(|error| {
+            tracing::debug!(%error, "what is unserved could not be seen");
             false
         })
     }
 
-    /// Removes what is not wanted any more; steps of runs that have stopped go where everybody sees them.
-    pub(super) async fn tidy_wanted(&self) -> Result<(), Error> {
-        for (name, seen, _) in self.shared.wanted().await? {
-            let queue = keys::wanted_queue(&name);
+    /// Removes what is not unserved any more; steps of runs that have stopped go where everybody sees them.
+    pub(super) async fn tidy_unserved(&self) -> Result<(), Error> {
+        for (name, seen, _) in self.shared.unserved().await? {
+            let queue = keys::unserved_queue(&name);
             let page = self.shared.records.scan(self.shared.shard(), Scan::of(queue.clone(), SCAN_ROWS_MAX)).await?;
             if page.rows.is_empty() {
-                let key = keys::wanted().key(&name);
+                let key = keys::unserved().key(&name);
                 let mut batch = Batch::new(self.shared.shard());
                 batch.require_equals(key.clone(), seen).delete(key);
                 let _refused_if_another_came = self.shared.records.commit(batch).await?;
@@ -173,9 +173,10 @@ impl Worker {
     async fn free_stopped(&self, queue: &Group, steps: Vec<(Name, Row)>) -> Result<(), Error> {
         let mut known = BTreeMap::new();
         for (name, row) in steps {
-            let ticket = onceflow_core::Inbox::from_row(&row).and_then(|inbox| rows::read::<Ticket>(&inbox.note));
+            let ready_step =
+                onceflow_core::Inbox::from_row(&row).and_then(|inbox| rows::read::<ReadyStep>(&inbox.note));
             let run = StepId::from_queue_name(name.as_bytes()).map(|(run, _)| run);
-            let Some((run, generation)) = run.zip(ticket.map(|ticket| ticket.generation)) else { continue };
+            let Some((run, generation)) = run.zip(ready_step.map(|ready_step| ready_step.generation)) else { continue };
             let stopped = match known.entry((run, generation)) {
                 Entry::Occupied(known) => known.into_mut(),
                 Entry::Vacant(entry) => entry.insert(self.shared.stopped(run, generation).await?),
@@ -192,7 +193,7 @@ impl Work<'_> {
     /// The queue of the step's class, if it stands where all look and this worker does not take its class.
     pub(crate) fn is_elsewhere(&self, spec: &TaskSpec) -> Option<Group> {
         let is_internal = self.taken.queue == keys::internal_queue();
-        (is_internal && !self.worker.room.takes(&spec.class)).then(|| keys::class_queue(&spec.class))
+        (is_internal && !self.worker.capacity.takes(&spec.class)).then(|| keys::class_queue(&spec.class))
     }
 
     /// This worker cannot perform the step: others can.
@@ -202,12 +203,12 @@ impl Work<'_> {
             return self.pause_and_give_back().await;
         }
         tracing::info!(%why, "a step is left to workers that offer its task");
-        let wanted = wanted_of(&self.run, &self.taken).expect("only tasks lack code");
-        self.move_to(keys::wanted_queue(&wanted.name()), Some(wanted)).await
+        let unserved = unserved_of(&self.run, &self.taken).expect("only tasks lack code");
+        self.move_to(keys::unserved_queue(&unserved.name()), Some(unserved)).await
     }
 
     /// Moves the step to another queue, as it is. Nothing happens if it is not ours any more.
-    pub(crate) async fn move_to(&self, queue: Group, wanted: Option<Wanted>) -> Result<(), Error> {
+    pub(crate) async fn move_to(&self, queue: Group, unserved: Option<Unserved>) -> Result<(), Error> {
         let (shared, taken) = (&self.worker.shared, &self.taken);
         let from = taken.queue.key(&taken.name);
         let Some(row) = shared.row(from.clone()).await? else { return Ok(()) };
@@ -218,8 +219,8 @@ impl Work<'_> {
         batch.require_equals(claim.clone(), Row::new(taken.fence.to_bytes()));
         batch.delete(from).delete(claim).delete(taken.queue.deadlines().key(&taken.name));
         batch.put(queue.key(&taken.name), row);
-        if let Some(wanted) = wanted {
-            batch.put(keys::wanted().key(wanted.name()), rows::write(&wanted));
+        if let Some(unserved) = unserved {
+            batch.put(keys::unserved().key(unserved.name()), rows::write(&unserved));
         }
         self.worker.alive.release(taken.fence);
         match shared.records.commit(batch).await?.is_applied() {

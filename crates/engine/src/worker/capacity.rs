@@ -11,9 +11,9 @@ use std::sync::{
 };
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, futures::Notified};
 
-/// The room a worker has.
-pub(crate) struct Room {
-    seats: Arc<Semaphore>,
+/// The capacity a worker has.
+pub(crate) struct Capacity {
+    slots: Arc<Semaphore>,
     pub(crate) blocking: Arc<Semaphore>,
     running: Arc<Semaphore>,
     running_max: usize,
@@ -32,7 +32,7 @@ pub(crate) struct Room {
     others: std::sync::Mutex<Arc<[Group]>>,
     takes_others: bool,
     /// Queues of tasks that others do not have and this worker has, each with the queue of its class.
-    wanted: std::sync::Mutex<Arc<[(Group, Group)]>>,
+    unserved: std::sync::Mutex<Arc<[(Group, Group)]>>,
     /// Whose turn it is among the classes with a limit.
     turn: AtomicUsize,
     takes_turns: bool,
@@ -44,14 +44,14 @@ struct Limited {
     places: Places,
 }
 
-/// Room for one step.
-pub(crate) struct Seat {
+/// Capacity for one step.
+pub(crate) struct Slot {
     _permit: OwnedSemaphorePermit,
     held: std::sync::Mutex<Held>,
     changed: Arc<Notify>,
 }
 
-/// The places that a seat has.
+/// The places that a slot has.
 #[derive(Default)]
 struct Held {
     /// In the class of its step, if that has a limit.
@@ -73,13 +73,13 @@ impl Held {
 
 const MIB: u64 = 1 << 20;
 
-impl Room {
+impl Capacity {
     pub(crate) fn new(options: &Options) -> Self {
         let limited =
             |(class, max): (&String, &usize)| Limited { queue: keys::class_queue(class), places: Places::new(*max) };
         let memory_max = u32::try_from(options.memory_bytes / MIB).unwrap_or(u32::MAX / 8).min(u32::MAX / 8);
-        Room {
-            seats: Arc::new(Semaphore::new(options.steps_max)),
+        Capacity {
+            slots: Arc::new(Semaphore::new(options.steps_max)),
             blocking: Arc::new(Semaphore::new(options.blocking_max)),
             running: Arc::new(Semaphore::new(options.running_max.min(Semaphore::MAX_PERMITS))),
             running_max: options.running_max,
@@ -94,17 +94,17 @@ impl Room {
             together: Places::new(options.classes_max),
             others: std::sync::Mutex::new(Arc::new([])),
             takes_others: options.other_classes,
-            wanted: std::sync::Mutex::new(Arc::new([])),
+            unserved: std::sync::Mutex::new(Arc::new([])),
             turn: AtomicUsize::new(0),
             takes_turns: options.about.is_some(),
             changed: Arc::default(),
         }
     }
 
-    /// Waits for room for one more step.
-    pub(crate) async fn seat(&self) -> Seat {
-        let permit = self.seats.clone().acquire_owned().await.expect("the room is never closed");
-        Seat { _permit: permit, held: std::sync::Mutex::default(), changed: self.changed.clone() }
+    /// Waits for capacity for one more step.
+    pub(crate) async fn slot(&self) -> Slot {
+        let permit = self.slots.clone().acquire_owned().await.expect("the semaphore is never closed");
+        Slot { _permit: permit, held: std::sync::Mutex::default(), changed: self.changed.clone() }
     }
 
     /// Whether steps of this class are taken here.
@@ -121,11 +121,11 @@ impl Room {
     }
 
     /// Steps also stand in these queues, each with the queue of its class. Whether that is new.
-    pub(super) fn wants(&self, queues: Vec<(Group, Group)>) -> bool {
-        let mut wanted = lock(&self.wanted);
-        let is_new = queues.iter().any(|queue| !wanted.contains(queue));
-        if **wanted != *queues {
-            *wanted = queues.into();
+    pub(super) fn set_unserved(&self, queues: Vec<(Group, Group)>) -> bool {
+        let mut unserved = lock(&self.unserved);
+        let is_new = queues.iter().any(|queue| !unserved.contains(queue));
+        if **unserved != *queues {
+            *unserved = queues.into();
         }
         is_new
     }
@@ -149,18 +149,19 @@ impl Room {
         }
     }
 
-    /// Where a step for this seat may be taken from: internal steps first. Places in classes with a limit are held until
-    /// [`Room::sit`], the next call of this, or the end of the seat.
-    pub(crate) fn queues(&self, seat: &Seat) -> Vec<Group> {
-        let (others, wanted) = (lock(&self.others).clone(), lock(&self.wanted).clone());
-        let mut queues = Vec::with_capacity(1 + others.len() + self.limited.len() + wanted.len());
+    /// Where a step for this slot may be taken from: internal steps first. Places in classes with a limit are held until
+    /// [`Capacity::assign`], the next call of this, or the end of the slot.
+    pub(crate) fn queues(&self, slot: &Slot) -> Vec<Group> {
+        let (others, unserved) = (lock(&self.others).clone(), lock(&self.unserved).clone());
+        let mut queues = Vec::with_capacity(1 + others.len() + self.limited.len() + unserved.len());
         queues.push(self.internal.clone());
-        let of = |class: &Group| wanted.iter().filter(|(_, of)| of == class).map(|(queue, _)| queue.clone()).collect();
+        let of =
+            |class: &Group| unserved.iter().filter(|(_, of)| of == class).map(|(queue, _)| queue.clone()).collect();
         let is_limited = |class: &Group| self.limited.iter().any(|limited| limited.queue == *class);
-        queues.extend(wanted.iter().filter(|(_, class)| !is_limited(class)).map(|(queue, _)| queue.clone()));
+        queues.extend(unserved.iter().filter(|(_, class)| !is_limited(class)).map(|(queue, _)| queue.clone()));
         queues.extend(others.iter().cloned());
         if !self.limited.is_empty() {
-            let mut held = lock(&seat.held);
+            let mut held = lock(&slot.held);
             held.asked.clear();
             if held.together.is_none() {
                 held.together = self.together.take();
@@ -188,20 +189,20 @@ impl Room {
 
     /// All queues this worker looks at.
     pub(crate) fn all_queues(&self) -> Vec<Group> {
-        let (others, wanted) = (lock(&self.others).clone(), lock(&self.wanted).clone());
+        let (others, unserved) = (lock(&self.others).clone(), lock(&self.unserved).clone());
         let limited = self.limited.iter().map(|limited| limited.queue.clone());
         let all = [self.internal.clone()].into_iter().chain(others.iter().cloned()).chain(limited);
-        all.chain(wanted.iter().map(|(queue, _)| queue.clone())).collect()
+        all.chain(unserved.iter().map(|(queue, _)| queue.clone())).collect()
     }
 
-    /// The seat is used for a step from this queue now.
-    pub(crate) fn sit(&self, seat: &mut Seat, queue: &Group) {
+    /// The slot is used for a step from this queue now.
+    pub(crate) fn assign(&self, slot: &mut Slot, queue: &Group) {
         if self.limited.is_empty() {
             return;
         }
-        let class = lock(&self.wanted).iter().find(|(wanted, _)| wanted == queue).map(|(_, class)| class.clone());
+        let class = lock(&self.unserved).iter().find(|(unserved, _)| unserved == queue).map(|(_, class)| class.clone());
         let queue = class.as_ref().unwrap_or(queue);
-        let mut held = lock(&seat.held);
+        let mut held = lock(&slot.held);
         if held.class.as_ref().is_none_or(|(class, _)| class != queue) {
             let at = held.asked.iter().position(|(class, _)| class == queue);
             held.class = at.map(|at| held.asked.swap_remove(at));
@@ -214,20 +215,20 @@ impl Room {
         self.changed.notify_waiters();
     }
 
-    /// The step of this seat only waits from now on: others may be taken, until this is dropped. Then it has its place
-    /// again at once, and for a moment there may be more steps than there is room for: none is taken before they are few.
-    pub(crate) fn rest<'a>(&'a self, seat: &'a Seat) -> Resting<'a> {
-        // A class that is narrower than the room is somebody's promise about how many run: its place is kept.
+    /// The step of this slot only waits from now on: others may be taken, until this is dropped. Then it has its place
+    /// again at once, and for a moment there may be more steps than there is capacity for: none is taken before they are few.
+    pub(crate) fn rest<'a>(&'a self, slot: &'a Slot) -> Resting<'a> {
+        // A class that is narrower than the capacity is somebody's promise about how many run: its place is kept.
         let is_narrow = |class: &Group| {
             self.limited.iter().any(|limited| limited.queue == *class && limited.places.max() < self.together.max())
         };
-        let mut held = lock(&seat.held);
+        let mut held = lock(&slot.held);
         held.asked.clear();
         let together = held.together.take().is_some();
         let class = held.class.take_if(|(class, _)| !is_narrow(class)).map(|(class, _)| class);
         drop(held);
         self.changed.notify_waiters();
-        Resting { room: self, seat, class, together }
+        Resting { capacity: self, slot, class, together }
     }
 
     /// Whether only so many tasks may run at a time.
@@ -263,19 +264,19 @@ impl Room {
         self.changed.notify_waiters();
     }
 
-    /// Ends when there may be room that was not there when this was called.
+    /// Ends when there may be capacity that was not there when this was called.
     pub(crate) fn changed(&self) -> Notified<'_> {
         self.changed.notified()
     }
 }
 
 /// A step that waits for nothing but to run, until this is dropped.
-struct Ready<'a>(&'a Room);
+struct Ready<'a>(&'a Capacity);
 
 impl<'a> Ready<'a> {
-    fn new(room: &'a Room) -> Self {
-        room.ready.fetch_add(1, SeqCst);
-        Ready(room)
+    fn new(capacity: &'a Capacity) -> Self {
+        capacity.ready.fetch_add(1, SeqCst);
+        Ready(capacity)
     }
 }
 
@@ -291,7 +292,7 @@ async fn acquire(semaphore: &Arc<Semaphore>, permits: u32) -> Option<OwnedSemaph
     if permits == 0 {
         return None;
     }
-    Some(semaphore.clone().acquire_many_owned(permits).await.expect("the room is never closed"))
+    Some(semaphore.clone().acquire_many_owned(permits).await.expect("the semaphore is never closed"))
 }
 
 /// What a task has reserved, until it is dropped.
@@ -303,8 +304,8 @@ pub(crate) struct Reserved {
 
 /// A step that only waits, until this is dropped.
 pub(crate) struct Resting<'a> {
-    room: &'a Room,
-    seat: &'a Seat,
+    capacity: &'a Capacity,
+    slot: &'a Slot,
     /// The class whose place it gave back.
     class: Option<Group>,
     /// Whether it gave its place among all back.
@@ -314,25 +315,25 @@ pub(crate) struct Resting<'a> {
 impl Drop for Resting<'_> {
     fn drop(&mut self) {
         let class = self.class.take();
-        let limited = self.room.limited.iter().find(|limited| Some(&limited.queue) == class.as_ref());
-        let mut held = lock(&self.seat.held);
+        let limited = self.capacity.limited.iter().find(|limited| Some(&limited.queue) == class.as_ref());
+        let mut held = lock(&self.slot.held);
         if let Some(limited) = limited {
             held.class = Some((limited.queue.clone(), limited.places.insist()));
         }
         if self.together {
-            held.together = Some(self.room.together.insist());
+            held.together = Some(self.capacity.together.insist());
         }
     }
 }
 
-impl Seat {
-    /// Leaves without telling whoever waits for room: the one who leaves is the one who waits.
-    pub(crate) fn leave_quietly(self) {
+impl Slot {
+    /// Leaves without telling whoever waits for capacity: the one who leaves is the one who waits.
+    pub(crate) fn release(self) {
         let _nobody_is_told = lock(&self.held).give_back();
     }
 }
 
-impl Drop for Seat {
+impl Drop for Slot {
     fn drop(&mut self) {
         if lock(&self.held).give_back() {
             self.changed.notify_waiters();
