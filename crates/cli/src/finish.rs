@@ -5,11 +5,12 @@ use crate::{
     digests::{Digest, Digests},
     exit::Exit,
     fault::{self, Fault},
+    pending,
     printer::{Ink, Printer},
     results::{self, Source},
     tally::Tally,
     verbs::ls::shell_word,
-    view, waits, words,
+    view, words,
 };
 use onceflow_core::{
     model::{Port, Type},
@@ -82,24 +83,25 @@ impl Ending<'_> {
 
     /// Somebody must say something: which steps wait, and for what.
     async fn waiting(&self, data: &mut Json) -> Result<(), Fault> {
-        let waiting = waits::aside(self.handle).await?;
-        let unknown = waits::unknown(&waiting);
+        let waiting = pending::aside(self.handle).await?;
+        let unknown = pending::unknown(&waiting);
         let word = self.printer.ink(Ink::Yellow, "waiting");
         let named: Vec<_> = unknown.iter().map(|step| words::step(step)).collect();
         if !named.is_empty() {
             let what = format!("{word}[{}]: whether {} took effect is not known", codes::OUTCOME, named.join(", "));
             self.printer.say(what);
         }
-        let events = waits::events(&waiting);
+        let events = pending::events(&waiting);
         for (step, event) in &events {
             self.printer.say(format!("{word}: {step} waits for `{event}`"));
         }
         data["unknown"] = json!(named);
         if !events.is_empty() {
-            data["events"] = waits::events_json(&waiting);
+            data["events"] = pending::events_json(&waiting);
         }
         // Somebody may just have said it.
-        let next = waits::next(self.handle.key(), &waiting).unwrap_or_else(|| format!("onceflow show {}", self.key()));
+        let next =
+            pending::next(self.handle.key(), &waiting).unwrap_or_else(|| format!("onceflow show {}", self.key()));
         self.next(&next);
         data["next"] = json!(next);
         Ok(())
@@ -114,7 +116,7 @@ impl Ending<'_> {
     async fn after_undoing(&self, not_undone: &[Failed], anew: &str) -> Result<String, Fault> {
         let Some(first) = not_undone.first() else { return Ok(anew.to_owned()) };
         let first = shell_word(&words::step(&first.address));
-        Ok(match self.handle.undos().await?.is_empty() {
+        Ok(match self.handle.pending_undos().await?.is_empty() {
             true => format!("what was not undone was given up; {anew}"),
             false => fault::undo_hint(&self.key(), &first),
         })

@@ -7,6 +7,7 @@ use crate::{
     finish::data_json,
     history::History,
     location::StoreLocation,
+    pending,
     picture::{
         Scene,
         scene::{box_id, is_step},
@@ -16,7 +17,6 @@ use crate::{
     session::Session,
     story,
     verbs::explain::is_being_undone,
-    waits,
 };
 use onceflow_core::{
     plan::{Fate, Reason},
@@ -77,7 +77,7 @@ impl Pictured {
         let decided = reasons.into_iter().rfind(|plan| plan.generation == run.generation);
         let decided = decided.map(|plan| plan.lines).unwrap_or_default();
         let (program, logs) = (handle.program().await?, handle.logs().await?);
-        let standing = handle.standing().await?.filter(|_| !is_being_undone(run.status));
+        let standing = handle.progress().await?.filter(|_| !is_being_undone(run.status));
         let is_done = run.status == RunStatus::Done;
         let drawn = program.map(|program| Scene::of(&program, &run.key));
         let drawn = drawn.or_else(|| story::drawn(&session.location, run.id));
@@ -102,7 +102,7 @@ impl Pictured {
             drawn,
             history,
             failures,
-            unknown: waits::unknown(&waits),
+            unknown: pending::unknown(&waits),
             outputs,
             asked,
             logs,

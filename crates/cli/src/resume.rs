@@ -126,7 +126,7 @@ impl Resume<'_> {
             engine.close().await?;
             return Err(error.into());
         }
-        engine.go();
+        engine.start_work();
         attending.started()?;
         crate::executors::home(location).tidy(handle.id());
         let writer = trail::Writer::attend(&location.run(handle.id()));
@@ -169,7 +169,7 @@ impl Resume<'_> {
             return Ok(Gone::Ended(background::told(self.printer, &self.key, None)));
         }
         let written = tokio::spawn(watching::write(events, engine.clone(), location.clone()));
-        engine.go();
+        engine.start_work();
         let followed = watching::follow(&engine, location, handle, self.printer, signals).await?;
         match &followed {
             Followed::Asked(_) => engine.interrupt().await?,

@@ -4,11 +4,11 @@ use crate::{
     codes,
     exit::Exit,
     fault::Fault,
+    pending::{self, PendingStep},
     presence,
     printer::name,
     session::{Session, is_for_any},
     verbs::ls::shell_word,
-    waits::{self, Waits},
     words,
 };
 use onceflow_engine::{Engine, Error, Handle, RunStatus, Summary};
@@ -87,12 +87,12 @@ impl<'a> Attendance<'a> {
     ///
     /// # Errors
     /// If the store does not answer.
-    pub(crate) async fn waits(&self, run: &Summary) -> Result<Vec<Waits>, Fault> {
+    pub(crate) async fn waits(&self, run: &Summary) -> Result<Vec<PendingStep>, Fault> {
         if run.status.has_ended() {
             return Ok(vec![]);
         }
         match found(self.engine, &run.key).await? {
-            Some(handle) => waits::all(&self.session.location, self.engine, &handle).await,
+            Some(handle) => pending::all(&self.session.location, self.engine, &handle).await,
             None => Ok(vec![]),
         }
     }
@@ -118,7 +118,7 @@ pub(crate) fn status(run: &Summary, is_attended: bool) -> String {
 }
 
 /// What can be done with a run.
-pub(crate) fn next(run: &Summary, is_attended: bool, waits: &[Waits], again: Option<&str>) -> String {
+pub(crate) fn next(run: &Summary, is_attended: bool, waits: &[PendingStep], again: Option<&str>) -> String {
     let key = shell_word(&run.key);
     let again =
         again.map_or_else(|| String::from("the `onceflow run` it was started with"), |again| format!("`{again}`"));
@@ -136,9 +136,9 @@ pub(crate) fn next(run: &Summary, is_attended: bool, waits: &[Waits], again: Opt
             format!("onceflow cancel {key} goes on undoing it; nothing else of it runs any more")
         }
         RunStatus::Failed => format!("onceflow logs {key}; then {again} goes on where it stopped"),
-        RunStatus::Waiting => waits::next(&run.key, waits).unwrap_or_else(|| format!("onceflow show {key}")),
+        RunStatus::Waiting => pending::next(&run.key, waits).unwrap_or_else(|| format!("onceflow show {key}")),
         _ if is_attended => format!("onceflow watch {key}"),
-        status => match (waits::resolve(&run.key, waits), status) {
+        status => match (pending::resolve(&run.key, waits), status) {
             // Whoever goes on stops there.
             (Some(resolve), _) => resolve,
             (None, RunStatus::Failing) => format!("{again} goes on, until it has failed"),

@@ -3,7 +3,7 @@
 
 use crate::{trail::Counts, words};
 use onceflow_core::protocol::rows::Failed;
-use onceflow_engine::{End, Outline, Standing, Unfinished, What};
+use onceflow_engine::{EachProgress, End, Outline, RunProgress, What};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -178,7 +178,7 @@ impl Tally {
     }
 
     /// Eaches that were begun before this was looked at: how far they are is the store's to say.
-    pub(crate) fn begins_with(&mut self, eaches: &[Unfinished]) {
+    pub(crate) fn begins_with(&mut self, eaches: &[EachProgress]) {
         for each in eaches {
             for name in self.has_left(each) {
                 let group = self.group(&name);
@@ -219,7 +219,7 @@ impl Tally {
 
     /// The store has it that so many elements are left: whatever ended was done, also what nobody lived to tell. The steps
     /// it is of.
-    fn has_left(&mut self, each: &Unfinished) -> Vec<String> {
+    fn has_left(&mut self, each: &EachProgress) -> Vec<String> {
         let name = words::step(&each.address);
         if name != words::top(&each.address) {
             return vec![];
@@ -238,7 +238,7 @@ impl Tally {
     }
 
     /// Corrects what was told by what the store has: nobody may have lived to tell of a commit.
-    pub(crate) fn as_stored(&mut self, standing: &Standing, can_be_done: bool) {
+    pub(crate) fn as_stored(&mut self, standing: &RunProgress, can_be_done: bool) {
         for (_, group) in &mut self.groups {
             let is_gone = |address: &String| !standing.under_way.contains(address);
             let before = group.running.len() + group.interrupted.len();
@@ -406,9 +406,9 @@ mod tests {
         }
         tally.saw(3, &What::DidCommit { address: "/b[0]".into() });
         tally.saw(3, &run("/a"));
-        let each = Unfinished { address: "/b".into(), elements: 10, left: 4, tasks: Some(vec!["/b[*]".into()]) };
+        let each = EachProgress { address: "/b".into(), elements: 10, left: 4, tasks: Some(vec!["/b[*]".into()]) };
         let under_way = BTreeSet::from([String::from("/b[3]")]);
-        let standing = Standing { under_way, done: vec!["/a".into(), "/c".into()], eaches: vec![each] };
+        let standing = RunProgress { under_way, done: vec!["/a".into(), "/c".into()], eaches: vec![each] };
         tally.as_stored(&standing, true);
         let of: BTreeMap<_, _> = tally.groups.iter().map(|(name, group)| (name.as_str(), group)).collect();
         assert_eq!((of["a"].done, of["b"].done, of["c"].done), (1, 6, 1));
@@ -418,7 +418,7 @@ mod tests {
 
     #[test]
     fn an_each_that_goes_on_counts_what_was_done_before() {
-        let each = Unfinished {
+        let each = EachProgress {
             address: "/b".into(),
             elements: 100,
             left: 83,

@@ -82,7 +82,7 @@ impl View {
     /// If the store does not answer.
     pub(crate) async fn begins(mut self, handle: &Handle) -> Result<Self, Fault> {
         self.tally.knows(&handle.outline().await?.unwrap_or_default());
-        self.tally.begins_with(&handle.unfinished().await?);
+        self.tally.begins_with(&handle.each_progress().await?);
         Ok(self)
     }
 
@@ -92,7 +92,7 @@ impl View {
     /// If the store does not answer.
     pub(crate) async fn as_stored(&mut self, handle: &Handle) -> Result<(), Fault> {
         self.tally.knows(&handle.outline().await?.unwrap_or_default());
-        if let Some(standing) = handle.standing().await? {
+        if let Some(standing) = handle.progress().await? {
             self.tally.as_stored(&standing, true);
         }
         Ok(())

@@ -119,7 +119,7 @@ impl Seen {
 
     /// Says what nobody can do, and how much was done on other machines, if that is new.
     async fn look_around(&mut self, engine: &Engine, handle: &Handle, printer: &Printer) -> Result<(), Fault> {
-        let lacks = handle.lacking().await?;
+        let lacks = handle.missing_tasks().await?;
         let lacks: BTreeSet<_> = lacks.iter().map(|lacks| lacking(&lacks.class, &lacks.tasks)).collect();
         for lacks in lacks.difference(&self.lacking) {
             printer.say(format!("waits   for a worker {lacks}: none is there"));

@@ -202,7 +202,7 @@ pub(crate) async fn wait(
 ) -> Result<Result<Report, Exit>, Fault> {
     tokio::select! {
         report = handle.wait() => Ok(Ok(report?)),
-        why = engine.until_full() => {
+        why = engine.until_store_full() => {
             // Steps would be tried again and again, in vain.
             if let Err(error) = engine.interrupt().await {
                 tracing::debug!(%error, "what was done last may have to be done again");
@@ -225,7 +225,7 @@ pub(crate) async fn forget(engine: &Engine, known: &Summary) -> Result<(), Fault
     let handle = engine.find(&known.key).await?;
     if !known.status.has_ended() {
         handle.cancel().await?;
-        engine.go();
+        engine.start_work();
         if let Report::Cancelled { not_undone } | Report::Undone { not_undone, .. } = handle.wait().await?
             && !not_undone.is_empty()
         {

@@ -2,8 +2,6 @@
 //! once (decision 0020).
 
 mod again;
-mod begun;
-mod carry;
 mod claims;
 mod closing;
 mod damage;
@@ -26,24 +24,26 @@ mod record;
 mod replan;
 pub(crate) mod reruns;
 mod start;
+mod started;
 pub(crate) mod summary;
 mod superseded;
+mod transfer;
 mod usage;
 pub(crate) mod workers;
 
-pub use again::{Signature, Undecided};
-pub use begun::Begun;
-pub use carry::{Carried, TakeIn};
-pub use elements::{Standing, Unfinished};
+pub use again::{Signature, UndecidedStep};
+pub use elements::{EachProgress, RunProgress};
 pub use fork::Fork;
 pub(crate) use keyless::HistoryEnd;
 pub use keyless::KEYLESS_HISTORY_MS;
 pub use moves::Move;
 pub use reasons::{PLANS_MAX, Reasons};
-pub use record::{Inside, Origin, Record, StepRecord};
+pub use record::{EachBody, Origin, Record, StepRecord};
 pub(crate) use start::Request;
 pub use start::{HISTORY_MS, Start};
-pub use usage::{Part, RunUsage, Usage, Use};
+pub use started::StartedStep;
+pub use transfer::{ExportedRun, ImportOptions};
+pub use usage::{RunUsage, Usage, UsageKind, UsagePart};
 
 use crate::{
     Error, Handle, Options,
@@ -81,7 +81,7 @@ pub struct Engine {
 }
 
 /// What was asked for, ready to be compared with what is there.
-struct Asked {
+struct CheckedStart {
     program: Arc<Program>,
     digest: Digest,
     inputs: inputs::Inputs,
@@ -125,7 +125,7 @@ impl Engine {
             return Err(Error::Closed);
         }
         if self.worker.is_some()
-            && let Some((task, need)) = tasks.lacking(&self.shared.resources())
+            && let Some((task, need)) = tasks.missing_resource(&self.shared.resources())
         {
             return Err(Error::Resource { task, ty: need.name() });
         }
@@ -144,7 +144,7 @@ impl Engine {
     }
 
     /// Takes steps from now on, if it was opened to wait ([`Options::waits`]).
-    pub fn go(&self) {
+    pub fn start_work(&self) {
         if let Some(worker) = &self.worker {
             worker.go();
         }
@@ -199,7 +199,7 @@ impl Engine {
         Ok(check_within(most, &start.library, &start.flow, start.outputs.as_deref())?)
     }
 
-    async fn ask(&self, mut start: Start) -> Result<Asked, Error> {
+    async fn ask(&self, mut start: Start) -> Result<CheckedStart, Error> {
         start.check_key()?;
         let program = self.check(&start)?;
         let digest = program.blocks[0].digest;
@@ -208,11 +208,11 @@ impl Engine {
         }
         let inputs = inputs::take(program.identity().inputs, &mut start.inputs, &start.assumed).await?;
         inputs.note_sources(&self.shared.values);
-        Ok(Asked { program: Arc::new(program), digest, inputs, stored: Mutex::default(), start })
+        Ok(CheckedStart { program: Arc::new(program), digest, inputs, stored: Mutex::default(), start })
     }
 
     /// The inputs in the store, for a run that begins.
-    async fn stored(&self, asked: &Asked) -> Result<Arc<inputs::Stored>, Error> {
+    async fn stored(&self, asked: &CheckedStart) -> Result<Arc<inputs::Stored>, Error> {
         let known = lock(&asked.stored).clone();
         if let Some(stored) = known {
             return Ok(stored);
@@ -226,7 +226,7 @@ impl Engine {
     /// inputs are stored again.
     async fn commit_beginning(
         &self,
-        asked: &Asked,
+        asked: &CheckedStart,
         draft: Draft<'_>,
         weaves: &[Weave],
     ) -> Result<Option<onceflow_store::Committed>, Error> {
@@ -241,7 +241,7 @@ impl Engine {
     }
 
     /// Does what the key's row, as it is now, asks for. `None` if it changed meanwhile.
-    async fn try_start(&self, asked: &Asked) -> Result<Option<Handle>, Error> {
+    async fn try_start(&self, asked: &CheckedStart) -> Result<Option<Handle>, Error> {
         let key = &asked.start.key;
         let seen = self.shared.row(keys::heads().key(key)).await?;
         let head = match seen.as_deref() {
@@ -279,11 +279,11 @@ impl Engine {
     /// A new run, or a new life of an old one.
     async fn begin(
         &self,
-        asked: &Asked,
+        asked: &CheckedStart,
         seen: Option<Row>,
         id: RunId,
         generation: Generation,
-        planned: replan::Planned,
+        planned: replan::PlannedRun,
     ) -> Result<Option<Handle>, Error> {
         let shared = &self.shared;
         let inputs = self.stored(asked).await?;
@@ -310,7 +310,12 @@ impl Engine {
         Ok(Some(self.handle(&asked.start.key, id)))
     }
 
-    async fn header(&self, asked: &Asked, planned: &replan::Planned, weaves: &mut Vec<Weave>) -> Result<Header, Error> {
+    async fn header(
+        &self,
+        asked: &CheckedStart,
+        planned: &replan::PlannedRun,
+        weaves: &mut Vec<Weave>,
+    ) -> Result<Header, Error> {
         let start = &asked.start;
         let bytes = rows::bytes(&*planned.program);
         let (weave, id, digest, len) = self.shared.values.put_bytes(bytes).await?;
@@ -332,7 +337,7 @@ impl Engine {
     }
 
     /// The run is there: it goes on as it is, or with a new plan.
-    async fn go_on(&self, asked: &Asked, id: RunId) -> Result<Option<Handle>, Error> {
+    async fn go_on(&self, asked: &CheckedStart, id: RunId) -> Result<Option<Handle>, Error> {
         let Some(run) = self.shared.read_run(id).await? else { return Ok(None) };
         if let Phase::NotUndone { .. } = run.state().phase {
             return Err(self.shared.not_undone(&run).await?);
@@ -353,7 +358,7 @@ impl Engine {
     }
 
     /// The history of the run has ended, and it goes: then this is another run. It takes a worker little time.
-    async fn until_gone(&self, asked: &Asked, id: RunId) -> Result<Option<Handle>, Error> {
+    async fn until_gone(&self, asked: &CheckedStart, id: RunId) -> Result<Option<Handle>, Error> {
         const LOOK_MS: u64 = 100;
         if self.worker.as_ref().is_none_or(|worker| worker.is_stopping()) {
             return Err(Error::Busy { key: asked.start.key.clone() });
@@ -364,7 +369,12 @@ impl Engine {
     }
 
     /// The run has ended: it answers what it gave, or lives again.
-    async fn again(&self, asked: &Asked, seen: Option<Row>, finished: Finished) -> Result<Option<Handle>, Error> {
+    async fn again(
+        &self,
+        asked: &CheckedStart,
+        seen: Option<Row>,
+        finished: Finished,
+    ) -> Result<Option<Handle>, Error> {
         let generation = Generation(finished.generation.0 + 1);
         match finished.status {
             Status::Done if self.shared.is_done(asked, &finished).await? => {
@@ -385,16 +395,16 @@ impl Engine {
     /// What a finished run has kept that is right for what is asked, and what it was for.
     async fn kept_by(
         &self,
-        asked: &Asked,
+        asked: &CheckedStart,
         finished: &Finished,
-    ) -> Result<(known::Known, Option<known::Before>), Error> {
+    ) -> Result<(known::KnownValues, Option<known::PreviousPlan>), Error> {
         let before = self.shared.before(&finished.header).await?;
         let mut known = match &before {
-            // Asked for the same again, because some of what it gave is damaged: the rest is right as it is.
+            // CheckedStart for the same again, because some of what it gave is damaged: the rest is right as it is.
             Some(before) if finished.status == Status::Done && asked.is(&finished.header) => {
                 known::still_right(known::given_out(before, &finished.outputs), before, asked)
             }
-            _ => known::Known::new(),
+            _ => known::KnownValues::new(),
         };
         if finished.header.keep_ms.is_some() {
             let keys = Keys::new(finished.run, finished.generation);
@@ -429,7 +439,7 @@ impl Engine {
 
     /// Waits until the store has no room for what steps gave; what it said. Such steps are given back and tried again, which
     /// is in vain until somebody makes room: whoever would rather stop learns it here.
-    pub fn until_full(&self) -> BoxFuture<'_, String> {
+    pub fn until_store_full(&self) -> BoxFuture<'_, String> {
         Box::pin(async move {
             match &self.worker {
                 Some(worker) => worker.full().await,
@@ -439,7 +449,7 @@ impl Engine {
     }
 }
 
-impl Asked {
+impl CheckedStart {
     /// Whether a run is for the same.
     fn is(&self, header: &Header) -> bool {
         self.start.is_of(header, &self.digest, &self.inputs)
@@ -448,7 +458,7 @@ impl Asked {
 
 impl Handle {
     /// The handle of who asked for this: it answers for nothing else.
-    fn of(self, asked: &Asked) -> Self {
+    fn of(self, asked: &CheckedStart) -> Self {
         let Start { outputs, ends_with_handle, .. } = &asked.start;
         let request = Request { digest: asked.digest, inputs: asked.inputs.digests(), outputs: outputs.clone() };
         let end = ends_with_handle.then(|| Arc::new(self.end()));
@@ -457,7 +467,7 @@ impl Handle {
 }
 
 /// The frame of a run: its inputs, and what is reused.
-fn root_frame(asked: &Asked, stored: &inputs::Stored, reused: Vec<Held>) -> Frame {
+fn root_frame(asked: &CheckedStart, stored: &inputs::Stored, reused: Vec<Held>) -> Frame {
     let reused = reused.into_iter().map(|held| asked.inputs.settled(held, stored));
     let inputs = stored.held.iter().cloned().chain(reused).map(Some).collect();
     Frame { block: 0, opened_by: None, depth: 0, guarded: false, shape: Shape::Run, inputs, memo: None }

@@ -273,8 +273,8 @@ impl Handle {
     ///
     /// # Errors
     /// If the store does not answer.
-    pub fn are_whole<'a>(&'a self, outputs: &'a [(String, Outcome)]) -> BoxFuture<'a, Result<bool, Error>> {
-        Box::pin(self.shared.gave_whole(outputs))
+    pub fn are_intact<'a>(&'a self, outputs: &'a [(String, Outcome)]) -> BoxFuture<'a, Result<bool, Error>> {
+        Box::pin(self.shared.are_outputs_intact(outputs))
     }
 
     /// Stops the run: bodies at work are dropped, wherever they are, but for those that must not start twice, which may
@@ -341,14 +341,14 @@ impl Handle {
         id: &'a str,
     ) -> BoxFuture<'a, Result<bool, Error>> {
         Box::pin(async move {
-            if self.was_said(id).await? {
+            if self.is_resolved(id).await? {
                 return Ok(false);
             }
             let said = self.resolve_as(address, resolution, Some(id)).await;
             match said {
                 Ok(()) => Ok(true),
                 // Somebody else said just this, or our own reply was lost.
-                Err(Error::Refused { .. }) if self.was_said(id).await? => Ok(false),
+                Err(Error::Refused { .. }) if self.is_resolved(id).await? => Ok(false),
                 Err(error) => Err(error),
             }
         })
@@ -358,7 +358,7 @@ impl Handle {
     ///
     /// # Errors
     /// If the store does not answer.
-    pub fn was_said<'a>(&'a self, id: &'a str) -> BoxFuture<'a, Result<bool, Error>> {
+    pub fn is_resolved<'a>(&'a self, id: &'a str) -> BoxFuture<'a, Result<bool, Error>> {
         Box::pin(async move {
             let is_said = self.shared.row(said(self.id, id)).await?.is_some();
             // Whoever hears this will not say it again, so it must last.

@@ -34,10 +34,11 @@ mod worker;
 
 pub use data::ALIVE;
 pub use engine::{
-    Begun, Carried, Engine, Fork, HISTORY_MS, Inside, KEYLESS_HISTORY_MS, Move, Origin, PLANS_MAX, Part, Reasons,
-    Record, RunUsage, Signature, Standing, Start, StepRecord, TakeIn, Undecided, Unfinished, Usage, Use,
+    EachBody, EachProgress, Engine, ExportedRun, Fork, HISTORY_MS, ImportOptions, KEYLESS_HISTORY_MS, Move, Origin,
+    PLANS_MAX, Reasons, Record, RunProgress, RunUsage, Signature, Start, StartedStep, StepRecord, UndecidedStep, Usage,
+    UsageKind, UsagePart,
     summary::{Outline, RunStatus, Summary},
-    workers::{Backlog, Lacking, WorkerInfo, WorkerStep},
+    workers::{Backlog, MissingTask, WorkerInfo, WorkerStep},
 };
 pub use error::{DAMAGE, Error, SOURCE_CHANGED, is_damage};
 pub use events::{End, Event, What};

@@ -175,7 +175,7 @@ impl Step {
         self.attempt
     }
 
-    /// Whether what the body writes shall be told by [`Step::wrote`]: on a store that several machines share, where nobody
+    /// Whether what the body writes shall be told by [`Step::set_log`]: on a store that several machines share, where nobody
     /// else sees it.
     pub fn wants_log(&self) -> bool {
         self.aside.as_ref().is_some_and(|aside| aside.wants_log)
@@ -183,7 +183,7 @@ impl Step {
 
     /// What the body wrote for people, or the end of it. It goes with the step's outcome, and is there as long as the
     /// run's history: see [`Handle::logs`](crate::Handle::logs). The last call counts.
-    pub fn wrote(&self, text: Vec<u8>) {
+    pub fn set_log(&self, text: Vec<u8>) {
         if let Some(aside) = &self.aside {
             *lock(&aside.wrote) = Some(text);
         }
@@ -191,7 +191,7 @@ impl Step {
 
     /// What there is to say about the attempt if it is ended from outside, because it took too long: called when the body is
     /// dropped, and told with the failure.
-    pub fn last_words(&self, causes: Vec<String>) {
+    pub fn set_timeout_causes(&self, causes: Vec<String>) {
         if let Some(aside) = &self.aside {
             *lock(&aside.last_words) = causes;
         }
@@ -199,7 +199,7 @@ impl Step {
 
     /// What the attempt used of the machine, if the body measured that. It is told as it is known, and not kept in the
     /// store. The last call counts.
-    pub fn used(&self, used: Used) {
+    pub fn set_usage(&self, used: Used) {
         if let Some(aside) = &self.aside {
             *lock(&aside.used) = Some(used);
         }
@@ -212,7 +212,7 @@ impl Step {
 
     /// The body needs the machine no more: what is left is to hand over what it made. Whoever waits for the machine may
     /// start, and does so before this returns.
-    pub async fn give_way(&self) {
+    pub async fn release_resources(&self) {
         let Some(reserved) = self.reserved.as_ref().and_then(|reserved| lock(reserved).take()) else { return };
         drop(reserved);
         let mut others_had_their_turn = false;
@@ -361,7 +361,7 @@ impl Tasks {
     }
 
     /// The first task that takes something which is not among these, and what that is.
-    pub(crate) fn lacking(&self, resources: &Resources) -> Option<(String, Need)> {
+    pub(crate) fn missing_resource(&self, resources: &Resources) -> Option<(String, Need)> {
         self.tasks.values().flatten().find_map(|(spec, body)| {
             let need = body.needs().into_iter().find(|need| !resources.has(need))?;
             Some((spec.name.clone(), need))

@@ -197,8 +197,8 @@ impl<'a> Job<'a> {
         let ended = process::run(start, self.shared.guard().as_ref(), &mut heard.log).await?;
         heard.is_over = true;
         let log = &mut heard.log;
-        self.step.used(ended.used);
-        self.step.give_way().await;
+        self.step.set_usage(ended.used);
+        self.step.release_resources().await;
         let path = self.work.path.clone();
         let done = match ended.trouble {
             Some(trouble) => Err(trouble),
@@ -215,7 +215,7 @@ impl<'a> Job<'a> {
         }
         let last = log.finish(given.is_err());
         if self.step.wants_log() && !log.is_empty() {
-            self.step.wrote(log.end());
+            self.step.set_log(log.end());
         }
         given.map_err(|mut failure| {
             failure.causes.extend(last_words(last, &path));
@@ -309,9 +309,9 @@ impl Drop for Heard<'_> {
         }
         let last = self.log.finish(true);
         if self.step.wants_log() && !self.log.is_empty() {
-            self.step.wrote(self.log.end());
+            self.step.set_log(self.log.end());
         }
-        self.step.last_words(last_words(last, &self.work));
+        self.step.set_timeout_causes(last_words(last, &self.work));
     }
 }
 

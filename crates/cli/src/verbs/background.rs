@@ -89,7 +89,7 @@ pub(crate) async fn attend(args: &args::Attend, location: StoreLocation, printer
     let engine = work::engine(&session, &mut attending, before, args.jobs).await?;
     let events = engine.events();
     let handle = engine.find(&args.key).await?;
-    engine.go();
+    engine.start_work();
     attending.started()?;
     crate::executors::home(&session.location).tidy(handle.id());
     let writer = trail::Writer::attend(&session.location.run(handle.id()));

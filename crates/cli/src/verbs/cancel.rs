@@ -27,7 +27,7 @@ pub(crate) async fn run(args: &args::Cancel, location: StoreLocation, printer: &
     let session = Session::open(location).await?;
     let engine = session.idle().await?;
     let run = session.run(&engine, &args.run).await?;
-    let undos = engine.find(&run.key).await?.undos().await?;
+    let undos = engine.find(&run.key).await?.pending_undos().await?;
     engine.stop();
     match (run.status == RunStatus::NotUndone, args.abandon) {
         (true, false) => {
@@ -113,7 +113,7 @@ pub(super) async fn cancel(
                     engine.close().await?;
                     return Ok(has_ended(run, printer));
                 }
-                engine.go();
+                engine.start_work();
                 attending.started()?;
                 let writer = trail::Writer::attend(&session.location.run(handle.id()));
                 let shown = work::show(events, &run.key, writer, View::new(printer, vec![]));
@@ -166,7 +166,7 @@ async fn cancel_for_any(
     if !decided {
         stop(run, &handle).await?;
     }
-    engine.go();
+    engine.start_work();
     let followed = watching::follow(&engine, &session.location, handle, printer, signals).await?;
     engine.close().await?;
     drop((written.await, attending));

@@ -4,7 +4,7 @@ use crate::{
     args, exit::Exit, fault::Fault, inventory, location::StoreLocation, printer::Printer, runs, session::Session,
     trail, verbs::ls::shell_word, words, work,
 };
-use onceflow_engine::{Part, RunUsage, Summary, Usage, Use};
+use onceflow_engine::{RunUsage, Summary, Usage, UsageKind, UsagePart};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
@@ -79,7 +79,7 @@ fn name(summary: Option<&Summary>, usage: &RunUsage) -> String {
 }
 
 /// What keeps a part.
-fn keeps(part: &Part, summary: Option<&Summary>) -> String {
+fn keeps(part: &UsagePart, summary: Option<&Summary>) -> String {
     let now = trail::now_ms();
     let until = part.until.map(|until| {
         let left = until.as_ms().saturating_sub(now);
@@ -91,18 +91,18 @@ fn keeps(part: &Part, summary: Option<&Summary>) -> String {
         Some(_) => String::from("until the run ends"),
     });
     match part.used {
-        Use::Input => match part.until {
+        UsageKind::Input => match part.until {
             None => String::from("until the step that reads it has committed"),
             Some(_) => for_how_long,
         },
-        Use::Elements => String::from("until the list is made"),
-        Use::Undo => String::from("until the run ends"),
-        Use::Kept if part.until.is_none() => String::from("by --keep, beyond the end of the run"),
+        UsageKind::Elements => String::from("until the list is made"),
+        UsageKind::Undo => String::from("until the run ends"),
+        UsageKind::Kept if part.until.is_none() => String::from("by --keep, beyond the end of the run"),
         _ => for_how_long,
     }
 }
 
-fn part_json(part: &Part, summary: Option<&Summary>) -> Value {
+fn part_json(part: &UsagePart, summary: Option<&Summary>) -> Value {
     json!({
         "kind": part.used.name(), "of": part.of.as_deref().map(words::step), "values": part.weight.values,
         "bytes": part.weight.bytes, "referenced_bytes": part.weight.referenced, "linked_bytes": part.weight.linked,

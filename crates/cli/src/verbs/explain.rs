@@ -7,6 +7,7 @@ use crate::{
     exit::Exit,
     fault::Fault,
     location::StoreLocation,
+    pending::{self, PendingStep},
     plan::{self, Known},
     presence,
     printer::Printer,
@@ -14,7 +15,6 @@ use crate::{
     session::{Session, Who, is_for_any},
     story, trail,
     verbs::{ls::shell_word, run::busy},
-    waits::{self, Waits},
     words,
 };
 use onceflow_core::{
@@ -49,7 +49,7 @@ pub(crate) async fn run(args: &args::Explain, location: StoreLocation, printer: 
         return Ok(being_undone(printer, run, undos, &found));
     }
     let Found { explanation, known, refused, .. } = &found;
-    let next = match (waits::resolve(asked.key(), &found.waits), plan::Counts::of(explanation, known).run) {
+    let next = match (pending::resolve(asked.key(), &found.waits), plan::Counts::of(explanation, known).run) {
         (Some(resolve), _) => resolve,
         (None, 1..) if !gone.is_empty() => format!("bring {} back, then run it", gone[0].path.display()),
         (None, 0) if !gone.is_empty() => format!("onceflow show {}", shell_word(asked.key())),
@@ -141,7 +141,7 @@ struct Found {
     explanation: Explanation,
     known: Known,
     /// What the run waits for that only somebody outside can say.
-    waits: Vec<Waits>,
+    waits: Vec<PendingStep>,
     /// What else is worth knowing.
     notes: Vec<String>,
     /// Why it would not.
@@ -177,7 +177,7 @@ impl Found {
             if found.refused.is_none() && engine.is_same(start).await? == Some(false) {
                 found.refused = Some(Fault::from(Error::Busy { key: key.to_owned() }));
             }
-            found.undone = Some((run, handle.undos().await?));
+            found.undone = Some((run, handle.pending_undos().await?));
             return Ok(found);
         }
         found.explanation = engine.explain(start.clone()).await?;
@@ -206,15 +206,15 @@ pub(super) async fn going_on(
     location: &StoreLocation,
     engine: &Engine,
     start: &Start,
-) -> Result<(Known, Vec<Waits>), Fault> {
+) -> Result<(Known, Vec<PendingStep>), Fault> {
     if engine.is_same(start).await? != Some(true) {
         return Ok((Known::default(), vec![]));
     }
     let handle = engine.find(&start.key).await?;
-    let eaches = handle.unfinished().await?.iter().flat_map(left_of).collect();
-    let waits = waits::all(location, engine, &handle).await?;
+    let eaches = handle.each_progress().await?.iter().flat_map(left_of).collect();
+    let waits = pending::all(location, engine, &handle).await?;
     let mut unknown: std::collections::BTreeSet<_> =
-        waits::unknown(&waits).iter().map(|address| words::step(address)).collect();
+        pending::unknown(&waits).iter().map(|address| words::step(address)).collect();
     // What failed and must not start twice may have taken effect: whoever tries it again is asked.
     if let Report::Failed(failures) = handle.report().await? {
         unknown.extend(failures.iter().filter(|failed| failed.started).map(|failed| words::step(&failed.address)));
@@ -223,7 +223,7 @@ pub(super) async fn going_on(
 }
 
 /// The eaches that one is, with how many elements are left: several, where some go through their elements together.
-fn left_of(each: &onceflow_engine::Unfinished) -> BTreeMap<String, (usize, usize)> {
+fn left_of(each: &onceflow_engine::EachProgress) -> BTreeMap<String, (usize, usize)> {
     let far = (each.left as usize, each.elements as usize);
     let tasks = each.tasks.iter().flatten().filter_map(|address| Some(address.split_once("[*]")?.0));
     tasks.chain([each.address.as_str()]).map(|address| (words::step(address), far)).collect()
@@ -245,7 +245,7 @@ pub(super) async fn notes(
         // Whoever may take its steps is another matter than labels.
         Some(true) if location.who() == Who::Attending && is_for_any(location, &handle).await? => Ok(vec![]),
         Some(true) => {
-            let mut names: Vec<_> = engine.unheeded(start).await?.iter().map(|step| words::step(step)).collect();
+            let mut names: Vec<_> = engine.ignored_changes(start).await?.iter().map(|step| words::step(step)).collect();
             names.dedup();
             let note =
                 "changed in `retry`, `timeout`, `resources` or `labels`, which a run that has begun does not take up";
@@ -254,16 +254,16 @@ pub(super) async fn notes(
                 .into_iter()
                 .collect())
         }
-        Some(false) => Ok(begun_again(&handle.unfinished().await?, explanation)),
+        Some(false) => Ok(begun_again(&handle.each_progress().await?, explanation)),
     }
 }
 
 /// Lists that are under way and begin anew, though some of their elements are done.
-fn begun_again(under_way: &[onceflow_engine::Unfinished], explanation: &Explanation) -> Vec<String> {
+fn begun_again(under_way: &[onceflow_engine::EachProgress], explanation: &Explanation) -> Vec<String> {
     let is = |line: &onceflow_core::plan::explain::Line, each: &str, fate| {
         line.fate == fate && crate::steps::is_within(&line.address, each)
     };
-    let note = |each: &onceflow_engine::Unfinished| {
+    let note = |each: &onceflow_engine::EachProgress| {
         let (name, done) = (words::step(&each.address), each.elements - each.left);
         let any = |fate| explanation.lines.iter().any(|line| is(line, &name, fate));
         let begins_again = done > 0 && any(Fate::Run) && !any(Fate::Reused);

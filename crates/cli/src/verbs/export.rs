@@ -12,7 +12,7 @@ use crate::{
     verbs::ls::shell_word,
     words,
 };
-use onceflow_engine::{Carried, Error, TakeIn};
+use onceflow_engine::{Error, ExportedRun, ImportOptions};
 use serde_json::{Value, json};
 use std::{
     fs::{self, File},
@@ -36,7 +36,7 @@ pub(crate) async fn run(args: &args::Export, location: StoreLocation, printer: &
     }
     let beside = beside(&session.location.run(run.id));
     let handle = engine.find(&run.key).await?;
-    let written = write(&args.file, async |out| handle.write_out(beside, out).await).await;
+    let written = write(&args.file, async |out| handle.export(beside, out).await).await;
     engine.stop();
     session.close().await?;
     let bytes = written?;
@@ -88,7 +88,7 @@ async fn write(
 /// Takes a run in from a file.
 pub(crate) async fn import(args: &args::Import, location: StoreLocation, printer: &Printer) -> Result<Exit, Fault> {
     let mut from = BufReader::new(File::open(&args.file).map_err(Fault::unreadable(&args.file))?);
-    let carried = Carried::read(&mut from).map_err(|error| refused(&args.file, error))?;
+    let carried = ExportedRun::read(&mut from).map_err(|error| refused(&args.file, error))?;
     let key = args.key.clone().unwrap_or_else(|| carried.header.key.clone());
     if args.sure.dry_run && !location.is_there {
         tell(printer, &key, None, false);
@@ -115,7 +115,7 @@ pub(crate) async fn import(args: &args::Import, location: StoreLocation, printer
         tell(printer, &key, None, there.is_some());
         return Ok(Exit::Done);
     }
-    let how = TakeIn {
+    let how = ImportOptions {
         key: Some(key.clone()),
         replace: args.replace,
         classes: vec![(own_class(&carried.header.key), own_class(&key))],
@@ -125,7 +125,7 @@ pub(crate) async fn import(args: &args::Import, location: StoreLocation, printer
     };
     let too_long = args.retention.too_long(carried.header.keep_ms, Some(carried.header.history_ms));
     too_long.iter().for_each(|line| printer.say(line));
-    let taken = engine.take_in(&carried, &mut from, how).await;
+    let taken = engine.import(&carried, &mut from, how).await;
     if let Err(error) = onceflow_store::tree::remove(&scratch) {
         tracing::warn!(target: onceflow_exec::home::LEFT, "left alone: {error}");
     }

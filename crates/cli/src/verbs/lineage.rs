@@ -230,7 +230,7 @@ impl Given {
     async fn of(handle: &Handle, location: &StoreLocation, record: &Record) -> Result<Self, Fault> {
         Ok(Given {
             ports: handle.signature().await?.map(|signature| signature.inputs).unwrap_or_default(),
-            held: handle.given().await?,
+            held: handle.input_outcomes().await?,
             said: story::inputs(location, record.id).unwrap_or_default(),
         })
     }

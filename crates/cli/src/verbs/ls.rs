@@ -5,12 +5,11 @@ use crate::{
     exit::Exit,
     fault::Fault,
     location::StoreLocation,
+    pending::PendingStep,
     printer::{Printer, name},
     runs,
     session::Session,
-    story, trail,
-    waits::Waits,
-    words,
+    story, trail, words,
 };
 use onceflow_engine::Summary;
 use serde_json::{Value, json};
@@ -65,7 +64,7 @@ struct Row {
 }
 
 impl Row {
-    fn of(run: &Summary, location: &StoreLocation, attended: bool, waits: &[Waits]) -> Self {
+    fn of(run: &Summary, location: &StoreLocation, attended: bool, waits: &[PendingStep]) -> Self {
         let again = story::again(story::read(location, run.id).as_ref());
         Row {
             key: run.key.clone(),

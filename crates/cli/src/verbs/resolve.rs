@@ -9,16 +9,16 @@ use crate::{
     fault::Fault,
     finish::data_json,
     location::StoreLocation,
+    pending::{self, PendingStep, Why},
     printer::Printer,
     session::Session,
     steps,
     story::bounded,
     trail::{self, Said},
     verbs::ls::shell_word,
-    waits::{self, Waits, Why},
     words, work,
 };
-use onceflow_engine::{Begun, Engine, Handle, Resolution, RunStatus, Summary, Undecided, What, task::Data};
+use onceflow_engine::{Engine, Handle, Resolution, RunStatus, StartedStep, Summary, UndecidedStep, What, task::Data};
 use serde_json::json;
 
 /// Decides.
@@ -31,9 +31,9 @@ pub(crate) async fn run(args: &args::Resolve, location: StoreLocation, printer: 
         engine.stop();
         return undo::run(args, session, &run, printer).await;
     }
-    let waiting = waits::all(&session.location, &engine, &handle).await?;
+    let waiting = pending::all(&session.location, &engine, &handle).await?;
     steps::must_be_known(&handle, args.step.as_deref()).await?;
-    let begun = handle.begun().await?;
+    let begun = handle.started_steps().await?;
     let waits = meant(&run, &waiting, args.step.as_deref()).map_err(|fault| at_work(fault, &begun, args))?;
     let step = &waits.step;
     let (word, resolution) = resolution(args, step)?;
@@ -53,7 +53,7 @@ pub(crate) async fn run(args: &args::Resolve, location: StoreLocation, printer: 
     }
     handle.resolve(&step.address, resolution).await?;
     told.write(&session.location.run(run.id), &step.address);
-    let left = waits::all(&session.location, &engine, &handle).await?;
+    let left = pending::all(&session.location, &engine, &handle).await?;
     engine.close().await?;
     session.close().await?;
     tell(printer, &run, (&shown, word), &left, "");
@@ -61,7 +61,7 @@ pub(crate) async fn run(args: &args::Resolve, location: StoreLocation, printer: 
 }
 
 /// What is said, for the story of the run.
-fn story(resolution: &Resolution, step: &Undecided) -> Said {
+fn story(resolution: &Resolution, step: &UndecidedStep) -> Said {
     match resolution {
         Resolution::Done(outputs) => {
             let given = step.outputs.iter().zip(outputs);
@@ -96,7 +96,7 @@ fn said(word: &str) -> &'static str {
     }
 }
 
-fn tell(printer: &Printer, run: &Summary, (step, word): (&str, &str), left: &[Waits], would: &str) {
+fn tell(printer: &Printer, run: &Summary, (step, word): (&str, &str), left: &[PendingStep], would: &str) {
     let others: Vec<_> = left.iter().filter(|other| words::step(&other.step.address) != step).cloned().collect();
     let left: Vec<_> = others.iter().map(|other| words::step(&other.step.address)).collect();
     if printer.json {
@@ -107,7 +107,7 @@ fn tell(printer: &Printer, run: &Summary, (step, word): (&str, &str), left: &[Wa
     }
     printer.say(format!("{step}: {would}decided: {}", said(word)));
     let key = shell_word(&run.key);
-    printer.next(match waits::next(&run.key, &others) {
+    printer.next(match pending::next(&run.key, &others) {
         _ if !would.is_empty() => String::from("the same without --dry-run"),
         Some(next) => format!("{} also waits: {next}", left.join(", ")),
         None => format!("onceflow retry {key}"),
@@ -115,7 +115,7 @@ fn tell(printer: &Printer, run: &Summary, (step, word): (&str, &str), left: &[Wa
 }
 
 /// The step that is meant: the only one that waits, or the one that is named.
-fn meant<'a>(run: &Summary, waiting: &'a [Waits], step: Option<&str>) -> Result<&'a Waits, Fault> {
+fn meant<'a>(run: &Summary, waiting: &'a [PendingStep], step: Option<&str>) -> Result<&'a PendingStep, Fault> {
     let names: Vec<_> = waiting.iter().map(|waits| words::step(&waits.step.address)).collect();
     let none = |message: String| {
         let hint = match names.is_empty() {
@@ -136,8 +136,8 @@ fn meant<'a>(run: &Summary, waiting: &'a [Waits], step: Option<&str>) -> Result<
 }
 
 /// Nothing waits, because whoever started the step may be at work on it.
-fn at_work(fault: Fault, begun: &[Begun], args: &args::Resolve) -> Fault {
-    let is_it = |begun: &&Begun| args.step.as_ref().is_none_or(|step| steps::is(&begun.step.address, step));
+fn at_work(fault: Fault, begun: &[StartedStep], args: &args::Resolve) -> Fault {
+    let is_it = |begun: &&StartedStep| args.step.as_ref().is_none_or(|step| steps::is(&begun.step.address, step));
     match begun.iter().find(is_it) {
         Some(begun) => {
             let step = words::step(&begun.step.address);
@@ -148,7 +148,7 @@ fn at_work(fault: Fault, begun: &[Begun], args: &args::Resolve) -> Fault {
     }
 }
 
-fn resolution(args: &args::Resolve, step: &Undecided) -> Result<(&'static str, Resolution), Fault> {
+fn resolution(args: &args::Resolve, step: &UndecidedStep) -> Result<(&'static str, Resolution), Fault> {
     if args.redo {
         return Ok(("redo", Resolution::Redo));
     }

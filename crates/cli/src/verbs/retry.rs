@@ -6,12 +6,12 @@ use crate::{
     exit::Exit,
     fault::Fault,
     location::StoreLocation,
+    pending::{self, PendingStep},
     printer::Printer,
     resume::Resume,
     session::Session,
     steps,
     verbs::ls::shell_word,
-    waits::{self, Waits},
     words,
 };
 use onceflow_core::protocol::rows::Failed;
@@ -26,7 +26,7 @@ pub(crate) async fn run(args: &args::Retry, location: StoreLocation, printer: &P
     // A list of runs names only the first few failures.
     let handle = engine.find(&run.key).await?;
     let report = handle.report().await?;
-    let waiting = waits::aside(&handle).await?;
+    let waiting = pending::aside(&handle).await?;
     engine.stop();
     allowed(&run, &waiting)?;
     let failed: Vec<String> = match &report {
@@ -60,7 +60,7 @@ pub(crate) async fn run(args: &args::Retry, location: StoreLocation, printer: &P
 }
 
 /// Whether there is something to go on with.
-fn allowed(run: &Summary, waiting: &[Waits]) -> Result<(), Fault> {
+fn allowed(run: &Summary, waiting: &[PendingStep]) -> Result<(), Fault> {
     let key = shell_word(&run.key);
     match run.status {
         RunStatus::Done => Err(Fault::new(Exit::No, codes::ENDED, format!("run `{}` is done", run.key))
@@ -70,17 +70,17 @@ fn allowed(run: &Summary, waiting: &[Waits]) -> Result<(), Fault> {
             let what = format!("run `{}` was {}: nothing of it is left to go on with", run.key, run.status);
             Err(Fault::new(Exit::No, codes::ENDED, what).hint("`onceflow run` of its flow begins anew"))
         }
-        RunStatus::Waiting if waits::unknown(waiting).is_empty() && !waiting.is_empty() => {
-            let events: Vec<_> = waits::events(waiting).into_iter().map(|(_, event)| event).collect();
+        RunStatus::Waiting if pending::unknown(waiting).is_empty() && !waiting.is_empty() => {
+            let events: Vec<_> = pending::events(waiting).into_iter().map(|(_, event)| event).collect();
             let what = format!("run `{}` waits for {}", run.key, events.join(", "));
             let event = shell_word(events.first().unwrap_or(&"EVENT"));
             Err(Fault::new(Exit::Waiting, codes::OUTCOME, what)
                 .hint(format!("`onceflow send {key} {event}` brings it")))
         }
         RunStatus::Waiting => {
-            let steps: Vec<_> = waits::unknown(waiting).iter().map(|step| words::step(step)).collect();
+            let steps: Vec<_> = pending::unknown(waiting).iter().map(|step| words::step(step)).collect();
             let what = format!("run `{}` waits for what became of {}", run.key, steps.join(", "));
-            let resolve = waits::resolve(&run.key, waiting);
+            let resolve = pending::resolve(&run.key, waiting);
             let hint = resolve.map_or_else(
                 || format!("`onceflow show {key}` says how it stands"),
                 |resolve| format!("`{resolve}` says it"),

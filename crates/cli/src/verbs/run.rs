@@ -121,7 +121,7 @@ impl Running<'_> {
         let handle = engine.find(self.asked.key()).await?;
         let report = handle.report().await?;
         let is_there = match &report {
-            Report::Done(outputs) => handle.are_whole(outputs).await?,
+            Report::Done(outputs) => handle.are_intact(outputs).await?,
             _ => false,
         };
         if !is_there {
@@ -261,7 +261,7 @@ impl Running<'_> {
             }
         };
         story::draw(&self.session.location, &handle).await;
-        engine.go();
+        engine.start_work();
         attending.started()?;
         story::write(&self.session.location, handle.id(), self.args, &self.asked);
         self.hints.save();

@@ -6,17 +6,17 @@ use crate::{
     fault::Fault,
     finish::data_json,
     location::StoreLocation,
+    pending::{self, PendingStep},
     printer::Printer,
     session::Session,
     steps,
     story::bounded,
     trail::Said,
     verbs::ls::shell_word,
-    waits::{self, Waits},
     words,
 };
 use onceflow_core::model::Port;
-use onceflow_engine::{Resolution, Summary, Undecided, task::Data};
+use onceflow_engine::{Resolution, Summary, UndecidedStep, task::Data};
 use onceflow_exec::value::Value;
 use serde_json::json;
 
@@ -27,13 +27,13 @@ pub(crate) async fn run(args: &args::Send, location: StoreLocation, printer: &Pr
     let run = session.run(&engine, &args.run).await?;
     let handle = engine.find(&run.key).await?;
     if let Some(id) = &args.id
-        && handle.was_said(id).await?
+        && handle.is_resolved(id).await?
     {
         engine.stop();
         session.close().await?;
         return Ok(told(printer, &run, args, None));
     }
-    let waiting = waits::aside(&handle).await?;
+    let waiting = pending::aside(&handle).await?;
     steps::must_be_known(&handle, args.step.as_deref()).await?;
     let step = meant(&run, &waiting, args)?;
     let values = values(args, &step.outputs)?;
@@ -67,8 +67,8 @@ fn told(printer: &Printer, run: &Summary, args: &args::Send, step: Option<&str>)
 }
 
 /// The step that waits for the event.
-fn meant<'a>(run: &Summary, waiting: &'a [Waits], args: &args::Send) -> Result<&'a Undecided, Fault> {
-    let is_it = |waits: &&Waits| {
+fn meant<'a>(run: &Summary, waiting: &'a [PendingStep], args: &args::Send) -> Result<&'a UndecidedStep, Fault> {
+    let is_it = |waits: &&PendingStep| {
         let is_named = args.step.as_ref().is_none_or(|step| steps::is(&waits.step.address, step));
         is_named && waits.event() == Some(&args.event)
     };
@@ -76,7 +76,8 @@ fn meant<'a>(run: &Summary, waiting: &'a [Waits], args: &args::Send) -> Result<&
     match &found[..] {
         [one] => Ok(&one.step),
         [] => {
-            let mut known: Vec<_> = waiting.iter().filter_map(Waits::event).map(|event| format!("`{event}`")).collect();
+            let mut known: Vec<_> =
+                waiting.iter().filter_map(PendingStep::event).map(|event| format!("`{event}`")).collect();
             known.dedup();
             let hint = match (known.is_empty(), run.status.has_ended()) {
                 (true, true) => String::from("it has ended"),

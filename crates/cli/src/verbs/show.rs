@@ -6,6 +6,7 @@ use crate::{
     fault::Fault,
     finish::{data_json, failed_json},
     location::StoreLocation,
+    pending::{self, PendingStep},
     presence,
     printer::{Ink, Printer, name},
     runs,
@@ -14,9 +15,7 @@ use crate::{
     tally::{Group, Tally},
     trail,
     verbs::explain::is_being_undone,
-    view,
-    waits::{self, Waits},
-    words,
+    view, words,
 };
 use onceflow_core::plan::Fate;
 use onceflow_engine::{End, Engine, Handle, Reasons, Report, RunStatus, Summary, What};
@@ -33,9 +32,9 @@ pub(crate) async fn run(args: &args::Show, location: StoreLocation, printer: &Pr
     let attended = presence::look(&session.location.directory, &run.key);
     let handle = engine.find(&run.key).await?;
     let report = handle.report().await?;
-    let waiting = waits::all(&session.location, &engine, &handle).await?;
+    let waiting = pending::all(&session.location, &engine, &handle).await?;
     let others = Others::of(&engine, &session.location, &handle, &run).await?;
-    let standing = handle.standing().await?;
+    let standing = handle.progress().await?;
     let reasons = handle.reasons().await?.into_iter().rfind(|plan| plan.generation == run.generation);
     let mut outputs = Map::new();
     if let Report::Done(all) = &report {
@@ -45,8 +44,10 @@ pub(crate) async fn run(args: &args::Show, location: StoreLocation, printer: &Pr
     }
     engine.stop();
     let mut tally = trail::tally(&session.location.run(run.id));
-    let left =
-        waiting.iter().filter(|waits| matches!(waits.why, waits::Why::Left(_))).map(|waits| waits.step.address.clone());
+    let left = waiting
+        .iter()
+        .filter(|waits| matches!(waits.why, pending::Why::Left(_)))
+        .map(|waits| waits.step.address.clone());
     left.for_each(|address| tally.lost(&address));
     let waits = waiting.iter().map(|waits| waits.step.address.clone()).collect();
     use RunStatus::{Cancelled, Cancelling, Done, Removing, Undoing, Undone};
@@ -77,8 +78,8 @@ pub(crate) async fn run(args: &args::Show, location: StoreLocation, printer: &Pr
         data["failures"] = failed_json(&failures);
         data["failed"] = json!(run.failed.max(failures.len()));
         if matches!(report, Report::Waiting(_)) || !waiting.is_empty() {
-            data["unknown"] = json!(waits::unknown_names(&waiting));
-            data["events"] = waits::events_json(&waiting);
+            data["unknown"] = json!(pending::unknown_names(&waiting));
+            data["events"] = pending::events_json(&waiting);
         }
         printer.pretty(&data);
         return Ok(Exit::Done);
@@ -123,7 +124,7 @@ struct Story<'a> {
     /// Why the steps of the present plan run, or do not.
     reasons: Option<Reasons>,
     /// What it waits for that only somebody outside can say.
-    waiting: &'a [Waits],
+    waiting: &'a [PendingStep],
 }
 
 /// Workers, for a run that any may work on.
@@ -142,8 +143,8 @@ impl Others {
             return Ok(Others { there: 0, lacking: vec![], may: false });
         }
         let there = engine.workers().await?.iter().filter(|worker| worker.is_alive).count();
-        let lacks = handle.lacking().await?;
-        let told = |it: &onceflow_engine::Lacking| {
+        let lacks = handle.missing_tasks().await?;
+        let told = |it: &onceflow_engine::MissingTask| {
             let steps = words::count(it.steps as usize, "step");
             let verb = if it.steps == 1 { "waits" } else { "wait" };
             format!("{steps} {verb} for a worker {}", super::workers::lacking(&it.class, &it.tasks))

@@ -8,20 +8,20 @@ use crate::{
     exit::Exit,
     fault::Fault,
     location::StoreLocation,
+    pending::{self, PendingStep},
     printer::{Ink, Printer},
     runs::Attendance,
     session::Session,
     steps,
     trail::Said,
     verbs::ls::shell_word,
-    waits::{self, Waits},
     words,
 };
 use onceflow_core::{
     plan::{Fate, Reason},
     protocol::rows::Failed,
 };
-use onceflow_engine::{Engine, PLANS_MAX, Reasons, RunStatus, Summary, Unfinished};
+use onceflow_engine::{EachProgress, Engine, PLANS_MAX, Reasons, RunStatus, Summary};
 use serde_json::{Value, json};
 use tries::{End, Inside, Seen, Try, events, is_undone, tries};
 
@@ -53,7 +53,7 @@ pub(crate) async fn run(args: &args::Why, location: StoreLocation, printer: &Pri
         false => printer.text(answer.to_text(printer)),
     }
     let key = shell_word(&run.key);
-    let must = answer.stands.waits.as_ref().and_then(|waits| waits::next(&run.key, std::slice::from_ref(waits)));
+    let must = answer.stands.waits.as_ref().and_then(|waits| pending::next(&run.key, std::slice::from_ref(waits)));
     printer.next(match answer.tries.last() {
         _ if must.is_some() => must.unwrap_or_default(),
         Some(Try { end: End::Failed(_), .. }) => format!("onceflow logs {key} {}", shell_word(&answer.step)),
@@ -65,15 +65,15 @@ pub(crate) async fn run(args: &args::Why, location: StoreLocation, printer: &Pri
 /// What the store says of the step, whatever the trail tells.
 struct Stands {
     /// What it waits for that only somebody outside can say.
-    waits: Option<Waits>,
+    waits: Option<PendingStep>,
     /// What others wait for.
-    others: Vec<Waits>,
+    others: Vec<PendingStep>,
     /// It is still to be undone.
     is_to_undo: bool,
     /// It could not be undone, because of this.
     not_undone: Option<Failed>,
     /// It is an each that has begun and not ended.
-    unfinished: Option<Unfinished>,
+    unfinished: Option<EachProgress>,
     /// Nobody is at work on the run.
     is_alone: bool,
     /// Something inside it failed.
@@ -85,7 +85,7 @@ impl Stands {
         let (handle, attendance) = (engine.find(&run.key).await?, Attendance::of(session, engine).await?);
         let is_alone = run.status.is_at_rest() || !attendance.is_attended(run).await?;
         let undos = match run.status {
-            RunStatus::Undoing | RunStatus::Cancelling | RunStatus::NotUndone => handle.undos().await?,
+            RunStatus::Undoing | RunStatus::Cancelling | RunStatus::NotUndone => handle.pending_undos().await?,
             _ => vec![],
         };
         let waits = attendance.waits(run).await?.into_iter();
@@ -95,7 +95,7 @@ impl Stands {
             others,
             is_to_undo: undos.iter().any(|address| steps::is(address, step)),
             not_undone: run.not_undone.iter().find(|failed| steps::is(&failed.address, step)).cloned(),
-            unfinished: handle.unfinished().await?.into_iter().find(|each| steps::is(&each.address, step)),
+            unfinished: handle.each_progress().await?.into_iter().find(|each| steps::is(&each.address, step)),
             is_alone,
             has_failed: run.failures.iter().any(|failed| steps::is_within(&failed.address, step)),
         })
@@ -250,7 +250,7 @@ impl Answer {
                 None => format!("it has not run yet, and will: {reason}"),
             },
             "interrupted" => format!("it runs again when the run goes on: {reason}"),
-            "waiting" => match self.stands.waits.as_ref().and_then(Waits::event) {
+            "waiting" => match self.stands.waits.as_ref().and_then(PendingStep::event) {
                 Some(event) => format!("it waits for `{event}`"),
                 None => reason,
             },
@@ -271,9 +271,9 @@ impl Answer {
             true => format!("the run failed first{then}"),
             false => format!("the run failed first, at {}{then}", self.failed.join(", ")),
         };
-        let unknown = waits::unknown(&self.stands.others);
+        let unknown = pending::unknown(&self.stands.others);
         let unknown: Vec<_> = unknown.iter().map(|address| words::step(address)).collect();
-        let events: Vec<_> = waits::events(&self.stands.others).into_iter().map(|(_, event)| event).collect();
+        let events: Vec<_> = pending::events(&self.stands.others).into_iter().map(|(_, event)| event).collect();
         match self.status {
             RunStatus::Failed | RunStatus::Failing => Some(failed("")),
             RunStatus::Waiting if !self.failed.is_empty() => Some(failed("")),

@@ -41,14 +41,14 @@ pub(crate) async fn run(args: &args::Worker, location: StoreLocation, printer: &
         printer.data(&json!({"event": "did-come", "pid": std::process::id()}));
     }
     printer.say(format!("worker {} takes steps of {}", std::process::id(), session.location));
-    engine.go();
+    engine.start_work();
     let worked = tokio::select! {
         exit = signals.asked() => drain(&engine, &mut signals, printer, exit).await,
         ready = until_nothing_is_ready(&engine, &setup), if args.once => match ready {
             Ok(()) => engine.close().await.map(|()| Exit::Done).map_err(Fault::from),
             Err(fault) => Err(fault),
         },
-        why = engine.until_full() => {
+        why = engine.until_store_full() => {
             if let Err(error) = engine.interrupt().await {
                 tracing::debug!(%error, "what was done last may have to be done again");
             }
@@ -84,7 +84,7 @@ pub(crate) async fn run(args: &args::Worker, location: StoreLocation, printer: &
 
 /// Takes no further steps, and finishes those it has, unless it is asked once more.
 async fn drain(engine: &Engine, signals: &mut Signals, printer: &Printer, exit: Exit) -> Result<Exit, Fault> {
-    let has = words::count(engine.busy(), "step");
+    let has = words::count(engine.claimed_steps(), "step");
     printer.say(format!("draining: takes no further steps, finishes {has} (again to give them back)"));
     tokio::select! {
         closed = engine.close() => {
@@ -103,11 +103,13 @@ async fn drain(engine: &Engine, signals: &mut Signals, printer: &Printer, exit: 
 async fn until_nothing_is_ready(engine: &Engine, setup: &WorkerSetup) -> Result<(), Fault> {
     loop {
         tokio::time::sleep(LOOK).await;
-        if engine.busy() > 0 {
+        if engine.claimed_steps() > 0 {
             continue;
         }
         let waits = engine.backlog().await?;
-        if !waits.iter().any(|class| class.ready > 0 && setup.takes(&class.class, &class.tasks)) && engine.busy() == 0 {
+        if !waits.iter().any(|class| class.ready > 0 && setup.takes(&class.class, &class.tasks))
+            && engine.claimed_steps() == 0
+        {
             return Ok(());
         }
     }

@@ -31,7 +31,7 @@ pub struct Signature {
 
 /// A step whose outcome is not known.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Undecided {
+pub struct UndecidedStep {
     /// Where it is.
     pub address: String,
     /// What it would have given.
@@ -132,7 +132,7 @@ impl Handle {
     /// If they cannot be read, or written there.
     pub fn inputs<'a>(&'a self, directory: &'a Path) -> BoxFuture<'a, Result<Option<Vec<(String, Data)>>, Error>> {
         Box::pin(async move {
-            let Some(given) = self.given().await? else { return Ok(None) };
+            let Some(given) = self.input_outcomes().await? else { return Ok(None) };
             let mut found = Vec::with_capacity(given.len());
             for (name, outcome) in given {
                 let data = match outcome.value() {
@@ -149,7 +149,7 @@ impl Handle {
     ///
     /// # Errors
     /// If the store does not answer.
-    pub fn given(&self) -> BoxFuture<'_, Result<Option<Vec<(String, Outcome)>>, Error>> {
+    pub fn input_outcomes(&self) -> BoxFuture<'_, Result<Option<Vec<(String, Outcome)>>, Error>> {
         Box::pin(async move {
             let Some(run) = self.shared.read_run(self.id()).await? else { return Ok(None) };
             let Some(root) = self.shared.frame(&run, FrameId::ROOT).await? else { return Ok(None) };
@@ -163,7 +163,7 @@ impl Handle {
     ///
     /// # Errors
     /// If the store does not answer.
-    pub fn undecided(&self) -> BoxFuture<'_, Result<Vec<Undecided>, Error>> {
+    pub fn undecided_steps(&self) -> BoxFuture<'_, Result<Vec<UndecidedStep>, Error>> {
         Box::pin(async move {
             let Some(run) = self.shared.read_run(self.id()).await? else { return Ok(vec![]) };
             let mut found = Vec::new();
@@ -178,7 +178,7 @@ impl Handle {
 }
 
 /// A step of a run, as somebody must know it who says what became of it.
-pub(super) fn undecided(run: &Run, address: String, step: StepId, ready_step: &ReadyStep) -> Undecided {
+pub(super) fn undecided(run: &Run, address: String, step: StepId, ready_step: &ReadyStep) -> UndecidedStep {
     let node = &run.plan.program.blocks[ready_step.block as usize].nodes[step.node as usize];
     let own = &node.outputs[..node.outputs.len() - usize::from(node.attempt)];
     let outputs = own.iter().filter(|port| port.name != DONE).cloned().collect();
@@ -187,7 +187,7 @@ pub(super) fn undecided(run: &Run, address: String, step: StepId, ready_step: &R
         _ => None,
     };
     let task = task.map(|task| (task.name.clone(), task.params.clone()));
-    Undecided { address, outputs, task }
+    UndecidedStep { address, outputs, task }
 }
 
 impl Shared {
@@ -250,7 +250,7 @@ impl Handle {
     ///
     /// # Errors
     /// If the store does not answer.
-    pub fn undos(&self) -> BoxFuture<'_, Result<Vec<String>, Error>> {
+    pub fn pending_undos(&self) -> BoxFuture<'_, Result<Vec<String>, Error>> {
         Box::pin(async move {
             let Some(run) = self.shared.read_run(self.id()).await? else { return Ok(vec![]) };
             let rows = self.shared.all_rows(run.plan.keys.rows.clone(), b"u").await?;

@@ -9,9 +9,9 @@
 //! ```
 
 use super::{
-    Asked,
-    known::{Before, Known},
-    replan::{self, Planned},
+    CheckedStart,
+    known::{KnownValues, PreviousPlan},
+    replan::{self, PlannedRun},
 };
 use crate::{
     Error, data,
@@ -32,20 +32,20 @@ use std::collections::BTreeSet;
 
 impl Shared {
     /// Plans over what is known and whole.
-    pub(super) async fn plan_whole(
+    pub(super) async fn plan_over_intact(
         &self,
-        asked: &Asked,
-        known: &Known,
-        before: Option<&Before>,
+        asked: &CheckedStart,
+        known: &KnownValues,
+        before: Option<&PreviousPlan>,
         fuses: bool,
-    ) -> Result<Planned, Error> {
+    ) -> Result<PlannedRun, Error> {
         let (mut known, mut seen, mut lost) = (std::borrow::Cow::Borrowed(known), BTreeSet::new(), BTreeSet::new());
         loop {
             let mut planned = replan::plan(asked, &known, before, fuses)?;
             let mut broken = Vec::new();
             for at in planned.reads.iter().filter(|at| seen.insert(**at)) {
                 let outcome = &known[at].0;
-                if !self.is_whole(outcome).await? {
+                if !self.is_intact(outcome).await? {
                     broken.push(outcome.clone());
                 }
             }
@@ -68,14 +68,14 @@ impl Shared {
     }
 
     /// Whether a value is in the store as it was put there, as far as that shows at little cost.
-    pub(crate) async fn is_whole(&self, outcome: &Outcome) -> Result<bool, Error> {
+    pub(crate) async fn is_intact(&self, outcome: &Outcome) -> Result<bool, Error> {
         Ok(data::broken(&self.values, outcome).await?.is_empty())
     }
 
     /// The same of all that a run gave.
-    pub(crate) async fn gave_whole(&self, outputs: &[(String, Outcome)]) -> Result<bool, Error> {
+    pub(crate) async fn are_outputs_intact(&self, outputs: &[(String, Outcome)]) -> Result<bool, Error> {
         for (_, outcome) in outputs {
-            if !self.is_whole(outcome).await? {
+            if !self.is_intact(outcome).await? {
                 return Ok(false);
             }
         }
@@ -83,8 +83,8 @@ impl Shared {
     }
 
     /// Whether a finished run is done with what is asked for: it gave that, and that is whole.
-    pub(super) async fn is_done(&self, asked: &Asked, finished: &Finished) -> Result<bool, Error> {
-        Ok(asked.is(&finished.header) && self.gave_whole(&finished.outputs).await?)
+    pub(super) async fn is_done(&self, asked: &CheckedStart, finished: &Finished) -> Result<bool, Error> {
+        Ok(asked.is(&finished.header) && self.are_outputs_intact(&finished.outputs).await?)
     }
 
     /// Whether a run stands still because of what the store has lost: to try again does not help, a new plan does.
@@ -104,7 +104,7 @@ impl Shared {
     }
 
     /// What a step gave before, if all of it is whole. What is not is dropped, with the row that keeps it.
-    pub(crate) async fn kept_whole(&self, keys: &Keys, key: Key) -> Result<Option<Vec<Outcome>>, Error> {
+    pub(crate) async fn kept_if_intact(&self, keys: &Keys, key: Key) -> Result<Option<Vec<Outcome>>, Error> {
         let Some(row) = self.row(key.clone()).await? else { return Ok(None) };
         let (memo, mut is_whole) = (rows::read::<Memo>(&row), true);
         for outcome in memo.iter().flat_map(|memo| &memo.outputs) {

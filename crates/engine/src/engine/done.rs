@@ -4,7 +4,7 @@
 //! calls itself, all that is inside may have been done.
 
 use super::{
-    known::Before,
+    known::PreviousPlan,
     live::Live,
     reruns::{Marks, Steps, bodies, inside, marks, once_only, walk},
 };
@@ -26,7 +26,7 @@ use std::collections::BTreeSet;
 
 impl Shared {
     /// Which steps an unfinished run has done, or may have, by this plan or before, that must not simply run again.
-    pub(super) async fn done_so_far(&self, run: &Run, before: &Before) -> Result<Marks, Error> {
+    pub(super) async fn done_so_far(&self, run: &Run, before: &PreviousPlan) -> Result<Marks, Error> {
         let earlier = run.header.done_before.iter().copied();
         let mut done = once_only(&before.program);
         if done.is_empty() {

@@ -21,7 +21,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// An each that has begun and has not ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Unfinished {
+pub struct EachProgress {
     /// Where it is.
     pub address: String,
     /// How many elements it goes over.
@@ -34,13 +34,13 @@ pub struct Unfinished {
 
 /// How far a run is.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Standing {
+pub struct RunProgress {
     /// The tasks that are ready, at work or put aside.
     pub under_way: BTreeSet<String>,
     /// The outermost tasks that have committed under the present plan.
     pub done: Vec<String>,
     /// The eaches that have begun and have not ended; not those inside of others, or of loops.
-    pub eaches: Vec<Unfinished>,
+    pub eaches: Vec<EachProgress>,
 }
 
 impl Handle {
@@ -49,12 +49,16 @@ impl Handle {
     ///
     /// # Errors
     /// If the store does not answer.
-    pub fn standing(&self) -> BoxFuture<'_, Result<Option<Standing>, Error>> {
+    pub fn progress(&self) -> BoxFuture<'_, Result<Option<RunProgress>, Error>> {
         Box::pin(async move {
             let Some(run) = self.shared.read_run(self.id()).await? else { return Ok(None) };
             let live = self.shared.live(&run).await?;
             let under_way = self.shared.under_way(&run, &live).await?;
-            Ok(Some(Standing { under_way, done: done(&run.plan.program, &live), eaches: unfinished(&run, &live) }))
+            Ok(Some(RunProgress {
+                under_way,
+                done: done(&run.plan.program, &live),
+                eaches: each_progress(&run, &live),
+            }))
         })
     }
 
@@ -63,10 +67,10 @@ impl Handle {
     ///
     /// # Errors
     /// If the store does not answer.
-    pub fn unfinished(&self) -> BoxFuture<'_, Result<Vec<Unfinished>, Error>> {
+    pub fn each_progress(&self) -> BoxFuture<'_, Result<Vec<EachProgress>, Error>> {
         Box::pin(async move {
             match self.shared.read_run(self.id()).await? {
-                Some(run) => Ok(unfinished(&run, &self.shared.live(&run).await?)),
+                Some(run) => Ok(each_progress(&run, &self.shared.live(&run).await?)),
                 None => Ok(vec![]),
             }
         })
@@ -110,7 +114,7 @@ fn done(program: &Program, live: &Live) -> Vec<String> {
     done
 }
 
-fn unfinished(run: &Run, live: &Live) -> Vec<Unfinished> {
+fn each_progress(run: &Run, live: &Live) -> Vec<EachProgress> {
     let program = &run.plan.program;
     let mut found = Vec::new();
     for (id, frame) in &live.frames {
@@ -119,7 +123,7 @@ fn unfinished(run: &Run, live: &Live) -> Vec<Unfinished> {
         let node = &program.blocks[block as usize].nodes[opener.node as usize];
         let left = live.left(*id, elements);
         let tasks = tasks(program, frame.block, &place);
-        found.push(Unfinished { address: place.address(&node.path), elements: elements.n, left, tasks });
+        found.push(EachProgress { address: place.address(&node.path), elements: elements.n, left, tasks });
     }
     found
 }

@@ -1,9 +1,9 @@
 //! What a start would do, and why, before it does anything.
 
 use super::{
-    Asked, Engine, Start, inputs,
-    inside::{Inside, Maybe},
-    known::Known,
+    CheckedStart, Engine, Start, inputs,
+    inside::{ContainerPreview, Expected},
+    known::KnownValues,
 };
 use crate::Error;
 use futures_util::future::BoxFuture;
@@ -37,13 +37,13 @@ impl Engine {
             let shared = &self.shared;
             let row = shared.row(keys::heads().key(&asked.start.key)).await?;
             let (known, before, kept) = match row.as_deref().and_then(rows::read::<Head>) {
-                None => (Known::new(), None, None),
+                None => (KnownValues::new(), None, None),
                 Some(Head::Active(id)) => match shared.read_run(id).await? {
-                    None => (Known::new(), None, None),
+                    None => (KnownValues::new(), None, None),
                     Some(run) => {
                         let before = shared.before(&run.header).await?;
                         let known = match &before {
-                            None => Known::new(),
+                            None => KnownValues::new(),
                             Some(before) => shared.known_of(&run, &asked, before).await?,
                         };
                         (known, before, run.header.keep_ms.map(|_| run.plan.keys.clone()))
@@ -58,7 +58,7 @@ impl Engine {
                     (known, before, finished.header.keep_ms.map(|_| keys))
                 }
             };
-            let explanation = shared.plan_whole(&asked, &known, before.as_ref(), false).await?.explanation;
+            let explanation = shared.plan_over_intact(&asked, &known, before.as_ref(), false).await?.explanation;
             match kept {
                 // What is inside depends on what an input holds.
                 Some(keys) if asked.start.assumed.is_empty() => {
@@ -95,13 +95,13 @@ impl Engine {
     /// Adds the steps inside containers that run.
     async fn look_inside(
         &self,
-        asked: &Asked,
-        known: &Known,
+        asked: &CheckedStart,
+        known: &KnownValues,
         explanation: Explanation,
         keys: &Keys,
     ) -> Result<Explanation, Error> {
         let program = &asked.program;
-        let mut inside = Inside { shared: &self.shared, keys, program, lines: Vec::new(), depth: 0 };
+        let mut inside = ContainerPreview { shared: &self.shared, keys, program, lines: Vec::new(), depth: 0 };
         let (mut found, mut lines) = (known.clone(), Vec::new());
         // Eaches that are one node have a line each.
         for of_node in explanation.lines.chunk_by(|a, b| a.node == b.node) {
@@ -112,7 +112,7 @@ impl Engine {
                 lines.extend_from_slice(of_node);
                 continue;
             }
-            let input = |source: &Source| -> Maybe {
+            let input = |source: &Source| -> Expected {
                 match source {
                     Source::Input(port) => Ok(asked.inputs.outcome(*port).clone()),
                     Source::Node(node, port) => {

@@ -5,9 +5,9 @@
 //! killed before the new run begins, it goes as what a run kept always goes.
 
 use super::{
-    Asked, Engine, Start, inputs,
-    known::{Before, Known, given_out, still_right},
-    replan::Planned,
+    CheckedStart, Engine, Start, inputs,
+    known::{KnownValues, PreviousPlan, given_out, still_right},
+    replan::PlannedRun,
 };
 use crate::{Error, Handle, data, task::Data};
 use futures_util::future::BoxFuture;
@@ -53,8 +53,8 @@ pub struct Fork {
 /// What is known of the run that is forked.
 struct Old {
     header: Header,
-    before: Before,
-    known: Known,
+    before: PreviousPlan,
+    known: KnownValues,
     keys: Keys,
 }
 
@@ -97,7 +97,7 @@ impl Engine {
         Box::pin(async move { Ok(self.plan_fork(from, fork).await?.2.explanation) })
     }
 
-    async fn plan_fork(&self, from: &str, fork: Fork) -> Result<(Asked, Old, Planned), Error> {
+    async fn plan_fork(&self, from: &str, fork: Fork) -> Result<(CheckedStart, Old, PlannedRun), Error> {
         if self.shared.row(keys::heads().key(&fork.key)).await?.is_some() {
             return Err(Error::Refused { key: fork.key, why: String::from("is there already") });
         }
@@ -106,12 +106,13 @@ impl Engine {
             let asked = self.ask_as(&header, &before, fork.clone()).await?;
             // While inputs are looked at, the old run may have become another.
             let Some(old) = self.old(from, header, before, &asked).await? else { continue };
-            let planned = self.shared.plan_whole(&asked, &old.known, Some(&old.before), self.fuses(&asked)).await?;
+            let planned =
+                self.shared.plan_over_intact(&asked, &old.known, Some(&old.before), self.fuses(&asked)).await?;
             return Ok((asked, old, planned));
         }
     }
 
-    async fn forked(&self, from: &str) -> Result<(Header, Before), Error> {
+    async fn forked(&self, from: &str) -> Result<(Header, PreviousPlan), Error> {
         let header = self.find(from).await?.header().await?;
         let gone = || Error::Refused { key: from.to_owned(), why: String::from("does not keep its program any more") };
         let before = self.shared.before(&header).await?.ok_or_else(gone)?;
@@ -119,9 +120,9 @@ impl Engine {
     }
 
     /// What is asked for: the old program, for workers of the new run's classes, with the new inputs.
-    async fn ask_as(&self, header: &Header, before: &Before, mut fork: Fork) -> Result<Asked, Error> {
+    async fn ask_as(&self, header: &Header, before: &PreviousPlan, mut fork: Fork) -> Result<CheckedStart, Error> {
         let mut program = before.program.clone();
-        reclass(&mut program, &fork.classes);
+        rename_classes(&mut program, &fork.classes);
         let taken = inputs::take(program.identity().inputs, &mut fork.inputs, &[]).await?;
         taken.note_sources(&self.shared.values);
         let digests = taken.digests();
@@ -138,11 +139,23 @@ impl Engine {
             ..Start::new(fork.key, Library::default(), header.flow.clone())
         };
         start.check_key()?;
-        Ok(Asked { program: Arc::new(program), digest: header.asked, inputs: taken, stored: Mutex::default(), start })
+        Ok(CheckedStart {
+            program: Arc::new(program),
+            digest: header.asked,
+            inputs: taken,
+            stored: Mutex::default(),
+            start,
+        })
     }
 
     /// What the old run has that is right for what is asked; `None` if it is for something else by now.
-    async fn old(&self, from: &str, header: Header, before: Before, asked: &Asked) -> Result<Option<Old>, Error> {
+    async fn old(
+        &self,
+        from: &str,
+        header: Header,
+        before: PreviousPlan,
+        asked: &CheckedStart,
+    ) -> Result<Option<Old>, Error> {
         let shared = &self.shared;
         let row = shared.row(keys::heads().key(from)).await?;
         match row.as_deref().and_then(rows::read::<Head>) {
@@ -154,7 +167,7 @@ impl Engine {
             Some(Head::Finished(finished)) if finished.header != header => Ok(None),
             Some(Head::Finished(finished)) => {
                 let keys = Keys::new(finished.run, finished.generation);
-                let mut known = Known::new();
+                let mut known = KnownValues::new();
                 // What was undone is not there any more.
                 if finished.status == Status::Done {
                     known = still_right(given_out(&before, &finished.outputs), &before, asked);
@@ -209,7 +222,7 @@ impl Engine {
 }
 
 /// Lets tasks be taken by other workers.
-pub(super) fn reclass(program: &mut Program, classes: &[(String, String)]) {
+pub(super) fn rename_classes(program: &mut Program, classes: &[(String, String)]) {
     fn one(task: &mut TaskSpec, classes: &[(String, String)]) {
         if let Some((_, to)) = classes.iter().find(|(from, _)| *from == task.class) {
             task.class.clone_from(to);

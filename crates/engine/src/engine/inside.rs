@@ -23,16 +23,16 @@ use onceflow_core::{
 use std::sync::Arc;
 
 /// A value, if it is known; else where the step is that runs first.
-pub(super) type Maybe = Result<Outcome, Arc<str>>;
+pub(super) type Expected = Result<Outcome, Arc<str>>;
 
 /// What a node gives that runs.
-fn unknown(address: &str, outputs: usize) -> Vec<Maybe> {
+fn unknown(address: &str, outputs: usize) -> Vec<Expected> {
     let address: Arc<str> = address.into();
     vec![Err(address); outputs]
 }
 
 /// Carries a flow out on what is known.
-pub(super) struct Inside<'a> {
+pub(super) struct ContainerPreview<'a> {
     pub(super) shared: &'a Shared,
     pub(super) keys: &'a Keys,
     pub(super) program: &'a Program,
@@ -40,14 +40,14 @@ pub(super) struct Inside<'a> {
     pub(super) depth: u32,
 }
 
-impl Inside<'_> {
+impl ContainerPreview<'_> {
     /// What a container gives; says what becomes of every step inside.
     pub(super) fn container<'b>(
         &'b mut self,
         node: &'b Node,
         place: &'b Place,
-        inputs: &'b [Maybe],
-    ) -> BoxFuture<'b, Result<Vec<Maybe>, Error>> {
+        inputs: &'b [Expected],
+    ) -> BoxFuture<'b, Result<Vec<Expected>, Error>> {
         Box::pin(async move {
             let unknown = || unknown(&place.address(&node.path), node.outputs.len());
             if self.depth >= CALL_DEPTH_MAX {
@@ -84,8 +84,8 @@ impl Inside<'_> {
         body: BlockIndex,
         node: &Node,
         place: &Place,
-        inputs: &[Maybe],
-    ) -> Result<Vec<Maybe>, Error> {
+        inputs: &[Expected],
+    ) -> Result<Vec<Expected>, Error> {
         let varying: Vec<_> = self.program.blocks[body as usize].inputs.iter().map(|input| input.varying).collect();
         let list =
             varying.iter().zip(inputs).find_map(|(varying, input)| varying.then_some(input.as_ref().ok()?.value()?));
@@ -107,7 +107,7 @@ impl Inside<'_> {
                 });
             }
             for index in first..last {
-                let element = |(list, input): (&Option<Vec<Outcome>>, &Maybe)| match list {
+                let element = |(list, input): (&Option<Vec<Outcome>>, &Expected)| match list {
                     Some(list) => Ok(list[(index - first) as usize].clone()),
                     None => input.clone(),
                 };
@@ -136,8 +136,8 @@ impl Inside<'_> {
         carried: &[(u16, u16)],
         node: &Node,
         place: &Place,
-        inputs: &[Maybe],
-    ) -> Result<Vec<Maybe>, Error> {
+        inputs: &[Expected],
+    ) -> Result<Vec<Expected>, Error> {
         let condition = node.outputs.len() - usize::from(node.attempt);
         let mut now = inputs.to_vec();
         for iteration in 0.. {
@@ -157,10 +157,10 @@ impl Inside<'_> {
     }
 
     /// What a block gives.
-    async fn block(&mut self, block: BlockIndex, place: &Place, inputs: &[Maybe]) -> Result<Vec<Maybe>, Error> {
+    async fn block(&mut self, block: BlockIndex, place: &Place, inputs: &[Expected]) -> Result<Vec<Expected>, Error> {
         let program = self.program;
         let block = &program.blocks[block as usize];
-        let mut given: Vec<Vec<Maybe>> = Vec::with_capacity(block.nodes.len());
+        let mut given: Vec<Vec<Expected>> = Vec::with_capacity(block.nodes.len());
         for (at, node) in (0..).zip(&block.nodes) {
             let known: Vec<_> = node.inputs.iter().map(|source| self.source(*source, inputs, &given)).collect();
             given.push(self.step(at, node, place, &known).await?);
@@ -168,7 +168,7 @@ impl Inside<'_> {
         Ok(block.outputs.iter().map(|output| self.source(output.from, inputs, &given)).collect())
     }
 
-    fn source(&self, source: Source, inputs: &[Maybe], given: &[Vec<Maybe>]) -> Maybe {
+    fn source(&self, source: Source, inputs: &[Expected], given: &[Vec<Expected>]) -> Expected {
         match source {
             Source::Input(port) => inputs[usize::from(port)].clone(),
             Source::Node(node, port) => given[node as usize][usize::from(port)].clone(),
@@ -177,7 +177,7 @@ impl Inside<'_> {
         }
     }
 
-    async fn step(&mut self, at: u32, node: &Node, place: &Place, inputs: &[Maybe]) -> Result<Vec<Maybe>, Error> {
+    async fn step(&mut self, at: u32, node: &Node, place: &Place, inputs: &[Expected]) -> Result<Vec<Expected>, Error> {
         if node.op == Op::Relay {
             return Ok(vec![inputs[0].clone(); node.outputs.len()]);
         }
@@ -208,7 +208,7 @@ impl Inside<'_> {
         let Some(row) = self.shared.row(key).await? else { return Ok((None, false)) };
         let Some(memo) = rows::read::<Memo>(&row) else { return Ok((None, true)) };
         for outcome in &memo.outputs {
-            if !self.shared.is_whole(outcome).await? {
+            if !self.shared.is_intact(outcome).await? {
                 return Ok((None, true));
             }
         }

@@ -3,7 +3,7 @@
 //! A run that keeps what it computes is asked step by step: equal code and equal inputs, equal outputs. A run that does
 //! not still holds what its unfinished steps have been given; that is right if all it was computed from is unchanged.
 
-use super::Asked;
+use super::CheckedStart;
 use crate::{
     Error,
     shared::{Run, Shared},
@@ -27,28 +27,28 @@ use onceflow_core::{
 use onceflow_store::records::Scan;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Known values of the root block: what each is, and the row that holds it, if it is kept.
-pub(super) type Known = BTreeMap<(NodeIndex, PortIndex), (Outcome, Option<Key>)>;
+/// KnownValues values of the root block: what each is, and the row that holds it, if it is kept.
+pub(super) type KnownValues = BTreeMap<(NodeIndex, PortIndex), (Outcome, Option<Key>)>;
 
 /// What a reused value is called where it is an input of a plan.
 const REUSED: &str = "reuse:";
 
 /// What a run was for.
-pub(super) struct Before {
+pub(super) struct PreviousPlan {
     pub(super) program: Program,
     pub(super) inputs: Vec<(String, Digest)>,
 }
 
-impl Before {
+impl PreviousPlan {
     /// What is different about every node since then.
-    pub(super) fn changes(&self, asked: &Asked) -> Vec<Change> {
+    pub(super) fn changes(&self, asked: &CheckedStart) -> Vec<Change> {
         let (old, new) = (self.provenance(), provenance(&asked.program, &asked.inputs.digests()));
         let old = Keyed { program: &self.program, block: ROOT, keys: &old };
         changes(old, Keyed { program: &asked.program, block: ROOT, keys: &new })
     }
 
     /// The same explanation with a line for each of several eaches that are one node.
-    pub(super) fn told_apart(&self, asked: &Asked, explanation: Explanation) -> Explanation {
+    pub(super) fn told_apart(&self, asked: &CheckedStart, explanation: Explanation) -> Explanation {
         let (old, new) = (self.provenance(), provenance(&asked.program, &asked.inputs.digests()));
         let old = Keyed { program: &self.program, block: ROOT, keys: &old };
         let new = Keyed { program: &asked.program, block: ROOT, keys: &new };
@@ -80,7 +80,7 @@ fn outputs(block: &Block) -> impl Iterator<Item = (NodeIndex, PortIndex)> {
 }
 
 /// The outputs of a run that is done, by what gave them.
-pub(super) fn given_out(before: &Before, outputs: &[(String, Outcome)]) -> BTreeMap<String, Outcome> {
+pub(super) fn given_out(before: &PreviousPlan, outputs: &[(String, Outcome)]) -> BTreeMap<String, Outcome> {
     let block = &before.program.blocks[ROOT as usize];
     let given = |output: &onceflow_core::model::program::BlockOutput| {
         let Source::Node(node, port) = output.from else { return None };
@@ -91,7 +91,7 @@ pub(super) fn given_out(before: &Before, outputs: &[(String, Outcome)]) -> BTree
 }
 
 /// Of what a run holds, that which is still right.
-pub(super) fn still_right(held: BTreeMap<String, Outcome>, before: &Before, asked: &Asked) -> Known {
+pub(super) fn still_right(held: BTreeMap<String, Outcome>, before: &PreviousPlan, asked: &CheckedStart) -> KnownValues {
     let (old, new) = (before.provenance(), provenance(&asked.program, &asked.inputs.digests()));
     let (old_block, new_block) = (&before.program.blocks[ROOT as usize], &asked.program.blocks[ROOT as usize]);
     let old_keys: BTreeMap<_, _> =
@@ -223,7 +223,7 @@ impl Shared {
     }
 
     /// What a run has kept that is right for what is asked: computed from the same code and the same inputs.
-    pub(super) async fn kept(&self, keys: &Keys, asked: &Asked) -> Result<Known, Error> {
+    pub(super) async fn kept(&self, keys: &Keys, asked: &CheckedStart) -> Result<KnownValues, Error> {
         self.kept_of(keys, &asked.program, &|port| asked.inputs.outcome(port).clone()).await
     }
 
@@ -233,8 +233,8 @@ impl Shared {
         keys: &Keys,
         program: &Program,
         given: &(dyn Fn(PortIndex) -> Outcome + Sync),
-    ) -> Result<Known, Error> {
-        let mut known = Known::new();
+    ) -> Result<KnownValues, Error> {
+        let mut known = KnownValues::new();
         for (at, node) in (0..).zip(&program.blocks[ROOT as usize].nodes) {
             let input = |source: &Source| match source {
                 Source::Input(port) => Some(given(*port)),

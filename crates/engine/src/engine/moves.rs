@@ -1,7 +1,7 @@
 //! Whether a run that has not ended can go on with another flow, and what that would do: asked without changing anything,
 //! and without the files it was started with.
 
-use super::{Asked, Engine, Start, inputs::Inputs};
+use super::{CheckedStart, Engine, Start, inputs::Inputs};
 use crate::{Error, data, shared::Run, task::Data};
 use futures_util::future::BoxFuture;
 use onceflow_core::{
@@ -35,7 +35,7 @@ impl Engine {
     pub fn refusal(&self, start: Start) -> BoxFuture<'_, Result<Option<Error>, Error>> {
         Box::pin(async move {
             let asked = self.ask(start).await?;
-            match self.unfinished(&asked.start.key).await? {
+            match self.active_run(&asked.start.key).await? {
                 Some(run) if matches!(run.state().phase, Phase::NotUndone { .. }) => {
                     self.shared.not_undone(&run).await.map(Some)
                 }
@@ -47,7 +47,7 @@ impl Engine {
     }
 
     /// Why a run that is done gets no new plan, if it does not.
-    async fn why_not_again(&self, asked: &Asked) -> Result<Option<Error>, Error> {
+    async fn why_not_again(&self, asked: &CheckedStart) -> Result<Option<Error>, Error> {
         let row = self.shared.row(keys::heads().key(&asked.start.key)).await?;
         let Some(Head::Finished(finished)) = row.as_deref().and_then(rows::read::<Head>) else { return Ok(None) };
         if finished.status != Status::Done || self.shared.is_done(asked, &finished).await? {
@@ -67,19 +67,19 @@ impl Engine {
     /// If the flow does not check, lacks an input, or the store does not answer.
     pub fn explain_move(&self, start: Start) -> BoxFuture<'_, Result<Option<Move>, Error>> {
         Box::pin(async move {
-            let Some(run) = self.unfinished(&start.key).await? else { return Ok(None) };
+            let Some(run) = self.active_run(&start.key).await? else { return Ok(None) };
             let asked = self.ask_with_its_own(start, &run).await?;
             let is_same = asked.is(&run.header);
             let before = self.shared.before(&run.header).await?;
             let before = before.ok_or_else(|| Error::damaged(format!("the program of run `{}`", run.key)))?;
             let known = self.shared.known_of(&run, &asked, &before).await?;
-            let explanation = self.shared.plan_whole(&asked, &known, Some(&before), false).await?.explanation;
+            let explanation = self.shared.plan_over_intact(&asked, &known, Some(&before), false).await?.explanation;
             let refused = if is_same { None } else { self.why_not(&asked, &run).await? };
             Ok(Some(Move { is_same, explanation, refused }))
         })
     }
 
-    async fn unfinished(&self, key: &str) -> Result<Option<std::sync::Arc<Run>>, Error> {
+    async fn active_run(&self, key: &str) -> Result<Option<std::sync::Arc<Run>>, Error> {
         let row = self.shared.row(keys::heads().key(key)).await?;
         match row.as_deref().and_then(rows::read::<Head>) {
             Some(Head::Active(id)) => self.shared.read_run(id).await,
@@ -87,7 +87,7 @@ impl Engine {
         }
     }
 
-    async fn ask_with_its_own(&self, start: Start, run: &Run) -> Result<Asked, Error> {
+    async fn ask_with_its_own(&self, start: Start, run: &Run) -> Result<CheckedStart, Error> {
         let program = self.check(&start)?;
         let root = self.shared.frame(run, FrameId::ROOT).await?;
         let root = root.ok_or_else(|| Error::damaged(format!("the frame of run `{}`", run.key)))?;
@@ -112,11 +112,17 @@ impl Engine {
         }
         let start = Start { inputs: Vec::<(String, Data)>::new(), ..start };
         let digest = program.blocks[0].digest;
-        Ok(Asked { program: Arc::new(program), digest, inputs: Inputs::seen(found), stored: Mutex::default(), start })
+        Ok(CheckedStart {
+            program: Arc::new(program),
+            digest,
+            inputs: Inputs::seen(found),
+            stored: Mutex::default(),
+            start,
+        })
     }
 
     /// Why a run gets no new plan, if it does not.
-    async fn why_not(&self, asked: &Asked, run: &Run) -> Result<Option<Error>, Error> {
+    async fn why_not(&self, asked: &CheckedStart, run: &Run) -> Result<Option<Error>, Error> {
         match run.state().phase {
             Phase::Running | Phase::Failing | Phase::Failed { .. } | Phase::Waiting | Phase::Frozen => {}
             Phase::NotUndone { .. } => return self.shared.not_undone(run).await.map(Some),

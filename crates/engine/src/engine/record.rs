@@ -1,7 +1,7 @@
 //! What a run was made of, step by step: code, where each input comes from, and what is known of what came out. For
 //! those who ask where something comes from, or what two runs differ in.
 
-use super::{Engine, known::Known, summary::RunStatus};
+use super::{Engine, known::KnownValues, summary::RunStatus};
 use crate::{Error, Handle};
 use futures_util::future::BoxFuture;
 use onceflow_core::{
@@ -52,12 +52,12 @@ pub struct StepRecord {
     /// What it gives; with the value, where that is known.
     pub outputs: Vec<(Port, Option<Outcome>)>,
     /// What an each does for every element.
-    pub inside: Option<Inside>,
+    pub inside: Option<EachBody>,
 }
 
 /// What an each does for every element. Eaches of a flow that go through their elements together are one here.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Inside {
+pub struct EachBody {
     /// The steps, with `*` for the number of the element. What is inside of those is not listed.
     pub steps: Vec<StepRecord>,
     /// Where an element of each output of the each comes from.
@@ -142,7 +142,7 @@ impl Handle {
             };
             let known = match header.keep_ms {
                 Some(_) => self.shared.kept_of(&Keys::new(self.id(), generation), program, &input).await?,
-                None => Known::new(),
+                None => KnownValues::new(),
             };
             let scope = Scope { program, block: root, around: None };
             for (at, node) in (0..).zip(&root.nodes) {
@@ -239,13 +239,13 @@ impl Scope<'_> {
     }
 
     /// What an outermost each does for every element.
-    fn inside(&self, node: &Node) -> Option<Inside> {
+    fn inside(&self, node: &Node) -> Option<EachBody> {
         let (Op::Each { body, .. }, None) = (&node.op, self.around) else { return None };
         let block = &self.program.blocks[*body as usize];
         let scope = Scope { program: self.program, block, around: Some((node, self)) };
         let outputs = block.outputs.iter().filter(|output| !output.hidden).map(|output| scope.origin(output.from));
         let steps = block.nodes.iter().flat_map(|node| scope.steps(node, &|_| None));
-        Some(Inside { steps: steps.collect(), outputs: outputs.collect() })
+        Some(EachBody { steps: steps.collect(), outputs: outputs.collect() })
     }
 
     /// Where something of the block comes from: through relays, and into what was fused.

@@ -9,8 +9,8 @@
 //! A crash in between leaves the run frozen, and the next start plans again.
 
 use super::{
-    Asked, Engine,
-    known::{Before, Known, still_right},
+    CheckedStart, Engine,
+    known::{KnownValues, PreviousPlan, still_right},
     reruns::Marks,
 };
 use crate::{
@@ -41,7 +41,7 @@ use std::sync::Arc;
 const REUSED_MAX: usize = 120;
 
 /// What is to be run, given what is known.
-pub(super) struct Planned {
+pub(super) struct PlannedRun {
     /// What to install.
     pub(super) program: Arc<Program>,
     /// The values it reads beside its inputs.
@@ -57,10 +57,10 @@ pub(super) struct Planned {
     pub(super) done_before: Marks,
 }
 
-impl Planned {
+impl PlannedRun {
     /// All that was asked for.
-    fn whole(asked: &Asked, explanation: Explanation, fuses: bool) -> Self {
-        Planned {
+    fn whole(asked: &CheckedStart, explanation: Explanation, fuses: bool) -> Self {
+        PlannedRun {
             program: fused(asked.program.clone(), fuses),
             reused: vec![],
             reads: vec![],
@@ -73,12 +73,17 @@ impl Planned {
 }
 
 /// The first plan of a run: nothing is known. Why its steps run is not written down, so it is not found out either.
-pub(super) fn first(asked: &Asked, fuses: bool) -> Planned {
-    Planned::whole(asked, Explanation::default(), fuses)
+pub(super) fn first(asked: &CheckedStart, fuses: bool) -> PlannedRun {
+    PlannedRun::whole(asked, Explanation::default(), fuses)
 }
 
 /// Plans over what is known.
-pub(super) fn plan(asked: &Asked, known: &Known, before: Option<&Before>, fuses: bool) -> Result<Planned, Error> {
+pub(super) fn plan(
+    asked: &CheckedStart,
+    known: &KnownValues,
+    before: Option<&PreviousPlan>,
+    fuses: bool,
+) -> Result<PlannedRun, Error> {
     let outputs = &asked.program.blocks[ROOT as usize].outputs;
     let requested: Vec<_> = (0..).zip(outputs).filter(|(_, output)| !output.hidden).map(|(port, _)| port).collect();
     let changes = before.map(|before| before.changes(asked));
@@ -89,16 +94,16 @@ pub(super) fn plan(asked: &Asked, known: &Known, before: Option<&Before>, fuses:
     };
     if known.is_empty() {
         let explanation = explain_all(&asked.program, &requested, changes.as_deref()).map_err(no_plan)?;
-        return Ok(Planned::whole(asked, told_apart(explanation), fuses));
+        return Ok(PlannedRun::whole(asked, told_apart(explanation), fuses));
     }
     let plan = specialise(&asked.program, known, &requested, changes.as_deref()).map_err(no_plan)?;
     let (reads, explanation) = (plan.reuse.iter().map(|(_, at)| *at).collect(), told_apart(plan.explanation));
     if plan.reuse.len() > REUSED_MAX {
-        return Ok(Planned { reads, ..Planned::whole(asked, explanation, fuses) });
+        return Ok(PlannedRun { reads, ..PlannedRun::whole(asked, explanation, fuses) });
     }
     let value = |(_, at): &(PortIndex, (u32, PortIndex))| &known[at];
     let held = |(outcome, _): &(Outcome, _)| Held { owned: stored(outcome).is_some(), outcome: outcome.clone() };
-    Ok(Planned {
+    Ok(PlannedRun {
         reused: plan.reuse.iter().map(value).map(held).collect(),
         reads,
         while_there: plan.reuse.iter().map(value).filter_map(|(_, key)| key.clone()).collect(),
@@ -115,7 +120,7 @@ fn fused(program: Arc<Program>, fuses: bool) -> Arc<Program> {
 
 impl Shared {
     /// What a run was for: all of it, also what its plan did not need.
-    pub(super) async fn before(&self, header: &Header) -> Result<Option<Before>, Error> {
+    pub(super) async fn before(&self, header: &Header) -> Result<Option<PreviousPlan>, Error> {
         let stored = header.full.as_ref().unwrap_or(&header.program);
         let bytes = match self.values.read_all(&crate::data::id(&stored.id)).await {
             Ok(bytes) => bytes,
@@ -123,11 +128,16 @@ impl Shared {
             Err(error) => return Err(error.into()),
         };
         let program = rows::read(&bytes).ok_or_else(|| Error::damaged("the program of a run"))?;
-        Ok(Some(Before { program, inputs: header.inputs.clone() }))
+        Ok(Some(PreviousPlan { program, inputs: header.inputs.clone() }))
     }
 
     /// What is known of a run that is not finished, and right for what is asked.
-    pub(super) async fn known_of(&self, run: &Run, asked: &Asked, before: &Before) -> Result<Known, Error> {
+    pub(super) async fn known_of(
+        &self,
+        run: &Run,
+        asked: &CheckedStart,
+        before: &PreviousPlan,
+    ) -> Result<KnownValues, Error> {
         let mut known = still_right(self.held(run).await?, before, asked);
         if run.header.keep_ms.is_some() {
             known.extend(self.kept(&run.plan.keys, asked).await?);
@@ -138,7 +148,7 @@ impl Shared {
 
 impl Engine {
     /// Gives an unfinished run a new plan. `None` if it changed meanwhile.
-    pub(super) async fn replan(&self, asked: &Asked, run: &Arc<Run>) -> Result<Option<Handle>, Error> {
+    pub(super) async fn replan(&self, asked: &CheckedStart, run: &Arc<Run>) -> Result<Option<Handle>, Error> {
         let shared = &self.shared;
         let seen = run.state();
         match seen.phase {
@@ -163,35 +173,35 @@ impl Engine {
     }
 
     /// Plans and installs, while nothing of the old plan commits.
-    async fn plan_frozen(&self, asked: &Asked, run: &Arc<Run>, frozen: State) -> Result<Option<Handle>, Error> {
+    async fn plan_frozen(&self, asked: &CheckedStart, run: &Arc<Run>, frozen: State) -> Result<Option<Handle>, Error> {
         self.may_run_again(asked, run).await?;
         let planned = self.plan_anew(asked, run).await?;
         self.install(asked, run, frozen, planned).await
     }
 
     /// What a run that is done would do in another life, if it may.
-    pub(super) async fn plan_again(&self, asked: &Asked, finished: &Finished) -> Result<Planned, Error> {
+    pub(super) async fn plan_again(&self, asked: &CheckedStart, finished: &Finished) -> Result<PlannedRun, Error> {
         let (known, before) = self.kept_by(asked, finished).await?;
-        let mut planned = self.shared.plan_whole(asked, &known, before.as_ref(), self.fuses(asked)).await?;
+        let mut planned = self.shared.plan_over_intact(asked, &known, before.as_ref(), self.fuses(asked)).await?;
         planned.done_before = self.done_by(finished).await?;
         self.no_reruns(asked, &planned)?;
         Ok(planned)
     }
 
     /// What an unfinished run would do from now on, if it may.
-    pub(super) async fn plan_anew(&self, asked: &Asked, run: &Run) -> Result<Planned, Error> {
+    pub(super) async fn plan_anew(&self, asked: &CheckedStart, run: &Run) -> Result<PlannedRun, Error> {
         let shared = &self.shared;
         let before = shared.before(&run.header).await?;
         let before = before.ok_or_else(|| Error::damaged(format!("the program of run `{}`", run.key)))?;
         let known = shared.known_of(run, asked, &before).await?;
-        let mut planned = shared.plan_whole(asked, &known, Some(&before), self.fuses(asked)).await?;
+        let mut planned = shared.plan_over_intact(asked, &known, Some(&before), self.fuses(asked)).await?;
         planned.done_before = shared.done_so_far(run, &before).await?;
         self.no_reruns(asked, &planned)?;
         Ok(planned)
     }
 
     /// Steps that were started and must not start twice stand in the way of a new plan.
-    pub(super) async fn may_run_again(&self, asked: &Asked, run: &Run) -> Result<(), Error> {
+    pub(super) async fn may_run_again(&self, asked: &CheckedStart, run: &Run) -> Result<(), Error> {
         // How to undo a step is written down in terms of its plan.
         if !self.shared.all_rows(run.plan.keys.rows.clone(), b"u").await?.is_empty() {
             return Err(Error::CanBeUndone { key: asked.start.key.clone() });
@@ -214,10 +224,10 @@ impl Engine {
 
     async fn install(
         &self,
-        asked: &Asked,
+        asked: &CheckedStart,
         old: &Arc<Run>,
         frozen: State,
-        planned: Planned,
+        planned: PlannedRun,
     ) -> Result<Option<Handle>, Error> {
         let shared = &self.shared;
         let generation = Generation(frozen.generation.0 + 1);
@@ -243,15 +253,15 @@ impl Engine {
         Ok(Some(self.handle(&asked.start.key, run.plan.keys.run)))
     }
 
-    pub(super) fn fuses(&self, asked: &Asked) -> bool {
+    pub(super) fn fuses(&self, asked: &CheckedStart) -> bool {
         self.shared.options.fuse && asked.start.keep_ms.is_none()
     }
 
     /// What was asked for, as it is stored beside a plan that is only a part of it.
     pub(super) async fn full(
         &self,
-        asked: &Asked,
-        planned: &Planned,
+        asked: &CheckedStart,
+        planned: &PlannedRun,
         weaves: &mut Vec<onceflow_store::values::Weave>,
     ) -> Result<Option<Stored>, Error> {
         if !planned.is_partial {

@@ -1,7 +1,7 @@
 //! Steps that must not simply run again: those that never start twice, and those whose writes ride in their commit. A new
 //! plan that would run one again that was done is refused, unless the caller says that it may.
 
-use super::{Asked, Engine, replan::Planned};
+use super::{CheckedStart, Engine, replan::PlannedRun};
 use crate::Error;
 use onceflow_core::{
     model::{
@@ -89,7 +89,7 @@ pub(super) fn inside(node: &Node, place: &Place) -> Place {
 
 impl Engine {
     /// Refuses a plan that runs steps again that were done and must not simply be.
-    pub(super) fn no_reruns(&self, asked: &Asked, planned: &Planned) -> Result<(), Error> {
+    pub(super) fn no_reruns(&self, asked: &CheckedStart, planned: &PlannedRun) -> Result<(), Error> {
         if asked.start.accept_reruns || planned.done_before.is_empty() {
             return Ok(());
         }

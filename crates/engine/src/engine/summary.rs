@@ -165,7 +165,7 @@ impl Engine {
     ///
     /// # Errors
     /// If the flow does not check, the store does not answer, or the run is not there.
-    pub fn unheeded<'a>(&'a self, start: &'a Start) -> BoxFuture<'a, Result<Vec<String>, Error>> {
+    pub fn ignored_changes<'a>(&'a self, start: &'a Start) -> BoxFuture<'a, Result<Vec<String>, Error>> {
         Box::pin(async move {
             let Some(planned) = self.find(&start.key).await?.program().await? else { return Ok(vec![]) };
             let asked = self.check(start)?;

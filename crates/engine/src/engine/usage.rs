@@ -21,7 +21,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// What values are held for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Use {
+pub enum UsageKind {
     /// A step waits for it.
     Input,
     /// It is an output: of the run, or of one that has ended.
@@ -42,28 +42,28 @@ pub enum Use {
     Logs,
 }
 
-impl Use {
+impl UsageKind {
     /// In a word.
     pub fn name(self) -> &'static str {
         match self {
-            Use::Input => "input",
-            Use::Output => "output",
-            Use::Kept => "kept",
-            Use::Undo => "undo",
-            Use::Program => "program",
-            Use::Record => "record",
-            Use::Elements => "elements",
-            Use::Rows => "rows",
-            Use::Logs => "logs",
+            UsageKind::Input => "input",
+            UsageKind::Output => "output",
+            UsageKind::Kept => "kept",
+            UsageKind::Undo => "undo",
+            UsageKind::Program => "program",
+            UsageKind::Record => "record",
+            UsageKind::Elements => "elements",
+            UsageKind::Rows => "rows",
+            UsageKind::Logs => "logs",
         }
     }
 }
 
 /// A part of what a run holds.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Part {
+pub struct UsagePart {
     /// What for.
-    pub used: Use,
+    pub used: UsageKind,
     /// The step or output, where it is one.
     pub of: Option<String>,
     /// How much; what several parts have in common counts for the first of them.
@@ -80,7 +80,7 @@ pub struct RunUsage {
     /// All of it, with what it shares with other runs.
     pub weight: Weight,
     /// The largest first.
-    pub parts: Vec<Part>,
+    pub parts: Vec<UsagePart>,
 }
 
 /// What takes the room.
@@ -99,7 +99,7 @@ pub struct Usage {
 /// What a root belongs to.
 struct Belongs {
     run: RunId,
-    used: Use,
+    used: UsageKind,
     /// Of a plan that is at work: the step it waits for. Of one that has ended: which output.
     step: Option<StepId>,
     port: Option<u16>,
@@ -156,7 +156,7 @@ impl Engine {
         let run = if finished.is_some() { None } else { shared.read_run(id).await? };
         type Group<'a> = (Vec<&'a Root>, Option<Timestamp>);
         // What earlier plans of the run gave is there, too, under the same names, until its own time has come.
-        let mut groups: BTreeMap<(Use, Option<String>), Group<'_>> = BTreeMap::new();
+        let mut groups: BTreeMap<(UsageKind, Option<String>), Group<'_>> = BTreeMap::new();
         for (root, belongs) in roots {
             let of = match (&run, finished) {
                 (Some(run), _) => shared.step_name(run, belongs).await?,
@@ -164,7 +164,7 @@ impl Engine {
                 (None, None) => None,
             };
             let until = match (belongs.used, finished) {
-                (Use::Kept, Some(finished)) => finished.header.keep_ms.map(|ms| finished.ended.plus_ms(ms)),
+                (UsageKind::Kept, Some(finished)) => finished.header.keep_ms.map(|ms| finished.ended.plus_ms(ms)),
                 _ => root.deadline,
             };
             let (held, last) = groups.entry((belongs.used, of)).or_insert_with(|| (vec![], until));
@@ -173,10 +173,10 @@ impl Engine {
         }
         let (mut parts, mut seen) = (Vec::new(), BTreeSet::new());
         for ((used, of), (roots, until)) in groups {
-            parts.push(Part { used, of, until, weight: census.weigh(roots, &mut seen) });
+            parts.push(UsagePart { used, of, until, weight: census.weigh(roots, &mut seen) });
         }
         for (used, weight) in shared.rows_of(id, run.as_deref()).await? {
-            parts.push(Part { used, of: None, until: None, weight });
+            parts.push(UsagePart { used, of: None, until: None, weight });
         }
         parts.sort_by_key(|part| std::cmp::Reverse(part.weight.bytes));
         let mut weight = Weight::default();
@@ -188,29 +188,29 @@ impl Engine {
 /// The run a root belongs to, from its name: see `keys`.
 fn belongs(root: &Root) -> Option<Belongs> {
     let name = root.name.as_bytes();
-    let plain = |run: RunId, used: Use| Belongs { run, used, step: None, port: None };
+    let plain = |run: RunId, used: UsageKind| Belongs { run, used, step: None, port: None };
     if let Some((run, port)) = keys::of_result_edge(name) {
         let used = match port {
-            SEALED => Use::Record,
-            PROGRAM => Use::Program,
-            _ => Use::Output,
+            SEALED => UsageKind::Record,
+            PROGRAM => UsageKind::Program,
+            _ => UsageKind::Output,
         };
         return Some(Belongs { port: Some(port), ..plain(run, used) });
     }
     if let Some(run) = keys::of_kept_edge(name) {
-        return Some(plain(run, Use::Kept));
+        return Some(plain(run, UsageKind::Kept));
     }
     let (run, rest) = name.strip_prefix(b"r")?.split_first_chunk()?;
     let (run, what) = (RunId(*run), rest.get(4..)?);
     if root.target.is_none() {
-        return Some(plain(run, Use::Elements));
+        return Some(plain(run, UsageKind::Elements));
     }
     let step = |bytes: Option<&[u8]>| bytes.and_then(StepId::from_bytes);
     Some(match what.first()? {
-        _ if what == b"program" || what == b"full" => plain(run, Use::Program),
-        b'u' => plain(run, Use::Undo),
-        b'i' => Belongs { step: step(what.get(1..1 + StepId::BYTES)), ..plain(run, Use::Input) },
-        _ => plain(run, Use::Input),
+        _ if what == b"program" || what == b"full" => plain(run, UsageKind::Program),
+        b'u' => plain(run, UsageKind::Undo),
+        b'i' => Belongs { step: step(what.get(1..1 + StepId::BYTES)), ..plain(run, UsageKind::Input) },
+        _ => plain(run, UsageKind::Input),
     })
 }
 
@@ -246,15 +246,15 @@ impl Shared {
     }
 
     /// The bytes of a run's own rows.
-    async fn rows_of(&self, id: RunId, run: Option<&Run>) -> Result<Vec<(Use, Weight)>, Error> {
+    async fn rows_of(&self, id: RunId, run: Option<&Run>) -> Result<Vec<(UsageKind, Weight)>, Error> {
         let keys = run.map_or_else(|| Keys::new(id, Generation(0)), |run| run.plan.keys.clone());
-        let mut found = BTreeMap::<Use, Weight>::new();
+        let mut found = BTreeMap::<UsageKind, Weight>::new();
         let groups = [
-            (Use::Rows, keys.home),
-            (Use::Rows, keys.rows),
-            (Use::Rows, keys.kept),
-            (Use::Rows, keys::reasons(id)),
-            (Use::Logs, keys::logs(id)),
+            (UsageKind::Rows, keys.home),
+            (UsageKind::Rows, keys.rows),
+            (UsageKind::Rows, keys.kept),
+            (UsageKind::Rows, keys::reasons(id)),
+            (UsageKind::Logs, keys::logs(id)),
         ];
         for (used, group) in groups {
             for (name, row) in self.all_rows(group, b"").await? {

@@ -113,7 +113,7 @@ pub struct Backlog {
 
 /// Steps of a run that no worker that is there may take.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Lacking {
+pub struct MissingTask {
     /// Their class.
     pub class: String,
     /// Their tasks, if workers of the class are there and lack these: by name and version.
@@ -122,7 +122,7 @@ pub struct Lacking {
     pub steps: u64,
 }
 
-impl std::fmt::Display for Lacking {
+impl std::fmt::Display for MissingTask {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let tasks: Vec<_> = self.tasks.iter().map(|(name, version)| format!("`{name}`, version {version}")).collect();
         match tasks.is_empty() {
@@ -134,7 +134,7 @@ impl std::fmt::Display for Lacking {
 
 impl Engine {
     /// Steps that this very engine has taken.
-    pub fn busy(&self) -> usize {
+    pub fn claimed_steps(&self) -> usize {
         self.worker.as_ref().map_or(0, |worker| worker.slots())
     }
 
@@ -212,7 +212,7 @@ impl Handle {
     ///
     /// # Errors
     /// If the store does not answer.
-    pub fn lacking(&self) -> BoxFuture<'_, Result<Vec<Lacking>, Error>> {
+    pub fn missing_tasks(&self) -> BoxFuture<'_, Result<Vec<MissingTask>, Error>> {
         Box::pin(async move {
             let id = self.id();
             let Some(run) = self.shared.read_run(id).await? else { return Ok(vec![]) };
@@ -224,7 +224,7 @@ impl Handle {
                 }
                 let steps = self.shared.free_steps(&queue, id).await?.len() as u64;
                 if steps > 0 {
-                    found.push(Lacking { class, tasks, steps });
+                    found.push(MissingTask { class, tasks, steps });
                 }
             }
             Ok(found)

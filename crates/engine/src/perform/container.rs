@@ -79,7 +79,7 @@ impl Work<'_> {
     pub(super) async fn reuse(&self, slot: &Slot, memo: Option<&[u8; 32]>) -> Result<Option<Option<Job>>, Error> {
         let Some(memo) = memo else { return Ok(None) };
         let plan = &self.run.plan;
-        let kept = self.worker.shared.kept_whole(&plan.keys, plan.keys.memo(memo)).await?;
+        let kept = self.worker.shared.kept_if_intact(&plan.keys, plan.keys.memo(memo)).await?;
         let Some(outputs) = kept else { return Ok(None) };
         if plan.keys.generation.0 > 0 && onceflow_core::hazard::is_on("reuse-not-pinned") {
             return Ok(None);

@@ -4,7 +4,7 @@
 use crate::support;
 
 use onceflow_core::{Name, protocol::rows};
-use onceflow_engine::{Carried, Engine, Error, Fork, HISTORY_MS, Handle, Options, Report, Start, TakeIn};
+use onceflow_engine::{Engine, Error, ExportedRun, Fork, HISTORY_MS, Handle, ImportOptions, Options, Report, Start};
 use onceflow_store::testing::fault::{Fault, Faulty, Plan};
 use support::{Kit, flows, flows::*, proof::Proof, told};
 
@@ -30,7 +30,7 @@ async fn exported(proof: &Proof) -> Vec<u8> {
     let handle = engine.find("r").await.unwrap();
     let mut bytes = Vec::new();
     let beside = vec![(String::from("note"), b"beside".to_vec())];
-    let written = proof.drive(handle.write_out(beside, &mut bytes)).await.unwrap();
+    let written = proof.drive(handle.export(beside, &mut bytes)).await.unwrap();
     assert_eq!(written, bytes.len() as u64);
     proof.drive(engine.close()).await.unwrap();
     bytes
@@ -39,10 +39,11 @@ async fn exported(proof: &Proof) -> Vec<u8> {
 async fn take_in(proof: &Proof, engine: &Engine, bytes: &[u8], key: &str) -> Result<Handle, Error> {
     let scratch = tempfile::tempdir().unwrap();
     let mut from = bytes;
-    let carried = Carried::read(&mut from)?;
+    let carried = ExportedRun::read(&mut from)?;
     assert_eq!(carried.beside, [(String::from("note"), b"beside".to_vec())]);
-    let how = TakeIn { key: Some(key.to_owned()), scratch: scratch.path().join("s"), ..TakeIn::default() };
-    proof.drive(engine.take_in(&carried, &mut from, how)).await
+    let how =
+        ImportOptions { key: Some(key.to_owned()), scratch: scratch.path().join("s"), ..ImportOptions::default() };
+    proof.drive(engine.import(&carried, &mut from, how)).await
 }
 
 async fn gave(proof: &Proof, handle: &Handle) -> String {
@@ -162,9 +163,9 @@ fn file(manifest: &[u8], contents: &[u8]) -> Vec<u8> {
 }
 
 /// The same file, but for what somebody changed who knows how it is made.
-fn altered(bytes: &[u8], alter: impl Fn(&mut Carried)) -> Vec<u8> {
+fn altered(bytes: &[u8], alter: impl Fn(&mut ExportedRun)) -> Vec<u8> {
     let mut from = bytes;
-    let mut carried = Carried::read(&mut from).unwrap();
+    let mut carried = ExportedRun::read(&mut from).unwrap();
     alter(&mut carried);
     file(&rows::write(&carried), from)
 }
@@ -172,7 +173,7 @@ fn altered(bytes: &[u8], alter: impl Fn(&mut Carried)) -> Vec<u8> {
 /// The same, but with an output of a million lists within lists.
 fn bottomless(bytes: &[u8]) -> Vec<u8> {
     let mut from = bytes;
-    let carried = Carried::read(&mut from).unwrap();
+    let carried = ExportedRun::read(&mut from).unwrap();
     let begin = rows::write(&(&carried.header, &carried.status, carried.generation, carried.ended_ms));
     let list_of_one = [4_u8, 1];
     let manifest = [&begin[..], &[1, 1, b'x'][..], &[0_u8; 32][..], &list_of_one.repeat(1_000_000)[..]].concat();
@@ -181,7 +182,7 @@ fn bottomless(bytes: &[u8]) -> Vec<u8> {
 
 #[tokio::test]
 async fn a_file_that_was_made_to_do_harm_is_refused_and_leaves_nothing() {
-    const ALTERS: [(&str, fn(&mut Carried)); 6] = [
+    const ALTERS: [(&str, fn(&mut ExportedRun)); 6] = [
         ("no key", |carried| carried.header.key.clear()),
         ("a long key", |carried| carried.header.key = "k".repeat(257)),
         ("a key for terminals", |carried| carried.header.key = String::from("\u{1b}[2J")),
@@ -225,9 +226,14 @@ async fn a_run_that_would_stay_for_ever_stays_as_long_as_it_may_here() {
         let engine = there.engine();
         let scratch = tempfile::tempdir().unwrap();
         let mut from = &bytes[..];
-        let carried = Carried::read(&mut from).unwrap();
-        let how = TakeIn { scratch: scratch.path().join("s"), history_ms_max, keep_ms_max, ..TakeIn::default() };
-        let handle = there.drive(engine.take_in(&carried, &mut from, how)).await.unwrap();
+        let carried = ExportedRun::read(&mut from).unwrap();
+        let how = ImportOptions {
+            scratch: scratch.path().join("s"),
+            history_ms_max,
+            keep_ms_max,
+            ..ImportOptions::default()
+        };
+        let handle = there.drive(engine.import(&carried, &mut from, how)).await.unwrap();
         let summary = handle.summary().await.unwrap();
         assert_eq!((summary.history_ms, summary.keep_ms), stays);
         assert_eq!(gave(&there, &handle).await, expected);

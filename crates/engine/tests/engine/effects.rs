@@ -139,14 +139,14 @@ async fn a_payment_whose_worker_died_can_be_decided_before_anybody_takes_it_over
         let lost = Lost::new(None);
         lost.die().await;
         let (idle, handle) = lost.idle().await;
-        let begun = handle.begun().await.unwrap();
+        let begun = handle.started_steps().await.unwrap();
         assert_eq!(begun.iter().map(|begun| begun.step.address.as_str()).collect::<Vec<_>>(), ["/pay"]);
         assert_eq!(begun[0].held_until, None);
         assert!(handle.resolve("/pay", resolution.clone()).await.is_err(), "it is not put aside yet");
         assert!(!handle.mark_unknown("/pay", idle.incarnation()).await.unwrap(), "somebody else started it");
         let by = begun[0].by;
         assert!(handle.mark_unknown("/pay", by).await.unwrap() && !handle.mark_unknown("/pay", by).await.unwrap());
-        assert!(handle.begun().await.unwrap().is_empty());
+        assert!(handle.started_steps().await.unwrap().is_empty());
         handle.resolve("/pay", resolution).await.unwrap();
         idle.stop();
         let engine = lost.bed.engine(&lost.kit, Options::default());
@@ -168,12 +168,12 @@ async fn a_payment_that_somebody_has_is_not_put_aside() {
     while lost.starts.load(SeqCst) == 0 {
         tokio::task::yield_now().await;
     }
-    let begun = handle.begun().await.unwrap();
+    let begun = handle.started_steps().await.unwrap();
     assert_eq!(begun[0].by, engine.incarnation());
     assert!(begun[0].held_until.is_some());
     let by = begun[0].by;
     assert!(!handle.mark_unknown("/pay", by).await.unwrap() && !handle.mark_unknown("/a", by).await.unwrap());
-    assert_eq!(handle.begun().await.unwrap(), begun);
+    assert_eq!(handle.started_steps().await.unwrap(), begun);
     engine.stop();
 }
 

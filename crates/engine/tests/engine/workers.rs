@@ -121,7 +121,7 @@ async fn a_step_whose_task_a_worker_lacks_is_left_to_those_who_have_it() {
     let handle = proof.drive(first.start(begin)).await.unwrap();
     proof.calm().await;
     assert_eq!(one.ran(), "/a0");
-    let lacking = handle.lacking().await.unwrap();
+    let lacking = handle.missing_tasks().await.unwrap();
     assert_eq!(lacking[0].to_string(), "waits for a worker that offers `two`, version 1");
     assert_eq!((lacking.len(), lacking[0].steps), (1, 1));
     // It is not tried again and again.
@@ -135,7 +135,7 @@ async fn a_step_whose_task_a_worker_lacks_is_left_to_those_who_have_it() {
     let Report::Done(outputs) = proof.drive(handle.wait()).await.unwrap() else { panic!("not done") };
     assert_eq!(support::told(&handle, outputs).await, expected);
     assert_eq!((one.ran().as_str(), two.ran().as_str()), ("/a0 /a1 /a2", "/b0 /b1 /b2"));
-    assert!(handle.lacking().await.unwrap().is_empty());
+    assert!(handle.missing_tasks().await.unwrap().is_empty());
     proof.world.advance(60_000);
     proof.calm().await;
     proof.drive(second.close()).await.unwrap();
@@ -181,7 +181,7 @@ async fn a_run_that_waits_for_a_task_nobody_has_can_be_cancelled() {
         let user = proof.engine_on(proof.memory.clone(), Options { works: false, ..Options::default() });
         let handle = proof.drive(user.start(begin)).await.unwrap();
         proof.calm().await;
-        let lacking = handle.lacking().await.unwrap();
+        let lacking = handle.missing_tasks().await.unwrap();
         assert_eq!((lacking.len(), lacking[0].steps, lacking[0].class.as_str()), (1, 1, class));
         proof.drive(handle.cancel()).await.unwrap();
         assert_eq!(proof.drive(handle.wait()).await.unwrap().to_string(), "cancelled");

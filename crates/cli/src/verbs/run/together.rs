@@ -78,14 +78,14 @@ impl Running<'_> {
             return Ok(self.left_to_workers());
         }
         let written = tokio::spawn(watching::write(events, engine.clone(), location.clone()));
-        engine.go();
+        engine.start_work();
         let mut view = View::new(&self.printer, self.asked.steps()).begins(&handle).await?;
         let mut seen = Seen::from_now(&location, &handle);
         let mut tried = 0;
         let waited = loop {
             let waited = tokio::select! {
                 report = seen.until_rest(engine, &handle, &mut view, &self.printer, &location) => report.map(Ok),
-                why = engine.until_full() => {
+                why = engine.until_store_full() => {
                     if let Err(error) = engine.interrupt().await {
                         tracing::debug!(%error, "what was done last may have to be done again");
                     }
@@ -135,8 +135,8 @@ impl Running<'_> {
 
     /// Takes no further steps, and finishes those of other runs that it has, unless it is asked to stop.
     async fn leave_others(&self, engine: &Engine, signals: &mut Signals) -> Result<(), Fault> {
-        if engine.busy() > 0 {
-            let has = words::count(engine.busy(), "step");
+        if engine.claimed_steps() > 0 {
+            let has = words::count(engine.claimed_steps(), "step");
             self.printer.say(format!("finishing {has} of other runs (Ctrl-C gives them back)"));
         }
         tokio::select! {

@@ -9,14 +9,14 @@ use crate::{
     verbs::ls::shell_word,
     words,
 };
-use onceflow_engine::{Begun, Engine, Handle, Undecided};
+use onceflow_engine::{Engine, Handle, StartedStep, UndecidedStep};
 use onceflow_exec::action::Action;
 use serde_json::{Value, json};
 
 /// A step that waits.
 #[derive(Clone, Debug)]
-pub(crate) struct Waits {
-    pub(crate) step: Undecided,
+pub(crate) struct PendingStep {
+    pub(crate) step: UndecidedStep,
     pub(crate) why: Why,
 }
 
@@ -31,10 +31,10 @@ pub(crate) enum Why {
     Left(u128),
 }
 
-impl Waits {
-    fn aside(step: Undecided) -> Self {
+impl PendingStep {
+    fn aside(step: UndecidedStep) -> Self {
         let why = event(&step).map_or(Why::Unknown, Why::Event);
-        Waits { step, why }
+        PendingStep { step, why }
     }
 
     pub(crate) fn event(&self) -> Option<&str> {
@@ -46,7 +46,7 @@ impl Waits {
 }
 
 /// The event that a step waits for, if it is one that waits for events.
-fn event(step: &Undecided) -> Option<String> {
+fn event(step: &UndecidedStep) -> Option<String> {
     let (_, params) = step.task.as_ref()?;
     match serde_json::from_slice(params).ok()? {
         Action::Wait(wait) => Some(wait.event),
@@ -58,18 +58,19 @@ fn event(step: &Undecided) -> Option<String> {
 ///
 /// # Errors
 /// If the store does not answer.
-pub(crate) async fn aside(handle: &Handle) -> Result<Vec<Waits>, Fault> {
-    Ok(handle.undecided().await?.into_iter().map(Waits::aside).collect())
+pub(crate) async fn aside(handle: &Handle) -> Result<Vec<PendingStep>, Fault> {
+    Ok(handle.undecided_steps().await?.into_iter().map(PendingStep::aside).collect())
 }
 
 /// The same, and those whose processes are gone.
 ///
 /// # Errors
 /// If the store does not answer.
-pub(crate) async fn all(location: &StoreLocation, engine: &Engine, handle: &Handle) -> Result<Vec<Waits>, Fault> {
+pub(crate) async fn all(location: &StoreLocation, engine: &Engine, handle: &Handle) -> Result<Vec<PendingStep>, Fault> {
     let mut all = aside(handle).await?;
     // Who began to wait for an event has done nothing, and begins again.
-    let begun: Vec<_> = handle.begun().await?.into_iter().filter(|begun| event(&begun.step).is_none()).collect();
+    let begun: Vec<_> =
+        handle.started_steps().await?.into_iter().filter(|begun| event(&begun.step).is_none()).collect();
     if begun.is_empty() {
         return Ok(all);
     }
@@ -78,40 +79,41 @@ pub(crate) async fn all(location: &StoreLocation, engine: &Engine, handle: &Hand
     let has = |notices: &[Notice], by: u128| notices.iter().any(|notice| notice.claims() == Some(by));
     let is_alive =
         |by: u128| has(&there, by) || workers.iter().any(|worker| worker.incarnation == by && worker.is_alive);
-    let is_left = |begun: &Begun| has(&gone, begun.by) || begun.held_until.is_none() && !is_alive(begun.by);
-    let left = begun.into_iter().filter(is_left).map(|begun| Waits { step: begun.step, why: Why::Left(begun.by) });
+    let is_left = |begun: &StartedStep| has(&gone, begun.by) || begun.held_until.is_none() && !is_alive(begun.by);
+    let left =
+        begun.into_iter().filter(is_left).map(|begun| PendingStep { step: begun.step, why: Why::Left(begun.by) });
     all.extend(left);
     Ok(all)
 }
 
 /// Where the steps are of which nobody knows whether they took effect.
-pub(crate) fn unknown(waits: &[Waits]) -> Vec<String> {
+pub(crate) fn unknown(waits: &[PendingStep]) -> Vec<String> {
     waits.iter().filter(|waits| waits.event().is_none()).map(|waits| waits.step.address.clone()).collect()
 }
 
 /// The same, as people name them.
-pub(crate) fn unknown_names(waits: &[Waits]) -> Vec<String> {
+pub(crate) fn unknown_names(waits: &[PendingStep]) -> Vec<String> {
     unknown(waits).iter().map(|address| words::step(address)).collect()
 }
 
 /// The steps that wait for events, each with its event.
-pub(crate) fn events(waits: &[Waits]) -> Vec<(String, &str)> {
+pub(crate) fn events(waits: &[PendingStep]) -> Vec<(String, &str)> {
     waits.iter().filter_map(|waits| Some((words::step(&waits.step.address), waits.event()?))).collect()
 }
 
 /// The same, as data.
-pub(crate) fn events_json(waits: &[Waits]) -> Value {
+pub(crate) fn events_json(waits: &[PendingStep]) -> Value {
     events(waits).into_iter().map(|(step, event)| json!({"step": step, "event": event})).collect()
 }
 
 /// How to say what became of a step, if somebody must.
-pub(crate) fn resolve(key: &str, waits: &[Waits]) -> Option<String> {
+pub(crate) fn resolve(key: &str, waits: &[PendingStep]) -> Option<String> {
     let step = shell_word(&words::step(unknown(waits).first()?));
     Some(format!("onceflow resolve {} {step} --done | --redo | --fail WHY", shell_word(key)))
 }
 
 /// What somebody must do, if somebody must: say what became of a step; if there is none, bring an event.
-pub(crate) fn next(key: &str, waits: &[Waits]) -> Option<String> {
+pub(crate) fn next(key: &str, waits: &[PendingStep]) -> Option<String> {
     let send = |event| format!("onceflow send {} {}", shell_word(key), shell_word(event));
-    resolve(key, waits).or_else(|| waits.iter().find_map(Waits::event).map(send))
+    resolve(key, waits).or_else(|| waits.iter().find_map(PendingStep::event).map(send))
 }

@@ -7,10 +7,10 @@
 //! The manifest says length and digest of every content. Taking one in, everything is checked before it is believed; what
 //! was put by one who was killed half-way goes by itself, and the run is there when its row is.
 
-mod take_in;
-mod write_out;
+mod export;
+mod import;
 
-pub use take_in::TakeIn;
+pub use import::ImportOptions;
 
 use onceflow_core::{
     payload::Digest,
@@ -26,7 +26,7 @@ const MANIFEST_BYTES_MAX: u64 = 1 << 30;
 
 /// All but the contents.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Carried {
+pub struct ExportedRun {
     /// What was asked for.
     pub header: Header,
     /// How it ended.

@@ -1,10 +1,10 @@
 //! Takes a run in from a stream.
 
-use super::{Carried, MAGIC, MANIFEST_BYTES_MAX, Tree, Whole};
+use super::{ExportedRun, MAGIC, MANIFEST_BYTES_MAX, Tree, Whole};
 use crate::{
     Error, Handle,
     data::{Files, Storing, id},
-    engine::{Engine, fork::reclass},
+    engine::{Engine, fork::rename_classes},
     shared::Shared,
     task::{Data, FileData, KnownContent},
 };
@@ -43,7 +43,7 @@ const KEPT_NAME_BYTES_MAX: usize = 64;
 
 /// How a run is taken in.
 #[derive(Clone, Debug, Default)]
-pub struct TakeIn {
+pub struct ImportOptions {
     /// What it is called here; as it was, if it is not said.
     pub key: Option<String>,
     /// In the place of a run of this key that has ended.
@@ -58,7 +58,7 @@ pub struct TakeIn {
     pub keep_ms_max: Option<u64>,
 }
 
-impl TakeIn {
+impl ImportOptions {
     /// What was asked for, but that nothing stays longer than it may here: the file may be anybody's.
     fn bounded(&self, key: &str, header: &Header) -> Header {
         let most = |said: u64, most: Option<u64>| said.min(most.unwrap_or(STAYS_MS_MAX));
@@ -72,7 +72,7 @@ impl TakeIn {
     }
 }
 
-impl Carried {
+impl ExportedRun {
     /// Reads all but the contents.
     ///
     /// # Errors
@@ -96,7 +96,7 @@ impl Carried {
         let mut manifest = Vec::new();
         from.take(len).read_to_end(&mut manifest).map_err(short)?;
         let is_whole = manifest.len() as u64 == len && *blake3::hash(&manifest).as_bytes() == digest;
-        let carried: Option<Carried> = if is_whole { rows::read(&manifest) } else { None };
+        let carried: Option<ExportedRun> = if is_whole { rows::read(&manifest) } else { None };
         let carried = carried.ok_or_else(|| Error::Inputs(String::from("its first part is damaged")))?;
         match carried.is_sound() {
             true => Ok(carried),
@@ -174,7 +174,7 @@ fn read_some(from: &mut (dyn Read + Send), buffer: &mut [u8]) -> Result<usize, E
 
 /// Contents on the disk, until they are stored.
 struct Unpacked<'a> {
-    carried: &'a Carried,
+    carried: &'a ExportedRun,
     scratch: &'a Path,
 }
 
@@ -250,11 +250,11 @@ impl Engine {
     ///
     /// # Errors
     /// [`Error::Inputs`] if something is not what was exported; [`Error::Refused`] if there is a run of this key.
-    pub fn take_in<'a>(
+    pub fn import<'a>(
         &'a self,
-        carried: &'a Carried,
+        carried: &'a ExportedRun,
         from: &'a mut (dyn Read + Send),
-        how: TakeIn,
+        how: ImportOptions,
     ) -> BoxFuture<'a, Result<Handle, Error>> {
         Box::pin(async move {
             let key = how.key.clone().unwrap_or_else(|| carried.header.key.clone());
@@ -301,11 +301,11 @@ struct Taking<'a> {
     key: String,
     /// What was asked for, as it is here.
     header: Header,
-    how: &'a TakeIn,
+    how: &'a ImportOptions,
 }
 
 impl Taking<'_> {
-    fn carried(&self) -> &Carried {
+    fn carried(&self) -> &ExportedRun {
         self.unpacked.carried
     }
 
@@ -412,7 +412,7 @@ impl Taking<'_> {
         if !program.is_sound() || !program.constants.iter().all(has_ids) {
             return Err(Error::Inputs(String::from("the parts of its program do not fit together")));
         }
-        reclass(&mut program, &self.how.classes);
+        rename_classes(&mut program, &self.how.classes);
         Ok(rows::write(&program).to_vec())
     }
 

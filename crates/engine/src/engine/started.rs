@@ -1,7 +1,7 @@
 //! Steps that must not start twice, were started, and have not said how they ended: while they are at work, and after
 //! whoever ran them is gone, until somebody takes them over or puts them aside.
 
-use super::{Undecided, again::undecided, known::ticket_in};
+use super::{UndecidedStep, again::undecided, known::ticket_in};
 use crate::{
     Error, Handle,
     perform::may_decide,
@@ -20,9 +20,9 @@ use onceflow_core::{
 
 /// Such a step.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Begun {
+pub struct StartedStep {
     /// Where it is, and what it would give.
-    pub step: Undecided,
+    pub step: UndecidedStep,
     /// Under which name whoever started it claims steps; see [`crate::Engine::incarnation`].
     pub by: u128,
     /// Until when a claim on it stands, on the store's clock: until then, whoever has it may be at work.
@@ -40,18 +40,18 @@ struct Found {
 
 impl Handle {
     /// The steps of the run that must not start twice, were started, and have not said how they ended. Those that are put
-    /// aside because nobody knows are not among them; see [`Handle::undecided`].
+    /// aside because nobody knows are not among them; see [`Handle::undecided_steps`].
     ///
     /// # Errors
     /// If the store does not answer.
-    pub fn begun(&self) -> BoxFuture<'_, Result<Vec<Begun>, Error>> {
+    pub fn started_steps(&self) -> BoxFuture<'_, Result<Vec<StartedStep>, Error>> {
         Box::pin(async move {
             let Some(run) = self.shared.read_run(self.id()).await? else { return Ok(vec![]) };
             let mut all = Vec::new();
-            for found in self.shared.begun(&run).await? {
+            for found in self.shared.started_steps(&run).await? {
                 let held_until = self.shared.held_until(&found.key).await?;
                 let step = undecided(&run, found.address, found.step, &found.ready_step);
-                all.push(Begun { step, by: found.started.incarnation(), held_until });
+                all.push(StartedStep { step, by: found.started.incarnation(), held_until });
             }
             Ok(all)
         })
@@ -60,7 +60,7 @@ impl Handle {
     /// Puts a step aside that somebody started who is gone, just as whoever took it over would, but for asking its own
     /// check: what became of it is not known from then on, and [`Handle::resolve`] says it. The caller knows that they are
     /// gone; one that is not may still say what it gave, until somebody decides. Whether it was put aside: not if it is not
-    /// one of [`Handle::begun`], not if it was started by somebody else than they, and not while a claim on it stands.
+    /// one of [`Handle::started_steps`], not if it was started by somebody else than they, and not while a claim on it stands.
     /// Durable when it returns.
     ///
     /// # Errors
@@ -68,7 +68,7 @@ impl Handle {
     pub fn mark_unknown<'a>(&'a self, address: &'a str, by: u128) -> BoxFuture<'a, Result<bool, Error>> {
         Box::pin(async move {
             let Some(run) = self.shared.read_run(self.id()).await? else { return Ok(false) };
-            let mut begun = self.shared.begun(&run).await?.into_iter();
+            let mut begun = self.shared.started_steps(&run).await?.into_iter();
             let Some(found) = begun.find(|found| found.address == address && found.started.incarnation() == by) else {
                 return Ok(false);
             };
@@ -80,7 +80,7 @@ impl Handle {
 }
 
 impl Shared {
-    async fn begun(&self, run: &Run) -> Result<Vec<Found>, Error> {
+    async fn started_steps(&self, run: &Run) -> Result<Vec<Found>, Error> {
         let program = &run.plan.program;
         // Most programs have no such task, and need no look.
         if !program.tasks.iter().any(|task| task.effect == Effect::AtMostOnce) {

@@ -1,6 +1,6 @@
 //! Writes a run to a stream.
 
-use super::{Carried, MAGIC, MANIFEST_BYTES_MAX, Tree, Whole};
+use super::{ExportedRun, MAGIC, MANIFEST_BYTES_MAX, Tree, Whole};
 use crate::{Error, Handle, data};
 use futures_util::{TryStreamExt, future::BoxFuture};
 use onceflow_core::{
@@ -88,7 +88,7 @@ impl Handle {
     ///
     /// # Errors
     /// [`Error::Refused`] if it has not ended; [`Error::Scratch`] if the stream takes no more.
-    pub fn write_out<'a>(
+    pub fn export<'a>(
         &'a self,
         beside: Vec<(String, Vec<u8>)>,
         to: &'a mut (dyn Write + Send),
@@ -127,7 +127,7 @@ impl Handle {
             let plain = |rows: Vec<(onceflow_core::Name, onceflow_core::Row)>| {
                 rows.into_iter().map(|(name, row)| (name.as_bytes().to_vec(), row.to_vec())).collect()
             };
-            let carried = Carried {
+            let carried = ExportedRun {
                 status: finished.status,
                 generation: finished.generation.0,
                 ended_ms: finished.ended.as_ms(),
