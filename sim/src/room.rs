@@ -12,7 +12,7 @@ use crate::{
     world::NodeWorld,
 };
 use onceflow_core::{Shard, model::TaskSpec};
-use onceflow_engine::{Engine, Options, What, task::Tasks};
+use onceflow_engine::{Engine, EventKind, Options, task::Tasks};
 use onceflow_store::{Records, blobs::Blobs, values::Values};
 use std::{
     collections::BTreeMap,
@@ -90,7 +90,7 @@ impl Room {
         let (mut events, truth) = (engine.events(), self.truth.clone());
         let listen = async move {
             while let Some(event) = events.recv().await {
-                if let What::DidCommit { address } = event.what {
+                if let EventKind::DidCommit { address } = event.kind {
                     *lock(&truth).events.entry((event.run.to_string(), address)).or_default() += 1;
                 }
             }

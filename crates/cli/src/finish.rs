@@ -7,8 +7,8 @@ use crate::{
     fault::{self, Fault},
     pending,
     printer::{Ink, Printer},
+    progress::Progress,
     results::{self, Source},
-    tally::Tally,
     verbs::ls::shell_word,
     view, words,
 };
@@ -27,7 +27,7 @@ use std::path::{Path, PathBuf};
 pub(crate) struct Ending<'a> {
     pub(crate) printer: &'a Printer,
     pub(crate) handle: &'a Handle,
-    pub(crate) tally: &'a Tally,
+    pub(crate) progress: &'a Progress,
 }
 
 impl Ending<'_> {
@@ -127,8 +127,8 @@ impl Ending<'_> {
             "key": self.handle.key(),
             "id": self.handle.id().to_string(),
             "status": status(report),
-            "ran": self.tally.total(|group| group.done),
-            "reused": self.tally.total(|group| group.reused),
+            "ran": self.progress.total(|group| group.done),
+            "reused": self.progress.total(|group| group.reused),
         })
     }
 
@@ -140,7 +140,7 @@ impl Ending<'_> {
     fn list(&self, failures: &[Failed], all: usize) {
         const SHOWN_MAX: usize = 10;
         // What was seen to fail was shown when it did.
-        let seen = |failed: &&Failed| !self.printer.quiet && self.tally.failures.iter().any(|seen| seen == *failed);
+        let seen = |failed: &&Failed| !self.printer.quiet && self.progress.failures.iter().any(|seen| seen == *failed);
         let unseen: Vec<_> = failures.iter().filter(|failed| !seen(failed)).collect();
         for failed in unseen.iter().take(SHOWN_MAX) {
             self.printer.tell(view::failure(self.printer, failed));
@@ -158,7 +158,7 @@ impl Ending<'_> {
     }
 
     fn undone(&self, not_undone: &[Failed]) {
-        let undone = self.tally.total(|group| group.undone);
+        let undone = self.progress.total(|group| group.undone);
         if undone > 0 {
             self.printer.say(format!("{} undone", words::count(undone, "step")));
         }
@@ -174,28 +174,28 @@ impl Ending<'_> {
             return;
         }
         self.printer.data(&Json::Object(shown.outputs));
-        let (ran, reused) = (self.tally.total(|group| group.done), self.tally.total(|group| group.reused));
-        let took = match (self.tally.started_ms, self.tally.last_ms) {
+        let (ran, reused) = (self.progress.total(|group| group.done), self.progress.total(|group| group.reused));
+        let took = match (self.progress.started_ms, self.progress.last_ms) {
             (Some(from), Some(to)) if ran > 0 => {
-                format!(" in {}", words::duration(to.saturating_sub(from).saturating_sub(self.tally.idle_ms)))
+                format!(" in {}", words::duration(to.saturating_sub(from).saturating_sub(self.progress.idle_ms)))
             }
             _ => String::new(),
         };
-        let elsewhere = words::count(self.tally.elsewhere, "step");
+        let elsewhere = words::count(self.progress.elsewhere, "step");
         let what = match (ran, reused) {
-            (0, 0) if self.tally.elsewhere > 0 => format!("{elsewhere} ran on other machines"),
-            (ran, _) if self.tally.elsewhere > 0 => {
+            (0, 0) if self.progress.elsewhere > 0 => format!("{elsewhere} ran on other machines"),
+            (ran, _) if self.progress.elsewhere > 0 => {
                 format!("{} ran here{took}, {elsewhere} on other machines", words::count(ran, "step"))
             }
             // It ended just now, with what was sent or said before.
-            (0, 0) if self.tally.end.is_some() => String::from("nothing was left to run"),
+            (0, 0) if self.progress.end.is_some() => String::from("nothing was left to run"),
             (0, 0) => String::from("nothing to do: nothing has changed"),
             (ran, 0) => format!("{} ran{took}", words::count(ran, "step")),
             (ran, reused) => format!("{} ran{took}, {reused} reused", words::count(ran, "step")),
         };
         self.printer.say(format!("{}: {what}", self.printer.ink(Ink::Green, "done")));
         self.next(&match shown.place {
-            Some(place) => format!("results are in {place}; `onceflow show {}` tells the story", self.key()),
+            Some(place) => format!("results are in {place}; `onceflow show {}` shows what happened", self.key()),
             None => format!("onceflow show {}", self.key()),
         });
     }

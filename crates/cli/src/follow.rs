@@ -1,7 +1,7 @@
 //! Looks at a run that another process attends, until it rests or nobody attends it any more.
 
 use crate::{
-    exit::Exit, fault::Fault, location::StoreLocation, presence, printer::Printer, signals::Signals, trail::Reader,
+    event_log::Reader, exit::Exit, fault::Fault, location::StoreLocation, presence, printer::Printer, signals::Signals,
     view::View,
 };
 use onceflow_engine::{Engine, Error, Handle, Report};
@@ -10,7 +10,7 @@ use std::time::Duration;
 /// How often it is looked.
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// Looks at the store between two looks at the trail; the trail tells the end, too, and sooner.
+/// Looks at the store between two looks at the event log; the event log tells the end, too, and sooner.
 const STORE_EVERY: u32 = 10;
 
 /// How following ended.
@@ -88,7 +88,7 @@ fn begin(handle: Handle, location: &StoreLocation, view: &mut View) -> (Handle, 
 fn show(reader: &mut Reader, view: &mut View) -> bool {
     let mut ended = false;
     reader.each(|line| {
-        ended |= matches!(line.what, Some(onceflow_engine::What::DidEnd { .. }));
+        ended |= matches!(line.what, Some(onceflow_engine::EventKind::DidEnd { .. }));
         view.read(&line);
     });
     ended

@@ -1,10 +1,10 @@
-//! What happened in a run, as attempts with a beginning and an end: made from its trail, for pictures and reports.
+//! What happened in a run, as attempts with a beginning and an end: made from its event log, for pictures and reports.
 
 use crate::{
+    event_log,
     picture::scene::{box_id, is_step},
-    trail,
 };
-use onceflow_engine::{End, What, task::Used};
+use onceflow_engine::{End, EventKind, task::Used};
 use std::{
     collections::{BTreeMap, BTreeSet},
     ops::Bound::{Included, Unbounded},
@@ -31,7 +31,7 @@ pub(crate) fn both(a: Option<Used>, b: Option<Used>) -> Option<Used> {
 }
 
 /// What attempts used that are not listed.
-pub(crate) fn used_unlisted(counts: &trail::Unlisted) -> Option<Used> {
+pub(crate) fn used_unlisted(counts: &event_log::Unlisted) -> Option<Used> {
     let peak_bytes = (counts.peak_bytes > 0).then_some(counts.peak_bytes);
     (counts.cpu_ms > 0 || peak_bytes.is_some()).then_some(Used { cpu_ms: counts.cpu_ms, peak_bytes })
 }
@@ -83,7 +83,7 @@ pub(crate) struct History {
     heard: BTreeSet<String>,
     last: BTreeMap<String, usize>,
     /// What is counted and not listed, of the present plan, by the id of the box.
-    pub(crate) unlisted: trail::Counts,
+    pub(crate) unlisted: event_log::Counts,
     /// Time in which nobody worked on the run.
     pub(crate) idle_ms: u64,
     /// When somebody began to work on it.
@@ -92,10 +92,10 @@ pub(crate) struct History {
 }
 
 impl History {
-    /// What the trail in this directory tells.
+    /// What the event log in this directory tells.
     pub(crate) fn read(directory: &Path) -> Self {
         let mut history = History::default();
-        trail::Reader::open(directory).each(|line| history.read_line(&line));
+        event_log::Reader::open(directory).each(|line| history.read_line(&line));
         let last = history.last_ms;
         for at in history.running.values() {
             history.all[*at].to_ms = last;
@@ -103,7 +103,7 @@ impl History {
         history
     }
 
-    fn read_line(&mut self, line: &trail::Line) {
+    fn read_line(&mut self, line: &event_log::Line) {
         if let Some(counts) = &line.unlisted {
             self.last_ms = self.last_ms.max(line.t);
             for (step, more) in counts {
@@ -166,36 +166,36 @@ impl History {
         of.chain(unlisted).reduce(|a, b| a + b)
     }
 
-    fn saw(&mut self, ms: u64, what: &What) {
+    fn saw(&mut self, ms: u64, what: &EventKind) {
         match what {
-            What::DidStart { generation } => self.starts(ms, u64::from(*generation)),
-            What::WillRun { address, attempt } => {
+            EventKind::DidStart { generation } => self.starts(ms, u64::from(*generation)),
+            EventKind::WillRun { address, attempt } => {
                 // Whoever had it went, at the latest, when the run was last heard of.
                 self.ends(self.last_ms, address, How::Interrupted);
                 self.running.insert(address.clone(), self.all.len());
                 self.push(address, *attempt, ms, How::Running);
             }
-            What::DidCommit { address } => self.settles(ms, address, How::Done),
-            What::DidReuse { address } => self.push(address, 0, ms, How::Reused),
-            What::DidOpen { address, elements } => {
+            EventKind::DidCommit { address } => self.settles(ms, address, How::Done),
+            EventKind::DidReuse { address } => self.push(address, 0, ms, How::Reused),
+            EventKind::DidOpen { address, elements } => {
                 self.opened.insert(address.clone(), *elements as usize);
             }
             // Who waits for an event is under way until it comes.
-            What::DidTurn { .. } | What::WillWait { .. } | What::HeldUp { .. } => {}
-            What::DidUse { address, used, .. } => {
+            EventKind::DidTurn { .. } | EventKind::WillWait { .. } | EventKind::HeldUp { .. } => {}
+            EventKind::DidUse { address, used, .. } => {
                 if let Some(at) = self.running.get(address) {
                     // Several that are fused are one attempt.
                     self.all[*at].used = both(self.all[*at].used, Some(*used));
                 }
             }
-            What::DidFail(failed) => self.settles(ms, &failed.address, How::Failed),
-            What::DidLoseTrack { address } => self.settles(ms, address, How::Unknown),
-            What::DidLose { address } => {
+            EventKind::DidFail(failed) => self.settles(ms, &failed.address, How::Failed),
+            EventKind::DidMarkUnknown { address } => self.settles(ms, address, How::Unknown),
+            EventKind::DidLose { address } => {
                 self.ends(ms, address, How::Lost);
             }
-            What::DidUndo { address } => self.push(address, 0, ms, How::Undone),
+            EventKind::DidUndo { address } => self.push(address, 0, ms, How::Undone),
             // What ran then did take effect, and whoever ran it was killed before that was told. When it ended, nobody knows.
-            What::DidEnd { how: End::Done } => {
+            EventKind::DidEnd { how: End::Done } => {
                 for at in std::mem::take(&mut self.running).into_values() {
                     (self.all[at].how, self.all[at].to_ms) = (How::Done, self.all[at].from_ms);
                 }
@@ -205,7 +205,7 @@ impl History {
                     }
                 }
             }
-            What::DidEnd { .. } => {}
+            EventKind::DidEnd { .. } => {}
         }
         self.last_ms = self.last_ms.max(ms);
     }
@@ -284,22 +284,22 @@ impl History {
 mod tests {
     use super::*;
 
-    fn history(what: &[(u64, What)]) -> History {
+    fn history(what: &[(u64, EventKind)]) -> History {
         let mut history = History::default();
         what.iter().for_each(|(ms, what)| history.saw(*ms, what));
         history
     }
 
-    fn run(address: &str, attempt: u32) -> What {
-        What::WillRun { address: address.into(), attempt }
+    fn run(address: &str, attempt: u32) -> EventKind {
+        EventKind::WillRun { address: address.into(), attempt }
     }
 
-    fn commit(address: &str) -> What {
-        What::DidCommit { address: address.into() }
+    fn commit(address: &str) -> EventKind {
+        EventKind::DidCommit { address: address.into() }
     }
 
-    fn start(generation: u32) -> What {
-        What::DidStart { generation }
+    fn start(generation: u32) -> EventKind {
+        EventKind::DidStart { generation }
     }
 
     fn told(of: &[Happened]) -> Vec<String> {
@@ -329,7 +329,7 @@ mod tests {
     #[test]
     fn time_between_a_kill_and_going_on_is_no_work() {
         let mut known = history(&[(1, start(0)), (2, run("/b", 1)), (3, run("/c", 1)), (7, commit("/a"))]);
-        known.read_line(&trail::Line { t: 1000, resumed: true, ..trail::Line::default() });
+        known.read_line(&event_log::Line { t: 1000, resumed: true, ..event_log::Line::default() });
         for (ms, what) in [(1001, run("/b", 1)), (1002, run("/c", 1)), (1005, commit("/b")), (1006, commit("/c"))] {
             known.saw(ms, &what);
         }
@@ -341,8 +341,12 @@ mod tests {
 
     #[test]
     fn what_ran_when_somebody_was_killed_and_never_again_had_taken_effect_if_the_run_is_done() {
-        let known =
-            history(&[(1, run("/a", 1)), (2, run("/b", 1)), (50, commit("/b")), (51, What::DidEnd { how: End::Done })]);
+        let known = history(&[
+            (1, run("/a", 1)),
+            (2, run("/b", 1)),
+            (50, commit("/b")),
+            (51, EventKind::DidEnd { how: End::Done }),
+        ]);
         assert_eq!(told(known.now()), ["/a 1-1 done", "/b 2-50 done"]);
     }
 
@@ -363,7 +367,7 @@ mod tests {
 
     #[test]
     fn what_is_around_others_is_no_attempt() {
-        let open = What::DidOpen { address: "/each".into(), elements: 2 };
+        let open = EventKind::DidOpen { address: "/each".into(), elements: 2 };
         let inside = [
             (2, open),
             (3, run("/each[0]", 1)),

@@ -16,7 +16,7 @@ pub(crate) struct Inventory {
     pub(crate) objects: u64,
     /// Large values on their way in, or left so by a process that has ended.
     pub(crate) unfinished: u64,
-    /// Work directories, logs and trails of runs.
+    /// Work directories, logs and event logs of runs.
     pub(crate) runs: u64,
     /// Files put there for steps, and what was unpacked.
     pub(crate) scratch: u64,

@@ -5,11 +5,11 @@
 //! | `args` | what can be said on the command line |
 //! | `config` | what was not said there: settings, and who says so |
 //! | `verbs` | what is done, a file for each verb |
-//! | `printer`, `view`, `tally`, `words` | what people and programs see |
+//! | `printer`, `view`, `progress`, `words` | what people and programs see |
 //! | `location`, `session`, `runs`, `steps` | the store, the runs in it, and their steps |
 //! | `work`, `worker_setup`, `resume` | taking steps: of one run, or of any; going on with a run |
 //! | `follow`, `watching` | looking at a run that others work on |
-//! | `presence`, `trail`, `digests`, `flows` | what lies beside the store: who attends a run, what happened, what files held |
+//! | `presence`, `event_log`, `digests`, `flows` | what lies beside the store: who attends a run, what happened, what files held |
 //! | `results` | outputs as files |
 //! | `history`, `picture`, `pictured`, `timeline`, `page` | what happened in a run, drawn and reported |
 //! | `doctor` | what may be wrong with the machine |
@@ -23,6 +23,7 @@ mod codes;
 mod config;
 mod digests;
 mod doctor;
+mod event_log;
 mod executors;
 mod exit;
 mod fault;
@@ -40,17 +41,16 @@ mod pictured;
 mod plan;
 mod presence;
 mod printer;
+mod progress;
 mod results;
 mod resume;
+mod run_meta;
 mod runs;
 mod session;
 mod signals;
 mod steps;
-mod story;
-mod tally;
 mod tasks;
 mod timeline;
-mod trail;
 mod verbs;
 mod view;
 mod watching;

@@ -13,9 +13,8 @@ use crate::{
         scene::{box_id, is_step},
         states,
     },
-    runs,
+    run_meta, runs,
     session::Session,
-    story,
     verbs::explain::is_being_undone,
 };
 use onceflow_core::{
@@ -80,9 +79,9 @@ impl Pictured {
         let standing = handle.progress().await?.filter(|_| !is_being_undone(run.status));
         let is_done = run.status == RunStatus::Done;
         let drawn = program.map(|program| Scene::of(&program, &run.key));
-        let drawn = drawn.or_else(|| story::drawn(&session.location, run.id));
+        let drawn = drawn.or_else(|| run_meta::drawn(&session.location, run.id));
         engine.stop();
-        let asked = story::read(&session.location, run.id);
+        let asked = run_meta::read(&session.location, run.id);
         let directory = session.location.run(run.id);
         session.close().await?;
         let mut history = History::read(&directory);
@@ -94,7 +93,7 @@ impl Pictured {
             });
         }
         let status = runs::status(&run, is_attended);
-        let next = runs::next(&run, is_attended, &waits, story::again(asked.as_ref()).as_deref());
+        let next = runs::next(&run, is_attended, &waits, run_meta::again(asked.as_ref()).as_deref());
         Ok(Pictured {
             run,
             status,

@@ -4,17 +4,17 @@
 use crate::{
     args::GoOn,
     digests::Digests,
+    event_log,
     exit::Exit,
     fault::Fault,
     finish::{Ending, To},
     follow::{Followed, follow},
     presence::{self, Attending, Notice, Presence},
     printer::Printer,
+    progress::Progress,
+    run_meta,
     session::{Session, is_for_any},
     signals::Signals,
-    story,
-    tally::Tally,
-    trail,
     verbs::{background, ls::shell_word},
     view::View,
     watching, words, work,
@@ -94,7 +94,7 @@ impl Resume<'_> {
                     Followed::Alone => Gone::Alone,
                     Followed::Asked(exit) => Gone::Ended(exit),
                     Followed::Rests(handle, report, view) => {
-                        Gone::Ended(self.tell(&handle, *report, &view.tally).await?)
+                        Gone::Ended(self.tell(&handle, *report, &view.progress).await?)
                     }
                 };
                 engine.stop();
@@ -129,7 +129,7 @@ impl Resume<'_> {
         engine.start_work();
         attending.started()?;
         crate::executors::home(location).tidy(handle.id());
-        let writer = trail::Writer::attend(&location.run(handle.id()));
+        let writer = event_log::Writer::attend(&location.run(handle.id()));
         let view = View::new(self.printer, vec![]).begins(&handle).await?;
         let shown = work::show(events, &self.key, writer, view);
         let waited = work::wait(&engine, &handle, signals, self.printer).await;
@@ -139,7 +139,7 @@ impl Resume<'_> {
         engine.close().await?;
         let view = shown.await.map_err(|error| Fault::plain(Exit::No, format!("the view was lost: {error}")))?;
         let exit = match waited? {
-            Ok(report) => self.tell(&handle, report, &view.tally).await?,
+            Ok(report) => self.tell(&handle, report, &view.progress).await?,
             Err(exit) => self.stopped(exit),
         };
         drop(attending);
@@ -183,7 +183,7 @@ impl Resume<'_> {
                 if crate::finish::exit(&report) != Exit::Unclean {
                     crate::executors::home(location).clear(handle.id());
                 }
-                self.tell(&handle, *report, &view.tally).await?
+                self.tell(&handle, *report, &view.progress).await?
             }
         }))
     }
@@ -194,28 +194,28 @@ impl Resume<'_> {
         exit
     }
 
-    async fn tell(&self, handle: &Handle, report: Report, tally: &Tally) -> Result<Exit, Fault> {
+    async fn tell(&self, handle: &Handle, report: Report, progress: &Progress) -> Result<Exit, Fault> {
         let location = &self.session.location;
-        let story = story::read(location, handle.id());
-        let was = story.as_ref().and_then(|story| story["out"].as_str()).map(PathBuf::from);
+        let meta = run_meta::read(location, handle.id());
+        let was = meta.as_ref().and_then(|meta| meta["out"].as_str()).map(PathBuf::from);
         let out = self.args.out.clone().or(was).unwrap_or_else(|| PathBuf::from("results"));
-        let tally = &self.tried(&report, tally);
-        let ending = Ending { printer: self.printer, handle, tally };
+        let progress = &self.tried(&report, progress);
+        let ending = Ending { printer: self.printer, handle, progress };
         let signature = match report {
             Report::Done(_) => handle.signature().await?,
             _ => None,
         };
         let Some(signature) = signature else { return ending.tell(report, None).await };
         let mut digests = Digests::open(&location.directory, false);
-        let was = story.as_ref().and_then(|story| ResultsMode::of(story["results_mode"].as_str()?));
+        let was = meta.as_ref().and_then(|meta| ResultsMode::of(meta["results_mode"].as_str()?));
         let mode = was.unwrap_or(self.args.results_mode);
         ending.tell(report, Some(To { outputs: &signature.outputs, out: &out, mode, digests: &mut digests })).await
     }
 
     /// What failed before and was not to be tried again is no news: it is named, and not told again.
-    fn tried(&self, report: &Report, tally: &Tally) -> Tally {
-        let mut tally = tally.clone();
-        let (Some(only), Report::Failed(failures)) = (&self.only, report) else { return tally };
+    fn tried(&self, report: &Report, progress: &Progress) -> Progress {
+        let mut progress = progress.clone();
+        let (Some(only), Report::Failed(failures)) = (&self.only, report) else { return progress };
         let others: Vec<_> =
             failures.iter().filter(|failed| !only.iter().any(|address| **address == *failed.address)).collect();
         if !others.is_empty() {
@@ -223,7 +223,7 @@ impl Resume<'_> {
             let more = if others.len() > NAMED_MAX { ", …" } else { "" };
             self.printer.say(format!("not tried again: {}{more}", named.join(", ")));
         }
-        tally.failures.extend(others.into_iter().cloned());
-        tally
+        progress.failures.extend(others.into_iter().cloned());
+        progress
     }
 }

@@ -1,7 +1,7 @@
 //! Which step of a run a word on the command line means.
 
 use crate::{codes, exit::Exit, fault::Fault, verbs::ls::shell_word, words};
-use onceflow_engine::{Handle, Outline, What};
+use onceflow_engine::{EventKind, Handle, Outline};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Whether an address is the step that a word means: as people write it, or as it is.
@@ -41,15 +41,15 @@ impl Known {
     }
 
     /// Something happened at an address.
-    pub(crate) fn heard(&mut self, address: &str, what: Option<&What>) {
+    pub(crate) fn heard(&mut self, address: &str, what: Option<&EventKind>) {
         self.add(address);
         let step = words::step(address);
         for (at, _) in step.match_indices('@') {
             self.iterations.entry(step[..at].to_owned()).or_insert(1);
         }
         match what {
-            Some(What::DidOpen { elements, .. }) => drop(self.elements.insert(step, *elements as usize)),
-            Some(What::DidTurn { iteration, .. }) => {
+            Some(EventKind::DidOpen { elements, .. }) => drop(self.elements.insert(step, *elements as usize)),
+            Some(EventKind::DidTurn { iteration, .. }) => {
                 let begun = self.iterations.entry(step).or_default();
                 *begun = (*begun).max(*iteration as usize + 1);
             }
@@ -171,10 +171,10 @@ mod tests {
         for address in ["/two[*]/in[*]/x", "/report", "/turn@*/x", "/other[*]", "/w-when"] {
             known.add(address);
         }
-        known.heard("/two", Some(&What::DidOpen { address: "/two".into(), elements: 3 }));
-        known.heard("/two[1]/in", Some(&What::DidOpen { address: "/two[1]/in".into(), elements: 0 }));
-        known.heard("/turn@0/x", Some(&What::WillRun { address: "/turn@0/x".into(), attempt: 1 }));
-        known.heard("/turn", Some(&What::DidTurn { address: "/turn".into(), iteration: 1 }));
+        known.heard("/two", Some(&EventKind::DidOpen { address: "/two".into(), elements: 3 }));
+        known.heard("/two[1]/in", Some(&EventKind::DidOpen { address: "/two[1]/in".into(), elements: 0 }));
+        known.heard("/turn@0/x", Some(&EventKind::WillRun { address: "/turn@0/x".into(), attempt: 1 }));
+        known.heard("/turn", Some(&EventKind::DidTurn { address: "/turn".into(), iteration: 1 }));
         let no = "no";
         for (word, wrong) in [
             ("report", None),

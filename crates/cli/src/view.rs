@@ -4,21 +4,21 @@ mod bars;
 mod lines;
 
 use crate::{
+    event_log::{self, Line},
     fault::Fault,
     printer::{Ink, Printer},
-    tally::Tally,
-    trail::{self, Line},
+    progress::Progress,
     words,
 };
 use bars::Bars;
 use lines::Lines;
 use onceflow_core::protocol::rows::Failed;
-use onceflow_engine::{Handle, What};
+use onceflow_engine::{EventKind, Handle};
 
 /// Shows what happens.
 pub(crate) struct View {
     printer: Printer,
-    pub(crate) tally: Tally,
+    pub(crate) progress: Progress,
     how: How,
 }
 
@@ -32,48 +32,48 @@ enum How {
 impl View {
     /// For a flow with these steps.
     pub(crate) fn new(printer: &Printer, steps: Vec<String>) -> Self {
-        let tally = Tally::of(steps);
+        let progress = Progress::of(steps);
         if printer.json {
-            return View { printer: printer.clone(), tally, how: How::Json };
+            return View { printer: printer.clone(), progress, how: How::Json };
         }
         if printer.quiet {
-            return View { printer: printer.clone(), tally, how: How::Silent };
+            return View { printer: printer.clone(), progress, how: How::Silent };
         }
         if printer.live {
             let bars = Bars::new();
             printer.draws(Some(bars.all.clone()));
-            return View { printer: printer.clone(), tally, how: How::Bars(bars) };
+            return View { printer: printer.clone(), progress, how: How::Bars(bars) };
         }
-        View { printer: printer.clone(), tally, how: How::Lines(Lines::default()) }
+        View { printer: printer.clone(), progress, how: How::Lines(Lines::default()) }
     }
 
     /// Shows that this happened, at this time.
-    pub(crate) fn saw(&mut self, ms: u64, what: &What) {
-        let took = self.tally.saw(ms, what);
+    pub(crate) fn saw(&mut self, ms: u64, what: &EventKind) {
+        let took = self.progress.saw(ms, what);
         match &mut self.how {
             How::Silent => {}
-            How::Json => drop(trail::told(ms, what).map(|line| self.printer.event(&line))),
-            How::Lines(lines) => lines.saw(&self.printer, &self.tally, ms, what, took),
+            How::Json => drop(event_log::told(ms, what).map(|line| self.printer.event(&line))),
+            How::Lines(lines) => lines.saw(&self.printer, &self.progress, ms, what, took),
             How::Bars(bars) => {
-                if let What::DidFail(failed) = what {
+                if let EventKind::DidFail(failed) = what {
                     self.printer.say(failure(&self.printer, failed));
                 }
-                bars.saw(&self.tally, what);
+                bars.saw(&self.progress, what);
             }
         }
     }
 
-    /// Shows what a line of a trail tells.
+    /// Shows what a line of an event log tells.
     pub(crate) fn read(&mut self, line: &Line) {
         match &line.what {
             Some(what) => self.saw(line.t, what),
-            None => drop(self.tally.read(line)),
+            None => drop(self.progress.read(line)),
         }
     }
 
     /// Takes note without showing: what happened before we looked.
     pub(crate) fn heard(&mut self, line: &Line) {
-        self.tally.read(line);
+        self.progress.read(line);
     }
 
     /// Learns what the flow of a run looks like, and how far those of its eaches are that go on.
@@ -81,8 +81,8 @@ impl View {
     /// # Errors
     /// If the store does not answer.
     pub(crate) async fn begins(mut self, handle: &Handle) -> Result<Self, Fault> {
-        self.tally.knows(&handle.outline().await?.unwrap_or_default());
-        self.tally.begins_with(&handle.each_progress().await?);
+        self.progress.knows(&handle.outline().await?.unwrap_or_default());
+        self.progress.begins_with(&handle.each_progress().await?);
         Ok(self)
     }
 
@@ -91,9 +91,9 @@ impl View {
     /// # Errors
     /// If the store does not answer.
     pub(crate) async fn as_stored(&mut self, handle: &Handle) -> Result<(), Fault> {
-        self.tally.knows(&handle.outline().await?.unwrap_or_default());
+        self.progress.knows(&handle.outline().await?.unwrap_or_default());
         if let Some(standing) = handle.progress().await? {
-            self.tally.as_stored(&standing, true);
+            self.progress.as_stored(&standing, true);
         }
         Ok(())
     }

@@ -1,15 +1,15 @@
-//! Looks at a run that any worker may work on: what processes on this machine did is in its trail, what others did is
+//! Looks at a run that any worker may work on: what processes on this machine did is in its event log, what others did is
 //! seen from how much they say they did, and what nobody can do is told.
 
 use crate::{
     codes,
+    event_log::{self, EventLogs, Reader},
     exit::Exit,
     fault::Fault,
     follow::Followed,
     location::StoreLocation,
     printer::Printer,
     signals::Signals,
-    trail::{self, Reader, Trails},
     verbs::workers::lacking,
     view::View,
     words,
@@ -18,10 +18,10 @@ use onceflow_engine::{Engine, Event, Handle, Report};
 use std::{collections::BTreeSet, time::Duration};
 use tokio::sync::mpsc::UnboundedReceiver;
 
-/// How often the trail is looked at.
+/// How often the event log is looked at.
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// Looks at the trail between two looks at the store, and at the workers.
+/// Looks at the event log between two looks at the store, and at the workers.
 const STORE_EVERY: u32 = 4;
 const WORKERS_EVERY: u32 = 40;
 
@@ -53,16 +53,16 @@ impl Seen {
         Seen { reader, looks: 0, lacking: BTreeSet::new(), elsewhere: 0 }
     }
 
-    /// What the trail has is not shown.
+    /// What the event log has is not shown.
     pub(crate) fn skip(&mut self) {
         self.reader.more();
     }
 
-    /// Shows what was added to the trail; whether the run ended.
+    /// Shows what was added to the event log; whether the run ended.
     pub(crate) fn show(&mut self, view: &mut View) -> bool {
         let mut ended = false;
         self.reader.each(|line| {
-            ended |= matches!(line.what, Some(onceflow_engine::What::DidEnd { .. }));
+            ended |= matches!(line.what, Some(onceflow_engine::EventKind::DidEnd { .. }));
             view.read(&line);
         });
         ended
@@ -106,7 +106,7 @@ impl Seen {
             if report.is_at_rest() {
                 self.show(view);
                 let (elsewhere, _) = done_elsewhere(engine, handle).await?;
-                view.tally.elsewhere = usize::try_from(elsewhere.max(self.elsewhere)).unwrap_or(usize::MAX);
+                view.progress.elsewhere = usize::try_from(elsewhere.max(self.elsewhere)).unwrap_or(usize::MAX);
                 return Ok(Some(report));
             }
             handle.poke().await?;
@@ -173,9 +173,9 @@ pub(crate) async fn follow(
 /// Writes down what happens here, in any run, until nothing does any more.
 pub(crate) async fn write(mut events: UnboundedReceiver<Event>, engine: Engine, location: StoreLocation) {
     const AT_ONCE_MAX: usize = 256;
-    let (mut some, mut trails) = (Vec::with_capacity(AT_ONCE_MAX), Trails::new(engine, location));
+    let (mut some, mut logs) = (Vec::with_capacity(AT_ONCE_MAX), EventLogs::new(engine, location));
     while events.recv_many(&mut some, AT_ONCE_MAX).await > 0 {
-        trails.write(trail::now_ms(), &some).await;
+        logs.write(event_log::now_ms(), &some).await;
         some.clear();
     }
 }

@@ -1,6 +1,7 @@
 //! Attends a run: an engine that takes the steps of this run and no others, with everything that flow files can ask for.
 
 use crate::{
+    event_log,
     exit::Exit,
     fault::Fault,
     location::StoreLocation,
@@ -9,7 +10,6 @@ use crate::{
     runs,
     session::{self, Session},
     signals::Signals,
-    trail,
     view::View,
 };
 use onceflow_engine::{Engine, Event, Handle, Options, Report, Summary};
@@ -112,7 +112,7 @@ pub(crate) async fn sweep_removed(engine: &Engine, location: &StoreLocation) -> 
     for id in engine.take_removed() {
         remove(location, &Path::new("runs").join(id.to_string()));
     }
-    let (marker, now) = (location.directory.join(COMPARED), trail::now_ms());
+    let (marker, now) = (location.directory.join(COMPARED), event_log::now_ms());
     let last: Option<u64> = fs::read_to_string(&marker).ok().and_then(|said| said.trim().parse().ok());
     if last.is_some_and(|last| last <= now && now - last < COMPARE_MS) {
         return Ok(());
@@ -179,12 +179,12 @@ pub(crate) fn size(path: &Path) -> u64 {
 pub(crate) fn show(
     events: mpsc::UnboundedReceiver<Event>,
     key: &str,
-    writer: trail::Writer,
+    writer: event_log::Writer,
     mut view: View,
 ) -> JoinHandle<View> {
     let key = key.to_owned();
     tokio::spawn(async move {
-        trail::follow(events, key, writer, |ms, what| view.saw(ms, what)).await;
+        event_log::follow(events, key, writer, |ms, what| view.saw(ms, what)).await;
         view.end();
         view
     })

@@ -305,8 +305,8 @@ impl Engine {
         let Some(committed) = self.commit_beginning(asked, draft, &weaves).await? else { return Ok(None) };
         shared.due.notify_one();
         let run = shared.remember(plan, header, State { generation, phase: Phase::Running });
-        let what = crate::events::What::DidStart { generation: generation.0 };
-        shared.events.tell(committed.position, Event { run: run.key.clone(), what });
+        let what = crate::events::EventKind::DidStart { generation: generation.0 };
+        shared.events.tell(committed.position, Event { run: run.key.clone(), kind: what });
         Ok(Some(self.handle(&asked.start.key, id)))
     }
 

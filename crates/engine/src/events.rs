@@ -19,12 +19,12 @@ pub struct Event {
     /// The run's key.
     pub run: Arc<str>,
     /// What happened.
-    pub what: What,
+    pub kind: EventKind,
 }
 
 /// What happened.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum What {
+pub enum EventKind {
     /// The run was started, or planned anew.
     DidStart {
         /// Which plan.
@@ -73,7 +73,7 @@ pub enum What {
     /// An attempt failed.
     DidFail(Failed),
     /// The outcome of a step is not known; somebody must decide.
-    DidLoseTrack {
+    DidMarkUnknown {
         /// Where.
         address: String,
     },
@@ -126,34 +126,34 @@ pub enum End {
 
 impl std::fmt::Display for Event {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{}: {}", self.run, self.what)
+        write!(f, "{}: {}", self.run, self.kind)
     }
 }
 
-impl std::fmt::Display for What {
+impl std::fmt::Display for EventKind {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            What::DidStart { generation: 0 } => f.write_str("did start"),
-            What::DidStart { generation } => write!(f, "did start again, with plan {generation}"),
-            What::WillRun { address, attempt: 1 } => write!(f, "will run {address}"),
-            What::WillRun { address, attempt } => write!(f, "will run {address}, attempt {attempt}"),
-            What::DidOpen { address, elements } => write!(f, "did open {address}: {elements} elements"),
-            What::DidTurn { address, iteration } => write!(f, "did begin iteration {iteration} of {address}"),
-            What::DidCommit { address } => write!(f, "did commit {address}"),
-            What::DidReuse { address } => write!(f, "did reuse {address}"),
-            What::DidUse { address, used: Used { cpu_ms, peak_bytes: None }, .. } => {
+            EventKind::DidStart { generation: 0 } => f.write_str("did start"),
+            EventKind::DidStart { generation } => write!(f, "did start again, with plan {generation}"),
+            EventKind::WillRun { address, attempt: 1 } => write!(f, "will run {address}"),
+            EventKind::WillRun { address, attempt } => write!(f, "will run {address}, attempt {attempt}"),
+            EventKind::DidOpen { address, elements } => write!(f, "did open {address}: {elements} elements"),
+            EventKind::DidTurn { address, iteration } => write!(f, "did begin iteration {iteration} of {address}"),
+            EventKind::DidCommit { address } => write!(f, "did commit {address}"),
+            EventKind::DidReuse { address } => write!(f, "did reuse {address}"),
+            EventKind::DidUse { address, used: Used { cpu_ms, peak_bytes: None }, .. } => {
                 write!(f, "{address} used {cpu_ms} ms of processors")
             }
-            What::DidUse { address, used: Used { cpu_ms, peak_bytes: Some(bytes) }, .. } => {
+            EventKind::DidUse { address, used: Used { cpu_ms, peak_bytes: Some(bytes) }, .. } => {
                 write!(f, "{address} used {cpu_ms} ms of processors and {bytes} bytes of memory")
             }
-            What::DidFail(failed) => f.write_str(&crate::error::failures(std::slice::from_ref(failed))),
-            What::DidLoseTrack { address } => write!(f, "did lose track of {address}"),
-            What::WillWait { address } => write!(f, "will wait for what is sent to {address}"),
-            What::DidLose { address } => write!(f, "did lose {address} to another worker"),
-            What::HeldUp { address, why } => write!(f, "{address} is held up: {why}"),
-            What::DidUndo { address } => write!(f, "did undo {address}"),
-            What::DidEnd { how } => write!(f, "did end: {how}"),
+            EventKind::DidFail(failed) => f.write_str(&crate::error::failures(std::slice::from_ref(failed))),
+            EventKind::DidMarkUnknown { address } => write!(f, "did lose track of {address}"),
+            EventKind::WillWait { address } => write!(f, "will wait for what is sent to {address}"),
+            EventKind::DidLose { address } => write!(f, "did lose {address} to another worker"),
+            EventKind::HeldUp { address, why } => write!(f, "{address} is held up: {why}"),
+            EventKind::DidUndo { address } => write!(f, "did undo {address}"),
+            EventKind::DidEnd { how } => write!(f, "did end: {how}"),
         }
     }
 }

@@ -41,7 +41,7 @@ pub use engine::{
     workers::{Backlog, MissingTask, WorkerInfo, WorkerStep},
 };
 pub use error::{DAMAGE, Error, SOURCE_CHANGED, is_damage};
-pub use events::{End, Event, What};
+pub use events::{End, Event, EventKind};
 pub use handle::{Handle, Report, Resolution};
 pub use onceflow_store::values::census::Weight;
 pub use options::{About, Options};

@@ -16,7 +16,7 @@ use crate::{
     Error,
     commit::Sent,
     error::DAMAGE,
-    events::{Event, What},
+    events::{Event, EventKind},
     shared::Run,
     worker::{Heartbeat, Slot, Whose, Worker},
 };
@@ -178,7 +178,7 @@ impl Work<'_> {
         &'a self,
         slot: &Slot,
         weaves: &[Weave],
-        what: Option<What>,
+        what: Option<EventKind>,
         decide: impl Fn(State) -> Draft<'a>,
     ) -> Result<Committed, Error> {
         let asked = self.worker.claim_next(slot);
@@ -207,12 +207,12 @@ impl Work<'_> {
         self.worker.alive.keep(&self.taken, whose)
     }
 
-    fn tell(&self, position: Position, what: What) {
-        self.worker.shared.events.tell(position, Event { run: self.run.key.clone(), what });
+    fn tell(&self, position: Position, what: EventKind) {
+        self.worker.shared.events.tell(position, Event { run: self.run.key.clone(), kind: what });
     }
 
     /// Tells what no commit of a step says; after all that was committed before.
-    pub(crate) async fn tell_in_order(&self, position: Position, what: What) {
+    pub(crate) async fn tell_in_order(&self, position: Position, what: EventKind) {
         let events = &self.worker.shared.events;
         if let Some(_order) = events.order_if_wanted().await {
             self.tell(position, what);
@@ -241,7 +241,7 @@ impl Work<'_> {
             let next = if state.phase == Phase::Running { Phase::Failing } else { state.phase };
             step::park(&self.run.plan, state, &self.taken, Why::Failed(failed.clone()), next)
         };
-        let committed = self.commit(slot, &[], Some(What::DidFail(failed.clone())), park).await?;
+        let committed = self.commit(slot, &[], Some(EventKind::DidFail(failed.clone())), park).await?;
         self.worker.shared.read_run(self.run.plan.keys.run).await?;
         Ok(committed.next())
     }

@@ -85,7 +85,7 @@ pub use engine::{Engine, EngineBuilder, Events};
 pub use error::{Error, StepError};
 pub use flow::{Flow, FlowRef};
 pub use onceflow_core::{Timestamp, model, plan::Explanation, protocol::rows::Failed};
-pub use onceflow_engine::{End, Event, Report, Resolution, What};
+pub use onceflow_engine::{End, Event, EventKind, Report, Resolution};
 /// Makes a struct of ports one of the [`Ports`] that flows, and closures that describe parts of them, take and give: as many
 /// as it has fields, each called what it is called.
 ///

@@ -2,7 +2,7 @@
 //! both sides: starting such a process (`run --no-wait`) and being one (`attend`, which is not for people).
 
 use crate::{
-    args,
+    args, event_log,
     exit::Exit,
     fault::Fault,
     finish,
@@ -11,7 +11,6 @@ use crate::{
     printer::Printer,
     session::Session,
     signals::Signals,
-    trail,
     verbs::ls::shell_word,
     view::View,
     work,
@@ -92,7 +91,7 @@ pub(crate) async fn attend(args: &args::Attend, location: StoreLocation, printer
     engine.start_work();
     attending.started()?;
     crate::executors::home(&session.location).tidy(handle.id());
-    let writer = trail::Writer::attend(&session.location.run(handle.id()));
+    let writer = event_log::Writer::attend(&session.location.run(handle.id()));
     let shown = work::show(events, &args.key, writer, View::new(printer, vec![]));
     let waited = work::wait(&engine, &handle, &mut signals, printer).await?;
     engine.close().await?;

@@ -2,7 +2,7 @@
 //! the work; if nobody does, we attend it.
 
 use crate::{
-    args, asking, codes,
+    args, asking, codes, event_log,
     exit::Exit,
     fault::Fault,
     finish::{self, Ending},
@@ -13,7 +13,6 @@ use crate::{
     runs,
     session::{Session, is_for_any},
     signals::Signals,
-    trail,
     verbs::ls::shell_word,
     view::View,
     watching, words, work,
@@ -115,15 +114,15 @@ pub(super) async fn cancel(
                 }
                 engine.start_work();
                 attending.started()?;
-                let writer = trail::Writer::attend(&session.location.run(handle.id()));
+                let writer = event_log::Writer::attend(&session.location.run(handle.id()));
                 let shown = work::show(events, &run.key, writer, View::new(printer, vec![]));
                 let waited = work::wait(&engine, &handle, signals, printer).await?;
                 engine.close().await?;
-                let tally = shown.await.map(|view| view.tally).unwrap_or_default();
+                let progress = shown.await.map(|view| view.progress).unwrap_or_default();
                 return match waited {
                     Ok(report) => {
                         clear(session, &handle, &report);
-                        Ending { printer, handle: &handle, tally: &tally }.tell(report, None).await
+                        Ending { printer, handle: &handle, progress: &progress }.tell(report, None).await
                     }
                     Err(exit) => Ok(exit),
                 };
@@ -140,7 +139,7 @@ pub(super) async fn cancel(
                     Followed::Alone => {}
                     Followed::Asked(exit) => return Ok(exit),
                     Followed::Rests(handle, report, view) => {
-                        return Ending { printer, handle: &handle, tally: &view.tally }.tell(*report, None).await;
+                        return Ending { printer, handle: &handle, progress: &view.progress }.tell(*report, None).await;
                     }
                 }
             }
@@ -175,7 +174,7 @@ async fn cancel_for_any(
         Followed::Alone => Ok(Exit::Waiting),
         Followed::Rests(handle, report, view) => {
             clear(session, &handle, &report);
-            Ending { printer, handle: &handle, tally: &view.tally }.tell(*report, None).await
+            Ending { printer, handle: &handle, progress: &view.progress }.tell(*report, None).await
         }
     }
 }

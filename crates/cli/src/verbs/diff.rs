@@ -2,8 +2,8 @@
 
 use super::lineage::origin;
 use crate::{
-    args, exit::Exit, fault::Fault, finish::data_json, location::StoreLocation, printer::Printer, session::Session,
-    story, verbs::ls::shell_word, words,
+    args, exit::Exit, fault::Fault, finish::data_json, location::StoreLocation, printer::Printer, run_meta,
+    session::Session, verbs::ls::shell_word, words,
 };
 use onceflow_core::{
     model::Port,
@@ -85,7 +85,7 @@ impl Side {
     async fn of(engine: &Engine, location: &StoreLocation, key: &str) -> Result<Self, Fault> {
         let handle = engine.find(key).await?;
         let record = handle.record().await?;
-        let said = story::inputs(location, record.id).unwrap_or_default();
+        let said = run_meta::inputs(location, record.id).unwrap_or_default();
         let ports = handle.signature().await?.map(|signature| signature.inputs).unwrap_or_default();
         let mut inputs = BTreeMap::new();
         for port in ports {

@@ -3,6 +3,7 @@
 use crate::{
     args::tools,
     doctor::{Finding, Grade, disk, machine},
+    event_log,
     exit::Exit,
     fault::Fault,
     inventory,
@@ -10,7 +11,7 @@ use crate::{
     printer::{Ink, Printer},
     runs,
     session::Session,
-    trail, words,
+    words,
 };
 use serde_json::json;
 use std::{
@@ -155,7 +156,7 @@ async fn look(location: StoreLocation) -> Result<Looked, Fault> {
     let all = runs::all(&engine).await?;
     let interrupted = all.iter().filter(|run| !run.status.is_at_rest()).count();
     let clock = match is_server {
-        true => Some(machine::server_clock(session.store.records().now().await?.as_ms(), trail::now_ms())),
+        true => Some(machine::server_clock(session.store.records().now().await?.as_ms(), event_log::now_ms())),
         false => None,
     };
     engine.stop();

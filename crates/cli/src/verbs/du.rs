@@ -1,8 +1,8 @@
 //! `onceflow du [RUN]`: what takes the room in a store: by run, by what it is for, and until when.
 
 use crate::{
-    args, exit::Exit, fault::Fault, inventory, location::StoreLocation, printer::Printer, runs, session::Session,
-    trail, verbs::ls::shell_word, words, work,
+    args, event_log, exit::Exit, fault::Fault, inventory, location::StoreLocation, printer::Printer, runs,
+    session::Session, verbs::ls::shell_word, words, work,
 };
 use onceflow_engine::{RunUsage, Summary, Usage, UsageKind, UsagePart};
 use serde_json::{Value, json};
@@ -80,7 +80,7 @@ fn name(summary: Option<&Summary>, usage: &RunUsage) -> String {
 
 /// What keeps a part.
 fn keeps(part: &UsagePart, summary: Option<&Summary>) -> String {
-    let now = trail::now_ms();
+    let now = event_log::now_ms();
     let until = part.until.map(|until| {
         let left = until.as_ms().saturating_sub(now);
         if left == 0 { String::from("now due") } else { format!("for {} more", words::duration(left)) }
@@ -146,7 +146,7 @@ fn one(known: &Known) -> String {
         text.push_str(&format!("{bytes:>10}  {}{of}  ({}){beside}\n", part.used.name(), keeps(part, summary)));
     }
     text.push_str(&format!(
-        "{:>10}  its directory: work, logs and trail  (until its history ends)\n",
+        "{:>10}  its directory: work, logs and event_log  (until its history ends)\n",
         words::bytes(*disk)
     ));
     text

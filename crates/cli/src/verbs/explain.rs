@@ -3,7 +3,7 @@
 use crate::{
     args,
     asked::{Asked, Gone},
-    codes,
+    codes, event_log,
     exit::Exit,
     fault::Fault,
     location::StoreLocation,
@@ -11,9 +11,8 @@ use crate::{
     plan::{self, Known},
     presence,
     printer::Printer,
-    runs,
+    run_meta, runs,
     session::{Session, Who, is_for_any},
-    story, trail,
     verbs::{ls::shell_word, run::busy},
     words,
 };
@@ -21,7 +20,7 @@ use onceflow_core::{
     model::{Place as Address, program::Source},
     plan::{Explanation, Fate, Reason, explain::all_done},
 };
-use onceflow_engine::{Engine, Error, Report, RunStatus, Start, Summary, What};
+use onceflow_engine::{Engine, Error, EventKind, Report, RunStatus, Start, Summary};
 use serde_json::json;
 use std::collections::BTreeMap;
 
@@ -54,7 +53,7 @@ pub(crate) async fn run(args: &args::Explain, location: StoreLocation, printer: 
         (None, 1..) if !gone.is_empty() => format!("bring {} back, then run it", gone[0].path.display()),
         (None, 0) if !gone.is_empty() => format!("onceflow show {}", shell_word(asked.key())),
         (None, 0) if known.unknown.is_empty() => String::from("nothing would run; `onceflow run` shows the results"),
-        (None, _) => story::command(&args.flow, None),
+        (None, _) => run_meta::command(&args.flow, None),
     };
     if printer.json {
         let mut data = plan::to_json(asked.key(), explanation, known);
@@ -286,8 +285,8 @@ fn opened(
     let reused = explanation.lines.iter().filter(|line| line.fate == Fate::Reused);
     let reused: std::collections::BTreeSet<_> = reused.map(|line| words::step(&line.address)).collect();
     let mut found = plan::Eaches::new();
-    for line in trail::Reader::open(&location.run(run)).more() {
-        if let Some(What::DidOpen { address, elements }) = line.what
+    for line in event_log::Reader::open(&location.run(run)).more() {
+        if let Some(EventKind::DidOpen { address, elements }) = line.what
             && reused.contains(&words::step(&address))
         {
             found.insert(words::step(&address), (0, elements as usize));

@@ -1,14 +1,13 @@
 //! `onceflow export RUN FILE` and `onceflow import FILE`: a run that has ended, as one file that another store takes in.
 
 use crate::{
-    args, asking, codes,
+    args, asking, codes, event_log,
     exit::Exit,
     fault::Fault,
     location::StoreLocation,
     printer::Printer,
     runs,
     session::{Session, own_class},
-    trail,
     verbs::ls::shell_word,
     words,
 };
@@ -21,7 +20,7 @@ use std::{
 };
 
 /// What lies beside the store and goes with a run, and how much of it.
-const BESIDE: [&str; 3] = [ASKED, "inputs.json", trail::NAME];
+const BESIDE: [&str; 3] = [ASKED, "inputs.json", event_log::NAME];
 const ASKED: &str = "asked.json";
 const BESIDE_BYTES_MAX: u64 = 16 << 20;
 

@@ -12,8 +12,8 @@ use crate::{
     plan,
     printer::Printer,
     resume::Resume,
+    run_meta,
     session::{Session, own_class},
-    story,
     verbs::ls::shell_word,
 };
 use onceflow_engine::{Engine, Fork, Signature, Summary, task::Data};
@@ -44,11 +44,11 @@ pub(crate) async fn run(args: &args::Fork, location: StoreLocation, printer: &Pr
     printer.say(plan::short(&explanation, &plan::Known::default()));
     let handle = engine.fork(&run.key, fork).await?;
     drop(scratch);
-    let old = story::read(&session.location, run.id).unwrap_or_default();
+    let old = run_meta::read(&session.location, run.id).unwrap_or_default();
     let out = args.go_on.out.as_ref().map(|out| out.display().to_string());
     let out = out.or_else(|| old["out"].as_str().map(str::to_owned)).unwrap_or_else(|| String::from("results"));
     let command = format!("onceflow retry {}", shell_word(&args.key));
-    story::put(&session.location, handle.id(), (&old["flow"], &command, &out, args.go_on.results_mode), &shown);
+    run_meta::put(&session.location, handle.id(), (&old["flow"], &command, &out, args.go_on.results_mode), &shown);
     engine.close().await?;
     Resume { session, key: args.key.clone(), printer, args: &args.go_on, only: None }.go().await
 }
@@ -106,7 +106,7 @@ async fn wanted(
     for (name, value) in given.map_err(wrong)? {
         add(&name, value, &signature, &mut inputs)?;
     }
-    let remembered = story::inputs(&session.location, run.id);
+    let remembered = run_meta::inputs(&session.location, run.id);
     let held = handle.inputs(&scratch.0).await?;
     for port in old {
         if let Some(held) = &held {

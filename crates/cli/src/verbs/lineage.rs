@@ -14,9 +14,8 @@ use crate::{
     location::StoreLocation,
     picture::style,
     printer::{Ink, Printer},
-    runs,
+    run_meta, runs,
     session::Session,
-    story,
     verbs::ls::shell_word,
     words::{self, hex},
 };
@@ -231,7 +230,7 @@ impl Given {
         Ok(Given {
             ports: handle.signature().await?.map(|signature| signature.inputs).unwrap_or_default(),
             held: handle.input_outcomes().await?,
-            said: story::inputs(location, record.id).unwrap_or_default(),
+            said: run_meta::inputs(location, record.id).unwrap_or_default(),
         })
     }
 

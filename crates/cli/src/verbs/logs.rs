@@ -1,16 +1,16 @@
 //! `onceflow logs RUN [STEP]`: what the commands of steps wrote.
 
 use crate::{
-    args, codes,
+    args, codes, event_log,
     exit::Exit,
     fault::Fault,
     location::StoreLocation,
     presence,
     printer::{Ink, Printer},
     session::{Session, is_for_any},
-    steps, trail, words,
+    steps, words,
 };
-use onceflow_engine::What;
+use onceflow_engine::EventKind;
 use serde_json::json;
 use std::{
     collections::BTreeMap,
@@ -48,7 +48,7 @@ pub(crate) async fn run(args: &args::Logs, location: StoreLocation, printer: &Pr
     engine.stop();
     session.close().await?;
     if is_silent {
-        let lines = trail::Reader::open(&location.run(run.id)).more();
+        let lines = event_log::Reader::open(&location.run(run.id)).more();
         let mut known = steps::Known::of(&outline.unwrap_or_default());
         for line in &lines {
             line.step.iter().for_each(|address| known.heard(address, line.what.as_ref()));
@@ -74,7 +74,7 @@ struct Silence<'a> {
     step: Option<&'a str>,
     attempt: Option<u32>,
     /// What happened, as far as that is known here.
-    seen: Vec<What>,
+    seen: Vec<EventKind>,
     known: steps::Known,
     /// Whether others may know more.
     by_any: bool,
@@ -87,8 +87,10 @@ impl Silence<'_> {
         let (mut last, mut reused) = (BTreeMap::new(), false);
         for what in &self.seen {
             match what {
-                What::WillRun { address, attempt } if is_it(&address.as_str()) => drop(last.insert(address, *attempt)),
-                What::DidReuse { address } if is_it(&address.as_str()) => reused = true,
+                EventKind::WillRun { address, attempt } if is_it(&address.as_str()) => {
+                    last.insert(address, *attempt);
+                }
+                EventKind::DidReuse { address } if is_it(&address.as_str()) => reused = true,
                 _ => {}
             }
         }
@@ -124,9 +126,9 @@ impl Shown<'_> {
     /// Which attempt at each step was the last.
     fn attempts(&mut self, logs: &Path) -> BTreeMap<String, u32> {
         let Some(run) = logs.parent() else { return BTreeMap::new() };
-        let lines = trail::Reader::open(run).more();
+        let lines = event_log::Reader::open(run).more();
         let started = lines.into_iter().filter_map(|line| match line.what? {
-            What::WillRun { address, attempt } => Some((address, attempt)),
+            EventKind::WillRun { address, attempt } => Some((address, attempt)),
             _ => None,
         });
         started.collect()

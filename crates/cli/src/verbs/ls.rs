@@ -1,15 +1,15 @@
 //! `onceflow ls`: the runs of the store, what became of them, and what can be done next.
 
 use crate::{
-    args,
+    args, event_log,
     exit::Exit,
     fault::Fault,
     location::StoreLocation,
     pending::PendingStep,
     printer::{Printer, name},
-    runs,
+    run_meta, runs,
     session::Session,
-    story, trail, words,
+    words,
 };
 use onceflow_engine::Summary;
 use serde_json::{Value, json};
@@ -65,13 +65,13 @@ struct Row {
 
 impl Row {
     fn of(run: &Summary, location: &StoreLocation, attended: bool, waits: &[PendingStep]) -> Self {
-        let again = story::again(story::read(location, run.id).as_ref());
+        let again = run_meta::again(run_meta::read(location, run.id).as_ref());
         Row {
             key: run.key.clone(),
             id: run.id.to_string(),
             flow: run.flow.clone(),
             status: runs::status(run, attended),
-            steps: trail::steps(&location.run(run.id)),
+            steps: event_log::steps(&location.run(run.id)),
             started_ms: run.started.as_ms(),
             ended_ms: run.ended.map(|ended| ended.as_ms()),
             next: runs::next(run, attended, waits, again.as_deref()),
@@ -104,7 +104,7 @@ pub(crate) fn shell_word(word: &str) -> String {
 }
 
 fn table(rows: &[Row]) -> String {
-    let now = trail::now_ms();
+    let now = event_log::now_ms();
     let width = |of: fn(&Row) -> String, least: usize| {
         rows.iter().map(|row| of(row).chars().count()).max().unwrap_or(0).clamp(least, 40)
     };

@@ -5,20 +5,22 @@ mod undo;
 
 use crate::{
     args, asking, codes,
+    event_log::{self, ReportedOutcome},
     exit::Exit,
     fault::Fault,
     finish::data_json,
     location::StoreLocation,
     pending::{self, PendingStep, Why},
     printer::Printer,
+    run_meta::bounded,
     session::Session,
     steps,
-    story::bounded,
-    trail::{self, Said},
     verbs::ls::shell_word,
     words, work,
 };
-use onceflow_engine::{Engine, Handle, Resolution, RunStatus, StartedStep, Summary, UndecidedStep, What, task::Data};
+use onceflow_engine::{
+    Engine, EventKind, Handle, Resolution, RunStatus, StartedStep, Summary, UndecidedStep, task::Data,
+};
 use serde_json::json;
 
 /// Decides.
@@ -47,7 +49,7 @@ pub(crate) async fn run(args: &args::Resolve, location: StoreLocation, printer: 
         tell(printer, &run, (&shown, word), &waiting, "would be ");
         return Ok(Exit::Done);
     }
-    let told = story(&resolution, step);
+    let told = reported(&resolution, step);
     if let Why::Left(by) = waits.why {
         put_aside(&session.location, &engine, &handle, (&step.address, by)).await?;
     }
@@ -61,15 +63,15 @@ pub(crate) async fn run(args: &args::Resolve, location: StoreLocation, printer: 
 }
 
 /// What is said, for the story of the run.
-fn story(resolution: &Resolution, step: &UndecidedStep) -> Said {
+fn reported(resolution: &Resolution, step: &UndecidedStep) -> ReportedOutcome {
     match resolution {
         Resolution::Done(outputs) => {
             let given = step.outputs.iter().zip(outputs);
             let given = given.map(|(port, data)| (port.name.clone(), bounded(data_json(data.clone()))));
-            Said::Done { event: None, outputs: given.collect() }
+            ReportedOutcome::Done { event: None, outputs: given.collect() }
         }
-        Resolution::Redo => Said::Redo,
-        Resolution::Fail(why) => Said::Failed(why.clone()),
+        Resolution::Redo => ReportedOutcome::Redo,
+        Resolution::Fail(why) => ReportedOutcome::Failed(why.clone()),
     }
 }
 
@@ -83,7 +85,7 @@ async fn put_aside(
 ) -> Result<(), Fault> {
     work::release(engine, location, None).await?;
     if handle.mark_unknown(address, by).await? {
-        trail::append(&location.run(handle.id()), &What::DidLoseTrack { address: address.to_owned() });
+        event_log::append(&location.run(handle.id()), &EventKind::DidMarkUnknown { address: address.to_owned() });
     }
     Ok(())
 }

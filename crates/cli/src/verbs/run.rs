@@ -6,7 +6,7 @@ mod together;
 use crate::{
     args,
     asked::{Asked, Hints},
-    codes,
+    codes, event_log,
     exit::Exit,
     fault::Fault,
     finish::{Ending, To},
@@ -15,12 +15,10 @@ use crate::{
     plan,
     presence::{self, Attending, Notice, Presence},
     printer::Printer,
-    runs,
+    progress::Progress,
+    run_meta, runs,
     session::{Session, Who, is_for_any},
     signals::Signals,
-    story,
-    tally::Tally,
-    trail,
     verbs::{background, ls::shell_word},
     view::View,
     words, work,
@@ -130,7 +128,7 @@ impl Running<'_> {
         }
         // Whoever did it may have been killed before it could clear up.
         crate::executors::home(&self.session.location).tidy(handle.id());
-        let told = self.tell(&handle, report, &Tally::default()).await;
+        let told = self.tell(&handle, report, &Progress::default()).await;
         engine.stop();
         match told {
             // It was found when it was read, and is dropped: the run goes on, and computes it again.
@@ -176,8 +174,8 @@ impl Running<'_> {
         }
     }
 
-    async fn tell(&mut self, handle: &Handle, report: Report, tally: &Tally) -> Result<Exit, Fault> {
-        let ending = Ending { printer: &self.printer, handle, tally };
+    async fn tell(&mut self, handle: &Handle, report: Report, progress: &Progress) -> Result<Exit, Fault> {
+        let ending = Ending { printer: &self.printer, handle, progress };
         let mode = results_mode(self.args, &self.asked);
         let (outputs, out) = (&self.asked.flow.outputs, &self.args.out);
         let to = To { outputs, out, mode, digests: &mut self.hints.digests };
@@ -215,7 +213,7 @@ impl Running<'_> {
                 if engine.is_same(&self.asked.start).await? == Some(false) {
                     return Err(self.busy(None, "was started with other inputs or another flow meanwhile"));
                 }
-                Some(self.tell(&handle, *report, &view.tally).await?)
+                Some(self.tell(&handle, *report, &view.progress).await?)
             }
         };
         engine.stop();
@@ -260,13 +258,13 @@ impl Running<'_> {
                 return Ok(self.stopped("stopped before the first step", exit));
             }
         };
-        story::draw(&self.session.location, &handle).await;
+        run_meta::draw(&self.session.location, &handle).await;
         engine.start_work();
         attending.started()?;
-        story::write(&self.session.location, handle.id(), self.args, &self.asked);
+        run_meta::write(&self.session.location, handle.id(), self.args, &self.asked);
         self.hints.save();
         crate::executors::home(&self.session.location).tidy(handle.id());
-        let writer = trail::Writer::attend(&self.session.location.run(handle.id()));
+        let writer = event_log::Writer::attend(&self.session.location.run(handle.id()));
         let view = View::new(&self.printer, self.asked.steps()).begins(&handle).await?;
         let shown = work::show(events, self.asked.key(), writer, view);
         let waited = self.until_rest(&engine, &handle, signals).await;
@@ -280,12 +278,12 @@ impl Running<'_> {
                 if matches!(&report, Report::Cancelled { not_undone } if not_undone.is_empty()) {
                     crate::executors::home(&self.session.location).clear(handle.id());
                 }
-                let exit = self.tell(&handle, report, &view.tally).await?;
+                let exit = self.tell(&handle, report, &view.progress).await?;
                 drop(attending);
                 Ok(exit)
             }
             Err(exit) => {
-                let done = words::count(view.tally.total(|group| group.settled()), "step");
+                let done = words::count(view.progress.total(|group| group.settled()), "step");
                 Ok(self.stopped(&format!("stopped; {done} done so far are kept"), exit))
             }
         }
@@ -312,13 +310,13 @@ impl Running<'_> {
         engine.close().await?;
         let engine = self.session.idle().await?;
         let handle = engine.start(self.asked.start.clone()).await?;
-        story::draw(&self.session.location, &handle).await;
-        story::write(&self.session.location, handle.id(), self.args, &self.asked);
+        run_meta::draw(&self.session.location, &handle).await;
+        run_meta::write(&self.session.location, handle.id(), self.args, &self.asked);
         self.hints.save();
         let report = handle.report().await?;
         drop(attending);
         let exit = match report.is_at_rest() {
-            true => self.tell(&handle, report, &Tally::default()).await?,
+            true => self.tell(&handle, report, &Progress::default()).await?,
             false => {
                 self.left = Some(handle.id());
                 Exit::Waiting

@@ -2,16 +2,16 @@
 
 use crate::{
     args, codes,
+    event_log::ReportedOutcome,
     exit::Exit,
     fault::Fault,
     finish::data_json,
     location::StoreLocation,
     pending::{self, PendingStep},
     printer::Printer,
+    run_meta::bounded,
     session::Session,
     steps,
-    story::bounded,
-    trail::Said,
     verbs::ls::shell_word,
     words,
 };
@@ -45,7 +45,8 @@ pub(crate) async fn run(args: &args::Send, location: StoreLocation, printer: &Pr
         None => handle.resolve(&step.address, values).await.map(|()| true)?,
     };
     if is_new {
-        Said::Done { event: Some(args.event.clone()), outputs: given }.write(&session.location.run(run.id), &address);
+        ReportedOutcome::Done { event: Some(args.event.clone()), outputs: given }
+            .write(&session.location.run(run.id), &address);
     }
     let step = words::step(&address);
     engine.close().await?;

@@ -1,7 +1,7 @@
 //! `onceflow show RUN`: what was asked for, what became of every step, the outputs, and what can be done next.
 
 use crate::{
-    args,
+    args, event_log,
     exit::Exit,
     fault::Fault,
     finish::{data_json, failed_json},
@@ -9,16 +9,14 @@ use crate::{
     pending::{self, PendingStep},
     presence,
     printer::{Ink, Printer, name},
-    runs,
+    progress::{Group, Progress},
+    run_meta, runs,
     session::{self, Session},
-    story,
-    tally::{Group, Tally},
-    trail,
     verbs::explain::is_being_undone,
     view, words,
 };
 use onceflow_core::plan::Fate;
-use onceflow_engine::{End, Engine, Handle, Reasons, Report, RunStatus, Summary, What};
+use onceflow_engine::{End, Engine, EventKind, Handle, Reasons, Report, RunStatus, Summary};
 use serde_json::{Map, Value, json};
 
 /// Failures that are shown.
@@ -43,37 +41,37 @@ pub(crate) async fn run(args: &args::Show, location: StoreLocation, printer: &Pr
         }
     }
     engine.stop();
-    let mut tally = trail::tally(&session.location.run(run.id));
+    let mut progress = event_log::progress(&session.location.run(run.id));
     let left = waiting
         .iter()
         .filter(|waits| matches!(waits.why, pending::Why::Left(_)))
         .map(|waits| waits.step.address.clone());
-    left.for_each(|address| tally.lost(&address));
+    left.for_each(|address| progress.lost(&address));
     let waits = waiting.iter().map(|waits| waits.step.address.clone()).collect();
     use RunStatus::{Cancelled, Cancelling, Done, Removing, Undoing, Undone};
     let can_be_done = !matches!(run.status, Cancelled | Cancelling | Removing | Undoing | Undone);
-    tally.waits_only(&waits, can_be_done);
+    progress.waits_only(&waits, can_be_done);
     if let Some(standing) = &standing {
-        tally.as_stored(standing, can_be_done);
+        progress.as_stored(standing, can_be_done);
     }
     if run.status == Done {
         // Whoever did the last of it may not have lived to tell.
-        tally.saw(trail::now_ms(), &What::DidEnd { how: End::Done });
+        progress.saw(event_log::now_ms(), &EventKind::DidEnd { how: End::Done });
     }
-    let asked = story::read(&session.location, run.id);
-    let inputs = story::inputs(&session.location, run.id);
+    let asked = run_meta::read(&session.location, run.id);
+    let inputs = run_meta::inputs(&session.location, run.id);
     session.close().await?;
     let failures = match &report {
         Report::Failed(failures) | Report::Undone { failures, .. } => failures.clone(),
         _ => vec![],
     };
     if matches!(report, Report::Failed(_)) && failures.len() >= run.failed {
-        tally.failed_only(&failures);
+        progress.failed_only(&failures);
     }
     let pid = attended.map(|notice| notice.pid);
-    let story = Story { run: &run, pid, tally: &tally, asked, inputs, others, reasons, waiting: &waiting };
+    let shown = ShownRun { run: &run, pid, progress: &progress, asked, inputs, others, reasons, waiting: &waiting };
     if printer.json {
-        let mut data = story.to_json();
+        let mut data = shown.to_json();
         data["outputs"] = Value::Object(outputs);
         data["failures"] = failed_json(&failures);
         data["failed"] = json!(run.failed.max(failures.len()));
@@ -84,7 +82,7 @@ pub(crate) async fn run(args: &args::Show, location: StoreLocation, printer: &Pr
         printer.pretty(&data);
         return Ok(Exit::Done);
     }
-    let mut text = story.to_text(printer);
+    let mut text = shown.to_text(printer);
     let more = |all: usize, what: &str| match all.saturating_sub(FAILURES_MAX) {
         0 => String::new(),
         more => format!("… and {more} more {what}; --json has them\n"),
@@ -109,14 +107,14 @@ pub(crate) async fn run(args: &args::Show, location: StoreLocation, printer: &Pr
         text.push_str(&format!("output   {name}: {value}\n"));
     }
     printer.text(text);
-    printer.next(story.next());
+    printer.next(shown.next());
     Ok(Exit::Done)
 }
 
-struct Story<'a> {
+struct ShownRun<'a> {
     run: &'a Summary,
     pid: Option<u32>,
-    tally: &'a Tally,
+    progress: &'a Progress,
     asked: Option<Value>,
     /// All inputs as they were said, unless they are too long.
     inputs: Option<Map<String, Value>>,
@@ -153,7 +151,7 @@ impl Others {
     }
 }
 
-impl Story<'_> {
+impl ShownRun<'_> {
     fn is_attended(&self) -> bool {
         self.pid.is_some() || self.others.there > 0
     }
@@ -163,7 +161,7 @@ impl Story<'_> {
     }
 
     fn next(&self) -> String {
-        runs::next(self.run, self.is_attended(), self.waiting, story::again(self.asked.as_ref()).as_deref())
+        runs::next(self.run, self.is_attended(), self.waiting, run_meta::again(self.asked.as_ref()).as_deref())
     }
 
     /// Inputs as people read them: long lists are cut.
@@ -188,20 +186,20 @@ impl Story<'_> {
             })
         };
         // A list is given whole, or its length is.
-        let inputs = self.inputs.clone().unwrap_or_else(|| story::without_cuts(self.inputs()));
+        let inputs = self.inputs.clone().unwrap_or_else(|| run_meta::without_cuts(self.inputs()));
         json!({
             "key": run.key, "id": run.id.to_string(), "flow": run.flow, "status": self.status(), "plan": run.generation,
             "pid": self.pid, "started_ms": run.started.as_ms(), "ended_ms": run.ended.map(|ended| ended.as_ms()),
             "keep_ms": run.keep_ms, "history_ms": run.history_ms, "inputs": inputs,
-            "unlisted": self.tally.unlisted,
-            "steps": self.tally.groups.iter().map(step).collect::<Vec<_>>(),
+            "unlisted": self.progress.unlisted,
+            "steps": self.progress.groups.iter().map(step).collect::<Vec<_>>(),
             "workers": self.others.there, "lacking": self.others.lacking,
             "not_undone": failed_json(&run.not_undone), "next": self.next(),
         })
     }
 
     fn to_text(&self, printer: &Printer) -> String {
-        let (run, now) = (self.run, trail::now_ms());
+        let (run, now) = (self.run, event_log::now_ms());
         let by = self.pid.map_or(String::new(), |pid| format!(", by process {pid}"));
         let undoing = is_being_undone(run.status) && !self.is_attended();
         let undoing = if undoing { " while it was undone" } else { "" };
@@ -217,12 +215,12 @@ impl Story<'_> {
         for (name, value) in self.inputs() {
             text.push_str(&format!("input    {name}: {}\n", words::clipped(&value.to_string())));
         }
-        for (name, group) in &self.tally.groups {
+        for (name, group) in &self.progress.groups {
             let told = told(group, self.is_attended());
             text.push_str(&format!("step     {name}: {}\n", told.unwrap_or_else(|| self.nothing(name).to_owned())));
         }
-        if self.tally.unlisted > 0 {
-            let many = words::count(self.tally.unlisted, "step");
+        if self.progress.unlisted > 0 {
+            let many = words::count(self.progress.unlisted, "step");
             text.push_str(&format!("log      cut: {many} are counted, and not listed one by one\n"));
         }
         text.push_str(&self.left());
@@ -244,7 +242,7 @@ impl Story<'_> {
 
     /// Who was at work is gone, and what that means for what was.
     fn left(&self) -> String {
-        let taken = self.tally.total(|group| group.running.len() + group.interrupted.len());
+        let taken = self.progress.total(|group| group.running.len() + group.interrupted.len());
         if taken == 0 || self.is_attended() || self.run.status.is_at_rest() {
             return String::new();
         }

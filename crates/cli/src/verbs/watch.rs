@@ -39,7 +39,7 @@ pub(crate) async fn run(args: &args::Watch, location: StoreLocation, printer: &P
             Exit::Waiting
         }
         Followed::Rests(handle, report, view) => {
-            Ending { printer, handle: &handle, tally: &view.tally }.tell(*report, None).await?
+            Ending { printer, handle: &handle, progress: &view.progress }.tell(*report, None).await?
         }
     };
     engine.stop();

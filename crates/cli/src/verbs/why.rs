@@ -1,10 +1,11 @@
 //! `onceflow why RUN STEP`: why a step ran, or did not: what was different when the run was planned, and what happened at
-//! each try. The first is stored with the run; the second is in its trail.
+//! each try. The first is stored with the run; the second is in its event log.
 
 mod tries;
 
 use crate::{
     args,
+    event_log::ReportedOutcome,
     exit::Exit,
     fault::Fault,
     location::StoreLocation,
@@ -13,7 +14,6 @@ use crate::{
     runs::Attendance,
     session::Session,
     steps,
-    trail::Said,
     verbs::ls::shell_word,
     words,
 };
@@ -62,7 +62,7 @@ pub(crate) async fn run(args: &args::Why, location: StoreLocation, printer: &Pri
     Ok(Exit::Done)
 }
 
-/// What the store says of the step, whatever the trail tells.
+/// What the store says of the step, whatever the event log tells.
 struct Stands {
     /// What it waits for that only somebody outside can say.
     waits: Option<PendingStep>,
@@ -358,7 +358,7 @@ impl Answer {
             json!({
                 "number": one.number, "plan": one.plan, "attempt": one.attempt, "started_ms": one.from,
                 "ended_ms": one.until, "end": end, "causes": causes, "because": one.because,
-                "said": one.said.as_ref().map(Said::to_json),
+                "said": one.said.as_ref().map(ReportedOutcome::to_json),
             })
         };
         json!({

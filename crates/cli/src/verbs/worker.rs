@@ -2,18 +2,18 @@
 //! it has.
 
 use crate::{
-    args,
+    args, event_log,
     exit::Exit,
     fault::Fault,
     location::StoreLocation,
     printer::{Ink, Printer},
+    progress::Progress,
     session::Session,
     signals::Signals,
-    tally::Tally,
-    trail, view, words, work,
+    view, words, work,
     worker_setup::WorkerSetup,
 };
-use onceflow_engine::{Engine, Event, What};
+use onceflow_engine::{Engine, Event, EventKind};
 use serde_json::json;
 use std::{collections::BTreeMap, time::Duration};
 use tokio::sync::mpsc::UnboundedReceiver;
@@ -157,17 +157,18 @@ struct Did {
 async fn tell(mut events: UnboundedReceiver<Event>, engine: Engine, location: StoreLocation, printer: Printer) -> Did {
     const AT_ONCE_MAX: usize = 256;
     let (mut some, mut did) = (Vec::with_capacity(AT_ONCE_MAX), Did::default());
-    let (mut trails, mut tallies) = (trail::Trails::new(engine, location), BTreeMap::<String, Tally>::new());
+    let (mut logs, mut progress_of) =
+        (event_log::EventLogs::new(engine, location), BTreeMap::<String, Progress>::new());
     while events.recv_many(&mut some, AT_ONCE_MAX).await > 0 {
-        let ms = trail::now_ms();
-        trails.write(ms, &some).await;
-        for Event { run, what } in some.drain(..) {
-            let took = tallies.entry(run.to_string()).or_default().saw(ms, &what);
+        let ms = event_log::now_ms();
+        logs.write(ms, &some).await;
+        for Event { run, kind: what } in some.drain(..) {
+            let took = progress_of.entry(run.to_string()).or_default().saw(ms, &what);
             match &what {
-                What::DidEnd { .. } => drop(tallies.remove(&*run)),
-                What::DidCommit { address } if !words::is_helper(address) && took.is_some() => did.done += 1,
-                What::DidFail(_) => did.failed += 1,
-                What::DidLose { .. } => did.lost += 1,
+                EventKind::DidEnd { .. } => drop(progress_of.remove(&*run)),
+                EventKind::DidCommit { address } if !words::is_helper(address) && took.is_some() => did.done += 1,
+                EventKind::DidFail(_) => did.failed += 1,
+                EventKind::DidLose { .. } => did.lost += 1,
                 _ => {}
             }
             say(&printer, ms, &run, &what, took);
@@ -176,9 +177,9 @@ async fn tell(mut events: UnboundedReceiver<Event>, engine: Engine, location: St
     did
 }
 
-fn say(printer: &Printer, ms: u64, run: &str, what: &What, took: Option<u64>) {
+fn say(printer: &Printer, ms: u64, run: &str, what: &EventKind, took: Option<u64>) {
     if printer.json {
-        if let Some(mut line) = trail::told(ms, what) {
+        if let Some(mut line) = event_log::told(ms, what) {
             line["run"] = json!(run);
             printer.data(&line);
         }
@@ -186,27 +187,27 @@ fn say(printer: &Printer, ms: u64, run: &str, what: &What, took: Option<u64>) {
     }
     let at = |address: &str| format!("{run} {}", words::step(address));
     match what {
-        What::WillRun { address, attempt } if !words::is_helper(address) => {
+        EventKind::WillRun { address, attempt } if !words::is_helper(address) => {
             let again = if *attempt > 1 { format!(", attempt {attempt}") } else { String::new() };
             printer.say(format!("takes   {}{again}", at(address)));
         }
-        What::DidCommit { address } if !words::is_helper(address) => {
+        EventKind::DidCommit { address } if !words::is_helper(address) => {
             if let Some(took) = took {
                 let done = printer.ink(Ink::Green, "done");
                 printer.say(format!("{done}    {} in {}", at(address), words::duration(took)));
             }
         }
-        What::DidFail(failed) => printer.tell(format!("{run}: {}", view::failure(printer, failed))),
-        What::WillWait { address } => printer.say(format!("waits   {}", at(address))),
-        What::DidLoseTrack { address } => printer.say(format!("unknown {}", at(address))),
-        What::DidUndo { address } => printer.say(format!("undone  {}", at(address))),
-        What::HeldUp { address, why } => printer.warn(format!("held up {}: {why}", at(address))),
-        What::DidLose { address } => printer.warn(format!(
+        EventKind::DidFail(failed) => printer.tell(format!("{run}: {}", view::failure(printer, failed))),
+        EventKind::WillWait { address } => printer.say(format!("waits   {}", at(address))),
+        EventKind::DidMarkUnknown { address } => printer.say(format!("unknown {}", at(address))),
+        EventKind::DidUndo { address } => printer.say(format!("undone  {}", at(address))),
+        EventKind::HeldUp { address, why } => printer.warn(format!("held up {}: {why}", at(address))),
+        EventKind::DidLose { address } => printer.warn(format!(
             "{}    {}: it took too long to say that it lives, so another worker has it; what it gave here is not taken",
             printer.ink(Ink::Yellow, "lost"),
             at(address)
         )),
-        What::DidEnd { how } => printer.say(format!("ended   {run}: {how}")),
+        EventKind::DidEnd { how } => printer.say(format!("ended   {run}: {how}")),
         _ => {}
     }
 }

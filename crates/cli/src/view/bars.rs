@@ -2,11 +2,12 @@
 //! it may take. Every row is one line of the terminal, however narrow that is: a line that wraps cannot be drawn over.
 
 use crate::{
-    tally::{Group, Tally},
-    trail, words,
+    event_log,
+    progress::{Group, Progress},
+    words,
 };
 use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
-use onceflow_engine::What;
+use onceflow_engine::EventKind;
 use rustix::{
     process::getpgrp,
     termios::{LocalModes, OptionalActions, Termios, tcgetattr, tcgetpgrp, tcsetattr},
@@ -65,22 +66,33 @@ impl Bars {
         let running = all.add(ProgressBar::new_spinner());
         running.set_style(style("{spinner:.cyan} {elapsed} {msg}"));
         running.enable_steady_tick(Duration::from_millis(120));
-        Bars { all, bars: BTreeMap::new(), running, since_ms: trail::now_ms(), columns: columns(), echo: Echo::off() }
+        Bars {
+            all,
+            bars: BTreeMap::new(),
+            running,
+            since_ms: event_log::now_ms(),
+            columns: columns(),
+            echo: Echo::off(),
+        }
     }
 
-    pub(super) fn saw(&mut self, tally: &Tally, what: &What) {
+    pub(super) fn saw(&mut self, progress: &Progress, what: &EventKind) {
         let address = match what {
-            What::WillRun { address, .. } | What::DidCommit { address } | What::DidReuse { address } => address,
-            What::DidUndo { address } | What::DidLose { address } | What::DidLoseTrack { address } => address,
-            What::WillWait { address } => address,
-            What::HeldUp { address, why } => {
+            EventKind::WillRun { address, .. } | EventKind::DidCommit { address } | EventKind::DidReuse { address } => {
+                address
+            }
+            EventKind::DidUndo { address } | EventKind::DidLose { address } | EventKind::DidMarkUnknown { address } => {
+                address
+            }
+            EventKind::WillWait { address } => address,
+            EventKind::HeldUp { address, why } => {
                 let _lost_with_the_terminal = self.all.println(format!("held up {}: {why}", words::step(address)));
                 return;
             }
-            What::DidFail(failed) => &*failed.address,
-            What::DidOpen { address, .. } => address,
-            What::DidEnd { .. } => return self.show_all(tally),
-            What::DidStart { .. } | What::DidTurn { .. } | What::DidUse { .. } => return,
+            EventKind::DidFail(failed) => &*failed.address,
+            EventKind::DidOpen { address, .. } => address,
+            EventKind::DidEnd { .. } => return self.show_all(progress),
+            EventKind::DidStart { .. } | EventKind::DidTurn { .. } | EventKind::DidUse { .. } => return,
         };
         let now = columns();
         if now != self.columns {
@@ -88,17 +100,17 @@ impl Bars {
             self.bars.values().for_each(|bar| bar.set_style(row(now)));
         }
         let name = words::top(address);
-        if let Some((_, group)) = tally.groups.iter().find(|(known, _)| known == name)
+        if let Some((_, group)) = progress.groups.iter().find(|(known, _)| known == name)
             && !(words::is_helper(address) && group.settled() + group.running.len() == 0)
         {
             let (since_ms, room) = (self.since_ms, room(self.columns));
-            let bar = self.bar(tally, name);
+            let bar = self.bar(progress, name);
             let (done, of) = far(group);
             bar.set_length(of.max(1) as u64);
             bar.set_position(done as u64);
             bar.set_message(fit(&notes(group, since_ms).join(", "), room));
         }
-        let running = tally.running();
+        let running = progress.running();
         let named: Vec<_> = running.iter().take(NAMED_MAX).map(|(step, _)| step.as_str()).collect();
         let more = running.len().saturating_sub(NAMED_MAX);
         let more = if more == 0 { String::new() } else { format!(" and {more} more") };
@@ -111,8 +123,8 @@ impl Bars {
     }
 
     /// How far everything is in the end.
-    fn show_all(&mut self, tally: &Tally) {
-        for (name, group) in &tally.groups {
+    fn show_all(&mut self, progress: &Progress) {
+        for (name, group) in &progress.groups {
             if let Some(bar) = self.bars.get(name) {
                 let (done, of) = far(group);
                 bar.set_length(of.max(1) as u64);
@@ -122,9 +134,9 @@ impl Bars {
         }
     }
 
-    fn bar(&mut self, tally: &Tally, name: &str) -> &ProgressBar {
+    fn bar(&mut self, progress: &Progress, name: &str) -> &ProgressBar {
         if !self.bars.contains_key(name) {
-            self.make_room(tally);
+            self.make_room(progress);
             let bar = self.all.insert_before(&self.running, ProgressBar::new(1));
             bar.set_style(row(self.columns));
             bar.set_prefix(name.to_owned());
@@ -133,9 +145,9 @@ impl Bars {
         &self.bars[name]
     }
 
-    fn make_room(&mut self, tally: &Tally) {
+    fn make_room(&mut self, progress: &Progress) {
         let rests =
-            |name: &String| !tally.groups.iter().any(|(known, group)| known == name && !group.running.is_empty());
+            |name: &String| !progress.groups.iter().any(|(known, group)| known == name && !group.running.is_empty());
         while self.bars.len() >= BARS_MAX {
             let Some(name) = self.bars.keys().find(|name| rests(name)).cloned() else { return };
             if let Some(bar) = self.bars.remove(&name) {

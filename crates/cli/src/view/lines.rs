@@ -2,10 +2,10 @@
 
 use crate::{
     printer::{Ink, Printer},
-    tally::Tally,
+    progress::Progress,
     words,
 };
-use onceflow_engine::What;
+use onceflow_engine::EventKind;
 
 /// Lines about single steps.
 const LINES_MAX: usize = 200;
@@ -25,45 +25,45 @@ pub(super) struct Lines {
 }
 
 impl Lines {
-    pub(super) fn saw(&mut self, printer: &Printer, tally: &Tally, ms: u64, what: &What, took: Option<u64>) {
+    pub(super) fn saw(&mut self, printer: &Printer, progress: &Progress, ms: u64, what: &EventKind, took: Option<u64>) {
         let took = took.map_or(String::new(), |ms| format!(" ({})", words::duration(ms)));
         let is_helper = |address: &str| words::is_helper(address);
         let line = match what {
-            What::WillRun { address, .. } | What::DidCommit { address } | What::DidReuse { address }
+            EventKind::WillRun { address, .. } | EventKind::DidCommit { address } | EventKind::DidReuse { address }
                 if is_helper(address) =>
             {
                 return;
             }
-            What::DidStart { .. } | What::DidEnd { .. } | What::DidOpen { .. } => return,
-            What::DidTurn { .. } | What::DidUse { .. } => return,
-            What::DidFail(failed) => {
+            EventKind::DidStart { .. } | EventKind::DidEnd { .. } | EventKind::DidOpen { .. } => return,
+            EventKind::DidTurn { .. } | EventKind::DidUse { .. } => return,
+            EventKind::DidFail(failed) => {
                 self.failures += 1;
                 if self.failures <= FAILURES_MAX {
                     printer.say(super::failure(printer, failed));
                 }
                 return;
             }
-            What::WillRun { address, attempt: 1 } => format!("run     {}", words::step(address)),
-            What::WillRun { address, attempt } => {
+            EventKind::WillRun { address, attempt: 1 } => format!("run     {}", words::step(address)),
+            EventKind::WillRun { address, attempt } => {
                 format!("{}   {}, attempt {attempt}", printer.ink(Ink::Yellow, "again"), words::step(address))
             }
-            What::DidCommit { address } => {
+            EventKind::DidCommit { address } => {
                 format!("{}    {}{took}", printer.ink(Ink::Green, "done"), words::step(address))
             }
-            What::DidReuse { address } => format!("reused  {}", words::step(address)),
-            What::DidUndo { address } => format!("undone  {}", words::step(address)),
-            What::DidLose { address } => {
+            EventKind::DidReuse { address } => format!("reused  {}", words::step(address)),
+            EventKind::DidUndo { address } => format!("undone  {}", words::step(address)),
+            EventKind::DidLose { address } => {
                 format!("{}    {}: another worker has it", printer.ink(Ink::Yellow, "lost"), words::step(address))
             }
             // Also after so many lines: nobody would know why nothing happens.
-            What::HeldUp { address, why } => {
+            EventKind::HeldUp { address, why } => {
                 printer.say(format!("{} {}: {why}", printer.ink(Ink::Yellow, "held up"), words::step(address)));
                 return;
             }
-            What::WillWait { address } => {
+            EventKind::WillWait { address } => {
                 format!("{}   {}", printer.ink(Ink::Yellow, "waits"), words::step(address))
             }
-            What::DidLoseTrack { address } => {
+            EventKind::DidMarkUnknown { address } => {
                 format!("{} {}", printer.ink(Ink::Yellow, "unknown"), words::step(address))
             }
         };
@@ -73,20 +73,20 @@ impl Lines {
             self.last_ms = ms;
         } else if ms >= self.last_ms + PAUSE_MS {
             self.last_ms = ms;
-            printer.say(progress(tally));
+            printer.say(progress_line(progress));
         }
     }
 }
 
-/// How far it is, in one line.
-fn progress(tally: &Tally) -> String {
-    let busy = tally.groups.iter().filter(|(_, group)| !group.running.is_empty());
-    let far = |(name, group): &(String, crate::tally::Group)| match group.elements_done() {
+/// The counts of all steps and those at work, in one line.
+fn progress_line(progress: &Progress) -> String {
+    let busy = progress.groups.iter().filter(|(_, group)| !group.running.is_empty());
+    let far = |(name, group): &(String, crate::progress::Group)| match group.elements_done() {
         Some((done, all)) => format!("{name} {done}/{all}"),
         None => format!("{name} {}", group.before + group.settled()),
     };
     let busy: Vec<_> = busy.take(8).map(far).collect();
-    let (done, failed) = (tally.total(|group| group.settled()), tally.total(|group| group.failed.len()));
+    let (done, failed) = (progress.total(|group| group.settled()), progress.total(|group| group.failed.len()));
     let failed = if failed == 0 { String::new() } else { format!(", {failed} failed") };
     let busy = if busy.is_empty() { String::new() } else { format!("; at work: {}", busy.join(", ")) };
     format!("        {done} done{failed}{busy}")

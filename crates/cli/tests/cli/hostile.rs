@@ -412,7 +412,7 @@ fn a_disk_without_room_for_a_store_is_said_to_be() {
         run     copy
         done    copy ([time])
         done: 1 step ran in [time]
-        next: results are in results/; `onceflow show copy` tells the story
+        next: results are in results/; `onceflow show copy` shows what happened
         exit 0
         -- exit 0
     "#]]);

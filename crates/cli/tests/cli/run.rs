@@ -29,7 +29,7 @@ fn a_first_run_writes_its_results_and_a_second_one_does_nothing() {
         run     sum[2]
         done    sum[2] ([time])
         done: 4 steps ran in [time]
-        next: results are in results/; `onceflow show rain` tells the story
+        next: results are in results/; `onceflow show rain` shows what happened
         -- exit 0
     "#]]);
     assert_eq!(bed.read("results/rain.txt"), "north: 10 mm\nsouth: 8 mm\nfar east: 12 mm\n");
@@ -40,7 +40,7 @@ fn a_first_run_writes_its_results_and_a_second_one_does_nothing() {
         {"report":"results/rain.txt"}
         -- stderr
         done: nothing to do: nothing has changed
-        next: results are in results/; `onceflow show rain` tells the story
+        next: results are in results/; `onceflow show rain` shows what happened
         -- exit 0
     "#]]);
     assert_eq!(fs::metadata(bed.path("results/rain.txt")).expect("a result").ino(), inode, "the same file");
@@ -88,7 +88,7 @@ fn a_changed_input_reruns_only_what_depends_on_it_as_was_explained() {
         done    sum[1] ([time])
         reused  sum[2]
         done: 2 steps ran in [time], 2 reused
-        next: results are in results/; `onceflow show rain` tells the story
+        next: results are in results/; `onceflow show rain` shows what happened
         -- exit 0
     "#]]);
     assert_eq!(bed.read("results/rain.txt"), "north: 10 mm\nsouth: 100 mm\nfar east: 12 mm\n");
@@ -218,7 +218,7 @@ fn a_new_run_does_everything_again() {
         run     copy
         done    copy ([time])
         done: 1 step ran in [time]
-        next: results are in results/; `onceflow show copy` tells the story
+        next: results are in results/; `onceflow show copy` shows what happened
         -- exit 0
     "#]]);
     assert_eq!(bed.read("ran"), "ran\nran\n");

@@ -15,7 +15,7 @@ use super::{
 };
 use crate::{
     Error, Handle,
-    events::{Event, What},
+    events::{Event, EventKind},
     shared::{Run, Shared},
 };
 use onceflow_core::{
@@ -248,8 +248,8 @@ impl Engine {
         let Some(committed) = self.commit_beginning(asked, draft, &weaves).await? else { return Ok(None) };
         let run = shared.remember(plan, header, State { generation, phase: Phase::Running });
         shared.look.notify_one();
-        let what = What::DidStart { generation: generation.0 };
-        shared.events.tell(committed.position, Event { run: run.key.clone(), what });
+        let what = EventKind::DidStart { generation: generation.0 };
+        shared.events.tell(committed.position, Event { run: run.key.clone(), kind: what });
         Ok(Some(self.handle(&asked.start.key, run.plan.keys.run)))
     }
 

@@ -2,7 +2,7 @@
 //! many elements, which arm, whether to go on) is decided from what the step has read after it was taken.
 
 use super::{Committed, Job, Work, failure};
-use crate::{Error, data, events::What, worker::Slot};
+use crate::{Error, data, events::EventKind, worker::Slot};
 use onceflow_core::{
     Name, limits,
     model::{
@@ -67,7 +67,7 @@ impl Work<'_> {
         &self,
         slot: &Slot,
         outputs: &[Outcome],
-        what: Option<What>,
+        what: Option<EventKind>,
     ) -> Result<Option<Job>, Error> {
         let commit = |state: State| step::commit(&self.run.plan, state, &self.taken, outputs);
         let committed = self.commit(slot, &[], what, commit).await?;
@@ -84,7 +84,7 @@ impl Work<'_> {
         if plan.keys.generation.0 > 0 && onceflow_core::hazard::is_on("reuse-not-pinned") {
             return Ok(None);
         }
-        let what = What::DidReuse { address: self.address_if_wanted().await? };
+        let what = EventKind::DidReuse { address: self.address_if_wanted().await? };
         let commit = |state: State| {
             let mut draft = step::commit(plan, state, &self.taken, &outputs);
             draft.batch.require_present(plan.keys.memo(memo));
@@ -149,7 +149,7 @@ impl Work<'_> {
         }
         let elements = step::elements(n as u32, ops_per_element(&plan.program, plan, body), concurrency);
         let open = |state: State| step::open_each(plan, state, &self.taken, body, elements, inputs, memo);
-        let what = What::DidOpen { address: self.address_if_wanted().await?, elements: elements.n };
+        let what = EventKind::DidOpen { address: self.address_if_wanted().await?, elements: elements.n };
         self.commit(slot, &[], Some(what), open).await.map(Committed::next)
     }
 
@@ -239,7 +239,7 @@ impl Work<'_> {
                 true => {
                     let place = self.worker.shared.place(&self.run, opener.frame, opener.index).await?;
                     let address = place.address(&node.path);
-                    Some(What::DidTurn { address, iteration: self.taken.step.index + 1 })
+                    Some(EventKind::DidTurn { address, iteration: self.taken.step.index + 1 })
                 }
             };
             return self.commit(slot, &[], what, turn).await.map(Committed::next);

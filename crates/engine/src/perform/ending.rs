@@ -4,7 +4,7 @@ use super::{Committed, Job, Work};
 use crate::{
     Error,
     error::DAMAGE,
-    events::{End, What},
+    events::{End, EventKind},
     worker::Slot,
 };
 use onceflow_core::{
@@ -81,7 +81,7 @@ impl Work<'_> {
             }
             draft
         };
-        let what = end.map(|how| What::DidEnd { how });
+        let what = end.map(|how| EventKind::DidEnd { how });
         let committed = self.commit_as_seen(slot, state, &[], what, decide).await?;
         if committed.is_some() {
             self.run.set_state(State { phase, ..state });
@@ -140,7 +140,7 @@ impl Work<'_> {
         slot: &Slot,
         seen: State,
         weaves: &[Weave],
-        what: Option<What>,
+        what: Option<EventKind>,
         decide: impl Fn(State) -> onceflow_core::protocol::draft::Draft<'a>,
     ) -> Result<Option<Committed>, Error> {
         let asked = self.worker.claim_next(slot);
@@ -271,7 +271,7 @@ impl Work<'_> {
             draft
         };
         // In the state it was decided in: a run that was cancelled meanwhile is settled again.
-        let what = Some(What::DidEnd { how });
+        let what = Some(EventKind::DidEnd { how });
         let Some(committed) = self.commit_as_seen(slot, state, &weaves, what, decide).await? else { return Ok(None) };
         shared.forget(plan.keys.run);
         shared.progress(plan.keys.run).notify_waiters();

@@ -2,7 +2,7 @@
 //! gave is kept meanwhile, and never computed again because it could not be stored.
 
 use super::Work;
-use crate::{Error, events::What, worker::Worker};
+use crate::{Error, events::EventKind, worker::Worker};
 use futures_util::future::{BoxFuture, Either, select};
 use onceflow_core::Name;
 use std::{
@@ -113,7 +113,7 @@ impl Work<'_> {
     pub(crate) async fn tell_held_up(&self, why: &str) {
         let address = self.address().await.unwrap_or_else(|_| String::from("/"));
         tracing::warn!(run = %self.run.key, address, "a step is held up: {why}");
-        let what = What::HeldUp { address, why: why.to_owned() };
+        let what = EventKind::HeldUp { address, why: why.to_owned() };
         self.tell_in_order(self.worker.shared.records.position(), what).await;
     }
 

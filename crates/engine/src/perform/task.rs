@@ -13,7 +13,7 @@ use super::{
 use crate::{
     Error, data,
     error::SOURCE_CHANGED,
-    events::What,
+    events::EventKind,
     shared::lock,
     task::{Data, Failure, FlowRows, Tx, Verdict},
     worker::{Reserved, Slot, Stop},
@@ -188,7 +188,7 @@ impl Work<'_> {
         if shared.events.wanted() {
             // Its frame may have gone with what others did.
             let address = self.address().await.unwrap_or_default();
-            self.tell_in_order(shared.records.position(), What::DidLose { address }).await;
+            self.tell_in_order(shared.records.position(), EventKind::DidLose { address }).await;
         }
         Ok(())
     }
@@ -283,7 +283,7 @@ impl Work<'_> {
             Some(memo) if self.kept(Some(memo)).await?.is_none() => Some(memo),
             _ => None,
         };
-        let what = What::DidCommit { address: self.address_if_wanted().await? };
+        let what = EventKind::DidCommit { address: self.address_if_wanted().await? };
         let commit = |state: State| {
             let mut draft = step::commit(plan, state, &self.taken, outcomes);
             if let Some((tx, now)) = tx
@@ -314,7 +314,7 @@ impl Work<'_> {
         let plan = &self.run.plan;
         let node = self.taken.node(plan);
         let failed = Failed { address: self.address().await?.into(), attempt, causes: shortened(causes), started };
-        let what = What::DidFail(failed.clone());
+        let what = EventKind::DidFail(failed.clone());
         // What is wrong with the inputs of the run, a handler cannot make good.
         let is_changed = failed.causes.first().is_some_and(|cause| cause.starts_with(SOURCE_CHANGED));
         if (self.taken.frame.guarded || node.attempt)
@@ -328,7 +328,7 @@ impl Work<'_> {
     }
 
     /// Puts the step aside until the run is tried again.
-    async fn park_failed(&self, slot: &Slot, failed: Failed, what: What) -> Result<Option<Job>, Error> {
+    async fn park_failed(&self, slot: &Slot, failed: Failed, what: EventKind) -> Result<Option<Job>, Error> {
         let plan = &self.run.plan;
         let finish_independent = self.run.header.finish_independent;
         let park = |state: State| {
@@ -368,7 +368,7 @@ impl Work<'_> {
         else {
             return Ok(false);
         };
-        self.tell_in_order(committed.position, What::DidFail(failed)).await;
+        self.tell_in_order(committed.position, EventKind::DidFail(failed)).await;
         let (heartbeat, resting) = (self.heartbeat(true), self.worker.capacity.rest(slot));
         let pause = shared.world.sleep(pause_ms(spec, ready_step.failed, shared.world.random()));
         if let Either::Right((Stop::Lost, _)) = select(pause, std::pin::pin!(heartbeat.stopped())).await {

@@ -8,7 +8,7 @@ use super::{
 };
 use crate::{
     Error, data,
-    events::{End, What},
+    events::{End, EventKind},
     shared::lock,
     task::{At, Attempt, Body, Data, Failure, Path, Step},
     worker::{Heartbeat, Slot, Whose},
@@ -183,14 +183,14 @@ impl Work<'_> {
         let gone = is_undone.then(|| (number, undo.as_ref().map(|(undo, _)| undo)));
         let decide = |state: State| run::undone(plan, state, &self.taken, gone, next);
         let what = match (next, &undo) {
-            (AfterUndo::Stop, _) => Some(What::DidEnd { how: End::NotUndone }),
-            (_, Some((undo, true))) => Some(What::DidUndo { address: undo.address.to_string() }),
+            (AfterUndo::Stop, _) => Some(EventKind::DidEnd { how: End::NotUndone }),
+            (_, Some((undo, true))) => Some(EventKind::DidUndo { address: undo.address.to_string() }),
             _ => None,
         };
         if next == AfterUndo::Stop
             && let Some((undo, true)) = &undo
         {
-            let what = What::DidUndo { address: undo.address.to_string() };
+            let what = EventKind::DidUndo { address: undo.address.to_string() };
             self.tell_in_order(self.worker.shared.records.position(), what).await;
         }
         let committed = self.commit(slot, &[], what, decide).await?;

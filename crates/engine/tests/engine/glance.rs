@@ -112,7 +112,7 @@ async fn what_happened_is_told_from_the_start_to_the_end_with_how_much_there_is_
     proof.calm().await;
     let mut told = Vec::new();
     while let Ok(event) = events.try_recv() {
-        told.push(event.what.to_string());
+        told.push(event.kind.to_string());
     }
     assert_eq!(
         (told.first().map(String::as_str), told.last().map(String::as_str)),

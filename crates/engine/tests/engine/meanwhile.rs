@@ -12,7 +12,7 @@ use onceflow_core::{
     },
 };
 use onceflow_engine::{
-    Options, Report, Resolution, Start, What,
+    EventKind, Options, Report, Resolution, Start,
     task::{Attempt, Body, Data, Failure, Step, Verdict},
 };
 use onceflow_store::{BoxFuture, Records, backend::memory::Memory, records::Scan, testing::world::poll_once};
@@ -272,7 +272,7 @@ async fn after_a_lost_reply_nobody_tells_an_end_that_another_has_still_to_settle
         let mut events = engine.events();
         let mut told = || {
             let all = std::iter::from_fn(|| events.try_recv().ok());
-            all.filter(|event| matches!(event.what, What::DidEnd { .. })).count()
+            all.filter(|event| matches!(event.kind, EventKind::DidEnd { .. })).count()
         };
         let handle = proof.drive(engine.start(start.clone())).await.unwrap();
         while !meanwhile.happened() {

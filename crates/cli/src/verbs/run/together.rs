@@ -3,13 +3,13 @@
 
 use super::Running;
 use crate::{
+    event_log,
     exit::Exit,
     fault::Fault,
     presence::Attending,
-    runs,
+    run_meta, runs,
     session::Session,
     signals::Signals,
-    story, trail,
     verbs::{ls::shell_word, worker},
     view::View,
     watching::{self, Seen},
@@ -70,8 +70,8 @@ impl Running<'_> {
             }
         };
         let location = self.session.location.clone();
-        story::draw(&location, &handle).await;
-        story::write(&location, handle.id(), self.args, &self.asked);
+        run_meta::draw(&location, &handle).await;
+        run_meta::write(&location, handle.id(), self.args, &self.asked);
         self.hints.save();
         if self.args.no_wait {
             engine.close().await?;
@@ -116,7 +116,7 @@ impl Running<'_> {
                 if matches!(report, Report::Cancelled { .. } | Report::Done(_)) && is_clean {
                     crate::executors::home(&location).clear(handle.id());
                 }
-                self.tell(&handle, report, &view.tally).await
+                self.tell(&handle, report, &view.progress).await
             }
             Err(exit) => {
                 self.printer.say("stopped looking; the run goes on where there are workers");
@@ -169,10 +169,10 @@ impl Running<'_> {
     }
 }
 
-/// So that the trail of what happened before is not shown again.
+/// So that the event log of what happened before is not shown again.
 impl Seen {
     fn from_now(location: &crate::location::StoreLocation, handle: &onceflow_engine::Handle) -> Self {
-        let mut seen = Seen::new(trail::Reader::open(&location.run(handle.id())));
+        let mut seen = Seen::new(event_log::Reader::open(&location.run(handle.id())));
         seen.skip();
         seen
     }

@@ -1,32 +1,31 @@
-//! What happened at each try at a step, and afterwards: what was said of it by hand, and how it was undone. From the trail.
+//! What happened at each try at a step, and afterwards: what was said of it by hand, and how it was undone. From the event log.
 
 use crate::{
+    event_log::{self, ReportedOutcome},
     location::StoreLocation,
-    steps,
-    trail::{self, Said},
-    words,
+    steps, words,
 };
-use onceflow_engine::{Summary, What};
+use onceflow_engine::{EventKind, Summary};
 
 /// Something that happened, and under which plan.
 pub(super) struct Seen {
     pub(super) t: u64,
     pub(super) plan: u32,
     pub(super) address: Option<String>,
-    pub(super) what: Option<What>,
+    pub(super) what: Option<EventKind>,
     /// If somebody said it, rather than whoever did it.
-    pub(super) said: Option<Said>,
+    pub(super) said: Option<ReportedOutcome>,
 }
 
 /// All that is told of a run.
 pub(super) fn events(location: &StoreLocation, run: &Summary) -> Vec<Seen> {
     let (mut plan, mut seen) = (0, Vec::new());
-    for line in trail::Reader::open(&location.run(run.id)).more() {
-        let trail::Line { t, step: address, what, said, .. } = line;
+    for line in event_log::Reader::open(&location.run(run.id)).more() {
+        let event_log::Line { t, step: address, what, said, .. } = line;
         if what.is_none() && said.is_none() {
             continue;
         }
-        if let Some(What::DidStart { generation }) = &what {
+        if let Some(EventKind::DidStart { generation }) = &what {
             plan = *generation;
         }
         seen.push(Seen { t, plan, address, what, said });
@@ -60,7 +59,7 @@ pub(super) struct Try {
     /// Why there was another one.
     pub(super) because: Option<String>,
     /// What somebody said became of it.
-    pub(super) said: Option<Said>,
+    pub(super) said: Option<ReportedOutcome>,
 }
 
 /// All tries at a step, in order.
@@ -89,17 +88,17 @@ pub(super) fn tries(step: &str, events: &[Seen]) -> Vec<Try> {
             said: None,
         };
         let end = match &event.what {
-            Some(What::WillRun { attempt, .. }) => {
+            Some(EventKind::WillRun { attempt, .. }) => {
                 let because = found.last().and_then(|last| again(last, event.plan, *attempt));
                 found.push(begins(*attempt, End::Unsaid, because));
                 continue;
             }
-            Some(What::DidCommit { .. }) => End::Done,
-            Some(What::DidReuse { .. }) => End::Reused,
-            Some(What::DidFail(failed)) => End::Failed(failed.causes.clone()),
-            Some(What::DidLoseTrack { .. }) => End::Unknown,
-            Some(What::WillWait { .. }) => End::Waits,
-            Some(What::DidLose { .. }) => End::Lost,
+            Some(EventKind::DidCommit { .. }) => End::Done,
+            Some(EventKind::DidReuse { .. }) => End::Reused,
+            Some(EventKind::DidFail(failed)) => End::Failed(failed.causes.clone()),
+            Some(EventKind::DidMarkUnknown { .. }) => End::Unknown,
+            Some(EventKind::WillWait { .. }) => End::Waits,
+            Some(EventKind::DidLose { .. }) => End::Lost,
             _ => continue,
         };
         match found.last_mut() {
@@ -124,14 +123,14 @@ impl Inside {
     pub(super) fn of(step: &str, events: &[Seen]) -> Option<Self> {
         let is_inside = |event: &&Seen| event.address.as_deref().is_some_and(|address| steps::is_within(address, step));
         let last = events.iter().rfind(is_inside)?;
-        let opened = |event: &Seen| matches!(event.what, Some(What::DidOpen { .. })) && is_of(event, step);
+        let opened = |event: &Seen| matches!(event.what, Some(EventKind::DidOpen { .. })) && is_of(event, step);
         Some(Inside { is_each: events.iter().any(|event| event.plan == last.plan && opened(event)) })
     }
 }
 
 /// Whether it was undone.
 pub(super) fn is_undone(step: &str, events: &[Seen]) -> bool {
-    events.iter().any(|event| is_of(event, step) && matches!(event.what, Some(What::DidUndo { .. })))
+    events.iter().any(|event| is_of(event, step) && matches!(event.what, Some(EventKind::DidUndo { .. })))
 }
 
 fn is_of(event: &Seen, step: &str) -> bool {
@@ -157,16 +156,16 @@ fn again(last: &Try, plan: u32, attempt: u32) -> Option<String> {
 mod tests {
     use super::*;
 
-    fn event(t: u64, plan: u32, what: What) -> Seen {
-        let address = trail::line(0, &what)["step"].as_str().map(str::to_owned);
+    fn event(t: u64, plan: u32, what: EventKind) -> Seen {
+        let address = event_log::line(0, &what)["step"].as_str().map(str::to_owned);
         Seen { t, plan, address, what: Some(what), said: None }
     }
 
     #[test]
     fn every_try_after_the_first_has_its_number_and_its_reason() {
-        let run = |attempt| What::WillRun { address: "/a".into(), attempt };
+        let run = |attempt| EventKind::WillRun { address: "/a".into(), attempt };
         let failed = |attempt| {
-            What::DidFail(onceflow_core::protocol::rows::Failed {
+            EventKind::DidFail(onceflow_core::protocol::rows::Failed {
                 address: "/a".into(),
                 attempt,
                 causes: vec![String::from("no")],
@@ -180,7 +179,7 @@ mod tests {
             event(4, 0, failed(2)),
             event(5, 0, run(1)),
             event(6, 0, run(1)),
-            event(7, 0, What::DidCommit { address: "/a".into() }),
+            event(7, 0, EventKind::DidCommit { address: "/a".into() }),
             event(8, 1, run(1)),
         ];
         let tries = tries("a", &events);

@@ -1,4 +1,4 @@
-//! Unfinished runs and changed flows: what moving one does, what is refused, and how that is known before.
+//! EachProgress runs and changed flows: what moving one does, what is refused, and how that is known before.
 
 use super::{
     ran,

@@ -37,7 +37,7 @@ fn a_failed_run_goes_on_without_its_flow_file_and_writes_its_results() {
         run     z
         done    z ([time])
         done: 1 step ran in [time]
-        next: results are in results/; `onceflow show sum` tells the story
+        next: results are in results/; `onceflow show sum` shows what happened
         -- exit 0
     "#]]);
     assert_eq!((ran(&bed), bed.read("results/z.txt")), (String::from("z"), String::from("x 1 y 2\n")));

@@ -3,7 +3,7 @@
 use super::super::Work;
 use crate::{
     Error,
-    events::What,
+    events::EventKind,
     shared::lock,
     task::{Aside, At, Attempt, Data, Failure, Path, Step, Tx},
     worker::{Capacity, Heartbeat, Reserved, Stop},
@@ -60,7 +60,7 @@ impl Work<'_> {
         let shared = &self.worker.shared;
         if shared.events.wanted() {
             let address = self.address().await?;
-            self.tell_in_order(shared.records.position(), What::WillRun { address, attempt }).await;
+            self.tell_in_order(shared.records.position(), EventKind::WillRun { address, attempt }).await;
         }
         let plan = &self.run.plan;
         let node = self.taken.node(plan);
@@ -185,7 +185,7 @@ impl Work<'_> {
         if let Some(used) = used {
             let address = self.address().await?;
             let position = self.worker.shared.records.position();
-            self.tell_in_order(position, What::DidUse { address, attempt, used }).await;
+            self.tell_in_order(position, EventKind::DidUse { address, attempt, used }).await;
         }
         Ok(())
     }

@@ -3,7 +3,7 @@
 //! has read: what it gave is dropped, and the run waits to be planned with what the file holds now.
 
 use super::{super::Work, Interrupted, shortened};
-use crate::{Error, data::Scratch, error::SOURCE_CHANGED, events::What, perform::Job, task::Data, worker::Slot};
+use crate::{Error, data::Scratch, error::SOURCE_CHANGED, events::EventKind, perform::Job, task::Data, worker::Slot};
 use onceflow_core::protocol::rows::Failed;
 use onceflow_store::values::{self, SourceError};
 
@@ -47,7 +47,7 @@ impl Work<'_> {
             causes.extend(failure.causes);
         }
         let failed = Failed { address: self.address().await?.into(), attempt, causes: shortened(causes), started };
-        let what = What::DidFail(failed.clone());
+        let what = EventKind::DidFail(failed.clone());
         self.park_failed(slot, failed, what).await
     }
 }

@@ -4,7 +4,7 @@
 use super::super::{Committed, Job, Work};
 use crate::{
     Error, data,
-    events::What,
+    events::EventKind,
     handle::noted,
     shared::{Run, Shared},
     task::{Step, Verdict},
@@ -56,7 +56,7 @@ impl Work<'_> {
         let address = self.address().await?;
         let why = Why::Unknown { started, address: address.as_str().into() };
         let park = |state: State| step::park(&self.run.plan, state, &self.taken, why.clone(), state.phase);
-        self.commit(slot, &[], Some(What::DidLoseTrack { address }), park).await.map(Committed::next)
+        self.commit(slot, &[], Some(EventKind::DidMarkUnknown { address }), park).await.map(Committed::next)
     }
 
     /// The step waits for something from outside. One that has done nothing before may be started again, and is not said
@@ -68,7 +68,7 @@ impl Work<'_> {
             true => step::park_open(&self.run.plan, state, &self.taken, why.clone()),
             false => step::park(&self.run.plan, state, &self.taken, why.clone(), state.phase),
         };
-        self.commit(slot, &[], Some(What::WillWait { address }), park).await.map(Committed::next)
+        self.commit(slot, &[], Some(EventKind::WillWait { address }), park).await.map(Committed::next)
     }
 
     /// What this worker's body gave after it was thought to be lost: the truth, if nobody has decided yet.

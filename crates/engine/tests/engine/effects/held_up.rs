@@ -2,7 +2,7 @@
 
 use super::support::{Bed, Kit, flows::*, graphs::*, int};
 use onceflow_core::model::{Effect, Type};
-use onceflow_engine::{Engine, Event, Options, Report, Start, What};
+use onceflow_engine::{Engine, Event, EventKind, Options, Report, Start};
 use onceflow_store::{
     BoxFuture, World,
     backend::memory::Memory,
@@ -115,7 +115,7 @@ impl Trial {
         self.world.hurry(self.engine.close()).await.unwrap();
         let mut told = Vec::new();
         while let Some(event) = self.events.recv().await {
-            if let What::HeldUp { address, why } = event.what {
+            if let EventKind::HeldUp { address, why } = event.kind {
                 told.push(format!("{address} {why}"));
             }
         }

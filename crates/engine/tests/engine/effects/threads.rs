@@ -3,7 +3,7 @@
 use super::support::{Bed, Kit, as_int, graphs::*, int, told};
 use onceflow_core::model::{Port, Retry, TaskSpec, Type};
 use onceflow_engine::{
-    Event, Options, Report, Start, What,
+    Event, EventKind, Options, Report, Start,
     task::{Attempt, Body, Data, Step},
 };
 use onceflow_store::testing::world::poll_once;
@@ -69,8 +69,8 @@ impl Trial {
     }
 }
 
-async fn until(events: &mut UnboundedReceiver<Event>, is_it: impl Fn(&What) -> bool) {
-    while !is_it(&events.recv().await.expect("it happens").what) {}
+async fn until(events: &mut UnboundedReceiver<Event>, is_it: impl Fn(&EventKind) -> bool) {
+    while !is_it(&events.recv().await.expect("it happens").kind) {}
 }
 
 #[tokio::test]
@@ -80,7 +80,7 @@ async fn a_retry_waits_until_the_thread_of_a_timed_out_attempt_has_returned() {
     let mut events = engine.events();
     let handle = engine.start(trial.start.clone()).await.unwrap();
     for attempt in 1..=2 {
-        until(&mut events, |what| matches!(what, What::HeldUp { why, .. } if why.contains("thread"))).await;
+        until(&mut events, |what| matches!(what, EventKind::HeldUp { why, .. } if why.contains("thread"))).await;
         assert_eq!(trial.seen.starts.load(SeqCst), attempt, "the next attempt waits");
         trial.go.send(()).unwrap();
     }
@@ -96,7 +96,7 @@ async fn closing_waits_for_threads_that_cannot_be_stopped() {
     let engine = trial.bed.engine(&trial.kit, Options::default());
     let mut events = engine.events();
     let handle = engine.start(trial.start.clone()).await.unwrap();
-    until(&mut events, |what| matches!(what, What::WillRun { .. })).await;
+    until(&mut events, |what| matches!(what, EventKind::WillRun { .. })).await;
     while trial.seen.running.load(SeqCst) == 0 {
         tokio::task::yield_now().await;
     }

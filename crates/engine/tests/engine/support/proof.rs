@@ -1,7 +1,7 @@
 //! A bed to prove things on: memory, time that passes only when everybody waits for it, and a look at every row.
 
 use super::{Kit, told};
-use onceflow_engine::{Engine, Event, HISTORY_MS, Options, Report, Start, What};
+use onceflow_engine::{Engine, Event, EventKind, HISTORY_MS, Options, Report, Start};
 use onceflow_store::{
     Records,
     backend::memory::Memory,
@@ -219,7 +219,7 @@ const ROOT_EDGE: u8 = b'r';
 pub(crate) fn commits(events: &mut tokio::sync::mpsc::UnboundedReceiver<Event>) -> BTreeMap<String, usize> {
     let mut commits = BTreeMap::new();
     while let Ok(event) = events.try_recv() {
-        if let What::DidCommit { address } = event.what {
+        if let EventKind::DidCommit { address } = event.kind {
             *commits.entry(address).or_default() += 1;
         }
     }

@@ -1,7 +1,7 @@
 //! How runs end: done, failed, undone, cancelled; what is told about it, and in which order.
 
 use super::support::{add, less, shout, told, until_end};
-use onceflow::{End, Error, Report, What, prelude::*};
+use onceflow::{End, Error, EventKind, Report, prelude::*};
 use std::sync::{
     Mutex,
     atomic::{AtomicBool, AtomicU32, Ordering::SeqCst},
@@ -210,7 +210,7 @@ async fn a_cancelled_run_ends_and_says_so() {
     let engine = Engine::in_memory();
     let mut events = engine.events();
     let run = engine.start(&stuck, 1).await.unwrap();
-    while !matches!(events.next().await.unwrap().what, What::WillRun { .. }) {}
+    while !matches!(events.next().await.unwrap().kind, EventKind::WillRun { .. }) {}
     run.cancel().await.unwrap();
     // The step in flight may take as long as it likes; the decision stands.
     assert!(!matches!(run.report().await.unwrap(), Report::Done(_)));
@@ -226,12 +226,13 @@ async fn events_come_in_the_order_of_the_commits() {
     let texts: Vec<_> = (0..20).map(|n| format!("text {n}")).collect();
     engine.start(&flow, texts).key("e").await.unwrap();
     let events = until_end(&mut events, "e").await;
-    assert_eq!(events[0].what, What::DidStart { generation: 0 });
-    assert_eq!(events.last().unwrap().what, What::DidEnd { how: End::Done });
-    let at = |wanted: &What| events.iter().position(|event| event.what == *wanted).unwrap();
+    assert_eq!(events[0].kind, EventKind::DidStart { generation: 0 });
+    assert_eq!(events.last().unwrap().kind, EventKind::DidEnd { how: End::Done });
+    let at = |wanted: &EventKind| events.iter().position(|event| event.kind == *wanted).unwrap();
     for n in 0..20 {
         let address = format!("/each[{n}]/shout");
-        let (will, did) = (What::WillRun { address: address.clone(), attempt: 1 }, What::DidCommit { address });
+        let (will, did) =
+            (EventKind::WillRun { address: address.clone(), attempt: 1 }, EventKind::DidCommit { address });
         assert!(at(&will) < at(&did), "{n}");
     }
     engine.close().await.unwrap();

@@ -38,7 +38,7 @@ pub(crate) async fn until_end(events: &mut Events, key: &str) -> Vec<Event> {
     let mut all = Vec::new();
     while let Some(event) = events.next().await {
         if &*event.run == key {
-            let ended = matches!(event.what, onceflow::What::DidEnd { .. });
+            let ended = matches!(event.kind, onceflow::EventKind::DidEnd { .. });
             all.push(event);
             if ended {
                 break;
@@ -50,5 +50,5 @@ pub(crate) async fn until_end(events: &mut Events, key: &str) -> Vec<Event> {
 
 /// Those events as text, without the run's key.
 pub(crate) fn told(events: &[Event]) -> Vec<String> {
-    events.iter().map(|event| event.what.to_string()).collect()
+    events.iter().map(|event| event.kind.to_string()).collect()
 }

@@ -1,20 +1,20 @@
 //! That the event log of a run is written and read as it happened.
 
 use super::*;
-use crate::tally::Tally;
+use crate::progress::Progress;
 use onceflow_core::protocol::rows::Failed;
 use onceflow_engine::End;
 
-fn run(address: &str) -> What {
-    What::WillRun { address: address.into(), attempt: 1 }
+fn run(address: &str) -> EventKind {
+    EventKind::WillRun { address: address.into(), attempt: 1 }
 }
 
-fn commit(address: &str) -> What {
-    What::DidCommit { address: address.into() }
+fn commit(address: &str) -> EventKind {
+    EventKind::DidCommit { address: address.into() }
 }
 
-fn failed(address: &str) -> What {
-    What::DidFail(Failed {
+fn failed(address: &str) -> EventKind {
+    EventKind::DidFail(Failed {
         address: address.into(),
         attempt: 2,
         causes: vec!["a line\nand another".into()],
@@ -26,7 +26,7 @@ fn failed(address: &str) -> What {
 fn what_is_written_is_read_also_while_it_grows() {
     let directory = tempfile::tempdir().unwrap();
     let (mut writer, mut reader) = (Writer::open(directory.path()), Reader::open(directory.path()));
-    let all = [What::DidStart { generation: 3 }, run("/a"), failed("/b"), What::DidEnd { how: End::Undone }];
+    let all = [EventKind::DidStart { generation: 3 }, run("/a"), failed("/b"), EventKind::DidEnd { how: End::Undone }];
     for what in &all {
         writer.write(7, [what]);
         let found: Vec<_> = reader.more().into_iter().filter_map(|line| line.what).collect();
@@ -39,9 +39,9 @@ fn what_is_written_is_read_also_while_it_grows() {
     assert_eq!(reader.more().len(), 1);
 }
 
-/// What a trail of an each comes to, in short.
-fn told(tally: &Tally) -> (usize, usize, usize, usize) {
-    let group = &tally.groups.iter().find(|(name, _)| name == "b").expect("it is told of").1;
+/// What an event log of an each comes to, in short.
+fn told(progress: &Progress) -> (usize, usize, usize, usize) {
+    let group = &progress.groups.iter().find(|(name, _)| name == "b").expect("it is told of").1;
     (group.done, group.attempts, group.failed.len(), group.running.len() + group.interrupted.len())
 }
 
@@ -49,7 +49,10 @@ fn told(tally: &Tally) -> (usize, usize, usize, usize) {
 fn a_trail_that_is_full_goes_on_counting() {
     let directory = tempfile::tempdir().unwrap();
     let mut writer = Writer::open(directory.path());
-    writer.write(1, [&What::DidStart { generation: 0 }, &What::DidOpen { address: "/b".into(), elements: 5000 }]);
+    writer.write(
+        1,
+        [&EventKind::DidStart { generation: 0 }, &EventKind::DidOpen { address: "/b".into(), elements: 5000 }],
+    );
     writer.write(1, [&run("/b[0]"), &run("/b[1]")]);
     writer.written = BYTES_MAX;
     for index in 2..5000 {
@@ -60,19 +63,22 @@ fn a_trail_that_is_full_goes_on_counting() {
     let len = std::fs::metadata(directory.path().join(NAME)).unwrap().len();
     assert!(len < 20_000, "{len} bytes");
     drop(writer);
-    let tally = super::tally(directory.path());
-    assert_eq!(told(&tally), (4999, 5000, 1, 1), "of one it is not known how it ended");
-    assert_eq!((tally.unlisted, steps(directory.path())), (4998, 4999));
-    Writer::open(directory.path()).write(7000, [&What::DidEnd { how: End::Done }]);
+    let progress = super::progress(directory.path());
+    assert_eq!(told(&progress), (4999, 5000, 1, 1), "of one it is not known how it ended");
+    assert_eq!((progress.unlisted, steps(directory.path())), (4998, 4999));
+    Writer::open(directory.path()).write(7000, [&EventKind::DidEnd { how: End::Done }]);
     assert!(directory.path().join(sum::SUM).exists(), "what it comes to is remembered");
-    assert_eq!(told(&super::tally(directory.path())), (5000, 5000, 0, 0));
+    assert_eq!(told(&super::progress(directory.path())), (5000, 5000, 0, 0));
 }
 
 #[test]
 fn a_trail_that_is_made_shorter_comes_to_the_same() {
     let directory = tempfile::tempdir().unwrap();
     let mut writer = Writer::open(directory.path());
-    writer.write(1, [&What::DidStart { generation: 0 }, &What::DidOpen { address: "/b".into(), elements: 5000 }]);
+    writer.write(
+        1,
+        [&EventKind::DidStart { generation: 0 }, &EventKind::DidOpen { address: "/b".into(), elements: 5000 }],
+    );
     for index in 0..5000 {
         let address = format!("/b[{index}]");
         writer.write(1 + index, [&run(&address)]);
@@ -84,15 +90,15 @@ fn a_trail_that_is_made_shorter_comes_to_the_same() {
     }
     drop(writer);
     let path = directory.path().join(NAME);
-    let (before, long) = (super::tally(directory.path()), std::fs::metadata(&path).unwrap().len());
+    let (before, long) = (super::progress(directory.path()), std::fs::metadata(&path).unwrap().len());
     shorten(&path, 10_000).unwrap();
     let short = std::fs::metadata(&path).unwrap().len();
     assert!(short < long / 2, "{short} of {long} bytes");
-    let after = super::tally(directory.path());
+    let after = super::progress(directory.path());
     assert_eq!(told(&after), told(&before));
     assert_eq!(after.groups[0].1.spent_ms, before.groups[0].1.spent_ms);
     drop(Writer::attend(directory.path()));
-    let resumed = super::tally(directory.path());
+    let resumed = super::progress(directory.path());
     assert_eq!(told(&resumed), told(&before));
     assert_eq!(resumed.running(), [], "whoever ran them is gone");
 }

@@ -1,9 +1,9 @@
 //! What has happened so far in a run, counted by the steps of its flow. Fed with events, wherever they come from; what
 //! views and `show` tell is taken from here.
 
-use crate::{trail::Counts, words};
+use crate::{event_log::Counts, words};
 use onceflow_core::protocol::rows::Failed;
-use onceflow_engine::{EachProgress, End, Outline, RunProgress, What};
+use onceflow_engine::{EachProgress, End, EventKind, Outline, RunProgress};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -85,7 +85,7 @@ impl Group {
 
 /// What has happened so far.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
-pub(crate) struct Tally {
+pub(crate) struct Progress {
     /// In the order in which they were first heard of.
     pub(crate) groups: Vec<(String, Group)>,
     at: BTreeMap<String, usize>,
@@ -106,14 +106,14 @@ pub(crate) struct Tally {
     pub(crate) elsewhere: usize,
 }
 
-impl Tally {
+impl Progress {
     /// The steps of a flow, in its order, before anything happened.
     pub(crate) fn of(steps: impl IntoIterator<Item = String>) -> Self {
-        let mut tally = Tally::default();
+        let mut progress = Progress::default();
         for step in steps {
-            tally.group(&step);
+            progress.group(&step);
         }
-        tally
+        progress
     }
 
     fn group(&mut self, address: &str) -> &mut Group {
@@ -267,17 +267,17 @@ impl Tally {
     }
 
     /// Takes note; how long the attempt took that this ends.
-    pub(crate) fn saw(&mut self, ms: u64, what: &What) -> Option<u64> {
+    pub(crate) fn saw(&mut self, ms: u64, what: &EventKind) -> Option<u64> {
         self.started_ms.get_or_insert(ms);
         self.last_ms = Some(ms);
         match what {
-            What::DidStart { .. } => {
+            EventKind::DidStart { .. } => {
                 // A new plan: what counts is what happens under it.
                 self.groups.iter_mut().for_each(|(_, group)| *group = Group::default());
                 (self.end, self.failures, self.started_ms, self.idle_ms) = (None, vec![], Some(ms), 0);
                 None
             }
-            What::WillRun { address, attempt } => {
+            EventKind::WillRun { address, attempt } => {
                 let group = self.group(address);
                 group.goes_on(address);
                 group.first_ms.get_or_insert(ms);
@@ -287,24 +287,24 @@ impl Tally {
                 }
                 None
             }
-            What::DidCommit { address } => {
+            EventKind::DidCommit { address } => {
                 let took = self.ends(ms, address);
                 self.group(address).done += usize::from(!words::is_helper(address));
                 took
             }
-            What::DidReuse { address } => {
+            EventKind::DidReuse { address } => {
                 self.group(address).reused += usize::from(!words::is_helper(address));
                 None
             }
-            What::DidOpen { address, elements } => {
+            EventKind::DidOpen { address, elements } => {
                 // Of eaches inside each other, the outer one says how far it is.
                 if words::step(address) == words::top(address) {
                     self.opens(&words::step(address), *elements as usize);
                 }
                 None
             }
-            What::DidTurn { .. } | What::DidUse { .. } | What::HeldUp { .. } => None,
-            What::DidFail(failed) => {
+            EventKind::DidTurn { .. } | EventKind::DidUse { .. } | EventKind::HeldUp { .. } => None,
+            EventKind::DidFail(failed) => {
                 let took = self.ends(ms, &failed.address);
                 self.group(&failed.address).failed.insert(failed.address.to_string());
                 if self.failures.len() < FAILURES_MAX {
@@ -312,13 +312,13 @@ impl Tally {
                 }
                 took
             }
-            What::DidLose { address } => self.ends(ms, address),
-            What::DidLoseTrack { address } => {
+            EventKind::DidLose { address } => self.ends(ms, address),
+            EventKind::DidMarkUnknown { address } => {
                 let took = self.ends(ms, address);
                 self.group(address).unknown.insert(address.clone());
                 took
             }
-            What::WillWait { address } => {
+            EventKind::WillWait { address } => {
                 let took = self.ends(ms, address);
                 let group = self.group(address);
                 group.waits.insert(address.clone());
@@ -326,11 +326,11 @@ impl Tally {
                 group.spent_ms = group.spent_ms.saturating_sub(took.unwrap_or(0));
                 took
             }
-            What::DidUndo { address } => {
+            EventKind::DidUndo { address } => {
                 self.group(address).undone += 1;
                 None
             }
-            What::DidEnd { how } => {
+            EventKind::DidEnd { how } => {
                 for (_, group) in &mut self.groups {
                     group.ends(*how == End::Done);
                 }
@@ -374,43 +374,43 @@ mod tests {
 
     #[test]
     fn in_a_run_that_is_done_everything_is_also_what_nobody_lived_to_tell() {
-        let mut tally = Tally::of([String::from("a"), String::from("b")]);
-        tally.saw(1, &What::WillRun { address: "/a".into(), attempt: 1 });
-        tally.saw(2, &What::DidOpen { address: "/b".into(), elements: 3 });
-        tally.saw(3, &What::DidCommit { address: "/b[1]".into() });
-        tally.saw(4, &What::DidEnd { how: End::Done });
-        assert_eq!((tally.groups[0].1.done, tally.groups[1].1.done, tally.running()), (1, 3, vec![]));
+        let mut progress = Progress::of([String::from("a"), String::from("b")]);
+        progress.saw(1, &EventKind::WillRun { address: "/a".into(), attempt: 1 });
+        progress.saw(2, &EventKind::DidOpen { address: "/b".into(), elements: 3 });
+        progress.saw(3, &EventKind::DidCommit { address: "/b[1]".into() });
+        progress.saw(4, &EventKind::DidEnd { how: End::Done });
+        assert_eq!((progress.groups[0].1.done, progress.groups[1].1.done, progress.running()), (1, 3, vec![]));
     }
 
     #[test]
     fn what_failed_and_was_tried_again_counts_once() {
-        let mut tally = Tally::default();
+        let mut progress = Progress::default();
         let failed = |attempt| Failed { address: "/b[0]".into(), attempt, causes: vec![], started: false };
         for attempt in 1..4 {
-            tally.saw(1, &What::WillRun { address: "/b[0]".into(), attempt });
-            tally.saw(2, &What::DidFail(failed(attempt)));
-            assert_eq!(tally.groups[0].1.failed.len(), 1);
+            progress.saw(1, &EventKind::WillRun { address: "/b[0]".into(), attempt });
+            progress.saw(2, &EventKind::DidFail(failed(attempt)));
+            assert_eq!(progress.groups[0].1.failed.len(), 1);
         }
-        assert_eq!(tally.groups[0].1.attempts, 3);
-        tally.saw(3, &What::DidCommit { address: "/b[0]".into() });
-        assert!(tally.groups[0].1.failed.is_empty());
+        assert_eq!(progress.groups[0].1.attempts, 3);
+        progress.saw(3, &EventKind::DidCommit { address: "/b[0]".into() });
+        assert!(progress.groups[0].1.failed.is_empty());
     }
 
     #[test]
     fn what_the_store_has_done_is_done_though_nobody_lived_to_tell() {
-        let run = |address: &str| What::WillRun { address: address.into(), attempt: 1 };
-        let mut tally = Tally::default();
-        tally.saw(1, &What::DidOpen { address: "/b".into(), elements: 10 });
+        let run = |address: &str| EventKind::WillRun { address: address.into(), attempt: 1 };
+        let mut progress = Progress::default();
+        progress.saw(1, &EventKind::DidOpen { address: "/b".into(), elements: 10 });
         for index in 0..4 {
-            tally.saw(2, &run(&format!("/b[{index}]")));
+            progress.saw(2, &run(&format!("/b[{index}]")));
         }
-        tally.saw(3, &What::DidCommit { address: "/b[0]".into() });
-        tally.saw(3, &run("/a"));
+        progress.saw(3, &EventKind::DidCommit { address: "/b[0]".into() });
+        progress.saw(3, &run("/a"));
         let each = EachProgress { address: "/b".into(), elements: 10, left: 4, tasks: Some(vec!["/b[*]".into()]) };
         let under_way = BTreeSet::from([String::from("/b[3]")]);
         let standing = RunProgress { under_way, done: vec!["/a".into(), "/c".into()], eaches: vec![each] };
-        tally.as_stored(&standing, true);
-        let of: BTreeMap<_, _> = tally.groups.iter().map(|(name, group)| (name.as_str(), group)).collect();
+        progress.as_stored(&standing, true);
+        let of: BTreeMap<_, _> = progress.groups.iter().map(|(name, group)| (name.as_str(), group)).collect();
         assert_eq!((of["a"].done, of["b"].done, of["c"].done), (1, 6, 1));
         assert_eq!(of["b"].running.keys().collect::<Vec<_>>(), ["/b[3]"]);
         assert_eq!(of["b"].elements_done(), Some((6, 10)));
@@ -424,32 +424,32 @@ mod tests {
             left: 83,
             tasks: Some(vec!["/b[*]/x".into(), "/b[*]/y".into()]),
         };
-        let mut tally = Tally::default();
-        tally.begins_with(&[each]);
-        let commit = |address: &str| What::DidCommit { address: address.into() };
-        tally.saw(1, &commit("/b[20]/x"));
-        assert_eq!((tally.groups[0].1.elements_done(), tally.groups[0].1.done), (Some((17, 100)), 1));
-        tally.saw(1, &commit("/b[20]/y"));
-        assert_eq!(tally.groups[0].1.elements_done(), Some((18, 100)));
+        let mut progress = Progress::default();
+        progress.begins_with(&[each]);
+        let commit = |address: &str| EventKind::DidCommit { address: address.into() };
+        progress.saw(1, &commit("/b[20]/x"));
+        assert_eq!((progress.groups[0].1.elements_done(), progress.groups[0].1.done), (Some((17, 100)), 1));
+        progress.saw(1, &commit("/b[20]/y"));
+        assert_eq!(progress.groups[0].1.elements_done(), Some((18, 100)));
     }
 
     #[test]
     fn what_happens_inside_a_step_counts_for_it() {
-        let mut tally = Tally::of([String::from("a"), String::from("b")]);
-        let run = |address: &str| What::WillRun { address: address.into(), attempt: 1 };
-        tally.saw(10, &run("/b[0]/x"));
-        tally.saw(11, &run("/b[1]/x"));
-        assert_eq!(tally.running(), [(String::from("b[0]/x"), 10), (String::from("b[1]/x"), 11)]);
-        assert_eq!(tally.saw(15, &What::DidCommit { address: "/b[0]/x".into() }), Some(5));
-        tally.saw(16, &What::DidReuse { address: "/a".into() });
-        let counts: Vec<_> = tally.groups.iter().map(|(name, group)| (name.as_str(), group.settled())).collect();
+        let mut progress = Progress::of([String::from("a"), String::from("b")]);
+        let run = |address: &str| EventKind::WillRun { address: address.into(), attempt: 1 };
+        progress.saw(10, &run("/b[0]/x"));
+        progress.saw(11, &run("/b[1]/x"));
+        assert_eq!(progress.running(), [(String::from("b[0]/x"), 10), (String::from("b[1]/x"), 11)]);
+        assert_eq!(progress.saw(15, &EventKind::DidCommit { address: "/b[0]/x".into() }), Some(5));
+        progress.saw(16, &EventKind::DidReuse { address: "/a".into() });
+        let counts: Vec<_> = progress.groups.iter().map(|(name, group)| (name.as_str(), group.settled())).collect();
         assert_eq!(counts, [("a", 1), ("b", 1)]);
-        tally.saw(17, &What::WillWait { address: "/b[1]/x".into() });
-        tally.waits_only(&BTreeSet::from([String::from("/b[1]/x")]), true);
-        assert_eq!((tally.groups[1].1.waits.len(), tally.groups[1].1.done), (1, 1));
-        tally.waits_only(&BTreeSet::new(), true);
-        assert_eq!((tally.groups[1].1.waits.len(), tally.groups[1].1.done), (0, 2), "its event came");
-        tally.saw(20, &What::DidStart { generation: 1 });
-        assert!(tally.running().is_empty(), "whoever ran it is gone");
+        progress.saw(17, &EventKind::WillWait { address: "/b[1]/x".into() });
+        progress.waits_only(&BTreeSet::from([String::from("/b[1]/x")]), true);
+        assert_eq!((progress.groups[1].1.waits.len(), progress.groups[1].1.done), (1, 1));
+        progress.waits_only(&BTreeSet::new(), true);
+        assert_eq!((progress.groups[1].1.waits.len(), progress.groups[1].1.done), (0, 2), "its event came");
+        progress.saw(20, &EventKind::DidStart { generation: 1 });
+        assert!(progress.running().is_empty(), "whoever ran it is gone");
     }
 }

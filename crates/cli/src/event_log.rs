@@ -4,17 +4,17 @@
 
 mod cut;
 mod line;
-mod said;
+mod reported;
 mod sum;
 
 pub(crate) use cut::{Counts, Unlisted};
 pub(crate) use line::{Line, line, told};
-pub(crate) use said::Said;
-pub(crate) use sum::{steps, tally};
+pub(crate) use reported::ReportedOutcome;
+pub(crate) use sum::{progress, steps};
 
 use crate::words;
 use cut::Cut;
-use onceflow_engine::{Event, What};
+use onceflow_engine::{Event, EventKind};
 use serde_json::Value;
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -26,10 +26,10 @@ use std::{
 /// What the file is called.
 pub(crate) const NAME: &str = "trail.jsonl";
 
-/// A trail longer than this lists only what is exceptional; one of twice this length, only that the run starts and ends.
+/// An event log longer than this lists only what is exceptional; one of twice this length, only that the run starts and ends.
 const BYTES_MAX: u64 = 16 << 20;
 
-/// A trail longer than this is made shorter by a process that begins to attend the run; so much is left of it.
+/// An event log longer than this is made shorter by a process that begins to attend the run; so much is left of it.
 const LONG_BYTES: u64 = 12 << 20;
 const SHORT_BYTES: u64 = 8 << 20;
 
@@ -42,20 +42,20 @@ pub(crate) fn now_ms() -> u64 {
     u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
 }
 
-/// Writes a trail. What cannot be written is left out: the run is more important than its story.
+/// Writes an event log. What cannot be written is left out: the run is more important than its story.
 pub(crate) struct Writer {
     file: Option<File>,
     written: u64,
     /// What is not listed, and when it was last written how much that is.
     cut: Cut,
     counted_ms: u64,
-    /// Addresses that the trail says are running, or failed: what becomes of them is listed.
+    /// Addresses that the event log says are running, or failed: what becomes of them is listed.
     listed: BTreeSet<String>,
     directory: PathBuf,
 }
 
 impl Writer {
-    /// Goes on with the trail of a run that nobody else works on. What seemed to run in it was interrupted.
+    /// Goes on with the event log of a run that nobody else works on. What seemed to run in it was interrupted.
     pub(crate) fn attend(directory: &Path) -> Self {
         let path = directory.join(NAME);
         let len = std::fs::metadata(&path).map_or(0, |metadata| metadata.len());
@@ -71,7 +71,7 @@ impl Writer {
         writer
     }
 
-    /// Goes on with the trail of a run that others may work on, too.
+    /// Goes on with the event log of a run that others may work on, too.
     pub(crate) fn open(directory: &Path) -> Self {
         let open_at_end = || {
             let file = open(directory)?;
@@ -86,10 +86,10 @@ impl Writer {
     }
 
     /// Writes some events at once.
-    pub(crate) fn write<'a>(&mut self, ms: u64, some: impl IntoIterator<Item = &'a What>) {
+    pub(crate) fn write<'a>(&mut self, ms: u64, some: impl IntoIterator<Item = &'a EventKind>) {
         let (mut lines, mut ends) = (Vec::new(), false);
         for what in some {
-            ends |= matches!(what, What::DidEnd { .. } | What::DidStart { .. });
+            ends |= matches!(what, EventKind::DidEnd { .. } | EventKind::DidStart { .. });
             if is_of_helper(what) {
                 continue;
             }
@@ -110,24 +110,24 @@ impl Writer {
     }
 
     /// Whether there is room to list it.
-    fn is_listed(&mut self, what: &What) -> bool {
+    fn is_listed(&mut self, what: &EventKind) -> bool {
         let of = address(what);
         let was_listed = of.is_some_and(|address| self.listed.contains(address));
         let is_exceptional = match what {
-            What::DidFail(_) | What::WillWait { .. } | What::DidLoseTrack { .. } => true,
-            What::DidUndo { .. } | What::HeldUp { .. } => true,
-            What::DidOpen { address, .. } => words::step(address) == words::top(address),
+            EventKind::DidFail(_) | EventKind::WillWait { .. } | EventKind::DidMarkUnknown { .. } => true,
+            EventKind::DidUndo { .. } | EventKind::HeldUp { .. } => true,
+            EventKind::DidOpen { address, .. } => words::step(address) == words::top(address),
             _ => was_listed,
         };
         let listed = match what {
-            What::DidStart { .. } | What::DidEnd { .. } => true,
+            EventKind::DidStart { .. } | EventKind::DidEnd { .. } => true,
             _ if is_exceptional => self.written < 2 * BYTES_MAX,
             _ => self.written < BYTES_MAX,
         };
         match (listed, what) {
-            (true, What::WillRun { address, .. }) => drop(self.listed.insert(address.clone())),
-            (true, What::DidFail(failed)) => drop(self.listed.insert(failed.address.to_string())),
-            (true, What::DidUse { .. } | What::DidOpen { .. } | What::DidTurn { .. }) => {}
+            (true, EventKind::WillRun { address, .. }) => drop(self.listed.insert(address.clone())),
+            (true, EventKind::DidFail(failed)) => drop(self.listed.insert(failed.address.to_string())),
+            (true, EventKind::DidUse { .. } | EventKind::DidOpen { .. } | EventKind::DidTurn { .. }) => {}
             (true, _) => drop(of.map(|address| self.listed.remove(address))),
             (false, _) => {}
         }
@@ -154,20 +154,26 @@ impl Drop for Writer {
 }
 
 /// The address of the step that something happened to.
-fn address(what: &What) -> Option<&str> {
+fn address(what: &EventKind) -> Option<&str> {
     match what {
-        What::WillRun { address, .. } | What::DidOpen { address, .. } | What::DidTurn { address, .. } => Some(address),
-        What::DidCommit { address } | What::DidReuse { address } | What::DidUse { address, .. } => Some(address),
-        What::DidLose { address } | What::DidLoseTrack { address } | What::WillWait { address } => Some(address),
-        What::DidUndo { address } | What::HeldUp { address, .. } => Some(address),
-        What::DidFail(failed) => Some(&failed.address),
-        What::DidStart { .. } | What::DidEnd { .. } => None,
+        EventKind::WillRun { address, .. }
+        | EventKind::DidOpen { address, .. }
+        | EventKind::DidTurn { address, .. } => Some(address),
+        EventKind::DidCommit { address } | EventKind::DidReuse { address } | EventKind::DidUse { address, .. } => {
+            Some(address)
+        }
+        EventKind::DidLose { address } | EventKind::DidMarkUnknown { address } | EventKind::WillWait { address } => {
+            Some(address)
+        }
+        EventKind::DidUndo { address } | EventKind::HeldUp { address, .. } => Some(address),
+        EventKind::DidFail(failed) => Some(&failed.address),
+        EventKind::DidStart { .. } | EventKind::DidEnd { .. } => None,
     }
 }
 
 /// Whether it happened to something that a step was lowered to. That such a thing failed is told all the same.
-fn is_of_helper(what: &What) -> bool {
-    address(what).is_some_and(words::is_helper) && !matches!(what, What::DidFail(_))
+fn is_of_helper(what: &EventKind) -> bool {
+    address(what).is_some_and(words::is_helper) && !matches!(what, EventKind::DidFail(_))
 }
 
 /// Keeps the younger part, and of the older one what is exceptional, with counts of the rest.
@@ -185,18 +191,18 @@ fn shorten(path: &Path, bytes: u64) -> io::Result<()> {
         match (&line.what, &line.unlisted) {
             (_, Some(counts)) => cut.add(counts),
             _ if line.said.is_some() || line.resumed => kept.push((None, raw)),
-            (Some(What::DidStart { .. }), _) => {
+            (Some(EventKind::DidStart { .. }), _) => {
                 cut.clear();
                 open.clear();
                 kept.retain(|(address, _)| address.is_none());
                 kept.push((None, raw));
             }
-            (Some(What::DidEnd { .. }), _) => kept.push((None, raw)),
-            (Some(what @ What::DidOpen { address, .. }), _) => match words::step(address) == words::top(address) {
+            (Some(EventKind::DidEnd { .. }), _) => kept.push((None, raw)),
+            (Some(what @ EventKind::DidOpen { address, .. }), _) => match words::step(address) == words::top(address) {
                 true => kept.push((Some(String::new()), raw)),
                 false => cut.saw(line.t, what),
             },
-            (Some(what @ What::DidUse { .. }), _) => cut.saw(line.t, what),
+            (Some(what @ EventKind::DidUse { .. }), _) => cut.saw(line.t, what),
             (Some(what), _) => {
                 let Some(address) = address(what) else { continue };
                 // What it came to last is listed, if that is not the end of it; what it was before is counted.
@@ -207,7 +213,10 @@ fn shorten(path: &Path, bytes: u64) -> io::Result<()> {
                     kept[at] = (Some(address.to_owned()), b"");
                 }
                 match what {
-                    What::WillRun { .. } | What::DidFail(_) | What::WillWait { .. } | What::DidLoseTrack { .. } => {
+                    EventKind::WillRun { .. }
+                    | EventKind::DidFail(_)
+                    | EventKind::WillWait { .. }
+                    | EventKind::DidMarkUnknown { .. } => {
                         // Its end is listed, and its beginning is not any more.
                         cut.ends(line.t, address);
                         open.insert(address.to_owned(), kept.len());
@@ -229,7 +238,7 @@ fn shorten(path: &Path, bytes: u64) -> io::Result<()> {
     std::fs::rename(&beside, path)
 }
 
-/// Reads a trail, and goes on reading as it grows.
+/// Reads an event log, and goes on reading as it grows.
 pub(crate) struct Reader {
     path: PathBuf,
     file: Option<BufReader<File>>,
@@ -265,12 +274,12 @@ impl Reader {
     }
 }
 
-/// Writes something that happened into the trail of a run that others may work on.
-pub(crate) fn append(directory: &Path, what: &What) {
+/// Writes something that happened into the event log of a run that others may work on.
+pub(crate) fn append(directory: &Path, what: &EventKind) {
     append_line(directory, &line(now_ms(), what));
 }
 
-/// Opens the trail to write at its end. A link that a step put in its place is not followed.
+/// Opens the event log to write at its end. A link that a step put in its place is not followed.
 fn open(directory: &Path) -> io::Result<File> {
     use std::os::unix::fs::OpenOptionsExt;
     std::fs::create_dir_all(directory)?;
@@ -278,7 +287,7 @@ fn open(directory: &Path) -> io::Result<File> {
     File::options().create(true).append(true).custom_flags(no_follow).open(directory.join(NAME))
 }
 
-/// Somebody else may be writing: only who attends a run may make its trail shorter.
+/// Somebody else may be writing: only who attends a run may make its event log shorter.
 fn append_line(directory: &Path, line: &Value) {
     if let Err(error) = open(directory).and_then(|mut file| file.write_all(format!("{line}\n").as_bytes())) {
         tracing::warn!(%error, "what was said is not written down beside the run; the store has it");
@@ -290,37 +299,37 @@ pub(crate) async fn follow(
     mut events: tokio::sync::mpsc::UnboundedReceiver<Event>,
     key: String,
     mut writer: Writer,
-    mut seen: impl FnMut(u64, &What),
+    mut seen: impl FnMut(u64, &EventKind),
 ) {
     const AT_ONCE_MAX: usize = 256;
     let mut some = Vec::with_capacity(AT_ONCE_MAX);
     while events.recv_many(&mut some, AT_ONCE_MAX).await > 0 {
         let ms = now_ms();
         let ours: Vec<_> = some.drain(..).filter(|event| *event.run == *key).collect();
-        writer.write(ms, ours.iter().map(|event| &event.what));
-        ours.iter().for_each(|event| seen(ms, &event.what));
+        writer.write(ms, ours.iter().map(|event| &event.kind));
+        ours.iter().for_each(|event| seen(ms, &event.kind));
     }
 }
 
-/// Trails of several runs, for one who works on any.
-pub(crate) struct Trails {
+/// Event logs of several runs, for one who works on any.
+pub(crate) struct EventLogs {
     engine: onceflow_engine::Engine,
     location: crate::location::StoreLocation,
     open: BTreeMap<String, Writer>,
 }
 
-impl Trails {
+impl EventLogs {
     /// None yet.
     pub(crate) fn new(engine: onceflow_engine::Engine, location: crate::location::StoreLocation) -> Self {
-        Trails { engine, location, open: BTreeMap::new() }
+        EventLogs { engine, location, open: BTreeMap::new() }
     }
 
-    /// Writes what happened, each into the trail of its run.
+    /// Writes what happened, each into the event log of its run.
     pub(crate) async fn write(&mut self, ms: u64, events: &[Event]) {
         const OPEN_MAX: usize = 64;
-        let mut of: BTreeMap<&str, Vec<&What>> = BTreeMap::new();
+        let mut of: BTreeMap<&str, Vec<&EventKind>> = BTreeMap::new();
         for event in events {
-            of.entry(&event.run).or_default().push(&event.what);
+            of.entry(&event.run).or_default().push(&event.kind);
         }
         for (run, all) in of {
             if !self.open.contains_key(run) {
@@ -334,7 +343,7 @@ impl Trails {
                 writer.write(ms, all.iter().copied());
             }
             // The key may lead to another run next time.
-            if all.iter().any(|what| matches!(what, What::DidEnd { .. })) {
+            if all.iter().any(|what| matches!(what, EventKind::DidEnd { .. })) {
                 self.open.remove(run);
             }
         }

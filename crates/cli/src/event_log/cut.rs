@@ -1,8 +1,8 @@
-//! What a trail does not list any more, counted: a trail is bounded, but what it comes to is right however much happened.
+//! What an event log does not list any more, counted: an event log is bounded, but what it comes to is right however much happened.
 //! Counts of several writers add up, so nobody has to know what others left out.
 
 use crate::{picture::scene::box_id, words};
-use onceflow_engine::What;
+use onceflow_engine::EventKind;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -53,7 +53,7 @@ impl Cut {
         (!self.counts.is_empty()).then(|| std::mem::take(&mut self.counts))
     }
 
-    /// Counts what another trail, or an older part of this one, did not list.
+    /// Counts what another event log, or an older part of this one, did not list.
     pub(super) fn add(&mut self, counts: &Counts) {
         for (step, more) in counts {
             self.counts.entry(step.clone()).or_default().add(more);
@@ -65,37 +65,42 @@ impl Cut {
         *self = Cut::default();
     }
 
-    pub(super) fn saw(&mut self, ms: u64, what: &What) {
+    pub(super) fn saw(&mut self, ms: u64, what: &EventKind) {
         let one = |address: &str| usize::from(!words::is_helper(address));
         match what {
-            What::WillRun { address, .. } => {
+            EventKind::WillRun { address, .. } => {
                 self.running.insert(address.clone(), ms);
                 self.of(address).attempts += one(address);
             }
-            What::DidCommit { address } => {
+            EventKind::DidCommit { address } => {
                 let spent = self.spent(ms, address);
                 let counts = self.of(address);
                 counts.done += one(address);
                 counts.spent_ms += spent;
             }
-            What::DidFail(failed) => {
+            EventKind::DidFail(failed) => {
                 let spent = self.spent(ms, &failed.address);
                 let counts = self.of(&failed.address);
                 counts.failed += 1;
                 counts.spent_ms += spent;
             }
-            What::DidReuse { address } => self.of(address).reused += one(address),
-            What::DidUndo { address } => self.of(address).undone += 1,
-            What::DidOpen { address, elements } => self.of(address).elements += *elements as usize,
-            What::DidUse { address, used, .. } => {
+            EventKind::DidReuse { address } => self.of(address).reused += one(address),
+            EventKind::DidUndo { address } => self.of(address).undone += 1,
+            EventKind::DidOpen { address, elements } => self.of(address).elements += *elements as usize,
+            EventKind::DidUse { address, used, .. } => {
                 let counts = self.of(address);
                 counts.cpu_ms += used.cpu_ms;
                 counts.peak_bytes = counts.peak_bytes.max(used.peak_bytes.unwrap_or(0));
             }
-            What::DidLose { address } | What::DidLoseTrack { address } | What::WillWait { address } => {
+            EventKind::DidLose { address }
+            | EventKind::DidMarkUnknown { address }
+            | EventKind::WillWait { address } => {
                 self.running.remove(address);
             }
-            What::DidStart { .. } | What::DidEnd { .. } | What::DidTurn { .. } | What::HeldUp { .. } => {}
+            EventKind::DidStart { .. }
+            | EventKind::DidEnd { .. }
+            | EventKind::DidTurn { .. }
+            | EventKind::HeldUp { .. } => {}
         }
     }
 

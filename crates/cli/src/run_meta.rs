@@ -83,8 +83,8 @@ pub(crate) fn read(location: &StoreLocation, run: RunId) -> Option<Value> {
 }
 
 /// The command that goes on with a run.
-pub(crate) fn again(story: Option<&Value>) -> Option<String> {
-    story?["command"].as_str().map(str::to_owned)
+pub(crate) fn again(meta: Option<&Value>) -> Option<String> {
+    meta?["command"].as_str().map(str::to_owned)
 }
 
 /// The command line, as one would write it in a shell.

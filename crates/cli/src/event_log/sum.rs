@@ -1,9 +1,9 @@
-//! What a whole trail comes to: counts by step, and how many steps there are. Remembered in `counts.json` beside the trail
-//! when the run rests, with the length of the trail it is of, so that lists of runs do not read what happened in them.
+//! What a whole event log comes to: counts by step, and how many steps there are. Remembered in `counts.json` beside the event log
+//! when the run rests, with the length of the event log it is of, so that lists of runs do not read what happened in them.
 
-use super::{NAME, Reader, Said};
-use crate::{tally::Tally, words};
-use onceflow_engine::What;
+use super::{NAME, Reader, ReportedOutcome};
+use crate::{progress::Progress, words};
+use onceflow_engine::EventKind;
 use serde::{Deserialize, Serialize};
 use std::{
     collections::BTreeSet,
@@ -14,15 +14,15 @@ use std::{
 /// What the file is called.
 pub(crate) const SUM: &str = "counts.json";
 
-/// What a trail of this length comes to.
+/// What an event log of this length comes to.
 #[derive(Serialize, Deserialize)]
 struct Sum {
     bytes: u64,
     steps: usize,
-    tally: Tally,
+    progress: Progress,
 }
 
-/// Remembers what the trail of a run comes to that rests.
+/// Remembers what the event log of a run comes to that rests.
 pub(super) fn remember(directory: &Path) {
     let sum = sum(directory);
     let path = directory.join(SUM);
@@ -38,17 +38,17 @@ pub(super) fn remember(directory: &Path) {
 
 fn sum(directory: &Path) -> Sum {
     let bytes = len(directory);
-    let (mut tally, mut settled, mut unlisted) = (Tally::default(), BTreeSet::new(), 0);
+    let (mut progress, mut settled, mut unlisted) = (Progress::default(), BTreeSet::new(), 0);
     Reader::open(directory).each(|line| {
         if let Some(counts) = &line.unlisted {
             unlisted += counts.values().map(|counts| counts.done + counts.reused).sum::<usize>();
         }
-        if let Some(What::DidCommit { address } | What::DidReuse { address }) = &line.what
+        if let Some(EventKind::DidCommit { address } | EventKind::DidReuse { address }) = &line.what
             && !words::is_helper(address)
         {
             settled.insert(words::step(address));
         }
-        tally.read(&line);
+        progress.read(&line);
     });
     let is_around = |step: &&String| {
         let below =
@@ -56,10 +56,10 @@ fn sum(directory: &Path) -> Sum {
         below.into_iter().any(|other| other[step.len()..].starts_with(['/', '[', '@']))
     };
     let steps = unlisted + settled.len() - settled.iter().filter(is_around).count();
-    Sum { bytes, steps, tally }
+    Sum { bytes, steps, progress }
 }
 
-/// What the trail in this directory comes to, remembered or read.
+/// What the event log in this directory comes to, remembered or read.
 fn known(directory: &Path) -> Sum {
     let text = std::fs::read(directory.join(SUM)).ok();
     let known = text.and_then(|text| serde_json::from_slice::<Sum>(&text).ok());
@@ -71,8 +71,8 @@ fn len(directory: &Path) -> u64 {
 }
 
 /// What has happened in a run, counted.
-pub(crate) fn tally(directory: &Path) -> Tally {
-    known(directory).tally
+pub(crate) fn progress(directory: &Path) -> Progress {
+    known(directory).progress
 }
 
 /// How many steps of a run have given what they give, under whichever plan: one that ran again is one, and one that has
@@ -81,8 +81,8 @@ pub(crate) fn steps(directory: &Path) -> usize {
     known(directory).steps
 }
 
-impl Tally {
-    /// Takes note of a line of a trail.
+impl Progress {
+    /// Takes note of a line of an event log.
     pub(crate) fn read(&mut self, line: &super::Line) -> Option<u64> {
         if let Some(counts) = &line.unlisted {
             self.unlisted(line.t, counts);
@@ -92,7 +92,7 @@ impl Tally {
         }
         match (&line.what, &line.said, line.step.as_deref()) {
             (Some(what), ..) => self.saw(line.t, what),
-            (None, Some(Said::Redo), Some(address)) => {
+            (None, Some(ReportedOutcome::Redo), Some(address)) => {
                 self.will_redo(address);
                 None
             }
