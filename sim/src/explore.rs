@@ -11,7 +11,7 @@ mod worker;
 pub use flow::SHAPES;
 
 use onceflow_core::{Fence, Kind, Shard, Timestamp, protocol::draft::InstalledProgram};
-use onceflow_store::state::{Answer, NoEffects, State};
+use onceflow_store::state::{Answer, NoEffects, StoreState};
 use std::collections::{BTreeSet, HashSet, VecDeque};
 use worker::{Job, Worker};
 
@@ -22,7 +22,7 @@ pub const WORKERS: usize = 2;
 #[derive(Clone)]
 pub struct World {
     /// All rows.
-    pub rows: State,
+    pub rows: StoreState,
     workers: [Worker; WORKERS],
     cancelled: bool,
     /// Steps that have committed, by their names in queues.
@@ -185,7 +185,7 @@ impl World {
     }
 
     /// Notes which steps have committed; none may twice.
-    fn note(&mut self, plan: &InstalledProgram, before: &State, job: &Job) -> Result<(), String> {
+    fn note(&mut self, plan: &InstalledProgram, before: &StoreState, job: &Job) -> Result<(), String> {
         let key = job.claimed.queue.key(&job.claimed.name);
         let left = before.get(Shard(0), &key).is_some() && self.rows.get(Shard(0), &key).is_none();
         if !left || worker::is_parked(plan, &self.rows, &job.claimed.name) || !worker::is_ordinary(&job.claimed.name) {
@@ -234,7 +234,7 @@ impl World {
 }
 
 /// Does what a batch says. One that is wrong is a violation.
-pub fn apply(rows: &mut State, batch: &onceflow_core::Batch) -> Result<Answer, String> {
+pub fn apply(rows: &mut StoreState, batch: &onceflow_core::Batch) -> Result<Answer, String> {
     if !batch.is_repeatable() {
         return Err(format!("a batch that is not repeatable: {batch:?}"));
     }

@@ -10,7 +10,7 @@ use onceflow_core::{Batch, Timestamp};
 use onceflow_store::{
     BoxFuture, Error, Position, Records, World,
     backend::journal::{Journal, Options},
-    state::State,
+    state::StoreState,
     testing::disk::Disk,
 };
 use std::{
@@ -158,7 +158,7 @@ impl Shadow {
 
     /// Its owner died, or its machine lost power: what the real code makes of the disk. `position` is what is applied next in
     /// the store, which has everything that is found.
-    pub fn reopen(self: &Arc<Self>, power_cut: bool, position: Position) -> Option<State> {
+    pub fn reopen(self: &Arc<Self>, power_cut: bool, position: Position) -> Option<StoreState> {
         let seed = self.sim.random(|random| random.bits());
         let mut inner = lock(&self.inner);
         let disk = if power_cut { inner.disk.after_power_cut(seed) } else { inner.disk.after_kill() };

@@ -13,7 +13,7 @@ use claims::Standing;
 use onceflow_core::{Batch, Group, Key, Row, Shard, Timestamp, row::bitmap};
 use onceflow_store::{
     Committed, Error, Outcome, Position, Refused,
-    state::{Answer, Effects, State},
+    state::{Answer, Effects, StoreState},
 };
 use std::{
     collections::VecDeque,
@@ -42,10 +42,10 @@ pub struct SimStore {
 }
 
 struct Inner {
-    state: State,
+    state: StoreState,
     position: Position,
     /// What will outlive a crash, and up to where.
-    lasting: State,
+    lasting: StoreState,
     durable: Position,
     pending: VecDeque<Pending>,
     /// Who has it open, if it is embedded.
@@ -67,12 +67,12 @@ struct Pending {
     position: Position,
     effects: Vec<Effect>,
     /// What was there afterwards, claims and all, on a store that does not forget those.
-    after: Option<State>,
+    after: Option<StoreState>,
 }
 
 impl Pending {
     /// Takes it into what outlives a crash.
-    fn outlives(self, lasting: &mut State) {
+    fn outlives(self, lasting: &mut StoreState) {
         match self.after {
             Some(after) => *lasting = after,
             None => replay(lasting, &self.effects),
@@ -111,7 +111,7 @@ impl Effects for Told {
     }
 }
 
-fn replay(state: &mut State, effects: &[Effect]) {
+fn replay(state: &mut StoreState, effects: &[Effect]) {
     for effect in effects {
         match effect {
             Effect::Set(shard, key, row) => drop(state.set(*shard, key, row.clone())),
@@ -129,9 +129,9 @@ impl SimStore {
     pub fn new(sim: Arc<Sim>, faults: Faults, watch: Watch) -> Arc<Self> {
         let ahead_ms = if faults.skew_ms > 0 { sim.below(faults.skew_ms) as i64 } else { 0 };
         let inner = Inner {
-            state: State::new(),
+            state: StoreState::new(),
             position: Position(0),
-            lasting: State::new(),
+            lasting: StoreState::new(),
             durable: Position(0),
             pending: VecDeque::new(),
             owner: None,
@@ -264,7 +264,7 @@ impl SimStore {
     }
 
     /// How many of the batches that were not synced are in what the journal found.
-    fn prefix(&self, inner: &Inner, found: &State) -> Option<usize> {
+    fn prefix(&self, inner: &Inner, found: &StoreState) -> Option<usize> {
         let (mut state, found) = (inner.lasting.clone(), found.all());
         for at in 0..=inner.pending.len() {
             if state.all() == found {
@@ -334,18 +334,18 @@ impl SimStore {
     }
 
     /// Reads.
-    pub fn read<T>(&self, with: impl FnOnce(&State) -> T) -> T {
+    pub fn read<T>(&self, with: impl FnOnce(&StoreState) -> T) -> T {
         with(&lock(&self.inner).state)
     }
 
     /// Reads what would outlive a crash.
-    pub fn read_lasting<T>(&self, with: impl FnOnce(&State) -> T) -> T {
+    pub fn read_lasting<T>(&self, with: impl FnOnce(&StoreState) -> T) -> T {
         let inner = lock(&self.inner);
         with(if self.lasts_at_once() { &inner.state } else { &inner.lasting })
     }
 
     /// A copy of all rows.
-    pub fn state(&self) -> State {
+    pub fn state(&self) -> StoreState {
         lock(&self.inner).state.clone()
     }
 

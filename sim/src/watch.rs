@@ -16,7 +16,7 @@ use onceflow_core::{
         rows::{self, Frame, Head, ReadyStep, Shape, Status, Undo},
     },
 };
-use onceflow_store::{Position, state::State};
+use onceflow_store::{Position, state::StoreState};
 use std::sync::{Arc, Mutex};
 
 /// Looks at every batch.
@@ -67,7 +67,7 @@ fn ready_step(row: &Row) -> Option<ReadyStep> {
 
 impl Watch {
     /// What a batch may change.
-    pub fn before(&self, state: &State, batch: &Batch) -> Before {
+    pub fn before(&self, state: &StoreState, batch: &Batch) -> Before {
         let mut keys = Vec::new();
         touched(&batch.ops, &mut keys);
         let mut before = Before::default();
@@ -97,7 +97,7 @@ impl Watch {
         batch: &Batch,
         claimed: Option<&Claimed>,
         before: &Before,
-        state: &State,
+        state: &StoreState,
         now: Timestamp,
     ) {
         self.claims((node, position), batch, claimed, before, now);
@@ -178,7 +178,7 @@ impl Watch {
     }
 
     /// What is buried, nothing refers to. Where it is put again soon, nobody would notice later.
-    fn burials(&self, batch: &Batch, state: &State) {
+    fn burials(&self, batch: &Batch, state: &StoreState) {
         let counts = onceflow_core::Group::rows("values.counts");
         for op in &batch.ops {
             if let Op::Delete(key) = op
@@ -246,7 +246,7 @@ impl Watch {
     }
 
     /// A run is settled by its counter only when nothing is in flight.
-    fn settling(&self, batch: &Batch, key: &Key, row: &Row, state: &State) {
+    fn settling(&self, batch: &Batch, key: &Key, row: &Row, state: &StoreState) {
         let Some((run, step)) = StepId::from_queue_name(key.name.as_bytes()) else { return };
         let Some(ready_step) = ready_step(row) else { return };
         let plainly = batch.ops.iter().any(|op| matches!(op, Op::Put(put, _) if put == key));
@@ -268,7 +268,7 @@ impl Watch {
         }
     }
 
-    fn left(&self, node: NodeId, position: Position, batch: &Batch, key: &Key, row: &Row, state: &State) {
+    fn left(&self, node: NodeId, position: Position, batch: &Batch, key: &Key, row: &Row, state: &StoreState) {
         let Some((run, step)) = StepId::from_queue_name(key.name.as_bytes()) else { return };
         let Some(ready_step) = ready_step(row) else { return };
         let keys = Keys::new(run, ready_step.generation);

@@ -3,7 +3,7 @@
 use onceflow_core::{Batch, Group, Key, Kind, Name, Row, Shard, Timestamp};
 use onceflow_store::{
     Outcome, Records,
-    records::{Buried, Bury, Error, Page, Position, Scan, Walked},
+    records::{SweepReport, SweepRequest, Error, Page, Position, Scan, UnorderedPage},
     world::BoxFuture,
 };
 use std::sync::{
@@ -103,17 +103,17 @@ impl Records for Watched {
         group: Group,
         from: Option<Name>,
         limit: usize,
-    ) -> BoxFuture<'_, Result<Walked, Error>> {
+    ) -> BoxFuture<'_, Result<UnorderedPage, Error>> {
         self.records.walk(shard, group, from, limit)
     }
 
-    fn burials_at_once(&self) -> usize {
-        self.records.burials_at_once()
+    fn concurrent_sweeps(&self) -> usize {
+        self.records.concurrent_sweeps()
     }
 
-    fn bury(&self, shard: Shard, ask: Bury) -> BoxFuture<'_, Result<Option<Buried>, Error>> {
+    fn sweep(&self, shard: Shard, ask: SweepRequest) -> BoxFuture<'_, Result<Option<SweepReport>, Error>> {
         self.calls.burials.fetch_add(1, Relaxed);
-        self.records.bury(shard, ask)
+        self.records.sweep(shard, ask)
     }
 
     fn now(&self) -> BoxFuture<'_, Result<Timestamp, Error>> {

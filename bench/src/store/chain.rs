@@ -7,7 +7,7 @@
 use super::journal::SHARD;
 use anyhow::ensure;
 use onceflow_core::{Batch, Claim, Fence, Fences, Group, Inbox, Key, Name, Op, Pick, Row, limits::LANE_BYTES};
-use onceflow_store::{Committed, Outcome, Records, state::State};
+use onceflow_store::{Committed, Outcome, Records, state::StoreState};
 
 /// A checkpoint: the outputs' ids and digests.
 const CHECKPOINT_BYTES: usize = 100;
@@ -83,7 +83,7 @@ impl Chain {
     }
 
     /// Whether the chain's rows are what its last commit left. Claims are not looked at if the store forgot them.
-    pub(super) fn check_rows(&self, state: &State, claimed: bool) -> anyhow::Result<()> {
+    pub(super) fn check_rows(&self, state: &StoreState, claimed: bool) -> anyhow::Result<()> {
         let holds = |key: &Key, row: Option<Row>| {
             let found = state.get(SHARD, key);
             ensure!(found == row.as_ref(), "{key} holds {found:?} and should hold {row:?}");

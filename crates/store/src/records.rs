@@ -114,27 +114,27 @@ impl Scan {
 
 /// Groups whose rows are found by name, and otherwise only looked at all together, with [`Records::walk`]. Where order costs
 /// something, a store need not keep them in order; a scan of them may be slow then.
-pub const HEAPS: [&str; 2] = ["values", "values.counts"];
+pub const UNORDERED_GROUPS: [&str; 2] = ["values", "values.counts"];
 
 /// Some rows of a group, in any order.
 #[derive(Clone, Debug, Default)]
-pub struct Walked {
+pub struct UnorderedPage {
     /// The rows. One may come twice in a walk.
     pub rows: Vec<(Name, Row)>,
     /// Where the walk goes on; `None` at its end.
     pub next: Option<Name>,
 }
 
-impl From<Page> for Walked {
+impl From<Page> for UnorderedPage {
     fn from(page: Page) -> Self {
         let next = page.rows.last().filter(|_| page.more).map(|(name, _)| name.clone());
-        Walked { rows: page.rows, next }
+        UnorderedPage { rows: page.rows, next }
     }
 }
 
-/// Asks a store to bury values by itself; see [`Records::bury`].
+/// Asks a store to bury values by itself; see [`Records::sweep`].
 #[derive(Clone, Debug)]
-pub struct Bury {
+pub struct SweepRequest {
     /// The row that says whose turn it is, what it must hold, and what it holds afterwards.
     pub turn: (Key, Row, Row),
     /// Where values, counts, values at zero, and debts stand.
@@ -145,7 +145,7 @@ pub struct Bury {
 
 /// What a store that was asked to bury did.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Buried {
+pub struct SweepReport {
     /// Values that are gone.
     pub buried: u64,
     /// References of buried values that no longer count.
@@ -226,28 +226,28 @@ pub trait Records: Send + Sync + 'static {
         group: Group,
         from: Option<Name>,
         limit: usize,
-    ) -> BoxFuture<'_, Result<Walked, Error>> {
+    ) -> BoxFuture<'_, Result<UnorderedPage, Error>> {
         Box::pin(async move { Ok(self.scan(shard, Scan::of(group, limit).after(from)).await?.into()) })
     }
 
     /// What does not fit in how the rows of a shard are kept, beside what the rows say: rows that were put or deleted behind
     /// the store's back. A store whose own format notices that has nothing to tell. While others work, what changes
     /// meanwhile may be told: what is told twice in a row, while nothing else is, is so.
-    fn misfits(&self, shard: Shard) -> BoxFuture<'_, Result<Vec<String>, Error>> {
+    fn inconsistencies(&self, shard: Shard) -> BoxFuture<'_, Result<Vec<String>, Error>> {
         let _ = shard;
         Box::pin(async { Ok(vec![]) })
     }
 
-    /// How many calls of [`Records::bury`] are best under way at once; 0 if this store does not bury by itself. A server that syncs
+    /// How many calls of [`Records::sweep`] are best under way at once; 0 if this store does not bury by itself. A server that syncs
     /// after each call would wait for its disk most of the time if there were one.
-    fn burials_at_once(&self) -> usize {
+    fn concurrent_sweeps(&self) -> usize {
         0
     }
 
     /// Does what [`values::reclaim`](crate::values::reclaim) does, where the rows are: pays a debt and buries values at zero with
     /// what they refer to, for about a millisecond or two. Atomic as a batch that requires the turn and puts the next one, and
     /// like one it answers [`Error::Unknown`] when the reply is lost; `None` if the turn is another's. If there is nothing to do, the turn stays.
-    fn bury(&self, _: Shard, _: Bury) -> BoxFuture<'_, Result<Option<Buried>, Error>> {
+    fn sweep(&self, _: Shard, _: SweepRequest) -> BoxFuture<'_, Result<Option<SweepReport>, Error>> {
         Box::pin(async { Err(Error::Unavailable("this store does not bury by itself".into())) })
     }
 

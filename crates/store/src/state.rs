@@ -22,7 +22,7 @@ use std::collections::BTreeMap;
 
 /// All rows of a store, by shard.
 #[derive(Clone, Debug, Default)]
-pub struct State {
+pub struct StoreState {
     shards: BTreeMap<Shard, ShardState>,
     durable: Totals,
 }
@@ -64,10 +64,10 @@ impl Totals {
     }
 }
 
-impl State {
+impl StoreState {
     /// No rows.
     pub fn new() -> Self {
-        State::default()
+        StoreState::default()
     }
 
     /// Does what a batch says, or says which require did not hold. Whatever must outlive a crash is told to
@@ -162,7 +162,11 @@ impl State {
 
     /// The durable rows after a place, in order of shard, group and name: at most `limit`, and the place to go on
     /// from. For snapshots.
-    pub fn durable_after(&self, place: Option<&Place>, limit: usize) -> (Vec<(Shard, Key, Row)>, Option<Place>) {
+    pub fn durable_after(
+        &self,
+        place: Option<&RowCursor>,
+        limit: usize,
+    ) -> (Vec<(Shard, Key, Row)>, Option<RowCursor>) {
         let mut rows = Vec::with_capacity(limit.min(self.durable.rows as usize));
         let first = place.map_or(Shard(0), |place| place.0);
         for (shard, state) in self.shards.range(first..) {
@@ -172,7 +176,7 @@ impl State {
                 break;
             }
         }
-        let next = rows.last().filter(|_| rows.len() == limit).map(|(shard, key, _)| Place(*shard, key.clone()));
+        let next = rows.last().filter(|_| rows.len() == limit).map(|(shard, key, _)| RowCursor(*shard, key.clone()));
         (rows, next)
     }
 }
@@ -194,7 +198,7 @@ pub struct StandingClaim {
 
 /// Where a walk over all rows stands: after this row.
 #[derive(Clone, Debug)]
-pub struct Place(pub Shard, pub Key);
+pub struct RowCursor(pub Shard, pub Key);
 
 fn weight(key: &Key, row: &Row) -> u64 {
     weight_of(&key.group, &key.name, row)

@@ -1,7 +1,7 @@
 //! Rows, blobs and values together: in one directory, which is what most people want, or on a server that machines share.
 
 #[cfg(feature = "redis")]
-use crate::backend::redis::{Address, BlobPlace, ConnectError, Redis};
+use crate::backend::redis::{Address, BlobLocation, ConnectError, Redis};
 use crate::{
     backend::{
         embedded::{Embedded, OpenError, Role},
@@ -44,14 +44,14 @@ use std::{
 /// # Ok(()) }
 /// ```
 pub struct Store {
-    place: Place,
+    location: Location,
     world: Arc<dyn World>,
     /// The most bytes its objects may have together, for who opened it.
     bytes_max: Option<u64>,
 }
 
 /// Where a store is.
-enum Place {
+enum Location {
     Directory {
         path: PathBuf,
         embedded: Arc<Embedded>,
@@ -102,7 +102,7 @@ impl Store {
     #[cfg(feature = "redis")]
     pub async fn connect_with(address: Address, world: Arc<dyn World>) -> Result<Store, ConnectError> {
         let redis = Redis::connect(address, world.clone()).await?;
-        Ok(Store { place: Place::Server { redis }, world: service(&world), bytes_max: None })
+        Ok(Store { location: Location::Server { redis }, world: service(&world), bytes_max: None })
     }
 
     /// The most bytes that objects of the store may have together, as far as this process stores some: what is more is refused
@@ -114,10 +114,10 @@ impl Store {
 
     /// Whether the server is lost, and every change of that; `None` for a directory.
     pub fn lost(&self) -> Option<tokio::sync::watch::Receiver<bool>> {
-        match &self.place {
-            Place::Directory { .. } => None,
+        match &self.location {
+            Location::Directory { .. } => None,
             #[cfg(feature = "redis")]
-            Place::Server { redis } => Some(redis.lost()),
+            Location::Server { redis } => Some(redis.lost()),
         }
     }
 
@@ -129,10 +129,10 @@ impl Store {
     /// The rows, for whoever works on one shard: on a cluster, with the clock of the node that has it.
     pub fn records_of(&self, shard: Shard) -> Arc<dyn Records> {
         let _ = shard;
-        match &self.place {
-            Place::Directory { embedded, .. } => embedded.clone(),
+        match &self.location {
+            Location::Directory { embedded, .. } => embedded.clone(),
             #[cfg(feature = "redis")]
-            Place::Server { redis } => Arc::new(redis.at(shard)),
+            Location::Server { redis } => Arc::new(redis.at(shard)),
         }
     }
 
@@ -151,19 +151,19 @@ impl Store {
     /// If the directory of the files cannot be made.
     pub fn values_of(&self, shard: Shard) -> BoxFuture<'_, Result<Arc<Values>, blobs::Error>> {
         Box::pin(async move {
-            let blobs: Arc<dyn blobs::Blobs> = match &self.place {
-                Place::Directory { path, .. } => {
+            let blobs: Arc<dyn blobs::Blobs> = match &self.location {
+                Location::Directory { path, .. } => {
                     let path = path.join("blobs").join(shard.0.to_string());
                     Arc::new(blobs::Directory::open_here(path).await?)
                 }
                 #[cfg(feature = "redis")]
-                Place::Server { redis } => match redis.address().blobs() {
-                    BlobPlace::Server => Arc::new(blobs::redis::RedisObjects::new(redis.clone(), shard)),
-                    BlobPlace::Directory(path) => in_directory(path, shard).await?,
+                Location::Server { redis } => match redis.address().blobs() {
+                    BlobLocation::Server => Arc::new(blobs::redis::RedisObjects::new(redis.clone(), shard)),
+                    BlobLocation::Directory(path) => in_directory(path, shard).await?,
                     #[cfg(feature = "s3")]
-                    BlobPlace::S3 { bucket, prefix } => in_bucket(bucket, prefix, shard, &self.world)?,
+                    BlobLocation::S3 { bucket, prefix } => in_bucket(bucket, prefix, shard, &self.world)?,
                     #[cfg(not(feature = "s3"))]
-                    BlobPlace::S3 { .. } => unreachable!("such an address is not read without the feature"),
+                    BlobLocation::S3 { .. } => unreachable!("such an address is not read without the feature"),
                 },
             };
             let blobs = match self.bytes_max {
@@ -176,19 +176,19 @@ impl Store {
 
     /// Whether this process owns the directory, and what it found there; nobody owns a server.
     pub fn role(&self) -> Option<Role> {
-        match &self.place {
-            Place::Directory { embedded, .. } => Some(embedded.role()),
+        match &self.location {
+            Location::Directory { embedded, .. } => Some(embedded.role()),
             #[cfg(feature = "redis")]
-            Place::Server { .. } => None,
+            Location::Server { .. } => None,
         }
     }
 
     /// Where it is, if it is a directory.
     pub fn directory(&self) -> Option<&Path> {
-        match &self.place {
-            Place::Directory { path, .. } => Some(path),
+        match &self.location {
+            Location::Directory { path, .. } => Some(path),
             #[cfg(feature = "redis")]
-            Place::Server { .. } => None,
+            Location::Server { .. } => None,
         }
     }
 
@@ -199,10 +199,10 @@ impl Store {
     /// If what was applied could not be written.
     pub fn close(&self) -> BoxFuture<'_, Result<(), Error>> {
         Box::pin(async move {
-            match &self.place {
-                Place::Directory { embedded, .. } => embedded.close().await,
+            match &self.location {
+                Location::Directory { embedded, .. } => embedded.close().await,
                 #[cfg(feature = "redis")]
-                Place::Server { redis } => redis.durable(redis.position()).await,
+                Location::Server { redis } => redis.durable(redis.position()).await,
             }
         })
     }
@@ -244,6 +244,10 @@ fn open(
         let (place, here) = (directory.clone(), service(&world));
         let opening = async move { Embedded::open(place, options, here).await };
         let embedded = in_service(&*world, "onceflow open", opening).await?;
-        Ok(Store { place: Place::Directory { path: directory, embedded }, world: service(&world), bytes_max: None })
+        Ok(Store {
+            location: Location::Directory { path: directory, embedded },
+            world: service(&world),
+            bytes_max: None,
+        })
     })
 }

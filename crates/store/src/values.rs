@@ -222,7 +222,7 @@ impl Values {
         match self.records.commit(batch).await {
             Ok(Outcome::Applied(committed)) => {
                 if rings || !committed.fired.is_empty() {
-                    self.news.ring();
+                    self.news.notify();
                 }
                 Ok(Tried::Applied(committed.position))
             }

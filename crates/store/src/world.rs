@@ -156,7 +156,7 @@ impl World for RealWorld {
 }
 
 /// Gives way once. A store in memory never makes anyone wait, and whoever asks it in a loop would keep its thread.
-pub async fn give_way() {
+pub async fn yield_now() {
     let mut gave_way = false;
     std::future::poll_fn(|context| {
         if std::mem::replace(&mut gave_way, true) {

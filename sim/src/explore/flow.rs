@@ -13,7 +13,7 @@ use onceflow_core::{
         run,
     },
 };
-use onceflow_store::state::{Answer, State};
+use onceflow_store::state::{Answer, StoreState};
 use std::sync::Arc;
 
 /// Shapes of up to five steps: which task feeds which. `x` is the input, `y` the output.
@@ -60,7 +60,7 @@ fn graph(text: &str) -> Graph {
 }
 
 /// A run of this shape that has just started.
-pub(super) fn started(shape: &str) -> (InstalledProgram, State) {
+pub(super) fn started(shape: &str) -> (InstalledProgram, StoreState) {
     let library = Library { flows: [(String::from("main"), graph(shape))].into() };
     let program = check(&library, "main", None).unwrap_or_else(|errors| panic!("{errors}"));
     let wiring = Arc::new(Wiring::of(&program));
@@ -68,7 +68,7 @@ pub(super) fn started(shape: &str) -> (InstalledProgram, State) {
     let inputs = vec![Some(Held { owned: false, outcome: Outcome::Value(Payload::inline("input")) })];
     let frame = Frame { block: 0, opened_by: None, depth: 0, guarded: false, shape: Shape::Run, inputs, memo: None };
     let (batch, _) = run::start(&plan, &header(), &frame, None).finish();
-    let mut rows = State::new();
+    let mut rows = StoreState::new();
     let applied = apply(&mut rows, &batch);
     assert!(matches!(applied, Ok(Answer::Applied { .. })), "a run does not start: {applied:?}");
     (plan, rows)
@@ -103,7 +103,7 @@ pub(super) fn given(task: &str, inputs: &[Held]) -> Outcome {
 }
 
 /// Somebody cancels the run. False if there is nothing to cancel.
-pub(super) fn cancel(plan: &InstalledProgram, rows: &mut State) -> Result<bool, String> {
+pub(super) fn cancel(plan: &InstalledProgram, rows: &mut StoreState) -> Result<bool, String> {
     let Some(row) = rows.get(Shard(0), &plan.keys.state()) else { return Ok(false) };
     let state = rows::read::<RunState>(row).expect("the state of a run");
     if !matches!(state.phase, Phase::Running | Phase::Failing | Phase::Failed { .. } | Phase::Waiting) {
@@ -117,7 +117,7 @@ pub(super) fn cancel(plan: &InstalledProgram, rows: &mut State) -> Result<bool, 
 ///
 /// # Errors
 /// If it ended otherwise than it must, or left something behind.
-pub(super) fn has_ended(plan: &InstalledProgram, rows: &State) -> Result<bool, String> {
+pub(super) fn has_ended(plan: &InstalledProgram, rows: &StoreState) -> Result<bool, String> {
     let row = rows.get(Shard(0), &keys::heads().key(KEY)).ok_or("the run's row is gone")?;
     let Some(Head::Finished(finished)) = rows::read::<Head>(row) else { return Ok(false) };
     if finished.status == Status::Done {

@@ -14,7 +14,7 @@ use onceflow_core::{
         step::{self, Taken},
     },
 };
-use onceflow_store::{records::Scan, state::State};
+use onceflow_store::{records::Scan, state::StoreState};
 use std::sync::Arc;
 
 /// A worker.
@@ -57,22 +57,22 @@ pub(super) fn is_ordinary(name: &Name) -> bool {
 }
 
 /// Whether the step stands aside.
-pub(super) fn is_parked(plan: &InstalledProgram, rows: &State, name: &Name) -> bool {
+pub(super) fn is_parked(plan: &InstalledProgram, rows: &StoreState, name: &Name) -> bool {
     let step = StepId::from_queue_name(name.as_bytes()).map(|(_, step)| step);
     step.is_some_and(|step| rows.get(Shard(0), &plan.keys.parked(step)).is_some())
 }
 
-fn read_state(plan: &InstalledProgram, rows: &State) -> Option<RunState> {
+fn read_state(plan: &InstalledProgram, rows: &StoreState) -> Option<RunState> {
     rows.get(Shard(0), &plan.keys.state()).and_then(|row| rows::read(row))
 }
 
-fn scan(plan: &InstalledProgram, rows: &State, prefix: &[u8]) -> Vec<(Name, onceflow_core::Row)> {
+fn scan(plan: &InstalledProgram, rows: &StoreState, prefix: &[u8]) -> Vec<(Name, onceflow_core::Row)> {
     rows.scan(Shard(0), &Scan::of(plan.keys.rows.clone(), 1000).prefix(prefix)).rows
 }
 
 impl Worker {
     /// Decides what to send, from what is there now. Without a batch afterwards, it gives the step up.
-    pub(super) fn decide(&mut self, plan: &InstalledProgram, rows: &State) -> Result<(), String> {
+    pub(super) fn decide(&mut self, plan: &InstalledProgram, rows: &StoreState) -> Result<(), String> {
         let job = self.job.take().expect("it has taken a step");
         let (_, step) = StepId::from_queue_name(job.claimed.name.as_bytes()).ok_or("a name in a queue")?;
         // The end of a run is decided on what is read then; other steps trust what they know.
@@ -131,7 +131,7 @@ impl Worker {
     }
 }
 
-fn taken(plan: &InstalledProgram, all: &State, job: &Job, step: StepId) -> Result<Option<Taken>, String> {
+fn taken(plan: &InstalledProgram, all: &StoreState, job: &Job, step: StepId) -> Result<Option<Taken>, String> {
     let inbox = Inbox::from_row(&job.claimed.row).ok_or("a row in a queue is no inbox")?;
     let ready_step: ReadyStep = rows::read(&inbox.note).ok_or("a ready row")?;
     let Some(frame) = all.get(Shard(0), &plan.keys.frame(step.frame)) else { return Ok(None) };
@@ -152,7 +152,7 @@ fn perform<'a>(plan: &'a InstalledProgram, taken: &Taken, state: RunState) -> Re
 
 fn settle<'a>(
     plan: &'a InstalledProgram,
-    all: &State,
+    all: &StoreState,
     taken: &Taken,
     state: RunState,
 ) -> Result<Option<Draft<'a>>, String> {
@@ -182,7 +182,7 @@ fn settle<'a>(
     }
 }
 
-fn tear_down<'a>(plan: &'a InstalledProgram, all: &State, taken: &Taken, state: RunState) -> Draft<'a> {
+fn tear_down<'a>(plan: &'a InstalledProgram, all: &StoreState, taken: &Taken, state: RunState) -> Draft<'a> {
     let frame = plan.keys.frame(FrameId::ROOT).name;
     let rows: Vec<_> = scan(plan, all, b"").into_iter().filter(|(name, _)| *name != frame).collect();
     match rows.is_empty() {

@@ -52,7 +52,7 @@ impl Shared {
                 return Ok(Some(deadline));
             }
             // Whoever waits for this may have waited long enough.
-            onceflow_store::world::give_way().await;
+            onceflow_store::world::yield_now().await;
             match rows::read::<Due>(row).ok_or_else(|| Error::damaged("what is due"))? {
                 Due::History(run) => self.forget_run(name, key, run).await?,
                 Due::Keep(run) => self.forget_kept(name, key, run).await?,

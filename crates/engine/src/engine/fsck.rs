@@ -49,7 +49,7 @@ impl Engine {
                 let mut reading = Reading::new(&self.shared);
                 reading.all().await?;
                 let mut found = reading.found;
-                found.extend(self.shared.records.misfits(self.shared.shard()).await?);
+                found.extend(self.shared.records.inconsistencies(self.shared.shard()).await?);
                 let now = (reading.seen.finalize(), found);
                 if last.as_ref() == Some(&now) {
                     return Ok(Some(now.1));
@@ -288,7 +288,7 @@ impl<'a> Reading<'a> {
             self.holds(key, edge, &outcome);
         }
         if is_open {
-            let found = rows.misfits(plan, state.phase);
+            let found = rows.inconsistencies(plan, state.phase);
             self.found.extend(found.into_iter().map(|what| format!("run `{key}`: {what}")));
         } else {
             // Its rows go, or change, as a whole.
@@ -362,7 +362,7 @@ impl PlanRows {
         found
     }
 
-    fn misfits(&self, plan: &InstalledProgram, phase: Phase) -> Vec<String> {
+    fn inconsistencies(&self, plan: &InstalledProgram, phase: Phase) -> Vec<String> {
         let mut found = Vec::new();
         if !self.frames.contains_key(&FrameId::ROOT) {
             found.push(String::from("its outermost frame is missing"));

@@ -4,7 +4,7 @@
 use crate::support;
 
 use onceflow_engine::{Engine, Error, Options, Report, Start};
-use onceflow_store::testing::fault::{Fault, Faulty, Plan};
+use onceflow_store::testing::fault::{Fault, FaultPlan, Faulty};
 use support::{
     Kit,
     flows::{Make, SMALL},
@@ -58,7 +58,7 @@ async fn a_cancel_at_any_moment_leaves_nothing() {
 async fn disturb(make: Make, n: u64, fault: Fault) -> bool {
     let mut kit = Kit::default();
     let (start, _) = make(&mut kit);
-    let (proof, plan) = (Proof::new(&kit), Plan::at(n, fault));
+    let (proof, plan) = (Proof::new(&kit), FaultPlan::at(n, fault));
     let records = Faulty::new(proof.memory.clone(), plan.clone());
     let engine = proof.engine_on(records, Options { steps_max: 2, ..Options::default() });
     let turns = (n % 23) as usize;

@@ -5,7 +5,7 @@ use crate::support;
 
 use onceflow_core::{Name, protocol::rows};
 use onceflow_engine::{Engine, Error, ExportedRun, Fork, HISTORY_MS, Handle, ImportOptions, Options, Report, Start};
-use onceflow_store::testing::fault::{Fault, Faulty, Plan};
+use onceflow_store::testing::fault::{Fault, FaultPlan, Faulty};
 use support::{Kit, flows, flows::*, proof::Proof, told};
 
 const KEEPS: [Option<u64>; 2] = [None, Some(HISTORY_MS)];
@@ -100,7 +100,7 @@ async fn disturb(forks: bool, n: u64, fault: Fault) -> bool {
     let (kit, here, start, _) = done(flows::large, Some(HISTORY_MS)).await;
     let bytes = exported(&here).await;
     let proof = if forks { here } else { Proof::new(&kit) };
-    let plan = Plan::at(n, fault);
+    let plan = FaultPlan::at(n, fault);
     let idle = Options { works: false, ..Options::default() };
     let engine = proof.engine_on(Faulty::new(proof.memory.clone(), plan.clone()), idle);
     let ended = match forks {

@@ -4,7 +4,7 @@ use crate::support;
 
 use onceflow_core::model::{Effect, Type};
 use onceflow_engine::{Engine, Error, HISTORY_MS, Options, Report, Start, task::Failure};
-use onceflow_store::testing::fault::{Fault, Faulty, Plan};
+use onceflow_store::testing::fault::{Fault, FaultPlan, Faulty};
 use support::{Kit, as_int, flows, flows::*, graphs::*, int, ints, proof::Proof, with};
 
 /// Fails unless it is given an even number; what it was given is large and stored.
@@ -137,8 +137,8 @@ async fn a_start_when_the_history_of_a_failed_run_has_ended_is_another_run() {
 }
 
 /// Ends when the run is gone, or the engine's store has stopped.
-async fn until_gone(engine: &Engine, plan: Option<&Plan>) {
-    while !is_gone(&engine.find("r").await) && !plan.is_some_and(Plan::stopped) {
+async fn until_gone(engine: &Engine, plan: Option<&FaultPlan>) {
+    while !is_gone(&engine.find("r").await) && !plan.is_some_and(FaultPlan::stopped) {
         tokio::task::yield_now().await;
     }
 }
@@ -149,7 +149,7 @@ async fn disturb(make: Make, n: u64, fault: Fault) -> bool {
     let proof = Proof::new(&kit);
     proof.run(Start { keep_ms: Some(HISTORY_MS), ..start }).await;
     proof.world.advance(HISTORY_MS + 1);
-    let plan = Plan::at(n, fault);
+    let plan = FaultPlan::at(n, fault);
     let engine = proof.engine_on(Faulty::new(proof.memory.clone(), plan.clone()), Options::default());
     proof.drive(until_gone(&engine, Some(&plan))).await;
     let closed = proof.drive(engine.close()).await;

@@ -4,7 +4,7 @@
 use crate::support;
 
 use onceflow_engine::{Engine, Options, Report, Start};
-use onceflow_store::testing::fault::{Fault, Faulty, Plan};
+use onceflow_store::testing::fault::{Fault, FaultPlan, Faulty};
 use std::collections::BTreeMap;
 use support::{
     Kit,
@@ -45,7 +45,7 @@ async fn disturb(name: &str, make: Make, n: u64, fault: Fault) -> bool {
     let place = format!("{name}, {fault:?} at call {n}");
     let mut kit = Kit::default();
     let (start, expected) = make(&mut kit);
-    let (proof, plan) = (Proof::new(&kit), Plan::at(n, fault));
+    let (proof, plan) = (Proof::new(&kit), FaultPlan::at(n, fault));
     let engine = proof.engine_on(Faulty::new(proof.memory.clone(), plan.clone()), Options::default());
     let mut events = engine.events();
     let told = proof.drive(async {
@@ -101,7 +101,7 @@ fn chosen(calls: u64) -> Vec<u64> {
 async fn calls(make: Make) -> u64 {
     let mut kit = Kit::default();
     let (start, expected) = make(&mut kit);
-    let (proof, plan) = (Proof::new(&kit), Plan::never());
+    let (proof, plan) = (Proof::new(&kit), FaultPlan::never());
     let engine = proof.engine_on(Faulty::new(proof.memory.clone(), plan.clone()), Options::default());
     assert_eq!(proof.drive(try_run(&engine, start)).await.unwrap(), expected);
     plan.calls()

@@ -4,7 +4,7 @@ use crate::support;
 
 use onceflow_core::model::{Effect, Type};
 use onceflow_engine::{Error, Options, Report, Resolution, Start, task::Failure};
-use onceflow_store::testing::fault::{Fault, Faulty, Plan};
+use onceflow_store::testing::fault::{Fault, FaultPlan, Faulty};
 use support::{Kit, as_int, flows, flows::*, graphs::*, int, proof::Proof};
 
 /// Waits for a number, and doubles it.
@@ -50,7 +50,7 @@ async fn what_is_sent_twice_under_one_id_is_taken_once() {
 
 async fn disturb(n: u64, fault: Fault) -> bool {
     let (kit, proof) = waiting().await;
-    let plan = Plan::at(n, fault);
+    let plan = FaultPlan::at(n, fault);
     let idle = Options { works: false, ..Options::default() };
     let engine = proof.engine_on(Faulty::new(proof.memory.clone(), plan.clone()), idle);
     let first = async {

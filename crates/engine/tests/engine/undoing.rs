@@ -4,7 +4,7 @@ use crate::support;
 
 use onceflow_core::model::Type;
 use onceflow_engine::{Engine, Error, Options, Report, Start};
-use onceflow_store::testing::fault::{Fault, Faulty, Plan};
+use onceflow_store::testing::fault::{Fault, FaultPlan, Faulty};
 use std::sync::{Arc, Mutex};
 use support::{Kit, as_int, flows::*, graphs::*, int, paused::Paused, proof::Proof};
 
@@ -39,7 +39,7 @@ async fn until_end(engine: &Engine, start: &Start) -> Result<Report, Error> {
 async fn disturb(n: u64, fault: Fault) -> bool {
     let (mut kit, undone) = (Kit::default(), Undone::default());
     let start = doomed(&mut kit, &undone);
-    let (proof, plan) = (Proof::new(&kit), Plan::at(n, fault));
+    let (proof, plan) = (Proof::new(&kit), FaultPlan::at(n, fault));
     let engine = proof.engine_on(Faulty::new(proof.memory.clone(), plan.clone()), Options::default());
     proof
         .drive(async {

@@ -25,40 +25,40 @@
 //! | module | what it owns |
 //! |---|---|
 //! | `lock` | who owns the directory |
-//! | `place` | where the socket is, also when its path is too long for one |
-//! | `link` | where calls go, and whose positions they carry |
+//! | `socket_path` | where the socket is, also when its path is too long for one |
+//! | `route` | where calls go, and whose positions they carry |
 //! | `owner` | the journal, the server and the lock together; the order in which they end |
-//! | `seat` | becoming owner or guest |
+//! | `join` | becoming owner or guest |
 //! | `member` | which processes live |
-//! | `roll` | whose claims are whose, and when a new owner grants any |
+//! | `claim_registry` | whose claims are whose, and when a new owner grants any |
 //! | `identity` | which store a directory holds, also if parts of it are gone or another's |
 //! | `handover` | what an owner that closes leaves to the next |
 
+mod claim_registry;
 mod handover;
 mod identity;
-mod link;
+mod join;
 mod lock;
 mod member;
 mod owner;
-mod place;
-mod roll;
-mod seat;
+mod route;
+mod socket_path;
 
+pub use join::{Obstacle, OpenError};
 pub use lock::Holder;
-pub use seat::{Obstacle, OpenError};
 
 use super::journal::{self, Recovered};
 use crate::{
     records::{Error, Outcome, Page, Position, Records, Scan},
     sync::{Mutex, lock},
-    wake::Bell,
+    wake::Signal,
     world::{BoxFuture, World},
 };
 use futures_util::future::{Either, select};
-use link::Link;
+use join::{Joined, StoreDir};
 use onceflow_core::{Batch, Key, Row, Shard, Timestamp};
 use owner::Owner;
-use seat::{Seat, Site};
+use route::Route;
 use std::{
     path::Path,
     pin::pin,
@@ -71,16 +71,16 @@ pub const CHANGE_MS_MAX: u64 = 30_000;
 
 /// A store in a directory, owned by this process or by another one of the same user.
 pub struct Embedded {
-    site: Arc<Site>,
+    store: Arc<StoreDir>,
     inner: Mutex<Inner>,
     /// Rings when the inner state changes.
-    changed: Bell,
+    changed: Signal,
 }
 
 struct Inner {
     phase: Phase,
     /// Where calls go, or went last.
-    link: Arc<Link>,
+    route: Arc<Route>,
     /// What is to be closed, if this process owns the directory.
     owner: Option<Owner>,
 }
@@ -123,20 +123,20 @@ impl Embedded {
         options: journal::Options,
         world: Arc<dyn World>,
     ) -> Result<Arc<Self>, OpenError> {
-        let site = Arc::new(Site::at(dir.as_ref(), options, world)?);
-        // Whoever opens the journal may have the site a moment longer than we.
-        let seat = seat::take(&site).await.inspect_err(|_| site.member.leave())?;
-        let (link, owner) = Link::to(seat, 0);
-        let inner = Inner { phase: Phase::Open, link: link.clone(), owner };
-        let embedded = Arc::new(Embedded { site, inner: Mutex::new(inner), changed: Bell::default() });
-        embedded.watch(&link);
+        let store = Arc::new(StoreDir::at(dir.as_ref(), options, world)?);
+        // Whoever opens the journal may have the store a moment longer than we.
+        let seat = join::join(&store).await.inspect_err(|_| store.member.leave())?;
+        let (route, owner) = Route::to(seat, 0);
+        let inner = Inner { phase: Phase::Open, route: route.clone(), owner };
+        let embedded = Arc::new(Embedded { store, inner: Mutex::new(inner), changed: Signal::default() });
+        embedded.watch(&route);
         Ok(embedded)
     }
 
     /// What this process is to the directory now.
     pub fn role(&self) -> Role {
         let inner = lock(&self.inner);
-        match (&inner.phase, &inner.owner, &inner.link.socket) {
+        match (&inner.phase, &inner.owner, &inner.route.socket) {
             (Phase::Ended(_), _, _) => Role::Ended,
             (Phase::Changing, _, _) => Role::Changing,
             (Phase::Open, Some(owner), _) => Role::Owner { recovered: owner.recovered.clone() },
@@ -172,22 +172,22 @@ impl Embedded {
         let mut inner = lock(&self.inner);
         inner.phase = Phase::Ended(error);
         let owner = inner.owner.take();
-        let socket = inner.link.socket.clone();
+        let socket = inner.route.socket.clone();
         drop(inner);
         // Before the connection ends, so that whoever notices finds our claims void.
-        self.site.member.leave();
+        self.store.member.leave();
         if let Some(socket) = socket {
             socket.close();
         }
-        self.changed.ring();
+        self.changed.notify();
         owner
     }
 
-    /// Takes another seat when the connection that this link stands for is lost.
-    fn watch(self: &Arc<Self>, link: &Link) {
-        let Some(socket) = &link.socket else { return };
+    /// Takes another seat when the connection that this route stands for is lost.
+    fn watch(self: &Arc<Self>, route: &Route) {
+        let Some(socket) = &route.socket else { return };
         let (lost, me) = (socket.lost(), Arc::downgrade(self));
-        self.site.world.spawn("embedded guest", Box::pin(change_when_lost(lost, me)));
+        self.store.world.spawn("embedded guest", Box::pin(change_when_lost(lost, me)));
     }
 
     async fn change(self: Arc<Self>) {
@@ -198,26 +198,26 @@ impl Embedded {
             }
             inner.phase = Phase::Changing;
         }
-        self.changed.ring();
-        match seat::take(&self.site).await {
+        self.changed.notify();
+        match join::join(&self.store).await {
             Ok(seat) => self.install(seat).await,
             Err(error) => {
-                tracing::error!(%error, dir = %self.site.dir.display(), "cannot go on after the owner was gone");
+                tracing::error!(%error, dir = %self.store.dir.display(), "cannot go on after the owner was gone");
                 drop(self.end(Error::Unavailable(error.to_string().into())));
             }
         }
     }
 
-    async fn install(self: &Arc<Self>, seat: Seat) {
+    async fn install(self: &Arc<Self>, seat: Joined) {
         let left = {
             let mut inner = lock(&self.inner);
             // All that was given so far is at most this: a lost connection answers nothing more.
-            let base = inner.link.position().0 + 1;
-            let (link, owner) = Link::to(seat, base);
+            let base = inner.route.position().0 + 1;
+            let (route, owner) = Route::to(seat, base);
             if let Phase::Ended(_) = inner.phase {
                 owner
             } else {
-                *inner = Inner { phase: Phase::Open, link, owner };
+                *inner = Inner { phase: Phase::Open, route, owner };
                 None
             }
         };
@@ -225,18 +225,18 @@ impl Embedded {
             // Closed while the seat was being taken: nobody is there to hear how it ends.
             drop(owner.close().await);
         }
-        self.changed.ring();
-        let link = lock(&self.inner).link.clone();
-        self.watch(&link);
+        self.changed.notify();
+        let route = lock(&self.inner).route.clone();
+        self.watch(&route);
     }
 
     /// Where to ask, as soon as there is someone.
-    async fn link(&self) -> Result<Arc<Link>, Error> {
+    async fn route(&self) -> Result<Arc<Route>, Error> {
         if let Some(now) = self.link_now() {
             return now;
         }
-        match select(pin!(self.changed.until(|| self.link_now())), self.site.world.sleep(CHANGE_MS_MAX)).await {
-            Either::Left((link, _)) => link,
+        match select(pin!(self.changed.until(|| self.link_now())), self.store.world.sleep(CHANGE_MS_MAX)).await {
+            Either::Left((route, _)) => route,
             Either::Right(_) => {
                 let why = format!("its owner is gone, and nobody took over within {CHANGE_MS_MAX} ms");
                 Err(Error::Unavailable(why.into()))
@@ -244,10 +244,10 @@ impl Embedded {
         }
     }
 
-    fn link_now(&self) -> Option<Result<Arc<Link>, Error>> {
+    fn link_now(&self) -> Option<Result<Arc<Route>, Error>> {
         let inner = lock(&self.inner);
         match &inner.phase {
-            Phase::Open => (!inner.link.is_lost()).then(|| Ok(inner.link.clone())),
+            Phase::Open => (!inner.route.is_lost()).then(|| Ok(inner.route.clone())),
             Phase::Changing => None,
             Phase::Ended(error) => Some(Err(error.clone())),
         }
@@ -268,7 +268,7 @@ impl Drop for Embedded {
     fn drop(&mut self) {
         if let Some(owner) = self.end(Error::Unavailable("the store is closed".into())) {
             let close = async move { drop(owner.close().await) };
-            self.site.world.spawn("embedded close", Box::pin(close));
+            self.store.world.spawn("embedded close", Box::pin(close));
         }
     }
 }
@@ -285,9 +285,9 @@ impl Records for Embedded {
     fn get<'a>(&'a self, shard: Shard, keys: &'a [Key]) -> BoxFuture<'a, Result<Vec<Option<Row>>, Error>> {
         Box::pin(async move {
             loop {
-                let link = self.link().await?;
-                let answer = link.records.get(shard, keys).await;
-                if !link.is_over(&answer) {
+                let route = self.route().await?;
+                let answer = route.records.get(shard, keys).await;
+                if !route.is_over(&answer) {
                     return answer;
                 }
             }
@@ -297,9 +297,9 @@ impl Records for Embedded {
     fn scan(&self, shard: Shard, scan: Scan) -> BoxFuture<'_, Result<Page, Error>> {
         Box::pin(async move {
             loop {
-                let link = self.link().await?;
-                let answer = link.records.scan(shard, scan.clone()).await;
-                if !link.is_over(&answer) {
+                let route = self.route().await?;
+                let answer = route.records.scan(shard, scan.clone()).await;
+                if !route.is_over(&answer) {
                     return answer;
                 }
             }
@@ -309,38 +309,38 @@ impl Records for Embedded {
     fn commit(&self, batch: Batch) -> BoxFuture<'_, Result<Outcome, Error>> {
         Box::pin(async move {
             loop {
-                let link = self.link().await?;
-                if link.socket.is_none() {
-                    return Ok(link.give_outcome(link.records.commit(batch).await?));
+                let route = self.route().await?;
+                if route.socket.is_none() {
+                    return Ok(route.give_outcome(route.records.commit(batch).await?));
                 }
-                let answer = link.records.commit(batch.clone()).await;
-                if !link.is_over(&answer) {
-                    return answer.map(|outcome| link.give_outcome(outcome));
+                let answer = route.records.commit(batch.clone()).await;
+                if !route.is_over(&answer) {
+                    return answer.map(|outcome| route.give_outcome(outcome));
                 }
             }
         })
     }
 
     fn durable(&self, position: Position) -> BoxFuture<'_, Result<(), Error>> {
-        let link = lock(&self.inner).link.clone();
+        let route = lock(&self.inner).route.clone();
         Box::pin(async move {
-            match link.take(position) {
-                Some(position) => link.records.durable(position).await,
+            match route.take(position) {
+                Some(position) => route.records.durable(position).await,
                 None => Ok(()),
             }
         })
     }
 
     fn position(&self) -> Position {
-        lock(&self.inner).link.clone().position()
+        lock(&self.inner).route.clone().position()
     }
 
     fn now(&self) -> BoxFuture<'_, Result<Timestamp, Error>> {
         Box::pin(async move {
             loop {
-                let link = self.link().await?;
-                let answer = link.records.now().await;
-                if !link.is_over(&answer) {
+                let route = self.route().await?;
+                let answer = route.records.now().await;
+                if !route.is_over(&answer) {
                     return answer;
                 }
             }
@@ -349,13 +349,13 @@ impl Records for Embedded {
 
     fn wait(&self, shard: Shard, seen: Position, until: Timestamp) -> BoxFuture<'_, Result<(), Error>> {
         Box::pin(async move {
-            let link = self.link().await?;
-            let Some(seen) = link.take(seen) else { return Ok(()) };
-            let answer = match select(pin!(self.until_ended()), link.records.wait(shard, seen, until)).await {
+            let route = self.route().await?;
+            let Some(seen) = route.take(seen) else { return Ok(()) };
+            let answer = match select(pin!(self.until_ended()), route.records.wait(shard, seen, until)).await {
                 Either::Left((error, _)) => return Err(error),
                 Either::Right((answer, _)) => answer,
             };
-            if link.is_over(&answer) { Ok(()) } else { answer }
+            if route.is_over(&answer) { Ok(()) } else { answer }
         })
     }
 }

@@ -83,9 +83,9 @@ fn digest(row: &Row) -> [u8; 32] {
 
 /// The claims that a process holds, by what it was answered.
 #[derive(Default)]
-pub struct HeldClaims(Mutex<BTreeMap<Place, Entry>>);
+pub struct HeldClaims(Mutex<BTreeMap<ClaimedRow, Entry>>);
 
-type Place = (Shard, Name, Name);
+type ClaimedRow = (Shard, Name, Name);
 
 struct Entry {
     fence: Row,
@@ -97,11 +97,11 @@ struct Entry {
 
 /// The claims that the answer to a batch grants or drops.
 #[derive(Default)]
-pub struct Expected {
+pub struct PendingClaims {
     shard: Shard,
     steps: Vec<Step>,
     /// The requires that a claim is ours, by their number in the batch.
-    requires: Vec<(usize, Place, Row)>,
+    requires: Vec<(usize, ClaimedRow, Row)>,
     claim: Option<(Row, u64)>,
 }
 
@@ -116,7 +116,7 @@ struct Step {
     required_ready: Option<Row>,
 }
 
-impl Expected {
+impl PendingClaims {
     fn step(&mut self, key: &Key) -> &mut Step {
         let (queue, name) = (key.group.id_name(), &key.name);
         let at = self.steps.iter().position(|step| step.queue == *queue && step.name == *name);
@@ -134,16 +134,16 @@ impl Expected {
         self.steps.iter_mut().find(|step| step.queue == *key.group.id_name() && step.name == key.name)
     }
 
-    fn place(&self, key: &Key) -> Place {
+    fn place(&self, key: &Key) -> ClaimedRow {
         (self.shard, key.group.id_name().clone(), key.name.clone())
     }
 }
 
 impl HeldClaims {
     /// The claims that the answer to a batch grants or drops; `None` if none.
-    pub fn expect(&self, batch: &Batch) -> Option<Expected> {
+    pub fn expect(&self, batch: &Batch) -> Option<PendingClaims> {
         let claim = batch.claim.as_ref().map(|claim| (Row::new(claim.fence.to_bytes()), claim.ttl_ms));
-        let mut expected = Expected { shard: batch.shard, claim, ..Expected::default() };
+        let mut expected = PendingClaims { shard: batch.shard, claim, ..PendingClaims::default() };
         for (number, require) in batch.requires.iter().enumerate() {
             if let Require::Equals(key, row) = require
                 && key.group.kind() == Kind::Claims
@@ -192,7 +192,7 @@ impl HeldClaims {
     }
 
     /// The batch was answered.
-    pub fn answered(&self, expected: Expected, outcome: &Outcome) {
+    pub fn answered(&self, expected: PendingClaims, outcome: &Outcome) {
         let mut held = lock(&self.0);
         let committed = match outcome {
             Outcome::Applied(committed) => committed,
@@ -229,7 +229,7 @@ impl HeldClaims {
     }
 
     /// The batch was sent and will never be answered: whether it happened shows in the ready rows.
-    pub fn unanswered(&self, expected: Expected) {
+    pub fn unanswered(&self, expected: PendingClaims) {
         let mut held = lock(&self.0);
         for step in expected.steps {
             let place = (expected.shard, step.queue, step.name);
@@ -252,7 +252,7 @@ impl HeldClaims {
             return vec![];
         }
         let held = lock(&self.0);
-        let claim = |((shard, queue, name), entry): (&Place, &Entry)| HeldClaim {
+        let claim = |((shard, queue, name), entry): (&ClaimedRow, &Entry)| HeldClaim {
             shard: *shard,
             queue: Group::queue(queue),
             name: name.clone(),

@@ -30,12 +30,12 @@ pub use recover::{OnDamage, Recovered, Torn};
 use super::shared::{check_get, wait_for};
 use crate::{
     records::{Error, Outcome, Page, Position, Records, Scan},
-    state::{StandingClaim, State},
+    state::{StandingClaim, StoreState},
     sync::{Mutex, lock},
-    wake::{Bell, Mark},
+    wake::{Signal, Watermark},
     world::{BoxFuture, World},
 };
-use book::{Book, Tried};
+use book::{Attempt, Book};
 use committer::Committer;
 use files::{File, Files};
 use onceflow_core::{Batch, Key, Row, Shard, Timestamp};
@@ -81,16 +81,16 @@ impl Default for Options {
     }
 }
 
-/// The store's identity, as far as it is known before the log is read.
+/// The store that the caller expects in the directory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Known {
-    /// There may be none.
+pub enum ExpectedStore {
+    /// Any store or none; a new store is created in an empty directory.
     #[default]
-    Nothing,
-    /// There is one, whichever it is.
+    Unknown,
+    /// A store whose id is not known. An empty directory is an error.
     Unnamed,
-    /// There is this one.
-    Store(u128),
+    /// The store with this id. An empty directory, or another store, is an error.
+    Id(u128),
 }
 
 /// Where the mark of a task stands that has ended.
@@ -109,24 +109,24 @@ struct Inner {
     store: u128,
     book: Mutex<Book>,
     /// Up to where everything is durable.
-    durable: Mark,
+    durable: Watermark,
     /// Rings for the committer.
-    work: Bell,
+    work: Signal,
     /// Rings for those who wait for space.
-    room: Bell,
+    room: Signal,
     /// Rings for those who wait for free rows.
-    enabled: Bell,
+    enabled: Signal,
     /// Rings for the snapshotter.
-    snapshot: Bell,
+    snapshot: Signal,
     /// Raised to [`ENDED`] when nobody touches the files any more.
-    committer_ended: Mark,
-    snapshotter_ended: Mark,
+    committer_ended: Watermark,
+    snapshotter_ended: Watermark,
 }
 
 impl Inner {
     /// Ends when everything up to `position` is durable. What is written is synced only when somebody waits here.
     async fn reach_durable(&self, position: Position) -> Result<(), Error> {
-        self.durable.reach_asking(position, || self.work.ring()).await
+        self.durable.reach_asking(position, || self.work.notify()).await
     }
 }
 
@@ -140,18 +140,18 @@ impl Journal {
         options: Options,
         world: Arc<dyn World>,
     ) -> Result<(Journal, Recovered), OpenError> {
-        Journal::open_known(files, options, world, Known::Nothing)
+        Journal::open_expecting(files, options, world, ExpectedStore::Unknown)
     }
 
     /// The same where it may be known which store it is. One that is known to be there is never made anew.
     ///
     /// # Errors
     /// As [`Journal::open`]; and if the log is gone, or another store's.
-    pub fn open_known(
+    pub fn open_expecting(
         files: Arc<dyn Files>,
         options: Options,
         world: Arc<dyn World>,
-        known: Known,
+        known: ExpectedStore,
     ) -> Result<(Journal, Recovered), OpenError> {
         recover::check_store(&*files, known)?;
         let opened = match recover::recover(&*files, options.on_damage)? {
@@ -182,13 +182,13 @@ impl Journal {
             options,
             store: opened.store,
             book: Mutex::new(Book::new(opened.state, opened.position, opened.time, segment.room())),
-            durable: Mark::at(opened.position),
-            work: Bell::default(),
-            room: Bell::default(),
-            enabled: Bell::default(),
-            snapshot: Bell::default(),
-            committer_ended: Mark::default(),
-            snapshotter_ended: Mark::default(),
+            durable: Watermark::at(opened.position),
+            work: Signal::default(),
+            room: Signal::default(),
+            enabled: Signal::default(),
+            snapshot: Signal::default(),
+            committer_ended: Watermark::default(),
+            snapshotter_ended: Watermark::default(),
         });
         let committer = Committer::new(inner.clone(), segment, marker, opened.position, opened.log_bytes);
         inner.world.dedicate("onceflow-commit", Box::pin(committer.run()));
@@ -205,9 +205,9 @@ impl Journal {
 
     fn begin_close(&self) {
         lock(&self.inner.book).closing = true;
-        self.inner.work.ring();
-        self.inner.room.ring();
-        self.inner.snapshot.ring();
+        self.inner.work.notify();
+        self.inner.room.notify();
+        self.inner.snapshot.notify();
     }
 
     /// What tells this store from every other, for ever.
@@ -216,7 +216,7 @@ impl Journal {
     }
 
     /// A copy of all rows.
-    pub fn state(&self) -> State {
+    pub fn state(&self) -> StoreState {
         lock(&self.inner.book).state.clone()
     }
 
@@ -234,7 +234,7 @@ impl Journal {
             book.state.note_all_enabled(position);
         }
         drop(book);
-        self.inner.enabled.ring();
+        self.inner.enabled.notify();
     }
 
     /// Whether no claim finds anything.
@@ -250,18 +250,18 @@ impl Journal {
     fn attempt(&self, batch: &Batch) -> Result<Option<Outcome>, Error> {
         let world = self.inner.world.clock();
         let tried = lock(&self.inner.book).attempt(batch, world)?;
-        let Tried::Decided { outcome, enabled, wake_committer, settled } = tried else {
-            self.inner.work.ring();
+        let Attempt::Decided { outcome, enabled, wake_committer, settled } = tried else {
+            self.inner.work.notify();
             return Ok(None);
         };
         if wake_committer {
-            self.inner.work.ring();
+            self.inner.work.notify();
         }
         if settled {
             self.inner.durable.raise(outcome.position());
         }
         if enabled {
-            self.inner.enabled.ring();
+            self.inner.enabled.notify();
         }
         Ok(Some(outcome))
     }

@@ -7,9 +7,9 @@ use super::{
 };
 use crate::{
     records::{Error, Outcome, Page, Position, Records, Scan},
-    state::{NoEffects, State},
+    state::{NoEffects, StoreState},
     sync::{Mutex, lock},
-    wake::Bell,
+    wake::Signal,
     world::{BoxFuture, World},
 };
 use onceflow_core::{Batch, Key, Row, Shard, Timestamp};
@@ -19,12 +19,12 @@ use std::sync::Arc;
 pub struct Memory {
     world: Arc<dyn World>,
     inner: Mutex<Inner>,
-    enabled: Bell,
+    enabled: Signal,
 }
 
 #[derive(Default)]
 struct Inner {
-    state: State,
+    state: StoreState,
     position: Position,
     clock: StoreClock,
 }
@@ -32,11 +32,11 @@ struct Inner {
 impl Memory {
     /// An empty store.
     pub fn new(world: Arc<dyn World>) -> Self {
-        Memory { world, inner: Mutex::default(), enabled: Bell::default() }
+        Memory { world, inner: Mutex::default(), enabled: Signal::default() }
     }
 
     /// A copy of all rows.
-    pub fn state(&self) -> State {
+    pub fn state(&self) -> StoreState {
         lock(&self.inner).state.clone()
     }
 
@@ -52,7 +52,7 @@ impl Memory {
         if enabled {
             inner.state.note_enabled(batch.shard, outcome.position());
             drop(inner);
-            self.enabled.ring();
+            self.enabled.notify();
         }
         Ok(outcome)
     }

@@ -6,7 +6,7 @@
 //! | key | what it holds |
 //! |---|---|
 //! | `{prefix:shard}:rows` | every row, in one hash: kind, group and name are the field |
-//! | `…:names` | the places of plain rows in order (a sorted set without scores), but those of [`HEAPS`](crate::records::HEAPS) |
+//! | `…:names` | the places of plain rows in order (a sorted set without scores), but those of [`UNORDERED_GROUPS`](crate::records::UNORDERED_GROUPS) |
 //! | `…:free`, `…:held` | the places of queue rows that can be claimed; those that have a claim or a deadline |
 //! | `…:turns` | which lane of a queue was served last, while somebody waits |
 //! | `…:clock` | the latest time the store's clock gave, and what tells the store from every other; goes when nobody asks for long |
@@ -47,12 +47,12 @@ mod sums;
 mod wakes;
 mod wire;
 
-pub use address::{Address, BadAddress, BlobPlace, PASSWORD_VARIABLE, USERNAME_VARIABLE, redacted};
+pub use address::{Address, BadAddress, BlobLocation, PASSWORD_VARIABLE, USERNAME_VARIABLE, redacted};
 pub use risks::Risk;
 
 use super::shared::{check_get, wait_for};
 use crate::{
-    records::{Buried, Bury, Error, Outcome, Page, Position, Records, Scan, Walked},
+    records::{Error, Outcome, Page, Position, Records, Scan, SweepReport, SweepRequest, UnorderedPage},
     world::{BoxFuture, World, service},
 };
 use link::{Link, Trouble};
@@ -66,7 +66,7 @@ use tokio::sync::{oneshot, watch};
 use wakes::Wakes;
 
 /// Operations that take a server about a millisecond: it serves nobody else meanwhile.
-const OPS_AT_ONCE: usize = 256;
+const BATCH_OPS_HINT: usize = 256;
 
 /// Values that a script that buries touches, and for how long it does; to write down what came of it takes it half as long again.
 const BURY_TOUCH_MAX: usize = 500;
@@ -74,7 +74,7 @@ const BURY_US_MAX: usize = 1400;
 
 /// Such scripts under way at once. The server syncs its log once for all that it finds waiting, and syncing takes it as long as
 /// one or two of them; more would keep others waiting for longer than that.
-const BURIALS_AT_ONCE: usize = 4;
+const CONCURRENT_SWEEPS: usize = 4;
 
 /// A store on a Redis server. Cheap to clone.
 #[derive(Clone)]
@@ -345,7 +345,7 @@ impl Records for Redis {
     }
 
     fn batch_ops_hint(&self) -> usize {
-        OPS_AT_ONCE
+        BATCH_OPS_HINT
     }
 
     fn walk(
@@ -354,7 +354,7 @@ impl Records for Redis {
         group: Group,
         from: Option<Name>,
         limit: usize,
-    ) -> BoxFuture<'_, Result<Walked, Error>> {
+    ) -> BoxFuture<'_, Result<UnorderedPage, Error>> {
         Box::pin(async move {
             match wire::walk(self.address().keys(shard).rows(), &group, from.as_ref(), limit) {
                 Some(command) => wire::walked(self.link.call(shard, &command).await.map_err(Trouble::reading)?, &group),
@@ -363,15 +363,15 @@ impl Records for Redis {
         })
     }
 
-    fn misfits(&self, shard: Shard) -> BoxFuture<'_, Result<Vec<String>, Error>> {
-        Box::pin(Redis::misfits(self, shard))
+    fn inconsistencies(&self, shard: Shard) -> BoxFuture<'_, Result<Vec<String>, Error>> {
+        Box::pin(Redis::inconsistencies(self, shard))
     }
 
-    fn burials_at_once(&self) -> usize {
-        BURIALS_AT_ONCE
+    fn concurrent_sweeps(&self) -> usize {
+        CONCURRENT_SWEEPS
     }
 
-    fn bury(&self, shard: Shard, ask: Bury) -> BoxFuture<'_, Result<Option<Buried>, Error>> {
+    fn sweep(&self, shard: Shard, ask: SweepRequest) -> BoxFuture<'_, Result<Option<SweepReport>, Error>> {
         Box::pin(async move {
             let keys = self.address().keys(shard);
             let mut arguments = wire::bury(&ask);

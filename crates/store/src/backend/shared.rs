@@ -3,7 +3,7 @@
 use crate::{
     records::{Committed, Error, Outcome, Position, Refused},
     state::Answer,
-    wake::Bell,
+    wake::Signal,
     world::World,
 };
 use futures_util::future::{Either, select};
@@ -11,7 +11,7 @@ use onceflow_core::{Key, batch::Invalid, limits};
 use std::pin::pin;
 
 /// Ends when `look` answers, asked again whenever the bell rings, or after `ms`.
-pub(super) async fn wait_for(world: &dyn World, bell: &Bell, look: impl FnMut() -> Option<()>, ms: u64) {
+pub(super) async fn wait_for(world: &dyn World, bell: &Signal, look: impl FnMut() -> Option<()>, ms: u64) {
     match select(pin!(bell.until(look)), world.sleep(ms)).await {
         Either::Left(_) | Either::Right(_) => {}
     }

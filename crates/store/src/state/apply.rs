@@ -1,7 +1,7 @@
 //! One batch: requires, operations, triggers in rounds (counters only when no bitmap is full), claim. Changes rows in
 //! place and keeps what it replaced, so that a batch found wrong half-way leaves no trace.
 
-use super::{State, Totals, effects::Effects, few::Few, shard::ShardState};
+use super::{StoreState, Totals, effects::Effects, few::Few, shard::ShardState};
 use onceflow_core::{
     Batch, Claim, Claimed, Group, Inbox, Key, Kind, Name, Op, Pick, Row, Timestamp,
     batch::Invalid,
@@ -32,7 +32,7 @@ pub enum Answer {
 }
 
 pub(super) fn apply(
-    state: &mut State,
+    state: &mut StoreState,
     batch: &Batch,
     now: Timestamp,
     effects: &mut impl Effects,
@@ -93,8 +93,8 @@ enum Undo<'b> {
 }
 
 impl<'a, 'b, E: Effects> Change<'a, 'b, E> {
-    fn new(state: &'a mut State, batch: &'b Batch, effects: &'a mut E) -> Self {
-        let State { shards, durable } = state;
+    fn new(state: &'a mut StoreState, batch: &'b Batch, effects: &'a mut E) -> Self {
+        let StoreState { shards, durable } = state;
         let rows = shards.entry(batch.shard).or_default();
         let undo = can_fail(&batch.ops).then(|| Vec::with_capacity(2 * batch.ops.len()));
         Change { rows, durable, effects, undo, enabled: Few::default(), queues: Few::default(), fired: vec![] }

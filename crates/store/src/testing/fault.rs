@@ -28,18 +28,18 @@ use crate::{
 };
 use onceflow_core::{Batch, Key, Row, Shard, Timestamp};
 pub(crate) use plan::Verdict;
-pub use plan::{Fault, Odds, Plan};
+pub use plan::{Fault, FaultPlan, Odds};
 use std::sync::Arc;
 
 /// A store that fails as planned.
 pub struct Faulty {
     records: Arc<dyn Records>,
-    plan: Plan,
+    plan: FaultPlan,
 }
 
 impl Faulty {
     /// Over this store, by this plan.
-    pub fn new(records: Arc<dyn Records>, plan: Plan) -> Arc<Self> {
+    pub fn new(records: Arc<dyn Records>, plan: FaultPlan) -> Arc<Self> {
         Arc::new(Faulty { records, plan })
     }
 
@@ -119,10 +119,10 @@ impl Records for Faulty {
 ///
 /// # Panics
 /// If the first scenario makes no call: the plan it was given is not in use. If there is no end to the calls.
-pub async fn for_every_n(fault: Fault, scenario: impl AsyncFn(Plan)) -> u64 {
+pub async fn for_every_n(fault: Fault, scenario: impl AsyncFn(FaultPlan)) -> u64 {
     const CALLS_MAX: u64 = 100_000;
     for n in 1..CALLS_MAX {
-        let plan = Plan::at(n, fault);
+        let plan = FaultPlan::at(n, fault);
         scenario(plan.clone()).await;
         if !plan.reached() {
             assert!(n > 1, "the scenario made no call: is its store made with the plan it was given?");
@@ -133,7 +133,7 @@ pub async fn for_every_n(fault: Fault, scenario: impl AsyncFn(Plan)) -> u64 {
 }
 
 /// [`for_every_n`] for every kind of fault.
-pub async fn for_every_fault(scenario: impl AsyncFn(Plan)) {
+pub async fn for_every_fault(scenario: impl AsyncFn(FaultPlan)) {
     for fault in Fault::ALL {
         for_every_n(fault, &scenario).await;
     }

@@ -5,7 +5,7 @@ use super::{Error, Tried, Values, id::EdgeName, limits, stored::Edge, update::lo
 use crate::{
     records::{self, Position},
     sync::{Mutex, lock},
-    wake::Bell,
+    wake::Signal,
 };
 use futures_util::future::{Either, select};
 use onceflow_core::{Batch, Row, Timestamp};
@@ -85,7 +85,7 @@ struct Shared {
     edge: EdgeName,
     ttl_ms: u64,
     state: Mutex<State>,
-    bell: Bell,
+    bell: Signal,
 }
 
 struct State {
@@ -104,7 +104,7 @@ impl Keeper {
         let found = values.edge_row(&edge).await?.filter(|(_, found)| found.deadline.is_some());
         let (_, found) = found.ok_or_else(|| Error::LeaseLost { edge: edge.clone() })?;
         let state = Mutex::new(State { held: vec![found], lost: None, stopped: false });
-        let shared = Arc::new(Shared { values, edge, ttl_ms, state, bell: Bell::default() });
+        let shared = Arc::new(Shared { values, edge, ttl_ms, state, bell: Signal::default() });
         let task = keep(shared.clone());
         shared.values.world.spawn("lease keeper", Box::pin(task));
         Ok(Keeper { shared })
@@ -148,7 +148,7 @@ impl Drop for Keeper {
 impl Shared {
     fn stop(&self) {
         lock(&self.state).stopped = true;
-        self.bell.ring();
+        self.bell.notify();
     }
 
     /// The lease as it is now, and when it ends, if it is still the one that is kept.
@@ -218,7 +218,7 @@ async fn keep(shared: Arc<Shared>) {
             Err(error) => {
                 tracing::error!(%edge, %error, "a lease is lost");
                 lock(state).lost = Some(error);
-                return bell.ring();
+                return bell.notify();
             }
         }
     }

@@ -1,7 +1,7 @@
 //! Wakes the reclaim loop of this process when there is something to reclaim, or something ends earlier.
 
 use super::Keys;
-use crate::wake::Bell;
+use crate::wake::Signal;
 use onceflow_core::{Batch, Op};
 use std::{
     collections::BTreeMap,
@@ -15,7 +15,7 @@ const DEADLINE: usize = 8;
 #[derive(Default)]
 pub(super) struct News {
     rung: AtomicU64,
-    bell: Bell,
+    bell: Signal,
 }
 
 impl News {
@@ -34,9 +34,9 @@ impl News {
         })
     }
 
-    pub(super) fn ring(&self) {
+    pub(super) fn notify(&self) {
         self.rung.fetch_add(1, SeqCst);
-        self.bell.ring();
+        self.bell.notify();
     }
 
     pub(super) fn seen(&self) -> u64 {

@@ -202,13 +202,13 @@ impl Values {
     /// loop looks by itself.
     pub fn noticed(&self, committed: &Committed) {
         if committed.fired.iter().any(|key| key.group == self.keys.counts) {
-            self.news.ring();
+            self.news.notify();
         }
     }
 
     /// Wakes the reclaim loop of this process.
     pub fn wake_reclaim(&self) {
-        self.news.ring();
+        self.news.notify();
     }
 
     /// An id for a new value, that nobody had before.

@@ -141,7 +141,7 @@ impl Values {
         batch.require_equals(key.clone(), row).put(key, lost_row());
         // Refused if somebody else dropped or healed it meanwhile.
         let dropped = commit_durably(&*self.records, batch).await?.is_applied();
-        self.news.ring();
+        self.news.notify();
         Ok(dropped)
     }
 

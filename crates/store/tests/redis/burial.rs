@@ -8,7 +8,7 @@ use onceflow_store::{
         redis::{Address, Redis},
     },
     core::{Batch, Group, Key, Row, Shard, Timestamp},
-    records::{HEAPS, Scan, get_one},
+    records::{Scan, UNORDERED_GROUPS, get_one},
     testing::redis::forgetful_url,
     values::{EdgeName, Error, Update, ValueId, Values, fsck::Mode},
     world::{BoxFuture, RealWorld, World},
@@ -79,7 +79,7 @@ async fn a_server_buries_exactly_what_a_client_does() {
         let graph = graph(seed, 700);
         let roots: Vec<_> = graph.iter().rev().step_by(97).map(|(id, _)| id.clone()).collect();
         let stores = [redis(RealWorld::here()).await, Arc::new(Memory::new(RealWorld::here()))];
-        assert!(stores[0].burials_at_once() > 0 && stores[1].burials_at_once() == 0);
+        assert!(stores[0].concurrent_sweeps() > 0 && stores[1].concurrent_sweeps() == 0);
         let stores = stores.each_ref().map(values);
         for values in &stores {
             for some in graph.chunks(20) {
@@ -124,7 +124,7 @@ async fn a_server_buries_exactly_what_a_client_does() {
 async fn a_flipped_bit_in_a_reference_is_seen_before_anything_is_buried() {
     let records = redis(RealWorld::here()).await;
     let values = values(&records);
-    let (root, page) = (EdgeName::root("r"), Group::rows(HEAPS[0]).key("page"));
+    let (root, page) = (EdgeName::root("r"), Group::rows(UNORDERED_GROUPS[0]).key("page"));
     // The ids differ by one bit, so a flipped one is another's.
     let update = Update::new().leaf("a", "").leaf("b", "").leaf("c", "").put("page", ["b", "c"], "text");
     values.update(update.set(&root, "page").set(&EdgeName::root("keeps a"), "a")).await.unwrap();
@@ -154,7 +154,7 @@ async fn write(records: &dyn Records, key: &Key, row: Row) {
 #[tokio::test]
 async fn rows_in_no_order_are_all_walked_and_a_scan_of_them_is_in_order() {
     let records = redis(RealWorld::here()).await;
-    let (heap, other) = (Group::rows(HEAPS[1]), Group::rows("values.edges"));
+    let (heap, other) = (Group::rows(UNORDERED_GROUPS[1]), Group::rows("values.edges"));
     let names: BTreeSet<Vec<u8>> =
         (0..3000_u32).map(|n| n.wrapping_mul(2_654_435_761).to_be_bytes().to_vec()).collect();
     for some in names.iter().collect::<Vec<_>>().chunks(500) {

@@ -2,7 +2,7 @@
 
 use onceflow_store::{
     core::{Group, Key, Row, Shard, Timestamp, row::bitmap},
-    state::{Effects, State},
+    state::{Effects, StoreState},
     testing::oracle::script,
 };
 
@@ -36,7 +36,7 @@ impl Effects for Log {
     }
 }
 
-fn replay(log: Log, state: &mut State) {
+fn replay(log: Log, state: &mut StoreState) {
     let mut at = Shard(0);
     for effect in log.0 {
         match effect {
@@ -56,7 +56,7 @@ fn replay(log: Log, state: &mut State) {
 #[test]
 fn replayed_effects_give_the_same_lasting_rows() {
     for seed in 0..100 {
-        let (mut state, mut again) = (State::new(), State::new());
+        let (mut state, mut again) = (StoreState::new(), StoreState::new());
         for (n, batch) in script(seed, 200).iter().enumerate() {
             let mut log = Log::default();
             // The effects of a batch that turned out to be wrong are told, and are to be thrown away.
@@ -74,7 +74,7 @@ fn replayed_effects_give_the_same_lasting_rows() {
 #[test]
 fn a_walk_over_all_rows_finds_each_once_whatever_its_step() {
     for seed in 0..20 {
-        let mut state = State::new();
+        let mut state = StoreState::new();
         for batch in script(seed, 200) {
             let _ = state.apply(&batch, Timestamp::ZERO, &mut Log::default());
         }

@@ -4,7 +4,7 @@ use onceflow_core::{Batch, Group, Key, Row, Shard, Timestamp};
 use onceflow_store::{
     BoxFuture, Records, World,
     backend::journal::{Journal, OpenError, Options, Recovered},
-    state::State,
+    state::StoreState,
     testing::{disk::Disk, random::Random, world::TestWorld},
 };
 use std::{collections::BTreeMap, sync::Arc};
@@ -93,7 +93,7 @@ fn batch(random: &mut Random, count: usize) -> Batch {
     batch
 }
 
-pub(super) fn rows(state: &State) -> Rows {
+pub(super) fn rows(state: &StoreState) -> Rows {
     state.durable_after(None, usize::MAX).0.into_iter().map(|(shard, key, row)| ((shard, key), row)).collect()
 }
 

@@ -5,8 +5,8 @@
 //! Stores of earlier versions have neither file; they get them when they are opened. Where there are objects and no log,
 //! something is gone in any case.
 
-use super::seat::OpenError;
-use crate::{backend::journal::Known, fs::remove_if_there};
+use super::join::OpenError;
+use crate::{backend::journal::ExpectedStore, fs::remove_if_there};
 use std::{
     fs::{self, File},
     io::{self, Read, Write},
@@ -21,7 +21,7 @@ const NAME: &str = "store-id";
 const OBJECTS: &str = "blobs";
 
 /// The store's id, as the files in a directory give it.
-pub(super) fn read(dir: &Path) -> Result<Known, OpenError> {
+pub(super) fn read(dir: &Path) -> Result<ExpectedStore, OpenError> {
     let (own, of_objects) = (dir.join(NAME), dir.join(OBJECTS).join(NAME));
     let ids = (read_id(&own)?, read_id(&of_objects)?);
     match ids {
@@ -29,10 +29,10 @@ pub(super) fn read(dir: &Path) -> Result<Known, OpenError> {
             dir: dir.into(),
             what: format!("`{NAME}` names store {own_id:032x}, and `{OBJECTS}/{NAME}` store {id:032x}"),
         }),
-        (Some(id), _) | (None, Some(id)) => Ok(Known::Store(id)),
+        (Some(id), _) | (None, Some(id)) => Ok(ExpectedStore::Id(id)),
         (None, None) => match has_files(&dir.join(OBJECTS)).map_err(OpenError::io("list", dir))? {
-            true => Ok(Known::Unnamed),
-            false => Ok(Known::Nothing),
+            true => Ok(ExpectedStore::Unnamed),
+            false => Ok(ExpectedStore::Unknown),
         },
     }
 }

@@ -108,34 +108,34 @@ pub(super) struct Lock {
 
 /// What trying for the lock gave.
 #[derive(Debug)]
-pub(super) enum Taken {
-    Yours(Lock),
+pub(super) enum LockAttempt {
+    Acquired(Lock),
     /// Somebody has it; unknown for the moment in which they have not yet said who they are.
-    Held(Option<Holder>),
+    HeldBy(Option<Holder>),
 }
 
 impl Lock {
     /// Tries for the lock. Does not wait.
-    pub(super) fn take(dir: &Path, world: &dyn World) -> io::Result<Taken> {
+    pub(super) fn take(dir: &Path, world: &dyn World) -> io::Result<LockAttempt> {
         let path = dir.join(NAME);
         let mut file = File::options().read(true).write(true).create(true).truncate(false).mode(0o600).open(&path)?;
         match file.try_lock() {
             Ok(()) => {}
-            Err(TryLockError::WouldBlock) => return Ok(Taken::Held(read(&mut file)?)),
+            Err(TryLockError::WouldBlock) => return Ok(LockAttempt::HeldBy(read(&mut file)?)),
             Err(TryLockError::Error(error)) => return Err(error),
         }
         if !is_at(&file, &path) {
             // Removed between opening and locking it: the one that is there now counts.
-            return Ok(Taken::Held(None));
+            return Ok(LockAttempt::HeldBy(None));
         }
-        let Some(dir) = lock_directory(dir)? else { return Ok(Taken::Held(None)) };
+        let Some(dir) = lock_directory(dir)? else { return Ok(LockAttempt::HeldBy(None)) };
         let left = read_all(&mut file)?;
         if let Some(gone) = holder_in(&left) {
             tracing::info!(path = %path.display(), "the last owner, {gone}, ended without closing the store");
         }
         let holder = Holder::me(world);
         write(&file, holder.to_text().as_bytes())?;
-        Ok(Taken::Yours(Lock { file, path, dir, holder, left }))
+        Ok(LockAttempt::Acquired(Lock { file, path, dir, holder, left }))
     }
 
     /// Lets go, and leaves something to the next owner.
@@ -215,8 +215,8 @@ mod tests {
 
     fn yours(dir: &Path) -> Lock {
         match Lock::take(dir, &*TestWorld::new(0)).unwrap() {
-            Taken::Yours(lock) => lock,
-            Taken::Held(holder) => panic!("held by {holder:?}"),
+            LockAttempt::Acquired(lock) => lock,
+            LockAttempt::HeldBy(holder) => panic!("held by {holder:?}"),
         }
     }
 
@@ -224,7 +224,7 @@ mod tests {
     fn one_has_the_lock_and_the_others_know_who() {
         let dir = tempfile::tempdir().unwrap();
         let lock = yours(dir.path());
-        let Taken::Held(Some(holder)) = Lock::take(dir.path(), &*TestWorld::new(0)).unwrap() else {
+        let LockAttempt::HeldBy(Some(holder)) = Lock::take(dir.path(), &*TestWorld::new(0)).unwrap() else {
             panic!("not held")
         };
         assert_eq!((holder.pid, holder.is_here()), (std::process::id(), true));

@@ -6,12 +6,12 @@
 //! whoever connected meanwhile is turned away, and tries for the lock.
 
 use super::{
+    claim_registry::ClaimRegistry,
     handover::Handover,
     identity,
+    join::{OpenError, StoreDir},
     lock::Lock,
-    place,
-    roll::Roll,
-    seat::{OpenError, Site},
+    socket_path,
 };
 use crate::{
     backend::{
@@ -28,34 +28,34 @@ use tokio::{net::UnixListener, sync::oneshot};
 
 /// A directory that this process owns.
 pub(super) struct Owner {
-    site: Arc<Site>,
+    store: Arc<StoreDir>,
     pub(super) journal: Arc<Journal>,
     pub(super) recovered: Recovered,
     /// None where sockets are impossible.
     server: Option<ServerHandle>,
-    roll: Arc<Roll>,
+    registry: Arc<ClaimRegistry>,
     lock: Arc<Lock>,
 }
 
 impl Owner {
     /// Opens and serves the directory that is locked.
-    pub(super) async fn begin(site: &Arc<Site>, lock: Lock) -> Result<Self, OpenError> {
-        let listener = listen(site);
+    pub(super) async fn begin(store: &Arc<StoreDir>, lock: Lock) -> Result<Self, OpenError> {
+        let listener = listen(store);
         let lock = Arc::new(lock);
         let left = Handover::from_bytes(&lock.left);
-        let opened = open(site, lock.clone()).await;
+        let opened = open(store, lock.clone()).await;
         if opened.is_err() {
             // Nothing was changed and nothing runs; the next one may try, and knows as much as we do.
-            leave(site, &lock, &lock.left).map_err(OpenError::io("leave", &site.dir))?;
+            leave(store, &lock, &lock.left).map_err(OpenError::io("leave", &store.dir))?;
         }
         let (journal, recovered) = opened?;
         let journal = Arc::new(journal);
-        let roll = Roll::begin(site, &journal, left, &site.held).await.map_err(OpenError::Store)?;
-        let welcome = Welcome { opening: site.world.random(), holder: lock.holder.to_string() };
-        let serve = |listener| serve_guests(listener, journal.clone(), roll.clone(), welcome, site.world.clone());
+        let registry = ClaimRegistry::begin(store, &journal, left, &store.held).await.map_err(OpenError::Store)?;
+        let welcome = Welcome { opening: store.world.random(), holder: lock.holder.to_string() };
+        let serve = |listener| serve_guests(listener, journal.clone(), registry.clone(), welcome, store.world.clone());
         let server = listener.map(serve);
-        roll.gather().await;
-        Ok(Owner { site: site.clone(), journal, recovered, server, roll, lock })
+        registry.gather().await;
+        Ok(Owner { store: store.clone(), journal, recovered, server, registry, lock })
     }
 
     /// Hands over: whoever takes the lock next finds everything that was applied.
@@ -63,16 +63,16 @@ impl Owner {
         if let Some(server) = &self.server {
             server.stop().await;
         }
-        let handover = self.roll.close();
+        let handover = self.registry.close();
         let closed = self.journal.close().await;
         let handover = handover.filter(|_| closed.is_ok()).and_then(|handover| handover.to_bytes());
         // Its objects may have come since it was opened. If there is no room for that, the next opening does it.
         if self.lock.check().is_ok()
-            && let Err(error) = identity::write(&self.site.dir, self.journal.id())
+            && let Err(error) = identity::write(&self.store.dir, self.journal.id())
         {
             tracing::debug!(%error, "failed to write the store's id beside its objects; the next opening does");
         }
-        let left = leave(&self.site, &self.lock, &handover.unwrap_or_default());
+        let left = leave(&self.store, &self.lock, &handover.unwrap_or_default());
         drop(self.server);
         closed?;
         left.map_err(|error| Error::Unavailable(format!("the directory is not left in order: {error}").into()))
@@ -81,20 +81,20 @@ impl Owner {
 
 /// Takes the socket away, then leaves something to the next owner and lets go of the lock. If the lock is not the one that
 /// others see, neither is ours to touch.
-fn leave(site: &Site, lock: &Lock, left: &[u8]) -> io::Result<()> {
+fn leave(store: &StoreDir, lock: &Lock, left: &[u8]) -> io::Result<()> {
     if let Err(lost) = lock.check() {
         lock.let_go()?;
         return Err(lost);
     }
-    place::remove(&site.dir)?;
+    socket_path::remove(&store.dir)?;
     lock.release(left)
 }
 
-fn listen(site: &Site) -> Option<UnixListener> {
-    match place::listen(&site.dir) {
+fn listen(store: &StoreDir) -> Option<UnixListener> {
+    match socket_path::listen(&store.dir) {
         Ok(listener) => Some(listener),
         Err(error) => {
-            let dir = site.dir.display();
+            let dir = store.dir.display();
             tracing::warn!(%error, %dir, "no socket can be made here, so no other process can share the store");
             None
         }
@@ -102,22 +102,22 @@ fn listen(site: &Site) -> Option<UnixListener> {
 }
 
 /// Opens the journal on a thread of its own: recovery reads files for as long as it takes.
-async fn open(site: &Arc<Site>, lock: Arc<Lock>) -> Result<(Journal, Recovered), OpenError> {
+async fn open(store: &Arc<StoreDir>, lock: Arc<Lock>) -> Result<(Journal, Recovered), OpenError> {
     let (tell, told) = oneshot::channel();
-    let here = site.clone();
+    let here = store.clone();
     let opening = async move {
         let files = Directory::at(&here.dir).map_err(OpenError::io("open", &here.dir));
         let opened = files.and_then(|directory| {
             let known = identity::read(&here.dir)?;
             let files = Arc::new(Locked { directory, lock });
-            let opened = Journal::open_known(files, here.options.clone(), here.world.clone(), known)?;
+            let opened = Journal::open_expecting(files, here.options.clone(), here.world.clone(), known)?;
             identity::write(&here.dir, opened.0.id())?;
             Ok(opened)
         });
         // Whoever does not wait any more closes what was opened by dropping it.
         drop(tell.send(opened));
     };
-    site.world.dedicate("onceflow-open", Box::pin(opening));
+    store.world.dedicate("onceflow-open", Box::pin(opening));
     told.await.expect("opening a journal does not panic")
 }
 

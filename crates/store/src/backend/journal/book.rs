@@ -5,12 +5,12 @@
 
 use super::{
     codec::{self, Encoder},
-    format::{FRAME_BYTES, Frame, TIME_BYTES},
+    format::{FRAME_BYTES, FrameHeader, TIME_BYTES},
 };
 use crate::{
     backend::{clock::StoreClock, shared},
     records::{Error, Outcome, Position},
-    state::State,
+    state::StoreState,
 };
 use onceflow_core::{Batch, Timestamp};
 
@@ -18,7 +18,7 @@ use onceflow_core::{Batch, Timestamp};
 const FRAME_OVERHEAD: u64 = (FRAME_BYTES + TIME_BYTES + 8) as u64;
 
 pub(super) struct Book {
-    pub(super) state: State,
+    pub(super) state: StoreState,
     pub(super) clock: StoreClock,
     /// How many batches are applied.
     pub(super) position: Position,
@@ -69,7 +69,7 @@ pub(super) struct Group {
 }
 
 /// What came of trying a batch.
-pub(super) enum Tried {
+pub(super) enum Attempt {
     Decided {
         outcome: Outcome,
         /// Someone who waits for free rows should look.
@@ -84,9 +84,9 @@ pub(super) enum Tried {
 }
 
 impl Book {
-    pub(super) fn new(state: State, position: Position, time: Timestamp, room: u64) -> Self {
+    pub(super) fn new(state: StoreState, position: Position, time: Timestamp, room: u64) -> Self {
         let mut pending = Encoder::default();
-        Frame::begin(&mut pending.bytes);
+        FrameHeader::begin(&mut pending.bytes);
         Book {
             state,
             clock: StoreClock::not_before(time),
@@ -108,12 +108,12 @@ impl Book {
     }
 
     /// Applies a checked batch, if it can be written.
-    pub(super) fn attempt(&mut self, batch: &Batch, world: Timestamp) -> Result<Tried, Error> {
+    pub(super) fn attempt(&mut self, batch: &Batch, world: Timestamp) -> Result<Attempt, Error> {
         self.is_open()?;
         let needed = Book::needed(batch);
         if needed > self.room {
             self.wanted = self.wanted.max(needed);
-            return Ok(Tried::NoRoom);
+            return Ok(Attempt::NoRoom);
         }
         let without_claim;
         let batch = if self.grants_held && batch.claim.is_some() {
@@ -139,7 +139,7 @@ impl Book {
             self.room -= written + if before == FRAME_BYTES + TIME_BYTES { FRAME_OVERHEAD } else { 0 };
         }
         let settled = self.is_settled();
-        Ok(Tried::Decided { outcome, enabled, wake_committer: written > 0 && !self.writing, settled })
+        Ok(Attempt::Decided { outcome, enabled, wake_committer: written > 0 && !self.writing, settled })
     }
 
     /// Whether batches are let in. What is let in once closing has begun might not be written any more.
@@ -176,7 +176,7 @@ impl Book {
             return self.closing.then_some(Work::Close);
         }
         if self.has_pending() {
-            Frame::begin(spare);
+            FrameHeader::begin(spare);
             let frame = std::mem::replace(&mut self.pending.bytes, std::mem::take(spare));
             self.pending.forget();
             let first = Position(self.framed.0 + 1);

@@ -1,7 +1,7 @@
 //! Effects as bytes. The log holds what was put and deleted, never the batch that asked for it: replaying asks
 //! nothing, so it cannot be refused for want of a claim that was never written.
 
-use crate::state::{Effects, State};
+use crate::state::{Effects, StoreState};
 use onceflow_core::{Batch, Group, Key, Kind, Name, Op, Row, Shard, limits::BITMAP_BITS_MAX, row::bitmap};
 
 const SHARD: u8 = 1;
@@ -121,7 +121,7 @@ fn op_bytes_max(op: &Op) -> u64 {
 }
 
 /// Does to the state what the effects say. `Err` says what makes no sense: these bytes were not written by an [`Encoder`].
-pub(super) fn replay(effects: &[u8], state: &mut State) -> Result<(), &'static str> {
+pub(super) fn replay(effects: &[u8], state: &mut StoreState) -> Result<(), &'static str> {
     let mut bytes = effects;
     let (mut shard, mut group) = (None, None);
     while let Some((tag, rest)) = bytes.split_first() {
@@ -147,7 +147,13 @@ pub(super) fn replay(effects: &[u8], state: &mut State) -> Result<(), &'static s
     Ok(())
 }
 
-fn replay_one(tag: u8, shard: Shard, group: &Group, bytes: &mut &[u8], state: &mut State) -> Result<(), &'static str> {
+fn replay_one(
+    tag: u8,
+    shard: Shard,
+    group: &Group,
+    bytes: &mut &[u8],
+    state: &mut StoreState,
+) -> Result<(), &'static str> {
     if tag == DELETE_GROUP {
         state.clear(shard, group);
         return Ok(());

@@ -7,7 +7,7 @@
 use super::{
     Durability, ENDED, Inner,
     book::{Group, Work},
-    format::{Frame, FrameKind},
+    format::{FrameHeader, FrameKind},
     segment::{NotCreated, PREPARE_BYTES, Segment},
 };
 use crate::{
@@ -74,7 +74,7 @@ impl Committer {
 
     fn write(&mut self, group: Group) -> io::Result<()> {
         let Group { first, last, time, mut frame } = group;
-        let head = Frame { kind: FrameKind::Group, first, last, durable: self.synced };
+        let head = FrameHeader { kind: FrameKind::Group, first, last, durable: self.synced };
         head.finish(time, &mut frame);
         self.segment.append(&frame)?;
         match self.inner.options.durability {
@@ -127,7 +127,7 @@ impl Committer {
             Ok(()) => self.tell_room(),
             Err(NotCreated::NoTrace(error)) if is_full(&error) => {
                 lock(&self.inner.book).refuse_room(Error::Full(format!("{error}").into()));
-                self.inner.room.ring();
+                self.inner.room.notify();
             }
             Err(not) => return Err(not.into()),
         }
@@ -146,7 +146,7 @@ impl Committer {
 
     fn tell_room(&self) {
         lock(&self.inner.book).set_room(self.segment.room());
-        self.inner.room.ring();
+        self.inner.room.notify();
     }
 
     fn start_snapshot_if_due(&mut self) -> io::Result<()> {
@@ -165,7 +165,7 @@ impl Committer {
                 book.snapshot_due = Some(book.framed());
                 drop(book);
                 self.tell_room();
-                self.inner.snapshot.ring();
+                self.inner.snapshot.notify();
             }
             Err(NotCreated::NoTrace(error)) if is_full(&error) => {
                 tracing::warn!(%error, "no room for a new segment; the log goes on growing");
@@ -180,8 +180,8 @@ impl Committer {
         let why: Arc<str> = format!("the journal could not be written ({error}); open it again").into();
         lock(&self.inner.book).fault = Some(Error::Unavailable(why.clone()));
         self.inner.durable.fail(Error::Unknown(why));
-        self.inner.room.ring();
-        self.inner.enabled.ring();
+        self.inner.room.notify();
+        self.inner.enabled.notify();
     }
 
     /// Writes what is left, and says that there will be no more.
@@ -234,9 +234,9 @@ impl Drop for Committer {
         let closed: Arc<str> = "the journal is closed".into();
         lock(&self.inner.book).fault.get_or_insert_with(|| Error::Unavailable(closed.clone()));
         self.inner.durable.fail(Error::Unavailable(closed));
-        self.inner.room.ring();
-        self.inner.enabled.ring();
-        self.inner.snapshot.ring();
+        self.inner.room.notify();
+        self.inner.enabled.notify();
+        self.inner.snapshot.notify();
         self.inner.committer_ended.raise(ENDED);
     }
 }

@@ -8,7 +8,7 @@
 //! | `*.new` | a file being made; worthless after a crash |
 //!
 //! Header, 64 bytes: magic (8), version (4), crc of all the rest (4), store id (16), position (8), zeros.
-//! Frame, 40 bytes, then its payload, then zeros up to a multiple of eight: crc of all that follows (4), length of the
+//! FrameHeader, 40 bytes, then its payload, then zeros up to a multiple of eight: crc of all that follows (4), length of the
 //! payload (4), first position (8), last position (8), position known durable when it was written (8), kind (4),
 //! zeros (4). The payload begins with the store's time (8).
 
@@ -121,21 +121,21 @@ impl FrameKind {
 
 /// A frame's head. Its payload stands behind it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Frame {
+pub(super) struct FrameHeader {
     pub(super) kind: FrameKind,
     pub(super) first: Position,
     pub(super) last: Position,
     pub(super) durable: Position,
 }
 
-impl Frame {
+impl FrameHeader {
     /// Begins a frame: room for its head, then the time.
     pub(super) fn begin(into: &mut Vec<u8>) {
         into.clear();
         into.resize(FRAME_BYTES + TIME_BYTES, 0);
     }
 
-    /// Completes what [`Frame::begin`] began and others have filled.
+    /// Completes what [`FrameHeader::begin`] began and others have filled.
     pub(super) fn finish(self, time: Timestamp, frame: &mut Vec<u8>) {
         let payload = frame.len() - FRAME_BYTES;
         assert!(payload <= PAYLOAD_BYTES_MAX, "a frame of {payload} bytes could not be read back");
@@ -160,13 +160,13 @@ impl Frame {
 
     /// The frame at the start of these bytes, its time, its effects, and its length with padding; `None` if none stands there
     /// whole and unharmed.
-    pub(super) fn read(bytes: &[u8]) -> Option<(Frame, Timestamp, &[u8], usize)> {
-        let end = FRAME_BYTES + Frame::payload_bytes(bytes)?;
+    pub(super) fn read(bytes: &[u8]) -> Option<(FrameHeader, Timestamp, &[u8], usize)> {
+        let end = FRAME_BYTES + FrameHeader::payload_bytes(bytes)?;
         let whole = bytes.get(..end)?;
         if crc32fast::hash(&whole[4..]) != u32_at(whole, 0) {
             return None;
         }
-        let frame = Frame {
+        let frame = FrameHeader {
             kind: FrameKind::from_number(u32_at(whole, 32))?,
             first: Position(u64_at(whole, 8)),
             last: Position(u64_at(whole, 16)),
@@ -231,9 +231,9 @@ mod tests {
 
     fn frame(payload: &[u8]) -> Vec<u8> {
         let mut bytes = Vec::new();
-        Frame::begin(&mut bytes);
+        FrameHeader::begin(&mut bytes);
         bytes.extend_from_slice(payload);
-        let head = Frame { kind: FrameKind::Group, first: Position(5), last: Position(7), durable: Position(4) };
+        let head = FrameHeader { kind: FrameKind::Group, first: Position(5), last: Position(7), durable: Position(4) };
         head.finish(Timestamp::from_ms(99), &mut bytes);
         bytes
     }
@@ -241,17 +241,17 @@ mod tests {
     #[test]
     fn a_frame_reads_back_and_any_flipped_bit_or_missing_byte_is_seen() {
         let bytes = frame(b"hello");
-        let (head, time, payload, length) = Frame::read(&bytes).unwrap();
+        let (head, time, payload, length) = FrameHeader::read(&bytes).unwrap();
         assert_eq!((head.first, head.last, head.durable), (Position(5), Position(7), Position(4)));
         assert_eq!((time, payload, length), (Timestamp::from_ms(99), &b"hello"[..], bytes.len()));
         let written = FRAME_BYTES + TIME_BYTES + 5;
         for bit in 0..written * 8 {
             let mut flipped = bytes.clone();
             flipped[bit / 8] ^= 1 << (bit % 8);
-            assert!(Frame::read(&flipped).is_none(), "bit {bit}");
+            assert!(FrameHeader::read(&flipped).is_none(), "bit {bit}");
         }
         for cut in 0..written {
-            assert!(Frame::read(&bytes[..cut]).is_none(), "cut at {cut}");
+            assert!(FrameHeader::read(&bytes[..cut]).is_none(), "cut at {cut}");
         }
     }
 

@@ -9,17 +9,17 @@
 //! group looks torn.
 
 use super::{
-    Known, codec,
+    ExpectedStore, codec,
     error::OpenError,
     files::{File, Files},
     format::{
-        BadHeader, FileKind, Frame, FrameKind, HEADER_BYTES, Header, MARKER_NAME, UNFINISHED, VERSION, decode_marker,
-        parse_name,
+        BadHeader, FileKind, FrameHeader, FrameKind, HEADER_BYTES, Header, MARKER_NAME, UNFINISHED, VERSION,
+        decode_marker, parse_name,
     },
     segment::{Segment, write_zeros},
     snapshot,
 };
-use crate::{records::Position, state::State};
+use crate::{records::Position, state::StoreState};
 use onceflow_core::Timestamp;
 use std::path::PathBuf;
 
@@ -60,7 +60,7 @@ pub struct Torn {
 /// A journal's content, ready to go on.
 pub(super) struct Opened {
     pub(super) store: u128,
-    pub(super) state: State,
+    pub(super) state: StoreState,
     /// The last position, applied and durable.
     pub(super) position: Position,
     /// No earlier time may be given out.
@@ -81,7 +81,7 @@ impl Opened {
     pub(super) fn nothing(store: u128) -> Self {
         Opened {
             store,
-            state: State::new(),
+            state: StoreState::new(),
             position: Position(0),
             time: Timestamp::ZERO,
             segment: None,
@@ -134,8 +134,8 @@ pub(super) fn recover(files: &dyn Files, on_damage: OnDamage) -> Result<Option<O
 }
 
 /// Refuses a directory whose log is gone, or is another store's, before anything in it is changed.
-pub(super) fn check_store(files: &dyn Files, known: Known) -> Result<(), OpenError> {
-    if known == Known::Nothing {
+pub(super) fn check_store(files: &dyn Files, known: ExpectedStore) -> Result<(), OpenError> {
+    if known == ExpectedStore::Unknown {
         return Ok(());
     }
     let listing = Listing::read(files)?;
@@ -144,12 +144,12 @@ pub(super) fn check_store(files: &dyn Files, known: Known) -> Result<(), OpenErr
     let mut all = snapshots.chain(logs).peekable();
     if all.peek().is_none() {
         let what = match known {
-            Known::Store(id) => format!("store {id:032x} was here, but its log and its snapshot are gone"),
+            ExpectedStore::Id(id) => format!("store {id:032x} was here, but its log and its snapshot are gone"),
             _ => String::from("a store was here, but its log and its snapshot are gone; its objects are there"),
         };
         return Err(OpenError::NotThisStore { what, file: files.path("") });
     }
-    let Known::Store(id) = known else { return Ok(()) };
+    let ExpectedStore::Id(id) = known else { return Ok(()) };
     for (name, kind) in all {
         let mut header = [0; HEADER_BYTES];
         let file = files.open(&name).map_err(OpenError::io("open", files.path(&name)))?;
@@ -275,11 +275,14 @@ fn replay_log(
     loop {
         if onceflow_core::hazard::is_on("torn-tail-believed") {
             // Whatever is whole behind the damage is taken for good.
-            let whole = |at: &usize| Frame::read(&log.bytes[*at..]).is_some_and(|(frame, ..)| frame.first >= *next);
+            let whole =
+                |at: &usize| FrameHeader::read(&log.bytes[*at..]).is_some_and(|(frame, ..)| frame.first >= *next);
             at = (at..log.bytes.len()).step_by(8).find(whole).unwrap_or(at);
-            *next = Frame::read(&log.bytes[at.min(log.bytes.len())..]).map_or(*next, |(frame, ..)| frame.first);
+            *next = FrameHeader::read(&log.bytes[at.min(log.bytes.len())..]).map_or(*next, |(frame, ..)| frame.first);
         }
-        let Some((frame, time, effects, length)) = Frame::read(&log.bytes[at.min(log.bytes.len())..]) else { break };
+        let Some((frame, time, effects, length)) = FrameHeader::read(&log.bytes[at.min(log.bytes.len())..]) else {
+            break;
+        };
         let follows = frame.kind == FrameKind::Group && frame.first == *next && frame.last >= frame.first;
         let Some(after) = frame.last.0.checked_add(1).filter(|_| follows) else { break };
         if frame.first > snapshot {
@@ -298,7 +301,8 @@ fn replay_log(
 /// when all before it is.
 fn highest_durable(log: &LogFile, from: usize) -> Position {
     let begun = Position(log.first.0 - 1);
-    let frames = (from.next_multiple_of(8)..log.bytes.len()).step_by(8).filter_map(|at| Frame::read(&log.bytes[at..]));
+    let frames =
+        (from.next_multiple_of(8)..log.bytes.len()).step_by(8).filter_map(|at| FrameHeader::read(&log.bytes[at..]));
     frames.map(|(frame, ..)| frame.durable).fold(begun, Position::max)
 }
 
@@ -306,7 +310,7 @@ fn highest_durable(log: &LogFile, from: usize) -> Position {
 fn first_uncertain(log: &LogFile, end: usize, durable: Position) -> usize {
     let mut at = HEADER_BYTES;
     while at < end
-        && let Some((frame, _, _, length)) = Frame::read(&log.bytes[at..])
+        && let Some((frame, _, _, length)) = FrameHeader::read(&log.bytes[at..])
         && frame.last <= durable
     {
         at += length;

@@ -9,13 +9,13 @@ use super::{
     codec::{self, Encoder},
     error::OpenError,
     files::{File, Files},
-    format::{FRAME_BYTES, FileKind, Frame, FrameKind, HEADER_BYTES, Header, UNFINISHED, snapshot_name},
+    format::{FRAME_BYTES, FileKind, FrameHeader, FrameKind, HEADER_BYTES, Header, UNFINISHED, snapshot_name},
     recover::{bad_header, damaged},
     segment::remove_if_there,
 };
 use crate::{
     records::Position,
-    state::{Effects, Place, State},
+    state::{Effects, RowCursor, StoreState},
 };
 use onceflow_core::{Key, Row, Shard, Timestamp};
 use std::io;
@@ -42,7 +42,7 @@ impl<'a> Writer<'a> {
         let file = files.create(&name)?;
         file.write_at(&Header { store, position }.encode(FileKind::Snapshot), 0)?;
         let mut writer = Writer { files, file, position, at: HEADER_BYTES as u64, frame: Encoder::default() };
-        Frame::begin(&mut writer.frame.bytes);
+        FrameHeader::begin(&mut writer.frame.bytes);
         Ok(writer)
     }
 
@@ -67,11 +67,11 @@ impl<'a> Writer<'a> {
     }
 
     fn write(&mut self, kind: FrameKind, last: Position, time: Timestamp) -> io::Result<()> {
-        let head = Frame { kind, first: self.position, last, durable: self.position };
+        let head = FrameHeader { kind, first: self.position, last, durable: self.position };
         head.finish(time, &mut self.frame.bytes);
         self.file.write_at(&self.frame.bytes, self.at)?;
         self.at += self.frame.bytes.len() as u64;
-        Frame::begin(&mut self.frame.bytes);
+        FrameHeader::begin(&mut self.frame.bytes);
         self.frame.forget();
         Ok(())
     }
@@ -91,13 +91,13 @@ fn unfinished(position: Position) -> String {
 pub(super) enum Walk {
     #[default]
     Start,
-    After(Place),
+    After(RowCursor),
     Done,
 }
 
 impl Walk {
     /// The next rows; none when all were walked.
-    pub(super) fn step(&mut self, state: &State) -> Vec<(Shard, Key, Row)> {
+    pub(super) fn step(&mut self, state: &StoreState) -> Vec<(Shard, Key, Row)> {
         let place = match self {
             Walk::Start => None,
             Walk::After(place) => Some(&*place),
@@ -112,7 +112,7 @@ impl Walk {
 /// A snapshot read back.
 pub(super) struct Snapshot {
     pub(super) store: u128,
-    pub(super) state: State,
+    pub(super) state: StoreState,
     pub(super) time: Timestamp,
     /// How far the log must be replayed for the rows to be right.
     pub(super) whole_at: Position,
@@ -134,14 +134,15 @@ pub(super) fn read(files: &dyn Files, position: Position) -> Result<Snapshot, Op
     if header.position != position || position.0 == u64::MAX {
         return Err(damaged(files, &name, 0, "the snapshot's name and header disagree about its position"));
     }
-    let mut snapshot = Snapshot { store: header.store, state: State::new(), time: Timestamp::ZERO, whole_at: position };
+    let mut snapshot =
+        Snapshot { store: header.store, state: StoreState::new(), time: Timestamp::ZERO, whole_at: position };
     let mut at = HEADER_BYTES as u64;
     loop {
         let broken = |what| damaged(files, &name, at, what);
         let head = read_at(at, FRAME_BYTES)?;
-        let payload = Frame::payload_bytes(&head).ok_or_else(|| broken("the snapshot breaks off"))?;
+        let payload = FrameHeader::payload_bytes(&head).ok_or_else(|| broken("the snapshot breaks off"))?;
         let bytes = read_at(at, FRAME_BYTES + payload)?;
-        let read = Frame::read(&bytes).filter(|(frame, ..)| frame.first == position);
+        let read = FrameHeader::read(&bytes).filter(|(frame, ..)| frame.first == position);
         let (frame, time, effects, length) = read.ok_or_else(|| broken("a part of the snapshot is damaged"))?;
         match frame.kind {
             FrameKind::Rows => codec::replay(effects, &mut snapshot.state).map_err(broken)?,

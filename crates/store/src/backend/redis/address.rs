@@ -34,13 +34,13 @@ pub struct Address {
     /// How long the server may take to answer, in milliseconds.
     pub(super) reply_ms_max: u64,
     /// Where large values go.
-    blobs: BlobPlace,
+    blobs: BlobLocation,
     shards: Arc<Mutex<BTreeMap<Shard, Arc<ShardKeys>>>>,
 }
 
 /// Where the large values of a store on a server are.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub enum BlobPlace {
+pub enum BlobLocation {
     /// On the server itself.
     #[default]
     Server,
@@ -56,16 +56,16 @@ pub enum BlobPlace {
     },
 }
 
-impl FromStr for BlobPlace {
+impl FromStr for BlobLocation {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
         match text.strip_prefix("s3://").map(|rest| rest.split_once('/').unwrap_or((rest, ""))) {
             Some(_) if !cfg!(feature = "s3") => Err("this program was built without S3 (feature `s3`)".into()),
             Some(("", _)) => Err(format!("`{text}` names no bucket: `s3://bucket/path`")),
-            Some((bucket, prefix)) => Ok(BlobPlace::S3 { bucket: bucket.into(), prefix: prefix.into() }),
-            None if text == "redis" => Ok(BlobPlace::Server),
-            None if Path::new(text).is_absolute() => Ok(BlobPlace::Directory(text.into())),
+            Some((bucket, prefix)) => Ok(BlobLocation::S3 { bucket: bucket.into(), prefix: prefix.into() }),
+            None if text == "redis" => Ok(BlobLocation::Server),
+            None if Path::new(text).is_absolute() => Ok(BlobLocation::Directory(text.into())),
             None => {
                 Err(format!("`{text}` is no place for large values: `redis`, `/a/directory` or `s3://bucket/path`"))
             }
@@ -130,7 +130,7 @@ impl Address {
             accepted: BTreeSet::new(),
             replicas: 0,
             reply_ms_max: REPLY_MS_MAX,
-            blobs: BlobPlace::default(),
+            blobs: BlobLocation::default(),
             shards: Arc::default(),
         };
         for pair in query.split('&').filter(|pair| !pair.is_empty()) {
@@ -199,7 +199,7 @@ impl Address {
     }
 
     /// Where large values go.
-    pub fn blobs(&self) -> &BlobPlace {
+    pub fn blobs(&self) -> &BlobLocation {
         &self.blobs
     }
 
@@ -303,7 +303,7 @@ mod tests {
         assert_eq!(address.to_string(), "redis://box:7000/2?prefix=team.a");
         assert_eq!(format!("{address:?}"), address.to_string());
         assert_eq!(address.accepted, BTreeSet::from([Risk::Everysec, Risk::Eviction]));
-        assert_eq!((address.replicas, address.blobs()), (1, &BlobPlace::Directory("/shared/b".into())));
+        assert_eq!((address.replicas, address.blobs()), (1, &BlobLocation::Directory("/shared/b".into())));
         assert_eq!(redacted(url), url.replace("me:s3cret", "***"));
         assert_eq!(redacted("redis://:a/b@c"), "redis://***@c");
     }

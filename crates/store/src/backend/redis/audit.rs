@@ -13,7 +13,7 @@ const AT_ONCE: usize = 1000;
 type Places = BTreeSet<Vec<u8>>;
 
 impl Redis {
-    pub(super) async fn misfits(&self, shard: Shard) -> Result<Vec<String>, Error> {
+    pub(super) async fn inconsistencies(&self, shard: Shard) -> Result<Vec<String>, Error> {
         let keys = self.address().keys(shard);
         // Without their contents: the second of every two, which follows a field, is not kept.
         let fields = self.members(shard, "HSCAN", keys.rows()).await?;

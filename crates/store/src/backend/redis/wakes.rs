@@ -9,7 +9,7 @@ use super::link::{Link, text};
 use crate::{
     records::{Error, Position},
     sync::{Mutex, lock},
-    wake::Bell,
+    wake::Signal,
     world::{World, in_service},
 };
 use futures_util::{
@@ -36,7 +36,7 @@ const RETRY_MS: u64 = 100;
 pub(super) struct Wakes {
     count: AtomicU64,
     heard: Mutex<Heard>,
-    pub(super) bell: Bell,
+    pub(super) bell: Signal,
     /// Whether the server is lost.
     pub(super) lost: watch::Sender<bool>,
 }
@@ -69,14 +69,14 @@ impl Wakes {
     pub(super) fn note(&self, shard: Shard) {
         let now = self.next();
         lock(&self.heard).shards.insert(shard, now);
-        self.bell.ring();
+        self.bell.notify();
     }
 
     /// Messages may have been missed.
     fn note_all(&self) {
         let now = self.next();
         lock(&self.heard).all = now;
-        self.bell.ring();
+        self.bell.notify();
     }
 }
 

@@ -1,7 +1,10 @@
 //! Batches as the script reads them, and what it answers. A row's field in the hash is a byte for its kind and its place:
 //! the length of the group's id, the id, the name. Plain rows whose names are not kept in order have a byte of their own.
 
-use crate::records::{Buried, Bury, Committed, Error, HEAPS, Outcome, Page, Position, Refused, Scan, Walked};
+use crate::records::{
+    Committed, Error, Outcome, Page, Position, Refused, Scan, SweepReport, SweepRequest, UNORDERED_GROUPS,
+    UnorderedPage,
+};
 use onceflow_core::{
     Batch, Claim, Claimed, Group, Key, Kind, Name, Op, Pick, Require, Row, Timestamp, batch::Invalid, limits,
 };
@@ -17,7 +20,7 @@ const HEAP: u8 = 4;
 
 /// The first byte of a group's fields.
 fn letter(group: &Group) -> u8 {
-    let is_heap = group.kind() == Kind::Rows && HEAPS.iter().any(|heap| heap.as_bytes() == group.id());
+    let is_heap = group.kind() == Kind::Rows && UNORDERED_GROUPS.iter().any(|heap| heap.as_bytes() == group.id());
     if is_heap { HEAP } else { group.kind() as u8 }
 }
 
@@ -192,7 +195,7 @@ pub(super) fn walk(rows_key: &str, group: &Group, from: Option<&Name>, limit: us
 }
 
 /// What such a walk found.
-pub(super) fn walked(value: Value, group: &Group) -> Result<Walked, Error> {
+pub(super) fn walked(value: Value, group: &Group) -> Result<UnorderedPage, Error> {
     let Value::Array(parts) = value else { return Err(strange(&value)) };
     let [Value::BulkString(cursor), Value::Array(parts)] = &parts[..] else {
         return Err(strange(&Value::Array(parts)));
@@ -204,11 +207,11 @@ pub(super) fn walked(value: Value, group: &Group) -> Result<Walked, Error> {
             rows.push((Name::new(name), Row::new(row)));
         }
     }
-    Ok(Walked { rows, next: (&cursor[..] != b"0").then(|| Name::new(cursor)) })
+    Ok(UnorderedPage { rows, next: (&cursor[..] != b"0").then(|| Name::new(cursor)) })
 }
 
 /// What the script that buries is told, but for how much it may do.
-pub(super) fn bury(ask: &Bury) -> Vec<Vec<u8>> {
+pub(super) fn bury(ask: &SweepRequest) -> Vec<Vec<u8>> {
     let (key, seen, next) = &ask.turn;
     let mut arguments = vec![field(key), seen.to_vec(), next.to_vec()];
     arguments.extend(ask.groups.iter().map(|group| start(group, 0)));
@@ -217,7 +220,7 @@ pub(super) fn bury(ask: &Bury) -> Vec<Vec<u8>> {
 }
 
 /// What it answered.
-pub(super) fn buried(value: Value) -> Result<Option<Buried>, Error> {
+pub(super) fn buried(value: Value) -> Result<Option<SweepReport>, Error> {
     let Value::Array(parts) = &value else { return Err(strange(&value)) };
     match parts[..] {
         [Value::Int(1), _] => Ok(None),
@@ -228,7 +231,7 @@ pub(super) fn buried(value: Value) -> Result<Option<Buried>, Error> {
             Value::Int(touched),
             Value::Int(more),
             Value::Int(odd),
-        ] => Ok(Some(Buried {
+        ] => Ok(Some(SweepReport {
             buried: buried.unsigned_abs(),
             paid: paid.unsigned_abs(),
             touched: usize::try_from(touched).unwrap_or(0),

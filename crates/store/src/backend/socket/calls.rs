@@ -4,13 +4,13 @@
 use super::{
     frame::{self, Broken, Reader},
     limits::{OUTBOX_BYTES_MAX, REQUEST_BYTES_MAX},
-    protocol::{Answer, Reply, Request},
+    protocol::{Reply, ReplyBody, Request},
 };
 use crate::{
-    backend::held::{Expected, HeldClaims},
+    backend::held::{HeldClaims, PendingClaims},
     records::{Error, Position},
     sync::{Mutex, lock},
-    wake::Bell,
+    wake::Signal,
 };
 use futures_util::future::{Either, select};
 use onceflow_core::batch::Invalid;
@@ -35,11 +35,11 @@ pub(super) struct Wire {
     /// lost, so that the next owner is told of every claim that was answered.
     pub(super) held: Arc<HeldClaims>,
     /// Rings when there is something to send.
-    filled: Bell,
+    filled: Signal,
     /// Rings when there is room for more.
-    drained: Bell,
+    drained: Signal,
     /// Rings when the connection is lost.
-    lost: Bell,
+    lost: Signal,
     position: AtomicU64,
 }
 
@@ -56,14 +56,14 @@ struct Inner {
 
 struct Call {
     kind: Kind,
-    reply: oneshot::Sender<Result<Answer, Error>>,
+    reply: oneshot::Sender<Result<ReplyBody, Error>>,
 }
 
 /// What a call does.
 pub(super) enum Kind {
     Read,
     /// The claims that its answer grants or drops.
-    Commit(Option<Expected>),
+    Commit(Option<PendingClaims>),
 }
 
 impl Wire {
@@ -71,9 +71,9 @@ impl Wire {
         Wire {
             inner: Mutex::default(),
             held,
-            filled: Bell::default(),
-            drained: Bell::default(),
-            lost: Bell::default(),
+            filled: Signal::default(),
+            drained: Signal::default(),
+            lost: Signal::default(),
             position: AtomicU64::new(0),
         }
     }
@@ -98,7 +98,7 @@ impl Wire {
         let (reply, answer) = oneshot::channel();
         let mut call = Some(Call { kind, reply });
         let number = self.drained.until(|| self.enter(&mut frame, &mut call)).await?;
-        self.filled.ring();
+        self.filled.notify();
         let is_wait = matches!(request, Request::Wait { .. });
         Ok(Waiting { wire: self, number, answer, cancel: is_wait })
     }
@@ -140,16 +140,16 @@ impl Wire {
         // Not held back by the outbox's bound: there is at most one for every call that was let in.
         frame::append(&mut inner.outbox, number, &Request::Cancel, REQUEST_BYTES_MAX).expect("a cancel is short");
         drop(inner);
-        self.filled.ring();
+        self.filled.notify();
     }
 
-    fn answer(&self, number: u64, position: Position, answer: Result<Answer, Error>) {
+    fn answer(&self, number: u64, position: Position, answer: Result<ReplyBody, Error>) {
         self.position.fetch_max(position.0, Relaxed);
         let mut inner = lock(&self.inner);
         if let Some(call) = inner.calls.remove(&number) {
             if let Kind::Commit(Some(expected)) = call.kind {
                 match &answer {
-                    Ok(Answer::Outcome(outcome)) => self.held.answered(expected, outcome),
+                    Ok(ReplyBody::Outcome(outcome)) => self.held.answered(expected, outcome),
                     Err(Error::Unknown(_)) => self.held.unanswered(expected),
                     _ => {}
                 }
@@ -187,9 +187,9 @@ impl Wire {
         for (reply, error) in told {
             drop(reply.send(Err(error)));
         }
-        self.filled.ring();
-        self.drained.ring();
-        self.lost.ring();
+        self.filled.notify();
+        self.drained.notify();
+        self.lost.notify();
     }
 
     pub(super) async fn until_lost(&self) -> Arc<str> {
@@ -201,12 +201,12 @@ impl Wire {
 pub(super) struct Waiting<'a> {
     wire: &'a Wire,
     number: u64,
-    answer: oneshot::Receiver<Result<Answer, Error>>,
+    answer: oneshot::Receiver<Result<ReplyBody, Error>>,
     cancel: bool,
 }
 
 impl Waiting<'_> {
-    pub(super) async fn reply(mut self) -> Result<Answer, Error> {
+    pub(super) async fn reply(mut self) -> Result<ReplyBody, Error> {
         let answer = (&mut self.answer).await;
         self.cancel = false;
         answer.expect("every call is answered, at the latest when the connection is lost")
@@ -224,7 +224,7 @@ impl Drop for Waiting<'_> {
 /// Sends what callers put into the outbox, all that is there at a time.
 pub(super) async fn send(wire: Arc<Wire>, mut write: OwnedWriteHalf) {
     while let Some(bytes) = wire.filled.until(|| wire.take_outbox()).await {
-        wire.drained.ring();
+        wire.drained.notify();
         match select(pin!(wire.until_lost()), pin!(write.write_all(&bytes))).await {
             Either::Left(_) => return,
             Either::Right((Ok(()), _)) => {}

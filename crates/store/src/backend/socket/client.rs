@@ -14,7 +14,7 @@ use super::{
     frame::{Broken, Reader},
     limits::REPLY_BYTES_MAX,
     peer, protocol,
-    protocol::{Answer, Hello, Request, Welcome},
+    protocol::{Hello, ReplyBody, Request, Welcome},
 };
 use crate::{
     backend::{held::HeldClaims, shared::check_get},
@@ -101,7 +101,7 @@ impl Socket {
         self.wire.lose("this side closed it", false);
     }
 
-    async fn read(&self, request: Request) -> Result<Answer, Error> {
+    async fn read(&self, request: Request) -> Result<ReplyBody, Error> {
         self.wire.call(request, Kind::Read).await?.reply().await
     }
 }
@@ -117,7 +117,7 @@ impl Records for Socket {
         Box::pin(async move {
             check_get(keys)?;
             match self.read(Request::Get { shard, keys: keys.to_vec() }).await? {
-                Answer::Rows(rows) if rows.len() == keys.len() => Ok(rows),
+                ReplyBody::Rows(rows) if rows.len() == keys.len() => Ok(rows),
                 other => Err(mismatch(&other)),
             }
         })
@@ -126,7 +126,7 @@ impl Records for Socket {
     fn scan(&self, shard: Shard, scan: Scan) -> BoxFuture<'_, Result<Page, Error>> {
         Box::pin(async move {
             match self.read(Request::Scan { shard, scan }).await? {
-                Answer::Page(page) => Ok(page),
+                ReplyBody::Page(page) => Ok(page),
                 other => Err(mismatch(&other)),
             }
         })
@@ -138,7 +138,7 @@ impl Records for Socket {
             let kind = Kind::Commit(self.wire.held.expect(&batch));
             let waiting = self.wire.call(Request::Commit(batch.into()), kind).await?;
             match waiting.reply().await? {
-                Answer::Outcome(outcome) => Ok(outcome),
+                ReplyBody::Outcome(outcome) => Ok(outcome),
                 other => Err(Error::Unknown(mismatch(&other).to_string().into())),
             }
         })
@@ -155,7 +155,7 @@ impl Records for Socket {
     fn now(&self) -> BoxFuture<'_, Result<Timestamp, Error>> {
         Box::pin(async move {
             match self.read(Request::Now).await? {
-                Answer::Now(now) => Ok(now),
+                ReplyBody::Now(now) => Ok(now),
                 other => Err(mismatch(&other)),
             }
         })
@@ -164,13 +164,13 @@ impl Records for Socket {
     fn wait(&self, shard: Shard, seen: Position, until: Timestamp) -> BoxFuture<'_, Result<(), Error>> {
         Box::pin(async move {
             match self.read(Request::Wait { shard, seen, until }).await? {
-                Answer::Woken => Ok(()),
+                ReplyBody::Woken => Ok(()),
                 other => Err(mismatch(&other)),
             }
         })
     }
 }
 
-fn mismatch(answer: &Answer) -> Error {
+fn mismatch(answer: &ReplyBody) -> Error {
     Error::Unavailable(format!("the store's owner answered another question: {answer:?}").into())
 }

@@ -7,7 +7,7 @@ use super::{
         GREETING_MS_MAX, PAGE_BYTES_MAX, REPLIES_MAX, REPLY_BYTES_MAX, REQUEST_BYTES_MAX, WAITS_MAX, WRITE_BYTES_MAX,
     },
     peer, protocol,
-    protocol::{Answer, Hello, Reply, Request},
+    protocol::{Hello, Reply, ReplyBody, Request},
     server::{Phase, Shared},
     wire::FlatError,
 };
@@ -43,7 +43,7 @@ struct Decided {
     /// It leaves when this is durable.
     position: Position,
     is_commit: bool,
-    answer: Result<Answer, Error>,
+    answer: Result<ReplyBody, Error>,
 }
 
 /// Serves one guest until it leaves, says something that is no message, or the server stops.
@@ -147,18 +147,18 @@ impl Guest {
             Request::Get { shard, keys } => records.get(shard, &keys).await.and_then(rows),
             Request::Scan { shard, scan } => records.scan(shard, scan).await.map(|mut page| {
                 page.more |= cut(&mut page.rows);
-                Answer::Page(page)
+                ReplyBody::Page(page)
             }),
             Request::Commit(batch) => {
                 let batch = batch.into_batch().map_err(|what| Broken::Garbage(what.into()))?;
                 self.shared.guests.commits(self.present.member, &batch);
-                records.commit(batch).await.map(|outcome| Answer::Outcome(cut_claimed(outcome)))
+                records.commit(batch).await.map(|outcome| ReplyBody::Outcome(cut_claimed(outcome)))
             }
-            Request::Now => records.now().await.map(Answer::Now),
+            Request::Now => records.now().await.map(ReplyBody::Now),
             Request::Wait { .. } | Request::Cancel => unreachable!("told apart by take_requests"),
         };
         let position = match &answer {
-            Ok(Answer::Outcome(outcome)) => outcome.position(),
+            Ok(ReplyBody::Outcome(outcome)) => outcome.position(),
             _ => records.position(),
         };
         Ok(Decided { call, position, is_commit, answer })
@@ -173,7 +173,7 @@ impl Guest {
         let (shared, replies, waits) = (self.shared.clone(), self.replies.clone(), self.waits.clone());
         let place = self.place.clone();
         let waiting = async move {
-            let answer = shared.records.wait(shard, seen, until).await.map(|()| Answer::Woken);
+            let answer = shared.records.wait(shard, seen, until).await.map(|()| ReplyBody::Woken);
             let position = shared.records.position();
             waits.forget(call);
             let reply = Decided { call, position, is_commit: false, answer };
@@ -231,12 +231,12 @@ impl Waits {
     }
 }
 
-fn rows(rows: Vec<Option<Row>>) -> Result<Answer, Error> {
+fn rows(rows: Vec<Option<Row>>) -> Result<ReplyBody, Error> {
     // Beside the rows: for each whether it is there and its length; for all their number, the call and the position.
     let found = 64 + rows.iter().map(|row| 6 + row.as_ref().map_or(0, |row| row.len())).sum::<usize>();
     let limit = REPLY_BYTES_MAX;
     if found <= limit {
-        return Ok(Answer::Rows(rows));
+        return Ok(ReplyBody::Rows(rows));
     }
     Err(Invalid::TooMany { what: "bytes of an answer", found, limit, name: "REPLY_BYTES_MAX" }.into())
 }

@@ -61,12 +61,12 @@ const READ_BYTES: usize = 64 << 10;
 
 /// One message: which call it belongs to, and what it says.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Frame {
+pub(super) struct Message {
     pub(super) call: u64,
     pub(super) body: Bytes,
 }
 
-impl Frame {
+impl Message {
     /// Reads the body. Bytes that are left over are garbage too: both sides agree on every byte.
     pub(super) fn decode<T: DeserializeOwned>(&self) -> Result<T, Broken> {
         let garbage = |error: postcard::Error| Broken::Garbage(error.to_string().into());
@@ -112,7 +112,7 @@ impl<R: AsyncRead + Unpin> Reader<R> {
     }
 
     /// The next frame, or `None` at the end. May be dropped and called again; nothing is lost.
-    pub(super) async fn next(&mut self) -> Result<Option<Frame>, Broken> {
+    pub(super) async fn next(&mut self) -> Result<Option<Message>, Broken> {
         loop {
             if let Some(frame) = self.take()? {
                 return Ok(Some(frame));
@@ -137,7 +137,7 @@ impl<R: AsyncRead + Unpin> Reader<R> {
         Ok(bytes)
     }
 
-    fn take(&mut self) -> Result<Option<Frame>, Broken> {
+    fn take(&mut self) -> Result<Option<Message>, Broken> {
         let Some(length) = self.buffer.first_chunk::<LENGTH_BYTES>() else { return Ok(None) };
         let length = u32::from_le_bytes(*length) as usize;
         if length > self.limit {
@@ -152,7 +152,7 @@ impl<R: AsyncRead + Unpin> Reader<R> {
         self.buffer.advance(LENGTH_BYTES);
         let mut frame = self.buffer.split_to(length);
         let call = frame.get_u64_le();
-        Ok(Some(Frame { call, body: frame.freeze() }))
+        Ok(Some(Message { call, body: frame.freeze() }))
     }
 }
 
@@ -161,7 +161,7 @@ mod tests {
     use super::*;
     use futures_util::FutureExt;
 
-    fn frames(mut bytes: &[u8], limit: usize) -> (Vec<Frame>, Option<Broken>) {
+    fn frames(mut bytes: &[u8], limit: usize) -> (Vec<Message>, Option<Broken>) {
         let mut reader = Reader::new(&mut bytes, limit);
         let mut frames = Vec::new();
         loop {

@@ -8,7 +8,7 @@
 //! After a [`Reply::Goodbye`] no reply follows, and **no request that is unanswered by then was executed**.
 
 use super::{
-    frame::{self, Broken, Frame, Reader},
+    frame::{self, Broken, Message, Reader},
     limits,
     wire::{FlatBatch, FlatError},
 };
@@ -79,13 +79,13 @@ pub(super) enum Request {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) enum Reply {
     /// To a call, decided at a position that is durable.
-    To { position: Position, answer: Result<Answer, FlatError> },
+    To { position: Position, answer: Result<ReplyBody, FlatError> },
     /// To no call: the server stops.
     Goodbye,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) enum Answer {
+pub(super) enum ReplyBody {
     Rows(Vec<Option<Row>>),
     Page(Page),
     Outcome(Outcome),
@@ -171,7 +171,7 @@ pub(super) async fn welcome<W: AsyncWrite + Unpin>(writer: &mut W, welcome: &Wel
     Ok(writer.write_all(&reply).await?)
 }
 
-impl Frame {
+impl Message {
     pub(super) fn request(&self) -> Result<Request, Broken> {
         self.decode()
     }
@@ -204,8 +204,8 @@ mod tests {
             Request::Cancel,
         ];
         let replies = [
-            to(Ok(Answer::Rows(vec![None, Some(Row::new("x"))]))),
-            to(Ok(Answer::Page(page))),
+            to(Ok(ReplyBody::Rows(vec![None, Some(Row::new("x"))]))),
+            to(Ok(ReplyBody::Page(page))),
             to(Err(error)),
             Reply::Goodbye,
         ];
@@ -252,7 +252,7 @@ mod tests {
         let mut body = vec![2, 0, 0, 0xc0, 0x84, 0x3d];
         body.extend(add.iter().copied().cycle().take(6 * 1_000_000));
         body.push(0);
-        let request = Frame { call: 0, body: Bytes::from(body) }.request().expect("the list itself can be read");
+        let request = Message { call: 0, body: Bytes::from(body) }.request().expect("the list itself can be read");
         let Request::Commit(batch) = request else { panic!("{request:?}") };
         assert!(batch.into_batch().is_err());
     }
@@ -261,7 +261,7 @@ mod tests {
         #[test]
         fn random_bytes_are_refused_quietly(bytes in proptest::collection::vec(any::<u8>(), 0..400)) {
             read_all(&bytes);
-            drop(Frame { call: 0, body: Bytes::from(bytes) }.request());
+            drop(Message { call: 0, body: Bytes::from(bytes) }.request());
         }
 
         #[test]

@@ -1,9 +1,9 @@
 //! The messages as bytes, for a fuzzer: examples of all of them, and what a reader makes of bytes from anywhere.
 
 use super::{
-    frame::{self, Broken, Frame, Reader},
+    frame::{self, Broken, Message, Reader},
     limits::REQUEST_BYTES_MAX,
-    protocol::{Answer, Reply, Request},
+    protocol::{Reply, ReplyBody, Request},
     wire::FlatError,
 };
 use crate::records::{Outcome, Page, Position, Refused, Scan};
@@ -44,7 +44,7 @@ pub fn hear(bytes: &[u8]) -> Heard {
     }
 }
 
-fn understand(frame: &Frame, heard: &mut Heard) {
+fn understand(frame: &Message, heard: &mut Heard) {
     heard.frames += 1;
     if let Ok(request) = frame.request() {
         heard.requests += 1;
@@ -64,8 +64,8 @@ fn understand(frame: &Frame, heard: &mut Heard) {
     }
 }
 
-fn again(message: &impl Serialize) -> Frame {
-    Frame { call: 0, body: body(message).into() }
+fn again(message: &impl Serialize) -> Message {
+    Message { call: 0, body: body(message).into() }
 }
 
 fn body(message: &impl Serialize) -> Vec<u8> {
@@ -114,11 +114,11 @@ pub fn replies() -> Vec<Vec<u8>> {
     let refused = Refused { which: 1, found: Some(Row::new("other")), position: Position(300) };
     let wrong = onceflow_core::batch::Invalid::NotAnInbox(key);
     let replies = [
-        to(Ok(Answer::Rows(vec![None, Some(Row::new("x"))]))),
-        to(Ok(Answer::Page(page))),
-        to(Ok(Answer::Outcome(Outcome::Refused(refused)))),
-        to(Ok(Answer::Now(Timestamp::ZERO))),
-        to(Ok(Answer::Woken)),
+        to(Ok(ReplyBody::Rows(vec![None, Some(Row::new("x"))]))),
+        to(Ok(ReplyBody::Page(page))),
+        to(Ok(ReplyBody::Outcome(Outcome::Refused(refused)))),
+        to(Ok(ReplyBody::Now(Timestamp::ZERO))),
+        to(Ok(ReplyBody::Woken)),
         to(Err(FlatError::from(crate::Error::Full("disk".into())))),
         to(Err(FlatError::from(crate::Error::from(wrong)))),
         Reply::Goodbye,

@@ -3,7 +3,7 @@
 use super::{upload::Uploads, *};
 use crate::testing::{
     blobs::{contract, contract_of_large, generated, generated_at},
-    fault::{Plan, Verdict, for_every_fault},
+    fault::{FaultPlan, Verdict, for_every_fault},
     world::TestWorld,
 };
 use async_trait::async_trait;
@@ -24,17 +24,17 @@ struct Server {
     memory: Arc<InMemory>,
     /// How many parts each open upload has.
     open: Arc<Mutex<BTreeMap<MultipartId, usize>>>,
-    plan: Plan,
+    plan: FaultPlan,
 }
 
 impl Server {
-    fn new(plan: Plan) -> Self {
+    fn new(plan: FaultPlan) -> Self {
         Server { memory: Arc::default(), open: Arc::default(), plan }
     }
 
     /// What another process sees.
     fn healthy(&self) -> Self {
-        Server { plan: Plan::never(), ..self.clone() }
+        Server { plan: FaultPlan::never(), ..self.clone() }
     }
 
     fn objects(&self) -> Objects {
@@ -169,11 +169,11 @@ fn name() -> ObjectName {
 
 #[tokio::test]
 async fn uploads_in_parts_keep_the_contract() {
-    contract(async || Server::new(Plan::never()).objects()).await;
+    contract(async || Server::new(FaultPlan::never()).objects()).await;
     for len in [1, 9, 10] {
         // One short of some parts, exactly some, one over.
         for len in [len * PART_BYTES as u64 + 999, (len + 1) * PART_BYTES as u64, len * PART_BYTES as u64 + 1001] {
-            contract_of_large(async || Server::new(Plan::never()).objects(), len).await;
+            contract_of_large(async || Server::new(FaultPlan::never()).objects(), len).await;
         }
     }
 }
@@ -205,7 +205,7 @@ async fn an_upload_stopped_at_any_request_is_made_good_by_a_second_try_or_by_del
 
 #[tokio::test]
 async fn a_dropped_upload_is_aborted() {
-    let server = Server::new(Plan::never());
+    let server = Server::new(FaultPlan::never());
     let objects = server.objects();
     let content = generated(1, 3500, 100).chain(std::future::pending().into_stream()).boxed();
     let mut create = objects.create(name(), content);
@@ -220,7 +220,7 @@ async fn a_dropped_upload_is_aborted() {
 
 #[tokio::test]
 async fn an_upload_whose_name_is_deleted_stores_nothing() {
-    let server = Server::new(Plan::never());
+    let server = Server::new(FaultPlan::never());
     for len in [3500, 3000] {
         let (objects, deleting) = (server.objects(), server.objects());
         let end = async move {

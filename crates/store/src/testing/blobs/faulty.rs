@@ -6,7 +6,7 @@ use crate::{
         Blobs, Chunks, Content, Error, Listed, ObjectName, Page, State, Stored,
         content::{from_bytes, read_bytes},
     },
-    testing::fault::{Plan, Verdict, for_every_fault},
+    testing::fault::{FaultPlan, Verdict, for_every_fault},
     world::BoxFuture,
 };
 use onceflow_core::Fences;
@@ -20,12 +20,12 @@ use std::{
 /// [`fault::Faulty`](crate::testing::fault::Faulty) to let records and blobs of one process fail and stop together.
 pub struct Faulty {
     blobs: Arc<dyn Blobs>,
-    plan: Plan,
+    plan: FaultPlan,
 }
 
 impl Faulty {
     /// Over this store, by this plan.
-    pub fn new(blobs: Arc<dyn Blobs>, plan: Plan) -> Arc<Self> {
+    pub fn new(blobs: Arc<dyn Blobs>, plan: FaultPlan) -> Arc<Self> {
         Arc::new(Faulty { blobs, plan })
     }
 

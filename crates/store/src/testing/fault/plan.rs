@@ -55,7 +55,7 @@ impl Odds {
 
 /// When to fail, and how. A handle: clones share the count of calls and the end of their process.
 #[derive(Clone)]
-pub struct Plan(Arc<Mutex<Inner>>);
+pub struct FaultPlan(Arc<Mutex<Inner>>);
 
 struct Inner {
     when: When,
@@ -79,24 +79,24 @@ pub(crate) enum Verdict {
     Stopped(Error),
 }
 
-impl Plan {
+impl FaultPlan {
     /// Never fails by itself; counts calls, and stops when told.
     pub fn never() -> Self {
-        Plan::of(When::Never)
+        FaultPlan::of(When::Never)
     }
 
     /// Fails once, at the n-th call, counted from 1.
     pub fn at(n: u64, fault: Fault) -> Self {
-        Plan::of(When::At(n, fault))
+        FaultPlan::of(When::At(n, fault))
     }
 
     /// Fails by chance, the same with the same seed and calls.
     pub fn by_chance(seed: u64, odds: Odds) -> Self {
-        Plan::of(When::ByChance(odds, Random::new(seed)))
+        FaultPlan::of(When::ByChance(odds, Random::new(seed)))
     }
 
     fn of(when: When) -> Self {
-        Plan(Arc::new(Mutex::new(Inner { when, calls: 0, reached: false, stopped: false })))
+        FaultPlan(Arc::new(Mutex::new(Inner { when, calls: 0, reached: false, stopped: false })))
     }
 
     /// How many calls were made, failed ones included.

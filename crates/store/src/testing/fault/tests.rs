@@ -23,7 +23,7 @@ fn memory() -> Arc<dyn Records> {
 /// Puts a, b and c with the fault at the second call; answers what became of each, and which are there.
 async fn story(fault: Fault) -> String {
     let store = memory();
-    let faulty = Faulty::new(store.clone(), Plan::at(2, fault));
+    let faulty = Faulty::new(store.clone(), FaultPlan::at(2, fault));
     let mut story = Vec::new();
     for name in ["a", "b", "c"] {
         let answer = match faulty.commit(put(name)).await {
@@ -66,7 +66,7 @@ async fn every_call_is_reached_once_and_then_the_loop_ends() {
 
 #[tokio::test]
 async fn a_read_whose_reply_is_lost_has_just_failed() {
-    let faulty = Faulty::new(memory(), Plan::at(1, Fault::LoseReply));
+    let faulty = Faulty::new(memory(), FaultPlan::at(1, Fault::LoseReply));
     assert!(matches!(faulty.now().await, Err(Error::Unavailable(_))));
     assert!(faulty.now().await.is_ok());
 }
@@ -74,7 +74,7 @@ async fn a_read_whose_reply_is_lost_has_just_failed() {
 #[tokio::test]
 async fn a_store_that_cannot_say_durable_has_stopped() {
     for fault in Fault::ALL {
-        let plan = Plan::at(1, fault);
+        let plan = FaultPlan::at(1, fault);
         let faulty = Faulty::new(memory(), plan.clone());
         assert!(faulty.durable(Position(0)).await.is_err());
         assert!(plan.stopped() && faulty.commit(put("a")).await.is_err());
@@ -83,7 +83,7 @@ async fn a_store_that_cannot_say_durable_has_stopped() {
 
 #[tokio::test]
 async fn stores_of_one_plan_stop_together() {
-    let plan = Plan::at(2, Fault::StopBefore);
+    let plan = FaultPlan::at(2, Fault::StopBefore);
     let (one, other) = (Faulty::new(memory(), plan.clone()), Faulty::new(memory(), plan.clone()));
     assert!(one.commit(put("a")).await.is_ok());
     assert!(other.commit(put("a")).await.is_err());
@@ -94,7 +94,7 @@ async fn stores_of_one_plan_stop_together() {
 #[tokio::test]
 async fn chance_strikes_about_as_often_as_it_should_and_the_same_again() {
     let strikes = async |seed| {
-        let plan = Plan::by_chance(seed, Odds { lose_reply: 100, fail_once: 50, ..Odds::default() });
+        let plan = FaultPlan::by_chance(seed, Odds { lose_reply: 100, fail_once: 50, ..Odds::default() });
         let faulty = Faulty::new(memory(), plan);
         let mut strikes = vec![];
         for n in 0..1000 {

@@ -2,7 +2,7 @@
 //! rings. It never spins: every wait has a reason to end.
 
 use super::super::{Error, Values, limits};
-use crate::{records, world::give_way};
+use crate::{records, world::yield_now};
 use futures_util::future::{Either, select};
 use onceflow_core::Timestamp;
 use std::{pin::pin, sync::Arc};
@@ -19,7 +19,7 @@ impl Values {
             let seen = self.news.seen();
             let rest_ms = match self.reclaim(self.reclaim_budget()).await {
                 Ok(done) if done.more => {
-                    give_way().await;
+                    yield_now().await;
                     continue;
                 }
                 Ok(done) => self.rest_ms(done.next_deadline).await,
@@ -42,7 +42,7 @@ impl Values {
     /// If the store does not answer.
     pub async fn reclaim_all(&self) -> Result<(), Error> {
         while self.reclaim(self.reclaim_budget()).await?.more {
-            give_way().await;
+            yield_now().await;
         }
         Ok(())
     }

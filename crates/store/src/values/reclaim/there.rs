@@ -1,10 +1,10 @@
-//! Buries on a store that can do it by itself ([`Records::bury`](crate::records::Records::bury)): the same as `bury`, where the rows
+//! Buries on a store that can do it by itself ([`Records::sweep`](crate::records::Records::sweep)): the same as `bury`, where the rows
 //! are. Each call takes a turn and gives the next one, so calls under way follow each other, and whoever comes between makes
 //! those after it do nothing.
 
 use super::{Error, Reclaimed, Round, turn::Seen};
 use crate::{
-    records::{self, Buried, Bury},
+    records::{self, SweepReport, SweepRequest},
     values::{
         Values, limits,
         stored::{Debt, Sweeper},
@@ -23,12 +23,12 @@ pub(super) struct There {
 impl Values {
     /// Whether the store shall bury by itself. A call looks at as many as one value can refer to, at least.
     pub(super) fn buries_there(&self, touch_max: usize) -> bool {
-        self.records.burials_at_once() > 0 && touch_max >= limits::REFS_PER_VALUE_MAX
+        self.records.concurrent_sweeps() > 0 && touch_max >= limits::REFS_PER_VALUE_MAX
     }
 
     /// Values and decrements that one call of the reclaim loop touches.
     pub fn reclaim_budget(&self) -> usize {
-        if self.records.burials_at_once() > 0 { limits::RECLAIM_THERE_BUDGET } else { limits::RECLAIM_BUDGET }
+        if self.records.concurrent_sweeps() > 0 { limits::RECLAIM_THERE_BUDGET } else { limits::RECLAIM_BUDGET }
     }
 
     /// Calls until there is nothing left, or so much is done, or somebody else comes between.
@@ -43,13 +43,13 @@ impl Values {
         let (mut turn, mut calls) = (seen.clone(), FuturesOrdered::new());
         let (mut touched, mut is_odd, mut goes_on) = (0, false, true);
         loop {
-            while goes_on && calls.len() < self.records.burials_at_once() {
+            while goes_on && calls.len() < self.records.concurrent_sweeps() {
                 let ask = self.next_burial(&mut turn, sweeper, next_deadline);
-                calls.push_back(self.records.bury(self.shard, ask));
+                calls.push_back(self.records.sweep(self.shard, ask));
             }
             match calls.next().await {
                 None => return Ok(There { round: Round::Did(touched), is_odd }),
-                Some(Ok(Some(Buried { buried, paid, touched: some, more, odd }))) => {
+                Some(Ok(Some(SweepReport { buried, paid, touched: some, more, odd }))) => {
                     done.buried += buried;
                     done.paid += paid;
                     touched += some;
@@ -67,14 +67,14 @@ impl Values {
         }
     }
 
-    fn next_burial(&self, turn: &mut Row, sweeper: Sweeper, next_deadline: Option<Timestamp>) -> Bury {
+    fn next_burial(&self, turn: &mut Row, sweeper: Sweeper, next_deadline: Option<Timestamp>) -> SweepRequest {
         let back_by = next_deadline.unwrap_or(Timestamp::NEVER);
         let next = Sweeper { turn: self.fences.next(), back_by, ..sweeper };
         let row = next.to_row();
         let keys = &self.keys;
         let groups = [&keys.values, &keys.counts, &keys.zero, &keys.owed].map(Clone::clone);
         let seen = std::mem::replace(turn, row.clone());
-        Bury { turn: (keys.sweeper(), seen, row), groups, debt: Debt::decrements_name(next.turn) }
+        SweepRequest { turn: (keys.sweeper(), seen, row), groups, debt: Debt::decrements_name(next.turn) }
     }
 }
 

@@ -5,7 +5,7 @@ use onceflow_store::{
     backend::journal::{Journal, OpenError, Options, Recovered},
     core::{Batch, Group, Key, Row, Shard, Timestamp},
     records,
-    state::State,
+    state::StoreState,
     testing::{disk::Disk, random::Random, world::TestWorld},
 };
 use std::{collections::BTreeMap, sync::Arc};
@@ -15,7 +15,7 @@ pub(crate) const SHARD: Shard = Shard(0);
 /// All rows, by shard and key.
 pub(crate) type Rows = BTreeMap<(Shard, Key), Row>;
 
-pub(crate) fn rows(state: &State) -> Rows {
+pub(crate) fn rows(state: &StoreState) -> Rows {
     let (rows, rest) = state.durable_after(None, usize::MAX);
     assert!(rest.is_none());
     rows.into_iter().map(|(shard, key, row)| ((shard, key), row)).collect()

@@ -8,7 +8,7 @@ use onceflow_store::{
     records,
     testing::{
         blobs,
-        fault::{self, Faulty, Plan},
+        fault::{self, FaultPlan, Faulty},
         world::TestWorld,
     },
     values::{Error, Update, Upload, Values, fsck::Mode, limits},
@@ -157,7 +157,7 @@ async fn life(values: &Values) -> Result<(), Error> {
 
 #[tokio::test]
 async fn a_crash_at_any_call_leaves_no_object_behind() {
-    fault::for_every_fault(async |plan: Plan| {
+    fault::for_every_fault(async |plan: FaultPlan| {
         each_store(async |bed| {
             let records = Faulty::new(bed.records.clone(), plan.clone());
             let objects = blobs::Faulty::new(bed.objects.clone(), plan.clone());
@@ -199,7 +199,7 @@ async fn a_blob_whose_reply_was_lost_is_stored_once() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("file");
         let lossy = || {
-            let objects = blobs::Faulty::new(bed.objects.clone(), Plan::at(1, fault::Fault::LoseReply));
+            let objects = blobs::Faulty::new(bed.objects.clone(), FaultPlan::at(1, fault::Fault::LoseReply));
             Values::new(bed.records.clone(), bed.world.clone(), SHARD).with_blobs(objects)
         };
         std::fs::write(&path, "adopted").unwrap();

@@ -9,7 +9,7 @@ use onceflow_store::{
     core::{Name, Row},
     records,
     testing::{
-        fault::{self, Fault, Faulty, Plan},
+        fault::{self, Fault, FaultPlan, Faulty},
         world::TestWorld,
     },
     values::{
@@ -285,7 +285,7 @@ async fn a_push_that_failed_loses_no_page() {
     let world = TestWorld::new(1);
     for (_, records) in stores(&world) {
         for n in 1..12 {
-            let faulty = Faulty::new(records.clone(), Plan::at(n, Fault::FailOnce));
+            let faulty = Faulty::new(records.clone(), FaultPlan::at(n, Fault::FailOnce));
             let values = Arc::new(Values::new(faulty, world.clone(), SHARD));
             let mut builder = ListBuilder::new(values.clone(), root("building"), 60_000);
             for index in 0..2100 {

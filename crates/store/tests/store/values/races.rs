@@ -7,7 +7,7 @@ use onceflow_store::{
     core::{Batch, Key, Row, Shard, Timestamp},
     records::Scan,
     testing::{
-        fault::{Fault, Faulty, Plan},
+        fault::{Fault, FaultPlan, Faulty},
         world::TestWorld,
     },
     values::{Error, Update, ValueId, Values, fsck::Mode},
@@ -279,7 +279,7 @@ async fn what_others_did_after_a_lost_reply_is_not_undone() {
             perform(&other, &Act::Update(puts("w; x; y").set(&root("R"), "w").set(&root("S"), "x"))).await;
             perform(&other, &set("T", "y")).await;
             // It reads, tries, and loses the answer; then the others act.
-            let records = Faulty::new(records, Plan::at(2, Fault::LoseReply));
+            let records = Faulty::new(records, FaultPlan::at(2, Fault::LoseReply));
             let between = Between { records, left: AtomicUsize::new(3), other: other.clone(), acts: meddling.clone() };
             let values = Values::new(Arc::new(between), world.clone(), SHARD);
             let answer = values.update(Update::new().set(&root("R"), "x")).await;
@@ -293,7 +293,7 @@ async fn what_others_did_after_a_lost_reply_is_not_undone() {
 async fn a_release_whose_reply_was_lost_is_done_once() {
     let world = TestWorld::new(1);
     for (_, records) in stores(&world) {
-        let values = Values::new(Faulty::new(records, Plan::at(2, Fault::LoseReply)), world.clone(), SHARD);
+        let values = Values::new(Faulty::new(records, FaultPlan::at(2, Fault::LoseReply)), world.clone(), SHARD);
         values.release("list").await.unwrap();
         while values.reclaim(7).await.unwrap().more {}
         assert_eq!(values.rows().await.unwrap(), []);

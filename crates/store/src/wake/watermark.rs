@@ -12,7 +12,7 @@ use std::{
 
 /// How far something has come, for many who wait for it to come far enough.
 #[derive(Default)]
-pub(crate) struct Mark {
+pub(crate) struct Watermark {
     inner: Mutex<Inner>,
 }
 
@@ -31,9 +31,9 @@ struct Waiting {
     waker: Waker,
 }
 
-impl Mark {
+impl Watermark {
     pub(crate) fn at(position: Position) -> Self {
-        Mark { inner: Mutex::new(Inner { reached: position, ..Inner::default() }) }
+        Watermark { inner: Mutex::new(Inner { reached: position, ..Inner::default() }) }
     }
 
     /// Raises the mark and wakes those it has reached.
@@ -74,22 +74,22 @@ impl Mark {
 
     /// The same, and asks for the mark to be raised when nobody waited for that before.
     pub(crate) async fn reach_asking(&self, position: Position, ask: impl Fn()) -> Result<(), Error> {
-        let mut place = Place { mark: self, ticket: None };
+        let mut waiter = Waiter { mark: self, ticket: None };
         poll_fn(|context| {
             let mut inner = lock(&self.inner);
-            // Whoever raised or failed the mark has taken us out of the line, so there is no place to give up.
+            // Whoever raised or failed the mark has taken us out of the line, so there is no waiter to give up.
             if inner.reached >= position {
-                place.ticket = None;
+                waiter.ticket = None;
                 return Poll::Ready(Ok(()));
             }
             if let Some(why) = &inner.failed {
-                place.ticket = None;
+                waiter.ticket = None;
                 return Poll::Ready(Err(why.clone()));
             }
             let is_first = inner.waiting.is_empty();
-            match place.ticket.and_then(|ticket| inner.place_of(ticket)) {
+            match waiter.ticket.and_then(|ticket| inner.place_of(ticket)) {
                 Some(at) => inner.waiting[at].waker.clone_from(context.waker()),
-                None => place.ticket = Some(inner.wait(position, context.waker().clone())),
+                None => waiter.ticket = Some(inner.wait(position, context.waker().clone())),
             }
             drop(inner);
             if is_first {
@@ -114,13 +114,13 @@ impl Inner {
     }
 }
 
-/// A place in the line, given up when dropped.
-struct Place<'a> {
-    mark: &'a Mark,
+/// A waiter in the line, given up when dropped.
+struct Waiter<'a> {
+    mark: &'a Watermark,
     ticket: Option<u64>,
 }
 
-impl Drop for Place<'_> {
+impl Drop for Waiter<'_> {
     fn drop(&mut self) {
         if let Some(ticket) = self.ticket {
             let mut inner = lock(&self.mark.inner);

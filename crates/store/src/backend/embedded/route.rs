@@ -1,7 +1,7 @@
 //! Where calls go: one opening of the store, reached as its owner or as a guest. Positions are comparable within one
-//! opening only, so each link moves its own above all that were given before.
+//! opening only, so each route moves its own above all that were given before.
 
-use super::{owner::Owner, seat::Seat};
+use super::{join::Joined, owner::Owner};
 use crate::{
     backend::socket::Socket,
     records::{Error, Outcome, Position, Records},
@@ -9,7 +9,7 @@ use crate::{
 use std::sync::Arc;
 
 /// One opening of the store, as this process reaches it.
-pub(super) struct Link {
+pub(super) struct Route {
     pub(super) records: Arc<dyn Records>,
     /// The connection, for a guest.
     pub(super) socket: Option<Arc<Socket>>,
@@ -17,16 +17,16 @@ pub(super) struct Link {
     base: u64,
 }
 
-impl Link {
-    pub(super) fn to(seat: Seat, base: u64) -> (Arc<Link>, Option<Owner>) {
+impl Route {
+    pub(super) fn to(seat: Joined, base: u64) -> (Arc<Route>, Option<Owner>) {
         match seat {
-            Seat::Owner(owner) => {
+            Joined::Owner(owner) => {
                 let records = owner.journal.clone();
-                (Arc::new(Link { records, socket: None, base }), Some(owner))
+                (Arc::new(Route { records, socket: None, base }), Some(owner))
             }
-            Seat::Guest(socket) => {
+            Joined::Guest(socket) => {
                 let socket = Arc::new(socket);
-                (Arc::new(Link { records: socket.clone(), socket: Some(socket), base }), None)
+                (Arc::new(Route { records: socket.clone(), socket: Some(socket), base }), None)
             }
         }
     }

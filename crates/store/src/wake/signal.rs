@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, future::poll_fn, task::Poll, task::Waker};
 
 /// Wakes all who wait. Those who stop waiting leave nothing behind.
 #[derive(Default)]
-pub(crate) struct Bell {
+pub(crate) struct Signal {
     waiting: Mutex<Waiting>,
 }
 
@@ -15,9 +15,9 @@ struct Waiting {
     wakers: BTreeMap<u64, Waker>,
 }
 
-impl Bell {
+impl Signal {
     /// Wakes all who wait now.
-    pub(crate) fn ring(&self) {
+    pub(crate) fn notify(&self) {
         let wakers = std::mem::take(&mut lock(&self.waiting).wakers);
         wakers.into_values().for_each(Waker::wake);
     }
@@ -25,10 +25,10 @@ impl Bell {
     /// Ends when `look` answers something. It looks at once, and again after every ring. A ring after `look` began
     /// is not missed.
     pub(crate) async fn until<T>(&self, mut look: impl FnMut() -> Option<T>) -> T {
-        let place = Place { bell: self, ticket: self.ticket() };
+        let waiter = Waiter { bell: self, ticket: self.ticket() };
         poll_fn(|context| {
             // First in line, then look: whatever changes after the look finds us waiting.
-            lock(&self.waiting).wakers.insert(place.ticket, context.waker().clone());
+            lock(&self.waiting).wakers.insert(waiter.ticket, context.waker().clone());
             look().map_or(Poll::Pending, Poll::Ready)
         })
         .await
@@ -41,13 +41,13 @@ impl Bell {
     }
 }
 
-/// A place in the line, given up when dropped.
-struct Place<'a> {
-    bell: &'a Bell,
+/// A waiter in the line, given up when dropped.
+struct Waiter<'a> {
+    bell: &'a Signal,
     ticket: u64,
 }
 
-impl Drop for Place<'_> {
+impl Drop for Waiter<'_> {
     fn drop(&mut self) {
         lock(&self.bell.waiting).wakers.remove(&self.ticket);
     }

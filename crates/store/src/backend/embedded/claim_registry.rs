@@ -14,8 +14,8 @@
 
 use super::{
     handover::{HandedClaim, Handover},
+    join::StoreDir,
     member,
-    seat::Site,
 };
 use crate::{
     backend::{
@@ -25,7 +25,7 @@ use crate::{
     },
     records::{Error, Records},
     sync::{Mutex, lock},
-    wake::Bell,
+    wake::Signal,
     world::BoxFuture,
 };
 use futures_util::future::select;
@@ -48,13 +48,13 @@ const GRACE_MS_MAX: u64 = 30_000;
 const LOOK_MS_MAX: u64 = 250;
 
 /// The members of the directory, and the claims of each.
-pub(super) struct Roll {
-    site: Arc<Site>,
+pub(super) struct ClaimRegistry {
+    store: Arc<StoreDir>,
     journal: Arc<Journal>,
     inner: Mutex<Inner>,
     /// Rings when anything here changes.
-    changed: Bell,
-    me: Weak<Roll>,
+    changed: Signal,
+    me: Weak<ClaimRegistry>,
 }
 
 #[derive(Default)]
@@ -74,41 +74,41 @@ fn incarnation(fence: &Row) -> Option<u128> {
     Fence::from_bytes(fence).map(Fence::incarnation)
 }
 
-impl Roll {
+impl ClaimRegistry {
     /// The account of a directory that was just taken over: knows what the last owner left, and what this process held
     /// as a guest.
     pub(super) async fn begin(
-        site: &Arc<Site>,
+        store: &Arc<StoreDir>,
         journal: &Arc<Journal>,
         left: Option<Handover>,
         own: &HeldClaims,
     ) -> Result<Arc<Self>, Error> {
-        let roll = Arc::new_cyclic(|me| Roll {
-            site: site.clone(),
+        let registry = Arc::new_cyclic(|me| ClaimRegistry {
+            store: store.clone(),
             journal: journal.clone(),
             inner: Mutex::default(),
-            changed: Bell::default(),
+            changed: Signal::default(),
             me: me.clone(),
         });
         let left = left.filter(|left| left.store == journal.id());
         let is_told = left.is_some();
-        roll.restore(left.map(|left| left.claims).unwrap_or_default()).await?;
+        registry.restore(left.map(|left| left.claims).unwrap_or_default()).await?;
         for claim in own.all() {
             let stands = held::reassert(&**journal, &claim).await?;
             tracing::debug!(stands, step = ?claim.name, "asserted a claim of this process");
         }
         if !is_told {
-            let others = member::others(&site.dir, site.member.id);
+            let others = member::others(&store.dir, store.member.id);
             let others =
                 others.map_err(|error| Error::Unavailable(format!("cannot list `members`: {error}").into()))?;
-            lock(&roll.inner).awaited.extend(others);
+            lock(&registry.inner).awaited.extend(others);
         }
-        Ok(roll)
+        Ok(registry)
     }
 
     async fn restore(&self, claims: Vec<HandedClaim>) -> Result<(), Error> {
         let members: BTreeSet<_> = claims.iter().map(|claim| claim.member).collect();
-        let is_there = |id: &u128| *id == self.site.member.id || member::is_alive(&self.site.dir, *id);
+        let is_there = |id: &u128| *id == self.store.member.id || member::is_alive(&self.store.dir, *id);
         let alive: BTreeSet<_> = members.into_iter().filter(is_there).collect();
         for claim in claims.iter().filter(|claim| alive.contains(&claim.member)) {
             if let Some(incarnation) = incarnation(&claim.fence) {
@@ -116,7 +116,7 @@ impl Roll {
             }
             claim.restore(&*self.journal).await?;
         }
-        for member in alive.into_iter().filter(|id| *id != self.site.member.id) {
+        for member in alive.into_iter().filter(|id| *id != self.store.member.id) {
             self.watch_until_back(member);
         }
         Ok(())
@@ -135,16 +135,16 @@ impl Roll {
             self.journal.hold_grants(true);
             let me = self.me.clone();
             let rest = async move {
-                if let Some(roll) = me.upgrade() {
-                    roll.await_all(waited_ms, GRACE_MS_MAX).await;
-                    roll.journal.hold_grants(false);
+                if let Some(registry) = me.upgrade() {
+                    registry.await_all(waited_ms, GRACE_MS_MAX).await;
+                    registry.journal.hold_grants(false);
                     tracing::info!("claims are granted again");
                 }
             };
-            self.site.world.spawn("embedded grace", Box::pin(rest));
+            self.store.world.spawn("embedded grace", Box::pin(rest));
         }
         lock(&self.inner).is_open = true;
-        self.changed.ring();
+        self.changed.notify();
     }
 
     fn nobody_is_awaited(&self) -> bool {
@@ -158,7 +158,7 @@ impl Roll {
         loop {
             let awaited = lock(&self.inner).awaited.clone();
             for member in awaited {
-                if !member::is_alive(&self.site.dir, member) {
+                if !member::is_alive(&self.store.dir, member) {
                     lock(&self.inner).awaited.remove(&member);
                 }
             }
@@ -166,7 +166,7 @@ impl Roll {
                 return waited_ms;
             }
             let all = self.changed.until(|| self.nobody_is_awaited().then_some(()));
-            select(pin!(all), self.site.world.sleep(pause_ms)).await;
+            select(pin!(all), self.store.world.sleep(pause_ms)).await;
             waited_ms += pause_ms;
             pause_ms = (2 * pause_ms).min(LOOK_MS_MAX);
         }
@@ -179,7 +179,7 @@ impl Roll {
             inner.is_closed = true;
             inner.is_open && inner.awaited.is_empty()
         };
-        self.changed.ring();
+        self.changed.notify();
         if !was_complete && self.journal.holds_grants() {
             return None;
         }
@@ -201,27 +201,27 @@ impl Roll {
         let watch = async move {
             let mut pause_ms = 1;
             loop {
-                let Some(roll) = me.upgrade() else { return };
+                let Some(registry) = me.upgrade() else { return };
                 let is_settled = {
-                    let inner = lock(&roll.inner);
+                    let inner = lock(&registry.inner);
                     inner.is_closed || inner.connections.contains_key(&member)
                 };
                 if is_settled {
                     return;
                 }
-                if !member::is_alive(&roll.site.dir, member) {
-                    if let Err(error) = roll.void(member).await {
+                if !member::is_alive(&registry.store.dir, member) {
+                    if let Err(error) = registry.void(member).await {
                         tracing::debug!(%error, "claims of a process that is gone stand until their deadlines");
                     }
                     return;
                 }
-                let pause = roll.site.world.sleep(pause_ms);
-                drop(roll);
+                let pause = registry.store.world.sleep(pause_ms);
+                drop(registry);
                 pause.await;
                 pause_ms = (2 * pause_ms).min(LOOK_MS_MAX);
             }
         };
-        self.site.world.spawn("embedded member", Box::pin(watch));
+        self.store.world.spawn("embedded member", Box::pin(watch));
     }
 
     /// Takes the claims of a member away that is gone.
@@ -245,12 +245,12 @@ impl Roll {
             voided += usize::from(self.journal.commit(batch).await?.is_applied());
         }
         tracing::debug!(voided, "a process is gone, and its claims with it");
-        self.changed.ring();
+        self.changed.notify();
         Ok(())
     }
 }
 
-impl Guests for Roll {
+impl Guests for ClaimRegistry {
     fn arrived(&self, hello: Hello) -> BoxFuture<'_, Result<(), Error>> {
         Box::pin(async move {
             let member = hello.member;
@@ -262,7 +262,7 @@ impl Guests for Roll {
                 tracing::debug!(stands, step = ?claim.name, "a guest asserted a claim");
             }
             lock(&self.inner).awaited.remove(&member);
-            self.changed.ring();
+            self.changed.notify();
             let look = || {
                 let mut inner = lock(&self.inner);
                 match () {

@@ -21,21 +21,21 @@ const NAME_UNTIL_READY: &str = "store.new";
 
 /// A path that fits into an address, for as long as this lives.
 #[derive(Debug)]
-pub(super) struct Address {
+pub(super) struct SocketPath {
     path: PathBuf,
     _dir: Option<File>,
 }
 
-impl Address {
+impl SocketPath {
     /// The address of the socket in a directory.
     pub(super) fn of(dir: &Path) -> io::Result<Self> {
-        Address::named(dir, NAME)
+        SocketPath::named(dir, NAME)
     }
 
     fn named(dir: &Path, name: &str) -> io::Result<Self> {
         let path = dir.join(name);
         if SocketAddr::from_pathname(&path).is_ok() {
-            return Ok(Address { path, _dir: None });
+            return Ok(SocketPath { path, _dir: None });
         }
         let dir = File::open(dir)?;
         let short = Path::new("/proc/self/fd").join(dir.as_raw_fd().to_string());
@@ -43,7 +43,7 @@ impl Address {
             let why = format!("{} is too long for a socket's address", path.display());
             return Err(io::Error::new(io::ErrorKind::InvalidFilename, why));
         }
-        Ok(Address { path: short.join(name), _dir: Some(dir) })
+        Ok(SocketPath { path: short.join(name), _dir: Some(dir) })
     }
 
     pub(super) fn path(&self) -> &Path {
@@ -56,7 +56,7 @@ impl Address {
 pub(super) fn listen(dir: &Path) -> io::Result<UnixListener> {
     let fresh = dir.join(NAME_UNTIL_READY);
     remove_if_there(&fresh)?;
-    let listener = UnixListener::bind(Address::named(dir, NAME_UNTIL_READY)?.path())?;
+    let listener = UnixListener::bind(SocketPath::named(dir, NAME_UNTIL_READY)?.path())?;
     fs::set_permissions(&fresh, Permissions::from_mode(0o600))?;
     fs::rename(&fresh, dir.join(NAME))?;
     Ok(listener)

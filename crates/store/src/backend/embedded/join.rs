@@ -3,10 +3,10 @@
 //! tried in turn, a few times within milliseconds.
 
 use super::{
-    lock::{Holder, Lock, Taken},
+    lock::{Holder, Lock, LockAttempt},
     member::Member,
     owner::Owner,
-    place::Address,
+    socket_path::SocketPath,
 };
 use crate::{
     backend::{
@@ -39,7 +39,7 @@ pub(super) const READY_MS_MAX: u64 = 60_000;
 pub(super) const RETRY_MS_MAX: u64 = 32;
 
 /// A directory, and all it takes to own it.
-pub(super) struct Site {
+pub(super) struct StoreDir {
     pub(super) dir: PathBuf,
     pub(super) options: journal::Options,
     pub(super) world: Arc<dyn World>,
@@ -49,14 +49,14 @@ pub(super) struct Site {
     pub(super) held: Arc<HeldClaims>,
 }
 
-impl Site {
+impl StoreDir {
     /// The directory, made if it is not there, with this process as a member.
     pub(super) fn at(dir: &Path, options: journal::Options, world: Arc<dyn World>) -> Result<Self, OpenError> {
         // One name for ever, also if the process changes its working directory before it becomes the owner.
         let made = Directory::at(dir).and_then(|_| dir.canonicalize());
         let dir = made.map_err(OpenError::io("open", dir))?;
         let member = Member::join(&dir, || world.random()).map_err(OpenError::io("lock", &dir))?;
-        Ok(Site { dir, options, world, member, held: Arc::default() })
+        Ok(StoreDir { dir, options, world, member, held: Arc::default() })
     }
 }
 
@@ -136,29 +136,29 @@ fn name(holder: &Option<Holder>) -> String {
 }
 
 /// What a process is to the directory.
-pub(super) enum Seat {
+pub(super) enum Joined {
     Owner(Owner),
     Guest(Socket),
 }
 
 /// Becomes owner or guest.
-pub(super) async fn take(site: &Arc<Site>) -> Result<Seat, OpenError> {
+pub(super) async fn join(store: &Arc<StoreDir>) -> Result<Joined, OpenError> {
     let (mut waited_ms, mut pause_ms) = (0, 1);
     loop {
-        let taken = Lock::take(&site.dir, &*site.world).map_err(OpenError::io("lock", &site.dir))?;
+        let taken = Lock::take(&store.dir, &*store.world).map_err(OpenError::io("lock", &store.dir))?;
         let holder = match taken {
-            Taken::Yours(lock) => return Ok(Seat::Owner(Owner::begin(site, lock).await?)),
-            Taken::Held(holder) => holder,
+            LockAttempt::Acquired(lock) => return Ok(Joined::Owner(Owner::begin(store, lock).await?)),
+            LockAttempt::HeldBy(holder) => holder,
         };
-        let broken = match connect(site).await {
-            Ok(socket) => return Ok(Seat::Guest(socket)),
+        let broken = match connect(store).await {
+            Ok(socket) => return Ok(Joined::Guest(socket)),
             Err(NotConnected::Yet(why)) if waited_ms < patience_ms(&holder) => why,
             Err(NotConnected::Yet(why) | NotConnected::Ever(why)) => {
-                return Err(OpenError::Held { dir: site.dir.clone(), holder, why });
+                return Err(OpenError::Held { dir: store.dir.clone(), holder, why });
             }
         };
         tracing::debug!(broken, waited_ms, "the store is locked, but nobody serves it yet");
-        site.world.sleep(pause_ms).await;
+        store.world.sleep(pause_ms).await;
         waited_ms += pause_ms;
         pause_ms = (2 * pause_ms).min(RETRY_MS_MAX);
     }
@@ -175,10 +175,10 @@ enum NotConnected {
     Ever(String),
 }
 
-async fn connect(site: &Site) -> Result<Socket, NotConnected> {
-    let address = Address::of(&site.dir).map_err(|error| NotConnected::Ever(error.to_string()))?;
-    let connecting = pin!(Socket::join(address.path(), &*site.world, site.member.id, site.held.clone()));
-    match select(connecting, site.world.sleep(READY_MS_MAX)).await {
+async fn connect(store: &StoreDir) -> Result<Socket, NotConnected> {
+    let address = SocketPath::of(&store.dir).map_err(|error| NotConnected::Ever(error.to_string()))?;
+    let connecting = pin!(Socket::join(address.path(), &*store.world, store.member.id, store.held.clone()));
+    match select(connecting, store.world.sleep(READY_MS_MAX)).await {
         Either::Left((Ok(socket), _)) => Ok(socket),
         Either::Left((Err(nobody @ ConnectError::Nobody(_)), _)) => Err(NotConnected::Yet(nobody.to_string())),
         Either::Left((Err(refused @ ConnectError::Refused(_)), _)) => Err(NotConnected::Ever(refused.to_string())),
