@@ -160,7 +160,7 @@ pub(crate) struct Flow {
     pub(crate) new: bool,
     /// What becomes of input files.
     #[arg(skip)]
-    pub(crate) sources: crate::config::Sources,
+    pub(crate) sources: crate::config::SourcePolicy,
     /// How long things are kept if neither these options nor the flow say, and at most.
     #[arg(skip)]
     pub(crate) retention: crate::config::Retention,

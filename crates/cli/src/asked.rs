@@ -18,7 +18,7 @@ use onceflow_engine::{
     HISTORY_MS, Start,
     task::{Data, KnownContent},
 };
-use onceflow_spec::{Flow, Given};
+use onceflow_spec::{GivenInputs, LoadedFlow};
 use serde_json::Value;
 use std::{io, path::PathBuf};
 
@@ -41,7 +41,7 @@ impl Hints {
 
 /// A flow with its inputs.
 pub(crate) struct Asked {
-    pub(crate) flow: Flow,
+    pub(crate) flow: LoadedFlow,
     pub(crate) start: Start,
     /// The inputs as data, for people.
     pub(crate) values: Vec<(String, Value)>,
@@ -91,7 +91,7 @@ impl Asked {
         let key = args.key.clone().unwrap_or_else(|| flow.name.clone());
         tasks::set_class(&mut flow.library, |class| who.class(&key, class));
         outputs(&flow, &args.output)?;
-        let given = Given { words: args.input.clone(), file: args.inputs.clone() };
+        let given = GivenInputs { words: args.input.clone(), file: args.inputs.clone() };
         let bound = if though_gone { flow.bind_though_gone(&given) } else { flow.bind(&given) };
         let values = bound.map_err(|problems| Fault::problems(Exit::Usage, problems))?;
         let mut digests = Digests::open(store, args.verify).shown(printer.live);
@@ -160,7 +160,7 @@ impl Asked {
 }
 
 /// Whether the outputs that are asked for are the flow's.
-fn outputs(flow: &Flow, wanted: &[String]) -> Result<(), Fault> {
+fn outputs(flow: &LoadedFlow, wanted: &[String]) -> Result<(), Fault> {
     let known = || flow.outputs.iter().map(|port: &Port| port.name.as_str());
     let Some(unknown) = wanted.iter().find(|name| !known().any(|known| known == **name)) else { return Ok(()) };
     let hint = match crate::words::nearest(unknown, known()) {

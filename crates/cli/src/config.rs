@@ -8,10 +8,10 @@ pub(crate) mod settings;
 mod sources;
 
 pub(crate) use fill::{Retention, fill};
-pub(crate) use sources::{ByReference, Sources};
+pub(crate) use sources::{ByReference, SourcePolicy};
 
 use crate::{codes, exit::Exit, fault::Fault, words::nearest};
-use file::File;
+use file::ConfigFile;
 use onceflow_spec::{Problem, Problems};
 use serde_json::Value;
 use settings::{OTHERS, SETTINGS};
@@ -23,30 +23,30 @@ use std::{
 
 /// What a setting is, and who says so.
 #[derive(Clone, Debug)]
-pub(crate) struct Known {
+pub(crate) struct SettingValue {
     pub(crate) value: Value,
-    pub(crate) origin: Origin,
+    pub(crate) origin: SettingOrigin,
 }
 
 /// Who says what a setting is.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Origin {
+pub(crate) enum SettingOrigin {
     Flag(&'static str),
     Variable(String),
     File { path: PathBuf, line: u32, profile: Option<String> },
     Default,
 }
 
-impl fmt::Display for Origin {
+impl fmt::Display for SettingOrigin {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Origin::Flag(name) => write!(f, "--{name}"),
-            Origin::Variable(name) => f.write_str(name),
-            Origin::File { path, line, profile: None } => write!(f, "{}:{line}", path.display()),
-            Origin::File { path, line, profile: Some(profile) } => {
+            SettingOrigin::Flag(name) => write!(f, "--{name}"),
+            SettingOrigin::Variable(name) => f.write_str(name),
+            SettingOrigin::File { path, line, profile: None } => write!(f, "{}:{line}", path.display()),
+            SettingOrigin::File { path, line, profile: Some(profile) } => {
                 write!(f, "{}:{line}, profile {profile}", path.display())
             }
-            Origin::Default => f.write_str("default"),
+            SettingOrigin::Default => f.write_str("default"),
         }
     }
 }
@@ -54,7 +54,7 @@ impl fmt::Display for Origin {
 /// All settings that somebody says something about, or that have a default.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Config {
-    known: BTreeMap<&'static str, Known>,
+    known: BTreeMap<&'static str, SettingValue>,
     /// What is odd, and no error.
     pub(crate) warnings: Vec<String>,
     /// The files that were read, the nearest first.
@@ -63,13 +63,13 @@ pub(crate) struct Config {
 
 impl Config {
     /// What is known about a setting.
-    pub(crate) fn get(&self, name: &str) -> Option<&Known> {
+    pub(crate) fn get(&self, name: &str) -> Option<&SettingValue> {
         self.known.get(name)
     }
 
     /// Somebody with more say.
-    pub(crate) fn set(&mut self, name: &'static str, value: Value, origin: Origin) {
-        self.known.insert(name, Known { value, origin });
+    pub(crate) fn set(&mut self, name: &'static str, value: Value, origin: SettingOrigin) {
+        self.known.insert(name, SettingValue { value, origin });
     }
 
     /// Finds the files, seen from `here`, and reads them and the environment.
@@ -81,7 +81,7 @@ impl Config {
         let mut config = Config::default();
         for setting in &SETTINGS {
             if let Some(value) = setting.default.and_then(|default| setting.kind.read(default).ok()) {
-                config.set(setting.name, value, Origin::Default);
+                config.set(setting.name, value, SettingOrigin::Default);
             }
         }
         let mut files = Vec::new();
@@ -101,12 +101,13 @@ impl Config {
         }
     }
 
-    fn take(&mut self, file: &File, profile: Option<&str>) {
+    fn take(&mut self, file: &ConfigFile, profile: Option<&str>) {
         // What is said for a profile is over what is said for all.
         let all = file.said.iter().filter(|said| said.profile.is_none());
         let own = file.said.iter().filter(|said| profile.is_some() && said.profile.as_deref() == profile);
         for said in all.chain(own) {
-            let origin = Origin::File { path: file.path.clone(), line: said.line, profile: said.profile.clone() };
+            let origin =
+                SettingOrigin::File { path: file.path.clone(), line: said.line, profile: said.profile.clone() };
             self.set(said.setting, said.value.clone(), origin);
         }
     }
@@ -117,7 +118,7 @@ impl Config {
             if let Some(at) = variables.iter().position(|variable| variable == name) {
                 let setting = &SETTINGS[at];
                 match setting.kind.read(value) {
-                    Ok(value) => self.set(setting.name, value, Origin::Variable(name.clone())),
+                    Ok(value) => self.set(setting.name, value, SettingOrigin::Variable(name.clone())),
                     Err(rule) => problems.push(Problem::new(codes::CONFIG, format!("{name} cannot be this: {rule}"))),
                 }
             } else if !OTHERS.contains(&name.as_str()) {
@@ -133,7 +134,7 @@ impl Config {
 }
 
 /// Somebody must say something for the profile that is asked for.
-fn known_profile(profile: &str, files: &[File], problems: &mut Vec<Problem>) {
+fn known_profile(profile: &str, files: &[ConfigFile], problems: &mut Vec<Problem>) {
     let all: Vec<_> = files.iter().flat_map(|file| &file.profiles).map(String::as_str).collect();
     if all.contains(&profile) {
         return;

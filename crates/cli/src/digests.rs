@@ -5,15 +5,13 @@
 //! that was written in the same tick of the clock could be written once more without looking different.
 
 use indicatif::{ProgressBar, ProgressStyle};
+use onceflow_core::payload::Digest;
 use onceflow_store::values::FileStat;
 use std::{
     collections::BTreeMap,
     io::{self, Read},
     path::{Path, PathBuf},
 };
-
-/// BLAKE3 of a file's content.
-pub(crate) type Digest = [u8; 32];
 
 /// What the file is called, and its first line.
 const NAME: &str = "digests";
@@ -35,7 +33,7 @@ const SHOWN_BYTES_MIN: u64 = 128 << 20;
 
 /// The digest of a file, and its `stat` facts when it was taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Found {
+pub(crate) struct FileDigest {
     pub(crate) digest: Digest,
     pub(crate) len: u64,
     pub(crate) stat: FileStat,
@@ -81,11 +79,11 @@ impl Digests {
     ///
     /// # Errors
     /// If it cannot be read.
-    pub(crate) fn find(&mut self, path: &Path) -> io::Result<Found> {
+    pub(crate) fn find(&mut self, path: &Path) -> io::Result<FileDigest> {
         let stat = FileStat::of(&std::fs::metadata(path)?);
         if let Some((digest, asked)) = self.known.get_mut(&stat) {
             *asked = true;
-            return Ok(Found { digest: *digest, len: stat.len, stat, is_settled: true });
+            return Ok(FileDigest { digest: *digest, len: stat.len, stat, is_settled: true });
         }
         let (mut file, at_ns) = (onceflow_store::tree::open_regular(path)?, now_ns());
         let bar = (self.shows && stat.len >= SHOWN_BYTES_MIN).then(|| bar(path, stat.len));
@@ -111,7 +109,7 @@ impl Digests {
             self.read_bytes += stat.len;
             self.read_files += 1;
         }
-        Ok(Found { digest, len: after.len, stat: after, is_settled })
+        Ok(FileDigest { digest, len: after.len, stat: after, is_settled })
     }
 
     /// Remembers for the next time, if there is enough that is new.

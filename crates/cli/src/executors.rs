@@ -2,7 +2,7 @@
 
 use crate::location::StoreLocation;
 use onceflow_engine::task::Tasks;
-use onceflow_exec::{Home, Options};
+use onceflow_exec::{ExecutorOptions, Home};
 
 /// All executors. The guard that ends their children with us is this very program.
 pub(crate) fn tasks(location: &StoreLocation) -> Tasks {
@@ -16,7 +16,7 @@ pub(crate) fn shared_tasks(location: &StoreLocation, own: u128) -> Tasks {
 
 fn with_home(home: Home) -> Tasks {
     let guard = std::env::current_exe().ok().map(|us| (us, vec![crate::GUARD.into()]));
-    onceflow_exec::executors(Options { home, guard })
+    onceflow_exec::executors(ExecutorOptions { home, guard })
 }
 
 /// Where they work.

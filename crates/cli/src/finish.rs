@@ -2,23 +2,23 @@
 
 use crate::{
     codes,
-    digests::{Digest, Digests},
+    digests::Digests,
     exit::Exit,
     fault::{self, Fault},
     pending,
     printer::{Ink, Printer},
     progress::Progress,
-    results::{self, Source},
+    results::{self, ResultSource},
     verbs::ls::shell_word,
     view, words,
 };
 use onceflow_core::{
     model::{Port, Type},
-    payload::Outcome,
+    payload::{Digest, Outcome},
     protocol::rows::Failed,
 };
 use onceflow_engine::{Handle, Report, is_damage, task::Data};
-use onceflow_exec::value::Value;
+use onceflow_exec::value::PortValue;
 use onceflow_spec::ResultsMode;
 use serde_json::{Map, Value as Json, json};
 use std::path::{Path, PathBuf};
@@ -244,16 +244,16 @@ struct Shown {
 struct Outputs<'a> {
     handle: &'a Handle,
     ports: &'a [Port],
-    values: Vec<(String, Value)>,
+    values: Vec<(String, PortValue)>,
     mode: ResultsMode,
 }
 
-impl Source for Outputs<'_> {
-    fn outputs(&self) -> &[(String, Value)] {
+impl ResultSource for Outputs<'_> {
+    fn outputs(&self) -> &[(String, PortValue)] {
         &self.values
     }
 
-    async fn fetch(&self, output: &str, into: &Path) -> Result<Value, Fault> {
+    async fn fetch(&self, output: &str, into: &Path) -> Result<PortValue, Fault> {
         let data = match self.mode {
             ResultsMode::Copy => self.handle.output_into(output, Some(into)).await?,
             ResultsMode::Link | ResultsMode::Move => self.handle.output_linked(output, into).await?,
@@ -270,10 +270,10 @@ impl Source for Outputs<'_> {
 }
 
 /// An output as a value of its type.
-fn value(ports: &[Port], name: &str, data: Data) -> Result<Value, Fault> {
+fn value(ports: &[Port], name: &str, data: Data) -> Result<PortValue, Fault> {
     let port = ports.iter().find(|port| port.name == name);
     let ty = port.map_or(Type::Json, |port| port.ty.clone());
-    Value::from_data(data, &ty).map_err(|error| {
+    PortValue::from_data(data, &ty).map_err(|error| {
         Fault::new(Exit::No, codes::RESULTS, format!("output `{name}` is not what it should be: {error}"))
     })
 }
@@ -299,7 +299,7 @@ pub(crate) fn data_json(data: Data) -> Json {
         Data::List(elements) => elements.into_iter().map(data_json).collect(),
         Data::Bytes(bytes) => {
             let len = bytes.len();
-            let value = Value::from_data(Data::Bytes(bytes), &Type::Json);
+            let value = PortValue::from_data(Data::Bytes(bytes), &Type::Json);
             value.map_or_else(|_| json!({"bytes": len}), |value| value.to_json())
         }
     }

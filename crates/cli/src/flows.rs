@@ -3,7 +3,7 @@
 //! believe it, and neither does another version of the program.
 
 use crate::{exit::Exit, fault::Fault};
-use onceflow_spec::{Flow, Options};
+use onceflow_spec::{LoadOptions, LoadedFlow};
 use std::{
     ffi::OsStr,
     fs,
@@ -30,10 +30,10 @@ pub(crate) struct Remember {
 ///
 /// # Errors
 /// All that is wrong with it.
-pub(crate) fn load(path: &Path, store: &Path, verify: bool) -> Result<(Flow, Remember), Fault> {
+pub(crate) fn load(path: &Path, store: &Path, verify: bool) -> Result<(LoadedFlow, Remember), Fault> {
     let at = store.join(NAME).join(name(path));
     let known = match verify {
-        false => fs::read(&at).ok().and_then(|bytes| Flow::remembered(bytes.strip_prefix(program().as_slice())?)),
+        false => fs::read(&at).ok().and_then(|bytes| LoadedFlow::remembered(bytes.strip_prefix(program().as_slice())?)),
         true => None,
     };
     if let Some(flow) = known {
@@ -49,8 +49,8 @@ pub(crate) fn load(path: &Path, store: &Path, verify: bool) -> Result<(Flow, Rem
 ///
 /// # Errors
 /// All that is wrong with it.
-pub(crate) fn read(path: &Path) -> Result<Flow, Fault> {
-    onceflow_spec::load(path, &Options::default()).map_err(|problems| {
+pub(crate) fn read(path: &Path) -> Result<LoadedFlow, Fault> {
+    onceflow_spec::load(path, &LoadOptions::default()).map_err(|problems| {
         // A name that leads to no file is wrong itself; all else is what the file says.
         let exit = if path.exists() && !path.is_dir() { Exit::Flow } else { Exit::Usage };
         Fault::problems(exit, problems)

@@ -4,14 +4,10 @@
 
 mod lay;
 
-use crate::{
-    codes,
-    digests::{Digest, Digests},
-    exit::Exit,
-    fault::Fault,
-};
-use lay::{Item, Laid, lay};
-use onceflow_exec::value::Value;
+use crate::{codes, digests::Digests, exit::Exit, fault::Fault};
+use lay::{Laid, ResultItem, lay};
+use onceflow_core::payload::Digest;
+use onceflow_exec::value::PortValue;
 use onceflow_store::tree::{self, Dir};
 use rustix::process::Pid;
 use serde_json::{Map, Value as Json};
@@ -23,7 +19,7 @@ use std::{
 
 /// What was done.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(crate) struct Written {
+pub(crate) struct WrittenResults {
     /// One object: name → path, as given, or value.
     pub(crate) outputs: Map<String, Json>,
     /// Files that were written.
@@ -33,12 +29,12 @@ pub(crate) struct Written {
 }
 
 /// Outputs that can be looked at, and had.
-pub(crate) trait Source {
+pub(crate) trait ResultSource {
     /// The outputs. Their files are not there; what they hold is: see [`promise`].
-    fn outputs(&self) -> &[(String, Value)];
+    fn outputs(&self) -> &[(String, PortValue)];
 
     /// An output with its files, put into a directory. They are ours to move.
-    async fn fetch(&self, output: &str, into: &Path) -> Result<Value, Fault>;
+    async fn fetch(&self, output: &str, into: &Path) -> Result<PortValue, Fault>;
 
     /// All files are at their places. Answers those that are the user's own from now on, though they were not.
     async fn placed(&self, files: Vec<(Digest, PathBuf)>) -> Result<Vec<PathBuf>, Fault>;
@@ -58,11 +54,15 @@ fn promised(path: &Path) -> Option<(Digest, u64)> {
 ///
 /// # Errors
 /// If something cannot be written; what was written before is whole.
-pub(crate) async fn write(out: &Path, source: &impl Source, digests: &mut Digests) -> Result<Written, Fault> {
+pub(crate) async fn write(
+    out: &Path,
+    source: &impl ResultSource,
+    digests: &mut Digests,
+) -> Result<WrittenResults, Fault> {
     let bad = |why| Fault::new(Exit::No, codes::RESULTS, why);
     let mut outputs = source.outputs().to_vec();
     let Laid { items, json } = lay(out, &outputs).map_err(bad)?;
-    let mut done = Written { outputs: json, ..Written::default() };
+    let mut done = WrittenResults { outputs: json, ..WrittenResults::default() };
     let stale: Vec<_> = items.iter().map(|item| !is_whole(out, item, digests)).collect();
     done.unchanged = items.iter().zip(&stale).filter(|(_, stale)| !**stale).map(|(item, _)| item.files()).sum();
     let places = places(out, &items);
@@ -86,13 +86,13 @@ pub(crate) async fn write(out: &Path, source: &impl Source, digests: &mut Digest
 }
 
 /// Every file that is a result, with what it was promised to hold.
-fn places(out: &Path, items: &[Item]) -> Vec<(Digest, PathBuf)> {
+fn places(out: &Path, items: &[ResultItem]) -> Vec<(Digest, PathBuf)> {
     let mut found = Vec::new();
     let mut add = |promise: &Path, at: PathBuf| found.extend(promised(promise).map(|(digest, _)| (digest, at)));
     for item in items {
         match item {
-            Item::File { at, from, .. } => add(from, out.join(at)),
-            Item::Directory { at, files, .. } => {
+            ResultItem::File { at, from, .. } => add(from, out.join(at)),
+            ResultItem::Directory { at, files, .. } => {
                 files.iter().for_each(|(name, from)| add(from, out.join(at).join(name)));
             }
         }
@@ -101,7 +101,11 @@ fn places(out: &Path, items: &[Item]) -> Vec<(Digest, PathBuf)> {
 }
 
 /// Lets the source know, and people write to what is theirs from now on.
-async fn placed(source: &impl Source, files: Vec<(Digest, PathBuf)>, done: Written) -> Result<Written, Fault> {
+async fn placed(
+    source: &impl ResultSource,
+    files: Vec<(Digest, PathBuf)>,
+    done: WrittenResults,
+) -> Result<WrittenResults, Fault> {
     for path in source.placed(files).await? {
         may_write(&path).map_err(Fault::io(codes::RESULTS, "change", &path))?;
     }
@@ -142,11 +146,11 @@ impl Drop for Fetched {
 }
 
 /// Whether everything is at its place already.
-fn is_whole(out: &Path, item: &Item, digests: &mut Digests) -> bool {
+fn is_whole(out: &Path, item: &ResultItem, digests: &mut Digests) -> bool {
     let at = out.join(item.at());
     match item {
-        Item::File { from, .. } => is_same(&at, from, digests),
-        Item::Directory { files, .. } => {
+        ResultItem::File { from, .. } => is_same(&at, from, digests),
+        ResultItem::Directory { files, .. } => {
             let is_old = |name: &PathBuf| !files.contains_key(name) && at.join(name).exists();
             fs::symlink_metadata(&at).is_ok_and(|there| there.is_dir())
                 && !ours(&at).iter().any(is_old)
@@ -169,16 +173,16 @@ fn above(out: &Path, at: &Path) -> io::Result<()> {
 }
 
 /// Puts something at its place; how many files are new there.
-fn put(at: &Path, item: &Item, promised: &Item, digests: &mut Digests) -> io::Result<usize> {
+fn put(at: &Path, item: &ResultItem, promised: &ResultItem, digests: &mut Digests) -> io::Result<usize> {
     match (item, promised) {
-        (Item::Directory { files, .. }, Item::Directory { files: promises, .. }) => {
+        (ResultItem::Directory { files, .. }, ResultItem::Directory { files: promises, .. }) => {
             directory(at, files, promises, digests)
         }
-        (Item::File { from, .. }, _) => {
+        (ResultItem::File { from, .. }, _) => {
             writable(from)?;
             replace(from, at).map(|()| 1)
         }
-        (Item::Directory { .. }, Item::File { .. }) => unreachable!("both are laid alike"),
+        (ResultItem::Directory { .. }, ResultItem::File { .. }) => unreachable!("both are laid alike"),
     }
 }
 

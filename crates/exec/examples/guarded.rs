@@ -3,7 +3,7 @@
 use onceflow_core::model::{Connection, Endpoint, Graph, Library, Module, Port, TaskSpec, Type, graph::Kind};
 use onceflow_engine::{Engine, Start};
 use onceflow_exec::{
-    Home, Options,
+    ExecutorOptions, Home,
     action::{Action, Command, Shell, Template},
 };
 use onceflow_store::Store;
@@ -23,7 +23,7 @@ async fn run(directory: &str, script: &str, key: &str) {
     let store = Store::open(directory).await.expect("a store");
     let engine = Engine::open(&store, onceflow_engine::Options::default()).await.expect("an engine");
     let guard = Some((std::env::current_exe().expect("a program"), vec!["guard".into()]));
-    let tasks = onceflow_exec::executors(Options { home: Home::new(directory), guard });
+    let tasks = onceflow_exec::executors(ExecutorOptions { home: Home::new(directory), guard });
     engine.add_tasks(&tasks).expect("no two tasks of one name");
     let command = Command {
         run: Template::text(script),

@@ -26,12 +26,12 @@ pub const EXECUTORS: [&str; 5] = ["command", "script", "http", "expr", "wait"];
 /// Text with holes: `${{ expression }}`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
-pub struct Template(pub Vec<Part>);
+pub struct Template(pub Vec<TemplatePart>);
 
 /// A part of a template.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Part {
+pub enum TemplatePart {
     /// The text itself.
     Text(String),
     /// An expression; its value goes here.
@@ -239,7 +239,7 @@ mod tests {
     use serde_json::json;
 
     fn command(run: &str) -> Command {
-        let run = Template(vec![Part::Text(run.into()), Part::Hole("a.b".into())]);
+        let run = Template(vec![TemplatePart::Text(run.into()), TemplatePart::Hole("a.b".into())]);
         Command { run, shell: Shell::Bash, outputs: vec![Capture::Stdout], env: BTreeMap::new(), secrets: vec![] }
     }
 
@@ -277,7 +277,7 @@ mod tests {
         assert_ne!(version(|_| {}, "2"), known);
         assert_ne!(version(|command| command.shell = Shell::Sh, ""), known);
         assert_ne!(version(|command| command.outputs.clear(), ""), known);
-        assert_ne!(version(|command| command.run.0.push(Part::Text(String::new())), ""), known);
+        assert_ne!(version(|command| command.run.0.push(TemplatePart::Text(String::new())), ""), known);
         assert_ne!(version(|command| drop(command.env.insert("A".into(), Template::default())), ""), known);
     }
 }

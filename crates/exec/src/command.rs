@@ -1,14 +1,14 @@
 //! The executor of commands.
 
 use crate::{
-    Shared,
-    action::{Action, Command, Part, Shell},
+    ExecutorContext,
+    action::{Action, Command, Shell, TemplatePart},
     codes,
-    job::{Job, Secrets, masked},
-    process::Start,
+    job::{ProcessStep, Secrets, masked},
+    process::ProcessStart,
     program,
     shell::{self, Dialect},
-    value::Value,
+    value::PortValue,
     work::TEMPORARY,
 };
 use onceflow_core::model::TaskSpec;
@@ -21,7 +21,7 @@ use std::{
 };
 
 /// Starts commands.
-pub(crate) struct Commands(pub(crate) Arc<Shared>);
+pub(crate) struct Commands(pub(crate) Arc<ExecutorContext>);
 
 impl Body for Commands {
     fn start(&self, step: Step, inputs: Vec<Data>) -> Attempt {
@@ -30,7 +30,7 @@ impl Body for Commands {
     }
 }
 
-async fn run(shared: &Arc<Shared>, step: &Step, inputs: Vec<Data>) -> Result<Vec<Data>, Failure> {
+async fn run(shared: &Arc<ExecutorContext>, step: &Step, inputs: Vec<Data>) -> Result<Vec<Data>, Failure> {
     let (spec, action) = crate::action(step)?;
     let Action::Command(command) = action else { return Err(crate::not_for("command")) };
     let secrets = Secrets::read(&command.secrets)?;
@@ -39,27 +39,27 @@ async fn run(shared: &Arc<Shared>, step: &Step, inputs: Vec<Data>) -> Result<Vec
 }
 
 async fn attempt(
-    shared: &Arc<Shared>,
+    shared: &Arc<ExecutorContext>,
     (step, spec): (&Step, &TaskSpec),
     inputs: Vec<Data>,
     command: &Command,
     secrets: &Secrets,
 ) -> Result<Vec<Data>, Failure> {
-    let job = Job::new(shared, (step, spec), inputs, &command.outputs, secrets).await?;
+    let job = ProcessStep::new(shared, (step, spec), inputs, &command.outputs, secrets).await?;
     let mut env = job.env(&command.env)?;
     let (program, args) = invocation(&job, command, &mut env)?;
     let directory = job.work.path.clone();
-    job.run(Start { program, args, env, directory: &directory, stdin: None, stdout: None }).await
+    job.run(ProcessStart { program, args, env, directory: &directory, stdin: None, stdout: None }).await
 }
 
 type Env = Vec<(OsString, OsString)>;
 
 /// What is started: the command itself, or a shell that reads it.
-fn invocation(job: &Job<'_>, command: &Command, env: &mut Env) -> Result<(PathBuf, Vec<OsString>), Failure> {
+fn invocation(job: &ProcessStep<'_>, command: &Command, env: &mut Env) -> Result<(PathBuf, Vec<OsString>), Failure> {
     let values = values(job, command)?;
-    let value_of = |part: usize| values.get(&part).cloned().unwrap_or(Value::Null);
+    let value_of = |part: usize| values.get(&part).cloned().unwrap_or(PortValue::Null);
     let unfit = |(part, unfit): (usize, shell::Unfit)| match &command.run.0[part] {
-        Part::Hole(source) | Part::Text(source) => Job::unfit(source, &unfit),
+        TemplatePart::Hole(source) | TemplatePart::Text(source) => ProcessStep::unfit(source, &unfit),
     };
     let base = &job.work.path;
     if let Some(direct) = shell::direct(&command.run)
@@ -80,11 +80,11 @@ fn invocation(job: &Job<'_>, command: &Command, env: &mut Env) -> Result<(PathBu
 }
 
 /// What every hole holds.
-fn values(job: &Job<'_>, command: &Command) -> Result<BTreeMap<usize, Value>, Failure> {
+fn values(job: &ProcessStep<'_>, command: &Command) -> Result<BTreeMap<usize, PortValue>, Failure> {
     let mut values = BTreeMap::new();
     let mut scope = None;
     for (at, part) in command.run.0.iter().enumerate() {
-        if let Part::Hole(source) = part {
+        if let TemplatePart::Hole(source) = part {
             let scope = scope.get_or_insert_with(|| job.scope_with_secrets());
             values.insert(at, job.eval(source, scope)?);
         }
@@ -92,11 +92,11 @@ fn values(job: &Job<'_>, command: &Command) -> Result<BTreeMap<usize, Value>, Fa
     Ok(values)
 }
 
-fn refuse(command: &Command, refused: &[shell::Refused]) -> Failure {
+fn refuse(command: &Command, refused: &[shell::RefusedHole]) -> Failure {
     let mut failed = Failure { is_final: true, not_done: true, causes: vec![], is_open: false };
     for refused in refused {
         let hole = match &command.run.0[refused.part] {
-            Part::Hole(source) | Part::Text(source) => source,
+            TemplatePart::Hole(source) | TemplatePart::Text(source) => source,
         };
         failed.causes.push(format!("{}: `${{{{ {hole} }}}}`: {}; {}", codes::QUOTED, refused.message, refused.hint));
     }
@@ -108,7 +108,7 @@ const TEXT_BYTES_MAX: usize = 100 * 1024;
 
 /// A shell and its arguments.
 fn shell_of(
-    job: &Job<'_>,
+    job: &ProcessStep<'_>,
     command: &Command,
     dialect: Dialect,
     text: String,

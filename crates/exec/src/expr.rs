@@ -6,9 +6,9 @@ mod references;
 mod scope;
 
 pub use references::{KEYWORDS, Reference};
-pub use scope::Scope;
+pub use scope::Bindings;
 
-use crate::value::{Mismatch, Value};
+use crate::value::{Mismatch, PortValue};
 use cel::{Context, Env, IdedExpr, Program};
 use onceflow_core::model::Type;
 use std::{
@@ -212,7 +212,7 @@ impl Compiled {
     ///
     /// # Errors
     /// If it cannot be computed.
-    pub fn eval(&self, scope: &Scope) -> Result<Value, EvalError> {
+    pub fn eval(&self, scope: &Bindings) -> Result<PortValue, EvalError> {
         if let Some(reference) = self.as_reference()
             && let Some(value) = scope.get(&reference.path)
         {
@@ -241,19 +241,19 @@ impl Compiled {
             return Err(self.failed(why, scope));
         };
         let given = given.map_err(|error| self.failed(why(&error), scope))?;
-        Value::from_cel(&given).map_err(|wrong| self.failed(wrong.to_string(), scope))
+        PortValue::from_cel(&given).map_err(|wrong| self.failed(wrong.to_string(), scope))
     }
 
     /// What it gives, as a value of a type.
     ///
     /// # Errors
     /// If it cannot be computed, or is not of the type.
-    pub fn eval_as(&self, scope: &Scope, ty: &Type) -> Result<Value, EvalError> {
+    pub fn eval_as(&self, scope: &Bindings, ty: &Type) -> Result<PortValue, EvalError> {
         let value = self.eval(scope)?;
         value.conform(ty).map_err(|wrong: Mismatch| self.failed(wrong.to_string(), scope))
     }
 
-    fn failed(&self, why: String, scope: &Scope) -> EvalError {
+    fn failed(&self, why: String, scope: &Bindings) -> EvalError {
         let mut types: Vec<(String, String)> = Vec::new();
         for reference in &self.references {
             let name = reference.path.join(".");
@@ -286,14 +286,14 @@ fn why(error: &cel::ExecutionError) -> String {
 }
 
 fn of(value: &cel::Value) -> String {
-    Value::from_cel(value).map_or_else(|_| value.type_of().to_string(), |value| value.describe())
+    PortValue::from_cel(value).map_or_else(|_| value.type_of().to_string(), |value| value.describe())
 }
 
 /// What a hole gives, without compiling it again.
 ///
 /// # Errors
 /// As [`Compiled::eval`]; a source that does not compile cannot be computed.
-pub fn eval(source: &str, scope: &Scope) -> Result<Value, EvalError> {
+pub fn eval(source: &str, scope: &Bindings) -> Result<PortValue, EvalError> {
     known(source)?.eval(scope)
 }
 
@@ -301,7 +301,7 @@ pub fn eval(source: &str, scope: &Scope) -> Result<Value, EvalError> {
 ///
 /// # Errors
 /// As [`Compiled::eval_as`].
-pub fn eval_as(source: &str, scope: &Scope, ty: &Type) -> Result<Value, EvalError> {
+pub fn eval_as(source: &str, scope: &Bindings, ty: &Type) -> Result<PortValue, EvalError> {
     known(source)?.eval_as(scope, ty)
 }
 

@@ -22,7 +22,7 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
-use table::Table;
+use table::GroupTable;
 
 /// The variable that marks what we started. Marks of those who started us are in it too.
 pub(crate) const MARK: &str = "ONCEFLOW_GUARD";
@@ -39,13 +39,13 @@ const PAUSE_MAX: Duration = Duration::from_secs(10);
 
 /// Our end of the guard.
 pub struct Guard {
-    shared: Arc<Shared>,
+    shared: Arc<GuardState>,
     mark: String,
 }
 
 /// The state of the thread that replaces a dead guard.
-struct Shared {
-    table: Table,
+struct GuardState {
+    table: GroupTable,
     program: PathBuf,
     args: Vec<OsString>,
     /// None once it is dismissed.
@@ -61,8 +61,8 @@ impl Guard {
     pub fn start(program: &Path, args: &[impl AsRef<OsStr>], store: &Path) -> io::Result<Self> {
         let mark = random();
         let args = args.iter().map(|arg| arg.as_ref().to_owned()).collect();
-        let table = Table::new(store, &mark)?;
-        let shared = Shared { table, program: program.to_owned(), args, pipe: Mutex::new(None) };
+        let table = GroupTable::new(store, &mark)?;
+        let shared = GuardState { table, program: program.to_owned(), args, pipe: Mutex::new(None) };
         let (guard, pipe) = shared.launch()?;
         *shared.lock() = Some(pipe);
         let shared = Arc::new(shared);
@@ -78,12 +78,12 @@ impl Guard {
     }
 
     /// Ends this group with us, as long as what is answered is held.
-    pub(crate) fn hold(self: &Arc<Self>, group: Pid) -> Held {
-        Held { entry: self.shared.table.enter(group), guard: self.clone() }
+    pub(crate) fn hold(self: &Arc<Self>, group: Pid) -> GuardedGroup {
+        GuardedGroup { entry: self.shared.table.enter(group), guard: self.clone() }
     }
 }
 
-impl Shared {
+impl GuardState {
     fn lock(&self) -> MutexGuard<'_, Option<PipeWriter>> {
         self.pipe.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -140,12 +140,12 @@ impl Drop for Guard {
 }
 
 /// A group that ends with us.
-pub(crate) struct Held {
+pub(crate) struct GuardedGroup {
     guard: Arc<Guard>,
     entry: u64,
 }
 
-impl Drop for Held {
+impl Drop for GuardedGroup {
     fn drop(&mut self) {
         self.guard.shared.table.leave(self.entry);
     }

@@ -6,10 +6,10 @@ mod response;
 pub(crate) use request::encode;
 
 use crate::{
-    Shared,
+    ExecutorContext,
     action::{Action, Http},
     codes,
-    expr::Scope,
+    expr::Bindings,
     job::{self, Secrets, masked},
 };
 use onceflow_core::model::TaskSpec;
@@ -22,17 +22,17 @@ use std::{
 };
 
 /// Calls servers.
-pub(crate) struct Calls {
-    pub(crate) shared: Arc<Shared>,
+pub(crate) struct HttpCalls {
+    pub(crate) shared: Arc<ExecutorContext>,
     client: OnceLock<Client>,
 }
 
 /// How long it may take to reach a server. How long it may take to answer is the step's timeout.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(30);
 
-impl Calls {
-    pub(crate) fn new(shared: Arc<Shared>) -> Self {
-        Calls { shared, client: OnceLock::new() }
+impl HttpCalls {
+    pub(crate) fn new(shared: Arc<ExecutorContext>) -> Self {
+        HttpCalls { shared, client: OnceLock::new() }
     }
 
     /// One client for all calls, so that connections are used again.
@@ -57,14 +57,14 @@ impl Calls {
     }
 }
 
-impl Body for Calls {
+impl Body for HttpCalls {
     fn start(&self, step: Step, inputs: Vec<Data>) -> Attempt {
         let (shared, client) = (self.shared.clone(), self.client());
         Attempt::Async(Box::pin(async move { run(&shared, client?, &step, inputs).await }))
     }
 }
 
-async fn run(shared: &Shared, client: Client, step: &Step, inputs: Vec<Data>) -> Result<Vec<Data>, Failure> {
+async fn run(shared: &ExecutorContext, client: Client, step: &Step, inputs: Vec<Data>) -> Result<Vec<Data>, Failure> {
     let (spec, action) = crate::action(step)?;
     let Action::Http(http) = action else { return Err(crate::not_for("http")) };
     let secrets = Secrets::read(&http.secrets)?;
@@ -73,7 +73,7 @@ async fn run(shared: &Shared, client: Client, step: &Step, inputs: Vec<Data>) ->
 }
 
 async fn attempt(
-    shared: &Shared,
+    shared: &ExecutorContext,
     client: &Client,
     (step, spec): (&Step, &TaskSpec),
     inputs: Vec<Data>,
@@ -85,7 +85,7 @@ async fn attempt(
         scope.bind(&spec.inputs[at].name, job::input(spec, at, data)?);
     }
     let request = {
-        let mut with_secrets: Scope = scope.clone();
+        let mut with_secrets: Bindings = scope.clone();
         with_secrets.set("secrets", secrets.value());
         request::build(client, http, &with_secrets, &step.key())?
     };

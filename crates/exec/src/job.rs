@@ -1,17 +1,17 @@
 //! An attempt of a process at a step, from its inputs to its outputs: what commands and scripts have in common.
 
 use crate::{
-    Shared,
+    ExecutorContext,
     action::{Capture, Template},
     codes,
-    expr::{self, Scope},
+    expr::{self, Bindings},
     log::Log,
     mask::Mask,
-    output::{self, Planned},
-    process::{self, Start},
+    output::{self, ExpectedOutput},
+    process::{self, ProcessStart},
     shell,
-    value::Value,
-    work::{TEMPORARY, Taken, Work},
+    value::PortValue,
+    work::{MovedFiles, TEMPORARY, WorkDir},
 };
 use onceflow_core::model::{Port, TaskSpec};
 use onceflow_engine::task::{Data, Failure, Step};
@@ -28,13 +28,13 @@ use std::{
 };
 
 /// What a process is for.
-pub(crate) struct Job<'a> {
-    pub(crate) shared: Arc<Shared>,
+pub(crate) struct ProcessStep<'a> {
+    pub(crate) shared: Arc<ExecutorContext>,
     pub(crate) step: &'a Step,
     pub(crate) spec: &'a TaskSpec,
-    pub(crate) work: Work,
-    pub(crate) scope: Scope,
-    planned: Vec<Planned>,
+    pub(crate) work: WorkDir,
+    pub(crate) scope: Bindings,
+    planned: Vec<ExpectedOutput>,
     captures: &'a [Capture],
     secrets: &'a Secrets,
 }
@@ -66,8 +66,10 @@ impl Secrets {
     }
 
     /// As expressions see them.
-    pub(crate) fn value(&self) -> Value {
-        Value::Record(self.0.iter().map(|(name, secret)| (name.clone(), Value::text(secret.as_str()))).collect())
+    pub(crate) fn value(&self) -> PortValue {
+        PortValue::Record(
+            self.0.iter().map(|(name, secret)| (name.clone(), PortValue::text(secret.as_str()))).collect(),
+        )
     }
 }
 
@@ -78,20 +80,20 @@ pub(crate) fn masked(mut failure: Failure, mask: &Mask) -> Failure {
 }
 
 /// The names every expression of a step can use, but for outputs and secrets.
-pub(crate) fn scope(step: &Step, spec: &TaskSpec) -> Scope {
-    let mut scope = Scope::new();
+pub(crate) fn scope(step: &Step, spec: &TaskSpec) -> Bindings {
+    let mut scope = Bindings::new();
     let cpus = spec.resources.cpu_milli.div_ceil(1000).max(1);
-    scope.set("cpus", Value::Int(i64::from(cpus)));
-    scope.set("memory", Value::Int(i64::try_from(spec.resources.memory_bytes).unwrap_or(i64::MAX)));
-    scope.set("attempt", Value::Int(i64::from(step.attempt())));
-    scope.set("key", Value::Text(step.key()));
+    scope.set("cpus", PortValue::Int(i64::from(cpus)));
+    scope.set("memory", PortValue::Int(i64::try_from(spec.resources.memory_bytes).unwrap_or(i64::MAX)));
+    scope.set("attempt", PortValue::Int(i64::from(step.attempt())));
+    scope.set("key", PortValue::Text(step.key()));
     scope
 }
 
 /// An input as a value.
-pub(crate) fn input(spec: &TaskSpec, at: usize, data: Data) -> Result<Value, Failure> {
+pub(crate) fn input(spec: &TaskSpec, at: usize, data: Data) -> Result<PortValue, Failure> {
     let port = &spec.inputs[at];
-    Value::from_data(data, &port.ty).map_err(|wrong| {
+    PortValue::from_data(data, &port.ty).map_err(|wrong| {
         let wrong = wrong.inside(&format!(".{}", port.name.replace('-', ".")));
         codes::failure(codes::INPUT_TYPE, format!("an input is no value of its type: {wrong}")).finally()
     })
@@ -102,10 +104,10 @@ pub(crate) fn uncomputed(error: &expr::EvalError) -> Failure {
     codes::failure(codes::EXPRESSION, error).finally()
 }
 
-impl<'a> Job<'a> {
+impl<'a> ProcessStep<'a> {
     /// A work directory with the inputs in it. Files are made and copied off the runtime's threads.
     pub(crate) async fn new(
-        shared: &Arc<Shared>,
+        shared: &Arc<ExecutorContext>,
         (step, spec): (&'a Step, &'a TaskSpec),
         inputs: Vec<Data>,
         captures: &'a [Capture],
@@ -113,7 +115,7 @@ impl<'a> Job<'a> {
     ) -> Result<Self, Failure> {
         let (on, of, outputs) = (shared.clone(), step.clone(), captures.to_vec());
         let (work, scope, planned) = blocking(move || prepare(&on, &of, inputs, &outputs)).await?;
-        Ok(Job { shared: shared.clone(), step, spec, work, scope, planned, captures, secrets })
+        Ok(ProcessStep { shared: shared.clone(), step, spec, work, scope, planned, captures, secrets })
     }
 
     /// A file for temporary things of ours, relative to the work directory.
@@ -158,12 +160,12 @@ impl<'a> Job<'a> {
     }
 
     /// What a hole holds.
-    pub(crate) fn eval(&self, source: &str, scope: &Scope) -> Result<Value, Failure> {
+    pub(crate) fn eval(&self, source: &str, scope: &Bindings) -> Result<PortValue, Failure> {
         expr::eval(source, scope).map_err(|error| uncomputed(&error))
     }
 
     /// The names of this step, with secrets.
-    pub(crate) fn scope_with_secrets(&self) -> Scope {
+    pub(crate) fn scope_with_secrets(&self) -> Bindings {
         let mut scope = self.scope.clone();
         scope.set("secrets", self.secrets.value());
         scope
@@ -181,7 +183,7 @@ impl<'a> Job<'a> {
     }
 
     /// Starts the process, waits for it, and takes what it leaves. A failed one's directory stays.
-    pub(crate) async fn run(self, mut start: Start<'_>) -> Result<Vec<Data>, Failure> {
+    pub(crate) async fn run(self, mut start: ProcessStart<'_>) -> Result<Vec<Data>, Failure> {
         let mut stdout = None;
         if self.captures_stdout() {
             let unkept = |error: std::io::Error| codes::work("standard output could not be kept", &error);
@@ -193,7 +195,7 @@ impl<'a> Job<'a> {
         let address = self.step.address();
         let log =
             Log::new(&self.shared.home, self.step.run(), &address, self.secrets.mask(), self.shared.budget.clone());
-        let mut heard = Heard { step: self.step, log, work: self.work.path.clone(), is_over: false };
+        let mut heard = InterruptionReport { step: self.step, log, work: self.work.path.clone(), is_over: false };
         let ended = process::run(start, self.shared.guard().as_ref(), &mut heard.log).await?;
         heard.is_over = true;
         let log = &mut heard.log;
@@ -205,7 +207,7 @@ impl<'a> Job<'a> {
             None if ended.status.success() => Ok(()),
             None => Err(failed(ended.status)),
         };
-        let left = Left { work: self.work, planned: self.planned, captures: self.captures.to_vec(), stdout };
+        let left = FinishedProcess { work: self.work, planned: self.planned, captures: self.captures.to_vec(), stdout };
         let (shared, outputs, is_alone) = (self.shared.clone(), self.spec.outputs.clone(), ended.is_alone);
         // Files are looked at, copied and removed off the runtime's threads: whoever gives up waiting is not held up.
         let (given, said) = blocking(move || left.collect(done, &outputs, &shared, is_alone)).await;
@@ -226,15 +228,15 @@ impl<'a> Job<'a> {
 
 /// A work directory with the inputs in it, the names expressions can use, and where outputs will be.
 fn prepare(
-    shared: &Shared,
+    shared: &ExecutorContext,
     step: &Step,
     inputs: Vec<Data>,
     captures: &[Capture],
-) -> Result<(Work, Scope, Vec<Planned>), Failure> {
+) -> Result<(WorkDir, Bindings, Vec<ExpectedOutput>), Failure> {
     let (spec, _) = crate::action(step)?;
     // One of them may be of this very step.
     crate::guard::end_left(&shared.home.root);
-    let mut work = Work::new(&shared.home, &shared.pool, step)?;
+    let mut work = WorkDir::new(&shared.home, &shared.pool, step)?;
     let mut names = scope(step, spec);
     for (at, data) in inputs.into_iter().enumerate() {
         work.note_sources(&data);
@@ -245,25 +247,25 @@ fn prepare(
     let planned = output::plan(&work, &spec.outputs, captures, &names)?;
     let named = spec.outputs.iter().zip(&planned);
     let named = named.filter_map(|(port, planned)| Some((port.name.clone(), planned.name()?)));
-    names.set("out", Value::Record(named.collect()));
+    names.set("out", PortValue::Record(named.collect()));
     Ok((work, names, planned))
 }
 
 /// The work directory and standard output that a process leaves.
-struct Left {
-    work: Work,
-    planned: Vec<Planned>,
+struct FinishedProcess {
+    work: WorkDir,
+    planned: Vec<ExpectedOutput>,
     captures: Vec<Capture>,
     stdout: Option<File>,
 }
 
-impl Left {
+impl FinishedProcess {
     /// The outputs, if it did its work; and what had to be left alone. A failed one's directory stays.
     fn collect(
         mut self,
         done: Result<(), Failure>,
         ports: &[Port],
-        shared: &Shared,
+        shared: &ExecutorContext,
         is_alone: bool,
     ) -> (Result<Vec<Data>, Failure>, Option<String>) {
         let inputs = self.work.check_inputs();
@@ -274,11 +276,11 @@ impl Left {
     }
 
     fn outputs(&mut self, ports: &[Port]) -> Result<Vec<Data>, Failure> {
-        if self.planned.iter().any(Planned::is_path) {
+        if self.planned.iter().any(ExpectedOutput::is_path) {
             self.work.check_there()?;
         }
         let mut values = output::collect(&self.work, ports, &self.captures, &self.planned, self.stdout.as_mut())?;
-        let mut taken = Taken::new();
+        let mut taken = MovedFiles::new();
         for value in &mut values {
             let moved = self.work.take(value, &mut taken);
             moved.map_err(|error| codes::work("an output could not be taken", &error))?;
@@ -295,14 +297,14 @@ fn last_words(last: Option<String>, work: &Path) -> Vec<String> {
 
 /// What a process has said so far. Dropped before that is over, because the process is ended from outside, it says what
 /// helps to understand why.
-struct Heard<'a> {
+struct InterruptionReport<'a> {
     step: &'a Step,
     log: Log,
     work: PathBuf,
     is_over: bool,
 }
 
-impl Drop for Heard<'_> {
+impl Drop for InterruptionReport<'_> {
     fn drop(&mut self) {
         if self.is_over {
             return;
@@ -316,7 +318,7 @@ impl Drop for Heard<'_> {
 }
 
 /// A value as the engine takes it.
-pub(crate) fn give(value: Value, port: &Port) -> Result<Data, Failure> {
+pub(crate) fn give(value: PortValue, port: &Port) -> Result<Data, Failure> {
     value.into_data(&port.ty).map_err(|wrong| {
         let wrong = wrong.inside(&format!(".{}", port.name));
         codes::failure(codes::OUTPUT_VALUE, format!("an output is no value of its type: {wrong}"))

@@ -20,6 +20,7 @@
 pub mod action;
 pub mod codes;
 mod command;
+mod context;
 pub mod expr;
 pub mod guard;
 pub mod home;
@@ -33,32 +34,31 @@ mod program;
 mod pure;
 mod render;
 mod script;
-mod shared;
 pub mod shell;
 pub mod template;
 pub mod value;
 mod wait;
 mod work;
 
+pub use context::ExecutorOptions;
 pub use home::Home;
 pub use log::FULL as LOGS_FULL;
-pub use shared::Options;
 
 use action::{Action, EXECUTORS};
+use context::ExecutorContext;
 use onceflow_core::model::TaskSpec;
 use onceflow_engine::task::{Body, Failure, Step, Tasks};
-use shared::Shared;
 use std::sync::Arc;
 
 /// The executors, for a worker to offer.
-pub fn executors(options: Options) -> Tasks {
-    let shared = Arc::new(Shared::new(options));
+pub fn executors(options: ExecutorOptions) -> Tasks {
+    let shared = Arc::new(ExecutorContext::new(options));
     let bodies: [Arc<dyn Body>; EXECUTORS.len()] = [
         Arc::new(command::Commands(shared.clone())),
         Arc::new(script::Scripts(shared.clone())),
-        Arc::new(http::Calls::new(shared.clone())),
+        Arc::new(http::HttpCalls::new(shared.clone())),
         Arc::new(pure::Expressions(shared)),
-        Arc::new(wait::Waits),
+        Arc::new(wait::EventWait),
     ];
     let mut tasks = Tasks::new();
     for (name, body) in EXECUTORS.into_iter().zip(bodies) {

@@ -34,9 +34,9 @@ const LAST_BYTES: usize = 4 * 1024;
 
 /// How much the logs of each run take.
 #[derive(Clone, Default)]
-pub(crate) struct Budget(Arc<Mutex<BTreeMap<RunId, u64>>>);
+pub(crate) struct LogBudget(Arc<Mutex<BTreeMap<RunId, u64>>>);
 
-impl Budget {
+impl LogBudget {
     /// Counts bytes; answers whether they may be written.
     fn take(&self, run: RunId, directory: &Path, bytes: usize) -> bool {
         let mut runs = self.0.lock().unwrap_or_else(PoisonError::into_inner);
@@ -60,7 +60,7 @@ pub(crate) struct Log {
     address: String,
     path: PathBuf,
     run: RunId,
-    budget: Budget,
+    budget: LogBudget,
     mask: Stream,
     file: Option<File>,
     head: Vec<u8>,
@@ -74,7 +74,7 @@ pub(crate) struct Log {
 
 impl Log {
     /// A log for a new attempt; that of an attempt before goes.
-    pub(crate) fn new(home: &Home, run: RunId, address: &str, mask: Mask, budget: Budget) -> Self {
+    pub(crate) fn new(home: &Home, run: RunId, address: &str, mask: Mask, budget: LogBudget) -> Self {
         let path = home.log(run, address);
         home.remove_log(run, address);
         Log {
@@ -228,7 +228,7 @@ mod tests {
 
     const RUN: RunId = RunId([1; 8]);
 
-    fn log(home: &Home, address: &str, budget: &Budget) -> Log {
+    fn log(home: &Home, address: &str, budget: &LogBudget) -> Log {
         Log::new(home, RUN, address, Mask::new([String::from("hunter2")]), budget.clone())
     }
 
@@ -236,7 +236,7 @@ mod tests {
     fn a_log_keeps_its_beginning_and_its_end_and_never_a_secret() {
         let directory = tempfile::tempdir().unwrap();
         let home = Home::new(directory.path());
-        let mut log = log(&home, "/a", &Budget::default());
+        let mut log = log(&home, "/a", &LogBudget::default());
         for line in 0..200_000 {
             log.push(format!("line {line} hun").as_bytes());
             log.push(b"ter2\n");
@@ -255,14 +255,14 @@ mod tests {
     fn there_is_no_log_of_a_command_that_says_nothing() {
         let directory = tempfile::tempdir().unwrap();
         let home = Home::new(directory.path());
-        let mut said = log(&home, "/a", &Budget::default());
+        let mut said = log(&home, "/a", &LogBudget::default());
         said.push(b"x");
         assert_eq!(said.finish(true).as_deref(), Some("x"));
         assert!(home.log(RUN, "/a").exists());
         assert_eq!(said.end(), b"x");
         said.push(&[b'y'; 100_000]);
         assert!(said.end().starts_with("… 34465 bytes left out …\nyyy".as_bytes()));
-        assert_eq!(log(&home, "/a", &Budget::default()).finish(true), None);
+        assert_eq!(log(&home, "/a", &LogBudget::default()).finish(true), None);
         assert!(!home.log(RUN, "/a").exists(), "nor is that of the attempt before left");
     }
 
@@ -270,7 +270,7 @@ mod tests {
     fn all_logs_of_a_run_together_are_bounded_but_failures_are_always_told() {
         let directory = tempfile::tempdir().unwrap();
         let home = Home::new(directory.path());
-        let budget = Budget::default();
+        let budget = LogBudget::default();
         for step in 0..400 {
             let mut log = log(&home, &format!("/a@{step}"), &budget);
             log.push(&vec![b'x'; 300_000]);

@@ -4,15 +4,15 @@ mod find;
 mod text;
 
 pub use find::check;
-pub(crate) use find::{Planned, plan};
+pub(crate) use find::{ExpectedOutput, plan};
 pub(crate) use text::{TEXT_BYTES_MAX, first_lines, parse as parse_text, read_text};
 
 use crate::{
     action::Capture,
     codes,
-    expr::{self, Scope},
-    value::Value,
-    work::Work,
+    expr::{self, Bindings},
+    value::PortValue,
+    work::WorkDir,
 };
 use onceflow_core::model::{Port, Type};
 use onceflow_engine::task::Failure;
@@ -27,17 +27,17 @@ pub(crate) const STDOUT: &str = "stdout";
 
 /// The values of all outputs, with their files still where the step left them.
 pub(crate) fn collect(
-    work: &Work,
+    work: &WorkDir,
     ports: &[Port],
     captures: &[Capture],
-    planned: &[Planned],
+    planned: &[ExpectedOutput],
     stdout: Option<&mut File>,
-) -> Result<Vec<Value>, Failure> {
+) -> Result<Vec<PortValue>, Failure> {
     let mut stdout = Stdout { work, file: stdout, json: None };
     let mut values = Vec::with_capacity(ports.len());
     for (at, port) in ports.iter().enumerate() {
         let value = match (captures.get(at), planned.get(at)) {
-            (Some(Capture::Path(_)), Some(Planned::Path(found))) => found.value(work, port)?,
+            (Some(Capture::Path(_)), Some(ExpectedOutput::Path(found))) => found.value(work, port)?,
             (Some(Capture::Stdout), _) => read_text(stdout.rewound()?, port, "standard output")?,
             (Some(Capture::Json(source)), _) => stdout.json(port, source)?,
             _ => return Err(codes::failure(codes::OTHER_VERSION, "an output has no place it is found at").finally()),
@@ -49,9 +49,9 @@ pub(crate) fn collect(
 
 /// Standard output as JSON, read once.
 struct Stdout<'a> {
-    work: &'a Work,
+    work: &'a WorkDir,
     file: Option<&'a mut File>,
-    json: Option<Scope>,
+    json: Option<Bindings>,
 }
 
 impl Stdout<'_> {
@@ -62,7 +62,7 @@ impl Stdout<'_> {
         Ok(file)
     }
 
-    fn json(&mut self, port: &Port, source: &str) -> Result<Value, Failure> {
+    fn json(&mut self, port: &Port, source: &str) -> Result<PortValue, Failure> {
         if self.json.is_none() {
             self.json = Some(parse(self.rewound()?)?);
         }
@@ -73,14 +73,14 @@ impl Stdout<'_> {
         };
         let value = expr::eval(source, scope).map_err(|error| wrong(error.to_string()))?;
         find::resolve(self.work, value, &port.ty, &port.name).map_err(|refused| match refused {
-            find::Refused::Type(mismatch) => wrong(mismatch.to_string()),
-            find::Refused::File(failed) => failed,
+            find::OutputError::Type(mismatch) => wrong(mismatch.to_string()),
+            find::OutputError::File(failed) => failed,
         })
     }
 }
 
 /// The names an expression over an answer can use: `stdout` is all of it, and its fields have their own names.
-fn parse(file: &mut File) -> Result<Scope, Failure> {
+fn parse(file: &mut File) -> Result<Bindings, Failure> {
     let mut bytes = Vec::new();
     let read = file.read_to_end(&mut bytes);
     read.map_err(|error| codes::work("standard output could not be read", &error))?;
@@ -90,9 +90,9 @@ fn parse(file: &mut File) -> Result<Scope, Failure> {
         let failed = codes::because(failed, format!("it begins with:\n{}", first_lines(&bytes)));
         codes::because(failed, "hint: write one JSON object to standard output, and everything else to standard error")
     })?;
-    let value = Value::from_json(json, &Type::Json).expect("all JSON is JSON");
-    let mut scope = Scope::new();
-    if let Value::Record(fields) = &value {
+    let value = PortValue::from_json(json, &Type::Json).expect("all JSON is JSON");
+    let mut scope = Bindings::new();
+    if let PortValue::Record(fields) = &value {
         fields.iter().for_each(|(name, field)| scope.set(name.as_str(), field.clone()));
     }
     scope.set("stdout", value);

@@ -5,10 +5,10 @@ mod child;
 
 use crate::{
     codes,
-    guard::{Guard, Held},
+    guard::{Guard, GuardedGroup},
     log::Log,
 };
-use capture::Capture;
+use capture::StdoutCapture;
 use child::Child;
 use futures_util::future::{Either, select};
 use onceflow_engine::task::{Failure, Used};
@@ -26,7 +26,7 @@ use std::{
 use tokio::net::unix::pipe::Receiver;
 
 /// What is to be started.
-pub(crate) struct Start<'a> {
+pub(crate) struct ProcessStart<'a> {
     pub(crate) program: PathBuf,
     pub(crate) args: Vec<OsString>,
     pub(crate) env: Vec<(OsString, OsString)>,
@@ -40,7 +40,11 @@ pub(crate) struct Start<'a> {
 const LEFT_BYTES_MAX: usize = 1024 * 1024;
 
 /// Starts a process and waits for its end. Dropped, it ends the whole group.
-pub(crate) async fn run(start: Start<'_>, guard: Option<&Arc<Guard>>, log: &mut Log) -> Result<Ended, Failure> {
+pub(crate) async fn run(
+    start: ProcessStart<'_>,
+    guard: Option<&Arc<Guard>>,
+    log: &mut Log,
+) -> Result<ProcessExit, Failure> {
     let program = start.program.display().to_string();
     let wrong = |error: io::Error| could_not_start(&program, &error);
     let (reader, writer) = io::pipe().map_err(wrong)?;
@@ -51,7 +55,7 @@ pub(crate) async fn run(start: Start<'_>, guard: Option<&Arc<Guard>>, log: &mut 
     let mut capture = None;
     command.stdout(match start.stdout {
         Some(file) => {
-            let (captured, writer) = Capture::new(file).map_err(wrong)?;
+            let (captured, writer) = StdoutCapture::new(file).map_err(wrong)?;
             capture = Some(captured);
             Stdio::from(writer)
         }
@@ -61,9 +65,9 @@ pub(crate) async fn run(start: Start<'_>, guard: Option<&Arc<Guard>>, log: &mut 
     let child = Child::start(&mut command).map_err(wrong)?;
     // The ends of the pipe that are ours would keep it open.
     drop(command);
-    let mut running = Running::new(child, guard);
+    let mut running = RunningProcess::new(child, guard);
     let ended = listen(&mut running, &reader, capture.as_mut(), log).await;
-    let child::Ended { status, used } =
+    let child::ChildExit { status, used } =
         ended.map_err(|error| codes::failure(codes::START, format!("`{program}` was lost: {error}")))?;
     let is_alone = running.ended();
     let (mut left, mut is_at_end) = (0, false);
@@ -78,11 +82,11 @@ pub(crate) async fn run(start: Start<'_>, guard: Option<&Arc<Guard>>, log: &mut 
         capture.take();
         capture.trouble
     });
-    Ok(Ended { status, used, is_alone: is_alone && is_at_end, trouble })
+    Ok(ProcessExit { status, used, is_alone: is_alone && is_at_end, trouble })
 }
 
 /// How a process ended.
-pub(crate) struct Ended {
+pub(crate) struct ProcessExit {
     pub(crate) status: ExitStatus,
     pub(crate) used: Used,
     /// Nothing that it started is left, as far as can be seen.
@@ -93,18 +97,18 @@ pub(crate) struct Ended {
 
 /// Reads until the process has ended. One whose standard output cannot be kept is ended.
 async fn listen(
-    running: &mut Running,
+    running: &mut RunningProcess,
     reader: &Receiver,
-    mut capture: Option<&mut Capture>,
+    mut capture: Option<&mut StdoutCapture>,
     log: &mut Log,
-) -> io::Result<child::Ended> {
+) -> io::Result<child::ChildExit> {
     let (child, group) = (running.child.as_mut().expect("it runs"), running.group);
     let mut is_open = true;
     loop {
         let said_something = {
             let wait = pin!(child.wait());
             let spoken = pin!(readable(is_open.then_some(reader)));
-            let captured = pin!(readable(capture.as_deref().and_then(Capture::reader)));
+            let captured = pin!(readable(capture.as_deref().and_then(StdoutCapture::reader)));
             match select(wait, select(spoken, captured)).await {
                 Either::Left((ended, _)) => return ended,
                 Either::Right((which, _)) => matches!(which, Either::Left(_)),
@@ -165,17 +169,17 @@ fn could_not_start(program: &str, error: &io::Error) -> Failure {
 }
 
 /// A process that has not ended yet, and its group.
-struct Running {
+struct RunningProcess {
     child: Option<Child>,
     group: Option<Pid>,
-    held: Option<Held>,
+    held: Option<GuardedGroup>,
 }
 
-impl Running {
+impl RunningProcess {
     fn new(child: Child, guard: Option<&Arc<Guard>>) -> Self {
         let group = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
         let held = group.and_then(|group| guard.map(|guard| guard.hold(group)));
-        Running { child: Some(child), group, held }
+        RunningProcess { child: Some(child), group, held }
     }
 
     /// The process has ended; what it left behind ends too.
@@ -196,12 +200,12 @@ fn signal(group: Option<Pid>, signal: Signal) {
     }
 }
 
-impl Drop for Running {
+impl Drop for RunningProcess {
     fn drop(&mut self) {
         let Some(child) = self.child.take() else { return };
         // At once: what undoes it, or tries it again, may begin as soon as this is dropped.
         signal(self.group, Signal::KILL);
-        let ending = Ending { child, group: self.group, _held: self.held.take() };
+        let ending = EndingGroup { child, group: self.group, _held: self.held.take() };
         match tokio::runtime::Handle::try_current() {
             Ok(runtime) => drop(runtime.spawn(ending.end())),
             Err(_) => drop(ending),
@@ -210,19 +214,19 @@ impl Drop for Running {
 }
 
 /// A group that was ended, and is to be reaped.
-struct Ending {
+struct EndingGroup {
     child: Child,
     group: Option<Pid>,
-    _held: Option<Held>,
+    _held: Option<GuardedGroup>,
 }
 
-impl Ending {
+impl EndingGroup {
     async fn end(mut self) {
         let _reaped = self.child.wait().await;
     }
 }
 
-impl Drop for Ending {
+impl Drop for EndingGroup {
     fn drop(&mut self) {
         signal(self.group, Signal::KILL);
     }

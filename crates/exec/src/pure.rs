@@ -1,11 +1,11 @@
 //! The executor of expressions.
 
 use crate::{
-    Shared,
+    ExecutorContext,
     action::Action,
-    expr::{self, Scope},
+    expr::{self, Bindings},
     home, job,
-    value::{FileValue, Value},
+    value::{FileValue, PortValue},
 };
 use onceflow_core::model::TaskSpec;
 use onceflow_engine::task::{Attempt, Body, Data, Failure, Step};
@@ -13,7 +13,7 @@ use onceflow_store::tree;
 use std::sync::Arc;
 
 /// Computes.
-pub(crate) struct Expressions(pub(crate) Arc<Shared>);
+pub(crate) struct Expressions(pub(crate) Arc<ExecutorContext>);
 
 impl Body for Expressions {
     fn start(&self, step: Step, inputs: Vec<Data>) -> Attempt {
@@ -31,7 +31,7 @@ impl Body for Expressions {
     }
 }
 
-fn compute(step: &Step, inputs: Vec<Data>) -> Result<Vec<Value>, Failure> {
+fn compute(step: &Step, inputs: Vec<Data>) -> Result<Vec<PortValue>, Failure> {
     let (spec, action) = crate::action(step)?;
     let Action::Expr(action) = action else { return Err(crate::not_for("expr")) };
     let scope = scope(step, spec, inputs)?;
@@ -41,7 +41,7 @@ fn compute(step: &Step, inputs: Vec<Data>) -> Result<Vec<Value>, Failure> {
     action.outputs.iter().zip(&spec.outputs).map(one).collect()
 }
 
-fn scope(step: &Step, spec: &TaskSpec, inputs: Vec<Data>) -> Result<Scope, Failure> {
+fn scope(step: &Step, spec: &TaskSpec, inputs: Vec<Data>) -> Result<Bindings, Failure> {
     let mut scope = job::scope(step, spec);
     for (at, data) in inputs.into_iter().enumerate() {
         scope.bind(&spec.inputs[at].name, job::input(spec, at, data)?);
@@ -49,13 +49,13 @@ fn scope(step: &Step, spec: &TaskSpec, inputs: Vec<Data>) -> Result<Scope, Failu
     Ok(scope)
 }
 
-fn give(step: &Step, values: Vec<Value>) -> Result<Vec<Data>, Failure> {
+fn give(step: &Step, values: Vec<PortValue>) -> Result<Vec<Data>, Failure> {
     let (spec, _) = crate::action(step)?;
     values.into_iter().zip(&spec.outputs).map(|(value, port)| job::give(value, port)).collect()
 }
 
 /// The engine takes the files it is given; those of inputs are not ours to give, so they are copied.
-fn copied(shared: &Shared, step: &Step, mut values: Vec<Value>) -> Result<Vec<Value>, Failure> {
+fn copied(shared: &ExecutorContext, step: &Step, mut values: Vec<PortValue>) -> Result<Vec<PortValue>, Failure> {
     let wrong = |error: std::io::Error| crate::codes::work("a file could not be copied", &error);
     let name = home::safe(&step.address());
     let mut copy = |file: &mut FileValue| -> Result<(), Failure> {
@@ -69,12 +69,15 @@ fn copied(shared: &Shared, step: &Step, mut values: Vec<Value>) -> Result<Vec<Va
     Ok(values)
 }
 
-fn each_file(value: &mut Value, act: &mut impl FnMut(&mut FileValue) -> Result<(), Failure>) -> Result<(), Failure> {
+fn each_file(
+    value: &mut PortValue,
+    act: &mut impl FnMut(&mut FileValue) -> Result<(), Failure>,
+) -> Result<(), Failure> {
     match value {
-        Value::File(file) => act(file),
-        Value::Directory(directory) => directory.files.iter_mut().try_for_each(act),
-        Value::List(elements) => elements.iter_mut().try_for_each(|element| each_file(element, act)),
-        Value::Record(fields) => fields.values_mut().try_for_each(|field| each_file(field, act)),
+        PortValue::File(file) => act(file),
+        PortValue::Directory(directory) => directory.files.iter_mut().try_for_each(act),
+        PortValue::List(elements) => elements.iter_mut().try_for_each(|element| each_file(element, act)),
+        PortValue::Record(fields) => fields.values_mut().try_for_each(|field| each_file(field, act)),
         _ => Ok(()),
     }
 }

@@ -1,9 +1,9 @@
 //! A template as one text, once values are known.
 
 use crate::{
-    action::{Part, Template},
+    action::{Template, TemplatePart},
     codes,
-    expr::{self, Scope},
+    expr::{self, Bindings},
     job::uncomputed,
     shell,
 };
@@ -11,12 +11,12 @@ use onceflow_engine::task::Failure;
 use std::path::Path;
 
 /// The text, with values as inside of double quotes.
-pub(crate) fn text(template: &Template, scope: &Scope, base: &Path) -> Result<String, Failure> {
+pub(crate) fn text(template: &Template, scope: &Bindings, base: &Path) -> Result<String, Failure> {
     let mut text = String::new();
     for part in &template.0 {
         match part {
-            Part::Text(literal) => text.push_str(literal),
-            Part::Hole(source) => {
+            TemplatePart::Text(literal) => text.push_str(literal),
+            TemplatePart::Hole(source) => {
                 let value = expr::eval(source, scope).map_err(|error| uncomputed(&error))?;
                 let value = shell::text_of(&value, base).map_err(|unfit| {
                     codes::failure(codes::UNFIT, format!("`{source}` cannot be part of a text: {}", unfit.0)).finally()

@@ -1,11 +1,11 @@
 //! The executor of scripts: code for an interpreter, inputs as one JSON object on stdin, outputs as one on stdout.
 
 use crate::{
-    Shared,
+    ExecutorContext,
     action::{Action, Script},
     codes,
-    job::{Job, Secrets, masked},
-    process::Start,
+    job::{ProcessStep, Secrets, masked},
+    process::ProcessStart,
     program,
     work::TEMPORARY,
 };
@@ -14,7 +14,7 @@ use onceflow_engine::task::{Attempt, Body, Data, Failure, Step};
 use std::{ffi::OsString, sync::Arc};
 
 /// Runs scripts.
-pub(crate) struct Scripts(pub(crate) Arc<Shared>);
+pub(crate) struct Scripts(pub(crate) Arc<ExecutorContext>);
 
 impl Body for Scripts {
     fn start(&self, step: Step, inputs: Vec<Data>) -> Attempt {
@@ -23,7 +23,7 @@ impl Body for Scripts {
     }
 }
 
-async fn run(shared: &Arc<Shared>, step: &Step, inputs: Vec<Data>) -> Result<Vec<Data>, Failure> {
+async fn run(shared: &Arc<ExecutorContext>, step: &Step, inputs: Vec<Data>) -> Result<Vec<Data>, Failure> {
     let (spec, action) = crate::action(step)?;
     let Action::Script(script) = action else { return Err(crate::not_for("script")) };
     let secrets = Secrets::read(&script.secrets)?;
@@ -32,13 +32,13 @@ async fn run(shared: &Arc<Shared>, step: &Step, inputs: Vec<Data>) -> Result<Vec
 }
 
 async fn attempt(
-    shared: &Arc<Shared>,
+    shared: &Arc<ExecutorContext>,
     (step, spec): (&Step, &TaskSpec),
     inputs: Vec<Data>,
     script: &Script,
     secrets: &Secrets,
 ) -> Result<Vec<Data>, Failure> {
-    let job = Job::new(shared, (step, spec), inputs, &script.outputs, secrets).await?;
+    let job = ProcessStep::new(shared, (step, spec), inputs, &script.outputs, secrets).await?;
     let env = job.env(&script.env)?;
     let Some((name, args)) = script.interpreter.split_first() else {
         return Err(codes::failure(codes::START, "the script names no interpreter").finally());
@@ -50,12 +50,12 @@ async fn attempt(
     let stdin = job.work.dir.child(TEMPORARY).and_then(|dir| dir.open_file("stdin"));
     let stdin = stdin.map_err(|error| codes::work("stdin could not be read", &error))?;
     let directory = job.work.path.clone();
-    job.run(Start { program, args, env, directory: &directory, stdin: Some(stdin), stdout: None }).await
+    job.run(ProcessStart { program, args, env, directory: &directory, stdin: Some(stdin), stdout: None }).await
 }
 
 /// All names that expressions have, as JSON: `{"inputs": {…}, "sample": …, "out": {…}, "cpus": 1, …}`. Files are paths
 /// relative to the work directory.
-fn json(job: &Job<'_>) -> serde_json::Value {
+fn json(job: &ProcessStep<'_>) -> serde_json::Value {
     let names = job.scope.names().iter();
     serde_json::Value::Object(names.map(|(name, value)| (name.clone(), value.to_json_in(&job.work.path))).collect())
 }

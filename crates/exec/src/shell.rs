@@ -62,7 +62,7 @@ pub enum Use {
 
 /// A hole where none can be.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Refused {
+pub struct RefusedHole {
     /// Which part of the template.
     pub part: usize,
     /// What is wrong.
@@ -100,7 +100,7 @@ impl Scanned {
 ///
 /// # Errors
 /// All holes that stand where a value cannot go: inside single quotes, in the name of a variable, and so on.
-pub fn scan(template: &Template, dialect: Dialect) -> Result<Scanned, Vec<Refused>> {
+pub fn scan(template: &Template, dialect: Dialect) -> Result<Scanned, Vec<RefusedHole>> {
     scan::scan(template, dialect)
 }
 
@@ -108,7 +108,7 @@ pub fn scan(template: &Template, dialect: Dialect) -> Result<Scanned, Vec<Refuse
 ///
 /// # Errors
 /// As [`scan`].
-pub fn check(template: &Template) -> Result<(), Vec<Refused>> {
+pub fn check(template: &Template) -> Result<(), Vec<RefusedHole>> {
     scan(template, Dialect::Bash).map(|_| ())
 }
 

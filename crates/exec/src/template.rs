@@ -1,7 +1,7 @@
 //! Text with holes: `align ${{ sample }}`. Where a hole ends is found by reading the expression in it, so quotes and
 //! braces in it are no matter. `$${{` is the text `${{`.
 
-use crate::action::{Part, Template};
+use crate::action::{Template, TemplatePart};
 use std::{fmt, ops::Range};
 
 /// A template, and where in the text each part stands: of a hole, the expression without the space around it.
@@ -15,7 +15,7 @@ pub struct Parsed {
 
 /// What is wrong with a text that should be a template.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Wrong {
+pub struct TemplateError {
     /// Where, in bytes.
     pub span: Range<usize>,
     /// What.
@@ -24,13 +24,13 @@ pub struct Wrong {
     pub hint: Option<String>,
 }
 
-impl fmt::Display for Wrong {
+impl fmt::Display for TemplateError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.message)
     }
 }
 
-impl std::error::Error for Wrong {}
+impl std::error::Error for TemplateError {}
 
 /// Begins a hole.
 const OPEN: &str = "${{";
@@ -42,8 +42,9 @@ const CLOSE: &str = "}}";
 ///
 /// # Errors
 /// All holes that are empty or have no end.
-pub fn parse(text: &str) -> Result<Parsed, Vec<Wrong>> {
-    let mut reader = Reader { text, parsed: Parsed::default(), wrong: vec![], plain: String::new(), plain_from: 0 };
+pub fn parse(text: &str) -> Result<Parsed, Vec<TemplateError>> {
+    let mut reader =
+        TemplateParser { text, parsed: Parsed::default(), wrong: vec![], plain: String::new(), plain_from: 0 };
     reader.read();
     match reader.wrong.is_empty() {
         true => Ok(reader.parsed),
@@ -51,15 +52,15 @@ pub fn parse(text: &str) -> Result<Parsed, Vec<Wrong>> {
     }
 }
 
-struct Reader<'a> {
+struct TemplateParser<'a> {
     text: &'a str,
     parsed: Parsed,
-    wrong: Vec<Wrong>,
+    wrong: Vec<TemplateError>,
     plain: String,
     plain_from: usize,
 }
 
-impl Reader<'_> {
+impl TemplateParser<'_> {
     fn read(&mut self) {
         let mut at = 0;
         while let Some(found) = self.text[at..].find('$').map(|found| at + found) {
@@ -84,11 +85,11 @@ impl Reader<'_> {
     fn end_plain(&mut self, to: usize) {
         if !self.plain.is_empty() {
             let plain = std::mem::take(&mut self.plain);
-            self.push(Part::Text(plain), self.plain_from..to);
+            self.push(TemplatePart::Text(plain), self.plain_from..to);
         }
     }
 
-    fn push(&mut self, part: Part, span: Range<usize>) {
+    fn push(&mut self, part: TemplatePart, span: Range<usize>) {
         self.parsed.template.0.push(part);
         self.parsed.spans.push(span);
     }
@@ -98,7 +99,7 @@ impl Reader<'_> {
         let inside = from + OPEN.len();
         let Some(len) = end_of_expression(&self.text[inside..]) else {
             let line = self.text[from..].find('\n').map_or(self.text.len(), |line| from + line);
-            self.wrong.push(Wrong {
+            self.wrong.push(TemplateError {
                 span: from..line,
                 message: String::from("`${{` has no `}}`"),
                 hint: Some(String::from("close the hole with `}}`, or write `$${{` for the text `${{`")),
@@ -110,12 +111,12 @@ impl Reader<'_> {
         let start = inside + (source.len() - source.trim_start().len());
         let end = inside + len + CLOSE.len();
         match trimmed.is_empty() {
-            true => self.wrong.push(Wrong {
+            true => self.wrong.push(TemplateError {
                 span: from..end,
                 message: String::from("there is nothing in `${{ }}`"),
                 hint: Some(String::from("name what goes here, such as `${{ inputs.reads }}`")),
             }),
-            false => self.push(Part::Hole(trimmed.to_owned()), start..start + trimmed.len()),
+            false => self.push(TemplatePart::Hole(trimmed.to_owned()), start..start + trimmed.len()),
         }
         end
     }
@@ -169,14 +170,14 @@ fn end_of_text(bytes: &[u8], from: usize) -> Option<usize> {
 impl Template {
     /// A text without holes.
     pub fn text(text: impl Into<String>) -> Self {
-        Template(vec![Part::Text(text.into())])
+        Template(vec![TemplatePart::Text(text.into())])
     }
 
     /// Its text, if it has no holes.
     pub fn as_text(&self) -> Option<String> {
-        let text = |part: &Part| match part {
-            Part::Text(text) => Some(text.clone()),
-            Part::Hole(_) => None,
+        let text = |part: &TemplatePart| match part {
+            TemplatePart::Text(text) => Some(text.clone()),
+            TemplatePart::Hole(_) => None,
         };
         self.0.iter().map(text).collect()
     }
@@ -184,8 +185,8 @@ impl Template {
     /// The expressions in its holes.
     pub fn holes(&self) -> impl Iterator<Item = &str> {
         self.0.iter().filter_map(|part| match part {
-            Part::Hole(source) => Some(source.as_str()),
-            Part::Text(_) => None,
+            TemplatePart::Hole(source) => Some(source.as_str()),
+            TemplatePart::Text(_) => None,
         })
     }
 }
@@ -195,8 +196,8 @@ impl fmt::Display for Template {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for part in &self.0 {
             match part {
-                Part::Text(text) => f.write_str(&text.replace(OPEN, "$${{"))?,
-                Part::Hole(source) => write!(f, "${{{{ {source} }}}}")?,
+                TemplatePart::Text(text) => f.write_str(&text.replace(OPEN, "$${{"))?,
+                TemplatePart::Hole(source) => write!(f, "${{{{ {source} }}}}")?,
             }
         }
         Ok(())
@@ -208,10 +209,10 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn parts(text: &str) -> Vec<Part> {
+    fn parts(text: &str) -> Vec<TemplatePart> {
         let parsed = parse(text).unwrap();
         for (part, span) in parsed.template.0.iter().zip(&parsed.spans) {
-            if let Part::Hole(source) = part {
+            if let TemplatePart::Hole(source) = part {
                 assert_eq!(&text[span.clone()], source);
             }
         }
@@ -220,8 +221,8 @@ mod tests {
 
     #[test]
     fn a_hole_ends_where_its_expression_does() {
-        let hole = |source: &str| Part::Hole(source.into());
-        let text = |text: &str| Part::Text(text.into());
+        let hole = |source: &str| TemplatePart::Hole(source.into());
+        let text = |text: &str| TemplatePart::Text(text.into());
         let cases = [
             ("", vec![]),
             ("a", vec![text("a")]),

@@ -24,7 +24,7 @@ use std::{
 
 /// A value of any type a port may have.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub enum Value {
+pub enum PortValue {
     /// Nothing: unit, an option that is none, JSON's null.
     Null,
     /// Yes or no.
@@ -38,9 +38,9 @@ pub enum Value {
     /// Bytes, uninterpreted.
     Bytes(Vec<u8>),
     /// Elements, in order.
-    List(Vec<Value>),
+    List(Vec<PortValue>),
     /// Named fields.
-    Record(BTreeMap<String, Value>),
+    Record(BTreeMap<String, PortValue>),
     /// A file.
     File(FileValue),
     /// A directory.
@@ -182,10 +182,10 @@ fn collect(directory: &Path, prefix: &str, files: &mut Vec<FileValue>) -> io::Re
 /// Directories inside one another.
 const DIRECTORY_DEPTH_MAX: usize = 64;
 
-impl Value {
+impl PortValue {
     /// A text.
     pub fn text(text: impl Into<String>) -> Self {
-        Value::Text(text.into())
+        PortValue::Text(text.into())
     }
 
     /// A short description for messages: what it is, and of what is small, which.
@@ -195,36 +195,36 @@ impl Value {
             None => format!("{text:?}"),
         };
         match self {
-            Value::Null => String::from("nothing (null)"),
-            Value::Bool(value) => format!("{value} (bool)"),
-            Value::Int(value) => format!("{value} (int)"),
-            Value::Float(value) => format!("{value:?} (float)"),
-            Value::Text(text) => format!("{} (text)", short(text)),
-            Value::Bytes(bytes) => format!("{} bytes", bytes.len()),
-            Value::List(elements) => format!("a list of {}", elements.len()),
-            Value::Record(fields) => {
+            PortValue::Null => String::from("nothing (null)"),
+            PortValue::Bool(value) => format!("{value} (bool)"),
+            PortValue::Int(value) => format!("{value} (int)"),
+            PortValue::Float(value) => format!("{value:?} (float)"),
+            PortValue::Text(text) => format!("{} (text)", short(text)),
+            PortValue::Bytes(bytes) => format!("{} bytes", bytes.len()),
+            PortValue::List(elements) => format!("a list of {}", elements.len()),
+            PortValue::Record(fields) => {
                 let names: Vec<_> = fields.keys().take(8).map(String::as_str).collect();
                 let more = if fields.len() > 8 { ", …" } else { "" };
                 format!("a record {{ {}{more} }}", names.join(", "))
             }
-            Value::File(file) => format!("file {}", short(&file.name)),
-            Value::Directory(directory) => format!("a directory of {} files", directory.files.len()),
+            PortValue::File(file) => format!("file {}", short(&file.name)),
+            PortValue::Directory(directory) => format!("a directory of {} files", directory.files.len()),
         }
     }
 
     /// The kind of it, in one word.
     pub fn kind(&self) -> &'static str {
         match self {
-            Value::Null => "null",
-            Value::Bool(_) => "bool",
-            Value::Int(_) => "int",
-            Value::Float(_) => "float",
-            Value::Text(_) => "text",
-            Value::Bytes(_) => "bytes",
-            Value::List(_) => "list",
-            Value::Record(_) => "record",
-            Value::File(_) => "file",
-            Value::Directory(_) => "dir",
+            PortValue::Null => "null",
+            PortValue::Bool(_) => "bool",
+            PortValue::Int(_) => "int",
+            PortValue::Float(_) => "float",
+            PortValue::Text(_) => "text",
+            PortValue::Bytes(_) => "bytes",
+            PortValue::List(_) => "list",
+            PortValue::Record(_) => "record",
+            PortValue::File(_) => "file",
+            PortValue::Directory(_) => "dir",
         }
     }
 
@@ -237,10 +237,10 @@ impl Value {
 
     fn collect_files<'a>(&'a self, found: &mut Vec<&'a FileValue>) {
         match self {
-            Value::File(file) => found.push(file),
-            Value::Directory(directory) => found.extend(&directory.files),
-            Value::List(elements) => elements.iter().for_each(|element| element.collect_files(found)),
-            Value::Record(fields) => fields.values().for_each(|field| field.collect_files(found)),
+            PortValue::File(file) => found.push(file),
+            PortValue::Directory(directory) => found.extend(&directory.files),
+            PortValue::List(elements) => elements.iter().for_each(|element| element.collect_files(found)),
+            PortValue::Record(fields) => fields.values().for_each(|field| field.collect_files(found)),
             _ => {}
         }
     }

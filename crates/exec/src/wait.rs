@@ -5,9 +5,9 @@ use onceflow_engine::task::{Attempt, Body, Data, Failure, Step, Verdict};
 use onceflow_store::BoxFuture;
 
 /// Waits.
-pub(crate) struct Waits;
+pub(crate) struct EventWait;
 
-impl Body for Waits {
+impl Body for EventWait {
     fn start(&self, _: Step, _: Vec<Data>) -> Attempt {
         Attempt::Done(Err(Failure { not_done: true, ..Failure::open("it waits for an event") }))
     }

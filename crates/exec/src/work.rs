@@ -10,7 +10,7 @@ mod stage;
 use crate::{
     codes,
     home::{self, Home},
-    value::{FileValue, Value},
+    value::{FileValue, PortValue},
 };
 use onceflow_core::protocol::ids::RunId;
 use onceflow_engine::{
@@ -20,7 +20,7 @@ use onceflow_engine::{
 use onceflow_store::tree::{Astray, Dir, Spot};
 use pool::Pool;
 use rustix::fs::FileType;
-use sources::Sources;
+use sources::SourceInputs;
 use stage::{Changed, Staged};
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -37,7 +37,7 @@ pub(crate) const TEMPORARY: &str = ".tmp";
 pub(crate) const INPUTS: &str = "in";
 
 /// A work directory.
-pub(crate) struct Work {
+pub(crate) struct WorkDir {
     /// Where it was made.
     pub(crate) path: PathBuf,
     /// The directory itself. It is locked while this start is at work, so that no other removes it.
@@ -51,20 +51,20 @@ pub(crate) struct Work {
     run: RunId,
     /// Where files are that were put there for steps of this process.
     scratch: PathBuf,
-    inputs: Vec<Input>,
+    inputs: Vec<StagedInput>,
     /// Names that are taken where inputs are.
     names: BTreeSet<String>,
     /// Files of the user's: they are where they are.
-    sources: Sources,
+    sources: SourceInputs,
 }
 
 /// A file that a command is given, as it was before.
-struct Input {
+struct StagedInput {
     name: String,
     staged: Staged,
 }
 
-impl Work {
+impl WorkDir {
     /// A fresh one for a start. Those of starts before go, unless they are at work still.
     pub(crate) fn new(home: &Home, pool: &Pool, step: &Step) -> Result<Self, Failure> {
         let (run, address) = (step.run(), home::safe(&step.address()));
@@ -75,39 +75,39 @@ impl Work {
         let path = dir.path().to_owned();
         let real = fs::canonicalize(&path).map_err(wrong)?;
         let (home, scratch) = (home.clone(), home.scratch());
-        let (inputs, names, sources) = (vec![], BTreeSet::new(), Sources::default());
-        Ok(Work { path, dir, parent, name, real, home, run, scratch, inputs, names, sources })
+        let (inputs, names, sources) = (vec![], BTreeSet::new(), SourceInputs::default());
+        Ok(WorkDir { path, dir, parent, name, real, home, run, scratch, inputs, names, sources })
     }
 
     /// Puts the files of an input where the command finds them; their paths are those from now on. A file is `in/NAME`,
     /// or, if another has that name, `in/PORT/NAME`, as all that is more than one file.
-    pub(crate) fn place(&mut self, port: &str, value: &mut Value) -> Result<(), Failure> {
+    pub(crate) fn place(&mut self, port: &str, value: &mut PortValue) -> Result<(), Failure> {
         if self.sources.stay(value) {
             return Ok(());
         }
         let inputs = Path::new(INPUTS);
-        if let Value::File(file) = value
+        if let PortValue::File(file) = value
             && self.names.insert(file.base().to_owned())
         {
             let name = file.base().to_owned();
             return self.link(&inputs.join(name), file);
         }
         let mut apart = port.to_owned();
-        let is_there = matches!(value, Value::Directory(_)) || !value.files().is_empty();
+        let is_there = matches!(value, PortValue::Directory(_)) || !value.files().is_empty();
         while is_there && !self.names.insert(apart.clone()) {
             apart.push('-');
         }
         self.place_at(&inputs.join(apart), value)
     }
 
-    fn place_at(&mut self, at: &Path, value: &mut Value) -> Result<(), Failure> {
+    fn place_at(&mut self, at: &Path, value: &mut PortValue) -> Result<(), Failure> {
         match value {
-            Value::File(file) if self.sources.has(&file.path) => Ok(()),
-            Value::File(file) => {
+            PortValue::File(file) if self.sources.has(&file.path) => Ok(()),
+            PortValue::File(file) => {
                 let name = file.base().to_owned();
                 self.link(&at.join(&name), file)
             }
-            Value::Directory(directory) => {
+            PortValue::Directory(directory) => {
                 self.make(at)?;
                 for file in &mut directory.files {
                     let name = file.name.clone();
@@ -116,8 +116,8 @@ impl Work {
                 directory.path = self.path.join(at);
                 Ok(())
             }
-            Value::List(elements) => self.place_list(at, elements),
-            Value::Record(fields) => {
+            PortValue::List(elements) => self.place_list(at, elements),
+            PortValue::Record(fields) => {
                 fields.iter_mut().try_for_each(|(name, field)| self.place_at(&at.join(name), field))
             }
             _ => Ok(()),
@@ -125,13 +125,13 @@ impl Work {
     }
 
     /// Files of one name in a list get apart by their number.
-    fn place_list(&mut self, at: &Path, elements: &mut [Value]) -> Result<(), Failure> {
+    fn place_list(&mut self, at: &Path, elements: &mut [PortValue]) -> Result<(), Failure> {
         let mut used = BTreeSet::new();
         for (index, element) in elements.iter_mut().enumerate() {
-            let is_free = matches!(element, Value::File(file) if used.insert(file.base().to_owned()));
+            let is_free = matches!(element, PortValue::File(file) if used.insert(file.base().to_owned()));
             if is_free {
                 self.place_at(at, element)?;
-            } else if !element.files().is_empty() || matches!(element, Value::Directory(_)) {
+            } else if !element.files().is_empty() || matches!(element, PortValue::Directory(_)) {
                 let mut number = index + 1;
                 while !used.insert(number.to_string()) {
                     number += 1;
@@ -165,7 +165,7 @@ impl Work {
         };
         let staged = staged
             .map_err(|error| codes::work(format!("input `{}` could not be put in place", at.display()), &error))?;
-        self.inputs.push(Input { name: at.display().to_string(), staged });
+        self.inputs.push(StagedInput { name: at.display().to_string(), staged });
         file.path = to;
         Ok(())
     }
@@ -178,7 +178,7 @@ impl Work {
     /// No input may have been written to, whoever else reads it: a flow does the same wherever it runs.
     pub(crate) fn check_inputs(&self) -> Result<(), Failure> {
         self.sources.check_directories()?;
-        for Input { name, staged } in &self.inputs {
+        for StagedInput { name, staged } in &self.inputs {
             match staged.changed() {
                 Changed::No => {}
                 Changed::ByThisStep => {
@@ -196,17 +196,19 @@ impl Work {
     }
 
     /// Moves the files of an output to where the engine takes them from: nothing else of this directory is needed.
-    pub(crate) fn take(&self, value: &mut Value, taken: &mut Taken) -> io::Result<()> {
+    pub(crate) fn take(&self, value: &mut PortValue, taken: &mut MovedFiles) -> io::Result<()> {
         match value {
-            Value::File(file) => self.take_file(file, taken),
-            Value::Directory(directory) => directory.files.iter_mut().try_for_each(|file| self.take_file(file, taken)),
-            Value::List(elements) => elements.iter_mut().try_for_each(|element| self.take(element, taken)),
-            Value::Record(fields) => fields.values_mut().try_for_each(|field| self.take(field, taken)),
+            PortValue::File(file) => self.take_file(file, taken),
+            PortValue::Directory(directory) => {
+                directory.files.iter_mut().try_for_each(|file| self.take_file(file, taken))
+            }
+            PortValue::List(elements) => elements.iter_mut().try_for_each(|element| self.take(element, taken)),
+            PortValue::Record(fields) => fields.values_mut().try_for_each(|field| self.take(field, taken)),
             _ => Ok(()),
         }
     }
 
-    fn take_file(&self, file: &mut FileValue, taken: &mut Taken) -> io::Result<()> {
+    fn take_file(&self, file: &mut FileValue, taken: &mut MovedFiles) -> io::Result<()> {
         let to = match taken.get(&file.path) {
             Some(to) => to.clone(),
             None => self.take_one(&file.path)?,
@@ -275,7 +277,7 @@ impl Work {
     /// It is not needed any more; and may be used again, unless somebody may still be at work there. Answers what was left
     /// because it is not ours.
     pub(crate) fn done(self, pool: &Pool, may_be_used_again: bool) -> Option<String> {
-        let Work { dir, parent, name, .. } = self;
+        let WorkDir { dir, parent, name, .. } = self;
         match may_be_used_again {
             true => pool.give(&parent, &name, dir),
             false if dir.is_at(&parent, &name) => parent.remove(&name).err().map(|error| error.to_string()),
@@ -285,7 +287,7 @@ impl Work {
 }
 
 /// Files that were moved, from where and to where: a file may be an output twice.
-pub(crate) type Taken = BTreeMap<PathBuf, PathBuf>;
+pub(crate) type MovedFiles = BTreeMap<PathBuf, PathBuf>;
 
 /// Starts of one attempt that may be at work at a time, in however many processes.
 const STARTS_MAX: usize = 1_000;

@@ -1,8 +1,8 @@
 //! The kernel's check, and its mistakes in the words and places of the flow file.
 
 use crate::{
-    problem::{Problem, Report},
-    source::{Source, Span},
+    problem::{Diagnostics, Problem},
+    source::{SourceFile, Span},
 };
 use onceflow_core::model::{
     Identity, Library, Mistake,
@@ -11,7 +11,7 @@ use onceflow_core::model::{
 
 /// Checks the whole of it, and answers what its program is known by. If something is wrong with the file already, only
 /// what that cannot have caused is said.
-pub(crate) fn run(library: &Library, main: &str, sources: &[Source], report: &Report) -> Option<Identity> {
+pub(crate) fn run(library: &Library, main: &str, sources: &[SourceFile], report: &Diagnostics) -> Option<Identity> {
     let errors = match check(library, main, None) {
         Ok(program) => return Some(program.identity()),
         Err(errors) => errors,
@@ -27,7 +27,7 @@ pub(crate) fn run(library: &Library, main: &str, sources: &[Source], report: &Re
     None
 }
 
-fn problem(mistake: &Mistake, sources: &[Source]) -> Problem {
+fn problem(mistake: &Mistake, sources: &[SourceFile]) -> Problem {
     let place = match &mistake.origin {
         Some(origin) => sources.iter().find(|source| *source.file() == *origin.file).map(|source| {
             let start = source.byte_at(origin.line, origin.column);

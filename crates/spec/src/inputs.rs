@@ -16,16 +16,16 @@ pub(crate) mod ports;
 mod sheet;
 
 use crate::{
-    Flow, Input, Problem, Problems, Shape,
+    FlowInput, LoadedFlow, Problem, Problems, TypeDecl,
     limits::{DATA_BYTES_MAX, DATA_NODES_MAX},
-    problem::Report,
-    source::Source,
-    syntax::{self, Budget, What},
+    problem::Diagnostics,
+    source::SourceFile,
+    syntax::{self, NodeBudget, NodeKind},
     words,
 };
-use convert::{Convert, Files};
+use convert::{Convert, FilePresence};
 use onceflow_core::model::Type;
-use onceflow_exec::value::{DirectoryValue, Value};
+use onceflow_exec::value::{DirectoryValue, PortValue};
 use std::{
     collections::BTreeMap,
     fs,
@@ -34,7 +34,7 @@ use std::{
 
 /// What a run is given.
 #[derive(Clone, Debug, Default)]
-pub struct Given {
+pub struct GivenInputs {
     /// Words of a command line: `name=value`. A list takes several; a file, a path or a pattern; a value that is not a
     /// single word, JSON, or `@` and the path of a file that holds it.
     pub words: Vec<(String, String)>,
@@ -45,38 +45,43 @@ pub struct Given {
 
 /// What values are called that are asked for: inputs of a flow, unless they are somebody else's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Called {
+pub struct InputNoun {
     /// Whose they are: `the flow`.
     pub owner: &'static str,
     /// One of them: `input`.
     pub one: &'static str,
 }
 
-impl Called {
+impl InputNoun {
     /// Inputs of a flow.
-    pub const INPUTS: Called = Called { owner: "the flow", one: "input" };
+    pub const INPUTS: InputNoun = InputNoun { owner: "the flow", one: "input" };
 }
 
-impl Flow {
+impl LoadedFlow {
     /// The inputs of a run, in the flow's order; an option that is not given is null. Files are there, and their paths
     /// absolute.
     ///
     /// # Errors
     /// All that is wrong, at once.
-    pub fn bind(&self, given: &Given) -> Result<Vec<(String, Value)>, Problems> {
-        self.bind_called(given, Called::INPUTS, Files::AreThere)
+    pub fn bind(&self, given: &GivenInputs) -> Result<Vec<(String, PortValue)>, Problems> {
+        self.bind_called(given, InputNoun::INPUTS, FilePresence::AreThere)
     }
 
-    /// As [`Flow::bind`], but that files which are named need not be there: for who looks at what was done with them.
+    /// As [`LoadedFlow::bind`], but that files which are named need not be there: for who looks at what was done with them.
     ///
     /// # Errors
     /// All else that is wrong, at once.
-    pub fn bind_though_gone(&self, given: &Given) -> Result<Vec<(String, Value)>, Problems> {
-        self.bind_called(given, Called::INPUTS, Files::MayBeGone)
+    pub fn bind_though_gone(&self, given: &GivenInputs) -> Result<Vec<(String, PortValue)>, Problems> {
+        self.bind_called(given, InputNoun::INPUTS, FilePresence::MayBeGone)
     }
 
-    fn bind_called(&self, given: &Given, called: Called, files: Files) -> Result<Vec<(String, Value)>, Problems> {
-        let report = Report::default();
+    fn bind_called(
+        &self,
+        given: &GivenInputs,
+        called: InputNoun,
+        files: FilePresence,
+    ) -> Result<Vec<(String, PortValue)>, Problems> {
+        let report = Diagnostics::default();
         let mut values = BTreeMap::new();
         self.words(given, (called, files), &mut values, &report);
         if let Some(file) = &given.file {
@@ -94,10 +99,15 @@ impl Flow {
         Ok(bound)
     }
 
-    fn default(&self, input: &Input, (called, files): (Called, Files), report: &Report) -> Option<Value> {
+    fn default(
+        &self,
+        input: &FlowInput,
+        (called, files): (InputNoun, FilePresence),
+        report: &Diagnostics,
+    ) -> Option<PortValue> {
         match &input.default {
             Some(value) => settled(value.clone(), input, files, report),
-            None if matches!(input.ty, Type::Option(_)) => Some(Value::Null),
+            None if matches!(input.ty, Type::Option(_)) => Some(PortValue::Null),
             None => {
                 let help = input.help.as_ref().map(|help| format!(" ({help})")).unwrap_or_default();
                 let message = format!("the {} `{}` is missing: {}{help}", called.one, input.name, describe(input));
@@ -113,10 +123,10 @@ impl Flow {
 
     fn words(
         &self,
-        given: &Given,
-        (called, files): (Called, Files),
-        values: &mut BTreeMap<String, Option<Value>>,
-        report: &Report,
+        given: &GivenInputs,
+        (called, files): (InputNoun, FilePresence),
+        values: &mut BTreeMap<String, Option<PortValue>>,
+        report: &Diagnostics,
     ) {
         let mut names: Vec<&str> = Vec::new();
         for (name, _) in &given.words {
@@ -136,13 +146,25 @@ impl Flow {
         }
     }
 
-    fn unknown(&self, name: &str, Called { owner, one }: Called, place: Option<crate::Place>, report: &Report) {
+    fn unknown(
+        &self,
+        name: &str,
+        InputNoun { owner, one }: InputNoun,
+        place: Option<crate::SourceLocation>,
+        report: &Diagnostics,
+    ) {
         let hint = words::meant(name, self.inputs.iter().map(|input| input.name.as_str()));
         let hint = Some(hint).filter(|hint| !hint.is_empty());
         report.push(Problem { code: "OF0201", message: format!("{owner} has no {one} `{name}`"), place, hint });
     }
 
-    fn file(&self, path: &Path, files: Files, values: &mut BTreeMap<String, Option<Value>>, report: &Report) {
+    fn file(
+        &self,
+        path: &Path,
+        files: FilePresence,
+        values: &mut BTreeMap<String, Option<PortValue>>,
+        report: &Diagnostics,
+    ) {
         if sheet::is_sheet(path) {
             let lists: Vec<_> = self.inputs.iter().filter(|input| sheet::record(&input.shape).is_some()).collect();
             match lists.as_slice() {
@@ -160,8 +182,8 @@ impl Flow {
             return;
         }
         let Some(source) = read(path, report) else { return };
-        let Some(tree) = syntax::parse(&source, Budget { nodes: DATA_NODES_MAX }, report) else { return };
-        let What::Map(entries) = &tree.what else {
+        let Some(tree) = syntax::parse(&source, NodeBudget { nodes: DATA_NODES_MAX }, report) else { return };
+        let NodeKind::Map(entries) = &tree.what else {
             let hint = "it holds a map: the names of inputs and their values";
             report.at(&source, tree.span, "OF0207", format!("{} holds {}", path.display(), tree.found()), hint);
             return;
@@ -169,7 +191,7 @@ impl Flow {
         let base = path.parent().unwrap_or(Path::new(""));
         for (key, node) in entries {
             let Some(input) = self.inputs.iter().find(|input| input.name == key.name) else {
-                self.unknown(&key.name, Called::INPUTS, Some(source.place(key.span)), report);
+                self.unknown(&key.name, InputNoun::INPUTS, Some(source.place(key.span)), report);
                 continue;
             };
             if !values.contains_key(&input.name) {
@@ -181,59 +203,59 @@ impl Flow {
 }
 
 /// A default whose files are there.
-fn settled(value: Value, input: &Input, files: Files, report: &Report) -> Option<Value> {
+fn settled(value: PortValue, input: &FlowInput, files: FilePresence, report: &Diagnostics) -> Option<PortValue> {
     let missing = |what: String| {
         report.push(Problem::new("OF0204", format!("the default of `{}`: {what}", input.name)));
         None
     };
     match value {
-        Value::File(file) if files == Files::AreThere && !file.path.is_file() => {
+        PortValue::File(file) if files == FilePresence::AreThere && !file.path.is_file() => {
             missing(format!("there is no file {}", file.path.display()))
         }
-        Value::Directory(directory) => match DirectoryValue::read(&directory.path) {
-            Ok(directory) => Some(Value::Directory(directory)),
+        PortValue::Directory(directory) => match DirectoryValue::read(&directory.path) {
+            Ok(directory) => Some(PortValue::Directory(directory)),
             Err(error) => missing(format!("{} cannot be read: {error}", directory.path.display())),
         },
-        Value::List(items) => {
+        PortValue::List(items) => {
             let items: Vec<_> = items.into_iter().map(|item| settled(item, input, files, report)).collect();
-            items.into_iter().collect::<Option<_>>().map(Value::List)
+            items.into_iter().collect::<Option<_>>().map(PortValue::List)
         }
-        Value::Record(fields) => {
+        PortValue::Record(fields) => {
             let fields = fields.into_iter().map(|(name, field)| Some((name, settled(field, input, files, report)?)));
-            fields.collect::<Option<_>>().map(Value::Record)
+            fields.collect::<Option<_>>().map(PortValue::Record)
         }
         other => Some(other),
     }
 }
 
 /// What an input is, for people.
-fn describe(input: &Input) -> String {
+fn describe(input: &FlowInput) -> String {
     match input.choices.is_empty() {
         true => format!("it is {}", input.ty),
         false => format!("it is one of {}", words::list(input.choices.iter().map(String::as_str))),
     }
 }
 
-fn example(shape: &Shape) -> String {
+fn example(shape: &TypeDecl) -> String {
     match shape.required() {
-        Shape::Enum(words) => words.first().cloned().unwrap_or_default(),
-        Shape::List(inner) if sheet::record(shape).is_some() || matches!(**inner, Shape::Record(_)) => {
+        TypeDecl::Enum(words) => words.first().cloned().unwrap_or_default(),
+        TypeDecl::List(inner) if sheet::record(shape).is_some() || matches!(**inner, TypeDecl::Record(_)) => {
             "sheet.csv".into()
         }
-        Shape::List(inner) if matches!(inner.ty(), Type::File) => "'data/*.txt'".into(),
-        Shape::List(_) => "'[…]'".into(),
-        Shape::Record(_) => "'{…}'".into(),
-        Shape::Plain(Type::File) => "PATH".into(),
-        Shape::Plain(Type::Directory) => "DIR".into(),
-        Shape::Plain(Type::Int) => "1".into(),
-        Shape::Plain(Type::Float) => "0.5".into(),
-        Shape::Plain(Type::Bool) => "true".into(),
+        TypeDecl::List(inner) if matches!(inner.ty(), Type::File) => "'data/*.txt'".into(),
+        TypeDecl::List(_) => "'[…]'".into(),
+        TypeDecl::Record(_) => "'{…}'".into(),
+        TypeDecl::Plain(Type::File) => "PATH".into(),
+        TypeDecl::Plain(Type::Directory) => "DIR".into(),
+        TypeDecl::Plain(Type::Int) => "1".into(),
+        TypeDecl::Plain(Type::Float) => "0.5".into(),
+        TypeDecl::Plain(Type::Bool) => "true".into(),
         _ => "…".into(),
     }
 }
 
 /// A file of data; `None` after saying what is wrong with it.
-fn read(path: &Path, report: &Report) -> Option<Source> {
+fn read(path: &Path, report: &Diagnostics) -> Option<SourceFile> {
     let shown = path.display().to_string();
     let problem = |message: String| report.push(Problem::new("OF0207", message));
     match fs::metadata(path) {
@@ -246,7 +268,7 @@ fn read(path: &Path, report: &Report) -> Option<Source> {
         Ok(_) => match fs::read(path).map(String::from_utf8) {
             Ok(Ok(text)) => {
                 let text = text.strip_prefix('\u{feff}').map(str::to_owned).unwrap_or(text);
-                return Some(Source::new(shown, text));
+                return Some(SourceFile::new(shown, text));
             }
             Ok(Err(_)) => problem(format!("{shown} is not UTF-8")),
             Err(error) => problem(format!("{shown} cannot be read: {error}")),

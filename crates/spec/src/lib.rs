@@ -47,36 +47,36 @@ mod types;
 mod unused;
 mod words;
 
-pub use inputs::{Called, Given, ports::bind};
-pub use problem::{Place, Problem, Problems, Warning};
+pub use inputs::{GivenInputs, InputNoun, ports::bind};
+pub use problem::{Problem, Problems, SourceLocation, Warning};
 pub use schema::schema;
-pub use types::Shape;
+pub use types::TypeDecl;
 pub use unused::Unused;
 pub use words::{duration_ms, is_label, reserved_names, size_bytes};
 
 use onceflow_core::model::{Identity, Library, Port, Type, task::DEFAULT_CLASS};
-use onceflow_exec::value::Value;
-use problem::Report;
+use onceflow_exec::value::PortValue;
+use problem::Diagnostics;
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
 
 /// How a flow is loaded.
 #[derive(Clone, Debug)]
-pub struct Options {
+pub struct LoadOptions {
     /// Which workers take its tasks. No part of what anything depends on.
     pub class: String,
 }
 
-impl Default for Options {
+impl Default for LoadOptions {
     fn default() -> Self {
-        Options { class: DEFAULT_CLASS.to_owned() }
+        LoadOptions { class: DEFAULT_CLASS.to_owned() }
     }
 }
 
 /// A flow that was loaded: checked, and ready to be given its inputs.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Flow {
-    /// What it is called; also in [`Flow::library`].
+pub struct LoadedFlow {
+    /// What it is called; also in [`LoadedFlow::library`].
     pub name: String,
     /// What it says about itself.
     pub description: Option<String>,
@@ -85,7 +85,7 @@ pub struct Flow {
     /// What its program is known by, if all of its outputs are wanted.
     pub identity: Option<Identity>,
     /// What it takes.
-    pub inputs: Vec<Input>,
+    pub inputs: Vec<FlowInput>,
     /// What it gives.
     pub outputs: Vec<Port>,
     /// How long inner values outlive the run, if it says so.
@@ -152,22 +152,22 @@ pub struct FlowFile {
 
 /// An input of a flow.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Input {
+pub struct FlowInput {
     /// What it is called.
     pub name: String,
     /// Of which type it is, with the words that enums allow.
-    pub shape: Shape,
+    pub shape: TypeDecl,
     /// What the kernel calls that type.
     pub ty: Type,
     /// What it is if it is not given.
-    pub default: Option<Value>,
+    pub default: Option<PortValue>,
     /// The words it may be; empty if it is no enum.
     pub choices: Vec<String>,
     /// What it is for.
     pub help: Option<String>,
 }
 
-impl Input {
+impl FlowInput {
     /// Whether it must be given.
     pub fn is_required(&self) -> bool {
         self.default.is_none() && !matches!(self.ty, Type::Option(_))
@@ -178,9 +178,9 @@ impl Input {
 ///
 /// # Errors
 /// All that is wrong, at once.
-pub fn load(path: &Path, options: &Options) -> Result<Flow, Problems> {
-    let report = Report::default();
-    let mut files = lower::files::Files::of(&options.class);
+pub fn load(path: &Path, options: &LoadOptions) -> Result<LoadedFlow, Problems> {
+    let report = Diagnostics::default();
+    let mut files = lower::files::LoadedFiles::of(&options.class);
     let loaded = files.main(path, &report);
     let Some((callee, file)) = loaded else {
         report.result()?;
@@ -189,7 +189,7 @@ pub fn load(path: &Path, options: &Options) -> Result<Flow, Problems> {
     let identity = check::run(&files.library, &callee.name, &files.sources, &report);
     let warnings = report.warnings();
     report.result()?;
-    Ok(Flow {
+    Ok(LoadedFlow {
         warnings,
         identity,
         unused: unused::find(&files.library),

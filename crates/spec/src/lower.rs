@@ -16,9 +16,9 @@ mod action;
 mod call;
 mod containers;
 mod digest;
+mod draft;
 mod expression;
 pub(crate) mod files;
-mod frame;
 mod infer;
 mod leaf;
 mod order;
@@ -26,21 +26,21 @@ mod repeat;
 mod steps;
 
 use crate::{
-    problem::Report,
-    source::{Source, Span},
-    syntax::flow::FlowFile,
+    problem::Diagnostics,
+    source::{SourceFile, Span},
+    syntax::flow::FlowDecl,
 };
-use files::Files;
-use frame::{Frame, Frames, Named};
+use draft::{GraphDraft, GraphDrafts, NameTarget};
+use files::LoadedFiles;
 use onceflow_core::model::{Graph, Origin, Port, Type};
 
 /// A flow file that is being lowered.
 struct Lowering<'a> {
-    source: &'a Source,
-    report: &'a Report,
-    flow: &'a FlowFile,
-    files: &'a mut Files,
-    frames: Frames,
+    source: &'a SourceFile,
+    report: &'a Diagnostics,
+    flow: &'a FlowDecl,
+    files: &'a mut LoadedFiles,
+    frames: GraphDrafts,
     /// Names that the leaf being lowered gives to what it takes.
     aliases: Vec<(String, Type)>,
     /// What leaves wait for beside what they take.
@@ -48,13 +48,13 @@ struct Lowering<'a> {
 }
 
 /// The graph of a flow file.
-fn lower(source: &Source, report: &Report, flow: &FlowFile, files: &mut Files) -> Graph {
+fn lower(source: &SourceFile, report: &Diagnostics, flow: &FlowDecl, files: &mut LoadedFiles) -> Graph {
     let inputs: Vec<_> = flow.inputs.iter().map(|input| Port::new(input.name.name.clone(), input.shape.ty())).collect();
     let mut lowering =
-        Lowering { source, report, flow, files, frames: Frames::default(), aliases: vec![], after: vec![] };
-    let mut root = Frame::default();
+        Lowering { source, report, flow, files, frames: GraphDrafts::default(), aliases: vec![], after: vec![] };
+    let mut root = GraphDraft::default();
     root.graph.inputs.clone_from(&inputs);
-    root.names.insert("inputs".into(), Named::Inputs(inputs));
+    root.names.insert("inputs".into(), NameTarget::Inputs(inputs));
     lowering.frames.open(root);
     lowering.steps(&flow.steps);
     lowering.gives(&flow.outputs, "outputs");

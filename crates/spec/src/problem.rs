@@ -1,6 +1,6 @@
 //! What is wrong with a flow file or with what it is given: what, where, help. All of it at once.
 
-use crate::source::{Source, Span};
+use crate::source::{SourceFile, Span};
 use serde::{Deserialize, Serialize};
 use std::{cell::RefCell, fmt};
 
@@ -12,14 +12,14 @@ pub struct Problem {
     /// What is wrong.
     pub message: String,
     /// Where.
-    pub place: Option<Place>,
+    pub place: Option<SourceLocation>,
     /// What may help.
     pub hint: Option<String>,
 }
 
 /// A place in a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Place {
+pub struct SourceLocation {
     /// The file.
     pub file: String,
     /// From 1.
@@ -59,7 +59,7 @@ impl From<Problem> for Problems {
 impl fmt::Display for Problem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "error[{}]: {}", self.code, self.message)?;
-        if let Some(Place { file, line, column, source_line, .. }) = &self.place {
+        if let Some(SourceLocation { file, line, column, source_line, .. }) = &self.place {
             write!(f, "\n  --> {file}:{line}:{column}")?;
             if !source_line.trim().is_empty() {
                 write!(f, "\n   |  {}", source_line.trim())?;
@@ -103,12 +103,12 @@ impl fmt::Display for Warning {
 
 /// The problems so far.
 #[derive(Debug, Default)]
-pub(crate) struct Report {
+pub(crate) struct Diagnostics {
     problems: RefCell<Vec<Problem>>,
     warnings: RefCell<Vec<Warning>>,
 }
 
-impl Report {
+impl Diagnostics {
     pub(crate) fn push(&self, problem: Problem) {
         let mut problems = self.problems.borrow_mut();
         if problems.len() < PROBLEMS_MAX && !problems.contains(&problem) {
@@ -119,7 +119,7 @@ impl Report {
     /// Something wrong at a span of a source; the hint may be empty.
     pub(crate) fn at(
         &self,
-        source: &Source,
+        source: &SourceFile,
         span: Span,
         code: &'static str,
         message: impl Into<String>,
@@ -130,7 +130,7 @@ impl Report {
     }
 
     /// Something that is allowed, and probably not meant.
-    pub(crate) fn warn(&self, source: &Source, span: Span, message: impl Into<String>) {
+    pub(crate) fn warn(&self, source: &SourceFile, span: Span, message: impl Into<String>) {
         let place = source.place(span);
         let warning = Warning { message: message.into(), place: (place.file, place.line) };
         let mut warnings = self.warnings.borrow_mut();

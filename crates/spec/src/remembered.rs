@@ -1,10 +1,10 @@
 //! A flow that was loaded, as bytes: as long as none of its files changes, it need not be loaded again.
 
-use crate::Flow;
+use crate::LoadedFlow;
 use std::fs;
 
-impl Flow {
-    /// The flow, for [`Flow::remembered`].
+impl LoadedFlow {
+    /// The flow, for [`LoadedFlow::remembered`].
     pub fn to_bytes(&self) -> Vec<u8> {
         let body = postcard::to_stdvec(self).expect("a flow has nothing that cannot be written down");
         [blake3::hash(&body).as_bytes().as_slice(), &body].concat()
@@ -12,12 +12,12 @@ impl Flow {
 
     /// The flow that these bytes were made of by the same program, if loading it would give the same: every file that it
     /// was loaded from is still found where it was, with the same content.
-    pub fn remembered(bytes: &[u8]) -> Option<Flow> {
+    pub fn remembered(bytes: &[u8]) -> Option<LoadedFlow> {
         let (digest, body) = bytes.split_first_chunk::<32>()?;
         if blake3::hash(body).as_bytes() != digest {
             return None;
         }
-        let flow: Flow = postcard::from_bytes(body).ok()?;
+        let flow: LoadedFlow = postcard::from_bytes(body).ok()?;
         let is_same = flow.files.iter().all(|file| {
             fs::canonicalize(&file.given).is_ok_and(|path| path == file.path)
                 && fs::read(&file.path).is_ok_and(|bytes| blake3::hash(&bytes).as_bytes() == &file.digest)
@@ -56,18 +56,19 @@ steps:
 outputs: { said: say.said }
 ";
 
-    fn write(at: &Path) -> Flow {
+    fn write(at: &Path) -> LoadedFlow {
         for (name, text) in [("a", ""), ("b", ""), ("main.yaml", MAIN), ("other.yaml", OTHER)] {
             fs::write(at.join(name), text).unwrap();
         }
-        crate::load(&at.join("main.yaml"), &crate::Options::default()).unwrap_or_else(|problems| panic!("{problems}"))
+        crate::load(&at.join("main.yaml"), &crate::LoadOptions::default())
+            .unwrap_or_else(|problems| panic!("{problems}"))
     }
 
     #[test]
     fn a_flow_is_remembered_whole() {
         let at = tempfile::tempdir().unwrap();
         let flow = write(at.path());
-        let remembered = Flow::remembered(&flow.to_bytes()).unwrap();
+        let remembered = LoadedFlow::remembered(&flow.to_bytes()).unwrap();
         assert_eq!(format!("{flow:?}"), format!("{remembered:?}"));
         assert_eq!(flow.library, remembered.library);
         let identity = onceflow_core::model::check(&flow.library, "main", None).unwrap().identity();
@@ -90,9 +91,9 @@ outputs: { said: say.said }
         for (n, change) in changes.into_iter().enumerate() {
             let at = tempfile::tempdir().unwrap();
             let bytes = write(at.path()).to_bytes();
-            assert!(Flow::remembered(&bytes).is_some());
+            assert!(LoadedFlow::remembered(&bytes).is_some());
             change(at.path());
-            assert!(Flow::remembered(&bytes).is_none(), "change {n}");
+            assert!(LoadedFlow::remembered(&bytes).is_none(), "change {n}");
         }
     }
 
@@ -101,12 +102,12 @@ outputs: { said: say.said }
         let at = tempfile::tempdir().unwrap();
         let bytes = write(at.path()).to_bytes();
         for end in 0..bytes.len() {
-            assert!(Flow::remembered(&bytes[..end]).is_none());
+            assert!(LoadedFlow::remembered(&bytes[..end]).is_none());
         }
         for byte in 0..bytes.len() {
             let mut damaged = bytes.clone();
             damaged[byte] ^= 1;
-            assert!(Flow::remembered(&damaged).is_none());
+            assert!(LoadedFlow::remembered(&damaged).is_none());
         }
     }
 }

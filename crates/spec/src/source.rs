@@ -1,6 +1,6 @@
 //! A file that was read: its text, where its lines begin, and what place a byte of it is.
 
-use crate::problem::Place;
+use crate::problem::SourceLocation;
 use std::{ops::Range, rc::Rc};
 
 /// Bytes of a source.
@@ -18,7 +18,7 @@ impl Span {
 
 /// How a scalar was written down.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Style {
+pub(crate) enum ScalarQuoting {
     Plain,
     Quoted,
     Block,
@@ -29,15 +29,15 @@ pub(crate) enum Style {
 pub(crate) struct Text {
     pub(crate) text: String,
     pub(crate) span: Span,
-    pub(crate) style: Style,
+    pub(crate) style: ScalarQuoting,
 }
 
 /// A file and its text. Cheap to clone.
 #[derive(Clone, Debug)]
-pub(crate) struct Source(Rc<Inner>);
+pub(crate) struct SourceFile(Rc<SourceText>);
 
 #[derive(Debug)]
-struct Inner {
+struct SourceText {
     file: String,
     text: String,
     lines: Vec<usize>,
@@ -46,11 +46,11 @@ struct Inner {
 /// Characters of a line that are shown.
 const SHOWN_CHARS_MAX: usize = 160;
 
-impl Source {
+impl SourceFile {
     pub(crate) fn new(file: impl Into<String>, text: String) -> Self {
         let breaks = text.bytes().enumerate().filter(|(_, byte)| *byte == b'\n').map(|(at, _)| at + 1);
         let lines = std::iter::once(0).chain(breaks).collect();
-        Source(Rc::new(Inner { file: file.into(), lines, text }))
+        SourceFile(Rc::new(SourceText { file: file.into(), lines, text }))
     }
 
     pub(crate) fn file(&self) -> &str {
@@ -85,13 +85,13 @@ impl Source {
     }
 
     /// The place of a span; of several lines, the first.
-    pub(crate) fn place(&self, span: Span) -> Place {
+    pub(crate) fn place(&self, span: Span) -> SourceLocation {
         let (start, text, line, column) = self.line_at(span.start);
         let rest = &text[(floor(&self.0.text, span.start) - start).min(text.len())..];
         let len = floor(rest, (span.end - span.start).min(rest.len()));
         let len = (rest[..len].trim_end().chars().count() as u32).max(1);
         let source_line = text.chars().take(SHOWN_CHARS_MAX).collect();
-        Place { file: self.0.file.clone(), line, column, len, source_line }
+        SourceLocation { file: self.0.file.clone(), line, column, len, source_line }
     }
 
     /// Where `range` of what a scalar means stands in the source: its letters are looked for one after the other.
@@ -107,13 +107,13 @@ impl Source {
         };
         let mut at = floor(&self.0.text, text.span.start);
         match text.style {
-            Style::Plain => {}
-            Style::Quoted => at += 1,
+            ScalarQuoting::Plain => {}
+            ScalarQuoting::Quoted => at += 1,
             // The line with `|` or `>` is not content.
-            Style::Block if self.0.text[at..].starts_with(['|', '>']) => {
+            ScalarQuoting::Block if self.0.text[at..].starts_with(['|', '>']) => {
                 at += self.0.text[at..].find('\n').map_or(0, |line| line + 1);
             }
-            Style::Block => {}
+            ScalarQuoting::Block => {}
         }
         let (mut first, mut last) = (None, at);
         for (offset, letter) in text.text.char_indices() {
@@ -151,7 +151,7 @@ mod tests {
 
     #[test]
     fn a_place_is_counted_in_characters_from_one() {
-        let source = Source::new("f", String::from("ä: b\r\ncé d\n"));
+        let source = SourceFile::new("f", String::from("ä: b\r\ncé d\n"));
         let place = source.place(Span::new(8, 12));
         assert_eq!((place.line, place.column, place.len, place.source_line.as_str()), (2, 2, 3, "cé d"));
         assert_eq!(source.position(4), (1, 4));
@@ -161,12 +161,13 @@ mod tests {
     #[test]
     fn part_of_a_scalar_is_found_in_every_style() {
         let whole = "a: |\n  one\n  two ${{ x }}\nb: \"q\\\"r ${{ y }}\"\n";
-        let source = Source::new("f", whole.to_owned());
-        let block = Text { text: "one\ntwo ${{ x }}\n".into(), span: Span::new(3, 26), style: Style::Block };
+        let source = SourceFile::new("f", whole.to_owned());
+        let block = Text { text: "one\ntwo ${{ x }}\n".into(), span: Span::new(3, 26), style: ScalarQuoting::Block };
         let found = source.inside(&block, 12..13);
         assert_eq!((&whole[found.start..found.end], found.start), ("x", 21));
         let start = whole.find('"').unwrap_or(0);
-        let quoted = Text { text: "q\"r ${{ y }}".into(), span: Span::new(start, whole.len()), style: Style::Quoted };
+        let quoted =
+            Text { text: "q\"r ${{ y }}".into(), span: Span::new(start, whole.len()), style: ScalarQuoting::Quoted };
         let found = source.inside(&quoted, 8..9);
         assert_eq!(&whole[found.start..found.end], "y");
     }

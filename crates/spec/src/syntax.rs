@@ -17,5 +17,5 @@ pub(crate) mod step;
 pub(crate) mod tree;
 mod yaml;
 
-pub(crate) use tree::{Key, Node, What};
-pub(crate) use yaml::{Budget, parse};
+pub(crate) use tree::{MapKey, NodeKind, YamlNode};
+pub(crate) use yaml::{NodeBudget, parse};

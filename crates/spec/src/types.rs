@@ -3,7 +3,7 @@
 use crate::{
     limits::TYPE_DEPTH_MAX,
     source::Text,
-    syntax::{Node, What, fields::Reader},
+    syntax::{NodeKind, YamlNode, fields::FieldReader},
     words,
 };
 use onceflow_core::model::Type;
@@ -12,45 +12,45 @@ use std::collections::BTreeMap;
 
 /// A type as it is written down: what the kernel's types say, and which words an enum allows.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Shape {
+pub enum TypeDecl {
     /// One that is not made of others.
     Plain(Type),
     /// One of these words; text for the kernel.
     Enum(Vec<String>),
     /// A list.
-    List(Box<Shape>),
+    List(Box<TypeDecl>),
     /// A value or none.
-    Option(Box<Shape>),
+    Option(Box<TypeDecl>),
     /// Named fields.
-    Record(BTreeMap<String, Shape>),
+    Record(BTreeMap<String, TypeDecl>),
 }
 
-impl Shape {
+impl TypeDecl {
     /// What stands for a type that could not be read: it takes part in everything, so that only the first mistake is
     /// said.
-    pub(crate) const UNCLEAR: Shape = Shape::Plain(Type::Json);
+    pub(crate) const UNCLEAR: TypeDecl = TypeDecl::Plain(Type::Json);
 
     /// What the kernel calls it.
     pub fn ty(&self) -> Type {
         match self {
-            Shape::Plain(ty) => ty.clone(),
-            Shape::Enum(_) => Type::Text,
-            Shape::List(inner) => Type::list(inner.ty()),
-            Shape::Option(inner) => Type::option(inner.ty()),
-            Shape::Record(fields) => {
+            TypeDecl::Plain(ty) => ty.clone(),
+            TypeDecl::Enum(_) => Type::Text,
+            TypeDecl::List(inner) => Type::list(inner.ty()),
+            TypeDecl::Option(inner) => Type::option(inner.ty()),
+            TypeDecl::Record(fields) => {
                 Type::Record(fields.iter().map(|(name, shape)| (name.clone(), shape.ty())).collect())
             }
         }
     }
 
     /// Without the option around it.
-    pub fn required(&self) -> &Shape {
-        if let Shape::Option(inner) = self { inner } else { self }
+    pub fn required(&self) -> &TypeDecl {
+        if let TypeDecl::Option(inner) = self { inner } else { self }
     }
 
     /// Of this or none.
-    pub(crate) fn optional(self) -> Shape {
-        if matches!(self, Shape::Option(_)) { self } else { Shape::Option(Box::new(self)) }
+    pub(crate) fn optional(self) -> TypeDecl {
+        if matches!(self, TypeDecl::Option(_)) { self } else { TypeDecl::Option(Box::new(self)) }
     }
 }
 
@@ -90,10 +90,10 @@ const RULE: &str =
     "types are `file dir text int float bool bytes json unit`, `list<T>`, `T?`, `{ a: T, b: T }`, `enum<a, b>`";
 
 /// The type a node says; `None` after saying what is wrong.
-pub(crate) fn read(reader: Reader<'_>, node: &Node) -> Option<Shape> {
+pub(crate) fn read(reader: FieldReader<'_>, node: &YamlNode) -> Option<TypeDecl> {
     match &node.what {
-        What::Map(entries) => match entries.as_slice() {
-            [(key, inner)] if key.name == "list" => Some(Shape::List(Box::new(read(reader, inner)?))),
+        NodeKind::Map(entries) => match entries.as_slice() {
+            [(key, inner)] if key.name == "list" => Some(TypeDecl::List(Box::new(read(reader, inner)?))),
             [(key, inner)] if key.name == "option" => Some(read(reader, inner)?.optional()),
             _ => {
                 let mut fields = BTreeMap::new();
@@ -101,7 +101,7 @@ pub(crate) fn read(reader: Reader<'_>, node: &Node) -> Option<Shape> {
                     reader.member(&key.name, key.span, "a field");
                     fields.insert(key.name.clone(), read(reader, inner)?);
                 }
-                Some(Shape::Record(fields))
+                Some(TypeDecl::Record(fields))
             }
         },
         _ => read_text(reader, &reader.text(node, "a type")?),
@@ -109,10 +109,10 @@ pub(crate) fn read(reader: Reader<'_>, node: &Node) -> Option<Shape> {
 }
 
 /// The type a text says; `None` after saying what is wrong.
-pub(crate) fn read_text(reader: Reader<'_>, text: &Text) -> Option<Shape> {
+pub(crate) fn read_text(reader: FieldReader<'_>, text: &Text) -> Option<TypeDecl> {
     match parse(&text.text) {
         Ok(shape) => Some(shape),
-        Err(Wrong { message, at, hint }) => {
+        Err(TypeError { message, at, hint }) => {
             let span = if at < text.text.len() { reader.source.inside(text, at..text.text.len()) } else { text.span };
             reader.say(span, "OF0110", message, hint);
             None
@@ -121,13 +121,13 @@ pub(crate) fn read_text(reader: Reader<'_>, text: &Text) -> Option<Shape> {
 }
 
 #[derive(Debug, PartialEq, Eq)]
-struct Wrong {
+struct TypeError {
     message: String,
     at: usize,
     hint: String,
 }
 
-fn parse(text: &str) -> Result<Shape, Wrong> {
+fn parse(text: &str) -> Result<TypeDecl, TypeError> {
     let mut parser = Parser { text, at: 0 };
     let shape = parser.shape(0)?;
     match parser.peek() {
@@ -142,8 +142,8 @@ struct Parser<'a> {
 }
 
 impl Parser<'_> {
-    fn wrong(&self, message: impl Into<String>, hint: impl Into<String>) -> Wrong {
-        Wrong { message: message.into(), at: self.at, hint: hint.into() }
+    fn wrong(&self, message: impl Into<String>, hint: impl Into<String>) -> TypeError {
+        TypeError { message: message.into(), at: self.at, hint: hint.into() }
     }
 
     fn peek(&mut self) -> Option<char> {
@@ -158,7 +158,7 @@ impl Parser<'_> {
         is_next
     }
 
-    fn expect(&mut self, wanted: char) -> Result<(), Wrong> {
+    fn expect(&mut self, wanted: char) -> Result<(), TypeError> {
         match self.eat(wanted) {
             true => Ok(()),
             false => Err(self.wrong(format!("`{}` is not a type: `{wanted}` is missing", self.text), RULE)),
@@ -173,7 +173,7 @@ impl Parser<'_> {
         &rest[..len]
     }
 
-    fn shape(&mut self, depth: usize) -> Result<Shape, Wrong> {
+    fn shape(&mut self, depth: usize) -> Result<TypeDecl, TypeError> {
         if depth > TYPE_DEPTH_MAX {
             return Err(self.wrong(format!("types are nested more than {TYPE_DEPTH_MAX} deep"), ""));
         }
@@ -184,7 +184,7 @@ impl Parser<'_> {
         Ok(shape)
     }
 
-    fn inner(&mut self, depth: usize) -> Result<Shape, Wrong> {
+    fn inner(&mut self, depth: usize) -> Result<TypeDecl, TypeError> {
         if self.eat('{') {
             return self.record(depth);
         }
@@ -192,13 +192,13 @@ impl Parser<'_> {
         let start = self.at;
         let word = self.word().to_owned();
         if let Some((_, ty)) = PLAIN.iter().find(|(name, _)| *name == word) {
-            return Ok(Shape::Plain(ty.clone()));
+            return Ok(TypeDecl::Plain(ty.clone()));
         }
         if matches!(word.as_str(), "list" | "option" | "enum") && self.eat('<') {
             let shape = match word.as_str() {
-                "list" => Shape::List(Box::new(self.shape(depth + 1)?)),
+                "list" => TypeDecl::List(Box::new(self.shape(depth + 1)?)),
                 "option" => self.shape(depth + 1)?.optional(),
-                _ => Shape::Enum(self.words()?),
+                _ => TypeDecl::Enum(self.words()?),
             };
             self.expect('>')?;
             return Ok(shape);
@@ -217,7 +217,7 @@ impl Parser<'_> {
         Err(self.wrong(format!("`{shown}` is not a type"), hint))
     }
 
-    fn words(&mut self) -> Result<Vec<String>, Wrong> {
+    fn words(&mut self) -> Result<Vec<String>, TypeError> {
         let mut words = Vec::new();
         loop {
             let word = self.word().to_owned();
@@ -231,7 +231,7 @@ impl Parser<'_> {
         }
     }
 
-    fn record(&mut self, depth: usize) -> Result<Shape, Wrong> {
+    fn record(&mut self, depth: usize) -> Result<TypeDecl, TypeError> {
         let mut fields = BTreeMap::new();
         while !self.eat('}') {
             self.peek();
@@ -252,7 +252,7 @@ impl Parser<'_> {
                 break;
             }
         }
-        Ok(Shape::Record(fields))
+        Ok(TypeDecl::Record(fields))
     }
 }
 

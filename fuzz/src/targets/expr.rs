@@ -4,9 +4,9 @@
 use super::Target;
 use onceflow_core::model::Type;
 use onceflow_exec::{
-    expr::{Scope, compile},
+    expr::{Bindings, compile},
     template,
-    value::{FileValue, Value},
+    value::{FileValue, PortValue},
 };
 use std::ops::Range;
 
@@ -106,14 +106,15 @@ const WORDS: &[&[u8]] = &[
     b" }}",
 ];
 
-fn scope() -> Scope {
-    let mut scope = Scope::new();
-    scope.bind("inputs-n", Value::Int(3));
-    scope.bind("inputs-f", Value::Float(0.5));
-    scope.bind("inputs-names", Value::List(vec![Value::text("a"), Value::text("b")]));
-    scope.bind("sample", Value::File(FileValue { name: "s 1.fq.gz".into(), path: "/w/in/sample/s 1.fq.gz".into() }));
-    scope.bind("none", Value::Null);
-    scope.bind("a-b", Value::Bytes(vec![0, 255]));
+fn scope() -> Bindings {
+    let mut scope = Bindings::new();
+    scope.bind("inputs-n", PortValue::Int(3));
+    scope.bind("inputs-f", PortValue::Float(0.5));
+    scope.bind("inputs-names", PortValue::List(vec![PortValue::text("a"), PortValue::text("b")]));
+    scope
+        .bind("sample", PortValue::File(FileValue { name: "s 1.fq.gz".into(), path: "/w/in/sample/s 1.fq.gz".into() }));
+    scope.bind("none", PortValue::Null);
+    scope.bind("a-b", PortValue::Bytes(vec![0, 255]));
     scope
 }
 

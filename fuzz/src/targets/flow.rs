@@ -3,7 +3,7 @@
 
 use super::Target;
 use onceflow_core::model;
-use onceflow_spec::{Flow, Options, Place, Problems, codes::CODES, load};
+use onceflow_spec::{LoadOptions, LoadedFlow, Problems, SourceLocation, codes::CODES, load};
 use std::{cell::OnceCell, collections::BTreeSet, fs, path::Path};
 use tempfile::TempDir;
 
@@ -103,13 +103,13 @@ fn run(input: &[u8]) -> String {
 }
 
 fn check(path: &Path, input: &[u8]) -> String {
-    match load(path, &Options::default()) {
+    match load(path, &LoadOptions::default()) {
         Ok(flow) => {
             loaded(&flow, path);
             format!("ok {} {}", flow.library.flows.len().min(9), flow.inputs.len().min(9))
         }
         Err(problems) => {
-            let again = load(path, &Options::default()).expect_err("it was wrong a moment ago");
+            let again = load(path, &LoadOptions::default()).expect_err("it was wrong a moment ago");
             assert_eq!(problems, again, "the same file is wrong in another way");
             refused(&problems, path, input)
         }
@@ -117,7 +117,7 @@ fn check(path: &Path, input: &[u8]) -> String {
 }
 
 /// A flow that was loaded is one for the kernel, as a whole and for each of its outputs, and is remembered as it is.
-fn loaded(flow: &Flow, path: &Path) {
+fn loaded(flow: &LoadedFlow, path: &Path) {
     let outputs: Vec<_> = flow.outputs.iter().map(|port| vec![port.name.clone()]).collect();
     for requested in std::iter::once(None).chain(outputs.iter().map(|one| Some(&one[..]))) {
         if let Err(errors) = model::check(&flow.library, &flow.name, requested) {
@@ -125,10 +125,10 @@ fn loaded(flow: &Flow, path: &Path) {
         }
     }
     let bytes = flow.to_bytes();
-    let remembered = Flow::remembered(&bytes).expect("nothing has changed, and it is forgotten");
+    let remembered = LoadedFlow::remembered(&bytes).expect("nothing has changed, and it is forgotten");
     assert_eq!(format!("{remembered:?}"), format!("{flow:?}"), "it is remembered otherwise");
     assert_eq!(remembered.to_bytes(), bytes, "it is remembered otherwise");
-    let again = load(path, &Options::default()).expect("it loaded a moment ago");
+    let again = load(path, &LoadOptions::default()).expect("it loaded a moment ago");
     assert_eq!(again.to_bytes(), bytes, "the same file is another flow");
 }
 
@@ -154,7 +154,7 @@ fn refused(problems: &Problems, path: &Path, input: &[u8]) -> String {
     codes.into_iter().collect::<Vec<_>>().join(" ")
 }
 
-fn inside(place: &Place, text: &str, code: &str) {
+fn inside(place: &SourceLocation, text: &str, code: &str) {
     let line = text.split('\n').nth(place.line as usize - 1);
     let Some(line) = line else { panic!("{code}: there is no line {}", place.line) };
     let line = line.trim_end_matches('\r');

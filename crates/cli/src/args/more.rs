@@ -126,7 +126,7 @@ pub(crate) struct Fork {
     pub(crate) store_inputs: bool,
     /// What becomes of input files.
     #[arg(skip)]
-    pub(crate) sources: crate::config::Sources,
+    pub(crate) sources: crate::config::SourcePolicy,
     #[command(flatten)]
     pub(crate) go_on: GoOn,
     /// Only say what would run, and why

@@ -1,8 +1,8 @@
 //! One `onceflow.toml`: what it says, with the place of everything, and all that is wrong with it at once.
 
-use super::settings::{self, Kind, Setting};
+use super::settings::{self, Setting, SettingKind};
 use crate::codes;
-use onceflow_spec::{Place, Problem};
+use onceflow_spec::{Problem, SourceLocation};
 use serde_json::{Value, json};
 use std::{
     ops::Range,
@@ -15,7 +15,7 @@ pub(crate) const NAME: &str = "onceflow.toml";
 
 /// What a file says about one setting.
 #[derive(Clone, Debug)]
-pub(crate) struct Said {
+pub(crate) struct FileSetting {
     pub(crate) setting: &'static str,
     pub(crate) value: Value,
     /// The profile it is said for.
@@ -24,16 +24,16 @@ pub(crate) struct Said {
 }
 
 /// A file that was read.
-pub(crate) struct File {
+pub(crate) struct ConfigFile {
     pub(crate) path: PathBuf,
-    pub(crate) said: Vec<Said>,
+    pub(crate) said: Vec<FileSetting>,
     pub(crate) profiles: Vec<String>,
 }
 
 /// Reads a file; what is wrong goes to `problems`.
-pub(crate) fn read(path: &Path, text: &str, problems: &mut Vec<Problem>) -> File {
-    let mut file = File { path: path.to_owned(), said: vec![], profiles: vec![] };
-    let mut reading = Reading { name: path.display().to_string(), text, problems };
+pub(crate) fn read(path: &Path, text: &str, problems: &mut Vec<Problem>) -> ConfigFile {
+    let mut file = ConfigFile { path: path.to_owned(), said: vec![], profiles: vec![] };
+    let mut reading = ConfigParser { name: path.display().to_string(), text, problems };
     match Document::parse(text) {
         Err(error) => reading.wrong(error.span(), error.message().trim().replace('\n', ", "), None),
         Ok(document) => reading.table(document.as_table(), "", None, &mut file),
@@ -41,14 +41,14 @@ pub(crate) fn read(path: &Path, text: &str, problems: &mut Vec<Problem>) -> File
     file
 }
 
-struct Reading<'a> {
+struct ConfigParser<'a> {
     name: String,
     text: &'a str,
     problems: &'a mut Vec<Problem>,
 }
 
-impl Reading<'_> {
-    fn table(&mut self, table: &dyn TableLike, inside: &str, profile: Option<&str>, file: &mut File) {
+impl ConfigParser<'_> {
+    fn table(&mut self, table: &dyn TableLike, inside: &str, profile: Option<&str>, file: &mut ConfigFile) {
         for (word, item) in table.iter() {
             let span = table.key(word).and_then(toml_edit::Key::span);
             let name = if inside.is_empty() { word.to_owned() } else { format!("{inside}.{word}") };
@@ -69,7 +69,7 @@ impl Reading<'_> {
         }
     }
 
-    fn profiles(&mut self, item: &Item, span: Option<Range<usize>>, file: &mut File) {
+    fn profiles(&mut self, item: &Item, span: Option<Range<usize>>, file: &mut ConfigFile) {
         let Some(table) = item.as_table_like() else {
             let hint = String::from("[profile.NAME], and then `--profile NAME`");
             return self.wrong(item.span().or(span), String::from("`profile` is a table of profiles"), Some(hint));
@@ -88,17 +88,17 @@ impl Reading<'_> {
         }
     }
 
-    fn setting(&mut self, setting: &'static Setting, item: &Item, profile: Option<&str>, file: &mut File) {
+    fn setting(&mut self, setting: &'static Setting, item: &Item, profile: Option<&str>, file: &mut ConfigFile) {
         match value(setting.kind, item) {
             Some(value) => {
                 let value = match (setting.kind, value.as_str()) {
                     // A directory is seen from the file that says it.
-                    (Kind::Path, Some(path)) => json!(beside(&file.path, path)),
-                    (Kind::Store, Some(path)) if !path.contains("://") => json!(beside(&file.path, path)),
+                    (SettingKind::Path, Some(path)) => json!(beside(&file.path, path)),
+                    (SettingKind::Store, Some(path)) if !path.contains("://") => json!(beside(&file.path, path)),
                     _ => value,
                 };
                 let line = self.place(item.span()).line;
-                file.said.push(Said { setting: setting.name, value, profile: profile.map(str::to_owned), line });
+                file.said.push(FileSetting { setting: setting.name, value, profile: profile.map(str::to_owned), line });
             }
             None => {
                 let message = format!("`{}` cannot be this: {}", setting.name, setting.kind.rule());
@@ -112,7 +112,7 @@ impl Reading<'_> {
         self.problems.push(Problem { code: codes::CONFIG, message, place, hint });
     }
 
-    fn place(&self, span: Option<Range<usize>>) -> Place {
+    fn place(&self, span: Option<Range<usize>>) -> SourceLocation {
         let span = span.unwrap_or(0..0);
         let start = self.text.floor_char_boundary(span.start.min(self.text.len()));
         let end = self.text.floor_char_boundary(span.end.clamp(start, self.text.len()));
@@ -120,7 +120,7 @@ impl Reading<'_> {
         let begin = before.rfind('\n').map_or(0, |at| at + 1);
         let source_line = self.text[begin..].lines().next().unwrap_or_default().to_owned();
         let count = |text: &str| u32::try_from(text.chars().count()).unwrap_or(u32::MAX);
-        Place {
+        SourceLocation {
             file: self.name.clone(),
             line: count(&before.chars().filter(|letter| *letter == '\n').collect::<String>()) + 1,
             column: count(&self.text[begin..start]) + 1,
@@ -131,27 +131,30 @@ impl Reading<'_> {
 }
 
 /// What a value says, if it says what it may.
-fn value(kind: Kind, item: &Item) -> Option<Value> {
+fn value(kind: SettingKind, item: &Item) -> Option<Value> {
     let text = match kind {
-        Kind::Labels => {
+        SettingKind::Labels => {
             let labels: Option<Vec<_>> = item.as_array()?.iter().map(|label| label.as_str()).collect();
             let labels = labels?;
             return labels.iter().all(|label| onceflow_spec::is_label(label)).then(|| json!(labels));
         }
-        Kind::Paths => {
+        SettingKind::Paths => {
             let paths: Option<Vec<_>> = item.as_array()?.iter().map(|path| path.as_str()).collect();
             let paths = paths?;
             return paths.iter().all(|path| path.starts_with('/')).then(|| json!(paths));
         }
-        Kind::Bool => return item.as_bool().map(|it| json!(it)),
-        Kind::Jobs => item.as_integer()?.to_string(),
-        Kind::Processors => {
+        SettingKind::Bool => return item.as_bool().map(|it| json!(it)),
+        SettingKind::Jobs => item.as_integer()?.to_string(),
+        SettingKind::Processors => {
             item.as_integer().map(|it| it.to_string()).or_else(|| item.as_float().map(|it| it.to_string()))?
         }
-        Kind::Time if item.as_integer() == Some(0) => String::from("0"),
-        Kind::Store | Kind::Path | Kind::Time | Kind::Size | Kind::Color | Kind::ResultsMode => {
-            item.as_str()?.to_owned()
-        }
+        SettingKind::Time if item.as_integer() == Some(0) => String::from("0"),
+        SettingKind::Store
+        | SettingKind::Path
+        | SettingKind::Time
+        | SettingKind::Size
+        | SettingKind::Color
+        | SettingKind::ResultsMode => item.as_str()?.to_owned(),
     };
     kind.read(&text).ok()
 }

@@ -1,7 +1,7 @@
 //! Gives a command line what it does not say: every flag that was given becomes a setting, every one that was not takes
 //! its setting.
 
-use super::{Config, Origin, Sources};
+use super::{Config, SettingOrigin, SourcePolicy};
 use crate::args::{Cli, Color, Common, Flow, Verb};
 use clap::{ArgMatches, parser::ValueSource};
 use onceflow_spec::ResultsMode;
@@ -58,14 +58,14 @@ pub(crate) fn fill(cli: &mut Cli, matches: &ArgMatches, config: &mut Config) {
             flow(&mut run.flow, &is_said, config);
             option(&mut run.jobs, "jobs", "jobs", &is_said, config, number);
             match is_said("out") {
-                true => config.set("out", json!(run.out.to_string_lossy()), Origin::Flag("out")),
+                true => config.set("out", json!(run.out.to_string_lossy()), SettingOrigin::Flag("out")),
                 false => run.out = text(config, "out").map_or_else(|| run.out.clone(), PathBuf::from),
             }
             match is_said("results_mode") {
                 true => config.set(
                     "results_mode",
                     json!(run.results_mode.map(ResultsMode::word)),
-                    Origin::Flag("results-mode"),
+                    SettingOrigin::Flag("results-mode"),
                 ),
                 false => run.results_mode_otherwise = results_mode(config),
             }
@@ -89,7 +89,7 @@ pub(crate) fn fill(cli: &mut Cli, matches: &ArgMatches, config: &mut Config) {
             option(&mut worker.memory, "memory", "worker.memory", &is_said, config, Value::as_u64);
             option(&mut worker.lease, "lease", "worker.lease", &is_said, config, Value::as_u64);
             match is_said("label") {
-                true => config.set("worker.labels", json!(worker.label), Origin::Flag("label")),
+                true => config.set("worker.labels", json!(worker.label), SettingOrigin::Flag("label")),
                 false => {
                     let labels = config.get("worker.labels").and_then(|known| known.value.as_array());
                     worker.label =
@@ -105,13 +105,13 @@ fn common(common: &mut Common, is_said: &impl Fn(&str) -> bool, config: &mut Con
     match is_said("store") {
         true => {
             let shown = common.store.as_ref().map(|store| store.to_string_lossy().into_owned());
-            config.set("store", json!(shown), Origin::Flag("store"));
+            config.set("store", json!(shown), SettingOrigin::Flag("store"));
         }
         // The environment has been read with the rest, but for what is no text.
         false => common.store = text(config, "store").map(PathBuf::from).or(common.store.take()),
     }
     match is_said("quiet") {
-        true => config.set("quiet", json!(true), Origin::Flag("quiet")),
+        true => config.set("quiet", json!(true), SettingOrigin::Flag("quiet")),
         false => common.quiet = config.get("quiet").is_some_and(|known| known.value == true),
     }
     let word = match common.color {
@@ -120,7 +120,7 @@ fn common(common: &mut Common, is_said: &impl Fn(&str) -> bool, config: &mut Con
         Color::Never => "never",
     };
     match is_said("color") {
-        true => config.set("color", json!(word), Origin::Flag("color")),
+        true => config.set("color", json!(word), SettingOrigin::Flag("color")),
         false => {
             common.color = match text(config, "color").as_deref() {
                 Some("always") => Color::Always,
@@ -137,14 +137,14 @@ fn results_mode(config: &Config) -> ResultsMode {
 }
 
 /// What becomes of input files.
-fn sources(stored: &mut bool, is_said: &impl Fn(&str) -> bool, config: &mut Config) -> Sources {
+fn sources(stored: &mut bool, is_said: &impl Fn(&str) -> bool, config: &mut Config) -> SourcePolicy {
     match is_said("store_inputs") {
-        true => config.set("store_inputs", json!(*stored), Origin::Flag("store-inputs")),
+        true => config.set("store_inputs", json!(*stored), SettingOrigin::Flag("store-inputs")),
         false => *stored = config.get("store_inputs").is_some_and(|known| known.value == true),
     }
     let shared = config.get("shared_paths").and_then(|known| known.value.as_array());
     let shared = shared.into_iter().flatten().filter_map(|path| path.as_str().map(PathBuf::from)).collect();
-    Sources { stored: *stored, shared }
+    SourcePolicy { stored: *stored, shared }
 }
 
 fn flow(flow: &mut Flow, is_said: &impl Fn(&str) -> bool, config: &mut Config) {
@@ -153,7 +153,7 @@ fn flow(flow: &mut Flow, is_said: &impl Fn(&str) -> bool, config: &mut Config) {
     for (name, setting, said) in [("keep", "retention.keep", flow.keep), ("history", "retention.history", flow.history)]
     {
         if is_said(name) {
-            config.set(setting, json!(said), Origin::Flag(name));
+            config.set(setting, json!(said), SettingOrigin::Flag(name));
         }
     }
 }
@@ -177,8 +177,8 @@ fn option<T: Clone + serde::Serialize>(
     read: impl Fn(&Value) -> Option<T>,
 ) {
     if is_said(flag) {
-        config.set(setting, json!(given), Origin::Flag(flag));
-    } else if let Some(known) = config.get(setting).filter(|known| known.origin != Origin::Default) {
+        config.set(setting, json!(given), SettingOrigin::Flag(flag));
+    } else if let Some(known) = config.get(setting).filter(|known| known.origin != SettingOrigin::Default) {
         *given = read(&known.value);
     }
 }

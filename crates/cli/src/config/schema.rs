@@ -1,6 +1,6 @@
 //! The JSON Schema of `onceflow.toml`, for editors; `docs/config.schema.json` holds it.
 
-use super::settings::{Kind, SETTINGS};
+use super::settings::{SETTINGS, SettingKind};
 use serde_json::{Map, Value, json};
 
 const TIME: &str = r"^(0|([0-9]+(\.[0-9]+)? ?(ms|s|m|h|d|w))+)$";
@@ -49,27 +49,32 @@ fn settings() -> Map<String, Value> {
     all
 }
 
-fn default_of(kind: Kind, text: &str) -> Option<Value> {
+fn default_of(kind: SettingKind, text: &str) -> Option<Value> {
     match kind {
-        Kind::Time | Kind::Size | Kind::Path | Kind::Color | Kind::Store | Kind::ResultsMode => Some(json!(text)),
+        SettingKind::Time
+        | SettingKind::Size
+        | SettingKind::Path
+        | SettingKind::Color
+        | SettingKind::Store
+        | SettingKind::ResultsMode => Some(json!(text)),
         _ => kind.read(text).ok(),
     }
 }
 
-fn of(kind: Kind) -> Value {
+fn of(kind: SettingKind) -> Value {
     match kind {
-        Kind::Store | Kind::Path => json!({ "type": "string", "minLength": 1 }),
-        Kind::Jobs => json!({ "type": "integer", "minimum": 1, "maximum": 65535 }),
-        Kind::Processors => json!({ "type": "number", "exclusiveMinimum": 0 }),
-        Kind::Time => {
+        SettingKind::Store | SettingKind::Path => json!({ "type": "string", "minLength": 1 }),
+        SettingKind::Jobs => json!({ "type": "integer", "minimum": 1, "maximum": 65535 }),
+        SettingKind::Processors => json!({ "type": "number", "exclusiveMinimum": 0 }),
+        SettingKind::Time => {
             json!({ "anyOf": [{ "type": "string", "pattern": TIME, "examples": ["30s", "7d"] }, { "const": 0 }] })
         }
-        Kind::Size => json!({ "type": "string", "pattern": SIZE, "examples": ["512MiB", "2GB"] }),
-        Kind::Bool => json!({ "type": "boolean" }),
-        Kind::Color => json!({ "enum": ["auto", "always", "never"] }),
-        Kind::Paths => json!({ "type": "array", "items": { "type": "string", "pattern": "^/" } }),
-        Kind::ResultsMode => json!({ "enum": onceflow_spec::ResultsMode::WORDS }),
-        Kind::Labels => {
+        SettingKind::Size => json!({ "type": "string", "pattern": SIZE, "examples": ["512MiB", "2GB"] }),
+        SettingKind::Bool => json!({ "type": "boolean" }),
+        SettingKind::Color => json!({ "enum": ["auto", "always", "never"] }),
+        SettingKind::Paths => json!({ "type": "array", "items": { "type": "string", "pattern": "^/" } }),
+        SettingKind::ResultsMode => json!({ "enum": onceflow_spec::ResultsMode::WORDS }),
+        SettingKind::Labels => {
             json!({ "type": "array", "items": { "type": "string", "pattern": "^[A-Za-z0-9_.-]{1,32}$" }, "maxItems": 5 })
         }
     }

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 pub(crate) struct Setting {
     /// As in a file: `retention.keep`.
     pub(crate) name: &'static str,
-    pub(crate) kind: Kind,
+    pub(crate) kind: SettingKind,
     /// What it is if nobody says; none if that depends on where we are.
     pub(crate) default: Option<&'static str>,
     pub(crate) help: &'static str,
@@ -15,7 +15,7 @@ pub(crate) struct Setting {
 
 /// What a setting may be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum SettingKind {
     /// A directory or the address of a server.
     Store,
     /// A directory.
@@ -37,80 +37,85 @@ pub(crate) enum Kind {
 
 /// All of them.
 pub(crate) const SETTINGS: [Setting; 17] = [
-    Setting { name: "store", kind: Kind::Store, default: None, help: "The store: a directory, or redis://HOST." },
-    Setting { name: "out", kind: Kind::Path, default: Some("results"), help: "Where `run` puts results." },
+    Setting {
+        name: "store",
+        kind: SettingKind::Store,
+        default: None,
+        help: "The store: a directory, or redis://HOST.",
+    },
+    Setting { name: "out", kind: SettingKind::Path, default: Some("results"), help: "Where `run` puts results." },
     Setting {
         name: "results_mode",
-        kind: Kind::ResultsMode,
+        kind: SettingKind::ResultsMode,
         default: Some("copy"),
         help: "How results get there, if neither `--results-mode` nor the flow says: copied, linked or moved.",
     },
     Setting {
         name: "store_inputs",
-        kind: Kind::Bool,
+        kind: SettingKind::Bool,
         default: Some("false"),
         help: "Copy input files into the store, instead of reading them where they are.",
     },
     Setting {
         name: "shared_paths",
-        kind: Kind::Paths,
+        kind: SettingKind::Paths,
         default: None,
         help: "Directories that every machine finds at the same path: a server's store refers to input files there.",
     },
-    Setting { name: "jobs", kind: Kind::Jobs, default: None, help: "Steps at a time, of `run` and `worker`." },
-    Setting { name: "color", kind: Kind::Color, default: Some("auto"), help: "When to use colour." },
-    Setting { name: "quiet", kind: Kind::Bool, default: Some("false"), help: "No talk but errors." },
+    Setting { name: "jobs", kind: SettingKind::Jobs, default: None, help: "Steps at a time, of `run` and `worker`." },
+    Setting { name: "color", kind: SettingKind::Color, default: Some("auto"), help: "When to use colour." },
+    Setting { name: "quiet", kind: SettingKind::Bool, default: Some("false"), help: "No talk but errors." },
     Setting {
         name: "retention.keep",
-        kind: Kind::Time,
+        kind: SettingKind::Time,
         default: Some("0"),
         help: "How long inner values outlive a run, if neither `--keep` nor the flow says.",
     },
     Setting {
         name: "retention.history",
-        kind: Kind::Time,
+        kind: SettingKind::Time,
         default: Some("7d"),
         help: "How long a finished run can be asked about, if neither `--history` nor the flow says.",
     },
     Setting {
         name: "retention.keep_max",
-        kind: Kind::Time,
+        kind: SettingKind::Time,
         default: None,
         help: "The longest that inner values outlive a run, whoever says otherwise.",
     },
     Setting {
         name: "retention.history_max",
-        kind: Kind::Time,
+        kind: SettingKind::Time,
         default: None,
         help: "The longest that a finished run can be asked about, whoever says otherwise.",
     },
     Setting {
         name: "retention.bytes_max",
-        kind: Kind::Size,
+        kind: SettingKind::Size,
         default: None,
         help: "The most that large values in the store may take together; what is more is refused as no room.",
     },
     Setting {
         name: "worker.labels",
-        kind: Kind::Labels,
+        kind: SettingKind::Labels,
         default: None,
         help: "Labels of steps that `worker` takes, too.",
     },
     Setting {
         name: "worker.cpus",
-        kind: Kind::Processors,
+        kind: SettingKind::Processors,
         default: None,
         help: "Processors that steps of a worker may reserve together.",
     },
     Setting {
         name: "worker.memory",
-        kind: Kind::Size,
+        kind: SettingKind::Size,
         default: None,
         help: "Memory that steps of a worker may reserve together.",
     },
     Setting {
         name: "worker.lease",
-        kind: Kind::Time,
+        kind: SettingKind::Time,
         default: Some("30s"),
         help: "How long a step stays a worker's own without a sign of life.",
     },
@@ -176,7 +181,7 @@ pub(crate) fn meant(word: &str, table: &str) -> String {
     }
 }
 
-impl Kind {
+impl SettingKind {
     /// What a text says, as data: times in milliseconds, sizes in bytes.
     ///
     /// # Errors
@@ -184,27 +189,27 @@ impl Kind {
     pub(crate) fn read(self, text: &str) -> Result<Value, &'static str> {
         let rule = self.rule();
         match self {
-            Kind::Store | Kind::Path => (!text.is_empty()).then(|| json!(text)).ok_or(rule),
-            Kind::Jobs => text.parse::<u16>().ok().filter(|jobs| *jobs > 0).map(|jobs| json!(jobs)).ok_or(rule),
-            Kind::Processors => {
+            SettingKind::Store | SettingKind::Path => (!text.is_empty()).then(|| json!(text)).ok_or(rule),
+            SettingKind::Jobs => text.parse::<u16>().ok().filter(|jobs| *jobs > 0).map(|jobs| json!(jobs)).ok_or(rule),
+            SettingKind::Processors => {
                 let cpus = text.parse::<f64>().ok().filter(|cpus| (0.001..=1_000_000.0).contains(cpus));
                 cpus.map(|cpus| json!(cpus)).ok_or(rule)
             }
-            Kind::Time => onceflow_spec::duration_ms(text).map(|ms| json!(ms)).ok_or(rule),
-            Kind::Size => onceflow_spec::size_bytes(text).map(|bytes| json!(bytes)).ok_or(rule),
-            Kind::Bool => match text {
+            SettingKind::Time => onceflow_spec::duration_ms(text).map(|ms| json!(ms)).ok_or(rule),
+            SettingKind::Size => onceflow_spec::size_bytes(text).map(|bytes| json!(bytes)).ok_or(rule),
+            SettingKind::Bool => match text {
                 "true" | "1" | "yes" => Ok(json!(true)),
                 "false" | "0" | "no" => Ok(json!(false)),
                 _ => Err(rule),
             },
             // As in PATH.
-            Kind::Paths => {
+            SettingKind::Paths => {
                 let paths: Vec<_> = text.split(':').filter(|path| !path.is_empty()).collect();
                 (!paths.is_empty() && paths.iter().all(|path| path.starts_with('/'))).then(|| json!(paths)).ok_or(rule)
             }
-            Kind::ResultsMode => onceflow_spec::ResultsMode::of(text).map(|_| json!(text)).ok_or(rule),
-            Kind::Color => ["auto", "always", "never"].contains(&text).then(|| json!(text)).ok_or(rule),
-            Kind::Labels => {
+            SettingKind::ResultsMode => onceflow_spec::ResultsMode::of(text).map(|_| json!(text)).ok_or(rule),
+            SettingKind::Color => ["auto", "always", "never"].contains(&text).then(|| json!(text)).ok_or(rule),
+            SettingKind::Labels => {
                 let labels: Vec<_> = text.split(',').map(str::trim).filter(|label| !label.is_empty()).collect();
                 labels.iter().all(|label| onceflow_spec::is_label(label)).then(|| json!(labels)).ok_or(rule)
             }
@@ -214,19 +219,19 @@ impl Kind {
     /// What it should be.
     pub(crate) fn rule(self) -> &'static str {
         match self {
-            Kind::Store => "a store is a directory, or `redis://HOST`",
-            Kind::Path => "a directory is a text",
-            Kind::Paths => "shared paths are a list of absolute directories: [\"/data\"]",
-            Kind::ResultsMode => "results are put in their place by \"copy\", \"link\" or \"move\"",
-            Kind::Jobs => "steps at a time are a whole number from 1 to 65535",
-            Kind::Processors => "processors are a number, such as 8 or 0.5",
-            Kind::Time => {
+            SettingKind::Store => "a store is a directory, or `redis://HOST`",
+            SettingKind::Path => "a directory is a text",
+            SettingKind::Paths => "shared paths are a list of absolute directories: [\"/data\"]",
+            SettingKind::ResultsMode => "results are put in their place by \"copy\", \"link\" or \"move\"",
+            SettingKind::Jobs => "steps at a time are a whole number from 1 to 65535",
+            SettingKind::Processors => "processors are a number, such as 8 or 0.5",
+            SettingKind::Time => {
                 "a time is a number and a unit: \"500ms\", \"30s\", \"10m\", \"12h\", \"7d\", \"2w\", or \"0\""
             }
-            Kind::Size => "a size is a number and a unit: \"512MiB\", \"2GB\"",
-            Kind::Bool => "it is true or false",
-            Kind::Color => "colour is \"auto\", \"always\" or \"never\"",
-            Kind::Labels => "labels are a list of texts of letters, digits, `-`, `_` and `.`: [\"gpu\"]",
+            SettingKind::Size => "a size is a number and a unit: \"512MiB\", \"2GB\"",
+            SettingKind::Bool => "it is true or false",
+            SettingKind::Color => "colour is \"auto\", \"always\" or \"never\"",
+            SettingKind::Labels => "labels are a list of texts of letters, digits, `-`, `_` and `.`: [\"gpu\"]",
         }
     }
 }

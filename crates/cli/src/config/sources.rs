@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 /// What the settings say.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Sources {
+pub(crate) struct SourcePolicy {
     /// Input files are copied, whatever the flow says.
     pub(crate) stored: bool,
     /// Directories that all machines find at the same path.
@@ -22,7 +22,7 @@ pub(crate) struct ByReference {
     below: Vec<PathBuf>,
 }
 
-impl Sources {
+impl SourcePolicy {
     /// Which files are referred to in this store, by a flow that may want them stored.
     pub(crate) fn by_reference(&self, location: &StoreLocation, flow_stores: bool) -> ByReference {
         match (self.stored || flow_stores, &location.server) {
@@ -66,13 +66,13 @@ mod tests {
         std::os::unix::fs::symlink(own.join("f"), shared.join("link")).unwrap();
         let here = location::find(Some(Path::new("store")), directory.path());
         let server = location::find(Some(Path::new("redis://host")), directory.path());
-        let sources = Sources { stored: false, shared: vec![shared.clone()] };
-        let holds = |sources: &Sources, location: &StoreLocation, flow: bool, path: PathBuf| {
+        let sources = SourcePolicy { stored: false, shared: vec![shared.clone()] };
+        let holds = |sources: &SourcePolicy, location: &StoreLocation, flow: bool, path: PathBuf| {
             sources.by_reference(location, flow).holds_for(&path)
         };
         assert!(holds(&sources, &here, false, own.join("f")));
         assert!(!holds(&sources, &here, true, own.join("f")), "the flow wants it stored");
-        assert!(!holds(&Sources { stored: true, ..sources.clone() }, &here, false, own.join("f")));
+        assert!(!holds(&SourcePolicy { stored: true, ..sources.clone() }, &here, false, own.join("f")));
         assert!(!holds(&sources, &here, false, PathBuf::from("/dev/null")), "it is no file");
         assert!(holds(&sources, &server, false, shared.join("f")));
         assert!(!holds(&sources, &server, false, own.join("f")), "other machines do not find it");

@@ -1,7 +1,7 @@
 //! A scene in the language of Graphviz.
 
 use super::{
-    scene::{Kind, Repeats, Scene},
+    scene::{BoxKind, Repeats, Scene},
     style::colours,
 };
 
@@ -33,7 +33,7 @@ fn inside(scene: &Scene, group: Option<usize>, depth: usize, text: &mut String) 
             label = format!("{label}\n{}{}{told}", one.state.state.word(), if told.is_empty() { "" } else { " · " });
         }
         let shape = match one.kind {
-            Kind::Input | Kind::Output => ", shape=ellipse",
+            BoxKind::Input | BoxKind::Output => ", shape=ellipse",
             _ if one.repeats == Repeats::Each => ", peripheries=2",
             _ => "",
         };

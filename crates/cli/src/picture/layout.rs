@@ -34,7 +34,7 @@ pub(crate) struct Rect {
 
 /// Everything, placed.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Placed {
+pub(crate) struct PlacedScene {
     pub(crate) width: f64,
     pub(crate) height: f64,
     /// By index of the scene.
@@ -48,23 +48,23 @@ pub(crate) struct Placed {
 
 /// Something that stands in a graph: a box or a group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Item {
+enum LayoutItem {
     Box(usize),
     Group(usize),
 }
 
 /// Places all of a scene whose boxes have these sizes.
-pub(crate) fn location(scene: &Scene, sizes: &[(f64, f64)]) -> Placed {
+pub(crate) fn place(scene: &Scene, sizes: &[(f64, f64)]) -> PlacedScene {
     let down = place_as(scene, sizes, false);
     if down.width <= down.height * SHAPE * 1.5 && down.height <= down.width * 2.5 {
         return down;
     }
     let across = place_as(scene, sizes, true);
-    let badness = |placed: &Placed| (placed.width / SHAPE).max(placed.height);
+    let badness = |placed: &PlacedScene| (placed.width / SHAPE).max(placed.height);
     if badness(&across) < badness(&down) * 0.8 { across } else { down }
 }
 
-fn place_as(scene: &Scene, sizes: &[(f64, f64)], is_across: bool) -> Placed {
+fn place_as(scene: &Scene, sizes: &[(f64, f64)], is_across: bool) -> PlacedScene {
     let mut placing = Placing {
         scene,
         sizes,
@@ -75,11 +75,11 @@ fn place_as(scene: &Scene, sizes: &[(f64, f64)], is_across: bool) -> Placed {
         arrows: Vec::new(),
     };
     for (at, one) in scene.boxes.iter().enumerate() {
-        placing.inside.entry(one.group).or_default().push(Item::Box(at));
+        placing.inside.entry(one.group).or_default().push(LayoutItem::Box(at));
     }
     // Groups come after those around them, so the innermost are measured first.
     for (at, group) in scene.groups.iter().enumerate() {
-        placing.inside.entry(group.group).or_default().push(Item::Group(at));
+        placing.inside.entry(group.group).or_default().push(LayoutItem::Group(at));
     }
     for at in (0..scene.groups.len()).rev() {
         let (w, h) = placing.graph(Some(at));
@@ -90,7 +90,7 @@ fn place_as(scene: &Scene, sizes: &[(f64, f64)], is_across: bool) -> Placed {
         let Rect { x, y, .. } = placing.groups[at];
         placing.move_inside(at, x + PAD, y + PAD + HEAD);
     }
-    Placed {
+    PlacedScene {
         width,
         height,
         boxes: placing.boxes,
@@ -104,7 +104,7 @@ struct Placing<'a> {
     scene: &'a Scene,
     sizes: &'a [(f64, f64)],
     is_across: bool,
-    inside: BTreeMap<Option<usize>, Vec<Item>>,
+    inside: BTreeMap<Option<usize>, Vec<LayoutItem>>,
     boxes: Vec<Rect>,
     groups: Vec<Rect>,
     /// With the group it is drawn in.
@@ -146,17 +146,17 @@ impl Placing<'_> {
         if self.is_across { (size.1, size.0) } else { size }
     }
 
-    fn rect(&mut self, item: Item) -> &mut Rect {
+    fn rect(&mut self, item: LayoutItem) -> &mut Rect {
         match item {
-            Item::Box(at) => &mut self.boxes[at],
-            Item::Group(at) => &mut self.groups[at],
+            LayoutItem::Box(at) => &mut self.boxes[at],
+            LayoutItem::Group(at) => &mut self.groups[at],
         }
     }
 
-    fn size(&self, item: Item) -> (f64, f64) {
+    fn size(&self, item: LayoutItem) -> (f64, f64) {
         match item {
-            Item::Box(at) => self.sizes[at],
-            Item::Group(at) => (self.groups[at].w.max(self.name_width(at)), self.groups[at].h),
+            LayoutItem::Box(at) => self.sizes[at],
+            LayoutItem::Group(at) => (self.groups[at].w.max(self.name_width(at)), self.groups[at].h),
         }
     }
 
@@ -165,13 +165,13 @@ impl Placing<'_> {
     }
 
     /// Arrows between what is directly in a group: those of boxes deeper inside are their group's.
-    fn edges(&self, group: Option<usize>, index: &BTreeMap<Item, usize>) -> Vec<(usize, usize)> {
+    fn edges(&self, group: Option<usize>, index: &BTreeMap<LayoutItem, usize>) -> Vec<(usize, usize)> {
         let at = |which: usize| {
-            let mut item = Item::Box(which);
+            let mut item = LayoutItem::Box(which);
             let mut around = self.scene.boxes[which].group;
             while around != group {
                 let inner = around?;
-                item = Item::Group(inner);
+                item = LayoutItem::Group(inner);
                 around = self.scene.groups[inner].group;
             }
             index.get(&item).copied()

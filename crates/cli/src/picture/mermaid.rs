@@ -1,7 +1,7 @@
 //! A scene in the language of Mermaid, which many wikis and forges draw.
 
 use super::{
-    scene::{Kind, Repeats, Scene},
+    scene::{BoxKind, Repeats, Scene},
     states::State,
     style::colours,
 };
@@ -33,7 +33,7 @@ fn inside(scene: &Scene, group: Option<usize>, depth: usize, text: &mut String) 
     let pad = "  ".repeat(depth);
     for (at, one) in scene.boxes.iter().enumerate().filter(|(_, one)| one.group == group) {
         let (open, close) = match one.kind {
-            Kind::Input | Kind::Output => ("([", "])"),
+            BoxKind::Input | BoxKind::Output => ("([", "])"),
             _ if one.repeats == Repeats::Each => ("[[", "]]"),
             _ => ("[", "]"),
         };

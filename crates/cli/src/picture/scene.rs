@@ -14,7 +14,7 @@ use std::collections::{BTreeMap, BTreeSet};
 pub(crate) struct Scene {
     pub(crate) title: String,
     pub(crate) boxes: Vec<Box>,
-    pub(crate) groups: Vec<Group>,
+    pub(crate) groups: Vec<SceneGroup>,
     /// From a box to a box, by index.
     pub(crate) arrows: BTreeSet<(usize, usize)>,
     /// Whether it is of a run: boxes have states.
@@ -28,7 +28,7 @@ pub(crate) struct Box {
     /// Unique in the scene.
     pub(crate) id: String,
     pub(crate) name: String,
-    pub(crate) kind: Kind,
+    pub(crate) kind: BoxKind,
     /// The group it is in.
     pub(crate) group: Option<usize>,
     pub(crate) repeats: Repeats,
@@ -43,7 +43,7 @@ pub(crate) struct Box {
 
 /// What a box is.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) enum Kind {
+pub(crate) enum BoxKind {
     Input,
     Output,
     /// Does something: `run`, `script`, `http`, `expr`, or the name of a task in Rust.
@@ -79,7 +79,7 @@ impl Repeats {
 
 /// A step with others inside.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Group {
+pub(crate) struct SceneGroup {
     pub(crate) id: String,
     pub(crate) name: String,
     pub(crate) repeats: Repeats,
@@ -91,16 +91,16 @@ impl Box {
     /// What it is, in a word.
     pub(crate) fn word(&self) -> &str {
         match &self.kind {
-            Kind::Input => "input",
-            Kind::Output => "output",
-            Kind::Call => "calls itself",
-            Kind::Step(word) => word,
+            BoxKind::Input => "input",
+            BoxKind::Output => "output",
+            BoxKind::Call => "calls itself",
+            BoxKind::Step(word) => word,
         }
     }
 
     /// Whether it is a step.
     pub(crate) fn is_step(&self) -> bool {
-        matches!(self.kind, Kind::Step(_) | Kind::Call)
+        matches!(self.kind, BoxKind::Step(_) | BoxKind::Call)
     }
 }
 
@@ -112,7 +112,7 @@ impl Scene {
         let inputs: Vec<usize> = program.blocks[ROOT as usize]
             .inputs
             .iter()
-            .map(|input| scene.add(format!("inputs.{}", input.port.name), input.port.name.clone(), Kind::Input))
+            .map(|input| scene.add(format!("inputs.{}", input.port.name), input.port.name.clone(), BoxKind::Input))
             .collect();
         let boxes = scene.steps(program, &trace);
         for (leaf, to) in &boxes {
@@ -121,13 +121,13 @@ impl Scene {
             }
         }
         for (name, feeds) in trace.outputs() {
-            let to = scene.add(format!("outputs.{name}"), name, Kind::Output);
+            let to = scene.add(format!("outputs.{name}"), name, BoxKind::Output);
             feeds.into_iter().for_each(|feed| scene.arrow(feed, to, &inputs, &boxes));
         }
         scene.without_unread_inputs()
     }
 
-    fn add(&mut self, id: String, name: String, kind: Kind) -> usize {
+    fn add(&mut self, id: String, name: String, kind: BoxKind) -> usize {
         self.boxes.push(Box {
             id,
             name,
@@ -185,9 +185,9 @@ impl Scene {
     fn step(&mut self, program: &Program, leaf: &Leaf, parts: &[(String, String)], group: Option<usize>) -> usize {
         let task = leaf.task.map(|task| &program.tasks[task as usize]);
         let kind = match task {
-            None => Kind::Call,
-            Some(task) if task.name == EXECUTORS[0] => Kind::Step(String::from("run")),
-            Some(task) => Kind::Step(task.name.clone()),
+            None => BoxKind::Call,
+            Some(task) if task.name == EXECUTORS[0] => BoxKind::Step(String::from("run")),
+            Some(task) => BoxKind::Step(task.name.clone()),
         };
         let (name, marks) = parts.last().cloned().unwrap_or_default();
         let at = self.add(id(parts), name, kind);
@@ -208,7 +208,7 @@ impl Scene {
         }
         let group = self.group(around, known);
         let at = self.groups.len();
-        self.groups.push(Group { id: id(parts), name: name.clone(), repeats: repeats(marks), group });
+        self.groups.push(SceneGroup { id: id(parts), name: name.clone(), repeats: repeats(marks), group });
         known.insert(id(parts), at);
         Some(at)
     }
@@ -219,7 +219,7 @@ impl Scene {
         let mut now = BTreeMap::new();
         let all = std::mem::take(&mut self.boxes);
         for (at, one) in all.into_iter().enumerate() {
-            if one.kind != Kind::Input || read.contains(&at) {
+            if one.kind != BoxKind::Input || read.contains(&at) {
                 now.insert(at, self.boxes.len());
                 self.boxes.push(one);
             }

@@ -1,8 +1,8 @@
 //! A scene as SVG: one file that needs nothing else, light or dark as its reader likes.
 
 use super::{
-    layout::{self, Placed, Rect},
-    scene::{Box, Kind, Repeats, Scene},
+    layout::{self, PlacedScene, Rect},
+    scene::{Box, BoxKind, Repeats, Scene},
     states::State,
     style::{self, escape, short},
 };
@@ -27,7 +27,7 @@ pub(crate) fn inline(scene: &Scene) -> String {
 
 fn draw(scene: &Scene) -> (String, f64, f64) {
     let sizes: Vec<_> = scene.boxes.iter().map(|one| size(scene, one)).collect();
-    let placed = layout::location(scene, &sizes);
+    let placed = layout::place(scene, &sizes);
     let legend = legend(scene);
     let legend_width = legend.iter().map(|state| entry_width(*state)).sum::<f64>();
     let title_width = scene.title.chars().count() as f64 * 8.5;
@@ -103,7 +103,7 @@ fn draw_group(out: &mut String, rect: &Rect, name: &str, told: &str) {
 fn draw_box(out: &mut String, scene: &Scene, one: &Box, rect: &Rect) {
     let Rect { x, y, w, h } = *rect;
     let class = match (&one.kind, scene.is_run) {
-        (Kind::Step(_) | Kind::Call, true) => one.state.state.word(),
+        (BoxKind::Step(_) | BoxKind::Call, true) => one.state.state.word(),
         _ => "plain",
     };
     let tip = escape(&format!("{}: {}", one.id.trim_end_matches('.'), detail(scene, one)));
@@ -168,7 +168,7 @@ fn draw_box(out: &mut String, scene: &Scene, one: &Box, rect: &Rect) {
 }
 
 /// A curve that leaves and enters layers at right angles.
-fn arrow(out: &mut String, placed: &Placed, way: &[(f64, f64)]) {
+fn arrow(out: &mut String, placed: &PlacedScene, way: &[(f64, f64)]) {
     let Some((first, rest)) = way.split_first() else { return };
     let mut path = format!("M{:.1} {:.1}", first.0, first.1);
     let mut from = *first;

@@ -1,7 +1,7 @@
 //! A scene as a tree of text: every step, below what it is in, with what it reads from.
 
 use super::{
-    scene::{Kind, Scene},
+    scene::{BoxKind, Scene},
     states::State,
 };
 use crate::printer::{Ink, Printer};
@@ -12,7 +12,7 @@ const NAMED_MAX: usize = 6;
 /// All of it.
 pub(crate) fn document(scene: &Scene, printer: &Printer) -> String {
     let mut text = format!("{}\n", printer.ink(Ink::Bold, &scene.title));
-    let outputs: Vec<_> = (0..scene.boxes.len()).filter(|at| scene.boxes[*at].kind == Kind::Output).collect();
+    let outputs: Vec<_> = (0..scene.boxes.len()).filter(|at| scene.boxes[*at].kind == BoxKind::Output).collect();
     inside(scene, printer, None, "", &mut text);
     for at in outputs {
         let name = &scene.boxes[at].name;

@@ -3,7 +3,7 @@
 //! A file is called as the flow calls it, at the top. The files of a list, a directory or a record are in a directory
 //! of the output's name. Two outputs that would be in each other's way are each in a directory of their own name.
 
-use onceflow_exec::value::Value;
+use onceflow_exec::value::PortValue;
 use serde_json::{Map, Value as Json};
 use std::{
     collections::BTreeMap,
@@ -12,29 +12,29 @@ use std::{
 
 /// Something to be put at one place, at once.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Item {
+pub(crate) enum ResultItem {
     File { output: String, at: PathBuf, from: PathBuf },
     Directory { output: String, at: PathBuf, files: BTreeMap<PathBuf, PathBuf> },
 }
 
-impl Item {
+impl ResultItem {
     pub(crate) fn at(&self) -> &Path {
         match self {
-            Item::File { at, .. } | Item::Directory { at, .. } => at,
+            ResultItem::File { at, .. } | ResultItem::Directory { at, .. } => at,
         }
     }
 
     /// The output it belongs to.
     pub(crate) fn output(&self) -> &str {
         match self {
-            Item::File { output, .. } | Item::Directory { output, .. } => output,
+            ResultItem::File { output, .. } | ResultItem::Directory { output, .. } => output,
         }
     }
 
     pub(crate) fn files(&self) -> usize {
         match self {
-            Item::File { .. } => 1,
-            Item::Directory { files, .. } => files.len(),
+            ResultItem::File { .. } => 1,
+            ResultItem::Directory { files, .. } => files.len(),
         }
     }
 }
@@ -42,7 +42,7 @@ impl Item {
 /// Where everything goes.
 #[derive(Debug)]
 pub(crate) struct Laid {
-    pub(crate) items: Vec<Item>,
+    pub(crate) items: Vec<ResultItem>,
     pub(crate) json: Map<String, Json>,
 }
 
@@ -50,24 +50,24 @@ pub(crate) struct Laid {
 ///
 /// # Errors
 /// If the name of a file leads elsewhere.
-pub(crate) fn lay(out: &Path, outputs: &[(String, Value)]) -> Result<Laid, String> {
+pub(crate) fn lay(out: &Path, outputs: &[(String, PortValue)]) -> Result<Laid, String> {
     let (mut items, mut json) = (Vec::new(), Map::new());
     for (name, value) in outputs {
         let shown = match value {
-            Value::File(file) => {
+            PortValue::File(file) => {
                 let called = inside(file.base())?;
                 let apart = is_taken(&called, name, outputs)?;
                 let at = if apart { Path::new(name).join(called) } else { called };
                 let shown = path(&out.join(&at));
-                items.push(Item::File { output: name.clone(), at, from: file.path.clone() });
+                items.push(ResultItem::File { output: name.clone(), at, from: file.path.clone() });
                 shown
             }
             _ => {
                 let at = PathBuf::from(name);
                 let mut files = BTreeMap::new();
                 let shown = nested(value, &out.join(name), Path::new(""), &mut files)?;
-                if !files.is_empty() || matches!(value, Value::Directory(_)) {
-                    items.push(Item::Directory { output: name.clone(), at, files });
+                if !files.is_empty() || matches!(value, PortValue::Directory(_)) {
+                    items.push(ResultItem::Directory { output: name.clone(), at, files });
                 }
                 shown
             }
@@ -78,11 +78,11 @@ pub(crate) fn lay(out: &Path, outputs: &[(String, Value)]) -> Result<Laid, Strin
 }
 
 /// Whether another output wants the place of this file.
-fn is_taken(called: &Path, name: &str, outputs: &[(String, Value)]) -> Result<bool, String> {
+fn is_taken(called: &Path, name: &str, outputs: &[(String, PortValue)]) -> Result<bool, String> {
     for (other, value) in outputs.iter().filter(|(other, _)| other != name) {
         let takes = match value {
             // A file that has to go apart goes into a directory of its output's name.
-            Value::File(file) => inside(file.base())? == called || Path::new(other) == called,
+            PortValue::File(file) => inside(file.base())? == called || Path::new(other) == called,
             _ => Path::new(other) == called,
         };
         if takes {
@@ -92,21 +92,21 @@ fn is_taken(called: &Path, name: &str, outputs: &[(String, Value)]) -> Result<bo
     Ok(false)
 }
 
-fn nested(value: &Value, out: &Path, at: &Path, files: &mut BTreeMap<PathBuf, PathBuf>) -> Result<Json, String> {
+fn nested(value: &PortValue, out: &Path, at: &Path, files: &mut BTreeMap<PathBuf, PathBuf>) -> Result<Json, String> {
     Ok(match value {
-        Value::File(file) => {
+        PortValue::File(file) => {
             let to = at.join(inside(file.base())?);
             let shown = path(&out.join(&to));
             files.insert(to, file.path.clone());
             shown
         }
-        Value::Directory(directory) => {
+        PortValue::Directory(directory) => {
             for file in &directory.files {
                 files.insert(at.join(inside(&file.name)?), file.path.clone());
             }
             path(if at.as_os_str().is_empty() { out.to_owned() } else { out.join(at) }.as_path())
         }
-        Value::List(elements) => {
+        PortValue::List(elements) => {
             let plain = are_files_with_names_of_their_own(elements);
             let mut shown = Vec::with_capacity(elements.len());
             for (index, element) in elements.iter().enumerate() {
@@ -115,7 +115,7 @@ fn nested(value: &Value, out: &Path, at: &Path, files: &mut BTreeMap<PathBuf, Pa
             }
             Json::Array(shown)
         }
-        Value::Record(fields) => {
+        PortValue::Record(fields) => {
             let mut shown = Map::new();
             for (name, field) in fields {
                 shown.insert(name.clone(), nested(field, out, &at.join(inside(name)?), files)?);
@@ -126,11 +126,11 @@ fn nested(value: &Value, out: &Path, at: &Path, files: &mut BTreeMap<PathBuf, Pa
     })
 }
 
-fn are_files_with_names_of_their_own(elements: &[Value]) -> bool {
+fn are_files_with_names_of_their_own(elements: &[PortValue]) -> bool {
     let mut names = std::collections::BTreeSet::new();
     elements.iter().all(|element| match element {
-        Value::File(file) => names.insert(file.base()),
-        Value::Null => true,
+        PortValue::File(file) => names.insert(file.base()),
+        PortValue::Null => true,
         _ => false,
     })
 }

@@ -26,7 +26,7 @@ impl Bed {
         FileValue { name: name.into(), path: promise }
     }
 
-    fn write(&self, outputs: &[(&str, Value)]) -> Result<Written, Fault> {
+    fn write(&self, outputs: &[(&str, PortValue)]) -> Result<WrittenResults, Fault> {
         let outputs: Vec<_> = outputs.iter().map(|(name, value)| ((*name).to_owned(), value.clone())).collect();
         let shelf = Shelf { store: self.root.path().join("store"), outputs };
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
@@ -53,11 +53,11 @@ impl Bed {
 
 struct Shelf {
     store: PathBuf,
-    outputs: Vec<(String, Value)>,
+    outputs: Vec<(String, PortValue)>,
 }
 
-impl Source for Shelf {
-    fn outputs(&self) -> &[(String, Value)] {
+impl ResultSource for Shelf {
+    fn outputs(&self) -> &[(String, PortValue)] {
         &self.outputs
     }
 
@@ -65,7 +65,7 @@ impl Source for Shelf {
         Ok(vec![])
     }
 
-    async fn fetch(&self, output: &str, into: &Path) -> Result<Value, Fault> {
+    async fn fetch(&self, output: &str, into: &Path) -> Result<PortValue, Fault> {
         let value = self.outputs.iter().find(|(name, _)| name == output).unwrap().1.clone();
         fs::create_dir_all(into).unwrap();
         let number = std::cell::Cell::new(0);
@@ -81,16 +81,16 @@ impl Source for Shelf {
     }
 }
 
-fn fetched(value: Value, file: &impl Fn(FileValue) -> FileValue) -> Value {
+fn fetched(value: PortValue, file: &impl Fn(FileValue) -> FileValue) -> PortValue {
     match value {
-        Value::File(at) => Value::File(file(at)),
-        Value::List(all) => Value::List(all.into_iter().map(|value| fetched(value, file)).collect()),
-        Value::Record(all) => {
-            Value::Record(all.into_iter().map(|(name, value)| (name, fetched(value, file))).collect())
+        PortValue::File(at) => PortValue::File(file(at)),
+        PortValue::List(all) => PortValue::List(all.into_iter().map(|value| fetched(value, file)).collect()),
+        PortValue::Record(all) => {
+            PortValue::Record(all.into_iter().map(|(name, value)| (name, fetched(value, file))).collect())
         }
-        Value::Directory(all) => {
+        PortValue::Directory(all) => {
             let files = all.files.into_iter().map(file).collect();
-            Value::Directory(DirectoryValue { files, ..all })
+            PortValue::Directory(DirectoryValue { files, ..all })
         }
         plain => plain,
     }
@@ -99,16 +99,16 @@ fn fetched(value: Value, file: &impl Fn(FileValue) -> FileValue) -> Value {
 #[test]
 fn outputs_land_under_the_names_the_flow_gives_them() {
     let bed = Bed::new();
-    let list = Value::List(vec![Value::File(bed.file("a.bam", "A")), Value::File(bed.file("b.bam", "B"))]);
-    let twice = Value::List(vec![Value::File(bed.file("a.bam", "A")), Value::File(bed.file("a.bam", "B"))]);
+    let list = PortValue::List(vec![PortValue::File(bed.file("a.bam", "A")), PortValue::File(bed.file("b.bam", "B"))]);
+    let twice = PortValue::List(vec![PortValue::File(bed.file("a.bam", "A")), PortValue::File(bed.file("a.bam", "B"))]);
     let directory = DirectoryValue { path: PathBuf::new(), files: vec![bed.file("x/y.txt", "Y")] };
-    let record = Value::Record([(String::from("log"), Value::File(bed.file("l", "L")))].into());
+    let record = PortValue::Record([(String::from("log"), PortValue::File(bed.file("l", "L")))].into());
     let done = bed.write(&[
-        ("vcf", Value::File(bed.file("calls.vcf", "V"))),
-        ("count", Value::Int(3)),
+        ("vcf", PortValue::File(bed.file("calls.vcf", "V"))),
+        ("count", PortValue::Int(3)),
         ("bams", list),
         ("twice", twice),
-        ("site", Value::Directory(directory)),
+        ("site", PortValue::Directory(directory)),
         ("both", record),
     ]);
     let done = done.unwrap();
@@ -123,17 +123,24 @@ fn outputs_land_under_the_names_the_flow_gives_them() {
 #[test]
 fn outputs_that_are_in_each_others_way_go_apart() {
     let bed = Bed::new();
-    let (a, b) = (Value::File(bed.file("same", "A")), Value::File(bed.file("same", "B")));
-    bed.write(&[("one", a), ("two", b), ("three", Value::File(bed.file("four", "C"))), ("four", Value::List(vec![]))])
-        .unwrap();
+    let (a, b) = (PortValue::File(bed.file("same", "A")), PortValue::File(bed.file("same", "B")));
+    bed.write(&[
+        ("one", a),
+        ("two", b),
+        ("three", PortValue::File(bed.file("four", "C"))),
+        ("four", PortValue::List(vec![])),
+    ])
+    .unwrap();
     assert_eq!(bed.tree(), "one/same=A three/four=C two/same=B");
 }
 
 #[test]
 fn what_is_there_and_equal_is_left_alone_and_the_rest_replaced() {
     let bed = Bed::new();
-    let file = |content: &str| Value::File(bed.file("f", content));
-    let list = |second: &str| Value::List(vec![Value::File(bed.file("a", "A")), Value::File(bed.file("b", second))]);
+    let file = |content: &str| PortValue::File(bed.file("f", content));
+    let list = |second: &str| {
+        PortValue::List(vec![PortValue::File(bed.file("a", "A")), PortValue::File(bed.file("b", second))])
+    };
     let inode = |name: &str| fs::metadata(bed.out().join(name)).unwrap().ino();
     bed.write(&[("f", file("one")), ("l", list("B"))]).unwrap();
     let (f, a, b, l) = (inode("f"), inode("l/a"), inode("l/b"), inode("l"));
@@ -154,11 +161,11 @@ fn what_is_there_and_equal_is_left_alone_and_the_rest_replaced() {
 #[test]
 fn a_file_does_not_take_the_place_of_a_directory_nor_the_other_way_round() {
     let bed = Bed::new();
-    let list = || Value::List(vec![Value::File(bed.file("a", "A"))]);
+    let list = || PortValue::List(vec![PortValue::File(bed.file("a", "A"))]);
     bed.write(&[("x", list())]).unwrap();
-    assert!(bed.write(&[("y", Value::File(bed.file("x", "X")))]).is_err());
+    assert!(bed.write(&[("y", PortValue::File(bed.file("x", "X")))]).is_err());
     assert_eq!(bed.tree(), "x/a=A");
-    bed.write(&[("y", Value::File(bed.file("z", "Z")))]).unwrap();
+    bed.write(&[("y", PortValue::File(bed.file("z", "Z")))]).unwrap();
     assert!(bed.write(&[("z", list())]).is_err());
     assert_eq!(bed.tree(), "x/a=A z=Z");
 }
@@ -169,8 +176,8 @@ fn names_that_lead_elsewhere_are_refused_before_anything_is_written() {
     for name in ["../x", "/absent/x", "a/../../x"] {
         let mut file = bed.file("x", "X");
         file.name = name.into();
-        let value = Value::Directory(DirectoryValue { path: PathBuf::new(), files: vec![file] });
-        let fault = bed.write(&[("good", Value::File(bed.file("g", "G"))), ("bad", value)]).unwrap_err();
+        let value = PortValue::Directory(DirectoryValue { path: PathBuf::new(), files: vec![file] });
+        let fault = bed.write(&[("good", PortValue::File(bed.file("g", "G"))), ("bad", value)]).unwrap_err();
         assert_eq!(fault.code, Some(codes::RESULTS));
         assert_eq!(bed.tree(), "", "{name}");
     }
@@ -187,7 +194,7 @@ fn what_a_killed_process_left_half_written_goes_and_what_a_living_one_writes_sta
         fs::create_dir_all(directory).unwrap();
         fs::write(directory.join("half"), "").unwrap();
     }
-    bed.write(&[("f", Value::File(bed.file("f", "F")))]).unwrap();
+    bed.write(&[("f", PortValue::File(bed.file("f", "F")))]).unwrap();
     assert_eq!((left.exists(), alive.exists()), (false, true));
 }
 
@@ -200,7 +207,7 @@ fn the_directory_of_results_may_be_a_link_and_nothing_in_it_is_followed() {
     }
     fs::write(canary.join("bird"), "sings").unwrap();
     std::os::unix::fs::symlink(&elsewhere, bed.out()).unwrap();
-    let outputs = || [("a", Value::File(bed.file("x", "1"))), ("b", Value::File(bed.file("x", "2")))];
+    let outputs = || [("a", PortValue::File(bed.file("x", "1"))), ("b", PortValue::File(bed.file("x", "2")))];
     bed.write(&outputs()).unwrap();
     assert_eq!(bed.tree(), "a/x=1 b/x=2");
     fs::remove_dir_all(elsewhere.join("a")).unwrap();
@@ -208,7 +215,7 @@ fn the_directory_of_results_may_be_a_link_and_nothing_in_it_is_followed() {
     let refused = bed.write(&outputs()).unwrap_err().to_string();
     assert!(refused.contains("is a link"), "{refused}");
     let directory = DirectoryValue { path: PathBuf::new(), files: vec![bed.file("bird", "new")] };
-    bed.write(&[("a", Value::Directory(directory))]).unwrap_err();
+    bed.write(&[("a", PortValue::Directory(directory))]).unwrap_err();
     assert_eq!(fs::read_to_string(canary.join("bird")).unwrap(), "sings");
     assert_eq!(fs::read_dir(&canary).unwrap().count(), 1);
 }

@@ -13,7 +13,7 @@ use crate::{
     tasks, words,
 };
 use onceflow_engine::{Engine, Start, Summary};
-use onceflow_spec::Flow;
+use onceflow_spec::LoadedFlow;
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 
@@ -67,7 +67,7 @@ async fn verdict(
     engine: &Engine,
     location: &StoreLocation,
     file: &Path,
-    flow: &Flow,
+    flow: &LoadedFlow,
     run: &Summary,
 ) -> Result<Verdict, Fault> {
     let handle = engine.find(&run.key).await?;

@@ -1,12 +1,12 @@
 //! `onceflow check FLOW…`: all that is wrong with flow files, without running anything.
 
 use crate::{args, exit::Exit, fault, flows, printer::Printer, verbs::ls::shell_word};
-use onceflow_spec::Flow;
+use onceflow_spec::LoadedFlow;
 use serde_json::json;
 use std::path::Path;
 
 /// The command that runs a flow, with a place for every input that must be given.
-fn command(path: &Path, flow: &Flow) -> String {
+fn command(path: &Path, flow: &LoadedFlow) -> String {
     let inputs = flow.inputs.iter().filter(|input| input.is_required());
     let inputs: String = inputs.map(|input| format!(" -i {}=…", input.name)).collect();
     format!("onceflow run {}{inputs}", shell_word(&path.display().to_string()))

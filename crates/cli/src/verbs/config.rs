@@ -3,9 +3,9 @@
 use crate::{
     args::tools,
     config::{
-        Config, Known,
+        Config, SettingValue,
         schema::schema,
-        settings::{Kind, SETTINGS, Setting},
+        settings::{SETTINGS, Setting, SettingKind},
     },
     exit::Exit,
     location,
@@ -68,17 +68,17 @@ pub(crate) fn run(args: &tools::Config, config: &Config, printer: &Printer) -> E
     Exit::Done
 }
 
-fn told(name: &str, value: &Value, known: &Known, origin: bool) -> String {
+fn told(name: &str, value: &Value, known: &SettingValue, origin: bool) -> String {
     let line = format!("{name} = {value}");
     if origin { format!("{line:<32} # {}", known.origin) } else { line }
 }
 
 /// A value as a file would say it, without what only some may know.
-fn shown(kind: Kind, value: &Value) -> Value {
+fn shown(kind: SettingKind, value: &Value) -> Value {
     match kind {
-        Kind::Time => value.as_u64().map_or(Value::Null, |ms| json!(words::exact(ms))),
-        Kind::Size => value.as_u64().map_or(Value::Null, |bytes| json!(size(bytes))),
-        Kind::Store => {
+        SettingKind::Time => value.as_u64().map_or(Value::Null, |ms| json!(words::exact(ms))),
+        SettingKind::Size => value.as_u64().map_or(Value::Null, |bytes| json!(size(bytes))),
+        SettingKind::Store => {
             let given = value.as_str().unwrap_or_default();
             match given.contains("://") {
                 true => json!(location::find(Some(Path::new(given)), Path::new("/")).to_string()),

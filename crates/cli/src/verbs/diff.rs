@@ -92,7 +92,7 @@ impl Side {
             let Some(said) = said.get(&port.name).filter(|said| is_short(said)) else { continue };
             let digest = record.inputs.iter().find(|(name, _)| *name == port.name).map(|(_, digest)| digest);
             // What was written down beside the run is talk, and of a file it is only the name: it must be what was given.
-            let data = onceflow_exec::value::Value::from_json(said.clone(), &port.ty).ok();
+            let data = onceflow_exec::value::PortValue::from_json(said.clone(), &port.ty).ok();
             let bytes = match data.and_then(|value| value.into_data(&port.ty).ok()) {
                 Some(Data::Bytes(bytes)) => bytes,
                 _ => continue,

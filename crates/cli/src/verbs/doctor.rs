@@ -107,7 +107,7 @@ async fn store(location: StoreLocation) -> (Vec<Finding>, Option<Exit>) {
     let shown = location.to_string();
     let accepted = location.server.as_ref().is_some_and(|server| server.url().contains("accept="));
     match look(location).await {
-        Ok(Looked { runs, interrupted, ms, clock }) => {
+        Ok(StoreProbe { runs, interrupted, ms, clock }) => {
             let format = onceflow_store::backend::journal::FORMAT;
             let kind = match check {
                 "store" => format!("format {format}"),
@@ -135,7 +135,7 @@ async fn store(location: StoreLocation) -> (Vec<Finding>, Option<Exit>) {
 }
 
 /// What an open store says.
-struct Looked {
+struct StoreProbe {
     runs: usize,
     /// How many of them somebody has to go on with.
     interrupted: usize,
@@ -145,7 +145,7 @@ struct Looked {
     clock: Option<Finding>,
 }
 
-async fn look(location: StoreLocation) -> Result<Looked, Fault> {
+async fn look(location: StoreLocation) -> Result<StoreProbe, Fault> {
     let is_server = location.server.is_some();
     let session = Session::open(location).await?;
     let engine = session.idle().await?;
@@ -161,5 +161,5 @@ async fn look(location: StoreLocation) -> Result<Looked, Fault> {
     };
     engine.stop();
     session.close().await?;
-    Ok(Looked { runs: all.len(), interrupted, ms: took, clock })
+    Ok(StoreProbe { runs: all.len(), interrupted, ms: took, clock })
 }

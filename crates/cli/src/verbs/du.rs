@@ -28,7 +28,7 @@ pub(crate) async fn run(args: &args::Du, location: StoreLocation, printer: &Prin
         known.insert(run.id, (run, status));
     }
     engine.stop();
-    let of = |run: &RunUsage| Known {
+    let of = |run: &RunUsage| RunDiskUsage {
         usage: run.clone(),
         run: known.get(&run.run).cloned(),
         disk: work::size(&session.location.run(run.run)),
@@ -56,7 +56,7 @@ pub(crate) async fn run(args: &args::Du, location: StoreLocation, printer: &Prin
 }
 
 /// What a run takes.
-struct Known {
+struct RunDiskUsage {
     usage: RunUsage,
     /// The run, and how it stands, if it is still there.
     run: Option<(Summary, String)>,
@@ -64,7 +64,7 @@ struct Known {
     disk: u64,
 }
 
-impl Known {
+impl RunDiskUsage {
     fn summary(&self) -> Option<&Summary> {
         self.run.as_ref().map(|(run, _)| run)
     }
@@ -110,9 +110,9 @@ fn part_json(part: &UsagePart, summary: Option<&Summary>) -> Value {
     })
 }
 
-fn to_json(usage: &Usage, runs: &[Known], is_one: bool) -> Value {
-    let run = |known: &Known| {
-        let (Known { usage, disk, .. }, summary) = (known, known.summary());
+fn to_json(usage: &Usage, runs: &[RunDiskUsage], is_one: bool) -> Value {
+    let run = |known: &RunDiskUsage| {
+        let (RunDiskUsage { usage, disk, .. }, summary) = (known, known.summary());
         json!({
             "key": summary.map(|run| &run.key), "id": usage.run.to_string(),
             "status": known.status(), "values": usage.weight.values,
@@ -136,8 +136,8 @@ fn to_json(usage: &Usage, runs: &[Known], is_one: bool) -> Value {
     }
 }
 
-fn one(known: &Known) -> String {
-    let (Known { usage, disk, .. }, summary) = (known, known.summary());
+fn one(known: &RunDiskUsage) -> String {
+    let (RunDiskUsage { usage, disk, .. }, summary) = (known, known.summary());
     let mut text = format!("{}  {}\n", name(summary, usage), words::bytes(usage.weight.bytes + disk));
     for part in &usage.parts {
         let of = part.of.as_deref().map_or(String::new(), |of| format!(" {}", words::step(of)));
@@ -152,10 +152,10 @@ fn one(known: &Known) -> String {
     text
 }
 
-fn table(usage: &Usage, runs: &[Known]) -> String {
+fn table(usage: &Usage, runs: &[RunDiskUsage]) -> String {
     let mut text = format!("{:>10}  {:>10}  {:<14}  RUN\n", "BYTES", "DIRECTORY", "STATUS");
     for known in runs {
-        let Known { usage, disk, .. } = known;
+        let RunDiskUsage { usage, disk, .. } = known;
         let status = known.status().unwrap_or("-");
         let large = usage.parts.iter().take(PARTS_MAX).filter(|part| part.weight.bytes > 0);
         let large: Vec<_> =

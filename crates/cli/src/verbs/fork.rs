@@ -17,8 +17,8 @@ use crate::{
     verbs::ls::shell_word,
 };
 use onceflow_engine::{Engine, Fork, Signature, Summary, task::Data};
-use onceflow_exec::value::Value;
-use onceflow_spec::Called;
+use onceflow_exec::value::PortValue;
+use onceflow_spec::InputNoun;
 use serde_json::{Map, Value as Json};
 
 /// Forks a run.
@@ -86,7 +86,7 @@ async fn wanted(
     let by_reference = args.sources.by_reference(&session.location, false);
     let mut shown = Map::new();
     let mut inputs: Vec<(String, Data)> = Vec::new();
-    let mut add = |name: &str, value: Value, signature: &Signature, inputs: &mut Vec<(String, Data)>| {
+    let mut add = |name: &str, value: PortValue, signature: &Signature, inputs: &mut Vec<(String, Data)>| {
         let port = signature.inputs.iter().find(|port| port.name == name).expect("only inputs of the run are bound");
         shown.insert(name.to_owned(), value.to_json());
         let mut data = value.into_data(&port.ty).map_err(Fault::misfit(format!("input `{name}`")))?;
@@ -97,7 +97,7 @@ async fn wanted(
     let (new, old): (Vec<_>, Vec<_>) = signature.inputs.iter().cloned().partition(|port| is_new(&port.name));
     let unknown = args.input.iter().any(|(name, _)| !new.iter().any(|port| port.name == *name));
     let ports = if unknown { &signature.inputs } else { &new };
-    let given = onceflow_spec::bind(ports, &args.input, Called::INPUTS);
+    let given = onceflow_spec::bind(ports, &args.input, InputNoun::INPUTS);
     let wrong = |mut problems: onceflow_spec::Problems| {
         // Others are not missing: they are the old run's.
         problems.0.retain(|problem| !unknown || problem.code == "OF0201");
@@ -119,7 +119,7 @@ async fn wanted(
             Fault::new(Exit::Usage, codes::INPUTS, what).hint(format!("say it: -i {}=…", port.name))
         };
         let json = remembered.as_ref().and_then(|all| all.get(&port.name)).cloned().ok_or_else(lost)?;
-        let value = Value::from_json(json, &port.ty).map_err(Fault::misfit(format!("input `{}`", port.name)))?;
+        let value = PortValue::from_json(json, &port.ty).map_err(Fault::misfit(format!("input `{}`", port.name)))?;
         add(&port.name, value, &signature, &mut inputs)?;
     }
     digests.save();

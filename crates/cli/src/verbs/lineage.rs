@@ -1,8 +1,8 @@
 //! `onceflow lineage FILE|DIGEST`: from a content back to what it was made of: the run and the step that gave it, their
 //! code, and the inputs at the beginning.
 
+mod origin;
 mod parts;
-mod spot;
 
 use crate::{
     args,
@@ -25,9 +25,9 @@ use onceflow_core::{
 };
 use onceflow_engine::{Engine, Handle, Origin, Record, StepRecord, Summary, task::Data};
 use onceflow_exec::value;
-use parts::Part;
+use origin::ValueOrigin;
+use parts::ValuePathPart;
 use serde_json::{Map, Value, json};
-use spot::Spot;
 use std::{
     collections::{BTreeMap, BTreeSet},
     path::Path,
@@ -37,16 +37,16 @@ use std::{
 const LETTERS_MIN: usize = 8;
 
 /// Where a content was found.
-struct Found {
+struct LineageMatch {
     record: Record,
     /// `output vcf`, `step align, port bam`, `input reads`
     place: String,
     /// What gave it.
-    spot: Spot,
+    spot: ValueOrigin,
 }
 
 /// What is looked for.
-struct Wanted {
+struct LineageQuery {
     name: String,
     /// The digest, or how it begins, in hexadecimal.
     hex: String,
@@ -57,7 +57,7 @@ struct Wanted {
 /// Everything that was found.
 #[derive(Default)]
 struct All {
-    found: Vec<Found>,
+    found: Vec<LineageMatch>,
     /// Runs whose history ended while they were looked at.
     gone: Vec<String>,
 }
@@ -92,31 +92,31 @@ pub(crate) async fn run(args: &args::Lineage, location: StoreLocation, printer: 
     Ok(Exit::Done)
 }
 
-fn wanted(what: &str, store: &Path) -> Result<Wanted, Fault> {
+fn wanted(what: &str, store: &Path) -> Result<LineageQuery, Fault> {
     let path = Path::new(what);
     if path.is_file() {
         let digest = Digests::open(store, false).of(path).map_err(Fault::unreadable(path))?.0;
         let content = Stored { id: onceflow_core::Name::default(), digest, len: 0 };
         let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
         let as_file = Some(Payload::File { name, content }.digest());
-        return Ok(Wanted { name: what.to_owned(), hex: hex(&digest), as_file });
+        return Ok(LineageQuery { name: what.to_owned(), hex: hex(&digest), as_file });
     }
     let text = what.strip_prefix("blake3:").unwrap_or(what).to_ascii_lowercase();
     let is_hex = (LETTERS_MIN..=64).contains(&text.len()) && text.chars().all(|c| c.is_ascii_hexdigit());
     match is_hex {
-        true => Ok(Wanted { name: what.to_owned(), hex: text, as_file: None }),
+        true => Ok(LineageQuery { name: what.to_owned(), hex: text, as_file: None }),
         false => Err(Fault::usage(format!("there is no file `{what}`, and it is no digest"))
             .hint(format!("a digest is {LETTERS_MIN} to 64 hexadecimal digits, as `b3sum` prints them"))),
     }
 }
 
-impl Wanted {
+impl LineageQuery {
     fn is(&self, digest: &Digest) -> bool {
         hex(digest).starts_with(&self.hex)
     }
 
     /// Where in data it is. One of its name comes before others of the same content.
-    fn part_of(&self, data: &Data, ty: &onceflow_core::model::Type) -> Option<Vec<Part>> {
+    fn part_of(&self, data: &Data, ty: &onceflow_core::model::Type) -> Option<Vec<ValuePathPart>> {
         let is_it = |data: &Data| match data {
             Data::Bytes(bytes) => self.is(blake3::hash(bytes).as_bytes()),
             Data::File(file) => file.known.is_some_and(|known| self.is(&known.digest)),
@@ -132,7 +132,7 @@ impl Wanted {
         handle: &Handle,
         port: &Port,
         outcome: &Outcome,
-    ) -> Result<Option<Vec<Part>>, Fault> {
+    ) -> Result<Option<Vec<ValuePathPart>>, Fault> {
         if self.is(&outcome.digest()) {
             return Ok(Some(vec![]));
         }
@@ -141,7 +141,12 @@ impl Wanted {
 }
 
 /// Every place where it is: outputs of runs first, then what they keep, then what they were given.
-async fn find(engine: &Engine, location: &StoreLocation, runs: Vec<Summary>, wanted: &Wanted) -> Result<All, Fault> {
+async fn find(
+    engine: &Engine,
+    location: &StoreLocation,
+    runs: Vec<Summary>,
+    wanted: &LineageQuery,
+) -> Result<All, Fault> {
     let (mut all, mut kept, mut given) = (All::default(), Vec::new(), Vec::new());
     let mut digests = Digests::open(&location.directory, false);
     for run in runs {
@@ -172,17 +177,17 @@ async fn find_in(
     handle: &Handle,
     location: &StoreLocation,
     digests: &mut Digests,
-    wanted: &Wanted,
-) -> Result<[Vec<Found>; 3], Fault> {
+    wanted: &LineageQuery,
+) -> Result<[Vec<LineageMatch>; 3], Fault> {
     let (mut outputs, mut kept, mut given) = (Vec::new(), Vec::new(), Vec::new());
     let record = handle.record().await?;
-    let found = |place: String, spot: Spot| Found { record: record.clone(), place, spot };
+    let found = |place: String, spot: ValueOrigin| LineageMatch { record: record.clone(), place, spot };
     for (port, from, outcome) in &record.outputs {
         if let Some(outcome) = outcome
             && let Some(parts) = wanted.part_of_stored(handle, port, outcome).await?
         {
             let place = format!("output {}{}", port.name, parts::words(&parts));
-            outputs.push(found(place, Spot::new(&record, from, parts)));
+            outputs.push(found(place, ValueOrigin::new(&record, from, parts)));
         }
     }
     for step in &record.steps {
@@ -192,7 +197,7 @@ async fn find_in(
             {
                 let from = Origin::Step { address: step.address.clone(), port: port.name.clone() };
                 let part = format!("{}{}", port.name, parts::words(&parts));
-                let spot = Spot::new(&record, &from, parts);
+                let spot = ValueOrigin::new(&record, &from, parts);
                 if !outputs.iter().any(|found| found.spot == spot) {
                     // What a step only passes on comes from elsewhere.
                     let named = spot.names(&record);
@@ -202,7 +207,7 @@ async fn find_in(
             }
         }
     }
-    let mut known = Given::of(handle, location, &record).await?;
+    let mut known = LineageInputs::of(handle, location, &record).await?;
     for (name, digest) in &record.inputs {
         let parts = match wanted.is(digest) || wanted.as_file.as_ref() == Some(digest) {
             true => Some(vec![]),
@@ -210,14 +215,14 @@ async fn find_in(
         };
         if let Some(parts) = parts {
             let place = format!("input {name}{}", parts::words(&parts));
-            given.push(found(place, Spot::new(&record, &Origin::Input(name.clone()), parts)));
+            given.push(found(place, ValueOrigin::new(&record, &Origin::Input(name.clone()), parts)));
         }
     }
     Ok([outputs, kept, given])
 }
 
 /// What the inputs of a run are, beyond their digests.
-struct Given {
+struct LineageInputs {
     ports: Vec<Port>,
     /// What the store holds, of a run that has not ended.
     held: Option<Vec<(String, Outcome)>>,
@@ -225,9 +230,9 @@ struct Given {
     said: Map<String, Value>,
 }
 
-impl Given {
+impl LineageInputs {
     async fn of(handle: &Handle, location: &StoreLocation, record: &Record) -> Result<Self, Fault> {
-        Ok(Given {
+        Ok(LineageInputs {
             ports: handle.signature().await?.map(|signature| signature.inputs).unwrap_or_default(),
             held: handle.input_outcomes().await?,
             said: run_meta::inputs(location, record.id).unwrap_or_default(),
@@ -237,11 +242,11 @@ impl Given {
     /// Where in an input something is.
     async fn part_of(
         &mut self,
-        wanted: &Wanted,
+        wanted: &LineageQuery,
         handle: &Handle,
         digests: &mut Digests,
         (name, digest): (&String, &Digest),
-    ) -> Result<Option<Vec<Part>>, Fault> {
+    ) -> Result<Option<Vec<ValuePathPart>>, Fault> {
         let Some(port) = self.ports.iter().find(|port| port.name == *name) else { return Ok(None) };
         if let Some((_, outcome)) = self.held.iter().flatten().find(|(held, _)| held == name) {
             return wanted.part_of_stored(handle, port, outcome).await;
@@ -253,7 +258,7 @@ impl Given {
 
 /// An input as it was said, if its files are still there and it is what was given.
 fn as_given(said: Value, port: &Port, digest: &Digest, digests: &mut Digests) -> Option<Data> {
-    let mut data = value::Value::from_json(said, &port.ty).ok()?.into_data(&port.ty).ok()?;
+    let mut data = value::PortValue::from_json(said, &port.ty).ok()?.into_data(&port.ty).ok()?;
     look(&mut data, digests).ok()?;
     (data.digest() == Some(*digest)).then_some(data)
 }
@@ -262,7 +267,7 @@ fn short(hex: &str) -> &str {
     &hex[..hex.len().min(16)]
 }
 
-fn to_text(printer: &Printer, wanted: &Wanted, found: &Found) -> String {
+fn to_text(printer: &Printer, wanted: &LineageQuery, found: &LineageMatch) -> String {
     let record = &found.record;
     let run = printer.ink(Ink::Bold, &record.key);
     let mut text =
@@ -274,7 +279,7 @@ fn to_text(printer: &Printer, wanted: &Wanted, found: &Found) -> String {
 /// On the way back from something to what it was made of.
 struct Tracing<'a> {
     record: &'a Record,
-    wanted: &'a Wanted,
+    wanted: &'a LineageQuery,
     seen: BTreeSet<String>,
     text: &'a mut String,
 }
@@ -289,7 +294,7 @@ impl Tracing<'_> {
         }
     }
 
-    fn trace(&mut self, spot: &Spot, depth: usize) {
+    fn trace(&mut self, spot: &ValueOrigin, depth: usize) {
         let (record, indent) = (self.record, "  ".repeat(depth));
         let told = match &spot.from {
             Origin::None | Origin::Element(_) => return,
@@ -328,7 +333,7 @@ pub(crate) fn origin(from: &Origin) -> Value {
     }
 }
 
-fn to_json(found: &Found) -> Value {
+fn to_json(found: &LineageMatch) -> Value {
     let record = &found.record;
     // Only what it comes from, in the order of the flow.
     let mut needed = BTreeMap::new();
@@ -341,12 +346,12 @@ fn to_json(found: &Found) -> Value {
             needed.insert((step.address.as_str(), name), spot);
         }
     }
-    let one = |step: &StepRecord, name: &str, spot: &Spot| {
+    let one = |step: &StepRecord, name: &str, spot: &ValueOrigin| {
         let from = |from: &Origin| spot.before(record, from).to_json(record);
         let inputs = step.inputs.iter().map(|(name, of)| json!({"name": words::port(name), "from": from(of)}));
         json!({"step": name, "kind": step.kind, "code": step.code, "inputs": inputs.collect::<Vec<_>>()})
     };
-    let steps = spot::steps(record).flat_map(|step| {
+    let steps = origin::steps(record).flat_map(|step| {
         let named = needed.iter().filter(|((address, _), _)| *address == step.address);
         named.map(|((_, name), spot)| one(step, name, spot)).collect::<Vec<_>>()
     });
@@ -386,7 +391,7 @@ mod tests {
             live: 0,
         };
         let location = crate::location::find(Some(at.path()), at.path());
-        let wanted = Wanted { name: String::from("x"), hex: String::from("00000000"), as_file: None };
+        let wanted = LineageQuery { name: String::from("x"), hex: String::from("00000000"), as_file: None };
         let all = find(&engine, &location, vec![run], &wanted).await.unwrap_or_else(|fault| panic!("{fault}"));
         assert!(all.found.is_empty() && all.gone == ["was"]);
         engine.stop();

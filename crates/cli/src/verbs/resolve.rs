@@ -157,7 +157,7 @@ fn resolution(args: &args::Resolve, step: &UndecidedStep) -> Result<(&'static st
     if let Some(why) = &args.fail {
         return Ok(("fail", Resolution::Fail(why.clone())));
     }
-    let called = onceflow_spec::Called { owner: "the step", one: "output" };
+    let called = onceflow_spec::InputNoun { owner: "the step", one: "output" };
     let values = onceflow_spec::bind(&step.outputs, &args.output, called).map_err(|mut problems| {
         let wanted: Vec<_> = step.outputs.iter().map(|port| format!("-o {}={}", port.name, port.ty)).collect();
         for problem in &mut problems.0 {

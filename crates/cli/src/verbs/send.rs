@@ -17,7 +17,7 @@ use crate::{
 };
 use onceflow_core::model::Port;
 use onceflow_engine::{Resolution, Summary, UndecidedStep, task::Data};
-use onceflow_exec::value::Value;
+use onceflow_exec::value::PortValue;
 use serde_json::json;
 
 /// Sends an event.
@@ -119,12 +119,12 @@ fn values(args: &args::Send, ports: &[Port]) -> Result<Vec<Data>, Fault> {
             let one = |port: &Port| {
                 let json = object.remove(&port.name).unwrap_or_default();
                 let misfit = Fault::misfit(format!("`{}`", port.name));
-                Value::from_json(json, &port.ty).map_err(|error| misfit(error).hint(wanted()))
+                PortValue::from_json(json, &port.ty).map_err(|error| misfit(error).hint(wanted()))
             };
             ports.iter().map(one).collect::<Result<Vec<_>, _>>()?
         }
         None => {
-            let called = onceflow_spec::Called { owner: "the event", one: "value" };
+            let called = onceflow_spec::InputNoun { owner: "the event", one: "value" };
             let bound = onceflow_spec::bind(ports, &words, called).map_err(|mut problems| {
                 for problem in &mut problems.0 {
                     problem.hint = Some(wanted());
@@ -134,7 +134,8 @@ fn values(args: &args::Send, ports: &[Port]) -> Result<Vec<Data>, Fault> {
             bound.into_iter().map(|(_, value)| value).collect()
         }
     };
-    let data =
-        |(value, port): (Value, &Port)| value.into_data(&port.ty).map_err(Fault::misfit(format!("`{}`", port.name)));
+    let data = |(value, port): (PortValue, &Port)| {
+        value.into_data(&port.ty).map_err(Fault::misfit(format!("`{}`", port.name)))
+    };
     values.into_iter().zip(ports).map(data).collect()
 }

@@ -64,28 +64,28 @@ fn spend(units: u64) -> Result<(), ExecutionError> {
     if left == 0 { Err(ExecutionError::function_error("budget", "it does too much")) } else { Ok(()) }
 }
 
-type Called<'b, 'v> = Result<CowVal<'b, 'v>, ExecutionError>;
+type CallResult<'b, 'v> = Result<CowVal<'b, 'v>, ExecutionError>;
 
-fn charged<'b, 'v>(mut args: Vec<CowVal<'b, 'v>>, units: fn(&dyn Val) -> u64) -> Called<'b, 'v> {
+fn charged<'b, 'v>(mut args: Vec<CowVal<'b, 'v>>, units: fn(&dyn Val) -> u64) -> CallResult<'b, 'v> {
     let value = args.pop().ok_or_else(|| ExecutionError::invalid_argument_count(1, 0))?;
     spend(units(value.as_ref()))?;
     Ok(value)
 }
 
 /// `all` and `exists` go on when an element fails: then what they do next must fail before it does anything.
-fn may_go_on<'b, 'v>(args: Vec<CowVal<'b, 'v>>) -> Called<'b, 'v> {
+fn may_go_on<'b, 'v>(args: Vec<CowVal<'b, 'v>>) -> CallResult<'b, 'v> {
     charged(args, |_| 0)
 }
 
-fn goes_over<'b, 'v>(args: Vec<CowVal<'b, 'v>>) -> Called<'b, 'v> {
+fn goes_over<'b, 'v>(args: Vec<CowVal<'b, 'v>>) -> CallResult<'b, 'v> {
     charged(args, |value| 1 + len(value))
 }
 
-fn compares_all<'b, 'v>(args: Vec<CowVal<'b, 'v>>) -> Called<'b, 'v> {
+fn compares_all<'b, 'v>(args: Vec<CowVal<'b, 'v>>) -> CallResult<'b, 'v> {
     charged(args, |value| 1 + len(value).saturating_mul(len(value)))
 }
 
-fn made<'b, 'v>(args: Vec<CowVal<'b, 'v>>) -> Called<'b, 'v> {
+fn made<'b, 'v>(args: Vec<CowVal<'b, 'v>>) -> CallResult<'b, 'v> {
     charged(args, |value| {
         let most = LEFT.with(Cell::get);
         size(value, most, LEVELS_MAX)

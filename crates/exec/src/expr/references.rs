@@ -18,7 +18,7 @@ pub struct Reference {
 
 /// All references, in order of appearance.
 pub(super) fn of(program: &Program, source: &str) -> Vec<Reference> {
-    let mut walk = Walk { program, source, bound: vec![], found: vec![] };
+    let mut walk = ReferenceWalk { program, source, bound: vec![], found: vec![] };
     walk.expr(program.expression());
     let mut found = walk.found;
     found.sort_by_key(|found| (found.span.start, found.path.len()));
@@ -62,7 +62,7 @@ pub(super) fn plain(source: &str) -> Option<Reference> {
     is_plain.then(|| Reference { path: path.into_iter().map(str::to_owned).collect(), span: 0..source.len() })
 }
 
-struct Walk<'a> {
+struct ReferenceWalk<'a> {
     program: &'a Program,
     source: &'a str,
     /// Names that a comprehension around defines.
@@ -70,7 +70,7 @@ struct Walk<'a> {
     found: Vec<Reference>,
 }
 
-impl<'a> Walk<'a> {
+impl<'a> ReferenceWalk<'a> {
     fn expr(&mut self, expr: &'a IdedExpr) {
         if let Some((path, id)) = path(expr) {
             return self.reference(path, id);

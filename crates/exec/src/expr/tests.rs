@@ -18,12 +18,13 @@ fn names(source: &str) -> String {
     shown.collect::<Vec<_>>().join(" ")
 }
 
-fn scope() -> Scope {
-    let mut scope = Scope::new();
-    scope.bind("inputs-n", Value::Int(3));
-    scope.bind("inputs-names", Value::List(vec![Value::text("a"), Value::text("b")]));
-    scope.bind("sample", Value::File(FileValue { name: "s 1.fq.gz".into(), path: "/w/in/sample/s 1.fq.gz".into() }));
-    scope.bind("none", Value::Null);
+fn scope() -> Bindings {
+    let mut scope = Bindings::new();
+    scope.bind("inputs-n", PortValue::Int(3));
+    scope.bind("inputs-names", PortValue::List(vec![PortValue::text("a"), PortValue::text("b")]));
+    scope
+        .bind("sample", PortValue::File(FileValue { name: "s 1.fq.gz".into(), path: "/w/in/sample/s 1.fq.gz".into() }));
+    scope.bind("none", PortValue::Null);
     scope
 }
 
@@ -132,7 +133,7 @@ fn long_chains_are_refused_or_computed_but_never_crash() {
             let closing = |open: char, close: char| close.to_string().repeat(chain.matches(open).count() * times);
             let closing = closing('(', ')') + &closing('[', ']') + &closing('{', '}');
             if let Ok(compiled) = compile_fresh(&format!("{}1{closing}", chain.repeat(times))) {
-                let _computed = compiled.eval(&Scope::new());
+                let _computed = compiled.eval(&Bindings::new());
             }
         }
     }

@@ -36,13 +36,13 @@ const ENTRY_BYTES: u64 = 16;
 
 /// A group, and when its first process was started, in ticks since the machine was; 0 if that is not known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Group {
+pub(super) struct ProcessGroup {
     pub(super) id: Pid,
     pub(super) started: u64,
 }
 
 /// Our table.
-pub(super) struct Table {
+pub(super) struct GroupTable {
     file: File,
     path: PathBuf,
     mark: String,
@@ -50,7 +50,7 @@ pub(super) struct Table {
     entries: Mutex<(Vec<u64>, u64)>,
 }
 
-impl Table {
+impl GroupTable {
     /// An empty one, named by its mark and locked.
     pub(super) fn new(store: &Path, mark: &str) -> io::Result<Self> {
         let directory = Dir::open(store)?.make_beneath(Path::new(DIRECTORY))?;
@@ -64,7 +64,7 @@ impl Table {
             flock(&file, FlockOperation::LockExclusive)?;
             if is_at(&file, &path) {
                 file.write_all_at(&header, 0).inspect_err(|_| drop(std::fs::remove_file(&path)))?;
-                return Ok(Table { file, path, mark: mark.to_owned(), entries: Mutex::default() });
+                return Ok(GroupTable { file, path, mark: mark.to_owned(), entries: Mutex::default() });
             }
         }
         Err(io::Error::other("others remove the table of the guard again and again"))
@@ -125,13 +125,13 @@ fn origin() -> String {
 }
 
 /// The groups in a table.
-fn groups(table: &File) -> io::Result<Vec<Group>> {
+fn groups(table: &File) -> io::Result<Vec<ProcessGroup>> {
     let mut bytes = vec![0; usize::try_from(table.metadata()?.len().saturating_sub(HEADER_BYTES)).unwrap_or(0)];
     table.read_exact_at(&mut bytes, HEADER_BYTES)?;
     let entry = |entry: &[u8]| {
         let (group, started) = entry.split_at(8);
         let id = i32::try_from(i64::from_ne_bytes(group.try_into().ok()?)).ok().and_then(Pid::from_raw)?;
-        Some(Group { id, started: u64::from_ne_bytes(started.try_into().ok()?) })
+        Some(ProcessGroup { id, started: u64::from_ne_bytes(started.try_into().ok()?) })
     };
     Ok(bytes.chunks_exact(ENTRY_BYTES as usize).filter_map(entry).collect())
 }
@@ -141,7 +141,7 @@ pub(super) fn groups_of_stdout() -> Vec<Pid> {
     let table = io::stdout().as_fd().try_clone_to_owned().map(File::from);
     let groups = table.and_then(|table| groups(&table)).unwrap_or_default();
     // While the first process of a group is there, its number is nobody else's; and afterwards, while the group is.
-    let is_it = |group: &&Group| sweep::started(group.id).is_none_or(|started| started == group.started);
+    let is_it = |group: &&ProcessGroup| sweep::started(group.id).is_none_or(|started| started == group.started);
     groups.iter().filter(is_it).map(|group| group.id).collect()
 }
 
@@ -198,7 +198,7 @@ fn end_all_in(table: &File, mark: &str, path: &Path) {
         if header != ours || mark.len() < 16 {
             return;
         }
-        let is_it = |group: &&Group| group.started != 0 && sweep::started(group.id) == Some(group.started);
+        let is_it = |group: &&ProcessGroup| group.started != 0 && sweep::started(group.id) == Some(group.started);
         let groups: Vec<_> = groups(table).unwrap_or_default().iter().filter(is_it).map(|group| group.id).collect();
         if sweep::sweep(&groups, mark) {
             tracing::warn!(target: LEFT, "ended commands that had outlived a process which was killed with its guard");
@@ -215,12 +215,12 @@ mod tests {
     fn a_table_says_what_runs_and_goes_with_who_has_it_locked() {
         let store = tempfile::tempdir().unwrap();
         let mark = "0123456789abcdef0123";
-        let table = Table::new(store.path(), mark).unwrap();
+        let table = GroupTable::new(store.path(), mark).unwrap();
         let us = rustix::process::getpid();
         let (one, two) = (table.enter(us), table.enter(us));
         table.leave(one);
         let started = sweep::started(us).unwrap();
-        assert_eq!(groups(&table.file).unwrap(), [Group { id: us, started }]);
+        assert_eq!(groups(&table.file).unwrap(), [ProcessGroup { id: us, started }]);
         assert_eq!((table.enter(us), two), (0, 1), "entries are used again");
         end_left(store.path());
         assert!(table.path().exists(), "it is locked");
@@ -240,7 +240,7 @@ mod tests {
         let mut parts: Vec<_> = ours.split('\n').collect();
         for (at, stays) in [(0, true), (1, false), (2, true)] {
             let mark = format!("0123456789abcdef{at}");
-            let table = Table::new(store.path(), &mark).unwrap();
+            let table = GroupTable::new(store.path(), &mark).unwrap();
             let was = std::mem::replace(&mut parts[at], "another");
             let mut header = parts.join("\n").into_bytes();
             header.resize(HEADER_BYTES as usize, 0);

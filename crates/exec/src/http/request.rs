@@ -1,13 +1,13 @@
 //! What is sent to a server.
 
 use crate::{
-    action::{Http, HttpBody, JsonTemplate, Part, Template},
+    action::{Http, HttpBody, JsonTemplate, Template, TemplatePart},
     codes,
-    expr::{self, Scope},
+    expr::{self, Bindings},
     job::uncomputed,
     render,
     shell::{Unfit, words_of},
-    value::Value,
+    value::PortValue,
 };
 use onceflow_engine::task::Failure;
 use reqwest::{
@@ -28,7 +28,7 @@ fn wrong(what: impl std::fmt::Display) -> Failure {
 }
 
 /// The whole request.
-pub(super) fn build(client: &Client, http: &Http, scope: &Scope, key: &str) -> Result<Request, Failure> {
+pub(super) fn build(client: &Client, http: &Http, scope: &Bindings, key: &str) -> Result<Request, Failure> {
     let text = url(&http.url, scope)?;
     let url = Url::parse(&text).map_err(|error| wrong(format!("`{text}` is no URL: {error}")))?;
     let method = http.method.to_ascii_uppercase();
@@ -58,12 +58,12 @@ fn header(headers: &mut HeaderMap, name: &str, value: &str) -> Result<(), Failur
 }
 
 /// Values are percent-encoded, so that none can change where the call goes; but the beginning is the server's address.
-pub(super) fn url(template: &Template, scope: &Scope) -> Result<String, Failure> {
+pub(super) fn url(template: &Template, scope: &Bindings) -> Result<String, Failure> {
     let mut url = String::new();
     for part in &template.0 {
         match part {
-            Part::Text(text) => url.push_str(text),
-            Part::Hole(source) => {
+            TemplatePart::Text(text) => url.push_str(text),
+            TemplatePart::Hole(source) => {
                 let value = expr::eval(source, scope).map_err(|error| uncomputed(&error))?;
                 let words = words_of(&value, Path::new(""))
                     .map_err(|Unfit(why)| wrong(format!("`{source}` cannot be part of a URL: {why}")))?;
@@ -89,15 +89,15 @@ pub(crate) fn encode(text: &str) -> String {
     encoded
 }
 
-fn content(body: &HttpBody, scope: &Scope) -> Result<(&'static str, Vec<u8>), Failure> {
+fn content(body: &HttpBody, scope: &Bindings) -> Result<(&'static str, Vec<u8>), Failure> {
     match body {
         HttpBody::Json(template) => Ok(("application/json", json(template, scope)?.to_string().into_bytes())),
         HttpBody::Text(template) => {
             Ok(("text/plain; charset=utf-8", render::text(template, scope, Path::new(""))?.into_bytes()))
         }
         HttpBody::File(source) => match expr::eval(source, scope).map_err(|error| uncomputed(&error))? {
-            Value::File(file) => read(&file.path, &file.name).map(|bytes| ("application/octet-stream", bytes)),
-            Value::Bytes(bytes) => Ok(("application/octet-stream", bytes)),
+            PortValue::File(file) => read(&file.path, &file.name).map(|bytes| ("application/octet-stream", bytes)),
+            PortValue::Bytes(bytes) => Ok(("application/octet-stream", bytes)),
             other => Err(wrong(format!("`{source}` should be a file, but is {}", other.describe()))),
         },
     }
@@ -113,11 +113,11 @@ fn read(path: &Path, name: &str) -> Result<Vec<u8>, Failure> {
 }
 
 /// JSON with values in it. A text that is exactly one hole is the value, with its type.
-fn json(template: &JsonTemplate, scope: &Scope) -> Result<Json, Failure> {
+fn json(template: &JsonTemplate, scope: &Bindings) -> Result<Json, Failure> {
     Ok(match template {
         JsonTemplate::Literal(json) => json.clone(),
         JsonTemplate::Text(template) => match template.0.as_slice() {
-            [Part::Hole(source)] => expr::eval(source, scope).map_err(|error| uncomputed(&error))?.to_json(),
+            [TemplatePart::Hole(source)] => expr::eval(source, scope).map_err(|error| uncomputed(&error))?.to_json(),
             _ => Json::String(render::text(template, scope, Path::new(""))?),
         },
         JsonTemplate::List(elements) => {
@@ -136,10 +136,10 @@ mod tests {
 
     #[test]
     fn no_value_changes_where_a_call_goes() {
-        let mut scope = Scope::new();
-        scope.set("base", Value::text("https://example.org/api"));
-        scope.set("id", Value::text("a/../b?x=1#y z&é%"));
-        scope.set("ids", Value::List(vec![Value::Int(1), Value::text("a,b")]));
+        let mut scope = Bindings::new();
+        scope.set("base", PortValue::text("https://example.org/api"));
+        scope.set("id", PortValue::text("a/../b?x=1#y z&é%"));
+        scope.set("ids", PortValue::List(vec![PortValue::Int(1), PortValue::text("a,b")]));
         let template = crate::template::parse("${{ base }}/orders/${{ id }}?of=${{ ids }}").unwrap().template;
         let expected = "https://example.org/api/orders/a%2F..%2Fb%3Fx%3D1%23y%20z%26%C3%A9%25?of=1,a%2Cb";
         assert_eq!(url(&template, &scope).unwrap(), expected);
@@ -148,9 +148,9 @@ mod tests {
 
     #[test]
     fn a_text_that_is_one_hole_keeps_its_type() {
-        let mut scope = Scope::new();
-        scope.set("n", Value::Int(7));
-        scope.set("xs", Value::List(vec![Value::text("\"")]));
+        let mut scope = Bindings::new();
+        scope.set("n", PortValue::Int(7));
+        scope.set("xs", PortValue::List(vec![PortValue::text("\"")]));
         let text = |text: &str| JsonTemplate::Text(crate::template::parse(text).unwrap().template);
         let template = JsonTemplate::Record(vec![
             ("n".into(), text("${{ n }}")),

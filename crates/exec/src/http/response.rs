@@ -2,14 +2,14 @@
 
 use super::unreached;
 use crate::{
-    Shared,
+    ExecutorContext,
     action::{Capture, Http},
     codes,
-    expr::{self, Scope},
+    expr::{self, Bindings},
     home, job,
     output::{first_lines, parse_text},
     render,
-    value::{FileValue, Value},
+    value::{FileValue, PortValue},
 };
 use onceflow_core::model::{TaskSpec, Type};
 use onceflow_engine::task::{Data, Failure, Step};
@@ -41,20 +41,20 @@ pub(super) async fn beginning(mut answer: Response) -> String {
 
 /// The outputs of a call that was answered well.
 pub(super) async fn outputs(
-    shared: &Shared,
+    shared: &ExecutorContext,
     (step, spec): (&Step, &TaskSpec),
     http: &Http,
     what: &str,
     mut answer: Response,
-    scope: &Scope,
+    scope: &Bindings,
 ) -> Result<Vec<Data>, Failure> {
     let is_file = |capture: &Capture| matches!(capture, Capture::Path(_));
     let (file, path) = match http.outputs.iter().any(is_file) {
         true => place(shared, step).map(|(file, path)| (Some(file), Some(path)))?,
         false => (None, None),
     };
-    let mut names = Scope::new();
-    names.set("status", Value::Int(i64::from(answer.status().as_u16())));
+    let mut names = Bindings::new();
+    names.set("status", PortValue::Int(i64::from(answer.status().as_u16())));
     names.set("headers", headers(&answer));
     let says_json = is_json(&answer);
     let reads = http.outputs.iter().any(|capture| !is_file(capture));
@@ -71,7 +71,7 @@ pub(super) async fn outputs(
             (Capture::Path(template), Some(path)) => {
                 let name = render::text(template, scope, Path::new(""))?;
                 let name = name.rsplit('/').next().unwrap_or_default().to_owned();
-                Value::File(FileValue { name, path: path.clone() })
+                PortValue::File(FileValue { name, path: path.clone() })
             }
             (Capture::Json(source), _) => {
                 let value = expr::eval(source, &names).map_err(|error| wrong(error.to_string()))?;
@@ -85,15 +85,15 @@ pub(super) async fn outputs(
 }
 
 /// JSON has no bytes; they are base64 there.
-fn fit(value: Value, ty: &Type) -> Result<Value, crate::value::Mismatch> {
+fn fit(value: PortValue, ty: &Type) -> Result<PortValue, crate::value::Mismatch> {
     match (ty, value) {
-        (Type::Bytes, Value::Text(text)) => Value::from_json(serde_json::Value::String(text), ty),
+        (Type::Bytes, PortValue::Text(text)) => PortValue::from_json(serde_json::Value::String(text), ty),
         (ty, value) => value.conform(ty),
     }
 }
 
 /// Where the answer is put if it is a file.
-fn place(shared: &Shared, step: &Step) -> Result<(File, PathBuf), Failure> {
+fn place(shared: &ExecutorContext, step: &Step) -> Result<(File, PathBuf), Failure> {
     let made = shared.home.out_file(step.run(), &home::safe(&step.address()));
     made.map_err(|error| codes::work("the answer has no place", &error))
 }
@@ -118,16 +118,16 @@ async fn receive(answer: &mut Response, what: &str, mut file: Option<File>, read
     Ok(bytes)
 }
 
-fn headers(answer: &Response) -> Value {
-    let mut fields: BTreeMap<String, Value> = BTreeMap::new();
+fn headers(answer: &Response) -> PortValue {
+    let mut fields: BTreeMap<String, PortValue> = BTreeMap::new();
     for (name, value) in answer.headers() {
         let text = String::from_utf8_lossy(value.as_bytes()).into_owned();
         match fields.get_mut(name.as_str()) {
-            Some(Value::Text(known)) => *known = format!("{known}, {text}"),
-            _ => drop(fields.insert(name.as_str().to_owned(), Value::Text(text))),
+            Some(PortValue::Text(known)) => *known = format!("{known}, {text}"),
+            _ => drop(fields.insert(name.as_str().to_owned(), PortValue::Text(text))),
         }
     }
-    Value::Record(fields)
+    PortValue::Record(fields)
 }
 
 /// Whether the answer says that it is JSON; one that says nothing may be.
@@ -137,11 +137,11 @@ fn is_json(answer: &Response) -> bool {
 }
 
 /// The body as expressions see it: what its JSON says, or its text.
-fn body(bytes: &[u8], says_json: bool) -> Value {
+fn body(bytes: &[u8], says_json: bool) -> PortValue {
     let json = says_json.then(|| serde_json::from_slice(bytes).ok()).flatten();
     match json {
-        Some(json) => Value::from_json(json, &Type::Json).unwrap_or(Value::Null),
-        None if bytes.is_empty() => Value::Null,
-        None => Value::Text(String::from_utf8_lossy(bytes).into_owned()),
+        Some(json) => PortValue::from_json(json, &Type::Json).unwrap_or(PortValue::Null),
+        None if bytes.is_empty() => PortValue::Null,
+        None => PortValue::Text(String::from_utf8_lossy(bytes).into_owned()),
     }
 }

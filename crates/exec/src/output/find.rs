@@ -2,13 +2,13 @@
 
 use super::text::read_text;
 use crate::{
-    action::{Capture, Part, Template},
+    action::{Capture, Template, TemplatePart},
     codes,
-    expr::{self, Scope},
+    expr::{self, Bindings},
     shell,
-    template::Wrong,
-    value::{DirectoryValue, FileValue, Mismatch, Value},
-    work::{INPUTS, TEMPORARY, Work},
+    template::TemplateError,
+    value::{DirectoryValue, FileValue, Mismatch, PortValue},
+    work::{INPUTS, TEMPORARY, WorkDir},
 };
 use globset::{Glob, GlobBuilder, GlobMatcher};
 use onceflow_core::model::{Port, Type};
@@ -22,15 +22,15 @@ use std::{
 };
 
 /// Where an output will be, known before the step runs.
-pub(crate) enum Planned {
+pub(crate) enum ExpectedOutput {
     /// A name or a glob.
-    Path(Named),
+    Path(PathPattern),
     /// Elsewhere.
     Other,
 }
 
 /// A name or a glob.
-pub(crate) struct Named {
+pub(crate) struct PathPattern {
     pattern: String,
     glob: Option<GlobMatcher>,
 }
@@ -39,22 +39,27 @@ pub(crate) struct Named {
 ///
 /// # Errors
 /// If it is absolute, leads out with `..`, is where inputs are, or is no glob.
-pub fn check(template: &Template) -> Result<(), Wrong> {
-    let wrong = |(message, hint): (String, &str)| Wrong { span: 0..0, message, hint: Some(hint.into()) };
+pub fn check(template: &Template) -> Result<(), TemplateError> {
+    let wrong = |(message, hint): (String, &str)| TemplateError { span: 0..0, message, hint: Some(hint.into()) };
     // What a hole holds is not known; a name stands for it.
     let text = template.0.iter().map(|part| match part {
-        Part::Text(text) => text.as_str(),
-        Part::Hole(_) => "x",
+        TemplatePart::Text(text) => text.as_str(),
+        TemplatePart::Hole(_) => "x",
     });
     named(text.collect(), is_glob(template)).map(|_| ()).map_err(wrong)
 }
 
 /// Where all outputs will be; directories are made.
-pub(crate) fn plan(work: &Work, ports: &[Port], captures: &[Capture], scope: &Scope) -> Result<Vec<Planned>, Failure> {
+pub(crate) fn plan(
+    work: &WorkDir,
+    ports: &[Port],
+    captures: &[Capture],
+    scope: &Bindings,
+) -> Result<Vec<ExpectedOutput>, Failure> {
     let mut planned = Vec::with_capacity(captures.len());
     for (port, capture) in ports.iter().zip(captures) {
         let Capture::Path(template) = capture else {
-            planned.push(Planned::Other);
+            planned.push(ExpectedOutput::Other);
             continue;
         };
         let named = render(template, scope, &work.path).map_err(|why| {
@@ -65,23 +70,23 @@ pub(crate) fn plan(work: &Work, ports: &[Port], captures: &[Capture], scope: &Sc
                 .make(work, port)
                 .map_err(|error| codes::work(format!("`{}` could not be made", named.pattern), &error))?;
         }
-        planned.push(Planned::Path(named));
+        planned.push(ExpectedOutput::Path(named));
     }
     Ok(planned)
 }
 
 fn is_glob(template: &Template) -> bool {
-    let text = |part: &Part| matches!(part, Part::Text(text) if text.contains(['*', '?', '[', '{']));
+    let text = |part: &TemplatePart| matches!(part, TemplatePart::Text(text) if text.contains(['*', '?', '[', '{']));
     template.0.iter().any(text)
 }
 
-fn render(template: &Template, scope: &Scope, base: &Path) -> Result<Named, String> {
+fn render(template: &Template, scope: &Bindings, base: &Path) -> Result<PathPattern, String> {
     let is_glob = is_glob(template);
     let mut pattern = String::new();
     for part in &template.0 {
         match part {
-            Part::Text(text) => pattern.push_str(text),
-            Part::Hole(source) => {
+            TemplatePart::Text(text) => pattern.push_str(text),
+            TemplatePart::Hole(source) => {
                 let value = expr::eval(source, scope).map_err(|error| error.to_string())?;
                 let text = shell::text_of(&value, base).map_err(|unfit| unfit.0)?;
                 // What a value holds is a name, whatever characters it has.
@@ -92,7 +97,7 @@ fn render(template: &Template, scope: &Scope, base: &Path) -> Result<Named, Stri
     named(pattern, is_glob).map_err(|(message, hint)| format!("{message}; {hint}"))
 }
 
-fn named(pattern: String, is_glob: bool) -> Result<Named, (String, &'static str)> {
+fn named(pattern: String, is_glob: bool) -> Result<PathPattern, (String, &'static str)> {
     let inside = "name a file or directory inside of the work directory, such as `result.txt` or `*.bam`";
     let path = Path::new(&pattern);
     if pattern.trim().is_empty() || pattern.contains('\0') {
@@ -120,7 +125,7 @@ fn named(pattern: String, is_glob: bool) -> Result<Named, (String, &'static str)
             Some(glob.compile_matcher())
         }
     };
-    Ok(Named { pattern, glob })
+    Ok(PathPattern { pattern, glob })
 }
 
 /// A type without the option around it.
@@ -131,27 +136,29 @@ fn bare(ty: &Type) -> (&Type, bool) {
     }
 }
 
-impl Planned {
+impl ExpectedOutput {
     /// It is found in the work directory.
     pub(crate) fn is_path(&self) -> bool {
-        matches!(self, Planned::Path(_))
+        matches!(self, ExpectedOutput::Path(_))
     }
 
     /// What `out.NAME` is to the command, if it has a name.
-    pub(crate) fn name(&self) -> Option<Value> {
+    pub(crate) fn name(&self) -> Option<PortValue> {
         match self {
-            Planned::Path(Named { pattern, glob: None }) => Some(Value::text(match pattern.starts_with('-') {
-                true => format!("./{pattern}"),
-                false => pattern.clone(),
-            })),
+            ExpectedOutput::Path(PathPattern { pattern, glob: None }) => {
+                Some(PortValue::text(match pattern.starts_with('-') {
+                    true => format!("./{pattern}"),
+                    false => pattern.clone(),
+                }))
+            }
             _ => None,
         }
     }
 }
 
-impl Named {
+impl PathPattern {
     /// A directory is there, empty, when the step starts; and so is the directory that a file goes into.
-    fn make(&self, work: &Work, port: &Port) -> io::Result<()> {
+    fn make(&self, work: &WorkDir, port: &Port) -> io::Result<()> {
         let path = Path::new(&self.pattern);
         let directory = match bare(&port.ty).0 {
             Type::Directory => path,
@@ -161,7 +168,7 @@ impl Named {
     }
 
     /// The value of an output.
-    pub(super) fn value(&self, work: &Work, port: &Port) -> Result<Value, Failure> {
+    pub(super) fn value(&self, work: &WorkDir, port: &Port) -> Result<PortValue, Failure> {
         let (ty, is_option) = bare(&port.ty);
         let found = self.find(work).map_err(|error| codes::work("the work directory could not be read", &error))?;
         match (ty, found.as_slice()) {
@@ -170,9 +177,9 @@ impl Named {
                     return Err(self.missing(work, port));
                 }
                 let elements = found.iter().map(|path| take(work, path, inner, &port.name));
-                elements.collect::<Result<_, _>>().map(Value::List)
+                elements.collect::<Result<_, _>>().map(PortValue::List)
             }
-            (_, []) if is_option => Ok(Value::Null),
+            (_, []) if is_option => Ok(PortValue::Null),
             (_, []) => Err(self.missing(work, port)),
             (Type::File | Type::Directory, [path]) => take(work, path, ty, &port.name),
             (_, [path]) => {
@@ -190,7 +197,7 @@ impl Named {
         }
     }
 
-    fn missing(&self, work: &Work, port: &Port) -> Failure {
+    fn missing(&self, work: &WorkDir, port: &Port) -> Failure {
         let what = format!("output `{}` is missing: there is no `{}` in the work directory", port.name, self.pattern);
         let failed = codes::failure(codes::OUTPUT_MISSING, what);
         let mut entries = entries(&work.dir, Path::new(""), false).unwrap_or_default();
@@ -205,7 +212,7 @@ impl Named {
     }
 
     /// All that match, in order, by their paths in the work directory.
-    fn find(&self, work: &Work) -> io::Result<Vec<PathBuf>> {
+    fn find(&self, work: &WorkDir) -> io::Result<Vec<PathBuf>> {
         let Some(glob) = &self.glob else {
             let path = PathBuf::from(&self.pattern);
             return Ok(match work.resolve(&path) {
@@ -246,7 +253,7 @@ fn entries(directory: &Dir, at: &Path, hidden: bool) -> io::Result<Vec<(PathBuf,
     Ok(found)
 }
 
-fn kinds(work: &Work, paths: &[PathBuf]) -> Vec<(PathBuf, FileType)> {
+fn kinds(work: &WorkDir, paths: &[PathBuf]) -> Vec<(PathBuf, FileType)> {
     let kind = |path: &PathBuf| {
         let spot = work.resolve(path).ok()?;
         Some(tree::kind(&spot.dir.stat(&spot.name).ok()?))
@@ -269,7 +276,7 @@ fn refused(port: &str, path: &Path, why: impl std::fmt::Display) -> Failure {
 }
 
 /// What a path in the work directory really is, which must be in the work directory too.
-fn inside(work: &Work, path: &Path, port: &str) -> Result<Spot, Failure> {
+fn inside(work: &WorkDir, path: &Path, port: &str) -> Result<Spot, Failure> {
     match work.resolve(path) {
         Ok(spot) if !spot.path.starts_with(INPUTS) => Ok(spot),
         Ok(_) | Err(Astray::Out) => {
@@ -307,12 +314,12 @@ fn kind(spot: &Spot, path: &Path, port: &str) -> Result<FileType, Failure> {
 }
 
 /// A file or directory that is an output, by its path in the work directory.
-fn take(work: &Work, path: &Path, ty: &Type, port: &str) -> Result<Value, Failure> {
+fn take(work: &WorkDir, path: &Path, ty: &Type, port: &str) -> Result<PortValue, Failure> {
     let spot = inside(work, path, port)?;
     if *ty != Type::Directory {
         regular(&spot, path, port)?;
         let named = FileValue::from_path(path).map_err(|mismatch| refused(port, path, mismatch))?;
-        return Ok(Value::File(FileValue { path: work.path.join(spot.path), ..named }));
+        return Ok(PortValue::File(FileValue { path: work.path.join(spot.path), ..named }));
     }
     if kind(&spot, path, port)? != FileType::Directory {
         return Err(refused(port, path, "is declared as a directory, but is a file"));
@@ -321,7 +328,7 @@ fn take(work: &Work, path: &Path, ty: &Type, port: &str) -> Result<Value, Failur
     let mut files = Vec::new();
     walk(work, (&spot.dir.child(&spot.name).map_err(unread)?, &spot.path), "", port, &mut files)?;
     files.sort_by(|a, b| a.name.cmp(&b.name));
-    Ok(Value::Directory(DirectoryValue { path: work.path.join(spot.path), files }))
+    Ok(PortValue::Directory(DirectoryValue { path: work.path.join(spot.path), files }))
 }
 
 /// Directories inside one another, also through links.
@@ -330,7 +337,7 @@ const DEPTH_MAX: usize = 64;
 /// All files of a directory, which has a path in the work directory. A link may lead to another part of the work
 /// directory, but not out of it.
 fn walk(
-    work: &Work,
+    work: &WorkDir,
     (directory, at): (&Dir, &Path),
     prefix: &str,
     port: &str,
@@ -366,39 +373,39 @@ fn walk(
 }
 
 /// Why an answer is no output.
-pub(super) enum Refused {
+pub(super) enum OutputError {
     Type(Mismatch),
     File(Failure),
 }
 
 /// An answer as a value of a type: where a file is wanted, its path is taken.
-pub(super) fn resolve(work: &Work, value: Value, ty: &Type, port: &str) -> Result<Value, Refused> {
+pub(super) fn resolve(work: &WorkDir, value: PortValue, ty: &Type, port: &str) -> Result<PortValue, OutputError> {
     match (ty, value) {
-        (Type::Option(_), Value::Null) => Ok(Value::Null),
+        (Type::Option(_), PortValue::Null) => Ok(PortValue::Null),
         (Type::Option(inner), value) => resolve(work, value, inner, port),
-        (Type::File | Type::Directory, Value::Text(path)) => {
+        (Type::File | Type::Directory, PortValue::Text(path)) => {
             let named = named(path, false).map_err(|(why, hint)| {
                 let failed = codes::failure(codes::OUTPUT_REFUSED, format!("output `{port}`: {why}"));
-                Refused::File(codes::because(failed, format!("hint: {hint}")).finally())
+                OutputError::File(codes::because(failed, format!("hint: {hint}")).finally())
             })?;
-            take(work, Path::new(&named.pattern), ty, port).map_err(Refused::File)
+            take(work, Path::new(&named.pattern), ty, port).map_err(OutputError::File)
         }
-        (Type::List(inner), Value::List(elements)) => {
+        (Type::List(inner), PortValue::List(elements)) => {
             let elements = elements.into_iter().map(|element| resolve(work, element, inner, port));
-            elements.collect::<Result<_, _>>().map(Value::List)
+            elements.collect::<Result<_, _>>().map(PortValue::List)
         }
-        (Type::Record(types), Value::Record(mut fields)) => {
+        (Type::Record(types), PortValue::Record(mut fields)) => {
             let mut found = std::collections::BTreeMap::new();
             for (name, ty) in types {
                 if let Some(field) = fields.remove(name) {
                     found.insert(name.clone(), resolve(work, field, ty, port)?);
                 }
             }
-            Value::Record(found).conform(&Type::Record(types.clone())).map_err(Refused::Type)
+            PortValue::Record(found).conform(&Type::Record(types.clone())).map_err(OutputError::Type)
         }
-        (Type::Bytes, Value::Text(text)) => {
-            Value::from_json(serde_json::Value::String(text), ty).map_err(Refused::Type)
+        (Type::Bytes, PortValue::Text(text)) => {
+            PortValue::from_json(serde_json::Value::String(text), ty).map_err(OutputError::Type)
         }
-        (ty, value) => value.conform(ty).map_err(Refused::Type),
+        (ty, value) => value.conform(ty).map_err(OutputError::Type),
     }
 }

@@ -1,6 +1,6 @@
 //! Values that a step writes as text.
 
-use crate::{codes, value::Value};
+use crate::{codes, value::PortValue};
 use onceflow_core::model::{Port, Type};
 use onceflow_engine::task::Failure;
 use std::{fs::File, io::Read};
@@ -9,7 +9,7 @@ use std::{fs::File, io::Read};
 pub(crate) const TEXT_BYTES_MAX: u64 = 16 * 1024 * 1024;
 
 /// Reads a value of a port's type from a regular file of text.
-pub(crate) fn read_text(file: &mut File, port: &Port, place: &str) -> Result<Value, Failure> {
+pub(crate) fn read_text(file: &mut File, port: &Port, place: &str) -> Result<PortValue, Failure> {
     let wrong = |why: String| {
         let what = format!("output `{}` is no {}: {why}", port.name, port.ty);
         codes::failure(codes::OUTPUT_VALUE, what)
@@ -33,31 +33,31 @@ pub(crate) fn read_text(file: &mut File, port: &Port, place: &str) -> Result<Val
 }
 
 /// A value of a type from text. A list is JSON, or one element a line.
-pub(crate) fn parse(bytes: &[u8], ty: &Type) -> Result<Value, String> {
+pub(crate) fn parse(bytes: &[u8], ty: &Type) -> Result<PortValue, String> {
     if *ty == Type::Bytes {
-        return Ok(Value::Bytes(bytes.to_vec()));
+        return Ok(PortValue::Bytes(bytes.to_vec()));
     }
     let text = std::str::from_utf8(bytes).map_err(|_| String::from("is not UTF-8"))?;
     let line = text.strip_suffix('\n').map_or(text, |line| line.strip_suffix('\r').unwrap_or(line));
     match ty {
-        Type::Unit => Ok(Value::Null),
-        Type::Option(_) if text.trim().is_empty() => Ok(Value::Null),
+        Type::Unit => Ok(PortValue::Null),
+        Type::Option(_) if text.trim().is_empty() => Ok(PortValue::Null),
         Type::Option(inner) => parse(bytes, inner),
-        Type::Text => Ok(Value::text(line)),
-        Type::Int => number(text, str::parse::<i64>).map(Value::Int),
-        Type::Float => number(text, str::parse::<f64>).map(Value::Float),
+        Type::Text => Ok(PortValue::text(line)),
+        Type::Int => number(text, str::parse::<i64>).map(PortValue::Int),
+        Type::Float => number(text, str::parse::<f64>).map(PortValue::Float),
         Type::Bool => match text.trim() {
-            "true" => Ok(Value::Bool(true)),
-            "false" => Ok(Value::Bool(false)),
+            "true" => Ok(PortValue::Bool(true)),
+            "false" => Ok(PortValue::Bool(false)),
             _ => Err(String::from("is neither `true` nor `false`")),
         },
         Type::List(inner) if !text.trim_start().starts_with('[') => {
             let elements = line.lines().map(|line| parse(line.as_bytes(), inner));
-            elements.collect::<Result<_, _>>().map(Value::List)
+            elements.collect::<Result<_, _>>().map(PortValue::List)
         }
         _ => {
             let json = serde_json::from_str(text).map_err(|error| format!("is not JSON: {error}"))?;
-            Value::from_json(json, ty).map_err(|wrong| format!("does not fit: {wrong}"))
+            PortValue::from_json(json, ty).map_err(|wrong| format!("does not fit: {wrong}"))
         }
     }
 }

@@ -9,7 +9,7 @@ use std::{
 use tokio::net::unix::pipe::Receiver;
 
 /// What a process writes to its standard output.
-pub(super) struct Capture {
+pub(super) struct StdoutCapture {
     /// None once there is nothing more to read.
     reader: Option<Receiver>,
     file: File,
@@ -18,12 +18,12 @@ pub(super) struct Capture {
     pub(super) trouble: Option<Failure>,
 }
 
-impl Capture {
+impl StdoutCapture {
     /// Into this file; and where the process is to write.
     pub(super) fn new(file: File) -> io::Result<(Self, PipeWriter)> {
         let (reader, writer) = io::pipe()?;
         let reader = Some(Receiver::from_owned_fd(reader.into())?);
-        Ok((Capture { reader, file, bytes: 0, trouble: None }, writer))
+        Ok((StdoutCapture { reader, file, bytes: 0, trouble: None }, writer))
     }
 
     pub(super) fn reader(&self) -> Option<&Receiver> {

@@ -19,7 +19,7 @@ pub(super) struct Child {
 }
 
 /// How a child ended.
-pub(super) struct Ended {
+pub(super) struct ChildExit {
     pub(super) status: ExitStatus,
     pub(super) used: Used,
 }
@@ -49,12 +49,12 @@ impl Child {
     }
 
     /// Waits for its end. May be dropped and called again until it has answered.
-    pub(super) async fn wait(&mut self) -> io::Result<Ended> {
+    pub(super) async fn wait(&mut self) -> io::Result<ChildExit> {
         loop {
             let process = self.process.as_mut().ok_or(io::ErrorKind::NotFound)?;
             if let Some(ended) = process.try_wait4()? {
                 self.process = None;
-                return Ok(Ended { status: ended.status, used: used(&ended.rusage, own_peak_bytes()) });
+                return Ok(ChildExit { status: ended.status, used: used(&ended.rusage, own_peak_bytes()) });
             }
             self.some_ended.recv().await;
         }

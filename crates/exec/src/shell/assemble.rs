@@ -4,7 +4,7 @@
 //! The text depends on values only in how many words each is.
 
 use super::{Dialect, Piece, Scanned, Unfit, Use, text_of, words_of};
-use crate::value::Value;
+use crate::value::PortValue;
 use std::{fmt::Write, path::Path};
 
 /// A command that a shell can be given.
@@ -33,7 +33,7 @@ const POSIX_LIST_MAX: usize = 1_000;
 /// that need no quotes.
 pub(crate) fn assemble(
     scanned: &Scanned,
-    value_of: &dyn Fn(usize) -> Value,
+    value_of: &dyn Fn(usize) -> PortValue,
     dialect: Dialect,
     (base, temporary): (&Path, &str),
 ) -> Result<Assembled, (usize, Unfit)> {
@@ -61,7 +61,7 @@ struct Build<'a> {
 }
 
 impl Build<'_> {
-    fn hole(&mut self, name: &str, value: &Value, used: Use, base: &Path) -> Result<(), Unfit> {
+    fn hole(&mut self, name: &str, value: &PortValue, used: Use, base: &Path) -> Result<(), Unfit> {
         match used {
             Use::Nothing => {}
             Use::Text => {
@@ -185,16 +185,16 @@ impl Build<'_> {
 }
 
 /// A number for arithmetic, where anything else would be read as a program.
-fn number(value: &Value) -> Result<i64, Unfit> {
+fn number(value: &PortValue) -> Result<i64, Unfit> {
     let wrong = || {
         let found = value.describe();
         Unfit(format!("only a whole number can be part of shell arithmetic or an index, but it is {found}"))
     };
     match value {
-        Value::Int(number) => Ok(*number),
-        Value::Bool(yes) => Ok(i64::from(*yes)),
+        PortValue::Int(number) => Ok(*number),
+        PortValue::Bool(yes) => Ok(i64::from(*yes)),
         // Not what the shell would take for octal.
-        Value::Text(text) => match text.parse::<i64>() {
+        PortValue::Text(text) => match text.parse::<i64>() {
             Ok(number) if number.to_string() == *text => Ok(number),
             _ => Err(wrong()),
         },

@@ -3,8 +3,8 @@
 
 use super::{Unfit, text_of, words_of};
 use crate::{
-    action::{Part, Template},
-    value::Value,
+    action::{Template, TemplatePart},
+    value::PortValue,
 };
 use std::path::Path;
 
@@ -123,8 +123,8 @@ pub(crate) fn direct(template: &Template) -> Option<Direct> {
     let mut split = Split::default();
     for (part, piece) in template.0.iter().enumerate() {
         match piece {
-            Part::Text(text) => text.chars().try_for_each(|found| split.char(found).then_some(()))?,
-            Part::Hole(_) => split.hole(part)?,
+            TemplatePart::Text(text) => text.chars().try_for_each(|found| split.char(found).then_some(()))?,
+            TemplatePart::Hole(_) => split.hole(part)?,
         }
     }
     split.end_word();
@@ -196,7 +196,11 @@ impl Split {
 
 impl Direct {
     /// The words, once values are known.
-    pub(crate) fn words(&self, value_of: &dyn Fn(usize) -> Value, base: &Path) -> Result<Vec<String>, (usize, Unfit)> {
+    pub(crate) fn words(
+        &self,
+        value_of: &dyn Fn(usize) -> PortValue,
+        base: &Path,
+    ) -> Result<Vec<String>, (usize, Unfit)> {
         let mut done = Vec::with_capacity(self.words.len());
         for word in &self.words {
             let mut current = word.is_quoted.then(String::new);

@@ -4,16 +4,16 @@
 //! It reads what people write. Where the text becomes too clever for it, it says so if there is a hole there, and never
 //! guesses: a wrong guess would hand a value to the shell as a program.
 
+mod context;
 mod dollar;
-mod frame;
 mod heredoc;
 mod quote;
 mod word;
 
-use super::{Dialect, Piece, Refused, Scanned, Use};
-use crate::action::{Part, Template};
-use frame::{Frame, Kind};
-use heredoc::Pending;
+use super::{Dialect, Piece, RefusedHole, Scanned, Use};
+use crate::action::{Template, TemplatePart};
+use context::{ContextKind, ShellContext};
+use heredoc::PendingHeredoc;
 
 /// What the text consists of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,21 +26,21 @@ struct Scan {
     units: Vec<Unit>,
     at: usize,
     dialect: Dialect,
-    frames: Vec<Frame>,
-    pending: Vec<Pending>,
+    frames: Vec<ShellContext>,
+    pending: Vec<PendingHeredoc>,
     pieces: Vec<Piece>,
-    refused: Vec<Refused>,
+    refused: Vec<RefusedHole>,
 }
 
-pub(super) fn scan(template: &Template, dialect: Dialect) -> Result<Scanned, Vec<Refused>> {
+pub(super) fn scan(template: &Template, dialect: Dialect) -> Result<Scanned, Vec<RefusedHole>> {
     let mut units = Vec::new();
     for (part, piece) in template.0.iter().enumerate() {
         match piece {
-            Part::Text(text) => units.extend(text.chars().map(Unit::Char)),
-            Part::Hole(_) => units.push(Unit::Hole(part)),
+            TemplatePart::Text(text) => units.extend(text.chars().map(Unit::Char)),
+            TemplatePart::Hole(_) => units.push(Unit::Hole(part)),
         }
     }
-    let frames = vec![Frame::new(Kind::Top)];
+    let frames = vec![ShellContext::new(ContextKind::Top)];
     let mut scan = Scan { units, at: 0, dialect, frames, pending: vec![], pieces: vec![], refused: vec![] };
     let end = scan.units.len();
     scan.run(end);
@@ -67,12 +67,12 @@ impl Scan {
         }
     }
 
-    fn top(&mut self) -> &mut Frame {
+    fn top(&mut self) -> &mut ShellContext {
         self.frames.last_mut().expect("there is always a frame")
     }
 
-    fn kind(&self) -> Kind {
-        self.frames.last().map_or(Kind::Top, |frame| frame.kind)
+    fn kind(&self) -> ContextKind {
+        self.frames.last().map_or(ContextKind::Top, |frame| frame.kind)
     }
 
     /// The character `ahead` of here.
@@ -101,7 +101,7 @@ impl Scan {
     }
 
     fn refuse(&mut self, part: usize, message: &str, hint: &str) {
-        self.refused.push(Refused { part, message: message.into(), hint: hint.into() });
+        self.refused.push(RefusedHole { part, message: message.into(), hint: hint.into() });
     }
 
     /// Refuses every hole from a piece on.
@@ -134,14 +134,14 @@ impl Scan {
             return;
         }
         let used = match (self.kind(), self.number()) {
-            (Kind::Brace(brace), _) if brace.is_name() => {
+            (ContextKind::Brace(brace), _) if brace.is_name() => {
                 self.refuse(part, "a hole cannot stand for the name of a variable", ASSIGN);
                 self.at += 1;
                 return;
             }
             (_, Some(used)) => used,
-            (Kind::Double | Kind::Body, _) => Use::Text,
-            (Kind::Brace(brace), _) => brace.hole(),
+            (ContextKind::Double | ContextKind::Body, _) => Use::Text,
+            (ContextKind::Brace(brace), _) => brace.hole(),
             _ => Use::Words { alone: self.is_alone() },
         };
         self.note_in_test();
@@ -160,7 +160,7 @@ impl Scan {
         };
         let frame = self.frames.last().expect("there is always a frame");
         let before = self.at.checked_sub(1).and_then(|at| self.units.get(at));
-        let subject = matches!(frame.kind, Kind::Case { seen_in: false } | Kind::Test);
+        let subject = matches!(frame.kind, ContextKind::Case { seen_in: false } | ContextKind::Test);
         !frame.redirects && !subject && ends(before, '(') && ends(self.units.get(self.at + 1), ')')
     }
 
@@ -168,9 +168,9 @@ impl Scan {
     fn number(&self) -> Option<Use> {
         for frame in self.frames.iter().rev() {
             match frame.kind {
-                Kind::Arith(_) => return Some(Use::Number { index: false }),
-                Kind::Brace(brace) if brace.is_number().is_some() => return brace.is_number(),
-                Kind::Double | Kind::Brace(_) => {}
+                ContextKind::Arith(_) => return Some(Use::Number { index: false }),
+                ContextKind::Brace(brace) if brace.is_number().is_some() => return brace.is_number(),
+                ContextKind::Double | ContextKind::Brace(_) => {}
                 kind if kind.is_commands() && frame.in_index() => return Some(Use::Number { index: true }),
                 _ => return None,
             }
@@ -180,9 +180,9 @@ impl Scan {
 
     fn char(&mut self, found: char) {
         match self.kind() {
-            Kind::Double | Kind::Body => self.in_double(found),
-            Kind::Brace(_) => self.in_brace(found),
-            Kind::Arith(_) => self.in_arith(found),
+            ContextKind::Double | ContextKind::Body => self.in_double(found),
+            ContextKind::Brace(_) => self.in_brace(found),
+            ContextKind::Arith(_) => self.in_arith(found),
             _ => self.in_commands(found),
         }
     }

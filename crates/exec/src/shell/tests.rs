@@ -1,19 +1,19 @@
 //! Promises of commands, kept by real shells.
 
 use super::*;
-use crate::{template, value::Value};
+use crate::{template, value::PortValue};
 use expect_test::expect;
 use proptest::prelude::*;
 use std::{path::Path, process::Command};
 
 /// What a command writes, with these values for its holes `h0`, `h1`, …; or why it cannot be.
-fn run(text: &str, values: &[Value], dialect: Dialect) -> Result<String, String> {
+fn run(text: &str, values: &[PortValue], dialect: Dialect) -> Result<String, String> {
     let template = template::parse(text).unwrap().template;
     let scanned = scan(&template, dialect)
         .map_err(|refused| refused.iter().map(|refused| refused.message.clone()).collect::<Vec<_>>().join("; "))?;
     let value_of = |part: usize| match &template.0[part] {
-        crate::action::Part::Hole(name) => values[name[1..].parse::<usize>().unwrap()].clone(),
-        crate::action::Part::Text(_) => unreachable!(),
+        crate::action::TemplatePart::Hole(name) => values[name[1..].parse::<usize>().unwrap()].clone(),
+        crate::action::TemplatePart::Text(_) => unreachable!(),
     };
     let directory = tempfile::tempdir().unwrap();
     let base = directory.path();
@@ -67,8 +67,8 @@ const NASTY: [&str; 16] = [
     "é \u{1f600} \u{1b}[0m",
 ];
 
-fn texts(values: &[&str]) -> Value {
-    Value::List(values.iter().map(|value| Value::text(*value)).collect())
+fn texts(values: &[&str]) -> PortValue {
+    PortValue::List(values.iter().map(|value| PortValue::text(*value)).collect())
 }
 
 #[test]
@@ -124,7 +124,7 @@ fn a_value_is_data_wherever_it_stands() {
         ("p $((1 + (2*3))) ${{ h0 }}", "<7><V>"),
         ("p case in ${{ h0 }} esac; p \"$(echo case)\" ${{ h0 }}", "<case><in><V><esac><case><V>"),
     ];
-    let values: Vec<_> = NASTY.into_iter().map(Value::text).collect();
+    let values: Vec<_> = NASTY.into_iter().map(PortValue::text).collect();
     for (dialect, cases) in [(Dialect::Bash, &both[..]), (Dialect::Posix, &both[..]), (Dialect::Bash, &bash[..])] {
         for (text, expected) in cases {
             let one = |at: usize| format!("(\n{}\n)\nprintf '\\n--\\n'\n", text.replace("h0", &format!("h{at}")));
@@ -141,7 +141,7 @@ fn a_value_is_data_wherever_it_stands() {
 fn a_list_is_as_many_words_as_it_has_elements() {
     let list = |len: usize| texts(&(0..len).map(|at| NASTY[at % NASTY.len()]).collect::<Vec<_>>());
     for len in [0, 1, 2, 16, 17, 40] {
-        let Value::List(elements) = list(len) else { unreachable!() };
+        let PortValue::List(elements) = list(len) else { unreachable!() };
         let texts: Vec<_> = elements.iter().map(|value| text_of(value, Path::new("")).unwrap()).collect();
         let words: String = texts.iter().map(|text| format!("<{text}>")).collect();
         let joined = texts.join(" ");
@@ -167,11 +167,11 @@ fn a_list_is_as_many_words_as_it_has_elements() {
 fn long_lists_and_long_texts_reach_the_shell() {
     let long = "x'\n".repeat(100_000);
     let many: Vec<_> = (0..10_000).map(|at| format!("reads {at}'s.fq")).collect();
-    let list = Value::List(many.iter().map(Value::text).collect());
+    let list = PortValue::List(many.iter().map(PortValue::text).collect());
     let text = "for f in ${{ h0 }}; do printf '%s\\n' \"$f\"; done; printf '%s' \"${{ h1 }}\" ${{ h1 }}";
-    let given = run(text, &[list.clone(), Value::text(long.as_str())], Dialect::Bash).unwrap();
+    let given = run(text, &[list.clone(), PortValue::text(long.as_str())], Dialect::Bash).unwrap();
     assert!(given == format!("{}\n{long}{long}", many.join("\n")));
-    let given = run("printf '%s' \"${{ h0 }}\" ${{ h0 }}", &[Value::text(long.as_str())], Dialect::Posix).unwrap();
+    let given = run("printf '%s' \"${{ h0 }}\" ${{ h0 }}", &[PortValue::text(long.as_str())], Dialect::Posix).unwrap();
     assert!(given == format!("{long}{long}"));
     let refused = run("echo ${{ h0 }}", &[list], Dialect::Posix).unwrap_err();
     assert_eq!(refused, "it is 10000 values; more than 1000 need bash: `shell: bash`");
@@ -194,10 +194,10 @@ fn arithmetic_takes_numbers_and_nothing_else() {
         ("p $[ ${{ h0 }} + 1 ]", "<-2>"),
     ];
     for (text, expected) in cases {
-        let given = run(&format!("{SHOW}{text}"), &[Value::Int(-3)], Dialect::Bash);
+        let given = run(&format!("{SHOW}{text}"), &[PortValue::Int(-3)], Dialect::Bash);
         assert_eq!(given, Ok(expected.to_owned()), "{text}");
         for value in ["a[$(touch pwned)]", "x", "010", "", "1+1"] {
-            let refused = run(&format!("{SHOW}{text}"), &[Value::text(value)], Dialect::Bash).unwrap_err();
+            let refused = run(&format!("{SHOW}{text}"), &[PortValue::text(value)], Dialect::Bash).unwrap_err();
             assert!(refused.starts_with("only a whole number"), "{text} with {value}: {refused}");
         }
     }
@@ -253,7 +253,7 @@ fn where_no_value_can_go_it_is_said() {
 
 #[test]
 fn a_command_without_shell_syntax_is_split_as_bash_does() {
-    let values = [Value::text("a b"), texts(&["x", "y z", ""]), texts(&[]), Value::text("")];
+    let values = [PortValue::text("a b"), texts(&["x", "y z", ""]), texts(&[]), PortValue::text("")];
     let commands = [
         "printf.sh a b",
         "  printf.sh\ta   'b  c' \"d  e\"f ''  \n",
@@ -266,8 +266,8 @@ fn a_command_without_shell_syntax_is_split_as_bash_does() {
     for command in commands {
         let template = template::parse(command).unwrap().template;
         let value_of = |part: usize| match &template.0[part] {
-            crate::action::Part::Hole(name) => values[name[1..].parse::<usize>().unwrap()].clone(),
-            crate::action::Part::Text(_) => unreachable!(),
+            crate::action::TemplatePart::Hole(name) => values[name[1..].parse::<usize>().unwrap()].clone(),
+            crate::action::TemplatePart::Text(_) => unreachable!(),
         };
         let words = direct(&template).expect(command).words(&value_of, Path::new("/")).unwrap();
         let shown: String = words[1..].iter().map(|word| format!("<{word}>")).collect();
@@ -345,16 +345,16 @@ fn commands() -> impl Strategy<Value = (String, String)> {
     })
 }
 
-fn value() -> impl Strategy<Value = Value> {
+fn value() -> impl Strategy<Value = PortValue> {
     // No newline at the end: command substitution would take it away.
     let text = prop_oneof![
         proptest::sample::select(NASTY.to_vec()).prop_map(|text| text.trim_end_matches('\n').to_owned()),
         "[a-z'\"$`(){}\\\\;&|<> *\n]{0,12}x",
     ];
     prop_oneof![
-        text.clone().prop_map(Value::Text),
+        text.clone().prop_map(PortValue::Text),
         proptest::collection::vec(text, 0..4)
-            .prop_map(|texts| Value::List(texts.into_iter().map(Value::Text).collect())),
+            .prop_map(|texts| PortValue::List(texts.into_iter().map(PortValue::Text).collect())),
     ]
 }
 
@@ -385,9 +385,9 @@ proptest! {
     fn no_text_confuses_the_scanner_into_a_crash(text in "[a-z'\"$`(){}\\\\;&|<>#\\[\\] \n=]{0,40}", at in 0..40_usize) {
         let at = text.char_indices().nth(at).map_or(text.len(), |(at, _)| at);
         let template = Template(vec![
-            crate::action::Part::Text(text[..at].into()),
-            crate::action::Part::Hole("h0".into()),
-            crate::action::Part::Text(text[at..].into()),
+            crate::action::TemplatePart::Text(text[..at].into()),
+            crate::action::TemplatePart::Hole("h0".into()),
+            crate::action::TemplatePart::Text(text[at..].into()),
         ]);
         for dialect in [Dialect::Bash, Dialect::Posix] {
             let _scanned = scan(&template, dialect);

@@ -1,6 +1,6 @@
 //! What a value is as words of a command, or as text inside of one.
 
-use crate::value::{Value, relative};
+use crate::value::{PortValue, relative};
 use std::path::Path;
 
 /// A value that cannot be part of a command.
@@ -8,7 +8,7 @@ use std::path::Path;
 pub(crate) struct Unfit(pub(crate) String);
 
 /// One word for each value: a list has as many as elements, none has none. A record is JSON.
-pub(crate) fn words(value: &Value, base: &Path) -> Result<Vec<String>, Unfit> {
+pub(crate) fn words(value: &PortValue, base: &Path) -> Result<Vec<String>, Unfit> {
     let mut found = Vec::new();
     collect(value, base, &mut found)?;
     match found.iter().any(|word| word.contains('\0')) {
@@ -18,23 +18,23 @@ pub(crate) fn words(value: &Value, base: &Path) -> Result<Vec<String>, Unfit> {
 }
 
 /// The words with spaces between.
-pub(crate) fn text(value: &Value, base: &Path) -> Result<String, Unfit> {
+pub(crate) fn text(value: &PortValue, base: &Path) -> Result<String, Unfit> {
     Ok(words(value, base)?.join(" "))
 }
 
-fn collect(value: &Value, base: &Path, found: &mut Vec<String>) -> Result<(), Unfit> {
+fn collect(value: &PortValue, base: &Path, found: &mut Vec<String>) -> Result<(), Unfit> {
     found.push(match value {
-        Value::Null => return Ok(()),
-        Value::List(elements) => return elements.iter().try_for_each(|element| collect(element, base, found)),
-        Value::Bool(value) => value.to_string(),
-        Value::Int(value) => value.to_string(),
-        Value::Float(value) => format!("{value:?}"),
-        Value::Text(text) => text.clone(),
-        Value::Bytes(bytes) => String::from_utf8(bytes.clone())
+        PortValue::Null => return Ok(()),
+        PortValue::List(elements) => return elements.iter().try_for_each(|element| collect(element, base, found)),
+        PortValue::Bool(value) => value.to_string(),
+        PortValue::Int(value) => value.to_string(),
+        PortValue::Float(value) => format!("{value:?}"),
+        PortValue::Text(text) => text.clone(),
+        PortValue::Bytes(bytes) => String::from_utf8(bytes.clone())
             .map_err(|_| Unfit(String::from("its bytes are no text; write them to a file in a step before")))?,
-        Value::Record(_) => value.to_json_in(base).to_string(),
-        Value::File(file) => relative(&file.path, base),
-        Value::Directory(directory) => relative(&directory.path, base),
+        PortValue::Record(_) => value.to_json_in(base).to_string(),
+        PortValue::File(file) => relative(&file.path, base),
+        PortValue::Directory(directory) => relative(&directory.path, base),
     });
     Ok(())
 }

@@ -1,38 +1,38 @@
 //! Values as expressions see them: a file is a map `{path, name, stem, ext}`, a directory `{path, name, files}`.
 
 use super::{
-    Mismatch, Value,
-    conform::{self, Source},
+    Mismatch, PortValue,
+    conform::{self, Encoding},
 };
 use cel::objects::{Key, Map, Value as Cel};
 use onceflow_core::model::Type;
 use std::{collections::HashMap, path::Path, sync::Arc};
 
-impl Value {
+impl PortValue {
     /// The value as expressions see it.
     pub fn to_cel(&self) -> Cel {
         match self {
-            Value::Null => Cel::Null,
-            Value::Bool(value) => Cel::Bool(*value),
-            Value::Int(value) => Cel::Int(*value),
-            Value::Float(value) => Cel::Float(*value),
-            Value::Text(text) => Cel::from(text.as_str()),
-            Value::Bytes(bytes) => Cel::Bytes(Arc::new(bytes.clone())),
-            Value::List(elements) => Cel::List(Arc::new(elements.iter().map(Value::to_cel).collect())),
-            Value::Record(fields) => map(fields.iter().map(|(name, field)| (name.as_str(), field.to_cel()))),
-            Value::File(file) => map([
+            PortValue::Null => Cel::Null,
+            PortValue::Bool(value) => Cel::Bool(*value),
+            PortValue::Int(value) => Cel::Int(*value),
+            PortValue::Float(value) => Cel::Float(*value),
+            PortValue::Text(text) => Cel::from(text.as_str()),
+            PortValue::Bytes(bytes) => Cel::Bytes(Arc::new(bytes.clone())),
+            PortValue::List(elements) => Cel::List(Arc::new(elements.iter().map(PortValue::to_cel).collect())),
+            PortValue::Record(fields) => map(fields.iter().map(|(name, field)| (name.as_str(), field.to_cel()))),
+            PortValue::File(file) => map([
                 ("path", path(&file.path)),
                 ("name", Cel::from(file.name.as_str())),
                 ("stem", Cel::from(file.stem())),
                 ("ext", Cel::from(file.ext())),
             ]),
-            Value::Directory(directory) => map([
+            PortValue::Directory(directory) => map([
                 ("path", path(&directory.path)),
                 ("name", Cel::from(directory.name())),
                 (
                     "files",
                     Cel::List(Arc::new(
-                        directory.files.iter().map(|file| Value::File(file.clone()).to_cel()).collect(),
+                        directory.files.iter().map(|file| PortValue::File(file.clone()).to_cel()).collect(),
                     )),
                 ),
             ]),
@@ -43,22 +43,22 @@ impl Value {
     ///
     /// # Errors
     /// If it is a value that only expressions know, such as a function or a type.
-    pub fn from_cel(cel: &Cel) -> Result<Value, Mismatch> {
+    pub fn from_cel(cel: &Cel) -> Result<PortValue, Mismatch> {
         Ok(match cel {
-            Cel::Null => Value::Null,
-            Cel::Bool(value) => Value::Bool(*value),
-            Cel::Int(value) => Value::Int(*value),
+            Cel::Null => PortValue::Null,
+            Cel::Bool(value) => PortValue::Bool(*value),
+            Cel::Int(value) => PortValue::Int(*value),
             Cel::UInt(value) => i64::try_from(*value)
-                .map(Value::Int)
+                .map(PortValue::Int)
                 .map_err(|_| Mismatch::new(Type::Int, format!("{value}, which is too large,")))?,
-            Cel::Float(value) => Value::Float(*value),
-            Cel::String(text) => Value::text(text.as_str()),
-            Cel::Bytes(bytes) => Value::Bytes(bytes.to_vec()),
+            Cel::Float(value) => PortValue::Float(*value),
+            Cel::String(text) => PortValue::text(text.as_str()),
+            Cel::Bytes(bytes) => PortValue::Bytes(bytes.to_vec()),
             Cel::List(elements) => {
                 let element = |(at, element)| {
-                    Value::from_cel(element).map_err(|wrong: Mismatch| wrong.inside(&format!("[{at}]")))
+                    PortValue::from_cel(element).map_err(|wrong: Mismatch| wrong.inside(&format!("[{at}]")))
                 };
-                Value::List(elements.iter().enumerate().map(element).collect::<Result<_, _>>()?)
+                PortValue::List(elements.iter().enumerate().map(element).collect::<Result<_, _>>()?)
             }
             Cel::Map(map) => from_map(map)?,
             other => {
@@ -72,38 +72,38 @@ impl Value {
     ///
     /// # Errors
     /// If it is none of this type.
-    pub fn from_cel_as(cel: &Cel, ty: &Type) -> Result<Value, Mismatch> {
-        Value::from_cel(cel)?.conform(ty)
+    pub fn from_cel_as(cel: &Cel, ty: &Type) -> Result<PortValue, Mismatch> {
+        PortValue::from_cel(cel)?.conform(ty)
     }
 
     /// The same value as one of a type.
     ///
     /// # Errors
     /// If it is none of this type.
-    pub fn conform(self, ty: &Type) -> Result<Value, Mismatch> {
-        conform::conform(self, ty, Source::Typed)
+    pub fn conform(self, ty: &Type) -> Result<PortValue, Mismatch> {
+        conform::conform(self, ty, Encoding::Typed)
     }
 }
 
-fn from_map(map: &Map) -> Result<Value, Mismatch> {
+fn from_map(map: &Map) -> Result<PortValue, Mismatch> {
     // The order of a hash map is lost in the sorted one.
     #[expect(clippy::iter_over_hash_type, reason = "collected into a sorted map")]
     let fields = {
         let mut fields = std::collections::BTreeMap::new();
         for (key, value) in map.map.iter() {
             let name = key.to_string();
-            let value = Value::from_cel(value).map_err(|wrong| wrong.inside(&format!(".{name}")))?;
+            let value = PortValue::from_cel(value).map_err(|wrong| wrong.inside(&format!(".{name}")))?;
             fields.insert(name, value);
         }
         fields
     };
     let is = |names: &[&str]| fields.len() == names.len() && names.iter().all(|name| fields.contains_key(*name));
     let special = match () {
-        () if is(&["ext", "name", "path", "stem"]) => conform::file(&fields).map(Value::File),
-        () if is(&["files", "name", "path"]) => conform::directory(&fields).map(Value::Directory),
+        () if is(&["ext", "name", "path", "stem"]) => conform::file(&fields).map(PortValue::File),
+        () if is(&["files", "name", "path"]) => conform::directory(&fields).map(PortValue::Directory),
         () => None,
     };
-    Ok(special.unwrap_or(Value::Record(fields)))
+    Ok(special.unwrap_or(PortValue::Record(fields)))
 }
 
 fn path(path: &Path) -> Cel {

@@ -1,13 +1,13 @@
 //! Whether a value is of a type; if it is not, where. The few conversions that lose nothing are made here.
 
-use super::{DirectoryValue, FileValue, Mismatch, Value};
+use super::{DirectoryValue, FileValue, Mismatch, PortValue};
 use base64::{Engine, prelude::BASE64_STANDARD};
 use onceflow_core::model::Type;
 use std::collections::BTreeMap;
 
 /// Where a value comes from, and so what stands for what JSON cannot say.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Source {
+pub(super) enum Encoding {
     /// JSON: text stands for bytes (base64), files and directories (their paths).
     Json,
     /// It says what it is.
@@ -15,39 +15,39 @@ pub(super) enum Source {
 }
 
 /// The value, as one of this type. Fields that the type does not have are left out.
-pub(super) fn conform(value: Value, ty: &Type, source: Source) -> Result<Value, Mismatch> {
-    let json = source == Source::Json;
+pub(super) fn conform(value: PortValue, ty: &Type, source: Encoding) -> Result<PortValue, Mismatch> {
+    let json = source == Encoding::Json;
     match (ty, value) {
-        (Type::Option(_), Value::Null) => Ok(Value::Null),
+        (Type::Option(_), PortValue::Null) => Ok(PortValue::Null),
         (Type::Option(inner), value) => conform(value, inner, source),
-        (Type::Unit, Value::Null) => Ok(Value::Null),
-        (Type::Bool, value @ Value::Bool(_))
-        | (Type::Int, value @ Value::Int(_))
-        | (Type::Float, value @ Value::Float(_))
-        | (Type::Text, value @ Value::Text(_))
-        | (Type::Bytes, value @ Value::Bytes(_))
-        | (Type::File, value @ Value::File(_))
-        | (Type::Directory, value @ Value::Directory(_)) => Ok(value),
-        (Type::Float, Value::Int(value)) => Ok(Value::Float(value as f64)),
-        (Type::Int, Value::Float(value)) if value.fract() == 0.0 && value.abs() <= EXACT_MAX => {
-            Ok(Value::Int(value as i64))
+        (Type::Unit, PortValue::Null) => Ok(PortValue::Null),
+        (Type::Bool, value @ PortValue::Bool(_))
+        | (Type::Int, value @ PortValue::Int(_))
+        | (Type::Float, value @ PortValue::Float(_))
+        | (Type::Text, value @ PortValue::Text(_))
+        | (Type::Bytes, value @ PortValue::Bytes(_))
+        | (Type::File, value @ PortValue::File(_))
+        | (Type::Directory, value @ PortValue::Directory(_)) => Ok(value),
+        (Type::Float, PortValue::Int(value)) => Ok(PortValue::Float(value as f64)),
+        (Type::Int, PortValue::Float(value)) if value.fract() == 0.0 && value.abs() <= EXACT_MAX => {
+            Ok(PortValue::Int(value as i64))
         }
-        (Type::Bytes, Value::Text(text)) if json => BASE64_STANDARD
+        (Type::Bytes, PortValue::Text(text)) if json => BASE64_STANDARD
             .decode(&text)
-            .map(Value::Bytes)
+            .map(PortValue::Bytes)
             .map_err(|error| Mismatch::new("bytes as base64", format!("text that is not ({error})"))),
-        (Type::File, Value::Text(path)) if json => FileValue::from_path(path).map(Value::File),
-        (Type::Directory, Value::Text(path)) if json => DirectoryValue::read(&path)
-            .map(Value::Directory)
+        (Type::File, PortValue::Text(path)) if json => FileValue::from_path(path).map(PortValue::File),
+        (Type::Directory, PortValue::Text(path)) if json => DirectoryValue::read(&path)
+            .map(PortValue::Directory)
             .map_err(|error| Mismatch::new(ty, format!("`{path}`, which cannot be read ({error}),"))),
-        (Type::File, Value::Record(fields)) => file(&fields).map(Value::File).ok_or_else(|| {
-            Mismatch::new(ty, format!("{}, without `path` and `name`,", Value::Record(fields).describe()))
+        (Type::File, PortValue::Record(fields)) => file(&fields).map(PortValue::File).ok_or_else(|| {
+            Mismatch::new(ty, format!("{}, without `path` and `name`,", PortValue::Record(fields).describe()))
         }),
-        (Type::Directory, Value::Record(fields)) => directory(&fields).map(Value::Directory).ok_or_else(|| {
-            Mismatch::new(ty, format!("{}, without `path` and `files`,", Value::Record(fields).describe()))
+        (Type::Directory, PortValue::Record(fields)) => directory(&fields).map(PortValue::Directory).ok_or_else(|| {
+            Mismatch::new(ty, format!("{}, without `path` and `files`,", PortValue::Record(fields).describe()))
         }),
-        (Type::List(inner), Value::List(elements)) => list(elements, inner, source),
-        (Type::Record(types), Value::Record(fields)) => record(fields, types, source),
+        (Type::List(inner), PortValue::List(elements)) => list(elements, inner, source),
+        (Type::Record(types), PortValue::Record(fields)) => record(fields, types, source),
         (Type::Json, value) => plain(value, ty),
         (Type::Named(_), value) => Ok(value),
         (ty, value) => Err(Mismatch::new(ty, value.describe())),
@@ -57,42 +57,44 @@ pub(super) fn conform(value: Value, ty: &Type, source: Source) -> Result<Value, 
 /// Whole numbers up to here are exact in a float.
 const EXACT_MAX: f64 = 9_007_199_254_740_992.0;
 
-fn list(elements: Vec<Value>, inner: &Type, source: Source) -> Result<Value, Mismatch> {
+fn list(elements: Vec<PortValue>, inner: &Type, source: Encoding) -> Result<PortValue, Mismatch> {
     let element = |(at, value)| conform(value, inner, source).map_err(|wrong| wrong.inside(&format!("[{at}]")));
-    elements.into_iter().enumerate().map(element).collect::<Result<_, _>>().map(Value::List)
+    elements.into_iter().enumerate().map(element).collect::<Result<_, _>>().map(PortValue::List)
 }
 
 fn record(
-    mut fields: BTreeMap<String, Value>,
+    mut fields: BTreeMap<String, PortValue>,
     types: &BTreeMap<String, Type>,
-    source: Source,
-) -> Result<Value, Mismatch> {
+    source: Encoding,
+) -> Result<PortValue, Mismatch> {
     let mut record = BTreeMap::new();
     for (name, ty) in types {
         let inside = |wrong: Mismatch| wrong.inside(&format!(".{name}"));
         let value = match (fields.remove(name), ty) {
             (Some(value), ty) => conform(value, ty, source).map_err(inside)?,
-            (None, Type::Option(_) | Type::Unit) => Value::Null,
+            (None, Type::Option(_) | Type::Unit) => PortValue::Null,
             (None, ty) => return Err(inside(Mismatch::new(ty, "no such field is"))),
         };
         record.insert(name.clone(), value);
     }
-    Ok(Value::Record(record))
+    Ok(PortValue::Record(record))
 }
 
 /// What JSON can say, all the way down.
-fn plain(value: Value, ty: &Type) -> Result<Value, Mismatch> {
+fn plain(value: PortValue, ty: &Type) -> Result<PortValue, Mismatch> {
     match &value {
-        Value::Bytes(_) | Value::File(_) | Value::Directory(_) => return Err(Mismatch::new(ty, value.describe())),
-        Value::Float(number) if !number.is_finite() => {
+        PortValue::Bytes(_) | PortValue::File(_) | PortValue::Directory(_) => {
+            return Err(Mismatch::new(ty, value.describe()));
+        }
+        PortValue::Float(number) if !number.is_finite() => {
             return Err(Mismatch::new(ty, format!("{}, which JSON cannot say,", value.describe())));
         }
-        Value::List(elements) => {
+        PortValue::List(elements) => {
             for (at, element) in elements.iter().enumerate() {
                 check_plain(element, ty).map_err(|wrong| wrong.inside(&format!("[{at}]")))?;
             }
         }
-        Value::Record(fields) => {
+        PortValue::Record(fields) => {
             for (name, field) in fields {
                 check_plain(field, ty).map_err(|wrong| wrong.inside(&format!(".{name}")))?;
             }
@@ -102,31 +104,33 @@ fn plain(value: Value, ty: &Type) -> Result<Value, Mismatch> {
     Ok(value)
 }
 
-fn check_plain(value: &Value, ty: &Type) -> Result<(), Mismatch> {
+fn check_plain(value: &PortValue, ty: &Type) -> Result<(), Mismatch> {
     match value {
-        Value::Bytes(_) | Value::File(_) | Value::Directory(_) | Value::Float(_) => {
+        PortValue::Bytes(_) | PortValue::File(_) | PortValue::Directory(_) | PortValue::Float(_) => {
             plain(value.clone(), ty).map(|_| ())
         }
-        Value::List(elements) => elements.iter().try_for_each(|element| check_plain(element, ty)),
-        Value::Record(fields) => fields.values().try_for_each(|field| check_plain(field, ty)),
+        PortValue::List(elements) => elements.iter().try_for_each(|element| check_plain(element, ty)),
+        PortValue::Record(fields) => fields.values().try_for_each(|field| check_plain(field, ty)),
         _ => Ok(()),
     }
 }
 
 /// A file as expressions see it.
-pub(super) fn file(fields: &BTreeMap<String, Value>) -> Option<FileValue> {
+pub(super) fn file(fields: &BTreeMap<String, PortValue>) -> Option<FileValue> {
     match (fields.get("path")?, fields.get("name")?) {
-        (Value::Text(path), Value::Text(name)) => Some(FileValue { name: name.clone(), path: path.into() }),
+        (PortValue::Text(path), PortValue::Text(name)) => Some(FileValue { name: name.clone(), path: path.into() }),
         _ => None,
     }
 }
 
 /// A directory as expressions see it.
-pub(super) fn directory(fields: &BTreeMap<String, Value>) -> Option<DirectoryValue> {
-    let (Value::Text(path), Value::List(files)) = (fields.get("path")?, fields.get("files")?) else { return None };
+pub(super) fn directory(fields: &BTreeMap<String, PortValue>) -> Option<DirectoryValue> {
+    let (PortValue::Text(path), PortValue::List(files)) = (fields.get("path")?, fields.get("files")?) else {
+        return None;
+    };
     let files = files.iter().map(|entry| match entry {
-        Value::File(file) => Some(file.clone()),
-        Value::Record(fields) => file(fields),
+        PortValue::File(file) => Some(file.clone()),
+        PortValue::Record(fields) => file(fields),
         _ => None,
     });
     Some(DirectoryValue { path: path.into(), files: files.collect::<Option<_>>()? })

@@ -2,8 +2,8 @@
 //! bytes as the typed crate writes, so that a flow file and Rust can share a port.
 
 use super::{
-    DirectoryValue, FileValue, Mismatch, Value,
-    conform::{Source, conform},
+    DirectoryValue, FileValue, Mismatch, PortValue,
+    conform::{Encoding, conform},
 };
 use onceflow_core::model::Type;
 use onceflow_engine::task::{Data, FileData};
@@ -13,26 +13,26 @@ use serde::{
 };
 use std::{collections::BTreeMap, fmt};
 
-impl Value {
+impl PortValue {
     /// The value that was stored in a port of this type.
     ///
     /// # Errors
     /// If it is none of this type.
-    pub fn from_data(data: Data, ty: &Type) -> Result<Value, Mismatch> {
+    pub fn from_data(data: Data, ty: &Type) -> Result<PortValue, Mismatch> {
         match (ty, data) {
-            (Type::Option(_), Data::None) | (Type::Unit, Data::None | Data::Bytes(_)) => Ok(Value::Null),
-            (Type::Json, Data::None) => Ok(Value::Null),
-            (Type::Option(inner), Data::Bytes(bytes)) if *bytes == NIL && **inner != Type::Bytes => Ok(Value::Null),
-            (Type::Option(inner), data) => Value::from_data(data, inner),
-            (Type::Bytes, Data::Bytes(bytes)) => Ok(Value::Bytes(bytes.to_vec())),
-            (ty, Data::Bytes(bytes)) => conform(read(&bytes, ty)?, ty, Source::Typed),
+            (Type::Option(_), Data::None) | (Type::Unit, Data::None | Data::Bytes(_)) => Ok(PortValue::Null),
+            (Type::Json, Data::None) => Ok(PortValue::Null),
+            (Type::Option(inner), Data::Bytes(bytes)) if *bytes == NIL && **inner != Type::Bytes => Ok(PortValue::Null),
+            (Type::Option(inner), data) => PortValue::from_data(data, inner),
+            (Type::Bytes, Data::Bytes(bytes)) => Ok(PortValue::Bytes(bytes.to_vec())),
+            (ty, Data::Bytes(bytes)) => conform(read(&bytes, ty)?, ty, Encoding::Typed),
             (Type::Directory, Data::List(files)) => {
                 files.into_iter().map(file).collect::<Result<_, _>>().map(directory)
             }
             (Type::List(inner), Data::List(elements)) => list(elements, inner),
             (Type::Record(types), Data::List(parts)) => record(parts, types),
             (Type::Json, Data::List(elements)) => list(elements, &Type::Json),
-            (Type::File, Data::File(FileData { name, path, .. })) => Ok(Value::File(FileValue { name, path })),
+            (Type::File, Data::File(FileData { name, path, .. })) => Ok(PortValue::File(FileValue { name, path })),
             (ty, data) => Err(Mismatch::new(ty, kind(&data))),
         }
     }
@@ -42,7 +42,7 @@ impl Value {
     /// # Errors
     /// If it is none of this type.
     pub fn into_data(self, ty: &Type) -> Result<Data, Mismatch> {
-        Ok(encode(conform(self, ty, Source::Typed)?, ty))
+        Ok(encode(conform(self, ty, Encoding::Typed)?, ty))
     }
 }
 
@@ -58,7 +58,7 @@ fn kind(data: &Data) -> &'static str {
     }
 }
 
-fn read(bytes: &[u8], ty: &Type) -> Result<Value, Mismatch> {
+fn read(bytes: &[u8], ty: &Type) -> Result<PortValue, Mismatch> {
     let any: Any = rmp_serde::from_slice(bytes).map_err(|error| {
         let found = format!("bytes that cannot be read ({error})");
         Mismatch::new(ty, found)
@@ -73,30 +73,30 @@ fn file(data: Data) -> Result<FileValue, Mismatch> {
     }
 }
 
-fn directory(mut files: Vec<FileValue>) -> Value {
+fn directory(mut files: Vec<FileValue>) -> PortValue {
     files.sort_by(|a, b| a.name.cmp(&b.name));
-    Value::Directory(DirectoryValue { path: Default::default(), files })
+    PortValue::Directory(DirectoryValue { path: Default::default(), files })
 }
 
-fn list(elements: Vec<Data>, inner: &Type) -> Result<Value, Mismatch> {
-    let element = |(at, data)| Value::from_data(data, inner).map_err(|wrong| wrong.inside(&format!("[{at}]")));
-    elements.into_iter().enumerate().map(element).collect::<Result<_, _>>().map(Value::List)
+fn list(elements: Vec<Data>, inner: &Type) -> Result<PortValue, Mismatch> {
+    let element = |(at, data)| PortValue::from_data(data, inner).map_err(|wrong| wrong.inside(&format!("[{at}]")));
+    elements.into_iter().enumerate().map(element).collect::<Result<_, _>>().map(PortValue::List)
 }
 
 /// A record that holds files says its fields one by one: name, value, name, value.
-fn record(parts: Vec<Data>, types: &BTreeMap<String, Type>) -> Result<Value, Mismatch> {
+fn record(parts: Vec<Data>, types: &BTreeMap<String, Type>) -> Result<PortValue, Mismatch> {
     let mut fields = BTreeMap::new();
     let mut parts = parts.into_iter();
     while let (Some(name), value) = (parts.next(), parts.next()) {
-        let (Value::Text(name), Some(value)) = (Value::from_data(name, &Type::Text)?, value) else {
+        let (PortValue::Text(name), Some(value)) = (PortValue::from_data(name, &Type::Text)?, value) else {
             return Err(Mismatch::new("a record", "a list of another shape"));
         };
         if let Some(ty) = types.get(&name) {
-            let value = Value::from_data(value, ty).map_err(|wrong| wrong.inside(&format!(".{name}")))?;
+            let value = PortValue::from_data(value, ty).map_err(|wrong| wrong.inside(&format!(".{name}")))?;
             fields.insert(name, value);
         }
     }
-    conform(Value::Record(fields), &Type::Record(types.clone()), Source::Typed)
+    conform(PortValue::Record(fields), &Type::Record(types.clone()), Encoding::Typed)
 }
 
 /// Whether a type is written as one piece of MessagePack.
@@ -110,22 +110,22 @@ fn is_plain(ty: &Type) -> bool {
 }
 
 /// Writes a value that is of the type.
-fn encode(value: Value, ty: &Type) -> Data {
+fn encode(value: PortValue, ty: &Type) -> Data {
     match (ty, value) {
-        (Type::Option(_), Value::Null) => Data::None,
+        (Type::Option(_), PortValue::Null) => Data::None,
         (Type::Option(inner), value) => encode(value, inner),
         (Type::Unit, _) => Data::Bytes(bytes::Bytes::new()),
-        (Type::Bytes, Value::Bytes(bytes)) => Data::Bytes(bytes.into()),
-        (_, Value::File(file)) => give(file),
-        (_, Value::Directory(directory)) => Data::List(directory.files.into_iter().map(give).collect()),
-        (Type::List(inner), Value::List(elements)) => {
+        (Type::Bytes, PortValue::Bytes(bytes)) => Data::Bytes(bytes.into()),
+        (_, PortValue::File(file)) => give(file),
+        (_, PortValue::Directory(directory)) => Data::List(directory.files.into_iter().map(give).collect()),
+        (Type::List(inner), PortValue::List(elements)) => {
             Data::List(elements.into_iter().map(|element| encode(element, inner)).collect())
         }
-        (Type::Record(types), Value::Record(fields)) if !is_plain(ty) => {
+        (Type::Record(types), PortValue::Record(fields)) if !is_plain(ty) => {
             let mut parts = Vec::with_capacity(fields.len() * 2);
             for (name, value) in fields {
                 let ty = &types[&name];
-                parts.push(write(&Value::Text(name)));
+                parts.push(write(&PortValue::Text(name)));
                 parts.push(encode(value, ty));
             }
             Data::List(parts)
@@ -138,34 +138,36 @@ fn give(file: FileValue) -> Data {
     Data::File(FileData::new(file.name, file.path))
 }
 
-fn write(value: &Value) -> Data {
+fn write(value: &PortValue) -> Data {
     let bytes = rmp_serde::to_vec_named(&Plain(value)).expect("a plain value can always be written");
     Data::Bytes(bytes.into())
 }
 
 /// A value without files, to be written.
-struct Plain<'a>(&'a Value);
+struct Plain<'a>(&'a PortValue);
 
 impl Serialize for Plain<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         match self.0 {
-            Value::Null => serializer.serialize_unit(),
-            Value::Bool(value) => serializer.serialize_bool(*value),
-            Value::Int(value) => serializer.serialize_i64(*value),
-            Value::Float(value) => serializer.serialize_f64(*value),
-            Value::Text(text) => serializer.serialize_str(text),
-            Value::Bytes(bytes) => serializer.serialize_bytes(bytes),
-            Value::List(elements) => serializer.collect_seq(elements.iter().map(Plain)),
-            Value::Record(fields) => serializer.collect_map(fields.iter().map(|(name, field)| (name, Plain(field)))),
+            PortValue::Null => serializer.serialize_unit(),
+            PortValue::Bool(value) => serializer.serialize_bool(*value),
+            PortValue::Int(value) => serializer.serialize_i64(*value),
+            PortValue::Float(value) => serializer.serialize_f64(*value),
+            PortValue::Text(text) => serializer.serialize_str(text),
+            PortValue::Bytes(bytes) => serializer.serialize_bytes(bytes),
+            PortValue::List(elements) => serializer.collect_seq(elements.iter().map(Plain)),
+            PortValue::Record(fields) => {
+                serializer.collect_map(fields.iter().map(|(name, field)| (name, Plain(field))))
+            }
             // Where a type is known only by its name, a file is what it is called.
-            Value::File(file) => serializer.serialize_str(&file.name),
-            Value::Directory(directory) => serializer.collect_seq(directory.files.iter().map(|file| &file.name)),
+            PortValue::File(file) => serializer.serialize_str(&file.name),
+            PortValue::Directory(directory) => serializer.collect_seq(directory.files.iter().map(|file| &file.name)),
         }
     }
 }
 
 /// Whatever MessagePack says.
-struct Any(Value);
+struct Any(PortValue);
 
 impl<'de> Deserialize<'de> for Any {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
@@ -176,71 +178,71 @@ impl<'de> Deserialize<'de> for Any {
 struct AnyVisitor;
 
 impl<'de> Visitor<'de> for AnyVisitor {
-    type Value = Value;
+    type Value = PortValue;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("a value")
     }
 
-    fn visit_bool<E>(self, value: bool) -> Result<Value, E> {
-        Ok(Value::Bool(value))
+    fn visit_bool<E>(self, value: bool) -> Result<PortValue, E> {
+        Ok(PortValue::Bool(value))
     }
 
-    fn visit_i64<E>(self, value: i64) -> Result<Value, E> {
-        Ok(Value::Int(value))
+    fn visit_i64<E>(self, value: i64) -> Result<PortValue, E> {
+        Ok(PortValue::Int(value))
     }
 
-    fn visit_u64<E>(self, value: u64) -> Result<Value, E> {
-        Ok(i64::try_from(value).map_or(Value::Float(value as f64), Value::Int))
+    fn visit_u64<E>(self, value: u64) -> Result<PortValue, E> {
+        Ok(i64::try_from(value).map_or(PortValue::Float(value as f64), PortValue::Int))
     }
 
-    fn visit_f64<E>(self, value: f64) -> Result<Value, E> {
-        Ok(Value::Float(value))
+    fn visit_f64<E>(self, value: f64) -> Result<PortValue, E> {
+        Ok(PortValue::Float(value))
     }
 
-    fn visit_str<E>(self, value: &str) -> Result<Value, E> {
-        Ok(Value::text(value))
+    fn visit_str<E>(self, value: &str) -> Result<PortValue, E> {
+        Ok(PortValue::text(value))
     }
 
-    fn visit_bytes<E>(self, value: &[u8]) -> Result<Value, E> {
-        Ok(Value::Bytes(value.to_vec()))
+    fn visit_bytes<E>(self, value: &[u8]) -> Result<PortValue, E> {
+        Ok(PortValue::Bytes(value.to_vec()))
     }
 
-    fn visit_unit<E>(self) -> Result<Value, E> {
-        Ok(Value::Null)
+    fn visit_unit<E>(self) -> Result<PortValue, E> {
+        Ok(PortValue::Null)
     }
 
-    fn visit_none<E>(self) -> Result<Value, E> {
-        Ok(Value::Null)
+    fn visit_none<E>(self) -> Result<PortValue, E> {
+        Ok(PortValue::Null)
     }
 
-    fn visit_some<D: Deserializer<'de>>(self, deserializer: D) -> Result<Value, D::Error> {
+    fn visit_some<D: Deserializer<'de>>(self, deserializer: D) -> Result<PortValue, D::Error> {
         deserializer.deserialize_any(self)
     }
 
-    fn visit_newtype_struct<D: Deserializer<'de>>(self, deserializer: D) -> Result<Value, D::Error> {
+    fn visit_newtype_struct<D: Deserializer<'de>>(self, deserializer: D) -> Result<PortValue, D::Error> {
         deserializer.deserialize_any(self)
     }
 
-    fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Value, A::Error> {
+    fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<PortValue, A::Error> {
         let mut elements = Vec::new();
         while let Some(Any(element)) = seq.next_element()? {
             elements.push(element);
         }
-        Ok(Value::List(elements))
+        Ok(PortValue::List(elements))
     }
 
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Value, A::Error> {
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<PortValue, A::Error> {
         let mut fields = BTreeMap::new();
         while let Some((Any(key), Any(value))) = map.next_entry()? {
             let key = match key {
-                Value::Text(text) => text,
-                Value::Int(number) => number.to_string(),
-                Value::Bool(value) => value.to_string(),
+                PortValue::Text(text) => text,
+                PortValue::Int(number) => number.to_string(),
+                PortValue::Bool(value) => value.to_string(),
                 other => return Err(de::Error::custom(format!("a map has {} as a key", other.describe()))),
             };
             fields.insert(key, value);
         }
-        Ok(Value::Record(fields))
+        Ok(PortValue::Record(fields))
     }
 }

@@ -1,21 +1,21 @@
 //! Values as JSON: a file or directory is its path, bytes are base64.
 
 use super::{
-    Mismatch, Value,
-    conform::{Source, conform},
+    Mismatch, PortValue,
+    conform::{Encoding, conform},
 };
 use base64::{Engine, prelude::BASE64_STANDARD};
 use onceflow_core::model::Type;
 use serde_json::Value as Json;
 use std::path::Path;
 
-impl Value {
+impl PortValue {
     /// What JSON says, as a value of a type. Paths are taken as they are.
     ///
     /// # Errors
     /// If it is none of this type, or a directory cannot be read.
-    pub fn from_json(json: Json, ty: &Type) -> Result<Value, Mismatch> {
-        conform(untyped(json), ty, Source::Json)
+    pub fn from_json(json: Json, ty: &Type) -> Result<PortValue, Mismatch> {
+        conform(untyped(json), ty, Encoding::Json)
     }
 
     /// The value in JSON.
@@ -26,19 +26,19 @@ impl Value {
     /// The value in JSON; paths below `base` are relative to it.
     pub fn to_json_in(&self, base: &Path) -> Json {
         match self {
-            Value::Null => Json::Null,
-            Value::Bool(value) => Json::Bool(*value),
-            Value::Int(value) => Json::from(*value),
-            Value::Float(value) => Json::from(*value),
-            Value::Text(text) => Json::from(text.as_str()),
-            Value::Bytes(bytes) => Json::from(BASE64_STANDARD.encode(bytes)),
-            Value::List(elements) => elements.iter().map(|element| element.to_json_in(base)).collect(),
-            Value::Record(fields) => {
+            PortValue::Null => Json::Null,
+            PortValue::Bool(value) => Json::Bool(*value),
+            PortValue::Int(value) => Json::from(*value),
+            PortValue::Float(value) => Json::from(*value),
+            PortValue::Text(text) => Json::from(text.as_str()),
+            PortValue::Bytes(bytes) => Json::from(BASE64_STANDARD.encode(bytes)),
+            PortValue::List(elements) => elements.iter().map(|element| element.to_json_in(base)).collect(),
+            PortValue::Record(fields) => {
                 let fields = fields.iter().map(|(name, field)| (name.clone(), field.to_json_in(base)));
                 Json::Object(fields.collect())
             }
-            Value::File(file) => Json::from(relative(&file.path, base)),
-            Value::Directory(directory) => Json::from(relative(&directory.path, base)),
+            PortValue::File(file) => Json::from(relative(&file.path, base)),
+            PortValue::Directory(directory) => Json::from(relative(&directory.path, base)),
         }
     }
 }
@@ -57,16 +57,18 @@ pub(crate) fn relative(path: &Path, base: &Path) -> String {
 }
 
 /// What JSON says, before anyone asks for a type.
-pub(super) fn untyped(json: Json) -> Value {
+pub(super) fn untyped(json: Json) -> PortValue {
     match json {
-        Json::Null => Value::Null,
-        Json::Bool(value) => Value::Bool(value),
+        Json::Null => PortValue::Null,
+        Json::Bool(value) => PortValue::Bool(value),
         Json::Number(number) => match number.as_i64() {
-            Some(value) => Value::Int(value),
-            None => Value::Float(number.as_f64().unwrap_or(f64::NAN)),
+            Some(value) => PortValue::Int(value),
+            None => PortValue::Float(number.as_f64().unwrap_or(f64::NAN)),
         },
-        Json::String(text) => Value::Text(text),
-        Json::Array(elements) => Value::List(elements.into_iter().map(untyped).collect()),
-        Json::Object(fields) => Value::Record(fields.into_iter().map(|(name, field)| (name, untyped(field))).collect()),
+        Json::String(text) => PortValue::Text(text),
+        Json::Array(elements) => PortValue::List(elements.into_iter().map(untyped).collect()),
+        Json::Object(fields) => {
+            PortValue::Record(fields.into_iter().map(|(name, field)| (name, untyped(field))).collect())
+        }
     }
 }

@@ -19,7 +19,7 @@ fn packed(value: &impl serde::Serialize) -> Data {
 
 #[test]
 fn data_is_what_the_typed_crate_writes() {
-    let some = |value: serde_json::Value, ty: &Type| Value::from_json(value, ty).unwrap().into_data(ty).unwrap();
+    let some = |value: serde_json::Value, ty: &Type| PortValue::from_json(value, ty).unwrap().into_data(ty).unwrap();
     assert_eq!(some(json!(7), &Type::Int), packed(&7_u64));
     assert_eq!(some(json!(7), &Type::Float), packed(&7.0_f64));
     assert_eq!(some(json!("a"), &Type::Text), packed(&"a"));
@@ -39,10 +39,10 @@ fn data_is_what_the_typed_crate_writes() {
 #[test]
 fn a_record_with_files_can_be_read_as_a_narrower_one() {
     let wide = record(&[("f", Type::File), ("n", Type::Int), ("o", Type::option(Type::File))]);
-    let data = Value::from_json(json!({"n": 1, "f": "/d/x"}), &wide).unwrap().into_data(&wide).unwrap();
+    let data = PortValue::from_json(json!({"n": 1, "f": "/d/x"}), &wide).unwrap().into_data(&wide).unwrap();
     for narrow in [record(&[("n", Type::Int)]), record(&[("f", Type::File)]), record(&[]), wide] {
-        let value = Value::from_data(data.clone(), &narrow).unwrap();
-        let Value::Record(fields) = &value else { panic!("{value:?}") };
+        let value = PortValue::from_data(data.clone(), &narrow).unwrap();
+        let PortValue::Record(fields) = &value else { panic!("{value:?}") };
         let Type::Record(types) = &narrow else { panic!() };
         assert!(fields.keys().eq(types.keys()), "{narrow}: {value:?}");
     }
@@ -59,19 +59,19 @@ fn a_mismatch_says_where_what_was_wanted_and_what_was_found() {
         (json!([{"r1": [], "r2": "/"}]), "`[0].r2`: file wanted, but a path without a name, `/`, found"),
     ];
     for (json, expected) in cases {
-        assert_eq!(Value::from_json(json.clone(), &ty).unwrap_err().to_string(), expected, "{json}");
+        assert_eq!(PortValue::from_json(json.clone(), &ty).unwrap_err().to_string(), expected, "{json}");
     }
-    let wrong = Value::from_data(Data::File(file("x")), &Type::Int).unwrap_err().inside(".inputs.a");
+    let wrong = PortValue::from_data(Data::File(file("x")), &Type::Int).unwrap_err().inside(".inputs.a");
     assert_eq!(wrong.to_string(), "`inputs.a`: int wanted, but a file found");
 }
 
 #[test]
 fn a_number_is_converted_only_if_nothing_is_lost() {
-    assert_eq!(Value::from_json(json!(3.0), &Type::Int), Ok(Value::Int(3)));
-    assert!(Value::from_json(json!(3.5), &Type::Int).is_err());
-    assert!(Value::from_json(json!(1e300), &Type::Int).is_err());
-    assert!(Value::from_json(json!(u64::MAX), &Type::Int).is_err());
-    assert!(Value::from_json(json!("3"), &Type::Int).is_err());
+    assert_eq!(PortValue::from_json(json!(3.0), &Type::Int), Ok(PortValue::Int(3)));
+    assert!(PortValue::from_json(json!(3.5), &Type::Int).is_err());
+    assert!(PortValue::from_json(json!(1e300), &Type::Int).is_err());
+    assert!(PortValue::from_json(json!(u64::MAX), &Type::Int).is_err());
+    assert!(PortValue::from_json(json!("3"), &Type::Int).is_err());
 }
 
 #[test]
@@ -81,8 +81,8 @@ fn a_file_survives_an_expression_and_a_directory_too() {
     let hidden = FileValue { name: "d/.profile".into(), path: "/x".into() };
     assert_eq!((hidden.stem(), hidden.ext()), (".profile", ""));
     let directory = DirectoryValue { path: "/x/d".into(), files: vec![given.clone(), hidden] };
-    for value in [Value::File(given), Value::Directory(directory), Value::List(vec![]), Value::Null] {
-        assert_eq!(Value::from_cel(&value.to_cel()), Ok(value));
+    for value in [PortValue::File(given), PortValue::Directory(directory), PortValue::List(vec![]), PortValue::Null] {
+        assert_eq!(PortValue::from_cel(&value.to_cel()), Ok(value));
     }
 }
 
@@ -97,8 +97,8 @@ fn a_directory_is_all_files_below_it_by_relative_path() {
     let directory = DirectoryValue::read(root.path()).unwrap();
     let names: Vec<_> = directory.files.iter().map(|file| file.name.as_str()).collect();
     assert_eq!(names, ["b/c/x", "b/y", "z"]);
-    let data = Value::Directory(directory.clone()).into_data(&Type::Directory).unwrap();
-    let Value::Directory(again) = Value::from_data(data, &Type::Directory).unwrap() else { panic!() };
+    let data = PortValue::Directory(directory.clone()).into_data(&Type::Directory).unwrap();
+    let PortValue::Directory(again) = PortValue::from_data(data, &Type::Directory).unwrap() else { panic!() };
     assert_eq!(again.files, directory.files);
     std::os::unix::fs::symlink("..", root.path().join("b/up")).unwrap();
     assert!(DirectoryValue::read(root.path()).is_err(), "a link that leads up is no endless directory");
@@ -137,10 +137,10 @@ fn typed() -> impl Strategy<Value = (Type, serde_json::Value)> {
 proptest! {
     #[test]
     fn what_is_stored_comes_back((ty, json) in typed()) {
-        let Ok(value) = Value::from_json(json, &ty) else { return Ok(()) };
+        let Ok(value) = PortValue::from_json(json, &ty) else { return Ok(()) };
         let data = value.clone().into_data(&ty).unwrap();
-        prop_assert_eq!(Value::from_data(data, &ty), Ok(value.clone()), "{}", ty);
-        let cel = Value::from_cel(&value.to_cel()).unwrap().conform(&ty);
+        prop_assert_eq!(PortValue::from_data(data, &ty), Ok(value.clone()), "{}", ty);
+        let cel = PortValue::from_cel(&value.to_cel()).unwrap().conform(&ty);
         prop_assert_eq!(cel, Ok(value), "{}", ty);
     }
 }

@@ -4,7 +4,7 @@
 
 use crate::{
     codes,
-    value::{DirectoryValue, Value},
+    value::{DirectoryValue, PortValue},
 };
 use onceflow_engine::{
     SOURCE_CHANGED,
@@ -17,13 +17,13 @@ use std::{
 
 /// Files of the user's among the inputs of a step.
 #[derive(Default)]
-pub(super) struct Sources {
+pub(super) struct SourceInputs {
     paths: BTreeSet<PathBuf>,
     /// Directories that are given by their own paths.
     directories: Vec<DirectoryValue>,
 }
 
-impl Sources {
+impl SourceInputs {
     /// Notes the files of an input.
     pub(super) fn note(&mut self, input: &Data) {
         match input {
@@ -40,7 +40,7 @@ impl Sources {
 
     /// All files of an input are the user's, so that nothing of it has to be put into the work directory; directories in it
     /// are where they are.
-    pub(super) fn stay(&mut self, value: &mut Value) -> bool {
+    pub(super) fn stay(&mut self, value: &mut PortValue) -> bool {
         if self.paths.is_empty() || !value.files().iter().all(|file| self.paths.contains(&file.path)) {
             return false;
         }
@@ -52,14 +52,14 @@ impl Sources {
         true
     }
 
-    fn locate(&mut self, value: &mut Value) {
+    fn locate(&mut self, value: &mut PortValue) {
         match value {
-            Value::Directory(directory) => {
+            PortValue::Directory(directory) => {
                 directory.path = root(directory).map(Path::to_owned).unwrap_or_default();
                 self.directories.push(directory.clone());
             }
-            Value::List(elements) => elements.iter_mut().for_each(|element| self.locate(element)),
-            Value::Record(fields) => fields.values_mut().for_each(|field| self.locate(field)),
+            PortValue::List(elements) => elements.iter_mut().for_each(|element| self.locate(element)),
+            PortValue::Record(fields) => fields.values_mut().for_each(|field| self.locate(field)),
             _ => {}
         }
     }
@@ -95,11 +95,11 @@ fn root(directory: &DirectoryValue) -> Option<&Path> {
     roots.all(|root| root == Some(first)).then_some(first)
 }
 
-fn are_somewhere(value: &Value) -> bool {
+fn are_somewhere(value: &PortValue) -> bool {
     match value {
-        Value::Directory(directory) => root(directory).is_some(),
-        Value::List(elements) => elements.iter().all(are_somewhere),
-        Value::Record(fields) => fields.values().all(are_somewhere),
+        PortValue::Directory(directory) => root(directory).is_some(),
+        PortValue::List(elements) => elements.iter().all(are_somewhere),
+        PortValue::Record(fields) => fields.values().all(are_somewhere),
         _ => true,
     }
 }
@@ -110,15 +110,15 @@ mod tests {
     use crate::value::FileValue;
     use onceflow_engine::task::FileData;
 
-    fn directory(at: &Path, names: &[&str]) -> Value {
+    fn directory(at: &Path, names: &[&str]) -> PortValue {
         let file = |name: &&str| FileValue { name: (*name).to_owned(), path: at.join(name) };
-        Value::Directory(DirectoryValue { path: PathBuf::new(), files: names.iter().map(file).collect() })
+        PortValue::Directory(DirectoryValue { path: PathBuf::new(), files: names.iter().map(file).collect() })
     }
 
     #[test]
     fn a_directory_of_the_users_is_where_it_is_and_must_stay_as_it_is() {
         let place = tempfile::tempdir().unwrap();
-        let mut sources = Sources::default();
+        let mut sources = SourceInputs::default();
         std::fs::create_dir(place.path().join("sub")).unwrap();
         for name in ["a", "sub/b"] {
             std::fs::write(place.path().join(name), name).unwrap();
@@ -126,7 +126,7 @@ mod tests {
         }
         let mut value = directory(place.path(), &["a", "sub/b"]);
         assert!(sources.stay(&mut value));
-        let Value::Directory(located) = &value else { panic!("{value:?}") };
+        let PortValue::Directory(located) = &value else { panic!("{value:?}") };
         assert_eq!(located.path, place.path());
         sources.check_directories().unwrap();
         std::fs::write(place.path().join("sub/c"), "new").unwrap();
@@ -136,12 +136,12 @@ mod tests {
 
     #[test]
     fn files_of_the_store_are_put_into_the_work_directory() {
-        let mut sources = Sources::default();
+        let mut sources = SourceInputs::default();
         sources.note(&Data::File(FileData::new("a", "/data/a").by_reference()));
         sources.note(&Data::File(FileData::new("b", "/store/b")));
-        let file = |path: &str| Value::File(FileValue { name: "a".into(), path: path.into() });
+        let file = |path: &str| PortValue::File(FileValue { name: "a".into(), path: path.into() });
         assert!(sources.stay(&mut file("/data/a")) && !sources.stay(&mut file("/store/b")));
-        assert!(!sources.stay(&mut Value::List(vec![file("/data/a"), file("/store/b")])));
+        assert!(!sources.stay(&mut PortValue::List(vec![file("/data/a"), file("/store/b")])));
         assert!(!sources.stay(&mut directory(Path::new("/data"), &[])));
     }
 }

@@ -30,21 +30,21 @@ const COPIED_BYTES_MAX: u64 = 1 << 20;
 static COPIES_ONLY: AtomicBool = AtomicBool::new(false);
 
 /// The steps that have a hard link to an inode now.
-static LINKED: LazyLock<Mutex<HashMap<Inode, Vec<Weak<Shared>>>>> = LazyLock::new(Mutex::default);
+static LINKED: LazyLock<Mutex<HashMap<Inode, Vec<Weak<LinkedInode>>>>> = LazyLock::new(Mutex::default);
 
 type Inode = (u64, u64);
 
-fn linked() -> MutexGuard<'static, HashMap<Inode, Vec<Weak<Shared>>>> {
+fn linked() -> MutexGuard<'static, HashMap<Inode, Vec<Weak<LinkedInode>>>> {
     LINKED.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// An inode that a step has a name of; and whether another step had one at the same time.
-struct Shared {
+struct LinkedInode {
     inode: Inode,
     is_shared: AtomicBool,
 }
 
-impl Drop for Shared {
+impl Drop for LinkedInode {
     fn drop(&mut self) {
         let mut linked = linked();
         if let Some(users) = linked.get_mut(&self.inode) {
@@ -63,7 +63,7 @@ pub(super) struct Staged {
     inode: Inode,
     size: u64,
     modified: (i64, i64),
-    link: Option<Arc<Shared>>,
+    link: Option<Arc<LinkedInode>>,
 }
 
 /// Whether a step's input file was written to, and by whom.
@@ -107,7 +107,7 @@ fn own(original: &fs::Metadata, at: &Path) -> io::Result<Staged> {
 fn link(original: &Path, at: &Path, data: &fs::Metadata) -> io::Result<Staged> {
     verified::link(original, at)?;
     let inode = (data.dev(), data.ino());
-    let ours = Arc::new(Shared { inode, is_shared: AtomicBool::new(false) });
+    let ours = Arc::new(LinkedInode { inode, is_shared: AtomicBool::new(false) });
     let mut linked = linked();
     let users = linked.entry(inode).or_default();
     let others: Vec<_> = users.iter().filter_map(Weak::upgrade).collect();
@@ -120,7 +120,7 @@ fn link(original: &Path, at: &Path, data: &fs::Metadata) -> io::Result<Staged> {
 }
 
 impl Staged {
-    fn of(path: &Path, data: &fs::Metadata, link: Option<Arc<Shared>>) -> Self {
+    fn of(path: &Path, data: &fs::Metadata, link: Option<Arc<LinkedInode>>) -> Self {
         let (inode, modified) = ((data.dev(), data.ino()), (data.mtime(), data.mtime_nsec()));
         Staged { path: path.to_owned(), inode, size: data.size(), modified, link }
     }

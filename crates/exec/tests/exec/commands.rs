@@ -6,13 +6,13 @@ mod tampering;
 use onceflow_core::model::{Retry, Type};
 use onceflow_exec::{
     action::{Action, Capture, Shell},
-    value::Value,
+    value::PortValue,
 };
 use std::collections::BTreeMap;
 use support::{Lab, One, command, shown, text};
 
-fn list(values: Vec<Value>) -> Value {
-    Value::List(values)
+fn list(values: Vec<PortValue>) -> PortValue {
+    PortValue::List(values)
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -60,7 +60,7 @@ async fn files_of_one_name_are_kept_apart_and_long_lists_arrive() {
     .input("fs", Type::list(Type::File), list(vec![file.clone(); 100]))
     .output("o", Type::Text, "stdout");
     assert_eq!(lab.texts("many", &one).await, ["x in/fs/100/same\n100"]);
-    let texts = list((0..10_000).map(|at| Value::text(format!("it's {at}"))).collect());
+    let texts = list((0..10_000).map(|at| PortValue::text(format!("it's {at}"))).collect());
     let one = One::command("for t in ${{ ts }}; do echo \"$t\"; done | tail -n 1")
         .input("ts", Type::list(Type::Text), texts)
         .output("o", Type::Text, "stdout");
@@ -96,7 +96,7 @@ async fn globs_give_one_file_or_all_in_order() {
     let lab = Lab::new().await;
     let one =
         One::command("for i in b a 'c d'; do echo $i > \"$i.txt\"; done; mkdir s; echo x > s/e.txt; echo h > .h.txt")
-            .input("n", Type::Text, Value::text("[c]*"))
+            .input("n", Type::Text, PortValue::text("[c]*"))
             .output("l", Type::list(Type::File), "*.txt")
             .output("deep", Type::list(Type::File), "**/*.txt")
             .output("one", Type::File, "s/*.txt")
@@ -199,7 +199,7 @@ async fn the_environment_is_small_declared_and_keeps_secrets_out_of_all_that_is_
         let mut command = command(script, &["stdout"]);
         command.env = BTreeMap::from([(String::from("GREETING"), text("hi ${{ who }}"))]);
         command.secrets = vec!["CARGO_PKG_NAME".into()];
-        let mut one = One::new(Action::Command(command)).input("who", Type::Text, Value::text("a 'b'"));
+        let mut one = One::new(Action::Command(command)).input("who", Type::Text, PortValue::text("a 'b'"));
         one.outputs.push(("o", Type::Text));
         one
     };
@@ -256,14 +256,14 @@ async fn what_a_step_did_to_a_small_input_no_other_step_sees() {
 async fn values_of_every_type_are_read_and_written() {
     let lab = Lab::new().await;
     let ty = Type::Record([(String::from("a"), Type::list(Type::Int)), (String::from("b"), Type::Text)].into());
-    let value = Value::from_json(serde_json::json!({"a": [1, 2], "b": "x\"y"}), &ty).unwrap();
+    let value = PortValue::from_json(serde_json::json!({"a": [1, 2], "b": "x\"y"}), &ty).unwrap();
     let mut one =
         One::command("echo ${{ r }} > o; echo ${{ size(r.a) * n }} > n; echo ${{ f }} ${{ t }} ${{ none }} | tee l")
             .input("r", ty.clone(), value)
-            .input("n", Type::Int, Value::Int(21))
-            .input("f", Type::Float, Value::Float(1.0))
-            .input("t", Type::Bool, Value::Bool(true))
-            .input("none", Type::option(Type::Text), Value::Null)
+            .input("n", Type::Int, PortValue::Int(21))
+            .input("f", Type::Float, PortValue::Float(1.0))
+            .input("t", Type::Bool, PortValue::Bool(true))
+            .input("none", Type::option(Type::Text), PortValue::Null)
             .output("r2", ty, "o")
             .output("n2", Type::Int, "n")
             .output("l", Type::list(Type::Text), "l");

@@ -5,7 +5,7 @@ use crate::support;
 use onceflow_core::model::{Retry, Type};
 use onceflow_exec::{
     action::{self, Action, Capture, Expr, Http, HttpBody, JsonTemplate, Script},
-    value::Value,
+    value::PortValue,
 };
 use std::collections::BTreeMap;
 use support::{Lab, One, text};
@@ -30,7 +30,7 @@ async fn a_script_gets_json_and_gives_json_and_files() {
     let mut one =
         One::new(script(code, vec![json("n"), Capture::Path(text("f.txt")), json("g"), json("l.map(x, x * 2)")]))
             .input("inputs-a", Type::File, lab.file("a b.txt", "abc"))
-            .input("n", Type::Int, Value::Int(4));
+            .input("n", Type::Int, PortValue::Int(4));
     one.outputs = vec![("n", Type::Int), ("f", Type::File), ("g", Type::File), ("l", Type::list(Type::Int))];
     assert_eq!(lab.texts("k", &one).await, ["7", "f.txt=made", "other=abc", "2;4"]);
     assert_eq!(lab.left(), Vec::<String>::new());
@@ -63,20 +63,21 @@ async fn a_script_that_does_not_do_so_is_told_how_to() {
 #[tokio::test(flavor = "multi_thread")]
 async fn expressions_compute_and_pass_files_on() {
     let lab = Lab::new().await;
-    let files = Value::List(vec![lab.file("a.txt", "A".repeat(9000)), lab.file("b.fq", "B")]);
+    let files = PortValue::List(vec![lab.file("a.txt", "A".repeat(9000)), lab.file("b.fq", "B")]);
     let outputs =
         vec!["fs.filter(f, f.ext == 'fq')".into(), "fs[0]".into(), "size(fs) + 1".into(), "n > 2 ? 'x' : null".into()];
     let mut one = One::new(Action::Expr(Expr { outputs })).input("fs", Type::list(Type::File), files).input(
         "n",
         Type::Int,
-        Value::Int(2),
+        PortValue::Int(2),
     );
     one.outputs =
         vec![("l", Type::list(Type::File)), ("f", Type::File), ("n", Type::Int), ("o", Type::option(Type::Text))];
     let given = lab.texts("k", &one).await;
     assert_eq!((given[0].as_str(), given[1].len(), &given[2][..], &given[3][..]), ("b.fq=B", 9006, "3", "null"));
     assert_eq!(lab.texts("again", &one).await, given, "the inputs are still there");
-    let mut one = One::new(Action::Expr(Expr { outputs: vec!["n + 'x'".into()] })).input("n", Type::Int, Value::Int(2));
+    let mut one =
+        One::new(Action::Expr(Expr { outputs: vec!["n + 'x'".into()] })).input("n", Type::Int, PortValue::Int(2));
     one.outputs = vec![("o", Type::Int)];
     let told = lab.run("wrong", &one).await.unwrap_err();
     assert!(told.contains("OF0311: `n + 'x'` cannot be computed") && told.contains("n is int"), "{told}");
@@ -133,7 +134,11 @@ fn http(url: &str, outputs: Vec<Capture>) -> Http {
 }
 
 fn call(address: &str, http: Http) -> One {
-    One::new(Action::Http(http)).input("base", Type::Text, Value::text(address)).input("n", Type::Int, Value::Int(7))
+    One::new(Action::Http(http)).input("base", Type::Text, PortValue::text(address)).input(
+        "n",
+        Type::Int,
+        PortValue::Int(7),
+    )
 }
 
 #[tokio::test(flavor = "multi_thread")]

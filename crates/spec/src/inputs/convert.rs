@@ -2,15 +2,15 @@
 
 use super::{globs, read, sheet};
 use crate::{
-    Place, Problem, Shape,
+    Problem, SourceLocation, TypeDecl,
     limits::DATA_NODES_MAX,
-    problem::Report,
-    source::Source,
-    syntax::{self, Budget, Node, What, fields::clipped},
+    problem::Diagnostics,
+    source::SourceFile,
+    syntax::{self, NodeBudget, NodeKind, YamlNode, fields::clipped},
     words,
 };
 use onceflow_core::model::Type;
-use onceflow_exec::value::{DirectoryValue, FileValue, Value};
+use onceflow_exec::value::{DirectoryValue, FileValue, PortValue};
 use std::{
     collections::BTreeMap,
     path::{Path, PathBuf},
@@ -18,7 +18,7 @@ use std::{
 
 /// Whether files must be there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Files {
+pub(crate) enum FilePresence {
     /// They must.
     AreThere,
     /// Those that are named may have gone; directories and patterns are read.
@@ -32,19 +32,19 @@ pub(crate) struct Convert<'a> {
     /// Where relative paths begin.
     pub(crate) base: &'a Path,
     /// Whether files must be there.
-    pub(crate) files: Files,
+    pub(crate) files: FilePresence,
     /// What the value is for.
     pub(crate) what: String,
 }
 
 /// Where a value stands, for messages.
-pub(super) struct At<'a> {
-    pub(super) place: Option<Place>,
-    pub(super) report: &'a Report,
+pub(super) struct ValueSite<'a> {
+    pub(super) place: Option<SourceLocation>,
+    pub(super) report: &'a Diagnostics,
 }
 
-impl At<'_> {
-    pub(super) fn say(&self, code: &'static str, message: String, hint: String) -> Option<Value> {
+impl ValueSite<'_> {
+    pub(super) fn say(&self, code: &'static str, message: String, hint: String) -> Option<PortValue> {
         let hint = Some(hint).filter(|hint| !hint.is_empty());
         self.report.push(Problem { code, message, place: self.place.clone(), hint });
         None
@@ -57,14 +57,14 @@ impl Convert<'_> {
     }
 
     /// The value of words of a command line.
-    pub(super) fn words(&self, given: &[&str], shape: &Shape, report: &Report) -> Option<Value> {
-        let at = At { place: None, report };
-        if let Shape::List(element) = shape.required() {
+    pub(super) fn words(&self, given: &[&str], shape: &TypeDecl, report: &Diagnostics) -> Option<PortValue> {
+        let at = ValueSite { place: None, report };
+        if let TypeDecl::List(element) = shape.required() {
             let whole = |word: &str| word.starts_with(['[', '@']) || sheet::record(shape).is_some();
             if !given.iter().any(|word| whole(word)) {
                 let element_of = |word: &&str| self.elements(word, element, &at);
-                let elements: Option<Vec<Vec<Value>>> = given.iter().map(element_of).collect();
-                return elements.map(|elements| Value::List(elements.into_iter().flatten().collect()));
+                let elements: Option<Vec<Vec<PortValue>>> = given.iter().map(element_of).collect();
+                return elements.map(|elements| PortValue::List(elements.into_iter().flatten().collect()));
             }
         }
         match given {
@@ -78,30 +78,30 @@ impl Convert<'_> {
     }
 
     /// What one word adds to a list: a pattern may mean many files.
-    fn elements(&self, word: &str, element: &Shape, at: &At<'_>) -> Option<Vec<Value>> {
+    fn elements(&self, word: &str, element: &TypeDecl, at: &ValueSite<'_>) -> Option<Vec<PortValue>> {
         match element.required() {
-            Shape::Plain(Type::File) => self.pattern(word, at),
+            TypeDecl::Plain(Type::File) => self.pattern(word, at),
             _ => self.word(word, element, at).map(|value| vec![value]),
         }
     }
 
     /// The value of one word.
-    fn word(&self, word: &str, shape: &Shape, at: &At<'_>) -> Option<Value> {
-        if word.is_empty() && matches!(shape, Shape::Option(_)) {
-            return Some(Value::Null);
+    fn word(&self, word: &str, shape: &TypeDecl, at: &ValueSite<'_>) -> Option<PortValue> {
+        if word.is_empty() && matches!(shape, TypeDecl::Option(_)) {
+            return Some(PortValue::Null);
         }
         let shape = shape.required();
         if sheet::record(shape).is_some() && !word.starts_with('[') {
             return self.sheet(Path::new(word.strip_prefix('@').unwrap_or(word)), shape, at.report);
         }
-        let is_path = matches!(shape, Shape::Plain(Type::File | Type::Directory));
+        let is_path = matches!(shape, TypeDecl::Plain(Type::File | Type::Directory));
         if let (Some(path), false) = (word.strip_prefix('@'), is_path) {
             return self.content(Path::new(path), shape, at);
         }
         match shape {
-            Shape::List(_) | Shape::Record(_) | Shape::Plain(Type::Json) => {
-                let source = Source::new(self.what.clone(), word.to_owned());
-                let tree = syntax::parse(&source, Budget { nodes: DATA_NODES_MAX }, at.report)?;
+            TypeDecl::List(_) | TypeDecl::Record(_) | TypeDecl::Plain(Type::Json) => {
+                let source = SourceFile::new(self.what.clone(), word.to_owned());
+                let tree = syntax::parse(&source, NodeBudget { nodes: DATA_NODES_MAX }, at.report)?;
                 self.node(&tree, shape, &source, at.report)
             }
             _ => self.scalar(word, shape, at),
@@ -109,13 +109,13 @@ impl Convert<'_> {
     }
 
     /// The value that a file holds.
-    fn content(&self, path: &Path, shape: &Shape, at: &At<'_>) -> Option<Value> {
+    fn content(&self, path: &Path, shape: &TypeDecl, at: &ValueSite<'_>) -> Option<PortValue> {
         let source = read(&self.base.join(path), at.report)?;
         match shape {
-            Shape::Plain(Type::Text) => Some(Value::text(source.text())),
-            Shape::Plain(Type::Bytes) => Some(Value::Bytes(source.text().as_bytes().to_vec())),
-            Shape::List(_) | Shape::Record(_) | Shape::Plain(Type::Json) => {
-                let tree = syntax::parse(&source, Budget { nodes: DATA_NODES_MAX }, at.report)?;
+            TypeDecl::Plain(Type::Text) => Some(PortValue::text(source.text())),
+            TypeDecl::Plain(Type::Bytes) => Some(PortValue::Bytes(source.text().as_bytes().to_vec())),
+            TypeDecl::List(_) | TypeDecl::Record(_) | TypeDecl::Plain(Type::Json) => {
+                let tree = syntax::parse(&source, NodeBudget { nodes: DATA_NODES_MAX }, at.report)?;
                 let base = path.parent().unwrap_or(Path::new("")).to_owned();
                 let convert = Convert { base: &base, files: self.files, what: self.what.clone() };
                 convert.node(&tree, shape, &source, at.report)
@@ -125,7 +125,7 @@ impl Convert<'_> {
     }
 
     /// A sample sheet as a list of records.
-    pub(super) fn sheet(&self, path: &Path, shape: &Shape, report: &Report) -> Option<Value> {
+    pub(super) fn sheet(&self, path: &Path, shape: &TypeDecl, report: &Diagnostics) -> Option<PortValue> {
         let path = self.base.join(path);
         let source = read(&path, report)?;
         let base = path.parent().unwrap_or(Path::new("")).to_owned();
@@ -133,17 +133,23 @@ impl Convert<'_> {
         if sheet::is_sheet(&path) {
             return sheet::read(&convert, &source, sheet::record(shape)?, report);
         }
-        let tree = syntax::parse(&source, Budget { nodes: DATA_NODES_MAX }, report)?;
+        let tree = syntax::parse(&source, NodeBudget { nodes: DATA_NODES_MAX }, report)?;
         convert.node(&tree, shape, &source, report)
     }
 
     /// The value that a node of a tree says.
-    pub(crate) fn node(&self, node: &Node, shape: &Shape, source: &Source, report: &Report) -> Option<Value> {
-        let at = At { place: Some(source.place(node.span)), report };
+    pub(crate) fn node(
+        &self,
+        node: &YamlNode,
+        shape: &TypeDecl,
+        source: &SourceFile,
+        report: &Diagnostics,
+    ) -> Option<PortValue> {
+        let at = ValueSite { place: Some(source.place(node.span)), report };
         if node.is_null() {
             return match shape {
-                Shape::Option(_) => Some(Value::Null),
-                Shape::Plain(Type::Json | Type::Unit) => Some(Value::Null),
+                TypeDecl::Option(_) => Some(PortValue::Null),
+                TypeDecl::Plain(Type::Json | Type::Unit) => Some(PortValue::Null),
                 _ => at.say(
                     "OF0203",
                     format!("{} must be {}, but nothing is given", self.what, shape.ty()),
@@ -153,39 +159,39 @@ impl Convert<'_> {
         }
         let shape = shape.required();
         match (shape, &node.what) {
-            (Shape::Plain(Type::Json), _) => Value::from_json(node.to_json(), &Type::Json).ok(),
-            (Shape::List(element), What::List(items)) => {
+            (TypeDecl::Plain(Type::Json), _) => PortValue::from_json(node.to_json(), &Type::Json).ok(),
+            (TypeDecl::List(element), NodeKind::List(items)) => {
                 let item = |(at, item)| self.inside(format!("element {at}")).node(item, element, source, report);
                 let items: Vec<_> = items.iter().enumerate().map(item).collect();
-                items.into_iter().collect::<Option<_>>().map(Value::List)
+                items.into_iter().collect::<Option<_>>().map(PortValue::List)
             }
-            (Shape::List(_), What::Scalar(text, _)) if sheet::record(shape).is_some() => {
+            (TypeDecl::List(_), NodeKind::Scalar(text, _)) if sheet::record(shape).is_some() => {
                 self.sheet(Path::new(text), shape, report)
             }
-            (Shape::List(element), What::Scalar(text, _)) if element.ty() == Type::File => {
-                self.pattern(text, &at).map(Value::List)
+            (TypeDecl::List(element), NodeKind::Scalar(text, _)) if element.ty() == Type::File => {
+                self.pattern(text, &at).map(PortValue::List)
             }
-            (Shape::Record(fields), What::Map(entries)) => self.record(node, fields, entries, source, report),
-            (Shape::List(_) | Shape::Record(_), _) | (_, What::List(_) | What::Map(_)) => {
+            (TypeDecl::Record(fields), NodeKind::Map(entries)) => self.record(node, fields, entries, source, report),
+            (TypeDecl::List(_) | TypeDecl::Record(_), _) | (_, NodeKind::List(_) | NodeKind::Map(_)) => {
                 let message = format!("{} must be {}, but {} is given", self.what, shape.ty(), node.found());
                 at.say("OF0203", message, String::new())
             }
-            (_, What::Scalar(text, _)) => self.scalar(text, shape, &at),
+            (_, NodeKind::Scalar(text, _)) => self.scalar(text, shape, &at),
         }
     }
 
     fn record(
         &self,
-        node: &Node,
-        fields: &BTreeMap<String, Shape>,
-        entries: &[(syntax::Key, Node)],
-        source: &Source,
-        report: &Report,
-    ) -> Option<Value> {
+        node: &YamlNode,
+        fields: &BTreeMap<String, TypeDecl>,
+        entries: &[(syntax::MapKey, YamlNode)],
+        source: &SourceFile,
+        report: &Diagnostics,
+    ) -> Option<PortValue> {
         let mut found = BTreeMap::new();
         for (key, value) in entries {
             let Some(shape) = fields.get(&key.name) else {
-                let at = At { place: Some(source.place(key.span)), report };
+                let at = ValueSite { place: Some(source.place(key.span)), report };
                 let hint = words::meant(&key.name, fields.keys().map(String::as_str));
                 at.say("OF0203", format!("{} has no field `{}`", self.what, clipped(&key.name)), hint);
                 continue;
@@ -197,50 +203,50 @@ impl Convert<'_> {
             if found.contains_key(name) {
                 continue;
             }
-            if !matches!(shape, Shape::Option(_)) {
-                let at = At { place: Some(source.place(node.span)), report };
+            if !matches!(shape, TypeDecl::Option(_)) {
+                let at = ValueSite { place: Some(source.place(node.span)), report };
                 return at.say(
                     "OF0203",
                     format!("{} has no `{name}`, which is {}", self.what, shape.ty()),
                     String::new(),
                 );
             }
-            found.insert(name.clone(), Value::Null);
+            found.insert(name.clone(), PortValue::Null);
         }
-        (found.len() == fields.len()).then_some(Value::Record(found))
+        (found.len() == fields.len()).then_some(PortValue::Record(found))
     }
 
     /// The value of a text that is not made of others.
-    pub(super) fn scalar(&self, text: &str, shape: &Shape, at: &At<'_>) -> Option<Value> {
+    pub(super) fn scalar(&self, text: &str, shape: &TypeDecl, at: &ValueSite<'_>) -> Option<PortValue> {
         let wrong = |hint: &str| {
             let message = format!("{} must be {}, but `{}` is given", self.what, shape.ty(), clipped(text));
             at.say("OF0203", message, hint.to_owned())
         };
         match shape {
-            Shape::Enum(choices) if !choices.iter().any(|choice| choice == text) => {
+            TypeDecl::Enum(choices) if !choices.iter().any(|choice| choice == text) => {
                 let message = format!("{} cannot be `{}`", self.what, clipped(text));
                 at.say("OF0206", message, format!("it is one of {}", words::list(choices.iter().map(String::as_str))))
             }
-            Shape::Enum(_) | Shape::Plain(Type::Text) => Some(Value::text(text)),
-            Shape::Plain(Type::Int) => text.trim().parse().ok().map(Value::Int).or_else(|| wrong("")),
-            Shape::Plain(Type::Float) => match text.trim().parse::<f64>() {
-                Ok(float) if float.is_finite() => Some(Value::Float(float)),
+            TypeDecl::Enum(_) | TypeDecl::Plain(Type::Text) => Some(PortValue::text(text)),
+            TypeDecl::Plain(Type::Int) => text.trim().parse().ok().map(PortValue::Int).or_else(|| wrong("")),
+            TypeDecl::Plain(Type::Float) => match text.trim().parse::<f64>() {
+                Ok(float) if float.is_finite() => Some(PortValue::Float(float)),
                 _ => wrong(""),
             },
-            Shape::Plain(Type::Bool) => match text.trim() {
-                "true" => Some(Value::Bool(true)),
-                "false" => Some(Value::Bool(false)),
+            TypeDecl::Plain(Type::Bool) => match text.trim() {
+                "true" => Some(PortValue::Bool(true)),
+                "false" => Some(PortValue::Bool(false)),
                 _ => wrong("`true` or `false`"),
             },
-            Shape::Plain(Type::Bytes) => Some(Value::Bytes(text.as_bytes().to_vec())),
-            Shape::Plain(Type::File) => self.file(text, at),
-            Shape::Plain(Type::Directory) => self.directory(text, at),
-            Shape::Plain(Type::Unit) => Some(Value::Null),
-            Shape::Option(inner) if text.is_empty() && inner.ty() != Type::Text => Some(Value::Null),
-            Shape::Option(inner) => self.scalar(text, inner, at),
-            Shape::Plain(_) | Shape::List(_) | Shape::Record(_) => {
-                let source = Source::new(self.what.clone(), text.to_owned());
-                let tree = syntax::parse(&source, Budget { nodes: DATA_NODES_MAX }, at.report)?;
+            TypeDecl::Plain(Type::Bytes) => Some(PortValue::Bytes(text.as_bytes().to_vec())),
+            TypeDecl::Plain(Type::File) => self.file(text, at),
+            TypeDecl::Plain(Type::Directory) => self.directory(text, at),
+            TypeDecl::Plain(Type::Unit) => Some(PortValue::Null),
+            TypeDecl::Option(inner) if text.is_empty() && inner.ty() != Type::Text => Some(PortValue::Null),
+            TypeDecl::Option(inner) => self.scalar(text, inner, at),
+            TypeDecl::Plain(_) | TypeDecl::List(_) | TypeDecl::Record(_) => {
+                let source = SourceFile::new(self.what.clone(), text.to_owned());
+                let tree = syntax::parse(&source, NodeBudget { nodes: DATA_NODES_MAX }, at.report)?;
                 self.node(&tree, shape, &source, at.report)
             }
         }
@@ -251,9 +257,9 @@ impl Convert<'_> {
         std::path::absolute(&joined).unwrap_or(joined)
     }
 
-    fn file(&self, text: &str, at: &At<'_>) -> Option<Value> {
+    fn file(&self, text: &str, at: &ValueSite<'_>) -> Option<PortValue> {
         let path = self.path(text);
-        if self.files != Files::AreNotLookedAt && !path.exists() && globs::is_pattern(text) {
+        if self.files != FilePresence::AreNotLookedAt && !path.exists() && globs::is_pattern(text) {
             let mut files = self.pattern(text, at)?;
             if files.len() == 1 {
                 return files.pop();
@@ -261,13 +267,13 @@ impl Convert<'_> {
             let message = format!("{} is one file, but `{text}` matches {}", self.what, files.len());
             return at.say("OF0203", message, String::new());
         }
-        let is_gone = self.files == Files::MayBeGone && !path.exists();
-        if self.files != Files::AreNotLookedAt && !path.is_file() && !is_gone {
+        let is_gone = self.files == FilePresence::MayBeGone && !path.exists();
+        if self.files != FilePresence::AreNotLookedAt && !path.is_file() && !is_gone {
             let what = if path.is_dir() { "is a directory" } else { "is not there" };
             return at.say("OF0204", format!("{}: the file `{text}` {what}", self.what), self.where_from(text));
         }
         match FileValue::from_path(path) {
-            Ok(file) => Some(Value::File(file)),
+            Ok(file) => Some(PortValue::File(file)),
             Err(wrong) => at.say("OF0203", format!("{}: {wrong}", self.what), String::new()),
         }
     }
@@ -279,28 +285,28 @@ impl Convert<'_> {
         }
     }
 
-    fn directory(&self, text: &str, at: &At<'_>) -> Option<Value> {
+    fn directory(&self, text: &str, at: &ValueSite<'_>) -> Option<PortValue> {
         let path = self.path(text);
-        if self.files == Files::AreNotLookedAt {
-            return Some(Value::Directory(DirectoryValue { path, files: vec![] }));
+        if self.files == FilePresence::AreNotLookedAt {
+            return Some(PortValue::Directory(DirectoryValue { path, files: vec![] }));
         }
         if !path.is_dir() {
             let what = if path.exists() { "is not a directory" } else { "is not there" };
             return at.say("OF0204", format!("{}: the directory `{text}` {what}", self.what), self.where_from(text));
         }
         match DirectoryValue::read(path) {
-            Ok(directory) => Some(Value::Directory(directory)),
+            Ok(directory) => Some(PortValue::Directory(directory)),
             Err(error) => at.say("OF0204", format!("{}: `{text}` cannot be read: {error}", self.what), String::new()),
         }
     }
 
     /// The files that a path or a pattern means, in the order of their names.
-    fn pattern(&self, text: &str, at: &At<'_>) -> Option<Vec<Value>> {
+    fn pattern(&self, text: &str, at: &ValueSite<'_>) -> Option<Vec<PortValue>> {
         if !globs::is_pattern(text) || self.path(text).exists() {
             return self.file(text, at).map(|file| vec![file]);
         }
         match globs::find(self.base, text) {
-            Ok(files) if files.is_empty() && self.files != Files::AreNotLookedAt => {
+            Ok(files) if files.is_empty() && self.files != FilePresence::AreNotLookedAt => {
                 at.say("OF0205", format!("{}: no file matches `{text}`", self.what), self.where_from(text));
                 None
             }

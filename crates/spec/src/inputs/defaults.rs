@@ -1,23 +1,23 @@
 //! The inputs of a flow, and what they are if nothing is given. Paths are relative to the flow file.
 
-use super::convert::{Convert, Files};
+use super::convert::{Convert, FilePresence};
 use crate::{
-    Input, Shape,
-    problem::{Problem, Report},
-    syntax::{fields::Reader, flow::InputDecl},
+    FlowInput, TypeDecl,
+    problem::{Diagnostics, Problem},
+    syntax::{fields::FieldReader, flow::InputDecl},
 };
 use std::path::Path;
 
 /// The inputs that a flow declares.
-pub(crate) fn read(reader: Reader<'_>, inputs: &[InputDecl]) -> Vec<Input> {
+pub(crate) fn read(reader: FieldReader<'_>, inputs: &[InputDecl]) -> Vec<FlowInput> {
     inputs.iter().map(|input| read_one(reader, input)).collect()
 }
 
-fn read_one(reader: Reader<'_>, decl: &InputDecl) -> Input {
+fn read_one(reader: FieldReader<'_>, decl: &InputDecl) -> FlowInput {
     let base = Path::new(reader.source.file()).parent().unwrap_or(Path::new(""));
     let what = format!("the default of input `{}`", decl.name.name);
-    let convert = Convert { base, files: Files::AreNotLookedAt, what };
-    let found = Report::default();
+    let convert = Convert { base, files: FilePresence::AreNotLookedAt, what };
+    let found = Diagnostics::default();
     let default = decl.default.as_ref().and_then(|node| convert.node(node, &decl.shape, reader.source, &found));
     if let Err(problems) = found.result() {
         for problem in problems.0 {
@@ -25,10 +25,10 @@ fn read_one(reader: Reader<'_>, decl: &InputDecl) -> Input {
         }
     }
     let choices = match decl.shape.required() {
-        Shape::Enum(words) => words.clone(),
+        TypeDecl::Enum(words) => words.clone(),
         _ => vec![],
     };
-    Input {
+    FlowInput {
         name: decl.name.name.clone(),
         ty: decl.shape.ty(),
         shape: decl.shape.clone(),

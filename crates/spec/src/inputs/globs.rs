@@ -28,7 +28,7 @@ pub(super) fn find(base: &Path, pattern: &str) -> Result<Vec<PathBuf>, String> {
         parts[..plain].iter().collect()
     };
     let depth = if pattern.contains("**") { DEPTH_MAX } else { parts.len() - plain };
-    let mut walk = Walk {
+    let mut walk = GlobWalk {
         base,
         matcher: matcher.compile_matcher(),
         hidden: pattern.contains("/.") || pattern.starts_with('.'),
@@ -42,7 +42,7 @@ pub(super) fn find(base: &Path, pattern: &str) -> Result<Vec<PathBuf>, String> {
     Ok(walk.found)
 }
 
-struct Walk<'a> {
+struct GlobWalk<'a> {
     base: &'a Path,
     matcher: GlobMatcher,
     /// Names that begin with a dot are looked at too.
@@ -50,7 +50,7 @@ struct Walk<'a> {
     found: Vec<PathBuf>,
 }
 
-impl Walk<'_> {
+impl GlobWalk<'_> {
     /// What cannot be read is not there.
     fn directory(&mut self, relative: &Path, depth: usize) {
         let shown = if relative.as_os_str().is_empty() { self.base.to_owned() } else { self.base.join(relative) };

@@ -1,17 +1,21 @@
 //! Values for ports of which nothing is known but name and type: those of a run whose flow file is not here.
 
-use super::{Called, Given};
-use crate::{Flow, Input, Problems, Shape};
+use super::{GivenInputs, InputNoun};
+use crate::{FlowInput, LoadedFlow, Problems, TypeDecl};
 use onceflow_core::model::{Library, Port, Type};
-use onceflow_exec::value::Value;
+use onceflow_exec::value::PortValue;
 
-/// What words of a command line mean for these ports, as [`Flow::bind`] would say it. A port that is no option must be
+/// What words of a command line mean for these ports, as [`LoadedFlow::bind`] would say it. A port that is no option must be
 /// given. Messages call them what they are.
 ///
 /// # Errors
 /// All that is wrong, at once.
-pub fn bind(ports: &[Port], words: &[(String, String)], called: Called) -> Result<Vec<(String, Value)>, Problems> {
-    let input = |port: &Port| Input {
+pub fn bind(
+    ports: &[Port],
+    words: &[(String, String)],
+    called: InputNoun,
+) -> Result<Vec<(String, PortValue)>, Problems> {
+    let input = |port: &Port| FlowInput {
         name: port.name.clone(),
         shape: shape(&port.ty),
         ty: port.ty.clone(),
@@ -19,7 +23,7 @@ pub fn bind(ports: &[Port], words: &[(String, String)], called: Called) -> Resul
         choices: vec![],
         help: None,
     };
-    let flow = Flow {
+    let flow = LoadedFlow {
         name: String::new(),
         description: None,
         library: Library::default(),
@@ -36,17 +40,17 @@ pub fn bind(ports: &[Port], words: &[(String, String)], called: Called) -> Resul
         warnings: vec![],
         files: vec![],
     };
-    flow.bind_called(&Given { words: words.to_vec(), file: None }, called, super::Files::AreThere)
+    flow.bind_called(&GivenInputs { words: words.to_vec(), file: None }, called, super::FilePresence::AreThere)
 }
 
-fn shape(ty: &Type) -> Shape {
+fn shape(ty: &Type) -> TypeDecl {
     match ty {
-        Type::List(inner) => Shape::List(Box::new(shape(inner))),
-        Type::Option(inner) => Shape::Option(Box::new(shape(inner))),
+        Type::List(inner) => TypeDecl::List(Box::new(shape(inner))),
+        Type::Option(inner) => TypeDecl::Option(Box::new(shape(inner))),
         Type::Record(fields) => {
-            Shape::Record(fields.iter().map(|(name, field)| (name.clone(), shape(field))).collect())
+            TypeDecl::Record(fields.iter().map(|(name, field)| (name.clone(), shape(field))).collect())
         }
-        plain => Shape::Plain(plain.clone()),
+        plain => TypeDecl::Plain(plain.clone()),
     }
 }
 
@@ -69,11 +73,11 @@ mod tests {
         ];
         let word = |name: &str, value: &str| (name.to_owned(), value.to_owned());
         let words = [word("text", "7"), word("many", "1"), word("many", "2"), word("record", "{\"n\": 3}")];
-        let bound = bind(&ports, &words, Called::INPUTS).unwrap_or_else(|problems| panic!("{problems}"));
+        let bound = bind(&ports, &words, InputNoun::INPUTS).unwrap_or_else(|problems| panic!("{problems}"));
         let shown: Vec<_> = bound.iter().map(|(name, value)| format!("{name}={}", value.to_json())).collect();
         assert_eq!(shown, ["text=\"7\"", "many=[1,2]", "maybe=null", "record={\"n\":3}"]);
         let problems =
-            bind(&ports, &[word("txt", "x")], Called::INPUTS).expect_err("it is misspelt, and others are missing");
+            bind(&ports, &[word("txt", "x")], InputNoun::INPUTS).expect_err("it is misspelt, and others are missing");
         assert_eq!(problems.0.len(), 4, "{problems}");
     }
 }

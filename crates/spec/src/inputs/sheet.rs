@@ -1,15 +1,15 @@
 //! Sample sheets: a table with a head, as a list of records. What is wrong is said with its row and column.
 
-use super::convert::{At, Convert};
-use crate::{Place, Problem, Shape, problem::Report, source::Source, words};
-use onceflow_exec::value::Value;
+use super::convert::{Convert, ValueSite};
+use crate::{Problem, SourceLocation, TypeDecl, problem::Diagnostics, source::SourceFile, words};
+use onceflow_exec::value::PortValue;
 use std::{collections::BTreeMap, path::Path};
 
 /// The record of a list of records.
-pub(super) fn record(shape: &Shape) -> Option<&BTreeMap<String, Shape>> {
+pub(super) fn record(shape: &TypeDecl) -> Option<&BTreeMap<String, TypeDecl>> {
     match shape.required() {
-        Shape::List(inner) => match &**inner {
-            Shape::Record(fields) => Some(fields),
+        TypeDecl::List(inner) => match &**inner {
+            TypeDecl::Record(fields) => Some(fields),
             _ => None,
         },
         _ => None,
@@ -24,10 +24,10 @@ pub(super) fn is_sheet(path: &Path) -> bool {
 /// The rows of a table.
 pub(super) fn read(
     convert: &Convert<'_>,
-    source: &Source,
-    fields: &BTreeMap<String, Shape>,
-    report: &Report,
-) -> Option<Value> {
+    source: &SourceFile,
+    fields: &BTreeMap<String, TypeDecl>,
+    report: &Diagnostics,
+) -> Option<PortValue> {
     let is_tsv = source.file().to_lowercase().ends_with("tsv");
     let mut reader = csv::ReaderBuilder::new()
         .delimiter(if is_tsv { b'\t' } else { b',' })
@@ -51,14 +51,14 @@ pub(super) fn read(
             }
         }
     }
-    whole.then_some(Value::List(rows))
+    whole.then_some(PortValue::List(rows))
 }
 
 struct Sheet<'a> {
     convert: &'a Convert<'a>,
-    source: &'a Source,
-    fields: &'a BTreeMap<String, Shape>,
-    report: &'a Report,
+    source: &'a SourceFile,
+    fields: &'a BTreeMap<String, TypeDecl>,
+    report: &'a Diagnostics,
 }
 
 impl Sheet<'_> {
@@ -72,9 +72,9 @@ impl Sheet<'_> {
         (before + skipped) as u64 + 1
     }
 
-    fn place(&self, line: u64, column: u32) -> Option<Place> {
+    fn place(&self, line: u64, column: u32) -> Option<SourceLocation> {
         let text = self.source.text().lines().nth(line.saturating_sub(1) as usize)?;
-        Some(Place {
+        Some(SourceLocation {
             file: self.source.file().to_owned(),
             line: line as u32,
             column,
@@ -84,7 +84,7 @@ impl Sheet<'_> {
     }
 
     fn say(&self, code: &'static str, message: String, line: u64, hint: String) {
-        At { place: self.place(line, 1), report: self.report }.say(code, message, hint);
+        ValueSite { place: self.place(line, 1), report: self.report }.say(code, message, hint);
     }
 
     fn head(&self, head: &[String]) -> bool {
@@ -98,7 +98,7 @@ impl Sheet<'_> {
             }
         }
         for (name, shape) in self.fields {
-            if !head.contains(name) && !matches!(shape, Shape::Option(_)) {
+            if !head.contains(name) && !matches!(shape, TypeDecl::Option(_)) {
                 let message = format!("the sheet has no column `{name}`, which is {}", shape.ty());
                 self.say("OF0209", message, line, words::meant(name, head.iter().map(String::as_str)));
             }
@@ -106,7 +106,7 @@ impl Sheet<'_> {
         self.report.len() == before
     }
 
-    fn row(&self, head: &[String], row: &csv::StringRecord, number: usize) -> Option<Value> {
+    fn row(&self, head: &[String], row: &csv::StringRecord, number: usize) -> Option<PortValue> {
         let line = row.position().map_or(0, |position| self.line_of(position.byte()));
         if row.len() != head.len() {
             let message = format!("row {number} has {} cells, but there are {} columns", row.len(), head.len());
@@ -117,28 +117,28 @@ impl Sheet<'_> {
         for (column, cell) in head.iter().zip(row) {
             let Some(shape) = self.fields.get(column) else { continue };
             let value = match (shape, cell.is_empty()) {
-                (Shape::Option(_), true) => Some(Value::Null),
+                (TypeDecl::Option(_), true) => Some(PortValue::Null),
                 _ => self.cell(column, cell, shape, number, line),
             };
             found.insert(column.clone(), value);
         }
         for (name, shape) in self.fields {
-            if matches!(shape, Shape::Option(_)) {
-                found.entry(name.clone()).or_insert(Some(Value::Null));
+            if matches!(shape, TypeDecl::Option(_)) {
+                found.entry(name.clone()).or_insert(Some(PortValue::Null));
             }
         }
         let found: Option<BTreeMap<_, _>> = found.into_iter().map(|(name, value)| Some((name, value?))).collect();
-        found.filter(|found| found.len() == self.fields.len()).map(Value::Record)
+        found.filter(|found| found.len() == self.fields.len()).map(PortValue::Record)
     }
 
-    fn cell(&self, column: &str, cell: &str, shape: &Shape, row: usize, line: u64) -> Option<Value> {
+    fn cell(&self, column: &str, cell: &str, shape: &TypeDecl, row: usize, line: u64) -> Option<PortValue> {
         let convert = Convert {
             base: self.convert.base,
             files: self.convert.files,
             what: format!("row {row}, column `{column}`"),
         };
-        let inner = Report::default();
-        let at = At { place: self.place(line, 1), report: &inner };
+        let inner = Diagnostics::default();
+        let at = ValueSite { place: self.place(line, 1), report: &inner };
         let value = convert.scalar(cell, shape.required(), &at);
         if let Err(problems) = inner.result() {
             for problem in problems.0 {

@@ -2,17 +2,17 @@
 
 use super::{
     Lowering,
-    expression::{Allowed, Takes},
+    expression::{Allowed, TaskInputs},
     infer,
 };
 use crate::{
     source::Text,
     syntax::{
-        Node, What,
-        http::{Body, Http},
-        kinds::Kind,
-        outs::{From, Out, is_path},
-        step::Step,
+        NodeKind, YamlNode,
+        http::{HttpBodyDecl, HttpDecl},
+        kinds::StepKind,
+        outs::{LeafOutput, OutputPlace, is_path},
+        step::StepDecl,
     },
 };
 use onceflow_core::model::Type;
@@ -24,11 +24,11 @@ use std::collections::BTreeMap;
 
 impl Lowering<'_> {
     /// What a command, a script or a call does; `None` after saying what is wrong.
-    pub(super) fn action(&mut self, step: &Step, takes: &mut Takes) -> Option<Action> {
+    pub(super) fn action(&mut self, step: &StepDecl, takes: &mut TaskInputs) -> Option<Action> {
         let outs: Vec<_> = step.outs.iter().map(|out| out.name.name.clone()).collect();
         let all = Allowed { out: Some(&outs), step: true, secrets: true };
         Some(match &step.kind {
-            Kind::Run(run) => {
+            StepKind::Run(run) => {
                 let shell = step.how.shell.clone().or_else(|| self.flow.shell.clone()).unwrap_or_default();
                 let run_template = self.template(run, all, takes);
                 self.check_shell(run, &run_template, &shell);
@@ -37,7 +37,7 @@ impl Lowering<'_> {
                 let secrets = self.secrets(step, takes);
                 Action::Command(Command { run: run_template, shell, outputs, env, secrets })
             }
-            Kind::Script { interpreter, code } => {
+            StepKind::Script { interpreter, code } => {
                 self.no_shell(step, "a script");
                 let env = self.env(step, all, takes);
                 let outputs = self.captures(step, takes);
@@ -46,24 +46,24 @@ impl Lowering<'_> {
                 let (interpreter, code) = (interpreter.clone(), code.text.clone());
                 Action::Script(Script { interpreter, code, outputs, env, secrets })
             }
-            Kind::Http(http) => {
+            StepKind::Http(http) => {
                 self.no_shell(step, "a call over HTTP");
                 self.http(step, http, takes)
             }
-            Kind::Wait(event) => self.wait(step, event)?,
-            Kind::Expr(_) | Kind::Flow(_) | Kind::Steps(_) | Kind::Choose(_) => return None,
+            StepKind::Wait(event) => self.wait(step, event)?,
+            StepKind::Expr(_) | StepKind::Flow(_) | StepKind::Steps(_) | StepKind::Choose(_) => return None,
         })
     }
 
     /// A step that waits does nothing itself: there is nothing to say about how.
-    fn wait(&self, step: &Step, event: &Text) -> Option<Action> {
+    fn wait(&self, step: &StepDecl, event: &Text) -> Option<Action> {
         let how = &step.how;
         let says_how = how.effect.is_some() || how.timeout_ms.is_some() || how.shell.is_some() || !how.env.is_empty();
         if says_how || !how.secrets.is_empty() || step.undo.is_some() {
             let hint = "leave `effect`, `timeout`, `shell`, `env`, `secrets` and `undo` out";
             self.say(step.span, "OF0113", "a step that waits does nothing itself", hint);
         }
-        for out in step.outs.iter().filter(|out| !matches!(out.from, From::Default)) {
+        for out in step.outs.iter().filter(|out| !matches!(out.from, OutputPlace::Default)) {
             let hint = format!("`{}: {}`", out.name.name, out.shape.ty());
             self.say(out.name.span, "OF0113", "what an event brings is given as it is sent", hint);
         }
@@ -74,16 +74,16 @@ impl Lowering<'_> {
         Some(Action::Wait(action::Wait { event: event.text.trim().to_owned() }))
     }
 
-    fn no_shell(&self, step: &Step, what: &str) {
+    fn no_shell(&self, step: &StepDecl, what: &str) {
         if step.how.shell.is_some() {
             self.say(step.span, "OF0113", format!("{what} is read by no shell"), "leave `shell` out");
         }
-        if matches!(step.kind, Kind::Http(_)) && !step.how.env.is_empty() {
+        if matches!(step.kind, StepKind::Http(_)) && !step.how.env.is_empty() {
             self.say(step.how.env[0].0.span, "OF0113", format!("{what} has no environment"), "leave `env` out");
         }
     }
 
-    fn env(&mut self, step: &Step, allowed: Allowed<'_>, takes: &mut Takes) -> BTreeMap<String, Template> {
+    fn env(&mut self, step: &StepDecl, allowed: Allowed<'_>, takes: &mut TaskInputs) -> BTreeMap<String, Template> {
         let flow = self.flow;
         let mut env = BTreeMap::new();
         for (key, text) in flow.env.iter().chain(&step.how.env) {
@@ -93,7 +93,7 @@ impl Lowering<'_> {
     }
 
     /// The secrets that are mentioned, and those that are listed.
-    fn secrets(&mut self, step: &Step, takes: &Takes) -> Vec<String> {
+    fn secrets(&mut self, step: &StepDecl, takes: &TaskInputs) -> Vec<String> {
         let mut names = takes.secrets.clone();
         for secret in &step.how.secrets {
             if !self.flow.secrets.iter().any(|other| other.text == secret.text) {
@@ -107,22 +107,23 @@ impl Lowering<'_> {
         names
     }
 
-    fn captures(&mut self, step: &Step, takes: &mut Takes) -> Vec<Capture> {
-        let plain = step.outs.iter().filter(|out| matches!(out.from, From::Default) && !is_path(&out.shape)).count();
+    fn captures(&mut self, step: &StepDecl, takes: &mut TaskInputs) -> Vec<Capture> {
+        let plain =
+            step.outs.iter().filter(|out| matches!(out.from, OutputPlace::Default) && !is_path(&out.shape)).count();
         step.outs.iter().map(|out| self.capture(step, out, plain == 1, takes)).collect()
     }
 
     /// Where an output is found; `alone` is that of all that are no files it is the only one without a place.
-    fn capture(&mut self, step: &Step, out: &Out, alone: bool, takes: &mut Takes) -> Capture {
+    fn capture(&mut self, step: &StepDecl, out: &LeafOutput, alone: bool, takes: &mut TaskInputs) -> Capture {
         let name = &out.name.name;
         match &out.from {
-            From::Path(text) => Capture::Path(self.path(text, out, takes)),
-            From::Stdout => Capture::Stdout,
-            From::Json(text) => {
-                self.answer(text, matches!(step.kind, Kind::Http(_)));
+            OutputPlace::Path(text) => Capture::Path(self.path(text, out, takes)),
+            OutputPlace::Stdout => Capture::Stdout,
+            OutputPlace::Json(text) => {
+                self.answer(text, matches!(step.kind, StepKind::Http(_)));
                 Capture::Json(text.text.clone())
             }
-            From::Default if matches!(out.shape.required().ty(), Type::List(_)) && is_path(&out.shape) => {
+            OutputPlace::Default if matches!(out.shape.required().ty(), Type::List(_)) && is_path(&out.shape) => {
                 let message = format!("where are the files of output `{name}`?");
                 self.say(
                     out.name.span,
@@ -132,22 +133,22 @@ impl Lowering<'_> {
                 );
                 Capture::Stdout
             }
-            From::Default if out.shape.ty() == Type::Unit => {
+            OutputPlace::Default if out.shape.ty() == Type::Unit => {
                 let message = format!("output `{name}` of type unit says nothing");
                 self.say(out.name.span, "OF0122", message, "leave it out: every step without outputs gives `done`");
                 Capture::Stdout
             }
-            From::Default if is_path(&out.shape) => Capture::Path(Template::text(name.clone())),
-            From::Default => match &step.kind {
-                Kind::Http(_) => Capture::Json(format!("body.{name}")),
-                Kind::Run(_) if alone => Capture::Stdout,
+            OutputPlace::Default if is_path(&out.shape) => Capture::Path(Template::text(name.clone())),
+            OutputPlace::Default => match &step.kind {
+                StepKind::Http(_) => Capture::Json(format!("body.{name}")),
+                StepKind::Run(_) if alone => Capture::Stdout,
                 _ => Capture::Json(name.clone()),
             },
         }
     }
 
     /// The name or pattern of an output: below the work directory, and not in what is given.
-    fn path(&mut self, text: &Text, out: &Out, takes: &mut Takes) -> Template {
+    fn path(&mut self, text: &Text, out: &LeafOutput, takes: &mut TaskInputs) -> Template {
         let template = self.template(text, Allowed::default(), takes);
         let said = |why: &str, hint: &str| {
             let message =
@@ -158,8 +159,8 @@ impl Lowering<'_> {
             .0
             .iter()
             .map(|part| match part {
-                action::Part::Text(text) => text.as_str(),
-                action::Part::Hole(_) => "x",
+                action::TemplatePart::Text(text) => text.as_str(),
+                action::TemplatePart::Hole(_) => "x",
             })
             .collect();
         let inside = "outputs lie in the work directory of the step, where commands start";
@@ -205,7 +206,7 @@ impl Lowering<'_> {
         }
     }
 
-    fn http(&mut self, step: &Step, http: &Http, takes: &mut Takes) -> Action {
+    fn http(&mut self, step: &StepDecl, http: &HttpDecl, takes: &mut TaskInputs) -> Action {
         let plain = Allowed { out: None, step: true, secrets: false };
         let secret = Allowed { secrets: true, ..plain };
         let url = self.template(&http.url, plain, takes);
@@ -218,9 +219,9 @@ impl Lowering<'_> {
         let headers = headers.collect();
         let body = match &http.body {
             None => None,
-            Some(Body::Text(text)) => Some(HttpBody::Text(self.template(text, plain, takes))),
-            Some(Body::Json(node)) => Some(HttpBody::Json(self.json(node, plain, takes))),
-            Some(Body::File(text)) => {
+            Some(HttpBodyDecl::Text(text)) => Some(HttpBody::Text(self.template(text, plain, takes))),
+            Some(HttpBodyDecl::Json(node)) => Some(HttpBody::Json(self.json(node, plain, takes))),
+            Some(HttpBodyDecl::File(text)) => {
                 let bound = self.bind(text, 0..text.text.len(), plain);
                 let ty = bound.as_ref().and_then(|bound| match &bound.plain {
                     Some(take) => Some(take.ty.clone()),
@@ -251,17 +252,19 @@ impl Lowering<'_> {
         })
     }
 
-    fn json(&mut self, node: &Node, allowed: Allowed<'_>, takes: &mut Takes) -> JsonTemplate {
+    fn json(&mut self, node: &YamlNode, allowed: Allowed<'_>, takes: &mut TaskInputs) -> JsonTemplate {
         match &node.what {
-            What::List(items) => JsonTemplate::List(items.iter().map(|item| self.json(item, allowed, takes)).collect()),
-            What::Map(entries) => {
-                let field = |(key, value): &(_, Node)| -> (String, JsonTemplate) {
-                    let key: &crate::syntax::Key = key;
+            NodeKind::List(items) => {
+                JsonTemplate::List(items.iter().map(|item| self.json(item, allowed, takes)).collect())
+            }
+            NodeKind::Map(entries) => {
+                let field = |(key, value): &(_, YamlNode)| -> (String, JsonTemplate) {
+                    let key: &crate::syntax::MapKey = key;
                     (key.name.clone(), self.json(value, allowed, takes))
                 };
                 JsonTemplate::Record(entries.iter().map(field).collect())
             }
-            What::Scalar(..) => match (node.to_json(), node.text()) {
+            NodeKind::Scalar(..) => match (node.to_json(), node.text()) {
                 (serde_json::Value::String(_), Some(text)) => JsonTemplate::Text(self.template(&text, allowed, takes)),
                 (json, _) => JsonTemplate::Literal(json),
             },

@@ -1,7 +1,7 @@
 //! Calls to flows in other files.
 
-use super::{Lowering, frame::port};
-use crate::{source::Text, syntax::step::Step, words};
+use super::{Lowering, draft::port};
+use crate::{source::Text, syntax::step::StepDecl, words};
 use onceflow_core::{
     model::{Module, Port, Type, graph::Kind},
     payload::Payload,
@@ -9,7 +9,7 @@ use onceflow_core::{
 use onceflow_engine::task::Data;
 
 impl Lowering<'_> {
-    pub(super) fn call(&mut self, step: &Step, file: &Text, name: &str) -> Option<Vec<Port>> {
+    pub(super) fn call(&mut self, step: &StepDecl, file: &Text, name: &str) -> Option<Vec<Port>> {
         if let Some(after) = self.after.first() {
             let hint = "give the flow an input, and let its first step mention it";
             self.say(after.span, "OF0134", "a flow that is called cannot wait for other steps", hint);
@@ -57,7 +57,7 @@ impl Lowering<'_> {
     }
 
     /// An input that is not given has a default, or is an option.
-    fn left_out(&mut self, step: &Step, input: &crate::Input, name: &str) {
+    fn left_out(&mut self, step: &StepDecl, input: &crate::FlowInput, name: &str) {
         let ty = input.shape.ty();
         let data = input.default.clone().and_then(|value| value.into_data(&ty).ok());
         if let Some(constant) = data.as_ref().and_then(payload) {

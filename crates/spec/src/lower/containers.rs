@@ -2,16 +2,16 @@
 
 use super::{
     Lowering,
-    frame::{Frame, port},
+    draft::{GraphDraft, port},
     infer::optional,
     steps::Layer,
 };
-use crate::{source::Text, syntax::step::Step};
+use crate::{source::Text, syntax::step::StepDecl};
 use onceflow_core::model::{Arm, Endpoint, Module, Port, Type, graph::Kind};
 
 impl Lowering<'_> {
-    pub(super) fn composite(&mut self, step: &Step, steps: &[Step], name: &str) -> Option<Vec<Port>> {
-        self.frames.open(Frame::default());
+    pub(super) fn composite(&mut self, step: &StepDecl, steps: &[StepDecl], name: &str) -> Option<Vec<Port>> {
+        self.frames.open(GraphDraft::default());
         self.steps(steps);
         let ports = self.gives(&step.gives, "out");
         let body = self.frames.close(name);
@@ -21,7 +21,7 @@ impl Lowering<'_> {
         (ports.len() == step.gives.len()).then_some(ports)
     }
 
-    pub(super) fn choose(&mut self, step: &Step, arms: &[Step], name: &str) -> Option<Vec<Port>> {
+    pub(super) fn choose(&mut self, step: &StepDecl, arms: &[StepDecl], name: &str) -> Option<Vec<Port>> {
         let mut made = Vec::new();
         let mut ports = Some(Vec::new());
         for (at, arm) in arms.iter().enumerate() {
@@ -33,7 +33,7 @@ impl Lowering<'_> {
                     self.frames.top().connect(guard, port(name, guard_port.clone()), origin);
                 }
             }
-            self.frames.open(Frame::default());
+            self.frames.open(GraphDraft::default());
             let given = self.body(arm, Layer::Bare);
             let body = self.frames.close(name);
             ports = ports.zip(given).map(|(mut ports, given)| {

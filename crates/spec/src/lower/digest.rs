@@ -3,14 +3,14 @@
 
 use onceflow_core::model::Port;
 use onceflow_exec::{
-    action::{Action, Capture, HttpBody, JsonTemplate, Part, Template},
+    action::{Action, Capture, HttpBody, JsonTemplate, Template, TemplatePart},
     expr,
 };
 
 /// The version of a task.
 pub(super) fn version(action: &Action, inputs: &[Port], outputs: &[Port], said: &str) -> String {
     let types: Vec<_> = outputs.iter().map(|port| port.ty.to_string()).collect();
-    Placed(inputs).action(action.clone()).version(&format!("{}\0{said}", types.join(";")))
+    PortIndex(inputs).action(action.clone()).version(&format!("{}\0{said}", types.join(";")))
 }
 
 /// Per expression the inputs it mentions.
@@ -19,7 +19,8 @@ pub(super) fn depends(action: &Action, inputs: &[Port]) -> Vec<Vec<u16>> {
     let mentioned = |source: &String| {
         let compiled = expr::compile(source).ok();
         let paths = compiled.iter().flat_map(|compiled| compiled.references());
-        let mut found: Vec<u16> = paths.filter_map(|path| Placed(inputs).find(&path.path)).map(|(at, _)| at).collect();
+        let mut found: Vec<u16> =
+            paths.filter_map(|path| PortIndex(inputs).find(&path.path)).map(|(at, _)| at).collect();
         // What is waited for is waited for by all.
         found.extend((0..inputs.len()).filter(|at| inputs[*at].name.starts_with("after-")).map(|at| at as u16));
         found.sort_unstable();
@@ -29,9 +30,9 @@ pub(super) fn depends(action: &Action, inputs: &[Port]) -> Vec<Vec<u16>> {
     all.outputs.iter().map(mentioned).collect()
 }
 
-struct Placed<'a>(&'a [Port]);
+struct PortIndex<'a>(&'a [Port]);
 
-impl Placed<'_> {
+impl PortIndex<'_> {
     /// The input that a path begins with, and how many names that takes.
     fn find(&self, path: &[String]) -> Option<(u16, usize)> {
         let named = |len: usize| {
@@ -53,7 +54,7 @@ impl Placed<'_> {
 
     fn template(&self, template: &mut Template) {
         for part in &mut template.0 {
-            if let Part::Hole(source) = part {
+            if let TemplatePart::Hole(source) = part {
                 self.expression(source);
             }
         }

@@ -2,7 +2,7 @@
 
 use super::{
     Lowering,
-    frame::{Found, Missing, own, port},
+    draft::{ResolvedName, UnresolvedName, own, port},
     infer,
 };
 use crate::{
@@ -12,7 +12,7 @@ use crate::{
 };
 use onceflow_core::model::{Endpoint, Module, Origin, Port, Type, graph::Kind};
 use onceflow_exec::{
-    action::{Action, Expr, Part, Template},
+    action::{Action, Expr, Template, TemplatePart},
     expr, template,
 };
 use std::ops::Range;
@@ -29,7 +29,7 @@ pub(super) struct Take {
 
 /// All that a task takes, each once, in the order of mention.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Takes {
+pub(super) struct TaskInputs {
     pub(super) all: Vec<Take>,
     pub(super) secrets: Vec<String>,
 }
@@ -40,7 +40,7 @@ impl Take {
     }
 }
 
-impl Takes {
+impl TaskInputs {
     pub(super) fn add(&mut self, take: Take) {
         if !self.all.iter().any(|other| other.path == take.path) {
             self.all.push(take);
@@ -84,12 +84,12 @@ pub(super) struct Bound {
     pub(super) source: String,
     /// It is nothing but this.
     pub(super) plain: Option<Take>,
-    pub(super) takes: Takes,
+    pub(super) takes: TaskInputs,
 }
 
 impl Lowering<'_> {
     /// A text with holes, every one bound.
-    pub(super) fn template(&mut self, text: &Text, allowed: Allowed<'_>, takes: &mut Takes) -> Template {
+    pub(super) fn template(&mut self, text: &Text, allowed: Allowed<'_>, takes: &mut TaskInputs) -> Template {
         let parsed = match template::parse(&text.text) {
             Ok(parsed) => parsed,
             Err(wrong) => {
@@ -103,8 +103,10 @@ impl Lowering<'_> {
         let mut parts = Vec::new();
         for (part, span) in parsed.template.0.into_iter().zip(parsed.spans) {
             parts.push(match part {
-                Part::Text(text) => Part::Text(text),
-                Part::Hole(source) => Part::Hole(self.hole(text, span, allowed, takes).unwrap_or(source)),
+                TemplatePart::Text(text) => TemplatePart::Text(text),
+                TemplatePart::Hole(source) => {
+                    TemplatePart::Hole(self.hole(text, span, allowed, takes).unwrap_or(source))
+                }
             });
         }
         Template(parts)
@@ -116,7 +118,7 @@ impl Lowering<'_> {
         text: &Text,
         range: Range<usize>,
         allowed: Allowed<'_>,
-        takes: &mut Takes,
+        takes: &mut TaskInputs,
     ) -> Option<String> {
         let bound = self.bind(text, range, allowed)?;
         bound.takes.all.into_iter().for_each(|take| takes.add(take));
@@ -139,7 +141,7 @@ impl Lowering<'_> {
                 return None;
             }
         };
-        let mut takes = Takes::default();
+        let mut takes = TaskInputs::default();
         let mut edits = Vec::new();
         let mut plain = None;
         let before = self.report.len();
@@ -166,7 +168,7 @@ impl Lowering<'_> {
         path: &[String],
         span: Span,
         allowed: Allowed<'_>,
-        takes: &mut Takes,
+        takes: &mut TaskInputs,
         whole: &str,
     ) -> Option<(Take, usize)> {
         let root = path[0].as_str();
@@ -187,7 +189,7 @@ impl Lowering<'_> {
             return self.fields_of(&take.ty, &path[1..], &path[..1], span).map(|()| (take, 1));
         }
         match self.frames.lookup(path, &origin) {
-            Ok(Found { from, ty, path: full, used }) => {
+            Ok(ResolvedName { from, ty, path: full, used }) => {
                 self.fields_of(&ty, &path[used..], &path[..used], span)?;
                 Some((Take { path: full, ty, from, origin }, used))
             }
@@ -213,7 +215,7 @@ impl Lowering<'_> {
         }
     }
 
-    fn secret(&self, path: &[String], span: Span, allowed: Allowed<'_>, takes: &mut Takes) {
+    fn secret(&self, path: &[String], span: Span, allowed: Allowed<'_>, takes: &mut TaskInputs) {
         let declared = || self.flow.secrets.iter().map(|secret| secret.text.as_str());
         let Some(name) = path.get(1) else {
             return self.say(span, "OF0126", "`secrets` is not one value", "`secrets.NAME`");
@@ -251,25 +253,25 @@ impl Lowering<'_> {
         Some(())
     }
 
-    fn missing(&self, missing: Missing, path: &[String], span: Span, allowed: Allowed<'_>, whole: &str) {
+    fn missing(&self, missing: UnresolvedName, path: &[String], span: Span, allowed: Allowed<'_>, whole: &str) {
         match missing {
-            Missing::Root => {
+            UnresolvedName::Root => {
                 let message = format!("nothing is called `{}` here", path[0]);
                 self.say(span, "OF0116", message, self.root_hint(path, allowed, whole));
             }
-            Missing::Part { of, part, there } if of == "inputs" => {
+            UnresolvedName::Part { of, part, there } if of == "inputs" => {
                 let hint = words::meant(&part, there.iter().map(String::as_str));
                 self.say(span, "OF0116", format!("the flow has no input `{part}`"), hint);
             }
-            Missing::Part { of, part, there } if of == "out" => {
+            UnresolvedName::Part { of, part, there } if of == "out" => {
                 let hint = words::meant(&part, there.iter().map(String::as_str));
                 self.say(span, "OF0117", format!("the loop gives no `{part}`"), hint);
             }
-            Missing::Part { of, part, there } => {
+            UnresolvedName::Part { of, part, there } => {
                 let hint = words::meant(&part, there.iter().map(String::as_str));
                 self.say(span, "OF0117", format!("step `{of}` has no output `{part}`"), hint);
             }
-            Missing::Several { of, there } => {
+            UnresolvedName::Several { of, there } => {
                 let hint = match there.first() {
                     Some(first) => format!("`{of}.{first}`, for example"),
                     None => String::from("it gives nothing"),
@@ -327,10 +329,10 @@ impl Lowering<'_> {
     }
 
     /// A task that computes one value.
-    pub(super) fn computed(&mut self, name: &str, source: String, takes: &Takes, ty: &Type, origin: Origin) {
+    pub(super) fn computed(&mut self, name: &str, source: String, takes: &TaskInputs, ty: &Type, origin: Origin) {
         let action = Action::Expr(Expr { outputs: vec![source] });
         let outputs = vec![Port::new("value", ty.clone())];
-        let spec = self.task(&action, takes.ports(), outputs, &crate::syntax::step::How::default());
+        let spec = self.task(&action, takes.ports(), outputs, &crate::syntax::step::StepSettings::default());
         self.add_task(name, spec, takes, origin, false);
     }
 
@@ -371,7 +373,7 @@ pub(super) fn fits(wanted: &Type, seen: &Type) -> bool {
 }
 
 fn constant(source: &str, ty: &Type) -> Option<onceflow_core::payload::Payload> {
-    let value = expr::eval(source, &expr::Scope::default()).ok()?;
+    let value = expr::eval(source, &expr::Bindings::default()).ok()?;
     super::call::payload(&value.conform(ty).ok()?.into_data(ty).ok()?)
 }
 

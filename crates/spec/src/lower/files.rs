@@ -3,12 +3,12 @@
 
 use super::lower;
 use crate::{
-    FlowFile as FileRead, Input,
+    FlowFile, FlowInput,
     inputs::defaults,
     limits::{FILES_MAX, FLOW_BYTES_MAX, FLOW_NODES_MAX},
-    problem::Report,
-    source::{Source, Text},
-    syntax::{self, Budget, fields::Reader, flow::FlowFile},
+    problem::Diagnostics,
+    source::{SourceFile, Text},
+    syntax::{self, NodeBudget, fields::FieldReader, flow::FlowDecl},
 };
 use onceflow_core::model::{Library, Port};
 use std::{
@@ -22,30 +22,30 @@ use std::{
 #[derive(Clone, Debug)]
 pub(crate) struct Callee {
     pub(crate) name: String,
-    pub(crate) inputs: Vec<Input>,
+    pub(crate) inputs: Vec<FlowInput>,
     /// `None`: something is wrong with it, and was said.
     pub(crate) outputs: Option<Vec<Port>>,
 }
 
 /// All files that were read.
 #[derive(Default)]
-pub(crate) struct Files {
+pub(crate) struct LoadedFiles {
     pub(crate) class: String,
     pub(crate) library: Library,
-    pub(crate) sources: Vec<Source>,
+    pub(crate) sources: Vec<SourceFile>,
     pub(crate) secrets: Vec<String>,
-    pub(crate) read: Vec<FileRead>,
+    pub(crate) read: Vec<FlowFile>,
     by_path: BTreeMap<PathBuf, Option<Callee>>,
 }
 
-impl Files {
+impl LoadedFiles {
     /// None yet; their tasks will be of this class.
     pub(crate) fn of(class: &str) -> Self {
-        Files { class: class.to_owned(), ..Files::default() }
+        LoadedFiles { class: class.to_owned(), ..LoadedFiles::default() }
     }
 
     /// Reads the file that is run; `None` after saying what is wrong.
-    pub(crate) fn main(&mut self, path: &Path, report: &Report) -> Option<(Callee, FlowFile)> {
+    pub(crate) fn main(&mut self, path: &Path, report: &Diagnostics) -> Option<(Callee, FlowDecl)> {
         let (text, digest) = match read(path) {
             Ok(read) => read,
             Err((message, hint)) => {
@@ -54,16 +54,16 @@ impl Files {
             }
         };
         let key = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
-        self.read.push(FileRead { given: path.to_owned(), path: key.clone(), digest });
-        self.load(key, Source::new(path.display().to_string(), text), report)
+        self.read.push(FlowFile { given: path.to_owned(), path: key.clone(), digest });
+        self.load(key, SourceFile::new(path.display().to_string(), text), report)
     }
 
     /// The flow that `file`, written in `from`, means; otherwise why not, if that was not said yet.
     pub(crate) fn callee(
         &mut self,
-        from: &Source,
+        from: &SourceFile,
         file: &Text,
-        report: &Report,
+        report: &Diagnostics,
     ) -> Result<Callee, Option<(String, String)>> {
         let path = Path::new(from.file()).parent().unwrap_or(Path::new("")).join(&file.text);
         let shown: PathBuf = path.components().filter(|part| part.as_os_str() != ".").collect();
@@ -86,16 +86,16 @@ impl Files {
             return Err(Some((format!("`{}` is not a file", file.text), hint)));
         }
         let (text, digest) = read(&path).map_err(Some)?;
-        self.read.push(FileRead { given: path, path: key.clone(), digest });
-        let source = Source::new(shown.display().to_string(), text);
+        self.read.push(FlowFile { given: path, path: key.clone(), digest });
+        let source = SourceFile::new(shown.display().to_string(), text);
         self.load(key, source, report).map(|(callee, _)| callee).ok_or(None)
     }
 
-    fn load(&mut self, key: PathBuf, source: Source, report: &Report) -> Option<(Callee, FlowFile)> {
+    fn load(&mut self, key: PathBuf, source: SourceFile, report: &Diagnostics) -> Option<(Callee, FlowDecl)> {
         self.sources.push(source.clone());
         self.by_path.insert(key.clone(), None);
-        let tree = syntax::parse(&source, Budget { nodes: FLOW_NODES_MAX }, report)?;
-        let reader = Reader { source: &source, report };
+        let tree = syntax::parse(&source, NodeBudget { nodes: FLOW_NODES_MAX }, report)?;
+        let reader = FieldReader { source: &source, report };
         let flow = syntax::flow::read(reader, &tree)?;
         let mut callee = Callee {
             name: self.free_name(&flow.name.text),
@@ -125,8 +125,8 @@ impl Files {
 }
 
 /// The outputs of a flow that is still being lowered, because it comes to call itself: as far as their types are said.
-fn declared(flow: &FlowFile) -> Option<Vec<Port>> {
-    let output = |given: &syntax::outs::Given| {
+fn declared(flow: &FlowDecl) -> Option<Vec<Port>> {
+    let output = |given: &syntax::outs::OutputDecl| {
         let ty = match &given.shape {
             Some(shape) => shape.ty(),
             None => {

@@ -7,10 +7,10 @@ use cel::{
 use onceflow_core::model::Type;
 
 /// What is known about the names an expression mentions.
-pub(super) type Known<'a> = &'a dyn Fn(&[String]) -> Option<Type>;
+pub(super) type TypeLookup<'a> = &'a dyn Fn(&[String]) -> Option<Type>;
 
 /// The type of an expression, if it can be seen.
-pub(super) fn infer(source: &str, known: Known<'_>) -> Option<Type> {
+pub(super) fn infer(source: &str, known: TypeLookup<'_>) -> Option<Type> {
     let program = Program::compile(source).ok()?;
     Infer { known, bound: vec![] }.of(&program.expression().expr)
 }
@@ -44,7 +44,7 @@ pub(super) fn is_data(ty: &Type) -> bool {
 }
 
 struct Infer<'a> {
-    known: Known<'a>,
+    known: TypeLookup<'a>,
     /// Variables of comprehensions.
     bound: Vec<(String, Option<Type>)>,
 }

@@ -2,28 +2,28 @@
 
 use super::{
     Lowering, digest,
-    expression::{Allowed, Take, Takes},
-    frame::port,
+    draft::port,
+    expression::{Allowed, Take, TaskInputs},
 };
 use crate::{
     source::Text,
     syntax::{
-        Key,
-        kinds::Kind as Does,
-        step::{How, Step},
+        MapKey,
+        kinds::StepKind,
+        step::{StepDecl, StepSettings},
     },
 };
 use onceflow_core::model::{Effect, Module, Origin, Port, Resources, TaskSpec, Type, graph::Kind, task::DONE};
 use onceflow_exec::action::{Action, Expr};
 
 impl Lowering<'_> {
-    pub(super) fn leaf(&mut self, step: &Step, name: &str) -> Option<Vec<Port>> {
-        let mut takes = Takes::default();
+    pub(super) fn leaf(&mut self, step: &StepDecl, name: &str) -> Option<Vec<Port>> {
+        let mut takes = TaskInputs::default();
         let before = self.report.len();
         self.aliases(step, name, &mut takes);
         let aliased = takes.clone();
         let made = match &step.kind {
-            Does::Expr(all) => self.expr(step, all, &mut takes),
+            StepKind::Expr(all) => self.expr(step, all, &mut takes),
             _ => self.action(step, &mut takes).map(|action| (action, ports(step))),
         };
         let undo = step.undo.as_ref().map(|undo| (undo, self.action(undo, &mut takes)));
@@ -36,11 +36,11 @@ impl Lowering<'_> {
             }
         }
         let (action, outputs) = made?;
-        if self.report.len() > before && !matches!(step.kind, Does::Expr(_)) {
+        if self.report.len() > before && !matches!(step.kind, StepKind::Expr(_)) {
             return Some(or_done(outputs));
         }
         let mut spec = self.task(&action, takes.ports(), outputs.clone(), &step.how);
-        if let Does::Expr(_) = step.kind {
+        if let StepKind::Expr(_) = step.kind {
             spec.depends = Some(digest::depends(&action, &spec.inputs));
         }
         if let Some((undo, Some(action))) = undo {
@@ -55,7 +55,7 @@ impl Lowering<'_> {
     }
 
     /// What the step gives a name of its own.
-    fn aliases(&mut self, step: &Step, name: &str, takes: &mut Takes) {
+    fn aliases(&mut self, step: &StepDecl, name: &str, takes: &mut TaskInputs) {
         for text in &step.uses {
             let Some(bound) = self.bind(text, 0..text.text.len(), Allowed::default()) else { continue };
             match bound.plain {
@@ -83,7 +83,7 @@ impl Lowering<'_> {
     }
 
     /// Something of every step in `after`: taken, and not looked at.
-    fn wait_for_others(&mut self, takes: &mut Takes) {
+    fn wait_for_others(&mut self, takes: &mut TaskInputs) {
         for after in self.after.clone() {
             let origin = self.origin(after.span);
             let Some(first) = self.first_output(&after) else { continue };
@@ -110,7 +110,12 @@ impl Lowering<'_> {
         }
     }
 
-    fn expr(&mut self, step: &Step, all: &[(Option<Key>, Text)], takes: &mut Takes) -> Option<(Action, Vec<Port>)> {
+    fn expr(
+        &mut self,
+        step: &StepDecl,
+        all: &[(Option<MapKey>, Text)],
+        takes: &mut TaskInputs,
+    ) -> Option<(Action, Vec<Port>)> {
         let (mut sources, mut outputs) = (Vec::new(), Vec::new());
         for (name, text) in all {
             let out = match name {
@@ -136,7 +141,8 @@ impl Lowering<'_> {
             sources.push(bound.source);
         }
         for out in &step.outs {
-            let given = |(name, _): &(Option<Key>, Text)| name.as_ref().is_none_or(|name| name.name == out.name.name);
+            let given =
+                |(name, _): &(Option<MapKey>, Text)| name.as_ref().is_none_or(|name| name.name == out.name.name);
             if !all.iter().any(given) {
                 let message = format!("nothing computes output `{}`", out.name.name);
                 self.say(out.name.span, "OF0105", message, format!("`expr: {{ {}: … }}`", out.name.name));
@@ -146,7 +152,7 @@ impl Lowering<'_> {
     }
 
     /// A task of an executor.
-    pub(super) fn task(&self, action: &Action, inputs: Vec<Port>, outputs: Vec<Port>, how: &How) -> TaskSpec {
+    pub(super) fn task(&self, action: &Action, inputs: Vec<Port>, outputs: Vec<Port>, how: &StepSettings) -> TaskSpec {
         let version = digest::version(action, &inputs, &outputs, &how.version);
         let mut spec = TaskSpec::new(action.executor(), inputs, outputs);
         let is_process = matches!(action, Action::Command(_) | Action::Script(_));
@@ -168,7 +174,7 @@ impl Lowering<'_> {
         spec
     }
 
-    pub(super) fn add_task(&mut self, name: &str, spec: TaskSpec, takes: &Takes, origin: Origin, attempt: bool) {
+    pub(super) fn add_task(&mut self, name: &str, spec: TaskSpec, takes: &TaskInputs, origin: Origin, attempt: bool) {
         let top = self.frames.top();
         for take in &takes.all {
             top.connect(take.from.clone(), port(name, take.port()), take.origin.clone());
@@ -177,7 +183,7 @@ impl Lowering<'_> {
     }
 }
 
-fn ports(step: &Step) -> Vec<Port> {
+fn ports(step: &StepDecl) -> Vec<Port> {
     step.outs.iter().map(|out| Port::new(out.name.name.clone(), out.shape.ty())).collect()
 }
 

@@ -3,18 +3,18 @@
 use crate::{
     source::Text,
     syntax::{
-        Node, What,
-        http::{Body, Http},
-        kinds::Kind,
-        outs::From,
-        step::Step,
+        NodeKind, YamlNode,
+        http::{HttpBodyDecl, HttpDecl},
+        kinds::StepKind,
+        outs::OutputPlace,
+        step::StepDecl,
     },
 };
 use onceflow_exec::{expr, template};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Positions of the steps, each after those it mentions; those that wait for each other come last.
-pub(super) fn order(steps: &[Step]) -> Vec<usize> {
+pub(super) fn order(steps: &[StepDecl]) -> Vec<usize> {
     let positions: BTreeMap<&str, usize> =
         steps.iter().enumerate().map(|(at, step)| (step.name.name.as_str(), at)).collect();
     let mut waits: Vec<BTreeSet<usize>> = Vec::new();
@@ -42,7 +42,7 @@ pub(super) fn order(steps: &[Step]) -> Vec<usize> {
 }
 
 /// The first names of all that a step and the steps inside it mention.
-pub(super) fn mentions(step: &Step) -> BTreeSet<String> {
+pub(super) fn mentions(step: &StepDecl) -> BTreeSet<String> {
     let mut found = Mentions::default();
     found.step(step);
     found.0
@@ -64,7 +64,7 @@ impl Mentions {
         }
     }
 
-    fn step(&mut self, step: &Step) {
+    fn step(&mut self, step: &StepDecl) {
         for (_, text) in &step.ins {
             self.expression(&text.text);
         }
@@ -75,7 +75,7 @@ impl Mentions {
             self.expression(&given.value.text);
         }
         for out in &step.outs {
-            if let From::Path(text) = &out.from {
+            if let OutputPlace::Path(text) = &out.from {
                 self.template(text);
             }
         }
@@ -95,32 +95,32 @@ impl Mentions {
         self.kind(&step.kind);
     }
 
-    fn kind(&mut self, kind: &Kind) {
+    fn kind(&mut self, kind: &StepKind) {
         match kind {
-            Kind::Run(text) => self.template(text),
-            Kind::Script { .. } | Kind::Flow(_) | Kind::Wait(_) => {}
-            Kind::Http(http) => self.http(http),
-            Kind::Expr(all) => all.iter().for_each(|(_, text)| self.expression(&text.text)),
-            Kind::Steps(steps) | Kind::Choose(steps) => steps.iter().for_each(|step| self.step(step)),
+            StepKind::Run(text) => self.template(text),
+            StepKind::Script { .. } | StepKind::Flow(_) | StepKind::Wait(_) => {}
+            StepKind::Http(http) => self.http(http),
+            StepKind::Expr(all) => all.iter().for_each(|(_, text)| self.expression(&text.text)),
+            StepKind::Steps(steps) | StepKind::Choose(steps) => steps.iter().for_each(|step| self.step(step)),
         }
     }
 
-    fn http(&mut self, http: &Http) {
+    fn http(&mut self, http: &HttpDecl) {
         self.template(&http.url);
         http.headers.iter().for_each(|(_, text)| self.template(text));
         match &http.body {
-            Some(Body::Json(node)) => self.json(node),
-            Some(Body::Text(text)) => self.template(text),
-            Some(Body::File(text)) => self.expression(&text.text),
+            Some(HttpBodyDecl::Json(node)) => self.json(node),
+            Some(HttpBodyDecl::Text(text)) => self.template(text),
+            Some(HttpBodyDecl::File(text)) => self.expression(&text.text),
             None => {}
         }
     }
 
-    fn json(&mut self, node: &Node) {
+    fn json(&mut self, node: &YamlNode) {
         match &node.what {
-            What::Scalar(..) => node.text().iter().for_each(|text| self.template(text)),
-            What::List(items) => items.iter().for_each(|item| self.json(item)),
-            What::Map(entries) => entries.iter().for_each(|(_, value)| self.json(value)),
+            NodeKind::Scalar(..) => node.text().iter().for_each(|text| self.template(text)),
+            NodeKind::List(items) => items.iter().for_each(|item| self.json(item)),
+            NodeKind::Map(entries) => entries.iter().for_each(|(_, value)| self.json(value)),
         }
     }
 }

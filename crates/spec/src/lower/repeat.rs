@@ -2,11 +2,11 @@
 
 use super::{
     Lowering,
-    expression::{Allowed, Take, Takes},
-    frame::{Frame, Named, own, port},
+    draft::{GraphDraft, NameTarget, own, port},
+    expression::{Allowed, Take, TaskInputs},
     order,
 };
-use crate::syntax::step::{Repeat, Step};
+use crate::syntax::step::{Repeat, StepDecl};
 use onceflow_core::model::{Endpoint, Graph, Module, Port, Type, graph::Kind};
 
 /// The count, from 0 as in addresses, as the steps inside know it.
@@ -19,15 +19,21 @@ const NEXT: &str = "iteration-next";
 const AGAIN: &str = "while";
 
 impl Lowering<'_> {
-    pub(super) fn repeat(&mut self, step: &Step, repeat: &Repeat, steps: &[Step], name: &str) -> Option<Vec<Port>> {
-        let mut frame = Frame::default();
+    pub(super) fn repeat(
+        &mut self,
+        step: &StepDecl,
+        repeat: &Repeat,
+        steps: &[StepDecl],
+        name: &str,
+    ) -> Option<Vec<Port>> {
+        let mut frame = GraphDraft::default();
         let mut sources = Vec::new();
         for (key, text) in &repeat.carry {
             self.name_is_free(&key.name, key.span);
             let made = format!("{name}-carry-{}", key.name);
             let Some((from, ty)) = self.value(text, 0..text.text.len(), &made, None) else { continue };
             frame.graph.inputs.push(Port::new(key.name.clone(), ty.clone()));
-            frame.names.insert(key.name.clone(), Named::Variable(ty));
+            frame.names.insert(key.name.clone(), NameTarget::Variable(ty));
             sources.push((key.name.clone(), from, self.origin(text.span)));
         }
         let counts = repeat.max.is_some() || order::mentions(step).contains(ITERATION);
@@ -39,7 +45,7 @@ impl Lowering<'_> {
         let ports = self.gives(&step.gives, "out");
         let complete = ports.len() == step.gives.len();
         let given = self.given();
-        self.frames.top().names.insert("out".into(), Named::Given(given));
+        self.frames.top().names.insert("out".into(), NameTarget::Given(given));
         self.carried(repeat, &ports, complete);
         self.again(repeat, counts);
         let body = self.frames.close(name);
@@ -60,12 +66,12 @@ impl Lowering<'_> {
     /// The count: it begins with 0.
     fn count(
         &mut self,
-        frame: &mut Frame,
+        frame: &mut GraphDraft,
         name: &str,
-        step: &Step,
+        step: &StepDecl,
     ) -> (String, Endpoint, onceflow_core::model::Origin) {
         frame.graph.inputs.push(Port::new(ITERATION, Type::Int));
-        frame.names.insert(ITERATION.into(), Named::Variable(Type::Int));
+        frame.names.insert(ITERATION.into(), NameTarget::Variable(Type::Int));
         let origin = self.origin(step.span);
         let first = format!("{name}-{ITERATION}");
         let zero = onceflow_core::payload::Payload::inline([0]);
@@ -112,7 +118,7 @@ impl Lowering<'_> {
         let origin = self.origin(repeat.span);
         let count = Take { path: vec![ITERATION.into()], ty: Type::Int, from: own(ITERATION), origin: origin.clone() };
         if counts {
-            let takes = Takes { all: vec![count.clone()], secrets: vec![] };
+            let takes = TaskInputs { all: vec![count.clone()], secrets: vec![] };
             self.computed(NEXT, format!("{ITERATION} + 1"), &takes, &Type::Int, origin.clone());
             let top = self.frames.top();
             top.graph.outputs.push(Port::new(NEXT, Type::Int));
@@ -121,7 +127,7 @@ impl Lowering<'_> {
         let from = match (&repeat.again, repeat.max) {
             (Some(text), None) => self.condition(text, AGAIN, AGAIN),
             (text, Some(max)) => {
-                let mut takes = Takes::default();
+                let mut takes = TaskInputs::default();
                 let mut source = format!("{ITERATION} + 1 < {max}");
                 if let Some(text) = text {
                     let Some(bound) = self.bind(text, 0..text.text.len(), Allowed::default()) else { return };

@@ -2,14 +2,14 @@
 
 use super::{
     Lowering,
-    frame::{Frame, Named, own, port},
+    draft::{GraphDraft, NameTarget, own, port},
     infer::optional,
     order,
 };
 use crate::syntax::{
-    kinds::Kind as Does,
-    outs::Given,
-    step::{Each, Step},
+    kinds::StepKind,
+    outs::OutputDecl,
+    step::{Each, StepDecl},
 };
 use onceflow_core::model::{Arm, Module, Port, Type, graph::ERROR, graph::Kind, task::DONE};
 
@@ -23,13 +23,13 @@ pub(super) enum Layer {
 
 impl Lowering<'_> {
     /// All these steps, and their names.
-    pub(super) fn steps(&mut self, steps: &[Step]) {
+    pub(super) fn steps(&mut self, steps: &[StepDecl]) {
         for step in steps {
             self.name_is_free(&step.name.name, step.name.span);
         }
         for step in steps {
             let known = leaf_ports(step).map(|ports| face(step, ports));
-            let named = known.map_or(Named::Unclear, Named::Step);
+            let named = known.map_or(NameTarget::Unclear, NameTarget::Step);
             self.frames.top().names.insert(step.name.name.clone(), named);
         }
         for at in order::order(steps) {
@@ -37,7 +37,7 @@ impl Lowering<'_> {
             self.frames.top().at = at;
             let outputs = self.layer(step, &step.name.name, Layer::Each);
             if let Some(outputs) = outputs {
-                self.frames.top().names.insert(step.name.name.clone(), Named::Step(outputs));
+                self.frames.top().names.insert(step.name.name.clone(), NameTarget::Step(outputs));
             }
         }
         self.frames.top().at = steps.len();
@@ -51,7 +51,7 @@ impl Lowering<'_> {
     }
 
     /// The step as a module called `name`, with all that is around it; what that gives.
-    pub(super) fn layer(&mut self, step: &Step, name: &str, layer: Layer) -> Option<Vec<Port>> {
+    pub(super) fn layer(&mut self, step: &StepDecl, name: &str, layer: Layer) -> Option<Vec<Port>> {
         match (layer, &step.each, &step.when) {
             (Layer::Each, Some(each), _) => self.each(step, each, name),
             (Layer::Each | Layer::When, _, Some(_)) => self.when(step, name),
@@ -59,14 +59,14 @@ impl Lowering<'_> {
         }
     }
 
-    fn bare(&mut self, step: &Step, name: &str) -> Option<Vec<Port>> {
+    fn bare(&mut self, step: &StepDecl, name: &str) -> Option<Vec<Port>> {
         let after = self.after.len();
         self.after.extend(step.after.iter().cloned());
         let ports = match (&step.kind, &step.repeat) {
-            (Does::Steps(steps), Some(repeat)) => self.repeat(step, repeat, steps, name),
-            (Does::Steps(steps), None) => self.composite(step, steps, name),
-            (Does::Choose(arms), _) => self.choose(step, arms, name),
-            (Does::Flow(file), _) => self.call(step, file, name),
+            (StepKind::Steps(steps), Some(repeat)) => self.repeat(step, repeat, steps, name),
+            (StepKind::Steps(steps), None) => self.composite(step, steps, name),
+            (StepKind::Choose(arms), _) => self.choose(step, arms, name),
+            (StepKind::Flow(file), _) => self.call(step, file, name),
             _ => self.leaf(step, name),
         };
         self.after.truncate(after);
@@ -74,9 +74,9 @@ impl Lowering<'_> {
     }
 
     /// The step as all there is in the innermost graph; what that graph gives.
-    pub(super) fn body(&mut self, step: &Step, layer: Layer) -> Option<Vec<Port>> {
+    pub(super) fn body(&mut self, step: &StepDecl, layer: Layer) -> Option<Vec<Port>> {
         let nothing_around = step.repeat.is_none() && !step.attempt && (layer == Layer::Bare || step.when.is_none());
-        if let (Does::Steps(steps), true) = (&step.kind, nothing_around) {
+        if let (StepKind::Steps(steps), true) = (&step.kind, nothing_around) {
             let after = self.after.len();
             self.after.extend(step.after.iter().cloned());
             self.steps(steps);
@@ -95,10 +95,10 @@ impl Lowering<'_> {
     }
 
     /// What the innermost graph gives.
-    pub(super) fn gives(&mut self, gives: &[Given], what: &str) -> Vec<Port> {
+    pub(super) fn gives(&mut self, gives: &[OutputDecl], what: &str) -> Vec<Port> {
         let mut ports = Vec::new();
         for given in gives {
-            let wanted = given.shape.as_ref().map(crate::types::Shape::ty);
+            let wanted = given.shape.as_ref().map(crate::types::TypeDecl::ty);
             let module = format!("{what}-{}", given.name.name);
             let range = 0..given.value.text.len();
             let Some((from, ty)) = self.value(&given.value, range, &module, wanted.as_ref()) else { continue };
@@ -119,8 +119,8 @@ impl Lowering<'_> {
         ports
     }
 
-    fn each(&mut self, step: &Step, each: &Each, name: &str) -> Option<Vec<Port>> {
-        let mut frame = Frame::default();
+    fn each(&mut self, step: &StepDecl, each: &Each, name: &str) -> Option<Vec<Port>> {
+        let mut frame = GraphDraft::default();
         let mut sources = Vec::new();
         for (variable, range) in &each.over {
             self.name_is_free(variable, each.text.span);
@@ -141,7 +141,7 @@ impl Lowering<'_> {
                 return None;
             };
             frame.graph.inputs.push(Port::new(variable.clone(), (*inner).clone()));
-            if frame.names.insert(variable.clone(), Named::Variable(*inner)).is_some() {
+            if frame.names.insert(variable.clone(), NameTarget::Variable(*inner)).is_some() {
                 self.say(each.text.span, "OF0123", format!("`{variable}` is here twice"), "");
                 return None;
             }
@@ -161,10 +161,10 @@ impl Lowering<'_> {
         ports.map(listed)
     }
 
-    fn when(&mut self, step: &Step, name: &str) -> Option<Vec<Port>> {
+    fn when(&mut self, step: &StepDecl, name: &str) -> Option<Vec<Port>> {
         let when = step.when.as_ref()?;
         let guard = self.condition(when, &format!("{name}-when"), "when");
-        self.frames.open(Frame::default());
+        self.frames.open(GraphDraft::default());
         let ports = self.body(step, Layer::Bare);
         let body = self.frames.close(name);
         let origin = self.origin(step.span);
@@ -177,24 +177,24 @@ impl Lowering<'_> {
 }
 
 /// What a leaf gives, as far as it says so itself.
-pub(super) fn leaf_ports(step: &Step) -> Option<Vec<Port>> {
+pub(super) fn leaf_ports(step: &StepDecl) -> Option<Vec<Port>> {
     let said = |name: &str| step.outs.iter().any(|out| out.name.name == name);
     match &step.kind {
-        Does::Expr(all) if !all.iter().all(|(name, _)| name.as_ref().is_none_or(|name| said(&name.name))) => None,
-        Does::Flow(_) | Does::Steps(_) | Does::Choose(_) => None,
+        StepKind::Expr(all) if !all.iter().all(|(name, _)| name.as_ref().is_none_or(|name| said(&name.name))) => None,
+        StepKind::Flow(_) | StepKind::Steps(_) | StepKind::Choose(_) => None,
         _ if step.outs.is_empty() => Some(vec![Port::new(DONE, Type::Unit)]),
         _ => Some(step.outs.iter().map(|out| Port::new(out.name.name.clone(), out.shape.ty())).collect()),
     }
 }
 
 /// What a step gives, with all that is around it.
-fn face(step: &Step, ports: Vec<Port>) -> Vec<Port> {
+fn face(step: &StepDecl, ports: Vec<Port>) -> Vec<Port> {
     let ports = attempted(step, ports);
     let ports = if step.when.is_some() { optionals(ports) } else { ports };
     if step.each.is_some() { listed(ports) } else { ports }
 }
 
-fn attempted(step: &Step, ports: Vec<Port>) -> Vec<Port> {
+fn attempted(step: &StepDecl, ports: Vec<Port>) -> Vec<Port> {
     if !step.attempt {
         return ports;
     }

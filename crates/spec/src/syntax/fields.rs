@@ -1,33 +1,33 @@
 //! Taking values apart: what is wanted is asked for, what is wrong is said, and reading goes on.
 
-use super::{Key, Node, What};
+use super::{MapKey, NodeKind, YamlNode};
 use crate::{
-    problem::Report,
-    source::{Source, Span, Text},
+    problem::Diagnostics,
+    source::{SourceFile, Span, Text},
     words,
 };
 
 /// Where values come from, and where problems go.
 #[derive(Clone, Copy)]
-pub(crate) struct Reader<'a> {
-    pub(crate) source: &'a Source,
-    pub(crate) report: &'a Report,
+pub(crate) struct FieldReader<'a> {
+    pub(crate) source: &'a SourceFile,
+    pub(crate) report: &'a Diagnostics,
 }
 
-impl<'a> Reader<'a> {
+impl<'a> FieldReader<'a> {
     pub(crate) fn say(&self, span: Span, code: &'static str, message: impl Into<String>, hint: impl Into<String>) {
         self.report.at(self.source, span, code, message, hint);
     }
 
-    fn wanted(&self, node: &Node, what: &str, wanted: &str) {
+    fn wanted(&self, node: &YamlNode, what: &str, wanted: &str) {
         self.say(node.span, "OF0106", format!("{what} must be {wanted}, but {} stands here", node.found()), "");
     }
 
     /// A map, to be taken apart.
-    pub(crate) fn fields(self, node: &'a Node, what: impl Into<String>) -> Option<Fields<'a>> {
+    pub(crate) fn fields(self, node: &'a YamlNode, what: impl Into<String>) -> Option<Fields<'a>> {
         let what = what.into();
         match &node.what {
-            What::Map(entries) => Some(Fields {
+            NodeKind::Map(entries) => Some(Fields {
                 reader: self,
                 span: node.span,
                 what,
@@ -42,9 +42,9 @@ impl<'a> Reader<'a> {
     }
 
     /// The entries of a map whose keys are the user's own.
-    pub(crate) fn entries(self, node: &'a Node, what: &str) -> &'a [(Key, Node)] {
+    pub(crate) fn entries(self, node: &'a YamlNode, what: &str) -> &'a [(MapKey, YamlNode)] {
         match &node.what {
-            What::Map(entries) => entries,
+            NodeKind::Map(entries) => entries,
             _ if node.is_null() => &[],
             _ => {
                 self.wanted(node, what, "a map");
@@ -53,9 +53,9 @@ impl<'a> Reader<'a> {
         }
     }
 
-    pub(crate) fn list(self, node: &'a Node, what: &str) -> &'a [Node] {
+    pub(crate) fn list(self, node: &'a YamlNode, what: &str) -> &'a [YamlNode] {
         match &node.what {
-            What::List(items) => items,
+            NodeKind::List(items) => items,
             _ => {
                 self.wanted(node, what, "a list");
                 &[]
@@ -63,7 +63,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    pub(crate) fn text(self, node: &Node, what: &str) -> Option<Text> {
+    pub(crate) fn text(self, node: &YamlNode, what: &str) -> Option<Text> {
         let Some(text) = node.text() else {
             self.wanted(node, what, "a text");
             return None;
@@ -83,7 +83,7 @@ impl<'a> Reader<'a> {
     }
 
     /// One of some words.
-    pub(crate) fn word(self, node: &Node, what: &str, words: &[&'static str]) -> Option<&'static str> {
+    pub(crate) fn word(self, node: &YamlNode, what: &str, words: &[&'static str]) -> Option<&'static str> {
         let text = self.text(node, what)?;
         let found = words.iter().find(|word| **word == text.text).copied();
         if found.is_none() {
@@ -93,7 +93,7 @@ impl<'a> Reader<'a> {
         found
     }
 
-    pub(crate) fn bool(self, node: &Node, what: &str) -> Option<bool> {
+    pub(crate) fn bool(self, node: &YamlNode, what: &str) -> Option<bool> {
         match node.to_json() {
             serde_json::Value::Bool(bool) => Some(bool),
             _ => {
@@ -103,7 +103,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    pub(crate) fn int(self, node: &Node, what: &str, least: i64, most: i64) -> Option<i64> {
+    pub(crate) fn int(self, node: &YamlNode, what: &str, least: i64, most: i64) -> Option<i64> {
         let Some(int) = node.to_json().as_i64() else {
             self.wanted_value(node, what, "a whole number");
             return None;
@@ -116,7 +116,7 @@ impl<'a> Reader<'a> {
         Some(int)
     }
 
-    pub(crate) fn number(self, node: &Node, what: &str) -> Option<f64> {
+    pub(crate) fn number(self, node: &YamlNode, what: &str) -> Option<f64> {
         let number = node.to_json().as_f64();
         if number.is_none() {
             self.wanted_value(node, what, "a number");
@@ -124,7 +124,7 @@ impl<'a> Reader<'a> {
         number
     }
 
-    fn wanted_value(self, node: &Node, what: &str, wanted: &str) {
+    fn wanted_value(self, node: &YamlNode, what: &str, wanted: &str) {
         match node.text() {
             Some(text) => {
                 let message = format!("{what} must be {wanted}, but `{}` stands here", clipped(&text.text));
@@ -134,7 +134,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    pub(crate) fn duration(self, node: &Node, what: &str) -> Option<u64> {
+    pub(crate) fn duration(self, node: &YamlNode, what: &str) -> Option<u64> {
         let text = self.text(node, what)?;
         let ms = words::duration_ms(&text.text);
         if ms.is_none() {
@@ -144,7 +144,7 @@ impl<'a> Reader<'a> {
         ms
     }
 
-    pub(crate) fn size(self, node: &Node, what: &str) -> Option<u64> {
+    pub(crate) fn size(self, node: &YamlNode, what: &str) -> Option<u64> {
         let text = self.text(node, what)?;
         let bytes = words::size_bytes(&text.text);
         if bytes.is_none() {
@@ -180,22 +180,22 @@ pub(crate) fn clipped(text: &str) -> String {
 
 /// A map whose keys are known to the language.
 pub(crate) struct Fields<'a> {
-    pub(crate) reader: Reader<'a>,
+    pub(crate) reader: FieldReader<'a>,
     pub(crate) span: Span,
     what: String,
-    left: Vec<(&'a Key, &'a Node)>,
+    left: Vec<(&'a MapKey, &'a YamlNode)>,
     known: Vec<&'static str>,
 }
 
 impl<'a> Fields<'a> {
-    pub(crate) fn take(&mut self, name: &'static str) -> Option<(&'a Key, &'a Node)> {
+    pub(crate) fn take(&mut self, name: &'static str) -> Option<(&'a MapKey, &'a YamlNode)> {
         self.known.push(name);
         let at = self.left.iter().position(|(key, _)| key.name == name)?;
         Some(self.left.remove(at))
     }
 
     /// The value of a key, if something stands there.
-    pub(crate) fn get(&mut self, name: &'static str) -> Option<&'a Node> {
+    pub(crate) fn get(&mut self, name: &'static str) -> Option<&'a YamlNode> {
         self.take(name).map(|(_, node)| node).filter(|node| !node.is_null())
     }
 

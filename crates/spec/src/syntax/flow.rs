@@ -1,47 +1,47 @@
 //! A flow file as a whole: its inputs, its steps, its outputs, and what holds for all of it.
 
 use super::{
-    Key, Node, What,
-    fields::Reader,
-    outs::{self, Given},
-    step::{self, Step},
+    MapKey, NodeKind, YamlNode,
+    fields::FieldReader,
+    outs::{self, OutputDecl},
+    step::{self, StepDecl},
 };
 use crate::{
     ResultsMode,
     source::{Span, Text},
-    types::{self, Shape},
+    types::{self, TypeDecl},
 };
 use onceflow_exec::action::Shell;
 
 /// What a flow file says.
 #[derive(Clone, Debug)]
-pub(crate) struct FlowFile {
+pub(crate) struct FlowDecl {
     pub(crate) name: Text,
     pub(crate) description: Option<String>,
     pub(crate) inputs: Vec<InputDecl>,
     pub(crate) secrets: Vec<Text>,
-    pub(crate) env: Vec<(Key, Text)>,
+    pub(crate) env: Vec<(MapKey, Text)>,
     pub(crate) shell: Option<Shell>,
     pub(crate) keep_ms: Option<u64>,
     pub(crate) history_ms: Option<u64>,
     pub(crate) finish_independent: bool,
     pub(crate) store_inputs: bool,
     pub(crate) results_mode: Option<ResultsMode>,
-    pub(crate) steps: Vec<Step>,
-    pub(crate) outputs: Vec<Given>,
+    pub(crate) steps: Vec<StepDecl>,
+    pub(crate) outputs: Vec<OutputDecl>,
 }
 
 /// An input of a flow.
 #[derive(Clone, Debug)]
 pub(crate) struct InputDecl {
-    pub(crate) name: Key,
-    pub(crate) shape: Shape,
-    pub(crate) default: Option<Node>,
+    pub(crate) name: MapKey,
+    pub(crate) shape: TypeDecl,
+    pub(crate) default: Option<YamlNode>,
     pub(crate) help: Option<String>,
 }
 
 /// What a tree says; `None` if it is no flow at all.
-pub(crate) fn read(reader: Reader<'_>, root: &Node) -> Option<FlowFile> {
+pub(crate) fn read(reader: FieldReader<'_>, root: &YamlNode) -> Option<FlowDecl> {
     let mut fields = reader.fields(root, "a flow file")?;
     fields.span = Span::new(root.span.start, root.span.start);
     let name = fields.text("flow");
@@ -50,8 +50,8 @@ pub(crate) fn read(reader: Reader<'_>, root: &Node) -> Option<FlowFile> {
         None => fields.missing("name", "`flow: NAME` comes first"),
     }
     let on_failure = ["stop", "finish_independent"];
-    let flow = FlowFile {
-        name: name.unwrap_or(Text { text: "flow".into(), span: root.span, style: crate::source::Style::Plain }),
+    let flow = FlowDecl {
+        name: name.unwrap_or(Text { text: "flow".into(), span: root.span, style: crate::source::ScalarQuoting::Plain }),
         description: fields.text("description").map(|text| text.text),
         inputs: fields.get("inputs").map(|node| read_inputs(reader, node)).unwrap_or_default(),
         secrets: fields.get("secrets").map(|node| read_secrets(reader, node)).unwrap_or_default(),
@@ -78,7 +78,7 @@ pub(crate) fn read(reader: Reader<'_>, root: &Node) -> Option<FlowFile> {
     Some(flow)
 }
 
-fn flow_name(reader: Reader<'_>, name: &Text) {
+fn flow_name(reader: FieldReader<'_>, name: &Text) {
     let plain = |letter: char| letter.is_ascii_alphanumeric() || letter == '_' || letter == '-';
     if name.text.is_empty() || name.text.len() > 100 || !name.text.chars().all(plain) {
         let shown = super::fields::clipped(&name.text);
@@ -87,7 +87,7 @@ fn flow_name(reader: Reader<'_>, name: &Text) {
     }
 }
 
-fn read_secrets(reader: Reader<'_>, node: &Node) -> Vec<Text> {
+fn read_secrets(reader: FieldReader<'_>, node: &YamlNode) -> Vec<Text> {
     let names = step::words_of(reader, node, "`secrets`");
     for name in &names {
         let plain = |letter: char| letter.is_ascii_alphanumeric() || letter == '_';
@@ -99,24 +99,24 @@ fn read_secrets(reader: Reader<'_>, node: &Node) -> Vec<Text> {
     names
 }
 
-fn read_inputs(reader: Reader<'_>, node: &Node) -> Vec<InputDecl> {
+fn read_inputs(reader: FieldReader<'_>, node: &YamlNode) -> Vec<InputDecl> {
     reader.entries(node, "`inputs`").iter().filter_map(|(key, node)| read_input(reader, key, node)).collect()
 }
 
-fn read_input(reader: Reader<'_>, name: &Key, node: &Node) -> Option<InputDecl> {
+fn read_input(reader: FieldReader<'_>, name: &MapKey, node: &YamlNode) -> Option<InputDecl> {
     reader.member(&name.name, name.span, "an input");
     const OWN: &[&str] = &["type", "enum", "default", "help", "optional"];
     let long = match &node.what {
-        What::Map(entries) => entries.iter().any(|(key, _)| OWN.contains(&key.name.as_str())),
+        NodeKind::Map(entries) => entries.iter().any(|(key, _)| OWN.contains(&key.name.as_str())),
         _ => false,
     };
     if !long {
         if node.is_null() {
             let message = format!("input `{}` has no type", name.name);
             reader.say(name.span, "OF0105", message, format!("`{}: file`, for example", name.name));
-            return Some(InputDecl { name: name.clone(), shape: Shape::UNCLEAR, default: None, help: None });
+            return Some(InputDecl { name: name.clone(), shape: TypeDecl::UNCLEAR, default: None, help: None });
         }
-        let shape = types::read(reader, node).unwrap_or(Shape::UNCLEAR);
+        let shape = types::read(reader, node).unwrap_or(TypeDecl::UNCLEAR);
         return Some(InputDecl { name: name.clone(), shape, default: None, help: None });
     }
     let mut fields = reader.fields(node, format!("input `{}`", name.name))?;
@@ -130,15 +130,15 @@ fn read_input(reader: Reader<'_>, name: &Key, node: &Node) -> Option<InputDecl> 
     }
     fields.finish();
     let shape = match (ty, choices) {
-        (Some(ty), None) => ty.unwrap_or(Shape::UNCLEAR),
+        (Some(ty), None) => ty.unwrap_or(TypeDecl::UNCLEAR),
         (ty, Some((span, words))) => {
-            let text = Shape::Plain(onceflow_core::model::Type::Text);
+            let text = TypeDecl::Plain(onceflow_core::model::Type::Text);
             if ty.flatten().is_some_and(|ty| *ty.required() != text) {
                 reader.say(span, "OF0113", format!("input `{}` has choices, so it is text", name.name), "");
             }
-            Shape::Enum(words.into_iter().map(|word| word.text).collect())
+            TypeDecl::Enum(words.into_iter().map(|word| word.text).collect())
         }
-        (None, None) => Shape::UNCLEAR,
+        (None, None) => TypeDecl::UNCLEAR,
     };
     let shape = if optional { shape.optional() } else { shape };
     Some(InputDecl { name: name.clone(), shape, default, help })

@@ -1,25 +1,25 @@
 //! A call over HTTP: where to, with what, and which answers are good.
 
-use super::{Key, Node, What, fields::Reader};
+use super::{MapKey, NodeKind, YamlNode, fields::FieldReader};
 use crate::source::{Span, Text};
 use onceflow_exec::action::StatusRange;
 
 /// A call as it is written down.
 #[derive(Clone, Debug)]
-pub(crate) struct Http {
+pub(crate) struct HttpDecl {
     pub(crate) method: String,
     pub(crate) url: Text,
-    pub(crate) headers: Vec<(Key, Text)>,
-    pub(crate) body: Option<Body>,
+    pub(crate) headers: Vec<(MapKey, Text)>,
+    pub(crate) body: Option<HttpBodyDecl>,
     pub(crate) key_header: Option<String>,
     pub(crate) accept: Vec<StatusRange>,
 }
 
 /// What is sent.
 #[derive(Clone, Debug)]
-pub(crate) enum Body {
+pub(crate) enum HttpBodyDecl {
     /// Texts in it may have holes.
-    Json(Node),
+    Json(YamlNode),
     Text(Text),
     /// An expression that gives a file.
     File(Text),
@@ -27,7 +27,7 @@ pub(crate) enum Body {
 
 const METHODS: &[&str] = &["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"];
 
-pub(crate) fn read(reader: Reader<'_>, node: &Node) -> Option<Http> {
+pub(crate) fn read(reader: FieldReader<'_>, node: &YamlNode) -> Option<HttpDecl> {
     let mut fields = reader.fields(node, "`http`")?;
     let method = fields.get("method").and_then(|node| reader.word(node, "`method`", METHODS));
     let url = fields.text("url");
@@ -44,32 +44,32 @@ pub(crate) fn read(reader: Reader<'_>, node: &Node) -> Option<Http> {
         reader.say(several[1].0.span, "OF0136", "a call sends one of `json`, `text` and `file`", "");
     }
     let body = match (json, text, file) {
-        (Some((_, node)), ..) => Some(Body::Json(node.clone())),
-        (_, Some((_, node)), _) => reader.text(node, "`text`").map(Body::Text),
-        (_, _, Some((_, node))) => reader.text(node, "`file`").map(Body::File),
+        (Some((_, node)), ..) => Some(HttpBodyDecl::Json(node.clone())),
+        (_, Some((_, node)), _) => reader.text(node, "`text`").map(HttpBodyDecl::Text),
+        (_, _, Some((_, node))) => reader.text(node, "`file`").map(HttpBodyDecl::File),
         _ => None,
     };
     let method = method.unwrap_or(if body.is_some() { "POST" } else { "GET" }).to_owned();
-    Some(Http { method, url: url?, headers, body, key_header, accept })
+    Some(HttpDecl { method, url: url?, headers, body, key_header, accept })
 }
 
 fn is_header(name: &str) -> bool {
     !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte))
 }
 
-fn check_header(reader: Reader<'_>, name: &str, span: Span) {
+fn check_header(reader: FieldReader<'_>, name: &str, span: Span) {
     if !is_header(name) {
         reader.say(span, "OF0136", format!("`{name}` cannot be the name of a header"), "");
     }
 }
 
-fn header_name(reader: Reader<'_>, node: &Node) -> Option<String> {
+fn header_name(reader: FieldReader<'_>, node: &YamlNode) -> Option<String> {
     let text = reader.text(node, "`key_header`")?;
     check_header(reader, &text.text, text.span);
     Some(text.text)
 }
 
-fn read_headers(reader: Reader<'_>, node: &Node) -> Vec<(Key, Text)> {
+fn read_headers(reader: FieldReader<'_>, node: &YamlNode) -> Vec<(MapKey, Text)> {
     let mut found = Vec::new();
     for (key, node) in reader.entries(node, "`headers`") {
         check_header(reader, &key.name, key.span);
@@ -78,15 +78,15 @@ fn read_headers(reader: Reader<'_>, node: &Node) -> Vec<(Key, Text)> {
     found
 }
 
-fn read_accept(reader: Reader<'_>, node: &Node) -> Vec<StatusRange> {
+fn read_accept(reader: FieldReader<'_>, node: &YamlNode) -> Vec<StatusRange> {
     let nodes = match &node.what {
-        What::List(nodes) => nodes.as_slice(),
+        NodeKind::List(nodes) => nodes.as_slice(),
         _ => std::slice::from_ref(node),
     };
     nodes.iter().filter_map(|node| read_status(reader, node)).collect()
 }
 
-fn read_status(reader: Reader<'_>, node: &Node) -> Option<StatusRange> {
+fn read_status(reader: FieldReader<'_>, node: &YamlNode) -> Option<StatusRange> {
     let text = reader.text(node, "`accept`")?;
     let status = |text: &str| text.trim().parse::<u16>().ok().filter(|status| (100..600).contains(status));
     let range = match text.text.split_once('-') {

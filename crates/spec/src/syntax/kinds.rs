@@ -1,42 +1,42 @@
 //! What a step does: one of eight things.
 
 use super::{
-    Key, Node, What,
-    fields::{Fields, Reader},
-    http::{self, Http},
-    step::{self, Step},
+    MapKey, NodeKind, YamlNode,
+    fields::{FieldReader, Fields},
+    http::{self, HttpDecl},
+    step::{self, StepDecl},
 };
 use crate::{source::Text, words};
 
 /// What a step does.
 #[derive(Clone, Debug)]
-pub(crate) enum Kind {
+pub(crate) enum StepKind {
     Run(Text),
     Script {
         interpreter: Vec<String>,
         code: Text,
     },
-    Http(Http),
+    Http(HttpDecl),
     /// Expressions by the names of outputs; without a name, it is the one of `out`.
-    Expr(Vec<(Option<Key>, Text)>),
+    Expr(Vec<(Option<MapKey>, Text)>),
     /// The name of an event.
     Wait(Text),
     Flow(Text),
-    Steps(Vec<Step>),
-    Choose(Vec<Step>),
+    Steps(Vec<StepDecl>),
+    Choose(Vec<StepDecl>),
 }
 
-impl Kind {
+impl StepKind {
     /// Whether it does something itself.
     pub(crate) fn is_leaf(&self) -> bool {
-        !matches!(self, Kind::Flow(_) | Kind::Steps(_) | Kind::Choose(_))
+        !matches!(self, StepKind::Flow(_) | StepKind::Steps(_) | StepKind::Choose(_))
     }
 }
 
 const KINDS: &[&str] = &["run", "script", "http", "expr", "wait", "flow", "steps", "choose"];
 
 /// What the fields of a step say; `None` after saying what is wrong.
-pub(crate) fn read(fields: &mut Fields<'_>, what: &str) -> Option<Kind> {
+pub(crate) fn read(fields: &mut Fields<'_>, what: &str) -> Option<StepKind> {
     let reader = fields.reader;
     let mut found: Vec<_> = KINDS.iter().filter_map(|kind| fields.take(kind)).collect();
     let code = fields.take("code");
@@ -60,20 +60,20 @@ pub(crate) fn read(fields: &mut Fields<'_>, what: &str) -> Option<Kind> {
         );
     }
     Some(match key.name.as_str() {
-        "run" => Kind::Run(reader.text(node, "`run`")?),
-        "script" => Kind::Script { interpreter: interpreter(reader, node)?, code: read_code(fields, code)? },
-        "http" => Kind::Http(http::read(reader, node)?),
-        "expr" => Kind::Expr(read_expr(reader, node)?),
-        "wait" => Kind::Wait(reader.text(node, "`wait`")?),
-        "flow" => Kind::Flow(reader.text(node, "`flow`")?),
-        "steps" => Kind::Steps(step::read_all(reader, node)),
-        _ => Kind::Choose(read_arms(reader, node, what)),
+        "run" => StepKind::Run(reader.text(node, "`run`")?),
+        "script" => StepKind::Script { interpreter: interpreter(reader, node)?, code: read_code(fields, code)? },
+        "http" => StepKind::Http(http::read(reader, node)?),
+        "expr" => StepKind::Expr(read_expr(reader, node)?),
+        "wait" => StepKind::Wait(reader.text(node, "`wait`")?),
+        "flow" => StepKind::Flow(reader.text(node, "`flow`")?),
+        "steps" => StepKind::Steps(step::read_all(reader, node)),
+        _ => StepKind::Choose(read_arms(reader, node, what)),
     })
 }
 
-fn interpreter(reader: Reader<'_>, node: &Node) -> Option<Vec<String>> {
+fn interpreter(reader: FieldReader<'_>, node: &YamlNode) -> Option<Vec<String>> {
     let words: Vec<String> = match &node.what {
-        What::List(_) => step::words_of(reader, node, "`script`").into_iter().map(|word| word.text).collect(),
+        NodeKind::List(_) => step::words_of(reader, node, "`script`").into_iter().map(|word| word.text).collect(),
         _ => {
             let text = reader.text(node, "`script`")?;
             if text.text.contains('\n') {
@@ -91,7 +91,7 @@ fn interpreter(reader: Reader<'_>, node: &Node) -> Option<Vec<String>> {
     Some(words)
 }
 
-fn read_code(fields: &Fields<'_>, code: Option<(&Key, &Node)>) -> Option<Text> {
+fn read_code(fields: &Fields<'_>, code: Option<(&MapKey, &YamlNode)>) -> Option<Text> {
     match code {
         Some((_, node)) => fields.reader.text(node, "`code`"),
         None => {
@@ -101,8 +101,8 @@ fn read_code(fields: &Fields<'_>, code: Option<(&Key, &Node)>) -> Option<Text> {
     }
 }
 
-fn read_expr(reader: Reader<'_>, node: &Node) -> Option<Vec<(Option<Key>, Text)>> {
-    if let What::Scalar(..) = node.what {
+fn read_expr(reader: FieldReader<'_>, node: &YamlNode) -> Option<Vec<(Option<MapKey>, Text)>> {
+    if let NodeKind::Scalar(..) = node.what {
         return Some(vec![(None, reader.text(node, "`expr`")?)]);
     }
     let mut found = Vec::new();
@@ -117,11 +117,11 @@ fn read_expr(reader: Reader<'_>, node: &Node) -> Option<Vec<(Option<Key>, Text)>
     Some(found)
 }
 
-fn read_arms(reader: Reader<'_>, node: &Node, what: &str) -> Vec<Step> {
+fn read_arms(reader: FieldReader<'_>, node: &YamlNode, what: &str) -> Vec<StepDecl> {
     let mut arms = Vec::new();
     let nodes = reader.list(node, "`choose`");
     for (at, node) in nodes.iter().enumerate() {
-        let name = Key { name: format!("arm{}", at + 1), span: node.span };
+        let name = MapKey { name: format!("arm{}", at + 1), span: node.span };
         let label = format!("arm {} of {what}", at + 1);
         let Some(arm) = step::read(reader, &name, node, &label) else { continue };
         if arm.when.is_none() && at + 1 < nodes.len() {

@@ -1,10 +1,10 @@
 //! A step: what it does, what it takes and gives, how often, when, and under which conditions.
 
 use super::{
-    Key, Node, What,
-    fields::{Fields, Reader, clipped},
-    kinds::{self, Kind},
-    outs::{self, Given, Out},
+    MapKey, NodeKind, YamlNode,
+    fields::{FieldReader, Fields, clipped},
+    kinds::{self, StepKind},
+    outs::{self, LeafOutput, OutputDecl},
 };
 use crate::{
     limits::{self, CPUS_MAX},
@@ -16,38 +16,38 @@ use onceflow_exec::action::Shell;
 
 /// A step as it is written down.
 #[derive(Clone, Debug)]
-pub(crate) struct Step {
-    pub(crate) name: Key,
+pub(crate) struct StepDecl {
+    pub(crate) name: MapKey,
     pub(crate) span: Span,
-    pub(crate) kind: Kind,
+    pub(crate) kind: StepKind,
     /// What it is given by a name of its own; for a call, the inputs of that flow.
-    pub(crate) ins: Vec<(Key, Text)>,
+    pub(crate) ins: Vec<(MapKey, Text)>,
     /// What it is given by the names that it has.
     pub(crate) uses: Vec<Text>,
     /// What a leaf gives.
-    pub(crate) outs: Vec<Out>,
+    pub(crate) outs: Vec<LeafOutput>,
     /// What a graph of steps gives.
-    pub(crate) gives: Vec<Given>,
+    pub(crate) gives: Vec<OutputDecl>,
     pub(crate) each: Option<Each>,
     pub(crate) at_most: Option<u32>,
     pub(crate) when: Option<Text>,
     pub(crate) repeat: Option<Repeat>,
     pub(crate) attempt: bool,
     pub(crate) after: Vec<Text>,
-    pub(crate) undo: Option<Box<Step>>,
-    pub(crate) how: How,
+    pub(crate) undo: Option<Box<StepDecl>>,
+    pub(crate) how: StepSettings,
 }
 
 /// How a leaf is run.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct How {
+pub(crate) struct StepSettings {
     pub(crate) effect: Option<Effect>,
     pub(crate) retry: Retry,
     pub(crate) timeout_ms: Option<u64>,
     pub(crate) cpu_milli: Option<u32>,
     pub(crate) memory_bytes: Option<u64>,
     pub(crate) version: String,
-    pub(crate) env: Vec<(Key, Text)>,
+    pub(crate) env: Vec<(MapKey, Text)>,
     pub(crate) secrets: Vec<Text>,
     pub(crate) shell: Option<Shell>,
     pub(crate) labels: Vec<String>,
@@ -65,7 +65,7 @@ pub(crate) struct Each {
 #[derive(Clone, Debug)]
 pub(crate) struct Repeat {
     pub(crate) span: Span,
-    pub(crate) carry: Vec<(Key, Text)>,
+    pub(crate) carry: Vec<(MapKey, Text)>,
     pub(crate) again: Option<Text>,
     pub(crate) max: Option<i64>,
 }
@@ -75,13 +75,13 @@ const LEAF_KEYS: &[&str] =
     &["effect", "undo", "retry", "timeout", "resources", "version", "env", "secrets", "shell", "labels"];
 
 /// The steps of a map, in order.
-pub(crate) fn read_all(reader: Reader<'_>, node: &Node) -> Vec<Step> {
+pub(crate) fn read_all(reader: FieldReader<'_>, node: &YamlNode) -> Vec<StepDecl> {
     let entries = reader.entries(node, "`steps`");
     entries.iter().filter_map(|(key, node)| read(reader, key, node, &format!("step `{}`", key.name))).collect()
 }
 
 /// A step; `None` if it is none at all.
-pub(crate) fn read(reader: Reader<'_>, name: &Key, node: &Node, what: &str) -> Option<Step> {
+pub(crate) fn read(reader: FieldReader<'_>, name: &MapKey, node: &YamlNode, what: &str) -> Option<StepDecl> {
     reader.name(&name.name, name.span, "a step");
     let mut fields = reader.fields(node, what)?;
     fields.span = name.span;
@@ -89,7 +89,7 @@ pub(crate) fn read(reader: Reader<'_>, name: &Key, node: &Node, what: &str) -> O
     let when = fields.text("when");
     let each = fields.text("each").and_then(|text| read_each(reader, text));
     let kind = kinds::read(&mut fields, what);
-    let mut step = Step {
+    let mut step = StepDecl {
         name: name.clone(),
         span: name.span,
         outs: vec![],
@@ -104,11 +104,11 @@ pub(crate) fn read(reader: Reader<'_>, name: &Key, node: &Node, what: &str) -> O
         after: fields.get("after").map(|node| words_of(reader, node, "`after`")).unwrap_or_default(),
         undo: read_undo(reader, &mut fields, name),
         how: read_how(reader, &mut fields),
-        kind: Kind::Steps(vec![]),
+        kind: StepKind::Steps(vec![]),
     };
     match fields.get("in") {
-        Some(node) if matches!(node.what, What::List(_)) => step.uses = words_of(reader, node, "`in`"),
-        Some(node) => step.ins = expressions(reader, node, "`in`", matches!(kind, Some(Kind::Flow(_)))),
+        Some(node) if matches!(node.what, NodeKind::List(_)) => step.uses = words_of(reader, node, "`in`"),
+        Some(node) => step.ins = expressions(reader, node, "`in`", matches!(kind, Some(StepKind::Flow(_)))),
         None => {}
     }
     let out = fields.take("out");
@@ -116,9 +116,9 @@ pub(crate) fn read(reader: Reader<'_>, name: &Key, node: &Node, what: &str) -> O
     step.kind = kind?;
     if let Some((key, node)) = out {
         match &step.kind {
-            Kind::Steps(_) => step.gives = outs::read_given(reader, node, "`out`"),
-            Kind::Flow(_) | Kind::Choose(_) => {
-                let who = if matches!(step.kind, Kind::Flow(_)) { "the flow says" } else { "the arms say" };
+            StepKind::Steps(_) => step.gives = outs::read_given(reader, node, "`out`"),
+            StepKind::Flow(_) | StepKind::Choose(_) => {
+                let who = if matches!(step.kind, StepKind::Flow(_)) { "the flow says" } else { "the arms say" };
                 let message = format!("{what} has no `out` of its own: {who} what it gives");
                 reader.say(key.span, "OF0113", message, "leave it out");
             }
@@ -131,7 +131,7 @@ pub(crate) fn read(reader: Reader<'_>, name: &Key, node: &Node, what: &str) -> O
 }
 
 /// What is allowed, and probably not meant.
-fn doubts(reader: Reader<'_>, step: &Step, what: &str) {
+fn doubts(reader: FieldReader<'_>, step: &StepDecl, what: &str) {
     if step.how.effect == Some(Effect::AtMostOnce) && step.how.retry.attempts > 1 {
         let message = format!(
             "{what} is `at_most_once`, so a `retry` is made only of an attempt that never began: one that began is never \
@@ -139,8 +139,8 @@ fn doubts(reader: Reader<'_>, step: &Step, what: &str) {
         );
         reader.warn(step.span, message);
     }
-    let path = |out: &Out| match &out.from {
-        outs::From::Path(path) if !path.text.contains("${{") => {
+    let path = |out: &LeafOutput| match &out.from {
+        outs::OutputPlace::Path(path) if !path.text.contains("${{") => {
             Some(path.text.trim_start_matches("./").trim_end_matches('/').to_owned())
         }
         _ => None,
@@ -154,7 +154,7 @@ fn doubts(reader: Reader<'_>, step: &Step, what: &str) {
     }
 }
 
-fn combinations(reader: Reader<'_>, step: &Step, leaf_keys: &[&str], what: &str) {
+fn combinations(reader: FieldReader<'_>, step: &StepDecl, leaf_keys: &[&str], what: &str) {
     let is_leaf = step.kind.is_leaf();
     if !is_leaf && !leaf_keys.is_empty() {
         let message = format!("{what} does nothing itself, so it has no {}", words::list(leaf_keys.iter().copied()));
@@ -164,27 +164,27 @@ fn combinations(reader: Reader<'_>, step: &Step, leaf_keys: &[&str], what: &str)
         reader.say(step.span, "OF0113", format!("{what} has `at_most`, but no `each`"), "");
     }
     if let Some(repeat) = &step.repeat
-        && !matches!(step.kind, Kind::Steps(_))
+        && !matches!(step.kind, StepKind::Steps(_))
     {
         let hint = "put it into `steps:` of its own, with an `out:` that gives what is carried";
         reader.say(repeat.span, "OF0113", format!("{what} has a `loop`, but no `steps`"), hint);
     }
-    if matches!(step.kind, Kind::Steps(_) | Kind::Choose(_)) && !(step.ins.is_empty() && step.uses.is_empty()) {
+    if matches!(step.kind, StepKind::Steps(_) | StepKind::Choose(_)) && !(step.ins.is_empty() && step.uses.is_empty()) {
         let hint = "steps inside see the names around them";
         reader.say(step.span, "OF0113", format!("{what} has steps inside, so it has no `in`"), hint);
     }
-    if let (Kind::Flow(_), Some(used)) = (&step.kind, step.uses.first()) {
+    if let (StepKind::Flow(_), Some(used)) = (&step.kind, step.uses.first()) {
         let hint = "`in: { NAME: … }` names the inputs of the flow";
         reader.say(used.span, "OF0106", "`in` of a call must be a map, but a list stands here", hint);
     }
-    if let (Some(when), Kind::Choose(_)) = (&step.when, &step.kind) {
+    if let (Some(when), StepKind::Choose(_)) = (&step.when, &step.kind) {
         let hint = "put it into the `when` of the arms";
         reader.say(when.span, "OF0113", format!("{what} has both `choose` and `when`"), hint);
     }
 }
 
 /// A map of expressions under the user's own names.
-pub(crate) fn expressions(reader: Reader<'_>, node: &Node, what: &str, is_call: bool) -> Vec<(Key, Text)> {
+pub(crate) fn expressions(reader: FieldReader<'_>, node: &YamlNode, what: &str, is_call: bool) -> Vec<(MapKey, Text)> {
     let entries = reader.entries(node, what).iter();
     entries
         .filter_map(|(key, node)| {
@@ -198,14 +198,14 @@ pub(crate) fn expressions(reader: Reader<'_>, node: &Node, what: &str, is_call: 
 }
 
 /// A list of words, or one.
-pub(crate) fn words_of(reader: Reader<'_>, node: &Node, what: &str) -> Vec<Text> {
+pub(crate) fn words_of(reader: FieldReader<'_>, node: &YamlNode, what: &str) -> Vec<Text> {
     match &node.what {
-        What::Scalar(..) => reader.text(node, what).into_iter().collect(),
+        NodeKind::Scalar(..) => reader.text(node, what).into_iter().collect(),
         _ => reader.list(node, what).iter().filter_map(|node| reader.text(node, what)).collect(),
     }
 }
 
-fn read_each(reader: Reader<'_>, text: Text) -> Option<Each> {
+fn read_each(reader: FieldReader<'_>, text: Text) -> Option<Each> {
     match split_each(&text.text) {
         Some(over) => {
             for (name, _) in &over {
@@ -269,7 +269,7 @@ fn arguments(text: &str) -> Vec<usize> {
     lengths
 }
 
-fn read_repeat(reader: Reader<'_>, node: &Node) -> Option<Repeat> {
+fn read_repeat(reader: FieldReader<'_>, node: &YamlNode) -> Option<Repeat> {
     let mut fields = reader.fields(node, "`loop`")?;
     let carry = fields.get("carry").map(|node| expressions(reader, node, "`carry`", false)).unwrap_or_default();
     let again = fields.text("while");
@@ -281,14 +281,14 @@ fn read_repeat(reader: Reader<'_>, node: &Node) -> Option<Repeat> {
     Some(Repeat { span: node.span, carry, again, max })
 }
 
-fn read_undo(reader: Reader<'_>, fields: &mut Fields<'_>, name: &Key) -> Option<Box<Step>> {
+fn read_undo(reader: FieldReader<'_>, fields: &mut Fields<'_>, name: &MapKey) -> Option<Box<StepDecl>> {
     let (key, node) = fields.take("undo")?;
-    let own = Key { name: name.name.clone(), span: key.span };
+    let own = MapKey { name: name.name.clone(), span: key.span };
     // A bad name was said about the step already.
-    let own = if words::bad_name(&own.name).is_some() { Key { name: "undo".into(), ..own } } else { own };
+    let own = if words::bad_name(&own.name).is_some() { MapKey { name: "undo".into(), ..own } } else { own };
     let step = read(reader, &own, node, &format!("`undo` of step `{}`", name.name))?;
     let plain = step.each.is_none() && step.when.is_none() && !step.attempt && step.after.is_empty();
-    let is_task = matches!(step.kind, Kind::Run(_) | Kind::Script { .. } | Kind::Http(_));
+    let is_task = matches!(step.kind, StepKind::Run(_) | StepKind::Script { .. } | StepKind::Http(_));
     let gives_and_takes = !step.outs.is_empty() || !step.ins.is_empty() || !step.uses.is_empty();
     if !is_task || !plain || step.undo.is_some() || gives_and_takes {
         let hint = "it sees what its step sees";
@@ -298,8 +298,8 @@ fn read_undo(reader: Reader<'_>, fields: &mut Fields<'_>, name: &Key) -> Option<
     Some(Box::new(step))
 }
 
-fn read_how(reader: Reader<'_>, fields: &mut Fields<'_>) -> How {
-    let mut how = How::default();
+fn read_how(reader: FieldReader<'_>, fields: &mut Fields<'_>) -> StepSettings {
+    let mut how = StepSettings::default();
     let effects = ["pure", "idempotent", "at_most_once"];
     how.effect = fields.get("effect").and_then(|node| reader.word(node, "`effect`", &effects)).map(|word| match word {
         "pure" => Effect::Pure,
@@ -329,7 +329,7 @@ fn read_how(reader: Reader<'_>, fields: &mut Fields<'_>) -> How {
 }
 
 /// What a worker must be good for to take the step: sorted, each once.
-fn read_labels(reader: Reader<'_>, node: &Node) -> Vec<String> {
+fn read_labels(reader: FieldReader<'_>, node: &YamlNode) -> Vec<String> {
     let mut labels = Vec::new();
     for text in words_of(reader, node, "`labels`") {
         match words::is_label(&text.text) {
@@ -349,7 +349,7 @@ fn read_labels(reader: Reader<'_>, node: &Node) -> Vec<String> {
     labels
 }
 
-fn read_cpus(reader: Reader<'_>, node: &Node) -> Option<u32> {
+fn read_cpus(reader: FieldReader<'_>, node: &YamlNode) -> Option<u32> {
     let cpus = reader.number(node, "`cpus`")?;
     if !(0.0..=CPUS_MAX).contains(&cpus) {
         reader.say(node.span, "OF0133", format!("`cpus` must be between 0 and {CPUS_MAX}, not {cpus}"), "");
@@ -358,9 +358,9 @@ fn read_cpus(reader: Reader<'_>, node: &Node) -> Option<u32> {
     Some((cpus * 1000.0).round() as u32)
 }
 
-fn read_retry(reader: Reader<'_>, node: &Node) -> Option<Retry> {
+fn read_retry(reader: FieldReader<'_>, node: &YamlNode) -> Option<Retry> {
     let mut retry = Retry::default();
-    if matches!(node.what, What::Scalar(..)) {
+    if matches!(node.what, NodeKind::Scalar(..)) {
         retry.attempts = reader.int(node, "`retry`", 1, 1_000_000)? as u32;
         return Some(retry);
     }
@@ -380,7 +380,7 @@ fn read_retry(reader: Reader<'_>, node: &Node) -> Option<Retry> {
 }
 
 /// Variables of the environment.
-pub(crate) fn read_env(reader: Reader<'_>, node: &Node) -> Vec<(Key, Text)> {
+pub(crate) fn read_env(reader: FieldReader<'_>, node: &YamlNode) -> Vec<(MapKey, Text)> {
     let mut found = Vec::new();
     for (key, node) in reader.entries(node, "`env`") {
         let plain = |letter: char| letter.is_ascii_alphanumeric() || letter == '_';
@@ -389,7 +389,7 @@ pub(crate) fn read_env(reader: Reader<'_>, node: &Node) -> Vec<(Key, Text)> {
             reader.say(key.span, "OF0135", message, "letters, digits and `_`, and no digit first");
             continue;
         }
-        let empty = Text { text: String::new(), span: node.span, style: crate::source::Style::Plain };
+        let empty = Text { text: String::new(), span: node.span, style: crate::source::ScalarQuoting::Plain };
         let text = if node.is_null() { Some(empty) } else { reader.text(node, &format!("`{}`", key.name)) };
         found.extend(text.map(|text| (key.clone(), text)));
     }
@@ -397,8 +397,8 @@ pub(crate) fn read_env(reader: Reader<'_>, node: &Node) -> Vec<(Key, Text)> {
 }
 
 /// Who reads commands.
-pub(crate) fn read_shell(reader: Reader<'_>, node: &Node) -> Option<Shell> {
-    if let What::List(_) = node.what {
+pub(crate) fn read_shell(reader: FieldReader<'_>, node: &YamlNode) -> Option<Shell> {
+    if let NodeKind::List(_) = node.what {
         let words = words_of(reader, node, "`shell`");
         if words.is_empty() {
             reader.say(node.span, "OF0105", "`shell` has no program", "`shell: [bash, -e]`");

@@ -1,40 +1,40 @@
 //! Values with their spans: what YAML and JSON have in common.
 
-use crate::source::{Span, Style, Text};
+use crate::source::{ScalarQuoting, Span, Text};
 
 /// A value and where it stands.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Node {
+pub(crate) struct YamlNode {
     pub(crate) span: Span,
-    pub(crate) what: What,
+    pub(crate) what: NodeKind,
 }
 
 /// What a value is.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) enum What {
+pub(crate) enum NodeKind {
     /// Text, a number, true, null: what it is depends on who asks, unless it is quoted.
-    Scalar(String, Style),
-    List(Vec<Node>),
+    Scalar(String, ScalarQuoting),
+    List(Vec<YamlNode>),
     /// Every key once.
-    Map(Vec<(Key, Node)>),
+    Map(Vec<(MapKey, YamlNode)>),
 }
 
 /// A key of a map.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Key {
+pub(crate) struct MapKey {
     pub(crate) name: String,
     pub(crate) span: Span,
 }
 
-impl Node {
+impl YamlNode {
     /// Nothing: `null`, `~`, or a key without a value.
     pub(crate) fn is_null(&self) -> bool {
-        matches!(&self.what, What::Scalar(text, Style::Plain) if matches!(text.as_str(), "" | "null" | "~" | "Null" | "NULL"))
+        matches!(&self.what, NodeKind::Scalar(text, ScalarQuoting::Plain) if matches!(text.as_str(), "" | "null" | "~" | "Null" | "NULL"))
     }
 
     pub(crate) fn text(&self) -> Option<Text> {
         match &self.what {
-            What::Scalar(text, style) if !self.is_null() => {
+            NodeKind::Scalar(text, style) if !self.is_null() => {
                 Some(Text { text: text.clone(), span: self.span, style: *style })
             }
             _ => None,
@@ -44,41 +44,41 @@ impl Node {
     /// How people call what stands there.
     pub(crate) fn found(&self) -> &'static str {
         match &self.what {
-            What::Scalar(..) if self.is_null() => "nothing",
-            What::Scalar(..) => "a single value",
-            What::List(_) => "a list",
-            What::Map(_) => "a map",
+            NodeKind::Scalar(..) if self.is_null() => "nothing",
+            NodeKind::Scalar(..) => "a single value",
+            NodeKind::List(_) => "a list",
+            NodeKind::Map(_) => "a map",
         }
     }
 
     /// As JSON. What is not quoted and looks like a number, true, false or null is one.
     pub(crate) fn to_json(&self) -> serde_json::Value {
         match &self.what {
-            What::List(items) => items.iter().map(Node::to_json).collect(),
-            What::Map(entries) => {
+            NodeKind::List(items) => items.iter().map(YamlNode::to_json).collect(),
+            NodeKind::Map(entries) => {
                 let entries = entries.iter().map(|(key, value)| (key.name.clone(), value.to_json()));
                 serde_json::Value::Object(entries.collect())
             }
-            What::Scalar(text, Style::Plain) => plain(text),
-            What::Scalar(text, _) => serde_json::Value::String(text.clone()),
+            NodeKind::Scalar(text, ScalarQuoting::Plain) => plain(text),
+            NodeKind::Scalar(text, _) => serde_json::Value::String(text.clone()),
         }
     }
 
     /// How many values it is made of.
     pub(crate) fn count(&self) -> usize {
         match &self.what {
-            What::Scalar(..) => 1,
-            What::List(items) => 1 + items.iter().map(Node::count).sum::<usize>(),
-            What::Map(entries) => 1 + entries.iter().map(|(_, value)| 1 + value.count()).sum::<usize>(),
+            NodeKind::Scalar(..) => 1,
+            NodeKind::List(items) => 1 + items.iter().map(YamlNode::count).sum::<usize>(),
+            NodeKind::Map(entries) => 1 + entries.iter().map(|(_, value)| 1 + value.count()).sum::<usize>(),
         }
     }
 
     /// How deep values are in it.
     pub(crate) fn depth(&self) -> usize {
         match &self.what {
-            What::Scalar(..) => 1,
-            What::List(items) => 1 + items.iter().map(Node::depth).max().unwrap_or(0),
-            What::Map(entries) => 1 + entries.iter().map(|(_, value)| value.depth()).max().unwrap_or(0),
+            NodeKind::Scalar(..) => 1,
+            NodeKind::List(items) => 1 + items.iter().map(YamlNode::depth).max().unwrap_or(0),
+            NodeKind::Map(entries) => 1 + entries.iter().map(|(_, value)| value.depth()).max().unwrap_or(0),
         }
     }
 }

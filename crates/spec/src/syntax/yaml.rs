@@ -1,11 +1,11 @@
 //! Text to tree. YAML 1.2, of which JSON is a part; one document, no tags but the standard ones. Whatever the text, this
 //! ends soon and takes little: depth, size and what aliases expand to are bounded.
 
-use super::tree::{Key, Node, What};
+use super::tree::{MapKey, NodeKind, YamlNode};
 use crate::{
     limits::DEPTH_MAX,
-    problem::Report,
-    source::{Source, Span, Style},
+    problem::Diagnostics,
+    source::{ScalarQuoting, SourceFile, Span},
     words,
 };
 use granit_parser::{Event, Parser, ScalarStyle};
@@ -13,14 +13,14 @@ use std::collections::BTreeMap;
 
 /// How much a file may hold.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Budget {
+pub(crate) struct NodeBudget {
     pub(crate) nodes: usize,
 }
 
 /// The tree of a text; `None` after saying what is wrong with it. Keys that are there twice are said, and left out.
-pub(crate) fn parse(source: &Source, budget: Budget, report: &Report) -> Option<Node> {
+pub(crate) fn parse(source: &SourceFile, budget: NodeBudget, report: &Diagnostics) -> Option<YamlNode> {
     let mut reading =
-        Reading { source, report, open: vec![], root: None, anchors: BTreeMap::new(), left: budget.nodes };
+        TreeBuilder { source, report, open: vec![], root: None, anchors: BTreeMap::new(), left: budget.nodes };
     let mut options = granit_parser::Options::default();
     options.set_emit_comments(false);
     options.block_nesting_limit = DEPTH_MAX;
@@ -42,7 +42,7 @@ pub(crate) fn parse(source: &Source, budget: Budget, report: &Report) -> Option<
     reading.root
 }
 
-fn bytes(source: &Source, span: &granit_parser::Span) -> Span {
+fn bytes(source: &SourceFile, span: &granit_parser::Span) -> Span {
     let at = |marker: &granit_parser::Marker| marker.byte_offset().unwrap_or(source.text().len());
     Span::new(at(&span.start), at(&span.end))
 }
@@ -68,24 +68,24 @@ fn hint(info: &str, line: &str) -> &'static str {
 }
 
 /// A collection that is not closed yet, and the anchor it is known by.
-enum Open {
-    List(Span, usize, Vec<Node>),
+enum OpenCollection {
+    List(Span, usize, Vec<YamlNode>),
     /// And the key that waits for its value, and where the keys so far stand.
-    Map(Span, usize, Vec<(Key, Node)>, Option<Node>, BTreeMap<String, usize>),
+    Map(Span, usize, Vec<(MapKey, YamlNode)>, Option<YamlNode>, BTreeMap<String, usize>),
 }
 
-struct Reading<'a> {
-    source: &'a Source,
-    report: &'a Report,
-    open: Vec<Open>,
-    root: Option<Node>,
+struct TreeBuilder<'a> {
+    source: &'a SourceFile,
+    report: &'a Diagnostics,
+    open: Vec<OpenCollection>,
+    root: Option<YamlNode>,
     /// By id: what aliases stand for.
-    anchors: BTreeMap<usize, Node>,
+    anchors: BTreeMap<usize, YamlNode>,
     /// Values that may still come.
     left: usize,
 }
 
-impl Reading<'_> {
+impl TreeBuilder<'_> {
     fn say(&self, span: Span, code: &'static str, message: impl Into<String>, hint: impl Into<String>) {
         self.report.at(self.source, span, code, message, hint);
     }
@@ -123,19 +123,19 @@ impl Reading<'_> {
                 self.tag(tag.as_deref(), span)?;
                 self.spend(1, span)?;
                 let style = match style {
-                    ScalarStyle::Plain => Style::Plain,
-                    ScalarStyle::SingleQuoted | ScalarStyle::DoubleQuoted => Style::Quoted,
-                    ScalarStyle::Literal | ScalarStyle::Folded => Style::Block,
+                    ScalarStyle::Plain => ScalarQuoting::Plain,
+                    ScalarStyle::SingleQuoted | ScalarStyle::DoubleQuoted => ScalarQuoting::Quoted,
+                    ScalarStyle::Literal | ScalarStyle::Folded => ScalarQuoting::Block,
                 };
-                self.node(Node { span, what: What::Scalar(text.into_owned(), style) }, anchor)
+                self.node(YamlNode { span, what: NodeKind::Scalar(text.into_owned(), style) }, anchor)
             }
             Event::SequenceStart(_, anchor, tag) => {
                 self.tag(tag.as_deref(), span)?;
-                self.enter(Open::List(span, anchor, vec![]), span)
+                self.enter(OpenCollection::List(span, anchor, vec![]), span)
             }
             Event::MappingStart(_, anchor, tag) => {
                 self.tag(tag.as_deref(), span)?;
-                self.enter(Open::Map(span, anchor, vec![], None, BTreeMap::new()), span)
+                self.enter(OpenCollection::Map(span, anchor, vec![], None, BTreeMap::new()), span)
             }
             Event::SequenceEnd | Event::MappingEnd => self.leave(span),
             Event::Alias(id) => {
@@ -164,7 +164,7 @@ impl Reading<'_> {
         None
     }
 
-    fn enter(&mut self, open: Open, span: Span) -> Option<()> {
+    fn enter(&mut self, open: OpenCollection, span: Span) -> Option<()> {
         self.spend(1, span)?;
         if self.open.len() >= DEPTH_MAX {
             self.say(span, "OF0107", format!("values are nested more than {DEPTH_MAX} deep"), "");
@@ -176,14 +176,14 @@ impl Reading<'_> {
 
     fn leave(&mut self, end: Span) -> Option<()> {
         let (span, anchor, what) = match self.open.pop()? {
-            Open::List(span, anchor, items) => (span, anchor, What::List(items)),
-            Open::Map(span, anchor, entries, ..) => (span, anchor, What::Map(entries)),
+            OpenCollection::List(span, anchor, items) => (span, anchor, NodeKind::List(items)),
+            OpenCollection::Map(span, anchor, entries, ..) => (span, anchor, NodeKind::Map(entries)),
         };
-        self.node(Node { span: Span::new(span.start, end.end), what }, anchor)
+        self.node(YamlNode { span: Span::new(span.start, end.end), what }, anchor)
     }
 
     /// Puts a node to where it belongs.
-    fn node(&mut self, node: Node, anchor: usize) -> Option<()> {
+    fn node(&mut self, node: YamlNode, anchor: usize) -> Option<()> {
         if anchor != 0 {
             self.spend(node.count(), node.span)?;
             self.anchors.insert(anchor, node.clone());
@@ -193,32 +193,32 @@ impl Reading<'_> {
                 self.root = Some(node);
                 return Some(());
             }
-            Some(Open::List(_, _, items)) => {
+            Some(OpenCollection::List(_, _, items)) => {
                 items.push(node);
                 return Some(());
             }
-            Some(Open::Map(_, _, _, key @ None, _)) => {
+            Some(OpenCollection::Map(_, _, _, key @ None, _)) => {
                 *key = Some(node);
                 return Some(());
             }
-            Some(Open::Map(_, _, _, key, _)) => key.take().map(|key| (key, node)),
+            Some(OpenCollection::Map(_, _, _, key, _)) => key.take().map(|key| (key, node)),
         };
         let (key, node) = entry?;
         self.entry(key, node)
     }
 
-    fn entry(&mut self, key: Node, node: Node) -> Option<()> {
-        let What::Scalar(name, style) = key.what else {
+    fn entry(&mut self, key: YamlNode, node: YamlNode) -> Option<()> {
+        let NodeKind::Scalar(name, style) = key.what else {
             let hint = "a text with `${{ … }}` must be quoted where it stands alone, or inside `{ }` and `[ ]`";
             self.say(key.span, "OF0101", "a key of a map must be a single word", hint);
             return None;
         };
-        if name == "<<" && style == Style::Plain {
+        if name == "<<" && style == ScalarQuoting::Plain {
             let hint = "write out what is the same, or put it into a flow of its own and call it";
             self.say(key.span, "OF0104", "merge keys (`<<`) are not known here", hint);
             return Some(());
         }
-        let Some(Open::Map(_, _, entries, _, seen)) = self.open.last_mut() else { return None };
+        let Some(OpenCollection::Map(_, _, entries, _, seen)) = self.open.last_mut() else { return None };
         if let Some(first) = seen.get(&name) {
             let (line, _) = self.source.position(*first);
             let message = format!("{} is here twice", words::list([name.as_str()]));
@@ -226,7 +226,7 @@ impl Reading<'_> {
             return Some(());
         }
         seen.insert(name.clone(), key.span.start);
-        entries.push((Key { name, span: key.span }, node));
+        entries.push((MapKey { name, span: key.span }, node));
         Some(())
     }
 }

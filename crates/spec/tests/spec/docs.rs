@@ -1,7 +1,7 @@
 //! What the pages of errors say is true: every code has one, and what it calls wrong is wrong in that way. The flows of the
 //! book are checked by the command's own tests.
 
-use onceflow_spec::{Options, codes::CODES, load};
+use onceflow_spec::{LoadOptions, codes::CODES, load};
 use std::{
     fs,
     path::{Path, PathBuf},
@@ -65,7 +65,7 @@ fn what_a_page_calls_wrong_is_wrong_in_that_way_and_what_it_calls_right_loads() 
             let dir = tempfile::tempdir().unwrap();
             let path = dir.path().join("flow.yaml");
             fs::write(&path, &block).unwrap();
-            let found = load(&path, &Options::default());
+            let found = load(&path, &LoadOptions::default());
             match info.as_str() {
                 "yaml wrong" => {
                     let problems = found.expect_err(&block).0;

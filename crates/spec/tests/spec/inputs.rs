@@ -2,10 +2,10 @@
 
 use super::support::{good, shown};
 use expect_test::{Expect, expect};
-use onceflow_spec::{Flow, Given};
+use onceflow_spec::{GivenInputs, LoadedFlow};
 use std::{fs, path::Path};
 
-fn flow() -> Flow {
+fn flow() -> LoadedFlow {
     good(
         "
 flow: test
@@ -44,7 +44,7 @@ fn bind(dir: &Path, words: &[(&str, &str)], file: Option<(&str, &str)>) -> Strin
         fs::write(dir.join(name), text).unwrap();
         dir.join(name)
     });
-    match flow().bind(&Given { words, file }) {
+    match flow().bind(&GivenInputs { words, file }) {
         Ok(values) => {
             let lines: Vec<_> = values.iter().map(|(name, value)| format!("{name} = {}\n", value.to_json())).collect();
             lines.concat().replace(&format!("{}/", dir.display()), "")
@@ -347,7 +347,7 @@ fn wrong_files_of_inputs_are_said_with_their_places() {
     "#]],
     );
     let dir = files();
-    let given = Given { words: vec![("n".into(), "1".into())], file: Some(dir.path().join("none.yaml")) };
+    let given = GivenInputs { words: vec![("n".into(), "1".into())], file: Some(dir.path().join("none.yaml")) };
     expect![[r#"
         error[OF0207]: there is no file none.yaml
     "#]]
@@ -434,7 +434,7 @@ fn defaults_are_relative_to_the_flow_and_must_be_there() {
     let text = "flow: test\ninputs:\n  f: { type: file, default: a.fq }\n  all: { type: list<file>, default: 'sub/*' }\n  d: { type: dir, default: index }\nsteps: { s: { run: echo } }\n";
     fs::write(dir.path().join("flow.yaml"), text).unwrap();
     let flow = super::support::load_in(dir.path(), "flow.yaml").unwrap();
-    let bound = flow.bind(&Given::default()).unwrap();
+    let bound = flow.bind(&GivenInputs::default()).unwrap();
     let names: Vec<_> = bound.iter().map(|(_, value)| value.files().len()).collect();
     assert_eq!(names, [1, 1, 2]);
     fs::remove_dir_all(dir.path().join("index")).unwrap();
@@ -444,5 +444,5 @@ fn defaults_are_relative_to_the_flow_and_must_be_there() {
 
         error[OF0204]: the default of `d`: index cannot be read: No such file or directory (os error 2)
     "#]]
-    .assert_eq(&shown(dir.path(), &flow.bind(&Given::default()).unwrap_err()));
+    .assert_eq(&shown(dir.path(), &flow.bind(&GivenInputs::default()).unwrap_err()));
 }

@@ -1,6 +1,6 @@
 //! Whatever a file holds, loading it neither panics nor hangs: valid flows with parts changed, dropped, doubled, swapped.
 
-use onceflow_spec::{Given, Options, load};
+use onceflow_spec::{GivenInputs, LoadOptions, load};
 use proptest::prelude::*;
 use std::{fs, path::Path};
 
@@ -87,10 +87,10 @@ proptest! {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("flow.yaml");
         fs::write(&path, mutate(&seeds()[seed], &edits)).unwrap();
-        match load(&path, &Options::default()) {
+        match load(&path, &LoadOptions::default()) {
             Ok(flow) => {
                 let words = flow.inputs.iter().map(|input| (input.name.clone(), String::from("x"))).collect();
-                let _ = flow.bind(&Given { words, file: Some(path) });
+                let _ = flow.bind(&GivenInputs { words, file: Some(path) });
             }
             Err(problems) => {
                 prop_assert!(!problems.0.is_empty());
@@ -107,6 +107,6 @@ proptest! {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("flow.yaml");
         fs::write(&path, text).unwrap();
-        let _ = load(&path, &Options::default());
+        let _ = load(&path, &LoadOptions::default());
     }
 }

@@ -2,11 +2,11 @@
 
 use expect_test::Expect;
 use onceflow_core::model::{Endpoint, Graph, Module, Port, graph::Kind};
-use onceflow_spec::{Flow, Options, Problems, load};
+use onceflow_spec::{LoadOptions, LoadedFlow, Problems, load};
 use std::{fs, path::Path};
 
 /// Loads the first of some files; what is wrong is said with paths as they are given here.
-pub(crate) fn load_files(files: &[(&str, &str)]) -> Result<Flow, String> {
+pub(crate) fn load_files(files: &[(&str, &str)]) -> Result<LoadedFlow, String> {
     let dir = tempfile::tempdir().unwrap();
     for (name, text) in files {
         fs::write(dir.path().join(name), text).unwrap();
@@ -15,8 +15,8 @@ pub(crate) fn load_files(files: &[(&str, &str)]) -> Result<Flow, String> {
 }
 
 /// Loads a file of a directory.
-pub(crate) fn load_in(dir: &Path, name: &str) -> Result<Flow, String> {
-    load(&dir.join(name), &Options::default()).map_err(|problems| shown(dir, &problems))
+pub(crate) fn load_in(dir: &Path, name: &str) -> Result<LoadedFlow, String> {
+    load(&dir.join(name), &LoadOptions::default()).map_err(|problems| shown(dir, &problems))
 }
 
 /// What is wrong, with paths relative to a directory.
@@ -26,7 +26,7 @@ pub(crate) fn shown(dir: &Path, problems: &Problems) -> String {
 }
 
 /// A flow that must load.
-pub(crate) fn good(text: &str) -> Flow {
+pub(crate) fn good(text: &str) -> LoadedFlow {
     load_files(&[("flow.yaml", text)]).unwrap_or_else(|problems| panic!("{problems}"))
 }
 

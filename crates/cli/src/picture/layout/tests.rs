@@ -1,13 +1,13 @@
 //! What must hold for every layout, tried on many small graphs.
 
 use super::*;
-use crate::picture::scene::{Box, Group, Kind, Repeats};
+use crate::picture::scene::{Box, BoxKind, Repeats, SceneGroup};
 
 fn scene(boxes: &[Option<usize>], groups: &[Option<usize>], arrows: &[(usize, usize)]) -> Scene {
     let one = |(at, group): (usize, &Option<usize>)| Box {
         id: format!("b{at}"),
         name: format!("b{at}"),
-        kind: Kind::Step(String::from("run")),
+        kind: BoxKind::Step(String::from("run")),
         group: *group,
         repeats: Repeats::Once,
         in_choice: false,
@@ -15,7 +15,7 @@ fn scene(boxes: &[Option<usize>], groups: &[Option<usize>], arrows: &[(usize, us
         reserves: (0, 0),
         state: crate::picture::states::Stand::default(),
     };
-    let group = |(at, group): (usize, &Option<usize>)| Group {
+    let group = |(at, group): (usize, &Option<usize>)| SceneGroup {
         id: format!("g{at}"),
         name: format!("g{at}"),
         repeats: Repeats::Once,

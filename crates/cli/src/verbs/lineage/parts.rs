@@ -2,29 +2,29 @@
 
 use onceflow_core::model::Type;
 use onceflow_engine::task::Data;
-use onceflow_exec::value::Value;
+use onceflow_exec::value::PortValue;
 
 /// One way into a value.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Part {
+pub(super) enum ValuePathPart {
     Element(usize),
     File(String),
     Field(String),
 }
 
 /// The way into a value, as people write it: `[3]`, `[3].bam`.
-pub(super) fn words(parts: &[Part]) -> String {
-    let word = |part: &Part| match part {
-        Part::Element(at) => format!("[{at}]"),
-        Part::File(name) => format!("/{name}"),
-        Part::Field(name) => format!(".{name}"),
+pub(super) fn words(parts: &[ValuePathPart]) -> String {
+    let word = |part: &ValuePathPart| match part {
+        ValuePathPart::Element(at) => format!("[{at}]"),
+        ValuePathPart::File(name) => format!("/{name}"),
+        ValuePathPart::Field(name) => format!(".{name}"),
     };
     parts.iter().map(word).collect()
 }
 
 /// The first place in data of this type where something is that is looked for; no parts if it is the whole.
-pub(super) fn first(data: &Data, ty: &Type, is_it: &dyn Fn(&Data) -> bool) -> Option<Vec<Part>> {
-    let inside = |part: Part, data: &Data, ty: &Type| {
+pub(super) fn first(data: &Data, ty: &Type, is_it: &dyn Fn(&Data) -> bool) -> Option<Vec<ValuePathPart>> {
+    let inside = |part: ValuePathPart, data: &Data, ty: &Type| {
         let mut parts = vec![part];
         parts.extend(first(data, ty, is_it)?);
         Some(parts)
@@ -32,13 +32,13 @@ pub(super) fn first(data: &Data, ty: &Type, is_it: &dyn Fn(&Data) -> bool) -> Op
     match (ty, data) {
         (Type::Option(inner), data) => first(data, inner, is_it),
         (Type::Record(types), Data::List(said)) => said.chunks_exact(2).find_map(|field| {
-            let Ok(Value::Text(name)) = Value::from_data(field[0].clone(), &Type::Text) else { return None };
-            inside(Part::Field(name.clone()), &field[1], types.get(&name)?)
+            let Ok(PortValue::Text(name)) = PortValue::from_data(field[0].clone(), &Type::Text) else { return None };
+            inside(ValuePathPart::Field(name.clone()), &field[1], types.get(&name)?)
         }),
         (ty, Data::List(elements)) => elements.iter().enumerate().find_map(|(at, element)| match (ty, element) {
-            (Type::Directory, Data::File(file)) => inside(Part::File(file.name.clone()), element, &Type::File),
-            (Type::List(inner), element) => inside(Part::Element(at), element, inner),
-            (ty, element) => inside(Part::Element(at), element, ty),
+            (Type::Directory, Data::File(file)) => inside(ValuePathPart::File(file.name.clone()), element, &Type::File),
+            (Type::List(inner), element) => inside(ValuePathPart::Element(at), element, inner),
+            (ty, element) => inside(ValuePathPart::Element(at), element, ty),
         }),
         (_, data) => is_it(data).then(Vec::new),
     }
@@ -53,7 +53,7 @@ mod tests {
     #[test]
     fn a_file_is_found_wherever_it_is_inside() {
         let file = |name: &str| Data::File(FileData::new(name, "/nowhere"));
-        let text = |text: &str| Value::Text(text.to_owned()).into_data(&Type::Text).unwrap();
+        let text = |text: &str| PortValue::Text(text.to_owned()).into_data(&Type::Text).unwrap();
         let record =
             Type::Record(BTreeMap::from([(String::from("bam"), Type::File), (String::from("name"), Type::Text)]));
         let of_record = Data::List(vec![text("bam"), file("it"), text("name"), text("it")]);

@@ -2,7 +2,7 @@
 
 use super::{
     Dialect, Scan,
-    frame::{Arith, Brace, Frame, Kind, Phase},
+    context::{Arith, Brace, ContextKind, ExpansionPhase, ShellContext},
 };
 
 impl Scan {
@@ -13,10 +13,10 @@ impl Scan {
         }
         match (self.peek(1), self.peek(2)) {
             (Some('('), Some('(')) => self.open_arith(3, Arith { is_double: true, is_value: true, depth: 0 }),
-            (Some('('), _) => self.open(2, Kind::Paren),
+            (Some('('), _) => self.open(2, ContextKind::Paren),
             (Some('['), _) => self.open_arith(2, Arith { is_double: false, is_value: true, depth: 0 }),
             (Some('{'), next) => {
-                self.open(2, Kind::Brace(Brace { is_quoted, phase: Phase::Name }));
+                self.open(2, ContextKind::Brace(Brace { is_quoted, phase: ExpansionPhase::Name }));
                 // Commands inside braces are too new to follow.
                 self.top().is_murky = matches!(next, Some(' ' | '\t' | '\n' | '|'));
             }
@@ -36,25 +36,25 @@ impl Scan {
         }
     }
 
-    pub(super) fn open(&mut self, count: usize, kind: Kind) {
-        let mut frame = Frame::new(kind);
+    pub(super) fn open(&mut self, count: usize, kind: ContextKind) {
+        let mut frame = ShellContext::new(kind);
         frame.from = self.pieces.len();
         self.frames.push(frame);
         self.take(count);
     }
 
     pub(super) fn open_arith(&mut self, count: usize, arith: Arith) {
-        self.open(count, Kind::Arith(arith));
+        self.open(count, ContextKind::Arith(arith));
     }
 
     /// A character between `${` and `}`.
     pub(super) fn in_brace(&mut self, found: char) {
-        let Kind::Brace(brace) = self.kind() else { unreachable!("only there") };
+        let ContextKind::Brace(brace) = self.kind() else { unreachable!("only there") };
         match brace.phase {
-            Phase::Name => self.in_name(brace, found),
-            Phase::AfterName => self.after_name(brace, found),
-            Phase::Index if found == ']' => {
-                self.phase(brace, Phase::AfterName);
+            ExpansionPhase::Name => self.in_name(brace, found),
+            ExpansionPhase::AfterName => self.after_name(brace, found),
+            ExpansionPhase::Index if found == ']' => {
+                self.phase(brace, ExpansionPhase::AfterName);
                 self.take(1);
             }
             _ if found == '}' => {
@@ -65,8 +65,8 @@ impl Scan {
         }
     }
 
-    fn phase(&mut self, brace: Brace, phase: Phase) {
-        self.top().kind = Kind::Brace(Brace { phase, ..brace });
+    fn phase(&mut self, brace: Brace, phase: ExpansionPhase) {
+        self.top().kind = ContextKind::Brace(Brace { phase, ..brace });
     }
 
     /// The name, with what may stand before it.
@@ -88,10 +88,10 @@ impl Scan {
         }
         match self.peek(0) {
             Some('[') => {
-                self.phase(brace, Phase::Index);
+                self.phase(brace, ExpansionPhase::Index);
                 self.take(1);
             }
-            _ => self.phase(brace, Phase::AfterName),
+            _ => self.phase(brace, ExpansionPhase::AfterName),
         }
     }
 
@@ -102,13 +102,13 @@ impl Scan {
                 self.frames.pop();
                 return self.take(1);
             }
-            (':', Some('-' | '=' | '?' | '+')) => (Phase::Default, 2),
-            (':', _) => (Phase::Offset, 1),
-            ('-' | '=' | '?' | '+', _) => (Phase::Default, 1),
-            ('#' | '%' | '/' | '^' | ',', _) => (Phase::Pattern, 1),
+            (':', Some('-' | '=' | '?' | '+')) => (ExpansionPhase::Default, 2),
+            (':', _) => (ExpansionPhase::Offset, 1),
+            ('-' | '=' | '?' | '+', _) => (ExpansionPhase::Default, 1),
+            ('#' | '%' | '/' | '^' | ',', _) => (ExpansionPhase::Pattern, 1),
             _ => {
                 self.top().is_murky = true;
-                (Phase::Pattern, 1)
+                (ExpansionPhase::Pattern, 1)
             }
         };
         self.phase(brace, phase);
@@ -131,13 +131,13 @@ impl Scan {
     }
 
     fn in_body(&self) -> bool {
-        self.frames.iter().any(|frame| frame.kind == Kind::Body)
+        self.frames.iter().any(|frame| frame.kind == ContextKind::Body)
     }
 
     /// A character of arithmetic.
     pub(super) fn in_arith(&mut self, found: char) {
-        let Kind::Arith(arith) = self.kind() else { unreachable!("only there") };
-        let deeper = |depth: usize| Kind::Arith(Arith { depth, ..arith });
+        let ContextKind::Arith(arith) = self.kind() else { unreachable!("only there") };
+        let deeper = |depth: usize| ContextKind::Arith(Arith { depth, ..arith });
         let (opens, closes) = if arith.is_double { ('(', ')') } else { ('[', ']') };
         match found {
             _ if found == opens => {
@@ -167,7 +167,7 @@ impl Scan {
         self.frames.pop();
         // What stood in it was read as numbers; whatever it was, it is no place to be sure of.
         self.refuse_from(from, "it is not clear whether this is arithmetic; if it is not, write `( (` with a space");
-        self.open(1, Kind::Paren);
+        self.open(1, ContextKind::Paren);
         self.top().at_command = false;
         self.top().from = from;
     }

@@ -2,12 +2,12 @@
 
 use super::{
     Scan, Unit,
-    frame::{Frame, Kind},
+    context::{ContextKind, ShellContext},
 };
 
 /// A here-document whose body has not come yet.
 #[derive(Clone, Debug)]
-pub(super) struct Pending {
+pub(super) struct PendingHeredoc {
     delimiter: String,
     strips_tabs: bool,
     is_quoted: bool,
@@ -24,7 +24,7 @@ impl Scan {
         while matches!(self.peek(0), Some(' ' | '\t')) {
             self.take(1);
         }
-        let mut pending = Pending { delimiter: String::new(), strips_tabs, is_quoted: false };
+        let mut pending = PendingHeredoc { delimiter: String::new(), strips_tabs, is_quoted: false };
         let mut quote = None;
         loop {
             match (self.units.get(self.at).copied(), quote) {
@@ -50,7 +50,7 @@ impl Scan {
             }
             self.take(1);
         }
-        if self.frames.iter().any(|frame| frame.kind == Kind::Backtick) {
+        if self.frames.iter().any(|frame| frame.kind == ContextKind::Backtick) {
             self.top().is_murky = true;
         }
         self.pending.push(pending);
@@ -70,7 +70,7 @@ impl Scan {
     }
 
     /// Where the body ends, and where its delimiter does.
-    fn find_end(&self, pending: &Pending) -> (usize, usize) {
+    fn find_end(&self, pending: &PendingHeredoc) -> (usize, usize) {
         let mut start = self.at;
         let mut continued = false;
         while start < self.units.len() {
@@ -111,7 +111,7 @@ impl Scan {
 
     fn expanded_body(&mut self, end: usize) {
         let from = self.pieces.len();
-        let outer = std::mem::replace(&mut self.frames, vec![Frame::new(Kind::Body)]);
+        let outer = std::mem::replace(&mut self.frames, vec![ShellContext::new(ContextKind::Body)]);
         self.run(end);
         let is_closed = self.frames.len() == 1;
         self.frames = outer;

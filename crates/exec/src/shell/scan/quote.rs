@@ -1,11 +1,11 @@
 //! Quotes, escapes and comments.
 
-use super::{Scan, Unit, Use, frame::Kind};
+use super::{Scan, Unit, Use, context::ContextKind};
 
 impl Scan {
     /// A character between double quotes, or in a here-document.
     pub(super) fn in_double(&mut self, found: char) {
-        let is_body = self.kind() == Kind::Body;
+        let is_body = self.kind() == ContextKind::Body;
         match found {
             '"' if !is_body => {
                 self.frames.pop();
@@ -32,7 +32,7 @@ impl Scan {
         let next = self.peek(1);
         // Between backticks some escapes are taken away before anything is read.
         if matches!(next, Some('$' | '`' | '\\' | '"'))
-            && let Some(outer) = self.frames.iter_mut().rev().find(|frame| frame.kind == Kind::Backtick)
+            && let Some(outer) = self.frames.iter_mut().rev().find(|frame| frame.kind == ContextKind::Backtick)
         {
             outer.is_murky = true;
         }
@@ -47,7 +47,7 @@ impl Scan {
         if self.kind().is_commands() {
             self.top().word_mixed();
         }
-        self.open(1, Kind::Double);
+        self.open(1, ContextKind::Double);
     }
 
     /// Single quotes, up to the end of them. After `$` backslashes count.
@@ -72,7 +72,7 @@ impl Scan {
 
     /// Opens or closes backticks.
     pub(super) fn backtick(&mut self) {
-        match self.frames.iter().rposition(|frame| frame.kind == Kind::Backtick) {
+        match self.frames.iter().rposition(|frame| frame.kind == ContextKind::Backtick) {
             Some(open) => {
                 self.end_word();
                 // A `case` or `[[` inside without an end ends with it; so would a quote, and then we were wrong.
@@ -89,14 +89,14 @@ impl Scan {
                 if self.kind().is_commands() {
                     self.top().word_mixed();
                 }
-                self.open(1, Kind::Backtick);
+                self.open(1, ContextKind::Backtick);
             }
         }
     }
 
     /// A comment, up to the end of its line.
     pub(super) fn comment(&mut self) {
-        let ticked = self.frames.iter().any(|frame| frame.kind == Kind::Backtick);
+        let ticked = self.frames.iter().any(|frame| frame.kind == ContextKind::Backtick);
         while let Some(unit) = self.units.get(self.at).copied() {
             match unit {
                 Unit::Char('\n') => return,

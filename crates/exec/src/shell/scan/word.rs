@@ -2,7 +2,7 @@
 
 use super::{
     Piece, Scan, Use,
-    frame::{Arith, Kind},
+    context::{Arith, ContextKind},
 };
 
 /// Words that are followed by a command.
@@ -15,7 +15,7 @@ const ARITHMETIC: [&str; 7] = ["-eq", "-ne", "-lt", "-le", "-gt", "-ge", "-v"];
 impl Scan {
     /// A character where words are read.
     pub(super) fn in_commands(&mut self, found: char) {
-        let is_test = self.kind() == Kind::Test;
+        let is_test = self.kind() == ContextKind::Test;
         match found {
             '\\' => self.backslash(),
             '\'' => self.single(false),
@@ -31,7 +31,7 @@ impl Scan {
             '(' | ')' if is_test => self.test_bracket(found),
             '<' | '>' if self.peek(1) == Some('(') => {
                 self.top().word_mixed();
-                self.open(2, Kind::Paren);
+                self.open(2, ContextKind::Paren);
             }
             '<' if self.starts_with("<<") && !self.starts_with("<<<") && !is_test => {
                 self.end_number_word();
@@ -58,7 +58,7 @@ impl Scan {
     fn newline(&mut self) {
         self.end_word();
         self.take(1);
-        let is_body = self.kind() != Kind::Array && self.kind() != Kind::Test;
+        let is_body = self.kind() != ContextKind::Array && self.kind() != ContextKind::Test;
         self.top().at_command = is_body;
         self.bodies();
     }
@@ -73,7 +73,7 @@ impl Scan {
     }
 
     fn redirection(&mut self) {
-        if self.kind() == Kind::Test {
+        if self.kind() == ContextKind::Test {
             self.end_word();
             return self.take(1);
         }
@@ -99,8 +99,8 @@ impl Scan {
         }
         let top = self.top();
         top.redirects = false;
-        top.at_command = !matches!(top.kind, Kind::Array | Kind::Test);
-        if top.kind == Kind::Test {
+        top.at_command = !matches!(top.kind, ContextKind::Array | ContextKind::Test);
+        if top.kind == ContextKind::Test {
             top.tested.push((String::new(), vec![]));
         }
         self.take(1);
@@ -114,7 +114,7 @@ impl Scan {
         let is_word = top.in_word;
         if is_assignment {
             top.word_mixed();
-            return self.open(1, Kind::Array);
+            return self.open(1, ContextKind::Array);
         }
         if is_word && self.peek(1) == Some(')') {
             // A function is defined.
@@ -125,15 +125,15 @@ impl Scan {
         if self.peek(1) == Some('(') && (is_for || is_command) {
             return self.open_arith(2, Arith { is_double: true, is_value: false, depth: 0 });
         }
-        self.open(1, Kind::Paren);
+        self.open(1, ContextKind::Paren);
     }
 
     fn close_bracket(&mut self) {
         self.end_word();
         match self.kind() {
-            Kind::Paren | Kind::Array => {
+            ContextKind::Paren | ContextKind::Array => {
                 self.frames.pop();
-                let is_case = matches!(self.kind(), Kind::Case { .. });
+                let is_case = matches!(self.kind(), ContextKind::Case { .. });
                 let top = self.top();
                 match top.in_word || !top.kind.is_commands() {
                     true => {}
@@ -141,7 +141,7 @@ impl Scan {
                 }
             }
             // The end of a pattern.
-            Kind::Case { .. } => self.top().at_command = true,
+            ContextKind::Case { .. } => self.top().at_command = true,
             _ => {}
         }
         self.take(1);
@@ -159,9 +159,13 @@ impl Scan {
     /// Remembers the hole that comes next for the test it stands in.
     pub(super) fn note_in_test(&mut self) {
         let piece = self.pieces.len();
-        let inner = self.frames.iter_mut().rev().find(|frame| !matches!(frame.kind, Kind::Double | Kind::Brace(_)));
+        let inner = self
+            .frames
+            .iter_mut()
+            .rev()
+            .find(|frame| !matches!(frame.kind, ContextKind::Double | ContextKind::Brace(_)));
         if let Some(frame) = inner
-            && frame.kind == Kind::Test
+            && frame.kind == ContextKind::Test
         {
             frame.word_holes.push(piece);
         }
@@ -181,10 +185,10 @@ impl Scan {
             return;
         }
         match top.kind {
-            Kind::Test => self.tested(word, holes, is_keyword),
-            Kind::Case { seen_in: false } => {
+            ContextKind::Test => self.tested(word, holes, is_keyword),
+            ContextKind::Case { seen_in: false } => {
                 if is_keyword && word == "in" && !top.last_word.is_empty() {
-                    top.kind = Kind::Case { seen_in: true };
+                    top.kind = ContextKind::Case { seen_in: true };
                     top.at_command = true;
                 }
                 top.last_word = String::from("subject");
@@ -195,17 +199,17 @@ impl Scan {
     }
 
     fn command_word(&mut self, word: String, is_keyword: bool) {
-        let is_case = matches!(self.kind(), Kind::Case { .. });
+        let is_case = matches!(self.kind(), ContextKind::Case { .. });
         let top = self.top();
         top.at_command = is_assignment(&word);
         if is_keyword {
             match word.as_str() {
-                "case" => self.open(0, Kind::Case { seen_in: false }),
+                "case" => self.open(0, ContextKind::Case { seen_in: false }),
                 "esac" if is_case => {
                     self.frames.pop();
                     self.top().at_command = false;
                 }
-                "[[" => self.open(0, Kind::Test),
+                "[[" => self.open(0, ContextKind::Test),
                 word if BEFORE_COMMANDS.contains(&word) => top.at_command = true,
                 _ => top.last_word = word,
             }

@@ -3,10 +3,10 @@
 use onceflow_core::model::{Connection, Endpoint, Graph, Library, Module, Port, TaskSpec, Type, graph::Kind};
 use onceflow_engine::{Engine, Handle, Report, Start};
 use onceflow_exec::{
-    Home, Options,
+    ExecutorOptions, Home,
     action::{Action, Capture, Command, Shell, Template},
     template,
-    value::Value,
+    value::PortValue,
 };
 use onceflow_store::Store;
 use std::{collections::BTreeMap, path::PathBuf};
@@ -21,7 +21,7 @@ pub(crate) struct Lab {
 /// What is run: an action, its inputs and its outputs.
 pub(crate) struct One {
     pub(crate) action: Action,
-    pub(crate) inputs: Vec<(&'static str, Type, Value)>,
+    pub(crate) inputs: Vec<(&'static str, Type, PortValue)>,
     pub(crate) outputs: Vec<(&'static str, Type)>,
     pub(crate) change: fn(&mut TaskSpec),
 }
@@ -50,7 +50,7 @@ impl One {
         One::new(Action::Command(command(run, &[])))
     }
 
-    pub(crate) fn input(mut self, name: &'static str, ty: Type, value: Value) -> Self {
+    pub(crate) fn input(mut self, name: &'static str, ty: Type, value: PortValue) -> Self {
         self.inputs.push((name, ty, value));
         self
     }
@@ -118,17 +118,17 @@ impl Lab {
         let engine = Engine::open(&store, options).await.unwrap();
         let home = Home::new(&root);
         let guard = guard.map(|program| (program, vec!["guard".into()]));
-        engine.add_tasks(&onceflow_exec::executors(Options { home: home.clone(), guard })).unwrap();
+        engine.add_tasks(&onceflow_exec::executors(ExecutorOptions { home: home.clone(), guard })).unwrap();
         Lab { directory, engine, home }
     }
 
     /// A file to be an input.
-    pub(crate) fn file(&self, name: &str, content: impl AsRef<[u8]>) -> Value {
+    pub(crate) fn file(&self, name: &str, content: impl AsRef<[u8]>) -> PortValue {
         let directory = self.directory.path().join(format!("inputs{}", rand(name)));
         std::fs::create_dir_all(&directory).unwrap();
         std::fs::write(directory.join(name), content).unwrap();
         let path = directory.join(name).to_str().unwrap().to_owned();
-        Value::from_json(path.into(), &Type::File).unwrap()
+        PortValue::from_json(path.into(), &Type::File).unwrap()
     }
 
     pub(crate) async fn start(&self, key: &str, one: &One) -> Handle {
@@ -136,7 +136,7 @@ impl Lab {
     }
 
     /// The outputs, or what went wrong.
-    pub(crate) async fn run(&self, key: &str, one: &One) -> Result<Vec<Value>, String> {
+    pub(crate) async fn run(&self, key: &str, one: &One) -> Result<Vec<PortValue>, String> {
         let handle = self.start(key, one).await;
         let report = handle.wait().await.unwrap();
         if !matches!(report, Report::Done(_)) {
@@ -146,7 +146,7 @@ impl Lab {
         for (name, ty) in &one.outputs {
             let into = self.directory.path().join("results").join(key).join(name);
             let data = handle.output_into(name, Some(&into)).await.unwrap();
-            values.push(Value::from_data(data, ty).unwrap());
+            values.push(PortValue::from_data(data, ty).unwrap());
         }
         Ok(values)
     }
@@ -168,14 +168,14 @@ impl Lab {
 }
 
 /// A value, with files as `name=content`.
-pub(crate) fn shown(value: &Value) -> String {
+pub(crate) fn shown(value: &PortValue) -> String {
     match value {
-        Value::File(file) => format!("{}={}", file.name, std::fs::read_to_string(&file.path).unwrap()),
-        Value::Directory(directory) => {
-            directory.files.iter().map(|file| shown(&Value::File(file.clone()))).collect::<Vec<_>>().join("|")
+        PortValue::File(file) => format!("{}={}", file.name, std::fs::read_to_string(&file.path).unwrap()),
+        PortValue::Directory(directory) => {
+            directory.files.iter().map(|file| shown(&PortValue::File(file.clone()))).collect::<Vec<_>>().join("|")
         }
-        Value::List(elements) => elements.iter().map(shown).collect::<Vec<_>>().join(";"),
-        Value::Text(text) => text.clone(),
+        PortValue::List(elements) => elements.iter().map(shown).collect::<Vec<_>>().join(";"),
+        PortValue::Text(text) => text.clone(),
         other => other.to_json().to_string(),
     }
 }

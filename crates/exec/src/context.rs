@@ -1,6 +1,6 @@
 //! What all executors of a process share.
 
-use crate::{guard::Guard, home::Home, log::Budget, program};
+use crate::{guard::Guard, home::Home, log::LogBudget, program};
 use onceflow_engine::task::Failure;
 use std::{
     ffi::OsString,
@@ -10,7 +10,7 @@ use std::{
 
 /// How executors work.
 #[derive(Clone, Debug)]
-pub struct Options {
+pub struct ExecutorOptions {
     /// The store's directory.
     pub home: Home,
     /// The program and arguments that run [`crate::guard::main`]. Without it, commands outlive us if we are killed.
@@ -18,9 +18,9 @@ pub struct Options {
 }
 
 /// What all executors share.
-pub(crate) struct Shared {
+pub(crate) struct ExecutorContext {
     pub(crate) home: Home,
-    pub(crate) budget: Budget,
+    pub(crate) budget: LogBudget,
     /// Work directories.
     pub(crate) pool: crate::work::pool::Pool,
     /// The few names of our own environment that every command gets.
@@ -31,14 +31,14 @@ pub(crate) struct Shared {
     sh: OnceLock<PathBuf>,
 }
 
-impl Shared {
-    pub(crate) fn new(options: Options) -> Self {
-        let Options { home, guard } = options;
+impl ExecutorContext {
+    pub(crate) fn new(options: ExecutorOptions) -> Self {
+        let ExecutorOptions { home, guard } = options;
         // Commands run elsewhere, so a relative path would lead nowhere.
         let home = Home { root: std::path::absolute(&home.root).unwrap_or(home.root), own: home.own };
-        Shared {
+        ExecutorContext {
             home,
-            budget: Budget::default(),
+            budget: LogBudget::default(),
             pool: crate::work::pool::Pool::default(),
             base_env: base_env(),
             guard_program: guard,

@@ -4,7 +4,7 @@ use super::super::Use;
 
 /// A kind of place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum ContextKind {
     /// The command itself.
     Top,
     /// Commands up to a `)`.
@@ -27,10 +27,10 @@ pub(super) enum Kind {
     Arith(Arith),
 }
 
-impl Kind {
+impl ContextKind {
     /// Whether words are read there, as in commands.
     pub(super) fn is_commands(self) -> bool {
-        !matches!(self, Kind::Double | Kind::Body | Kind::Brace(_) | Kind::Arith(_))
+        !matches!(self, ContextKind::Double | ContextKind::Body | ContextKind::Brace(_) | ContextKind::Arith(_))
     }
 }
 
@@ -50,12 +50,12 @@ pub(super) struct Arith {
 pub(super) struct Brace {
     /// It stands in double quotes.
     pub(super) is_quoted: bool,
-    pub(super) phase: Phase,
+    pub(super) phase: ExpansionPhase,
 }
 
 /// How far an expansion has been read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Phase {
+pub(super) enum ExpansionPhase {
     Name,
     Index,
     AfterName,
@@ -70,14 +70,14 @@ pub(super) enum Phase {
 impl Brace {
     /// Whether it is the variable's name that is read.
     pub(super) fn is_name(self) -> bool {
-        matches!(self.phase, Phase::Name | Phase::AfterName)
+        matches!(self.phase, ExpansionPhase::Name | ExpansionPhase::AfterName)
     }
 
     /// Where only a number can be.
     pub(super) fn is_number(self) -> Option<Use> {
         match self.phase {
-            Phase::Index => Some(Use::Number { index: true }),
-            Phase::Offset => Some(Use::Number { index: false }),
+            ExpansionPhase::Index => Some(Use::Number { index: true }),
+            ExpansionPhase::Offset => Some(Use::Number { index: false }),
             _ => None,
         }
     }
@@ -85,7 +85,7 @@ impl Brace {
     /// How a hole is used there. Quoted, it is no pattern.
     pub(super) fn hole(self) -> Use {
         match self.phase {
-            Phase::Default if self.is_quoted => Use::Text,
+            ExpansionPhase::Default if self.is_quoted => Use::Text,
             _ => Use::Words { alone: false },
         }
     }
@@ -93,8 +93,8 @@ impl Brace {
 
 /// A place, and the word that is being read in it.
 #[derive(Clone, Debug)]
-pub(super) struct Frame {
-    pub(super) kind: Kind,
+pub(super) struct ShellContext {
+    pub(super) kind: ContextKind,
     /// How many pieces there were when it began.
     pub(super) from: usize,
     /// The quoting became too involved to follow.
@@ -116,16 +116,16 @@ pub(super) struct Frame {
     pub(super) word_holes: Vec<usize>,
 }
 
-impl Frame {
-    pub(super) fn new(kind: Kind) -> Self {
-        Frame {
+impl ShellContext {
+    pub(super) fn new(kind: ContextKind) -> Self {
+        ShellContext {
             kind,
             from: 0,
             is_murky: false,
             word: String::new(),
             in_word: false,
             is_mixed: false,
-            at_command: !matches!(kind, Kind::Array | Kind::Test | Kind::Case { .. }),
+            at_command: !matches!(kind, ContextKind::Array | ContextKind::Test | ContextKind::Case { .. }),
             redirects: false,
             last_word: String::new(),
             tested: vec![],
@@ -149,7 +149,7 @@ impl Frame {
     pub(super) fn in_index(&self) -> bool {
         let Some((name, rest)) = self.word.split_once('[') else { return false };
         let is_name = match name.is_empty() {
-            true => self.kind == Kind::Array,
+            true => self.kind == ContextKind::Array,
             false => name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_') && !name.starts_with(char::is_numeric),
         };
         is_name && !rest.contains(']')

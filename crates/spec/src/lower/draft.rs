@@ -6,20 +6,20 @@ use std::collections::BTreeMap;
 
 /// A graph that is being built.
 #[derive(Default)]
-pub(super) struct Frame {
+pub(super) struct GraphDraft {
     pub(super) graph: Graph,
     /// Modules, each with the position of the step it belongs to.
     modules: Vec<(usize, Module)>,
     /// The step that is being built.
     pub(super) at: usize,
-    pub(super) names: BTreeMap<String, Named>,
+    pub(super) names: BTreeMap<String, NameTarget>,
     /// Inputs that stand for names from further out.
     captured: Vec<(String, Vec<String>, Origin)>,
 }
 
 /// What a name stands for.
 #[derive(Clone, Debug)]
-pub(super) enum Named {
+pub(super) enum NameTarget {
     /// The inputs of the flow: ports of its graph.
     Inputs(Vec<Port>),
     /// An input of this graph.
@@ -34,7 +34,7 @@ pub(super) enum Named {
 
 /// What a path of names leads to.
 #[derive(Clone, Debug)]
-pub(super) struct Found {
+pub(super) struct ResolvedName {
     /// Where it is, in the innermost graph.
     pub(super) from: Endpoint,
     pub(super) ty: Type,
@@ -46,7 +46,7 @@ pub(super) struct Found {
 
 /// Why a path leads nowhere.
 #[derive(Debug)]
-pub(super) enum Missing {
+pub(super) enum UnresolvedName {
     /// Nothing has this name.
     Root,
     /// It has no such part; there are these.
@@ -55,7 +55,7 @@ pub(super) enum Missing {
     Several { of: String, there: Vec<String> },
 }
 
-impl Frame {
+impl GraphDraft {
     pub(super) fn add(&mut self, module: Module) {
         self.modules.push((self.at, module));
     }
@@ -84,14 +84,14 @@ pub(super) fn own(port: impl Into<String>) -> Endpoint {
 
 /// The graphs around one another; the last is the innermost.
 #[derive(Default)]
-pub(super) struct Frames(Vec<Frame>);
+pub(super) struct GraphDrafts(Vec<GraphDraft>);
 
-impl Frames {
-    pub(super) fn open(&mut self, frame: Frame) {
+impl GraphDrafts {
+    pub(super) fn open(&mut self, frame: GraphDraft) {
         self.0.push(frame);
     }
 
-    pub(super) fn top(&mut self) -> &mut Frame {
+    pub(super) fn top(&mut self) -> &mut GraphDraft {
         self.0.last_mut().expect("a graph is being built")
     }
 
@@ -126,14 +126,18 @@ impl Frames {
 
     /// Whether something is wrong with this step, or it waits for itself, so that its types are not known.
     pub(super) fn is_unclear(&self, step: &str) -> bool {
-        self.0.iter().rev().find_map(|frame| frame.names.get(step)).is_some_and(|named| matches!(named, Named::Unclear))
+        self.0
+            .iter()
+            .rev()
+            .find_map(|frame| frame.names.get(step))
+            .is_some_and(|named| matches!(named, NameTarget::Unclear))
     }
 
     /// The outputs of a step that is known here.
     pub(super) fn outputs_of(&self, step: &str) -> Option<Vec<String>> {
         self.0.iter().rev().find_map(|frame| match frame.names.get(step) {
-            Some(Named::Step(ports)) => Some(ports.iter().map(|port| port.name.clone()).collect()),
-            Some(Named::Unclear) => Some(vec![String::from("value")]),
+            Some(NameTarget::Step(ports)) => Some(ports.iter().map(|port| port.name.clone()).collect()),
+            Some(NameTarget::Unclear) => Some(vec![String::from("value")]),
             _ => None,
         })
     }
@@ -144,8 +148,8 @@ impl Frames {
     }
 
     /// What a path leads to, seen from the innermost graph.
-    pub(super) fn lookup(&mut self, path: &[String], origin: &Origin) -> Result<Found, Missing> {
-        let level = self.0.iter().rposition(|frame| frame.names.contains_key(&path[0])).ok_or(Missing::Root)?;
+    pub(super) fn lookup(&mut self, path: &[String], origin: &Origin) -> Result<ResolvedName, UnresolvedName> {
+        let level = self.0.iter().rposition(|frame| frame.names.contains_key(&path[0])).ok_or(UnresolvedName::Root)?;
         let mut found = self.0[level].names[&path[0]].find(path)?;
         for frame in &mut self.0[level + 1..] {
             let name = found.path.join("-");
@@ -159,41 +163,49 @@ impl Frames {
     }
 }
 
-impl Named {
-    fn find(&self, path: &[String]) -> Result<Found, Missing> {
+impl NameTarget {
+    fn find(&self, path: &[String]) -> Result<ResolvedName, UnresolvedName> {
         let root = path[0].clone();
         let full = |part: &str| vec![root.clone(), part.to_owned()];
         let names = |ports: &[Port]| ports.iter().map(|port| port.name.clone()).collect::<Vec<_>>();
         let pick = |ports: &[Port]| match path.get(1) {
             Some(part) => match ports.iter().find(|port| port.name == *part) {
                 Some(port) => Ok((port.clone(), 2)),
-                None => Err(Missing::Part { of: root.clone(), part: part.clone(), there: names(ports) }),
+                None => Err(UnresolvedName::Part { of: root.clone(), part: part.clone(), there: names(ports) }),
             },
-            None => Err(Missing::Several { of: root.clone(), there: names(ports) }),
+            None => Err(UnresolvedName::Several { of: root.clone(), there: names(ports) }),
         };
         match self {
-            Named::Inputs(ports) => {
+            NameTarget::Inputs(ports) => {
                 let (input, used) = pick(ports)?;
-                Ok(Found { from: own(input.name.clone()), path: full(&input.name), ty: input.ty, used })
+                Ok(ResolvedName { from: own(input.name.clone()), path: full(&input.name), ty: input.ty, used })
             }
-            Named::Variable(ty) => Ok(Found { from: own(root.clone()), ty: ty.clone(), path: vec![root], used: 1 }),
-            Named::Step(ports) => {
+            NameTarget::Variable(ty) => {
+                Ok(ResolvedName { from: own(root.clone()), ty: ty.clone(), path: vec![root], used: 1 })
+            }
+            NameTarget::Step(ports) => {
                 let (output, used) = match (ports.as_slice(), path.len()) {
                     ([only], 1) => (only.clone(), 1),
                     _ => pick(ports)?,
                 };
-                Ok(Found { from: port(&root, output.name.clone()), path: full(&output.name), ty: output.ty, used })
+                Ok(ResolvedName {
+                    from: port(&root, output.name.clone()),
+                    path: full(&output.name),
+                    ty: output.ty,
+                    used,
+                })
             }
-            Named::Unclear => {
+            NameTarget::Unclear => {
                 let output = path.get(1).map_or("value", String::as_str);
                 let used = path.len().min(2);
-                Ok(Found { from: port(&root, output), path: full(output), ty: Type::Json, used })
+                Ok(ResolvedName { from: port(&root, output), path: full(output), ty: Type::Json, used })
             }
-            Named::Given(outputs) => {
+            NameTarget::Given(outputs) => {
                 let ports: Vec<_> = outputs.iter().map(|(name, _, ty)| Port::new(name.clone(), ty.clone())).collect();
                 let (output, used) = pick(&ports)?;
-                let (_, from, _) = outputs.iter().find(|(name, ..)| *name == output.name).ok_or(Missing::Root)?;
-                Ok(Found { from: from.clone(), path: full(&output.name), ty: output.ty, used })
+                let (_, from, _) =
+                    outputs.iter().find(|(name, ..)| *name == output.name).ok_or(UnresolvedName::Root)?;
+                Ok(ResolvedName { from: from.clone(), path: full(&output.name), ty: output.ty, used })
             }
         }
     }

@@ -1,7 +1,7 @@
 //! Something of a run, and what gave it. A part of what an each gave comes from a step of that element, and what such a step
 //! took from a part of what the each goes over.
 
-use super::parts::{self, Part};
+use super::parts::{self, ValuePathPart};
 use crate::words;
 use onceflow_engine::{Origin, Record, StepRecord};
 use serde_json::{Value, json};
@@ -11,24 +11,24 @@ const ANY: &str = "[*]";
 
 /// Something of a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Spot {
+pub(super) struct ValueOrigin {
     /// What gave it.
     pub(super) from: Origin,
     /// For which element, if that is a step of an each.
     element: Option<usize>,
     /// Which part of that it is; nothing if it is the whole.
-    pub(super) parts: Vec<Part>,
+    pub(super) parts: Vec<ValuePathPart>,
 }
 
-impl Spot {
+impl ValueOrigin {
     /// This part of what was given from there.
-    pub(super) fn new(record: &Record, from: &Origin, parts: Vec<Part>) -> Self {
-        Spot { from: from.clone(), element: None, parts }.settled(record)
+    pub(super) fn new(record: &Record, from: &Origin, parts: Vec<ValuePathPart>) -> Self {
+        ValueOrigin { from: from.clone(), element: None, parts }.settled(record)
     }
 
     /// What the step that gave this took from there.
     pub(super) fn before(&self, record: &Record, from: &Origin) -> Self {
-        Spot { from: from.clone(), element: self.element, parts: vec![] }.settled(record)
+        ValueOrigin { from: from.clone(), element: self.element, parts: vec![] }.settled(record)
     }
 
     /// Into an each to the step that gave an element, and out again to the list that it goes over.
@@ -36,13 +36,14 @@ impl Spot {
         loop {
             match (&self.from, &self.parts[..]) {
                 (Origin::Element(list), _) => {
-                    let element = Part::Element(self.element.take().expect("only a step of an element takes one"));
+                    let element =
+                        ValuePathPart::Element(self.element.take().expect("only a step of an element takes one"));
                     self.parts.insert(0, element);
                     self.from = (**list).clone();
                 }
-                (Origin::Step { address, port }, [Part::Element(at), rest @ ..]) if self.element.is_none() => {
+                (Origin::Step { address, port }, [ValuePathPart::Element(at), rest @ ..]) if self.element.is_none() => {
                     let Some(from) = inside(record, address, port) else { return self };
-                    self = Spot { from: from.clone(), element: Some(*at), parts: rest.to_vec() };
+                    self = ValueOrigin { from: from.clone(), element: Some(*at), parts: rest.to_vec() };
                 }
                 _ => return self,
             }
