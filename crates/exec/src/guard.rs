@@ -90,13 +90,13 @@ impl GuardState {
 
     fn launch(&self) -> io::Result<(Child, PipeWriter)> {
         let (reader, mut writer) = io::pipe()?;
+        // Before the guard starts: if this process is killed right after that, the guard still learns what to end.
+        writer.write_all(format!("{}\n{}\n", self.table.mark(), self.table.path().display()).as_bytes())?;
         let mut command = Command::new(&self.program);
         command.args(&self.args).stdin(reader).stdout(self.table.file()?).stderr(Stdio::null());
         // Ctrl-C is for us, not for it; and it holds no directory of ours.
         command.process_group(0).current_dir("/").env_remove(MARK);
-        let guard = command.spawn()?;
-        writer.write_all(format!("{}\n{}\n", self.table.mark(), self.table.path().display()).as_bytes())?;
-        Ok((guard, writer))
+        Ok((command.spawn()?, writer))
     }
 
     /// Waits for the end of the guard, and replaces one that was not dismissed.
