@@ -4,7 +4,9 @@ use crate::{
     behaviour::{Behaviour, Style, counter, task},
     value::Value,
 };
-use onceflow_core::model::{Arm, Connection, Endpoint, Graph, Library, Module, Port, TaskSpec, Type, graph::Kind};
+use onceflow_core::model::{
+    Arm, Connection, Endpoint, Graph, Library, Module, Port, TaskSpec, Type, graph::ModuleKind,
+};
 use onceflow_store::testing::random::Random;
 
 /// Makes flows. There are few types, so that there is always something to connect.
@@ -28,7 +30,7 @@ fn end(module: Option<&str>, port: &str) -> Endpoint {
     Endpoint { module: module.map(str::to_owned), port: port.to_owned() }
 }
 
-fn module(name: &str, kind: Kind, attempt: bool) -> Module {
+fn module(name: &str, kind: ModuleKind, attempt: bool) -> Module {
     Module { name: name.to_owned(), kind, origin: None, attempt }
 }
 
@@ -59,7 +61,7 @@ impl Maker<'_> {
             value = Value::Bytes(12, number);
         }
         let name = format!("made{}", graph.modules.len());
-        let kind = Kind::Constant(Port::new("value", inner.clone()), value.payload());
+        let kind = ModuleKind::Constant(Port::new("value", inner.clone()), value.payload());
         graph.modules.push(module(&name, kind, false));
         let made = end(Some(&name), "value");
         available.push((made.clone(), inner.clone()));
@@ -73,7 +75,7 @@ impl Maker<'_> {
         let mut spec = TaskSpec::new(name, vec![], vec![Port::new("value", ty.clone())]);
         spec.params = Behaviour { random: true, slow: 120, ..Behaviour::default() }.to_params();
         let name = format!("any{}", graph.modules.len());
-        graph.modules.push(module(&name, Kind::Task(spec.into()), false));
+        graph.modules.push(module(&name, ModuleKind::Task(spec.into()), false));
         end(Some(&name), "value")
     }
 
@@ -111,11 +113,11 @@ impl Maker<'_> {
     }
 
     /// A module, what it takes and what it gives.
-    fn kind(&mut self, depth: usize, flows: &Flows) -> (Kind, Vec<Port>, Vec<Port>) {
+    fn kind(&mut self, depth: usize, flows: &Flows) -> (ModuleKind, Vec<Port>, Vec<Port>) {
         // Where chance decides how wide and deep a flow is, one that calls itself may never end.
         if self.guarded > 0 && !self.style.random && self.random.percent(15) {
             let (name, graph) = self.this.clone();
-            return (Kind::Call { flow: name }, graph.inputs, graph.outputs);
+            return (ModuleKind::Call { flow: name }, graph.inputs, graph.outputs);
         }
         match if depth == 0 || self.random.percent(50) { 0 } else { 1 + self.random.below(5) } {
             0 => {
@@ -123,11 +125,11 @@ impl Maker<'_> {
                 self.tasks += 1;
                 let name = format!("{}t{}", char::from(b'a' + self.family as u8), self.tasks);
                 let spec = task(self.random, self.style, name, inputs.clone(), outputs.clone());
-                (Kind::Task(spec.into()), inputs, outputs)
+                (ModuleKind::Task(spec.into()), inputs, outputs)
             }
             1 => {
                 let (inputs, outputs) = (self.ports("i", 0, 3), self.ports("o", 0, 3));
-                (Kind::Composite(self.graph(inputs.clone(), outputs.clone(), depth - 1, flows)), inputs, outputs)
+                (ModuleKind::Composite(self.graph(inputs.clone(), outputs.clone(), depth - 1, flows)), inputs, outputs)
             }
             2 => self.each(depth, flows),
             3 => self.repeat(depth, flows),
@@ -135,12 +137,12 @@ impl Maker<'_> {
             _ if flows.is_empty() => self.kind(0, flows),
             _ => {
                 let (name, graph) = self.random.pick(flows).clone();
-                (Kind::Call { flow: name }, graph.inputs, graph.outputs)
+                (ModuleKind::Call { flow: name }, graph.inputs, graph.outputs)
             }
         }
     }
 
-    fn each(&mut self, depth: usize, flows: &Flows) -> (Kind, Vec<Port>, Vec<Port>) {
+    fn each(&mut self, depth: usize, flows: &Flows) -> (ModuleKind, Vec<Port>, Vec<Port>) {
         let mut inputs = self.ports("i", 1, 2);
         inputs[0].ty = Type::Int;
         let outputs = self.ports("o", 0, 2);
@@ -150,10 +152,10 @@ impl Maker<'_> {
         let taken = inputs.iter().map(|port| if over.contains(&port.name) { list(port) } else { port.clone() });
         let taken = taken.collect();
         let concurrency = self.random.percent(40).then(|| 1 + self.random.below(2) as u32);
-        (Kind::Each { body, over, concurrency }, taken, outputs.iter().map(list).collect())
+        (ModuleKind::Each { body, over, concurrency }, taken, outputs.iter().map(list).collect())
     }
 
-    fn repeat(&mut self, depth: usize, flows: &Flows) -> (Kind, Vec<Port>, Vec<Port>) {
+    fn repeat(&mut self, depth: usize, flows: &Flows) -> (ModuleKind, Vec<Port>, Vec<Port>) {
         let mut inputs = self.ports("i", 0, 2);
         let outputs = self.ports("o", 0, 2);
         inputs.push(Port::new("n", Type::Int));
@@ -162,7 +164,7 @@ impl Maker<'_> {
         let mut body = self.graph(inputs.clone(), outputs.clone(), depth - 1, flows);
         body.outputs = all;
         let counter = counter(1 + self.random.below(3) as u8);
-        body.modules.push(module("count", Kind::Task(counter.into()), false));
+        body.modules.push(module("count", ModuleKind::Task(counter.into()), false));
         let join = |from, to| Connection { from, to, origin: None };
         body.connections.push(join(end(None, "n"), end(Some("count"), "n")));
         body.connections.push(join(end(Some("count"), "n"), end(None, "n")));
@@ -173,10 +175,10 @@ impl Maker<'_> {
             carried.extend(fitting.map(|output| (output.name.clone(), input.name.clone())));
         }
         let given = outputs.into_iter().chain([Port::new("n", Type::Int)]).collect();
-        (Kind::Loop { body, carried, condition: "more".into() }, inputs, given)
+        (ModuleKind::Loop { body, carried, condition: "more".into() }, inputs, given)
     }
 
-    fn choice(&mut self, depth: usize, flows: &Flows) -> (Kind, Vec<Port>, Vec<Port>) {
+    fn choice(&mut self, depth: usize, flows: &Flows) -> (ModuleKind, Vec<Port>, Vec<Port>) {
         let (inputs, outputs) = (self.ports("i", 0, 2), self.ports("o", 0, 2));
         let default = self.random.percent(50);
         let count = 1 + self.random.below(2);
@@ -194,7 +196,7 @@ impl Maker<'_> {
             true => port.clone(),
             false => Port::new(port.name.clone(), Type::option(port.ty.clone())),
         });
-        (Kind::Choice { arms }, taken, given.collect())
+        (ModuleKind::Choice { arms }, taken, given.collect())
     }
 }
 
@@ -244,10 +246,12 @@ pub fn change_code(random: &mut Random, library: &Library) -> Library {
 pub fn visit(graph: &mut Graph, with: &mut impl FnMut(&mut onceflow_core::model::TaskSpec)) {
     for module in &mut graph.modules {
         match &mut module.kind {
-            Kind::Task(spec) => with(std::sync::Arc::make_mut(spec)),
-            Kind::Constant(..) | Kind::Call { .. } => {}
-            Kind::Composite(body) | Kind::Loop { body, .. } | Kind::Each { body, .. } => visit(body, with),
-            Kind::Choice { arms } => arms.iter_mut().for_each(|arm| visit(&mut arm.body, with)),
+            ModuleKind::Task(spec) => with(std::sync::Arc::make_mut(spec)),
+            ModuleKind::Constant(..) | ModuleKind::Call { .. } => {}
+            ModuleKind::Composite(body) | ModuleKind::Loop { body, .. } | ModuleKind::Each { body, .. } => {
+                visit(body, with);
+            }
+            ModuleKind::Choice { arms } => arms.iter_mut().for_each(|arm| visit(&mut arm.body, with)),
         }
     }
 }

@@ -6,8 +6,8 @@ use crate::{
     value::{Value, given, task_number},
 };
 use onceflow_core::model::{
-    Effect, Node, Place, Program, Source, TaskSpec, Type,
-    program::{BlockIndex, Op},
+    Effect, InstancePath, Node, Program, Source, TaskSpec, Type,
+    program::{BlockIndex, NodeOp},
 };
 use std::collections::BTreeMap;
 
@@ -66,7 +66,7 @@ pub fn meaning(program: &Program, inputs: &[Value], repaired: bool) -> Option<Me
     let mut interpreter =
         Interpreter { program, repaired, steps: BTreeMap::new(), exact: true, failed: false, count: 0 };
     let inputs: Vec<_> = inputs.iter().cloned().map(Out::Value).collect();
-    let outputs = interpreter.block(0, &inputs, &Place::root(), 0, false)?;
+    let outputs = interpreter.block(0, &inputs, &InstancePath::root(), 0, false)?;
     let Interpreter { steps, exact, failed, .. } = interpreter;
     let names = program.blocks[0].outputs.iter().filter(|output| !output.hidden);
     let named = |(output, port): (Out, &onceflow_core::model::BlockOutput)| match output {
@@ -82,7 +82,7 @@ impl Interpreter<'_> {
         &mut self,
         block: BlockIndex,
         inputs: &[Out],
-        place: &Place,
+        place: &InstancePath,
         depth: usize,
         guarded: bool,
     ) -> Option<Vec<Out>> {
@@ -118,18 +118,18 @@ impl Interpreter<'_> {
         &mut self,
         node: &Node,
         inputs: &mut [Out],
-        place: &Place,
+        place: &InstancePath,
         depth: usize,
         guarded: bool,
     ) -> Option<Vec<Out>> {
         let own = node.outputs.len() - usize::from(node.attempt);
         let inside = guarded || node.attempt;
         let outputs = match &node.op {
-            Op::Task(task) => self.task(*task, node, inputs, place)?,
-            Op::Relay => Some(vec![inputs[0].clone(); own]),
-            Op::Fused(_) => unreachable!("what is interpreted is not fused"),
-            Op::Call { body } => self.closed(*body, inputs, &place.called(node), depth, inside, own)?,
-            Op::Choice { arms } => {
+            NodeOp::Task(task) => self.task(*task, node, inputs, place)?,
+            NodeOp::Relay => Some(vec![inputs[0].clone(); own]),
+            NodeOp::Fused(_) => unreachable!("what is interpreted is not fused"),
+            NodeOp::Call { body } => self.closed(*body, inputs, &place.called(node), depth, inside, own)?,
+            NodeOp::Choice { arms } => {
                 let holds = |guard: Option<u16>| {
                     guard.is_none_or(|guard| inputs[usize::from(guard)] == Out::Value(Value::Bool(true)))
                 };
@@ -138,8 +138,8 @@ impl Interpreter<'_> {
                     None => Some(vec![Out::Value(Value::None); own]),
                 }
             }
-            Op::Each { body, .. } => self.each(*body, inputs, place, depth, inside, own)?,
-            Op::Loop { body, carried } => {
+            NodeOp::Each { body, .. } => self.each(*body, inputs, place, depth, inside, own)?,
+            NodeOp::Loop { body, carried } => {
                 let mut iteration = 0;
                 loop {
                     let at = place.numbered(iteration);
@@ -180,7 +180,7 @@ impl Interpreter<'_> {
         &mut self,
         body: BlockIndex,
         inputs: &[Out],
-        place: &Place,
+        place: &InstancePath,
         depth: usize,
         guarded: bool,
         own: usize,
@@ -200,7 +200,7 @@ impl Interpreter<'_> {
         &mut self,
         body: BlockIndex,
         inputs: &[Out],
-        place: &Place,
+        place: &InstancePath,
         depth: usize,
         guarded: bool,
         own: usize,
@@ -243,7 +243,7 @@ impl Interpreter<'_> {
     }
 
     /// What a task gives; `None` inside if it fails for good.
-    fn task(&mut self, task: u32, node: &Node, inputs: &[Out], place: &Place) -> Option<Option<Vec<Out>>> {
+    fn task(&mut self, task: u32, node: &Node, inputs: &[Out], place: &InstancePath) -> Option<Option<Vec<Out>>> {
         self.count += 1;
         if self.count > STEPS_MAX {
             return None;

@@ -1,7 +1,7 @@
 //! The flows that are measured: chains, an each over a chain, a loop; and their tasks, which do next to nothing.
 
 use bytes::Bytes;
-use onceflow_core::model::{Connection, Effect, Endpoint, Graph, Library, Module, Port, TaskSpec, Type, graph::Kind};
+use onceflow_core::model::{Connection, Effect, Endpoint, Graph, Library, Module, Port, TaskSpec, Type, graph::ModuleKind};
 use onceflow_engine::task::{Attempt, Body, Data, Step, Tasks};
 use std::{
     sync::{
@@ -113,7 +113,7 @@ pub(crate) fn chain(steps: usize, pure: bool) -> Graph {
         let name = format!("f{at}");
         let from = if at == 0 { end(None, "x") } else { end(Some(&format!("f{}", at - 1)), "out") };
         graph.connections.push(connect(from, end(Some(&name), "x")));
-        graph.modules.push(module(&name, Kind::Task(noop(pure).into())));
+        graph.modules.push(module(&name, ModuleKind::Task(noop(pure).into())));
     }
     graph.connections.push(connect(end(Some(&format!("f{}", steps - 1)), "out"), end(None, "y")));
     graph
@@ -123,7 +123,7 @@ pub(crate) fn chain(steps: usize, pure: bool) -> Graph {
 pub(crate) fn each(steps: usize, pure: bool) -> Graph {
     let mut graph = numbers("xs", "ys", Type::List(Box::new(Type::Int)));
     let over = vec![String::from("x")];
-    let body = Kind::Each { body: chain(steps, pure), over, concurrency: None };
+    let body = ModuleKind::Each { body: chain(steps, pure), over, concurrency: None };
     graph.modules.push(module("each", body));
     graph.connections.push(connect(end(None, "xs"), end(Some("each"), "x")));
     graph.connections.push(connect(end(Some("each"), "y"), end(None, "ys")));
@@ -134,12 +134,12 @@ pub(crate) fn each(steps: usize, pure: bool) -> Graph {
 pub(crate) fn count_up() -> Graph {
     let mut body = numbers("x", "y", Type::Int);
     body.outputs.push(Port::new("more", Type::Bool));
-    body.modules.push(module("next", Kind::Task(next().into())));
+    body.modules.push(module("next", ModuleKind::Task(next().into())));
     body.connections.push(connect(end(None, "x"), end(Some("next"), "x")));
     body.connections.push(connect(end(Some("next"), "out"), end(None, "y")));
     body.connections.push(connect(end(Some("next"), "more"), end(None, "more")));
     let carried = vec![(String::from("y"), String::from("x"))];
-    let kind = Kind::Loop { body, carried, condition: String::from("more") };
+    let kind = ModuleKind::Loop { body, carried, condition: String::from("more") };
     let mut graph = numbers("x", "y", Type::Int);
     graph.modules.push(module("count", kind));
     graph.connections.push(connect(end(None, "x"), end(Some("count"), "x")));
@@ -156,7 +156,7 @@ fn numbers(input: &str, output: &str, ty: Type) -> Graph {
     Graph { inputs: vec![Port::new(input, ty.clone())], outputs: vec![Port::new(output, ty)], ..Graph::default() }
 }
 
-fn module(name: &str, kind: Kind) -> Module {
+fn module(name: &str, kind: ModuleKind) -> Module {
     Module { name: name.into(), kind, origin: None, attempt: false }
 }
 

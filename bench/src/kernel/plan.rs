@@ -12,7 +12,7 @@ use crate::{
     rounds::timed,
 };
 use anyhow::ensure;
-use onceflow_core::plan::{Builder, Graph, Order, Place, Policy, Resume, Target as Fed};
+use onceflow_core::plan::{DependencyGraphBuilder, DependencyGraph, Order, PortSource, Policy, Resume, PortTarget as Fed};
 use onceflow_engine::Start;
 use onceflow_store::backend::journal::Durability;
 use serde_json::{Value, json};
@@ -126,8 +126,8 @@ pub(super) fn core(elements: u64) -> Value {
         let resume = Resume::new(&graph, Policy::Provenance, Order::Fifo, &[], &[0]);
         let last = graph.modules() - 1;
         let frontier = resume.run(|vertex| match graph.value_at(vertex) {
-            None | Some(Place::Input(_)) => true,
-            Some(place) => kept && place != Place::Port(last, 0),
+            None | Some(PortSource::Input(_)) => true,
+            Some(place) => kept && place != PortSource::Port(last, 0),
         });
         (start.elapsed().as_secs_f64(), frontier.is_ok_and(|frontier| frontier.runs(last)))
     };
@@ -143,15 +143,15 @@ pub(super) fn core(elements: u64) -> Value {
     })
 }
 
-fn graph(elements: u32) -> Graph {
-    let mut graph = Builder::new(1, 1);
+fn graph(elements: u32) -> DependencyGraph {
+    let mut graph = DependencyGraphBuilder::new(1, 1);
     let mut ends = Vec::new();
     for _ in 0..elements {
-        let mut from = Place::Input(0);
+        let mut from = PortSource::Input(0);
         for _ in 0..BODY_STEPS {
             let module = graph.module(1, 1);
             graph.connect(from, Fed::Port(module, 0));
-            from = Place::Port(module, 0);
+            from = PortSource::Port(module, 0);
         }
         ends.push(from);
     }
@@ -159,6 +159,6 @@ fn graph(elements: u32) -> Graph {
     for (port, from) in (0..).zip(ends) {
         graph.connect(from, Fed::Port(gather, port));
     }
-    graph.connect(Place::Port(gather, 0), Fed::Output(0));
+    graph.connect(PortSource::Port(gather, 0), Fed::Output(0));
     graph.build()
 }

@@ -1,6 +1,6 @@
 //! The tasks of a flow as it was lowered, and who takes them.
 
-use onceflow_core::model::{Graph, Library, TaskSpec, graph::Kind};
+use onceflow_core::model::{Graph, Library, TaskSpec, graph::ModuleKind};
 use std::sync::Arc;
 
 /// Lets all tasks of a library be taken by the workers of a class, which depends on the one that the flow file says.
@@ -11,10 +11,12 @@ pub(crate) fn set_class(library: &mut Library, class: impl Fn(&str) -> String) {
 fn in_graph(graph: &mut Graph, change: &mut impl FnMut(&mut TaskSpec)) {
     for module in &mut graph.modules {
         match &mut module.kind {
-            Kind::Task(task) => in_task(Arc::make_mut(task), change),
-            Kind::Composite(body) | Kind::Loop { body, .. } | Kind::Each { body, .. } => in_graph(body, change),
-            Kind::Choice { arms } => arms.iter_mut().for_each(|arm| in_graph(&mut arm.body, change)),
-            Kind::Constant(..) | Kind::Call { .. } => {}
+            ModuleKind::Task(task) => in_task(Arc::make_mut(task), change),
+            ModuleKind::Composite(body) | ModuleKind::Loop { body, .. } | ModuleKind::Each { body, .. } => {
+                in_graph(body, change);
+            }
+            ModuleKind::Choice { arms } => arms.iter_mut().for_each(|arm| in_graph(&mut arm.body, change)),
+            ModuleKind::Constant(..) | ModuleKind::Call { .. } => {}
         }
     }
 }
@@ -35,12 +37,12 @@ mod tests {
         let mut spec = TaskSpec::new(name, vec![], vec![]);
         spec.effect = effect;
         spec.compensation = Some(Box::new(TaskSpec::new("undo", vec![], vec![])));
-        Module { name: name.into(), kind: Kind::Task(spec.into()), origin: None, attempt: false }
+        Module { name: name.into(), kind: ModuleKind::Task(spec.into()), origin: None, attempt: false }
     }
 
     fn library() -> Library {
         let body = Graph { modules: vec![task("x", Effect::AtMostOnce), task("y", Effect::Pure)], ..Graph::default() };
-        let each = Kind::Each { body, over: vec![], concurrency: None };
+        let each = ModuleKind::Each { body, over: vec![], concurrency: None };
         let each = Module { name: "e".into(), kind: each, origin: None, attempt: false };
         let graph = Graph { modules: vec![each, task("p", Effect::Idempotent)], ..Graph::default() };
         Library { flows: [(String::from("f"), graph)].into() }

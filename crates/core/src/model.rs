@@ -7,13 +7,13 @@
 //! | [`graph`] | a flow as it is described |
 //! | [`mod@check`] | finds all mistakes of a flow at once, and makes the program |
 //! | [`program`] | a flow as it is run |
-//! | [`place`] | addresses: where people see a node |
+//! | [`instance_path`] | addresses: where people see a node |
 //! | [`wiring`] | who waits for whom in a program, computed when it is loaded |
 
 pub mod check;
 pub mod graph;
+pub mod instance_path;
 mod lower;
-pub mod place;
 pub mod program;
 mod sound;
 pub mod task;
@@ -21,9 +21,11 @@ pub mod types;
 pub mod wiring;
 
 pub use check::{Errors, Mistake, check, check_within};
-pub use graph::{Arm, Connection, Endpoint, Graph, Library, Module, Origin};
-pub use place::Place;
-pub use program::{Block, BlockInput, BlockOutput, FusedSource, FusedTask, Identity, Node, Program, Segment, Source};
-pub use task::{Effect, Port, Resources, Retry, TaskSpec};
+pub use graph::{Arm, Connection, Endpoint, Graph, Library, Module, SourceLocation};
+pub use instance_path::InstancePath;
+pub use program::{
+    Block, BlockInput, BlockOutput, FusedSource, FusedTask, Identity, Node, PathSegment, Program, Source,
+};
+pub use task::{Effect, Port, ResourceRequest, Retry, TaskSpec};
 pub use types::Type;
 pub use wiring::Wiring;

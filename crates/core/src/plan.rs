@@ -24,11 +24,11 @@ pub mod validity;
 #[cfg(test)]
 mod tests;
 
-pub use change::{Change, Keyed, changes};
+pub use change::{Change, KeyedBlock, changes};
 pub use explain::{Explanation, Fate, Reason};
 pub use fuse::{Fusion, fuse};
-pub use graph::{Builder, Graph, Place, Target, Vertex, VertexKind};
-pub use joined::{giver, told_apart};
-pub use resume::{Frontier, Missing, Order, Policy, Resume, State};
+pub use graph::{DependencyGraph, DependencyGraphBuilder, PortSource, PortTarget, Vertex, VertexKind};
+pub use joined::{producer_address, separate_joined_eaches};
+pub use resume::{Frontier, MissingValues, Order, Policy, Resume, VertexState};
 pub use specialise::{Plan, explain_all, specialise};
-pub use validity::{Keys, ProvenanceKey, still_valid};
+pub use validity::{ProvenanceKey, ProvenanceKeys, still_valid};

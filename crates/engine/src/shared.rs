@@ -3,7 +3,7 @@
 use crate::{Error, events::Events, options::Options, resources::Resources, task::Tasks};
 use onceflow_core::{
     Fences, Key, Row, Shard,
-    model::{Place, Program, Wiring},
+    model::{InstancePath, Program, Wiring},
     protocol::{
         draft::InstalledProgram,
         ids::{FrameId, Generation, RunId},
@@ -61,7 +61,7 @@ pub(crate) struct Run {
     pub(crate) key: Arc<str>,
     state: Mutex<State>,
     frames: Mutex<BTreeMap<FrameId, Arc<Frame>>>,
-    places: Mutex<BTreeMap<FrameId, Arc<Place>>>,
+    places: Mutex<BTreeMap<FrameId, Arc<InstancePath>>>,
 }
 
 /// Frames remembered per run. Those of elements and iterations are few: a frame serves all of its instances.
@@ -275,24 +275,24 @@ impl Shared {
 
     /// Where an instance is, for people; and for the key of a step, so a frame that has gone is no reason to guess: whoever
     /// asks is not the one who has the step any more.
-    pub(crate) async fn place(&self, run: &Run, id: FrameId, index: u32) -> Result<Place, Error> {
+    pub(crate) async fn place(&self, run: &Run, id: FrameId, index: u32) -> Result<InstancePath, Error> {
         let outer = self.outer_place(run, id).await?;
         let frame = self.frame(run, id).await?.ok_or_else(|| gone(id))?;
         Ok(match (frame.shape, self.opener(run, &frame)) {
-            (Shape::Each(_), _) | (_, Some(onceflow_core::model::program::Op::Loop { .. })) => {
+            (Shape::Each(_), _) | (_, Some(onceflow_core::model::program::NodeOp::Loop { .. })) => {
                 outer.numbered(u64::from(index))
             }
             _ => (*outer).clone(),
         })
     }
 
-    fn opener<'a>(&self, run: &'a Run, frame: &Frame) -> Option<&'a onceflow_core::model::program::Op> {
+    fn opener<'a>(&self, run: &'a Run, frame: &Frame) -> Option<&'a onceflow_core::model::program::NodeOp> {
         let (step, block) = frame.opened_by?;
         Some(&run.plan.program.blocks[block as usize].nodes[step.node as usize].op)
     }
 
     /// Where a frame is: what all of its instances have in common.
-    async fn outer_place(&self, run: &Run, id: FrameId) -> Result<Arc<Place>, Error> {
+    async fn outer_place(&self, run: &Run, id: FrameId) -> Result<Arc<InstancePath>, Error> {
         // From the inside out, then back: a flow may call itself a thousand deep.
         let (mut inside, mut at) = (Vec::new(), id);
         let mut place = loop {
@@ -304,7 +304,7 @@ impl Shared {
                     inside.push((at, frame.clone()));
                     at = frame.opened_by.expect("just tested").0.frame;
                 }
-                Some(_) => break Arc::new(Place::root()),
+                Some(_) => break Arc::new(InstancePath::root()),
                 None => return Err(gone(at)),
             }
         };
@@ -318,7 +318,7 @@ impl Shared {
             };
             let node = &run.plan.program.blocks[block as usize].nodes[step.node as usize];
             let next = match node.op {
-                onceflow_core::model::program::Op::Call { .. } => numbered.called(node),
+                onceflow_core::model::program::NodeOp::Call { .. } => numbered.called(node),
                 _ => numbered,
             };
             place = Arc::new(next);
@@ -333,7 +333,7 @@ impl Shared {
     }
 
     fn is_loop(&self, run: &Run, frame: &Frame) -> bool {
-        matches!(self.opener(run, frame), Some(onceflow_core::model::program::Op::Loop { .. }))
+        matches!(self.opener(run, frame), Some(onceflow_core::model::program::NodeOp::Loop { .. }))
     }
 }
 

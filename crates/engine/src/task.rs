@@ -11,7 +11,7 @@ use crate::{
 };
 use bytes::Bytes;
 pub use failure::Failure;
-use onceflow_core::model::{Place, Program, TaskSpec, program::Op};
+use onceflow_core::model::{InstancePath, Program, TaskSpec, program::NodeOp};
 use onceflow_core::protocol::{ids::RunId, rows::Held};
 use onceflow_store::BoxFuture;
 pub use onceflow_store::values::FileStat;
@@ -127,7 +127,7 @@ pub struct Used {
 pub(crate) struct At {
     pub(crate) run: RunId,
     pub(crate) inputs: Vec<Held>,
-    pub(crate) place: Place,
+    pub(crate) place: InstancePath,
     pub(crate) program: Arc<Program>,
     pub(crate) path: Path,
     /// Index into the program's tasks.
@@ -233,7 +233,7 @@ impl Step {
         let at = At {
             run: RunId(key),
             inputs: vec![],
-            place: Place::root(),
+            place: InstancePath::root(),
             program: Arc::new(program),
             path,
             task: 0,
@@ -253,7 +253,7 @@ impl At {
         let node = self.program.blocks.get(self.path.block as usize);
         let node = node.and_then(|block| block.nodes.get(self.path.node as usize));
         let path = match (node.map(|node| &node.op), self.path.fused) {
-            (Some(Op::Fused(tasks)), Some(at)) => &tasks[usize::from(at)].path,
+            (Some(NodeOp::Fused(tasks)), Some(at)) => &tasks[usize::from(at)].path,
             _ => match node {
                 Some(node) => &node.path,
                 // A compensation is where the step is that it undoes.

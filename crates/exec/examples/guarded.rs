@@ -1,6 +1,6 @@
 //! A process that runs one command under a guard: `guarded run DIRECTORY SCRIPT KEY`. As `guarded guard` it is the guard.
 
-use onceflow_core::model::{Connection, Endpoint, Graph, Library, Module, Port, TaskSpec, Type, graph::Kind};
+use onceflow_core::model::{Connection, Endpoint, Graph, Library, Module, Port, TaskSpec, Type, graph::ModuleKind};
 use onceflow_engine::{Engine, Start};
 use onceflow_exec::{
     ExecutorOptions, Home,
@@ -39,7 +39,12 @@ async fn run(directory: &str, script: &str, key: &str) {
     let graph = Graph {
         inputs: vec![],
         outputs: vec![Port::new("done", Type::Unit)],
-        modules: vec![Module { name: "step".into(), kind: Kind::Task(spec.into()), origin: None, attempt: false }],
+        modules: vec![Module {
+            name: "step".into(),
+            kind: ModuleKind::Task(spec.into()),
+            origin: None,
+            attempt: false,
+        }],
         connections: vec![Connection { from: end(Some("step")), to: end(None), origin: None }],
     };
     let library = Library { flows: [(String::from("main"), graph)].into() };

@@ -4,11 +4,11 @@
 use proc_macro2::{Delimiter, TokenStream, TokenTree};
 
 /// FNV-1a over 128 bits: no attacker writes a function whose change we must notice.
-pub(crate) struct Digest(u128);
+pub(crate) struct CodeDigest(u128);
 
-impl Digest {
+impl CodeDigest {
     pub(crate) fn new() -> Self {
-        Digest(0x6c62_272e_07bb_0142_62b8_2175_6295_c58d)
+        CodeDigest(0x6c62_272e_07bb_0142_62b8_2175_6295_c58d)
     }
 
     /// Takes in some code.
@@ -90,7 +90,7 @@ mod tests {
     use super::*;
 
     fn digest(code: &str) -> String {
-        Digest::new().code(format!("fn {code}").parse().expect("tokens")).finish()
+        CodeDigest::new().code(format!("fn {code}").parse().expect("tokens")).finish()
     }
 
     #[test]

@@ -48,9 +48,9 @@ pub(crate) fn expand(options: TokenStream, item: TokenStream) -> Result<TokenStr
                 ::onceflow::Flow::from_draft(#name::draft())
             }
 
-            fn draft() -> ::onceflow::flow::Draft {
+            fn draft() -> ::onceflow::flow::FlowDraft {
                 let id = ::core::option::Option::Some(::core::any::TypeId::of::<#name>());
-                ::onceflow::flow::Draft::new::<#ports, #returns>(
+                ::onceflow::flow::FlowDraft::new::<#ports, #returns>(
                     #flow_name,
                     id,
                     #names,

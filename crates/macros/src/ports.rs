@@ -55,7 +55,7 @@ pub(crate) fn expand(item: TokenStream) -> Result<TokenStream> {
         quote! {
             impl ::onceflow::port::FromHandles for #name {
                 #[allow(unused_variables)]
-                fn from_handles(handles: &mut dyn ::core::iter::Iterator<Item = ::onceflow::builder::Handle>) -> Self {
+                fn from_handles(handles: &mut dyn ::core::iter::Iterator<Item = ::onceflow::builder::PortHandle>) -> Self {
                     #name { #(#names: ::onceflow::port::FromHandles::from_handles(handles),)* }
                 }
             }
@@ -81,7 +81,7 @@ pub(crate) fn expand(item: TokenStream) -> Result<TokenStream> {
                 ::std::vec![#(#labels),*]
             }
 
-            fn handles(self) -> ::std::vec::Vec<::onceflow::builder::Handle> {
+            fn handles(self) -> ::std::vec::Vec<::onceflow::builder::PortHandle> {
                 let all: ::std::vec::Vec<::std::vec::Vec<_>> = ::std::vec![#(::onceflow::Ports::handles(self.#names)),*];
                 ::std::iter::IntoIterator::into_iter(all).flatten().collect()
             }
@@ -120,7 +120,7 @@ pub(crate) fn expand(item: TokenStream) -> Result<TokenStream> {
         }
 
         impl ::onceflow::Args<#name> for #name {
-            fn all(self) -> ::std::vec::Vec<::onceflow::arg::Given> {
+            fn all(self) -> ::std::vec::Vec<::onceflow::arg::Argument> {
                 ::std::vec![#(::onceflow::Arg::<#types>::given(self.#names)),*]
             }
         }
@@ -128,7 +128,7 @@ pub(crate) fn expand(item: TokenStream) -> Result<TokenStream> {
         impl ::onceflow::builder::Lists for #lists {
             type Elements = #name;
 
-            fn lists(self) -> ::std::vec::Vec<(::onceflow::builder::Handle, ::onceflow::model::Type)> {
+            fn lists(self) -> ::std::vec::Vec<(::onceflow::builder::PortHandle, ::onceflow::model::Type)> {
                 let all: ::std::vec::Vec<::std::vec::Vec<_>> = ::std::vec![#(::onceflow::builder::Lists::lists(self.#names)),*];
                 ::std::iter::IntoIterator::into_iter(all).flatten().collect()
             }

@@ -2,7 +2,7 @@
 //! code.
 
 use crate::{
-    digest::Digest,
+    digest::CodeDigest,
     options::{Effect, Options},
 };
 use proc_macro2::{Ident, Literal, TokenStream};
@@ -340,7 +340,7 @@ fn settings(options: &Options, function: &ItemFn) -> TokenStream {
 fn version(function: &ItemFn) -> String {
     let Signature { asyncness, inputs, output, .. } = &function.sig;
     let block = &function.block;
-    Digest::new().code(quote!(#asyncness fn (#inputs) #output #block)).finish()
+    CodeDigest::new().code(quote!(#asyncness fn (#inputs) #output #block)).finish()
 }
 
 /// How an attempt starts: read the inputs, call the function, write the outputs.

@@ -14,7 +14,7 @@ pub(crate) fn expand(item: TokenStream) -> Result<TokenStream> {
     let parameters: Vec<_> = item.generics.type_params().map(|parameter| parameter.ident.clone()).collect();
     let bounds = item.generics.make_where_clause();
     for parameter in &parameters {
-        bounds.predicates.push(syn::parse_quote!(#parameter: ::onceflow::value::Part));
+        bounds.predicates.push(syn::parse_quote!(#parameter: ::onceflow::value::Element));
     }
     let name = &item.ident;
     let (generics, arguments, bounds) = item.generics.split_for_impl();
@@ -50,9 +50,9 @@ fn describe(item: &DeriveInput) -> TokenStream {
                 let types = fields.named.iter().map(|field| field.ty.to_token_stream());
                 return quote! {{
                     #[allow(unused_imports)]
-                    use ::onceflow::value::Unknown as _;
+                    use ::onceflow::value::UnknownType as _;
                     ::onceflow::value::described(#name, || {
-                        ::std::vec![#((#names, ::onceflow::value::Known::<#types>::new().ty())),*]
+                        ::std::vec![#((#names, ::onceflow::value::TypeOf::<#types>::new().ty())),*]
                     })
                 }};
             }

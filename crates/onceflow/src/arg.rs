@@ -1,7 +1,7 @@
 //! What may be given to an input: a port of its type, or a plain value, which becomes a constant of the flow.
 
 use crate::{
-    builder::Handle,
+    builder::PortHandle,
     port::{Port, Ports},
     value::{Literal, Value},
 };
@@ -20,59 +20,59 @@ use onceflow_engine::task::Data;
 )]
 pub trait Arg<T> {
     #[doc(hidden)]
-    fn given(self) -> Given;
+    fn given(self) -> Argument;
 }
 
 /// What was given to an input.
 #[doc(hidden)]
 #[derive(Debug)]
-pub enum Given {
-    Port(Handle, Type),
+pub enum Argument {
+    Port(PortHandle, Type),
     Constant(Data, Type),
     Nothing,
 }
 
 impl<T: Value> Arg<T> for Port<T> {
-    fn given(self) -> Given {
-        Given::Port(self.handle, T::ty())
+    fn given(self) -> Argument {
+        Argument::Port(self.handle, T::ty())
     }
 }
 
 impl<T: Value> Arg<Option<T>> for Port<T> {
-    fn given(self) -> Given {
-        Given::Port(self.handle, T::ty())
+    fn given(self) -> Argument {
+        Argument::Port(self.handle, T::ty())
     }
 }
 
 impl<T: Literal> Arg<T> for T {
-    fn given(self) -> Given {
+    fn given(self) -> Argument {
         constant(self)
     }
 }
 
 impl<T: Literal> Arg<Option<T>> for T {
-    fn given(self) -> Given {
+    fn given(self) -> Argument {
         constant(self)
     }
 }
 
 impl Arg<String> for &str {
-    fn given(self) -> Given {
+    fn given(self) -> Argument {
         constant(String::from(self))
     }
 }
 
 impl Arg<Option<String>> for &str {
-    fn given(self) -> Given {
+    fn given(self) -> Argument {
         constant(String::from(self))
     }
 }
 
 /// A constant. That a value cannot be written at all is a mistake in its `Serialize`, not in the flow.
-pub(crate) fn constant<T: Literal>(value: T) -> Given {
+pub(crate) fn constant<T: Literal>(value: T) -> Argument {
     match value.encode() {
-        Ok(Data::None) => Given::Nothing,
-        Ok(data) => Given::Constant(data, T::ty()),
+        Ok(Data::None) => Argument::Nothing,
+        Ok(data) => Argument::Constant(data, T::ty()),
         Err(error) => panic!("a constant cannot be written: {error}"),
     }
 }
@@ -85,17 +85,17 @@ pub(crate) fn constant<T: Literal>(value: T) -> Given {
 )]
 pub trait Args<P: Ports> {
     #[doc(hidden)]
-    fn all(self) -> Vec<Given>;
+    fn all(self) -> Vec<Argument>;
 }
 
 impl<T: Value, X: Arg<T>> Args<Port<T>> for X {
-    fn all(self) -> Vec<Given> {
+    fn all(self) -> Vec<Argument> {
         vec![self.given()]
     }
 }
 
 impl Args<()> for () {
-    fn all(self) -> Vec<Given> {
+    fn all(self) -> Vec<Argument> {
         Vec::new()
     }
 }
@@ -103,7 +103,7 @@ impl Args<()> for () {
 macro_rules! tuples {
     ($($($T:ident $X:ident $at:tt)*;)*) => {$(
         impl<$($T: Value, $X: Arg<$T>),*> Args<($(Port<$T>,)*)> for ($($X,)*) {
-            fn all(self) -> Vec<Given> {
+            fn all(self) -> Vec<Argument> {
                 vec![$(self.$at.given()),*]
             }
         }

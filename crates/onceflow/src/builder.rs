@@ -12,7 +12,7 @@ mod state;
 pub use choice::Choice;
 pub use each::Lists;
 pub use next::NextPart;
-pub use scope::Handle;
+pub use scope::PortHandle;
 
 use crate::{
     flow::Needs,
@@ -20,9 +20,9 @@ use crate::{
     task::Call,
     value::Literal,
 };
-use onceflow_core::model::{self, Graph, Origin};
+use onceflow_core::model::{self, Graph, SourceLocation};
 use scope::Nested;
-use state::State;
+use state::BuilderState;
 use std::{
     cell::{RefCell, RefMut},
     panic::Location,
@@ -57,7 +57,7 @@ pub(crate) const VALUE: &str = "value";
 /// # assert_eq!(flow.graph().modules.len(), 2);
 /// ```
 pub struct Builder {
-    state: Rc<RefCell<State>>,
+    state: Rc<RefCell<BuilderState>>,
 }
 
 impl Builder {
@@ -133,7 +133,7 @@ impl Builder {
 
 impl Builder {
     pub(crate) fn new() -> Self {
-        Builder { state: Rc::new(RefCell::new(State::new())) }
+        Builder { state: Rc::new(RefCell::new(BuilderState::new())) }
     }
 
     /// A whole flow: its graph, and what that needs.
@@ -141,15 +141,15 @@ impl Builder {
     pub(crate) fn flow(
         self,
         inputs: Vec<model::Port>,
-        origin: Origin,
-        body: impl FnOnce(&mut Self, Vec<Handle>) -> Vec<(model::Port, Handle)>,
+        origin: SourceLocation,
+        body: impl FnOnce(&mut Self, Vec<PortHandle>) -> Vec<(model::Port, PortHandle)>,
     ) -> (Graph, Needs) {
         let nested = self.nest("flow", inputs, Vec::new(), &origin, body);
         (nested.graph, std::mem::take(&mut self.state().needs))
     }
 
     /// Never held while a closure of the user's is at work.
-    fn state(&self) -> RefMut<'_, State> {
+    fn state(&self) -> RefMut<'_, BuilderState> {
         self.state.borrow_mut()
     }
 
@@ -160,9 +160,9 @@ impl Builder {
         &self,
         what: &'static str,
         inputs: Vec<model::Port>,
-        captures: Vec<(scope::Source, String)>,
-        origin: &Origin,
-        body: impl FnOnce(&mut Self, Vec<Handle>) -> Vec<(model::Port, Handle)>,
+        captures: Vec<(scope::ScopeSource, String)>,
+        origin: &SourceLocation,
+        body: impl FnOnce(&mut Self, Vec<PortHandle>) -> Vec<(model::Port, PortHandle)>,
     ) -> Nested {
         let handles = self.state().open(inputs, captures);
         let given = body(&mut Builder { state: self.state.clone() }, handles);
@@ -171,16 +171,16 @@ impl Builder {
 }
 
 /// The last output of a module with `attempt` is its error.
-fn attempted<P: FromHandles>(handles: Vec<Handle>) -> (P, Port<Option<String>>) {
+fn attempted<P: FromHandles>(handles: Vec<PortHandle>) -> (P, Port<Option<String>>) {
     let mut handles = handles.into_iter();
     (P::from_handles(&mut handles), Port::from_handles(&mut handles))
 }
 
 /// The place in the user's code that is being served.
 #[track_caller]
-pub(crate) fn here() -> Origin {
+pub(crate) fn here() -> SourceLocation {
     let place = Location::caller();
-    Origin { file: shared_name(place.file()), line: place.line(), column: place.column() }
+    SourceLocation { file: shared_name(place.file()), line: place.line(), column: place.column() }
 }
 
 /// The name of a file, shared by all that was written there one after the other.
@@ -209,6 +209,6 @@ fn ports(base: &str, types: Vec<model::Type>) -> Vec<model::Port> {
 }
 
 /// What a nested graph gives, with names as above.
-fn outputs<P: Ports>(base: &str, given: P) -> Vec<(model::Port, Handle)> {
+fn outputs<P: Ports>(base: &str, given: P) -> Vec<(model::Port, PortHandle)> {
     ports(base, P::types()).into_iter().zip(given.handles()).collect()
 }

@@ -3,15 +3,15 @@
 mod needs;
 mod reference;
 
-pub use needs::Draft;
-pub(crate) use needs::{Callee, From, Needs};
+pub use needs::FlowDraft;
+pub(crate) use needs::{Callee, CalleeSource, Needs};
 pub use reference::FlowRef;
 
 use crate::{
     arg::Args,
     builder::{Builder, here},
     port::Ports,
-    task::{Call, Target, Tasks},
+    task::{Call, CallTarget, Tasks},
     value::Error,
 };
 use onceflow_core::model::{self, Graph, Library};
@@ -58,12 +58,12 @@ impl<I: Ports, O: Ports> Flow<I, O> {
         outputs: O::Names,
         body: impl FnOnce(&mut Builder, I) -> O,
     ) -> Self {
-        Flow::from_draft(Draft::new(name, None, inputs, outputs, body))
+        Flow::from_draft(FlowDraft::new(name, None, inputs, outputs, body))
     }
 
     /// A flow from its draft, with those it calls.
     #[doc(hidden)]
-    pub fn from_draft(draft: Draft) -> Self {
+    pub fn from_draft(draft: FlowDraft) -> Self {
         let (name, needs) = draft.finish();
         Flow { name, needs: Arc::new(needs), ports: PhantomData }
     }
@@ -124,8 +124,8 @@ impl<I: Ports, O: Ports> Flow<I, O> {
     /// ```
     #[track_caller]
     pub fn call(&self, args: impl Args<I>) -> Call<O> {
-        let callee = Callee::of(&self.name, self.graph(), From::Finished(self.needs.clone()));
-        Call::new(Target::Flow(callee), args.all())
+        let callee = Callee::of(&self.name, self.graph(), CalleeSource::Finished(self.needs.clone()));
+        Call::new(CallTarget::Flow(callee), args.all())
     }
 
     /// The same flow, with another that it calls by [`FlowRef`].
@@ -157,12 +157,12 @@ pub fn call_described<O: Ports>(
     name: &str,
     inputs: Vec<model::Port>,
     outputs: &O::Names,
-    draft: fn() -> Draft,
-    given: Vec<crate::arg::Given>,
+    draft: fn() -> FlowDraft,
+    given: Vec<crate::arg::Argument>,
 ) -> Call<O> {
     let outputs = named::<O>(outputs);
-    let callee = Callee { name: name.into(), inputs, outputs, from: From::Described(id, draft) };
-    Call::new(Target::Flow(callee), given)
+    let callee = Callee { name: name.into(), inputs, outputs, from: CalleeSource::Described(id, draft) };
+    Call::new(CallTarget::Flow(callee), given)
 }
 
 /// The inputs or outputs of a flow, by name.
@@ -171,7 +171,7 @@ pub fn named<P: Ports>(names: &P::Names) -> Vec<model::Port> {
     P::names(names).into_iter().zip(P::types()).map(|(name, ty)| model::Port::new(name, ty)).collect()
 }
 
-impl Draft {
+impl FlowDraft {
     /// Describes a flow, without those it calls.
     #[doc(hidden)]
     #[track_caller]
@@ -186,6 +186,6 @@ impl Draft {
             let given = body(f, I::from_handles(&mut handles.into_iter()));
             named::<O>(&outputs).into_iter().zip(given.handles()).collect()
         });
-        Draft { name: name.into(), id, graph, needs }
+        FlowDraft { name: name.into(), id, graph, needs }
     }
 }

@@ -1,7 +1,7 @@
 //! Typed handles of ports, alone and in tuples: what a builder gives, and what keeps a wrong connection from compiling.
 
 use crate::{
-    builder::Handle,
+    builder::PortHandle,
     value::{Error, Value},
 };
 use onceflow_core::model::Type;
@@ -14,12 +14,12 @@ use std::{fmt, marker::PhantomData};
 /// one of their inputs by itself. It means something only in the flow it was made in, and no further out than where
 /// it was made; a builder panics when it is given one from elsewhere.
 pub struct Port<T> {
-    pub(crate) handle: Handle,
+    pub(crate) handle: PortHandle,
     of: PhantomData<fn() -> T>,
 }
 
 impl<T> Port<T> {
-    pub(crate) fn new(handle: Handle) -> Self {
+    pub(crate) fn new(handle: PortHandle) -> Self {
         Port { handle, of: PhantomData }
     }
 }
@@ -111,7 +111,7 @@ impl<T> fmt::Debug for Input<T> {
 /// What a builder makes of the outputs of a part.
 pub trait FromHandles: Copy + 'static {
     #[doc(hidden)]
-    fn from_handles(handles: &mut dyn Iterator<Item = Handle>) -> Self;
+    fn from_handles(handles: &mut dyn Iterator<Item = PortHandle>) -> Self;
 }
 
 /// One port, a tuple of up to sixteen, or a struct of as many as you like ([`#[derive(Ports)]`](macro@crate::Ports)): what
@@ -140,7 +140,7 @@ pub trait Ports: FromHandles {
     #[doc(hidden)]
     fn names(names: &Self::Names) -> Vec<&'static str>;
     #[doc(hidden)]
-    fn handles(self) -> Vec<Handle>;
+    fn handles(self) -> Vec<PortHandle>;
     #[doc(hidden)]
     fn outputs(names: &[String]) -> Self::Outputs;
     #[doc(hidden)]
@@ -175,7 +175,7 @@ impl<T: Value> OwnNames for Port<T> {
 const COUNTED: &str = "as many as there are types";
 
 impl<T: Value> FromHandles for Port<T> {
-    fn from_handles(handles: &mut dyn Iterator<Item = Handle>) -> Self {
+    fn from_handles(handles: &mut dyn Iterator<Item = PortHandle>) -> Self {
         Port::new(handles.next().expect(COUNTED))
     }
 }
@@ -196,7 +196,7 @@ impl<T: Value> Ports for Port<T> {
         names.to_vec()
     }
 
-    fn handles(self) -> Vec<Handle> {
+    fn handles(self) -> Vec<PortHandle> {
         vec![self.handle]
     }
 
@@ -221,7 +221,7 @@ macro_rules! tuples {
     ($($count:literal: $($T:ident $at:tt)*;)*) => {$(
         impl<$($T: Value),*> FromHandles for ($(Port<$T>,)*) {
             #[allow(unused_variables, clippy::unused_unit)]
-            fn from_handles(handles: &mut dyn Iterator<Item = Handle>) -> Self {
+            fn from_handles(handles: &mut dyn Iterator<Item = PortHandle>) -> Self {
                 ($(Port::<$T>::from_handles(handles),)*)
             }
         }
@@ -242,7 +242,7 @@ macro_rules! tuples {
                 names.to_vec()
             }
 
-            fn handles(self) -> Vec<Handle> {
+            fn handles(self) -> Vec<PortHandle> {
                 vec![$(self.$at.handle),*]
             }
 

@@ -11,13 +11,13 @@ pub use returned::{Outputs, Returned};
 pub use state::{State, state};
 
 use crate::{
-    arg::Given,
+    arg::Argument,
     builder::{VALUE, here},
     flow::Callee,
     port::Ports,
     value::{self, Value},
 };
-use onceflow_core::model::{self, Origin, TaskSpec, Type, task::DONE};
+use onceflow_core::model::{self, SourceLocation, TaskSpec, Type, task::DONE};
 use std::{any::TypeId, marker::PhantomData, sync::Arc};
 
 /// A task, as [`#[task]`](macro@crate::task) makes it. Not implemented by hand.
@@ -105,14 +105,14 @@ impl<T: Task> Body for Code<T> {
 /// A task or a flow with its arguments: not part of a flow until it is given to [`Builder::add`](crate::Builder::add).
 #[must_use = "a call does nothing until `f.add(..)` puts it into a flow"]
 pub struct Call<P> {
-    pub(crate) target: Target,
-    pub(crate) given: Vec<Given>,
-    pub(crate) origin: Origin,
+    pub(crate) target: CallTarget,
+    pub(crate) given: Vec<Argument>,
+    pub(crate) origin: SourceLocation,
     ports: PhantomData<fn() -> P>,
 }
 
 /// What is called.
-pub(crate) enum Target {
+pub(crate) enum CallTarget {
     /// Which, and what defines it: asked only for the first step of it.
     Task(TypeId, fn() -> Definition),
     Flow(Callee),
@@ -120,7 +120,7 @@ pub(crate) enum Target {
 
 impl<P: Ports> Call<P> {
     #[track_caller]
-    pub(crate) fn new(target: Target, given: Vec<Given>) -> Self {
+    pub(crate) fn new(target: CallTarget, given: Vec<Argument>) -> Self {
         Call { target, given, origin: here(), ports: PhantomData }
     }
 }
@@ -128,8 +128,8 @@ impl<P: Ports> Call<P> {
 /// A task with its arguments; what the function that `#[task]` makes consists of.
 #[doc(hidden)]
 #[track_caller]
-pub fn call<T: Task>(given: Vec<Given>) -> Call<T::Ports> {
-    Call::new(Target::Task(TypeId::of::<T>(), Definition::of::<T>), given)
+pub fn call<T: Task>(given: Vec<Argument>) -> Call<T::Ports> {
+    Call::new(CallTarget::Task(TypeId::of::<T>(), Definition::of::<T>), given)
 }
 
 /// The outputs of a task, under these names; a single one may do without.

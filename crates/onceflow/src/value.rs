@@ -8,10 +8,10 @@ mod file;
 mod list;
 mod scalar;
 
-pub use describe::{Known, Unknown, described, named};
+pub use describe::{TypeOf, UnknownType, described, named};
 pub use file::{Directory, File};
 pub(crate) use list::NIL;
-pub use scalar::{Part, decode_serde, encode_serde};
+pub use scalar::{Element, decode_serde, encode_serde};
 
 use onceflow_core::model::Type;
 use onceflow_engine::task::Data;

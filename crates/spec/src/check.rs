@@ -6,7 +6,7 @@ use crate::{
 };
 use onceflow_core::model::{
     Identity, Library, Mistake,
-    check::{What, check},
+    check::{MistakeKind, check},
 };
 
 /// Checks the whole of it, and answers what its program is known by. If something is wrong with the file already, only
@@ -17,9 +17,9 @@ pub(crate) fn run(library: &Library, main: &str, sources: &[SourceFile], report:
         Err(errors) => errors,
     };
     let is_clean = report.is_empty();
-    let has_cycle = errors.0.iter().any(|mistake| matches!(mistake.what, What::Cycle { .. }));
+    let has_cycle = errors.0.iter().any(|mistake| matches!(mistake.what, MistakeKind::Cycle { .. }));
     for mistake in errors.0 {
-        let sure = matches!(mistake.what, What::Cycle { .. } | What::Endless { .. });
+        let sure = matches!(mistake.what, MistakeKind::Cycle { .. } | MistakeKind::Endless { .. });
         if sure || is_clean && !has_cycle {
             report.push(problem(&mistake, sources));
         }

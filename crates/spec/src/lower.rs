@@ -32,7 +32,7 @@ use crate::{
 };
 use draft::{GraphDraft, GraphDrafts, NameTarget};
 use files::LoadedFiles;
-use onceflow_core::model::{Graph, Origin, Port, Type};
+use onceflow_core::model::{Graph, Port, SourceLocation, Type};
 
 /// A flow file that is being lowered.
 struct Lowering<'a> {
@@ -66,8 +66,8 @@ impl Lowering<'_> {
         self.report.at(self.source, span, code, message, hint);
     }
 
-    fn origin(&self, span: Span) -> Origin {
+    fn origin(&self, span: Span) -> SourceLocation {
         let (line, column) = self.source.position(span.start);
-        Origin { file: self.source.file().into(), line, column }
+        SourceLocation { file: self.source.file().into(), line, column }
     }
 }

@@ -1,7 +1,7 @@
 //! Steps that never run, because they have outputs and nobody reads one. Nothing is wrong with them, but somebody may
 //! wonder.
 
-use onceflow_core::model::{Graph, Library, graph::Kind};
+use onceflow_core::model::{Graph, Library, graph::ModuleKind};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 
@@ -38,28 +38,30 @@ fn in_graph(graph: &Graph, around: &str, found: &mut Vec<Unused>) {
         if !read.contains(module.name.as_str()) && gives(&module.kind) && !has_effect(&module.kind) {
             let place = module.origin.as_ref().map(|origin| (origin.file.to_string(), origin.line));
             found.push(Unused { step, place });
-        } else if let Kind::Composite(body) = &module.kind {
+        } else if let ModuleKind::Composite(body) = &module.kind {
             in_graph(body, &format!("{step}."), found);
         }
     }
 }
 
-fn gives(kind: &Kind) -> bool {
+fn gives(kind: &ModuleKind) -> bool {
     match kind {
-        Kind::Task(task) => !task.outputs.is_empty(),
-        Kind::Composite(body) | Kind::Loop { body, .. } | Kind::Each { body, .. } => !body.outputs.is_empty(),
-        Kind::Choice { arms } => arms.iter().any(|arm| !arm.body.outputs.is_empty()),
-        Kind::Constant(..) | Kind::Call { .. } => false,
+        ModuleKind::Task(task) => !task.outputs.is_empty(),
+        ModuleKind::Composite(body) | ModuleKind::Loop { body, .. } | ModuleKind::Each { body, .. } => {
+            !body.outputs.is_empty()
+        }
+        ModuleKind::Choice { arms } => arms.iter().any(|arm| !arm.body.outputs.is_empty()),
+        ModuleKind::Constant(..) | ModuleKind::Call { .. } => false,
     }
 }
 
 /// Whether there is a step without outputs inside: such ones run though nobody reads them.
-fn has_effect(kind: &Kind) -> bool {
+fn has_effect(kind: &ModuleKind) -> bool {
     let inside = |body: &Graph| body.modules.iter().any(|module| has_effect(&module.kind));
     match kind {
-        Kind::Task(task) => task.outputs.is_empty(),
-        Kind::Composite(body) | Kind::Loop { body, .. } | Kind::Each { body, .. } => inside(body),
-        Kind::Choice { arms } => arms.iter().any(|arm| inside(&arm.body)),
-        Kind::Constant(..) | Kind::Call { .. } => false,
+        ModuleKind::Task(task) => task.outputs.is_empty(),
+        ModuleKind::Composite(body) | ModuleKind::Loop { body, .. } | ModuleKind::Each { body, .. } => inside(body),
+        ModuleKind::Choice { arms } => arms.iter().any(|arm| inside(&arm.body)),
+        ModuleKind::Constant(..) | ModuleKind::Call { .. } => false,
     }
 }

@@ -3,7 +3,7 @@
 use super::apply;
 use onceflow_core::{
     Shard, Timestamp,
-    model::{Connection, Endpoint, Graph, Library, Module, Port, TaskSpec, Type, Wiring, check, graph::Kind},
+    model::{Connection, Endpoint, Graph, Library, Module, Port, TaskSpec, Type, Wiring, check, graph::ModuleKind},
     payload::{Outcome, Payload, Stored},
     protocol::{
         draft::InstalledProgram,
@@ -49,7 +49,8 @@ fn graph(text: &str) -> Graph {
             _ => {
                 let ports = feeds.iter().map(|from| Port::new(*from, Type::Text)).collect();
                 let task = TaskSpec::new(name, ports, vec![Port::new("out", Type::Text)]);
-                let module = Module { name: name.into(), kind: Kind::Task(task.into()), origin: None, attempt: false };
+                let module =
+                    Module { name: name.into(), kind: ModuleKind::Task(task.into()), origin: None, attempt: false };
                 graph.modules.push(module);
             }
         }
@@ -137,7 +138,7 @@ pub(super) fn has_ended(plan: &InstalledProgram, rows: &StoreState) -> Result<bo
 
 /// What an output must be, by plain evaluation.
 fn expected(plan: &InstalledProgram, output: &str) -> Outcome {
-    use onceflow_core::model::{Source, program::Op};
+    use onceflow_core::model::{Source, program::NodeOp};
     let block = &plan.program.blocks[0];
     let mut made: Vec<Outcome> = Vec::new();
     let read = |made: &[Outcome], source: Source| match source {
@@ -145,7 +146,7 @@ fn expected(plan: &InstalledProgram, output: &str) -> Outcome {
         _ => Outcome::Value(Payload::inline("input")),
     };
     for node in &block.nodes {
-        let Op::Task(task) = node.op else { panic!("only tasks are explored") };
+        let NodeOp::Task(task) = node.op else { panic!("only tasks are explored") };
         let held = |source: &Source| Held { owned: false, outcome: read(&made, *source) };
         let inputs: Vec<_> = node.inputs.iter().map(held).collect();
         made.push(given(&plan.program.tasks[task as usize].name, &inputs));

@@ -4,7 +4,7 @@
 use super::flow;
 use onceflow_core::{
     Batch, Claim, Claimed, Fence, Inbox, Name, Pick, Shard, Timestamp,
-    model::program::Op,
+    model::program::NodeOp,
     protocol::{
         draft::{Draft, InstalledProgram},
         ids::{END, FrameId, SETTLE, StepId, TEARDOWN},
@@ -145,7 +145,7 @@ fn taken(plan: &InstalledProgram, all: &StoreState, job: &Job, step: StepId) -> 
 fn perform<'a>(plan: &'a InstalledProgram, taken: &Taken, state: RunState) -> Result<Draft<'a>, String> {
     let node = taken.node(plan);
     let inputs = taken.inputs(plan, &node.inputs).ok_or("an input is missing")?;
-    let Op::Task(task) = node.op else { return Err(String::from("only tasks are explored")) };
+    let NodeOp::Task(task) = node.op else { return Err(String::from("only tasks are explored")) };
     let outcome = flow::given(&plan.program.tasks[task as usize].name, &inputs);
     Ok(step::commit(plan, state, taken, &[outcome]))
 }

@@ -4,8 +4,8 @@
 use super::scene::is_step;
 use crate::words;
 use onceflow_core::model::{
-    FusedSource, FusedTask, Place, Program, Segment,
-    program::{BlockIndex, NodeIndex, Op, ROOT, Source},
+    FusedSource, FusedTask, InstancePath, PathSegment, Program,
+    program::{BlockIndex, NodeIndex, NodeOp, ROOT, Source},
 };
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -33,7 +33,7 @@ pub(super) enum Feed {
 /// Blocks as they are opened from the root, each once.
 struct Scope {
     block: BlockIndex,
-    place: Place,
+    place: InstancePath,
     /// The node that opens it, and the scope that is in.
     up: Option<(usize, NodeIndex)>,
     guard: Option<u16>,
@@ -66,7 +66,8 @@ impl<'a> Trace<'a> {
             of: vec![],
             clear: vec![],
         };
-        let root = Scope { block: ROOT, place: Place::root(), up: None, guard: None, eaches: vec![], in_choice: false };
+        let root =
+            Scope { block: ROOT, place: InstancePath::root(), up: None, guard: None, eaches: vec![], in_choice: false };
         trace.enter(root, &mut BTreeSet::new());
         let steps = trace.leaves.iter().filter(|leaf| is_step(&leaf.address));
         let known: BTreeSet<_> = steps.map(|leaf| words::step(&leaf.address)).collect();
@@ -97,26 +98,26 @@ impl<'a> Trace<'a> {
         let place = self.scopes[scope].place.clone();
         let address = place.address(&node.path);
         let bodies: Vec<(BlockIndex, Option<u16>)> = match &node.op {
-            Op::Relay => return,
-            Op::Task(task) => return self.leaf(scope, index, &node.path, Some(*task), node.attempt),
-            Op::Fused(tasks) => {
+            NodeOp::Relay => return,
+            NodeOp::Task(task) => return self.leaf(scope, index, &node.path, Some(*task), node.attempt),
+            NodeOp::Fused(tasks) => {
                 for fused in tasks {
                     self.leaf(scope, index, &fused.path, Some(fused.task), node.attempt);
                 }
                 return;
             }
-            Op::Each { body, .. } | Op::Loop { body, .. } | Op::Call { body } => vec![(*body, None)],
-            Op::Choice { arms } => arms.iter().map(|arm| (arm.body, arm.guard)).collect(),
+            NodeOp::Each { body, .. } | NodeOp::Loop { body, .. } | NodeOp::Call { body } => vec![(*body, None)],
+            NodeOp::Choice { arms } => arms.iter().map(|arm| (arm.body, arm.guard)).collect(),
         };
         if bodies.iter().any(|(body, _)| around.contains(body)) {
             return self.leaf(scope, index, &node.path, None, node.attempt);
         }
         let mut eaches = self.scopes[scope].eaches.clone();
-        if let Op::Each { .. } = node.op {
+        if let NodeOp::Each { .. } = node.op {
             eaches.push(address);
         }
-        let in_choice = self.scopes[scope].in_choice || matches!(node.op, Op::Choice { .. });
-        let place = if let Op::Call { .. } = node.op { place.called(node) } else { place };
+        let in_choice = self.scopes[scope].in_choice || matches!(node.op, NodeOp::Choice { .. });
+        let place = if let NodeOp::Call { .. } = node.op { place.called(node) } else { place };
         for (block, guard) in bodies {
             let inside = Scope {
                 block,
@@ -131,7 +132,7 @@ impl<'a> Trace<'a> {
         }
     }
 
-    fn leaf(&mut self, scope: usize, node: NodeIndex, path: &[Segment], task: Option<u32>, attempt: bool) {
+    fn leaf(&mut self, scope: usize, node: NodeIndex, path: &[PathSegment], task: Option<u32>, attempt: bool) {
         let Scope { place, eaches, in_choice, .. } = &self.scopes[scope];
         let leaf = Leaf { address: place.address(path), task, eaches: eaches.clone(), in_choice: *in_choice, attempt };
         self.at.entry((scope, node)).or_default().push(self.leaves.len());
@@ -155,7 +156,7 @@ impl<'a> Trace<'a> {
         while let Some((up, index)) = self.scopes[scope].up {
             let node = &self.program.blocks[self.scopes[up].block as usize].nodes[index as usize];
             let is_inside = |feed: &Feed| matches!(feed, Feed::Leaf(other) if self.is_within(self.of[*other].0, scope));
-            if let Op::Each { body, .. } = node.op
+            if let NodeOp::Each { body, .. } = node.op
                 && !walk.found.iter().any(is_inside)
             {
                 let inputs = &self.program.blocks[body as usize].inputs;
@@ -221,7 +222,7 @@ impl<'a> Walk<'_, 'a> {
     fn fused(&self, scope: usize, node: NodeIndex) -> Option<&'a [FusedTask]> {
         let block = self.trace.scopes[scope].block as usize;
         match &self.trace.program.blocks[block].nodes[node as usize].op {
-            Op::Fused(tasks) => Some(tasks),
+            NodeOp::Fused(tasks) => Some(tasks),
             _ => None,
         }
     }

@@ -17,7 +17,7 @@ use crate::{
     words,
 };
 use onceflow_core::{
-    model::{Place as Address, program::Source},
+    model::{InstancePath as Address, program::Source},
     plan::{Explanation, Fate, Reason, explain::all_done},
 };
 use onceflow_engine::{Engine, Error, EventKind, Report, RunStatus, Start, Summary};
@@ -259,7 +259,7 @@ pub(super) async fn notes(
 
 /// Lists that are under way and begin anew, though some of their elements are done.
 fn begun_again(under_way: &[onceflow_engine::EachProgress], explanation: &Explanation) -> Vec<String> {
-    let is = |line: &onceflow_core::plan::explain::Line, each: &str, fate| {
+    let is = |line: &onceflow_core::plan::explain::ExplanationLine, each: &str, fate| {
         line.fate == fate && crate::steps::is_within(&line.address, each)
     };
     let note = |each: &onceflow_engine::EachProgress| {

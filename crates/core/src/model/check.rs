@@ -19,9 +19,9 @@ pub mod mistakes;
 pub mod names;
 pub(crate) mod siblings;
 
-pub use mistakes::{Errors, Mistake, Named, What};
+pub use mistakes::{Errors, Mistake, MistakeKind, NameRole};
 
-use super::{Library, Origin, Program, lower::lower};
+use super::{Library, Program, SourceLocation, lower::lower};
 use crate::limits::{GRAPH_MODULES_MAX, NESTING_DEPTH_MAX, PROGRAM_MODULES_MAX};
 use calls::{Calls, Size, called_by, nesting};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -41,39 +41,39 @@ pub fn check_within(
     main: &str,
     requested: Option<&[String]>,
 ) -> Result<Program, Errors> {
-    let mut report = Report { mistakes: vec![], graph_modules_max };
+    let mut found = MistakeList { mistakes: vec![], graph_modules_max };
     let Some(graph) = library.flows.get(main) else {
-        report.unknown_flow(library, main, String::from("/"), None);
-        return Err(Errors(report.mistakes));
+        found.unknown_flow(library, main, String::from("/"), None);
+        return Err(Errors(found.mistakes));
     };
     let all: BTreeSet<_> = graph.outputs.iter().map(|port| port.name.as_str()).collect();
     let wanted = requested.map_or_else(|| all.clone(), |names| names.iter().map(String::as_str).collect());
     for output in wanted.difference(&all) {
         let hint = names::meant(output, all.iter().copied());
-        report.add(What::UnknownRequest { output: (*output).to_owned() }, format!("/:{output}"), None, hint);
+        found.add(MistakeKind::UnknownRequest { output: (*output).to_owned() }, format!("/:{output}"), None, hint);
     }
-    flows(library, main, &wanted, &mut report);
-    if report.mistakes.is_empty() {
+    flows(library, main, &wanted, &mut found);
+    if found.mistakes.is_empty() {
         Ok(lower(library, main, &wanted, wanted == all))
     } else {
-        Err(Errors(report.mistakes))
+        Err(Errors(found.mistakes))
     }
 }
 
 /// Checks every flow that can be reached, and how they call each other.
-fn flows<'a>(library: &'a Library, main: &'a str, wanted: &BTreeSet<&str>, report: &mut Report) {
+fn flows<'a>(library: &'a Library, main: &'a str, wanted: &BTreeSet<&str>, found: &mut MistakeList) {
     let mut places = BTreeMap::from([(main, String::new())]);
     let mut todo = VecDeque::from([main]);
     while let Some(name) = todo.pop_front() {
         let (graph, place) = (&library.flows[name], places[name].clone());
         if !names::is_name(name) {
-            report.bad_name(Named::Flow, name, graphs::or_root(&place), None);
+            found.bad_name(NameRole::Flow, name, graphs::or_root(&place), None);
         }
         if let depth @ NESTING_DEPTH_MAX.. = nesting(graph) {
-            report.too_many("graphs within graphs", &place, depth as u64, NESTING_DEPTH_MAX as u64 - 1, None);
+            found.too_many("graphs within graphs", &place, depth as u64, NESTING_DEPTH_MAX as u64 - 1, None);
             return;
         }
-        graphs::Checked { library, graph, place: &place, wanted: (name == main).then_some(wanted) }.check(report);
+        graphs::Checked { library, graph, place: &place, wanted: (name == main).then_some(wanted) }.check(found);
         called_by(graph, &place, &mut |flow, place| {
             if library.flows.contains_key(flow) && !places.contains_key(flow) {
                 places.insert(flow, place);
@@ -87,15 +87,15 @@ fn flows<'a>(library: &'a Library, main: &'a str, wanted: &BTreeSet<&str>, repor
         let flows = group.iter().map(|flow| (*flow).to_owned()).collect();
         let hint = "call it from an arm of a choice, so that it can end";
         let address = graphs::or_root(place.map_or("", String::as_str));
-        report.add(What::Endless { flows }, address, None, Some(hint.to_owned()));
+        found.add(MistakeKind::Endless { flows }, address, None, Some(hint.to_owned()));
     }
     let Size { depth, modules } = calls.sizes().get(main).copied().unwrap_or_default();
     if depth > NESTING_DEPTH_MAX {
-        report.too_many("graphs within graphs (calls included)", "", depth as u64, NESTING_DEPTH_MAX as u64, None);
+        found.too_many("graphs within graphs (calls included)", "", depth as u64, NESTING_DEPTH_MAX as u64, None);
     }
-    let most = PROGRAM_MODULES_MAX.max(report.graph_modules_max as u64);
+    let most = PROGRAM_MODULES_MAX.max(found.graph_modules_max as u64);
     if modules > most {
-        report.too_many("modules (all calls expanded)", "", modules, most, None);
+        found.too_many("modules (all calls expanded)", "", modules, most, None);
     }
 }
 
@@ -104,28 +104,28 @@ const WIDER: &str =
     "what is so wide is usually data: use an each; or allow more with the engine's option `graph_modules_max`";
 
 /// The mistakes so far.
-pub(crate) struct Report {
+pub(crate) struct MistakeList {
     mistakes: Vec<Mistake>,
     graph_modules_max: usize,
 }
 
-impl Report {
-    fn add(&mut self, what: What, address: String, origin: Option<&Origin>, hint: Option<String>) {
+impl MistakeList {
+    fn add(&mut self, what: MistakeKind, address: String, origin: Option<&SourceLocation>, hint: Option<String>) {
         self.mistakes.push(Mistake { what, address, origin: origin.cloned(), hint });
     }
 
-    fn unknown_flow(&mut self, library: &Library, flow: &str, address: String, origin: Option<&Origin>) {
+    fn unknown_flow(&mut self, library: &Library, flow: &str, address: String, origin: Option<&SourceLocation>) {
         let hint = names::meant(flow, library.flows.keys().map(String::as_str));
-        self.add(What::UnknownFlow { flow: flow.to_owned() }, address, origin, hint);
+        self.add(MistakeKind::UnknownFlow { flow: flow.to_owned() }, address, origin, hint);
     }
 
-    fn bad_name(&mut self, named: Named, name: &str, address: String, origin: Option<&Origin>) {
-        self.add(What::BadName { named, name: name.to_owned() }, address, origin, Some(names::RULE.to_owned()));
+    fn bad_name(&mut self, named: NameRole, name: &str, address: String, origin: Option<&SourceLocation>) {
+        self.add(MistakeKind::BadName { named, name: name.to_owned() }, address, origin, Some(names::RULE.to_owned()));
     }
 
-    fn too_many(&mut self, what: &'static str, place: &str, found: u64, most: u64, origin: Option<&Origin>) {
+    fn too_many(&mut self, what: &'static str, place: &str, found: u64, most: u64, origin: Option<&SourceLocation>) {
         let of = graphs::or_root(place);
         let hint = (what == "modules").then(|| String::from(WIDER));
-        self.add(What::TooMany { what, of: of.clone(), found, most }, of, origin, hint);
+        self.add(MistakeKind::TooMany { what, of: of.clone(), found, most }, of, origin, hint);
     }
 }

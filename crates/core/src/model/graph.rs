@@ -8,7 +8,7 @@ use std::{collections::BTreeMap, sync::Arc};
 
 /// Where something was written down.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Origin {
+pub struct SourceLocation {
     /// The file. Thousands of modules stand in one, so they share its name.
     #[serde(with = "shared_text")]
     pub file: Arc<str>,
@@ -37,9 +37,9 @@ pub struct Module {
     /// Unique among its siblings.
     pub name: String,
     /// What it is.
-    pub kind: Kind,
+    pub kind: ModuleKind,
     /// Where it was defined.
-    pub origin: Option<Origin>,
+    pub origin: Option<SourceLocation>,
     /// A failure inside does not fail the run: every output is an option, none then, and there is one more output,
     /// [`ERROR`], that says what went wrong.
     pub attempt: bool,
@@ -50,7 +50,7 @@ pub const ERROR: &str = "error";
 
 /// The kinds of module.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Kind {
+pub enum ModuleKind {
     /// A leaf with user code. Ports: the task's. Modules of one task may share it.
     Task(#[serde(with = "shared")] Arc<TaskSpec>),
     /// One output, `value`.
@@ -108,7 +108,7 @@ pub struct Connection {
     /// To an output of the graph, or an input of a module in it.
     pub to: Endpoint,
     /// Where it was written down.
-    pub origin: Option<Origin>,
+    pub origin: Option<SourceLocation>,
 }
 
 /// One end of a connection.

@@ -112,12 +112,12 @@ pub enum Source {
 /// A step, once per instance of its block.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Node {
-    /// Where people see it: from the nearest [`Op::Call`] around it, or the root, on. The names of all containers in
-    /// between are in it, and one [`Segment::Element`] or [`Segment::Iteration`] for every each or loop; see
+    /// Where people see it: from the nearest [`NodeOp::Call`] around it, or the root, on. The names of all containers in
+    /// between are in it, and one [`PathSegment::Element`] or [`PathSegment::Iteration`] for every each or loop; see
     /// [`Place`](super::Place). The name of the call itself is not, because many calls may share one block.
-    pub path: Vec<Segment>,
+    pub path: Vec<PathSegment>,
     /// What it does.
-    pub op: Op,
+    pub op: NodeOp,
     /// What feeds its inputs.
     pub inputs: Vec<Source>,
     /// Its outputs. Nodes of one task share them.
@@ -131,7 +131,7 @@ pub struct Node {
 
 /// Part of a path.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-pub enum Segment {
+pub enum PathSegment {
     /// `/name`
     Name(String),
     /// `[i]`, the element the instance is for.
@@ -142,7 +142,7 @@ pub enum Segment {
 
 /// What a node does.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Op {
+pub enum NodeOp {
     /// Runs a task: index into [`Program::tasks`]. The node of a task that gives nothing has one output,
     /// [`DONE`](super::task::DONE); the task itself is listed as it was described.
     Task(u32),
@@ -192,7 +192,7 @@ pub struct FusedTask {
     /// Index into [`Program::tasks`].
     pub task: u32,
     /// Where people see it.
-    pub path: Vec<Segment>,
+    pub path: Vec<PathSegment>,
     /// What feeds its inputs.
     pub inputs: Vec<FusedSource>,
     /// Which of its outputs is which of the node's.

@@ -3,7 +3,7 @@
 
 use super::{
     Block, FusedSource, FusedTask, Node, Program, Source,
-    program::Op,
+    program::NodeOp,
     wiring::{BlockWiring, Consumer},
 };
 use crate::limits::{BITMAP_BITS_MAX, FAN_OUT_MAX, NESTING_DEPTH_MAX};
@@ -34,8 +34,8 @@ impl Program {
     /// What a node says about ports within it is in range.
     fn inner(&self, node: &Node) -> bool {
         match &node.op {
-            Op::Loop { carried, .. } => carried.iter().all(|(_, input)| usize::from(*input) < node.inputs.len()),
-            Op::Fused(tasks) => {
+            NodeOp::Loop { carried, .. } => carried.iter().all(|(_, input)| usize::from(*input) < node.inputs.len()),
+            NodeOp::Fused(tasks) => {
                 !tasks.is_empty() && (0..tasks.len()).all(|at| self.fused(node, &tasks[at], &tasks[..at]))
             }
             _ => true,
@@ -62,9 +62,9 @@ impl Program {
         let mut ended = vec![false; self.blocks.len()];
         for _ in 0..2 * NESTING_DEPTH_MAX {
             let ends = |node: &Node| match &node.op {
-                Op::Each { body, .. } | Op::Loop { body, .. } => ended[*body as usize],
-                Op::Choice { arms } => arms.iter().all(|arm| ended[arm.body as usize]),
-                Op::Task(_) | Op::Fused(_) | Op::Relay | Op::Call { .. } => true,
+                NodeOp::Each { body, .. } | NodeOp::Loop { body, .. } => ended[*body as usize],
+                NodeOp::Choice { arms } => arms.iter().all(|arm| ended[arm.body as usize]),
+                NodeOp::Task(_) | NodeOp::Fused(_) | NodeOp::Relay | NodeOp::Call { .. } => true,
             };
             let now: Vec<bool> = self.blocks.iter().map(|block| block.nodes.iter().all(ends)).collect();
             if now == ended {
@@ -81,11 +81,13 @@ impl Program {
                 self.source(block, source, at).map_err(|what| format!("node {at}: {what}"))?;
             }
             let in_range = match &node.op {
-                Op::Task(task) => (*task as usize) < self.tasks.len(),
-                Op::Fused(tasks) => tasks.iter().all(|task| (task.task as usize) < self.tasks.len()),
-                Op::Relay => !node.inputs.is_empty() && node.outputs.len() == 1 && !node.attempt,
-                Op::Each { body, .. } | Op::Loop { body, .. } | Op::Call { body } => *body != 0 && self.has(*body),
-                Op::Choice { arms } => arms.iter().all(|arm| arm.body != 0 && self.has(arm.body)),
+                NodeOp::Task(task) => (*task as usize) < self.tasks.len(),
+                NodeOp::Fused(tasks) => tasks.iter().all(|task| (task.task as usize) < self.tasks.len()),
+                NodeOp::Relay => !node.inputs.is_empty() && node.outputs.len() == 1 && !node.attempt,
+                NodeOp::Each { body, .. } | NodeOp::Loop { body, .. } | NodeOp::Call { body } => {
+                    *body != 0 && self.has(*body)
+                }
+                NodeOp::Choice { arms } => arms.iter().all(|arm| arm.body != 0 && self.has(arm.body)),
             };
             ensure(in_range, || format!("node {at}: its operation refers to nothing"))?;
             ensure(!node.outputs.is_empty(), || format!("node {at} gives nothing"))?;
@@ -120,23 +122,23 @@ impl Program {
                 body.inputs.len() == node.inputs.len() && visible == gives + more
             };
             let fits = match &node.op {
-                Op::Task(task) => {
+                NodeOp::Task(task) => {
                     let spec = &self.tasks[*task as usize];
                     spec.inputs.len() == node.inputs.len() && spec.outputs.len().max(1) == gives
                 }
-                Op::Fused(_) | Op::Relay => true,
-                Op::Each { body, .. } => {
+                NodeOp::Fused(_) | NodeOp::Relay => true,
+                NodeOp::Each { body, .. } => {
                     fits(*body, 0) && self.blocks[*body as usize].inputs.iter().any(|input| input.varying)
                 }
-                Op::Call { body } => fits(*body, 0),
-                Op::Loop { body, carried } => {
+                NodeOp::Call { body } => fits(*body, 0),
+                NodeOp::Loop { body, carried } => {
                     let inputs = &self.blocks[*body as usize].inputs;
                     let varies = |at: usize| carried.iter().any(|(_, input)| usize::from(*input) == at);
                     fits(*body, 1)
                         && inputs.iter().enumerate().all(|(at, input)| input.varying == varies(at))
                         && carried.iter().all(|(output, _)| usize::from(*output) <= gives)
                 }
-                Op::Choice { arms } => {
+                NodeOp::Choice { arms } => {
                     let guards = arms.iter().filter_map(|arm| arm.guard);
                     arms.iter().all(|arm| fits(arm.body, 0)) && guards.max() < Some(node.inputs.len() as u16)
                 }
@@ -181,7 +183,7 @@ mod tests {
     use crate::model::{BlockInput, BlockOutput, Port, Type, program::ProgramArm};
 
     /// Two blocks alike, of one node.
-    fn program(from: Source, op: Op) -> Program {
+    fn program(from: Source, op: NodeOp) -> Program {
         let port = Port::new("p", Type::Int);
         let outputs = [port.clone()].into();
         let node = Node { path: vec![], op, inputs: vec![Source::Input(0)], outputs, attempt: false, gate: None };
@@ -198,16 +200,17 @@ mod tests {
     fn a_program_that_refers_to_what_is_not_there_or_never_ends_is_not_sound() {
         let first = Source::Node(0, 0);
         for from in [first, Source::Input(0), Source::None] {
-            assert!(program(from, Op::Relay).is_sound(), "{from:?}");
+            assert!(program(from, NodeOp::Relay).is_sound(), "{from:?}");
         }
         for from in [Source::Node(1, 0), Source::Node(0, 1), Source::Input(1), Source::Constant(0)] {
-            assert!(!program(from, Op::Relay).is_sound(), "{from:?}");
+            assert!(!program(from, NodeOp::Relay).is_sound(), "{from:?}");
         }
-        assert!(program(first, Op::Call { body: 1 }).is_sound(), "a flow may call itself");
-        let endless = Op::Choice { arms: vec![ProgramArm { guard: None, body: 1 }] };
-        for op in [Op::Task(0), Op::Fused(vec![]), Op::Call { body: 0 }, Op::Call { body: 2 }, endless] {
+        assert!(program(first, NodeOp::Call { body: 1 }).is_sound(), "a flow may call itself");
+        let endless = NodeOp::Choice { arms: vec![ProgramArm { guard: None, body: 1 }] };
+        for op in [NodeOp::Task(0), NodeOp::Fused(vec![]), NodeOp::Call { body: 0 }, NodeOp::Call { body: 2 }, endless]
+        {
             assert!(!program(first, op.clone()).is_sound(), "{op:?}");
         }
-        assert!(!Program { blocks: vec![], ..program(first, Op::Relay) }.is_sound());
+        assert!(!Program { blocks: vec![], ..program(first, NodeOp::Relay) }.is_sound());
     }
 }

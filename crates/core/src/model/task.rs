@@ -53,7 +53,7 @@ impl Default for Retry {
 
 /// What a step needs of the machine it runs on.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Resources {
+pub struct ResourceRequest {
     /// Thousandths of a processor.
     pub cpu_milli: u32,
     /// Bytes of memory.
@@ -82,7 +82,7 @@ pub struct TaskSpec {
     /// Which workers take it: the name of a queue.
     pub class: String,
     /// What it needs of the machine.
-    pub resources: Resources,
+    pub resources: ResourceRequest,
     /// The task that undoes it: registered before the body runs, given the same inputs.
     #[serde(deserialize_with = "super::program::nested::deeper")]
     pub compensation: Option<Box<TaskSpec>>,
@@ -104,7 +104,7 @@ impl TaskSpec {
             retry: Retry::default(),
             timeout_ms: None,
             class: String::from(DEFAULT_CLASS),
-            resources: Resources::default(),
+            resources: ResourceRequest::default(),
             compensation: None,
             params: vec![],
         }

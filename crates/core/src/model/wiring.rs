@@ -31,7 +31,7 @@ pub struct NodeWiring {
     /// What must arrive here.
     pub joins: Joins,
     /// Who gets something when this node commits: every consumer once, nodes ascending, the end last.
-    pub targets: Vec<Target>,
+    pub targets: Vec<Delivery>,
 }
 
 /// What a consumer waits for.
@@ -43,7 +43,7 @@ pub struct Joins {
 
 /// What one source brings to one consumer.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Target {
+pub struct Delivery {
     /// Who gets it.
     pub to: Consumer,
     /// Which of the consumer's delivering sources this is, below its `joins.of`. The opening, if it is one, is 0; nodes
@@ -67,7 +67,7 @@ pub enum Consumer {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Opening {
     /// Who gets varying inputs: every consumer once, nodes ascending, the end last.
-    pub targets: Vec<Target>,
+    pub targets: Vec<Delivery>,
     /// The nodes that wait for nothing, ascending.
     pub enabled: Vec<NodeIndex>,
     /// Whether the end waits for nothing.
@@ -127,7 +127,7 @@ impl BlockWiring {
         }
         let of = from.len() as u32;
         for (bit, (producer, ports)) in from.into_iter().enumerate() {
-            let target = Target { to, bit: bit as u32, ports };
+            let target = Delivery { to, bit: bit as u32, ports };
             match producer {
                 Producer::Opening => self.opening.targets.push(target),
                 Producer::Node(node) => self.nodes[node as usize].targets.push(target),
@@ -148,7 +148,7 @@ impl BlockWiring {
 }
 
 /// A target that only waits is a delivery too.
-fn deliveries(targets: &[Target]) -> usize {
+fn deliveries(targets: &[Delivery]) -> usize {
     targets.iter().map(|target| target.ports.len().max(1)).sum()
 }
 
@@ -171,11 +171,11 @@ impl Node {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::{BlockInput, BlockOutput, Port, Type, program::Op};
+    use crate::model::{BlockInput, BlockOutput, Port, Type, program::NodeOp};
 
     fn node(inputs: Vec<Source>, outputs: usize) -> Node {
         let outputs = (0..outputs).map(|at| Port::new(format!("o{at}"), Type::Int)).collect();
-        Node { path: vec![], op: Op::Relay, inputs, outputs, attempt: false, gate: None }
+        Node { path: vec![], op: NodeOp::Relay, inputs, outputs, attempt: false, gate: None }
     }
 
     fn input(varying: bool) -> BlockInput {
@@ -201,15 +201,15 @@ mod tests {
         assert_eq!(
             wiring.nodes[0].targets,
             [
-                Target { to: Consumer::Node(1), bit: 1, ports: vec![(1, 0), (0, 3)] },
-                Target { to: Consumer::End, bit: 0, ports: vec![(0, 1)] }
+                Delivery { to: Consumer::Node(1), bit: 1, ports: vec![(1, 0), (0, 3)] },
+                Delivery { to: Consumer::End, bit: 0, ports: vec![(0, 1)] }
             ]
         );
         assert_eq!(
             wiring.opening.targets,
             [
-                Target { to: Consumer::Node(0), bit: 0, ports: vec![(0, 0)] },
-                Target { to: Consumer::Node(1), bit: 0, ports: vec![(0, 1)] }
+                Delivery { to: Consumer::Node(0), bit: 0, ports: vec![(0, 0)] },
+                Delivery { to: Consumer::Node(1), bit: 0, ports: vec![(0, 1)] }
             ]
         );
         assert_eq!((wiring.end, wiring.opening.enabled.len()), (Joins { of: 2 }, 0));
@@ -228,7 +228,7 @@ mod tests {
         let mut gated = node(vec![Source::Constant(0)], 1);
         gated.gate = Some(Source::Node(0, 0));
         let wiring = BlockWiring::of(&block(vec![], vec![node(vec![], 1), gated], vec![Source::Node(1, 0)]));
-        assert_eq!(wiring.nodes[0].targets, [Target { to: Consumer::Node(1), bit: 0, ports: vec![] }]);
+        assert_eq!(wiring.nodes[0].targets, [Delivery { to: Consumer::Node(1), bit: 0, ports: vec![] }]);
         assert_eq!(wiring.nodes[1].joins, Joins { of: 1 });
         assert_eq!((wiring.deliveries(0), wiring.opening.enabled), (1, vec![0]));
     }

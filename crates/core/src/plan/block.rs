@@ -5,10 +5,10 @@
 //! rule 25), so here its outputs depend on all of those; declared dependencies matter for optional inputs, and for
 //! `validity`.
 
-use super::graph::{Builder, Graph, Place, Target};
+use super::graph::{DependencyGraph, DependencyGraphBuilder, PortSource, PortTarget};
 use crate::model::{
     Block, Node, Program, Source, Type,
-    program::{NodeIndex, Op, PortIndex, ROOT},
+    program::{NodeIndex, NodeOp, PortIndex, ROOT},
 };
 
 const NO_MODULE: u32 = u32::MAX;
@@ -16,7 +16,7 @@ const NO_MODULE: u32 = u32::MAX;
 /// See the module.
 pub(super) struct BlockGraph<'p> {
     pub(super) block: &'p Block,
-    pub(super) graph: Graph,
+    pub(super) graph: DependencyGraph,
     /// What the graph's out-ports stand for: outputs of the block, by index, hidden ones once for every step they
     /// wait for.
     pub(super) wanted: Vec<PortIndex>,
@@ -38,27 +38,27 @@ impl<'p> BlockGraph<'p> {
             }
         }
         wanted.retain(|(_, source)| matches!(source, Source::Input(_) | Source::Node(..)));
-        let mut builder = Builder::new(block.inputs.len() as u32, wanted.len() as u32);
+        let mut builder = DependencyGraphBuilder::new(block.inputs.len() as u32, wanted.len() as u32);
         let (mut module_of, mut node_of) = (Vec::with_capacity(block.nodes.len()), Vec::new());
         for (at, node) in (0..).zip(&block.nodes) {
-            let is_relay = node.op == Op::Relay;
+            let is_relay = node.op == NodeOp::Relay;
             module_of.push(if is_relay { NO_MODULE } else { add(&mut builder, program, node) });
             node_of.extend((!is_relay).then_some(at));
         }
         let place = |source| match source {
-            Source::Input(input) => Some(Place::Input(u32::from(input))),
-            Source::Node(node, port) => Some(Place::Port(module_of[node as usize], u32::from(port))),
+            Source::Input(input) => Some(PortSource::Input(u32::from(input))),
+            Source::Node(node, port) => Some(PortSource::Port(module_of[node as usize], u32::from(port))),
             Source::Constant(_) | Source::None => None,
         };
         for (module, node) in (0..).zip(&node_of) {
             for (port, source) in (0..).zip(&block.nodes[*node as usize].inputs) {
                 if let Some(place) = place(resolve(block, *source)) {
-                    builder.connect(place, Target::Port(module, port));
+                    builder.connect(place, PortTarget::Port(module, port));
                 }
             }
         }
         for (at, (_, source)) in (0..).zip(&wanted) {
-            builder.connect(place(*source).expect("constants are left out"), Target::Output(at));
+            builder.connect(place(*source).expect("constants are left out"), PortTarget::Output(at));
         }
         let wanted = wanted.into_iter().map(|(output, _)| output).collect();
         BlockGraph { block, graph: builder.build(), wanted, module_of, node_of }
@@ -83,7 +83,7 @@ impl<'p> BlockGraph<'p> {
 fn resolve(block: &Block, mut source: Source) -> Source {
     while let Source::Node(node, _) = source {
         let node = &block.nodes[node as usize];
-        if node.op != Op::Relay {
+        if node.op != NodeOp::Relay {
             break;
         }
         source = node.inputs[0];
@@ -94,16 +94,16 @@ fn resolve(block: &Block, mut source: Source) -> Source {
 /// All that is waited for behind a source. Not deep: joins are wide.
 fn leaves(block: &Block, source: Source, then: &mut impl FnMut(Source)) {
     match source {
-        Source::Node(node, _) if block.nodes[node as usize].op == Op::Relay => {
+        Source::Node(node, _) if block.nodes[node as usize].op == NodeOp::Relay => {
             block.nodes[node as usize].inputs.iter().for_each(|input| leaves(block, *input, then));
         }
         leaf => then(leaf),
     }
 }
 
-fn add(builder: &mut Builder, program: &Program, node: &Node) -> u32 {
+fn add(builder: &mut DependencyGraphBuilder, program: &Program, node: &Node) -> u32 {
     let (ins, outs) = (node.inputs.len(), node.outputs.len());
-    let Op::Task(task) = node.op else { return builder.module(ins as u32, outs as u32) };
+    let NodeOp::Task(task) = node.op else { return builder.module(ins as u32, outs as u32) };
     let task = &program.tasks[task as usize];
     let optional = |input: usize| task.inputs.get(input).is_some_and(|port| matches!(port.ty, Type::Option(_)));
     if task.depends.is_none() || !(0..ins).any(optional) {

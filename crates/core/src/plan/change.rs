@@ -1,9 +1,9 @@
 //! What is different about each node since the values were computed: the first half of *why*.
 
-use super::validity::Keys;
+use super::validity::ProvenanceKeys;
 use crate::model::{
-    Block, Node, Program, Segment, Source,
-    program::{BlockIndex, NodeIndex, Op},
+    Block, Node, PathSegment, Program, Source,
+    program::{BlockIndex, NodeIndex, NodeOp},
 };
 use std::collections::BTreeMap;
 
@@ -32,24 +32,24 @@ pub enum Change {
 
 /// A program, one block of it, and the keys of its values.
 #[derive(Clone, Copy, Debug)]
-pub struct Keyed<'p> {
+pub struct KeyedBlock<'p> {
     /// The program.
     pub program: &'p Program,
     /// The block.
     pub block: BlockIndex,
     /// Of that block.
-    pub keys: &'p Keys,
+    pub keys: &'p ProvenanceKeys,
 }
 
-impl<'p> Keyed<'p> {
+impl<'p> KeyedBlock<'p> {
     fn block(&self) -> &'p Block {
         &self.program.blocks[self.block as usize]
     }
 }
 
 /// What is different about every node of the new block.
-pub fn changes(old: Keyed<'_>, new: Keyed<'_>) -> Vec<Change> {
-    let before: BTreeMap<&[Segment], &Node> =
+pub fn changes(old: KeyedBlock<'_>, new: KeyedBlock<'_>) -> Vec<Change> {
+    let before: BTreeMap<&[PathSegment], &Node> =
         old.block().nodes.iter().map(|node| (node.path.as_slice(), node)).collect();
     let change = |(at, node): (NodeIndex, &Node)| match before.get(node.path.as_slice()) {
         None => Change::New,
@@ -58,7 +58,7 @@ pub fn changes(old: Keyed<'_>, new: Keyed<'_>) -> Vec<Change> {
     (0..).zip(&new.block().nodes).map(change).collect()
 }
 
-fn changed((old, was): (Keyed<'_>, &Node), (new, node, at): (Keyed<'_>, &Node, NodeIndex)) -> Change {
+fn changed((old, was): (KeyedBlock<'_>, &Node), (new, node, at): (KeyedBlock<'_>, &Node, NodeIndex)) -> Change {
     let (from, to) = (code(old.program, was), code(new.program, node));
     if from != to {
         return Change::Code { from, to };
@@ -78,7 +78,7 @@ fn changed((old, was): (Keyed<'_>, &Node), (new, node, at): (Keyed<'_>, &Node, N
 }
 
 /// The node a source is, by path and name of the port.
-pub(super) fn where_from(block: &Block, source: Source) -> Option<(&[Segment], &str)> {
+pub(super) fn where_from(block: &Block, source: Source) -> Option<(&[PathSegment], &str)> {
     match source {
         Source::Node(node, port) => Some(super::validity::output_address(&block.nodes[node as usize], port)),
         Source::Input(_) | Source::Constant(_) | Source::None => None,
@@ -96,27 +96,27 @@ pub(super) fn code(program: &Program, node: &Node) -> String {
         digest[..4].iter().map(|byte| format!("{byte:02x}")).collect::<String>()
     };
     match &node.op {
-        Op::Task(at) => task(*at),
-        Op::Fused(tasks) => tasks.iter().map(|at| task(at.task)).collect::<Vec<_>>().join("+"),
-        Op::Relay => String::from("relay"),
-        Op::Each { body: at, .. } => format!("each {}", body(*at)),
-        Op::Loop { body: at, .. } => format!("loop {}", body(*at)),
-        Op::Choice { arms } => {
+        NodeOp::Task(at) => task(*at),
+        NodeOp::Fused(tasks) => tasks.iter().map(|at| task(at.task)).collect::<Vec<_>>().join("+"),
+        NodeOp::Relay => String::from("relay"),
+        NodeOp::Each { body: at, .. } => format!("each {}", body(*at)),
+        NodeOp::Loop { body: at, .. } => format!("loop {}", body(*at)),
+        NodeOp::Choice { arms } => {
             format!("choice {}", arms.iter().map(|arm| body(arm.body)).collect::<Vec<_>>().join(" "))
         }
-        Op::Call { body: at } => format!("call {}", body(*at)),
+        NodeOp::Call { body: at } => format!("call {}", body(*at)),
     }
 }
 
 /// The name of an input of a node of the block.
-fn input_name(of: Keyed<'_>, node: NodeIndex, port: usize) -> String {
+fn input_name(of: KeyedBlock<'_>, node: NodeIndex, port: usize) -> String {
     let program = of.program;
     let ports = |body: BlockIndex| program.blocks[body as usize].inputs.get(port).map(|input| &input.port);
     let named = match &of.block().nodes[node as usize].op {
-        Op::Task(task) => program.tasks[*task as usize].inputs.get(port),
-        Op::Each { body, .. } | Op::Loop { body, .. } | Op::Call { body } => ports(*body),
-        Op::Choice { arms } => arms.first().and_then(|arm| ports(arm.body)),
-        Op::Fused(_) | Op::Relay => None,
+        NodeOp::Task(task) => program.tasks[*task as usize].inputs.get(port),
+        NodeOp::Each { body, .. } | NodeOp::Loop { body, .. } | NodeOp::Call { body } => ports(*body),
+        NodeOp::Choice { arms } => arms.first().and_then(|arm| ports(arm.body)),
+        NodeOp::Fused(_) | NodeOp::Relay => None,
     };
     named.map_or_else(|| port.to_string(), |port| port.name.clone())
 }

@@ -3,12 +3,12 @@
 use super::{
     block::BlockGraph,
     change::Change,
-    graph::{Place, VertexKind},
-    resume::{Frontier, State},
+    graph::{PortSource, VertexKind},
+    resume::{Frontier, VertexState},
 };
 use crate::model::{
-    Node, Place as At, Program,
-    program::{NodeIndex, Op, PortIndex},
+    InstancePath, Node, Program,
+    program::{NodeIndex, NodeOp, PortIndex},
 };
 use serde::{Deserialize, Serialize};
 use std::{
@@ -61,7 +61,7 @@ pub enum Reason {
 
 /// One line of an explanation.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Line {
+pub struct ExplanationLine {
     /// The node.
     pub node: NodeIndex,
     /// Where people see it.
@@ -78,7 +78,7 @@ pub struct Line {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Explanation {
     /// In the order of the nodes.
-    pub lines: Vec<Line>,
+    pub lines: Vec<ExplanationLine>,
 }
 
 pub(super) fn explain(
@@ -91,7 +91,7 @@ pub(super) fn explain(
     assert!(changes.is_none_or(|changes| changes.len() == of.block.nodes.len()), "a change for every node");
     let read: BTreeSet<_> = frontier
         .reads()
-        .filter_map(|place| if let Place::Port(module, _) = place { Some(module) } else { None })
+        .filter_map(|place| if let PortSource::Port(module, _) = place { Some(module) } else { None })
         .collect();
     let line = |module: u32| {
         let node = of.node(module);
@@ -103,15 +103,15 @@ pub(super) fn explain(
         } else {
             (Fate::Skipped, Reason::NotNeeded)
         };
-        let address = program.address(crate::model::program::ROOT, node, &At::root());
-        Line { node, address, fate, reason, is_open: is_open(&of.block.nodes[node as usize]) }
+        let address = program.address(crate::model::program::ROOT, node, &InstancePath::root());
+        ExplanationLine { node, address, fate, reason, is_open: is_open(&of.block.nodes[node as usize]) }
     };
     Explanation { lines: (0..of.graph.modules()).map(line).collect() }
 }
 
 /// Whether how many steps a node is, is only known when it runs.
 pub fn is_open(node: &Node) -> bool {
-    matches!(node.op, Op::Each { .. } | Op::Loop { .. } | Op::Call { .. })
+    matches!(node.op, NodeOp::Each { .. } | NodeOp::Loop { .. } | NodeOp::Call { .. })
 }
 
 /// Why a node runs: what changed about it; else what overtook it; else that there is nothing to reuse.
@@ -133,14 +133,14 @@ fn why(
     let reruns = (0..of.graph.module_inputs(module)).find_map(|port| {
         let port = of.graph.vertex(VertexKind::Port(module, port));
         match of.graph.source(port) {
-            Some(Place::Port(source, _)) if frontier.state(port) == State::Recompute => Some(source),
+            Some(PortSource::Port(source, _)) if frontier.state(port) == VertexState::Recompute => Some(source),
             _ => None,
         }
     });
     match reruns {
         Some(source) if has_all || change == Some(&Change::Source) => {
             let path = &of.block.nodes[of.node(source) as usize].path;
-            Reason::SourceReruns { address: At::root().address(path) }
+            Reason::SourceReruns { address: InstancePath::root().address(path) }
         }
         _ => Reason::NoValue,
     }
@@ -152,7 +152,7 @@ impl fmt::Display for Explanation {
     }
 }
 
-impl fmt::Display for Line {
+impl fmt::Display for ExplanationLine {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let fate = match self.fate {
             Fate::Reused => "reuse",
@@ -184,12 +184,13 @@ pub fn all_done(program: &Program) -> Explanation {
     let lines = |(at, node): (NodeIndex, &Node)| {
         let mut addresses = super::joined::addresses(program, node);
         if addresses.is_empty() {
-            addresses.push(program.address(crate::model::program::ROOT, at, &At::root()));
+            addresses.push(program.address(crate::model::program::ROOT, at, &InstancePath::root()));
         }
         let is_open = is_open(node);
-        let line = move |address| Line { node: at, address, fate: Fate::Reused, reason: Reason::Kept, is_open };
+        let line =
+            move |address| ExplanationLine { node: at, address, fate: Fate::Reused, reason: Reason::Kept, is_open };
         addresses.into_iter().map(line)
     };
-    let steps = nodes.filter(|(_, node)| node.op != Op::Relay);
+    let steps = nodes.filter(|(_, node)| node.op != NodeOp::Relay);
     Explanation { lines: steps.flat_map(lines).collect() }
 }

@@ -9,7 +9,7 @@ use crate::{
     limits::CLAIM_ROWS_MAX,
     model::{
         Block, Effect, FusedSource, FusedTask, Node, Program, Source, TaskSpec,
-        program::{NodeIndex, Op, PortIndex},
+        program::{NodeIndex, NodeOp, PortIndex},
     },
 };
 
@@ -133,8 +133,8 @@ impl Merging<'_> {
     /// What a node that may be fused is like: all its tasks are alike.
     fn spec(&self, node: &Node) -> Option<&TaskSpec> {
         let task = match &node.op {
-            Op::Task(task) => *task,
-            Op::Fused(tasks) => tasks.first()?.task,
+            NodeOp::Task(task) => *task,
+            NodeOp::Fused(tasks) => tasks.first()?.task,
             _ => return None,
         };
         let spec = &self.tasks[task as usize];
@@ -170,7 +170,7 @@ impl Merging<'_> {
         }
         to.gate = to.gate.or(from_gate);
         to.inputs = inputs;
-        to.op = Op::Fused(tasks);
+        to.op = NodeOp::Fused(tasks);
         self.into[producer as usize] = consumer;
     }
 }
@@ -187,14 +187,14 @@ fn outer(input: FusedSource, sources: &[Source], inputs: &mut Vec<Source>) -> Fu
 }
 
 fn tasks_in(node: &Node) -> usize {
-    if let Op::Fused(tasks) = &node.op { tasks.len() } else { 1 }
+    if let NodeOp::Fused(tasks) = &node.op { tasks.len() } else { 1 }
 }
 
 /// The tasks of a node that is about to be another.
 fn take_tasks(node: &mut Node) -> Vec<FusedTask> {
-    match std::mem::replace(&mut node.op, Op::Relay) {
-        Op::Fused(tasks) => tasks,
-        Op::Task(task) => vec![FusedTask {
+    match std::mem::replace(&mut node.op, NodeOp::Relay) {
+        NodeOp::Fused(tasks) => tasks,
+        NodeOp::Task(task) => vec![FusedTask {
             task,
             path: node.path.clone(),
             inputs: (0..node.inputs.len() as PortIndex).map(FusedSource::Input).collect(),

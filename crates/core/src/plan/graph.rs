@@ -11,14 +11,14 @@
 //! An in-port of a sub-module that nothing feeds (a constant, an option left open) is a vertex without edges: it can
 //! neither change nor be missing.
 
-/// Number of a vertex of a [`Graph`]: in-ports of the parent, then its out-ports, the sub-modules, their in-ports.
+/// Number of a vertex of a [`DependencyGraph`]: in-ports of the parent, then its out-ports, the sub-modules, their in-ports.
 pub type Vertex = u32;
 
 const UNFED: u32 = u32::MAX;
 
 /// What can feed a port: where a value is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Place {
+pub enum PortSource {
     /// An in-port of the parent.
     Input(u32),
     /// An out-port of a sub-module.
@@ -27,7 +27,7 @@ pub enum Place {
 
 /// What can be fed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Target {
+pub enum PortTarget {
     /// An out-port of the parent.
     Output(u32),
     /// An in-port of a sub-module.
@@ -47,9 +47,9 @@ pub enum VertexKind {
     Port(u32, u32),
 }
 
-/// See the module. Built by a [`Builder`]. Memory: ports, connections and declared dependencies, each once.
+/// See the module. Built by a [`DependencyGraphBuilder`]. Memory: ports, connections and declared dependencies, each once.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Graph {
+pub struct DependencyGraph {
     inputs: u32,
     outputs: u32,
     /// Per sub-module and one more: where its in-ports begin, as vertices.
@@ -104,7 +104,7 @@ impl Rows {
     }
 }
 
-impl Graph {
+impl DependencyGraph {
     /// How many vertices there are.
     pub fn vertices(&self) -> u32 {
         self.ins_from[self.ins_from.len() - 1]
@@ -165,13 +165,13 @@ impl Graph {
     }
 
     /// What feeds this vertex; `None` for what nothing feeds, and for sub-modules and the parent's in-ports.
-    pub fn source(&self, vertex: Vertex) -> Option<Place> {
+    pub fn source(&self, vertex: Vertex) -> Option<PortSource> {
         self.source_number(vertex).map(|place| self.place(place))
     }
 
     /// Where the value of a port is: at what feeds it, or at itself, if it is an in-port of the parent.
-    pub fn value_at(&self, port: Vertex) -> Option<Place> {
-        if port < self.inputs { Some(Place::Input(port)) } else { self.source(port) }
+    pub fn value_at(&self, port: Vertex) -> Option<PortSource> {
+        if port < self.inputs { Some(PortSource::Input(port)) } else { self.source(port) }
     }
 
     /// As numbers: the parent's in-ports, then the out-ports of all sub-modules.
@@ -186,21 +186,21 @@ impl Graph {
     }
 
     /// The place of this number.
-    pub(super) fn place(&self, place: u32) -> Place {
+    pub(super) fn place(&self, place: u32) -> PortSource {
         match place.checked_sub(self.inputs) {
-            None => Place::Input(place),
+            None => PortSource::Input(place),
             Some(out) => {
                 let module = self.out_owner[out as usize];
-                Place::Port(module, place - self.outs_from[module as usize])
+                PortSource::Port(module, place - self.outs_from[module as usize])
             }
         }
     }
 
     /// The number of a place.
-    pub(super) fn place_number(&self, place: Place) -> u32 {
+    pub(super) fn place_number(&self, place: PortSource) -> u32 {
         match place {
-            Place::Input(at) => at,
-            Place::Port(module, port) => self.outs_from[module as usize] + port,
+            PortSource::Input(at) => at,
+            PortSource::Port(module, port) => self.outs_from[module as usize] + port,
         }
     }
 
@@ -236,9 +236,9 @@ impl Graph {
     }
 }
 
-/// Puts a [`Graph`] together.
+/// Puts a [`DependencyGraph`] together.
 #[derive(Clone, Debug)]
-pub struct Builder {
+pub struct DependencyGraphBuilder {
     inputs: u32,
     outputs: u32,
     /// Per sub-module and one more, from 0.
@@ -248,14 +248,22 @@ pub struct Builder {
     dense: Vec<bool>,
     /// (out-port, in-port), both counted through.
     depends: Vec<(u32, u32)>,
-    connections: Vec<(Place, Target)>,
+    connections: Vec<(PortSource, PortTarget)>,
 }
 
-impl Builder {
+impl DependencyGraphBuilder {
     /// A parent with this many in-ports and out-ports, and nothing inside.
     pub fn new(inputs: u32, outputs: u32) -> Self {
         let (ins, outs) = (vec![0], vec![0]);
-        Builder { inputs, outputs, ins, outs, dense: Vec::new(), depends: Vec::new(), connections: Vec::new() }
+        DependencyGraphBuilder {
+            inputs,
+            outputs,
+            ins,
+            outs,
+            dense: Vec::new(),
+            depends: Vec::new(),
+            connections: Vec::new(),
+        }
     }
 
     /// One more sub-module; every out-port depends on every in-port.
@@ -279,17 +287,17 @@ impl Builder {
     }
 
     /// One more connection. Nothing may be fed twice.
-    pub fn connect(&mut self, from: Place, to: Target) {
+    pub fn connect(&mut self, from: PortSource, to: PortTarget) {
         self.connections.push((from, to));
     }
 
     /// The graph. Panics if a connection names what does not exist, or feeds what is fed already: that is for the one
     /// who checks flows to find.
-    pub fn build(self) -> Graph {
-        let Builder { inputs, outputs, ins, outs, dense, depends, connections } = self;
+    pub fn build(self) -> DependencyGraph {
+        let DependencyGraphBuilder { inputs, outputs, ins, outs, dense, depends, connections } = self;
         let modules = dense.len();
         let ports_from = inputs + outputs + modules as u32;
-        let mut graph = Graph {
+        let mut graph = DependencyGraph {
             inputs,
             outputs,
             source: vec![UNFED; outputs as usize + modules + ins[modules] as usize],
@@ -325,17 +333,17 @@ fn owners(from: &[u32]) -> Vec<u32> {
     modules.flat_map(|(span, module)| (span[0]..span[1]).map(move |_| module)).collect()
 }
 
-impl Graph {
+impl DependencyGraph {
     /// A connection as numbers.
-    fn resolve(&self, from: Place, to: Target) -> (u32, Vertex) {
+    fn resolve(&self, from: PortSource, to: PortTarget) -> (u32, Vertex) {
         let known = match from {
-            Place::Input(at) => at < self.inputs,
-            Place::Port(module, port) => module < self.modules() && port < self.module_outputs(module),
+            PortSource::Input(at) => at < self.inputs,
+            PortSource::Port(module, port) => module < self.modules() && port < self.module_outputs(module),
         };
         assert!(known, "nothing can come from {from:?}");
         let vertex = match to {
-            Target::Output(at) => (at < self.outputs).then(|| self.vertex(VertexKind::Output(at))),
-            Target::Port(module, port) => (module < self.modules() && port < self.module_inputs(module))
+            PortTarget::Output(at) => (at < self.outputs).then(|| self.vertex(VertexKind::Output(at))),
+            PortTarget::Port(module, port) => (module < self.modules() && port < self.module_inputs(module))
                 .then(|| self.vertex(VertexKind::Port(module, port))),
         };
         (self.place_number(from), vertex.unwrap_or_else(|| panic!("{to:?} cannot be fed")))

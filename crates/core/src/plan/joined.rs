@@ -2,28 +2,28 @@
 //! a reason of its own.
 
 use super::{
-    change::{Keyed, code, where_from},
-    explain::{Explanation, Fate, Line, Reason},
+    change::{KeyedBlock, code, where_from},
+    explain::{Explanation, ExplanationLine, Fate, Reason},
 };
 use crate::model::{
-    Block, Node, Place, Program, Segment, Source,
-    program::{NodeIndex, Op, PortIndex, ROOT},
+    Block, InstancePath, Node, PathSegment, Program, Source,
+    program::{NodeIndex, NodeOp, PortIndex, ROOT},
 };
 use std::collections::BTreeMap;
 
 /// One each of those that are a node: where it is, and the nodes of the body that are its own.
 struct Part {
-    path: Vec<Segment>,
+    path: Vec<PathSegment>,
     nodes: Vec<NodeIndex>,
 }
 
 /// The eaches that a node of the root block is, in the order of their bodies; none if it is no each.
 fn parts(program: &Program, node: &Node) -> Vec<Part> {
-    let Op::Each { body, .. } = &node.op else { return vec![] };
+    let NodeOp::Each { body, .. } = &node.op else { return vec![] };
     let mut parts: Vec<Part> = vec![Part { path: node.path.clone(), nodes: vec![] }];
     for (at, inner) in (0..).zip(&program.blocks[*body as usize].nodes) {
-        let Some(end) = inner.path.iter().position(|segment| *segment == Segment::Element) else { continue };
-        if inner.op == Op::Relay {
+        let Some(end) = inner.path.iter().position(|segment| *segment == PathSegment::Element) else { continue };
+        if inner.op == NodeOp::Relay {
             continue;
         }
         match parts.iter_mut().find(|part| part.path == inner.path[..end]) {
@@ -37,11 +37,11 @@ fn parts(program: &Program, node: &Node) -> Vec<Part> {
 /// Where people see the eaches that a node is; empty if it is one step.
 pub(super) fn addresses(program: &Program, node: &Node) -> Vec<String> {
     let parts = parts(program, node);
-    if parts.len() < 2 { vec![] } else { parts.iter().map(|part| Place::root().address(&part.path)).collect() }
+    if parts.len() < 2 { vec![] } else { parts.iter().map(|part| InstancePath::root().address(&part.path)).collect() }
 }
 
 /// Where the step is that gives an output of a node of the root block, as people see it.
-pub fn giver(program: &Program, node: NodeIndex, port: PortIndex) -> String {
+pub fn producer_address(program: &Program, node: NodeIndex, port: PortIndex) -> String {
     let node = &program.blocks[ROOT as usize].nodes[node as usize];
     let parts = parts(program, node);
     if parts.len() > 1
@@ -49,22 +49,26 @@ pub fn giver(program: &Program, node: NodeIndex, port: PortIndex) -> String {
         && let Source::Node(from, _) = output.from
         && let Some(part) = parts.iter().find(|part| part.nodes.contains(&from))
     {
-        return Place::root().address(&part.path);
+        return InstancePath::root().address(&part.path);
     }
-    Place::root().address(&node.path)
+    InstancePath::root().address(&node.path)
 }
 
 /// The same explanation of a program with a line for each each. `keyed` is what values were computed with, if there are
 /// any, and what they would be computed with now.
-pub fn told_apart(explanation: Explanation, program: &Program, keyed: Option<(Keyed<'_>, Keyed<'_>)>) -> Explanation {
+pub fn separate_joined_eaches(
+    explanation: Explanation,
+    program: &Program,
+    keyed: Option<(KeyedBlock<'_>, KeyedBlock<'_>)>,
+) -> Explanation {
     let root = &program.blocks[ROOT as usize];
     let mut lines = Vec::with_capacity(explanation.lines.len());
     for mut line in explanation.lines {
         let node = &root.nodes[line.node as usize];
         if let Reason::SourceReruns { address } = &mut line.reason {
-            let is_it = |node: NodeIndex| Place::root().address(&root.nodes[node as usize].path) == *address;
+            let is_it = |node: NodeIndex| InstancePath::root().address(&root.nodes[node as usize].path) == *address;
             let found = node.inputs.iter().find_map(|source| match source {
-                Source::Node(from, port) if is_it(*from) => Some(giver(program, *from, *port)),
+                Source::Node(from, port) if is_it(*from) => Some(producer_address(program, *from, *port)),
                 _ => None,
             });
             *address = found.unwrap_or_else(|| std::mem::take(address));
@@ -76,8 +80,8 @@ pub fn told_apart(explanation: Explanation, program: &Program, keyed: Option<(Ke
         }
         let mut told = Told { keyed, node, line: &line, reasons: Vec::new() };
         parts.iter().for_each(|part| told.part(&parts, part));
-        let of = parts.iter().zip(told.reasons).map(|(part, reason)| Line {
-            address: Place::root().address(&part.path),
+        let of = parts.iter().zip(told.reasons).map(|(part, reason)| ExplanationLine {
+            address: InstancePath::root().address(&part.path),
             reason,
             ..line.clone()
         });
@@ -89,9 +93,9 @@ pub fn told_apart(explanation: Explanation, program: &Program, keyed: Option<(Ke
 /// Reasons of the parts of a node so far.
 struct Told<'a> {
     /// Before, and now.
-    keyed: Option<(Keyed<'a>, Keyed<'a>)>,
+    keyed: Option<(KeyedBlock<'a>, KeyedBlock<'a>)>,
     node: &'a Node,
-    line: &'a Line,
+    line: &'a ExplanationLine,
     reasons: Vec<Reason>,
 }
 
@@ -123,7 +127,9 @@ impl Told<'_> {
             let (old_root, root) = (&old.program.blocks[ROOT as usize], &new.program.blocks[ROOT as usize]);
             let is_same = where_from(root, source) == where_from(old_root, *had);
             return match source {
-                Source::Node(from, port) if is_same => Reason::SourceReruns { address: giver(new.program, from, port) },
+                Source::Node(from, port) if is_same => {
+                    Reason::SourceReruns { address: producer_address(new.program, from, port) }
+                }
                 _ => Reason::InputChanged { port: name },
             };
         }
@@ -133,7 +139,7 @@ impl Told<'_> {
             _ => None,
         });
         match earlier.min() {
-            Some(at) => Reason::SourceReruns { address: Place::root().address(&parts[at].path) },
+            Some(at) => Reason::SourceReruns { address: InstancePath::root().address(&parts[at].path) },
             None => Reason::NoValue,
         }
     }
@@ -141,13 +147,13 @@ impl Told<'_> {
 
 fn body<'a>(program: &'a Program, node: &Node) -> &'a Block {
     match &node.op {
-        Op::Each { body, .. } => &program.blocks[*body as usize],
+        NodeOp::Each { body, .. } => &program.blocks[*body as usize],
         _ => unreachable!("only eaches are joined"),
     }
 }
 
 /// The each at a path, wherever it is joined.
-fn find<'a>(program: &'a Program, path: &[Segment]) -> Option<(&'a Node, Part)> {
+fn find<'a>(program: &'a Program, path: &[PathSegment]) -> Option<(&'a Node, Part)> {
     let nodes = program.blocks[ROOT as usize].nodes.iter();
     nodes.filter_map(|node| Some((node, parts(program, node).into_iter().find(|part| part.path == path)?))).next()
 }

@@ -41,7 +41,7 @@
 //! come late and in any order. A vertex whose answer is awaited is not taken yet. If something overtakes it meanwhile, its
 //! answer no longer matters. Cost: every vertex is pending at most twice, every edge looked at four times at most.
 
-use super::graph::{Graph, Place, Vertex, VertexKind};
+use super::graph::{DependencyGraph, PortSource, Vertex, VertexKind};
 use std::collections::VecDeque;
 
 /// Who overtakes what descends from it.
@@ -66,7 +66,7 @@ pub enum Order {
 
 /// What becomes of a vertex.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum State {
+pub enum VertexState {
     /// Nothing: nobody needs it.
     Irrelevant,
     /// Part of the frontier: a port is read, a sub-module runs.
@@ -84,7 +84,7 @@ enum Value {
 
 #[derive(Clone, Copy)]
 struct Mark {
-    state: State,
+    state: VertexState,
     value: Value,
     /// A requested out-port can be reached from here.
     relevant: bool,
@@ -95,30 +95,30 @@ struct Mark {
 }
 
 const UNSEEN: Mark =
-    Mark { state: State::Irrelevant, value: Value::Unasked, relevant: false, pending: false, times: 0 };
+    Mark { state: VertexState::Irrelevant, value: Value::Unasked, relevant: false, pending: false, times: 0 };
 
 /// The algorithm, stopped wherever it has to ask.
 ///
 /// ```
-/// use onceflow_core::plan::{Builder, Order, Place, Policy, Resume, State, Target};
-/// let mut graph = Builder::new(1, 1);                              // x -> a.i; a.o -> p
+/// use onceflow_core::plan::{DependencyGraphBuilder, Order, Policy, PortSource, PortTarget, Resume};
+/// let mut graph = DependencyGraphBuilder::new(1, 1);               // x -> a.i; a.o -> p
 /// let a = graph.module(1, 1);
-/// graph.connect(Place::Input(0), Target::Port(a, 0));
-/// graph.connect(Place::Port(a, 0), Target::Output(0));
+/// graph.connect(PortSource::Input(0), PortTarget::Port(a, 0));
+/// graph.connect(PortSource::Port(a, 0), PortTarget::Output(0));
 /// let graph = graph.build();
 /// let mut resume = Resume::new(&graph, Policy::Provenance, Order::Lifo, &[], &[0]);
 /// while let Some(questions) = resume.questions() {
 ///     for vertex in questions {
-///         let has = matches!(graph.source(vertex), Some(Place::Input(0)));
+///         let has = matches!(graph.source(vertex), Some(PortSource::Input(0)));
 ///         resume.answer(vertex, has);
 ///     }
 /// }
 /// let frontier = resume.finish().unwrap();
 /// assert!(frontier.runs(a));
-/// assert_eq!(frontier.reads().collect::<Vec<_>>(), [Place::Input(0)]);
+/// assert_eq!(frontier.reads().collect::<Vec<_>>(), [PortSource::Input(0)]);
 /// ```
 pub struct Resume<'g> {
-    graph: &'g Graph,
+    graph: &'g DependencyGraph,
     policy: Policy,
     order: Order,
     marks: Vec<Mark>,
@@ -133,7 +133,7 @@ pub struct Resume<'g> {
 impl<'g> Resume<'g> {
     /// Begins. `changed` are the in-ports of the parent with a new value (I*), `requested` its out-ports that are
     /// wanted (O*).
-    pub fn new(graph: &'g Graph, policy: Policy, order: Order, changed: &[u32], requested: &[u32]) -> Self {
+    pub fn new(graph: &'g DependencyGraph, policy: Policy, order: Order, changed: &[u32], requested: &[u32]) -> Self {
         let mut resume = Resume {
             graph,
             policy,
@@ -162,7 +162,7 @@ impl<'g> Resume<'g> {
 
     /// What must be known next, ready ports: has each a value? Empty while all that can be asked has been, and answers
     /// are awaited; `None` when the answer is found. Under [`Policy::Provenance`] the question is about
-    /// [`Graph::value_at`]: has that place a valid value?
+    /// [`DependencyGraph::value_at`]: has that place a valid value?
     pub fn questions(&mut self) -> Option<Vec<Vertex>> {
         while let Some(vertex) = self.next() {
             self.take(vertex);
@@ -171,7 +171,7 @@ impl<'g> Resume<'g> {
             return None;
         }
         let mut questions = std::mem::take(&mut self.questions);
-        questions.retain(|vertex| self.mark(*vertex).state == State::Ready);
+        questions.retain(|vertex| self.mark(*vertex).state == VertexState::Ready);
         Some(questions)
     }
 
@@ -181,7 +181,7 @@ impl<'g> Resume<'g> {
         assert!(mark.value != Value::Unasked, "nobody asked whether vertex {vertex} has a value");
         if mark.value == Value::Awaited {
             mark.value = Value::Known(has_value);
-            if mark.state == State::Ready {
+            if mark.state == VertexState::Ready {
                 self.awaited -= 1;
                 self.push(vertex);
             }
@@ -189,7 +189,7 @@ impl<'g> Resume<'g> {
     }
 
     /// Asks `has` whatever must be known, and answers.
-    pub fn run(mut self, mut has: impl FnMut(Vertex) -> bool) -> Result<Frontier<'g>, Missing> {
+    pub fn run(mut self, mut has: impl FnMut(Vertex) -> bool) -> Result<Frontier<'g>, MissingValues> {
         while let Some(questions) = self.questions() {
             for vertex in questions {
                 self.answer(vertex, has(vertex));
@@ -199,23 +199,23 @@ impl<'g> Resume<'g> {
     }
 
     /// The answer, once there are no more questions; or all that is needed and can be had from nowhere.
-    pub fn finish(self) -> Result<Frontier<'g>, Missing> {
+    pub fn finish(self) -> Result<Frontier<'g>, MissingValues> {
         assert!(self.awaited == 0 && self.pending.is_empty(), "there are open questions; ask `questions` until none");
         let missing = self.missing();
         let states = self.marks.iter().map(|mark| mark.state).collect();
         let frontier = Frontier { graph: self.graph, states, delivers: self.delivers, taken: self.taken };
-        if missing == Missing::default() { Ok(frontier) } else { Err(missing) }
+        if missing == MissingValues::default() { Ok(frontier) } else { Err(missing) }
     }
 
-    fn missing(&self) -> Missing {
-        let lost = |vertex: Vertex| self.mark(vertex).state == State::Recompute;
+    fn missing(&self) -> MissingValues {
+        let lost = |vertex: Vertex| self.mark(vertex).state == VertexState::Recompute;
         let output = |at: &u32| {
             let vertex = self.graph.vertex(VertexKind::Output(*at));
             lost(vertex) && self.graph.source_number(vertex).is_none()
         };
         let inputs =
             (0..self.graph.inputs()).filter(|at| lost(*at) && self.changed.binary_search(at).is_err()).collect();
-        Missing { inputs, outputs: (0..self.graph.outputs()).filter(output).collect() }
+        MissingValues { inputs, outputs: (0..self.graph.outputs()).filter(output).collect() }
     }
 
     /// Marks all from which a requested out-port can be reached.
@@ -254,10 +254,10 @@ impl<'g> Resume<'g> {
         self.taken += 1;
         let mark = &mut self.marks[vertex as usize];
         mark.pending = false;
-        if mark.state == State::Ready && !is_module && mark.value == Value::Known(false) {
-            mark.state = State::Recompute;
+        if mark.state == VertexState::Ready && !is_module && mark.value == Value::Known(false) {
+            mark.state = VertexState::Recompute;
         }
-        let recompute = mark.state == State::Recompute;
+        let recompute = mark.state == VertexState::Recompute;
         if recompute {
             graph.each_predecessor(vertex, |before| self.want(before));
         }
@@ -278,10 +278,10 @@ impl<'g> Resume<'g> {
     /// An irrelevant vertex becomes ready; whether it has a value is asked.
     fn want(&mut self, vertex: Vertex) {
         let mark = &mut self.marks[vertex as usize];
-        if mark.state != State::Irrelevant {
+        if mark.state != VertexState::Irrelevant {
             return;
         }
-        mark.state = State::Ready;
+        mark.state = VertexState::Ready;
         if self.graph.is_module(vertex) {
             return self.push(vertex);
         }
@@ -293,13 +293,13 @@ impl<'g> Resume<'g> {
     /// A vertex becomes recompute; what it may have been asked no longer matters.
     fn overtake(&mut self, vertex: Vertex) {
         let mark = &mut self.marks[vertex as usize];
-        if mark.state == State::Recompute {
+        if mark.state == VertexState::Recompute {
             return;
         }
-        if mark.state == State::Ready && mark.value == Value::Awaited {
+        if mark.state == VertexState::Ready && mark.value == Value::Awaited {
             self.awaited -= 1;
         }
-        mark.state = State::Recompute;
+        mark.state = VertexState::Recompute;
         if !mark.pending {
             self.push(vertex);
         }
@@ -317,7 +317,7 @@ impl<'g> Resume<'g> {
 /// What is needed and can be had from nowhere.
 #[derive(Clone, Debug, Default, PartialEq, Eq, thiserror::Error)]
 #[error("in-ports {inputs:?} have no value and out-ports {outputs:?} no connection")]
-pub struct Missing {
+pub struct MissingValues {
     /// In-ports of the parent without a value, all of them.
     pub inputs: Vec<u32>,
     /// Requested out-ports of the parent without a value that nothing feeds.
@@ -327,31 +327,31 @@ pub struct Missing {
 /// What runs and what is read.
 #[derive(Clone, Debug)]
 pub struct Frontier<'g> {
-    graph: &'g Graph,
-    states: Vec<State>,
+    graph: &'g DependencyGraph,
+    states: Vec<VertexState>,
     delivers: Vec<bool>,
     taken: u64,
 }
 
 impl Frontier<'_> {
     /// What becomes of a vertex.
-    pub fn state(&self, vertex: Vertex) -> State {
+    pub fn state(&self, vertex: Vertex) -> VertexState {
         self.states[vertex as usize]
     }
 
     /// Whether a sub-module runs.
     pub fn runs(&self, module: u32) -> bool {
-        self.state(self.graph.vertex(VertexKind::Module(module))) == State::Ready
+        self.state(self.graph.vertex(VertexKind::Module(module))) == VertexState::Ready
     }
 
     /// Whether an out-port of a sub-module must deliver (W).
     pub fn delivers(&self, module: u32, port: u32) -> bool {
-        self.delivers[self.graph.place_number(Place::Port(module, port)) as usize]
+        self.delivers[self.graph.place_number(PortSource::Port(module, port)) as usize]
     }
 
     /// The values the frontier reads, each once, in order.
-    pub fn reads(&self) -> impl Iterator<Item = Place> {
-        let ready = (0..self.graph.vertices()).filter(|vertex| self.state(*vertex) == State::Ready);
+    pub fn reads(&self) -> impl Iterator<Item = PortSource> {
+        let ready = (0..self.graph.vertices()).filter(|vertex| self.state(*vertex) == VertexState::Ready);
         let mut places: Vec<_> = ready.filter_map(|vertex| self.graph.value_at(vertex)).collect();
         places.sort_unstable();
         places.dedup();

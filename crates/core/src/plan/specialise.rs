@@ -11,15 +11,15 @@ use super::{
     block::BlockGraph,
     change::Change,
     explain::{Explanation, explain},
-    graph::{Place, VertexKind},
-    resume::{Frontier, Missing, Order, Policy, Resume, State},
+    graph::{PortSource, VertexKind},
+    resume::{Frontier, MissingValues, Order, Policy, Resume, VertexState},
     validity::output_address,
 };
 use crate::{
     limits::BATCH_OPS_MAX,
     model::{
-        Block, BlockInput, BlockOutput, Node, Place as At, Port, Program, Segment, Source, Type,
-        program::{NodeIndex, Op, PortIndex, ROOT},
+        Block, BlockInput, BlockOutput, InstancePath, Node, PathSegment, Port, Program, Source, Type,
+        program::{NodeIndex, NodeOp, PortIndex, ROOT},
     },
     payload::Payload,
 };
@@ -29,7 +29,7 @@ use std::collections::BTreeMap;
 const ENABLED_MAX: usize = BATCH_OPS_MAX / 4;
 
 /// A known value: an output of a node of the root block.
-pub type Known = (NodeIndex, PortIndex);
+pub type NodeOutput = (NodeIndex, PortIndex);
 
 /// A program that does only what is needed.
 #[derive(Clone, Debug)]
@@ -37,7 +37,7 @@ pub struct Plan {
     /// What to run.
     pub program: Program,
     /// Which known value feeds which of the new inputs of the root block, in order of the inputs.
-    pub reuse: Vec<(PortIndex, Known)>,
+    pub reuse: Vec<(PortIndex, NodeOutput)>,
     /// Which output of the root block each of the plan's was.
     pub outputs: Vec<PortIndex>,
     /// Which node of the root block each of the plan's was; `None` is a relay that had to be put in.
@@ -51,7 +51,7 @@ pub struct Plan {
 pub enum Error {
     /// Something is needed and can be had from nowhere. A checked program has no such place.
     #[error(transparent)]
-    Missing(#[from] Missing),
+    MissingValues(#[from] MissingValues),
     /// More values are reused than a block can have inputs.
     #[error("the plan would read {0} values, more than a block can have inputs")]
     TooWide(usize),
@@ -61,7 +61,7 @@ pub enum Error {
 /// hidden, `changes` what is different about every node since the values were computed, if that is known.
 pub fn specialise<V>(
     program: &Program,
-    known: &BTreeMap<Known, V>,
+    known: &BTreeMap<NodeOutput, V>,
     requested: &[PortIndex],
     changes: Option<&[Change]>,
 ) -> Result<Plan, Error> {
@@ -94,19 +94,19 @@ pub fn explain_all(
 }
 
 /// What runs, and what is read.
-fn frontier<'g>(of: &'g BlockGraph<'_>, known: &BTreeMap<Known, Known>) -> Result<Frontier<'g>, Error> {
+fn frontier<'g>(of: &'g BlockGraph<'_>, known: &BTreeMap<NodeOutput, NodeOutput>) -> Result<Frontier<'g>, Error> {
     let all: Vec<_> = (0..of.graph.outputs()).collect();
     let resume = Resume::new(&of.graph, Policy::Provenance, Order::Lifo, &[], &all);
     let frontier = resume.run(|port| match of.graph.value_at(port) {
-        Some(Place::Input(_)) => true,
-        Some(Place::Port(module, port)) => known.contains_key(&(of.node(module), port as PortIndex)),
+        Some(PortSource::Input(_)) => true,
+        Some(PortSource::Port(module, port)) => known.contains_key(&(of.node(module), port as PortIndex)),
         None => false,
     })?;
     Ok(frontier)
 }
 
 /// Where each known value is, by what it really is: a relay has the value of what it relays.
-fn by_source<V>(of: &BlockGraph<'_>, known: &BTreeMap<Known, V>) -> BTreeMap<Known, Known> {
+fn by_source<V>(of: &BlockGraph<'_>, known: &BTreeMap<NodeOutput, V>) -> BTreeMap<NodeOutput, NodeOutput> {
     let mut found = BTreeMap::new();
     for (node, port) in known.keys() {
         if let Source::Node(source, source_port) = of.resolve(Source::Node(*node, *port)) {
@@ -120,7 +120,7 @@ fn by_source<V>(of: &BlockGraph<'_>, known: &BTreeMap<Known, V>) -> BTreeMap<Kno
 
 struct Written {
     block: Block,
-    reuse: Vec<(PortIndex, Known)>,
+    reuse: Vec<(PortIndex, NodeOutput)>,
     outputs: Vec<PortIndex>,
     nodes: Vec<Option<NodeIndex>>,
     /// The constant that relays which were put in give.
@@ -135,7 +135,7 @@ struct Writer<'a> {
     /// Per node: it runs, or relays something that does.
     live: Vec<bool>,
     /// The new input for every value that is read, and where that is known.
-    reuse: BTreeMap<Known, (PortIndex, Known)>,
+    reuse: BTreeMap<NodeOutput, (PortIndex, NodeOutput)>,
     unit: Source,
 }
 
@@ -145,7 +145,7 @@ impl<'a> Writer<'a> {
         of: &'a BlockGraph<'a>,
         frontier: &'a Frontier<'a>,
         requested: &'a [PortIndex],
-        known: BTreeMap<Known, Known>,
+        known: BTreeMap<NodeOutput, NodeOutput>,
     ) -> Result<Self, Error> {
         let unit = Source::Constant(program.constants.len() as u32);
         let mut writer = Writer { of, frontier, requested, live: Vec::new(), reuse: BTreeMap::new(), unit };
@@ -166,10 +166,10 @@ impl<'a> Writer<'a> {
     }
 
     /// The values that are read, each once, in order: by steps that run, and as requested outputs.
-    fn read(&self) -> impl Iterator<Item = Known> {
+    fn read(&self) -> impl Iterator<Item = NodeOutput> {
         let graph = &self.of.graph;
         let visible = |port: u32| !self.of.block.outputs[usize::from(self.of.wanted[port as usize])].hidden;
-        let ports = (0..graph.vertices()).filter(|port| self.frontier.state(*port) == State::Ready);
+        let ports = (0..graph.vertices()).filter(|port| self.frontier.state(*port) == VertexState::Ready);
         let read = ports.filter(|port| match graph.kind(*port) {
             VertexKind::Output(at) => visible(at),
             VertexKind::Port(..) => true,
@@ -177,8 +177,8 @@ impl<'a> Writer<'a> {
         });
         let mut places: Vec<_> = read
             .filter_map(|port| match graph.source(port)? {
-                Place::Port(module, port) => Some((self.of.node(module), port as PortIndex)),
-                Place::Input(_) => None,
+                PortSource::Port(module, port) => Some((self.of.node(module), port as PortIndex)),
+                PortSource::Input(_) => None,
             })
             .collect();
         places.sort_unstable();
@@ -226,10 +226,10 @@ impl<'a> Writer<'a> {
     }
 
     /// The input that stands for a value.
-    fn input(&self, (node, port): Known) -> BlockInput {
+    fn input(&self, (node, port): NodeOutput) -> BlockInput {
         let node = &self.of.block.nodes[node as usize];
         let (path, name) = output_address(node, port);
-        let name = format!("reuse:{}:{name}", At::root().address(path));
+        let name = format!("reuse:{}:{name}", InstancePath::root().address(path));
         BlockInput { port: Port::new(name, node.outputs[usize::from(port)].ty.clone()), varying: false }
     }
 
@@ -260,10 +260,10 @@ impl<'a> Writer<'a> {
     /// What feeds an input of a node that runs.
     fn source(&self, module: u32, port: u32, source: Source) -> Source {
         match self.frontier.state(self.of.graph.vertex(VertexKind::Port(module, port))) {
-            State::Recompute => source,
-            State::Ready => self.reused(source),
-            State::Irrelevant if matches!(self.of.resolve(source), Source::Node(..)) => Source::None,
-            State::Irrelevant => self.of.resolve(source),
+            VertexState::Recompute => source,
+            VertexState::Ready => self.reused(source),
+            VertexState::Irrelevant if matches!(self.of.resolve(source), Source::Node(..)) => Source::None,
+            VertexState::Irrelevant => self.of.resolve(source),
         }
     }
 
@@ -286,7 +286,7 @@ fn drop_unused(nodes: &mut [Option<Node>], outputs: impl Iterator<Item = Source>
     };
     outputs.for_each(|source| mark(&mut used, source));
     for at in (0..nodes.len()).rev() {
-        nodes[at].take_if(|node| node.op == Op::Relay && !used[at]);
+        nodes[at].take_if(|node| node.op == NodeOp::Relay && !used[at]);
         nodes[at].iter().flat_map(Node::sources).for_each(|source| mark(&mut used, source));
     }
 }
@@ -342,8 +342,8 @@ fn shift<'s>(sources: impl Iterator<Item = &'s mut Source>, by: u32) {
 
 fn relay(unit: Source, number: usize) -> Node {
     Node {
-        path: vec![Segment::Name(format!("~gate{number}"))],
-        op: Op::Relay,
+        path: vec![PathSegment::Name(format!("~gate{number}"))],
+        op: NodeOp::Relay,
         inputs: vec![unit],
         outputs: [Port::new("value", Type::Unit)].into(),
         attempt: false,

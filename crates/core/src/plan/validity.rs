@@ -10,8 +10,8 @@
 
 use crate::{
     model::{
-        Block, FusedSource, Node, Port, Program, Segment, Source, Type,
-        program::{BlockIndex, NodeIndex, Op, PortIndex},
+        Block, FusedSource, Node, PathSegment, Port, Program, Source, Type,
+        program::{BlockIndex, NodeIndex, NodeOp, PortIndex},
         task::DONE,
     },
     payload::Digest,
@@ -24,7 +24,7 @@ pub struct ProvenanceKey(pub Digest);
 
 /// The keys of all outputs of the nodes of a block.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Keys {
+pub struct ProvenanceKeys {
     /// Per node and one more, where its outputs begin.
     from: Vec<u32>,
     outputs: Vec<ProvenanceKey>,
@@ -32,12 +32,12 @@ pub struct Keys {
     constants: Vec<ProvenanceKey>,
 }
 
-impl Keys {
+impl ProvenanceKeys {
     /// The keys of `block`, given the digests of its inputs; `None` is an input that is none.
     pub fn new(program: &Program, block: BlockIndex, inputs: &[Option<Digest>]) -> Self {
         let block = &program.blocks[block as usize];
         assert_eq!(block.inputs.len(), inputs.len(), "every input of the block has a digest or is none");
-        let mut keys = Keys {
+        let mut keys = ProvenanceKeys {
             from: vec![0],
             outputs: Vec::new(),
             inputs: inputs.iter().copied().map(content).collect(),
@@ -127,8 +127,8 @@ fn content(digest: Option<Digest>) -> ProvenanceKey {
 /// The keys of a node's outputs, from those of its inputs.
 fn node_keys(program: &Program, node: &Node, sources: &[ProvenanceKey]) -> Vec<ProvenanceKey> {
     match &node.op {
-        Op::Task(task) => task_keys(program, *task, node.attempt, &node.outputs, sources),
-        Op::Fused(tasks) => {
+        NodeOp::Task(task) => task_keys(program, *task, node.attempt, &node.outputs, sources),
+        NodeOp::Fused(tasks) => {
             let mut inner: Vec<Vec<ProvenanceKey>> = Vec::with_capacity(tasks.len());
             let mut keys = vec![content(None); node.outputs.len()];
             for task in tasks {
@@ -148,8 +148,8 @@ fn node_keys(program: &Program, node: &Node, sources: &[ProvenanceKey]) -> Vec<P
             }
             keys
         }
-        Op::Relay => vec![sources[0]; node.outputs.len()],
-        Op::Each { .. } | Op::Loop { .. } | Op::Choice { .. } | Op::Call { .. } => {
+        NodeOp::Relay => vec![sources[0]; node.outputs.len()],
+        NodeOp::Each { .. } | NodeOp::Loop { .. } | NodeOp::Choice { .. } | NodeOp::Call { .. } => {
             let key = |(at, port): (usize, &Port)| {
                 let mut parts = container(program, &node.op);
                 parts.number(u64::from(node.attempt));
@@ -188,19 +188,19 @@ fn task_keys(
 }
 
 /// What a container does, without what it is given.
-fn container(program: &Program, op: &Op) -> Parts {
+fn container(program: &Program, op: &NodeOp) -> Parts {
     let body = |parts: &mut Parts, body: BlockIndex| {
         let block = &program.blocks[body as usize];
         parts.key(ProvenanceKey(block.digest));
         block.inputs.iter().for_each(|input| parts.number(u64::from(input.varying)));
     };
     match op {
-        Op::Each { body: at, .. } => {
+        NodeOp::Each { body: at, .. } => {
             let mut parts = Parts::new("each");
             body(&mut parts, *at);
             parts
         }
-        Op::Loop { body: at, carried } => {
+        NodeOp::Loop { body: at, carried } => {
             let mut parts = Parts::new("loop");
             body(&mut parts, *at);
             parts.number(carried.len() as u64);
@@ -209,7 +209,7 @@ fn container(program: &Program, op: &Op) -> Parts {
             }
             parts
         }
-        Op::Choice { arms } => {
+        NodeOp::Choice { arms } => {
             let mut parts = Parts::new("choice");
             for arm in arms {
                 parts.number(arm.guard.map_or(u64::MAX, u64::from));
@@ -217,19 +217,19 @@ fn container(program: &Program, op: &Op) -> Parts {
             }
             parts
         }
-        Op::Call { body: at } => {
+        NodeOp::Call { body: at } => {
             let mut parts = Parts::new("call");
             body(&mut parts, *at);
             parts
         }
-        Op::Task(_) | Op::Fused(_) | Op::Relay => unreachable!("not a container"),
+        NodeOp::Task(_) | NodeOp::Fused(_) | NodeOp::Relay => unreachable!("not a container"),
     }
 }
 
 /// Where an output is, whoever asks: the path of what gives it (inside a fused step, of that task) and its name.
-pub fn output_address(node: &Node, port: PortIndex) -> (&[Segment], &str) {
+pub fn output_address(node: &Node, port: PortIndex) -> (&[PathSegment], &str) {
     let inside = match &node.op {
-        Op::Fused(tasks) => tasks.iter().find(|task| task.outputs.contains(&Some(port))).map(|task| &task.path),
+        NodeOp::Fused(tasks) => tasks.iter().find(|task| task.outputs.contains(&Some(port))).map(|task| &task.path),
         _ => None,
     };
     (inside.unwrap_or(&node.path), &node.outputs[usize::from(port)].name)
@@ -237,8 +237,8 @@ pub fn output_address(node: &Node, port: PortIndex) -> (&[Segment], &str) {
 
 /// The outputs of the new block whose value of the old one is still right: same address, same key.
 pub fn still_valid(
-    (old, old_keys): (&Block, &Keys),
-    (new, new_keys): (&Block, &Keys),
+    (old, old_keys): (&Block, &ProvenanceKeys),
+    (new, new_keys): (&Block, &ProvenanceKeys),
 ) -> BTreeMap<(NodeIndex, PortIndex), (NodeIndex, PortIndex)> {
     let before: BTreeMap<_, _> = outputs(old).map(|(node, port)| (address(old, node, port), (node, port))).collect();
     outputs(new)
@@ -254,6 +254,6 @@ fn outputs(block: &Block) -> impl Iterator<Item = (NodeIndex, PortIndex)> {
     nodes.flat_map(|(at, node)| (0..node.outputs.len() as PortIndex).map(move |port| (at, port)))
 }
 
-fn address(block: &Block, node: NodeIndex, port: PortIndex) -> (&[Segment], &str) {
+fn address(block: &Block, node: NodeIndex, port: PortIndex) -> (&[PathSegment], &str) {
     output_address(&block.nodes[node as usize], port)
 }

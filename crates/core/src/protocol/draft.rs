@@ -13,7 +13,7 @@ use crate::{
     key::{Group, Key, Name, Shard},
     model::{
         program::{self, BlockIndex, NodeIndex, PortIndex, Program},
-        wiring::{Consumer, Target, Wiring},
+        wiring::{Consumer, Delivery, Wiring},
     },
     payload::Outcome,
     queue::Inbox,
@@ -48,8 +48,8 @@ impl InstalledProgram {
     pub fn queue(&self, block: BlockIndex, node: NodeIndex) -> &Group {
         let block = &self.program.blocks[block as usize];
         match block.nodes.get(node as usize).map(|node| &node.op) {
-            Some(program::Op::Task(task)) => &self.queues[*task as usize],
-            Some(program::Op::Fused(tasks)) => &self.queues[tasks[0].task as usize],
+            Some(program::NodeOp::Task(task)) => &self.queues[*task as usize],
+            Some(program::NodeOp::Fused(tasks)) => &self.queues[tasks[0].task as usize],
             _ => &self.internal,
         }
     }
@@ -191,7 +191,7 @@ impl<'a> Draft<'a> {
     }
 
     /// Brings what a node, an opening or a frame gave to all who wait for it. `given` is asked for each output port.
-    pub fn deliver(&mut self, site: Site<'_>, targets: &[Target], given: &dyn Fn(PortIndex) -> Outcome) {
+    pub fn deliver(&mut self, site: Site<'_>, targets: &[Delivery], given: &dyn Fn(PortIndex) -> Outcome) {
         for target in targets {
             let received = target.ports.iter().map(|(from, to)| self.received(*to, given(*from))).collect();
             match target.to {

@@ -7,7 +7,7 @@ use super::rows::Held;
 use crate::{
     model::{
         Effect,
-        program::{Node, Op, Program},
+        program::{Node, NodeOp, Program},
     },
     payload::Digest,
 };
@@ -20,23 +20,25 @@ pub fn memo_of(program: &Program, node: &Node, address: &str, inputs: &[Held]) -
         hasher.update(bytes);
     };
     match &node.op {
-        Op::Task(task) => code(program, *task, &mut part),
-        Op::Fused(tasks) => tasks.iter().for_each(|fused| {
+        NodeOp::Task(task) => code(program, *task, &mut part),
+        NodeOp::Fused(tasks) => tasks.iter().for_each(|fused| {
             code(program, fused.task, &mut part);
             part(format!("{:?}{:?}", fused.inputs, fused.outputs).as_bytes());
         }),
-        Op::Relay => part(b"relay"),
-        Op::Each { body, .. } => [b"each", &program.blocks[*body as usize].digest[..]].into_iter().for_each(&mut part),
-        Op::Loop { body, carried } => {
+        NodeOp::Relay => part(b"relay"),
+        NodeOp::Each { body, .. } => {
+            [b"each", &program.blocks[*body as usize].digest[..]].into_iter().for_each(&mut part);
+        }
+        NodeOp::Loop { body, carried } => {
             part(b"loop");
             part(&program.blocks[*body as usize].digest);
             part(format!("{carried:?}").as_bytes());
         }
-        Op::Choice { arms } => arms.iter().for_each(|arm| {
+        NodeOp::Choice { arms } => arms.iter().for_each(|arm| {
             part(format!("{:?}", arm.guard).as_bytes());
             part(&program.blocks[arm.body as usize].digest);
         }),
-        Op::Call { body } => [b"call", &program.blocks[*body as usize].digest[..]].into_iter().for_each(&mut part),
+        NodeOp::Call { body } => [b"call", &program.blocks[*body as usize].digest[..]].into_iter().for_each(&mut part),
     }
     part(&[u8::from(node.attempt)]);
     if !is_pure(program, node) {
@@ -51,10 +53,10 @@ pub fn memo_of(program: &Program, node: &Node, address: &str, inputs: &[Held]) -
 fn is_pure(program: &Program, node: &Node) -> bool {
     let is_pure = |task: u32| program.tasks[task as usize].effect == Effect::Pure;
     match &node.op {
-        Op::Task(task) => is_pure(*task),
-        Op::Fused(tasks) => tasks.iter().all(|fused| is_pure(fused.task)),
-        Op::Relay => true,
-        Op::Each { .. } | Op::Loop { .. } | Op::Choice { .. } | Op::Call { .. } => false,
+        NodeOp::Task(task) => is_pure(*task),
+        NodeOp::Fused(tasks) => tasks.iter().all(|fused| is_pure(fused.task)),
+        NodeOp::Relay => true,
+        NodeOp::Each { .. } | NodeOp::Loop { .. } | NodeOp::Choice { .. } | NodeOp::Call { .. } => false,
     }
 }
 

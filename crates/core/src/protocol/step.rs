@@ -330,8 +330,8 @@ fn class_of(plan: &InstalledProgram, taken: &Taken) -> Option<String> {
         return None;
     }
     match &taken.node(plan).op {
-        program::Op::Task(task) => Some(plan.program.tasks[*task as usize].class.clone()),
-        program::Op::Fused(tasks) => Some(plan.program.tasks[tasks[0].task as usize].class.clone()),
+        program::NodeOp::Task(task) => Some(plan.program.tasks[*task as usize].class.clone()),
+        program::NodeOp::Fused(tasks) => Some(plan.program.tasks[tasks[0].task as usize].class.clone()),
         _ => None,
     }
 }

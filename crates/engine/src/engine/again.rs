@@ -9,7 +9,7 @@ use crate::{
 };
 use futures_util::future::BoxFuture;
 use onceflow_core::{
-    model::{Port, program::Op, task::DONE},
+    model::{Port, program::NodeOp, task::DONE},
     payload::{Digest, Outcome},
     protocol::{
         ids::{FrameId, StepId},
@@ -183,7 +183,7 @@ pub(super) fn undecided(run: &Run, address: String, step: StepId, ready_step: &R
     let own = &node.outputs[..node.outputs.len() - usize::from(node.attempt)];
     let outputs = own.iter().filter(|port| port.name != DONE).cloned().collect();
     let task = match &node.op {
-        Op::Task(task) => Some(&run.plan.program.tasks[*task as usize]),
+        NodeOp::Task(task) => Some(&run.plan.program.tasks[*task as usize]),
         _ => None,
     };
     let task = task.map(|task| (task.name.clone(), task.params.clone()));

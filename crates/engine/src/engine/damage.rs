@@ -50,7 +50,7 @@ impl Shared {
                 }
             }
             if broken.is_empty() {
-                let of_lost = |line: &&mut onceflow_core::plan::explain::Line| lost.contains(&line.node);
+                let of_lost = |line: &&mut onceflow_core::plan::explain::ExplanationLine| lost.contains(&line.node);
                 for line in planned.explanation.lines.iter_mut().filter(of_lost).filter(|line| line.fate == Fate::Run) {
                     line.reason = Reason::Damaged;
                 }

@@ -14,8 +14,8 @@ use crate::{
 };
 use onceflow_core::{
     model::{
-        Node, Place, Program,
-        program::{NodeIndex, Op, ROOT, Source},
+        InstancePath, Node, Program,
+        program::{NodeIndex, NodeOp, ROOT, Source},
     },
     protocol::{
         ids::{FrameId, StepId},
@@ -34,7 +34,7 @@ impl Shared {
         }
         let (program, live) = (&run.plan.program, self.live(run).await?);
         let mut may = MayBeDone { program, live: &live, found: Steps::new() };
-        may.instance((FrameId::ROOT, 0), ROOT, &Place::root());
+        may.instance((FrameId::ROOT, 0), ROOT, &InstancePath::root());
         let planned = once_only(program);
         // What the plan did without was done before.
         done.retain(|step| may.found.contains(step) || !planned.contains(step));
@@ -52,7 +52,7 @@ struct MayBeDone<'a> {
 impl MayBeDone<'_> {
     /// Those of an instance of a block. What is ready or put aside has not begun, and neither has what depends on it or on
     /// what is open.
-    fn instance(&mut self, (frame, index): (FrameId, u32), block: u32, place: &Place) {
+    fn instance(&mut self, (frame, index): (FrameId, u32), block: u32, place: &InstancePath) {
         let program = self.program;
         let mut to_come = BTreeSet::<NodeIndex>::new();
         // Nodes stand behind what they read from.
@@ -70,12 +70,12 @@ impl MayBeDone<'_> {
     }
 
     /// Those inside of a node that is open.
-    fn frame(&mut self, id: FrameId, node: &Node, place: &Place) {
+    fn frame(&mut self, id: FrameId, node: &Node, place: &InstancePath) {
         let (frame, instances) = (&self.live.frames[&id], self.live.instances(id));
         let all_are_there = match frame.shape {
             Shape::Each(elements) => self.live.left(id, elements) == elements.n,
             Shape::Single | Shape::Run => match node.op {
-                Op::Loop { .. } => instances.iter().eq([&0]),
+                NodeOp::Loop { .. } => instances.iter().eq([&0]),
                 _ => instances.len() == 1,
             },
         };
@@ -90,7 +90,7 @@ impl MayBeDone<'_> {
     }
 
     /// All of a node.
-    fn all(&mut self, node: &Node, place: &Place) {
+    fn all(&mut self, node: &Node, place: &InstancePath) {
         walk(self.program, node, place, &mut BTreeSet::new(), &mut self.found);
     }
 }

@@ -9,8 +9,8 @@ use crate::{
 use futures_util::future::BoxFuture;
 use onceflow_core::{
     model::{
-        Place, Program,
-        program::{NodeIndex, Op, ROOT, Source},
+        InstancePath, Program,
+        program::{NodeIndex, NodeOp, ROOT, Source},
     },
     protocol::{
         ids::{FrameId, StepId},
@@ -84,7 +84,7 @@ impl Shared {
         let mut found = BTreeSet::new();
         for (step, ready_step) in &live.ready_steps {
             let Some(node) = program.blocks[ready_step.block as usize].nodes.get(step.node as usize) else { continue };
-            if !matches!(node.op, Op::Task(_) | Op::Fused(_)) || !live.frames.contains_key(&step.frame) {
+            if !matches!(node.op, NodeOp::Task(_) | NodeOp::Fused(_)) || !live.frames.contains_key(&step.frame) {
                 continue;
             }
             match self.place(run, step.frame, step.index).await {
@@ -107,8 +107,8 @@ fn done(program: &Program, live: &Live) -> Vec<String> {
         let waits = |source: &Source| matches!(source, Source::Node(from, _) if to_come.contains(from));
         if live.has(step) || node.inputs.iter().chain(&node.gate).any(waits) {
             to_come.insert(at);
-        } else if matches!(node.op, Op::Task(_) | Op::Fused(_)) {
-            done.push(Place::root().address(&node.path));
+        } else if matches!(node.op, NodeOp::Task(_) | NodeOp::Fused(_)) {
+            done.push(InstancePath::root().address(&node.path));
         }
     }
     done
@@ -129,29 +129,29 @@ fn each_progress(run: &Run, live: &Live) -> Vec<EachProgress> {
 }
 
 /// The tasks of a block that has nothing else.
-fn tasks(program: &Program, block: u32, place: &Place) -> Option<Vec<String>> {
+fn tasks(program: &Program, block: u32, place: &InstancePath) -> Option<Vec<String>> {
     let mut found = Vec::new();
     for node in &program.blocks[block as usize].nodes {
         match &node.op {
-            Op::Relay => {}
-            Op::Task(_) | Op::Fused(_) => found.push(place.address(&node.path)),
-            Op::Each { .. } | Op::Loop { .. } | Op::Call { .. } | Op::Choice { .. } => return None,
+            NodeOp::Relay => {}
+            NodeOp::Task(_) | NodeOp::Fused(_) => found.push(place.address(&node.path)),
+            NodeOp::Each { .. } | NodeOp::Loop { .. } | NodeOp::Call { .. } | NodeOp::Choice { .. } => return None,
         }
     }
     Some(found)
 }
 
 /// Where the instance of a frame is, if it is in no each and no loop.
-fn place(frames: &BTreeMap<FrameId, Frame>, program: &Program, id: FrameId) -> Option<Place> {
+fn place(frames: &BTreeMap<FrameId, Frame>, program: &Program, id: FrameId) -> Option<InstancePath> {
     if id == FrameId::ROOT {
-        return Some(Place::root());
+        return Some(InstancePath::root());
     }
     let (opener, block) = frames.get(&id)?.opened_by?;
     let node = &program.blocks[block as usize].nodes[opener.node as usize];
     let outer = place(frames, program, opener.frame)?;
     match node.op {
-        Op::Choice { .. } => Some(outer),
-        Op::Call { .. } => Some(outer.called(node)),
+        NodeOp::Choice { .. } => Some(outer),
+        NodeOp::Call { .. } => Some(outer.called(node)),
         _ => None,
     }
 }

@@ -9,14 +9,14 @@ use crate::Error;
 use futures_util::future::BoxFuture;
 use onceflow_core::{
     model::{
-        Identity, Place,
-        program::{Op, ROOT, Source},
+        Identity, InstancePath,
+        program::{NodeOp, ROOT, Source},
     },
     payload::Outcome,
     plan::{
         Explanation, Fate,
-        explain::{Line, all_done},
-        giver,
+        explain::{ExplanationLine, all_done},
+        producer_address,
     },
     protocol::{
         ids::Generation,
@@ -107,7 +107,7 @@ impl Engine {
         for of_node in explanation.lines.chunk_by(|a, b| a.node == b.node) {
             let at = of_node[0].node;
             let node = &program.blocks[ROOT as usize].nodes[at as usize];
-            let has_inside = !matches!(node.op, Op::Task(_) | Op::Fused(_) | Op::Relay);
+            let has_inside = !matches!(node.op, NodeOp::Task(_) | NodeOp::Fused(_) | NodeOp::Relay);
             if of_node[0].fate != Fate::Run || !has_inside {
                 lines.extend_from_slice(of_node);
                 continue;
@@ -117,19 +117,19 @@ impl Engine {
                     Source::Input(port) => Ok(asked.inputs.outcome(*port).clone()),
                     Source::Node(node, port) => {
                         let known = found.get(&(*node, *port)).map(|(outcome, _)| outcome.clone());
-                        known.ok_or_else(|| giver(program, *node, *port).into())
+                        known.ok_or_else(|| producer_address(program, *node, *port).into())
                     }
                     Source::Constant(at) => Ok(Outcome::Value(program.constants[*at as usize].clone())),
                     Source::None => Ok(Outcome::None),
                 }
             };
             let inputs: Vec<_> = node.inputs.iter().map(input).collect();
-            let given = inside.container(node, &Place::root(), &inputs).await?;
+            let given = inside.container(node, &InstancePath::root(), &inputs).await?;
             let given = (0..).zip(given).filter_map(|(port, outcome)| Some(((at, port), (outcome.ok()?, None))));
             found.extend(given);
             let mut below = std::mem::take(&mut inside.lines);
             for line in of_node {
-                let is_below = |other: &Line| {
+                let is_below = |other: &ExplanationLine| {
                     let rest = other.address.strip_prefix(&line.address);
                     rest.is_some_and(|rest| rest.starts_with(['/', '[', '@']))
                 };

@@ -6,13 +6,13 @@ use futures_util::future::BoxFuture;
 use onceflow_core::{
     limits::{CALL_DEPTH_MAX, SCAN_ROWS_MAX},
     model::{
-        Node, Place, Program,
-        program::{BlockIndex, Op, Source},
+        InstancePath, Node, Program,
+        program::{BlockIndex, NodeOp, Source},
     },
     payload::{Outcome, Payload},
     plan::{
         Fate, Reason,
-        explain::{Line, is_open},
+        explain::{ExplanationLine, is_open},
     },
     protocol::{
         keys::Keys,
@@ -36,7 +36,7 @@ pub(super) struct ContainerPreview<'a> {
     pub(super) shared: &'a Shared,
     pub(super) keys: &'a Keys,
     pub(super) program: &'a Program,
-    pub(super) lines: Vec<Line>,
+    pub(super) lines: Vec<ExplanationLine>,
     pub(super) depth: u32,
 }
 
@@ -45,7 +45,7 @@ impl ContainerPreview<'_> {
     pub(super) fn container<'b>(
         &'b mut self,
         node: &'b Node,
-        place: &'b Place,
+        place: &'b InstancePath,
         inputs: &'b [Expected],
     ) -> BoxFuture<'b, Result<Vec<Expected>, Error>> {
         Box::pin(async move {
@@ -55,10 +55,10 @@ impl ContainerPreview<'_> {
             }
             self.depth += 1;
             let mut outputs = match &node.op {
-                Op::Each { body, .. } => self.each(*body, node, place, inputs).await?,
-                Op::Loop { body, carried } => self.repeat(*body, carried, node, place, inputs).await?,
-                Op::Call { body } => self.block(*body, &place.called(node), inputs).await?,
-                Op::Choice { arms } => {
+                NodeOp::Each { body, .. } => self.each(*body, node, place, inputs).await?,
+                NodeOp::Loop { body, carried } => self.repeat(*body, carried, node, place, inputs).await?,
+                NodeOp::Call { body } => self.block(*body, &place.called(node), inputs).await?,
+                NodeOp::Choice { arms } => {
                     let holds = |guard: Option<u16>| match guard {
                         None => Some(true),
                         Some(port) => inputs[usize::from(port)].as_ref().ok().map(Outcome::is_true),
@@ -70,7 +70,7 @@ impl ContainerPreview<'_> {
                         Some((None, _)) => unknown(),
                     }
                 }
-                Op::Task(_) | Op::Fused(_) | Op::Relay => unknown(),
+                NodeOp::Task(_) | NodeOp::Fused(_) | NodeOp::Relay => unknown(),
             };
             self.depth -= 1;
             let rest = if node.attempt { Ok(Outcome::None) } else { Err(place.address(&node.path).into()) };
@@ -83,7 +83,7 @@ impl ContainerPreview<'_> {
         &mut self,
         body: BlockIndex,
         node: &Node,
-        place: &Place,
+        place: &InstancePath,
         inputs: &[Expected],
     ) -> Result<Vec<Expected>, Error> {
         let varying: Vec<_> = self.program.blocks[body as usize].inputs.iter().map(|input| input.varying).collect();
@@ -135,7 +135,7 @@ impl ContainerPreview<'_> {
         body: BlockIndex,
         carried: &[(u16, u16)],
         node: &Node,
-        place: &Place,
+        place: &InstancePath,
         inputs: &[Expected],
     ) -> Result<Vec<Expected>, Error> {
         let condition = node.outputs.len() - usize::from(node.attempt);
@@ -157,7 +157,12 @@ impl ContainerPreview<'_> {
     }
 
     /// What a block gives.
-    async fn block(&mut self, block: BlockIndex, place: &Place, inputs: &[Expected]) -> Result<Vec<Expected>, Error> {
+    async fn block(
+        &mut self,
+        block: BlockIndex,
+        place: &InstancePath,
+        inputs: &[Expected],
+    ) -> Result<Vec<Expected>, Error> {
         let program = self.program;
         let block = &program.blocks[block as usize];
         let mut given: Vec<Vec<Expected>> = Vec::with_capacity(block.nodes.len());
@@ -177,8 +182,14 @@ impl ContainerPreview<'_> {
         }
     }
 
-    async fn step(&mut self, at: u32, node: &Node, place: &Place, inputs: &[Expected]) -> Result<Vec<Expected>, Error> {
-        if node.op == Op::Relay {
+    async fn step(
+        &mut self,
+        at: u32,
+        node: &Node,
+        place: &InstancePath,
+        inputs: &[Expected],
+    ) -> Result<Vec<Expected>, Error> {
+        if node.op == NodeOp::Relay {
             return Ok(vec![inputs[0].clone(); node.outputs.len()]);
         }
         let address = place.address(&node.path);
@@ -195,7 +206,7 @@ impl ContainerPreview<'_> {
             (None, Err(source)) => Reason::SourceReruns { address: source.to_string() },
         };
         let fate = if memo.is_some() { Fate::Reused } else { Fate::Run };
-        self.lines.push(Line { node: at, address, fate, reason, is_open: is_open(node) });
+        self.lines.push(ExplanationLine { node: at, address, fate, reason, is_open: is_open(node) });
         match memo {
             Some(memo) => Ok(memo.outputs.into_iter().map(Ok).collect()),
             None => self.container(node, place, inputs).await,

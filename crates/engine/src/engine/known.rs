@@ -12,11 +12,14 @@ use onceflow_core::{
     Group, Inbox, Key,
     limits::SCAN_ROWS_MAX,
     model::{
-        Block, Place, Program,
-        program::{NodeIndex, Op, PortIndex, ROOT, Source},
+        Block, InstancePath, Program,
+        program::{NodeIndex, NodeOp, PortIndex, ROOT, Source},
     },
     payload::{Digest, Outcome},
-    plan::{Change, Explanation, Keyed, Keys as Provenance, changes, told_apart, validity::output_address},
+    plan::{
+        Change, Explanation, KeyedBlock, ProvenanceKeys as Provenance, changes, separate_joined_eaches,
+        validity::output_address,
+    },
     protocol::{
         ids::{END, FrameId, StepId},
         keys::{self, Keys},
@@ -43,16 +46,16 @@ impl PreviousPlan {
     /// What is different about every node since then.
     pub(super) fn changes(&self, asked: &CheckedStart) -> Vec<Change> {
         let (old, new) = (self.provenance(), provenance(&asked.program, &asked.inputs.digests()));
-        let old = Keyed { program: &self.program, block: ROOT, keys: &old };
-        changes(old, Keyed { program: &asked.program, block: ROOT, keys: &new })
+        let old = KeyedBlock { program: &self.program, block: ROOT, keys: &old };
+        changes(old, KeyedBlock { program: &asked.program, block: ROOT, keys: &new })
     }
 
     /// The same explanation with a line for each of several eaches that are one node.
-    pub(super) fn told_apart(&self, asked: &CheckedStart, explanation: Explanation) -> Explanation {
+    pub(super) fn separate_joined_eaches(&self, asked: &CheckedStart, explanation: Explanation) -> Explanation {
         let (old, new) = (self.provenance(), provenance(&asked.program, &asked.inputs.digests()));
-        let old = Keyed { program: &self.program, block: ROOT, keys: &old };
-        let new = Keyed { program: &asked.program, block: ROOT, keys: &new };
-        told_apart(explanation, &asked.program, Some((old, new)))
+        let old = KeyedBlock { program: &self.program, block: ROOT, keys: &old };
+        let new = KeyedBlock { program: &asked.program, block: ROOT, keys: &new };
+        separate_joined_eaches(explanation, &asked.program, Some((old, new)))
     }
 
     fn provenance(&self) -> Provenance {
@@ -69,7 +72,7 @@ fn provenance(program: &Program, inputs: &[(String, Digest)]) -> Provenance {
 /// An output of the root block, as it is called across programs.
 fn name_of(block: &Block, node: NodeIndex, port: PortIndex) -> String {
     let (path, port) = output_address(&block.nodes[node as usize], port);
-    format!("{}:{port}", Place::root().address(path))
+    format!("{}:{port}", InstancePath::root().address(path))
 }
 
 fn outputs(block: &Block) -> impl Iterator<Item = (NodeIndex, PortIndex)> {
@@ -244,12 +247,12 @@ impl Shared {
             };
             let inputs: Option<Vec<_>> = node.inputs.iter().map(input).collect();
             let Some(inputs) = inputs else { continue };
-            if node.op == Op::Relay {
+            if node.op == NodeOp::Relay {
                 known.extend((0..node.outputs.len()).map(|port| ((at, port as u16), (inputs[0].clone(), None))));
                 continue;
             }
             let held: Vec<_> = inputs.into_iter().map(|outcome| Held { owned: false, outcome }).collect();
-            let key = keys.memo(&memo_of(program, node, &Place::root().address(&node.path), &held));
+            let key = keys.memo(&memo_of(program, node, &InstancePath::root().address(&node.path), &held));
             let Some(row) = self.row(key.clone()).await? else { continue };
             // One that cannot be read is dropped when its step is taken.
             let Some(memo) = rows::read::<Memo>(&row) else { continue };

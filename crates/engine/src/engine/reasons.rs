@@ -99,11 +99,11 @@ impl Handle {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use onceflow_core::plan::explain::Line;
+    use onceflow_core::plan::explain::ExplanationLine;
 
     #[test]
     fn reasons_fit_into_a_row_and_say_what_they_leave_out() {
-        let line = |node: u32| Line {
+        let line = |node: u32| ExplanationLine {
             node,
             address: format!("/{node:0100}"),
             fate: Fate::Run,

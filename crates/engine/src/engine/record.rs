@@ -7,8 +7,8 @@ use futures_util::future::BoxFuture;
 use onceflow_core::{
     Name,
     model::{
-        Block, Node, Place, Port, Program, Type,
-        program::{FusedSource, FusedTask, Op, PortIndex, ROOT, Source},
+        Block, InstancePath, Node, Port, Program, Type,
+        program::{FusedSource, FusedTask, NodeOp, PortIndex, ROOT, Source},
     },
     payload::{Digest, Outcome, Payload, Stored},
     protocol::{
@@ -172,20 +172,20 @@ impl Scope<'_> {
     /// The steps that a node is: one, several that were fused, or none.
     fn steps(&self, node: &Node, value: &dyn Fn(PortIndex) -> Option<Outcome>) -> Vec<StepRecord> {
         let program = self.program;
-        let address = Place::root().address(&node.path);
+        let address = InstancePath::root().address(&node.path);
         let hex = |digest: &Digest| digest.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
         let body = |kind: &str, block: u32| (kind.to_owned(), hex(&program.blocks[block as usize].digest));
         let (kind, code) = match &node.op {
-            Op::Relay => return vec![],
-            Op::Fused(tasks) => return tasks.iter().map(|task| self.fused(node, tasks, task, value)).collect(),
-            Op::Task(task) => {
+            NodeOp::Relay => return vec![],
+            NodeOp::Fused(tasks) => return tasks.iter().map(|task| self.fused(node, tasks, task, value)).collect(),
+            NodeOp::Task(task) => {
                 let spec = &program.tasks[*task as usize];
                 (spec.name.clone(), spec.version.clone())
             }
-            Op::Each { body: block, .. } => body("each", *block),
-            Op::Loop { body: block, .. } => body("loop", *block),
-            Op::Call { body: block } => body("call", *block),
-            Op::Choice { arms } => {
+            NodeOp::Each { body: block, .. } => body("each", *block),
+            NodeOp::Loop { body: block, .. } => body("loop", *block),
+            NodeOp::Call { body: block } => body("call", *block),
+            NodeOp::Choice { arms } => {
                 let arms: Vec<_> = arms.iter().map(|arm| hex(&program.blocks[arm.body as usize].digest)).collect();
                 (String::from("choice"), arms.join("+"))
             }
@@ -211,13 +211,13 @@ impl Scope<'_> {
                 let other = &tasks[usize::from(*at)];
                 let spec = &self.program.tasks[other.task as usize];
                 let port = spec.outputs.get(usize::from(*port)).map_or("done", |port| &port.name).to_owned();
-                Origin::Step { address: Place::root().address(&other.path), port }
+                Origin::Step { address: InstancePath::root().address(&other.path), port }
             }
         };
         let inputs = spec.inputs.iter().map(|port| port.name.clone()).zip(task.inputs.iter().map(from));
         let outputs = spec.outputs.iter().zip(&task.outputs);
         StepRecord {
-            address: Place::root().address(&task.path),
+            address: InstancePath::root().address(&task.path),
             kind: spec.name.clone(),
             code: spec.version.clone(),
             inputs: inputs.collect(),
@@ -230,17 +230,17 @@ impl Scope<'_> {
     fn name(&self, node: &Node, port: usize) -> String {
         let of_block = |block: u32| self.program.blocks[block as usize].inputs.get(port).map(|input| &input.port);
         let named = match &node.op {
-            Op::Task(task) => self.program.tasks[*task as usize].inputs.get(port),
-            Op::Each { body, .. } | Op::Loop { body, .. } | Op::Call { body } => of_block(*body),
-            Op::Choice { arms } => arms.first().and_then(|arm| of_block(arm.body)),
-            Op::Relay | Op::Fused(_) => None,
+            NodeOp::Task(task) => self.program.tasks[*task as usize].inputs.get(port),
+            NodeOp::Each { body, .. } | NodeOp::Loop { body, .. } | NodeOp::Call { body } => of_block(*body),
+            NodeOp::Choice { arms } => arms.first().and_then(|arm| of_block(arm.body)),
+            NodeOp::Relay | NodeOp::Fused(_) => None,
         };
         named.map_or_else(|| port.to_string(), |port| port.name.clone())
     }
 
     /// What an outermost each does for every element.
     fn inside(&self, node: &Node) -> Option<EachBody> {
-        let (Op::Each { body, .. }, None) = (&node.op, self.around) else { return None };
+        let (NodeOp::Each { body, .. }, None) = (&node.op, self.around) else { return None };
         let block = &self.program.blocks[*body as usize];
         let scope = Scope { program: self.program, block, around: Some((node, self)) };
         let outputs = block.outputs.iter().filter(|output| !output.hidden).map(|output| scope.origin(output.from));
@@ -264,10 +264,10 @@ impl Scope<'_> {
             (Source::Node(at, port), _) => {
                 let node = &self.block.nodes[at as usize];
                 match &node.op {
-                    Op::Relay => node.inputs.first().map_or(Origin::None, |from| self.origin(*from)),
+                    NodeOp::Relay => node.inputs.first().map_or(Origin::None, |from| self.origin(*from)),
                     _ => {
                         let (path, port) = onceflow_core::plan::validity::output_address(node, port);
-                        Origin::Step { address: Place::root().address(path), port: port.to_owned() }
+                        Origin::Step { address: InstancePath::root().address(path), port: port.to_owned() }
                     }
                 }
             }

@@ -25,7 +25,7 @@ use onceflow_core::{
         program::{NodeIndex, PortIndex, ROOT},
     },
     payload::{Outcome, Payload, Stored},
-    plan::{Explanation, Fusion, explain_all, fuse, specialise, told_apart},
+    plan::{Explanation, Fusion, explain_all, fuse, separate_joined_eaches, specialise},
     protocol::{
         draft::{Draft, stored},
         ids::{Generation, StepId, TEARDOWN},
@@ -88,16 +88,17 @@ pub(super) fn plan(
     let requested: Vec<_> = (0..).zip(outputs).filter(|(_, output)| !output.hidden).map(|(port, _)| port).collect();
     let changes = before.map(|before| before.changes(asked));
     let no_plan = |error| Error::damaged(format!("no plan: {error}"));
-    let told_apart = |explanation| match before {
-        Some(before) => before.told_apart(asked, explanation),
-        None => told_apart(explanation, &asked.program, None),
+    let separate_joined_eaches = |explanation| match before {
+        Some(before) => before.separate_joined_eaches(asked, explanation),
+        None => separate_joined_eaches(explanation, &asked.program, None),
     };
     if known.is_empty() {
         let explanation = explain_all(&asked.program, &requested, changes.as_deref()).map_err(no_plan)?;
-        return Ok(PlannedRun::whole(asked, told_apart(explanation), fuses));
+        return Ok(PlannedRun::whole(asked, separate_joined_eaches(explanation), fuses));
     }
     let plan = specialise(&asked.program, known, &requested, changes.as_deref()).map_err(no_plan)?;
-    let (reads, explanation) = (plan.reuse.iter().map(|(_, at)| *at).collect(), told_apart(plan.explanation));
+    let (reads, explanation) =
+        (plan.reuse.iter().map(|(_, at)| *at).collect(), separate_joined_eaches(plan.explanation));
     if plan.reuse.len() > REUSED_MAX {
         return Ok(PlannedRun { reads, ..PlannedRun::whole(asked, explanation, fuses) });
     }

@@ -5,8 +5,8 @@ use super::{CheckedStart, Engine, replan::PlannedRun};
 use crate::Error;
 use onceflow_core::{
     model::{
-        Effect, Node, Place, Program,
-        program::{Op, ROOT},
+        Effect, InstancePath, Node, Program,
+        program::{NodeOp, ROOT},
     },
     plan::Fate,
     protocol::rows::{self, Finished, Header, Status},
@@ -39,7 +39,7 @@ pub(crate) fn once_only(program: &Program) -> Steps {
     // Most programs have none, and need no walk.
     if program.tasks.iter().any(|task| is_once_only(task.effect)) {
         for node in &program.blocks[ROOT as usize].nodes {
-            walk(program, node, &Place::root(), &mut BTreeSet::new(), &mut found);
+            walk(program, node, &InstancePath::root(), &mut BTreeSet::new(), &mut found);
         }
     }
     found
@@ -50,16 +50,22 @@ fn is_once_only(effect: Effect) -> bool {
 }
 
 /// Those of a node, and of all that is inside it.
-pub(super) fn walk(program: &Program, node: &Node, place: &Place, around: &mut BTreeSet<u32>, found: &mut Steps) {
+pub(super) fn walk(
+    program: &Program,
+    node: &Node,
+    place: &InstancePath,
+    around: &mut BTreeSet<u32>,
+    found: &mut Steps,
+) {
     let mut task = |task: u32, path: &[_]| {
         if is_once_only(program.tasks[task as usize].effect) {
             found.insert(place.address(path));
         }
     };
     match &node.op {
-        Op::Task(one) => task(*one, &node.path),
-        Op::Fused(tasks) => tasks.iter().for_each(|fused| task(fused.task, &fused.path)),
-        Op::Relay | Op::Each { .. } | Op::Loop { .. } | Op::Call { .. } | Op::Choice { .. } => {}
+        NodeOp::Task(one) => task(*one, &node.path),
+        NodeOp::Fused(tasks) => tasks.iter().for_each(|fused| task(fused.task, &fused.path)),
+        NodeOp::Relay | NodeOp::Each { .. } | NodeOp::Loop { .. } | NodeOp::Call { .. } | NodeOp::Choice { .. } => {}
     }
     let inside = inside(node, place);
     for body in bodies(node) {
@@ -76,15 +82,15 @@ pub(super) fn walk(program: &Program, node: &Node, place: &Place, around: &mut B
 /// The blocks inside of a node.
 pub(super) fn bodies(node: &Node) -> Vec<u32> {
     match &node.op {
-        Op::Task(_) | Op::Fused(_) | Op::Relay => vec![],
-        Op::Each { body, .. } | Op::Loop { body, .. } | Op::Call { body } => vec![*body],
-        Op::Choice { arms } => arms.iter().map(|arm| arm.body).collect(),
+        NodeOp::Task(_) | NodeOp::Fused(_) | NodeOp::Relay => vec![],
+        NodeOp::Each { body, .. } | NodeOp::Loop { body, .. } | NodeOp::Call { body } => vec![*body],
+        NodeOp::Choice { arms } => arms.iter().map(|arm| arm.body).collect(),
     }
 }
 
 /// Where those are.
-pub(super) fn inside(node: &Node, place: &Place) -> Place {
-    if let Op::Call { .. } = node.op { place.called(node) } else { place.clone() }
+pub(super) fn inside(node: &Node, place: &InstancePath) -> InstancePath {
+    if let NodeOp::Call { .. } = node.op { place.called(node) } else { place.clone() }
 }
 
 impl Engine {
@@ -96,7 +102,7 @@ impl Engine {
         let (program, mut again) = (&asked.program, Steps::new());
         for line in planned.explanation.lines.iter().filter(|line| line.fate == Fate::Run) {
             let node = &program.blocks[ROOT as usize].nodes[line.node as usize];
-            walk(program, node, &Place::root(), &mut BTreeSet::new(), &mut again);
+            walk(program, node, &InstancePath::root(), &mut BTreeSet::new(), &mut again);
         }
         again.retain(|step| planned.done_before.contains(&mark(step)));
         if again.is_empty() {

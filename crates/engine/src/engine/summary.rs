@@ -11,9 +11,9 @@ use onceflow_core::{
     Timestamp,
     limits::SCAN_ROWS_MAX,
     model::{
-        Node, Place, Program,
-        program::{Op, ROOT},
-        task::{Resources, Retry, TaskSpec},
+        InstancePath, Node, Program,
+        program::{NodeOp, ROOT},
+        task::{ResourceRequest, Retry, TaskSpec},
     },
     protocol::{
         ids::{Generation, RunId},
@@ -242,7 +242,7 @@ pub(super) fn outline(program: &Program) -> Vec<Outline> {
 
 /// The steps of a program that have another retry, timeout, class or needs than in another one of the same steps.
 fn unlike(program: &Program, other: &Program) -> Vec<String> {
-    fn settings(task: &TaskSpec) -> (&Retry, Option<u64>, &str, &Resources) {
+    fn settings(task: &TaskSpec) -> (&Retry, Option<u64>, &str, &ResourceRequest) {
         (&task.retry, task.timeout_ms, &task.class, &task.resources)
     }
     let others: BTreeMap<_, _> = drawn(other).into_iter().map(|(line, task)| (line.address, task)).collect();
@@ -257,7 +257,7 @@ fn unlike(program: &Program, other: &Program) -> Vec<String> {
 fn drawn(program: &Program) -> Vec<(Outline, Option<&TaskSpec>)> {
     let mut lines = Vec::new();
     for node in &program.blocks[ROOT as usize].nodes {
-        draw(program, node, &Place::root(), &mut BTreeSet::new(), &mut lines);
+        draw(program, node, &InstancePath::root(), &mut BTreeSet::new(), &mut lines);
     }
     lines
 }
@@ -265,7 +265,7 @@ fn drawn(program: &Program) -> Vec<(Outline, Option<&TaskSpec>)> {
 fn draw<'a>(
     program: &'a Program,
     node: &Node,
-    place: &Place,
+    place: &InstancePath,
     around: &mut BTreeSet<u32>,
     lines: &mut Vec<(Outline, Option<&'a TaskSpec>)>,
 ) {
@@ -274,16 +274,16 @@ fn draw<'a>(
         lines.push((line, task.map(|task| &program.tasks[task as usize])));
     };
     let (kind, bodies) = match &node.op {
-        Op::Relay => return,
-        Op::Task(task) => return line(&node.path, "task", Some(*task)),
-        Op::Fused(tasks) => return tasks.iter().for_each(|fused| line(&fused.path, "task", Some(fused.task))),
-        Op::Each { body, .. } => ("each", vec![*body]),
-        Op::Loop { body, .. } => ("loop", vec![*body]),
-        Op::Call { body } => ("call", vec![*body]),
-        Op::Choice { arms } => ("choice", arms.iter().map(|arm| arm.body).collect()),
+        NodeOp::Relay => return,
+        NodeOp::Task(task) => return line(&node.path, "task", Some(*task)),
+        NodeOp::Fused(tasks) => return tasks.iter().for_each(|fused| line(&fused.path, "task", Some(fused.task))),
+        NodeOp::Each { body, .. } => ("each", vec![*body]),
+        NodeOp::Loop { body, .. } => ("loop", vec![*body]),
+        NodeOp::Call { body } => ("call", vec![*body]),
+        NodeOp::Choice { arms } => ("choice", arms.iter().map(|arm| arm.body).collect()),
     };
     line(&node.path, kind, None);
-    let inside = if let Op::Call { .. } = node.op { place.called(node) } else { place.clone() };
+    let inside = if let NodeOp::Call { .. } = node.op { place.called(node) } else { place.clone() };
     for body in bodies {
         if around.insert(body) {
             for node in &program.blocks[body as usize].nodes {

@@ -6,7 +6,7 @@ use crate::{Error, data, events::EventKind, worker::Slot};
 use onceflow_core::{
     Name, limits,
     model::{
-        program::{NodeIndex, Op, PortIndex, Program, ROOT, Source},
+        program::{NodeIndex, NodeOp, PortIndex, Program, ROOT, Source},
         wiring::Consumer,
     },
     payload::{Outcome, Payload, Stored, list_digest},
@@ -32,9 +32,9 @@ impl Work<'_> {
             return self.give(slot, &outputs, None).await;
         }
         match &node.op {
-            Op::Task(_) | Op::Fused(_) => return self.task(slot, inputs).await,
-            Op::Relay => return self.give(slot, &vec![inputs[0].outcome.clone(); node.outputs.len()], None).await,
-            Op::Each { .. } | Op::Loop { .. } | Op::Choice { .. } | Op::Call { .. } => {}
+            NodeOp::Task(_) | NodeOp::Fused(_) => return self.task(slot, inputs).await,
+            NodeOp::Relay => return self.give(slot, &vec![inputs[0].outcome.clone(); node.outputs.len()], None).await,
+            NodeOp::Each { .. } | NodeOp::Loop { .. } | NodeOp::Choice { .. } | NodeOp::Call { .. } => {}
         }
         let memo = self.memo(&inputs).await?;
         if let Some(next) = self.reuse(slot, memo.as_ref()).await? {
@@ -46,8 +46,8 @@ impl Work<'_> {
             return self.fail(slot, 1, vec![why]).await;
         }
         let (body, index) = match &node.op {
-            Op::Each { body, concurrency } => return self.each(slot, *body, *concurrency, &inputs, memo).await,
-            Op::Choice { arms } => {
+            NodeOp::Each { body, concurrency } => return self.each(slot, *body, *concurrency, &inputs, memo).await,
+            NodeOp::Choice { arms } => {
                 let holds =
                     |guard: Option<PortIndex>| guard.is_none_or(|port| inputs[usize::from(port)].outcome.is_true());
                 match arms.iter().position(|arm| holds(arm.guard)) {
@@ -55,8 +55,8 @@ impl Work<'_> {
                     None => return self.give(slot, &vec![Outcome::None; node.outputs.len()], None).await,
                 }
             }
-            Op::Loop { body, .. } | Op::Call { body } => (*body, 0),
-            Op::Task(_) | Op::Fused(_) | Op::Relay => unreachable!("handled above"),
+            NodeOp::Loop { body, .. } | NodeOp::Call { body } => (*body, 0),
+            NodeOp::Task(_) | NodeOp::Fused(_) | NodeOp::Relay => unreachable!("handled above"),
         };
         let open = |state: State| step::open(plan, state, &self.taken, body, index, &inputs, memo);
         self.commit(slot, &[], None, open).await.map(Committed::next)
@@ -223,7 +223,7 @@ impl Work<'_> {
             return self.close(slot, step::failed_outputs(node, why)).await;
         }
         let own = node.outputs.len() - usize::from(node.attempt);
-        if let Op::Loop { carried, .. } = &node.op
+        if let NodeOp::Loop { carried, .. } = &node.op
             && given[own].outcome.is_true()
         {
             let Some(_) = self.taken.step.index.checked_add(1) else {

@@ -23,7 +23,7 @@ pub(super) use body::{Started, blocking, overrun, panicked, walled};
 use futures_util::future::{Either, select};
 use onceflow_core::{
     limits,
-    model::{Effect, TaskSpec, program::Op},
+    model::{Effect, TaskSpec, program::NodeOp},
     payload::Outcome,
     protocol::{
         rows::{Failed, Held, Phase, ReadyStep, State, Why},
@@ -197,8 +197,8 @@ impl Work<'_> {
     fn spec(&self) -> TaskSpec {
         let plan = &self.run.plan;
         let task = match &self.taken.node(plan).op {
-            Op::Task(task) => *task,
-            Op::Fused(tasks) => tasks[0].task,
+            NodeOp::Task(task) => *task,
+            NodeOp::Fused(tasks) => tasks[0].task,
             _ => unreachable!("only tasks are performed here"),
         };
         plan.program.tasks[task as usize].clone()

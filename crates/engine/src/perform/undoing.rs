@@ -158,7 +158,7 @@ impl Work<'_> {
     fn undo_at(&self, undo: &Undo) -> At {
         let plan = &self.run.plan;
         let path = Path { block: u32::MAX, node: 0, fused: None };
-        let place = onceflow_core::model::Place { call: undo.address.to_string(), numbers: vec![] };
+        let place = onceflow_core::model::InstancePath { call: undo.address.to_string(), numbers: vec![] };
         let (inputs, program) = (undo.inputs.clone(), plan.program.clone());
         let resources = self.worker.shared.resources();
         At { run: plan.keys.run, inputs, place, program, path, task: undo.task, resources }

@@ -249,7 +249,7 @@ impl Capacity {
     }
 
     /// Waits until a task may run, and the machine has what it needs.
-    pub(crate) async fn reserve(&self, needs: onceflow_core::model::Resources) -> Reserved {
+    pub(crate) async fn reserve(&self, needs: onceflow_core::model::ResourceRequest) -> Reserved {
         let cpus = needs.cpu_milli.min(self.cpus_max);
         let memory = u32::try_from(needs.memory_bytes / MIB).unwrap_or(u32::MAX).min(self.memory_max);
         let running = {

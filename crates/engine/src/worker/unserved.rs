@@ -13,7 +13,7 @@ use crate::{
 use onceflow_core::{
     Batch, Fence, Group, Key, Name, Row,
     limits::SCAN_ROWS_MAX,
-    model::{TaskSpec, program::Op},
+    model::{TaskSpec, program::NodeOp},
     protocol::{
         ids::{Generation, RunId, StepId},
         keys,
@@ -46,8 +46,8 @@ fn tasks_of<'a>(run: &'a Run, taken: &Taken) -> Vec<&'a TaskSpec> {
     let program = &run.plan.program;
     let nodes = &program.blocks[taken.ready_step.block as usize].nodes;
     match nodes.get(taken.step.node as usize).map(|node| &node.op) {
-        Some(Op::Task(task)) => vec![&program.tasks[*task as usize]],
-        Some(Op::Fused(tasks)) => tasks.iter().map(|fused| &program.tasks[fused.task as usize]).collect(),
+        Some(NodeOp::Task(task)) => vec![&program.tasks[*task as usize]],
+        Some(NodeOp::Fused(tasks)) => tasks.iter().map(|fused| &program.tasks[fused.task as usize]).collect(),
         _ => vec![],
     }
 }

@@ -96,7 +96,7 @@ async fn a_failure_may_say_a_lot() {
         let talks = kit.add(talks, |_, _| Err(Failure::new("ö".repeat(3_000_000))));
         let g = G::new().input("x", Type::Int).output("y", Type::option(Type::Int));
         let g = if attempt {
-            g.attempt("a", onceflow_core::model::graph::Kind::Task(talks.into()))
+            g.attempt("a", onceflow_core::model::graph::ModuleKind::Task(talks.into()))
         } else {
             g.task("a", &talks)
         };

@@ -185,7 +185,7 @@ async fn what_became_of_a_task_is_said_with_its_own_outputs_whatever_is_around_i
         g.connect("x -> a.x; a.out -> pay.x; a.out -> p")
     });
     let handled = Lost::of(None, vec![Port::new("out", Type::Int)], |g, spec, _| {
-        let g = g.attempt("pay", onceflow_core::model::graph::Kind::Task(spec.clone().into()));
+        let g = g.attempt("pay", onceflow_core::model::graph::ModuleKind::Task(spec.clone().into()));
         let g = g.output("p", Type::option(Type::Int)).output("error", Type::option(Type::Text));
         g.connect("x -> a.x; a.out -> pay.x; pay.out -> p; pay.error -> error")
     });

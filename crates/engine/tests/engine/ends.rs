@@ -4,7 +4,7 @@
 mod not_undone;
 use crate::support;
 
-use onceflow_core::model::{Effect, Retry, TaskSpec, Type, graph::Kind};
+use onceflow_core::model::{Effect, Retry, TaskSpec, Type, graph::ModuleKind};
 use onceflow_engine::{
     Engine, Error, Options, Report, Start,
     task::{Attempt, Body, Data, Failure, Step},
@@ -115,13 +115,13 @@ async fn a_failure_inside_each_loop_and_call_can_be_handled_around_them() {
                 let body =
                     body.connect("x -> odd.x; odd.out -> inc.x; inc.out -> y; inc.out -> below.x; below.out -> go");
                 let carried = vec![("y".into(), "x".into())];
-                let round = Kind::Loop { body: body.graph(), carried, condition: "go".into() };
+                let round = ModuleKind::Loop { body: body.graph(), carried, condition: "go".into() };
                 let g = g.input("x", Type::Int).output("y", Type::option(Type::Int)).attempt("m", round);
                 (g, "error=/m@1/odd: odd y=none")
             }
             _ => {
                 let g = g.input("x", Type::Int).output("y", Type::option(Type::Int));
-                (g.attempt("m", Kind::Composite(body)), "error=/m/f0: odd y=none")
+                (g.attempt("m", ModuleKind::Composite(body)), "error=/m/f0: odd y=none")
             }
         };
         let x = match kind {

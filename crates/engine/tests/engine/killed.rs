@@ -6,7 +6,7 @@
 
 use crate::support;
 
-use onceflow_core::model::{Arm, Library, Type, graph::Kind};
+use onceflow_core::model::{Arm, Library, Type, graph::ModuleKind};
 use onceflow_engine::{Engine, Options, Report, Start, task::Failure};
 use onceflow_store::{Store, testing::random::Random, values::fsck::Mode};
 use std::{
@@ -54,17 +54,17 @@ fn mixed(kit: &mut Kit, file: Option<PathBuf>, elements: i64) -> Start {
     let io = || G::new().input("x", Type::Int).output("y", Type::Int);
     let round = io().output("go", Type::Bool).task("inc", &inc).task("again", &again);
     let round = round.connect("x -> inc.x; inc.out -> y; inc.out -> again.x; again.out -> go").graph();
-    let round = Kind::Loop { body: round, carried: vec![("y".into(), "x".into())], condition: "go".into() };
-    let deeper = io().task("dec", &dec).module("call", Kind::Call { flow: "down".into() });
+    let round = ModuleKind::Loop { body: round, carried: vec![("y".into(), "x".into())], condition: "go".into() };
+    let deeper = io().task("dec", &dec).module("call", ModuleKind::Call { flow: "down".into() });
     let deeper = deeper.connect("x -> dec.x; dec.out -> call.x; call.y -> y").graph();
     let arms = vec![
         Arm { name: "end".into(), guard: Some("end".into()), body: io().connect("x -> y").graph() },
         Arm { name: "deeper".into(), guard: None, body: deeper },
     ];
-    let down = io().task("low", &low).module("which", Kind::Choice { arms });
+    let down = io().task("low", &low).module("which", ModuleKind::Choice { arms });
     let down = down.connect("x -> low.x; low.out -> which.end; x -> which.x; which.y -> y").graph();
-    let body = io().module("chain", Kind::Composite(chain(&inc, 4).graph())).module("round", round);
-    let body = body.module("down", Kind::Call { flow: "down".into() });
+    let body = io().module("chain", ModuleKind::Composite(chain(&inc, 4).graph())).module("round", round);
+    let body = body.module("down", ModuleKind::Call { flow: "down".into() });
     let body = body.connect("x -> chain.x; chain.y -> round.x; round.y -> down.x; down.y -> y").graph();
     let list = || Type::list(Type::Int);
     let g = G::new().input("xs", list()).output("ys", list()).module("each", each(body));

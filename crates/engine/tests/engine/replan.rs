@@ -41,7 +41,7 @@ fn start(library: &Library, x: i64, y: i64, keep: bool) -> Start {
 
 async fn explained(engine: &Engine, start: Start) -> String {
     let explanation = engine.explain(start).await.unwrap_or_else(|error| panic!("{error}"));
-    let line = |line: &onceflow_core::plan::explain::Line| format!("{} {:?}", line.address, line.fate);
+    let line = |line: &onceflow_core::plan::explain::ExplanationLine| format!("{} {:?}", line.address, line.fate);
     explanation.lines.iter().map(line).collect::<Vec<_>>().join(", ")
 }
 
@@ -99,7 +99,7 @@ async fn changed_code_reruns_it_and_what_depends_on_it() {
     let mut library = flow.clone();
     for module in &mut library.flows.get_mut("main").unwrap().modules {
         if module.name == "b" {
-            module.kind = onceflow_core::model::graph::Kind::Task(changed.clone().into());
+            module.kind = onceflow_core::model::graph::ModuleKind::Task(changed.clone().into());
         }
     }
     assert_eq!(bed.run(&kit, start(&library, 1, 10, true)).await, "p=113");

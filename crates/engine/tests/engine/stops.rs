@@ -3,7 +3,7 @@
 
 use crate::support;
 
-use onceflow_core::model::{Effect, Port, Resources, Retry, TaskSpec, Type};
+use onceflow_core::model::{Effect, Port, ResourceRequest, Retry, TaskSpec, Type};
 use onceflow_engine::{
     Engine, Handle, Options, Report, Start,
     task::{Attempt, Body, Data, Failure, Step},
@@ -153,7 +153,7 @@ async fn what_must_not_start_twice_may_finish_though_its_run_is_cancelled() {
 
 #[tokio::test]
 async fn an_interrupt_drops_bodies_and_gives_their_steps_back_as_if_never_taken() {
-    let scene = scene(|spec| spec.resources = Resources { cpu_milli: 100, memory_bytes: 0 });
+    let scene = scene(|spec| spec.resources = ResourceRequest { cpu_milli: 100, memory_bytes: 0 });
     let engine = scene.proof.engine();
     scene.begin(&engine).await;
     let before = scene.proof.world.clock();

@@ -168,7 +168,7 @@ async fn a_run_that_waits_for_a_task_nobody_has_can_be_cancelled() {
         let (mut begin, _) = in_turn(&mut one, &mut two, 2);
         for graph in std::sync::Arc::make_mut(&mut begin.library).flows.values_mut() {
             for module in &mut graph.modules {
-                if let onceflow_core::model::graph::Kind::Task(task) = &mut module.kind
+                if let onceflow_core::model::graph::ModuleKind::Task(task) = &mut module.kind
                     && task.name == "two"
                 {
                     std::sync::Arc::make_mut(task).class = class.into();

@@ -1,24 +1,24 @@
 //! One of several ways on. The arms of a choice share its inputs, so a captured port has one name in all of them.
 
 use super::{
-    Builder, Handle, NextPart, VALUE, here,
-    next::Said,
+    Builder, NextPart, PortHandle, VALUE, here,
+    next::PartOptions,
     outputs,
-    scope::Source,
-    state::{Part, names_of},
+    scope::ScopeSource,
+    state::{NewModule, names_of},
 };
 use crate::port::{FromHandles, Port, Ports};
-use onceflow_core::model::{Arm, Origin, Type, graph::Kind};
+use onceflow_core::model::{Arm, SourceLocation, Type, graph::ModuleKind};
 use std::marker::PhantomData;
 
 /// A choice that is being described; [`otherwise`](Choice::otherwise) or [`or_none`](Choice::or_none) ends it.
 #[must_use = "a choice is part of the flow only after `.otherwise(..)` or `.or_none()`"]
 pub struct Choice<'f, P> {
     f: &'f Builder,
-    said: Said,
+    options: PartOptions,
     arms: Vec<Arm>,
-    inputs: Vec<(Source, String)>,
-    origin: Origin,
+    inputs: Vec<(ScopeSource, String)>,
+    origin: SourceLocation,
     gives: PhantomData<fn() -> P>,
 }
 
@@ -52,8 +52,8 @@ impl<'f> NextPart<'f> {
     /// As [`Builder::when`].
     #[track_caller]
     pub fn when<P: Ports>(self, condition: Port<bool>, body: impl FnOnce(&mut Builder) -> P) -> Choice<'f, P> {
-        let (f, said, origin) = (self.f, self.take(), here());
-        let choice = Choice { f, said, arms: Vec::new(), inputs: Vec::new(), origin, gives: PhantomData };
+        let (f, options, origin) = (self.f, self.take(), here());
+        let choice = Choice { f, options, arms: Vec::new(), inputs: Vec::new(), origin, gives: PhantomData };
         choice.or_when(condition, body)
     }
 }
@@ -81,7 +81,7 @@ impl<P: Ports> Choice<'_, P> {
 
     /// The input of the choice that brings this condition.
     #[track_caller]
-    fn guard(&mut self, condition: Handle) -> String {
+    fn guard(&mut self, condition: PortHandle) -> String {
         let mut state = self.f.state();
         let from = state.resolve(condition, &Type::Bool);
         if let Some((_, name)) = self.inputs.iter().find(|(known, _)| *known == from) {
@@ -94,7 +94,7 @@ impl<P: Ports> Choice<'_, P> {
     }
 
     #[track_caller]
-    fn arm(&mut self, guard: Option<String>, origin: Origin, body: impl FnOnce(&mut Builder) -> P) {
+    fn arm(&mut self, guard: Option<String>, origin: SourceLocation, body: impl FnOnce(&mut Builder) -> P) {
         let base = guard.as_deref().unwrap_or("otherwise");
         let name = super::scope::unique(base, |name| self.arms.iter().any(|arm| arm.name == name));
         let inputs = std::mem::take(&mut self.inputs);
@@ -103,16 +103,16 @@ impl<P: Ports> Choice<'_, P> {
         self.arms.push(Arm { name, guard, body: nested.graph });
     }
 
-    fn finish(self) -> Vec<Handle> {
-        let Choice { f, said, arms, inputs, origin, .. } = self;
+    fn finish(self) -> Vec<PortHandle> {
+        let Choice { f, options, arms, inputs, origin, .. } = self;
         let outputs = names_of(VALUE, P::types().len());
-        let part = Part {
-            kind: Kind::Choice { arms },
+        let part = NewModule {
+            kind: ModuleKind::Choice { arms },
             base: "choice".into(),
             outputs,
             attempt: false,
             origin: origin.clone(),
         };
-        f.state().add_nested(part, said, Vec::new(), inputs, &origin)
+        f.state().add_nested(part, options, Vec::new(), inputs, &origin)
     }
 }

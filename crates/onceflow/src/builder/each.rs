@@ -1,14 +1,14 @@
 //! The same steps for every element of a list.
 
 use super::{
-    Builder, Handle, NextPart, VALUE, here, outputs, ports,
-    state::{Part, names_of},
+    Builder, NextPart, PortHandle, VALUE, here, outputs, ports,
+    state::{NewModule, names_of},
 };
 use crate::{
     port::{FromHandles, Port, Ports},
     value::Value,
 };
-use onceflow_core::model::{Type, graph::Kind};
+use onceflow_core::model::{Type, graph::ModuleKind};
 
 /// What an each goes over: a list, or a tuple of up to six lists of one length, or what an each gave that gave a
 /// [struct of ports](macro@crate::Ports).
@@ -22,7 +22,7 @@ pub trait Lists {
     type Elements: Ports;
 
     #[doc(hidden)]
-    fn lists(self) -> Vec<(Handle, Type)>;
+    fn lists(self) -> Vec<(PortHandle, Type)>;
 }
 
 macro_rules! lists {
@@ -30,7 +30,7 @@ macro_rules! lists {
         impl<$($T: Value),*> Lists for $lists {
             type Elements = $elements;
 
-            fn lists(self) -> Vec<(Handle, Type)> {
+            fn lists(self) -> Vec<(PortHandle, Type)> {
                 self.handles().into_iter().zip(<$lists as Ports>::types()).collect()
             }
         }
@@ -73,17 +73,17 @@ impl NextPart<'_> {
     /// As [`Builder::each`].
     #[track_caller]
     pub fn each<L: Lists, P: Ports>(self, lists: L, body: impl FnOnce(&mut Builder, L::Elements) -> P) -> P::Lists {
-        let (f, said, origin) = (self.f, self.take(), here());
+        let (f, options, origin) = (self.f, self.take(), here());
         let inputs = ports("item", L::Elements::types());
         let over: Vec<_> = inputs.iter().map(|port| port.name.clone()).collect();
         let nested = f.nest("each", inputs, Vec::new(), &origin, |f, items| {
             outputs(VALUE, body(f, L::Elements::from_handles(&mut items.into_iter())))
         });
         let given = over.iter().zip(lists.lists()).map(|(input, (list, ty))| (input.clone(), list, ty)).collect();
-        let kind = Kind::Each { body: nested.graph, over, concurrency: said.at_most };
+        let kind = ModuleKind::Each { body: nested.graph, over, concurrency: options.at_most };
         let outputs = names_of(VALUE, P::types().len());
-        let part = Part { kind, base: "each".into(), outputs, attempt: false, origin: origin.clone() };
-        let handles = f.state().add_nested(part, said, given, nested.captures, &origin);
+        let part = NewModule { kind, base: "each".into(), outputs, attempt: false, origin: origin.clone() };
+        let handles = f.state().add_nested(part, options, given, nested.captures, &origin);
         P::Lists::from_handles(&mut handles.into_iter())
     }
 }

@@ -2,36 +2,36 @@
 //! alone, whatever else is added meanwhile, and to nothing if nothing is added: that is a mistake, and told.
 
 use super::{
-    Builder, Handle, VALUE, attempted, here, outputs,
-    state::{Part, names_of},
+    Builder, PortHandle, VALUE, attempted, here, outputs,
+    state::{NewModule, names_of},
 };
 use crate::{
-    arg::{Given, constant},
+    arg::{Argument, constant},
     port::{Port, Ports},
     task::Call,
     value::Literal,
 };
-use onceflow_core::model::{Origin, graph::Kind};
+use onceflow_core::model::{SourceLocation, graph::ModuleKind};
 use std::panic::Location;
 
 /// A part that is about to be added; made by [`Builder::named`] and [`Builder::at_most`].
 #[must_use = "a name is for the part that is added with it: `f.named(..).add(..)`"]
 pub struct NextPart<'f> {
     pub(super) f: &'f Builder,
-    said: Said,
+    options: PartOptions,
     at: &'static Location<'static>,
 }
 
 /// What was said about a part.
 #[derive(Default)]
-pub(super) struct Said {
+pub(super) struct PartOptions {
     pub(super) name: Option<String>,
     pub(super) at_most: Option<u32>,
 }
 
 impl Drop for NextPart<'_> {
     fn drop(&mut self) {
-        let Said { name, at_most } = std::mem::take(&mut self.said);
+        let PartOptions { name, at_most } = std::mem::take(&mut self.options);
         if std::thread::panicking() {
             return;
         }
@@ -48,17 +48,17 @@ impl Drop for NextPart<'_> {
 impl<'f> NextPart<'f> {
     #[track_caller]
     pub(super) fn new(f: &'f Builder) -> Self {
-        NextPart { f, said: Said::default(), at: Location::caller() }
+        NextPart { f, options: PartOptions::default(), at: Location::caller() }
     }
 
     /// What was said, which is used now.
-    pub(super) fn take(mut self) -> Said {
-        std::mem::take(&mut self.said)
+    pub(super) fn take(mut self) -> PartOptions {
+        std::mem::take(&mut self.options)
     }
 
     /// As [`Builder::named`].
     pub fn named(mut self, name: &str) -> Self {
-        self.said.name = Some(name.into());
+        self.options.name = Some(name.into());
         self
     }
 
@@ -66,7 +66,7 @@ impl<'f> NextPart<'f> {
     #[track_caller]
     pub fn at_most(mut self, elements: u32) -> Self {
         assert!(elements > 0, "an each with no element in flight would never end");
-        self.said.at_most = Some(elements);
+        self.options.at_most = Some(elements);
         self
     }
 
@@ -106,7 +106,7 @@ impl<'f> NextPart<'f> {
     /// As [`Builder::constant`].
     #[track_caller]
     pub fn constant<T: Literal>(self, value: T) -> Port<T> {
-        let Given::Constant(data, ty) = constant(value) else {
+        let Argument::Constant(data, ty) = constant(value) else {
             panic!("none is no constant: leave the input out by giving it `None`")
         };
         let f = self.f;
@@ -119,18 +119,18 @@ impl<'f> NextPart<'f> {
         self,
         name: &str,
         attempt: bool,
-        origin: Origin,
+        origin: SourceLocation,
         body: impl FnOnce(&mut Builder) -> P,
-    ) -> Vec<Handle> {
-        let (f, said) = (self.f, self.take());
+    ) -> Vec<PortHandle> {
+        let (f, options) = (self.f, self.take());
         let nested = f.nest("composite", Vec::new(), Vec::new(), &origin, |f, _| outputs(VALUE, body(f)));
-        let part = Part {
-            kind: Kind::Composite(nested.graph),
+        let part = NewModule {
+            kind: ModuleKind::Composite(nested.graph),
             base: name.into(),
             outputs: names_of(VALUE, P::types().len()),
             attempt,
             origin: origin.clone(),
         };
-        f.state().add_nested(part, said, Vec::new(), nested.captures, &origin)
+        f.state().add_nested(part, options, Vec::new(), nested.captures, &origin)
     }
 }

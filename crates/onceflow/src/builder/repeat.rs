@@ -1,8 +1,8 @@
 //! The same steps again and again, on a state that they carry on.
 
-use super::{Builder, NextPart, here, outputs, ports, state::Part};
+use super::{Builder, NextPart, here, outputs, ports, state::NewModule};
 use crate::port::{Port, Ports};
-use onceflow_core::model::{self, Type, graph::Kind};
+use onceflow_core::model::{self, Type, graph::ModuleKind};
 
 /// What the state is called, inside and outside.
 const STATE: &str = "state";
@@ -46,7 +46,7 @@ impl NextPart<'_> {
     /// As [`Builder::repeat`].
     #[track_caller]
     pub fn repeat<P: Ports>(self, state: P, body: impl FnOnce(&mut Builder, P) -> (P, Port<bool>)) -> P {
-        let (f, said, origin) = (self.f, self.take(), here());
+        let (f, options, origin) = (self.f, self.take(), here());
         let inputs = ports(STATE, P::types());
         let names: Vec<_> = inputs.iter().map(|port| port.name.clone()).collect();
         let nested = f.nest("repeat", inputs.clone(), Vec::new(), &origin, |f, state| {
@@ -56,10 +56,11 @@ impl NextPart<'_> {
             outputs
         });
         let carried = names.iter().map(|name| (name.clone(), name.clone())).collect();
-        let kind = Kind::Loop { body: nested.graph, carried, condition: CONDITION.into() };
-        let part = Part { kind, base: "repeat".into(), outputs: names.into(), attempt: false, origin: origin.clone() };
+        let kind = ModuleKind::Loop { body: nested.graph, carried, condition: CONDITION.into() };
+        let part =
+            NewModule { kind, base: "repeat".into(), outputs: names.into(), attempt: false, origin: origin.clone() };
         let given = inputs.into_iter().zip(state.handles()).map(|(port, first)| (port.name, first, port.ty)).collect();
-        let handles = f.state().add_nested(part, said, given, nested.captures, &origin);
+        let handles = f.state().add_nested(part, options, given, nested.captures, &origin);
         P::from_handles(&mut handles.into_iter())
     }
 }

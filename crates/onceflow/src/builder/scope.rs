@@ -1,8 +1,8 @@
 //! One graph while it is described, and how it captures: a port of a graph further out becomes an input of every graph
 //! between there and where it is used.
 
-use super::state::{Closed, State};
-use onceflow_core::model::{Connection, Endpoint, Graph, Module, Origin, Port, Type};
+use super::state::{BuilderState, Closed};
+use onceflow_core::model::{Connection, Endpoint, Graph, Module, Port, SourceLocation, Type};
 use std::{
     collections::{BTreeMap, HashSet},
     sync::Arc,
@@ -11,25 +11,25 @@ use std::{
 /// What a [`Port`](crate::Port) is without its type.
 #[doc(hidden)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Handle {
+pub struct PortHandle {
     flow: u64,
     scope: u32,
-    source: Source,
+    source: ScopeSource,
 }
 
-impl Handle {
-    pub(super) fn new(flow: u64, scope: u32, source: Source) -> Self {
-        Handle { flow, scope, source }
+impl PortHandle {
+    pub(super) fn new(flow: u64, scope: u32, source: ScopeSource) -> Self {
+        PortHandle { flow, scope, source }
     }
 
-    pub(super) fn source(self) -> Source {
+    pub(super) fn source(self) -> ScopeSource {
         self.source
     }
 }
 
 /// Where a connection can start in a graph.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Source {
+pub(crate) enum ScopeSource {
     /// An input of the graph.
     Input(u16),
     /// An output of a module.
@@ -49,13 +49,13 @@ pub(super) struct Scope {
     /// ask for a thousand names each.
     numbers: BTreeMap<String, u64>,
     /// What it takes from the graph around it, and the name of the input that brings it.
-    captures: Vec<(Source, String)>,
+    captures: Vec<(ScopeSource, String)>,
 }
 
 /// A nested graph that is finished, and what it takes from the graph around it: from where, and as which input.
 pub(super) struct Nested {
     pub(super) graph: Graph,
-    pub(super) captures: Vec<(Source, String)>,
+    pub(super) captures: Vec<(ScopeSource, String)>,
 }
 
 impl Scope {
@@ -67,8 +67,8 @@ impl Scope {
         &self.graph.modules[module as usize].name
     }
 
-    pub(super) fn outputs_of(&self, module: u32) -> impl Iterator<Item = Source> {
-        (0..self.outputs[module as usize].len()).map(move |at| Source::Module(module, index(at)))
+    pub(super) fn outputs_of(&self, module: u32) -> impl Iterator<Item = ScopeSource> {
+        (0..self.outputs[module as usize].len()).map(move |at| ScopeSource::Module(module, index(at)))
     }
 
     /// Adds a module, under the name it was given, or one made from the name it has.
@@ -98,20 +98,20 @@ impl Scope {
         }
     }
 
-    pub(super) fn connect(&mut self, from: Source, module: u32, input: &str, origin: &Origin) {
+    pub(super) fn connect(&mut self, from: ScopeSource, module: u32, input: &str, origin: &SourceLocation) {
         let to = Endpoint { module: Some(self.module_name(module).into()), port: input.into() };
         self.connect_to(from, to, origin);
     }
 
-    fn connect_to(&mut self, from: Source, to: Endpoint, origin: &Origin) {
+    fn connect_to(&mut self, from: ScopeSource, to: Endpoint, origin: &SourceLocation) {
         let from = self.endpoint(from);
         self.graph.connections.push(Connection { from, to, origin: Some(origin.clone()) });
     }
 
-    fn endpoint(&self, source: Source) -> Endpoint {
+    fn endpoint(&self, source: ScopeSource) -> Endpoint {
         match source {
-            Source::Input(at) => Endpoint { module: None, port: self.graph.inputs[usize::from(at)].name.clone() },
-            Source::Module(module, at) => Endpoint {
+            ScopeSource::Input(at) => Endpoint { module: None, port: self.graph.inputs[usize::from(at)].name.clone() },
+            ScopeSource::Module(module, at) => Endpoint {
                 module: Some(self.module_name(module).into()),
                 port: self.outputs[module as usize][usize::from(at)].clone(),
             },
@@ -119,17 +119,19 @@ impl Scope {
     }
 
     /// What people would call what comes from there: the input, or the module, with its port if it has several.
-    pub(super) fn describe(&self, source: Source) -> String {
+    pub(super) fn describe(&self, source: ScopeSource) -> String {
         let Endpoint { module, port } = self.endpoint(source);
         match (source, module) {
-            (Source::Module(at, _), Some(module)) if self.outputs[at as usize].len() > 1 => format!("{module}_{port}"),
+            (ScopeSource::Module(at, _), Some(module)) if self.outputs[at as usize].len() > 1 => {
+                format!("{module}_{port}")
+            }
             (_, Some(module)) => module,
             (_, None) => port,
         }
     }
 
     /// The input that brings what the graph around it has at `from`; a new one, if there is none yet.
-    fn capture(&mut self, from: Source, description: &str, ty: &Type) -> Source {
+    fn capture(&mut self, from: ScopeSource, description: &str, ty: &Type) -> ScopeSource {
         let known = self.captures.iter().find(|(known, _)| *known == from);
         let name = match known {
             Some((_, name)) => name.clone(),
@@ -147,23 +149,28 @@ impl Scope {
             inputs.push(Port::new(name, ty.clone()));
             inputs.len() - 1
         });
-        Source::Input(index(at))
+        ScopeSource::Input(index(at))
     }
 }
 
-impl State {
+impl BuilderState {
     /// Begins a nested graph, and gives its inputs.
-    pub(super) fn open(&mut self, inputs: Vec<Port>, captures: Vec<(Source, String)>) -> Vec<Handle> {
+    pub(super) fn open(&mut self, inputs: Vec<Port>, captures: Vec<(ScopeSource, String)>) -> Vec<PortHandle> {
         let (flow, id, count) = (self.flow, self.scopes_ever, inputs.len());
         self.scopes_ever += 1;
         let graph = Graph { inputs, ..Graph::default() };
         self.scopes.push(Scope { id, graph, captures, ..Scope::default() });
-        (0..count).map(|at| Handle::new(flow, id, Source::Input(index(at)))).collect()
+        (0..count).map(|at| PortHandle::new(flow, id, ScopeSource::Input(index(at)))).collect()
     }
 
     /// Ends the nested graph that was begun last, which gives this.
     #[track_caller]
-    pub(super) fn close(&mut self, what: &'static str, given: Vec<(Port, Handle)>, origin: &Origin) -> Nested {
+    pub(super) fn close(
+        &mut self,
+        what: &'static str,
+        given: Vec<(Port, PortHandle)>,
+        origin: &SourceLocation,
+    ) -> Nested {
         for (port, handle) in given {
             let from = self.resolve(handle, &port.ty);
             let top = self.top();
@@ -185,7 +192,7 @@ impl State {
 
     /// Where a port is in the innermost graph; captures it from further out, if that is where it is.
     #[track_caller]
-    pub(super) fn resolve(&mut self, handle: Handle, ty: &Type) -> Source {
+    pub(super) fn resolve(&mut self, handle: PortHandle, ty: &Type) -> ScopeSource {
         assert!(handle.flow == self.flow, "a port of one flow was used in another: make it an input of that flow");
         let Some(level) = self.scopes.iter().position(|scope| scope.id == handle.scope) else {
             panic!("{}", self.escaped(handle));
@@ -197,17 +204,17 @@ impl State {
     }
 
     /// That a port is used though its closure has ended.
-    fn escaped(&self, handle: Handle) -> String {
+    fn escaped(&self, handle: PortHandle) -> String {
         let help = "let the closure return it, and use what the part gives";
         let Some(Closed { what, origin, inputs, modules }) = self.closed.get(&handle.scope) else {
             return format!("a port was used outside of the closure it was made in: {help}");
         };
         let name = match handle.source {
-            Source::Input(at) => inputs.get(usize::from(at)),
-            Source::Module(module, _) => modules.get(module as usize),
+            ScopeSource::Input(at) => inputs.get(usize::from(at)),
+            ScopeSource::Module(module, _) => modules.get(module as usize),
         };
         let name = name.map_or("?", String::as_str);
-        let Origin { file, line, column } = origin;
+        let SourceLocation { file, line, column } = origin;
         format!(
             "port `{name}` was used outside of the closure it was made in, of the {what} at {file}:{line}:{column}: {help}"
         )

@@ -2,16 +2,16 @@
 
 use super::{
     VALUE,
-    next::Said,
-    scope::{Handle, Scope, Source},
+    next::PartOptions,
+    scope::{PortHandle, Scope, ScopeSource},
 };
 use crate::{
-    arg::Given,
+    arg::Argument,
     flow::Needs,
-    task::{Call, Target},
+    task::{Call, CallTarget},
 };
 use onceflow_core::{
-    model::{self, Origin, TaskSpec, graph::ERROR, graph::Kind},
+    model::{self, SourceLocation, TaskSpec, graph::ERROR, graph::ModuleKind},
     payload::Payload,
 };
 use onceflow_engine::task::Data;
@@ -25,7 +25,7 @@ use std::{
 };
 
 /// See the module.
-pub(super) struct State {
+pub(super) struct BuilderState {
     pub(super) flow: u64,
     pub(super) scopes: Vec<Scope>,
     pub(super) scopes_ever: u32,
@@ -39,19 +39,19 @@ pub(super) struct State {
 /// A closure that has ended.
 pub(super) struct Closed {
     pub(super) what: &'static str,
-    pub(super) origin: Origin,
+    pub(super) origin: SourceLocation,
     pub(super) inputs: Vec<String>,
     pub(super) modules: Vec<String>,
 }
 
 /// How a part is to be added.
-pub(super) struct Part {
-    pub(super) kind: Kind,
+pub(super) struct NewModule {
+    pub(super) kind: ModuleKind,
     /// Where its name comes from, unless it was given one.
     pub(super) base: String,
     pub(super) outputs: Arc<[String]>,
     pub(super) attempt: bool,
-    pub(super) origin: Origin,
+    pub(super) origin: SourceLocation,
 }
 
 /// Names for outputs that have none.
@@ -59,10 +59,10 @@ pub(super) fn names_of(base: &str, count: usize) -> Arc<[String]> {
     super::names(base, count).into()
 }
 
-impl State {
+impl BuilderState {
     pub(super) fn new() -> Self {
         static FLOWS: AtomicU64 = AtomicU64::new(0);
-        State {
+        BuilderState {
             flow: FLOWS.fetch_add(1, Ordering::Relaxed),
             scopes: Vec::new(),
             scopes_ever: 0,
@@ -73,23 +73,23 @@ impl State {
     }
 
     #[track_caller]
-    pub(super) fn add_call<P>(&mut self, call: Call<P>, said: Said, attempt: bool) -> Vec<Handle> {
+    pub(super) fn add_call<P>(&mut self, call: Call<P>, options: PartOptions, attempt: bool) -> Vec<PortHandle> {
         let Call { target, given, origin, .. } = call;
         let part =
-            |kind, base: &str, outputs| Part { kind, base: base.into(), outputs, attempt, origin: origin.clone() };
+            |kind, base: &str, outputs| NewModule { kind, base: base.into(), outputs, attempt, origin: origin.clone() };
         match target {
-            Target::Task(id, define) => {
+            CallTarget::Task(id, define) => {
                 let (spec, outputs) = self.task(id, define);
-                let module = self.add_part(part(Kind::Task(spec.clone()), &spec.name, outputs), said);
+                let module = self.add_part(part(ModuleKind::Task(spec.clone()), &spec.name, outputs), options);
                 for (port, given) in spec.inputs.iter().zip(given) {
                     self.give(module, &port.name, given, &origin);
                 }
                 self.outputs_of(module)
             }
-            Target::Flow(callee) => {
+            CallTarget::Flow(callee) => {
                 let outputs = callee.outputs.iter().map(|port| port.name.clone()).collect();
-                let kind = Kind::Call { flow: callee.name.clone() };
-                let module = self.add_part(part(kind, &callee.name, outputs), said);
+                let kind = ModuleKind::Call { flow: callee.name.clone() };
+                let module = self.add_part(part(kind, &callee.name, outputs), options);
                 for (port, given) in callee.inputs.iter().zip(given) {
                     self.give(module, &port.name, given, &origin);
                 }
@@ -115,13 +115,13 @@ impl State {
 
     /// Connects an input of a module to what was given to it.
     #[track_caller]
-    fn give(&mut self, module: u32, input: &str, given: Given, origin: &Origin) {
+    fn give(&mut self, module: u32, input: &str, given: Argument, origin: &SourceLocation) {
         let from = match given {
-            Given::Nothing => return,
-            Given::Port(handle, ty) => self.resolve(handle, &ty),
-            Given::Constant(data, ty) => {
+            Argument::Nothing => return,
+            Argument::Port(handle, ty) => self.resolve(handle, &ty),
+            Argument::Constant(data, ty) => {
                 let base = format!("{}_{input}", self.top().module_name(module));
-                self.add_constant(&data, ty, &base, Said::default(), origin.clone()).source()
+                self.add_constant(&data, ty, &base, PartOptions::default(), origin.clone()).source()
             }
         };
         self.top().connect(from, module, input, origin);
@@ -132,12 +132,12 @@ impl State {
         data: &Data,
         ty: model::Type,
         base: &str,
-        said: Said,
-        origin: Origin,
-    ) -> Handle {
-        let kind = Kind::Constant(model::Port::new(VALUE, ty), payload(data));
-        let part = Part { kind, base: base.into(), outputs: names_of(VALUE, 1), attempt: false, origin };
-        let module = self.add_part(part, said);
+        options: PartOptions,
+        origin: SourceLocation,
+    ) -> PortHandle {
+        let kind = ModuleKind::Constant(model::Port::new(VALUE, ty), payload(data));
+        let part = NewModule { kind, base: base.into(), outputs: names_of(VALUE, 1), attempt: false, origin };
+        let module = self.add_part(part, options);
         self.outputs_of(module)[0]
     }
 
@@ -145,13 +145,13 @@ impl State {
     #[track_caller]
     pub(super) fn add_nested(
         &mut self,
-        part: Part,
-        said: Said,
-        given: Vec<(String, Handle, model::Type)>,
-        captures: Vec<(Source, String)>,
-        origin: &Origin,
-    ) -> Vec<Handle> {
-        let module = self.add_part(part, said);
+        part: NewModule,
+        options: PartOptions,
+        given: Vec<(String, PortHandle, model::Type)>,
+        captures: Vec<(ScopeSource, String)>,
+        origin: &SourceLocation,
+    ) -> Vec<PortHandle> {
+        let module = self.add_part(part, options);
         for (input, handle, ty) in given {
             let from = self.resolve(handle, &ty);
             self.top().connect(from, module, &input, origin);
@@ -163,23 +163,23 @@ impl State {
     }
 
     /// Adds a module to the innermost graph, under a name that none of its siblings has.
-    fn add_part(&mut self, part: Part, said: Said) -> u32 {
-        let Part { kind, base, mut outputs, attempt, origin } = part;
+    fn add_part(&mut self, part: NewModule, options: PartOptions) -> u32 {
+        let NewModule { kind, base, mut outputs, attempt, origin } = part;
         if attempt {
             outputs = outputs.iter().cloned().chain([String::from(ERROR)]).collect();
         }
         assert!(
-            said.at_most.is_none() || matches!(kind, Kind::Each { .. }),
+            options.at_most.is_none() || matches!(kind, ModuleKind::Each { .. }),
             "{}:{}: `at_most` is about elements; only an each has some",
             origin.file,
             origin.line
         );
-        self.top().add(model::Module { name: base, kind, origin: Some(origin), attempt }, said.name, outputs)
+        self.top().add(model::Module { name: base, kind, origin: Some(origin), attempt }, options.name, outputs)
     }
 
-    fn outputs_of(&mut self, module: u32) -> Vec<Handle> {
+    fn outputs_of(&mut self, module: u32) -> Vec<PortHandle> {
         let (flow, top) = (self.flow, self.top());
-        top.outputs_of(module).map(|source| Handle::new(flow, top.id(), source)).collect()
+        top.outputs_of(module).map(|source| PortHandle::new(flow, top.id(), source)).collect()
     }
 
     /// The graph that is being described.

@@ -16,11 +16,11 @@ pub(crate) struct Needs {
 }
 
 /// Which flow it is, and what builds it.
-type Described = (TypeId, fn() -> Draft);
+type Described = (TypeId, fn() -> FlowDraft);
 
 /// A flow with what it needs itself, but not yet what the flows it calls need.
 #[doc(hidden)]
-pub struct Draft {
+pub struct FlowDraft {
     pub(super) name: String,
     pub(super) id: Option<TypeId>,
     pub(super) graph: Graph,
@@ -32,21 +32,21 @@ pub(crate) struct Callee {
     pub(crate) name: String,
     pub(crate) inputs: Vec<Port>,
     pub(crate) outputs: Vec<Port>,
-    pub(crate) from: From,
+    pub(crate) from: CalleeSource,
 }
 
 /// Where the flow that is called comes from.
-pub(crate) enum From {
+pub(crate) enum CalleeSource {
     /// It is there, with all it needs.
     Finished(Arc<Needs>),
     /// It will be built when the flow around it is.
-    Described(TypeId, fn() -> Draft),
+    Described(TypeId, fn() -> FlowDraft),
     /// Someone else adds it, or it is the caller itself.
     Elsewhere,
 }
 
 impl Callee {
-    pub(crate) fn of(name: &str, graph: &Graph, from: From) -> Self {
+    pub(crate) fn of(name: &str, graph: &Graph, from: CalleeSource) -> Self {
         Callee { name: name.into(), inputs: graph.inputs.clone(), outputs: graph.outputs.clone(), from }
     }
 }
@@ -68,9 +68,9 @@ impl Needs {
     #[track_caller]
     pub(crate) fn flow(&mut self, callee: Callee) {
         match callee.from {
-            From::Finished(needs) => self.merge(&needs),
-            From::Described(id, draft) => self.describe(callee.name, id, draft),
-            From::Elsewhere => {}
+            CalleeSource::Finished(needs) => self.merge(&needs),
+            CalleeSource::Described(id, draft) => self.describe(callee.name, id, draft),
+            CalleeSource::Elsewhere => {}
         }
     }
 
@@ -113,14 +113,14 @@ impl Needs {
     }
 
     #[track_caller]
-    fn describe(&mut self, name: String, id: TypeId, draft: fn() -> Draft) {
+    fn describe(&mut self, name: String, id: TypeId, draft: fn() -> FlowDraft) {
         let known = self.described.get(&name);
         assert!(known.is_none_or(|(known, _)| *known == id), "two flows are called `{name}`: give one another name");
         self.described.insert(name, (id, draft));
     }
 }
 
-impl Draft {
+impl FlowDraft {
     /// Builds the flows that are called, until none is missing.
     #[track_caller]
     pub(super) fn finish(self) -> (String, Needs) {

@@ -1,9 +1,9 @@
 //! A flow known by its name and its ports only, so that flows can call each other, and themselves.
 
-use super::{Callee, From, Ports, named};
+use super::{Callee, CalleeSource, Ports, named};
 use crate::{
     arg::Args,
-    task::{Call, Target},
+    task::{Call, CallTarget},
 };
 use onceflow_core::model;
 use std::marker::PhantomData;
@@ -51,8 +51,8 @@ impl<I: Ports, O: Ports> FlowRef<I, O> {
     #[track_caller]
     pub fn call(&self, args: impl Args<I>) -> Call<O> {
         let (inputs, outputs) = (self.inputs.clone(), self.outputs.clone());
-        let callee = Callee { name: self.name.clone(), inputs, outputs, from: From::Elsewhere };
-        Call::new(Target::Flow(callee), args.all())
+        let callee = Callee { name: self.name.clone(), inputs, outputs, from: CalleeSource::Elsewhere };
+        Call::new(CallTarget::Flow(callee), args.all())
     }
 }
 

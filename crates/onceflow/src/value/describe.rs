@@ -31,18 +31,18 @@ pub fn named(name: &str, of: &[Type]) -> Type {
 }
 
 /// Answers what a field's type is called. The method of this type is there only for values; for all other types the
-/// one of [`Unknown`] is found instead.
-pub struct Known<T>(PhantomData<T>);
+/// one of [`UnknownType`] is found instead.
+pub struct TypeOf<T>(PhantomData<T>);
 
-impl<T> Known<T> {
+impl<T> TypeOf<T> {
     /// Ask about `T`.
     #[expect(clippy::new_without_default, reason = "only derived code calls it")]
     pub fn new() -> Self {
-        Known(PhantomData)
+        TypeOf(PhantomData)
     }
 }
 
-impl<T: Value> Known<T> {
+impl<T: Value> TypeOf<T> {
     /// What it is called.
     pub fn ty(&self) -> Option<Type> {
         Some(T::ty())
@@ -50,11 +50,11 @@ impl<T: Value> Known<T> {
 }
 
 /// The answer for types that are no values.
-pub trait Unknown {
+pub trait UnknownType {
     /// Nothing is known.
     fn ty(&self) -> Option<Type> {
         None
     }
 }
 
-impl<T> Unknown for Known<T> {}
+impl<T> UnknownType for TypeOf<T> {}

@@ -66,12 +66,12 @@ by_serde! {
     [] f64 => Type::Float;
     [] String => Type::Text;
     // Serde writes a tuple as an array, so it is no record with fields; it fits its like and nothing else.
-    [A: Part] (A,) => tuple(&[A::ty()]);
-    [A: Part, B: Part] (A, B) => tuple(&[A::ty(), B::ty()]);
-    [A: Part, B: Part, C: Part] (A, B, C) => tuple(&[A::ty(), B::ty(), C::ty()]);
-    [A: Part, B: Part, C: Part, D: Part] (A, B, C, D) => tuple(&[A::ty(), B::ty(), C::ty(), D::ty()]);
-    [K: Part + Ord, V: Part] BTreeMap<K, V> => Type::Named(format!("map<{}, {}>", K::ty(), V::ty()));
-    [K: Part + Ord] BTreeSet<K> => Type::Named(format!("set<{}>", K::ty()));
+    [A: Element] (A,) => tuple(&[A::ty()]);
+    [A: Element, B: Element] (A, B) => tuple(&[A::ty(), B::ty()]);
+    [A: Element, B: Element, C: Element] (A, B, C) => tuple(&[A::ty(), B::ty(), C::ty()]);
+    [A: Element, B: Element, C: Element, D: Element] (A, B, C, D) => tuple(&[A::ty(), B::ty(), C::ty(), D::ty()]);
+    [K: Element + Ord, V: Element] BTreeMap<K, V> => Type::Named(format!("map<{}, {}>", K::ty(), V::ty()));
+    [K: Element + Ord] BTreeSet<K> => Type::Named(format!("set<{}>", K::ty()));
     // A path, not what is there: that is a `File`. One that is not UTF-8 cannot be written.
     [] PathBuf => Type::Text;
     // As serde writes them, so that other tools can read them.
@@ -109,15 +109,15 @@ macro_rules! in_order {
 }
 
 in_order! {
-    [K: Part + Ord + Hash, V: Part, S: BuildHasher + Default + Send + 'static] HashMap<K, V, S>
+    [K: Element + Ord + Hash, V: Element, S: BuildHasher + Default + Send + 'static] HashMap<K, V, S>
         => BTreeMap<K, V>, BTreeMap<&K, &V>;
-    [K: Part + Ord + Hash, S: BuildHasher + Default + Send + 'static] HashSet<K, S> => BTreeSet<K>, BTreeSet<&K>;
+    [K: Element + Ord + Hash, S: BuildHasher + Default + Send + 'static] HashSet<K, S> => BTreeSet<K>, BTreeSet<&K>;
 }
 
 /// What may stand inside a tuple or a map.
-pub trait Part: Value + Serialize + DeserializeOwned {}
+pub trait Element: Value + Serialize + DeserializeOwned {}
 
-impl<T: Value + Serialize + DeserializeOwned> Part for T {}
+impl<T: Value + Serialize + DeserializeOwned> Element for T {}
 
 fn tuple(parts: &[Type]) -> Type {
     let parts: Vec<_> = parts.iter().map(ToString::to_string).collect();

@@ -4,7 +4,7 @@ use crate::support;
 
 use expect_test::expect;
 use onceflow::{
-    model::{Effect, Port as ModelPort, Resources, Retry, TaskSpec, Type},
+    model::{Effect, Port as ModelPort, ResourceRequest, Retry, TaskSpec, Type},
     prelude::*,
     task::{Attempt, Data, Failure},
 };
@@ -117,7 +117,7 @@ fn everything_that_is_said_about_a_task_reaches_the_kernel() {
         retry: Retry { attempts: 3, backoff_ms: 120_000, backoff_ms_max: 120_000 },
         timeout_ms: Some(90_000),
         class: "payments".into(),
-        resources: Resources { cpu_milli: 500, memory_bytes: 2_000_000_000 },
+        resources: ResourceRequest { cpu_milli: 500, memory_bytes: 2_000_000_000 },
         compensation: Some(Box::new(refund::spec())),
         params: vec![],
     };
@@ -325,14 +325,14 @@ fn every_module_and_connection_knows_where_it_was_written() {
             f.add(double(n)) //
         })
     });
-    let place = |origin: &Option<onceflow::model::Origin>| {
+    let place = |origin: &Option<onceflow::model::SourceLocation>| {
         let origin = origin.as_ref().expect("a place");
         assert!(origin.file.ends_with("bodies.rs"), "{}", origin.file);
         (origin.line - line, origin.column)
     };
     let each = &flow.graph().modules[0];
     assert_eq!(place(&each.origin), (2, 11));
-    let onceflow::model::graph::Kind::Each { body, .. } = &each.kind else { panic!("an each") };
+    let onceflow::model::graph::ModuleKind::Each { body, .. } = &each.kind else { panic!("an each") };
     assert_eq!(place(&body.modules[0].origin), (3, 19));
     assert_eq!(place(&body.connections[0].origin), (3, 19));
     assert_eq!(place(&flow.graph().connections[0].origin), (2, 11));

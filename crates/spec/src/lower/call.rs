@@ -3,7 +3,7 @@
 use super::{Lowering, draft::port};
 use crate::{source::Text, syntax::step::StepDecl, words};
 use onceflow_core::{
-    model::{Module, Port, Type, graph::Kind},
+    model::{Module, Port, Type, graph::ModuleKind},
     payload::Payload,
 };
 use onceflow_engine::task::Data;
@@ -51,7 +51,7 @@ impl Lowering<'_> {
                 self.say(key.span, "OF0128", message, hint);
             }
         }
-        let kind = Kind::Call { flow: callee.name };
+        let kind = ModuleKind::Call { flow: callee.name };
         self.frames.top().add(Module { name: name.to_owned(), kind, origin: Some(origin), attempt: step.attempt });
         callee.outputs
     }
@@ -63,7 +63,7 @@ impl Lowering<'_> {
         if let Some(constant) = data.as_ref().and_then(payload) {
             let made = format!("{name}-in-{}", input.name);
             let origin = self.origin(step.span);
-            let kind = Kind::Constant(Port::new("value", ty), constant);
+            let kind = ModuleKind::Constant(Port::new("value", ty), constant);
             let top = self.frames.top();
             top.add(Module { name: made.clone(), kind, origin: Some(origin.clone()), attempt: false });
             top.connect(port(&made, "value"), port(name, input.name.clone()), origin);

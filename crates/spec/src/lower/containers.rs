@@ -7,7 +7,7 @@ use super::{
     steps::Layer,
 };
 use crate::{source::Text, syntax::step::StepDecl};
-use onceflow_core::model::{Arm, Endpoint, Module, Port, Type, graph::Kind};
+use onceflow_core::model::{Arm, Endpoint, Module, Port, Type, graph::ModuleKind};
 
 impl Lowering<'_> {
     pub(super) fn composite(&mut self, step: &StepDecl, steps: &[StepDecl], name: &str) -> Option<Vec<Port>> {
@@ -16,7 +16,7 @@ impl Lowering<'_> {
         let ports = self.gives(&step.gives, "out");
         let body = self.frames.close(name);
         let origin = Some(self.origin(step.span));
-        let kind = Kind::Composite(body);
+        let kind = ModuleKind::Composite(body);
         self.frames.top().add(Module { name: name.to_owned(), kind, origin, attempt: step.attempt });
         (ports.len() == step.gives.len()).then_some(ports)
     }
@@ -46,7 +46,7 @@ impl Lowering<'_> {
         }
         let always = made.iter().any(|arm| arm.guard.is_none());
         let origin = Some(self.origin(step.span));
-        let kind = Kind::Choice { arms: made };
+        let kind = ModuleKind::Choice { arms: made };
         self.frames.top().add(Module { name: name.to_owned(), kind, origin, attempt: step.attempt });
         ports.map(|ports| choice_ports(&ports, always))
     }

@@ -1,7 +1,7 @@
 //! Graphs within graphs while they are built, and the names that are known in each. A name from further out becomes an
 //! input of every graph between.
 
-use onceflow_core::model::{Connection, Endpoint, Graph, Module, Origin, Port, Type};
+use onceflow_core::model::{Connection, Endpoint, Graph, Module, Port, SourceLocation, Type};
 use std::collections::BTreeMap;
 
 /// A graph that is being built.
@@ -14,7 +14,7 @@ pub(super) struct GraphDraft {
     pub(super) at: usize,
     pub(super) names: BTreeMap<String, NameTarget>,
     /// Inputs that stand for names from further out.
-    captured: Vec<(String, Vec<String>, Origin)>,
+    captured: Vec<(String, Vec<String>, SourceLocation)>,
 }
 
 /// What a name stands for.
@@ -60,12 +60,12 @@ impl GraphDraft {
         self.modules.push((self.at, module));
     }
 
-    pub(super) fn connect(&mut self, from: Endpoint, to: Endpoint, origin: Origin) {
+    pub(super) fn connect(&mut self, from: Endpoint, to: Endpoint, origin: SourceLocation) {
         self.graph.connections.push(Connection { from, to, origin: Some(origin) });
     }
 
     /// The graph, with its modules in the order of the steps.
-    fn finish(mut self) -> (Graph, Vec<(String, Vec<String>, Origin)>) {
+    fn finish(mut self) -> (Graph, Vec<(String, Vec<String>, SourceLocation)>) {
         self.modules.sort_by_key(|(at, _)| *at);
         self.graph.modules = self.modules.into_iter().map(|(_, module)| module).collect();
         (self.graph, self.captured)
@@ -107,7 +107,7 @@ impl GraphDrafts {
     }
 
     /// Joins two ports, unless they are: arms of a choice may take the same.
-    fn join(&mut self, from: Endpoint, to: Endpoint, origin: Origin) {
+    fn join(&mut self, from: Endpoint, to: Endpoint, origin: SourceLocation) {
         let top = self.top();
         if !top.graph.connections.iter().any(|connection| connection.to == to) {
             top.connect(from, to, origin);
@@ -148,7 +148,7 @@ impl GraphDrafts {
     }
 
     /// What a path leads to, seen from the innermost graph.
-    pub(super) fn lookup(&mut self, path: &[String], origin: &Origin) -> Result<ResolvedName, UnresolvedName> {
+    pub(super) fn lookup(&mut self, path: &[String], origin: &SourceLocation) -> Result<ResolvedName, UnresolvedName> {
         let level = self.0.iter().rposition(|frame| frame.names.contains_key(&path[0])).ok_or(UnresolvedName::Root)?;
         let mut found = self.0[level].names[&path[0]].find(path)?;
         for frame in &mut self.0[level + 1..] {

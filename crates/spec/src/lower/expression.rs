@@ -10,7 +10,7 @@ use crate::{
     syntax::fields::clipped,
     words,
 };
-use onceflow_core::model::{Endpoint, Module, Origin, Port, Type, graph::Kind};
+use onceflow_core::model::{Endpoint, Module, Port, SourceLocation, Type, graph::ModuleKind};
 use onceflow_exec::{
     action::{Action, Expr, Template, TemplatePart},
     expr, template,
@@ -24,7 +24,7 @@ pub(super) struct Take {
     pub(super) path: Vec<String>,
     pub(super) ty: Type,
     pub(super) from: Endpoint,
-    pub(super) origin: Origin,
+    pub(super) origin: SourceLocation,
 }
 
 /// All that a task takes, each once, in the order of mention.
@@ -320,7 +320,7 @@ impl Lowering<'_> {
         if bound.takes.all.is_empty()
             && let Some(constant) = constant(&bound.source, &ty)
         {
-            let kind = Kind::Constant(Port::new("value", ty.clone()), constant);
+            let kind = ModuleKind::Constant(Port::new("value", ty.clone()), constant);
             self.frames.top().add(Module { name: name.to_owned(), kind, origin: Some(origin), attempt: false });
         } else {
             self.computed(name, bound.source, &bound.takes, &ty, origin);
@@ -329,7 +329,14 @@ impl Lowering<'_> {
     }
 
     /// A task that computes one value.
-    pub(super) fn computed(&mut self, name: &str, source: String, takes: &TaskInputs, ty: &Type, origin: Origin) {
+    pub(super) fn computed(
+        &mut self,
+        name: &str,
+        source: String,
+        takes: &TaskInputs,
+        ty: &Type,
+        origin: SourceLocation,
+    ) {
         let action = Action::Expr(Expr { outputs: vec![source] });
         let outputs = vec![Port::new("value", ty.clone())];
         let spec = self.task(&action, takes.ports(), outputs, &crate::syntax::step::StepSettings::default());

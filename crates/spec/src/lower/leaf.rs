@@ -13,7 +13,9 @@ use crate::{
         step::{StepDecl, StepSettings},
     },
 };
-use onceflow_core::model::{Effect, Module, Origin, Port, Resources, TaskSpec, Type, graph::Kind, task::DONE};
+use onceflow_core::model::{
+    Effect, Module, Port, ResourceRequest, SourceLocation, TaskSpec, Type, graph::ModuleKind, task::DONE,
+};
 use onceflow_exec::action::{Action, Expr};
 
 impl Lowering<'_> {
@@ -166,7 +168,7 @@ impl Lowering<'_> {
         spec.retry = how.retry.clone();
         spec.timeout_ms = how.timeout_ms;
         spec.class = if how.labels.is_empty() { self.files.class.clone() } else { how.labels.join("+") };
-        spec.resources = Resources {
+        spec.resources = ResourceRequest {
             cpu_milli: how.cpu_milli.unwrap_or(if is_process { 1000 } else { 0 }),
             memory_bytes: how.memory_bytes.unwrap_or(0),
         };
@@ -174,12 +176,19 @@ impl Lowering<'_> {
         spec
     }
 
-    pub(super) fn add_task(&mut self, name: &str, spec: TaskSpec, takes: &TaskInputs, origin: Origin, attempt: bool) {
+    pub(super) fn add_task(
+        &mut self,
+        name: &str,
+        spec: TaskSpec,
+        takes: &TaskInputs,
+        origin: SourceLocation,
+        attempt: bool,
+    ) {
         let top = self.frames.top();
         for take in &takes.all {
             top.connect(take.from.clone(), port(name, take.port()), take.origin.clone());
         }
-        top.add(Module { name: name.to_owned(), kind: Kind::Task(spec.into()), origin: Some(origin), attempt });
+        top.add(Module { name: name.to_owned(), kind: ModuleKind::Task(spec.into()), origin: Some(origin), attempt });
     }
 }
 

@@ -7,7 +7,7 @@ use super::{
     order,
 };
 use crate::syntax::step::{Repeat, StepDecl};
-use onceflow_core::model::{Endpoint, Graph, Module, Port, Type, graph::Kind};
+use onceflow_core::model::{Endpoint, Graph, Module, Port, Type, graph::ModuleKind};
 
 /// The count, from 0 as in addresses, as the steps inside know it.
 const ITERATION: &str = "iteration";
@@ -58,7 +58,7 @@ impl Lowering<'_> {
         for (input, from, origin) in sources {
             top.connect(from, port(name, input), origin);
         }
-        let kind = Kind::Loop { body, carried, condition: AGAIN.into() };
+        let kind = ModuleKind::Loop { body, carried, condition: AGAIN.into() };
         top.add(Module { name: name.to_owned(), kind, origin: Some(origin), attempt: step.attempt });
         complete.then_some(ports)
     }
@@ -69,13 +69,13 @@ impl Lowering<'_> {
         frame: &mut GraphDraft,
         name: &str,
         step: &StepDecl,
-    ) -> (String, Endpoint, onceflow_core::model::Origin) {
+    ) -> (String, Endpoint, onceflow_core::model::SourceLocation) {
         frame.graph.inputs.push(Port::new(ITERATION, Type::Int));
         frame.names.insert(ITERATION.into(), NameTarget::Variable(Type::Int));
         let origin = self.origin(step.span);
         let first = format!("{name}-{ITERATION}");
         let zero = onceflow_core::payload::Payload::inline([0]);
-        let kind = Kind::Constant(Port::new("value", Type::Int), zero);
+        let kind = ModuleKind::Constant(Port::new("value", Type::Int), zero);
         self.frames.top().add(Module { name: first.clone(), kind, origin: Some(origin.clone()), attempt: false });
         (ITERATION.into(), port(&first, "value"), origin)
     }

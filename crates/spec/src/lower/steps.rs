@@ -11,7 +11,7 @@ use crate::syntax::{
     outs::OutputDecl,
     step::{Each, StepDecl},
 };
-use onceflow_core::model::{Arm, Module, Port, Type, graph::ERROR, graph::Kind, task::DONE};
+use onceflow_core::model::{Arm, Module, Port, Type, graph::ERROR, graph::ModuleKind, task::DONE};
 
 /// How much of what is around a step is still to be made.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -83,7 +83,7 @@ impl Lowering<'_> {
             self.after.truncate(after);
             return Some(self.gives(&step.gives, "out"));
         }
-        let name = onceflow_core::model::place::NAMELESS;
+        let name = onceflow_core::model::instance_path::NAMELESS;
         let ports = self.layer(step, name, layer)?;
         let origin = self.origin(step.span);
         let top = self.frames.top();
@@ -156,7 +156,7 @@ impl Lowering<'_> {
         for (variable, from) in sources {
             top.connect(from, port(name, variable), origin.clone());
         }
-        let kind = Kind::Each { body, over, concurrency: step.at_most };
+        let kind = ModuleKind::Each { body, over, concurrency: step.at_most };
         top.add(Module { name: name.to_owned(), kind, origin: Some(origin), attempt: false });
         ports.map(listed)
     }
@@ -171,7 +171,12 @@ impl Lowering<'_> {
         let top = self.frames.top();
         top.connect(guard?, port(name, "when"), origin.clone());
         let arms = vec![Arm { name: "-then".into(), guard: Some("when".into()), body }];
-        top.add(Module { name: name.to_owned(), kind: Kind::Choice { arms }, origin: Some(origin), attempt: false });
+        top.add(Module {
+            name: name.to_owned(),
+            kind: ModuleKind::Choice { arms },
+            origin: Some(origin),
+            attempt: false,
+        });
         ports.map(optionals)
     }
 }

@@ -3,7 +3,7 @@
 
 use super::support::load_files;
 use onceflow::prelude::*;
-use onceflow_core::model::{Endpoint, Graph, Library, graph::Kind};
+use onceflow_core::model::{Endpoint, Graph, Library, graph::ModuleKind};
 use std::collections::BTreeMap;
 
 /// What every output of a flow is made of.
@@ -56,31 +56,31 @@ fn term(library: &Library, graph: &Graph, from: &Endpoint, inputs: &BTreeMap<Str
         outputs(library, body, &inner.collect(), wanted).join("; ")
     };
     match &module.kind {
-        Kind::Constant(port, payload) => format!("{} {payload:?}", port.ty),
-        Kind::Task(spec) => {
+        ModuleKind::Constant(port, payload) => format!("{} {payload:?}", port.ty),
+        ModuleKind::Task(spec) => {
             let taken: Vec<_> = spec.inputs.iter().map(|port| format!("{}: {}", port.ty, outer(&port.name))).collect();
             let given: Vec<_> = spec.outputs.iter().map(|port| port.ty.to_string()).collect();
             let at = spec.outputs.iter().position(|port| port.name == from.port);
             let at = at.map_or(from.port.clone(), |at| at.to_string());
             format!("{attempt}task({}) -> ({}) [{at}]", taken.join(", "), given.join(", "))
         }
-        Kind::Composite(body) => format!("{attempt}({}) [{}]", inside(body, &[], &|_| true), nth(body)),
-        Kind::Call { flow } => {
+        ModuleKind::Composite(body) => format!("{attempt}({}) [{}]", inside(body, &[], &|_| true), nth(body)),
+        ModuleKind::Call { flow } => {
             let body = &library.flows[flow];
             format!("{attempt}call({}) [{}]", inside(body, &[], &|_| true), nth(body))
         }
-        Kind::Each { body, over, concurrency } => {
+        ModuleKind::Each { body, over, concurrency } => {
             let own: Vec<_> = over.iter().map(|port| (port.clone(), format!("element of {}", outer(port)))).collect();
             format!("each {concurrency:?} {{ {} }} [{}]", inside(body, &own, &|_| true), nth(body))
         }
-        Kind::Loop { body, carried, condition } => {
+        ModuleKind::Loop { body, carried, condition } => {
             let own: Vec<_> =
                 carried.iter().map(|(_, input)| (input.clone(), format!("carried from {}", outer(input)))).collect();
             let state = inside(body, &own, &|port| port != condition);
             let again = inside(body, &own, &|port| port == condition);
             format!("loop {{ {state} }} while {{ {again} }} [{}]", nth(body))
         }
-        Kind::Choice { arms } => {
+        ModuleKind::Choice { arms } => {
             let arm = |arm: &onceflow_core::model::Arm| {
                 let guard = arm.guard.as_ref().map_or("else".into(), |guard| outer(guard));
                 format!("if {guard} {{ {} }}", inside(&arm.body, &[], &|_| true))

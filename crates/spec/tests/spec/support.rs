@@ -1,7 +1,7 @@
 //! Flow files in a directory of their own, and how graphs are shown.
 
 use expect_test::Expect;
-use onceflow_core::model::{Endpoint, Graph, Module, Port, graph::Kind};
+use onceflow_core::model::{Endpoint, Graph, Module, Port, graph::ModuleKind};
 use onceflow_spec::{LoadOptions, LoadedFlow, Problems, load};
 use std::{fs, path::Path};
 
@@ -84,23 +84,23 @@ fn module_lines(module: &Module, graph: &Graph, indent: &str, text: &mut String)
     let head = format!("{indent}{}:{attempt}", module.name);
     let fed = fed.concat();
     match &module.kind {
-        Kind::Task(spec) => *text += &format!("{head} {} -> ({}){fed}\n", spec.name, ports(&spec.outputs)),
-        Kind::Constant(port, payload) => *text += &format!("{head} constant {} {payload:?}\n", port.ty),
-        Kind::Call { flow } => *text += &format!("{head} call {flow}{fed}\n"),
-        Kind::Composite(body) => {
+        ModuleKind::Task(spec) => *text += &format!("{head} {} -> ({}){fed}\n", spec.name, ports(&spec.outputs)),
+        ModuleKind::Constant(port, payload) => *text += &format!("{head} constant {} {payload:?}\n", port.ty),
+        ModuleKind::Call { flow } => *text += &format!("{head} call {flow}{fed}\n"),
+        ModuleKind::Composite(body) => {
             *text += &format!("{head} composite{fed}\n");
             graph_lines(body, &format!("{indent}  "), text);
         }
-        Kind::Loop { body, carried, condition } => {
+        ModuleKind::Loop { body, carried, condition } => {
             *text += &format!("{head} loop {carried:?} while {condition}{fed}\n");
             graph_lines(body, &format!("{indent}  "), text);
         }
-        Kind::Each { body, over, concurrency } => {
+        ModuleKind::Each { body, over, concurrency } => {
             let most = concurrency.map(|most| format!(" at most {most}")).unwrap_or_default();
             *text += &format!("{head} each [{}]{most}{fed}\n", over.join(", "));
             graph_lines(body, &format!("{indent}  "), text);
         }
-        Kind::Choice { arms } => {
+        ModuleKind::Choice { arms } => {
             *text += &format!("{head} choice{fed}\n");
             for arm in arms {
                 *text += &format!("{indent}  {} if {}\n", arm.name, arm.guard.as_deref().unwrap_or("nothing else"));

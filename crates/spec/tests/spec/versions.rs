@@ -1,7 +1,7 @@
 //! The version of a task: it changes with what results depend on, and with nothing else.
 
 use super::support::good;
-use onceflow_core::model::{Graph, TaskSpec, graph::Kind};
+use onceflow_core::model::{Graph, TaskSpec, graph::ModuleKind};
 
 const FLOW: &str = "
 flow: test
@@ -21,7 +21,7 @@ outputs: { t: second.t }
 
 fn tasks(graph: &Graph) -> Vec<&TaskSpec> {
     let task = |module| match module {
-        &onceflow_core::model::Module { kind: Kind::Task(ref spec), .. } => Some(&**spec),
+        &onceflow_core::model::Module { kind: ModuleKind::Task(ref spec), .. } => Some(&**spec),
         _ => None,
     };
     graph.modules.iter().filter_map(task).collect()

@@ -1,7 +1,7 @@
 //! Which flow calls which: what recurs, what can never end, how deep and how large it is when all is expanded.
 
 use super::components::{components, is_cycle};
-use crate::model::{Graph, Library, graph::Kind};
+use crate::model::{Graph, Library, graph::ModuleKind};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The calls between the flows of a library.
@@ -89,12 +89,12 @@ impl<'a> Calls<'a> {
     /// Whether there is a way through the graph that calls only flows that end. An each may have no elements.
     fn ends(&self, graph: &Graph, ends: &[bool]) -> bool {
         graph.modules.iter().all(|module| match &module.kind {
-            Kind::Task(_) | Kind::Constant(..) | Kind::Each { .. } => true,
-            Kind::Composite(body) | Kind::Loop { body, .. } => self.ends(body, ends),
-            Kind::Choice { arms } => {
+            ModuleKind::Task(_) | ModuleKind::Constant(..) | ModuleKind::Each { .. } => true,
+            ModuleKind::Composite(body) | ModuleKind::Loop { body, .. } => self.ends(body, ends),
+            ModuleKind::Choice { arms } => {
                 arms.iter().all(|arm| arm.guard.is_some()) || arms.iter().any(|arm| self.ends(&arm.body, ends))
             }
-            Kind::Call { flow } => self.by_name.get(flow.as_str()).is_none_or(|flow| ends[*flow]),
+            ModuleKind::Call { flow } => self.by_name.get(flow.as_str()).is_none_or(|flow| ends[*flow]),
         })
     }
 
@@ -121,10 +121,12 @@ fn size(graph: &Graph, called: &impl Fn(&str) -> Option<Size>) -> Size {
     for module in &graph.modules {
         add(Size { depth: 0, modules: 1 });
         match &module.kind {
-            Kind::Task(_) | Kind::Constant(..) => {}
-            Kind::Composite(body) | Kind::Loop { body, .. } | Kind::Each { body, .. } => add(size(body, called)),
-            Kind::Choice { arms } => arms.iter().for_each(|arm| add(size(&arm.body, called))),
-            Kind::Call { flow } => add(called(flow).unwrap_or_default()),
+            ModuleKind::Task(_) | ModuleKind::Constant(..) => {}
+            ModuleKind::Composite(body) | ModuleKind::Loop { body, .. } | ModuleKind::Each { body, .. } => {
+                add(size(body, called));
+            }
+            ModuleKind::Choice { arms } => arms.iter().for_each(|arm| add(size(&arm.body, called))),
+            ModuleKind::Call { flow } => add(called(flow).unwrap_or_default()),
         }
     }
     all
@@ -135,14 +137,14 @@ pub(crate) fn called_by<'a>(graph: &'a Graph, place: &str, found: &mut impl FnMu
     for module in &graph.modules {
         let place = || format!("{place}/{}", module.name);
         match &module.kind {
-            Kind::Task(_) | Kind::Constant(..) => {}
-            Kind::Composite(body) => called_by(body, &place(), found),
-            Kind::Loop { body, .. } => called_by(body, &format!("{}@*", place()), found),
-            Kind::Each { body, .. } => called_by(body, &format!("{}[*]", place()), found),
-            Kind::Choice { arms } => {
+            ModuleKind::Task(_) | ModuleKind::Constant(..) => {}
+            ModuleKind::Composite(body) => called_by(body, &place(), found),
+            ModuleKind::Loop { body, .. } => called_by(body, &format!("{}@*", place()), found),
+            ModuleKind::Each { body, .. } => called_by(body, &format!("{}[*]", place()), found),
+            ModuleKind::Choice { arms } => {
                 arms.iter().for_each(|arm| called_by(&arm.body, &format!("{}/{}", place(), arm.name), found));
             }
-            Kind::Call { flow } => found(flow, place()),
+            ModuleKind::Call { flow } => found(flow, place()),
         }
     }
 }
@@ -156,11 +158,11 @@ pub(crate) fn nesting(graph: &Graph) -> usize {
         deepest = deepest.max(depth);
         for module in &graph.modules {
             match &module.kind {
-                Kind::Task(_) | Kind::Constant(..) | Kind::Call { .. } => {}
-                Kind::Composite(body) | Kind::Loop { body, .. } | Kind::Each { body, .. } => {
+                ModuleKind::Task(_) | ModuleKind::Constant(..) | ModuleKind::Call { .. } => {}
+                ModuleKind::Composite(body) | ModuleKind::Loop { body, .. } | ModuleKind::Each { body, .. } => {
                     todo.push((body, depth + 1));
                 }
-                Kind::Choice { arms } => todo.extend(arms.iter().map(|arm| (&arm.body, depth + 1))),
+                ModuleKind::Choice { arms } => todo.extend(arms.iter().map(|arm| (&arm.body, depth + 1))),
             }
         }
     }

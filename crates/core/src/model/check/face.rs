@@ -3,7 +3,7 @@
 
 use crate::model::{
     Arm, Graph, Library, Module, Port, Type,
-    graph::{ERROR, Kind},
+    graph::{ERROR, ModuleKind},
     task::DONE,
 };
 use std::borrow::Cow;
@@ -25,21 +25,25 @@ impl<'a> Face<'a> {
         Some(face)
     }
 
-    fn inner(library: &'a Library, kind: &'a Kind) -> Option<Self> {
+    fn inner(library: &'a Library, kind: &'a ModuleKind) -> Option<Self> {
         Some(match kind {
-            Kind::Task(spec) if spec.outputs.is_empty() => {
+            ModuleKind::Task(spec) if spec.outputs.is_empty() => {
                 Face { inputs: (&spec.inputs).into(), outputs: vec![Port::new(DONE, Type::Unit)].into() }
             }
-            Kind::Task(spec) => Face { inputs: (&spec.inputs).into(), outputs: (&spec.outputs).into() },
-            Kind::Constant(port, _) => Face { inputs: Cow::default(), outputs: std::slice::from_ref(port).into() },
-            Kind::Composite(body) => Face::graph(body),
-            Kind::Loop { body, condition, .. } => {
+            ModuleKind::Task(spec) => Face { inputs: (&spec.inputs).into(), outputs: (&spec.outputs).into() },
+            ModuleKind::Constant(port, _) => {
+                Face { inputs: Cow::default(), outputs: std::slice::from_ref(port).into() }
+            }
+            ModuleKind::Composite(body) => Face::graph(body),
+            ModuleKind::Loop { body, condition, .. } => {
                 let outputs = body.outputs.iter().filter(|port| port.name != *condition).cloned();
                 Face { inputs: (&body.inputs).into(), outputs: outputs.collect() }
             }
-            Kind::Each { body, over, .. } => each(body, over),
-            Kind::Choice { arms } => Face { inputs: choice_inputs(arms).into(), outputs: choice_outputs(arms).into() },
-            Kind::Call { flow } => Face::graph(library.flows.get(flow)?),
+            ModuleKind::Each { body, over, .. } => each(body, over),
+            ModuleKind::Choice { arms } => {
+                Face { inputs: choice_inputs(arms).into(), outputs: choice_outputs(arms).into() }
+            }
+            ModuleKind::Call { flow } => Face::graph(library.flows.get(flow)?),
         })
     }
 

@@ -1,7 +1,7 @@
 //! One graph: its names, its connections, that everything is fed, and that nothing goes round.
 
 use super::{
-    Named, Report, What,
+    MistakeKind, MistakeList, NameRole,
     components::{components, cycle, is_cycle},
     face::Face,
     names::{is_name, meant},
@@ -9,7 +9,7 @@ use super::{
 };
 use crate::{
     limits::MODULE_PORTS_MAX,
-    model::{Connection, Endpoint, Graph, Library, Origin, Port, Type},
+    model::{Connection, Endpoint, Graph, Library, Port, SourceLocation, Type},
 };
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
@@ -38,55 +38,58 @@ enum End<'a> {
 
 impl Checked<'_> {
     /// Says all that is wrong with it and with what is inside.
-    pub(super) fn check(&self, report: &mut Report) {
+    pub(super) fn check(&self, mistakes: &mut MistakeList) {
         let faces: Vec<_> = self.graph.modules.iter().map(|module| Face::of(self.library, module)).collect();
-        check_ports(&self.graph.inputs, &self.graph.outputs, self.place, None, report);
-        self.modules(report);
+        check_ports(&self.graph.inputs, &self.graph.outputs, self.place, None, mistakes);
+        self.modules(mistakes);
         let siblings = Siblings::of(self.graph);
-        self.connections(&siblings, &faces, report);
-        self.all_fed(&siblings, &faces, report);
-        self.cycles(&siblings, report);
+        self.connections(&siblings, &faces, mistakes);
+        self.all_fed(&siblings, &faces, mistakes);
+        self.cycles(&siblings, mistakes);
         for module in &self.graph.modules {
-            self.module(module, &format!("{}/{}", self.place, module.name), report);
+            self.module(module, &format!("{}/{}", self.place, module.name), mistakes);
         }
     }
 
-    fn modules(&self, report: &mut Report) {
+    fn modules(&self, mistakes: &mut MistakeList) {
         let modules = &self.graph.modules;
-        let most = report.graph_modules_max;
+        let most = mistakes.graph_modules_max;
         if modules.len() > most {
-            report.too_many("modules", self.place, modules.len() as u64, most as u64, None);
+            mistakes.too_many("modules", self.place, modules.len() as u64, most as u64, None);
         }
         let mut seen = HashSet::with_capacity(modules.len());
         for module in modules {
             let address = || format!("{}/{}", self.place, module.name);
             if !is_name(&module.name) {
-                report.bad_name(Named::Module, &module.name, address(), module.origin.as_ref());
+                mistakes.bad_name(NameRole::Module, &module.name, address(), module.origin.as_ref());
             }
             if !seen.insert(&module.name) {
-                let what =
-                    What::DuplicateName { named: Named::Module, name: module.name.clone(), of: or_root(self.place) };
-                report.add(what, address(), module.origin.as_ref(), None);
+                let what = MistakeKind::DuplicateName {
+                    named: NameRole::Module,
+                    name: module.name.clone(),
+                    of: or_root(self.place),
+                };
+                mistakes.add(what, address(), module.origin.as_ref(), None);
             }
         }
     }
 
-    fn connections(&self, siblings: &Siblings<'_>, faces: &[Option<Face<'_>>], report: &mut Report) {
+    fn connections(&self, siblings: &Siblings<'_>, faces: &[Option<Face<'_>>], mistakes: &mut MistakeList) {
         let mut fed = HashSet::with_capacity(self.graph.connections.len());
         for connection in &self.graph.connections {
-            let from = self.end(siblings, faces, connection, true, report);
-            let to = self.end(siblings, faces, connection, false, report);
+            let from = self.end(siblings, faces, connection, true, mistakes);
+            let to = self.end(siblings, faces, connection, false, mistakes);
             if let End::Port(_) = to
                 && !fed.insert(&connection.to)
             {
                 let (of, address) = self.addresses(&connection.to);
-                let what = What::ConnectedTwice { port: connection.to.port.clone(), of };
-                report.add(what, address, connection.origin.as_ref(), None);
+                let what = MistakeKind::ConnectedTwice { port: connection.to.port.clone(), of };
+                mistakes.add(what, address, connection.origin.as_ref(), None);
             }
             if let (End::Port(from), End::Port(to)) = (from, to)
                 && !to.ty.accepts(&from.ty)
             {
-                self.mismatch(connection, from, to, report);
+                self.mismatch(connection, from, to, mistakes);
             }
         }
     }
@@ -102,7 +105,7 @@ impl Checked<'_> {
         }
     }
 
-    fn mismatch(&self, connection: &Connection, from: &Port, to: &Port, report: &mut Report) {
+    fn mismatch(&self, connection: &Connection, from: &Port, to: &Port, mistakes: &mut MistakeList) {
         let (of, address) = self.addresses(&connection.to);
         let hint = match (&to.ty, &from.ty) {
             (Type::List(inner), given) if inner.accepts(given) => {
@@ -116,14 +119,14 @@ impl Checked<'_> {
             }
             _ => String::new(),
         };
-        let what = What::Mismatch {
+        let what = MistakeKind::Mismatch {
             port: to.name.clone(),
             of,
             takes: to.ty.clone(),
             from: self.addresses(&connection.from).1,
             gives: from.ty.clone(),
         };
-        report.add(what, address, connection.origin.as_ref(), (!hint.is_empty()).then_some(hint));
+        mistakes.add(what, address, connection.origin.as_ref(), (!hint.is_empty()).then_some(hint));
     }
 
     fn end<'b>(
@@ -132,21 +135,21 @@ impl Checked<'_> {
         faces: &'b [Option<Face<'_>>],
         connection: &Connection,
         is_start: bool,
-        report: &mut Report,
+        mistakes: &mut MistakeList,
     ) -> End<'b> {
         let endpoint = if is_start { &connection.from } else { &connection.to };
         let origin = connection.origin.as_ref();
         let (ports, others, named) = match &endpoint.module {
-            None if is_start => (&self.graph.inputs[..], &self.graph.outputs[..], Named::Input),
-            None => (&self.graph.outputs[..], &self.graph.inputs[..], Named::Output),
+            None if is_start => (&self.graph.inputs[..], &self.graph.outputs[..], NameRole::Input),
+            None => (&self.graph.outputs[..], &self.graph.inputs[..], NameRole::Output),
             Some(module) => match siblings.index(module).map(|at| &faces[at]) {
-                Some(Some(face)) if is_start => (&face.outputs[..], &face.inputs[..], Named::Output),
-                Some(Some(face)) => (&face.inputs[..], &face.outputs[..], Named::Input),
+                Some(Some(face)) if is_start => (&face.outputs[..], &face.inputs[..], NameRole::Output),
+                Some(Some(face)) => (&face.inputs[..], &face.outputs[..], NameRole::Input),
                 Some(None) => return End::Unclear,
                 None => {
                     let hint = meant(module, self.graph.modules.iter().map(|module| module.name.as_str()));
-                    let what = What::UnknownModule { module: module.clone(), of: or_root(self.place) };
-                    report.add(what, self.addresses(endpoint).1, origin, hint);
+                    let what = MistakeKind::UnknownModule { module: module.clone(), of: or_root(self.place) };
+                    mistakes.add(what, self.addresses(endpoint).1, origin, hint);
                     return End::Nothing;
                 }
             },
@@ -162,12 +165,12 @@ impl Checked<'_> {
             false => meant(&endpoint.port, ports.iter().map(|port| port.name.as_str())),
         };
         let (of, address) = self.addresses(endpoint);
-        report.add(What::UnknownPort { named, port: endpoint.port.clone(), of }, address, origin, hint);
+        mistakes.add(MistakeKind::UnknownPort { named, port: endpoint.port.clone(), of }, address, origin, hint);
         End::Nothing
     }
 
     /// Everything that must be fed is.
-    fn all_fed(&self, siblings: &Siblings<'_>, faces: &[Option<Face<'_>>], report: &mut Report) {
+    fn all_fed(&self, siblings: &Siblings<'_>, faces: &[Option<Face<'_>>], mistakes: &mut MistakeList) {
         for (at, (module, face)) in self.graph.modules.iter().zip(faces).enumerate() {
             let inputs = face.iter().flat_map(|face| face.inputs.iter());
             for port in inputs.filter(|port| !matches!(port.ty, Type::Option(_))) {
@@ -176,8 +179,8 @@ impl Checked<'_> {
                     let of = format!("{}/{}", self.place, module.name);
                     let address = format!("{of}:{}", port.name);
                     let hint = format!("it takes {}", port.ty);
-                    report.add(
-                        What::Unconnected { port: port.name.clone(), of },
+                    mistakes.add(
+                        MistakeKind::Unconnected { port: port.name.clone(), of },
                         address,
                         module.origin.as_ref(),
                         Some(hint),
@@ -190,12 +193,12 @@ impl Checked<'_> {
             if wanted && siblings.feeding.of(None, &port.name).is_none() {
                 let of = or_root(self.place);
                 let address = format!("{of}:{}", port.name);
-                report.add(What::OutputUnconnected { port: port.name.clone(), of }, address, None, None);
+                mistakes.add(MistakeKind::OutputUnconnected { port: port.name.clone(), of }, address, None, None);
             }
         }
     }
 
-    fn cycles(&self, siblings: &Siblings<'_>, report: &mut Report) {
+    fn cycles(&self, siblings: &Siblings<'_>, mistakes: &mut MistakeList) {
         let mut cyclic: Vec<_> = components(&siblings.feeds);
         cyclic.retain(|component| is_cycle(&siblings.feeds, component));
         cyclic.sort();
@@ -205,7 +208,7 @@ impl Checked<'_> {
             let modules = round.iter().chain(&round[..1]).map(name).collect();
             let origin = self.graph.modules[round[0]].origin.as_ref();
             let hint = "what goes round is a loop, with carried ports";
-            report.add(What::Cycle { modules }, name(&round[0]), origin, Some(hint.to_owned()));
+            mistakes.add(MistakeKind::Cycle { modules }, name(&round[0]), origin, Some(hint.to_owned()));
         }
     }
 }
@@ -215,24 +218,24 @@ pub(super) fn check_ports(
     inputs: &[Port],
     outputs: &[Port],
     place: &str,
-    origin: Option<&Origin>,
-    report: &mut Report,
+    origin: Option<&SourceLocation>,
+    mistakes: &mut MistakeList,
 ) {
-    for (ports, named, what) in [(inputs, Named::Input, "inputs"), (outputs, Named::Output, "outputs")] {
+    for (ports, named, what) in [(inputs, NameRole::Input, "inputs"), (outputs, NameRole::Output, "outputs")] {
         if ports.len() > MODULE_PORTS_MAX {
-            report.too_many(what, place, ports.len() as u64, MODULE_PORTS_MAX as u64, origin);
+            mistakes.too_many(what, place, ports.len() as u64, MODULE_PORTS_MAX as u64, origin);
         }
         let mut seen = BTreeMap::new();
         for port in ports {
             let address = || format!("{}:{}", or_root(place), port.name);
             if !is_name(&port.name) {
-                report.bad_name(named, &port.name, address(), origin);
+                mistakes.bad_name(named, &port.name, address(), origin);
             }
             let count = seen.entry(&port.name).or_insert(0);
             *count += 1;
             if *count == 2 {
-                let what = What::DuplicateName { named, name: port.name.clone(), of: or_root(place) };
-                report.add(what, address(), origin, None);
+                let what = MistakeKind::DuplicateName { named, name: port.name.clone(), of: or_root(place) };
+                mistakes.add(what, address(), origin, None);
             }
         }
     }

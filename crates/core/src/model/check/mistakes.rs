@@ -1,18 +1,18 @@
-//! What can be wrong with a flow: each kind with its code, the sentence that says it, where it is, and what may help.
+//! The mistakes a flow can have: each kind with its code, the sentence that says it, where it is, and what may help.
 
-use crate::model::{Origin, Type};
+use crate::model::{SourceLocation, Type};
 use std::fmt;
 
 /// Something wrong with a flow.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mistake {
-    /// What is wrong.
-    pub what: What,
+    /// The kind of mistake.
+    pub what: MistakeKind,
     /// Where: a module `/align/sort`, or a port of it, `/align/sort:bam`.
     pub address: String,
     /// Where it was written down.
-    pub origin: Option<Origin>,
-    /// What may help.
+    pub origin: Option<SourceLocation>,
+    /// How to correct it.
     pub hint: Option<String>,
 }
 
@@ -22,9 +22,9 @@ pub struct Errors(pub Vec<Mistake>);
 
 impl std::error::Error for Errors {}
 
-/// What is named by a name.
+/// The role of a name in a flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Named {
+pub enum NameRole {
     /// A flow.
     Flow,
     /// A module.
@@ -40,19 +40,19 @@ pub enum Named {
 /// The kinds of mistake. `of` and `at` are addresses.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[expect(missing_docs, reason = "the sentences below say what the fields are")]
-pub enum What {
+pub enum MistakeKind {
     UnknownFlow { flow: String },
-    BadName { named: Named, name: String },
+    BadName { named: NameRole, name: String },
     Mismatch { port: String, of: String, takes: Type, from: String, gives: Type },
-    DuplicateName { named: Named, name: String, of: String },
+    DuplicateName { named: NameRole, name: String, of: String },
     UnknownModule { module: String, of: String },
-    UnknownPort { named: Named, port: String, of: String },
+    UnknownPort { named: NameRole, port: String, of: String },
     UnknownRequest { output: String },
     Unconnected { port: String, of: String },
     OutputUnconnected { port: String, of: String },
     ConnectedTwice { port: String, of: String },
     Cycle { modules: Vec<String> },
-    CarriedUnknown { named: Named, port: String, of: String },
+    CarriedUnknown { named: NameRole, port: String, of: String },
     CarriedTwice { port: String, of: String },
     CarriedMismatch { output: String, gives: Type, input: String, takes: Type, of: String },
     ConditionUnknown { condition: String, of: String },
@@ -74,117 +74,127 @@ pub enum What {
     TooMany { what: &'static str, of: String, found: u64, most: u64 },
 }
 
-impl What {
+impl MistakeKind {
     /// The same for ever: what people look up.
     pub fn code(&self) -> &'static str {
         match self {
-            What::UnknownFlow { .. } => "OF0010",
-            What::BadName { .. } => "OF0011",
-            What::Mismatch { .. } => "OF0012",
-            What::DuplicateName { .. } => "OF0013",
-            What::UnknownModule { .. } => "OF0014",
-            What::UnknownPort { .. } => "OF0015",
-            What::UnknownRequest { .. } => "OF0016",
-            What::Unconnected { .. } => "OF0017",
-            What::OutputUnconnected { .. } => "OF0018",
-            What::ConnectedTwice { .. } => "OF0019",
-            What::Cycle { .. } => "OF0020",
-            What::CarriedUnknown { .. } => "OF0021",
-            What::CarriedTwice { .. } => "OF0022",
-            What::CarriedMismatch { .. } => "OF0023",
-            What::ConditionUnknown { .. } => "OF0024",
-            What::ConditionNotBool { .. } => "OF0025",
-            What::ConditionUnconnected { .. } => "OF0026",
-            What::OverNothing { .. } => "OF0027",
-            What::OverUnknown { .. } => "OF0028",
-            What::OverTwice { .. } => "OF0029",
-            What::NoConcurrency { .. } => "OF0030",
-            What::NoArms { .. } => "OF0031",
-            What::GuardNotBool { .. } => "OF0032",
-            What::DefaultNotLast { .. } => "OF0033",
-            What::ArmsTake { .. } => "OF0034",
-            What::ArmsGive { .. } => "OF0035",
-            What::ErrorTaken { .. } => "OF0036",
-            What::BadDepends { .. } => "OF0037",
-            What::NoAttempts { .. } => "OF0038",
-            What::Endless { .. } => "OF0039",
-            What::TooMany { .. } => "OF0040",
+            MistakeKind::UnknownFlow { .. } => "OF0010",
+            MistakeKind::BadName { .. } => "OF0011",
+            MistakeKind::Mismatch { .. } => "OF0012",
+            MistakeKind::DuplicateName { .. } => "OF0013",
+            MistakeKind::UnknownModule { .. } => "OF0014",
+            MistakeKind::UnknownPort { .. } => "OF0015",
+            MistakeKind::UnknownRequest { .. } => "OF0016",
+            MistakeKind::Unconnected { .. } => "OF0017",
+            MistakeKind::OutputUnconnected { .. } => "OF0018",
+            MistakeKind::ConnectedTwice { .. } => "OF0019",
+            MistakeKind::Cycle { .. } => "OF0020",
+            MistakeKind::CarriedUnknown { .. } => "OF0021",
+            MistakeKind::CarriedTwice { .. } => "OF0022",
+            MistakeKind::CarriedMismatch { .. } => "OF0023",
+            MistakeKind::ConditionUnknown { .. } => "OF0024",
+            MistakeKind::ConditionNotBool { .. } => "OF0025",
+            MistakeKind::ConditionUnconnected { .. } => "OF0026",
+            MistakeKind::OverNothing { .. } => "OF0027",
+            MistakeKind::OverUnknown { .. } => "OF0028",
+            MistakeKind::OverTwice { .. } => "OF0029",
+            MistakeKind::NoConcurrency { .. } => "OF0030",
+            MistakeKind::NoArms { .. } => "OF0031",
+            MistakeKind::GuardNotBool { .. } => "OF0032",
+            MistakeKind::DefaultNotLast { .. } => "OF0033",
+            MistakeKind::ArmsTake { .. } => "OF0034",
+            MistakeKind::ArmsGive { .. } => "OF0035",
+            MistakeKind::ErrorTaken { .. } => "OF0036",
+            MistakeKind::BadDepends { .. } => "OF0037",
+            MistakeKind::NoAttempts { .. } => "OF0038",
+            MistakeKind::Endless { .. } => "OF0039",
+            MistakeKind::TooMany { .. } => "OF0040",
         }
     }
 }
 
-impl fmt::Display for Named {
+impl fmt::Display for NameRole {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Named::Flow => "flow",
-            Named::Module => "module",
-            Named::Arm => "arm",
-            Named::Input => "input",
-            Named::Output => "output",
+            NameRole::Flow => "flow",
+            NameRole::Module => "module",
+            NameRole::Arm => "arm",
+            NameRole::Input => "input",
+            NameRole::Output => "output",
         })
     }
 }
 
-impl fmt::Display for What {
+impl fmt::Display for MistakeKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            What::UnknownFlow { flow } => write!(f, "there is no flow `{flow}`"),
-            What::BadName { named: named @ (Named::Flow | Named::Module), name } => {
+            MistakeKind::UnknownFlow { flow } => write!(f, "there is no flow `{flow}`"),
+            MistakeKind::BadName { named: named @ (NameRole::Flow | NameRole::Module), name } => {
                 write!(f, "`{name}` cannot be the name of a {named}")
             }
-            What::BadName { named, name } => write!(f, "`{name}` cannot be the name of an {named}"),
-            What::Mismatch { port, of, takes, from, gives } => {
+            MistakeKind::BadName { named, name } => write!(f, "`{name}` cannot be the name of an {named}"),
+            MistakeKind::Mismatch { port, of, takes, from, gives } => {
                 write!(f, "port `{port}` of {of} takes {takes}, but {from} gives {gives}")
             }
-            What::DuplicateName { named, name, of } => write!(f, "{of} has more than one {named} `{name}`"),
-            What::UnknownModule { module, of } => write!(f, "there is no module `{module}` in {of}"),
-            What::UnknownPort { named, port, of } => write!(f, "{of} has no {named} `{port}`"),
-            What::UnknownRequest { output } => write!(f, "the flow has no output `{output}` to ask for"),
-            What::Unconnected { port, of } => write!(f, "nothing is connected to input `{port}` of {of}"),
-            What::OutputUnconnected { port, of } => write!(f, "nothing gives output `{port}` of {of}"),
-            What::ConnectedTwice { port, of } => write!(f, "more than one connection leads to port `{port}` of {of}"),
-            What::Cycle { modules } => write!(f, "these wait for each other for ever: {}", modules.join(" -> ")),
-            What::CarriedUnknown { named, port, of } => {
+            MistakeKind::DuplicateName { named, name, of } => write!(f, "{of} has more than one {named} `{name}`"),
+            MistakeKind::UnknownModule { module, of } => write!(f, "there is no module `{module}` in {of}"),
+            MistakeKind::UnknownPort { named, port, of } => write!(f, "{of} has no {named} `{port}`"),
+            MistakeKind::UnknownRequest { output } => write!(f, "the flow has no output `{output}` to ask for"),
+            MistakeKind::Unconnected { port, of } => write!(f, "nothing is connected to input `{port}` of {of}"),
+            MistakeKind::OutputUnconnected { port, of } => write!(f, "nothing gives output `{port}` of {of}"),
+            MistakeKind::ConnectedTwice { port, of } => {
+                write!(f, "more than one connection leads to port `{port}` of {of}")
+            }
+            MistakeKind::Cycle { modules } => write!(f, "these wait for each other for ever: {}", modules.join(" -> ")),
+            MistakeKind::CarriedUnknown { named, port, of } => {
                 write!(f, "loop {of} carries `{port}`, but its body has no such {named}")
             }
-            What::CarriedTwice { port, of } => write!(f, "loop {of} carries more than one output to input `{port}`"),
-            What::CarriedMismatch { output, gives, input, takes, of } => {
+            MistakeKind::CarriedTwice { port, of } => {
+                write!(f, "loop {of} carries more than one output to input `{port}`")
+            }
+            MistakeKind::CarriedMismatch { output, gives, input, takes, of } => {
                 write!(f, "loop {of} carries `{output}`, {gives}, to `{input}`, which takes {takes}")
             }
-            What::ConditionUnknown { condition, of } => {
+            MistakeKind::ConditionUnknown { condition, of } => {
                 write!(f, "loop {of} goes on while `{condition}`, but its body has no such output")
             }
-            What::ConditionNotBool { condition, of, gives } => {
+            MistakeKind::ConditionNotBool { condition, of, gives } => {
                 write!(f, "loop {of} goes on while `{condition}`, which is {gives}, not bool")
             }
-            What::ConditionUnconnected { condition, of } => {
+            MistakeKind::ConditionUnconnected { condition, of } => {
                 write!(f, "loop {of} goes on while `{condition}`, but nothing gives it")
             }
-            What::OverNothing { of } => write!(f, "each {of} goes over nothing"),
-            What::OverUnknown { port, of } => write!(f, "each {of} goes over `{port}`, but its body has no such input"),
-            What::OverTwice { port, of } => write!(f, "each {of} names `{port}` twice"),
-            What::NoConcurrency { of } => write!(f, "each {of} lets no element run"),
-            What::NoArms { of } => write!(f, "choice {of} has no arms"),
-            What::GuardNotBool { guard, of, takes } => {
+            MistakeKind::OverNothing { of } => write!(f, "each {of} goes over nothing"),
+            MistakeKind::OverUnknown { port, of } => {
+                write!(f, "each {of} goes over `{port}`, but its body has no such input")
+            }
+            MistakeKind::OverTwice { port, of } => write!(f, "each {of} names `{port}` twice"),
+            MistakeKind::NoConcurrency { of } => write!(f, "each {of} lets no element run"),
+            MistakeKind::NoArms { of } => write!(f, "choice {of} has no arms"),
+            MistakeKind::GuardNotBool { guard, of, takes } => {
                 write!(f, "guard `{guard}` of choice {of} is also an input of type {takes}, not bool")
             }
-            What::DefaultNotLast { arm, of } => {
+            MistakeKind::DefaultNotLast { arm, of } => {
                 write!(f, "arm `{arm}` of choice {of} has no guard, so those after it are never taken")
             }
-            What::ArmsTake { port, of, one, other } => {
+            MistakeKind::ArmsTake { port, of, one, other } => {
                 write!(f, "input `{port}` of choice {of} is {one} in one arm and {other} in another")
             }
-            What::ArmsGive { port, of, one, other } => {
+            MistakeKind::ArmsGive { port, of, one, other } => {
                 write!(f, "output `{port}` of choice {of} is {one} in one arm and {other} in another")
             }
-            What::ErrorTaken { of } => {
+            MistakeKind::ErrorTaken { of } => {
                 write!(f, "{of} is an attempt, so its output `error` is taken, but it has one of its own")
             }
-            What::BadDepends { of } => write!(f, "task {of} says its outputs depend on ports that it does not have"),
-            What::NoAttempts { of } => write!(f, "task {of} may be tried 0 times, so it never runs"),
-            What::Endless { flows } if flows.len() == 1 => write!(f, "flow `{}` calls itself for ever", flows[0]),
-            What::Endless { flows } => write!(f, "flows `{}` call each other for ever", flows.join("`, `")),
-            What::TooMany { what, of, found, most } => write!(f, "{of} has {found} {what}; {most} is the most"),
+            MistakeKind::BadDepends { of } => {
+                write!(f, "task {of} says its outputs depend on ports that it does not have")
+            }
+            MistakeKind::NoAttempts { of } => write!(f, "task {of} may be tried 0 times, so it never runs"),
+            MistakeKind::Endless { flows } if flows.len() == 1 => {
+                write!(f, "flow `{}` calls itself for ever", flows[0])
+            }
+            MistakeKind::Endless { flows } => write!(f, "flows `{}` call each other for ever", flows.join("`, `")),
+            MistakeKind::TooMany { what, of, found, most } => write!(f, "{of} has {found} {what}; {most} is the most"),
         }
     }
 }
@@ -192,7 +202,7 @@ impl fmt::Display for What {
 impl fmt::Display for Mistake {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "error[{}]: {}", self.what.code(), self.what)?;
-        if let Some(Origin { file, line, column }) = &self.origin {
+        if let Some(SourceLocation { file, line, column }) = &self.origin {
             write!(f, "\n  --> {file}:{line}:{column}")?;
         }
         if let Some(hint) = &self.hint {

@@ -8,7 +8,7 @@
 use crate::model::{
     Block, Program, Source,
     check::components::{components, is_cycle},
-    program::{Op, PortIndex},
+    program::{NodeOp, PortIndex},
 };
 use blake3::Hasher;
 
@@ -44,7 +44,7 @@ fn number(hasher: &mut Hasher, number: usize) {
 /// What really gives something: relays change nothing.
 fn behind(block: &Block, mut source: Source) -> Source {
     while let Source::Node(node, _) = source
-        && block.nodes[node as usize].op == Op::Relay
+        && block.nodes[node as usize].op == NodeOp::Relay
     {
         source = block.nodes[node as usize].inputs[0];
     }
@@ -62,7 +62,7 @@ fn of(program: &Program, block: &Block, digests: &[Digest]) -> Digest {
         let name = *node(fresh.clone(), program, block, at, digests, by_name).finalize().as_bytes();
         names.push(name);
     }
-    let mut order: Vec<_> = (0..names.len()).filter(|at| block.nodes[*at].op != Op::Relay).collect();
+    let mut order: Vec<_> = (0..names.len()).filter(|at| block.nodes[*at].op != NodeOp::Relay).collect();
     order.sort_by_key(|at| (names[*at], *at));
     let mut numbers = vec![0; names.len()];
     order.iter().enumerate().for_each(|(number, at)| numbers[*at] = number);
@@ -104,39 +104,39 @@ fn node(
     hasher
 }
 
-fn op(program: &Program, op: &Op, digests: &[Digest], hasher: &mut Hasher) {
+fn op(program: &Program, op: &NodeOp, digests: &[Digest], hasher: &mut Hasher) {
     match op {
-        Op::Task(at) => {
+        NodeOp::Task(at) => {
             text(hasher, "task");
             task(program, *at, hasher);
         }
-        Op::Fused(tasks) => {
+        NodeOp::Fused(tasks) => {
             text(hasher, "fused");
             for fused in tasks {
                 task(program, fused.task, hasher);
                 text(hasher, &format!("{:?} {:?}", fused.inputs, fused.outputs));
             }
         }
-        Op::Relay => text(hasher, "relay"),
-        Op::Each { body, .. } => {
+        NodeOp::Relay => text(hasher, "relay"),
+        NodeOp::Each { body, .. } => {
             text(hasher, "each");
             hasher.update(&digests[*body as usize]);
         }
-        Op::Loop { body, carried } => {
+        NodeOp::Loop { body, carried } => {
             text(hasher, "loop");
             hasher.update(&digests[*body as usize]);
             for (output, input) in carried {
                 ports(hasher, &[*output, *input]);
             }
         }
-        Op::Choice { arms } => {
+        NodeOp::Choice { arms } => {
             text(hasher, "choice");
             for arm in arms {
                 ports(hasher, &[PortIndex::from(arm.guard.is_some()), arm.guard.unwrap_or_default()]);
                 hasher.update(&digests[arm.body as usize]);
             }
         }
-        Op::Call { body } => {
+        NodeOp::Call { body } => {
             text(hasher, "call");
             hasher.update(&digests[*body as usize]);
         }

@@ -3,10 +3,11 @@
 
 use crate::{
     model::{
-        Arm, Block, BlockInput, BlockOutput, Graph, Library, Module, Node, Port, Program, Segment, Source, TaskSpec,
+        Arm, Block, BlockInput, BlockOutput, Graph, Library, Module, Node, PathSegment, Port, Program, Source,
+        TaskSpec,
         check::{calls::Calls, face::Face, siblings::Siblings},
-        graph::Kind,
-        program::{BlockIndex, NodeIndex, Op, PortIndex, ProgramArm},
+        graph::ModuleKind,
+        program::{BlockIndex, NodeIndex, NodeOp, PortIndex, ProgramArm},
     },
     payload::{Digest, Payload},
 };
@@ -61,12 +62,12 @@ fn placeholder() -> Block {
     Block { inputs: vec![], outputs: vec![], nodes: vec![], digest: [0; 32] }
 }
 
-fn below(path: &[Segment], more: impl IntoIterator<Item = Segment>) -> Vec<Segment> {
+fn below(path: &[PathSegment], more: impl IntoIterator<Item = PathSegment>) -> Vec<PathSegment> {
     path.iter().cloned().chain(more).collect()
 }
 
-fn name(name: &str) -> Segment {
-    Segment::Name(name.to_owned())
+fn name(name: &str) -> PathSegment {
+    PathSegment::Name(name.to_owned())
 }
 
 fn inputs(count: usize) -> Vec<Source> {
@@ -87,13 +88,13 @@ impl<'a> Flattener<'a> {
     }
 
     /// A block of its own for a graph; inputs named in `varying` differ between instances.
-    fn block(&mut self, graph: &'a Graph, path: &[Segment], varying: &[&str]) -> BlockIndex {
+    fn block(&mut self, graph: &'a Graph, path: &[PathSegment], varying: &[&str]) -> BlockIndex {
         let index = self.reserve();
         self.program.blocks[index as usize] = self.draft(graph, path, varying);
         index
     }
 
-    fn draft(&mut self, graph: &'a Graph, path: &[Segment], varying: &[&str]) -> Block {
+    fn draft(&mut self, graph: &'a Graph, path: &[PathSegment], varying: &[&str]) -> Block {
         let mut block = placeholder();
         let input = |port: &Port| BlockInput { port: port.clone(), varying: varying.contains(&port.name.as_str()) };
         block.inputs = graph.inputs.iter().map(input).collect();
@@ -104,7 +105,7 @@ impl<'a> Flattener<'a> {
     }
 
     /// Puts the modules of `graph` into `block`, and says what gives the graph's outputs.
-    fn graph(&mut self, block: &mut Block, graph: &'a Graph, path: &[Segment], given: &[Source]) -> Vec<Source> {
+    fn graph(&mut self, block: &mut Block, graph: &'a Graph, path: &[PathSegment], given: &[Source]) -> Vec<Source> {
         let siblings = Siblings::of(graph);
         let order = siblings.order();
         let feeding = siblings.into_feeding();
@@ -131,36 +132,36 @@ impl<'a> Flattener<'a> {
         block: &mut Block,
         module: &'a Module,
         face: &Face<'_>,
-        path: &[Segment],
+        path: &[PathSegment],
         sources: Vec<Source>,
     ) -> Vec<Source> {
         let here = below(path, [name(&module.name)]);
         let op = match &module.kind {
-            Kind::Constant(_, payload) => {
+            ModuleKind::Constant(_, payload) => {
                 return vec![Source::Constant(self.constant(payload)), Source::None];
             }
-            Kind::Composite(body) if !module.attempt => return self.graph(block, body, &here, &sources),
-            Kind::Call { flow } if !module.attempt && !self.recursive.contains(flow.as_str()) => {
+            ModuleKind::Composite(body) if !module.attempt => return self.graph(block, body, &here, &sources),
+            ModuleKind::Call { flow } if !module.attempt && !self.recursive.contains(flow.as_str()) => {
                 return self.graph(block, &self.library.flows[flow], &here, &sources);
             }
-            Kind::Composite(body) => Op::Call { body: self.block(body, &[], &[]) },
-            Kind::Call { flow } => Op::Call { body: self.flow(flow) },
-            Kind::Task(spec) => Op::Task(self.task(spec)),
-            Kind::Each { body, over, concurrency } => {
+            ModuleKind::Composite(body) => NodeOp::Call { body: self.block(body, &[], &[]) },
+            ModuleKind::Call { flow } => NodeOp::Call { body: self.flow(flow) },
+            ModuleKind::Task(spec) => NodeOp::Task(self.task(spec)),
+            ModuleKind::Each { body, over, concurrency } => {
                 let varying: Vec<_> = over.iter().map(String::as_str).collect();
-                let body = self.block(body, &below(&here, [Segment::Element]), &varying);
-                Op::Each { body, concurrency: *concurrency }
+                let body = self.block(body, &below(&here, [PathSegment::Element]), &varying);
+                NodeOp::Each { body, concurrency: *concurrency }
             }
-            Kind::Loop { body, carried, condition } => self.repeat(body, carried, condition, &here),
-            Kind::Choice { arms } => {
+            ModuleKind::Loop { body, carried, condition } => self.repeat(body, carried, condition, &here),
+            ModuleKind::Choice { arms } => {
                 let own = &face.outputs[..face.outputs.len() - usize::from(module.attempt)];
                 let arms = arms.iter().map(|arm| self.arm(arm, face, own, &here));
-                Op::Choice { arms: arms.collect() }
+                NodeOp::Choice { arms: arms.collect() }
             }
         };
         let node = block.nodes.len() as NodeIndex;
         let outputs = match op {
-            Op::Task(task) if !module.attempt => {
+            NodeOp::Task(task) if !module.attempt => {
                 self.outputs.entry(task).or_insert_with(|| (*face.outputs).into()).clone()
             }
             _ => (*face.outputs).into(),
@@ -170,9 +171,15 @@ impl<'a> Flattener<'a> {
     }
 
     /// The body of a loop gives the condition last.
-    fn repeat(&mut self, body: &'a Graph, carried: &[(String, String)], condition: &str, here: &[Segment]) -> Op {
+    fn repeat(
+        &mut self,
+        body: &'a Graph,
+        carried: &[(String, String)],
+        condition: &str,
+        here: &[PathSegment],
+    ) -> NodeOp {
         let varying: Vec<_> = carried.iter().map(|(_, input)| input.as_str()).collect();
-        let index = self.block(body, &below(here, [Segment::Iteration]), &varying);
+        let index = self.block(body, &below(here, [PathSegment::Iteration]), &varying);
         let block = &mut self.program.blocks[index as usize];
         let last = block.outputs.iter().position(|output| output.port.name == *condition);
         let last = block.outputs.remove(last.expect("checked: the condition is an output"));
@@ -181,11 +188,11 @@ impl<'a> Flattener<'a> {
         let pair = |(output, input): &(String, String)| {
             (at(&outputs, output.as_str()) as PortIndex, at(&body.inputs, input.as_str()) as PortIndex)
         };
-        Op::Loop { body: index, carried: carried.iter().map(pair).collect() }
+        NodeOp::Loop { body: index, carried: carried.iter().map(pair).collect() }
     }
 
     /// An arm takes and gives what the whole choice does.
-    fn arm(&mut self, arm: &'a Arm, face: &Face<'_>, outputs: &[Port], here: &[Segment]) -> ProgramArm {
+    fn arm(&mut self, arm: &'a Arm, face: &Face<'_>, outputs: &[Port], here: &[PathSegment]) -> ProgramArm {
         let index = self.reserve();
         let mut block = placeholder();
         block.inputs = face.inputs.iter().map(|port| BlockInput { port: port.clone(), varying: false }).collect();

@@ -3,7 +3,7 @@
 use crate::model::{
     Block, Program, Source,
     check::siblings::topological,
-    program::{BlockIndex, NodeIndex, Op},
+    program::{BlockIndex, NodeIndex, NodeOp},
 };
 use std::collections::BTreeMap;
 
@@ -45,11 +45,11 @@ pub(super) fn each_source(block: &mut Block, mut change: impl FnMut(&mut Source)
 }
 
 /// The blocks that an operation opens.
-pub(super) fn bodies(op: &mut Op) -> Vec<&mut BlockIndex> {
+pub(super) fn bodies(op: &mut NodeOp) -> Vec<&mut BlockIndex> {
     match op {
-        Op::Task(_) | Op::Fused(_) | Op::Relay => vec![],
-        Op::Each { body, .. } | Op::Loop { body, .. } | Op::Call { body } => vec![body],
-        Op::Choice { arms } => arms.iter_mut().map(|arm| &mut arm.body).collect(),
+        NodeOp::Task(_) | NodeOp::Fused(_) | NodeOp::Relay => vec![],
+        NodeOp::Each { body, .. } | NodeOp::Loop { body, .. } | NodeOp::Call { body } => vec![body],
+        NodeOp::Choice { arms } => arms.iter_mut().map(|arm| &mut arm.body).collect(),
     }
 }
 
@@ -78,7 +78,7 @@ pub(super) fn compact(program: &mut Program) {
     while let Some(index) = blocks.old.get(at).copied() {
         let mut block = old[index as usize].take().expect("every block is moved once");
         for node in &mut block.nodes {
-            if let Op::Task(task) = &mut node.op {
+            if let NodeOp::Task(task) = &mut node.op {
                 *task = tasks.get(*task);
             }
             bodies(&mut node.op).into_iter().for_each(|body| *body = blocks.get(*body));

@@ -9,8 +9,8 @@ use super::order::each_source;
 use crate::{
     limits::MODULE_PORTS_MAX,
     model::{
-        Block, BlockInput, Node, Place, Port, Program, Segment, Source,
-        program::{BlockIndex, NodeIndex, Op, PortIndex},
+        Block, BlockInput, InstancePath, Node, PathSegment, Port, Program, Source,
+        program::{BlockIndex, NodeIndex, NodeOp, PortIndex},
     },
 };
 
@@ -35,7 +35,7 @@ struct Pair {
 /// The body and concurrency of an each that may be joined with another.
 fn each(node: &Node) -> Option<(BlockIndex, Option<u32>)> {
     match node.op {
-        Op::Each { body, concurrency } if !node.attempt => Some((body, concurrency)),
+        NodeOp::Each { body, concurrency } if !node.attempt => Some((body, concurrency)),
         _ => None,
     }
 }
@@ -134,7 +134,7 @@ fn join(program: &mut Program, block: usize, pair: &Pair) {
     let own: Vec<_> = keep(first_node.outputs.to_vec(), &kept).collect();
     let joined = told_apart(&own, second_node.outputs.to_vec(), &second_node.path);
     first_node.outputs = own.into_iter().chain(joined).collect();
-    first_node.op = Op::Each { body: pair.bodies.0, concurrency: pair.concurrency };
+    first_node.op = NodeOp::Each { body: pair.bodies.0, concurrency: pair.concurrency };
 
     let block = &mut program.blocks[block];
     block.nodes[pair.first as usize] = first_node;
@@ -144,10 +144,10 @@ fn join(program: &mut Program, block: usize, pair: &Pair) {
 
 /// Outputs that move to another each, called by where they come from if it has one of their name: what a run holds is
 /// found again by the names of outputs.
-fn told_apart(own: &[Port], joined: Vec<Port>, path: &[Segment]) -> Vec<Port> {
+fn told_apart(own: &[Port], joined: Vec<Port>, path: &[PathSegment]) -> Vec<Port> {
     let is_taken = |name: &str| own.iter().any(|port| port.name == name);
     let apart = |port: Port| match is_taken(&port.name) {
-        true => Port { name: format!("{}:{}", Place::root().address(path), port.name), ..port },
+        true => Port { name: format!("{}:{}", InstancePath::root().address(path), port.name), ..port },
         false => port,
     };
     joined.into_iter().map(apart).collect()

@@ -9,7 +9,7 @@ mod rewrite;
 
 use crate::model::{
     Node, Program, Source, TaskSpec, Type,
-    program::{BlockIndex, Op},
+    program::{BlockIndex, NodeOp},
 };
 use std::collections::BTreeSet;
 
@@ -44,7 +44,7 @@ fn with_done(program: &Program) -> Vec<BTreeSet<usize>> {
     let mut keep = vec![BTreeSet::new(); program.blocks.len()];
     loop {
         let is_kept = |node: &Node| match &node.op {
-            Op::Task(task) => program.tasks[*task as usize].outputs.is_empty(),
+            NodeOp::Task(task) => program.tasks[*task as usize].outputs.is_empty(),
             op => bodies(op).iter().any(|body| !keep[*body as usize].is_empty()),
         };
         let nodes = |block: &crate::model::Block| {
@@ -60,11 +60,11 @@ fn with_done(program: &Program) -> Vec<BTreeSet<usize>> {
 }
 
 /// The blocks that an operation opens.
-pub(crate) fn bodies(op: &Op) -> Vec<BlockIndex> {
+pub(crate) fn bodies(op: &NodeOp) -> Vec<BlockIndex> {
     match op {
-        Op::Task(_) | Op::Fused(_) | Op::Relay => vec![],
-        Op::Each { body, .. } | Op::Loop { body, .. } | Op::Call { body } => vec![*body],
-        Op::Choice { arms } => arms.iter().map(|arm| arm.body).collect(),
+        NodeOp::Task(_) | NodeOp::Fused(_) | NodeOp::Relay => vec![],
+        NodeOp::Each { body, .. } | NodeOp::Loop { body, .. } | NodeOp::Call { body } => vec![*body],
+        NodeOp::Choice { arms } => arms.iter().map(|arm| arm.body).collect(),
     }
 }
 
@@ -145,7 +145,7 @@ impl Needs {
             for (output, needed) in self.outputs[at].iter_mut().zip(outputs) {
                 *output |= *needed || all;
             }
-            if let Op::Loop { carried, .. } = &node.op {
+            if let NodeOp::Loop { carried, .. } = &node.op {
                 if let Some(condition) = self.outputs[at].last_mut() {
                     *condition = true;
                 }
@@ -163,15 +163,15 @@ impl Needs {
 
     fn reads(&self, tasks: &[TaskSpec], node: &Node, outputs: &[bool], input: usize) -> bool {
         match &node.op {
-            Op::Task(task) => {
+            NodeOp::Task(task) => {
                 let spec = &tasks[*task as usize];
                 let must = !matches!(spec.inputs[input].ty, Type::Option(_)) || !outputs.contains(&true);
                 must || (0..outputs.len()).any(|output| outputs[output] && spec.depends(output, input))
             }
-            Op::Fused(_) | Op::Relay => true,
-            Op::Each { body, .. } => self.takes(*body, input),
-            Op::Loop { body, .. } | Op::Call { body } => self.inputs[*body as usize][input],
-            Op::Choice { arms } => {
+            NodeOp::Fused(_) | NodeOp::Relay => true,
+            NodeOp::Each { body, .. } => self.takes(*body, input),
+            NodeOp::Loop { body, .. } | NodeOp::Call { body } => self.inputs[*body as usize][input],
+            NodeOp::Choice { arms } => {
                 let guards = arms.iter().any(|arm| arm.guard.is_some_and(|guard| usize::from(guard) == input));
                 guards || arms.iter().any(|arm| self.inputs[arm.body as usize][input])
             }

@@ -5,8 +5,8 @@
 use crate::{
     limits::{FAN_OUT_MAX, HIDDEN_OUTPUTS_MAX},
     model::{
-        Block, BlockOutput, Node, Place, Port, Program, Segment, Source, Type,
-        program::{NodeIndex, Op, PortIndex},
+        Block, BlockOutput, InstancePath, Node, PathSegment, Port, Program, Source, Type,
+        program::{NodeIndex, NodeOp, PortIndex},
     },
     payload::Payload,
 };
@@ -45,19 +45,19 @@ fn hide(block: &mut Block) {
     }
     for node in unread {
         let (path, ty) = (&block.nodes[node as usize].path, block.nodes[node as usize].outputs[0].ty.clone());
-        let port = Port::new(format!("done:{}", Place::root().address(path)), ty);
+        let port = Port::new(format!("done:{}", InstancePath::root().address(path)), ty);
         block.outputs.push(BlockOutput { port, from: Source::Node(node, 0), hidden: true });
     }
 }
 
 /// The path of a sibling.
-fn beside(path: &[Segment], name: &str) -> Vec<Segment> {
+fn beside(path: &[PathSegment], name: &str) -> Vec<PathSegment> {
     let around = &path[..path.len().saturating_sub(1)];
-    around.iter().cloned().chain([Segment::Name(name.to_owned())]).collect()
+    around.iter().cloned().chain([PathSegment::Name(name.to_owned())]).collect()
 }
 
-fn relay_node(path: Vec<Segment>, ty: Type, inputs: Vec<Source>) -> Node {
-    Node { path, op: Op::Relay, inputs, outputs: [Port::new("value", ty)].into(), attempt: false, gate: None }
+fn relay_node(path: Vec<PathSegment>, ty: Type, inputs: Vec<Source>) -> Node {
+    Node { path, op: NodeOp::Relay, inputs, outputs: [Port::new("value", ty)].into(), attempt: false, gate: None }
 }
 
 /// Something that is brought.
@@ -155,7 +155,7 @@ impl Wide<'_> {
         if source.is_none() { Slot::Gate(relay) } else { Slot::Input(relay, 0) }
     }
 
-    fn path(&self, slot: Slot) -> &[Segment] {
+    fn path(&self, slot: Slot) -> &[PathSegment] {
         match slot {
             Slot::Input(node, _) | Slot::Gate(node) => &self.block.nodes[node as usize].path,
             Slot::Output(_) => &[],

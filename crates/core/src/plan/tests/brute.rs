@@ -2,7 +2,9 @@
 
 use super::late::run_late;
 use super::rng::Rng;
-use crate::plan::{Frontier, Graph, Missing, Order, Place, Policy, Resume, State, Vertex, VertexKind};
+use crate::plan::{
+    DependencyGraph, Frontier, MissingValues, Order, Policy, PortSource, Resume, Vertex, VertexKind, VertexState,
+};
 
 /// A set of vertices, or of places.
 pub(super) type Set = u32;
@@ -25,7 +27,7 @@ pub(super) struct Cut {
 
 /// A graph pruned to what is requested, in a form where its definition can be written down.
 pub(super) struct Small<'g> {
-    pub(super) graph: &'g Graph,
+    pub(super) graph: &'g DependencyGraph,
     requested: Vec<u32>,
     outputs: Set,
     modules: Set,
@@ -36,7 +38,7 @@ pub(super) struct Small<'g> {
 }
 
 impl<'g> Small<'g> {
-    pub(super) fn new(graph: &'g Graph, requested: &[u32]) -> Self {
+    pub(super) fn new(graph: &'g DependencyGraph, requested: &[u32]) -> Self {
         assert!(graph.vertices() <= 32, "too large to be small");
         let outputs = requested.iter().map(|at| bit(graph.vertex(VertexKind::Output(*at)))).fold(0, |a, b| a | b);
         let modules = (0..graph.vertices()).filter(|at| graph.is_module(*at)).map(bit).fold(0, |a, b| a | b);
@@ -148,7 +150,7 @@ impl<'g> Small<'g> {
         let new = self.descendants(runs | changed);
         let mut needed = self.outputs;
         for port in each(new) {
-            if let Some(Place::Port(module, _)) = self.graph.source(port) {
+            if let Some(PortSource::Port(module, _)) = self.graph.source(port) {
                 let from = bit(self.graph.vertex(VertexKind::Module(module)));
                 if runs & from == 0 {
                     return None;
@@ -161,7 +163,7 @@ impl<'g> Small<'g> {
     }
 
     /// Runs the algorithm itself, in an order and with delays by this seed.
-    pub(super) fn resume(&self, policy: Policy, seed: u64, changed: Set, has: Set) -> Result<Cut, Missing> {
+    pub(super) fn resume(&self, policy: Policy, seed: u64, changed: Set, has: Set) -> Result<Cut, MissingValues> {
         let changed: Vec<_> = each(changed).collect();
         let order = [Order::Fifo, Order::Lifo, Order::Seeded(seed)][seed as usize % 3];
         let resume = Resume::new(self.graph, policy, order, &changed, &self.requested);
@@ -175,16 +177,16 @@ impl<'g> Small<'g> {
         let in_state = |state| {
             (0..self.graph.vertices()).filter(|at| frontier.state(*at) == state).map(bit).fold(0, |all, at| all | at)
         };
-        let recompute = in_state(State::Recompute);
+        let recompute = in_state(VertexState::Recompute);
         let feeding: Set =
             each(recompute).filter_map(|port| self.graph.source_number(port)).map(bit).fold(0, |a, b| a | b);
         for module in 0..self.graph.modules() {
             for port in 0..self.graph.module_outputs(module) {
-                let feeds = feeding & bit(self.graph.place_number(Place::Port(module, port))) != 0;
+                let feeds = feeding & bit(self.graph.place_number(PortSource::Port(module, port))) != 0;
                 assert_eq!(frontier.delivers(module, port), feeds, "whether out-port {port} of {module} delivers");
             }
         }
-        Cut { frontier: in_state(State::Ready), recompute }
+        Cut { frontier: in_state(VertexState::Ready), recompute }
     }
 
     /// All of it for one set of facts: `places` have values (every port its source's).

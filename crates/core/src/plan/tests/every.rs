@@ -9,7 +9,7 @@ use super::{
     brute::{Set, Small},
     rng::long,
 };
-use crate::plan::{Builder, Graph, Place, Target};
+use crate::plan::{DependencyGraph, DependencyGraphBuilder, PortSource, PortTarget};
 
 /// What feeds an in-port, and which of its sub-module's out-ports depend on it.
 type Fed = (usize, u32);
@@ -24,9 +24,9 @@ struct Shapes<'v> {
     modules: u32,
     inputs: u32,
     outputs_max: u32,
-    places: Vec<Place>,
+    places: Vec<PortSource>,
     chosen: Vec<Module>,
-    visit: &'v mut dyn FnMut(&Graph),
+    visit: &'v mut dyn FnMut(&DependencyGraph),
 }
 
 impl Shapes<'_> {
@@ -48,7 +48,7 @@ impl Shapes<'_> {
 
     fn with(&mut self, outs: u32, ins: Vec<Fed>) {
         let (module, before) = (self.chosen.len() as u32, self.places.len());
-        self.places.extend((0..outs).map(|port| Place::Port(module, port)));
+        self.places.extend((0..outs).map(|port| PortSource::Port(module, port)));
         self.chosen.push(Module { outs, ins });
         self.next();
         self.chosen.pop();
@@ -72,8 +72,8 @@ impl Shapes<'_> {
         }
     }
 
-    fn build(&self, outputs: &[usize]) -> Graph {
-        let mut builder = Builder::new(self.inputs, outputs.len() as u32);
+    fn build(&self, outputs: &[usize]) -> DependencyGraph {
+        let mut builder = DependencyGraphBuilder::new(self.inputs, outputs.len() as u32);
         for (number, module) in (0..).zip(&self.chosen) {
             let depends = |out: u32| {
                 let on = (0..).zip(&module.ins).filter(|(_, fed)| fed.1 & (1 << out) != 0);
@@ -82,17 +82,17 @@ impl Shapes<'_> {
             let rows: Vec<_> = (0..module.outs).map(depends).collect();
             builder.module_with(module.ins.len() as u32, &rows);
             let feeds = (0..).zip(&module.ins);
-            feeds.for_each(|(port, fed)| builder.connect(self.places[fed.0], Target::Port(number, port)));
+            feeds.for_each(|(port, fed)| builder.connect(self.places[fed.0], PortTarget::Port(number, port)));
         }
         let feeds = (0..).zip(outputs);
-        feeds.for_each(|(output, at)| builder.connect(self.places[*at], Target::Output(output)));
+        feeds.for_each(|(output, at)| builder.connect(self.places[*at], PortTarget::Output(output)));
         builder.build()
     }
 }
 
-pub(super) fn every_graph(modules: u32, outputs_max: u32, mut visit: impl FnMut(&Graph)) {
+pub(super) fn every_graph(modules: u32, outputs_max: u32, mut visit: impl FnMut(&DependencyGraph)) {
     for inputs in 0..=2 {
-        let places = (0..inputs).map(Place::Input).collect();
+        let places = (0..inputs).map(PortSource::Input).collect();
         let visit = &mut visit;
         Shapes { modules, inputs, outputs_max, places, chosen: vec![], visit }.next();
     }
@@ -110,7 +110,7 @@ fn subsets(of: Set) -> impl Iterator<Item = Set> {
 
 /// Checks a graph with every set of changes and every set of values; of those `Consistent` is asked about, one in
 /// `stride`.
-fn check(graph: &Graph, stride: u64, count: &mut u64) {
+fn check(graph: &DependencyGraph, stride: u64, count: &mut u64) {
     let requested: Vec<_> = (0..graph.outputs()).collect();
     let small = Small::new(graph, &requested);
     let inputs: Set = (1 << graph.inputs()) - 1;

@@ -7,10 +7,10 @@ use super::{
 };
 use crate::{
     model::{
-        Block, BlockInput, BlockOutput, Effect, Node, Port, Program, Segment, Source, TaskSpec, Type,
-        program::{NodeIndex, Op},
+        Block, BlockInput, BlockOutput, Effect, Node, PathSegment, Port, Program, Source, TaskSpec, Type,
+        program::{NodeIndex, NodeOp},
     },
-    plan::{Fusion, Keys, fuse, fuse::FUSED_TASKS_MAX, still_valid},
+    plan::{Fusion, ProvenanceKeys, fuse, fuse::FUSED_TASKS_MAX, still_valid},
 };
 
 fn pure(name: &str, ins: usize) -> TaskSpec {
@@ -22,8 +22,8 @@ fn pure(name: &str, ins: usize) -> TaskSpec {
 /// A chain of so many tasks: x -> n0 -> n1 -> … -> p.
 fn chain(tasks: Vec<TaskSpec>) -> Program {
     let node = |at: usize| Node {
-        path: vec![Segment::Name(format!("n{at}"))],
-        op: Op::Task(at as u32),
+        path: vec![PathSegment::Name(format!("n{at}"))],
+        op: NodeOp::Task(at as u32),
         inputs: vec![if at == 0 { Source::Input(0) } else { Source::Node(at as NodeIndex - 1, 0) }],
         outputs: ports("o", 1).into(),
         attempt: false,
@@ -41,7 +41,7 @@ fn chain(tasks: Vec<TaskSpec>) -> Program {
 
 /// How many tasks each step of the root has.
 fn sizes(program: &Program) -> Vec<usize> {
-    let size = |node: &Node| if let Op::Fused(tasks) = &node.op { tasks.len() } else { 1 };
+    let size = |node: &Node| if let NodeOp::Fused(tasks) = &node.op { tasks.len() } else { 1 };
     program.blocks[0].nodes.iter().map(size).collect()
 }
 
@@ -116,8 +116,8 @@ fn a_diamond_inside_one_reader_is_one_step() {
 fn could_merge(program: &Program, block: &Block, producer: usize, consumer: usize) -> bool {
     let (from, to) = (&block.nodes[producer], &block.nodes[consumer]);
     let tasks = |node: &Node| match &node.op {
-        Op::Task(task) => vec![*task],
-        Op::Fused(tasks) => tasks.iter().map(|task| task.task).collect(),
+        NodeOp::Task(task) => vec![*task],
+        NodeOp::Fused(tasks) => tasks.iter().map(|task| task.task).collect(),
         _ => vec![],
     };
     let of = |node: &Node| tasks(node).into_iter().map(|task| &program.tasks[task as usize]).collect::<Vec<_>>();
@@ -158,7 +158,7 @@ fn fused_programs_compute_the_same_under_the_same_keys_and_nothing_more_can_be_f
             }
         }
         let digests = [Some([1; 32]), Some([2; 32])];
-        let (before, after) = (Keys::new(&program, 0, &digests), Keys::new(&fused, 0, &digests));
+        let (before, after) = (ProvenanceKeys::new(&program, 0, &digests), ProvenanceKeys::new(&fused, 0, &digests));
         let valid = still_valid((&program.blocks[0], &before), (&fused.blocks[0], &after));
         let outputs: usize = fused.blocks[0].nodes.iter().map(|node| node.outputs.len()).sum();
         assert_eq!(valid.len(), outputs, "seed {seed}: every value of the one is valid in the other");

@@ -5,7 +5,7 @@ use super::{
     notation::{Named, graph, graph_with},
     rng::Rng,
 };
-use crate::plan::{Frontier, Missing, Order, Policy, Resume, State, Vertex};
+use crate::plan::{Frontier, MissingValues, Order, Policy, Resume, Vertex, VertexState};
 use std::collections::BTreeSet;
 
 const WORKED: &str = "a->P.i; a->N.d; b->N.e; c->Q.o; N.f->P.j; N.g->P.k; N.h->Q.n; P.l->q; P.m->r; Q.p->s";
@@ -30,8 +30,8 @@ fn check(named: &Named, case: &Case<'_>, ready: &str, recompute: &str, deliverin
     let (changed, requested) = (named.inputs(case.changed), named.outputs(case.requested));
     let start = |order| Resume::new(&named.graph, Policy::Consistent, order, &changed, &requested);
     let verify = |frontier: &Frontier<'_>, how: &str| {
-        assert_eq!(named.in_state(frontier, State::Ready), set(ready), "ready, {how}");
-        assert_eq!(named.in_state(frontier, State::Recompute), set(recompute), "recompute, {how}");
+        assert_eq!(named.in_state(frontier, VertexState::Ready), set(ready), "ready, {how}");
+        assert_eq!(named.in_state(frontier, VertexState::Recompute), set(recompute), "recompute, {how}");
         assert_eq!(named.delivering(frontier), set(delivering), "W, {how}");
     };
     for order in [Order::Fifo, Order::Lifo].into_iter().chain((0..50).map(Order::Seeded)) {
@@ -109,18 +109,18 @@ fn all_that_is_missing_is_named_at_once() {
         resume.run(|vertex| has.contains(&named.name(vertex))).err()
     };
     for policy in [Policy::Consistent, Policy::Provenance] {
-        let these = |inputs: &str| Some(Missing { inputs: named.inputs(inputs), outputs: vec![] });
+        let these = |inputs: &str| Some(MissingValues { inputs: named.inputs(inputs), outputs: vec![] });
         assert_eq!(missing("", "", "p q", policy), these("x y"));
         assert_eq!(missing("x", "", "p q", policy), these("y"));
         assert_eq!(missing("", "x", "p q", policy), these("y"));
         assert_eq!(missing("", "x y", "p q", policy), None);
         assert_eq!(missing("", "", "r", policy), None);
     }
-    let mut unfed = crate::plan::Builder::new(0, 2);
+    let mut unfed = crate::plan::DependencyGraphBuilder::new(0, 2);
     unfed.module(0, 0);
     let unfed = unfed.build();
     let resume = Resume::new(&unfed, Policy::Consistent, Order::Fifo, &[], &[1]);
-    assert_eq!(resume.run(|_| false).err(), Some(Missing { inputs: vec![], outputs: vec![1] }));
+    assert_eq!(resume.run(|_| false).err(), Some(MissingValues { inputs: vec![], outputs: vec![1] }));
 }
 
 #[test]
@@ -155,7 +155,7 @@ fn provenance_answers_what_the_engine_must_answer() {
         let resume = Resume::new(&named.graph, Policy::Provenance, Order::Fifo, &changed, &requested);
         let has = |vertex| named.graph.value_at(vertex).is_some_and(|place| valid.contains(&named.place(place)));
         let frontier = resume.run(has).expect("nothing missing");
-        let ready = named.in_state(&frontier, State::Ready).into_iter().filter(|name| name.starts_with('/'));
+        let ready = named.in_state(&frontier, VertexState::Ready).into_iter().filter(|name| name.starts_with('/'));
         ready.collect::<Vec<_>>().join(" ")
     };
     let fork = "x->A.i; x->B.i; A.o->p; B.o->q";

@@ -4,7 +4,7 @@
 use crate::{
     model::{
         FusedSource, Program, Source,
-        program::{BlockIndex, Op},
+        program::{BlockIndex, NodeOp},
     },
     payload::Payload,
 };
@@ -84,11 +84,11 @@ pub(super) fn run(program: &Program, block: BlockIndex, inputs: &[Value]) -> Ins
     Instance { nodes, outputs }
 }
 
-fn operate(program: &Program, op: &Op, given: &[Value], outputs: usize) -> Vec<Value> {
+fn operate(program: &Program, op: &NodeOp, given: &[Value], outputs: usize) -> Vec<Value> {
     let body_of = |body: BlockIndex, given: &[Value]| run(program, body, given).outputs[..].to_vec();
     match op {
-        Op::Task(at) => task(program, *at, given, outputs),
-        Op::Fused(tasks) => {
+        NodeOp::Task(at) => task(program, *at, given, outputs),
+        NodeOp::Fused(tasks) => {
             let mut inner: Vec<Vec<Value>> = Vec::new();
             let mut all = vec![Value::None; outputs];
             for fused in tasks {
@@ -105,8 +105,8 @@ fn operate(program: &Program, op: &Op, given: &[Value], outputs: usize) -> Vec<V
             }
             all
         }
-        Op::Relay => vec![given[0].clone(); outputs],
-        Op::Each { body, .. } => {
+        NodeOp::Relay => vec![given[0].clone(); outputs],
+        NodeOp::Each { body, .. } => {
             let varying: Vec<_> = program.blocks[*body as usize].inputs.iter().map(|input| input.varying).collect();
             let lists: Vec<_> = given.iter().map(Value::elements).collect();
             let count = lists.iter().zip(&varying).filter(|(_, varies)| **varies).map(|(list, _)| list.len()).min();
@@ -119,7 +119,7 @@ fn operate(program: &Program, op: &Op, given: &[Value], outputs: usize) -> Vec<V
             let rows: Vec<_> = (0..count.unwrap_or(0)).map(element).collect();
             (0..outputs).map(|port| Value::List(rows.iter().map(|row| row[port].clone()).collect())).collect()
         }
-        Op::Loop { body, carried } => {
+        NodeOp::Loop { body, carried } => {
             let mut given = given.to_vec();
             for _ in 0..3 {
                 let gave = body_of(*body, &given);
@@ -132,11 +132,11 @@ fn operate(program: &Program, op: &Op, given: &[Value], outputs: usize) -> Vec<V
             }
             body_of(*body, &given)[..outputs].to_vec()
         }
-        Op::Choice { arms } => {
+        NodeOp::Choice { arms } => {
             let arm = arms.iter().find(|arm| arm.guard.is_none_or(|guard| given[usize::from(guard)].holds()));
             arm.map_or(vec![Value::None; outputs], |arm| body_of(arm.body, given)[..outputs].to_vec())
         }
-        Op::Call { body } => body_of(*body, given)[..outputs].to_vec(),
+        NodeOp::Call { body } => body_of(*body, given)[..outputs].to_vec(),
     }
 }
 

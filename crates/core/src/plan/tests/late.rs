@@ -1,14 +1,14 @@
 //! Answers that come late and out of order.
 
 use super::rng::Rng;
-use crate::plan::{Frontier, Missing, Resume, Vertex};
+use crate::plan::{Frontier, MissingValues, Resume, Vertex};
 
 /// Runs with answers held back by chance, and given in any order.
 pub(super) fn run_late<'g>(
     mut resume: Resume<'g>,
     rng: &mut Rng,
     has: impl Fn(Vertex) -> bool,
-) -> Result<Frontier<'g>, Missing> {
+) -> Result<Frontier<'g>, MissingValues> {
     let mut open = Vec::new();
     while let Some(questions) = resume.questions() {
         open.extend(questions);

@@ -9,15 +9,15 @@ use super::{
     rng::{Rng, seeds},
     sampled::{random, requested},
 };
-use crate::plan::{Graph, Order, Place, Policy, Resume, Target, VertexKind};
+use crate::plan::{DependencyGraph, Order, Policy, PortSource, PortTarget, Resume, VertexKind};
 use std::collections::BTreeSet;
 
 /// A run of a graph for some of its out-ports, from connections and dependencies alone.
 struct Run<'g> {
-    graph: &'g Graph,
+    graph: &'g DependencyGraph,
     requested: &'g [u32],
     /// Connections that something requested needs. Those to in-ports: of steps that run.
-    needed: Vec<(Place, Target)>,
+    needed: Vec<(PortSource, PortTarget)>,
     /// The out-ports that are needed.
     outs: BTreeSet<(u32, u32)>,
     /// The steps that run.
@@ -25,26 +25,26 @@ struct Run<'g> {
 }
 
 impl<'g> Run<'g> {
-    fn new(graph: &'g Graph, requested: &'g [u32]) -> Self {
+    fn new(graph: &'g DependencyGraph, requested: &'g [u32]) -> Self {
         let mut run = Run { graph, requested, needed: vec![], outs: BTreeSet::new(), steps: BTreeSet::new() };
-        requested.iter().for_each(|output| run.need(Target::Output(*output)));
+        requested.iter().for_each(|output| run.need(PortTarget::Output(*output)));
         run
     }
 
-    fn vertex(&self, target: Target) -> u32 {
+    fn vertex(&self, target: PortTarget) -> u32 {
         self.graph.vertex(match target {
-            Target::Output(at) => VertexKind::Output(at),
-            Target::Port(module, port) => VertexKind::Port(module, port),
+            PortTarget::Output(at) => VertexKind::Output(at),
+            PortTarget::Port(module, port) => VertexKind::Port(module, port),
         })
     }
 
-    fn need(&mut self, target: Target) {
+    fn need(&mut self, target: PortTarget) {
         let Some(from) = self.graph.source(self.vertex(target)) else { return };
         if self.needed.contains(&(from, target)) {
             return;
         }
         self.needed.push((from, target));
-        if let Place::Port(module, port) = from {
+        if let PortSource::Port(module, port) = from {
             self.outs.insert((module, port));
             self.steps.insert(module);
             // What feeds the target is what it depends on.
@@ -52,7 +52,7 @@ impl<'g> Run<'g> {
             self.graph.each_predecessor(self.vertex(target), |before| on.push(self.graph.kind(before)));
             for before in on {
                 if let VertexKind::Port(module, port) = before {
-                    self.need(Target::Port(module, port));
+                    self.need(PortTarget::Port(module, port));
                 }
             }
         }
@@ -62,31 +62,31 @@ impl<'g> Run<'g> {
     fn enabled(&self, ran: &BTreeSet<u32>) -> Vec<u32> {
         let waits = |step: u32| {
             self.needed.iter().any(|(from, to)| match (from, to) {
-                (Place::Port(by, _), Target::Port(of, _)) => *of == step && !ran.contains(by),
+                (PortSource::Port(by, _), PortTarget::Port(of, _)) => *of == step && !ran.contains(by),
                 _ => false,
             })
         };
         self.steps.iter().copied().filter(|step| !ran.contains(step) && !waits(*step)).collect()
     }
 
-    fn is_produced(&self, place: Place, ran: &BTreeSet<u32>) -> bool {
+    fn is_produced(&self, place: PortSource, ran: &BTreeSet<u32>) -> bool {
         match place {
-            Place::Input(_) => true,
-            Place::Port(module, port) => ran.contains(&module) && self.outs.contains(&(module, port)),
+            PortSource::Input(_) => true,
+            PortSource::Port(module, port) => ran.contains(&module) && self.outs.contains(&(module, port)),
         }
     }
 
     /// The values that somebody still needs.
-    fn held(&self, ran: &BTreeSet<u32>) -> BTreeSet<Place> {
+    fn held(&self, ran: &BTreeSet<u32>) -> BTreeSet<PortSource> {
         let waiting = self.needed.iter().filter(|(_, to)| match to {
-            Target::Output(_) => true,
-            Target::Port(module, _) => !ran.contains(module),
+            PortTarget::Output(_) => true,
+            PortTarget::Port(module, _) => !ran.contains(module),
         });
         waiting.map(|(from, _)| *from).filter(|from| self.is_produced(*from, ran)).collect()
     }
 
     /// What a resume would run and read.
-    fn resume(&self, has: impl Fn(Place) -> bool) -> (BTreeSet<u32>, BTreeSet<Place>) {
+    fn resume(&self, has: impl Fn(PortSource) -> bool) -> (BTreeSet<u32>, BTreeSet<PortSource>) {
         let resume = Resume::new(self.graph, Policy::Provenance, Order::Lifo, &[], self.requested);
         let frontier = resume.run(|port| self.graph.value_at(port).is_some_and(&has)).expect("nothing missing");
         ((0..self.graph.modules()).filter(|module| frontier.runs(*module)).collect(), frontier.reads().collect())

@@ -1,7 +1,9 @@
 //! A tiny notation for graphs: `x->a.ax; a.ap->p`. Plain names are the parent's ports, `a.ax` is a port of sub-module
 //! `a`, `/a` its vertex. Dependencies are maximal, unless given: `ax->ap aq; ay->ap`.
 
-use crate::plan::{Builder, Frontier, Graph, Place, State, Target, Vertex, VertexKind};
+use crate::plan::{
+    DependencyGraph, DependencyGraphBuilder, Frontier, PortSource, PortTarget, Vertex, VertexKind, VertexState,
+};
 use std::collections::{BTreeMap, BTreeSet};
 
 #[derive(Default)]
@@ -12,7 +14,7 @@ struct Ports {
 
 /// A graph and the names of all that is in it.
 pub(super) struct Named {
-    pub(super) graph: Graph,
+    pub(super) graph: DependencyGraph,
     modules: Vec<String>,
     /// Of the parent, then of the sub-modules.
     inputs: Vec<String>,
@@ -52,16 +54,16 @@ fn parse(text: &str, depends: Option<&str>) -> Named {
             Some((module, number(if out { &mut names.outs } else { &mut names.ins }, port)))
         };
         let place = match port(from, true) {
-            Some((module, at)) => Place::Port(module, at),
-            None => Place::Input(number(&mut inputs, from.trim())),
+            Some((module, at)) => PortSource::Port(module, at),
+            None => PortSource::Input(number(&mut inputs, from.trim())),
         };
         let target = match port(to, false) {
-            Some((module, at)) => Target::Port(module, at),
-            None => Target::Output(number(&mut outputs, to.trim())),
+            Some((module, at)) => PortTarget::Port(module, at),
+            None => PortTarget::Output(number(&mut outputs, to.trim())),
         };
         connections.push((place, target));
     }
-    let mut builder = Builder::new(inputs.len() as u32, outputs.len() as u32);
+    let mut builder = DependencyGraphBuilder::new(inputs.len() as u32, outputs.len() as u32);
     for ports in &ports {
         match depends {
             None => builder.module(ports.ins.len() as u32, ports.outs.len() as u32),
@@ -103,7 +105,7 @@ impl Named {
     }
 
     /// The names of all vertices in this state, in order.
-    pub(super) fn in_state(&self, frontier: &Frontier<'_>, state: State) -> BTreeSet<String> {
+    pub(super) fn in_state(&self, frontier: &Frontier<'_>, state: VertexState) -> BTreeSet<String> {
         let these = (0..self.graph.vertices()).filter(|vertex| frontier.state(*vertex) == state);
         these.map(|vertex| self.name(vertex)).collect()
     }
@@ -120,10 +122,10 @@ impl Named {
 }
 
 impl Named {
-    pub(super) fn place(&self, place: Place) -> String {
+    pub(super) fn place(&self, place: PortSource) -> String {
         match place {
-            Place::Input(at) => self.inputs[at as usize].clone(),
-            Place::Port(module, port) => {
+            PortSource::Input(at) => self.inputs[at as usize].clone(),
+            PortSource::Port(module, port) => {
                 format!("{}.{}", self.modules[module as usize], self.ports[module as usize].outs[port as usize])
             }
         }

@@ -2,8 +2,8 @@
 
 use super::{interpret::constant, rng::Rng};
 use crate::model::{
-    Block, BlockInput, BlockOutput, Effect, FusedSource, Node, Port, Program, Segment, Source, TaskSpec, Type,
-    program::{BlockIndex, NodeIndex, Op, PortIndex, ProgramArm},
+    Block, BlockInput, BlockOutput, Effect, FusedSource, Node, PathSegment, Port, Program, Source, TaskSpec, Type,
+    program::{BlockIndex, NodeIndex, NodeOp, PortIndex, ProgramArm},
 };
 
 /// What may be in a program.
@@ -84,26 +84,26 @@ fn node(rng: &mut Rng, program: &Program, kinds: Kinds, sources: &[Source], at: 
     // Inner blocks are known by where they will be: the root is put in front of them.
     let body = |rng: &mut Rng| 1 + rng.below(program.blocks.len() as u64) as BlockIndex;
     let (op, ins, outs) = if kinds.relays && rng.one_in(5) {
-        (Op::Relay, 1, 1)
+        (NodeOp::Relay, 1, 1)
     } else if !program.blocks.is_empty() && rng.one_in(4) {
         match rng.below(4) {
-            0 => (Op::Each { body: body(rng), concurrency: None }, 2, 2),
-            1 => (Op::Loop { body: body(rng), carried: vec![(0, 0)] }, 2, 1),
-            2 => (Op::Call { body: body(rng) }, 2, 2),
+            0 => (NodeOp::Each { body: body(rng), concurrency: None }, 2, 2),
+            1 => (NodeOp::Loop { body: body(rng), carried: vec![(0, 0)] }, 2, 1),
+            2 => (NodeOp::Call { body: body(rng) }, 2, 2),
             _ => {
                 let guarded = ProgramArm { guard: Some(1), body: body(rng) };
-                (Op::Choice { arms: vec![guarded, ProgramArm { guard: None, body: body(rng) }] }, 2, 2)
+                (NodeOp::Choice { arms: vec![guarded, ProgramArm { guard: None, body: body(rng) }] }, 2, 2)
             }
         }
     } else {
         let task = rng.below(program.tasks.len() as u64);
         let spec = &program.tasks[task as usize];
-        (Op::Task(task as u32), spec.inputs.len(), spec.outputs.len())
+        (NodeOp::Task(task as u32), spec.inputs.len(), spec.outputs.len())
     };
     // Half from the newest, so that graphs are deep.
     let newest = &sources[sources.len() - 3..];
     let inputs = (0..ins).map(|_| if rng.one_in(2) { rng.pick(newest) } else { rng.pick(sources) }).collect();
-    let path = vec![Segment::Name(format!("n{at}"))];
+    let path = vec![PathSegment::Name(format!("n{at}"))];
     Node { path, op, inputs, outputs: ports("o", outs).into(), attempt: false, gate: None }
 }
 
@@ -121,7 +121,7 @@ pub(super) fn assert_sound(program: &Program) {
         };
         for (at, node) in block.nodes.iter().enumerate() {
             node.sources().for_each(|source| check(source, at));
-            if let Op::Fused(tasks) = &node.op {
+            if let NodeOp::Fused(tasks) = &node.op {
                 for (number, task) in tasks.iter().enumerate() {
                     task.inputs.iter().for_each(|input| match *input {
                         FusedSource::Input(input) => assert!(usize::from(input) < node.inputs.len()),

@@ -6,13 +6,13 @@ use super::{
     late::run_late,
     rng::{Rng, seeds},
 };
-use crate::plan::{Builder, Graph, Order, Place, Policy, Resume, Target};
+use crate::plan::{DependencyGraph, DependencyGraphBuilder, Order, Policy, PortSource, PortTarget, Resume};
 
 /// A graph of up to so many sub-modules.
-pub(super) fn random(rng: &mut Rng, modules_max: u64, ports_max: u64) -> Graph {
+pub(super) fn random(rng: &mut Rng, modules_max: u64, ports_max: u64) -> DependencyGraph {
     let (inputs, outputs) = (rng.below(3) as u32, 1 + rng.below(3) as u32);
-    let mut builder = Builder::new(inputs, outputs);
-    let mut places: Vec<_> = (0..inputs).map(Place::Input).collect();
+    let mut builder = DependencyGraphBuilder::new(inputs, outputs);
+    let mut places: Vec<_> = (0..inputs).map(PortSource::Input).collect();
     for _ in 0..1 + rng.below(modules_max) {
         let (ins, outs) = (rng.below(ports_max + 1) as u32, rng.below(ports_max + 1) as u32);
         let module = if rng.one_in(2) {
@@ -23,21 +23,21 @@ pub(super) fn random(rng: &mut Rng, modules_max: u64, ports_max: u64) -> Graph {
         };
         for port in 0..ins {
             if !places.is_empty() && !rng.one_in(8) {
-                builder.connect(rng.pick(&places), Target::Port(module, port));
+                builder.connect(rng.pick(&places), PortTarget::Port(module, port));
             }
         }
-        places.extend((0..outs).map(|port| Place::Port(module, port)));
+        places.extend((0..outs).map(|port| PortSource::Port(module, port)));
     }
     for output in 0..outputs {
         if !places.is_empty() && !rng.one_in(20) {
-            builder.connect(rng.pick(&places), Target::Output(output));
+            builder.connect(rng.pick(&places), PortTarget::Output(output));
         }
     }
     builder.build()
 }
 
 /// At least one of the parent's out-ports.
-pub(super) fn requested(rng: &mut Rng, graph: &Graph) -> Vec<u32> {
+pub(super) fn requested(rng: &mut Rng, graph: &DependencyGraph) -> Vec<u32> {
     let first = rng.below(u64::from(graph.outputs())) as u32;
     (0..graph.outputs()).filter(|at| *at == first || rng.one_in(2)).collect()
 }

@@ -7,10 +7,13 @@ use super::{
 };
 use crate::{
     model::{
-        Block, BlockInput, BlockOutput, Node, Port, Program, Segment, Source, TaskSpec, Type,
-        program::{NodeIndex, Op, PortIndex},
+        Block, BlockInput, BlockOutput, Node, PathSegment, Port, Program, Source, TaskSpec, Type,
+        program::{NodeIndex, NodeOp, PortIndex},
     },
-    plan::{Fate, Fusion, Keyed, Keys, changes, explain::Line, fuse, specialise, specialise::Plan, still_valid},
+    plan::{
+        Fate, Fusion, KeyedBlock, ProvenanceKeys, changes, explain::ExplanationLine, fuse, specialise,
+        specialise::Plan, still_valid,
+    },
 };
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -30,7 +33,7 @@ fn check_plan(program: &Program, plan: &Plan, inputs: &[Value], what: &str) {
         let output = &program.blocks[0].outputs[usize::from(*at)];
         assert!(output.hidden || whole.outputs[usize::from(*at)] == *value, "{what}: output {at}");
     }
-    let relay = |at: &NodeIndex| program.blocks[0].nodes[*at as usize].op == Op::Relay;
+    let relay = |at: &NodeIndex| program.blocks[0].nodes[*at as usize].op == NodeOp::Relay;
     let nodes: Vec<_> = plan.nodes.iter().copied().flatten().filter(|at| !relay(at)).collect();
     assert_eq!(nodes, runs(plan), "{what}: the plan has the nodes that run");
     check_nodes(program, plan, what);
@@ -47,13 +50,13 @@ fn check_nodes(program: &Program, plan: &Plan, what: &str) {
         .filter_map(|source| if let Source::Node(node, _) = source { Some(node) } else { None })
         .collect();
     for ((at, node), was) in (0..).zip(&block.nodes).zip(&plan.nodes) {
-        assert!(node.op != Op::Relay || read.contains(&at), "{what}: a relay speaks to nobody");
-        let (Op::Task(task), Some(was)) = (&node.op, was) else { continue };
+        assert!(node.op != NodeOp::Relay || read.contains(&at), "{what}: a relay speaks to nobody");
+        let (NodeOp::Task(task), Some(was)) = (&node.op, was) else { continue };
         let was = &program.blocks[0].nodes[*was as usize];
         for ((port, is), had) in program.tasks[*task as usize].inputs.iter().zip(&node.inputs).zip(&was.inputs) {
             let mut had = *had;
             while let Source::Node(by, _) = had
-                && program.blocks[0].nodes[by as usize].op == Op::Relay
+                && program.blocks[0].nodes[by as usize].op == NodeOp::Relay
             {
                 had = program.blocks[0].nodes[by as usize].inputs[0];
             }
@@ -121,8 +124,8 @@ fn flow(nodes: &[(&str, &str, &[&str])]) -> Program {
             }
         };
         block.nodes.push(Node {
-            path: vec![Segment::Name((*name).to_owned())],
-            op: Op::Task(program.tasks.len() as u32 - 1),
+            path: vec![PathSegment::Name((*name).to_owned())],
+            op: NodeOp::Task(program.tasks.len() as u32 - 1),
             inputs: inputs.iter().map(source).collect(),
             outputs: [Port::new("o", Type::Int)].into(),
             attempt: false,
@@ -138,15 +141,15 @@ fn flow(nodes: &[(&str, &str, &[&str])]) -> Program {
 /// Plans the new flow from all valid values of the old one but those of `lost`; x of the new one is `x`.
 fn explain(old: &Program, new: &Program, x: u8, lost: &[&str]) -> String {
     let digests = |x: u8| [Some([x; 32]), Some([100; 32])];
-    let (was, is) = (Keys::new(old, 0, &digests(1)), Keys::new(new, 0, &digests(x)));
+    let (was, is) = (ProvenanceKeys::new(old, 0, &digests(1)), ProvenanceKeys::new(new, 0, &digests(x)));
     let mut valid = still_valid((&old.blocks[0], &was), (&new.blocks[0], &is));
-    let path = |node: NodeIndex| new.address(0, node, &crate::model::Place::root());
+    let path = |node: NodeIndex| new.address(0, node, &crate::model::InstancePath::root());
     valid.retain(|(node, _), _| !lost.contains(&path(*node).as_str()));
-    let keyed = |program, keys| Keyed { program, block: 0, keys };
+    let keyed = |program, keys| KeyedBlock { program, block: 0, keys };
     let changes = changes(keyed(old, &was), keyed(new, &is));
     let plan = specialise(new, &valid, &[0], Some(&changes)).expect("a plan");
     check_plan(new, &plan, &[Value::Number(5), Value::Number(6)], "explained");
-    plan.explanation.lines.iter().map(Line::to_string).collect::<Vec<_>>().join("; ")
+    plan.explanation.lines.iter().map(ExplanationLine::to_string).collect::<Vec<_>>().join("; ")
 }
 
 #[test]
@@ -196,13 +199,13 @@ fn no_opening_enables_more_than_a_batch_can() {
     let mut program = flow(&[("a", "1", &["x"]), ("b", "1", &["a"])]);
     let block = &mut program.blocks[0];
     for at in 2..count {
-        let path = vec![Segment::Name(format!("n{at}"))];
+        let path = vec![PathSegment::Name(format!("n{at}"))];
         block.nodes.push(Node { path, ..block.nodes[1].clone() });
     }
     for chunk in (2..count).collect::<Vec<_>>().chunks(256) {
         let inputs = chunk.iter().map(|at| Source::Node(*at, 0)).collect();
         let from = Source::Node(block.nodes.len() as NodeIndex, 0);
-        block.nodes.push(Node { op: Op::Relay, inputs, ..block.nodes[1].clone() });
+        block.nodes.push(Node { op: NodeOp::Relay, inputs, ..block.nodes[1].clone() });
         block.outputs.push(BlockOutput { port: Port::new("done", Type::Int), from, hidden: true });
     }
     let some_ran = (2..20).chain(300..600).map(|at| ((at, 0), ()));
@@ -221,6 +224,6 @@ fn no_opening_enables_more_than_a_batch_can() {
     assert!(enables.iter().all(|enabled| *enabled <= 256));
     assert_eq!(runs(&plan).len() as NodeIndex, count - 1 - 18 - 300);
     let joined: usize =
-        nodes.iter().filter(|node| node.op == Op::Relay && node.gate.is_none()).map(|n| n.inputs.len()).sum();
+        nodes.iter().filter(|node| node.op == NodeOp::Relay && node.gate.is_none()).map(|n| n.inputs.len()).sum();
     assert!(joined >= runs(&plan).len() - 1, "the end waits for every step that runs");
 }

@@ -1,4 +1,4 @@
-//! Keys are equal exactly where values are: old and new programs, compared by running both.
+//! Provenance keys are equal exactly where values are: old and new programs, compared by running both.
 
 use super::{
     interpret::{Value, constant, run},
@@ -6,9 +6,9 @@ use super::{
     rng::{Rng, seeds},
 };
 use crate::{
-    model::{Program, Source, program::Op},
+    model::{Program, Source, program::NodeOp},
     payload::Digest,
-    plan::{Fusion, Keys, fuse, still_valid},
+    plan::{Fusion, ProvenanceKeys, fuse, still_valid},
 };
 
 const TASKS_ONLY: Kinds = Kinds { nodes: 14, containers: false, relays: true, pure: 5 };
@@ -56,14 +56,15 @@ fn keys_are_equal_exactly_where_values_are() {
         let mut new = old.clone();
         let inputs = [Value::Number(rng.below(3)), Value::Number(rng.below(3) + 10)];
         let new_inputs = change(rng, &mut new, &inputs);
-        let (old_keys, new_keys) = (Keys::new(&old, 0, &digests(&inputs)), Keys::new(&new, 0, &digests(&new_inputs)));
+        let (old_keys, new_keys) =
+            (ProvenanceKeys::new(&old, 0, &digests(&inputs)), ProvenanceKeys::new(&new, 0, &digests(&new_inputs)));
         let (before, after) = (run(&old, 0, &inputs), run(&new, 0, &new_inputs));
         let valid = still_valid((&old.blocks[0], &old_keys), (&new.blocks[0], &new_keys));
         for (node, outputs) in (0..).zip(&after.nodes) {
             // Lists by chance come out equal (empty) from different things.
             let is_list = |node: u32| {
                 let task = &new.blocks[0].nodes[node as usize].op;
-                matches!(task, Op::Task(task) if new.tasks[*task as usize].name.starts_with("list"))
+                matches!(task, NodeOp::Task(task) if new.tasks[*task as usize].name.starts_with("list"))
             };
             for (port, value) in (0..).zip(outputs) {
                 let was = &before.nodes[node as usize][usize::from(port)];
@@ -102,7 +103,8 @@ fn with_containers_what_is_said_to_be_valid_is() {
                 block.digest = *blake3::hash(format!("{meaning} {:?}", block.digest).as_bytes()).as_bytes();
             }
         }
-        let (old_keys, new_keys) = (Keys::new(&old, 0, &digests(&inputs)), Keys::new(&new, 0, &digests(&new_inputs)));
+        let (old_keys, new_keys) =
+            (ProvenanceKeys::new(&old, 0, &digests(&inputs)), ProvenanceKeys::new(&new, 0, &digests(&new_inputs)));
         let (before, after) = (run(&old, 0, &inputs), run(&new, 0, &new_inputs));
         for ((node, port), (was, was_port)) in still_valid((&old.blocks[0], &old_keys), (&new.blocks[0], &new_keys)) {
             let is = &after.nodes[node as usize][usize::from(port)];
@@ -122,7 +124,7 @@ fn an_old_value_that_fits_its_old_source_is_not_valid_if_that_source_is_not() {
         (all && reads(0, Source::Input(0)) && reads(1, Source::Node(0, 0))).then_some(program)
     });
     let program = seed_with_chain.expect("some seed");
-    let keys = |x: u8| Keys::new(&program, 0, &[Some([x; 32]), None]);
+    let keys = |x: u8| ProvenanceKeys::new(&program, 0, &[Some([x; 32]), None]);
     let block = &program.blocks[0];
     assert!(still_valid((block, &keys(1)), (block, &keys(2))).is_empty());
     assert_eq!(still_valid((block, &keys(1)), (block, &keys(1))).keys().map(|(node, _)| node).max(), Some(&1));
@@ -139,7 +141,7 @@ fn how_a_program_is_run_is_not_part_of_a_key() {
             task.class = String::from("elsewhere");
         }
         let digests = [Some([1; 32]), None];
-        let (one, two) = (Keys::new(&program, 0, &digests), Keys::new(&other, 0, &digests));
+        let (one, two) = (ProvenanceKeys::new(&program, 0, &digests), ProvenanceKeys::new(&other, 0, &digests));
         let outputs: usize = other.blocks[0].nodes.iter().map(|node| node.outputs.len()).sum();
         assert_eq!(still_valid((&program.blocks[0], &one), (&other.blocks[0], &two)).len(), outputs);
     }

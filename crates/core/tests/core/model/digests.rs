@@ -1,7 +1,7 @@
 //! A digest is equal exactly if the meaning is.
 
 use super::{notation::library, shapes::lower};
-use onceflow_core::model::{Library, check, graph::Kind};
+use onceflow_core::model::{Library, check, graph::ModuleKind};
 
 const FLOW: &str = "flow main(xs: list<int>, b: bool) -> (p: list<int>, q: option<int>) {
    a: task a(xs: list<int>) -> (y: list<int>);
@@ -33,7 +33,7 @@ fn names_order_and_limits_mean_nothing() {
     graph.connections.reverse();
     assert_eq!(digest(&other), base, "order");
     for module in &mut other.flows.get_mut("main").expect("main").modules {
-        if let Kind::Task(spec) = &mut module.kind {
+        if let ModuleKind::Task(spec) = &mut module.kind {
             let spec = std::sync::Arc::make_mut(spec);
             (spec.retry.attempts, spec.timeout_ms, spec.class) = (9, Some(1), "gpu".into());
             spec.resources.cpu_milli = 4000;

@@ -4,7 +4,9 @@
 //! Tasks here are made up: what one gives is a number that depends on its name and on everything it was given.
 
 use onceflow_core::{
-    model::{Endpoint, Graph, Library, Module, Program, Source, TaskSpec, Type, check, graph::Kind, program::Op},
+    model::{
+        Endpoint, Graph, Library, Module, Program, Source, TaskSpec, Type, check, graph::ModuleKind, program::NodeOp,
+    },
     payload::Payload,
 };
 use std::{
@@ -140,19 +142,19 @@ impl Flow<'_> {
         let get = |name: &str| inputs.get(name).cloned().unwrap_or(Value::None);
         let error = module.attempt.then(|| (String::from("error"), Value::None));
         let outputs: Named = match &module.kind {
-            Kind::Task(spec) => {
+            ModuleKind::Task(spec) => {
                 let inputs: Vec<_> = spec.inputs.iter().map(|port| get(&port.name)).collect();
                 let names = spec.outputs.iter().map(|port| port.name.clone());
                 let names = names.chain(spec.outputs.is_empty().then(|| String::from("done")));
                 names.zip(self.ran.task(spec, &inputs, module.attempt)?).collect()
             }
-            Kind::Constant(port, payload) => [(port.name.clone(), constant(payload))].into(),
-            Kind::Composite(body) => self.graph(body, &all(body, get), depth + 1)?,
-            Kind::Call { flow } => {
+            ModuleKind::Constant(port, payload) => [(port.name.clone(), constant(payload))].into(),
+            ModuleKind::Composite(body) => self.graph(body, &all(body, get), depth + 1)?,
+            ModuleKind::Call { flow } => {
                 let body = &self.library.flows[flow];
                 self.graph(body, &all(body, get), depth + 1)?
             }
-            Kind::Each { body, over, .. } => {
+            ModuleKind::Each { body, over, .. } => {
                 let names: Vec<_> = body.inputs.iter().map(|port| port.name.clone()).collect();
                 let values: Vec<_> = names.iter().map(|name| get(name)).collect();
                 let over: Vec<_> = names.iter().map(|name| over.contains(name)).collect();
@@ -166,7 +168,7 @@ impl Flow<'_> {
                 }
                 lists.into_iter().map(|(name, list)| (name, Value::List(list))).collect()
             }
-            Kind::Loop { body, carried, condition } => {
+            ModuleKind::Loop { body, carried, condition } => {
                 let mut inputs = all(body, get);
                 let mut iteration = 1;
                 loop {
@@ -179,7 +181,7 @@ impl Flow<'_> {
                     iteration += 1;
                 }
             }
-            Kind::Choice { arms } => {
+            ModuleKind::Choice { arms } => {
                 let names = arms.iter().flat_map(|arm| &arm.body.outputs).map(|port| (port.name.clone(), Value::None));
                 let mut outputs: Named = names.collect();
                 let taken = arms.iter().find(|arm| arm.guard.as_ref().is_none_or(|guard| get(guard).holds()));
@@ -219,18 +221,18 @@ impl Machine<'_> {
             let inputs: Vec<_> = node.inputs.iter().map(|source| read(&made, *source)).collect();
             let own = node.outputs.len() - usize::from(node.attempt);
             let mut outputs = match &node.op {
-                Op::Task(task) => self.ran.task(&self.program.tasks[*task as usize], &inputs, false)?,
-                Op::Relay => vec![inputs[0].clone()],
-                Op::Fused(_) => panic!("lowering does not fuse"),
-                Op::Call { body } => self.block(*body, &inputs, depth + 1)?,
-                Op::Each { body, .. } => {
+                NodeOp::Task(task) => self.ran.task(&self.program.tasks[*task as usize], &inputs, false)?,
+                NodeOp::Relay => vec![inputs[0].clone()],
+                NodeOp::Fused(_) => panic!("lowering does not fuse"),
+                NodeOp::Call { body } => self.block(*body, &inputs, depth + 1)?,
+                NodeOp::Each { body, .. } => {
                     let over: Vec<_> =
                         self.program.blocks[*body as usize].inputs.iter().map(|input| input.varying).collect();
                     let rounds = rounds(&inputs, &over).into_iter().map(|round| self.block(*body, &round, depth + 1));
                     gathered(rounds.collect::<Option<_>>()?, own)
                 }
-                Op::Loop { body, carried } => self.repeat(*body, carried, inputs, own, depth)?,
-                Op::Choice { arms } => {
+                NodeOp::Loop { body, carried } => self.repeat(*body, carried, inputs, own, depth)?,
+                NodeOp::Choice { arms } => {
                     let holds = |guard: Option<u16>| guard.is_none_or(|guard| inputs[usize::from(guard)].holds());
                     match arms.iter().find(|arm| holds(arm.guard)) {
                         Some(arm) => self.block(arm.body, &inputs, depth + 1)?,

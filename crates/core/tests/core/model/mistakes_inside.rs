@@ -2,7 +2,7 @@
 
 use super::{mistakes::check_mistakes, notation::library};
 use expect_test::expect;
-use onceflow_core::model::{Errors, check, graph::Kind};
+use onceflow_core::model::{Errors, check, graph::ModuleKind};
 
 #[test]
 fn a_loop_has_its_condition() {
@@ -316,7 +316,7 @@ fn a_flow_that_is_not_there_cannot_be_checked() {
 fn what_a_task_says_about_itself_is_possible() {
     let mut library = library("flow main(x: int) -> (p: int) { t: task t(i: int) -> (o: int); x -> t.i; t.o -> p; }");
     let graph = library.flows.get_mut("main").expect("main");
-    let Kind::Task(spec) = &mut graph.modules[0].kind else { panic!("a task") };
+    let ModuleKind::Task(spec) = &mut graph.modules[0].kind else { panic!("a task") };
     let spec = std::sync::Arc::make_mut(spec);
     spec.retry.attempts = 0;
     spec.depends = Some(vec![vec![7]]);

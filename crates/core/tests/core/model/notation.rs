@@ -15,7 +15,9 @@
 //! ```
 
 use onceflow_core::{
-    model::{Arm, Connection, Endpoint, Graph, Library, Module, Origin, Port, TaskSpec, Type, graph::Kind},
+    model::{
+        Arm, Connection, Endpoint, Graph, Library, Module, Port, SourceLocation, TaskSpec, Type, graph::ModuleKind,
+    },
     payload::Payload,
 };
 
@@ -72,9 +74,9 @@ impl Reader {
         assert!(self.takes(token), "expected {token}, found {} at {:?}", self.peek(), self.origin());
     }
 
-    fn origin(&self) -> Option<Origin> {
+    fn origin(&self) -> Option<SourceLocation> {
         let (_, line, column) = self.tokens.get(self.at)?;
-        Some(Origin { file: "test.flow".into(), line: *line, column: *column })
+        Some(SourceLocation { file: "test.flow".into(), line: *line, column: *column })
     }
 
     fn list<T>(&mut self, mut item: impl FnMut(&mut Self) -> T) -> Vec<T> {
@@ -147,19 +149,19 @@ impl Reader {
         }
     }
 
-    fn kind(&mut self) -> Kind {
+    fn kind(&mut self) -> ModuleKind {
         match self.word().as_str() {
-            "task" => Kind::Task(self.task().into()),
+            "task" => ModuleKind::Task(self.task().into()),
             "const" => {
                 let port = Port::new("value", self.ty());
-                Kind::Constant(port, Payload::inline(self.word()))
+                ModuleKind::Constant(port, Payload::inline(self.word()))
             }
-            "graph" => Kind::Composite(self.graph()),
-            "call" => Kind::Call { flow: self.word() },
+            "graph" => ModuleKind::Composite(self.graph()),
+            "call" => ModuleKind::Call { flow: self.word() },
             "each" => {
                 let over = if self.peek() == "(" { vec![] } else { self.list(Reader::word) };
                 let concurrency = self.takes("max").then(|| self.word().parse().expect("a number"));
-                Kind::Each { body: self.graph(), over, concurrency }
+                ModuleKind::Each { body: self.graph(), over, concurrency }
             }
             "loop" => {
                 let body = self.graph();
@@ -171,7 +173,7 @@ impl Reader {
                     (output, reader.word())
                 };
                 let carried = if self.takes("carry") { self.list(pair) } else { vec![] };
-                Kind::Loop { body, carried, condition }
+                ModuleKind::Loop { body, carried, condition }
             }
             "choice" => {
                 self.expect("{");
@@ -182,7 +184,7 @@ impl Reader {
                     arms.push(Arm { name, guard, body: self.graph() });
                     self.expect(";");
                 }
-                Kind::Choice { arms }
+                ModuleKind::Choice { arms }
             }
             other => panic!("what is {other}, before {:?}?", self.origin()),
         }

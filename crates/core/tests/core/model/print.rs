@@ -1,8 +1,8 @@
 //! Programs as short text, for snapshots.
 
 use onceflow_core::model::{
-    BlockOutput, Node, Place, Program, Source,
-    program::{Op, PortIndex},
+    BlockOutput, InstancePath, Node, Program, Source,
+    program::{NodeOp, PortIndex},
 };
 use std::fmt::Write;
 
@@ -28,30 +28,30 @@ pub(crate) fn print(program: &Program) -> String {
 
 fn print_node(program: &Program, node: &Node) -> String {
     let op = match &node.op {
-        Op::Task(task) => program.tasks[*task as usize].name.clone(),
-        Op::Relay => "relay".into(),
-        Op::Each { body, concurrency } => {
+        NodeOp::Task(task) => program.tasks[*task as usize].name.clone(),
+        NodeOp::Relay => "relay".into(),
+        NodeOp::Each { body, concurrency } => {
             format!("each {body}{}", concurrency.map_or_else(String::new, |max| format!(" max {max}")))
         }
-        Op::Loop { body, carried } => {
+        NodeOp::Loop { body, carried } => {
             let pair = |(output, input): &(PortIndex, PortIndex)| format!("{output}>{input}");
             format!("loop {body} [{}]", carried.iter().map(pair).collect::<Vec<_>>().join(" "))
         }
-        Op::Choice { arms } => {
+        NodeOp::Choice { arms } => {
             let arm = |arm: &onceflow_core::model::program::ProgramArm| match arm.guard {
                 Some(guard) => format!("{guard}?{}", arm.body),
                 None => format!("{}", arm.body),
             };
             format!("choice [{}]", arms.iter().map(arm).collect::<Vec<_>>().join(" "))
         }
-        Op::Call { body } => format!("call {body}"),
-        Op::Fused(_) => "fused".into(),
+        NodeOp::Call { body } => format!("call {body}"),
+        NodeOp::Fused(_) => "fused".into(),
     };
     let inputs: Vec<_> = node.inputs.iter().map(|source| print_source(*source)).collect();
     let outputs: Vec<_> = node.outputs.iter().map(|port| format!("{}: {}", port.name, port.ty)).collect();
     let gate = node.gate.map_or_else(String::new, |gate| format!(" after {}", print_source(gate)));
     let attempt = if node.attempt { "attempt " } else { "" };
-    let path = Place::root().address(&node.path);
+    let path = InstancePath::root().address(&node.path);
     format!("{path} = {attempt}{op}({}){gate} -> ({})", inputs.join(", "), outputs.join(", "))
 }
 

@@ -4,8 +4,8 @@
 use super::meaning::assert_same;
 use onceflow_core::{
     model::{
-        Arm, Connection, Endpoint, Graph, Library, Module, Port, TaskSpec, Type, Wiring, check, graph::Kind,
-        program::Op,
+        Arm, Connection, Endpoint, Graph, Library, Module, Port, TaskSpec, Type, Wiring, check, graph::ModuleKind,
+        program::NodeOp,
     },
     payload::Payload,
 };
@@ -63,7 +63,7 @@ impl Maker {
         }
         let name = format!("made{}", graph.modules.len());
         let payload = Payload::inline([self.random.below(3) as u8]);
-        let kind = Kind::Constant(Port::new("value", ty.clone()), payload);
+        let kind = ModuleKind::Constant(Port::new("value", ty.clone()), payload);
         graph.modules.push(Module { name: name.clone(), kind, origin: None, attempt: false });
         let made = endpoint(Some(&name), "value");
         available.push((made.clone(), ty.clone()));
@@ -110,21 +110,21 @@ impl Maker {
     }
 
     /// A module, what it takes and what it gives.
-    fn kind(&mut self, depth: usize, flows: &[(String, Graph)]) -> (Kind, Vec<Port>, Vec<Port>) {
+    fn kind(&mut self, depth: usize, flows: &[(String, Graph)]) -> (ModuleKind, Vec<Port>, Vec<Port>) {
         if self.guarded > 0 && self.random.chance(25) {
             let (name, graph) = self.this.clone();
-            return (Kind::Call { flow: name }, graph.inputs, graph.outputs);
+            return (ModuleKind::Call { flow: name }, graph.inputs, graph.outputs);
         }
         let leaf = depth == 0 || self.random.chance(40);
         match if leaf { 0 } else { 1 + self.random.below(5) } {
             0 => {
                 let (inputs, outputs) = (self.ports("i", 0, 3), self.ports("o", 0, 2));
                 let name = format!("t{}", self.random.below(4));
-                (Kind::Task(TaskSpec::new(name, inputs.clone(), outputs.clone()).into()), inputs, outputs)
+                (ModuleKind::Task(TaskSpec::new(name, inputs.clone(), outputs.clone()).into()), inputs, outputs)
             }
             1 => {
                 let (inputs, outputs) = (self.ports("i", 0, 3), self.ports("o", 0, 3));
-                (Kind::Composite(self.graph(inputs.clone(), outputs.clone(), depth - 1, flows)), inputs, outputs)
+                (ModuleKind::Composite(self.graph(inputs.clone(), outputs.clone(), depth - 1, flows)), inputs, outputs)
             }
             2 => self.each(depth, flows),
             3 => self.repeat(depth, flows),
@@ -132,12 +132,12 @@ impl Maker {
             _ if flows.is_empty() => self.kind(0, flows),
             _ => {
                 let (name, graph) = self.random.pick(flows).clone();
-                (Kind::Call { flow: name }, graph.inputs, graph.outputs)
+                (ModuleKind::Call { flow: name }, graph.inputs, graph.outputs)
             }
         }
     }
 
-    fn each(&mut self, depth: usize, flows: &[(String, Graph)]) -> (Kind, Vec<Port>, Vec<Port>) {
+    fn each(&mut self, depth: usize, flows: &[(String, Graph)]) -> (ModuleKind, Vec<Port>, Vec<Port>) {
         let mut inputs = self.ports("i", 1, 3);
         inputs[0].ty = Type::Int;
         let outputs = self.ports("o", 0, 2);
@@ -147,10 +147,10 @@ impl Maker {
         let taken = inputs.iter().map(|port| if over.contains(&port.name) { list(port) } else { port.clone() });
         let taken = taken.collect();
         let concurrency = self.random.chance(30).then_some(3);
-        (Kind::Each { body, over, concurrency }, taken, outputs.iter().map(list).collect())
+        (ModuleKind::Each { body, over, concurrency }, taken, outputs.iter().map(list).collect())
     }
 
-    fn repeat(&mut self, depth: usize, flows: &[(String, Graph)]) -> (Kind, Vec<Port>, Vec<Port>) {
+    fn repeat(&mut self, depth: usize, flows: &[(String, Graph)]) -> (ModuleKind, Vec<Port>, Vec<Port>) {
         let inputs = self.ports("i", 1, 3);
         let mut outputs = self.ports("o", 0, 2);
         let at = self.random.below(outputs.len() + 1);
@@ -162,10 +162,10 @@ impl Maker {
             carried.extend(fitting.map(|output| (output.name.clone(), input.name.clone())));
         }
         outputs.remove(at);
-        (Kind::Loop { body, carried, condition: "more".into() }, inputs, outputs)
+        (ModuleKind::Loop { body, carried, condition: "more".into() }, inputs, outputs)
     }
 
-    fn choice(&mut self, depth: usize, flows: &[(String, Graph)]) -> (Kind, Vec<Port>, Vec<Port>) {
+    fn choice(&mut self, depth: usize, flows: &[(String, Graph)]) -> (ModuleKind, Vec<Port>, Vec<Port>) {
         let (inputs, outputs) = (self.ports("i", 0, 3), self.ports("o", 0, 2));
         let default = self.random.chance(50);
         let count = 1 + self.random.below(3);
@@ -182,7 +182,7 @@ impl Maker {
             true => port.clone(),
             false => Port::new(port.name.clone(), Type::option(port.ty.clone())),
         });
-        (Kind::Choice { arms }, taken, given.collect())
+        (ModuleKind::Choice { arms }, taken, given.collect())
     }
 }
 
@@ -219,8 +219,8 @@ fn what_is_made_well_passes_and_lowers_to_a_sound_program() {
         let program = check(&library, "main", None).unwrap_or_else(|errors| panic!("seed {seed}: {errors}"));
         program.assert_sound();
         let nodes = || program.blocks.iter().flat_map(|block| &block.nodes);
-        calls += nodes().filter(|node| matches!(node.op, Op::Call { .. }) && !node.attempt).count();
-        eaches += nodes().filter(|node| matches!(node.op, Op::Each { .. })).count();
+        calls += nodes().filter(|node| matches!(node.op, NodeOp::Call { .. }) && !node.attempt).count();
+        eaches += nodes().filter(|node| matches!(node.op, NodeOp::Each { .. })).count();
         assert_eq!(Wiring::of(&program).blocks.len(), program.blocks.len());
         let outputs: Vec<_> = library.flows["main"].outputs.iter().map(|port| port.name.clone()).collect();
         for output in &outputs {
@@ -240,9 +240,11 @@ fn graphs(graph: &mut Graph, visit: &mut impl FnMut(&mut Graph)) {
     visit(graph);
     for module in &mut graph.modules {
         match &mut module.kind {
-            Kind::Task(_) | Kind::Constant(..) | Kind::Call { .. } => {}
-            Kind::Composite(body) | Kind::Loop { body, .. } | Kind::Each { body, .. } => graphs(body, visit),
-            Kind::Choice { arms } => arms.iter_mut().for_each(|arm| graphs(&mut arm.body, visit)),
+            ModuleKind::Task(_) | ModuleKind::Constant(..) | ModuleKind::Call { .. } => {}
+            ModuleKind::Composite(body) | ModuleKind::Loop { body, .. } | ModuleKind::Each { body, .. } => {
+                graphs(body, visit);
+            }
+            ModuleKind::Choice { arms } => arms.iter_mut().for_each(|arm| graphs(&mut arm.body, visit)),
         }
     }
 }
@@ -263,15 +265,15 @@ fn damage(graph: &mut Graph, random: &mut Random) {
         4 if modules > 0 => drop(graph.modules.remove(random.below(modules))),
         5 if modules > 0 => graph.modules[random.below(modules)].name = String::from("m0"),
         6 if modules > 0 => graph.modules[random.below(modules)].attempt ^= true,
-        7 if modules > 0 => graph.modules[random.below(modules)].kind = Kind::Call { flow: "main".into() },
+        7 if modules > 0 => graph.modules[random.below(modules)].kind = ModuleKind::Call { flow: "main".into() },
         8 if modules > 0 => match &mut graph.modules[random.below(modules)].kind {
-            Kind::Loop { condition, carried, .. } => {
+            ModuleKind::Loop { condition, carried, .. } => {
                 condition.push('x');
                 carried.reverse();
             }
-            Kind::Each { over, .. } => drop(over.pop()),
-            Kind::Choice { arms } => arms.reverse(),
-            Kind::Task(spec) => std::sync::Arc::make_mut(spec).outputs.truncate(1),
+            ModuleKind::Each { over, .. } => drop(over.pop()),
+            ModuleKind::Choice { arms } => arms.reverse(),
+            ModuleKind::Task(spec) => std::sync::Arc::make_mut(spec).outputs.truncate(1),
             _ => {}
         },
         _ => graph.outputs.push(Port::new("o0", Type::Text)),

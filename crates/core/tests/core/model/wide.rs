@@ -3,7 +3,7 @@
 use super::{notation::library, shapes::lower};
 use onceflow_core::{
     limits::FAN_OUT_MAX,
-    model::{Program, Wiring, check, program::Op},
+    model::{Program, Wiring, check, program::NodeOp},
 };
 use std::fmt::Write;
 
@@ -11,8 +11,8 @@ use std::fmt::Write;
 fn counts(program: &Program) -> (usize, usize) {
     program.assert_sound();
     let nodes = || program.blocks.iter().flat_map(|block| &block.nodes);
-    let relays = nodes().filter(|node| node.op == Op::Relay).count();
-    (nodes().filter(|node| matches!(node.op, Op::Task(_))).count(), relays)
+    let relays = nodes().filter(|node| node.op == NodeOp::Relay).count();
+    (nodes().filter(|node| matches!(node.op, NodeOp::Task(_))).count(), relays)
 }
 
 #[test]

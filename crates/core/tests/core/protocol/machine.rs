@@ -4,7 +4,7 @@ use onceflow_core::{
     Batch, Fences, Group, Inbox, Key, Kind as GroupKind, Name, Op, Require, Row, Shard, Timestamp,
     model::{
         Connection, Endpoint, Graph, Library, Module, Port, TaskSpec, Type, Wiring, check,
-        graph::Kind,
+        graph::ModuleKind,
         program::{self, Program},
     },
     payload::{Outcome, Payload, Stored},
@@ -46,7 +46,8 @@ pub(crate) fn tasks_graph(text: &str) -> Graph {
             _ => {
                 let ports = feeds.iter().map(|from| Port::new(*from, Type::Bytes)).collect();
                 let task = TaskSpec::new(name, ports, vec![Port::new("out", Type::Bytes)]);
-                let module = Module { name: name.into(), kind: Kind::Task(task.into()), origin: None, attempt: false };
+                let module =
+                    Module { name: name.into(), kind: ModuleKind::Task(task.into()), origin: None, attempt: false };
                 graph.modules.push(module);
             }
         }
@@ -61,7 +62,7 @@ pub(crate) fn tasks_graph(text: &str) -> Graph {
 /// Every element of `x` through two tasks, one after the other.
 pub(crate) fn each_graph(concurrency: Option<u32>) -> Graph {
     let body = tasks_graph("x -> a; a -> b; b -> y");
-    let kind = Kind::Each { body, over: vec!["x".into()], concurrency };
+    let kind = ModuleKind::Each { body, over: vec!["x".into()], concurrency };
     let list = || Type::list(Type::Bytes);
     Graph {
         inputs: vec![Port::new("x", list())],
@@ -211,11 +212,11 @@ impl Machine {
                 let node = taken.node(plan);
                 let inputs = taken.inputs(plan, &node.inputs).expect("every input has arrived");
                 match &node.op {
-                    program::Op::Each { body, concurrency } => {
+                    program::NodeOp::Each { body, concurrency } => {
                         let elements = step::elements(self.n as u32, 5, *concurrency);
                         step::open_each(plan, STATE, taken, *body, elements, &inputs, None)
                     }
-                    program::Op::Task(_) => {
+                    program::NodeOp::Task(_) => {
                         let outputs: Vec<_> = node.outputs.iter().map(|_| value(name)).collect();
                         step::commit(plan, STATE, taken, &outputs)
                     }

@@ -13,7 +13,7 @@ use futures_util::{
     future::{Either, select},
 };
 use onceflow_core::{
-    model::{Effect, FusedSource, TaskSpec, program::Op},
+    model::{Effect, FusedSource, TaskSpec, program::NodeOp},
     protocol::rows::Held,
 };
 use onceflow_store::{BoxFuture, World};
@@ -65,16 +65,16 @@ impl Work<'_> {
         let plan = &self.run.plan;
         let node = self.taken.node(plan);
         let given = match &node.op {
-            Op::Task(task) => {
+            NodeOp::Task(task) => {
                 let at = self.at(None, inputs).await?;
                 let step = Step { at, attempt, tx, reserved: Some(reserved.clone()), aside: None };
                 self.one(*task, step, loaded, spec.timeout_ms).await?
             }
-            Op::Fused(tasks) => self.fused(tasks, attempt, inputs, &loaded, spec.timeout_ms).await?,
+            NodeOp::Fused(tasks) => self.fused(tasks, attempt, inputs, &loaded, spec.timeout_ms).await?,
             _ => unreachable!("only tasks have bodies"),
         };
         Ok(match &node.op {
-            Op::Task(task) => given.and_then(|given| self.complete(*task, given)),
+            NodeOp::Task(task) => given.and_then(|given| self.complete(*task, given)),
             _ => given,
         })
     }
@@ -238,8 +238,8 @@ impl Work<'_> {
         let path = Path { block: self.taken.ready_step.block, node: self.taken.step.node, fused };
         let place = self.worker.shared.place(&self.run, self.taken.step.frame, self.taken.step.index).await?;
         let task = match (&self.taken.node(plan).op, fused) {
-            (Op::Task(task), _) => *task,
-            (Op::Fused(tasks), Some(at)) => tasks[usize::from(at)].task,
+            (NodeOp::Task(task), _) => *task,
+            (NodeOp::Fused(tasks), Some(at)) => tasks[usize::from(at)].task,
             _ => unreachable!("only tasks have bodies"),
         };
         Ok(Arc::new(At {

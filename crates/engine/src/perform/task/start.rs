@@ -4,7 +4,7 @@
 use super::super::Work;
 use crate::{Error, commit::Sent, data::Scratch, shared::lock};
 use onceflow_core::{
-    model::{Effect, TaskSpec, program::Op},
+    model::{Effect, TaskSpec, program::NodeOp},
     protocol::{
         rows::{Held, ReadyStep, State, Undo},
         step,
@@ -132,8 +132,8 @@ impl Work<'_> {
     /// Whether all code of this step is here.
     pub(super) fn bodies(&self) -> Result<(), String> {
         match &self.taken.node(&self.run.plan).op {
-            Op::Task(task) => self.body(*task).map(drop),
-            Op::Fused(tasks) => tasks.iter().try_for_each(|fused| self.body(fused.task).map(drop)),
+            NodeOp::Task(task) => self.body(*task).map(drop),
+            NodeOp::Fused(tasks) => tasks.iter().try_for_each(|fused| self.body(fused.task).map(drop)),
             _ => Ok(()),
         }
     }

@@ -13,7 +13,7 @@ use crate::{
 use futures_util::FutureExt;
 use onceflow_core::{
     Fence, Key, Row,
-    model::program::Op,
+    model::program::NodeOp,
     payload::{Digest, Outcome},
     protocol::{
         ids::StepId,
@@ -29,7 +29,7 @@ use std::sync::Arc;
 impl Work<'_> {
     /// Asks the task's own check what became of the body that was started.
     pub(super) async fn verify(&self, inputs: &[Held]) -> Result<Verdict, Error> {
-        let Op::Task(task) = &self.taken.node(&self.run.plan).op else { return Ok(Verdict::Unknown) };
+        let NodeOp::Task(task) = &self.taken.node(&self.run.plan).op else { return Ok(Verdict::Unknown) };
         let Ok(body) = self.body(*task) else { return Ok(Verdict::Unknown) };
         let scratch = self.scratch().without_checks();
         let _heartbeat = self.heartbeat(false);

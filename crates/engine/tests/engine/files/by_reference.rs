@@ -86,7 +86,7 @@ async fn a_handler_of_failures_is_not_asked_about_an_input_that_changed() {
     let read = reads(&mut kit, Arc::clone(&seen), meanwhile);
     let g = G::new().input("x", Type::File).output("n", Type::option(Type::Int)).output("e", Type::option(Type::Text));
     let g = g
-        .attempt("read", onceflow_core::model::graph::Kind::Task(read.into()))
+        .attempt("read", onceflow_core::model::graph::ModuleKind::Task(read.into()))
         .connect("x -> read.x; read.n -> n; read.error -> e");
     let begin = start(g);
     let given = file(place, "one", b"one").by_reference();

@@ -1,7 +1,7 @@
 //! Flows of every shape, with what they give: for tests that run them undisturbed, and for those that disturb them.
 
 use super::{Kit, as_int, bool, graphs::*, int, ints};
-use onceflow_core::model::{Arm, Effect, Graph, Library, Port, TaskSpec, Type, graph::Kind};
+use onceflow_core::model::{Arm, Effect, Graph, Library, Port, TaskSpec, Type, graph::ModuleKind};
 use onceflow_engine::{
     Start,
     task::{Data, Failure},
@@ -122,7 +122,7 @@ pub(crate) fn each_in_loop_in_each(kit: &mut Kit) -> Case {
     let body = body.module("each", each(chain(&inc, 1).graph()));
     let body = body.connect("x -> range.x; range.out -> each.x; each.y -> sum.xs; sum.out -> y; sum.out -> below.x");
     let body = body.connect("below.out -> go").graph();
-    let round = Kind::Loop { body, carried: vec![("y".into(), "x".into())], condition: "go".into() };
+    let round = ModuleKind::Loop { body, carried: vec![("y".into(), "x".into())], condition: "go".into() };
     let outer = io().module("round", round).connect("x -> round.x; round.y -> y").graph();
     let g = G::new().input("xs", list()).output("ys", list());
     let g = g.module("each", each(outer)).connect("xs -> each.x; each.y -> ys");
@@ -149,7 +149,7 @@ fn arm(name: &str, guard: Option<&str>, body: Graph) -> Arm {
 pub(crate) fn rejoin(kit: &mut Kit, x: i64) -> Case {
     let (inc, below) = (inc(kit), below(kit, 4));
     let arms = vec![arm("low", Some("low"), chain(&inc, 1).graph()), arm("high", None, chain(&inc, 2).graph())];
-    let g = io().task("below", &below).module("which", Kind::Choice { arms }).task("after", &inc);
+    let g = io().task("below", &below).module("which", ModuleKind::Choice { arms }).task("after", &inc);
     let g = g.connect("x -> below.x; below.out -> which.low; x -> which.x; which.y -> after.x; after.out -> y");
     (start(g).input("x", int(x)), format!("y={}", if x < 4 { x + 2 } else { x + 3 }))
 }
@@ -158,17 +158,17 @@ pub(crate) fn no_arm(kit: &mut Kit) -> Case {
     let (inc, below) = (inc(kit), below(kit, 4));
     let arms = vec![arm("low", Some("low"), chain(&inc, 1).graph())];
     let g = G::new().input("x", Type::Int).output("y", Type::option(Type::Int));
-    let g = g.task("below", &below).module("which", Kind::Choice { arms });
+    let g = g.task("below", &below).module("which", ModuleKind::Choice { arms });
     let g = g.connect("x -> below.x; below.out -> which.low; x -> which.x; which.y -> y");
     (start(g).input("x", int(9)), "y=none".into())
 }
 
 /// A choice with an arm that fails.
-fn failing_choice(kit: &mut Kit) -> (TaskSpec, Kind) {
+fn failing_choice(kit: &mut Kit) -> (TaskSpec, ModuleKind) {
     let (below, fails, inc) = (below(kit, 4), fails(kit), inc(kit));
     let bad = io().task("bad", &fails).task("never", &inc).connect("x -> bad.x; bad.out -> never.x; never.out -> y");
     let arms = vec![arm("bad", Some("low"), bad.graph()), arm("good", None, chain(&inc, 1).graph())];
-    (below, Kind::Choice { arms })
+    (below, ModuleKind::Choice { arms })
 }
 
 pub(crate) fn handled(kit: &mut Kit) -> Case {
@@ -190,14 +190,14 @@ pub(crate) fn loop_of(kit: &mut Kit, n: i64) -> Case {
     let (inc, below) = (inc(kit), below(kit, n));
     let body = io().output("go", Type::Bool).task("inc", &inc).task("below", &below);
     let body = body.connect("x -> inc.x; inc.out -> y; inc.out -> below.x; below.out -> go").graph();
-    let round = Kind::Loop { body, carried: vec![("y".into(), "x".into())], condition: "go".into() };
+    let round = ModuleKind::Loop { body, carried: vec![("y".into(), "x".into())], condition: "go".into() };
     let g = io().module("round", round).connect("x -> round.x; round.y -> y");
     (start(g).input("x", int(0)), format!("y={n}"))
 }
 
 pub(crate) fn called_twice(kit: &mut Kit) -> Case {
     let (inc, add) = (inc(kit), add(kit));
-    let call = || Kind::Call { flow: "sub".into() };
+    let call = || ModuleKind::Call { flow: "sub".into() };
     let g = io().module("one", call()).module("two", call()).task("add", &add);
     let g = g.connect("x -> one.x; one.y -> two.x; one.y -> add.a; two.y -> add.b; add.out -> y");
     let flows = [("main".into(), g.graph()), ("sub".into(), chain(&inc, 2).graph())].into();
@@ -209,11 +209,11 @@ pub(crate) fn recursive(kit: &mut Kit, depth: i64) -> Case {
     let inc = inc(kit);
     let dec = kit.task("dec", &["x"], |inputs| Ok(vec![int(as_int(&inputs[0]) - 1)]));
     let below = below(kit, 1);
-    let deeper = io().task("dec", &dec).module("again", Kind::Call { flow: "main".into() }).task("inc", &inc);
+    let deeper = io().task("dec", &dec).module("again", ModuleKind::Call { flow: "main".into() }).task("inc", &inc);
     let deeper = deeper.connect("x -> dec.x; dec.out -> again.x; again.y -> inc.x; inc.out -> y").graph();
     let bottom = io().connect("x -> y").graph();
     let arms = vec![arm("bottom", Some("end"), bottom), arm("deeper", None, deeper)];
-    let g = io().task("below", &below).module("which", Kind::Choice { arms });
+    let g = io().task("below", &below).module("which", ModuleKind::Choice { arms });
     let g = g.connect("x -> below.x; below.out -> which.end; x -> which.x; which.y -> y");
     (start(g).input("x", int(depth)), format!("y={depth}"))
 }
@@ -222,7 +222,7 @@ pub(crate) fn forwarded(kit: &mut Kit) -> Case {
     let inc = inc(kit);
     let inside = io().input("z", list()).output("w", list()).output("same", Type::Int);
     let inside = inside.task("inc", &inc).connect("x -> inc.x; inc.out -> y; z -> w; x -> same").graph();
-    let body = Kind::Each { body: inside, over: vec!["x".into()], concurrency: None };
+    let body = ModuleKind::Each { body: inside, over: vec!["x".into()], concurrency: None };
     let g = G::new().input("xs", list()).input("z", list()).output("ys", list()).output("ws", Type::list(list()));
     let g = g.output("same", list()).output("z", list()).module("each", body);
     let g = g.connect("xs -> each.x; z -> each.z; each.y -> ys; each.w -> ws; each.same -> same; z -> z");
@@ -273,7 +273,7 @@ pub(crate) fn large(kit: &mut Kit) -> Case {
     let again =
         G::new().input("v", Type::Bytes).input("b", Type::Bytes).output("n", Type::Int).output("v2", Type::Bytes);
     let again = again.task("len", &len).connect("v -> len.v; b -> len.b; len.out -> n; v -> v2").graph();
-    let again = Kind::Each { body: again, over: vec!["v".into(), "b".into()], concurrency: None };
+    let again = ModuleKind::Each { body: again, over: vec!["v".into(), "b".into()], concurrency: None };
     let g = G::new().input("xs", list()).output("ns", list()).output("vs", Type::list(Type::Bytes));
     let g = g.module("each", each(body)).module("again", again);
     let g = g.connect("xs -> each.x; each.v -> again.v; each.b -> again.b; again.n -> ns; again.v2 -> vs");

@@ -1,6 +1,6 @@
 //! Graphs in a few words.
 
-use onceflow_core::model::{Connection, Endpoint, Graph, Library, Module, Port, TaskSpec, Type, graph::Kind};
+use onceflow_core::model::{Connection, Endpoint, Graph, Library, Module, Port, TaskSpec, Type, graph::ModuleKind};
 
 /// A graph, while it is made.
 #[derive(Clone, Default)]
@@ -21,19 +21,19 @@ impl G {
         self
     }
 
-    pub(crate) fn module(mut self, name: &str, kind: Kind) -> Self {
+    pub(crate) fn module(mut self, name: &str, kind: ModuleKind) -> Self {
         self.0.modules.push(Module { name: name.into(), kind, origin: None, attempt: false });
         self
     }
 
     /// As [`G::module`], but a failure inside is handled.
-    pub(crate) fn attempt(mut self, name: &str, kind: Kind) -> Self {
+    pub(crate) fn attempt(mut self, name: &str, kind: ModuleKind) -> Self {
         self.0.modules.push(Module { name: name.into(), kind, origin: None, attempt: true });
         self
     }
 
     pub(crate) fn task(self, name: &str, spec: &TaskSpec) -> Self {
-        self.module(name, Kind::Task(spec.clone().into()))
+        self.module(name, ModuleKind::Task(spec.clone().into()))
     }
 
     /// `x -> a.in; a.out -> p`
@@ -73,6 +73,6 @@ pub(crate) fn chain(spec: &TaskSpec, n: usize) -> G {
 }
 
 /// Each element of `xs` through `body`, whose input is `x` and whose output is `y`.
-pub(crate) fn each(body: Graph) -> Kind {
-    Kind::Each { body, over: vec![String::from("x")], concurrency: None }
+pub(crate) fn each(body: Graph) -> ModuleKind {
+    ModuleKind::Each { body, over: vec![String::from("x")], concurrency: None }
 }

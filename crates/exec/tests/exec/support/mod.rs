@@ -1,6 +1,6 @@
 //! Runs one step through a real engine on a real store.
 
-use onceflow_core::model::{Connection, Endpoint, Graph, Library, Module, Port, TaskSpec, Type, graph::Kind};
+use onceflow_core::model::{Connection, Endpoint, Graph, Library, Module, Port, TaskSpec, Type, graph::ModuleKind};
 use onceflow_engine::{Engine, Handle, Report, Start};
 use onceflow_exec::{
     ExecutorOptions, Home,
@@ -95,7 +95,12 @@ impl One {
             let (from, to) = (end(Some("step"), "done"), end(None, "done"));
             graph.connections.push(Connection { from, to, origin: None });
         }
-        graph.modules.push(Module { name: "step".into(), kind: Kind::Task(spec.into()), origin: None, attempt: false });
+        graph.modules.push(Module {
+            name: "step".into(),
+            kind: ModuleKind::Task(spec.into()),
+            origin: None,
+            attempt: false,
+        });
         let library = Library { flows: [(String::from("main"), graph)].into() };
         let start = Start::new(key, library, "main");
         self.inputs.iter().fold(start, |start, (name, ty, value)| {

@@ -3,7 +3,7 @@
 
 use onceflow::{
     Flow, Ports,
-    model::{Endpoint, Graph, Port, graph::Kind},
+    model::{Endpoint, Graph, Port, graph::ModuleKind},
     task::{Attempt, Data, Failure, Step},
 };
 use std::fmt::Write as _;
@@ -38,27 +38,27 @@ fn graph(text: &mut String, title: &str, of: &Graph, depth: usize) {
     }
 }
 
-fn kind(kind: &Kind) -> (String, Vec<(String, &Graph)>) {
+fn kind(kind: &ModuleKind) -> (String, Vec<(String, &Graph)>) {
     match kind {
-        Kind::Task(spec) => (format!("task {}", spec.name), Vec::new()),
-        Kind::Constant(port, payload) => (format!("constant {} {payload:?}", port.ty), Vec::new()),
-        Kind::Composite(body) => ("composite".into(), vec![("body".into(), body)]),
-        Kind::Loop { body, carried, condition } => {
+        ModuleKind::Task(spec) => (format!("task {}", spec.name), Vec::new()),
+        ModuleKind::Constant(port, payload) => (format!("constant {} {payload:?}", port.ty), Vec::new()),
+        ModuleKind::Composite(body) => ("composite".into(), vec![("body".into(), body)]),
+        ModuleKind::Loop { body, carried, condition } => {
             let carried: Vec<_> = carried.iter().map(|(from, to)| format!("{from}->{to}")).collect();
             (format!("loop [{}] while {condition}", carried.join(" ")), vec![("body".into(), body)])
         }
-        Kind::Each { body, over, concurrency } => {
+        ModuleKind::Each { body, over, concurrency } => {
             let limit = concurrency.map(|limit| format!(" at most {limit}")).unwrap_or_default();
             (format!("each [{}]{limit}", over.join(" ")), vec![("body".into(), body)])
         }
-        Kind::Choice { arms } => {
+        ModuleKind::Choice { arms } => {
             let title = |arm: &onceflow::model::Arm| match &arm.guard {
                 Some(guard) => format!("{} if {guard}", arm.name),
                 None => arm.name.clone(),
             };
             ("choice".into(), arms.iter().map(|arm| (title(arm), &arm.body)).collect())
         }
-        Kind::Call { flow } => (format!("call {flow}"), Vec::new()),
+        ModuleKind::Call { flow } => (format!("call {flow}"), Vec::new()),
     }
 }
 

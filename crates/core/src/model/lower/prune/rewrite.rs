@@ -5,7 +5,7 @@ use crate::{
     model::{
         Block, BlockOutput, Node, Port, Program, Source, TaskSpec, Type,
         check::face::optional,
-        program::{Op, PortIndex},
+        program::{NodeOp, PortIndex},
         task::DONE,
     },
     payload::Payload,
@@ -79,7 +79,7 @@ fn ports(program: &Program, needs: &Needs) -> Ports {
             for body in bodies.iter().map(|body| *body as usize).filter(|body| *body != 0) {
                 ports.opened[body] = true;
                 let gives = map(needs.outputs[body].iter().copied());
-                let condition = usize::from(matches!(node.op, Op::Loop { .. }));
+                let condition = usize::from(matches!(node.op, NodeOp::Loop { .. }));
                 ports.done[body] = gives.iter().flatten().count() == condition;
                 (ports.inputs[body], ports.outputs[body]) = (reads.clone(), gives);
             }
@@ -144,8 +144,8 @@ fn rewrite_node(node: &mut Node, outputs: &Map, inputs: &Map, ports: &Ports) {
     retain(&mut left, outputs);
     if ports.done[body] {
         let ty = match &node.op {
-            Op::Each { .. } => Type::list(Type::Unit),
-            Op::Choice { arms } if arms.iter().all(|arm| arm.guard.is_some()) => Type::option(Type::Unit),
+            NodeOp::Each { .. } => Type::list(Type::Unit),
+            NodeOp::Choice { arms } if arms.iter().all(|arm| arm.guard.is_some()) => Type::option(Type::Unit),
             _ => Type::Unit,
         };
         left.insert(0, Port::new(DONE, if node.attempt { optional(ty) } else { ty }));
@@ -153,8 +153,8 @@ fn rewrite_node(node: &mut Node, outputs: &Map, inputs: &Map, ports: &Ports) {
     node.outputs = left.into();
     let moved = |port: &mut PortIndex| *port = inputs[usize::from(*port)].expect("guards are always read");
     match &mut node.op {
-        Op::Choice { arms } => arms.iter_mut().filter_map(|arm| arm.guard.as_mut()).for_each(moved),
-        Op::Loop { body, carried } => {
+        NodeOp::Choice { arms } => arms.iter_mut().filter_map(|arm| arm.guard.as_mut()).for_each(moved),
+        NodeOp::Loop { body, carried } => {
             let shift = PortIndex::from(ports.done[*body as usize]);
             let pair = |(output, input): &(PortIndex, PortIndex)| {
                 let output = ports.outputs[*body as usize][usize::from(*output)]? + shift;

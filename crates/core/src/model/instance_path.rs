@@ -1,8 +1,8 @@
 //! Addresses: where people see a node of a running program, `/align[3]/sort`, `/refine@7/solve`.
 //!
-//! A path says everything but the numbers. Those, and what a call stands below, are the [`Place`] of an instance.
+//! A path says everything but the numbers. Those, and what a call stands below, are the [`InstancePath`] of an instance.
 
-use super::program::{BlockIndex, Node, NodeIndex, Program, Segment};
+use super::program::{BlockIndex, Node, NodeIndex, PathSegment, Program};
 use serde::{Deserialize, Serialize};
 use std::fmt::Write;
 
@@ -12,41 +12,41 @@ pub const NAMELESS: &str = "-";
 
 /// Where an instance of a block is, as far as addresses need it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Place {
+pub struct InstancePath {
     /// The address of the nearest call around it; empty at the root.
     pub call: String,
     /// The elements and iterations since then, outermost first.
     pub numbers: Vec<u64>,
 }
 
-impl Place {
+impl InstancePath {
     /// The root of a run.
     pub fn root() -> Self {
-        Place::default()
+        InstancePath::default()
     }
 
     /// The instance for one element of an each, or one iteration of a loop, whose node is here.
     pub fn numbered(&self, number: u64) -> Self {
         let numbers = self.numbers.iter().copied().chain([number]).collect();
-        Place { call: self.call.clone(), numbers }
+        InstancePath { call: self.call.clone(), numbers }
     }
 
     /// The instance that the call node `node`, which is here, opens. (An arm of a choice is at the place of its choice.)
     pub fn called(&self, node: &Node) -> Self {
-        Place { call: self.address(&node.path), numbers: Vec::new() }
+        InstancePath { call: self.address(&node.path), numbers: Vec::new() }
     }
 
     /// The address of something with this path that is here. Numbers that are not known print as `*`.
-    pub fn address(&self, path: &[Segment]) -> String {
+    pub fn address(&self, path: &[PathSegment]) -> String {
         let mut address = self.call.clone();
         let mut numbers = self.numbers.iter();
         let mut next = || numbers.next().map_or_else(|| String::from("*"), u64::to_string);
         for segment in path {
             let written = match segment {
-                Segment::Name(name) if name == NAMELESS => Ok(()),
-                Segment::Name(name) => write!(address, "/{name}"),
-                Segment::Element => write!(address, "[{}]", next()),
-                Segment::Iteration => write!(address, "@{}", next()),
+                PathSegment::Name(name) if name == NAMELESS => Ok(()),
+                PathSegment::Name(name) => write!(address, "/{name}"),
+                PathSegment::Element => write!(address, "[{}]", next()),
+                PathSegment::Iteration => write!(address, "@{}", next()),
             };
             written.expect("writing to a string cannot fail");
         }
@@ -59,7 +59,7 @@ impl Place {
 
 impl Program {
     /// The address of a node of an instance at `place`.
-    pub fn address(&self, block: BlockIndex, node: NodeIndex, place: &Place) -> String {
+    pub fn address(&self, block: BlockIndex, node: NodeIndex, place: &InstancePath) -> String {
         place.address(&self.blocks[block as usize].nodes[node as usize].path)
     }
 }
@@ -70,14 +70,14 @@ mod tests {
 
     #[test]
     fn an_address_takes_its_numbers_from_the_outside_in() {
-        let name = |name: &str| Segment::Name(name.into());
-        let path = [name("align"), Segment::Element, name("refine"), Segment::Iteration, name("solve")];
-        let place = Place::root().numbered(3).numbered(7);
+        let name = |name: &str| PathSegment::Name(name.into());
+        let path = [name("align"), PathSegment::Element, name("refine"), PathSegment::Iteration, name("solve")];
+        let place = InstancePath::root().numbered(3).numbered(7);
         assert_eq!(place.address(&path), "/align[3]/refine@7/solve");
-        assert_eq!(Place::root().address(&path), "/align[*]/refine@*/solve");
-        let below = Place { call: place.address(&path), numbers: vec![0] };
+        assert_eq!(InstancePath::root().address(&path), "/align[*]/refine@*/solve");
+        let below = InstancePath { call: place.address(&path), numbers: vec![0] };
         assert_eq!(below.address(&path[..2]), "/align[3]/refine@7/solve/align[0]");
-        assert_eq!(Place::root().address(&[]), "/");
-        assert_eq!(place.address(&[name("align"), Segment::Element, name(NAMELESS)]), "/align[3]");
+        assert_eq!(InstancePath::root().address(&[]), "/");
+        assert_eq!(place.address(&[name("align"), PathSegment::Element, name(NAMELESS)]), "/align[3]");
     }
 }
