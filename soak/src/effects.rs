@@ -3,8 +3,8 @@
 
 use onceflow::prelude::*;
 use std::{
-    fs::{self, OpenOptions},
-    io::{self, Write},
+    fs::{File, OpenOptions},
+    io::{self, Read, Write},
     path::{Path, PathBuf},
     sync::OnceLock,
 };
@@ -48,6 +48,8 @@ pub(crate) fn tell(line: &str) {
 
 pub(crate) fn append(file: &Path, line: &str) -> io::Result<()> {
     let mut file = OpenOptions::new().append(true).create(true).open(file)?;
+    // A reader must not see the first half of a line that crosses a page of the file.
+    file.lock()?;
     file.write_all(format!("{line}\n").as_bytes())
 }
 
@@ -65,10 +67,13 @@ impl Story {
     /// Reads the file; the lines of one job only, if one is named.
     pub(crate) fn read(file: &Path, job: Option<u64>) -> anyhow::Result<Story> {
         let mut story = Story::default();
-        let text = match fs::read_to_string(file) {
+        let mut file = match File::open(file) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(story),
-            text => text?,
+            file => file?,
         };
+        file.lock_shared()?;
+        let mut text = String::new();
+        file.read_to_string(&mut text)?;
         for (line, text) in text.lines().enumerate() {
             let words: Vec<_> = text.split(' ').collect();
             match words[..] {
