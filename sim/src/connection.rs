@@ -6,7 +6,9 @@ use crate::{
     store::SimStore,
 };
 use onceflow_core::{Batch, Key, Row, Shard, Timestamp};
-use onceflow_store::{BoxFuture, Error, Outcome, Page, Position, Records, backend::held::HeldClaims, records::Scan};
+use onceflow_store::{
+    BoxFuture, CommitResult, Error, Page, Position, Records, backend::held::HeldClaims, records::Scan,
+};
 use std::sync::{
     Arc,
     atomic::{AtomicU64, Ordering::Relaxed},
@@ -79,7 +81,7 @@ impl Connection {
         Ok(answer)
     }
 
-    async fn try_commit(&self, batch: Batch) -> Result<Outcome, Error> {
+    async fn try_commit(&self, batch: Batch) -> Result<CommitResult, Error> {
         self.travel().await;
         let (store, node) = (self.store.clone(), self.node);
         let faults = &store.faults;
@@ -130,8 +132,8 @@ impl Connection {
         }
         if store.has_positions_of_senders() {
             match &mut outcome {
-                Outcome::Applied(committed) => committed.position = sent_at,
-                Outcome::Refused(refused) => refused.position = sent_at,
+                CommitResult::Applied(committed) => committed.position = sent_at,
+                CommitResult::Refused(refused) => refused.position = sent_at,
             }
         }
         self.saw(outcome.position());
@@ -171,7 +173,7 @@ impl Records for Connection {
         Box::pin(self.reading(move |store: &SimStore| store.read(|state| state.scan(shard, &scan))))
     }
 
-    fn commit(&self, batch: Batch) -> BoxFuture<'_, Result<Outcome, Error>> {
+    fn commit(&self, batch: Batch) -> BoxFuture<'_, Result<CommitResult, Error>> {
         Box::pin(async move {
             let expected = self.held.expect(&batch);
             let answer = self.try_commit(batch.clone()).await;
@@ -227,7 +229,7 @@ impl Records for Direct {
         Box::pin(std::future::ready(Ok(self.0.read(|state| state.scan(shard, &scan)))))
     }
 
-    fn commit(&self, batch: Batch) -> BoxFuture<'_, Result<Outcome, Error>> {
+    fn commit(&self, batch: Batch) -> BoxFuture<'_, Result<CommitResult, Error>> {
         Box::pin(std::future::ready(self.0.apply(OUTSIDE, &batch)))
     }
 

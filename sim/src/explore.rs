@@ -11,7 +11,10 @@ mod worker;
 pub use flow::SHAPES;
 
 use onceflow_core::{Fence, Kind, Shard, Timestamp, protocol::draft::InstalledProgram};
-use onceflow_store::state::{Answer, NoEffects, StoreState};
+use onceflow_store::{
+    CommitResult, Position, Refused,
+    state::{NoEffects, StoreState},
+};
 use std::collections::{BTreeSet, HashSet, VecDeque};
 use worker::{Job, Worker};
 
@@ -134,8 +137,8 @@ impl World {
     fn take(&mut self, at: usize) -> Result<bool, String> {
         let fence = self.fence(at);
         let claimed = match apply(&mut self.rows, &worker::take(fence))? {
-            Answer::Applied { claimed, .. } => claimed,
-            Answer::Refused { .. } => None,
+            CommitResult::Applied(committed) => committed.claimed,
+            CommitResult::Refused(_) => None,
         };
         self.workers[at].job = claimed.map(|claimed| Job { claimed, fence, batch: None });
         Ok(self.workers[at].job.is_some())
@@ -164,16 +167,16 @@ impl World {
         batch.claim = next.map(worker::claim);
         let before = self.rows.clone();
         match apply(&mut self.rows, &batch)? {
-            Answer::Applied { claimed, .. } => {
+            CommitResult::Applied(committed) => {
                 let mut again = self.rows.clone();
-                if let Answer::Applied { .. } = apply(&mut again, &batch)? {
+                if apply(&mut again, &batch)?.is_applied() {
                     return Err(format!("a batch happens twice: {batch:?}"));
                 }
                 self.note(plan, &before, &job)?;
-                let next = claimed.zip(next);
+                let next = committed.claimed.zip(next);
                 self.workers[at].job = next.map(|(claimed, fence)| Job { claimed, fence, batch: None });
             }
-            Answer::Refused { which, found } => {
+            CommitResult::Refused(Refused { which, found, .. }) => {
                 let worker = &mut self.workers[at];
                 // The state of the run has changed: it is decided again, if the step may still commit.
                 if which == 0 && worker.saw(found.as_deref(), &job) {
@@ -234,9 +237,10 @@ impl World {
 }
 
 /// Does what a batch says. One that is wrong is a violation.
-pub fn apply(rows: &mut StoreState, batch: &onceflow_core::Batch) -> Result<Answer, String> {
+pub fn apply(rows: &mut StoreState, batch: &onceflow_core::Batch) -> Result<CommitResult, String> {
     if !batch.is_repeatable() {
         return Err(format!("a batch that is not repeatable: {batch:?}"));
     }
-    rows.apply(batch, Timestamp::from_ms(1), &mut NoEffects).map_err(|wrong| wrong.to_string())
+    let at = (Position(0), Timestamp::from_ms(1));
+    rows.apply(batch, at, &mut NoEffects).map(|(result, _)| result).map_err(|wrong| wrong.to_string())
 }

@@ -12,8 +12,8 @@ use crate::{
 use claims::Standing;
 use onceflow_core::{Batch, Group, Key, Row, Shard, Timestamp, row::bitmap};
 use onceflow_store::{
-    Committed, Error, Outcome, Position, Refused,
-    state::{Answer, Effects, StoreState},
+    CommitResult, Committed, Error, Position,
+    state::{Effects, StoreState},
 };
 use std::{
     collections::VecDeque,
@@ -278,7 +278,7 @@ impl SimStore {
     }
 
     /// Does what a batch says.
-    pub fn apply(&self, node: NodeId, batch: &Batch) -> Result<Outcome, Error> {
+    pub fn apply(&self, node: NodeId, batch: &Batch) -> Result<CommitResult, Error> {
         batch.check()?;
         let mut inner = lock(&self.inner);
         let now = self.read_clock(&mut inner);
@@ -292,11 +292,12 @@ impl SimStore {
         };
         let before = self.watch.before(&inner.state, batch);
         let mut told = Told::default();
-        let answer = inner.state.apply(batch, now, &mut told)?;
-        let outcome = match answer {
-            Answer::Refused { which, found } => Outcome::Refused(Refused { position: inner.position, which, found }),
-            Answer::Applied { fired, claimed, enabled } => {
-                let position = Position(inner.position.0 + 1);
+        let at = (inner.position, now);
+        let (result, enabled) = inner.state.apply(batch, at, &mut told)?;
+        match &result {
+            CommitResult::Refused(_) => {}
+            CommitResult::Applied(Committed { position, claimed, .. }) => {
+                let position = *position;
                 inner.position = position;
                 if !self.lasts_at_once() {
                     let after = (self.faults.store == StoreKind::Redis).then(|| inner.state.clone());
@@ -313,7 +314,6 @@ impl SimStore {
                 if let Some(seen) = broken.filter(|_| self.is_embedded()) {
                     lock(&self.watch.truth).violate("a claim is void only with its holder", seen);
                 }
-                let committed = Committed { position, fired, claimed };
                 drop(inner);
                 if enabled && !self.harm(self.faults.wake_lost) {
                     self.enabled.notify_waiters();
@@ -322,10 +322,9 @@ impl SimStore {
                     lock(&self.doomed).push(node);
                     self.doom.notify_one();
                 }
-                return Ok(Outcome::Applied(committed));
             }
-        };
-        Ok(outcome)
+        }
+        Ok(result)
     }
 
     /// A node that is to die now.

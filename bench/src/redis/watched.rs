@@ -2,7 +2,7 @@
 
 use onceflow_core::{Batch, Group, Key, Kind, Name, Row, Shard, Timestamp};
 use onceflow_store::{
-    Outcome, Records,
+    CommitResult, Records,
     records::{SweepReport, SweepRequest, Error, Page, Position, Scan, UnorderedPage},
     world::BoxFuture,
 };
@@ -76,7 +76,7 @@ impl Records for Watched {
         self.records.scan(shard, scan)
     }
 
-    fn commit(&self, batch: Batch) -> BoxFuture<'_, Result<Outcome, Error>> {
+    fn commit(&self, batch: Batch) -> BoxFuture<'_, Result<CommitResult, Error>> {
         self.calls.count(&batch);
         self.records.commit(batch)
     }

@@ -7,7 +7,7 @@
 use super::journal::SHARD;
 use anyhow::ensure;
 use onceflow_core::{Batch, Claim, Fence, Fences, Group, Inbox, Key, Name, Op, Pick, Row, limits::LANE_BYTES};
-use onceflow_store::{Committed, Outcome, Records, state::StoreState};
+use onceflow_store::{Committed, CommitResult, Records, state::StoreState};
 
 /// A checkpoint: the outputs' ids and digests.
 const CHECKPOINT_BYTES: usize = 100;
@@ -65,12 +65,12 @@ impl Chain {
 
     /// Whether the answer to [`Chain::batch`] is right: it was applied, both triggers fired, and the next step was claimed
     /// with its input.
-    pub(super) fn check_step(&self, outcome: &Outcome) -> anyhow::Result<()> {
+    pub(super) fn check_step(&self, outcome: &CommitResult) -> anyhow::Result<()> {
         self.check(outcome, 2)
     }
 
-    fn check(&self, outcome: &Outcome, fired: usize) -> anyhow::Result<()> {
-        let Outcome::Applied(Committed { claimed: Some(claimed), fired: did, .. }) = outcome else {
+    fn check(&self, outcome: &CommitResult, fired: usize) -> anyhow::Result<()> {
+        let CommitResult::Applied(Committed { claimed: Some(claimed), fired: did, .. }) = outcome else {
             anyhow::bail!("step {} of {:?}: {outcome:?}", self.step, self.run);
         };
         ensure!(did.len() == fired, "step {} of {:?} fired {did:?}", self.step, self.run);

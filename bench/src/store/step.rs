@@ -10,7 +10,7 @@ use crate::{
 };
 use anyhow::ensure;
 use onceflow_core::{Batch, Claim, Fence, Fences, Group, Inbox, Name, Pick, Row};
-use onceflow_store::{Committed, Outcome, Records, backend::memory::Memory, world::RealWorld};
+use onceflow_store::{Committed, CommitResult, Records, backend::memory::Memory, world::RealWorld};
 use serde_json::json;
 use std::time::{Duration, Instant};
 use tokio::runtime::Runtime;
@@ -75,7 +75,7 @@ pub(super) fn measure(runtime: &Runtime, report: &mut Report) -> anyhow::Result<
     Ok(())
 }
 
-async fn commit_all(memory: &Memory, batches: &mut Vec<Batch>, outcomes: &mut Vec<Outcome>) -> anyhow::Result<()> {
+async fn commit_all(memory: &Memory, batches: &mut Vec<Batch>, outcomes: &mut Vec<CommitResult>) -> anyhow::Result<()> {
     outcomes.clear();
     for batch in batches.drain(..) {
         outcomes.push(memory.commit(batch).await?);
@@ -124,8 +124,8 @@ impl Run {
         batch
     }
 
-    fn check(&self, outcome: &Outcome) -> anyhow::Result<()> {
-        let Outcome::Applied(Committed { claimed: Some(claimed), .. }) = outcome else {
+    fn check(&self, outcome: &CommitResult) -> anyhow::Result<()> {
+        let CommitResult::Applied(Committed { claimed: Some(claimed), .. }) = outcome else {
             anyhow::bail!("step {} of {:?}: {outcome:?}", self.step, self.rows);
         };
         ensure!(claimed.name == self.name(self.step), "claimed somebody else's step: {claimed:?}");

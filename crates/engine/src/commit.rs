@@ -3,7 +3,9 @@
 
 use crate::{
     Error, data,
+    perform::Job,
     shared::{Run, Shared},
+    worker::Asked,
 };
 use onceflow_core::{
     Batch, Claim, Claimed, Fence, Group, Inbox, Kind, Name, Op, Row,
@@ -16,7 +18,7 @@ use onceflow_core::{
     },
 };
 use onceflow_store::{
-    Committed, Outcome, Refused,
+    CommitResult, Committed, Position,
     records::{self, Scan},
     values::{EdgeName, Weave},
 };
@@ -24,14 +26,30 @@ use onceflow_store::{
 /// Replies lost in a row before we look what became of a batch.
 const REPLIES_LOST_MAX: usize = 5;
 
-/// What became of a batch.
-pub(crate) enum Sent {
-    /// It happened.
-    Applied(Committed),
-    /// The step is not ours any more: somebody else has it, it was committed, or the run went on without it.
+/// What a commit means for the step it was decided for. Built from the store's [`CommitResult`], and the only commit result
+/// that performing code sees.
+pub(crate) enum StepCommit {
+    /// The batch happened, at this position, and its claim took the next step.
+    Committed { position: Position, next: Option<Job> },
+    /// The step is not ours any more: another worker has it, it was committed, or the run went on without it.
     Lost,
-    /// Something else that it requires is not so.
-    Refused,
+    /// A row that the decision rests on has changed while the step is still ours.
+    DecideAgain,
+}
+
+impl StepCommit {
+    fn new(asked: Option<&Asked>, committed: Committed) -> Self {
+        let position = committed.position;
+        StepCommit::Committed { position, next: asked.and_then(|asked| asked.job(committed)) }
+    }
+
+    /// The step that the batch claimed for this slot.
+    pub(crate) fn next(self) -> Option<Job> {
+        match self {
+            StepCommit::Committed { next, .. } => next,
+            StepCommit::Lost | StepCommit::DecideAgain => None,
+        }
+    }
 }
 
 /// The place of the require on the state of the run, in every draft.
@@ -45,47 +63,52 @@ impl Shared {
         &self,
         run: &'a Run,
         taken: &Taken,
-        claim: Option<Claim>,
+        asked: Option<&Asked>,
         weaves: &[Weave],
         decide: impl Fn(State) -> Draft<'a>,
-    ) -> Result<Sent, Error> {
+    ) -> Result<StepCommit, Error> {
         loop {
             let state = run.state();
             if !may_commit(taken, state) {
-                return Ok(Sent::Lost);
+                return Ok(StepCommit::Lost);
             }
-            let mut batch = self.batch(decide(state), weaves, claim.clone()).await?;
+            let mut batch = self.batch(decide(state), weaves, asked).await?;
             let leaves = batch.ops.iter().any(|op| matches!(op, Op::Delete(key) if key.group.kind() == Kind::Claims));
             let parked = run.plan.keys.parked(taken.step);
             let parks = batch.ops.iter().any(|op| matches!(op, Op::Put(key, _) if *key == parked));
             let later = self.put_off(&mut batch);
-            match self.send(batch).await? {
-                Tried::Applied(committed) => {
+            match self.send(batch).await {
+                Ok(CommitResult::Applied(committed)) => {
                     self.catch_up(taken, later).await?;
-                    return Ok(Sent::Applied(committed));
+                    return Ok(StepCommit::new(asked, committed));
                 }
-                Tried::Refused(refused) if refused.which == STATE => {
+                Ok(CommitResult::Refused(refused)) if refused.which == STATE => {
                     let Some(found) = refused.found.as_deref().and_then(rows::read::<State>) else {
-                        return Ok(Sent::Lost);
+                        return Ok(StepCommit::Lost);
                     };
                     if found.generation != run.plan.keys.generation || !may_commit(taken, found) {
-                        return Ok(Sent::Lost);
+                        return Ok(StepCommit::Lost);
                     }
                     run.set_state(found);
                 }
-                Tried::Refused(refused) if refused.which == CLAIM => {
+                Ok(CommitResult::Refused(refused)) if refused.which == CLAIM => {
                     let again = refused.found.is_none() && self.claim_was_forgotten(taken).await?;
                     if !again {
-                        return Ok(Sent::Lost);
+                        return Ok(StepCommit::Lost);
                     }
                 }
-                Tried::Refused(_) => return Ok(Sent::Refused),
-                Tried::Unknown(error) => match self.is_ours(taken).await? || self.claim_was_forgotten(taken).await? {
-                    true => tracing::debug!(%error, "a commit did not happen; it is tried again"),
-                    // The claim went: with this batch, if that takes it away; else somebody else has the step now.
-                    false if leaves && self.went(run, taken, parks).await? => return self.applied_unseen(claim).await,
-                    false => return Ok(Sent::Lost),
-                },
+                Ok(CommitResult::Refused(_)) => return Ok(StepCommit::DecideAgain),
+                Err(error @ records::Error::Unknown(_)) => {
+                    match self.is_ours(taken).await? || self.claim_was_forgotten(taken).await? {
+                        true => tracing::debug!(%error, "the commit did not happen; trying again"),
+                        // The claim went: with this batch, if that takes it away; else another worker has the step now.
+                        false if leaves && self.went(run, taken, parks).await? => {
+                            return self.applied_unseen(asked).await;
+                        }
+                        false => return Ok(StepCommit::Lost),
+                    }
+                }
+                Err(error) => return Err(error.into()),
             }
         }
     }
@@ -122,35 +145,37 @@ impl Shared {
         Ok(())
     }
 
-    /// Commits what was decided for one state of the run only. `None` if that has changed, or the step is not ours.
+    /// Commits what was decided for one state of the run only. Refused if the state has changed, or the step is not ours.
     pub(crate) async fn commit_once(
         &self,
         taken: &Taken,
         draft: Draft<'_>,
         weaves: &[Weave],
-        claim: Option<Claim>,
-    ) -> Result<Option<Committed>, Error> {
-        let batch = self.batch(draft, weaves, claim.clone()).await?;
-        match self.send(batch).await? {
-            Tried::Applied(committed) => Ok(Some(committed)),
-            Tried::Refused(_) => Ok(None),
-            Tried::Unknown(_) if self.is_ours(taken).await? || self.claim_was_forgotten(taken).await? => Ok(None),
-            // Somebody else has it, or has it to do again.
-            Tried::Unknown(_) if self.row(taken.queue.key(&taken.name)).await?.is_some() => Ok(None),
-            Tried::Unknown(_) => match self.applied_unseen(claim).await? {
-                Sent::Applied(committed) => Ok(Some(committed)),
-                Sent::Lost | Sent::Refused => Ok(None),
-            },
+        asked: Option<&Asked>,
+    ) -> Result<StepCommit, Error> {
+        let batch = self.batch(draft, weaves, asked).await?;
+        match self.send(batch).await {
+            Ok(CommitResult::Applied(committed)) => Ok(StepCommit::new(asked, committed)),
+            Ok(CommitResult::Refused(_)) => Ok(StepCommit::DecideAgain),
+            Err(records::Error::Unknown(_)) => {
+                let is_ours = self.is_ours(taken).await? || self.claim_was_forgotten(taken).await?;
+                // If its row is there, another worker has the step, or will take it.
+                if is_ours || self.row(taken.queue.key(&taken.name)).await?.is_some() {
+                    return Ok(StepCommit::DecideAgain);
+                }
+                self.applied_unseen(asked).await
+            }
+            Err(error) => Err(error.into()),
         }
     }
 
     /// A commit happened, and its reply was lost: what it claimed is found by its fence.
-    async fn applied_unseen(&self, claim: Option<Claim>) -> Result<Sent, Error> {
-        let claimed = match &claim {
+    async fn applied_unseen(&self, asked: Option<&Asked>) -> Result<StepCommit, Error> {
+        let claimed = match asked {
             None => None,
-            Some(claim) => self.find_claim(claim).await?,
+            Some(asked) => self.find_claim(&asked.claim).await?,
         };
-        Ok(Sent::Applied(Committed { position: self.records.position(), fired: vec![], claimed }))
+        Ok(StepCommit::new(asked, Committed { position: self.records.position(), fired: vec![], claimed }))
     }
 
     /// Whether the claim is gone though the step is there, free and as it was taken: then no commit took it away, but a
@@ -252,24 +277,16 @@ impl Shared {
         }))
     }
 
-    /// Commits what no step was taken for. `None` if it was refused; see [`Refused`].
-    pub(crate) async fn commit_outside(
-        &self,
-        draft: Draft<'_>,
-        weaves: &[Weave],
-    ) -> Result<Result<Committed, Refused>, Error> {
+    /// Commits what no step was taken for.
+    pub(crate) async fn commit_outside(&self, draft: Draft<'_>, weaves: &[Weave]) -> Result<CommitResult, Error> {
         let batch = self.batch(draft, weaves, None).await?;
-        match self.send(batch).await? {
-            Tried::Applied(committed) => Ok(Ok(committed)),
-            Tried::Refused(refused) => Ok(Err(refused)),
-            Tried::Unknown(error) => Err(error.into()),
-        }
+        Ok(self.send(batch).await?)
     }
 
-    /// The batch of a draft, with all it does to values.
-    pub(crate) async fn batch(&self, draft: Draft<'_>, weaves: &[Weave], claim: Option<Claim>) -> Result<Batch, Error> {
+    /// The batch of a draft, with all it does to values, and the claim on the next step.
+    async fn batch(&self, draft: Draft<'_>, weaves: &[Weave], asked: Option<&Asked>) -> Result<Batch, Error> {
         let (mut batch, edges) = draft.finish();
-        batch.claim = claim;
+        batch.claim = asked.map(|asked| asked.claim.clone());
         if !weaves.is_empty() || !edges.is_empty() {
             let mut all = weaves.to_vec();
             for edge in edges {
@@ -310,27 +327,24 @@ impl Shared {
         }
     }
 
-    /// Tries a batch, and the very same again while its reply is lost.
-    async fn send(&self, batch: Batch) -> Result<Tried, Error> {
+    /// Sends a batch, and the very same again while its reply is lost. [`records::Error::Unknown`] if it may have happened.
+    async fn send(&self, batch: Batch) -> Result<CommitResult, records::Error> {
         let mut lost = None;
         for _ in 0..REPLIES_LOST_MAX {
             match self.records.commit(batch.clone()).await {
-                Ok(Outcome::Applied(committed)) => {
+                Ok(CommitResult::Applied(committed)) => {
                     self.values.noticed(&committed);
-                    return Ok(Tried::Applied(committed));
-                }
-                // After a lost reply, a refusal may be the work of the batch itself.
-                Ok(Outcome::Refused(refused)) => {
-                    return Ok(lost.map_or(Tried::Refused(refused), Tried::Unknown));
+                    return Ok(CommitResult::Applied(committed));
                 }
                 Err(error @ records::Error::Unknown(_)) => {
                     self.repeat_arrivals(&batch).await;
                     lost = Some(error);
                 }
-                Err(error) => return lost.map_or(Err(error.into()), |lost| Ok(Tried::Unknown(lost))),
+                // After a lost reply, a refusal may be the work of the batch itself.
+                answer => return lost.map_or(answer, Err),
             }
         }
-        Ok(Tried::Unknown(lost.expect("every reply was lost")))
+        Err(lost.expect("every reply was lost"))
     }
 
     /// A claim of the next step, whichever is ready.
@@ -352,10 +366,4 @@ fn ready_step(row: &Row) -> Option<ReadyStep> {
 fn may_commit(taken: &Taken, state: State) -> bool {
     use onceflow_core::protocol::ids::{SETTLE, TEARDOWN, UNDO};
     state.phase.is_open() || matches!(taken.step.node, SETTLE | UNDO | TEARDOWN)
-}
-
-enum Tried {
-    Applied(Committed),
-    Refused(Refused),
-    Unknown(records::Error),
 }

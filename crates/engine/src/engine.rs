@@ -234,7 +234,7 @@ impl Engine {
             Err(Error::Values(
                 values::Error::Missing { .. } | values::Error::LeaseLost { .. } | values::Error::UploadLost { .. },
             )) => {}
-            committed => return Ok(committed?.ok()),
+            committed => return Ok(committed?.applied()),
         }
         lock(&asked.stored).take();
         Ok(None)

@@ -295,7 +295,7 @@ impl Handle {
                     _ => break,
                 }
                 let draft = run::turn(&run.plan, state, Phase::Cancelling);
-                if self.shared.commit_outside(draft, &[]).await?.is_ok() {
+                if self.shared.commit_outside(draft, &[]).await?.is_applied() {
                     run.set_state(onceflow_core::protocol::rows::State { phase: Phase::Cancelling, ..state });
                     self.shared.look.notify_one();
                     break;
@@ -416,7 +416,7 @@ impl Handle {
                 }
                 Resolution::Redo => {
                     let draft = noted(run::redo(plan, state, step, (&row, &parked)), note.as_ref());
-                    self.shared.commit_outside(draft, &[]).await?.is_ok()
+                    self.shared.commit_outside(draft, &[]).await?.is_applied()
                 }
                 Resolution::Fail(why) => {
                     let failed = Failed {
@@ -426,7 +426,7 @@ impl Handle {
                         started: false,
                     };
                     let draft = noted(run::fail(plan, state, step, (&row, &parked), failed), note.as_ref());
-                    self.shared.commit_outside(draft, &[]).await?.is_ok()
+                    self.shared.commit_outside(draft, &[]).await?.is_applied()
                 }
             };
             self.shared.read_run(self.id).await?;

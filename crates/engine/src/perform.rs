@@ -14,7 +14,7 @@ pub(crate) use task::may_decide;
 
 use crate::{
     Error,
-    commit::Sent,
+    commit::StepCommit,
     error::DAMAGE,
     events::{Event, EventKind},
     shared::Run,
@@ -173,31 +173,26 @@ impl Worker {
 }
 
 impl Work<'_> {
-    /// Commits, and takes the next step with it. `None` if the step is not ours any more.
+    /// Commits, and claims the next step with it.
     pub(crate) async fn commit<'a>(
         &'a self,
         slot: &Slot,
         weaves: &[Weave],
         what: Option<EventKind>,
         decide: impl Fn(State) -> Draft<'a>,
-    ) -> Result<Committed, Error> {
+    ) -> Result<StepCommit, Error> {
         let asked = self.worker.claim_next(slot);
-        let claim = asked.as_ref().map(|asked| asked.claim.clone());
         let shared = &self.worker.shared;
         let order = if what.is_some() { shared.events.order_if_wanted().await } else { None };
-        match shared.commit(&self.run, &self.taken, claim, weaves, decide).await? {
-            Sent::Applied(committed) => {
-                if let (Some(what), true) = (what, order.is_some()) {
-                    self.tell(committed.position, what);
-                }
-                Ok(Committed::Yes(Worker::job(asked.as_ref(), committed)))
+        let committed = shared.commit(&self.run, &self.taken, asked.as_ref(), weaves, decide).await?;
+        match (&committed, what) {
+            (StepCommit::Committed { position, .. }, Some(what)) if order.is_some() => self.tell(*position, what),
+            (StepCommit::Lost, _) => {
+                tracing::debug!(step = ?self.taken.step, "dropping a commit: another worker has the step, or the run went on");
             }
-            Sent::Lost => {
-                tracing::debug!(step = ?self.taken.step, "a step was not ours any more when it was to commit");
-                Ok(Committed::Lost)
-            }
-            Sent::Refused => Ok(Committed::Refused),
+            _ => {}
         }
+        Ok(committed)
     }
 
     /// Watches over the work on the step. Nothing stops it but that it was taken from us, unless `stops`.
@@ -256,7 +251,7 @@ impl Work<'_> {
             return Ok(None);
         }
         let park = |state: State| step::park(&self.run.plan, state, &self.taken, Why::NotStarted, state.phase);
-        self.commit(slot, &[], None, park).await.map(Committed::next)
+        self.commit(slot, &[], None, park).await.map(StepCommit::next)
     }
 
     /// Lets others take the step, a little later: it cannot be performed here now.
@@ -285,25 +280,6 @@ impl Work<'_> {
             Some(node) => place.address(&node.path),
             None => place.address(&[]),
         })
-    }
-}
-
-/// What became of a commit.
-pub(crate) enum Committed {
-    /// It happened, and took this.
-    Yes(Option<Job>),
-    /// The step is not ours any more.
-    Lost,
-    /// Something that was read has changed.
-    Refused,
-}
-
-impl Committed {
-    pub(crate) fn next(self) -> Option<Job> {
-        match self {
-            Committed::Yes(next) => next,
-            Committed::Lost | Committed::Refused => None,
-        }
     }
 }
 

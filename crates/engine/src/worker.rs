@@ -16,7 +16,7 @@ pub(crate) use alive::{Alive, Heartbeat, Stop, Whose};
 pub(crate) use capacity::{Capacity, Reserved, Slot};
 use futures_util::future::{Either, select};
 use onceflow_core::{Batch, Claim, Claimed, Fence, Timestamp};
-use onceflow_store::{BoxFuture, Outcome, Position, records};
+use onceflow_store::{BoxFuture, Committed, Position, records};
 use std::sync::{
     Arc,
     atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst},
@@ -216,16 +216,14 @@ impl Worker {
     /// Takes a ready step.
     async fn take(&self, slot: &Slot) -> Result<Option<Job>, Error> {
         let Some(asked) = self.ask(slot) else { return Ok(None) };
-        let claim = asked.claim.clone();
         let mut batch = Batch::new(self.shared.shard());
-        batch.claim = Some(claim.clone());
-        let (claimed, position) = match self.shared.records.commit(batch).await {
-            Ok(Outcome::Applied(committed)) => (committed.claimed, committed.position),
-            Ok(Outcome::Refused(_)) => return Ok(None),
-            Err(records::Error::Unknown(_)) => (self.shared.find_claim(&claim).await?, self.shared.records.position()),
+        batch.claim = Some(asked.claim.clone());
+        let claimed = match self.shared.records.commit(batch).await {
+            Ok(result) => return Ok(result.applied().and_then(|committed| asked.job(committed))),
+            Err(records::Error::Unknown(_)) => self.shared.find_claim(&asked.claim).await?,
             Err(error) => return Err(error.into()),
         };
-        Ok(claimed.map(|claimed| Job { claimed, fence: claim.fence, position, asked: asked.at }))
+        Ok(asked.job(Committed { position: self.shared.records.position(), fired: vec![], claimed }))
     }
 
     fn spawn_slot(self: Arc<Self>, job: Job, slot: Slot) {
@@ -299,12 +297,6 @@ impl Worker {
         let claim = self.shared.next_claim(self.capacity.queues(slot))?;
         Some(Asked { claim, at: self.shared.world.clock() })
     }
-
-    pub(crate) fn job(asked: Option<&Asked>, committed: onceflow_store::Committed) -> Option<Job> {
-        let Asked { claim: Claim { fence, .. }, at } = *asked?;
-        let position = committed.position;
-        committed.claimed.map(|claimed| Job { claimed, fence, position, asked: at })
-    }
 }
 
 /// A claim that is asked for, and when that was: the lease may run out before the reply is read.
@@ -312,6 +304,14 @@ impl Worker {
 pub(crate) struct Asked {
     pub(crate) claim: Claim,
     at: Timestamp,
+}
+
+impl Asked {
+    /// The step that the batch with this claim took.
+    pub(crate) fn job(&self, committed: Committed) -> Option<Job> {
+        let Committed { position, claimed, .. } = committed;
+        claimed.map(|claimed| Job { claimed, fence: self.claim.fence, position, asked: self.at })
+    }
 }
 
 /// The runtime was dropped under a worker that was not stopped: it takes no steps any more, and the engine is closed, so that

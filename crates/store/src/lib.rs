@@ -37,6 +37,6 @@ mod wake;
 pub mod world;
 
 pub use onceflow_core as core;
-pub use records::{Committed, Error, Outcome, Page, Position, Records, Refused};
+pub use records::{CommitResult, Committed, Error, Page, Position, Records, Refused};
 pub use store::Store;
 pub use world::{BoxFuture, World};

@@ -24,28 +24,36 @@ use std::sync::Arc;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Position(pub u64);
 
-/// What became of a batch.
+/// The store's answer to a batch. A third answer, that the reply was lost, is [`Error::Unknown`].
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[must_use = "a refused batch changed nothing"]
-pub enum Outcome {
+pub enum CommitResult {
     /// It happened.
     Applied(Committed),
     /// A require did not hold; nothing changed.
     Refused(Refused),
 }
 
-impl Outcome {
+impl CommitResult {
     /// What it was decided on: await its durability before telling anyone.
     pub fn position(&self) -> Position {
         match self {
-            Outcome::Applied(committed) => committed.position,
-            Outcome::Refused(refused) => refused.position,
+            CommitResult::Applied(committed) => committed.position,
+            CommitResult::Refused(refused) => refused.position,
         }
     }
 
-    /// Whether it happened.
+    /// The batch happened.
     pub fn is_applied(&self) -> bool {
-        matches!(self, Outcome::Applied(_))
+        matches!(self, CommitResult::Applied(_))
+    }
+
+    /// The batch that happened; `None` if it was refused.
+    pub fn applied(self) -> Option<Committed> {
+        match self {
+            CommitResult::Applied(committed) => Some(committed),
+            CommitResult::Refused(_) => None,
+        }
     }
 }
 
@@ -191,7 +199,7 @@ pub trait Records: Send + Sync + 'static {
     fn scan(&self, shard: Shard, scan: Scan) -> BoxFuture<'_, Result<Page, Error>>;
 
     /// Tries a batch. Dropping the future before it ends leaves open whether the batch happened.
-    fn commit(&self, batch: Batch) -> BoxFuture<'_, Result<Outcome, Error>>;
+    fn commit(&self, batch: Batch) -> BoxFuture<'_, Result<CommitResult, Error>>;
 
     /// Ends when everything up to `position` will outlive a crash. An error says it may not; the store takes
     /// nothing more then, and is to be opened again.
@@ -261,7 +269,7 @@ pub trait Records: Send + Sync + 'static {
 }
 
 /// Commits and waits until the answer, whichever it is, is durable.
-pub async fn commit_durably(records: &dyn Records, batch: Batch) -> Result<Outcome, Error> {
+pub async fn commit_durably(records: &dyn Records, batch: Batch) -> Result<CommitResult, Error> {
     let outcome = records.commit(batch).await?;
     records.durable(outcome.position()).await?;
     Ok(outcome)

@@ -10,12 +10,11 @@ mod names;
 mod queues;
 mod shard;
 
-pub use apply::Answer;
 pub use effects::{Effects, NoEffects};
 #[cfg(feature = "redis")]
 pub(crate) use names::just_past;
 
-use crate::records::{Page, Position, Scan};
+use crate::records::{CommitResult, Page, Position, Scan};
 use onceflow_core::{Batch, Group, Key, Name, Row, Shard, Timestamp, batch::Invalid};
 use shard::ShardState;
 use std::collections::BTreeMap;
@@ -70,21 +69,27 @@ impl StoreState {
         StoreState::default()
     }
 
-    /// Does what a batch says, or says which require did not hold. Whatever must outlive a crash is told to
-    /// `effects`, in order. After an error nothing has changed, though effects may have been told.
-    pub fn apply(&mut self, batch: &Batch, now: Timestamp, effects: &mut impl Effects) -> Result<Answer, Invalid> {
+    /// Applies a batch after the batch at position `at.0`, at time `at.1`, or says which require did not hold. The flag says
+    /// that a queue row became free that nobody has claimed yet: waiting workers should wake. Changes that must outlive a
+    /// crash are told to `effects`, in order. After an error nothing has changed, though effects may have been told.
+    pub fn apply(
+        &mut self,
+        batch: &Batch,
+        at: (Position, Timestamp),
+        effects: &mut impl Effects,
+    ) -> Result<(CommitResult, bool), Invalid> {
         batch.check()?;
-        self.apply_checked(batch, now, effects)
+        self.apply_checked(batch, at, effects)
     }
 
     /// The same for a batch that has passed [`Batch::check`], so that nobody waits for a lock meanwhile.
     pub(crate) fn apply_checked(
         &mut self,
         batch: &Batch,
-        now: Timestamp,
+        at: (Position, Timestamp),
         effects: &mut impl Effects,
-    ) -> Result<Answer, Invalid> {
-        apply::apply(self, batch, now, effects)
+    ) -> Result<(CommitResult, bool), Invalid> {
+        apply::apply(self, batch, at, effects)
     }
 
     /// The content of a row.

@@ -75,7 +75,7 @@ pub use weave::Weave;
 
 use crate::{
     blobs::Blobs,
-    records::{self, Outcome, Position, Records, Refused, get_one},
+    records::{self, CommitResult, Position, Records, Refused, get_one},
     sync::Mutex,
     world::World,
 };
@@ -220,13 +220,13 @@ impl Values {
         let rings = self.news.concerns(&self.keys, &batch);
         let requires = batch.requires.clone();
         match self.records.commit(batch).await {
-            Ok(Outcome::Applied(committed)) => {
+            Ok(CommitResult::Applied(committed)) => {
                 if rings || !committed.fired.is_empty() {
                     self.news.notify();
                 }
                 Ok(Tried::Applied(committed.position))
             }
-            Ok(Outcome::Refused(Refused { which, .. })) => Ok(Tried::Refused(requires[which].clone())),
+            Ok(CommitResult::Refused(Refused { which, .. })) => Ok(Tried::Refused(requires[which].clone())),
             Err(why @ records::Error::Unknown(_)) => {
                 tracing::debug!(%why, "the answer to a batch was lost");
                 Ok(Tried::Unknown(why))

@@ -10,7 +10,7 @@ use onceflow_store::{
         memory::Memory,
     },
     core::{Batch, Claim, Fences, Group, Inbox, Key, Name, Pick, Row, Shard, Timestamp},
-    records::{Outcome, commit_durably},
+    records::{CommitResult, commit_durably},
     testing::disk::Disk,
 };
 use shuttle::{future::block_on, thread};
@@ -155,7 +155,7 @@ fn hand_over(records: Arc<dyn Records>) {
                     let mut batch = Batch::new(SHARD);
                     let (queues, fence) = (vec![queue.clone()], fences.next());
                     batch.claim(Claim { queues, fence, ttl_ms: 1000, pick: Pick::InTurn });
-                    let Outcome::Applied(committed) = records.commit(batch).await.unwrap() else { unreachable!() };
+                    let CommitResult::Applied(committed) = records.commit(batch).await.unwrap() else { unreachable!() };
                     if let Some(claimed) = committed.claimed {
                         return claimed.name;
                     }

@@ -13,7 +13,7 @@ use onceflow_core::{
         run,
     },
 };
-use onceflow_store::state::{Answer, StoreState};
+use onceflow_store::{CommitResult, state::StoreState};
 use std::sync::Arc;
 
 /// Shapes of up to five steps: which task feeds which. `x` is the input, `y` the output.
@@ -71,7 +71,7 @@ pub(super) fn started(shape: &str) -> (InstalledProgram, StoreState) {
     let (batch, _) = run::start(&plan, &header(), &frame, None).finish();
     let mut rows = StoreState::new();
     let applied = apply(&mut rows, &batch);
-    assert!(matches!(applied, Ok(Answer::Applied { .. })), "a run does not start: {applied:?}");
+    assert!(applied.as_ref().is_ok_and(CommitResult::is_applied), "a run does not start: {applied:?}");
     (plan, rows)
 }
 
@@ -111,7 +111,7 @@ pub(super) fn cancel(plan: &InstalledProgram, rows: &mut StoreState) -> Result<b
         return Ok(false);
     }
     let (batch, _) = run::turn(plan, state, Phase::Cancelling).finish();
-    Ok(matches!(apply(rows, &batch)?, Answer::Applied { .. }))
+    Ok(apply(rows, &batch)?.is_applied())
 }
 
 /// Whether the run has ended.

@@ -212,7 +212,7 @@ impl Shared {
             }
             let state = run.state();
             let draft = run::unpark(&run.plan, state, &parked);
-            if self.commit_outside(draft, &[]).await?.is_err() {
+            if !self.commit_outside(draft, &[]).await?.is_applied() {
                 // Somebody else does the same, or what was tried first has failed again: what is still there is meant still.
                 self.read_run(run.plan.keys.run).await?;
                 let goes_on = matches!(run.state().phase, Phase::Running | Phase::Failing | Phase::Failed { .. });
@@ -231,7 +231,7 @@ impl Shared {
     /// There is no new plan: the old one is valid again, and the run is settled if nothing of it is in flight.
     pub(super) async fn thaw(&self, run: &Run, frozen: State, before: Phase) -> Result<(), Error> {
         let draft = run::turn(&run.plan, frozen, before);
-        if self.commit_outside(draft, &[]).await?.is_ok() {
+        if self.commit_outside(draft, &[]).await?.is_applied() {
             run.set_state(State { phase: before, ..frozen });
         }
         Ok(())

@@ -102,7 +102,7 @@ impl Shared {
         };
         if let Some(run) = run.filter(|run| run.state().phase == Phase::Failed { until }) {
             let draft = run::turn(&run.plan, run.state(), Phase::Expired);
-            if self.commit_outside(draft, &[]).await?.is_ok() {
+            if self.commit_outside(draft, &[]).await?.is_applied() {
                 run.set_state(State { phase: Phase::Expired, ..run.state() });
             }
             return Ok(());
@@ -166,7 +166,7 @@ impl Shared {
             }
         }
         self.values.weave(&mut batch, &weaves).await?;
-        if let onceflow_store::Outcome::Applied(committed) = self.records.commit(batch).await? {
+        if let onceflow_store::CommitResult::Applied(committed) = self.records.commit(batch).await? {
             self.values.noticed(&committed);
         }
         Ok(())

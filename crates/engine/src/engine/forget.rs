@@ -12,7 +12,7 @@ use onceflow_core::{
         run,
     },
 };
-use onceflow_store::Outcome;
+use onceflow_store::CommitResult;
 use std::pin::pin;
 
 impl Engine {
@@ -37,7 +37,7 @@ impl Engine {
                 let mut batch = Batch::new(shared.shard());
                 batch.require_equals(head.clone(), row).delete(head);
                 let due = run::supersede(&mut batch, &finished, shared.records.now().await?);
-                if let Outcome::Applied(committed) = shared.records.commit(batch).await? {
+                if let CommitResult::Applied(committed) = shared.records.commit(batch).await? {
                     // A crash from here on leaves the row that says what is to go.
                     shared.remove_superseded(&due.name, key.as_bytes(), finished.run).await?;
                     shared.records.durable(committed.position).await?;

@@ -26,7 +26,7 @@ use onceflow_core::{
     },
 };
 use onceflow_store::{
-    Outcome as Answer,
+    CommitResult,
     records::Scan,
     values::{EdgeName, Weave},
 };
@@ -213,7 +213,7 @@ impl Engine {
                     Err(onceflow_store::values::Error::Missing { .. }) => continue,
                     Err(error) => return Err(error.into()),
                 }
-                if let Answer::Applied(committed) = shared.records.commit(batch).await? {
+                if let CommitResult::Applied(committed) = shared.records.commit(batch).await? {
                     shared.values.noticed(&committed);
                 }
             }

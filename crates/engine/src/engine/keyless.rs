@@ -134,7 +134,9 @@ impl Shared {
             Err(values::Error::LeaseLost { .. }) => return Ok(true),
             woven => woven?,
         }
-        let onceflow_store::Outcome::Applied(committed) = self.records.commit(batch).await? else { return Ok(false) };
+        let onceflow_store::CommitResult::Applied(committed) = self.records.commit(batch).await? else {
+            return Ok(false);
+        };
         self.values.noticed(&committed);
         Ok(true)
     }
@@ -146,7 +148,7 @@ impl Shared {
         if !state.phase.is_failed() {
             return Ok(true);
         }
-        let expired = self.commit_outside(run::turn(&run.plan, state, Phase::Expired), &[]).await?.is_ok();
+        let expired = self.commit_outside(run::turn(&run.plan, state, Phase::Expired), &[]).await?.is_applied();
         if expired {
             run.set_state(State { phase: Phase::Expired, ..state });
         }

@@ -60,7 +60,7 @@ impl Shared {
         let (mut failures, mut not_undone) = seen.as_deref().and_then(rows::read::<Noted>).unwrap_or_default();
         change(&mut failures, &mut not_undone);
         draft.batch.require_seen(key.clone(), seen).put(key, rows::write(&(failures, not_undone)));
-        let applied = self.commit_outside(draft, &[]).await?.is_ok();
+        let applied = self.commit_outside(draft, &[]).await?.is_applied();
         self.read_run(run.plan.keys.run).await?;
         self.progress(run.plan.keys.run).notify_waiters();
         self.records.durable(self.records.position()).await?;

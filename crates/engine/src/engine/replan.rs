@@ -160,7 +160,7 @@ impl Engine {
         let frozen = State { phase: Phase::Frozen, ..seen };
         if seen != frozen {
             let draft = run::turn_to(&run.plan, seen, Phase::Frozen);
-            if shared.commit_outside(draft, &[]).await?.is_err() {
+            if !shared.commit_outside(draft, &[]).await?.is_applied() {
                 return Ok(None);
             }
             run.set_state(frozen);

@@ -125,6 +125,6 @@ impl Shared {
             return Ok(false);
         }
         let draft = step::park_abandoned(&run.plan, state, &taken, &row, why);
-        Ok(self.commit_outside(draft, &[]).await?.is_ok())
+        Ok(self.commit_outside(draft, &[]).await?.is_applied())
     }
 }

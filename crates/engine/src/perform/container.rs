@@ -1,8 +1,8 @@
 //! Opens and closes what contains steps: each, loop, choice, call. No user code runs here; what depends on values (how
 //! many elements, which arm, whether to go on) is decided from what the step has read after it was taken.
 
-use super::{Committed, Job, Work, failure};
-use crate::{Error, data, events::EventKind, worker::Slot};
+use super::{Job, Work, failure};
+use crate::{Error, commit::StepCommit, data, events::EventKind, worker::Slot};
 use onceflow_core::{
     Name, limits,
     model::{
@@ -59,7 +59,7 @@ impl Work<'_> {
             NodeOp::Task(_) | NodeOp::Fused(_) | NodeOp::Relay => unreachable!("handled above"),
         };
         let open = |state: State| step::open(plan, state, &self.taken, body, index, &inputs, memo);
-        self.commit(slot, &[], None, open).await.map(Committed::next)
+        self.commit(slot, &[], None, open).await.map(StepCommit::next)
     }
 
     /// Commits what a node gave.
@@ -93,7 +93,7 @@ impl Work<'_> {
         let committed = self.commit(slot, &[], Some(what), commit).await?;
         self.got_on(self.taken.frame.shape, self.taken.step.node);
         Ok(match committed {
-            Committed::Refused => None,
+            StepCommit::DecideAgain => None,
             committed => Some(committed.next()),
         })
     }
@@ -150,7 +150,7 @@ impl Work<'_> {
         let elements = step::elements(n as u32, ops_per_element(&plan.program, plan, body), concurrency);
         let open = |state: State| step::open_each(plan, state, &self.taken, body, elements, inputs, memo);
         let what = EventKind::DidOpen { address: self.address_if_wanted().await?, elements: elements.n };
-        self.commit(slot, &[], Some(what), open).await.map(Committed::next)
+        self.commit(slot, &[], Some(what), open).await.map(StepCommit::next)
     }
 
     /// Nothing; or, where that mistake is to be made, how long the first attempt at the step that gives the list made it.
@@ -205,7 +205,7 @@ impl Work<'_> {
             list[(index - range.start) as usize].clone()
         };
         let open = |state: State| step::open_chunk(plan, state, &self.taken, &element);
-        self.commit(slot, &[], None, open).await.map(Committed::next)
+        self.commit(slot, &[], None, open).await.map(StepCommit::next)
     }
 
     /// An instance has ended, or all elements have.
@@ -242,7 +242,7 @@ impl Work<'_> {
                     Some(EventKind::DidTurn { address, iteration: self.taken.step.index + 1 })
                 }
             };
-            return self.commit(slot, &[], what, turn).await.map(Committed::next);
+            return self.commit(slot, &[], what, turn).await.map(StepCommit::next);
         }
         let mut outputs: Vec<_> = given.into_iter().take(own).map(|held| held.outcome).collect();
         if node.attempt {
@@ -282,7 +282,7 @@ impl Work<'_> {
             };
             let committed = self.commit(slot, &[], None, decide).await?;
             // Somebody else kept the same result meanwhile: look again.
-            if let Committed::Refused = committed {
+            if let StepCommit::DecideAgain = committed {
                 continue;
             }
             self.run.forget_frame(self.taken.step.frame);

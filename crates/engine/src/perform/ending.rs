@@ -1,8 +1,9 @@
 //! Nothing of a run is in flight: decides how it goes on, and folds it when it is done.
 
-use super::{Committed, Job, Work};
+use super::{Job, Work};
 use crate::{
     Error,
+    commit::StepCommit,
     error::DAMAGE,
     events::{End, EventKind},
     worker::Slot,
@@ -83,14 +84,14 @@ impl Work<'_> {
         };
         let what = end.map(|how| EventKind::DidEnd { how });
         let committed = self.commit_as_seen(slot, state, &[], what, decide).await?;
-        if committed.is_some() {
+        if let StepCommit::Committed { .. } = committed {
             self.run.set_state(State { phase, ..state });
             if phase.is_failed() {
                 self.worker.shared.due.notify_one();
             }
             self.worker.shared.progress(self.run.plan.keys.run).notify_waiters();
         }
-        Ok(committed.and_then(Committed::next))
+        Ok(committed.next())
     }
 
     /// Whether nothing is in flight, nothing is put aside, and outputs are missing: then nothing can change that any more.
@@ -118,7 +119,7 @@ impl Work<'_> {
     /// Somebody else sees to how the run goes on.
     async fn leave(&self, slot: &Slot, state: State) -> Result<Option<Job>, Error> {
         let decide = |state: State| self.taken.leaving(&self.run.plan, state);
-        Ok(self.commit_as_seen(slot, state, &[], None, decide).await?.and_then(Committed::next))
+        Ok(self.commit_as_seen(slot, state, &[], None, decide).await?.next())
     }
 
     /// Something is in flight after all: it will let the run be settled again. Only if it still is when this goes.
@@ -131,10 +132,11 @@ impl Work<'_> {
             }
             draft
         };
-        Ok(self.commit_as_seen(slot, state, &[], None, decide).await?.and_then(Committed::next))
+        Ok(self.commit_as_seen(slot, state, &[], None, decide).await?.next())
     }
 
-    /// Commits a decision that holds in one state only. `None` if the state has changed: then it is settled again.
+    /// Commits a decision that holds in one state only. If the state has changed the step is given back, and the run is settled
+    /// again.
     pub(super) async fn commit_as_seen<'a>(
         &'a self,
         slot: &Slot,
@@ -142,24 +144,23 @@ impl Work<'_> {
         weaves: &[Weave],
         what: Option<EventKind>,
         decide: impl Fn(State) -> onceflow_core::protocol::draft::Draft<'a>,
-    ) -> Result<Option<Committed>, Error> {
+    ) -> Result<StepCommit, Error> {
         let asked = self.worker.claim_next(slot);
-        let claim = asked.as_ref().map(|asked| asked.claim.clone());
         let shared = &self.worker.shared;
         let order = if what.is_some() { shared.events.order_if_wanted().await } else { None };
-        match shared.commit_once(&self.taken, decide(seen), weaves, claim).await? {
-            Some(committed) => {
+        let committed = shared.commit_once(&self.taken, decide(seen), weaves, asked.as_ref()).await?;
+        match &committed {
+            StepCommit::Committed { position, .. } => {
                 if let (Some(what), true) = (what, order.is_some()) {
-                    self.tell(committed.position, what);
+                    self.tell(*position, what);
                 }
-                Ok(Some(Committed::Yes(crate::worker::Worker::job(asked.as_ref(), committed))))
             }
-            None => {
+            StepCommit::Lost | StepCommit::DecideAgain => {
                 self.worker.shared.read_run(self.run.plan.keys.run).await?;
                 self.give_back().await?;
-                Ok(None)
             }
         }
+        Ok(committed)
     }
 
     /// The outputs of the run that have arrived.
@@ -184,7 +185,7 @@ impl Work<'_> {
             draft.batch.ops.extend(leaving.batch.ops);
             draft
         };
-        Ok(self.commit_as_seen(slot, state, &[], None, decide).await?.and_then(Committed::next))
+        Ok(self.commit_as_seen(slot, state, &[], None, decide).await?.next())
     }
 
     /// All outputs are there: the run is folded into what can be asked later.
@@ -272,11 +273,12 @@ impl Work<'_> {
         };
         // In the state it was decided in: a run that was cancelled meanwhile is settled again.
         let what = Some(EventKind::DidEnd { how });
-        let Some(committed) = self.commit_as_seen(slot, state, &weaves, what, decide).await? else { return Ok(None) };
+        let committed = self.commit_as_seen(slot, state, &weaves, what, decide).await?;
+        let StepCommit::Committed { next, .. } = committed else { return Ok(None) };
         shared.forget(plan.keys.run);
         shared.progress(plan.keys.run).notify_waiters();
         shared.due.notify_one();
-        Ok(committed.next())
+        Ok(next)
     }
 
     /// When the history of a run ends that comes to its end now.

@@ -2,7 +2,9 @@
 
 use super::{Job, Work, ending::failures};
 use crate::{
-    Error, data,
+    Error,
+    commit::StepCommit,
+    data,
     worker::{Slot, Worker},
 };
 use noted::{NOTED, Noted};
@@ -42,7 +44,7 @@ impl Work<'_> {
                 break;
             }
             let draft = run::remove(plan, &rows);
-            if shared.commit_outside(draft, &[]).await?.is_err() && !shared.is_ours(&self.taken).await? {
+            if !shared.commit_outside(draft, &[]).await?.is_applied() && !shared.is_ours(&self.taken).await? {
                 return Ok(None);
             }
         }
@@ -61,12 +63,13 @@ impl Work<'_> {
         let (shared, plan, header) = (&self.worker.shared, &self.run.plan, &self.run.header);
         let now = shared.records.now().await?;
         let decide = |state: State| run::vanish(plan, state, &self.taken, &self.taken.frame, header, now);
-        let Some(committed) = self.commit_as_seen(slot, state, &[], None, decide).await? else { return Ok(None) };
+        let committed = self.commit_as_seen(slot, state, &[], None, decide).await?;
+        let StepCommit::Committed { next, .. } = committed else { return Ok(None) };
         shared.forget(plan.keys.run);
         shared.was_removed(plan.keys.run);
         shared.progress(plan.keys.run).notify_waiters();
         shared.due.notify_one();
-        Ok(committed.next())
+        Ok(next)
     }
 
     /// Adds to what is told of the failures of a run.

@@ -7,11 +7,13 @@ mod start;
 mod unknown;
 
 use super::{
-    Committed, Job, Work,
+    Job, Work,
     patience::{Patience, Storing},
 };
 use crate::{
-    Error, data,
+    Error,
+    commit::StepCommit,
+    data,
     error::SOURCE_CHANGED,
     events::EventKind,
     shared::lock,
@@ -52,10 +54,12 @@ impl Work<'_> {
             match self.verify(&inputs).await? {
                 Verdict::Unknown => return self.park_unknown(slot, started).await,
                 Verdict::Done(outputs) => {
-                    return self
-                        .commit_outputs(slot, ready_step.failed + 1, outputs, None, None, None)
-                        .await
-                        .map(Gave::next);
+                    return match self.commit_outputs(slot, outputs, None, None, None).await {
+                        Err(Error::Values(values::Error::Blobs(blobs::Error::Content { why, .. }))) => {
+                            self.fail(slot, ready_step.failed + 1, unreadable_output(&why)).await
+                        }
+                        committed => committed.map(StepCommit::next),
+                    };
                 }
                 Verdict::NotDone => ready_step.started = None,
             }
@@ -101,10 +105,14 @@ impl Work<'_> {
             }
             let failure = match given {
                 Ok(outputs) => {
-                    match self.commit_outputs(slot, attempt, outputs, Some(&began.scratch), memo, tx.as_ref()).await {
+                    match self.commit_outputs(slot, outputs, Some(&began.scratch), memo, tx.as_ref()).await {
                         // What it has read changed meanwhile: nothing was done, and it runs again.
-                        Ok(Gave::Conflict) => continue,
-                        Ok(Gave::Next(next)) => return Ok(next),
+                        Ok(StepCommit::DecideAgain) => continue,
+                        Ok(committed) => return Ok(committed.next()),
+                        // The task gave a file that is not there: its mistake, not the store's.
+                        Err(Error::Values(values::Error::Blobs(blobs::Error::Content { why, .. }))) => {
+                            return self.fail(slot, attempt, unreadable_output(&why)).await;
+                        }
                         Err(error) if error.is_of_the_data() => Failure::new(error.to_string()).finally(),
                         // It was tried often enough. Another attempt would do again what was done.
                         Err(error) if error.is_of_objects() && !self.worker.is_stopping() => {
@@ -204,16 +212,16 @@ impl Work<'_> {
         plan.program.tasks[task as usize].clone()
     }
 
-    /// Commits what the body gave.
+    /// Stores and commits the outputs that the body gave. [`StepCommit::DecideAgain`] if rows that a transactional body has read
+    /// changed before it could commit.
     async fn commit_outputs(
         &self,
         slot: &Slot,
-        attempt: u32,
         outputs: Vec<Data>,
         scratch: Option<&data::Scratch>,
         memo: Option<[u8; 32]>,
         tx: Option<&Tx>,
-    ) -> Result<Gave, Error> {
+    ) -> Result<StepCommit, Error> {
         let plan = &self.run.plan;
         let node = self.taken.node(plan);
         let given = scratch.map(data::Scratch::given).unwrap_or_default();
@@ -222,15 +230,7 @@ impl Work<'_> {
         let mut storing = storing.patiently(&patience);
         let mut outcomes = Vec::with_capacity(node.outputs.len());
         for output in outputs {
-            match storing.store(output).await {
-                Ok(outcome) => outcomes.push(outcome),
-                // The task gave a file that is not there: that is its mistake, not the store's.
-                Err(Error::Values(values::Error::Blobs(blobs::Error::Content { why, .. }))) => {
-                    let causes = vec![String::from("a file it gave cannot be stored"), why.to_string()];
-                    return self.fail(slot, attempt, causes).await.map(Gave::Next);
-                }
-                Err(error) => return Err(error),
-            }
+            outcomes.push(storing.store(output).await?);
         }
         if node.attempt {
             outcomes.push(Outcome::None);
@@ -251,21 +251,21 @@ impl Work<'_> {
                 }
             };
             match committed {
-                Committed::Yes(next) => {
+                StepCommit::Committed { .. } => {
                     self.worker.saying.did(plan.keys.run);
                     self.got_on(shape, self.taken.step.node);
-                    return Ok(Gave::Next(next));
+                    return Ok(committed);
                 }
-                Committed::Lost => {
+                StepCommit::Lost => {
                     self.was_taken().await?;
                     if self.spec().effect == Effect::AtMostOnce {
                         self.late_truth(&outcomes, &weaves).await?;
                     }
-                    return Ok(Gave::Next(None));
+                    return Ok(committed);
                 }
-                Committed::Refused if tx.is_some() => return Ok(Gave::Conflict),
-                // Somebody else put the same content meanwhile, or kept the same result: look again.
-                Committed::Refused => {}
+                StepCommit::DecideAgain if tx.is_some() => return Ok(committed),
+                // Another step put the same content meanwhile, or kept the same result: look again.
+                StepCommit::DecideAgain => {}
             }
         }
     }
@@ -277,7 +277,7 @@ impl Work<'_> {
         (outcomes, weaves): (&[Outcome], &[values::Weave]),
         memo: Option<&[u8; 32]>,
         tx: Option<(&Tx, onceflow_core::Timestamp)>,
-    ) -> Result<Committed, Error> {
+    ) -> Result<StepCommit, Error> {
         let plan = &self.run.plan;
         let memo = match memo {
             Some(memo) if self.kept(Some(memo)).await?.is_none() => Some(memo),
@@ -364,11 +364,9 @@ impl Work<'_> {
         };
         tracing::debug!(address = %failed.address, attempt = failed.attempt, causes = ?failed.causes, "an attempt failed");
         let note = |state: State| step::note(&self.run.plan, state, &self.taken, ready_step);
-        let crate::commit::Sent::Applied(committed) = shared.commit(&self.run, &self.taken, None, &[], note).await?
-        else {
-            return Ok(false);
-        };
-        self.tell_in_order(committed.position, EventKind::DidFail(failed)).await;
+        let committed = shared.commit(&self.run, &self.taken, None, &[], note).await?;
+        let StepCommit::Committed { position, .. } = committed else { return Ok(false) };
+        self.tell_in_order(position, EventKind::DidFail(failed)).await;
         let (heartbeat, resting) = (self.heartbeat(true), self.worker.capacity.rest(slot));
         let pause = shared.world.sleep(pause_ms(spec, ready_step.failed, shared.world.random()));
         if let Either::Right((Stop::Lost, _)) = select(pause, std::pin::pin!(heartbeat.stopped())).await {
@@ -384,21 +382,9 @@ impl Work<'_> {
     }
 }
 
-/// What became of what a body gave.
-enum Gave {
-    /// It is committed, or the step is not ours any more; this is next.
-    Next(Option<Job>),
-    /// What a transactional body has read changed before it could commit.
-    Conflict,
-}
-
-impl Gave {
-    fn next(self) -> Option<Job> {
-        match self {
-            Gave::Next(next) => next,
-            Gave::Conflict => None,
-        }
-    }
+/// The causes of the failure of a task that gave a file which cannot be read.
+fn unreadable_output(why: &str) -> Vec<String> {
+    vec![String::from("a file it gave cannot be stored"), why.to_owned()]
 }
 
 /// What is kept and told of the causes of a failure: enough to understand it, and never more than a row holds.

@@ -8,7 +8,7 @@ use onceflow_engine::{
     task::{Data, Failure, FileData},
 };
 use onceflow_store::{
-    BoxFuture, Error, Outcome, Page, Position, Records, World, records::Scan, testing::world::TestWorld,
+    BoxFuture, CommitResult, Error, Page, Position, Records, World, records::Scan, testing::world::TestWorld,
 };
 use std::sync::Arc;
 use support::{
@@ -40,7 +40,7 @@ impl Records for Slow {
         self.records.scan(shard, scan)
     }
 
-    fn commit(&self, batch: Batch) -> BoxFuture<'_, Result<Outcome, Error>> {
+    fn commit(&self, batch: Batch) -> BoxFuture<'_, Result<CommitResult, Error>> {
         self.records.commit(batch)
     }
 

@@ -49,7 +49,7 @@ pub use lock::Holder;
 
 use super::journal::{self, Recovered};
 use crate::{
-    records::{Error, Outcome, Page, Position, Records, Scan},
+    records::{CommitResult, Error, Page, Position, Records, Scan},
     sync::{Mutex, lock},
     wake::Signal,
     world::{BoxFuture, World},
@@ -306,7 +306,7 @@ impl Records for Embedded {
         })
     }
 
-    fn commit(&self, batch: Batch) -> BoxFuture<'_, Result<Outcome, Error>> {
+    fn commit(&self, batch: Batch) -> BoxFuture<'_, Result<CommitResult, Error>> {
         Box::pin(async move {
             loop {
                 let route = self.route().await?;

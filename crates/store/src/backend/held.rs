@@ -8,7 +8,7 @@
 //! the row is no longer one that the claim can stand on, the claim is not put back.
 
 use crate::{
-    records::{Error, Outcome, Records},
+    records::{CommitResult, Error, Records},
     sync::{Mutex, lock},
 };
 use onceflow_core::{Batch, Group, Key, Kind, Name, Op, Require, Row, Shard, Timestamp};
@@ -192,11 +192,11 @@ impl HeldClaims {
     }
 
     /// The batch was answered.
-    pub fn answered(&self, expected: PendingClaims, outcome: &Outcome) {
+    pub fn answered(&self, expected: PendingClaims, outcome: &CommitResult) {
         let mut held = lock(&self.0);
         let committed = match outcome {
-            Outcome::Applied(committed) => committed,
-            Outcome::Refused(refused) => {
+            CommitResult::Applied(committed) => committed,
+            CommitResult::Refused(refused) => {
                 let lost = expected.requires.iter().find(|(number, ..)| *number == refused.which);
                 if let Some((_, place, fence)) = lost
                     && held.get(place).is_some_and(|entry| entry.fence == *fence)
@@ -288,7 +288,7 @@ mod tests {
         Group::queue("q")
     }
 
-    fn commit(store: &Memory, batch: Batch) -> Outcome {
+    fn commit(store: &Memory, batch: Batch) -> CommitResult {
         store.commit(batch).now_or_never().expect("memory answers at once").unwrap()
     }
 
@@ -342,7 +342,7 @@ mod tests {
         assert_eq!(asserts(&next, &held), [true], "asserting it again changes nothing");
         let fences = Fences::new(8);
         let take = Batch { claim: step(fences.next()).1.claim, ..Batch::new(SHARD) };
-        let Outcome::Applied(committed) = commit(&next, take) else { panic!("a claim refuses nothing") };
+        let CommitResult::Applied(committed) = commit(&next, take) else { panic!("a claim refuses nothing") };
         assert_eq!(committed.claimed, None, "it was granted to somebody else");
     }
 

@@ -29,7 +29,7 @@ pub use recover::{OnDamage, Recovered, Torn};
 
 use super::shared::{check_get, wait_for};
 use crate::{
-    records::{Error, Outcome, Page, Position, Records, Scan},
+    records::{CommitResult, Error, Page, Position, Records, Scan},
     state::{StandingClaim, StoreState},
     sync::{Mutex, lock},
     wake::{Signal, Watermark},
@@ -247,7 +247,7 @@ impl Journal {
         lock(&self.inner.book).fault.clone().map_or(Ok(()), Err)
     }
 
-    fn attempt(&self, batch: &Batch) -> Result<Option<Outcome>, Error> {
+    fn attempt(&self, batch: &Batch) -> Result<Option<CommitResult>, Error> {
         let world = self.inner.world.clock();
         let tried = lock(&self.inner.book).attempt(batch, world)?;
         let Attempt::Decided { outcome, enabled, wake_committer, settled } = tried else {
@@ -267,7 +267,7 @@ impl Journal {
     }
 
     /// Commits when the disk has made room, or says that it has none.
-    async fn commit_with_room(&self, batch: Batch) -> Result<Outcome, Error> {
+    async fn commit_with_room(&self, batch: Batch) -> Result<CommitResult, Error> {
         let needed = Book::needed(&batch);
         let refusals = lock(&self.inner.book).refusals;
         loop {
@@ -312,7 +312,7 @@ impl Records for Journal {
         Box::pin(std::future::ready(self.read(|book| book.state.scan(shard, &scan))))
     }
 
-    fn commit(&self, batch: Batch) -> BoxFuture<'_, Result<Outcome, Error>> {
+    fn commit(&self, batch: Batch) -> BoxFuture<'_, Result<CommitResult, Error>> {
         let attempt = batch.check().map_err(Error::from).and_then(|()| self.attempt(&batch));
         match attempt {
             Ok(Some(outcome)) => Box::pin(std::future::ready(Ok(outcome))),

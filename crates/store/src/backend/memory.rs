@@ -3,10 +3,10 @@
 
 use super::{
     clock::StoreClock,
-    shared::{check_get, outcome, wait_for},
+    shared::{check_get, wait_for},
 };
 use crate::{
-    records::{Error, Outcome, Page, Position, Records, Scan},
+    records::{CommitResult, Error, Page, Position, Records, Scan},
     state::{NoEffects, StoreState},
     sync::{Mutex, lock},
     wake::Signal,
@@ -40,14 +40,13 @@ impl Memory {
         lock(&self.inner).state.clone()
     }
 
-    fn commit_now(&self, batch: &Batch) -> Result<Outcome, Error> {
+    fn commit_now(&self, batch: &Batch) -> Result<CommitResult, Error> {
         batch.check()?;
         let world = self.world.clock();
         let mut inner = lock(&self.inner);
         let now = inner.clock.read(world);
-        let answer = inner.state.apply_checked(batch, now, &mut NoEffects)?;
         let position = inner.position;
-        let (outcome, enabled) = outcome(answer, position);
+        let (outcome, enabled) = inner.state.apply_checked(batch, (position, now), &mut NoEffects)?;
         inner.position = outcome.position();
         if enabled {
             inner.state.note_enabled(batch.shard, outcome.position());
@@ -71,7 +70,7 @@ impl Records for Memory {
         Box::pin(std::future::ready(Ok(lock(&self.inner).state.scan(shard, &scan))))
     }
 
-    fn commit(&self, batch: Batch) -> BoxFuture<'_, Result<Outcome, Error>> {
+    fn commit(&self, batch: Batch) -> BoxFuture<'_, Result<CommitResult, Error>> {
         Box::pin(std::future::ready(self.commit_now(&batch)))
     }
 

@@ -52,7 +52,7 @@ pub use risks::Risk;
 
 use super::shared::{check_get, wait_for};
 use crate::{
-    records::{Error, Outcome, Page, Position, Records, Scan, SweepReport, SweepRequest, UnorderedPage},
+    records::{CommitResult, Error, Page, Position, Records, Scan, SweepReport, SweepRequest, UnorderedPage},
     world::{BoxFuture, World, service},
 };
 use link::{Link, Trouble};
@@ -210,7 +210,7 @@ impl Redis {
         self.world.random()
     }
 
-    async fn try_batch(&self, batch: &Batch) -> Result<Outcome, Error> {
+    async fn try_batch(&self, batch: &Batch) -> Result<CommitResult, Error> {
         batch.check()?;
         let keys = self.address().keys(batch.shard);
         // Counted before it is sent: whatever becomes free after it was executed is heard of later.
@@ -322,7 +322,7 @@ impl Records for Redis {
         })
     }
 
-    fn commit(&self, batch: Batch) -> BoxFuture<'_, Result<Outcome, Error>> {
+    fn commit(&self, batch: Batch) -> BoxFuture<'_, Result<CommitResult, Error>> {
         Box::pin(async move {
             let outcome = self.try_batch(&batch).await?;
             if outcome.is_applied() {

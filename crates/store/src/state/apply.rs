@@ -2,6 +2,7 @@
 //! place and keeps what it replaced, so that a batch found wrong half-way leaves no trace.
 
 use super::{StoreState, Totals, effects::Effects, few::Few, shard::ShardState};
+use crate::records::{CommitResult, Committed, Position, Refused};
 use onceflow_core::{
     Batch, Claim, Claimed, Group, Inbox, Key, Kind, Name, Op, Pick, Row, Timestamp,
     batch::Invalid,
@@ -10,38 +11,20 @@ use onceflow_core::{
 };
 use std::{borrow::Cow, collections::BTreeMap};
 
-/// What became of a batch.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Answer {
-    /// It happened.
-    Applied {
-        /// The rows whose triggers fired.
-        fired: Vec<Key>,
-        /// What its claim took.
-        claimed: Option<Claimed>,
-        /// Whether a row became free that nobody has claimed yet.
-        enabled: bool,
-    },
-    /// A require did not hold.
-    Refused {
-        /// Which, counted from 0.
-        which: usize,
-        /// What its row held.
-        found: Option<Row>,
-    },
-}
-
+/// Applies a batch after the batch at `position`. The flag says that a queue row became free that nobody has claimed yet,
+/// so that waiting workers should wake.
 pub(super) fn apply(
     state: &mut StoreState,
     batch: &Batch,
-    now: Timestamp,
+    (position, now): (Position, Timestamp),
     effects: &mut impl Effects,
-) -> Result<Answer, Invalid> {
+) -> Result<(CommitResult, bool), Invalid> {
     let rows = state.shards.get(&batch.shard);
     for (which, require) in batch.requires.iter().enumerate() {
         let found = rows.and_then(|rows| rows.get(require.key()));
         if !require.holds(found) {
-            return Ok(Answer::Refused { which, found: found.cloned() });
+            let refused = Refused { position, which, found: found.cloned() };
+            return Ok((CommitResult::Refused(refused), false));
         }
     }
     effects.shard(batch.shard);
@@ -58,7 +41,8 @@ pub(super) fn apply(
         claimed.as_ref().is_some_and(|claimed| claimed.name == *name && claimed.queue.id_name() == queue.id_name())
     };
     let enabled = enabled.iter().any(|(queue, name)| !is_claimed(queue, name) && rows.is_free(queue, name));
-    Ok(Answer::Applied { fired, claimed, enabled })
+    let committed = Committed { position: Position(position.0 + 1), fired, claimed };
+    Ok((CommitResult::Applied(committed), enabled))
 }
 
 /// A batch on its way.

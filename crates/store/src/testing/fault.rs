@@ -23,7 +23,7 @@
 mod plan;
 
 use crate::{
-    records::{Error, Outcome, Page, Position, Records, Scan},
+    records::{CommitResult, Error, Page, Position, Records, Scan},
     world::BoxFuture,
 };
 use onceflow_core::{Batch, Key, Row, Shard, Timestamp};
@@ -63,7 +63,7 @@ impl Records for Faulty {
         Box::pin(self.read(self.records.scan(shard, scan)))
     }
 
-    fn commit(&self, batch: Batch) -> BoxFuture<'_, Result<Outcome, Error>> {
+    fn commit(&self, batch: Batch) -> BoxFuture<'_, Result<CommitResult, Error>> {
         Box::pin(async move {
             match self.plan.next_call() {
                 Verdict::Go => self.records.commit(batch).await,

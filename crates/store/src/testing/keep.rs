@@ -1,7 +1,7 @@
 //! A store that keeps something else alive as long as it lives: its directory, its server, its runtime.
 
 use crate::{
-    records::{Error, Outcome, Page, Position, Records, Scan},
+    records::{CommitResult, Error, Page, Position, Records, Scan},
     world::BoxFuture,
 };
 use onceflow_core::{Batch, Key, Row, Shard, Timestamp};
@@ -26,7 +26,7 @@ impl<T: Send + Sync + 'static> Records for Keeping<T> {
         self.records.scan(shard, scan)
     }
 
-    fn commit(&self, batch: Batch) -> BoxFuture<'_, Result<Outcome, Error>> {
+    fn commit(&self, batch: Batch) -> BoxFuture<'_, Result<CommitResult, Error>> {
         self.records.commit(batch)
     }
 

@@ -2,7 +2,7 @@
 
 use crate::proxy::{Fate, Proxy};
 use onceflow_store::{
-    Outcome, Records, Store,
+    CommitResult, Records, Store,
     backend::redis::{Address, ConnectError, Redis, Risk},
     core::{Batch, Group, Key, Op, Row, Shard, Timestamp, row::counter},
     records::{self, Error, Scan, get_one},
@@ -127,8 +127,8 @@ async fn a_lost_reply_is_unknown_and_the_commit_is_not_sent_again() {
         assert_eq!(sum(&direct).await, before + i64::from(happened));
         assert_eq!(happened, fate == Fate::LoseReply);
         match when_it_answers(async || through.commit(count(&name)).await).await {
-            Outcome::Applied(_) => assert!(!happened),
-            Outcome::Refused(_) => assert!(happened),
+            CommitResult::Applied(_) => assert!(!happened),
+            CommitResult::Refused(_) => assert!(happened),
         }
         assert_eq!(sum(&direct).await, before + 1);
     }

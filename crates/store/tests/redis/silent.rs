@@ -3,7 +3,7 @@
 use crate::server::{SHARD, connect, count, key, sum, when_it_answers};
 use futures_util::future::join_all;
 use onceflow_store::{
-    Outcome, Records,
+    CommitResult, Records,
     backend::redis::ConnectError,
     core::Timestamp,
     records::{Error, get_one},
@@ -38,8 +38,8 @@ async fn a_commit_to_a_silent_server_is_unknown_and_the_server_is_lost_until_it_
         // Now it can be known.
         let happened = when_it_answers(async || get_one(&redis, SHARD, key(&name)).await).await.is_some();
         match when_it_answers(async || redis.commit(count(&name)).await).await {
-            Outcome::Applied(_) => assert!(!happened),
-            Outcome::Refused(_) => assert!(happened),
+            CommitResult::Applied(_) => assert!(!happened),
+            CommitResult::Refused(_) => assert!(happened),
         }
         assert_eq!(sum(&redis).await, before + 1);
     }

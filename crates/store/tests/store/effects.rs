@@ -1,6 +1,7 @@
 //! What a batch did, told as effects and done again elsewhere, gives the same lasting rows. A log relies on it.
 
 use onceflow_store::{
+    Position,
     core::{Group, Key, Row, Shard, Timestamp, row::bitmap},
     state::{Effects, StoreState},
     testing::oracle::script,
@@ -53,6 +54,9 @@ fn replay(log: Log, state: &mut StoreState) {
     }
 }
 
+/// Where and when every batch is applied.
+const AT: (Position, Timestamp) = (Position(0), Timestamp::ZERO);
+
 #[test]
 fn replayed_effects_give_the_same_lasting_rows() {
     for seed in 0..100 {
@@ -60,7 +64,7 @@ fn replayed_effects_give_the_same_lasting_rows() {
         for (n, batch) in script(seed, 200).iter().enumerate() {
             let mut log = Log::default();
             // The effects of a batch that turned out to be wrong are told, and are to be thrown away.
-            if state.apply(batch, Timestamp::ZERO, &mut log).is_ok() {
+            if state.apply(batch, AT, &mut log).is_ok() {
                 replay(log, &mut again);
             }
             let (rows, _) = state.durable_after(None, usize::MAX);
@@ -76,7 +80,7 @@ fn a_walk_over_all_rows_finds_each_once_whatever_its_step() {
     for seed in 0..20 {
         let mut state = StoreState::new();
         for batch in script(seed, 200) {
-            let _ = state.apply(&batch, Timestamp::ZERO, &mut Log::default());
+            let _ = state.apply(&batch, AT, &mut Log::default());
         }
         let (all, _) = state.durable_after(None, usize::MAX);
         for step in [1, 2, 3, all.len().max(1)] {

@@ -3,7 +3,7 @@
 use futures_util::future::{Either, join, select};
 use onceflow_core::{Batch, Group, Key, Row, Shard, Timestamp};
 use onceflow_store::{
-    Error, Outcome, Position, Records, World,
+    CommitResult, Error, Position, Records, World,
     backend::{
         embedded::{Embedded, OpenError, Role},
         journal::Options,
@@ -144,7 +144,7 @@ async fn positions_rise_over_a_change_and_old_ones_neither_hang_nor_fail() {
     let outcome = guest.commit(put("d")).await.unwrap();
     assert!(outcome.position() > old && outcome.position() == guest.position());
     guest.durable(outcome.position()).await.unwrap();
-    let Outcome::Refused(refused) = guest.commit(put("d")).await.unwrap() else { panic!("applied twice") };
+    let CommitResult::Refused(refused) = guest.commit(put("d")).await.unwrap() else { panic!("applied twice") };
     assert_eq!(refused.position, outcome.position());
     guest.close().await.unwrap();
     guest.durable(outcome.position()).await.expect("what was closed in order is durable");

@@ -3,7 +3,7 @@
 use futures_util::future::{Either, join, join3, select};
 use onceflow_core::{Batch, Group, Key, Row, Shard, Timestamp};
 use onceflow_store::{
-    BoxFuture, Error, Outcome, Page, Position, Records, World,
+    BoxFuture, CommitResult, Error, Page, Position, Records, World,
     backend::{
         memory::Memory,
         socket::{self, ConnectError, ServerHandle, Socket, Welcome, limits},
@@ -125,7 +125,7 @@ impl Records for Gated {
         self.memory.scan(shard, scan)
     }
 
-    fn commit(&self, batch: Batch) -> BoxFuture<'_, Result<Outcome, Error>> {
+    fn commit(&self, batch: Batch) -> BoxFuture<'_, Result<CommitResult, Error>> {
         Box::pin(async move {
             self.commits_begun.send_modify(|begun| *begun += 1);
             self.commits.acquire().await.unwrap().forget();

@@ -4,7 +4,7 @@ use super::scene::{Do, perform};
 use crate::executor::lock;
 use onceflow_core::{Batch, Key, Row, Shard, Timestamp};
 use onceflow_store::{
-    BoxFuture, Error as StoreError, Outcome, Page, Position, Records, World,
+    BoxFuture, CommitResult, Error as StoreError, Page, Position, Records, World,
     backend::memory::Memory,
     records::Scan,
     values::{Error, Values},
@@ -174,7 +174,7 @@ impl Records for Line {
         Box::pin(self.pass(async move { self.memory.scan(shard, scan).await }, StoreError::Unavailable))
     }
 
-    fn commit(&self, batch: Batch) -> BoxFuture<'_, Result<Outcome, StoreError>> {
+    fn commit(&self, batch: Batch) -> BoxFuture<'_, Result<CommitResult, StoreError>> {
         Box::pin(self.pass(async move { self.memory.commit(batch).await }, StoreError::Unknown))
     }
 

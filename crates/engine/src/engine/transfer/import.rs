@@ -23,7 +23,7 @@ use onceflow_core::{
     },
 };
 use onceflow_store::{
-    Outcome as Answer,
+    CommitResult,
     values::{EdgeName, ValueId, Weave},
 };
 use std::{
@@ -347,11 +347,11 @@ impl Taking<'_> {
 
     async fn commit(&self, batch: Batch, otherwise: &str) -> Result<(), Error> {
         match self.shared.records.commit(batch).await? {
-            Answer::Applied(committed) => {
+            CommitResult::Applied(committed) => {
                 self.shared.values.noticed(&committed);
                 Ok(())
             }
-            Answer::Refused(_) => Err(Error::Refused { key: self.key.clone(), why: otherwise.to_owned() }),
+            CommitResult::Refused(_) => Err(Error::Refused { key: self.key.clone(), why: otherwise.to_owned() }),
         }
     }
 

@@ -2,7 +2,7 @@
 //! everything it was decided on, if it touches the world.
 
 use super::super::Work;
-use crate::{Error, commit::Sent, data::Scratch, shared::lock};
+use crate::{Error, commit::StepCommit, data::Scratch, shared::lock};
 use onceflow_core::{
     model::{Effect, TaskSpec, program::NodeOp},
     protocol::{
@@ -82,10 +82,10 @@ impl Work<'_> {
                 draft
             };
             match shared.commit(&self.run, &self.taken, None, &[], note).await? {
-                Sent::Applied(committed) => return Ok(Some(committed.position)),
-                Sent::Lost => return Ok(None),
+                StepCommit::Committed { position, .. } => return Ok(Some(position)),
+                StepCommit::Lost => return Ok(None),
                 // Another step took the number, or the reply was lost when we did.
-                Sent::Refused => match self.free_number().await? {
+                StepCommit::DecideAgain => match self.free_number().await? {
                     // That it starts is written by who starts it, whoever wrote how to undo it.
                     None if spec.effect != Effect::AtMostOnce => return Ok(Some(shared.records.position())),
                     free => number = free,

@@ -1,9 +1,11 @@
 //! A step that must not start twice was started, and nobody knows what became of it. Its own check may tell; the worker
 //! that started it may still tell; else the run waits for somebody to decide.
 
-use super::super::{Committed, Job, Work};
+use super::super::{Job, Work};
 use crate::{
-    Error, data,
+    Error,
+    commit::StepCommit,
+    data,
     events::EventKind,
     handle::noted,
     shared::{Run, Shared},
@@ -23,7 +25,7 @@ use onceflow_core::{
         step::{self, Taken},
     },
 };
-use onceflow_store::values::Weave;
+use onceflow_store::{CommitResult, values::Weave};
 use std::sync::Arc;
 
 impl Work<'_> {
@@ -56,7 +58,7 @@ impl Work<'_> {
         let address = self.address().await?;
         let why = Why::Unknown { started, address: address.as_str().into() };
         let park = |state: State| step::park(&self.run.plan, state, &self.taken, why.clone(), state.phase);
-        self.commit(slot, &[], Some(EventKind::DidMarkUnknown { address }), park).await.map(Committed::next)
+        self.commit(slot, &[], Some(EventKind::DidMarkUnknown { address }), park).await.map(StepCommit::next)
     }
 
     /// The step waits for something from outside. One that has done nothing before may be started again, and is not said
@@ -68,7 +70,7 @@ impl Work<'_> {
             true => step::park_open(&self.run.plan, state, &self.taken, why.clone()),
             false => step::park(&self.run.plan, state, &self.taken, why.clone(), state.phase),
         };
-        self.commit(slot, &[], Some(EventKind::WillWait { address }), park).await.map(Committed::next)
+        self.commit(slot, &[], Some(EventKind::WillWait { address }), park).await.map(StepCommit::next)
     }
 
     /// What this worker's body gave after it was thought to be lost: the truth, if nobody has decided yet.
@@ -131,12 +133,12 @@ impl Shared {
                 step::keep(&run.plan, &mut draft, memo, outcomes);
             }
             match self.commit_outside(draft, weaves).await? {
-                Ok(_) => {
+                CommitResult::Applied(_) => {
                     self.read_run(run.plan.keys.run).await?;
                     self.progress(run.plan.keys.run).notify_waiters();
                     return Ok(true);
                 }
-                Err(refused) if refused.which == 0 => {
+                CommitResult::Refused(refused) if refused.which == 0 => {
                     let seen = run.state();
                     self.read_run(run.plan.keys.run).await?;
                     if run.state() == seen {
@@ -144,10 +146,11 @@ impl Shared {
                     }
                 }
                 // It was said before, of this step or another.
-                Err(_) if self.is_there(note.as_ref()).await? => return Ok(false),
+                CommitResult::Refused(_) if self.is_there(note.as_ref()).await? => return Ok(false),
                 // The same was kept meanwhile; or the step was decided.
-                Err(_) if keeps && self.row(run.plan.keys.parked(step)).await?.as_ref() == Some(row) => {}
-                Err(_) => return Ok(false),
+                CommitResult::Refused(_)
+                    if keeps && self.row(run.plan.keys.parked(step)).await?.as_ref() == Some(row) => {}
+                CommitResult::Refused(_) => return Ok(false),
             }
         }
     }

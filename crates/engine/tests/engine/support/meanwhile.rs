@@ -2,7 +2,7 @@
 //! do while somebody decides.
 
 use onceflow_core::{Batch, Key, Row, Shard, Timestamp};
-use onceflow_store::{BoxFuture, Error, Outcome, Page, Position, Records, records::Scan};
+use onceflow_store::{BoxFuture, CommitResult, Error, Page, Position, Records, records::Scan};
 use std::sync::{
     Arc, Mutex,
     atomic::{AtomicBool, Ordering::SeqCst},
@@ -97,7 +97,7 @@ impl Records for Meanwhile {
         })
     }
 
-    fn commit(&self, batch: Batch) -> BoxFuture<'_, Result<Outcome, Error>> {
+    fn commit(&self, batch: Batch) -> BoxFuture<'_, Result<CommitResult, Error>> {
         Box::pin(async move {
             self.alive()?;
             if self.look(Call::Sends(&batch)).await && self.loses {

@@ -2,7 +2,7 @@
 //! nothing had happened.
 
 use onceflow_core::{Batch, Key, Row, Shard, Timestamp};
-use onceflow_store::{BoxFuture, Error, Outcome, Page, Position, Records, records::Scan};
+use onceflow_store::{BoxFuture, CommitResult, Error, Page, Position, Records, records::Scan};
 use std::sync::{
     Arc,
     atomic::{AtomicBool, AtomicU64, Ordering::SeqCst},
@@ -62,7 +62,7 @@ impl Records for Paused {
         })
     }
 
-    fn commit(&self, batch: Batch) -> BoxFuture<'_, Result<Outcome, Error>> {
+    fn commit(&self, batch: Batch) -> BoxFuture<'_, Result<CommitResult, Error>> {
         Box::pin(async move {
             self.pass().await;
             self.records.commit(batch).await

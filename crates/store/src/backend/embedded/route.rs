@@ -4,7 +4,7 @@
 use super::{join::Joined, owner::Owner};
 use crate::{
     backend::socket::Socket,
-    records::{Error, Outcome, Position, Records},
+    records::{CommitResult, Error, Position, Records},
 };
 use std::sync::Arc;
 
@@ -49,10 +49,10 @@ impl Route {
         Position(self.base + position.0)
     }
 
-    pub(super) fn give_outcome(&self, mut outcome: Outcome) -> Outcome {
+    pub(super) fn give_outcome(&self, mut outcome: CommitResult) -> CommitResult {
         match &mut outcome {
-            Outcome::Applied(committed) => committed.position = self.give(committed.position),
-            Outcome::Refused(refused) => refused.position = self.give(refused.position),
+            CommitResult::Applied(committed) => committed.position = self.give(committed.position),
+            CommitResult::Refused(refused) => refused.position = self.give(refused.position),
         }
         outcome
     }

@@ -8,8 +8,8 @@ use super::{
     format::{FRAME_BYTES, FrameHeader, TIME_BYTES},
 };
 use crate::{
-    backend::{clock::StoreClock, shared},
-    records::{Error, Outcome, Position},
+    backend::clock::StoreClock,
+    records::{CommitResult, Error, Position},
     state::StoreState,
 };
 use onceflow_core::{Batch, Timestamp};
@@ -71,7 +71,7 @@ pub(super) struct Group {
 /// What came of trying a batch.
 pub(super) enum Attempt {
     Decided {
-        outcome: Outcome,
+        outcome: CommitResult,
         /// Someone who waits for free rows should look.
         enabled: bool,
         /// The committer has something to do and does not know it.
@@ -124,11 +124,11 @@ impl Book {
         };
         let now = self.clock.read(world);
         let before = self.pending.bytes.len();
-        let answer = self.state.apply_checked(batch, now, &mut self.pending).inspect_err(|_| {
+        let at = (self.position, now);
+        let (outcome, enabled) = self.state.apply_checked(batch, at, &mut self.pending).inspect_err(|_| {
             // An unfinished batch may have told some of its effects.
             self.pending.truncate(before);
         })?;
-        let (outcome, enabled) = shared::outcome(answer, self.position);
         self.position = outcome.position();
         if enabled {
             self.state.note_enabled(batch.shard, self.position);

@@ -2,7 +2,7 @@
 //! the length of the group's id, the id, the name. Plain rows whose names are not kept in order have a byte of their own.
 
 use crate::records::{
-    Committed, Error, Outcome, Page, Position, Refused, Scan, SweepReport, SweepRequest, UNORDERED_GROUPS,
+    CommitResult, Committed, Error, Page, Position, Refused, Scan, SweepReport, SweepRequest, UNORDERED_GROUPS,
     UnorderedPage,
 };
 use onceflow_core::{
@@ -286,7 +286,7 @@ pub(super) fn row(value: Value) -> Result<Option<Row>, Error> {
 }
 
 /// What became of a batch, and whether it made something ready.
-pub(super) fn outcome(value: Value, asked: Option<&Claim>, position: Position) -> Result<(Outcome, bool), Error> {
+pub(super) fn outcome(value: Value, asked: Option<&Claim>, position: Position) -> Result<(CommitResult, bool), Error> {
     let Value::Array(parts) = value else { return Err(strange(&value)) };
     let mut parts = parts.into_iter();
     let mut next = || parts.next().unwrap_or(Value::Nil);
@@ -301,11 +301,11 @@ pub(super) fn outcome(value: Value, asked: Option<&Claim>, position: Position) -
                 (Value::Array(parts), Some(asked)) => Some(claimed(parts, asked)?),
                 _ => None,
             };
-            Ok((Outcome::Applied(Committed { position, fired, claimed }), enabled == 1))
+            Ok((CommitResult::Applied(Committed { position, fired, claimed }), enabled == 1))
         }
         (Value::Int(1), Value::Int(which), found) => {
             let which = usize::try_from(which).map_err(|_| strange(&Value::Int(which)))?;
-            Ok((Outcome::Refused(Refused { position, which, found: row(found)? }), false))
+            Ok((CommitResult::Refused(Refused { position, which, found: row(found)? }), false))
         }
         (Value::Int(2), Value::BulkString(what), Value::BulkString(field)) => {
             let key = key(&field).ok_or_else(|| strange(&Value::BulkString(field)))?;

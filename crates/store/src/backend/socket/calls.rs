@@ -149,7 +149,7 @@ impl Wire {
         if let Some(call) = inner.calls.remove(&number) {
             if let Kind::Commit(Some(expected)) = call.kind {
                 match &answer {
-                    Ok(ReplyBody::Outcome(outcome)) => self.held.answered(expected, outcome),
+                    Ok(ReplyBody::Committed(outcome)) => self.held.answered(expected, outcome),
                     Err(Error::Unknown(_)) => self.held.unanswered(expected),
                     _ => {}
                 }

@@ -18,7 +18,7 @@ use super::{
 };
 use crate::{
     backend::{held::HeldClaims, shared::check_get},
-    records::{Error, Outcome, Page, Position, Records, Scan},
+    records::{CommitResult, Error, Page, Position, Records, Scan},
     world::{BoxFuture, World},
 };
 use onceflow_core::{Batch, Key, Row, Shard, Timestamp};
@@ -132,13 +132,13 @@ impl Records for Socket {
         })
     }
 
-    fn commit(&self, batch: Batch) -> BoxFuture<'_, Result<Outcome, Error>> {
+    fn commit(&self, batch: Batch) -> BoxFuture<'_, Result<CommitResult, Error>> {
         Box::pin(async move {
             batch.check()?;
             let kind = Kind::Commit(self.wire.held.expect(&batch));
             let waiting = self.wire.call(Request::Commit(batch.into()), kind).await?;
             match waiting.reply().await? {
-                ReplyBody::Outcome(outcome) => Ok(outcome),
+                ReplyBody::Committed(outcome) => Ok(outcome),
                 other => Err(Error::Unknown(mismatch(&other).to_string().into())),
             }
         })

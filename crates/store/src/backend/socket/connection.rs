@@ -12,7 +12,7 @@ use super::{
     wire::FlatError,
 };
 use crate::{
-    records::{Error, Outcome, Position},
+    records::{CommitResult, Error, Position},
     sync::{Mutex, lock},
 };
 use futures_util::{
@@ -152,13 +152,13 @@ impl Guest {
             Request::Commit(batch) => {
                 let batch = batch.into_batch().map_err(|what| Broken::Garbage(what.into()))?;
                 self.shared.guests.commits(self.present.member, &batch);
-                records.commit(batch).await.map(|outcome| ReplyBody::Outcome(cut_claimed(outcome)))
+                records.commit(batch).await.map(|outcome| ReplyBody::Committed(cut_claimed(outcome)))
             }
             Request::Now => records.now().await.map(ReplyBody::Now),
             Request::Wait { .. } | Request::Cancel => unreachable!("told apart by take_requests"),
         };
         let position = match &answer {
-            Ok(ReplyBody::Outcome(outcome)) => outcome.position(),
+            Ok(ReplyBody::Committed(outcome)) => outcome.position(),
             _ => records.position(),
         };
         Ok(Decided { call, position, is_commit, answer })
@@ -255,8 +255,8 @@ fn cut(rows: &mut Vec<(Name, Row)>) -> bool {
     is_cut
 }
 
-fn cut_claimed(mut outcome: Outcome) -> Outcome {
-    if let Outcome::Applied(committed) = &mut outcome
+fn cut_claimed(mut outcome: CommitResult) -> CommitResult {
+    if let CommitResult::Applied(committed) = &mut outcome
         && let Some(claimed) = &mut committed.claimed
     {
         claimed.more |= cut(&mut claimed.inputs);

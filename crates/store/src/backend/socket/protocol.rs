@@ -14,7 +14,7 @@ use super::{
 };
 use crate::{
     backend::held::HeldClaim,
-    records::{Outcome, Page, Position, Scan},
+    records::{CommitResult, Page, Position, Scan},
 };
 use onceflow_core::{Key, Row, Shard, Timestamp};
 use serde::{Deserialize, Serialize};
@@ -88,7 +88,7 @@ pub(super) enum Reply {
 pub(super) enum ReplyBody {
     Rows(Vec<Option<Row>>),
     Page(Page),
-    Outcome(Outcome),
+    Committed(CommitResult),
     Now(Timestamp),
     Woken,
 }

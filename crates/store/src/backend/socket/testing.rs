@@ -6,7 +6,7 @@ use super::{
     protocol::{Reply, ReplyBody, Request},
     wire::FlatError,
 };
-use crate::records::{Outcome, Page, Position, Refused, Scan};
+use crate::records::{CommitResult, Page, Position, Refused, Scan};
 use bytes::Bytes;
 use futures_util::FutureExt;
 use onceflow_core::{Batch, Group, Key, Name, Row, Shard, Timestamp};
@@ -116,7 +116,7 @@ pub fn replies() -> Vec<Vec<u8>> {
     let replies = [
         to(Ok(ReplyBody::Rows(vec![None, Some(Row::new("x"))]))),
         to(Ok(ReplyBody::Page(page))),
-        to(Ok(ReplyBody::Outcome(Outcome::Refused(refused)))),
+        to(Ok(ReplyBody::Committed(CommitResult::Refused(refused)))),
         to(Ok(ReplyBody::Now(Timestamp::ZERO))),
         to(Ok(ReplyBody::Woken)),
         to(Err(FlatError::from(crate::Error::Full("disk".into())))),

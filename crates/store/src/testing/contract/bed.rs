@@ -1,7 +1,7 @@
 //! The bed a promise is tested in: a new store and its world, and what every test says about them.
 
 use crate::{
-    records::{Committed, Error, Outcome, Records, Refused, Scan},
+    records::{CommitResult, Committed, Error, Records, Refused, Scan},
     testing::{
         batches::{SHARD, batch, group, inputs, once, queue},
         world::TestWorld,
@@ -32,7 +32,7 @@ impl Bed {
     }
 
     /// Commits; the store must answer. Lets others go first, or a store that never waits would never be shared.
-    pub async fn commit(&self, batch: Batch) -> Outcome {
+    pub async fn commit(&self, batch: Batch) -> CommitResult {
         tokio::task::yield_now().await;
         self.records.commit(batch).await.expect("the store answers")
     }
@@ -40,16 +40,16 @@ impl Bed {
     /// Commits; it must happen.
     pub async fn apply(&self, batch: Batch) -> Committed {
         match self.commit(batch).await {
-            Outcome::Applied(committed) => committed,
-            Outcome::Refused(refused) => panic!("should have happened, but: {refused:?}"),
+            CommitResult::Applied(committed) => committed,
+            CommitResult::Refused(refused) => panic!("should have happened, but: {refused:?}"),
         }
     }
 
     /// Commits; a require must not hold.
     pub async fn refuse(&self, batch: Batch) -> Refused {
         match self.commit(batch).await {
-            Outcome::Refused(refused) => refused,
-            Outcome::Applied(committed) => panic!("should have been refused, but: {committed:?}"),
+            CommitResult::Refused(refused) => refused,
+            CommitResult::Applied(committed) => panic!("should have been refused, but: {committed:?}"),
         }
     }
 

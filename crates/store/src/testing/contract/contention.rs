@@ -2,7 +2,7 @@
 
 use super::Bed;
 use crate::{
-    records::{Outcome, Scan},
+    records::{CommitResult, Scan},
     testing::batches::*,
 };
 use onceflow_core::{Op, row::counter};
@@ -68,8 +68,8 @@ pub async fn one_of_many_has_the_permission(bed: Bed) {
             let mut batch = batch([put(key([round]), row(number.to_be_bytes()))]);
             batch.require_absent(key([round]));
             match bed.commit(batch).await {
-                Outcome::Applied(_) => won += 1,
-                Outcome::Refused(refused) => assert_ne!(refused.found, None),
+                CommitResult::Applied(_) => won += 1,
+                CommitResult::Refused(refused) => assert_ne!(refused.found, None),
             }
         }
         won

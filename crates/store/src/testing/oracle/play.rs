@@ -5,7 +5,7 @@ use super::{
     model::{Expected, Model},
 };
 use crate::{
-    records::{Error, Outcome, Records, Scan},
+    records::{CommitResult, Error, Records, Scan},
     testing::{random::Random, world::TestWorld},
 };
 use onceflow_core::{Batch, Name, Row, Shard, Timestamp};
@@ -54,10 +54,12 @@ async fn one(records: &dyn Records, model: &mut Model, batch: &Batch) -> Result<
     let (position, found) = match found {
         Err(Error::Invalid(_)) => (stood, Expected::Invalid),
         Err(error) => return Err(format!("the store failed: {error}")),
-        Ok(Outcome::Refused(refused)) => {
+        Ok(CommitResult::Refused(refused)) => {
             (refused.position, Expected::Refused { which: refused.which, found: refused.found })
         }
-        Ok(Outcome::Applied(done)) => (done.position, Expected::Applied { fired: done.fired, claimed: done.claimed }),
+        Ok(CommitResult::Applied(done)) => {
+            (done.position, Expected::Applied { fired: done.fired, claimed: done.claimed })
+        }
     };
     if position < stood {
         return Err(format!("the position went back from {stood:?} to {position:?}"));
@@ -66,8 +68,8 @@ async fn one(records: &dyn Records, model: &mut Model, batch: &Batch) -> Result<
 }
 
 /// When the store made a claim, from the deadline it gave.
-fn claimed_at(batch: &Batch, found: &Result<Outcome, Error>) -> Option<Timestamp> {
-    let Ok(Outcome::Applied(done)) = found else { return None };
+fn claimed_at(batch: &Batch, found: &Result<CommitResult, Error>) -> Option<Timestamp> {
+    let Ok(CommitResult::Applied(done)) = found else { return None };
     let (claim, claimed) = (batch.claim.as_ref()?, done.claimed.as_ref()?);
     Some(Timestamp::from_ms(claimed.deadline.as_ms().saturating_sub(claim.ttl_ms)))
 }

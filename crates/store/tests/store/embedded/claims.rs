@@ -34,7 +34,7 @@ async fn take(store: &Embedded, fence: Fence) -> Option<Claimed> {
     batch.claim = Some(Claim { queues: vec![queue()], fence, ttl_ms: LEASE_MS, pick: Pick::InTurn });
     loop {
         match store.commit(batch.clone()).await {
-            Ok(Outcome::Applied(committed)) => return committed.claimed,
+            Ok(CommitResult::Applied(committed)) => return committed.claimed,
             // Sent to an owner that was killed: what it granted, nobody was told.
             Err(Error::Unknown(_)) => {}
             other => panic!("a claim requires nothing: {other:?}"),

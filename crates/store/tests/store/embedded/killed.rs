@@ -82,7 +82,7 @@ async fn until_input_ends() {
 
 async fn commit(store: &dyn Records, name: &str) {
     match records::commit_durably(store, put(name)).await {
-        Ok(Outcome::Applied(_)) => say(&format!("acked {name}")),
+        Ok(CommitResult::Applied(_)) => say(&format!("acked {name}")),
         Err(Error::Unknown(_)) => return say(&format!("unknown {name}")),
         other => panic!("a new name was not applied: {other:?}"),
     }
@@ -90,7 +90,7 @@ async fn commit(store: &dyn Records, name: &str) {
     let mut never = Batch::new(SHARD);
     never.require_absent(key(name)).put(key(name), Row::new("again")).put(Group::rows("never").key(name), Row::new(""));
     match records::commit_durably(store, never).await {
-        Ok(Outcome::Refused(_)) | Err(Error::Unknown(_)) => {}
+        Ok(CommitResult::Refused(_)) | Err(Error::Unknown(_)) => {}
         other => panic!("{name} was acknowledged and is not there: {other:?}"),
     }
 }

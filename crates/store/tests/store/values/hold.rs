@@ -5,7 +5,7 @@ use super::{
     weave::{put, set, step},
 };
 use onceflow_store::{
-    Outcome,
+    CommitResult,
     values::{Error, Hold, Update, Weave, limits::HOLD_MS},
 };
 
@@ -30,7 +30,7 @@ async fn ahead(bed: &Bed, n: usize) -> (Hold, Vec<String>) {
 }
 
 /// The batch that it was put ahead of: refers to the first, and lets go.
-async fn come(bed: &Bed, hold: &Hold, tops: &[String]) -> Result<Outcome, Error> {
+async fn come(bed: &Bed, hold: &Hold, tops: &[String]) -> Result<CommitResult, Error> {
     let mut batch = step();
     let mut weaves = vec![put("whole", &tops.iter().map(String::as_str).collect::<Vec<_>>()), set("r", "whole")];
     weaves.extend(hold.let_go());

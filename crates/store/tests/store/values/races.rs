@@ -3,7 +3,7 @@
 
 use super::bed::{SHARD, puts, root, stores};
 use onceflow_store::{
-    BoxFuture, Error as RecordsError, Outcome, Page, Position, Records,
+    BoxFuture, CommitResult, Error as RecordsError, Page, Position, Records,
     core::{Batch, Key, Row, Shard, Timestamp},
     records::Scan,
     testing::{
@@ -73,7 +73,7 @@ impl Records for Between {
         })
     }
 
-    fn commit(&self, batch: Batch) -> BoxFuture<'_, Result<Outcome, RecordsError>> {
+    fn commit(&self, batch: Batch) -> BoxFuture<'_, Result<CommitResult, RecordsError>> {
         Box::pin(async move {
             self.act().await;
             self.records.commit(batch).await

@@ -2,7 +2,7 @@
 
 use super::bed::{Bed, SHARD, each_store, each_store_at_hand, root};
 use onceflow_store::{
-    Committed, Outcome,
+    CommitResult, Committed,
     blobs::{Blobs, Objects},
     core::{Batch, Group, Name, Op, Row},
     testing::random::Random,
@@ -59,7 +59,7 @@ fn ops(ops: &[Op]) -> usize {
 }
 
 async fn commit(bed: &Bed, batch: Batch) -> Committed {
-    let Outcome::Applied(committed) = bed.records.commit(batch).await.unwrap() else { panic!("refused") };
+    let CommitResult::Applied(committed) = bed.records.commit(batch).await.unwrap() else { panic!("refused") };
     bed.fsck().await;
     committed
 }
@@ -178,7 +178,7 @@ async fn the_reclaim_loop_notices_what_a_step_left() {
         for changes in [vec![put("a", &[])], vec![put("b", &[]), set("R", "b")], vec![clear("R", "b")]] {
             let mut batch = step();
             bed.values.weave_blind(&mut batch, &changes);
-            let Outcome::Applied(committed) = bed.records.commit(batch).await.unwrap() else { panic!("refused") };
+            let CommitResult::Applied(committed) = bed.records.commit(batch).await.unwrap() else { panic!("refused") };
             bed.values.noticed(&committed);
             super::leases::settle().await;
         }

@@ -2,7 +2,7 @@
 
 use super::Flaw;
 use onceflow_store::{
-    Outcome, Position,
+    CommitResult, Position,
     core::{Batch, Kind, Op, Pick, Require},
 };
 
@@ -37,15 +37,15 @@ pub(super) fn change_batch(flaw: Flaw, batch: &mut Batch) {
     }
 }
 
-pub(super) fn change_outcome(flaw: Flaw, outcome: &mut Outcome, requires: usize) {
+pub(super) fn change_outcome(flaw: Flaw, outcome: &mut CommitResult, requires: usize) {
     match outcome {
-        Outcome::Refused(refused) => match flaw {
+        CommitResult::Refused(refused) => match flaw {
             Flaw::ForgetsWhatItFound => refused.found = None,
             Flaw::NamesTheLastRequire => refused.which = requires - 1,
             Flaw::AnswersTheFirstPosition => refused.position = Position(0),
             _ => {}
         },
-        Outcome::Applied(done) => match (flaw, &mut done.claimed) {
+        CommitResult::Applied(done) => match (flaw, &mut done.claimed) {
             (Flaw::AnswersFiredBackwards, _) => done.fired.reverse(),
             (Flaw::AnswersNothingFired, _) => done.fired.clear(),
             (Flaw::AnswersTheFirstPosition, _) => done.position = Position(0),

@@ -4,7 +4,7 @@ mod changed;
 
 use changed::{change_batch, change_outcome};
 use onceflow_store::{
-    BoxFuture, Committed, Error, Outcome, Page, Position, Records, World,
+    BoxFuture, CommitResult, Committed, Error, Page, Position, Records, World,
     core::{Batch, Claim, Claimed, Group, Inbox, Key, Op, Row, Shard, Timestamp, limits::CLAIM_ROWS_MAX},
     records::Scan,
     testing::world::TestWorld,
@@ -76,26 +76,28 @@ fn permitted(shard: Shard, ops: &[Op]) -> Batch {
 }
 
 impl Flawed {
-    async fn one_by_one(&self, batch: Batch) -> Result<Outcome, Error> {
+    async fn one_by_one(&self, batch: Batch) -> Result<CommitResult, Error> {
         batch.check()?;
         let mut asks = permitted(batch.shard, &[]);
         asks.requires.splice(0..0, batch.requires);
         let mut outcome = self.records.commit(asks).await?;
-        let Outcome::Applied(all) = &mut outcome else { return Ok(outcome) };
+        let CommitResult::Applied(all) = &mut outcome else { return Ok(outcome) };
         for op in batch.ops {
-            let Outcome::Applied(one) = self.records.commit(permitted(batch.shard, &[op])).await? else { continue };
+            let CommitResult::Applied(one) = self.records.commit(permitted(batch.shard, &[op])).await? else {
+                continue;
+            };
             all.fired.extend(one.fired);
         }
         let mut claims = Batch::new(batch.shard);
         claims.claim = batch.claim;
-        if let Outcome::Applied(Committed { claimed, position, .. }) = self.records.commit(claims).await? {
+        if let CommitResult::Applied(Committed { claimed, position, .. }) = self.records.commit(claims).await? {
             (all.claimed, all.position) = (claimed, position);
         }
         Ok(outcome)
     }
 
     /// Fires counters that are zero after the plain operations, before what follows from a full bitmap applies.
-    async fn counters_too_early(&self, batch: Batch) -> Result<Outcome, Error> {
+    async fn counters_too_early(&self, batch: Batch) -> Result<CommitResult, Error> {
         let (mut early, mut triggers) = (batch.clone(), BTreeMap::new());
         early.claim = None;
         for op in &mut early.ops {
@@ -107,18 +109,18 @@ impl Flawed {
             return self.records.commit(batch).await;
         }
         let mut outcome = self.records.commit(early).await?;
-        let Outcome::Applied(done) = &mut outcome else { return Ok(outcome) };
+        let CommitResult::Applied(done) = &mut outcome else { return Ok(outcome) };
         let follows: Vec<_> = done.fired.iter().filter_map(|key| triggers.get(key)).flatten().cloned().collect();
         let mut late = permitted(batch.shard, &follows);
         late.claim = batch.claim;
-        if let Outcome::Applied(late) = self.records.commit(late).await? {
+        if let CommitResult::Applied(late) = self.records.commit(late).await? {
             done.fired.extend(late.fired);
             (done.claimed, done.position) = (late.claimed, late.position);
         }
         Ok(outcome)
     }
 
-    async fn half_if_wrong(&self, batch: Batch) -> Result<Outcome, Error> {
+    async fn half_if_wrong(&self, batch: Batch) -> Result<CommitResult, Error> {
         let answer = self.records.commit(batch.clone()).await;
         if matches!(answer, Err(Error::Invalid(_))) && batch.check().is_ok() {
             let half = &batch.ops[..batch.ops.len() / 2];
@@ -128,10 +130,10 @@ impl Flawed {
     }
 
     /// Claims the first free row by name, whoever's turn it is.
-    async fn ignoring_turns(&self, mut batch: Batch) -> Result<Outcome, Error> {
+    async fn ignoring_turns(&self, mut batch: Batch) -> Result<CommitResult, Error> {
         let (shard, claim) = (batch.shard, batch.claim.take());
         let mut outcome = self.records.commit(batch).await?;
-        if let (Outcome::Applied(done), Some(claim)) = (&mut outcome, claim) {
+        if let (CommitResult::Applied(done), Some(claim)) = (&mut outcome, claim) {
             for queue in &claim.queues {
                 done.claimed = self.first_free(shard, queue, &claim).await?;
                 if done.claimed.is_some() {
@@ -158,10 +160,10 @@ impl Flawed {
         Ok(Some(Claimed { queue: queue.clone(), name, row, inputs, more, deadline }))
     }
 
-    async fn forgetting_claims(&self, batch: Batch) -> Result<Outcome, Error> {
+    async fn forgetting_claims(&self, batch: Batch) -> Result<CommitResult, Error> {
         let shard = batch.shard;
         let outcome = self.records.commit(batch).await?;
-        if let Outcome::Applied(Committed { claimed: Some(claimed), .. }) = &outcome {
+        if let CommitResult::Applied(Committed { claimed: Some(claimed), .. }) = &outcome {
             let forgets = permitted(shard, &[Op::Delete(claimed.queue.claims().key(&claimed.name))]);
             let _ = self.records.commit(forgets).await?;
         }
@@ -199,7 +201,7 @@ impl Records for Flawed {
         })
     }
 
-    fn commit(&self, mut batch: Batch) -> BoxFuture<'_, Result<Outcome, Error>> {
+    fn commit(&self, mut batch: Batch) -> BoxFuture<'_, Result<CommitResult, Error>> {
         let requires = batch.requires.len();
         batch.shard = self.shard(batch.shard);
         change_batch(self.flaw, &mut batch);
