@@ -63,8 +63,7 @@ impl Fences {
     /// `incarnation` must be new every time a process or worker starts: 128 random bits. Reusing one lets
     /// an attempt from before a crash pass for one from after it.
     pub fn new(incarnation: u128) -> Self {
-        let incarnation = if crate::hazard::is_on("fences-repeat") { 1 } else { incarnation };
-        Fences { incarnation, made: AtomicU64::new(0) }
+        Fences { incarnation: crate::seams::incarnation(incarnation), made: AtomicU64::new(0) }
     }
 
     /// Who makes them.

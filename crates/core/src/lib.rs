@@ -30,6 +30,7 @@ pub mod plan;
 pub mod protocol;
 pub mod queue;
 pub mod row;
+mod seams;
 pub mod time;
 
 pub use batch::{Batch, Op, Require};

@@ -4,6 +4,7 @@
 use crate::{
     Error, data,
     perform::Job,
+    seams,
     shared::{Run, Shared},
     worker::Asked,
 };
@@ -76,10 +77,10 @@ impl Shared {
             let leaves = batch.ops.iter().any(|op| matches!(op, Op::Delete(key) if key.group.kind() == Kind::Claims));
             let parked = run.plan.keys.parked(taken.step);
             let parks = batch.ops.iter().any(|op| matches!(op, Op::Put(key, _) if *key == parked));
-            let later = self.put_off(&mut batch);
+            let later = Batch { ops: seams::split_from_commit(&mut batch, taken), ..Batch::new(self.shard()) };
             match self.send(batch).await {
                 Ok(CommitResult::Applied(committed)) => {
-                    self.catch_up(taken, later).await?;
+                    seams::commit_apart(&*self.records, later).await?;
                     return Ok(StepCommit::new(asked, committed));
                 }
                 Ok(CommitResult::Refused(refused)) if refused.which == STATE => {
@@ -121,28 +122,6 @@ impl Shared {
         keys.extend(crate::worker::unserved::elsewhere(run, taken));
         let found = self.records.get(self.shard(), &keys).await?;
         Ok(found[1..].iter().all(Option::is_none) && (parks || found[0].is_none()))
-    }
-
-    /// Nothing; or, where that mistake is to be made, what enables the next steps: it is sent after the commit.
-    fn put_off(&self, batch: &mut Batch) -> Vec<Op> {
-        if !onceflow_core::hazard::is_on("next-enqueued-apart") {
-            return vec![];
-        }
-        let is_next = |op: &Op| matches!(op, Op::Put(key, _) if key.group.kind() == Kind::Queue);
-        let (later, now) = std::mem::take(&mut batch.ops).into_iter().partition(is_next);
-        batch.ops = now;
-        later
-    }
-
-    /// Nothing; or what was put off, and what should have gone with the commit.
-    async fn catch_up(&self, taken: &Taken, mut later: Vec<Op>) -> Result<(), Error> {
-        if onceflow_core::hazard::is_on("row-deleted-apart") {
-            later.push(Op::Delete(taken.queue.key(&taken.name)));
-        }
-        if !later.is_empty() {
-            let _hoping = self.records.commit(Batch { ops: later, ..Batch::new(self.shard()) }).await?;
-        }
-        Ok(())
     }
 
     /// Commits what was decided for one state of the run only. Refused if the state has changed, or the step is not ours.
@@ -318,15 +297,6 @@ impl Shared {
         all.push(weave);
     }
 
-    /// Nothing; or, where that mistake is to be made, tells fan-ins once more who has arrived, without a fence.
-    async fn repeat_arrivals(&self, batch: &Batch) {
-        let hazards = ["arrivals-repeated", "arrivals-counted"];
-        if hazards.iter().any(|name| onceflow_core::hazard::is_on(name)) {
-            let ops = batch.ops.iter().filter(|op| matches!(op, Op::SetBit { .. })).cloned().collect();
-            let _hoping = self.records.commit(Batch { ops, ..Batch::new(self.shard()) }).await;
-        }
-    }
-
     /// Sends a batch, and the very same again while its reply is lost. [`records::Error::Unknown`] if it may have happened.
     async fn send(&self, batch: Batch) -> Result<CommitResult, records::Error> {
         let mut lost = None;
@@ -337,7 +307,7 @@ impl Shared {
                     return Ok(CommitResult::Applied(committed));
                 }
                 Err(error @ records::Error::Unknown(_)) => {
-                    self.repeat_arrivals(&batch).await;
+                    seams::repeat_arrivals(&*self.records, &batch).await;
                     lost = Some(error);
                 }
                 // After a lost reply, a refusal may be the work of the batch itself.

@@ -66,10 +66,7 @@ impl Handle {
     pub fn report(&self) -> BoxFuture<'_, Result<Report, Error>> {
         Box::pin(async move {
             let report = self.look().await?;
-            if onceflow_core::hazard::is_on("told-before-durable") {
-                return Ok(report);
-            }
-            self.shared.records.durable(self.shared.records.position()).await?;
+            crate::seams::before_report(&*self.shared.records).await?;
             Ok(report)
         })
     }

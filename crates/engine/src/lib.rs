@@ -27,6 +27,7 @@ mod handle;
 mod options;
 mod perform;
 mod resources;
+mod seams;
 mod shared;
 pub mod task;
 mod tx;

@@ -17,6 +17,7 @@ use crate::{
     commit::StepCommit,
     error::DAMAGE,
     events::{Event, EventKind},
+    seams,
     shared::Run,
     worker::{Heartbeat, Slot, Whose, Worker},
 };
@@ -131,11 +132,8 @@ impl Worker {
             let scan = Scan::of(inbox.group, onceflow_core::limits::SCAN_ROWS_MAX).prefix(&inbox.prefix).after(after);
             rows.extend(self.shared.records.scan(self.shared.shard(), scan).await?.rows);
         }
-        if onceflow_core::hazard::is_on("fewer-inputs") {
-            rows.pop();
-        }
         let read = |(_, row): &(_, onceflow_core::Row)| rows::read(row).ok_or_else(|| Error::damaged("an arrival"));
-        rows.iter().map(read).collect()
+        seams::arrivals(rows).iter().map(read).collect()
     }
 
     /// Something that must be there is not. If the step is still ours, rows were lost; else it was somebody else's.

@@ -87,10 +87,7 @@ impl Tx {
     pub(crate) fn apply_to(&self, batch: &mut Batch, now: Timestamp, step: &[u8]) {
         let done = lock(&self.done);
         for (name, seen) in &done.read {
-            if onceflow_core::hazard::is_on("reads-not-required") {
-                continue;
-            }
-            batch.require_seen(self.rows.group.key(name), seen.clone());
+            crate::seams::require_read(batch, self.rows.group.key(name), seen.clone());
         }
         for (name, row) in &done.written {
             let key = self.rows.group.key(name);

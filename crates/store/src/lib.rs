@@ -26,6 +26,7 @@ pub mod blobs;
 pub mod blocking;
 mod fs;
 pub mod records;
+mod seams;
 pub mod state;
 mod store;
 mod sync;

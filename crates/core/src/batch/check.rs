@@ -78,8 +78,7 @@ impl Batch {
             }
         }
         self.triggers_agree()?;
-        let careless = crate::hazard::is_on("arrivals-repeated") || crate::hazard::is_on("arrivals-counted");
-        if cfg!(debug_assertions) && !careless && !self.is_repeatable() {
+        if cfg!(debug_assertions) && crate::seams::must_be_repeatable() && !self.is_repeatable() {
             return Err(Invalid::NotRepeatable(format!("{self:?}")));
         }
         Ok(())

@@ -18,6 +18,7 @@ use crate::{
     payload::Outcome,
     queue::Inbox,
     row::Row,
+    seams,
 };
 use std::sync::Arc;
 
@@ -118,10 +119,7 @@ impl<'a> Draft<'a> {
     /// Nothing yet, if the run is in this state.
     pub fn new(plan: &'a InstalledProgram, state: State) -> Self {
         let mut batch = Batch::new(plan.shard);
-        match crate::hazard::is_on("commit-in-any-state") {
-            false => batch.require_equals(plan.keys.state(), state.to_row()),
-            true => batch.require_present(plan.keys.state()),
-        };
+        seams::require_state(&mut batch, plan.keys.state(), state.to_row());
         Draft { plan, batch, edges: Vec::new(), live: 0, borrowing: false }
     }
 
@@ -184,10 +182,7 @@ impl<'a> Draft<'a> {
     }
 
     fn enable_when_full(&self, step: StepId, queue: &Group, ready_step: &ReadyStep) -> Vec<Op> {
-        if crate::hazard::is_on("join-not-counted") {
-            return vec![self.ready(step, queue, ready_step)];
-        }
-        vec![self.ready(step, queue, ready_step), self.count_live(1)]
+        seams::enabled_by_join(self.ready(step, queue, ready_step), self.count_live(1))
     }
 
     /// Brings what a node, an opening or a frame gave to all who wait for it. `given` is asked for each output port.
@@ -215,10 +210,7 @@ impl<'a> Draft<'a> {
         (bit, of): (u32, u32),
         received: Vec<Received>,
     ) {
-        for received in received.iter().filter(|received| received.owned) {
-            if crate::hazard::is_on("arrival-not-held") {
-                continue;
-            }
+        for received in received.iter().filter(|received| seams::holds_delivery(received)) {
             self.hold(&self.plan.keys.arrival(step, received.port), received.port, &received.outcome);
         }
         if of == 1 {

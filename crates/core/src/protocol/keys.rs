@@ -192,11 +192,8 @@ impl Keys {
 
     /// Who has arrived at a step.
     pub fn join(&self, step: StepId) -> Key {
-        if crate::hazard::is_on("join-kept-apart") {
-            let (apart, place) = (Group::rows("joins"), [self.rows.id(), &step.to_bytes()].concat());
-            return apart.key(place);
-        }
-        self.row(b"j", &step.to_bytes(), b"")
+        let step = step.to_bytes();
+        crate::seams::join_key(self.row(b"j", &step, b""), &self.rows, &step)
     }
 
     /// A step that waits for somebody.

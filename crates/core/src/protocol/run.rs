@@ -17,6 +17,7 @@ use crate::{
     model::program::ROOT,
     payload::Outcome,
     row::Row,
+    seams,
     time::Timestamp,
 };
 
@@ -149,9 +150,8 @@ pub fn fold<'a>(
     let key = &finished.header.key;
     draft.batch.delete_group(plan.keys.rows.clone()).delete_group(plan.keys.home.clone());
     draft.batch.put(keys::heads().key(key), rows::write(&Head::Finished(Box::new(finished.clone()))));
-    if !crate::hazard::is_on("history-without-end") {
-        draft.batch.put(keys::due(*history_until, b'h', plan.keys.run, key), rows::write(&Due::History(plan.keys.run)));
-    }
+    let due = keys::due(*history_until, b'h', plan.keys.run, key);
+    seams::schedule_history_end(&mut draft.batch, due, rows::write(&Due::History(plan.keys.run)));
     if let Some(until) = keep_until {
         draft.batch.put(keys::due(*until, b'k', plan.keys.run, key), rows::write(&Due::Keep(plan.keys.run)));
     }
@@ -220,10 +220,8 @@ fn set_phase(plan: &InstalledProgram, draft: &mut Draft<'_>, state: State, next:
     if let Phase::Failed { until } = state.phase {
         draft.batch.delete(due(until));
     }
-    if let Phase::Failed { until } = next
-        && !crate::hazard::is_on("failed-for-ever")
-    {
-        draft.batch.put(due(until), rows::write(&Due::Failed(plan.keys.run)));
+    if let Phase::Failed { until } = next {
+        seams::schedule_failed_end(&mut draft.batch, due(until), rows::write(&Due::Failed(plan.keys.run)));
     }
     draft.batch.put(plan.keys.state(), State { phase: next, ..state }.to_row());
 }
@@ -270,10 +268,8 @@ pub fn unpark<'a>(plan: &'a InstalledProgram, state: State, parked: &[(StepId, R
         draft.batch.require_equals(key.clone(), row.clone());
         draft.batch.delete(key);
         let queue = parked.class.as_deref().map_or_else(keys::internal_queue, keys::class_queue);
-        let mut ready_step = rows::ReadyStep { failed: 0, ..parked.ready_step.clone() };
-        if crate::hazard::is_on("retry-forgets-start") {
-            ready_step.started = None;
-        }
+        let started = seams::start_mark(&parked.ready_step);
+        let ready_step = rows::ReadyStep { failed: 0, started, ..parked.ready_step.clone() };
         draft.enable(*step, &queue, &ready_step);
     }
     draft

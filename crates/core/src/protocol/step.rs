@@ -13,6 +13,7 @@ use crate::{
     model::program::{self, BlockIndex, Node, PortIndex},
     payload::{Digest, Outcome},
     row::Row,
+    seams,
 };
 use std::sync::Arc;
 
@@ -58,41 +59,33 @@ impl Taken {
             if let Some(outcome) = standing(plan, self.site(), *source) {
                 return Some(Held { owned: false, outcome });
             }
-            let received = self.received().iter().find(|received| usize::from(received.port) == port);
-            if received.is_none() && crate::hazard::is_on("fewer-inputs") {
-                return Some(Held { owned: false, outcome: Outcome::None });
+            match self.received().iter().find(|received| usize::from(received.port) == port) {
+                Some(received) => Some(Held { owned: received.owned, outcome: received.outcome.clone() }),
+                None => seams::missing_input(),
             }
-            let received = received?;
-            Some(Held { owned: received.owned, outcome: received.outcome.clone() })
         };
         sources.iter().enumerate().map(input).collect()
     }
 
-    fn claim_key(&self) -> Key {
+    pub(crate) fn claim_key(&self) -> Key {
         Key { group: self.queue.claims(), name: self.name.clone() }
     }
 
-    fn queue_key(&self) -> Key {
+    pub(crate) fn queue_key(&self) -> Key {
         Key { group: self.queue.clone(), name: self.name.clone() }
     }
 
     /// A draft that requires the claim.
     fn holding<'a>(&self, plan: &'a InstalledProgram, state: State) -> Draft<'a> {
         let mut draft = Draft::new(plan, state);
-        if crate::hazard::is_on("commit-without-fence") {
-            draft.batch.require_present(self.queue_key());
-            return draft;
-        }
-        draft.batch.require_equals(self.claim_key(), Row::new(self.fence.to_bytes()));
+        seams::require_claim(&mut draft.batch, self);
         draft
     }
 
     /// A draft that requires the claim and takes the step out of its queue.
     pub fn leaving<'a>(&self, plan: &'a InstalledProgram, state: State) -> Draft<'a> {
         let mut draft = self.holding(plan, state);
-        if !crate::hazard::is_on("row-deleted-apart") {
-            draft.batch.delete(self.queue_key());
-        }
+        seams::delete_ready_row(&mut draft.batch, self.queue_key());
         draft.batch.delete(self.claim_key());
         draft.batch.delete(Key { group: self.queue.deadlines(), name: self.name.clone() });
         if self.counts() {
@@ -112,7 +105,7 @@ impl Taken {
         let mut draft = self.leaving(plan, state);
         for received in self.received() {
             let key = plan.keys.arrival(self.step, received.port);
-            if received.owned && !crate::hazard::is_on("consumed-not-released") {
+            if seams::releases_delivery(received) {
                 draft.release(&key, received.port, &received.outcome);
             }
             if self.ready_step.inputs.is_empty() {

@@ -2,7 +2,7 @@
 //! many elements, which arm, whether to go on) is decided from what the step has read after it was taken.
 
 use super::{Job, Work, failure};
-use crate::{Error, commit::StepCommit, data, events::EventKind, worker::Slot};
+use crate::{Error, commit::StepCommit, data, events::EventKind, seams, worker::Slot};
 use onceflow_core::{
     Name, limits,
     model::{
@@ -81,7 +81,7 @@ impl Work<'_> {
         let plan = &self.run.plan;
         let kept = self.worker.shared.kept_if_intact(&plan.keys, plan.keys.memo(memo)).await?;
         let Some(outputs) = kept else { return Ok(None) };
-        if plan.keys.generation.0 > 0 && onceflow_core::hazard::is_on("reuse-not-pinned") {
+        if !seams::is_pinned(plan.keys.generation) {
             return Ok(None);
         }
         let what = EventKind::DidReuse { address: self.address_if_wanted().await? };
@@ -130,8 +130,8 @@ impl Work<'_> {
         let Some(n) = lens.first().copied().flatten() else {
             return self.fail(slot, 1, vec![String::from("what an each goes over is no list")]).await;
         };
-        let n = self.noted_len().unwrap_or(n);
-        if lens.iter().any(|len| *len != Some(n)) && !onceflow_core::hazard::is_on("size-from-attempt") {
+        let n = seams::each_len(n, self.places_of_inputs());
+        if seams::lens_differ(&lens, n) {
             let lens: Vec<_> =
                 lens.iter().map(|len| len.map_or_else(|| String::from("none"), |n| n.to_string())).collect();
             let why = format!("lists that are gone over together have different lengths: {}", lens.join(", "));
@@ -141,11 +141,11 @@ impl Work<'_> {
             let why = format!("a list has {n} elements, more than {} (limits::ELEMENTS_MAX)", limits::ELEMENTS_MAX);
             return self.fail(slot, 1, vec![why]).await;
         }
-        if n == 0 && onceflow_core::hazard::is_on("empty-each-waits") {
-            return Ok(None);
-        }
         if n == 0 {
-            return self.give(slot, &self.no_elements(), None).await;
+            return match seams::closes_empty_each() {
+                true => self.give(slot, &self.no_elements(), None).await,
+                false => Ok(None),
+            };
         }
         let elements = step::elements(n as u32, ops_per_element(&plan.program, plan, body), concurrency);
         let open = |state: State| step::open_each(plan, state, &self.taken, body, elements, inputs, memo);
@@ -153,19 +153,15 @@ impl Work<'_> {
         self.commit(slot, &[], Some(what), open).await.map(StepCommit::next)
     }
 
-    /// Nothing; or, where that mistake is to be made, how long the first attempt at the step that gives the list made it.
-    fn noted_len(&self) -> Option<u64> {
-        if !onceflow_core::hazard::is_on("size-from-attempt") {
-            return None;
-        }
-        let node = self.taken.node(&self.run.plan);
-        node.inputs.iter().find_map(|source| match source {
-            Source::Node(node, port) => onceflow_core::hazard::noted(&self.place_of(*node, *port)),
+    /// The places of the outputs of other steps that this step takes as inputs.
+    fn places_of_inputs(&self) -> impl Iterator<Item = Vec<u8>> + '_ {
+        self.taken.node(&self.run.plan).inputs.iter().filter_map(|source| match source {
+            Source::Node(node, port) => Some(self.place_of(*node, *port)),
             _ => None,
         })
     }
 
-    /// What an output of a step of this instance is noted by.
+    /// Names an output of a step of this instance, for [`seams::note_lens`].
     pub(super) fn place_of(&self, node: NodeIndex, port: u16) -> Vec<u8> {
         let step = onceflow_core::protocol::ids::StepId { node, ..self.taken.step };
         let keys = &self.run.plan.keys;

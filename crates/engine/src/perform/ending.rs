@@ -6,6 +6,7 @@ use crate::{
     commit::StepCommit,
     error::DAMAGE,
     events::{End, EventKind},
+    seams,
     worker::Slot,
 };
 use onceflow_core::{
@@ -29,9 +30,7 @@ impl Work<'_> {
         // What is known of the run may be old.
         let Some(_) = self.worker.shared.read_run(self.run.plan.keys.run).await? else { return Ok(None) };
         let (plan, state) = (&self.run.plan, self.run.state());
-        if let Some(live) = self.worker.shared.row(plan.keys.live()).await?
-            && !onceflow_core::hazard::is_on("settles-too-soon")
-        {
+        if let Some(live) = seams::in_flight(self.worker.shared.row(plan.keys.live()).await?) {
             return self.too_early(slot, state, live).await;
         }
         let arrived = self.outputs_arrived().await?;
@@ -39,9 +38,7 @@ impl Work<'_> {
         let parked = self.parked().await?;
         let whys: Vec<_> = parked.iter().map(|(_, _, parked)| parked.why.clone()).collect();
         let registered = self.registrations().await?;
-        let last =
-            if onceflow_core::hazard::is_on("undo-first-first") { registered.first() } else { registered.last() };
-        let undos = last.map(|(number, _)| *number);
+        let undos = seams::first_to_undo(&registered).map(|(number, _)| *number);
         let next = match run::ending(state.phase, outputs.is_some(), &whys, undos.is_some()) {
             Ending::Done => return self.finish(slot, state, outputs.expect("all outputs are there"), &arrived).await,
             Ending::Leave => return self.leave(slot, state).await,
@@ -69,9 +66,7 @@ impl Work<'_> {
             if let Some((step, row, _)) = parked.iter().find(|(_, _, parked)| decides(phase, &parked.why)) {
                 draft.batch.require_equals(plan.keys.parked(*step), row.clone());
             }
-            if !onceflow_core::hazard::is_on("settles-too-soon") {
-                draft.batch.require_absent(plan.keys.live());
-            }
+            seams::require_none_in_flight(&mut draft.batch, plan.keys.live());
             if let Some((last, _)) = registered.last() {
                 draft.batch.require_absent(plan.keys.undo(last + 1));
             }
@@ -127,9 +122,7 @@ impl Work<'_> {
         let plan = &self.run.plan;
         let decide = |state: State| {
             let mut draft = self.taken.leaving(plan, state);
-            if !onceflow_core::hazard::is_on("settles-on-stale-fact") {
-                draft.batch.require_equals(plan.keys.live(), live.clone());
-            }
+            seams::require_in_flight(&mut draft.batch, plan.keys.live(), live.clone());
             draft
         };
         Ok(self.commit_as_seen(slot, state, &[], None, decide).await?.next())

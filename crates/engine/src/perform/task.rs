@@ -16,6 +16,7 @@ use crate::{
     data,
     error::SOURCE_CHANGED,
     events::EventKind,
+    seams,
     shared::lock,
     task::{Data, Failure, FlowRows, Tx, Verdict},
     worker::{Reserved, Slot, Stop},
@@ -47,10 +48,7 @@ impl Work<'_> {
             return self.leave_to_those_who_have_it(&why).await.map(|()| None);
         }
         let mut ready_step = self.taken.ready_step.clone();
-        if let Some(started) = self.taken.ready_step.started
-            && spec.effect == Effect::AtMostOnce
-            && !onceflow_core::hazard::is_on("takeover-runs-again")
-        {
+        if let Some(started) = seams::may_have_run(&spec, &ready_step) {
             match self.verify(&inputs).await? {
                 Verdict::Unknown => return self.park_unknown(slot, started).await,
                 Verdict::Done(outputs) => {
@@ -100,8 +98,8 @@ impl Work<'_> {
                     return self.park_changed(slot, attempt, (&changed, given.err()), started).await;
                 }
             };
-            if let (true, Ok(outputs)) = (onceflow_core::hazard::is_on("size-from-attempt"), &given) {
-                self.note_lens(outputs);
+            if let Ok(outputs) = &given {
+                seams::note_lens(outputs, |port| self.place_of(self.taken.step.node, port));
             }
             let failure = match given {
                 Ok(outputs) => {
@@ -144,15 +142,6 @@ impl Work<'_> {
             ready_step.started = None;
             if !self.try_again(slot, &spec, &ready_step, failure.causes).await? {
                 return Ok(None);
-            }
-        }
-    }
-
-    /// How long the lists are that an attempt gave, noted before it commits: a mistake.
-    fn note_lens(&self, outputs: &[Data]) {
-        for (port, output) in (0..).zip(outputs) {
-            if let Data::List(elements) = output {
-                onceflow_core::hazard::note(&self.place_of(self.taken.step.node, port), elements.len() as u64);
             }
         }
     }
@@ -286,9 +275,7 @@ impl Work<'_> {
         let what = EventKind::DidCommit { address: self.address_if_wanted().await? };
         let commit = |state: State| {
             let mut draft = step::commit(plan, state, &self.taken, outcomes);
-            if let Some((tx, now)) = tx
-                && !onceflow_core::hazard::is_on("writes-not-in-commit")
-            {
+            if let Some((tx, now)) = tx.filter(|_| seams::commits_writes()) {
                 tx.apply_to(&mut draft.batch, now, self.taken.name.as_bytes());
             }
             if let Some(memo) = memo {
@@ -317,10 +304,7 @@ impl Work<'_> {
         let what = EventKind::DidFail(failed.clone());
         // What is wrong with the inputs of the run, a handler cannot make good.
         let is_changed = failed.causes.first().is_some_and(|cause| cause.starts_with(SOURCE_CHANGED));
-        if (self.taken.frame.guarded || node.attempt)
-            && !is_changed
-            && !onceflow_core::hazard::is_on("failure-not-delivered")
-        {
+        if seams::delivers_failure((self.taken.frame.guarded || node.attempt) && !is_changed) {
             let why = format!("{}: {}", failed.address, failed.causes.join(": ")).into();
             return self.give(slot, &step::failed_outputs(node, &why), Some(what)).await;
         }

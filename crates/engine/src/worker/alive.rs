@@ -4,7 +4,7 @@
 //! frees a step that it has itself.
 
 use super::Worker;
-use crate::{Error, perform::Job, shared::lock};
+use crate::{Error, perform::Job, seams, shared::lock};
 use futures_util::future::select;
 use onceflow_core::{
     Batch, Claimed, Fence, Group, Name, Row, Timestamp,
@@ -275,7 +275,7 @@ impl Worker {
     /// Frees steps whose deadline has passed. A renewal changes the deadline, and wins.
     pub(crate) async fn free_abandoned(&self) -> Result<usize, Error> {
         let (now, mut freed) = (self.shared.records.now().await?, 0);
-        if onceflow_core::hazard::is_on("abandoned-for-ever") {
+        if !seams::frees_abandoned() {
             return Ok(0);
         }
         for queue in self.capacity.all_queues() {
@@ -307,9 +307,7 @@ impl Worker {
         }
         let mut batch = Batch::new(self.shared.shard());
         batch.require_equals(claim.clone(), fence);
-        if !onceflow_core::hazard::is_on("takeover-despite-renewal") {
-            batch.require_equals(due.clone(), deadline.clone());
-        }
+        seams::require_deadline(&mut batch, due.clone(), deadline.clone());
         batch.delete(claim).delete(due);
         Ok(self.shared.records.commit(batch).await?.is_applied())
     }

@@ -248,7 +248,7 @@ impl HeldClaims {
 
     /// All claims, as they are asserted again.
     pub fn all(&self) -> Vec<HeldClaim> {
-        if onceflow_core::hazard::is_on("claims-void-with-owner") {
+        if !crate::seams::asserts_claims() {
             return vec![];
         }
         let held = lock(&self.0);

@@ -2,7 +2,10 @@
 //! place and keeps what it replaced, so that a batch found wrong half-way leaves no trace.
 
 use super::{StoreState, Totals, effects::Effects, few::Few, shard::ShardState};
-use crate::records::{CommitResult, Committed, Position, Refused};
+use crate::{
+    records::{CommitResult, Committed, Position, Refused},
+    seams,
+};
 use onceflow_core::{
     Batch, Claim, Claimed, Group, Inbox, Key, Kind, Name, Op, Pick, Row, Timestamp,
     batch::Invalid,
@@ -91,9 +94,9 @@ impl<'a, 'b, E: Effects> Change<'a, 'b, E> {
         self.round(ops, &mut touched)?;
         loop {
             let bitmaps = std::mem::take(&mut touched.bitmaps);
-            let mut complete = match onceflow_core::hazard::is_on("counters-fire-first") {
-                false => self.take_complete(&bitmaps, bitmap::is_full),
-                true => {
+            let mut complete = match seams::bitmaps_fire_first() {
+                true => self.take_complete(&bitmaps, bitmap::is_full),
+                false => {
                     let counters = std::mem::take(&mut touched.counters);
                     let mut zero = self.take_complete(&counters, |row| counter::read(row) == Some(0));
                     zero.extend(self.take_complete(&bitmaps, bitmap::is_full));
@@ -175,7 +178,7 @@ impl<'a, 'b, E: Effects> Change<'a, 'b, E> {
         if row.is_some_and(|row| !bitmap::fits(row, of)) {
             return Err(Invalid::WrongContent { key: key.clone(), wanted: "a bitmap of that size" });
         }
-        let bit = if onceflow_core::hazard::is_on("arrivals-counted") { next_bit(row, of) } else { bit };
+        let bit = seams::bit_of_arrival(bit, row, of);
         let (row, full) = bitmap::with(row.map(|row| &**row), bit, of);
         // A full set goes before the batch ends; what is told then is that it went.
         if !full {
@@ -279,10 +282,4 @@ impl<'a, 'b, E: Effects> Change<'a, 'b, E> {
 /// Whether any of these can be found wrong when it is applied.
 fn can_fail(ops: &[Op]) -> bool {
     ops.iter().any(|op| matches!(op, Op::SetBit { .. } | Op::Add { .. }))
-}
-
-/// Where a bitmap is taken for a counter: whichever bit is next.
-fn next_bit(row: Option<&Row>, of: u32) -> u32 {
-    let is_set = |bit: &u32| bitmap::with(row.map(|row| &**row), *bit, of).0 == *row.expect("there is one");
-    row.map_or(0, |_| (0..of).find(|bit| !is_set(bit)).unwrap_or(0))
 }

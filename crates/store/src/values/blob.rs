@@ -191,7 +191,7 @@ impl Values {
             return self.abandon(next).await;
         }
         // What was read must outlive a crash before anything follows from it outside.
-        if !onceflow_core::hazard::is_on("unlinked-before-durable") {
+        if crate::seams::waits_before_unlink() {
             self.records.durable(self.records.position()).await?;
         }
         let mut batch = Batch::new(self.shard);

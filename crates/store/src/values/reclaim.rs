@@ -149,7 +149,7 @@ impl Values {
 
     /// The store's clock: the only one that says when a lease ends, as far as it can be believed.
     async fn now_for_leases(&self, seen: &Seen) -> Result<Timestamp, Error> {
-        if onceflow_core::hazard::is_on("lease-by-client-clock") {
+        if !crate::seams::ends_leases_by_store_clock() {
             return Ok(self.world.clock());
         }
         Ok(self.witness(seen.witness).now(self.records.now().await?))

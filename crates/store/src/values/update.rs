@@ -191,9 +191,7 @@ impl<'a> Decision<'a> {
             _ => {}
         }
         let uploaded = uploaded.ok_or_else(|| Error::UploadLost { id: put.id.clone() })?;
-        if !onceflow_core::hazard::is_on("content-named-blindly") {
-            self.batch.require_seen(key.clone(), stored.cloned());
-        }
+        crate::seams::require_content_as_seen(&mut self.batch, key.clone(), stored.cloned());
         self.batch.put(key, row.clone());
         self.batch.require_equals(upload.clone(), uploaded.clone()).delete(upload);
         self.blobs.insert(&put.id, row.clone());

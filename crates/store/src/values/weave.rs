@@ -259,9 +259,7 @@ impl<'a> Weaving<'a> {
             }
             Weave::Clear { edge, from, deadline } => {
                 self.ops.push(Op::Delete(keys.edge(edge)));
-                if onceflow_core::hazard::is_on("ack-deletes-value") {
-                    self.ops.push(Op::Delete(keys.value(from)));
-                }
+                crate::seams::after_clear(&mut self.ops, keys.value(from));
                 if let Some(deadline) = deadline {
                     self.ops.push(Op::Delete(keys.due(*deadline, edge)));
                 }

@@ -2,7 +2,7 @@
 //! everything it was decided on, if it touches the world.
 
 use super::super::Work;
-use crate::{Error, commit::StepCommit, data::Scratch, shared::lock};
+use crate::{Error, commit::StepCommit, data::Scratch, seams, shared::lock};
 use onceflow_core::{
     model::{Effect, TaskSpec, program::NodeOp},
     protocol::{
@@ -28,8 +28,7 @@ impl Work<'_> {
         scratch: Scratch,
     ) -> Result<Option<Began>, Error> {
         let mut position = self.position;
-        let registers = spec.compensation.is_some() && !onceflow_core::hazard::is_on("undo-not-registered");
-        let number = if registers { self.free_number().await? } else { None };
+        let number = if seams::registers_undo(spec) { self.free_number().await? } else { None };
         if spec.effect == Effect::AtMostOnce {
             ready_step.started = Some(self.taken.fence);
         }
@@ -46,7 +45,7 @@ impl Work<'_> {
     /// Waits until what a task that touches the world rests on will last. However long that takes, the step stays ours.
     /// While enough others are ready to run there is no hurry, and one sync serves more of them.
     pub(super) async fn until_durable(&self, spec: &TaskSpec, position: Position, no_hurry: bool) -> Result<(), Error> {
-        if spec.effect == Effect::Pure || onceflow_core::hazard::is_on("body-before-durable") {
+        if !seams::waits_until_durable(spec) {
             return Ok(());
         }
         let _heartbeat = self.heartbeat(false);

@@ -273,7 +273,7 @@ fn replay_log(
 ) -> Result<usize, OpenError> {
     let mut at = HEADER_BYTES;
     loop {
-        if onceflow_core::hazard::is_on("torn-tail-believed") {
+        if !crate::seams::stops_at_torn_frame() {
             // Whatever is whole behind the damage is taken for good.
             let whole =
                 |at: &usize| FrameHeader::read(&log.bytes[*at..]).is_some_and(|(frame, ..)| frame.first >= *next);

@@ -188,9 +188,7 @@ impl<'a> Burial<'a> {
                     if self.room < CANDIDATE_OPS || !self.has_room_for(&head) {
                         return Ok(false);
                     }
-                    if !onceflow_core::hazard::is_on("buried-though-referenced") {
-                        self.batch.require_absent(keys.count(id));
-                    }
+                    crate::seams::require_unreferenced(&mut self.batch, keys.count(id));
                     self.inter(id, &head)?;
                     &mut self.batch
                 }

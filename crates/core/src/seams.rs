@@ -1,0 +1,101 @@
+//! Decisions of this crate that a known mistake can replace, one function each. A normal build makes the plain decision that
+//! the function's first sentence states. A build with the feature `hazards` makes the mistake instead while its
+//! [switch](crate::hazard) is on, and the simulator must notice.
+
+use crate::{
+    batch::{Batch, Op},
+    fence::Fence,
+    hazard::is_on,
+    key::{Group, Key},
+    payload::Outcome,
+    protocol::{
+        rows::{Held, ReadyStep, Received},
+        step::Taken,
+    },
+    row::Row,
+};
+
+/// A batch must be repeatable. A mistake that repeats arrivals on purpose is let through.
+pub(crate) fn must_be_repeatable() -> bool {
+    !is_on("arrivals-repeated") && !is_on("arrivals-counted")
+}
+
+/// Every start of a process has an incarnation of its own.
+pub(crate) fn incarnation(random: u128) -> u128 {
+    if is_on("fences-repeat") { 1 } else { random }
+}
+
+/// A draft requires the exact state of its run: its phase and its generation.
+pub(crate) fn require_state(batch: &mut Batch, key: Key, state: Row) {
+    match is_on("commit-in-any-state") {
+        false => batch.require_equals(key, state),
+        true => batch.require_present(key),
+    };
+}
+
+/// A draft of a step requires the claim that the step was taken under.
+pub(crate) fn require_claim(batch: &mut Batch, taken: &Taken) {
+    match is_on("commit-without-fence") {
+        false => batch.require_equals(taken.claim_key(), Row::new(taken.fence.to_bytes())),
+        true => batch.require_present(taken.queue_key()),
+    };
+}
+
+/// The ready row of a step goes in the batch that commits it.
+pub(crate) fn delete_ready_row(batch: &mut Batch, ready_row: Key) {
+    if !is_on("row-deleted-apart") {
+        batch.delete(ready_row);
+    }
+}
+
+/// A step that a join makes ready is counted in the same batch.
+pub(crate) fn enabled_by_join(ready: Op, counted: Op) -> Vec<Op> {
+    if is_on("join-not-counted") { vec![ready] } else { vec![ready, counted] }
+}
+
+/// The bitmap of a join stands among the rows of its run, so that it goes with them.
+pub(crate) fn join_key(within_run: Key, run: &Group, step: &[u8]) -> Key {
+    match is_on("join-kept-apart") {
+        false => within_run,
+        true => Group::rows("joins").key([run.id(), step].concat()),
+    }
+}
+
+/// A delivery that owns its value holds it until it is consumed.
+pub(crate) fn holds_delivery(received: &Received) -> bool {
+    received.owned && !is_on("arrival-not-held")
+}
+
+/// Consuming a delivery that owns its value releases the value.
+pub(crate) fn releases_delivery(received: &Received) -> bool {
+    received.owned && !is_on("consumed-not-released")
+}
+
+/// A step whose input has not arrived cannot be performed.
+pub(crate) fn missing_input() -> Option<Held> {
+    is_on("fewer-inputs").then_some(Held { owned: false, outcome: Outcome::None })
+}
+
+/// A memo covers every input of its step.
+pub(crate) fn memo_inputs(inputs: &[Held]) -> &[Held] {
+    if is_on("memo-ignores-inputs") { &[] } else { inputs }
+}
+
+/// The end of a run's history is scheduled with the batch that folds the run.
+pub(crate) fn schedule_history_end(batch: &mut Batch, due: Key, row: Row) {
+    if !is_on("history-without-end") {
+        batch.put(due, row);
+    }
+}
+
+/// The removal of a failed run is scheduled with the batch that lets it fail.
+pub(crate) fn schedule_failed_end(batch: &mut Batch, due: Key, row: Row) {
+    if !is_on("failed-for-ever") {
+        batch.put(due, row);
+    }
+}
+
+/// A step that goes back to its queue keeps the mark of the worker that started it.
+pub(crate) fn start_mark(ready_step: &ReadyStep) -> Option<Fence> {
+    if is_on("retry-forgets-start") { None } else { ready_step.started }
+}
