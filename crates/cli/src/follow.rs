@@ -1,29 +1,47 @@
-//! Looks at a run that another process attends, until it rests or nobody attends it any more.
+//! Shows a run that other processes work on, until it rests: events come from its event log, the state of the run and of its
+//! workers from the store.
 
 use crate::{
-    event_log::Reader, exit::Exit, fault::Fault, location::StoreLocation, presence, printer::Printer, signals::Signals,
-    view::View,
+    codes, event_log::Reader, exit::Exit, fault::Fault, location::StoreLocation, printer::Printer, signals::Signals,
+    verbs::workers::missing, view::View, words,
 };
-use onceflow_engine::{Engine, Error, Handle, Report};
-use std::time::Duration;
+use onceflow_engine::{Engine, Handle, Report};
+use std::{
+    collections::BTreeSet,
+    time::{Duration, Instant},
+};
 
-/// How often it is looked.
-const PAUSE: Duration = Duration::from_millis(50);
+/// The longest time between two looks at a run that seems not to change, and the shortest between any two.
+const LOOK_MS_MAX: u64 = 200;
+const LOOK_MS_MIN: u64 = 10;
 
-/// Looks at the store between two looks at the event log; the event log tells the end, too, and sooner.
-const STORE_EVERY: u32 = 10;
+/// The time between two looks at the workers of the store.
+const WORKERS_EVERY: Duration = Duration::from_secs(2);
 
-/// How following ended.
+/// The pause before a server that does not answer is asked again.
+const OUTAGE_PAUSE: Duration = Duration::from_millis(500);
+
+/// A server does not answer now, and may do so later. A store in a directory that does not answer will not.
+pub(crate) fn is_outage(location: &StoreLocation, fault: &Fault) -> bool {
+    location.server.is_some() && fault.code == Some(codes::STORE_BUSY)
+}
+
+/// Waits before a server that does not answer is asked again.
+pub(crate) async fn pause() {
+    tokio::time::sleep(OUTAGE_PAUSE).await;
+}
+
+/// How following a run ended.
 pub(crate) enum Followed {
     /// The run rests.
     Rests(Handle, Box<Report>, Box<View>),
-    /// Nobody attends it, and it does not rest.
+    /// The run does not rest, and no process attends it.
     Alone,
-    /// We were asked to stop looking.
+    /// A signal asked this process to stop.
     Asked(Exit),
 }
 
-/// Follows a run. What happened before is not shown.
+/// Follows the run of a key. Events of before are not shown.
 ///
 /// # Errors
 /// If the store does not answer.
@@ -31,65 +49,152 @@ pub(crate) async fn follow(
     engine: &Engine,
     location: &StoreLocation,
     key: &str,
+    is_shared: bool,
     printer: &Printer,
     signals: &mut Signals,
 ) -> Result<Followed, Fault> {
     let mut view = View::new(printer, vec![]);
-    let mut reader: Option<(Handle, Reader)> = None;
-    let mut looks = 0;
-    loop {
-        // First who is there, then what is: one that leaves has left the run at rest, or alone.
-        let attended = presence::look(&location.directory, key);
-        let is_started = attended.as_ref().is_none_or(|notice| notice.started);
-        if is_started && reader.is_none() {
-            reader = match engine.find(key).await {
-                Ok(handle) => {
-                    let begun = begin(handle, location, &mut view);
-                    view.as_stored(&begun.0).await?;
-                    Some(begun)
-                }
-                Err(Error::NoRun(_)) if attended.is_some() => None,
-                Err(error) => return Err(error.into()),
-            };
-        }
-        if let Some((handle, reader)) = &mut reader {
-            let ended = show(reader, &mut view);
-            if ended || attended.is_none() || looks % STORE_EVERY == 0 {
-                let report = handle.report().await?;
-                if report.is_at_rest() {
-                    show(reader, &mut view);
-                    view.end();
-                    return Ok(Followed::Rests(handle.clone(), Box::new(report), Box::new(view)));
-                }
-            }
-        }
-        if attended.is_none() {
-            view.end();
-            return Ok(Followed::Alone);
-        }
-        looks += 1;
-        tokio::select! {
-            () = tokio::time::sleep(PAUSE) => {}
-            exit = signals.asked() => {
-                view.end();
-                return Ok(Followed::Asked(exit));
-            }
-        }
+    let follow = async {
+        until_started(engine, key).await?;
+        let handle = engine.find(key).await?;
+        let mut reader = Reader::open(&location.run(handle.id()));
+        reader.each(|line| view.heard(&line));
+        view.as_stored(&handle).await?;
+        let mut follower = Follower::new(engine, location, printer, handle.clone(), is_shared, reader);
+        Ok((handle, follower.until_rest(&mut view).await?))
+    };
+    let followed = signals.unless_asked(follow).await;
+    view.end();
+    match followed {
+        Ok(Ok((handle, Some(report)))) => Ok(Followed::Rests(handle, Box::new(report), Box::new(view))),
+        Ok(Ok((_, None))) => Ok(Followed::Alone),
+        Ok(Err(fault)) => Err(fault),
+        Err(exit) => Ok(Followed::Asked(exit)),
     }
 }
 
-fn begin(handle: Handle, location: &StoreLocation, view: &mut View) -> (Handle, Reader) {
-    let mut reader = Reader::open(&location.run(handle.id()));
-    reader.each(|line| view.heard(&line));
-    (handle, reader)
+/// Waits while the process that attends the run of a key has not started it: the run in the store, if there is one, is not
+/// the one it works on yet.
+///
+/// # Errors
+/// If the store does not answer.
+pub(crate) async fn until_started(engine: &Engine, key: &str) -> Result<(), Fault> {
+    while engine.attendant(key).await?.is_some_and(|attendant| !attendant.has_started) {
+        tokio::time::sleep(Duration::from_millis(LOOK_MS_MIN)).await;
+    }
+    Ok(())
 }
 
-/// Shows what was added; whether the run ended.
-fn show(reader: &mut Reader, view: &mut View) -> bool {
-    let mut ended = false;
-    reader.each(|line| {
-        ended |= matches!(line.what, Some(onceflow_engine::EventKind::DidEnd { .. }));
-        view.read(&line);
-    });
-    ended
+/// One who looks at a run.
+pub(crate) struct Follower<'a> {
+    engine: &'a Engine,
+    location: &'a StoreLocation,
+    printer: &'a Printer,
+    handle: Handle,
+    /// Any worker may take steps of the run; it is not alone if none is there.
+    is_shared: bool,
+    reader: Reader,
+    looked_at_workers: Instant,
+    /// Kinds of workers that were said to be missing.
+    missing: BTreeSet<String>,
+    /// Steps that workers on other machines did.
+    elsewhere: u64,
+}
+
+impl<'a> Follower<'a> {
+    /// Shows events from where the reader is.
+    pub(crate) fn new(
+        engine: &'a Engine,
+        location: &'a StoreLocation,
+        printer: &'a Printer,
+        handle: Handle,
+        is_shared: bool,
+        reader: Reader,
+    ) -> Self {
+        let (missing, looked_at_workers) = (BTreeSet::new(), Instant::now());
+        Follower { engine, location, printer, handle, is_shared, reader, looked_at_workers, missing, elsewhere: 0 }
+    }
+
+    /// Shows the events that were added to the log.
+    pub(crate) fn show(&mut self, view: &mut View) {
+        self.reader.each(|line| view.read(&line));
+    }
+
+    /// Shows what happens until the run rests; `None` if no process attends it any more. A server that does not answer is
+    /// waited for.
+    ///
+    /// # Errors
+    /// If the store in a directory does not answer, or is damaged.
+    pub(crate) async fn until_rest(&mut self, view: &mut View) -> Result<Option<Report>, Fault> {
+        loop {
+            match self.look(view).await {
+                Ok(Looked::GoesOn) => {}
+                Ok(Looked::Rests(report)) => return Ok(Some(*report)),
+                Ok(Looked::Alone) => return Ok(None),
+                Err(fault) if is_outage(self.location, &fault) => pause().await,
+                Err(fault) => return Err(fault),
+            }
+            tokio::time::sleep(Duration::from_millis(LOOK_MS_MIN)).await;
+            if let Err(error) = self.handle.until_changed(LOOK_MS_MAX - LOOK_MS_MIN).await {
+                tracing::debug!(%error, "failed to wait for a change of the run; looking again");
+            }
+        }
+    }
+
+    async fn look(&mut self, view: &mut View) -> Result<Looked, Fault> {
+        // First the process, then the run: a process that leaves has left the run at rest, or alone.
+        let is_alone = !self.is_shared && self.engine.attendant(self.handle.key()).await?.is_none();
+        self.show(view);
+        let report = self.handle.report().await?;
+        if report.is_at_rest() {
+            self.show(view);
+            if self.is_shared {
+                let (elsewhere, _) = self.done_elsewhere().await?;
+                view.progress.elsewhere = usize::try_from(elsewhere.max(self.elsewhere)).unwrap_or(usize::MAX);
+            }
+            return Ok(Looked::Rests(Box::new(report)));
+        }
+        if is_alone {
+            return Ok(Looked::Alone);
+        }
+        if self.is_shared {
+            self.handle.poke().await?;
+            if self.looked_at_workers.elapsed() >= WORKERS_EVERY {
+                self.look_at_workers().await?;
+                self.looked_at_workers = Instant::now();
+            }
+        }
+        Ok(Looked::GoesOn)
+    }
+
+    /// Says which workers are missing, and how many steps were done on other machines, if that is new.
+    async fn look_at_workers(&mut self) -> Result<(), Fault> {
+        let kinds = self.handle.missing_tasks().await?;
+        let kinds: BTreeSet<_> = kinds.iter().map(|it| missing(&it.class, &it.tasks)).collect();
+        for kind in kinds.difference(&self.missing) {
+            self.printer.say(format!("waits   for a worker {kind}: none is there"));
+        }
+        self.missing = kinds;
+        let (done, workers) = self.done_elsewhere().await?;
+        if done > self.elsewhere {
+            let (steps, workers) = (words::count(done as usize, "step"), words::count(workers, "worker"));
+            self.printer.say(format!("        {steps} done on other machines, by {workers}"));
+            self.elsewhere = done;
+        }
+        Ok(())
+    }
+
+    /// The number of tasks of the run that workers on other machines did, and of those workers.
+    async fn done_elsewhere(&self) -> Result<(u64, usize), Fault> {
+        let here = onceflow_engine::About::this_process("").host;
+        let workers = self.engine.workers().await?;
+        let there: Vec<_> = workers.iter().filter(|worker| worker.is_alive && worker.about.host != here).collect();
+        Ok((there.iter().filter_map(|worker| worker.done_of.get(&self.handle.id())).sum(), there.len()))
+    }
+}
+
+enum Looked {
+    Rests(Box<Report>),
+    Alone,
+    GoesOn,
 }

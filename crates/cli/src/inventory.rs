@@ -1,6 +1,6 @@
 //! Every file below a store's directory, by what it is for. What is not known to be ours is named.
 
-use crate::{location::StoreLocation, words, work};
+use crate::{housekeeping, location::StoreLocation, words};
 use serde_json::{Value, json};
 use std::{fs, path::Path};
 
@@ -42,7 +42,7 @@ pub(crate) fn of(location: &StoreLocation) -> Inventory {
 
 impl Inventory {
     fn add(&mut self, name: &str, path: &Path) {
-        let bytes = work::size(path);
+        let bytes = housekeeping::size(path);
         let is_log = |name: &str| ["log-", "snap-"].iter().any(|begins| name.starts_with(begins));
         match name {
             "durable" | "LOCK" | "store-id" | "store.sock" | "store.new" => self.log += bytes,
@@ -60,14 +60,15 @@ impl Inventory {
         for shard in fs::read_dir(path).into_iter().flatten().flatten() {
             let number = shard.file_name().to_string_lossy().into_owned();
             if shard.file_type().is_ok_and(|kind| !kind.is_dir()) {
-                match (number.as_str(), work::size(&shard.path())) {
+                match (number.as_str(), housekeeping::size(&shard.path())) {
                     ("store-id", bytes) => self.log += bytes,
                     (name, bytes) => self.others.push((format!("blobs/{name}"), bytes)),
                 }
                 continue;
             }
             for entry in fs::read_dir(shard.path()).into_iter().flatten().flatten() {
-                let (name, bytes) = (entry.file_name().to_string_lossy().into_owned(), work::size(&entry.path()));
+                let (name, bytes) =
+                    (entry.file_name().to_string_lossy().into_owned(), housekeeping::size(&entry.path()));
                 match name.as_str() {
                     "objects" => self.objects += bytes,
                     "unfinished" => self.unfinished += bytes,

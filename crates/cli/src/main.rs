@@ -7,9 +7,9 @@
 //! | `verbs` | what is done, a file for each verb |
 //! | `printer`, `view`, `progress`, `words` | what people and programs see |
 //! | `location`, `session`, `runs`, `steps` | the store, the runs in it, and their steps |
-//! | `work`, `worker_setup`, `resume` | taking steps: of one run, or of any; going on with a run |
-//! | `follow`, `watching` | looking at a run that others work on |
-//! | `presence`, `event_log`, `digests`, `flows` | what lies beside the store: who attends a run, what happened, what files held |
+//! | `worker_setup`, `run_worker`, `resume` | taking steps: of one run, or of any; going on with a run |
+//! | `follow` | looking at a run that other processes work on |
+//! | `event_log`, `digests`, `flows`, `housekeeping` | what lies beside the store: what happened, what files held; what goes |
 //! | `results` | outputs as files |
 //! | `history`, `picture`, `pictured`, `timeline`, `page` | what happened in a run, drawn and reported |
 //! | `doctor` | what may be wrong with the machine |
@@ -31,6 +31,7 @@ mod finish;
 mod flows;
 mod follow;
 mod history;
+mod housekeeping;
 mod inventory;
 mod location;
 mod page;
@@ -39,12 +40,12 @@ mod pending;
 mod picture;
 mod pictured;
 mod plan;
-mod presence;
 mod printer;
 mod progress;
 mod results;
 mod resume;
 mod run_meta;
+mod run_worker;
 mod runs;
 mod session;
 mod signals;
@@ -53,9 +54,8 @@ mod tasks;
 mod timeline;
 mod verbs;
 mod view;
-mod watching;
 mod words;
-mod work;
+
 mod worker_setup;
 
 use args::{Cli, Color, Common, Verb};

@@ -2,13 +2,7 @@
 //! A step whose process was killed is put aside only when somebody goes on with the run; nobody knows what became of it
 //! before that either.
 
-use crate::{
-    fault::Fault,
-    location::StoreLocation,
-    presence::{self, Notice},
-    verbs::ls::shell_word,
-    words,
-};
+use crate::{fault::Fault, verbs::ls::shell_word, words};
 use onceflow_engine::{Engine, Handle, StartedStep, UndecidedStep};
 use onceflow_exec::action::Action;
 use serde_json::{Value, json};
@@ -66,7 +60,7 @@ pub(crate) async fn aside(handle: &Handle) -> Result<Vec<PendingStep>, Fault> {
 ///
 /// # Errors
 /// If the store does not answer.
-pub(crate) async fn all(location: &StoreLocation, engine: &Engine, handle: &Handle) -> Result<Vec<PendingStep>, Fault> {
+pub(crate) async fn all(engine: &Engine, handle: &Handle) -> Result<Vec<PendingStep>, Fault> {
     let mut all = aside(handle).await?;
     // Who began to wait for an event has done nothing, and begins again.
     let begun: Vec<_> =
@@ -74,12 +68,10 @@ pub(crate) async fn all(location: &StoreLocation, engine: &Engine, handle: &Hand
     if begun.is_empty() {
         return Ok(all);
     }
-    let (there, gone) = presence::all(&location.directory);
-    let workers = engine.workers().await?;
-    let has = |notices: &[Notice], by: u128| notices.iter().any(|notice| notice.claims() == Some(by));
-    let is_alive =
-        |by: u128| has(&there, by) || workers.iter().any(|worker| worker.incarnation == by && worker.is_alive);
-    let is_left = |begun: &StartedStep| has(&gone, begun.by) || begun.held_until.is_none() && !is_alive(begun.by);
+    let (workers, ended) = (engine.workers().await?, engine.ended_workers().await?);
+    let is_alive = |by: u128| workers.iter().any(|worker| worker.incarnation == by && worker.is_alive);
+    let has_ended = |by: u128| ended.iter().any(|worker| worker.incarnation == by);
+    let is_left = |begun: &StartedStep| has_ended(begun.by) || begun.held_until.is_none() && !is_alive(begun.by);
     let left =
         begun.into_iter().filter(is_left).map(|begun| PendingStep { step: begun.step, why: Why::Left(begun.by) });
     all.extend(left);

@@ -1,23 +1,22 @@
-//! Goes on with a run that is in the store, without the file it came from: attends it, or works on it with others, until it
-//! rests; then says how it went and writes its results. What `retry` and `fork` have in common.
+//! Resumes a run that is in the store, without the flow file it came from: works on it until it rests, then reports the
+//! outcome and writes its results. Shared by `retry` and `fork`.
 
 use crate::{
     args::GoOn,
     digests::Digests,
-    event_log,
     exit::Exit,
     fault::Fault,
     finish::{Ending, To},
-    follow::{Followed, follow},
-    presence::{self, Attending, Notice, Presence},
+    follow::Followed,
     printer::Printer,
     progress::Progress,
     run_meta,
+    run_worker::{RunWorker, Worked},
     session::{Session, is_for_any},
     signals::Signals,
     verbs::{background, ls::shell_word},
     view::View,
-    watching, words, work,
+    words,
     worker_setup::WorkerSetup,
 };
 use onceflow_engine::{Handle, Report};
@@ -37,11 +36,9 @@ pub(crate) struct Resume<'a> {
     pub(crate) only: Option<Vec<String>>,
 }
 
-/// How far it came.
+/// How far the run came with this process.
 enum Gone {
     Ended(Exit),
-    /// The other process that attended it is gone.
-    Alone,
     /// It is left to a process in the background.
     Left(Handle),
 }
@@ -54,138 +51,61 @@ impl Resume<'_> {
     pub(crate) async fn go(self) -> Result<Exit, Fault> {
         let mut signals = Signals::listen()?;
         let idle = self.session.idle().await?;
-        let is_for_any = is_for_any(&self.session.location, &idle.find(&self.key).await?).await?;
+        let is_shared = is_for_any(&self.session.location, &idle.find(&self.key).await?).await?;
         idle.stop();
-        let gone = loop {
-            let gone = match is_for_any {
-                true => self.together(&mut signals).await?,
-                false => self.alone(&mut signals).await?,
-            };
-            if !matches!(gone, Gone::Alone) {
-                break gone;
-            }
-        };
+        if self.args.jobs == Some(0) && !is_shared {
+            return Err(Fault::usage("`--jobs 0` leaves all steps to workers, and none may take them"));
+        }
+        let gone = self.attend(is_shared, &mut signals).await?;
         let (location, jobs) = (self.session.location.clone(), self.args.jobs);
         let (printer, key) = (self.printer, self.key.clone());
         self.session.close_clean(printer).await?;
         match gone {
             Gone::Left(handle) => background::start(&location, printer, &key, handle.id(), jobs).await,
             Gone::Ended(exit) => Ok(exit),
-            Gone::Alone => Ok(Exit::Waiting),
         }
     }
 
-    /// A run that only one process takes the steps of: we do, unless another one does.
-    async fn alone(&self, signals: &mut Signals) -> Result<Gone, Fault> {
-        if self.args.jobs == Some(0) {
-            return Err(Fault::usage("`--jobs 0` leaves all steps to workers, and none may take them"));
-        }
-        let location = &self.session.location;
-        let notice = Notice { pid: std::process::id(), key: self.key.clone(), ..Notice::default() };
-        match presence::attend(&location.directory, notice)? {
-            Presence::Mine(attending, before) if self.args.no_wait => self.leave(attending, before).await,
-            Presence::Mine(attending, before) => self.attend(attending, before, signals).await,
-            Presence::Other(notice) => {
-                let by = notice.map_or(String::new(), |notice| format!(" in process {}", notice.pid));
-                self.printer.say(format!("run `{}` is at work{by}; following it", self.key));
-                let engine = self.session.idle().await?;
-                let followed = follow(&engine, location, &self.key, self.printer, signals).await?;
-                let gone = match followed {
-                    Followed::Alone => Gone::Alone,
-                    Followed::Asked(exit) => Gone::Ended(exit),
-                    Followed::Rests(handle, report, view) => {
-                        Gone::Ended(self.tell(&handle, *report, &view.progress).await?)
-                    }
-                };
-                engine.stop();
-                Ok(gone)
-            }
-        }
-    }
-
-    async fn leave(&self, attending: Attending, before: Option<Notice>) -> Result<Gone, Fault> {
-        let engine = self.session.idle().await?;
-        work::release(&engine, &self.session.location, before).await?;
-        let handle = engine.find(&self.key).await?;
-        handle.retry(self.only.as_deref()).await?;
-        drop(attending);
-        engine.close().await?;
-        Ok(Gone::Left(handle))
-    }
-
-    async fn attend(
-        &self,
-        mut attending: Attending,
-        before: Option<Notice>,
-        signals: &mut Signals,
-    ) -> Result<Gone, Fault> {
-        let location = &self.session.location;
-        let engine = work::engine(&self.session, &mut attending, before, self.args.jobs).await?;
-        let (events, handle) = (engine.events(), engine.find(&self.key).await?);
-        if let Err(error) = handle.retry(self.only.as_deref()).await {
-            engine.close().await?;
-            return Err(error.into());
-        }
-        engine.start_work();
-        attending.started()?;
-        crate::executors::home(location).tidy(handle.id());
-        let writer = event_log::Writer::attend(&location.run(handle.id()));
-        let view = View::new(self.printer, vec![]).begins(&handle).await?;
-        let shown = work::show(events, &self.key, writer, view);
-        let waited = work::wait(&engine, &handle, signals, self.printer).await;
-        if let Err(fault) = work::sweep_removed(&engine, location).await {
-            tracing::debug!(%fault, "directories of runs that are gone are left");
-        }
-        engine.close().await?;
-        let view = shown.await.map_err(|error| Fault::plain(Exit::No, format!("the view was lost: {error}")))?;
-        let exit = match waited? {
-            Ok(report) => self.tell(&handle, report, &view.progress).await?,
-            Err(exit) => self.stopped(exit),
-        };
-        drop(attending);
-        Ok(Gone::Ended(exit))
-    }
-
-    /// A run that any worker may take steps of: we are one of them.
-    async fn together(&self, signals: &mut Signals) -> Result<Gone, Fault> {
-        let location = &self.session.location;
-        let is_idle = self.args.no_wait || self.args.jobs == Some(0);
-        let (engine, _attending) = match is_idle {
-            true => (self.session.idle().await?, None),
+    /// Works on the run, unless another process attends it: that one is followed, and taken over from if it is gone.
+    async fn attend(&self, is_shared: bool, signals: &mut Signals) -> Result<Gone, Fault> {
+        let worker = match is_shared && (self.args.no_wait || self.args.jobs == Some(0)) {
+            true => RunWorker::idle(&self.session, self.printer, &self.key).await?,
             false => {
-                let setup = WorkerSetup::of(self.args.jobs, None).attending(&self.key);
-                let (engine, attending) = setup.engine(&self.session, "retry").await?;
-                (engine, Some(attending))
+                let setup = (WorkerSetup::of(self.args.jobs, None), "retry");
+                RunWorker::open(&self.session, self.printer, setup, (&self.key, is_shared)).await?
             }
         };
-        let events = engine.events();
-        let handle = engine.find(&self.key).await?;
+        while let Some(other) = worker.attend().await? {
+            let pid = other.worker.about.pid;
+            self.printer.say(format!("run `{}` is at work in process {pid}; following it", self.key));
+            let followed = match worker.follow(signals).await? {
+                Followed::Alone => continue,
+                Followed::Asked(exit) => exit,
+                Followed::Rests(handle, report, view) => self.tell(&handle, *report, &view.progress).await?,
+            };
+            worker.close().await?;
+            return Ok(Gone::Ended(followed));
+        }
+        let handle = worker.engine.find(&self.key).await?;
         if let Err(error) = handle.retry(self.only.as_deref()).await {
-            engine.close().await?;
+            worker.close().await?;
             return Err(error.into());
         }
         if self.args.no_wait {
-            engine.close().await?;
-            return Ok(Gone::Ended(background::told(self.printer, &self.key, None)));
+            worker.close().await?;
+            return Ok(match is_shared {
+                true => Gone::Ended(background::told(self.printer, &self.key, None)),
+                false => Gone::Left(handle),
+            });
         }
-        let written = tokio::spawn(watching::write(events, engine.clone(), location.clone()));
-        engine.start_work();
-        let followed = watching::follow(&engine, location, handle, self.printer, signals).await?;
-        match &followed {
-            Followed::Asked(_) => engine.interrupt().await?,
-            Followed::Rests(..) | Followed::Alone => engine.close().await?,
-        }
-        drop(written.await);
-        Ok(Gone::Ended(match followed {
-            Followed::Asked(exit) => self.stopped(exit),
-            Followed::Alone => Exit::Waiting,
-            Followed::Rests(handle, report, view) => {
-                if crate::finish::exit(&report) != Exit::Unclean {
-                    crate::executors::home(location).clear(handle.id());
-                }
-                self.tell(&handle, *report, &view.progress).await?
-            }
-        }))
+        let view = View::new(self.printer, vec![]).begins(&handle).await?;
+        let Worked { rests, view, engine } = worker.until_rest(&handle, view, signals, async |_, _| Ok(false)).await?;
+        let exit = match rests {
+            Ok(report) => self.tell(&handle, report, &view.progress).await?,
+            Err(exit) => self.stopped(exit),
+        };
+        engine.close().await?;
+        Ok(Gone::Ended(exit))
     }
 
     fn stopped(&self, exit: Exit) -> Exit {

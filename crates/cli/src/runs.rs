@@ -5,13 +5,12 @@ use crate::{
     exit::Exit,
     fault::Fault,
     pending::{self, PendingStep},
-    presence,
     printer::name,
     session::{Session, is_for_any},
     verbs::ls::shell_word,
     words,
 };
-use onceflow_engine::{Engine, Error, Handle, RunStatus, Summary};
+use onceflow_engine::{Engine, Error, Handle, RunStatus, Summary, WorkerInfo};
 
 /// Runs asked for at a time.
 const PAGE: usize = 500;
@@ -50,35 +49,34 @@ pub(crate) async fn of_key(engine: &Engine, key: &str) -> Result<Option<Summary>
     }
 }
 
-/// Who may be at work on the runs of a store, looked at once for all of them.
+/// The workers of a store, read once for all of its runs.
 pub(crate) struct Attendance<'a> {
     session: &'a Session,
     engine: &'a Engine,
-    has_workers: bool,
+    workers: Vec<WorkerInfo>,
 }
 
 impl<'a> Attendance<'a> {
     /// # Errors
     /// If the store does not answer.
     pub(crate) async fn of(session: &'a Session, engine: &'a Engine) -> Result<Self, Fault> {
-        let has_workers = engine.workers().await?.iter().any(|worker| worker.is_alive);
-        Ok(Attendance { session, engine, has_workers })
+        Ok(Attendance { session, engine, workers: engine.workers().await? })
     }
 
-    /// Whether somebody is at work on a run: a process that attends it, or a worker, if any may take its steps.
+    /// A worker is at work on a run: one that is limited to it, or, if any may take its steps, one that is alive.
     ///
     /// # Errors
     /// If the store does not answer.
     pub(crate) async fn is_attended(&self, run: &Summary) -> Result<bool, Fault> {
-        let location = &self.session.location;
-        if presence::look(&location.directory, &run.key).is_some() {
+        if self.workers.iter().any(|worker| worker.about.run.as_deref() == Some(&run.key)) {
             return Ok(true);
         }
-        if !self.has_workers || run.status.is_at_rest() {
+        let is_any_there = self.workers.iter().any(|worker| worker.is_alive && worker.about.run.is_none());
+        if !is_any_there || run.status.is_at_rest() {
             return Ok(false);
         }
         match found(self.engine, &run.key).await? {
-            Some(handle) => is_for_any(location, &handle).await,
+            Some(handle) => is_for_any(&self.session.location, &handle).await,
             None => Ok(false),
         }
     }
@@ -92,7 +90,7 @@ impl<'a> Attendance<'a> {
             return Ok(vec![]);
         }
         match found(self.engine, &run.key).await? {
-            Some(handle) => pending::all(&self.session.location, self.engine, &handle).await,
+            Some(handle) => pending::all(self.engine, &handle).await,
             None => Ok(vec![]),
         }
     }

@@ -1,6 +1,6 @@
 //! A command at work on a store: the directory or server, the store there, an engine on that.
 
-use crate::{fault::Fault, location::StoreLocation, printer::Printer, runs, work};
+use crate::{fault::Fault, housekeeping, location::StoreLocation, printer::Printer, runs};
 use onceflow_core::model::task::DEFAULT_CLASS;
 use onceflow_engine::{Engine, Options, Summary};
 use onceflow_store::Store;
@@ -47,7 +47,9 @@ impl Session {
     /// # Errors
     /// If the store does not answer.
     pub(crate) async fn idle(&self) -> Result<Engine, Fault> {
-        Ok(Engine::open(&self.store, Options { works: false, ..Options::default() }).await?)
+        let scratch = crate::executors::home(&self.location).scratch();
+        let options = Options { works: false, scratch, locks: true, ..Options::default() };
+        Ok(Engine::open(&self.store, options).await?)
     }
 
     /// The run that a word means.
@@ -66,7 +68,7 @@ impl Session {
     pub(crate) async fn close_clean(self, printer: &Printer) -> Result<(), Fault> {
         let cleaned = match self.idle().await {
             Ok(engine) => match engine.clean_up(CLEAN_MS_MAX).await {
-                Ok(_) => work::sweep_removed(&engine, &self.location).await,
+                Ok(_) => housekeeping::sweep_removed(&engine, &self.location).await,
                 Err(error) => Err(error.into()),
             },
             Err(fault) => Err(fault),

@@ -1,12 +1,11 @@
-//! One of several processes that take the steps of any run: which steps, how many at a time, and under which name.
+//! The setup of a worker: which steps it takes, how many at a time, and how it is registered. One worker takes the steps of
+//! a single run, another those of any run on the store.
 
 use crate::{
-    args, codes,
-    exit::Exit,
+    args, executors,
     fault::Fault,
-    presence::{self, Attending, Notice, Presence},
+    housekeeping,
     session::{ANY, Session, own_class},
-    work,
 };
 use onceflow_engine::{About, Engine, Options};
 use onceflow_exec::action::EXECUTORS;
@@ -15,10 +14,10 @@ use std::collections::BTreeMap;
 /// Labels of one worker: it looks at a queue for every set of them.
 const LABELS_MAX: usize = 5;
 
-/// What a worker takes.
+/// The setup of a worker.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct WorkerSetup {
-    /// Steps at a time: so many are taken, and all of them run.
+    /// Steps that run at a time.
     pub(crate) jobs: usize,
     labels: Vec<String>,
     /// Steps at a time of those that ask for a label.
@@ -26,28 +25,36 @@ pub(crate) struct WorkerSetup {
     cpu_milli: Option<u32>,
     memory_bytes: Option<u64>,
     lease_ms: Option<u64>,
-    is_for_the_end: bool,
-    /// A run whose own steps it takes, if it was started to be attended.
-    attends: Option<String>,
+    /// It takes no steps of tasks: it only ends, undoes and removes runs.
+    only_ends_runs: bool,
+    run: Option<RunSetup>,
+}
+
+/// A run that a worker is for.
+#[derive(Clone, Debug)]
+struct RunSetup {
+    key: String,
+    /// The worker also takes steps of other runs, and other workers take steps of this one.
+    is_shared: bool,
 }
 
 impl WorkerSetup {
-    /// One that takes so many steps at a time, and none that ask for labels.
+    /// A worker that takes so many steps at a time, and none that ask for labels.
     pub(crate) fn of(jobs: Option<u16>, lease_ms: Option<u64>) -> Self {
         WorkerSetup { jobs: jobs.map_or_else(cpus, usize::from), lease_ms, ..WorkerSetup::default() }
     }
 
-    /// The same, taking the steps of this run also if they are for whoever attends it.
-    pub(crate) fn attending(self, key: &str) -> Self {
-        WorkerSetup { attends: Some(key.to_owned()), ..self }
+    /// The same for the run of a key: limited to it, unless other workers may take its steps too.
+    pub(crate) fn for_run(self, key: &str, is_shared: bool) -> Self {
+        WorkerSetup { run: Some(RunSetup { key: key.to_owned(), is_shared }), ..self }
     }
 
-    /// One that takes no steps of tasks: it puts aside, undoes and removes.
-    pub(crate) fn for_the_end() -> Self {
-        WorkerSetup { is_for_the_end: true, ..WorkerSetup::of(None, None) }
+    /// A worker that takes no steps of tasks: it ends, undoes and removes runs.
+    pub(crate) fn only_to_end_runs() -> Self {
+        WorkerSetup { only_ends_runs: true, ..WorkerSetup::of(None, None) }
     }
 
-    /// As it is said on the command line.
+    /// As `onceflow worker` was told.
     ///
     /// # Errors
     /// If there are too many labels.
@@ -70,71 +77,74 @@ impl WorkerSetup {
         })
     }
 
-    /// The classes whose steps it takes, with how many at a time: one for every set of its labels.
+    /// The key of the only run whose steps it takes.
+    fn limited_to(&self) -> Option<&str> {
+        self.run.as_ref().filter(|run| !run.is_shared).map(|run| run.key.as_str())
+    }
+
+    /// The classes whose steps it takes, with how many at a time: that of its run, and one for every set of its labels.
     fn classes(&self) -> BTreeMap<String, usize> {
+        if let Some(key) = self.limited_to() {
+            return BTreeMap::from([(own_class(key), ahead(self.jobs))]);
+        }
         let sets = 0..1_usize << self.labels.len();
         let class = |set: usize| {
             let labels: Vec<_> =
                 (0..self.labels.len()).filter(|at| set >> at & 1 == 1).map(|at| &self.labels[at]).collect();
             let most = labels.iter().filter_map(|label| self.limits.get(*label)).copied().min();
             let name = labels.iter().fold(ANY.to_owned(), |name, label| format!("{name}+{label}"));
-            (name, if self.is_for_the_end { 0 } else { most.map_or(self.jobs, |most| most.min(self.jobs)) })
+            (name, if self.only_ends_runs { 0 } else { most.map_or(self.jobs, |most| most.min(self.jobs)) })
         };
-        let own = self.attends.iter().map(|key| (own_class(key), self.jobs));
+        let own = self.run.iter().map(|run| (own_class(&run.key), self.jobs));
         sets.map(class).chain(own).collect()
     }
 
-    /// Whether it takes steps of this class that are these tasks.
+    /// It takes steps of this class that are these tasks.
     pub(crate) fn takes(&self, class: &str, tasks: &[(String, String)]) -> bool {
         let offers = tasks.iter().all(|(name, _)| EXECUTORS.contains(&name.as_str()));
         offers && (class.is_empty() || self.classes().contains_key(class))
     }
 
-    /// An engine that takes such steps, once it is told to go; and the place it has among the processes here.
+    /// Opens the engine of such a worker; it takes its first step when it is told to. `verb` is the command that it is.
     ///
     /// # Errors
     /// If the store does not answer.
-    pub(crate) async fn engine(&self, session: &Session, what: &str) -> Result<(Engine, Attending), Fault> {
-        let mut about = About::this_process(format!("onceflow {} {what}", env!("CARGO_PKG_VERSION")));
+    pub(crate) async fn engine(&self, session: &Session, verb: &str) -> Result<Engine, Fault> {
+        let mut about = About::this_process(format!("onceflow {} {verb}", env!("CARGO_PKG_VERSION")));
         about.labels.clone_from(&self.labels);
+        about.run = self.limited_to().map(str::to_owned);
+        let (is_limited, location) = (about.run.is_some(), &session.location);
         let options = Options {
             classes: self.classes(),
-            // What it has taken and does not run, another one could, who is idle.
-            classes_max: self.jobs,
+            // A step that is taken and does not run yet could run on an idle worker, if there are others.
+            classes_max: if is_limited { usize::MAX } else { self.jobs },
             running_max: self.jobs,
             cpu_milli: self.cpu_milli.unwrap_or_else(|| milli(cpus().max(self.jobs))),
             memory_bytes: self.memory_bytes.unwrap_or(u64::MAX),
             lease_ms: self.lease_ms.unwrap_or(Options::default().lease_ms),
             other_classes: false,
             waits: true,
-            scratch: crate::executors::home(&session.location).scratch(),
+            scratch: executors::home(location).scratch(),
+            locks: true,
             about: Some(about),
             ..Options::default()
         };
         let engine = Engine::open(&session.store, options).await?;
-        let attending = here(session, &engine)?;
-        engine.add_tasks(&crate::executors::shared_tasks(&session.location, engine.incarnation()))?;
-        work::release(&engine, &session.location, None).await?;
-        tokio::spawn(work::keep_releasing(engine.clone(), session.location.clone()));
-        Ok((engine, attending))
+        engine.add_tasks(&match is_limited {
+            true => executors::tasks(location),
+            false => executors::shared_tasks(location, engine.incarnation()),
+        })?;
+        housekeeping::release_ended(&engine, location).await?;
+        executors::home(location).tidy_after_the_dead();
+        tokio::spawn(housekeeping::keep_releasing(engine.clone(), location.clone()));
+        Ok(engine)
     }
 }
 
-/// Says to other processes on this machine that we are there: when we are gone, they let go of what we had at once.
-fn here(session: &Session, engine: &Engine) -> Result<Attending, Fault> {
-    let key = format!("worker {}", std::process::id());
-    let notice = Notice { pid: std::process::id(), key, ..Notice::default() };
-    match presence::attend(&session.location.directory, notice)? {
-        Presence::Mine(mut attending, _) => {
-            attending.claims_as(engine.incarnation())?;
-            Ok(attending)
-        }
-        Presence::Other(_) => {
-            let what = format!("another process at this store has our number, {}", std::process::id());
-            Err(Fault::new(Exit::Busy, codes::SYSTEM, what)
-                .hint("containers that share a directory must share the numbers of processes, or use a server"))
-        }
-    }
+/// Steps that a worker without others takes at a time, if so many commands may run: while some run, the inputs of others
+/// are prepared, and the outputs of others committed.
+fn ahead(jobs: usize) -> usize {
+    jobs.saturating_mul(4).saturating_add(4)
 }
 
 fn cpus() -> usize {

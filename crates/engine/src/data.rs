@@ -21,6 +21,7 @@ pub(crate) use load::{Scratch, load_all, load_inputs, load_into, peek};
 pub(crate) use look::{Looked, look, sources};
 pub use small::ALIVE;
 pub(crate) use small::SmallFiles;
+pub(crate) use small::{lock_name, scratch_name};
 pub(crate) use store::{Files, Storing};
 pub(crate) use whole::broken;
 

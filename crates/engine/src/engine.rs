@@ -2,6 +2,7 @@
 //! once (decision 0020).
 
 mod again;
+pub(crate) mod attend;
 mod claims;
 mod closing;
 mod damage;
@@ -32,6 +33,7 @@ mod usage;
 pub(crate) mod workers;
 
 pub use again::{Signature, UndecidedStep};
+pub use attend::Attendant;
 pub use elements::{EachProgress, RunProgress};
 pub use fork::Fork;
 pub(crate) use keyless::HistoryEnd;

@@ -9,7 +9,7 @@ use crate::{
     shared::{Run, Shared},
     task::Data,
 };
-use futures_util::future::{BoxFuture, select};
+use futures_util::future::{BoxFuture, Either, select};
 use onceflow_core::{
     payload::{Digest, Outcome},
     protocol::{
@@ -152,6 +152,27 @@ impl Handle {
         }
         select(progress, self.shared.world.sleep(LOOK_MS)).await;
         Ok(())
+    }
+
+    /// Waits until the run may have changed: this process did a step of it, a step became ready on the store, or so many
+    /// milliseconds have passed. A hint to look again: a change just before the call, or one that made no step ready
+    /// elsewhere, is seen when the time has passed.
+    ///
+    /// # Errors
+    /// If the store does not answer.
+    pub fn until_changed(&self, ms_max: u64) -> BoxFuture<'_, Result<(), Error>> {
+        Box::pin(async move {
+            let progress = std::pin::pin!(self.shared.progress(self.id).notified());
+            let (records, shard) = (&self.shared.records, self.shared.shard());
+            let seen = records.position();
+            let until = records.now().await?.plus_ms(ms_max);
+            let ready = records.wait(shard, seen, until);
+            let either = select(progress, self.shared.world.sleep(ms_max));
+            match select(ready, either).await {
+                Either::Left((woken, _)) => Ok(woken?),
+                Either::Right(_) => Ok(()),
+            }
+        })
     }
 
     /// Waits for one output: it may be there long before the run is done.

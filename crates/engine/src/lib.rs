@@ -35,9 +35,9 @@ mod worker;
 
 pub use data::ALIVE;
 pub use engine::{
-    EachBody, EachProgress, Engine, ExportedRun, Fork, HISTORY_MS, ImportOptions, KEYLESS_HISTORY_MS, Move, Origin,
-    PLANS_MAX, Reasons, Record, RunProgress, RunUsage, Signature, Start, StartedStep, StepRecord, UndecidedStep, Usage,
-    UsageKind, UsagePart,
+    Attendant, EachBody, EachProgress, Engine, ExportedRun, Fork, HISTORY_MS, ImportOptions, KEYLESS_HISTORY_MS, Move,
+    Origin, PLANS_MAX, Reasons, Record, RunProgress, RunUsage, Signature, Start, StartedStep, StepRecord,
+    UndecidedStep, Usage, UsageKind, UsagePart,
     summary::{Outline, RunStatus, Summary},
     workers::{Backlog, MissingTask, WorkerInfo, WorkerStep},
 };

@@ -39,8 +39,12 @@ pub struct Options {
     pub waits: bool,
     /// Where files given to tasks are put.
     pub scratch: PathBuf,
-    /// Who this worker is, for one of several on a shared store: it says that it is there, and steps whose task it does not
-    /// have it leaves to those who have. All workers of a store should say who they are, or none.
+    /// This process holds a lock file in `scratch` while the engine is open, and looks at those of others there: of processes
+    /// on one machine that name the same directory, each notices at once that another has ended, however it did.
+    pub locks: bool,
+    /// Who this worker is: it registers under this, so that others see it. One that is not limited to a run leaves steps
+    /// whose task it does not have to workers that have it, and keeps the logs of its steps in the store. All workers of a
+    /// store should register, or none.
     pub about: Option<About>,
     /// What tasks take by its type. A task is refused by an engine that works and lacks what it takes.
     pub resources: Resources,
@@ -59,6 +63,8 @@ pub struct About {
     pub program: String,
     /// What it was said to be good for.
     pub labels: Vec<String>,
+    /// The key of the only run whose steps it takes; none if it takes steps of any.
+    pub run: Option<String>,
 }
 
 impl About {
@@ -71,7 +77,15 @@ impl About {
             pid: std::process::id(),
             program: program.into(),
             labels: vec![],
+            run: None,
         }
+    }
+}
+
+impl Options {
+    /// Other workers may take steps of the same runs.
+    pub(crate) fn is_shared(&self) -> bool {
+        self.about.as_ref().is_some_and(|about| about.run.is_none())
     }
 }
 
@@ -93,6 +107,7 @@ impl Default for Options {
             works: true,
             waits: false,
             scratch: std::env::temp_dir(),
+            locks: false,
             about: None,
             resources: Resources::default(),
             graph_modules_max: onceflow_core::limits::GRAPH_MODULES_MAX,

@@ -86,7 +86,7 @@ impl Shared {
     ) -> Arc<Self> {
         let resources = Mutex::new(Arc::new(std::mem::take(&mut options.resources)));
         let fences = Fences::new(world.random());
-        let small = options.scratch.join(format!("onceflow-{:032x}", fences.incarnation()));
+        let small = options.scratch.join(crate::data::scratch_name(fences.incarnation()));
         Arc::new(Shared {
             records,
             values,

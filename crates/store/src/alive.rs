@@ -1,15 +1,16 @@
-//! Files that say that a process lives: each is locked by the process that made it, and the kernel lets go of the lock when
-//! that process ends, however it ends. So who has left something behind is known at once, and not from its age or from a
-//! number that another process may have by now.
+//! Lock files of processes: each is locked by the process that made it, and the kernel releases the lock when that process
+//! ends, however it ends. So the owner of something left behind is known to be dead at once, and not from the age of a file
+//! or from a process number that another process may have by now.
 //!
-//! A file gets its name when it is locked already. It is removed by whoever made it, or by the first who finds it unlocked; a
-//! process without a file has ended.
+//! A file gets its name when it is locked already. It is removed by the process that made it, or by the first that finds it
+//! unlocked; a process without a file has ended.
 
 use crate::fs::remove_if_there;
+use serde::{Deserialize, Serialize};
 use std::{
     fs::{self, File, TryLockError},
     io::{self, ErrorKind},
-    os::unix::fs::OpenOptionsExt,
+    os::unix::fs::{MetadataExt, OpenOptionsExt},
     path::{Path, PathBuf},
 };
 
@@ -50,7 +51,25 @@ impl Drop for Alive {
     }
 }
 
-/// Whether the process that made this file has ended: nobody has it locked, or it is not there. It goes then.
+/// A directory of lock files, told apart from that of any other machine or container: a lock is only evidence to a process
+/// that sees the same directory through the same kernel.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LockDirectory {
+    boot: String,
+    device: u64,
+    inode: u64,
+}
+
+impl LockDirectory {
+    /// The directory at a path; `None` if it is not there, or the system does not say which kernel this is.
+    pub fn at(path: &Path) -> Option<Self> {
+        let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").ok()?;
+        let directory = fs::metadata(path).ok()?;
+        Some(LockDirectory { boot: boot.trim().to_owned(), device: directory.dev(), inode: directory.ino() })
+    }
+}
+
+/// The process that made this file has ended: the file is unlocked, and is removed, or it is not there.
 ///
 /// # Errors
 /// If the file cannot be opened or locked.

@@ -1,24 +1,23 @@
-//! `onceflow cancel RUN`: stops a run, undoes what it did, and waits until nothing of it is left. Whoever attends it does
-//! the work; if nobody does, we attend it.
+//! `onceflow cancel RUN`: stops a run, undoes what it did, and waits until nothing of it is left.
 
 use crate::{
-    args, asking, codes, event_log,
+    args, asking, codes,
     exit::Exit,
     fault::Fault,
     finish::{self, Ending},
-    follow::{Followed, follow},
+    follow::Followed,
     location::StoreLocation,
-    presence::{self, Notice, Presence},
     printer::Printer,
+    run_worker::{RunWorker, Worked},
     runs,
     session::{Session, is_for_any},
     signals::Signals,
     verbs::ls::shell_word,
     view::View,
-    watching, words, work,
+    words,
     worker_setup::WorkerSetup,
 };
-use onceflow_engine::{Error, Handle, Report, RunStatus, Summary};
+use onceflow_engine::{Error, Handle, RunStatus, Summary};
 use serde_json::json;
 
 /// Cancels a run.
@@ -85,7 +84,8 @@ fn would(run: &Summary, undos: &[String], printer: &Printer) -> Exit {
     Exit::Done
 }
 
-/// Cancels a run, unless that is decided, and waits for its end.
+/// Cancels a run, unless that is decided, and waits for its end. The process that attends the run ends it; if there is
+/// none, or any worker may work on it, this one does.
 pub(super) async fn cancel(
     session: &Session,
     run: &Summary,
@@ -94,96 +94,47 @@ pub(super) async fn cancel(
 ) -> Result<Exit, Fault> {
     let signals = &mut Signals::listen()?;
     let engine = session.idle().await?;
-    let is_for_any = is_for_any(&session.location, &engine.find(&run.key).await?).await?;
+    let is_shared = is_for_any(&session.location, &engine.find(&run.key).await?).await?;
     engine.stop();
-    if is_for_any {
-        return cancel_for_any(session, run, printer, signals, decided).await;
-    }
-    loop {
-        let notice = Notice { pid: std::process::id(), key: run.key.clone(), ..Notice::default() };
-        match presence::attend(&session.location.directory, notice)? {
-            Presence::Mine(mut attending, before) => {
-                let engine = work::engine(session, &mut attending, before, None).await?;
-                let handle = engine.find(&run.key).await?;
-                let events = engine.events();
-                if !decided && !run.status.has_ended() {
-                    stop(run, &handle).await?;
-                } else if !decided {
-                    engine.close().await?;
-                    return Ok(has_ended(run, printer));
-                }
-                engine.start_work();
-                attending.started()?;
-                let writer = event_log::Writer::attend(&session.location.run(handle.id()));
-                let shown = work::show(events, &run.key, writer, View::new(printer, vec![]));
-                let waited = work::wait(&engine, &handle, signals, printer).await?;
-                engine.close().await?;
-                let progress = shown.await.map(|view| view.progress).unwrap_or_default();
-                return match waited {
-                    Ok(report) => {
-                        clear(session, &handle, &report);
-                        Ending { printer, handle: &handle, progress: &progress }.tell(report, None).await
-                    }
-                    Err(exit) => Ok(exit),
-                };
-            }
-            Presence::Other(_) => {
-                let engine = session.idle().await?;
-                if !decided {
-                    stop(run, &engine.find(&run.key).await?).await?;
-                    decided = true;
-                }
-                let followed = follow(&engine, &session.location, &run.key, printer, signals).await?;
-                engine.stop();
-                match followed {
-                    Followed::Alone => {}
-                    Followed::Asked(exit) => return Ok(exit),
-                    Followed::Rests(handle, report, view) => {
-                        return Ending { printer, handle: &handle, progress: &view.progress }.tell(*report, None).await;
-                    }
-                }
-            }
+    let setup = if is_shared { WorkerSetup::only_to_end_runs() } else { WorkerSetup::of(None, None) };
+    let worker = RunWorker::open(session, printer, (setup, "cancel"), (&run.key, is_shared)).await?;
+    while worker.attend().await?.is_some() {
+        if !decided {
+            stop(run, &worker.engine.find(&run.key).await?).await?;
+            decided = true;
         }
+        let exit = match worker.follow(signals).await? {
+            Followed::Alone => continue,
+            Followed::Asked(exit) => exit,
+            Followed::Rests(handle, report, view) => {
+                Ending { printer, handle: &handle, progress: &view.progress }.tell(*report, None).await?
+            }
+        };
+        worker.close().await?;
+        return Ok(exit);
     }
-}
-
-/// Cancels a run that any worker may work on. We see to its end ourselves, in case none is there.
-async fn cancel_for_any(
-    session: &Session,
-    run: &Summary,
-    printer: &Printer,
-    signals: &mut Signals,
-    decided: bool,
-) -> Result<Exit, Fault> {
-    let (engine, attending) = WorkerSetup::for_the_end().engine(session, "cancel").await?;
-    let handle = engine.find(&run.key).await?;
+    let handle = worker.engine.find(&run.key).await?;
     if !decided && run.status.has_ended() {
-        engine.close().await?;
+        worker.close().await?;
         return Ok(has_ended(run, printer));
     }
-    let written = tokio::spawn(watching::write(engine.events(), engine.clone(), session.location.clone()));
     if !decided {
         stop(run, &handle).await?;
     }
-    engine.start_work();
-    let followed = watching::follow(&engine, &session.location, handle, printer, signals).await?;
-    engine.close().await?;
-    drop((written.await, attending));
-    match followed {
-        Followed::Asked(exit) => Ok(exit),
-        Followed::Alone => Ok(Exit::Waiting),
-        Followed::Rests(handle, report, view) => {
-            clear(session, &handle, &report);
-            Ending { printer, handle: &handle, progress: &view.progress }.tell(*report, None).await
+    let view = View::new(printer, vec![]);
+    let Worked { rests, view, engine } = worker.until_rest(&handle, view, signals, async |_, _| Ok(false)).await?;
+    let exit = match rests {
+        Ok(report) => {
+            // Work directories of undos that failed are there to be looked at.
+            if finish::exit(&report) != Exit::Unclean {
+                crate::executors::home(&session.location).clear(handle.id());
+            }
+            Ending { printer, handle: &handle, progress: &view.progress }.tell(report, None).await?
         }
-    }
-}
-
-/// Removes the work directories of a run of which nothing is left; those of undos that failed are there to be looked at.
-fn clear(session: &Session, handle: &Handle, report: &Report) {
-    if finish::exit(report) != Exit::Unclean {
-        crate::executors::home(&session.location).clear(handle.id());
-    }
+        Err(exit) => exit,
+    };
+    engine.close().await?;
+    Ok(exit)
 }
 
 /// Decides that the run ends: undone, or as it is.

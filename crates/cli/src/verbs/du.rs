@@ -1,8 +1,8 @@
 //! `onceflow du [RUN]`: what takes the room in a store: by run, by what it is for, and until when.
 
 use crate::{
-    args, event_log, exit::Exit, fault::Fault, inventory, location::StoreLocation, printer::Printer, runs,
-    session::Session, verbs::ls::shell_word, words, work,
+    args, event_log, exit::Exit, fault::Fault, housekeeping, inventory, location::StoreLocation, printer::Printer,
+    runs, session::Session, verbs::ls::shell_word, words,
 };
 use onceflow_engine::{RunUsage, Summary, Usage, UsageKind, UsagePart};
 use serde_json::{Value, json};
@@ -31,7 +31,7 @@ pub(crate) async fn run(args: &args::Du, location: StoreLocation, printer: &Prin
     let of = |run: &RunUsage| RunDiskUsage {
         usage: run.clone(),
         run: known.get(&run.run).cloned(),
-        disk: work::size(&session.location.run(run.run)),
+        disk: housekeeping::size(&session.location.run(run.run)),
     };
     let runs: Vec<_> =
         usage.runs.iter().filter(|run| only.as_ref().is_none_or(|only| only.id == run.run)).map(of).collect();

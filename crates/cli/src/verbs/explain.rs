@@ -9,7 +9,6 @@ use crate::{
     location::StoreLocation,
     pending::{self, PendingStep},
     plan::{self, Known},
-    presence,
     printer::Printer,
     run_meta, runs,
     session::{Session, Who, is_for_any},
@@ -158,14 +157,14 @@ impl Found {
         let handle = engine.find(key).await;
         let mut found = Found::default();
         if let (Ok(handle), false) = (&handle, known.as_ref().is_none_or(|run| run.status.has_ended()))
-            && let Some(notice) = presence::look(&session.location.directory, key)
+            && let Some(other) = engine.attendant(key).await?
             && !is_for_any(&session.location, handle).await?
         {
-            found.pid = Some(notice.pid);
+            found.pid = Some(other.worker.about.pid);
             let same = engine.is_same(start).await? != Some(false);
             found.refused = match (is_new, same) {
-                (true, _) => Some(busy(key, Some(&notice), "is at work")),
-                (false, false) => Some(busy(key, Some(&notice), "is at work with other inputs or another flow")),
+                (true, _) => Some(busy(key, Some(&other), "is at work")),
+                (false, false) => Some(busy(key, Some(&other), "is at work with other inputs or another flow")),
                 (false, true) => None,
             };
         }
@@ -184,7 +183,7 @@ impl Found {
             found.refused = engine.refusal(start.clone()).await?.map(Fault::from);
         }
         if let Ok(handle) = &handle {
-            let (going_on, waits) = going_on(&session.location, engine, start).await?;
+            let (going_on, waits) = going_on(engine, start).await?;
             let mut eaches = opened(&session.location, handle.id(), &found.explanation);
             eaches.extend(going_on.eaches);
             (found.known, found.waits) = (Known { eaches, ..going_on }, waits);
@@ -201,17 +200,13 @@ pub(crate) fn is_being_undone(status: RunStatus) -> bool {
 
 /// What a run would go on with, if it is for the very same: eaches with elements that are left, and steps that somebody must
 /// resolve; and what it waits for.
-pub(super) async fn going_on(
-    location: &StoreLocation,
-    engine: &Engine,
-    start: &Start,
-) -> Result<(Known, Vec<PendingStep>), Fault> {
+pub(super) async fn going_on(engine: &Engine, start: &Start) -> Result<(Known, Vec<PendingStep>), Fault> {
     if engine.is_same(start).await? != Some(true) {
         return Ok((Known::default(), vec![]));
     }
     let handle = engine.find(&start.key).await?;
     let eaches = handle.each_progress().await?.iter().flat_map(left_of).collect();
-    let waits = pending::all(location, engine, &handle).await?;
+    let waits = pending::all(engine, &handle).await?;
     let mut unknown: std::collections::BTreeSet<_> =
         pending::unknown(&waits).iter().map(|address| words::step(address)).collect();
     // What failed and must not start twice may have taken effect: whoever tries it again is asked.

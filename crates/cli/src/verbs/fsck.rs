@@ -7,11 +7,12 @@ use crate::{
     args, asking, codes,
     exit::Exit,
     fault::Fault,
+    housekeeping,
     inventory::{self, Inventory},
     location::StoreLocation,
     printer::Printer,
     session::Session,
-    words, work,
+    words,
 };
 use onceflow_engine::WorkerInfo;
 use onceflow_store::values::{Values, fsck::Mode};
@@ -134,7 +135,7 @@ async fn sources(values: &Values) -> Result<(usize, Vec<String>), Fault> {
 /// others that is known when they were silent for as long as their claims stand.
 async fn refuse_if_in_use(session: &Session) -> Result<(), Fault> {
     let engine = session.idle().await?;
-    let workers = match work::release(&engine, &session.location, None).await {
+    let workers = match housekeeping::release_ended(&engine, &session.location).await {
         Ok(_) => engine.workers().await.map_err(Fault::from),
         Err(fault) => Err(fault),
     };

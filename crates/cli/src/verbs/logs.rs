@@ -5,7 +5,6 @@ use crate::{
     exit::Exit,
     fault::Fault,
     location::StoreLocation,
-    presence,
     printer::{Ink, Printer},
     session::{Session, is_for_any},
     steps, words,
@@ -33,7 +32,7 @@ pub(crate) async fn run(args: &args::Logs, location: StoreLocation, printer: &Pr
     loop {
         // First whether somebody writes, then what was written.
         let attended = match by_any {
-            false => presence::look(&location.directory, &run.key).is_some(),
+            false => engine.attendant(&run.key).await?.is_some(),
             true => args.follow && !handle.report().await?.is_at_rest(),
         };
         shown.more(&directory)?;

@@ -2,7 +2,8 @@
 //! are gone, files of processes that are gone.
 
 use crate::{
-    args, asking, exit::Exit, fault::Fault, location::StoreLocation, printer::Printer, session::Session, words, work,
+    args, asking, exit::Exit, fault::Fault, housekeeping, location::StoreLocation, printer::Printer, session::Session,
+    words,
 };
 use serde_json::json;
 
@@ -31,9 +32,9 @@ pub(crate) async fn run(args: &args::Reclaim, location: StoreLocation, printer: 
             break;
         }
     }
-    let directories = work::sweep(&engine, &session.location).await?;
+    let directories = housekeeping::sweep(&engine, &session.location).await?;
     crate::executors::home(&session.location).tidy_after_the_dead();
-    let workers = work::release(&engine, &session.location, None).await?;
+    let workers = housekeeping::release_ended(&engine, &session.location).await?;
     engine.close().await?;
     session.close().await?;
     if printer.json {
@@ -59,7 +60,7 @@ pub(crate) async fn run(args: &args::Reclaim, location: StoreLocation, printer: 
 async fn would(session: Session, printer: &Printer) -> Result<Exit, Fault> {
     let engine = session.idle().await?;
     let found = session.store.values().await?.reclaimable().await?;
-    let directories = work::left_over(&engine, &session.location).await?;
+    let directories = housekeeping::left_over(&engine, &session.location).await?;
     let runs = engine.due().await?;
     engine.stop();
     session.close().await?;

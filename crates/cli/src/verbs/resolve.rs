@@ -9,6 +9,7 @@ use crate::{
     exit::Exit,
     fault::Fault,
     finish::data_json,
+    housekeeping,
     location::StoreLocation,
     pending::{self, PendingStep, Why},
     printer::Printer,
@@ -16,7 +17,7 @@ use crate::{
     session::Session,
     steps,
     verbs::ls::shell_word,
-    words, work,
+    words,
 };
 use onceflow_engine::{
     Engine, EventKind, Handle, Resolution, RunStatus, StartedStep, Summary, UndecidedStep, task::Data,
@@ -33,7 +34,7 @@ pub(crate) async fn run(args: &args::Resolve, location: StoreLocation, printer: 
         engine.stop();
         return undo::run(args, session, &run, printer).await;
     }
-    let waiting = pending::all(&session.location, &engine, &handle).await?;
+    let waiting = pending::all(&engine, &handle).await?;
     steps::must_be_known(&handle, args.step.as_deref()).await?;
     let begun = handle.started_steps().await?;
     let waits = meant(&run, &waiting, args.step.as_deref()).map_err(|fault| at_work(fault, &begun, args))?;
@@ -55,7 +56,7 @@ pub(crate) async fn run(args: &args::Resolve, location: StoreLocation, printer: 
     }
     handle.resolve(&step.address, resolution).await?;
     told.write(&session.location.run(run.id), &step.address);
-    let left = pending::all(&session.location, &engine, &handle).await?;
+    let left = pending::all(&engine, &handle).await?;
     engine.close().await?;
     session.close().await?;
     tell(printer, &run, (&shown, word), &left, "");
@@ -83,7 +84,7 @@ async fn put_aside(
     handle: &Handle,
     (address, by): (&str, u128),
 ) -> Result<(), Fault> {
-    work::release(engine, location, None).await?;
+    housekeeping::release_ended(engine, location).await?;
     if handle.mark_unknown(address, by).await? {
         event_log::append(&location.run(handle.id()), &EventKind::DidMarkUnknown { address: address.to_owned() });
     }

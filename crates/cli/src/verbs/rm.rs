@@ -2,16 +2,8 @@
 //! and directory. One that has not ended is refused; `--force` cancels it first. Results that were written stay.
 
 use crate::{
-    args, asking, codes,
-    exit::Exit,
-    fault::Fault,
-    location::StoreLocation,
-    presence::{self, Notice, Presence},
-    printer::Printer,
-    runs,
-    session::Session,
-    verbs::ls::shell_word,
-    words, work,
+    args, asking, codes, exit::Exit, fault::Fault, housekeeping, location::StoreLocation, printer::Printer, runs,
+    session::Session, verbs::ls::shell_word, words,
 };
 use onceflow_engine::Summary;
 use serde_json::json;
@@ -25,7 +17,7 @@ pub(crate) async fn run(args: &args::Rm, location: StoreLocation, printer: &Prin
     if !args.force {
         may_go(&run)?;
     }
-    let bytes = work::size(&session.location.run(run.id));
+    let bytes = housekeeping::size(&session.location.run(run.id));
     if args.sure.dry_run {
         session.close().await?;
         return Ok(would(&run, bytes, printer));
@@ -104,20 +96,14 @@ async fn cancelled(session: &Session, run: &Summary, printer: &Printer) -> Resul
 }
 
 async fn remove(session: &Session, run: &Summary) -> Result<(), Fault> {
-    let notice = Notice { pid: std::process::id(), key: run.key.clone(), ..Notice::default() };
-    // Whoever attends it may be about to write its results.
-    let attending = match presence::attend(&session.location.directory, notice)? {
-        Presence::Mine(attending, _) => attending,
-        Presence::Other(notice) => {
-            let by = notice.map_or(String::new(), |notice| format!(" by process {}", notice.pid));
-            let why = format!("run `{}` is attended{by}", run.key);
-            return Err(Fault::new(Exit::Busy, codes::RUN_BUSY, why).hint("try again when that has ended"));
-        }
-    };
     let engine = session.idle().await?;
+    // The process that attends it may be about to write its results.
+    if let Some(other) = engine.attendant(&run.key).await? {
+        let why = format!("run `{}` is attended by process {}", run.key, other.worker.about.pid);
+        return Err(Fault::new(Exit::Busy, codes::RUN_BUSY, why).hint("try again when that has ended"));
+    }
     engine.forget(&run.key).await?;
     engine.stop();
-    work::remove(&session.location, &std::path::Path::new("runs").join(run.id.to_string()));
-    drop(attending);
+    housekeeping::remove(&session.location, &std::path::Path::new("runs").join(run.id.to_string()));
     Ok(())
 }

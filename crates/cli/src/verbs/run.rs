@@ -1,31 +1,33 @@
 //! `onceflow run FLOW`: starts a run or goes on with it, attends it until it rests, and writes its results. One that
 //! another process attends is followed.
 
-mod together;
-
 use crate::{
     args,
     asked::{Asked, Hints},
-    codes, event_log,
+    codes,
     exit::Exit,
     fault::Fault,
     finish::{Ending, To},
-    follow::{Followed, follow},
+    follow::{Followed, is_outage, pause, until_started},
+    housekeeping,
     location::StoreLocation,
     plan,
-    presence::{self, Attending, Notice, Presence},
     printer::Printer,
     progress::Progress,
-    run_meta, runs,
+    run_meta,
+    run_worker::{RunWorker, Worked},
+    runs,
     session::{Session, Who, is_for_any},
     signals::Signals,
     verbs::{background, ls::shell_word},
     view::View,
-    words, work,
+    words,
+    worker_setup::WorkerSetup,
 };
 use onceflow_core::protocol::ids::RunId;
-use onceflow_engine::{Engine, Handle, Report, RunStatus, is_damage};
+use onceflow_engine::{Attendant, Engine, Handle, Report, RunStatus, is_damage};
 use onceflow_spec::ResultsMode;
+use serde_json::json;
 
 /// Runs a flow.
 pub(crate) async fn run(args: &args::Run, location: StoreLocation, printer: &Printer) -> Result<Exit, Fault> {
@@ -76,20 +78,29 @@ impl Running<'_> {
         }
         self.asked.say_unused(&self.printer);
         let mut signals = Signals::listen()?;
-        if who == Who::Any || self.is_for_any().await? {
-            return self.together(&mut signals).await;
-        }
-        loop {
-            let notice = Notice { pid: std::process::id(), key: self.asked.key().to_owned(), ..Notice::default() };
-            match presence::attend(&self.session.location.directory, notice)? {
-                Presence::Mine(attending, before) => return self.attend(attending, before, &mut signals).await,
-                Presence::Other(notice) => {
-                    if let Some(exit) = self.follow(notice, &mut signals).await? {
-                        return Ok(exit);
-                    }
-                }
+        let is_shared = who == Who::Any || self.is_for_any().await?;
+        let worker = self.worker(is_shared).await?;
+        while let Some(other) = worker.attend().await? {
+            let followed = self.follow(&worker, &other, &mut signals).await;
+            if !matches!(followed, Ok(None)) {
+                worker.close().await?;
+                return followed.map(|exit| exit.expect("it is not none"));
             }
         }
+        match self.args.no_wait && !is_shared {
+            true => self.leave(worker).await,
+            false => self.work(worker, is_shared, &mut signals).await,
+        }
+    }
+
+    /// The worker of this process for the run; it takes no steps if they are all left to others.
+    async fn worker(&self, is_shared: bool) -> Result<RunWorker, Fault> {
+        let is_idle = self.args.jobs == Some(0) || self.args.no_wait && !self.args.flow.new;
+        if is_shared && is_idle {
+            return RunWorker::idle(&self.session, &self.printer, self.asked.key()).await;
+        }
+        let setup = WorkerSetup::of(self.args.jobs, self.args.lease);
+        RunWorker::open(&self.session, &self.printer, (setup, "run"), (self.asked.key(), is_shared)).await
     }
 
     /// Whether a run of this key is at work that any worker may take steps of.
@@ -140,22 +151,6 @@ impl Running<'_> {
         }
     }
 
-    /// Waits until the run rests. What the store has lost is computed again, as long as that leads on.
-    async fn until_rest(
-        &self,
-        engine: &Engine,
-        handle: &Handle,
-        signals: &mut Signals,
-    ) -> Result<Result<Report, Exit>, Fault> {
-        for tried in 0.. {
-            let waited = work::wait(engine, handle, signals, &self.printer).await?;
-            if !matches!(&waited, Ok(report) if self.heals(engine, report, tried).await?) {
-                return Ok(waited);
-            }
-        }
-        unreachable!("it is not healed for ever")
-    }
-
     /// Whether the run goes on: it stands still because of what the store has lost, and that is computed again.
     async fn heals(&self, engine: &Engine, report: &Report, tried: usize) -> Result<bool, Fault> {
         /// Each may find something that was hidden behind the one before.
@@ -183,110 +178,128 @@ impl Running<'_> {
     }
 
     /// Another process attends the run. `None` if it is gone, and the run is ours to go on with.
-    async fn follow(&mut self, notice: Option<Notice>, signals: &mut Signals) -> Result<Option<Exit>, Fault> {
+    async fn follow(
+        &mut self,
+        worker: &RunWorker,
+        other: &Attendant,
+        signals: &mut Signals,
+    ) -> Result<Option<Exit>, Fault> {
+        let (engine, key) = (&worker.engine, self.asked.key().to_owned());
         if self.args.flow.new {
-            return Err(self.busy(notice.as_ref(), "is at work"));
+            return Err(busy(&key, Some(other), "is at work"));
         }
-        let engine = self.session.idle().await?;
-        let notice = match signals.unless_asked(self.until_started(notice)).await {
-            Ok(Some(notice)) => notice,
-            Ok(None) => return Ok(None),
+        match signals.unless_asked(until_started(engine, &key)).await {
+            Ok(started) => started?,
             Err(exit) => return Ok(Some(exit)),
-        };
-        if engine.is_same(&self.asked.start).await? == Some(false) {
-            return Err(self.busy(Some(&notice), "is at work with other inputs or another flow"));
         }
-        let key = self.asked.key().to_owned();
+        let Some(other) = engine.attendant(&key).await? else { return Ok(None) };
+        if engine.is_same(&self.asked.start).await? == Some(false) {
+            return Err(busy(&key, Some(&other), "is at work with other inputs or another flow"));
+        }
         if self.args.no_wait {
             return Ok(Some(background::told(&self.printer, &key, None)));
         }
-        self.printer.say(format!("run `{key}` is at work in process {}; following it", notice.pid));
-        let followed = follow(&engine, &self.session.location, &key, &self.printer, signals).await?;
-        let exit = match followed {
-            Followed::Alone => None,
+        self.printer.say(format!("run `{key}` is at work in process {}; following it", other.worker.about.pid));
+        match worker.follow(signals).await? {
+            Followed::Alone => Ok(None),
             Followed::Asked(exit) => {
                 self.printer.next(format!("the run goes on; onceflow watch {}", shell_word(&key)));
-                Some(exit)
+                Ok(Some(exit))
             }
             Followed::Rests(handle, report, view) => {
-                // Whoever it was may have been asked for something else meanwhile.
+                // The other process may have been asked for something else meanwhile.
                 if engine.is_same(&self.asked.start).await? == Some(false) {
-                    return Err(self.busy(None, "was started with other inputs or another flow meanwhile"));
+                    return Err(busy(&key, None, "was started with other inputs or another flow meanwhile"));
                 }
-                Some(self.tell(&handle, *report, &view.progress).await?)
+                Ok(Some(self.tell(&handle, *report, &view.progress).await?))
             }
-        };
-        engine.stop();
-        Ok(exit)
-    }
-
-    /// Waits for the moment in which the other one has said that the run is started, or is gone.
-    async fn until_started(&self, mut notice: Option<Notice>) -> Option<Notice> {
-        loop {
-            match notice {
-                Some(notice) if notice.started => return Some(notice),
-                _ => tokio::time::sleep(std::time::Duration::from_millis(10)).await,
-            }
-            notice = Some(presence::look(&self.session.location.directory, self.asked.key())?);
         }
     }
 
-    fn busy(&self, notice: Option<&Notice>, what: &str) -> Fault {
-        busy(self.asked.key(), notice, what)
-    }
-
-    /// The run is ours: starts it or goes on with it, and stays until it rests.
-    async fn attend(
-        &mut self,
-        mut attending: Attending,
-        before: Option<Notice>,
-        signals: &mut Signals,
-    ) -> Result<Exit, Fault> {
-        if self.args.no_wait {
-            return self.leave(attending, before).await;
-        }
-        let engine = work::engine(&self.session, &mut attending, before, self.args.jobs).await?;
-        let start = self.asked.start.clone();
+    /// Starts the run or goes on with it, works on it, and stays until it rests.
+    async fn work(&mut self, worker: RunWorker, is_shared: bool, signals: &mut Signals) -> Result<Exit, Fault> {
+        let location = self.session.location.clone();
         let starting = async {
-            self.prepare(&engine).await?;
-            Ok::<_, Fault>((engine.events(), engine.start(start).await?))
+            loop {
+                match self.start(&worker.engine, is_shared).await {
+                    Err(fault) if is_outage(&location, &fault) => pause().await,
+                    started => return started,
+                }
+            }
         };
-        let (events, handle) = match signals.unless_asked(starting).await {
-            Ok(started) => started?,
+        let handle = match signals.unless_asked(starting).await {
+            Ok(Ok(handle)) => handle,
+            Ok(Err(fault)) => {
+                worker.close().await?;
+                return Err(fault);
+            }
             Err(exit) => {
-                engine.close().await?;
+                worker.close().await?;
                 return Ok(self.stopped("stopped before the first step", exit));
             }
         };
-        run_meta::draw(&self.session.location, &handle).await;
-        engine.start_work();
-        attending.started()?;
-        run_meta::write(&self.session.location, handle.id(), self.args, &self.asked);
-        self.hints.save();
-        crate::executors::home(&self.session.location).tidy(handle.id());
-        let writer = event_log::Writer::attend(&self.session.location.run(handle.id()));
-        let view = View::new(&self.printer, self.asked.steps()).begins(&handle).await?;
-        let shown = work::show(events, self.asked.key(), writer, view);
-        let waited = self.until_rest(&engine, &handle, signals).await;
-        if let Err(fault) = work::sweep_removed(&engine, &self.session.location).await {
-            tracing::debug!(%fault, "directories of runs that are gone are left");
+        self.note(&handle).await;
+        if self.args.no_wait {
+            worker.close().await?;
+            return Ok(self.left_to_workers());
         }
-        engine.close().await?;
-        let view = shown.await.map_err(|error| Fault::plain(Exit::No, format!("the view was lost: {error}")))?;
-        match waited? {
-            Ok(report) => {
-                if matches!(&report, Report::Cancelled { not_undone } if not_undone.is_empty()) {
-                    crate::executors::home(&self.session.location).clear(handle.id());
-                }
-                let exit = self.tell(&handle, report, &view.progress).await?;
-                drop(attending);
-                Ok(exit)
+        let view = View::new(&self.printer, self.asked.steps()).begins(&handle).await?;
+        let engine = worker.engine.clone();
+        let heals = async |report: &Report, tried: usize| self.heals(&engine, report, tried).await;
+        let Worked { rests, view, engine } = worker.until_rest(&handle, view, signals, heals).await?;
+        let exit = match rests {
+            Ok(report) => self.tell(&handle, report, &view.progress).await?,
+            Err(exit) if is_shared => {
+                self.printer.say("stopped looking; the run goes on where there are workers");
+                self.printer.next(format!("onceflow watch {}", shell_word(self.asked.key())));
+                exit
             }
             Err(exit) => {
                 let done = words::count(view.progress.total(|group| group.settled()), "step");
-                Ok(self.stopped(&format!("stopped; {done} done so far are kept"), exit))
+                self.stopped(&format!("stopped; {done} done so far are kept"), exit)
             }
+        };
+        engine.close().await?;
+        Ok(exit)
+    }
+
+    /// Starts the run, or goes on with it. The same again is the same run.
+    async fn start(&self, engine: &Engine, is_shared: bool) -> Result<Handle, Fault> {
+        if is_shared {
+            self.not_for_something_else(engine).await?;
         }
+        self.prepare(engine).await?;
+        Ok(engine.start(self.asked.start.clone()).await?)
+    }
+
+    /// A shared run at work for something else is not changed by accident: its starter may be on another machine.
+    async fn not_for_something_else(&self, engine: &Engine) -> Result<(), Fault> {
+        if self.args.flow.new {
+            return Ok(());
+        }
+        let Some(known) = runs::of_key(engine, self.asked.key()).await? else { return Ok(()) };
+        let is_at_work = !known.status.is_at_rest() && known.status != RunStatus::Planning;
+        if is_at_work && engine.is_same(&self.asked.start).await? == Some(false) {
+            return Err(busy(self.asked.key(), None, "is at work with other inputs or another flow"));
+        }
+        Ok(())
+    }
+
+    /// Writes down what the run looks like and was started with.
+    async fn note(&mut self, handle: &Handle) {
+        run_meta::draw(&self.session.location, handle).await;
+        run_meta::write(&self.session.location, handle.id(), self.args, &self.asked);
+        self.hints.save();
+    }
+
+    fn left_to_workers(&self) -> Exit {
+        let key = self.asked.key();
+        if self.printer.json {
+            self.printer.data(&json!({"key": key, "status": "running", "pid": null}));
+        }
+        self.printer.say(format!("run `{key}` is started; workers go on with it"));
+        self.printer.next(format!("onceflow watch {}", shell_word(key)));
+        Exit::Waiting
     }
 
     fn stopped(&self, what: &str, exit: Exit) -> Exit {
@@ -295,26 +308,16 @@ impl Running<'_> {
         exit
     }
 
-    /// The run is ours: starts it, and leaves it to a process in the background.
-    async fn leave(&mut self, mut attending: Attending, before: Option<Notice>) -> Result<Exit, Fault> {
-        let engine = match self.args.flow.new {
-            // What the old one did may have to be undone.
-            true => work::engine(&self.session, &mut attending, before, self.args.jobs).await?,
-            false => {
-                let engine = self.session.idle().await?;
-                work::release(&engine, &self.session.location, before).await?;
-                engine
-            }
-        };
-        self.prepare(&engine).await?;
-        engine.close().await?;
+    /// Starts the run, and leaves it to a process in the background.
+    async fn leave(&mut self, worker: RunWorker) -> Result<Exit, Fault> {
+        // To make the key free, steps of the old run may have to be undone: steps of the new one are not for this worker.
+        let prepared = self.prepare(&worker.engine).await;
+        worker.close().await?;
+        prepared?;
         let engine = self.session.idle().await?;
         let handle = engine.start(self.asked.start.clone()).await?;
-        run_meta::draw(&self.session.location, &handle).await;
-        run_meta::write(&self.session.location, handle.id(), self.args, &self.asked);
-        self.hints.save();
+        self.note(&handle).await;
         let report = handle.report().await?;
-        drop(attending);
         let exit = match report.is_at_rest() {
             true => self.tell(&handle, report, &Progress::default()).await?,
             false => {
@@ -330,7 +333,7 @@ impl Running<'_> {
     async fn prepare(&self, engine: &Engine) -> Result<(), Fault> {
         let Some(known) = runs::of_key(engine, self.asked.key()).await? else { return Ok(()) };
         if self.args.flow.new {
-            return work::forget(engine, &known).await;
+            return housekeeping::forget(engine, &known).await;
         }
         if let Some(refused) = engine.refusal(self.asked.start.clone()).await? {
             return Err(refused.into());
@@ -340,7 +343,7 @@ impl Running<'_> {
             self.printer.say(format!("run `{}` is being undone: none of its steps will run", known.key));
         } else if !matches!(known.status, RunStatus::Cancelled | RunStatus::Undone) {
             let explanation = engine.explain(self.asked.start.clone()).await?;
-            let (known, _) = super::explain::going_on(&self.session.location, engine, &self.asked.start).await?;
+            let (known, _) = super::explain::going_on(engine, &self.asked.start).await?;
             self.printer.say(plan::short(&explanation, &known));
             let notes = super::explain::notes(&self.session.location, engine, &self.asked.start, &explanation).await?;
             notes.iter().for_each(|note| self.printer.say(note));
@@ -350,8 +353,8 @@ impl Running<'_> {
 }
 
 /// Another process is at work on the run, for something else.
-pub(super) fn busy(key: &str, notice: Option<&Notice>, what: &str) -> Fault {
-    let by = notice.map_or(String::new(), |notice| format!(" in process {}", notice.pid));
+pub(super) fn busy(key: &str, other: Option<&Attendant>, what: &str) -> Fault {
+    let by = other.map_or(String::new(), |other| format!(" in process {}", other.worker.about.pid));
     Fault::new(Exit::Busy, codes::RUN_BUSY, format!("run `{key}` {what}{by}"))
         .hint(format!("`--key NAME` starts another run beside it; `onceflow watch {}` follows it", shell_word(key)))
 }

@@ -7,7 +7,6 @@ use crate::{
     finish::{data_json, failed_json},
     location::StoreLocation,
     pending::{self, PendingStep},
-    presence,
     printer::{Ink, Printer, name},
     progress::{Group, Progress},
     run_meta, runs,
@@ -27,10 +26,10 @@ pub(crate) async fn run(args: &args::Show, location: StoreLocation, printer: &Pr
     let session = Session::open(location).await?;
     let engine = session.idle().await?;
     let run = session.run(&engine, &args.run).await?;
-    let attended = presence::look(&session.location.directory, &run.key);
+    let attendant = engine.attendant(&run.key).await?;
     let handle = engine.find(&run.key).await?;
     let report = handle.report().await?;
-    let waiting = pending::all(&session.location, &engine, &handle).await?;
+    let waiting = pending::all(&engine, &handle).await?;
     let others = Others::of(&engine, &session.location, &handle, &run).await?;
     let standing = handle.progress().await?;
     let reasons = handle.reasons().await?.into_iter().rfind(|plan| plan.generation == run.generation);
@@ -68,7 +67,7 @@ pub(crate) async fn run(args: &args::Show, location: StoreLocation, printer: &Pr
     if matches!(report, Report::Failed(_)) && failures.len() >= run.failed {
         progress.failed_only(&failures);
     }
-    let pid = attended.map(|notice| notice.pid);
+    let pid = attendant.map(|attendant| attendant.worker.about.pid);
     let shown = ShownRun { run: &run, pid, progress: &progress, asked, inputs, others, reasons, waiting: &waiting };
     if printer.json {
         let mut data = shown.to_json();
@@ -145,7 +144,7 @@ impl Others {
         let told = |it: &onceflow_engine::MissingTask| {
             let steps = words::count(it.steps as usize, "step");
             let verb = if it.steps == 1 { "waits" } else { "wait" };
-            format!("{steps} {verb} for a worker {}", super::workers::lacking(&it.class, &it.tasks))
+            format!("{steps} {verb} for a worker {}", super::workers::missing(&it.class, &it.tasks))
         };
         Ok(Others { there, lacking: lacks.iter().map(told).collect(), may: true })
     }

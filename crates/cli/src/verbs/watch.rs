@@ -10,7 +10,6 @@ use crate::{
     printer::{Printer, name},
     session::{Session, is_for_any},
     signals::Signals,
-    watching,
 };
 use serde_json::json;
 
@@ -20,12 +19,8 @@ pub(crate) async fn run(args: &args::Watch, location: StoreLocation, printer: &P
     let engine = session.idle().await?;
     let run = session.run(&engine, &args.run).await?;
     let mut signals = Signals::listen()?;
-    let handle = engine.find(&run.key).await?;
-    let followed = match is_for_any(&session.location, &handle).await? {
-        true => watching::follow(&engine, &session.location, handle, printer, &mut signals).await?,
-        false => follow(&engine, &session.location, &run.key, printer, &mut signals).await?,
-    };
-    let exit = match followed {
+    let is_shared = is_for_any(&session.location, &engine.find(&run.key).await?).await?;
+    let exit = match follow(&engine, &session.location, &run.key, is_shared, printer, &mut signals).await? {
         Followed::Asked(exit) => {
             printer.next("the run goes on without being watched");
             exit

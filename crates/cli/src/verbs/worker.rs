@@ -5,12 +5,13 @@ use crate::{
     args, event_log,
     exit::Exit,
     fault::Fault,
+    housekeeping,
     location::StoreLocation,
     printer::{Ink, Printer},
     progress::Progress,
     session::Session,
     signals::Signals,
-    view, words, work,
+    view, words,
     worker_setup::WorkerSetup,
 };
 use onceflow_engine::{Engine, Event, EventKind};
@@ -32,7 +33,7 @@ pub(crate) async fn run(args: &args::Worker, location: StoreLocation, printer: &
     let setup = WorkerSetup::of_worker(args)?;
     let session = Session::make(location).await?;
     let mut signals = Signals::listen_to(SIGNALS)?;
-    let (engine, attending) = setup.engine(&session, "worker").await?;
+    let engine = setup.engine(&session, "worker").await?;
     let told = tokio::spawn(tell(engine.events(), engine.clone(), session.location.clone(), printer.clone()));
     let watching =
         session.store.lost().map(|lost| tokio::spawn(watch(lost, session.location.clone(), printer.clone())));
@@ -67,7 +68,6 @@ pub(crate) async fn run(args: &args::Worker, location: StoreLocation, printer: &
         }
     };
     let did = told.await.unwrap_or_default();
-    drop(attending);
     session.close_clean(printer).await?;
     let data = json!({"event": "did-leave", "done": did.done, "failed": did.failed, "lost": did.lost});
     if printer.json {
@@ -138,7 +138,7 @@ pub(crate) async fn watch(mut lost: tokio::sync::watch::Receiver<bool>, location
 
 async fn keep_sweeping(engine: Engine, location: StoreLocation) {
     loop {
-        if let Err(fault) = work::sweep_removed(&engine, &location).await {
+        if let Err(fault) = housekeeping::sweep_removed(&engine, &location).await {
             tracing::debug!(%fault, "directories of runs that are gone are left");
         }
         tokio::time::sleep(SWEEP).await;

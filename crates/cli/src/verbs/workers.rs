@@ -1,7 +1,8 @@
 //! `onceflow workers`: who works on the store, on what, and what waits.
 
 use crate::{
-    args, exit::Exit, fault::Fault, location::StoreLocation, printer::Printer, session, session::Session, words, work,
+    args, exit::Exit, fault::Fault, housekeeping, location::StoreLocation, printer::Printer, session, session::Session,
+    words,
 };
 use onceflow_core::Timestamp;
 use onceflow_engine::{Backlog, WorkerInfo, WorkerStep};
@@ -15,7 +16,7 @@ pub(crate) async fn run(_: &args::Workers, location: StoreLocation, printer: &Pr
     let session = Session::open(location).await?;
     let engine = session.idle().await?;
     // Of processes on this machine it is known at once that they are gone.
-    work::release(&engine, &session.location, None).await?;
+    housekeeping::release_ended(&engine, &session.location).await?;
     let (workers, waits, now) = (engine.workers().await?, engine.backlog().await?, engine.now().await?);
     engine.stop();
     session.close().await?;
@@ -113,14 +114,14 @@ fn waiting(class: &Backlog, now: Timestamp) -> String {
         .since
         .map_or(String::new(), |since| format!("; the oldest run is {} old", words::duration(now.ms_since(since))));
     let whom = match class.workers {
-        0 => format!(" for a worker {}", lacking(&class.class, &class.tasks)),
+        0 => format!(" for a worker {}", missing(&class.class, &class.tasks)),
         _ => String::new(),
     };
     format!("waits   {steps}{whom}{since}\n")
 }
 
 /// Which worker is not there.
-pub(crate) fn lacking(class: &str, tasks: &[(String, String)]) -> String {
+pub(crate) fn missing(class: &str, tasks: &[(String, String)]) -> String {
     if !tasks.is_empty() {
         let tasks: Vec<_> = tasks.iter().map(|(name, version)| format!("`{name}`, version {version}")).collect();
         return format!("that offers {}", tasks.join(" and "));

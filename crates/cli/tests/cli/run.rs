@@ -273,7 +273,9 @@ fn what_is_forgotten_leaves_nothing_behind() {
     assert_eq!(data["run_directories"], 0, "whoever worked last has swept: {data}");
     let runs: Vec<_> = fs::read_dir(bed.path(".onceflow/runs")).expect("runs").flatten().collect();
     assert_eq!(runs.len(), 1, "{runs:?}");
-    assert_eq!(fs::read_dir(bed.path(".onceflow/workers")).expect("workers").count(), 0);
+    let scratch: Vec<_> = fs::read_dir(bed.path(".onceflow/scratch")).expect("scratch").flatten().collect();
+    assert!(scratch.is_empty(), "lock files go with their processes: {scratch:?}");
+    assert!(!bed.path(".onceflow/workers").exists(), "the store alone knows its workers");
     bed.run(&["fsck"]).ends(0);
 }
 

@@ -18,7 +18,8 @@
 //! | `L` run | the step's address | what it wrote, on a store that several machines share |
 //! | `W` run | generation | why steps of that plan run, or do not |
 //! | `wanted` | digest | which task that is: see [`unserved_name`] |
-//! | `workers` | incarnation | who is there, and was when |
+//! | `workers` | incarnation | the registration of a worker, with its last heartbeat |
+//! | `attended` | the run's key | the worker that attends this run, if only one process takes its steps |
 
 use super::ids::{FrameId, Generation, RunId, StepId};
 use crate::{
@@ -69,9 +70,14 @@ pub fn reasons(run: RunId) -> Group {
     Group::rows([&b"W"[..], &run.0].concat())
 }
 
-/// Workers that say that they are there.
+/// Registrations of workers.
 pub fn workers() -> Group {
     Group::rows("workers")
+}
+
+/// Runs that one worker attends, by key. No step depends on these rows.
+pub fn attended() -> Group {
+    Group::rows("attended")
 }
 
 /// Tasks whose steps were taken by workers that do not have them. A row is there at least as long as its queue has rows.

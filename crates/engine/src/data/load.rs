@@ -210,7 +210,7 @@ async fn file(values: &Values, name: &str, content: &Stored, scratch: Option<&Sc
         lock(&scratch.in_use).push(in_use);
         path
     } else {
-        small.begin()?;
+        small.hold_lock()?;
         let path = scratch.path(name);
         values.export(&value, &path, true).await?;
         path

@@ -20,13 +20,23 @@ use std::{
 /// Files remembered though no step reads them: with the largest of them, some tens of megabytes.
 const FILES_MAX: usize = 8192;
 
-/// What the name of a scratch directory is followed by in that of the file which says that its process lives.
+/// The end of the name of an engine's lock file; its beginning is the name of the engine's scratch directory.
 pub const ALIVE: &str = ".alive";
+
+/// The name of the scratch directory of a worker.
+pub(crate) fn scratch_name(incarnation: u128) -> String {
+    format!("onceflow-{incarnation:032x}")
+}
+
+/// The name of the lock file of a worker.
+pub(crate) fn lock_name(incarnation: u128) -> String {
+    format!("{}{ALIVE}", scratch_name(incarnation))
+}
 
 /// The small files of an engine.
 pub(crate) struct SmallFiles {
     directory: PathBuf,
-    /// Says that we live, beside the directory, while that is there: whoever finds it otherwise may remove it.
+    /// The lock file beside the directory: a process that finds it unlocked may remove the directory.
     alive: Mutex<Option<Alive>>,
     files: Mutex<BTreeMap<Digest, InUse>>,
     tries: AtomicU64,
@@ -62,7 +72,7 @@ impl SmallFiles {
         if let Some(in_use) = self.known(&content.digest, &path) {
             return Ok((path, in_use));
         }
-        self.begin()?;
+        self.hold_lock()?;
         let made = self.directory.join(format!(".{}", self.tries.fetch_add(1, Relaxed)));
         // In one go: a fan-in has thousands of them, and to go to another thread for each step of it takes far longer.
         let bytes = values.read_all(&super::id(&content.id)).await?;
@@ -86,8 +96,9 @@ impl SmallFiles {
         Ok((path, in_use))
     }
 
-    /// Says that we live, before the directory, or one of an attempt beside it, is made.
-    pub(super) fn begin(&self) -> Result<(), Error> {
+    /// Takes the lock file beside the directory: from before the first file, or directory of an attempt, is made until they
+    /// are removed.
+    pub(crate) fn hold_lock(&self) -> Result<(), Error> {
         let mut alive = lock(&self.alive);
         if let (None, Some(parent), Some(name)) = (&*alive, self.directory.parent(), self.directory.file_name()) {
             let name = format!("{}{}", name.to_string_lossy(), ALIVE);

@@ -1,7 +1,7 @@
 //! Steps taken by a worker that is known to be gone are free at once, without waiting for their deadlines.
 
 use super::Engine;
-use crate::{Error, worker::announce::Said};
+use crate::{Error, WorkerInfo, worker::announce::Registration};
 use futures_util::future::BoxFuture;
 use onceflow_core::{
     Batch, Fence, Group, Row,
@@ -36,14 +36,28 @@ impl Engine {
                     }
                 }
             }
-            let worker = keys::workers().key(incarnation.to_be_bytes());
-            if let Some(said) = self.shared.row(worker.clone()).await?.as_deref().and_then(rows::read::<Said>) {
-                self.shared.values.abandon_writer(said.writer).await?;
+            let row = self.shared.row(keys::workers().key(incarnation.to_be_bytes())).await?;
+            let worker = row.as_deref().and_then(rows::read::<Registration>);
+            if let Some(worker) = &worker {
+                self.shared.values.abandon_writer(worker.writer).await?;
             }
-            let mut batch = Batch::new(self.shared.shard());
-            batch.delete(worker);
-            let _applied = self.shared.records.commit(batch).await?;
+            self.shared.unregister(incarnation, &worker.map(|worker| worker.about).unwrap_or_default()).await?;
             Ok(freed)
+        })
+    }
+
+    /// [Releases](Engine::release) the workers whose process has ended without closing its engine, as far as that is seen
+    /// from here ([`Options::locks`](crate::Options::locks)); answers who they were.
+    ///
+    /// # Errors
+    /// If the store does not answer; those that were released are.
+    pub fn release_ended(&self) -> BoxFuture<'_, Result<Vec<WorkerInfo>, Error>> {
+        Box::pin(async move {
+            let ended = self.ended_workers().await?;
+            for worker in &ended {
+                self.release(worker.incarnation).await?;
+            }
+            Ok(ended)
         })
     }
 

@@ -6,19 +6,18 @@ use futures_util::future::BoxFuture;
 use std::sync::Arc;
 
 impl Engine {
-    /// Takes no further steps, and ends when those in flight are done and everything is durable.
+    /// Takes no further steps, and ends when those in flight are done and everything is durable. The worker stays registered,
+    /// and [attends](Engine::attend) its run, until [`Engine::close`].
     ///
     /// # Errors
     /// If what was done may not last.
-    pub fn close(&self) -> BoxFuture<'_, Result<(), Error>> {
+    pub fn drain(&self) -> BoxFuture<'_, Result<(), Error>> {
         Box::pin(async move {
             self.shared.close();
             if let Some(worker) = &self.worker {
                 worker.drain().await;
-                worker.leave().await;
             }
             self.shared.end_abandoned().await;
-            self.shared.small.clear();
             // Whatever the tasks hold goes with them.
             *lock(&self.shared.tasks) = Arc::default();
             *lock(&self.shared.resources) = Arc::default();
@@ -27,6 +26,26 @@ impl Engine {
             self.shared.ring_all();
             Ok(self.shared.records.durable(self.shared.records.position()).await?)
         })
+    }
+
+    /// Drains the engine as [`Engine::drain`] does, and deletes the registration of its worker.
+    ///
+    /// # Errors
+    /// If what was done may not last.
+    pub fn close(&self) -> BoxFuture<'_, Result<(), Error>> {
+        Box::pin(async move {
+            let drained = self.drain().await;
+            if let Some(worker) = &self.worker {
+                worker.leave().await;
+            }
+            self.shared.small.clear();
+            drained
+        })
+    }
+
+    /// The engine was told to stop, drain or close, or its runtime is gone.
+    pub fn is_closed(&self) -> bool {
+        self.shared.is_closed()
     }
 
     /// Takes no further steps, and ends the bodies of those in flight: they are dropped, and their steps are given back as

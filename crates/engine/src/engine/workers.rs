@@ -6,7 +6,10 @@ use crate::{
     Error, Handle,
     options::About,
     shared::{Shared, lock},
-    worker::{announce::Said, unserved::Unserved},
+    worker::{
+        announce::{Registration, incarnation},
+        unserved::Unserved,
+    },
 };
 use futures_util::future::BoxFuture;
 use onceflow_core::{
@@ -71,6 +74,27 @@ pub struct WorkerStep {
 }
 
 impl WorkerInfo {
+    /// A registration as of now.
+    pub(super) fn of(incarnation: u128, worker: Registration, now: Timestamp) -> Self {
+        let silent_ms = now.ms_since(worker.seen);
+        WorkerInfo {
+            incarnation,
+            about: worker.about,
+            started: worker.started,
+            seen: worker.seen,
+            silent_ms,
+            lease_ms: worker.lease_ms,
+            is_alive: silent_ms <= worker.lease_ms / 2,
+            draining: worker.draining,
+            classes: worker.classes,
+            tasks: worker.tasks,
+            done: worker.counts.done,
+            done_of: worker.counts.runs,
+            lost: worker.counts.lost,
+            steps: vec![],
+        }
+    }
+
     /// Whether it takes steps of this class.
     pub fn serves(&self, class: &str) -> bool {
         self.classes.iter().any(|(served, max)| served == class && *max != Some(0))
@@ -161,6 +185,20 @@ impl Engine {
         })
     }
 
+    /// The registered workers whose process has ended without closing its engine, as far as that is seen from here
+    /// ([`Options::locks`](crate::Options::locks)). Their claims stand until they are [released](Engine::release) or end.
+    ///
+    /// # Errors
+    /// If the store does not answer.
+    pub fn ended_workers(&self) -> BoxFuture<'_, Result<Vec<WorkerInfo>, Error>> {
+        Box::pin(async move {
+            let has_ended = |shared: &Shared, incarnation, worker: &Registration, _| {
+                shared.has_ended(incarnation, worker) == Some(true)
+            };
+            self.shared.workers_that(has_ended).await
+        })
+    }
+
     /// What waits to be taken, by class; and apart from that what waits for workers that have its task.
     ///
     /// # Errors
@@ -241,7 +279,7 @@ impl Handle {
             let id = self.id();
             let Some(run) = self.shared.known(id) else { return Ok(()) };
             let (phase, options) = (run.state().phase, &self.shared.options);
-            let is_alone = options.works && options.about.is_none();
+            let is_alone = options.works && !options.is_shared();
             if is_alone || phase.dispatches() || !phase.is_open() {
                 return Ok(());
             }
@@ -273,15 +311,25 @@ impl Handle {
 }
 
 impl Shared {
-    /// The workers that say they are there, without what they have. Who was silent for as long as its claims stand has none
-    /// any more, and is not there.
+    /// The registered workers that are not gone, without their steps.
     async fn workers(&self) -> Result<Vec<WorkerInfo>, Error> {
-        let all = self.workers_said().await?;
+        self.workers_that(|shared, incarnation, worker, now| !shared.is_gone(incarnation, worker, now)).await
+    }
+
+    async fn workers_that(
+        &self,
+        is_wanted: impl Fn(&Shared, u128, &Registration, Timestamp) -> bool,
+    ) -> Result<Vec<WorkerInfo>, Error> {
+        let all = self.registrations().await?;
         if all.is_empty() {
             return Ok(vec![]);
         }
         let now = self.records.now().await?;
-        Ok(all.iter().filter_map(|(name, row)| info(name, rows::read(row)?, now)).collect())
+        let info = |(name, row): &(Name, onceflow_core::Row)| {
+            let (incarnation, worker) = incarnation(name).zip(rows::read::<Registration>(row))?;
+            is_wanted(self, incarnation, &worker, now).then(|| WorkerInfo::of(incarnation, worker, now))
+        };
+        Ok(all.iter().filter_map(info).collect())
     }
 
     /// The queues that steps of a program may stand in, but for the internal one; each with its class, and the tasks it is
@@ -367,28 +415,4 @@ impl Shared {
         }
         Ok(counted)
     }
-}
-
-/// What a worker said, seen now.
-fn info(name: &Name, said: Said, now: Timestamp) -> Option<WorkerInfo> {
-    if said.is_over(now) {
-        return None;
-    }
-    let silent_ms = now.ms_since(said.seen);
-    Some(WorkerInfo {
-        incarnation: u128::from_be_bytes(name.as_bytes().try_into().ok()?),
-        about: said.about,
-        started: said.started,
-        seen: said.seen,
-        silent_ms,
-        lease_ms: said.lease_ms,
-        is_alive: silent_ms <= said.lease_ms / 2,
-        draining: said.draining,
-        classes: said.classes,
-        tasks: said.tasks,
-        done: said.did.done,
-        done_of: said.did.runs,
-        lost: said.did.lost,
-        steps: vec![],
-    })
 }

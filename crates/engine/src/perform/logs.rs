@@ -38,7 +38,7 @@ impl Work<'_> {
     pub(super) async fn keep_log(&self, attempt: u32, has_failed: bool, mut text: Vec<u8>) -> Result<(), Error> {
         let shared = &self.worker.shared;
         let run = self.run.plan.keys.run;
-        if !has_failed && self.worker.saying.done_of(run) >= DONE_MAX {
+        if !has_failed && self.worker.announcement.done_of(run) >= DONE_MAX {
             return Ok(());
         }
         let most = if has_failed { FAILED_BYTES_MAX } else { DONE_BYTES_MAX };

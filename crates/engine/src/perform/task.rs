@@ -180,7 +180,7 @@ impl Work<'_> {
 
     /// Somebody else has the step now, because this worker was too slow to say it lives: what it gives is not taken.
     async fn was_taken(&self) -> Result<(), Error> {
-        self.worker.saying.lost();
+        self.worker.announcement.count_lost();
         let shared = &self.worker.shared;
         if shared.events.wanted() {
             // Its frame may have gone with what others did.
@@ -241,7 +241,7 @@ impl Work<'_> {
             };
             match committed {
                 StepCommit::Committed { .. } => {
-                    self.worker.saying.did(plan.keys.run);
+                    self.worker.announcement.count_done(plan.keys.run);
                     self.got_on(shape, self.taken.step.node);
                     return Ok(committed);
                 }

@@ -1,12 +1,17 @@
-//! Says that this worker is there: one small row, written when something about it changes and a few times in the life of
-//! a lease, removed when it leaves. A row says how long it stands without another: as long as the worker's claims. After
-//! that it counts no more, and the others remove it; one that was only slow says it again.
+//! The registration of a worker: one small row that says who it is, what it takes and when it sent its last heartbeat.
+//! It is written when something in it changes and a few times per lease, and deleted when the worker leaves.
 //!
-//! The row is for people. Nothing is decided by it but where steps wait whose task nobody offers.
+//! A registration stands for one lease after its last heartbeat, as long as the worker's claims. After that others delete
+//! it; a worker that was only slow registers again. Where processes share a directory of lock files
+//! ([`Options::locks`](crate::Options::locks)), the lock decides instead, and a killed worker is noticed at once.
+//!
+//! No step is started or refused because of a registration; it decides where steps wait whose task no worker offers, and
+//! who [attends](crate::engine::attend) a run.
 
 use super::Worker;
 use crate::{
     Error,
+    engine::attend::Attended,
     options::About,
     shared::{Shared, lock},
 };
@@ -16,22 +21,25 @@ use onceflow_core::{
     limits::SCAN_ROWS_MAX,
     protocol::{ids::RunId, keys, rows},
 };
-use onceflow_store::records::Scan;
+use onceflow_store::{
+    alive::{self, LockDirectory},
+    records::Scan,
+};
 use serde::{Deserialize, Serialize};
 use std::{
     collections::BTreeMap,
     sync::{Arc, Mutex, atomic::Ordering::SeqCst},
 };
 
-/// How often it looks whether there is something new to say.
-const LOOK_MS: u64 = 1000;
+/// The longest time between a change and the registration that says so.
+const CHANGED_MS: u64 = 1000;
 
-/// Runs whose steps are counted apart.
+/// Runs whose tasks are counted one by one.
 const RUNS_MAX: usize = 64;
 
-/// What a worker says. When it was said stands first, so that those who know nothing else of it can tell how old it is.
+/// The row of a worker. The heartbeat and the lease stand first, so that other versions can tell when it is over.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Said {
+pub(crate) struct Registration {
     pub(crate) seen: Timestamp,
     pub(crate) lease_ms: u64,
     pub(crate) started: Timestamp,
@@ -41,156 +49,178 @@ pub(crate) struct Said {
     /// Tasks, with their version; those without one it runs in any.
     pub(crate) tasks: Vec<(String, Option<String>)>,
     pub(crate) draining: bool,
-    pub(crate) did: Did,
-    /// As what it writes large values, so that those it did not come to commit go when it is dead.
+    pub(crate) counts: Counts,
+    /// The writer of its large values, so that uploads it did not commit are deleted when it is gone.
     pub(crate) writer: u128,
+    /// The directory in which it holds a lock file while its process lives.
+    pub(crate) locks: Option<LockDirectory>,
 }
 
-impl Said {
-    /// Whether nobody need believe it any more.
-    pub(crate) fn is_over(&self, now: Timestamp) -> bool {
-        is_over((self.seen, self.lease_ms), now)
-    }
-}
-
-/// Whether what was said then, for so long, is over.
+/// The heartbeat was sent then, for so long: the lease has ended.
 fn is_over((seen, lease_ms): (Timestamp, u64), now: Timestamp) -> bool {
     seen.plus_ms(lease_ms) <= now
 }
 
-/// What a worker did.
+/// How many tasks a worker did.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Did {
+pub(crate) struct Counts {
     /// Tasks that took effect.
     pub(crate) done: u64,
-    /// Steps that were taken from it, because it was too slow to say it lives.
+    /// Steps that others took over because its heartbeats came too late.
     pub(crate) lost: u64,
     /// Tasks that took effect, by run: of the last few runs.
     pub(crate) runs: BTreeMap<RunId, u64>,
 }
 
-/// What is known here of what this worker says.
+/// This worker's registration: what it counts, and the row as it was last written.
 #[derive(Default)]
-pub(crate) struct Saying {
-    did: Mutex<Did>,
-    /// Whether it has left: then it says nothing more.
-    left: tokio::sync::Mutex<bool>,
+pub(crate) struct Announcement {
+    counts: Mutex<Counts>,
+    row: tokio::sync::Mutex<Written>,
 }
 
-impl Saying {
-    /// A task took effect.
-    pub(crate) fn did(&self, run: RunId) {
-        let mut did = lock(&self.did);
-        did.done += 1;
-        *did.runs.entry(run).or_default() += 1;
-        if did.runs.len() > RUNS_MAX {
-            let other = did.runs.keys().copied().find(|other| *other != run);
-            other.map(|other| did.runs.remove(&other));
+#[derive(Default)]
+struct Written {
+    /// The registration, and when it was written on this machine's clock.
+    last: Option<(Registration, Timestamp)>,
+    /// The worker has left: nothing more is written.
+    has_left: bool,
+}
+
+impl Announcement {
+    /// Counts a task that took effect.
+    pub(crate) fn count_done(&self, run: RunId) {
+        let mut counts = lock(&self.counts);
+        counts.done += 1;
+        *counts.runs.entry(run).or_default() += 1;
+        if counts.runs.len() > RUNS_MAX {
+            let other = counts.runs.keys().copied().find(|other| *other != run);
+            other.map(|other| counts.runs.remove(&other));
         }
     }
 
-    /// How many tasks of a run took effect here.
+    /// The number of tasks of a run that took effect here.
     pub(crate) fn done_of(&self, run: RunId) -> u64 {
-        lock(&self.did).runs.get(&run).copied().unwrap_or(0)
+        lock(&self.counts).runs.get(&run).copied().unwrap_or(0)
     }
 
-    /// A step was taken from it.
-    pub(crate) fn lost(&self) {
-        lock(&self.did).lost += 1;
+    /// Counts a step that another worker took over.
+    pub(crate) fn count_lost(&self) {
+        lock(&self.counts).lost += 1;
     }
 }
 
 impl Worker {
-    /// Says that it is there, until it has nothing to do any more.
+    /// Keeps the registration of this worker until it has stopped and has no step left.
     pub(super) async fn announce(self: Arc<Self>) {
-        let Some(about) = self.shared.options.about.clone() else { return };
-        let every_ms = (self.shared.options.lease_ms / 3).max(1);
-        let pause_ms = LOOK_MS.min(every_ms);
-        let (mut before, mut at): (Option<Said>, _) = (None, self.shared.world.clock());
+        let pause_ms = CHANGED_MS.min(self.every_ms());
         loop {
             let mut stopped = std::pin::pin!(self.stopped.notified());
             stopped.as_mut().enable();
             if self.is_stopping() && self.busy.load(SeqCst) == 0 {
                 return;
             }
-            let now = self.shared.world.clock();
-            let is_due = before.is_none() || now < at || now.ms_since(at) >= every_ms;
-            match self.say(&about, before.as_ref(), is_due).await {
-                Ok(Some(said)) => (before, at) = (Some(said), now),
-                Ok(None) => {}
-                Err(error) => tracing::warn!(%error, "that this worker is there could not be said"),
-            }
-            if is_due && let Err(error) = self.shared.tidy_workers().await {
-                tracing::debug!(%error, "what workers that are gone have said is left");
+            match self.register().await {
+                Ok(false) => {}
+                Ok(true) => {
+                    if let Err(error) = self.shared.tidy_workers().await {
+                        tracing::debug!(%error, "failed to delete registrations of workers that are gone; retrying");
+                    }
+                }
+                Err(error) => tracing::warn!(
+                    %error,
+                    "failed to write the registration of worker {:032x}; retrying in {pause_ms} ms",
+                    self.shared.fences.incarnation()
+                ),
             }
             select(self.shared.world.sleep(pause_ms), stopped).await;
         }
     }
 
-    /// Says it, if there is something new or it is time to.
-    async fn say(&self, about: &About, before: Option<&Said>, is_due: bool) -> Result<Option<Said>, Error> {
-        let said = self.said(about, before);
-        if !is_due && before == Some(&said) {
-            return Ok(None);
-        }
-        let left = self.saying.left.lock().await;
-        if *left {
-            return Ok(None);
-        }
-        let seen = self.shared.records.now().await?;
-        let started = before.map_or(seen, |before| before.started);
-        let said = Said { seen, started, ..said };
-        let mut batch = Batch::new(self.shared.shard());
-        batch.put(self.name(), rows::write(&said));
-        let _applied = self.shared.records.commit(batch).await?;
-        drop(left);
-        if self.look_for_unserved().await? {
-            self.capacity.ring();
-        }
-        self.tidy_unserved().await?;
-        Ok(Some(said))
+    fn every_ms(&self) -> u64 {
+        (self.shared.options.lease_ms / 3).max(1)
     }
 
-    /// What there is to say, as of the last time.
-    fn said(&self, about: &About, before: Option<&Said>) -> Said {
-        let did = lock(&self.saying.did).clone();
-        let (seen, started) = before.map_or((Timestamp::ZERO, Timestamp::ZERO), |before| (before.seen, before.started));
-        let tasks = lock(&self.shared.tasks).offers();
-        Said {
+    /// Writes the registration, if it changed or a heartbeat is due; true in the latter case.
+    pub(crate) async fn register(&self) -> Result<bool, Error> {
+        let Some(about) = &self.shared.options.about else { return Ok(false) };
+        let mut written = self.announcement.row.lock().await;
+        if written.has_left {
+            return Ok(false);
+        }
+        let now = self.shared.world.clock();
+        let (last, at) = written.last.as_ref().map_or((None, now), |(last, at)| (Some(last), *at));
+        let is_due = last.is_none() || now < at || now.ms_since(at) >= self.every_ms();
+        let registration = self.registration(about, last)?;
+        if !is_due && last == Some(&registration) {
+            return Ok(false);
+        }
+        let seen = self.shared.records.now().await?;
+        let started = last.map_or(seen, |last| last.started);
+        let registration = Registration { seen, started, ..registration };
+        let mut batch = Batch::new(self.shared.shard());
+        batch.put(self.registration_key(), rows::write(&registration));
+        let _applied = self.shared.records.commit(batch).await?;
+        written.last = Some((registration, now));
+        drop(written);
+        if self.shared.options.is_shared() {
+            if self.look_for_unserved().await? {
+                self.capacity.ring();
+            }
+            self.tidy_unserved().await?;
+        }
+        Ok(is_due)
+    }
+
+    /// The registration as it would be now, with the times of the last one.
+    fn registration(&self, about: &About, last: Option<&Registration>) -> Result<Registration, Error> {
+        let (seen, started) = last.map_or((Timestamp::ZERO, Timestamp::ZERO), |last| (last.seen, last.started));
+        let locks = match last {
+            Some(last) => last.locks.clone(),
+            None => self.shared.hold_lock()?,
+        };
+        Ok(Registration {
             seen,
             lease_ms: self.shared.options.lease_ms,
             started,
             about: about.clone(),
             classes: self.capacity.classes(),
-            tasks,
+            tasks: lock(&self.shared.tasks).offers(),
             draining: self.is_stopping(),
-            did,
+            counts: lock(&self.announcement.counts).clone(),
             writer: self.shared.values.writer(),
-        }
+            locks,
+        })
     }
 
-    fn name(&self) -> Key {
+    fn registration_key(&self) -> Key {
         keys::workers().key(self.shared.fences.incarnation().to_be_bytes())
     }
 
-    /// It is not there any more.
+    /// Deletes the registration, and with it the place beside a run.
     pub(crate) async fn leave(&self) {
-        if self.shared.options.about.is_none() {
-            return;
-        }
-        let mut left = self.saying.left.lock().await;
-        *left = true;
-        let mut batch = Batch::new(self.shared.shard());
-        batch.delete(self.name());
-        if let Err(error) = self.shared.records.commit(batch).await {
-            tracing::debug!(%error, "that this worker has left could not be said; others will see");
+        let Some(about) = &self.shared.options.about else { return };
+        let mut written = self.announcement.row.lock().await;
+        written.has_left = true;
+        let incarnation = self.shared.fences.incarnation();
+        if let Err(error) = self.shared.unregister(incarnation, about).await {
+            tracing::debug!(%error, "failed to delete the registration of worker {incarnation:032x}; it ends with its lease");
         }
     }
 }
 
 impl Shared {
-    /// All that workers have said, by their names. What another version said may not be readable.
-    pub(crate) async fn workers_said(&self) -> Result<Vec<(Name, onceflow_core::Row)>, Error> {
+    /// Takes this engine's lock file, if it has one, for as long as the engine is open.
+    fn hold_lock(&self) -> Result<Option<LockDirectory>, Error> {
+        if !self.options.locks {
+            return Ok(None);
+        }
+        self.small.hold_lock()?;
+        Ok(LockDirectory::at(&self.options.scratch))
+    }
+
+    /// All registrations, by worker. Those of another version may not be readable.
+    pub(crate) async fn registrations(&self) -> Result<Vec<(Name, onceflow_core::Row)>, Error> {
         let (mut found, mut after) = (Vec::new(), None);
         loop {
             let scan = Scan::of(keys::workers(), SCAN_ROWS_MAX).after(after);
@@ -203,25 +233,78 @@ impl Shared {
         }
     }
 
-    /// Removes what workers have said that are gone; how many there were.
+    /// The worker is gone: its process has ended, or, where that cannot be seen from here, its lease has.
+    pub(crate) fn is_gone(&self, incarnation: u128, worker: &Registration, now: Timestamp) -> bool {
+        match self.has_ended(incarnation, worker) {
+            Some(has_ended) => has_ended,
+            None => is_over((worker.seen, worker.lease_ms), now),
+        }
+    }
+
+    /// The process of a worker has ended; `None` if its lock file is not in a directory that this process sees.
+    pub(crate) fn has_ended(&self, incarnation: u128, worker: &Registration) -> Option<bool> {
+        let theirs = worker.locks.as_ref().filter(|_| self.options.locks)?;
+        if LockDirectory::at(&self.options.scratch).as_ref() != Some(theirs) {
+            return None;
+        }
+        let path = self.options.scratch.join(crate::data::lock_name(incarnation));
+        alive::has_ended(&path).inspect_err(|error| tracing::debug!(%error, ?path, "failed to look at a lock")).ok()
+    }
+
+    /// Deletes the registrations of workers that are gone, and uploads they did not commit; returns their number.
     pub(crate) async fn tidy_workers(&self) -> Result<usize, Error> {
-        let all = self.workers_said().await?;
+        let all = self.registrations().await?;
         if all.is_empty() {
             return Ok(0);
         }
         let (now, mut gone) = (self.records.now().await?, 0);
         for (name, row) in all {
-            if rows::read::<(Timestamp, u64)>(&row).is_none_or(|said| is_over(said, now)) {
-                // First what it left: whoever is stopped here leaves the row to the next one.
-                if let Some(said) = rows::read::<Said>(&row) {
-                    self.values.abandon_writer(said.writer).await?;
+            let Some(incarnation) = incarnation(&name) else { continue };
+            let Some(worker) = rows::read::<Registration>(&row) else {
+                // Another version wrote it: only its lease can be read.
+                if rows::read::<(Timestamp, u64)>(&row).is_none_or(|lease| is_over(lease, now)) {
+                    let mut batch = Batch::new(self.shard());
+                    let key = keys::workers().key(&name);
+                    batch.require_equals(key.clone(), row).delete(key);
+                    gone += usize::from(self.records.commit(batch).await?.is_applied());
                 }
-                let mut batch = Batch::new(self.shard());
-                let key = keys::workers().key(&name);
-                batch.require_equals(key.clone(), row).delete(key);
-                gone += usize::from(self.records.commit(batch).await?.is_applied());
+                continue;
+            };
+            if self.is_gone(incarnation, &worker, now) {
+                // First the uploads: a process that stops here leaves the registration to the next one.
+                self.values.abandon_writer(worker.writer).await?;
+                gone += usize::from(self.unregister_if(incarnation, &worker.about, Some(row)).await?);
             }
         }
         Ok(gone)
     }
+
+    /// Deletes a registration, and the place its worker has beside a run.
+    pub(crate) async fn unregister(&self, incarnation: u128, about: &About) -> Result<(), Error> {
+        self.unregister_if(incarnation, about, None).await.map(drop)
+    }
+
+    async fn unregister_if(
+        &self,
+        incarnation: u128,
+        about: &About,
+        unchanged: Option<onceflow_core::Row>,
+    ) -> Result<bool, Error> {
+        let mut batch = Batch::new(self.shard());
+        let key = keys::workers().key(incarnation.to_be_bytes());
+        if let Some(row) = unchanged {
+            batch.require_equals(key.clone(), row);
+        }
+        batch.delete(key);
+        let is_deleted = self.records.commit(batch).await?.is_applied();
+        if let Some(run) = about.run.as_deref().filter(|_| is_deleted) {
+            self.delete_attended(run, |attended: &Attended| attended.by == incarnation).await?;
+        }
+        Ok(is_deleted)
+    }
+}
+
+/// The worker whose registration has this name.
+pub(crate) fn incarnation(name: &Name) -> Option<u128> {
+    Some(u128::from_be_bytes(name.as_bytes().try_into().ok()?))
 }

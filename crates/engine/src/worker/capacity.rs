@@ -96,7 +96,7 @@ impl Capacity {
             takes_others: options.other_classes,
             unserved: std::sync::Mutex::new(Arc::new([])),
             turn: AtomicUsize::new(0),
-            takes_turns: options.about.is_some(),
+            takes_turns: options.is_shared(),
             changed: Arc::default(),
         }
     }

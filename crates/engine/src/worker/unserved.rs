@@ -144,7 +144,7 @@ impl Worker {
 
     /// There was nothing to take: whether there is, in a queue that was not looked at.
     pub(super) async fn finds_unserved(&self) -> bool {
-        if self.shared.options.about.is_none() || self.is_stopping() {
+        if !self.shared.options.is_shared() || self.is_stopping() {
             return false;
         }
         self.look_for_unserved().await.unwrap_or_else(|error| {
@@ -198,7 +198,7 @@ impl Work<'_> {
 
     /// This worker cannot perform the step: others can.
     pub(crate) async fn leave_to_those_who_have_it(&self, why: &str) -> Result<(), Error> {
-        if self.worker.shared.options.about.is_none() {
+        if !self.worker.shared.options.is_shared() {
             tracing::warn!(%why, "a step waits for a worker that offers its task");
             return self.pause_and_give_back().await;
         }

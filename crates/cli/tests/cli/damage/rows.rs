@@ -30,7 +30,7 @@ outputs: { t: c.t }
 ";
 
 /// Rows that nobody misses, by the beginning of their group: what only people read, who is there, whose turn it is.
-const HARMLESS: [&str; 5] = ["L", "W", "workers", "wanted", "values.sweeper"];
+const HARMLESS: [&str; 6] = ["L", "W", "attended", "workers", "wanted", "values.sweeper"];
 
 /// What is not told, because it is as if it had never been there, and is computed again: what a step gave and that is no stored
 /// value, and a run that has ended, which could have been forgotten. See `engine/fsck.rs`.

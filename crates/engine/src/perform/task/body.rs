@@ -143,7 +143,7 @@ impl Work<'_> {
         };
         let attempt = step.attempt;
         let shared = &self.worker.shared;
-        let (wants_log, wants_used) = (shared.options.about.is_some(), shared.events.wanted());
+        let (wants_log, wants_used) = (shared.options.is_shared(), shared.events.wanted());
         let is_told = wants_log || wants_used || timeout_ms.is_some();
         let aside = is_told.then(|| Arc::new(Aside { wants_log, ..Aside::default() }));
         step.aside.clone_from(&aside);

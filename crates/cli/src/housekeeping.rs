@@ -1,98 +1,53 @@
-//! Attends a run: an engine that takes the steps of this run and no others, with everything that flow files can ask for.
+//! What lies beside the store, and goes when it is not needed: claims, scratch and work directories of processes that have
+//! ended, and directories of runs that the store does not remember any more.
 
-use crate::{
-    event_log,
-    exit::Exit,
-    fault::Fault,
-    location::StoreLocation,
-    presence::{self, Attending, Notice},
-    printer::Printer,
-    runs,
-    session::{self, Session},
-    signals::Signals,
-    view::View,
-};
-use onceflow_engine::{Engine, Event, Handle, Options, Report, Summary};
+use crate::{event_log, executors, fault::Fault, location::StoreLocation, runs};
+use onceflow_engine::{Engine, Report, Summary};
 use onceflow_exec::home::LEFT;
 use onceflow_store::{
     blocking::blocking,
     tree::{self, Dir},
 };
 use std::{
-    collections::{BTreeMap, BTreeSet},
+    collections::BTreeSet,
     fs, io,
     path::{Path, PathBuf},
     time::Duration,
 };
-use tokio::{sync::mpsc, task::JoinHandle};
 
-/// An engine that works on the run that is attended, once it is told to go: what is there may be planned anew first.
+/// Releases the steps of workers on this machine whose process has ended, and removes their scratch files and unused work
+/// directories; returns their number.
 ///
 /// # Errors
 /// If the store does not answer.
-pub(crate) async fn engine(
-    session: &Session,
-    attending: &mut Attending,
-    before: Option<Notice>,
-    jobs: Option<u16>,
-) -> Result<Engine, Fault> {
-    let cpus = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
-    let jobs = jobs.map_or(cpus, usize::from);
-    let options = Options {
-        classes: BTreeMap::from([(session::own_class(&attending.notice.key), ahead(jobs))]),
-        running_max: jobs,
-        other_classes: false,
-        waits: true,
-        cpu_milli: u32::try_from(cpus.max(jobs) * 1000).unwrap_or(u32::MAX),
-        scratch: crate::executors::home(&session.location).scratch(),
-        ..Options::default()
-    };
-    let engine = Engine::open(&session.store, options).await?;
-    attending.claims_as(engine.incarnation())?;
-    engine.add_tasks(&crate::executors::tasks(&session.location))?;
-    release(&engine, &session.location, before).await?;
-    crate::executors::home(&session.location).tidy_after_the_dead();
-    tokio::spawn(keep_releasing(engine.clone(), session.location.clone()));
-    Ok(engine)
-}
-
-/// Steps taken at a time, if so many commands may run: while some run, others are made ready, and what others gave is
-/// committed.
-fn ahead(jobs: usize) -> usize {
-    jobs.saturating_mul(4).saturating_add(4)
-}
-
-/// Frees what processes have taken that are gone, and removes what they left of the runs they attended; how many there were.
-///
-/// # Errors
-/// If the store does not answer.
-pub(crate) async fn release(engine: &Engine, location: &StoreLocation, before: Option<Notice>) -> Result<usize, Fault> {
-    let gone: Vec<_> = presence::sweep(&location.directory).into_iter().chain(before).collect();
-    let home = crate::executors::home(location);
-    for notice in &gone {
-        if let Some(claims) = notice.claims() {
-            // Its guard may have been killed too: its commands end before anybody starts their steps again.
-            let directory = location.directory.clone();
-            blocking(move || onceflow_exec::guard::end_left(&directory)).await;
-            engine.release(claims).await?;
-            // It may have been killed before it could remove the small files it had made.
-            remove(location, &Path::new("scratch").join(format!("onceflow-{claims:032x}")));
-        }
-        if let Some(run) = runs::of_key(engine, &notice.key).await? {
+pub(crate) async fn release_ended(engine: &Engine, location: &StoreLocation) -> Result<usize, Fault> {
+    if engine.ended_workers().await?.is_empty() {
+        return Ok(0);
+    }
+    // Their guards may have been killed too: their commands end before a worker starts the same steps again.
+    let directory = location.directory.clone();
+    blocking(move || onceflow_exec::guard::end_left(&directory)).await;
+    let ended = engine.release_ended().await?;
+    let home = executors::home(location);
+    home.tidy_after_the_dead();
+    for key in ended.iter().filter_map(|worker| worker.about.run.as_deref()) {
+        if let Some(run) = runs::of_key(engine, key).await? {
             home.tidy(run.id);
         }
     }
-    Ok(gone.len())
+    Ok(ended.len())
 }
 
-/// The same while we are at work: another process may have taken a step of ours, and have been killed.
+/// Does the same every few seconds while this process works: another one may be killed with a step that this one could take.
 pub(crate) async fn keep_releasing(engine: Engine, location: StoreLocation) {
     const PAUSE: Duration = Duration::from_secs(2);
     loop {
         tokio::time::sleep(PAUSE).await;
-        if let Err(fault) = release(&engine, &location, None).await {
-            tracing::debug!(%fault, "what the dead have left is not looked for any more");
+        if engine.is_closed() {
             return;
+        }
+        if let Err(fault) = release_ended(&engine, &location).await {
+            tracing::debug!(%fault, "failed to release steps of ended processes; retrying in {PAUSE:?}");
         }
     }
 }
@@ -173,48 +128,6 @@ pub(crate) fn size(path: &Path) -> u64 {
         return metadata.len();
     }
     fs::read_dir(path).into_iter().flatten().flatten().map(|entry| size(&entry.path())).sum()
-}
-
-/// Shows and writes down what happens, until nothing does any more; then gives the view back.
-pub(crate) fn show(
-    events: mpsc::UnboundedReceiver<Event>,
-    key: &str,
-    writer: event_log::Writer,
-    mut view: View,
-) -> JoinHandle<View> {
-    let key = key.to_owned();
-    tokio::spawn(async move {
-        event_log::follow(events, key, writer, |ms, what| view.saw(ms, what)).await;
-        view.end();
-        view
-    })
-}
-
-/// Waits until the run rests, or until we are asked to stop: then what runs is interrupted, and its state is safe.
-///
-/// # Errors
-/// If the store does not answer.
-pub(crate) async fn wait(
-    engine: &Engine,
-    handle: &Handle,
-    signals: &mut Signals,
-    printer: &Printer,
-) -> Result<Result<Report, Exit>, Fault> {
-    tokio::select! {
-        report = handle.wait() => Ok(Ok(report?)),
-        why = engine.until_store_full() => {
-            // Steps would be tried again and again, in vain.
-            if let Err(error) = engine.interrupt().await {
-                tracing::debug!(%error, "what was done last may have to be done again");
-            }
-            Err(Fault::full(why))
-        }
-        exit = signals.asked() => {
-            printer.say("stopping: no further steps are taken (again to stop at once)");
-            engine.interrupt().await?;
-            Ok(Err(exit))
-        }
-    }
 }
 
 /// Makes the key of a run free for a new one: what it did is undone as registered, and nothing of it is reused.

@@ -1,0 +1,239 @@
+//! This process at work on one run: as the only worker of the run, which it attends, or as one of several workers.
+
+use crate::{
+    event_log::{self, EventLogs, Reader},
+    executors,
+    exit::Exit,
+    fault::Fault,
+    finish,
+    follow::{self, Followed, Follower},
+    housekeeping,
+    location::StoreLocation,
+    printer::Printer,
+    session::Session,
+    signals::Signals,
+    verbs::worker,
+    view::View,
+    words,
+    worker_setup::WorkerSetup,
+};
+use onceflow_engine::{Attendant, Engine, Event, Handle, Report};
+use tokio::{sync::mpsc::UnboundedReceiver, task::JoinHandle};
+
+/// A worker for one run. It takes no step before [`RunWorker::until_rest`].
+pub(crate) struct RunWorker {
+    pub(crate) engine: Engine,
+    key: String,
+    is_shared: bool,
+    location: StoreLocation,
+    printer: Printer,
+    events: UnboundedReceiver<Event>,
+    _outages: Option<Task>,
+}
+
+/// A task that ends with this.
+struct Task(JoinHandle<()>);
+
+impl Drop for Task {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+/// A run after its worker: how it rests, or how the worker was stopped before. The worker attends the run until the engine
+/// is closed, so that nobody removes the run while its results are written.
+pub(crate) struct Worked {
+    pub(crate) rests: Result<Report, Exit>,
+    pub(crate) view: View,
+    pub(crate) engine: Engine,
+}
+
+impl RunWorker {
+    /// Opens the worker of a command for the run of a key; it says when a server is lost and when it is back.
+    ///
+    /// # Errors
+    /// If the store does not answer.
+    pub(crate) async fn open(
+        session: &Session,
+        printer: &Printer,
+        (setup, verb): (WorkerSetup, &str),
+        (key, is_shared): (&str, bool),
+    ) -> Result<Self, Fault> {
+        let engine = setup.for_run(key, is_shared).engine(session, verb).await?;
+        Ok(RunWorker::with(engine, session, printer, (key, is_shared)))
+    }
+
+    /// The same for a process that leaves all steps to other workers.
+    ///
+    /// # Errors
+    /// If the store does not answer.
+    pub(crate) async fn idle(session: &Session, printer: &Printer, key: &str) -> Result<Self, Fault> {
+        Ok(RunWorker::with(session.idle().await?, session, printer, (key, true)))
+    }
+
+    fn with(engine: Engine, session: &Session, printer: &Printer, (key, is_shared): (&str, bool)) -> Self {
+        let (location, printer) = (session.location.clone(), printer.clone());
+        let watch = |lost| Task(tokio::spawn(worker::watch(lost, location.clone(), printer.clone())));
+        let _outages = session.store.lost().map(watch);
+        let events = engine.events();
+        RunWorker { engine, key: key.to_owned(), is_shared, location, printer, events, _outages }
+    }
+
+    /// Attends the run, unless another process does: that one is answered. Workers of a shared run need not agree.
+    ///
+    /// # Errors
+    /// If the store does not answer.
+    pub(crate) async fn attend(&self) -> Result<Option<Attendant>, Fault> {
+        match self.is_shared {
+            true => Ok(None),
+            false => Ok(self.engine.attend().await?),
+        }
+    }
+
+    /// Follows the run, which another process attends.
+    ///
+    /// # Errors
+    /// If the store does not answer.
+    pub(crate) async fn follow(&self, signals: &mut Signals) -> Result<Followed, Fault> {
+        follow::follow(&self.engine, &self.location, &self.key, self.is_shared, &self.printer, signals).await
+    }
+
+    /// Leaves the run.
+    ///
+    /// # Errors
+    /// If what was done may not last.
+    pub(crate) async fn close(self) -> Result<(), Fault> {
+        Ok(self.engine.close().await?)
+    }
+
+    /// Takes steps of the run, shows what happens and writes it into the event log, until the run rests or a signal asks to
+    /// stop. At rest, `goes_on` may start it again: it is told the report, and how often it did so before.
+    ///
+    /// # Errors
+    /// If the store does not answer, or has no room.
+    pub(crate) async fn until_rest(
+        self,
+        handle: &Handle,
+        view: View,
+        signals: &mut Signals,
+        goes_on: impl AsyncFn(&Report, usize) -> Result<bool, Fault>,
+    ) -> Result<Worked, Fault> {
+        let RunWorker { engine, key, is_shared, location, printer, events, _outages } = self;
+        let directory = location.run(handle.id());
+        let mut shown = match is_shared {
+            true => {
+                let mut reader = Reader::open(&directory);
+                reader.more();
+                engine.start_work();
+                let written = tokio::spawn(write(events, engine.clone(), location.clone()));
+                let follower = Follower::new(&engine, &location, &printer, handle.clone(), true, reader);
+                Shown::FromLog(Box::new((follower, view)), written)
+            }
+            false => {
+                engine.begin_attended().await?;
+                executors::home(&location).tidy(handle.id());
+                let writer = event_log::Writer::attend(&directory);
+                Shown::AsItHappens(tokio::spawn(show(events, key, writer, view)))
+            }
+        };
+        let mut tried = 0;
+        let waited = loop {
+            let rests = async {
+                match &mut shown {
+                    Shown::FromLog(from_log, _) => {
+                        let (follower, view) = &mut **from_log;
+                        Ok(follower.until_rest(view).await?.expect("a shared run is never alone"))
+                    }
+                    Shown::AsItHappens(_) => Ok::<_, Fault>(handle.wait().await?),
+                }
+            };
+            let waited = tokio::select! {
+                report = rests => report.map(Ok),
+                why = engine.until_store_full() => {
+                    // Steps would be tried again and again, in vain.
+                    if let Err(error) = engine.interrupt().await {
+                        tracing::debug!(%error, "steps that were done last may have to be done again");
+                    }
+                    Err(Fault::full(why))
+                }
+                exit = signals.asked() => {
+                    printer.say(match is_shared {
+                        true => "stopping: steps that run here are given back (again to stop at once)",
+                        false => "stopping: no further steps are taken (again to stop at once)",
+                    });
+                    engine.interrupt().await?;
+                    Ok(Err(exit))
+                }
+            };
+            if !matches!(&waited, Ok(Ok(report)) if goes_on(report, tried).await?) {
+                break waited;
+            }
+            tried += 1;
+        };
+        if let Err(fault) = housekeeping::sweep_removed(&engine, &location).await {
+            tracing::debug!(%fault, "directories of runs that are gone are left");
+        }
+        drain(&engine, signals, &printer).await?;
+        drop(_outages);
+        let view = match shown {
+            Shown::FromLog(from_log, written) => {
+                let (mut follower, mut view) = *from_log;
+                drop(written.await);
+                follower.show(&mut view);
+                view.end();
+                view
+            }
+            Shown::AsItHappens(shown) => {
+                shown.await.map_err(|error| Fault::plain(Exit::No, format!("the view was lost: {error}")))?
+            }
+        };
+        let rests = match waited {
+            Ok(rests) => rests,
+            Err(fault) => {
+                engine.close().await?;
+                return Err(fault);
+            }
+        };
+        if let Ok(report @ (Report::Cancelled { .. } | Report::Done(_))) = &rests
+            && finish::exit(report) != Exit::Unclean
+        {
+            executors::home(&location).clear(handle.id());
+        }
+        Ok(Worked { rests, view, engine })
+    }
+}
+
+/// Where the view of a worker comes from: other workers of a shared run have events too.
+enum Shown<'a> {
+    AsItHappens(JoinHandle<View>),
+    FromLog(Box<(Follower<'a>, View)>, JoinHandle<()>),
+}
+
+/// Takes no further steps, and finishes those of other runs, unless a signal asks to stop.
+async fn drain(engine: &Engine, signals: &mut Signals, printer: &Printer) -> Result<(), Fault> {
+    if engine.claimed_steps() > 0 {
+        let has = words::count(engine.claimed_steps(), "step");
+        printer.say(format!("finishing {has} of other runs (Ctrl-C gives them back)"));
+    }
+    tokio::select! {
+        drained = engine.drain() => Ok(drained?),
+        _ = signals.asked() => Ok(engine.interrupt().await?),
+    }
+}
+
+/// Shows the events of this process in one run, and writes them into its log, until there are no more.
+async fn show(events: UnboundedReceiver<Event>, key: String, writer: event_log::Writer, mut view: View) -> View {
+    event_log::follow(events, key, writer, |ms, what| view.saw(ms, what)).await;
+    view.end();
+    view
+}
+
+/// Writes the events of this process in any run into the log of each, until there are no more.
+async fn write(mut events: UnboundedReceiver<Event>, engine: Engine, location: StoreLocation) {
+    const AT_ONCE_MAX: usize = 256;
+    let (mut some, mut logs) = (Vec::with_capacity(AT_ONCE_MAX), EventLogs::new(engine, location));
+    while events.recv_many(&mut some, AT_ONCE_MAX).await > 0 {
+        logs.write(event_log::now_ms(), &some).await;
+        some.clear();
+    }
+}

@@ -1,0 +1,135 @@
+//! Which worker attends a run: the one that plans and starts it, if only one process at a time takes its steps.
+//!
+//! A row under the run's key names the worker. It is written under the condition that it was absent, or that the worker it
+//! named is gone, so of two processes that come at once one gets it and the other learns who has it. The row does not
+//! guard the steps: claims do. It keeps two processes from planning one run for different inputs, and tells people who is
+//! at work. It goes with the registration of its worker.
+
+use super::{Engine, workers::WorkerInfo};
+use crate::{Error, shared::Shared, worker::announce::Registration};
+use futures_util::future::BoxFuture;
+use onceflow_core::{
+    Batch, Row,
+    protocol::{keys, rows},
+};
+use serde::{Deserialize, Serialize};
+
+/// The row of a run that a worker attends.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Attended {
+    /// The incarnation of the worker.
+    pub(crate) by: u128,
+    /// It has planned and started the run, so the run's rows are those of this attempt.
+    has_started: bool,
+}
+
+/// The worker that attends a run, as of the last look.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Attendant {
+    /// Who it is.
+    pub worker: WorkerInfo,
+    /// The run in the store is the one it works on; before that it may still be planned anew.
+    pub has_started: bool,
+}
+
+impl Engine {
+    /// Makes this worker the one that attends the run it is limited to ([`About::run`](crate::About::run)); answers the
+    /// other one if the run has one that is not gone. Atomic; the same worker may ask again. It ends with [`Engine::close`],
+    /// or when this process ends.
+    ///
+    /// # Errors
+    /// If the store does not answer.
+    ///
+    /// # Panics
+    /// If this engine does not work, or is not limited to a run.
+    pub fn attend(&self) -> BoxFuture<'_, Result<Option<Attendant>, Error>> {
+        Box::pin(async move {
+            let worker = self.worker.as_ref().expect("an engine that works attends a run");
+            worker.register().await?;
+            let ours = Attended { by: self.incarnation(), has_started: false };
+            loop {
+                let seen = self.shared.row(keys::attended().key(self.limited_to())).await?;
+                if let Some(attended) = seen.as_deref().and_then(rows::read::<Attended>) {
+                    if attended.by == ours.by {
+                        return Ok(None);
+                    }
+                    if let Some(other) = self.shared.attendant(&attended).await? {
+                        return Ok(Some(other));
+                    }
+                }
+                if self.put_attended(seen, &ours).await? {
+                    return Ok(None);
+                }
+            }
+        })
+    }
+
+    /// Says that the run which this worker attends is started, and takes its steps from now on.
+    ///
+    /// # Errors
+    /// If the store does not answer.
+    pub fn begin_attended(&self) -> BoxFuture<'_, Result<(), Error>> {
+        Box::pin(async move {
+            let by = self.incarnation();
+            let seen = self.shared.row(keys::attended().key(self.limited_to())).await?;
+            if seen.as_deref().and_then(rows::read::<Attended>).is_some_and(|attended| attended.by == by) {
+                let _taken_over_if_refused = self.put_attended(seen, &Attended { by, has_started: true }).await?;
+            }
+            self.start_work();
+            Ok(())
+        })
+    }
+
+    /// The worker that attends the run of a key, unless it is gone.
+    ///
+    /// # Errors
+    /// If the store does not answer.
+    pub fn attendant<'a>(&'a self, key: &'a str) -> BoxFuture<'a, Result<Option<Attendant>, Error>> {
+        Box::pin(async move {
+            let row = self.shared.row(keys::attended().key(key)).await?;
+            match row.as_deref().and_then(rows::read::<Attended>) {
+                Some(attended) => self.shared.attendant(&attended).await,
+                None => Ok(None),
+            }
+        })
+    }
+
+    fn limited_to(&self) -> &str {
+        let about = self.shared.options.about.as_ref();
+        about.and_then(|about| about.run.as_deref()).expect("a worker that attends a run is limited to it")
+    }
+
+    async fn put_attended(&self, seen: Option<Row>, attended: &Attended) -> Result<bool, Error> {
+        let key = keys::attended().key(self.limited_to());
+        let mut batch = Batch::new(self.shared.shard());
+        match seen {
+            Some(seen) => batch.require_equals(key.clone(), seen),
+            None => batch.require_absent(key.clone()),
+        };
+        batch.put(key, rows::write(attended));
+        Ok(self.shared.records.commit(batch).await?.is_applied())
+    }
+}
+
+impl Shared {
+    async fn attendant(&self, attended: &Attended) -> Result<Option<Attendant>, Error> {
+        let Some(row) = self.row(keys::workers().key(attended.by.to_be_bytes())).await? else { return Ok(None) };
+        let Some(worker) = rows::read::<Registration>(&row) else { return Ok(None) };
+        let now = self.records.now().await?;
+        let worker = (!self.is_gone(attended.by, &worker, now)).then(|| WorkerInfo::of(attended.by, worker, now));
+        Ok(worker.map(|worker| Attendant { worker, has_started: attended.has_started }))
+    }
+
+    /// Deletes the row of a run that such a worker attends.
+    pub(crate) async fn delete_attended(&self, run: &str, is_its: impl Fn(&Attended) -> bool) -> Result<(), Error> {
+        let key = keys::attended().key(run);
+        if let Some(row) = self.row(key.clone()).await?
+            && rows::read::<Attended>(&row).is_none_or(|attended| is_its(&attended))
+        {
+            let mut batch = Batch::new(self.shard());
+            batch.require_equals(key.clone(), row).delete(key);
+            let _refused_if_taken_over = self.records.commit(batch).await?;
+        }
+        Ok(())
+    }
+}
