@@ -88,7 +88,7 @@ async fn one(room: &Arc<Room>, values: &Arc<Values>, name: &str, strict: bool) -
         // Large, and of few different contents.
         let content = vec![sim.below(2) as u8; 200];
         let upload = values.upload(onceflow_store::blobs::content::from_bytes(content)).await?;
-        values.update(Update::new().blob(&upload).set(&edge, upload.id())).await?;
+        values.update(Update::new().change(upload.change()).set(&edge, upload.id())).await?;
     }
     Ok(())
 }

@@ -5,7 +5,7 @@
 //! that was written in the same tick of the clock could be written once more without looking different.
 
 use indicatif::{ProgressBar, ProgressStyle};
-use onceflow_core::payload::Digest;
+use onceflow_core::Digest;
 use onceflow_store::values::FileStat;
 use std::{
     collections::BTreeMap,
@@ -101,7 +101,7 @@ impl Digests {
             }
         }
         bar.iter().for_each(ProgressBar::finish_and_clear);
-        let digest = *hasher.finalize().as_bytes();
+        let digest = Digest::from(hasher.finalize());
         let after = FileStat::of(&file.metadata()?);
         let is_settled = after == stat && stat.is_settled(at_ns);
         if is_settled {
@@ -125,7 +125,6 @@ impl Digests {
         }
         let lines = entries.into_iter().map(|(look, (digest, _))| {
             let FileStat { device, inode, len, modified_ns, changed_ns } = look;
-            let digest = blake3::Hash::from_bytes(*digest).to_hex();
             format!("{device} {inode} {len} {modified_ns} {changed_ns} {digest}\n")
         });
         let text: String = std::iter::once(format!("{HEADING}\n")).chain(lines).collect();
@@ -176,8 +175,8 @@ fn entry(line: &str) -> Option<(FileStat, (Digest, bool))> {
         modified_ns: words.next()?.parse().ok()?,
         changed_ns: words.next()?.parse().ok()?,
     };
-    let digest = blake3::Hash::from_hex(words.next()?).ok()?;
-    words.next().is_none().then_some((look, (*digest.as_bytes(), false)))
+    let digest = Digest::from_hex(words.next()?)?;
+    words.next().is_none().then_some((look, (digest, false)))
 }
 
 #[cfg(test)]
@@ -215,14 +214,14 @@ mod tests {
         std::fs::write(&file, "one").unwrap();
         let look = FileStat::of(&std::fs::metadata(&file).unwrap());
         let mut digests = Digests::open(directory.path(), false);
-        digests.known.insert(look, ([7; 32], true));
+        digests.known.insert(look, (Digest::from_bytes([7; 32]), true));
         digests.read_bytes = BYTES_MIN;
         digests.save();
-        assert_eq!(Digests::open(directory.path(), false).of(&file).unwrap(), ([7; 32], 3));
-        let right = *blake3::hash(b"one").as_bytes();
+        assert_eq!(Digests::open(directory.path(), false).of(&file).unwrap(), (Digest::from_bytes([7; 32]), 3));
+        let right = Digest::of(b"one");
         assert_eq!(Digests::open(directory.path(), true).of(&file).unwrap(), (right, 3));
         std::fs::write(&file, "longer").unwrap();
-        assert_ne!(Digests::open(directory.path(), false).of(&file).unwrap().0, [7; 32]);
+        assert_ne!(Digests::open(directory.path(), false).of(&file).unwrap().0, Digest::from_bytes([7; 32]));
     }
 
     #[test]

@@ -13,8 +13,9 @@ use crate::{
     view, words,
 };
 use onceflow_core::{
+    Digest,
     model::{Port, Type},
-    payload::{Digest, Outcome},
+    payload::Outcome,
     protocol::rows::Failed,
 };
 use onceflow_engine::{Handle, Report, is_damage, task::Data};

@@ -6,7 +6,7 @@ mod lay;
 
 use crate::{codes, digests::Digests, exit::Exit, fault::Fault};
 use lay::{Laid, ResultItem, lay};
-use onceflow_core::payload::Digest;
+use onceflow_core::Digest;
 use onceflow_exec::value::PortValue;
 use onceflow_store::tree::{self, Dir};
 use rustix::process::Pid;
@@ -42,12 +42,12 @@ pub(crate) trait ResultSource {
 
 /// The path of a file that is not there yet: what it will hold.
 pub(crate) fn promise(digest: Digest, len: u64) -> PathBuf {
-    PathBuf::from(format!("{}:{len}", blake3::Hash::from_bytes(digest).to_hex()))
+    PathBuf::from(format!("{digest}:{len}"))
 }
 
 fn promised(path: &Path) -> Option<(Digest, u64)> {
     let (digest, len) = path.to_str()?.split_once(':')?;
-    Some((*blake3::Hash::from_hex(digest).ok()?.as_bytes(), len.parse().ok()?))
+    Some((Digest::from_hex(digest)?, len.parse().ok()?))
 }
 
 /// Writes outputs into a directory, which is made if there is any file.

@@ -1,6 +1,6 @@
 //! Numbers, times and addresses as people read them.
 
-use onceflow_core::{payload::Digest, plan::Reason};
+use onceflow_core::{Digest, plan::Reason};
 use onceflow_engine::task::Used;
 
 /// A duration: `0.3s`, `12s`, `3m 5s`, `2h 10m`, `4d 3h`.
@@ -75,7 +75,7 @@ pub(crate) fn used(used: Used) -> String {
 
 /// A digest, in hexadecimal.
 pub(crate) fn hex(digest: &Digest) -> String {
-    digest.iter().map(|byte| format!("{byte:02x}")).collect()
+    digest.to_string()
 }
 
 /// An address as people write it: without the slash in front, and with no name that the flow file does not have. Names of

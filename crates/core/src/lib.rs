@@ -9,17 +9,20 @@
 //! | [`row`] | what a row holds: bytes, and the two readings of bytes a batch can compute with |
 //! | [`batch`] | the one way anything changes: requires, operations, triggers, a claim |
 //! | [`queue`] | what stands in a queue, and what a claim answers |
+//! | [`digest`] | content digests |
 //! | [`fence`] | the token that refuses a stale attempt |
 //! | [`model`] | flows: as they are described, and as they are run |
 //! | [`plan`] | what a run still has to do: resume, validity, specialised and fused programs |
 //! | [`payload`] | what travels along a connection |
 //! | [`protocol`] | what a commit, an arrival, an opening and an ending do |
+//! | [`value`] | values, the edges that keep them alive, and changes to both |
 //! | [`time`] | points on the store's clock |
 //! | [`limits`] | every bound, with its reason |
 
 #![forbid(unsafe_code)]
 
 pub mod batch;
+pub mod digest;
 pub mod fence;
 pub mod hazard;
 pub mod key;
@@ -32,10 +35,13 @@ pub mod queue;
 pub mod row;
 mod seams;
 pub mod time;
+pub mod value;
 
 pub use batch::{Batch, Op, Require};
+pub use digest::Digest;
 pub use fence::{Fence, Fences};
 pub use key::{Group, Key, Kind, Name, Shard};
 pub use queue::{Claim, Claimed, Inbox, Pick};
 pub use row::Row;
 pub use time::Timestamp;
+pub use value::{EdgeName, ValueChange, ValueId};

@@ -19,6 +19,10 @@ pub const BATCH_BYTES_MAX: usize = 4 << 20;
 /// Bytes in a name or in a group's id. Long paths get a short id; see rule 30 of the kernel.
 pub const NAME_BYTES_MAX: usize = 512;
 
+/// Bytes in a value's id, a root's name or a list's prefix: an index row joins a deadline, a kind, a length and
+/// one of them, and must stay a lawful name.
+pub const ID_BYTES_MAX: usize = 256;
+
 /// Numbers a bitmap ranges over. Setting one bit rewrites the bitmap; wider fan-ins are trees.
 pub const BITMAP_BITS_MAX: u32 = 4096;
 

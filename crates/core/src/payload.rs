@@ -3,12 +3,9 @@
 //! What is small is copied to everyone who reads it, so it needs no counting; what is large is a stored value, and
 //! whoever holds the payload holds an edge to it. A payload therefore has at most one reference.
 
-use crate::{key::Name, row::Row};
+use crate::{digest::Digest, row::Row, value::ValueId};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
-
-/// A digest of content: the same for equal content, wherever it is.
-pub type Digest = [u8; 32];
 
 /// A value of a port, as rows hold it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -34,7 +31,7 @@ pub enum Payload {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Stored {
     /// The value's id.
-    pub id: Name,
+    pub id: ValueId,
     /// Of its content.
     pub digest: Digest,
     /// Bytes, or elements of a list.
@@ -74,13 +71,13 @@ impl Payload {
     /// Equal for equal content, whether it is here or in the store.
     pub fn digest(&self) -> Digest {
         match self {
-            Payload::Inline(bytes) => *blake3::hash(bytes).as_bytes(),
+            Payload::Inline(bytes) => Digest::of(bytes),
             Payload::List(elements) => list_digest(elements.iter().map(|element| digest_of(element.as_ref()))),
             Payload::Stored(stored) | Payload::StoredList(stored) => stored.digest,
             Payload::File { name, content } => {
                 let mut hasher = blake3::Hasher::new_derive_key("onceflow file");
-                hasher.update(&content.digest).update(name.as_bytes());
-                *hasher.finalize().as_bytes()
+                hasher.update(content.digest.as_bytes()).update(name.as_bytes());
+                hasher.finalize().into()
             }
         }
     }
@@ -88,7 +85,7 @@ impl Payload {
 
 /// The digest of an option.
 pub fn digest_of(payload: Option<&Payload>) -> Digest {
-    payload.map_or([0; 32], Payload::digest)
+    payload.map_or(Digest::NONE, Payload::digest)
 }
 
 /// The digest of a list, from those of its elements.
@@ -96,11 +93,11 @@ pub fn list_digest(elements: impl Iterator<Item = Digest>) -> Digest {
     let mut hasher = blake3::Hasher::new_derive_key("onceflow list");
     let mut len: u64 = 0;
     for digest in elements {
-        hasher.update(&digest);
+        hasher.update(digest.as_bytes());
         len += 1;
     }
     hasher.update(&len.to_le_bytes());
-    *hasher.finalize().as_bytes()
+    hasher.finalize().into()
 }
 
 /// What arrives at a port. Something always does, or the one who waits would wait for ever.
@@ -138,7 +135,7 @@ impl Outcome {
         match self {
             Outcome::Value(payload) => payload.digest(),
             Outcome::None => digest_of(None),
-            Outcome::Failed(why) => *blake3::hash(why.as_bytes()).as_bytes(),
+            Outcome::Failed(why) => Digest::of(why.as_bytes()),
         }
     }
 }

@@ -2,7 +2,7 @@
 //! without running user code again. A reply may be lost; then the same batch is sent again, which is harmless.
 
 use crate::{
-    Error, data,
+    Error,
     perform::Job,
     seams,
     shared::{Run, Shared},
@@ -12,7 +12,7 @@ use onceflow_core::{
     Batch, Claim, Claimed, Fence, Group, Inbox, Kind, Name, Op, Row,
     limits::SCAN_ROWS_MAX,
     protocol::{
-        draft::{Draft, Edge},
+        draft::Draft,
         ids::Generation,
         rows::{self, ReadyStep, State},
         step::Taken,
@@ -21,7 +21,7 @@ use onceflow_core::{
 use onceflow_store::{
     CommitResult, Committed, Position,
     records::{self, Scan},
-    values::{EdgeName, Weave},
+    values::ValueChange,
 };
 
 /// Replies lost in a row before we look what became of a batch.
@@ -65,7 +65,7 @@ impl Shared {
         run: &'a Run,
         taken: &Taken,
         asked: Option<&Asked>,
-        weaves: &[Weave],
+        changes: &[ValueChange],
         decide: impl Fn(State) -> Draft<'a>,
     ) -> Result<StepCommit, Error> {
         loop {
@@ -73,7 +73,7 @@ impl Shared {
             if !may_commit(taken, state) {
                 return Ok(StepCommit::Lost);
             }
-            let mut batch = self.batch(decide(state), weaves, asked).await?;
+            let mut batch = self.batch(decide(state), changes, asked).await?;
             let leaves = batch.ops.iter().any(|op| matches!(op, Op::Delete(key) if key.group.kind() == Kind::Claims));
             let parked = run.plan.keys.parked(taken.step);
             let parks = batch.ops.iter().any(|op| matches!(op, Op::Put(key, _) if *key == parked));
@@ -129,10 +129,10 @@ impl Shared {
         &self,
         taken: &Taken,
         draft: Draft<'_>,
-        weaves: &[Weave],
+        changes: &[ValueChange],
         asked: Option<&Asked>,
     ) -> Result<StepCommit, Error> {
-        let batch = self.batch(draft, weaves, asked).await?;
+        let batch = self.batch(draft, changes, asked).await?;
         match self.send(batch).await {
             Ok(CommitResult::Applied(committed)) => Ok(StepCommit::new(asked, committed)),
             Ok(CommitResult::Refused(_)) => Ok(StepCommit::DecideAgain),
@@ -257,44 +257,24 @@ impl Shared {
     }
 
     /// Commits what no step was taken for.
-    pub(crate) async fn commit_outside(&self, draft: Draft<'_>, weaves: &[Weave]) -> Result<CommitResult, Error> {
-        let batch = self.batch(draft, weaves, None).await?;
+    pub(crate) async fn commit_outside(
+        &self,
+        draft: Draft<'_>,
+        changes: &[ValueChange],
+    ) -> Result<CommitResult, Error> {
+        let batch = self.batch(draft, changes, None).await?;
         Ok(self.send(batch).await?)
     }
 
     /// The batch of a draft, with all it does to values, and the claim on the next step.
-    async fn batch(&self, draft: Draft<'_>, weaves: &[Weave], asked: Option<&Asked>) -> Result<Batch, Error> {
-        let (mut batch, edges) = draft.finish();
+    async fn batch(&self, draft: Draft<'_>, changes: &[ValueChange], asked: Option<&Asked>) -> Result<Batch, Error> {
+        let (mut batch, of_draft) = draft.finish();
         batch.claim = asked.map(|asked| asked.claim.clone());
-        if !weaves.is_empty() || !edges.is_empty() {
-            let mut all = weaves.to_vec();
-            for edge in edges {
-                self.weave(edge, &mut all);
-            }
-            self.values.weave(&mut batch, &all).await?;
+        if !changes.is_empty() || !of_draft.is_empty() {
+            let all = [changes, &of_draft[..]].concat();
+            self.values.add_changes(&mut batch, &all).await?;
         }
         Ok(batch)
-    }
-
-    fn weave(&self, edge: Edge, all: &mut Vec<Weave>) {
-        let weave = match edge {
-            Edge::Set(edge, to) => Weave::Set { edge: EdgeName::root(edge), to: data::id(&to), deadline: None },
-            Edge::Lease(edge, to, deadline) => {
-                Weave::Set { edge: EdgeName::root(edge), to: data::id(&to), deadline: Some(deadline) }
-            }
-            Edge::Clear(edge, from) => {
-                Weave::Clear { edge: EdgeName::root(edge), from: data::id(&from), deadline: None }
-            }
-            Edge::Element { prefix, index, outcome } => {
-                let element = data::element(&self.values, &outcome, all);
-                Weave::Element { prefix, index: u64::from(index), element }
-            }
-            Edge::Release(prefix) => Weave::Release { prefix },
-            Edge::Gather { id, prefix, n, digest } => {
-                Weave::Gather { id: data::id(&id), prefix, n: u64::from(n), digest }
-            }
-        };
-        all.push(weave);
     }
 
     /// Sends a batch, and the very same again while its reply is lost. [`records::Error::Unknown`] if it may have happened.
@@ -303,7 +283,7 @@ impl Shared {
         for _ in 0..REPLIES_LOST_MAX {
             match self.records.commit(batch.clone()).await {
                 Ok(CommitResult::Applied(committed)) => {
-                    self.values.noticed(&committed);
+                    self.values.notify_committed(&committed);
                     return Ok(CommitResult::Applied(committed));
                 }
                 Err(error @ records::Error::Unknown(_)) => {

@@ -16,7 +16,7 @@ mod small;
 mod store;
 mod whole;
 
-pub(crate) use lists::{Lists, element, elements, gathered};
+pub(crate) use lists::{Lists, elements, gathered};
 pub(crate) use load::{Scratch, load_all, load_inputs, load_into, peek};
 pub(crate) use look::{Looked, look, sources};
 pub use small::ALIVE;
@@ -24,14 +24,3 @@ pub(crate) use small::SmallFiles;
 pub(crate) use small::{lock_name, scratch_name};
 pub(crate) use store::{Files, Storing};
 pub(crate) use whole::broken;
-
-use onceflow_core::{Name, payload::Stored};
-use onceflow_store::values::ValueId;
-
-fn stored(id: &ValueId, digest: [u8; 32], len: u64) -> Stored {
-    Stored { id: Name::new(id.as_bytes()), digest, len }
-}
-
-pub(crate) fn id(name: &Name) -> ValueId {
-    ValueId::new(name)
-}

@@ -56,9 +56,8 @@ use crate::{
 };
 use futures_util::future::BoxFuture;
 use onceflow_core::{
-    Name, Row,
+    Digest, Row,
     model::{Program, check_within},
-    payload::{Digest, Stored},
     protocol::{
         draft::Draft,
         ids::{Generation, RunId},
@@ -69,7 +68,7 @@ use onceflow_core::{
 };
 use onceflow_store::{
     Records, Store, World,
-    values::{self, Values, Weave},
+    values::{self, ValueChange, Values},
     world::RealWorld,
 };
 use std::sync::{Arc, Mutex};
@@ -230,9 +229,9 @@ impl Engine {
         &self,
         asked: &CheckedStart,
         draft: Draft<'_>,
-        weaves: &[Weave],
+        changes: &[ValueChange],
     ) -> Result<Option<onceflow_store::Committed>, Error> {
-        match self.shared.commit_outside(draft, weaves).await {
+        match self.shared.commit_outside(draft, changes).await {
             Err(Error::Values(
                 values::Error::Missing { .. } | values::Error::LeaseLost { .. } | values::Error::UploadLost { .. },
             )) => {}
@@ -289,8 +288,8 @@ impl Engine {
     ) -> Result<Option<Handle>, Error> {
         let shared = &self.shared;
         let inputs = self.stored(asked).await?;
-        let mut weaves = inputs.weaves.clone();
-        let header = self.header(asked, &planned, &mut weaves).await?;
+        let mut changes = inputs.changes.clone();
+        let header = self.header(asked, &planned, &mut changes).await?;
         let frame = root_frame(asked, &inputs, planned.reused);
         let plan = shared.plan(Keys::new(id, generation), planned.program);
         let replaced = seen.as_deref().and_then(rows::read::<Head>);
@@ -304,7 +303,7 @@ impl Engine {
         }
         // Held until it is told, so that nothing is told before.
         let _order = shared.events.order_if_wanted().await;
-        let Some(committed) = self.commit_beginning(asked, draft, &weaves).await? else { return Ok(None) };
+        let Some(committed) = self.commit_beginning(asked, draft, &changes).await? else { return Ok(None) };
         shared.due.notify_one();
         let run = shared.remember(plan, header, State { generation, phase: Phase::Running });
         let what = crate::events::EventKind::DidStart { generation: generation.0 };
@@ -316,17 +315,17 @@ impl Engine {
         &self,
         asked: &CheckedStart,
         planned: &replan::PlannedRun,
-        weaves: &mut Vec<Weave>,
+        changes: &mut Vec<ValueChange>,
     ) -> Result<Header, Error> {
         let start = &asked.start;
         let bytes = rows::bytes(&*planned.program);
-        let (weave, id, digest, len) = self.shared.values.put_bytes(bytes).await?;
-        weaves.push(weave);
+        let (change, stored) = self.shared.values.put_bytes(bytes).await?;
+        changes.push(change);
         Ok(Header {
             key: start.key.clone(),
             flow: start.flow.clone(),
-            program: Stored { id: Name::new(id.as_bytes()), digest, len },
-            full: self.full(asked, planned, weaves).await?,
+            program: stored,
+            full: self.full(asked, planned, changes).await?,
             asked: asked.digest,
             inputs: asked.inputs.digests(),
             requested: start.outputs.clone(),

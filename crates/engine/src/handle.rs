@@ -11,7 +11,8 @@ use crate::{
 };
 use futures_util::future::{BoxFuture, Either, select};
 use onceflow_core::{
-    payload::{Digest, Outcome},
+    Digest,
+    payload::Outcome,
     protocol::{
         draft::Draft,
         ids::RunId,
@@ -430,7 +431,7 @@ impl Handle {
                         )));
                     }
                     outcomes.extend(node.attempt.then_some(Outcome::None));
-                    self.shared.decide_done(&run, (step, &row, &parked), &outcomes, &storing.weaves(), note).await?
+                    self.shared.decide_done(&run, (step, &row, &parked), &outcomes, &storing.changes(), note).await?
                 }
                 Resolution::Redo => {
                     let draft = noted(run::redo(plan, state, step, (&row, &parked)), note.as_ref());

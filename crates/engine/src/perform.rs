@@ -32,11 +32,7 @@ use onceflow_core::{
         step::{self, Taken},
     },
 };
-use onceflow_store::{
-    Position,
-    records::Scan,
-    values::{EdgeName, Weave},
-};
+use onceflow_store::{Position, records::Scan, values::ValueChange};
 use std::sync::Arc;
 
 /// A step that was taken.
@@ -161,10 +157,10 @@ impl Worker {
         let clear = |received: &Received| {
             let stored = onceflow_core::protocol::draft::stored(&received.outcome)?;
             let edge = keys.edge(&keys.arrival(step, received.port), received.port);
-            Some(Weave::Clear { edge: EdgeName::root(edge), from: crate::data::id(stored), deadline: None })
+            Some(ValueChange::clear(edge, stored.clone()))
         };
-        let weaves: Vec<_> = ready_step.inputs.iter().filter(|received| received.owned).filter_map(clear).collect();
-        self.shared.values.weave(&mut batch, &weaves).await?;
+        let changes: Vec<_> = ready_step.inputs.iter().filter(|received| received.owned).filter_map(clear).collect();
+        self.shared.values.add_changes(&mut batch, &changes).await?;
         let _refused_if_not_ours = self.shared.records.commit(batch).await?;
         Ok(None)
     }
@@ -175,14 +171,14 @@ impl Work<'_> {
     pub(crate) async fn commit<'a>(
         &'a self,
         slot: &Slot,
-        weaves: &[Weave],
+        changes: &[ValueChange],
         what: Option<EventKind>,
         decide: impl Fn(State) -> Draft<'a>,
     ) -> Result<StepCommit, Error> {
         let asked = self.worker.claim_next(slot);
         let shared = &self.worker.shared;
         let order = if what.is_some() { shared.events.order_if_wanted().await } else { None };
-        let committed = shared.commit(&self.run, &self.taken, asked.as_ref(), weaves, decide).await?;
+        let committed = shared.commit(&self.run, &self.taken, asked.as_ref(), changes, decide).await?;
         match (&committed, what) {
             (StepCommit::Committed { position, .. }, Some(what)) if order.is_some() => self.tell(*position, what),
             (StepCommit::Lost, _) => {

@@ -201,7 +201,7 @@ impl Shared {
             *lock(&run.state) = state;
             return Ok(Some(run));
         }
-        let program = self.values.read_all(&crate::data::id(&header.program.id)).await?;
+        let program = self.values.read_all(&header.program.id).await?;
         let program: Program =
             rows::read(&program).ok_or_else(|| Error::damaged(format!("the program of run {id}")))?;
         let plan = self.plan(Keys::new(id, state.generation), Arc::new(program));
@@ -214,7 +214,7 @@ impl Shared {
         let Some(header) = self.row(home.header()).await? else { return Ok(true) };
         let header: Header = rows::read(&header).ok_or_else(|| Error::damaged(format!("the header of run {id}")))?;
         // If its program is there now, the one that was missing was that of an earlier plan.
-        Ok(self.values.get(&crate::data::id(&header.program.id)).await.is_ok())
+        Ok(self.values.get(&header.program.id).await.is_ok())
     }
 
     pub(crate) fn plan(&self, keys: Keys, program: Arc<Program>) -> InstalledProgram {

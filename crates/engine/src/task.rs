@@ -11,6 +11,7 @@ use crate::{
 };
 use bytes::Bytes;
 pub use failure::Failure;
+use onceflow_core::Digest;
 use onceflow_core::model::{InstancePath, Program, TaskSpec, program::NodeOp};
 use onceflow_core::protocol::{ids::RunId, rows::Held};
 use onceflow_store::BoxFuture;
@@ -63,7 +64,7 @@ pub struct FileData {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct KnownContent {
     /// BLAKE3 of its bytes.
-    pub digest: [u8; 32],
+    pub digest: Digest,
     /// How many.
     pub len: u64,
 }
@@ -150,7 +151,7 @@ impl Step {
         let mut hasher = blake3::Hasher::new_derive_key("onceflow step key");
         hasher.update(&self.at.run.0).update(self.address().as_bytes());
         for input in &self.at.inputs {
-            hasher.update(&input.outcome.digest());
+            hasher.update(input.outcome.digest().as_bytes());
         }
         hasher.finalize().to_hex()[..32].to_owned()
     }

@@ -146,8 +146,8 @@ pub struct FlowFile {
     pub given: PathBuf,
     /// Where it was.
     pub path: PathBuf,
-    /// What was in it: BLAKE3.
-    pub digest: [u8; 32],
+    /// The digest of its content.
+    pub digest: onceflow_core::Digest,
 }
 
 /// An input of a flow.

@@ -20,7 +20,7 @@ impl LoadedFlow {
         let flow: LoadedFlow = postcard::from_bytes(body).ok()?;
         let is_same = flow.files.iter().all(|file| {
             fs::canonicalize(&file.given).is_ok_and(|path| path == file.path)
-                && fs::read(&file.path).is_ok_and(|bytes| blake3::hash(&bytes).as_bytes() == &file.digest)
+                && fs::read(&file.path).is_ok_and(|bytes| onceflow_core::Digest::of(&bytes) == file.digest)
         });
         is_same.then_some(flow)
     }

@@ -29,18 +29,20 @@ mod digest;
 pub mod directory;
 mod error;
 mod limited;
-mod name;
 pub mod objects;
 #[cfg(feature = "redis")]
 pub mod redis;
 pub mod verified;
 
-pub use digest::{Digest, Hashing};
+pub use digest::Hashing;
 pub use directory::Directory;
 pub use error::Error;
 pub use limited::Limited;
-pub use name::{BadName, ObjectName};
 pub use objects::Objects;
+pub use onceflow_core::{
+    Digest,
+    value::{BadName, ObjectName},
+};
 
 use crate::world::BoxFuture;
 use bytes::Bytes;
@@ -58,12 +60,12 @@ pub type Content = BoxStream<'static, io::Result<Bytes>>;
 /// What is read, piece by piece, in order. After an error there is nothing more.
 pub type Chunks = BoxStream<'static, Result<Bytes, Error>>;
 
-/// What an object holds.
+/// The length and digest of an object's content.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub struct Stored {
-    /// How many bytes.
+pub struct ContentInfo {
+    /// Bytes.
     pub len: u64,
-    /// The digest of them all.
+    /// The digest of all bytes.
     pub digest: Digest,
 }
 
@@ -106,7 +108,7 @@ pub trait Blobs: Send + Sync + 'static {
     ///
     /// # Errors
     /// [`Error::Exists`] when the name holds other content; it stays as it was.
-    fn create(&self, name: ObjectName, content: Content) -> BoxFuture<'_, Result<Stored, Error>>;
+    fn create(&self, name: ObjectName, content: Content) -> BoxFuture<'_, Result<ContentInfo, Error>>;
 
     /// Takes a file into the store: after this it is an object, and no longer at `path`. Where the store is a
     /// directory of the same file system nothing is copied. Until it is stored, the file stays where it was.
@@ -116,7 +118,7 @@ pub trait Blobs: Send + Sync + 'static {
     ///
     /// # Errors
     /// [`Error::Content`] when there is no such regular file; symbolic links are not followed.
-    fn adopt<'a>(&'a self, name: ObjectName, path: &'a Path) -> BoxFuture<'a, Result<Stored, Error>>;
+    fn adopt<'a>(&'a self, name: ObjectName, path: &'a Path) -> BoxFuture<'a, Result<ContentInfo, Error>>;
 
     /// Reads an object, or a range of its bytes. What has begun to be read may fail when the object is deleted
     /// meanwhile, but never ends early without an error.
@@ -167,7 +169,7 @@ pub trait Blobs: Send + Sync + 'static {
     ///
     /// # Errors
     /// [`Error::Missing`] and [`Error::Damaged`].
-    fn check(&self, name: ObjectName, stored: Stored) -> BoxFuture<'_, Result<(), Error>> {
+    fn check(&self, name: ObjectName, stored: ContentInfo) -> BoxFuture<'_, Result<(), Error>> {
         Box::pin(async move {
             let found = self.size(name).await?;
             if found == stored.len { Ok(()) } else { Err(Error::of_other_length(name, stored.len, found)) }

@@ -8,13 +8,13 @@
 //!
 //! | module | what it owns |
 //! |---|---|
-//! | [`value`] | what a value is and what an update asks for |
-//! | `update` | decides what an update does; pure |
-//! | [`weave`] | the same inside a batch of the caller's, without reading anything |
-//! | [`elements`] | the elements of lists that are gathered: references, or the bytes themselves |
+//! | `update` | decides the batch of an update; pure |
+//! | `changes` | adds changes to a batch of the caller's, without reading anything |
+//! | `bytes`, `file` | bytes and files as values, inline or as blobs |
+//! | `elements` | the elements of lists that are gathered: references, or the bytes themselves |
 //! | [`lease`] | edges that end by themselves, and the keeper that renews one |
 //! | [`reclaim`] | expires leases, pays debts, buries values; in small steps |
-//! | [`blob`] | large bytes, as values |
+//! | `blob` | large bytes, as values |
 //! | [`source`] | files of the user's, by reference |
 //! | `whole` | that nobody is given wrong bytes: what is checked before it is read, and dropped if it is damaged |
 //! | [`list`] | long lists, as trees of pages |
@@ -39,15 +39,16 @@
 //! # Ok(()) }
 //! ```
 
-pub mod blob;
+mod blob;
+mod bytes;
 pub mod census;
-pub mod elements;
+mod changes;
+mod elements;
 mod error;
 mod export;
 mod file;
 pub mod fsck;
 pub mod hold;
-mod id;
 mod keys;
 pub mod lease;
 pub mod limits;
@@ -58,25 +59,21 @@ mod roots;
 pub mod source;
 mod stored;
 mod update;
-pub mod value;
-pub mod weave;
 mod whole;
 
 pub use blob::Upload;
-pub use elements::Element;
 pub use error::Error;
 pub use hold::Hold;
-pub use id::{EdgeName, ValueId};
 pub use lease::Keeper;
+pub use onceflow_core::value::{
+    Content, EdgeName, Element, Expect, FileStat, SourceFile, Update, Value, ValueChange, ValueId,
+};
 pub use reclaim::Reclaimed;
-pub use source::{FileStat, SourceError, SourceFile};
-pub use value::{Content, Digest, EdgeChange, Expect, Put, Update, Value};
-pub use weave::Weave;
+pub use source::SourceError;
 
 use crate::{
     blobs::Blobs,
     records::{self, CommitResult, Position, Records, Refused, get_one},
-    sync::Mutex,
     world::World,
 };
 use keys::Keys;
@@ -85,7 +82,7 @@ use onceflow_core::{Batch, Fences, Key, Require, Row, Shard, Timestamp};
 use source::Sources;
 use std::sync::{Arc, atomic::AtomicBool};
 use stored::{Edge, Head};
-use update::Facts;
+use update::{Asked, Facts};
 
 /// The values of one shard.
 pub struct Values {
@@ -96,9 +93,9 @@ pub struct Values {
     fences: Fences,
     news: News,
     blobs: Option<Arc<dyn Blobs>>,
-    /// Whether the blob store knows that we write.
+    /// The blob store knows this writer.
     is_enlisted: AtomicBool,
-    sources: Arc<Mutex<Sources>>,
+    sources: Arc<Sources>,
 }
 
 impl Values {
@@ -155,15 +152,12 @@ impl Values {
     /// As [`Values::update`], but does not wait until it is durable. For those who go on inside the process, and await
     /// [`Records::durable`] of the position before telling anyone.
     pub async fn apply(&self, update: Update) -> Result<Position, Error> {
-        let wanted = update::wanted(&self.keys, &update)?;
+        let asked = Asked::new(&update)?;
+        let wanted = asked.wanted(&self.keys)?;
         // Read once: a second try must not mean another deadline.
-        let now = if update.edges.iter().any(|change| change.ttl_ms.is_some()) {
-            self.records.now().await?
-        } else {
-            Timestamp::ZERO
-        };
+        let now = if asked.needs_clock() { self.records.now().await? } else { Timestamp::ZERO };
         for _ in 0..limits::TRIES_MAX {
-            let Some(batch) = self.decide(&wanted, &update, now).await? else { return Ok(self.records.position()) };
+            let Some(batch) = self.decide(&wanted, &asked, now).await? else { return Ok(self.records.position()) };
             match self.send(batch).await? {
                 Tried::Applied(position) => return Ok(position),
                 Tried::Refused(Require::Present(key)) if key.group == self.keys.values => {
@@ -171,7 +165,7 @@ impl Values {
                 }
                 Tried::Refused(_) => {}
                 Tried::Unknown(why) => {
-                    return match self.decide(&wanted, &update, now).await {
+                    return match self.decide(&wanted, &asked, now).await {
                         Ok(None) => Ok(self.records.position()),
                         Ok(Some(_)) | Err(_) => Err(why.into()),
                     };
@@ -182,10 +176,10 @@ impl Values {
     }
 
     /// What is left to do of an update.
-    async fn decide(&self, wanted: &[Key], update: &Update, now: Timestamp) -> Result<Option<Batch>, Error> {
+    async fn decide(&self, wanted: &[Key], asked: &Asked<'_>, now: Timestamp) -> Result<Option<Batch>, Error> {
         let rows = self.records.get(self.shard, wanted).await?;
         let facts = Facts::new(wanted.to_vec(), rows);
-        update::decide(&self.keys, self.shard, &facts, update, now)
+        update::decide(&self.keys, self.shard, &facts, asked, now)
     }
 
     /// Waits until what an answer was decided on is durable, unless the store gave none.

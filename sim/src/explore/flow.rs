@@ -80,9 +80,9 @@ pub(super) fn header() -> Header {
     Header {
         key: KEY.into(),
         flow: "main".into(),
-        program: Stored { id: onceflow_core::Name::new("program"), digest: [0; 32], len: 1 },
+        program: Stored { id: onceflow_core::ValueId::new("program"), digest: Default::default(), len: 1 },
         full: None,
-        asked: [0; 32],
+        asked: Default::default(),
         inputs: vec![],
         requested: None,
         finish_independent: false,

@@ -21,7 +21,7 @@ impl Bed {
 
     /// A file whose content is kept in mind until somebody wants it.
     fn file(&self, name: &str, content: &str) -> FileValue {
-        let promise = promise(*blake3::hash(content.as_bytes()).as_bytes(), content.len() as u64);
+        let promise = promise(Digest::of(content.as_bytes()), content.len() as u64);
         fs::write(self.root.path().join("store").join(&promise), content).unwrap();
         FileValue { name: name.into(), path: promise }
     }

@@ -6,8 +6,9 @@ use crate::{
     session::Session, verbs::ls::shell_word, words,
 };
 use onceflow_core::{
+    Digest,
     model::Port,
-    payload::{Digest, Outcome, Payload},
+    payload::{Outcome, Payload},
 };
 use onceflow_engine::{Engine, Origin, Record, StepRecord, task::Data};
 use serde_json::{Value, json};
@@ -97,7 +98,7 @@ impl Side {
                 Some(Data::Bytes(bytes)) => bytes,
                 _ => continue,
             };
-            if digest == Some(blake3::hash(&bytes).as_bytes()) {
+            if digest == Some(&Digest::of(&bytes)) {
                 inputs.insert(port.name, said.clone());
             }
         }

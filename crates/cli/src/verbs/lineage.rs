@@ -20,8 +20,9 @@ use crate::{
     words::{self, hex},
 };
 use onceflow_core::{
+    Digest,
     model::Port,
-    payload::{Digest, Outcome, Payload, Stored},
+    payload::{Outcome, Payload, Stored},
 };
 use onceflow_engine::{Engine, Handle, Origin, Record, StepRecord, Summary, task::Data};
 use onceflow_exec::value;
@@ -96,7 +97,7 @@ fn wanted(what: &str, store: &Path) -> Result<LineageQuery, Fault> {
     let path = Path::new(what);
     if path.is_file() {
         let digest = Digests::open(store, false).of(path).map_err(Fault::unreadable(path))?.0;
-        let content = Stored { id: onceflow_core::Name::default(), digest, len: 0 };
+        let content = Stored { id: onceflow_core::ValueId::default(), digest, len: 0 };
         let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
         let as_file = Some(Payload::File { name, content }.digest());
         return Ok(LineageQuery { name: what.to_owned(), hex: hex(&digest), as_file });
@@ -118,7 +119,7 @@ impl LineageQuery {
     /// Where in data it is. One of its name comes before others of the same content.
     fn part_of(&self, data: &Data, ty: &onceflow_core::model::Type) -> Option<Vec<ValuePathPart>> {
         let is_it = |data: &Data| match data {
-            Data::Bytes(bytes) => self.is(blake3::hash(bytes).as_bytes()),
+            Data::Bytes(bytes) => self.is(&Digest::of(bytes)),
             Data::File(file) => file.known.is_some_and(|known| self.is(&known.digest)),
             Data::None | Data::List(_) => false,
         };

@@ -7,7 +7,7 @@
 pub mod nested;
 
 use super::{Port, TaskSpec};
-use crate::payload::Payload;
+use crate::{digest::Digest, payload::Payload};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
@@ -46,7 +46,7 @@ impl Program {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Identity {
     /// What the root block means.
-    pub digest: [u8; 32],
+    pub digest: Digest,
     /// What it takes.
     pub inputs: Vec<Port>,
 }
@@ -71,7 +71,7 @@ pub struct Block {
     /// In an order where every node stands after those that feed it.
     pub nodes: Vec<Node>,
     /// Digest of all it means: nodes, versions, constants, blocks below; not names, paths, retries or limits.
-    pub digest: [u8; 32],
+    pub digest: Digest,
 }
 
 /// An input of a block.

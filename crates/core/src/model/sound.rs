@@ -191,7 +191,7 @@ mod tests {
             inputs: vec![BlockInput { port: port.clone(), varying: false }],
             outputs: vec![BlockOutput { port, from, hidden: false }],
             nodes: vec![node],
-            digest: [0; 32],
+            digest: crate::Digest::default(),
         };
         Program { blocks: vec![block.clone(), block], tasks: vec![], constants: vec![] }
     }

@@ -187,7 +187,7 @@ mod tests {
     }
 
     fn block(inputs: Vec<BlockInput>, nodes: Vec<Node>, outputs: Vec<Source>) -> Block {
-        Block { inputs, nodes, outputs: outputs.into_iter().map(output).collect(), digest: [0; 32] }
+        Block { inputs, nodes, outputs: outputs.into_iter().map(output).collect(), digest: crate::Digest::default() }
     }
 
     #[test]

@@ -93,7 +93,7 @@ pub(super) fn code(program: &Program, node: &Node) -> String {
     };
     let body = |body: BlockIndex| {
         let digest = program.blocks[body as usize].digest;
-        digest[..4].iter().map(|byte| format!("{byte:02x}")).collect::<String>()
+        digest.as_bytes()[..4].iter().map(|byte| format!("{byte:02x}")).collect::<String>()
     };
     match &node.op {
         NodeOp::Task(at) => task(*at),

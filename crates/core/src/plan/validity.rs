@@ -9,12 +9,12 @@
 //! Cost: linear in nodes, ports and connections.
 
 use crate::{
+    digest::Digest,
     model::{
         Block, FusedSource, Node, PathSegment, Port, Program, Source, Type,
         program::{BlockIndex, NodeIndex, NodeOp, PortIndex},
         task::DONE,
     },
-    payload::Digest,
 };
 use std::collections::BTreeMap;
 
@@ -87,7 +87,7 @@ impl Parts {
     }
 
     fn key(&mut self, key: ProvenanceKey) {
-        self.0.update(&key.0);
+        self.0.update(key.0.as_bytes());
     }
 
     fn ty(&mut self, ty: &Type) {
@@ -113,7 +113,7 @@ impl Parts {
     }
 
     fn finish(self) -> ProvenanceKey {
-        ProvenanceKey(*self.0.finalize().as_bytes())
+        ProvenanceKey(self.0.finalize().into())
     }
 }
 

@@ -1,4 +1,4 @@
-//! A commit while it is written: one batch, and what it does to the edges of stored values.
+//! A commit while it is written: one batch, and its changes to values.
 //!
 //! Relies on the batch requiring the step's claim: whoever holds it is the only one who delivers, so every row and edge
 //! set here is set for the first time, and every one cleared is there.
@@ -19,6 +19,7 @@ use crate::{
     queue::Inbox,
     row::Row,
     seams,
+    value::{Element, ValueChange, ValueId},
 };
 use std::sync::Arc;
 
@@ -56,39 +57,6 @@ impl InstalledProgram {
     }
 }
 
-/// What a commit does to the edges of values.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Edge {
-    /// Something holds a value now.
-    Set(Name, Name),
-    /// It does not any more.
-    Clear(Name, Name),
-    /// An element of a list that will be gathered.
-    Element {
-        /// What all of them have in common.
-        prefix: Name,
-        /// Which.
-        index: u32,
-        /// What it is.
-        outcome: Outcome,
-    },
-    /// Elements that will never be a list go.
-    Release(Name),
-    /// Something holds a value until a time.
-    Lease(Name, Name, crate::time::Timestamp),
-    /// Elements become a list.
-    Gather {
-        /// The list.
-        id: Name,
-        /// What the elements have in common.
-        prefix: Name,
-        /// How many there are.
-        n: u32,
-        /// Of what they are.
-        digest: crate::payload::Digest,
-    },
-}
-
 /// An instance of a block: where deliveries go.
 #[derive(Clone, Copy, Debug)]
 pub struct Site<'a> {
@@ -108,8 +76,8 @@ pub struct Draft<'a> {
     plan: &'a InstalledProgram,
     /// What it requires and does.
     pub batch: Batch,
-    /// What it does to the edges of values.
-    pub edges: Vec<Edge>,
+    /// Its changes to values.
+    pub changes: Vec<ValueChange>,
     live: i64,
     /// Whether what is delivered is held by someone who lives longer, so that it needs no edge.
     borrowing: bool,
@@ -120,12 +88,12 @@ impl<'a> Draft<'a> {
     pub fn new(plan: &'a InstalledProgram, state: State) -> Self {
         let mut batch = Batch::new(plan.shard);
         seams::require_state(&mut batch, plan.keys.state(), state.to_row());
-        Draft { plan, batch, edges: Vec::new(), live: 0, borrowing: false }
+        Draft { plan, batch, changes: Vec::new(), live: 0, borrowing: false }
     }
 
     /// Nothing yet, for a run that is not there.
     pub fn of_new_run(plan: &'a InstalledProgram) -> Self {
-        Draft { plan, batch: Batch::new(plan.shard), edges: Vec::new(), live: 0, borrowing: false }
+        Draft { plan, batch: Batch::new(plan.shard), changes: Vec::new(), live: 0, borrowing: false }
     }
 
     /// Whose steps it is about.
@@ -133,19 +101,18 @@ impl<'a> Draft<'a> {
         self.plan
     }
 
-    /// What it came to: the batch, and the changes to edges that belong into it.
-    pub fn finish(mut self) -> (Batch, Vec<Edge>) {
+    /// The batch, and the changes to values that belong into it.
+    pub fn finish(mut self) -> (Batch, Vec<ValueChange>) {
         if self.live != 0 {
             let op = self.count_live(self.live);
             self.batch.ops.push(op);
         }
-        (self.batch, self.edges)
+        (self.batch, self.changes)
     }
 
     /// About how many operations it has come to.
     pub fn ops(&self) -> usize {
-        const OPS_PER_EDGE: usize = 3;
-        self.batch.ops.len() + OPS_PER_EDGE * self.edges.len()
+        self.batch.ops.len() + self.changes.iter().map(ValueChange::ops).sum::<usize>()
     }
 
     /// So many more, or fewer, steps are ready or taken.
@@ -261,7 +228,7 @@ impl<'a> Draft<'a> {
             return;
         }
         let prefix = self.plan.keys.elements(site.id, port);
-        self.edges.push(Edge::Element { prefix, index: site.index, outcome });
+        self.changes.push(ValueChange::Element { prefix, index: site.index.into(), element: element_of(&outcome) });
     }
 
     /// The operation that says that an element has ended. The last of a chunk lets its lane open the next chunk; the
@@ -335,14 +302,14 @@ impl<'a> Draft<'a> {
     /// A row holds a value, if it is one that is stored.
     pub fn hold(&mut self, row: &Key, port: u16, outcome: &Outcome) {
         if let Some(stored) = stored(outcome) {
-            self.edges.push(Edge::Set(self.plan.keys.edge(row, port), stored.clone()));
+            self.changes.push(ValueChange::set(self.plan.keys.edge(row, port), stored.clone()));
         }
     }
 
     /// A row does not hold a value any more.
     pub fn release(&mut self, row: &Key, port: u16, outcome: &Outcome) {
         if let Some(stored) = stored(outcome) {
-            self.edges.push(Edge::Clear(self.plan.keys.edge(row, port), stored.clone()));
+            self.changes.push(ValueChange::clear(self.plan.keys.edge(row, port), stored.clone()));
         }
     }
 
@@ -394,11 +361,20 @@ fn frame_holds(frame: &Frame) -> impl Iterator<Item = (u16, &Held)> {
     held.filter(|(_, held)| held.owned)
 }
 
-/// The value that whoever has this must hold.
-pub fn stored(outcome: &Outcome) -> Option<&Name> {
+/// The stored value that the holder of this outcome must hold an edge to.
+pub fn stored(outcome: &Outcome) -> Option<&ValueId> {
     match outcome {
         Outcome::Value(payload) => payload.stored().map(|stored| &stored.id),
         Outcome::None | Outcome::Failed(_) => None,
+    }
+}
+
+/// The element of a list that holds an outcome.
+fn element_of(outcome: &Outcome) -> Element {
+    let bytes = rows::write(outcome);
+    match stored(outcome) {
+        None => Element::Inline(bytes),
+        Some(to) => Element::Described { bytes, to: to.clone() },
     }
 }
 

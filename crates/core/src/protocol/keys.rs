@@ -23,9 +23,10 @@
 
 use super::ids::{FrameId, Generation, RunId, StepId};
 use crate::{
+    digest::Digest,
     key::{Group, Key, Name},
-    payload::Digest,
     time::Timestamp,
+    value::EdgeName,
 };
 
 /// Run keys and what they lead to.
@@ -214,7 +215,7 @@ impl Keys {
 
     /// What a step gave that was computed from this.
     pub fn memo(&self, memo: &Digest) -> Key {
-        self.kept.key(Name::join(&[b"m", &memo[..16]]))
+        self.kept.key(Name::join(&[b"m", &memo.as_bytes()[..16]]))
     }
 
     fn row(&self, kind: &[u8], id: &[u8], more: &[u8]) -> Key {
@@ -222,18 +223,18 @@ impl Keys {
     }
 
     /// What the edge is called that holds something for a row of this plan.
-    pub fn edge(&self, row: &Key, port: u16) -> Name {
-        Name::join(&[self.rows.id(), row.name.as_bytes(), &port.to_be_bytes()])
+    pub fn edge(&self, row: &Key, port: u16) -> EdgeName {
+        EdgeName::Root(Name::join(&[self.rows.id(), row.name.as_bytes(), &port.to_be_bytes()]))
     }
 
     /// What the edge is called that holds an output of a run that has ended, its program or its sealed record.
-    pub fn result_edge(&self, port: u16) -> Name {
-        Name::join(&[RESULT, self.rows.id(), &port.to_be_bytes()])
+    pub fn result_edge(&self, port: u16) -> EdgeName {
+        EdgeName::Root(Name::join(&[RESULT, self.rows.id(), &port.to_be_bytes()]))
     }
 
     /// What the edge is called that holds an output of what is kept in the row of this name: see [`Keys::memo`].
-    pub fn kept_edge(&self, row: &[u8], port: u16) -> Name {
-        Name::join(&[self.kept.id(), row.get(1..).unwrap_or_default(), &port.to_be_bytes()])
+    pub fn kept_edge(&self, row: &[u8], port: u16) -> EdgeName {
+        EdgeName::Root(Name::join(&[self.kept.id(), row.get(1..).unwrap_or_default(), &port.to_be_bytes()]))
     }
 
     /// What the elements of a list that a frame gathers have in common.
@@ -257,14 +258,15 @@ mod tests {
 
     #[test]
     fn an_edge_of_what_a_run_gave_or_keeps_says_whose_it_is() {
-        let (run, memo) = (RunId(*b"01234567"), [7; 32]);
+        let (run, memo) = (RunId(*b"01234567"), Digest::from_bytes([7; 32]));
         let keys = Keys::new(run, Generation(9));
         let (result, kept) = (keys.result_edge(258), keys.kept_edge(keys.memo(&memo).name.as_bytes(), 3));
+        let (result, kept) = (result.name(), kept.name());
         assert_eq!(of_result_edge(result.as_bytes()), Some((run, 258)));
         assert_eq!(of_kept_edge(kept.as_bytes()), Some(run));
         assert_eq!(generation_of_result_edge(result.as_bytes()), Some(Generation(9)));
         assert!(result.as_bytes().starts_with(results_of(run).as_bytes()));
-        assert_eq!(kept, Name::join(&[keys.kept.id(), &memo[..16], &[0, 3]]));
+        assert_eq!(*kept, Name::join(&[keys.kept.id(), &memo.as_bytes()[..16], &[0, 3]]));
         assert_eq!((of_result_edge(kept.as_bytes()), of_kept_edge(result.as_bytes())), (None, None));
         for len in 0..result.as_bytes().len() {
             assert_eq!(of_result_edge(&result.as_bytes()[..len]), None, "{len}");

@@ -5,11 +5,11 @@
 
 use super::rows::Held;
 use crate::{
+    digest::Digest,
     model::{
         Effect,
         program::{Node, NodeOp, Program},
     },
-    payload::Digest,
 };
 
 /// The digest of what the node at an address is computed from.
@@ -27,27 +27,29 @@ pub fn memo_of(program: &Program, node: &Node, address: &str, inputs: &[Held]) -
         }),
         NodeOp::Relay => part(b"relay"),
         NodeOp::Each { body, .. } => {
-            [b"each", &program.blocks[*body as usize].digest[..]].into_iter().for_each(&mut part);
+            [b"each", &program.blocks[*body as usize].digest.as_bytes()[..]].into_iter().for_each(&mut part);
         }
         NodeOp::Loop { body, carried } => {
             part(b"loop");
-            part(&program.blocks[*body as usize].digest);
+            part(program.blocks[*body as usize].digest.as_bytes());
             part(format!("{carried:?}").as_bytes());
         }
         NodeOp::Choice { arms } => arms.iter().for_each(|arm| {
             part(format!("{:?}", arm.guard).as_bytes());
-            part(&program.blocks[arm.body as usize].digest);
+            part(program.blocks[arm.body as usize].digest.as_bytes());
         }),
-        NodeOp::Call { body } => [b"call", &program.blocks[*body as usize].digest[..]].into_iter().for_each(&mut part),
+        NodeOp::Call { body } => {
+            [b"call", &program.blocks[*body as usize].digest.as_bytes()[..]].into_iter().for_each(&mut part);
+        }
     }
     part(&[u8::from(node.attempt)]);
     if !is_pure(program, node) {
         part(address.as_bytes());
     }
     for input in crate::seams::memo_inputs(inputs) {
-        part(&input.outcome.digest());
+        part(input.outcome.digest().as_bytes());
     }
-    *hasher.finalize().as_bytes()
+    hasher.finalize().into()
 }
 
 fn is_pure(program: &Program, node: &Node) -> bool {

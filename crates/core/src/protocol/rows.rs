@@ -1,13 +1,7 @@
 //! What the rows of a run hold. Each begins with a version byte, so that a later version can tell what it reads.
 
 use super::ids::{Generation, RunId, StepId};
-use crate::{
-    fence::Fence,
-    model::program::BlockIndex,
-    payload::{Digest, Outcome},
-    row::Row,
-    time::Timestamp,
-};
+use crate::{digest::Digest, fence::Fence, model::program::BlockIndex, payload::Outcome, row::Row, time::Timestamp};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use std::sync::Arc;
 

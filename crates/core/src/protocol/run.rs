@@ -5,7 +5,7 @@ mod undo;
 pub use undo::{AfterUndo, drop_registration, go_on_undoing, undone};
 
 use super::{
-    draft::{Draft, Edge, InstalledProgram, Site},
+    draft::{Draft, InstalledProgram, Site},
     ids::{END, FrameId, Generation, RunId, StepId},
     keys,
     rows::{self, Finished, Frame, Head, Header, Parked, Phase, Received, State, Status, Undo, Why},
@@ -19,6 +19,7 @@ use crate::{
     row::Row,
     seams,
     time::Timestamp,
+    value::{EdgeName, ValueChange, ValueId},
 };
 
 /// A run begins, if its key still leads to what was seen there.
@@ -37,7 +38,7 @@ pub fn install(plan: &InstalledProgram, draft: &mut Draft<'_>, header: &Header, 
     draft.batch.put(plan.keys.state(), state.to_row());
     draft.batch.put(plan.keys.header(), rows::write(header));
     for (name, stored) in programs(plan, header) {
-        draft.edges.push(Edge::Set(name, stored));
+        draft.changes.push(ValueChange::set(name, stored));
     }
     draft.put_frame(FrameId::ROOT, frame);
     let before = draft.batch.ops.len();
@@ -50,14 +51,14 @@ pub fn install(plan: &InstalledProgram, draft: &mut Draft<'_>, header: &Header, 
 }
 
 /// The edges that hold the programs of a generation.
-pub fn programs(plan: &InstalledProgram, header: &Header) -> impl Iterator<Item = (Name, Name)> {
+pub fn programs(plan: &InstalledProgram, header: &Header) -> impl Iterator<Item = (EdgeName, ValueId)> {
     let stored = [Some(&header.program), header.full.as_ref()];
     program_edges(plan).into_iter().zip(stored.into_iter().flatten().map(|stored| stored.id.clone()))
 }
 
 /// What the edges are called that hold the program that is run, and all that was asked for.
-pub fn program_edges(plan: &InstalledProgram) -> [Name; 2] {
-    [b"program".as_slice(), b"full"].map(|what| Name::join(&[plan.keys.rows.id(), what]))
+pub fn program_edges(plan: &InstalledProgram) -> [EdgeName; 2] {
+    [b"program".as_slice(), b"full"].map(|what| EdgeName::Root(Name::join(&[plan.keys.rows.id(), what])))
 }
 
 /// The port that stands for the sealed record.
@@ -134,19 +135,19 @@ pub fn fold<'a>(
     for (port, (_, outcome)) in finished.outputs.iter().enumerate() {
         let port = port as u16;
         if let Some(stored) = super::draft::stored(outcome) {
-            draft.edges.push(Edge::Lease(plan.keys.result_edge(port), stored.clone(), *history_until));
+            draft.changes.push(ValueChange::lease(plan.keys.result_edge(port), stored.clone(), *history_until));
         }
     }
     if let Some(sealed) = &finished.sealed {
-        draft.edges.push(Edge::Lease(plan.keys.result_edge(SEALED), sealed.id.clone(), *history_until));
+        draft.changes.push(ValueChange::lease(plan.keys.result_edge(SEALED), sealed.id.clone(), *history_until));
     }
     for (name, stored) in programs(plan, &finished.header) {
-        draft.edges.push(Edge::Clear(name, stored));
+        draft.changes.push(ValueChange::clear(name, stored));
     }
     // What it did can be asked for as long as what it gave, and is compared with as long as that is kept.
     let program_until = keep_until.map_or(*history_until, |until| until.max(*history_until));
     let program = finished.header.full.as_ref().unwrap_or(&finished.header.program);
-    draft.edges.push(Edge::Lease(plan.keys.result_edge(PROGRAM), program.id.clone(), program_until));
+    draft.changes.push(ValueChange::lease(plan.keys.result_edge(PROGRAM), program.id.clone(), program_until));
     let key = &finished.header.key;
     draft.batch.delete_group(plan.keys.rows.clone()).delete_group(plan.keys.home.clone());
     draft.batch.put(keys::heads().key(key), rows::write(&Head::Finished(Box::new(finished.clone()))));
@@ -171,7 +172,7 @@ pub fn vanish<'a>(
     let mut draft = taken.leaving(plan, state);
     draft.drop_frame(FrameId::ROOT, frame);
     for (name, stored) in programs(plan, header) {
-        draft.edges.push(Edge::Clear(name, stored));
+        draft.changes.push(ValueChange::clear(name, stored));
     }
     draft.batch.delete_group(plan.keys.rows.clone()).delete_group(plan.keys.home.clone());
     draft.batch.delete(keys::heads().key(&header.key));
@@ -403,7 +404,7 @@ fn release_elements(plan: &InstalledProgram, draft: &mut Draft<'_>, key: &Key, f
     let id = FrameId::from_bytes(&key.name.as_bytes()[1..]);
     if let (rows::Shape::Each(_), Some(id)) = (frame.shape, id) {
         for port in 0..plan.program.blocks[frame.block as usize].outputs.len() {
-            draft.edges.push(Edge::Release(plan.keys.elements(id, port as u16)));
+            draft.changes.push(ValueChange::Release { prefix: plan.keys.elements(id, port as u16) });
         }
     }
 }

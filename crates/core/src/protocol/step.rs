@@ -7,13 +7,15 @@ use super::{
     rows::{self, Elements, Frame, Held, Parked, Phase, ReadyStep, Received, Shape, State, Undo, Why},
 };
 use crate::{
+    digest::Digest,
     fence::Fence,
     key::{Group, Key, Name},
     limits,
     model::program::{self, BlockIndex, Node, PortIndex},
-    payload::{Digest, Outcome},
+    payload::Outcome,
     row::Row,
     seams,
+    value::{EdgeName, ValueChange},
 };
 use std::sync::Arc;
 
@@ -351,8 +353,7 @@ pub fn keep(plan: &InstalledProgram, draft: &mut Draft<'_>, memo: &Digest, outpu
     let key = plan.keys.memo(memo);
     for (port, outcome) in outputs.iter().enumerate() {
         if let Some(stored) = stored(outcome) {
-            let edge = super::draft::Edge::Set(memo_edge(plan, memo, port as u16), stored.clone());
-            draft.edges.push(edge);
+            draft.changes.push(ValueChange::set(memo_edge(plan, memo, port as u16), stored.clone()));
         }
     }
     draft.batch.require_absent(key.clone());
@@ -360,6 +361,6 @@ pub fn keep(plan: &InstalledProgram, draft: &mut Draft<'_>, memo: &Digest, outpu
 }
 
 /// What the edge is called that holds an output of a memo.
-pub fn memo_edge(plan: &InstalledProgram, memo: &Digest, port: u16) -> Name {
+pub fn memo_edge(plan: &InstalledProgram, memo: &Digest, port: u16) -> EdgeName {
     plan.keys.kept_edge(plan.keys.memo(memo).name.as_bytes(), port)
 }

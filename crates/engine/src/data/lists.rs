@@ -1,6 +1,5 @@
 //! Lists in the store: gathered under a prefix, all in one value, or in pages that a value above them refers to.
 
-use super::id;
 use crate::{Error, shared::lock};
 use bytes::Bytes;
 use futures_util::future::BoxFuture;
@@ -10,7 +9,7 @@ use onceflow_core::{
     payload::{Outcome, Payload, Stored},
     protocol::rows,
 };
-use onceflow_store::values::{Content, Element, Value, ValueId, Values, Weave};
+use onceflow_store::values::{Content, Element, Value, ValueId, Values};
 use std::{
     collections::VecDeque,
     ops::Range,
@@ -54,7 +53,7 @@ impl Page {
     }
 
     /// What it refers to, and its bytes.
-    pub(super) fn content(&self) -> (Vec<Name>, Vec<u8>) {
+    pub(super) fn content(&self) -> (Vec<ValueId>, Vec<u8>) {
         let refs = self.elements.iter().flatten().filter_map(Payload::stored).map(|stored| stored.id.clone());
         (refs.collect(), rows::write(&self.elements).to_vec())
     }
@@ -116,7 +115,7 @@ impl Pages {
 /// Lists that were read whole, so that an each that opens its elements chunk by chunk reads its list once. They are
 /// immutable; a few of them are remembered.
 #[derive(Default)]
-pub(crate) struct Lists(Mutex<VecDeque<(Name, Whole)>>);
+pub(crate) struct Lists(Mutex<VecDeque<(ValueId, Whole)>>);
 
 type Whole = Arc<Vec<Option<Payload>>>;
 
@@ -136,7 +135,7 @@ impl Lists {
         let whole = match known {
             Some(whole) => whole,
             None => {
-                let whole = match whole(values, &id(&stored.id)).await? {
+                let whole = match whole(values, &stored.id).await? {
                     Found::Gathered(prefix) => return gathered(values, &prefix, range).await,
                     Found::Elements(whole) => Arc::new(whole),
                 };
@@ -160,7 +159,7 @@ fn slice(elements: &[Option<Payload>], range: Range<u32>) -> Result<Vec<Outcome>
 pub(crate) async fn elements(values: &Values, list: &Payload, range: Range<u32>) -> Result<Vec<Outcome>, Error> {
     match list {
         Payload::List(elements) => slice(elements, range),
-        Payload::StoredList(stored) => match whole(values, &id(&stored.id)).await? {
+        Payload::StoredList(stored) => match whole(values, &stored.id).await? {
             Found::Gathered(prefix) => gathered(values, &prefix, range).await,
             Found::Elements(whole) => slice(&whole, range),
         },
@@ -219,26 +218,13 @@ pub(crate) async fn gathered(values: &Values, prefix: &Name, range: Range<u32>) 
 
 async fn element_outcome(values: &Values, element: Element) -> Result<Outcome, Error> {
     let outcome = match element {
+        Element::Described { bytes, .. } => rows::read(&bytes),
         Element::Inline(bytes) => rows::read(&bytes),
-        // An element that is stored has a small value in front that says what it is.
+        // A stored element is a small value that describes it and refers to it.
         Element::Ref(front) => match values.get(&front).await?.content {
             Content::Inline(bytes) => rows::read(&bytes),
             Content::Gathered { .. } | Content::Object { .. } | Content::Source(_) => None,
         },
     };
     outcome.ok_or_else(|| Error::damaged("an element of a list"))
-}
-
-/// An element as it is put under its list's prefix.
-pub(crate) fn element(values: &Values, outcome: &Outcome, weaves: &mut Vec<Weave>) -> Element {
-    let bytes = rows::write(outcome);
-    match onceflow_core::protocol::draft::stored(outcome) {
-        None => Element::Inline(bytes),
-        Some(target) => {
-            let front = values.fresh_id();
-            let value = Value { refs: vec![id(target)], content: Content::Inline(bytes.to_vec()) };
-            weaves.push(Weave::Put { id: front.clone(), value });
-            Element::Ref(front)
-        }
-    }
 }

@@ -2,7 +2,6 @@
 //! machine, else a copy in a directory of the attempt's own.
 
 use super::{
-    id,
     lists::elements,
     small::{InUse, SmallFiles},
 };
@@ -140,7 +139,7 @@ pub(crate) fn load<'a>(
     Box::pin(async move {
         Ok(match payload {
             Payload::Inline(bytes) => Data::Bytes(Bytes::copy_from_slice(bytes)),
-            Payload::Stored(stored) => Data::Bytes(values.read_all(&id(&stored.id)).await?),
+            Payload::Stored(stored) => Data::Bytes(values.read_all(&stored.id).await?),
             Payload::File { name, content } => Data::File(file(values, name, content, scratch).await?),
             Payload::List(elements) => {
                 let mut list = Vec::with_capacity(elements.len());
@@ -187,7 +186,7 @@ async fn file(values: &Values, name: &str, content: &Stored, scratch: Option<&Sc
         return Ok(FileData { known, ..FileData::new(name, PathBuf::new()) });
     }
     check_name(name)?;
-    let value = id(&content.id);
+    let value = &content.id;
     if value.is_source()
         && scratch.for_sources != ForSources::Copied
         && let Some(file) = source(values, name, content, scratch).await?
@@ -197,13 +196,13 @@ async fn file(values: &Values, name: &str, content: &Stored, scratch: Option<&Sc
     // What leaves the engine is a file of its own.
     let Some(small) = &scratch.small else {
         let path = scratch.path(name);
-        if !scratch.links || !values.link(&value, &path).await? {
-            values.export(&value, &path, false).await?;
+        if !scratch.links || !values.link(value, &path).await? {
+            values.export(value, &path, false).await?;
         }
         return Ok(FileData::new(name, path));
     };
     // What a task reads is the object itself, if that is a file here.
-    let path = if let Some(local) = values.local_path(&value).await? {
+    let path = if let Some(local) = values.local_path(value).await? {
         local
     } else if content.len <= INLINE_FILE_BYTES_MAX {
         let (path, in_use) = small.file(values, content).await?;
@@ -212,7 +211,7 @@ async fn file(values: &Values, name: &str, content: &Stored, scratch: Option<&Sc
     } else {
         small.hold_lock()?;
         let path = scratch.path(name);
-        values.export(&value, &path, true).await?;
+        values.export(value, &path, true).await?;
         path
     };
     lock(&scratch.given).insert(path.clone(), content.clone());
@@ -221,9 +220,9 @@ async fn file(values: &Values, name: &str, content: &Stored, scratch: Option<&Sc
 
 /// A file of the user's, by its own path.
 async fn source(values: &Values, name: &str, content: &Stored, scratch: &Scratch) -> Result<Option<FileData>, Error> {
-    let value = id(&content.id);
+    let value = &content.id;
     let path = match scratch.for_sources {
-        ForSources::Checked => match values.open_source(&value).await? {
+        ForSources::Checked => match values.open_source(value).await? {
             Some(source) => {
                 let path = source.path.clone();
                 lock(&scratch.sources).push(source);
@@ -231,7 +230,7 @@ async fn source(values: &Values, name: &str, content: &Stored, scratch: &Scratch
             }
             None => return Ok(None),
         },
-        ForSources::Unchecked | ForSources::Copied => match values.source_path(&value).await? {
+        ForSources::Unchecked | ForSources::Copied => match values.source_path(value).await? {
             Some(path) => path,
             None => return Ok(None),
         },

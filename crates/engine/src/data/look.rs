@@ -6,11 +6,14 @@ use crate::{
     task::{Data, FileData, KnownContent},
 };
 use onceflow_core::{
-    Name,
+    Digest, ValueId,
     limits::INLINE_BYTES_MAX,
-    payload::{Digest, Outcome, Payload, Stored},
+    payload::{Outcome, Payload, Stored},
 };
-use onceflow_store::{blobs::content::digest_of, values::SourceFile};
+use onceflow_store::{
+    blobs::content::digest_of,
+    values::{SourceFile, source::load_file},
+};
 
 /// Data that was looked at.
 #[derive(Clone, Debug)]
@@ -27,14 +30,14 @@ pub(crate) async fn look(mut data: Data) -> Result<Looked, Error> {
     unknown(&mut data, &mut files);
     for file in files {
         if file.by_reference {
-            let found = SourceFile::load(&file.path).await.map_err(|error| unreadable(file, &error))?;
+            let found = load_file(&file.path).await.map_err(|error| unreadable(file, &error))?;
             file.known = Some(KnownContent { digest: found.digest, len: found.stat.len });
             file.facts = Some((found.stat, found.is_settled));
             continue;
         }
         let found = digest_of(&file.path).await;
         let found = found.map_err(|error| unreadable(file, &error))?;
-        file.known = Some(KnownContent { digest: found.digest.to_bytes(), len: found.len });
+        file.known = Some(KnownContent { digest: found.digest, len: found.len });
     }
     let outcome = Outcome::of(payload(&data));
     Ok(Looked { data, outcome })
@@ -79,11 +82,11 @@ fn is_known(data: &Data) -> bool {
 }
 
 fn payload(data: &Data) -> Option<Payload> {
-    let unnamed = |digest, len| Stored { id: Name::default(), digest, len };
+    let unnamed = |digest, len| Stored { id: ValueId::default(), digest, len };
     Some(match data {
         Data::None => return None,
         Data::Bytes(bytes) if bytes.len() <= INLINE_BYTES_MAX => Payload::inline(bytes),
-        Data::Bytes(bytes) => Payload::Stored(unnamed(*blake3::hash(bytes).as_bytes(), bytes.len() as u64)),
+        Data::Bytes(bytes) => Payload::Stored(unnamed(Digest::of(bytes), bytes.len() as u64)),
         Data::File(FileData { name, known, .. }) => {
             let known = known.expect("all files were looked at");
             Payload::File { name: name.clone(), content: unnamed(known.digest, known.len) }

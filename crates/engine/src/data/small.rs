@@ -3,7 +3,7 @@
 //! else about it.
 
 use crate::{Error, shared::lock};
-use onceflow_core::payload::{Digest, Stored};
+use onceflow_core::{Digest, payload::Stored};
 use onceflow_store::{alive::Alive, values::Values};
 use std::{
     collections::BTreeMap,
@@ -68,14 +68,14 @@ impl SmallFiles {
 
     /// Where a small value is as a file, read-only, while the second is kept.
     pub(super) async fn file(&self, values: &Values, content: &Stored) -> Result<(PathBuf, InUse), Error> {
-        let path = self.directory.join(blake3::Hash::from_bytes(content.digest).to_hex().as_str());
+        let path = self.directory.join(content.digest.to_string());
         if let Some(in_use) = self.known(&content.digest, &path) {
             return Ok((path, in_use));
         }
         self.hold_lock()?;
         let made = self.directory.join(format!(".{}", self.tries.fetch_add(1, Relaxed)));
         // In one go: a fan-in has thousands of them, and to go to another thread for each step of it takes far longer.
-        let bytes = values.read_all(&super::id(&content.id)).await?;
+        let bytes = values.read_all(&content.id).await?;
         write(&made, &bytes).map_err(|error| Error::Scratch(format!("{}: {error}", made.display())))?;
         // Under the lock, so that nobody forgets it before it is remembered.
         let mut files = lock(&self.files);
@@ -118,7 +118,7 @@ impl SmallFiles {
         files.retain(|digest, in_use| {
             let keep = Arc::strong_count(in_use) > 1;
             if !keep {
-                remove(&self.directory.join(blake3::Hash::from_bytes(*digest).to_hex().as_str()));
+                remove(&self.directory.join(digest.to_string()));
             }
             keep
         });

@@ -2,10 +2,8 @@
 //! that is put ahead of it, and held until then.
 
 use super::{
-    id,
     lists::{Page, Pages},
     look::unreadable,
-    stored,
 };
 use crate::{
     Error,
@@ -19,8 +17,8 @@ use onceflow_core::{
     payload::{Outcome, Payload, Stored, digest_of, list_digest},
 };
 use onceflow_store::{
-    blobs::{self, Digest},
-    values::{self, Hold, Value, ValueId, Values, Weave},
+    blobs,
+    values::{self, Hold, Value, ValueChange, ValueId, Values},
 };
 use std::{
     collections::BTreeMap,
@@ -46,7 +44,7 @@ const RIDING_BYTES_MAX: usize = 1 << 20;
 pub(crate) struct Storing<'a> {
     values: &'a Values,
     files: Files,
-    riding: Vec<Weave>,
+    riding: Vec<ValueChange>,
     ops: usize,
     bytes: usize,
     ahead: Hold,
@@ -72,7 +70,7 @@ impl<'a> Storing<'a> {
         }
     }
 
-    async fn put_bytes(&self, bytes: Bytes) -> Result<(Weave, ValueId, values::Digest, u64), Error> {
+    async fn put_bytes(&self, bytes: Bytes) -> Result<(ValueChange, Stored), Error> {
         loop {
             match self.values.put_bytes(bytes.clone()).await {
                 Ok(put) => return Ok(put),
@@ -81,7 +79,7 @@ impl<'a> Storing<'a> {
         }
     }
 
-    async fn take_file(&self, path: &Path) -> Result<(Weave, ValueId, values::Digest, u64), Error> {
+    async fn take_file(&self, path: &Path) -> Result<(ValueChange, Stored), Error> {
         loop {
             match self.values.take_file(path).await {
                 Ok(put) => return Ok(put),
@@ -96,10 +94,10 @@ impl<'a> Storing<'a> {
     }
 
     /// What puts everything that was stored, and lets go what was put ahead: for the batch that it is for.
-    pub(crate) fn weaves(self) -> Vec<Weave> {
-        let mut weaves = self.riding;
-        weaves.extend(self.ahead.let_go());
-        weaves
+    pub(crate) fn changes(self) -> Vec<ValueChange> {
+        let mut changes = self.riding;
+        changes.extend(self.ahead.release());
+        changes
     }
 
     fn payload(&mut self, data: Data) -> BoxFuture<'_, Result<Option<Payload>, Error>> {
@@ -108,9 +106,9 @@ impl<'a> Storing<'a> {
                 Data::None => return Ok(None),
                 Data::Bytes(bytes) if bytes.len() <= INLINE_BYTES_MAX => Payload::inline(&bytes),
                 Data::Bytes(bytes) => {
-                    let (weave, id, digest, len) = self.put_bytes(bytes).await?;
-                    self.push(weave).await?;
-                    Payload::Stored(stored(&id, digest, len))
+                    let (change, stored) = self.put_bytes(bytes).await?;
+                    self.push(change).await?;
+                    Payload::Stored(stored)
                 }
                 Data::File(file) => Payload::File { name: file.name.clone(), content: self.file(&file).await? },
                 Data::List(elements) => self.list(elements).await?,
@@ -129,22 +127,21 @@ impl<'a> Storing<'a> {
                 None => self.copy(file).await?,
             },
         };
-        let (weave, id, digest, len) = put;
-        let content = stored(&id, digest, len);
-        self.push(weave).await?;
+        let (change, content) = put;
+        self.push(change).await?;
         if let Files::Taken(taken) = &mut self.files {
             taken.insert(file.path.clone(), content.clone());
         }
         Ok(content)
     }
 
-    async fn copy(&self, file: &FileData) -> Result<(Weave, ValueId, values::Digest, u64), Error> {
-        let known = file.known.map(|known| blobs::Stored { digest: Digest::from_bytes(known.digest), len: known.len });
+    async fn copy(&self, file: &FileData) -> Result<(ValueChange, Stored), Error> {
+        let known = file.known.map(|known| blobs::ContentInfo { digest: known.digest, len: known.len });
         let copied = match self.values.copy_file(&file.path, known).await {
             Err(values::Error::Blobs(blobs::Error::Content { why, .. })) => return Err(unreadable(file, &why)),
             copied => copied?,
         };
-        if file.known.is_some_and(|known| known.digest != copied.2) {
+        if file.known.is_some_and(|known| known.digest != copied.1.digest) {
             return Err(Error::Inputs(format!("file {} changed while it was read", file.path.display())));
         }
         Ok(copied)
@@ -172,17 +169,16 @@ impl<'a> Storing<'a> {
             let id = self.put(above).await?;
             pages.put_above(at, id);
         }
-        Ok(Payload::StoredList(stored(pages.top(), digest, len)))
+        Ok(Payload::StoredList(Stored { id: pages.top().clone(), digest, len }))
     }
 
     async fn put_page(&mut self, pages: &mut Pages, page: Page) -> Result<(), Error> {
         let (refs, bytes) = page.content();
         let id = if refs.is_empty() {
-            let (weave, id, ..) = self.put_bytes(bytes.into()).await?;
-            self.push(weave).await?;
-            id
+            let (change, stored) = self.put_bytes(bytes.into()).await?;
+            self.push(change).await?;
+            stored.id
         } else {
-            let refs = refs.iter().map(id).collect();
             self.put(Value { refs, content: values::Content::Inline(bytes) }).await?
         };
         pages.push(id);
@@ -191,17 +187,17 @@ impl<'a> Storing<'a> {
 
     async fn put(&mut self, value: Value) -> Result<ValueId, Error> {
         let id = self.values.fresh_id();
-        self.push(Weave::Put { id: id.clone(), value }).await?;
+        self.push(ValueChange::Put { id: id.clone(), value }).await?;
         Ok(id)
     }
 
     /// One more change for the batch; what has gathered is put ahead of it when that is too much.
-    async fn push(&mut self, weave: Weave) -> Result<(), Error> {
-        self.ops += weave.ops();
-        if let Weave::Put { value, .. } = &weave {
+    async fn push(&mut self, change: ValueChange) -> Result<(), Error> {
+        self.ops += change.ops();
+        if let ValueChange::Put { value, .. } = &change {
             self.bytes += value.content.as_inline().map_or(0, <[u8]>::len);
         }
-        self.riding.push(weave);
+        self.riding.push(change);
         if self.ops > RIDING_OPS_MAX || self.bytes > RIDING_BYTES_MAX {
             (self.ops, self.bytes) = (0, 0);
             while let Err(error) = self.values.put_ahead(&mut self.ahead, &mut self.riding).await {

@@ -1,6 +1,6 @@
 //! Whether data is still in the store as it was put there: what a plan believes to be there is looked at before it is reused.
 
-use super::{id, lists::elements};
+use super::lists::elements;
 use crate::Error;
 use onceflow_core::payload::{Outcome, Payload};
 use onceflow_store::values::{ValueId, Values};
@@ -19,7 +19,7 @@ pub(crate) async fn broken(values: &Values, outcome: &Outcome) -> Result<Vec<Val
         let len = u32::try_from(stored.len).unwrap_or(u32::MAX).min(ELEMENTS_MAX);
         match elements(values, &list, 0..len).await {
             Ok(found) => found.iter().for_each(|element| collect(element.value(), &mut ids, &mut lists)),
-            Err(error) if error.is_damage() => unreadable.push(id(&stored.id)),
+            Err(error) if error.is_damage() => unreadable.push(stored.id.clone()),
             Err(error) => return Err(error),
         }
     }
@@ -34,7 +34,7 @@ fn collect(payload: Option<&Payload>, ids: &mut Vec<ValueId>, lists: &mut Vec<Pa
         // What was only looked at is not stored yet, and has no name.
         Some(Payload::Stored(stored) | Payload::File { content: stored, .. } | Payload::StoredList(stored))
             if stored.id.as_bytes().is_empty() => {}
-        Some(Payload::Stored(stored) | Payload::File { content: stored, .. }) => ids.push(id(&stored.id)),
+        Some(Payload::Stored(stored) | Payload::File { content: stored, .. }) => ids.push(stored.id.clone()),
         Some(list @ Payload::StoredList(_)) => lists.push(list.clone()),
         Some(Payload::List(elements)) => elements.iter().for_each(|element| collect(element.as_ref(), ids, lists)),
     }

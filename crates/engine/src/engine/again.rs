@@ -9,8 +9,9 @@ use crate::{
 };
 use futures_util::future::BoxFuture;
 use onceflow_core::{
+    Digest,
     model::{Port, program::NodeOp, task::DONE},
-    payload::{Digest, Outcome},
+    payload::Outcome,
     protocol::{
         ids::{FrameId, StepId},
         keys,

@@ -1,7 +1,7 @@
 //! What remains of runs goes when its time has come: the row of a finished one when the history ends, kept values when
 //! `keep` does; and all of one that failed, and that nobody tried again, when its history ends.
 
-use crate::{Error, data, shared::Shared};
+use crate::{Error, shared::Shared};
 use futures_util::future::select;
 use onceflow_core::{
     Batch, Name, Row, Timestamp,
@@ -14,10 +14,7 @@ use onceflow_core::{
         run::{self, Due},
     },
 };
-use onceflow_store::{
-    records::Scan,
-    values::{EdgeName, Weave},
-};
+use onceflow_store::{records::Scan, values::ValueChange};
 use std::sync::Arc;
 
 /// Longest sleep between two looks: another process may have finished a run.
@@ -150,7 +147,7 @@ impl Shared {
     /// Removes some of what a run kept, with what it holds.
     pub(super) async fn remove_kept(&self, keys: &Keys, rows: &[(Name, Row)]) -> Result<(), Error> {
         let mut batch = Batch::new(self.shard());
-        let mut weaves = Vec::new();
+        let mut changes = Vec::new();
         for (name, row) in rows {
             let key = keys.kept.key(name);
             batch.require_present(key.clone()).delete(key);
@@ -158,16 +155,16 @@ impl Shared {
             for (port, outcome) in memo.iter().flat_map(|memo| memo.outputs.iter().enumerate()) {
                 if let Some(stored) = stored(outcome) {
                     let edge = keys.kept_edge(name.as_bytes(), port as u16);
-                    weaves.push(Weave::Clear { edge: EdgeName::root(edge), from: data::id(stored), deadline: None });
+                    changes.push(ValueChange::clear(edge, stored.clone()));
                 }
             }
-            if batch.ops.len() + 3 * weaves.len() > onceflow_core::limits::REMOVE_OPS_MAX {
+            if batch.ops.len() + 3 * changes.len() > onceflow_core::limits::REMOVE_OPS_MAX {
                 break;
             }
         }
-        self.values.weave(&mut batch, &weaves).await?;
+        self.values.add_changes(&mut batch, &changes).await?;
         if let onceflow_store::CommitResult::Applied(committed) = self.records.commit(batch).await? {
-            self.values.noticed(&committed);
+            self.values.notify_committed(&committed);
         }
         Ok(())
     }

@@ -9,13 +9,12 @@ use super::{
     known::{KnownValues, PreviousPlan, given_out, still_right},
     replan::PlannedRun,
 };
-use crate::{Error, Handle, data, task::Data};
+use crate::{Error, Handle, task::Data};
 use futures_util::future::BoxFuture;
 use onceflow_core::{
-    Batch,
+    Batch, Digest,
     limits::REMOVE_ROWS_MAX,
     model::{Library, Program, TaskSpec},
-    payload::Digest,
     plan::Explanation,
     protocol::{
         draft::stored,
@@ -25,11 +24,7 @@ use onceflow_core::{
         run::Due,
     },
 };
-use onceflow_store::{
-    CommitResult,
-    records::Scan,
-    values::{EdgeName, Weave},
-};
+use onceflow_store::{CommitResult, records::Scan, values::ValueChange};
 use std::sync::{Arc, Mutex};
 
 /// How long what was copied for a new run outlives one who was killed before that began.
@@ -198,23 +193,23 @@ impl Engine {
             after = Some(last.clone());
             for (name, row) in &page.rows {
                 let memo: Memo = rows::read(row).ok_or_else(|| Error::damaged("what a step gave before"))?;
-                let mut weaves = Vec::new();
+                let mut changes = Vec::new();
                 for (port, stored) in (0_u16..).zip(&memo.outputs).filter_map(|(port, out)| Some((port, stored(out)?)))
                 {
                     let edge = new.kept_edge(name.as_bytes(), port);
-                    weaves.push(Weave::Set { edge: EdgeName::root(edge), to: data::id(stored), deadline: None });
+                    changes.push(ValueChange::set(edge, stored.clone()));
                 }
                 let mut batch = Batch::new(shared.shard());
                 batch.require_equals(old.kept.key(name), row.clone()).require_absent(new.kept.key(name));
                 batch.put(new.kept.key(name), row.clone());
                 // One that went meanwhile is computed again.
-                match shared.values.weave(&mut batch, &weaves).await {
+                match shared.values.add_changes(&mut batch, &changes).await {
                     Ok(()) => {}
                     Err(onceflow_store::values::Error::Missing { .. }) => continue,
                     Err(error) => return Err(error.into()),
                 }
                 if let CommitResult::Applied(committed) = shared.records.commit(batch).await? {
-                    shared.values.noticed(&committed);
+                    shared.values.notify_committed(&committed);
                 }
             }
         }

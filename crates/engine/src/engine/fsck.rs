@@ -11,10 +11,10 @@
 //! | claims and deadlines | the step is taken again |
 
 use super::Engine;
-use crate::{Error, data, perform::noted::Noted, shared::Shared};
+use crate::{Error, perform::noted::Noted, shared::Shared};
 use futures_util::future::BoxFuture;
 use onceflow_core::{
-    Group, Inbox, Name, Row,
+    EdgeName, Group, Inbox, Name, Row,
     model::wiring::Consumer,
     payload::Outcome,
     protocol::{
@@ -147,7 +147,7 @@ impl<'a> Reading<'a> {
         }
         let keys = Keys::new(finished.run, finished.generation);
         for (port, (name, outcome)) in (0..).zip(&finished.outputs) {
-            if stored(outcome).is_some() && !self.edges.contains(&keys.result_edge(port)) {
+            if stored(outcome).is_some() && !self.edges.contains(keys.result_edge(port).name()) {
                 self.tell(format!("output `{name}` of run `{key}` is held by nothing"));
             }
         }
@@ -176,14 +176,15 @@ impl<'a> Reading<'a> {
     }
 
     /// A row holds this by an edge of this name, if it is a stored value.
-    fn holds(&mut self, key: &str, edge: Name, outcome: &Outcome) {
+    fn holds(&mut self, key: &str, edge: EdgeName, outcome: &Outcome) {
         if stored(outcome).is_none() {
             return;
         }
-        if !self.edges.contains(&edge) {
+        let edge = edge.name();
+        if !self.edges.contains(edge) {
             self.tell(format!("something that run `{key}` has is held by nothing: {edge:?}"));
         }
-        self.held.insert(edge);
+        self.held.insert(edge.clone());
     }
 
     /// Reports edges that hold a value for a row that is missing.
@@ -231,7 +232,7 @@ impl<'a> Reading<'a> {
         {
             self.tell(format!("run `{key}` failed, and stays for ever: that it is due is missing"));
         }
-        let program = match self.shared.values.read_all(&data::id(&header.program.id)).await {
+        let program = match self.shared.values.read_all(&header.program.id).await {
             Ok(bytes) => rows::read(&bytes),
             Err(error) if Error::from(error.clone()).is_damage() => None,
             Err(error) => return Err(error.into()),
@@ -243,7 +244,7 @@ impl<'a> Reading<'a> {
         };
         let plan = self.shared.plan(Keys::new(id, state.generation), Arc::new(program));
         for (edge, _) in run::programs(&plan, &header) {
-            self.held.insert(edge);
+            self.held.insert(edge.name().clone());
         }
         self.plan(key, &plan, state).await
     }
@@ -334,7 +335,7 @@ impl PlanRows {
     }
 
     /// The edges that these rows hold values by.
-    fn held(&self, keys: &Keys) -> Vec<(Name, Outcome)> {
+    fn held(&self, keys: &Keys) -> Vec<(EdgeName, Outcome)> {
         let mut found = Vec::new();
         for (id, frame) in &self.frames {
             for (port, held) in (0..).zip(&frame.inputs) {

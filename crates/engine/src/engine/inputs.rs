@@ -7,11 +7,12 @@ use crate::{
     task::Data,
 };
 use onceflow_core::{
+    Digest,
     model::{Port, Type},
-    payload::{Digest, Outcome},
+    payload::Outcome,
     protocol::{draft::stored, rows::Held},
 };
-use onceflow_store::values::{Values, Weave};
+use onceflow_store::values::{ValueChange, Values};
 
 /// Inputs that were looked at.
 #[derive(Clone, Debug)]
@@ -25,7 +26,7 @@ pub(super) struct Inputs {
 pub(super) struct Stored {
     pub(super) held: Vec<Held>,
     /// What puts those that are large.
-    pub(super) weaves: Vec<Weave>,
+    pub(super) changes: Vec<ValueChange>,
 }
 
 impl Inputs {
@@ -64,7 +65,7 @@ impl Inputs {
             }
             held.push(Held { owned: stored(&outcome).is_some(), outcome });
         }
-        Ok(Stored { held, weaves: storing.weaves() })
+        Ok(Stored { held, changes: storing.changes() })
     }
 
     /// A value that a plan reads: itself, or, if it is an input that was only looked at, that input as it is stored.

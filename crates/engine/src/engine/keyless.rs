@@ -18,7 +18,7 @@ use onceflow_core::{
         run::{self, PROGRAM, SEALED},
     },
 };
-use onceflow_store::values::{self, EdgeName, Weave};
+use onceflow_store::values::{self, ValueChange};
 use std::sync::Arc;
 
 /// Ends the history of a run when it is dropped.
@@ -123,13 +123,13 @@ impl Shared {
         let keys = Keys::new(finished.run, finished.generation);
         let outputs = (0..).zip(&finished.outputs).filter(|(_, (_, outcome))| stored(outcome).is_some());
         let ports = outputs.map(|(port, _)| port).chain(finished.sealed.as_ref().map(|_| SEALED)).chain([PROGRAM]);
-        let weaves: Vec<_> = ports.map(|port| Weave::Let { edge: EdgeName::root(keys.result_edge(port)) }).collect();
+        let changes: Vec<_> = ports.map(|port| ValueChange::ReleaseHold { edge: keys.result_edge(port) }).collect();
         let head = keys::heads().key(key);
         let until = finished.ended.plus_ms(finished.header.history_ms);
         let mut batch = Batch::new(self.shard());
         batch.require_equals(head.clone(), row).delete(head).delete(keys::due(until, b'h', finished.run, key));
         batch.delete_group(keys::logs(finished.run)).delete_group(keys::reasons(finished.run));
-        match self.values.weave(&mut batch, &weaves).await {
+        match self.values.add_changes(&mut batch, &changes).await {
             // Its time has come anyway: whoever removes what is due is at it.
             Err(values::Error::LeaseLost { .. }) => return Ok(true),
             woven => woven?,
@@ -137,7 +137,7 @@ impl Shared {
         let onceflow_store::CommitResult::Applied(committed) = self.records.commit(batch).await? else {
             return Ok(false);
         };
-        self.values.noticed(&committed);
+        self.values.notify_committed(&committed);
         Ok(true)
     }
 

@@ -9,13 +9,13 @@ use crate::{
     shared::{Run, Shared},
 };
 use onceflow_core::{
-    Group, Inbox, Key,
+    Digest, Group, Inbox, Key,
     limits::SCAN_ROWS_MAX,
     model::{
         Block, InstancePath, Program,
         program::{NodeIndex, NodeOp, PortIndex, ROOT, Source},
     },
-    payload::{Digest, Outcome},
+    payload::Outcome,
     plan::{
         Change, Explanation, KeyedBlock, ProvenanceKeys as Provenance, changes, separate_joined_eaches,
         validity::output_address,

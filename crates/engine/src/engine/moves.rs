@@ -5,7 +5,8 @@ use super::{CheckedStart, Engine, Start, inputs::Inputs};
 use crate::{Error, data, shared::Run, task::Data};
 use futures_util::future::BoxFuture;
 use onceflow_core::{
-    payload::{Digest, Outcome},
+    Digest,
+    payload::Outcome,
     plan::Explanation,
     protocol::{
         ids::FrameId,

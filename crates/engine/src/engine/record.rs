@@ -5,12 +5,12 @@ use super::{Engine, known::KnownValues, summary::RunStatus};
 use crate::{Error, Handle};
 use futures_util::future::BoxFuture;
 use onceflow_core::{
-    Name,
+    Digest, ValueId,
     model::{
         Block, InstancePath, Node, Port, Program, Type,
         program::{FusedSource, FusedTask, NodeOp, PortIndex, ROOT, Source},
     },
-    payload::{Digest, Outcome, Payload, Stored},
+    payload::{Outcome, Payload, Stored},
     protocol::{
         ids::RunId,
         keys::{self, Keys},
@@ -87,10 +87,10 @@ pub struct Record {
 
 /// Something of which only the digest is known.
 fn of_digest(digest: Digest) -> Outcome {
-    if digest == [0; 32] {
+    if digest == Digest::NONE {
         return Outcome::None;
     }
-    Outcome::Value(Payload::Stored(Stored { id: Name::default(), digest, len: 0 }))
+    Outcome::Value(Payload::Stored(Stored { id: ValueId::default(), digest, len: 0 }))
 }
 
 impl Engine {
@@ -137,7 +137,7 @@ impl Handle {
             let input = |port: PortIndex| {
                 let name = &root.inputs[usize::from(port)].port.name;
                 let digest =
-                    header.inputs.iter().find(|(input, _)| input == name).map_or([0; 32], |(_, digest)| *digest);
+                    header.inputs.iter().find(|(input, _)| input == name).map_or(Digest::NONE, |(_, digest)| *digest);
                 of_digest(digest)
             };
             let known = match header.keep_ms {
@@ -173,7 +173,7 @@ impl Scope<'_> {
     fn steps(&self, node: &Node, value: &dyn Fn(PortIndex) -> Option<Outcome>) -> Vec<StepRecord> {
         let program = self.program;
         let address = InstancePath::root().address(&node.path);
-        let hex = |digest: &Digest| digest.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
+        let hex = |digest: &Digest| digest.to_string();
         let body = |kind: &str, block: u32| (kind.to_owned(), hex(&program.blocks[block as usize].digest));
         let (kind, code) = match &node.op {
             NodeOp::Relay => return vec![],

@@ -19,7 +19,7 @@ use crate::{
     shared::{Run, Shared},
 };
 use onceflow_core::{
-    Key, Name,
+    Key,
     model::{
         Program,
         program::{NodeIndex, PortIndex, ROOT},
@@ -123,7 +123,7 @@ impl Shared {
     /// What a run was for: all of it, also what its plan did not need.
     pub(super) async fn before(&self, header: &Header) -> Result<Option<PreviousPlan>, Error> {
         let stored = header.full.as_ref().unwrap_or(&header.program);
-        let bytes = match self.values.read_all(&crate::data::id(&stored.id)).await {
+        let bytes = match self.values.read_all(&stored.id).await {
             Ok(bytes) => bytes,
             Err(onceflow_store::values::Error::Missing { .. }) => return Ok(None),
             Err(error) => return Err(error.into()),
@@ -234,8 +234,8 @@ impl Engine {
         let generation = Generation(frozen.generation.0 + 1);
         let plan = shared.plan(Keys::new(old.plan.keys.run, generation), planned.program.clone());
         let inputs = self.stored(asked).await?;
-        let mut weaves = inputs.weaves.clone();
-        let mut header = self.header(asked, &planned, &mut weaves).await?;
+        let mut changes = inputs.changes.clone();
+        let mut header = self.header(asked, &planned, &mut changes).await?;
         header.started = old.header.started;
         let frame = super::root_frame(asked, &inputs, planned.reused);
         let mut draft = Draft::new(&plan, frozen);
@@ -246,7 +246,7 @@ impl Engine {
         run::install(&plan, &mut draft, &header, &frame);
         draft.batch.ops.push(removal(&old.plan, &old.header));
         let _order = shared.events.order_if_wanted().await;
-        let Some(committed) = self.commit_beginning(asked, draft, &weaves).await? else { return Ok(None) };
+        let Some(committed) = self.commit_beginning(asked, draft, &changes).await? else { return Ok(None) };
         let run = shared.remember(plan, header, State { generation, phase: Phase::Running });
         shared.look.notify_one();
         let what = EventKind::DidStart { generation: generation.0 };
@@ -263,15 +263,15 @@ impl Engine {
         &self,
         asked: &CheckedStart,
         planned: &PlannedRun,
-        weaves: &mut Vec<onceflow_store::values::Weave>,
+        changes: &mut Vec<onceflow_store::values::ValueChange>,
     ) -> Result<Option<Stored>, Error> {
         if !planned.is_partial {
             return Ok(None);
         }
         let bytes = rows::bytes(&*asked.program);
-        let (weave, id, digest, len) = self.shared.values.put_bytes(bytes).await?;
-        weaves.push(weave);
-        Ok(Some(Stored { id: Name::new(id.as_bytes()), digest, len }))
+        let (change, stored) = self.shared.values.put_bytes(bytes).await?;
+        changes.push(change);
+        Ok(Some(stored))
     }
 }
 

@@ -115,7 +115,7 @@ impl Engine {
     pub(super) async fn done_by(&self, finished: &Finished) -> Result<Marks, Error> {
         let mut done: Marks = finished.header.done_before.iter().copied().collect();
         if let Some(sealed) = &finished.sealed {
-            let bytes = match self.shared.values.read_all(&crate::data::id(&sealed.id)).await {
+            let bytes = match self.shared.values.read_all(&sealed.id).await {
                 // Its history has just ended: nobody remembers it any more.
                 Err(onceflow_store::values::Error::Missing { .. }) => return Ok(done),
                 bytes => bytes?,

@@ -3,9 +3,8 @@
 use super::inputs;
 use crate::{Error, task::Data};
 use onceflow_core::{
-    limits,
+    Digest, limits,
     model::{Identity, Library},
-    payload::Digest,
     protocol::rows::Header,
 };
 use std::sync::Arc;

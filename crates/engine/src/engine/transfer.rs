@@ -13,7 +13,7 @@ mod import;
 pub use import::ImportOptions;
 
 use onceflow_core::{
-    payload::Digest,
+    Digest,
     protocol::rows::{Header, Status},
 };
 use serde::{Deserialize, Serialize};

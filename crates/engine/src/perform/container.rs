@@ -4,14 +4,13 @@
 use super::{Job, Work, failure};
 use crate::{Error, commit::StepCommit, data, events::EventKind, seams, worker::Slot};
 use onceflow_core::{
-    Name, limits,
+    Digest, Name, ValueChange, limits,
     model::{
         program::{NodeIndex, NodeOp, PortIndex, Program, ROOT, Source},
         wiring::Consumer,
     },
     payload::{Outcome, Payload, Stored, list_digest},
     protocol::{
-        draft::Edge,
         memo::memo_of,
         rows::{self, Elements, Held, Memo, Shape, State},
         step,
@@ -76,7 +75,7 @@ impl Work<'_> {
     }
 
     /// Commits what this step gave before, if that is kept, and still is when it commits.
-    pub(super) async fn reuse(&self, slot: &Slot, memo: Option<&[u8; 32]>) -> Result<Option<Option<Job>>, Error> {
+    pub(super) async fn reuse(&self, slot: &Slot, memo: Option<&Digest>) -> Result<Option<Option<Job>>, Error> {
         let Some(memo) = memo else { return Ok(None) };
         let plan = &self.run.plan;
         let kept = self.worker.shared.kept_if_intact(&plan.keys, plan.keys.memo(memo)).await?;
@@ -121,7 +120,7 @@ impl Work<'_> {
         body: u32,
         concurrency: Option<u32>,
         inputs: &[Held],
-        memo: Option<[u8; 32]>,
+        memo: Option<Digest>,
     ) -> Result<Option<Job>, Error> {
         let plan = &self.run.plan;
         let block = &plan.program.blocks[body as usize];
@@ -256,7 +255,12 @@ impl Work<'_> {
         self.close_with(slot, outputs, vec![]).await
     }
 
-    async fn close_with(&self, slot: &Slot, outputs: Vec<Outcome>, gathers: Vec<Edge>) -> Result<Option<Job>, Error> {
+    async fn close_with(
+        &self,
+        slot: &Slot,
+        outputs: Vec<Outcome>,
+        gathers: Vec<ValueChange>,
+    ) -> Result<Option<Job>, Error> {
         let plan = &self.run.plan;
         let (opener, _) = self.opened_by()?;
         let Some(outer) = self.worker.shared.frame(&self.run, opener.frame).await? else {
@@ -270,7 +274,7 @@ impl Work<'_> {
             };
             let decide = |state: State| {
                 let mut draft = step::close(plan, state, &self.taken, &outer, &outputs);
-                draft.edges.splice(0..0, gathers.iter().cloned());
+                draft.changes.splice(0..0, gathers.iter().cloned());
                 if let Some(memo) = memo {
                     step::keep(plan, &mut draft, memo, &outputs);
                 }
@@ -299,8 +303,8 @@ impl Work<'_> {
             let prefix = plan.keys.elements(self.taken.step.frame, port as u16);
             match self.gather(&prefix, elements, output.hidden).await? {
                 Gathered::List(digest) => {
-                    let id = Name::new(self.worker.shared.values.fresh_id().as_bytes());
-                    gathers.push(Edge::Gather { id: id.clone(), prefix, n: elements.n, digest });
+                    let id = self.worker.shared.values.fresh_id();
+                    gathers.push(ValueChange::gather(id.clone(), prefix, elements.n.into(), digest));
                     let stored = Stored { id, digest, len: u64::from(elements.n) };
                     outputs.push(Outcome::Value(Payload::StoredList(stored)));
                 }
@@ -310,7 +314,7 @@ impl Work<'_> {
         }
         if let Some(why) = failed {
             let prefix = |port| plan.keys.elements(self.taken.step.frame, port as u16);
-            let releases = (0..block.outputs.len()).map(|port| Edge::Release(prefix(port))).collect();
+            let releases = (0..block.outputs.len()).map(|port| ValueChange::Release { prefix: prefix(port) }).collect();
             return self.close_with(slot, step::failed_outputs(node, &why), releases).await;
         }
         if node.attempt {
@@ -349,7 +353,7 @@ impl Work<'_> {
     }
 
     /// What this step is computed from, if the run keeps what it computes.
-    pub(super) async fn memo(&self, inputs: &[Held]) -> Result<Option<[u8; 32]>, Error> {
+    pub(super) async fn memo(&self, inputs: &[Held]) -> Result<Option<Digest>, Error> {
         if self.run.header.keep_ms.is_none() {
             return Ok(None);
         }
@@ -358,7 +362,7 @@ impl Work<'_> {
     }
 
     /// What a step gave before that was computed from the same.
-    pub(super) async fn kept(&self, memo: Option<&[u8; 32]>) -> Result<Option<Vec<Outcome>>, Error> {
+    pub(super) async fn kept(&self, memo: Option<&Digest>) -> Result<Option<Vec<Outcome>>, Error> {
         let Some(memo) = memo else { return Ok(None) };
         let Some(row) = self.worker.shared.row(self.run.plan.keys.memo(memo)).await? else { return Ok(None) };
         let memo: Memo = rows::read(&row).ok_or_else(|| Error::damaged("what a step gave before"))?;
@@ -371,7 +375,7 @@ impl Work<'_> {
 }
 
 enum Gathered {
-    List([u8; 32]),
+    List(Digest),
     Nothing,
     Failed(Arc<str>),
 }

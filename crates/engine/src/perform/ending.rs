@@ -20,7 +20,7 @@ use onceflow_core::{
         run::{self, Ending, Fold},
     },
 };
-use onceflow_store::{records::Scan, values::Weave};
+use onceflow_store::{records::Scan, values::ValueChange};
 use std::sync::Arc;
 
 impl Work<'_> {
@@ -134,14 +134,14 @@ impl Work<'_> {
         &'a self,
         slot: &Slot,
         seen: State,
-        weaves: &[Weave],
+        changes: &[ValueChange],
         what: Option<EventKind>,
         decide: impl Fn(State) -> onceflow_core::protocol::draft::Draft<'a>,
     ) -> Result<StepCommit, Error> {
         let asked = self.worker.claim_next(slot);
         let shared = &self.worker.shared;
         let order = if what.is_some() { shared.events.order_if_wanted().await } else { None };
-        let committed = shared.commit_once(&self.taken, decide(seen), weaves, asked.as_ref()).await?;
+        let committed = shared.commit_once(&self.taken, decide(seen), changes, asked.as_ref()).await?;
         match &committed {
             StepCommit::Committed { position, .. } => {
                 if let (Some(what), true) = (what, order.is_some()) {
@@ -236,8 +236,8 @@ impl Work<'_> {
             Status::Failed { .. } => End::Undone,
             Status::Cancelled { .. } => End::Cancelled,
         };
-        let mut weaves: Vec<Weave> = Vec::new();
-        let sealed = self.seal(&status, &mut weaves).await?;
+        let mut changes: Vec<ValueChange> = Vec::new();
+        let sealed = self.seal(&status, &mut changes).await?;
         let header = self.run.header.clone();
         let fold = Fold {
             history_until: self.history_end(now),
@@ -266,7 +266,7 @@ impl Work<'_> {
         };
         // In the state it was decided in: a run that was cancelled meanwhile is settled again.
         let what = Some(EventKind::DidEnd { how });
-        let committed = self.commit_as_seen(slot, state, &weaves, what, decide).await?;
+        let committed = self.commit_as_seen(slot, state, &changes, what, decide).await?;
         let StepCommit::Committed { next, .. } = committed else { return Ok(None) };
         shared.forget(plan.keys.run);
         shared.progress(plan.keys.run).notify_waiters();
@@ -282,12 +282,12 @@ impl Work<'_> {
     }
 
     /// The sealed record of a run: what can be asked beside its result.
-    async fn seal(&self, status: &Status, weaves: &mut Vec<Weave>) -> Result<Stored, Error> {
+    async fn seal(&self, status: &Status, changes: &mut Vec<ValueChange>) -> Result<Stored, Error> {
         let once_only = crate::engine::summary::once_only_of(&self.worker.shared, &self.run).await?;
         let bytes = rows::write(&(&self.run.header, status, once_only));
-        let (weave, id, digest, len) = self.worker.shared.values.put_bytes(bytes.to_vec()).await?;
-        weaves.push(weave);
-        Ok(Stored { id: Name::new(id.as_bytes()), digest, len })
+        let (change, stored) = self.worker.shared.values.put_bytes(bytes.to_vec()).await?;
+        changes.push(change);
+        Ok(stored)
     }
 }
 

@@ -4,16 +4,15 @@ use super::{Job, Work, ending::failures};
 use crate::{
     Error,
     commit::StepCommit,
-    data,
     worker::{Slot, Worker},
 };
 use noted::{NOTED, Noted};
 use onceflow_core::{
-    Claimed, Row,
+    Claimed, Row, ValueChange,
     limits::REMOVE_ROWS_MAX,
     model::Program,
     protocol::{
-        draft::{Draft, Edge},
+        draft::Draft,
         ids::{FrameId, RunId, StepId},
         keys::Keys,
         rows::{self, Failed, ReadyStep, State},
@@ -153,7 +152,7 @@ impl Worker {
         let programs: Vec<_> =
             ready_step.inputs.iter().filter_map(|received| received.outcome.value()?.stored()).collect();
         let Some(program) = programs.first() else { return Err(Error::damaged("a plan without a program")) };
-        let program = shared.values.read_all(&data::id(&program.id)).await?;
+        let program = shared.values.read_all(&program.id).await?;
         let program: Program = rows::read(&program).ok_or_else(|| Error::damaged("the program of a plan"))?;
         let plan = shared.plan(Keys::new(run, ready_step.generation), Arc::new(program));
         loop {
@@ -180,7 +179,7 @@ impl Worker {
         draft.batch.require_equals(queue.claims().key(name), Row::new(job.fence.to_bytes()));
         draft.batch.delete(queue.key(name)).delete(queue.claims().key(name)).delete(queue.deadlines().key(name));
         for (name, stored) in run::program_edges(&plan).into_iter().zip(programs) {
-            draft.edges.push(Edge::Clear(name, stored.id.clone()));
+            draft.changes.push(ValueChange::clear(name, stored.id.clone()));
         }
         let _not_ours_if_refused = shared.commit_outside(draft, &[]).await?;
         Ok(None)

@@ -25,7 +25,7 @@ use body::Interrupted;
 pub(super) use body::{Started, blocking, overrun, panicked, walled};
 use futures_util::future::{Either, select};
 use onceflow_core::{
-    limits,
+    Digest, limits,
     model::{Effect, TaskSpec, program::NodeOp},
     payload::Outcome,
     protocol::{
@@ -208,7 +208,7 @@ impl Work<'_> {
         slot: &Slot,
         outputs: Vec<Data>,
         scratch: Option<&data::Scratch>,
-        memo: Option<[u8; 32]>,
+        memo: Option<Digest>,
         tx: Option<&Tx>,
     ) -> Result<StepCommit, Error> {
         let plan = &self.run.plan;
@@ -224,21 +224,21 @@ impl Work<'_> {
         if node.attempt {
             outcomes.push(Outcome::None);
         }
-        let weaves = storing.weaves();
+        let changes = storing.changes();
         let shape = self.taken.frame.shape;
         let now = match tx {
             Some(_) => self.worker.shared.records.now().await?,
             None => onceflow_core::Timestamp::ZERO,
         };
         loop {
-            let committed = match self.commit_stored(slot, (&outcomes, &weaves), memo.as_ref(), tx.zip(Some(now))).await
-            {
-                Ok(committed) => committed,
-                Err(error) => {
-                    patience.wait(error).await?;
-                    continue;
-                }
-            };
+            let committed =
+                match self.commit_stored(slot, (&outcomes, &changes), memo.as_ref(), tx.zip(Some(now))).await {
+                    Ok(committed) => committed,
+                    Err(error) => {
+                        patience.wait(error).await?;
+                        continue;
+                    }
+                };
             match committed {
                 StepCommit::Committed { .. } => {
                     self.worker.announcement.count_done(plan.keys.run);
@@ -248,7 +248,7 @@ impl Work<'_> {
                 StepCommit::Lost => {
                     self.was_taken().await?;
                     if self.spec().effect == Effect::AtMostOnce {
-                        self.late_truth(&outcomes, &weaves).await?;
+                        self.late_truth(&outcomes, &changes).await?;
                     }
                     return Ok(committed);
                 }
@@ -263,8 +263,8 @@ impl Work<'_> {
     async fn commit_stored(
         &self,
         slot: &Slot,
-        (outcomes, weaves): (&[Outcome], &[values::Weave]),
-        memo: Option<&[u8; 32]>,
+        (outcomes, changes): (&[Outcome], &[values::ValueChange]),
+        memo: Option<&Digest>,
         tx: Option<(&Tx, onceflow_core::Timestamp)>,
     ) -> Result<StepCommit, Error> {
         let plan = &self.run.plan;
@@ -283,7 +283,7 @@ impl Work<'_> {
             }
             draft
         };
-        self.commit(slot, weaves, Some(what), commit).await
+        self.commit(slot, changes, Some(what), commit).await
     }
 
     /// The step failed for good: somebody around it handles that, or it is put aside until the run is tried again.

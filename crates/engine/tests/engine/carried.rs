@@ -3,7 +3,7 @@
 
 use crate::support;
 
-use onceflow_core::{Name, protocol::rows};
+use onceflow_core::{ValueId, protocol::rows};
 use onceflow_engine::{Engine, Error, ExportedRun, Fork, HISTORY_MS, Handle, ImportOptions, Options, Report, Start};
 use onceflow_store::testing::fault::{Fault, FaultPlan, Faulty};
 use support::{Kit, flows, flows::*, proof::Proof, told};
@@ -187,7 +187,7 @@ async fn a_file_that_was_made_to_do_harm_is_refused_and_leaves_nothing() {
         ("a long key", |carried| carried.header.key = "k".repeat(257)),
         ("a key for terminals", |carried| carried.header.key = String::from("\u{1b}[2J")),
         ("a flow of two lines", |carried| carried.header.flow = String::from("a\nb")),
-        ("no id", |carried| carried.header.program.id = Name::new("")),
+        ("no id", |carried| carried.header.program.id = ValueId::default()),
         ("no next plan", |carried| carried.generation = u32::MAX),
     ];
     let (kit, here, ..) = done(flows::large, Some(HISTORY_MS)).await;

@@ -4,7 +4,7 @@
 mod by_reference;
 use crate::support;
 
-use onceflow_core::model::Type;
+use onceflow_core::{Digest, model::Type};
 use onceflow_engine::{
     Engine, Error, Options, Report, Start,
     task::{Data, Failure, FileData, KnownContent},
@@ -143,7 +143,7 @@ async fn an_input_that_is_not_what_it_is_said_to_be_is_refused_and_nothing_begin
         let place = place.path();
         let mut kit = Kit::default();
         let mut one = file(place, "one", &vec![1; len]);
-        one.known = Some(KnownContent { digest: [7; 32], len: len as u64 });
+        one.known = Some(KnownContent { digest: Digest::from_bytes([7; 32]), len: len as u64 });
         let begin = joining(&mut kit, place).input("xs", Data::List(vec![])).input("one", Data::File(one));
         let (store, engine) = open(place, &kit, true).await;
         let told = engine.start(begin).await.err().expect("it is not what it is said to be");
@@ -160,7 +160,7 @@ async fn what_is_known_of_a_file_is_not_read_again() {
     let mut kit = Kit::default();
     let content = vec![3; LARGE_BYTES];
     let mut one = file(place, "one", &content);
-    one.known = Some(KnownContent { digest: *blake3::hash(&content).as_bytes(), len: content.len() as u64 });
+    one.known = Some(KnownContent { digest: Digest::of(&content), len: content.len() as u64 });
     let begin = joining(&mut kit, place).input("xs", Data::List(vec![])).input("one", Data::File(one.clone()));
     let (store, engine) = open(place, &kit, true).await;
     let handle = engine.start(begin.clone()).await.unwrap();

@@ -239,7 +239,7 @@ async fn every_shape_is_done_by_two_workers_that_share_its_tasks() {
 
 #[tokio::test]
 async fn what_a_dead_worker_was_storing_goes_when_it_is_known_to_be_dead() {
-    use onceflow_store::{blobs::content::from_bytes, values::Weave};
+    use onceflow_store::blobs::content::from_bytes;
     let proof = Proof::new(&Kit::default());
     let values = proof.values(proof.memory.clone());
     let worker = Engine::new(proof.memory.clone(), values.clone(), proof.world.clone(), options("dies"));
@@ -247,7 +247,7 @@ async fn what_a_dead_worker_was_storing_goes_when_it_is_known_to_be_dead() {
     assert_eq!(hosts(&worker).await, ["dies"]);
     values.upload(from_bytes("an object")).await.unwrap();
     let (mut hold, upload) = (values.hold(), values.upload(from_bytes("another")).await.unwrap());
-    values.put_ahead(&mut hold, &mut vec![Weave::Blob(upload)]).await.unwrap();
+    values.put_ahead(&mut hold, &mut vec![upload.change()]).await.unwrap();
     worker.stop();
     proof.world.advance(2 * Options::default().lease_ms);
     let other = proof.engine_on(proof.memory.clone(), Options { works: false, ..Options::default() });

@@ -10,7 +10,10 @@ use crate::{
     source::{SourceFile, Text},
     syntax::{self, NodeBudget, fields::FieldReader, flow::FlowDecl},
 };
-use onceflow_core::model::{Library, Port};
+use onceflow_core::{
+    Digest,
+    model::{Library, Port},
+};
 use std::{
     collections::BTreeMap,
     fs,
@@ -143,7 +146,7 @@ fn declared(flow: &FlowDecl) -> Option<Vec<Port>> {
 }
 
 /// The text of a flow file, and its digest; otherwise what is wrong, and what may help.
-fn read(path: &Path) -> Result<(String, [u8; 32]), (String, String)> {
+fn read(path: &Path) -> Result<(String, Digest), (String, String)> {
     let shown = path.display();
     let failed = |error: &io::Error| match error.kind() {
         io::ErrorKind::NotFound => {
@@ -172,7 +175,7 @@ fn read(path: &Path) -> Result<(String, [u8; 32]), (String, String)> {
         };
         return Err((message, String::from("data belongs into inputs, not into the flow")));
     }
-    let digest = *blake3::hash(&bytes).as_bytes();
+    let digest = Digest::of(&bytes);
     let bytes = bytes.strip_prefix(b"\xef\xbb\xbf").map(<[u8]>::to_vec).unwrap_or(bytes);
     if bytes.contains(&0) {
         return Err((format!("{shown} is not text: it has a zero byte"), String::from("is it the flow file?")));

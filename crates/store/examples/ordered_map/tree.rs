@@ -147,6 +147,6 @@ impl Change<'_> {
     fn update(self, root: &EdgeName, old: Tree, new: Tree) -> Update {
         let puts = self.fresh.into_iter().fold(Update::new(), |update, (_, node)| node.put(update).1);
         let expect = old.map_or(Expect::Unset, Expect::Target);
-        puts.change(onceflow_store::values::EdgeChange { edge: root.clone(), to: new, expect, ttl_ms: None })
+        puts.change(onceflow_store::values::ValueChange::Move { edge: root.clone(), to: new, expect, ttl_ms: None })
     }
 }

@@ -1,7 +1,7 @@
 //! Streams of bytes: where they come from, how large their pieces are, and how they are checked on the way.
 
 use super::{
-    Blobs, Chunks, Content, Error, Hashing, ObjectName, Stored,
+    Blobs, Chunks, Content, ContentInfo, Error, Hashing, ObjectName,
     directory::{open_regular, unreadable},
 };
 use crate::{blocking::blocking, tree};
@@ -37,13 +37,13 @@ pub async fn from_path(path: &Path) -> io::Result<Content> {
 ///
 /// # Errors
 /// If it cannot be read, or is no file.
-pub async fn digest_of(path: &Path) -> io::Result<Stored> {
+pub async fn digest_of(path: &Path) -> io::Result<ContentInfo> {
     let path = path.to_owned();
     blocking(move || super::directory::digest_open(&mut tree::open_regular(&path)?)).await
 }
 
 /// What an open file holds, from where it stands. Blocks.
-pub(crate) fn digest_file(file: &mut File) -> io::Result<Stored> {
+pub(crate) fn digest_file(file: &mut File) -> io::Result<ContentInfo> {
     super::directory::digest_open(file)
 }
 
@@ -53,7 +53,7 @@ pub(super) async fn adopt_by_copying(
     place: &Arc<str>,
     name: ObjectName,
     path: &Path,
-) -> Result<Stored, Error> {
+) -> Result<ContentInfo, Error> {
     let from = path.to_owned();
     let (file, len) = match blocking(move || open_regular(&from)).await {
         Ok(opened) => opened,
@@ -132,7 +132,7 @@ pub(super) fn of_len(chunks: Chunks, name: ObjectName, place: Arc<str>, len: u64
 
 /// Reads a whole object and checks it on the way: the stream ends with [`Error::Damaged`] when it was not what the
 /// record says. Whoever must not act on wrong bytes waits for the end.
-pub async fn read_checked(blobs: &dyn Blobs, name: ObjectName, stored: Stored) -> Result<Chunks, Error> {
+pub async fn read_checked(blobs: &dyn Blobs, name: ObjectName, stored: ContentInfo) -> Result<Chunks, Error> {
     let chunks = blobs.read(name, None).await?;
     let next = move |state: Option<(Chunks, Hashing)>| async move {
         let Some((mut chunks, mut hashing)) = state else { return Ok(None) };
@@ -140,7 +140,7 @@ pub async fn read_checked(blobs: &dyn Blobs, name: ObjectName, stored: Stored) -
             hashing.update(&chunk);
             return Ok(Some((chunk, Some((chunks, hashing)))));
         }
-        let found = hashing.stored();
+        let found = hashing.info();
         if found == stored {
             return Ok(None);
         }
@@ -153,7 +153,7 @@ pub async fn read_checked(blobs: &dyn Blobs, name: ObjectName, stored: Stored) -
 ///
 /// # Errors
 /// [`Error::Missing`] and [`Error::Damaged`].
-pub async fn verify(blobs: &dyn Blobs, name: ObjectName, stored: Stored) -> Result<(), Error> {
+pub async fn verify(blobs: &dyn Blobs, name: ObjectName, stored: ContentInfo) -> Result<(), Error> {
     let found = blobs.size(name).await?;
     if found != stored.len {
         return Err(Error::of_other_length(name, stored.len, found));
@@ -178,12 +178,12 @@ pub async fn read_bytes(blobs: &dyn Blobs, name: ObjectName, len_max: u64) -> Re
 }
 
 /// Reads to the end for the digest alone.
-pub(super) async fn digest(mut chunks: Chunks) -> Result<Stored, Error> {
+pub(super) async fn digest(mut chunks: Chunks) -> Result<ContentInfo, Error> {
     let mut hashing = Hashing::default();
     while let Some(chunk) = chunks.try_next().await? {
         hashing.update(&chunk);
     }
-    Ok(hashing.stored())
+    Ok(hashing.info())
 }
 
 #[cfg(test)]

@@ -25,7 +25,7 @@ pub(super) use adopt::{open_regular, unreadable};
 pub(super) use unfinished::digest_open;
 
 use super::{
-    Blobs, Chunks, Content, Error, Listed, ObjectName, Page, State, Stored,
+    Blobs, Chunks, Content, ContentInfo, Error, Listed, ObjectName, Page, State,
     content::{from_file, in_pieces, of_len},
     verified::Hints,
 };
@@ -81,7 +81,7 @@ impl Directory {
         Ok(Directory { writers: Some(Arc::new(writers)), ..directory })
     }
 
-    async fn write(&self, name: ObjectName, content: Content) -> Result<Stored, Error> {
+    async fn write(&self, name: ObjectName, content: Content) -> Result<ContentInfo, Error> {
         let layout = self.layout.clone();
         let mut unfinished = blocking(move || Unfinished::begin(layout, name)).await?;
         let mut content = in_pieces(content);
@@ -114,15 +114,15 @@ async fn gather(content: &mut Content) -> std::io::Result<Vec<Bytes>> {
 }
 
 impl Blobs for Directory {
-    fn create(&self, name: ObjectName, content: Content) -> BoxFuture<'_, Result<Stored, Error>> {
+    fn create(&self, name: ObjectName, content: Content) -> BoxFuture<'_, Result<ContentInfo, Error>> {
         Box::pin(self.write(name, content))
     }
 
-    fn adopt<'a>(&'a self, name: ObjectName, path: &'a Path) -> BoxFuture<'a, Result<Stored, Error>> {
+    fn adopt<'a>(&'a self, name: ObjectName, path: &'a Path) -> BoxFuture<'a, Result<ContentInfo, Error>> {
         Box::pin(async move {
             let (layout, from, hints) = (self.layout.clone(), path.to_owned(), self.hints.clone());
             match blocking(move || adopt::link(&layout, name, &from, &hints)).await? {
-                adopt::Linked::Stored(stored) => Ok(stored),
+                adopt::Linked::ContentInfo(stored) => Ok(stored),
                 adopt::Linked::Elsewhere(file, len) => {
                     let stored = self.write(name, from_file(file, len)).await?;
                     adopt::remove(&self.layout, path).await?;
@@ -180,7 +180,7 @@ impl Blobs for Directory {
         Some(self.layout.object(name))
     }
 
-    fn check(&self, name: ObjectName, stored: Stored) -> BoxFuture<'_, Result<(), Error>> {
+    fn check(&self, name: ObjectName, stored: ContentInfo) -> BoxFuture<'_, Result<(), Error>> {
         let (layout, hints) = (self.layout.clone(), self.hints.clone());
         Box::pin(blocking(move || check(&layout, &hints, name, stored)))
     }
@@ -202,7 +202,7 @@ fn open_at(layout: &Layout, name: ObjectName, range: Option<Range<u64>>) -> Resu
 }
 
 /// Length first, which costs least. Whatever is not a file of its own is not what was stored, wherever it leads.
-fn check(layout: &Layout, hints: &Hints, name: ObjectName, stored: Stored) -> Result<(), Error> {
+fn check(layout: &Layout, hints: &Hints, name: ObjectName, stored: ContentInfo) -> Result<(), Error> {
     let path = layout.object(name);
     let metadata = std::fs::symlink_metadata(&path).map_err(|error| layout.error(name, &error))?;
     if !metadata.is_file() {

@@ -117,7 +117,7 @@ impl Error {
         Error::damaged(name, &"the store".into(), format_args!("it should have {wanted} bytes, and has {found}"))
     }
 
-    pub(crate) fn of_other_content(name: ObjectName, wanted: super::Stored, found: super::Stored) -> Self {
+    pub(crate) fn of_other_content(name: ObjectName, wanted: super::ContentInfo, found: super::ContentInfo) -> Self {
         if wanted.len != found.len {
             return Error::of_other_length(name, wanted.len, found.len);
         }

@@ -5,7 +5,7 @@
 //! costs the same however many there are. Others who write meanwhile are seen by the next measurement, so the limit may be
 //! passed by what they store between two of them.
 
-use super::{Blobs, Chunks, Content, Error, ObjectName, Page, State, Stored};
+use super::{Blobs, Chunks, Content, ContentInfo, Error, ObjectName, Page, State};
 use crate::{blocking::blocking, world::BoxFuture};
 use bytes::Bytes;
 use futures_util::StreamExt;
@@ -134,7 +134,7 @@ fn lock(used: &Mutex<Used>) -> MutexGuard<'_, Used> {
 }
 
 impl Blobs for Limited {
-    fn create(&self, name: ObjectName, content: Content) -> BoxFuture<'_, Result<Stored, Error>> {
+    fn create(&self, name: ObjectName, content: Content) -> BoxFuture<'_, Result<ContentInfo, Error>> {
         Box::pin(async move {
             self.look().await?;
             let (counted, bytes_max) = (Arc::new(Counted::of(self)), self.bytes_max);
@@ -162,7 +162,7 @@ impl Blobs for Limited {
         })
     }
 
-    fn adopt<'a>(&'a self, name: ObjectName, path: &'a Path) -> BoxFuture<'a, Result<Stored, Error>> {
+    fn adopt<'a>(&'a self, name: ObjectName, path: &'a Path) -> BoxFuture<'a, Result<ContentInfo, Error>> {
         Box::pin(async move {
             self.look().await?;
             let from = path.to_owned();
@@ -207,7 +207,7 @@ impl Blobs for Limited {
         self.blobs.local(name)
     }
 
-    fn check(&self, name: ObjectName, stored: Stored) -> BoxFuture<'_, Result<(), Error>> {
+    fn check(&self, name: ObjectName, stored: ContentInfo) -> BoxFuture<'_, Result<(), Error>> {
         self.blobs.check(name, stored)
     }
 

@@ -16,7 +16,7 @@ mod upload;
 pub use s3::S3;
 
 use super::{
-    Blobs, Chunks, Content, Error, Listed, ObjectName, Page, State, Stored,
+    Blobs, Chunks, Content, ContentInfo, Error, Listed, ObjectName, Page, State,
     content::{adopt_by_copying, digest, in_pieces, of_len},
 };
 use crate::world::BoxFuture;
@@ -54,14 +54,14 @@ impl Objects {
         self.prefix.clone().join("unfinished").join(name.to_string())
     }
 
-    async fn write(&self, name: ObjectName, content: Content) -> Result<Stored, Error> {
+    async fn write(&self, name: ObjectName, content: Content) -> Result<ContentInfo, Error> {
         let mut parts = Parts::of(in_pieces(content), self.uploads.as_ref().map_or(usize::MAX, Uploads::part_bytes));
         let first = parts.next(name).await?;
         let created = match &self.uploads {
             Some(uploads) if !parts.ended => self.upload(uploads, name, first, &mut parts).await,
             _ => self.put(name, first).await,
         }?;
-        let stored = parts.hashing.stored();
+        let stored = parts.hashing.info();
         match created {
             Created::Yes => Ok(stored),
             taken => self.compare(name, stored, taken).await,
@@ -77,7 +77,7 @@ impl Objects {
     }
 
     /// The name is taken: by an earlier try of ours whose reply was lost, or by something else.
-    async fn compare(&self, name: ObjectName, stored: Stored, taken: Created) -> Result<Stored, Error> {
+    async fn compare(&self, name: ObjectName, stored: ContentInfo, taken: Created) -> Result<ContentInfo, Error> {
         let chunks = match (self.read_range(name, None).await, taken) {
             // Taken, and not there: it came or went meanwhile.
             (Err(Error::Missing { .. }), Created::Taken(why)) => return Err(Error::unknown(&self.place, why)),
@@ -225,11 +225,11 @@ impl Parts {
 }
 
 impl Blobs for Objects {
-    fn create(&self, name: ObjectName, content: Content) -> BoxFuture<'_, Result<Stored, Error>> {
+    fn create(&self, name: ObjectName, content: Content) -> BoxFuture<'_, Result<ContentInfo, Error>> {
         Box::pin(self.write(name, content))
     }
 
-    fn adopt<'a>(&'a self, name: ObjectName, path: &'a Path) -> BoxFuture<'a, Result<Stored, Error>> {
+    fn adopt<'a>(&'a self, name: ObjectName, path: &'a Path) -> BoxFuture<'a, Result<ContentInfo, Error>> {
         Box::pin(adopt_by_copying(self, &self.place, name, path))
     }
 

@@ -11,7 +11,7 @@
 //! A part becomes the object by being renamed, in a script that looks first.
 
 use super::{
-    Blobs, Chunks, Content, Error, Listed, ObjectName, Page, State, Stored,
+    Blobs, Chunks, Content, ContentInfo, Error, Listed, ObjectName, Page, State,
     content::{adopt_by_copying, digest, in_pieces},
     objects::Parts,
 };
@@ -99,11 +99,11 @@ impl RedisObjects {
         }
     }
 
-    async fn write(&self, name: ObjectName, content: Content) -> Result<Stored, Error> {
+    async fn write(&self, name: ObjectName, content: Content) -> Result<ContentInfo, Error> {
         let mut parts = Parts::of(in_pieces(content), CHUNK_BYTES_MAX);
         let first = parts.next(name).await?;
         let answer = if parts.ended {
-            let stored = parts.hashing.stored();
+            let stored = parts.hashing.info();
             let member = format!("{name}/{}", stored.len);
             let keys = [self.object(name), self.key("objects")];
             let first = joined(first);
@@ -111,7 +111,7 @@ impl RedisObjects {
         } else {
             self.write_parts(name, joined(first), &mut parts).await?
         };
-        let stored = parts.hashing.stored();
+        let stored = parts.hashing.info();
         match answer {
             DONE => {
                 let durable = self.redis.durable(self.redis.position()).await;
@@ -148,7 +148,7 @@ impl RedisObjects {
         };
         let answer = match written.await {
             Ok((DONE, chunks)) => {
-                let len = parts.hashing.stored().len;
+                let len = parts.hashing.info().len;
                 let keys = [all.clone(), part.clone(), self.object(name), self.key("objects")];
                 let arguments = [member.clone(), chunks.to_string(), len.to_string(), format!("{name}/{len}")]
                     .map(String::into_bytes);
@@ -171,7 +171,7 @@ impl RedisObjects {
     }
 
     /// The name is taken: by an earlier try of ours whose reply was lost, or by something else.
-    async fn compare(&self, name: ObjectName, stored: Stored) -> Result<Stored, Error> {
+    async fn compare(&self, name: ObjectName, stored: ContentInfo) -> Result<ContentInfo, Error> {
         let chunks = match self.read_range(name, None).await {
             Err(Error::Missing { .. }) => return Err(Error::unknown(&self.place, "it was taken, and is gone again")),
             read => read?,
@@ -278,11 +278,11 @@ fn joined(part: object_store::PutPayload) -> Bytes {
 }
 
 impl Blobs for RedisObjects {
-    fn create(&self, name: ObjectName, content: Content) -> BoxFuture<'_, Result<Stored, Error>> {
+    fn create(&self, name: ObjectName, content: Content) -> BoxFuture<'_, Result<ContentInfo, Error>> {
         Box::pin(self.write(name, content))
     }
 
-    fn adopt<'a>(&'a self, name: ObjectName, path: &'a Path) -> BoxFuture<'a, Result<Stored, Error>> {
+    fn adopt<'a>(&'a self, name: ObjectName, path: &'a Path) -> BoxFuture<'a, Result<ContentInfo, Error>> {
         Box::pin(adopt_by_copying(self, &self.place, name, path))
     }
 

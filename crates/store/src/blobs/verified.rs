@@ -5,7 +5,7 @@
 //! its part in a file, so that the next process need not read everything again: a hint, which may be lost or deleted at any
 //! time, and of which every entry carries a checksum.
 
-use super::{Digest, Stored};
+use super::{ContentInfo, Digest};
 use std::{
     collections::HashMap,
     fs::{self, Metadata},
@@ -86,10 +86,10 @@ fn insert(table: &mut Table, look: Look, digest: Digest) {
 }
 
 /// What a file that looks like this holds, if it was read since it looked different.
-fn known(look: &Look) -> Option<Stored> {
+fn known(look: &Look) -> Option<ContentInfo> {
     let table = table();
     let known = table.get(&(look.device, look.inode))?;
-    known.is_of(look).then_some(Stored { len: look.size, digest: known.digest })
+    known.is_of(look).then_some(ContentInfo { len: look.size, digest: known.digest })
 }
 
 /// Gives a file one more name. What is known of it stays known until the process ends or its bytes change: names that come and go
@@ -124,7 +124,7 @@ impl Hints {
     }
 
     /// The digest of a file: remembered, or computed now.
-    pub(super) fn stored(&self, path: &Path) -> io::Result<Stored> {
+    pub(super) fn stored(&self, path: &Path) -> io::Result<ContentInfo> {
         self.loaded.call_once(|| self.load());
         let mut file = fs::File::open(path)?;
         let before = Look::of(&file.metadata()?);
@@ -137,7 +137,7 @@ impl Hints {
     }
 
     /// Notes what a file holds, that looked like this before it was read. Nothing is noted if it was written to since.
-    pub(super) fn remember(&self, path: &Path, before: Option<Look>, stored: Stored) {
+    pub(super) fn remember(&self, path: &Path, before: Option<Look>, stored: ContentInfo) {
         let Some(after) = fs::metadata(path).ok().and_then(|metadata| Look::of(&metadata)) else { return };
         if !before.is_some_and(|before| after.has_the_bytes_of(&before)) || after.size != stored.len {
             return;
@@ -232,7 +232,7 @@ mod tests {
         assert_eq!(known(&look(&file)), Some(one));
         fs::write(&file, "other").unwrap();
         assert_eq!(known(&look(&file)), None);
-        assert_eq!(hints.stored(&file).unwrap(), Stored { len: 5, digest: Digest::of(b"other") });
+        assert_eq!(hints.stored(&file).unwrap(), ContentInfo { len: 5, digest: Digest::of(b"other") });
     }
 
     #[test]

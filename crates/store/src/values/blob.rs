@@ -14,20 +14,18 @@
 //! An object's name is made from a fence and never used again, so deleting it twice deletes nothing else.
 
 use super::{
-    EdgeName, Error, Tried, Update, Value, Values,
+    Content, EdgeName, Error, Tried, Value, ValueChange, ValueId, Values,
     hold::Hold,
     limits,
     reclaim::{Reclaimed, Round},
-    value::Content,
     whole::{broken, wanted},
 };
 use crate::{
-    blobs::{self, Blobs, Chunks, Digest, ObjectName, Stored},
+    blobs::{self, Blobs, Chunks, ContentInfo, ObjectName},
     records::{Scan, commit_durably},
-    values::ValueId,
 };
 use futures_util::{StreamExt, TryStreamExt};
-use onceflow_core::{Batch, Fence, Name, Row, Timestamp};
+use onceflow_core::{Batch, Fence, Name, Row, Timestamp, payload::Stored};
 use std::{
     collections::{BTreeMap, BTreeSet},
     ops::Range,
@@ -38,40 +36,32 @@ use std::{
 /// Objects looked at by one batch.
 const OBJECTS_MAX: usize = 64;
 
-/// An object that is stored, and that no value names yet. Give it to [`Update::blob`].
+/// An object that is stored, and that no value names yet. [`Upload::change`] puts the blob.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Upload {
     name: ObjectName,
-    stored: Stored,
+    info: ContentInfo,
 }
 
 impl Upload {
     /// The value it becomes: named by the digest of its bytes.
     pub fn id(&self) -> ValueId {
-        blob_id(self.stored.digest)
+        ValueId::of_blob(self.info.digest)
     }
 
     /// How many bytes, and their digest.
-    pub fn stored(&self) -> Stored {
-        self.stored
+    pub fn info(&self) -> ContentInfo {
+        self.info
     }
-}
 
-/// The value that a blob with these bytes is.
-pub fn blob_id(digest: Digest) -> ValueId {
-    ValueId::new([&b"b"[..], &digest.to_bytes()].concat())
-}
+    /// The change that puts the blob. It names the object just uploaded, or the one that is stored already.
+    pub fn change(&self) -> ValueChange {
+        let content = Content::Object { name: self.name, len: self.info.len };
+        ValueChange::Put { id: self.id(), value: Value { refs: vec![], content } }
+    }
 
-/// Whether a value of this id is a blob.
-pub(super) fn is_blob(id: &ValueId) -> bool {
-    id.as_bytes().len() == 1 + Digest::BYTES && id.as_bytes().first() == Some(&b'b')
-}
-
-impl Update {
-    /// Puts a blob, and names the object just uploaded, or the one that is there already.
-    pub fn blob(self, upload: &Upload) -> Self {
-        let content = Content::Object { name: upload.name, len: upload.stored.len };
-        self.put_value(upload.id(), Value { refs: vec![], content })
+    pub(super) fn into_change(self) -> (ValueChange, Stored) {
+        (self.change(), Stored { id: self.id(), digest: self.info.digest, len: self.info.len })
     }
 }
 
@@ -85,27 +75,27 @@ impl Values {
     /// [`UPLOAD_MS_MAX`](limits::UPLOAD_MS_MAX), unless an update has put the blob.
     pub async fn upload(&self, content: blobs::Content) -> Result<Upload, Error> {
         let name = self.announce().await?;
-        let stored = match self.blobs()?.create(name, content).await {
+        let info = match self.blobs()?.create(name, content).await {
             Err(lost @ blobs::Error::Unknown { .. }) => self.confirm(name, lost).await?,
             answered => answered?,
         };
-        self.mend(&blob_id(stored.digest)).await?;
-        Ok(Upload { name, stored })
+        self.mend(&ValueId::of_blob(info.digest)).await?;
+        Ok(Upload { name, info })
     }
 
     /// Takes a file as a blob; it is no longer at its path afterwards.
     pub async fn adopt(&self, path: &Path) -> Result<Upload, Error> {
         let name = self.announce().await?;
-        let stored = match self.blobs()?.adopt(name, path).await {
+        let info = match self.blobs()?.adopt(name, path).await {
             Err(lost @ blobs::Error::Unknown { .. }) => self.adopt_again(name, path, lost).await?,
             answered => answered?,
         };
-        self.mend(&blob_id(stored.digest)).await?;
-        Ok(Upload { name, stored })
+        self.mend(&ValueId::of_blob(info.digest)).await?;
+        Ok(Upload { name, info })
     }
 
     /// Takes a file under the same name as before, because the answer to that was lost.
-    async fn adopt_again(&self, name: ObjectName, path: &Path, lost: blobs::Error) -> Result<Stored, Error> {
+    async fn adopt_again(&self, name: ObjectName, path: &Path, lost: blobs::Error) -> Result<ContentInfo, Error> {
         for _ in 0..limits::REPLIES_LOST_MAX {
             match self.blobs()?.adopt(name, path).await {
                 Ok(stored) => return Ok(stored),
@@ -120,7 +110,7 @@ impl Values {
 
     /// Stores an object again under its name, because the answer to that was lost. What is there is whole, and storing
     /// the same again makes it sure; what gave the bytes cannot give them twice, so they are read from the object.
-    async fn confirm(&self, name: ObjectName, lost: blobs::Error) -> Result<Stored, Error> {
+    async fn confirm(&self, name: ObjectName, lost: blobs::Error) -> Result<ContentInfo, Error> {
         let blobs = self.blobs()?;
         for _ in 0..limits::REPLIES_LOST_MAX {
             let Ok(chunks) = blobs.read(name, None).await else { break };

@@ -2,8 +2,7 @@
 //! know what takes the room. Takes memory for all rows but their contents.
 
 use super::{
-    Content, Error, Values,
-    id::{EdgeName, ValueId},
+    Content, EdgeName, Error, ValueId, Values,
     keys::read_due,
     stored::{Head, Standing},
 };

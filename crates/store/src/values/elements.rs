@@ -5,22 +5,11 @@
 //! the prefix is released.
 
 use super::{
-    Error, Tried, Values,
-    id::{self, EdgeName, ValueId},
-    limits,
+    EdgeName, Element, Error, Tried, Values, limits,
     stored::{Debt, Seal, Standing},
 };
 use crate::records::{Position, Scan};
-use onceflow_core::{Batch, Name, Row};
-
-/// An element of a list.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Element {
-    /// A value, which the element keeps alive.
-    Ref(ValueId),
-    /// The bytes themselves, at most [`ELEMENT_BYTES_MAX`](limits::ELEMENT_BYTES_MAX).
-    Inline(Row),
-}
+use onceflow_core::{Batch, Name, Row, value::id::elements_of};
 
 impl Values {
     /// Elements under a prefix, in order of their index, from `first` on: at most `limit`, and at most
@@ -31,7 +20,7 @@ impl Values {
         first: u64,
         limit: usize,
     ) -> Result<Vec<(u64, Element)>, Error> {
-        let under = id::elements_of(prefix.as_ref());
+        let under = elements_of(prefix.as_ref());
         let last_before = first.checked_sub(1).map(|index| EdgeName::element(prefix.as_ref(), index).to_row_name());
         let scan = Scan::of(self.keys.edges.clone(), limit).prefix(under).after(last_before);
         let page = self.records.scan(self.shard, scan).await?;

@@ -1,6 +1,6 @@
 //! Why values did not do what was asked.
 
-use super::id::{EdgeName, ValueId};
+use super::{EdgeName, ValueId};
 use crate::{blobs, records};
 use onceflow_core::Name;
 

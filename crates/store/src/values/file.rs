@@ -1,31 +1,27 @@
 //! Files as values, whatever their size: small ones in a row, large ones in a blob. Whoever reads them need not know
 //! which.
 
-use super::{
-    Error, ValueId, Values, Weave,
-    blob::blob_id,
-    limits::INLINE_FILE_BYTES_MAX,
-    value::{Content, Digest, Value},
-};
+use super::{Content, Error, ValueChange, ValueId, Values, limits::INLINE_FILE_BYTES_MAX};
 use crate::{
-    blobs::{self, ObjectName, Stored, content},
+    blobs::{self, ContentInfo, ObjectName, content},
     blocking::blocking,
     fs::remove_if_there,
     tree,
 };
+use onceflow_core::payload::Stored;
 use std::{
     io::{self, Read},
     path::{Path, PathBuf},
 };
 
 impl Values {
-    /// Takes a file: what puts it, its id, its digest and how many bytes it has. It is no longer at its path afterwards.
-    /// A small one costs no I/O but reading it; a larger one is stored when this returns, and goes again unless it is
-    /// woven.
+    /// Moves a file into the store: the change that puts it, and the value it becomes. It is no longer at its path afterwards.
+    /// A small file is read into the change; a larger one is uploaded when this returns, and reclaimed unless the change
+    /// is committed.
     ///
     /// # Errors
     /// [`blobs::Error::Content`] when there is no such regular file; symbolic links are not followed.
-    pub async fn take_file(&self, path: &Path) -> Result<(Weave, ValueId, Digest, u64), Error> {
+    pub async fn take_file(&self, path: &Path) -> Result<(ValueChange, Stored), Error> {
         let owned = path.to_owned();
         let small = move || {
             if !std::fs::symlink_metadata(&owned)?.is_file() {
@@ -38,8 +34,8 @@ impl Values {
             Ok(small)
         };
         match blocking(small).await.map_err(|error| self.unreadable(path, &error))? {
-            Some(bytes) => Ok(self.put_small(bytes)),
-            None => Ok(woven(self.adopt(path).await?)),
+            Some(bytes) => Ok(self.put_inline(bytes)),
+            None => Ok(self.adopt(path).await?.into_change()),
         }
     }
 
@@ -48,36 +44,30 @@ impl Values {
     ///
     /// # Errors
     /// [`blobs::Error::Content`] when it cannot be read.
-    pub async fn copy_file(&self, path: &Path, known: Option<Stored>) -> Result<(Weave, ValueId, Digest, u64), Error> {
+    pub async fn copy_file(&self, path: &Path, known: Option<ContentInfo>) -> Result<(ValueChange, Stored), Error> {
         if let Some(known) = known.filter(|known| known.len > INLINE_FILE_BYTES_MAX)
             && self.is_there(known).await?
         {
-            let id = blob_id(known.digest);
-            return Ok((Weave::There { id: id.clone() }, id, known.digest.to_bytes(), known.len));
+            let stored = Stored { id: ValueId::of_blob(known.digest), digest: known.digest, len: known.len };
+            return Ok((ValueChange::RequireValue { id: stored.id.clone() }, stored));
         }
         let owned = path.to_owned();
         match blocking(move || read_small(&owned)).await.map_err(|error| self.unreadable(path, &error))? {
-            Some(bytes) => Ok(self.put_small(bytes)),
+            Some(bytes) => Ok(self.put_inline(bytes)),
             None => {
                 let content = content::from_path(path).await.map_err(|error| self.unreadable(path, &error))?;
-                Ok(woven(self.upload(content).await?))
+                Ok(self.upload(content).await?.into_change())
             }
         }
     }
 
     /// Whether a blob of this content is there, with its object, and that is whole.
-    async fn is_there(&self, known: Stored) -> Result<bool, Error> {
-        match self.check(&blob_id(known.digest)).await {
+    async fn is_there(&self, known: ContentInfo) -> Result<bool, Error> {
+        match self.check(&ValueId::of_blob(known.digest)).await {
             Ok(()) => Ok(true),
             Err(Error::Missing { .. } | Error::Lost { .. } | Error::Broken { .. } | Error::Damaged { .. }) => Ok(false),
             Err(error) => Err(error),
         }
-    }
-
-    fn put_small(&self, bytes: Vec<u8>) -> (Weave, ValueId, Digest, u64) {
-        let (id, digest, len) = (self.fresh_id(), *blake3::hash(&bytes).as_bytes(), bytes.len() as u64);
-        let value = Value { refs: vec![], content: Content::Inline(bytes) };
-        (Weave::Put { id: id.clone(), value }, id, digest, len)
     }
 
     /// Where the file of a value is, if it is a blob in a directory of this machine: read-only, checked, and there for as
@@ -103,11 +93,6 @@ impl Values {
         let name = ObjectName::new(self.fences.next());
         Error::Blobs(blobs::Error::Content { name, why: format!("{}: {error}", path.display()).into() })
     }
-}
-
-fn woven(upload: super::Upload) -> (Weave, ValueId, Digest, u64) {
-    let (id, stored) = (upload.id(), upload.stored());
-    (Weave::Blob(upload), id, stored.digest.to_bytes(), stored.len)
 }
 
 /// The bytes of a file that is small.

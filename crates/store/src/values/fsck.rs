@@ -16,7 +16,7 @@ mod repair;
 
 pub use judge::Finding;
 
-use super::{Error, Values, id::ValueId, limits};
+use super::{Error, ValueId, Values, limits};
 use crate::records::Position;
 use deep::Deep;
 use read::Snapshot;

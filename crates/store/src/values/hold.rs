@@ -1,12 +1,12 @@
 //! Values on their way into a batch of the caller's that are too many for one batch: put ahead of it over several
 //! updates, and held meanwhile by one lease, on a *spine*: a value that refers to what an update put, and to the spine
-//! before it. The caller's batch refers to what it needs and lets the lease go ([`Weave::Let`]); what nothing else
+//! before it. The caller's batch refers to what it needs and lets the lease go ([`ValueChange::ReleaseHold`]); what nothing else
 //! refers to goes with the spine. After a crash everything goes: at once where it is known that the process has ended, or
 //! when the lease runs out.
 
 use onceflow_core::{Fence, Name};
 
-use super::{EdgeChange, EdgeName, Error, Expect, Update, ValueId, Values, Weave, limits, value::Content};
+use super::{Content, EdgeName, Error, Expect, Update, ValueChange, ValueId, Values, limits};
 
 /// What was put ahead of a batch, and is held for it.
 #[derive(Debug)]
@@ -35,9 +35,9 @@ impl Hold {
         Some(Fence::from_bytes(name.as_bytes().strip_prefix(AHEAD)?)?.incarnation())
     }
 
-    /// What lets it go in the batch it was put ahead of; `None` if nothing was.
-    pub fn let_go(&self) -> Option<Weave> {
-        self.spine.as_ref().map(|_| Weave::Let { edge: self.edge.clone() })
+    /// The change that releases the hold in the batch that takes over its values; `None` if it holds nothing.
+    pub fn release(&self) -> Option<ValueChange> {
+        self.spine.as_ref().map(|_| ValueChange::ReleaseHold { edge: self.edge.clone() })
     }
 }
 
@@ -55,10 +55,10 @@ impl Values {
     /// # Errors
     /// [`LeaseLost`](Error::LeaseLost) or [`Stale`](Error::Stale) if what was put before has gone, because that was too
     /// long ago; [`Missing`](Error::Missing) if a change refers to what is not there.
-    pub async fn put_ahead(&self, hold: &mut Hold, changes: &mut Vec<Weave>) -> Result<(), Error> {
+    pub async fn put_ahead(&self, hold: &mut Hold, changes: &mut Vec<ValueChange>) -> Result<(), Error> {
         while !changes.is_empty() {
             let (mut ops, mut bytes) = (0, 0);
-            let fits = |change: &&Weave| {
+            let fits = |change: &&ValueChange| {
                 // What the spine takes comes on top.
                 (ops, bytes) = (ops + change.ops() + 3, bytes + bytes_of(change));
                 ops <= limits::HOLD_OPS_MAX && bytes <= limits::HOLD_BYTES_MAX
@@ -70,23 +70,20 @@ impl Values {
         Ok(())
     }
 
-    async fn put_some(&self, hold: &mut Hold, changes: Vec<Weave>) -> Result<(), Error> {
+    async fn put_some(&self, hold: &mut Hold, changes: Vec<ValueChange>) -> Result<(), Error> {
         self.enlist().await?;
         let (mut update, mut refs) = (Update::new(), hold.spine.clone().into_iter().collect::<Vec<_>>());
         for change in changes {
-            let id;
-            (update, id) = match change {
-                Weave::Put { id, value } => (update.put_value(id.clone(), value), id),
-                Weave::Blob(upload) => (update.blob(&upload), upload.id()),
-                Weave::There { id } => (update, id),
-                other => return Err(Error::Senseless(format!("{other:?} cannot be put ahead"))),
+            let (ValueChange::Put { id, .. } | ValueChange::RequireValue { id }) = &change else {
+                return Err(Error::Senseless(format!("{change:?} cannot be put ahead")));
             };
-            if !refs.contains(&id) {
-                refs.push(id);
+            if !refs.contains(id) {
+                refs.push(id.clone());
             }
+            update = update.change(change);
         }
         let spine = self.fresh_id();
-        let update = update.put(spine.clone(), refs, b"").change(EdgeChange {
+        let update = update.put(spine.clone(), refs, b"").change(ValueChange::Move {
             edge: hold.edge.clone(),
             to: Some(spine.clone()),
             expect: hold.spine.clone().map_or(Expect::Unset, Expect::Target),
@@ -98,9 +95,9 @@ impl Values {
     }
 }
 
-fn bytes_of(change: &Weave) -> usize {
+fn bytes_of(change: &ValueChange) -> usize {
     match change {
-        Weave::Put { value, .. } => match &value.content {
+        ValueChange::Put { value, .. } => match &value.content {
             Content::Inline(bytes) => bytes.len() + 64 * value.refs.len(),
             Content::Gathered { .. } | Content::Object { .. } => 0,
             Content::Source(source) => source.path.as_os_str().len() + 128,

@@ -13,7 +13,7 @@
 //! | `values.unlink` | object → nothing: no value names it any more |
 //! | `values.sweeper` | whose turn it is to reclaim, and when it promised to be back; and how late it was then |
 
-use super::id::{EdgeName, ValueId};
+use super::{EdgeName, ValueId};
 use crate::blobs::ObjectName;
 use onceflow_core::{Group, Key, Name, Timestamp};
 

@@ -1,7 +1,7 @@
 //! Leases: edges that end by themselves. Time is the store's. That a lease ends is an event, the sweep's batch, at or
 //! after the deadline; a renewal before that event wins, and after it the lease is lost, never quietly taken again.
 
-use super::{Error, Tried, Values, id::EdgeName, limits, stored::Edge, update::lower};
+use super::{EdgeName, Error, Tried, Values, limits, stored::Edge, update::lower};
 use crate::{
     records::{self, Position},
     sync::{Mutex, lock},

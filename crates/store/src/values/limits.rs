@@ -1,10 +1,7 @@
 //! Every bound and every span of time of values, with its reason. What exceeds a bound fails at once, naming it.
 
+pub use onceflow_core::limits::ID_BYTES_MAX;
 use onceflow_core::limits::{BATCH_OPS_MAX, ROW_BYTES_MAX};
-
-/// Bytes in a value's id, a root's name or a list's prefix: an index row joins a deadline, a kind, a length and
-/// one of them, and must stay a lawful name.
-pub const ID_BYTES_MAX: usize = 256;
 
 /// References of one value. They are counted in the batch that puts it, and each may take two operations;
 /// a longer list is a tree of pages ([`list`](super::list)) or is gathered.

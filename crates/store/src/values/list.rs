@@ -26,7 +26,7 @@ mod page;
 
 pub use build::ListBuilder;
 
-use super::{EdgeName, Error, Values, id::ValueId};
+use super::{EdgeName, Error, ValueId, Values};
 use page::PageHead;
 
 /// A list that is stored.

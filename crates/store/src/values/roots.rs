@@ -21,7 +21,7 @@ impl Values {
             let page = self.records.scan(self.shard, scan).await?;
             after = page.rows.last().map(|(name, _)| name.clone());
             let named = page.rows.iter().filter_map(|(name, _)| EdgeName::from_row_name(name.as_bytes()));
-            let going: Vec<_> = named.filter(|edge| goes(edge.given().as_bytes())).collect();
+            let going: Vec<_> = named.filter(|edge| goes(edge.name().as_bytes())).collect();
             if !going.is_empty() {
                 self.apply(going.iter().fold(Update::new(), |update, edge| update.clear(edge))).await?;
                 cleared += going.len();

@@ -6,13 +6,10 @@
 //! others  checksum · the rest
 //! ```
 
-use super::{
-    id::ValueId,
-    source::SourceFile,
-    value::{Content, Digest},
-};
+use super::{Content, FileStat, SourceFile, ValueId};
 use crate::blobs::ObjectName;
-use onceflow_core::{Fence, Name, Row, Timestamp};
+use onceflow_core::{Digest, Fence, Name, Row, Timestamp};
+use std::{ffi::OsStr, os::unix::ffi::OsStrExt, path::PathBuf};
 
 mod other;
 
@@ -33,12 +30,12 @@ pub(super) fn value_row(refs: &[ValueId], content: &Content) -> Row {
     match content {
         Content::Inline(bytes) => row(INLINE, refs, bytes),
         Content::Gathered { prefix, n, digest } => {
-            row(GATHERED, refs, &[&n.to_le_bytes()[..], digest, prefix.as_bytes()].concat())
+            row(GATHERED, refs, &[&n.to_le_bytes()[..], digest.as_bytes(), prefix.as_bytes()].concat())
         }
         Content::Object { name, len } => {
             row(OBJECT, refs, &[&name.fence().to_bytes()[..], &len.to_le_bytes()].concat())
         }
-        Content::Source(source) => row(SOURCE, refs, &source.to_bytes()),
+        Content::Source(source) => row(SOURCE, refs, &source_bytes(source)),
     }
 }
 
@@ -147,15 +144,19 @@ impl<'a> Head<'a> {
             INLINE => Some(Content::Inline(self.content.to_vec())),
             GATHERED => {
                 let (n, rest) = self.content.split_first_chunk::<8>()?;
-                let (digest, prefix) = rest.split_first_chunk::<{ size_of::<Digest>() }>()?;
-                Some(Content::Gathered { prefix: Name::new(prefix), n: u64::from_le_bytes(*n), digest: *digest })
+                let (digest, prefix) = rest.split_first_chunk::<{ Digest::BYTES }>()?;
+                Some(Content::Gathered {
+                    prefix: Name::new(prefix),
+                    n: u64::from_le_bytes(*n),
+                    digest: Digest::from_bytes(*digest),
+                })
             }
             OBJECT => {
                 let (name, len) = self.content.split_at_checked(Fence::BYTES)?;
                 let len = u64::from_le_bytes(len.try_into().ok()?);
                 Some(Content::Object { name: ObjectName::new(Fence::from_bytes(name)?), len })
             }
-            SOURCE => SourceFile::from_bytes(self.content).map(Content::Source),
+            SOURCE => source_from_bytes(self.content).map(Content::Source),
             _ => None,
         }
     }
@@ -173,6 +174,42 @@ pub(super) enum Belongings {
     Prefix(Name),
     /// This object.
     Object(ObjectName),
+}
+
+/// The content of a value by reference.
+fn source_bytes(source: &SourceFile) -> Vec<u8> {
+    let FileStat { device, inode, len, modified_ns, changed_ns } = source.stat;
+    [
+        &source.digest.as_bytes()[..],
+        &device.to_le_bytes(),
+        &inode.to_le_bytes(),
+        &len.to_le_bytes(),
+        &modified_ns.to_le_bytes(),
+        &changed_ns.to_le_bytes(),
+        &[u8::from(source.is_settled)],
+        source.path.as_os_str().as_bytes(),
+    ]
+    .concat()
+}
+
+/// Reads what [`source_bytes`] wrote.
+fn source_from_bytes(mut rest: &[u8]) -> Option<SourceFile> {
+    fn take<const N: usize>(bytes: &mut &[u8]) -> Option<[u8; N]> {
+        let (taken, rest) = bytes.split_first_chunk::<N>()?;
+        *bytes = rest;
+        Some(*taken)
+    }
+    let digest = Digest::from_bytes(take(&mut rest)?);
+    let stat = FileStat {
+        device: u64::from_le_bytes(take(&mut rest)?),
+        inode: u64::from_le_bytes(take(&mut rest)?),
+        len: u64::from_le_bytes(take(&mut rest)?),
+        modified_ns: i128::from_le_bytes(take(&mut rest)?),
+        changed_ns: i128::from_le_bytes(take(&mut rest)?),
+    };
+    let [is_settled] = take(&mut rest)?;
+    let path = PathBuf::from(OsStr::from_bytes(rest));
+    Some(SourceFile { path, digest, stat, is_settled: is_settled != 0 })
 }
 
 /// Puts a checksum in front.
@@ -202,10 +239,10 @@ mod tests {
 
     fn some_rows() -> Vec<Row> {
         let refs = [ValueId::new("a"), ValueId::new([7; 256]), ValueId::new("a")];
-        let gathered = Content::Gathered { prefix: Name::new("p"), n: 3, digest: [1; 32] };
+        let gathered = Content::Gathered { prefix: Name::new("p"), n: 3, digest: Digest::of(b"list") };
         let object = Content::Object { name: ObjectName::new(onceflow_core::Fences::new(3).next()), len: 9 };
-        let stat = crate::values::FileStat { device: 1, inode: 2, len: 3, modified_ns: -4, changed_ns: 5 };
-        let source = SourceFile { path: "/data/a".into(), digest: [2; 32], stat, is_settled: true };
+        let stat = FileStat { device: 1, inode: 2, len: 3, modified_ns: -4, changed_ns: 5 };
+        let source = SourceFile { path: "/data/a".into(), digest: Digest::of(b"file"), stat, is_settled: true };
         let source = Content::Source(source);
         vec![
             value_row(&[], &Content::Inline(vec![])),

@@ -5,11 +5,8 @@
 //! fact to remember.
 
 use super::{
-    Error, Keys,
-    id::{EdgeName, ValueId},
-    limits,
+    Content, EdgeName, Element, Error, Expect, Keys, Update, Value, ValueChange, ValueId, limits,
     stored::{Edge, Head, Seal, value_row},
-    value::{Content, EdgeChange, Expect, Put, Update},
 };
 use crate::blobs::ObjectName;
 use onceflow_core::{Batch, Key, Name, Op, Row, Shard, Timestamp, limits as batch_limits};
@@ -34,59 +31,156 @@ impl Facts {
     }
 }
 
-/// The rows an update is decided on.
-pub(super) fn wanted(keys: &Keys, update: &Update) -> Result<Vec<Key>, Error> {
-    shape::check(update)?;
-    let mut wanted = BTreeSet::new();
-    for put in &update.puts {
-        wanted.insert(keys.value(&put.id));
-        wanted.extend(put.value.refs.iter().map(|id| keys.count(id)));
-        match &put.value.content {
+/// A value that an update puts.
+#[derive(Clone, Copy)]
+pub(super) struct Put<'a> {
+    id: &'a ValueId,
+    value: &'a Value,
+}
+
+impl<'a> Put<'a> {
+    pub(super) fn of(change: &'a ValueChange) -> Option<Self> {
+        let ValueChange::Put { id, value } = change else { return None };
+        Some(Put { id, value })
+    }
+
+    pub(super) fn is_blob(&self) -> bool {
+        matches!(self.value.content, Content::Object { .. })
+    }
+
+    /// The rows that putting it is decided on.
+    fn wanted(&self, keys: &Keys, wanted: &mut BTreeSet<Key>) {
+        wanted.insert(keys.value(self.id));
+        wanted.extend(self.value.refs.iter().map(|id| keys.count(id)));
+        match &self.value.content {
             Content::Gathered { prefix, .. } => drop(wanted.insert(keys.sealed(prefix))),
             Content::Object { name, .. } => drop(wanted.insert(keys.upload(*name))),
             Content::Inline(_) | Content::Source(_) => {}
         }
     }
-    for change in &update.edges {
-        wanted.insert(keys.edge(&change.edge));
-        wanted.extend(change.to.iter().map(|id| keys.count(id)));
-        if let EdgeName::Element { prefix, .. } = &change.edge {
-            wanted.insert(keys.sealed(prefix));
-        }
+}
+
+/// When a lease expires.
+#[derive(Clone, Copy)]
+enum Until {
+    /// So much later than now.
+    After(u64),
+    At(Timestamp),
+}
+
+/// The new target of an edge.
+struct EdgeMove<'a> {
+    edge: EdgeName,
+    to: Option<&'a ValueId>,
+    expect: Expect,
+    until: Option<Until>,
+}
+
+impl<'a> EdgeMove<'a> {
+    /// The edge that a change sets, moves or clears.
+    fn of(change: &'a ValueChange) -> Option<Self> {
+        let (edge, to, expect, until) = match change {
+            ValueChange::Move { edge, to, expect, ttl_ms } => {
+                (edge.clone(), to.as_ref(), expect.clone(), ttl_ms.map(Until::After))
+            }
+            ValueChange::Set { edge, to, deadline } => (edge.clone(), Some(to), Expect::Unset, deadline.map(Until::At)),
+            ValueChange::Clear { edge, from, .. } => (edge.clone(), None, Expect::Target(from.clone()), None),
+            ValueChange::Element { prefix, index, element: Element::Ref(to) } => {
+                let edge = EdgeName::Element { prefix: prefix.clone(), index: *index };
+                (edge, Some(to), Expect::Unset, None)
+            }
+            _ => return None,
+        };
+        Some(EdgeMove { edge, to, expect, until })
     }
+}
+
+/// An update, with the changes of each kind apart: values are put before edges move.
+pub(super) struct Asked<'a> {
+    puts: Vec<Put<'a>>,
+    edges: Vec<EdgeMove<'a>>,
+    required: Vec<&'a ValueId>,
+}
+
+impl<'a> Asked<'a> {
+    /// # Errors
+    /// [`Senseless`](Error::Senseless) for a change that only a batch of the caller's can make, and for what
+    /// contradicts itself; [`TooLarge`](Error::TooLarge) for what exceeds a limit.
+    pub(super) fn new(update: &'a Update) -> Result<Self, Error> {
+        let mut asked = Asked { puts: vec![], edges: vec![], required: vec![] };
+        for change in &update.changes {
+            if let Some(put) = Put::of(change) {
+                asked.puts.push(put);
+            } else if let Some(edge) = EdgeMove::of(change) {
+                asked.edges.push(edge);
+            } else if let ValueChange::RequireValue { id } = change {
+                asked.required.push(id);
+            } else {
+                return Err(Error::Senseless(format!("{change:?} needs a batch of the caller's, not an update")));
+            }
+        }
+        shape::check(&asked)?;
+        Ok(asked)
+    }
+
+    /// Some deadline is relative to the store's clock.
+    pub(super) fn needs_clock(&self) -> bool {
+        self.edges.iter().any(|change| matches!(change.until, Some(Until::After(_))))
+    }
+
+    /// The rows an update is decided on.
+    pub(super) fn wanted(&self, keys: &Keys) -> Result<Vec<Key>, Error> {
+        let mut wanted = BTreeSet::new();
+        self.puts.iter().for_each(|put| put.wanted(keys, &mut wanted));
+        for change in &self.edges {
+            wanted.insert(keys.edge(&change.edge));
+            wanted.extend(change.to.iter().map(|id| keys.count(id)));
+            if let EdgeName::Element { prefix, .. } = &change.edge {
+                wanted.insert(keys.sealed(prefix));
+            }
+        }
+        shape::at_most("rows an update looks at", wanted.len(), batch_limits::GET_KEYS_MAX, "GET_KEYS_MAX")?;
+        Ok(wanted.into_iter().collect())
+    }
+}
+
+/// The rows that putting these blobs is decided on.
+pub(super) fn wanted_by_blobs(keys: &Keys, blobs: &[Put<'_>]) -> Result<Vec<Key>, Error> {
+    let mut wanted = BTreeSet::new();
+    blobs.iter().for_each(|put| put.wanted(keys, &mut wanted));
     shape::at_most("rows an update looks at", wanted.len(), batch_limits::GET_KEYS_MAX, "GET_KEYS_MAX")?;
     Ok(wanted.into_iter().collect())
 }
 
-/// The batch that does what `update` says, at `now`; `None` if all of it is so already.
+/// The batch that makes the changes at `now`; `None` if all of them are made already.
 pub(super) fn decide(
     keys: &Keys,
     shard: Shard,
     facts: &Facts,
-    update: &Update,
+    asked: &Asked<'_>,
     now: Timestamp,
 ) -> Result<Option<Batch>, Error> {
-    let mut decision = Decision::new(keys, shard, facts, update);
-    for (at, put) in update.puts.iter().enumerate() {
-        decision.put(at, put)?;
+    let mut decision = Decision::new(keys, shard, facts, &asked.puts);
+    for (at, put) in asked.puts.iter().enumerate() {
+        decision.put(at, *put)?;
     }
-    for change in &update.edges {
+    for change in &asked.edges {
         decision.edge(change, now)?;
     }
+    decision.required.extend(&asked.required);
     decision.finish()
 }
 
-/// The part of a batch that puts the blobs of `update`, which puts nothing else, and those of them that are new. How
-/// they are counted is for the caller.
+/// The part of a batch that puts these blobs, and the ids of those that are new. The caller counts their references.
 pub(super) fn blobs(
     keys: &Keys,
     shard: Shard,
     facts: &Facts,
-    update: &Update,
+    blobs: &[Put<'_>],
 ) -> Result<(Batch, BTreeSet<ValueId>), Error> {
-    let mut decision = Decision::new(keys, shard, facts, update);
-    for (at, put) in update.puts.iter().enumerate() {
-        decision.put(at, put)?;
+    let mut decision = Decision::new(keys, shard, facts, blobs);
+    for (at, put) in blobs.iter().enumerate() {
+        decision.put(at, *put)?;
     }
     let born = decision.born.into_keys().cloned().collect();
     Ok((decision.batch, born))
@@ -113,13 +207,13 @@ struct Decision<'a> {
 }
 
 impl<'a> Decision<'a> {
-    fn new(keys: &'a Keys, shard: Shard, facts: &'a Facts, update: &'a Update) -> Self {
-        let later = update.puts.iter().enumerate().rev().map(|(at, put)| (&put.id, at)).collect();
+    fn new(keys: &'a Keys, shard: Shard, facts: &'a Facts, puts: &[Put<'a>]) -> Self {
+        let first_put = puts.iter().enumerate().rev().map(|(at, put)| (put.id, at)).collect();
         Decision {
             keys,
             facts,
             batch: Batch::new(shard),
-            first_put: later,
+            first_put,
             born: BTreeMap::new(),
             blobs: BTreeMap::new(),
             late: BTreeSet::new(),
@@ -129,17 +223,17 @@ impl<'a> Decision<'a> {
         }
     }
 
-    fn put(&mut self, at: usize, put: &'a Put) -> Result<(), Error> {
+    fn put(&mut self, at: usize, put: Put<'a>) -> Result<(), Error> {
         let row = value_row(&put.value.refs, &put.value.content);
         shape::at_most("bytes in a value", row.len(), limits::VALUE_BYTES_MAX, "VALUE_BYTES_MAX")?;
         let conflict = || Error::Conflict { id: put.id.clone() };
         if let Content::Object { name, .. } = put.value.content {
             return self.put_blob(at, put, name, row);
         }
-        if let Some((_, born)) = self.born.get(&put.id) {
+        if let Some((_, born)) = self.born.get(put.id) {
             return if *born == row { Ok(()) } else { Err(conflict()) };
         }
-        let key = self.keys.value(&put.id);
+        let key = self.keys.value(put.id);
         match self.facts.get(&key) {
             Some(stored) if *stored == row => {
                 self.batch.require_equals(key, row);
@@ -161,20 +255,20 @@ impl<'a> Decision<'a> {
             self.refer(id, at)?;
         }
         if let Content::Gathered { prefix, .. } = &put.value.content {
-            self.seal(&put.id, prefix, at)?;
+            self.seal(put.id, prefix, at)?;
         }
-        self.born.insert(&put.id, (at, row));
+        self.born.insert(put.id, (at, row));
         Ok(())
     }
 
     /// A blob names the object just uploaded, unless it is there already: then that object has come too late.
-    fn put_blob(&mut self, at: usize, put: &'a Put, object: ObjectName, row: Row) -> Result<(), Error> {
-        let (key, upload) = (self.keys.value(&put.id), self.keys.upload(object));
+    fn put_blob(&mut self, at: usize, put: Put<'a>, object: ObjectName, row: Row) -> Result<(), Error> {
+        let (key, upload) = (self.keys.value(put.id), self.keys.upload(object));
         let (stored, uploaded) = (self.facts.get(&key), self.facts.get(&upload));
-        match self.blobs.get(&put.id) {
+        match self.blobs.get(put.id) {
             Some(blob) if *blob == row => return Ok(()),
             Some(blob) => return self.come_too_late(put, &blob.clone(), object),
-            None if self.born.contains_key(&put.id) => return Err(Error::Conflict { id: put.id.clone() }),
+            None if self.born.contains_key(put.id) => return Err(Error::Conflict { id: put.id.clone() }),
             None => {}
         }
         // A blob that was handed over is a file of the user's by now, who may change it: an object is better.
@@ -194,15 +288,15 @@ impl<'a> Decision<'a> {
         crate::seams::require_content_as_seen(&mut self.batch, key.clone(), stored.cloned());
         self.batch.put(key, row.clone());
         self.batch.require_equals(upload.clone(), uploaded.clone()).delete(upload);
-        self.blobs.insert(&put.id, row.clone());
+        self.blobs.insert(put.id, row.clone());
         if stored.is_none() {
-            self.born.insert(&put.id, (at, row));
+            self.born.insert(put.id, (at, row));
         }
         Ok(())
     }
 
     /// The blob is there, stored before or put by this very update: the object just uploaded is not needed.
-    fn come_too_late(&mut self, put: &Put, there: &Row, object: ObjectName) -> Result<(), Error> {
+    fn come_too_late(&mut self, put: Put<'_>, there: &Row, object: ObjectName) -> Result<(), Error> {
         if !same_blob(there, &put.value.content) {
             return Err(Error::Conflict { id: put.id.clone() });
         }
@@ -238,25 +332,28 @@ impl<'a> Decision<'a> {
         Ok(())
     }
 
-    fn edge(&mut self, change: &'a EdgeChange, now: Timestamp) -> Result<(), Error> {
+    fn edge(&mut self, change: &'a EdgeMove<'a>, now: Timestamp) -> Result<(), Error> {
         let key = self.keys.edge(&change.edge);
         let seen = self.facts.get(&key);
         let current = match seen {
             None => None,
             Some(row) => Some(Edge::read(&change.edge, row)?),
         };
-        let deadline = change.ttl_ms.map(|ttl| now.plus_ms(ttl));
-        let next = change.to.as_ref().map(|target| Edge { target: target.clone(), deadline });
+        let deadline = change.until.map(|until| match until {
+            Until::After(ttl_ms) => now.plus_ms(ttl_ms),
+            Until::At(deadline) => deadline,
+        });
+        let next = change.to.map(|target| Edge { target: target.clone(), deadline });
         if current == next {
             return Ok(());
         }
         let old = current.as_ref().map(|edge| &edge.target);
-        let moves = old != change.to.as_ref();
+        let moves = old != change.to;
         if moves && !holds(&change.expect, old) {
             return Err(Error::Stale { edge: change.edge.clone(), found: old.cloned() });
         }
         if let EdgeName::Element { prefix, .. } = &change.edge {
-            self.must_be_open(prefix, change.to.as_ref())?;
+            self.must_be_open(prefix, change.to)?;
         }
         if let Some(deadline) = current.as_ref().and_then(|edge| edge.deadline) {
             self.batch.delete(self.keys.due(deadline, &change.edge));
@@ -275,8 +372,8 @@ impl<'a> Decision<'a> {
         Ok(())
     }
 
-    fn move_edge(&mut self, old: Option<&ValueId>, change: &'a EdgeChange) -> Result<(), Error> {
-        if let Some(target) = &change.to {
+    fn move_edge(&mut self, old: Option<&ValueId>, change: &'a EdgeMove<'a>) -> Result<(), Error> {
+        if let Some(target) = change.to {
             self.refer(target, usize::MAX)?;
         }
         if let Some(old) = old {
@@ -325,7 +422,7 @@ impl<'a> Decision<'a> {
         for id in self.born.keys().filter(|id| self.deltas.get(*id).copied().unwrap_or(0) == 0) {
             self.batch.put(self.keys.zero(id), Row::default());
         }
-        if self.batch.ops.is_empty() {
+        if self.batch.ops.is_empty() && self.required.is_empty() {
             return Ok(None);
         }
         // Last, so that a value is reported missing only if everything else is as it was seen.

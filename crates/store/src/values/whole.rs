@@ -10,11 +10,10 @@
 
 use super::{
     Content, Error, SourceError, ValueId, Values,
-    blob::is_blob,
     stored::{Head, lost_row},
 };
 use crate::{
-    blobs::{self, Digest, ObjectName, Stored, content},
+    blobs::{self, ContentInfo, ObjectName, content},
     records::commit_durably,
 };
 use onceflow_core::{Batch, Row};
@@ -23,15 +22,14 @@ use onceflow_core::{Batch, Row};
 const VALUES_AT_ONCE: usize = 256;
 
 /// The length and digest that the object of a blob must have.
-pub(super) fn wanted(id: &ValueId, len: u64) -> Result<Stored, Error> {
-    let digest = id.as_bytes().split_first().and_then(|(_, digest)| digest.try_into().ok());
-    let digest = digest.ok_or_else(|| Error::damaged(format!("the name of blob {id}")))?;
-    Ok(Stored { len, digest: Digest::from_bytes(digest) })
+pub(super) fn wanted(id: &ValueId, len: u64) -> Result<ContentInfo, Error> {
+    let digest = id.blob_digest().ok_or_else(|| Error::damaged(format!("the name of blob {id}")))?;
+    Ok(ContentInfo { len, digest })
 }
 
 /// What is said of a value whose row is not what was written. Of a blob all is known that is needed to put it again.
 pub(super) fn row_damaged(id: &ValueId) -> Error {
-    match is_blob(id) {
+    match id.is_blob() {
         true => Error::Broken { id: id.clone(), why: String::from("its row is not what was written") },
         false => Error::damaged(format!("value {id}")),
     }
@@ -48,7 +46,7 @@ pub(super) fn broken(id: &ValueId) -> impl Fn(blobs::Error) -> Error + '_ {
 /// What is said of a value whose file is not what it was: of a blob that was handed over, that it is broken, so that it is
 /// computed again.
 pub(super) fn not_there(id: &ValueId) -> impl Fn(SourceError) -> Error + '_ {
-    move |error| match is_blob(id) {
+    move |error| match id.is_blob() {
         true => Error::Broken { id: id.clone(), why: error.to_string() },
         false => Error::Source(Box::new(error)),
     }
@@ -100,7 +98,7 @@ impl Values {
         match head.content().ok_or_else(damaged)? {
             Content::Object { name, len } => self.check_object(id, name, len).await,
             // A blob that was handed over can be computed again; a file that is an input, only its step can tell about.
-            Content::Source(source) if is_blob(id) => self.check_source(source).await.map_err(not_there(id)),
+            Content::Source(source) if id.is_blob() => self.check_source(source).await.map_err(not_there(id)),
             Content::Inline(_) | Content::Gathered { .. } | Content::Source(_) => Ok(()),
         }
     }
@@ -128,14 +126,14 @@ impl Values {
                 batch.put(self.keys.unlink(name), Row::default());
             }
             Some(Content::Source(source)) => match self.check_source(source).await {
-                Err(error) if is_blob(id) => {
+                Err(error) if id.is_blob() => {
                     tracing::warn!(%id, %error, "dropping a result that is not there any more");
                 }
                 _ => return Ok(false),
             },
             Some(Content::Inline(_) | Content::Gathered { .. }) => return Ok(false),
             // Which object it named is not known any more; `fsck` finds that nothing names it.
-            None if is_blob(id) && row != lost_row() => tracing::warn!(%id, "dropping the damaged row of a blob"),
+            None if id.is_blob() && row != lost_row() => tracing::warn!(%id, "dropping the damaged row of a blob"),
             None => return Ok(false),
         }
         batch.require_equals(key.clone(), row).put(key, lost_row());

@@ -4,6 +4,7 @@
 mod bed;
 mod blobs;
 mod cases;
+mod changes;
 mod crash;
 mod damage;
 mod gathered;
@@ -14,4 +15,3 @@ mod map;
 mod model;
 mod power;
 mod races;
-mod weave;

@@ -5,14 +5,15 @@
 //! by their order, nodes get numbers, and the digest covers the exact wiring of those. So blocks with equal digests are
 //! wired alike, and two that are wired alike have equal digests unless identical steps on identical inputs were reordered.
 
-use crate::model::{
-    Block, Program, Source,
-    check::components::{components, is_cycle},
-    program::{NodeOp, PortIndex},
+use crate::{
+    digest::Digest,
+    model::{
+        Block, Program, Source,
+        check::components::{components, is_cycle},
+        program::{NodeOp, PortIndex},
+    },
 };
 use blake3::Hasher;
-
-type Digest = [u8; 32];
 
 /// Computes the digests of all blocks.
 pub(super) fn digest(program: &mut Program) {
@@ -21,7 +22,7 @@ pub(super) fn digest(program: &mut Program) {
         bodies.map(|body| body as usize).collect()
     };
     let edges: Vec<Vec<usize>> = program.blocks.iter().map(bodies).collect();
-    let mut digests = vec![[0; 32]; program.blocks.len()];
+    let mut digests = vec![Digest::default(); program.blocks.len()];
     for component in components(&edges) {
         // Blocks that recur are told apart by what they do for as many calls as could tell them apart.
         let rounds = if is_cycle(&edges, &component) { component.len() + 1 } else { 1 };
@@ -57,10 +58,10 @@ fn of(program: &Program, block: &Block, digests: &[Digest]) -> Digest {
     let mut names: Vec<Digest> = Vec::with_capacity(block.nodes.len());
     for at in 0..block.nodes.len() {
         let by_name = |node: usize, hasher: &mut Hasher| {
-            hasher.update(&names[node]);
+            hasher.update(names[node].as_bytes());
         };
-        let name = *node(fresh.clone(), program, block, at, digests, by_name).finalize().as_bytes();
-        names.push(name);
+        let name = node(fresh.clone(), program, block, at, digests, by_name).finalize();
+        names.push(name.into());
     }
     let mut order: Vec<_> = (0..names.len()).filter(|at| block.nodes[*at].op != NodeOp::Relay).collect();
     order.sort_by_key(|at| (names[*at], *at));
@@ -82,7 +83,7 @@ fn of(program: &Program, block: &Block, digests: &[Digest]) -> Digest {
         text(&mut hasher, &output.port.name);
         source(program, block, output.from, &mut hasher, by_number);
     }
-    *hasher.finalize().as_bytes()
+    hasher.finalize().into()
 }
 
 /// What a node does and is fed by; `name` says which node is meant.
@@ -120,11 +121,11 @@ fn op(program: &Program, op: &NodeOp, digests: &[Digest], hasher: &mut Hasher) {
         NodeOp::Relay => text(hasher, "relay"),
         NodeOp::Each { body, .. } => {
             text(hasher, "each");
-            hasher.update(&digests[*body as usize]);
+            hasher.update(digests[*body as usize].as_bytes());
         }
         NodeOp::Loop { body, carried } => {
             text(hasher, "loop");
-            hasher.update(&digests[*body as usize]);
+            hasher.update(digests[*body as usize].as_bytes());
             for (output, input) in carried {
                 ports(hasher, &[*output, *input]);
             }
@@ -133,12 +134,12 @@ fn op(program: &Program, op: &NodeOp, digests: &[Digest], hasher: &mut Hasher) {
             text(hasher, "choice");
             for arm in arms {
                 ports(hasher, &[PortIndex::from(arm.guard.is_some()), arm.guard.unwrap_or_default()]);
-                hasher.update(&digests[arm.body as usize]);
+                hasher.update(digests[arm.body as usize].as_bytes());
             }
         }
         NodeOp::Call { body } => {
             text(hasher, "call");
-            hasher.update(&digests[*body as usize]);
+            hasher.update(digests[*body as usize].as_bytes());
         }
     }
 }
@@ -177,7 +178,7 @@ fn source(
         }
         Source::Constant(constant) => {
             text(hasher, "constant");
-            hasher.update(&program.constants[constant as usize].digest());
+            hasher.update(program.constants[constant as usize].digest().as_bytes());
         }
         Source::None => text(hasher, "none"),
     }

@@ -2,6 +2,7 @@
 //! as a whole become blocks of their own, and so does every flow that recurs, once.
 
 use crate::{
+    digest::Digest,
     model::{
         Arm, Block, BlockInput, BlockOutput, Graph, Library, Module, Node, PathSegment, Port, Program, Source,
         TaskSpec,
@@ -9,7 +10,7 @@ use crate::{
         graph::ModuleKind,
         program::{BlockIndex, NodeIndex, NodeOp, PortIndex, ProgramArm},
     },
-    payload::{Digest, Payload},
+    payload::Payload,
 };
 use std::{
     borrow::Cow,
@@ -59,7 +60,7 @@ struct Flattener<'a> {
 }
 
 fn placeholder() -> Block {
-    Block { inputs: vec![], outputs: vec![], nodes: vec![], digest: [0; 32] }
+    Block { inputs: vec![], outputs: vec![], nodes: vec![], digest: crate::Digest::default() }
 }
 
 fn below(path: &[PathSegment], more: impl IntoIterator<Item = PathSegment>) -> Vec<PathSegment> {

@@ -118,7 +118,7 @@ fn join(program: &mut Program, block: usize, pair: &Pair) {
     let second_node = program.blocks[block].nodes[pair.second as usize].clone();
     let mut first_node = program.blocks[block].nodes[pair.first as usize].clone();
     // Nothing may be left behind: what is inside has moved, and must not be joined there once more.
-    let gone = Block { inputs: vec![], outputs: vec![], nodes: vec![], digest: [0; 32] };
+    let gone = Block { inputs: vec![], outputs: vec![], nodes: vec![], digest: crate::Digest::default() };
     let mut second_body = std::mem::replace(&mut program.blocks[pair.bodies.1 as usize], gone);
     let body = &mut program.blocks[pair.bodies.0 as usize];
 

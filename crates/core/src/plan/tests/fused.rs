@@ -34,7 +34,7 @@ fn chain(tasks: Vec<TaskSpec>) -> Program {
         inputs: vec![BlockInput { port: Port::new("x", Type::Int), varying: false }],
         outputs: vec![BlockOutput { port: Port::new("p", Type::Int), from: last, hidden: false }],
         nodes: (0..tasks.len()).map(node).collect(),
-        digest: [0; 32],
+        digest: crate::Digest::default(),
     };
     Program { blocks: vec![block], tasks, constants: vec![] }
 }
@@ -157,7 +157,7 @@ fn fused_programs_compute_the_same_under_the_same_keys_and_nothing_more_can_be_f
                 assert_eq!(producer, None, "seed {seed}: {producer:?} could still join {consumer}");
             }
         }
-        let digests = [Some([1; 32]), Some([2; 32])];
+        let digests = [1, 2].map(|n| Some(crate::Digest::from_bytes([n; 32])));
         let (before, after) = (ProvenanceKeys::new(&program, 0, &digests), ProvenanceKeys::new(&fused, 0, &digests));
         let valid = still_valid((&program.blocks[0], &before), (&fused.blocks[0], &after));
         let outputs: usize = fused.blocks[0].nodes.iter().map(|node| node.outputs.len()).sum();

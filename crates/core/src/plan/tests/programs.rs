@@ -59,8 +59,12 @@ pub(super) fn random(rng: &mut Rng, kinds: Kinds) -> Program {
 fn block(rng: &mut Rng, program: &Program, kinds: Kinds, is_root: bool) -> Block {
     // Bodies all take two and give two, so that any fits any container; the second output is a loop's condition.
     let input = |varying| BlockInput { port: Port::new("x", Type::Int), varying };
-    let mut block =
-        Block { inputs: vec![input(!is_root), input(false)], outputs: vec![], nodes: vec![], digest: [0; 32] };
+    let mut block = Block {
+        inputs: vec![input(!is_root), input(false)],
+        outputs: vec![],
+        nodes: vec![],
+        digest: crate::Digest::default(),
+    };
     let mut sources = vec![Source::Input(0), Source::Input(1), Source::Constant(0), Source::Constant(1), Source::None];
     for at in 0..1 + rng.below(kinds.nodes) {
         let node = node(rng, program, kinds, &sources, at);
@@ -76,7 +80,7 @@ fn block(rng: &mut Rng, program: &Program, kinds: Kinds, is_root: bool) -> Block
         let from = Source::Node(rng.below(block.nodes.len() as u64) as NodeIndex, 0);
         block.outputs.push(BlockOutput { port: Port::new("done", Type::Int), from, hidden: true });
     }
-    block.digest = *blake3::hash(format!("{block:?}").as_bytes()).as_bytes();
+    block.digest = crate::Digest::of(format!("{block:?}").as_bytes());
     block
 }
 

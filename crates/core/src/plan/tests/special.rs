@@ -109,7 +109,7 @@ fn flow(nodes: &[(&str, &str, &[&str])]) -> Program {
         inputs: ["x", "y"].map(|name| BlockInput { port: Port::new(name, Type::Int), varying: false }).to_vec(),
         outputs: vec![],
         nodes: vec![],
-        digest: [9; 32],
+        digest: crate::Digest::from_bytes([9; 32]),
     };
     for (name, version, inputs) in nodes {
         let mut task = TaskSpec::new(*name, ports("i", inputs.len()), vec![Port::new("o", Type::Int)]);
@@ -140,7 +140,7 @@ fn flow(nodes: &[(&str, &str, &[&str])]) -> Program {
 
 /// Plans the new flow from all valid values of the old one but those of `lost`; x of the new one is `x`.
 fn explain(old: &Program, new: &Program, x: u8, lost: &[&str]) -> String {
-    let digests = |x: u8| [Some([x; 32]), Some([100; 32])];
+    let digests = |x: u8| [Some(crate::Digest::from_bytes([x; 32])), Some(crate::Digest::from_bytes([100; 32]))];
     let (was, is) = (ProvenanceKeys::new(old, 0, &digests(1)), ProvenanceKeys::new(new, 0, &digests(x)));
     let mut valid = still_valid((&old.blocks[0], &was), (&new.blocks[0], &is));
     let path = |node: NodeIndex| new.address(0, node, &crate::model::InstancePath::root());

@@ -6,15 +6,15 @@ use super::{
     rng::{Rng, seeds},
 };
 use crate::{
+    digest::Digest,
     model::{Program, Source, program::NodeOp},
-    payload::Digest,
     plan::{Fusion, ProvenanceKeys, fuse, still_valid},
 };
 
 const TASKS_ONLY: Kinds = Kinds { nodes: 14, containers: false, relays: true, pure: 5 };
 
 fn digests(inputs: &[Value]) -> Vec<Option<Digest>> {
-    inputs.iter().map(|value| Some(*blake3::hash(format!("{value:?}").as_bytes()).as_bytes())).collect()
+    inputs.iter().map(|value| Some(Digest::of(format!("{value:?}").as_bytes()))).collect()
 }
 
 /// Changes one thing, or two; says the new inputs.
@@ -100,7 +100,7 @@ fn with_containers_what_is_said_to_be_valid_is() {
             let changed = program.tasks.iter().zip(&old.tasks).any(|(new, old)| new.version != old.version)
                 || program.constants != old.constants;
             for block in program.blocks[1..].iter_mut().filter(|_| changed) {
-                block.digest = *blake3::hash(format!("{meaning} {:?}", block.digest).as_bytes()).as_bytes();
+                block.digest = Digest::of(format!("{meaning} {:?}", block.digest).as_bytes());
             }
         }
         let (old_keys, new_keys) =
@@ -124,7 +124,7 @@ fn an_old_value_that_fits_its_old_source_is_not_valid_if_that_source_is_not() {
         (all && reads(0, Source::Input(0)) && reads(1, Source::Node(0, 0))).then_some(program)
     });
     let program = seed_with_chain.expect("some seed");
-    let keys = |x: u8| ProvenanceKeys::new(&program, 0, &[Some([x; 32]), None]);
+    let keys = |x: u8| ProvenanceKeys::new(&program, 0, &[Some(crate::Digest::from_bytes([x; 32])), None]);
     let block = &program.blocks[0];
     assert!(still_valid((block, &keys(1)), (block, &keys(2))).is_empty());
     assert_eq!(still_valid((block, &keys(1)), (block, &keys(1))).keys().map(|(node, _)| node).max(), Some(&1));
@@ -140,7 +140,7 @@ fn how_a_program_is_run_is_not_part_of_a_key() {
             (task.retry.attempts, task.timeout_ms, task.resources.cpu_milli) = (9, Some(1), 2);
             task.class = String::from("elsewhere");
         }
-        let digests = [Some([1; 32]), None];
+        let digests = [Some(crate::Digest::from_bytes([1; 32])), None];
         let (one, two) = (ProvenanceKeys::new(&program, 0, &digests), ProvenanceKeys::new(&other, 0, &digests));
         let outputs: usize = other.blocks[0].nodes.iter().map(|node| node.outputs.len()).sum();
         assert_eq!(still_valid((&program.blocks[0], &one), (&other.blocks[0], &two)).len(), outputs);

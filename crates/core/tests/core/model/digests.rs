@@ -12,11 +12,11 @@ const FLOW: &str = "flow main(xs: list<int>, b: bool) -> (p: list<int>, q: optio
    xs -> a.xs; a.y -> d.xs; d.y -> e.x; k.value -> e.k; e.y -> p; b -> c.b; k.value -> c.k; c.y -> q;
  }";
 
-fn digest(library: &Library) -> [u8; 32] {
+fn digest(library: &Library) -> onceflow_core::Digest {
     check(library, "main", None).unwrap_or_else(|errors| panic!("{errors}")).blocks[0].digest
 }
 
-fn replaced(what: &str, with: &str) -> [u8; 32] {
+fn replaced(what: &str, with: &str) -> onceflow_core::Digest {
     assert!(FLOW.contains(what), "{what}");
     digest(&library(&FLOW.replace(what, with)))
 }

@@ -1,7 +1,8 @@
 //! The least store there can be, and a worker that knows only tasks and eaches: enough to see what batches do.
 
 use onceflow_core::{
-    Batch, Fences, Group, Inbox, Key, Kind as GroupKind, Name, Op, Require, Row, Shard, Timestamp,
+    Batch, Digest, EdgeName, Fences, Group, Inbox, Key, Kind as GroupKind, Name, Op, Require, Row, Shard, Timestamp,
+    ValueChange, ValueId,
     model::{
         Connection, Endpoint, Graph, Library, Module, Port, TaskSpec, Type, Wiring, check,
         graph::ModuleKind,
@@ -9,12 +10,13 @@ use onceflow_core::{
     },
     payload::{Outcome, Payload, Stored},
     protocol::{
-        draft::{Edge, InstalledProgram},
+        draft::InstalledProgram,
         ids::{END, FrameId, Generation, LANE, RunId, SETTLE, StepId},
         keys::Keys,
         rows::{self, Frame, Header, Held, Phase, ReadyStep, Received, Shape, State},
         run, step,
     },
+    value::Element,
 };
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -84,7 +86,7 @@ pub(crate) fn each_graph(concurrency: Option<u32>) -> Graph {
 }
 
 fn stored(name: &str, len: u64) -> Stored {
-    Stored { id: Name::new(name), digest: [0; 32], len }
+    Stored { id: ValueId::new(name), digest: Digest::default(), len }
 }
 
 fn value(name: &str) -> Outcome {
@@ -98,8 +100,8 @@ pub(crate) struct Machine {
     rows: BTreeMap<Key, Row>,
     bits: BTreeMap<Key, BTreeSet<u32>>,
     counters: BTreeMap<Key, i64>,
-    edges: BTreeMap<Name, Name>,
-    elements: BTreeMap<(Name, u32), Outcome>,
+    edges: BTreeMap<EdgeName, ValueId>,
+    elements: BTreeMap<(Name, u64), Element>,
     gathered: usize,
     n: u64,
 }
@@ -137,7 +139,7 @@ impl Machine {
             flow: "main".into(),
             program: stored("program", 1),
             full: None,
-            asked: [0; 32],
+            asked: Digest::default(),
             inputs: vec![],
             requested: None,
             finish_independent: false,
@@ -190,7 +192,7 @@ impl Machine {
         assert!(!self.holds(&again), "{name} could commit twice");
     }
 
-    fn decide(&self, taken: &step::Taken, name: &str) -> (Batch, Vec<Edge>) {
+    fn decide(&self, taken: &step::Taken, name: &str) -> (Batch, Vec<ValueChange>) {
         let plan = &*self.plan;
         let draft = match taken.step.node {
             LANE => step::open_chunk(plan, STATE, taken, &|_, index| value(&format!("element {index}"))),
@@ -204,8 +206,8 @@ impl Machine {
                 assert_eq!(found as u64, self.n, "it closes before every element has ended");
                 let list = Outcome::Value(Payload::StoredList(stored("list", self.n)));
                 let mut draft = step::close(plan, STATE, taken, &outer, &[list]);
-                let gather = Edge::Gather { id: Name::new("list"), prefix, n: self.n as u32, digest: [0; 32] };
-                draft.edges.insert(0, gather);
+                let gather = ValueChange::gather(ValueId::new("list"), prefix, self.n, Digest::default());
+                draft.changes.insert(0, gather);
                 draft
             }
             _ => {
@@ -231,7 +233,7 @@ impl Machine {
         batch.requires.iter().all(|require: &Require| require.holds(self.rows.get(require.key())))
     }
 
-    fn apply(&mut self, batch: &Batch, edges: Vec<Edge>) {
+    fn apply(&mut self, batch: &Batch, changes: Vec<ValueChange>) {
         batch.check().expect("a lawful batch");
         assert!(batch.is_repeatable(), "a batch that acts twice: {batch:?}");
         assert!(self.holds(batch), "refused: {batch:?}");
@@ -251,8 +253,8 @@ impl Machine {
                 todo = then;
             }
         }
-        for edge in edges {
-            self.edge(edge);
+        for change in changes {
+            self.change(change);
         }
     }
 
@@ -276,18 +278,20 @@ impl Machine {
         }
     }
 
-    fn edge(&mut self, edge: Edge) {
-        match edge {
-            Edge::Set(edge, to) => {
+    fn change(&mut self, change: ValueChange) {
+        match change {
+            ValueChange::Set { edge, to, deadline: None } => {
                 let before = self.edges.insert(edge, to);
                 assert!(before.is_none(), "an edge is set twice");
             }
-            Edge::Clear(edge, from) => assert_eq!(self.edges.remove(&edge), Some(from), "an edge that is not set"),
-            Edge::Element { prefix, index, outcome } => {
-                assert!(self.elements.insert((prefix, index), outcome).is_none(), "an element came twice");
+            ValueChange::Clear { edge, from, deadline: None } => {
+                assert_eq!(self.edges.remove(&edge), Some(from), "an edge that is not set");
             }
-            Edge::Gather { .. } => self.gathered += 1,
-            Edge::Release(_) | Edge::Lease(..) => panic!("nothing fails here, and nothing ends"),
+            ValueChange::Element { prefix, index, element } => {
+                assert!(self.elements.insert((prefix, index), element).is_none(), "an element came twice");
+            }
+            ValueChange::Put { .. } => self.gathered += 1,
+            other => panic!("no step fails and no run ends here: {other:?}"),
         }
     }
 

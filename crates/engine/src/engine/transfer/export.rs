@@ -4,8 +4,9 @@ use super::{ExportedRun, MAGIC, MANIFEST_BYTES_MAX, Tree, Whole};
 use crate::{Error, Handle, data};
 use futures_util::{TryStreamExt, future::BoxFuture};
 use onceflow_core::{
+    Digest,
     limits::INLINE_BYTES_MAX,
-    payload::{Digest, Outcome, Payload, Stored},
+    payload::{Outcome, Payload, Stored},
     protocol::{
         keys::{self, Keys},
         rows::{self, Head, Memo},
@@ -52,7 +53,7 @@ impl Contents<'_> {
             Ok(match payload {
                 Payload::Inline(bytes) => self.small(bytes.to_vec())?,
                 Payload::Stored(stored) if stored.len as usize <= INLINE_BYTES_MAX => {
-                    let bytes = self.values.read_all(&data::id(&stored.id)).await?;
+                    let bytes = self.values.read_all(&stored.id).await?;
                     self.small(bytes.to_vec())?
                 }
                 Payload::Stored(stored) => Tree::Content(self.add(stored)),
@@ -185,7 +186,7 @@ impl Counted<'_> {
 /// Writes a content, and sees to it that it is what it must be.
 async fn copy(values: &Values, stored: &Stored, out: &mut Counted<'_>) -> Result<(), Error> {
     let full = |error: std::io::Error| Error::Scratch(error.to_string());
-    let (id, mut hasher, mut is_source) = (data::id(&stored.id), blake3::Hasher::new(), false);
+    let (id, mut hasher, mut is_source) = (stored.id.clone(), blake3::Hasher::new(), false);
     match values.get(&id).await?.content {
         content @ (Content::Object { .. } | Content::Source(_)) => {
             is_source = matches!(content, Content::Source(_));
@@ -201,7 +202,7 @@ async fn copy(values: &Values, stored: &Stored, out: &mut Counted<'_>) -> Result
         }
         Content::Gathered { .. } => return Err(Error::damaged(format!("value {id} is a list, and should be bytes"))),
     }
-    match *hasher.finalize().as_bytes() == stored.digest {
+    match Digest::from(hasher.finalize()) == stored.digest {
         true => Ok(()),
         // It was written to while it was read.
         false if is_source => {

@@ -3,14 +3,14 @@
 use super::{ExportedRun, MAGIC, MANIFEST_BYTES_MAX, Tree, Whole};
 use crate::{
     Error, Handle,
-    data::{Files, Storing, id},
+    data::{Files, Storing},
     engine::{Engine, fork::rename_classes},
     shared::Shared,
     task::{Data, FileData, KnownContent},
 };
 use futures_util::future::BoxFuture;
 use onceflow_core::{
-    Batch, Key, Name, Row, Timestamp,
+    Batch, Digest, Key, Row, Timestamp,
     limits::{MODULE_PORTS_MAX, RUN_KEY_BYTES_MAX},
     model::Program,
     payload::{Outcome, Payload, Stored},
@@ -24,7 +24,7 @@ use onceflow_core::{
 };
 use onceflow_store::{
     CommitResult,
-    values::{EdgeName, ValueId, Weave},
+    values::{ValueChange, ValueId},
 };
 use std::{
     fs::File,
@@ -233,7 +233,7 @@ impl Unpacked<'_> {
                 file.write_all(&buffer[..got]).map_err(|error| Error::Scratch(error.to_string()))?;
                 left -= got as u64;
             }
-            if hasher.finalize().as_bytes() != digest {
+            if Digest::from(hasher.finalize()) != *digest {
                 return Err(Error::Inputs(format!("content {at} is not what was exported")));
             }
         }
@@ -348,7 +348,7 @@ impl Taking<'_> {
     async fn commit(&self, batch: Batch, otherwise: &str) -> Result<(), Error> {
         match self.shared.records.commit(batch).await? {
             CommitResult::Applied(committed) => {
-                self.shared.values.noticed(&committed);
+                self.shared.values.notify_committed(&committed);
                 Ok(())
             }
             CommitResult::Refused(_) => Err(Error::Refused { key: self.key.clone(), why: otherwise.to_owned() }),
@@ -367,14 +367,14 @@ impl Taking<'_> {
             for whole in wholes {
                 outputs.push(self.unpacked.store(whole, &mut storing).await?);
             }
-            let mut weaves = storing.weaves();
+            let mut changes = storing.changes();
             for (port, held) in (0_u16..).zip(&outputs).filter_map(|(port, outcome)| Some((port, stored(outcome)?))) {
-                let edge = EdgeName::root(keys.kept_edge(name, port));
-                weaves.push(Weave::Set { edge, to: id(held), deadline: None });
+                let edge = keys.kept_edge(name, port);
+                changes.push(ValueChange::set(edge, held.clone()));
             }
             let mut batch = self.batch(dues);
             batch.require_absent(keys.kept.key(name)).put(keys.kept.key(name), rows::write(&Memo { outputs }));
-            self.shared.values.weave(&mut batch, &weaves).await?;
+            self.shared.values.add_changes(&mut batch, &changes).await?;
             self.commit(batch, TOO_LONG).await?;
         }
         Ok(())
@@ -398,10 +398,10 @@ impl Taking<'_> {
     }
 
     /// Bytes as a value.
-    async fn value(&self, bytes: Vec<u8>, weaves: &mut Vec<Weave>) -> Result<Stored, Error> {
-        let (weave, id, digest, len) = self.shared.values.put_bytes(bytes).await?;
-        weaves.push(weave);
-        Ok(Stored { id: Name::new(id.as_bytes()), digest, len })
+    async fn value(&self, bytes: Vec<u8>, changes: &mut Vec<ValueChange>) -> Result<Stored, Error> {
+        let (change, stored) = self.shared.values.put_bytes(bytes).await?;
+        changes.push(change);
+        Ok(stored)
     }
 
     /// The program, for workers here.
@@ -425,29 +425,26 @@ impl Taking<'_> {
         for (name, whole) in &carried.outputs {
             outputs.push((name.clone(), self.unpacked.store(whole, &mut storing).await?));
         }
-        let mut weaves = storing.weaves();
+        let mut changes = storing.changes();
         let mut header = self.header.clone();
         let keys = Keys::new(self.run, Generation(carried.generation));
-        let lease = |port: u16, to: &Name, until: Timestamp| Weave::Set {
-            edge: EdgeName::root(keys.result_edge(port)),
-            to: id(to),
-            deadline: Some(until),
-        };
+        let lease =
+            |port: u16, to: &ValueId, until: Timestamp| ValueChange::lease(keys.result_edge(port), to.clone(), until);
         let mut held = Vec::new();
         if let Some(program) = program {
-            header.program = self.value(program, &mut weaves).await?;
+            header.program = self.value(program, &mut changes).await?;
             let keep = header.keep_ms.unwrap_or(0).saturating_sub(header.history_ms);
             held.push(lease(PROGRAM, &header.program.id, until.plus_ms(keep)));
         }
         let sealed = match carried.sealed {
-            Some(at) => Some(self.value(self.unpacked.bytes(at)?, &mut weaves).await?),
+            Some(at) => Some(self.value(self.unpacked.bytes(at)?, &mut changes).await?),
             None => None,
         };
         held.extend(sealed.as_ref().map(|sealed| lease(SEALED, &sealed.id, until)));
         for (port, (_, outcome)) in (0_u16..).zip(&outputs) {
             held.extend(stored(outcome).map(|stored| lease(port, stored, until)));
         }
-        weaves.extend(held);
+        changes.extend(held);
         let finished = Finished {
             run: self.run,
             generation: keys.generation,
@@ -470,7 +467,7 @@ impl Taking<'_> {
             run::supersede(&mut batch, &replaced, now);
         }
         batch.require_seen(head.clone(), seen).put(head, rows::write(&Head::Finished(Box::new(finished))));
-        self.shared.values.weave(&mut batch, &weaves).await?;
+        self.shared.values.add_changes(&mut batch, &changes).await?;
         self.commit(batch, "was started meanwhile, or took too long to be taken in").await?;
         Ok(self.shared.records.durable(self.shared.records.position()).await?)
     }

@@ -14,9 +14,9 @@ use crate::{
 };
 use futures_util::FutureExt;
 use onceflow_core::{
-    Fence, Key, Row,
+    Digest, Fence, Key, Row,
     model::program::NodeOp,
-    payload::{Digest, Outcome},
+    payload::Outcome,
     protocol::{
         ids::StepId,
         memo::memo_of,
@@ -25,7 +25,7 @@ use onceflow_core::{
         step::{self, Taken},
     },
 };
-use onceflow_store::{CommitResult, values::Weave};
+use onceflow_store::{CommitResult, values::ValueChange};
 use std::sync::Arc;
 
 impl Work<'_> {
@@ -74,7 +74,7 @@ impl Work<'_> {
     }
 
     /// What this worker's body gave after it was thought to be lost: the truth, if nobody has decided yet.
-    pub(super) async fn late_truth(&self, outcomes: &[Outcome], weaves: &[Weave]) -> Result<(), Error> {
+    pub(super) async fn late_truth(&self, outcomes: &[Outcome], changes: &[ValueChange]) -> Result<(), Error> {
         let shared = &self.worker.shared;
         let key = self.run.plan.keys.parked(self.taken.step);
         let Some(row) = shared.row(key).await? else { return Ok(()) };
@@ -82,7 +82,7 @@ impl Work<'_> {
         if let Some(parked) = parked
             && matches!(parked.why, Why::Unknown { started, .. } if started == self.taken.fence)
         {
-            shared.decide_done(&self.run, (self.taken.step, &row, &parked), outcomes, weaves, None).await?;
+            shared.decide_done(&self.run, (self.taken.step, &row, &parked), outcomes, changes, None).await?;
         }
         Ok(())
     }
@@ -112,7 +112,7 @@ impl Shared {
         run: &Run,
         (step, row, parked): (StepId, &Row, &Parked),
         outcomes: &[Outcome],
-        weaves: &[Weave],
+        changes: &[ValueChange],
         note: Option<Key>,
     ) -> Result<bool, Error> {
         let Some(frame) = self.frame(run, step.frame).await? else { return Ok(false) };
@@ -132,7 +132,7 @@ impl Shared {
             if let (Some(memo), true) = (&memo, keeps) {
                 step::keep(&run.plan, &mut draft, memo, outcomes);
             }
-            match self.commit_outside(draft, weaves).await? {
+            match self.commit_outside(draft, changes).await? {
                 CommitResult::Applied(_) => {
                     self.read_run(run.plan.keys.run).await?;
                     self.progress(run.plan.keys.run).notify_waiters();

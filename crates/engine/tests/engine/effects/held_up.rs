@@ -6,7 +6,7 @@ use onceflow_engine::{Engine, Event, EventKind, Options, Report, Start};
 use onceflow_store::{
     BoxFuture, World,
     backend::memory::Memory,
-    blobs::{Blobs, Chunks, Content, Error, ObjectName, Objects, Page, Stored},
+    blobs::{Blobs, Chunks, Content, ContentInfo, Error, ObjectName, Objects, Page},
     testing::world::TestWorld,
     values::Values,
 };
@@ -35,14 +35,14 @@ fn refuses(left: &AtomicU32) -> Result<(), Error> {
 }
 
 impl Blobs for Refusing {
-    fn create(&self, name: ObjectName, content: Content) -> BoxFuture<'_, Result<Stored, Error>> {
+    fn create(&self, name: ObjectName, content: Content) -> BoxFuture<'_, Result<ContentInfo, Error>> {
         Box::pin(async move {
             refuses(&self.writes)?;
             self.blobs.create(name, content).await
         })
     }
 
-    fn adopt<'a>(&'a self, name: ObjectName, path: &'a Path) -> BoxFuture<'a, Result<Stored, Error>> {
+    fn adopt<'a>(&'a self, name: ObjectName, path: &'a Path) -> BoxFuture<'a, Result<ContentInfo, Error>> {
         Box::pin(async move {
             refuses(&self.writes)?;
             self.blobs.adopt(name, path).await

@@ -128,8 +128,8 @@ async fn a_blob_that_was_handed_over_is_stored_again_when_it_is_put_again() {
     let content = vec![7; LARGE_BYTES];
     let root = onceflow_store::values::EdgeName::root("held");
     let upload = values.upload(onceflow_store::blobs::content::from_bytes(content.clone())).await.unwrap();
-    let (id, digest) = (upload.id(), *blake3::hash(&content).as_bytes());
-    let update = onceflow_store::values::Update::new().blob(&upload).set(&root, id.clone());
+    let (id, digest) = (upload.id(), onceflow_core::Digest::of(&content));
+    let update = onceflow_store::values::Update::new().change(upload.change()).set(&root, id.clone());
     values.update(update).await.unwrap();
     let out = place.join("results/big");
     assert!(values.link(&id, &out).await.unwrap());
@@ -141,7 +141,7 @@ async fn a_blob_that_was_handed_over_is_stored_again_when_it_is_put_again() {
     let fsck = values.fsck(Mode::Check).await.unwrap();
     assert!(fsck.is_clean(), "{fsck}");
     let upload = values.upload(onceflow_store::blobs::content::from_bytes(content.clone())).await.unwrap();
-    values.update(onceflow_store::values::Update::new().blob(&upload)).await.unwrap();
+    values.update(onceflow_store::values::Update::new().change(upload.change())).await.unwrap();
     assert!(matches!(values.get(&id).await.unwrap().content, Content::Object { .. }));
     fs::write(&out, "the user's").unwrap();
     assert_eq!(values.read_all(&id).await.unwrap(), content);

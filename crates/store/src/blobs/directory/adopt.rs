@@ -6,7 +6,7 @@ use super::{
 };
 use crate::{
     blobs::{
-        Error, ObjectName, Stored,
+        ContentInfo, Error, ObjectName,
         verified::{Hints, Look},
     },
     blocking::blocking,
@@ -21,7 +21,7 @@ use std::{
 /// Whether a file could be taken in as it is.
 pub(super) enum Linked {
     /// It is an object now.
-    Stored(Stored),
+    ContentInfo(ContentInfo),
     /// It cannot be linked from where it is and must be copied: the file, and how long it is.
     Elsewhere(File, u64),
 }
@@ -51,7 +51,7 @@ pub(super) fn link(layout: &Layout, name: ObjectName, path: &Path, hints: &Hints
     settle(layout, name, linked, stored)?;
     remove_now(layout, path)?;
     hints.remember(&layout.object(name), before, stored);
-    Ok(Linked::Stored(stored))
+    Ok(Linked::ContentInfo(stored))
 }
 
 /// Another mount of the same device, a file with too many names or of another owner.
@@ -65,7 +65,7 @@ fn already(layout: &Layout, name: ObjectName, path: &Path, gone: &io::Error) -> 
     match digest(&layout.object(name)) {
         Ok(stored) => {
             sync_directory(&layout.objects).map_err(|error| Error::unknown(&layout.place, error))?;
-            Ok(Linked::Stored(stored))
+            Ok(Linked::ContentInfo(stored))
         }
         Err(error) if error.kind() == ErrorKind::NotFound => Err(unreadable(name, path, gone)),
         Err(error) => Err(Error::io(&layout.place, &error)),

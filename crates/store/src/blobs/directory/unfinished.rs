@@ -2,7 +2,7 @@
 //! it, and after a crash `list` finds the file.
 
 use super::layout::Layout;
-use crate::blobs::{Error, Hashing, ObjectName, Stored, verified::Look};
+use crate::blobs::{ContentInfo, Error, Hashing, ObjectName, verified::Look};
 use crate::fs::{make_read_only, sync_directory};
 use bytes::Bytes;
 use std::{
@@ -46,10 +46,10 @@ impl Unfinished {
     }
 
     /// Makes it an object, durably.
-    pub(super) fn publish(self) -> Result<Stored, Error> {
+    pub(super) fn publish(self) -> Result<ContentInfo, Error> {
         make_read_only(&self.file);
         self.file.sync_all().map_err(|error| Error::io(&self.layout.place, &error))?;
-        let stored = self.hashing.stored();
+        let stored = self.hashing.info();
         let linked = fs::hard_link(&self.path, self.layout.object(self.name));
         settle(&self.layout, self.name, linked, stored)?;
         // Earlier tries of the same writer, whose reply was lost or which were stopped. If this fails they go with
@@ -67,7 +67,12 @@ impl Drop for Unfinished {
 
 /// Makes the outcome of linking a synced file into `objects` good and durable: it is fine when the object was there
 /// already with the same content.
-pub(super) fn settle(layout: &Layout, name: ObjectName, linked: io::Result<()>, stored: Stored) -> Result<(), Error> {
+pub(super) fn settle(
+    layout: &Layout,
+    name: ObjectName,
+    linked: io::Result<()>,
+    stored: ContentInfo,
+) -> Result<(), Error> {
     match linked {
         Ok(()) => {}
         Err(error) if matches!(error.kind(), ErrorKind::AlreadyExists | ErrorKind::NotFound) => {
@@ -84,18 +89,18 @@ pub(super) fn settle(layout: &Layout, name: ObjectName, linked: io::Result<()>, 
 }
 
 /// What a file holds.
-pub(super) fn digest(path: &Path) -> io::Result<Stored> {
+pub(super) fn digest(path: &Path) -> io::Result<ContentInfo> {
     digest_open(&mut File::open(path)?)
 }
 
 /// What an open file holds, from where it stands.
-pub(in crate::blobs) fn digest_open(file: &mut File) -> io::Result<Stored> {
+pub(in crate::blobs) fn digest_open(file: &mut File) -> io::Result<ContentInfo> {
     // No larger than the file: there may be many small ones.
     let room = file.metadata()?.len().saturating_add(1).clamp(512, 256 << 10) as usize;
     let (mut hashing, mut buffer) = (Hashing::default(), vec![0; room]);
     loop {
         match file.read(&mut buffer) {
-            Ok(0) => return Ok(hashing.stored()),
+            Ok(0) => return Ok(hashing.info()),
             Ok(read) => hashing.update(&buffer[..read]),
             Err(error) if error.kind() == ErrorKind::Interrupted => {}
             Err(error) => return Err(error),

@@ -2,7 +2,7 @@
 
 use super::{generated, generated_at};
 use crate::blobs::{
-    Blobs, Content, Digest, Error, Listed, ObjectName, Page, State, Stored,
+    Blobs, Content, ContentInfo, Digest, Error, Listed, ObjectName, Page, State,
     content::{from_bytes, read_bytes, read_checked},
 };
 use bytes::Bytes;
@@ -76,7 +76,7 @@ pub async fn contract_of_races<B: Blobs>(make: impl AsyncFn() -> B, len: u64) {
         };
         let outcomes = join_all((0..8).map(create)).await;
         let outcomes: Vec<_> = outcomes.into_iter().map(Result::unwrap).collect();
-        let won: Vec<Stored> = outcomes.iter().filter_map(|outcome| outcome.as_ref().ok().copied()).collect();
+        let won: Vec<ContentInfo> = outcomes.iter().filter_map(|outcome| outcome.as_ref().ok().copied()).collect();
         assert_eq!(won.len(), 1, "{outcomes:?}");
         let lost = outcomes.iter().filter(|outcome| matches!(outcome, Err(Error::Exists { .. }))).count();
         assert_eq!(lost, 7, "{outcomes:?}");
@@ -93,7 +93,7 @@ async fn what_is_created_is_read_back(blobs: &dyn Blobs) {
             let name = ObjectName::new(fences.next());
             let content = generated_at(9, 0, len);
             let stored = blobs.create(name, generated(9, len as u64, chunk)).await.unwrap();
-            assert_eq!(stored, Stored { len: len as u64, digest: Digest::of(&content) });
+            assert_eq!(stored, ContentInfo { len: len as u64, digest: Digest::of(&content) });
             assert_eq!(blobs.size(name).await.unwrap(), len as u64);
             assert_eq!(read_bytes(blobs, name, len as u64).await.unwrap(), content);
             let chunks: Vec<Bytes> = blobs.read(name, None).await.unwrap().try_collect().await.unwrap();
@@ -189,7 +189,7 @@ async fn an_adopted_file_moves_into_the_store(blobs: &dyn Blobs) {
             (ObjectName::new(fences.next()), scratch.path().join("out"), generated_at(5, 0, len));
         std::fs::write(&path, &content).unwrap();
         let stored = blobs.adopt(name, &path).await.unwrap();
-        assert_eq!(stored, Stored { len: len as u64, digest: Digest::of(&content) });
+        assert_eq!(stored, ContentInfo { len: len as u64, digest: Digest::of(&content) });
         assert!(!path.exists(), "it is in the store now");
         assert_eq!(read_bytes(blobs, name, len as u64).await.unwrap(), content);
         assert_eq!(blobs.adopt(name, &path).await.unwrap(), stored, "the first try took the file");

@@ -3,7 +3,7 @@
 use super::{contract::all, generated};
 use crate::{
     blobs::{
-        Blobs, Chunks, Content, Error, Listed, ObjectName, Page, State, Stored,
+        Blobs, Chunks, Content, ContentInfo, Error, Listed, ObjectName, Page, State,
         content::{from_bytes, read_bytes},
     },
     testing::fault::{FaultPlan, Verdict, for_every_fault},
@@ -55,11 +55,11 @@ fn unknown(why: crate::records::Error) -> Error {
 }
 
 impl Blobs for Faulty {
-    fn create(&self, name: ObjectName, content: Content) -> BoxFuture<'_, Result<Stored, Error>> {
+    fn create(&self, name: ObjectName, content: Content) -> BoxFuture<'_, Result<ContentInfo, Error>> {
         Box::pin(self.change(self.blobs.create(name, content)))
     }
 
-    fn adopt<'a>(&'a self, name: ObjectName, path: &'a Path) -> BoxFuture<'a, Result<Stored, Error>> {
+    fn adopt<'a>(&'a self, name: ObjectName, path: &'a Path) -> BoxFuture<'a, Result<ContentInfo, Error>> {
         Box::pin(self.change(self.blobs.adopt(name, path)))
     }
 

@@ -3,7 +3,7 @@
 use super::{Report, cycle, read::Snapshot};
 use crate::blobs::{ObjectName, State};
 use crate::values::{
-    id::{EdgeName, ValueId},
+    EdgeName, ValueId,
     stored::{Belongings, Head, Seal},
 };
 use onceflow_core::{Key, Name, Row, Timestamp, row::counter};

@@ -1,9 +1,8 @@
 //! Reads every row of every group, decoded as far as it can be.
 
 use super::super::{
-    Error, Values,
+    EdgeName, Error, ValueId, Values,
     blob::object,
-    id::{EdgeName, ValueId},
     keys::{Keys, WITNESS, read_due},
     reclaim::Witness,
     stored::{Debt, Edge, Seal, Standing, Sweeper},

@@ -8,8 +8,7 @@ use super::{Finding, Report, read::Snapshot};
 use crate::{
     blobs,
     values::{
-        Error, Tried, Values,
-        id::{EdgeName, ValueId},
+        EdgeName, Error, Tried, ValueId, Values,
         stored::{Belongings, Debt, Head, Seal, Sweeper, lost_row},
     },
 };

@@ -4,10 +4,8 @@
 
 use super::{
     super::{
-        EdgeChange, EdgeName, Error, Expect, Put, Update, Value, Values,
-        id::ValueId,
+        Content, EdgeName, Error, Expect, Update, Value, ValueChange, ValueId, Values,
         limits::{PAGE_BYTES_MAX, PAGE_ELEMENTS_MAX},
-        value::Content,
     },
     page::{PageHead, name},
 };
@@ -26,7 +24,7 @@ pub struct ListBuilder {
     finished: Vec<Finished>,
     /// The page being filled.
     elements: Vec<ValueId>,
-    puts: Vec<Put>,
+    puts: Vec<ValueChange>,
     bytes: usize,
     ops: usize,
 }
@@ -66,7 +64,7 @@ impl ListBuilder {
         self.make_room(bytes, ops).await?;
         let id = id.into();
         self.elements.push(id.clone());
-        self.puts.push(Put { id, value });
+        self.puts.push(ValueChange::Put { id, value });
         self.bytes += bytes;
         self.ops += ops;
         Ok(())
@@ -131,17 +129,23 @@ impl ListBuilder {
     }
 
     /// Stores a page that takes the place of all finished ones from `from` on.
-    async fn store(&mut self, puts: Vec<Put>, head: PageHead, refs: Vec<ValueId>, from: usize) -> Result<(), Error> {
+    async fn store(
+        &mut self,
+        puts: Vec<ValueChange>,
+        head: PageHead,
+        refs: Vec<ValueId>,
+        from: usize,
+    ) -> Result<(), Error> {
         let content = head.to_bytes();
         let page = name(b'P', &content, &refs);
         let before = from.checked_sub(1).map(|last| self.finished[last].spine.clone());
         let spine_refs: Vec<_> = before.into_iter().chain([page.clone()]).collect();
         let spine = name(b'S', b"", &spine_refs);
         let held = self.finished.last().map(|last| last.spine.clone());
-        let update = Update { puts, edges: vec![] }
+        let update = Update { changes: puts }
             .put(page.clone(), refs, content)
             .put(spine.clone(), spine_refs, b"")
-            .change(EdgeChange {
+            .change(ValueChange::Move {
                 edge: self.hold.clone(),
                 to: Some(spine.clone()),
                 expect: held.map_or(Expect::Unset, Expect::Target),

@@ -1,6 +1,6 @@
 //! A page: its level, how many elements are below it, and its name.
 
-use super::super::id::ValueId;
+use super::super::ValueId;
 
 /// What a page says beside its references.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -12,9 +12,7 @@ use super::{
 use crate::{
     records::{Page, Scan},
     values::{
-        Tried, Values,
-        id::{ValueId, elements_of},
-        limits,
+        Tried, ValueId, Values, limits,
         stored::{Belongings, Debt, Head, Standing, Sweeper},
         update::lower,
     },
@@ -134,7 +132,7 @@ impl<'a> Burial<'a> {
             }
             Debt::Release(prefix) => {
                 let elements = Scan::of(self.values.keys.edges.clone(), self.touch_max.min(self.room / RELEASE_OPS));
-                let elements = elements.prefix(elements_of(prefix.as_bytes()));
+                let elements = elements.prefix(onceflow_core::value::id::elements_of(prefix.as_bytes()));
                 let page = self.values.records.scan(self.values.shard, elements).await?;
                 for (name, row) in &page.rows {
                     let standing = Standing::from_row(row).ok_or_else(|| Error::damaged("an element"))?;

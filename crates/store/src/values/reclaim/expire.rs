@@ -5,8 +5,7 @@
 
 use super::{Error, Reclaimed, Round, turn::Seen};
 use crate::values::{
-    Tried, Values,
-    id::{EdgeName, ValueId},
+    EdgeName, Tried, ValueId, Values,
     keys::read_due,
     limits,
     stored::{Edge, Sweeper},

@@ -1,7 +1,7 @@
 //! The bytes of files by reference, for those who must have them: copies in files of their own, streams, memory. Nothing
 //! is given out that is not what the row says; of a stream, the reader must compare the digest at its end.
 
-use super::{SourceError, SourceFile, Values};
+use super::{SourceError, SourceFile, Values, gone};
 use crate::{
     blobs::{self, Chunks, ObjectName, content},
     blocking::blocking,
@@ -9,6 +9,7 @@ use crate::{
 };
 use bytes::Bytes;
 use futures_util::{StreamExt, TryStreamExt};
+use onceflow_core::Digest;
 use std::{
     fs::File,
     io::{self, Seek, SeekFrom},
@@ -38,9 +39,9 @@ impl Values {
     pub(in crate::values) async fn read_source(&self, source: SourceFile) -> Result<Bytes, Error> {
         let source = self.find_source(source).await?;
         let read = blocking(move || match std::fs::read(&source.path) {
-            Ok(bytes) if *blake3::hash(&bytes).as_bytes() == source.digest => Ok(bytes.into()),
+            Ok(bytes) if Digest::of(&bytes) == source.digest => Ok(bytes.into()),
             Ok(_) => Err(SourceError::Changed { path: source.path.clone() }),
-            Err(error) => Err(source.gone(&error)),
+            Err(error) => Err(gone(&source, &error)),
         });
         read.await.map_err(|error| Error::Source(Box::new(error)))
     }
@@ -54,9 +55,9 @@ impl Values {
         let source = self.find_source(source).await?;
         let name = ObjectName::new(self.fences.next());
         let open = move || {
-            let mut file = File::open(&source.path).map_err(|error| source.gone(&error))?;
+            let mut file = File::open(&source.path).map_err(|error| gone(&source, &error))?;
             let range = range.unwrap_or(0..source.stat.len);
-            file.seek(SeekFrom::Start(range.start)).map_err(|error| source.gone(&error))?;
+            file.seek(SeekFrom::Start(range.start)).map_err(|error| gone(&source, &error))?;
             Ok((file, range.end.saturating_sub(range.start)))
         };
         let (file, len) = blocking(open).await.map_err(|error: SourceError| Error::Source(Box::new(error)))?;
@@ -72,5 +73,5 @@ fn copy(source: &SourceFile, mut to: File, path: &Path) -> io::Result<bool> {
     let before = FileStat::of(&from.metadata()?);
     io::copy(&mut from, &mut to)?;
     let is_known = source.is_settled && before == source.stat && FileStat::of(&from.metadata()?) == before;
-    Ok(is_known || content::digest_file(&mut File::open(path)?)?.digest.to_bytes() == source.digest)
+    Ok(is_known || content::digest_file(&mut File::open(path)?)?.digest == source.digest)
 }

@@ -9,11 +9,11 @@
 
 use super::{Content, Error, FileStat, Head, SETTLED_NS, SourceFile, ValueId, Values, now_ns};
 use crate::{
-    blobs::{self, verified},
+    blobs::verified,
     blocking::blocking,
-    values::{Tried, blob::blob_id, stored::value_row, value::Digest},
+    values::{Tried, stored::value_row},
 };
-use onceflow_core::{Batch, Row, row::counter};
+use onceflow_core::{Batch, Digest, Row, row::counter};
 use std::{
     fs, io,
     os::unix::fs::PermissionsExt,
@@ -49,7 +49,7 @@ impl Values {
     /// # Errors
     /// If the store does not answer.
     pub async fn hand_over(&self, digest: Digest, path: &Path) -> Result<bool, Error> {
-        let id = blob_id(blobs::Digest::from_bytes(digest));
+        let id = ValueId::of_blob(digest);
         let key = self.keys.value(&id);
         // Whoever else holds it may be reading the object.
         let count = self.row(self.keys.count(&id)).await?;

@@ -1,10 +1,7 @@
 //! The rows beside the values: edges, elements, seals, debts, and the sweeper's.
 
 use super::{body, checked, put_id, take_id, time};
-use crate::values::{
-    Element, Error,
-    id::{EdgeName, ValueId},
-};
+use crate::values::{EdgeName, Element, Error, ValueId};
 use onceflow_core::{Fence, Name, Row, Timestamp};
 
 /// An edge: what it keeps alive, and until when.

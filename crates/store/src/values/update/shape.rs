@@ -1,17 +1,15 @@
 //! What an update may not be, whatever the store holds.
 
-use super::super::{
-    Error,
-    id::{EdgeName, ValueId},
-    limits,
-    value::{Content, EdgeChange, Update},
+use super::{
+    super::{Content, EdgeName, Error, ValueId, limits},
+    Asked, EdgeMove,
 };
 use onceflow_core::{Batch, Op, limits as batch_limits};
 use std::collections::BTreeSet;
 
-pub(super) fn check(update: &Update) -> Result<(), Error> {
-    for put in &update.puts {
-        check_id(&put.id)?;
+pub(super) fn check(asked: &Asked<'_>) -> Result<(), Error> {
+    for put in &asked.puts {
+        check_id(put.id)?;
         put.value.refs.iter().try_for_each(check_id)?;
         at_most("references of a value", put.value.refs.len(), limits::REFS_PER_VALUE_MAX, "REFS_PER_VALUE_MAX")?;
         if let Content::Gathered { prefix, .. } = &put.value.content {
@@ -19,7 +17,7 @@ pub(super) fn check(update: &Update) -> Result<(), Error> {
         }
     }
     let mut named = BTreeSet::new();
-    for change in &update.edges {
+    for change in &asked.edges {
         check_edge(change)?;
         if !named.insert(&change.edge) {
             return Err(Error::Senseless(format!("edge {} stands twice in one update", change.edge)));
@@ -36,11 +34,11 @@ fn check_id(id: &ValueId) -> Result<(), Error> {
     at_most("bytes in a value's id", bytes, limits::ID_BYTES_MAX, "ID_BYTES_MAX")
 }
 
-fn check_edge(change: &EdgeChange) -> Result<(), Error> {
-    let bytes = change.edge.given().as_bytes().len();
+fn check_edge(change: &EdgeMove<'_>) -> Result<(), Error> {
+    let bytes = change.edge.name().as_bytes().len();
     at_most("bytes in an edge's name", bytes, limits::ID_BYTES_MAX, "ID_BYTES_MAX")?;
-    change.to.iter().try_for_each(check_id)?;
-    match (change.ttl_ms, &change.edge, &change.to) {
+    change.to.map_or(Ok(()), check_id)?;
+    match (change.until, &change.edge, change.to) {
         (Some(_), EdgeName::Element { .. }, _) => {
             Err(Error::Senseless(format!("element {} cannot be a lease: its list owns it", change.edge)))
         }

@@ -1,8 +1,8 @@
 //! What an update decides, for facts written down by hand.
 
 use super::*;
-use crate::values::{id::ValueId, stored::lost_row, value::Value};
-use onceflow_core::{Require, row::counter};
+use crate::values::stored::lost_row;
+use onceflow_core::{Digest, Require, row::counter};
 
 const NOW: Timestamp = Timestamp::from_ms(1_000);
 
@@ -23,7 +23,8 @@ fn facts(keys: &Keys) -> Facts {
 /// What is decided, as text: requires, then operations; or the error.
 fn decided(update: Update) -> String {
     let keys = Keys::new();
-    match decide(&keys, Shard(0), &facts(&keys), &update, NOW) {
+    let decided = Asked::new(&update).and_then(|asked| decide(&keys, Shard(0), &facts(&keys), &asked, NOW));
+    match decided {
         Err(error) => format!("error: {error}"),
         Ok(None) => "nothing".into(),
         Ok(Some(batch)) => {
@@ -108,7 +109,7 @@ fn what_cannot_be_is_refused() {
         (new().put("a", ["z"], "a"), "value a is stored already"),
         (new().compare_and_set(&EdgeName::root("R"), Expect::Unset, "z"), "edge R is not what was expected: set to a"),
         (new().set(&EdgeName::element("full", 0), "a"), "the elements under full are sealed"),
-        (new().gather("n", "full", 0, [0; 32]), "the elements under full are sealed"),
+        (new().gather("n", "full", 0, Digest::default()), "the elements under full are sealed"),
         (new().put("l", ["a"], ""), "value l is lost"),
     ] {
         let decided = decided(update);

@@ -69,7 +69,7 @@ async fn text(values: &Values, upload: &Upload) -> String {
 async fn a_blob_is_read_back_and_its_object_goes_with_the_last_reference() {
     each_store(async |bed| {
         let upload = bed.upload("once").await;
-        bed.update(Update::new().blob(&upload).put("v", [upload.id()], "").set(&root("R"), "v")).await;
+        bed.update(Update::new().change(upload.change()).put("v", [upload.id()], "").set(&root("R"), "v")).await;
         assert_eq!((bed.left().await, text(&bed.values, &upload).await.as_str()), (1, "once"));
         bed.update(Update::new().clear(&root("R"))).await;
         assert_eq!(bed.left().await, 0);
@@ -83,9 +83,9 @@ async fn equal_content_is_stored_once_and_the_later_object_goes() {
     each_store(async |bed| {
         let (one, two) = (bed.upload("same").await, bed.upload("same").await);
         assert_eq!(one.id(), two.id());
-        bed.update(Update::new().blob(&one).set(&root("R"), one.id())).await;
+        bed.update(Update::new().change(one.change()).set(&root("R"), one.id())).await;
         for _ in 0..2 {
-            bed.update(Update::new().blob(&two).set(&root("S"), two.id())).await;
+            bed.update(Update::new().change(two.change()).set(&root("S"), two.id())).await;
         }
         assert_eq!(bed.left().await, 1);
         bed.update(Update::new().clear(&root("R"))).await;
@@ -103,7 +103,7 @@ async fn an_upload_that_nobody_puts_goes_when_its_time_is_over() {
         assert_eq!(bed.left().await, 1);
         bed.world.advance(limits::UPLOAD_MS_MAX);
         assert_eq!(bed.left().await, 0);
-        let late = bed.values.update(Update::new().blob(&upload).set(&root("R"), upload.id())).await;
+        let late = bed.values.update(Update::new().change(upload.change()).set(&root("R"), upload.id())).await;
         assert!(matches!(late, Err(Error::UploadLost { .. })), "{late:?}");
         assert_eq!(bed.values.rows().await.unwrap(), []);
     })
@@ -114,9 +114,9 @@ async fn an_upload_that_nobody_puts_goes_when_its_time_is_over() {
 async fn an_upload_cannot_be_used_again_when_its_blob_is_gone() {
     each_store(async |bed| {
         let upload = bed.upload("gone").await;
-        bed.update(Update::new().blob(&upload)).await;
+        bed.update(Update::new().change(upload.change())).await;
         assert_eq!(bed.left().await, 0);
-        let again = bed.values.update(Update::new().blob(&upload)).await;
+        let again = bed.values.update(Update::new().change(upload.change())).await;
         assert!(matches!(again, Err(Error::UploadLost { .. })), "{again:?}");
     })
     .await;
@@ -126,7 +126,7 @@ async fn an_upload_cannot_be_used_again_when_its_blob_is_gone() {
 async fn fsck_finds_missing_objects_and_orphans() {
     each_store(async |bed| {
         let upload = bed.upload("lost").await;
-        bed.update(Update::new().blob(&upload).set(&root("R"), upload.id())).await;
+        bed.update(Update::new().change(upload.change()).set(&root("R"), upload.id())).await;
         let name = bed.objects.list(None, 1).await.unwrap().objects[0].name;
         bed.objects.delete(name).await.unwrap();
         let orphan = onceflow_store::blobs::ObjectName::new(onceflow_store::core::Fences::new(99).next());
@@ -137,7 +137,7 @@ async fn fsck_finds_missing_objects_and_orphans() {
         assert!(matches!(bed.values.get(&upload.id()).await, Err(Error::Lost { .. })));
         // Uploading it again heals it.
         let again = bed.upload("lost").await;
-        bed.update(Update::new().blob(&again)).await;
+        bed.update(Update::new().change(again.change())).await;
         assert_eq!(text(&bed.values, &again).await, "lost");
         bed.update(Update::new().clear(&root("R"))).await;
         assert_eq!((bed.left().await, bed.values.rows().await.unwrap()), (0, vec![]));
@@ -148,7 +148,7 @@ async fn fsck_finds_missing_objects_and_orphans() {
 async fn life(values: &Values) -> Result<(), Error> {
     for root_name in ["R", "S"] {
         let upload = values.upload(from_bytes("content")).await?;
-        values.update(Update::new().blob(&upload).set(&root(root_name), upload.id())).await?;
+        values.update(Update::new().change(upload.change()).set(&root(root_name), upload.id())).await?;
     }
     values.update(Update::new().clear(&root("R")).clear(&root("S"))).await?;
     while values.reclaim(1).await?.more {}
@@ -182,7 +182,14 @@ async fn a_crash_at_any_call_leaves_no_object_behind() {
 async fn equal_uploads_in_one_update_are_one_blob() {
     each_store(async |bed| {
         let (one, two) = (bed.upload("same").await, bed.upload("same").await);
-        let both = || Update::new().blob(&one).blob(&two).blob(&one).blob(&two).set(&root("R"), one.id());
+        let both = || {
+            Update::new()
+                .change(one.change())
+                .change(two.change())
+                .change(one.change())
+                .change(two.change())
+                .set(&root("R"), one.id())
+        };
         for _ in 0..2 {
             bed.update(both()).await;
             assert_eq!((bed.left().await, text(&bed.values, &two).await.as_str()), (1, "same"));
@@ -208,7 +215,7 @@ async fn a_blob_whose_reply_was_lost_is_stored_once() {
                 None => values.adopt(&path).await.unwrap(),
                 Some(text) => values.upload(from_bytes(text)).await.unwrap(),
             };
-            bed.update(Update::new().blob(&upload).set(&root("R"), upload.id())).await;
+            bed.update(Update::new().change(upload.change()).set(&root("R"), upload.id())).await;
             assert_eq!(bed.left().await, 1);
         }
     })
@@ -236,7 +243,7 @@ async fn what_a_dead_process_was_uploading_goes_when_it_is_dead_and_not_before()
         dies.upload(from_bytes("an object that no value names")).await.unwrap();
         let mut hold = dies.hold();
         let upload = dies.upload(from_bytes("one that was put ahead of a batch")).await.unwrap();
-        dies.put_ahead(&mut hold, &mut vec![onceflow_store::values::Weave::Blob(upload)]).await.unwrap();
+        dies.put_ahead(&mut hold, &mut vec![upload.change()]).await.unwrap();
         std::fs::write(path.join("unfinished").join("not-ours"), "").unwrap();
         let reclaim = async |values: &Values| while values.reclaim(usize::MAX).await.unwrap().more {};
         reclaim(&lives).await;
@@ -245,7 +252,7 @@ async fn what_a_dead_process_was_uploading_goes_when_it_is_dead_and_not_before()
         drop(dies);
         reclaim(&lives).await;
         assert_eq!(files(path), 3, "one object, its writer, and what is not ours");
-        lives.update(Update::new().blob(&kept).set(&root("kept"), kept.id())).await.unwrap();
+        lives.update(Update::new().change(kept.change()).set(&root("kept"), kept.id())).await.unwrap();
         lives.update(Update::new().clear(&root("kept"))).await.unwrap();
         reclaim(&lives).await;
         assert_eq!(lives.rows().await.unwrap(), []);

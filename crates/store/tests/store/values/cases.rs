@@ -71,7 +71,8 @@ async fn an_update_repeated_word_for_word_has_no_further_effect() {
                 bed.update(update.clone()).await;
             }
             assert_eq!(bed.left().await, left, "{}", bed.name);
-            let repeated = update.puts.is_empty();
+            let repeated =
+                !update.changes.iter().any(|change| matches!(change, onceflow_store::values::ValueChange::Put { .. }));
             if repeated {
                 bed.update(update).await;
                 assert_eq!(bed.left().await, left, "{}", bed.name);

@@ -18,7 +18,7 @@ pub(crate) async fn life(values: &Values, world: &TestWorld, budget: usize) -> R
     values.update(puts("a; b; c; x->a,b,b; y->x,c").set(&root("R"), "y").lease(&root("lease"), "x", 1_000)).await?;
     values.update(puts("z->x,c").compare_and_set(&root("R"), target("y"), "z")).await?;
     values.update(puts("e; f->e").set(&element(0), "e").set(&element(1), "f").set(&element(2), "a")).await?;
-    values.update(Update::new().gather("L", "list", 3, [0; 32]).set(&root("list"), "L")).await?;
+    values.update(Update::new().gather("L", "list", 3, Default::default()).set(&root("list"), "L")).await?;
     drain(values, budget).await?;
     values.renew(&root("lease"), 2_000).await?;
     values.update(Update::new().clear(&root("R")).clear(&root("list"))).await?;

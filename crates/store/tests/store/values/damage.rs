@@ -2,12 +2,12 @@
 
 use super::{
     bed::{Bed, SHARD, each_store, puts, root},
-    weave,
+    changes,
 };
 use onceflow_store::{
-    core::{Batch, Group, Name, Row, row::counter},
+    core::{Batch, Digest, Group, Name, Row, row::counter},
     records::Scan,
-    values::{EdgeName, Element, Error, Update, Weave, fsck::Mode},
+    values::{EdgeName, Element, Error, Update, ValueChange, fsck::Mode},
 };
 
 async fn change(bed: &Bed, change: impl for<'a> FnOnce(&'a mut Batch) -> &'a mut Batch) {
@@ -36,7 +36,7 @@ async fn build(bed: &Bed) {
     bed.update(puts("a; b; p->a,b,b; r->p").set(&root("R"), "r").lease(&root("lease"), "b", 10_000)).await;
     let element = |index| EdgeName::element("list", index);
     bed.update(Update::new().set(&element(0), "a").set(&element(1), "b")).await;
-    bed.update(Update::new().gather("l", "list", 2, [0; 32]).set(&root("L"), "l")).await;
+    bed.update(Update::new().gather("l", "list", 2, Digest::default()).set(&root("L"), "l")).await;
     bed.drain().await;
 }
 
@@ -207,15 +207,15 @@ async fn a_list_without_one_of_its_elements() {
 
 /// A list `m` of `a` and of some bytes, root L.
 async fn with_inline(bed: &Bed) {
-    let mut batch = weave::step();
-    let mut changes = vec![weave::clear("L", "l")];
+    let mut batch = changes::step();
+    let mut changes = vec![changes::clear("L", "l")];
     for (index, element) in [(0, Element::Ref("a".into())), (1, Element::Inline(Row::new("bytes")))] {
-        changes.push(Weave::Element { prefix: Name::new("mixed"), index, element });
+        changes.push(ValueChange::Element { prefix: Name::new("mixed"), index, element });
     }
-    changes.push(Weave::Gather { id: "m".into(), prefix: Name::new("mixed"), n: 2, digest: [0; 32] });
-    changes.push(weave::set("M", "m"));
-    changes.push(Weave::Set { edge: root("L2"), to: "l".into(), deadline: None });
-    bed.values.weave_blind(&mut batch, &changes);
+    changes.push(ValueChange::gather("m".into(), Name::new("mixed"), 2, Digest::default()));
+    changes.push(changes::set("M", "m"));
+    changes.push(ValueChange::Set { edge: root("L2"), to: "l".into(), deadline: None });
+    batch.ops.extend(bed.values.blind_ops(&changes));
     assert!(bed.records.commit(batch).await.unwrap().is_applied());
     // As the bed expects it: what R and L hold is let go at the end.
     bed.values.update(Update::new().set(&root("L"), "m").clear(&root("M")).clear(&root("L2"))).await.unwrap();

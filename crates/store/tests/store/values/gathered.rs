@@ -2,18 +2,18 @@
 
 use super::{
     bed::{Bed, SHARD, each_store, puts, refused, root, stores},
-    crash, weave,
+    changes, crash,
 };
 use onceflow_store::{
     Records,
-    core::{Name, Row},
+    core::{Digest, Name, Row},
     records,
     testing::{
         fault::{self, Fault, FaultPlan, Faulty},
         world::TestWorld,
     },
     values::{
-        EdgeName, Element, Error, Update, Values, Weave,
+        EdgeName, Element, Error, Update, ValueChange, Values,
         list::{List, ListBuilder},
     },
 };
@@ -35,7 +35,7 @@ fn elements(n: u64) -> Update {
 async fn a_gathered_list_owns_its_elements_and_takes_them_along() {
     each_store(async |bed| {
         bed.update(elements(20)).await;
-        bed.update(Update::new().gather("L", "list", 20, [0; 32]).set(&root("R"), "L")).await;
+        bed.update(Update::new().gather("L", "list", 20, Digest::default()).set(&root("R"), "L")).await;
         bed.set("S", "v3").await;
         assert_eq!(bed.drain().await.buried, 0);
         let to = |id: &str| Element::Ref(id.into());
@@ -52,17 +52,17 @@ async fn a_gathered_list_owns_its_elements_and_takes_them_along() {
 #[tokio::test]
 async fn elements_of_a_gathered_list_can_no_longer_be_changed() {
     each_store(async |bed| {
-        bed.update(elements(2).gather("L", "list", 2, [0; 32]).set(&root("R"), "L")).await;
+        bed.update(elements(2).gather("L", "list", 2, Digest::default()).set(&root("R"), "L")).await;
         for change in [
             puts("back->L").set(&element(1), "back"),
             Update::new().set(&element(7), "v0"),
             Update::new().clear(&element(0)),
-            Update::new().gather("M", "list", 2, [0; 32]),
+            Update::new().gather("M", "list", 2, Digest::default()),
         ] {
             refused(bed, change, "the elements under list are sealed").await;
         }
         bed.update(Update::new().set(&element(0), "v0")).await;
-        bed.update(Update::new().gather("L", "list", 2, [0; 32])).await;
+        bed.update(Update::new().gather("L", "list", 2, Digest::default())).await;
     })
     .await;
 }
@@ -70,7 +70,7 @@ async fn elements_of_a_gathered_list_can_no_longer_be_changed() {
 #[tokio::test]
 async fn no_element_can_be_made_to_lead_back_to_its_list() {
     each_store(async |bed| {
-        let gather = || Update::new().gather("L", "list", 1, [0; 32]);
+        let gather = || Update::new().gather("L", "list", 1, Digest::default());
         refused(bed, gather().put("back", ["L"], "").set(&element(0), "back"), "sealed").await;
         refused(bed, gather().set(&element(0), "L"), "sealed").await;
     })
@@ -81,13 +81,13 @@ async fn no_element_can_be_made_to_lead_back_to_its_list() {
 async fn a_prefix_can_be_gathered_again_when_its_old_life_is_over() {
     each_store(async |bed| {
         for _ in 0..2 {
-            bed.update(elements(9).gather("L", "list", 9, [0; 32]).set(&root("R"), "L")).await;
+            bed.update(elements(9).gather("L", "list", 9, Digest::default()).set(&root("R"), "L")).await;
             bed.clear("R").await;
             while bed.stored().await.contains('L') {
                 bed.step().await;
             }
             if !bed.values.elements("list", 0, 1).await.unwrap().is_empty() {
-                refused(bed, Update::new().gather("L", "list", 9, [0; 32]), "sealed").await;
+                refused(bed, Update::new().gather("L", "list", 9, Digest::default()), "sealed").await;
             }
             bed.is_empty().await;
         }
@@ -109,14 +109,14 @@ async fn elements_that_are_never_gathered_are_released_on_request() {
 }
 
 /// One step, woven.
-async fn step(values: &Values, records: &dyn Records, changes: &[Weave]) -> Result<(), Error> {
-    let mut batch = weave::step();
-    values.weave_blind(&mut batch, changes);
+async fn step(values: &Values, records: &dyn Records, changes: &[ValueChange]) -> Result<(), Error> {
+    let mut batch = changes::step();
+    batch.ops.extend(values.blind_ops(changes));
     assert!(records.commit(batch).await?.is_applied());
     Ok(())
 }
 
-async fn steps(bed: &Bed, changes: &[Weave]) {
+async fn steps(bed: &Bed, changes: &[ValueChange]) {
     step(&bed.values, &*bed.records, changes).await.unwrap();
     bed.fsck().await;
 }
@@ -127,19 +127,23 @@ const MIXED: [&str; 9] = ["v0", "=1", "v0", "=", "v1", "=5", "v2", "=7", "v0"];
 #[tokio::test]
 async fn elements_may_hold_their_bytes_and_go_with_the_list() {
     each_store(async |bed| {
-        steps(bed, &[weave::put("v0", &[]), weave::put("v1", &[]), weave::put("v2", &[]), weave::set("V", "v1")]).await;
-        steps(bed, &weave::elements(0, &MIXED[..2])).await;
-        steps(bed, &weave::elements(2, &MIXED[2..])).await;
-        steps(bed, &[weave::gather("L", 9), weave::set("R", "L")]).await;
+        steps(
+            bed,
+            &[changes::put("v0", &[]), changes::put("v1", &[]), changes::put("v2", &[]), changes::set("V", "v1")],
+        )
+        .await;
+        steps(bed, &changes::elements(0, &MIXED[..2])).await;
+        steps(bed, &changes::elements(2, &MIXED[2..])).await;
+        steps(bed, &[changes::gather("L", 9), changes::set("R", "L")]).await;
         assert_eq!(bed.drain().await.buried, 0);
         let found = bed.values.elements("list", 1, 3).await.unwrap();
         let inline = |text| Element::Inline(Row::new(text));
         assert_eq!(found, [(1, inline("1")), (2, Element::Ref("v0".into())), (3, inline(""))]);
         refused(bed, Update::new().clear(&element(1)), "holds bytes, and is no edge").await;
         assert!(matches!(bed.values.edge(&element(1)).await, Err(Error::Senseless(_))));
-        steps(bed, &[weave::clear("R", "L")]).await;
+        steps(bed, &[changes::clear("R", "L")]).await;
         assert_eq!(bed.left().await, "v1");
-        steps(bed, &[weave::clear("V", "v1")]).await;
+        steps(bed, &[changes::clear("V", "v1")]).await;
         bed.is_empty().await;
     })
     .await;
@@ -148,12 +152,12 @@ async fn elements_may_hold_their_bytes_and_go_with_the_list() {
 #[tokio::test]
 async fn elements_that_hold_their_bytes_are_one_row_each_and_counted_by_nobody() {
     each_store(async |bed| {
-        let mut batch = weave::step();
-        bed.values.weave_blind(&mut batch, &weave::elements(0, &["=a"; 900]));
+        let mut batch = changes::step();
+        batch.ops.extend(bed.values.blind_ops(&changes::elements(0, &["=a"; 900])));
         assert_eq!(batch.ops.len(), 1 + 900);
         assert!(bed.records.commit(batch).await.unwrap().is_applied());
         assert_eq!(bed.values.rows().await.unwrap(), [("values.edges".to_owned(), 900)]);
-        let release = Weave::Release { prefix: Name::new("list") };
+        let release = ValueChange::Release { prefix: Name::new("list") };
         steps(bed, &[release]).await;
         // With a small budget that takes a while, and each step is looked at: enough of them.
         for _ in 0..20 {
@@ -168,9 +172,9 @@ async fn elements_that_hold_their_bytes_are_one_row_each_and_counted_by_nobody()
 #[tokio::test]
 async fn an_empty_list_is_gathered_too() {
     each_store(async |bed| {
-        steps(bed, &[weave::gather("L", 0), weave::set("R", "L")]).await;
+        steps(bed, &[changes::gather("L", 0), changes::set("R", "L")]).await;
         assert_eq!(bed.left().await, "L");
-        steps(bed, &[weave::clear("R", "L")]).await;
+        steps(bed, &[changes::clear("R", "L")]).await;
         bed.is_empty().await;
     })
     .await;
@@ -179,17 +183,17 @@ async fn an_empty_list_is_gathered_too() {
 /// The life of a list whose elements come from many steps.
 async fn life(values: &Values, records: &dyn Records, budget: usize) -> Result<(), Error> {
     for (index, element) in (0..).zip(MIXED) {
-        let mut changes = weave::elements(index, &[element]);
+        let mut changes = changes::elements(index, &[element]);
         if let Some(id) = Some(element).filter(|id| !id.starts_with('=')) {
             // Values that nobody held would be gone.
             let id = format!("{id}:{index}");
-            changes = [vec![weave::put(&id, &[])], weave::elements(index, &[&id])].concat();
+            changes = [vec![changes::put(&id, &[])], changes::elements(index, &[&id])].concat();
         }
         step(values, records, &changes).await?;
     }
-    step(values, records, &[weave::gather("L", 9), weave::set("list", "L")]).await?;
+    step(values, records, &[changes::gather("L", 9), changes::set("list", "L")]).await?;
     while values.reclaim(budget).await?.more {}
-    step(values, records, &[weave::clear("list", "L")]).await?;
+    step(values, records, &[changes::clear("list", "L")]).await?;
     while values.reclaim(budget).await?.more {}
     Ok(())
 }
@@ -221,10 +225,10 @@ async fn a_crash_at_any_call_leaves_no_element_behind() {
 #[tokio::test]
 async fn lists_of_lists_go_as_a_whole() {
     each_store(async |bed| {
-        bed.update(elements(9).gather("L", "list", 9, [0; 32])).await;
+        bed.update(elements(9).gather("L", "list", 9, Digest::default())).await;
         bed.update(Update::new().set(&EdgeName::element("outer", 0), "L").set(&EdgeName::element("outer", 1), "v4"))
             .await;
-        bed.update(Update::new().gather("O", "outer", 2, [0; 32]).set(&root("R"), "O")).await;
+        bed.update(Update::new().gather("O", "outer", 2, Digest::default()).set(&root("R"), "O")).await;
         assert_eq!(bed.drain().await.buried, 0);
         bed.clear("R").await;
         bed.is_empty().await;

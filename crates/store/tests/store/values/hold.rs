@@ -2,29 +2,29 @@
 
 use super::{
     bed::{Bed, each_store_at_hand},
-    weave::{put, set, step},
+    changes::{put, set, step},
 };
 use onceflow_store::{
     CommitResult,
-    values::{Error, Hold, Update, Weave, limits::HOLD_MS},
+    values::{Error, Hold, Update, ValueChange, limits::HOLD_MS},
 };
 
 /// So many values, and one above every hundred of them.
-fn many(n: usize) -> (Vec<Weave>, Vec<String>) {
+fn many(n: usize) -> (Vec<ValueChange>, Vec<String>) {
     let names: Vec<_> = (0..n).map(|n| format!("v{n}")).collect();
-    let mut weaves: Vec<_> = names.iter().map(|name| put(name, &[])).collect();
+    let mut changes: Vec<_> = names.iter().map(|name| put(name, &[])).collect();
     let mut tops = Vec::new();
     for (at, names) in names.chunks(100).enumerate() {
         tops.push(format!("top{at}"));
-        weaves.push(put(&tops[at], &names.iter().map(String::as_str).collect::<Vec<_>>()));
+        changes.push(put(&tops[at], &names.iter().map(String::as_str).collect::<Vec<_>>()));
     }
-    (weaves, tops)
+    (changes, tops)
 }
 
 async fn ahead(bed: &Bed, n: usize) -> (Hold, Vec<String>) {
-    let (mut hold, (mut weaves, tops)) = (bed.values.hold(), many(n));
-    assert!(hold.let_go().is_none(), "nothing is held yet");
-    bed.values.put_ahead(&mut hold, &mut weaves).await.unwrap();
+    let (mut hold, (mut changes, tops)) = (bed.values.hold(), many(n));
+    assert!(hold.release().is_none(), "nothing is held yet");
+    bed.values.put_ahead(&mut hold, &mut changes).await.unwrap();
     bed.fsck().await;
     (hold, tops)
 }
@@ -32,9 +32,9 @@ async fn ahead(bed: &Bed, n: usize) -> (Hold, Vec<String>) {
 /// The batch that it was put ahead of: refers to the first, and lets go.
 async fn come(bed: &Bed, hold: &Hold, tops: &[String]) -> Result<CommitResult, Error> {
     let mut batch = step();
-    let mut weaves = vec![put("whole", &tops.iter().map(String::as_str).collect::<Vec<_>>()), set("r", "whole")];
-    weaves.extend(hold.let_go());
-    bed.values.weave(&mut batch, &weaves).await?;
+    let mut changes = vec![put("whole", &tops.iter().map(String::as_str).collect::<Vec<_>>()), set("r", "whole")];
+    changes.extend(hold.release());
+    bed.values.add_changes(&mut batch, &changes).await?;
     let outcome = bed.records.commit(batch).await.unwrap();
     bed.fsck().await;
     Ok(outcome)
@@ -79,17 +79,20 @@ async fn what_is_put_ahead_of_a_batch_that_never_comes_goes_by_itself_and_a_late
 async fn a_batch_that_needs_what_is_there_is_refused_when_that_has_gone() {
     each_store_at_hand(async |bed: &Bed| {
         bed.update(Update::new().leaf("x", "text").set(&super::bed::root("a"), "x")).await;
-        let weaves = [Weave::There { id: "x".into() }, set("b", "x")];
+        let changes = [ValueChange::RequireValue { id: "x".into() }, set("b", "x")];
         let (mut early, mut late) = (step(), step());
-        bed.values.weave(&mut early, &weaves).await.unwrap();
-        bed.values.weave(&mut late, &[Weave::There { id: "x".into() }, set("c", "x")]).await.unwrap();
+        bed.values.add_changes(&mut early, &changes).await.unwrap();
+        bed.values
+            .add_changes(&mut late, &[ValueChange::RequireValue { id: "x".into() }, set("c", "x")])
+            .await
+            .unwrap();
         assert!(bed.records.commit(early).await.unwrap().is_applied());
         bed.clear("a").await;
         bed.clear("b").await;
         bed.drain().await;
         assert!(!bed.records.commit(late).await.unwrap().is_applied(), "{}", bed.name);
         bed.fsck().await;
-        let again = bed.values.weave(&mut step(), &weaves).await;
+        let again = bed.values.add_changes(&mut step(), &changes).await;
         assert!(matches!(again, Err(Error::Missing { .. })), "{}", bed.name);
     })
     .await;

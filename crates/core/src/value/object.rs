@@ -1,13 +1,13 @@
 //! Names of objects: a fence, written so that names sort as fences do, all of one maker side by side.
 
-use onceflow_core::Fence;
+use crate::fence::Fence;
 use serde::{Deserialize, Serialize};
 use std::{fmt, str::FromStr};
 
 /// The name of one object, for ever. Made from a fence of its writer and never given to anything else.
 ///
 /// ```
-/// # use onceflow_store::{blobs::ObjectName, core::Fences};
+/// # use onceflow_core::{Fences, value::ObjectName};
 /// let name = ObjectName::new(Fences::new(7).next());
 /// assert_eq!(name.to_string(), "00000000000000000000000000000007-0000000000000000");
 /// assert_eq!(name.to_string().parse(), Ok(name));
@@ -92,7 +92,7 @@ fn digit(byte: u8) -> Option<u8> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use onceflow_core::Fences;
+    use crate::Fences;
 
     fn names() -> Vec<ObjectName> {
         let makers = [0, 1, 0xff, u128::MAX - 1, u128::MAX].map(Fences::new);

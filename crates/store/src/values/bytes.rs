@@ -1,36 +1,34 @@
 //! Bytes as values, whatever their size: small ones in a row, large ones in a blob. Whoever reads them need not know
 //! which.
 
-use super::Weave;
-use crate::{
-    blobs::{self, content::read_checked},
-    values::{
-        Error, ValueId, Values,
-        limits::INLINE_VALUE_BYTES_MAX,
-        value::{Content, Digest, Value},
-        whole::{broken, wanted},
-    },
+use super::{
+    Content, Error, Value, ValueChange, ValueId, Values,
+    limits::INLINE_VALUE_BYTES_MAX,
+    whole::{broken, wanted},
 };
+use crate::blobs::{self, content::read_checked};
 use bytes::{Bytes, BytesMut};
 use futures_util::TryStreamExt;
+use onceflow_core::{Digest, payload::Stored};
 
 impl Values {
-    /// What puts these bytes: up to [`INLINE_VALUE_BYTES_MAX`] a value of their own, larger ones a blob, which is stored
-    /// when this returns and goes again unless it is woven. Also the value's id, the bytes' BLAKE3 digest and how many
-    /// there are.
+    /// The change that puts these bytes, and the value they become: up to [`INLINE_VALUE_BYTES_MAX`] an inline value, beyond
+    /// that a blob, which is uploaded when this returns and reclaimed unless the change is committed.
     ///
-    /// Small ones cost no I/O. They are not shared with equal ones: to find those would take a read.
-    pub async fn put_bytes(&self, bytes: impl Into<Bytes>) -> Result<(Weave, ValueId, Digest, u64), Error> {
+    /// Inline values cost no I/O, and are not shared with equal ones: finding those would take a read.
+    pub async fn put_bytes(&self, bytes: impl Into<Bytes>) -> Result<(ValueChange, Stored), Error> {
         let bytes = bytes.into();
-        let len = bytes.len() as u64;
         if bytes.len() <= INLINE_VALUE_BYTES_MAX {
-            let (id, digest) = (self.fresh_id(), *blake3::hash(&bytes).as_bytes());
-            let value = Value { refs: vec![], content: Content::Inline(bytes.into()) };
-            return Ok((Weave::Put { id: id.clone(), value }, id, digest, len));
+            return Ok(self.put_inline(bytes.into()));
         }
-        let upload = self.upload(blobs::content::from_bytes(bytes)).await?;
-        let (id, digest) = (upload.id(), upload.stored().digest.to_bytes());
-        Ok((Weave::Blob(upload), id, digest, len))
+        Ok(self.upload(blobs::content::from_bytes(bytes)).await?.into_change())
+    }
+
+    /// The change that puts these bytes as an inline value.
+    pub(super) fn put_inline(&self, bytes: Vec<u8>) -> (ValueChange, Stored) {
+        let stored = Stored { id: self.fresh_id(), digest: Digest::of(&bytes), len: bytes.len() as u64 };
+        let value = Value { refs: vec![], content: Content::Inline(bytes) };
+        (ValueChange::Put { id: stored.id.clone(), value }, stored)
     }
 
     /// All bytes of a value that is inline or a blob, in memory. Something must hold the value meanwhile.

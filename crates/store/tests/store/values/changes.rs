@@ -4,9 +4,9 @@ use super::bed::{Bed, SHARD, each_store, each_store_at_hand, root};
 use onceflow_store::{
     CommitResult, Committed,
     blobs::{Blobs, Objects},
-    core::{Batch, Group, Name, Op, Row},
+    core::{Batch, Digest, Group, Name, Op, Row, payload::Stored},
     testing::random::Random,
-    values::{Content, EdgeName, Element, Error, Value, ValueId, Values, Weave, limits::INLINE_VALUE_BYTES_MAX},
+    values::{Content, EdgeName, Element, Error, Value, ValueChange, ValueId, Values, limits::INLINE_VALUE_BYTES_MAX},
     world::World,
 };
 use std::{
@@ -27,31 +27,31 @@ pub(crate) fn step() -> Batch {
     batch
 }
 
-pub(crate) fn put(id: &str, refs: &[&str]) -> Weave {
+pub(crate) fn put(id: &str, refs: &[&str]) -> ValueChange {
     let refs = refs.iter().map(|id| ValueId::from(*id)).collect();
-    Weave::Put { id: id.into(), value: Value { refs, content: Content::Inline(id.into()) } }
+    ValueChange::Put { id: id.into(), value: Value { refs, content: Content::Inline(id.into()) } }
 }
 
-pub(crate) fn set(edge: &str, to: &str) -> Weave {
-    Weave::Set { edge: root(edge), to: to.into(), deadline: None }
+pub(crate) fn set(edge: &str, to: &str) -> ValueChange {
+    ValueChange::Set { edge: root(edge), to: to.into(), deadline: None }
 }
 
-pub(crate) fn clear(edge: &str, from: &str) -> Weave {
-    Weave::Clear { edge: root(edge), from: from.into(), deadline: None }
+pub(crate) fn clear(edge: &str, from: &str) -> ValueChange {
+    ValueChange::Clear { edge: root(edge), from: from.into(), deadline: None }
 }
 
 /// Elements 0, 1, … of `list`: `=text` is the bytes themselves.
-pub(crate) fn elements(from: u64, elements: &[&str]) -> Vec<Weave> {
+pub(crate) fn elements(from: u64, elements: &[&str]) -> Vec<ValueChange> {
     let element = |text: &&str| match text.strip_prefix('=') {
         Some(bytes) => Element::Inline(Row::new(bytes)),
         None => Element::Ref((*text).into()),
     };
-    let weave = |(index, text)| Weave::Element { prefix: Name::new("list"), index, element: element(text) };
-    (from..).zip(elements).map(weave).collect()
+    let change = |(index, text)| ValueChange::Element { prefix: Name::new("list"), index, element: element(text) };
+    (from..).zip(elements).map(change).collect()
 }
 
-pub(crate) fn gather(id: &str, n: u64) -> Weave {
-    Weave::Gather { id: id.into(), prefix: Name::new("list"), n, digest: [0; 32] }
+pub(crate) fn gather(id: &str, n: u64) -> ValueChange {
+    ValueChange::gather(id.into(), Name::new("list"), n, Digest::default())
 }
 
 fn ops(ops: &[Op]) -> usize {
@@ -64,10 +64,10 @@ async fn commit(bed: &Bed, batch: Batch) -> Committed {
     committed
 }
 
-async fn weave(bed: &Bed, changes: &[Weave]) -> Committed {
+async fn commit_changes(bed: &Bed, changes: &[ValueChange]) -> Committed {
     let mut batch = step();
-    bed.values.weave(&mut batch, changes).await.unwrap();
-    let most: usize = changes.iter().map(Weave::ops).sum();
+    bed.values.add_changes(&mut batch, changes).await.unwrap();
+    let most: usize = changes.iter().map(ValueChange::ops).sum();
     assert!(ops(&batch.ops[1..]) <= most, "{changes:?}");
     commit(bed, batch).await
 }
@@ -75,12 +75,12 @@ async fn weave(bed: &Bed, changes: &[Weave]) -> Committed {
 #[tokio::test]
 async fn a_life_of_values_woven_into_steps() {
     each_store(async |bed| {
-        weave(bed, &[put("a", &[]), put("p", &["a", "a"]), set("R", "p")]).await;
-        weave(bed, &[put("q", &["p"]), set("S", "q"), set("T", "a"), clear("R", "p")]).await;
+        commit_changes(bed, &[put("a", &[]), put("p", &["a", "a"]), set("R", "p")]).await;
+        commit_changes(bed, &[put("q", &["p"]), set("S", "q"), set("T", "a"), clear("R", "p")]).await;
         assert_eq!(bed.left().await, "a p q");
-        weave(bed, &[clear("S", "q"), set("U", "a"), clear("T", "a")]).await;
+        commit_changes(bed, &[clear("S", "q"), set("U", "a"), clear("T", "a")]).await;
         assert_eq!(bed.left().await, "a");
-        weave(bed, &[clear("U", "a")]).await;
+        commit_changes(bed, &[clear("U", "a")]).await;
         bed.is_empty().await;
     })
     .await;
@@ -89,12 +89,12 @@ async fn a_life_of_values_woven_into_steps() {
 #[tokio::test]
 async fn what_only_moves_from_edge_to_edge_is_not_counted() {
     each_store(async |bed| {
-        weave(bed, &[put("a", &[]), set("R", "a")]).await;
+        commit_changes(bed, &[put("a", &[]), set("R", "a")]).await;
         let mut batch = step();
-        bed.values.weave_blind(&mut batch, &[set("S", "a"), clear("R", "a")]);
+        batch.ops.extend(bed.values.blind_ops(&[set("S", "a"), clear("R", "a")]));
         assert!(batch.ops.iter().all(|op| matches!(op, Op::Put(..) | Op::Delete(_))), "{batch:?}");
         assert_eq!(commit(bed, batch).await.fired, []);
-        weave(bed, &[clear("S", "a")]).await;
+        commit_changes(bed, &[clear("S", "a")]).await;
         bed.is_empty().await;
     })
     .await;
@@ -103,10 +103,10 @@ async fn what_only_moves_from_edge_to_edge_is_not_counted() {
 #[tokio::test]
 async fn what_nothing_refers_to_is_garbage_from_birth() {
     each_store(async |bed| {
-        weave(bed, &[put("a", &[]), put("b", &["a"]), set("R", "b"), put("c", &[])]).await;
+        commit_changes(bed, &[put("a", &[]), put("b", &["a"]), set("R", "b"), put("c", &[])]).await;
         assert_eq!(bed.left().await, "a b");
-        weave(bed, &[put("d", &[]), set("S", "d"), set("T", "d")]).await;
-        weave(bed, &[clear("T", "d"), clear("S", "d"), clear("R", "b")]).await;
+        commit_changes(bed, &[put("d", &[]), set("S", "d"), set("T", "d")]).await;
+        commit_changes(bed, &[clear("T", "d"), clear("S", "d"), clear("R", "b")]).await;
         bed.is_empty().await;
     })
     .await;
@@ -115,10 +115,10 @@ async fn what_nothing_refers_to_is_garbage_from_birth() {
 #[tokio::test]
 async fn a_refused_step_leaves_nothing() {
     each_store(async |bed| {
-        weave(bed, &[put("a", &[]), set("R", "a")]).await;
+        commit_changes(bed, &[put("a", &[]), set("R", "a")]).await;
         let mut batch = step();
         batch.require_present(Group::rows("steps").key("never"));
-        bed.values.weave_blind(&mut batch, &[put("b", &["a"]), set("S", "b"), clear("R", "a")]);
+        batch.ops.extend(bed.values.blind_ops(&[put("b", &["a"]), set("S", "b"), clear("R", "a")]));
         assert!(!bed.records.commit(batch).await.unwrap().is_applied());
         assert_eq!(bed.left().await, "a");
         assert_eq!(bed.values.edge(&root("R")).await.unwrap(), Some("a".into()));
@@ -130,10 +130,10 @@ async fn a_refused_step_leaves_nothing() {
 async fn a_lease_is_woven_with_its_deadline() {
     each_store(async |bed| {
         let deadline = Some(bed.records.now().await.unwrap().plus_ms(1_000));
-        let lease = |name: &str| Weave::Set { edge: root(name), to: "a".into(), deadline };
-        weave(bed, &[put("a", &[]), lease("L"), lease("M")]).await;
+        let lease = |name: &str| ValueChange::Set { edge: root(name), to: "a".into(), deadline };
+        commit_changes(bed, &[put("a", &[]), lease("L"), lease("M")]).await;
         assert_eq!(bed.drain().await.next_deadline, deadline);
-        weave(bed, &[Weave::Clear { edge: root("L"), from: "a".into(), deadline }]).await;
+        commit_changes(bed, &[ValueChange::Clear { edge: root("L"), from: "a".into(), deadline }]).await;
         bed.world.advance(1_000);
         bed.is_empty().await;
     })
@@ -142,28 +142,28 @@ async fn a_lease_is_woven_with_its_deadline() {
 
 /// The last to acknowledge clears the producer's edge, and the same batch may set another to the same value.
 #[tokio::test]
-async fn weaves_may_stand_in_triggers() {
+async fn changes_may_be_in_triggers() {
     each_store(async |bed| {
-        weave(bed, &[put("a", &[]), set("port", "a")]).await;
+        commit_changes(bed, &[put("a", &[]), set("port", "a")]).await;
         let ack = |bit| {
             let mut batch = step();
-            let then = bed.values.woven(&[clear("port", "a")]);
+            let then = bed.values.blind_ops(&[clear("port", "a")]);
             batch.set_bit(Group::rows("steps").key("acks"), bit, 2, then);
             batch
         };
         commit(bed, ack(0)).await;
         let mut last = ack(1);
-        bed.values.weave_blind(&mut last, &[set("next", "a")]);
+        last.ops.extend(bed.values.blind_ops(&[set("next", "a")]));
         commit(bed, last).await;
         assert_eq!(bed.left().await, "a");
         // It lets go of one, and what follows from a full set takes it on: it was never at zero.
         let mut passes = step();
-        bed.values.weave_blind(&mut passes, &[clear("next", "a")]);
-        passes.set_bit(Group::rows("steps").key("join"), 0, 1, bed.values.woven(&[set("last", "a")]));
+        passes.ops.extend(bed.values.blind_ops(&[clear("next", "a")]));
+        passes.set_bit(Group::rows("steps").key("join"), 0, 1, bed.values.blind_ops(&[set("last", "a")]));
         let fired = commit(bed, passes).await.fired;
         assert_eq!(fired, [Group::rows("steps").key("join")]);
         assert_eq!(bed.left().await, "a");
-        weave(bed, &[clear("last", "a")]).await;
+        commit_changes(bed, &[clear("last", "a")]).await;
         bed.is_empty().await;
     })
     .await;
@@ -177,9 +177,9 @@ async fn the_reclaim_loop_notices_what_a_step_left() {
         super::leases::settle().await;
         for changes in [vec![put("a", &[])], vec![put("b", &[]), set("R", "b")], vec![clear("R", "b")]] {
             let mut batch = step();
-            bed.values.weave_blind(&mut batch, &changes);
+            batch.ops.extend(bed.values.blind_ops(&changes));
             let CommitResult::Applied(committed) = bed.records.commit(batch).await.unwrap() else { panic!("refused") };
-            bed.values.noticed(&committed);
+            bed.values.notify_committed(&committed);
             super::leases::settle().await;
         }
         assert_eq!(bed.values.rows().await.unwrap(), []);
@@ -195,7 +195,7 @@ fn what_cannot_be_meant_is_a_panic_in_debug_builds() {
         onceflow_store::testing::world::TestWorld::new(1),
         SHARD,
     );
-    let late = |mut first: Vec<Weave>| {
+    let late = |mut first: Vec<ValueChange>| {
         first.splice(0..0, [gather("l", 1)]);
         first
     };
@@ -209,7 +209,7 @@ fn what_cannot_be_meant_is_a_panic_in_debug_builds() {
         late(elements(0, &["=x"])),
         late(vec![gather("m", 1)]),
     ] {
-        let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| values.woven(&changes)));
+        let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| values.blind_ops(&changes)));
         assert!(outcome.is_err(), "{changes:?}");
     }
 }
@@ -225,17 +225,18 @@ async fn bytes_of_any_size_are_read_back() {
         let (values, objects) = with_blobs(bed);
         for (size, stored) in [(0, 0), (INLINE_VALUE_BYTES_MAX, 0), (INLINE_VALUE_BYTES_MAX + 1, 1)] {
             let bytes: Vec<u8> = (0..size).map(|n| n as u8).collect();
-            let (change, id, digest, len) = values.put_bytes(bytes.clone()).await.unwrap();
-            assert_eq!((digest, len), (*blake3::hash(&bytes).as_bytes(), size as u64));
-            let set = Weave::Set { edge: root("R"), to: id.clone(), deadline: None };
+            let (change, value) = values.put_bytes(bytes.clone()).await.unwrap();
+            assert_eq!((value.digest, value.len), (Digest::of(&bytes), size as u64));
+            let id = value.id;
+            let set = ValueChange::Set { edge: root("R"), to: id.clone(), deadline: None };
             let mut batch = step();
-            values.weave(&mut batch, &[change, set]).await.unwrap();
+            values.add_changes(&mut batch, &[change, set]).await.unwrap();
             assert!(bed.records.commit(batch).await.unwrap().is_applied());
             while values.reclaim(bed.budget).await.unwrap().more {}
             assert_eq!(values.read_all(&id).await.unwrap(), bytes);
             assert_eq!(objects.list(None, 9).await.unwrap().objects.len(), stored);
             let mut batch = step();
-            values.weave_blind(&mut batch, &[Weave::Clear { edge: root("R"), from: id, deadline: None }]);
+            batch.ops.extend(values.blind_ops(&[ValueChange::clear(root("R"), id)]));
             assert!(bed.records.commit(batch).await.unwrap().is_applied());
             while values.reclaim(bed.budget).await.unwrap().more {}
             assert_eq!(values.rows().await.unwrap(), []);
@@ -250,25 +251,25 @@ async fn a_blob_that_is_there_is_referred_to_and_one_that_went_meanwhile_is_deci
     each_store_at_hand(async |bed| {
         let (values, objects) = with_blobs(bed);
         let bytes = vec![7; INLINE_VALUE_BYTES_MAX + 1];
-        let (one, id, ..) = values.put_bytes(bytes.clone()).await.unwrap();
+        let (one, Stored { id, .. }) = values.put_bytes(bytes.clone()).await.unwrap();
         let (two, ..) = values.put_bytes(bytes.clone()).await.unwrap();
-        let set = |edge: &str| Weave::Set { edge: root(edge), to: id.clone(), deadline: None };
+        let set = |edge: &str| ValueChange::Set { edge: root(edge), to: id.clone(), deadline: None };
         // Both are decided before either happens: one of them is refused.
         let (mut first, mut second) = (step(), step());
-        values.weave(&mut first, &[one, set("R")]).await.unwrap();
-        values.weave(&mut second, &[two.clone(), set("S")]).await.unwrap();
+        values.add_changes(&mut first, &[one, set("R")]).await.unwrap();
+        values.add_changes(&mut second, &[two.clone(), set("S")]).await.unwrap();
         assert!(bed.records.commit(first).await.unwrap().is_applied());
         assert!(!bed.records.commit(second).await.unwrap().is_applied());
         let mut again = step();
-        values.weave(&mut again, &[two.clone(), set("S")]).await.unwrap();
+        values.add_changes(&mut again, &[two.clone(), set("S")]).await.unwrap();
         // The one that was there goes in between.
         let mut clears = step();
-        values.weave_blind(&mut clears, &[Weave::Clear { edge: root("R"), from: id.clone(), deadline: None }]);
+        clears.ops.extend(values.blind_ops(&[ValueChange::clear(root("R"), id.clone())]));
         assert!(bed.records.commit(clears).await.unwrap().is_applied());
         while values.reclaim(usize::MAX).await.unwrap().more {}
         assert!(!bed.records.commit(again).await.unwrap().is_applied());
         let mut last = step();
-        values.weave(&mut last, &[two, set("S")]).await.unwrap();
+        values.add_changes(&mut last, &[two, set("S")]).await.unwrap();
         assert!(bed.records.commit(last).await.unwrap().is_applied());
         while values.reclaim(usize::MAX).await.unwrap().more {}
         assert_eq!(values.read_all(&id).await.unwrap(), bytes);
@@ -283,13 +284,13 @@ async fn a_blob_that_is_there_is_referred_to_and_one_that_went_meanwhile_is_deci
 async fn an_upload_that_was_lost_is_said_so_and_the_batch_is_as_it_was() {
     each_store_at_hand(async |bed| {
         let (values, _) = with_blobs(bed);
-        let (blob, id, ..) = values.put_bytes(vec![1; INLINE_VALUE_BYTES_MAX + 1]).await.unwrap();
+        let (blob, Stored { id, .. }) = values.put_bytes(vec![1; INLINE_VALUE_BYTES_MAX + 1]).await.unwrap();
         bed.world.advance(onceflow_store::values::limits::UPLOAD_MS_MAX);
         while values.reclaim(usize::MAX).await.unwrap().more {}
         let mut batch = step();
         let before = batch.clone();
-        let set = Weave::Set { edge: root("R"), to: id, deadline: None };
-        let lost = values.weave(&mut batch, &[blob, set]).await;
+        let set = ValueChange::Set { edge: root("R"), to: id, deadline: None };
+        let lost = values.add_changes(&mut batch, &[blob, set]).await;
         assert!(matches!(lost, Err(Error::UploadLost { .. })), "{lost:?}");
         assert_eq!(batch, before);
     })
@@ -304,15 +305,15 @@ struct Held {
 }
 
 impl Held {
-    /// A weave that an engine could make: it refers to what is held, or to what it puts.
-    fn weave(&mut self, values: &Values, random: &mut Random) -> Vec<Weave> {
+    /// Changes that an engine could make: they refer to held values or to values they put.
+    fn changes(&mut self, values: &Values, random: &mut Random) -> Vec<ValueChange> {
         let mut changes = vec![];
         let mut known: Vec<ValueId> = self.edges.values().cloned().collect();
         for _ in 0..random.below(4) {
             let refs =
                 (0..random.below(3)).filter(|_| !known.is_empty()).map(|_| random.pick(&known).clone()).collect();
             let id = values.fresh_id();
-            changes.push(Weave::Put { id: id.clone(), value: Value { refs, content: Content::Inline(vec![]) } });
+            changes.push(ValueChange::Put { id: id.clone(), value: Value { refs, content: Content::Inline(vec![]) } });
             known.push(id);
         }
         if random.percent(30) {
@@ -323,15 +324,14 @@ impl Held {
                 let inline = known.is_empty() || random.percent(50);
                 let bytes = Row::new(index.to_be_bytes());
                 let element = if inline { Element::Inline(bytes) } else { Element::Ref(random.pick(&known).clone()) };
-                changes.push(Weave::Element { prefix: prefix.clone(), index, element });
+                changes.push(ValueChange::Element { prefix: prefix.clone(), index, element });
             }
             let id = values.fresh_id();
-            changes.push(match random.percent(80) {
-                true => Weave::Gather { id: id.clone(), prefix, n, digest: [0; 32] },
-                false => Weave::Release { prefix },
-            });
-            if matches!(changes.last(), Some(Weave::Gather { .. })) {
+            if random.percent(80) {
+                changes.push(ValueChange::gather(id.clone(), prefix, n, Digest::default()));
                 known.push(id);
+            } else {
+                changes.push(ValueChange::Release { prefix });
             }
         }
         let cleared: Vec<_> = self.edges.keys().filter(|_| random.percent(30)).cloned().collect();
@@ -341,12 +341,12 @@ impl Held {
             }
             self.named += 1;
             let (edge, to) = (format!("edge {}", self.named), random.pick(&known).clone());
-            changes.push(Weave::Set { edge: root(&edge), to: to.clone(), deadline: None });
+            changes.push(ValueChange::Set { edge: root(&edge), to: to.clone(), deadline: None });
             self.edges.insert(edge, to);
         }
         for edge in cleared {
             let from = self.edges.remove(&edge).expect("it is held");
-            changes.push(Weave::Clear { edge: root(&edge), from, deadline: None });
+            changes.push(ValueChange::Clear { edge: root(&edge), from, deadline: None });
         }
         changes
     }
@@ -358,8 +358,8 @@ async fn random_steps_leave_every_count_right_and_in_the_end_nothing() {
         for seed in 0..8 {
             let (mut random, mut held) = (Random::new(seed), Held::default());
             for _ in 0..30 {
-                let changes = held.weave(&bed.values, &mut random);
-                weave(bed, &changes).await;
+                let changes = held.changes(&bed.values, &mut random);
+                commit_changes(bed, &changes).await;
                 if random.percent(50) {
                     bed.step().await;
                 }
@@ -367,9 +367,10 @@ async fn random_steps_leave_every_count_right_and_in_the_end_nothing() {
                     bed.values.get(id).await.unwrap();
                 }
             }
-            let clear = |(edge, from): (String, _)| Weave::Clear { edge: EdgeName::root(edge), from, deadline: None };
+            let clear =
+                |(edge, from): (String, _)| ValueChange::Clear { edge: EdgeName::root(edge), from, deadline: None };
             let last: Vec<_> = std::mem::take(&mut held.edges).into_iter().map(clear).collect();
-            weave(bed, &last).await;
+            commit_changes(bed, &last).await;
             bed.is_empty().await;
         }
     })

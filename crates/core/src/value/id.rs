@@ -1,13 +1,20 @@
-//! What values and edges are called. The caller chooses; we only bound the length and give edges an order in
-//! which the elements of one list stand together.
+//! Names of values and of edges. The caller chooses them; this module bounds their length, and orders edges so that the
+//! elements of one list are adjacent.
 
-use super::limits;
-use onceflow_core::{Fence, Name};
+use crate::{digest::Digest, fence::Fence, key::Name, limits};
+use serde::{Deserialize, Serialize};
 use std::fmt;
 
 /// Names a value: 1 to [`ID_BYTES_MAX`](limits::ID_BYTES_MAX) bytes of the caller's choice, for instance a digest.
-#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+///
+/// The default is empty and names no stored value: it stands in a payload whose content is not stored yet.
+#[derive(Clone, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct ValueId(Name);
+
+/// First bytes of the ids that the store makes itself.
+const FRESH: u8 = b'v';
+const BLOB: u8 = b'b';
+const SOURCE: u8 = b's';
 
 impl ValueId {
     /// The id with these bytes.
@@ -23,9 +30,35 @@ impl ValueId {
         (1..=limits::ID_BYTES_MAX).contains(&bytes.len()).then(|| ValueId(Name::new(bytes)))
     }
 
-    /// The id of a new value, that nobody had before because nobody had the fence. Use a fence for one id.
+    /// The id of a new value. Unique because the fence is; use each fence for one id.
     pub fn of_fence(fence: Fence) -> Self {
-        ValueId(Name::join(&[b"v", &fence.to_bytes()]))
+        ValueId(Name::join(&[&[FRESH], &fence.to_bytes()]))
+    }
+
+    /// The id of the blob with this content.
+    pub fn of_blob(digest: Digest) -> Self {
+        ValueId(Name::join(&[&[BLOB], digest.as_bytes()]))
+    }
+
+    /// The id of a new value by reference. Unique because the fence is.
+    pub fn of_source(fence: Fence) -> Self {
+        ValueId(Name::join(&[&[SOURCE], &fence.to_bytes()]))
+    }
+
+    /// The value is a blob: its id is the digest of its content.
+    pub fn is_blob(&self) -> bool {
+        self.blob_digest().is_some()
+    }
+
+    /// The digest in the id of a blob.
+    pub fn blob_digest(&self) -> Option<Digest> {
+        let bytes = self.as_bytes().strip_prefix(&[BLOB])?;
+        Some(Digest::from_bytes(bytes.try_into().ok()?))
+    }
+
+    /// The value is a file of the user's, by reference. (A blob that was handed over later keeps the id of a blob.)
+    pub fn is_source(&self) -> bool {
+        self.as_bytes().first() == Some(&SOURCE)
     }
 
     /// The id's bytes.
@@ -33,7 +66,8 @@ impl ValueId {
         self.0.as_bytes()
     }
 
-    pub(super) fn name(&self) -> &Name {
+    /// The id as the name of a row.
+    pub fn name(&self) -> &Name {
         &self.0
     }
 }
@@ -51,14 +85,13 @@ impl fmt::Display for ValueId {
 }
 
 impl From<&str> for ValueId {
-    /// Any text, also from outside. An update that puts or refers to an id that is empty or too long answers
-    /// [`TooLarge`](super::Error::TooLarge) or [`Senseless`](super::Error::Senseless), and there is no such value.
+    /// Accepts any text, also from outside. The store refuses updates with an id that is empty or too long.
     fn from(id: &str) -> Self {
         ValueId(Name::new(id))
     }
 }
 
-/// Names an edge.
+/// Names an edge: a reference to a value from outside the values.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum EdgeName {
     /// A root or a lease, by name.
@@ -86,15 +119,15 @@ impl EdgeName {
         EdgeName::Element { prefix: Name::new(prefix), index }
     }
 
-    /// The part that is bounded by [`ID_BYTES_MAX`](limits::ID_BYTES_MAX).
-    pub(super) fn given(&self) -> &Name {
+    /// The root's name or the element's prefix; at most [`ID_BYTES_MAX`](limits::ID_BYTES_MAX) bytes.
+    pub fn name(&self) -> &Name {
         match self {
             EdgeName::Root(name) | EdgeName::Element { prefix: name, .. } => name,
         }
     }
 
-    /// What the edge's row is called. Elements of one prefix stand together, in order of their index.
-    pub(super) fn to_row_name(&self) -> Name {
+    /// The name of the edge's row. Elements of one prefix are adjacent, in order of their index.
+    pub fn to_row_name(&self) -> Name {
         match self {
             EdgeName::Root(name) => Name::join(&[&[ROOT], name.as_bytes()]),
             EdgeName::Element { prefix, index } => {
@@ -104,7 +137,7 @@ impl EdgeName {
     }
 
     /// Reads what [`EdgeName::to_row_name`] wrote.
-    pub(super) fn from_row_name(name: &[u8]) -> Option<Self> {
+    pub fn from_row_name(name: &[u8]) -> Option<Self> {
         match name.split_first()? {
             (&ROOT, root) => Some(EdgeName::root(root)),
             (&ELEMENT, rest) => {
@@ -117,8 +150,8 @@ impl EdgeName {
     }
 }
 
-/// What the row names of all elements under a prefix begin with, and of nothing else: the length stands first.
-pub(super) fn elements_of(prefix: &[u8]) -> Name {
+/// The prefix of the row names of all elements under `prefix`, and of no other edges: the length comes first.
+pub fn elements_of(prefix: &[u8]) -> Name {
     let length = u16::try_from(prefix.len()).unwrap_or(u16::MAX);
     Name::join(&[&[ELEMENT], &length.to_be_bytes(), prefix])
 }
@@ -131,7 +164,7 @@ impl fmt::Debug for EdgeName {
 
 impl fmt::Display for EdgeName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        readable(self.given().as_bytes(), f)?;
+        readable(self.name().as_bytes(), f)?;
         match self {
             EdgeName::Root(_) => Ok(()),
             EdgeName::Element { index, .. } => write!(f, "[{index}]"),
@@ -139,8 +172,8 @@ impl fmt::Display for EdgeName {
     }
 }
 
-/// Text as it is, other bytes in hexadecimal.
-pub(super) fn readable(bytes: &[u8], f: &mut fmt::Formatter<'_>) -> fmt::Result {
+/// Writes text as it is, other bytes in hexadecimal.
+pub fn readable(bytes: &[u8], f: &mut fmt::Formatter<'_>) -> fmt::Result {
     match std::str::from_utf8(bytes) {
         Ok(text) if !text.chars().any(char::is_control) => f.write_str(text),
         _ => bytes.iter().try_for_each(|byte| write!(f, "{byte:02x}")),
@@ -172,6 +205,15 @@ mod tests {
         for other in ["", "a", "abc", "ab\0"] {
             assert!(!row.as_bytes().starts_with(elements_of(other.as_bytes()).as_bytes()), "{other:?}");
         }
+    }
+
+    #[test]
+    fn an_id_tells_blobs_and_sources_from_other_values() {
+        let (digest, fence) = (Digest::of(b"content"), crate::Fences::new(1).next());
+        assert_eq!(ValueId::of_blob(digest).blob_digest(), Some(digest));
+        assert!(ValueId::of_source(fence).is_source() && !ValueId::of_source(fence).is_blob());
+        assert!(!ValueId::of_fence(fence).is_source() && !ValueId::of_fence(fence).is_blob());
+        assert!(!ValueId::new("b1").is_blob() && !ValueId::of_blob(digest).is_source());
     }
 
     #[test]
