@@ -32,6 +32,8 @@ mod store;
 mod sync;
 #[cfg(feature = "testing")]
 pub mod testing;
+#[cfg(any(feature = "redis", feature = "s3"))]
+mod tls;
 pub mod tree;
 pub mod values;
 mod wake;

@@ -8,6 +8,7 @@ use onceflow_store::{
         memory::Memory,
     },
     testing::{
+        contract::Making,
         disk::Disk,
         oracle::{Expected, Model, compare_script, script_of},
         random::Random,
@@ -32,24 +33,22 @@ fn run(input: &[u8]) -> String {
     let script = script_of(choices, BATCHES_MAX);
     let came_out = outcomes(&script);
     RUNTIME.with(|runtime| {
-        let compared = match which % 4 {
-            3 => runtime.block_on(compare_script(journal, 0, script)),
-            _ => runtime.block_on(compare_script(memory, 0, script)),
-        };
-        if let Err(disagreement) = compared {
+        let make: fn(Arc<TestWorld>) -> Making = if which % 4 == 3 { journal } else { memory };
+        if let Err(disagreement) = runtime.block_on(compare_script(&make, 0, script)) {
             panic!("{disagreement}");
         }
     });
     came_out
 }
 
-async fn memory(world: Arc<TestWorld>) -> Arc<dyn Records> {
-    Arc::new(Memory::new(world))
+fn memory(world: Arc<TestWorld>) -> Making {
+    Box::pin(async { Arc::new(Memory::new(world)) as Arc<dyn Records> })
 }
 
-async fn journal(world: Arc<TestWorld>) -> Arc<dyn Records> {
+fn journal(world: Arc<TestWorld>) -> Making {
     let options = Options { snapshot_log_bytes_min: 1500, ..Options::default() };
-    Arc::new(Journal::open(Arc::new(Disk::new()), options, world).expect("an empty disk opens").0)
+    let journal = Journal::open(Arc::new(Disk::new()), options, world).expect("an empty disk opens").0;
+    Box::pin(async { Arc::new(journal) as Arc<dyn Records> })
 }
 
 /// How often, roughly, batches of the script are wrong, refused, fire, and claim.

@@ -1,4 +1,4 @@
-//! What every backend promises, one test for each promise. A backend is one line:
+//! The contract suite of [`Records`]: one test for each promise. A backend is one line:
 //!
 //! ```
 //! use onceflow_store::{Records, backend::memory::Memory, records_contract};
@@ -10,8 +10,8 @@
 //!
 //! That makes a module `memory` with a `#[test]` for each promise. The closure is given an
 //! [`Arc<TestWorld>`](TestWorld) and makes an empty store; a backend with a clock of its own may ignore the world.
-//! Promises about time hold for either. One more test compares the store with a [model](super::oracle) by random
-//! scripts; where a store is slow, give a number of seeds: `records_contract!(mine, make, seeds: 20)`.
+//! Promises about time hold for either. One more test runs random scripts on the store and on a [model](super::oracle) and
+//! compares; for a slow store, give a number of seeds: `records_contract!(mine, make, seeds: 20)`.
 
 mod bed;
 mod promises;
@@ -35,30 +35,41 @@ use super::world::TestWorld;
 use crate::{records::Records, world::BoxFuture};
 pub use bed::Bed;
 pub use promises::PROMISES;
-use std::{panic::AssertUnwindSafe, sync::Arc, time::Duration};
+use std::{panic::AssertUnwindSafe, pin::Pin, sync::Arc, time::Duration};
 
-/// A promise: its name, and what tests it. It panics if the promise is not kept.
+/// A promise: its name, and its test, which panics if a backend breaks the promise.
 pub type Promise = (&'static str, fn(Bed) -> BoxFuture<'static, ()>);
 
-/// Tests one promise on a new store, in a runtime of its own.
+/// An empty store on its way.
+pub type Making = Pin<Box<dyn Future<Output = Arc<dyn Records>>>>;
+
+/// Creates an empty store in the world of a test. Not a generic parameter: the suite would be compiled anew for every
+/// backend and promise, which took longer than running it.
+pub type Make<'a> = &'a dyn Fn(Arc<TestWorld>) -> Making;
+
+/// The future of an async closure that creates a store, as [`Make`] returns it.
+pub fn boxed(make: impl AsyncFn(Arc<TestWorld>) -> Arc<dyn Records> + 'static, world: Arc<TestWorld>) -> Making {
+    Box::pin(async move { make(world).await })
+}
+
+/// Tests the promise of this name on a new store, in a runtime of its own.
 ///
 /// # Panics
-/// If the promise is not kept.
-pub fn hold(make: impl AsyncFn(Arc<TestWorld>) -> Arc<dyn Records>, promise: impl AsyncFnOnce(Bed)) {
+/// If the store breaks the promise, does not answer within a minute, or if there is no such promise.
+pub fn hold(make: Make<'_>, name: &str) {
+    let promise = PROMISES.iter().find(|promise| promise.0 == name);
+    let promise = promise.unwrap_or_else(|| panic!("there is no promise `{name}`"));
     hold_within(Duration::from_secs(60), make, promise);
 }
 
-#[expect(clippy::disallowed_methods, reason = "a store that never answers is found out by the real clock alone")]
-fn hold_within(
-    limit: Duration,
-    make: impl AsyncFn(Arc<TestWorld>) -> Arc<dyn Records>,
-    promise: impl AsyncFnOnce(Bed),
-) {
+#[expect(clippy::disallowed_methods, reason = "only the real clock shows that a store never answers")]
+fn hold_within(limit: Duration, make: Make<'_>, promise: &Promise) {
     let runtime = runtime();
     let test = async {
         let world = TestWorld::new(1);
         let bed = Bed::new(make(world.clone()).await, world);
-        tokio::time::timeout(limit, promise(bed)).await.expect("the store should have answered long ago");
+        let kept = tokio::time::timeout(limit, promise.1(bed)).await;
+        kept.unwrap_or_else(|_| panic!("the store did not answer within {} s", limit.as_secs()));
     };
     runtime.block_on(test);
     runtime.shutdown_background();
@@ -70,11 +81,11 @@ pub(super) fn runtime() -> tokio::runtime::Runtime {
     runtime.worker_threads(2).enable_all().build().expect("the system refuses another thread")
 }
 
-/// The names of all promises that a backend does not keep. For testing the tests: a backend with a flaw should
-/// break one. A call that takes longer than three seconds counts as broken.
-pub fn broken_promises(make: impl AsyncFn(Arc<TestWorld>) -> Arc<dyn Records>) -> Vec<&'static str> {
+/// The names of all promises that a backend breaks, to test that the suite notices a flawed backend. A call that takes
+/// longer than three seconds counts as broken.
+pub fn broken_promises(make: Make<'_>) -> Vec<&'static str> {
     let keeps = |promise: &Promise| {
-        let hold = || hold_within(Duration::from_secs(3), &make, promise.1);
+        let hold = || hold_within(Duration::from_secs(3), make, promise);
         std::panic::catch_unwind(AssertUnwindSafe(hold)).is_ok()
     };
     PROMISES.iter().filter(|promise| !keeps(promise)).map(|promise| promise.0).collect()

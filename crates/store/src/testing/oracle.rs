@@ -10,13 +10,12 @@ mod model;
 mod play;
 mod shrink;
 
-use super::{contract::runtime, world::TestWorld};
-use crate::records::Records;
+use super::contract::{Make, runtime};
 pub use generate::{script, script_of};
 pub use model::{Expected, Model};
 use onceflow_core::Batch;
 pub use play::Mismatch;
-use std::{fmt, sync::Arc};
+use std::fmt;
 
 /// How many seeds [`hold`] tries unless told otherwise.
 pub const SEEDS: u64 = 300;
@@ -50,23 +49,15 @@ impl fmt::Display for Disagreement {
 
 /// Runs the script of a seed on a new store and on the model. Makes more stores if they disagree, to find the
 /// shortest script that shows it.
-pub async fn compare(
-    make: impl AsyncFn(Arc<TestWorld>) -> Arc<dyn Records>,
-    seed: u64,
-    batches: usize,
-) -> Result<(), Box<Disagreement>> {
+pub async fn compare(make: Make<'_>, seed: u64, batches: usize) -> Result<(), Box<Disagreement>> {
     compare_script(make, seed, script(seed, batches)).await
 }
 
 /// As [`compare`], for a script of one's own. The seed is only what it is called.
-pub async fn compare_script(
-    make: impl AsyncFn(Arc<TestWorld>) -> Arc<dyn Records>,
-    seed: u64,
-    script: Vec<Batch>,
-) -> Result<(), Box<Disagreement>> {
+pub async fn compare_script(make: Make<'_>, seed: u64, script: Vec<Batch>) -> Result<(), Box<Disagreement>> {
     const LOOK_EVERY: usize = 7;
-    let Err(mismatch) = play::play(&make, &script, LOOK_EVERY).await else { return Ok(()) };
-    let (batches, mismatch) = shrink::shrink(&make, script, mismatch).await;
+    let Err(mismatch) = play::play(make, &script, LOOK_EVERY).await else { return Ok(()) };
+    let (batches, mismatch) = shrink::shrink(make, script, mismatch).await;
     Err(Box::new(Disagreement { seed, batches, mismatch }))
 }
 
@@ -74,11 +65,11 @@ pub async fn compare_script(
 ///
 /// # Panics
 /// If they disagree, with the seed and the shortest script that shows it.
-pub fn hold(make: impl AsyncFn(Arc<TestWorld>) -> Arc<dyn Records>, seeds: u64) {
+pub fn hold(make: Make<'_>, seeds: u64) {
     let times = if std::env::var_os("ONCEFLOW_LONG").is_some() { 10 } else { 1 };
     let runtime = runtime();
     for seed in 0..seeds * times {
-        if let Err(disagreement) = runtime.block_on(compare(&make, seed, BATCHES)) {
+        if let Err(disagreement) = runtime.block_on(compare(make, seed, BATCHES)) {
             panic!("{disagreement}");
         }
     }

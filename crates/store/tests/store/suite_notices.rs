@@ -7,14 +7,19 @@ use flawed::{FLAWS, Flaw, Flawed};
 use onceflow_store::{
     Records,
     backend::memory::Memory,
-    testing::{contract::broken_promises, oracle::compare, world::TestWorld},
+    testing::{
+        contract::{Making, broken_promises},
+        oracle::compare,
+        world::TestWorld,
+    },
 };
 use std::sync::Arc;
 
-fn make(flaw: Flaw) -> impl AsyncFn(Arc<TestWorld>) -> Arc<dyn Records> {
-    async move |world: Arc<TestWorld>| {
+fn make(flaw: Flaw) -> impl Fn(Arc<TestWorld>) -> Making {
+    move |world| {
         let records = Arc::new(Memory::new(world.clone()));
-        Arc::new(Flawed { records, world, flaw }) as Arc<dyn Records>
+        let flawed: Arc<dyn Records> = Arc::new(Flawed { records, world, flaw });
+        Box::pin(std::future::ready(flawed))
     }
 }
 
@@ -23,9 +28,9 @@ fn every_flaw_breaks_a_promise_and_no_flaw_breaks_none() {
     // Promises break by the hundred here; their panics are the expected outcome.
     let hook = std::panic::take_hook();
     std::panic::set_hook(Box::new(|_| {}));
-    let none = broken_promises(make(Flaw::None));
+    let none = broken_promises(&make(Flaw::None));
     // Some flaws show only if two get in each other's way, which not every try of a busy machine has.
-    let tried = |flaw| (0..10).map(|_| broken_promises(make(flaw))).find(|broken| !broken.is_empty());
+    let tried = |flaw| (0..10).map(|_| broken_promises(&make(flaw))).find(|broken| !broken.is_empty());
     let broken: Vec<_> = FLAWS.iter().map(|(flaw, _)| (flaw, tried(*flaw).unwrap_or_default())).collect();
     std::panic::set_hook(hook);
     assert_eq!(none, [""; 0]);
@@ -41,7 +46,7 @@ async fn every_flaw_that_a_script_can_show_is_shown_by_a_short_one() {
     for (flaw, shown) in FLAWS {
         let mut found = None;
         for seed in 0..20 {
-            found = compare(make(*flaw), seed, 200).await.err();
+            found = compare(&make(*flaw), seed, 200).await.err();
             if found.is_some() {
                 break;
             }
@@ -51,5 +56,5 @@ async fn every_flaw_that_a_script_can_show_is_shown_by_a_short_one() {
         assert_eq!(found.is_some(), *shown, "{flaw:?}");
         assert!(found.is_none_or(|found| found.0 <= 8), "{flaw:?} should have been shrunk further");
     }
-    compare(make(Flaw::None), 0, 200).await.expect("no flaw, no disagreement");
+    compare(&make(Flaw::None), 0, 200).await.expect("no flaw, no disagreement");
 }

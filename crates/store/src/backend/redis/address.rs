@@ -216,8 +216,7 @@ impl Address {
             });
         }
         if matches!(info.addr(), ConnectionAddr::TcpTls { .. }) {
-            // TLS needs somebody to compute; whoever has chosen one already is welcome.
-            drop(rustls::crypto::ring::default_provider().install_default());
+            crate::tls::install_provider();
         }
         match &self.tls {
             Some(tls) => redis::Client::build_with_tls(info, tls.clone()),

@@ -47,6 +47,7 @@ impl S3 {
     }
 
     fn client(&self, headers: HeaderMap) -> object_store::Result<AmazonS3> {
+        crate::tls::install_provider();
         let plain = self.endpoint.as_ref().is_some_and(|endpoint| endpoint.starts_with("http://"));
         let options = ClientOptions::new().with_default_headers(headers).with_allow_http(plain);
         let mut builder = AmazonS3Builder::from_env()

@@ -25,7 +25,7 @@ pub async fn operations_apply_in_order(bed: Bed) {
 }
 
 /// A batch found wrong half-way leaves no trace, wherever the mistake is and whatever was done before it.
-pub async fn a_batch_found_wrong_half_way_leaves_no_trace(bed: Bed) {
+pub async fn an_invalid_batch_is_rolled_back_wherever_it_fails(bed: Bed) {
     let one = inputs().key("text");
     bed.run([put(one.clone(), row("1")), put(key("n"), count(1)), put(key("old"), row("")), ready("a"), ready("b")])
         .await;
@@ -66,7 +66,7 @@ pub async fn a_batch_found_wrong_half_way_leaves_no_trace(bed: Bed) {
 }
 
 /// A row that is computed with must be a counter, or a bitmap of the same size.
-pub async fn computing_with_another_row_is_refused(bed: Bed) {
+pub async fn arithmetic_on_a_row_of_another_type_is_invalid(bed: Bed) {
     let set = bits(&[0], 3).unwrap();
     let stray = row([2, 0, 0, 0, 0b101]);
     bed.run([put(key("text"), row("1234567")), put(key("set"), set.clone()), put(key("n"), count(4))]).await;
@@ -88,7 +88,7 @@ pub async fn computing_with_another_row_is_refused(bed: Bed) {
 }
 
 /// Counters go as far as 64 bits do and no further.
-pub async fn a_counter_that_overflows_is_refused(bed: Bed) {
+pub async fn counter_overflow_is_invalid(bed: Bed) {
     bed.run([put(key("max"), count(i64::MAX)), put(key("min"), count(i64::MIN))]).await;
     for (name, delta) in [("max", 1), ("min", -1), ("max", i64::MAX), ("min", i64::MIN)] {
         let invalid = bed.wrong(bed.once([add(key(name), delta, [])])).await;
@@ -99,7 +99,7 @@ pub async fn a_counter_that_overflows_is_refused(bed: Bed) {
 }
 
 /// A group goes with all its rows and no other; a group of another kind or with a longer id is another group.
-pub async fn deleting_a_group_deletes_its_rows_and_no_others(bed: Bed) {
+pub async fn deleting_a_group_deletes_exactly_its_rows(bed: Bed) {
     use onceflow_core::Group;
     let (longer, shorter) = (Group::rows("gg"), Group::rows(""));
     let same_id = Group::queue("g");
@@ -122,7 +122,7 @@ pub async fn deleting_a_group_deletes_its_rows_and_no_others(bed: Bed) {
 }
 
 /// What happens in one shard is not seen in another.
-pub async fn shards_are_independent(bed: Bed) {
+pub async fn shards_are_isolated(bed: Bed) {
     let other = Shard(1);
     let mut there = bed.once([put(key("a"), row("there")), ready("lane")]);
     there.shard = other;

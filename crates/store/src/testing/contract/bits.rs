@@ -4,7 +4,7 @@ use super::Bed;
 use crate::testing::batches::*;
 
 /// Repeated bits change nothing, and only the last missing one fires.
-pub async fn the_last_bit_fires_once_and_the_set_goes(bed: Bed) {
+pub async fn the_last_missing_bit_fires_once_and_deletes_the_bitmap(bed: Bed) {
     let arrive = async |n| bed.run([bit(key("set"), n, 3, [put(key("full"), row(""))])]).await.fired;
     for n in [2, 0, 2, 2, 0] {
         assert_eq!(arrive(n).await, []);
@@ -17,7 +17,7 @@ pub async fn the_last_bit_fires_once_and_the_set_goes(bed: Bed) {
 }
 
 /// A set of one is full at once, and nothing of it is ever seen.
-pub async fn a_set_of_one_fires_at_once(bed: Bed) {
+pub async fn a_bitmap_of_one_bit_fires_at_once(bed: Bed) {
     let done = bed.run([bit(key("set"), 0, 1, [put(key("full"), row(""))])]).await;
     assert_eq!(done.fired, [key("set")]);
     assert_eq!(bed.names(group()).await, "full");
@@ -32,7 +32,7 @@ pub async fn all_bits_in_one_batch_fire_once(bed: Bed) {
 }
 
 /// After it was full, the same row is a new, empty set.
-pub async fn a_set_that_was_full_begins_again(bed: Bed) {
+pub async fn a_bitmap_that_fired_starts_empty_again(bed: Bed) {
     for _ in 0..2 {
         for (n, fires) in [(0, false), (1, true)] {
             assert_eq!(!bed.run([bit(key("set"), n, 2, [])]).await.fired.is_empty(), fires);
@@ -41,7 +41,7 @@ pub async fn a_set_that_was_full_begins_again(bed: Bed) {
 }
 
 /// Every size works, also those that do not end with a byte, up to the limit.
-pub async fn sets_of_every_size_fill(bed: Bed) {
+pub async fn bitmaps_of_every_size_up_to_the_limit_fill(bed: Bed) {
     let most = onceflow_core::limits::BITMAP_BITS_MAX;
     for of in [2, 7, 8, 9, 31, 32, 33, 64, most] {
         let numbers: Vec<u32> = (0..of).rev().collect();
@@ -57,7 +57,7 @@ pub async fn sets_of_every_size_fill(bed: Bed) {
 }
 
 /// A set that is deleted after its last bit, in the same batch, does not fire.
-pub async fn a_set_that_is_gone_at_the_end_does_not_fire(bed: Bed) {
+pub async fn a_bitmap_deleted_later_in_the_batch_does_not_fire(bed: Bed) {
     let full = || bit(key("set"), 0, 1, [put(key("full"), row(""))]);
     assert_eq!(bed.run([full(), delete(key("set"))]).await.fired, []);
     assert_eq!(bed.run([full(), delete_group(group())]).await.fired, []);

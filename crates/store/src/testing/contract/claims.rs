@@ -5,7 +5,7 @@ use crate::testing::batches::*;
 use onceflow_core::{Fence, Group, Inbox, Name, Pick, Timestamp, limits::CLAIM_ROWS_MAX};
 
 /// The fence stands under the row's name, and the deadline beside it; the answer says both.
-pub async fn a_claim_leaves_its_fence_and_its_deadline(bed: Bed) {
+pub async fn a_claim_stores_its_fence_and_deadline(bed: Bed) {
     bed.run([ready("a")]).await;
     let claim = bed.claim(Pick::InTurn);
     let claimed = bed.take_by(claim.clone()).await.expect("it is free");
@@ -18,7 +18,7 @@ pub async fn a_claim_leaves_its_fence_and_its_deadline(bed: Bed) {
 }
 
 /// The deadline is the store's time plus the time to live; what cannot be counted is never.
-pub async fn a_deadline_is_now_and_the_time_to_live(bed: Bed) {
+pub async fn a_deadline_is_store_time_plus_ttl(bed: Bed) {
     for (name, ttl_ms) in [("a", 0), ("b", 1), ("c", 30_000), ("d", u64::MAX)] {
         bed.world.advance(7);
         bed.run([ready(name)]).await;
@@ -32,7 +32,7 @@ pub async fn a_deadline_is_now_and_the_time_to_live(bed: Bed) {
 }
 
 /// A new claim overwrites the deadline that a claim taken away has left.
-pub async fn a_new_claim_has_a_new_deadline(bed: Bed) {
+pub async fn a_new_claim_replaces_a_stale_deadline(bed: Bed) {
     bed.run([ready("a")]).await;
     let mut long = bed.claim(Pick::InTurn);
     long.ttl_ms = 1_000_000_000;
@@ -44,7 +44,7 @@ pub async fn a_new_claim_has_a_new_deadline(bed: Bed) {
 }
 
 /// The inputs are the rows under the inbox's prefix, as the batch left them, in order; and no others.
-pub async fn a_claim_answers_the_inbox_in_order(bed: Bed) {
+pub async fn a_claim_returns_the_inbox_rows_in_order(bed: Bed) {
     let inside = ["work/", "work/1", "work/10", "work/2", "work/\u{7f}"];
     let outside = ["wor", "work", "work0", "work.", "x"];
     bed.run(inside.iter().rev().chain(&outside).map(|name| put(inputs().key(name), row(name)))).await;
@@ -63,7 +63,7 @@ pub async fn a_claim_answers_the_inbox_in_order(bed: Bed) {
 }
 
 /// An inbox may be empty, in any group, under any prefix; its note is nobody's business.
-pub async fn an_inbox_may_be_anywhere(bed: Bed) {
+pub async fn an_inbox_may_be_any_group_and_prefix(bed: Bed) {
     let last = Name::new([0xFF, 0xFF]);
     let group = Group::rows([0, 0xFF]);
     let inbox = Inbox { group: group.clone(), prefix: last.clone(), note: vec![0, 255, 10] };
@@ -80,7 +80,7 @@ pub async fn an_inbox_may_be_anywhere(bed: Bed) {
 }
 
 /// At most so many inputs are answered; `more` says whether there are others.
-pub async fn a_long_inbox_is_cut_and_says_so(bed: Bed) {
+pub async fn a_long_inbox_is_truncated_and_reports_more(bed: Bed) {
     let name = |n: usize| format!("{n:04}");
     bed.run((0..CLAIM_ROWS_MAX).map(|n| put(inputs().key(name(n)), row(name(n))))).await;
     bed.run([put(queue().key("a"), inbox("")), put(queue().key("b"), inbox(""))]).await;

@@ -26,7 +26,7 @@ async fn at_once<T: Send + 'static, F: Future<Output = T> + Send + 'static>(
 }
 
 /// Many who count down one number get the exact sum, and exactly one of them is told that it is zero.
-pub async fn a_contended_counter_is_exact_and_fires_once(bed: Bed) {
+pub async fn concurrent_counter_updates_are_exact_and_fire_once(bed: Bed) {
     const EACH: i64 = 40;
     bed.run([put(key("n"), count(i64::from(TASKS) * EACH))]).await;
     let (bed, fired) = at_once(bed, async |bed, _| {
@@ -45,7 +45,7 @@ pub async fn a_contended_counter_is_exact_and_fires_once(bed: Bed) {
 }
 
 /// Many who arrive at one set: exactly one of them completes it, every time.
-pub async fn a_contended_set_fires_once(bed: Bed) {
+pub async fn concurrent_bitmap_updates_fire_once(bed: Bed) {
     let (bed, fired) = at_once(bed, async |bed, number| {
         let mut fired = 0;
         for round in 0..40 {
@@ -61,7 +61,7 @@ pub async fn a_contended_set_fires_once(bed: Bed) {
 }
 
 /// Many who want the same permission: one has it, the others are told who.
-pub async fn one_of_many_has_the_permission(bed: Bed) {
+pub async fn one_of_many_conditional_writers_wins(bed: Bed) {
     let (_, won) = at_once(bed, async |bed, number| {
         let mut won = 0;
         for round in 0..40u8 {
@@ -79,7 +79,7 @@ pub async fn one_of_many_has_the_permission(bed: Bed) {
 }
 
 /// Many who claim: every row is taken once, by one of them.
-pub async fn every_row_is_claimed_by_one(bed: Bed) {
+pub async fn concurrent_claims_take_each_row_once(bed: Bed) {
     bed.run((0..200u8).map(|n| ready([n]))).await;
     let (_, taken) = at_once(bed, async |bed, _| bed.take_until_none().await).await;
     let taken: Vec<_> = taken.into_iter().flatten().collect();
@@ -87,7 +87,7 @@ pub async fn every_row_is_claimed_by_one(bed: Bed) {
 }
 
 /// Positions of different batches differ, whoever commits them.
-pub async fn every_batch_has_a_position_of_its_own(bed: Bed) {
+pub async fn concurrent_batches_have_distinct_positions(bed: Bed) {
     let (_, positions) = at_once(bed, async |bed, _| {
         let mut positions = Vec::new();
         for _ in 0..40 {
@@ -110,7 +110,7 @@ fn read(found: &[u8]) -> i64 {
 }
 
 /// A `get` of several rows never sees half a batch, nor does a `scan`, nor do they go back in time.
-pub async fn reads_see_whole_batches_only(bed: Bed) {
+pub async fn concurrent_reads_never_see_half_a_batch(bed: Bed) {
     bed.run(both(0)).await;
     at_once(bed, async |bed, number| {
         let mut last = 0;

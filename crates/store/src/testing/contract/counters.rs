@@ -4,7 +4,7 @@ use super::Bed;
 use crate::testing::batches::*;
 
 /// Absent is zero; the row is there while the number is another.
-pub async fn a_counter_adds_up_and_goes_at_zero(bed: Bed) {
+pub async fn a_counter_starts_at_zero_and_is_deleted_at_zero(bed: Bed) {
     let mut sum = 0;
     for delta in [5, -2, i64::from(i32::MAX), -1000, 7] {
         sum += delta;
@@ -16,14 +16,14 @@ pub async fn a_counter_adds_up_and_goes_at_zero(bed: Bed) {
 }
 
 /// A number below zero is a number like others.
-pub async fn a_counter_may_come_from_below(bed: Bed) {
+pub async fn a_counter_may_be_negative(bed: Bed) {
     bed.run([add(key("n"), -1, [])]).await;
     assert_eq!(bed.get(key("n")).await, Some(count(-1)));
     assert_eq!(bed.run([add(key("n"), 1, [])]).await.fired, [key("n")]);
 }
 
 /// On the way through a batch, zero is a number like others.
-pub async fn passing_through_zero_does_not_fire(bed: Bed) {
+pub async fn passing_through_zero_within_a_batch_does_not_fire(bed: Bed) {
     let step = |delta| add(key("n"), delta, [put(key("zero"), row(""))]);
     bed.run([step(2)]).await;
     for (deltas, left) in [(vec![-2, 1], 1), (vec![-1, 2], 2), (vec![-5, 4, -1, 3], 3)] {
@@ -41,7 +41,7 @@ pub async fn several_changes_that_end_at_zero_fire_once(bed: Bed) {
 }
 
 /// Adding nothing to nothing is zero: a fan-in of none is complete in the batch that makes it.
-pub async fn adding_nothing_to_nothing_fires(bed: Bed) {
+pub async fn adding_zero_to_an_absent_counter_fires(bed: Bed) {
     assert_eq!(bed.run([add(key("n"), 0, [put(key("zero"), row(""))])]).await.fired, [key("n")]);
     assert_eq!(bed.names(group()).await, "zero");
     bed.run([add(key("n"), 1, [])]).await;
@@ -49,7 +49,7 @@ pub async fn adding_nothing_to_nothing_fires(bed: Bed) {
 }
 
 /// What is put or deleted after the last change, in the same batch, counts.
-pub async fn only_what_stands_at_the_end_counts(bed: Bed) {
+pub async fn a_trigger_depends_on_the_row_at_the_end_of_the_batch(bed: Bed) {
     let zero = || add(key("n"), 0, [put(key("zero"), row(""))]);
     assert_eq!(bed.run([zero(), delete(key("n"))]).await.fired, []);
     assert_eq!(bed.run([zero(), put(key("n"), count(4))]).await.fired, []);

@@ -16,7 +16,7 @@ async fn over(bed: &Bed, batch: Batch) -> &'static str {
 }
 
 /// Operations, also those inside triggers; requires; queues of a claim.
-pub async fn a_batch_with_too_many_parts_is_refused(bed: Bed) {
+pub async fn an_oversized_batch_is_invalid(bed: Bed) {
     let deletes = |many| vec![delete(key("a")); many];
     bed.apply(batch(deletes(BATCH_OPS_MAX))).await;
     assert_eq!(over(&bed, batch(deletes(BATCH_OPS_MAX + 1))).await, "BATCH_OPS_MAX");
@@ -35,14 +35,14 @@ pub async fn a_batch_with_too_many_parts_is_refused(bed: Bed) {
 }
 
 /// Triggers within triggers.
-pub async fn triggers_that_are_too_deep_are_refused(bed: Bed) {
+pub async fn triggers_nested_too_deep_are_invalid(bed: Bed) {
     let deep = |levels: usize| (0..levels).fold(delete(key("a")), |then, level| add(key([level as u8]), 1, [then]));
     bed.run([deep(TRIGGER_DEPTH_MAX)]).await;
     assert_eq!(over(&bed, bed.once([deep(TRIGGER_DEPTH_MAX + 1)])).await, "TRIGGER_DEPTH_MAX");
 }
 
 /// Large rows are kept as they are, up to the limit; all rows of a batch together have a limit too.
-pub async fn rows_may_be_as_large_as_the_limit(bed: Bed) {
+pub async fn rows_up_to_the_size_limit_are_stored(bed: Bed) {
     let content = |bytes: usize| (0..bytes).map(|n| (n % 251) as u8).collect::<Vec<_>>();
     let large = || content(ROW_BYTES_MAX);
     let many: Vec<Op> = (0..BATCH_BYTES_MAX / ROW_BYTES_MAX).map(|n| put(key([n as u8]), large())).collect();
@@ -55,7 +55,7 @@ pub async fn rows_may_be_as_large_as_the_limit(bed: Bed) {
 }
 
 /// Names and ids may be as long as the limit, wherever they stand.
-pub async fn names_may_be_as_long_as_the_limit(bed: Bed) {
+pub async fn names_up_to_the_length_limit_are_stored(bed: Bed) {
     let (longest, longer) = (vec![0xAB; NAME_BYTES_MAX], vec![0xAB; NAME_BYTES_MAX + 1]);
     let here = Group::rows(&longest).key(&longest);
     bed.apply(batch([put(here.clone(), row("1"))])).await;
@@ -76,7 +76,7 @@ pub async fn names_may_be_as_long_as_the_limit(bed: Bed) {
 }
 
 /// A bitmap has a most; a bit lies inside its bitmap.
-pub async fn a_bit_lies_inside_its_bitmap(bed: Bed) {
+pub async fn a_bit_outside_its_bitmap_is_invalid(bed: Bed) {
     let wide = bed.once([bit(key("b"), 0, BITMAP_BITS_MAX + 1, [])]);
     assert_eq!(over(&bed, wide).await, "BITMAP_BITS_MAX");
     for (n, of) in [(0, 0), (1, 1), (8, 8), (u32::MAX, 2)] {
@@ -86,7 +86,7 @@ pub async fn a_bit_lies_inside_its_bitmap(bed: Bed) {
 }
 
 /// One `get` may ask for so many rows and no more.
-pub async fn a_get_has_a_most(bed: Bed) {
+pub async fn a_get_of_too_many_keys_is_invalid(bed: Bed) {
     bed.apply(batch([put(key("a"), row("1"))])).await;
     let found = bed.records.get(SHARD, &vec![key("a"); GET_KEYS_MAX]).await.expect("the store answers");
     assert!(found.len() == GET_KEYS_MAX && found.iter().all(|found| *found == Some(row("1"))));
@@ -95,7 +95,7 @@ pub async fn a_get_has_a_most(bed: Bed) {
 }
 
 /// A queue holds inboxes and nothing else; only queues are claimed from.
-pub async fn a_queue_holds_inboxes_only(bed: Bed) {
+pub async fn a_queue_takes_inboxes_only(bed: Bed) {
     let here = queue().key("a");
     let others = [
         put(here.clone(), row("")),
@@ -117,7 +117,7 @@ pub async fn a_queue_holds_inboxes_only(bed: Bed) {
 }
 
 /// Two operations on one row that want different things when it is complete contradict each other.
-pub async fn triggers_of_one_row_must_agree(bed: Bed) {
+pub async fn conflicting_triggers_of_one_row_are_invalid(bed: Bed) {
     let one = |then: Vec<Op>| add(key("n"), 0, then);
     let nested = add(key("m"), 0, [one(vec![delete(key("a"))])]);
     for ops in [vec![one(vec![]), one(vec![delete(key("a"))])], vec![one(vec![]), nested]] {

@@ -10,140 +10,139 @@ macro_rules! __each_promise {
         $($then)*! { [$($with)*]
             all_or_nothing {
                 operations_apply_in_order
-                a_batch_found_wrong_half_way_leaves_no_trace
-                computing_with_another_row_is_refused
-                a_counter_that_overflows_is_refused
-                deleting_a_group_deletes_its_rows_and_no_others
-                shards_are_independent
+                an_invalid_batch_is_rolled_back_wherever_it_fails
+                arithmetic_on_a_row_of_another_type_is_invalid
+                counter_overflow_is_invalid
+                deleting_a_group_deletes_exactly_its_rows
+                shards_are_isolated
             }
             bits {
-                the_last_bit_fires_once_and_the_set_goes
-                a_set_of_one_fires_at_once
+                the_last_missing_bit_fires_once_and_deletes_the_bitmap
+                a_bitmap_of_one_bit_fires_at_once
                 all_bits_in_one_batch_fire_once
-                a_set_that_was_full_begins_again
-                sets_of_every_size_fill
-                a_set_that_is_gone_at_the_end_does_not_fire
+                a_bitmap_that_fired_starts_empty_again
+                bitmaps_of_every_size_up_to_the_limit_fill
+                a_bitmap_deleted_later_in_the_batch_does_not_fire
             }
             claims {
-                a_claim_leaves_its_fence_and_its_deadline
-                a_deadline_is_now_and_the_time_to_live
-                a_new_claim_has_a_new_deadline
-                a_claim_answers_the_inbox_in_order
-                an_inbox_may_be_anywhere
-                a_long_inbox_is_cut_and_says_so
+                a_claim_stores_its_fence_and_deadline
+                a_deadline_is_store_time_plus_ttl
+                a_new_claim_replaces_a_stale_deadline
+                a_claim_returns_the_inbox_rows_in_order
+                an_inbox_may_be_any_group_and_prefix
+                a_long_inbox_is_truncated_and_reports_more
                 a_stale_fence_is_refused
             }
             contention {
-                a_contended_counter_is_exact_and_fires_once
-                a_contended_set_fires_once
-                one_of_many_has_the_permission
-                every_row_is_claimed_by_one
-                every_batch_has_a_position_of_its_own
-                reads_see_whole_batches_only
+                concurrent_counter_updates_are_exact_and_fire_once
+                concurrent_bitmap_updates_fire_once
+                one_of_many_conditional_writers_wins
+                concurrent_claims_take_each_row_once
+                concurrent_batches_have_distinct_positions
+                concurrent_reads_never_see_half_a_batch
             }
             counters {
-                a_counter_adds_up_and_goes_at_zero
-                a_counter_may_come_from_below
-                passing_through_zero_does_not_fire
+                a_counter_starts_at_zero_and_is_deleted_at_zero
+                a_counter_may_be_negative
+                passing_through_zero_within_a_batch_does_not_fire
                 several_changes_that_end_at_zero_fire_once
-                adding_nothing_to_nothing_fires
-                only_what_stands_at_the_end_counts
+                adding_zero_to_an_absent_counter_fires
+                a_trigger_depends_on_the_row_at_the_end_of_the_batch
             }
             limits {
-                a_batch_with_too_many_parts_is_refused
-                triggers_that_are_too_deep_are_refused
-                rows_may_be_as_large_as_the_limit
-                names_may_be_as_long_as_the_limit
-                a_bit_lies_inside_its_bitmap
-                a_get_has_a_most
-                a_queue_holds_inboxes_only
-                triggers_of_one_row_must_agree
+                an_oversized_batch_is_invalid
+                triggers_nested_too_deep_are_invalid
+                rows_up_to_the_size_limit_are_stored
+                names_up_to_the_length_limit_are_stored
+                a_bit_outside_its_bitmap_is_invalid
+                a_get_of_too_many_keys_is_invalid
+                a_queue_takes_inboxes_only
+                conflicting_triggers_of_one_row_are_invalid
             }
             queues {
-                a_row_is_claimed_once_and_a_claim_never_refuses
+                a_row_is_claimed_once_and_an_empty_claim_is_not_refused
                 deleting_a_claim_frees_its_row
-                a_row_that_is_done_is_never_claimed_again
-                a_claim_stands_without_its_row_and_holds_it_when_it_comes
-                a_claim_put_by_hand_holds_its_row
-                deleting_a_queue_leaves_no_free_row
-                a_claim_sees_what_its_own_batch_did
-                an_earlier_queue_comes_first
+                a_finished_row_is_never_claimed_again
+                a_claim_outlives_its_row_and_holds_a_new_one
+                a_claim_written_as_a_row_holds_its_row
+                deleting_a_queue_deletes_its_free_rows_and_keeps_its_claims
+                a_claim_sees_the_writes_of_its_own_batch
+                queues_are_tried_in_the_order_given
             }
             reads {
-                get_answers_in_the_order_of_the_question
-                any_bytes_survive
-                names_sort_as_their_bytes
-                scans_answer_what_a_loop_over_all_rows_would
-                a_scan_sees_its_own_group_only
-                a_long_group_is_read_page_by_page
+                get_returns_rows_in_the_order_of_the_keys
+                any_bytes_round_trip
+                names_sort_bytewise
+                every_scan_equals_a_filter_over_all_rows
+                a_scan_returns_rows_of_its_group_only
+                scan_pages_are_bounded_and_resume_after_the_last_name
             }
             repeats {
-                a_repeated_batch_is_harmless
-                fixed_rows_need_no_permission
-                a_batch_that_would_act_twice_is_refused
+                a_repeated_batch_is_refused_or_changes_nothing
+                puts_and_deletes_are_idempotent_without_requires
+                a_batch_that_is_not_idempotent_is_invalid_in_debug_builds
             }
             requires {
-                absent_present_and_equals_mean_what_they_say
-                counters_and_bitmaps_compare_as_their_bytes
-                a_refusal_names_the_first_that_does_not_hold_and_what_is_there
+                absent_present_and_equals_test_the_row
+                counters_and_bitmaps_compare_as_bytes
+                a_refusal_returns_the_first_failed_require_and_its_row
                 a_refused_batch_changes_nothing
                 requires_see_the_rows_before_the_batch
-                an_empty_batch_happens_and_changes_nothing
+                an_empty_batch_is_applied_and_changes_nothing
             }
             rounds {
-                triggers_fire_after_all_plain_operations
-                a_later_operation_keeps_a_trigger_from_firing
-                triggers_fire_triggers
-                fired_rows_are_answered_round_by_round_in_order
-                a_counter_that_a_full_set_raises_does_not_fire
-                counters_fire_only_when_no_set_is_full
-                after_counters_fired_sets_come_first_again
-                one_round_is_counted_together
-                a_row_may_fire_in_one_round_and_be_born_again_in_the_next
-                what_is_complete_goes_before_triggers_act
-                a_trigger_makes_work_ready_and_the_batch_claims_it
+                triggers_fire_after_all_operations_of_the_batch
+                a_later_operation_can_keep_a_trigger_from_firing
+                triggers_fire_nested_triggers
+                fired_rows_are_returned_round_by_round_in_order
+                a_counter_raised_by_a_full_bitmap_does_not_fire
+                counters_fire_only_when_no_bitmap_is_full
+                bitmaps_filled_by_a_counter_fire_before_further_counters
+                changes_of_one_round_are_summed_before_firing
+                a_row_may_fire_again_in_a_later_round
+                complete_rows_are_deleted_before_their_triggers_run
+                a_batch_can_claim_a_row_that_its_trigger_enabled
             }
             time {
-                positions_grow_with_every_change
-                a_refusal_has_the_position_it_was_decided_on
-                every_answer_becomes_durable
-                many_may_wait_for_durability
-                now_never_goes_back
-                now_goes_on
+                positions_increase_with_every_change
+                a_refusal_carries_the_position_it_was_decided_at
+                every_reply_becomes_durable
+                durability_waits_are_concurrent_and_cancellable
+                store_time_is_monotonic
+                store_time_advances
             }
             turns {
-                lanes_take_turns
-                short_names_are_lanes_of_their_own
-                turns_go_round_at_the_end_of_all_names
-                a_lane_that_is_always_ready_does_not_starve_another
-                a_turn_taken_by_a_fresh_row_counts
-                a_fresh_row_comes_first_if_asked_for
-                the_first_fresh_row_is_the_first_in_the_batch
-                a_row_given_back_is_fresh
+                lanes_are_served_round_robin
+                a_name_shorter_than_a_lane_is_its_own_lane
+                round_robin_wraps_after_the_last_name
+                a_busy_lane_does_not_starve_another
+                claiming_an_enabled_row_advances_the_round_robin
+                enabled_first_claims_the_row_the_batch_enabled
+                enabled_first_follows_batch_order_not_name_order
+                a_row_whose_claim_is_deleted_counts_as_enabled
             }
             waits {
-                work_that_becomes_ready_wakes
-                the_second_of_two_rows_wakes
-                what_became_ready_before_the_call_is_not_missed
-                a_wait_ends_at_its_time
-                all_who_wait_wake_and_those_who_left_do_not_matter
-                every_shard_wakes_its_own
+                a_freed_row_ends_the_wait
+                an_unclaimed_second_row_ends_the_wait
+                a_row_freed_between_seen_and_wait_is_not_missed
+                a_wait_ends_at_its_deadline
+                all_waiters_wake_and_cancelled_ones_leave_nothing
+                a_freed_row_wakes_the_waiters_of_its_shard
             }
         }
     };
 }
 
-/// Makes a module of tests, one for every promise.
+/// Makes a module of tests, one for every promise. Each is one call, so that a promise is compiled once for all backends.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! __promise_tests {
-    ([$make:expr] $($file:ident { $($promise:ident)* })*) => {
+    ([] $($file:ident { $($promise:ident)* })*) => {
         $(mod $file {
-            #[allow(unused_imports, reason = "what the closure needs is known to its writer")]
-            use super::*;
             $(#[test]
             fn $promise() {
-                $crate::testing::contract::hold($make, $crate::testing::contract::$file::$promise);
+                let name = concat!(stringify!($file), "::", stringify!($promise));
+                $crate::testing::contract::hold(&super::__make_records, name);
             })*
         })*
     };
@@ -171,10 +170,15 @@ macro_rules! records_contract {
         mod $name {
             #[allow(unused_imports, reason = "what the closure needs is known to its writer")]
             use super::*;
-            $crate::__each_promise! { [$crate::__promise_tests] $make }
+            fn __make_records(
+                world: ::std::sync::Arc<$crate::testing::world::TestWorld>,
+            ) -> $crate::testing::contract::Making {
+                $crate::testing::contract::boxed($make, world)
+            }
+            $crate::__each_promise! { [$crate::__promise_tests] }
             #[test]
             fn random_batches_do_what_the_model_does() {
-                $crate::testing::oracle::hold($make, $seeds);
+                $crate::testing::oracle::hold(&__make_records, $seeds);
             }
         }
     };

@@ -5,7 +5,7 @@ use crate::testing::batches::*;
 use onceflow_core::{Group, Pick};
 
 /// A claimed row is not claimed again; when none is free, a claim finds nothing and its batch happens all the same.
-pub async fn a_row_is_claimed_once_and_a_claim_never_refuses(bed: Bed) {
+pub async fn a_row_is_claimed_once_and_an_empty_claim_is_not_refused(bed: Bed) {
     bed.run([ready("a"), ready("b")]).await;
     assert_eq!(bed.take_all().await, "a b");
     let mut batch = bed.once([put(key("done"), row(""))]);
@@ -28,7 +28,7 @@ pub async fn deleting_a_claim_frees_its_row(bed: Bed) {
 }
 
 /// Done is: row, claim and deadline gone, in one batch.
-pub async fn a_row_that_is_done_is_never_claimed_again(bed: Bed) {
+pub async fn a_finished_row_is_never_claimed_again(bed: Bed) {
     bed.run([ready("a")]).await;
     let claimed = bed.take(Pick::InTurn).await.expect("it is free");
     let [row_of, claim, deadline] =
@@ -41,7 +41,7 @@ pub async fn a_row_that_is_done_is_never_claimed_again(bed: Bed) {
 }
 
 /// A row put again under a standing claim is claimed; without its claim it is free, whichever went first.
-pub async fn a_claim_stands_without_its_row_and_holds_it_when_it_comes(bed: Bed) {
+pub async fn a_claim_outlives_its_row_and_holds_a_new_one(bed: Bed) {
     bed.run([ready("a")]).await;
     bed.take(Pick::InTurn).await.expect("it is free");
     bed.run([ready("a")]).await;
@@ -56,14 +56,14 @@ pub async fn a_claim_stands_without_its_row_and_holds_it_when_it_comes(bed: Bed)
 }
 
 /// A claim that anyone puts by hand holds its row just the same, also before the row is there.
-pub async fn a_claim_put_by_hand_holds_its_row(bed: Bed) {
+pub async fn a_claim_written_as_a_row_holds_its_row(bed: Bed) {
     bed.run([put(queue().claims().key("a"), row("mine")), ready("a"), ready("b")]).await;
     assert_eq!(bed.take_all().await, "b");
     assert_eq!(bed.get(queue().claims().key("a")).await, Some(row("mine")));
 }
 
 /// A queue that is deleted has no free rows; its claims stand until they are deleted too.
-pub async fn deleting_a_queue_leaves_no_free_row(bed: Bed) {
+pub async fn deleting_a_queue_deletes_its_free_rows_and_keeps_its_claims(bed: Bed) {
     bed.run([ready("a"), ready("b")]).await;
     bed.take(Pick::InTurn).await.expect("it is free");
     bed.run([delete_group(queue())]).await;
@@ -74,7 +74,7 @@ pub async fn deleting_a_queue_leaves_no_free_row(bed: Bed) {
 }
 
 /// Work can be taken away by the batch that would have claimed it.
-pub async fn a_claim_sees_what_its_own_batch_did(bed: Bed) {
+pub async fn a_claim_sees_the_writes_of_its_own_batch(bed: Bed) {
     bed.run([ready("a")]).await;
     let mut batch = bed.once([delete(queue().key("a")), ready("b"), delete(queue().key("b"))]);
     batch.claim(bed.claim(Pick::EnabledFirst));
@@ -85,7 +85,7 @@ pub async fn a_claim_sees_what_its_own_batch_did(bed: Bed) {
 }
 
 /// An earlier queue is emptied before a later one is asked, and others are not asked at all.
-pub async fn an_earlier_queue_comes_first(bed: Bed) {
+pub async fn queues_are_tried_in_the_order_given(bed: Bed) {
     let [high, low, other] = ["z", "a", "m"].map(Group::queue);
     let work = [(&low, "1"), (&high, "2"), (&high, "1"), (&other, "1")];
     bed.run(work.map(|(queue, name)| put(queue.key(name), inbox("")))).await;

@@ -5,7 +5,7 @@ use crate::{records::Scan, testing::batches::*};
 use onceflow_core::{Group, Name};
 
 /// Answers in the order of the question, for rows that are there or not, the same one twice, or none.
-pub async fn get_answers_in_the_order_of_the_question(bed: Bed) {
+pub async fn get_returns_rows_in_the_order_of_the_keys(bed: Bed) {
     bed.apply(batch([put(key("a"), row("1")), put(key("b"), row("")), put(queue().key("a"), inbox(""))])).await;
     let ask = [key("b"), key("none"), key("a"), key("a"), queue().key("a"), Group::rows("none").key("a")];
     let found = bed.records.get(SHARD, &ask).await.expect("the store answers");
@@ -14,7 +14,7 @@ pub async fn get_answers_in_the_order_of_the_question(bed: Bed) {
 }
 
 /// Any bytes are a name, an id or a content, and what was put is what is read.
-pub async fn any_bytes_survive(bed: Bed) {
+pub async fn any_bytes_round_trip(bed: Bed) {
     let all: Vec<u8> = (0..=255).collect();
     for group in [Group::rows(&all), Group::rows(""), Group::rows([0]), Group::rows("a/b:{c}"), Group::rows("\n\"")] {
         for name in [&all[..], b"", b"\0", b"\xFF", b"a\0b", b"*[?]", "ü\u{1F980}".as_bytes()] {
@@ -27,7 +27,7 @@ pub async fn any_bytes_survive(bed: Bed) {
 }
 
 /// Names sort as their bytes do, unsigned, a shorter one first.
-pub async fn names_sort_as_their_bytes(bed: Bed) {
+pub async fn names_sort_bytewise(bed: Bed) {
     let sorted: [&[u8]; 10] = [b"", b"\0", b"\0\0", b"\x01", b"A", b"a", b"a\0", b"aa", b"\x80", b"\xFF\xFF"];
     bed.apply(batch(sorted.iter().rev().map(|name| put(key(name), row(""))).collect::<Vec<_>>())).await;
     let found = bed.rows(SHARD, group()).await;
@@ -35,7 +35,7 @@ pub async fn names_sort_as_their_bytes(bed: Bed) {
 }
 
 /// Every combination of prefix, start and limit answers what a plain loop over all rows would.
-pub async fn scans_answer_what_a_loop_over_all_rows_would(bed: Bed) {
+pub async fn every_scan_equals_a_filter_over_all_rows(bed: Bed) {
     let names: [&[u8]; 11] =
         [b"", b"a", b"a\0", b"ab", b"a\xFF", b"a\xFF\xFF", b"b", b"\xFE", b"\xFF", b"\xFF\xFF", b"\xFF\xFFz"];
     let other: [&[u8]; 4] = [b"a\xFE", b"c", b"\0", b"\xFF\xFF\xFF"];
@@ -58,7 +58,7 @@ pub async fn scans_answer_what_a_loop_over_all_rows_would(bed: Bed) {
 }
 
 /// Nothing is found in a group that never was, and nothing but their own rows in those that are.
-pub async fn a_scan_sees_its_own_group_only(bed: Bed) {
+pub async fn a_scan_returns_rows_of_its_group_only(bed: Bed) {
     bed.run([put(key("a"), row("")), put(Group::rows("gg").key("b"), row("")), ready("c")]).await;
     bed.take_all().await;
     for (group, names) in [
@@ -75,7 +75,7 @@ pub async fn a_scan_sees_its_own_group_only(bed: Bed) {
 }
 
 /// A page has a most, whatever was asked for; going on after its last name finds the rest.
-pub async fn a_long_group_is_read_page_by_page(bed: Bed) {
+pub async fn scan_pages_are_bounded_and_resume_after_the_last_name(bed: Bed) {
     let most = onceflow_core::limits::SCAN_ROWS_MAX;
     let name = |n: usize| format!("{n:06}");
     for some in (0..=most).collect::<Vec<_>>().chunks(1000) {

@@ -27,7 +27,7 @@ fn deletes_the_group_it_asked_about(ops: Vec<Op>) -> Batch {
 }
 
 /// A second, identical batch is refused or changes nothing, whatever its shape.
-pub async fn a_repeated_batch_is_harmless(bed: Bed) {
+pub async fn a_repeated_batch_is_refused_or_changes_nothing(bed: Bed) {
     let shapes: Vec<Vec<Op>> = vec![
         vec![],
         vec![put(key("a"), row("1")), delete(key("b"))],
@@ -57,7 +57,7 @@ pub async fn a_repeated_batch_is_harmless(bed: Bed) {
 }
 
 /// Fixed puts and deletes need no permission: they may be sent twice as they are.
-pub async fn fixed_rows_need_no_permission(bed: Bed) {
+pub async fn puts_and_deletes_are_idempotent_without_requires(bed: Bed) {
     let fixed = batch([put(key("a"), row("1")), delete(key("b")), delete_group(Group::rows("h")), ready("work")]);
     bed.apply(fixed.clone()).await;
     let after = bed.everything(SHARD).await;
@@ -66,7 +66,7 @@ pub async fn fixed_rows_need_no_permission(bed: Bed) {
 }
 
 /// In debug builds, a batch that would act twice is refused before it acts once.
-pub async fn a_batch_that_would_act_twice_is_refused(bed: Bed) {
+pub async fn a_batch_that_is_not_idempotent_is_invalid_in_debug_builds(bed: Bed) {
     if !cfg!(debug_assertions) {
         return;
     }

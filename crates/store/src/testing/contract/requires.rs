@@ -12,7 +12,7 @@ async fn holds(bed: &Bed, require: Require) -> bool {
 }
 
 /// Each kind of require means what it says, for rows that are there, that are empty, and that are not there.
-pub async fn absent_present_and_equals_mean_what_they_say(bed: Bed) {
+pub async fn absent_present_and_equals_test_the_row(bed: Bed) {
     bed.apply(batch([put(key("a"), row("1")), put(key("empty"), row(""))])).await;
     let table = [
         ("a", false, true, [("1", true), ("2", false), ("", false), ("1\0", false)]),
@@ -29,7 +29,7 @@ pub async fn absent_present_and_equals_mean_what_they_say(bed: Bed) {
 }
 
 /// Counters and bitmaps are rows like others to whoever compares them.
-pub async fn counters_and_bitmaps_compare_as_their_bytes(bed: Bed) {
+pub async fn counters_and_bitmaps_compare_as_bytes(bed: Bed) {
     bed.run([add(key("n"), -3, []), bit(key("b"), 9, 10, []), bit(key("b"), 0, 10, [])]).await;
     let set = bits(&[0, 9], 10).unwrap();
     for (name, is, is_not) in [("n", count(-3), count(3)), ("b", set, bits(&[0, 8], 10).unwrap())] {
@@ -42,7 +42,7 @@ pub async fn counters_and_bitmaps_compare_as_their_bytes(bed: Bed) {
 }
 
 /// The answer names the first require that does not hold and what its row held, so that the caller need not ask.
-pub async fn a_refusal_names_the_first_that_does_not_hold_and_what_is_there(bed: Bed) {
+pub async fn a_refusal_returns_the_first_failed_require_and_its_row(bed: Bed) {
     bed.apply(batch([put(key("a"), row("1")), put(key("b"), row("2"))])).await;
     let refused = async |requires: Vec<Require>| -> (usize, Option<Row>) {
         let mut asks = batch([]);
@@ -89,7 +89,7 @@ pub async fn requires_see_the_rows_before_the_batch(bed: Bed) {
 }
 
 /// A batch without operations asks; a batch without anything happens too.
-pub async fn an_empty_batch_happens_and_changes_nothing(bed: Bed) {
+pub async fn an_empty_batch_is_applied_and_changes_nothing(bed: Bed) {
     bed.apply(batch([put(key("a"), row("1"))])).await;
     let done = bed.apply(batch([])).await;
     assert!(done.fired.is_empty() && done.claimed.is_none());

@@ -6,7 +6,7 @@ use crate::testing::batches::*;
 use onceflow_core::Pick;
 
 /// A trigger sees, and can undo, everything the batch did, also what stands after it.
-pub async fn triggers_fire_after_all_plain_operations(bed: Bed) {
+pub async fn triggers_fire_after_all_operations_of_the_batch(bed: Bed) {
     let fires = |then| bit(key("set"), 0, 1, [then]);
     bed.run([fires(put(key("a"), row("trigger"))), put(key("a"), row("plain"))]).await;
     assert_eq!(bed.get(key("a")).await, Some(row("trigger")));
@@ -17,7 +17,7 @@ pub async fn triggers_fire_after_all_plain_operations(bed: Bed) {
 }
 
 /// A counter that a later operation moves away from zero has only passed through.
-pub async fn a_later_operation_keeps_a_trigger_from_firing(bed: Bed) {
+pub async fn a_later_operation_can_keep_a_trigger_from_firing(bed: Bed) {
     bed.run([put(key("n"), count(1))]).await;
     let done = bed.run([add(key("n"), -1, []), bit(key("set"), 0, 1, []), add(key("n"), 1, [])]).await;
     assert_eq!(done.fired, [key("set")]);
@@ -25,7 +25,7 @@ pub async fn a_later_operation_keeps_a_trigger_from_firing(bed: Bed) {
 }
 
 /// Triggers within triggers, as deep as the limit allows, in one batch.
-pub async fn triggers_fire_triggers(bed: Bed) {
+pub async fn triggers_fire_nested_triggers(bed: Bed) {
     let depth = onceflow_core::limits::TRIGGER_DEPTH_MAX;
     let chain = (0..depth).rev().fold(put(key("end"), row("")), |then, level| add(key(level.to_string()), 0, [then]));
     let done = bed.run([chain]).await;
@@ -34,7 +34,7 @@ pub async fn triggers_fire_triggers(bed: Bed) {
 }
 
 /// Rows of one kind fire in the order in which the batch first completes them, a whole round before the next.
-pub async fn fired_rows_are_answered_round_by_round_in_order(bed: Bed) {
+pub async fn fired_rows_are_returned_round_by_round_in_order(bed: Bed) {
     let zero = |name: &str, then: Vec<_>| add(key(name), 0, then);
     let done = bed.run([zero("z", vec![zero("c", vec![])]), zero("a", vec![zero("b", vec![])]), zero("m", vec![])]);
     assert_eq!(done.await.fired, ["z", "a", "m", "c", "b"].map(key));
@@ -42,7 +42,7 @@ pub async fn fired_rows_are_answered_round_by_round_in_order(bed: Bed) {
 
 /// A step that ends while another begins: the last one to arrive at a join takes itself off the count of live steps, and
 /// the join's trigger puts the next one on. The count was never at its end, in whichever order the batch says it.
-pub async fn a_counter_that_a_full_set_raises_does_not_fire(bed: Bed) {
+pub async fn a_counter_raised_by_a_full_bitmap_does_not_fire(bed: Bed) {
     let settle = || [put(key("settled"), row(""))];
     let ends = || add(key("live"), -1, settle());
     let begins = || vec![put(key("next"), row("")), add(key("live"), 1, settle())];
@@ -60,7 +60,7 @@ pub async fn a_counter_that_a_full_set_raises_does_not_fire(bed: Bed) {
 }
 
 /// However many rounds of sets it takes until none is full, a counter waits for them all.
-pub async fn counters_fire_only_when_no_set_is_full(bed: Bed) {
+pub async fn counters_fire_only_when_no_bitmap_is_full(bed: Bed) {
     let zero = || add(key("n"), 0, []);
     let chain = |last| bit(key("a"), 0, 1, [bit(key("b"), 0, 1, [bit(key("c"), 0, 1, [last])])]);
     let done = bed.run([zero(), chain(add(key("n"), 1, []))]).await;
@@ -74,7 +74,7 @@ pub async fn counters_fire_only_when_no_set_is_full(bed: Bed) {
 }
 
 /// A set that fills because a counter fired comes before the counters that this counter's trigger left at zero.
-pub async fn after_counters_fired_sets_come_first_again(bed: Bed) {
+pub async fn bitmaps_filled_by_a_counter_fire_before_further_counters(bed: Bed) {
     let fills = bit(key("set"), 0, 1, [add(key("later"), 1, [])]);
     let done = bed.run([add(key("n"), 0, [add(key("later"), 0, []), fills]), add(key("m"), 0, [])]).await;
     assert_eq!(done.fired, ["n", "m", "set"].map(key));
@@ -82,7 +82,7 @@ pub async fn after_counters_fired_sets_come_first_again(bed: Bed) {
 }
 
 /// Two triggers of one round that count at the same row are counted together, then it fires once.
-pub async fn one_round_is_counted_together(bed: Bed) {
+pub async fn changes_of_one_round_are_summed_before_firing(bed: Bed) {
     let last = |delta| add(key("sum"), delta, [put(key("end"), row(""))]);
     let fires = |name: &str, delta| bit(key(name), 0, 1, [last(delta)]);
     // It would be at zero between the two.
@@ -95,7 +95,7 @@ pub async fn one_round_is_counted_together(bed: Bed) {
 }
 
 /// A row may fire, be counted at by its own trigger's consequences, and fire again.
-pub async fn a_row_may_fire_in_one_round_and_be_born_again_in_the_next(bed: Bed) {
+pub async fn a_row_may_fire_again_in_a_later_round(bed: Bed) {
     let again = add(key("n"), 1, []);
     let done = bed.run([bit(key("n"), 0, 1, []), bit(key("set"), 0, 1, [again])]).await;
     // Triggers of one row must agree; both are empty here.
@@ -104,14 +104,14 @@ pub async fn a_row_may_fire_in_one_round_and_be_born_again_in_the_next(bed: Bed)
 }
 
 /// All rows complete in one round go before any of their triggers act.
-pub async fn what_is_complete_goes_before_triggers_act(bed: Bed) {
+pub async fn complete_rows_are_deleted_before_their_triggers_run(bed: Bed) {
     let done = bed.run([bit(key("a"), 0, 1, [put(key("b"), row("new"))]), bit(key("b"), 0, 1, [])]).await;
     assert_eq!(done.fired, ["a", "b"].map(key));
     assert_eq!(bed.get(key("b")).await, Some(row("new")), "the trigger's row is not the set that went");
 }
 
 /// A trigger can make work ready, and the same batch can claim it with its inputs.
-pub async fn a_trigger_makes_work_ready_and_the_batch_claims_it(bed: Bed) {
+pub async fn a_batch_can_claim_a_row_that_its_trigger_enabled(bed: Bed) {
     bed.run([put(inputs().key("work/1"), row("one")), bit(key("set"), 0, 2, [])]).await;
     let mut last = bed.once([
         put(inputs().key("work/2"), row("two")),

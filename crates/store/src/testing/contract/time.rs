@@ -5,7 +5,7 @@ use crate::testing::{batches::*, world::START};
 use onceflow_core::{Pick, Timestamp};
 
 /// Every batch that changes something has a higher position than all before it.
-pub async fn positions_grow_with_every_change(bed: Bed) {
+pub async fn positions_increase_with_every_change(bed: Bed) {
     let mut last = bed.records.position();
     for n in 0..20 {
         let ops = if n % 2 == 0 { vec![put(key([n]), row(""))] } else { vec![add(key("n"), 1, []), ready([n])] };
@@ -20,7 +20,7 @@ pub async fn positions_grow_with_every_change(bed: Bed) {
 }
 
 /// A refusal, a claim that finds nothing and a read are decided on what was there: a position not before it.
-pub async fn a_refusal_has_the_position_it_was_decided_on(bed: Bed) {
+pub async fn a_refusal_carries_the_position_it_was_decided_at(bed: Bed) {
     let there = bed.run([put(key("a"), row(""))]).await.position;
     let mut asks = batch([]);
     asks.require_absent(key("a"));
@@ -31,7 +31,7 @@ pub async fn a_refusal_has_the_position_it_was_decided_on(bed: Bed) {
 }
 
 /// What was answered becomes durable: an applied batch, a refusal, and what was read.
-pub async fn every_answer_becomes_durable(bed: Bed) {
+pub async fn every_reply_becomes_durable(bed: Bed) {
     let applied = bed.run([put(key("a"), row(""))]).await.position;
     bed.world.hurry(bed.records.durable(applied)).await.expect("it becomes durable");
     let mut asks = batch([]);
@@ -44,7 +44,7 @@ pub async fn every_answer_becomes_durable(bed: Bed) {
 }
 
 /// Many may wait for many positions at once, in any order, and give up.
-pub async fn many_may_wait_for_durability(bed: Bed) {
+pub async fn durability_waits_are_concurrent_and_cancellable(bed: Bed) {
     let mut positions = Vec::new();
     for n in 0..50 {
         positions.push(bed.run([put(key([n]), row(""))]).await.position);
@@ -57,7 +57,7 @@ pub async fn many_may_wait_for_durability(bed: Bed) {
 }
 
 /// The world's clock may be set back; the store's waits until time has caught up.
-pub async fn now_never_goes_back(bed: Bed) {
+pub async fn store_time_is_monotonic(bed: Bed) {
     let now = async || bed.records.now().await.expect("the store answers");
     let mut last = now().await;
     let times = [START.plus_ms(5000), START, Timestamp::ZERO, START.plus_ms(4999), START.plus_ms(6000)];
@@ -75,7 +75,7 @@ pub async fn now_never_goes_back(bed: Bed) {
 }
 
 /// While time passes, it passes for the store too.
-pub async fn now_goes_on(bed: Bed) {
+pub async fn store_time_advances(bed: Bed) {
     let now = async || bed.records.now().await.expect("the store answers");
     let start = now().await;
     let passes = async {

@@ -12,20 +12,20 @@ async fn take_after(bed: &Bed, ops: impl IntoIterator<Item = Op>, pick: Pick) ->
 }
 
 /// A lane with many rows has one of them taken, then the next lane has its turn, round and round.
-pub async fn lanes_take_turns(bed: Bed) {
+pub async fn lanes_are_served_round_robin(bed: Bed) {
     let names = "lane-aaa1 lane-aaa2 lane-aaa3 lane-bbb1 lane-ccc1 lane-ccc2";
     bed.run(names.split(' ').map(ready)).await;
     assert_eq!(bed.take_all().await, "lane-aaa1 lane-bbb1 lane-ccc1 lane-aaa2 lane-ccc2 lane-aaa3");
 }
 
 /// A name shorter than a lane is a lane of its own, also when others begin with it.
-pub async fn short_names_are_lanes_of_their_own(bed: Bed) {
+pub async fn a_name_shorter_than_a_lane_is_its_own_lane(bed: Bed) {
     bed.run(["", "a", "a\0", "ab", "abcdefg", "abcdefgh", "abcdefgh1", "b"].map(ready)).await;
     assert_eq!(bed.take_all().await, " a a\\x00 ab abcdefg abcdefgh b abcdefgh1");
 }
 
 /// The lane after the last one is the first, also at the end of all names.
-pub async fn turns_go_round_at_the_end_of_all_names(bed: Bed) {
+pub async fn round_robin_wraps_after_the_last_name(bed: Bed) {
     let last = |more: &[u8]| ready([&[0xFF; 8], more].concat());
     bed.run([last(b"1"), last(b"2"), ready("a"), ready([0xFF])]).await;
     let order = bed.take_until_none().await;
@@ -34,7 +34,7 @@ pub async fn turns_go_round_at_the_end_of_all_names(bed: Bed) {
 }
 
 /// Nobody starves: a lane that is always ready does not keep another waiting.
-pub async fn a_lane_that_is_always_ready_does_not_starve_another(bed: Bed) {
+pub async fn a_busy_lane_does_not_starve_another(bed: Bed) {
     for (busy, other) in [("lane-aaa1", "lane-bbb1"), ("x", "xy"), ("y", "x")] {
         bed.run([delete_group(queue()), delete_group(queue().claims())]).await;
         bed.run([ready(busy), ready(other)]).await;
@@ -48,14 +48,14 @@ pub async fn a_lane_that_is_always_ready_does_not_starve_another(bed: Bed) {
 }
 
 /// The turn is remembered by the queue, whoever claims and however the row comes and goes.
-pub async fn a_turn_taken_by_a_fresh_row_counts(bed: Bed) {
+pub async fn claiming_an_enabled_row_advances_the_round_robin(bed: Bed) {
     bed.run([ready("lane-aaa1"), ready("lane-bbb1"), ready("lane-ccc1")]).await;
     assert_eq!(take_after(&bed, [ready("lane-bbb2")], Pick::EnabledFirst).await, "lane-bbb2");
     assert_eq!(bed.take_all().await, "lane-ccc1 lane-aaa1 lane-bbb1");
 }
 
 /// Enabled first: the row this batch made ready, before older ones and whoever's turn it is.
-pub async fn a_fresh_row_comes_first_if_asked_for(bed: Bed) {
+pub async fn enabled_first_claims_the_row_the_batch_enabled(bed: Bed) {
     bed.run([ready("lane-aaa1")]).await;
     assert_eq!(take_after(&bed, [ready("lane-zzz1")], Pick::EnabledFirst).await, "lane-zzz1");
     assert_eq!(take_after(&bed, [ready("lane-zzz2")], Pick::InTurn).await, "lane-aaa1");
@@ -63,7 +63,7 @@ pub async fn a_fresh_row_comes_first_if_asked_for(bed: Bed) {
 }
 
 /// Of several fresh rows it is the first in the batch, not in name; in a claimed queue, whichever that is.
-pub async fn the_first_fresh_row_is_the_first_in_the_batch(bed: Bed) {
+pub async fn enabled_first_follows_batch_order_not_name_order(bed: Bed) {
     assert_eq!(take_after(&bed, ["c", "a", "b"].map(ready), Pick::EnabledFirst).await, "c");
     let elsewhere = put(onceflow_core::Group::queue("other").key("x"), inbox(""));
     assert_eq!(take_after(&bed, [elsewhere, ready("z"), ready("d")], Pick::EnabledFirst).await, "z");
@@ -74,7 +74,7 @@ pub async fn the_first_fresh_row_is_the_first_in_the_batch(bed: Bed) {
 }
 
 /// A row whose claim this batch deletes is fresh too: given back, and taken again in one go.
-pub async fn a_row_given_back_is_fresh(bed: Bed) {
+pub async fn a_row_whose_claim_is_deleted_counts_as_enabled(bed: Bed) {
     bed.run([ready("a"), ready("b"), ready("c")]).await;
     assert_eq!(bed.take_all().await, "a b c");
     bed.run([ready("0")]).await;

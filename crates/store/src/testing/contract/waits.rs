@@ -16,7 +16,7 @@ async fn wakes(bed: &Bed, ops: impl IntoIterator<Item = Op>) {
 }
 
 /// A row that is put, freed, or enabled by a trigger wakes those who wait, in whichever queue.
-pub async fn work_that_becomes_ready_wakes(bed: Bed) {
+pub async fn a_freed_row_ends_the_wait(bed: Bed) {
     wakes(&bed, [ready("a")]).await;
     wakes(&bed, [put(Group::queue("other").key("a"), inbox(""))]).await;
     wakes(&bed, [bit(key("set"), 0, 1, [ready("b")])]).await;
@@ -28,7 +28,7 @@ pub async fn work_that_becomes_ready_wakes(bed: Bed) {
 }
 
 /// Two rows become ready and one is born claimed: the other is for those who wait.
-pub async fn the_second_of_two_rows_wakes(bed: Bed) {
+pub async fn an_unclaimed_second_row_ends_the_wait(bed: Bed) {
     let mut wait = bed.records.wait(SHARD, bed.records.position(), Timestamp::NEVER);
     let ended = poll_once(&mut wait).await.is_ready();
     let mut batch = bed.once([ready("a"), ready("b")]);
@@ -40,7 +40,7 @@ pub async fn the_second_of_two_rows_wakes(bed: Bed) {
 }
 
 /// What became ready after `seen`, but before the call, ends the wait at once.
-pub async fn what_became_ready_before_the_call_is_not_missed(bed: Bed) {
+pub async fn a_row_freed_between_seen_and_wait_is_not_missed(bed: Bed) {
     let seen = bed.run([put(key("a"), row(""))]).await.position;
     bed.run([ready("a")]).await;
     for _ in 0..10 {
@@ -52,7 +52,7 @@ pub async fn what_became_ready_before_the_call_is_not_missed(bed: Bed) {
 }
 
 /// A wait ends at its time, also when nothing happens but what nobody waits for.
-pub async fn a_wait_ends_at_its_time(bed: Bed) {
+pub async fn a_wait_ends_at_its_deadline(bed: Bed) {
     let now = bed.records.now().await.expect("the store answers");
     for until in [Timestamp::ZERO, now] {
         let wait = bed.records.wait(SHARD, bed.records.position(), until);
@@ -70,7 +70,7 @@ pub async fn a_wait_ends_at_its_time(bed: Bed) {
 }
 
 /// All who wait wake, not one of them; those who stopped waiting are not missed.
-pub async fn all_who_wait_wake_and_those_who_left_do_not_matter(bed: Bed) {
+pub async fn all_waiters_wake_and_cancelled_ones_leave_nothing(bed: Bed) {
     let seen = bed.records.position();
     let mut waits: Vec<_> = (0..10).map(|_| bed.records.wait(SHARD, seen, Timestamp::NEVER)).collect();
     let mut ended = Vec::new();
@@ -88,7 +88,7 @@ pub async fn all_who_wait_wake_and_those_who_left_do_not_matter(bed: Bed) {
 }
 
 /// Work in one shard wakes those who wait there, while others wait elsewhere.
-pub async fn every_shard_wakes_its_own(bed: Bed) {
+pub async fn a_freed_row_wakes_the_waiters_of_its_shard(bed: Bed) {
     let other = Shard(3);
     let seen = bed.records.position();
     let mut elsewhere = batch([ready("a")]);

@@ -6,10 +6,9 @@ use super::{
 };
 use crate::{
     records::{CommitResult, Error, Records, Scan},
-    testing::{random::Random, world::TestWorld},
+    testing::{contract::Make, random::Random, world::TestWorld},
 };
 use onceflow_core::{Batch, Name, Row, Shard, Timestamp};
-use std::sync::Arc;
 
 /// Where a backend and the model part.
 #[derive(Clone, Debug)]
@@ -21,11 +20,7 @@ pub struct Mismatch {
 }
 
 /// Runs a script on a new store and looks at all rows after every so many batches, and at the end.
-pub(super) async fn play(
-    make: impl AsyncFn(Arc<TestWorld>) -> Arc<dyn Records>,
-    script: &[Batch],
-    look_every: usize,
-) -> Result<(), Mismatch> {
+pub(super) async fn play(make: Make<'_>, script: &[Batch], look_every: usize) -> Result<(), Mismatch> {
     let world = TestWorld::new(1);
     let records = make(world.clone()).await;
     let mut model = Model::default();

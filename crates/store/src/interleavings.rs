@@ -1,20 +1,56 @@
-//! The locks, the bell, the mark and the committer, with shuttle's scheduler deciding who runs at every lock. A lost
-//! wake-up is a deadlock to it, which it reports with a schedule to replay.
+//! Every interleaving of the store's locks, as a test binary of its own: the signal, the watermark, the committer and the
+//! snapshotter with shuttle's scheduler deciding which thread runs at every lock. A lost wake-up is a deadlock to shuttle,
+//! which prints the schedule to replay.
 //!
-//! Run by `./test` with the feature `shuttle`, which replaces every lock of the crate.
+//! The root stands in `src/` so that the few files with locks are compiled into this test with shuttle's [`sync`], beside
+//! the library and not instead of it: the store is not built a second time.
+#![allow(
+    dead_code,
+    unreachable_pub,
+    missing_docs,
+    unused_imports,
+    unfulfilled_lint_expectations,
+    reason = "only the part of the store that these tests need"
+)]
 
-use onceflow_store::{
-    BoxFuture, Records, World,
-    backend::{
-        journal::{Journal, Options},
-        memory::Memory,
-    },
-    core::{Batch, Claim, Fences, Group, Inbox, Key, Name, Pick, Row, Shard, Timestamp},
-    records::{CommitResult, commit_durably},
-    testing::disk::Disk,
+mod fs;
+mod records;
+mod seams;
+mod state;
+mod wake;
+mod world;
+
+/// The library's `sync`, with shuttle's locks.
+mod sync {
+    pub(crate) use shuttle::sync::{Mutex, MutexGuard};
+
+    pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+        mutex.lock().expect("a thread panicked while it held the store's lock")
+    }
+}
+
+mod backend {
+    mod clock;
+    pub(crate) mod journal;
+    pub(crate) mod memory;
+    mod shared;
+}
+
+mod testing {
+    pub(crate) mod disk;
+    pub(crate) mod random;
+}
+
+use backend::{
+    journal::{Journal, Options},
+    memory::Memory,
 };
+use onceflow_core::{Batch, Claim, Fences, Group, Inbox, Key, Name, Pick, Row, Shard, Timestamp};
+use records::{CommitResult, Records, commit_durably};
 use shuttle::{future::block_on, thread};
 use std::sync::Arc;
+use testing::disk::Disk;
+use world::{BoxFuture, World};
 
 const SHARD: Shard = Shard(0);
 
@@ -29,7 +65,7 @@ fn check(test: impl Fn() + Send + Sync + Copy + 'static) {
     shuttle::check_pct(test, schedules(), 3);
 }
 
-/// Tasks are shuttle's threads; time stands still, so whoever waits for time waits for ever.
+/// Tasks are threads of shuttle. Time stands still, so that a wait for time never ends.
 struct Shuttled;
 
 impl World for Shuttled {
@@ -65,7 +101,7 @@ fn open(disk: &Disk, options: Options) -> Arc<Journal> {
 }
 
 #[test]
-fn whoever_waits_for_a_sync_is_woken_and_what_it_waited_for_is_on_the_disk() {
+fn durability_waiters_wake_and_find_their_batch_on_disk() {
     check(|| {
         let disk = Disk::new();
         let journal = open(&disk, Options::default());
@@ -91,7 +127,7 @@ fn whoever_waits_for_a_sync_is_woken_and_what_it_waited_for_is_on_the_disk() {
 }
 
 #[test]
-fn closing_while_others_commit_answers_everyone_and_keeps_what_was_acknowledged() {
+fn close_during_commits_answers_all_and_keeps_acknowledged_rows() {
     check(|| {
         let disk = Disk::new();
         let journal = open(&disk, Options { snapshot_log_bytes_min: 100, ..Options::default() });
@@ -121,7 +157,7 @@ fn closing_while_others_commit_answers_everyone_and_keeps_what_was_acknowledged(
 }
 
 #[test]
-fn a_disk_that_fills_up_refuses_everyone_who_waits_for_room() {
+fn a_full_disk_refuses_every_waiting_commit() {
     check(|| {
         let disk = Disk::new();
         let journal = open(&disk, Options::default());
@@ -172,7 +208,7 @@ fn hand_over(records: Arc<dyn Records>) {
 }
 
 #[test]
-fn a_row_that_becomes_free_between_looking_and_waiting_is_not_missed() {
+fn a_row_freed_between_claim_and_wait_is_not_missed() {
     check(|| hand_over(Arc::new(Memory::new(Arc::new(Shuttled)))));
     check(|| {
         let journal = open(&Disk::new(), Options::default());
