@@ -1,11 +1,11 @@
-//! Where the store is: `--store`, `ONCEFLOW_STORE`, the nearest `.onceflow/` upwards, or a new one here. A store on a
-//! server has a directory too, in the user's cache: what is only talk lies there.
+//! The location of the store: `--store`, `ONCEFLOW_STORE`, the nearest `.onceflow/` upwards, or a new one here. A store on a
+//! server has a directory too, in the user's cache, for work directories and logs.
 
 use crate::{codes, exit::Exit, fault::Fault, session::Who};
 use onceflow_store::backend::redis::Address;
 use std::path::{Path, PathBuf};
 
-/// What a store's directory is called.
+/// The name of a store's directory.
 pub(crate) const NAME: &str = ".onceflow";
 
 /// A store's directory, there already or not.
@@ -13,11 +13,11 @@ pub(crate) const NAME: &str = ".onceflow";
 pub(crate) struct StoreLocation {
     pub(crate) directory: PathBuf,
     pub(crate) is_there: bool,
-    /// Somebody named it.
+    /// An option, the environment or a setting names it.
     pub(crate) is_given: bool,
     /// The server it is on, if it is on one.
     pub(crate) server: Option<Server>,
-    /// The most that large values in it may take together.
+    /// The most bytes that large values in it may take together.
     pub(crate) bytes_max: Option<u64>,
 }
 
@@ -34,7 +34,7 @@ impl Server {
         (!scheme.is_empty() && scheme.chars().all(is_plain)).then(|| Server(url.to_owned()))
     }
 
-    /// As it is, for who connects to it.
+    /// The address with its password, to connect to.
     pub(crate) fn url(&self) -> &str {
         &self.0
     }
@@ -46,21 +46,21 @@ impl std::fmt::Debug for Server {
     }
 }
 
-/// Without what only some may know. One that is understood shows which store of the server it is.
+/// The address without its password. One that is understood shows which store of the server it is.
 impl std::fmt::Display for Server {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         if let Ok(address) = Address::parse(&self.0) {
             return address.fmt(f);
         }
         let (scheme, rest) = self.0.split_once("://").unwrap_or(("", &self.0));
-        // What is behind the last `@` is the host, whatever stands in the password.
+        // The host is behind the last `@`, whatever is in the password.
         let rest = rest.rsplit('@').next().unwrap_or_default();
         let host = rest.split(['?', '#']).next().unwrap_or_default();
         write!(f, "{scheme}://{host}")
     }
 }
 
-/// Where talk about a store on a server lies: below the user's cache, by the server's address without what is secret.
+/// The directory for a store on a server: below the user's cache, by the server's address without its password.
 fn cache(server: &Server) -> PathBuf {
     let set = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
     let base = set("XDG_CACHE_HOME").filter(|path| path.is_absolute());
@@ -107,12 +107,12 @@ fn is_store(directory: &Path) -> bool {
 }
 
 impl StoreLocation {
-    /// Who takes the steps of runs in it, unless somebody says otherwise.
+    /// Who takes the steps of runs in it by default.
     pub(crate) fn who(&self) -> Who {
         if self.server.is_some() { Who::Any } else { Who::Attending }
     }
 
-    /// For commands that need something to be there.
+    /// Refuses a store that is not there, for commands that do not make one.
     ///
     /// # Errors
     /// If there is no store.
@@ -121,7 +121,9 @@ impl StoreLocation {
             return Ok(self);
         }
         let message = format!("there is no store at {self}");
-        Err(Fault::new(Exit::No, codes::NO_STORE, message)
+        // A store that was named and is not there is a wrong name; here there may just be none yet.
+        let exit = if self.is_given { Exit::Usage } else { Exit::No };
+        Err(Fault::new(exit, codes::NO_STORE, message)
             .hint("go to a directory where a flow was run, or name the store with `--store DIR`"))
     }
 
@@ -133,7 +135,7 @@ impl StoreLocation {
         if self.is_there {
             return Ok(());
         }
-        // Nobody else's, from the first moment.
+        // Closed to other users from the first moment.
         let mut private = std::fs::DirBuilder::new();
         std::os::unix::fs::DirBuilderExt::mode(private.recursive(true), 0o700);
         private.create(&self.directory).map_err(Fault::store("make", &self.directory))?;
@@ -141,7 +143,14 @@ impl StoreLocation {
         std::fs::write(&ignore, "*\n").map_err(Fault::store("write", &ignore))
     }
 
-    /// Where talk about a run lies.
+    /// The line that names the store, if it was found in a directory above `here`, where people may not expect it.
+    pub(crate) fn found_above(&self, here: &Path) -> Option<String> {
+        let is_above =
+            self.is_there && !self.is_given && self.server.is_none() && self.directory.parent() != Some(here);
+        is_above.then(|| format!("using the store at {self}"))
+    }
+
+    /// The directory of a run: its work directories and logs.
     pub(crate) fn run(&self, run: impl std::fmt::Display) -> PathBuf {
         self.directory.join("runs").join(run.to_string())
     }
@@ -178,15 +187,19 @@ mod tests {
         );
         assert!(new.clone().must_be_there().is_err());
         std::fs::create_dir(root.path().join("a").join(NAME)).unwrap();
-        assert_eq!(find(None, &deep).directory, root.path().join("a").join(NAME));
+        let above = find(None, &deep);
+        assert_eq!(above.directory, root.path().join("a").join(NAME));
+        assert!(above.found_above(&deep).is_some() && above.found_above(&root.path().join("a")).is_none());
         let given = find(Some(Path::new("other")), &deep);
         assert_eq!((given.directory.clone(), given.is_there), (deep.join("other"), false));
+        assert_eq!(given.clone().must_be_there().map_err(|fault| fault.exit), Err(Exit::Usage));
+        assert!(given.found_above(&deep).is_none());
         given.make().unwrap();
         assert_eq!(std::fs::read_to_string(deep.join("other/.gitignore")).unwrap(), "*\n");
     }
 
     #[test]
-    fn what_is_secret_in_the_address_of_a_server_is_never_shown() {
+    fn the_password_in_the_address_of_a_server_is_never_shown() {
         for (url, shown) in [
             ("redis://host", "redis://host:6379/0"),
             ("redis://user:hunter2@host:6380/2?prefix=team", "redis://host:6380/2?prefix=team"),

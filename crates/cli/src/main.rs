@@ -158,6 +158,7 @@ fn go(cli: &Cli, config: &Config, printer: &Printer) -> Result<Exit, Fault> {
         _ => {}
     }
     let mut location = location::find(cli.common.store.as_deref(), &here()?);
+    location.found_above(&here()?).iter().for_each(|line| printer.say(line));
     location.bytes_max = config.get("retention.bytes_max").and_then(|known| known.value.as_u64());
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(Fault::system("no runtime"))?;

@@ -15,7 +15,7 @@ use crate::{
     view, words,
 };
 use onceflow_core::plan::Fate;
-use onceflow_engine::{End, Engine, EventKind, Handle, Reasons, Report, RunStatus, Summary};
+use onceflow_engine::{End, Engine, EventKind, Handle, Reasons, Report, RunStatus, Summary, WorkerInfo};
 use serde_json::{Map, Value, json};
 
 /// Failures that are shown.
@@ -126,27 +126,68 @@ struct ShownRun<'a> {
 
 /// Workers, for a run that any may work on.
 struct Others {
-    /// How many are there.
+    /// The number of those that are alive.
     there: usize,
-    /// What is lacking.
+    /// Steps that no worker can take, and the kinds of workers that are missing.
     lacking: Vec<String>,
-    /// Whether any may work on it.
+    /// Workers without a heartbeat that hold steps of the run.
+    silent: Vec<Silent>,
+    /// Any worker may work on it.
     may: bool,
+}
+
+/// A worker that holds steps of a run, and sends no heartbeats: it may be dead, and nobody knows before its lease ends.
+struct Silent {
+    worker: String,
+    steps: Vec<String>,
+    silent_ms: u64,
+    lease_ends_in_ms: u64,
+}
+
+impl Silent {
+    fn of(worker: &WorkerInfo, key: &str) -> Option<Self> {
+        let steps = worker.steps.iter().filter(|step| step.run == key).map(|step| words::step(&step.address));
+        let steps: Vec<_> = steps.collect();
+        (!worker.is_alive && !steps.is_empty()).then(|| Silent {
+            worker: format!("{}:{}", worker.about.host, worker.about.pid),
+            steps,
+            silent_ms: worker.silent_ms,
+            lease_ends_in_ms: worker.forgotten_in_ms(),
+        })
+    }
+
+    fn to_text(&self) -> String {
+        let (silent, ends) = (words::duration(self.silent_ms), words::duration(self.lease_ends_in_ms));
+        let steps = words::count(self.steps.len(), "step");
+        format!(
+            "silent   worker {}, for {silent}: {steps} of it may not run any more, and can be taken over in {ends}\n",
+            self.worker
+        )
+    }
+
+    fn to_json(&self) -> Value {
+        json!({
+            "worker": self.worker, "steps": self.steps, "silent_ms": self.silent_ms,
+            "lease_ends_in_ms": self.lease_ends_in_ms,
+        })
+    }
 }
 
 impl Others {
     async fn of(engine: &Engine, location: &StoreLocation, handle: &Handle, run: &Summary) -> Result<Self, Fault> {
         if run.status.is_at_rest() || !session::is_for_any(location, handle).await? {
-            return Ok(Others { there: 0, lacking: vec![], may: false });
+            return Ok(Others { there: 0, lacking: vec![], silent: vec![], may: false });
         }
-        let there = engine.workers().await?.iter().filter(|worker| worker.is_alive).count();
+        let workers = engine.workers().await?;
+        let there = workers.iter().filter(|worker| worker.is_alive && worker.about.run.is_none()).count();
+        let silent = workers.iter().filter_map(|worker| Silent::of(worker, &run.key)).collect();
         let lacks = handle.missing_tasks().await?;
         let told = |it: &onceflow_engine::MissingTask| {
             let steps = words::count(it.steps as usize, "step");
             let verb = if it.steps == 1 { "waits" } else { "wait" };
             format!("{steps} {verb} for a worker {}", super::workers::missing(&it.class, &it.tasks))
         };
-        Ok(Others { there, lacking: lacks.iter().map(told).collect(), may: true })
+        Ok(Others { there, lacking: lacks.iter().map(told).collect(), silent, may: true })
     }
 }
 
@@ -193,6 +234,7 @@ impl ShownRun<'_> {
             "unlisted": self.progress.unlisted,
             "steps": self.progress.groups.iter().map(step).collect::<Vec<_>>(),
             "workers": self.others.there, "lacking": self.others.lacking,
+            "silent": self.others.silent.iter().map(Silent::to_json).collect::<Vec<_>>(),
             "not_undone": failed_json(&run.not_undone), "next": self.next(),
         })
     }
@@ -211,6 +253,7 @@ impl ShownRun<'_> {
         for lacking in &self.others.lacking {
             text.push_str(&format!("waiting  {lacking}\n"));
         }
+        self.others.silent.iter().for_each(|silent| text.push_str(&silent.to_text()));
         for (name, value) in self.inputs() {
             text.push_str(&format!("input    {name}: {}\n", words::clipped(&value.to_string())));
         }

@@ -1,7 +1,14 @@
 //! `onceflow workers`: who works on the store, on what, and what waits.
 
 use crate::{
-    args, exit::Exit, fault::Fault, housekeeping, location::StoreLocation, printer::Printer, session, session::Session,
+    args,
+    exit::Exit,
+    fault::Fault,
+    housekeeping,
+    location::StoreLocation,
+    printer::{Printer, name},
+    session,
+    session::Session,
     words,
 };
 use onceflow_core::Timestamp;
@@ -57,7 +64,8 @@ fn worker_json(worker: &WorkerInfo) -> Value {
     let class = |(name, most): &(String, Option<u64>)| json!({"class": name, "at_a_time": most});
     json!({
         "worker": format!("{:032x}", worker.incarnation), "host": worker.about.host, "pid": worker.about.pid,
-        "program": worker.about.program, "labels": worker.about.labels, "status": status(worker),
+        "program": worker.about.program, "labels": worker.about.labels, "run": worker.about.run,
+        "status": status(worker),
         "started_ms": worker.started.as_ms(), "seen_ms": worker.seen.as_ms(), "silent_ms": worker.silent_ms,
         "lease_ms": worker.lease_ms,
         "done": worker.done, "lost": worker.lost, "steps": worker.steps.iter().map(step).collect::<Vec<_>>(),
@@ -87,8 +95,9 @@ fn table(workers: &[WorkerInfo], now: Timestamp) -> String {
         let since = words::ago(now.ms_since(worker.started));
         let labels = worker.about.labels.join(", ");
         let labels = if labels.is_empty() { labels } else { format!(" [{labels}]") };
+        let only = worker.about.run.as_ref().map_or(String::new(), |run| format!(" (only run {})", name(run)));
         text.push_str(&format!(
-            "{:<width$}  {status:<14}  {:>6}  {:>5}  {since:<9}  {}{labels}\n",
+            "{:<width$}  {status:<14}  {:>6}  {:>5}  {since:<9}  {}{labels}{only}\n",
             place(worker),
             worker.done,
             worker.lost,

@@ -34,6 +34,23 @@ fn a_run_at_work_is_followed_and_both_have_the_result() {
 }
 
 #[test]
+fn of_runs_that_start_at_once_one_works_and_all_have_the_result() {
+    let bed = Bed::new();
+    let starts = bed.path("starts");
+    bed.write("in.txt", "text");
+    bed.write("counted.yaml", &counted(&starts));
+    let start = |n: usize| bed.start(&["run", "counted.yaml", "-i", "text=in.txt", "--out", &format!("out/{n}")]);
+    let all: Vec<_> = (0..4).map(start).collect();
+    for (n, run) in all.into_iter().enumerate() {
+        bed.end(run).ends(0);
+        assert_eq!(bed.read(&format!("out/{n}/c.txt")), "text");
+    }
+    assert_eq!(bed.read("starts"), "a\nb\nc\n");
+    assert_eq!(bed.run(&["workers", "--json"]).ends(0).json()["workers"], serde_json::json!([]));
+    bed.run(&["fsck"]).ends(0);
+}
+
+#[test]
 fn a_run_at_work_for_something_else_is_refused_and_another_key_is_not() {
     let (bed, gate) = gated();
     let first = bed.start(&RUN);

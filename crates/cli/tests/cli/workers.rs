@@ -149,6 +149,31 @@ fn what_a_killed_worker_had_is_done_by_another() {
 }
 
 #[test]
+fn show_names_a_silent_worker_and_its_steps() {
+    for team in stores().into_iter().filter(Team::is_server) {
+        let gate = gated(&team);
+        team.start(&COPY);
+        let killed = team.worker_on("other", &["--lease", "3s"]);
+        gate.until_there();
+        killed.signal("KILL");
+        assert_eq!(killed.end().0, -1);
+        let silent = loop {
+            let shown = team.run(&["show", "--json"]).ends(0).json();
+            if let Some(silent) = shown["silent"].get(0) {
+                break silent.clone();
+            }
+        };
+        assert_eq!(silent["steps"], serde_json::json!(["copy"]), "{silent}");
+        assert!(
+            silent["silent_ms"].as_u64() > Some(1500) && silent["lease_ends_in_ms"].as_u64() < Some(1500),
+            "{silent}"
+        );
+        team.run(&["cancel", "copy"]).ends(5);
+        team.is_at_rest();
+    }
+}
+
+#[test]
 fn a_worker_that_was_slow_is_refused_and_told() {
     // One that is stopped and has a directory keeps all others from it.
     for team in stores().into_iter().filter(Team::is_server) {

@@ -46,8 +46,21 @@ fn a_store_that_is_named_must_be_there() {
         -- stderr
         error[OF0401]: there is no store at [dir]/nowhere
         hint: go to a directory where a flow was run, or name the store with `--store DIR`
-        -- exit 1
+        -- exit 2
     "#]]);
+}
+
+#[test]
+fn a_store_found_in_a_directory_above_is_named() {
+    let bed = Bed::new();
+    bed.write("two.yaml", "flow: two\nsteps: { a: { run: 'echo 1', out: { t: text } } }\noutputs: { t: a.t }\n");
+    let here = bed.run(&["run", "two.yaml"]).ends(0);
+    assert!(!here.stderr.contains("using the store"), "{}", here.stderr);
+    std::fs::create_dir(bed.path("below")).expect("a directory");
+    let mut command = bed.command(&["ls"]);
+    let below = bed.said(command.current_dir(bed.path("below")).output().expect("the command starts")).ends(0);
+    let named = format!("using the store at {}\n", bed.path(".onceflow").canonicalize().expect("a store").display());
+    assert!(below.stderr.starts_with(&named), "{}", below.stderr);
 }
 
 #[test]

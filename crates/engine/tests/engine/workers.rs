@@ -255,3 +255,73 @@ async fn what_a_dead_worker_was_storing_goes_when_it_is_known_to_be_dead() {
     assert!(proof.drive(other.clean_up(u64::MAX)).await.unwrap());
     assert_eq!(values.rows().await.unwrap(), [], "nothing of it is left");
 }
+
+/// A worker limited to one run.
+fn limited(proof: &Proof, host: &str, options: Options) -> Engine {
+    let about = About { host: host.into(), run: Some(String::from("run")), ..About::default() };
+    proof.engine_on(proof.memory.clone(), Options { about: Some(about), waits: true, ..options })
+}
+
+#[tokio::test]
+async fn one_worker_attends_a_run_and_the_other_learns_which() {
+    let kit = Kit::default();
+    let proof = Proof::new(&kit);
+    let (one, two) = (limited(&proof, "one", Options::default()), limited(&proof, "two", Options::default()));
+    let other = async |engine: &Engine| {
+        let other = proof.drive(engine.attend()).await.unwrap();
+        other.map(|attendant| (attendant.worker.about.host, attendant.has_started))
+    };
+    assert_eq!(other(&one).await, None);
+    assert_eq!(other(&one).await, None, "it may ask again");
+    assert_eq!(other(&two).await, Some((String::from("one"), false)));
+    proof.drive(one.begin_attended()).await.unwrap();
+    assert_eq!(other(&two).await, Some((String::from("one"), true)));
+    assert!(two.attendant("another").await.unwrap().is_none());
+    proof.drive(one.drain()).await.unwrap();
+    assert_eq!(other(&two).await, Some((String::from("one"), true)), "it may be writing results");
+    proof.drive(one.close()).await.unwrap();
+    assert_eq!(other(&two).await, None);
+    assert!(two.attendant("run").await.unwrap().is_some_and(|attendant| attendant.worker.about.host == "two"));
+    proof.drive(two.close()).await.unwrap();
+    proof.only_what_remains().await;
+}
+
+#[tokio::test]
+async fn a_worker_whose_lease_has_ended_attends_no_run() {
+    let kit = Kit::default();
+    let proof = Proof::new(&kit);
+    let (gone, lives) = (limited(&proof, "gone", Options::default()), limited(&proof, "lives", Options::default()));
+    assert!(proof.drive(gone.attend()).await.unwrap().is_none());
+    gone.stop();
+    proof.calm().await;
+    assert!(proof.drive(lives.attend()).await.unwrap().is_some());
+    proof.world.advance(Options::default().lease_ms + 1);
+    assert!(proof.drive(lives.attend()).await.unwrap().is_none());
+    proof.drive(lives.remove_due()).await.unwrap();
+    assert!(lives.attendant("run").await.unwrap().is_some(), "only the registration of the other goes");
+    proof.drive(lives.close()).await.unwrap();
+    proof.only_what_remains().await;
+}
+
+#[tokio::test]
+async fn a_worker_whose_lock_is_free_is_gone_before_its_lease_ends() {
+    let (kit, scratch) = (Kit::default(), tempfile::tempdir().unwrap());
+    let proof = Proof::new(&kit);
+    let options = || Options { locks: true, scratch: scratch.path().to_owned(), ..Options::default() };
+    let (killed, lives) = (limited(&proof, "killed", options()), limited(&proof, "lives", options()));
+    assert!(proof.drive(killed.attend()).await.unwrap().is_none());
+    assert!(proof.drive(lives.attend()).await.unwrap().is_some() && lives.ended_workers().await.unwrap().is_empty());
+    // A lock that is held outlives any lease: the process is there, however slow.
+    proof.world.advance(10 * Options::default().lease_ms);
+    assert!(lives.attendant("run").await.unwrap().is_some_and(|attendant| !attendant.worker.is_alive));
+    // As the kernel does when the process is killed.
+    let lock = scratch.path().join(format!("onceflow-{:032x}.alive", killed.incarnation()));
+    std::fs::remove_file(&lock).unwrap();
+    assert!(lives.attendant("run").await.unwrap().is_none());
+    let ended = proof.drive(lives.release_ended()).await.unwrap();
+    assert_eq!(ended.iter().map(|worker| worker.about.host.as_str()).collect::<Vec<_>>(), ["killed"]);
+    assert!(proof.drive(lives.attend()).await.unwrap().is_none());
+    killed.stop();
+    proof.drive(lives.close()).await.unwrap();
+    proof.only_what_remains().await;
+}

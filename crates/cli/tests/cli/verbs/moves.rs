@@ -157,7 +157,7 @@ fn check_against_runs_refuses_a_broken_flow_without_a_store_and_a_store_that_is_
     bed.run(&["check", "nosuch.yaml", "--against-runs", "--json"]).ends(2);
     bed.write("good.yaml", "flow: good\nsteps:\n  a: { run: echo }\n");
     bed.run(&["check", "good.yaml", "--against-runs"]).ends(0);
-    bed.run(&["check", "good.yaml", "--against-runs", "--store", "nowhere"]).ends(1);
+    bed.run(&["check", "good.yaml", "--against-runs", "--store", "nowhere"]).ends(2);
 }
 
 #[test]
