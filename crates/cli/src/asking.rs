@@ -1,10 +1,10 @@
-//! Asks before something is done that cannot be undone, if a person is there to answer. Scripts are never asked, and
-//! nothing ever waits for an answer that cannot come.
+//! Asks for confirmation before a change that cannot be undone, if a person is at the terminal. Scripts are never asked, and
+//! no command waits for an answer that cannot come.
 
 use crate::{args::Sure, exit::Exit, printer::Printer};
 use std::io::{BufRead, IsTerminal};
 
-/// Whether it may be done: yes, unless a person was asked and did not say so.
+/// The change is confirmed: no person is there to ask, or the person said yes.
 pub(crate) fn may(printer: &Printer, sure: Sure, what: &str) -> bool {
     let is_asked = !sure.yes && !printer.json && std::io::stdin().is_terminal() && std::io::stderr().is_terminal();
     if !is_asked {
@@ -12,7 +12,7 @@ pub(crate) fn may(printer: &Printer, sure: Sure, what: &str) -> bool {
     }
     printer.warn(format!("{what}? Type `yes` to go on (--yes does not ask):"));
     let mut answer = String::new();
-    // No answer is none.
+    // An end of input is no answer.
     let read = std::io::stdin().lock().read_line(&mut answer).unwrap_or(0);
     read > 0 && is_yes(&answer)
 }
@@ -21,7 +21,7 @@ fn is_yes(answer: &str) -> bool {
     matches!(answer.trim().to_ascii_lowercase().as_str(), "y" | "yes")
 }
 
-/// Says that nothing was done.
+/// Says that nothing was changed.
 pub(crate) fn left_alone(printer: &Printer) -> Exit {
     printer.say("nothing was changed");
     Exit::No

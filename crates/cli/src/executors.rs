@@ -1,15 +1,15 @@
-//! What can run the steps of flow files here: commands, scripts, HTTP calls, expressions.
+//! The executors of this process for steps of flow files: commands, scripts, HTTP calls, expressions.
 
 use crate::location::StoreLocation;
 use onceflow_engine::task::Tasks;
 use onceflow_exec::{ExecutorOptions, Home};
 
-/// All executors. The guard that ends their children with us is this very program.
+/// All executors. The guard that ends their children with this process is the same program.
 pub(crate) fn tasks(location: &StoreLocation) -> Tasks {
     with_home(home(location))
 }
 
-/// The same, for one of several processes that may work on the same runs.
+/// The same for a worker beside others: its work directories are its own, for another may be at work on the same step.
 pub(crate) fn shared_tasks(location: &StoreLocation, own: u128) -> Tasks {
     with_home(Home::of_process(&location.directory, format!("{own:032x}")))
 }
@@ -19,7 +19,7 @@ fn with_home(home: Home) -> Tasks {
     onceflow_exec::executors(ExecutorOptions { home, guard })
 }
 
-/// Where they work.
+/// The directories they work in.
 pub(crate) fn home(location: &StoreLocation) -> Home {
     Home::new(&location.directory)
 }

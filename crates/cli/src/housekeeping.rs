@@ -1,5 +1,5 @@
-//! What lies beside the store, and goes when it is not needed: claims, scratch and work directories of processes that have
-//! ended, and directories of runs that the store does not remember any more.
+//! Cleans up after others: releases steps and removes files of processes that have ended, and removes directories of runs
+//! that the store does not have any more.
 
 use crate::{event_log, executors, fault::Fault, location::StoreLocation, runs};
 use onceflow_engine::{Engine, Report, Summary};
@@ -52,14 +52,14 @@ pub(crate) async fn keep_releasing(engine: Engine, location: StoreLocation) {
     }
 }
 
-/// How often the directories of all runs are compared with the store, while runs come and go.
+/// The time between two comparisons of all run directories with the store.
 const COMPARE_MS: u64 = 24 * 3_600_000;
 
 /// The file with the time of the last comparison.
 const COMPARED: &str = "compared";
 
-/// Removes the directories of runs that this engine has removed; and now and then those of all that are not remembered any
-/// more, whoever did that. What it costs does not grow with the runs that are remembered, but for once a day.
+/// Removes the directories of runs that this engine has removed, and once a day those of all runs that the store does not
+/// have any more. Only the latter takes longer with every run.
 ///
 /// # Errors
 /// If the store does not answer.
@@ -76,7 +76,7 @@ pub(crate) async fn sweep_removed(engine: &Engine, location: &StoreLocation) -> 
     sweep(engine, location).await.map(drop)
 }
 
-/// Removes the directories of runs that are not remembered any more; how many, and how large they were.
+/// Removes the directories of runs that the store does not have any more; returns their number and bytes.
 ///
 /// # Errors
 /// If the store does not answer.
@@ -91,7 +91,7 @@ pub(crate) async fn sweep(engine: &Engine, location: &StoreLocation) -> Result<(
     Ok(gone)
 }
 
-/// The directories of runs that are not remembered any more, and how large they are.
+/// The directories of runs that the store does not have any more, and their bytes.
 ///
 /// # Errors
 /// If the store does not answer.
@@ -100,7 +100,7 @@ pub(crate) async fn left_over(engine: &Engine, location: &StoreLocation) -> Resu
     let runs = Dir::open(&location.directory).and_then(|store| store.child("runs"));
     let there = match runs.and_then(|runs| Ok((runs.path().to_owned(), runs.entries()?))) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(vec![]),
-        // A link is not followed: what it leads to is not ours.
+        // A link is not followed: its target is not onceflow's.
         Err(error) => {
             tracing::warn!(target: LEFT, "left alone: {error}");
             return Ok(vec![]);
@@ -115,7 +115,7 @@ pub(crate) async fn left_over(engine: &Engine, location: &StoreLocation) -> Resu
     Ok(there.into_iter().filter(|path| !is_known(path)).map(|path| (path.clone(), size(&path))).collect())
 }
 
-/// Removes something below the store's directory; false, and said, if something of it had to be left.
+/// Removes a file or directory below the store's; false, with a warning, if something of it had to be left.
 pub(crate) fn remove(location: &StoreLocation, below: &Path) -> bool {
     let removed = tree::remove_beneath(&location.directory, below);
     removed.inspect_err(|error| tracing::warn!(target: LEFT, "left alone: {error}")).is_ok()
@@ -130,7 +130,7 @@ pub(crate) fn size(path: &Path) -> u64 {
     fs::read_dir(path).into_iter().flatten().flatten().map(|entry| size(&entry.path())).sum()
 }
 
-/// Makes the key of a run free for a new one: what it did is undone as registered, and nothing of it is reused.
+/// Frees the key of a run for a new one: the old run is undone, and nothing of it is reused.
 ///
 /// # Errors
 /// If the store does not answer.

@@ -1,32 +1,32 @@
-//! Every file below a store's directory, by what it is for. What is not known to be ours is named.
+//! The disk usage of a store's directory, by the purpose of its files. Files that are not onceflow's are named.
 
 use crate::{housekeeping, location::StoreLocation, words};
 use serde_json::{Value, json};
 use std::{fs, path::Path};
 
-/// Files that are named though nobody knows them.
+/// Files that are not onceflow's and are named.
 const NAMED_MAX: usize = 10;
 
 /// Bytes below a store's directory, by kind.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Inventory {
-    /// The log, its snapshots and who owns it.
+    /// The log, its snapshots, and the files of its owner.
     pub(crate) log: u64,
     /// Large values.
     pub(crate) objects: u64,
-    /// Large values on their way in, or left so by a process that has ended.
+    /// Uploads of large values, under way or left by a process that has ended.
     pub(crate) unfinished: u64,
     /// Work directories, logs and event logs of runs.
     pub(crate) runs: u64,
-    /// Files put there for steps, and what was unpacked.
+    /// Files put there for steps, unpacked files, and lock files of processes.
     pub(crate) scratch: u64,
-    /// What only saves time: digests of inputs, flows as they were read; and who is at work.
+    /// Caches: digests of inputs, parsed flows; and lock files.
     pub(crate) hints: u64,
     /// Files that are not onceflow's, with their sizes.
     pub(crate) others: Vec<(String, u64)>,
 }
 
-/// The inventory of a store in a directory; of one on a server, that of what lies here.
+/// The inventory of a store in a directory; of one on a server, that of its directory on this machine.
 pub(crate) fn of(location: &StoreLocation) -> Inventory {
     let mut inventory = Inventory::default();
     for entry in fs::read_dir(&location.directory).into_iter().flatten().flatten() {
@@ -108,7 +108,7 @@ impl Inventory {
         data
     }
 
-    /// In a line, and one for what is none of ours.
+    /// One line, and another for files that are not onceflow's.
     pub(crate) fn text(&self) -> String {
         let parts = self.kinds().into_iter().filter(|(_, bytes)| *bytes > 0);
         let parts: Vec<_> = parts.map(|(kind, bytes)| format!("{kind} {}", words::bytes(bytes))).collect();

@@ -57,6 +57,8 @@ pub(crate) struct Attendance<'a> {
 }
 
 impl<'a> Attendance<'a> {
+    /// Reads the registrations.
+    ///
     /// # Errors
     /// If the store does not answer.
     pub(crate) async fn of(session: &'a Session, engine: &'a Engine) -> Result<Self, Fault> {

@@ -5,7 +5,7 @@ use onceflow_core::model::task::DEFAULT_CLASS;
 use onceflow_engine::{Engine, Options, Summary};
 use onceflow_store::Store;
 
-/// How long a command that has done its work goes on removing what nothing needs any more.
+/// The longest time that a command spends on reclaiming after its work is done.
 const CLEAN_MS_MAX: u64 = 2_000;
 
 /// An open store.
@@ -60,8 +60,8 @@ impl Session {
         runs::named(runs::all(engine).await?, word)
     }
 
-    /// Removes what nothing needs any more, for a moment at most, then leaves the store. For commands that have changed
-    /// something: what time does not allow is left to the next one.
+    /// Reclaims values and directories that nothing needs, for a moment at most, then leaves the store. For commands that
+    /// have changed something; the rest is left to the next command.
     ///
     /// # Errors
     /// If what was done may not last.
@@ -80,7 +80,7 @@ impl Session {
         self.close().await
     }
 
-    /// Leaves the store, with everything on the disk.
+    /// Leaves the store when everything is durable.
     ///
     /// # Errors
     /// If what was done may not last.
@@ -92,14 +92,14 @@ impl Session {
 /// Who takes the steps of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Who {
-    /// Whoever attends the run, and nobody else.
+    /// Only the process that attends the run.
     Attending,
     /// Any worker.
     Any,
 }
 
 impl Who {
-    /// The class of the steps of a run which ask for this class in the flow file: that of no labels, or labels.
+    /// The class of steps of a run that ask for this class in the flow file: the default one, or labels.
     pub(crate) fn class(self, key: &str, asked: &str) -> String {
         match self {
             Who::Attending => own_class(key),
@@ -109,7 +109,7 @@ impl Who {
     }
 }
 
-/// The class of the steps of a run that only whoever attends it takes.
+/// The class of the steps of a run that only the process which attends it takes.
 pub(crate) fn own_class(key: &str) -> String {
     format!("run/{key}")
 }
@@ -123,7 +123,7 @@ pub(crate) fn labels(class: &str) -> Option<Vec<&str>> {
     (parts.next() == Some(ANY)).then(|| parts.collect())
 }
 
-/// Whether any worker may take the steps of a run.
+/// Any worker may take the steps of a run.
 ///
 /// # Errors
 /// If the store does not answer.

@@ -1,5 +1,5 @@
-//! Ctrl-C and SIGTERM: the first asks to stop, the second ends the process at once, or asks once more. Children end with
-//! us, however we end: a guard holds their groups.
+//! Ctrl-C and SIGTERM: the first asks this process to stop, the second ends it at once, or asks once more. Its children end
+//! with it, however it ends: a guard holds their groups.
 
 use crate::{exit::Exit, fault::Fault};
 use std::sync::atomic::{AtomicU8, Ordering::SeqCst};
@@ -8,26 +8,26 @@ use tokio::{
     sync::watch,
 };
 
-/// Whether, and how, we were asked to stop.
+/// The signals that asked this process to stop.
 #[derive(Clone)]
 pub(crate) struct Signals {
-    /// How we were last asked, and how often.
+    /// The exit code of the last signal, and the number of signals.
     asked: watch::Receiver<Option<(Exit, u8)>>,
 }
 
 impl Signals {
-    /// Listens from now on.
+    /// Listens to one signal from now on; the next ends the process.
     ///
     /// # Errors
-    /// If the system does not let us.
+    /// If the system refuses a signal handler.
     pub(crate) fn listen() -> Result<Self, Fault> {
         Signals::listen_to(1)
     }
 
-    /// Listens from now on, to so many; the next ends the process.
+    /// Listens to so many signals from now on; the next ends the process.
     ///
     /// # Errors
-    /// If the system does not let us.
+    /// If the system refuses a signal handler.
     pub(crate) fn listen_to(many: u8) -> Result<Self, Fault> {
         let (sender, asked) = watch::channel(None);
         let to = |kind: SignalKind| signal(kind).map_err(Fault::system("no signals"));
@@ -49,22 +49,22 @@ impl Signals {
         Ok(Signals { asked })
     }
 
-    /// Ends when we are asked to stop.
+    /// Waits for the first signal.
     pub(crate) async fn asked(&mut self) -> Exit {
         self.asked_times(1).await
     }
 
-    /// Ends when we were asked to stop so often.
+    /// Waits until so many signals have come.
     pub(crate) async fn asked_times(&mut self, many: u8) -> Exit {
         let enough = |asked: &Option<(Exit, u8)>| asked.is_some_and(|(_, times)| times >= many);
         match self.asked.wait_for(enough).await {
             Ok(asked) => asked.expect("just waited for it").0,
-            // Nobody listens: nobody will ask.
+            // The listener is gone, so no signal will be seen.
             Err(_) => std::future::pending().await,
         }
     }
 
-    /// What this gives, unless we are asked to stop before: then it is dropped where it is, as if we had been killed.
+    /// Runs a future to its end, unless a signal comes before: then the future is dropped where it is, as by a kill.
     pub(crate) async fn unless_asked<T>(&mut self, work: impl Future<Output = T>) -> Result<T, Exit> {
         tokio::select! {
             given = work => Ok(given),

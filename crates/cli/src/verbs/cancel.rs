@@ -57,12 +57,12 @@ pub(crate) async fn run(args: &args::Cancel, location: StoreLocation, printer: &
     Ok(exit)
 }
 
-/// Sees a run to its end that is being undone, or removed.
+/// Waits for the end of a run that is being undone or removed.
 pub(super) async fn finish(session: &Session, run: &Summary, printer: &Printer) -> Result<Exit, Fault> {
     cancel(session, run, printer, true).await
 }
 
-/// Says what would be done.
+/// Prints what `cancel` would do.
 fn would(run: &Summary, undos: &[String], printer: &Printer) -> Exit {
     let undos: Vec<_> = undos.iter().map(|address| words::step(address)).collect();
     let cancels = !run.status.has_ended();
@@ -84,7 +84,7 @@ fn would(run: &Summary, undos: &[String], printer: &Printer) -> Exit {
     Exit::Done
 }
 
-/// Cancels a run, unless that is decided, and waits for its end. The process that attends the run ends it; if there is
+/// Cancels a run, unless it is cancelled already (`decided`), and waits for its end. The process that attends the run ends it; if there is
 /// none, or any worker may work on it, this one does.
 pub(super) async fn cancel(
     session: &Session,
@@ -125,7 +125,7 @@ pub(super) async fn cancel(
     let Worked { rests, view, engine } = worker.until_rest(&handle, view, signals, async |_, _| Ok(false)).await?;
     let exit = match rests {
         Ok(report) => {
-            // Work directories of undos that failed are there to be looked at.
+            // Work directories of failed undos are kept for people to look at.
             if finish::exit(&report) != Exit::Unclean {
                 crate::executors::home(&session.location).clear(handle.id());
             }
@@ -137,7 +137,7 @@ pub(super) async fn cancel(
     Ok(exit)
 }
 
-/// Decides that the run ends: undone, or as it is.
+/// Cancels the run; one that could not be undone is abandoned instead.
 async fn stop(run: &Summary, handle: &Handle) -> Result<(), Error> {
     match run.status {
         RunStatus::NotUndone => handle.abandon().await.map(drop),
@@ -145,7 +145,7 @@ async fn stop(run: &Summary, handle: &Handle) -> Result<(), Error> {
     }
 }
 
-/// There is nothing to cancel: says what became of it.
+/// Says how a run ended that cannot be cancelled any more.
 fn has_ended(run: &Summary, printer: &Printer) -> Exit {
     let status = runs::status(run, true);
     if printer.json {

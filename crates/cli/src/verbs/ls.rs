@@ -1,4 +1,4 @@
-//! `onceflow ls`: the runs of the store, what became of them, and what can be done next.
+//! `onceflow ls`: the runs of the store, their status, and the command to go on with.
 
 use crate::{
     args, event_log,
@@ -51,7 +51,7 @@ fn none(printer: &Printer) -> Exit {
     Exit::Done
 }
 
-/// One run as people see it.
+/// One line of the list.
 struct Row {
     key: String,
     id: String,
@@ -86,7 +86,7 @@ impl Row {
     }
 }
 
-/// A word that a shell takes as it is.
+/// A word quoted for a shell, if it needs that.
 pub(crate) fn shell_word(word: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "-_./:@%+=,".contains(c);
     if !word.is_empty() && word.chars().all(plain) {

@@ -1,5 +1,5 @@
-//! `onceflow reclaim`: deletes what nothing needs now, instead of when a run is at work: values, directories of runs that
-//! are gone, files of processes that are gone.
+//! `onceflow reclaim`: deletes at once what a run at work would delete later: values that nothing needs, directories of
+//! removed runs, files of ended processes.
 
 use crate::{
     args, asking, exit::Exit, fault::Fault, housekeeping, location::StoreLocation, printer::Printer, session::Session,
@@ -10,7 +10,7 @@ use serde_json::json;
 /// Values touched by one call.
 const BUDGET: usize = 10_000;
 
-/// Deletes what nothing needs.
+/// Reclaims values, directories and files.
 pub(crate) async fn run(args: &args::Reclaim, location: StoreLocation, printer: &Printer) -> Result<Exit, Fault> {
     let session = Session::open(location).await?;
     if args.sure.dry_run {
@@ -56,7 +56,7 @@ pub(crate) async fn run(args: &args::Reclaim, location: StoreLocation, printer: 
     Ok(Exit::Done)
 }
 
-/// Says what would be deleted. What that sets free in turn is not known before.
+/// Prints what would be deleted. Values that become free by that are not known before.
 async fn would(session: Session, printer: &Printer) -> Result<Exit, Fault> {
     let engine = session.idle().await?;
     let found = session.store.values().await?.reclaimable().await?;

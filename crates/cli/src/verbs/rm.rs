@@ -48,7 +48,7 @@ pub(crate) async fn run(args: &args::Rm, location: StoreLocation, printer: &Prin
     Ok(Exit::Done)
 }
 
-/// A run that has not ended, or whose effects are still there, goes only by force: nobody could find it again.
+/// Refuses a run that has not ended, or whose effects are still there: once removed, it could not be found again.
 fn may_go(run: &Summary) -> Result<(), Fault> {
     let key = shell_word(&run.key);
     if !run.status.has_ended() {
@@ -79,9 +79,9 @@ fn would(run: &Summary, bytes: u64, printer: &Printer) -> Exit {
     Exit::Done
 }
 
-/// Cancels the run; an exit code instead if it was not, or not cleanly.
+/// Cancels the run and returns it; the exit code if it did not end, or not cleanly.
 async fn cancelled(session: &Session, run: &Summary, printer: &Printer) -> Result<Result<Summary, Exit>, Fault> {
-    // What is said about the cancelling is talk: the data is about the removal.
+    // `--json` answers for the removal, not for the cancelling.
     let talk = printer.without_data();
     let exit = super::cancel::cancel(session, run, &talk, false).await?;
     let engine = session.idle().await?;

@@ -1,5 +1,5 @@
-//! `onceflow run FLOW`: starts a run or goes on with it, attends it until it rests, and writes its results. One that
-//! another process attends is followed.
+//! `onceflow run FLOW`: starts a run or resumes it, works on it until it rests, and writes its results. A run that another
+//! process attends is followed.
 
 use crate::{
     args,
@@ -55,7 +55,7 @@ pub(crate) async fn run(args: &args::Run, location: StoreLocation, printer: &Pri
     }
 }
 
-/// How results get to their place: the option says, else the flow, else the settings.
+/// How results are written: by the option, else by the flow, else by the settings.
 pub(crate) fn results_mode(args: &args::Run, asked: &Asked) -> ResultsMode {
     args.results_mode.or(asked.flow.results_mode).unwrap_or(args.results_mode_otherwise)
 }
@@ -103,7 +103,7 @@ impl Running<'_> {
         RunWorker::open(&self.session, &self.printer, (setup, "run"), (self.asked.key(), is_shared)).await
     }
 
-    /// Whether a run of this key is at work that any worker may take steps of.
+    /// There is a run of this key that any worker may take steps of.
     async fn is_for_any(&self) -> Result<bool, Fault> {
         let engine = self.session.idle().await?;
         let found = match engine.find(self.asked.key()).await {
@@ -114,7 +114,7 @@ impl Running<'_> {
         found
     }
 
-    /// A run that is done and asked for the same again: its results are looked after, and nothing is written.
+    /// Answers for a run that is done and was asked for the same: its results are checked, and the store is not changed.
     async fn nothing_to_do(&mut self) -> Result<Option<Exit>, Fault> {
         let engine = self.session.idle().await?;
         let known = runs::of_key(&engine, self.asked.key()).await?;
@@ -137,12 +137,12 @@ impl Running<'_> {
             engine.stop();
             return Ok(None);
         }
-        // Whoever did it may have been killed before it could clear up.
+        // The process that did it may have been killed before it removed its work directories.
         crate::executors::home(&self.session.location).tidy(handle.id());
         let told = self.tell(&handle, report, &Progress::default()).await;
         engine.stop();
         match told {
-            // It was found when it was read, and is dropped: the run goes on, and computes it again.
+            // The damage was found by reading, and the value is dropped: the run computes it again.
             Err(fault) if fault.exit == Exit::Damaged => {
                 self.printer.warn(format!("{}; computing it again", fault.message));
                 Ok(None)
@@ -151,9 +151,9 @@ impl Running<'_> {
         }
     }
 
-    /// Whether the run goes on: it stands still because of what the store has lost, and that is computed again.
+    /// Starts the run again if it failed because the store lost or damaged a value: the value is computed again.
     async fn heals(&self, engine: &Engine, report: &Report, tried: usize) -> Result<bool, Fault> {
-        /// Each may find something that was hidden behind the one before.
+        /// Each may find damage that was hidden behind the one before.
         const HEALS_MAX: usize = 8;
         match report {
             Report::Failed(failures) if failures.iter().any(is_damage) && tried < HEALS_MAX => {}
@@ -177,7 +177,7 @@ impl Running<'_> {
         ending.tell(report, Some(to)).await
     }
 
-    /// Another process attends the run. `None` if it is gone, and the run is ours to go on with.
+    /// Follows the process that attends the run; `None` if it is gone, so that this one may go on with the run.
     async fn follow(
         &mut self,
         worker: &RunWorker,
@@ -216,7 +216,7 @@ impl Running<'_> {
         }
     }
 
-    /// Starts the run or goes on with it, works on it, and stays until it rests.
+    /// Starts or resumes the run, and works on it until it rests.
     async fn work(&mut self, worker: RunWorker, is_shared: bool, signals: &mut Signals) -> Result<Exit, Fault> {
         let location = self.session.location.clone();
         let starting = async {
@@ -263,7 +263,7 @@ impl Running<'_> {
         Ok(exit)
     }
 
-    /// Starts the run, or goes on with it. The same again is the same run.
+    /// Starts or resumes the run. The same again is the same run.
     async fn start(&self, engine: &Engine, is_shared: bool) -> Result<Handle, Fault> {
         if is_shared {
             self.not_for_something_else(engine).await?;
@@ -329,7 +329,7 @@ impl Running<'_> {
         Ok(exit)
     }
 
-    /// Makes the key free if a new run is wanted; says what runs again and why if there was one, unless it may not.
+    /// Frees the key for `--new`; otherwise says which steps of an earlier run will run again and why, or why it may not.
     async fn prepare(&self, engine: &Engine) -> Result<(), Fault> {
         let Some(known) = runs::of_key(engine, self.asked.key()).await? else { return Ok(()) };
         if self.args.flow.new {

@@ -1,5 +1,5 @@
-//! `onceflow worker`: takes steps of any run until it is asked to stop: then it takes no further ones, and finishes those
-//! it has.
+//! `onceflow worker`: takes steps of any run until a signal asks it to stop; then it takes no further steps, and finishes
+//! those it has.
 
 use crate::{
     args, event_log,
@@ -19,16 +19,16 @@ use serde_json::json;
 use std::{collections::BTreeMap, time::Duration};
 use tokio::sync::mpsc::UnboundedReceiver;
 
-/// Signals that are listened to: to drain, and to interrupt.
+/// Signals that do not end the process at once: the first drains, the second interrupts.
 const SIGNALS: u8 = 2;
 
-/// How often it is looked whether anything is ready, for one that ends when nothing is.
+/// The time between two looks for ready steps, with `--once`.
 const LOOK: Duration = Duration::from_millis(100);
 
-/// How often directories of runs that are gone are looked for.
+/// The time between two sweeps of directories of removed runs.
 const SWEEP: Duration = Duration::from_secs(60);
 
-/// Works.
+/// Takes steps until it is stopped.
 pub(crate) async fn run(args: &args::Worker, location: StoreLocation, printer: &Printer) -> Result<Exit, Fault> {
     let setup = WorkerSetup::of_worker(args)?;
     let session = Session::make(location).await?;
@@ -82,7 +82,7 @@ pub(crate) async fn run(args: &args::Worker, location: StoreLocation, printer: &
     Ok(exit)
 }
 
-/// Takes no further steps, and finishes those it has, unless it is asked once more.
+/// Takes no further steps, and finishes those it has, unless another signal comes.
 async fn drain(engine: &Engine, signals: &mut Signals, printer: &Printer, exit: Exit) -> Result<Exit, Fault> {
     let has = words::count(engine.claimed_steps(), "step");
     printer.say(format!("draining: takes no further steps, finishes {has} (again to give them back)"));
@@ -99,7 +99,7 @@ async fn drain(engine: &Engine, signals: &mut Signals, printer: &Printer, exit: 
     }
 }
 
-/// Ends when there is nothing that it could take, and it has nothing.
+/// Waits until the worker has no step, and there is none that it could take.
 async fn until_nothing_is_ready(engine: &Engine, setup: &WorkerSetup) -> Result<(), Fault> {
     loop {
         tokio::time::sleep(LOOK).await;
@@ -115,7 +115,7 @@ async fn until_nothing_is_ready(engine: &Engine, setup: &WorkerSetup) -> Result<
     }
 }
 
-/// Says when the server is lost and when it is back: once each, however often it is tried in between.
+/// Reports when the server stops answering and when it is back: once each, however many retries are between.
 pub(crate) async fn watch(mut lost: tokio::sync::watch::Receiver<bool>, location: StoreLocation, printer: Printer) {
     let mut was_lost = false;
     loop {
@@ -145,7 +145,7 @@ async fn keep_sweeping(engine: Engine, location: StoreLocation) {
     }
 }
 
-/// What it did.
+/// The numbers of steps that this worker did, that failed here, and that others took over.
 #[derive(Default)]
 struct Did {
     done: usize,
@@ -153,7 +153,7 @@ struct Did {
     lost: usize,
 }
 
-/// Says what happens, writes it down for those who look from other processes, and counts.
+/// Prints and counts the events of this worker, and writes them into the event logs of their runs.
 async fn tell(mut events: UnboundedReceiver<Event>, engine: Engine, location: StoreLocation, printer: Printer) -> Did {
     const AT_ONCE_MAX: usize = 256;
     let (mut some, mut did) = (Vec::with_capacity(AT_ONCE_MAX), Did::default());

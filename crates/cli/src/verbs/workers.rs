@@ -1,4 +1,4 @@
-//! `onceflow workers`: who works on the store, on what, and what waits.
+//! `onceflow workers`: the workers of the store, their steps, and the steps that wait.
 
 use crate::{
     args,
@@ -15,14 +15,14 @@ use onceflow_core::Timestamp;
 use onceflow_engine::{Backlog, WorkerInfo, WorkerStep};
 use serde_json::{Value, json};
 
-/// Steps that are named of one worker.
+/// Steps of one worker that are named.
 const NAMED_MAX: usize = 3;
 
-/// Lists workers, and what waits.
+/// Lists workers, and steps that wait.
 pub(crate) async fn run(_: &args::Workers, location: StoreLocation, printer: &Printer) -> Result<Exit, Fault> {
     let session = Session::open(location).await?;
     let engine = session.idle().await?;
-    // Of processes on this machine it is known at once that they are gone.
+    // The end of a process on this machine is seen at once.
     housekeeping::release_ended(&engine, &session.location).await?;
     let (workers, waits, now) = (engine.workers().await?, engine.backlog().await?, engine.now().await?);
     engine.stop();
@@ -49,7 +49,7 @@ pub(crate) async fn run(_: &args::Workers, location: StoreLocation, printer: &Pr
     Ok(Exit::Done)
 }
 
-/// How a worker stands, in a word.
+/// The status of a worker, in a word.
 fn status(worker: &WorkerInfo) -> &'static str {
     match (worker.is_alive, worker.draining) {
         (false, _) => "silent",
@@ -129,7 +129,7 @@ fn waiting(class: &Backlog, now: Timestamp) -> String {
     format!("waits   {steps}{whom}{since}\n")
 }
 
-/// Which worker is not there.
+/// The kind of worker that is missing.
 pub(crate) fn missing(class: &str, tasks: &[(String, String)]) -> String {
     if !tasks.is_empty() {
         let tasks: Vec<_> = tasks.iter().map(|(name, version)| format!("`{name}`, version {version}")).collect();

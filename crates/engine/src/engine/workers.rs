@@ -1,5 +1,5 @@
-//! Who works on a store, on what, and what waits: for people. It is read from what workers say and from what stands in
-//! the queues, as of the moments it is read at.
+//! The workers of a store, their steps, and the steps that wait: for people. Read from registrations, queues and claims,
+//! one after the other, so the answer is of no single moment.
 
 use super::Engine;
 use crate::{
@@ -25,51 +25,51 @@ use onceflow_core::{
 use onceflow_store::records::Scan;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Steps counted of one class.
+/// Steps of one class that are counted.
 const COUNTED_MAX: usize = 100_000;
 
-/// Steps told of one worker.
+/// Steps of one worker that are listed.
 const STEPS_MAX: usize = 100;
 
-/// A worker that says it is there.
+/// A registered worker.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct WorkerInfo {
-    /// Under which name it claims steps.
+    /// The incarnation in its claims.
     pub incarnation: u128,
     /// Who it is.
     pub about: About,
-    /// When it came, on the store's clock.
+    /// When it registered, on the store's clock.
     pub started: Timestamp,
-    /// When it last gave a sign of life, on the store's clock.
+    /// When it sent its last heartbeat, on the store's clock.
     pub seen: Timestamp,
-    /// How long ago that is, in milliseconds.
+    /// The milliseconds since then.
     pub silent_ms: u64,
-    /// How long it may be silent before it is forgotten: as long as its claims stand.
+    /// How long its registration and its claims stand without a heartbeat.
     pub lease_ms: u64,
-    /// Whether no sign of life is overdue. One that is not alive may be gone, or slow.
+    /// The last heartbeat is within its deadline, half a lease. A worker that is not alive may be gone, or slow.
     pub is_alive: bool,
     /// It takes no further steps.
     pub draining: bool,
     /// Classes whose steps it takes, and how many at a time, if that is bounded.
     pub classes: Vec<(String, Option<u64>)>,
-    /// Tasks it has, by name, and in which version: those without one it runs in any.
+    /// Tasks it offers, by name and version; those without a version it runs in any.
     pub tasks: Vec<(String, Option<String>)>,
-    /// Tasks it did.
+    /// Tasks of it that took effect.
     pub done: u64,
     /// The same by run, of the last few runs.
     pub done_of: BTreeMap<RunId, u64>,
-    /// Steps that were taken from it, because it was too slow to say it lives.
+    /// Steps that others took over because its heartbeats came too late.
     pub lost: u64,
-    /// Steps it has now: the first few.
+    /// Steps it holds: the first few.
     pub steps: Vec<WorkerStep>,
 }
 
-/// A step that a worker has.
+/// A step that a worker holds.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct WorkerStep {
     /// The run's key.
     pub run: String,
-    /// Where it is; empty if that is not known any more.
+    /// The step's address; empty if the run has another plan by now.
     pub address: String,
 }
 
@@ -95,12 +95,12 @@ impl WorkerInfo {
         }
     }
 
-    /// Whether it takes steps of this class.
+    /// It takes steps of this class.
     pub fn serves(&self, class: &str) -> bool {
         self.classes.iter().any(|(served, max)| served == class && *max != Some(0))
     }
 
-    /// Whether it has this task.
+    /// It offers this task.
     pub fn offers(&self, task: &str, version: &str) -> bool {
         let is_it = |(name, of): &(String, Option<String>)| {
             name == task && of.as_deref().is_none_or(|offered| offered == version)
@@ -108,7 +108,7 @@ impl WorkerInfo {
         self.tasks.iter().any(is_it)
     }
 
-    /// How long it takes until it is forgotten, if it gives no sign of life.
+    /// The milliseconds until its lease ends, if it sends no heartbeat.
     pub fn forgotten_in_ms(&self) -> u64 {
         self.lease_ms.saturating_sub(self.silent_ms)
     }
@@ -123,26 +123,26 @@ impl WorkerInfo {
 pub struct Backlog {
     /// The class; empty for internal steps, which every worker takes.
     pub class: String,
-    /// The tasks, by name and version, if the steps wait for workers that have them.
+    /// The tasks, by name and version, if the steps wait for workers that offer them.
     pub tasks: Vec<(String, String)>,
     /// Steps that are ready, and not taken.
     pub ready: u64,
     /// Steps that are taken.
     pub taken: u64,
-    /// When the oldest run was started that has some of those that are ready.
+    /// When the oldest run with ready steps was started.
     pub since: Option<Timestamp>,
-    /// Workers that are there and may take them.
+    /// The number of registered workers that may take them.
     pub workers: usize,
 }
 
-/// Steps of a run that no worker that is there may take.
+/// Steps of a run that no registered worker can take.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct MissingTask {
     /// Their class.
     pub class: String,
-    /// Their tasks, if workers of the class are there and lack these: by name and version.
+    /// Their tasks, by name and version, if workers of the class are registered and lack these.
     pub tasks: Vec<(String, String)>,
-    /// How many there are now.
+    /// The number of steps.
     pub steps: u64,
 }
 
@@ -157,12 +157,12 @@ impl std::fmt::Display for MissingTask {
 }
 
 impl Engine {
-    /// Steps that this very engine has taken.
+    /// The number of steps that this engine has claimed.
     pub fn claimed_steps(&self) -> usize {
         self.worker.as_ref().map_or(0, |worker| worker.slots())
     }
 
-    /// The workers that say they are there, and what they have now.
+    /// The registered workers that are not gone, with the steps they hold.
     ///
     /// # Errors
     /// If the store does not answer.
@@ -245,8 +245,8 @@ impl Handle {
         })
     }
 
-    /// Steps of the run that are ready, and that no worker which says it is there may take. Where workers do not say so, as
-    /// in one process, that is all of them.
+    /// Ready steps of the run that no registered worker can take. Where workers do not register, as in one process, that is
+    /// all of them.
     ///
     /// # Errors
     /// If the store does not answer.
@@ -269,8 +269,8 @@ impl Handle {
         })
     }
 
-    /// Helps a run that takes no further steps to its end, where steps stand in queues that no worker looks at: they are
-    /// moved to where all do. Nothing happens to a run that goes on.
+    /// Helps a cancelled or failed run to its end: steps in queues that no worker looks at are moved to the queue that all
+    /// workers look at. A run that goes on is not touched.
     ///
     /// # Errors
     /// If the store does not answer.
@@ -297,7 +297,7 @@ impl Handle {
         })
     }
 
-    /// Whether this very process takes such steps, and has not said so.
+    /// This process takes such steps, though it is not registered.
     fn takes(&self, class: &str, tasks: &[(String, String)]) -> bool {
         let options = &self.shared.options;
         // A class of which it takes none at a time is one it has, and does not take.
