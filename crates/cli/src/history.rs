@@ -20,34 +20,34 @@ pub(crate) struct Happened {
     /// Of one that runs: the last that was heard of the run.
     pub(crate) to_ms: u64,
     pub(crate) how: How,
-    /// What it used of the machine, if that was measured.
+    /// Processor time and memory, if they were measured.
     pub(crate) used: Option<Used>,
 }
 
-/// What two used together, as far as that is known: the time of both, and the higher peak.
+/// The usage of two attempts together, as far as it is known: the time of both, and the higher peak.
 pub(crate) fn both(a: Option<Used>, b: Option<Used>) -> Option<Used> {
     let (Some(one), Some(other)) = (a, b) else { return a.or(b) };
     Some(Used { cpu_ms: one.cpu_ms.saturating_add(other.cpu_ms), peak_bytes: one.peak_bytes.max(other.peak_bytes) })
 }
 
-/// What attempts used that are not listed.
+/// The usage of attempts that are not listed.
 pub(crate) fn used_unlisted(counts: &event_log::Unlisted) -> Option<Used> {
     let peak_bytes = (counts.peak_bytes > 0).then_some(counts.peak_bytes);
     (counts.cpu_ms > 0 || peak_bytes.is_some()).then_some(Used { cpu_ms: counts.cpu_ms, peak_bytes })
 }
 
-/// How an attempt ended.
+/// The end of an attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum How {
     Running,
     Done,
     Reused,
     Failed,
-    /// Whoever was at it is gone.
+    /// Its worker is gone.
     Interrupted,
     /// Another worker has it.
     Lost,
-    /// Nobody knows.
+    /// Its outcome is not known.
     Unknown,
     /// It was taken back.
     Undone,
@@ -68,12 +68,12 @@ impl How {
     }
 }
 
-/// What happened in a run.
+/// The attempts of a run.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct History {
     /// In the order in which they began.
     pub(crate) all: Vec<Happened>,
-    /// Where the present plan begins in it.
+    /// The index of the first attempt under the present plan.
     since: usize,
     plan: Option<u64>,
     running: BTreeMap<String, usize>,
@@ -82,11 +82,11 @@ pub(crate) struct History {
     /// All addresses that were heard of, and the last that happened at each.
     heard: BTreeSet<String>,
     last: BTreeMap<String, usize>,
-    /// What is counted and not listed, of the present plan, by the id of the box.
+    /// Counts of events under the present plan that are not listed, by the id of the box.
     pub(crate) unlisted: event_log::Counts,
-    /// Time in which nobody worked on the run.
+    /// Time in which no worker was at the run.
     pub(crate) idle_ms: u64,
-    /// When somebody began to work on it.
+    /// The times at which a process started or resumed it.
     pub(crate) starts_ms: Vec<u64>,
     pub(crate) last_ms: u64,
 }
@@ -138,7 +138,7 @@ impl History {
         one.how = if is_under_way { How::Interrupted } else { How::Done };
     }
 
-    /// Somebody goes on with the run: whoever was at work on it stopped when they were last heard of.
+    /// A process resumes the run: attempts that had not ended stopped at the last event before.
     fn resumes(&mut self, ms: u64) {
         let last = self.last_ms;
         for at in std::mem::take(&mut self.running).into_values() {
@@ -149,12 +149,12 @@ impl History {
         self.last_ms = last.max(ms);
     }
 
-    /// Whether anything is told.
+    /// The log has neither a start nor an attempt.
     pub(crate) fn is_empty(&self) -> bool {
         self.starts_ms.is_empty() && self.all.is_empty()
     }
 
-    /// What happened under the present plan.
+    /// Attempts under the present plan.
     pub(crate) fn now(&self) -> &[Happened] {
         &self.all[self.since..]
     }
@@ -244,7 +244,7 @@ impl History {
         }
     }
 
-    /// Whether nothing was heard of anything inside an address.
+    /// No event was inside this address.
     fn is_leaf(&self, address: &str) -> bool {
         let inside = |mark| format!("{address}{mark}");
         let is_heard = |begin: String| {
@@ -254,13 +254,13 @@ impl History {
         !self.opened.contains_key(address) && !['/', '[', '@'].map(inside).into_iter().any(is_heard)
     }
 
-    /// What all attempts used of the machine, as far as that was measured.
+    /// The usage of all attempts, as far as it was measured.
     pub(crate) fn used(&self) -> Option<Used> {
         let unlisted = self.unlisted.values().filter_map(used_unlisted);
         self.all.iter().filter_map(|one| one.used).chain(unlisted).fold(None, |all, one| both(all, Some(one)))
     }
 
-    /// How many attempts were at work at a time, at most, and how much time was spent in all of them.
+    /// The most attempts at work at a time, and the time spent in all of them.
     pub(crate) fn work(&self) -> (usize, u64) {
         let mut turns: Vec<(u64, i32)> = Vec::new();
         let mut spent = 0;

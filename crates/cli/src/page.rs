@@ -52,7 +52,7 @@ pub(crate) fn document(run: &Pictured) -> String {
     )
 }
 
-/// What the run is and how it stands.
+/// The head of the page: the run and its status.
 fn summary(run: &Pictured) -> String {
     let it = &run.run;
     let (most, spent) = run.history.work();

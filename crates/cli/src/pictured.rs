@@ -1,4 +1,4 @@
-//! A run as pictures and reports need it: its flow, what happened, what it came to.
+//! A run as pictures and reports need it: its flow, its attempts and its outcome.
 
 use crate::{
     codes,
@@ -29,23 +29,23 @@ use std::{collections::BTreeMap, path::PathBuf};
 pub(crate) struct Pictured {
     pub(crate) run: Summary,
     pub(crate) status: String,
-    /// Whether it is to be worked on, and nobody does.
+    /// It has work to do, and no process attends it.
     is_left: bool,
     /// Its flow, if what that looks like is kept.
     drawn: Option<Scene>,
     pub(crate) history: History,
     pub(crate) failures: Vec<Failed>,
-    /// Steps whose outcome nobody knows.
+    /// Steps whose outcome is not known.
     pub(crate) unknown: Vec<String>,
     pub(crate) outputs: Map<String, Value>,
-    /// What it was started with.
+    /// The command, flow and inputs it was started with.
     pub(crate) asked: Option<Value>,
-    /// What steps wrote, as far as the store keeps it.
+    /// Logs of steps, as far as the store keeps them.
     pub(crate) logs: Vec<StepLog>,
-    /// Where talk about it lies.
+    /// Its directory beside the store.
     pub(crate) directory: PathBuf,
     pub(crate) next: String,
-    /// What its plan decided for each step, by the id of its box; nothing for a first plan, in which all steps run.
+    /// The decision of its plan for each step, by the id of its box; empty for a first plan, in which all steps run.
     pub(crate) decided: BTreeMap<String, (Fate, Reason)>,
 }
 
@@ -111,7 +111,7 @@ impl Pictured {
         })
     }
 
-    /// Its flow with what became of every step; `None` if the flow is not kept any more.
+    /// Its flow with the state of every step; `None` if the program is not kept any more.
     pub(crate) fn scene(&self) -> Option<Scene> {
         let title = match self.run.key == self.run.flow {
             true => format!("{}: {}", self.run.flow, self.status),

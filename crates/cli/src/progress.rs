@@ -10,19 +10,19 @@ use std::collections::{BTreeMap, BTreeSet};
 /// Failures that are remembered.
 const FAILURES_MAX: usize = 100;
 
-/// What has happened to one step of the flow, with all that is inside it.
+/// Counts of one step of the flow, with all steps inside it.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Group {
     pub(crate) done: usize,
     pub(crate) reused: usize,
-    /// What failed, and was not tried again since.
+    /// Addresses that failed and were not tried again since.
     pub(crate) failed: BTreeSet<String>,
     pub(crate) undone: usize,
-    /// What is running now: address, attempt, since when.
+    /// Running attempts: address, number and start.
     pub(crate) running: BTreeMap<String, (u32, u64)>,
-    /// What ran when whoever ran it went, and was not heard of since.
+    /// Addresses that ran when their worker went, and were not heard of since.
     pub(crate) interrupted: BTreeSet<String>,
-    /// What waits for an event, and of what nobody knows whether it took effect.
+    /// Addresses that wait for an event, and those whose outcome is not known.
     pub(crate) waits: BTreeSet<String>,
     pub(crate) unknown: BTreeSet<String>,
     /// Time spent in it, all attempts together.
@@ -30,12 +30,12 @@ pub(crate) struct Group {
     pub(crate) first_ms: Option<u64>,
     pub(crate) last_ms: Option<u64>,
     pub(crate) attempts: usize,
-    /// How many elements it goes over.
+    /// Elements of its list.
     pub(crate) elements: Option<usize>,
-    /// How many of its steps were done before it was looked at.
+    /// Steps that were done before this process looked.
     #[serde(skip)]
     pub(crate) before: usize,
-    /// How many steps an element is, if that is the same for all.
+    /// Steps of one element, if all elements have the same number.
     #[serde(skip)]
     pub(crate) per_element: Option<usize>,
 }
@@ -54,12 +54,12 @@ impl Group {
         }
     }
 
-    /// How many are settled.
+    /// Steps that took effect, run or reused.
     pub(crate) fn settled(&self) -> usize {
         self.done + self.reused
     }
 
-    /// Nobody waits for this step any more.
+    /// The step goes on: it neither waits nor has failed any more.
     fn goes_on(&mut self, address: &str) {
         self.waits.remove(address);
         self.unknown.remove(address);
@@ -67,7 +67,7 @@ impl Group {
         self.interrupted.remove(address);
     }
 
-    /// How many elements are done of how many, if it is an each whose elements are alike.
+    /// Elements that are done, of all, if it is an each whose elements are alike.
     pub(crate) fn elements_done(&self) -> Option<(usize, usize)> {
         let (elements, per) = (self.elements?, self.per_element.filter(|per| *per > 0)?);
         Some((((self.before + self.settled()) / per).min(elements), elements))
@@ -83,7 +83,7 @@ impl Group {
     }
 }
 
-/// What has happened so far.
+/// The progress of a run, by step.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Progress {
     /// In the order in which they were first heard of.
@@ -94,7 +94,7 @@ pub(crate) struct Progress {
     pub(crate) end: Option<End>,
     pub(crate) started_ms: Option<u64>,
     pub(crate) last_ms: Option<u64>,
-    /// Time in which nobody worked on the run, since it was started.
+    /// Time in which no worker was at the run, since it was started.
     pub(crate) idle_ms: u64,
     /// Steps that were counted, and not listed one by one.
     pub(crate) unlisted: usize,
@@ -129,12 +129,12 @@ impl Progress {
         &mut self.groups[at].1
     }
 
-    /// Somebody said that a step that was waited for runs again.
+    /// A step whose outcome was not known was reported as not done, and runs again.
     pub(crate) fn will_redo(&mut self, address: &str) {
         self.group(address).goes_on(address);
     }
 
-    /// Whoever ran a step is gone, and nobody knows what became of it.
+    /// The worker of a step is gone, and the outcome is not known.
     pub(crate) fn lost(&mut self, address: &str) {
         let group = self.group(address);
         group.running.remove(address);
@@ -152,7 +152,7 @@ impl Progress {
         Some(took)
     }
 
-    /// A process goes on with the run: whoever was at work on it before is gone.
+    /// A process resumes the run: attempts that had not ended were interrupted.
     pub(crate) fn resumed(&mut self, ms: u64) {
         self.idle_ms += self.last_ms.map_or(0, |last| ms.saturating_sub(last));
         self.last_ms = Some(ms);
@@ -161,7 +161,7 @@ impl Progress {
         }
     }
 
-    /// What is counted, and not listed one by one.
+    /// Adds counts of events that are not listed.
     pub(crate) fn unlisted(&mut self, ms: u64, counts: &Counts) {
         self.last_ms = Some(ms);
         for (step, counts) in counts {
@@ -187,7 +187,7 @@ impl Progress {
         }
     }
 
-    /// Of which steps the eaches of a flow are: several, where some go through their elements together.
+    /// Learns which steps each of the flow's eaches is: several, where some go through their elements together.
     pub(crate) fn knows(&mut self, outline: &[Outline]) {
         for (at, each) in outline.iter().enumerate().filter(|(_, line)| line.kind == "each" && line.depth == 0) {
             let inside: Vec<_> = outline[at + 1..].iter().take_while(|line| line.depth > 0).collect();
@@ -350,7 +350,7 @@ impl Progress {
         self.groups.iter().map(|(_, group)| of(group)).sum()
     }
 
-    /// What runs now, the longest first.
+    /// Running steps, the longest first.
     pub(crate) fn running(&self) -> Vec<(String, u64)> {
         let all = self.groups.iter().flat_map(|(_, group)| &group.running);
         let mut all: Vec<_> = all.map(|(address, (_, since))| (words::step(address), *since)).collect();
@@ -359,7 +359,7 @@ impl Progress {
     }
 }
 
-/// How many of these tasks are of each step.
+/// The number of these tasks by step.
 fn per_element<'a>(tasks: impl Iterator<Item = &'a str>) -> BTreeMap<String, usize> {
     let mut of = BTreeMap::new();
     for address in tasks.filter(|address| !words::is_helper(address)) {

@@ -105,7 +105,7 @@ pub(crate) fn command(flow: &args::Flow, out: Option<&Path>) -> String {
     words.join(" ")
 }
 
-/// What [`bounded`] cut, as data: a list that is not whole is no list, but says how long it was.
+/// Replaces lists that [`bounded`] cut by objects with their length and first elements: a list that is not whole is no list.
 pub(crate) fn without_cuts(inputs: Map<String, Value>) -> Map<String, Value> {
     fn one(value: Value) -> Value {
         match value {
@@ -123,7 +123,7 @@ pub(crate) fn without_cuts(inputs: Map<String, Value>) -> Map<String, Value> {
     inputs.into_iter().map(|(name, value)| (name, one(value))).collect()
 }
 
-/// How many elements were cut, if that is what the last one says.
+/// The number of elements that were cut, if the last one says so.
 fn cut(last: &str) -> Option<usize> {
     last.strip_prefix("… and ")?.strip_suffix(" more")?.parse().ok()
 }

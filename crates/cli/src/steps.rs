@@ -1,15 +1,15 @@
-//! Which step of a run a word on the command line means.
+//! Finds the step of a run that a word on the command line means.
 
 use crate::{codes, exit::Exit, fault::Fault, verbs::ls::shell_word, words};
 use onceflow_engine::{EventKind, Handle, Outline};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Whether an address is the step that a word means: as people write it, or as it is.
+/// The address is the step that a word means, written as in the flow or as an address.
 pub(crate) fn is(address: &str, word: &str) -> bool {
     address == word || words::step(address) == word.trim_start_matches('/')
 }
 
-/// Whether an address is the step that a word means, or inside it.
+/// The address is the step that a word means, or inside it.
 pub(crate) fn is_within(address: &str, word: &str) -> bool {
     let (step, word) = (words::step(address), word.trim_start_matches('/'));
     is(address, word) || step.strip_prefix(word).is_some_and(|rest| rest.starts_with(['/', '[', '@']))
@@ -19,9 +19,9 @@ pub(crate) fn is_within(address: &str, word: &str) -> bool {
 #[derive(Default)]
 pub(crate) struct Known {
     addresses: BTreeSet<String>,
-    /// How many elements eaches went over at last.
+    /// Elements of eaches, as they were last opened.
     elements: BTreeMap<String, usize>,
-    /// How many iterations loops have begun.
+    /// Iterations that loops have begun.
     iterations: BTreeMap<String, usize>,
 }
 
@@ -40,7 +40,7 @@ impl Known {
         }
     }
 
-    /// Something happened at an address.
+    /// Adds the address of an event, and what the event says of elements and iterations.
     pub(crate) fn heard(&mut self, address: &str, what: Option<&EventKind>) {
         self.add(address);
         let step = words::step(address);
@@ -73,7 +73,7 @@ impl Known {
         self.beyond(word).map_or(Ok(()), |hint| Err(unknown.hint(hint)))
     }
 
-    /// What is wrong with the numbers of a word, as people read it.
+    /// The hint for a word whose numbers are too high.
     fn beyond(&self, word: &str) -> Option<String> {
         let word = word.trim_start_matches('/');
         for (at, mark) in word.match_indices(['[', '@']) {
@@ -99,7 +99,7 @@ impl Known {
     }
 }
 
-/// Whether a word with numbers is one of the steps that an outline has with `*`, or around one.
+/// A word with numbers is one of the steps that an outline has with `*`, or around one.
 fn is_outlined(outlined: &str, word: &str) -> bool {
     let (outlined, word) = (without_numbers(&words::step(outlined)), without_numbers(word.trim_start_matches('/')));
     let rest = outlined.strip_prefix(&word);

@@ -162,7 +162,7 @@ fn draw_bar(out: &mut String, bar: &Bar<'_>, left: f64, top: f64) {
     );
 }
 
-/// How a bar looks: as a box of that state.
+/// The look of a bar: that of a box in the same state.
 fn class(how: How) -> &'static str {
     match how {
         How::Lost => "skipped",

@@ -1,4 +1,4 @@
-//! What people see while a run is at work: bars on a terminal, lines in a pipe, JSON lines if they asked for them.
+//! Shows a run while it is at work: bars on a terminal, lines in a pipe, JSON lines with `--json`.
 
 mod bars;
 mod lines;
@@ -15,7 +15,7 @@ use lines::Lines;
 use onceflow_core::protocol::rows::Failed;
 use onceflow_engine::{EventKind, Handle};
 
-/// Shows what happens.
+/// Shows the events of a run.
 pub(crate) struct View {
     printer: Printer,
     pub(crate) progress: Progress,
@@ -47,7 +47,7 @@ impl View {
         View { printer: printer.clone(), progress, how: How::Lines(Lines::default()) }
     }
 
-    /// Shows that this happened, at this time.
+    /// Shows an event of this time.
     pub(crate) fn saw(&mut self, ms: u64, what: &EventKind) {
         let took = self.progress.saw(ms, what);
         match &mut self.how {
@@ -71,7 +71,7 @@ impl View {
         }
     }
 
-    /// Takes note without showing: what happened before we looked.
+    /// Counts a line without showing it: it happened before this process looked.
     pub(crate) fn heard(&mut self, line: &Line) {
         self.progress.read(line);
     }

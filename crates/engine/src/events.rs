@@ -27,100 +27,100 @@ pub struct Event {
 pub enum EventKind {
     /// The run was started, or planned anew.
     DidStart {
-        /// Which plan.
+        /// The number of the plan.
         generation: u32,
     },
     /// User code is about to run.
     WillRun {
-        /// Where.
+        /// The address of the step.
         address: String,
         /// From 1.
         attempt: u32,
     },
-    /// A list is gone over.
+    /// An each begins to go over its list.
     DidOpen {
-        /// Where: the address of the each.
+        /// The address of the each.
         address: String,
-        /// How many elements there are.
+        /// Elements of the list.
         elements: u32,
     },
     /// A loop goes on with another iteration.
     DidTurn {
-        /// Where: the address of the loop.
+        /// The address of the loop.
         address: String,
-        /// Which iteration begins, from 0.
+        /// The number of the iteration that begins, from 0.
         iteration: u32,
     },
     /// A step took effect.
     DidCommit {
-        /// Where.
+        /// The address of the step.
         address: String,
     },
     /// A step took effect with what it gave before; its code did not run.
     DidReuse {
-        /// Where.
+        /// The address of the step.
         address: String,
     },
-    /// An attempt is over, and this is what it used; whether it took effect is told after.
+    /// An attempt is over, with its usage; an event with its outcome follows.
     DidUse {
-        /// Where.
+        /// The address of the step.
         address: String,
         /// From 1.
         attempt: u32,
-        /// What it used.
+        /// Processor time and memory.
         used: Used,
     },
     /// An attempt failed.
     DidFail(Failed),
-    /// The outcome of a step is not known; somebody must decide.
+    /// The outcome of a step is not known; an operator must report it.
     DidMarkUnknown {
-        /// Where.
+        /// The address of the step.
         address: String,
     },
-    /// A step waits for something from outside.
+    /// A step waits for an event from outside.
     WillWait {
-        /// Where.
+        /// The address of the step.
         address: String,
     },
-    /// A step was taken from this worker, which was too slow to say it lives; what its body gives here is not taken.
+    /// Another worker took the step over, because heartbeats of this one came too late; its outputs here are dropped.
     DidLose {
-        /// Where; empty if that is not known any more.
+        /// The address of the step; empty if it is not known any more.
         address: String,
     },
     /// Something outside its body keeps a step from being performed, or from ending: the store does not take what it gave, or a
     /// thread that cannot be stopped has not returned. What it is, and what happens next.
     HeldUp {
-        /// Where.
+        /// The address of the step.
         address: String,
-        /// Why.
+        /// The cause, and when it is tried again.
         why: String,
     },
     /// A step was undone.
     DidUndo {
-        /// Where.
+        /// The address of the step.
         address: String,
     },
     /// The run ended, or stands still.
     DidEnd {
-        /// How.
+        /// The way it ended.
         how: End,
     },
 }
 
-/// How a run ended, or why it stands still.
+/// The way a run ended, or the reason why it stands still.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End {
     /// All outputs are there.
     Done,
     /// It failed; starting it again tries what failed again.
     Failed,
-    /// It waits for somebody to say what became of a step.
+    /// It waits for an operator to report the outcome of a step.
     Waiting,
     /// It was cancelled and is gone.
     Cancelled,
     /// It failed and was undone.
     Undone,
-    /// Some of what it did could not be undone; it waits for somebody to say how it goes on.
+    /// Some of its steps could not be undone; it waits for an operator.
     NotUndone,
 }
 

@@ -20,7 +20,7 @@ impl ReportedOutcome {
         *self == ReportedOutcome::Redo
     }
 
-    /// What the step has come to, in a word.
+    /// The state of the step, in a word.
     pub(crate) fn fate(&self) -> &'static str {
         match self {
             ReportedOutcome::Done { event: None, .. } => "resolved",

@@ -11,7 +11,7 @@ use std::{
 const BYTES_MAX: u64 = 16 << 10;
 const LINES_MAX: usize = 80;
 
-/// What the last attempt at a step wrote last.
+/// The end of the log of a step's last attempt.
 pub(super) fn tail(run: &Pictured, address: &str) -> Option<String> {
     let path = run.directory.join("logs").join(format!("{}.log", onceflow_exec::home::safe(address)));
     let bytes =

@@ -19,7 +19,7 @@ const ATTEMPTS_MAX: usize = 2000;
 /// Failures that are shown.
 const FAILURES_MAX: usize = 20;
 
-/// What failed, with the end of what it wrote.
+/// Failures, each with the end of its log.
 pub(super) fn failures(run: &Pictured) -> String {
     let mut inside = String::new();
     for failed in run.failures.iter().take(FAILURES_MAX) {
@@ -105,7 +105,7 @@ pub(super) fn steps(run: &Pictured, scene: Option<&Scene>) -> String {
 /// The heads of what was measured.
 const MEASURED: &str = "<th class=\"n\">processor time</th><th class=\"n\">peak memory</th>";
 
-/// What was measured, in two cells. A peak above what was asked for is marked.
+/// Measured usage, in two cells. A peak above the memory that was asked for is marked.
 fn measured(used: Option<Used>, asked_bytes: u64) -> String {
     let cpu = used.map_or(String::new(), |used| words::duration(used.cpu_ms));
     let peak = used.and_then(|used| used.peak_bytes);

@@ -1,4 +1,4 @@
-//! What became of each box of a scene in a run: taken from what happened, and from how the run stands.
+//! The state of each box of a scene in a run: from its attempts, and from the status of the run.
 
 use super::scene::{Scene, box_id, is_step};
 use crate::{
@@ -10,7 +10,7 @@ use onceflow_engine::{RunStatus, task::Used};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
-/// How a box stands.
+/// The state of a box, with counts.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Stand {
     pub(crate) state: State,
@@ -20,12 +20,12 @@ pub(crate) struct Stand {
     pub(crate) running: usize,
     /// Those whose last attempt was interrupted.
     pub(crate) interrupted: usize,
-    /// How many there are to do, if that is known.
+    /// All instances, if their number is known.
     pub(crate) of: Option<usize>,
     /// Attempts beyond the first ones.
     pub(crate) retries: usize,
     pub(crate) spent_ms: u64,
-    /// What all attempts used of the machine, as far as that was measured.
+    /// The usage of all attempts, as far as it was measured.
     pub(crate) used: Option<Used>,
 }
 
@@ -44,7 +44,7 @@ pub(crate) enum State {
     /// It was not taken.
     Skipped,
     Failed,
-    /// Somebody must say what became of it.
+    /// An operator must report the outcome.
     Unknown,
     Undone,
 }
@@ -79,12 +79,12 @@ impl State {
 }
 
 impl Stand {
-    /// How many are settled.
+    /// Instances that took effect, run or reused.
     pub(crate) fn settled(&self) -> usize {
         self.done + self.reused
     }
 
-    /// How far it is, where it is done more than once: `3/10`.
+    /// Settled and all instances, where there are several: `3/10`.
     pub(crate) fn progress(&self) -> Option<(usize, usize)> {
         self.of.map(|of| (self.settled().min(of), of))
     }
@@ -164,13 +164,13 @@ pub(crate) fn colour(
     }
 }
 
-/// How many elements there are for a box inside these eaches: of all lists that were opened.
+/// Elements for a box inside these eaches: of all lists that were opened.
 fn elements(eaches: &[String], history: &History) -> Option<usize> {
     let innermost = eaches.last()?;
     history.elements(&box_id(innermost))
 }
 
-/// What happened, by the id of the box.
+/// Attempts by the id of the box.
 fn stands(history: &History) -> BTreeMap<String, Stand> {
     let mut stands: BTreeMap<String, Stand> = BTreeMap::new();
     // What stands last is how an address stands.

@@ -17,13 +17,13 @@ pub(super) struct Leaf {
     pub(super) task: Option<u32>,
     /// The addresses of the eaches around it, as the program has them, the innermost last.
     pub(super) eaches: Vec<String>,
-    /// Whether it may not be taken, because it is in a choice.
+    /// It may be left out, because it is in a choice.
     pub(super) in_choice: bool,
-    /// Whether a failure of it is an output.
+    /// Its failure is an output.
     pub(super) attempt: bool,
 }
 
-/// What feeds something.
+/// The source of an input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Feed {
     Leaf(usize),
@@ -41,7 +41,7 @@ struct Scope {
     in_choice: bool,
 }
 
-/// Who reads from whom.
+/// Readers and their sources.
 pub(super) struct Trace<'a> {
     program: &'a Program,
     scopes: Vec<Scope>,
@@ -49,7 +49,7 @@ pub(super) struct Trace<'a> {
     pub(super) leaves: Vec<Leaf>,
     /// The leaves of a node: several if it is fused.
     at: BTreeMap<(usize, NodeIndex), Vec<usize>>,
-    /// Where a leaf is.
+    /// The address of a leaf.
     of: Vec<(usize, NodeIndex)>,
     /// Leaves that people do not see: what they read is read by who reads them.
     clear: Vec<bool>,
@@ -76,7 +76,7 @@ impl<'a> Trace<'a> {
         trace
     }
 
-    /// Whether people see a leaf.
+    /// A leaf is shown to people.
     pub(super) fn is_seen(&self, leaf: usize) -> bool {
         !self.clear[leaf]
     }
@@ -140,7 +140,7 @@ impl<'a> Trace<'a> {
         self.of.push((scope, node));
     }
 
-    /// What feeds a leaf.
+    /// The sources of a leaf.
     pub(super) fn feeds(&self, leaf: usize) -> BTreeSet<Feed> {
         let mut walk = Walk { trace: self, found: BTreeSet::new(), seen: BTreeSet::new() };
         walk.leaf(leaf);
@@ -167,7 +167,7 @@ impl<'a> Trace<'a> {
         }
     }
 
-    /// Whether a scope is another, or inside it.
+    /// A scope is the other, or inside it.
     fn is_within(&self, mut scope: usize, around: usize) -> bool {
         loop {
             if scope == around {
@@ -180,7 +180,7 @@ impl<'a> Trace<'a> {
         }
     }
 
-    /// What feeds the outputs of the flow, by their names.
+    /// The sources of the flow's outputs, by name.
     pub(super) fn outputs(&self) -> Vec<(String, BTreeSet<Feed>)> {
         let outputs = self.program.blocks[ROOT as usize].outputs.iter().filter(|output| !output.hidden);
         let one = |output: &onceflow_core::model::BlockOutput| {
@@ -292,7 +292,7 @@ impl<'a> Walk<'_, 'a> {
         }
     }
 
-    /// What a body gives at a port; what an attempt says of a failure is from all it gives.
+    /// The sources of a body's output port; the failure port of an attempt has all of them.
     fn given(&mut self, scope: usize, port: u16) {
         let outputs = &self.trace.program.blocks[self.trace.scopes[scope].block as usize].outputs;
         match outputs.get(usize::from(port)).filter(|output| !output.hidden) {

@@ -2,13 +2,13 @@
 
 use crate::history::{Happened, History};
 
-/// What a cut takes.
+/// The width of a cut.
 const CUT: f64 = 26.0;
 
 /// Nothing shorter is cut.
 const IDLE_MS_MIN: u64 = 20_000;
 
-/// How many ticks there are, about.
+/// Ticks of an axis, about.
 const TICKS: u64 = 9;
 
 /// Steps between ticks, in milliseconds.
@@ -54,7 +54,7 @@ impl Axis {
         Axis { spans: spans.into_iter().map(place).collect(), zero }
     }
 
-    /// Where a time is.
+    /// The position of a time.
     pub(super) fn x(&self, ms: u64) -> f64 {
         let after = self.spans.iter().position(|(from, ..)| *from > ms).unwrap_or(self.spans.len());
         let Some((from, to, begins, ends)) = self.spans[..after].last() else { return 0.0 };
@@ -76,13 +76,13 @@ impl Axis {
         ticks
     }
 
-    /// Where time was cut, and how much.
+    /// Cuts: position and time left out.
     pub(super) fn cuts(&self) -> Vec<(f64, u64)> {
         self.spans.windows(2).map(|pair| ((pair[0].3 + pair[1].2) / 2.0, pair[1].0 - pair[0].1)).collect()
     }
 }
 
-/// How long at least one was at work, of intervals by their beginnings.
+/// The time in which at least one interval was open; intervals are ordered by their beginnings.
 fn active(busy: &[(u64, u64)]) -> u64 {
     let (mut sum, mut until) = (0, 0);
     for (from, to) in busy {

@@ -52,7 +52,7 @@ impl<'a> Lanes<'a> {
         self.bars.push(Bar { from, to, lane, how: happened.how, many: 1, first: happened });
     }
 
-    /// How many lanes there are.
+    /// The number of lanes.
     pub(super) fn many(&self) -> usize {
         self.ends.len()
     }

@@ -62,7 +62,7 @@ pub(crate) fn give(printer: &Printer, to: Option<&Path>, text: String) -> Result
     Ok(())
 }
 
-/// Whether what is written is what the name of its file says.
+/// The file's name must say the format that is written.
 ///
 /// # Errors
 /// If it would be another kind of file.
@@ -76,7 +76,7 @@ pub(crate) fn must_be_called(what: &str, file: Option<&Path>, ends: &[&str]) -> 
     }
 }
 
-/// Whether a word means a flow file: it is one, or is called like one.
+/// The word is a flow file, or is named like one.
 fn is_flow(word: &str) -> bool {
     let path = Path::new(word);
     path.is_file() || path.extension().is_some_and(|end| end == "yaml" || end == "yml" || end == "json")

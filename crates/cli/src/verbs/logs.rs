@@ -72,15 +72,15 @@ struct Silence<'a> {
     key: &'a str,
     step: Option<&'a str>,
     attempt: Option<u32>,
-    /// What happened, as far as that is known here.
+    /// Events of the run.
     seen: Vec<EventKind>,
     known: steps::Known,
-    /// Whether others may know more.
+    /// Any worker may work on the run.
     by_any: bool,
 }
 
 impl Silence<'_> {
-    /// Why that is, unless what was asked for is not there at all.
+    /// The reason why there is no log, unless there is no such step or attempt.
     fn why(&self) -> Result<String, Fault> {
         let is_it = |address: &&str| self.step.is_none_or(|step| steps::is_within(address, step));
         let (mut last, mut reused) = (BTreeMap::new(), false);
@@ -115,9 +115,9 @@ impl Silence<'_> {
 struct Shown<'a> {
     args: &'a args::Logs,
     printer: &'a Printer,
-    /// How much of each file was shown.
+    /// Bytes of each file that were shown.
     read: BTreeMap<PathBuf, u64>,
-    /// Which attempt of a step on another machine was shown.
+    /// By step on another machine: the attempt that was shown.
     elsewhere: BTreeMap<String, u32>,
 }
 

@@ -64,9 +64,9 @@ pub(crate) async fn run(args: &args::Why, location: StoreLocation, printer: &Pri
 
 /// What the store says of the step, whatever the event log tells.
 struct Stands {
-    /// What it waits for that only somebody outside can say.
+    /// Its pending step, if an operator must report an outcome or send an event.
     waits: Option<PendingStep>,
-    /// What others wait for.
+    /// Pending steps of the run beside it.
     others: Vec<PendingStep>,
     /// It is still to be undone.
     is_to_undo: bool,
@@ -76,7 +76,7 @@ struct Stands {
     unfinished: Option<EachProgress>,
     /// Nobody is at work on the run.
     is_alone: bool,
-    /// Something inside it failed.
+    /// A step inside it failed.
     has_failed: bool,
 }
 
@@ -101,13 +101,13 @@ impl Stands {
         })
     }
 
-    /// Somebody must say what became of it.
+    /// An operator must report the outcome.
     fn is_undecided(&self) -> bool {
         self.waits.is_some()
     }
 }
 
-/// What a plan decided.
+/// The decision of a plan.
 struct Decided {
     plan: u32,
     /// The step the decision is about: itself, or what it is inside of.
@@ -124,7 +124,7 @@ struct Answer {
     plans: Vec<Decided>,
     tries: Vec<Try>,
     is_undone: bool,
-    /// What is told of what is inside it, if something is.
+    /// The steps inside it, if events were seen of any.
     inside: Option<Inside>,
     stands: Stands,
     status: RunStatus,
@@ -151,7 +151,7 @@ impl Answer {
         Answer { step: step.to_owned(), plans, tries, is_undone, inside, stands, status: run.status, failed }
     }
 
-    /// What became of it, in a word.
+    /// Its fate, in a word.
     fn fate(&self) -> &'static str {
         match self.undo() {
             Some(Undo::Done) => "undone",
@@ -160,7 +160,7 @@ impl Answer {
         }
     }
 
-    /// What its last try came to, whether or not it was undone.
+    /// The outcome of its last try, whether or not it was undone.
     fn came_to(&self) -> &'static str {
         let is_done = self.status == RunStatus::Done;
         let last = self.tries.last();
@@ -210,7 +210,7 @@ impl Answer {
         }
     }
 
-    /// Whether the run ends, or has ended, without its outputs: what nobody has said by then, nobody will say.
+    /// The run ends, or has ended, without its outputs: an outcome that is not reported by then never will be.
     fn has_stopped(&self) -> bool {
         use RunStatus::{Cancelled, Cancelling, Removing, Undoing, Undone};
         matches!(self.status, Cancelling | Undoing | Removing | Undone | Cancelled)
@@ -224,7 +224,7 @@ impl Answer {
         }
     }
 
-    /// What became of it, for people.
+    /// Its fate, for people.
     fn headline(&self) -> String {
         let came_to = match self.came_to() {
             "resolved" => "resolved by hand, as done",
@@ -258,14 +258,14 @@ impl Answer {
         }
     }
 
-    /// Whether it was tried under a plan, as far as that is told.
+    /// The log has a try under this plan.
     fn has_run(&self, plan: &Decided) -> bool {
         let is_tried = |one: &Try| one.plan == plan.plan && one.end != End::Waits;
         let is_last = self.plans.first().is_some_and(|first| first.plan == plan.plan);
         self.tries.iter().any(is_tried) || is_last && !matches!(self.came_to(), "not started" | "waiting")
     }
 
-    /// What keeps it from running, if something does.
+    /// The reason why it does not run, if there is one.
     fn held_up(&self) -> Option<String> {
         let failed = |then: &str| match self.failed.is_empty() {
             true => format!("the run failed first{then}"),
@@ -372,7 +372,7 @@ impl Answer {
     }
 }
 
-/// What became of undoing it.
+/// The outcome of its compensation.
 enum Undo<'a> {
     Done,
     ToCome,
@@ -440,7 +440,7 @@ fn code(version: &str) -> String {
     format!("`{}`", crate::picture::style::short(version, 25))
 }
 
-/// What a plan decided about a step, or about the nearest one around it.
+/// The decision of a plan for a step, or for the nearest one around it.
 fn decided(plan: &Reasons, step: &str) -> Option<Decided> {
     let around =
         |address: &str| steps::is(address, step) || steps::is_within(&format!("/{step}"), &words::step(address));

@@ -17,7 +17,7 @@ use std::{collections::BTreeMap, io::Write, time::Duration};
 /// Bars that are shown at a time; those of steps at rest make room.
 const BARS_MAX: usize = 12;
 
-/// What is named in the line about what is running.
+/// Running steps named in the last line.
 const NAMED_MAX: usize = 4;
 
 /// Elements that must be done before it is said how long the rest may take.
@@ -30,7 +30,7 @@ pub(super) struct Bars {
     running: ProgressBar,
     /// When this was begun to be looked at.
     since_ms: u64,
-    /// How wide the terminal was when rows were last laid out.
+    /// The width of the terminal when rows were last laid out.
     columns: u16,
     echo: Echo,
 }
@@ -122,7 +122,7 @@ impl Bars {
         });
     }
 
-    /// How far everything is in the end.
+    /// Shows the final counts of all steps.
     fn show_all(&mut self, progress: &Progress) {
         for (name, group) in &progress.groups {
             if let Some(bar) = self.bars.get(name) {
@@ -157,7 +157,7 @@ impl Bars {
         }
     }
 
-    /// What the bars showed last stays, once, above whatever is said next.
+    /// Leaves the last state of the bars, once, above the next output.
     pub(super) fn end(&mut self) {
         self.running.finish_and_clear();
         let bars = std::mem::take(&mut self.bars);
@@ -170,12 +170,12 @@ impl Bars {
     }
 }
 
-/// How wide the terminal is.
+/// The width of the terminal.
 fn columns() -> u16 {
     rustix::termios::tcgetwinsize(std::io::stderr()).map_or(80, |size| size.ws_col).max(1)
 }
 
-/// How many are done of how many: of an each, elements; else steps that were heard of.
+/// Done and all: elements of an each, else steps that events were seen of.
 fn far(group: &Group) -> (usize, usize) {
     group.elements_done().unwrap_or_else(|| {
         let done = group.before + group.settled();
@@ -196,7 +196,7 @@ fn notes(group: &Group, since_ms: u64) -> Vec<String> {
     notes
 }
 
-/// How long the rest of an each may take, at the pace it had since it was looked at.
+/// The estimated time for the rest of an each, at the pace since this process looked.
 fn left(group: &Group, since_ms: u64) -> Option<String> {
     let (done, of) = group.elements_done().filter(|(done, of)| done < of)?;
     let per_element = group.per_element.filter(|per| *per > 0)?;
@@ -206,7 +206,7 @@ fn left(group: &Group, since_ms: u64) -> Option<String> {
         .then(|| format!("about {} left", words::duration(ms * (of - done) as u64 / now_done as u64)))
 }
 
-/// How many a second, or a minute, once that says something.
+/// Elements a second or a minute, once enough are done.
 fn rate(group: &Group) -> Option<String> {
     let ms = group.last_ms?.saturating_sub(group.first_ms?);
     if group.settled() < 2 || ms < 1000 {

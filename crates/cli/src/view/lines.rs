@@ -16,7 +16,7 @@ const FAILURES_MAX: usize = 50;
 /// Time between two lines about how far it is.
 const PAUSE_MS: u64 = 2000;
 
-/// How much was said already.
+/// Counts printed lines and failures.
 #[derive(Default)]
 pub(super) struct Lines {
     said: usize,

@@ -22,17 +22,17 @@ use std::collections::{BTreeMap, BTreeSet};
 /// An each that has begun and has not ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EachProgress {
-    /// Where it is.
+    /// Its address.
     pub address: String,
-    /// How many elements it goes over.
+    /// Elements of its list.
     pub elements: u32,
-    /// How many of them have not ended.
+    /// Elements that have not ended.
     pub left: u32,
     /// The tasks of an element, with `*` for its number; `None` if which ones run is only known when they do.
     pub tasks: Option<Vec<String>>,
 }
 
-/// How far a run is.
+/// The progress of a run.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RunProgress {
     /// The tasks that are ready, at work or put aside.
@@ -78,7 +78,7 @@ impl Handle {
 }
 
 impl Shared {
-    /// Where the tasks are that are ready, at work or put aside.
+    /// The addresses of tasks that are ready, at work or parked.
     async fn under_way(&self, run: &Run, live: &Live) -> Result<BTreeSet<String>, Error> {
         let program = &run.plan.program;
         let mut found = BTreeSet::new();
@@ -141,7 +141,7 @@ fn tasks(program: &Program, block: u32, place: &InstancePath) -> Option<Vec<Stri
     Some(found)
 }
 
-/// Where the instance of a frame is, if it is in no each and no loop.
+/// The place of a frame's instance, unless it is in an each or a loop.
 fn place(frames: &BTreeMap<FrameId, Frame>, program: &Program, id: FrameId) -> Option<InstancePath> {
     if id == FrameId::ROOT {
         return Some(InstancePath::root());

@@ -21,10 +21,10 @@ pub const PLANS_MAX: u32 = 8;
 /// Bytes of addresses and words kept of one plan: far below what a row may have.
 const BYTES_MAX: usize = 128 << 10;
 
-/// Why the outermost steps of a plan run, or do not.
+/// The reasons why outermost steps of a plan run, or do not.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Reasons {
-    /// Which plan of the run: 0 is the first.
+    /// The plan of the run: 0 is the first.
     pub generation: u32,
     /// When it was made, on the store's clock.
     pub decided: Timestamp,

@@ -18,16 +18,16 @@ use onceflow_core::{
     },
 };
 
-/// Where something comes from.
+/// The source of an input or output.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Origin {
     /// An input of the run.
     Input(String),
     /// An output of a step.
     Step {
-        /// Where the step is.
+        /// The address of the step.
         address: String,
-        /// Which output.
+        /// The output port.
         port: String,
     },
     /// Of what an each goes over, the element that the step is done for.
@@ -41,51 +41,51 @@ pub enum Origin {
 /// An outermost step of a run, or one that an each does for every element.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StepRecord {
-    /// Where it is.
+    /// Its address.
     pub address: String,
     /// The task, or `each`, `loop`, `choice`, `call`.
     pub kind: String,
     /// Equal for equal code: a version, or the digest of what is inside.
     pub code: String,
-    /// What it takes, and from where.
+    /// Its inputs, each with its source.
     pub inputs: Vec<(String, Origin)>,
-    /// What it gives; with the value, where that is known.
+    /// Its outputs, each with its value where that is known.
     pub outputs: Vec<(Port, Option<Outcome>)>,
-    /// What an each does for every element.
+    /// The steps that an each does for every element.
     pub inside: Option<EachBody>,
 }
 
-/// What an each does for every element. Eaches of a flow that go through their elements together are one here.
+/// The body of an each, which runs for every element. Eaches that go through their elements together are one here.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EachBody {
     /// The steps, with `*` for the number of the element. What is inside of those is not listed.
     pub steps: Vec<StepRecord>,
-    /// Where an element of each output of the each comes from.
+    /// The source of an element, for each output of the each.
     pub outputs: Vec<Origin>,
 }
 
-/// What a run was made of.
+/// The code, inputs and outputs of a run, step by step.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Record {
-    /// What it is called.
+    /// Its key.
     pub key: String,
-    /// Which run it is.
+    /// Its id.
     pub id: RunId,
-    /// What its flow is called.
+    /// The name of its flow.
     pub flow: String,
     /// Digest of all the flow means.
     pub code: Digest,
-    /// How it stands.
+    /// Its status.
     pub status: RunStatus,
     /// Its inputs, by name.
     pub inputs: Vec<(String, Digest)>,
     /// Its outermost steps; none if its program is not kept any more.
     pub steps: Vec<StepRecord>,
-    /// What it gives, from where, and the value where that is known; of any type, if the program is not kept any more.
+    /// Its outputs, each with its source and, where it is known, its value; of any type, if the program is not kept any more.
     pub outputs: Vec<(Port, Origin, Option<Outcome>)>,
 }
 
-/// Something of which only the digest is known.
+/// A value of which only the digest is known.
 fn of_digest(digest: Digest) -> Outcome {
     if digest == Digest::NONE {
         return Outcome::None;
@@ -94,7 +94,7 @@ fn of_digest(digest: Digest) -> Outcome {
 }
 
 impl Engine {
-    /// What a run was made of, as far as that is kept.
+    /// The record of a run, as far as it is kept.
     ///
     /// # Errors
     /// [`Error::NoRun`] if there is none of this key.
@@ -104,7 +104,7 @@ impl Engine {
 }
 
 impl Handle {
-    /// What the run was made of, as far as that is kept.
+    /// The record of the run, as far as it is kept.
     ///
     /// # Errors
     /// [`Error::NoRun`] if its history has ended.
@@ -226,7 +226,7 @@ impl Scope<'_> {
         }
     }
 
-    /// What an input of a node is called.
+    /// The name of an input of a node.
     fn name(&self, node: &Node, port: usize) -> String {
         let of_block = |block: u32| self.program.blocks[block as usize].inputs.get(port).map(|input| &input.port);
         let named = match &node.op {
@@ -238,7 +238,7 @@ impl Scope<'_> {
         named.map_or_else(|| port.to_string(), |port| port.name.clone())
     }
 
-    /// What an outermost each does for every element.
+    /// The body of an outermost each.
     fn inside(&self, node: &Node) -> Option<EachBody> {
         let (NodeOp::Each { body, .. }, None) = (&node.op, self.around) else { return None };
         let block = &self.program.blocks[*body as usize];
@@ -248,7 +248,7 @@ impl Scope<'_> {
         Some(EachBody { steps: steps.collect(), outputs: outputs.collect() })
     }
 
-    /// Where something of the block comes from: through relays, and into what was fused.
+    /// The source of a value of the block: relays are followed, and fused tasks are looked into.
     fn origin(&self, from: Source) -> Origin {
         match (from, self.around) {
             (Source::Input(port), None) => Origin::Input(self.block.inputs[usize::from(port)].port.name.clone()),

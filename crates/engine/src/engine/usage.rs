@@ -1,4 +1,4 @@
-//! What takes the room: every value of the store, by the run that holds it, what it is for, and until when.
+//! Disk usage: every value of the store, by the run that holds it, its purpose and its deadline.
 
 use super::Engine;
 use crate::{
@@ -19,7 +19,7 @@ use onceflow_core::{
 use onceflow_store::values::census::{Census, Root, Weight};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// What values are held for.
+/// The purpose that values are held for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum UsageKind {
     /// A step waits for it.
@@ -28,11 +28,11 @@ pub enum UsageKind {
     Output,
     /// The run keeps it, so that later plans reuse it.
     Kept,
-    /// How to undo a step.
+    /// Inputs of compensations.
     Undo,
     /// The program.
     Program,
-    /// What can be asked of a run that has ended.
+    /// The sealed record of a run that has ended.
     Record,
     /// Elements of a list that is being made.
     Elements,
@@ -62,17 +62,17 @@ impl UsageKind {
 /// A part of what a run holds.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UsagePart {
-    /// What for.
+    /// Its purpose.
     pub used: UsageKind,
     /// The step or output, where it is one.
     pub of: Option<String>,
-    /// How much; what several parts have in common counts for the first of them.
+    /// Its size; values that several parts share count for the first of them.
     pub weight: Weight,
     /// When the last of it goes by itself, if that is settled.
     pub until: Option<Timestamp>,
 }
 
-/// What a run holds.
+/// The values and rows that a run holds.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RunUsage {
     /// The run.
@@ -83,7 +83,7 @@ pub struct RunUsage {
     pub parts: Vec<UsagePart>,
 }
 
-/// What takes the room.
+/// The disk usage of a store.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Usage {
     /// By run, the largest first.
@@ -96,7 +96,7 @@ pub struct Usage {
     pub total: Weight,
 }
 
-/// What a root belongs to.
+/// The run and step that a root belongs to.
 struct Belongs {
     run: RunId,
     used: UsageKind,
@@ -106,7 +106,7 @@ struct Belongs {
 }
 
 impl Engine {
-    /// What takes the room, in all. Reads everything there is about values, and no contents.
+    /// The disk usage of the whole store. Reads all rows of values, and no contents.
     ///
     /// # Errors
     /// If the store does not answer, or is damaged.
@@ -214,7 +214,7 @@ fn belongs(root: &Root) -> Option<Belongs> {
     })
 }
 
-/// Which output of a run that has ended it is.
+/// The output of a finished run that an edge holds.
 fn output_name(finished: &Finished, belongs: &Belongs) -> Option<String> {
     let (name, _) = finished.outputs.get(usize::from(belongs.port?))?;
     Some(name.clone())

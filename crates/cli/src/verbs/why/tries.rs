@@ -7,17 +7,17 @@ use crate::{
 };
 use onceflow_engine::{EventKind, Summary};
 
-/// Something that happened, and under which plan.
+/// An event, and the plan it happened under.
 pub(super) struct Seen {
     pub(super) t: u64,
     pub(super) plan: u32,
     pub(super) address: Option<String>,
     pub(super) what: Option<EventKind>,
-    /// If somebody said it, rather than whoever did it.
+    /// The reported outcome, if the event is that.
     pub(super) said: Option<ReportedOutcome>,
 }
 
-/// All that is told of a run.
+/// All events of a run.
 pub(super) fn events(location: &StoreLocation, run: &Summary) -> Vec<Seen> {
     let (mut plan, mut seen) = (0, Vec::new());
     for line in event_log::Reader::open(&location.run(run.id)).more() {
@@ -33,17 +33,17 @@ pub(super) fn events(location: &StoreLocation, run: &Summary) -> Vec<Seen> {
     seen
 }
 
-/// How a try ended.
+/// The end of a try.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum End {
     Done,
     Reused,
     Failed(Vec<String>),
     Unknown,
-    /// For something from outside.
+    /// It waits for an event.
     Waits,
     Lost,
-    /// Nobody said: it is running, or whoever ran it is gone.
+    /// Not logged: it is running, or its worker is gone.
     Unsaid,
 }
 
@@ -56,9 +56,9 @@ pub(super) struct Try {
     pub(super) from: u64,
     pub(super) until: Option<u64>,
     pub(super) end: End,
-    /// Why there was another one.
+    /// The reason for this try, if it is not the first.
     pub(super) because: Option<String>,
-    /// What somebody said became of it.
+    /// The outcome that was reported for it.
     pub(super) said: Option<ReportedOutcome>,
 }
 
@@ -113,9 +113,9 @@ pub(super) fn tries(step: &str, events: &[Seen]) -> Vec<Try> {
     found
 }
 
-/// That something inside a step was heard of.
+/// Steps inside a step, of which events were seen.
 pub(super) struct Inside {
-    /// Whether it is an each, under its last plan.
+    /// It is an each, under its last plan.
     pub(super) is_each: bool,
 }
 
@@ -128,7 +128,7 @@ impl Inside {
     }
 }
 
-/// Whether it was undone.
+/// The step was undone.
 pub(super) fn is_undone(step: &str, events: &[Seen]) -> bool {
     events.iter().any(|event| is_of(event, step) && matches!(event.what, Some(EventKind::DidUndo { .. })))
 }
@@ -137,7 +137,7 @@ fn is_of(event: &Seen, step: &str) -> bool {
     event.address.as_deref().is_some_and(|address| !words::is_helper(address) && steps::is(address, step))
 }
 
-/// Why a step was tried again under the same plan.
+/// The reason why a step was tried again under the same plan.
 fn again(last: &Try, plan: u32, attempt: u32) -> Option<String> {
     if last.plan != plan {
         return None;
