@@ -12,7 +12,7 @@ use onceflow_core::{
     model::{Library, check},
     protocol::ids::RunId,
 };
-use onceflow_engine::{Error, Handle, Report, Resolution, Start};
+use onceflow_engine::{Error, Handle, Resolution, RunStatus, Start};
 use std::{collections::BTreeMap, sync::Arc};
 
 /// One thing to ask for.
@@ -426,19 +426,20 @@ fn is_of_the_store(error: &Error) -> bool {
 
 async fn look(engine: onceflow_engine::Engine, key: &str) -> Result<Came, Error> {
     let handle = engine.find(key).await?;
-    Ok(match handle.wait().await? {
-        Report::Running => Came::Running,
-        Report::Done(outputs) => {
+    let summary = handle.wait().await?;
+    Ok(match summary.status {
+        RunStatus::Done => {
             let mut values = Vec::new();
-            for (name, _) in outputs {
+            for (name, _) in summary.outputs {
                 values.push((name.clone(), value(&handle, &name).await?));
             }
             Came::Done(values)
         }
-        Report::Failed(_) => Came::Failed,
-        Report::Waiting(steps) => Came::Waiting(steps),
-        Report::Undone { .. } => Came::Undone,
-        Report::Cancelled { .. } => Came::Cancelled,
+        RunStatus::Failed => Came::Failed,
+        RunStatus::Waiting => Came::Waiting(summary.undecided),
+        RunStatus::Undone | RunStatus::NotUndone => Came::Undone,
+        RunStatus::Cancelled => Came::Cancelled,
+        _ => Came::Running,
     })
 }
 

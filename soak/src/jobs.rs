@@ -6,7 +6,7 @@ use crate::{
     flows,
     tasks::{content, digest, paid},
 };
-use onceflow::{Engine, Error, Flow, Port, Report, Resolution, Run, Timestamp, Value, port::Ports};
+use onceflow::{Engine, Error, Flow, Port, Resolution, Run, RunStatus, Summary, Timestamp, Value, port::Ports};
 use onceflow_engine as engine;
 use onceflow_store::testing::random::Random;
 use std::{
@@ -196,7 +196,7 @@ impl Job {
 
     async fn saga(&self, place: &Place) -> Result<End, Error> {
         match self.find(place, &flows::saga()).await?.wait().await? {
-            Report::Undone { failures, not_undone } => {
+            Summary { status: RunStatus::Undone | RunStatus::NotUndone, failures, not_undone, .. } => {
                 assert!(not_undone.is_empty(), "{}: not undone: {not_undone:?}", self.key());
                 assert_eq!(failures.len(), 1, "{}: {failures:?}", self.key());
                 Ok(End::Undone)
@@ -210,7 +210,7 @@ impl Job {
         crate::pause(20 + self.n * 10).await;
         cancel(&run).await?;
         match run.wait().await? {
-            Report::Cancelled { not_undone } => {
+            Summary { status: RunStatus::Cancelled, not_undone, .. } => {
                 assert!(not_undone.is_empty(), "{}: not undone: {not_undone:?}", self.key());
                 Ok(End::Cancelled)
             }
@@ -239,18 +239,20 @@ impl Job {
         let run = self.find(place, &flows::payment()).await?;
         loop {
             match run.wait().await? {
-                Report::Done(_) => {
+                Summary { status: RunStatus::Done, .. } => {
                     assert_eq!(run.result().await?, paid(self.n + 1) + 1, "{} gave another result", self.key());
                     return Ok(End::Done);
                 }
-                Report::Waiting(steps) => self.decide(place, &run, &steps).await?,
-                Report::Failed(failures) => {
+                Summary { status: RunStatus::Waiting, undecided: steps, .. } => {
+                    self.decide(place, &run, &steps).await?;
+                }
+                Summary { status: RunStatus::Failed, failures, .. } => {
                     let is_ours = failures.iter().all(|failed| format!("{failed:?}").contains("nobody paid"));
                     assert!(is_ours, "{} failed: {failures:?}", self.key());
                     // A failed run waits to be tried again, for ever; this one is not.
                     cancel(&run).await?;
                 }
-                Report::Cancelled { .. } => return Ok(End::Decided),
+                Summary { status: RunStatus::Cancelled, .. } => return Ok(End::Decided),
                 other => panic!("{} should be done, but: {other}", self.key()),
             }
         }

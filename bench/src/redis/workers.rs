@@ -6,7 +6,7 @@ use super::{
 };
 use crate::kernel::flows::{self, Count};
 use anyhow::ensure;
-use onceflow_engine::{Engine, Handle, Options, Report, Start};
+use onceflow_engine::{Engine, Handle, Options, Start, RunStatus};
 use onceflow_store::{Records, Store, blobs::Objects, values::Values, world::RealWorld};
 use std::{sync::Arc, time::Duration};
 
@@ -75,7 +75,7 @@ impl Workers {
 pub(super) async fn end(handles: Vec<Handle>) -> anyhow::Result<()> {
     for handle in handles {
         let report = handle.wait().await?;
-        ensure!(matches!(report, Report::Done(_)), "a run did not end well: {report}");
+        ensure(report.status != RunStatus::Done, "a run did not end well: {report}");
     }
     Ok(())
 }

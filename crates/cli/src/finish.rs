@@ -18,7 +18,7 @@ use onceflow_core::{
     payload::Outcome,
     protocol::rows::Failed,
 };
-use onceflow_engine::{Handle, Report, is_damage, task::Data};
+use onceflow_engine::{Handle, RunStatus, Summary, is_damage, task::Data};
 use onceflow_exec::value::PortValue;
 use onceflow_spec::ResultsMode;
 use serde_json::{Map, Value as Json, json};
@@ -36,11 +36,12 @@ impl Ending<'_> {
     ///
     /// # Errors
     /// If results cannot be read or written.
-    pub(crate) async fn tell(&self, report: Report, to: Option<To<'_>>) -> Result<Exit, Fault> {
-        let exit = exit(&report);
-        let mut data = self.facts(&report);
-        match report {
-            Report::Done(outputs) => {
+    pub(crate) async fn tell(&self, summary: Summary, to: Option<To<'_>>) -> Result<Exit, Fault> {
+        let exit = exit(&summary);
+        let mut data = self.facts(summary.status);
+        let Summary { outputs, failures, failed, not_undone, .. } = summary;
+        match summary.status {
+            RunStatus::Done => {
                 let shown = match to {
                     Some(to) => self.write(&outputs, to).await?,
                     None => self.shown(&outputs).await?,
@@ -48,11 +49,10 @@ impl Ending<'_> {
                 self.done(&mut data, shown);
                 return Ok(exit);
             }
-            Report::Failed(failures) => {
-                let all = self.handle.summary().await?.failed;
-                self.list(&failures, all);
+            RunStatus::Failed => {
+                self.list(&failures, failed);
                 data["failures"] = failed_json(&failures);
-                data["failed"] = json!(all.max(failures.len()));
+                data["failed"] = json!(failed);
                 let first = failures.first().map_or(String::new(), |failed| words::step(&failed.address));
                 self.next(&format!(
                     "onceflow logs {} {}; then the same command goes on where it stopped",
@@ -60,21 +60,21 @@ impl Ending<'_> {
                     shell_word(&first)
                 ));
             }
-            Report::Waiting(_) => self.waiting(&mut data).await?,
-            Report::Undone { failures, not_undone } => {
-                self.list(&failures, failures.len());
+            RunStatus::Waiting => self.waiting(&mut data).await?,
+            RunStatus::Undone | RunStatus::NotUndone if failed > 0 => {
+                self.list(&failures, failed);
                 self.undone(&not_undone);
                 data["failures"] = failed_json(&failures);
                 data["not_undone"] = failed_json(&not_undone);
                 self.next(&self.after_undoing(&not_undone, "the same command runs it again from the beginning").await?);
             }
-            Report::Cancelled { not_undone } => {
+            RunStatus::Undone | RunStatus::Cancelled | RunStatus::NotUndone => {
                 self.undone(&not_undone);
                 data["not_undone"] = failed_json(&not_undone);
                 self.printer.say(if not_undone.is_empty() { "cancelled; nothing of it is left" } else { "cancelled" });
                 self.next(&self.after_undoing(&not_undone, "`onceflow run` of the same flow begins anew").await?);
             }
-            Report::Running => self.next(&format!("onceflow watch {}", self.key())),
+            _ => self.next(&format!("onceflow watch {}", self.key())),
         }
         if self.printer.json {
             self.printer.data(&data);
@@ -123,11 +123,11 @@ impl Ending<'_> {
         })
     }
 
-    fn facts(&self, report: &Report) -> Json {
+    fn facts(&self, status: RunStatus) -> Json {
         json!({
             "key": self.handle.key(),
             "id": self.handle.id().to_string(),
-            "status": status(report),
+            "status": status,
             "ran": self.progress.total(|group| group.done),
             "reused": self.progress.total(|group| group.reused),
         })
@@ -306,28 +306,17 @@ pub(crate) fn data_json(data: Data) -> Json {
     }
 }
 
-/// How the process ends if the run came to this.
-pub(crate) fn exit(report: &Report) -> Exit {
-    match report {
-        Report::Done(_) => Exit::Done,
+/// The exit code of a process whose run came to this.
+pub(crate) fn exit(summary: &Summary) -> Exit {
+    match summary.status {
+        RunStatus::Done => Exit::Done,
         // The same command heals what can be computed again; what is left then cannot.
-        Report::Failed(failures) if failures.iter().any(is_damage) => Exit::Damaged,
-        Report::Failed(_) => Exit::No,
-        Report::Waiting(_) | Report::Running => Exit::Waiting,
-        Report::Undone { not_undone, .. } if not_undone.is_empty() => Exit::No,
-        Report::Cancelled { not_undone } if not_undone.is_empty() => Exit::Cancelled,
-        Report::Undone { .. } | Report::Cancelled { .. } => Exit::Unclean,
-    }
-}
-
-fn status(report: &Report) -> &'static str {
-    match report {
-        Report::Running => "running",
-        Report::Done(_) => "done",
-        Report::Failed(_) => "failed",
-        Report::Waiting(_) => "waiting",
-        Report::Undone { .. } => "undone",
-        Report::Cancelled { .. } => "cancelled",
+        RunStatus::Failed if summary.failures.iter().any(is_damage) => Exit::Damaged,
+        RunStatus::Failed => Exit::No,
+        RunStatus::Undone if summary.not_undone.is_empty() => Exit::No,
+        RunStatus::Cancelled if summary.not_undone.is_empty() => Exit::Cancelled,
+        RunStatus::Undone | RunStatus::Cancelled | RunStatus::NotUndone => Exit::Unclean,
+        _ => Exit::Waiting,
     }
 }
 

@@ -5,7 +5,7 @@ use crate::{
     codes, event_log::Reader, exit::Exit, fault::Fault, location::StoreLocation, printer::Printer, signals::Signals,
     verbs::workers::missing, view::View, words,
 };
-use onceflow_engine::{Engine, Handle, Report};
+use onceflow_engine::{Engine, Handle, Summary};
 use std::{
     collections::BTreeSet,
     time::{Duration, Instant},
@@ -34,7 +34,7 @@ pub(crate) async fn pause() {
 /// How following a run ended.
 pub(crate) enum Followed {
     /// The run rests.
-    Rests(Handle, Box<Report>, Box<View>),
+    Rests(Handle, Box<Summary>, Box<View>),
     /// The run does not rest, and no process attends it.
     Alone,
     /// A signal asked this process to stop.
@@ -125,7 +125,7 @@ impl<'a> Follower<'a> {
     ///
     /// # Errors
     /// If the store in a directory does not answer, or is damaged.
-    pub(crate) async fn until_rest(&mut self, view: &mut View) -> Result<Option<Report>, Fault> {
+    pub(crate) async fn until_rest(&mut self, view: &mut View) -> Result<Option<Summary>, Fault> {
         loop {
             match self.look(view).await {
                 Ok(Looked::GoesOn) => {}
@@ -145,8 +145,8 @@ impl<'a> Follower<'a> {
         // First the process, then the run: a process that leaves has left the run at rest, or alone.
         let is_alone = !self.is_shared && self.engine.attendant(self.handle.key()).await?.is_none();
         self.show(view);
-        let report = self.handle.report().await?;
-        if report.is_at_rest() {
+        let report = self.handle.summary().await?;
+        if report.status.is_at_rest() {
             self.show(view);
             if self.is_shared {
                 let (elsewhere, _) = self.done_elsewhere().await?;
@@ -194,7 +194,7 @@ impl<'a> Follower<'a> {
 }
 
 enum Looked {
-    Rests(Box<Report>),
+    Rests(Box<Summary>),
     Alone,
     GoesOn,
 }

@@ -4,7 +4,7 @@ use crate::{
     event_log,
     picture::scene::{box_id, is_step},
 };
-use onceflow_engine::{End, EventKind, task::Used};
+use onceflow_engine::{EventKind, RunStatus, task::Used};
 use std::{
     collections::{BTreeMap, BTreeSet},
     ops::Bound::{Included, Unbounded},
@@ -195,7 +195,7 @@ impl History {
             }
             EventKind::DidUndo { address } => self.push(address, 0, ms, How::Undone),
             // What ran then did take effect, and whoever ran it was killed before that was told. When it ended, nobody knows.
-            EventKind::DidEnd { how: End::Done } => {
+            EventKind::DidEnd { how: RunStatus::Done } => {
                 for at in std::mem::take(&mut self.running).into_values() {
                     (self.all[at].how, self.all[at].to_ms) = (How::Done, self.all[at].from_ms);
                 }
@@ -345,7 +345,7 @@ mod tests {
             (1, run("/a", 1)),
             (2, run("/b", 1)),
             (50, commit("/b")),
-            (51, EventKind::DidEnd { how: End::Done }),
+            (51, EventKind::DidEnd { how: RunStatus::Done }),
         ]);
         assert_eq!(told(known.now()), ["/a 1-1 done", "/b 2-50 done"]);
     }

@@ -2,7 +2,7 @@
 //! that the store does not have any more.
 
 use crate::{event_log, executors, fault::Fault, location::StoreLocation, runs};
-use onceflow_engine::{Engine, Report, Summary};
+use onceflow_engine::{Engine, Summary};
 use onceflow_exec::home::LEFT;
 use onceflow_store::{
     blocking::blocking,
@@ -139,9 +139,8 @@ pub(crate) async fn forget(engine: &Engine, known: &Summary) -> Result<(), Fault
     if !known.status.has_ended() {
         handle.cancel().await?;
         engine.start_work();
-        if let Report::Cancelled { not_undone } | Report::Undone { not_undone, .. } = handle.wait().await?
-            && !not_undone.is_empty()
-        {
+        let not_undone = handle.wait().await?.not_undone;
+        if !not_undone.is_empty() {
             return Err(onceflow_engine::Error::NotUndone { key: known.key.clone(), steps: not_undone }.into());
         }
     }

@@ -85,11 +85,11 @@ fn summary(run: &Pictured) -> String {
     facts.extend(command.map(|command| ("command", format!("<code>{}</code>", escape(command)))));
     facts.push(("next", escape(&run.next)));
     let rows: String = facts.iter().map(|(name, value)| format!("<dt>{name}</dt><dd>{value}</dd>\n")).collect();
-    let class = run.status.replace(' ', "-");
+    let class = run.status.to_string().replace(' ', "-");
     format!(
         "<header>\n<h1>{} <span class=\"badge {class}\">{}</span></h1>\n<dl>\n{rows}</dl>\n</header>\n",
         escape(&it.key),
-        escape(&run.status)
+        escape(&run.status.to_string())
     )
 }
 

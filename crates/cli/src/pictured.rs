@@ -15,21 +15,20 @@ use crate::{
     },
     run_meta, runs,
     session::Session,
-    verbs::explain::is_being_undone,
 };
 use onceflow_core::{
     plan::{Fate, Reason},
     protocol::rows::Failed,
 };
-use onceflow_engine::{Report, RunStatus, StepLog, Summary};
+use onceflow_engine::{RunStatus, StepLog, Summary};
 use serde_json::{Map, Value};
 use std::{collections::BTreeMap, path::PathBuf};
 
 /// A run.
 pub(crate) struct Pictured {
     pub(crate) run: Summary,
-    pub(crate) status: String,
-    /// It has work to do, and no process attends it.
+    pub(crate) status: RunStatus,
+    /// It has work to do, and no worker that the store knows of serves it.
     is_left: bool,
     /// Its flow, if what that looks like is kept.
     drawn: Option<Scene>,
@@ -59,24 +58,18 @@ impl Pictured {
         let engine = session.idle().await?;
         let run = session.run(&engine, word).await?;
         let handle = engine.find(&run.key).await?;
-        let attendance = runs::Attendance::of(&session, &engine).await?;
-        let (is_attended, waits) = (attendance.is_attended(&run).await?, attendance.waits(&run).await?);
-        let report = handle.report().await?;
+        let run = handle.summary().await?;
+        let waits = runs::pending(&engine, &run).await?;
         let mut outputs = Map::new();
-        if let Report::Done(all) = &report {
-            for (name, outcome) in all {
-                outputs.insert(name.clone(), data_json(handle.peek(outcome).await?));
-            }
+        for (name, outcome) in &run.outputs {
+            outputs.insert(name.clone(), data_json(handle.peek(outcome).await?));
         }
-        let failures = match report {
-            Report::Failed(failures) | Report::Undone { failures, .. } => failures,
-            _ => vec![],
-        };
+        let failures = if run.status.is_at_rest() { run.failures.clone() } else { vec![] };
         let reasons = handle.reasons().await?;
         let decided = reasons.into_iter().rfind(|plan| plan.generation == run.generation);
         let decided = decided.map(|plan| plan.lines).unwrap_or_default();
         let (program, logs) = (handle.program().await?, handle.logs().await?);
-        let standing = handle.progress().await?.filter(|_| !is_being_undone(run.status));
+        let standing = handle.progress().await?.filter(|_| !run.status.is_being_undone());
         let is_done = run.status == RunStatus::Done;
         let drawn = program.map(|program| Scene::of(&program, &run.key));
         let drawn = drawn.or_else(|| run_meta::drawn(&session.location, run.id));
@@ -85,15 +78,15 @@ impl Pictured {
         let directory = session.location.run(run.id);
         session.close().await?;
         let mut history = History::read(&directory);
-        let is_left = !run.status.is_at_rest() && !is_attended;
+        let is_left = run.status.is_interrupted();
         if run.status.is_at_rest() || is_left {
             history.rests(|address| match &standing {
                 Some(standing) => standing.under_way.contains(address),
                 None => !is_done,
             });
         }
-        let status = runs::status(&run, is_attended);
-        let next = runs::next(&run, is_attended, &waits, run_meta::again(asked.as_ref()).as_deref());
+        let status = run.status;
+        let next = runs::next(&run, &waits, run_meta::again(asked.as_ref()).as_deref());
         Ok(Pictured {
             run,
             status,

@@ -3,7 +3,7 @@
 
 use crate::{event_log::Counts, words};
 use onceflow_core::protocol::rows::Failed;
-use onceflow_engine::{EachProgress, End, EventKind, Outline, RunProgress};
+use onceflow_engine::{EachProgress, EventKind, Outline, RunProgress, RunStatus};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -91,7 +91,7 @@ pub(crate) struct Progress {
     at: BTreeMap<String, usize>,
     pub(crate) failures: Vec<Failed>,
     #[serde(skip)]
-    pub(crate) end: Option<End>,
+    pub(crate) end: Option<RunStatus>,
     pub(crate) started_ms: Option<u64>,
     pub(crate) last_ms: Option<u64>,
     /// Time in which no worker was at the run, since it was started.
@@ -332,7 +332,7 @@ impl Progress {
             }
             EventKind::DidEnd { how } => {
                 for (_, group) in &mut self.groups {
-                    group.ends(*how == End::Done);
+                    group.ends(*how == RunStatus::Done);
                 }
                 self.end = Some(*how);
                 None
@@ -378,7 +378,7 @@ mod tests {
         progress.saw(1, &EventKind::WillRun { address: "/a".into(), attempt: 1 });
         progress.saw(2, &EventKind::DidOpen { address: "/b".into(), elements: 3 });
         progress.saw(3, &EventKind::DidCommit { address: "/b[1]".into() });
-        progress.saw(4, &EventKind::DidEnd { how: End::Done });
+        progress.saw(4, &EventKind::DidEnd { how: RunStatus::Done });
         assert_eq!((progress.groups[0].1.done, progress.groups[1].1.done, progress.running()), (1, 3, vec![]));
     }
 

@@ -19,7 +19,7 @@ use crate::{
     words,
     worker_setup::WorkerSetup,
 };
-use onceflow_engine::{Handle, Report};
+use onceflow_engine::{Handle, RunStatus, Summary};
 use onceflow_spec::ResultsMode;
 use std::path::PathBuf;
 
@@ -114,7 +114,7 @@ impl Resume<'_> {
         exit
     }
 
-    async fn tell(&self, handle: &Handle, report: Report, progress: &Progress) -> Result<Exit, Fault> {
+    async fn tell(&self, handle: &Handle, report: Summary, progress: &Progress) -> Result<Exit, Fault> {
         let location = &self.session.location;
         let meta = run_meta::read(location, handle.id());
         let was = meta.as_ref().and_then(|meta| meta["out"].as_str()).map(PathBuf::from);
@@ -122,7 +122,7 @@ impl Resume<'_> {
         let progress = &self.tried(&report, progress);
         let ending = Ending { printer: self.printer, handle, progress };
         let signature = match report {
-            Report::Done(_) => handle.signature().await?,
+            Summary { status: RunStatus::Done, .. } => handle.signature().await?,
             _ => None,
         };
         let Some(signature) = signature else { return ending.tell(report, None).await };
@@ -133,9 +133,11 @@ impl Resume<'_> {
     }
 
     /// What failed before and was not to be tried again is no news: it is named, and not told again.
-    fn tried(&self, report: &Report, progress: &Progress) -> Progress {
+    fn tried(&self, report: &Summary, progress: &Progress) -> Progress {
         let mut progress = progress.clone();
-        let (Some(only), Report::Failed(failures)) = (&self.only, report) else { return progress };
+        let (Some(only), Summary { status: RunStatus::Failed, failures, .. }) = (&self.only, report) else {
+            return progress;
+        };
         let others: Vec<_> =
             failures.iter().filter(|failed| !only.iter().any(|address| **address == *failed.address)).collect();
         if !others.is_empty() {

@@ -17,7 +17,7 @@ use crate::{
     words,
     worker_setup::WorkerSetup,
 };
-use onceflow_engine::{Attendant, Engine, Event, Handle, Report};
+use onceflow_engine::{Attendant, Engine, Event, Handle, RunStatus, Summary};
 use tokio::{sync::mpsc::UnboundedReceiver, task::JoinHandle};
 
 /// A worker for one run. It takes no step before [`RunWorker::until_rest`].
@@ -43,7 +43,7 @@ impl Drop for Task {
 /// A run after its worker: how it rests, or how the worker was stopped before. The worker attends the run until the engine
 /// is closed, so that nobody removes the run while its results are written.
 pub(crate) struct Worked {
-    pub(crate) rests: Result<Report, Exit>,
+    pub(crate) rests: Result<Summary, Exit>,
     pub(crate) view: View,
     pub(crate) engine: Engine,
 }
@@ -116,7 +116,7 @@ impl RunWorker {
         handle: &Handle,
         view: View,
         signals: &mut Signals,
-        goes_on: impl AsyncFn(&Report, usize) -> Result<bool, Fault>,
+        goes_on: impl AsyncFn(&Summary, usize) -> Result<bool, Fault>,
     ) -> Result<Worked, Fault> {
         let RunWorker { engine, key, is_shared, location, printer, events, _outages } = self;
         let directory = location.run(handle.id());
@@ -194,8 +194,9 @@ impl RunWorker {
                 return Err(fault);
             }
         };
-        if let Ok(report @ (Report::Cancelled { .. } | Report::Done(_))) = &rests
-            && finish::exit(report) != Exit::Unclean
+        if let Ok(summary) = &rests
+            && matches!(summary.status, RunStatus::Cancelled | RunStatus::Done)
+            && finish::exit(summary) != Exit::Unclean
         {
             executors::home(&location).clear(handle.id());
         }

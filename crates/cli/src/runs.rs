@@ -6,11 +6,10 @@ use crate::{
     fault::Fault,
     pending::{self, PendingStep},
     printer::name,
-    session::{Session, is_for_any},
     verbs::ls::shell_word,
     words,
 };
-use onceflow_engine::{Engine, Error, Handle, RunStatus, Summary, WorkerInfo};
+use onceflow_engine::{Engine, Error, Handle, RunStatus, Summary};
 
 /// Runs asked for at a time.
 const PAGE: usize = 500;
@@ -49,52 +48,17 @@ pub(crate) async fn of_key(engine: &Engine, key: &str) -> Result<Option<Summary>
     }
 }
 
-/// The workers of a store, read once for all of its runs.
-pub(crate) struct Attendance<'a> {
-    session: &'a Session,
-    engine: &'a Engine,
-    workers: Vec<WorkerInfo>,
-}
-
-impl<'a> Attendance<'a> {
-    /// Reads the registrations.
-    ///
-    /// # Errors
-    /// If the store does not answer.
-    pub(crate) async fn of(session: &'a Session, engine: &'a Engine) -> Result<Self, Fault> {
-        Ok(Attendance { session, engine, workers: engine.workers().await? })
+/// The steps of a run that wait for an operator or an event.
+///
+/// # Errors
+/// If the store does not answer.
+pub(crate) async fn pending(engine: &Engine, run: &Summary) -> Result<Vec<PendingStep>, Fault> {
+    if run.status.has_ended() {
+        return Ok(vec![]);
     }
-
-    /// A worker is at work on a run: one that is limited to it, or, if any may take its steps, one that is alive.
-    ///
-    /// # Errors
-    /// If the store does not answer.
-    pub(crate) async fn is_attended(&self, run: &Summary) -> Result<bool, Fault> {
-        if self.workers.iter().any(|worker| worker.about.run.as_deref() == Some(&run.key)) {
-            return Ok(true);
-        }
-        let is_any_there = self.workers.iter().any(|worker| worker.is_alive && worker.about.run.is_none());
-        if !is_any_there || run.status.is_at_rest() {
-            return Ok(false);
-        }
-        match found(self.engine, &run.key).await? {
-            Some(handle) => is_for_any(&self.session.location, &handle).await,
-            None => Ok(false),
-        }
-    }
-
-    /// What a run waits for that only somebody outside can say.
-    ///
-    /// # Errors
-    /// If the store does not answer.
-    pub(crate) async fn waits(&self, run: &Summary) -> Result<Vec<PendingStep>, Fault> {
-        if run.status.has_ended() {
-            return Ok(vec![]);
-        }
-        match found(self.engine, &run.key).await? {
-            Some(handle) => pending::all(self.engine, &handle).await,
-            None => Ok(vec![]),
-        }
+    match found(engine, &run.key).await? {
+        Some(handle) => pending::all(engine, &handle).await,
+        None => Ok(vec![]),
     }
 }
 
@@ -107,18 +71,8 @@ async fn found(engine: &Engine, key: &str) -> Result<Option<Handle>, Fault> {
     }
 }
 
-/// How a run stands, in a word. One that is to be worked on and that nobody attends is interrupted.
-pub(crate) fn status(run: &Summary, is_attended: bool) -> String {
-    match run.status {
-        RunStatus::Undone | RunStatus::Cancelled if !run.not_undone.is_empty() => String::from("not cleaned up"),
-        RunStatus::NotUndone => String::from("not cleaned up"),
-        status if status.is_at_rest() || is_attended => status.to_string(),
-        _ => String::from("interrupted"),
-    }
-}
-
 /// What can be done with a run.
-pub(crate) fn next(run: &Summary, is_attended: bool, waits: &[PendingStep], again: Option<&str>) -> String {
+pub(crate) fn next(run: &Summary, waits: &[PendingStep], again: Option<&str>) -> String {
     let key = shell_word(&run.key);
     let again =
         again.map_or_else(|| String::from("the `onceflow run` it was started with"), |again| format!("`{again}`"));
@@ -132,18 +86,18 @@ pub(crate) fn next(run: &Summary, is_attended: bool, waits: &[PendingStep], agai
             crate::fault::undo_hint(&key, &shell_word(&crate::words::step(first)))
         }
         RunStatus::Cancelled | RunStatus::Undone => format!("{again} begins anew"),
-        RunStatus::Undoing | RunStatus::Cancelling if !is_attended => {
+        RunStatus::UndoInterrupted => {
             format!("onceflow cancel {key} goes on undoing it; nothing else of it runs any more")
         }
         RunStatus::Failed => format!("onceflow logs {key}; then {again} goes on where it stopped"),
         RunStatus::Waiting => pending::next(&run.key, waits).unwrap_or_else(|| format!("onceflow show {key}")),
-        _ if is_attended => format!("onceflow watch {key}"),
-        status => match (pending::resolve(&run.key, waits), status) {
-            // Whoever goes on stops there.
-            (Some(resolve), _) => resolve,
-            (None, RunStatus::Failing) => format!("{again} goes on, until it has failed"),
-            (None, _) => format!("{again} goes on where it stopped"),
+        RunStatus::Interrupted => match pending::resolve(&run.key, waits) {
+            // The run stops there, whoever continues it.
+            Some(resolve) => resolve,
+            None if run.failed > 0 => format!("{again} goes on, until it has failed"),
+            None => format!("{again} goes on where it stopped"),
         },
+        _ => format!("onceflow watch {key}"),
     }
 }
 

@@ -3,7 +3,7 @@
 use onceflow_core::protocol::rows::Failed;
 use onceflow_store::{blobs, records, values};
 
-/// Why a call of the engine failed. A run that failed is not one: see [`Report`](crate::Report).
+/// Why a call of the engine failed. A run that failed is not one: see [`RunStatus`](crate::RunStatus).
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The flow does not check.

@@ -4,7 +4,7 @@
 //! What is told is true, but may be told by two workers: one whose reply was lost and who finds the step gone cannot know
 //! that another committed it.
 
-use crate::task::Used;
+use crate::{RunStatus, task::Used};
 use onceflow_core::protocol::rows::Failed;
 use onceflow_store::{Position, Records};
 use std::sync::{
@@ -102,26 +102,9 @@ pub enum EventKind {
     },
     /// The run ended, or stands still.
     DidEnd {
-        /// The way it ended.
-        how: End,
+        /// How.
+        how: RunStatus,
     },
-}
-
-/// The way a run ended, or the reason why it stands still.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum End {
-    /// All outputs are there.
-    Done,
-    /// It failed; starting it again tries what failed again.
-    Failed,
-    /// It waits for an operator to report the outcome of a step.
-    Waiting,
-    /// It was cancelled and is gone.
-    Cancelled,
-    /// It failed and was undone.
-    Undone,
-    /// Some of its steps could not be undone; it waits for an operator.
-    NotUndone,
 }
 
 impl std::fmt::Display for Event {
@@ -155,19 +138,6 @@ impl std::fmt::Display for EventKind {
             EventKind::DidUndo { address } => write!(f, "did undo {address}"),
             EventKind::DidEnd { how } => write!(f, "did end: {how}"),
         }
-    }
-}
-
-impl std::fmt::Display for End {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(match self {
-            End::Done => "done",
-            End::Failed => "failed",
-            End::Waiting => "waiting",
-            End::Cancelled => "cancelled",
-            End::Undone => "failed and undone",
-            End::NotUndone => "not undone",
-        })
     }
 }
 

@@ -1,12 +1,9 @@
 //! A run, from outside: its outputs as soon as they exist, its end, and a way to stop it.
 
-mod report;
-
 use crate::{
-    Error, data,
+    Error, RunStatus, Summary, data,
     engine::{HistoryEnd, Request},
-    perform::failures,
-    shared::{Run, Shared},
+    shared::Shared,
     task::Data,
 };
 use futures_util::future::{BoxFuture, Either, select};
@@ -17,12 +14,10 @@ use onceflow_core::{
         draft::Draft,
         ids::RunId,
         keys,
-        rows::{self, Failed, Head, Header, Phase, Why},
+        rows::{Failed, Header, Phase, Why},
         run,
     },
 };
-pub use report::Report;
-use report::report;
 use std::{
     path::{Path, PathBuf},
     sync::Arc,
@@ -60,81 +55,29 @@ impl Handle {
         self.id
     }
 
-    /// What the run has come to by now. What it says will outlive a crash.
-    ///
-    /// # Errors
-    /// [`Error::NoRun`] if its history has ended, [`Error::Superseded`] if the run is for something else by now.
-    pub fn report(&self) -> BoxFuture<'_, Result<Report, Error>> {
-        Box::pin(async move {
-            let report = self.look().await?;
-            crate::seams::before_report(&*self.shared.records).await?;
-            Ok(report)
-        })
-    }
-
-    /// As [`Handle::report`], but what it says may not outlive a crash.
-    pub(crate) async fn look(&self) -> Result<Report, Error> {
-        let Some(row) = self.shared.row(keys::heads().key(&self.key)).await? else {
-            return Err(self.shared.no_run(&self.key).await);
-        };
-        match rows::read::<Head>(&row).ok_or_else(|| Error::damaged(format!("the row of run `{}`", self.key)))? {
-            Head::Finished(finished) => {
-                self.is_for(&finished.header)?;
-                Ok(report(*finished))
-            }
-            Head::Active(id) => match self.shared.read_run(id).await? {
-                Some(run) => {
-                    self.is_for(&run.header)?;
-                    self.look_at(&run).await
-                }
-                None => Ok(Report::Running),
-            },
-        }
-    }
-
     /// An answer belongs to who asked: a run that was planned anew for something else does not answer this handle.
-    fn is_for(&self, header: &Header) -> Result<(), Error> {
+    pub(crate) fn is_for(&self, header: &Header) -> Result<(), Error> {
         match &self.request {
             Some(request) if !request.is_of(header) => Err(Error::Superseded { key: self.key.clone() }),
             _ => Ok(()),
         }
     }
 
-    async fn look_at(&self, run: &Run) -> Result<Report, Error> {
-        match run.state().phase {
-            Phase::Failed { .. } => Ok(Report::Failed(failures(&self.shared.parked_first(run).await?))),
-            Phase::Waiting => {
-                let parked = self.shared.parked_first(run).await?;
-                let unknown = parked.iter().filter_map(|(_, _, parked)| match &parked.why {
-                    Why::Unknown { address, .. } => Some(address.to_string()),
-                    Why::Failed(_) | Why::NotStarted => None,
-                });
-                Ok(Report::Waiting(unknown.collect()))
-            }
-            Phase::NotUndone { cancelled } => {
-                let (failures, not_undone) = self.shared.noted(run).await?;
-                Ok(match cancelled {
-                    true => Report::Cancelled { not_undone },
-                    false => Report::Undone { failures, not_undone },
-                })
-            }
-            _ => Ok(Report::Running),
-        }
-    }
-
-    /// Waits until the run is done, or stands still.
+    /// Waits until the run is at rest ([`RunStatus::is_at_rest`]).
     ///
     /// # Errors
-    /// As [`Handle::report`].
-    pub fn wait(&self) -> BoxFuture<'_, Result<Report, Error>> {
+    /// As [`Handle::summary`]; [`Error::Closed`] if the engine is closed before that.
+    pub fn wait(&self) -> BoxFuture<'_, Result<Summary, Error>> {
         Box::pin(async move {
             loop {
                 let progress = self.shared.progress(self.id).notified();
                 let mut progress = std::pin::pin!(progress);
                 progress.as_mut().enable();
-                let report = self.report().await?;
-                if report.is_at_rest() {
-                    return Ok(report);
+                if self.is_at_rest().await? {
+                    let summary = self.summary().await?;
+                    if summary.status.is_at_rest() {
+                        return Ok(summary);
+                    }
                 }
                 self.poke().await?;
                 self.until_something_happens(progress).await?;
@@ -235,21 +178,30 @@ impl Handle {
                     self.shared.records.durable(self.shared.records.position()).await?;
                     return self.load(&outcome, directory, links).await;
                 }
-                match self.report().await? {
-                    Report::Running => {}
-                    Report::Done(outputs) => {
-                        let found = outputs.into_iter().find(|(output, _)| output == name);
-                        let Some((_, outcome)) = found else {
-                            return Err(Error::NoOutput { key: self.key.clone(), output: name.to_owned() });
-                        };
+                if self.is_at_rest().await? {
+                    let summary = self.summary().await?;
+                    if let Some(outcome) = self.output_at_rest(name, summary)? {
                         return self.load(&outcome, directory, links).await;
                     }
-                    Report::Failed(failures) | Report::Undone { failures, .. } => return Err(Error::Failed(failures)),
-                    at_rest => return Err(Error::Refused { key: self.key.clone(), why: at_rest.to_string() }),
                 }
                 self.until_something_happens(progress).await?;
             }
         })
+    }
+
+    /// The output of a run that is at rest; `None` if the run went on meanwhile.
+    fn output_at_rest(&self, name: &str, summary: Summary) -> Result<Option<Outcome>, Error> {
+        match summary.status {
+            RunStatus::Done => match summary.outputs.into_iter().find(|(output, _)| output == name) {
+                Some((_, outcome)) => Ok(Some(outcome)),
+                None => Err(Error::NoOutput { key: self.key.clone(), output: name.to_owned() }),
+            },
+            RunStatus::Failed | RunStatus::Undone | RunStatus::NotUndone if !summary.failures.is_empty() => {
+                Err(Error::Failed(summary.failures))
+            }
+            status if status.is_at_rest() => Err(Error::Refused { key: self.key.clone(), why: summary.to_string() }),
+            _ => Ok(None),
+        }
     }
 
     /// An output of a run that is at work.
@@ -337,7 +289,7 @@ pub enum Resolution {
 }
 
 impl Handle {
-    /// Says what became of a step whose outcome is not known; see [`Report::Waiting`]. Durable when it returns.
+    /// Says what became of a step whose outcome is not known; see [`RunStatus::Waiting`]. Durable when it returns.
     ///
     /// Of a run that could not be undone, says what becomes of the undo of a step: it was done by hand ([`Resolution::Done`],
     /// without outputs), is tried again with all others ([`Resolution::Redo`]), or is given up ([`Resolution::Fail`]).

@@ -29,6 +29,7 @@ mod perform;
 mod resources;
 mod seams;
 mod shared;
+mod status;
 pub mod task;
 mod tx;
 mod worker;
@@ -36,15 +37,16 @@ mod worker;
 pub use data::ALIVE;
 pub use engine::{
     Attendant, EachBody, EachProgress, Engine, ExportedRun, Fork, HISTORY_MS, ImportOptions, KEYLESS_HISTORY_MS, Move,
-    Origin, PLANS_MAX, Reasons, Record, RunProgress, RunUsage, Signature, Start, StartedStep, StepRecord,
+    Origin, Outline, PLANS_MAX, Reasons, Record, RunProgress, RunUsage, Signature, Start, StartedStep, StepRecord,
     UndecidedStep, Usage, UsageKind, UsagePart,
-    summary::{Outline, RunStatus, Summary},
+    summary::Summary,
     workers::{Backlog, MissingTask, WorkerInfo, WorkerStep},
 };
 pub use error::{DAMAGE, Error, SOURCE_CHANGED, is_damage};
-pub use events::{End, Event, EventKind};
-pub use handle::{Handle, Report, Resolution};
+pub use events::{Event, EventKind};
+pub use handle::{Handle, Resolution};
 pub use onceflow_store::values::census::Weight;
 pub use options::{About, Options};
 pub use perform::logs::StepLog;
 pub use resources::{Need, Resources};
+pub use status::RunStatus;

@@ -1,6 +1,6 @@
 //! Why starting a run, or asking for what it gave, did not work; told for people.
 
-use crate::{Report, value};
+use crate::{Summary, value};
 use onceflow_store::backend::embedded::OpenError;
 
 /// An error of a step, with what caused it as its [`source`](std::error::Error::source).
@@ -23,13 +23,9 @@ impl StepError {
 
 impl Error {
     /// A run that gave no result.
-    pub(crate) fn run(key: &str, report: Report) -> Self {
-        let failed = match &report {
-            Report::Failed(failures) | Report::Undone { failures, .. } => failures.first(),
-            _ => None,
-        };
-        let source = failed.and_then(|failed| StepError::chain(&failed.causes));
-        Error::Run { key: key.into(), report, source }
+    pub(crate) fn run(key: &str, summary: Summary) -> Self {
+        let source = summary.failures.first().and_then(|failed| StepError::chain(&failed.causes));
+        Error::Run { key: key.into(), summary: Box::new(summary), source }
     }
 }
 
@@ -47,14 +43,14 @@ pub enum Error {
     #[cfg(not(feature = "redis"))]
     #[error("stores on servers need the feature `redis` of the crate `onceflow`")]
     NoServers,
-    /// The run did not come to its end. The report says what failed: where, at which attempt, and the whole chain of
+    /// The run did not come to its end. The summary says what failed: where, at which attempt, and the whole chain of
     /// causes.
-    #[error("run `{key}` gave no result: {report}")]
+    #[error("run `{key}` gave no result: {summary}")]
     Run {
         /// The run.
         key: String,
-        /// What it has come to.
-        report: Report,
+        /// Its status, and what it came to.
+        summary: Box<Summary>,
         /// The errors of the step that failed first, the outermost first: the chain that its task returned.
         source: Option<StepError>,
     },

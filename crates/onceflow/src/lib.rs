@@ -61,7 +61,7 @@
 //! | flows as functions, flows as values, flows that call themselves | [`macro@flow`], [`Flow`], [`FlowRef`] |
 //! | errors that are final | [`fatal`], [`not_done`] |
 //! | starting, resuming, waiting, stopping | [`Engine`], [`Start`], [`Run`] |
-//! | what went wrong, what happened | [`Error`], [`Report`], [`Event`] |
+//! | what went wrong, what happened | [`Error`], [`Summary`], [`RunStatus`], [`Event`] |
 
 #![forbid(unsafe_code)]
 
@@ -85,7 +85,7 @@ pub use engine::{Engine, EngineBuilder, Events};
 pub use error::{Error, StepError};
 pub use flow::{Flow, FlowRef};
 pub use onceflow_core::{Timestamp, model, plan::Explanation, protocol::rows::Failed};
-pub use onceflow_engine::{End, Event, EventKind, Report, Resolution};
+pub use onceflow_engine::{Event, EventKind, Resolution, RunStatus, Summary};
 /// Makes a struct of ports one of the [`Ports`] that flows, and closures that describe parts of them, take and give: as many
 /// as it has fields, each called what it is called.
 ///

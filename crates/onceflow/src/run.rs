@@ -5,12 +5,13 @@ mod start;
 pub use start::Start;
 
 use crate::{
-    Engine, Error, Report, Resolution,
+    Engine, Error, Resolution, RunStatus, Summary,
     flow::Flow,
     port::{Output, Ports},
     task::Data,
     value::Value,
 };
+use onceflow_core::payload::Outcome;
 use onceflow_engine::Handle;
 use std::{marker::PhantomData, path::Path, sync::Arc};
 
@@ -92,7 +93,7 @@ impl<O: Ports> Run<O> {
     }
 
     async fn all(&self, directory: Option<&Path>) -> Result<O::Values, Error> {
-        let Report::Done(there) = self.done().await? else { unreachable!("a run that is done is done") };
+        let there = self.done().await?;
         let mut all = Vec::with_capacity(self.outputs.len());
         for name in self.outputs.iter() {
             if !there.iter().any(|(output, _)| output == name) {
@@ -105,10 +106,11 @@ impl<O: Ports> Run<O> {
     }
 
     /// Waits until the run is done; any other end is an error.
-    async fn done(&self) -> Result<Report, Error> {
-        match self.handle.wait().await? {
-            done @ Report::Done(_) => Ok(done),
-            report => Err(Error::run(self.key(), report)),
+    async fn done(&self) -> Result<Vec<(String, Outcome)>, Error> {
+        let summary = self.handle.wait().await?;
+        match summary.status {
+            RunStatus::Done => Ok(summary.outputs),
+            _ => Err(Error::run(self.key(), summary)),
         }
     }
 
@@ -123,11 +125,13 @@ impl<O: Ports> Run<O> {
             | onceflow_engine::Error::NoOutput { .. } => {}
             error => return Err(error.into()),
         }
-        // It says why in a sentence; the report says all of it.
-        match self.handle.report().await? {
-            Report::Done(_) => Err(Error::NotAsked { key: self.key().into(), output: output.into() }),
-            Report::Running => Err(error.into()),
-            report => Err(Error::run(self.key(), report)),
+        // It says why in a sentence; the summary says all of it.
+        let summary = self.handle.summary().await?;
+        match summary.status {
+            RunStatus::Done => Err(Error::NotAsked { key: self.key().into(), output: output.into() }),
+            status if status.is_at_rest() => Err(Error::run(self.key(), summary)),
+            // It went on meanwhile.
+            _ => Err(error.into()),
         }
     }
 
@@ -135,20 +139,20 @@ impl<O: Ports> Run<O> {
         decode(data).map_err(|source| Error::Output { key: self.key().into(), source })
     }
 
-    /// Waits until the run is done, or stands still, and says which. A run that failed is no error here.
+    /// Waits until the run is at rest ([`RunStatus::is_at_rest`]). A run that failed is no error here.
     ///
     /// # Errors
     /// If its history has ended, or the store does not answer.
-    pub async fn wait(&self) -> Result<Report, Error> {
+    pub async fn wait(&self) -> Result<Summary, Error> {
         Ok(self.handle.wait().await?)
     }
 
-    /// What the run has come to by now.
+    /// The run's status, and what it came to so far.
     ///
     /// # Errors
     /// If its history has ended, or the store does not answer.
-    pub async fn report(&self) -> Result<Report, Error> {
-        Ok(self.handle.report().await?)
+    pub async fn summary(&self) -> Result<Summary, Error> {
+        Ok(self.handle.summary().await?)
     }
 
     /// Stops the run: steps in flight may end, others are not started, and what was done is undone by the tasks that were
@@ -169,7 +173,7 @@ impl<O: Ports> Run<O> {
         Ok(self.handle.retry(None).await?)
     }
 
-    /// Gives up what could not be undone, of which the report of the run names the steps: the run ends, and its key can be
+    /// Gives up what could not be undone, of which the summary of the run names the steps: the run ends, and its key can be
     /// started again. How many steps that are.
     ///
     /// # Errors
@@ -178,7 +182,7 @@ impl<O: Ports> Run<O> {
         Ok(self.handle.abandon().await?)
     }
 
-    /// Says what became of a step that must not run twice and whose outcome is not known: [`Report::Waiting`] names them. Of
+    /// Says what became of a step that must not run twice and whose outcome is not known: [`Summary::undecided`] names them. Of
     /// a run that could not be undone, says what becomes of an undo: done by hand, tried again, or given up.
     ///
     /// # Errors

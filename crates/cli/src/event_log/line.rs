@@ -6,7 +6,7 @@ use super::{
 };
 use crate::words;
 use onceflow_core::protocol::rows::Failed;
-use onceflow_engine::{End, EventKind, task::Used};
+use onceflow_engine::{EventKind, RunStatus, task::Used};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use std::borrow::Cow;
@@ -150,10 +150,17 @@ fn what(raw: Raw<'_>) -> Option<EventKind> {
         "did-lose" => EventKind::DidLose { address: address()? },
         "held-up" => EventKind::HeldUp { address: address()?, why: raw.why? },
         "did-undo" => EventKind::DidUndo { address: address()? },
-        "did-end" => {
-            let ends = [End::Done, End::Failed, End::Waiting, End::Cancelled, End::Undone, End::NotUndone];
-            EventKind::DidEnd { how: ends.into_iter().find(|end| raw.how.as_deref() == Some(&*end.to_string()))? }
-        }
+        "did-end" => EventKind::DidEnd { how: ended(raw.how.as_deref()?)? },
         _ => return None,
     })
+}
+
+/// The status that a line names; earlier versions had other words for two of them.
+fn ended(word: &str) -> Option<RunStatus> {
+    use RunStatus::{Cancelled, Done, Failed, NotUndone, Undone, Waiting};
+    match word {
+        "failed and undone" => Some(Undone),
+        "not undone" => Some(NotUndone),
+        word => [Done, Failed, Waiting, Cancelled, Undone, NotUndone].into_iter().find(|end| end.to_string() == word),
+    }
 }

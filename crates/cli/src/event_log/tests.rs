@@ -3,7 +3,7 @@
 use super::*;
 use crate::progress::Progress;
 use onceflow_core::protocol::rows::Failed;
-use onceflow_engine::End;
+use onceflow_engine::RunStatus;
 
 fn run(address: &str) -> EventKind {
     EventKind::WillRun { address: address.into(), attempt: 1 }
@@ -26,7 +26,8 @@ fn failed(address: &str) -> EventKind {
 fn what_is_written_is_read_also_while_it_grows() {
     let directory = tempfile::tempdir().unwrap();
     let (mut writer, mut reader) = (Writer::open(directory.path()), Reader::open(directory.path()));
-    let all = [EventKind::DidStart { generation: 3 }, run("/a"), failed("/b"), EventKind::DidEnd { how: End::Undone }];
+    let all =
+        [EventKind::DidStart { generation: 3 }, run("/a"), failed("/b"), EventKind::DidEnd { how: RunStatus::Undone }];
     for what in &all {
         writer.write(7, [what]);
         let found: Vec<_> = reader.more().into_iter().filter_map(|line| line.what).collect();
@@ -66,7 +67,7 @@ fn a_trail_that_is_full_goes_on_counting() {
     let progress = super::progress(directory.path());
     assert_eq!(told(&progress), (4999, 5000, 1, 1), "of one it is not known how it ended");
     assert_eq!((progress.unlisted, steps(directory.path())), (4998, 4999));
-    Writer::open(directory.path()).write(7000, [&EventKind::DidEnd { how: End::Done }]);
+    Writer::open(directory.path()).write(7000, [&EventKind::DidEnd { how: RunStatus::Done }]);
     assert!(directory.path().join(sum::SUM).exists(), "what it comes to is remembered");
     assert_eq!(told(&super::progress(directory.path())), (5000, 5000, 0, 0));
 }

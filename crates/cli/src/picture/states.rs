@@ -142,7 +142,7 @@ pub(crate) fn colour(
         stand.state = match () {
             () if unknown.iter().any(|other| other == id) => State::Unknown,
             // A run that is not failing tries again what failed.
-            () if stand.failed > 0 && status == RunStatus::Running => at_work,
+            () if stand.failed > 0 && matches!(status, RunStatus::Running | RunStatus::Interrupted) => at_work,
             () if stand.failed > 0 => State::Failed,
             () if stand.running > 0 || is_left && stand.interrupted > 0 => at_work,
             () if stand.state == State::Undone => State::Undone,

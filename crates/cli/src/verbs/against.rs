@@ -12,7 +12,7 @@ use crate::{
     session::{Session, is_for_any},
     tasks, words,
 };
-use onceflow_engine::{Engine, Start, Summary};
+use onceflow_engine::{Engine, RunStatus, Start, Summary};
 use onceflow_spec::LoadedFlow;
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
@@ -21,7 +21,7 @@ use std::path::{Path, PathBuf};
 struct Verdict {
     run: Summary,
     /// How the run stands.
-    status: String,
+    status: RunStatus,
     file: PathBuf,
     same: bool,
     plan: Option<onceflow_core::plan::Explanation>,
@@ -38,11 +38,9 @@ pub(crate) async fn run(files: &[PathBuf], location: StoreLocation, printer: &Pr
         let session = Session::open(location).await?;
         let engine = session.idle().await?;
         let unfinished: Vec<_> = runs::all(&engine).await?.into_iter().filter(|run| !run.status.has_ended()).collect();
-        let attendance = runs::Attendance::of(&session, &engine).await?;
         for (file, flow) in &flows {
             for run in unfinished.iter().filter(|run| run.flow == flow.name) {
-                let status = runs::status(run, attendance.is_attended(run).await?);
-                found.push(Verdict { status, ..verdict(&engine, &session.location, file, flow, run).await? });
+                found.push(verdict(&engine, &session.location, file, flow, run).await?);
             }
         }
         engine.stop();
@@ -83,7 +81,7 @@ async fn verdict(
         start.inputs.extend(default.map(|data| (input.name.clone(), data)));
     }
     let moved = engine.explain_move(start).await;
-    let (status, run, file) = (run.status.to_string(), run.clone(), file.to_owned());
+    let (status, run, file) = (run.status, run.clone(), file.to_owned());
     Ok(match moved {
         Ok(None) => Verdict { run, status, file, same: true, plan: None, refused: None },
         Ok(Some(moved)) => {

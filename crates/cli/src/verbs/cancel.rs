@@ -9,7 +9,6 @@ use crate::{
     location::StoreLocation,
     printer::Printer,
     run_worker::{RunWorker, Worked},
-    runs,
     session::{Session, is_for_any},
     signals::Signals,
     verbs::ls::shell_word,
@@ -68,7 +67,7 @@ fn would(run: &Summary, undos: &[String], printer: &Printer) -> Exit {
     let cancels = !run.status.has_ended();
     match (printer.json, cancels) {
         (true, _) => printer.data(&json!({
-            "key": run.key, "id": run.id.to_string(), "status": run.status.to_string(), "cancel": cancels,
+            "key": run.key, "id": run.id.to_string(), "status": run.status, "cancel": cancels,
             "undo": undos, "live": run.live,
         })),
         (false, _) if run.status == RunStatus::NotUndone => {
@@ -147,7 +146,7 @@ async fn stop(run: &Summary, handle: &Handle) -> Result<(), Error> {
 
 /// Says how a run ended that cannot be cancelled any more.
 fn has_ended(run: &Summary, printer: &Printer) -> Exit {
-    let status = runs::status(run, true);
+    let status = run.status;
     if printer.json {
         printer.data(&json!({"key": run.key, "id": run.id.to_string(), "status": status, "ended_before": true}));
     }

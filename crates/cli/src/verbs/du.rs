@@ -4,7 +4,7 @@ use crate::{
     args, event_log, exit::Exit, fault::Fault, housekeeping, inventory, location::StoreLocation, printer::Printer,
     runs, session::Session, verbs::ls::shell_word, words,
 };
-use onceflow_engine::{RunUsage, Summary, Usage, UsageKind, UsagePart};
+use onceflow_engine::{RunStatus, RunUsage, Summary, Usage, UsageKind, UsagePart};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
@@ -21,11 +21,9 @@ pub(crate) async fn run(args: &args::Du, location: StoreLocation, printer: &Prin
         None => None,
     };
     let usage = engine.usage().await?;
-    let attendance = runs::Attendance::of(&session, &engine).await?;
     let mut known = BTreeMap::new();
     for run in all {
-        let status = runs::status(&run, attendance.is_attended(&run).await?);
-        known.insert(run.id, (run, status));
+        known.insert(run.id, run);
     }
     engine.stop();
     let of = |run: &RunUsage| RunDiskUsage {
@@ -59,18 +57,18 @@ pub(crate) async fn run(args: &args::Du, location: StoreLocation, printer: &Prin
 struct RunDiskUsage {
     usage: RunUsage,
     /// The run, and how it stands, if it is still there.
-    run: Option<(Summary, String)>,
+    run: Option<Summary>,
     /// Bytes of its directory.
     disk: u64,
 }
 
 impl RunDiskUsage {
     fn summary(&self) -> Option<&Summary> {
-        self.run.as_ref().map(|(run, _)| run)
+        self.run.as_ref()
     }
 
-    fn status(&self) -> Option<&str> {
-        self.run.as_ref().map(|(_, status)| status.as_str())
+    fn status(&self) -> Option<RunStatus> {
+        self.run.as_ref().map(|run| run.status)
     }
 }
 
@@ -156,7 +154,7 @@ fn table(usage: &Usage, runs: &[RunDiskUsage]) -> String {
     let mut text = format!("{:>10}  {:>10}  {:<14}  RUN\n", "BYTES", "DIRECTORY", "STATUS");
     for known in runs {
         let RunDiskUsage { usage, disk, .. } = known;
-        let status = known.status().unwrap_or("-");
+        let status = known.status().map_or_else(|| String::from("-"), |status| status.to_string());
         let large = usage.parts.iter().take(PARTS_MAX).filter(|part| part.weight.bytes > 0);
         let large: Vec<_> =
             large.map(|part| format!("{} {}", words::bytes(part.weight.bytes), part.used.name())).collect();

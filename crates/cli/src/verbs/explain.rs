@@ -19,7 +19,7 @@ use onceflow_core::{
     model::{InstancePath as Address, program::Source},
     plan::{Explanation, Fate, Reason, explain::all_done},
 };
-use onceflow_engine::{Engine, Error, EventKind, Report, RunStatus, Start, Summary};
+use onceflow_engine::{Engine, Error, EventKind, RunStatus, Start, Summary};
 use serde_json::json;
 use std::collections::BTreeMap;
 
@@ -171,7 +171,7 @@ impl Found {
         if is_new {
             return Ok(Found { explanation: anew(asked)?, ..found });
         }
-        if let (Ok(handle), Some(run)) = (&handle, known.filter(|run| is_being_undone(run.status))) {
+        if let (Ok(handle), Some(run)) = (&handle, known.filter(|run| run.status.is_being_undone())) {
             if found.refused.is_none() && engine.is_same(start).await? == Some(false) {
                 found.refused = Some(Fault::from(Error::Busy { key: key.to_owned() }));
             }
@@ -193,11 +193,6 @@ impl Found {
     }
 }
 
-/// Whether nothing of the run will run any more: what it did is undone, or what is left of it is removed.
-pub(crate) fn is_being_undone(status: RunStatus) -> bool {
-    matches!(status, RunStatus::Cancelling | RunStatus::Undoing | RunStatus::Removing)
-}
-
 /// What a run would go on with, if it is for the very same: eaches with elements that are left, and steps that somebody must
 /// resolve; and what it waits for.
 pub(super) async fn going_on(engine: &Engine, start: &Start) -> Result<(Known, Vec<PendingStep>), Fault> {
@@ -210,7 +205,7 @@ pub(super) async fn going_on(engine: &Engine, start: &Start) -> Result<(Known, V
     let mut unknown: std::collections::BTreeSet<_> =
         pending::unknown(&waits).iter().map(|address| words::step(address)).collect();
     // What failed and must not start twice may have taken effect: whoever tries it again is asked.
-    if let Report::Failed(failures) = handle.report().await? {
+    if let Summary { status: RunStatus::Failed, failures, .. } = handle.summary().await? {
         unknown.extend(failures.iter().filter(|failed| failed.started).map(|failed| words::step(&failed.address)));
     }
     Ok((Known { eaches, unknown }, waits))

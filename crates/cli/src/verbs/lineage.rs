@@ -385,6 +385,7 @@ mod tests {
             ended: None,
             keep_ms: None,
             history_ms: 0,
+            outputs: vec![],
             failures: vec![],
             failed: 0,
             not_undone: vec![],

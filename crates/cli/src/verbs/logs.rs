@@ -33,7 +33,7 @@ pub(crate) async fn run(args: &args::Logs, location: StoreLocation, printer: &Pr
         // First whether somebody writes, then what was written.
         let attended = match by_any {
             false => engine.attendant(&run.key).await?.is_some(),
-            true => args.follow && !handle.report().await?.is_at_rest(),
+            true => args.follow && !handle.summary().await?.status.is_at_rest(),
         };
         shown.more(&directory)?;
         shown.show_from_elsewhere(&directory, handle.logs().await?);

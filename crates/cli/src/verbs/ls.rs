@@ -11,7 +11,7 @@ use crate::{
     session::Session,
     words,
 };
-use onceflow_engine::Summary;
+use onceflow_engine::{RunStatus, Summary};
 use serde_json::{Value, json};
 
 /// Lists runs.
@@ -22,11 +22,10 @@ pub(crate) async fn run(_: &args::Ls, location: StoreLocation, printer: &Printer
     let session = Session::open(location).await?;
     let engine = session.idle().await?;
     let all = runs::all(&engine).await?;
-    let attendance = runs::Attendance::of(&session, &engine).await?;
     let mut rows = Vec::with_capacity(all.len());
     for run in &all {
-        let waits = attendance.waits(run).await?;
-        rows.push(Row::of(run, &session.location, attendance.is_attended(run).await?, &waits));
+        let waits = runs::pending(&engine, run).await?;
+        rows.push(Row::of(run, &session.location, &waits));
     }
     engine.stop();
     session.close().await?;
@@ -56,7 +55,7 @@ struct Row {
     key: String,
     id: String,
     flow: String,
-    status: String,
+    status: RunStatus,
     steps: usize,
     started_ms: u64,
     ended_ms: Option<u64>,
@@ -64,17 +63,17 @@ struct Row {
 }
 
 impl Row {
-    fn of(run: &Summary, location: &StoreLocation, attended: bool, waits: &[PendingStep]) -> Self {
+    fn of(run: &Summary, location: &StoreLocation, waits: &[PendingStep]) -> Self {
         let again = run_meta::again(run_meta::read(location, run.id).as_ref());
         Row {
             key: run.key.clone(),
             id: run.id.to_string(),
             flow: run.flow.clone(),
-            status: runs::status(run, attended),
+            status: run.status,
             steps: event_log::steps(&location.run(run.id)),
             started_ms: run.started.as_ms(),
             ended_ms: run.ended.map(|ended| ended.as_ms()),
-            next: runs::next(run, attended, waits, again.as_deref()),
+            next: runs::next(run, waits, again.as_deref()),
         }
     }
 

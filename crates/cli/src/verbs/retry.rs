@@ -15,7 +15,7 @@ use crate::{
     words,
 };
 use onceflow_core::protocol::rows::Failed;
-use onceflow_engine::{Report, RunStatus, Summary};
+use onceflow_engine::{RunStatus, Summary};
 use serde_json::json;
 
 /// Goes on with a run.
@@ -23,19 +23,18 @@ pub(crate) async fn run(args: &args::Retry, location: StoreLocation, printer: &P
     let session = Session::open(location).await?;
     let engine = session.idle().await?;
     let run = session.run(&engine, &args.run).await?;
-    // A list of runs names only the first few failures.
     let handle = engine.find(&run.key).await?;
-    let report = handle.report().await?;
+    // A list of runs names only the first few failures.
+    let run = handle.summary().await?;
     let waiting = pending::aside(&handle).await?;
     engine.stop();
     allowed(&run, &waiting)?;
-    let failed: Vec<String> = match &report {
-        Report::Failed(failed) => failed.iter().map(|failed| failed.address.to_string()).collect(),
-        Report::Undone { not_undone, .. } | Report::Cancelled { not_undone } => {
-            not_undone.iter().map(|failed| failed.address.to_string()).collect()
-        }
-        _ => vec![],
+    let failed = match run.status {
+        RunStatus::Failed => &run.failures[..],
+        RunStatus::NotUndone => &run.not_undone[..],
+        _ => &[],
     };
+    let failed: Vec<String> = failed.iter().map(|failed| failed.address.to_string()).collect();
     let only = match &args.step {
         None => None,
         // Undos that failed are tried again together, the last first.

@@ -25,7 +25,7 @@ use crate::{
     worker_setup::WorkerSetup,
 };
 use onceflow_core::protocol::ids::RunId;
-use onceflow_engine::{Attendant, Engine, Handle, Report, RunStatus, is_damage};
+use onceflow_engine::{Attendant, Engine, Handle, RunStatus, Summary, is_damage};
 use onceflow_spec::ResultsMode;
 use serde_json::json;
 
@@ -128,9 +128,9 @@ impl Running<'_> {
             return Ok(None);
         }
         let handle = engine.find(self.asked.key()).await?;
-        let report = handle.report().await?;
+        let report = handle.summary().await?;
         let is_there = match &report {
-            Report::Done(outputs) => handle.are_intact(outputs).await?,
+            Summary { status: RunStatus::Done, outputs, .. } => handle.are_intact(outputs).await?,
             _ => false,
         };
         if !is_there {
@@ -152,11 +152,12 @@ impl Running<'_> {
     }
 
     /// Starts the run again if it failed because the store lost or damaged a value: the value is computed again.
-    async fn heals(&self, engine: &Engine, report: &Report, tried: usize) -> Result<bool, Fault> {
+    async fn heals(&self, engine: &Engine, report: &Summary, tried: usize) -> Result<bool, Fault> {
         /// Each may find damage that was hidden behind the one before.
         const HEALS_MAX: usize = 8;
         match report {
-            Report::Failed(failures) if failures.iter().any(is_damage) && tried < HEALS_MAX => {}
+            Summary { status: RunStatus::Failed, failures, .. }
+                if failures.iter().any(is_damage) && tried < HEALS_MAX => {}
             _ => return Ok(false),
         }
         self.printer.warn("what a step reads was damaged in the store; computing it again");
@@ -169,7 +170,7 @@ impl Running<'_> {
         }
     }
 
-    async fn tell(&mut self, handle: &Handle, report: Report, progress: &Progress) -> Result<Exit, Fault> {
+    async fn tell(&mut self, handle: &Handle, report: Summary, progress: &Progress) -> Result<Exit, Fault> {
         let ending = Ending { printer: &self.printer, handle, progress };
         let mode = results_mode(self.args, &self.asked);
         let (outputs, out) = (&self.asked.flow.outputs, &self.args.out);
@@ -245,7 +246,7 @@ impl Running<'_> {
         }
         let view = View::new(&self.printer, self.asked.steps()).begins(&handle).await?;
         let engine = worker.engine.clone();
-        let heals = async |report: &Report, tried: usize| self.heals(&engine, report, tried).await;
+        let heals = async |report: &Summary, tried: usize| self.heals(&engine, report, tried).await;
         let Worked { rests, view, engine } = worker.until_rest(&handle, view, signals, heals).await?;
         let exit = match rests {
             Ok(report) => self.tell(&handle, report, &view.progress).await?,
@@ -317,8 +318,8 @@ impl Running<'_> {
         let engine = self.session.idle().await?;
         let handle = engine.start(self.asked.start.clone()).await?;
         self.note(&handle).await;
-        let report = handle.report().await?;
-        let exit = match report.is_at_rest() {
+        let report = handle.summary().await?;
+        let exit = match report.status.is_at_rest() {
             true => self.tell(&handle, report, &Progress::default()).await?,
             false => {
                 self.left = Some(handle.id());
@@ -338,7 +339,7 @@ impl Running<'_> {
         if let Some(refused) = engine.refusal(self.asked.start.clone()).await? {
             return Err(refused.into());
         }
-        let is_undoing = super::explain::is_being_undone(known.status);
+        let is_undoing = known.status.is_being_undone();
         if is_undoing {
             self.printer.say(format!("run `{}` is being undone: none of its steps will run", known.key));
         } else if !matches!(known.status, RunStatus::Cancelled | RunStatus::Undone) {

@@ -11,11 +11,10 @@ use crate::{
     progress::{Group, Progress},
     run_meta, runs,
     session::{self, Session},
-    verbs::explain::is_being_undone,
     view, words,
 };
 use onceflow_core::plan::Fate;
-use onceflow_engine::{End, Engine, EventKind, Handle, Reasons, Report, RunStatus, Summary, WorkerInfo};
+use onceflow_engine::{Engine, EventKind, Handle, Reasons, RunStatus, Summary, WorkerInfo};
 use serde_json::{Map, Value, json};
 
 /// Failures that are shown.
@@ -28,16 +27,15 @@ pub(crate) async fn run(args: &args::Show, location: StoreLocation, printer: &Pr
     let run = session.run(&engine, &args.run).await?;
     let attendant = engine.attendant(&run.key).await?;
     let handle = engine.find(&run.key).await?;
-    let report = handle.report().await?;
+    // A list of runs names only the first few failures.
+    let run = handle.summary().await?;
     let waiting = pending::all(&engine, &handle).await?;
     let others = Others::of(&engine, &session.location, &handle, &run).await?;
     let standing = handle.progress().await?;
     let reasons = handle.reasons().await?.into_iter().rfind(|plan| plan.generation == run.generation);
     let mut outputs = Map::new();
-    if let Report::Done(all) = &report {
-        for (name, outcome) in all {
-            outputs.insert(name.clone(), data_json(handle.peek(outcome).await?));
-        }
+    for (name, outcome) in &run.outputs {
+        outputs.insert(name.clone(), data_json(handle.peek(outcome).await?));
     }
     engine.stop();
     let mut progress = event_log::progress(&session.location.run(run.id));
@@ -47,34 +45,31 @@ pub(crate) async fn run(args: &args::Show, location: StoreLocation, printer: &Pr
         .map(|waits| waits.step.address.clone());
     left.for_each(|address| progress.lost(&address));
     let waits = waiting.iter().map(|waits| waits.step.address.clone()).collect();
-    use RunStatus::{Cancelled, Cancelling, Done, Removing, Undoing, Undone};
-    let can_be_done = !matches!(run.status, Cancelled | Cancelling | Removing | Undoing | Undone);
+    let has_undone = matches!(run.status, RunStatus::Cancelled | RunStatus::Undone);
+    let can_be_done = !has_undone && !run.status.is_being_undone();
     progress.waits_only(&waits, can_be_done);
     if let Some(standing) = &standing {
         progress.as_stored(standing, can_be_done);
     }
-    if run.status == Done {
+    if run.status == RunStatus::Done {
         // Whoever did the last of it may not have lived to tell.
-        progress.saw(event_log::now_ms(), &EventKind::DidEnd { how: End::Done });
+        progress.saw(event_log::now_ms(), &EventKind::DidEnd { how: RunStatus::Done });
     }
     let asked = run_meta::read(&session.location, run.id);
     let inputs = run_meta::inputs(&session.location, run.id);
     session.close().await?;
-    let failures = match &report {
-        Report::Failed(failures) | Report::Undone { failures, .. } => failures.clone(),
-        _ => vec![],
-    };
-    if matches!(report, Report::Failed(_)) && failures.len() >= run.failed {
-        progress.failed_only(&failures);
+    let failures = if run.status.is_at_rest() { &run.failures[..] } else { &[] };
+    if run.status == RunStatus::Failed && failures.len() >= run.failed {
+        progress.failed_only(failures);
     }
     let pid = attendant.map(|attendant| attendant.worker.about.pid);
     let shown = ShownRun { run: &run, pid, progress: &progress, asked, inputs, others, reasons, waiting: &waiting };
     if printer.json {
         let mut data = shown.to_json();
         data["outputs"] = Value::Object(outputs);
-        data["failures"] = failed_json(&failures);
+        data["failures"] = failed_json(failures);
         data["failed"] = json!(run.failed.max(failures.len()));
-        if matches!(report, Report::Waiting(_)) || !waiting.is_empty() {
+        if run.status == RunStatus::Waiting || !waiting.is_empty() {
             data["unknown"] = json!(pending::unknown_names(&waiting));
             data["events"] = pending::events_json(&waiting);
         }
@@ -193,15 +188,15 @@ impl Others {
 
 impl ShownRun<'_> {
     fn is_attended(&self) -> bool {
-        self.pid.is_some() || self.others.there > 0
+        !self.run.status.is_at_rest() && !self.run.status.is_interrupted()
     }
 
-    fn status(&self) -> String {
-        runs::status(self.run, self.is_attended())
+    fn status(&self) -> RunStatus {
+        self.run.status
     }
 
     fn next(&self) -> String {
-        runs::next(self.run, self.is_attended(), self.waiting, run_meta::again(self.asked.as_ref()).as_deref())
+        runs::next(self.run, self.waiting, run_meta::again(self.asked.as_ref()).as_deref())
     }
 
     /// Inputs as people read them: long lists are cut.
@@ -242,7 +237,7 @@ impl ShownRun<'_> {
     fn to_text(&self, printer: &Printer) -> String {
         let (run, now) = (self.run, event_log::now_ms());
         let by = self.pid.map_or(String::new(), |pid| format!(", by process {pid}"));
-        let undoing = is_being_undone(run.status) && !self.is_attended();
+        let undoing = run.status == RunStatus::UndoInterrupted;
         let undoing = if undoing { " while it was undone" } else { "" };
         let mut text = format!("{} {}{undoing}{by}\n", printer.ink(Ink::Bold, &name(&run.key)), self.status());
         text.push_str(&format!("flow     {}\nid       {}\n", run.flow, run.id));
@@ -291,7 +286,7 @@ impl ShownRun<'_> {
         let (were, them) = if taken == 1 { ("was", "it") } else { ("were", "them") };
         let what = format!("left     {} {were} at work when the last process ended", words::count(taken, "step"));
         match self.others.may {
-            _ if is_being_undone(self.run.status) => {
+            _ if self.run.status.is_being_undone() => {
                 format!("{what}; nothing runs again, for the run is being undone\n")
             }
             true => format!("{what}; a worker may take {them} when the lease has run out\n"),

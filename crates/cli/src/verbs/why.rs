@@ -11,7 +11,7 @@ use crate::{
     location::StoreLocation,
     pending::{self, PendingStep},
     printer::{Ink, Printer},
-    runs::Attendance,
+    runs,
     session::Session,
     steps,
     verbs::ls::shell_word,
@@ -36,7 +36,7 @@ pub(crate) async fn run(args: &args::Why, location: StoreLocation, printer: &Pri
     let handle = engine.find(&run.key).await?;
     let reasons = handle.reasons().await?;
     let outline = handle.outline().await?.unwrap_or_default();
-    let stands = Stands::of(&session, &engine, &run, &args.step).await?;
+    let stands = Stands::of(&engine, &run, &args.step).await?;
     engine.stop();
     let events = events(&session.location, &run);
     session.close().await?;
@@ -81,14 +81,16 @@ struct Stands {
 }
 
 impl Stands {
-    async fn of(session: &Session, engine: &Engine, run: &Summary, step: &str) -> Result<Self, Fault> {
-        let (handle, attendance) = (engine.find(&run.key).await?, Attendance::of(session, engine).await?);
-        let is_alone = run.status.is_at_rest() || !attendance.is_attended(run).await?;
+    async fn of(engine: &Engine, run: &Summary, step: &str) -> Result<Self, Fault> {
+        let handle = engine.find(&run.key).await?;
+        let is_alone = run.status.is_at_rest() || run.status.is_interrupted();
         let undos = match run.status {
-            RunStatus::Undoing | RunStatus::Cancelling | RunStatus::NotUndone => handle.pending_undos().await?,
+            RunStatus::Undoing | RunStatus::UndoInterrupted | RunStatus::Cancelling | RunStatus::NotUndone => {
+                handle.pending_undos().await?
+            }
             _ => vec![],
         };
-        let waits = attendance.waits(run).await?.into_iter();
+        let waits = runs::pending(engine, run).await?.into_iter();
         let (waits, others): (Vec<_>, Vec<_>) = waits.partition(|waits| steps::is(&waits.step.address, step));
         Ok(Stands {
             waits: waits.into_iter().next(),
@@ -280,12 +282,19 @@ impl Answer {
             RunStatus::Undone => Some(failed(", and was undone")),
             RunStatus::Cancelled | RunStatus::Cancelling => Some(String::from("the run was cancelled")),
             RunStatus::NotUndone => Some(failed(", and could not be undone")),
-            RunStatus::Undoing | RunStatus::Removing => Some(String::from("the run is being undone")),
+            RunStatus::Undoing | RunStatus::UndoInterrupted | RunStatus::Removing => {
+                Some(String::from("the run is being undone"))
+            }
             RunStatus::Waiting if !unknown.is_empty() => {
                 Some(format!("the run waits for what became of {}", unknown.join(", ")))
             }
             RunStatus::Waiting if !events.is_empty() => Some(format!("the run waits for {}", events.join(", "))),
-            RunStatus::Waiting | RunStatus::Running | RunStatus::Planning | RunStatus::Done => None,
+            RunStatus::Interrupted if !self.failed.is_empty() => Some(failed("")),
+            RunStatus::Waiting
+            | RunStatus::Running
+            | RunStatus::Interrupted
+            | RunStatus::Planning
+            | RunStatus::Done => None,
         }
     }
 

@@ -43,7 +43,7 @@ impl Drop for HistoryEnd {
         let end = async move {
             let ended = async {
                 // Nobody hears of it, so what is seen need not be durable.
-                if !handle.look().await?.is_at_rest() {
+                if !handle.is_at_rest().await? {
                     handle.wait().await?;
                 }
                 shared.end_history(&handle.key, id).await

@@ -1,8 +1,8 @@
 //! What a run was made of, step by step: code, where each input comes from, and what is known of what came out. For
 //! those who ask where something comes from, or what two runs differ in.
 
-use super::{Engine, known::KnownValues, summary::RunStatus};
-use crate::{Error, Handle};
+use super::{Engine, known::KnownValues};
+use crate::{Error, Handle, RunStatus};
 use futures_util::future::BoxFuture;
 use onceflow_core::{
     Digest, ValueId,

@@ -286,7 +286,7 @@ impl Handle {
             let workers = self.shared.workers().await?;
             for (queue, class, tasks) in self.shared.queues_of(&run.plan.program).await? {
                 let Some(stopped) = self.shared.stopped(id, run.plan.keys.generation).await? else { return Ok(()) };
-                if workers.iter().any(|worker| worker.can(&class, &tasks)) || self.takes(&class, &tasks) {
+                if workers.iter().any(|worker| worker.can(&class, &tasks)) || self.shared.takes(&class, &tasks) {
                     continue;
                 }
                 self.shared.free_overdue(&queue, id).await?;
@@ -296,23 +296,23 @@ impl Handle {
             Ok(())
         })
     }
+}
 
-    /// This process takes such steps, though it is not registered.
-    fn takes(&self, class: &str, tasks: &[(String, String)]) -> bool {
-        let options = &self.shared.options;
+impl Shared {
+    /// This process takes such steps itself, whether it is announced as a worker or not.
+    pub(super) fn takes(&self, class: &str, tasks: &[(String, String)]) -> bool {
+        let options = &self.options;
         // A class of which it takes none at a time is one it has, and does not take.
         let takes = match options.classes.get(class) {
             Some(at_a_time) => *at_a_time > 0,
             None => options.other_classes,
         };
         let takes = options.works && takes;
-        takes && tasks.iter().all(|(name, version)| lock(&self.shared.tasks).offer(name, version))
+        takes && tasks.iter().all(|(name, version)| lock(&self.tasks).offer(name, version))
     }
-}
 
-impl Shared {
     /// The registered workers that are not gone, without their steps.
-    async fn workers(&self) -> Result<Vec<WorkerInfo>, Error> {
+    pub(super) async fn workers(&self) -> Result<Vec<WorkerInfo>, Error> {
         self.workers_that(|shared, incarnation, worker, now| !shared.is_gone(incarnation, worker, now)).await
     }
 

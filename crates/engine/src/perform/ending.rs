@@ -1,14 +1,7 @@
 //! Nothing of a run is in flight: decides how it goes on, and folds it when it is done.
 
 use super::{Job, Work};
-use crate::{
-    Error,
-    commit::StepCommit,
-    error::DAMAGE,
-    events::{End, EventKind},
-    seams,
-    worker::Slot,
-};
+use crate::{Error, RunStatus, commit::StepCommit, error::DAMAGE, events::EventKind, seams, worker::Slot};
 use onceflow_core::{
     Name, Row,
     limits::{REMOVE_ROWS_MAX, SCAN_ROWS_MAX},
@@ -43,8 +36,8 @@ impl Work<'_> {
             Ending::Done => return self.finish(slot, state, outputs.expect("all outputs are there"), &arrived).await,
             Ending::Leave => return self.leave(slot, state).await,
             Ending::Unpark => return self.unpark(slot, state, &parked).await,
-            Ending::Wait => (Phase::Waiting, Some(End::Waiting), None),
-            Ending::Fail => (self.failed(state).await?, Some(End::Failed), None),
+            Ending::Wait => (Phase::Waiting, Some(RunStatus::Waiting), None),
+            Ending::Fail => (self.failed(state).await?, Some(RunStatus::Failed), None),
             Ending::Undo(phase) => {
                 (phase, None, Some(StepId { index: undos.unwrap_or_default(), ..StepId::of_run(UNDO) }))
             }
@@ -56,7 +49,7 @@ impl Work<'_> {
             }
             Ending::Damaged => {
                 tracing::error!(run = %self.run.key, "{}: nothing is left to do, and not all outputs are there", DAMAGE);
-                (self.failed(state).await?, Some(End::Failed), None)
+                (self.failed(state).await?, Some(RunStatus::Failed), None)
             }
         };
         let (phase, end, follow) = next;
@@ -231,11 +224,7 @@ impl Work<'_> {
     ) -> Result<Option<Job>, Error> {
         let (shared, plan) = (&self.worker.shared, &self.run.plan);
         let now = shared.records.now().await?;
-        let how = match &status {
-            Status::Done => End::Done,
-            Status::Failed { .. } => End::Undone,
-            Status::Cancelled { .. } => End::Cancelled,
-        };
+        let how = RunStatus::from(&status);
         let mut changes: Vec<ValueChange> = Vec::new();
         let sealed = self.seal(&status, &mut changes).await?;
         let header = self.run.header.clone();

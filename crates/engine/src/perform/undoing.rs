@@ -7,8 +7,8 @@ use super::{
     task::{Started, blocking, overrun, panicked, shortened, walled},
 };
 use crate::{
-    Error, data,
-    events::{End, EventKind},
+    Error, RunStatus, data,
+    events::EventKind,
     shared::lock,
     task::{At, Attempt, Body, Data, Failure, Path, Step},
     worker::{Heartbeat, Slot, Whose},
@@ -183,7 +183,7 @@ impl Work<'_> {
         let gone = is_undone.then(|| (number, undo.as_ref().map(|(undo, _)| undo)));
         let decide = |state: State| run::undone(plan, state, &self.taken, gone, next);
         let what = match (next, &undo) {
-            (AfterUndo::Stop, _) => Some(EventKind::DidEnd { how: End::NotUndone }),
+            (AfterUndo::Stop, _) => Some(EventKind::DidEnd { how: RunStatus::NotUndone }),
             (_, Some((undo, true))) => Some(EventKind::DidUndo { address: undo.address.to_string() }),
             _ => None,
         };

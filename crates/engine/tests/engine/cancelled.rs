@@ -3,7 +3,7 @@
 
 use crate::support;
 
-use onceflow_engine::{Engine, Error, Options, Report, Start};
+use onceflow_engine::{Engine, Error, Options, RunStatus, Start, Summary};
 use onceflow_store::testing::fault::{Fault, FaultPlan, Faulty};
 use support::{
     Kit,
@@ -12,7 +12,7 @@ use support::{
 };
 
 /// Cancels after so many turns; answers what became of the run.
-async fn cancel_after(engine: &Engine, start: &Start, turns: usize) -> Result<Report, Error> {
+async fn cancel_after(engine: &Engine, start: &Start, turns: usize) -> Result<Summary, Error> {
     let handle = match engine.find(&start.key).await {
         Err(Error::NoRun(_)) => engine.start(start.clone()).await?,
         found => found?,
@@ -27,8 +27,8 @@ async fn cancel_after(engine: &Engine, start: &Start, turns: usize) -> Result<Re
     }
 }
 
-fn ended(report: &Report) -> bool {
-    matches!(report, Report::Done(_) | Report::Cancelled { .. })
+fn ended(report: &Summary) -> bool {
+    matches!(report, Summary { status: RunStatus::Done, .. } | Summary { status: RunStatus::Cancelled, .. })
 }
 
 #[tokio::test]
@@ -42,7 +42,7 @@ async fn a_cancel_at_any_moment_leaves_nothing() {
             let engine = proof.engine_on(proof.memory.clone(), Options { steps_max: 2, ..Options::default() });
             let report = proof.drive(cancel_after(&engine, &start, turns)).await.unwrap();
             assert!(ended(&report), "{name} after {turns}: {report}");
-            cancelled += usize::from(!matches!(report, Report::Done(_)));
+            cancelled += usize::from(report.status != RunStatus::Done);
             proof.drive(engine.close()).await.unwrap();
             proof.once();
             proof.forget_uploads();

@@ -4,7 +4,9 @@
 use crate::support;
 
 use onceflow_core::{ValueId, protocol::rows};
-use onceflow_engine::{Engine, Error, ExportedRun, Fork, HISTORY_MS, Handle, ImportOptions, Options, Report, Start};
+use onceflow_engine::{
+    Engine, Error, ExportedRun, Fork, HISTORY_MS, Handle, ImportOptions, Options, RunStatus, Start, Summary,
+};
 use onceflow_store::testing::fault::{Fault, FaultPlan, Faulty};
 use support::{Kit, flows, flows::*, proof::Proof, told};
 
@@ -48,7 +50,7 @@ async fn take_in(proof: &Proof, engine: &Engine, bytes: &[u8], key: &str) -> Res
 
 async fn gave(proof: &Proof, handle: &Handle) -> String {
     match proof.drive(handle.wait()).await.unwrap() {
-        Report::Done(outputs) => proof.drive(told(handle, outputs)).await,
+        Summary { status: RunStatus::Done, outputs, .. } => proof.drive(told(handle, outputs)).await,
         other => other.to_string(),
     }
 }
@@ -118,7 +120,7 @@ async fn disturb(forks: bool, n: u64, fault: Fault) -> bool {
     assert!(matches!(again, Ok(()) | Err(Error::Refused { .. })), "{fault:?} at {n}: {again:?}");
     let handle = proof.drive(second.find("new")).await.unwrap();
     let report = proof.drive(handle.wait()).await.unwrap();
-    assert!(matches!(report, Report::Done(_)), "{fault:?} at {n}: {report}");
+    assert!(report.status == RunStatus::Done, "{fault:?} at {n}: {report}");
     proof.drive(second.close()).await.unwrap();
     proof.fsck().await;
     if n.is_multiple_of(5) {

@@ -5,7 +5,7 @@ use crate::support;
 
 use onceflow_core::model::{Retry, TaskSpec, Type};
 use onceflow_engine::{
-    Options, Report, Start,
+    Options, RunStatus, Start, Summary,
     task::{Data, Failure, FileData},
 };
 use onceflow_store::World;
@@ -163,7 +163,7 @@ async fn files_of_one_name_stay_apart_and_no_scratch_is_left() {
     let begin = start(g).input("xs", ints(0..3)).input("f", file(&here, "out.txt", "end"));
     let handle = proof.drive(engine.start(begin)).await.unwrap();
     let report = proof.drive(handle.wait()).await.unwrap();
-    assert!(matches!(report, Report::Done(_)), "{report}");
+    assert!(report.status == RunStatus::Done, "{report}");
     let into = here.join("outputs");
     assert_eq!(read(&proof.drive(handle.output_into("all", Some(&into))).await.unwrap()), "0 1 2 end");
     let Data::List(files) = proof.drive(handle.output_into("files", Some(&into))).await.unwrap() else { panic!() };
@@ -274,7 +274,9 @@ async fn a_hundred_runs_go_on_at_once() {
         handles.push(engine.start(Start { key: format!("run {at}"), ..begin.clone() }).await.unwrap());
     }
     for handle in &handles {
-        let Report::Done(outputs) = proof.drive(handle.wait()).await.unwrap() else { panic!("not done") };
+        let Summary { status: RunStatus::Done, outputs, .. } = proof.drive(handle.wait()).await.unwrap() else {
+            panic!("not done")
+        };
         assert_eq!(support::told(handle, outputs).await, expected);
     }
     proof.drive(engine.close()).await.unwrap();

@@ -6,7 +6,7 @@ use crate::support;
 
 use onceflow_core::model::{Effect, Retry, TaskSpec, Type, graph::ModuleKind};
 use onceflow_engine::{
-    Engine, Error, Options, Report, Start,
+    Engine, Error, Options, RunStatus, Start, Summary,
     task::{Attempt, Body, Data, Failure, Step},
 };
 use std::sync::{
@@ -75,7 +75,8 @@ async fn cancel_and_look(proof: &Proof) {
     let engine = proof.engine();
     let handle = engine.find("r").await.unwrap();
     proof.drive(handle.cancel()).await.unwrap();
-    assert_eq!(proof.drive(handle.wait()).await.unwrap(), Report::Cancelled { not_undone: vec![] });
+    let ended = proof.drive(handle.wait()).await.unwrap();
+    assert!(ended.status == RunStatus::Cancelled && ended.not_undone.is_empty(), "{ended}");
     proof.drive(engine.close()).await.unwrap();
     proof.only_what_remains().await;
     proof.nothing_remains().await;
@@ -326,7 +327,7 @@ async fn an_output_can_be_had_before_the_run_ends() {
     let engine = proof.engine();
     let handle = engine.start(start(g).input("x", int(1))).await.unwrap();
     assert_eq!(proof.drive(handle.output("early")).await.unwrap(), bytes(200_000, 1));
-    assert_eq!(handle.report().await.unwrap(), Report::Running);
+    assert_eq!(handle.summary().await.unwrap().status, RunStatus::Running);
     gate.open();
     assert_eq!(as_int(&proof.drive(handle.output("late")).await.unwrap()), 2);
     proof.drive(handle.wait()).await.unwrap();
@@ -361,7 +362,7 @@ async fn a_cancel_in_the_middle_of_an_each_leaves_nothing() {
     let handle = engine.start(begin).await.unwrap();
     until_waiting(&proof, &gate, 5).await;
     proof.drive(handle.cancel()).await.unwrap();
-    assert_eq!(handle.report().await.unwrap(), Report::Running);
+    assert_eq!(handle.summary().await.unwrap().status, RunStatus::Cancelling);
     gate.open();
     assert_eq!(proof.drive(handle.wait()).await.unwrap().to_string(), "cancelled");
     assert!(!kit.ran().contains("/both"), "{}", kit.ran());
@@ -420,8 +421,10 @@ async fn what_was_done_is_undone_in_reverse_order() {
         }
         let report = proof.drive(handle.wait()).await.unwrap();
         let (failures, not_undone) = match report {
-            Report::Undone { failures, not_undone } => (failures.len(), not_undone),
-            Report::Cancelled { not_undone } => (0, not_undone),
+            Summary { status: RunStatus::Undone | RunStatus::NotUndone, failures, not_undone, .. } => {
+                (failures.len(), not_undone)
+            }
+            Summary { status: RunStatus::Cancelled, not_undone, .. } => (0, not_undone),
             other => panic!("{other}"),
         };
         assert_eq!(failures, usize::from(!cancels));

@@ -3,7 +3,7 @@
 use crate::support;
 
 use onceflow_core::model::{Effect, Type};
-use onceflow_engine::{Engine, Error, HISTORY_MS, Options, Report, Start, task::Failure};
+use onceflow_engine::{Engine, Error, HISTORY_MS, Options, RunStatus, Start, Summary, task::Failure};
 use onceflow_store::testing::fault::{Fault, FaultPlan, Faulty};
 use support::{Kit, as_int, flows, flows::*, graphs::*, int, ints, proof::Proof, with};
 
@@ -55,8 +55,8 @@ async fn a_failed_run_nobody_tries_again_goes_when_its_history_ends() {
             proof.world.advance(HISTORY_MS - 1000);
             let engine = proof.engine();
             proof.calm().await;
-            let report = engine.find("r").await.unwrap().report().await.unwrap();
-            assert!(matches!(report, Report::Failed(_)), "{name}, before its history ends: {report}");
+            let report = engine.find("r").await.unwrap().summary().await.unwrap();
+            assert!(report.status == RunStatus::Failed, "{name}, before its history ends: {report}");
             proof.world.advance(1001);
             proof.calm().await;
             assert!(is_gone(&engine.find("r").await), "{name}, when its history has ended");
@@ -195,7 +195,7 @@ async fn a_run_that_ends_with_its_handle_leaves_no_row() {
         };
         drop(two);
         let told = match proof.drive(one.wait()).await.unwrap() {
-            Report::Done(outputs) => support::told(&one, outputs).await,
+            Summary { status: RunStatus::Done, outputs, .. } => support::told(&one, outputs).await,
             other => other.to_string(),
         };
         assert!(told.contains(&expected), "{name}: {told}");
@@ -253,7 +253,7 @@ async fn all_is_there(proof: &Proof) {
     let engine = proof.engine_on(proof.memory.clone(), Options { works: false, ..Options::default() });
     let done = engine.find("done").await.expect("it is remembered");
     proof.drive(done.output("y")).await.expect("what it gave is there");
-    assert!(matches!(engine.find("r").await.unwrap().report().await, Ok(Report::Failed(_))));
+    assert!(matches!(engine.find("r").await.unwrap().summary().await, Ok(Summary { status: RunStatus::Failed, .. })));
     let kept = proof.memory.state().all().iter().filter(|(_, key, _)| key.group.id().starts_with(b"K")).count();
     assert!(kept > 0, "what it keeps is there");
 }

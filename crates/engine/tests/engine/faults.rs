@@ -3,7 +3,7 @@
 
 use crate::support;
 
-use onceflow_engine::{Engine, Options, Report, Start};
+use onceflow_engine::{Engine, Options, RunStatus, Start, Summary};
 use onceflow_store::testing::fault::{Fault, FaultPlan, Faulty};
 use std::collections::BTreeMap;
 use support::{
@@ -20,7 +20,7 @@ const CALLS_MAX: u64 = 200;
 async fn try_run(engine: &Engine, start: Start) -> Result<String, onceflow_engine::Error> {
     let handle = engine.start(start).await?;
     match handle.wait().await? {
-        Report::Done(outputs) => {
+        Summary { status: RunStatus::Done, outputs, .. } => {
             let mut told = Vec::new();
             for (name, outcome) in outputs {
                 let data = match outcome.value() {

@@ -4,7 +4,7 @@ use crate::support;
 
 use onceflow_core::{Batch, Key, Row, Shard, Timestamp, model::Type};
 use onceflow_engine::{
-    About, Options, Report,
+    About, Options, RunStatus, Summary,
     task::{Data, Failure, FileData},
 };
 use onceflow_store::{
@@ -94,7 +94,9 @@ async fn a_join_whose_files_take_longer_to_fetch_than_its_lease_is_not_taken_awa
     let slow = proof.engine_on(slow, Options { about: about("slow"), ..options() });
     let handle = proof.drive(slow.start(begin)).await.unwrap();
     let before = proof.memory.now().await.unwrap();
-    let Report::Done(outputs) = proof.drive(handle.wait()).await.unwrap() else { panic!("not done") };
+    let Summary { status: RunStatus::Done, outputs, .. } = proof.drive(handle.wait()).await.unwrap() else {
+        panic!("not done")
+    };
     assert_eq!(proof.drive(support::told(&handle, outputs)).await, format!("n={FILES}"));
     let took_ms = proof.memory.now().await.unwrap().ms_since(before);
     assert!(took_ms > 3 * LEASE_MS, "it took only {took_ms} ms, which proves nothing");

@@ -7,7 +7,7 @@
 use crate::support;
 
 use onceflow_core::model::{Arm, Library, Type, graph::ModuleKind};
-use onceflow_engine::{Engine, Options, Report, Start, task::Failure};
+use onceflow_engine::{Engine, Options, RunStatus, Start, Summary, task::Failure};
 use onceflow_store::{Store, testing::random::Random, values::fsck::Mode};
 use std::{
     collections::BTreeMap,
@@ -87,7 +87,7 @@ async fn live(dir: &Path, elements: i64) {
     let engine = Engine::open(&store, Options { steps_max: SLOTS, ..Options::default() }).await.unwrap();
     engine.add_tasks(&kit.tasks).expect("no two tasks of one name");
     let handle = engine.start(start).await.unwrap();
-    let Report::Done(outputs) = handle.wait().await.unwrap() else { panic!("not done") };
+    let Summary { status: RunStatus::Done, outputs, .. } = handle.wait().await.unwrap() else { panic!("not done") };
     let told = support::told(&handle, outputs).await;
     engine.close().await.unwrap();
     store.close().await.unwrap();

@@ -268,7 +268,9 @@ async fn what_a_newer_plan_replaces_is_let_go_at_once() {
         assert!(engine.clean_up(60_000).await.unwrap(), "nothing is left to do");
         let bytes = bed.values.census().await.unwrap().total().bytes;
         assert!((1 << 20..2 << 20).contains(&bytes), "one output, not {bytes} bytes after {} plans", x + 1);
-        let Ok(onceflow_engine::Report::Done(outputs)) = engine.find("r").await.unwrap().report().await else {
+        let Ok(onceflow_engine::Summary { status: onceflow_engine::RunStatus::Done, outputs, .. }) =
+            engine.find("r").await.unwrap().summary().await
+        else {
             panic!("not done")
         };
         assert_eq!(outputs.len(), 1);

@@ -7,7 +7,7 @@ use onceflow_core::{
     model::{Effect, Type},
 };
 use onceflow_engine::{
-    About, Options, Report, Start,
+    About, Options, RunStatus, Start, Summary,
     task::{Attempt, Body, Data, Step},
 };
 use onceflow_store::{
@@ -110,14 +110,14 @@ async fn leases_hold_and_nothing_runs_twice_or_goes_early_on_machines_twenty_min
         assert_eq!(seen, [("ahead", 0, 4), ("behind", 0, 4)]);
     }
     gate.open.send_replace(true);
-    assert!(matches!(handle.wait().await.unwrap(), Report::Done(_)));
+    assert!(handle.wait().await.unwrap().status == RunStatus::Done);
     assert!(gate.began.try_recv().is_err(), "a step ran twice");
     // What is kept for a minute is kept for a minute, whoever looks whether it may go.
     for (bed, engine) in [(&ahead, &engines[0]), (&behind, &engines[1])] {
         engine.remove_due().await.unwrap();
         while bed.values.reclaim(usize::MAX).await.unwrap().more {}
         let found = engine.find("r").await.unwrap();
-        let Report::Done(outputs) = found.wait().await.unwrap() else { panic!("not done") };
+        let Summary { status: RunStatus::Done, outputs, .. } = found.wait().await.unwrap() else { panic!("not done") };
         assert_eq!(support::told(&found, outputs).await, "y=[0 1 2 3 4 5 6 7]");
     }
     for engine in &engines {
@@ -151,7 +151,7 @@ async fn a_step_of_a_killed_machine_is_taken_over_when_its_lease_is_over_on_the_
         assert!(after_ms >= LEASE_MS, "it was taken over after {after_ms} ms");
         gate.open.send_replace(true);
         let handle = engine.find("r").await.unwrap();
-        assert!(matches!(handle.wait().await.unwrap(), Report::Done(_)));
+        assert!(handle.wait().await.unwrap().status == RunStatus::Done);
         engine.close().await.unwrap();
     }
 }

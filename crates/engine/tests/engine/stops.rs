@@ -5,7 +5,7 @@ use crate::support;
 
 use onceflow_core::model::{Effect, Port, ResourceRequest, Retry, TaskSpec, Type};
 use onceflow_engine::{
-    Engine, Handle, Options, Report, Start,
+    Engine, Handle, Options, RunStatus, Start, Summary,
     task::{Attempt, Body, Data, Failure, Step},
 };
 use onceflow_store::World;
@@ -87,7 +87,7 @@ impl Scene {
     async fn ends(&self, engine: &Engine, handle: &Handle, expected: &str) {
         let report = self.proof.drive(handle.wait()).await.unwrap();
         let told = match report {
-            Report::Done(outputs) => self.proof.drive(support::told(handle, outputs)).await,
+            Summary { status: RunStatus::Done, outputs, .. } => self.proof.drive(support::told(handle, outputs)).await,
             other => other.to_string(),
         };
         assert_eq!(told, expected);
@@ -129,7 +129,7 @@ async fn a_cancel_ends_the_pause_before_another_attempt_too() {
     proof.calm().await;
     let before = proof.world.clock();
     proof.drive(handle.cancel()).await.unwrap();
-    assert!(matches!(proof.drive(handle.wait()).await.unwrap(), Report::Cancelled { .. }));
+    assert!(matches!(proof.drive(handle.wait()).await.unwrap(), Summary { status: RunStatus::Cancelled, .. }));
     assert!(proof.world.clock().ms_since(before) < 1000);
     proof.drive(engine.close()).await.unwrap();
     proof.only_what_remains().await;

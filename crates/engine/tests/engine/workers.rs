@@ -3,7 +3,7 @@
 use crate::support;
 
 use onceflow_core::model::Type;
-use onceflow_engine::{About, Engine, Options, Report, Start};
+use onceflow_engine::{About, Engine, Options, RunStatus, Start, Summary};
 use onceflow_store::Records;
 use support::{
     Kit,
@@ -100,7 +100,7 @@ async fn workers_say_how_much_they_did_and_what_they_offer() {
     let options = Options { fuse: false, ..options("one") };
     let one = proof.engine_on(proof.memory.clone(), options);
     let handle = proof.drive(one.start(begin)).await.unwrap();
-    assert!(matches!(proof.drive(handle.wait()).await.unwrap(), Report::Done(_)));
+    assert!(proof.drive(handle.wait()).await.unwrap().status == RunStatus::Done);
     proof.world.advance(1000);
     proof.calm().await;
     let workers = one.workers().await.unwrap();
@@ -132,7 +132,9 @@ async fn a_step_whose_task_a_worker_lacks_is_left_to_those_who_have_it() {
     }
     assert!(proof.memory.position().0 - before < 10, "{} batches", proof.memory.position().0 - before);
     let second = engine(&proof, &two, "two");
-    let Report::Done(outputs) = proof.drive(handle.wait()).await.unwrap() else { panic!("not done") };
+    let Summary { status: RunStatus::Done, outputs, .. } = proof.drive(handle.wait()).await.unwrap() else {
+        panic!("not done")
+    };
     assert_eq!(support::told(&handle, outputs).await, expected);
     assert_eq!((one.ran().as_str(), two.ran().as_str()), ("/a0 /a1 /a2", "/b0 /b1 /b2"));
     assert!(handle.missing_tasks().await.unwrap().is_empty());
@@ -153,7 +155,9 @@ async fn a_task_that_is_added_later_is_done_then() {
     let handle = proof.drive(engine.start(begin)).await.unwrap();
     proof.calm().await;
     engine.add_tasks(&two.tasks).unwrap();
-    let Report::Done(outputs) = proof.drive(handle.wait()).await.unwrap() else { panic!("not done") };
+    let Summary { status: RunStatus::Done, outputs, .. } = proof.drive(handle.wait()).await.unwrap() else {
+        panic!("not done")
+    };
     assert_eq!(support::told(&handle, outputs).await, expected);
     proof.world.advance(60_000);
     proof.calm().await;
@@ -205,7 +209,9 @@ async fn a_run_that_waits_for_a_task_gets_a_new_plan_without_it() {
     let other = start(support::graphs::chain(&inc(&mut one), 2)).input("x", int(1));
     engine.add_tasks(&one.tasks).unwrap();
     let handle = proof.drive(engine.start(other)).await.unwrap();
-    let Report::Done(outputs) = proof.drive(handle.wait()).await.unwrap() else { panic!("not done") };
+    let Summary { status: RunStatus::Done, outputs, .. } = proof.drive(handle.wait()).await.unwrap() else {
+        panic!("not done")
+    };
     assert_eq!(support::told(&handle, outputs).await, "y=3");
     proof.world.advance(60_000);
     proof.calm().await;
@@ -225,7 +231,9 @@ async fn every_shape_is_done_by_two_workers_that_share_its_tasks() {
         let none = &workers[0];
         let begin = Start { key: name.into(), ..begin };
         let handle = proof.drive(none.start(begin)).await.unwrap();
-        let Report::Done(outputs) = proof.drive(handle.wait()).await.unwrap() else { panic!("{name} is not done") };
+        let Summary { status: RunStatus::Done, outputs, .. } = proof.drive(handle.wait()).await.unwrap() else {
+            panic!("{name} is not done")
+        };
         assert_eq!(support::told(&handle, outputs).await, expected, "{name}");
         proof.once();
         proof.world.advance(60_000);

@@ -3,7 +3,7 @@
 use super::support::{Bed, Kit, as_int, graphs::*, int, told};
 use onceflow_core::model::{Port, Retry, TaskSpec, Type};
 use onceflow_engine::{
-    Event, EventKind, Options, Report, Start,
+    Event, EventKind, Options, RunStatus, Start, Summary,
     task::{Attempt, Body, Data, Step},
 };
 use onceflow_store::testing::world::poll_once;
@@ -84,7 +84,7 @@ async fn a_retry_waits_until_the_thread_of_a_timed_out_attempt_has_returned() {
         assert_eq!(trial.seen.starts.load(SeqCst), attempt, "the next attempt waits");
         trial.go.send(()).unwrap();
     }
-    let Report::Done(outputs) = handle.wait().await.unwrap() else { panic!("it is done") };
+    let Summary { status: RunStatus::Done, outputs, .. } = handle.wait().await.unwrap() else { panic!("it is done") };
     assert_eq!(told(&handle, outputs).await, "p=2");
     assert_eq!((trial.seen.starts.load(SeqCst), trial.seen.at_once_max.load(SeqCst)), (3, 1), "one at a time");
     engine.close().await.unwrap();
@@ -116,7 +116,7 @@ async fn a_task_that_may_be_abandoned_is_tried_again_beside_its_thread() {
     let trial = Trial::new(1, Some(20), true);
     let engine = trial.bed.engine(&trial.kit, Options::default());
     let handle = engine.start(trial.start.clone()).await.unwrap();
-    assert!(matches!(handle.wait().await.unwrap(), Report::Done(_)), "the second attempt gives the result");
+    assert!(handle.wait().await.unwrap().status == RunStatus::Done, "the second attempt gives the result");
     assert_eq!((trial.seen.starts.load(SeqCst), trial.seen.running.load(SeqCst)), (2, 1));
     engine.close().await.unwrap();
     trial.go.send(()).unwrap();

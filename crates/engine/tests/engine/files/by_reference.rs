@@ -1,7 +1,7 @@
 //! Files by reference: tasks read the user's own file, and what was made while it changed is never committed.
 
 use super::*;
-use onceflow_engine::SOURCE_CHANGED;
+use onceflow_engine::{SOURCE_CHANGED, Summary};
 use onceflow_store::values::Content;
 
 /// A run of one task that reads a file, says where it found it, and does something to it before it ends.
@@ -27,7 +27,7 @@ fn reads(
     })
 }
 
-async fn end(place: &Path, kit: &Kit, begin: Start) -> Report {
+async fn end(place: &Path, kit: &Kit, begin: Start) -> Summary {
     let (store, engine) = open(place, kit, true).await;
     let report = engine.start(begin).await.unwrap().wait().await.unwrap();
     let values = store.values().await.unwrap();
@@ -37,8 +37,8 @@ async fn end(place: &Path, kit: &Kit, begin: Start) -> Report {
     report
 }
 
-fn is_parked(report: &Report) -> String {
-    let Report::Failed(failures) = report else { panic!("{report}") };
+fn is_parked(report: &Summary) -> String {
+    let Summary { status: RunStatus::Failed, failures, .. } = report else { panic!("{report}") };
     assert!(failures[0].causes[0].starts_with(SOURCE_CHANGED), "{report}");
     failures[0].causes[0].clone()
 }
@@ -51,7 +51,7 @@ async fn a_task_reads_the_users_own_file_and_the_store_holds_none_of_it() {
         let given = file(place, "one", &vec![1; len]).by_reference();
         let begin = reading(&mut kit, Arc::clone(&seen), |_| {}).input("x", Data::File(given.clone()));
         let report = end(place, &kit, begin).await;
-        assert!(matches!(report, Report::Done(_)), "{report}");
+        assert!(report.status == RunStatus::Done, "{report}");
         assert_eq!(*seen.lock().unwrap(), [given.path]);
         let objects = fs::read_dir(place.join("store/blobs/0/objects")).map_or(0, Iterator::count);
         assert_eq!(objects, 0, "nothing is copied");
@@ -74,7 +74,7 @@ async fn what_was_made_while_an_input_changed_is_dropped_and_the_run_waits_for_a
     let report = end(place, &kit, begin.clone().input("x", given())).await;
     assert!(is_parked(&report).contains("input changed"), "{report}");
     let report = end(place, &kit, begin.input("x", given())).await;
-    assert!(matches!(&report, Report::Done(outputs) if outputs.len() == 1), "{report}");
+    assert!(matches!(&report, Summary { status: RunStatus::Done, outputs, .. } if outputs.len() == 1), "{report}");
     assert_eq!(seen.lock().unwrap().len(), 2, "it ran once more, with what the file holds now");
 }
 
@@ -116,7 +116,7 @@ async fn an_input_that_is_removed_before_its_step_begins_is_said_to_be_gone() {
     // It came back, as another file of the same content.
     fs::write(&given.path, b"one").unwrap();
     let report = end(place, &kit, begin).await;
-    assert!(matches!(report, Report::Done(_)), "{report}");
+    assert!(report.status == RunStatus::Done, "{report}");
 }
 
 #[tokio::test]

@@ -12,7 +12,7 @@ use onceflow_core::{
     payload::Outcome,
 };
 use onceflow_engine::{
-    Engine, Handle, Options, Report, Start,
+    Engine, Handle, Options, RunStatus, Start, Summary,
     task::{Attempt, Body, Data, Failure, Step, Tasks},
 };
 use onceflow_store::{
@@ -172,7 +172,7 @@ impl Bed {
 pub(crate) async fn run(engine: &Engine, start: Start) -> String {
     let handle = engine.start(start).await.unwrap_or_else(|error| panic!("{error}"));
     match handle.wait().await.unwrap() {
-        Report::Done(outputs) => told(&handle, outputs).await,
+        Summary { status: RunStatus::Done, outputs, .. } => told(&handle, outputs).await,
         other => other.to_string(),
     }
 }

@@ -1,7 +1,7 @@
 //! A bed to prove things on: memory, time that passes only when everybody waits for it, and a look at every row.
 
 use super::{Kit, told};
-use onceflow_engine::{Engine, Event, EventKind, HISTORY_MS, Options, Report, Start};
+use onceflow_engine::{Engine, Event, EventKind, HISTORY_MS, Options, RunStatus, Start, Summary};
 use onceflow_store::{
     Records,
     backend::memory::Memory,
@@ -94,7 +94,7 @@ impl Proof {
         match engine.start(start).await {
             Err(error) => error.to_string(),
             Ok(handle) => match handle.wait().await.unwrap() {
-                Report::Done(outputs) => told(&handle, outputs).await,
+                Summary { status: RunStatus::Done, outputs, .. } => told(&handle, outputs).await,
                 other => other.to_string(),
             },
         }

@@ -1,7 +1,7 @@
 //! Runs one step through a real engine on a real store.
 
 use onceflow_core::model::{Connection, Endpoint, Graph, Library, Module, Port, TaskSpec, Type, graph::ModuleKind};
-use onceflow_engine::{Engine, Handle, Report, Start};
+use onceflow_engine::{Engine, Handle, RunStatus, Start};
 use onceflow_exec::{
     ExecutorOptions, Home,
     action::{Action, Capture, Command, Shell, Template},
@@ -144,7 +144,7 @@ impl Lab {
     pub(crate) async fn run(&self, key: &str, one: &One) -> Result<Vec<PortValue>, String> {
         let handle = self.start(key, one).await;
         let report = handle.wait().await.unwrap();
-        if !matches!(report, Report::Done(_)) {
+        if report.status != RunStatus::Done {
             return Err(report.to_string());
         }
         let mut values = Vec::new();

@@ -1,7 +1,7 @@
 //! How runs end: done, failed, undone, cancelled; what is told about it, and in which order.
 
 use super::support::{add, less, shout, told, until_end};
-use onceflow::{End, Error, EventKind, Report, prelude::*};
+use onceflow::{Error, EventKind, RunStatus, Summary, prelude::*};
 use std::sync::{
     Mutex,
     atomic::{AtomicBool, AtomicU32, Ordering::SeqCst},
@@ -27,9 +27,10 @@ async fn a_failure_tells_where_at_which_attempt_and_the_whole_chain() {
     let sources = std::iter::successors(std::error::Error::source(&error), |error| error.source());
     let sources: Vec<_> = sources.map(ToString::to_string).collect();
     assert_eq!(sources, ["cannot store a book", "the shelf is full", "no room"]);
-    let Error::Run { report: Report::Failed(failures), .. } = error else { panic!("{error:?}") };
-    assert_eq!(failures[0].causes, ["cannot store a book", "the shelf is full", "no room"]);
-    assert!(matches!(run.report().await.unwrap(), Report::Failed(_)));
+    let Error::Run { summary, .. } = error else { panic!("{error:?}") };
+    assert_eq!(summary.status, RunStatus::Failed);
+    assert_eq!(summary.failures[0].causes, ["cannot store a book", "the shelf is full", "no room"]);
+    assert!(run.summary().await.unwrap().status == RunStatus::Failed);
 }
 
 #[tokio::test]
@@ -51,7 +52,7 @@ async fn what_did_not_fail_is_there_and_starting_again_tries_only_what_failed() 
     });
     let engine = Engine::in_memory();
     let run = engine.start(&flow, 7).key("moods").await.unwrap();
-    assert!(matches!(run.wait().await.unwrap(), Report::Failed(_)));
+    assert!(run.wait().await.unwrap().status == RunStatus::Failed);
     assert_eq!(run.output(&flow.outputs().0).await.unwrap(), 7);
     READY.store(true, SeqCst);
     assert_eq!(engine.start(&flow, 7).key("moods").await.unwrap().result().await.unwrap(), (7, 7));
@@ -114,7 +115,9 @@ async fn a_run_that_could_not_be_undone_does_not_start_again_until_it_was_or_is_
     });
     let engine = Engine::in_memory();
     let run = engine.start(&flow, 5).key("k").await.unwrap();
-    assert!(matches!(run.wait().await.unwrap(), Report::Undone { not_undone, .. } if not_undone.len() == 1));
+    assert!(
+        matches!(run.wait().await.unwrap(), Summary { status: RunStatus::Undone | RunStatus::NotUndone, not_undone, .. } if not_undone.len() == 1)
+    );
     for _ in 0..3 {
         let refused = engine.start(&flow, 5).key("k").await.unwrap_err().to_string();
         assert!(refused.contains("run `k` could not be undone: /charge failed at attempt 2"), "{refused}");
@@ -122,12 +125,16 @@ async fn a_run_that_could_not_be_undone_does_not_start_again_until_it_was_or_is_
     assert_eq!(CHARGES.load(SeqCst), 1, "it is charged once");
     STUCK.store(false, SeqCst);
     assert_eq!(run.retry().await.unwrap(), 1);
-    assert!(matches!(run.wait().await.unwrap(), Report::Undone { not_undone, .. } if not_undone.is_empty()));
+    assert!(
+        matches!(run.wait().await.unwrap(), Summary { status: RunStatus::Undone | RunStatus::NotUndone, not_undone, .. } if not_undone.is_empty())
+    );
     STUCK.store(true, SeqCst);
     let run = engine.start(&flow, 5).key("k").await.unwrap();
     run.wait().await.unwrap();
     assert_eq!(run.abandon().await.unwrap(), 1);
-    assert!(matches!(run.wait().await.unwrap(), Report::Undone { not_undone, .. } if not_undone.len() == 1));
+    assert!(
+        matches!(run.wait().await.unwrap(), Summary { status: RunStatus::Undone | RunStatus::NotUndone, not_undone, .. } if not_undone.len() == 1)
+    );
     STUCK.store(false, SeqCst);
     engine.start(&flow, 5).key("k").await.unwrap().wait().await.unwrap();
     assert_eq!(CHARGES.load(SeqCst), 3);
@@ -142,7 +149,7 @@ async fn independent_parts_finish_if_they_were_asked_to() {
     });
     let engine = Engine::in_memory();
     let run = engine.start(&flow, "a".into()).finish_independent().await.unwrap();
-    assert!(matches!(run.wait().await.unwrap(), Report::Failed(_)));
+    assert!(run.wait().await.unwrap().status == RunStatus::Failed);
     assert_eq!(run.output(&flow.outputs().1).await.unwrap(), "A");
 }
 
@@ -175,13 +182,17 @@ async fn what_was_done_is_undone_once_each_the_last_first() {
     let engine = Engine::in_memory();
     let mut events = engine.events();
     let run = engine.start(&flow, "a cup".into()).key("saga").await.unwrap();
-    let Report::Undone { failures, not_undone } = run.wait().await.unwrap() else { panic!("not undone") };
+    let Summary { status: RunStatus::Undone | RunStatus::NotUndone, failures, not_undone, .. } =
+        run.wait().await.unwrap()
+    else {
+        panic!("not undone")
+    };
     assert_eq!((failures.len(), not_undone.len()), (1, 0));
     assert_eq!(*DID.lock().unwrap(), ["take a cup", "take A CUP", "give back A CUP", "give back a cup"]);
     let told = told(&until_end(&mut events, "saga").await);
     let undone: Vec<_> = told.iter().filter(|event| event.starts_with("did undo")).collect();
     assert_eq!(undone, ["did undo /take_2", "did undo /take"]);
-    assert_eq!(told.last().unwrap(), "did end: failed and undone");
+    assert_eq!(told.last().unwrap(), "did end: undone");
     assert!(run.result().await.unwrap_err().to_string().contains("failed and undone"));
 }
 
@@ -199,10 +210,11 @@ async fn a_cancelled_run_ends_and_says_so() {
     let engine = Engine::in_memory();
     let run = engine.start(&flow, 1).key("loop").await.unwrap();
     run.cancel().await.unwrap();
-    assert_eq!(run.wait().await.unwrap(), Report::Cancelled { not_undone: vec![] });
+    let ended = run.wait().await.unwrap();
+    assert!(ended.status == RunStatus::Cancelled && ended.not_undone.is_empty(), "{ended}");
     assert_eq!(run.result().await.unwrap_err().to_string(), "run `loop` gave no result: cancelled");
     let error = run.output(&flow.outputs()).await.unwrap_err();
-    assert!(matches!(error, Error::Run { report: Report::Cancelled { .. }, .. }), "{error}");
+    assert!(matches!(&error, Error::Run { summary, .. } if summary.status == RunStatus::Cancelled), "{error}");
     assert!(run.cancel().await.is_err());
     engine.close().await.unwrap();
 
@@ -213,7 +225,7 @@ async fn a_cancelled_run_ends_and_says_so() {
     while !matches!(events.next().await.unwrap().kind, EventKind::WillRun { .. }) {}
     run.cancel().await.unwrap();
     // The step in flight may take as long as it likes; the decision stands.
-    assert!(!matches!(run.report().await.unwrap(), Report::Done(_)));
+    assert!(run.summary().await.unwrap().status != RunStatus::Done);
 }
 
 #[tokio::test]
@@ -227,7 +239,7 @@ async fn events_come_in_the_order_of_the_commits() {
     engine.start(&flow, texts).key("e").await.unwrap();
     let events = until_end(&mut events, "e").await;
     assert_eq!(events[0].kind, EventKind::DidStart { generation: 0 });
-    assert_eq!(events.last().unwrap().kind, EventKind::DidEnd { how: End::Done });
+    assert_eq!(events.last().unwrap().kind, EventKind::DidEnd { how: RunStatus::Done });
     let at = |wanted: &EventKind| events.iter().position(|event| event.kind == *wanted).unwrap();
     for n in 0..20 {
         let address = format!("/each[{n}]/shout");
@@ -286,7 +298,7 @@ fn what_is_to_be_undone_waits_for_somebody_who_knows_how() {
         }
         let run = engine.start(&flow, "a cup".into()).key("saga").await.unwrap();
         let report = run.wait().await.unwrap();
-        assert!(matches!(&report, Report::Undone { not_undone, .. } if not_undone.is_empty()), "{report}");
+        assert!(matches!(&report, Summary { status: RunStatus::Undone | RunStatus::NotUndone, not_undone, .. } if not_undone.is_empty()), "{report}");
         assert_eq!(UNDONE.load(SeqCst), 1);
         engine.close().await.unwrap();
     });

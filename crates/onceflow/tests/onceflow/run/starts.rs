@@ -98,7 +98,7 @@ async fn an_engine_that_only_watches_leaves_the_work_to_others() {
     });
     let watching = Engine::builder().works(false).open(place.path()).await.unwrap();
     let run = watching.start(&flow, 10).key("far").await.unwrap();
-    assert_eq!(run.report().await.unwrap().to_string(), "running");
+    assert_eq!(run.summary().await.unwrap().to_string(), "interrupted");
     drop(run);
     watching.close().await.unwrap();
     let working = Engine::open(place.path()).await.unwrap();

@@ -1,6 +1,6 @@
 //! What tasks say about themselves holds when they run: retries, final errors, timeouts, panics, threads, keys.
 
-use onceflow::{Report, prelude::*};
+use onceflow::{RunStatus, Summary, prelude::*};
 use std::{
     collections::BTreeSet,
     sync::{
@@ -10,16 +10,16 @@ use std::{
 };
 
 /// The report of a flow that is given nothing.
-async fn report<O: onceflow::Ports>(flow: &Flow<(), O>) -> Report {
+async fn report<O: onceflow::Ports>(flow: &Flow<(), O>) -> Summary {
     let engine = Engine::in_memory();
     let report = engine.start(flow, ()).await.unwrap().wait().await.unwrap();
     engine.close().await.unwrap();
     report
 }
 
-fn failure(report: &Report) -> String {
+fn failure(report: &Summary) -> String {
     match report {
-        Report::Failed(_) => report.to_string(),
+        Summary { status: RunStatus::Failed, .. } => report.to_string(),
         other => panic!("{other}"),
     }
 }

@@ -1,0 +1,135 @@
+//! The steps of a run's flow as a tree, and settings of steps that differ between two programs.
+
+use super::{Engine, Start};
+use crate::{Error, Handle};
+use futures_util::future::BoxFuture;
+use onceflow_core::{
+    model::{
+        InstancePath, Node, Program,
+        program::{NodeOp, ROOT},
+        task::{ResourceRequest, Retry, TaskSpec},
+    },
+    protocol::{
+        keys,
+        rows::{self, Head},
+    },
+};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// A step of a flow as it was written: one line of a tree.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Outline {
+    /// Where it is, with `*` for the numbers of elements and iterations: `/align[*]/sort`.
+    pub address: String,
+    /// `task`, `each`, `loop`, `choice` or `call`.
+    pub kind: &'static str,
+    /// The task's name, if it is one.
+    pub task: Option<String>,
+    /// How many containers are around it.
+    pub depth: usize,
+}
+
+impl Engine {
+    /// Steps that are asked for with another retry, timeout, class or other resources than the run of this key was planned
+    /// with. A run that goes on for the same does not take those up.
+    ///
+    /// # Errors
+    /// If the flow does not check, the store does not answer, or the run is not there.
+    pub fn ignored_changes<'a>(&'a self, start: &'a Start) -> BoxFuture<'a, Result<Vec<String>, Error>> {
+        Box::pin(async move {
+            let Some(planned) = self.find(&start.key).await?.program().await? else { return Ok(vec![]) };
+            let asked = self.check(start)?;
+            Ok(unlike(&asked, &planned))
+        })
+    }
+}
+
+impl Handle {
+    /// The flow as it was asked for, as it is run; `None` if that is not kept any more.
+    ///
+    /// # Errors
+    /// If the store does not answer, or the run is not there.
+    pub fn program(&self) -> BoxFuture<'_, Result<Option<Program>, Error>> {
+        Box::pin(async move {
+            let header =
+                match self.shared.row(keys::heads().key(&self.key)).await?.as_deref().and_then(rows::read::<Head>) {
+                    Some(Head::Finished(finished)) => finished.header,
+                    Some(Head::Active(id)) => match self.shared.read_run(id).await? {
+                        Some(run) => run.header.clone(),
+                        None => return Ok(None),
+                    },
+                    None => return Err(self.shared.no_run(&self.key).await),
+                };
+            Ok(self.shared.before(&header).await?.map(|before| before.program))
+        })
+    }
+
+    /// The steps of the flow as it was asked for, as a tree from the outside in; `None` if that is not kept any more.
+    ///
+    /// # Errors
+    /// If the store does not answer.
+    pub fn outline(&self) -> BoxFuture<'_, Result<Option<Vec<Outline>>, Error>> {
+        Box::pin(async move { Ok(self.program().await?.map(|program| outline(&program))) })
+    }
+}
+
+/// The steps of a program as a tree.
+pub(super) fn outline(program: &Program) -> Vec<Outline> {
+    let line =
+        |(line, task): (Outline, Option<&TaskSpec>)| Outline { task: task.map(|task| task.name.clone()), ..line };
+    drawn(program).into_iter().map(line).collect()
+}
+
+/// The steps of a program that have another retry, timeout, class or needs than in another one of the same steps.
+fn unlike(program: &Program, other: &Program) -> Vec<String> {
+    fn settings(task: &TaskSpec) -> (&Retry, Option<u64>, &str, &ResourceRequest) {
+        (&task.retry, task.timeout_ms, &task.class, &task.resources)
+    }
+    let others: BTreeMap<_, _> = drawn(other).into_iter().map(|(line, task)| (line.address, task)).collect();
+    let is_unlike = |address: &String, task: &TaskSpec| {
+        others.get(address).copied().flatten().is_some_and(|other| settings(other) != settings(task))
+    };
+    let tasks = drawn(program).into_iter().filter_map(|(line, task)| Some((line.address, task?)));
+    tasks.filter(|(address, task)| is_unlike(address, task)).map(|(address, _)| address).collect()
+}
+
+/// The steps of a program, and the task of each that is one.
+fn drawn(program: &Program) -> Vec<(Outline, Option<&TaskSpec>)> {
+    let mut lines = Vec::new();
+    for node in &program.blocks[ROOT as usize].nodes {
+        draw(program, node, &InstancePath::root(), &mut BTreeSet::new(), &mut lines);
+    }
+    lines
+}
+
+fn draw<'a>(
+    program: &'a Program,
+    node: &Node,
+    place: &InstancePath,
+    around: &mut BTreeSet<u32>,
+    lines: &mut Vec<(Outline, Option<&'a TaskSpec>)>,
+) {
+    let mut line = |path: &[_], kind, task: Option<u32>| {
+        let line = Outline { address: place.address(path), kind, task: None, depth: around.len() };
+        lines.push((line, task.map(|task| &program.tasks[task as usize])));
+    };
+    let (kind, bodies) = match &node.op {
+        NodeOp::Relay => return,
+        NodeOp::Task(task) => return line(&node.path, "task", Some(*task)),
+        NodeOp::Fused(tasks) => return tasks.iter().for_each(|fused| line(&fused.path, "task", Some(fused.task))),
+        NodeOp::Each { body, .. } => ("each", vec![*body]),
+        NodeOp::Loop { body, .. } => ("loop", vec![*body]),
+        NodeOp::Call { body } => ("call", vec![*body]),
+        NodeOp::Choice { arms } => ("choice", arms.iter().map(|arm| arm.body).collect()),
+    };
+    line(&node.path, kind, None);
+    let inside = if let NodeOp::Call { .. } = node.op { place.called(node) } else { place.clone() };
+    for body in bodies {
+        if around.insert(body) {
+            for node in &program.blocks[body as usize].nodes {
+                draw(program, node, &inside, around, lines);
+            }
+            around.remove(&body);
+        }
+    }
+}
