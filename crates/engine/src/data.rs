@@ -3,6 +3,7 @@
 //! | module | what it owns |
 //! |---|---|
 //! | `look` | what data is, without storing any of it |
+//! | `outline` | the structure of data, without its content |
 //! | `store` | data becomes payloads, and values to be put |
 //! | `load` | payloads become data; files are where a task finds them |
 //! | `small` | small files as files |
@@ -12,6 +13,7 @@
 mod lists;
 mod load;
 mod look;
+mod outline;
 mod small;
 mod store;
 mod whole;
@@ -19,6 +21,8 @@ mod whole;
 pub(crate) use lists::{Lists, elements, gathered};
 pub(crate) use load::{Scratch, load_all, load_inputs, load_into, peek};
 pub(crate) use look::{Looked, look, sources};
+pub use outline::ValueOutline;
+pub(crate) use outline::outline;
 pub use small::ALIVE;
 pub(crate) use small::SmallFiles;
 pub(crate) use small::{lock_name, scratch_name};

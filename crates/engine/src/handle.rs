@@ -1,7 +1,7 @@
 //! A run, from outside: its outputs as soon as they exist, its end, and a way to stop it.
 
 use crate::{
-    Error, RunStatus, Summary, data,
+    Error, RunStatus, Summary, ValueOutline, data,
     engine::{HistoryEnd, Request},
     shared::Shared,
     task::Data,
@@ -224,6 +224,19 @@ impl Handle {
             match outcome.value() {
                 None => Ok(Data::None),
                 Some(payload) => data::peek(&self.shared.values, payload).await,
+            }
+        })
+    }
+
+    /// The structure of an outcome of the run, with the digest of every value in it; no value is read.
+    ///
+    /// # Errors
+    /// If a list cannot be read.
+    pub fn value_outline<'a>(&'a self, outcome: &'a Outcome) -> BoxFuture<'a, Result<ValueOutline, Error>> {
+        Box::pin(async move {
+            match outcome.value() {
+                None => Ok(ValueOutline::None),
+                Some(payload) => data::outline(&self.shared.values, payload).await,
             }
         })
     }

@@ -34,7 +34,7 @@ pub mod task;
 mod tx;
 mod worker;
 
-pub use data::ALIVE;
+pub use data::{ALIVE, ValueOutline};
 pub use engine::{
     Attendant, EachBody, EachProgress, Engine, ExportedRun, Fork, HISTORY_MS, ImportOptions, KEYLESS_HISTORY_MS, Move,
     Origin, Outline, PLANS_MAX, Reasons, Record, RunProgress, RunUsage, Signature, Start, StartedStep, StepRecord,

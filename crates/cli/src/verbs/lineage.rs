@@ -24,7 +24,7 @@ use onceflow_core::{
     model::Port,
     payload::{Outcome, Payload, Stored},
 };
-use onceflow_engine::{Engine, Handle, Origin, Record, StepRecord, Summary, task::Data};
+use onceflow_engine::{Engine, Handle, Origin, Record, StepRecord, Summary, ValueOutline, task::Data};
 use onceflow_exec::value;
 use origin::ValueOrigin;
 use parts::ValuePathPart;
@@ -97,9 +97,8 @@ fn wanted(what: &str, store: &Path) -> Result<LineageQuery, Fault> {
     let path = Path::new(what);
     if path.is_file() {
         let digest = Digests::open(store, false).of(path).map_err(Fault::unreadable(path))?.0;
-        let content = Stored { id: onceflow_core::ValueId::default(), digest, len: 0 };
         let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
-        let as_file = Some(Payload::File { name, content }.digest());
+        let as_file = Some(file_digest(&name, digest));
         return Ok(LineageQuery { name: what.to_owned(), hex: hex(&digest), as_file });
     }
     let text = what.strip_prefix("blake3:").unwrap_or(what).to_ascii_lowercase();
@@ -111,23 +110,32 @@ fn wanted(what: &str, store: &Path) -> Result<LineageQuery, Fault> {
     }
 }
 
+/// What a file of this name and content is known by.
+fn file_digest(name: &str, digest: Digest) -> Digest {
+    let content = Stored { id: onceflow_core::ValueId::default(), digest, len: 0 };
+    Payload::File { name: name.to_owned(), content }.digest()
+}
+
 impl LineageQuery {
     fn is(&self, digest: &Digest) -> bool {
         hex(digest).starts_with(&self.hex)
     }
 
     /// Where in data it is. One of its name comes before others of the same content.
-    fn part_of(&self, data: &Data, ty: &onceflow_core::model::Type) -> Option<Vec<ValuePathPart>> {
-        let is_it = |data: &Data| match data {
-            Data::Bytes(bytes) => self.is(&Digest::of(bytes)),
-            Data::File(file) => file.known.is_some_and(|known| self.is(&known.digest)),
-            Data::None | Data::List(_) => false,
+    fn part_of(&self, data: &ValueOutline, ty: &onceflow_core::model::Type) -> Option<Vec<ValuePathPart>> {
+        let is_it = |data: &ValueOutline| match data {
+            ValueOutline::Inline(bytes) => self.is(&Digest::of(bytes)),
+            ValueOutline::Stored(digest) | ValueOutline::File(_, digest) => self.is(digest),
+            ValueOutline::None | ValueOutline::List(_) => false,
         };
-        let is_named = |data: &Data| self.as_file.is_some() && data.digest() == self.as_file;
+        let is_named = |data: &ValueOutline| match (data, &self.as_file) {
+            (ValueOutline::File(name, digest), Some(wanted)) => file_digest(name, *digest) == *wanted,
+            _ => false,
+        };
         parts::first(data, ty, &is_named).or_else(|| parts::first(data, ty, &is_it))
     }
 
-    /// Where in something that is stored it is.
+    /// Where in something that is stored it is. Digests are compared; no value is read.
     async fn part_of_stored(
         &self,
         handle: &Handle,
@@ -137,7 +145,7 @@ impl LineageQuery {
         if self.is(&outcome.digest()) {
             return Ok(Some(vec![]));
         }
-        Ok(self.part_of(&handle.peek(outcome).await?, &port.ty))
+        Ok(self.part_of(&handle.value_outline(outcome).await?, &port.ty))
     }
 }
 
@@ -151,26 +159,53 @@ async fn find(
     let (mut all, mut kept, mut given) = (All::default(), Vec::new(), Vec::new());
     let mut digests = Digests::open(&location.directory, false);
     for run in runs {
-        let handle = engine.find(&run.key).await;
-        let found = match handle {
-            Ok(handle) => find_in(&handle, location, &mut digests, wanted).await,
-            Err(error) => Err(error.into()),
-        };
-        match found {
+        match find_in_run(engine, location, &mut digests, wanted, run).await? {
             Ok([of_outputs, of_steps, of_inputs]) => {
                 all.found.extend(of_outputs);
                 kept.extend(of_steps);
                 given.extend(of_inputs);
             }
-            // It was there when the runs were listed. If it is not any more, that is no fault of the others.
-            Err(fault) => match runs::of_key(engine, &run.key).await? {
-                Some(now) if now.id == run.id => return Err(fault),
-                _ => all.gone.push(run.key),
-            },
+            Err(gone) => all.gone.push(gone.key),
         }
     }
     all.found.extend(kept.into_iter().chain(given));
     Ok(all)
+}
+
+/// How often a run is looked at that changes meanwhile: when it ends, what it held is let go or goes into its history.
+const LOOKS_MAX: usize = 4;
+
+/// The places in one run; the run itself if it is gone meanwhile, which is no fault of the others.
+async fn find_in_run(
+    engine: &Engine,
+    location: &StoreLocation,
+    digests: &mut Digests,
+    wanted: &LineageQuery,
+    mut run: Summary,
+) -> Result<Result<[Vec<LineageMatch>; 3], Summary>, Fault> {
+    for look in 1..=LOOKS_MAX {
+        let found = match engine.find(&run.key).await {
+            Ok(handle) => find_in(&handle, location, digests, wanted).await,
+            Err(error) => Err(error.into()),
+        };
+        let fault = match found {
+            Ok(found) => return Ok(Ok(found)),
+            Err(fault) => fault,
+        };
+        match runs::of_key(engine, &run.key).await? {
+            Some(now) if now.id != run.id => return Ok(Err(run)),
+            None => return Ok(Err(run)),
+            // It stands as it stood before it was looked at, so the fault is not that it has just ended.
+            Some(now) if look == LOOKS_MAX || stands(&now) == stands(&run) => return Err(fault),
+            Some(now) => run = now,
+        }
+    }
+    unreachable!("the last look answers")
+}
+
+/// How a run stands: it changes when values of the run are let go.
+fn stands(run: &Summary) -> (String, u32, bool) {
+    (run.status.to_string(), run.generation, run.ended.is_some())
 }
 
 /// The places in one run: among its outputs, what its steps gave, and its inputs.
@@ -253,7 +288,7 @@ impl LineageInputs {
             return wanted.part_of_stored(handle, port, outcome).await;
         }
         let data = self.said.remove(name).and_then(|said| as_given(said, port, digest, digests));
-        Ok(data.and_then(|data| wanted.part_of(&data, &port.ty)))
+        Ok(data.and_then(|data| wanted.part_of(&ValueOutline::of(&data), &port.ty)))
     }
 }
 

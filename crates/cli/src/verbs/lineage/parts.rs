@@ -1,7 +1,7 @@
 //! Where inside of a value a content is: an element of a list, a file of a directory, a field of a record.
 
 use onceflow_core::model::Type;
-use onceflow_engine::task::Data;
+use onceflow_engine::{ValueOutline, task::Data};
 use onceflow_exec::value::PortValue;
 
 /// One way into a value.
@@ -23,50 +23,70 @@ pub(super) fn words(parts: &[ValuePathPart]) -> String {
 }
 
 /// The first place in data of this type where something is that is looked for; no parts if it is the whole.
-pub(super) fn first(data: &Data, ty: &Type, is_it: &dyn Fn(&Data) -> bool) -> Option<Vec<ValuePathPart>> {
-    let inside = |part: ValuePathPart, data: &Data, ty: &Type| {
+pub(super) fn first(
+    data: &ValueOutline,
+    ty: &Type,
+    is_it: &dyn Fn(&ValueOutline) -> bool,
+) -> Option<Vec<ValuePathPart>> {
+    let inside = |part: ValuePathPart, data: &ValueOutline, ty: &Type| {
         let mut parts = vec![part];
         parts.extend(first(data, ty, is_it)?);
         Some(parts)
     };
     match (ty, data) {
         (Type::Option(inner), data) => first(data, inner, is_it),
-        (Type::Record(types), Data::List(said)) => said.chunks_exact(2).find_map(|field| {
-            let Ok(PortValue::Text(name)) = PortValue::from_data(field[0].clone(), &Type::Text) else { return None };
+        (Type::Record(types), ValueOutline::List(said)) => said.chunks_exact(2).find_map(|field| {
+            let name = field_name(&field[0])?;
             inside(ValuePathPart::Field(name.clone()), &field[1], types.get(&name)?)
         }),
-        (ty, Data::List(elements)) => elements.iter().enumerate().find_map(|(at, element)| match (ty, element) {
-            (Type::Directory, Data::File(file)) => inside(ValuePathPart::File(file.name.clone()), element, &Type::File),
-            (Type::List(inner), element) => inside(ValuePathPart::Element(at), element, inner),
-            (ty, element) => inside(ValuePathPart::Element(at), element, ty),
-        }),
+        (ty, ValueOutline::List(elements)) => {
+            elements.iter().enumerate().find_map(|(at, element)| match (ty, element) {
+                (Type::Directory, ValueOutline::File(name, _)) => {
+                    inside(ValuePathPart::File(name.clone()), element, &Type::File)
+                }
+                (Type::List(inner), element) => inside(ValuePathPart::Element(at), element, inner),
+                (ty, element) => inside(ValuePathPart::Element(at), element, ty),
+            })
+        }
         (_, data) => is_it(data).then(Vec::new),
+    }
+}
+
+/// The name of a field of a record; names are short, so they are never stored apart.
+fn field_name(outline: &ValueOutline) -> Option<String> {
+    let ValueOutline::Inline(bytes) = outline else { return None };
+    match PortValue::from_data(Data::Bytes(bytes.clone()), &Type::Text) {
+        Ok(PortValue::Text(name)) => Some(name),
+        _ => None,
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use onceflow_engine::task::FileData;
     use std::collections::BTreeMap;
 
     #[test]
     fn a_file_is_found_wherever_it_is_inside() {
-        let file = |name: &str| Data::File(FileData::new(name, "/nowhere"));
-        let text = |text: &str| PortValue::Text(text.to_owned()).into_data(&Type::Text).unwrap();
+        let file = |name: &str| ValueOutline::File(name.to_owned(), Default::default());
+        let text = |text: &str| ValueOutline::of(&PortValue::Text(text.to_owned()).into_data(&Type::Text).unwrap());
         let record =
             Type::Record(BTreeMap::from([(String::from("bam"), Type::File), (String::from("name"), Type::Text)]));
-        let of_record = Data::List(vec![text("bam"), file("it"), text("name"), text("it")]);
+        let of_record = ValueOutline::List(vec![text("bam"), file("it"), text("name"), text("it")]);
         for (data, ty, expected) in [
             (file("it"), Type::File, ""),
-            (Data::List(vec![file("a"), file("it")]), Type::list(Type::File), "[1]"),
-            (Data::List(vec![Data::None, file("it")]), Type::list(Type::Option(Box::new(Type::File))), "[1]"),
-            (Data::List(vec![file("a/b"), file("it")]), Type::Directory, "/it"),
-            (Data::List(vec![of_record]), Type::list(record), "[0].bam"),
+            (ValueOutline::List(vec![file("a"), file("it")]), Type::list(Type::File), "[1]"),
+            (
+                ValueOutline::List(vec![ValueOutline::None, file("it")]),
+                Type::list(Type::Option(Box::new(Type::File))),
+                "[1]",
+            ),
+            (ValueOutline::List(vec![file("a/b"), file("it")]), Type::Directory, "/it"),
+            (ValueOutline::List(vec![of_record]), Type::list(record), "[0].bam"),
             // Of any type, as far as is known.
-            (Data::List(vec![Data::List(vec![file("it")])]), Type::Json, "[0][0]"),
+            (ValueOutline::List(vec![ValueOutline::List(vec![file("it")])]), Type::Json, "[0][0]"),
         ] {
-            let found = first(&data, &ty, &|data| matches!(data, Data::File(file) if file.name == "it"));
+            let found = first(&data, &ty, &|data| matches!(data, ValueOutline::File(name, _) if name == "it"));
             assert_eq!(found.as_deref().map(words).as_deref(), Some(expected), "{ty}");
         }
         assert_eq!(first(&file("other"), &Type::File, &|_| false), None);

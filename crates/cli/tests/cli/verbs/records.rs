@@ -107,6 +107,34 @@ fn an_input_file_and_what_is_kept_on_the_way_are_found_too() {
     assert_eq!(is, ["output copy", "input text"], "{said}");
 }
 
+#[test]
+fn lineage_compares_digests_and_reads_no_stored_value() {
+    let bed = Bed::new();
+    let run = "head -c 300000 /dev/zero | base64 -w0";
+    bed.write(
+        "long.yaml",
+        &format!("flow: long\nsteps:\n  a: {{ run: \"{run}\", out: {{ said: text }} }}\noutputs: {{ said: a.said }}\n"),
+    );
+    bed.run(&["run", "long.yaml"]).ends(0);
+    let mut look = vec![bed.path(".onceflow/blobs")];
+    let mut removed = 0;
+    while let Some(directory) = look.pop() {
+        for entry in std::fs::read_dir(directory).unwrap().map(Result::unwrap) {
+            let data = entry.metadata().unwrap();
+            if data.is_dir() {
+                look.push(entry.path());
+            } else if data.len() >= 300_000 {
+                std::fs::remove_file(entry.path()).unwrap();
+                removed += 1;
+            }
+        }
+    }
+    assert_eq!(removed, 1, "the output is an object of its own");
+    bed.write("other.txt", "other");
+    let ended = bed.run(&["lineage", "other.txt"]).ends(1);
+    assert!(ended.stderr.contains("OF0452"), "{}", ended.stderr);
+}
+
 /// A flow that does something to every text of a list, and then to what came of each; `end` is what its last step ends with.
 fn texts(bed: &Bed, keep: &str, end: &str) {
     for (name, text) in [("a.txt", "one"), ("b.txt", "two")] {
