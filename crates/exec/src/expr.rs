@@ -2,9 +2,12 @@
 
 mod budget;
 mod depth;
+mod functions;
+pub mod infer;
 mod references;
 mod scope;
 
+pub use functions::{FUNCTIONS, MACROS, OPERATORS};
 pub use references::{KEYWORDS, Reference};
 pub use scope::Bindings;
 

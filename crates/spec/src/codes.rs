@@ -42,6 +42,7 @@ pub const CODES: &[(&str, &str)] = &[
     ("OF0138", "the type of an expression must be said"),
     ("OF0139", "this cannot be a label"),
     ("OF0140", "a text has a character that no command can have"),
+    ("OF0141", "a function is not known, or does not take this"),
     ("OF0201", "the flow has no such input"),
     ("OF0202", "an input is missing"),
     ("OF0203", "a value does not fit its input"),

@@ -19,7 +19,6 @@ mod digest;
 mod draft;
 mod expression;
 pub(crate) mod files;
-mod infer;
 mod leaf;
 mod order;
 mod repeat;

@@ -50,6 +50,21 @@ impl Problem {
     }
 }
 
+impl SourceLocation {
+    /// Carets below the characters that are meant, for a line that is shown without the space around it. `None` if they are
+    /// outside of what is shown, as at the end of a very long line.
+    fn underline(&self) -> Option<String> {
+        let shown = self.source_line.trim();
+        let indent = self.source_line.chars().take_while(|letter| letter.is_whitespace()).count();
+        let before = (self.column as usize).checked_sub(1 + indent)?;
+        let left = shown.chars().count().checked_sub(before).filter(|left| *left > 0)?;
+        // A tab stays one, so that the carets stand where the terminal puts the text.
+        let space = shown.chars().take(before).map(|letter| if letter == '\t' { '\t' } else { ' ' });
+        let carets = (self.len as usize).clamp(1, left);
+        Some(space.chain(std::iter::repeat_n('^', carets)).collect())
+    }
+}
+
 impl From<Problem> for Problems {
     fn from(problem: Problem) -> Self {
         Problems(vec![problem])
@@ -59,10 +74,14 @@ impl From<Problem> for Problems {
 impl fmt::Display for Problem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "error[{}]: {}", self.code, self.message)?;
-        if let Some(SourceLocation { file, line, column, source_line, .. }) = &self.place {
+        if let Some(place) = &self.place {
+            let SourceLocation { file, line, column, source_line, .. } = place;
             write!(f, "\n  --> {file}:{line}:{column}")?;
             if !source_line.trim().is_empty() {
                 write!(f, "\n   |  {}", source_line.trim())?;
+            }
+            if let Some(underline) = place.underline() {
+                write!(f, "\n   |  {underline}")?;
             }
         }
         if let Some(hint) = &self.hint {
@@ -169,5 +188,26 @@ impl Diagnostics {
             place.map(|place| (files.iter().position(|file| *file == place.file), place.line, place.column))
         });
         Err(Problems(problems))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shown(line: &str, column: u32, len: u32) -> String {
+        let place = SourceLocation { file: "f".into(), line: 1, column, len, source_line: line.to_owned() };
+        place.underline().unwrap_or_else(|| String::from("none"))
+    }
+
+    #[test]
+    fn carets_stand_below_what_is_meant() {
+        assert_eq!(shown("  a: bcd", 6, 3), "   ^^^");
+        assert_eq!(shown("a: é", 4, 1), "   ^");
+        assert_eq!(shown("a:\tb", 4, 1), "  \t^");
+        assert_eq!(shown("a: bcd", 4, 99), "   ^^^", "no further than the line");
+        assert_eq!(shown("a: b", 40, 3), "none", "a line that was cut before it");
+        assert_eq!(shown("   a", 1, 1), "none", "the space that is not shown");
+        assert_eq!(shown("", 1, 1), "none");
     }
 }

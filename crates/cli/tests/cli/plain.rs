@@ -122,11 +122,13 @@ fn check_says_all_that_is_wrong_in_all_files() {
         error[OF0110]: `txt` is not a type
           --> bad.yaml:3:32
            |  a: { run: echo hi, out: { x: txt } }
+           |                               ^^^
         hint: did you mean `text`?
 
         error[OF0116]: nothing is called `b` here
           --> bad.yaml:4:15
            |  outputs: { x: b.x }
+           |                ^^^
         hint: did you mean `a`?
         error[OF0102]: there is no file none.yaml
         hint: `onceflow init` makes a first flow

@@ -111,38 +111,46 @@ fn all_that_is_wrong_with_a_file_is_said_with_its_place() {
         error[OF0441]: there is no setting `job`
           --> [dir]/onceflow.toml:1:1
            |  job = 3
+           |  ^^^
         hint: did you mean `jobs`?
 
         error[OF0441]: `color` cannot be this: colour is "auto", "always" or "never"
           --> [dir]/onceflow.toml:2:9
            |  color = "pink"
+           |          ^^^^^^
 
         error[OF0441]: `worker` is a table
           --> [dir]/onceflow.toml:3:10
            |  worker = 5
+           |           ^
         hint: [worker]
 
         error[OF0441]: there is no setting `retention.hystory`
           --> [dir]/onceflow.toml:5:1
            |  hystory = "30d"
+           |  ^^^^^^^
         hint: did you mean `history`?
 
         error[OF0441]: `retention.keep` cannot be this: a time is a number and a unit: "500ms", "30s", "10m", "12h", "7d", "2w", or "0"
           --> [dir]/onceflow.toml:6:8
            |  keep = 7
+           |         ^
 
         error[OF0441]: `jobs` cannot be this: steps at a time are a whole number from 1 to 65535
           --> [dir]/onceflow.toml:8:8
            |  jobs = 0
+           |         ^
 
         error[OF0441]: there is no setting `profile.ci.worker.mem`
           --> [dir]/onceflow.toml:10:1
            |  mem = "2GB"
+           |  ^^^
         hint: there is `labels`, `cpus`, `memory`, `lease`
 
         error[OF0441]: `worker.memory` cannot be this: a size is a number and a unit: "512MiB", "2GB"
           --> [dir]/onceflow.toml:11:10
            |  memory = "2gb"
+           |           ^^^^^
         -- exit 2
     "#]]);
     let data = bed.run(&["config", "--json"]).ends(2).json();

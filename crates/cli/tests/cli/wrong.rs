@@ -236,6 +236,7 @@ fn a_file_of_inputs_that_is_broken_says_where() {
         error[OF0101]: this is not YAML: unclosed bracket '['
           --> inputs.yaml:2:4
            |  n: [1
+           |     ^
         hint: every `{` and `[` needs its end
         -- exit 2
     "#]]);

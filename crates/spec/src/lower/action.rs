@@ -3,7 +3,6 @@
 use super::{
     Lowering,
     expression::{Allowed, TaskInputs},
-    infer,
 };
 use crate::{
     source::Text,
@@ -18,7 +17,8 @@ use crate::{
 use onceflow_core::model::Type;
 use onceflow_exec::{
     action::{self, Action, Capture, Command, HttpBody, JsonTemplate, Script, Template},
-    expr, shell, template,
+    expr::{self, infer},
+    shell, template,
 };
 use std::collections::BTreeMap;
 
@@ -202,6 +202,7 @@ impl Lowering<'_> {
                         self.say(span, "OF0116", message, hint);
                     }
                 }
+                self.typed(text, 0..text.text.len(), &|_| None);
             }
         }
     }
@@ -223,10 +224,7 @@ impl Lowering<'_> {
             Some(HttpBodyDecl::Json(node)) => Some(HttpBody::Json(self.json(node, plain, takes))),
             Some(HttpBodyDecl::File(text)) => {
                 let bound = self.bind(text, 0..text.text.len(), plain);
-                let ty = bound.as_ref().and_then(|bound| match &bound.plain {
-                    Some(take) => Some(take.ty.clone()),
-                    None => self.seen(bound),
-                });
+                let ty = bound.as_ref().and_then(|bound| bound.ty.clone());
                 if let Some(ty) = ty.filter(|ty| *ty != Type::File && infer::field(ty, "stem").is_none()) {
                     self.say(text.span, "OF0136", format!("`file` sends a file, but this is {ty}"), "");
                 }

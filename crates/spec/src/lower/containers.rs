@@ -3,11 +3,11 @@
 use super::{
     Lowering,
     draft::{GraphDraft, port},
-    infer::optional,
     steps::Layer,
 };
 use crate::{source::Text, syntax::step::StepDecl};
 use onceflow_core::model::{Arm, Endpoint, Module, Port, Type, graph::ModuleKind};
+use onceflow_exec::expr::infer::optional;
 
 impl Lowering<'_> {
     pub(super) fn composite(&mut self, step: &StepDecl, steps: &[StepDecl], name: &str) -> Option<Vec<Port>> {
@@ -54,11 +54,7 @@ impl Lowering<'_> {
     /// A truth: where it comes from in the innermost graph. `None` after saying that it is none.
     pub(super) fn condition(&mut self, text: &Text, module: &str, what: &str) -> Option<Endpoint> {
         let bound = self.bind(text, 0..text.text.len(), super::expression::Allowed::default())?;
-        let seen = match &bound.plain {
-            Some(take) => Some(take.ty.clone()),
-            None => self.seen(&bound),
-        };
-        match seen {
+        match bound.ty.clone() {
             // JSON may turn out to be a truth when it is looked at.
             Some(Type::Bool | Type::Json) | None => {}
             Some(other) => {

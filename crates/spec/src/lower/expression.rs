@@ -3,7 +3,6 @@
 use super::{
     Lowering,
     draft::{ResolvedName, UnresolvedName, own, port},
-    infer,
 };
 use crate::{
     source::{Span, Text},
@@ -13,7 +12,8 @@ use crate::{
 use onceflow_core::model::{Endpoint, Module, Port, SourceLocation, Type, graph::ModuleKind};
 use onceflow_exec::{
     action::{Action, Expr, Template, TemplatePart},
-    expr, template,
+    expr::{self, infer},
+    template,
 };
 use std::ops::Range;
 
@@ -56,12 +56,6 @@ impl TaskInputs {
     pub(super) fn ports(&self) -> Vec<Port> {
         self.all.iter().map(|take| Port::new(take.port(), take.ty.clone())).collect()
     }
-
-    /// The type of a path of names, for inference.
-    fn type_of(&self, path: &[String]) -> Option<Type> {
-        let take = self.all.iter().find(|take| path.starts_with(&take.path))?;
-        path[take.path.len()..].iter().try_fold(take.ty.clone(), |ty, name| infer::field(&ty, name))
-    }
 }
 
 /// What an expression may mention beside the names of the flow.
@@ -85,6 +79,8 @@ pub(super) struct Bound {
     /// It is nothing but this.
     pub(super) plain: Option<Take>,
     pub(super) takes: TaskInputs,
+    /// Its type, if that can be seen.
+    pub(super) ty: Option<Type>,
 }
 
 impl Lowering<'_> {
@@ -143,6 +139,7 @@ impl Lowering<'_> {
         };
         let mut takes = TaskInputs::default();
         let mut edits = Vec::new();
+        let mut types = Vec::new();
         let mut plain = None;
         let before = self.report.len();
         for reference in compiled.references() {
@@ -157,9 +154,33 @@ impl Lowering<'_> {
             let rest = reference.path[used..].iter();
             let full: Vec<_> = take.path.iter().chain(rest).map(String::as_str).collect();
             edits.push((reference.span.clone(), full.join(".")));
+            let ty = reference.path[used..].iter().try_fold(take.ty.clone(), |ty, name| infer::field(&ty, name));
+            types.push((reference.path.as_slice(), ty));
             takes.add(take);
         }
-        (self.report.len() == before).then(|| Bound { source: edited(&source, edits), plain, takes })
+        if self.report.len() > before {
+            return None;
+        }
+        let known = |path: &[String]| types.iter().find(|(known, _)| *known == path).and_then(|(_, ty)| ty.clone());
+        let ty = match &plain {
+            Some(take) => Some(take.ty.clone()),
+            None => self.typed(text, range, &known)?,
+        };
+        Some(Bound { source: edited(&source, edits), plain, takes, ty })
+    }
+
+    /// The type of the expression at `range` of a text, if it can be seen; `None` after saying which calls are wrong.
+    pub(super) fn typed(&self, text: &Text, range: Range<usize>, known: infer::TypeLookup<'_>) -> Option<Option<Type>> {
+        match infer::infer(&text.text[range.clone()], known) {
+            Ok(ty) => Some(ty),
+            Err(problems) => {
+                for infer::TypeProblem { span, message, hint } in problems {
+                    let span = self.source.inside(text, range.start + span.start..range.start + span.end);
+                    self.say(span, "OF0141", message, hint);
+                }
+                None
+            }
+        }
     }
 
     /// What one reference takes, and how many names of its path that needs; `None` if nothing, or something is wrong.
@@ -343,14 +364,9 @@ impl Lowering<'_> {
         self.add_task(name, spec, takes, origin, false);
     }
 
-    /// The type of an expression, if it can be seen.
-    pub(super) fn seen(&self, bound: &Bound) -> Option<Type> {
-        infer::infer(&bound.source, &|path| bound.takes.type_of(path))
-    }
-
     /// The type of an expression; `None` after saying that it cannot be, or must be said.
     pub(super) fn expression_type(&self, bound: &Bound, wanted: Option<&Type>, span: Span) -> Option<Type> {
-        match (wanted, self.seen(bound)) {
+        match (wanted, bound.ty.clone()) {
             (Some(wanted), Some(seen)) if !fits(wanted, &seen) => {
                 let message = format!("{wanted} is wanted, but `{}` is {seen}", clipped(&bound.source));
                 self.say(span, "OF0130", message, "");

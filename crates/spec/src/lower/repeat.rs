@@ -131,7 +131,7 @@ impl Lowering<'_> {
                 let mut source = format!("{ITERATION} + 1 < {max}");
                 if let Some(text) = text {
                     let Some(bound) = self.bind(text, 0..text.text.len(), Allowed::default()) else { return };
-                    if let Some(other) = self.seen(&bound).filter(|ty| !matches!(ty, Type::Bool | Type::Json)) {
+                    if let Some(other) = bound.ty.clone().filter(|ty| !matches!(ty, Type::Bool | Type::Json)) {
                         self.say(text.span, "OF0125", format!("`while` is true or false, but this is {other}"), "");
                     }
                     takes = bound.takes;

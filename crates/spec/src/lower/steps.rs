@@ -3,7 +3,6 @@
 use super::{
     Lowering,
     draft::{GraphDraft, NameTarget, own, port},
-    infer::optional,
     order,
 };
 use crate::syntax::{
@@ -12,6 +11,7 @@ use crate::syntax::{
     step::{Each, StepDecl},
 };
 use onceflow_core::model::{Arm, Module, Port, Type, graph::ERROR, graph::ModuleKind, task::DONE};
+use onceflow_exec::expr::infer::optional;
 
 /// How much of what is around a step is still to be made.
 #[derive(Clone, Copy, PartialEq, Eq)]

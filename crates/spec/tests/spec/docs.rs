@@ -1,6 +1,7 @@
 //! What the pages of errors say is true: every code has one, and what it calls wrong is wrong in that way. The flows of the
 //! book are checked by the command's own tests.
 
+use onceflow_exec::expr::{FUNCTIONS, MACROS, OPERATORS};
 use onceflow_spec::{LoadOptions, codes::CODES, load};
 use std::{
     fs,
@@ -53,6 +54,20 @@ fn the_book_lists_every_name_that_is_reserved() {
     };
     assert_eq!(listed("No name at all: "), names(true));
     assert_eq!(listed("No step or variable: "), names(false));
+}
+
+#[test]
+fn the_book_and_the_page_of_the_error_list_every_function_and_operator() {
+    let block = |path: &str, info: &str| -> String {
+        let text = fs::read_to_string(docs().join(path)).unwrap();
+        let found = blocks(&text).into_iter().find(|(found, _)| found == info);
+        found.unwrap_or_else(|| panic!("{path} has no block `{info}`")).1
+    };
+    let book = "book/src/flow-file.md";
+    assert_eq!(block(book, "text functions"), FUNCTIONS);
+    assert_eq!(block(book, "text macros"), MACROS);
+    assert_eq!(block(book, "text operators"), OPERATORS);
+    assert_eq!(block("errors/OF0141.md", "text functions"), format!("{FUNCTIONS}{MACROS}"));
 }
 
 #[test]

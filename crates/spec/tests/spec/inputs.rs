@@ -285,6 +285,7 @@ fn wrong_words_are_all_said() {
             error[OF0101]: this is not YAML: unclosed bracket '{'
               --> input `any`:1:1
                |  {a:
+               |  ^
             hint: every `{` and `[` needs its end
         "#]],
     );
@@ -302,49 +303,57 @@ fn wrong_files_of_inputs_are_said_with_their_places() {
             error[OF0203]: input `n` must be int, but `three` is given
               --> inputs.yaml:1:4
                |  n: three
+               |     ^^^^^
 
             error[OF0203]: element 1 of input `numbers` must be int, but `b` is given
               --> inputs.yaml:2:14
                |  numbers: [1, b]
+               |               ^
 
             error[OF0201]: the flow has no input `names`
               --> inputs.yaml:3:1
                |  names: 3
+               |  ^^^^^
             hint: did you mean `name`?
 
             error[OF0203]: element 0 of input `samples` has no `r1`, which is file
               --> inputs.yaml:5:5
                |  - { id: a, n: 1, r2: a.fq }
+               |    ^^^^^^^^^^^^^^^^^^^^^^^^^
 
             error[OF0203]: element 0 of input `samples` has no field `r2`
               --> inputs.yaml:5:20
                |  - { id: a, n: 1, r2: a.fq }
+               |                   ^^
             hint: did you mean `r1`?
 
             error[OF0203]: input `mode` must be text, but a list is given
               --> inputs.yaml:6:7
                |  mode: [a]
+               |        ^^^
         "#]],
     );
     check(
         &[("n", "1")],
         Some(("inputs.yaml", "- 1\n")),
         expect![[r#"
-        error[OF0207]: inputs.yaml holds a list
-          --> inputs.yaml:1:1
-           |  - 1
-        hint: it holds a map: the names of inputs and their values
-    "#]],
+            error[OF0207]: inputs.yaml holds a list
+              --> inputs.yaml:1:1
+               |  - 1
+               |  ^^^
+            hint: it holds a map: the names of inputs and their values
+        "#]],
     );
     check(
         &[("n", "1")],
         Some(("inputs.yaml", "n: {\n")),
         expect![[r#"
-        error[OF0101]: this is not YAML: unclosed bracket '{'
-          --> inputs.yaml:1:4
-           |  n: {
-        hint: every `{` and `[` needs its end
-    "#]],
+            error[OF0101]: this is not YAML: unclosed bracket '{'
+              --> inputs.yaml:1:4
+               |  n: {
+               |     ^
+            hint: every `{` and `[` needs its end
+        "#]],
     );
     let dir = files();
     let given = GivenInputs { words: vec![("n".into(), "1".into())], file: Some(dir.path().join("none.yaml")) };
@@ -361,40 +370,46 @@ fn wrong_sheets_are_said_with_row_and_column() {
         &[("n", "1")],
         Some(("samples.csv", csv)),
         expect![[r#"
-        error[OF0208]: input `samples` has no column `nots`
-          --> samples.csv:1:1
-           |  id,n,r1,kind,nots
-        hint: did you mean `note`?
+            error[OF0208]: input `samples` has no column `nots`
+              --> samples.csv:1:1
+               |  id,n,r1,kind,nots
+               |  ^
+            hint: did you mean `note`?
 
-        error[OF0210]: row 1, column `n` must be int, but `one` is given
-          --> samples.csv:2:1
-           |  heart,one,a.fq,dna,x
+            error[OF0210]: row 1, column `n` must be int, but `one` is given
+              --> samples.csv:2:1
+               |  heart,one,a.fq,dna,x
+               |  ^
 
-        error[OF0204]: row 2, column `r1`: the file `none.fq` is not there
-          --> samples.csv:3:1
-           |  liver,2,none.fq,plant,
-        hint: paths here are relative to DIR
+            error[OF0204]: row 2, column `r1`: the file `none.fq` is not there
+              --> samples.csv:3:1
+               |  liver,2,none.fq,plant,
+               |  ^
+            hint: paths here are relative to DIR
 
-        error[OF0206]: row 2, column `kind` cannot be `plant`
-          --> samples.csv:3:1
-           |  liver,2,none.fq,plant,
-        hint: it is one of `dna`, `rna`
+            error[OF0206]: row 2, column `kind` cannot be `plant`
+              --> samples.csv:3:1
+               |  liver,2,none.fq,plant,
+               |  ^
+            hint: it is one of `dna`, `rna`
 
-        error[OF0212]: row 3 has 2 cells, but there are 5 columns
-          --> samples.csv:4:1
-           |  lung,3
-        hint: a cell with a comma in it must be quoted
-    "#]],
+            error[OF0212]: row 3 has 2 cells, but there are 5 columns
+              --> samples.csv:4:1
+               |  lung,3
+               |  ^
+            hint: a cell with a comma in it must be quoted
+        "#]],
     );
     check(
         &[("n", "1")],
         Some(("samples.csv", "id,r1\nheart,a.fq\n")),
         expect![[r#"
-        error[OF0209]: the sheet has no column `n`, which is int
-          --> samples.csv:1:1
-           |  id,r1
-        hint: there is `id`, `r1`
-    "#]],
+            error[OF0209]: the sheet has no column `n`, which is int
+              --> samples.csv:1:1
+               |  id,r1
+               |  ^
+            hint: there is `id`, `r1`
+        "#]],
     );
 }
 
@@ -408,6 +423,7 @@ fn lines_of_a_sheet_are_counted_with_its_comments() {
             error[OF0210]: row 2, column `n` must be int, but `two` is given
               --> samples.csv:8:1
                |  liver,two,a.fq
+               |  ^
         "#]],
     );
     let csv = "# made by hand\nid,n,r2\nheart,1,a.fq\n";
@@ -418,11 +434,13 @@ fn lines_of_a_sheet_are_counted_with_its_comments() {
             error[OF0208]: input `samples` has no column `r2`
               --> samples.csv:2:1
                |  id,n,r2
+               |  ^
             hint: did you mean `r1`?
 
             error[OF0209]: the sheet has no column `r1`, which is file
               --> samples.csv:2:1
                |  id,n,r2
+               |  ^
             hint: did you mean `r2`?
         "#]],
     );

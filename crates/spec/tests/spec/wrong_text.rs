@@ -14,6 +14,7 @@ a:
             error[OF0101]: this is not YAML: mapping values are not allowed in this context
               --> flow.yaml:5:19
                |  run: echo note: this is fine
+               |                ^
             hint: a text with `: ` in it must be quoted, or stand in a block: `run: |` and then indented lines
         "#]],
     );
@@ -32,6 +33,7 @@ steps:
             error[OF0101]: this is not YAML: tabs disallowed within this context (block indentation)
               --> flow.yaml:4:2
                |  a:
+               |  ^
             hint: YAML is indented with spaces, not with tabs
         "#]],
     );
@@ -49,6 +51,7 @@ steps:
             error[OF0101]: this is not YAML: unclosed quote
               --> flow.yaml:4:13
                |  a: { run: "echo }
+               |            ^
             hint: a text with quotes in it is best written as a block: `run: |` and then indented lines
         "#]],
     );
@@ -64,6 +67,7 @@ a: { run: echo, out: { x: { file: ${{ inputs.name }}.txt } } }
             error[OF0101]: this is not YAML: while parsing a flow mapping, did not find expected ',' or '}'
               --> flow.yaml:4:38
                |  a: { run: echo, out: { x: { file: ${{ inputs.name }}.txt } } }
+               |                                     ^
             hint: inside `{ }` and `[ ]` a text with `${{ … }}` must be quoted
         "#]],
     );
@@ -83,16 +87,19 @@ flow: again
             error[OF0103]: `run` is here twice
               --> flow.yaml:4:19
                |  a: { run: echo, run: true }
+               |                  ^^^
             hint: the first is in line 4
 
             error[OF0103]: `a` is here twice
               --> flow.yaml:5:3
                |  a: { run: echo }
+               |  ^
             hint: the first is in line 4
 
             error[OF0103]: `flow` is here twice
               --> flow.yaml:6:1
                |  flow: again
+               |  ^^^^
             hint: the first is in line 2
         "#]],
     );
@@ -113,36 +120,43 @@ output: {}
             error[OF0104]: a flow file has no key `input`
               --> flow.yaml:3:1
                |  input: { a: file }
+               |  ^^^^^
             hint: did you mean `inputs`?
 
             error[OF0104]: step `a` has no key `runs`
               --> flow.yaml:5:8
                |  a: { runs: echo, retries: 3, timeuot: 3s, run: echo }
+               |       ^^^^
             hint: did you mean `run`?
 
             error[OF0104]: step `a` has no key `retries`
               --> flow.yaml:5:20
                |  a: { runs: echo, retries: 3, timeuot: 3s, run: echo }
+               |                   ^^^^^^^
             hint: did you mean `retry`?
 
             error[OF0104]: step `a` has no key `timeuot`
               --> flow.yaml:5:32
                |  a: { runs: echo, retries: 3, timeuot: 3s, run: echo }
+               |                               ^^^^^^^
             hint: did you mean `timeout`?
 
             error[OF0104]: `resources` has no key `cpu`
               --> flow.yaml:6:32
                |  b: { run: echo, resources: { cpu: 2, gpus: 1 } }
+               |                               ^^^
             hint: did you mean `cpus`?
 
             error[OF0104]: `resources` has no key `gpus`
               --> flow.yaml:6:40
                |  b: { run: echo, resources: { cpu: 2, gpus: 1 } }
+               |                                       ^^^^
             hint: did you mean `cpus`?
 
             error[OF0104]: a flow file has no key `output`
               --> flow.yaml:7:1
                |  output: {}
+               |  ^^^^^^
             hint: did you mean `outputs`?
         "#]],
     );
@@ -160,6 +174,7 @@ steps:
             error[OF0101]: the tag `!secret` means nothing here
               --> flow.yaml:4:21
                |  a: { run: !secret echo }
+               |                    ^^^^
             hint: leave it out
         "#]],
     );
@@ -178,6 +193,7 @@ flow: other
             error[OF0101]: a second document (`---`) starts here
               --> flow.yaml:4:1
                |  ---
+               |  ^^^
             hint: a file holds one flow
         "#]],
     );
@@ -195,6 +211,7 @@ steps:
             error[OF0101]: this is not YAML: while parsing node, found unknown anchor
               --> flow.yaml:4:6
                |  a: *nothing
+               |     ^
             hint: a text that starts with `*`, `&`, `@` or a backtick must be quoted
         "#]],
     );
@@ -213,11 +230,13 @@ steps:
             error[OF0105]: step `b` has no part that says what it does
               --> flow.yaml:5:3
                |  b: { <<: *a, timeout: 3s }
+               |  ^
             hint: it is one of `run`, `script`, `http`, `expr`, `wait`, `flow`, `steps`, `choose`
 
             error[OF0104]: merge keys (`<<`) are not known here
               --> flow.yaml:5:8
                |  b: { <<: *a, timeout: 3s }
+               |       ^^
             hint: write out what is the same, or put it into a flow of its own and call it
         "#]],
     );
@@ -235,6 +254,7 @@ b: { run: `date` }
             error[OF0101]: this is not YAML: while parsing node, found unknown anchor
               --> flow.yaml:5:10
                |  run: *.txt
+               |       ^
             hint: a text that starts with `*`, `&`, `@` or a backtick must be quoted
         "#]],
     );
@@ -251,6 +271,7 @@ fn a_list_instead_of_a_map() {
             error[OF0106]: a flow file must be a map, but a list stands here
               --> flow.yaml:2:1
                |  - flow: test
+               |  ^^^^^^^^^^^^
         "#]],
     );
 }
@@ -265,6 +286,7 @@ hello
             error[OF0106]: a flow file must be a map, but a single value stands here
               --> flow.yaml:2:1
                |  hello
+               |  ^^^^^
         "#]],
     );
 }
@@ -283,26 +305,32 @@ e:
             error[OF0106]: `run` must be a text, but a map stands here
               --> flow.yaml:4:13
                |  a: { run: { command: echo } }
+               |            ^^^^^^^^^^^^^^^^^
 
             error[OF0106]: `run` must be a text, but a list stands here
               --> flow.yaml:5:13
                |  b: { run: [echo, hello] }
+               |            ^^^^^^^^^^^^^
 
             error[OF0106]: step `c` must be a map, but a single value stands here
               --> flow.yaml:6:6
                |  c: echo
+               |     ^^^^
 
             error[OF0106]: `A` must be a text, but a list stands here
               --> flow.yaml:7:29
                |  d: { run: echo, env: { A: [1] }, after: { x: y } }
+               |                            ^^^
 
             error[OF0106]: `after` must be a list, but a map stands here
               --> flow.yaml:7:43
                |  d: { run: echo, env: { A: [1] }, after: { x: y } }
+               |                                          ^^^^^^^^
 
             error[OF0106]: step `e` must be a map, but nothing stands here
               --> flow.yaml:8:4
                |  e:
+               |   ^
         "#]],
     );
 }
@@ -321,6 +349,7 @@ a:
             error[OF0114]: `${{` has no `}}`
               --> flow.yaml:7:12
                |  echo ${{ inputs.n
+               |       ^^^^^^^^^^^^
             hint: close the hole with `}}`, or write `$${{` for the text `${{`
         "#]],
     );
@@ -339,20 +368,24 @@ d: { when: "${{ inputs.n > 3 }}", run: echo }
             error[OF0115]: `inputs.n +` is not an expression: the expression is not complete
               --> flow.yaml:4:32
                |  a: { run: "echo ${{ inputs.n + }}" }
+               |                               ^
 
             error[OF0115]: `inputs.n = 3` is not an expression: `= ` cannot be read
               --> flow.yaml:5:23
                |  b: { when: inputs.n = 3, run: echo }
+               |                      ^
             hint: to compare is `==`
 
             error[OF0115]: `inputs.n > 3 and inputs.n < 5` is not an expression: `and` is not expected here
               --> flow.yaml:6:27
                |  c: { when: inputs.n > 3 and inputs.n < 5, run: echo }
+               |                          ^^^
             hint: `and`, `or`, `not` are `&&`, `||`, `!`
 
             error[OF0115]: `${{ inputs.n > 3 }}` is not an expression: `$` cannot be read
               --> flow.yaml:7:15
                |  d: { when: "${{ inputs.n > 3 }}", run: echo }
+               |              ^
             hint: this is an expression already: leave out `${{` and `}}`
         "#]],
     );
@@ -368,11 +401,13 @@ fn json_is_read_too() {
             error[OF0110]: `fil` is not a type
               --> flow.yaml:2:35
                |  {"flow": "test", "inputs": {"a": "fil"}, "steps": {"x": {"run": "echo ${{ inputs.b }}"}}}
+               |                                    ^^^
             hint: did you mean `file`?
 
             error[OF0116]: the flow has no input `b`
               --> flow.yaml:2:75
                |  {"flow": "test", "inputs": {"a": "fil"}, "steps": {"x": {"run": "echo ${{ inputs.b }}"}}}
+               |                                                                            ^^^^^^^^
             hint: did you mean `a`?
         "#]],
     );
@@ -388,7 +423,71 @@ fn json_that_is_cut_off() {
             error[OF0101]: this is not YAML: unclosed bracket '{'
               --> flow.yaml:2:33
                |  {"flow": "test", "steps": {"a": {"run": "echo"
+               |                                  ^
             hint: every `{` and `[` needs its end
+        "#]],
+    );
+}
+
+#[test]
+fn functions_that_do_not_exist_or_do_not_take_this() {
+    wrong(
+        r#"
+flow: test
+inputs: { name: text, n: int, files: list<file> }
+steps:
+  a:
+    run: echo ${{ inputs.name.toUpper() }} ${{ size(inputs.n) }}
+  b:
+    each: f in inputs.files
+    when: f.name.endswith('.gz')
+    http: { url: "http://x/${{ f.stem + inputs.n }}" }
+    out: { ids: { json: "body.map(x)" } }
+  c:
+    expr: { half: inputs.n * 0.5 }
+"#,
+        expect![[r#"
+            error[OF0141]: there is no function `toUpper`
+              --> flow.yaml:6:31
+               |  run: echo ${{ inputs.name.toUpper() }} ${{ size(inputs.n) }}
+               |                            ^^^^^^^
+            hint: did you mean `text.upperAscii()`?
+
+            error[OF0141]: `size` does not take (int)
+              --> flow.yaml:6:48
+               |  run: echo ${{ inputs.name.toUpper() }} ${{ size(inputs.n) }}
+               |                                             ^^^^
+            hint: `size(text|bytes|list|map)`, `text|bytes|list|map.size()`
+
+            error[OF0141]: there is no function `endswith`
+              --> flow.yaml:9:18
+               |  when: f.name.endswith('.gz')
+               |               ^^^^^^^^
+            hint: did you mean `text.endsWith(text)`?
+
+            error[OF0141]: `+` does not take text and int
+              --> flow.yaml:10:39
+               |  http: { url: "http://x/${{ f.stem + inputs.n }}" }
+               |                                    ^
+            hint: `string(x)` is a number as text
+
+            error[OF0141]: `map` does not take 1 argument
+              --> flow.yaml:11:31
+               |  out: { ids: { json: "body.map(x)" } }
+               |                            ^^^
+            hint: `list|map.map(x, any)`, `list|map.map(x, bool, any)`
+
+            error[OF0116]: an answer has no `x`
+              --> flow.yaml:11:35
+               |  out: { ids: { json: "body.map(x)" } }
+               |                                ^
+            hint: it has `status`, `headers`, `body`: `body.x`?
+
+            error[OF0141]: `*` does not take int and float
+              --> flow.yaml:13:28
+               |  expr: { half: inputs.n * 0.5 }
+               |                         ^
+            hint: `double(x)` is an int as float
         "#]],
     );
 }

@@ -46,19 +46,21 @@ fn an_empty_file() {
     garbage(
         b"# only a comment\n",
         expect![[r#"
-        error[OF0102]: flow.yaml is empty
-          --> flow.yaml:1:1
-           |  # only a comment
-        hint: a flow file starts with `flow: NAME`
-    "#]],
+            error[OF0102]: flow.yaml is empty
+              --> flow.yaml:1:1
+               |  # only a comment
+               |  ^
+            hint: a flow file starts with `flow: NAME`
+        "#]],
     );
     garbage(
         b"~\n",
         expect![[r#"
-        error[OF0106]: a flow file must be a map, but nothing stands here
-          --> flow.yaml:1:1
-           |  ~
-    "#]],
+            error[OF0106]: a flow file must be a map, but nothing stands here
+              --> flow.yaml:1:1
+               |  ~
+               |  ^
+        "#]],
     );
 }
 
@@ -102,10 +104,11 @@ fn deep_nesting() {
     wrong(
         &format!("flow: test\nsteps: {}", "[".repeat(100_000)),
         expect![[r#"
-        error[OF0107]: values are nested more than 100 deep
-          --> flow.yaml:2:108
-           |  steps: [[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[
-    "#]],
+            error[OF0107]: values are nested more than 100 deep
+              --> flow.yaml:2:108
+               |  steps: [[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[
+               |                                                                                                             ^
+        "#]],
     );
     let mut block = String::from("flow: test\nsteps:\n");
     for depth in 1..200 {
@@ -114,10 +117,11 @@ fn deep_nesting() {
     wrong(
         &block,
         expect![[r#"
-        error[OF0107]: values are nested more than 100 deep
-          --> flow.yaml:102:101
-           |  a:
-    "#]],
+            error[OF0107]: values are nested more than 100 deep
+              --> flow.yaml:102:101
+               |  a:
+               |  ^
+        "#]],
     );
     let types = format!(
         "flow: test\ninputs: {{ a: '{}int{}' }}\nsteps: {{ s: {{ run: echo }} }}",
@@ -127,20 +131,22 @@ fn deep_nesting() {
     wrong(
         &types,
         expect![[r#"
-        error[OF0110]: types are nested more than 16 deep
-          --> flow.yaml:2:100
-           |  inputs: { a: 'list<list<list<list<list<list<list<list<list<list<list<list<list<list<list<list<list<list<list<list<list<list<list<list<list<list<list<list<list<l
-    "#]],
+            error[OF0110]: types are nested more than 16 deep
+              --> flow.yaml:2:100
+               |  inputs: { a: 'list<list<list<list<list<list<list<list<list<list<list<list<list<list<list<list<list<list<list<list<list<list<list<list<list<list<list<list<list<l
+               |                                                                                                     ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
+        "#]],
     );
     let brackets =
         format!("flow: test\nsteps: {{ s: {{ when: '{}true{}', run: echo }} }}", "(".repeat(5000), ")".repeat(5000));
     wrong(
         &brackets,
         expect![[r#"
-        error[OF0115]: `((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((…` is not an expression: too many operators and brackets inside one another
-          --> flow.yaml:2:54
-           |  steps: { s: { when: '(((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((
-    "#]],
+            error[OF0115]: `((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((…` is not an expression: too many operators and brackets inside one another
+              --> flow.yaml:2:54
+               |  steps: { s: { when: '(((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((
+               |                                                       ^
+        "#]],
     );
 }
 
@@ -154,19 +160,21 @@ fn anchor_bombs() {
     wrong(
         &bomb,
         expect![[r#"
-        error[OF0107]: there are too many values in this file
-          --> flow.yaml:7:20
-           |  a5: &a5 [*a4, *a4, *a4, *a4, *a4, *a4, *a4, *a4, *a4, *a4]
-        hint: aliases (`*name`) count as what they stand for
-    "#]],
+            error[OF0107]: there are too many values in this file
+              --> flow.yaml:7:20
+               |  a5: &a5 [*a4, *a4, *a4, *a4, *a4, *a4, *a4, *a4, *a4, *a4]
+               |                     ^^^
+            hint: aliases (`*name`) count as what they stand for
+        "#]],
     );
     wrong(
         "flow: test\nsteps: &s { a: *s }\n",
         expect![[r#"
-        error[OF0107]: this alias stands for something that contains it
-          --> flow.yaml:2:16
-           |  steps: &s { a: *s }
-    "#]],
+            error[OF0107]: this alias stands for something that contains it
+              --> flow.yaml:2:16
+               |  steps: &s { a: *s }
+               |                 ^^
+        "#]],
     );
 }
 
@@ -184,21 +192,25 @@ fn calls_to_flows_that_are_not_there_or_wrong() {
             error[OF0127]: there is no flow file `./missing.yaml`
               --> flow.yaml:3:14
                |  a: { flow: ./missing.yaml }
+               |             ^^^^^^^^^^^^^^
             hint: it is looked for beside the file that calls it: missing.yaml
 
             error[OF0116]: nothing is called `nothing` here
               --> flow.yaml:5:34
                |  c: { run: 'echo ${{ b.y }} ${{ nothing }}' }
+               |                                 ^^^^^^^
             hint: a text in an expression has quotes of its own: `"'nothing'"`
 
             error[OF0110]: `itn` is not a type
               --> broken.yaml:2:14
                |  inputs: { x: itn }
+               |               ^^^
             hint: did you mean `int`?
 
             error[OF0116]: the flow has no input `z`
               --> broken.yaml:3:30
                |  steps: { a: { run: 'echo ${{ inputs.z }}' } }
+               |                               ^^^^^^^^
             hint: did you mean `x`?
         "#]],
     );
@@ -230,49 +242,59 @@ outputs: { y: d.z }
             error[OF0129]: the flow that step `a` calls needs the input `name`
               --> flow.yaml:5:3
                |  a: { flow: other.yaml, in: { nmae: inputs.f, n: "'three'" } }
+               |  ^
             hint: `in: { name: … }`; it is text
 
             error[OF0128]: the flow `other.yaml` has no input `nmae`
               --> flow.yaml:5:32
                |  a: { flow: other.yaml, in: { nmae: inputs.f, n: "'three'" } }
+               |                               ^^^^
             hint: did you mean `name`?
 
             error[OF0130]: int is wanted, but `'three'` is text
               --> flow.yaml:5:51
                |  a: { flow: other.yaml, in: { nmae: inputs.f, n: "'three'" } }
+               |                                                  ^^^^^^^^^
 
             error[OF0130]: input `name` of `other.yaml` is text, but list<text> is given
               --> flow.yaml:6:38
                |  b: { flow: other.yaml, in: { name: inputs.xs, n: inputs.f } }
+               |                                     ^^^^^^^^^
             hint: `each: x in inputs.xs`, and then `x`
 
             error[OF0130]: input `n` of `other.yaml` is int, but file is given
               --> flow.yaml:6:52
                |  b: { flow: other.yaml, in: { name: inputs.xs, n: inputs.f } }
+               |                                                   ^^^^^^^^
 
             error[OF0129]: the flow that step `c` calls needs the input `name`
               --> flow.yaml:7:3
                |  c: { flow: other.yaml, in: [inputs.xs] }
+               |  ^
             hint: `in: { name: … }`; it is text
 
             error[OF0106]: `in` of a call must be a map, but a list stands here
               --> flow.yaml:7:31
                |  c: { flow: other.yaml, in: [inputs.xs] }
+               |                              ^^^^^^^^^
             hint: `in: { NAME: … }` names the inputs of the flow
 
             error[OF0113]: step `d` does nothing itself, so it has no `retry`
               --> flow.yaml:8:3
                |  d: { flow: other.yaml, in: { name: "'x'" }, retry: 3, out: { x: file } }
+               |  ^
             hint: say it of the steps inside
 
             error[OF0113]: step `d` has no `out` of its own: the flow says what it gives
               --> flow.yaml:8:57
                |  d: { flow: other.yaml, in: { name: "'x'" }, retry: 3, out: { x: file } }
+               |                                                        ^^^
             hint: leave it out
 
             error[OF0117]: step `d` has no output `z`
               --> flow.yaml:9:15
                |  outputs: { y: d.z }
+               |                ^^^
             hint: did you mean `y`?
         "#]],
     );
@@ -289,6 +311,7 @@ fn flows_that_call_each_other_for_ever() {
             error[OF0039]: flows `ping`, `pong` call each other for ever
               --> flow.yaml:1:1
                |  flow: ping
+               |  ^
             hint: call it from an arm of a choice, so that it can end
         "#]],
     );
@@ -300,10 +323,11 @@ fn more_than_the_kernel_can_hold() {
     wrong(
         &format!("flow: test\nsteps:\n  a:\n    run: echo\n    out:\n{}", outs.concat()),
         expect![[r#"
-        error[OF0040]: /a has 200 outputs; 127 is the most
-          --> flow.yaml:3:3
-           |  a:
-    "#]],
+            error[OF0040]: /a has 200 outputs; 127 is the most
+              --> flow.yaml:3:3
+               |  a:
+               |  ^
+        "#]],
     );
     let mut nested = String::from("flow: test\nsteps:\n");
     for depth in 0..40 {
@@ -331,6 +355,7 @@ outputs: { x: a.x }
             error[OF0035]: output `x` of choice /a is text in one arm and int in another
               --> flow.yaml:5:3
                |  a:
+               |  ^
         "#]],
     );
     wrong(
@@ -339,6 +364,7 @@ outputs: { x: a.x }
             error[OF0036]: /a is an attempt, so its output `error` is taken, but it has one of its own
               --> flow.yaml:3:3
                |  a: { attempt: true, run: echo, out: { error: text } }
+               |  ^
         "#]],
     );
 }
