@@ -1,4 +1,4 @@
-//! A batch: the one way anything changes. All of it happens or none of it.
+//! A batch: the only way to change rows. All of it happens or none of it.
 //!
 //! In this order: every require is tested; the operations apply one after the other; then triggers fire,
 //! and what they do may let others fire, until none does; last, a claim takes a free row.
@@ -23,7 +23,7 @@ use crate::{
 pub use check::Invalid;
 use serde::{Deserialize, Serialize};
 
-/// What must be so for a batch to happen.
+/// A condition on a row that must hold for a batch to happen.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Require {
     /// There is no such row.
@@ -43,7 +43,7 @@ impl Require {
         }
     }
 
-    /// Whether it holds of what was found there.
+    /// The condition holds for the row that was found.
     #[inline]
     pub fn holds(&self, found: Option<&Row>) -> bool {
         match self {
@@ -72,7 +72,7 @@ pub enum Op {
         bit: u32,
         /// How many there are; the same every time.
         of: u32,
-        /// What happens when all have arrived.
+        /// The operations that apply when all numbers are in the set.
         when_full: Vec<Op>,
     },
     /// The row's number changes by `delta`. If it is zero when all operations have applied and no bitmap is full, the
@@ -82,13 +82,13 @@ pub enum Op {
         key: Key,
         /// What to add.
         delta: i64,
-        /// What happens at zero.
+        /// The operations that apply at zero.
         at_zero: Vec<Op>,
     },
 }
 
 impl Op {
-    /// What happens when this operation's row is complete; empty for those that have no trigger.
+    /// The operations that apply when this operation's row is complete; empty for those that have no trigger.
     pub fn trigger(&self) -> &[Op] {
         match self {
             Op::SetBit { when_full: then, .. } | Op::Add { at_zero: then, .. } => then,
@@ -102,9 +102,9 @@ impl Op {
 pub struct Batch {
     /// The shard all its keys are in.
     pub shard: Shard,
-    /// What must be so.
+    /// The conditions.
     pub requires: Vec<Require>,
-    /// What happens, in this order.
+    /// The operations, in the order they apply.
     pub ops: Vec<Op>,
     /// A claim, after everything else.
     pub claim: Option<Claim>,
@@ -178,7 +178,7 @@ impl Batch {
         self
     }
 
-    /// Whether it asks for nothing and does nothing.
+    /// The batch requires nothing, does nothing and claims nothing.
     pub fn is_empty(&self) -> bool {
         self.requires.is_empty() && self.ops.is_empty() && self.claim.is_none()
     }

@@ -1,6 +1,5 @@
-//! The token that refuses a stale attempt. A fence is unique for ever: who made it, and how many it had
-//! made before. It is never a counter in the store, because a store that lost its last writes would
-//! hand the same number out again.
+//! The token that refuses a stale attempt. A fence is unique for ever: the incarnation that made it, and how many that had made
+//! before. It is never a counter in the store, because a store that lost its last writes would hand the same number out again.
 
 use serde::{Deserialize, Serialize};
 use std::{fmt, sync::atomic::AtomicU64, sync::atomic::Ordering::Relaxed};
@@ -34,7 +33,7 @@ impl Fence {
         })
     }
 
-    /// Who made it: the incarnation given to [`Fences::new`].
+    /// The incarnation that made it, as given to [`Fences::new`].
     pub fn incarnation(self) -> u128 {
         self.incarnation
     }
@@ -66,12 +65,12 @@ impl Fences {
         Fences { incarnation: crate::seams::incarnation(incarnation), made: AtomicU64::new(0) }
     }
 
-    /// Who makes them.
+    /// The incarnation of this process or worker.
     pub fn incarnation(&self) -> u128 {
         self.incarnation
     }
 
-    /// A fence that nobody had before.
+    /// A new fence.
     pub fn next(&self) -> Fence {
         Fence { incarnation: self.incarnation, count: self.made.fetch_add(1, Relaxed) }
     }

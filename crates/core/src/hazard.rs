@@ -14,13 +14,13 @@ pub fn switch(name: Option<&'static str>) {
     NOTED.with(|noted| noted.borrow_mut().clear());
 }
 
-/// Notes a number outside of any commit; the first that was noted stays. What a mistake is made with.
+/// Notes a number outside of any commit, for mistakes that need one; the first note at a place stays.
 #[cfg(feature = "hazards")]
 pub fn note(place: &[u8], number: u64) {
     NOTED.with(|noted| *noted.borrow_mut().entry(place.to_vec()).or_insert(number));
 }
 
-/// What was noted.
+/// The number noted at a place.
 #[cfg(feature = "hazards")]
 pub fn noted(place: &[u8]) -> Option<u64> {
     NOTED.with(|noted| noted.borrow().get(place).copied())
@@ -38,13 +38,13 @@ pub const fn noted(_: &[u8]) -> Option<u64> {
     None
 }
 
-/// Whether this mistake is made.
+/// The mistake is switched on for this thread.
 #[cfg(feature = "hazards")]
 pub fn is_on(name: &str) -> bool {
     ON.with(std::cell::Cell::get) == Some(name)
 }
 
-/// Whether this mistake is made: never, without the feature `hazards`.
+/// Always false, without the feature `hazards`.
 #[cfg(not(feature = "hazards"))]
 #[inline(always)]
 pub const fn is_on(_: &str) -> bool {

@@ -1,4 +1,4 @@
-//! Where a row lives. A key is (group, name) within a shard: a batch names its shard once, so an
+//! The key of a row: (group, name) within a shard. A batch names its shard once, so an
 //! operation that crosses shards cannot be written down.
 
 mod short;
@@ -11,7 +11,7 @@ use std::fmt;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Shard(pub u16);
 
-/// What the store does with a group's rows beyond keeping them.
+/// The kind of a group: how the store treats its rows beyond keeping them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[repr(u8)]
 pub enum Kind {
@@ -26,8 +26,8 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// Whether an embedded store does not log these rows, so that claims cost no write. They are void with the process that
-    /// made them; when another process has the store next, those that live on put theirs back before any is granted.
+    /// An embedded store does not log these rows, so that claims cost no write. They are void with the process that made them; when
+    /// another process owns the store next, processes that live on assert their claims before any is granted.
     #[inline]
     pub const fn is_volatile(self) -> bool {
         matches!(self, Kind::Claims | Kind::Deadlines)
@@ -84,7 +84,7 @@ impl Group {
         Group { kind, id: self.id.clone() }
     }
 
-    /// What the store does with these rows.
+    /// The kind of the group.
     #[inline]
     pub fn kind(&self) -> Kind {
         self.kind
@@ -118,7 +118,7 @@ impl fmt::Debug for Group {
     }
 }
 
-/// What a row is called within its group. Names sort as their bytes do.
+/// The name of a row within its group. Names sort as their bytes do.
 #[derive(Clone, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Name(Short);
 

@@ -1,20 +1,20 @@
-//! The pure part of onceflow: what a store is asked to do, as data.
+//! The pure part of onceflow: flows, plans and the batches that run them, as data.
 //!
 //! Nothing here reads a clock, a file or a random number, and nothing is async; the same input gives
 //! the same answer in production, in a test and in the simulator.
 //!
 //! | module | what it owns |
 //! |---|---|
-//! | [`key`] | where a row lives: shard, group, name |
-//! | [`row`] | what a row holds: bytes, and the two readings of bytes a batch can compute with |
-//! | [`batch`] | the one way anything changes: requires, operations, triggers, a claim |
-//! | [`queue`] | what stands in a queue, and what a claim answers |
+//! | [`key`] | the key of a row: shard, group, name |
+//! | [`row`] | the content of a row: bytes, and the two readings of bytes a batch can compute with |
+//! | [`batch`] | the only way to change rows: requires, operations, triggers, a claim |
+//! | [`queue`] | the rows of a queue, and the answer to a claim |
 //! | [`digest`] | content digests |
 //! | [`fence`] | the token that refuses a stale attempt |
 //! | [`model`] | flows: as they are described, and as they are run |
 //! | [`plan`] | what a run still has to do: resume, validity, specialised and fused programs |
-//! | [`payload`] | what travels along a connection |
-//! | [`protocol`] | what a commit, an arrival, an opening and an ending do |
+//! | [`payload`] | the values that travel along connections |
+//! | [`protocol`] | the batch of every commit, delivery, opening and ending |
 //! | [`value`] | values, the edges that keep them alive, and changes to both |
 //! | [`time`] | points on the store's clock |
 //! | [`limits`] | every bound, with its reason |

@@ -1,4 +1,4 @@
-//! Every bound of the store and of flows, with its reason. What exceeds one fails at once, naming it.
+//! Every bound of the store and of flows, with its reason. Exceeding one fails at once, with an error that names it.
 
 /// Operations in one batch, those inside triggers included. A thousand small operations take about a
 /// millisecond on a shared server, and nobody else is served meanwhile.
@@ -38,7 +38,7 @@ pub const CLAIM_ROWS_MAX: usize = 256;
 /// Queues one claim may look at.
 pub const CLAIM_QUEUES_MAX: usize = 64;
 
-/// Bytes of a queue row's name that say whose it is; claims take turns between lanes.
+/// Bytes of a queue row's name that name its lane; claims take turns between lanes.
 pub const LANE_BYTES: usize = 8;
 
 /// Bytes in one chunk read from a blob, and gathered before one write: large enough to make the way to another
@@ -70,13 +70,13 @@ pub const CHUNK_ELEMENTS_MAX: usize = 200;
 /// Chunks of one each that are in flight at a time: enough that draining one does not starve the workers.
 pub const LANES_MAX: u32 = 4;
 
-/// Elements of one list. What is larger belongs into several.
+/// Elements of one list. Larger collections belong into several lists.
 pub const ELEMENTS_MAX: u64 = 100_000_000;
 
 /// Frames within frames: how deep a flow may call itself.
 pub const CALL_DEPTH_MAX: u32 = 1000;
 
-/// Rows looked at by one batch when a run is removed.
+/// Rows deleted by one batch when a run is removed.
 pub const REMOVE_ROWS_MAX: usize = 200;
 
 /// Operations after which a batch that removes rows takes no further row; one row may need some hundred.

@@ -1,7 +1,7 @@
-//! What travels along a connection: small things themselves, large things by reference.
+//! The payload of a connection: small values themselves, large values by reference.
 //!
-//! What is small is copied to everyone who reads it, so it needs no counting; what is large is a stored value, and
-//! whoever holds the payload holds an edge to it. A payload therefore has at most one reference.
+//! A small value is copied to every consumer, so it needs no counting; a large value is stored, and each holder of the payload
+//! has an edge to it. A payload therefore has at most one reference.
 
 use crate::{digest::Digest, row::Row, value::ValueId};
 use serde::{Deserialize, Serialize};
@@ -20,19 +20,19 @@ pub enum Payload {
     StoredList(Stored),
     /// A file in the store.
     File {
-        /// What it was called; the last part of a path, or a relative path inside a directory.
+        /// Its name: the last part of a path, or a relative path inside a directory.
         name: String,
         /// Its content.
         content: Stored,
     },
 }
 
-/// Something in the store.
+/// A reference to a stored value.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Stored {
     /// The value's id.
     pub id: ValueId,
-    /// Of its content.
+    /// The digest of its content.
     pub digest: Digest,
     /// Bytes, or elements of a list.
     pub len: u64,
@@ -49,7 +49,7 @@ impl Payload {
         Payload::inline("null")
     }
 
-    /// The value that whoever holds this must hold an edge to.
+    /// The stored value behind the payload, to which its holder needs an edge.
     pub fn stored(&self) -> Option<&Stored> {
         match self {
             Payload::Inline(_) | Payload::List(_) => None,
@@ -100,14 +100,14 @@ pub fn list_digest(elements: impl Iterator<Item = Digest>) -> Digest {
     hasher.finalize().into()
 }
 
-/// What arrives at a port. Something always does, or the one who waits would wait for ever.
+/// The outcome delivered to a port. Every port is delivered one, or its consumer would wait for ever.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Outcome {
     /// A value.
     Value(Payload),
     /// No value: an option that is none.
     None,
-    /// There will be none, because of this. Only where something handles it.
+    /// A failure, with its cause. Delivered only where something handles it.
     Failed(Arc<str>),
 }
 
@@ -125,7 +125,7 @@ impl Outcome {
         }
     }
 
-    /// Whether a guard or a condition holds: true, as MessagePack says it.
+    /// A guard or a condition holds: the value is true in MessagePack.
     pub fn is_true(&self) -> bool {
         matches!(self, Outcome::Value(Payload::Inline(bytes)) if bytes[..] == [0xc3])
     }

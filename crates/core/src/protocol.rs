@@ -1,21 +1,21 @@
-//! What a commit, an arrival, an opening and an ending do: facts in, a batch out. Written once, for every store.
+//! Decides the batch of every commit, delivery, opening and ending of a run: facts in, a batch out. Written once, for every store.
 //!
-//! **A ready row is the only permission to run.** It is deleted by the batch that commits what the step gave, and that
-//! batch also brings the results to everyone who waits for them and makes ready who has all it needs. There is no
-//! moment in between, so nothing runs twice after it took effect, and nothing is forgotten.
+//! **A ready row is the only permission to run.** The batch that commits a step's outputs deletes the row, delivers the outputs
+//! to every consumer, and makes each consumer ready that has all its inputs. There is no moment in between, so no step runs
+//! again after it took effect, and none is forgotten.
 //!
-//! **Whoever waits for a value holds it.** A delivery is a copy of what is small, and an edge to what is large, in the
-//! consumer's own inbox; committing consumes it. So nobody has to tell a producer that it was read, and what is held is
-//! exactly what the steps that are not done yet will read.
+//! **A consumer holds the values it waits for.** A delivery is a copy of a small value, or an edge to a large one, in the
+//! consumer's own inbox; the consumer's commit consumes it. So a producer need not learn that its output was read, and a run
+//! holds exactly the values that its remaining steps will read.
 //!
 //! | module | what it owns |
 //! |---|---|
-//! | [`ids`] | what runs, frames and steps are called |
-//! | [`keys`] | where their rows stand |
-//! | [`rows`] | what those hold |
-//! | [`memo`] | what a step is computed from, as one digest |
+//! | [`ids`] | names of runs, frames and steps |
+//! | [`keys`] | keys of their rows |
+//! | [`rows`] | contents of those rows |
+//! | [`memo`] | the digest of a step's code and inputs |
 //! | [`draft`] | a commit while it is written: deliveries, joins, openings |
-//! | [`step`] | what becomes of a step that somebody has taken |
+//! | [`step`] | commits, opens, parks or retries a claimed step |
 //! | [`run`] | how a run starts and ends |
 
 pub mod draft;

@@ -1,9 +1,9 @@
-//! What stands in a queue, and what a claim answers.
+//! The rows of a queue, and the answer to a claim.
 //!
 //! A row of a queue says that a piece of work is ready and where its inbox is. It is *free* unless the
 //! queue's claims hold a row of the same name. A claim puts that row (the fence) and its deadline;
 //! whoever finishes the work deletes all three in the batch that commits it, requiring the fence.
-//! Giving work back, and taking it from someone whose deadline has passed, is deleting the claim.
+//! Giving work back, and taking it from a worker whose deadline has passed, is deleting the claim.
 
 use crate::{
     fence::Fence,
@@ -21,12 +21,12 @@ pub struct Inbox {
     pub group: Group,
     /// The inputs are the rows of that group whose names begin with this.
     pub prefix: Name,
-    /// Whatever the one who claims it should know; the store does not look at it.
+    /// Content for the worker that claims it; the store does not look at it.
     pub note: Vec<u8>,
 }
 
 impl Inbox {
-    /// The row that says so.
+    /// Encodes the inbox as a row.
     pub fn to_row(&self) -> Row {
         let (id, prefix) = (self.group.id(), self.prefix.as_bytes());
         let mut row = Vec::with_capacity(5 + id.len() + prefix.len() + self.note.len());
@@ -40,19 +40,19 @@ impl Inbox {
         Row::from(row)
     }
 
-    /// Reads what [`Inbox::to_row`] wrote; `None` if the row is something else.
+    /// Decodes a row that [`Inbox::to_row`] encoded; `None` if the row is something else.
     pub fn from_row(row: &[u8]) -> Option<Self> {
         let (kind, [id, prefix, note]) = parts(row)?;
         Some(Inbox { group: Group::of_kind(kind, id), prefix: Name::new(prefix), note: note.to_vec() })
     }
 
-    /// Where the inputs of a row that [`Inbox::to_row`] wrote are: the group, and what their names begin with.
+    /// The group and the name prefix of the inputs, from a row that [`Inbox::to_row`] encoded.
     pub fn place(row: &[u8]) -> Option<(Group, &[u8])> {
         let (kind, [id, prefix, _]) = parts(row)?;
         Some((Group::of_kind(kind, id), prefix))
     }
 
-    /// Whether [`Inbox::from_row`] reads this row.
+    /// [`Inbox::from_row`] can decode this row.
     pub fn is_row(row: &[u8]) -> bool {
         parts(row).is_some()
     }
@@ -92,7 +92,7 @@ pub enum Pick {
 pub struct Claim {
     /// The queues to look at; an earlier one is emptied before a later one is asked.
     pub queues: Vec<Group>,
-    /// What the claim is recorded under. Use each fence for one claim: after a lost reply, the claim is found
+    /// The fence that the claim is recorded under. Use each fence for one claim: after a lost reply, the claim is found
     /// again by scanning the queues' claims for it.
     pub fence: Fence,
     /// How long the claim stands unless its deadline is moved.
@@ -112,7 +112,7 @@ pub struct Claimed {
     pub row: Row,
     /// The inbox: its rows in order of their names, at most [`CLAIM_ROWS_MAX`](crate::limits::CLAIM_ROWS_MAX).
     pub inputs: Vec<(Name, Row)>,
-    /// Whether the inbox has more rows than were answered; read them by `scan`.
+    /// The inbox has more rows than were answered; read them by `scan`.
     pub more: bool,
     /// When the claim may be taken over.
     pub deadline: Timestamp,

@@ -1,5 +1,5 @@
-//! What a row holds: bytes. Two readings of those bytes can be computed with inside a batch: a counter
-//! and a bitmap. Both are plain rows to everyone who reads or compares them.
+//! The content of a row: bytes. A batch can compute with two readings of those bytes, a counter and a bitmap; for reads and
+//! comparisons both are plain rows.
 
 use serde::{Deserialize, Serialize};
 use std::{fmt, ops::Deref, sync::Arc};
@@ -91,8 +91,8 @@ pub mod bitmap {
 
     const SMALL_BYTES: usize = 64;
 
-    /// Whether a row is a bitmap over the numbers below `of`. Bits at or above `of` make it something else: they
-    /// would be counted for those that are missing.
+    /// The row is a bitmap over the numbers below `of`. Bits at or above `of` make it something else: they would be counted for
+    /// missing ones.
     pub fn fits(row: &[u8], of: u32) -> bool {
         row.len() == bytes(of)
             && row[..4] == of.to_le_bytes()
@@ -127,7 +127,7 @@ pub mod bitmap {
         (Row::new(set), full)
     }
 
-    /// Whether a row is a bitmap that holds every number it ranges over.
+    /// The row is a bitmap that holds every number it ranges over.
     pub fn is_full(row: &[u8]) -> bool {
         let Some((of, set)) = row.split_first_chunk::<4>() else { return false };
         let of = u32::from_le_bytes(*of);

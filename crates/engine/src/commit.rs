@@ -1,5 +1,5 @@
-//! Sends what was decided. A batch may be refused because something it rests on has changed; then it is decided again,
-//! without running user code again. A reply may be lost; then the same batch is sent again, which is harmless.
+//! Commits drafts. A batch that is refused because the run's state has changed is decided again, without running user code again.
+//! A batch whose reply is lost is sent again, which is harmless.
 
 use crate::{
     Error,
@@ -24,7 +24,7 @@ use onceflow_store::{
     values::ValueChange,
 };
 
-/// Replies lost in a row before we look what became of a batch.
+/// Replies lost in a row before the rows are read to see whether the batch happened.
 const REPLIES_LOST_MAX: usize = 5;
 
 /// What a commit means for the step it was decided for. Built from the store's [`CommitResult`], and the only commit result
@@ -59,7 +59,7 @@ const STATE: usize = 0;
 const CLAIM: usize = 1;
 
 impl Shared {
-    /// Commits for a step that was taken, deciding again while only the state of its run has changed in between.
+    /// Commits a claimed step, deciding again while only the state of its run has changed in between.
     pub(crate) async fn commit<'a>(
         &self,
         run: &'a Run,
@@ -114,17 +114,18 @@ impl Shared {
         }
     }
 
-    /// Whether a step left its queue as a batch of ours would have it leave. One that is still there, or was put aside by
-    /// somebody who does not know what became of it, was taken from us.
+    /// The step left its queue as our batch would have it leave. A step that is still ready, or was parked as unknown by another
+    /// worker, was taken from us.
     async fn went(&self, run: &Run, taken: &Taken, parks: bool) -> Result<bool, Error> {
-        // Who does not have its task moves it to another queue: that is not leaving either.
+        // A worker that does not offer its task moves it to another queue: that is not leaving either.
         let mut keys = vec![run.plan.keys.parked(taken.step), taken.queue.key(&taken.name)];
         keys.extend(crate::worker::unserved::elsewhere(run, taken));
         let found = self.records.get(self.shard(), &keys).await?;
         Ok(found[1..].iter().all(Option::is_none) && (parks || found[0].is_none()))
     }
 
-    /// Commits what was decided for one state of the run only. Refused if the state has changed, or the step is not ours.
+    /// Commits a draft that holds in one state of the run only. [`StepCommit::DecideAgain`] if the state has changed, or the step is
+    /// not ours.
     pub(crate) async fn commit_once(
         &self,
         taken: &Taken,
@@ -148,7 +149,7 @@ impl Shared {
         }
     }
 
-    /// A commit happened, and its reply was lost: what it claimed is found by its fence.
+    /// The commit of a batch that happened but whose reply was lost: the step it claimed is found by its fence.
     async fn applied_unseen(&self, asked: Option<&Asked>) -> Result<StepCommit, Error> {
         let claimed = match asked {
             None => None,
@@ -157,21 +158,21 @@ impl Shared {
         Ok(StepCommit::new(asked, Committed { position: self.records.position(), fired: vec![], claimed }))
     }
 
-    /// Whether the claim is gone though the step is there, free and as it was taken: then no commit took it away, but a
-    /// store that changed its owner forgot it. It is claimed again then.
+    /// Claims the step again if its claim is gone though the step is free and as it was claimed: no commit deleted the claim, but a
+    /// store that changed its owner forgot it. False if the step is not ours any more.
     async fn claim_was_forgotten(&self, taken: &Taken) -> Result<bool, Error> {
         let Taken { queue, name, fence, ready_step, .. } = taken;
         self.claim_as(queue, name, *fence, (ready_step.generation, ready_step.failed)).await
     }
 
-    /// Whether the claim on a step still stands.
+    /// The claim on a step still stands.
     pub(crate) async fn is_ours(&self, taken: &Taken) -> Result<bool, Error> {
         let found = self.row(taken.queue.claims().key(&taken.name)).await?;
         Ok(found.as_deref() == Some(&taken.fence.to_bytes()[..]))
     }
 
-    /// Claims a step again under the claim it was taken under, if that is gone and nobody else has it: a store that
-    /// changed its owner has forgotten all claims, though those who made them live on. `taken` is its row when it was taken.
+    /// Claims a step again under its old fence, if the claim is gone and no other worker has one: a store that changed its owner has
+    /// forgotten all claims, though the workers that made them live on. `taken` is its row when it was claimed.
     pub(crate) async fn claim_again(
         &self,
         queue: &Group,
@@ -183,7 +184,7 @@ impl Shared {
         self.claim_as(queue, name, fence, (ready_step.generation, ready_step.failed)).await
     }
 
-    /// The same, for a step that was taken in that plan, after so many failures.
+    /// As [`Shared::claim_again`], for a step that was claimed in that generation, after so many failures.
     async fn claim_as(
         &self,
         queue: &Group,
@@ -193,7 +194,7 @@ impl Shared {
     ) -> Result<bool, Error> {
         let Some(row) = self.row(queue.key(name)).await? else { return Ok(false) };
         let is_same = ready_step(&row).is_some_and(|ready_step| {
-            // One that must not start twice may be found by another meanwhile; what it gives late is told then.
+            // A started at-most-once step is not claimed again: another worker may be deciding about it.
             (ready_step.generation, ready_step.failed) == taken && ready_step.started.is_none()
         });
         if !is_same {
@@ -208,8 +209,8 @@ impl Shared {
         Ok(self.records.commit(batch).await?.is_applied())
     }
 
-    /// What a claim took whose reply was lost. It is renewed, so that it is known to be ours to whatever lies between us and
-    /// the store, and asserted again if the store changes its owner.
+    /// The step that a claim took whose reply was lost. The claim is renewed, so that the client side of the store knows it and
+    /// asserts it again if the store changes its owner.
     pub(crate) async fn find_claim(&self, claim: &Claim) -> Result<Option<Claimed>, Error> {
         for queue in &claim.queues {
             let mut after = None;
@@ -256,7 +257,7 @@ impl Shared {
         }))
     }
 
-    /// Commits what no step was taken for.
+    /// Commits a draft that belongs to no claimed step.
     pub(crate) async fn commit_outside(
         &self,
         draft: Draft<'_>,
@@ -266,7 +267,7 @@ impl Shared {
         Ok(self.send(batch).await?)
     }
 
-    /// The batch of a draft, with all it does to values, and the claim on the next step.
+    /// The batch of a draft, with its changes to values and the claim on the next step.
     async fn batch(&self, draft: Draft<'_>, changes: &[ValueChange], asked: Option<&Asked>) -> Result<Batch, Error> {
         let (mut batch, of_draft) = draft.finish();
         batch.claim = asked.map(|asked| asked.claim.clone());
@@ -297,7 +298,7 @@ impl Shared {
         Err(lost.expect("every reply was lost"))
     }
 
-    /// A claim of the next step, whichever is ready.
+    /// A claim on the next ready step of these queues.
     pub(crate) fn next_claim(&self, queues: Vec<onceflow_core::Group>) -> Option<Claim> {
         if queues.is_empty() {
             return None;
@@ -307,12 +308,12 @@ impl Shared {
     }
 }
 
-/// What the row of a step in its queue says.
+/// Decodes a row of a queue.
 fn ready_step(row: &Row) -> Option<ReadyStep> {
     Inbox::from_row(row).and_then(|inbox| rows::read(&inbox.note))
 }
 
-/// Whether a step may commit in this state: internal steps of the end of a run may always.
+/// The step may commit in this state. Internal steps of the end of a run always may.
 fn may_commit(taken: &Taken, state: State) -> bool {
     use onceflow_core::protocol::ids::{SETTLE, TEARDOWN, UNDO};
     state.phase.is_open() || matches!(taken.step.node, SETTLE | UNDO | TEARDOWN)

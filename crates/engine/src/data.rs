@@ -1,13 +1,13 @@
-//! Data as tasks see it, and payloads as rows hold it: what is small travels itself, what is large becomes a value.
+//! Turns data of tasks into payloads of rows and back: small data travels in rows, large data becomes stored values.
 //!
 //! | module | what it owns |
 //! |---|---|
-//! | `look` | what data is, without storing any of it |
+//! | `look` | digests of data, without storing any of it |
 //! | `outline` | the structure of data, without its content |
 //! | `store` | data becomes payloads, and values to be put |
 //! | `load` | payloads become data; files are where a task finds them |
 //! | `small` | small files as files |
-//! | `whole` | whether data is still in the store as it was put there |
+//! | `whole` | checks that stored data is still there and intact |
 //! | `lists` | lists in the store: gathered, in one value, or in pages |
 
 mod lists;

@@ -1,4 +1,4 @@
-//! What a worker does with a step it has taken. One file per kind of step; here is what they have in common.
+//! Performs a claimed step. One file per kind of step; this one has their common parts.
 
 mod container;
 mod ending;
@@ -35,15 +35,15 @@ use onceflow_core::{
 use onceflow_store::{Position, records::Scan, values::ValueChange};
 use std::sync::Arc;
 
-/// A step that was taken.
+/// A claimed step, before its rows are read.
 pub(crate) struct Job {
-    /// What the claim answered.
+    /// The store's answer to the claim.
     pub(crate) claimed: Claimed,
-    /// The claim.
+    /// The fence of the claim.
     pub(crate) fence: Fence,
-    /// When it was made: bodies that touch the world wait until this is durable.
+    /// The position of the claim: bodies that touch the world wait until it is durable.
     pub(crate) position: Position,
-    /// When it was asked for, on this machine's clock.
+    /// When the claim was sent, on this machine's clock.
     pub(crate) asked: onceflow_core::Timestamp,
 }
 
@@ -56,7 +56,7 @@ pub(crate) struct Work<'a> {
 }
 
 impl Worker {
-    /// Performs a step; answers what its commit took next.
+    /// Performs a step; answers the step that its commit claimed.
     pub(crate) async fn perform(&self, job: &Job, slot: &mut Slot) -> Result<Option<Job>, Error> {
         let Some((id, step)) = StepId::from_queue_name(job.claimed.name.as_bytes()) else {
             return Err(Error::damaged(format!("a row in a queue is called {:?}", job.claimed.name)));
@@ -102,8 +102,8 @@ impl Worker {
         }
     }
 
-    /// A step that was just taken is at work here under another claim, which the store had forgotten: that becomes its claim
-    /// again.
+    /// Restores the claim of a step that this worker has already, and that it was just granted again because the store had forgotten
+    /// the first claim.
     pub(crate) async fn restore_claim(&self, job: &Job, before: Fence) -> Result<(), Error> {
         let Claimed { queue, name, .. } = &job.claimed;
         let (claim, now) = (queue.claims().key(name), onceflow_core::Row::new(job.fence.to_bytes()));
@@ -111,7 +111,7 @@ impl Worker {
         let mut batch = onceflow_core::Batch::new(self.shared.shard());
         batch.require_equals(claim.clone(), now).put(claim.clone(), before.clone());
         if self.shared.records.commit(batch).await?.is_applied() && self.alive.claim_of(name).is_none() {
-            // It ended meanwhile, and may have found that the step was not its own: let it be taken anew.
+            // The work ended meanwhile, and may have found that the step was not its own: the step is freed.
             let mut batch = onceflow_core::Batch::new(self.shared.shard());
             batch.require_equals(claim.clone(), before).delete(claim).delete(queue.deadlines().key(name));
             let _refused_if_it_went_on = self.shared.records.commit(batch).await?;
@@ -119,7 +119,7 @@ impl Worker {
         Ok(())
     }
 
-    /// What arrived in a step's inbox.
+    /// The deliveries in a step's inbox.
     async fn arrived(&self, job: &Job) -> Result<Vec<Received>, Error> {
         let mut rows = job.claimed.inputs.clone();
         if job.claimed.more {
@@ -132,7 +132,7 @@ impl Worker {
         seams::arrivals(rows).iter().map(read).collect()
     }
 
-    /// Something that must be there is not. If the step is still ours, rows were lost; else it was somebody else's.
+    /// A row that the step needs is missing. If the step is still ours, rows were lost; else another worker has it.
     async fn missing(&self, job: &Job, what: String) -> Result<Option<Job>, Error> {
         let claim = self.shared.row(job.claimed.queue.claims().key(&job.claimed.name)).await?;
         if claim.as_deref() == Some(&job.fence.to_bytes()[..]) {
@@ -141,7 +141,7 @@ impl Worker {
         Ok(None)
     }
 
-    /// A step of a plan that is not valid any more: its row goes, with what it holds.
+    /// Drops a step of a generation that is not valid any more, and releases its deliveries.
     async fn drop_stale(
         &self,
         job: &Job,
@@ -189,7 +189,7 @@ impl Work<'_> {
         Ok(committed)
     }
 
-    /// Watches over the work on the step. Nothing stops it but that it was taken from us, unless `stops`.
+    /// Watches over the work on the step. Only the loss of the claim stops it, unless `stops`.
     pub(crate) fn heartbeat(&self, stops: bool) -> Heartbeat<'_> {
         let keys = &self.run.plan.keys;
         let whose = Whose { run: keys.run, generation: keys.generation, ends_with_run: stops, ends_at_once: stops };
@@ -200,7 +200,7 @@ impl Work<'_> {
         self.worker.shared.events.tell(position, Event { run: self.run.key.clone(), kind: what });
     }
 
-    /// Tells what no commit of a step says; after all that was committed before.
+    /// Sends an event that belongs to no commit, after the events of all earlier commits.
     pub(crate) async fn tell_in_order(&self, position: Position, what: EventKind) {
         let events = &self.worker.shared.events;
         if let Some(_order) = events.order_if_wanted().await {
@@ -208,8 +208,8 @@ impl Work<'_> {
         }
     }
 
-    /// What the step needs is lost: trying again does not help, so it is put aside, and the run fails and says why. If the
-    /// step is not ours any more, what it needs went with it, and nothing is wrong.
+    /// Parks a step whose inputs are damaged, and fails the run: a retry would not help. If the step is not ours any more, its rows
+    /// went with it, and nothing is wrong.
     async fn damaged(&self, slot: &Slot, error: Error) -> Result<Option<Job>, Error> {
         if !self.worker.shared.is_ours(&self.taken).await? {
             return Ok(None);
@@ -220,10 +220,10 @@ impl Work<'_> {
         self.put_aside(slot, vec![cause]).await
     }
 
-    /// The step is put aside as failed, and the run fails and says why.
+    /// Parks the step as failed, and fails the run with these causes.
     async fn put_aside(&self, slot: &Slot, causes: Vec<String>) -> Result<Option<Job>, Error> {
         let address = self.address().await.unwrap_or_else(|_| String::from("/"));
-        tracing::error!(?causes, run = %self.run.key, address, "a step is put aside");
+        tracing::error!(?causes, run = %self.run.key, address, "parking a step; its run fails");
         let attempt = self.taken.ready_step.failed + 1;
         let failed = Failed { address: address.into(), attempt, causes, started: false };
         let park = |state: State| {
@@ -235,9 +235,9 @@ impl Work<'_> {
         Ok(committed.next())
     }
 
-    /// The run takes no steps now: this one is put aside, as it is.
+    /// Parks a step of a run that has stopped, unchanged.
     pub(crate) async fn stand_back(&self, slot: &Slot) -> Result<Option<Job>, Error> {
-        // What is known of the run may be old.
+        // The cached state may be old.
         self.worker.shared.read_run(self.run.plan.keys.run).await?;
         let phase = self.run.state().phase;
         if phase.dispatches() || !phase.is_open() {
@@ -248,14 +248,14 @@ impl Work<'_> {
         self.commit(slot, &[], None, park).await.map(StepCommit::next)
     }
 
-    /// Lets others take the step, a little later: it cannot be performed here now.
+    /// Gives the step back after a pause: it cannot be performed here now.
     pub(crate) async fn pause_and_give_back(&self) -> Result<(), Error> {
         const PAUSE_MS: u64 = 50;
         self.worker.shared.world.sleep(PAUSE_MS).await;
         self.give_back().await
     }
 
-    /// Lets others take the step.
+    /// Gives the step back: deletes its claim, so that any worker can claim it.
     pub(crate) async fn give_back(&self) -> Result<(), Error> {
         self.worker.alive.release(self.taken.fence);
         let mut batch = onceflow_core::Batch::new(self.worker.shared.shard());
@@ -266,7 +266,7 @@ impl Work<'_> {
         Ok(())
     }
 
-    /// Where the step is.
+    /// The address of the step.
     pub(crate) async fn address(&self) -> Result<String, Error> {
         let plan = &self.run.plan;
         let place = self.worker.shared.place(&self.run, self.taken.step.frame, self.taken.step.index).await?;

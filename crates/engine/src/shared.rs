@@ -1,4 +1,4 @@
-//! What all parts of an engine have in common: the store, the world, the tasks, and what was read and cannot change.
+//! State that all parts of an engine share: the store, the world, the tasks, and caches of rows that cannot change.
 
 use crate::{Error, events::Events, options::Options, resources::Resources, task::Tasks};
 use onceflow_core::{
@@ -25,7 +25,7 @@ use std::{
 };
 use tokio::sync::Notify;
 
-/// What all parts of an engine have in common.
+/// State that all parts of an engine share.
 pub(crate) struct Shared {
     pub(crate) records: Arc<dyn Records>,
     pub(crate) values: Arc<Values>,
@@ -34,27 +34,27 @@ pub(crate) struct Shared {
     pub(crate) fences: Fences,
     pub(crate) events: Arc<Events>,
     pub(crate) tasks: Mutex<Arc<Tasks>>,
-    /// What tasks take by its type, until the engine closes.
+    /// Resources that tasks look up by type, until the engine closes.
     pub(crate) resources: Mutex<Arc<Resources>>,
     runs: Mutex<BTreeMap<RunId, Arc<Run>>>,
-    /// Ring when a run got on: an output arrived, or it ended. Several, so that of a thousand who wait few are woken.
+    /// Signal that a run got an output or ended. Several, so that of a thousand waiting callers few are woken.
     progress: Box<[Notify]>,
-    /// Lists that eaches go over.
+    /// The cache of lists that eaches go over.
     pub(crate) lists: crate::data::Lists,
-    /// Small files, for tasks that read them.
+    /// The cache of small files, for tasks that read them.
     pub(crate) small: Arc<crate::data::SmallFiles>,
-    /// Rings when a run was cancelled here, or planned anew.
+    /// Signals that a run was cancelled here, or has a new plan.
     pub(crate) look: Notify,
-    /// Rings when something new will become due.
+    /// Signals that a removal was scheduled.
     pub(crate) due: Notify,
-    /// Runs of which nothing is left, because of this process.
+    /// Runs that this process has removed.
     removed: Mutex<Vec<RunId>>,
-    /// Runs whose history ends with them: their last handles are gone.
+    /// Runs without a history whose last handle was dropped.
     pub(crate) abandoned: Mutex<BTreeMap<RunId, String>>,
     closed: AtomicBool,
 }
 
-/// A run as far as this process has seen it.
+/// A run, as this process has last read it.
 pub(crate) struct Run {
     pub(crate) plan: InstalledProgram,
     pub(crate) header: Header,
@@ -64,13 +64,13 @@ pub(crate) struct Run {
     places: Mutex<BTreeMap<FrameId, Arc<InstancePath>>>,
 }
 
-/// Frames remembered per run. Those of elements and iterations are few: a frame serves all of its instances.
+/// Frames cached per run. A frame serves all its elements or iterations, so there are few.
 const FRAMES_MAX: usize = 4096;
 
-/// Bells for those who wait for runs.
+/// Signals for callers that wait for runs.
 const BELLS: usize = 256;
 
-/// Runs remembered.
+/// Runs cached.
 const RUNS_MAX: usize = 4096;
 
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -115,12 +115,12 @@ impl Shared {
         self.ring_all();
     }
 
-    /// Rings for all who wait for any run.
+    /// Wakes every caller that waits for any run.
     pub(crate) fn ring_all(&self) {
         self.progress.iter().for_each(Notify::notify_waiters);
     }
 
-    /// Rings when this run got on, and when the engine closes.
+    /// Signals that this run got an output or ended, and that the engine closes.
     pub(crate) fn progress(&self, run: RunId) -> &Notify {
         // Ids of runs are random.
         &self.progress[usize::from(run.0[0]) % BELLS]
@@ -134,7 +134,7 @@ impl Shared {
         self.options.shard
     }
 
-    /// Why a run is not there: its history has ended, or the store is not the one any more that it was in.
+    /// The error for a run that is not there: its history has ended, or the store was replaced.
     pub(crate) async fn no_run(&self, key: &str) -> Error {
         match self.records.check_store().await {
             Err(lost @ onceflow_store::Error::Lost(_)) => lost.into(),
@@ -150,12 +150,12 @@ impl Shared {
         lock(&self.resources).clone()
     }
 
-    /// The run, as it was last seen.
+    /// The cached run.
     pub(crate) fn known(&self, run: RunId) -> Option<Arc<Run>> {
         lock(&self.runs).get(&run).cloned()
     }
 
-    /// The run, read if it is not known or known in another generation; `None` if it has ended.
+    /// The run, read if it is not cached or cached in another generation; `None` if it has ended.
     pub(crate) async fn run(&self, id: RunId, generation: Option<Generation>) -> Result<Option<Arc<Run>>, Error> {
         if let Some(run) = self.known(id)
             && generation.is_none_or(|generation| run.plan.keys.generation == generation)
@@ -165,18 +165,18 @@ impl Shared {
         self.read_run(id).await
     }
 
-    /// Reads a run, whatever is known of it.
+    /// Reads a run, whatever is cached.
     pub(crate) async fn read_run(&self, id: RunId) -> Result<Option<Arc<Run>>, Error> {
         loop {
             match self.try_read_run(id).await {
-                // It ended, or was planned anew, between its rows and its program: it is looked at again.
+                // The run ended, or got a new plan, between the reads of its rows and its program: it is read again.
                 Err(Error::Values(values::Error::Missing { .. })) if self.moved_on(id).await? => {}
                 read => return read,
             }
         }
     }
 
-    /// Looks at the state of a run that is known, and at nothing else. False if it has ended, or has another plan.
+    /// Reads the state of a cached run, and nothing else. False if the run has ended, or has another generation.
     pub(crate) async fn see_state(&self, run: &Run) -> Result<bool, Error> {
         let state = self.row(run.plan.keys.state()).await?.as_deref().and_then(rows::read::<State>);
         let state = state.filter(|state| state.generation == run.plan.keys.generation);
@@ -208,7 +208,7 @@ impl Shared {
         Ok(Some(self.remember(plan, header, state)))
     }
 
-    /// Whether a run has ended, or has another plan than its header, read first, said.
+    /// The run has ended, or got another program since its header was read.
     async fn moved_on(&self, id: RunId) -> Result<bool, Error> {
         let home = Keys::new(id, Generation(0));
         let Some(header) = self.row(home.header()).await? else { return Ok(true) };
@@ -241,7 +241,7 @@ impl Shared {
         run
     }
 
-    /// Nothing is left of a run.
+    /// Notes that this process removed a run.
     pub(crate) fn was_removed(&self, id: RunId) {
         let mut removed = lock(&self.removed);
         if removed.len() < RUNS_MAX {
@@ -273,8 +273,8 @@ impl Shared {
         Ok(Some(frame))
     }
 
-    /// Where an instance is, for people; and for the key of a step, so a frame that has gone is no reason to guess: whoever
-    /// asks is not the one who has the step any more.
+    /// The address of an instance. Keys of steps are made from it, so a missing frame is an error and no reason to guess: another
+    /// worker has the step by then.
     pub(crate) async fn place(&self, run: &Run, id: FrameId, index: u32) -> Result<InstancePath, Error> {
         let outer = self.outer_place(run, id).await?;
         let frame = self.frame(run, id).await?.ok_or_else(|| gone(id))?;
@@ -291,7 +291,7 @@ impl Shared {
         Some(&run.plan.program.blocks[block as usize].nodes[step.node as usize].op)
     }
 
-    /// Where a frame is: what all of its instances have in common.
+    /// The address of a frame, which all its instances share.
     async fn outer_place(&self, run: &Run, id: FrameId) -> Result<Arc<InstancePath>, Error> {
         // From the inside out, then back: a flow may call itself a thousand deep.
         let (mut inside, mut at) = (Vec::new(), id);
@@ -337,7 +337,7 @@ impl Shared {
     }
 }
 
-/// A frame that a step stands in is not there: the step is somebody else's now, or rows were lost.
+/// The error for the missing frame of a step: another worker has the step, or rows were lost.
 fn gone(id: FrameId) -> Error {
     Error::damaged(format!("frame {id:?}, which is missing"))
 }

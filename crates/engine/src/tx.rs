@@ -1,5 +1,5 @@
-//! The rows of a flow's own, and its outbox: what a transactional body does to them rides in the commit of its step, so
-//! it happens exactly once. What the body has read is required to be the same then; if it is not, the body runs again.
+//! A flow's own rows and its outbox. The writes of a transactional body go into the commit of its step, so they happen exactly
+//! once. The commit requires that the rows the body has read are the same; if they are not, the body runs again.
 
 use crate::{Error, shared::Shared, shared::lock};
 use bytes::Bytes;
@@ -10,7 +10,7 @@ use std::{
     sync::{Arc, Mutex},
 };
 
-/// What a transactional body reads and writes. Cheap to clone; all clones are one transaction.
+/// The transaction of a transactional body: its reads and writes. Cheap to clone; all clones are one transaction.
 #[derive(Clone)]
 pub struct Tx {
     rows: FlowRows,
@@ -22,7 +22,7 @@ struct Done {
     read: BTreeMap<Name, Option<Row>>,
     written: BTreeMap<Name, Option<Row>>,
     sent: Vec<Row>,
-    /// The store did not answer: whatever the body makes of that, it is no failure of its own.
+    /// The store's error on a read: it excuses a failure of the body.
     trouble: Option<onceflow_store::Error>,
 }
 
@@ -73,17 +73,17 @@ impl Tx {
         lock(&self.done).written.insert(Name::join(&[ROW, name.as_bytes()]), None);
     }
 
-    /// Puts a message into the flow's outbox: it is there once the step has committed, until somebody takes it away.
+    /// Puts a message into the flow's outbox: it is there once the step has committed, until [`FlowRows::taken`].
     pub fn send(&self, message: impl AsRef<[u8]>) {
         lock(&self.done).sent.push(Row::new(message));
     }
 
-    /// Why the store did not answer, if it did not.
+    /// The store's error, if a read failed.
     pub(crate) fn trouble(&self) -> Option<onceflow_store::Error> {
         lock(&self.done).trouble.clone()
     }
 
-    /// Adds what was read and written to the batch of the commit.
+    /// Adds the reads, as requires, and the writes to the batch of the commit.
     pub(crate) fn apply_to(&self, batch: &mut Batch, now: Timestamp, step: &[u8]) {
         let done = lock(&self.done);
         for (name, seen) in &done.read {
@@ -109,7 +109,7 @@ impl std::fmt::Debug for Tx {
     }
 }
 
-/// The rows of a flow, from outside.
+/// A flow's own rows, outside of a transaction.
 #[derive(Clone)]
 pub struct FlowRows {
     shared: Arc<Shared>,
@@ -121,7 +121,7 @@ pub struct FlowRows {
 pub struct Message {
     /// Names it, for [`FlowRows::taken`].
     pub id: Name,
-    /// What was sent.
+    /// The content that was sent.
     pub content: Bytes,
 }
 
@@ -130,7 +130,7 @@ impl FlowRows {
         FlowRows { shared, group: Group::rows(Name::join(&[b"flow/", flow.as_bytes()])) }
     }
 
-    /// A row. What it says will outlive a crash.
+    /// Reads a row. Its content is durable when this returns.
     ///
     /// # Errors
     /// If the store does not answer.

@@ -1,8 +1,8 @@
-//! Takes ready steps and performs them, as many at a time as it may. Everything it knows it read from the store, so
+//! Claims ready steps and performs them, as many at a time as its capacity allows. All its knowledge comes from the store, so
 //! killing it costs only time.
 //!
-//! One task, the dispatcher, takes a step when there is room for one and hands it to a slot. A slot performs it, and the
-//! batch that commits it also takes the next, so a chain of steps stays in its slot, at one batch a step.
+//! One task, the dispatcher, claims a step when a slot is free and hands it to the slot. The slot performs it, and the batch
+//! that commits the step also claims the next, so a chain of steps stays in its slot, at one batch a step.
 
 mod alive;
 pub(crate) mod announce;
@@ -23,7 +23,7 @@ use std::sync::{
 };
 use tokio::sync::{Notify, futures::Notified, watch::Sender};
 
-/// A worker: takes steps and performs them until it is told to stop.
+/// A worker: claims steps and performs them until it is stopped.
 pub(crate) struct Worker {
     pub(crate) shared: Arc<Shared>,
     pub(crate) capacity: Capacity,
@@ -32,15 +32,15 @@ pub(crate) struct Worker {
     pub(crate) troubles: crate::perform::patience::Troubles,
     stopping: AtomicBool,
     busy: AtomicUsize,
-    /// Whether no step is taken yet.
+    /// The worker claims no steps yet.
     waits: AtomicBool,
-    /// Rings when steps may be taken.
+    /// Signals that steps may be claimed.
     goes: Notify,
-    /// Rings when the worker shall stop.
+    /// Signals that the worker is to stop.
     stopped: Notify,
-    /// Rings when a slot has ended.
+    /// Signals that a slot has ended.
     ended: Notify,
-    /// What the store said when it had no room.
+    /// The store's last error that it is full.
     full: Sender<Option<String>>,
 }
 
@@ -63,7 +63,7 @@ impl Worker {
         });
         shared.world.spawn("onceflow dispatch", Box::pin(worker.clone().dispatch()));
         shared.world.spawn("onceflow watch", Box::pin(worker.clone().watch_runs()));
-        // User code may block its runtime for longer than a lease: what says that this worker lives runs elsewhere.
+        // User code may block its runtime for longer than a lease, so heartbeats are sent from another one.
         let service = onceflow_store::world::service(&shared.world);
         service.spawn("onceflow heartbeat", Box::pin(worker.clone().stay_alive()));
         if shared.options.about.is_some() {
@@ -72,26 +72,26 @@ impl Worker {
         worker
     }
 
-    /// Takes no further steps.
+    /// Claims no further steps.
     pub(crate) fn stop(&self) {
         self.stopping.store(true, SeqCst);
         self.stopped.notify_waiters();
         self.capacity.ring();
     }
 
-    /// Takes no further steps, and ends the bodies of those it has taken, but for those that must not start twice.
+    /// Claims no further steps, and ends the bodies of those it has, but for at-most-once bodies.
     pub(crate) fn interrupt(&self) {
         self.stop();
         self.alive.interrupt();
     }
 
-    /// Takes steps from now on.
+    /// Claims steps from now on.
     pub(crate) fn go(&self) {
         self.waits.store(false, SeqCst);
         self.goes.notify_waiters();
     }
 
-    /// Ends when steps may be taken, or it is to stop.
+    /// Ends when steps may be claimed, or the worker is to stop.
     async fn until_it_goes(&self) {
         loop {
             let (mut goes, mut stopped) =
@@ -105,9 +105,9 @@ impl Worker {
         }
     }
 
-    /// Takes no further steps; ends when those it has taken are done.
+    /// Claims no further steps; ends when those it has are done.
     pub(crate) async fn drain(&self) {
-        /// How often it is said that this takes long.
+        /// How often it logs the steps it waits for.
         const TELL_MS: u64 = 10_000;
         self.stop();
         loop {
@@ -123,14 +123,14 @@ impl Worker {
         }
     }
 
-    /// Steps it has taken.
+    /// The number of steps it has.
     pub(crate) fn slots(&self) -> usize {
-        // While it may take steps, whoever does counts too.
+        // While the worker may claim steps, the dispatcher is counted too.
         let dispatcher = usize::from(!self.is_stopping());
         self.busy.load(SeqCst).saturating_sub(dispatcher)
     }
 
-    /// Waits until the store has no room for what a step gave, or for taking one; what it said.
+    /// Waits until the store is too full for an output or a claim; answers its error.
     pub(crate) async fn full(&self) -> String {
         let mut full = self.full.subscribe();
         let said = full.wait_for(Option::is_some).await.expect("the sender is here as long as we are");
@@ -147,9 +147,9 @@ impl Worker {
         self.stopping.load(SeqCst)
     }
 
-    /// Hands ready steps to slots, as long as there are any and there is room.
+    /// Hands ready steps to slots, while there are ready steps and free slots.
     async fn dispatch(self: Arc<Self>) {
-        // It counts as busy while it may be taking a step.
+        // It counts as busy while it may be claiming a step.
         self.busy.fetch_add(1, SeqCst);
         let _ended = Ended(self.clone());
         let _dropped = Dropped(&self);
@@ -176,7 +176,7 @@ impl Worker {
         }
     }
 
-    /// Waits until something may be ready.
+    /// Waits until a step may be ready.
     async fn wait(&self, seen: Position, changed: Notified<'_>) {
         let stopped = self.stopped.notified();
         if self.is_stopping() {
@@ -192,9 +192,9 @@ impl Worker {
         }
     }
 
-    /// The store did not answer: says so, and tries again a little later.
+    /// Logs that the store did not answer, and pauses before the next try.
     async fn trouble(&self, error: &Error) {
-        tracing::warn!(%error, "the store did not answer; trying again");
+        tracing::warn!(%error, "the store did not answer; retrying");
         self.note(error);
         self.pause().await;
     }
@@ -204,7 +204,7 @@ impl Worker {
         self.pause_for(PAUSE_MS).await;
     }
 
-    /// Waits, unless it is to stop.
+    /// Waits, unless the worker is to stop.
     async fn pause_for(&self, ms: u64) {
         let mut stopped = std::pin::pin!(self.stopped.notified());
         stopped.as_mut().enable();
@@ -213,7 +213,7 @@ impl Worker {
         }
     }
 
-    /// Takes a ready step.
+    /// Claims a ready step.
     async fn take(&self, slot: &Slot) -> Result<Option<Job>, Error> {
         let Some(asked) = self.ask(slot) else { return Ok(None) };
         let mut batch = Batch::new(self.shared.shard());
@@ -239,7 +239,7 @@ impl Worker {
         world.spawn("onceflow slot", slot);
     }
 
-    /// Performs a step, and whatever its commit took next.
+    /// Performs a step, and each step that the commit of the last one claimed.
     async fn work(self: &Arc<Self>, job: Job, hold: Result<Hold, Fence>, mut slot: Slot) {
         let mut next = Some((job, hold));
         while let Some((job, hold)) = next {
@@ -271,10 +271,9 @@ impl Worker {
         if self.is_still_ours(job).await? { self.perform(job, slot).await } else { Ok(None) }
     }
 
-    /// The engine itself could not go on with a step. It keeps the step for a while, longer with every time, and gives it
-    /// back, so that it is tried again.
+    /// Gives a step back that the engine could not perform, after a pause that grows with every failure, so that it is retried.
     async fn failed(&self, job: &Job, error: &Error, hold: Result<Hold, Fence>) {
-        tracing::error!(%error, step = ?job.claimed.name, "a step could not be performed; it is given back");
+        tracing::error!(%error, step = ?job.claimed.name, "failed to perform a step; giving it back");
         self.note(error);
         self.pause_for(self.pause_after(&job.claimed.name)).await;
         drop(hold);
@@ -284,11 +283,11 @@ impl Worker {
         batch.require_equals(claim.clone(), onceflow_core::Row::new(fence.to_bytes()));
         batch.delete(claim).delete(queue.deadlines().key(name));
         if let Err(error) = self.shared.records.commit(batch).await {
-            tracing::warn!(%error, "a step could not be given back; its claim will expire");
+            tracing::warn!(%error, "failed to give a step back; its claim will expire");
         }
     }
 
-    /// What a commit takes with it, if this worker goes on.
+    /// The claim that a commit carries, unless this worker is stopping.
     pub(crate) fn claim_next(&self, slot: &Slot) -> Option<Asked> {
         if self.is_stopping() { None } else { self.ask(slot) }
     }
@@ -299,7 +298,7 @@ impl Worker {
     }
 }
 
-/// A claim that is asked for, and when that was: the lease may run out before the reply is read.
+/// A claim on its way, and when it was sent: the lease may run out before the reply is read.
 #[derive(Clone)]
 pub(crate) struct Asked {
     pub(crate) claim: Claim,
@@ -314,8 +313,7 @@ impl Asked {
     }
 }
 
-/// The runtime was dropped under a worker that was not stopped: it takes no steps any more, and the engine is closed, so that
-/// those who wait are told.
+/// Closes the engine when its runtime is dropped before the worker is stopped, so that waiting callers return.
 struct Dropped<'a>(&'a Worker);
 
 impl Drop for Dropped<'_> {
@@ -328,7 +326,7 @@ impl Drop for Dropped<'_> {
     }
 }
 
-/// Says that a slot has ended, however it did.
+/// Counts a slot as ended when dropped, also if it panicked.
 struct Ended(Arc<Worker>);
 
 impl Drop for Ended {

@@ -1,5 +1,4 @@
-//! What a batch may not be, whatever the store holds. Every backend checks before it looks at a row, so a
-//! batch that is wrong is wrong everywhere.
+//! Checks a batch before any row is read. Every backend runs the same checks, so a batch that is wrong is refused everywhere.
 
 use super::{Batch, Op};
 use crate::{
@@ -15,7 +14,7 @@ pub enum Invalid {
     /// Over a bound of [`limits`].
     #[error("{what}: {found} is over the limit of {limit} (limits::{name})")]
     TooMany {
-        /// What is too many or too large.
+        /// The thing that is too many or too large.
         what: &'static str,
         /// How many or how large.
         found: usize,
@@ -48,7 +47,7 @@ pub enum Invalid {
     WrongContent {
         /// The row.
         key: Key,
-        /// What it should be.
+        /// The expected content.
         wanted: &'static str,
     },
     /// A number that cannot be counted.
@@ -60,7 +59,7 @@ pub enum Invalid {
 }
 
 impl Batch {
-    /// Whether every backend must refuse this batch whatever it holds.
+    /// Finds the first reason why every backend must refuse this batch, whatever its rows hold.
     pub fn check(&self) -> Result<(), Invalid> {
         at_most("requires in a batch", self.requires.len(), limits::BATCH_REQUIRES_MAX, "BATCH_REQUIRES_MAX")?;
         for require in &self.requires {

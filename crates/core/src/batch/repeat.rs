@@ -1,4 +1,4 @@
-//! Whether sending a batch twice is the same as sending it once (rule 1 of the kernel).
+//! Decides whether a batch may be sent twice with the effect of once (rule 1 of the kernel).
 //!
 //! `SetBit` is idempotent only until the set is full, and `Add` never is. So a batch with either must carry
 //! its own permission and use it up: a require that held before and cannot hold after. Fixed puts and
@@ -8,7 +8,7 @@
 use super::{Batch, Op, Require};
 use crate::{key::Key, row::Row};
 
-/// What an operation leaves in a row, as far as it can be told from the batch alone.
+/// The content that an operation leaves in a row, as far as the batch alone shows it.
 enum Left<'a> {
     Nothing,
     Row(&'a Row),
@@ -16,8 +16,8 @@ enum Left<'a> {
 }
 
 impl Batch {
-    /// Whether a second, identical batch is refused or changes nothing. What a trigger may do is not counted on,
-    /// and must not give back what the plain operations used up.
+    /// A second, identical batch is refused or changes nothing. Triggers are not relied on for that, and must not restore a row that
+    /// the plain operations used up.
     pub fn is_repeatable(&self) -> bool {
         let fixed = self.ops.iter().all(|op| matches!(op, Op::Put(..) | Op::Delete(_) | Op::DeleteGroup(_)));
         fixed || self.requires.iter().any(|require| self.invalidates(require))
@@ -31,7 +31,7 @@ impl Batch {
     }
 }
 
-/// What stands in a row after an operation; `None` if it does not touch the row.
+/// The content of a row after an operation; `None` if the operation does not touch the row.
 fn leaves<'a>(op: &'a Op, key: &Key) -> Option<Left<'a>> {
     match op {
         Op::Put(touched, row) if touched == key => Some(Left::Row(row)),
@@ -51,8 +51,8 @@ fn is_invalid_after(require: &Require, left: &Left<'_>) -> bool {
     }
 }
 
-/// Whether what follows from an operation could make the require hold again: its row may go because it is
-/// complete, and its trigger may do anything it says.
+/// The consequences of an operation could make the require hold again: its row may go because it is complete, and the operations of
+/// its trigger may apply.
 fn may_restore(op: &Op, require: &Require) -> bool {
     let computed = matches!(op, Op::SetBit { key, .. } | Op::Add { key, .. } if key == require.key());
     let goes = computed && !is_invalid_after(require, &Left::Nothing);

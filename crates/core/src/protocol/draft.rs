@@ -1,7 +1,7 @@
 //! A commit while it is written: one batch, and its changes to values.
 //!
-//! Relies on the batch requiring the step's claim: whoever holds it is the only one who delivers, so every row and edge
-//! set here is set for the first time, and every one cleared is there.
+//! Relies on the batch requiring the step's claim: only the worker that holds it delivers, so every row and edge set here is set
+//! for the first time, and every one cleared is there.
 
 use super::{
     ids::{END, FrameId, LANE, SETTLE, StepId},
@@ -23,16 +23,16 @@ use crate::{
 };
 use std::sync::Arc;
 
-/// What is known about a run while one generation of it lasts.
+/// The program of one generation of a run, with the keys of its rows. Does not change while the generation lasts.
 #[derive(Clone, Debug)]
 pub struct InstalledProgram {
-    /// The shard it lives in.
+    /// The shard of the run's rows.
     pub shard: Shard,
-    /// Where its rows stand.
+    /// The keys of the generation's rows.
     pub keys: Keys,
-    /// What is run.
+    /// The program.
     pub program: Arc<Program>,
-    /// How its nodes are joined.
+    /// The consumers of every node's outputs.
     pub wiring: Arc<Wiring>,
     /// The queue of every task.
     queues: Arc<[Group]>,
@@ -40,13 +40,13 @@ pub struct InstalledProgram {
 }
 
 impl InstalledProgram {
-    /// The plan that a program is.
+    /// Installs a program under these keys.
     pub fn new(shard: Shard, keys: Keys, program: Arc<Program>, wiring: Arc<Wiring>) -> Self {
         let queues = program.tasks.iter().map(|task| keys::class_queue(&task.class)).collect();
         InstalledProgram { shard, keys, program, wiring, queues, internal: keys::internal_queue() }
     }
 
-    /// The queue a step stands in when it is ready.
+    /// The queue of a node's ready rows.
     pub fn queue(&self, block: BlockIndex, node: NodeIndex) -> &Group {
         let block = &self.program.blocks[block as usize];
         match block.nodes.get(node as usize).map(|node| &node.op) {
@@ -62,7 +62,7 @@ impl InstalledProgram {
 pub struct Site<'a> {
     /// Its frame.
     pub id: FrameId,
-    /// What that is.
+    /// The content of the frame's row.
     pub frame: &'a Frame,
     /// Which instance.
     pub index: u32,
@@ -74,29 +74,29 @@ pub struct Site<'a> {
 #[derive(Debug)]
 pub struct Draft<'a> {
     plan: &'a InstalledProgram,
-    /// What it requires and does.
+    /// The requires and operations so far.
     pub batch: Batch,
     /// Its changes to values.
     pub changes: Vec<ValueChange>,
     live: i64,
-    /// Whether what is delivered is held by someone who lives longer, so that it needs no edge.
+    /// Deliveries are held by a frame that outlives their consumer, so they need no edge of their own.
     borrowing: bool,
 }
 
 impl<'a> Draft<'a> {
-    /// Nothing yet, if the run is in this state.
+    /// An empty draft that requires this state of the run.
     pub fn new(plan: &'a InstalledProgram, state: State) -> Self {
         let mut batch = Batch::new(plan.shard);
         seams::require_state(&mut batch, plan.keys.state(), state.to_row());
         Draft { plan, batch, changes: Vec::new(), live: 0, borrowing: false }
     }
 
-    /// Nothing yet, for a run that is not there.
+    /// An empty draft for a run whose rows are not there yet.
     pub fn of_new_run(plan: &'a InstalledProgram) -> Self {
         Draft { plan, batch: Batch::new(plan.shard), changes: Vec::new(), live: 0, borrowing: false }
     }
 
-    /// Whose steps it is about.
+    /// The program that the draft is for.
     pub fn plan(&self) -> &'a InstalledProgram {
         self.plan
     }
@@ -110,12 +110,12 @@ impl<'a> Draft<'a> {
         (self.batch, self.changes)
     }
 
-    /// About how many operations it has come to.
+    /// An estimate of the operations that the batch will have.
     pub fn ops(&self) -> usize {
         self.batch.ops.len() + self.changes.iter().map(ValueChange::ops).sum::<usize>()
     }
 
-    /// So many more, or fewer, steps are ready or taken.
+    /// Changes the count of steps in flight: those that are ready or claimed.
     pub fn live(&mut self, delta: i64) {
         self.live += delta;
     }
@@ -124,13 +124,13 @@ impl<'a> Draft<'a> {
         Op::Add { key: self.plan.keys.live(), delta, at_zero: vec![self.settle()] }
     }
 
-    /// Lets somebody decide how the run ends.
+    /// The operation that makes the settling step ready, which decides how the run goes on.
     pub fn settle(&self) -> Op {
         let ready_step = self.ready_step(program::ROOT, vec![]);
         self.ready(StepId::of_run(SETTLE), &self.plan.internal, &ready_step)
     }
 
-    /// A ready row of this generation.
+    /// A step of this generation, as it becomes ready.
     pub fn ready_step(&self, block: BlockIndex, inputs: Vec<Received>) -> ReadyStep {
         ReadyStep { generation: self.plan.keys.generation, block, failed: 0, started: None, cursor: 0, inputs }
     }
@@ -141,7 +141,7 @@ impl<'a> Draft<'a> {
         Op::Put(Key { group: queue.clone(), name }, ready_row(&self.plan.keys, step, ready_step))
     }
 
-    /// Makes a step ready, whatever else happens.
+    /// Makes a step ready, and counts it.
     pub fn enable(&mut self, step: StepId, queue: &Group, ready_step: &ReadyStep) {
         let op = self.ready(step, queue, ready_step);
         self.batch.ops.push(op);
@@ -152,7 +152,7 @@ impl<'a> Draft<'a> {
         seams::enabled_by_join(self.ready(step, queue, ready_step), self.count_live(1))
     }
 
-    /// Brings what a node, an opening or a frame gave to all who wait for it. `given` is asked for each output port.
+    /// Delivers the outputs of a node, an opening or a frame to all their consumers. `given` answers the outcome of each output port.
     pub fn deliver(&mut self, site: Site<'_>, targets: &[Delivery], given: &dyn Fn(PortIndex) -> Outcome) {
         for target in targets {
             let received = target.ports.iter().map(|(from, to)| self.received(*to, given(*from))).collect();
@@ -168,7 +168,7 @@ impl<'a> Draft<'a> {
         }
     }
 
-    /// Something arrives at a step; when everything has, it is ready.
+    /// Delivers to a step; the last of its deliveries makes it ready.
     fn arrive(
         &mut self,
         step: StepId,
@@ -192,7 +192,7 @@ impl<'a> Draft<'a> {
         self.batch.set_bit(self.plan.keys.join(step), bit, of, when_full);
     }
 
-    /// Something arrives at the end of an instance.
+    /// Delivers to the end of an instance.
     fn arrive_at_end(&mut self, site: Site<'_>, bit: u32, received: Vec<Received>) {
         let end = StepId { frame: site.id, index: site.index, node: END };
         let of = self.plan.wiring.blocks[site.block as usize].end.of;
@@ -221,7 +221,7 @@ impl<'a> Draft<'a> {
         }
     }
 
-    /// One output of an element. Of one that nobody reads, only a failure is of interest.
+    /// Adds one output of an element. Of an output that no consumer reads, only a failure is kept.
     pub(super) fn element(&mut self, site: Site<'_>, port: PortIndex, outcome: Outcome) {
         let hidden = self.plan.program.blocks[site.block as usize].outputs[usize::from(port)].hidden;
         if hidden && !matches!(outcome, Outcome::Failed(_)) {
@@ -231,8 +231,8 @@ impl<'a> Draft<'a> {
         self.changes.push(ValueChange::Element { prefix, index: site.index.into(), element: element_of(&outcome) });
     }
 
-    /// The operation that says that an element has ended. The last of a chunk lets its lane open the next chunk; the
-    /// last lane lets the each close.
+    /// The operation that marks an element as ended. The last element of a chunk makes its lane open the next chunk; the last lane
+    /// makes the each close.
     pub(super) fn element_ended(&self, site: Site<'_>, elements: Elements) -> Op {
         let chunk = elements.chunk_of(site.index);
         let range = elements.of_chunk(chunk);
@@ -251,7 +251,7 @@ impl<'a> Draft<'a> {
         Op::SetBit { key, bit: site.index - range.start, of: range.end - range.start, when_full }
     }
 
-    /// An instance begins: what varies is brought to whoever wants it, and what waits for nothing is ready.
+    /// Opens an instance: delivers its varying inputs to their consumers, and makes every node ready that waits for nothing.
     pub fn open(&mut self, site: Site<'_>, varying: &dyn Fn(PortIndex) -> Outcome) {
         let plan = self.plan;
         let wiring = &plan.wiring.blocks[site.block as usize];
@@ -273,7 +273,7 @@ impl<'a> Draft<'a> {
         }
     }
 
-    /// As [`Draft::open`], for what the frame itself holds: elements of its lists.
+    /// As [`Draft::open`], for inputs that the frame itself holds: elements of its lists.
     pub fn open_borrowing(&mut self, site: Site<'_>, varying: &dyn Fn(PortIndex) -> Outcome) {
         self.borrowing = true;
         self.open(site, varying);
@@ -284,7 +284,7 @@ impl<'a> Draft<'a> {
         Received { port, owned: !self.borrowing && stored(&outcome).is_some(), outcome }
     }
 
-    /// What an element gives without any step: it is there from the beginning.
+    /// Adds the outputs of an element that no step computes: shared inputs and constants.
     fn open_element(&mut self, site: Site<'_>, elements: Elements, end_enabled: bool) {
         let plan = self.plan;
         let block = &plan.program.blocks[site.block as usize];
@@ -299,21 +299,21 @@ impl<'a> Draft<'a> {
         }
     }
 
-    /// A row holds a value, if it is one that is stored.
+    /// Sets an edge from a row to a value, if the value is stored.
     pub fn hold(&mut self, row: &Key, port: u16, outcome: &Outcome) {
         if let Some(stored) = stored(outcome) {
             self.changes.push(ValueChange::set(self.plan.keys.edge(row, port), stored.clone()));
         }
     }
 
-    /// A row does not hold a value any more.
+    /// Clears the edge from a row to a value.
     pub fn release(&mut self, row: &Key, port: u16, outcome: &Outcome) {
         if let Some(stored) = stored(outcome) {
             self.changes.push(ValueChange::clear(self.plan.keys.edge(row, port), stored.clone()));
         }
     }
 
-    /// A frame begins.
+    /// Puts a frame's row, with edges to the inputs it owns.
     pub fn put_frame(&mut self, id: FrameId, frame: &Frame) {
         let key = self.plan.keys.frame(id);
         for (port, held) in frame_holds(frame) {
@@ -322,7 +322,7 @@ impl<'a> Draft<'a> {
         self.batch.put(key, rows::write(frame));
     }
 
-    /// A frame ends.
+    /// Deletes a frame's row, and clears the edges to the inputs it owns.
     pub fn drop_frame(&mut self, id: FrameId, frame: &Frame) {
         let key = self.plan.keys.frame(id);
         for (port, held) in frame_holds(frame) {
@@ -342,7 +342,7 @@ pub fn close_step(frame: FrameId) -> StepId {
     StepId { frame, index: u32::MAX, node: END }
 }
 
-/// What is there from the beginning of an instance on: inputs that all instances share, and constants.
+/// The outcome of a source that exists from the beginning of an instance: a shared input or a constant.
 pub fn standing(plan: &InstalledProgram, site: Site<'_>, source: program::Source) -> Option<Outcome> {
     let block = &plan.program.blocks[site.block as usize];
     match source {

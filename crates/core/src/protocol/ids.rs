@@ -1,5 +1,5 @@
-//! What runs, frames and steps are called in keys. Addresses are for people; these are short and of fixed length,
-//! however deep a flow calls itself.
+//! Names of runs, frames and steps in keys. Addresses are for people; these are short and of fixed length, however deep a flow
+//! calls itself.
 
 use crate::key::Name;
 use serde::{Deserialize, Serialize};
@@ -68,7 +68,7 @@ pub struct StepId {
     pub node: u32,
 }
 
-/// Takes what an instance gave to where its frame was opened.
+/// Delivers the outputs of an instance to the consumers of the step that opened its frame.
 pub const END: u32 = u32::MAX;
 /// Opens the next elements of an each; the index is the lane.
 pub const LANE: u32 = u32::MAX - 1;
@@ -76,7 +76,7 @@ pub const LANE: u32 = u32::MAX - 1;
 pub const SETTLE: u32 = u32::MAX - 2;
 /// Undoes a step; the index says which registration.
 pub const UNDO: u32 = u32::MAX - 3;
-/// Removes what an ended run left, in small steps.
+/// Removes the rows of an ended run, in small batches.
 pub const TEARDOWN: u32 = u32::MAX - 4;
 
 impl StepId {
@@ -105,7 +105,7 @@ impl StepId {
         Some(StepId { frame: FrameId(*frame), index: u32::from_be_bytes(*index), node })
     }
 
-    /// What its row in a queue is called. Rows of different plans never meet there: the generation is in the name.
+    /// The name of its row in a queue. It contains the generation, so rows of different plans never meet there.
     pub fn queue_name(self, run: RunId, generation: Generation) -> Name {
         // Two bytes are enough to keep plans apart: an old one is removed long before 65 536 others were made.
         Name::join(&[&run.0, &(generation.0 as u16).to_be_bytes(), &self.to_bytes()])

@@ -1,23 +1,23 @@
-//! Where the rows of a run stand.
+//! The keys of a run's rows.
 //!
 //! | group | name | row |
 //! |---|---|---|
 //! | `runs` | the run's key | [`Head`](super::rows::Head) |
-//! | `runs.due` | deadline, what, run, key | [`Due`](super::run::Due): what remains of a run goes then |
-//! | `R` run | `s` | [`State`](super::rows::State): what every commit compares |
+//! | `runs.due` | deadline, what, run, key | [`Due`](super::run::Due): a scheduled removal |
+//! | `R` run | `s` | [`State`](super::rows::State): every commit requires it |
 //! | `R` run | `h` | [`Header`](super::rows::Header) |
 //! | `r` run, generation | `f` frame | [`Frame`](super::rows::Frame) |
-//! | `r` run, generation | `i` step, port | what arrived there |
-//! | `r` run, generation | `j` step | who has arrived there |
-//! | `r` run, generation | `l` | how many steps are ready or taken; stands just before `p` |
+//! | `r` run, generation | `i` step, port | [`Received`](super::rows::Received): a delivery to that input |
+//! | `r` run, generation | `j` step | a bitmap of the deliveries that have arrived |
+//! | `r` run, generation | `l` | the count of steps in flight; stands just before `p` |
 //! | `r` run, generation | `p` step | [`Parked`](super::rows::Parked) |
 //! | `r` run, generation | `u` number | [`Undo`](super::rows::Undo) |
 //! | `K` run | `m` digest | [`Memo`](super::rows::Memo) |
 //! | queue `q`, or `q/` class | run, step | [`ReadyStep`](super::rows::ReadyStep), as the note of an inbox |
-//! | queue `w/` digest | run, step | the same, of a task that whoever took it does not have |
-//! | `L` run | the step's address | what it wrote, on a store that several machines share |
+//! | queue `w/` digest | run, step | the same, of a task that the worker that claimed it does not offer |
+//! | `L` run | the step's address | its log, on a store that several machines share |
 //! | `W` run | generation | why steps of that plan run, or do not |
-//! | `wanted` | digest | which task that is: see [`unserved_name`] |
+//! | `wanted` | digest | the tasks of such a queue: see [`unserved_name`] |
 //! | `workers` | incarnation | the registration of a worker, with its last heartbeat |
 //! | `attended` | the run's key | the worker that attends this run, if only one process takes its steps |
 
@@ -29,23 +29,23 @@ use crate::{
     value::EdgeName,
 };
 
-/// Run keys and what they lead to.
+/// The rows of run keys.
 pub fn heads() -> Group {
     Group::rows("runs")
 }
 
-/// When what remains of runs goes.
+/// The scheduled removals.
 pub fn dues() -> Group {
     Group::rows("runs.due")
 }
 
-/// When something that remains of this run goes: its row and what it kept may go at the same time, and so may what two
-/// runs left that were called the same. A run that failed goes whatever it is called.
+/// The key of a scheduled removal. It names the kind and the run beside the deadline and the run's key, because several removals
+/// may be due at the same time: of a run's row and its memos, or of two runs with one key.
 pub fn due(deadline: Timestamp, what: u8, run: RunId, key: &str) -> Key {
     dues().key(Name::join(&[&deadline.to_sortable(), &[what], &run.0, key.as_bytes()]))
 }
 
-/// The deadline and the run's key in what [`due`] wrote.
+/// The deadline and the run's key in a name that [`due`] made.
 pub fn of_due(name: &[u8]) -> Option<(Timestamp, &[u8])> {
     let (deadline, rest) = name.split_at_checked(8)?;
     Some((Timestamp::from_sortable(deadline)?, rest.get(1 + 8..)?))
@@ -61,7 +61,7 @@ pub fn class_queue(class: &str) -> Group {
     Group::queue(format!("q/{class}"))
 }
 
-/// What steps of a run wrote, by their addresses; there as long as its history.
+/// The logs of a run's steps, by address; kept as long as its history.
 pub fn logs(run: RunId) -> Group {
     Group::rows([&b"L"[..], &run.0].concat())
 }
@@ -81,12 +81,12 @@ pub fn attended() -> Group {
     Group::rows("attended")
 }
 
-/// Tasks whose steps were taken by workers that do not have them. A row is there at least as long as its queue has rows.
+/// Tasks whose steps were claimed by workers that do not offer them. A row stands at least as long as its queue has rows.
 pub fn unserved() -> Group {
     Group::rows("wanted")
 }
 
-/// What the row of these tasks, of this class, is called in [`unserved`]: several where they are one step. Names, and versions.
+/// The name of the row of these tasks, of this class, in [`unserved`]: their names and versions; several where a step is fused.
 pub fn unserved_name<'a>(class: &str, tasks: impl IntoIterator<Item = (&'a str, &'a str)>) -> Name {
     let mut hasher = blake3::Hasher::new_derive_key("onceflow wanted tasks");
     let mut part = |part: &str| {
@@ -100,7 +100,7 @@ pub fn unserved_name<'a>(class: &str, tasks: impl IntoIterator<Item = (&'a str, 
     Name::new(&hasher.finalize().as_bytes()[..16])
 }
 
-/// The queue of steps of such a task: only those look there who have it.
+/// The queue of steps of such a task: only workers that offer the task look there.
 pub fn unserved_queue(name: &Name) -> Group {
     Group::queue([&b"w/"[..], name.as_bytes()].concat())
 }
@@ -110,27 +110,27 @@ pub fn class_of(queue: &Group) -> Option<&str> {
     std::str::from_utf8(queue.id().strip_prefix(b"q/")?).ok()
 }
 
-/// What edges are called first that hold what a run gave.
+/// The prefix of the names of edges that hold outputs of runs.
 const RESULT: &[u8] = b"result";
 
-/// The run and the port in what [`Keys::result_edge`] wrote.
+/// The run and the port in a name that [`Keys::result_edge`] made.
 pub fn of_result_edge(name: &[u8]) -> Option<(RunId, u16)> {
     let (run, rest) = name.strip_prefix(RESULT)?.strip_prefix(b"r")?.split_first_chunk()?;
     Some((RunId(*run), u16::from_be_bytes(rest.get(4..)?.try_into().ok()?)))
 }
 
-/// What the names of all edges begin with that hold what a run gave, in any of its lives.
+/// The prefix of the names of all edges that hold outputs of a run, in any generation.
 pub fn results_of(run: RunId) -> Name {
     Name::join(&[RESULT, b"r", &run.0])
 }
 
-/// The generation in what [`Keys::result_edge`] wrote.
+/// The generation in a name that [`Keys::result_edge`] made.
 pub fn generation_of_result_edge(name: &[u8]) -> Option<Generation> {
     let rest = name.strip_prefix(RESULT)?.strip_prefix(b"r")?.get(8..)?;
     Some(Generation(u32::from_be_bytes(*rest.first_chunk()?)))
 }
 
-/// The run in what [`Keys::kept_edge`] wrote.
+/// The run in a name that [`Keys::kept_edge`] made.
 pub fn of_kept_edge(name: &[u8]) -> Option<RunId> {
     Some(RunId(*name.strip_prefix(b"K")?.first_chunk()?))
 }
@@ -146,12 +146,12 @@ pub struct Keys {
     pub home: Group,
     /// The rows of the plan.
     pub rows: Group,
-    /// What is kept.
+    /// The memos of the run.
     pub kept: Group,
 }
 
 impl Keys {
-    /// Those of this generation.
+    /// The keys of this generation.
     pub fn new(run: RunId, generation: Generation) -> Self {
         Keys {
             run,
@@ -162,17 +162,17 @@ impl Keys {
         }
     }
 
-    /// What every commit compares.
+    /// The state, which every commit requires.
     pub fn state(&self) -> Key {
         self.home.key("s")
     }
 
-    /// What was asked for.
+    /// The header: what the run was started with.
     pub fn header(&self) -> Key {
         self.home.key("h")
     }
 
-    /// How many steps are ready or taken.
+    /// The count of steps in flight.
     pub fn live(&self) -> Key {
         self.rows.key("l")
     }
@@ -182,38 +182,38 @@ impl Keys {
         self.row(b"f", frame.as_bytes(), b"")
     }
 
-    /// Where the inputs of a step arrive: what the names of those rows begin with.
+    /// The prefix of the names of the rows in a step's inbox.
     pub fn inbox(&self, step: StepId) -> Name {
         Name::join(&[b"i", &step.to_bytes()])
     }
 
-    /// Where one input of a step arrives.
+    /// The row of a delivery to one input of a step.
     pub fn arrival(&self, step: StepId, port: u16) -> Key {
         self.row(b"i", &step.to_bytes(), &port.to_be_bytes())
     }
 
-    /// Which input of a step a row in its inbox is.
+    /// The input that a row in a step's inbox was delivered to.
     pub fn port_of_arrival(name: &[u8]) -> Option<u16> {
         Some(u16::from_be_bytes(name.get(1 + StepId::BYTES..)?.try_into().ok()?))
     }
 
-    /// Who has arrived at a step.
+    /// The bitmap of the deliveries that have arrived at a step.
     pub fn join(&self, step: StepId) -> Key {
         let step = step.to_bytes();
         crate::seams::join_key(self.row(b"j", &step, b""), &self.rows, &step)
     }
 
-    /// A step that waits for somebody.
+    /// A parked step.
     pub fn parked(&self, step: StepId) -> Key {
         self.row(b"p", &step.to_bytes(), b"")
     }
 
-    /// A compensation.
+    /// A registered compensation.
     pub fn undo(&self, number: u32) -> Key {
         self.row(b"u", &number.to_be_bytes(), b"")
     }
 
-    /// What a step gave that was computed from this.
+    /// The memo of a step with this digest.
     pub fn memo(&self, memo: &Digest) -> Key {
         self.kept.key(Name::join(&[b"m", &memo.as_bytes()[..16]]))
     }
@@ -222,22 +222,22 @@ impl Keys {
         Key { group: self.rows.clone(), name: Name::join(&[kind, id, more]) }
     }
 
-    /// What the edge is called that holds something for a row of this plan.
+    /// The name of the edge that holds a value for a row of this generation.
     pub fn edge(&self, row: &Key, port: u16) -> EdgeName {
         EdgeName::Root(Name::join(&[self.rows.id(), row.name.as_bytes(), &port.to_be_bytes()]))
     }
 
-    /// What the edge is called that holds an output of a run that has ended, its program or its sealed record.
+    /// The name of the edge that holds an output of a finished run, its program or its sealed record.
     pub fn result_edge(&self, port: u16) -> EdgeName {
         EdgeName::Root(Name::join(&[RESULT, self.rows.id(), &port.to_be_bytes()]))
     }
 
-    /// What the edge is called that holds an output of what is kept in the row of this name: see [`Keys::memo`].
+    /// The name of the edge that holds an output of the memo with this row name: see [`Keys::memo`].
     pub fn kept_edge(&self, row: &[u8], port: u16) -> EdgeName {
         EdgeName::Root(Name::join(&[self.kept.id(), row.get(1..).unwrap_or_default(), &port.to_be_bytes()]))
     }
 
-    /// What the elements of a list that a frame gathers have in common.
+    /// The prefix of the elements of a list that a frame gathers.
     pub fn elements(&self, frame: FrameId, port: u16) -> Name {
         Name::join(&[self.rows.id(), frame.as_bytes(), &port.to_be_bytes()])
     }

@@ -1,4 +1,4 @@
-//! What the rows of a run hold. Each begins with a version byte, so that a later version can tell what it reads.
+//! The contents of a run's rows. Each begins with a version byte, so that a later version can tell them apart.
 
 use super::ids::{Generation, RunId, StepId};
 use crate::{digest::Digest, fence::Fence, model::program::BlockIndex, payload::Outcome, row::Row, time::Timestamp};
@@ -7,22 +7,22 @@ use std::sync::Arc;
 
 const VERSION: u8 = 1;
 
-/// Of rows that end with a checksum. A store on a server has none of its own.
+/// The version of rows that end with a checksum. A store on a server has none of its own.
 const CHECKED: u8 = 2;
 
-/// A row that says this.
+/// Encodes a row, with a checksum.
 pub fn write<T: Serialize>(content: &T) -> Row {
     Row::from(bytes(content))
 }
 
-/// The bytes of a row that says this: for what is too large to be one.
+/// Encodes content that is too large for a row, in the same format.
 pub fn bytes<T: Serialize>(content: &T) -> Vec<u8> {
     let mut bytes = postcard::to_extend(content, vec![CHECKED]).expect("rows are plain data");
     bytes.extend_from_slice(&crc32fast::hash(&bytes).to_le_bytes());
     bytes
 }
 
-/// Reads what [`write()`] wrote, also before rows had a checksum; `None` if the row is something else.
+/// Decodes a row that [`write()`] encoded, also before rows had a checksum; `None` if the row is something else.
 pub fn read<T: DeserializeOwned>(row: &[u8]) -> Option<T> {
     match row.split_first()? {
         (&VERSION, rest) => postcard::from_bytes(rest).ok(),
@@ -35,137 +35,136 @@ pub fn read<T: DeserializeOwned>(row: &[u8]) -> Option<T> {
     }
 }
 
-/// The row that every commit compares. It holds no progress, so that it stays the same while a run works.
+/// The row that every commit requires. It holds no progress, so that it stays the same while a run works.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct State {
-    /// Which plan is valid.
+    /// The generation that is valid.
     pub generation: Generation,
-    /// What the run is doing.
+    /// The phase of the run.
     pub phase: Phase,
 }
 
 impl State {
-    /// The row that says so. It is compared byte by byte, also with one that an earlier version wrote, so it is written as it
-    /// always was: without a checksum.
+    /// Encodes the state. Commits compare it byte by byte, also with rows of earlier versions, so it has no checksum, as ever.
     pub fn to_row(&self) -> Row {
         Row::from(postcard::to_extend(self, vec![VERSION]).expect("rows are plain data"))
     }
 }
 
-/// What a run is doing.
+/// The phase of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Phase {
-    /// Steps are taken and committed.
+    /// Steps are claimed and committed.
     Running,
-    /// A step failed, and no others are taken; those in flight may still commit.
+    /// A step failed: no more bodies start; steps in flight may still commit.
     Failing,
-    /// As failing, but the run will not go on.
+    /// A user cancelled the run: as failing, but it cannot be retried.
     Cancelling,
-    /// Nothing is in flight; what failed can be tried again, until its history ends.
+    /// No step is in flight; failed steps can be retried until the history ends.
     Failed {
-        /// When that is.
+        /// When the history ends.
         until: Timestamp,
     },
-    /// Nothing is in flight; the outcome of a step is not known, and someone must say.
+    /// No step is in flight; the outcome of an at-most-once step is unknown, and an operator must report it.
     Waiting,
-    /// What was done is being undone, after a failure.
+    /// Compensations run, after a failure.
     UndoingFailed,
-    /// What was done is being undone, after it was cancelled.
+    /// Compensations run, after a cancel.
     UndoingCancelled,
-    /// A new plan is being made; nothing is taken and nothing committed.
+    /// A new plan is being made: no step is claimed and none commits.
     Frozen,
-    /// What is left is being removed, after a failure whose history has ended: nothing will remain.
+    /// Rows are being removed, after a failure whose history has ended: no record remains.
     RemovingFailed,
-    /// What is left is being removed, after it was cancelled.
+    /// Rows are being removed, after a cancel.
     RemovingCancelled,
-    /// It failed, and its history has ended: what is left is to be removed.
+    /// The run failed and its history has ended: its rows are to be removed.
     Expired,
-    /// Nothing is in flight; some of what was done could not be undone, and someone must say how it goes on.
+    /// No step is in flight; a compensation failed for good, and an operator must decide.
     NotUndone {
-        /// Whether it was cancelled; else it failed.
+        /// The run was cancelled; else it failed.
         cancelled: bool,
     },
 }
 
 impl Phase {
-    /// Whether user code of steps may be started.
+    /// Bodies may start.
     pub fn dispatches(self) -> bool {
         matches!(self, Phase::Running)
     }
 
-    /// Whether it failed, and can be tried again.
+    /// The run failed and can be retried.
     pub fn is_failed(self) -> bool {
         matches!(self, Phase::Failed { .. })
     }
 
-    /// Whether it goes because its history has ended.
+    /// The run is removed because its history has ended.
     pub fn expires(self) -> bool {
         matches!(self, Phase::Expired | Phase::RemovingFailed)
     }
 
-    /// Whether steps that were started may commit.
+    /// Steps in flight may commit.
     pub fn is_open(self) -> bool {
         matches!(self, Phase::Running | Phase::Failing | Phase::Cancelling)
     }
 }
 
-/// The content of a step's row in a queue: all that its worker must know beside its program and frame.
+/// A ready step: the content of its row in a queue, with all that a worker needs beside the program and the frame.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ReadyStep {
-    /// Whose plan it belongs to.
+    /// The generation that the step belongs to.
     pub generation: Generation,
     /// The block its node is in.
     pub block: BlockIndex,
     /// Attempts that have failed.
     pub failed: u32,
-    /// Who started the body, if that must not happen twice.
+    /// The claim under which the body of an at-most-once step was started.
     pub started: Option<Fence>,
     /// For a lane: the chunk it opens next.
     pub cursor: u32,
-    /// What it was enabled with, if one commit brought it all; else the inbox has it.
+    /// Its deliveries, if one commit brought them all; else they are in the inbox.
     pub inputs: Vec<Received>,
 }
 
-/// Something that arrived at an input.
+/// A delivery to an input.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Received {
     /// The input.
     pub port: u16,
-    /// Whether an edge was set for it that goes when it is consumed; else someone holds it who lives longer.
+    /// The delivery has an edge to its value, which goes when it is consumed; else a frame that outlives it holds the value.
     pub owned: bool,
-    /// What arrived.
+    /// The outcome that was delivered.
     pub outcome: Outcome,
 }
 
 /// A loop, each, choice or call while it lives, or the run itself.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Frame {
-    /// What is instantiated.
+    /// The block that is instantiated.
     pub block: BlockIndex,
     /// The step that opened it, and the block of its node; none for the run.
     pub opened_by: Option<(StepId, BlockIndex)>,
     /// How many frames are around it.
     pub depth: u32,
-    /// Whether something around it handles failures, so that they travel instead of ending the run.
+    /// Something around it handles failures, so they are delivered instead of ending the run.
     pub guarded: bool,
-    /// What its instances are.
+    /// The shape of its instances.
     pub shape: Shape,
-    /// The inputs that all instances share; of those that vary, the lists. The flag says whether it holds an edge.
+    /// The inputs that all instances share; of those that vary, the lists.
     pub inputs: Vec<Option<Held>>,
-    /// What it was opened for, for runs that keep what they computed.
+    /// The memo it was opened for, in runs that keep memos.
     pub memo: Option<Digest>,
 }
 
 /// An input of a frame.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Held {
-    /// Whether an edge was set for it.
+    /// The frame has an edge to the value.
     pub owned: bool,
-    /// What it is.
+    /// The outcome.
     pub outcome: Outcome,
 }
 
-/// What the instances of a frame are.
+/// The instances of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Shape {
     /// The run itself.
@@ -206,86 +205,86 @@ impl Elements {
     }
 }
 
-/// A step that was taken out of its queue and waits for somebody.
+/// A parked step: out of its queue until the run is retried or an operator decides.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Parked {
     /// Why.
     pub why: Why,
     /// The queue it goes back to.
     pub class: Option<String>,
-    /// Its row there.
+    /// Its ready row, as it goes back there.
     pub ready_step: ReadyStep,
 }
 
 /// Why a step is parked.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Why {
-    /// The run stopped before it was started.
+    /// The run stopped before the step was started.
     NotStarted,
     /// It failed.
     Failed(Failed),
-    /// It was started, and whether it was done is not known.
+    /// The body was started, and its outcome is unknown.
     Unknown {
-        /// Who started it; may still say.
+        /// The claim it was started under; that worker may still report the result.
         started: Fence,
         /// Where.
         address: Arc<str>,
     },
 }
 
-/// A failure, as it is stored and told.
+/// A failure, as it is stored and reported.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Failed {
     /// Where.
     pub address: Arc<str>,
     /// Which attempt, from 1.
     pub attempt: u32,
-    /// What went wrong, and below it, what caused that.
+    /// The error, followed by its causes.
     pub causes: Vec<String>,
-    /// Whether it may have been done in part, by a body that must not start twice.
+    /// The body was at-most-once and started, so it may have taken effect in part.
     pub started: bool,
 }
 
-/// A run while it is not finished: what was asked for. Changes only with a new generation.
+/// What an unfinished run was started with. Changes only with a new generation.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Header {
-    /// What people call the run.
+    /// The key of the run.
     pub key: String,
-    /// What people call the flow.
+    /// The name of the flow.
     pub flow: String,
     /// The value that holds the program that is run.
     pub program: crate::payload::Stored,
-    /// The value that holds all that was asked for, if the program is only what was still to do of it.
+    /// The value that holds the whole program, if the one that is run is only the rest of it.
     pub full: Option<crate::payload::Stored>,
-    /// Digest of the flow as it was asked for, before planning.
+    /// Digest of the flow as it was started, before planning.
     pub asked: Digest,
     /// Digests of the inputs by name.
     pub inputs: Vec<(String, Digest)>,
-    /// Which outputs were asked for; none is all.
+    /// The requested outputs; none is all.
     pub requested: Option<Vec<String>>,
-    /// Go on with what does not depend on a failed step.
+    /// Steps that do not depend on a failed one go on.
     pub finish_independent: bool,
     /// How long inner values outlive the run; none is not at all.
     pub keep_ms: Option<u64>,
-    /// How long the result can be asked for.
+    /// How long the result can be read.
     pub history_ms: u64,
     /// When it was started first.
     pub started: Timestamp,
-    /// Steps that earlier plans of the run have done and that must not simply run again, also such as this plan does not
-    /// have: the marks of their addresses.
+    /// Hashes of the addresses of steps that earlier plans of the run have done and that must not simply run again, also of steps
+    /// that this plan does not have.
     pub done_before: Vec<u64>,
 }
 
-/// What the key of a run leads to.
+/// The row of a run's key.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Head {
-    /// It is at work, or could be.
+    /// The run is not finished.
     Active(RunId),
-    /// It has ended; this is what remains.
+    /// The run is finished; this record remains.
     Finished(Box<Finished>),
 }
 
-/// What remains of a run.
+/// The record of a finished run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Finished {
     /// Which run it was.
@@ -294,13 +293,13 @@ pub struct Finished {
     pub generation: Generation,
     /// How it ended.
     pub status: Status,
-    /// What was asked for.
+    /// What it was started with.
     pub header: Header,
     /// When it ended.
     pub ended: Timestamp,
     /// The outputs, held by leases until the history ends.
     pub outputs: Vec<(String, Outcome)>,
-    /// The sealed record: a value with what else can be asked.
+    /// The value of the sealed record: everything else that can be asked about the run.
     pub sealed: Option<crate::payload::Stored>,
 }
 
@@ -309,16 +308,16 @@ pub struct Finished {
 pub enum Status {
     /// Every requested output is there.
     Done,
-    /// It failed, and was undone as far as it could be.
+    /// The run failed, and was undone as far as possible.
     Failed {
-        /// What went wrong first.
+        /// The first failures.
         failures: Vec<Failed>,
-        /// What could not be undone.
+        /// The steps that could not be undone.
         undone: Vec<Failed>,
     },
-    /// It was cancelled, and undone as far as it could be.
+    /// The run was cancelled, and undone as far as possible.
     Cancelled {
-        /// What could not be undone.
+        /// The steps that could not be undone.
         undone: Vec<Failed>,
     },
 }
@@ -328,19 +327,19 @@ pub enum Status {
 pub struct Undo {
     /// The step it undoes.
     pub step: StepId,
-    /// Where that is.
+    /// The step's address.
     pub address: Arc<str>,
     /// The task that undoes it: index into the program's tasks.
     pub task: u32,
-    /// What that is given: the step's own inputs.
+    /// The inputs of the compensation: those of the step.
     pub inputs: Vec<Held>,
     /// Attempts that have failed.
     pub failed: u32,
 }
 
-/// What a step gave, kept for runs that say so.
+/// The kept outputs of a step, in runs that keep memos.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Memo {
-    /// What it gave.
+    /// The outputs.
     pub outputs: Vec<Outcome>,
 }

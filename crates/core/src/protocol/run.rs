@@ -22,7 +22,7 @@ use crate::{
     value::{EdgeName, ValueChange, ValueId},
 };
 
-/// A run begins, if its key still leads to what was seen there.
+/// Starts a run, if its key's row is still as it was seen.
 pub fn start<'a>(plan: &'a InstalledProgram, header: &Header, frame: &Frame, seen: Option<Row>) -> Draft<'a> {
     let mut draft = Draft::of_new_run(plan);
     let head = keys::heads().key(&header.key);
@@ -32,7 +32,7 @@ pub fn start<'a>(plan: &'a InstalledProgram, header: &Header, frame: &Frame, see
     draft
 }
 
-/// The rows of a generation, ready to go.
+/// Puts the rows of a generation: its state, header and root frame, with its first steps ready.
 pub fn install(plan: &InstalledProgram, draft: &mut Draft<'_>, header: &Header, frame: &Frame) {
     let state = State { generation: plan.keys.generation, phase: Phase::Running };
     draft.batch.put(plan.keys.state(), state.to_row());
@@ -56,7 +56,7 @@ pub fn programs(plan: &InstalledProgram, header: &Header) -> impl Iterator<Item 
     program_edges(plan).into_iter().zip(stored.into_iter().flatten().map(|stored| stored.id.clone()))
 }
 
-/// What the edges are called that hold the program that is run, and all that was asked for.
+/// The names of the edges that hold the program that is run, and the whole program that was asked for.
 pub fn program_edges(plan: &InstalledProgram) -> [EdgeName; 2] {
     [b"program".as_slice(), b"full"].map(|what| EdgeName::Root(Name::join(&[plan.keys.rows.id(), what])))
 }
@@ -64,31 +64,31 @@ pub fn program_edges(plan: &InstalledProgram) -> [EdgeName; 2] {
 /// The port that stands for the sealed record.
 pub const SEALED: u16 = u16::MAX;
 
-/// The port that stands for the program, which is kept as long as the history, and as what it computed.
+/// The port that stands for the program, which is kept as long as the history and the memos.
 pub const PROGRAM: u16 = u16::MAX - 1;
 
-/// How a run in which nothing is in flight goes on.
+/// The next thing to do for a run that has no step in flight.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Ending {
     /// All outputs are there.
     Done,
-    /// Steps were parked by someone who did not come back to put them into their queues.
+    /// Parked steps go back to their queues: the worker that began it did not finish.
     Unpark,
     /// The outcome of a step is not known.
     Wait,
     /// It failed, and can be tried again.
     Fail,
-    /// What was done is undone first.
+    /// Registered compensations run first.
     Undo(Phase),
-    /// What is left is removed.
+    /// The remaining rows are removed.
     Remove(Phase),
-    /// Somebody else sees to how it goes on.
+    /// The phase says that another step or an operator acts next.
     Leave,
-    /// There is nothing to do, and not all outputs are there: rows are missing.
+    /// No step is left and outputs are missing: rows were lost.
     Damaged,
 }
 
-/// Decides how a run in which nothing is in flight goes on.
+/// Decides the next thing to do for a run that has no step in flight.
 pub fn ending(phase: Phase, all_outputs: bool, parked: &[Why], undos: bool) -> Ending {
     let any = |wanted: fn(&Why) -> bool| parked.iter().any(wanted);
     match phase {
@@ -108,14 +108,14 @@ pub fn ending(phase: Phase, all_outputs: bool, parked: &[Why], undos: bool) -> E
     }
 }
 
-/// What is to remain of a run.
+/// The record that remains of a finished run.
 #[derive(Clone, Debug)]
 pub struct Fold {
     /// The row.
     pub finished: Finished,
     /// Until when it and its outputs can be asked for.
     pub history_until: Timestamp,
-    /// Until when what it kept is there.
+    /// Until when its memos are kept.
     pub keep_until: Option<Timestamp>,
 }
 
@@ -159,8 +159,7 @@ pub fn fold<'a>(
     draft
 }
 
-/// A run that failed and whose history has ended goes, and nothing remains: its key is free. Its rows are gone but for its
-/// frame.
+/// Removes a failed run whose history has ended, and frees its key. Its rows are gone but for its frame.
 pub fn vanish<'a>(
     plan: &'a InstalledProgram,
     state: State,
@@ -184,16 +183,16 @@ pub fn vanish<'a>(
     draft
 }
 
-/// What becomes due.
+/// A scheduled removal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub enum Due {
-    /// The row of a finished run goes.
+    /// The row of a finished run.
     History(RunId),
-    /// What a finished run kept goes.
+    /// The memos of a finished run.
     Keep(RunId),
-    /// A run that failed goes, if nobody has tried it again.
+    /// A failed run, unless it was retried.
     Failed(RunId),
-    /// What earlier lives of a run hold goes; all of it, if the run is not at its key any more.
+    /// The edges of earlier generations of a run; of all of them, if the key leads to another run.
     Superseded(RunId),
 }
 
@@ -227,7 +226,7 @@ fn set_phase(plan: &InstalledProgram, draft: &mut Draft<'_>, state: State, next:
     draft.batch.put(plan.keys.state(), State { phase: next, ..state }.to_row());
 }
 
-/// Lets go of what the outputs of a run held while it ran; they are held by leases from now on.
+/// Releases the edges that held a run's outputs while it ran; leases hold them from now on.
 pub fn release_outputs(plan: &InstalledProgram, draft: &mut Draft<'_>, arrived: &[Received]) {
     for received in arrived.iter().filter(|received| received.owned) {
         let key = plan.keys.arrival(StepId::of_run(END), received.port);
@@ -235,14 +234,14 @@ pub fn release_outputs(plan: &InstalledProgram, draft: &mut Draft<'_>, arrived: 
     }
 }
 
-/// A run goes into another phase, with nothing else to do.
+/// Changes the phase of a run, and nothing else.
 pub fn change_phase<'a>(plan: &'a InstalledProgram, state: State, taken: &Taken, next: Phase) -> Draft<'a> {
     let mut draft = taken.leaving(plan, state);
     set_phase(plan, &mut draft, state, next);
     draft
 }
 
-/// Somebody outside changes what a run does. If nothing is in flight, it is settled anew.
+/// Changes the phase of a run on a user's request. If no step is in flight, the run is settled again.
 pub fn turn<'a>(plan: &'a InstalledProgram, state: State, next: Phase) -> Draft<'a> {
     let mut draft = Draft::new(plan, state);
     set_phase(plan, &mut draft, state, next);
@@ -253,14 +252,14 @@ pub fn turn<'a>(plan: &'a InstalledProgram, state: State, next: Phase) -> Draft<
     draft
 }
 
-/// Somebody outside changes what a run does, and will see to what follows.
+/// Changes the phase of a run on a user's request; the caller does what follows.
 pub fn turn_to<'a>(plan: &'a InstalledProgram, state: State, next: Phase) -> Draft<'a> {
     let mut draft = Draft::new(plan, state);
     set_phase(plan, &mut draft, state, next);
     draft
 }
 
-/// Parked steps go back to their queues, and the run runs. What failed may fail as often as at first.
+/// Puts parked steps back into their queues, and the run into phase running. Failed steps have all their attempts again.
 pub fn unpark<'a>(plan: &'a InstalledProgram, state: State, parked: &[(StepId, Row, Parked)]) -> Draft<'a> {
     let mut draft = Draft::new(plan, state);
     set_phase(plan, &mut draft, state, Phase::Running);
@@ -276,7 +275,7 @@ pub fn unpark<'a>(plan: &'a InstalledProgram, state: State, parked: &[(StepId, R
     draft
 }
 
-/// A step whose outcome was not known gave this: somebody who knows says so.
+/// Commits outputs for a step whose outcome was unknown, as an operator or its late worker reports them.
 pub fn decided<'a>(
     plan: &'a InstalledProgram,
     state: State,
@@ -301,7 +300,7 @@ pub fn decided<'a>(
     draft
 }
 
-/// A step whose outcome was not known is tried again.
+/// Retries a step whose outcome was unknown.
 pub fn redo<'a>(plan: &'a InstalledProgram, state: State, step: StepId, (row, parked): (&Row, &Parked)) -> Draft<'a> {
     let mut draft = decide(plan, state, step, row);
     let ready_step = rows::ReadyStep { started: None, ..parked.ready_step.clone() };
@@ -310,7 +309,7 @@ pub fn redo<'a>(plan: &'a InstalledProgram, state: State, step: StepId, (row, pa
     draft
 }
 
-/// A step whose outcome was not known has failed.
+/// Fails a step whose outcome was unknown.
 pub fn fail<'a>(
     plan: &'a InstalledProgram,
     state: State,
@@ -324,7 +323,7 @@ pub fn fail<'a>(
     draft
 }
 
-/// Takes a parked step up. A run that waited for it is settled anew, if nothing else follows from this.
+/// Deletes a parked row. A run that waited for it is settled again, if this enables nothing else.
 fn decide<'a>(plan: &'a InstalledProgram, state: State, step: StepId, row: &Row) -> Draft<'a> {
     let mut draft = Draft::new(plan, state);
     let key = plan.keys.parked(step);
@@ -337,14 +336,14 @@ fn decide<'a>(plan: &'a InstalledProgram, state: State, step: StepId, row: &Row)
     draft
 }
 
-/// A step of the end of a run is next.
+/// Makes an internal step of the end of a run ready.
 fn enqueue(draft: &mut Draft<'_>, step: StepId) {
     let ready_step = draft.ready_step(0, vec![]);
     let op = draft.ready(step, &keys::internal_queue(), &ready_step);
     draft.batch.ops.push(op);
 }
 
-/// Rows of a run that is being removed go, and what they held.
+/// Deletes rows of a run that is being removed, and releases the values they held.
 pub fn remove<'a>(plan: &'a InstalledProgram, found: &[(Name, Row)]) -> Draft<'a> {
     let mut draft = Draft::of_new_run(plan);
     for (name, row) in found {
@@ -356,7 +355,7 @@ pub fn remove<'a>(plan: &'a InstalledProgram, found: &[(Name, Row)]) -> Draft<'a
     draft
 }
 
-/// A row of a plan goes, and what it held.
+/// Deletes a row of a generation, and releases the values it held.
 pub fn drop_row(plan: &InstalledProgram, draft: &mut Draft<'_>, name: &Name, row: &Row) {
     let key = Key { group: plan.keys.rows.clone(), name: name.clone() };
     draft.batch.require_present(key.clone());
@@ -364,7 +363,7 @@ pub fn drop_row(plan: &InstalledProgram, draft: &mut Draft<'_>, name: &Name, row
     draft.batch.delete(key);
 }
 
-/// Lets go of what a row holds.
+/// Releases the values that a row holds.
 fn release_row(plan: &InstalledProgram, draft: &mut Draft<'_>, key: &Key, row: &Row) {
     let name = key.name.as_bytes();
     match name.first() {
@@ -399,7 +398,7 @@ fn release_row(plan: &InstalledProgram, draft: &mut Draft<'_>, key: &Key, row: &
     }
 }
 
-/// Lets go of the elements that an each has got so far.
+/// Releases the elements that an each has gathered so far.
 fn release_elements(plan: &InstalledProgram, draft: &mut Draft<'_>, key: &Key, frame: &Frame) {
     let id = FrameId::from_bytes(&key.name.as_bytes()[1..]);
     if let (rows::Shape::Each(_), Some(id)) = (frame.shape, id) {
@@ -409,14 +408,14 @@ fn release_elements(plan: &InstalledProgram, draft: &mut Draft<'_>, key: &Key, f
     }
 }
 
-/// Lets go of what came with a ready row.
+/// Releases the deliveries that came with a ready row.
 pub fn release_ticket(plan: &InstalledProgram, draft: &mut Draft<'_>, step: StepId, ready_step: &rows::ReadyStep) {
     for received in ready_step.inputs.iter().filter(|received| received.owned) {
         draft.release(&plan.keys.arrival(step, received.port), received.port, &received.outcome);
     }
 }
 
-/// What a run gave, if all of it is there: one outcome for each output of the root block.
+/// The outputs of a run, one outcome for each output of the root block; `None` while one is missing.
 pub fn outputs(plan: &InstalledProgram, frame: &Frame, arrived: &[Received]) -> Option<Vec<(String, Outcome)>> {
     let site = Site { id: FrameId::ROOT, frame, index: 0, block: ROOT };
     let block = &plan.program.blocks[ROOT as usize];
@@ -430,7 +429,7 @@ pub fn outputs(plan: &InstalledProgram, frame: &Frame, arrived: &[Received]) -> 
     block.outputs.iter().enumerate().map(output).collect()
 }
 
-/// Which status a run that is removed ends with.
+/// The final status of a run that is removed.
 pub fn removed_status(phase: Phase, failures: Vec<rows::Failed>, undone: Vec<rows::Failed>) -> Status {
     match phase {
         Phase::RemovingCancelled | Phase::UndoingCancelled => Status::Cancelled { undone },

@@ -1,5 +1,5 @@
-//! What becomes of a step that somebody has taken: it commits what it gave, opens what is below it, is parked, or is
-//! tried again. Each is one batch that requires the claim and takes it away, so that it happens once.
+//! The drafts of a claimed step: it commits its outputs, opens a frame, is parked, or is retried. Each is one batch that
+//! requires the claim, and all but a retry delete it, so that each happens once.
 
 use super::{
     draft::{Draft, InstalledProgram, Site, close_step, lane_step, ready_row, standing, stored},
@@ -19,27 +19,27 @@ use crate::{
 };
 use std::sync::Arc;
 
-/// A step that somebody has taken, and all that was read with it.
+/// A claimed step, with all rows that were read for it.
 #[derive(Clone, Debug)]
 pub struct Taken {
-    /// Which.
+    /// The step.
     pub step: StepId,
     /// The queue it stands in.
     pub queue: Group,
     /// Its name there.
     pub name: Name,
-    /// The claim.
+    /// The fence of the claim.
     pub fence: Fence,
-    /// Its row.
+    /// The content of its ready row when it was claimed.
     pub ready_step: ReadyStep,
     /// The frame of its instance.
     pub frame: Arc<Frame>,
-    /// What arrived in its inbox, if it did not come with the ready row.
+    /// The deliveries in its inbox, if they did not come with the ready row.
     pub inbox: Vec<Received>,
 }
 
 impl Taken {
-    /// What was delivered to it.
+    /// Its deliveries.
     pub fn received(&self) -> &[Received] {
         if self.ready_step.inputs.is_empty() { &self.inbox } else { &self.ready_step.inputs }
     }
@@ -54,8 +54,8 @@ impl Taken {
         &plan.program.blocks[self.ready_step.block as usize].nodes[self.step.node as usize]
     }
 
-    /// What its inputs are, from wherever they come, and whether its own delivery holds them. `None` if one that must
-    /// have been delivered is not there: the store is damaged, or the step is not ours any more.
+    /// Its inputs, from deliveries, the frame and constants, and whether its own delivery holds them. `None` if a delivery is
+    /// missing: the store is damaged, or another worker has the step.
     pub fn inputs(&self, plan: &InstalledProgram, sources: &[program::Source]) -> Option<Vec<Held>> {
         let input = |(port, source): (usize, &program::Source)| {
             if let Some(outcome) = standing(plan, self.site(), *source) {
@@ -118,7 +118,7 @@ impl Taken {
     }
 }
 
-/// A step gave this. An output for each port of its node.
+/// Commits the outputs of a step: one for each port of its node.
 pub fn commit<'a>(plan: &'a InstalledProgram, state: State, taken: &Taken, outputs: &[Outcome]) -> Draft<'a> {
     let mut draft = taken.consuming(plan, state);
     give(plan, &mut draft, taken, outputs);
@@ -130,7 +130,7 @@ fn give(plan: &InstalledProgram, draft: &mut Draft<'_>, taken: &Taken, outputs: 
     draft.deliver(taken.site(), &wiring.targets, &|port| outputs[usize::from(port)].clone());
 }
 
-/// The outputs of a node that failed where something handles that.
+/// The outputs of a node whose failure something around it handles.
 pub fn failed_outputs(node: &Node, why: &Arc<str>) -> Vec<Outcome> {
     if !node.attempt {
         return vec![Outcome::Failed(why.clone()); node.outputs.len()];
@@ -151,7 +151,7 @@ fn error_payload(why: &str) -> crate::payload::Payload {
     crate::payload::Payload::inline(bytes)
 }
 
-/// A loop, a choice or a call begins.
+/// Opens the frame of a loop, a choice or a call.
 pub fn open<'a>(
     plan: &'a InstalledProgram,
     state: State,
@@ -170,7 +170,7 @@ pub fn open<'a>(
     draft
 }
 
-/// An each begins. There is at least one element.
+/// Opens the frame of an each with at least one element.
 pub fn open_each<'a>(
     plan: &'a InstalledProgram,
     state: State,
@@ -215,7 +215,7 @@ fn frame(
     (frame, FrameId::opened_by(taken.step))
 }
 
-/// How an each of `n` elements is opened: at most `concurrency` in flight, and no chunk larger than a batch.
+/// Divides `n` elements into chunks and lanes: at most `concurrency` in flight, and no chunk larger than a batch.
 pub fn elements(n: u32, ops_per_element: usize, concurrency: Option<u32>) -> Elements {
     let fits = (limits::OPENING_OPS_MAX / ops_per_element.max(1)).clamp(1, limits::CHUNK_ELEMENTS_MAX) as u32;
     let wanted = concurrency.unwrap_or(u32::MAX).max(1);
@@ -226,7 +226,7 @@ pub fn elements(n: u32, ops_per_element: usize, concurrency: Option<u32>) -> Ele
     Elements { lanes: lanes.min(elements.chunks()), ..elements }
 }
 
-/// The next elements begin. `element(port, i)` is what the list at that input has there.
+/// Opens the next chunk of an each. `element(port, i)` is element `i` of the list at that input.
 pub fn open_chunk<'a>(
     plan: &'a InstalledProgram,
     state: State,
@@ -242,7 +242,7 @@ pub fn open_chunk<'a>(
     draft
 }
 
-/// An instance ended and the frame goes on with the next one: what is carried, by input.
+/// Opens the next iteration of a loop. `next` answers the carried outcome of each varying input.
 pub fn next_iteration<'a>(
     plan: &'a InstalledProgram,
     state: State,
@@ -255,7 +255,7 @@ pub fn next_iteration<'a>(
     draft
 }
 
-/// A frame ends: what it gave goes to those who wait for the step that opened it. `outer` is the frame around it.
+/// Closes a frame: its outputs are delivered to the consumers of the step that opened it. `outer` is the frame around it.
 pub fn close<'a>(
     plan: &'a InstalledProgram,
     state: State,
@@ -272,12 +272,12 @@ pub fn close<'a>(
     draft
 }
 
-/// Whether this step closes an each.
+/// This step closes an each.
 pub fn is_close_of_each(taken: &Taken) -> bool {
     matches!(taken.frame.shape, Shape::Each(_)) && taken.step == close_step(taken.step.frame)
 }
 
-/// Takes a step out of its queue until somebody decides; what was delivered stays.
+/// Parks a step: takes it out of its queue until an operator decides or the run is retried. Its deliveries stay.
 pub fn park<'a>(plan: &'a InstalledProgram, state: State, taken: &Taken, why: Why, next: Phase) -> Draft<'a> {
     // What was started stays started: whoever takes it up again must not start it blindly.
     let started = taken.ready_step.started.or(match &why {
@@ -288,13 +288,13 @@ pub fn park<'a>(plan: &'a InstalledProgram, state: State, taken: &Taken, why: Wh
     aside(taken.leaving(plan, state), state, taken, (why, started), next)
 }
 
-/// As [`park`], for one that has only asked for something from outside: it has done nothing, and may start again.
+/// As [`park`], for a step that waits for an answer from outside and has done nothing yet: it may start again.
 pub fn park_open<'a>(plan: &'a InstalledProgram, state: State, taken: &Taken, why: Why) -> Draft<'a> {
     aside(taken.leaving(plan, state), state, taken, (why, None), state.phase)
 }
 
-/// As [`park`], for one that must not start twice and that nobody has: whoever started it, with this fence, is gone. `row`
-/// is its row in the queue as it was read, so that whoever takes it meanwhile wins.
+/// As [`park`], for an at-most-once step that no worker has claimed: the worker that started it, with this fence, is gone.
+/// `row` is its ready row as it was read, so that a worker that claims it meanwhile wins.
 pub fn park_abandoned<'a>(plan: &'a InstalledProgram, state: State, started: &Taken, row: &Row, why: Why) -> Draft<'a> {
     let mut draft = Draft::new(plan, state);
     draft.batch.require_absent(started.claim_key());
@@ -331,14 +331,14 @@ fn class_of(plan: &InstalledProgram, taken: &Taken) -> Option<String> {
     }
 }
 
-/// Changes what a step's row says while the claim stands: an attempt failed, or the body is about to start.
+/// Rewrites a step's ready row while the claim stands: an attempt failed, or the body is about to start.
 pub fn note<'a>(plan: &'a InstalledProgram, state: State, taken: &Taken, ready_step: &ReadyStep) -> Draft<'a> {
     let mut draft = taken.holding(plan, state);
     draft.batch.put(taken.queue_key(), ready_row(&plan.keys, taken.step, ready_step));
     draft
 }
 
-/// Writes down how to undo a step that is about to start. `number` must be free.
+/// Registers the compensation of a step that is about to start. `number` must be free.
 pub fn register(plan: &InstalledProgram, draft: &mut Draft<'_>, number: u32, undo: &Undo) {
     let key = plan.keys.undo(number);
     draft.batch.require_absent(key.clone());
@@ -348,7 +348,7 @@ pub fn register(plan: &InstalledProgram, draft: &mut Draft<'_>, number: u32, und
     draft.batch.put(key, rows::write(undo));
 }
 
-/// Keeps what a step gave.
+/// Keeps the outputs of a step under its memo.
 pub fn keep(plan: &InstalledProgram, draft: &mut Draft<'_>, memo: &Digest, outputs: &[Outcome]) {
     let key = plan.keys.memo(memo);
     for (port, outcome) in outputs.iter().enumerate() {
@@ -360,7 +360,7 @@ pub fn keep(plan: &InstalledProgram, draft: &mut Draft<'_>, memo: &Digest, outpu
     draft.batch.put(key, rows::write(&rows::Memo { outputs: outputs.to_vec() }));
 }
 
-/// What the edge is called that holds an output of a memo.
+/// The name of the edge that holds an output of a memo.
 pub fn memo_edge(plan: &InstalledProgram, memo: &Digest, port: u16) -> EdgeName {
     plan.keys.kept_edge(plan.keys.memo(memo).name.as_bytes(), port)
 }

@@ -66,7 +66,7 @@ impl SmallFiles {
         Arc::new(SmallFiles { directory, alive: Mutex::default(), files: Mutex::default(), tries: AtomicU64::new(0) })
     }
 
-    /// Where a small value is as a file, read-only, while the second is kept.
+    /// Materialises an inline value as a read-only file; the path is valid until the guard is dropped.
     pub(super) async fn file(&self, values: &Values, content: &Stored) -> Result<(PathBuf, InUse), Error> {
         let path = self.directory.join(content.digest.to_string());
         if let Some(in_use) = self.known(&content.digest, &path) {

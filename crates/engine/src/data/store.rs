@@ -1,5 +1,5 @@
-//! Data becomes payloads, and what is large becomes values. They ride in the batch they are for; what is too much for
-//! that is put ahead of it, and held until then.
+//! Turns data into payloads, and large data into values. Values are put by the batch they are for; values that are too many or
+//! too large for it are put ahead of it, and held until then.
 
 use super::{
     lists::{Page, Pages},
@@ -25,7 +25,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// What becomes of a file that is stored.
+/// How a file is stored.
 pub(crate) enum Files {
     /// A task gave it: it is taken from where it is. Those that were, in case it gives one more than once, and those it
     /// was given, which are stored already.
@@ -34,10 +34,10 @@ pub(crate) enum Files {
     Copied,
 }
 
-/// Operations of values that ride in the batch they are for; the rest of it is for the step itself.
+/// Operations on values in the batch they are for; the rest of the batch is for the step itself.
 const RIDING_OPS_MAX: usize = 300;
 
-/// Bytes of values that ride in the batch they are for.
+/// Bytes of values in the batch they are for.
 const RIDING_BYTES_MAX: usize = 1 << 20;
 
 /// Stores data.
@@ -88,12 +88,12 @@ impl<'a> Storing<'a> {
         }
     }
 
-    /// Turns what was given into what its consumers get.
+    /// Stores one output, and answers the outcome that its consumers are delivered.
     pub(crate) async fn store(&mut self, data: Data) -> Result<Outcome, Error> {
         Ok(Outcome::of(self.payload(data).await?))
     }
 
-    /// What puts everything that was stored, and lets go what was put ahead: for the batch that it is for.
+    /// The changes that put the stored values and release those put ahead, for the batch they are for.
     pub(crate) fn changes(self) -> Vec<ValueChange> {
         let mut changes = self.riding;
         changes.extend(self.ahead.release());
@@ -191,7 +191,7 @@ impl<'a> Storing<'a> {
         Ok(id)
     }
 
-    /// One more change for the batch; what has gathered is put ahead of it when that is too much.
+    /// Adds a change for the batch; puts the gathered changes ahead of it when they are too many.
     async fn push(&mut self, change: ValueChange) -> Result<(), Error> {
         self.ops += change.ops();
         if let ValueChange::Put { value, .. } = &change {

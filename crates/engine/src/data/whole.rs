@@ -1,4 +1,4 @@
-//! Whether data is still in the store as it was put there: what a plan believes to be there is looked at before it is reused.
+//! Checks that stored data is still there and intact, before a plan reuses it.
 
 use super::lists::elements;
 use crate::Error;

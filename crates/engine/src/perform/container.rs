@@ -1,5 +1,5 @@
-//! Opens and closes what contains steps: each, loop, choice, call. No user code runs here; what depends on values (how
-//! many elements, which arm, whether to go on) is decided from what the step has read after it was taken.
+//! Opens and closes frames: each, loop, choice, call. No user code runs here; the number of elements, the arm and whether a loop
+//! goes on are decided from the step's inputs, read after it was claimed.
 
 use super::{Job, Work, failure};
 use crate::{Error, commit::StepCommit, data, events::EventKind, seams, worker::Slot};
@@ -61,7 +61,7 @@ impl Work<'_> {
         self.commit(slot, &[], None, open).await.map(StepCommit::next)
     }
 
-    /// Commits what a node gave.
+    /// Commits the outputs of a node.
     pub(super) async fn give(
         &self,
         slot: &Slot,
@@ -74,7 +74,7 @@ impl Work<'_> {
         Ok(committed.next())
     }
 
-    /// Commits what this step gave before, if that is kept, and still is when it commits.
+    /// Commits the kept outputs of this step's memo, if they are there and still are when it commits.
     pub(super) async fn reuse(&self, slot: &Slot, memo: Option<&Digest>) -> Result<Option<Option<Job>>, Error> {
         let Some(memo) = memo else { return Ok(None) };
         let plan = &self.run.plan;
@@ -97,7 +97,7 @@ impl Work<'_> {
         })
     }
 
-    /// Rings for those who wait for outputs of the run, if what this node gave is one.
+    /// Wakes callers that wait for outputs of the run, if this node gives one.
     pub(super) fn got_on(&self, shape: Shape, node: NodeIndex) {
         let plan = &self.run.plan;
         let targets = || &plan.wiring.blocks[ROOT as usize].nodes[node as usize].targets;
@@ -167,7 +167,7 @@ impl Work<'_> {
         [keys.rows.id(), &step.to_bytes(), &port.to_be_bytes()].concat()
     }
 
-    /// What an each without elements gives.
+    /// The outputs of an each without elements.
     fn no_elements(&self) -> Vec<Outcome> {
         let node = self.taken.node(&self.run.plan);
         let mut outputs = vec![Outcome::Value(Payload::List(Arc::new([]))); node.outputs.len()];
@@ -203,7 +203,7 @@ impl Work<'_> {
         self.commit(slot, &[], None, open).await.map(StepCommit::next)
     }
 
-    /// An instance has ended, or all elements have.
+    /// Ends an instance, or closes an each.
     pub(super) async fn end(&self, slot: &Slot) -> Result<Option<Job>, Error> {
         if step::is_close_of_each(&self.taken) {
             return self.close_each(slot).await;
@@ -250,7 +250,7 @@ impl Work<'_> {
         self.taken.frame.opened_by.ok_or_else(|| Error::damaged("the frame of a run was closed by a step"))
     }
 
-    /// What a frame gave goes to those who wait for it.
+    /// Closes a frame with these outputs.
     async fn close(&self, slot: &Slot, outputs: Vec<Outcome>) -> Result<Option<Job>, Error> {
         self.close_with(slot, outputs, vec![]).await
     }
@@ -281,7 +281,7 @@ impl Work<'_> {
                 draft
             };
             let committed = self.commit(slot, &[], None, decide).await?;
-            // Somebody else kept the same result meanwhile: look again.
+            // Another step kept the same memo meanwhile: look again.
             if let StepCommit::DecideAgain = committed {
                 continue;
             }
@@ -291,7 +291,7 @@ impl Work<'_> {
         }
     }
 
-    /// All elements have ended: they are lists now.
+    /// Closes an each whose elements have all ended: their outputs become lists.
     async fn close_each(&self, slot: &Slot) -> Result<Option<Job>, Error> {
         let plan = &self.run.plan;
         let Shape::Each(elements) = self.taken.frame.shape else { return Err(Error::damaged("a frame of an each")) };
@@ -323,7 +323,7 @@ impl Work<'_> {
         self.close_with(slot, outputs, gathers).await
     }
 
-    /// What the elements under a prefix come to.
+    /// Gathers the elements under a prefix.
     async fn gather(&self, prefix: &Name, elements: Elements, hidden: bool) -> Result<Gathered, Error> {
         let values = &self.worker.shared.values;
         if hidden {
@@ -352,7 +352,7 @@ impl Work<'_> {
         Ok(Gathered::List(list_digest(digests.into_iter())))
     }
 
-    /// What this step is computed from, if the run keeps what it computes.
+    /// The memo of this step, if the run keeps memos.
     pub(super) async fn memo(&self, inputs: &[Held]) -> Result<Option<Digest>, Error> {
         if self.run.header.keep_ms.is_none() {
             return Ok(None);
@@ -361,7 +361,7 @@ impl Work<'_> {
         Ok(Some(memo_of(&plan.program, self.taken.node(plan), &self.address().await?, inputs)))
     }
 
-    /// What a step gave before that was computed from the same.
+    /// The kept outputs of a memo.
     pub(super) async fn kept(&self, memo: Option<&Digest>) -> Result<Option<Vec<Outcome>>, Error> {
         let Some(memo) = memo else { return Ok(None) };
         let Some(row) = self.worker.shared.row(self.run.plan.keys.memo(memo)).await? else { return Ok(None) };

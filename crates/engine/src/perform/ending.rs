@@ -1,4 +1,4 @@
-//! Nothing of a run is in flight: decides how it goes on, and folds it when it is done.
+//! Settles a run that has no step in flight: decides how it goes on, and folds it when it is done.
 
 use super::{Job, Work};
 use crate::{Error, RunStatus, commit::StepCommit, error::DAMAGE, events::EventKind, seams, worker::Slot};
@@ -20,7 +20,7 @@ impl Work<'_> {
     /// Decides how the run goes on.
     pub(super) async fn settle(&self, slot: &Slot) -> Result<Option<Job>, Error> {
         debug_assert_eq!(self.taken.step.node, SETTLE, "only one step settles");
-        // What is known of the run may be old.
+        // The cached state may be old.
         let Some(_) = self.worker.shared.read_run(self.run.plan.keys.run).await? else { return Ok(None) };
         let (plan, state) = (&self.run.plan, self.run.state());
         if let Some(live) = seams::in_flight(self.worker.shared.row(plan.keys.live()).await?) {
@@ -42,7 +42,7 @@ impl Work<'_> {
                 (phase, None, Some(StepId { index: undos.unwrap_or_default(), ..StepId::of_run(UNDO) }))
             }
             Ending::Remove(phase) => (phase, None, Some(StepId::of_run(TEARDOWN))),
-            // What was seen was not seen at once: somebody said meanwhile what became of a step.
+            // The reads were not one snapshot: an operator reported the outcome of a step in between.
             Ending::Damaged if !self.is_stuck().await? => {
                 self.give_back().await?;
                 return Ok(None);
@@ -55,7 +55,7 @@ impl Work<'_> {
         let (phase, end, follow) = next;
         let decide = |state: State| {
             let mut draft = run::change_phase(plan, state, &self.taken, phase);
-            // What it was decided on must still be so. Somebody may have said meanwhile what became of a step.
+            // The parked step that decided this must still be parked: an operator may have reported its outcome meanwhile.
             if let Some((step, row, _)) = parked.iter().find(|(_, _, parked)| decides(phase, &parked.why)) {
                 draft.batch.require_equals(plan.keys.parked(*step), row.clone());
             }
@@ -82,10 +82,10 @@ impl Work<'_> {
         Ok(committed.next())
     }
 
-    /// Whether nothing is in flight, nothing is put aside, and outputs are missing: then nothing can change that any more.
+    /// No step is in flight, none is parked, and outputs are missing: nothing can change that any more.
     async fn is_stuck(&self) -> Result<bool, Error> {
         let (shared, plan) = (&self.worker.shared, &self.run.plan);
-        // Both are seen at once: the counter stands just before the steps that were put aside.
+        // One scan reads both: the counter stands just before the parked steps.
         let scan = Scan::of(plan.keys.rows.clone(), 1).after(Some(Name::new("k")));
         let page = shared.records.scan(shared.shard(), scan).await?;
         let goes_on = page.rows.first().is_some_and(|(name, _)| matches!(name.as_bytes().first(), Some(b'l' | b'p')));
@@ -95,7 +95,7 @@ impl Work<'_> {
         Ok(run::outputs(plan, &self.taken.frame, &self.outputs_arrived().await?).is_none())
     }
 
-    /// It failed, and can be tried again until its history ends; also if it had failed already, and was looked at since.
+    /// The phase of a failed run, which can be retried until its history ends. A run that had failed already keeps its end.
     async fn failed(&self, state: State) -> Result<Phase, Error> {
         if state.phase.is_failed() {
             return Ok(state.phase);
@@ -104,13 +104,13 @@ impl Work<'_> {
         Ok(Phase::Failed { until: self.history_end(now) })
     }
 
-    /// Somebody else sees to how the run goes on.
+    /// Leaves the run as it is: another step or an operator acts next.
     async fn leave(&self, slot: &Slot, state: State) -> Result<Option<Job>, Error> {
         let decide = |state: State| self.taken.leaving(&self.run.plan, state);
         Ok(self.commit_as_seen(slot, state, &[], None, decide).await?.next())
     }
 
-    /// Something is in flight after all: it will let the run be settled again. Only if it still is when this goes.
+    /// Leaves a run that has steps in flight after all: the last of them settles it again. Requires that they still are.
     async fn too_early(&self, slot: &Slot, state: State, live: Row) -> Result<Option<Job>, Error> {
         let plan = &self.run.plan;
         let decide = |state: State| {
@@ -154,12 +154,12 @@ impl Work<'_> {
         self.worker.shared.outputs_arrived(&self.run).await
     }
 
-    /// Steps that were put aside.
+    /// The parked steps that matter most.
     pub(super) async fn parked(&self) -> Result<Vec<(StepId, Row, Parked)>, Error> {
         self.worker.shared.parked_first(&self.run).await
     }
 
-    /// Puts parked steps back into their queues; whoever began that did not come to its end.
+    /// Puts parked steps back into their queues: the worker that began it did not finish.
     async fn unpark(&self, slot: &Slot, state: State, parked: &[(StepId, Row, Parked)]) -> Result<Option<Job>, Error> {
         let some = &parked[..parked.len().min(REMOVE_ROWS_MAX / 2)];
         let plan = &self.run.plan;
@@ -174,7 +174,7 @@ impl Work<'_> {
         Ok(self.commit_as_seen(slot, state, &[], None, decide).await?.next())
     }
 
-    /// All outputs are there: the run is folded into what can be asked later.
+    /// Folds a run whose outputs are all there.
     async fn finish(
         &self,
         slot: &Slot,
@@ -189,10 +189,10 @@ impl Work<'_> {
         self.fold(slot, state, Status::Done, outputs, Some(&frame), (arrived, &registrations)).await
     }
 
-    /// What was registered to undo steps is not needed any more: all but the last go, which go with the run, so that a
-    /// cancel that comes first still finds them.
+    /// Deletes the registrations of compensations, which are not needed any more, but for the last few. Those go with the run, so that
+    /// a cancel that comes first still finds them.
     async fn last_registrations(&self) -> Result<Vec<(Name, Row)>, Error> {
-        // What the fold has room for, beside all inputs and outputs of a run.
+        // The operations that a fold can spare beside all inputs and outputs of a run.
         const OPS_MAX: usize = 150;
         let (shared, plan) = (&self.worker.shared, &self.run.plan);
         loop {
@@ -230,7 +230,7 @@ impl Work<'_> {
         let header = self.run.header.clone();
         let fold = Fold {
             history_until: self.history_end(now),
-            // What an earlier life kept goes at once if this one keeps nothing.
+            // Memos of an earlier generation go at once if this one keeps none.
             keep_until: match header.keep_ms {
                 Some(ms) => Some(now.plus_ms(ms)),
                 None => (plan.keys.generation > Generation(0)).then_some(now),
@@ -253,7 +253,7 @@ impl Work<'_> {
             }
             draft
         };
-        // In the state it was decided in: a run that was cancelled meanwhile is settled again.
+        // In the state it was decided in: a run that was cancelled in between is settled again.
         let what = Some(EventKind::DidEnd { how });
         let committed = self.commit_as_seen(slot, state, &changes, what, decide).await?;
         let StepCommit::Committed { next, .. } = committed else { return Ok(None) };
@@ -263,14 +263,14 @@ impl Work<'_> {
         Ok(next)
     }
 
-    /// When the history of a run ends that comes to its end now.
+    /// When the history of a run that ends now will end.
     fn history_end(&self, now: onceflow_core::Timestamp) -> onceflow_core::Timestamp {
-        /// However short it was asked for: who waits for the run, here or in another process, must be able to read what it gave.
+        /// The shortest history: a caller that waits for the run, here or in another process, must be able to read its outputs.
         const HISTORY_MS_MIN: u64 = 2_000;
         now.plus_ms(self.run.header.history_ms.max(HISTORY_MS_MIN))
     }
 
-    /// The sealed record of a run: what can be asked beside its result.
+    /// Stores the sealed record of a run: everything that can be asked beside its result.
     async fn seal(&self, status: &Status, changes: &mut Vec<ValueChange>) -> Result<Stored, Error> {
         let once_only = crate::engine::summary::once_only_of(&self.worker.shared, &self.run).await?;
         let bytes = rows::write(&(&self.run.header, status, once_only));
@@ -290,8 +290,7 @@ impl crate::shared::Shared {
         page.rows.iter().map(read).collect()
     }
 
-    /// The steps of a run that were put aside and that say most about it: those that failed or whose outcome is not
-    /// known, wherever they stand, then others; some of each.
+    /// The parked steps that say most about a run: first failed and unknown ones, wherever they stand, then others; some of each.
     pub(crate) async fn parked_first(&self, run: &crate::shared::Run) -> Result<Vec<(StepId, Row, Parked)>, Error> {
         Ok(self.parked_first_of(&run.plan.keys).await?.0)
     }
@@ -316,7 +315,7 @@ impl crate::shared::Shared {
         Ok((telling, failed))
     }
 
-    /// All steps of a run that were put aside for such a reason, in order; at most so many.
+    /// The parked steps of a run with such a reason, in order; at most `max`.
     pub(crate) async fn parked_for(
         &self,
         keys: &Keys,
@@ -334,7 +333,7 @@ impl crate::shared::Shared {
         Ok(found)
     }
 
-    /// Steps of a run that were put aside, in order, after this one.
+    /// A page of the parked steps of a run, in order, after this one.
     pub(crate) async fn parked(
         &self,
         keys: &Keys,
@@ -353,7 +352,7 @@ impl crate::shared::Shared {
     }
 }
 
-/// Whether a run goes into this phase because a step is put aside for that reason.
+/// A step parked for that reason is why a run goes into this phase.
 fn decides(phase: Phase, why: &Why) -> bool {
     match why {
         Why::Unknown { .. } => phase == Phase::Waiting,

@@ -1,6 +1,6 @@
-//! What steps wrote for people, kept with the run where several machines work on it: a row per step, with the end of what
-//! its last attempt wrote. It is written while the step is ours, before it commits, so none is left by a run that is gone;
-//! and it goes when the run's history does.
+//! Logs of steps, kept with the run where several machines work on it: a row per step, with the end of its last attempt's output.
+//! The row is written while the step is ours, before it commits, so that no row outlives a run that is gone; it is removed
+//! with the run's history.
 
 use super::Work;
 use crate::{Error, Handle};
@@ -11,30 +11,30 @@ use onceflow_core::{
 };
 use serde::{Deserialize, Serialize};
 
-/// Bytes kept of a step that failed, and of one that did not.
+/// Bytes kept of a failed step, and of one that did not fail.
 const FAILED_BYTES_MAX: usize = 64 << 10;
 const DONE_BYTES_MAX: usize = 4 << 10;
 
-/// Steps of a run of whose rest this worker keeps what they wrote; what fails is always kept.
+/// Steps of a run whose logs this worker keeps; logs of failed steps are always kept.
 const DONE_MAX: u64 = 1000;
 
-/// What a step wrote.
+/// The log of a step.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StepLog {
-    /// Where the step is.
+    /// The address of the step.
     pub address: String,
     /// The attempt that wrote it.
     pub attempt: u32,
     /// The machine it ran on.
     pub host: String,
-    /// Whether that attempt failed.
+    /// That attempt failed.
     pub has_failed: bool,
-    /// The end of what it wrote.
+    /// The end of its output.
     pub text: Vec<u8>,
 }
 
 impl Work<'_> {
-    /// Keeps what an attempt wrote. It is talk: what cannot be written is left out.
+    /// Keeps the log of an attempt. A log that cannot be written is dropped: it is not worth a failure.
     pub(super) async fn keep_log(&self, attempt: u32, has_failed: bool, mut text: Vec<u8>) -> Result<(), Error> {
         let shared = &self.worker.shared;
         let run = self.run.plan.keys.run;
@@ -50,13 +50,13 @@ impl Work<'_> {
         let claim = self.taken.queue.claims().key(&self.taken.name);
         batch.require_equals(claim, Row::new(self.taken.fence.to_bytes())).put(key, rows::write(&log));
         if let Err(error) = shared.records.commit(batch).await {
-            tracing::debug!(%error, "what a step wrote is not kept");
+            tracing::debug!(%error, "failed to keep the log of a step; dropping it");
         }
         Ok(())
     }
 }
 
-/// What the row is called: by the address, so that they come in its order, as far as that fits.
+/// The name of the row: the address, cut to fit, so that rows sort by it.
 fn name(address: &str, step: StepId) -> Vec<u8> {
     const ADDRESS_BYTES_MAX: usize = 400;
     let address = &address.as_bytes()[..address.len().min(ADDRESS_BYTES_MAX)];
@@ -64,7 +64,7 @@ fn name(address: &str, step: StepId) -> Vec<u8> {
 }
 
 impl Handle {
-    /// What steps of the run wrote, in the order of their addresses, where workers kept it.
+    /// The logs of the run's steps, in the order of their addresses, where workers kept them.
     ///
     /// # Errors
     /// If the store does not answer.

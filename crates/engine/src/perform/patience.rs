@@ -1,5 +1,5 @@
-//! An operation that the store refuses is retried: with growing pauses, told, and not for ever. A result that a body
-//! gave is kept meanwhile, and never computed again because it could not be stored.
+//! Retries operations that the store fails: with growing pauses, an event for each, and not for ever. The outputs of a body are
+//! kept meanwhile, and never computed again because they could not be stored.
 
 use super::Work;
 use crate::{Error, events::EventKind, worker::Worker};
@@ -13,7 +13,7 @@ use std::{
     },
 };
 
-/// Tries of one thing. With the pauses between them, about a minute.
+/// Tries of one operation. With the pauses between them, about a minute.
 pub(crate) const TRIES_MAX: u32 = 9;
 
 /// Tries of a worker that is about to stop.
@@ -25,18 +25,18 @@ const PAUSE_MS: u64 = 200;
 /// The longest pause.
 const PAUSE_MS_MAX: u64 = 30_000;
 
-/// How long to wait after so many tries in vain.
+/// How long to wait after so many failed tries.
 pub(crate) fn pause_ms(tries: u32) -> u64 {
     PAUSE_MS.saturating_mul(1 << tries.saturating_sub(1).min(30)).min(PAUSE_MS_MAX)
 }
 
-/// Waits between tries to store what a step gave.
+/// Waits between tries to store the outputs of a step.
 pub(crate) trait Patience: Send + Sync {
-    /// Ends when it is to be tried again; with the error, if that would not help, or was done often enough.
+    /// Ends when the operation is to be retried; with the error, if a retry would not help or there were enough.
     fn wait(&self, error: Error) -> BoxFuture<'_, Result<(), Error>>;
 }
 
-/// Patience with the store while it does not take what a body gave. The step stays ours.
+/// Patience with a store that fails to take the outputs of a body. The step stays ours.
 pub(crate) struct Storing<'a> {
     work: &'a Work<'a>,
     tries: AtomicU32,
@@ -55,7 +55,7 @@ impl Patience for Storing<'_> {
                 return Err(error);
             }
             let (worker, tries) = (self.work.worker, self.tries.fetch_add(1, SeqCst) + 1);
-            // While no row can be written the step cannot be put aside either, by anybody.
+            // While no row can be written, no worker can park the step either.
             let is_enough = match (worker.is_stopping(), error.is_of_rows()) {
                 (true, _) => tries >= LAST_TRIES_MAX,
                 (false, true) => false,
@@ -80,15 +80,15 @@ fn told(ms: u64) -> String {
     format!("{}.{} s", ms / 1000, ms % 1000 / 100)
 }
 
-/// How often steps could not be performed here, one after the other, by their names in their queues.
+/// Counts of consecutive failures to perform a step here, by its name in its queue.
 #[derive(Default)]
 pub(crate) struct Troubles(Mutex<BTreeMap<Name, u32>>);
 
-/// Steps that are counted: more than are taken at a time.
+/// Steps that are counted: more than a worker has at a time.
 const TROUBLES_MAX: usize = 4096;
 
 impl Troubles {
-    /// One more time.
+    /// Counts one more failure.
     fn add(&self, name: &Name) -> u32 {
         let mut all = crate::shared::lock(&self.0);
         while all.len() >= TROUBLES_MAX {
@@ -109,7 +109,7 @@ impl Troubles {
 }
 
 impl Work<'_> {
-    /// Tells why the step does not get on.
+    /// Reports why the step is held up.
     pub(crate) async fn tell_held_up(&self, why: &str) {
         let address = self.address().await.unwrap_or_else(|_| String::from("/"));
         tracing::warn!(run = %self.run.key, address, "a step is held up: {why}");
@@ -117,15 +117,15 @@ impl Work<'_> {
         self.tell_in_order(self.worker.shared.records.position(), what).await;
     }
 
-    /// The step could not be performed once more, which is told.
+    /// Counts and reports that the step could not be performed.
     pub(super) async fn count_trouble(&self, error: Error) -> Error {
         let again = told(pause_ms(self.worker.troubles.add(&self.taken.name)));
         self.tell_held_up(&format!("cannot be performed: {error}; retrying in {again}")).await;
         error
     }
 
-    /// The step could not be performed, through no fault of its own. It is given back, to be tried again after a pause; after
-    /// enough tries it is put aside, and the run fails and says why.
+    /// Handles a step that could not be performed through no fault of its own. It is given back, to be retried after a pause; after
+    /// enough tries it is parked, and the run fails.
     pub(super) async fn troubled(&self, slot: &crate::worker::Slot, error: Error) -> Result<Option<super::Job>, Error> {
         if self.worker.troubles.of(&self.taken.name) + 1 < TRIES_MAX || error.is_of_rows() {
             return Err(self.count_trouble(error).await);
@@ -137,7 +137,7 @@ impl Work<'_> {
 }
 
 impl Worker {
-    /// How long a step that could not be performed stays here before others may take it.
+    /// How long a step that could not be performed stays here before it is given back.
     pub(crate) fn pause_after(&self, name: &Name) -> u64 {
         pause_ms(self.troubles.of(name).max(1))
     }

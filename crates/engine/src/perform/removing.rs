@@ -1,4 +1,4 @@
-//! Removes what an ended run left, in small steps, and folds it when nothing is left.
+//! Removes the rows of an ended run, in small batches, and folds the run when none are left.
 
 use super::{Job, Work, ending::failures};
 use crate::{
@@ -30,9 +30,9 @@ impl Work<'_> {
         // A large run takes longer to remove than a claim stands.
         let ours = self.heartbeat(false);
         let failed = failures(&self.parked().await?);
-        // The failures are told by what remains, so they are written down before the steps that failed go.
+        // The record that remains reports the failures, so they are noted before the failed steps go.
         self.note_failures(&failed).await?;
-        // Whoever goes on with this after a crash needs the frame of the run, as for any step; it goes with the run.
+        // A worker that resumes this after a crash needs the frame of the run, as for any step; it goes with the run.
         let frame = plan.keys.frame(FrameId::ROOT).name;
         loop {
             let scan = Scan::of(plan.keys.rows.clone(), REMOVE_ROWS_MAX);
@@ -57,7 +57,7 @@ impl Work<'_> {
         self.fold(slot, state, status, vec![], Some(&self.taken.frame), (&[], &[])).await
     }
 
-    /// Nothing is left of a run whose history has ended but its frame: that goes, and the run.
+    /// Removes the frame of a run whose history has ended, and the run with it.
     async fn vanish(&self, slot: &Slot, state: State) -> Result<Option<Job>, Error> {
         let (shared, plan, header) = (&self.worker.shared, &self.run.plan, &self.run.header);
         let now = shared.records.now().await?;
@@ -71,7 +71,7 @@ impl Work<'_> {
         Ok(next)
     }
 
-    /// Adds to what is told of the failures of a run.
+    /// Notes failures of the run.
     pub(super) async fn note_failures(&self, failed: &[Failed]) -> Result<(), Error> {
         self.add_to_notes(|noted| {
             for failed in failed
@@ -87,7 +87,7 @@ impl Work<'_> {
         .await
     }
 
-    /// Adds to what could not be undone.
+    /// Notes a step that could not be undone.
     pub(super) async fn note_not_undone(&self, failed: Failed) -> Result<(), Error> {
         self.add_to_notes(|noted| {
             noted.1.retain(|other| other.address != failed.address);
@@ -96,7 +96,7 @@ impl Work<'_> {
         .await
     }
 
-    /// A step is about to be undone.
+    /// Forgets that a step could not be undone: its compensation is retried.
     pub(super) async fn note_tried_again(&self, address: &str) -> Result<(), Error> {
         self.add_to_notes(|noted| noted.1.retain(|other| *other.address != *address)).await
     }
@@ -113,7 +113,7 @@ impl Work<'_> {
                 return Ok(());
             }
             let mut batch = onceflow_core::Batch::new(shared.shard());
-            // Only who has the step may: who was too slow would write it for a run that is gone.
+            // Requires the claim: a worker that was too slow would write it for a run that is gone.
             let claim = self.taken.queue.claims().key(&self.taken.name);
             batch.require_equals(claim, Row::new(self.taken.fence.to_bytes()));
             batch.require_seen(key.clone(), seen).put(key.clone(), rows::write(&noted));
@@ -124,23 +124,23 @@ impl Work<'_> {
     }
 }
 
-/// Failures that are told of a run: enough to see what went wrong.
+/// Failures noted per run: enough to see what went wrong.
 const FAILURES_MAX: usize = 100;
 
 pub(crate) mod noted {
-    //! What went wrong, while a run is undone and removed.
+    //! The failures of a run while it is undone and removed.
 
     use onceflow_core::protocol::rows::Failed;
 
-    /// The row that says it.
+    /// The name of the row.
     pub(crate) const NOTED: &[u8] = b"x";
 
-    /// The failures, and what could not be undone.
+    /// The failures, and the steps that could not be undone.
     pub(crate) type Noted = (Vec<Failed>, Vec<Failed>);
 }
 
 impl Worker {
-    /// Removes the rows of a plan that is not valid any more.
+    /// Removes the rows of a generation that is not valid any more.
     pub(super) async fn remove_plan(
         &self,
         job: &Job,
@@ -161,7 +161,7 @@ impl Worker {
             if page.rows.is_empty() {
                 break;
             }
-            // Refused if somebody else does the same; then what it did is not there any more.
+            // Refused if another worker does the same; then its rows are gone.
             let _again = shared.commit_outside(run::remove(&plan, &page.rows), &[]).await?;
         }
         for (key, other, ready_step) in shared.ready_steps(&plan.program, &plan.keys).await? {

@@ -1,5 +1,4 @@
-//! Runs user code: once per step as far as it declares itself harmless, never twice if it says so, and always under the
-//! same key.
+//! Runs user code: again after a crash if its effect allows it, never twice if it is at-most-once, and always under the same key.
 
 mod body;
 mod changed;
@@ -68,14 +67,15 @@ impl Work<'_> {
         }
         loop {
             let attempt = ready_step.failed + 1;
-            // What it was decided on must last; that is waited for by who keeps nobody from running.
+            // The rows it was decided on must be durable. It waits for that before it takes a place to run, so that it keeps no other step from
+            // running.
             self.until_durable(&spec, self.position, true).await?;
-            // What it needs comes next: one that must not start twice is not said to have started while it waits for that.
+            // Resources come next: an at-most-once step is not marked as started while it waits for them.
             let reserved = match self.reserve(&spec).await? {
                 Ok(reserved) => reserved,
                 Err(stop) => return self.stopped(slot, stop).await,
             };
-            // One that must not start twice is not said to have started either while its inputs cannot be read.
+            // Nor is it marked as started while its inputs cannot be read.
             let scratch = self.scratch();
             let loaded = match data::load_all(&self.worker.shared.values, &inputs, Some(&scratch)).await {
                 Err(Error::Values(values::Error::Source(changed))) => {
@@ -104,7 +104,7 @@ impl Work<'_> {
             let failure = match given {
                 Ok(outputs) => {
                     match self.commit_outputs(slot, outputs, Some(&began.scratch), memo, tx.as_ref()).await {
-                        // What it has read changed meanwhile: nothing was done, and it runs again.
+                        // Rows that it has read changed meanwhile: nothing was done, and the body runs again.
                         Ok(StepCommit::DecideAgain) => continue,
                         Ok(committed) => return Ok(committed.next()),
                         // The task gave a file that is not there: its mistake, not the store's.
@@ -112,7 +112,7 @@ impl Work<'_> {
                             return self.fail(slot, attempt, unreadable_output(&why)).await;
                         }
                         Err(error) if error.is_of_the_data() => Failure::new(error.to_string()).finally(),
-                        // It was tried often enough. Another attempt would do again what was done.
+                        // There were enough tries. Another attempt would run the body again.
                         Err(error) if error.is_of_objects() && !self.worker.is_stopping() => {
                             Failure::new("cannot store its output").because(error.to_string()).finally()
                         }
@@ -124,12 +124,12 @@ impl Work<'_> {
                     return self.wait_for_somebody(slot, failure.not_done).await;
                 }
                 Err(Interrupted::Failed(failure)) => match tx.as_ref().and_then(Tx::trouble) {
-                    // It failed because the store did not answer, which costs time and no attempt.
+                    // The body failed because the store did not answer, which costs time and no attempt.
                     Some(trouble) => return Err(trouble.into()),
                     None => failure,
                 },
                 Err(Interrupted::TimedOut(ms, _)) if spec.effect == Effect::AtMostOnce => {
-                    tracing::warn!(ms, "a task that must not run twice took too long; its outcome is not known");
+                    tracing::warn!(ms, "an at-most-once task exceeded its time limit; its outcome is unknown");
                     return self.park_unknown(slot, self.taken.fence).await;
                 }
                 Err(Interrupted::TimedOut(ms, more)) => Failure::timed_out(ms, more),
@@ -146,7 +146,7 @@ impl Work<'_> {
         }
     }
 
-    /// Waits until the machine has what the task needs, and looks whether it may start at all.
+    /// Waits for the resources that the task needs, and reads whether the run still starts bodies.
     async fn reserve(&self, spec: &TaskSpec) -> Result<Result<Option<Reserved>, Stop>, Error> {
         let reserves = spec.resources.cpu_milli > 0 || spec.resources.memory_bytes > 0;
         let is_seen = spec.effect != Effect::Pure || reserves;
@@ -164,12 +164,12 @@ impl Work<'_> {
         if self.worker.alive.is_interrupted() {
             return Ok(Err(Stop::Interrupted));
         }
-        // Another process may have stopped the run. What is pure harms nobody, and need not know.
+        // Another process may have stopped the run. A pure body does no harm, and need not know.
         let is_there = !is_seen || self.worker.shared.see_state(&self.run).await?;
         Ok(if is_there && self.run.state().phase.dispatches() { Ok(reserved) } else { Err(Stop::Cancelled) })
     }
 
-    /// The body may not start, or go on.
+    /// Leaves a step whose body may not start or was stopped.
     async fn stopped(&self, slot: &Slot, stop: Stop) -> Result<Option<Job>, Error> {
         match stop {
             Stop::Lost => self.was_taken().await.map(|()| None),
@@ -178,19 +178,19 @@ impl Work<'_> {
         }
     }
 
-    /// Somebody else has the step now, because this worker was too slow to say it lives: what it gives is not taken.
+    /// Counts and reports a lost step: another worker has it, because the heartbeats of this one came too late.
     async fn was_taken(&self) -> Result<(), Error> {
         self.worker.announcement.count_lost();
         let shared = &self.worker.shared;
         if shared.events.wanted() {
-            // Its frame may have gone with what others did.
+            // Its frame may be gone by now.
             let address = self.address().await.unwrap_or_default();
             self.tell_in_order(shared.records.position(), EventKind::DidLose { address }).await;
         }
         Ok(())
     }
 
-    /// The task of the step; of a fused one, the first: all are alike in what matters here.
+    /// The task of the step; of a fused one, the first: fused tasks agree in effect, class and limits.
     fn spec(&self) -> TaskSpec {
         let plan = &self.run.plan;
         let task = match &self.taken.node(plan).op {
@@ -259,7 +259,7 @@ impl Work<'_> {
         }
     }
 
-    /// Commits outputs that are stored, once.
+    /// Tries once to commit outputs that are stored.
     async fn commit_stored(
         &self,
         slot: &Slot,
@@ -286,7 +286,8 @@ impl Work<'_> {
         self.commit(slot, changes, Some(what), commit).await
     }
 
-    /// The step failed for good: somebody around it handles that, or it is put aside until the run is tried again.
+    /// Fails the step for good: delivers the failure if something around the step handles it, else parks the step until the run is
+    /// retried.
     pub(super) async fn fail(&self, slot: &Slot, attempt: u32, causes: Vec<String>) -> Result<Option<Job>, Error> {
         self.fail_as(slot, attempt, causes, false).await
     }
@@ -302,7 +303,7 @@ impl Work<'_> {
         let node = self.taken.node(plan);
         let failed = Failed { address: self.address().await?.into(), attempt, causes: shortened(causes), started };
         let what = EventKind::DidFail(failed.clone());
-        // What is wrong with the inputs of the run, a handler cannot make good.
+        // A handler cannot make up for changed inputs of the run.
         let is_changed = failed.causes.first().is_some_and(|cause| cause.starts_with(SOURCE_CHANGED));
         if seams::delivers_failure((self.taken.frame.guarded || node.attempt) && !is_changed) {
             let why = format!("{}: {}", failed.address, failed.causes.join(": ")).into();
@@ -311,7 +312,7 @@ impl Work<'_> {
         self.park_failed(slot, failed, what).await
     }
 
-    /// Puts the step aside until the run is tried again.
+    /// Parks the step until the run is retried.
     async fn park_failed(&self, slot: &Slot, failed: Failed, what: EventKind) -> Result<Option<Job>, Error> {
         let plan = &self.run.plan;
         let finish_independent = self.run.header.finish_independent;
@@ -331,7 +332,7 @@ impl Work<'_> {
         Tx::new(FlowRows::new(self.worker.shared.clone(), &self.run.header.flow))
     }
 
-    /// Writes down that an attempt failed, and waits before the next. False if the step is not ours any more.
+    /// Records that an attempt failed, and waits before the next. False if the step is not ours any more.
     async fn try_again(
         &self,
         slot: &Slot,
@@ -359,7 +360,7 @@ impl Work<'_> {
         drop((heartbeat, resting));
         let goes_on = !self.worker.is_stopping() && self.run.state().phase.dispatches();
         if !goes_on {
-            // Whoever takes it next sees at which attempt it stands, and puts it aside if the run has stopped.
+            // The worker that claims it next continues at this attempt, or parks it if the run has stopped.
             self.give_back().await?;
         }
         Ok(goes_on)
@@ -371,7 +372,7 @@ fn unreadable_output(why: &str) -> Vec<String> {
     vec![String::from("a file it gave cannot be stored"), why.to_owned()]
 }
 
-/// What is kept and told of the causes of a failure: enough to understand it, and never more than a row holds.
+/// The causes of a failure, cut to what a row holds.
 pub(super) fn shortened(causes: Vec<String>) -> Vec<String> {
     const CAUSES_MAX: usize = 16;
     let short = |cause: String| match cause.char_indices().nth(limits::ERROR_CHARS_MAX) {

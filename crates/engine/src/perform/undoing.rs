@@ -1,6 +1,6 @@
-//! Undoes what steps did, one after the other, the last first. Each compensation is tried as its task says, and takes
-//! effect once: the batch that ends it takes its registration away and makes the next one ready. One that fails for good keeps
-//! its registration, and the run stands still until somebody says how it goes on (`engine/not_undone.rs`).
+//! Runs compensations, one after the other, the last first. Each is retried as its task says, and takes effect once: the batch
+//! that ends it deletes its registration and makes the next one ready. A compensation that fails for good keeps its registration,
+//! and the run waits for an operator (`engine/not_undone.rs`).
 
 use super::{
     Job, Work,
@@ -36,18 +36,18 @@ impl Work<'_> {
         self.note_failures(&super::ending::failures(&self.parked().await?)).await?;
         let number = self.taken.step.index;
         let row = self.worker.shared.row(self.run.plan.keys.undo(number)).await?;
-        // Who is here has all registrations to itself while the run is being undone. They are read before the body runs, so
-        // that nothing but the commit lies behind it.
+        // Only this step changes registrations while the run is being undone. They are read before the body runs, so that only the commit
+        // comes after it.
         let are_others = number == 0 && self.registrations().await?.iter().any(|(at, _)| *at != number);
         let Some(row) = row else { return self.undone(slot, number, None, are_others).await };
         let mut undo: Undo = rows::read(&row).ok_or_else(|| Error::damaged("a registration"))?;
         self.worker.shared.records.durable(self.position).await?;
         let Some((spec, body)) = self.undoer(&undo) else { return self.leave_to_others(&undo).await };
-        // Whoever tried before us may have noted that it failed, and not come to the end of it.
+        // An earlier worker may have noted the failure and died before it ended the try.
         self.note_tried_again(&undo.address).await?;
         let is_undone = loop {
             let Some(given) = self.try_undo(&undo, &*body).await? else {
-                // The worker ends, and others go on.
+                // The worker was interrupted: another one resumes.
                 self.give_back().await?;
                 return Ok(None);
             };
@@ -60,14 +60,14 @@ impl Work<'_> {
                 started: false,
             };
             if failure.is_final || undo.failed >= attempts(&spec) {
-                tracing::error!(address = %undo.address, causes = ?failed.causes, "a step could not be undone");
+                tracing::error!(address = %undo.address, causes = ?failed.causes, "failed to undo a step");
                 self.note_not_undone(failed).await?;
                 break false;
             }
             let pause = super::task::pause_ms(&spec, undo.failed, self.worker.shared.world.random());
             let heartbeat = self.undoing();
             select(self.worker.shared.world.sleep(pause), std::pin::pin!(heartbeat.stopped())).await;
-            // Somebody else may have gone on with undoing meanwhile: what is undone late is undone out of turn.
+            // Another worker may have continued the undoing: a late compensation would be out of order.
             if !self.worker.shared.is_ours(&self.taken).await? {
                 return Ok(None);
             }
@@ -79,7 +79,7 @@ impl Work<'_> {
     /// says how often it is tried.
     fn undoer(&self, undo: &Undo) -> Option<(TaskSpec, Arc<dyn Body>)> {
         let spec = &self.run.plan.program.tasks[undo.task as usize];
-        // One that takes the steps of other classes only may lack what this one needs around it.
+        // A worker that does not claim this class may lack what the compensation needs around it.
         if !self.worker.capacity.takes(&spec.class) {
             return None;
         }
@@ -90,8 +90,7 @@ impl Work<'_> {
         }
     }
 
-    /// Nobody has told this worker yet how to undo it, which is no reason to leave it undone: somebody will, or another
-    /// worker knows.
+    /// Gives a compensation back whose task is not offered here: it may be added later, or another worker offers it.
     async fn leave_to_others(&self, undo: &Undo) -> Result<Option<Job>, Error> {
         const PAUSE_MS: u64 = 200;
         tracing::warn!(address = %undo.address, "a step waits to be undone by a task that is not offered here");
@@ -100,22 +99,22 @@ impl Work<'_> {
         Ok(None)
     }
 
-    /// Keeps the step ours. What undoes goes on though the run is cancelled: it is what a cancel waits for.
+    /// Watches over a compensation. A cancel of the run does not stop it: the cancel waits for it.
     fn undoing(&self) -> Heartbeat<'_> {
         let keys = &self.run.plan.keys;
         let whose = Whose { run: keys.run, generation: keys.generation, ends_with_run: false, ends_at_once: true };
         self.worker.alive.keep(&self.taken, whose)
     }
 
-    /// What a try to undo gave; `None` if it was stopped.
+    /// Runs a compensation once; `None` if it was stopped.
     async fn try_undo(&self, undo: &Undo, body: &dyn Body) -> Result<Option<Given>, Error> {
         let shared = &self.worker.shared;
         let heartbeat = self.undoing();
-        // What was done has to be undone, whatever became of the files it was done with.
+        // A step has to be undone even if its input files have changed.
         let scratch = self.scratch().without_checks();
         let inputs = match data::load_all(&shared.values, &undo.inputs, Some(&scratch)).await {
             Err(error) if error.is_damage() => return Ok(Some(Err(Failure::new(error.to_string()).finally()))),
-            // Its inputs cannot be read now: that is a try in vain, as any.
+            // Its inputs cannot be read now: that counts as a failed try.
             Err(error) if !error.is_of_rows() => return Ok(Some(Err(Failure::new(error.to_string())))),
             loaded => loaded?,
         };
@@ -164,8 +163,8 @@ impl Work<'_> {
         At { run: plan.keys.run, inputs, place, program, path, task: undo.task, resources }
     }
 
-    /// The step is undone, or cannot be: the one before it is next. After the last, a run of which all was undone is removed;
-    /// one of which something was not keeps the registrations of that, and stands still.
+    /// Ends the try of a compensation and makes the one before it ready. After the last, a run that was undone completely is removed;
+    /// else it keeps the registrations of the failed ones, and waits.
     async fn undone(
         &self,
         slot: &Slot,
@@ -202,8 +201,8 @@ impl Work<'_> {
     }
 }
 
-/// How often a compensation is tried. One whose task says nothing about it is tried a few times: what it fails to undo is
-/// somebody's to sort out, and a passing trouble must not be enough for that.
+/// How often a compensation is tried. Without a setting it is tried a few times: a failure is an operator's to sort out, and a
+/// passing trouble must not cause one.
 fn attempts(spec: &TaskSpec) -> u32 {
     const UNDO_ATTEMPTS: u32 = 5;
     if spec.retry.attempts == 1 { UNDO_ATTEMPTS } else { spec.retry.attempts }

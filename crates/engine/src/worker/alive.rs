@@ -1,7 +1,6 @@
-//! Heartbeats: the deadlines of what this worker has taken are moved on from the claim to the commit, and steps of workers
-//! that sent no heartbeat for too long become free again. They are sent from the service thread of the
-//! [world](onceflow_store::World::service), so that a body that blocks its thread does not stop them, and a worker never
-//! frees a step that it has itself.
+//! Heartbeats: the worker renews the deadlines of its claims until their steps commit, and frees steps of workers whose deadlines
+//! have passed. They are sent from the service thread of the [world](onceflow_store::World::service), so that a body that
+//! blocks its thread does not stop them. A worker never frees a step that it has itself.
 
 use super::Worker;
 use crate::{Error, perform::Job, seams, shared::lock};
@@ -25,22 +24,22 @@ use std::{
 };
 use tokio::sync::Notify;
 
-/// The steps that this worker has, and those whose body is at work.
+/// The steps that this worker has claimed, and those whose bodies run.
 #[derive(Default)]
 pub(crate) struct Alive {
-    /// All that were claimed and are not done with, also while their task waits for its turn on a thread.
+    /// All claimed steps that are not done, also while their task waits for a thread.
     held: Mutex<BTreeMap<Fence, Held>>,
-    /// Those of them that a part of the work must be told to end.
+    /// Those of them with running work that can be told to end.
     working: Mutex<BTreeMap<Fence, Working>>,
-    /// The claims of those that are held, by their names in their queues.
+    /// The claims of held steps, by their names in their queues.
     names: Mutex<BTreeMap<Name, Fence>>,
-    /// No body may go on that may be stopped.
+    /// Bodies that may be stopped must end.
     interrupted: AtomicBool,
-    /// Rings when a body begins to be watched.
+    /// Signals that a body began to be watched.
     pub(super) began: Notify,
 }
 
-/// A step that was claimed: its queue, its name there, and its row when it was.
+/// A claimed step: its queue, its name there, and its ready row when it was claimed.
 type Held = (Group, Name, Row);
 
 #[derive(Clone)]
@@ -49,25 +48,25 @@ struct Working {
     whose: Whose,
 }
 
-/// Whose step it is, and what may stop it.
+/// The run of a step, and what may stop its work.
 #[derive(Clone, Copy)]
 pub(crate) struct Whose {
     pub(crate) run: RunId,
     pub(crate) generation: Generation,
-    /// It ends when its run is cancelled.
+    /// The work ends when its run is cancelled.
     pub(crate) ends_with_run: bool,
-    /// It ends when the worker shall end at once.
+    /// The work ends when the worker is interrupted.
     pub(crate) ends_at_once: bool,
 }
 
-/// Why a body ends before it is done.
+/// The reason why a body ends before it is done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Stop {
-    /// The step was taken from us.
+    /// Another worker has the step.
     Lost,
-    /// Its run goes on without it: it was cancelled, planned anew, or has ended.
+    /// Its run was cancelled, has a new plan, or has ended.
     Cancelled,
-    /// The worker ends.
+    /// The worker was interrupted.
     Interrupted,
 }
 
@@ -84,7 +83,7 @@ impl Bell {
     }
 }
 
-/// A step that was claimed has heartbeats while this lives.
+/// Keeps the heartbeats of a claimed step until it is dropped.
 pub(super) struct Hold {
     worker: Arc<Worker>,
     fence: Fence,
@@ -96,7 +95,7 @@ impl Drop for Hold {
     }
 }
 
-/// A body at work is told by this when it must end.
+/// Tells running work when it must end, until it is dropped.
 pub(crate) struct Heartbeat<'a> {
     alive: &'a Alive,
     fence: Fence,
@@ -104,7 +103,7 @@ pub(crate) struct Heartbeat<'a> {
 }
 
 impl Heartbeat<'_> {
-    /// Ends when the body must.
+    /// Ends when the work must end.
     pub(crate) async fn stopped(&self) -> Stop {
         loop {
             let rings = self.bell.rings.notified();
@@ -123,7 +122,7 @@ impl Drop for Heartbeat<'_> {
 }
 
 impl Alive {
-    /// Lets go of a step, before others are let have it: who holds it would claim it again.
+    /// Stops the heartbeats of a step, before it is given back: a heartbeat would claim it again.
     pub(crate) fn release(&self, fence: Fence) {
         let Some((_, name, _)) = lock(&self.held).remove(&fence) else { return };
         let mut names = lock(&self.names);
@@ -132,7 +131,7 @@ impl Alive {
         }
     }
 
-    /// The steps that this worker has, for people.
+    /// The names of some steps that this worker has, for logs.
     pub(super) fn told(&self) -> String {
         const TOLD_MAX: usize = 10;
         let held = lock(&self.held);
@@ -140,12 +139,12 @@ impl Alive {
         steps.collect::<Vec<_>>().join(", ")
     }
 
-    /// Whether this worker has a step under that claim.
+    /// This worker has a step under that claim.
     fn holds(&self, fence: Fence) -> bool {
         lock(&self.held).contains_key(&fence)
     }
 
-    /// Watches over a body while it works: it is told when it must end.
+    /// Watches over running work: it is told when it must end.
     pub(crate) fn keep(&self, taken: &Taken, whose: Whose) -> Heartbeat<'_> {
         let bell = Arc::new(Bell::default());
         let working = Working { bell: bell.clone(), whose };
@@ -163,17 +162,17 @@ impl Alive {
         Heartbeat { alive: self, fence: taken.fence, bell }
     }
 
-    /// Under which claim this worker has a step.
+    /// The claim under which this worker has a step.
     pub(crate) fn claim_of(&self, name: &Name) -> Option<Fence> {
         lock(&self.names).get(name).copied()
     }
 
-    /// Whether bodies shall end at once.
+    /// The worker was interrupted.
     pub(crate) fn is_interrupted(&self) -> bool {
         self.interrupted.load(SeqCst)
     }
 
-    /// Ends all bodies that may be stopped, also those that are yet to begin.
+    /// Ends all bodies that may be stopped, also those that have not begun.
     pub(crate) fn interrupt(&self) {
         self.interrupted.store(true, SeqCst);
         for working in lock(&self.working).values().filter(|working| working.whose.ends_at_once) {
@@ -185,16 +184,16 @@ impl Alive {
         lock(&self.working).is_empty()
     }
 
-    /// The runs that bodies are at work for which end with them.
+    /// The runs whose end would stop running work.
     pub(super) fn runs(&self) -> BTreeSet<RunId> {
         lock(&self.working).values().filter(|working| working.whose.ends_with_run).map(|it| it.whose.run).collect()
     }
 
-    /// Ends the bodies of a run that is so now.
+    /// Ends the work of a run that, in this state, goes on without it.
     pub(super) fn end_those_of(&self, run: RunId, state: Option<State>) {
         for working in lock(&self.working).values().filter(|it| it.whose.run == run && it.whose.ends_with_run) {
             let goes_on = state.is_some_and(|state| {
-                // One that is frozen may go on as it was.
+                // A frozen run may resume as it was.
                 let is_open = matches!(state.phase, Phase::Running | Phase::Failing | Phase::Frozen);
                 state.generation == working.whose.generation && is_open
             });
@@ -206,7 +205,7 @@ impl Alive {
 }
 
 impl Worker {
-    /// Gives signs of life, and frees what others left, a few times in the life of a lease.
+    /// Sends heartbeats, and frees abandoned steps, three times in a lease.
     pub(super) async fn stay_alive(self: Arc<Self>) {
         let pause_ms = (self.shared.options.lease_ms / 3).max(1);
         let mut pause = self.shared.world.sleep(pause_ms);
@@ -216,7 +215,7 @@ impl Worker {
                 return;
             }
             select(pause, std::pin::pin!(stopped)).await;
-            // From here, so that a store that is slow to answer does not make the signs rarer.
+            // The pause begins here, so that a slow store does not make heartbeats rarer.
             pause = self.shared.world.sleep(pause_ms);
             let held: Vec<_> = lock(&self.alive.held).iter().map(|(fence, step)| (*fence, step.clone())).collect();
             let renewed = self.renew(held).await;
@@ -227,8 +226,8 @@ impl Worker {
         }
     }
 
-    /// Keeps the claim on a step, whatever is done with it. Refused if this worker has the step already, under the claim
-    /// that is answered: the store had forgotten that one.
+    /// Starts the heartbeats of a claimed step. Fails with the other claim if this worker has the step already: the store had
+    /// forgotten that claim.
     pub(super) fn hold(self: &Arc<Self>, job: &Job) -> Result<Hold, Fence> {
         let (Claimed { queue, name, row, .. }, fence) = (&job.claimed, job.fence);
         match lock(&self.alive.names).entry(name.clone()) {
@@ -239,8 +238,8 @@ impl Worker {
         Ok(Hold { worker: self.clone(), fence })
     }
 
-    /// Whether a step that was just taken is still ours. It is, unless so much time went by since it was asked for that its
-    /// claim may have expired: the reply was late, or this thread was blocked by user code.
+    /// A step that was just claimed is still ours. It is renewed if so much time has passed that the claim may have expired: the
+    /// reply was late, or user code blocked this thread.
     pub(super) async fn is_still_ours(&self, job: &Job) -> Result<bool, Error> {
         let waited_ms = self.shared.world.clock().ms_since(job.asked);
         if waited_ms < self.shared.options.lease_ms / 3 {
@@ -265,7 +264,7 @@ impl Worker {
                 || !self.alive.holds(fence)
                 || self.shared.claim_again(&queue, &name, fence, &row).await?;
             if !is_ours && let Some(working) = lock(&self.alive.working).get(&fence) {
-                tracing::warn!(step = ?name, "a step was taken from this worker: its heartbeats came too late");
+                tracing::warn!(step = ?name, "lost a step to another worker: the heartbeats of this one came too late");
                 working.bell.ring(Stop::Lost);
             }
         }
@@ -302,7 +301,7 @@ impl Worker {
         let (claim, due) = (queue.claims().key(name), queue.deadlines().key(name));
         let Some(fence) = self.shared.row(claim.clone()).await? else { return Ok(false) };
         if Fence::from_bytes(&fence).is_some_and(|fence| self.alive.holds(fence)) {
-            // Its heartbeat is late, and comes: nobody takes over from itself.
+            // Its heartbeat is late, and comes: a worker does not take over from itself.
             return Ok(false);
         }
         let mut batch = Batch::new(self.shared.shard());

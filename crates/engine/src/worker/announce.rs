@@ -44,9 +44,9 @@ pub(crate) struct Registration {
     pub(crate) lease_ms: u64,
     pub(crate) started: Timestamp,
     pub(crate) about: About,
-    /// Classes, and how many of their steps it has at a time, if that is bounded.
+    /// Classes, and how many of their steps it runs at a time, if that is bounded.
     pub(crate) classes: Vec<(String, Option<u64>)>,
-    /// Tasks, with their version; those without one it runs in any.
+    /// Tasks, with their versions; a task without one runs in any version.
     pub(crate) tasks: Vec<(String, Option<String>)>,
     pub(crate) draining: bool,
     pub(crate) counts: Counts,
@@ -64,11 +64,11 @@ fn is_over((seen, lease_ms): (Timestamp, u64), now: Timestamp) -> bool {
 /// How many tasks a worker did.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Counts {
-    /// Tasks that took effect.
+    /// Committed tasks.
     pub(crate) done: u64,
     /// Steps that others took over because its heartbeats came too late.
     pub(crate) lost: u64,
-    /// Tasks that took effect, by run: of the last few runs.
+    /// Committed tasks by run, of the last few runs.
     pub(crate) runs: BTreeMap<RunId, u64>,
 }
 

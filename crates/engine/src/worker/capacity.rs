@@ -1,4 +1,4 @@
-//! How many steps a worker may have taken at a time: in all, per class, and by what they need of the machine.
+//! The capacity of a worker: how many steps it has at a time, in all, per class, and by the resources they need.
 
 mod places;
 
@@ -11,13 +11,13 @@ use std::sync::{
 };
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, futures::Notified};
 
-/// The capacity a worker has.
+/// The capacity of a worker.
 pub(crate) struct Capacity {
     slots: Arc<Semaphore>,
     pub(crate) blocking: Arc<Semaphore>,
     running: Arc<Semaphore>,
     running_max: usize,
-    /// Steps that wait for nothing but to run, and who waits for those to become few.
+    /// The number of steps that wait only for a place to run, and the signal that they are few.
     ready: AtomicUsize,
     few_ready: Notify,
     cpus: Arc<Semaphore>,
@@ -26,14 +26,14 @@ pub(crate) struct Capacity {
     memory_max: u32,
     internal: Group,
     limited: Vec<Limited>,
-    /// For the steps of those classes together.
+    /// The limit of all limited classes together.
     together: Places,
-    /// Classes this worker has heard of, beside the limited ones.
+    /// Known classes without a limit.
     others: std::sync::Mutex<Arc<[Group]>>,
     takes_others: bool,
-    /// Queues of tasks that others do not have and this worker has, each with the queue of its class.
+    /// Queues of unserved tasks that this worker offers, each with the queue of its class.
     unserved: std::sync::Mutex<Arc<[(Group, Group)]>>,
-    /// Whose turn it is among the classes with a limit.
+    /// The limited class whose turn is next.
     turn: AtomicUsize,
     takes_turns: bool,
     changed: Arc<Notify>,
@@ -51,19 +51,19 @@ pub(crate) struct Slot {
     changed: Arc<Notify>,
 }
 
-/// The places that a slot has.
+/// The places that a slot holds.
 #[derive(Default)]
 struct Held {
-    /// In the class of its step, if that has a limit.
+    /// In the class of its step, if the class has a limit.
     class: Option<(Group, Place)>,
-    /// Among all steps of classes with a limit.
+    /// Among the steps of all limited classes.
     together: Option<Place>,
-    /// In classes that a claim on its way may take a step of: nobody else may meanwhile.
+    /// In classes that a claim on its way may take a step of: reserved meanwhile.
     asked: Vec<(Group, Place)>,
 }
 
 impl Held {
-    /// Whether some were given back that others may wait for.
+    /// Gives all places back. True if it held any that other slots may wait for.
     fn give_back(&mut self) -> bool {
         let had = self.class.take().is_some() | self.together.take().is_some() | !self.asked.is_empty();
         self.asked.clear();
@@ -101,26 +101,26 @@ impl Capacity {
         }
     }
 
-    /// Waits for capacity for one more step.
+    /// Waits for a free slot.
     pub(crate) async fn slot(&self) -> Slot {
         let permit = self.slots.clone().acquire_owned().await.expect("the semaphore is never closed");
         Slot { _permit: permit, held: std::sync::Mutex::default(), changed: self.changed.clone() }
     }
 
-    /// Whether steps of this class are taken here.
+    /// This worker claims steps of this class.
     pub(crate) fn takes(&self, class: &str) -> bool {
         let queue = keys::class_queue(class);
         self.takes_others || self.limited.iter().any(|limited| limited.queue == queue)
     }
 
-    /// The classes it takes steps of, and how many at a time, if that is bounded.
+    /// The classes it claims steps of, and how many at a time, if that is bounded.
     pub(crate) fn classes(&self) -> Vec<(String, Option<u64>)> {
         let name = |queue: &Group| keys::class_of(queue).unwrap_or_default().to_owned();
         let limited = self.limited.iter().map(|limited| (name(&limited.queue), Some(limited.places.max() as u64)));
         limited.chain(lock(&self.others).iter().map(|queue| (name(queue), None))).collect()
     }
 
-    /// Steps also stand in these queues, each with the queue of its class. Whether that is new.
+    /// Sets the queues of unserved tasks that this worker offers, each with the queue of its class. True if one is new.
     pub(super) fn set_unserved(&self, queues: Vec<(Group, Group)>) -> bool {
         let mut unserved = lock(&self.unserved);
         let is_new = queues.iter().any(|queue| !unserved.contains(queue));
@@ -149,7 +149,7 @@ impl Capacity {
         }
     }
 
-    /// Where a step for this slot may be taken from: internal steps first. Places in classes with a limit are held until
+    /// The queues that a step for this slot may be claimed from: internal steps first. Reserves places in limited classes until
     /// [`Capacity::assign`], the next call of this, or the end of the slot.
     pub(crate) fn queues(&self, slot: &Slot) -> Vec<Group> {
         let (others, unserved) = (lock(&self.others).clone(), lock(&self.unserved).clone());
@@ -195,7 +195,7 @@ impl Capacity {
         all.chain(unserved.iter().map(|(queue, _)| queue.clone())).collect()
     }
 
-    /// The slot is used for a step from this queue now.
+    /// Assigns the slot to a step from this queue, and gives the other reserved places back.
     pub(crate) fn assign(&self, slot: &mut Slot, queue: &Group) {
         if self.limited.is_empty() {
             return;
@@ -215,10 +215,10 @@ impl Capacity {
         self.changed.notify_waiters();
     }
 
-    /// The step of this slot only waits from now on: others may be taken, until this is dropped. Then it has its place
-    /// again at once, and for a moment there may be more steps than there is capacity for: none is taken before they are few.
+    /// Gives the slot's places to other steps while its own only waits. When the guard is dropped the step has its places back at
+    /// once; if that exceeds a limit, no step is claimed until the number is below it again.
     pub(crate) fn rest<'a>(&'a self, slot: &'a Slot) -> Resting<'a> {
-        // A class that is narrower than the capacity is somebody's promise about how many run: its place is kept.
+        // A limit below that of all classes is a promise about how many run: its place is kept.
         let is_narrow = |class: &Group| {
             self.limited.iter().any(|limited| limited.queue == *class && limited.places.max() < self.together.max())
         };
@@ -231,13 +231,12 @@ impl Capacity {
         Resting { capacity: self, slot, class, together }
     }
 
-    /// Whether only so many tasks may run at a time.
+    /// The number of running tasks is bounded.
     pub(crate) fn bounds_running(&self) -> bool {
         self.running_max < usize::MAX
     }
 
-    /// Ends when so few steps are ready to run that another would soon be missed: until then, what others do can be waited
-    /// for together.
+    /// Ends when fewer steps wait to run than may run at a time. Until then a step may wait for a sync that serves many.
     pub(crate) async fn until_missed(&self) {
         loop {
             let few = self.few_ready.notified();
@@ -248,7 +247,7 @@ impl Capacity {
         }
     }
 
-    /// Waits until a task may run, and the machine has what it needs.
+    /// Waits until a task may run, and reserves the resources it needs.
     pub(crate) async fn reserve(&self, needs: onceflow_core::model::ResourceRequest) -> Reserved {
         let cpus = needs.cpu_milli.min(self.cpus_max);
         let memory = u32::try_from(needs.memory_bytes / MIB).unwrap_or(u32::MAX).min(self.memory_max);
@@ -264,13 +263,13 @@ impl Capacity {
         self.changed.notify_waiters();
     }
 
-    /// Ends when there may be capacity that was not there when this was called.
+    /// Ends when capacity may have become free since this was called.
     pub(crate) fn changed(&self) -> Notified<'_> {
         self.changed.notified()
     }
 }
 
-/// A step that waits for nothing but to run, until this is dropped.
+/// Counts a step that waits only for a place to run, until dropped.
 struct Ready<'a>(&'a Capacity);
 
 impl<'a> Ready<'a> {
@@ -295,20 +294,20 @@ async fn acquire(semaphore: &Arc<Semaphore>, permits: u32) -> Option<OwnedSemaph
     Some(semaphore.clone().acquire_many_owned(permits).await.expect("the semaphore is never closed"))
 }
 
-/// What a task has reserved, until it is dropped.
+/// The reservation of a running task, until dropped.
 pub(crate) struct Reserved {
     _running: Option<OwnedSemaphorePermit>,
     _cpus: Option<OwnedSemaphorePermit>,
     _memory: Option<OwnedSemaphorePermit>,
 }
 
-/// A step that only waits, until this is dropped.
+/// The places that a waiting step has lent to others, until dropped.
 pub(crate) struct Resting<'a> {
     capacity: &'a Capacity,
     slot: &'a Slot,
-    /// The class whose place it gave back.
+    /// The class whose place it lent.
     class: Option<Group>,
-    /// Whether it gave its place among all back.
+    /// It lent its place among all limited classes.
     together: bool,
 }
 
@@ -327,7 +326,7 @@ impl Drop for Resting<'_> {
 }
 
 impl Slot {
-    /// Leaves without telling whoever waits for capacity: the one who leaves is the one who waits.
+    /// Gives the slot back without waking the dispatcher, which is the one that calls this.
     pub(crate) fn release(self) {
         let _nobody_is_told = lock(&self.held).give_back();
     }

@@ -1,8 +1,8 @@
-//! Steps whose task a worker does not have. Whoever takes one moves it into a queue of its own kind, where only those
-//! look who have the task; so it is taken in vain once, whoever the other workers are.
+//! Steps whose task a worker does not offer. The worker that claims one moves it into a queue of that task, where only workers
+//! that offer the task look; so a step is claimed in vain at most once.
 //!
-//! A row in `unserved` says that such a queue is there. It is written in the batch that puts a step there, with the claim
-//! that did it in it, so that it is removed only by who saw the queue empty after the last step came.
+//! A row of [`keys::unserved`] announces such a queue. The batch that moves a step there writes it, with the worker's claim in it,
+//! so that it is deleted only by a worker that saw the queue empty after the last step came.
 
 use super::Worker;
 use crate::{
@@ -25,13 +25,13 @@ use onceflow_store::records::Scan;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, btree_map::Entry};
 
-/// Which task is unserved: what the row says.
+/// The row of an unserved task.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Unserved {
     pub(crate) class: String,
-    /// Name and version; several where they are one step.
+    /// Name and version; several where a step is fused.
     pub(crate) tasks: Vec<(String, String)>,
-    /// Whoever put the last step there.
+    /// The claim of the step that was moved there last.
     by: Fence,
 }
 
@@ -41,7 +41,7 @@ impl Unserved {
     }
 }
 
-/// The tasks of a step; none if it is no task.
+/// The tasks of a step; none if the step is internal.
 fn tasks_of<'a>(run: &'a Run, taken: &Taken) -> Vec<&'a TaskSpec> {
     let program = &run.plan.program;
     let nodes = &program.blocks[taken.ready_step.block as usize].nodes;
@@ -52,7 +52,7 @@ fn tasks_of<'a>(run: &'a Run, taken: &Taken) -> Vec<&'a TaskSpec> {
     }
 }
 
-/// What is unserved if a step is.
+/// The row that announces a step as unserved; `None` if it is internal.
 fn unserved_of(run: &Run, taken: &Taken) -> Option<Unserved> {
     let tasks = tasks_of(run, taken);
     let class = tasks.first()?.class.clone();
@@ -60,7 +60,7 @@ fn unserved_of(run: &Run, taken: &Taken) -> Option<Unserved> {
     Some(Unserved { class, tasks, by: taken.fence })
 }
 
-/// Where else a step that is ready may stand.
+/// The other keys that the ready row of a step may have.
 pub(crate) fn elsewhere(run: &Run, taken: &Taken) -> Vec<Key> {
     let Some(unserved) = unserved_of(run, taken) else { return vec![] };
     let queues = [keys::unserved_queue(&unserved.name()), keys::class_queue(&unserved.class), keys::internal_queue()];
@@ -68,23 +68,22 @@ pub(crate) fn elsewhere(run: &Run, taken: &Taken) -> Vec<Key> {
 }
 
 impl Shared {
-    /// What is unserved, each with its row as it was seen.
+    /// The unserved tasks, each with its row as it was read.
     pub(crate) async fn unserved(&self) -> Result<Vec<(Name, Row, Unserved)>, Error> {
         let page = self.records.scan(self.shard(), Scan::of(keys::unserved(), SCAN_ROWS_MAX)).await?;
         let read = |(name, row): (Name, Row)| {
-            let unserved = rows::read::<Unserved>(&row).ok_or_else(|| Error::damaged("what is wanted"))?;
+            let unserved = rows::read::<Unserved>(&row).ok_or_else(|| Error::damaged("the row of an unserved task"))?;
             Ok((name, row, unserved))
         };
         page.rows.into_iter().map(read).collect()
     }
 
-    /// The queues of what is unserved.
+    /// The queues of unserved tasks.
     pub(crate) async fn unserved_queues(&self) -> Result<Vec<Group>, Error> {
         Ok(self.unserved().await?.iter().map(|(name, ..)| keys::unserved_queue(name)).collect())
     }
 
-    /// Moves steps that nobody has taken to where every worker looks: those of a run that takes no steps any more, which
-    /// have to be put aside by somebody, whoever has their tasks. How many.
+    /// Moves unclaimed steps of a stopped run to the internal queue, so that any worker can park them. Answers how many.
     pub(crate) async fn free_for_all(
         &self,
         queue: &Group,
@@ -105,7 +104,7 @@ impl Shared {
         Ok(moved)
     }
 
-    /// Whether the steps of a plan are only put aside now, or dropped. `None` if they are to be performed.
+    /// The reason why the steps of a generation are only parked or dropped now; `None` if they are to be performed.
     pub(crate) async fn stopped(&self, id: RunId, generation: Generation) -> Result<Option<Stopped>, Error> {
         let Some(run) = self.read_run(id).await? else { return Ok(Some(Stopped::Stale)) };
         let state = run.state();
@@ -119,17 +118,17 @@ impl Shared {
     }
 }
 
-/// Why steps are not performed any more.
+/// The reason why steps are not performed any more.
 #[derive(Clone)]
 pub(crate) enum Stopped {
-    /// Their plan is not valid any more.
+    /// Their generation is not valid any more.
     Stale,
-    /// Their run takes none, while its state is so.
+    /// Their run has stopped, while its state is so.
     While(Key, Row),
 }
 
 impl Worker {
-    /// Looks whether steps wait for tasks that are here. Whether there are any that were not known.
+    /// Looks for unserved tasks that this worker offers. True if it found new ones.
     pub(super) async fn look_for_unserved(&self) -> Result<bool, Error> {
         let all = self.shared.unserved().await?;
         let tasks = lock(&self.shared.tasks).clone();
@@ -142,18 +141,18 @@ impl Worker {
         Ok(self.capacity.set_unserved(here.collect()))
     }
 
-    /// There was nothing to take: whether there is, in a queue that was not looked at.
+    /// Called when no step was ready: true if a queue of unserved tasks was found that this worker did not look at.
     pub(super) async fn finds_unserved(&self) -> bool {
         if !self.shared.options.is_shared() || self.is_stopping() {
             return false;
         }
         self.look_for_unserved().await.unwrap_or_else(|error| {
-            tracing::debug!(%error, "what is unserved could not be seen");
+            tracing::debug!(%error, "failed to read the unserved tasks; retrying");
             false
         })
     }
 
-    /// Removes what is not unserved any more; steps of runs that have stopped go where everybody sees them.
+    /// Deletes the rows of empty queues; moves steps of stopped runs to the internal queue.
     pub(super) async fn tidy_unserved(&self) -> Result<(), Error> {
         for (name, seen, _) in self.shared.unserved().await? {
             let queue = keys::unserved_queue(&name);
@@ -190,13 +189,13 @@ impl Worker {
 }
 
 impl Work<'_> {
-    /// The queue of the step's class, if it stands where all look and this worker does not take its class.
+    /// The queue of the step's class, if the step is in the internal queue and this worker does not claim its class.
     pub(crate) fn is_elsewhere(&self, spec: &TaskSpec) -> Option<Group> {
         let is_internal = self.taken.queue == keys::internal_queue();
         (is_internal && !self.worker.capacity.takes(&spec.class)).then(|| keys::class_queue(&spec.class))
     }
 
-    /// This worker cannot perform the step: others can.
+    /// Leaves the step to workers that offer its task.
     pub(crate) async fn leave_to_those_who_have_it(&self, why: &str) -> Result<(), Error> {
         if !self.worker.shared.options.is_shared() {
             tracing::warn!(%why, "a step waits for a worker that offers its task");
@@ -207,14 +206,14 @@ impl Work<'_> {
         self.move_to(keys::unserved_queue(&unserved.name()), Some(unserved)).await
     }
 
-    /// Moves the step to another queue, as it is. Nothing happens if it is not ours any more.
+    /// Moves the step to another queue, unchanged. Does nothing if the step is not ours any more.
     pub(crate) async fn move_to(&self, queue: Group, unserved: Option<Unserved>) -> Result<(), Error> {
         let (shared, taken) = (&self.worker.shared, &self.taken);
         let from = taken.queue.key(&taken.name);
         let Some(row) = shared.row(from.clone()).await? else { return Ok(()) };
         let (claim, state) = (taken.queue.claims().key(&taken.name), self.run.state());
         let mut batch = Batch::new(shared.shard());
-        // While a new plan is made, steps stay where they are: somebody looks for them.
+        // While a new plan is made, steps stay where they are: planning reads them.
         batch.require_equals(self.run.plan.keys.state(), state.to_row());
         batch.require_equals(claim.clone(), Row::new(taken.fence.to_bytes()));
         batch.delete(from).delete(claim).delete(taken.queue.deadlines().key(&taken.name));
@@ -229,7 +228,7 @@ impl Work<'_> {
         }
     }
 
-    /// The step could not be moved: the run has changed, or the step is not ours any more.
+    /// Gives back a step that could not be moved: the run has changed, or the step is not ours any more.
     async fn stay(&self) -> Result<(), Error> {
         self.worker.shared.see_state(&self.run).await?;
         self.pause_and_give_back().await

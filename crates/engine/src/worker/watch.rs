@@ -1,5 +1,4 @@
-//! Looks how the runs stand whose bodies are at work here: one that was cancelled, also by another process, takes its
-//! bodies with it at once.
+//! Watches the states of runs whose bodies run here, so that a cancel ends them at once, also one by another process.
 
 use super::Worker;
 use crate::Error;
@@ -17,12 +16,11 @@ use std::{
     sync::{Arc, atomic::Ordering::SeqCst},
 };
 
-/// How long a body may go on after its run was cancelled by somebody who cannot ring here: less than people notice, and
-/// one read of a row or two.
+/// How long a body may go on after another process cancelled its run: less than people notice, at the price of a row or two read.
 const LOOK_MS: u64 = 250;
 
 impl Worker {
-    /// Looks, while there are bodies at work.
+    /// Reads the states while bodies run.
     pub(super) async fn watch_runs(self: Arc<Self>) {
         loop {
             let stopped = self.stopped.notified();
@@ -36,7 +34,7 @@ impl Worker {
             let (look, stopped) = (pin!(self.shared.look.notified()), pin!(stopped));
             select(self.shared.world.sleep(LOOK_MS), select(look, stopped)).await;
             if let Err(error) = self.look_at_runs().await {
-                tracing::debug!(%error, "how runs stand could not be seen");
+                tracing::debug!(%error, "failed to read run states; retrying");
             }
         }
     }

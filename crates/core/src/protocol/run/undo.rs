@@ -1,4 +1,4 @@
-//! Undoing a run: one compensation after the other, the last first, and what becomes of those that are in vain.
+//! Undoing a run: one compensation after the other, the last first; failed compensations keep their registrations.
 
 use super::{
     super::{
@@ -11,18 +11,18 @@ use super::{
 };
 use crate::row::Row;
 
-/// What follows when a compensation was tried.
+/// The next thing to do after a compensation was tried.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AfterUndo {
     /// The one before it.
     Undo(u32),
     /// All that was registered is undone: the run is removed.
     Remove,
-    /// Some could not be undone, and somebody must say how it goes on.
+    /// Some steps could not be undone: an operator must decide.
     Stop,
 }
 
-/// A compensation was tried: if it was in vain, `undo` is none, and its registration stays.
+/// Ends the try of a compensation. If it failed, `undo` is none and its registration stays.
 pub fn undone<'a>(
     plan: &'a InstalledProgram,
     state: State,
@@ -45,8 +45,7 @@ pub fn undone<'a>(
     draft
 }
 
-/// A run that could not be undone goes on: with trying again what was registered, from that number down, or with being
-/// removed as it is.
+/// Resumes a run that could not be undone: retries the registrations from that number down, or removes the run as it is.
 pub fn go_on_undoing<'a>(plan: &'a InstalledProgram, state: State, from: Option<u32>) -> Draft<'a> {
     let mut draft = Draft::new(plan, state);
     let cancelled = state.phase == Phase::NotUndone { cancelled: true };
@@ -59,7 +58,7 @@ pub fn go_on_undoing<'a>(plan: &'a InstalledProgram, state: State, from: Option<
     draft
 }
 
-/// A registration of a run that could not be undone goes: somebody has decided. The last one takes the run with it.
+/// Deletes the registration of a step that could not be undone, by an operator's decision. After the last one the run is removed.
 pub fn drop_registration<'a>(
     plan: &'a InstalledProgram,
     state: State,

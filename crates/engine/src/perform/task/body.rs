@@ -1,4 +1,4 @@
-//! An attempt: user code with its inputs, its time limit, and a wall around its panics.
+//! An attempt: runs user code with its inputs and its time limit, and catches its panics.
 
 use super::super::Work;
 use crate::{
@@ -28,11 +28,11 @@ use std::{
 };
 use tokio::sync::oneshot;
 
-/// Why an attempt gave nothing.
+/// The reason why an attempt gave no outputs.
 pub(super) enum Interrupted {
-    /// The body said so, or panicked.
+    /// The body failed or panicked.
     Failed(Failure),
-    /// It took longer than it may, in milliseconds; and what else there is to say.
+    /// It exceeded its time limit, in milliseconds; with further causes.
     TimedOut(u64, Vec<String>),
     /// It was stopped.
     Stopped(Stop),
@@ -40,10 +40,10 @@ pub(super) enum Interrupted {
 
 type Given = Result<Vec<Data>, Failure>;
 
-/// Whether a body has a thread that nothing can stop: one that is given up is over when that has returned.
+/// The body runs on a thread, which nothing can stop: its attempt is over only when the thread has returned.
 pub(in crate::perform) type Started = Arc<AtomicBool>;
 
-/// What is told of a thread that takes longer than it may.
+/// The report for a thread that exceeds its time limit.
 pub(in crate::perform) fn overrun(ms: u64) -> String {
     format!("it took longer than {ms} ms, and its thread cannot be stopped; waiting for it to return")
 }
@@ -79,7 +79,7 @@ impl Work<'_> {
         })
     }
 
-    /// A body gives as many outputs as its task has.
+    /// Checks that the body gave as many outputs as its task has.
     pub(super) fn complete(&self, task: u32, mut given: Vec<Data>) -> Result<Vec<Data>, Interrupted> {
         let wanted = self.run.plan.program.tasks[task as usize].outputs.len();
         if given.len() == wanted {
@@ -147,8 +147,8 @@ impl Work<'_> {
         let is_told = wants_log || wants_used || timeout_ms.is_some();
         let aside = is_told.then(|| Arc::new(Aside { wants_log, ..Aside::default() }));
         step.aside.clone_from(&aside);
-        // A body that must not start twice is not given up: what it gives late may still be the truth. From before the first
-        // line of user code, which may block for as long as it likes.
+        // An at-most-once body is not given up: its late result may still be committed. The watch begins before the first line of user
+        // code, which may block for as long as it likes.
         let only_once = self.run.plan.program.tasks[task as usize].effect == Effect::AtMostOnce;
         let heartbeat = self.heartbeat(!only_once);
         let started = match catch_unwind(AssertUnwindSafe(|| body.start(step, inputs))) {
@@ -167,8 +167,8 @@ impl Work<'_> {
         drop(heartbeat);
         if let Some(aside) = aside {
             if let Err(error) = self.told_aside(&aside, attempt, given.is_err()).await {
-                // What it gave is worth more than what it said.
-                tracing::warn!(%error, step = ?self.taken.step, "failed to keep what a step wrote for people; dropping it");
+                // Its outputs are worth more than its log.
+                tracing::warn!(%error, step = ?self.taken.step, "failed to keep the log of a step; dropping it");
             }
             if let Err(Interrupted::TimedOut(ms, _)) = given {
                 return Ok(Err(Interrupted::TimedOut(ms, std::mem::take(&mut *lock(&aside.last_words)))));
@@ -190,8 +190,8 @@ impl Work<'_> {
         Ok(())
     }
 
-    /// Waits for a body, as long as it may take and as long as the step is ours. A thread that cannot be stopped is waited for
-    /// however long it takes: neither another attempt nor what undoes this one may run beside it.
+    /// Waits for a body, up to its time limit and while the step is ours. A thread cannot be stopped and is waited for however long it
+    /// takes: neither another attempt nor a compensation may run beside it.
     async fn watched(
         &self,
         (mut body, thread): (BoxFuture<'_, Given>, Started),
@@ -199,7 +199,7 @@ impl Work<'_> {
         only_once: bool,
         heartbeat: &Heartbeat<'_>,
     ) -> Result<Vec<Data>, Interrupted> {
-        // Most bodies that are quick are done at the first look, and need no clock.
+        // Most quick bodies are done at the first poll, and need no timer.
         let first = std::future::poll_fn(|context| Poll::Ready(body.as_mut().poll(context))).await;
         if let Poll::Ready(given) = first {
             return given.map_err(Interrupted::Failed);
@@ -225,7 +225,7 @@ impl Work<'_> {
                 self.tell_held_up(&overrun(ms)).await;
             }
             let given = body.await;
-            // What must not start twice is over now, and nobody need ask what became of it.
+            // The at-most-once body is over, and its outcome is known.
             if only_once {
                 return given.map_err(Interrupted::Failed);
             }
@@ -254,13 +254,13 @@ impl Work<'_> {
     }
 }
 
-/// A future whose panic is its failure.
+/// Turns a panic of the future into a failure.
 pub(in crate::perform) fn walled(future: BoxFuture<'static, Given>) -> BoxFuture<'static, Given> {
     let caught = AssertUnwindSafe(future).catch_unwind();
     Box::pin(caught.map(|given| given.unwrap_or_else(|panic| Err(panicked(&*panic)))))
 }
 
-/// Code that blocks, on a thread of its own; `started` when it has one.
+/// Runs blocking code on a thread of its own; sets `started` when it has one.
 pub(in crate::perform) fn blocking<'a>(
     capacity: &'a Capacity,
     world: &'a dyn World,
@@ -275,7 +275,7 @@ pub(in crate::perform) fn blocking<'a>(
         let run = async move {
             let given = catch_unwind(AssertUnwindSafe(body)).unwrap_or_else(|panic| Err(panicked(&*panic)));
             drop(permit);
-            // Nobody waits any more if it took too long.
+            // No receiver is left if it exceeded its time limit.
             let _late = sender.send(given);
         };
         world.dedicate("onceflow task", Box::pin(run));

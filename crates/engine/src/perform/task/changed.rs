@@ -1,6 +1,6 @@
-//! Input files that are not what the run was planned with. They are the user's, who may change them at any time; so they
-//! are looked at when a body is given them and again when it is done. If one changed in between, nobody knows what the body
-//! has read: what it gave is dropped, and the run waits to be planned with what the file holds now.
+//! Input files that changed since the run was planned. They are the user's, who may change them at any time, so they are compared
+//! when a body is given them and again when it is done. If one changed in between, the body may have read either version: its
+//! outputs are dropped, and the run waits to be planned with the new content.
 
 use super::{super::Work, Interrupted, shortened};
 use crate::{Error, data::Scratch, error::SOURCE_CHANGED, events::EventKind, perform::Job, task::Data, worker::Slot};
@@ -8,15 +8,14 @@ use onceflow_core::protocol::rows::Failed;
 use onceflow_store::values::{self, SourceError};
 
 impl Work<'_> {
-    /// The first input file that is not what it was, after an attempt. An attempt that failed may have failed because of
-    /// that.
+    /// The first input file that changed during an attempt, also a failed one, which may have failed because of it.
     pub(super) async fn inputs_changed(
         &self,
         scratch: &Scratch,
         given: &Result<Vec<Data>, Interrupted>,
     ) -> Result<Option<SourceError>, Error> {
         match given {
-            // Whatever the step has read, it goes on elsewhere or not at all.
+            // A stopped step runs again elsewhere, or not at all.
             Err(Interrupted::Stopped(_)) => return Ok(None),
             Ok(_) | Err(Interrupted::Failed(_) | Interrupted::TimedOut(..)) => {}
         }
@@ -28,7 +27,7 @@ impl Work<'_> {
         }
     }
 
-    /// Parks the step. Nothing around it handles that: what a handler would go on with is not what the run is for.
+    /// Parks the step because an input file changed. The failure is not delivered to a handler: the run itself is out of date.
     pub(super) async fn park_changed(
         &self,
         slot: &Slot,

@@ -1,5 +1,5 @@
-//! What must be written down before a body may run: that it starts, if it must not start twice; how to undo it; and
-//! everything it was decided on, if it touches the world.
+//! Records what must be durable before a body may run: the start of an at-most-once body, the registration of its compensation,
+//! and, if it touches the world, every row it was decided on.
 
 use super::super::Work;
 use crate::{Error, commit::StepCommit, data::Scratch, seams, shared::lock};
@@ -12,14 +12,14 @@ use onceflow_core::{
 };
 use onceflow_store::{Position, records::Scan};
 
-/// A body may run now. Its files are there until this is dropped, which must not be before what it gave is stored: it
-/// may give the files it was given.
+/// Permission to run a body. Its input files stay until this is dropped, which must not be before its outputs are stored: it may
+/// give files that it was given.
 pub(super) struct Began {
     pub(super) scratch: Scratch,
 }
 
 impl Work<'_> {
-    /// Writes down what must be, and waits until it is durable. `None` if the step is not ours any more.
+    /// Commits the records of the start, and waits until they are durable. `None` if the step is not ours any more.
     pub(super) async fn begin(
         &self,
         spec: &TaskSpec,
@@ -42,8 +42,8 @@ impl Work<'_> {
         Ok(Some(Began { scratch }))
     }
 
-    /// Waits until what a task that touches the world rests on will last. However long that takes, the step stays ours.
-    /// While enough others are ready to run there is no hurry, and one sync serves more of them.
+    /// Waits until the rows that a task that touches the world was decided on are durable. However long that takes, the step stays
+    /// ours. While enough other steps are ready to run it waits longer, so that one sync serves more of them.
     pub(super) async fn until_durable(&self, spec: &TaskSpec, position: Position, no_hurry: bool) -> Result<(), Error> {
         if !seams::waits_until_durable(spec) {
             return Ok(());
@@ -83,9 +83,9 @@ impl Work<'_> {
             match shared.commit(&self.run, &self.taken, None, &[], note).await? {
                 StepCommit::Committed { position, .. } => return Ok(Some(position)),
                 StepCommit::Lost => return Ok(None),
-                // Another step took the number, or the reply was lost when we did.
+                // Another step took the number, or the reply was lost when this one did.
                 StepCommit::DecideAgain => match self.free_number().await? {
-                    // That it starts is written by who starts it, whoever wrote how to undo it.
+                    // The start mark must be this worker's, even if an earlier one registered the compensation.
                     None if spec.effect != Effect::AtMostOnce => return Ok(Some(shared.records.position())),
                     free => number = free,
                 },
@@ -93,16 +93,16 @@ impl Work<'_> {
         }
     }
 
-    /// The number after the last one: what depends on a step is registered after it, so that undoing by falling numbers
-    /// undoes what depends first. `None` if an earlier attempt at this step has registered how to undo it. Both are read at
-    /// once: who had the step between then and our commit, and registered, took this number or a later one after it.
+    /// The number after the last registration: dependent steps register after those they depend on, so undoing by falling numbers undoes
+    /// them first. `None` if an earlier attempt at this step has registered. One read answers both: a worker that had the step
+    /// between then and our commit, and registered, took this number or a later one.
     async fn free_number(&self) -> Result<Option<u32>, Error> {
         let registered = self.registrations().await?;
         let is_registered = registered.iter().any(|(_, undo)| undo.step == self.taken.step);
         Ok((!is_registered).then(|| registered.last().map_or(0, |(number, _)| number + 1)))
     }
 
-    /// What is registered, by rising numbers.
+    /// The registrations, by rising numbers.
     pub(in crate::perform) async fn registrations(&self) -> Result<Vec<(u32, Undo)>, Error> {
         let (shared, keys) = (&self.worker.shared, &self.run.plan.keys);
         let (mut found, mut after) = (Vec::new(), None);
@@ -121,14 +121,14 @@ impl Work<'_> {
         }
     }
 
-    /// Where files for this attempt are put.
+    /// The directory for files of this attempt.
     pub(in crate::perform) fn scratch(&self) -> Scratch {
         let shared = &self.worker.shared;
         let directory = shared.options.scratch.join(format!("onceflow-{}", self.taken.fence));
         Scratch::new(directory, shared.small.clone())
     }
 
-    /// Whether all code of this step is here.
+    /// Checks that this worker offers all tasks of the step.
     pub(super) fn bodies(&self) -> Result<(), String> {
         match &self.taken.node(&self.run.plan).op {
             NodeOp::Task(task) => self.body(*task).map(drop),
@@ -137,7 +137,7 @@ impl Work<'_> {
         }
     }
 
-    /// The task's code.
+    /// The body of a task.
     pub(in crate::perform) fn body(&self, task: u32) -> Result<std::sync::Arc<dyn crate::task::Body>, String> {
         let wanted = &self.run.plan.program.tasks[task as usize];
         let tasks = lock(&self.worker.shared.tasks);

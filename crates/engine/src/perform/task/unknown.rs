@@ -1,5 +1,5 @@
-//! A step that must not start twice was started, and nobody knows what became of it. Its own check may tell; the worker
-//! that started it may still tell; else the run waits for somebody to decide.
+//! An at-most-once step that was started, and whose outcome is unknown. Its own check may find out, the worker that started it may
+//! still commit its result; else the run waits for an operator (`onceflow resolve`).
 
 use super::super::{Job, Work};
 use crate::{
@@ -29,7 +29,7 @@ use onceflow_store::{CommitResult, values::ValueChange};
 use std::sync::Arc;
 
 impl Work<'_> {
-    /// Asks the task's own check what became of the body that was started.
+    /// Asks the task's own check for the outcome of the body that was started.
     pub(super) async fn verify(&self, inputs: &[Held]) -> Result<Verdict, Error> {
         let NodeOp::Task(task) = &self.taken.node(&self.run.plan).op else { return Ok(Verdict::Unknown) };
         let Ok(body) = self.body(*task) else { return Ok(Verdict::Unknown) };
@@ -47,13 +47,13 @@ impl Work<'_> {
         let Ok(Some(verdict)) = asked else { return Ok(Verdict::Unknown) };
         let verdict = std::panic::AssertUnwindSafe(verdict).catch_unwind().await.unwrap_or(Verdict::Unknown);
         Ok(match verdict {
-            // What it says must be what the task would have given.
+            // The outputs it reports must fit the task.
             Verdict::Done(given) => self.complete(*task, given).map_or(Verdict::Unknown, Verdict::Done),
             verdict => verdict,
         })
     }
 
-    /// The run waits for somebody to decide.
+    /// Parks the step as unknown: the run waits for an operator to report the outcome.
     pub(super) async fn park_unknown(&self, slot: &Slot, started: Fence) -> Result<Option<Job>, Error> {
         let address = self.address().await?;
         let why = Why::Unknown { started, address: address.as_str().into() };
@@ -61,8 +61,8 @@ impl Work<'_> {
         self.commit(slot, &[], Some(EventKind::DidMarkUnknown { address }), park).await.map(StepCommit::next)
     }
 
-    /// The step waits for something from outside. One that has done nothing before may be started again, and is not said
-    /// to have started.
+    /// Parks a step that waits for an answer from outside. If it has done nothing yet it may start again, and is not marked as
+    /// started.
     pub(super) async fn wait_for_somebody(&self, slot: &Slot, not_done: bool) -> Result<Option<Job>, Error> {
         let address = self.address().await?;
         let why = Why::Unknown { started: self.taken.fence, address: address.as_str().into() };
@@ -88,12 +88,12 @@ impl Work<'_> {
     }
 }
 
-/// Whether it may still be said what became of a step: not while what was done is undone or removed.
+/// The outcome of a step may still be reported: not while the run is undone or removed.
 pub(crate) fn may_decide(phase: Phase) -> bool {
     matches!(phase, Phase::Running | Phase::Failing | Phase::Waiting | Phase::Cancelling)
 }
 
-/// What a step that was put aside is computed from, if its run keeps what it computed.
+/// The memo of a parked step, if its run keeps memos.
 fn memo_of_parked(run: &Run, step: StepId, parked: &Parked, frame: &Arc<Frame>, inbox: &[Received]) -> Option<Digest> {
     let (Some(_), Why::Unknown { started, address }) = (run.header.keep_ms, &parked.why) else { return None };
     let (plan, ready_step) = (&run.plan, parked.ready_step.clone());
@@ -106,7 +106,7 @@ fn memo_of_parked(run: &Run, step: StepId, parked: &Parked, frame: &Arc<Frame>, 
 }
 
 impl Shared {
-    /// A step whose outcome was not known gave this. False if somebody else decided.
+    /// Commits outputs for a parked step whose outcome was unknown. False if it was decided otherwise before.
     pub(crate) async fn decide_done(
         &self,
         run: &Run,
@@ -124,7 +124,7 @@ impl Shared {
             }
             let draft = run::decided(&run.plan, run.state(), step, (row, parked), &frame, &inbox, outcomes);
             let mut draft = noted(draft, note.as_ref());
-            // It is as good as computed, and kept like that.
+            // The outputs count as computed, and are kept like that.
             let keeps = match &memo {
                 Some(memo) => self.row(run.plan.keys.memo(memo)).await?.is_none(),
                 None => false,
@@ -145,9 +145,9 @@ impl Shared {
                         return Ok(false);
                     }
                 }
-                // It was said before, of this step or another.
+                // The same note was written before, for this step or another.
                 CommitResult::Refused(_) if self.is_there(note.as_ref()).await? => return Ok(false),
-                // The same was kept meanwhile; or the step was decided.
+                // The same memo was kept meanwhile; or the step was decided.
                 CommitResult::Refused(_)
                     if keeps && self.row(run.plan.keys.parked(step)).await?.as_ref() == Some(row) => {}
                 CommitResult::Refused(_) => return Ok(false),
@@ -162,7 +162,7 @@ impl Shared {
         }
     }
 
-    /// What has arrived at a step.
+    /// The deliveries to a step.
     async fn inbox(&self, run: &Run, step: StepId) -> Result<Vec<onceflow_core::protocol::rows::Received>, Error> {
         let rows = self.all_rows(run.plan.keys.rows.clone(), run.plan.keys.inbox(step).as_bytes()).await?;
         let read =

@@ -1,17 +1,17 @@
-//! So many places, and no more; each is free again when who has it drops it.
+//! A limited number of places; each is free again when it is dropped.
 
 use std::sync::{
     Arc,
     atomic::{AtomicUsize, Ordering::SeqCst},
 };
 
-/// Places that steps have while they are taken.
+/// A limit on the number of steps.
 pub(super) struct Places {
     taken: Arc<AtomicUsize>,
     max: usize,
 }
 
-/// One of them.
+/// A place, until dropped.
 pub(super) struct Place(Arc<AtomicUsize>);
 
 impl Places {
@@ -30,13 +30,13 @@ impl Places {
         Some(Place(self.taken.clone()))
     }
 
-    /// A place, whether one is free or not: for who had one, and let others have it for a while.
+    /// A place, whether one is free or not: for a step that lent its place.
     pub(super) fn insist(&self) -> Place {
         self.taken.fetch_add(1, SeqCst);
         Place(self.taken.clone())
     }
 
-    /// Whether somebody insisted while none was free, and none has become free since.
+    /// More places are taken than the limit allows, after [`Places::insist`].
     pub(super) fn is_exceeded(&self) -> bool {
         self.taken.load(SeqCst) > self.max
     }
