@@ -309,7 +309,7 @@ impl Shared {
 }
 
 /// Decodes a row of a queue.
-fn ready_step(row: &Row) -> Option<ReadyStep> {
+pub(crate) fn ready_step(row: &Row) -> Option<ReadyStep> {
     Inbox::from_row(row).and_then(|inbox| rows::read(&inbox.note))
 }
 

@@ -87,24 +87,34 @@ impl Taken {
     /// A draft that requires the claim and takes the step out of its queue.
     pub fn leaving<'a>(&self, plan: &'a InstalledProgram, state: State) -> Draft<'a> {
         let mut draft = self.holding(plan, state);
+        self.leave(&mut draft);
+        draft
+    }
+
+    /// Takes the step out of its queue, with its claim.
+    fn leave(&self, draft: &mut Draft<'_>) {
         seams::delete_ready_row(&mut draft.batch, self.queue_key());
         draft.batch.delete(self.claim_key());
         draft.batch.delete(Key { group: self.queue.deadlines(), name: self.name.clone() });
         if self.counts() {
             draft.live(-1);
         }
-        draft
     }
 
-    /// Settling and what follows it happen when nothing is live.
+    /// The step is counted among those in flight: every step but those that end a run.
     fn counts(&self) -> bool {
         use super::ids::{SETTLE, TEARDOWN, UNDO};
         !matches!(self.step.node, SETTLE | TEARDOWN | UNDO)
     }
 
-    /// As [`Taken::leaving`], and what was delivered is consumed.
+    /// As [`Taken::leaving`], and the step's deliveries are consumed.
     pub fn consuming<'a>(&self, plan: &'a InstalledProgram, state: State) -> Draft<'a> {
         let mut draft = self.leaving(plan, state);
+        self.consume(plan, &mut draft);
+        draft
+    }
+
+    fn consume(&self, plan: &InstalledProgram, draft: &mut Draft<'_>) {
         for received in self.received() {
             let key = plan.keys.arrival(self.step, received.port);
             if seams::releases_delivery(received) {
@@ -114,13 +124,30 @@ impl Taken {
                 draft.batch.delete(key);
             }
         }
-        draft
     }
 }
 
 /// Commits the outputs of a step: one for each port of its node.
 pub fn commit<'a>(plan: &'a InstalledProgram, state: State, taken: &Taken, outputs: &[Outcome]) -> Draft<'a> {
     let mut draft = taken.consuming(plan, state);
+    give(plan, &mut draft, taken, outputs);
+    draft
+}
+
+/// Commits an at-most-once step whose worker lost its claim after the body had run, while nobody has decided about the step:
+/// its ready row still bears the mark of this worker. `claim` and `row` are as they were read, so that whoever takes, parks or
+/// restarts the step meanwhile wins. Another worker that has claimed the step by now has started nothing, and loses its claim.
+pub fn commit_late<'a>(
+    plan: &'a InstalledProgram,
+    state: State,
+    taken: &Taken,
+    (claim, row): (Option<Row>, Row),
+    outputs: &[Outcome],
+) -> Draft<'a> {
+    let mut draft = Draft::new(plan, state);
+    draft.batch.require_seen(taken.claim_key(), claim).require_equals(taken.queue_key(), row);
+    taken.leave(&mut draft);
+    taken.consume(plan, &mut draft);
     give(plan, &mut draft, taken, outputs);
     draft
 }

@@ -248,7 +248,7 @@ impl Work<'_> {
                 StepCommit::Lost => {
                     self.was_taken().await?;
                     if self.spec().effect == Effect::AtMostOnce {
-                        self.late_truth(&outcomes, &changes).await?;
+                        self.commit_late(&outcomes, &changes, memo.as_ref()).await?;
                     }
                     return Ok(committed);
                 }

@@ -177,6 +177,58 @@ async fn a_payment_that_somebody_has_is_not_put_aside() {
     engine.stop();
 }
 
+/// A body that ends when the test says so.
+struct Slow {
+    starts: Arc<AtomicU64>,
+    ends: Mutex<Option<tokio::sync::oneshot::Receiver<i64>>>,
+}
+
+impl Body for Slow {
+    fn start(&self, _: Step, _: Vec<Data>) -> Attempt {
+        self.starts.fetch_add(1, SeqCst);
+        let ends = self.ends.lock().unwrap().take().expect("it starts once");
+        Attempt::Async(Box::pin(async move { Ok(vec![int(ends.await.expect("the test says it"))]) }))
+    }
+}
+
+/// The worker that ran a payment lost its claim meanwhile, and nobody has parked the step yet: whoever has claimed it since,
+/// what the body gives late is its result.
+#[tokio::test]
+async fn late_result_is_committed_between_the_release_of_a_claim_and_the_parking() {
+    for taken_over in [false, true] {
+        let mut lost = Lost::new(None);
+        let (tell, ends) = tokio::sync::oneshot::channel();
+        let mut spec = TaskSpec::new("pay", vec![Port::new("x", Type::Int)], vec![Port::new("out", Type::Int)]);
+        spec.effect = Effect::AtMostOnce;
+        let starts = Arc::new(AtomicU64::new(0));
+        let slow = Slow { starts: starts.clone(), ends: Mutex::new(Some(ends)) };
+        lost.kit.tasks.add(spec, Arc::new(slow));
+        // The next heartbeat is due long after the test.
+        let engine = lost.bed.engine(&lost.kit, Options { lease_ms: 86_400_000, ..Options::default() });
+        let handle = engine.start(lost.start.clone()).await.unwrap();
+        while starts.load(SeqCst) == 0 {
+            tokio::task::yield_now().await;
+        }
+        let (queue, shard) = (Group::queue("q/default"), Default::default());
+        let claims = lost.bed.records.scan(shard, Scan::of(queue.claims(), 10)).await.unwrap().rows;
+        assert_eq!(claims.len(), 1, "only the payment is claimed");
+        let mut batch = onceflow_core::Batch::new(shard);
+        for (name, _) in &claims {
+            match taken_over {
+                false => batch.delete(queue.claims().key(name)).delete(queue.deadlines().key(name)),
+                true => batch.put(queue.claims().key(name), onceflow_core::Row::new([7; 24])),
+            };
+        }
+        assert!(lost.bed.records.commit(batch).await.unwrap().is_applied());
+        tell.send(500).unwrap();
+        assert_eq!(show(&lost.world.hurry(handle.output("p")).await.unwrap()), "501", "taken over: {taken_over}");
+        assert_eq!(starts.load(SeqCst), 1, "taken over: {taken_over}");
+        assert!(handle.started_steps().await.unwrap().is_empty());
+        assert!(lost.bed.records.scan(shard, Scan::of(queue.claims(), 10)).await.unwrap().rows.is_empty());
+        engine.stop();
+    }
+}
+
 /// What became of a step is said with what its task gives, no more and no less. (Found by sim.)
 #[tokio::test]
 async fn what_became_of_a_task_is_said_with_its_own_outputs_whatever_is_around_it() {

@@ -73,8 +73,57 @@ impl Work<'_> {
         self.commit(slot, &[], Some(EventKind::WillWait { address }), park).await.map(StepCommit::next)
     }
 
-    /// What this worker's body gave after it was thought to be lost: the truth, if nobody has decided yet.
-    pub(super) async fn late_truth(&self, outcomes: &[Outcome], changes: &[ValueChange]) -> Result<(), Error> {
+    /// Commits the result of an at-most-once body whose claim was lost meanwhile: it is the truth until somebody decides about
+    /// the step. Until the step is parked its ready row bears the mark of this worker, and the result goes into one batch
+    /// with it, whoever has claimed the step since; after that the parked row takes the result.
+    pub(super) async fn commit_late(
+        &self,
+        outcomes: &[Outcome],
+        changes: &[ValueChange],
+        memo: Option<&Digest>,
+    ) -> Result<(), Error> {
+        let (shared, plan) = (&self.worker.shared, &self.run.plan);
+        while shared.see_state(&self.run).await? && self.run.state().phase.is_open() {
+            let Some((taken, claim, row)) = self.marked_as_started().await? else { break };
+            let memo = match memo {
+                Some(memo) if self.kept(Some(memo)).await?.is_none() => Some(memo),
+                _ => None,
+            };
+            let mut draft = step::commit_late(plan, self.run.state(), &taken, (claim, row), outcomes);
+            if let Some(memo) = memo {
+                step::keep(plan, &mut draft, memo, outcomes);
+            }
+            // Refused if the state, the claim or the row changed: all three are read again.
+            if let CommitResult::Applied(committed) = shared.commit_outside(draft, changes).await? {
+                self.worker.announcement.count_done(plan.keys.run);
+                self.got_on(self.taken.frame.shape, self.taken.step.node);
+                let address = self.address_if_wanted().await.unwrap_or_default();
+                self.tell_in_order(committed.position, EventKind::DidCommit { address }).await;
+                return Ok(());
+            }
+        }
+        self.resolve_parked(outcomes, changes).await
+    }
+
+    /// The step where it stands now, with its claim and its ready row, if that row says that this worker started the body.
+    async fn marked_as_started(&self) -> Result<Option<(Taken, Option<Row>, Row)>, Error> {
+        let shared = &self.worker.shared;
+        let mut keys = vec![self.taken.queue.key(&self.taken.name)];
+        keys.extend(crate::worker::unserved::elsewhere(&self.run, &self.taken));
+        for key in keys {
+            let rows = [key.group.claims().key(&key.name), key.clone()];
+            let mut found = shared.records.get(shared.shard(), &rows).await?;
+            let (Some(row), claim) = (found.pop().flatten(), found.pop().flatten()) else { continue };
+            let ready_step = crate::commit::ready_step(&row);
+            if ready_step.is_some_and(|ready_step| ready_step.started == Some(self.taken.fence)) {
+                return Ok(Some((Taken { queue: key.group, ..self.taken.clone() }, claim, row)));
+            }
+        }
+        Ok(None)
+    }
+
+    /// The step is parked because its outcome is not known: the result of its body decides it, unless somebody has.
+    async fn resolve_parked(&self, outcomes: &[Outcome], changes: &[ValueChange]) -> Result<(), Error> {
         let shared = &self.worker.shared;
         let key = self.run.plan.keys.parked(self.taken.step);
         let Some(row) = shared.row(key).await? else { return Ok(()) };
