@@ -21,6 +21,7 @@
 
 #![forbid(unsafe_code)]
 
+mod adjacency;
 pub mod batch;
 pub mod digest;
 pub mod fence;

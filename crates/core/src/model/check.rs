@@ -8,23 +8,26 @@
 //! | `kinds` | one module: what its kind asks for |
 //! | `names` | what may be a name, and which was meant |
 //! | `face` | what a module looks like from outside |
-//! | `siblings`, `calls`, `components` | who feeds whom, who calls whom, and where that goes round |
+//! | `links`, `calls`, `components` | who feeds whom, who calls whom, and where that goes round |
 
 pub(crate) mod calls;
 pub(crate) mod components;
 pub(crate) mod face;
 mod graphs;
 mod kinds;
+pub(crate) mod links;
 pub mod mistakes;
 pub mod names;
-pub(crate) mod siblings;
 
 pub use mistakes::{Errors, Mistake, MistakeKind, NameRole};
 
-use super::{Library, Program, SourceLocation, lower::lower};
+use super::{Library, Program, SourceLocation, TaskSpec, lower::lower};
 use crate::limits::{GRAPH_MODULES_MAX, NESTING_DEPTH_MAX, PROGRAM_MODULES_MAX};
 use calls::{Calls, Size, called_by, nesting};
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::{
+    collections::{BTreeMap, BTreeSet, VecDeque},
+    sync::Arc,
+};
 
 /// Checks the flow `main` and all it calls, and makes the program that gives the `requested` outputs (`None`: all).
 ///
@@ -41,7 +44,7 @@ pub fn check_within(
     main: &str,
     requested: Option<&[String]>,
 ) -> Result<Program, Errors> {
-    let mut found = MistakeList { mistakes: vec![], graph_modules_max };
+    let mut found = MistakeList { mistakes: vec![], graph_modules_max, sound_tasks: BTreeSet::new() };
     let Some(graph) = library.flows.get(main) else {
         found.unknown_flow(library, main, String::from("/"), None);
         return Err(Errors(found.mistakes));
@@ -107,9 +110,25 @@ const WIDER: &str =
 pub(crate) struct MistakeList {
     mistakes: Vec<Mistake>,
     graph_modules_max: usize,
+    /// Tasks without a mistake, by where they are: half a million modules of one task look at it once.
+    sound_tasks: BTreeSet<*const TaskSpec>,
 }
 
 impl MistakeList {
+    fn len(&self) -> usize {
+        self.mistakes.len()
+    }
+
+    /// The task was checked before, and nothing was wrong with it. Modules share a task by its `Arc`, which the library
+    /// keeps alive as long as it is checked.
+    fn is_sound(&self, spec: &Arc<TaskSpec>) -> bool {
+        self.sound_tasks.contains(&Arc::as_ptr(spec))
+    }
+
+    fn note_sound(&mut self, spec: &Arc<TaskSpec>) {
+        self.sound_tasks.insert(Arc::as_ptr(spec));
+    }
+
     fn add(&mut self, what: MistakeKind, address: String, origin: Option<&SourceLocation>, hint: Option<String>) {
         self.mistakes.push(Mistake { what, address, origin: origin.cloned(), hint });
     }

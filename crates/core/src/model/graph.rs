@@ -10,7 +10,6 @@ use std::{collections::BTreeMap, sync::Arc};
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SourceLocation {
     /// The file. Thousands of modules stand in one, so they share its name.
-    #[serde(with = "shared_text")]
     pub file: Arc<str>,
     /// From 1.
     pub line: u32,
@@ -52,7 +51,7 @@ pub const ERROR: &str = "error";
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ModuleKind {
     /// A leaf with user code. Ports: the task's. Modules of one task may share it.
-    Task(#[serde(with = "shared")] Arc<TaskSpec>),
+    Task(Arc<TaskSpec>),
     /// One output, `value`.
     Constant(Port, Payload),
     /// A nested graph. Ports: the graph's.
@@ -125,32 +124,4 @@ pub struct Endpoint {
 pub struct Library {
     /// By name.
     pub flows: BTreeMap<String, Graph>,
-}
-
-/// Writes what is shared as if it was not.
-mod shared {
-    use serde::{Deserialize, Deserializer, Serialize, Serializer};
-    use std::sync::Arc;
-
-    pub(super) fn serialize<T: Serialize, S: Serializer>(shared: &Arc<T>, to: S) -> Result<S::Ok, S::Error> {
-        (**shared).serialize(to)
-    }
-
-    pub(super) fn deserialize<'de, T: Deserialize<'de>, D: Deserializer<'de>>(from: D) -> Result<Arc<T>, D::Error> {
-        T::deserialize(from).map(Arc::new)
-    }
-}
-
-/// The same, for text.
-mod shared_text {
-    use serde::{Deserialize, Deserializer, Serializer};
-    use std::sync::Arc;
-
-    pub(super) fn serialize<S: Serializer>(shared: &Arc<str>, to: S) -> Result<S::Ok, S::Error> {
-        to.serialize_str(shared)
-    }
-
-    pub(super) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Arc<str>, D::Error> {
-        String::deserialize(from).map(Arc::from)
-    }
 }

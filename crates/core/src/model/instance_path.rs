@@ -43,7 +43,7 @@ impl InstancePath {
         let mut next = || numbers.next().map_or_else(|| String::from("*"), u64::to_string);
         for segment in path {
             let written = match segment {
-                PathSegment::Name(name) if name == NAMELESS => Ok(()),
+                PathSegment::Name(name) if **name == *NAMELESS => Ok(()),
                 PathSegment::Name(name) => write!(address, "/{name}"),
                 PathSegment::Element => write!(address, "[{}]", next()),
                 PathSegment::Iteration => write!(address, "@{}", next()),

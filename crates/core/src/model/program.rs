@@ -114,12 +114,12 @@ pub enum Source {
 pub struct Node {
     /// Where people see it: from the nearest [`NodeOp::Call`] around it, or the root, on. The names of all containers in
     /// between are in it, and one [`PathSegment::Element`] or [`PathSegment::Iteration`] for every each or loop; see
-    /// [`Place`](super::Place). The name of the call itself is not, because many calls may share one block.
-    pub path: Vec<PathSegment>,
+    /// [`InstancePath`](super::InstancePath). The name of the call itself is not, because many calls may share one block.
+    pub path: Arc<[PathSegment]>,
     /// What it does.
     pub op: NodeOp,
     /// What feeds its inputs.
-    pub inputs: Vec<Source>,
+    pub inputs: Box<[Source]>,
     /// Its outputs. Nodes of one task share them.
     pub outputs: Arc<[Port]>,
     /// A failure becomes outputs of none and one more output, the last, that says why. Not for relays.
@@ -133,7 +133,7 @@ pub struct Node {
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum PathSegment {
     /// `/name`
-    Name(String),
+    Name(Box<str>),
     /// `[i]`, the element the instance is for.
     Element,
     /// `@i`, the iteration the instance is for.
@@ -147,7 +147,7 @@ pub enum NodeOp {
     /// [`DONE`](super::task::DONE); the task itself is listed as it was described.
     Task(u32),
     /// Runs several tasks, one after the other, with one commit; see `plan::fuse`.
-    Fused(Vec<FusedTask>),
+    Fused(Box<[FusedTask]>),
     /// Gives its first input to all who want it, when all its inputs are there: fan-out wider than a batch, and waiting
     /// for more than a bitmap holds, are trees of these.
     Relay,
@@ -163,12 +163,12 @@ pub enum NodeOp {
         /// The body. Its inputs are the node's, in order.
         body: BlockIndex,
         /// Which output of the body feeds which input of the next iteration.
-        carried: Vec<(PortIndex, PortIndex)>,
+        carried: Box<[(PortIndex, PortIndex)]>,
     },
     /// The first block whose guard holds. The inputs of every arm are those of the node, in order.
     Choice {
         /// In order. The last may have no guard.
-        arms: Vec<ProgramArm>,
+        arms: Box<[ProgramArm]>,
     },
     /// A block once: a flow that recurs, or a composite with `attempt`.
     Call {
@@ -192,11 +192,11 @@ pub struct FusedTask {
     /// Index into [`Program::tasks`].
     pub task: u32,
     /// Where people see it.
-    pub path: Vec<PathSegment>,
+    pub path: Arc<[PathSegment]>,
     /// What feeds its inputs.
-    pub inputs: Vec<FusedSource>,
+    pub inputs: Box<[FusedSource]>,
     /// Which of its outputs is which of the node's.
-    pub outputs: Vec<Option<PortIndex>>,
+    pub outputs: Box<[Option<PortIndex>]>,
 }
 
 /// What feeds an input inside a fused step.
@@ -206,4 +206,22 @@ pub enum FusedSource {
     Input(PortIndex),
     /// An output of an earlier task of the step.
     Task(u16, PortIndex),
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::wiring::Delivery;
+
+    /// A flow of half a million modules starts with less than 500 bytes a step beyond its description. Most of that are
+    /// these, and a few numbers a step beside them.
+    #[test]
+    fn types_of_which_a_large_flow_has_one_a_step_are_small() {
+        assert!(size_of::<Node>() <= 88, "a node takes {} bytes", size_of::<Node>());
+        assert!(size_of::<NodeOp>() <= 24, "what a node does takes {} bytes", size_of::<NodeOp>());
+        assert!(size_of::<PathSegment>() <= 24, "a part of a path takes {} bytes", size_of::<PathSegment>());
+        assert!(size_of::<Source>() <= 8, "a source takes {} bytes", size_of::<Source>());
+        assert!(size_of::<FusedTask>() <= 56, "a fused task takes {} bytes", size_of::<FusedTask>());
+        assert!(size_of::<Delivery>() <= 32, "a delivery takes {} bytes", size_of::<Delivery>());
+    }
 }

@@ -159,14 +159,15 @@ fn shape(block: &Block) -> Result<(), String> {
     ensure(wiring.opening_deliveries() <= FAN_OUT_MAX, || String::from("its opening is too wide"))?;
     ensure(wiring.end.of <= BITMAP_BITS_MAX, || String::from("its end waits for too much"))?;
     let mut waited_for = vec![false; block.nodes.len()];
-    for (at, node) in wiring.nodes.iter().enumerate().rev() {
+    for at in (0..block.nodes.len()).rev() {
         ensure(wiring.deliveries(at as u32) <= FAN_OUT_MAX, || format!("node {at} is too wide"))?;
-        ensure(node.joins.of <= BITMAP_BITS_MAX, || format!("node {at} waits for too much"))?;
+        let joins = wiring.joins(at as u32).unwrap_or_default();
+        ensure(joins.of <= BITMAP_BITS_MAX, || format!("node {at} waits for too much"))?;
         let leads = |to: &Consumer| match to {
             Consumer::Node(node) => waited_for[*node as usize],
             Consumer::End => true,
         };
-        waited_for[at] = node.targets.iter().any(|target| leads(&target.to));
+        waited_for[at] = wiring.targets(at as u32).iter().any(|target| leads(&target.to));
         ensure(waited_for[at], || format!("nobody waits for node {at}"))?;
     }
     let hidden = block.outputs.iter().skip_while(|output| !output.hidden);
@@ -186,7 +187,7 @@ mod tests {
     fn program(from: Source, op: NodeOp) -> Program {
         let port = Port::new("p", Type::Int);
         let outputs = [port.clone()].into();
-        let node = Node { path: vec![], op, inputs: vec![Source::Input(0)], outputs, attempt: false, gate: None };
+        let node = Node { path: [].into(), op, inputs: [Source::Input(0)].into(), outputs, attempt: false, gate: None };
         let block = Block {
             inputs: vec![BlockInput { port: port.clone(), varying: false }],
             outputs: vec![BlockOutput { port, from, hidden: false }],
@@ -206,8 +207,9 @@ mod tests {
             assert!(!program(from, NodeOp::Relay).is_sound(), "{from:?}");
         }
         assert!(program(first, NodeOp::Call { body: 1 }).is_sound(), "a flow may call itself");
-        let endless = NodeOp::Choice { arms: vec![ProgramArm { guard: None, body: 1 }] };
-        for op in [NodeOp::Task(0), NodeOp::Fused(vec![]), NodeOp::Call { body: 0 }, NodeOp::Call { body: 2 }, endless]
+        let endless = NodeOp::Choice { arms: [ProgramArm { guard: None, body: 1 }].into() };
+        for op in
+            [NodeOp::Task(0), NodeOp::Fused([].into()), NodeOp::Call { body: 0 }, NodeOp::Call { body: 2 }, endless]
         {
             assert!(!program(first, op.clone()).is_sound(), "{op:?}");
         }

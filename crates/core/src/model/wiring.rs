@@ -5,7 +5,6 @@
 //! frame holds (inputs that do not vary, constants, none) is read from there and is not waited for.
 
 use super::program::{Block, BlockIndex, Node, NodeIndex, PortIndex, Program, Source};
-use std::collections::{BTreeMap, BTreeSet};
 
 /// The wiring of a program.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -14,24 +13,18 @@ pub struct Wiring {
     pub blocks: Vec<BlockWiring>,
 }
 
-/// The wiring of a block.
+/// The wiring of a block. Flat, because a block may have a million nodes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BlockWiring {
-    /// By [`NodeIndex`].
-    pub nodes: Vec<NodeWiring>,
+    /// Per node: what must arrive there.
+    joins: Vec<Joins>,
+    /// Per node and one more: where its deliveries begin.
+    starts: Vec<u32>,
+    deliveries: Vec<Delivery>,
     /// What must arrive before the block ends.
     pub end: Joins,
     /// What happens when an instance opens.
     pub opening: Opening,
-}
-
-/// The wiring of a node.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct NodeWiring {
-    /// What must arrive here.
-    pub joins: Joins,
-    /// Who gets something when this node commits: every consumer once, nodes ascending, the end last.
-    pub targets: Vec<Delivery>,
 }
 
 /// What a consumer waits for.
@@ -49,9 +42,39 @@ pub struct Delivery {
     /// Which of the consumer's delivering sources this is, below its `joins.of`. The opening, if it is one, is 0; nodes
     /// follow in their order.
     pub bit: u32,
-    /// My output (for the opening: the block's input), and the consumer's input (for the end: the block's output). Empty
-    /// for one that only waits: see [`Node::gate`].
-    pub ports: Vec<(PortIndex, PortIndex)>,
+    /// The output of the node (of the opening: the input of the block), and the input of the consumer (of the end: the
+    /// output of the block). Empty for a consumer that only waits: see [`Node::gate`].
+    pub ports: PortPairs,
+}
+
+/// Pairs of ports: one in nearly every delivery, so that one needs no allocation.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum PortPairs {
+    /// One.
+    One([(PortIndex, PortIndex); 1]),
+    /// Any number.
+    Several(Box<[(PortIndex, PortIndex)]>),
+}
+
+impl std::ops::Deref for PortPairs {
+    type Target = [(PortIndex, PortIndex)];
+
+    fn deref(&self) -> &Self::Target {
+        match self {
+            PortPairs::One(pair) => pair,
+            PortPairs::Several(pairs) => pairs,
+        }
+    }
+}
+
+impl FromIterator<(PortIndex, PortIndex)> for PortPairs {
+    fn from_iter<I: IntoIterator<Item = (PortIndex, PortIndex)>>(pairs: I) -> Self {
+        let mut pairs = pairs.into_iter();
+        match (pairs.next(), pairs.next()) {
+            (Some(pair), None) => PortPairs::One([pair]),
+            (first, second) => PortPairs::Several(first.into_iter().chain(second).chain(pairs).collect()),
+        }
+    }
 }
 
 /// Who gets something.
@@ -93,58 +116,126 @@ impl Wiring {
     }
 }
 
+/// What a source brings to one port of a consumer, or that the consumer only waits for it.
+type Bring = (Producer, Option<(PortIndex, PortIndex)>);
+
 impl BlockWiring {
     /// The wiring of `block`.
     pub fn of(block: &Block) -> Self {
+        let count = block.nodes.len();
         let mut wiring = BlockWiring {
-            nodes: vec![NodeWiring::default(); block.nodes.len()],
+            joins: Vec::with_capacity(count),
+            starts: vec![0; count + 1],
+            deliveries: vec![],
             end: Joins::default(),
             opening: Opening::default(),
         };
-        for (at, node) in block.nodes.iter().enumerate() {
-            let at = at as NodeIndex;
-            let gate = node.gate.iter().filter_map(|source| producer(block, *source)).map(|(from, _)| from);
-            let of = wiring.connect(block, Consumer::Node(at), &node.inputs, gate.collect());
-            wiring.nodes[at as usize].joins = Joins { of };
+        // Twice over all consumers: how much every node delivers, then what.
+        let mut brought = Vec::new();
+        for at in 0..count as NodeIndex {
+            let of = wiring.count(brought_to_node(block, at, &mut brought));
+            wiring.joins.push(Joins { of });
             if of == 0 {
                 wiring.opening.enabled.push(at);
             }
         }
-        let outputs: Vec<_> = block.outputs.iter().map(|output| output.from).collect();
-        let of = wiring.connect(block, Consumer::End, &outputs, BTreeSet::new());
+        let of = wiring.count(brought_to_end(block, &mut brought));
         wiring.end = Joins { of };
         wiring.opening.end_enabled = of == 0;
+        for node in 0..count {
+            wiring.starts[node + 1] += wiring.starts[node];
+        }
+        let nothing = Delivery { to: Consumer::End, bit: 0, ports: PortPairs::One([(0, 0)]) };
+        wiring.deliveries = vec![nothing; wiring.starts[count] as usize];
+        for at in 0..count as NodeIndex {
+            wiring.deliver(Consumer::Node(at), brought_to_node(block, at, &mut brought));
+        }
+        wiring.deliver(Consumer::End, brought_to_end(block, &mut brought));
+        // Each start has moved on to where the next one was.
+        wiring.starts.rotate_right(1);
+        wiring.starts[0] = 0;
+        assert_eq!(wiring.starts[count] as usize, wiring.deliveries.len(), "as much is delivered as was counted");
         wiring
     }
 
-    /// Tells all that feed `to`, and says how many they are.
-    fn connect(&mut self, block: &Block, to: Consumer, inputs: &[Source], gates: BTreeSet<Producer>) -> u32 {
-        let mut from: BTreeMap<_, Vec<_>> = gates.into_iter().map(|gate| (gate, Vec::new())).collect();
-        for (input, source) in inputs.iter().enumerate() {
-            if let Some((producer, output)) = producer(block, *source) {
-                from.entry(producer).or_default().push((output, input as PortIndex));
-            }
-        }
-        let of = from.len() as u32;
-        for (bit, (producer, ports)) in from.into_iter().enumerate() {
-            let target = Delivery { to, bit: bit as u32, ports };
-            match producer {
-                Producer::Opening => self.opening.targets.push(target),
-                Producer::Node(node) => self.nodes[node as usize].targets.push(target),
+    /// Counts what is brought to one consumer, with who brings it; says how many sources that are.
+    fn count(&mut self, brought: &[Bring]) -> u32 {
+        let mut of = 0;
+        for from in brought.chunk_by(|one, other| one.0 == other.0) {
+            of += 1;
+            if let Producer::Node(node) = from[0].0 {
+                self.starts[node as usize + 1] += 1;
             }
         }
         of
     }
 
+    fn deliver(&mut self, to: Consumer, brought: &[Bring]) {
+        for (bit, from) in (0..).zip(brought.chunk_by(|one, other| one.0 == other.0)) {
+            let ports = from.iter().filter_map(|(_, pair)| *pair).collect();
+            let delivery = Delivery { to, bit, ports };
+            match from[0].0 {
+                Producer::Opening => self.opening.targets.push(delivery),
+                Producer::Node(node) => {
+                    let at = &mut self.starts[node as usize];
+                    self.deliveries[*at as usize] = delivery;
+                    *at += 1;
+                }
+            }
+        }
+    }
+
+    /// What must arrive at a node; `None` if there is no such node.
+    pub fn joins(&self, node: NodeIndex) -> Option<Joins> {
+        self.joins.get(node as usize).copied()
+    }
+
+    /// Who gets something when a node commits: every consumer once, nodes ascending, the end last.
+    pub fn targets(&self, node: NodeIndex) -> &[Delivery] {
+        &self.deliveries[self.starts[node as usize] as usize..self.starts[node as usize + 1] as usize]
+    }
+
+    /// What all nodes deliver, and the opening.
+    pub fn all_targets(&self) -> impl Iterator<Item = &Delivery> {
+        self.deliveries.iter().chain(&self.opening.targets)
+    }
+
     /// The (consumer, port) pairs that the commit of `node` brings something to.
     pub fn deliveries(&self, node: NodeIndex) -> usize {
-        deliveries(&self.nodes[node as usize].targets)
+        deliveries(self.targets(node))
     }
 
     /// The (consumer, port) pairs an opening brings something to, and the nodes it enables.
     pub fn opening_deliveries(&self) -> usize {
         deliveries(&self.opening.targets) + self.opening.enabled.len()
     }
+}
+
+/// All that is brought to a node, in the order of those who bring it, and of its inputs.
+fn brought_to_node<'b>(block: &Block, at: NodeIndex, brought: &'b mut Vec<Bring>) -> &'b [Bring] {
+    let node = &block.nodes[at as usize];
+    let gate = node.gate.and_then(|source| producer(block, source)).map(|(from, _)| (from, None));
+    collect(block, node.inputs.iter().copied(), gate, brought)
+}
+
+fn brought_to_end<'b>(block: &Block, brought: &'b mut Vec<Bring>) -> &'b [Bring] {
+    collect(block, block.outputs.iter().map(|output| output.from), None, brought)
+}
+
+fn collect<'b>(
+    block: &Block,
+    sources: impl Iterator<Item = Source>,
+    gate: Option<Bring>,
+    brought: &'b mut Vec<Bring>,
+) -> &'b [Bring] {
+    brought.clear();
+    for (input, source) in (0..).zip(sources) {
+        brought.extend(producer(block, source).map(|(from, output)| (from, Some((output, input)))));
+    }
+    brought.extend(gate);
+    // Stable: the inputs of a consumer keep their order.
+    brought.sort_by_key(|(from, _)| *from);
+    brought
 }
 
 /// A target that only waits is a delivery too.
@@ -175,7 +266,11 @@ mod tests {
 
     fn node(inputs: Vec<Source>, outputs: usize) -> Node {
         let outputs = (0..outputs).map(|at| Port::new(format!("o{at}"), Type::Int)).collect();
-        Node { path: vec![], op: NodeOp::Relay, inputs, outputs, attempt: false, gate: None }
+        Node { path: [].into(), op: NodeOp::Relay, inputs: inputs.into(), outputs, attempt: false, gate: None }
+    }
+
+    fn pairs(pairs: &[(PortIndex, PortIndex)]) -> PortPairs {
+        pairs.iter().copied().collect()
     }
 
     fn input(varying: bool) -> BlockInput {
@@ -197,19 +292,19 @@ mod tests {
             node(vec![Source::Node(0, 1), Source::Input(0), Source::Constant(0), Source::Node(0, 0)], 1),
         ];
         let wiring = BlockWiring::of(&block(vec![input(true)], nodes, vec![Source::Node(1, 0), Source::Node(0, 0)]));
-        assert_eq!(wiring.nodes[1].joins, Joins { of: 2 });
+        assert_eq!(wiring.joins(1), Some(Joins { of: 2 }));
         assert_eq!(
-            wiring.nodes[0].targets,
+            wiring.targets(0),
             [
-                Delivery { to: Consumer::Node(1), bit: 1, ports: vec![(1, 0), (0, 3)] },
-                Delivery { to: Consumer::End, bit: 0, ports: vec![(0, 1)] }
+                Delivery { to: Consumer::Node(1), bit: 1, ports: pairs(&[(1, 0), (0, 3)]) },
+                Delivery { to: Consumer::End, bit: 0, ports: pairs(&[(0, 1)]) }
             ]
         );
         assert_eq!(
             wiring.opening.targets,
             [
-                Delivery { to: Consumer::Node(0), bit: 0, ports: vec![(0, 0)] },
-                Delivery { to: Consumer::Node(1), bit: 0, ports: vec![(0, 1)] }
+                Delivery { to: Consumer::Node(0), bit: 0, ports: pairs(&[(0, 0)]) },
+                Delivery { to: Consumer::Node(1), bit: 0, ports: pairs(&[(0, 1)]) }
             ]
         );
         assert_eq!((wiring.end, wiring.opening.enabled.len()), (Joins { of: 2 }, 0));
@@ -228,8 +323,8 @@ mod tests {
         let mut gated = node(vec![Source::Constant(0)], 1);
         gated.gate = Some(Source::Node(0, 0));
         let wiring = BlockWiring::of(&block(vec![], vec![node(vec![], 1), gated], vec![Source::Node(1, 0)]));
-        assert_eq!(wiring.nodes[0].targets, [Delivery { to: Consumer::Node(1), bit: 0, ports: vec![] }]);
-        assert_eq!(wiring.nodes[1].joins, Joins { of: 1 });
+        assert_eq!(wiring.targets(0), [Delivery { to: Consumer::Node(1), bit: 0, ports: pairs(&[]) }]);
+        assert_eq!(wiring.joins(1), Some(Joins { of: 1 }));
         assert_eq!((wiring.deliveries(0), wiring.opening.enabled), (1, vec![0]));
     }
 }

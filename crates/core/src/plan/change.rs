@@ -49,9 +49,8 @@ impl<'p> KeyedBlock<'p> {
 
 /// What is different about every node of the new block.
 pub fn changes(old: KeyedBlock<'_>, new: KeyedBlock<'_>) -> Vec<Change> {
-    let before: BTreeMap<&[PathSegment], &Node> =
-        old.block().nodes.iter().map(|node| (node.path.as_slice(), node)).collect();
-    let change = |(at, node): (NodeIndex, &Node)| match before.get(node.path.as_slice()) {
+    let before: BTreeMap<&[PathSegment], &Node> = old.block().nodes.iter().map(|node| (&*node.path, node)).collect();
+    let change = |(at, node): (NodeIndex, &Node)| match before.get(&*node.path) {
         None => Change::New,
         Some(was) => changed((old, was), (new, node, at)),
     };

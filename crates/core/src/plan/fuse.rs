@@ -6,12 +6,14 @@
 //! (kernel rule 29). The values computed are the same, and so are their provenance keys; block digests stay.
 
 use crate::{
+    adjacency::Adjacency,
     limits::CLAIM_ROWS_MAX,
     model::{
         Block, Effect, FusedSource, FusedTask, Node, Program, Source, TaskSpec,
         program::{NodeIndex, NodeOp, PortIndex},
     },
 };
+use std::borrow::Cow;
 
 /// Tasks in one step: what is lost at most when a worker dies in it.
 pub const FUSED_TASKS_MAX: usize = 64;
@@ -28,26 +30,30 @@ pub enum Fusion {
 
 /// Merges in every block. The same program gives the same result. Linear in nodes and connections, up to the bound on
 /// tasks in one step.
-pub fn fuse(program: &Program, fusion: Fusion) -> Program {
-    let mut fused = program.clone();
-    if fusion == Fusion::On {
-        for block in &mut fused.blocks {
-            fuse_block(&program.tasks, block);
-        }
+pub fn fuse(program: &Program, fusion: Fusion) -> Cow<'_, Program> {
+    if fusion == Fusion::Off {
+        return Cow::Borrowed(program);
     }
-    fused
+    let blocks: Vec<_> = program.blocks.iter().map(|block| fuse_block(&program.tasks, block)).collect();
+    if blocks.iter().all(Option::is_none) {
+        return Cow::Borrowed(program);
+    }
+    let fused = blocks.into_iter().zip(&program.blocks).map(|(fused, block)| fused.unwrap_or_else(|| block.clone()));
+    Cow::Owned(Program { blocks: fused.collect(), tasks: program.tasks.clone(), constants: program.constants.clone() })
 }
 
-fn fuse_block(tasks: &[TaskSpec], block: &mut Block) {
-    let readers = readers(block);
-    let nodes = std::mem::take(&mut block.nodes);
-    let mut merging = Merging { tasks, readers, into: (0..nodes.len() as NodeIndex).collect(), nodes };
+/// The block with merged steps; `None` if there are none to merge.
+fn fuse_block(tasks: &[TaskSpec], block: &Block) -> Option<Block> {
+    let (readers, outside) = readers(block);
+    let nodes = Cow::Borrowed(&block.nodes[..]);
+    let into = (0..nodes.len() as NodeIndex).collect();
+    let mut merging = Merging { tasks, readers, outside, nodes, into };
     for consumer in 0..merging.nodes.len() as NodeIndex {
         while let Some(producer) = merging.producer_for(consumer) {
             merging.merge(producer, consumer);
         }
     }
-    let (into, nodes) = (merging.into, merging.nodes);
+    let Merging { into, nodes: Cow::Owned(nodes), .. } = merging else { return None };
     let is_left = |at: &usize| into[*at] == *at as NodeIndex;
     let mut new_index = vec![0; nodes.len()];
     (0..nodes.len()).filter(is_left).zip(0..).for_each(|(at, new)| new_index[at] = new);
@@ -56,45 +62,40 @@ fn fuse_block(tasks: &[TaskSpec], block: &mut Block) {
             *node = new_index[*node as usize];
         }
     };
-    block.nodes = nodes.into_iter().enumerate().filter(|(at, _)| is_left(at)).map(|(_, node)| node).collect();
-    block.nodes.iter_mut().flat_map(|node| node.inputs.iter_mut().chain(&mut node.gate)).for_each(renumber);
-    block.outputs.iter_mut().for_each(|output| renumber(&mut output.from));
+    let mut nodes: Vec<_> = nodes.into_iter().enumerate().filter(|(at, _)| is_left(at)).map(|(_, node)| node).collect();
+    nodes.shrink_to_fit();
+    nodes.iter_mut().flat_map(|node| node.inputs.iter_mut().chain(&mut node.gate)).for_each(renumber);
+    let mut outputs = block.outputs.clone();
+    outputs.iter_mut().for_each(|output| renumber(&mut output.from));
+    Some(Block { inputs: block.inputs.clone(), outputs, nodes, digest: block.digest })
 }
 
-/// Who reads from a node.
-#[derive(Clone, Debug, Default)]
-struct Readers {
-    /// Nodes, ascending, each once.
-    nodes: Vec<NodeIndex>,
-    /// The end of the block reads from it, or something waits for it only.
-    outside: bool,
-}
-
-fn readers(block: &Block) -> Vec<Readers> {
-    let mut readers = vec![Readers::default(); block.nodes.len()];
-    for (at, node) in (0..).zip(&block.nodes) {
-        for source in &node.inputs {
-            if let Source::Node(from, _) = source {
-                let nodes = &mut readers[*from as usize].nodes;
-                if nodes.last() != Some(&at) {
-                    nodes.push(at);
-                }
-            }
-        }
-    }
-    let outside = block.outputs.iter().map(|output| output.from).chain(block.nodes.iter().filter_map(|node| node.gate));
-    for source in outside {
+/// Per node those that read from it, ascending; and whether the end of the block reads from it, or something waits for it
+/// only.
+fn readers(block: &Block) -> (Adjacency, Vec<bool>) {
+    let read = (0..).zip(&block.nodes).flat_map(|(at, node)| {
+        node.inputs.iter().filter_map(move |source| match source {
+            Source::Node(from, _) => Some((*from, at)),
+            Source::Input(_) | Source::Constant(_) | Source::None => None,
+        })
+    });
+    let readers = Adjacency::new(block.nodes.len(), read);
+    let mut outside = vec![false; block.nodes.len()];
+    let sources = block.outputs.iter().map(|output| output.from).chain(block.nodes.iter().filter_map(|node| node.gate));
+    for source in sources {
         if let Source::Node(from, _) = source {
-            readers[from as usize].outside = true;
+            outside[from as usize] = true;
         }
     }
-    readers
+    (readers, outside)
 }
 
 struct Merging<'t> {
     tasks: &'t [TaskSpec],
-    readers: Vec<Readers>,
-    nodes: Vec<Node>,
+    readers: Adjacency,
+    outside: Vec<bool>,
+    /// The block's own until something is merged.
+    nodes: Cow<'t, [Node]>,
     /// Per node the one it became part of; itself at first.
     into: Vec<NodeIndex>,
 }
@@ -113,9 +114,9 @@ impl Merging<'_> {
 
     fn can_join(&self, producer: NodeIndex, consumer: NodeIndex, spec: &TaskSpec) -> bool {
         let (from, to) = (&self.nodes[producer as usize], &self.nodes[consumer as usize]);
-        let readers = &self.readers[producer as usize];
-        !readers.outside
-            && readers.nodes.iter().all(|reader| self.root(*reader) == consumer)
+        let readers = self.readers.row(producer as usize);
+        !self.outside[producer as usize]
+            && readers.iter().all(|reader| self.root(*reader) == consumer)
             && self.spec(from).is_some_and(|other| alike(spec, other))
             && tasks_in(from) + tasks_in(to) <= FUSED_TASKS_MAX
             && from.inputs.len() + to.inputs.len() <= CLAIM_ROWS_MAX
@@ -143,16 +144,18 @@ impl Merging<'_> {
 
     fn merge(&mut self, producer: NodeIndex, consumer: NodeIndex) {
         // Moved, as the producer goes: a chain is merged one by one, and copies of all tasks before would add up.
-        let mut tasks = take_tasks(&mut self.nodes[producer as usize]);
-        let from = &self.nodes[producer as usize];
-        let (from_inputs, from_gate, gave) = (from.inputs.clone(), from.gate, outputs_of(&tasks, from.outputs.len()));
+        let nodes = self.nodes.to_mut();
+        let mut tasks = take_tasks(&mut nodes[producer as usize]);
+        let from = &mut nodes[producer as usize];
+        let (from_inputs, from_gate) = (std::mem::take(&mut from.inputs), from.gate);
+        let gave = outputs_of(&tasks, from.outputs.len());
         let mut inputs = Vec::new();
         for task in &mut tasks {
             task.inputs.iter_mut().for_each(|input| *input = outer(*input, &from_inputs, &mut inputs));
             task.outputs.fill(None);
         }
         let before = tasks.len() as u16;
-        let to = &mut self.nodes[consumer as usize];
+        let to = &mut nodes[consumer as usize];
         for mut task in take_tasks(to) {
             for input in &mut task.inputs {
                 *input = match *input {
@@ -169,8 +172,8 @@ impl Merging<'_> {
             tasks.push(task);
         }
         to.gate = to.gate.or(from_gate);
-        to.inputs = inputs;
-        to.op = NodeOp::Fused(tasks);
+        to.inputs = inputs.into();
+        to.op = NodeOp::Fused(tasks.into());
         self.into[producer as usize] = consumer;
     }
 }
@@ -193,7 +196,7 @@ fn tasks_in(node: &Node) -> usize {
 /// The tasks of a node that is about to be another.
 fn take_tasks(node: &mut Node) -> Vec<FusedTask> {
     match std::mem::replace(&mut node.op, NodeOp::Relay) {
-        NodeOp::Fused(tasks) => tasks,
+        NodeOp::Fused(tasks) => tasks.into_vec(),
         NodeOp::Task(task) => vec![FusedTask {
             task,
             path: node.path.clone(),

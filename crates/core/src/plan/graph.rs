@@ -11,6 +11,8 @@
 //! An in-port of a sub-module that nothing feeds (a constant, an option left open) is a vertex without edges: it can
 //! neither change nor be missing.
 
+use crate::adjacency::Adjacency;
+
 /// Number of a vertex of a [`DependencyGraph`]: in-ports of the parent, then its out-ports, the sub-modules, their in-ports.
 pub type Vertex = u32;
 
@@ -59,49 +61,17 @@ pub struct DependencyGraph {
     /// Per vertex that can be fed, from the parent's first out-port on (sub-modules: never): the place, or `UNFED`.
     source: Vec<u32>,
     /// Per place, what it feeds.
-    targets: Rows,
+    targets: Adjacency,
     /// Per sub-module: every out-port depends on every in-port.
     dense: Vec<bool>,
     /// Per out-port (counted through), the in-ports it depends on; empty where dense.
-    depends: Rows,
+    depends: Adjacency,
     /// Per in-port (counted through), the places that depend on it; empty where dense.
-    dependents: Rows,
+    dependents: Adjacency,
     /// Per in-port (counted through), its sub-module.
     in_owner: Vec<u32>,
     /// Per out-port (counted through), its sub-module.
     out_owner: Vec<u32>,
-}
-
-/// Rows of numbers, one after the other.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-struct Rows {
-    from: Vec<u32>,
-    all: Vec<u32>,
-}
-
-impl Rows {
-    /// Sorts pairs (row, number) into rows; numbers stay in the order given.
-    fn new(rows: usize, pairs: &[(u32, u32)]) -> Self {
-        let mut from = vec![0; rows + 1];
-        for (row, _) in pairs {
-            from[*row as usize + 1] += 1;
-        }
-        for row in 0..rows {
-            from[row + 1] += from[row];
-        }
-        let (mut next, mut all) = (from.clone(), vec![0; pairs.len()]);
-        for (row, number) in pairs {
-            let at = &mut next[*row as usize];
-            all[*at as usize] = *number;
-            *at += 1;
-        }
-        Rows { from, all }
-    }
-
-    fn row(&self, row: u32) -> &[u32] {
-        let row = row as usize;
-        &self.all[self.from[row] as usize..self.from[row + 1] as usize]
-    }
 }
 
 impl DependencyGraph {
@@ -214,20 +184,22 @@ impl DependencyGraph {
         if self.dense[module as usize] {
             (self.ins_from[module as usize]..self.ins_from[module as usize + 1]).filter(fed).for_each(then);
         } else {
-            self.depends.row(out).iter().copied().filter(fed).for_each(then);
+            self.depends.row(out as usize).iter().copied().filter(fed).for_each(then);
         }
     }
 
     /// Calls for every edge that begins at `vertex`, with where it leads.
     pub fn each_successor(&self, vertex: Vertex, mut then: impl FnMut(Vertex)) {
-        let mut feed = |place: u32| self.targets.row(place).iter().copied().for_each(&mut then);
+        let mut feed = |place: u32| self.targets.row(place as usize).iter().copied().for_each(&mut then);
         match self.kind(vertex) {
             VertexKind::Input(at) => feed(at),
             VertexKind::Output(_) => {}
             VertexKind::Module(module) => self.module_places(module).for_each(feed),
             VertexKind::Port(..) if self.source_number(vertex).is_none() => {}
             VertexKind::Port(module, _) if self.dense[module as usize] => self.module_places(module).for_each(feed),
-            VertexKind::Port(..) => self.dependents.row(vertex - self.ins_from[0]).iter().copied().for_each(feed),
+            VertexKind::Port(..) => {
+                self.dependents.row((vertex - self.ins_from[0]) as usize).iter().copied().for_each(feed);
+            }
         }
     }
 
@@ -301,28 +273,28 @@ impl DependencyGraphBuilder {
             inputs,
             outputs,
             source: vec![UNFED; outputs as usize + modules + ins[modules] as usize],
-            targets: Rows::default(),
+            targets: Adjacency::default(),
             in_owner: owners(&ins),
             out_owner: owners(&outs),
             ins_from: ins.iter().map(|from| ports_from + from).collect(),
             outs_from: outs.iter().map(|from| inputs + from).collect(),
             dense,
-            depends: Rows::default(),
-            dependents: Rows::default(),
+            depends: Adjacency::default(),
+            dependents: Adjacency::default(),
         };
-        let mut targets = Vec::with_capacity(connections.len());
-        for (from, to) in connections {
-            let (place, vertex) = graph.resolve(from, to);
+        for (from, to) in &connections {
+            let (place, vertex) = graph.resolve(*from, *to);
             let source = &mut graph.source[(vertex - inputs) as usize];
             assert!(*source == UNFED, "{to:?} is fed twice");
             *source = place;
-            targets.push((place, vertex));
         }
-        let on: Vec<_> = depends.iter().map(|(out, port)| (*out, ports_from + port)).collect();
-        let of: Vec<_> = depends.iter().map(|(out, port)| (*port, inputs + out)).collect();
-        graph.targets = Rows::new(graph.places() as usize, &targets);
-        graph.depends = Rows::new(outs[modules] as usize, &on);
-        graph.dependents = Rows::new(ins[modules] as usize, &of);
+        let targets = connections.iter().map(|(from, to)| graph.resolve(*from, *to));
+        let on = depends.iter().map(|(out, port)| (*out, ports_from + port));
+        let of = depends.iter().map(|(out, port)| (*port, inputs + out));
+        let targets = Adjacency::new(graph.places() as usize, targets);
+        graph.targets = targets;
+        graph.depends = Adjacency::new(outs[modules] as usize, on);
+        graph.dependents = Adjacency::new(ins[modules] as usize, of);
         graph
     }
 }

@@ -20,7 +20,7 @@ struct Part {
 /// The eaches that a node of the root block is, in the order of their bodies; none if it is no each.
 fn parts(program: &Program, node: &Node) -> Vec<Part> {
     let NodeOp::Each { body, .. } = &node.op else { return vec![] };
-    let mut parts: Vec<Part> = vec![Part { path: node.path.clone(), nodes: vec![] }];
+    let mut parts: Vec<Part> = vec![Part { path: node.path.to_vec(), nodes: vec![] }];
     for (at, inner) in (0..).zip(&program.blocks[*body as usize].nodes) {
         let Some(end) = inner.path.iter().position(|segment| *segment == PathSegment::Element) else { continue };
         if inner.op == NodeOp::Relay {
@@ -62,6 +62,10 @@ pub fn separate_joined_eaches(
     keyed: Option<(KeyedBlock<'_>, KeyedBlock<'_>)>,
 ) -> Explanation {
     let root = &program.blocks[ROOT as usize];
+    // Nearly always: then the lines stay as they are, also if they are half a million.
+    if root.nodes.iter().all(|node| parts(program, node).len() < 2) {
+        return explanation;
+    }
     let mut lines = Vec::with_capacity(explanation.lines.len());
     for mut line in explanation.lines {
         let node = &root.nodes[line.node as usize];

@@ -342,9 +342,9 @@ fn shift<'s>(sources: impl Iterator<Item = &'s mut Source>, by: u32) {
 
 fn relay(unit: Source, number: usize) -> Node {
     Node {
-        path: vec![PathSegment::Name(format!("~gate{number}"))],
+        path: [PathSegment::Name(format!("~gate{number}").into())].into(),
         op: NodeOp::Relay,
-        inputs: vec![unit],
+        inputs: [unit].into(),
         outputs: [Port::new("value", Type::Unit)].into(),
         attempt: false,
         gate: None,

@@ -159,7 +159,8 @@ impl<'a> Draft<'a> {
             match target.to {
                 Consumer::Node(node) => {
                     let step = StepId { frame: site.id, index: site.index, node };
-                    let of = self.plan.wiring.blocks[site.block as usize].nodes[node as usize].joins.of;
+                    let joins = self.plan.wiring.blocks[site.block as usize].joins(node);
+                    let of = joins.expect("a delivery leads to a node of its block").of;
                     let queue = self.plan.queue(site.block, node).clone();
                     self.arrive(step, &queue, site.block, (target.bit, of), received);
                 }

@@ -295,8 +295,8 @@ pub fn decided<'a>(
         draft.batch.delete(key);
     }
     let site = Site { id: step.frame, frame, index: step.index, block: ready_step.block };
-    let wiring = &plan.wiring.blocks[ready_step.block as usize].nodes[step.node as usize];
-    draft.deliver(site, &wiring.targets, &|port| outputs[usize::from(port)].clone());
+    let targets = plan.wiring.blocks[ready_step.block as usize].targets(step.node);
+    draft.deliver(site, targets, &|port| outputs[usize::from(port)].clone());
     draft
 }
 

@@ -153,8 +153,8 @@ pub fn commit_late<'a>(
 }
 
 fn give(plan: &InstalledProgram, draft: &mut Draft<'_>, taken: &Taken, outputs: &[Outcome]) {
-    let wiring = &plan.wiring.blocks[taken.ready_step.block as usize].nodes[taken.step.node as usize];
-    draft.deliver(taken.site(), &wiring.targets, &|port| outputs[usize::from(port)].clone());
+    let targets = plan.wiring.blocks[taken.ready_step.block as usize].targets(taken.step.node);
+    draft.deliver(taken.site(), targets, &|port| outputs[usize::from(port)].clone());
 }
 
 /// The outputs of a node whose failure something around it handles.
@@ -294,8 +294,8 @@ pub fn close<'a>(
     let mut draft = taken.consuming(plan, state);
     draft.drop_frame(taken.step.frame, &taken.frame);
     let site = Site { id: opener.frame, frame: outer, index: opener.index, block };
-    let wiring = &plan.wiring.blocks[block as usize].nodes[opener.node as usize];
-    draft.deliver(site, &wiring.targets, &|port| outputs[usize::from(port)].clone());
+    let targets = plan.wiring.blocks[block as usize].targets(opener.node);
+    draft.deliver(site, targets, &|port| outputs[usize::from(port)].clone());
     draft
 }
 

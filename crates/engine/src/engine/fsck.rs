@@ -405,7 +405,7 @@ impl PlanRows {
         let (to, of) = match (step.node, frame.shape) {
             (END, Shape::Single) => (Consumer::End, block.end.of),
             (END | LANE, _) => return None,
-            (node, _) => (Consumer::Node(node), block.nodes.get(node as usize)?.joins.of),
+            (node, _) => (Consumer::Node(node), block.joins(node)?.of),
         };
         if of < 2 {
             return None;
@@ -415,8 +415,7 @@ impl PlanRows {
         if is_waited_for && bits.is_none_or(|(all, _)| *all != of) {
             return Some(format!("who has arrived at step {step:?} is missing, or cannot be"));
         }
-        let targets = block.nodes.iter().flat_map(|node| &node.targets).chain(&block.opening.targets);
-        let arrived = targets.filter(|target| target.to == to);
+        let arrived = block.all_targets().filter(|target| target.to == to);
         let arrived =
             arrived.filter(|target| !is_waited_for || bits.is_some_and(|(_, bits)| bits.contains(&target.bit)));
         let wanted: BTreeSet<u16> = arrived.flat_map(|target| target.ports.iter().map(|(_, to)| *to)).collect();

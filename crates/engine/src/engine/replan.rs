@@ -34,7 +34,7 @@ use onceflow_core::{
         run,
     },
 };
-use std::sync::Arc;
+use std::{borrow::Cow, sync::Arc};
 
 /// Values a plan may read at its outermost level: each takes a few operations of the batch that installs it. With more,
 /// all steps stand in the plan, and those that are kept are found when they are taken.
@@ -116,7 +116,13 @@ pub(super) fn plan(
 }
 
 fn fused(program: Arc<Program>, fuses: bool) -> Arc<Program> {
-    if fuses { Arc::new(fuse(&program, Fusion::On)) } else { program }
+    if !fuses {
+        return program;
+    }
+    match fuse(&program, Fusion::On) {
+        Cow::Borrowed(_) => program,
+        Cow::Owned(fused) => Arc::new(fused),
+    }
 }
 
 impl Shared {
@@ -215,7 +221,7 @@ impl Engine {
         for (step, ready_step) in live.ready_steps.iter().filter(|(_, ready_step)| ready_step.started.is_some()) {
             let place = self.shared.place(run, step.frame, step.index).await?;
             let node = run.plan.program.blocks[ready_step.block as usize].nodes.get(step.node as usize);
-            started.push(place.address(node.map_or(&[], |node| &node.path)));
+            started.push(place.address(node.map_or(&[], |node| &*node.path)));
         }
         if !started.is_empty() {
             return Err(Error::Undecided { key: asked.start.key.clone(), steps: started });

@@ -100,7 +100,7 @@ impl Work<'_> {
     /// Wakes callers that wait for outputs of the run, if this node gives one.
     pub(super) fn got_on(&self, shape: Shape, node: NodeIndex) {
         let plan = &self.run.plan;
-        let targets = || &plan.wiring.blocks[ROOT as usize].nodes[node as usize].targets;
+        let targets = || plan.wiring.blocks[ROOT as usize].targets(node);
         if matches!(shape, Shape::Run) && targets().iter().any(|target| target.to == Consumer::End) {
             self.worker.shared.progress(plan.keys.run).notify_waiters();
         }

@@ -100,8 +100,8 @@ impl EngineBuilder {
     }
 
     /// Modules that one graph may have; 100 000 without this. A graph is held in memory as a whole: a flow of half a million
-    /// steps takes 500 to 700 bytes a step, starting or explaining it 500 to 750 bytes a step more and some seconds. What is
-    /// wide because there is much data is better an each.
+    /// steps takes 500 to 800 bytes a step, and starting or explaining it 350 to 400 bytes a step more and two seconds of a
+    /// processor. What is wide because there is much data is better an each.
     pub fn graph_modules_max(mut self, modules: usize) -> Self {
         self.options.graph_modules_max = modules;
         self

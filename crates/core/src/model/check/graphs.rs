@@ -4,14 +4,14 @@ use super::{
     MistakeKind, MistakeList, NameRole,
     components::{components, cycle, is_cycle},
     face::Face,
+    links::{Feed, Feeds, ModuleNames, UNKNOWN_PORT, order},
     names::{is_name, meant},
-    siblings::Siblings,
 };
 use crate::{
     limits::MODULE_PORTS_MAX,
     model::{Connection, Endpoint, Graph, Library, Port, SourceLocation, Type},
 };
-use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::collections::{BTreeMap, BTreeSet};
 
 /// A graph to be checked.
 pub(super) struct Checked<'a> {
@@ -30,10 +30,19 @@ pub(super) fn or_root(place: &str) -> String {
 
 /// One end of a connection, as far as it is known.
 enum End<'a> {
-    Port(&'a Port),
-    /// Something else is wrong with that module.
-    Unclear,
-    Nothing,
+    /// A port, and where it is.
+    Port(&'a Port, Option<usize>, usize),
+    /// A module that does not have this port, or is itself unclear.
+    NoPort(Option<usize>),
+    /// There is no such module.
+    NoModule,
+}
+
+/// The connections of a graph as far as they are right.
+struct Links {
+    feeds: Feeds,
+    /// Modules joined by connections that `feeds` has no place for, because they are mistakes: they may go round too.
+    others: Vec<(u32, u32)>,
 }
 
 impl Checked<'_> {
@@ -41,29 +50,29 @@ impl Checked<'_> {
     pub(super) fn check(&self, mistakes: &mut MistakeList) {
         let faces: Vec<_> = self.graph.modules.iter().map(|module| Face::of(self.library, module)).collect();
         check_ports(&self.graph.inputs, &self.graph.outputs, self.place, None, mistakes);
-        self.modules(mistakes);
-        let siblings = Siblings::of(self.graph);
-        self.connections(&siblings, &faces, mistakes);
-        self.all_fed(&siblings, &faces, mistakes);
-        self.cycles(&siblings, mistakes);
+        let names = ModuleNames::of(&self.graph.modules);
+        self.modules(&names, mistakes);
+        let links = self.connections(&names, &faces, mistakes);
+        self.all_fed(&names, &links.feeds, &faces, mistakes);
+        self.cycles(&links, mistakes);
+        drop((names, links, faces));
         for module in &self.graph.modules {
-            self.module(module, &format!("{}/{}", self.place, module.name), mistakes);
+            self.module(module, mistakes);
         }
     }
 
-    fn modules(&self, mistakes: &mut MistakeList) {
+    fn modules(&self, names: &ModuleNames<'_>, mistakes: &mut MistakeList) {
         let modules = &self.graph.modules;
         let most = mistakes.graph_modules_max;
         if modules.len() > most {
             mistakes.too_many("modules", self.place, modules.len() as u64, most as u64, None);
         }
-        let mut seen = HashSet::with_capacity(modules.len());
-        for module in modules {
+        for (at, module) in modules.iter().enumerate() {
             let address = || format!("{}/{}", self.place, module.name);
             if !is_name(&module.name) {
                 mistakes.bad_name(NameRole::Module, &module.name, address(), module.origin.as_ref());
             }
-            if !seen.insert(&module.name) {
+            if names.index(&module.name) != Some(at) {
                 let what = MistakeKind::DuplicateName {
                     named: NameRole::Module,
                     name: module.name.clone(),
@@ -74,24 +83,24 @@ impl Checked<'_> {
         }
     }
 
-    fn connections(&self, siblings: &Siblings<'_>, faces: &[Option<Face<'_>>], mistakes: &mut MistakeList) {
-        let mut fed = HashSet::with_capacity(self.graph.connections.len());
+    fn connections(&self, names: &ModuleNames<'_>, faces: &[Option<Face<'_>>], mistakes: &mut MistakeList) -> Links {
+        let inputs = faces.iter().map(|face| face.as_ref().map_or(0, |face| face.inputs.len()));
+        let mut links = Links { feeds: Feeds::empty(self.graph, inputs), others: vec![] };
         for connection in &self.graph.connections {
-            let from = self.end(siblings, faces, connection, true, mistakes);
-            let to = self.end(siblings, faces, connection, false, mistakes);
-            if let End::Port(_) = to
-                && !fed.insert(&connection.to)
-            {
+            let from = self.end(names, faces, connection, true, mistakes);
+            let to = self.end(names, faces, connection, false, mistakes);
+            if links.note(self.graph, &from, &to) == Noted::Twice {
                 let (of, address) = self.addresses(&connection.to);
                 let what = MistakeKind::ConnectedTwice { port: connection.to.port.clone(), of };
                 mistakes.add(what, address, connection.origin.as_ref(), None);
             }
-            if let (End::Port(from), End::Port(to)) = (from, to)
+            if let (End::Port(from, ..), End::Port(to, ..)) = (from, to)
                 && !to.ty.accepts(&from.ty)
             {
                 self.mismatch(connection, from, to, mistakes);
             }
         }
+        links
     }
 
     /// The address of the module, and of its port.
@@ -131,7 +140,7 @@ impl Checked<'_> {
 
     fn end<'b>(
         &'b self,
-        siblings: &Siblings<'_>,
+        names: &ModuleNames<'_>,
         faces: &'b [Option<Face<'_>>],
         connection: &Connection,
         is_start: bool,
@@ -139,23 +148,23 @@ impl Checked<'_> {
     ) -> End<'b> {
         let endpoint = if is_start { &connection.from } else { &connection.to };
         let origin = connection.origin.as_ref();
-        let (ports, others, named) = match &endpoint.module {
-            None if is_start => (&self.graph.inputs[..], &self.graph.outputs[..], NameRole::Input),
-            None => (&self.graph.outputs[..], &self.graph.inputs[..], NameRole::Output),
-            Some(module) => match siblings.index(module).map(|at| &faces[at]) {
-                Some(Some(face)) if is_start => (&face.outputs[..], &face.inputs[..], NameRole::Output),
-                Some(Some(face)) => (&face.inputs[..], &face.outputs[..], NameRole::Input),
-                Some(None) => return End::Unclear,
+        let (module, ports, others, named) = match &endpoint.module {
+            None if is_start => (None, &self.graph.inputs[..], &self.graph.outputs[..], NameRole::Input),
+            None => (None, &self.graph.outputs[..], &self.graph.inputs[..], NameRole::Output),
+            Some(module) => match names.index(module).map(|at| (at, &faces[at])) {
+                Some((at, Some(face))) if is_start => (Some(at), &face.outputs[..], &face.inputs[..], NameRole::Output),
+                Some((at, Some(face))) => (Some(at), &face.inputs[..], &face.outputs[..], NameRole::Input),
+                Some((at, None)) => return End::NoPort(Some(at)),
                 None => {
                     let hint = meant(module, self.graph.modules.iter().map(|module| module.name.as_str()));
                     let what = MistakeKind::UnknownModule { module: module.clone(), of: or_root(self.place) };
                     mistakes.add(what, self.addresses(endpoint).1, origin, hint);
-                    return End::Nothing;
+                    return End::NoModule;
                 }
             },
         };
-        if let Some(port) = ports.iter().find(|port| port.name == endpoint.port) {
-            return End::Port(port);
+        if let Some(at) = ports.iter().position(|port| port.name == endpoint.port) {
+            return End::Port(&ports[at], module, at);
         }
         let hint = match others.iter().any(|port| port.name == endpoint.port) {
             true if is_start => {
@@ -166,16 +175,21 @@ impl Checked<'_> {
         };
         let (of, address) = self.addresses(endpoint);
         mistakes.add(MistakeKind::UnknownPort { named, port: endpoint.port.clone(), of }, address, origin, hint);
-        End::Nothing
+        End::NoPort(module)
     }
 
     /// Everything that must be fed is.
-    fn all_fed(&self, siblings: &Siblings<'_>, faces: &[Option<Face<'_>>], mistakes: &mut MistakeList) {
+    fn all_fed(&self, names: &ModuleNames<'_>, feeds: &Feeds, faces: &[Option<Face<'_>>], mistakes: &mut MistakeList) {
+        // Of ports with one name only the first can be connected, and the name is reported.
+        let is_open = |ports: &[Port], feeds: &[Feed], at: usize| {
+            let is_open = |at: usize| matches!(feeds[at], Feed::Nothing | Feed::Nowhere);
+            is_open(at) && ports.iter().position(|port| port.name == ports[at].name).is_some_and(is_open)
+        };
         for (at, (module, face)) in self.graph.modules.iter().zip(faces).enumerate() {
-            let inputs = face.iter().flat_map(|face| face.inputs.iter());
-            for port in inputs.filter(|port| !matches!(port.ty, Type::Option(_))) {
-                // Of modules with one name only the first can be connected, and the name is complained about.
-                if siblings.index(&module.name) == Some(at) && siblings.feeding.of(Some(at), &port.name).is_none() {
+            let inputs = face.as_ref().map_or(&[][..], |face| &face.inputs);
+            for (input, port) in inputs.iter().enumerate().filter(|(_, port)| !matches!(port.ty, Type::Option(_))) {
+                // So it is with modules.
+                if is_open(inputs, feeds.to(at), input) && names.index(&module.name) == Some(at) {
                     let of = format!("{}/{}", self.place, module.name);
                     let address = format!("{of}:{}", port.name);
                     let hint = format!("it takes {}", port.ty);
@@ -188,9 +202,10 @@ impl Checked<'_> {
                 }
             }
         }
-        for port in &self.graph.outputs {
+        let outputs = &self.graph.outputs;
+        for (at, port) in outputs.iter().enumerate() {
             let wanted = self.wanted.is_none_or(|wanted| wanted.contains(port.name.as_str()));
-            if wanted && siblings.feeding.of(None, &port.name).is_none() {
+            if wanted && is_open(outputs, feeds.to(self.graph.modules.len()), at) {
                 let of = or_root(self.place);
                 let address = format!("{of}:{}", port.name);
                 mistakes.add(MistakeKind::OutputUnconnected { port: port.name.clone(), of }, address, None, None);
@@ -198,18 +213,63 @@ impl Checked<'_> {
         }
     }
 
-    fn cycles(&self, siblings: &Siblings<'_>, mistakes: &mut MistakeList) {
-        let mut cyclic: Vec<_> = components(&siblings.feeds);
-        cyclic.retain(|component| is_cycle(&siblings.feeds, component));
+    fn cycles(&self, links: &Links, mistakes: &mut MistakeList) {
+        let count = self.graph.modules.len();
+        let all = links.feeds.links().chain(links.others.iter().copied());
+        if order(count, all.clone()).is_none_or(|order| order.len() == count) {
+            return;
+        }
+        let mut edges = vec![vec![]; count];
+        all.for_each(|(from, to)| edges[from as usize].push(to as usize));
+        for edges in &mut edges {
+            edges.sort_unstable();
+            edges.dedup();
+        }
+        let mut cyclic: Vec<_> = components(&edges);
+        cyclic.retain(|component| is_cycle(&edges, component));
         cyclic.sort();
         for component in cyclic {
-            let round = cycle(&siblings.feeds, &component);
+            let round = cycle(&edges, &component);
             let name = |at: &usize| format!("{}/{}", self.place, self.graph.modules[*at].name);
             let modules = round.iter().chain(&round[..1]).map(name).collect();
             let origin = self.graph.modules[round[0]].origin.as_ref();
             let hint = "what goes round is a loop, with carried ports";
             mistakes.add(MistakeKind::Cycle { modules }, name(&round[0]), origin, Some(hint.to_owned()));
         }
+    }
+}
+
+/// Whether a connection is the first into its port.
+#[derive(PartialEq, Eq)]
+enum Noted {
+    First,
+    Twice,
+}
+
+impl Links {
+    fn note(&mut self, graph: &Graph, from: &End<'_>, to: &End<'_>) -> Noted {
+        let start = match *from {
+            End::Port(_, Some(module), port) => {
+                Feed::Module(module as u32, u16::try_from(port).unwrap_or(UNKNOWN_PORT))
+            }
+            End::Port(_, None, port) => Feed::Graph(port as u32),
+            End::NoPort(Some(module)) => Feed::Module(module as u32, UNKNOWN_PORT),
+            End::NoPort(None) => Feed::Graph(u32::from(UNKNOWN_PORT)),
+            End::NoModule => Feed::Nowhere,
+        };
+        let (module, noted) = match *to {
+            End::Port(_, module, port) => {
+                let is_first = self.feeds.connect(module.unwrap_or(graph.modules.len()), port, start);
+                (module, if is_first { Noted::First } else { Noted::Twice })
+            }
+            End::NoPort(module) => (module, Noted::First),
+            End::NoModule => (None, Noted::First),
+        };
+        let has_place = matches!(to, End::Port(..)) && noted == Noted::First;
+        if let (Feed::Module(from, _), Some(to), false) = (start, module, has_place) {
+            self.others.push((from, to as u32));
+        }
+        noted
     }
 }
 

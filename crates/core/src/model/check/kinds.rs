@@ -10,7 +10,7 @@ use crate::{
     limits::{ARMS_MAX, MODULE_PORTS_MAX},
     model::{Arm, Graph, Module, Port, TaskSpec, Type, graph::ERROR, graph::ModuleKind},
 };
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, sync::Arc};
 
 fn find<'a>(ports: &'a [Port], name: &str) -> Option<&'a Port> {
     ports.iter().find(|port| port.name == name)
@@ -22,7 +22,14 @@ fn known(ports: &[Port]) -> impl Iterator<Item = &str> + Clone {
 
 impl Checked<'_> {
     /// Checks a module of this graph, and what is inside it.
-    pub(super) fn module(&self, module: &Module, place: &str, mistakes: &mut MistakeList) {
+    pub(super) fn module(&self, module: &Module, mistakes: &mut MistakeList) {
+        if let ModuleKind::Task(spec) = &module.kind
+            && !module.attempt
+            && mistakes.is_sound(spec)
+        {
+            return;
+        }
+        let place = &*format!("{}/{}", self.place, module.name);
         let kind = KindCheck { module, place };
         match &module.kind {
             ModuleKind::Task(spec) => kind.task(spec, mistakes),
@@ -86,7 +93,8 @@ impl KindCheck<'_> {
         mistakes.add(what, format!("{}:{port}", self.place), self.module.origin.as_ref(), hint);
     }
 
-    fn task(&self, spec: &TaskSpec, mistakes: &mut MistakeList) {
+    fn task(&self, spec: &Arc<TaskSpec>, mistakes: &mut MistakeList) {
+        let before = mistakes.len();
         check_ports(&spec.inputs, &spec.outputs, self.place, self.module.origin.as_ref(), mistakes);
         let in_range = |inputs: &Vec<u16>| inputs.iter().all(|input| usize::from(*input) < spec.inputs.len());
         if let Some(depends) = &spec.depends
@@ -96,6 +104,9 @@ impl KindCheck<'_> {
         }
         if spec.retry.attempts == 0 {
             self.add(MistakeKind::NoAttempts { of: self.of() }, Some(String::from("1 is no retry")), mistakes);
+        }
+        if mistakes.len() == before {
+            mistakes.note_sound(spec);
         }
     }
 

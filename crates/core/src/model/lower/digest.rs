@@ -53,20 +53,22 @@ fn behind(block: &Block, mut source: Source) -> Source {
 }
 
 fn of(program: &Program, block: &Block, digests: &[Digest]) -> Digest {
-    // What makes a hasher for nodes is as much work as what it hashes, so it is made once.
-    let fresh = Hasher::new_derive_key("onceflow node");
+    // To make or copy a hasher is as much work as to hash a node, so there is one.
+    let mut node_hasher = Hasher::new_derive_key("onceflow node");
     let mut names: Vec<Digest> = Vec::with_capacity(block.nodes.len());
     for at in 0..block.nodes.len() {
         let by_name = |node: usize, hasher: &mut Hasher| {
             hasher.update(names[node].as_bytes());
         };
-        let name = node(fresh.clone(), program, block, at, digests, by_name).finalize();
-        names.push(name.into());
+        node(&mut node_hasher, program, block, at, digests, by_name);
+        names.push(node_hasher.finalize().into());
     }
-    let mut order: Vec<_> = (0..names.len()).filter(|at| block.nodes[*at].op != NodeOp::Relay).collect();
-    order.sort_by_key(|at| (names[*at], *at));
-    let mut numbers = vec![0; names.len()];
-    order.iter().enumerate().for_each(|(number, at)| numbers[*at] = number);
+    let is_step = |at: &u32| block.nodes[*at as usize].op != NodeOp::Relay;
+    let mut order: Vec<u32> = (0..names.len() as u32).filter(is_step).collect();
+    order.sort_unstable_by(|one, other| (&names[*one as usize], one).cmp(&(&names[*other as usize], other)));
+    let mut numbers = vec![0_u32; names.len()];
+    drop(names);
+    (0..).zip(&order).for_each(|(number, at)| numbers[*at as usize] = number);
 
     let mut hasher = Hasher::new_derive_key("onceflow block");
     number(&mut hasher, block.inputs.len());
@@ -75,9 +77,10 @@ fn of(program: &Program, block: &Block, digests: &[Digest]) -> Digest {
         number(&mut hasher, usize::from(input.varying));
     }
     number(&mut hasher, order.len());
-    let by_number = |node: usize, hasher: &mut Hasher| number(hasher, numbers[node]);
+    let by_number = |node: usize, hasher: &mut Hasher| number(hasher, numbers[node] as usize);
     for at in order {
-        hasher.update(node(fresh.clone(), program, block, at, digests, by_number).finalize().as_bytes());
+        node(&mut node_hasher, program, block, at as usize, digests, by_number);
+        hasher.update(node_hasher.finalize().as_bytes());
     }
     for output in block.outputs.iter().filter(|output| !output.hidden) {
         text(&mut hasher, &output.port.name);
@@ -86,23 +89,23 @@ fn of(program: &Program, block: &Block, digests: &[Digest]) -> Digest {
     hasher.finalize().into()
 }
 
-/// What a node does and is fed by; `name` says which node is meant.
+/// Hashes what a node does and is fed by; `name` says which node is meant.
 fn node(
-    mut hasher: Hasher,
+    hasher: &mut Hasher,
     program: &Program,
     block: &Block,
     at: usize,
     digests: &[Digest],
     name: impl Fn(usize, &mut Hasher) + Copy,
-) -> Hasher {
+) {
+    hasher.reset();
     let node = &block.nodes[at];
-    op(program, &node.op, digests, &mut hasher);
-    number(&mut hasher, usize::from(node.attempt));
-    number(&mut hasher, node.inputs.len());
+    op(program, &node.op, digests, hasher);
+    number(hasher, usize::from(node.attempt));
+    number(hasher, node.inputs.len());
     for input in &node.inputs {
-        source(program, block, *input, &mut hasher, name);
+        source(program, block, *input, hasher, name);
     }
-    hasher
 }
 
 fn op(program: &Program, op: &NodeOp, digests: &[Digest], hasher: &mut Hasher) {

@@ -6,14 +6,17 @@ use crate::{
     model::{
         Arm, Block, BlockInput, BlockOutput, Graph, Library, Module, Node, PathSegment, Port, Program, Source,
         TaskSpec,
-        check::{calls::Calls, face::Face, siblings::Siblings},
+        check::{
+            calls::Calls,
+            face::Face,
+            links::{Feed, Feeds},
+        },
         graph::ModuleKind,
         program::{BlockIndex, NodeIndex, NodeOp, PortIndex, ProgramArm},
     },
     payload::Payload,
 };
 use std::{
-    borrow::Cow,
     collections::{BTreeMap, BTreeSet},
     sync::Arc,
 };
@@ -26,6 +29,7 @@ pub(super) fn flatten(library: &Library, main: &str, requested: &BTreeSet<&str>)
         recursive,
         program: Program { blocks: vec![], tasks: vec![], constants: vec![] },
         tasks: BTreeMap::new(),
+        shared_tasks: BTreeMap::new(),
         outputs: BTreeMap::new(),
         constants: BTreeMap::new(),
         flows: BTreeMap::new(),
@@ -41,8 +45,12 @@ pub(super) fn flatten(library: &Library, main: &str, requested: &BTreeSet<&str>)
     flattener.program
 }
 
-/// The outputs of a module, and what gives them.
-type Made<'a> = (Cow<'a, [Port]>, Vec<Source>);
+/// What gives the outputs of the modules of a graph that are in the block already.
+struct Made {
+    /// Per module: where its outputs begin.
+    starts: Vec<u32>,
+    sources: Vec<Source>,
+}
 
 struct Flattener<'a> {
     library: &'a Library,
@@ -50,6 +58,8 @@ struct Flattener<'a> {
     program: Program,
     /// By name, version and params: many tasks of a flow file have one version.
     tasks: BTreeMap<(String, String, Vec<u8>), Vec<u32>>,
+    /// By where the task is in the library: modules of one task share it.
+    shared_tasks: BTreeMap<*const TaskSpec, u32>,
     /// What the nodes of each task give.
     outputs: BTreeMap<u32, Arc<[Port]>>,
     constants: BTreeMap<Digest, Vec<u32>>,
@@ -63,12 +73,12 @@ fn placeholder() -> Block {
     Block { inputs: vec![], outputs: vec![], nodes: vec![], digest: crate::Digest::default() }
 }
 
-fn below(path: &[PathSegment], more: impl IntoIterator<Item = PathSegment>) -> Vec<PathSegment> {
+fn below<P: FromIterator<PathSegment>>(path: &[PathSegment], more: impl IntoIterator<Item = PathSegment>) -> P {
     path.iter().cloned().chain(more).collect()
 }
 
 fn name(name: &str) -> PathSegment {
-    PathSegment::Name(name.to_owned())
+    PathSegment::Name(name.into())
 }
 
 fn inputs(count: usize) -> Vec<Source> {
@@ -107,50 +117,53 @@ impl<'a> Flattener<'a> {
 
     /// Puts the modules of `graph` into `block`, and says what gives the graph's outputs.
     fn graph(&mut self, block: &mut Block, graph: &'a Graph, path: &[PathSegment], given: &[Source]) -> Vec<Source> {
-        let siblings = Siblings::of(graph);
-        let order = siblings.order();
-        let feeding = siblings.into_feeding();
-        // By module. Outputs are few, so that a list is smaller than a map and as quick.
-        let mut made: Vec<Made<'_>> = vec![Made::default(); graph.modules.len()];
-        for module in order {
-            let face = Face::of(self.library, &graph.modules[module]).expect("checked: the flow is there");
-            let sources: Vec<_> = face
-                .inputs
-                .iter()
-                .map(|port| feeding.of(Some(module), &port.name))
-                .map(|from| resolve(from, graph, given, &made))
-                .collect();
-            let outputs = self.module(block, &graph.modules[module], &face, path, sources);
-            made[module] = (face.outputs, outputs);
+        let face = |at: usize| Face::of(self.library, &graph.modules[at]).expect("checked: the flow is there");
+        let count = graph.modules.len();
+        let faces: Vec<_> = (0..count).map(face).collect();
+        let feeds = Feeds::of(graph, &faces);
+        // Made again for every module: half a million of them would be in memory beside the nodes.
+        drop(faces);
+        let order = feeds.order();
+        assert!(order.as_ref().is_none_or(|order| order.len() == count), "checked: nothing goes round");
+        let mut made = Made { starts: vec![0; count], sources: Vec::with_capacity(count) };
+        for step in 0..count {
+            let at = order.as_ref().map_or(step, |order| order[step] as usize);
+            let module = &graph.modules[at];
+            let face = Face::of(self.library, module).expect("checked: the flow is there");
+            let inputs = feeds.to(at).iter().map(|feed| made.source(*feed, given)).collect();
+            made.starts[at] = made.sources.len() as u32;
+            self.module(block, module, &face, path, inputs, &mut made.sources);
         }
-        let outputs = graph.outputs.iter().map(|port| feeding.of(None, &port.name));
-        outputs.map(|from| resolve(from, graph, given, &made)).collect()
+        feeds.to(count).iter().map(|feed| made.source(*feed, given)).collect()
     }
 
-    /// Puts a module into `block`, and says what gives its outputs.
+    /// Puts a module into `block`, and adds what gives its outputs to `made`.
     fn module(
         &mut self,
         block: &mut Block,
         module: &'a Module,
         face: &Face<'_>,
         path: &[PathSegment],
-        sources: Vec<Source>,
-    ) -> Vec<Source> {
-        let here = below(path, [name(&module.name)]);
+        sources: Box<[Source]>,
+        made: &mut Vec<Source>,
+    ) {
+        let here: Arc<[PathSegment]> = below(path, [name(&module.name)]);
         let op = match &module.kind {
             ModuleKind::Constant(_, payload) => {
-                return vec![Source::Constant(self.constant(payload)), Source::None];
+                return made.extend([Source::Constant(self.constant(payload)), Source::None]);
             }
-            ModuleKind::Composite(body) if !module.attempt => return self.graph(block, body, &here, &sources),
+            ModuleKind::Composite(body) if !module.attempt => {
+                return made.extend(self.graph(block, body, &here, &sources));
+            }
             ModuleKind::Call { flow } if !module.attempt && !self.recursive.contains(flow.as_str()) => {
-                return self.graph(block, &self.library.flows[flow], &here, &sources);
+                return made.extend(self.graph(block, &self.library.flows[flow], &here, &sources));
             }
             ModuleKind::Composite(body) => NodeOp::Call { body: self.block(body, &[], &[]) },
             ModuleKind::Call { flow } => NodeOp::Call { body: self.flow(flow) },
-            ModuleKind::Task(spec) => NodeOp::Task(self.task(spec)),
+            ModuleKind::Task(spec) => NodeOp::Task(self.shared_task(spec)),
             ModuleKind::Each { body, over, concurrency } => {
                 let varying: Vec<_> = over.iter().map(String::as_str).collect();
-                let body = self.block(body, &below(&here, [PathSegment::Element]), &varying);
+                let body = self.block(body, &below::<Vec<_>>(&here, [PathSegment::Element]), &varying);
                 NodeOp::Each { body, concurrency: *concurrency }
             }
             ModuleKind::Loop { body, carried, condition } => self.repeat(body, carried, condition, &here),
@@ -168,7 +181,7 @@ impl<'a> Flattener<'a> {
             _ => (*face.outputs).into(),
         };
         block.nodes.push(Node { path: here, op, inputs: sources, outputs, attempt: module.attempt, gate: None });
-        (0..face.outputs.len()).map(|port| Source::Node(node, port as PortIndex)).collect()
+        made.extend((0..face.outputs.len()).map(|port| Source::Node(node, port as PortIndex)));
     }
 
     /// The body of a loop gives the condition last.
@@ -180,7 +193,7 @@ impl<'a> Flattener<'a> {
         here: &[PathSegment],
     ) -> NodeOp {
         let varying: Vec<_> = carried.iter().map(|(_, input)| input.as_str()).collect();
-        let index = self.block(body, &below(here, [PathSegment::Iteration]), &varying);
+        let index = self.block(body, &below::<Vec<_>>(here, [PathSegment::Iteration]), &varying);
         let block = &mut self.program.blocks[index as usize];
         let last = block.outputs.iter().position(|output| output.port.name == *condition);
         let last = block.outputs.remove(last.expect("checked: the condition is an output"));
@@ -199,7 +212,7 @@ impl<'a> Flattener<'a> {
         block.inputs = face.inputs.iter().map(|port| BlockInput { port: port.clone(), varying: false }).collect();
         let given = arm.body.inputs.iter().map(|port| Source::Input(at(&face.inputs, port.name.as_str()) as PortIndex));
         let given: Vec<_> = given.collect();
-        let made = self.graph(&mut block, &arm.body, &below(here, [name(&arm.name)]), &given);
+        let made = self.graph(&mut block, &arm.body, &below::<Vec<_>>(here, [name(&arm.name)]), &given);
         for port in outputs {
             let own = arm.body.outputs.iter().position(|output| output.name == port.name);
             let from = own.map_or(Source::None, |at| made[at]);
@@ -222,6 +235,15 @@ impl<'a> Flattener<'a> {
         self.flows.insert(flow, block);
         self.waiting.push((flow, block));
         block
+    }
+
+    fn shared_task(&mut self, spec: &Arc<TaskSpec>) -> u32 {
+        if let Some(at) = self.shared_tasks.get(&Arc::as_ptr(spec)) {
+            return *at;
+        }
+        let at = self.task(spec);
+        self.shared_tasks.insert(Arc::as_ptr(spec), at);
+        at
     }
 
     fn task(&mut self, spec: &TaskSpec) -> u32 {
@@ -263,11 +285,14 @@ fn undo_of(spec: &TaskSpec, undo: &TaskSpec) -> TaskSpec {
     }
 }
 
-/// What stands behind the start of a connection, if there is one.
-fn resolve(from: Option<(Option<usize>, &str)>, graph: &Graph, given: &[Source], made: &[Made<'_>]) -> Source {
-    match from {
-        None => Source::None,
-        Some((None, port)) => given[at(&graph.inputs, port)],
-        Some((Some(module), port)) => made[module].1[at(&made[module].0, port)],
+impl Made {
+    /// What stands behind the start of a connection, if there is one; `given` is what the inputs of the graph are.
+    fn source(&self, feed: Feed, given: &[Source]) -> Source {
+        match feed {
+            Feed::Nothing => Source::None,
+            Feed::Nowhere => unreachable!("checked: every connection comes from a module that is there"),
+            Feed::Graph(input) => given[input as usize],
+            Feed::Module(module, port) => self.sources[self.starts[module as usize] as usize + usize::from(port)],
+        }
     }
 }

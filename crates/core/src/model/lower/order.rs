@@ -2,7 +2,7 @@
 
 use crate::model::{
     Block, Program, Source,
-    check::siblings::topological,
+    check::links,
     program::{BlockIndex, NodeIndex, NodeOp},
 };
 use std::collections::BTreeMap;
@@ -13,22 +13,20 @@ pub(super) fn order(program: &mut Program) {
 }
 
 fn sort(block: &mut Block) {
-    let mut edges = vec![vec![]; block.nodes.len()];
-    for (to, node) in block.nodes.iter().enumerate() {
-        for source in node.sources() {
-            if let Source::Node(from, _) = source {
-                edges[from as usize].push(to);
-            }
-        }
-    }
-    let order = topological(&edges);
+    let links = (0..).zip(&block.nodes).flat_map(|(to, node)| {
+        node.inputs.iter().chain(&node.gate).filter_map(move |source| match source {
+            Source::Node(from, _) => Some((*from, to)),
+            Source::Input(_) | Source::Constant(_) | Source::None => None,
+        })
+    });
+    let Some(order) = links::order(block.nodes.len(), links) else { return };
     assert_eq!(order.len(), block.nodes.len(), "lowering made a cycle");
     let mut place = vec![0; order.len()];
     for (at, node) in order.iter().enumerate() {
-        place[*node] = at as NodeIndex;
+        place[*node as usize] = at as NodeIndex;
     }
     let mut nodes: Vec<_> = std::mem::take(&mut block.nodes).into_iter().map(Some).collect();
-    block.nodes = order.iter().filter_map(|node| nodes[*node].take()).collect();
+    block.nodes = order.iter().filter_map(|node| nodes[*node as usize].take()).collect();
     each_source(block, |source| {
         if let Source::Node(node, _) = source {
             *node = place[*node as usize];

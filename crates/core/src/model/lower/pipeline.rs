@@ -175,19 +175,21 @@ fn still_read(block: &Block, pair: &Pair) -> Vec<bool> {
 /// Gives the first what the second takes beside its elements; says what each input of the second's body is now.
 fn inputs(node: &mut Node, body: &mut Block, second: &Node, second_body: &Block, first: NodeIndex) -> Vec<Source> {
     let mut moved = Vec::with_capacity(second.inputs.len());
+    let mut own = std::mem::take(&mut node.inputs).into_vec();
     for (input, source) in second_body.inputs.iter().zip(&second.inputs) {
         let same = |(own, other): (&BlockInput, &Source)| own.varying == input.varying && other == source;
-        let known = body.inputs.iter().zip(&node.inputs).position(same);
+        let known = body.inputs.iter().zip(&own).position(same);
         moved.push(match (*source, known) {
             (Source::Node(from, port), _) if from == first => body.outputs[usize::from(port)].from,
             (_, Some(at)) => Source::Input(at as PortIndex),
             (source, None) => {
-                node.inputs.push(source);
+                own.push(source);
                 body.inputs.push(input.clone());
                 Source::Input(body.inputs.len() as PortIndex - 1)
             }
         });
     }
+    node.inputs = own.into();
     moved
 }
 

@@ -8,7 +8,7 @@
 mod rewrite;
 
 use crate::model::{
-    Node, Program, Source, TaskSpec, Type,
+    Block, Node, Program, Source, TaskSpec, Type,
     program::{BlockIndex, NodeOp},
 };
 use std::collections::BTreeSet;
@@ -29,14 +29,55 @@ struct Needs {
     outputs: Vec<Vec<bool>>,
     /// Per block and input: whether something inside reads it.
     inputs: Vec<Vec<bool>>,
-    /// Per block, node and output; the node is needed if the list is not empty, even if none of them is.
-    nodes: Vec<Vec<Option<Vec<bool>>>>,
+    /// Per block.
+    nodes: Vec<NodeNeeds>,
     /// Per block, the nodes that are needed though nobody reads them.
     keep: Vec<BTreeSet<usize>>,
     /// The blocks that contain a node that opens this one.
     around: Vec<Vec<BlockIndex>>,
     /// Per block and input: whether it varies.
     varying: Vec<Vec<bool>>,
+}
+
+/// The nodes of a block that are needed so far, and their outputs.
+struct NodeNeeds {
+    /// Per node: it is needed, even if none of its outputs is.
+    needed: Vec<bool>,
+    /// Per node and one more: where its outputs begin.
+    starts: Vec<u32>,
+    outputs: Vec<bool>,
+}
+
+impl NodeNeeds {
+    fn nothing(block: &Block) -> Self {
+        let mut starts = Vec::with_capacity(block.nodes.len() + 1);
+        let mut count = 0;
+        starts.push(count);
+        starts.extend(block.nodes.iter().map(|node| {
+            count += node.outputs.len() as u32;
+            count
+        }));
+        NodeNeeds { needed: vec![false; block.nodes.len()], starts, outputs: vec![false; count as usize] }
+    }
+
+    fn span(&self, node: usize) -> std::ops::Range<usize> {
+        self.starts[node] as usize..self.starts[node + 1] as usize
+    }
+
+    /// Which outputs of a node are needed; `None` if the node is not.
+    fn of(&self, node: usize) -> Option<&[bool]> {
+        self.needed[node].then(|| &self.outputs[self.span(node)])
+    }
+
+    fn need(&mut self, node: usize) {
+        self.needed[node] = true;
+    }
+
+    fn need_output(&mut self, node: usize, port: usize) {
+        let span = self.span(node);
+        self.outputs[span][port] = true;
+        self.needed[node] = true;
+    }
 }
 
 /// Per block the tasks without outputs, and the containers with one inside.
@@ -47,7 +88,7 @@ fn with_done(program: &Program) -> Vec<BTreeSet<usize>> {
             NodeOp::Task(task) => program.tasks[*task as usize].outputs.is_empty(),
             op => bodies(op).iter().any(|body| !keep[*body as usize].is_empty()),
         };
-        let nodes = |block: &crate::model::Block| {
+        let nodes = |block: &Block| {
             let kept = block.nodes.iter().enumerate().filter(|(_, node)| is_kept(node));
             kept.map(|(at, _)| at).collect()
         };
@@ -80,7 +121,7 @@ impl Needs {
         Needs {
             outputs: blocks().map(|block| vec![false; block.outputs.len()]).collect(),
             inputs: blocks().map(|block| vec![false; block.inputs.len()]).collect(),
-            nodes: blocks().map(|block| vec![None; block.nodes.len()]).collect(),
+            nodes: blocks().map(NodeNeeds::nothing).collect(),
             keep,
             around,
             varying: blocks().map(|block| block.inputs.iter().map(|input| input.varying).collect()).collect(),
@@ -101,19 +142,22 @@ impl Needs {
         let before = self.inputs[at].clone();
         for (output, from) in block.outputs.iter().map(|output| output.from).enumerate() {
             if self.outputs[at][output] {
-                self.source(program, at, from);
+                self.source(at, from);
             }
         }
-        for node in self.keep[at].clone() {
-            self.node_mut(program, at, node);
-        }
+        self.keep[at].iter().for_each(|node| self.nodes[at].need(*node));
         for (number, node) in block.nodes.iter().enumerate().rev() {
-            if let Some(outputs) = self.nodes[at][number].clone() {
+            if !self.nodes[at].needed[number] {
+                continue;
+            }
+            if !bodies(&node.op).is_empty() {
+                let outputs = self.nodes[at].outputs[self.nodes[at].span(number)].to_vec();
                 self.pass_down(node, &outputs, changed);
-                for (input, source) in node.inputs.iter().enumerate() {
-                    if self.reads(&program.tasks, node, &outputs, input) {
-                        self.source(program, at, *source);
-                    }
+            }
+            for (input, source) in node.inputs.iter().enumerate() {
+                let reads = |outputs: &[bool]| self.reads(&program.tasks, node, outputs, input);
+                if self.nodes[at].of(number).is_some_and(reads) {
+                    self.source(at, *source);
                 }
             }
         }
@@ -122,15 +166,10 @@ impl Needs {
         }
     }
 
-    fn node_mut(&mut self, program: &Program, block: usize, node: usize) -> &mut Vec<bool> {
-        let outputs = program.blocks[block].nodes[node].outputs.len();
-        self.nodes[block][node].get_or_insert_with(|| vec![false; outputs])
-    }
-
-    fn source(&mut self, program: &Program, block: usize, source: Source) {
+    fn source(&mut self, block: usize, source: Source) {
         match source {
             Source::Input(input) => self.inputs[block][usize::from(input)] = true,
-            Source::Node(node, port) => self.node_mut(program, block, node as usize)[usize::from(port)] = true,
+            Source::Node(node, port) => self.nodes[block].need_output(node as usize, usize::from(port)),
             Source::Constant(_) | Source::None => {}
         }
     }
@@ -154,7 +193,7 @@ impl Needs {
                     self.outputs[at][usize::from(*output)] |= reads;
                 }
             }
-            let entered = self.nodes[at].iter().any(Option::is_some) || self.keep[at].is_empty();
+            let entered = self.nodes[at].needed.contains(&true) || self.keep[at].is_empty();
             if self.outputs[at] != before || !entered {
                 changed.insert(body);
             }

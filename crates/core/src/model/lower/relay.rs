@@ -10,6 +10,7 @@ use crate::{
     },
     payload::Payload,
 };
+use std::sync::Arc;
 
 /// Bounds all blocks.
 pub(super) fn relay(program: &mut Program) {
@@ -51,12 +52,12 @@ fn hide(block: &mut Block) {
 }
 
 /// The path of a sibling.
-fn beside(path: &[PathSegment], name: &str) -> Vec<PathSegment> {
+fn beside(path: &[PathSegment], name: &str) -> Arc<[PathSegment]> {
     let around = &path[..path.len().saturating_sub(1)];
-    around.iter().cloned().chain([PathSegment::Name(name.to_owned())]).collect()
+    around.iter().cloned().chain([PathSegment::Name(name.into())]).collect()
 }
 
-fn relay_node(path: Vec<PathSegment>, ty: Type, inputs: Vec<Source>) -> Node {
+fn relay_node(path: Arc<[PathSegment]>, ty: Type, inputs: Box<[Source]>) -> Node {
     Node { path, op: NodeOp::Relay, inputs, outputs: [Port::new("value", ty)].into(), attempt: false, gate: None }
 }
 
@@ -66,6 +67,13 @@ enum Slot {
     Input(NodeIndex, PortIndex),
     Output(PortIndex),
     Gate(NodeIndex),
+}
+
+/// Who brings something: the opening of the block, or a node when it commits.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Producer {
+    Opening,
+    Node(NodeIndex),
 }
 
 /// A source and all it is brought to. `None` is the opening as such, which enables what waits for nothing.
@@ -83,48 +91,81 @@ struct Wide<'a> {
 
 impl Wide<'_> {
     fn narrow(&mut self) {
-        let (opening, nodes) = self.fans();
-        self.fit(opening);
-        nodes.into_iter().for_each(|fans| self.fit(fans));
+        let wide = self.wide();
+        let fans = self.fans(&wide);
+        fans.into_iter().for_each(|fans| self.fit(fans));
     }
 
-    /// What the opening brings, and what each node does.
-    fn fans(&self) -> (Vec<Fan>, Vec<Vec<Fan>>) {
-        let fan = |source| Fan { source, slots: vec![] };
-        let inputs = (0..self.block.inputs.len()).map(|at| fan(Some(Source::Input(at as PortIndex))));
-        let mut opening: Vec<_> = inputs.chain([fan(None)]).collect();
-        let of_node = |(at, node): (usize, &Node)| {
-            let ports = 0..node.outputs.len() as PortIndex;
-            ports.map(|port| fan(Some(Source::Node(at as NodeIndex, port)))).collect()
-        };
-        let mut nodes: Vec<Vec<_>> = self.block.nodes.iter().enumerate().map(of_node).collect();
-        // Whether somebody brings it.
+    /// The openings and nodes that bring something to more ports than one batch can, the opening first.
+    fn wide(&self) -> Vec<Producer> {
+        let (mut opening, mut nodes) = (0_usize, vec![0_u32; self.block.nodes.len()]);
+        self.each_slot(|producer, _, _| match producer {
+            Producer::Opening => opening += 1,
+            Producer::Node(node) => nodes[node as usize] += 1,
+        });
+        let wide = (0..).zip(nodes).filter(|(_, slots)| *slots as usize > FAN_OUT_MAX);
+        let opening = (opening > FAN_OUT_MAX).then_some(Producer::Opening);
+        opening.into_iter().chain(wide.map(|(node, _)| Producer::Node(node))).collect()
+    }
+
+    /// Calls for all that is brought, with who brings it and from which source; `None` is the opening as such.
+    fn each_slot(&self, mut then: impl FnMut(Producer, Option<Source>, Slot)) {
         let mut put = |source: Source, slot: Slot| {
-            let fan = match source {
-                Source::Node(node, port) => &mut nodes[node as usize][usize::from(port)],
-                Source::Input(input) if self.block.inputs[usize::from(input)].varying => {
-                    &mut opening[usize::from(input)]
-                }
+            let producer = match source {
+                Source::Node(node, _) => Producer::Node(node),
+                Source::Input(input) if self.block.inputs[usize::from(input)].varying => Producer::Opening,
                 Source::Input(_) | Source::Constant(_) | Source::None => return false,
             };
-            fan.slots.push(slot);
+            then(producer, Some(source), slot);
             true
         };
         let mut waits_for_nothing = vec![];
-        for (at, node) in self.block.nodes.iter().enumerate() {
+        for (at, node) in (0..).zip(&self.block.nodes) {
             let mut delivered = false;
-            for (port, source) in node.inputs.iter().enumerate() {
-                delivered |= put(*source, Slot::Input(at as NodeIndex, port as PortIndex));
+            for (port, source) in (0..).zip(&node.inputs) {
+                delivered |= put(*source, Slot::Input(at, port));
             }
             if !delivered {
-                waits_for_nothing.push(Slot::Gate(at as NodeIndex));
+                waits_for_nothing.push(at);
             }
         }
-        for (port, output) in self.block.outputs.iter().enumerate() {
-            put(output.from, Slot::Output(port as PortIndex));
+        for (port, output) in (0..).zip(&self.block.outputs) {
+            put(output.from, Slot::Output(port));
         }
-        opening.last_mut().expect("the opening as such").slots = waits_for_nothing;
-        (opening, nodes)
+        waits_for_nothing.into_iter().for_each(|at| then(Producer::Opening, None, Slot::Gate(at)));
+    }
+
+    /// All that each of these brings, by source: of the opening all inputs and then the opening as such, of a node all
+    /// its outputs.
+    fn fans(&self, of: &[Producer]) -> Vec<Vec<Fan>> {
+        let fan = |source| Fan { source, slots: vec![] };
+        let empty = |producer: &Producer| -> Vec<Fan> {
+            match *producer {
+                Producer::Opening => {
+                    let inputs = (0..self.block.inputs.len()).map(|at| fan(Some(Source::Input(at as PortIndex))));
+                    inputs.chain([fan(None)]).collect()
+                }
+                Producer::Node(node) => {
+                    let ports = 0..self.block.nodes[node as usize].outputs.len() as PortIndex;
+                    ports.map(|port| fan(Some(Source::Node(node, port)))).collect()
+                }
+            }
+        };
+        let mut fans: Vec<Vec<Fan>> = of.iter().map(empty).collect();
+        if fans.is_empty() {
+            return fans;
+        }
+        self.each_slot(|producer, source, slot| {
+            if let Ok(at) = of.binary_search(&producer) {
+                let fans = &mut fans[at];
+                let port = match source {
+                    Some(Source::Input(port) | Source::Node(_, port)) => usize::from(port),
+                    Some(Source::Constant(_) | Source::None) | None => fans.len() - 1,
+                };
+                fans[port].slots.push(slot);
+            }
+        });
+        fans
     }
 
     /// Puts relays between until all fans together fit into one batch.
@@ -143,7 +184,7 @@ impl Wide<'_> {
         let path = beside(self.path(slots[0]), &format!("~relay{}", self.count));
         self.count += 1;
         let ty = source.map_or(Type::Unit, |source| self.ty(source));
-        self.block.nodes.push(relay_node(path, ty, vec![source.unwrap_or(self.unit)]));
+        self.block.nodes.push(relay_node(path, ty, [source.unwrap_or(self.unit)].into()));
         for slot in slots {
             let from = Source::Node(relay, 0);
             match *slot {

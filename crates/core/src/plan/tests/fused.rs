@@ -22,9 +22,9 @@ fn pure(name: &str, ins: usize) -> TaskSpec {
 /// A chain of so many tasks: x -> n0 -> n1 -> … -> p.
 fn chain(tasks: Vec<TaskSpec>) -> Program {
     let node = |at: usize| Node {
-        path: vec![PathSegment::Name(format!("n{at}"))],
+        path: [PathSegment::Name(format!("n{at}").into())].into(),
         op: NodeOp::Task(at as u32),
-        inputs: vec![if at == 0 { Source::Input(0) } else { Source::Node(at as NodeIndex - 1, 0) }],
+        inputs: [if at == 0 { Source::Input(0) } else { Source::Node(at as NodeIndex - 1, 0) }].into(),
         outputs: ports("o", 1).into(),
         attempt: false,
         gate: None,
@@ -98,18 +98,18 @@ fn a_value_that_somebody_else_sees_keeps_its_checkpoint() {
         block.outputs.push(BlockOutput { port, from: Source::Node(0, 0), hidden: false });
     };
     assert_eq!(program(seen), [1, 2]);
-    assert_eq!(program(|block| block.nodes[2].inputs = vec![Source::Node(0, 0)]), [1, 1, 1], "two readers");
+    assert_eq!(program(|block| block.nodes[2].inputs = [Source::Node(0, 0)].into()), [1, 1, 1], "two readers");
 }
 
 #[test]
 fn a_diamond_inside_one_reader_is_one_step() {
     // a -> b, a -> c, b -> c: once b has joined c, all readers of a are c.
     let mut program = chain(vec![pure("a", 1), pure("b", 1), pure("c", 2)]);
-    program.blocks[0].nodes[2].inputs = vec![Source::Node(0, 0), Source::Node(1, 0)];
+    program.blocks[0].nodes[2].inputs = [Source::Node(0, 0), Source::Node(1, 0)].into();
     let fused = fuse(&program, Fusion::On);
     assert_eq!(sizes(&fused), [3]);
-    assert_eq!(fused.blocks[0].nodes[0].inputs, [Source::Input(0)], "equal inputs are one");
-    assert_eq!(fuse(&program, Fusion::Off), program);
+    assert_eq!(*fused.blocks[0].nodes[0].inputs, [Source::Input(0)], "equal inputs are one");
+    assert_eq!(*fuse(&program, Fusion::Off), program);
 }
 
 /// Whether two nodes of a block could still be merged, by the rules as they are written down.

@@ -92,11 +92,11 @@ fn node(rng: &mut Rng, program: &Program, kinds: Kinds, sources: &[Source], at: 
     } else if !program.blocks.is_empty() && rng.one_in(4) {
         match rng.below(4) {
             0 => (NodeOp::Each { body: body(rng), concurrency: None }, 2, 2),
-            1 => (NodeOp::Loop { body: body(rng), carried: vec![(0, 0)] }, 2, 1),
+            1 => (NodeOp::Loop { body: body(rng), carried: [(0, 0)].into() }, 2, 1),
             2 => (NodeOp::Call { body: body(rng) }, 2, 2),
             _ => {
                 let guarded = ProgramArm { guard: Some(1), body: body(rng) };
-                (NodeOp::Choice { arms: vec![guarded, ProgramArm { guard: None, body: body(rng) }] }, 2, 2)
+                (NodeOp::Choice { arms: [guarded, ProgramArm { guard: None, body: body(rng) }].into() }, 2, 2)
             }
         }
     } else {
@@ -107,7 +107,7 @@ fn node(rng: &mut Rng, program: &Program, kinds: Kinds, sources: &[Source], at: 
     // Half from the newest, so that graphs are deep.
     let newest = &sources[sources.len() - 3..];
     let inputs = (0..ins).map(|_| if rng.one_in(2) { rng.pick(newest) } else { rng.pick(sources) }).collect();
-    let path = vec![PathSegment::Name(format!("n{at}"))];
+    let path = [PathSegment::Name(format!("n{at}").into())].into();
     Node { path, op, inputs, outputs: ports("o", outs).into(), attempt: false, gate: None }
 }
 

@@ -86,7 +86,7 @@ fn specialised_programs_compute_the_same_and_run_only_what_is_needed() {
         let shown = plan.outputs.iter().filter(|at| !block.outputs[usize::from(**at)].hidden).copied();
         assert_eq!(shown.collect::<Vec<_>>(), requested);
         // Fused, it is still the same.
-        let fused = Plan { program: fuse(&plan.program, Fusion::On), ..plan.clone() };
+        let fused = Plan { program: fuse(&plan.program, Fusion::On).into_owned(), ..plan.clone() };
         let whole = run(&program, 0, &inputs);
         let reuse = plan.reuse.iter().map(|(_, (node, port))| whole.nodes[*node as usize][usize::from(*port)].clone());
         let given: Vec<_> = inputs.iter().cloned().chain(reuse).collect();
@@ -124,7 +124,7 @@ fn flow(nodes: &[(&str, &str, &[&str])]) -> Program {
             }
         };
         block.nodes.push(Node {
-            path: vec![PathSegment::Name((*name).to_owned())],
+            path: [PathSegment::Name((*name).into())].into(),
             op: NodeOp::Task(program.tasks.len() as u32 - 1),
             inputs: inputs.iter().map(source).collect(),
             outputs: [Port::new("o", Type::Int)].into(),
@@ -199,7 +199,7 @@ fn no_opening_enables_more_than_a_batch_can() {
     let mut program = flow(&[("a", "1", &["x"]), ("b", "1", &["a"])]);
     let block = &mut program.blocks[0];
     for at in 2..count {
-        let path = vec![PathSegment::Name(format!("n{at}"))];
+        let path = [PathSegment::Name(format!("n{at}").into())].into();
         block.nodes.push(Node { path, ..block.nodes[1].clone() });
     }
     for chunk in (2..count).collect::<Vec<_>>().chunks(256) {

@@ -135,7 +135,7 @@ fn how_a_program_is_run_is_not_part_of_a_key() {
     for seed in seeds(300) {
         let rng = &mut Rng::new(seed);
         let program = random(rng, TASKS_ONLY);
-        let mut other = fuse(&program, Fusion::On);
+        let mut other = fuse(&program, Fusion::On).into_owned();
         for task in &mut other.tasks {
             (task.retry.attempts, task.timeout_ms, task.resources.cpu_milli) = (9, Some(1), 2);
             task.class = String::from("elsewhere");

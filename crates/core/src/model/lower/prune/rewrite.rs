@@ -10,6 +10,7 @@ use crate::{
     },
     payload::Payload,
 };
+use std::collections::BTreeMap;
 
 /// Where something went: by its old index.
 type Map = Vec<Option<PortIndex>>;
@@ -73,8 +74,11 @@ fn ports(program: &Program, needs: &Needs) -> Ports {
     ports.outputs[0] = all(program.blocks[0].outputs.len());
     for (at, block) in program.blocks.iter().enumerate() {
         for (number, node) in block.nodes.iter().enumerate() {
-            let Some(outputs) = &needs.nodes[at][number] else { continue };
+            let Some(outputs) = needs.nodes[at].of(number) else { continue };
             let bodies = super::bodies(&node.op);
+            if bodies.is_empty() {
+                continue;
+            }
             let reads = map((0..node.inputs.len()).map(|input| needs.reads(&program.tasks, node, outputs, input)));
             for body in bodies.iter().map(|body| *body as usize).filter(|body| *body != 0) {
                 ports.opened[body] = true;
@@ -89,21 +93,21 @@ fn ports(program: &Program, needs: &Needs) -> Ports {
 }
 
 fn rewrite_block(block: &mut Block, at: usize, tasks: &[TaskSpec], needs: &Needs, ports: &Ports) {
+    // The nodes before each that are needed: its new number, if it is.
     let mut next = 0;
-    let number = |node: &Option<Vec<bool>>| {
-        node.is_some().then(|| {
-            next += 1;
-            next - 1
-        })
+    let number = |needed: &bool| {
+        next += u32::from(*needed);
+        next - u32::from(*needed)
     };
-    let nodes: Vec<Option<u32>> = needs.nodes[at].iter().map(number).collect();
-    let outputs: Vec<_> = block.nodes.iter().map(|node| node_outputs(node, ports)).collect();
+    let node_needs = &needs.nodes[at];
+    let numbers: Vec<u32> = node_needs.needed.iter().map(number).collect();
+    let outputs = Outputs::of(block, ports);
     let moved = |source: Source| match source {
         Source::Input(input) => ports.inputs[at][usize::from(input)].map_or(Source::None, Source::Input),
-        Source::Node(node, port) => match (nodes[node as usize], outputs[node as usize][usize::from(port)]) {
-            (Some(node), Some(port)) => Source::Node(node, port),
-            _ => Source::None,
-        },
+        Source::Node(node, _) if !node_needs.needed[node as usize] => Source::None,
+        Source::Node(node, port) => {
+            outputs.moved(node, port).map_or(Source::None, |port| Source::Node(numbers[node as usize], port))
+        }
         other => other,
     };
     retain(&mut block.inputs, &ports.inputs[at]);
@@ -111,22 +115,37 @@ fn rewrite_block(block: &mut Block, at: usize, tasks: &[TaskSpec], needs: &Needs
     block.outputs.iter_mut().for_each(|output| output.from = moved(output.from));
     let old_nodes = std::mem::take(&mut block.nodes).into_iter().enumerate();
     for (number, mut node) in old_nodes {
-        let Some(needed) = &needs.nodes[at][number] else { continue };
-        let reads = (0..node.inputs.len()).map(|input| needs.reads(tasks, &node, needed, input));
-        let reads: Vec<_> = reads.collect();
-        for (source, reads) in node.inputs.iter_mut().zip(&reads) {
-            *source = if *reads { moved(*source) } else { Source::None };
+        let Some(needed) = node_needs.of(number) else { continue };
+        for input in 0..node.inputs.len() {
+            let reads = needs.reads(tasks, &node, needed, input);
+            node.inputs[input] = if reads { moved(node.inputs[input]) } else { Source::None };
         }
-        rewrite_node(&mut node, &outputs[number], &map(reads.into_iter()), ports);
+        if let Some(outputs) = outputs.0.get(&(number as u32)) {
+            let reads = (0..node.inputs.len()).map(|input| needs.reads(tasks, &node, needed, input));
+            let reads = map(reads);
+            rewrite_container(&mut node, outputs, &reads, ports);
+        }
         block.nodes.push(node);
     }
 }
 
-/// Where the outputs of a node went.
-fn node_outputs(node: &Node, ports: &Ports) -> Map {
-    let Some(body) = super::bodies(&node.op).first().map(|body| *body as usize) else {
-        return map(std::iter::repeat_n(true, node.outputs.len()));
-    };
+/// Where the outputs of containers went. All outputs of other nodes stay where they are.
+struct Outputs(BTreeMap<u32, Map>);
+
+impl Outputs {
+    fn of(block: &Block, ports: &Ports) -> Self {
+        let moved = |(at, node): (u32, &Node)| Some((at, node_outputs(node, ports)?));
+        Outputs((0..).zip(&block.nodes).filter_map(moved).collect())
+    }
+
+    fn moved(&self, node: u32, port: PortIndex) -> Option<PortIndex> {
+        self.0.get(&node).map_or(Some(port), |outputs| outputs[usize::from(port)])
+    }
+}
+
+/// Where the outputs of a container went; `None` if the node is none.
+fn node_outputs(node: &Node, ports: &Ports) -> Option<Map> {
+    let body = super::bodies(&node.op).first().map(|body| *body as usize)?;
     let own = node.outputs.len() - usize::from(node.attempt);
     // A body that was not needed has no map; then the node was not either.
     let kept = |output: usize| ports.outputs[body].get(output).is_some_and(Option::is_some);
@@ -134,12 +153,14 @@ fn node_outputs(node: &Node, ports: &Ports) -> Map {
     if ports.done[body] {
         moved.iter_mut().flatten().for_each(|port| *port += 1);
     }
-    moved
+    Some(moved)
 }
 
-fn rewrite_node(node: &mut Node, outputs: &Map, inputs: &Map, ports: &Ports) {
+fn rewrite_container(node: &mut Node, outputs: &Map, inputs: &Map, ports: &Ports) {
     let Some(body) = super::bodies(&node.op).first().map(|body| *body as usize) else { return };
-    retain(&mut node.inputs, inputs);
+    let mut read = std::mem::take(&mut node.inputs).into_vec();
+    retain(&mut read, inputs);
+    node.inputs = read.into();
     let mut left = node.outputs.to_vec();
     retain(&mut left, outputs);
     if ports.done[body] {
