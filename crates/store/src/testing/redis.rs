@@ -28,6 +28,9 @@ struct Running {
     pid: u32,
 }
 
+/// The server binary to test with, a path or a name in `PATH`: `valkey-server`, say. `redis-server` if it is not set.
+pub const SERVER_VARIABLE: &str = "ONCEFLOW_TEST_REDIS_SERVER";
+
 /// Starts what follows the name of its log, tells its pid when it is ready, and kills it when its own stdin ends.
 const GUARD: &str = r#"log=$1; shift; "$@" </dev/null >"$log" 2>&1 & pid=$!
 until grep -q 'eady to accept connections' "$log"; do kill -0 $pid || { cat "$log"; exit 1; }; sleep 0.02; done
@@ -66,7 +69,8 @@ impl Server {
         self.kill();
         let mut command = Command::new("sh");
         command.args(["-c", GUARD, "sh"]).arg(self.directory.path().join("log"));
-        command.args(["redis-server", "--bind", "127.0.0.1", "--save", ""]);
+        let server = std::env::var_os(SERVER_VARIABLE).unwrap_or_else(|| "redis-server".into());
+        command.arg(server).args(["--bind", "127.0.0.1", "--save", ""]);
         command.args(["--port", &self.port.to_string(), "--dir"]).arg(self.directory.path()).args(&self.arguments);
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
         let mut guard = command.spawn().expect("there is a shell");

@@ -2,10 +2,12 @@
 
 use super::{
     ENDED, Inner,
+    book::Book,
     format::{FileKind, parse_name},
     snapshot::{self, Walk, Writer},
 };
 use crate::{records::Position, sync::lock};
+use onceflow_core::Timestamp;
 use std::{io, sync::Arc};
 
 /// Makes a snapshot whenever one is due, until the journal is closed.
@@ -25,7 +27,7 @@ async fn make_all(inner: &Inner) {
             Ok(true) => {}
             Ok(false) => snapshot::abandon(&*inner.files, position),
             Err(error) => {
-                tracing::warn!(%error, "a snapshot could not be made; the log goes on growing until the next try");
+                tracing::warn!(%error, "failed to write a snapshot; the log grows until the next one succeeds");
                 snapshot::abandon(&*inner.files, position);
             }
         }
@@ -33,27 +35,13 @@ async fn make_all(inner: &Inner) {
     }
 }
 
-/// Writes the snapshot and removes what it replaces; `false` if the journal ended first.
+/// Writes the snapshot and removes the log it replaces; `false` if the journal ended first.
 async fn make(inner: &Inner, position: Position) -> io::Result<bool> {
     let mut writer = Writer::begin(&*inner.files, inner.store, position)?;
-    let mut walk = Walk::default();
-    loop {
-        let rows = {
-            let book = lock(&inner.book);
-            if book.closing || book.fault.is_some() {
-                return Ok(false);
-            }
-            walk.step(&book.state)
-        };
-        if rows.is_empty() {
-            break;
-        }
-        writer.rows(&rows)?;
+    if !write_rows(inner, &mut writer, |book| book.closing || book.fault.is_some())? {
+        return Ok(false);
     }
-    let (whole_at, time) = {
-        let book = lock(&inner.book);
-        (book.effective, book.clock.latest())
-    };
+    let (whole_at, time) = end_of_walk(inner, position);
     if inner.reach_durable(whole_at).await.is_err() {
         return Ok(false);
     }
@@ -62,23 +50,38 @@ async fn make(inner: &Inner, position: Position) -> io::Result<bool> {
     Ok(true)
 }
 
-/// Writes the snapshot of a journal that takes nothing more, and removes what it replaces. Everything is durable.
+/// Writes the snapshot of a closed journal and removes the log it replaces. Every batch must be durable.
 pub(super) fn make_last(inner: &Inner, position: Position) -> io::Result<()> {
     let mut writer = Writer::begin(&*inner.files, inner.store, position)?;
+    write_rows(inner, &mut writer, |_| false)?;
+    let (whole_at, time) = end_of_walk(inner, position);
+    writer.finish(whole_at, time)?;
+    remove_replaced(inner, position)
+}
+
+/// Walks all rows into the snapshot, a few under each lock; `false` if `stop` ended the walk.
+fn write_rows(inner: &Inner, writer: &mut Writer<'_>, stop: impl Fn(&Book) -> bool) -> io::Result<bool> {
     let mut walk = Walk::default();
     loop {
-        let rows = walk.step(&lock(&inner.book).state);
+        let rows = {
+            let book = lock(&inner.book);
+            if stop(&book) {
+                return Ok(false);
+            }
+            walk.step(&book.state)
+        };
         if rows.is_empty() {
-            break;
+            return Ok(true);
         }
         writer.rows(&rows)?;
     }
-    let (whole_at, time) = {
-        let book = lock(&inner.book);
-        (book.effective, book.clock.latest())
-    };
-    writer.finish(whole_at, time)?;
-    remove_replaced(inner, position)
+}
+
+/// The last position that the walk may have seen, and its time.
+fn end_of_walk(inner: &Inner, position: Position) -> (Position, Timestamp) {
+    let book = lock(&inner.book);
+    assert!(position <= book.position, "a snapshot of {position:?} was made of a journal at {:?}", book.position);
+    (book.effective, book.clock.latest())
 }
 
 /// Removes every segment and snapshot from before the snapshot of `position`.
