@@ -57,7 +57,7 @@ pub const ALL: &[Hazard] = &[
     hazard("takeover-runs-again", "kernel 26", "who takes over a step that must not run twice runs it"),
     hazard("retry-forgets-start", "kernel 26", "trying a run again forgets which steps were started"),
     hazard("lease-by-client-clock", "values", "a lease ends by the clock of who sweeps"),
-    hazard("buried-though-referenced", "values", "a value is buried without looking whether it is referred to again"),
+    hazard("buried-though-referenced", "values", "a value is swept without looking whether it is referred to again"),
     hazard("arrival-not-held", "our own", "what arrives at a step is not held for it"),
     hazard("consumed-not-released", "our own", "what a step has consumed stays held"),
     hazard("undo-not-registered", "our own", "how to undo a step is not written down"),

@@ -70,7 +70,7 @@ async fn one(room: &Arc<Room>, values: &Arc<Values>, name: &str, strict: bool) -
         }
         4 => lease(room, values, name, strict).await?,
         5 | 6 => {
-            // Some id that comes and goes, and is often about to be buried.
+            // Some id that comes and goes, and is often about to be swept.
             let at = sim.below(COMMON);
             let (id, edge) = (format!("common {at}"), root(SHARED + at));
             let update = match sim.per_mille(500) {

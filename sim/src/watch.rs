@@ -141,7 +141,7 @@ impl Watch {
             self.forgotten(key, was.as_ref());
         }
         self.widths(batch);
-        self.burials(batch, state);
+        self.sweeps(batch, state);
         for op in &batch.ops {
             if let Op::Put(key, row) = op
                 && key.group.id() == b"runs"
@@ -177,15 +177,15 @@ impl Watch {
         }
     }
 
-    /// What is buried, nothing refers to. Where it is put again soon, nobody would notice later.
-    fn burials(&self, batch: &Batch, state: &StoreState) {
+    /// What is swept, nothing refers to. Where it is put again soon, nobody would notice later.
+    fn sweeps(&self, batch: &Batch, state: &StoreState) {
         let counts = onceflow_core::Group::rows("values.counts");
         for op in &batch.ops {
             if let Op::Delete(key) = op
                 && key.group.id() == b"values"
                 && state.get(batch.shard, &counts.key(&key.name)).is_some()
             {
-                lock(&self.truth).violate("nothing live is missing", format!("{key} is buried, and is referred to"));
+                lock(&self.truth).violate("nothing live is missing", format!("{key} is swept, and is referred to"));
             }
         }
     }

@@ -145,11 +145,11 @@ async fn cascade(server: &Bench, many: u64) -> anyhow::Result<Cascade> {
     values.update(Update::new().clear(&root)).await?;
     let (pings, before) = (Pings::start(server).await?, server.commands().await?);
     server.watch_slow(SLOW_US).await?;
-    let (start, cpu, mut buried) = (Instant::now(), server.cpu_seconds(), 0);
+    let (start, cpu, mut swept) = (Instant::now(), server.cpu_seconds(), 0);
     loop {
         // What the reclaim loop of a process does at a time.
         let reclaimed = values.reclaim(values.reclaim_budget()).await?;
-        buried += reclaimed.buried;
+        swept += reclaimed.swept;
         if !reclaimed.more {
             break;
         }
@@ -157,7 +157,7 @@ async fn cascade(server: &Bench, many: u64) -> anyhow::Result<Cascade> {
     store.records().durable(store.records().position()).await?;
     let (seconds, cpu) = (start.elapsed().as_secs_f64(), server.cpu_seconds() - cpu);
     let (ping_ms_max, after) = (pings.stop().await?, server.commands().await?);
-    ensure!(buried == stored, "{buried} values were buried, not {stored}");
+    ensure!(swept == stored, "{swept} values were swept, not {stored}");
     let rest = values.rows().await?;
     ensure!(rest.is_empty(), "reclaiming left rows behind: {rest:?}");
     let mut slow = server.slow().await?;

@@ -22,8 +22,8 @@ pub(super) struct Calls {
     pub(super) scans: AtomicU64,
     /// Looks at the clock, also those of a wait.
     pub(super) nows: AtomicU64,
-    /// Calls that bury values: what earlier steps left.
-    pub(super) burials: AtomicU64,
+    /// Calls that sweep values: what earlier steps left.
+    pub(super) sweeps: AtomicU64,
     kept: Mutex<Option<Vec<Batch>>>,
 }
 
@@ -112,7 +112,7 @@ impl Records for Watched {
     }
 
     fn sweep(&self, shard: Shard, ask: SweepRequest) -> BoxFuture<'_, Result<Option<SweepReport>, Error>> {
-        self.calls.burials.fetch_add(1, Relaxed);
+        self.calls.sweeps.fetch_add(1, Relaxed);
         self.records.sweep(shard, ask)
     }
 

@@ -109,19 +109,19 @@ async fn cascade(runtime: &Runtime, shape: Shape, backend: Backend) -> anyhow::R
     };
     records.durable(values.update(Update::new().clear(&root)).await?).await?;
     let mut calls = Vec::new();
-    let (start, mut buried) = (Instant::now(), 0);
+    let (start, mut swept) = (Instant::now(), 0);
     loop {
         let call = Instant::now();
         let reclaimed = values.reclaim(BUDGET).await?;
         calls.push(call.elapsed().as_secs_f64() * 1e3);
-        buried += reclaimed.buried;
+        swept += reclaimed.swept;
         if !reclaimed.more {
             break;
         }
     }
     records.durable(records.position()).await?;
     let seconds = start.elapsed().as_secs_f64();
-    ensure!(buried == stored, "{buried} values were buried, not {stored}");
+    ensure!(swept == stored, "{swept} values were swept, not {stored}");
     let rest = values.rows().await?;
     ensure!(rest.is_empty(), "reclaiming left rows behind: {rest:?}");
     calls.sort_by(f64::total_cmp);

@@ -140,7 +140,7 @@ impl From<Page> for UnorderedPage {
     }
 }
 
-/// Asks a store to bury values by itself; see [`Records::sweep`].
+/// Asks a store to sweep values by itself; see [`Records::sweep`].
 #[derive(Clone, Debug)]
 pub struct SweepRequest {
     /// The row that says whose turn it is, what it must hold, and what it holds afterwards.
@@ -151,12 +151,12 @@ pub struct SweepRequest {
     pub debt: Name,
 }
 
-/// What a store that was asked to bury did.
+/// What a store that was asked to sweep did.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SweepReport {
     /// Values that are gone.
-    pub buried: u64,
-    /// References of buried values that no longer count.
+    pub swept: u64,
+    /// References of swept values that no longer count.
     pub paid: u64,
     /// Values, edges and decrements that were looked at.
     pub touched: usize,
@@ -246,17 +246,17 @@ pub trait Records: Send + Sync + 'static {
         Box::pin(async { Ok(vec![]) })
     }
 
-    /// How many calls of [`Records::sweep`] are best under way at once; 0 if this store does not bury by itself. A server that syncs
+    /// How many calls of [`Records::sweep`] are best under way at once; 0 if this store does not sweep by itself. A server that syncs
     /// after each call would wait for its disk most of the time if there were one.
     fn concurrent_sweeps(&self) -> usize {
         0
     }
 
-    /// Does what [`values::reclaim`](crate::values::reclaim) does, where the rows are: pays a debt and buries values at zero with
+    /// Does what [`values::reclaim`](crate::values::reclaim) does, where the rows are: pays a debt and sweeps values at zero with
     /// what they refer to, for about a millisecond or two. Atomic as a batch that requires the turn and puts the next one, and
     /// like one it answers [`Error::Unknown`] when the reply is lost; `None` if the turn is another's. If there is nothing to do, the turn stays.
     fn sweep(&self, _: Shard, _: SweepRequest) -> BoxFuture<'_, Result<Option<SweepReport>, Error>> {
-        Box::pin(async { Err(Error::Unavailable("this store does not bury by itself".into())) })
+        Box::pin(async { Err(Error::Unavailable("this store does not sweep by itself".into())) })
     }
 
     /// The store's clock: one for all who share it, and it never goes back. Opened again, a store gives no time before that of

@@ -39,7 +39,7 @@ use std::{
 ///
 /// // Nothing needs them any more, so nothing is left.
 /// values.update(Update::new().clear(&latest)).await?;
-/// assert_eq!(values.reclaim(1000).await?.buried, 2);
+/// assert_eq!(values.reclaim(1000).await?.swept, 2);
 /// store.close().await?;
 /// # Ok(()) }
 /// ```

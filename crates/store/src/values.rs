@@ -13,7 +13,7 @@
 //! | `bytes`, `file` | bytes and files as values, inline or as blobs |
 //! | `elements` | the elements of lists that are gathered: references, or the bytes themselves |
 //! | [`lease`] | edges that end by themselves, and the keeper that renews one |
-//! | [`reclaim`] | expires leases, pays debts, buries values; in small steps |
+//! | [`reclaim`] | expires leases, pays debts, sweeps values; in small steps |
 //! | `blob` | large bytes, as values |
 //! | [`source`] | files of the user's, by reference |
 //! | `whole` | that nobody is given wrong bytes: what is checked before it is read, and dropped if it is damaged |
@@ -35,7 +35,7 @@
 //! assert_eq!(values.get(&"pair".into()).await?.refs.len(), 2);
 //!
 //! values.update(Update::new().clear(&root)).await?;
-//! assert_eq!(values.reclaim(usize::MAX).await?.buried, 2);
+//! assert_eq!(values.reclaim(usize::MAX).await?.swept, 2);
 //! # Ok(()) }
 //! ```
 

@@ -146,7 +146,7 @@ impl World {
             }
         }
         sound(&values)?;
-        match at_once(values.reclaim(usize::MAX)).map_err(told)?.buried {
+        match at_once(values.reclaim(usize::MAX)).map_err(told)?.swept {
             0 => Ok(()),
             n => Err(format!("{n} values were left")),
         }

@@ -26,7 +26,7 @@ pub(crate) async fn run(args: &args::Reclaim, location: StoreLocation, printer: 
     let (mut values_gone, mut objects_gone) = (0, 0);
     loop {
         let done = values.reclaim(BUDGET).await?;
-        values_gone += done.buried;
+        values_gone += done.swept;
         objects_gone += done.objects_unlinked;
         if !done.more {
             break;

@@ -68,9 +68,9 @@ use wakes::Wakes;
 /// Operations that take a server about a millisecond: it serves nobody else meanwhile.
 const BATCH_OPS_HINT: usize = 256;
 
-/// Values that a script that buries touches, and for how long it does; to write down what came of it takes it half as long again.
-const BURY_TOUCH_MAX: usize = 500;
-const BURY_US_MAX: usize = 1400;
+/// Values that a script that sweeps touches, and for how long it does; to write down what came of it takes it half as long again.
+const SWEEP_TOUCH_MAX: usize = 500;
+const SWEEP_US_MAX: usize = 1400;
 
 /// Such scripts under way at once. The server syncs its log once for all that it finds waiting, and syncing takes it as long as
 /// one or two of them; more would keep others waiting for longer than that.
@@ -374,11 +374,11 @@ impl Records for Redis {
     fn sweep(&self, shard: Shard, ask: SweepRequest) -> BoxFuture<'_, Result<Option<SweepReport>, Error>> {
         Box::pin(async move {
             let keys = self.address().keys(shard);
-            let mut arguments = wire::bury(&ask);
-            arguments.extend([BURY_TOUCH_MAX, BURY_US_MAX].map(|most| most.to_string().into_bytes()));
+            let mut arguments = wire::sweep(&ask);
+            arguments.extend([SWEEP_TOUCH_MAX, SWEEP_US_MAX].map(|most| most.to_string().into_bytes()));
             let arguments: Vec<_> = arguments.iter().map(Vec::as_slice).collect();
-            let answer = scripts::run(&self.link, shard, &scripts::BURY, &keys.all[..2], &arguments).await;
-            wire::buried(answer.map_err(Trouble::writing)?)
+            let answer = scripts::run(&self.link, shard, &scripts::SWEEP, &keys.all[..2], &arguments).await;
+            wire::swept(answer.map_err(Trouble::writing)?)
         })
     }
 

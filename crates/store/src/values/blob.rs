@@ -1,5 +1,5 @@
 //! Blobs as values. A blob is a value named by the digest of its bytes, which lie in an object; others refer to it as
-//! to any value, and it is counted and buried as any.
+//! to any value, and it is counted and swept as any.
 //!
 //! An object lives a life of its own around that, in an order where a crash leaves only what is written down:
 //!
@@ -7,7 +7,7 @@
 //! uploads/object   written, durable, before the first byte        (its writer ended, or its time did: it becomes an unlink)
 //! object           stored, durable
 //! value            put by an update: the row goes with it, or, if the blob is there already, becomes an unlink
-//! unlink/object    written by the batch that buries the value     (durable before the object is touched)
+//! unlink/object    written by the batch that sweeps the value     (durable before the object is touched)
 //! object           deleted, then the row
 //! ```
 //!

@@ -5,7 +5,7 @@
 //! | `values` | id → references and content; immutable |
 //! | `values.counts` | id → how many references, edges and debts point at it; absent is zero |
 //! | `values.edges` | edge → target and deadline; with the references, the truth. An element of a list may hold its bytes instead |
-//! | `values.zero` | id → nothing: its count is or was zero, so it may be buried |
+//! | `values.zero` | id → nothing: its count is or was zero, so it may be swept |
 //! | `values.owed` | decrements still to be made, or a prefix whose edges are to be released |
 //! | `values.due` | deadline and edge → nothing: which lease ends next |
 //! | `values.sealed` | prefix → the list that owns it, or that it is being released |

@@ -88,8 +88,10 @@ pub(super) const RENEW_MS_MIN: u64 = 50;
 /// Values and decrements one call of the reclaim loop touches: about two milliseconds of work.
 pub const RECLAIM_BUDGET: usize = 1_000;
 
-/// The same where the store buries by itself: others run while it does, so this is only how often leases are looked at.
+/// The same where the store sweeps by itself: others run while it does, so this is only how often leases are looked at.
 pub const RECLAIM_THERE_BUDGET: usize = 20_000;
 
-/// How long an upload may take until its object is taken for abandoned.
+/// How long an upload may take before its object counts as abandoned. Only for writers whose death cannot be detected: a
+/// directory knows its dead processes ([`Blobs::has_ended`](crate::blobs::Blobs::has_ended)), and a worker is known by its
+/// lease ([`Values::abandon_writer`](super::Values::abandon_writer)). On a server, a command that is no worker has neither.
 pub const UPLOAD_MS_MAX: u64 = 24 * 3_600_000;

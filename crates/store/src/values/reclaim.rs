@@ -1,13 +1,13 @@
-//! Deletes what nothing needs, in small steps: expires leases, pays debts, buries values whose count is zero.
+//! Deletes unreferenced values in small steps: expires leases, pays debts, sweeps values whose count is zero.
 //!
 //! A round is one batch. It reads whose turn it is, then what there is to do, and commits under the turn it read
-//! (`stored::Sweeper`): whoever was overtaken reads again. So nothing is ever half dead: until the batch that buries it, a
-//! value at zero can be referred to again, and after it, it is gone with all it was owed. What one batch cannot hold
-//! of a value's references is written down as a debt, which counts as much as the reference did.
+//! (`stored::Sweeper`): a caller that was overtaken reads again. So no value is ever half deleted: until the batch that sweeps it, a
+//! value at zero can be referred to again, and after it, it is gone with all its debts. References of a value that do
+//! not fit into one batch are recorded as a debt, which counts as much as the references did.
 
-mod bury;
 mod expire;
 mod run;
+mod sweep;
 mod there;
 mod turn;
 mod witness;
@@ -20,45 +20,45 @@ use futures_util::future::try_join;
 use onceflow_core::{Group, Timestamp};
 use turn::Seen;
 
-/// What a call of [`Values::reclaim`] did.
+/// The work done by a call of [`Values::reclaim`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Reclaimed {
-    /// Values that are gone.
-    pub buried: u64,
-    /// Leases that have ended.
+    /// Values that were deleted.
+    pub swept: u64,
+    /// Leases that expired.
     pub expired: u64,
-    /// References of buried values that no longer count.
+    /// References of swept values that no longer count.
     pub paid: u64,
-    /// Objects that are gone.
+    /// Objects that were deleted.
     pub objects_unlinked: u64,
-    /// Whether the budget was used up, so that there may be more to do now.
+    /// The budget was used up, so there may be more to do now.
     pub more: bool,
-    /// When the next lease may end; call again then.
+    /// The deadline of the next lease; call again then.
     pub next_deadline: Option<Timestamp>,
 }
 
-/// What a round came to.
+/// The result of a round.
 pub(super) enum Round {
     /// So many values, edges and decrements were touched.
     Did(usize),
-    /// Somebody else was faster, or the answer was lost: look again.
+    /// Another caller was faster, or the answer was lost: read again.
     Again,
     /// There is nothing to do before this time.
     Idle(Option<Timestamp>),
 }
 
 impl Values {
-    /// Expires due leases, pays debts and buries what nothing needs, touching at most about `budget` values. Safe to
+    /// Expires due leases, pays debts and sweeps unreferenced values, touching at most about `budget` values. Safe to
     /// call from anywhere, any number at a time, and to stop at any await.
     pub async fn reclaim(&self, budget: usize) -> Result<Reclaimed, Error> {
         let mut done = Reclaimed::default();
         let mut left = budget.max(1);
         let mut overtaken = 0;
         let mut known = None;
-        let can_there = self.buries_there(left);
+        let can_there = self.sweeps_on_server(left);
         let mut there = can_there;
         while left > 0 {
-            // Small batches are overtaken less often, and the smallest only by whoever wants that very value.
+            // Small batches are overtaken less often, and the smallest only by a change of that very value.
             let round_max = left.min((self.reclaim_ops() >> overtaken.min(16)).max(1));
             let round = if std::mem::replace(&mut there, can_there) {
                 known = None;
@@ -76,8 +76,8 @@ impl Values {
         Ok(Reclaimed { more: true, ..done })
     }
 
-    /// Buries on the store, if there is a turn to take. `there` says whether the next round may do so again: after one that found
-    /// nothing to do there, or something that cannot be done there, a batch of ours looks at everything.
+    /// Sweeps on the server, if there is a turn to take. `there` is cleared when the next round must use a batch of this process,
+    /// which looks at everything: the server found nothing to do, or something it cannot do.
     async fn round_there(&self, done: &mut Reclaimed, touch_max: usize, there: &mut bool) -> Result<Round, Error> {
         let seen = self.seen_sweeper().await?;
         let due = self.page(&self.keys.due, 1).await?;
@@ -95,13 +95,13 @@ impl Values {
             *there = false;
             return Ok(Round::Did(0));
         };
-        let did = self.bury_there(done, row, sweeper, next_deadline, touch_max).await?;
+        let did = self.sweep_on_server(done, row, sweeper, next_deadline, touch_max).await?;
         *there &= !did.is_odd && !matches!(did.round, Round::Did(0));
         Ok(did.round)
     }
 
-    /// One batch, at most. `known` is what the batch before left, if that was ours and buried something: then whose turn it is
-    /// need not be read, and leases were looked at just before.
+    /// Commits at most one batch. `known` is the state left by the previous batch, if that was ours and swept something: then the
+    /// sweeper's row need not be read, and leases were checked just before.
     async fn round(
         &self,
         done: &mut Reclaimed,
@@ -125,7 +125,7 @@ impl Values {
                 turn::Known { seen, next_deadline }
             }
         };
-        let zero = self.page(&self.keys.zero, touch_max.min(self.reclaim_ops() / bury::CANDIDATE_OPS));
+        let zero = self.page(&self.keys.zero, touch_max.min(self.reclaim_ops() / sweep::CANDIDATE_OPS));
         let (owed, zero) = try_join(self.page(&self.keys.owed, 1), zero).await?;
         if owed.rows.is_empty() && zero.rows.is_empty() {
             if is_known {
@@ -138,8 +138,8 @@ impl Values {
             return self.rest(&seen, next_deadline).await;
         }
         let Some(sweeper) = seen.sweeper else { return self.take_first_turn(next_deadline).await };
-        let work = bury::Work { owed, zero, touch_max, next_deadline };
-        self.bury(done, seen, sweeper, work, known).await
+        let work = sweep::Work { owed, zero, touch_max, next_deadline };
+        self.sweep(done, seen, sweeper, work, known).await
     }
 
     /// Operations a reclaiming batch is filled up to.
@@ -147,7 +147,7 @@ impl Values {
         self.records.batch_ops_hint() - limits::RECLAIM_OPS_SPARE
     }
 
-    /// The store's clock: the only one that says when a lease ends, as far as it can be believed.
+    /// The store's clock, which alone decides when a lease ends, as far as it can be trusted.
     async fn now_for_leases(&self, seen: &Seen) -> Result<Timestamp, Error> {
         if !crate::seams::ends_leases_by_store_clock() {
             return Ok(self.world.clock());
@@ -160,8 +160,8 @@ impl Values {
         Witness::look(known, self.world.clock(), self.world.uptime())
     }
 
-    /// How late it is for whatever ends after days: the store's clock, unless that is ahead of what can be believed, because a
-    /// clock was set wrong and has not stayed so for long.
+    /// The time for deadlines of days: the store's clock, unless it jumped ahead and has not stayed there for long, as a clock
+    /// that was set wrong does.
     pub async fn trusted_now(&self) -> Result<Timestamp, Error> {
         let known = self.row(self.keys.witness()).await?.as_deref().and_then(Witness::from_row);
         Ok(self.witness(known).now(self.records.now().await?))

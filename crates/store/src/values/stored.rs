@@ -1,5 +1,5 @@
-//! How values stand in rows. Every row carries a checksum, so that a flipped byte is seen before it is believed; the
-//! references have one of their own, because burying a value must trust them and need not read the content.
+//! The row format of values. Every row carries a checksum, so that a flipped bit is detected before the row is used; the
+//! references have one of their own, because sweeping a value must trust them and need not read the content.
 //!
 //! ```text
 //! value   checksum of head · kind · checksum of content · references · content
@@ -11,9 +11,11 @@ use crate::blobs::ObjectName;
 use onceflow_core::{Digest, Fence, Name, Row, Timestamp};
 use std::{ffi::OsStr, os::unix::ffi::OsStrExt, path::PathBuf};
 
-mod other;
+mod edge;
+mod sweeper;
 
-pub(super) use other::{Debt, Edge, Seal, Standing, Sweeper};
+pub(super) use edge::{Edge, Seal, Standing};
+pub(super) use sweeper::{Debt, Sweeper};
 
 const INLINE: u8 = 1;
 const GATHERED: u8 = 2;
@@ -123,7 +125,7 @@ impl<'a> Head<'a> {
         matches!(self.kind, GATHERED | OBJECT)
     }
 
-    /// What is to be done with the content when the value is buried. Reads nothing of an inline content.
+    /// What is to be done with the content when the value is swept. Reads nothing of an inline content.
     pub(super) fn belongings(&self) -> Option<Belongings> {
         match self.kind {
             INLINE | LOST | SOURCE => Some(Belongings::None),

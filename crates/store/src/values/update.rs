@@ -451,7 +451,7 @@ fn holds(expect: &Expect, found: Option<&ValueId>) -> bool {
     }
 }
 
-/// Takes references from a value; at zero it may be buried.
+/// Takes references from a value; at zero it may be swept.
 pub(super) fn lower(batch: &mut Batch, keys: &Keys, id: &ValueId, by: i64) {
     batch.add(keys.count(id), -by, vec![Op::Put(keys.zero(id), Row::default())]);
 }

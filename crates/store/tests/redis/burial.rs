@@ -1,4 +1,4 @@
-//! Values that a server buries by itself: it does what a client would do, leaves to the client what is not plain, and is not led
+//! Values that a server sweeps by itself: it does what a client would do, leaves to the client what is not plain, and is not led
 //! astray by damage or by clocks that differ.
 
 use onceflow_store::{
@@ -74,7 +74,7 @@ fn graph(seed: u64, many: usize) -> Vec<(ValueId, Vec<ValueId>)> {
 }
 
 #[tokio::test]
-async fn a_server_buries_exactly_what_a_client_does() {
+async fn a_server_sweeps_exactly_what_a_client_does() {
     for seed in 0..6 {
         let graph = graph(seed, 700);
         let roots: Vec<_> = graph.iter().rev().step_by(97).map(|(id, _)| id.clone()).collect();
@@ -110,7 +110,7 @@ async fn a_server_buries_exactly_what_a_client_does() {
                 }
                 let fsck = values.fsck(Mode::Check).await.unwrap();
                 assert!(fsck.is_clean() && fsck.exact, "seed {seed}, root {n}: {fsck}");
-                left.push((there, done.buried));
+                left.push((there, done.swept));
                 values.update(Update::new().clear(&EdgeName::root(n.to_string()))).await.unwrap();
             }
             assert_eq!(left[0], left[1], "seed {seed}, root {n}");
@@ -121,7 +121,7 @@ async fn a_server_buries_exactly_what_a_client_does() {
 
 /// Flips every bit of a value's references, one after the other: the server sees it and leaves the value, and the client says so.
 #[tokio::test]
-async fn a_flipped_bit_in_a_reference_is_seen_before_anything_is_buried() {
+async fn a_flipped_bit_in_a_reference_is_seen_before_anything_is_swept() {
     let records = redis(RealWorld::here()).await;
     let values = values(&records);
     let (root, page) = (EdgeName::root("r"), Group::rows(UNORDERED_GROUPS[0]).key("page"));
@@ -141,7 +141,7 @@ async fn a_flipped_bit_in_a_reference_is_seen_before_anything_is_buried() {
         }
     }
     write(&*records, &page, row).await;
-    assert_eq!(values.reclaim(usize::MAX).await.unwrap().buried, 3);
+    assert_eq!(values.reclaim(usize::MAX).await.unwrap().swept, 3);
     assert!(values.fsck(Mode::Check).await.unwrap().is_clean());
 }
 
@@ -217,7 +217,7 @@ async fn clocks_that_differ_by_minutes_do_no_harm() {
         assert!(looker.deadline(&lease).await.unwrap().unwrap() > ends);
         assert_eq!(setter.get(&"held".into()).await.unwrap().refs.len(), 0);
         setter.update(Update::new().clear(&lease)).await.unwrap();
-        assert_eq!(looker.reclaim(usize::MAX).await.unwrap().buried, 1);
+        assert_eq!(looker.reclaim(usize::MAX).await.unwrap().swept, 1);
     }
     // A wait until soon ends soon, whatever the clock of the machine says.
     for (records, _) in [&early, &late] {

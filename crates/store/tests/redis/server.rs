@@ -247,7 +247,7 @@ async fn a_store_on_a_server_has_values_and_leaves_nothing() {
     let latest = EdgeName::root("latest");
     values.update(Update::new().leaf("part", "text").put("whole", ["part"], "").set(&latest, "whole")).await.unwrap();
     values.update(Update::new().clear(&latest)).await.unwrap();
-    assert_eq!(values.reclaim(1000).await.unwrap().buried, 2);
+    assert_eq!(values.reclaim(1000).await.unwrap().swept, 2);
     assert!(values.fsck(Mode::Check).await.unwrap().is_clean());
     assert!(values.rows().await.unwrap().is_empty());
     store.close().await.unwrap();

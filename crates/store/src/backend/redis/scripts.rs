@@ -44,8 +44,8 @@ const NOW_CODE: &str = concat!(include_str!("clock.lua"), include_str!("now.lua"
 pub(super) static BATCH: Script = Script::new(BATCH_CODE);
 /// Rows of a group in order.
 pub(super) static SCAN: Script = Script::new(SCAN_CODE);
-/// Buries values.
-pub(super) static BURY: Script = Script::after(sums::tables, include_str!("bury.lua"));
+/// Sweeps values.
+pub(super) static SWEEP: Script = Script::after(sums::tables, include_str!("bury.lua"));
 /// What tells the store from every other.
 pub(super) static IDENTITY: Script = Script::new(include_str!("identity.lua"));
 /// The store's clock.

@@ -210,8 +210,8 @@ pub(super) fn walked(value: Value, group: &Group) -> Result<UnorderedPage, Error
     Ok(UnorderedPage { rows, next: (&cursor[..] != b"0").then(|| Name::new(cursor)) })
 }
 
-/// What the script that buries is told, but for how much it may do.
-pub(super) fn bury(ask: &SweepRequest) -> Vec<Vec<u8>> {
+/// What the script that sweeps is told, but for how much it may do.
+pub(super) fn sweep(ask: &SweepRequest) -> Vec<Vec<u8>> {
     let (key, seen, next) = &ask.turn;
     let mut arguments = vec![field(key), seen.to_vec(), next.to_vec()];
     arguments.extend(ask.groups.iter().map(|group| start(group, 0)));
@@ -220,19 +220,19 @@ pub(super) fn bury(ask: &SweepRequest) -> Vec<Vec<u8>> {
 }
 
 /// What it answered.
-pub(super) fn buried(value: Value) -> Result<Option<SweepReport>, Error> {
+pub(super) fn swept(value: Value) -> Result<Option<SweepReport>, Error> {
     let Value::Array(parts) = &value else { return Err(strange(&value)) };
     match parts[..] {
         [Value::Int(1), _] => Ok(None),
         [
             Value::Int(0),
-            Value::Int(buried),
+            Value::Int(swept),
             Value::Int(paid),
             Value::Int(touched),
             Value::Int(more),
             Value::Int(odd),
         ] => Ok(Some(SweepReport {
-            buried: buried.unsigned_abs(),
+            swept: swept.unsigned_abs(),
             paid: paid.unsigned_abs(),
             touched: usize::try_from(touched).unwrap_or(0),
             more: more == 1,

@@ -107,7 +107,7 @@ impl fmt::Display for Finding {
                 }
                 Some(found) => write!(f, "the count of {id} is {found}, and should be {right}"),
             },
-            Finding::NotQueued(id) => write!(f, "value {id} is not referred to, and not queued to be buried"),
+            Finding::NotQueued(id) => write!(f, "value {id} is not referred to, and not queued to be swept"),
             Finding::NotDue(edge, at) => write!(f, "lease {edge} ends at {at}, but the index does not say so"),
             Finding::NoLease(edge, at) => write!(f, "the index says that {edge} ends at {at}, but no lease does"),
             Finding::NotSealed(list, prefix) => write!(f, "list {list} owns {prefix:?}, which is not sealed"),

@@ -1,4 +1,4 @@
-//! Buries on a store that can do it by itself ([`Records::sweep`](crate::records::Records::sweep)): the same as `bury`, where the rows
+//! Sweeps on a store that can do it by itself ([`Records::sweep`](crate::records::Records::sweep)): the same as `sweep`, where the rows
 //! are. Each call takes a turn and gives the next one, so calls under way follow each other, and whoever comes between makes
 //! those after it do nothing.
 
@@ -13,16 +13,16 @@ use crate::{
 use futures_util::{StreamExt, stream::FuturesOrdered};
 use onceflow_core::{Row, Timestamp};
 
-/// What calls came to.
+/// The result of several calls.
 pub(super) struct There {
     pub(super) round: Round,
-    /// Whether there is something that only a batch of ours can do.
+    /// Some work needs a batch of this process.
     pub(super) is_odd: bool,
 }
 
 impl Values {
-    /// Whether the store shall bury by itself. A call looks at as many as one value can refer to, at least.
-    pub(super) fn buries_there(&self, touch_max: usize) -> bool {
+    /// Whether the store shall sweep by itself. A call looks at as many as one value can refer to, at least.
+    pub(super) fn sweeps_on_server(&self, touch_max: usize) -> bool {
         self.records.concurrent_sweeps() > 0 && touch_max >= limits::REFS_PER_VALUE_MAX
     }
 
@@ -32,7 +32,7 @@ impl Values {
     }
 
     /// Calls until there is nothing left, or so much is done, or somebody else comes between.
-    pub(super) async fn bury_there(
+    pub(super) async fn sweep_on_server(
         &self,
         done: &mut Reclaimed,
         seen: &Row,
@@ -44,13 +44,13 @@ impl Values {
         let (mut touched, mut is_odd, mut goes_on) = (0, false, true);
         loop {
             while goes_on && calls.len() < self.records.concurrent_sweeps() {
-                let ask = self.next_burial(&mut turn, sweeper, next_deadline);
+                let ask = self.next_sweep_request(&mut turn, sweeper, next_deadline);
                 calls.push_back(self.records.sweep(self.shard, ask));
             }
             match calls.next().await {
                 None => return Ok(There { round: Round::Did(touched), is_odd }),
-                Some(Ok(Some(SweepReport { buried, paid, touched: some, more, odd }))) => {
-                    done.buried += buried;
+                Some(Ok(Some(SweepReport { swept, paid, touched: some, more, odd }))) => {
+                    done.swept += swept;
                     done.paid += paid;
                     touched += some;
                     is_odd |= odd;
@@ -67,7 +67,7 @@ impl Values {
         }
     }
 
-    fn next_burial(&self, turn: &mut Row, sweeper: Sweeper, next_deadline: Option<Timestamp>) -> SweepRequest {
+    fn next_sweep_request(&self, turn: &mut Row, sweeper: Sweeper, next_deadline: Option<Timestamp>) -> SweepRequest {
         let back_by = next_deadline.unwrap_or(Timestamp::NEVER);
         let next = Sweeper { turn: self.fences.next(), back_by, ..sweeper };
         let row = next.to_row();

@@ -1,7 +1,7 @@
 //! Whose turn it is, and what the sweeper promised. The row is there only while there is something to reclaim or a
 //! lease to watch.
 //!
-//! A batch never requires that the row is *absent* and buries: it may have been there in between. Whoever finds
+//! A batch never requires that the row is *absent* and sweeps: it may have been there in between. Whoever finds
 //! none first writes one, with a turn that is unique for ever, and reads again.
 
 use super::{super::stored::Sweeper, Error, Round, Witness};

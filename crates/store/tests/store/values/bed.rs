@@ -138,7 +138,7 @@ impl Bed {
         let mut sum = Reclaimed::default();
         for _ in 0..100_000 {
             let done = self.step().await;
-            sum.buried += done.buried;
+            sum.swept += done.swept;
             sum.expired += done.expired;
             sum.paid += done.paid;
             sum.next_deadline = done.next_deadline;

@@ -108,7 +108,7 @@ async fn what_stands_later_in_the_update_may_be_referred_to_if_it_is_stored_alre
 }
 
 #[tokio::test]
-async fn a_value_at_zero_can_be_referred_to_again_until_it_is_buried() {
+async fn a_value_at_zero_can_be_referred_to_again_until_it_is_swept() {
     each_store(async |bed| {
         bed.update(puts(FAMILY).set(&root("R"), "foo")).await;
         bed.clear("R").await;
@@ -196,7 +196,7 @@ async fn a_ladder_of_a_hundred_diamonds_goes_as_a_whole() {
         }
         bed.update(puts(&ladder).set(&root("R"), "t100")).await;
         bed.clear("R").await;
-        assert_eq!(bed.drain().await.buried, 301);
+        assert_eq!(bed.drain().await.swept, 301);
         bed.is_empty().await;
     })
     .await;
@@ -295,6 +295,6 @@ async fn large_values_are_reclaimed_over_a_socket_however_many_they_are() {
         let three = (n..n + 3).fold(Update::new(), |update, n| update.leaf(format!("{n}").as_str(), &content));
         values.apply(three).await.unwrap();
     }
-    assert_eq!(values.reclaim(usize::MAX).await.unwrap().buried, 72);
+    assert_eq!(values.reclaim(usize::MAX).await.unwrap().swept, 72);
     assert_eq!(values.rows().await.unwrap(), []);
 }

@@ -37,7 +37,7 @@ async fn a_gathered_list_owns_its_elements_and_takes_them_along() {
         bed.update(elements(20)).await;
         bed.update(Update::new().gather("L", "list", 20, Digest::default()).set(&root("R"), "L")).await;
         bed.set("S", "v3").await;
-        assert_eq!(bed.drain().await.buried, 0);
+        assert_eq!(bed.drain().await.swept, 0);
         let to = |id: &str| Element::Ref(id.into());
         assert_eq!(bed.values.elements("list", 18, 9).await.unwrap(), [(18, to("v18")), (19, to("v19"))]);
         bed.clear("R").await;
@@ -135,7 +135,7 @@ async fn elements_may_hold_their_bytes_and_go_with_the_list() {
         steps(bed, &changes::elements(0, &MIXED[..2])).await;
         steps(bed, &changes::elements(2, &MIXED[2..])).await;
         steps(bed, &[changes::gather("L", 9), changes::set("R", "L")]).await;
-        assert_eq!(bed.drain().await.buried, 0);
+        assert_eq!(bed.drain().await.swept, 0);
         let found = bed.values.elements("list", 1, 3).await.unwrap();
         let inline = |text| Element::Inline(Row::new(text));
         assert_eq!(found, [(1, inline("1")), (2, Element::Ref("v0".into())), (3, inline(""))]);
@@ -229,7 +229,7 @@ async fn lists_of_lists_go_as_a_whole() {
         bed.update(Update::new().set(&EdgeName::element("outer", 0), "L").set(&EdgeName::element("outer", 1), "v4"))
             .await;
         bed.update(Update::new().gather("O", "outer", 2, Digest::default()).set(&root("R"), "O")).await;
-        assert_eq!(bed.drain().await.buried, 0);
+        assert_eq!(bed.drain().await.swept, 0);
         bed.clear("R").await;
         bed.is_empty().await;
     })

@@ -12,16 +12,16 @@ const BUDGET: usize = 1_000;
 
 /// Reclaims everything, with bounded work in each call.
 async fn goes(values: &Values, at_least: u64) {
-    let mut buried = 0;
+    let mut swept = 0;
     loop {
         let done = values.reclaim(BUDGET).await.unwrap();
-        buried += done.buried;
-        assert!(done.buried + done.paid <= 3 * BUDGET as u64, "{done:?} is too much for one call");
+        swept += done.swept;
+        assert!(done.swept + done.paid <= 3 * BUDGET as u64, "{done:?} is too much for one call");
         if !done.more {
             break;
         }
     }
-    assert!(buried >= at_least, "only {buried} were buried");
+    assert!(swept >= at_least, "only {swept} were swept");
     assert_eq!(values.rows().await.unwrap(), []);
 }
 

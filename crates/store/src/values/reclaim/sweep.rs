@@ -1,9 +1,9 @@
-//! Pays debts and buries values, as many as one batch holds.
+//! Pays debts and sweeps values, as many as one batch holds.
 //!
-//! What a buried value referred to is *open* until it is looked up. If its count is exactly what it is owed, it is
-//! buried in the same batch, and its references are open in turn; so a chain, a tree or a ladder of diamonds falls
-//! in large pieces. If more is left of its count, it survives, with a smaller one. What is still open when the batch
-//! is full becomes a debt.
+//! A reference of a swept value is *open* until its target is looked up. If the target's count equals its open references,
+//! the target is swept in the same batch, and its references are open in turn; so a chain, a tree or a ladder of diamonds
+//! is swept in large pieces. A target with a larger count survives, and its count is lowered. References that are still
+//! open when the batch is full become a debt.
 
 use super::{
     Error, Reclaimed, Round,
@@ -27,20 +27,20 @@ pub(super) const CANDIDATE_OPS: usize = 3;
 /// Operations that an element of a released prefix takes: its own, and two for what it points at.
 const RELEASE_OPS: usize = 3;
 
-/// What there is to do.
+/// The rows to work on.
 pub(super) struct Work {
     /// Debts, at most one.
     pub(super) owed: Page,
-    /// Values that may be buried.
+    /// Values that may be swept.
     pub(super) zero: Page,
-    /// How many values, edges and decrements may be touched.
+    /// The most values, edges and decrements to touch.
     pub(super) touch_max: usize,
-    /// When the next lease may end. If there is none, the sweeper's row goes when all is done.
+    /// The deadline of the next lease. Without one, the sweeper's row is deleted when all is done.
     pub(super) next_deadline: Option<Timestamp>,
 }
 
 impl Values {
-    pub(super) async fn bury(
+    pub(super) async fn sweep(
         &self,
         done: &mut Reclaimed,
         seen: Seen,
@@ -50,32 +50,36 @@ impl Values {
     ) -> Result<Round, Error> {
         let turn = self.fences.next();
         let is_last = work.next_deadline.is_none() && !work.owed.more && !work.zero.more;
-        let mut burial = Burial::new(self, self.batch_after(&seen), work.touch_max);
+        let mut sweep = Sweep::new(self, self.batch_after(&seen), work.touch_max);
         if let Some((name, row)) = work.owed.rows.first() {
-            burial.pay(name, row).await?;
+            sweep.pay(name, row).await?;
         }
-        burial.bury_candidates(&work.zero.rows).await?;
-        while burial.can_go_on() {
-            burial.follow().await?;
+        sweep.sweep_candidates(&work.zero.rows).await?;
+        while sweep.can_go_on() {
+            sweep.follow().await?;
         }
-        let nothing_left = burial.finish(turn);
+        assert!(
+            sweep.touched >= usize::try_from(sweep.swept).unwrap_or(usize::MAX),
+            "a sweep deletes only values it looked up"
+        );
+        let nothing_left = sweep.finish(turn);
         let mut left = None;
         match is_last && nothing_left {
-            true => burial.batch.delete(self.keys.sweeper()).delete(self.keys.witness()),
+            true => sweep.batch.delete(self.keys.sweeper()).delete(self.keys.witness()),
             false => {
                 let back_by = work.next_deadline.unwrap_or(Timestamp::NEVER);
                 let sweeper = Sweeper { turn, back_by, ..sweeper };
                 let row = sweeper.to_row();
                 let seen = Seen { row: Some(row.clone()), sweeper: Some(sweeper), witness: seen.witness };
                 left = Some(Known { seen, next_deadline: work.next_deadline });
-                burial.batch.put(self.keys.sweeper(), row)
+                sweep.batch.put(self.keys.sweeper(), row)
             }
         };
-        let Burial { batch, touched, buried, paid, .. } = burial;
+        let Sweep { batch, touched, swept, paid, .. } = sweep;
         Ok(match self.try_commit(batch).await? {
             Tried::Applied(_) => {
                 *known = left;
-                done.buried += buried;
+                done.swept += swept;
                 done.paid += paid;
                 Round::Did(touched)
             }
@@ -84,8 +88,8 @@ impl Values {
     }
 }
 
-/// A batch that buries, while it is made.
-struct Burial<'a> {
+/// A sweeping batch, while it is built.
+struct Sweep<'a> {
     values: &'a Values,
     batch: Batch,
     /// Operations it can still take.
@@ -94,19 +98,19 @@ struct Burial<'a> {
     touch_max: usize,
     /// Decrements that may be open.
     open_max: usize,
-    /// What is owed to values that were not looked up yet; a value may stand there more than once.
+    /// Decrements of values that were not looked up yet; a value may occur more than once.
     open: Vec<(ValueId, u32)>,
-    /// What is owed to values that have more than that.
+    /// Decrements of values whose count stays above zero.
     survivors: BTreeMap<ValueId, u32>,
-    /// Whether something for later rounds is in the batch already.
+    /// The batch leaves work for later rounds.
     leaves_work: bool,
-    buried: u64,
+    swept: u64,
     paid: u64,
 }
 
-impl<'a> Burial<'a> {
+impl<'a> Sweep<'a> {
     fn new(values: &'a Values, batch: Batch, touch_max: usize) -> Self {
-        Burial {
+        Sweep {
             values,
             batch,
             room: values.reclaim_ops(),
@@ -116,7 +120,7 @@ impl<'a> Burial<'a> {
             open: Vec::new(),
             survivors: BTreeMap::new(),
             leaves_work: false,
-            buried: 0,
+            swept: 0,
             paid: 0,
         }
     }
@@ -154,8 +158,8 @@ impl<'a> Burial<'a> {
         Ok(())
     }
 
-    /// Buries those of the candidates whose count is still zero; the others are none any more.
-    async fn bury_candidates(&mut self, zero: &[(Name, Row)]) -> Result<(), Error> {
+    /// Sweeps those of the candidates whose count is still zero; the others are none any more.
+    async fn sweep_candidates(&mut self, zero: &[(Name, Row)]) -> Result<(), Error> {
         let room = (self.room / CANDIDATE_OPS)
             .saturating_sub(self.open.len())
             .min(self.touch_max.saturating_sub(self.touched));
@@ -164,7 +168,7 @@ impl<'a> Burial<'a> {
         // What one of them opens may leave no room for the next ones: not all are read before it is known.
         for some in ids.chunks(limits::VALUES_READ_MAX) {
             let rows = self.look_up(some.iter()).await?;
-            if !self.bury_some(some, rows)? {
+            if !self.sweep_some(some, rows)? {
                 self.leaves_work = true;
                 break;
             }
@@ -172,8 +176,8 @@ impl<'a> Burial<'a> {
         Ok(())
     }
 
-    /// Answers whether there was room for all of them.
-    fn bury_some(&mut self, ids: &[ValueId], rows: Vec<Option<Row>>) -> Result<bool, Error> {
+    /// Returns true if there was room for all of them.
+    fn sweep_some(&mut self, ids: &[ValueId], rows: Vec<Option<Row>>) -> Result<bool, Error> {
         let mut rows = rows.into_iter();
         for id in ids {
             let (value, count) = (rows.next().flatten(), rows.next().flatten());
@@ -187,7 +191,7 @@ impl<'a> Burial<'a> {
                         return Ok(false);
                     }
                     crate::seams::require_unreferenced(&mut self.batch, keys.count(id));
-                    self.inter(id, &head)?;
+                    self.delete_value(id, &head)?;
                     &mut self.batch
                 }
             };
@@ -202,14 +206,14 @@ impl<'a> Burial<'a> {
         !self.open.is_empty() && self.room >= 2 && self.touched < self.touch_max
     }
 
-    /// Looks up values that are owed something: buries those that have no more than that, and lets the rest survive.
+    /// Looks up values that are owed something: sweeps those that have no more than that, and lets the rest survive.
     async fn follow(&mut self) -> Result<(), Error> {
         let mut wave = merged(std::mem::take(&mut self.open));
         let many = (self.room / 2).min(self.touch_max - self.touched);
         if wave.len() > many {
             self.open = wave.split_off(many);
         }
-        // Lowering a count takes two operations, burying a value two and what it owns.
+        // Lowering a count takes two operations, sweeping a value two and what it owns.
         self.room -= 2 * wave.len();
         self.touched += wave.len();
         let mut rows = self.look_up(wave.iter().map(|(id, _)| id)).await?.into_iter();
@@ -239,7 +243,7 @@ impl<'a> Burial<'a> {
                 if let Some(head) = head {
                     // The two operations of a count's change are reserved already.
                     self.room += 1;
-                    self.inter(&id, &head)?;
+                    self.delete_value(&id, &head)?;
                 }
                 return Ok(());
             }
@@ -248,17 +252,17 @@ impl<'a> Burial<'a> {
         Ok(())
     }
 
-    /// Whether the batch can take what burying this value opens.
+    /// The batch has room for the references and belongings of this value.
     fn has_room_for(&self, head: &Head<'_>) -> bool {
         self.room >= usize::from(head.owns_something()) && self.open.len() + head.refs_count() <= self.open_max
     }
 
-    /// Deletes a value; what it refers to is open, what it owns is to be released.
-    fn inter(&mut self, id: &ValueId, head: &Head<'_>) -> Result<(), Error> {
+    /// Deletes a value; its references become open, and its elements or object are queued for deletion.
+    fn delete_value(&mut self, id: &ValueId, head: &Head<'_>) -> Result<(), Error> {
         let keys = &self.values.keys;
         self.batch.delete(keys.value(id));
         self.room -= 1;
-        self.buried += 1;
+        self.swept += 1;
         for id in head.refs() {
             self.owe(id, 1);
         }
@@ -276,7 +280,7 @@ impl<'a> Burial<'a> {
         Ok(())
     }
 
-    /// Closes the batch. Answers whether nothing is left for another round, as far as this one knows.
+    /// Closes the batch. Returns true if this round knows of no work for another one.
     fn finish(&mut self, turn: Fence) -> bool {
         let keys = &self.values.keys;
         for (id, owed) in &self.survivors {
@@ -295,8 +299,8 @@ impl<'a> Burial<'a> {
         self.open.push((id, n));
     }
 
-    /// The value and the count of each. Not at one moment, which need not be: nobody else buries meanwhile, and that a
-    /// count is as it was read, the batch requires.
+    /// Reads the value and the count of each id. The reads need not be at one moment: no other batch sweeps meanwhile, and the
+    /// batch requires each count as it was read.
     async fn look_up(&self, ids: impl Iterator<Item = &ValueId>) -> Result<Vec<Option<Row>>, Error> {
         let Values { keys, records, shard, .. } = self.values;
         let (values, counts): (Vec<_>, Vec<_>) = ids.map(|id| (keys.value(id), keys.count(id))).unzip();
