@@ -27,8 +27,8 @@ use onceflow_store::{
 /// Replies lost in a row before the rows are read to see whether the batch happened.
 const REPLIES_LOST_MAX: usize = 5;
 
-/// What a commit means for the step it was decided for. Built from the store's [`CommitResult`], and the only commit result
-/// that performing code sees.
+/// The result of a commit for the step it was decided for. Built from the store's [`CommitResult`], and the only commit
+/// result that performing code sees.
 pub(crate) enum StepCommit {
     /// The batch happened, at this position, and its claim took the next step.
     Committed { position: Position, next: Option<Job> },

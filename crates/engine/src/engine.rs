@@ -1,4 +1,4 @@
-//! Starts runs, and gives handles to those that are there. What others wait for is in boxes, so that it is compiled here,
+//! Starts runs, and gives handles on existing ones. Public futures are boxed, so that they are compiled in this crate,
 //! once (decision 0020).
 
 mod again;
@@ -76,19 +76,19 @@ use onceflow_store::{
 use std::sync::{Arc, Mutex};
 use tokio::sync::mpsc;
 
-/// Runs flows on a store: starts them, works on them, answers for them. Cheap to clone.
+/// Runs flows on a store: starts them, performs their steps, and answers queries about them. Cheap to clone.
 #[derive(Clone)]
 pub struct Engine {
     pub(crate) shared: Arc<Shared>,
     worker: Option<Arc<Worker>>,
 }
 
-/// What was asked for, ready to be compared with what is there.
+/// A start whose flow and inputs were checked, ready to be compared with the run of its key.
 struct CheckedStart {
     program: Arc<Program>,
     digest: Digest,
     inputs: inputs::Inputs,
-    /// The inputs as they are stored, once that was necessary.
+    /// The inputs as they are stored; `None` until a run needs them stored.
     stored: Mutex<Option<Arc<inputs::Stored>>>,
     start: Start,
 }
@@ -97,7 +97,7 @@ impl Engine {
     /// An engine on a store in a directory.
     ///
     /// # Errors
-    /// If the directory of large values cannot be made.
+    /// If the directory of large values cannot be created.
     pub fn open(store: &Store, options: Options) -> BoxFuture<'_, Result<Self, Error>> {
         Box::pin(async move {
             let values = store.values_of(options.shard).await?;
@@ -118,11 +118,11 @@ impl Engine {
         Engine { shared, worker }
     }
 
-    /// Lets this engine run these tasks. Adding the same again does nothing.
+    /// Adds tasks that this engine can run. Adding the same task again does nothing.
     ///
     /// # Errors
-    /// [`Error::Tasks`] if it has a different task of the same name and version, [`Error::Resource`] if it works and lacks
-    /// something that a task takes; none of these is added then.
+    /// [`Error::Tasks`] if the engine has a different task of the same name and version, [`Error::Resource`] if it
+    /// works and lacks a resource that a task takes; then none of these tasks is added.
     pub fn add_tasks(&self, tasks: &Tasks) -> Result<(), Error> {
         if self.shared.is_closed() {
             return Err(Error::Closed);
@@ -140,13 +140,13 @@ impl Engine {
         }
         if let Some(worker) = &self.worker {
             worker.capacity.learn(tasks.classes());
-            // Steps may wait for just these.
+            // Steps may be waiting for these tasks.
             worker.capacity.ring();
         }
         Ok(())
     }
 
-    /// Takes steps from now on, if it was opened to wait ([`Options::waits`]).
+    /// Takes steps from now on, if the engine was opened with [`Options::waits`].
     pub fn start_work(&self) {
         if let Some(worker) = &self.worker {
             worker.go();
@@ -161,16 +161,16 @@ impl Engine {
         Ok(self.shared.records.now().await?)
     }
 
-    /// What happens from now on, in all runs this engine works on.
+    /// Subscribes to the events of all runs that this engine works on, from now on.
     pub fn events(&self) -> mpsc::UnboundedReceiver<Event> {
         self.shared.events.listen()
     }
 
-    /// Starts a run, or finds it: the same key is the same run. One that failed goes on where it failed; one that is
-    /// done answers what it gave. Durable when it returns.
+    /// Starts a run, or finds it: the same key is the same run. A failed run continues where it failed; a finished one
+    /// answers with its outputs. Durable when it returns.
     ///
     /// # Errors
-    /// If the flow does not check, the inputs are not its own, or the store does not answer.
+    /// If the flow does not pass its checks, the inputs do not match it, or the store does not answer.
     pub fn start(&self, start: Start) -> BoxFuture<'_, Result<Handle, Error>> {
         Box::pin(async move {
             if self.shared.is_closed() {
@@ -187,8 +187,8 @@ impl Engine {
                     Err(error) => break Err(error),
                 }
             };
-            // Also what is refused is told only when what it rests on will last: the run goes on as it was, and must not be
-            // found frozen later.
+            // A refusal, too, is returned only when the rows it rests on are durable: the run goes on as it was, and
+            // must not be found frozen later.
             if !matches!(answer, Err(Error::Store(_))) {
                 self.shared.records.durable(self.shared.records.position()).await?;
             }
@@ -196,7 +196,7 @@ impl Engine {
         })
     }
 
-    /// The program of what is asked for.
+    /// Checks the flow of a start; returns its program for the requested outputs.
     fn check(&self, start: &Start) -> Result<Program, Error> {
         let most = self.shared.options.graph_modules_max;
         Ok(check_within(most, &start.library, &start.flow, start.outputs.as_deref())?)
@@ -214,7 +214,7 @@ impl Engine {
         Ok(CheckedStart { program: Arc::new(program), digest, inputs, stored: Mutex::default(), start })
     }
 
-    /// The inputs in the store, for a run that begins.
+    /// Stores the inputs for a run that begins, once.
     async fn stored(&self, asked: &CheckedStart) -> Result<Arc<inputs::Stored>, Error> {
         let known = lock(&asked.stored).clone();
         if let Some(stored) = known {
@@ -225,8 +225,8 @@ impl Engine {
         Ok(stored)
     }
 
-    /// Commits what begins a run. `None` if something has changed: also if a value that was there has gone, so that the
-    /// inputs are stored again.
+    /// Commits the batch that begins a run. `None` if a required row has changed, or a value that the batch refers to
+    /// is gone: then the inputs are stored again.
     async fn commit_beginning(
         &self,
         asked: &CheckedStart,
@@ -243,7 +243,7 @@ impl Engine {
         Ok(None)
     }
 
-    /// Does what the key's row, as it is now, asks for. `None` if it changed meanwhile.
+    /// Starts, continues or replans the run as the head row of its key requires. `None` if that row changed in between.
     async fn try_start(&self, asked: &CheckedStart) -> Result<Option<Handle>, Error> {
         let key = &asked.start.key;
         let seen = self.shared.row(keys::heads().key(key)).await?;
@@ -269,7 +269,8 @@ impl Engine {
         RunId(*random.first_chunk().expect("sixteen bytes are more than eight"))
     }
 
-    /// A start that was first tried longer ago than runs are remembered may have run already.
+    /// Fails if the start was first tried longer ago than its history is kept: the run may have ended and been removed
+    /// since.
     async fn in_time(&self, start: &Start) -> Result<(), Error> {
         let Some(first_tried) = start.first_tried else { return Ok(()) };
         let ago_ms = self.shared.records.now().await?.ms_since(first_tried);
@@ -279,7 +280,7 @@ impl Engine {
         Err(Error::TooLate { key: start.key.clone(), ago_ms, history_ms: start.history_ms })
     }
 
-    /// A new run, or a new life of an old one.
+    /// Begins a new run, or another generation of a finished one.
     async fn begin(
         &self,
         asked: &CheckedStart,
@@ -303,7 +304,7 @@ impl Engine {
         for key in planned.while_there {
             draft.batch.require_present(key);
         }
-        // Held until it is told, so that nothing is told before.
+        // Held until the start is published, so that no event of the run comes before it.
         let _order = shared.events.order_if_wanted().await;
         let Some(committed) = self.commit_beginning(asked, draft, &changes).await? else { return Ok(None) };
         shared.due.notify_one();
@@ -339,7 +340,7 @@ impl Engine {
         })
     }
 
-    /// The run is there: it goes on as it is, or with a new plan.
+    /// Continues an active run as it is, or with a new plan.
     async fn go_on(&self, asked: &CheckedStart, id: RunId) -> Result<Option<Handle>, Error> {
         let Some(run) = self.shared.read_run(id).await? else { return Ok(None) };
         if let Phase::NotUndone { .. } = run.state().phase {
@@ -360,7 +361,8 @@ impl Engine {
         Ok(Some(self.handle(&asked.start.key, id)))
     }
 
-    /// The history of the run has ended, and it goes: then this is another run. It takes a worker little time.
+    /// Waits for a worker to remove a run whose history has ended; then the start is tried again and begins another
+    /// run. Removal takes a worker little time.
     async fn until_gone(&self, asked: &CheckedStart, id: RunId) -> Result<Option<Handle>, Error> {
         const LOOK_MS: u64 = 100;
         if self.worker.as_ref().is_none_or(|worker| worker.is_stopping()) {
@@ -371,7 +373,7 @@ impl Engine {
         Ok(None)
     }
 
-    /// The run has ended: it answers what it gave, or lives again.
+    /// Handles the start of a finished run: it answers with its outputs, or begins another generation.
     async fn again(
         &self,
         asked: &CheckedStart,
@@ -383,7 +385,7 @@ impl Engine {
             Status::Done if self.shared.is_done(asked, &finished).await? => {
                 Ok(Some(self.handle(&asked.start.key, finished.run)))
             }
-            // What was undone is not there any more, whatever was kept: this is another run.
+            // The effects of an undone run are gone, whatever it kept: this is another run.
             Status::Failed { .. } | Status::Cancelled { .. } => {
                 let planned = replan::first(asked, self.fuses(asked));
                 self.begin(asked, seen, self.new_run(), Generation(0), planned).await
@@ -395,7 +397,7 @@ impl Engine {
         }
     }
 
-    /// What a finished run has kept that is right for what is asked, and what it was for.
+    /// The values that a finished run has kept and that are valid for this start, with the plan they come from.
     async fn kept_by(
         &self,
         asked: &CheckedStart,
@@ -403,7 +405,7 @@ impl Engine {
     ) -> Result<(known::KnownValues, Option<known::PreviousPlan>), Error> {
         let before = self.shared.before(&finished.header).await?;
         let mut known = match &before {
-            // CheckedStart for the same again, because some of what it gave is damaged: the rest is right as it is.
+            // The same start again, because some of the outputs are damaged: the others are valid as they are.
             Some(before) if finished.status == Status::Done && asked.is(&finished.header) => {
                 known::still_right(known::given_out(before, &finished.outputs), before, asked)
             }
@@ -416,7 +418,7 @@ impl Engine {
         Ok((known, before))
     }
 
-    /// A run that was started.
+    /// Finds the run of a key.
     ///
     /// # Errors
     /// [`Error::NoRun`] if there is none of this key.
@@ -435,13 +437,13 @@ impl Engine {
         Handle::new(self.shared.clone(), key.to_owned(), id)
     }
 
-    /// The rows of a flow's own, which its transactional tasks write, and its outbox.
+    /// A flow's own rows, which its transactional tasks write, and its outbox.
     pub fn flow_rows(&self, flow: &str) -> crate::task::FlowRows {
         crate::task::FlowRows::new(self.shared.clone(), flow)
     }
 
-    /// Waits until the store has no room for what steps gave; what it said. Such steps are given back and tried again, which
-    /// is in vain until somebody makes room: whoever would rather stop learns it here.
+    /// Waits until the store has no space for the outputs of steps; returns its error. Such steps are given back and
+    /// retried, in vain until an operator frees space: a caller that would rather stop learns it here.
     pub fn until_store_full(&self) -> BoxFuture<'_, String> {
         Box::pin(async move {
             match &self.worker {
@@ -453,14 +455,14 @@ impl Engine {
 }
 
 impl CheckedStart {
-    /// Whether a run is for the same.
+    /// The run was started with the same flow, inputs and requested outputs.
     fn is(&self, header: &Header) -> bool {
         self.start.is_of(header, &self.digest, &self.inputs)
     }
 }
 
 impl Handle {
-    /// The handle of who asked for this: it answers for nothing else.
+    /// Binds the handle to this request: it answers for no other.
     fn of(self, asked: &CheckedStart) -> Self {
         let Start { outputs, ends_with_handle, .. } = &asked.start;
         let request = Request { digest: asked.digest, inputs: asked.inputs.digests(), outputs: outputs.clone() };
@@ -469,7 +471,7 @@ impl Handle {
     }
 }
 
-/// The frame of a run: its inputs, and what is reused.
+/// The root frame of a run: its inputs, and the values it reuses.
 fn root_frame(asked: &CheckedStart, stored: &inputs::Stored, reused: Vec<Held>) -> Frame {
     let reused = reused.into_iter().map(|held| asked.inputs.settled(held, stored));
     let inputs = stored.held.iter().cloned().chain(reused).map(Some).collect();

@@ -1,12 +1,12 @@
-//! Why the engine did not do what it was asked.
+//! Errors of the engine's calls.
 
 use onceflow_core::protocol::rows::Failed;
 use onceflow_store::{blobs, records, values};
 
-/// Why a call of the engine failed. A run that failed is not one: see [`RunStatus`](crate::RunStatus).
+/// The error of a call of the engine. A failed run is not one: see [`RunStatus`](crate::RunStatus).
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The flow does not check.
+    /// The flow does not pass its checks.
     #[error("{0}")]
     Flow(#[from] onceflow_core::model::Errors),
     /// The store did not answer.
@@ -18,19 +18,19 @@ pub enum Error {
     /// A file could not be stored.
     #[error(transparent)]
     Blobs(#[from] blobs::Error),
-    /// A file that a task is to be given could not be put where it finds it.
+    /// A scratch file, as which a task is given a value, could not be written.
     #[error("cannot write a scratch file: {0}")]
     Scratch(String),
-    /// The store has rows that cannot be what was written, or lacks some.
+    /// The store has rows that differ from what was written, or lacks rows.
     #[error("the store is damaged: {0}")]
     Damaged(String),
-    /// The inputs given are not those of the flow.
+    /// The given inputs do not match those of the flow.
     #[error("{0}")]
     Inputs(String),
-    /// A different task of the same name and version is known here.
+    /// A different task of the same name and version is registered with this engine.
     #[error(transparent)]
     Tasks(#[from] crate::task::Conflict),
-    /// A task takes something that this engine was not given.
+    /// A task takes a resource that this engine was not given.
     #[error(
         "task `{task}` takes a `State<{ty}>`, and this engine has none: give it one with `Engine::builder().state(..)`"
     )]
@@ -40,23 +40,23 @@ pub enum Error {
         /// The type that it takes.
         ty: &'static str,
     },
-    /// There is no such run.
+    /// No run has this key.
     #[error("there is no run `{0}`")]
     NoRun(String),
-    /// The start was first tried so long ago that its run may have come and gone.
+    /// The start was first tried longer ago than history is kept: its run may have ended and been removed since.
     #[error(
         "the start of `{key}` was first tried {ago_ms} ms ago, and history is kept for {history_ms} ms: whether it ran is not known any more"
     )]
     TooLate {
         /// The run.
         key: String,
-        /// How long ago.
+        /// The milliseconds since the first try.
         ago_ms: u64,
-        /// How long is remembered.
+        /// The milliseconds for which history is kept.
         history_ms: u64,
     },
-    /// Somebody started the run's key with other inputs, another flow or other outputs: what it gives is not what this
-    /// handle was given for.
+    /// The key was started again with other inputs, another flow or other outputs: the run's outputs are not those of
+    /// the request that this handle was made for.
     #[error("run `{key}` was started again with something else: what it gives is not for these inputs")]
     Superseded {
         /// The run.
@@ -68,22 +68,22 @@ pub enum Error {
         /// The run.
         key: String,
     },
-    /// The run is being cancelled, undone or removed; it will end by itself.
+    /// The run is being cancelled, undone or removed; it ends by itself.
     #[error("run `{key}` is being cancelled or undone; wait for its end")]
     Busy {
         /// The run.
         key: String,
     },
-    /// What is asked for would run steps again that were done and must not simply be: see
+    /// The new plan would run steps again that were done and must not be repeated without consent: see
     /// [`Start::accept_reruns`](crate::Start::accept_reruns).
     #[error("run `{key}` has done {}, which would run again: accept that, or ask for it under another key", steps.join(", "))]
     WouldRerun {
         /// The run.
         key: String,
-        /// Where the steps are, with `*` for the numbers of elements and iterations.
+        /// The addresses of the steps, with `*` for the numbers of elements and iterations.
         steps: Vec<String>,
     },
-    /// What became of steps that must not start twice is not known, and what is asked for would run them again.
+    /// The outcome of started at-most-once steps is not known, and the new plan would run them again.
     #[error(
         "run `{key}` has started {}, which must not start twice; say what became of it, or accept that it may run again",
         steps.join(", ")
@@ -91,10 +91,10 @@ pub enum Error {
     Undecided {
         /// The run.
         key: String,
-        /// Where the steps are.
+        /// The addresses of the steps.
         steps: Vec<String>,
     },
-    /// The run has registered how to undo what it did, which is written in terms of its plan.
+    /// The run has registered compensations, which refer to its plan.
     #[error(
         "run `{key}` has done things that can be undone; let it end, or cancel it, before it is asked for something else"
     )]
@@ -102,8 +102,8 @@ pub enum Error {
         /// The run.
         key: String,
     },
-    /// Some of what the run did could not be undone: it does not start again, or end, until that is tried again
-    /// ([`Handle::retry`](crate::Handle::retry)), decided ([`Handle::resolve`](crate::Handle::resolve)) or given up
+    /// Some compensations of the run failed: the run neither starts again nor ends until they are retried
+    /// ([`Handle::retry`](crate::Handle::retry)), resolved ([`Handle::resolve`](crate::Handle::resolve)) or given up
     /// ([`Handle::abandon`](crate::Handle::abandon)).
     #[error(
         "run `{key}` could not be undone: {}; try that again, say what became of it, or give it up",
@@ -112,23 +112,23 @@ pub enum Error {
     NotUndone {
         /// The run.
         key: String,
-        /// What could not be undone, and why.
+        /// The steps that could not be undone, and why.
         steps: Vec<Failed>,
     },
-    /// The run does not give this.
+    /// The run has no such output, or it was not requested.
     #[error("run `{key}` has no output `{output}`, or it was not asked for")]
     NoOutput {
         /// The run.
         key: String,
-        /// What was asked for.
+        /// The name of the output.
         output: String,
     },
-    /// The run does not allow this now.
+    /// The run does not allow this operation in its present state.
     #[error("run `{key}` {why}")]
     Refused {
         /// The run.
         key: String,
-        /// Why.
+        /// The reason.
         why: String,
     },
     /// The engine was closed.
@@ -145,18 +145,18 @@ impl From<values::SourceError> for Error {
     }
 }
 
-/// The code of a step that failed because an input file changed, or is gone: its first cause begins with it.
+/// The code of a step that failed because an input file changed or is gone: its first cause begins with this.
 pub const SOURCE_CHANGED: &str = "OF0330";
 
-/// How the first cause of a failure begins that is the store's, not the task's: see [`is_damage`].
+/// The beginning of the first cause of a failure that is the store's, not the task's: see [`is_damage`].
 pub const DAMAGE: &str = "the store is damaged";
 
-/// Whether a step failed because the store has lost or changed something: see [`Error::is_damage`].
+/// The step failed because the store has lost or changed something: see [`Error::is_damage`].
 pub fn is_damage(failed: &Failed) -> bool {
     failed.causes.first().is_some_and(|cause| cause.starts_with(DAMAGE))
 }
 
-/// Failures as people read them.
+/// Formats failures for people.
 pub(crate) fn failures(failures: &[Failed]) -> String {
     let one = |failed: &Failed| {
         let causes = failed.causes.join("; caused by: ");
@@ -166,7 +166,7 @@ pub(crate) fn failures(failures: &[Failed]) -> String {
 }
 
 impl Error {
-    /// Whether it is so because of what a task gave or was given, and would be so again.
+    /// The error is due to the inputs or outputs of a task, and would repeat.
     pub(crate) fn is_of_the_data(&self) -> bool {
         use onceflow_core::batch::Invalid;
         let too_much = |error: &records::Error| matches!(error, records::Error::Invalid(Invalid::TooMany { .. }));
@@ -182,8 +182,8 @@ impl Error {
         }
     }
 
-    /// Whether the store has lost or changed something that was written. To try the same step again does not help; to start
-    /// the run again does, where what is lost can be computed again. `fsck` says more.
+    /// The store has lost or changed something that was written. Retrying the step does not help; starting the run
+    /// again does, where the lost value can be computed again. `fsck` reports the details.
     pub fn is_damage(&self) -> bool {
         let blobs = |error: &blobs::Error| matches!(error, blobs::Error::Missing { .. } | blobs::Error::Damaged { .. });
         match self {
@@ -202,7 +202,7 @@ impl Error {
         }
     }
 
-    /// Whether the store has no room for what was to be written. Nothing changed; trying again helps once there is room.
+    /// The store has no space for the write. Nothing changed; retrying helps once there is space.
     pub fn is_full(&self) -> bool {
         match self {
             Error::Store(error) | Error::Values(values::Error::Records(error)) => {
@@ -215,12 +215,12 @@ impl Error {
         }
     }
 
-    /// Whether the store itself did not do what it was asked, and may do it another time.
+    /// The store failed to serve the request, and may serve it another time.
     pub(crate) fn is_passing(&self) -> bool {
         self.is_of_objects() || self.is_of_rows()
     }
 
-    /// Whether the store of objects did not, whose errors keep no row from being written.
+    /// The object store failed; its errors keep no row from being written.
     pub(crate) fn is_of_objects(&self) -> bool {
         use blobs::Error::{Full, Unavailable, Unknown};
         match self {
@@ -231,7 +231,7 @@ impl Error {
         }
     }
 
-    /// Whether no row can be written or read now.
+    /// Rows cannot be read or written at present.
     pub(crate) fn is_of_rows(&self) -> bool {
         use records::Error::{Full, Unavailable, Unknown};
         match self {

@@ -1,8 +1,8 @@
-//! What happened, told to whoever wants to know: facts, in the order they were committed, and only once they are
-//! durable. Tests, logs and pages read the same ones.
+//! Events of runs, for listeners: facts, in the order of their commits, published only once they are durable. Tests,
+//! logs and pages read the same events.
 //!
-//! What is told is true, but may be told by two workers: one whose reply was lost and who finds the step gone cannot know
-//! that another committed it.
+//! An event is true, but two workers may publish it: a worker whose reply was lost and which finds the step gone cannot
+//! know that another committed it.
 
 use crate::{RunStatus, task::Used};
 use onceflow_core::protocol::rows::Failed;
@@ -13,21 +13,21 @@ use std::sync::{
 };
 use tokio::sync::mpsc;
 
-/// Something that happened in a run.
+/// An event in a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Event {
     /// The run's key.
     pub run: Arc<str>,
-    /// What happened.
+    /// The kind of event, with its details.
     pub kind: EventKind,
 }
 
-/// What happened.
+/// The kinds of events.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum EventKind {
-    /// The run was started, or planned anew.
+    /// The run was started, or got a new plan.
     DidStart {
-        /// The number of the plan.
+        /// The generation of the plan.
         generation: u32,
     },
     /// User code is about to run.
@@ -37,14 +37,14 @@ pub enum EventKind {
         /// From 1.
         attempt: u32,
     },
-    /// An each begins to go over its list.
+    /// An each begins to iterate over its list.
     DidOpen {
         /// The address of the each.
         address: String,
         /// Elements of the list.
         elements: u32,
     },
-    /// A loop goes on with another iteration.
+    /// A loop begins another iteration.
     DidTurn {
         /// The address of the loop.
         address: String,
@@ -56,7 +56,7 @@ pub enum EventKind {
         /// The address of the step.
         address: String,
     },
-    /// A step took effect with what it gave before; its code did not run.
+    /// A step committed the outputs it gave before; its code did not run.
     DidReuse {
         /// The address of the step.
         address: String,
@@ -87,12 +87,12 @@ pub enum EventKind {
         /// The address of the step; empty if it is not known any more.
         address: String,
     },
-    /// Something outside its body keeps a step from being performed, or from ending: the store does not take what it gave, or a
-    /// thread that cannot be stopped has not returned. What it is, and what happens next.
+    /// A cause outside its body keeps a step from being performed or from ending: the store does not accept its
+    /// outputs, or a thread that cannot be stopped has not returned.
     HeldUp {
         /// The address of the step.
         address: String,
-        /// The cause, and when it is tried again.
+        /// The cause, and when the step is tried again.
         why: String,
     },
     /// A step was undone.
@@ -100,9 +100,9 @@ pub enum EventKind {
         /// The address of the step.
         address: String,
     },
-    /// The run ended, or stands still.
+    /// The run ended, or is at rest.
     DidEnd {
-        /// How.
+        /// Its status.
         how: RunStatus,
     },
 }
@@ -143,7 +143,7 @@ impl std::fmt::Display for EventKind {
 
 type Listener = mpsc::UnboundedSender<Event>;
 
-/// Tells listeners.
+/// Publishes events to listeners.
 #[derive(Default)]
 pub(crate) struct Events {
     listeners: Mutex<Vec<Listener>>,
@@ -154,12 +154,12 @@ pub(crate) struct Events {
 }
 
 impl Events {
-    /// Whether anybody wants to know.
+    /// At least one listener is subscribed.
     pub(crate) fn wanted(&self) -> bool {
         self.listening.load(Relaxed) > 0
     }
 
-    /// Holds up what is told, if anybody wants to know.
+    /// Holds back other events until the guard is dropped, if there are listeners.
     pub(crate) async fn order_if_wanted(&self) -> Option<tokio::sync::MutexGuard<'_, ()>> {
         if self.wanted() { Some(self.order.lock().await) } else { None }
     }
@@ -172,16 +172,16 @@ impl Events {
         receiver
     }
 
-    /// Tells, once everything up to `position` is durable.
+    /// Publishes an event once everything up to `position` is durable.
     pub(crate) fn tell(&self, position: Position, event: Event) {
         let queue = self.queue.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         if let Some(queue) = queue.as_ref() {
-            // Nobody listens any more when the engine has closed.
+            // The queue has no receiver any more when the engine has closed.
             let _closed = queue.send((position, event));
         }
     }
 
-    /// Tells what is queued, in order; ends when [`Events::close`] was called.
+    /// Publishes queued events in order; ends when [`Events::close`] was called.
     pub(crate) fn run(self: &Arc<Self>, records: Arc<dyn Records>) -> impl Future<Output = ()> + use<> {
         let (sender, mut receiver) = mpsc::unbounded_channel();
         *self.queue.lock().unwrap_or_else(std::sync::PoisonError::into_inner) = Some(sender);

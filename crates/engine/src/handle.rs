@@ -1,4 +1,4 @@
-//! A run, from outside: its outputs as soon as they exist, its end, and a way to stop it.
+//! A handle on a run: its outputs as soon as they exist, its end, and ways to stop or resolve it.
 
 use crate::{
     Error, RunStatus, Summary, ValueOutline, data,
@@ -23,11 +23,11 @@ use std::{
     sync::Arc,
 };
 
-/// A run. Dropping it changes nothing: the run goes on.
+/// A handle on a run. Dropping it changes nothing: the run goes on.
 ///
-/// A handle that [`Engine::start`](crate::Engine::start) gave answers for what was started. If somebody starts the key with
-/// something else, it fails with [`Error::Superseded`]. One that [`Engine::find`](crate::Engine::find) gave answers for
-/// whatever the run is for.
+/// A handle from [`Engine::start`](crate::Engine::start) is for the request that was started. If the key is started
+/// again with another request, the handle fails with [`Error::Superseded`]. A handle from
+/// [`Engine::find`](crate::Engine::find) is for the run whatever its request.
 #[derive(Clone)]
 pub struct Handle {
     pub(crate) shared: Arc<Shared>,
@@ -35,7 +35,7 @@ pub struct Handle {
     pub(crate) id: RunId,
     /// The request this handle was made for.
     pub(crate) request: Option<Arc<Request>>,
-    /// Ends the history of the run when the last handle goes.
+    /// Ends the history of the run when the last handle is dropped.
     #[expect(dead_code, reason = "dropping it is what it is for")]
     pub(crate) end: Option<Arc<HistoryEnd>>,
 }
@@ -45,7 +45,7 @@ impl Handle {
         Handle { shared, key, id, request: None, end: None }
     }
 
-    /// What the run is called.
+    /// The run's key.
     pub fn key(&self) -> &str {
         &self.key
     }
@@ -55,7 +55,7 @@ impl Handle {
         self.id
     }
 
-    /// An answer belongs to who asked: a run that was planned anew for something else does not answer this handle.
+    /// Fails if the run was planned anew for another request than the one this handle was made for.
     pub(crate) fn is_for(&self, header: &Header) -> Result<(), Error> {
         match &self.request {
             Some(request) if !request.is_of(header) => Err(Error::Superseded { key: self.key.clone() }),
@@ -85,7 +85,7 @@ impl Handle {
         })
     }
 
-    /// Waits for progress. Other processes do not ring here, so it also ends now and then by itself.
+    /// Waits for progress of the run. Other processes do not signal here, so the wait also ends every `LOOK_MS`.
     async fn until_something_happens(
         &self,
         progress: std::pin::Pin<&mut impl Future<Output = ()>>,
@@ -98,9 +98,9 @@ impl Handle {
         Ok(())
     }
 
-    /// Waits until the run may have changed: this process did a step of it, a step became ready on the store, or so many
-    /// milliseconds have passed. A hint to look again: a change just before the call, or one that made no step ready
-    /// elsewhere, is seen when the time has passed.
+    /// Waits until the run may have changed: this process did a step of it, a step became ready on the store, or
+    /// `ms_max` milliseconds have passed. The return is only a hint to read the run again: a change just before the
+    /// call, or one that made no step ready elsewhere, is noticed when the time has passed.
     ///
     /// # Errors
     /// If the store does not answer.
@@ -119,16 +119,16 @@ impl Handle {
         })
     }
 
-    /// Waits for one output: it may be there long before the run is done.
+    /// Waits for one output, which may exist long before the run is done.
     ///
     /// # Errors
-    /// [`Error::Failed`] if it will not come unless the run is tried again, [`Error::Superseded`] if the run is for something
-    /// else by now.
+    /// [`Error::Failed`] if the output will not exist unless the run is retried, [`Error::Superseded`] if the run is
+    /// for another request by now.
     pub fn output<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Result<Data, Error>> {
         Box::pin(async move { self.output_into(name, None).await })
     }
 
-    /// As [`Handle::output`]; files are put into a directory.
+    /// As [`Handle::output`]; files are written into `directory`.
     ///
     /// # Errors
     /// As [`Handle::output`].
@@ -136,8 +136,8 @@ impl Handle {
         self.output_as(name, directory, false)
     }
 
-    /// As [`Handle::output_into`]. Large files are further names of the store's own objects, which take no room and which
-    /// nobody may write to, where the file system allows that; else, and small files always, they are copies.
+    /// As [`Handle::output_into`]. Where the file system allows it, large files are hard links to the store's own
+    /// objects: they take no space, and must not be written to. Small files, and all files elsewhere, are copies.
     ///
     /// # Errors
     /// As [`Handle::output`].
@@ -145,9 +145,9 @@ impl Handle {
         self.output_as(name, Some(directory), true)
     }
 
-    /// Hands files over that [`Handle::output_linked`] gave, and that have been brought to these places: from now on the
-    /// store refers to them there, and gives up its own name of them. Those that the store does not hold as objects of
-    /// their own stay as they are. Answers those that were handed over. Durable when it returns.
+    /// Hands over files that [`Handle::output_linked`] gave and that have been moved to these paths: from now on the
+    /// store refers to them there, and deletes its own link. Files that the store does not hold as objects of their own
+    /// stay as they are. Returns the paths that were handed over. Durable when it returns.
     ///
     /// # Errors
     /// If the store does not answer.
@@ -189,7 +189,7 @@ impl Handle {
         })
     }
 
-    /// The output of a run that is at rest; `None` if the run went on meanwhile.
+    /// The output of a run that is at rest; `None` if the run went on since the summary was read.
     fn output_at_rest(&self, name: &str, summary: Summary) -> Result<Option<Outcome>, Error> {
         match summary.status {
             RunStatus::Done => match summary.outputs.into_iter().find(|(output, _)| output == name) {
@@ -204,7 +204,7 @@ impl Handle {
         }
     }
 
-    /// An output of a run that is at work.
+    /// An output of an active run, if it has arrived.
     async fn arrived(&self, name: &str) -> Result<Option<Outcome>, Error> {
         let Some(run) = self.shared.read_run(self.id).await? else { return Ok(None) };
         self.is_for(&run.header)?;
@@ -215,10 +215,10 @@ impl Handle {
         Ok(found.map(|received| received.outcome))
     }
 
-    /// An output of a run that is done, without its files: they are named, with what they hold, and have no path.
+    /// Reads an output of a finished run without its files: they are listed with name and digest, and have no path.
     ///
     /// # Errors
-    /// If it cannot be read.
+    /// If the output cannot be read.
     pub fn peek<'a>(&'a self, outcome: &'a Outcome) -> BoxFuture<'a, Result<Data, Error>> {
         Box::pin(async move {
             match outcome.value() {
@@ -252,8 +252,8 @@ impl Handle {
         loaded
     }
 
-    /// Whether outputs of the run are in the store as they were put there, as far as that shows at little cost. Starting the
-    /// run again computes anew what is not.
+    /// The outputs of the run are in the store as they were written, as far as a cheap check can tell. Starting the run
+    /// again recomputes those that are not.
     ///
     /// # Errors
     /// If the store does not answer.
@@ -261,11 +261,12 @@ impl Handle {
         Box::pin(self.shared.are_outputs_intact(outputs))
     }
 
-    /// Stops the run: bodies at work are dropped, wherever they are, but for those that must not start twice, which may
-    /// end; no others are started; what was done is undone as registered, and nothing remains but that it was cancelled. Ends when that is durably decided; [`Handle::wait`] waits for the rest.
+    /// Cancels the run: running bodies are dropped on all workers, except at-most-once bodies, which may finish; no
+    /// others start; registered compensations run, and only the record that the run was cancelled remains. Returns when
+    /// that is durably decided; [`Handle::wait`] waits for the rest.
     ///
     /// # Errors
-    /// [`Error::Ended`] if it has; [`Error::NotUndone`] if it was undone, in part in vain.
+    /// [`Error::Ended`] if the run has ended; [`Error::NotUndone`] if some of its compensations have failed.
     pub fn cancel(&self) -> BoxFuture<'_, Result<(), Error>> {
         Box::pin(async move {
             loop {
@@ -290,31 +291,32 @@ impl Handle {
     }
 }
 
-/// What became of a step whose outcome was not known.
+/// The outcome of an interrupted step, as an operator or an event reports it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Resolution {
-    /// It was done, and gave this.
+    /// The step was done, with these outputs.
     Done(Vec<Data>),
-    /// It was not done; it runs again.
+    /// The step was not done; it runs again.
     Redo,
-    /// It failed, because of this.
+    /// The step failed, with this cause.
     Fail(String),
 }
 
 impl Handle {
-    /// Says what became of a step whose outcome is not known; see [`RunStatus::Waiting`]. Durable when it returns.
+    /// Reports the outcome of a step whose outcome is not known; see [`RunStatus::Waiting`]. Durable when it returns.
     ///
-    /// Of a run that could not be undone, says what becomes of the undo of a step: it was done by hand ([`Resolution::Done`],
-    /// without outputs), is tried again with all others ([`Resolution::Redo`]), or is given up ([`Resolution::Fail`]).
+    /// In a run that could not be undone, reports the outcome of a failed compensation: it was done by hand
+    /// ([`Resolution::Done`], without outputs), is retried with all others ([`Resolution::Redo`]), or is given up
+    /// ([`Resolution::Fail`]).
     ///
     /// # Errors
-    /// [`Error::Refused`] if there is no such step, or somebody else decided.
+    /// [`Error::Refused`] if there is no such step, or its outcome was reported before.
     pub fn resolve<'a>(&'a self, address: &'a str, resolution: Resolution) -> BoxFuture<'a, Result<(), Error>> {
         Box::pin(async move { self.resolve_as(address, resolution, None).await })
     }
 
-    /// As [`Handle::resolve`], under an id: what was said under it before is not said again. Whether it was said now. The
-    /// id is remembered as long as the run.
+    /// As [`Handle::resolve`], under an id: a report under an id that was used before does nothing. Returns true if
+    /// this call made the report. The id is kept as long as the run.
     ///
     /// # Errors
     /// As [`Handle::resolve`].
@@ -331,21 +333,21 @@ impl Handle {
             let said = self.resolve_as(address, resolution, Some(id)).await;
             match said {
                 Ok(()) => Ok(true),
-                // Somebody else said just this, or our own reply was lost.
+                // Another caller reported under the same id, or the reply to our own report was lost.
                 Err(Error::Refused { .. }) if self.is_resolved(id).await? => Ok(false),
                 Err(error) => Err(error),
             }
         })
     }
 
-    /// Whether something was said under this id.
+    /// A report was made under this id.
     ///
     /// # Errors
     /// If the store does not answer.
     pub fn is_resolved<'a>(&'a self, id: &'a str) -> BoxFuture<'a, Result<bool, Error>> {
         Box::pin(async move {
             let is_said = self.shared.row(said(self.id, id)).await?.is_some();
-            // Whoever hears this will not say it again, so it must last.
+            // The caller will not report again, so the row must be durable.
             self.shared.records.durable(self.shared.records.position()).await?;
             Ok(is_said)
         })
@@ -378,7 +380,8 @@ impl Handle {
                 Resolution::Done(outputs) => {
                     let node = &plan.program.blocks[parked.ready_step.block as usize].nodes[step.node as usize];
                     let own = node.outputs.len() - usize::from(node.attempt);
-                    // As many as the task itself gives: one that gives nothing is done, and says so.
+                    // As many outputs as the task itself returns: a task without outputs returns only its `done`
+                    // signal.
                     let is_done_only = own == 1 && node.outputs[0].name == onceflow_core::model::task::DONE;
                     let (wanted, mut outputs) = (own, outputs);
                     if is_done_only && outputs.is_empty() {
@@ -420,13 +423,14 @@ impl Handle {
     }
 }
 
-/// Where it is remembered that something was said: beside why steps ran, so that it goes with the run.
+/// The row that records a report under this id: it stands beside the reasons of steps, so that it is deleted with the
+/// run.
 fn said(run: RunId, id: &str) -> onceflow_core::Key {
     let digest = blake3::hash(id.as_bytes());
     keys::reasons(run).key([&b"said"[..], &digest.as_bytes()[..16]].concat())
 }
 
-/// The same, and it is remembered that it was said; refused if it was before.
+/// Adds the row of a report to the draft; the batch is refused if that row exists.
 pub(crate) fn noted<'a>(mut draft: Draft<'a>, note: Option<&onceflow_core::Key>) -> Draft<'a> {
     if let Some(note) = note {
         draft.batch.require_absent(note.clone()).put(note.clone(), onceflow_core::Row::default());

@@ -1,20 +1,20 @@
 //! Runs flows on a store.
 //!
-//! There is no orchestrator. A run is rows in a store; any worker may take a ready step, run it, and commit, and that
-//! commit, one atomic batch, is the only way anything changes. The engine holds no truth: kill it anywhere, only time is
-//! lost.
+//! There is no orchestrator. A run is rows in a store; any worker may claim a ready step, run it, and commit, and that
+//! commit, one atomic batch, is the only way anything changes. All state of a run is in the store: killing an engine
+//! costs only time.
 //!
 //! | module | what it owns |
 //! |---|---|
-//! | [`task`] | what user code looks like to the engine |
+//! | [`task`] | the interface to user code |
 //! | `engine` | starts runs, and finds them |
 //! | `handle` | a run from outside: outputs, end, cancel |
-//! | `worker` | takes ready steps, as many as there is room for; signs of life |
-//! | `perform` | what is done with a step, a file for each kind |
-//! | `commit` | sends what was decided, and decides again if it must |
-//! | `data` | what tasks see, and what rows hold |
-//! | `tx` | the rows of a flow's own, and its outbox |
-//! | [`events`] | what happened, in order |
+//! | `worker` | claims ready steps, as many as its capacity allows; heartbeats |
+//! | `perform` | performs a claimed step, a file for each kind |
+//! | `commit` | sends the batch of a decision, and decides again if it is refused |
+//! | `data` | converts between the data of tasks and the payloads of rows |
+//! | `tx` | a flow's own rows, and its outbox |
+//! | [`events`] | events of runs, in order |
 
 #![forbid(unsafe_code)]
 

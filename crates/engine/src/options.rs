@@ -1,74 +1,75 @@
-//! How a worker behaves.
+//! Settings of an engine and its worker.
 
 use crate::resources::Resources;
 use onceflow_core::Shard;
 use serde::{Deserialize, Serialize};
 use std::{collections::BTreeMap, path::PathBuf};
 
-/// How a worker behaves. The defaults are for one process on one machine.
+/// Settings of an engine and its worker. The defaults are for one process on one machine.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// The part of the store it works on.
+    /// The shard of the store that the worker works on.
     pub shard: Shard,
-    /// Steps it may have taken at a time.
+    /// Steps that the worker may hold at a time.
     pub steps_max: usize,
-    /// Blocking tasks it runs at a time; each has a thread.
+    /// Blocking tasks that run at a time; each has a thread.
     pub blocking_max: usize,
-    /// Steps of a class it may have taken at a time; classes not named here are bounded by `steps_max` only.
+    /// Steps of a class that the worker may hold at a time; classes not named here are bounded by `steps_max` only.
     pub classes: BTreeMap<String, usize>,
-    /// Steps of the classes named in `classes` it may have taken at a time, of all of them together. One that waits to be
-    /// tried again does not count.
+    /// Steps of all classes named in `classes` together that the worker may hold at a time. A step that waits for its
+    /// retry does not count.
     pub classes_max: usize,
-    /// Whether steps whose class is not named in `classes` are taken too.
+    /// Steps whose class is not named in `classes` are taken too.
     pub other_classes: bool,
-    /// Tasks that run at a time, in all, pure ones that reserve nothing aside. Steps may be taken ahead of that, so that
-    /// what has to be written before and after a task keeps no other waiting.
+    /// Tasks that run at a time, over all classes; pure tasks that reserve nothing do not count. Steps may be claimed
+    /// ahead of that, so that the writes before and after a task keep no other task waiting.
     pub running_max: usize,
-    /// How long a claim stands without a sign of life.
+    /// How long a claim stands without a heartbeat.
     pub lease_ms: u64,
     /// Processors, in thousandths, that tasks may reserve together.
     pub cpu_milli: u32,
     /// Bytes of memory that tasks may reserve together.
     pub memory_bytes: u64,
-    /// Whether neighbouring pure tasks become one step.
+    /// Neighbouring pure tasks become one step.
     pub fuse: bool,
-    /// Whether this process takes steps; otherwise it only starts runs and waits for them.
+    /// This process takes steps; otherwise it only starts runs and waits for them.
     pub works: bool,
-    /// Whether it takes its first step only when [`Engine::go`](crate::Engine::go) is called: for a process that is about to
-    /// plan anew or to cancel what it would otherwise go on with.
+    /// The worker takes its first step only when [`Engine::start_work`](crate::Engine::start_work) is called: for a
+    /// process that is about to plan its run anew or to cancel it.
     pub waits: bool,
-    /// Where files given to tasks are put.
+    /// The directory for files given to tasks.
     pub scratch: PathBuf,
-    /// This process holds a lock file in `scratch` while the engine is open, and looks at those of others there: of processes
-    /// on one machine that name the same directory, each notices at once that another has ended, however it did.
+    /// This process holds a lock file in `scratch` while the engine is open, and checks the lock files of others there:
+    /// of processes on one machine that name the same directory, each notices at once that another has ended, however
+    /// it ended.
     pub locks: bool,
-    /// Who this worker is: it registers under this, so that others see it. One that is not limited to a run leaves steps
-    /// whose task it does not have to workers that have it, and keeps the logs of its steps in the store. All workers of a
-    /// store should register, or none.
+    /// The description under which the worker registers, so that other workers see it. A worker that is not limited to
+    /// a run leaves steps whose task it lacks to workers that offer it, and keeps the logs of its steps in the store.
+    /// All workers of a store should register, or none.
     pub about: Option<About>,
-    /// What tasks take by its type. A task is refused by an engine that works and lacks what it takes.
+    /// Resources that tasks take by type. A working engine refuses a task that takes a resource it lacks.
     pub resources: Resources,
-    /// Modules in one graph: see [`GRAPH_MODULES_MAX`](onceflow_core::limits::GRAPH_MODULES_MAX).
+    /// The maximum of modules in one graph: see [`GRAPH_MODULES_MAX`](onceflow_core::limits::GRAPH_MODULES_MAX).
     pub graph_modules_max: usize,
 }
 
-/// Who a worker is, for people.
+/// The description of a worker, for people.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct About {
-    /// The machine it is on.
+    /// The host name of its machine.
     pub host: String,
-    /// The number of its process there.
+    /// Its process id there.
     pub pid: u32,
-    /// Which program it is.
+    /// The name of its program.
     pub program: String,
-    /// What it was said to be good for.
+    /// Labels that its operator gave it.
     pub labels: Vec<String>,
-    /// The key of the only run whose steps it takes; none if it takes steps of any.
+    /// The key of the only run whose steps it takes; `None` if it takes steps of any run.
     pub run: Option<String>,
 }
 
 impl About {
-    /// This process, as this program.
+    /// Describes this process, under the name of this program.
     pub fn this_process(program: impl Into<String>) -> Self {
         let host = std::fs::read_to_string("/proc/sys/kernel/hostname").ok().or_else(|| std::env::var("HOSTNAME").ok());
         let host = host.map(|host| host.trim().to_owned()).filter(|host| !host.is_empty());
@@ -83,7 +84,7 @@ impl About {
 }
 
 impl Options {
-    /// Other workers may take steps of the same runs.
+    /// The worker is registered for all runs, so that other workers may take steps of the same runs.
     pub(crate) fn is_shared(&self) -> bool {
         self.about.as_ref().is_some_and(|about| about.run.is_none())
     }

@@ -1,5 +1,5 @@
-//! State that the tasks of one process share, found by its type: a pool of connections, a client, settings. It is no part of a
-//! run: it is not stored, and what runs again is not decided by it.
+//! State that the tasks of one process share, found by its type: a connection pool, a client, settings. Resources are
+//! not part of a run: they are not stored, and do not decide what runs again.
 
 use std::{
     any::{Any, TypeId, type_name},
@@ -8,7 +8,7 @@ use std::{
     sync::Arc,
 };
 
-/// One of each type.
+/// A set of resources, one of each type.
 #[derive(Clone, Default)]
 pub struct Resources {
     all: BTreeMap<TypeId, (&'static str, Arc<dyn Any + Send + Sync>)>,
@@ -22,30 +22,30 @@ pub struct Need {
 }
 
 impl Need {
-    /// One of this type.
+    /// The need for a resource of this type.
     pub fn of<T: Send + Sync + 'static>() -> Self {
         Need { id: TypeId::of::<T>(), name: type_name::<T>() }
     }
 
-    /// The type, for people.
+    /// The name of the type, for people.
     pub fn name(&self) -> &'static str {
         self.name
     }
 }
 
 impl Resources {
-    /// One more. One of the same type is replaced.
+    /// Adds a resource. Replaces one of the same type.
     pub fn add<T: Send + Sync + 'static>(&mut self, resource: T) {
         self.all.insert(TypeId::of::<T>(), (type_name::<T>(), Arc::new(resource)));
     }
 
-    /// The one of this type.
+    /// The resource of this type.
     pub fn get<T: Send + Sync + 'static>(&self) -> Option<Arc<T>> {
         let (_, found) = self.all.get(&TypeId::of::<T>())?;
         found.clone().downcast().ok()
     }
 
-    /// Whether there is one.
+    /// A resource that meets this need is present.
     pub fn has(&self, need: &Need) -> bool {
         self.all.contains_key(&need.id)
     }

@@ -1,5 +1,5 @@
-//! What user code looks like to the engine: data in, data out, or a failure that says what went wrong. The typed face
-//! of this is the crate `onceflow`.
+//! The engine's interface to user code: a task takes data and returns data, or a failure with its causes. The crate
+//! `onceflow` wraps this in types.
 
 mod failure;
 
@@ -41,36 +41,36 @@ pub enum Data {
 /// A file that a task was given or gives.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FileData {
-    /// What it is called.
+    /// The file's name.
     pub name: String,
-    /// Where its content is. A file given by a task is taken from there: it is not at that path any more afterwards.
-    /// One given to a task is read-only, and is there until the task ends; it may be the store's own, so its last part
-    /// says nothing.
+    /// The path of its content. A file that a task returns is moved away from this path. A file that a task is given is
+    /// read-only and stays there until the task ends; it may be the store's own object, so the last component of the
+    /// path says nothing.
     pub path: PathBuf,
-    /// What it holds, if the caller knows: then an input is not read to find out whether it has changed. When it has to be
-    /// stored, it must be so.
+    /// Digest and length of the content, if the caller knows them: an input is then compared without being read. If the
+    /// file has to be stored, its content must match.
     pub known: Option<KnownContent>,
-    /// It is the user's own file, at its own path. Of an input of a run: it stays where it is and the store only refers to
-    /// it; whoever gives it promises that all workers find it there. Of what a task is given: its path is that of the user's
-    /// file, and it must not be written to. Nobody promises that it does not change while the task reads it: that is found
-    /// out when the task is done, and nothing is committed then.
+    /// The file is the user's own, at its own path. As an input of a run: the file stays where it is and the store only
+    /// refers to it; the caller promises that all workers find it there. As an input of a task: `path` is the user's
+    /// file, and the task must not write to it. The file may change while the task reads it: the engine checks when the
+    /// task is done, and commits nothing if it did.
     pub by_reference: bool,
-    /// What `stat` told when the digest in `known` was taken, and whether the file was at rest by then
+    /// The result of `stat` when the digest in `known` was taken, and whether the file was at rest by then
     /// ([`FileStat::is_settled`]). Without it the digest of a file by reference is taken again.
     pub facts: Option<(FileStat, bool)>,
 }
 
-/// What a file holds.
+/// The content of a file, as far as it identifies it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct KnownContent {
     /// BLAKE3 of its bytes.
     pub digest: Digest,
-    /// How many.
+    /// The number of bytes.
     pub len: u64,
 }
 
 impl FileData {
-    /// A file of which nothing is known but where it is.
+    /// A file of which only the path is known.
     pub fn new(name: impl Into<String>, path: impl Into<PathBuf>) -> Self {
         FileData { name: name.into(), path: path.into(), known: None, by_reference: false, facts: None }
     }
@@ -90,41 +90,41 @@ impl FileData {
     }
 }
 
-/// What a body knows about the step it runs for. Cheap to clone.
+/// The step that a body runs for, as the body sees it. Cheap to clone.
 #[derive(Clone)]
 pub struct Step {
     pub(crate) at: Arc<At>,
     pub(crate) attempt: u32,
     pub(crate) tx: Option<Tx>,
-    /// What it has of the machine.
+    /// The resources of the machine that the step has reserved.
     pub(crate) reserved: Option<Arc<Mutex<Option<Reserved>>>>,
-    /// Where to say what is told beside what the body gives, if somebody wants to know.
+    /// Receives the log, usage and timeout causes of the body, if the engine collects them.
     pub(crate) aside: Option<Arc<Aside>>,
 }
 
-/// What a body tells beside what it gives: talk, for people.
+/// Reports of a body beside its outputs, for people: log, usage, causes of a timeout.
 #[derive(Default)]
 pub(crate) struct Aside {
     pub(crate) wants_log: bool,
     pub(crate) wrote: Mutex<Option<Vec<u8>>>,
     pub(crate) used: Mutex<Option<Used>>,
-    /// What there is to say about an attempt that is ended from outside.
+    /// Causes to add to the failure if the attempt is ended by its timeout.
     pub(crate) last_words: Mutex<Vec<String>>,
 }
 
 /// The code of a step that took longer than its timeout; its page is in `docs/errors`.
 pub const TIMEOUT: &str = "OF0321";
 
-/// What an attempt used of the machine.
+/// Resources of the machine that an attempt used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Used {
-    /// Time of processors, of all that it started and waited for.
+    /// Processor time of all processes that it started and waited for.
     pub cpu_ms: u64,
-    /// The most memory that one of its processes held at a time; `None` if that is not known.
+    /// The most memory that one of its processes held at a time; `None` if unknown.
     pub peak_bytes: Option<u64>,
 }
 
-/// Where a step is.
+/// The position of a step in its run and program.
 pub(crate) struct At {
     pub(crate) run: RunId,
     pub(crate) inputs: Vec<Held>,
@@ -136,7 +136,7 @@ pub(crate) struct At {
     pub(crate) resources: Arc<Resources>,
 }
 
-/// Which path of the program: a node's, or that of a task inside a fused one.
+/// A path in the program: that of a node, or of a task inside a fused node.
 #[derive(Clone, Copy)]
 pub(crate) struct Path {
     pub(crate) block: u32,
@@ -145,9 +145,10 @@ pub(crate) struct Path {
 }
 
 impl Step {
-    /// The same for every attempt at this step, and for no other step: what to give to others so that they do it once.
+    /// The idempotency key of the step: the same for every attempt at it, and for no other step. Give it to other
+    /// systems so that they perform a request once.
     pub fn key(&self) -> String {
-        // Where it is, and what it is given; so a step that a new plan runs again for the same has the same key.
+        // Derived from address and inputs: a step that a new plan runs again on the same inputs has the same key.
         let mut hasher = blake3::Hasher::new_derive_key("onceflow step key");
         hasher.update(&self.at.run.0).update(self.address().as_bytes());
         for input in &self.at.inputs {
@@ -156,12 +157,12 @@ impl Step {
         hasher.finalize().to_hex()[..32].to_owned()
     }
 
-    /// Where it sits in the run: `/align[3]/sort`.
+    /// The step's address in the run: `/align[3]/sort`.
     pub fn address(&self) -> String {
         self.at.address()
     }
 
-    /// What the flow says about the task: for bodies that serve many of them. `None` for a step that belongs to no run.
+    /// The task as the flow specifies it: for bodies that serve many tasks. `None` for a step that belongs to no run.
     pub fn spec(&self) -> Option<&TaskSpec> {
         self.at.program.tasks.get(self.at.task as usize)
     }
@@ -176,43 +177,44 @@ impl Step {
         self.attempt
     }
 
-    /// Whether what the body writes shall be told by [`Step::set_log`]: on a store that several machines share, where nobody
-    /// else sees it.
+    /// The body should report its log with [`Step::set_log`]: true on a store that several machines share, where the
+    /// log can be read nowhere else.
     pub fn wants_log(&self) -> bool {
         self.aside.as_ref().is_some_and(|aside| aside.wants_log)
     }
 
-    /// What the body wrote for people, or the end of it. It goes with the step's outcome, and is there as long as the
-    /// run's history: see [`Handle::logs`](crate::Handle::logs). The last call counts.
+    /// Sets the log of the attempt: the text that the body wrote for people, or the end of it. The log is committed
+    /// with the step's outcome and kept as long as the run's history: see [`Handle::logs`](crate::Handle::logs). The
+    /// last call counts.
     pub fn set_log(&self, text: Vec<u8>) {
         if let Some(aside) = &self.aside {
             *lock(&aside.wrote) = Some(text);
         }
     }
 
-    /// What there is to say about the attempt if it is ended from outside, because it took too long: called when the body is
-    /// dropped, and told with the failure.
+    /// Sets causes to report if the attempt exceeds its timeout: call it when the body is dropped; they are added to
+    /// the failure.
     pub fn set_timeout_causes(&self, causes: Vec<String>) {
         if let Some(aside) = &self.aside {
             *lock(&aside.last_words) = causes;
         }
     }
 
-    /// What the attempt used of the machine, if the body measured that. It is told as it is known, and not kept in the
-    /// store. The last call counts.
+    /// Sets the resources that the attempt used, if the body measured them. They are published as an event and not kept
+    /// in the store. The last call counts.
     pub fn set_usage(&self, used: Used) {
         if let Some(aside) = &self.aside {
             *lock(&aside.used) = Some(used);
         }
     }
 
-    /// The rows of the flow, for tasks that are transactional.
+    /// The rows of the flow, for transactional tasks.
     pub fn tx(&self) -> Option<&Tx> {
         self.tx.as_ref()
     }
 
-    /// The body needs the machine no more: what is left is to hand over what it made. Whoever waits for the machine may
-    /// start, and does so before this returns.
+    /// Releases the machine's resources that the step reserved, when the body only has to hand over its outputs. A step
+    /// that waits for them may start, and does so before this returns.
     pub async fn release_resources(&self) {
         let Some(reserved) = self.reserved.as_ref().and_then(|reserved| lock(reserved).take()) else { return };
         drop(reserved);
@@ -243,7 +245,7 @@ impl Step {
         Step { at: Arc::new(at), attempt, tx: None, reserved: None, aside: None }
     }
 
-    /// What the engine has of this type for its tasks: see [`Options::resources`](crate::Options::resources).
+    /// The engine's resource of this type: see [`Options::resources`](crate::Options::resources).
     pub fn resource<T: Send + Sync + 'static>(&self) -> Option<Arc<T>> {
         self.at.resources.get()
     }
@@ -257,7 +259,7 @@ impl At {
             (Some(NodeOp::Fused(tasks)), Some(at)) => &tasks[usize::from(at)].path,
             _ => match node {
                 Some(node) => &node.path,
-                // A compensation is where the step is that it undoes.
+                // A compensation has the address of the step that it undoes.
                 None => return self.place.address(&[]),
             },
         };
@@ -271,45 +273,46 @@ impl std::fmt::Debug for Step {
     }
 }
 
-/// A task's code. Outputs are as many as the spec has (none for a task without outputs).
+/// A task's code. It returns as many outputs as the spec has (none for a task without outputs).
 pub trait Body: Any + Send + Sync {
     /// Starts an attempt.
     fn start(&self, step: Step, inputs: Vec<Data>) -> Attempt;
 
-    /// What it takes from the engine's resources. An engine that works and lacks one refuses the task.
+    /// The resources that the body takes. A working engine that lacks one refuses the task.
     fn needs(&self) -> Vec<Need> {
         vec![]
     }
 
-    /// For a task that must not start twice: finds out what became of an attempt nobody has heard of any more. `None` if
-    /// there is no way to.
+    /// Finds out the outcome of an interrupted attempt of an at-most-once task, whose worker is gone. `None` if the
+    /// body has no way to find out.
     fn verify(&self, step: Step, inputs: Vec<Data>) -> Option<BoxFuture<'static, Verdict>> {
         let _ = (step, inputs);
         None
     }
 }
 
-/// What became of an attempt nobody has heard of any more.
+/// The outcome of an interrupted attempt, as far as its task can find out.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// It was done, and gave this.
+    /// The attempt was done, with these outputs.
     Done(Vec<Data>),
-    /// It was not done, and never will be: it may be tried again.
+    /// The attempt was not done and never will be: the step may be tried again.
     NotDone,
-    /// Nobody can tell.
+    /// The task cannot tell.
     Unknown,
 }
 
-/// An attempt, started.
+/// A started attempt.
 pub enum Attempt {
-    /// Done already.
+    /// Finished already.
     Done(Result<Vec<Data>, Failure>),
-    /// A future; it is dropped when the attempt is given up.
+    /// A future; dropped when the attempt is given up.
     Async(BoxFuture<'static, Result<Vec<Data>, Failure>>),
-    /// Code that blocks its thread. Nothing can stop that: an attempt that is given up is over when the thread has returned.
+    /// Code that blocks its thread and cannot be stopped: an attempt that is given up is over when the thread has
+    /// returned.
     Blocking(Box<dyn FnOnce() -> Result<Vec<Data>, Failure> + Send>),
-    /// Code that blocks its thread, and does no harm if it goes on while another attempt runs, or after the engine was closed:
-    /// its thread is left to itself when the attempt is given up.
+    /// Code that blocks its thread, and is harmless if it continues while another attempt runs or after the engine was
+    /// closed: its thread is abandoned when the attempt is given up.
     Abandonable(Box<dyn FnOnce() -> Result<Vec<Data>, Failure> + Send>),
 }
 
@@ -319,9 +322,9 @@ type Offered = (TaskSpec, Arc<dyn Body>);
 /// The tasks a worker can run, by name and version.
 #[derive(Clone, Default)]
 pub struct Tasks {
-    /// Several versions of one name may be there, for runs that were planned for them.
+    /// Several versions of one name may be present, for runs that were planned with them.
     tasks: BTreeMap<String, Vec<Offered>>,
-    /// Those that can run any task of their name, whatever its version and ports.
+    /// Bodies that run any task of their name, whatever its version and ports.
     executors: BTreeMap<String, Arc<dyn Body>>,
 }
 
@@ -332,26 +335,27 @@ pub struct Tasks {
      another name, or another version"
 )]
 pub struct Conflict {
-    /// What they are called.
+    /// The name of both.
     pub name: String,
-    /// The version both have.
+    /// The version of both.
     pub version: String,
 }
 
 impl Tasks {
-    /// None yet.
+    /// An empty set.
     pub fn new() -> Self {
         Tasks::default()
     }
 
-    /// One more. A task of the same name and version is replaced.
+    /// Adds a task. Replaces a task of the same name and version.
     pub fn add(&mut self, spec: TaskSpec, body: Arc<dyn Body>) {
         let versions = self.tasks.entry(spec.name.clone()).or_default();
         versions.retain(|(known, _)| known.version != spec.version);
         versions.push((spec, body));
     }
 
-    /// Code that runs any task of this name as the flow describes it: see [`Step::spec`]. One of the same name is replaced.
+    /// Adds a body that runs any task of this name as the flow describes it: see [`Step::spec`]. Replaces an executor
+    /// of the same name.
     pub fn add_executor(&mut self, name: impl Into<String>, body: Arc<dyn Body>) {
         self.executors.insert(name.into(), body);
     }
@@ -361,7 +365,7 @@ impl Tasks {
         self.executors.get(name)
     }
 
-    /// The first task that takes something which is not among these, and what that is.
+    /// The first task that takes a resource which is not among these, and that resource.
     pub(crate) fn missing_resource(&self, resources: &Resources) -> Option<(String, Need)> {
         self.tasks.values().flatten().find_map(|(spec, body)| {
             let need = body.needs().into_iter().find(|need| !resources.has(need))?;
@@ -374,13 +378,13 @@ impl Tasks {
         self.tasks.values().flatten().map(|(spec, _)| spec.class.clone())
     }
 
-    /// What is here, by name: with its version, or none if it runs any.
+    /// The names of the tasks present, each with its version; an executor, which runs any version, has none.
     pub(crate) fn offers(&self) -> Vec<(String, Option<String>)> {
         let tasks = self.tasks.values().flatten().map(|(spec, _)| (spec.name.clone(), Some(spec.version.clone())));
         self.executors.keys().map(|name| (name.clone(), None)).chain(tasks).collect()
     }
 
-    /// Whether code for this task is here.
+    /// Code for this task and version is present.
     pub(crate) fn offer(&self, name: &str, version: &str) -> bool {
         self.executors.contains_key(name) || self.version(name, version).is_some()
     }
@@ -395,10 +399,10 @@ impl Tasks {
         self.tasks.get(name)?.iter().find(|(spec, _)| spec.version == version)
     }
 
-    /// Those of another set as well; all of them, or none.
+    /// Adds all tasks of another set, or none.
     ///
     /// # Errors
-    /// If a different task of the same name and version is here already.
+    /// If a different task of the same name and version is present already.
     pub fn extend(&mut self, other: &Tasks) -> Result<(), Conflict> {
         let others = || other.tasks.values().flatten();
         for (spec, body) in others() {
@@ -417,7 +421,7 @@ impl Tasks {
     }
 }
 
-/// Whether two bodies are one: the same object, or of one type that has only one value.
+/// Two bodies are the same: one object, or of one type that has only one value.
 fn is_same(a: &Arc<dyn Body>, b: &Arc<dyn Body>) -> bool {
     let only_value = size_of_val(&**a) == 0 && (**a).type_id() == (**b).type_id();
     Arc::ptr_eq(a, b) || only_value

@@ -1,4 +1,4 @@
-//! Steps taken by a worker that is known to be gone are free at once, without waiting for their deadlines.
+//! Frees the steps of a worker that is known to be gone at once, without waiting for their deadlines.
 
 use super::Engine;
 use crate::{Error, WorkerInfo, worker::announce::Registration};
@@ -15,17 +15,17 @@ use onceflow_store::records::Scan;
 use std::collections::BTreeSet;
 
 impl Engine {
-    /// Which worker this is, for ever: the one to name to [`Engine::release`] once it is gone.
+    /// The unique and permanent id of this worker, to be passed to [`Engine::release`] once it is gone.
     pub fn incarnation(&self) -> u128 {
         self.shared.fences.incarnation()
     }
 
-    /// Frees all steps that a worker has taken, whatever their deadlines, and answers how many; it is not listed any more.
-    /// The caller knows that it is gone: one that is still there loses what it does. A step that must not start twice, and
-    /// was started, is not started again by this; its outcome is unknown.
+    /// Frees all steps that a worker has claimed, whatever their deadlines, deletes its registration, and returns their
+    /// number. The caller knows that the worker is gone: a living one loses its work. A started at-most-once step is
+    /// not started again by this; its outcome is unknown.
     ///
     /// # Errors
-    /// If the store does not answer; those that were freed are.
+    /// If the store does not answer; steps freed before that stay free.
     pub fn release(&self, incarnation: u128) -> BoxFuture<'_, Result<usize, Error>> {
         Box::pin(async move {
             let mut freed = 0;
@@ -46,11 +46,11 @@ impl Engine {
         })
     }
 
-    /// [Releases](Engine::release) the workers whose process has ended without closing its engine, as far as that is seen
-    /// from here ([`Options::locks`](crate::Options::locks)); answers who they were.
+    /// [Releases](Engine::release) the workers whose process has ended without closing its engine, as far as that is
+    /// seen from here ([`Options::locks`](crate::Options::locks)); returns them.
     ///
     /// # Errors
-    /// If the store does not answer; those that were released are.
+    /// If the store does not answer; workers released before that stay released.
     pub fn release_ended(&self) -> BoxFuture<'_, Result<Vec<WorkerInfo>, Error>> {
         Box::pin(async move {
             let ended = self.ended_workers().await?;

@@ -1,4 +1,4 @@
-//! What a start would do, and why, before it does anything.
+//! Explains what a start would do, and why, before it does anything.
 
 use super::{
     CheckedStart, Engine, Start, inputs,
@@ -26,8 +26,8 @@ use onceflow_core::{
 };
 
 impl Engine {
-    /// What [`Engine::start`] would do with this: every step reused, run or skipped, and why; for runs that keep what they
-    /// compute, inside loops, eaches, choices and calls too, as far as what is known reaches. Changes nothing.
+    /// Explains what [`Engine::start`] would do: every step reused, run or skipped, and why; for runs with `keep`,
+    /// inside loops, eaches, choices and calls too, as far as their values are known. Changes nothing.
     ///
     /// # Errors
     /// As [`Engine::start`].
@@ -60,7 +60,7 @@ impl Engine {
             };
             let explanation = shared.plan_over_intact(&asked, &known, before.as_ref(), false).await?.explanation;
             match kept {
-                // What is inside depends on what an input holds.
+                // The steps inside of containers depend on the contents of inputs, which assumed inputs lack.
                 Some(keys) if asked.start.assumed.is_empty() => {
                     self.look_inside(&asked, &known, explanation, &keys).await
                 }
@@ -69,8 +69,8 @@ impl Engine {
         })
     }
 
-    /// Whether the run of this key, at work or finished, was started with the very same: flow, inputs and requested outputs.
-    /// `None` if there is no run of this key.
+    /// The run of this key, active or finished, was started with the same flow, inputs and requested outputs. `None` if
+    /// there is no run of this key.
     ///
     /// # Errors
     /// As [`Engine::start`].
@@ -92,7 +92,7 @@ impl Engine {
         })
     }
 
-    /// Adds the steps inside containers that run.
+    /// Adds the steps inside of containers that would run.
     async fn look_inside(
         &self,
         asked: &CheckedStart,
@@ -103,7 +103,7 @@ impl Engine {
         let program = &asked.program;
         let mut inside = ContainerPreview { shared: &self.shared, keys, program, lines: Vec::new(), depth: 0 };
         let (mut found, mut lines) = (known.clone(), Vec::new());
-        // Eaches that are one node have a line each.
+        // Eaches that are joined into one node have a line each.
         for of_node in explanation.lines.chunk_by(|a, b| a.node == b.node) {
             let at = of_node[0].node;
             let node = &program.blocks[ROOT as usize].nodes[at as usize];

@@ -1,8 +1,9 @@
-//! A new run from an old one's values: the same program, some inputs changed. What does not depend on those is reused, as
-//! far as the old run holds, keeps or gave it.
+//! A new run from an old one's values: the same program, some inputs changed. Steps that do not depend on the changed
+//! inputs are reused, as far as the old run still holds or keeps their values, or gave them as outputs.
 //!
-//! What the old run kept is copied first, row by row, under the new run's id, with a row that says when it goes: if we are
-//! killed before the new run begins, it goes as what a run kept always goes.
+//! Kept values of the old run are copied first, row by row, under the new run's id, with a row that says when they are
+//! due for removal: if this process is killed before the new run begins, they are removed like the kept values of any
+//! run.
 
 use super::{
     CheckedStart, Engine, Start, inputs,
@@ -27,25 +28,25 @@ use onceflow_core::{
 use onceflow_store::{CommitResult, records::Scan, values::ValueChange};
 use std::sync::{Arc, Mutex};
 
-/// How long what was copied for a new run outlives one who was killed before that began.
+/// How long copies for a new run stay if this process is killed before the run begins.
 const COPIED_MS: u64 = 3_600_000;
 
-/// What a new run is to be.
+/// The settings of a new run that is forked from another.
 #[derive(Clone, Debug, Default)]
 pub struct Fork {
-    /// What it is called. There must be no run of this key.
+    /// The key of the new run. There must be no run of this key.
     pub key: String,
-    /// All of its inputs, by name.
+    /// All inputs of the new run, by name.
     pub inputs: Vec<(String, Data)>,
-    /// Those that may differ from the old run's. Any other that does is an error.
+    /// The inputs that may differ from the old run's. A difference in any other is an error.
     pub changed: Vec<String>,
     /// Tasks of the first class are of the second in the new run.
     pub classes: Vec<(String, String)>,
-    /// How long inner values outlive the run, in milliseconds; as in the old run if it is not said.
+    /// How long inner values outlive the run, in milliseconds; `None` is as in the old run.
     pub keep_ms: Option<u64>,
 }
 
-/// What is known of the run that is forked.
+/// The forked run, with its program and the values that can be reused.
 struct Old {
     header: Header,
     before: PreviousPlan,
@@ -58,7 +59,7 @@ impl Engine {
     ///
     /// # Errors
     /// [`Error::Refused`] if there is a run of the new key, or the program of the old one is not kept any more;
-    /// [`Error::Inputs`] if the inputs are not what the program takes, or others differ than were named.
+    /// [`Error::Inputs`] if the inputs do not match the program, or others differ than were named.
     pub fn fork<'a>(&'a self, from: &'a str, fork: Fork) -> BoxFuture<'a, Result<Handle, Error>> {
         Box::pin(async move {
             let mut copied = None;
@@ -84,7 +85,7 @@ impl Engine {
         })
     }
 
-    /// What [`Engine::fork`] would run, and why. Changes nothing.
+    /// Explains which steps [`Engine::fork`] would run, and why. Changes nothing.
     ///
     /// # Errors
     /// As [`Engine::fork`].
@@ -99,7 +100,7 @@ impl Engine {
         loop {
             let (header, before) = self.forked(from).await?;
             let asked = self.ask_as(&header, &before, fork.clone()).await?;
-            // While inputs are looked at, the old run may have become another.
+            // The old run may have been planned anew while its inputs were digested.
             let Some(old) = self.old(from, header, before, &asked).await? else { continue };
             let planned =
                 self.shared.plan_over_intact(&asked, &old.known, Some(&old.before), self.fuses(&asked)).await?;
@@ -114,7 +115,7 @@ impl Engine {
         Ok((header, before))
     }
 
-    /// What is asked for: the old program, for workers of the new run's classes, with the new inputs.
+    /// Builds the request of the new run: the old program, with classes renamed, and the new inputs.
     async fn ask_as(&self, header: &Header, before: &PreviousPlan, mut fork: Fork) -> Result<CheckedStart, Error> {
         let mut program = before.program.clone();
         rename_classes(&mut program, &fork.classes);
@@ -143,7 +144,8 @@ impl Engine {
         })
     }
 
-    /// What the old run has that is right for what is asked; `None` if it is for something else by now.
+    /// Reads the values of the old run that are valid for the new request; `None` if the old run is for another request
+    /// by now.
     async fn old(
         &self,
         from: &str,
@@ -163,7 +165,7 @@ impl Engine {
             Some(Head::Finished(finished)) => {
                 let keys = Keys::new(finished.run, finished.generation);
                 let mut known = KnownValues::new();
-                // What was undone is not there any more.
+                // The effects of an undone run are gone.
                 if finished.status == Status::Done {
                     known = still_right(given_out(&before, &finished.outputs), &before, asked);
                     if header.keep_ms.is_some() {
@@ -176,7 +178,7 @@ impl Engine {
         }
     }
 
-    /// Copies what a run kept, for a run that is about to begin.
+    /// Copies the kept values of a run for a run that is about to begin.
     async fn copy_kept(&self, old: &Keys, id: RunId, key: &str) -> Result<(), Error> {
         let shared = &self.shared;
         let until = shared.records.now().await?.plus_ms(COPIED_MS);
@@ -202,7 +204,7 @@ impl Engine {
                 let mut batch = Batch::new(shared.shard());
                 batch.require_equals(old.kept.key(name), row.clone()).require_absent(new.kept.key(name));
                 batch.put(new.kept.key(name), row.clone());
-                // One that went meanwhile is computed again.
+                // A value that was removed meanwhile is computed again.
                 match shared.values.add_changes(&mut batch, &changes).await {
                     Ok(()) => {}
                     Err(onceflow_store::values::Error::Missing { .. }) => continue,
@@ -216,7 +218,7 @@ impl Engine {
     }
 }
 
-/// Lets tasks be taken by other workers.
+/// Renames the classes of tasks, so that other workers take them.
 pub(super) fn rename_classes(program: &mut Program, classes: &[(String, String)]) {
     fn one(task: &mut TaskSpec, classes: &[(String, String)]) {
         if let Some((_, to)) = classes.iter().find(|(from, _)| *from == task.class) {

@@ -1,4 +1,4 @@
-//! The inputs of a run: all that are wanted, none that is not. They are looked at first, and stored, once, only if a run
+//! The inputs of a run: exactly those that its flow has. They are digested first, and stored, once, only if a run
 //! begins with them.
 
 use crate::{
@@ -14,47 +14,47 @@ use onceflow_core::{
 };
 use onceflow_store::values::{ValueChange, Values};
 
-/// Inputs that were looked at.
+/// Inputs that were digested, and not stored.
 #[derive(Clone, Debug)]
 pub(super) struct Inputs {
     names: Vec<String>,
     looked: Vec<Looked>,
 }
 
-/// Inputs, ready to be put into a run.
+/// Stored inputs, ready to be put into a run.
 #[derive(Clone, Debug)]
 pub(super) struct Stored {
     pub(super) held: Vec<Held>,
-    /// What puts those that are large.
+    /// Changes that put the large ones.
     pub(super) changes: Vec<ValueChange>,
 }
 
 impl Inputs {
-    /// Inputs of which only is known what they are: enough to plan with, not to begin with.
+    /// Inputs of which only the outcomes are known: enough to plan with, not to begin a run with.
     pub(super) fn seen(all: Vec<(String, Outcome)>) -> Self {
         let (names, looked) =
             all.into_iter().map(|(name, outcome)| (name, Looked { data: Data::None, outcome })).unzip();
         Inputs { names, looked }
     }
 
-    /// What they are, by name.
+    /// The digests of the inputs, by name.
     pub(super) fn digests(&self) -> Vec<(String, Digest)> {
         self.names.iter().cloned().zip(self.looked.iter().map(|looked| looked.outcome.digest())).collect()
     }
 
-    /// Tells the store of this process where files by reference were given just now.
+    /// Records the paths of files by reference in this process's store.
     pub(super) fn note_sources(&self, values: &Values) {
         let mut found = Vec::new();
         self.looked.iter().for_each(|looked| sources(&looked.data, &mut found));
         found.iter().for_each(|source| values.note_source(&source.path, source.digest));
     }
 
-    /// What an input is, though it may not be stored.
+    /// The outcome of an input, which may not be stored yet.
     pub(super) fn outcome(&self, port: u16) -> &Outcome {
         &self.looked[usize::from(port)].outcome
     }
 
-    /// Stores them.
+    /// Stores the inputs.
     pub(super) async fn store(&self, values: &Values) -> Result<Stored, Error> {
         let mut storing = Storing::new(values, Files::Copied);
         let mut held = Vec::with_capacity(self.looked.len());
@@ -68,7 +68,8 @@ impl Inputs {
         Ok(Stored { held, changes: storing.changes() })
     }
 
-    /// A value that a plan reads: itself, or, if it is an input that was only looked at, that input as it is stored.
+    /// Resolves a value that a plan reads: an input that was only digested becomes that input as stored; any other
+    /// value stays itself.
     pub(super) fn settled(&self, reused: Held, stored_as: &Stored) -> Held {
         match self.looked.iter().position(|looked| looked.outcome == reused.outcome) {
             Some(port) => stored_as.held[port].clone(),
@@ -77,8 +78,8 @@ impl Inputs {
     }
 }
 
-/// Takes the inputs that are wanted from those given, and says all that is wrong with them. Of those in `assumed` only
-/// the digest is known, which is enough to plan with.
+/// Takes the inputs of the flow from those given, and reports all that is wrong with them. Of the inputs in `assumed`
+/// only the digest is known, which is enough to plan with.
 pub(super) async fn take(
     wanted: Vec<Port>,
     given: &mut [(String, Data)],

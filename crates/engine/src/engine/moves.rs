@@ -1,5 +1,5 @@
-//! Whether a run that has not ended can go on with another flow, and what that would do: asked without changing anything,
-//! and without the files it was started with.
+//! Explains whether an unfinished run can continue with another flow, and what that would do: a dry run, which needs
+//! none of the files that the run was started with.
 
 use super::{CheckedStart, Engine, Start, inputs::Inputs};
 use crate::{Error, data, shared::Run, task::Data};
@@ -16,20 +16,20 @@ use onceflow_core::{
 };
 use std::sync::{Arc, Mutex};
 
-/// What would become of a run.
+/// The effect of giving a run another flow.
 #[derive(Debug)]
 pub struct Move {
-    /// Whether it is for the very same: then nothing changes.
+    /// Flow, inputs and requested outputs are those of the run: nothing changes.
     pub is_same: bool,
-    /// What would run, be reused and be skipped.
+    /// The steps that would run, be reused and be skipped.
     pub explanation: Explanation,
-    /// Why it would be refused, if it would.
+    /// The error with which the new plan would be refused, if it would.
     pub refused: Option<Error>,
 }
 
 impl Engine {
-    /// Why [`Engine::start`] would refuse to give a run that is there a new plan; `None` if it would not, or if there is no
-    /// such run. Changes nothing.
+    /// The error with which [`Engine::start`] would refuse to give an existing run a new plan; `None` if it would not,
+    /// or if there is no such run. Changes nothing.
     ///
     /// # Errors
     /// As [`Engine::start`].
@@ -47,7 +47,7 @@ impl Engine {
         })
     }
 
-    /// Why a run that is done gets no new plan, if it does not.
+    /// The error with which a finished run would be refused a new plan; `None` if it would not.
     async fn why_not_again(&self, asked: &CheckedStart) -> Result<Option<Error>, Error> {
         let row = self.shared.row(keys::heads().key(&asked.start.key)).await?;
         let Some(Head::Finished(finished)) = row.as_deref().and_then(rows::read::<Head>) else { return Ok(None) };
@@ -61,11 +61,12 @@ impl Engine {
         }
     }
 
-    /// What would become of the unfinished run of this start's key if it was started with this flow and the inputs it has;
-    /// those of the start are for what it does not have. `None` if there is no such run. Changes nothing.
+    /// Explains what would happen to the unfinished run of this start's key if it was started with this flow and the
+    /// run's own inputs; the inputs of the start are used only where the run has none. `None` if there is no such run.
+    /// Changes nothing.
     ///
     /// # Errors
-    /// If the flow does not check, lacks an input, or the store does not answer.
+    /// If the flow does not pass its checks, lacks an input, or the store does not answer.
     pub fn explain_move(&self, start: Start) -> BoxFuture<'_, Result<Option<Move>, Error>> {
         Box::pin(async move {
             let Some(run) = self.active_run(&start.key).await? else { return Ok(None) };

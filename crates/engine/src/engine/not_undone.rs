@@ -1,5 +1,5 @@
-//! A run of which something could not be undone stands still: what it did is still there, so it neither starts again nor
-//! goes by itself. Its failed compensations are tried again, decided one by one, or given up; then it ends.
+//! Runs whose compensations failed. Such a run is at rest: its effects are still there, so it neither starts again nor
+//! is removed. Its failed compensations are retried, resolved one by one, or given up; then it ends.
 
 use crate::{
     Error, Handle, Resolution,
@@ -17,18 +17,18 @@ use onceflow_core::{
 };
 
 impl Shared {
-    /// What went wrong in a run that is undone, and what could not be.
+    /// The failures of a run that is being undone, and the compensations that failed.
     pub(crate) async fn noted(&self, run: &Run) -> Result<Noted, Error> {
         let row = self.row(run.plan.keys.rows.key(NOTED)).await?;
         Ok(row.as_deref().and_then(rows::read::<Noted>).unwrap_or_default())
     }
 
-    /// Why nothing else can be asked of such a run.
+    /// The error for any other request to such a run.
     pub(crate) async fn not_undone(&self, run: &Run) -> Result<Error, Error> {
         Ok(Error::NotUndone { key: run.key.to_string(), steps: self.noted(run).await?.1 })
     }
 
-    /// What is still registered, by rising numbers.
+    /// The registrations that are left, by rising numbers.
     async fn registered(&self, run: &Run) -> Result<Vec<(u32, Row, Undo)>, Error> {
         let rows = self.all_rows(run.plan.keys.rows.clone(), b"u").await?;
         let read = |(name, row): (onceflow_core::Name, Row)| {
@@ -39,7 +39,7 @@ impl Shared {
         rows.into_iter().map(read).collect()
     }
 
-    /// Tries again what could not be undone, the last first; how many that is.
+    /// Retries the failed compensations, the last first; returns their number.
     pub(crate) async fn undo_again(&self, run: &Run) -> Result<usize, Error> {
         let registered = self.registered(run).await?;
         let last = registered.last().map(|(number, ..)| *number);
@@ -48,7 +48,7 @@ impl Shared {
         Ok(registered.len())
     }
 
-    /// Commits what was decided, and what is told of it from now on.
+    /// Commits a decision about failed compensations, with the changed notes of failures.
     async fn decide_undo(
         &self,
         run: &Run,
@@ -70,11 +70,11 @@ impl Shared {
 }
 
 impl Handle {
-    /// Gives up what could not be undone: the run ends, and its report names what is left of it. How many that is. Somebody
-    /// must be at work on the run for it to end; then its key can be started again.
+    /// Gives up the failed compensations: the run ends, and its report names what was not undone. Returns their number.
+    /// A worker must serve the run for it to end; then its key can be started again.
     ///
     /// # Errors
-    /// [`Error::Ended`] if it has ended; [`Error::Refused`] if nothing of it failed to be undone.
+    /// [`Error::Ended`] if the run has ended; [`Error::Refused`] if none of its compensations failed.
     pub fn abandon(&self) -> BoxFuture<'_, Result<usize, Error>> {
         Box::pin(async move {
             let Some(run) = self.shared.read_run(self.id()).await? else {
@@ -91,7 +91,7 @@ impl Handle {
         })
     }
 
-    /// Says what becomes of an undo that failed.
+    /// Reports the outcome of a compensation that failed.
     pub(crate) async fn resolve_undo(&self, run: &Run, address: &str, resolution: Resolution) -> Result<(), Error> {
         let registered = self.shared.registered(run).await?;
         let Some((number, row, undo)) = registered.iter().find(|(.., undo)| *undo.address == *address) else {

@@ -19,22 +19,22 @@ use std::collections::{BTreeMap, BTreeSet};
 /// A step of a flow as it was written: one line of a tree.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Outline {
-    /// Where it is, with `*` for the numbers of elements and iterations: `/align[*]/sort`.
+    /// The step's address, with `*` for the numbers of elements and iterations: `/align[*]/sort`.
     pub address: String,
     /// `task`, `each`, `loop`, `choice` or `call`.
     pub kind: &'static str,
-    /// The task's name, if it is one.
+    /// The task's name, if the step is a task.
     pub task: Option<String>,
-    /// How many containers are around it.
+    /// The number of containers around the step.
     pub depth: usize,
 }
 
 impl Engine {
-    /// Steps that are asked for with another retry, timeout, class or other resources than the run of this key was planned
-    /// with. A run that goes on for the same does not take those up.
+    /// The addresses of steps whose retry, timeout, class or resources differ from those that the run of this key was
+    /// planned with. A run that continues unchanged does not take these up.
     ///
     /// # Errors
-    /// If the flow does not check, the store does not answer, or the run is not there.
+    /// If the flow does not pass its checks, the store does not answer, or there is no such run.
     pub fn ignored_changes<'a>(&'a self, start: &'a Start) -> BoxFuture<'a, Result<Vec<String>, Error>> {
         Box::pin(async move {
             let Some(planned) = self.find(&start.key).await?.program().await? else { return Ok(vec![]) };
@@ -45,10 +45,10 @@ impl Engine {
 }
 
 impl Handle {
-    /// The flow as it was asked for, as it is run; `None` if that is not kept any more.
+    /// The program of the run's flow, for all that was requested; `None` if it is not kept any more.
     ///
     /// # Errors
-    /// If the store does not answer, or the run is not there.
+    /// If the store does not answer, or there is no such run.
     pub fn program(&self) -> BoxFuture<'_, Result<Option<Program>, Error>> {
         Box::pin(async move {
             let header =
@@ -64,7 +64,7 @@ impl Handle {
         })
     }
 
-    /// The steps of the flow as it was asked for, as a tree from the outside in; `None` if that is not kept any more.
+    /// The steps of the run's flow as a tree, from the outside in; `None` if the flow is not kept any more.
     ///
     /// # Errors
     /// If the store does not answer.
@@ -80,7 +80,8 @@ pub(super) fn outline(program: &Program) -> Vec<Outline> {
     drawn(program).into_iter().map(line).collect()
 }
 
-/// The steps of a program that have another retry, timeout, class or needs than in another one of the same steps.
+/// The steps of a program whose retry, timeout, class or resources differ from those in another program with the same
+/// steps.
 fn unlike(program: &Program, other: &Program) -> Vec<String> {
     fn settings(task: &TaskSpec) -> (&Retry, Option<u64>, &str, &ResourceRequest) {
         (&task.retry, task.timeout_ms, &task.class, &task.resources)
@@ -93,7 +94,7 @@ fn unlike(program: &Program, other: &Program) -> Vec<String> {
     tasks.filter(|(address, task)| is_unlike(address, task)).map(|(address, _)| address).collect()
 }
 
-/// The steps of a program, and the task of each that is one.
+/// The steps of a program, each with its task if it is one.
 fn drawn(program: &Program) -> Vec<(Outline, Option<&TaskSpec>)> {
     let mut lines = Vec::new();
     for node in &program.blocks[ROOT as usize].nodes {

@@ -1,6 +1,6 @@
-//! Why the steps of a plan run, or do not, as it was when the plan was made: a row for each of the last few plans of a
-//! run, written with the plan, and gone with the run's history. The first plan of a run that reuses nothing has none: all
-//! of its steps run for the first time.
+//! The reasons why the steps of a plan run or do not, recorded when the plan was made: a row for each of the last few
+//! plans of a run, written with the plan and deleted with the run's history. The first plan of a run that reuses
+//! nothing has none: all of its steps run for the first time.
 
 use super::Engine;
 use crate::{Error, Handle};
@@ -18,7 +18,7 @@ use serde::{Deserialize, Serialize};
 /// Plans of a run whose reasons are kept.
 pub const PLANS_MAX: u32 = 8;
 
-/// Bytes of addresses and words kept of one plan: far below what a row may have.
+/// Bytes of addresses and names kept of one plan: far below the limit of a row.
 const BYTES_MAX: usize = 128 << 10;
 
 /// The reasons why outermost steps of a plan run, or do not.
@@ -26,11 +26,11 @@ const BYTES_MAX: usize = 128 << 10;
 pub struct Reasons {
     /// The plan of the run: 0 is the first.
     pub generation: u32,
-    /// When it was made, on the store's clock.
+    /// The time of planning, on the store's clock.
     pub decided: Timestamp,
-    /// By address, in the order of the flow.
+    /// The fate and reason of each step, by address, in the order of the flow.
     pub lines: Vec<(String, Fate, Reason)>,
-    /// Steps for which there was no room.
+    /// Steps that are not listed because the row would exceed its limit.
     pub left_out: u32,
 }
 
@@ -48,7 +48,7 @@ impl Reasons {
     }
 }
 
-/// Bytes of words in a reason.
+/// Bytes of the names in a reason.
 fn weight(reason: &Reason) -> usize {
     match reason {
         Reason::CodeChanged { from, to } => from.len() + to.len(),
@@ -81,15 +81,15 @@ impl Engine {
 }
 
 impl Handle {
-    /// Why the steps of the last few plans of the run run, or do not; the first plan first. None for a first plan whose
-    /// steps all run for the first time.
+    /// The reasons of the last few plans of the run, the oldest plan first: why each step runs or does not. None for a
+    /// first plan whose steps all run for the first time.
     ///
     /// # Errors
     /// If the store does not answer.
     pub fn reasons(&self) -> BoxFuture<'_, Result<Vec<Reasons>, Error>> {
         Box::pin(async move {
             let rows = self.shared.all_rows(keys::reasons(self.id()), b"").await?;
-            // What was said under an id stands there too.
+            // Rows of reports under an id ([`Handle::resolve_once`]) stand in the same group.
             let rows = rows.iter().filter(|(name, _)| name.as_bytes().len() == size_of::<u32>());
             rows.map(|(_, row)| rows::read(row).ok_or_else(|| Error::damaged("why steps ran"))).collect()
         })

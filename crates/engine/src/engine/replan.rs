@@ -1,10 +1,11 @@
-//! A changed input, flow or request: a new plan over what is known, installed while the run is frozen.
+//! Plans a run anew after its flow, inputs or requested outputs changed: the new plan reuses known values, and is
+//! installed while the run is frozen.
 //!
 //! ```text
 //! freeze    nothing of the old plan commits any more
-//! plan      from what is held, or kept, and still right
+//! plan      over the values that are held or kept, and still valid
 //! install   one batch: the new rows, holding every value they read; the run goes on
-//! remove    what is left of the old plan, in small steps, by whoever works on the run
+//! remove    the rows of the old plan, in small batches, by the workers of the run
 //! ```
 //! A crash in between leaves the run frozen, and the next start plans again.
 
@@ -36,29 +37,29 @@ use onceflow_core::{
 };
 use std::{borrow::Cow, sync::Arc};
 
-/// Values a plan may read at its outermost level: each takes a few operations of the batch that installs it. With more,
-/// all steps stand in the plan, and those that are kept are found when they are taken.
+/// Values that a plan may reuse at its outermost level: each takes a few operations of the batch that installs the
+/// plan. If there are more, the plan contains all steps, and kept outputs are found when their steps are claimed.
 const REUSED_MAX: usize = 120;
 
-/// What is to be run, given what is known.
+/// A plan for a run, made over the known values.
 pub(super) struct PlannedRun {
-    /// What to install.
+    /// The program to install.
     pub(super) program: Arc<Program>,
-    /// The values it reads beside its inputs.
+    /// The values that the program reads beside its inputs.
     pub(super) reused: Vec<Held>,
-    /// Where in the program the values are from that it reads, also if there are too many to be inputs.
+    /// The sources in the full program of the values that the plan reads, even if there are too many to be inputs.
     pub(super) reads: Vec<(NodeIndex, PortIndex)>,
-    /// Rows that must still be there for these values to be.
+    /// Rows that must exist for these values to exist.
     pub(super) while_there: Vec<Key>,
-    /// Whether `program` is not all that was asked for.
+    /// `program` is only a part of the requested one.
     pub(super) is_partial: bool,
     pub(super) explanation: Explanation,
-    /// What earlier plans have done that must not simply run again.
+    /// Steps done by earlier plans that must not be repeated without consent.
     pub(super) done_before: Marks,
 }
 
 impl PlannedRun {
-    /// All that was asked for.
+    /// A plan of everything that was requested.
     fn whole(asked: &CheckedStart, explanation: Explanation, fuses: bool) -> Self {
         PlannedRun {
             program: fused(asked.program.clone(), fuses),
@@ -72,12 +73,13 @@ impl PlannedRun {
     }
 }
 
-/// The first plan of a run: nothing is known. Why its steps run is not written down, so it is not found out either.
+/// The first plan of a run: no values are known. The reasons of its steps are not recorded, so they are not computed
+/// either.
 pub(super) fn first(asked: &CheckedStart, fuses: bool) -> PlannedRun {
     PlannedRun::whole(asked, Explanation::default(), fuses)
 }
 
-/// Plans over what is known.
+/// Plans over the known values.
 pub(super) fn plan(
     asked: &CheckedStart,
     known: &KnownValues,
@@ -126,7 +128,7 @@ fn fused(program: Arc<Program>, fuses: bool) -> Arc<Program> {
 }
 
 impl Shared {
-    /// What a run was for: all of it, also what its plan did not need.
+    /// The full program and inputs that a run was started with, including the parts that its plan did not need.
     pub(super) async fn before(&self, header: &Header) -> Result<Option<PreviousPlan>, Error> {
         let stored = header.full.as_ref().unwrap_or(&header.program);
         let bytes = match self.values.read_all(&stored.id).await {
@@ -138,7 +140,7 @@ impl Shared {
         Ok(Some(PreviousPlan { program, inputs: header.inputs.clone() }))
     }
 
-    /// What is known of a run that is not finished, and right for what is asked.
+    /// The values of an unfinished run that are valid for this start.
     pub(super) async fn known_of(
         &self,
         run: &Run,
@@ -154,7 +156,7 @@ impl Shared {
 }
 
 impl Engine {
-    /// Gives an unfinished run a new plan. `None` if it changed meanwhile.
+    /// Gives an unfinished run a new plan. `None` if the run changed in between.
     pub(super) async fn replan(&self, asked: &CheckedStart, run: &Arc<Run>) -> Result<Option<Handle>, Error> {
         let shared = &self.shared;
         let seen = run.state();
@@ -186,7 +188,7 @@ impl Engine {
         self.install(asked, run, frozen, planned).await
     }
 
-    /// What a run that is done would do in another life, if it may.
+    /// Plans another generation of a finished run, if that is allowed.
     pub(super) async fn plan_again(&self, asked: &CheckedStart, finished: &Finished) -> Result<PlannedRun, Error> {
         let (known, before) = self.kept_by(asked, finished).await?;
         let mut planned = self.shared.plan_over_intact(asked, &known, before.as_ref(), self.fuses(asked)).await?;
@@ -195,7 +197,7 @@ impl Engine {
         Ok(planned)
     }
 
-    /// What an unfinished run would do from now on, if it may.
+    /// Plans an unfinished run anew, if that is allowed.
     pub(super) async fn plan_anew(&self, asked: &CheckedStart, run: &Run) -> Result<PlannedRun, Error> {
         let shared = &self.shared;
         let before = shared.before(&run.header).await?;
@@ -207,9 +209,9 @@ impl Engine {
         Ok(planned)
     }
 
-    /// Steps that were started and must not start twice stand in the way of a new plan.
+    /// Refuses a new plan if at-most-once steps were started, or compensations are registered.
     pub(super) async fn may_run_again(&self, asked: &CheckedStart, run: &Run) -> Result<(), Error> {
-        // How to undo a step is written down in terms of its plan.
+        // Registrations of compensations refer to their plan.
         if !self.shared.all_rows(run.plan.keys.rows.clone(), b"u").await?.is_empty() {
             return Err(Error::CanBeUndone { key: asked.start.key.clone() });
         }
@@ -264,7 +266,7 @@ impl Engine {
         self.shared.options.fuse && asked.start.keep_ms.is_none()
     }
 
-    /// What was asked for, as it is stored beside a plan that is only a part of it.
+    /// Stores the full program beside a plan that is only a part of it.
     pub(super) async fn full(
         &self,
         asked: &CheckedStart,
@@ -281,7 +283,7 @@ impl Engine {
     }
 }
 
-/// The step that removes a plan that is not valid any more. It carries what it must know: the old programs.
+/// The step that removes a replaced plan. It carries the references that it needs: the old programs.
 fn removal(old: &onceflow_core::protocol::draft::InstalledProgram, header: &Header) -> onceflow_core::Op {
     let draft = Draft::of_new_run(old);
     let programs = [Some(&header.program), header.full.as_ref()];

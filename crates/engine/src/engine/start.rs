@@ -1,4 +1,4 @@
-//! What is asked of an engine: which flow, with what, under which key.
+//! The request to start a run: which flow, with which inputs, under which key.
 
 use super::inputs;
 use crate::{Error, task::Data};
@@ -9,38 +9,39 @@ use onceflow_core::{
 };
 use std::sync::Arc;
 
-/// What is to be run.
+/// A request to start a run.
 #[derive(Clone, Debug)]
 pub struct Start {
-    /// What the run is called. Starting the same key again is the same run.
+    /// The key of the run. Starting the same key again is the same run.
     pub key: String,
     /// The flow, and those it calls.
     pub library: Arc<Library>,
-    /// Its name in the library.
+    /// The name of the flow in the library.
     pub flow: String,
-    /// What checking it for the requested outputs gives, if the caller knows: then it is not checked only to see whether a
-    /// run is for the same.
+    /// The result of checking the flow for the requested outputs, if the caller knows it: then the flow is not checked
+    /// again only to compare it with a run.
     pub identity: Option<Identity>,
-    /// By name.
+    /// The inputs, by name.
     pub inputs: Vec<(String, Data)>,
-    /// Inputs that cannot be given any more, and what they are known by in a run that is there
-    /// ([`Handle::input_digests`](crate::Handle::input_digests)): for [`Engine::explain`](crate::Engine::explain). Nothing starts with them.
+    /// Inputs that cannot be given any more, by the digest that an existing run knows them by
+    /// ([`Handle::input_digests`](crate::Handle::input_digests)): for [`Engine::explain`](crate::Engine::explain). No
+    /// run starts with them.
     pub assumed: Vec<(String, Digest)>,
-    /// Which outputs are wanted; none is all.
+    /// The requested outputs; `None` is all.
     pub outputs: Option<Vec<String>>,
-    /// How long inner values outlive the run, in milliseconds; none is not at all.
+    /// How long inner values outlive the run, in milliseconds; `None` is not at all.
     pub keep_ms: Option<u64>,
-    /// How long the result can be asked for, in milliseconds.
+    /// How long the result can be read after the run, in milliseconds.
     pub history_ms: u64,
-    /// After a failure, go on with what does not depend on it.
+    /// After a failure, continue with steps that do not depend on it.
     pub finish_independent: bool,
-    /// If the run is there and gets a new plan, steps that were done, or started, may run again though they must not start
-    /// twice, or though their writes rode in their commit.
+    /// If an existing run gets a new plan, steps that were done or started may run again even if they are at-most-once,
+    /// or committed their writes with their step.
     pub accept_reruns: bool,
-    /// When this start was first tried, on the store's clock, if it was tried before.
+    /// The time of the first try of this start, on the store's clock, if it was tried before.
     pub first_tried: Option<onceflow_core::Timestamp>,
-    /// The history of the run ends with the last handle that this start gave, or with the run if that comes later: for runs
-    /// that nobody else can ask for. `history_ms` is then what remains if the process dies.
+    /// The history of the run ends with the last handle of this start, or with the run if that is later: for runs whose
+    /// key is known to no other caller. `history_ms` then applies only if the process dies.
     pub ends_with_handle: bool,
 }
 
@@ -67,7 +68,7 @@ impl Start {
         }
     }
 
-    /// One more input.
+    /// Adds an input.
     pub fn input(mut self, name: impl Into<String>, data: Data) -> Self {
         self.inputs.push((name.into(), data));
         self
@@ -82,24 +83,24 @@ impl Start {
         Err(Error::Refused { key: self.key.clone(), why })
     }
 
-    /// Whether a run is for the same, if checking this gave that digest.
+    /// The run was started with the same flow, of this digest, and the same inputs and requested outputs.
     pub(super) fn is_of(&self, header: &Header, digest: &Digest, inputs: &inputs::Inputs) -> bool {
         header.asked == *digest && header.inputs == inputs.digests() && header.requested == self.outputs
     }
 }
 
-/// The request a handle was made for, compared with what its run is for by now.
+/// The request a handle was made for, to be compared with the run's present one.
 pub(crate) struct Request {
-    /// Of the flow, checked for the requested outputs.
+    /// The digest of the flow, checked for the requested outputs.
     pub(super) digest: Digest,
-    /// By name.
+    /// The digests of the inputs, by name.
     pub(super) inputs: Vec<(String, Digest)>,
-    /// Which outputs were asked for; none is all.
+    /// The requested outputs; `None` is all.
     pub(super) outputs: Option<Vec<String>>,
 }
 
 impl Request {
-    /// The run is for this, and for nothing else.
+    /// The run has exactly this request.
     pub(crate) fn is_of(&self, header: &Header) -> bool {
         header.asked == self.digest && header.inputs == self.inputs && header.requested == self.outputs
     }

@@ -1,5 +1,5 @@
-//! Removes what a newer plan or run has replaced: what earlier lives of a run gave, and all of a run that is not at its key
-//! any more. What a run keeps (`keep`) stays as long as the run is there: going back to earlier inputs is what it is for.
+//! Removes the remains of replaced plans and runs: the outputs of earlier generations of a run, and everything of a run
+//! that has left its key. Kept values (`keep`) stay as long as the run does: they serve returning to earlier inputs.
 
 use crate::{Error, shared::Shared};
 use onceflow_core::{
@@ -11,20 +11,21 @@ use onceflow_core::{
     },
 };
 
-/// The part of a run that stays.
+/// The part of a run that is not removed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stays {
-    /// What this life of it holds, and later ones.
+    /// The results of this generation, and of later ones.
     From(Generation),
-    /// Nothing: it was replaced by another run, or removed.
+    /// Nothing: the run was replaced by another, or removed.
     Nothing,
-    /// All: what stands at its key cannot be read.
+    /// Everything: the row at its key cannot be read.
     All,
 }
 
 impl Shared {
-    /// Does what [`run::supersede`](onceflow_core::protocol::run::supersede) wrote down. Safe to repeat, and beside others who
-    /// do the same: what earlier lives hold nobody asks for any more, and a run that left its key never comes back.
+    /// Performs the removal that [`run::supersede`](onceflow_core::protocol::run::supersede) scheduled. Safe to repeat,
+    /// and to do concurrently: results of earlier generations are not read any more, and a run that left its key never
+    /// comes back.
     pub(super) async fn remove_superseded(&self, due: &Name, key: &[u8], run: RunId) -> Result<(), Error> {
         let stays = self.stays(key, run).await?;
         let goes = |name: &[u8]| match stays {
@@ -42,7 +43,7 @@ impl Shared {
             self.remove_all_kept(&Keys::new(run, Generation(0))).await?;
             batch.delete_group(keys::logs(run)).delete_group(keys::reasons(run));
         }
-        // Done by another if refused.
+        // A refused batch means that another process has done it.
         if self.records.commit(batch).await?.is_applied() && stays == Stays::Nothing {
             self.was_removed(run);
         }
@@ -50,7 +51,7 @@ impl Shared {
     }
 
     async fn stays(&self, key: &[u8], run: RunId) -> Result<Stays, Error> {
-        /// Looks at a run that ends between a look at its key and one at its state.
+        /// Looks at a run that ends between the read of its key and that of its state.
         const LOOKS_MAX: usize = 100;
         for _ in 0..LOOKS_MAX {
             let Some(row) = self.row(keys::heads().key(key)).await? else { return Ok(Stays::Nothing) };

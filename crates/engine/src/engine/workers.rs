@@ -1,5 +1,5 @@
-//! The workers of a store, their steps, and the steps that wait: for people. Read from registrations, queues and claims,
-//! one after the other, so the answer is of no single moment.
+//! The workers of a store, their steps, and the steps that wait, for people. Read from registrations, queues and claims
+//! one after the other, so the answer is not a snapshot.
 
 use super::Engine;
 use crate::{
@@ -36,19 +36,19 @@ const STEPS_MAX: usize = 100;
 pub struct WorkerInfo {
     /// The incarnation in its claims.
     pub incarnation: u128,
-    /// Who it is.
+    /// The description under which it registered.
     pub about: About,
-    /// When it registered, on the store's clock.
+    /// The time of its registration, on the store's clock.
     pub started: Timestamp,
-    /// When it sent its last heartbeat, on the store's clock.
+    /// The time of its last heartbeat, on the store's clock.
     pub seen: Timestamp,
-    /// The milliseconds since then.
+    /// The milliseconds since its last heartbeat.
     pub silent_ms: u64,
     /// How long its registration and its claims stand without a heartbeat.
     pub lease_ms: u64,
     /// The last heartbeat is within its deadline, half a lease. A worker that is not alive may be gone, or slow.
     pub is_alive: bool,
-    /// It takes no further steps.
+    /// The worker takes no further steps.
     pub draining: bool,
     /// Classes whose steps it takes, and how many at a time, if that is bounded.
     pub classes: Vec<(String, Option<u64>)>,
@@ -58,7 +58,7 @@ pub struct WorkerInfo {
     pub done: u64,
     /// The same by run, of the last few runs.
     pub done_of: BTreeMap<RunId, u64>,
-    /// Steps that others took over because its heartbeats came too late.
+    /// Steps that other workers took over because its heartbeats came too late.
     pub lost: u64,
     /// Steps it holds: the first few.
     pub steps: Vec<WorkerStep>,
@@ -95,12 +95,12 @@ impl WorkerInfo {
         }
     }
 
-    /// It takes steps of this class.
+    /// The worker takes steps of this class.
     pub fn serves(&self, class: &str) -> bool {
         self.classes.iter().any(|(served, max)| served == class && *max != Some(0))
     }
 
-    /// It offers this task.
+    /// The worker offers this task.
     pub fn offers(&self, task: &str, version: &str) -> bool {
         let is_it = |(name, of): &(String, Option<String>)| {
             name == task && of.as_deref().is_none_or(|offered| offered == version)
@@ -129,7 +129,7 @@ pub struct Backlog {
     pub ready: u64,
     /// Steps that are taken.
     pub taken: u64,
-    /// When the oldest run with ready steps was started.
+    /// The start of the oldest run with ready steps.
     pub since: Option<Timestamp>,
     /// The number of registered workers that may take them.
     pub workers: usize,
@@ -199,7 +199,7 @@ impl Engine {
         })
     }
 
-    /// What waits to be taken, by class; and apart from that what waits for workers that have its task.
+    /// The ready steps, by class; separately, those that wait for workers that offer their task.
     ///
     /// # Errors
     /// If the store does not answer.
@@ -299,10 +299,10 @@ impl Handle {
 }
 
 impl Shared {
-    /// This process takes such steps itself, whether it is announced as a worker or not.
+    /// This process takes such steps itself, whether it is registered as a worker or not.
     pub(super) fn takes(&self, class: &str, tasks: &[(String, String)]) -> bool {
         let options = &self.options;
-        // A class of which it takes none at a time is one it has, and does not take.
+        // A class with a limit of zero is configured, and not taken.
         let takes = match options.classes.get(class) {
             Some(at_a_time) => *at_a_time > 0,
             None => options.other_classes,
@@ -352,7 +352,7 @@ impl Shared {
         Ok(steps.into_iter().filter(|(name, _)| !taken.contains(name)).collect())
     }
 
-    /// Frees the steps of a run in a queue whose workers gave no sign of life: nobody else looks there.
+    /// Frees the steps of a run in a queue whose claims are past their deadline: no worker looks at that queue.
     pub(super) async fn free_overdue(&self, queue: &Group, run: RunId) -> Result<(), Error> {
         let claims = self.all_rows(queue.claims(), &run.0).await?;
         if claims.is_empty() {
@@ -372,7 +372,7 @@ impl Shared {
         Ok(())
     }
 
-    /// Where a step in a queue is.
+    /// The address of a step in a queue.
     async fn step_at(&self, queue: &Group, name: &Name) -> Result<Option<WorkerStep>, Error> {
         let Some(row) = self.row(queue.key(name)).await? else { return Ok(None) };
         let ready_step = Inbox::from_row(&row).and_then(|inbox| rows::read::<ReadyStep>(&inbox.note));
@@ -390,7 +390,7 @@ impl Shared {
         Ok(Some(WorkerStep { run: run.key.to_string(), address }))
     }
 
-    /// How many steps stand in a queue.
+    /// Counts the steps in a queue.
     async fn count(&self, queue: &Group) -> Result<Backlog, Error> {
         let claims: BTreeSet<_> = self.all_rows(queue.claims(), b"").await?.into_iter().map(|(name, _)| name).collect();
         let (mut counted, mut runs, mut after) = (Backlog::default(), BTreeSet::new(), None);

@@ -1,51 +1,53 @@
-//! Why a task failed, and what may follow.
+//! The failure of a task: its causes, and whether another attempt may follow.
 
 use super::TIMEOUT;
 
-/// Why a task failed.
+/// The failure of an attempt at a task.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Failure {
-    /// What went wrong, and below it, what caused that.
+    /// The error, followed by its causes.
     pub causes: Vec<String>,
     /// Another attempt would fail as well.
     pub is_final: bool,
-    /// Nothing was done, so that even an `at_most_once` task may be tried again.
+    /// The attempt had no effect, so that even an `at_most_once` task may be tried again.
     pub not_done: bool,
-    /// Nobody here can say what becomes of it: the step of a task that must not start twice waits until somebody does.
+    /// The outcome is not known here: the step of an `at_most_once` task waits until an operator or an event reports
+    /// it.
     pub is_open: bool,
 }
 
 impl Failure {
-    /// A failure that another attempt may not have.
+    /// A failure that may not repeat: another attempt may follow.
     pub fn new(what: impl Into<String>) -> Self {
         Failure { causes: vec![what.into()], is_final: false, not_done: false, is_open: false }
     }
 
-    /// An error and all that caused it.
+    /// An error and its chain of sources.
     pub fn from_error(error: &(dyn std::error::Error + 'static)) -> Self {
         let chain = std::iter::successors(Some(error), |error| error.source());
         Failure { causes: chain.map(ToString::to_string).collect(), is_final: false, not_done: false, is_open: false }
     }
 
-    /// It took longer than it may; and what else there is to say.
+    /// The attempt exceeded its timeout; `more` are further causes.
     pub(crate) fn timed_out(ms: u64, more: Vec<String>) -> Self {
         let mut failure = Failure::new(format!("{TIMEOUT}: it took longer than its timeout, {ms} ms"));
         failure.causes.extend(more);
         failure
     }
 
-    /// None yet: what becomes of the step, somebody outside will say. Only of a task that must not start twice.
+    /// No failure yet: the outcome of the step will be reported from outside. Only for a task that must not start
+    /// twice.
     pub fn open(what: impl Into<String>) -> Self {
         Failure { is_open: true, ..Failure::new(what) }
     }
 
-    /// The same, with what caused it.
+    /// The same failure with a further cause.
     pub(crate) fn because(mut self, cause: String) -> Self {
         self.causes.push(cause);
         self
     }
 
-    /// The same, but no other attempt follows.
+    /// The same failure, after which no other attempt follows.
     pub fn finally(mut self) -> Self {
         self.is_final = true;
         self
