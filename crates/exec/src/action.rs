@@ -1,10 +1,10 @@
-//! What a leaf of a flow file does, as the program carries it: the parameters of its task, in JSON.
+//! The action of a leaf of a flow file, as the program carries it: the parameters of its task, in JSON.
 
 use onceflow_core::model::TaskSpec;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// What a leaf does.
+/// The action of a leaf: one variant for each executor.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Action {
@@ -14,13 +14,13 @@ pub enum Action {
     Script(Script),
     /// Calls a server.
     Http(Http),
-    /// Computes.
+    /// Evaluates expressions.
     Expr(Expr),
     /// Waits for an event from outside.
     Wait(Wait),
 }
 
-/// The executors there are, by the names that programs know them by.
+/// All executors, by the names under which programs refer to them.
 pub const EXECUTORS: [&str; 5] = ["command", "script", "http", "expr", "wait"];
 
 /// Text with holes: `${{ expression }}`.
@@ -38,26 +38,26 @@ pub enum TemplatePart {
     Hole(String),
 }
 
-/// A command and what becomes of what it leaves.
+/// A command, its environment, and where its outputs are found.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Command {
     /// The text of the command.
     pub run: Template,
-    /// Who reads it.
+    /// The shell that reads the text.
     #[serde(default)]
     pub shell: Shell,
     /// Where each output is found; as many as the task has.
     #[serde(default)]
     pub outputs: Vec<Capture>,
-    /// What its environment holds beside the few names every command gets.
+    /// Variables of its environment, beside the few that every command gets.
     #[serde(default)]
     pub env: BTreeMap<String, Template>,
-    /// Names in our environment that it gets as well, and nobody else sees.
+    /// Names of variables in the worker's environment that are passed to it as well; their values are masked in logs.
     #[serde(default)]
     pub secrets: Vec<String>,
 }
 
-/// Who reads a command.
+/// The shell that reads a command.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Shell {
@@ -95,40 +95,40 @@ pub struct Script {
 pub struct Http {
     /// `GET`, `POST` and so on.
     pub method: String,
-    /// Where to. Values are percent-encoded, but for a hole that begins it.
+    /// The address. Values in it are percent-encoded, except for a hole at its very beginning.
     pub url: Template,
     /// Headers.
     #[serde(default)]
     pub headers: Vec<(String, Template)>,
-    /// What is sent.
+    /// The body of the request.
     #[serde(default)]
     pub body: Option<HttpBody>,
     /// The header that carries the step's key.
     #[serde(default = "key_header")]
     pub key_header: String,
-    /// What answers are good.
+    /// The statuses that count as success.
     #[serde(default = "accept")]
     pub accept: Vec<StatusRange>,
     /// Where each output is found: [`Capture::Path`] is the body as a file of that name; [`Capture::Json`] an
     /// expression over `status`, `headers`, `body`; [`Capture::Stdout`] the body itself.
     #[serde(default)]
     pub outputs: Vec<Capture>,
-    /// Names in our environment that expressions see as `secrets.NAME`.
+    /// Names of variables in the worker's environment that expressions see as `secrets.NAME`.
     #[serde(default)]
     pub secrets: Vec<String>,
 }
 
-/// Where the key goes if nothing else is said.
+/// The default header for the step's key.
 pub fn key_header() -> String {
     String::from("Idempotency-Key")
 }
 
-/// What is good if nothing else is said: 200 to 299.
+/// The default success statuses: 200 to 299.
 pub fn accept() -> Vec<StatusRange> {
     vec![StatusRange { from: 200, to: 299 }]
 }
 
-/// Some statuses, both ends included.
+/// A range of statuses, both ends included.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StatusRange {
     /// The first.
@@ -137,7 +137,7 @@ pub struct StatusRange {
     pub to: u16,
 }
 
-/// What is sent to a server.
+/// The body of a request.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum HttpBody {
@@ -153,7 +153,7 @@ pub enum HttpBody {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum JsonTemplate {
-    /// Null, a truth, or a number: itself.
+    /// Null, a boolean or a number, taken literally.
     Literal(serde_json::Value),
     /// A text with holes.
     Text(Template),
@@ -163,10 +163,10 @@ pub enum JsonTemplate {
     Record(Vec<(String, JsonTemplate)>),
 }
 
-/// What is waited for.
+/// A wait for an event from outside.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Wait {
-    /// What the event is called.
+    /// The name of the event.
     pub event: String,
 }
 
@@ -184,14 +184,14 @@ pub enum Capture {
     /// A file or directory of this name, or those that match this glob: relative, and never outside. For a type that is
     /// no file, the text in the file of this name.
     Path(Template),
-    /// What the command writes to its standard output.
+    /// The command's standard output.
     Stdout,
-    /// An expression over what was answered.
+    /// An expression over the JSON that the step answered.
     Json(String),
 }
 
 impl Action {
-    /// The executor it is for: the name of its task.
+    /// Returns the executor of this action: the name of its task.
     pub fn executor(&self) -> &'static str {
         match self {
             Action::Command(_) => EXECUTORS[0],
@@ -202,25 +202,25 @@ impl Action {
         }
     }
 
-    /// As the parameters of a task.
+    /// Encodes the action as the parameters of a task.
     pub fn to_params(&self) -> Vec<u8> {
         serde_json::to_vec(self).expect("an action can always be written")
     }
 
-    /// What the parameters of a task say.
+    /// Decodes the action from the parameters of a task.
     ///
     /// # Errors
-    /// If they were written by a version of this tool that knows more.
+    /// If the parameters were written by a newer version of this tool and hold something unknown here.
     pub fn from_spec(spec: &TaskSpec) -> Result<Action, String> {
         serde_json::from_slice(&spec.params).map_err(|error| {
             format!("what the step does cannot be read ({error}): it was planned by another version of onceflow")
         })
     }
 
-    /// All that results depend on beside the inputs: for the version of its task. `more` is what the user says.
+    /// Returns the version of the task: all that results depend on beside the inputs. `more` is the user's own version.
     pub fn version(&self, more: &str) -> String {
         let mut seen = self.clone();
-        // Which secrets there are is no part of what is computed.
+        // The names of secrets do not influence results, so they are not part of the version.
         match &mut seen {
             Action::Command(Command { secrets, .. })
             | Action::Script(Script { secrets, .. })

@@ -1,8 +1,8 @@
-//! The codes of what can go wrong while a step runs, and failures that carry them.
+//! Error codes for everything that can go wrong while a step runs, and failures that carry them.
 
 use onceflow_engine::task::Failure;
 
-/// Every code of this crate and what it is about. Each has a page, `docs/errors/<code>.md`.
+/// Every code of this crate with its subject. Each has a page, `docs/errors/<code>.md`.
 pub const CODES: [(&str, &str); 22] = [
     (EXIT, "a command ended with a status other than 0"),
     (SIGNAL, "a command was ended by a signal"),
@@ -41,7 +41,7 @@ pub(crate) const INPUT_CHANGED: &str = "OF0309";
 pub const SECRET: &str = "OF0310";
 pub(crate) const EXPRESSION: &str = "OF0311";
 pub(crate) const UNFIT: &str = "OF0312";
-/// For whoever calls [`crate::shell::scan`].
+/// A hole where no value can go; public for callers of [`crate::shell::scan`].
 pub const QUOTED: &str = "OF0313";
 pub(crate) const NO_JSON: &str = "OF0314";
 pub(crate) const HTTP_STATUS: &str = "OF0315";
@@ -51,17 +51,17 @@ pub(crate) const OTHER_VERSION: &str = "OF0318";
 pub(crate) const WORK: &str = "OF0319";
 pub(crate) const INPUT_TYPE: &str = "OF0320";
 
-/// A failure with a code: its first cause begins with it, `OF0301: …`.
+/// Makes a failure with a code: its first cause begins with the code, `OF0301: …`.
 pub(crate) fn failure(code: &str, what: impl std::fmt::Display) -> Failure {
     Failure::new(format!("{code}: {what}"))
 }
 
-/// Something about the work directory went wrong: the disk is full, or it is not ours.
+/// Makes the failure for an I/O error in the work directory: the disk is full, or the directory is not ours.
 pub(crate) fn work(what: impl std::fmt::Display, error: &std::io::Error) -> Failure {
     failure(WORK, format!("{what}: {error}"))
 }
 
-/// The same failure, with more below it.
+/// Appends a cause to a failure.
 pub(crate) fn because(mut failure: Failure, more: impl Into<String>) -> Failure {
     failure.causes.push(more.into());
     failure

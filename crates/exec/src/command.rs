@@ -20,7 +20,7 @@ use std::{
     sync::Arc,
 };
 
-/// Starts commands.
+/// The executor that starts commands.
 pub(crate) struct Commands(pub(crate) Arc<ExecutorContext>);
 
 impl Body for Commands {
@@ -54,7 +54,7 @@ async fn attempt(
 
 type Env = Vec<(OsString, OsString)>;
 
-/// What is started: the command itself, or a shell that reads it.
+/// Returns the program to start and its arguments: the command itself, or a shell that reads it.
 fn invocation(job: &ProcessStep<'_>, command: &Command, env: &mut Env) -> Result<(PathBuf, Vec<OsString>), Failure> {
     let values = values(job, command)?;
     let value_of = |part: usize| values.get(&part).cloned().unwrap_or(PortValue::Null);
@@ -79,7 +79,7 @@ fn invocation(job: &ProcessStep<'_>, command: &Command, env: &mut Env) -> Result
     shell_of(job, command, dialect, assembled.text, env)
 }
 
-/// What every hole holds.
+/// Evaluates every hole of the command, by its index among the template's parts.
 fn values(job: &ProcessStep<'_>, command: &Command) -> Result<BTreeMap<usize, PortValue>, Failure> {
     let mut values = BTreeMap::new();
     let mut scope = None;
@@ -106,7 +106,7 @@ fn refuse(command: &Command, refused: &[shell::RefusedHole]) -> Failure {
 /// The longest text that is handed to a shell as an argument: the system bounds one at 128 KiB.
 const TEXT_BYTES_MAX: usize = 100 * 1024;
 
-/// A shell and its arguments.
+/// Returns the shell's program and its arguments.
 fn shell_of(
     job: &ProcessStep<'_>,
     command: &Command,

@@ -1,4 +1,4 @@
-//! What all executors of a process share.
+//! State that all executors of a process share.
 
 use crate::{guard::Guard, home::Home, log::LogBudget, program};
 use onceflow_engine::task::Failure;
@@ -8,22 +8,22 @@ use std::{
     sync::{Arc, OnceLock},
 };
 
-/// How executors work.
+/// Settings of the executors.
 #[derive(Clone, Debug)]
 pub struct ExecutorOptions {
     /// The store's directory.
     pub home: Home,
-    /// The program and arguments that run [`crate::guard::main`]. Without it, commands outlive us if we are killed.
+    /// The program and arguments that run [`crate::guard::main`]. Without it, commands outlive a worker that is killed.
     pub guard: Option<(PathBuf, Vec<OsString>)>,
 }
 
-/// What all executors share.
+/// State that all executors share.
 pub(crate) struct ExecutorContext {
     pub(crate) home: Home,
     pub(crate) budget: LogBudget,
     /// Work directories.
     pub(crate) pool: crate::work::pool::Pool,
-    /// The few names of our own environment that every command gets.
+    /// The few variables of this process's environment that every command gets.
     pub(crate) base_env: Vec<(OsString, OsString)>,
     guard_program: Option<(PathBuf, Vec<OsString>)>,
     guard: OnceLock<Option<Arc<Guard>>>,
@@ -34,7 +34,7 @@ pub(crate) struct ExecutorContext {
 impl ExecutorContext {
     pub(crate) fn new(options: ExecutorOptions) -> Self {
         let ExecutorOptions { home, guard } = options;
-        // Commands run elsewhere, so a relative path would lead nowhere.
+        // Commands run in another directory, where a relative path would not lead to the store.
         let home = Home { root: std::path::absolute(&home.root).unwrap_or(home.root), own: home.own };
         ExecutorContext {
             home,
@@ -48,7 +48,7 @@ impl ExecutorContext {
         }
     }
 
-    /// The guard, started when it is first needed.
+    /// Returns the guard; the first call starts it.
     pub(crate) fn guard(&self) -> Option<Arc<Guard>> {
         let start = || {
             let (program, args) = self.guard_program.as_ref()?;
@@ -63,7 +63,7 @@ impl ExecutorContext {
         self.guard.get_or_init(start).clone()
     }
 
-    /// A shell, looked for once if the PATH is ours.
+    /// Finds a shell. The result is cached if the PATH is this process's own.
     pub(crate) fn shell(&self, name: &str, env: &[(OsString, OsString)]) -> Result<PathBuf, Failure> {
         let known = if name == "bash" { &self.bash } else { &self.sh };
         if env.iter().filter(|(name, _)| name == "PATH").count() > 1 {

@@ -1,4 +1,4 @@
-//! Expressions (CEL): compiled once, what they mention, and what they give.
+//! Expressions (CEL): compiled once, their references, and their evaluation.
 
 mod budget;
 mod depth;
@@ -51,25 +51,26 @@ const FAMILIES: [&str; 3] = ["base64", "lists", "math"];
 /// An expression longer than this is refused.
 pub const SOURCE_BYTES_MAX: usize = 64 * 1024;
 
-/// Compiled expressions remembered. A flow has a few hundred; a process that runs many flows starts again.
+/// Size of the cache of compiled expressions. A flow has a few hundred; when many flows fill the cache, it is emptied.
 const COMPILED_MAX: usize = 10_000;
 
 /// An expression, compiled.
 #[derive(Debug)]
 pub struct Compiled {
     source: String,
-    /// Of one that is nothing but a reference, made when it is wanted: nearly all are, and nearly all are only looked up.
+    /// The parsed program. For a bare reference it is parsed only on demand: most expressions are bare references,
+    /// which are looked up and never evaluated.
     program: OnceLock<IdedExpr>,
     references: Vec<Reference>,
     is_plain: bool,
 }
 
-/// An expression that is none.
+/// A text that does not parse as an expression.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SyntaxError {
     /// Where in the source, in bytes.
     pub span: Range<usize>,
-    /// What is wrong.
+    /// The problem, in plain words.
     pub message: String,
 }
 
@@ -81,14 +82,14 @@ impl fmt::Display for SyntaxError {
 
 impl std::error::Error for SyntaxError {}
 
-/// An expression that gave nothing.
+/// A failed evaluation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EvalError {
     /// The expression.
     pub source: String,
-    /// Why.
+    /// The reason of the failure.
     pub why: String,
-    /// What it mentions, and of which type each is.
+    /// The references of the expression, each with the type of its value.
     pub types: Vec<(String, String)>,
 }
 
@@ -116,10 +117,10 @@ static ENV: LazyLock<Arc<Env>> = LazyLock::new(|| {
 
 static COMPILED: Mutex<BTreeMap<String, Arc<Compiled>>> = Mutex::new(BTreeMap::new());
 
-/// Compiles an expression, or remembers it.
+/// Compiles an expression, or returns it from the cache.
 ///
 /// # Errors
-/// All that is wrong with it, with its places.
+/// All syntax errors, each with its place in the source.
 pub fn compile(source: &str) -> Result<Arc<Compiled>, Vec<SyntaxError>> {
     let known = COMPILED.lock().unwrap_or_else(PoisonError::into_inner).get(source).cloned();
     if let Some(compiled) = known {
@@ -166,7 +167,7 @@ fn parse(source: &str) -> Result<Program, Vec<SyntaxError>> {
     })
 }
 
-/// The token at a line and a column, both from 1, of characters.
+/// Returns the byte range of the token at a line and column, both counted from 1 and in characters.
 fn place(source: &str, (line, column): (isize, isize)) -> Range<usize> {
     let line = usize::try_from(line - 1).unwrap_or(0);
     let column = usize::try_from(column - 1).unwrap_or(0);
@@ -178,7 +179,7 @@ fn place(source: &str, (line, column): (isize, isize)) -> Range<usize> {
     at..at + word.max(token.chars().next().map_or(0, char::len_utf8))
 }
 
-/// What the parser says, in words that need no grammar.
+/// Rewords a parser message so that no knowledge of the grammar is needed.
 fn plain_words(message: &str) -> String {
     let message = message.strip_prefix("Syntax error: ").unwrap_or(message);
     let message = message.split(" expecting ").next().unwrap_or(message);
@@ -201,17 +202,18 @@ impl Compiled {
         &self.source
     }
 
-    /// What it mentions and does not define itself, in order of appearance: the longest paths, such as `align.bam`.
+    /// Returns the names it uses but does not define, in order of appearance: the longest paths, such as `align.bam`.
     pub fn references(&self) -> &[Reference] {
         &self.references
     }
 
-    /// What it refers to, if it is nothing but a reference.
+    /// Returns the reference, if the expression is nothing but one.
     pub fn as_reference(&self) -> Option<&Reference> {
         self.is_plain.then(|| &self.references[0])
     }
 
-    /// What it gives. It does no more than so much: what would go on for ever, or fill the memory, fails within seconds.
+    /// Evaluates the expression within a budget: an evaluation that would never end, or fill the memory, fails within
+    /// seconds.
     ///
     /// # Errors
     /// If it cannot be computed.
@@ -247,7 +249,7 @@ impl Compiled {
         PortValue::from_cel(&given).map_err(|wrong| self.failed(wrong.to_string(), scope))
     }
 
-    /// What it gives, as a value of a type.
+    /// Evaluates the expression as a value of a type.
     ///
     /// # Errors
     /// If it cannot be computed, or is not of the type.
@@ -269,7 +271,7 @@ impl Compiled {
     }
 }
 
-/// Why an expression failed, in our words where the parser's are its own.
+/// Says why an evaluation failed, rewording the evaluator's message where it is hard to understand.
 fn why(error: &cel::ExecutionError) -> String {
     use cel::ExecutionError as E;
     match error {
@@ -292,7 +294,7 @@ fn of(value: &cel::Value) -> String {
     PortValue::from_cel(value).map_or_else(|_| value.type_of().to_string(), |value| value.describe())
 }
 
-/// What a hole gives, without compiling it again.
+/// Compiles and evaluates the expression of a hole; the compiled form comes from the cache.
 ///
 /// # Errors
 /// As [`Compiled::eval`]; a source that does not compile cannot be computed.

@@ -1,10 +1,11 @@
-//! Ends the processes of commands when we end, however we end. A guard is a process that waits for a pipe of ours to
-//! close; the system closes it even if we are killed. Then it ends every group it finds in a table that both share, and,
-//! where there is `/proc`, every process with our mark in its environment, so that none is missed between its start and
-//! its entry in the table.
+//! Ends the processes of commands when the worker process ends, however it ends. A guard is a process that waits for a
+//! pipe of the worker's to close; the system closes it even if the worker is killed. Then the guard ends every process
+//! group in a table that both share, and, where there is `/proc`, every process with the worker's mark in its
+//! environment, so that none is missed between its start and its entry in the table.
 //!
-//! A guard that is killed is replaced at once. If both of us are killed, the table is left, and nobody has it locked: then
-//! whoever starts a command on the same store next, or takes over steps, ends what is in it first ([`end_left`]).
+//! A guard that is killed is replaced at once. If worker and guard are both killed, the table is left without a lock:
+//! the next worker that starts a command on the same store, or takes over steps, first ends the processes in it
+//! ([`end_left`]).
 
 mod sweep;
 mod table;
@@ -24,20 +25,20 @@ use std::{
 };
 use table::GroupTable;
 
-/// The variable that marks what we started. Marks of those who started us are in it too.
+/// The environment variable that marks processes of this worker. Marks of workers above this one are in it too.
 pub(crate) const MARK: &str = "ONCEFLOW_GUARD";
 
-/// Said to the guard when nothing is left to be ended.
+/// The byte sent to the guard when no process is left to be ended.
 const DISMISSED: u8 = b'q';
 
-/// What the guard is called among processes: not as we are, so that `killall onceflow` does not find it.
+/// The guard's process name: different from the worker's, so that `killall onceflow` does not find the guard.
 const NAME: &str = "once-guard";
 
-/// Before a guard that ended too soon is replaced: the first, and the longest.
+/// The pause before a guard that ended too soon is replaced: the first, and the longest.
 const PAUSE: Duration = Duration::from_millis(10);
 const PAUSE_MAX: Duration = Duration::from_secs(10);
 
-/// Our end of the guard.
+/// The worker's handle of its guard.
 pub struct Guard {
     shared: Arc<GuardState>,
     mark: String,
@@ -48,7 +49,7 @@ struct GuardState {
     table: GroupTable,
     program: PathBuf,
     args: Vec<OsString>,
-    /// None once it is dismissed.
+    /// None once the guard is dismissed.
     pipe: Mutex<Option<PipeWriter>>,
 }
 
@@ -57,7 +58,7 @@ impl Guard {
     /// directory.
     ///
     /// # Errors
-    /// If it cannot be started.
+    /// If the guard cannot be started.
     pub fn start(program: &Path, args: &[impl AsRef<OsStr>], store: &Path) -> io::Result<Self> {
         let mark = random();
         let args = args.iter().map(|arg| arg.as_ref().to_owned()).collect();
@@ -72,12 +73,12 @@ impl Guard {
         Ok(Guard { shared, mark: format!("{outer}{mark}") })
     }
 
-    /// What [`MARK`] must be in the environment of whatever is guarded.
+    /// Returns the value of [`MARK`] for the environment of guarded processes.
     pub(crate) fn mark(&self) -> &str {
         &self.mark
     }
 
-    /// Ends this group with us, as long as what is answered is held.
+    /// Puts a process group under guard: it ends with the worker, until the returned value is dropped.
     pub(crate) fn hold(self: &Arc<Self>, group: Pid) -> GuardedGroup {
         GuardedGroup { entry: self.shared.table.enter(group), guard: self.clone() }
     }
@@ -90,11 +91,12 @@ impl GuardState {
 
     fn launch(&self) -> io::Result<(Child, PipeWriter)> {
         let (reader, mut writer) = io::pipe()?;
-        // Before the guard starts: if this process is killed right after that, the guard still learns what to end.
+        // Written before the guard starts: if this process is killed right after that, the guard still knows what to
+        // end.
         writer.write_all(format!("{}\n{}\n", self.table.mark(), self.table.path().display()).as_bytes())?;
         let mut command = Command::new(&self.program);
         command.args(&self.args).stdin(reader).stdout(self.table.file()?).stderr(Stdio::null());
-        // Ctrl-C is for us, not for it; and it holds no directory of ours.
+        // Ctrl-C must reach the worker and not the guard; and the guard must not keep the worker's directory busy.
         command.process_group(0).current_dir("/").env_remove(MARK);
         Ok((command.spawn()?, writer))
     }
@@ -132,14 +134,14 @@ impl GuardState {
 impl Drop for Guard {
     fn drop(&mut self) {
         let Some(mut pipe) = self.shared.lock().take() else { return };
-        // Nothing is held any more, or this would be: nobody needs the table when we have ended. If the guard does not hear
-        // it, it looks for itself.
+        // Every guarded group keeps the guard alive, so none is left here, and the table is not needed any more. If the
+        // dismissal does not reach the guard, the guard looks for processes itself.
         self.shared.table.remove();
         let _heard = pipe.write_all(&[DISMISSED]);
     }
 }
 
-/// A group that ends with us.
+/// A process group that ends with the worker.
 pub(crate) struct GuardedGroup {
     guard: Arc<Guard>,
     entry: u64,
@@ -151,27 +153,27 @@ impl Drop for GuardedGroup {
     }
 }
 
-/// What the guard does: the whole of its program. Its standard input is the pipe, its standard output the table.
+/// Runs the guard: the whole of its program. Its standard input is the pipe, its standard output the table.
 pub fn main() {
-    // Only where the system lets us be called otherwise.
+    // The rename fails where the system has no `/proc`; the guard then keeps its name.
     let _unnamed = std::fs::write("/proc/self/comm", NAME);
     let mut input = io::stdin().lock();
     let (mut mark, mut path) = (String::new(), String::new());
-    // Whoever gave us no mark started nothing.
+    // A worker that died before it wrote its mark has started no command.
     if input.read_line(&mut mark).is_err() || input.read_line(&mut path).is_err() || mark.trim().len() < 16 {
         return;
     }
     let (mark, path) = (mark.trim(), Path::new(path.trim_end_matches('\n')));
     let mut said = Vec::new();
     let _closed = input.read_to_end(&mut said);
-    // All groups have ended then; but a process may have left its group.
+    // After a dismissal all groups have ended; but a process may have left its group.
     if !said.contains(&DISMISSED) || sweep::is_left(mark) {
         sweep::sweep(&table::groups_of_stdout(), mark);
     }
     table::remove_own(path);
 }
 
-/// Different for every guard there is.
+/// Returns a mark that is different for every guard.
 fn random() -> String {
     let part = || RandomState::new().build_hasher().finish();
     format!("{:016x}{:016x}{:x}", part(), part(), std::process::id())

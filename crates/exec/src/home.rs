@@ -1,5 +1,5 @@
-//! Where things are on the disk: the work directories and logs of runs, below the store's directory. All of it is talk,
-//! not truth; it may be deleted at any time.
+//! Paths on the disk: the work directories and logs of runs, below the store's directory. No result depends on these
+//! files; they may be deleted at any time.
 
 use onceflow_core::protocol::ids::RunId;
 use onceflow_engine::ALIVE;
@@ -24,13 +24,13 @@ use std::{
 pub struct Home {
     /// Its path.
     pub root: PathBuf,
-    /// What sets the work directories of this process apart, if others may work on the same steps: one that was slow may
-    /// still be at work when another begins anew.
+    /// Distinguishes the work directories of this process from those of others that may work on the same steps: a slow
+    /// process may still be at work on a step when another starts it again.
     pub own: Option<String>,
 }
 
 impl Home {
-    /// The directory at this path. It should be absolute: commands run elsewhere.
+    /// The directory at this path. It should be absolute, because commands run in other directories.
     pub fn new(root: impl Into<PathBuf>) -> Self {
         Home { root: root.into(), own: None }
     }
@@ -40,27 +40,27 @@ impl Home {
         Home { root: root.into(), own: Some(own.into()) }
     }
 
-    /// Everything of a run.
+    /// Returns the directory of a run's files.
     pub fn run(&self, run: RunId) -> PathBuf {
         self.root.join(of_run(run))
     }
 
-    /// Where files are that are put there for steps, as the engine is told.
+    /// Returns the directory where the engine materialises files for steps.
     pub fn scratch(&self) -> PathBuf {
         self.root.join(SCRATCH)
     }
 
-    /// The directory of the work directories of a run, held open; it is made if it is not there.
+    /// Opens the directory of a run's work directories, creating it if needed.
     pub(crate) fn works(&self, run: RunId) -> io::Result<Dir> {
         self.make(&self.apart(of_run(run).join(WORK)))
     }
 
-    /// The directory where outputs are until the engine has taken them, held open; it is made if it is not there.
+    /// Opens the directory where outputs are until the engine has taken them, creating it if needed.
     pub(crate) fn outs(&self, run: RunId) -> io::Result<Dir> {
         self.make(&self.apart(of_run(run).join(OUT)))
     }
 
-    /// A file of its own where outputs wait to be taken: no other start, of whatever process, gets the same.
+    /// Creates a new file among the outputs that wait for the engine: no other start, in any process, gets the same.
     pub(crate) fn out_file(&self, run: RunId, step: &str) -> io::Result<(File, PathBuf)> {
         let outs = self.outs(run)?;
         loop {
@@ -72,7 +72,7 @@ impl Home {
         }
     }
 
-    /// A new file for the log of a step, in place of the one before; no link is followed.
+    /// Creates the log file of a step, in place of the previous one; no link is followed.
     pub(crate) fn log_file(&self, run: RunId, address: &str) -> io::Result<File> {
         let logs = self.make(&of_run(run).join(LOGS))?;
         let name = format!("{}.log", safe(address));
@@ -80,7 +80,7 @@ impl Home {
         logs.create_file(&name)
     }
 
-    /// The log of an attempt before goes.
+    /// Removes the log of an earlier attempt.
     pub(crate) fn remove_log(&self, run: RunId, address: &str) {
         let name = format!("{}.log", safe(address));
         if let Err(error) = tree::remove_beneath(&self.root, &of_run(run).join(LOGS).join(name)) {
@@ -106,7 +106,7 @@ impl Home {
         }
     }
 
-    /// The log of a step's last attempt.
+    /// Returns the path of the log of a step's last attempt.
     pub fn log(&self, run: RunId, address: &str) -> PathBuf {
         self.run(run).join(LOGS).join(format!("{}.log", safe(address)))
     }
@@ -122,29 +122,32 @@ fn of_run(run: RunId) -> PathBuf {
     Path::new("runs").join(hex)
 }
 
-/// A name for an output that waits to be taken. It ends with whose it is, so that it goes when that process is gone.
+/// Returns a new name for an output that waits for the engine. It ends with the id of this process, so that the file is
+/// removed once the process is gone.
 pub(crate) fn fresh(step: &str) -> String {
     static NUMBER: AtomicU64 = AtomicU64::new(0);
     format!("{step}.{}-{}", NUMBER.fetch_add(1, Relaxed), std::process::id())
 }
 
-/// How the names of work directories begin that wait to be used again.
+/// The prefix in the names of work directories that wait to be reused.
 pub(crate) const FREE: &str = ".free-";
 
 impl Home {
-    /// Removes work directories of a run that processes which are gone kept to use again, and outputs nobody took from them.
-    /// For runs that such a process is known to have worked on: to look at every run would take longer with each.
+    /// Removes work directories of a run that dead processes kept for reuse, and outputs of theirs that the engine
+    /// never took. Meant for runs that a dead process is known to have worked on: scanning all runs would get slower
+    /// with each.
     pub fn tidy(&self, run: RunId) {
         self.remove_in(&of_run(run).join(WORK), is_kept_by_the_dead);
         self.remove_in(&of_run(run).join(OUT), is_of_the_dead);
     }
 
-    /// Removes scratch directories of processes that are gone: small files of engines, and what was unpacked.
+    /// Removes scratch directories of dead processes: materialised small files of engines, and unpacked files.
     pub fn tidy_after_the_dead(&self) {
         self.remove_in(Path::new(SCRATCH), |name| {
             let ended = |name: &str| alive::has_ended(&self.scratch().join(name)).unwrap_or(false);
             if name.ends_with(ALIVE) || name.starts_with(alive::NEW) {
-                // It goes if its process has ended; what it speaks for then has nobody who speaks for it.
+                // The check removes the liveness file of a dead process itself; its scratch directory then counts as
+                // dead.
                 let _gone = ended(name);
                 return false;
             }
@@ -155,7 +158,7 @@ impl Home {
         });
     }
 
-    /// Removes what has such a name in a directory below the store's, which no link leads to.
+    /// Removes the entries of a directory below the store's whose names `goes` accepts. No link is followed to it.
     fn remove_in(&self, below: &Path, goes: impl Fn(&str) -> bool) {
         let directory = match Dir::open(&self.root).and_then(|root| root.beneath(below)) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return,
@@ -163,7 +166,7 @@ impl Home {
             Ok(directory) => directory,
         };
         for entry in directory.entries().unwrap_or_default() {
-            // Another namespace may number processes otherwise; but who is at work in a directory has it locked.
+            // A process id may belong to another PID namespace; but a process at work in a directory has it locked.
             let is_free = || match entry.kind {
                 FileType::Directory => directory.child(&entry.name).is_ok_and(|dir| dir.try_lock().unwrap_or(true)),
                 _ => true,
@@ -177,13 +180,14 @@ impl Home {
         }
     }
 
-    /// A directory for what this process unpacks. Whoever is killed leaves it to [`Home::tidy_after_the_dead`].
+    /// Returns a directory for files that this process unpacks. After a kill, [`Home::tidy_after_the_dead`] removes it.
     pub fn scratch_of_process(&self, what: &str) -> PathBuf {
         self.scratch().join(format!("{what}-{}", std::process::id()))
     }
 }
 
-/// The engine whose scratch directory this is, or that of an attempt of its: `onceflow-<incarnation>`, perhaps with more.
+/// Returns the engine that owns a scratch directory, `onceflow-<incarnation>`, or that of one of its attempts, which
+/// has a suffix.
 fn engine_of(name: &str) -> Option<&str> {
     const BYTES: usize = "onceflow-".len() + 32;
     let (engine, rest) = name.split_at_checked(BYTES)?;
@@ -195,19 +199,19 @@ fn is_dead(process: i32) -> bool {
     Pid::from_raw(process).is_some_and(|process| test_kill_process(process) == Err(Errno::SRCH))
 }
 
-/// Work directories that wait to be used again, or are being made.
+/// The name is of a work directory that a dead process kept for reuse, or was creating.
 fn is_kept_by_the_dead(name: &str) -> bool {
     let process = name.strip_prefix(FREE).and_then(|rest| rest.split('-').next()?.parse().ok());
     process.is_some_and(is_dead)
 }
 
-/// Names that end with the number of the process they belong to.
+/// The name ends with the id of a process, and that process is dead.
 fn is_of_the_dead(name: &str) -> bool {
     name.rsplit_once('-').and_then(|(_, process)| process.parse().ok()).is_some_and(is_dead)
 }
 
 impl Home {
-    /// Removes all work directories of a run that nobody works on any more, and outputs that were not taken from there.
+    /// Removes all work directories of a run that no process works on any more, and outputs the engine did not take.
     pub fn clear(&self, run: RunId) {
         for name in [WORK, OUT] {
             if let Err(error) = tree::remove_beneath(&self.root, &of_run(run).join(name)) {
@@ -217,16 +221,16 @@ impl Home {
     }
 }
 
-/// Says that something was left as it is, because it is not ours or cannot be removed; the error names it. People see
-/// this without asking for logs.
+/// Logs that a file was left in place, because it is not ours or cannot be removed; the error names it. The user sees
+/// this without enabling logs.
 pub(crate) fn left(error: &dyn std::fmt::Display) {
     tracing::warn!(target: LEFT, "left alone: {error}");
 }
 
-/// The target of what is always said: that something was left alone, or that commands of the dead were ended.
+/// The log target of messages that are always shown: files left alone, and commands of dead processes ended.
 pub const LEFT: &str = "onceflow_left";
 
-/// An address as the name of a file: `/align[3]/sort` is `align[3].sort`. Two addresses never share a name.
+/// Turns an address into a file name: `/align[3]/sort` is `align[3].sort`. Two addresses never share a name.
 pub fn safe(address: &str) -> String {
     let mut name = String::with_capacity(address.len());
     let mut is_plain = true;
@@ -247,7 +251,7 @@ pub fn safe(address: &str) -> String {
     format!("{name}~{}", &blake3::hash(address.as_bytes()).to_hex()[..16])
 }
 
-/// File systems allow 255 bytes; room is left for what is put behind.
+/// File systems allow 255 bytes; the rest is for suffixes.
 const NAME_BYTES_MAX: usize = 200;
 
 #[cfg(test)]
@@ -275,7 +279,7 @@ mod tests {
         let mut gone = std::process::Command::new("true").spawn().unwrap();
         gone.wait().unwrap();
         let dead = home.scratch().join(format!("import-{}", gone.id()));
-        // That of an attempt ends with a number, which is none of a process.
+        // The scratch directory of an attempt ends with a number that is not the id of a process.
         let [killed, engine] = [1, 2].map(|id| home.scratch().join(format!("onceflow-{id:032x}")));
         let attempts = [&killed, &engine].map(|path| PathBuf::from(format!("{}-{:x}", path.display(), gone.id())));
         for path in &attempts {

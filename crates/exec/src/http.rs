@@ -1,4 +1,4 @@
-//! The executor of HTTP calls. The step's key goes with every call, so that a server can do it once.
+//! The executor of HTTP calls. Every call carries the step's key, so that a server can deduplicate retries.
 
 mod request;
 mod response;
@@ -21,13 +21,13 @@ use std::{
     time::Duration,
 };
 
-/// Calls servers.
+/// The executor that calls servers.
 pub(crate) struct HttpCalls {
     pub(crate) shared: Arc<ExecutorContext>,
     client: OnceLock<Client>,
 }
 
-/// How long it may take to reach a server. How long it may take to answer is the step's timeout.
+/// The time to connect to a server. The time to answer is bounded by the step's timeout.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(30);
 
 impl HttpCalls {
@@ -35,17 +35,17 @@ impl HttpCalls {
         HttpCalls { shared, client: OnceLock::new() }
     }
 
-    /// One client for all calls, so that connections are used again.
+    /// Returns the one client of all calls, so that connections are reused.
     fn client(&self) -> Result<Client, Failure> {
         if let Some(client) = self.client.get() {
             return Ok(client.clone());
         }
-        // Somebody who embeds us may have chosen another already, which is as good.
+        // Fails if the embedding program has already installed a provider, which works as well.
         let _chosen = rustls::crypto::ring::default_provider().install_default();
         let built = Client::builder()
             .user_agent(concat!("onceflow/", env!("CARGO_PKG_VERSION")))
             .connect_timeout(CONNECT_TIMEOUT)
-            // An answer that sends elsewhere is an answer: who is asked, and with which secrets, the flow says.
+            // A redirect is returned as an answer: only the flow decides which server gets the call and its secrets.
             .redirect(reqwest::redirect::Policy::none())
             .build();
         let client = built.map_err(|error| {
@@ -100,17 +100,17 @@ async fn attempt(
     response::outputs(shared, (step, spec), http, &what, answer, &scope).await
 }
 
-/// The server did not answer.
+/// Makes the failure of a call that the server did not answer.
 pub(crate) fn unreached(what: &str, error: &reqwest::Error) -> Failure {
     let failed = codes::failure(codes::HTTP_TRANSPORT, format!("{what} got no answer"));
     let mut failed = codes::because(failed, chain(error));
-    // Without a connection nothing was sent.
+    // Without a connection nothing was sent, so the call had no effect.
     failed.not_done = error.is_connect() || error.is_builder();
     failed.is_final = error.is_builder();
     failed
 }
 
-/// All that caused an error; the error itself only says the address again.
+/// Lists the causes of an error; the error itself only repeats the address.
 fn chain(error: &dyn Error) -> String {
     let mut causes = Vec::new();
     let mut next = error.source();
@@ -124,7 +124,7 @@ fn chain(error: &dyn Error) -> String {
     }
 }
 
-/// The server answered, and it was not what was wanted.
+/// Makes the failure of a call whose answer has a status outside the accepted ones.
 fn refused(what: &str, status: StatusCode, begins: &str) -> Failure {
     let mut failed = codes::failure(codes::HTTP_STATUS, format!("{what} was answered with {status}"));
     if !begins.is_empty() {

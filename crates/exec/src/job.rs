@@ -1,4 +1,4 @@
-//! An attempt of a process at a step, from its inputs to its outputs: what commands and scripts have in common.
+//! An attempt at a step in a process, from its inputs to its outputs: the common part of commands and scripts.
 
 use crate::{
     ExecutorContext,
@@ -27,7 +27,7 @@ use std::{
     sync::Arc,
 };
 
-/// What a process is for.
+/// A step that a process executes.
 pub(crate) struct ProcessStep<'a> {
     pub(crate) shared: Arc<ExecutorContext>,
     pub(crate) step: &'a Step,
@@ -39,12 +39,12 @@ pub(crate) struct ProcessStep<'a> {
     secrets: &'a Secrets,
 }
 
-/// Secrets by name, from our own environment.
+/// Secrets by name, from the worker's environment.
 #[derive(Default)]
 pub(crate) struct Secrets(BTreeMap<String, String>);
 
 impl Secrets {
-    /// Reads them.
+    /// Reads the secrets of these names from the environment.
     pub(crate) fn read(names: &[String]) -> Result<Self, Failure> {
         let mut found = BTreeMap::new();
         for name in names {
@@ -60,12 +60,12 @@ impl Secrets {
     }
 
     pub(crate) fn mask(&self) -> Mask {
-        // In an address a secret stands percent-encoded.
+        // In a URL a secret appears percent-encoded.
         let encoded = self.0.values().map(|secret| crate::http::encode(secret));
         Mask::new(self.0.values().cloned().chain(encoded))
     }
 
-    /// As expressions see them.
+    /// The secrets as a record, for expressions.
     pub(crate) fn value(&self) -> PortValue {
         PortValue::Record(
             self.0.iter().map(|(name, secret)| (name.clone(), PortValue::text(secret.as_str()))).collect(),
@@ -73,13 +73,13 @@ impl Secrets {
     }
 }
 
-/// A failure without secrets.
+/// Masks the secrets in a failure.
 pub(crate) fn masked(mut failure: Failure, mask: &Mask) -> Failure {
     failure.causes = failure.causes.iter().map(|cause| mask.text(cause)).collect();
     failure
 }
 
-/// The names every expression of a step can use, but for outputs and secrets.
+/// Returns the names that every expression of a step can use, except for outputs and secrets.
 pub(crate) fn scope(step: &Step, spec: &TaskSpec) -> Bindings {
     let mut scope = Bindings::new();
     let cpus = spec.resources.cpu_milli.div_ceil(1000).max(1);
@@ -90,7 +90,7 @@ pub(crate) fn scope(step: &Step, spec: &TaskSpec) -> Bindings {
     scope
 }
 
-/// An input as a value.
+/// Decodes an input.
 pub(crate) fn input(spec: &TaskSpec, at: usize, data: Data) -> Result<PortValue, Failure> {
     let port = &spec.inputs[at];
     PortValue::from_data(data, &port.ty).map_err(|wrong| {
@@ -99,13 +99,13 @@ pub(crate) fn input(spec: &TaskSpec, at: usize, data: Data) -> Result<PortValue,
     })
 }
 
-/// An expression that could not be computed: it would not be at another attempt either.
+/// Makes the failure of an expression. A retry would fail the same way.
 pub(crate) fn uncomputed(error: &expr::EvalError) -> Failure {
     codes::failure(codes::EXPRESSION, error).finally()
 }
 
 impl<'a> ProcessStep<'a> {
-    /// A work directory with the inputs in it. Files are made and copied off the runtime's threads.
+    /// Prepares a work directory with the inputs in it. Files are created and copied off the runtime's threads.
     pub(crate) async fn new(
         shared: &Arc<ExecutorContext>,
         (step, spec): (&'a Step, &'a TaskSpec),
@@ -118,7 +118,7 @@ impl<'a> ProcessStep<'a> {
         Ok(ProcessStep { shared: shared.clone(), step, spec, work, scope, planned, captures, secrets })
     }
 
-    /// A file for temporary things of ours, relative to the work directory.
+    /// Writes a file of the executor's own among the temporary files; returns its path relative to the work directory.
     pub(crate) fn write(&self, name: &str, content: &[u8]) -> Result<PathBuf, Failure> {
         let path = Path::new(TEMPORARY).join(name);
         let written = self.work.create_temporary(name).and_then(|mut file| file.write_all(content));
@@ -126,10 +126,10 @@ impl<'a> ProcessStep<'a> {
         Ok(path)
     }
 
-    /// The environment: few names, those declared, and secrets.
+    /// Returns the environment of the process: the base variables, the declared ones, and secrets.
     pub(crate) fn env(&self, declared: &BTreeMap<String, Template>) -> Result<Vec<(OsString, OsString)>, Failure> {
         let mut env = self.shared.base_env.clone();
-        // A shell that is not told which one it is asks who the user is, which takes longer than a small command.
+        // Without `SHELL`, bash looks the user up to find the login shell, which takes longer than a small command.
         let shell = self.shared.shell("bash", &env).ok();
         let mut add = |name: &str, value: OsString| env.push((name.into(), value));
         if let Some(shell) = shell {
@@ -152,43 +152,43 @@ impl<'a> ProcessStep<'a> {
         Ok(env)
     }
 
-    /// A template as one text.
+    /// Renders a template as one text.
     pub(crate) fn text(&self, template: &Template) -> Result<String, Failure> {
         let mut scope = self.scope.clone();
         scope.set("secrets", self.secrets.value());
         crate::render::text(template, &scope, &self.work.path)
     }
 
-    /// What a hole holds.
+    /// Evaluates the expression of a hole.
     pub(crate) fn eval(&self, source: &str, scope: &Bindings) -> Result<PortValue, Failure> {
         expr::eval(source, scope).map_err(|error| uncomputed(&error))
     }
 
-    /// The names of this step, with secrets.
+    /// Returns the names of this step, with secrets.
     pub(crate) fn scope_with_secrets(&self) -> Bindings {
         let mut scope = self.scope.clone();
         scope.set("secrets", self.secrets.value());
         scope
     }
 
-    /// A value that does not go into a command.
+    /// Makes the failure for a value that cannot be part of a command.
     pub(crate) fn unfit(source: &str, unfit: &shell::Unfit) -> Failure {
         let what = format!("`{source}` cannot be part of the command: {}", unfit.0);
         codes::failure(codes::UNFIT, what).finally()
     }
 
-    /// Whether standard output is an output.
+    /// Standard output is one of the outputs.
     fn captures_stdout(&self) -> bool {
         self.captures.iter().any(|capture| matches!(capture, Capture::Stdout | Capture::Json(_)))
     }
 
-    /// Starts the process, waits for it, and takes what it leaves. A failed one's directory stays.
+    /// Starts the process, waits for it, and collects its outputs. If it fails, the work directory stays.
     pub(crate) async fn run(self, mut start: ProcessStart<'_>) -> Result<Vec<Data>, Failure> {
         let mut stdout = None;
         if self.captures_stdout() {
             let unkept = |error: std::io::Error| codes::work("standard output could not be kept", &error);
             let file = self.work.create_temporary(output::STDOUT).map_err(unkept)?;
-            // Read through this, whatever the process puts in the file's place.
+            // Standard output is read through this handle, even if the process replaces the file.
             stdout = Some(file.try_clone().map_err(unkept)?);
             start.stdout = Some(file);
         }
@@ -209,7 +209,7 @@ impl<'a> ProcessStep<'a> {
         };
         let left = FinishedProcess { work: self.work, planned: self.planned, captures: self.captures.to_vec(), stdout };
         let (shared, outputs, is_alone) = (self.shared.clone(), self.spec.outputs.clone(), ended.is_alone);
-        // Files are looked at, copied and removed off the runtime's threads: whoever gives up waiting is not held up.
+        // Files are read, copied and removed off the runtime's threads: a caller that stops waiting is not blocked.
         let (given, said) = blocking(move || left.collect(done, &outputs, &shared, is_alone)).await;
         if let Some(said) = said {
             crate::home::left(&said);
@@ -226,7 +226,7 @@ impl<'a> ProcessStep<'a> {
     }
 }
 
-/// A work directory with the inputs in it, the names expressions can use, and where outputs will be.
+/// Prepares a work directory with the inputs in it, the names expressions can use, and the places of the outputs.
 fn prepare(
     shared: &ExecutorContext,
     step: &Step,
@@ -234,7 +234,7 @@ fn prepare(
     captures: &[Capture],
 ) -> Result<(WorkDir, Bindings, Vec<ExpectedOutput>), Failure> {
     let (spec, _) = crate::action(step)?;
-    // One of them may be of this very step.
+    // A process left over from a killed worker may belong to this very step.
     crate::guard::end_left(&shared.home.root);
     let mut work = WorkDir::new(&shared.home, &shared.pool, step)?;
     let mut names = scope(step, spec);
@@ -260,7 +260,8 @@ struct FinishedProcess {
 }
 
 impl FinishedProcess {
-    /// The outputs, if it did its work; and what had to be left alone. A failed one's directory stays.
+    /// Collects the outputs, if the process succeeded; the second value names a file that had to be left alone. If it
+    /// failed, the work directory stays.
     fn collect(
         mut self,
         done: Result<(), Failure>,
@@ -289,14 +290,14 @@ impl FinishedProcess {
     }
 }
 
-/// The last lines of an attempt and its work directory, for the failure.
+/// Formats the last lines of an attempt and its work directory as causes of the failure.
 fn last_words(last: Option<String>, work: &Path) -> Vec<String> {
     let last = last.map(|last| format!("its last lines:\n{last}"));
     last.into_iter().chain([format!("its work directory: {}", work.display())]).collect()
 }
 
-/// What a process has said so far. Dropped before that is over, because the process is ended from outside, it says what
-/// helps to understand why.
+/// The log of a running process. If it is dropped before the process is over (a timeout, for example), it hands the
+/// last lines and the work directory to the step, so that the failure can show them.
 struct InterruptionReport<'a> {
     step: &'a Step,
     log: Log,
@@ -317,7 +318,7 @@ impl Drop for InterruptionReport<'_> {
     }
 }
 
-/// A value as the engine takes it.
+/// Encodes an output for the engine.
 pub(crate) fn give(value: PortValue, port: &Port) -> Result<Data, Failure> {
     value.into_data(&port.ty).map_err(|wrong| {
         let wrong = wrong.inside(&format!(".{}", port.name));

@@ -1,19 +1,19 @@
 //! Executors for steps that are not Rust: commands, scripts, HTTP calls, expressions.
 //!
-//! A program that a flow file lowered to carries in each leaf what is to be done ([`Action`]); any process
-//! that offers these executors can run it, without the flow file.
+//! A program lowered from a flow file carries the [`Action`] of each leaf; any process that offers these executors can
+//! run it, without the flow file.
 //!
 //! | module | what it owns |
 //! |---|---|
-//! | [`action`] | what a leaf does |
+//! | [`action`] | the action of a leaf |
 //! | [`value`] | values as flow files see them |
-//! | [`template`], [`expr`] | text with holes, and what goes into them |
+//! | [`template`], [`expr`] | text with holes, and the expressions in them |
 //! | [`shell`] | commands with holes: quoting, variables, commands that need no shell |
-//! | [`home`] | where work directories and logs are |
+//! | [`home`] | the paths of work directories and logs |
 //! | `command`, `script`, `http`, `pure`, `wait` | the executors |
-//! | `job` | what commands and scripts have in common: `work` (inputs), `process`, `log`, `output` |
-//! | [`guard`] | commands end when we end |
-//! | [`codes`] | what can go wrong |
+//! | `job` | the common part of commands and scripts: `work` (inputs), `process`, `log`, `output` |
+//! | [`guard`] | ends commands when the worker ends |
+//! | [`codes`] | error codes |
 
 #![forbid(unsafe_code)]
 
@@ -50,7 +50,7 @@ use onceflow_core::model::TaskSpec;
 use onceflow_engine::task::{Body, Failure, Step, Tasks};
 use std::sync::Arc;
 
-/// The executors, for a worker to offer.
+/// Returns the executors, for a worker to offer.
 pub fn executors(options: ExecutorOptions) -> Tasks {
     let shared = Arc::new(ExecutorContext::new(options));
     let bodies: [Arc<dyn Body>; EXECUTORS.len()] = [
@@ -67,7 +67,7 @@ pub fn executors(options: ExecutorOptions) -> Tasks {
     tasks
 }
 
-/// What a step is to do.
+/// Decodes the action of a step.
 pub(crate) fn action(step: &Step) -> Result<(&TaskSpec, Action), Failure> {
     let other = |why: String| codes::failure(codes::OTHER_VERSION, why).finally();
     let spec = step.spec().ok_or_else(|| other(String::from("the step belongs to no run")))?;
@@ -75,7 +75,7 @@ pub(crate) fn action(step: &Step) -> Result<(&TaskSpec, Action), Failure> {
     Ok((spec, action))
 }
 
-/// A step that came to the wrong executor.
+/// Makes the failure of a step that came to the wrong executor.
 pub(crate) fn not_for(executor: &str) -> Failure {
     codes::failure(codes::OTHER_VERSION, format!("the step is not one for `{executor}`")).finally()
 }

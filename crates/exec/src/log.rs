@@ -1,4 +1,4 @@
-//! What a command says, in a file that has a bound: its beginning and its end are kept, and what was cut is marked.
+//! The log of a command, a file of bounded size: its beginning and its end are kept, and the cut is marked.
 
 use crate::{
     home::Home,
@@ -13,31 +13,32 @@ use std::{
     sync::{Arc, Mutex, PoisonError},
 };
 
-/// Kept of the beginning of a log.
+/// Bytes kept of the beginning of a log.
 const HEAD_BYTES_MAX: usize = 256 * 1024;
 
-/// Kept of its end.
+/// Bytes kept of its end.
 const TAIL_BYTES_MAX: usize = 256 * 1024;
 
-/// All logs of a run. Beyond, only what failed is written, so that a loop without end does not fill the disk.
+/// The size of all logs of a run. Beyond it, only failed attempts are logged, so that an endless loop does not fill the
+/// disk.
 const RUN_BYTES_MAX: u64 = 64 * 1024 * 1024;
 
-/// An empty file among the logs of a run that says that not all are kept.
+/// An empty file among the logs of a run: its presence means that not all logs are kept.
 pub const FULL: &str = "full";
 
-/// Runs whose logs are counted at a time.
+/// Runs whose log sizes are counted at a time.
 const RUNS_MAX: usize = 1_000;
 
-/// How many lines, and bytes, of the end are told with a failure.
+/// Lines, and bytes, of the end that are shown with a failure.
 const LAST_LINES: usize = 20;
 const LAST_BYTES: usize = 4 * 1024;
 
-/// How much the logs of each run take.
+/// Bytes that the logs of each run take.
 #[derive(Clone, Default)]
 pub(crate) struct LogBudget(Arc<Mutex<BTreeMap<RunId, u64>>>);
 
 impl LogBudget {
-    /// Counts bytes; answers whether they may be written.
+    /// Counts bytes; returns true if they may be written.
     fn take(&self, run: RunId, directory: &Path, bytes: usize) -> bool {
         let mut runs = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if runs.len() > RUNS_MAX {
@@ -54,7 +55,7 @@ fn size_of(directory: &Path) -> u64 {
     entries.filter_map(|entry| entry.metadata().ok()).map(|data| data.len()).sum()
 }
 
-/// The log of an attempt. There is a file once there is something to say.
+/// The log of an attempt. The file is created with the first output.
 pub(crate) struct Log {
     home: Home,
     address: String,
@@ -73,7 +74,7 @@ pub(crate) struct Log {
 }
 
 impl Log {
-    /// A log for a new attempt; that of an attempt before goes.
+    /// Creates the log of a new attempt and removes that of an earlier attempt.
     pub(crate) fn new(home: &Home, run: RunId, address: &str, mask: Mask, budget: LogBudget) -> Self {
         let path = home.log(run, address);
         home.remove_log(run, address);
@@ -93,13 +94,13 @@ impl Log {
         }
     }
 
-    /// What the command said.
+    /// Appends output of the command, with secrets masked.
     pub(crate) fn push(&mut self, bytes: &[u8]) {
         let clean = self.mask.push(bytes);
         self.write(&clean);
     }
 
-    /// All has been said. Answers the last lines, if it failed.
+    /// Ends the log. Returns the last lines, if the attempt failed.
     pub(crate) fn finish(&mut self, has_failed: bool) -> Option<String> {
         let rest = self.mask.finish();
         self.write(&rest);
@@ -113,12 +114,12 @@ impl Log {
         (self.total > 0).then(|| self.last_lines())
     }
 
-    /// Whether nothing was said.
+    /// The command has written nothing.
     pub(crate) fn is_empty(&self) -> bool {
         self.total == 0
     }
 
-    /// The end of what was said: all that is kept of it.
+    /// Returns the end of the log, at most 64 KiB, with a mark if it is not the whole log.
     pub(crate) fn end(&self) -> Vec<u8> {
         const BYTES_MAX: usize = 64 << 10;
         let all: Vec<u8> = match self.tail.is_empty() {
@@ -150,7 +151,7 @@ impl Log {
             self.is_over = self.file.is_none();
         }
         if self.is_over {
-            // Whoever looks for it is told.
+            // The file tells a reader who misses a log that the run's log budget is used up.
             let _untold = std::fs::write(directory.join(FULL), b"");
             return;
         }
@@ -173,7 +174,7 @@ impl Log {
         self.check(done);
     }
 
-    /// Head, mark and tail, in place of what grew too long.
+    /// Rewrites a file that grew too long: head, mark of the cut, tail.
     fn rewrite(&mut self) {
         let cut = self.total - (self.head.len() + self.tail.len()) as u64;
         let mut content = Vec::with_capacity(self.tail.len() + 64);
@@ -197,7 +198,7 @@ impl Log {
         self.check(done);
     }
 
-    /// A log that cannot be written is no reason to fail.
+    /// Ignores a failed write, apart from a message: a log that cannot be written must not fail the step.
     fn check(&mut self, done: io::Result<()>) {
         if let Err(error) = done {
             tracing::warn!(%error, path = ?self.path, "a log could not be written");

@@ -1,12 +1,12 @@
-//! Keeps secrets out of what is written down, also where one is cut in two by the pieces it arrives in.
+//! Keeps secrets out of logs and failures, also where a secret is split between two pieces of output.
 
-/// What is written in place of a secret.
+/// The replacement of a secret.
 const MASK: &[u8] = b"***";
 
-/// Texts that must not be seen.
+/// The texts to be masked.
 #[derive(Clone, Default)]
 pub(crate) struct Mask {
-    /// The longest first, so that one inside another does not leave the rest of that.
+    /// The longest first, so that a secret inside a longer one does not leave the rest of the longer one visible.
     secrets: Vec<Vec<u8>>,
 }
 
@@ -14,7 +14,7 @@ impl Mask {
     pub(crate) fn new(secrets: impl IntoIterator<Item = String>) -> Self {
         let mut all = Vec::new();
         for secret in secrets {
-            // A secret of several lines is shown line by line by many tools.
+            // Many tools print a secret of several lines line by line.
             all.extend(secret.lines().filter(|line| line.len() >= 4).map(|line| line.as_bytes().to_vec()));
             all.push(secret.into_bytes());
         }
@@ -24,7 +24,7 @@ impl Mask {
         Mask { secrets: all }
     }
 
-    /// A text without secrets.
+    /// Masks the secrets in a text.
     pub(crate) fn text(&self, text: &str) -> String {
         if self.secrets.is_empty() {
             return text.to_owned();
@@ -39,7 +39,7 @@ impl Mask {
 /// A mask over bytes that arrive piece by piece.
 pub(crate) struct Stream {
     mask: Mask,
-    /// The beginning of what may become a secret.
+    /// Held back: bytes that may be the beginning of a secret.
     held: Vec<u8>,
 }
 
@@ -48,7 +48,7 @@ impl Stream {
         Stream { mask, held: vec![] }
     }
 
-    /// What may be seen of all so far and was not given yet.
+    /// Takes more bytes; returns those, masked, that cannot be part of a secret any more.
     pub(crate) fn push(&mut self, bytes: &[u8]) -> Vec<u8> {
         if self.mask.secrets.is_empty() {
             return bytes.to_vec();
@@ -57,7 +57,7 @@ impl Stream {
         self.drain(false)
     }
 
-    /// The rest.
+    /// Returns the bytes held back, masked.
     pub(crate) fn finish(&mut self) -> Vec<u8> {
         self.drain(true)
     }

@@ -1,4 +1,4 @@
-//! What a step leaves: found where it was declared, checked, and read.
+//! The outputs of a step: found where they were declared, checked, and read.
 
 mod find;
 mod text;
@@ -22,10 +22,10 @@ use std::{
     io::{Read, Seek},
 };
 
-/// Where a command's standard output is put if it is an output.
+/// The temporary file for a command's standard output, if that is an output.
 pub(crate) const STDOUT: &str = "stdout";
 
-/// The values of all outputs, with their files still where the step left them.
+/// Reads the values of all outputs; their files are still where the step left them.
 pub(crate) fn collect(
     work: &WorkDir,
     ports: &[Port],
@@ -79,7 +79,7 @@ impl Stdout<'_> {
     }
 }
 
-/// The names an expression over an answer can use: `stdout` is all of it, and its fields have their own names.
+/// Returns the names an expression over an answer can use: `stdout` is all of it, and its fields have their own names.
 fn parse(file: &mut File) -> Result<Bindings, Failure> {
     let mut bytes = Vec::new();
     let read = file.read_to_end(&mut bytes);

@@ -1,4 +1,4 @@
-//! A process and all that it starts: in a group of its own, listened to, and ended as a whole.
+//! A process and its descendants: in a process group of their own, with their output read, and ended as a whole.
 
 mod capture;
 mod child;
@@ -25,7 +25,7 @@ use std::{
 };
 use tokio::net::unix::pipe::Receiver;
 
-/// What is to be started.
+/// The program, arguments, environment and standard streams of a process to start.
 pub(crate) struct ProcessStart<'a> {
     pub(crate) program: PathBuf,
     pub(crate) args: Vec<OsString>,
@@ -36,10 +36,10 @@ pub(crate) struct ProcessStart<'a> {
     pub(crate) stdout: Option<File>,
 }
 
-/// Read after a process has ended, from those that it left behind.
+/// Bytes read after a process has ended, from processes that it left behind.
 const LEFT_BYTES_MAX: usize = 1024 * 1024;
 
-/// Starts a process and waits for its end. Dropped, it ends the whole group.
+/// Starts a process and waits for its end. Dropping the future ends the whole group.
 pub(crate) async fn run(
     start: ProcessStart<'_>,
     guard: Option<&Arc<Guard>>,
@@ -63,7 +63,7 @@ pub(crate) async fn run(
     });
     command.stderr(writer);
     let child = Child::start(&mut command).map_err(wrong)?;
-    // The ends of the pipe that are ours would keep it open.
+    // The command holds write ends of the pipes, which would keep them open.
     drop(command);
     let mut running = RunningProcess::new(child, guard);
     let ended = listen(&mut running, &reader, capture.as_mut(), log).await;
@@ -89,13 +89,13 @@ pub(crate) async fn run(
 pub(crate) struct ProcessExit {
     pub(crate) status: ExitStatus,
     pub(crate) used: Used,
-    /// Nothing that it started is left, as far as can be seen.
+    /// No process that it started is left, as far as can be seen.
     pub(crate) is_alone: bool,
-    /// Why its standard output could not be kept; then it was ended.
+    /// The failure to keep its standard output, for which the process was ended.
     pub(crate) trouble: Option<Failure>,
 }
 
-/// Reads until the process has ended. One whose standard output cannot be kept is ended.
+/// Reads output until the process has ended. A process whose standard output cannot be kept is ended.
 async fn listen(
     running: &mut RunningProcess,
     reader: &Receiver,
@@ -122,20 +122,20 @@ async fn listen(
     }
 }
 
-/// Ends when there is something to read, or the end was reached; never without a reader.
+/// Waits until there is something to read, or the end is reached; without a reader, forever.
 async fn readable(reader: Option<&Receiver>) {
     match reader {
-        // An error is seen by who reads.
+        // The read that follows sees the error.
         Some(reader) => drop(reader.readable().await),
         None => std::future::pending().await,
     }
 }
 
-/// Reads once, and gives what it read to `to`, nothing at the end. `None` if there is nothing to read yet.
+/// Reads once and passes the bytes to `to`, an empty slice at the end. Returns `None` if there is nothing to read yet.
 fn read<T>(reader: &Receiver, to: impl FnOnce(&[u8]) -> T) -> Option<T> {
     let mut buffer = [0; 8192];
     let read = match reader.try_read(&mut buffer) {
-        // Nobody told us of more; but what a process wrote last may be there before we are told.
+        // The runtime has no readiness event yet; but the last output of a process may be in the pipe before the event.
         Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
             rustix::io::read(reader, &mut buffer).map_err(io::Error::from)
         }
@@ -148,7 +148,7 @@ fn read<T>(reader: &Receiver, to: impl FnOnce(&[u8]) -> T) -> Option<T> {
     }
 }
 
-/// Writes what was said into the log: how many bytes.
+/// Appends output to the log; returns its length.
 fn said(log: &mut Log, bytes: &[u8]) -> usize {
     log.push(bytes);
     bytes.len()
@@ -182,8 +182,8 @@ impl RunningProcess {
         RunningProcess { child: Some(child), group, held }
     }
 
-    /// The process has ended; what it left behind ends too.
-    /// Answers whether there was nothing.
+    /// Notes that the process has ended, and ends what is left of its group.
+    /// Returns true if nothing was left.
     fn ended(&mut self) -> bool {
         self.child = None;
         let is_alone = self.group.is_none_or(|group| test_kill_process_group(group).is_err());
@@ -195,7 +195,7 @@ impl RunningProcess {
 
 fn signal(group: Option<Pid>, signal: Signal) {
     if let Some(group) = group {
-        // It may be gone.
+        // The group may be gone already.
         let _gone = kill_process_group(group, signal);
     }
 }
@@ -203,7 +203,7 @@ fn signal(group: Option<Pid>, signal: Signal) {
 impl Drop for RunningProcess {
     fn drop(&mut self) {
         let Some(child) = self.child.take() else { return };
-        // At once: what undoes it, or tries it again, may begin as soon as this is dropped.
+        // Killed at once: an undo or a retry of the step may start as soon as this is dropped.
         signal(self.group, Signal::KILL);
         let ending = EndingGroup { child, group: self.group, _held: self.held.take() };
         match tokio::runtime::Handle::try_current() {
@@ -213,7 +213,7 @@ impl Drop for RunningProcess {
     }
 }
 
-/// A group that was ended, and is to be reaped.
+/// A group that was killed and must still be reaped.
 struct EndingGroup {
     child: Child,
     group: Option<Pid>,
@@ -243,7 +243,7 @@ mod tests {
         let reader = Receiver::from_owned_fd(reader.into()).unwrap();
         assert_eq!(read(&reader, <[u8]>::to_vec), None);
         writer.write_all(b"last words").unwrap();
-        // Not once was waited here, so that the runtime cannot know yet.
+        // This test never awaited, so the runtime cannot have seen a readiness event yet.
         assert_eq!(read(&reader, <[u8]>::to_vec).as_deref(), Some(&b"last words"[..]));
         drop(writer);
         assert_eq!(read(&reader, <[u8]>::to_vec).as_deref(), Some(&b""[..]));

@@ -1,4 +1,4 @@
-//! Where a program is.
+//! Finds programs on the PATH.
 
 use crate::codes;
 use onceflow_engine::task::Failure;
@@ -8,7 +8,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// The program of this name: on the PATH of this environment, unless the name is a path itself.
+/// Finds the program of this name on the PATH of this environment, unless the name is a path itself.
 pub(crate) fn find(name: &str, env: &[(OsString, OsString)]) -> Result<PathBuf, Failure> {
     if name.contains('/') {
         return Ok(PathBuf::from(name));
@@ -25,7 +25,7 @@ pub(crate) fn find(name: &str, env: &[(OsString, OsString)]) -> Result<PathBuf, 
     })
 }
 
-/// Where programs are if nothing else is said.
+/// The PATH if the environment has none.
 pub(crate) const DEFAULT_PATH: &str = "/usr/local/bin:/usr/bin:/bin";
 
 fn is_program(path: &Path) -> bool {

@@ -12,7 +12,7 @@ use onceflow_engine::task::{Attempt, Body, Data, Failure, Step};
 use onceflow_store::tree;
 use std::sync::Arc;
 
-/// Computes.
+/// The executor that evaluates expressions.
 pub(crate) struct Expressions(pub(crate) Arc<ExecutorContext>);
 
 impl Body for Expressions {
@@ -54,7 +54,7 @@ fn give(step: &Step, values: Vec<PortValue>) -> Result<Vec<Data>, Failure> {
     values.into_iter().zip(&spec.outputs).map(|(value, port)| job::give(value, port)).collect()
 }
 
-/// The engine takes the files it is given; those of inputs are not ours to give, so they are copied.
+/// Copies the files in these outputs: the engine takes ownership of output files, but files of inputs belong to others.
 fn copied(shared: &ExecutorContext, step: &Step, mut values: Vec<PortValue>) -> Result<Vec<PortValue>, Failure> {
     let wrong = |error: std::io::Error| crate::codes::work("a file could not be copied", &error);
     let name = home::safe(&step.address());

@@ -1,4 +1,4 @@
-//! A template as one text, once values are known.
+//! Renders a template as one text, once values are known.
 
 use crate::{
     action::{Template, TemplatePart},
@@ -10,7 +10,7 @@ use crate::{
 use onceflow_engine::task::Failure;
 use std::path::Path;
 
-/// The text, with values as inside of double quotes.
+/// Returns the text, with values as they would appear inside double quotes of a command.
 pub(crate) fn text(template: &Template, scope: &Bindings, base: &Path) -> Result<String, Failure> {
     let mut text = String::new();
     for part in &template.0 {

@@ -13,7 +13,7 @@ use onceflow_core::model::TaskSpec;
 use onceflow_engine::task::{Attempt, Body, Data, Failure, Step};
 use std::{ffi::OsString, sync::Arc};
 
-/// Runs scripts.
+/// The executor that runs scripts.
 pub(crate) struct Scripts(pub(crate) Arc<ExecutorContext>);
 
 impl Body for Scripts {
@@ -53,8 +53,8 @@ async fn attempt(
     job.run(ProcessStart { program, args, env, directory: &directory, stdin: Some(stdin), stdout: None }).await
 }
 
-/// All names that expressions have, as JSON: `{"inputs": {…}, "sample": …, "out": {…}, "cpus": 1, …}`. Files are paths
-/// relative to the work directory.
+/// Returns all names that expressions can use, as JSON: `{"inputs": {…}, "sample": …, "out": {…}, "cpus": 1, …}`.
+/// Files are paths relative to the work directory.
 fn json(job: &ProcessStep<'_>) -> serde_json::Value {
     let names = job.scope.names().iter();
     serde_json::Value::Object(names.map(|(name, value)| (name.clone(), value.to_json_in(&job.work.path))).collect())

@@ -1,5 +1,5 @@
-//! Commands for a shell, with holes. What a hole holds never becomes text that a shell reads: it becomes a variable, and
-//! the text refers to that, quoted as the place needs it.
+//! Commands for a shell, with holes. The value of a hole never becomes text that a shell parses: it becomes a variable,
+//! and the text refers to the variable, quoted as its place needs it.
 //!
 //! | file | what it owns |
 //! |---|---|
@@ -23,12 +23,12 @@ use crate::action::{Shell, Template};
 pub enum Dialect {
     /// Bash's.
     Bash,
-    /// What every POSIX shell knows.
+    /// The language of every POSIX shell.
     Posix,
 }
 
 impl Shell {
-    /// Its language.
+    /// Returns the language of the shell.
     pub fn dialect(&self) -> Dialect {
         match self {
             Shell::Bash => Dialect::Bash,
@@ -41,37 +41,37 @@ impl Shell {
     }
 }
 
-/// How a hole is used, by where it stands.
+/// The use of a hole, determined by its place in the text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Use {
     /// Outside of quotes: one word for each value.
     Words {
-        /// It is a word of its own, not a part of one, and not the target of a redirection.
+        /// The hole is a word of its own, not a part of one, and not the target of a redirection.
         alone: bool,
     },
     /// Inside quotes: the values as one text.
     Text,
     /// In arithmetic, where the shell would take anything but a number for a program.
     Number {
-        /// It is an index, where space would matter.
+        /// The hole is an index, where space would matter.
         index: bool,
     },
-    /// In a comment: not at all.
+    /// In a comment: the value is not used.
     Nothing,
 }
 
-/// A hole where none can be.
+/// A hole where no value can go.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RefusedHole {
-    /// Which part of the template.
+    /// The index of the hole among the template's parts.
     pub part: usize,
-    /// What is wrong.
+    /// The reason.
     pub message: String,
-    /// What to do about it.
+    /// Advice how to write it instead.
     pub hint: String,
 }
 
-/// A command's text, with what each hole is used for.
+/// A command's text, with the use of each hole.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Scanned {
     pub(crate) pieces: Vec<Piece>,
@@ -104,7 +104,7 @@ pub fn scan(template: &Template, dialect: Dialect) -> Result<Scanned, Vec<Refuse
     scan::scan(template, dialect)
 }
 
-/// As [`scan`], for bash; answers only what is wrong.
+/// As [`scan`], for bash; returns only the errors.
 ///
 /// # Errors
 /// As [`scan`].

@@ -1,26 +1,26 @@
-//! Text with holes: `align ${{ sample }}`. Where a hole ends is found by reading the expression in it, so quotes and
-//! braces in it are no matter. `$${{` is the text `${{`.
+//! Text with holes: `align ${{ sample }}`. The end of a hole is found by reading the expression in it, so the
+//! expression may contain quotes and braces. `$${{` is the text `${{`.
 
 use crate::action::{Template, TemplatePart};
 use std::{fmt, ops::Range};
 
-/// A template, and where in the text each part stands: of a hole, the expression without the space around it.
+/// A template, and the place of each part in the text: for a hole, the expression without the space around it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Parsed {
     /// The template.
     pub template: Template,
-    /// As many as it has parts, in bytes.
+    /// The byte range of each part.
     pub spans: Vec<Range<usize>>,
 }
 
-/// What is wrong with a text that should be a template.
+/// An error in the text of a template.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TemplateError {
-    /// Where, in bytes.
+    /// Its place in the text, in bytes.
     pub span: Range<usize>,
-    /// What.
+    /// The error, in plain words.
     pub message: String,
-    /// What to do about it.
+    /// Advice how to correct it.
     pub hint: Option<String>,
 }
 
@@ -38,7 +38,7 @@ const OPEN: &str = "${{";
 /// Ends it.
 const CLOSE: &str = "}}";
 
-/// Reads a text with holes. The expressions are not compiled.
+/// Parses a text with holes. The expressions are not compiled.
 ///
 /// # Errors
 /// All holes that are empty or have no end.
@@ -94,7 +94,7 @@ impl TemplateParser<'_> {
         self.parsed.spans.push(span);
     }
 
-    /// Reads the hole that begins at `from`; answers where the text goes on.
+    /// Reads the hole that begins at `from`; returns the offset where the text goes on.
     fn hole(&mut self, from: usize) -> usize {
         let inside = from + OPEN.len();
         let Some(len) = end_of_expression(&self.text[inside..]) else {
@@ -122,7 +122,7 @@ impl TemplateParser<'_> {
     }
 }
 
-/// The length of an expression up to the `}}` behind it: braces and quotes inside are its own.
+/// Returns the length of an expression up to the `}}` after it; braces and quotes inside belong to the expression.
 fn end_of_expression(text: &str) -> Option<usize> {
     let bytes = text.as_bytes();
     let (mut at, mut depth) = (0, 0_usize);
@@ -149,7 +149,7 @@ fn end_of_expression(text: &str) -> Option<usize> {
     None
 }
 
-/// Behind the text literal that begins at `from`.
+/// Returns the offset after the text literal that begins at `from`.
 fn end_of_text(bytes: &[u8], from: usize) -> Option<usize> {
     let quote = bytes[from];
     let is_raw = from > 0
@@ -168,12 +168,12 @@ fn end_of_text(bytes: &[u8], from: usize) -> Option<usize> {
 }
 
 impl Template {
-    /// A text without holes.
+    /// Makes a template without holes.
     pub fn text(text: impl Into<String>) -> Self {
         Template(vec![TemplatePart::Text(text.into())])
     }
 
-    /// Its text, if it has no holes.
+    /// Returns its text, if it has no holes.
     pub fn as_text(&self) -> Option<String> {
         let text = |part: &TemplatePart| match part {
             TemplatePart::Text(text) => Some(text.clone()),
@@ -182,7 +182,7 @@ impl Template {
         self.0.iter().map(text).collect()
     }
 
-    /// The expressions in its holes.
+    /// Returns the expressions in its holes.
     pub fn holes(&self) -> impl Iterator<Item = &str> {
         self.0.iter().filter_map(|part| match part {
             TemplatePart::Hole(source) => Some(source.as_str()),
@@ -191,7 +191,7 @@ impl Template {
     }
 }
 
-/// As it would be written.
+/// The template as a user would write it.
 impl fmt::Display for Template {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for part in &self.0 {

@@ -1,11 +1,11 @@
-//! Values as flow files see them: what a port holds, what JSON says, what an expression computes, in one type.
+//! Values as flow files see them: one type for values of ports, of JSON and of expressions.
 //!
 //! | file | what it owns |
 //! |---|---|
 //! | `value/data.rs` | the bytes the engine stores, the same as the typed crate writes |
 //! | `value/json.rs` | JSON in and out |
-//! | `value/cel.rs` | what expressions see |
-//! | `value/conform.rs` | whether a value is of a type, and where it is not |
+//! | `value/cel.rs` | the values of expressions |
+//! | `value/conform.rs` | checking that a value is of a type, and where it is not |
 
 mod cel;
 mod conform;
@@ -47,32 +47,32 @@ pub enum PortValue {
     Directory(DirectoryValue),
 }
 
-/// A file: what it is called, and where it is.
+/// A file: its name, and the path of its content.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FileValue {
-    /// What it is called; inside a directory, its relative path.
+    /// Its name; inside a directory, its relative path.
     pub name: String,
-    /// Where its content is.
+    /// The path of its content.
     pub path: PathBuf,
 }
 
 /// A directory: files by their relative paths.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DirectoryValue {
-    /// Where it is. Empty for one that is not laid out on the disk as a directory.
+    /// Its path. Empty for a directory that is not laid out on the disk.
     pub path: PathBuf,
-    /// Its files, named by their paths relative to it, in the order of these.
+    /// Its files, named by their paths relative to it, in the order of these paths.
     pub files: Vec<FileValue>,
 }
 
-/// A value is not of the type that is wanted.
+/// A value that is not of the expected type.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mismatch {
-    /// Where: `samples[3].r1`; empty for the value itself.
+    /// The place inside the value, `samples[3].r1`; empty for the value itself.
     pub place: String,
-    /// What was wanted.
+    /// The expected type.
     pub wanted: String,
-    /// What is there.
+    /// A description of the value found.
     pub found: String,
 }
 
@@ -92,7 +92,7 @@ impl Mismatch {
         Mismatch { place: String::new(), wanted: wanted.to_string(), found: found.into() }
     }
 
-    /// The same, inside of something: `.field` or `[3]`.
+    /// Prefixes the place with that of the containing value: `.field` or `[3]`.
     #[must_use]
     pub fn inside(mut self, outer: &str) -> Self {
         self.place.insert_str(0, outer);
@@ -101,7 +101,7 @@ impl Mismatch {
 }
 
 impl FileValue {
-    /// The file at a path, under the last part of that path.
+    /// The file at a path, named by the last part of that path.
     ///
     /// # Errors
     /// If the path does not end in a name, or in one that is not UTF-8.
@@ -124,7 +124,7 @@ impl FileValue {
         self.split().0
     }
 
-    /// What follows the last `.` of its name.
+    /// The part after the last `.` of its name.
     pub fn ext(&self) -> &str {
         self.split().1
     }
@@ -138,10 +138,10 @@ impl FileValue {
 }
 
 impl DirectoryValue {
-    /// All files below a path. Links are followed; empty directories are not seen.
+    /// Reads all files below a path. Links are followed; empty directories are ignored.
     ///
     /// # Errors
-    /// If something cannot be read, or is called what is not UTF-8.
+    /// If a file or directory cannot be read, or has a name that is not UTF-8.
     pub fn read(path: impl Into<PathBuf>) -> io::Result<Self> {
         let path = path.into();
         let mut files = Vec::new();
@@ -157,7 +157,7 @@ impl DirectoryValue {
 }
 
 fn collect(directory: &Path, prefix: &str, files: &mut Vec<FileValue>) -> io::Result<()> {
-    // A link that leads back up would be followed for ever.
+    // A link to a directory above would be followed forever.
     if prefix.matches('/').count() > DIRECTORY_DEPTH_MAX {
         let why = format!("{} is deeper than {DIRECTORY_DEPTH_MAX} directories", directory.display());
         return Err(io::Error::new(io::ErrorKind::InvalidInput, why));
@@ -179,7 +179,7 @@ fn collect(directory: &Path, prefix: &str, files: &mut Vec<FileValue>) -> io::Re
     Ok(())
 }
 
-/// Directories inside one another.
+/// The depth of nested directories.
 const DIRECTORY_DEPTH_MAX: usize = 64;
 
 impl PortValue {
@@ -188,7 +188,7 @@ impl PortValue {
         PortValue::Text(text.into())
     }
 
-    /// A short description for messages: what it is, and of what is small, which.
+    /// A short description for messages: the kind, and for small values the value itself.
     pub fn describe(&self) -> String {
         let short = |text: &str| match text.char_indices().nth(40) {
             Some((end, _)) => format!("{:?}…", &text[..end]),
@@ -212,7 +212,7 @@ impl PortValue {
         }
     }
 
-    /// The kind of it, in one word.
+    /// Its kind, in one word.
     pub fn kind(&self) -> &'static str {
         match self {
             PortValue::Null => "null",
@@ -228,7 +228,7 @@ impl PortValue {
         }
     }
 
-    /// Every file in it, and every directory's files.
+    /// Returns every file in it, including the files of directories.
     pub fn files(&self) -> Vec<&FileValue> {
         let mut found = Vec::new();
         self.collect_files(&mut found);

@@ -1,10 +1,10 @@
-//! The executor of steps that wait for an event: it does nothing, and says that somebody outside will say what the step
-//! gives. The engine puts the step aside until then.
+//! The executor of steps that wait for an event: it does nothing but report that the outputs will come from outside.
+//! The engine parks the step until then.
 
 use onceflow_engine::task::{Attempt, Body, Data, Failure, Step, Verdict};
 use onceflow_store::BoxFuture;
 
-/// Waits.
+/// The executor that waits for events.
 pub(crate) struct EventWait;
 
 impl Body for EventWait {
@@ -12,7 +12,7 @@ impl Body for EventWait {
         Attempt::Done(Err(Failure { not_done: true, ..Failure::open("it waits for an event") }))
     }
 
-    /// Whoever began to wait and is gone has done nothing.
+    /// An interrupted wait has had no effect, so it counts as not done.
     fn verify(&self, _: Step, _: Vec<Data>) -> Option<BoxFuture<'static, Verdict>> {
         Some(Box::pin(async { Verdict::NotDone }))
     }

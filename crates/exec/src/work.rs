@@ -1,7 +1,7 @@
 //! The directory a step works in: fresh for each start, its inputs as ordinary files, and nothing else.
 //!
-//! It is held open from when it is made: a step may move it, or put a link in its place. Outputs are taken from, and
-//! things removed in, the directory that was made, and never in what has its name by now.
+//! The directory is held open from its creation, because a step may move it or put a link in its place. Outputs are
+//! taken from, and files removed in, the directory that was created, never whatever has its name by then.
 
 pub(crate) mod pool;
 mod sources;
@@ -30,42 +30,42 @@ use std::{
     path::{Component, Path, PathBuf},
 };
 
-/// The directory for temporary files, inside of a work directory. Also for what we put there ourselves.
+/// The directory for temporary files inside a work directory, also for files of the executor's own.
 pub(crate) const TEMPORARY: &str = ".tmp";
 
-/// Where inputs are, inside of a work directory.
+/// The directory for inputs inside a work directory.
 pub(crate) const INPUTS: &str = "in";
 
 /// A work directory.
 pub(crate) struct WorkDir {
-    /// Where it was made.
+    /// The path where it was created.
     pub(crate) path: PathBuf,
-    /// The directory itself. It is locked while this start is at work, so that no other removes it.
+    /// The directory itself, held open. It is locked while this start is at work, so that no other start removes it.
     pub(crate) dir: Dir,
     parent: Dir,
     name: String,
     /// The path without links.
     real: PathBuf,
-    /// Where outputs wait to be taken.
+    /// The store's directory, below which outputs wait for the engine.
     home: Home,
     run: RunId,
-    /// Where files are that were put there for steps of this process.
+    /// The directory of files materialised for steps of this process.
     scratch: PathBuf,
     inputs: Vec<StagedInput>,
-    /// Names that are taken where inputs are.
+    /// Names in use in the directory of inputs.
     names: BTreeSet<String>,
-    /// Files of the user's: they are where they are.
+    /// The user's own files, which are read at their own paths.
     sources: SourceInputs,
 }
 
-/// A file that a command is given, as it was before.
+/// An input file as it was before the command ran.
 struct StagedInput {
     name: String,
     staged: Staged,
 }
 
 impl WorkDir {
-    /// A fresh one for a start. Those of starts before go, unless they are at work still.
+    /// Creates a work directory for a start, and removes those of earlier starts unless these are still at work.
     pub(crate) fn new(home: &Home, pool: &Pool, step: &Step) -> Result<Self, Failure> {
         let (run, address) = (step.run(), home::safe(&step.address()));
         let wrong = |error: io::Error| codes::work("the work directory could not be made", &error);
@@ -79,8 +79,8 @@ impl WorkDir {
         Ok(WorkDir { path, dir, parent, name, real, home, run, scratch, inputs, names, sources })
     }
 
-    /// Puts the files of an input where the command finds them; their paths are those from now on. A file is `in/NAME`,
-    /// or, if another has that name, `in/PORT/NAME`, as all that is more than one file.
+    /// Stages the files of an input for the command, and changes their paths in the value to match. A file is
+    /// `in/NAME`; if that name is taken, or the input is more than one file, `in/PORT/NAME`.
     pub(crate) fn place(&mut self, port: &str, value: &mut PortValue) -> Result<(), Failure> {
         if self.sources.stay(value) {
             return Ok(());
@@ -124,7 +124,7 @@ impl WorkDir {
         }
     }
 
-    /// Files of one name in a list get apart by their number.
+    /// Stages the files of a list; files of the same name are told apart by their index.
     fn place_list(&mut self, at: &Path, elements: &mut [PortValue]) -> Result<(), Failure> {
         let mut used = BTreeSet::new();
         for (index, element) in elements.iter_mut().enumerate() {
@@ -170,12 +170,13 @@ impl WorkDir {
         Ok(())
     }
 
-    /// Notes which files of an input are the user's own: steps read those at their own paths.
+    /// Notes the files of an input that are the user's own: steps read those at their own paths.
     pub(crate) fn note_sources(&mut self, input: &Data) {
         self.sources.note(input);
     }
 
-    /// No input may have been written to, whoever else reads it: a flow does the same wherever it runs.
+    /// Checks that no input was written to, even if no other step reads it: a flow must behave the same wherever it
+    /// runs.
     pub(crate) fn check_inputs(&self) -> Result<(), Failure> {
         self.sources.check_directories()?;
         for StagedInput { name, staged } in &self.inputs {
@@ -195,7 +196,7 @@ impl WorkDir {
         Ok(())
     }
 
-    /// Moves the files of an output to where the engine takes them from: nothing else of this directory is needed.
+    /// Moves the files of an output to where the engine takes them from; the rest of this directory is not needed.
     pub(crate) fn take(&self, value: &mut PortValue, taken: &mut MovedFiles) -> io::Result<()> {
         match value {
             PortValue::File(file) => self.take_file(file, taken),
@@ -218,7 +219,7 @@ impl WorkDir {
         Ok(())
     }
 
-    /// Moves a file that is the step's alone, regular and of one name; copies another: somebody else may have it too.
+    /// Moves a regular file with a single link, which is the step's alone; copies any other, which may be shared.
     fn take_one(&self, path: &Path) -> io::Result<PathBuf> {
         let below = path.strip_prefix(&self.path).map_err(|_| io::Error::other("it is not in the work directory"))?;
         let from = self.dir.beneath(below.parent().unwrap_or(Path::new("")))?;
@@ -236,7 +237,8 @@ impl WorkDir {
             match moved.map_err(|error| error.kind()) {
                 Ok(()) => is_moved = true,
                 Err(io::ErrorKind::AlreadyExists) => continue,
-                // Another mount, or a mount itself: what it holds is had all the same.
+                // The file has several links, is on another mount, or is a mount itself: its content can still be
+                // copied.
                 Err(_) => {
                     let mut copy = outs.create_file(&to)?;
                     io::copy(&mut file, &mut copy)?;
@@ -252,12 +254,12 @@ impl WorkDir {
         Ok(outs.path().join(to))
     }
 
-    /// What is at a path below it, if no link leads out.
+    /// Resolves a path below it, unless a link leads out of it.
     pub(crate) fn resolve(&self, below: &Path) -> Result<Spot, Astray> {
         self.dir.resolve(below, &[&self.path, &self.real])
     }
 
-    /// Why nothing can be taken from it: the step removed it. One that was only moved is held all the same.
+    /// Fails if the step removed the directory. A directory that was only moved is still held open and usable.
     pub(crate) fn check_there(&self) -> Result<(), Failure> {
         if !self.dir.is_removed() {
             return Ok(());
@@ -269,13 +271,13 @@ impl WorkDir {
         Err(codes::because(failed, hint).finally())
     }
 
-    /// A file of ours for the process, in the directory of temporary files.
+    /// Creates a file of the executor's own in the directory of temporary files.
     pub(crate) fn create_temporary(&self, name: &str) -> io::Result<File> {
         self.dir.child(TEMPORARY)?.create_file(name)
     }
 
-    /// It is not needed any more; and may be used again, unless somebody may still be at work there. Answers what was left
-    /// because it is not ours.
+    /// Releases the directory: to the pool, unless a process may still be at work there, or by removal. Returns a
+    /// message about what was left in place because it is not ours.
     pub(crate) fn done(self, pool: &Pool, may_be_used_again: bool) -> Option<String> {
         let WorkDir { dir, parent, name, .. } = self;
         match may_be_used_again {
@@ -286,13 +288,13 @@ impl WorkDir {
     }
 }
 
-/// Files that were moved, from where and to where: a file may be an output twice.
+/// Files that were moved, by their old paths: one file may be an output twice.
 pub(crate) type MovedFiles = BTreeMap<PathBuf, PathBuf>;
 
-/// Starts of one attempt that may be at work at a time, in however many processes.
+/// Starts of one attempt that may be at work at a time, over all processes.
 const STARTS_MAX: usize = 1_000;
 
-/// A directory of its own: another start of the same attempt, in this process or another, may be at work still.
+/// Creates a directory under a new name: another start of the same attempt, in any process, may still be at work.
 fn make(pool: &Pool, parent: &Dir, address: &str, attempt: u32) -> io::Result<(String, Dir)> {
     let mut name = format!("{address}.{attempt}");
     for other in 2..STARTS_MAX {
@@ -306,7 +308,7 @@ fn make(pool: &Pool, parent: &Dir, address: &str, attempt: u32) -> io::Result<(S
     Err(io::Error::other(format!("{STARTS_MAX} others of attempt {attempt} are there")))
 }
 
-/// Removes the directories of other starts of the same step that are over: nobody has them locked.
+/// Removes the directories of other starts of the same step that are over, which shows in that none is locked.
 fn remove_before(parent: &Dir, address: &str) {
     let is_number = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit() || byte == b'-');
     for entry in parent.entries().unwrap_or_default() {
@@ -314,7 +316,7 @@ fn remove_before(parent: &Dir, address: &str) {
         let is_ours = name.rsplit_once('.').is_some_and(|(step, number)| step == address && is_number(number));
         let is_over = || match entry.kind {
             FileType::Directory => parent.child(&entry.name).is_ok_and(|dir| dir.try_lock().unwrap_or(false)),
-            // It was put there in place of one.
+            // Not a directory, so the entry was put in place of one.
             _ => true,
         };
         if is_ours
@@ -334,7 +336,7 @@ mod tests {
     fn every_start_has_a_work_directory_of_its_own_in_whatever_process() {
         let directory = tempfile::tempdir().unwrap();
         let parent = Dir::open(directory.path()).unwrap();
-        // Two pools know nothing of each other, as two processes.
+        // Two pools stand for two processes: they share no state.
         let pools = [Pool::default(), Pool::default()];
         let start = |pool: &Pool, attempt| {
             remove_before(&parent, "a.b");
@@ -343,10 +345,10 @@ mod tests {
         let (one, two, three) = (start(&pools[0], 1), start(&pools[1], 1), start(&pools[0], 2));
         assert_eq!([&one.0, &two.0, &three.0], ["a.b.1", "a.b.1-2", "a.b.2"]);
         assert!(one.1.is_at(&parent, "a.b.1") && two.1.is_at(&parent, "a.b.1-2") && three.1.is_at(&parent, "a.b.2"));
-        // One is over, and left what it had; another step's is not looked at.
+        // One start is over and left its files; the directory of another step is not touched.
         let other = make(&pools[0], &parent, "a", 1).unwrap();
         drop((one, other));
-        // A process that another test is starting has what we had open for a moment.
+        // A process that another test is starting inherits our open files for a moment, and with them the lock.
         let gone = |name: &str| {
             while parent.stat(name).is_ok() {
                 remove_before(&parent, "a.b");
