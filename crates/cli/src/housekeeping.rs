@@ -21,13 +21,14 @@ use std::{
 /// # Errors
 /// If the store does not answer.
 pub(crate) async fn release_ended(engine: &Engine, location: &StoreLocation) -> Result<usize, Fault> {
-    if engine.ended_workers().await?.is_empty() {
+    let ended = engine.ended_workers().await?;
+    if ended.is_empty() {
         return Ok(0);
     }
     // Their guards may have been killed too: their commands end before a worker starts the same steps again.
     let directory = location.directory.clone();
     blocking(move || onceflow_exec::guard::end_left(&directory)).await;
-    let ended = engine.release_ended().await?;
+    // Their registrations go last: if this process is killed too, the next one still finds whose files to remove.
     let home = executors::home(location);
     home.tidy_after_the_dead();
     for key in ended.iter().filter_map(|worker| worker.about.run.as_deref()) {
@@ -35,7 +36,7 @@ pub(crate) async fn release_ended(engine: &Engine, location: &StoreLocation) -> 
             home.tidy(run.id);
         }
     }
-    Ok(ended.len())
+    Ok(engine.release_ended().await?.len())
 }
 
 /// Does the same every few seconds while this process works: another one may be killed with a step that this one could take.
@@ -72,15 +73,22 @@ pub(crate) async fn sweep_removed(engine: &Engine, location: &StoreLocation) -> 
     if last.is_some_and(|last| last <= now && now - last < COMPARE_MS) {
         return Ok(());
     }
-    fs::write(&marker, now.to_string()).map_err(Fault::store("write", &marker))?;
-    sweep(engine, location).await.map(drop)
+    sweep(engine, location).await?;
+    if let Err(error) = fs::write(&marker, now.to_string()) {
+        // On a full disk, say; the next command compares again.
+        tracing::debug!(%error, ?marker, "failed to note when run directories were compared with the store");
+    }
+    Ok(())
 }
 
-/// Removes the directories of runs that the store does not have any more; returns their number and bytes.
+/// Removes the directories of runs that the store does not have any more, and returns their number and bytes. Of the other
+/// runs, the unused work directories of processes that have ended go too.
 ///
 /// # Errors
 /// If the store does not answer.
 pub(crate) async fn sweep(engine: &Engine, location: &StoreLocation) -> Result<(usize, u64), Fault> {
+    let home = executors::home(location);
+    runs::all(engine).await?.iter().for_each(|run| home.tidy(run.id));
     let mut gone = (0, 0);
     for (path, bytes) in left_over(engine, location).await? {
         let name = path.file_name().expect("it was joined from a name");

@@ -286,7 +286,7 @@ async fn after_a_lost_reply_nobody_tells_an_end_that_another_has_still_to_settle
         }
         proof.calm().await;
         assert_eq!(told(), 0, "{expected}: another settles it");
-        assert_eq!(handle.summary().await.unwrap().status, RunStatus::Failing, "{expected}");
+        assert!(!handle.summary().await.unwrap().status.is_at_rest(), "{expected}");
         // The other is not heard of any more: then it is settled here, and told once.
         assert_eq!(proof.drive(proof.run_on(&engine, start)).await, expected);
         proof.calm().await;

@@ -74,7 +74,7 @@ type(any) -> type · its type: `type(x) == int`
 optional.hasValue() -> bool · `x.?field` and `x[?i]` found something
 optional.value() -> any · what they found
 optional.orValue(any) -> any · what they found, or this
-optional.or(optional) -> optional · the first that found something
+optional.or(any) -> any · the first that found something
 ";
 
 /// Forms that bind a name `x` of their own, or take any number of arguments.

@@ -195,7 +195,8 @@ fn a_wrong_call_says_what_is_wrong_where_and_what_was_meant() {
         l['a']: [ | an element of a list has a number, but this is text | 
     "#]]
     .assert_eq(&told);
-    for source in ["o.size() > 0", "j.x.y.contains(1)", "l.filter(x, x != '').map(x, x + '.gz')", "size(f)", "j + 1"] {
+    for source in ["o.size() > 0", "j.x.y.contains('1')", "l.filter(x, x != '').map(x, x + '.gz')", "size(f)", "j + 1"]
+    {
         assert!(infer::infer(source, &lookup).is_ok(), "{source}");
     }
 }

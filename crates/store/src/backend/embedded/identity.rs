@@ -42,8 +42,15 @@ pub(super) fn write(dir: &Path, id: u128) -> Result<(), OpenError> {
     let objects = dir.join(OBJECTS);
     for directory in [Some(dir), objects.is_dir().then_some(objects.as_path())].into_iter().flatten() {
         let path = directory.join(NAME);
-        if read_id(&path)? != Some(id) {
-            write_id(&path, id).map_err(OpenError::io("write", &path))?;
+        if read_id(&path)? == Some(id) {
+            continue;
+        }
+        match write_id(&path, id) {
+            // The log carries the id too: a full disk does not keep anybody from opening the store to make room.
+            Err(error) if error.kind() == io::ErrorKind::StorageFull && directory != dir => {
+                tracing::debug!(%error, ?path, "failed to write the store's id among its objects; the next opening does");
+            }
+            written => written.map_err(OpenError::io("write", &path))?,
         }
     }
     Ok(())
