@@ -2,9 +2,9 @@
 //! them any more. Written once, on [`Records`], for every backend.
 //!
 //! **Edges are the truth, counts are an index over them.** A value's references are fixed when it is put; roots and
-//! leases are *named* edges; nobody outside can increment or decrement anything. So everything can be repeated: to
-//! put what is stored, or to set an edge to what it is, does nothing. A value can only refer to what is there before
-//! it, so there are no cycles, and a count of zero means that nothing needs it.
+//! leases are *named* edges; no caller can increment or decrement a count. So every operation is idempotent: putting a
+//! value that is stored, or setting an edge to its present target, does nothing. A value can refer only to values
+//! stored before it, so there are no cycles, and a count of zero means that nothing needs the value.
 //!
 //! | module | what it owns |
 //! |---|---|
@@ -16,11 +16,11 @@
 //! | [`reclaim`] | expires leases, pays debts, sweeps values; in small steps |
 //! | `blob` | large bytes, as values |
 //! | [`source`] | files of the user's, by reference |
-//! | `whole` | that nobody is given wrong bytes: what is checked before it is read, and dropped if it is damaged |
+//! | `whole` | checks bytes before they are handed out, and drops an object that is damaged |
 //! | [`list`] | long lists, as trees of pages |
-//! | [`hold`] | what is put ahead of a batch that is too small for it |
-//! | [`fsck`] | proves that all of it fits together, and repairs what does not |
-//! | [`census`] | counts what there is, and what holds it |
+//! | [`hold`] | values put ahead of a batch that is too small for them |
+//! | [`fsck`] | proves that all rows fit together, and repairs those that do not |
+//! | [`census`] | counts the values, and the roots that hold them |
 //! | [`limits`] | every bound, with its reason |
 //!
 //! ```
@@ -99,7 +99,7 @@ pub struct Values {
 }
 
 impl Values {
-    /// The values kept in this shard. Any number of these may be at work on one store.
+    /// Opens the values of this shard. Any number of `Values` may work on one store at a time.
     pub fn new(records: Arc<dyn Records>, world: Arc<dyn World>, shard: Shard) -> Self {
         let fences = Fences::new(world.random());
         Values {
@@ -115,7 +115,7 @@ impl Values {
         }
     }
 
-    /// A value as it was put. It stays as long as something refers to it.
+    /// Returns a value as it was put. It stays as long as something refers to it.
     pub async fn get(&self, id: &ValueId) -> Result<Value, Error> {
         let Some(row) = self.row(self.keys.value(id)).await? else { return Err(Error::Missing { id: id.clone() }) };
         let head = Head::read(&row).ok_or_else(|| whole::row_damaged(id))?;
@@ -126,31 +126,32 @@ impl Values {
         Ok(Value { refs: head.refs().collect(), content })
     }
 
-    /// What an edge is set to.
+    /// Returns the target of an edge; `None` if it is not set.
     pub async fn edge(&self, edge: &EdgeName) -> Result<Option<ValueId>, Error> {
         Ok(self.edge_row(edge).await?.map(|(_, edge)| edge.target))
     }
 
-    /// When an edge ends by itself; `None` if it is not set or does not.
+    /// Returns the deadline of an edge; `None` if the edge is not set or is no lease.
     pub async fn deadline(&self, edge: &EdgeName) -> Result<Option<Timestamp>, Error> {
         Ok(self.edge_row(edge).await?.and_then(|(_, edge)| edge.deadline))
     }
 
-    /// Puts values and changes edges: all of it, or nothing. Repeating it does nothing more. What it answers, an error
-    /// too, is durable: it may be told to anyone.
+    /// Puts values and changes edges: all of it, or nothing. Repeating it does nothing more. The state that the answer
+    /// rests on, also that of an error, is durable: the caller may pass it on to anyone.
     ///
     /// # Errors
     /// [`Missing`](Error::Missing), [`Conflict`](Error::Conflict), [`Stale`](Error::Stale), [`Sealed`](Error::Sealed)
     /// and [`TooLarge`](Error::TooLarge) mean that nothing was written.
-    /// [`records::Error::Unknown`] means that a reply was lost, and that what is stored now does not tell whether it
-    /// happened: others may have acted since. It is never decided anew then, for that could undo what they did.
+    /// [`records::Error::Unknown`] means that a reply was lost, and that the rows stored now do not tell whether the
+    /// batch was applied: other callers may have acted since. The update is not decided anew then, for that could undo
+    /// their work.
     pub async fn update(&self, update: Update) -> Result<Position, Error> {
         let answer = self.apply(update).await;
         self.told(answer).await
     }
 
-    /// As [`Values::update`], but does not wait until it is durable. For those who go on inside the process, and await
-    /// [`Records::durable`] of the position before telling anyone.
+    /// As [`Values::update`], but does not wait until the update is durable. For callers that go on inside the process,
+    /// and await [`Records::durable`] of the position before telling anyone.
     pub async fn apply(&self, update: Update) -> Result<Position, Error> {
         let asked = Asked::new(&update)?;
         let wanted = asked.wanted(&self.keys)?;
@@ -175,14 +176,14 @@ impl Values {
         Err(Error::Contended(limits::TRIES_MAX))
     }
 
-    /// What is left to do of an update.
+    /// Returns the batch for the part of an update that is not done yet; `None` if all of it is.
     async fn decide(&self, wanted: &[Key], asked: &Asked<'_>, now: Timestamp) -> Result<Option<Batch>, Error> {
         let rows = self.records.get(self.shard, wanted).await?;
         let facts = Facts::new(wanted.to_vec(), rows);
         update::decide(&self.keys, self.shard, &facts, asked, now)
     }
 
-    /// Waits until what an answer was decided on is durable, unless the store gave none.
+    /// Waits until the state that an answer was decided on is durable, unless the store gave no answer.
     async fn told<T>(&self, answer: Result<T, Error>) -> Result<T, Error> {
         if !matches!(answer, Err(Error::Records(_) | Error::TooLarge { .. } | Error::Senseless(_))) {
             self.records.durable(self.records.position()).await?;
@@ -190,9 +191,9 @@ impl Values {
         answer
     }
 
-    /// Tries a batch, and the very same again while its answer is lost, which is safe because it is repeatable. Then
-    /// [`Tried::Unknown`] is: it may have happened, at any time until now. The caller may look whether what it wanted
-    /// is so, but must not decide anew.
+    /// Commits a batch, and sends the very same batch again while its answer is lost, which is safe because it is
+    /// idempotent. [`Tried::Unknown`] means that it may have been applied, at any time until now. The caller may read
+    /// whether the state is as it wanted, but must not decide anew.
     async fn send(&self, batch: Batch) -> Result<Tried, Error> {
         let lost = match self.try_commit(batch.clone()).await? {
             Tried::Unknown(why) => why,
@@ -202,14 +203,14 @@ impl Values {
             match self.try_commit(batch.clone()).await {
                 Ok(Tried::Applied(position)) => return Ok(Tried::Applied(position)),
                 Ok(Tried::Unknown(_)) => {}
-                // By what it did itself, or by what others did: the store cannot tell.
+                // Refused because of its own first try, or of other writers: the store cannot tell.
                 Ok(Tried::Refused(_)) | Err(_) => break,
             }
         }
         Ok(Tried::Unknown(lost))
     }
 
-    /// Tries a batch, and rings when it left something to reclaim.
+    /// Commits a batch, and wakes the reclaim loop if the batch left something to reclaim.
     async fn try_commit(&self, batch: Batch) -> Result<Tried, Error> {
         let rings = self.news.concerns(&self.keys, &batch);
         let requires = batch.requires.clone();
@@ -240,7 +241,7 @@ impl Values {
     }
 }
 
-/// What became of a batch.
+/// The result of sending a batch.
 enum Tried {
     Applied(Position),
     Refused(Require),

@@ -1,7 +1,7 @@
-//! Blobs as values. A blob is a value named by the digest of its bytes, which lie in an object; others refer to it as
-//! to any value, and it is counted and swept as any.
+//! Blobs as values. A blob is a value named by the digest of its bytes, which lie in an object; other values refer to
+//! it as to any value, and it is counted and swept like any.
 //!
-//! An object lives a life of its own around that, in an order where a crash leaves only what is written down:
+//! The object's life cycle is ordered so that a crash leaves only objects that a row names:
 //!
 //! ```text
 //! uploads/object   written, durable, before the first byte        (its writer ended, or its time did: it becomes an unlink)
@@ -44,17 +44,17 @@ pub struct Upload {
 }
 
 impl Upload {
-    /// The value it becomes: named by the digest of its bytes.
+    /// The id of the blob it becomes: the digest of its bytes.
     pub fn id(&self) -> ValueId {
         ValueId::of_blob(self.info.digest)
     }
 
-    /// How many bytes, and their digest.
+    /// The length and digest of the bytes.
     pub fn info(&self) -> ContentInfo {
         self.info
     }
 
-    /// The change that puts the blob. It names the object just uploaded, or the one that is stored already.
+    /// The change that puts the blob. The blob names the object just uploaded, or the one that is stored already.
     pub fn change(&self) -> ValueChange {
         let content = Content::Object { name: self.name, len: self.info.len };
         ValueChange::Put { id: self.id(), value: Value { refs: vec![], content } }
@@ -66,13 +66,14 @@ impl Upload {
 }
 
 impl Values {
-    /// Keeps the bytes of blobs there. It must be this shard's own: what no row of the shard names is an orphan.
+    /// Keeps the bytes of blobs in `blobs`, which must be this shard's own: an object that no row of the shard names is
+    /// an orphan.
     pub fn with_blobs(self, blobs: Arc<dyn Blobs>) -> Self {
         Values { blobs: Some(blobs), ..self }
     }
 
-    /// Stores bytes. They go again when this process ends, where that can be known ([`Blobs::has_ended`]), or after
-    /// [`UPLOAD_MS_MAX`](limits::UPLOAD_MS_MAX), unless an update has put the blob.
+    /// Stores bytes as an object. Unless an update puts the blob, the object is deleted after this process ends, where
+    /// that can be detected ([`Blobs::has_ended`]), or after [`UPLOAD_MS_MAX`](limits::UPLOAD_MS_MAX).
     pub async fn upload(&self, content: blobs::Content) -> Result<Upload, Error> {
         let name = self.announce().await?;
         let info = match self.blobs()?.create(name, content).await {
@@ -83,7 +84,7 @@ impl Values {
         Ok(Upload { name, info })
     }
 
-    /// Takes a file as a blob; it is no longer at its path afterwards.
+    /// Moves a file into the store as a blob; it is no longer at its path afterwards.
     pub async fn adopt(&self, path: &Path) -> Result<Upload, Error> {
         let name = self.announce().await?;
         let info = match self.blobs()?.adopt(name, path).await {
@@ -94,7 +95,7 @@ impl Values {
         Ok(Upload { name, info })
     }
 
-    /// Takes a file under the same name as before, because the answer to that was lost.
+    /// Adopts a file again under the same name, because the answer to the first call was lost.
     async fn adopt_again(&self, name: ObjectName, path: &Path, lost: blobs::Error) -> Result<ContentInfo, Error> {
         for _ in 0..limits::REPLIES_LOST_MAX {
             match self.blobs()?.adopt(name, path).await {
@@ -108,8 +109,9 @@ impl Values {
         Err(lost.into())
     }
 
-    /// Stores an object again under its name, because the answer to that was lost. What is there is whole, and storing
-    /// the same again makes it sure; what gave the bytes cannot give them twice, so they are read from the object.
+    /// Stores an object again under its name, because the answer to the first call was lost. An object under the name
+    /// is whole, and storing the same bytes again confirms it; the source cannot give its bytes twice, so they are read
+    /// from the object.
     async fn confirm(&self, name: ObjectName, lost: blobs::Error) -> Result<ContentInfo, Error> {
         let blobs = self.blobs()?;
         for _ in 0..limits::REPLIES_LOST_MAX {
@@ -123,9 +125,9 @@ impl Values {
         Err(lost.into())
     }
 
-    /// Reads a blob or a file by reference, or a range of its bytes. Something must hold the value meanwhile. What it is checked for before is
-    /// what [`Values::check`] says; a whole blob also ends with [`blobs::Error::Damaged`] if it is not what was stored, so
-    /// whoever must not act on wrong bytes waits for the end.
+    /// Reads a blob or a file by reference, or a range of its bytes. Something must hold the value meanwhile. The value
+    /// is checked first, as by [`Values::check`]; the stream of a whole blob also ends with [`blobs::Error::Damaged`]
+    /// if the bytes are not those stored, so a reader that must not act on wrong bytes waits for the end.
     pub async fn read_blob(&self, id: &ValueId, range: Option<Range<u64>>) -> Result<Chunks, Error> {
         match self.get(id).await?.content {
             Content::Object { name, len } => {
@@ -146,7 +148,8 @@ impl Values {
         self.blobs.as_ref().ok_or_else(|| Error::Senseless("these values were opened without a blob store".into()))
     }
 
-    /// Says that we write, before anything of ours could be taken for what a dead process left.
+    /// Registers this process as a writer before it writes, so that its uploads are not taken for those of a dead
+    /// process.
     pub(super) async fn enlist(&self) -> Result<(), Error> {
         let blobs = self.blobs.as_ref().filter(|_| !self.is_enlisted.load(SeqCst));
         if let Some(blobs) = blobs {
@@ -156,7 +159,7 @@ impl Values {
         Ok(())
     }
 
-    /// Writes down, durably, that an object of this name may come to be.
+    /// Durably records that an object of this name may be written.
     async fn announce(&self) -> Result<ObjectName, Error> {
         self.blobs()?;
         self.enlist().await?;
@@ -180,7 +183,7 @@ impl Values {
         if unlink.rows.is_empty() {
             return self.abandon(next).await;
         }
-        // What was read must outlive a crash before anything follows from it outside.
+        // The rows read must outlive a crash before an object is deleted because of them.
         if crate::seams::waits_before_unlink() {
             self.records.durable(self.records.position()).await?;
         }
@@ -200,8 +203,8 @@ impl Values {
         }))
     }
 
-    /// What is left of uploads whose writer has ended or whose time is over becomes garbage, and so does what dead writers
-    /// had put ahead of a batch.
+    /// Queues the objects of uploads for deletion whose writer has ended or whose time is over, and releases what dead
+    /// writers had put ahead of a batch.
     async fn abandon(&self, next: &mut Option<Timestamp>) -> Result<Option<Round>, Error> {
         let mut dead = Dead { blobs: self.blobs()?, known: BTreeMap::new() };
         if dead.blobs.knows_writers() && self.let_go_of_the_dead(&mut dead).await? {
@@ -231,13 +234,13 @@ impl Values {
         }))
     }
 
-    /// As what these values are written: the incarnation that objects of ours, and leases on what is put ahead, are named by.
+    /// The incarnation of this writer: its objects, and its leases on values put ahead, are named by it.
     pub fn writer(&self) -> u128 {
         self.fences.incarnation()
     }
 
-    /// A writer has ended, as whoever calls this knows: what it was uploading, and what it had put ahead of a batch, becomes
-    /// garbage. If it lives after all, its batches that need any of it are refused.
+    /// Turns the uploads of a writer that the caller knows to have ended, and the values it had put ahead of a batch,
+    /// into garbage. If the writer lives after all, its batches that need any of them are refused.
     ///
     /// # Errors
     /// If the store does not answer.
@@ -250,7 +253,7 @@ impl Values {
             for (name, row) in &page.rows {
                 self.abandon_upload(&mut batch, name, row.clone());
             }
-            // Refused if the same was done, or the upload was committed, meanwhile.
+            // Refused if another process did the same, or the upload was committed, meanwhile.
             if batch.ops.is_empty() || matches!(self.try_commit(batch).await?, Tried::Applied(_)) && !page.more {
                 return Ok(());
             }
@@ -263,7 +266,7 @@ impl Values {
         batch.put(self.keys.unlink.key(name), Row::default());
     }
 
-    /// Whether something was let go.
+    /// Clears the holds of dead writers. Returns true if there were any.
     async fn let_go_of_the_dead(&self, dead: &mut Dead<'_>) -> Result<bool, Error> {
         let mut writers = BTreeSet::new();
         let mut after = None;
@@ -287,7 +290,7 @@ impl Values {
     }
 }
 
-/// Which writers have ended, each looked at once.
+/// The writers that have ended, each looked up once.
 struct Dead<'a> {
     blobs: &'a Arc<dyn Blobs>,
     known: BTreeMap<u128, bool>,
@@ -305,7 +308,7 @@ impl Dead<'_> {
     }
 }
 
-/// The object a row of `uploads` or `unlink` is about.
+/// The object that a row of `uploads` or `unlink` is about.
 pub(super) fn object(name: &Name) -> Option<ObjectName> {
     Fence::from_bytes(name.as_bytes()).map(ObjectName::new)
 }

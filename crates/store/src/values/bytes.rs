@@ -1,5 +1,4 @@
-//! Bytes as values, whatever their size: small ones in a row, large ones in a blob. Whoever reads them need not know
-//! which.
+//! Bytes as values, whatever their size: small ones in a row, large ones in a blob. A reader need not know which.
 
 use super::{
     Content, Error, Value, ValueChange, ValueId, Values,
@@ -12,8 +11,8 @@ use futures_util::TryStreamExt;
 use onceflow_core::{Digest, payload::Stored};
 
 impl Values {
-    /// The change that puts these bytes, and the value they become: up to [`INLINE_VALUE_BYTES_MAX`] an inline value, beyond
-    /// that a blob, which is uploaded when this returns and reclaimed unless the change is committed.
+    /// Returns the change that puts these bytes, and the value they become: up to [`INLINE_VALUE_BYTES_MAX`] an inline
+    /// value, beyond that a blob, which is uploaded when this returns and reclaimed unless the change is committed.
     ///
     /// Inline values cost no I/O, and are not shared with equal ones: finding those would take a read.
     pub async fn put_bytes(&self, bytes: impl Into<Bytes>) -> Result<(ValueChange, Stored), Error> {
@@ -31,7 +30,7 @@ impl Values {
         (ValueChange::Put { id: stored.id.clone(), value }, stored)
     }
 
-    /// All bytes of a value that is inline or a blob, in memory. Something must hold the value meanwhile.
+    /// Reads all bytes of an inline value or a blob into memory. Something must hold the value meanwhile.
     ///
     /// # Errors
     /// [`Senseless`](Error::Senseless) for a gathered list; [`Broken`](Error::Broken) if an object is not what its name

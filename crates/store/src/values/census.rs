@@ -1,5 +1,5 @@
-//! Counts what there is: every value, how large it is, what it refers to, and which roots hold it. For those who want to
-//! know what takes the room. Takes memory for all rows but their contents.
+//! Counts all values: how large each is, what it refers to, and which roots hold it. Answers where the space goes.
+//! Takes memory for all rows but their contents.
 
 use super::{
     Content, EdgeName, Error, ValueId, Values,
@@ -14,24 +14,24 @@ use std::{
     path::PathBuf,
 };
 
-/// All values, and what holds them, at about one moment.
+/// All values, and the roots that hold them, at about one moment.
 #[derive(Clone, Debug, Default)]
 pub struct Census {
     /// Roots and leases.
     pub roots: Vec<Root>,
     values: BTreeMap<ValueId, Counted>,
-    /// What the elements of a list hold: other values, and bytes of their own.
+    /// Per prefix, the values that list elements refer to, and the bytes that elements hold themselves.
     elements: BTreeMap<Name, (Vec<ValueId>, u64)>,
 }
 
-/// Something that holds values.
+/// A root, a lease, or the elements of a list not gathered yet: something that holds values.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Root {
-    /// What it is called.
+    /// Its name.
     pub name: Name,
-    /// The value it holds; none for elements of a list that nobody has gathered yet.
+    /// The value it holds; none for elements of a list that was not gathered yet.
     pub target: Option<ValueId>,
-    /// When it ends by itself.
+    /// Its deadline, if it is a lease.
     pub deadline: Option<Timestamp>,
 }
 
@@ -42,17 +42,17 @@ struct Counted {
     prefix: Option<Name>,
 }
 
-/// How much something is.
+/// The size of some values.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Weight {
-    /// Values.
+    /// The number of values.
     pub values: u64,
     /// Bytes of their contents that are in the store.
     pub bytes: u64,
     /// Bytes of files by reference: they are the user's, and not in the store.
     pub referenced: u64,
-    /// Bytes of objects that have a name outside the store, too, in `results/` for instance: removing the value frees them
-    /// only when that goes as well. They are among `bytes`.
+    /// Bytes of objects that also have a name outside the store, for instance in `results/`: removing the value frees
+    /// them only when that name is removed as well. They are included in `bytes`.
     pub linked: u64,
 }
 
@@ -66,8 +66,7 @@ impl std::ops::AddAssign for Weight {
 }
 
 impl Census {
-    /// How much these roots hold, what they have in common counted once; and what of it is not in `seen`, which then has
-    /// it.
+    /// Weighs the values that these roots hold and that are not in `seen`, each counted once, and adds them to `seen`.
     pub fn weigh<'a>(&self, roots: impl IntoIterator<Item = &'a Root>, seen: &mut BTreeSet<ValueId>) -> Weight {
         let mut weight = Weight::default();
         let mut look: Vec<ValueId> = Vec::new();
@@ -95,7 +94,7 @@ impl Census {
         weight
     }
 
-    /// All there is.
+    /// The weight of everything in the store.
     pub fn total(&self) -> Weight {
         let elements: u64 = self.elements.values().map(|(_, bytes)| bytes).sum();
         let mut total = Weight { bytes: elements, ..Weight::default() };
@@ -110,10 +109,10 @@ fn with_other_names(objects: Vec<(ValueId, PathBuf)>) -> Vec<ValueId> {
     objects.into_iter().filter(|(_, path)| is_linked(path)).map(|(id, _)| id).collect()
 }
 
-/// What a call of [`Values::reclaim`] would find to do.
+/// The work that a call of [`Values::reclaim`] would find.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Reclaimable {
-    /// Values that nothing refers to; what they alone refer to follows.
+    /// Values that nothing refers to; the values that only they refer to follow later.
     pub values: u64,
     /// Leases that have ended.
     pub leases: u64,
@@ -122,7 +121,7 @@ pub struct Reclaimable {
 }
 
 impl Values {
-    /// Counts everything. On a store in use, what changes meanwhile may be missed.
+    /// Counts everything. On a store in use, concurrent changes may be missed.
     ///
     /// # Errors
     /// If the store does not answer, or is damaged.
@@ -171,7 +170,8 @@ impl Values {
         Ok(census)
     }
 
-    /// What a call of [`Values::reclaim`] would find to do now. What that uncovers is not counted.
+    /// Counts the work that a call of [`Values::reclaim`] would find now. Garbage that this work uncovers is not
+    /// counted.
     ///
     /// # Errors
     /// If the store does not answer.

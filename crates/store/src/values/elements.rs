@@ -1,8 +1,8 @@
 //! The elements of lists that are, or will be, gathered. They are owned by a prefix from birth, so that gathering them
 //! costs the same however many there are.
 //!
-//! An element is an edge to a value, or the bytes themselves: one row that nothing counts. Both go with the list, or when
-//! the prefix is released.
+//! An element is an edge to a value, or the bytes themselves: one row that has no count. Both are deleted with the
+//! list, or when the prefix is released.
 
 use super::{
     EdgeName, Element, Error, Tried, Values, limits,
@@ -12,7 +12,7 @@ use crate::records::{Position, Scan};
 use onceflow_core::{Batch, Name, Row, value::id::elements_of};
 
 impl Values {
-    /// Elements under a prefix, in order of their index, from `first` on: at most `limit`, and at most
+    /// Returns elements under a prefix, in order of their index, from `first` on: at most `limit`, and at most
     /// [`SCAN_ROWS_MAX`](onceflow_core::limits::SCAN_ROWS_MAX).
     pub async fn elements(
         &self,
@@ -28,8 +28,9 @@ impl Values {
         elements.ok_or_else(|| Error::damaged("an element"))
     }
 
-    /// Every element under `prefix` goes, in small steps of [`Values::reclaim`], and none can be set meanwhile. For lists
-    /// that were never gathered; a gathered one goes with its value. Durable when it returns.
+    /// Deletes every element under `prefix`, in small steps of [`Values::reclaim`]; none can be set meanwhile. For
+    /// lists that were never gathered; the elements of a gathered one are deleted with its value. Durable when it
+    /// returns.
     ///
     /// # Errors
     /// [`Sealed`](Error::Sealed) if a list owns the elements; [`records::Error::Unknown`](crate::records::Error::Unknown) as for

@@ -1,91 +1,91 @@
-//! Why values did not do what was asked.
+//! The errors of values.
 
 use super::{EdgeName, ValueId};
 use crate::{blobs, records};
 use onceflow_core::Name;
 
-/// Why values did not do what was asked. Unless it says otherwise, nothing changed.
+/// Why an operation on values failed. Unless a variant says otherwise, nothing changed.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum Error {
-    /// Referred to, and neither stored nor put before.
+    /// A value that was referred to is neither stored nor put earlier in the same update.
     #[error("value {id} is missing: it was never put, or has been reclaimed")]
     Missing {
-        /// Which.
+        /// The value.
         id: ValueId,
     },
-    /// Put again as something else. A value is what it was first put as, until it is reclaimed.
+    /// A value was put again with other content. A value is what it was first put as, until it is reclaimed.
     #[error("value {id} is stored already with other references or content")]
     Conflict {
-        /// Which.
+        /// The value.
         id: ValueId,
     },
     /// An edge is not what it was expected to be, nor what it was to become.
     #[error("edge {edge} is not what was expected: {}", found.as_ref().map_or("not set".into(), |id| format!("set to {id}")))]
     Stale {
-        /// Which.
+        /// The edge.
         edge: EdgeName,
-        /// What it is set to.
+        /// Its present target.
         found: Option<ValueId>,
     },
     /// A lease that has ended, or was never taken, cannot be renewed.
     #[error("lease {edge} is lost: it has expired, or was cleared")]
     LeaseLost {
-        /// Which.
+        /// The edge of the lease.
         edge: EdgeName,
     },
     /// The elements under a prefix belong to a list, or are being released.
     #[error("the elements under {} are sealed", String::from_utf8_lossy(prefix.as_bytes()))]
     Sealed {
-        /// Which.
+        /// The prefix.
         prefix: Name,
     },
-    /// An upload that took longer than [`UPLOAD_MS_MAX`](super::limits::UPLOAD_MS_MAX), or was used for a blob that
-    /// is gone again. Upload it again.
+    /// The upload took longer than [`UPLOAD_MS_MAX`](super::limits::UPLOAD_MS_MAX), or became a blob that was reclaimed
+    /// since. Upload the bytes again.
     #[error("the upload of {id} is lost: it took too long, or its blob has been reclaimed")]
     UploadLost {
         /// The blob.
         id: ValueId,
     },
-    /// A value that was damaged beyond repair, and that somebody still refers to. Putting it again heals it.
+    /// A value was damaged beyond repair, and others still refer to it. Putting it again heals it.
     #[error("value {id} is lost: it was damaged, and fsck has put a placeholder in its place")]
     Lost {
-        /// Which.
+        /// The value.
         id: ValueId,
     },
-    /// The object of a blob is missing, or not what was stored. Nobody was given any of it.
+    /// The object of a blob is missing, or not what was stored. None of its bytes were handed out.
     #[error("the bytes of value {id} are damaged: {why}")]
     Broken {
-        /// Which.
+        /// The value.
         id: ValueId,
-        /// How it shows.
+        /// The symptom.
         why: String,
     },
-    /// A row that cannot be what was written.
+    /// A row does not decode to anything that could have been written.
     #[error("{what} is damaged; run fsck with repair")]
     Damaged {
-        /// What.
+        /// The damaged row.
         what: String,
     },
-    /// Over a bound of [`limits`](super::limits).
+    /// The request exceeds a bound of [`limits`](super::limits).
     #[error("{what}: {found} is over the limit of {limit} ({name})")]
     TooLarge {
-        /// What is too large.
+        /// The thing that is too large.
         what: &'static str,
-        /// How large.
+        /// Its size.
         found: usize,
         /// The bound.
         limit: usize,
-        /// Its name.
+        /// The name of the bound.
         name: &'static str,
     },
-    /// A request that cannot be meant.
+    /// The request contradicts itself, or does not fit the value.
     #[error("{0}")]
     Senseless(String),
-    /// Others were faster, a thousand times in a row.
+    /// Other writers changed the rows first, a thousand times in a row.
     #[error("the rows needed for this kept changing; tried {0} times")]
     Contended(usize),
-    /// The store did not answer. Of an update nothing has happened, unless a reply was lost
-    /// ([`records::Error::Unknown`]): then all or nothing has.
+    /// The store did not answer. An update was not applied, unless a reply was lost ([`records::Error::Unknown`]): then
+    /// it was applied as a whole or not at all.
     #[error(transparent)]
     Records(#[from] records::Error),
     /// The blob store did not answer.
@@ -97,9 +97,9 @@ pub enum Error {
     /// A file could not be written.
     #[error("cannot write {path:?}: {why}")]
     Export {
-        /// Where.
+        /// The path of the file.
         path: std::path::PathBuf,
-        /// Why.
+        /// The system's error.
         why: String,
     },
 }

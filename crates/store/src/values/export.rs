@@ -1,4 +1,4 @@
-//! Values as files: written to a path, for those who must have one.
+//! Writes values to files, for programs that need a path.
 
 use super::{
     Content, Error, ValueId, Values,
@@ -9,9 +9,9 @@ use futures_util::TryStreamExt;
 use std::{fs, io, io::Write, path::Path};
 
 impl Values {
-    /// Writes the bytes of a value to a new file, with the directories above it; read-only if told so. It is a file of its
-    /// own, that shares nothing with the store that could change. Something must hold the value meanwhile. Nothing is
-    /// left there if it fails half-way; nothing is synced. Where the file system can, no bytes are copied.
+    /// Writes the bytes of a value to a new file, and makes the directories above it; the file is read-only if
+    /// `is_read_only`. It shares nothing with the store that could change. Something must hold the value meanwhile. A
+    /// failure half-way leaves no file; nothing is synced. Where the file system can share blocks, no bytes are copied.
     ///
     /// # Errors
     /// [`Senseless`](Error::Senseless) for a gathered list; [`Export`](Error::Export) if the file cannot be written;
@@ -56,7 +56,7 @@ impl Values {
             Content::Gathered { .. } => None,
         };
         if let Some((object, len)) = local {
-            // From file to file the system copies, and shares blocks where it can.
+            // The system copies from file to file, and shares blocks where it can.
             let copied = blocking(move || io::copy(&mut fs::File::open(object)?, &mut file)).await;
             return match copied {
                 Ok(copied) if copied == len => Ok(()),

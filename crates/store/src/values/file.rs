@@ -1,5 +1,4 @@
-//! Files as values, whatever their size: small ones in a row, large ones in a blob. Whoever reads them need not know
-//! which.
+//! Files as values, whatever their size: small ones in a row, large ones in a blob. A reader need not know which.
 
 use super::{Content, Error, ValueChange, ValueId, Values, limits::INLINE_FILE_BYTES_MAX};
 use crate::{
@@ -15,9 +14,9 @@ use std::{
 };
 
 impl Values {
-    /// Moves a file into the store: the change that puts it, and the value it becomes. It is no longer at its path afterwards.
-    /// A small file is read into the change; a larger one is uploaded when this returns, and reclaimed unless the change
-    /// is committed.
+    /// Moves a file into the store. Returns the change that puts it, and the value it becomes; the file is no longer at
+    /// its path afterwards. A small file is read into the change; a larger one is uploaded when this returns, and
+    /// reclaimed unless the change is committed.
     ///
     /// # Errors
     /// [`blobs::Error::Content`] when there is no such regular file; symbolic links are not followed.
@@ -39,8 +38,8 @@ impl Values {
         }
     }
 
-    /// As [`Values::take_file`], of a file that stays where it is. If one of equal content is there already it is not
-    /// stored again; `known` is what the file holds, if the caller knows.
+    /// As [`Values::take_file`], but the file stays where it is. If a blob of equal content is stored already, the file
+    /// is not stored again; `known` is the content of the file, if the caller knows it.
     ///
     /// # Errors
     /// [`blobs::Error::Content`] when it cannot be read.
@@ -61,7 +60,7 @@ impl Values {
         }
     }
 
-    /// Whether a blob of this content is there, with its object, and that is whole.
+    /// A blob of this content is stored, and its object is there and whole.
     async fn is_there(&self, known: ContentInfo) -> Result<bool, Error> {
         match self.check(&ValueId::of_blob(known.digest)).await {
             Ok(()) => Ok(true),
@@ -70,8 +69,8 @@ impl Values {
         }
     }
 
-    /// Where the file of a value is, if it is a blob in a directory of this machine: read-only, checked, and there for as
-    /// long as something holds the value.
+    /// Returns the path of the file of a value that is a blob in a directory of this machine. The file is read-only,
+    /// checked, and exists for as long as something holds the value.
     ///
     /// # Errors
     /// [`Broken`](Error::Broken) if the file is not what was stored.
@@ -95,7 +94,7 @@ impl Values {
     }
 }
 
-/// The bytes of a file that is small.
+/// Reads the bytes of a file; `None` if the file is too large to be inline.
 fn read_small(path: &Path) -> io::Result<Option<Vec<u8>>> {
     let file = tree::open_regular(path)?;
     let metadata = file.metadata()?;

@@ -1,12 +1,13 @@
-//! Proves that values, edges, counts, queues and indexes fit together, and repairs what does not.
+//! Proves that values, edges, counts, queues and indexes fit together, and repairs those that do not.
 //!
-//! It reads every row and computes again what follows from the truth: references, edges, debts. What contradicts it
-//! is a *problem* if something could be freed too early or read wrongly, and a *leak* if something would stay for
-//! ever. Repair acts only on what was read while nothing changed, and changes rows only if they are still as they were
-//! judged: so it may run on a store in use. Whatever should then go, the normal reclaim takes.
+//! It reads every row and recomputes everything that follows from the truth: references, edges, debts. A row that
+//! contradicts the result is a *problem* if a value could be freed too early or read wrongly, and a *leak* if something
+//! would never be deleted. Repair acts only on a state that was read while nothing changed, and changes rows only if
+//! they are still as they were judged: so it may run on a store in use. Garbage that a repair leaves is reclaimed as
+//! usual.
 //!
 //! A value that cannot be saved (a flipped byte, a missing row, a cycle) becomes a placeholder that reads as
-//! [`Error::Lost`], so that whoever refers to it learns of it when it looks, and everyone else goes on.
+//! [`Error::Lost`], so that a step that refers to it learns of the loss when it reads it, and every other step goes on.
 
 mod cycle;
 mod deep;
@@ -22,45 +23,45 @@ use deep::Deep;
 use read::Snapshot;
 use std::fmt;
 
-/// What [`Values::fsck`] may do.
+/// The two modes of [`Values::fsck`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
-    /// Only look.
+    /// Only reads and reports.
     Check,
-    /// Change what is wrong.
+    /// Repairs the findings.
     Repair,
 }
 
-/// What [`Values::fsck`] found; when it repaired, what it found first.
+/// The findings of [`Values::fsck`]; with repair, those of the first pass.
 #[derive(Clone, Debug, Default)]
 pub struct Report {
-    /// Values there are, in use or not.
+    /// Number of values, in use or not.
     pub values: usize,
-    /// Edges there are.
+    /// Number of edges.
     pub edges: usize,
-    /// Objects there are. Their lengths were compared with what values say.
+    /// Number of objects. Their lengths were compared with those that values state.
     pub objects: usize,
-    /// Objects whose bytes were read and compared with their digests: none, unless that was asked for.
+    /// Objects whose bytes were read and compared with their digests: zero, except after a deep check.
     pub digests: usize,
-    /// What might be freed too early or read wrongly.
+    /// Findings because of which a value might be freed too early or read wrongly.
     pub problems: Vec<Finding>,
-    /// What would stay for ever.
+    /// Findings because of which something would never be deleted.
     pub leaks: Vec<Finding>,
-    /// Values that earlier repairs had to give up and that are still referred to.
+    /// Values that earlier repairs had to give up and that others still refer to.
     pub lost: Vec<ValueId>,
-    /// Whether nothing changed while it read. If something did, findings are what was wrong in two readings.
+    /// Nothing changed while it read. If false, the findings are those that were wrong in every reading.
     pub exact: bool,
-    /// What repair left, found when it looked for the last time; `None` if it only looked.
+    /// The findings of the last pass after repair; `None` if it only checked.
     pub left: Option<Vec<Finding>>,
 }
 
 impl Report {
-    /// Whether it found nothing to repair.
+    /// It found nothing to repair.
     pub fn is_clean(&self) -> bool {
         self.problems.is_empty() && self.leaks.is_empty()
     }
 
-    /// Whether there is nothing to repair now: it found nothing, or has repaired all of it.
+    /// There is nothing to repair now: it found nothing, or has repaired all of it.
     pub fn is_clean_now(&self) -> bool {
         self.left.as_ref().map_or_else(|| self.is_clean(), Vec::is_empty)
     }
@@ -88,20 +89,20 @@ impl fmt::Display for Report {
 }
 
 impl Values {
-    /// Reads everything and says what does not fit. Takes memory for all rows.
+    /// Reads everything and reports the rows that do not fit. Takes memory for all rows.
     ///
-    /// With [`Mode::Repair`] it goes on until nothing is found, and [`Report::left`] says what is left; call
+    /// With [`Mode::Repair`] it repairs until nothing is found, and [`Report::left`] lists what is left; call
     /// [`Values::reclaim`] afterwards. Safe on a store in use.
     ///
     /// # Errors
-    /// [`Contended`](Error::Contended) if there is something to repair, and the store never rested for as long as it
-    /// takes to read it. What was repaired before is.
+    /// [`Contended`](Error::Contended) if there is something to repair, and the store was never at rest for as long as
+    /// it takes to read it. Earlier repairs stay.
     pub async fn fsck(&self, mode: Mode) -> Result<Report, Error> {
         self.fsck_knowing(mode, &Deep::default()).await
     }
 
-    /// As [`Values::fsck`], after it has read every object that a value names and compared it with its digest, whatever is
-    /// remembered about it. Takes as long as it takes to read them all.
+    /// As [`Values::fsck`], after reading every object that a value names and comparing it with its digest, also those
+    /// remembered as verified. Takes as long as reading them all.
     ///
     /// # Errors
     /// As [`Values::fsck`].
@@ -111,7 +112,7 @@ impl Values {
     }
 
     async fn fsck_knowing(&self, mode: Mode, deep: &Deep) -> Result<Report, Error> {
-        /// One repair may uncover what it hid: a lost value its references' counts, those their queue.
+        /// One repair may uncover findings that it hid: a lost value the counts of its references, those their queue.
         const PASSES_MAX: usize = 16;
         if mode == Mode::Check {
             return Ok(Report { digests: deep.read, ..self.look(deep).await?.0 });
@@ -130,7 +131,7 @@ impl Values {
         Ok(Report { left: Some(latest.findings().cloned().collect()), ..first })
     }
 
-    /// Looks until nothing changed meanwhile, or nothing is found.
+    /// Reads until nothing changed meanwhile, or nothing is found.
     async fn look_at_rest(&self, deep: &Deep) -> Result<(Report, Snapshot), Error> {
         for _ in 0..limits::LOOKS_MAX {
             let (report, snapshot) = self.look(deep).await?;
@@ -141,8 +142,9 @@ impl Values {
         Err(Error::Contended(limits::LOOKS_MAX))
     }
 
-    /// Reads everything; again if something may have changed meanwhile. Then only what was wrong every time is told: a row that
-    /// is about to change looks wrong once, and one that changes all the time looks wrong now and then.
+    /// Reads everything; again if something may have changed meanwhile. Then it reports only problems seen in every
+    /// reading: a row that is about to change looks wrong once, and one that changes all the time looks wrong now and
+    /// then.
     async fn look(&self, deep: &Deep) -> Result<(Report, Snapshot), Error> {
         let before = self.fresh_position().await?;
         let mut snapshot = self.snapshot(deep).await?;
@@ -158,7 +160,7 @@ impl Values {
                 true => self.fresh_position().await? == before,
                 false => snapshot == next,
             };
-            // A finding holds the row it is about, so it is the same only if that is.
+            // A finding contains the row it is about, so two findings are equal only if the row is.
             later.problems.retain(|finding| report.problems.contains(finding));
             later.leaks.retain(|finding| report.leaks.contains(finding));
             (report, snapshot) = (Report { exact, ..later }, next);
@@ -169,13 +171,14 @@ impl Values {
         Ok((report, snapshot))
     }
 
-    /// The store's position now. A guest knows only that of the last answer it got, so it asks something first.
+    /// Returns the store's position now. A guest knows only that of the last answer it got, so it sends a request
+    /// first.
     async fn fresh_position(&self) -> Result<Position, Error> {
         self.records.now().await?;
         Ok(self.records.position())
     }
 
-    /// How many rows there are in each group, leaving out empty ones. After everything was let go: none.
+    /// Counts the rows of each group, leaving out empty groups. After everything was released there are none.
     pub async fn rows(&self) -> Result<Vec<(String, usize)>, Error> {
         let mut counts = Vec::new();
         for group in self.keys.all() {

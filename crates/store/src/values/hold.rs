@@ -1,35 +1,35 @@
-//! Values on their way into a batch of the caller's that are too many for one batch: put ahead of it over several
-//! updates, and held meanwhile by one lease, on a *spine*: a value that refers to what an update put, and to the spine
-//! before it. The caller's batch refers to what it needs and lets the lease go ([`ValueChange::ReleaseHold`]); what nothing else
-//! refers to goes with the spine. After a crash everything goes: at once where it is known that the process has ended, or
-//! when the lease runs out.
+//! Holds values that are too many for one batch of the caller's: they are put ahead of it over several updates, and
+//! held meanwhile by one lease, on a *spine*: a value that refers to the values of one update, and to the spine before
+//! it. The caller's batch refers to the values it needs and releases the lease ([`ValueChange::ReleaseHold`]); values
+//! that nothing else refers to are reclaimed with the spine. After a crash all of them are reclaimed: at once where the
+//! end of the process is detected, else when the lease expires.
 
 use onceflow_core::{Fence, Name};
 
 use super::{Content, EdgeName, Error, Expect, Update, ValueChange, ValueId, Values, limits};
 
-/// What was put ahead of a batch, and is held for it.
+/// The lease on values that were put ahead of a batch.
 #[derive(Debug)]
 pub struct Hold {
     edge: EdgeName,
     spine: Option<ValueId>,
 }
 
-/// What the names of all leases begin with that hold what was put ahead; the fence of whoever did follows.
+/// The prefix of the names of all such leases; the fence of the writer follows.
 const AHEAD: &[u8] = b"ahead";
 
 impl Hold {
-    /// What the row names of all such leases begin with.
+    /// The prefix of the row names of all such leases.
     pub(super) fn row_prefix() -> Name {
         EdgeName::root(AHEAD).to_row_name()
     }
 
-    /// What the names of all leases of one writer begin with.
+    /// The prefix of the names of one writer's leases.
     pub(super) fn prefix_of(writer: u128) -> Vec<u8> {
         [AHEAD, &writer.to_be_bytes()].concat()
     }
 
-    /// Who put this ahead.
+    /// The writer that put these values ahead; `None` if the edge is no such lease.
     pub(super) fn writer(edge: &EdgeName) -> Option<u128> {
         let EdgeName::Root(name) = edge else { return None };
         Some(Fence::from_bytes(name.as_bytes().strip_prefix(AHEAD)?)?.incarnation())
@@ -42,24 +42,24 @@ impl Hold {
 }
 
 impl Values {
-    /// Holds nothing yet.
+    /// Returns a new hold, which holds nothing yet.
     pub fn hold(&self) -> Hold {
         let edge = [AHEAD, &self.fences.next().to_bytes()].concat();
         Hold { edge: EdgeName::root(edge), spine: None }
     }
 
-    /// Puts what these changes put (they may not touch edges), all of it, and holds it for
-    /// [`HOLD_MS`](limits::HOLD_MS) from now. Those that were put are taken from `changes`: after an error the rest can be
-    /// tried again.
+    /// Puts the values of all these changes (which may not touch edges), and holds them for
+    /// [`HOLD_MS`](limits::HOLD_MS) from now. Changes whose values were put are removed from `changes`: after an error
+    /// the caller can try the rest again.
     ///
     /// # Errors
-    /// [`LeaseLost`](Error::LeaseLost) or [`Stale`](Error::Stale) if what was put before has gone, because that was too
-    /// long ago; [`Missing`](Error::Missing) if a change refers to what is not there.
+    /// [`LeaseLost`](Error::LeaseLost) or [`Stale`](Error::Stale) if values put earlier were reclaimed, because that
+    /// was too long ago; [`Missing`](Error::Missing) if a change refers to a value that is not stored.
     pub async fn put_ahead(&self, hold: &mut Hold, changes: &mut Vec<ValueChange>) -> Result<(), Error> {
         while !changes.is_empty() {
             let (mut ops, mut bytes) = (0, 0);
             let fits = |change: &&ValueChange| {
-                // What the spine takes comes on top.
+                // Three more for the spine.
                 (ops, bytes) = (ops + change.ops() + 3, bytes + bytes_of(change));
                 ops <= limits::HOLD_OPS_MAX && bytes <= limits::HOLD_BYTES_MAX
             };

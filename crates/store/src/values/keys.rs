@@ -1,4 +1,4 @@
-//! Where values keep their rows: ten groups of plain rows per shard.
+//! The groups of values: ten groups of plain rows per shard.
 //!
 //! | group | row |
 //! |---|---|
@@ -11,13 +11,13 @@
 //! | `values.sealed` | prefix → the list that owns it, or that it is being released |
 //! | `values.uploads` | object → until when its upload may take |
 //! | `values.unlink` | object → nothing: no value names it any more |
-//! | `values.sweeper` | whose turn it is to reclaim, and when it promised to be back; and how late it was then |
+//! | `values.sweeper` | the turn to reclaim, and when the next sweep is scheduled; and the last trusted time |
 
 use super::{EdgeName, ValueId};
 use crate::blobs::ObjectName;
 use onceflow_core::{Group, Key, Name, Timestamp};
 
-/// What the row is called that says how late it was.
+/// The name of the row with the last trusted time.
 pub(super) const WITNESS: &str = "time";
 
 pub(super) struct Keys {
@@ -49,7 +49,7 @@ impl Keys {
         }
     }
 
-    /// All groups, for those who look at everything.
+    /// All groups, for callers that read everything.
     pub(super) fn all(&self) -> [&Group; 10] {
         [
             &self.values,
@@ -101,7 +101,7 @@ impl Keys {
         self.sweeper.key("")
     }
 
-    /// How late it was, beside the sweeper.
+    /// The row with the last trusted time, beside the sweeper's.
     pub(super) fn witness(&self) -> Key {
         self.sweeper.key(WITNESS)
     }

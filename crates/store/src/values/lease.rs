@@ -1,5 +1,5 @@
-//! Leases: edges that end by themselves. Time is the store's. That a lease ends is an event, the sweep's batch, at or
-//! after the deadline; a renewal before that event wins, and after it the lease is lost, never quietly taken again.
+//! Leases: edges that end by themselves. Time is the store's. The end of a lease is an event, the sweep's batch, at or
+//! after the deadline; a renewal before that event wins, and after it the lease is lost, never silently taken again.
 
 use super::{EdgeName, Error, Tried, Values, limits, stored::Edge, update::lower};
 use crate::{
@@ -12,11 +12,11 @@ use onceflow_core::{Batch, Row, Timestamp};
 use std::{pin::pin, sync::Arc};
 
 impl Values {
-    /// Moves the deadline of a lease to `ttl_ms` from now; never to an earlier time. Answers the deadline. Durable
-    /// when it returns.
+    /// Moves the deadline of a lease to `ttl_ms` from now; never to an earlier time. Returns the deadline. Durable when
+    /// it returns.
     ///
-    /// It knows the lease by its name only: if that may have ended, and somebody else have taken the name, use a
-    /// [`Keeper`].
+    /// The lease is identified by its name only: if it may have ended, and another process may have taken the name, use
+    /// a [`Keeper`].
     ///
     /// # Errors
     /// [`LeaseLost`](Error::LeaseLost) if it has ended, was cleared, or is no lease.
@@ -48,7 +48,7 @@ impl Values {
         Err(Error::Contended(limits::TRIES_MAX))
     }
 
-    /// Moves the deadline of a lease that is exactly so.
+    /// The batch that moves the deadline of a lease, if the lease is still exactly as read.
     fn renewal(&self, edge: &EdgeName, current: &Edge, old: Timestamp, deadline: Timestamp) -> Batch {
         let next = Edge { deadline: Some(deadline), ..current.clone() };
         let mut batch = Batch::new(self.shard);
@@ -57,7 +57,7 @@ impl Values {
         batch
     }
 
-    /// Clears a lease that is exactly so.
+    /// The batch that clears a lease, if the lease is still exactly as read.
     fn end(&self, edge: &EdgeName, current: &Edge, deadline: Timestamp) -> Batch {
         let mut batch = Batch::new(self.shard);
         if let EdgeName::Element { prefix, .. } = edge {
@@ -72,10 +72,10 @@ impl Values {
 
 /// Renews a lease at a third of its life, for as long as it is kept. Dropping the keeper lets the lease run out.
 ///
-/// It keeps the very lease it found when it started: if that ends and somebody else takes the name, or changes the
+/// It keeps the very lease it found when it started: if that ends and another process takes the name, or changes the
 /// lease in any way, the lease is lost, and the other's is left alone.
 ///
-/// The loss of a lease is told once and for all: by [`Keeper::check`], by [`Keeper::lost`], and in the log.
+/// The loss of a lease is final, and reported by [`Keeper::check`], by [`Keeper::lost`], and in the log.
 pub struct Keeper {
     shared: Arc<Shared>,
 }
@@ -89,7 +89,7 @@ struct Shared {
 }
 
 struct State {
-    /// What the lease may be: as it was last seen, and as renewals would leave it whose answers are not there.
+    /// The states the lease may be in: as last read, and as renewals would leave it that were not answered yet.
     held: Vec<Edge>,
     lost: Option<Error>,
     stopped: bool,
@@ -115,15 +115,15 @@ impl Keeper {
         &self.shared.edge
     }
 
-    /// Whether the lease is still held, as far as is known.
+    /// Succeeds while the lease is held, as far as is known.
     ///
     /// # Errors
-    /// [`LeaseLost`](Error::LeaseLost): whatever it protected is no longer yours.
+    /// [`LeaseLost`](Error::LeaseLost): the caller no longer owns what the lease protected.
     pub fn check(&self) -> Result<(), Error> {
         lock(&self.shared.state).lost.clone().map_or(Ok(()), Err)
     }
 
-    /// Ends when the lease is lost.
+    /// Waits until the lease is lost, and returns the reason.
     pub async fn lost(&self) -> Error {
         self.shared.bell.until(|| lock(&self.shared.state).lost.clone()).await
     }
@@ -131,7 +131,7 @@ impl Keeper {
     /// Clears the lease. Durable when it returns.
     ///
     /// # Errors
-    /// [`LeaseLost`](Error::LeaseLost) if it has ended before, or is somebody else's now, which stays.
+    /// [`LeaseLost`](Error::LeaseLost) if it has ended before, or is another process's now, which is left alone.
     pub async fn release(self) -> Result<Position, Error> {
         self.shared.stop();
         let answer = self.shared.clear().await;
@@ -151,7 +151,7 @@ impl Shared {
         self.bell.notify();
     }
 
-    /// The lease as it is now, and when it ends, if it is still the one that is kept.
+    /// Returns the lease as it is now, and its deadline, if it is still the one that is kept.
     async fn current(&self) -> Result<(Edge, Timestamp), Error> {
         let found = self.values.edge_row(&self.edge).await?.map(|(_, found)| found);
         let found = found.filter(|found| lock(&self.state).held.contains(found));
@@ -166,14 +166,14 @@ impl Shared {
             return Ok(());
         }
         let next = Edge { deadline: Some(deadline), ..current.clone() };
-        // Before it is tried: the answer may never come.
+        // Before the batch is sent: its answer may never arrive.
         lock(&self.state).held.push(next.clone());
         match self.values.send(self.values.renewal(&self.edge, &current, old, deadline)).await? {
             Tried::Applied(position) => {
                 lock(&self.state).held = vec![next];
                 Ok(self.values.records.durable(position).await?)
             }
-            // Whose it is now is seen when it is read again.
+            // Reading the lease again shows whose it is now.
             Tried::Refused(_) => self.current().await.map(drop),
             Tried::Unknown(why) => Err(why.into()),
         }
@@ -181,7 +181,7 @@ impl Shared {
 
     async fn clear(&self) -> Result<Position, Error> {
         for _ in 0..limits::TRIES_MAX {
-            // A renewal may still be under way, and changes what is found.
+            // A renewal may still be under way, and change the row after it was read.
             let (current, deadline) = self.current().await?;
             match self.values.send(self.values.end(&self.edge, &current, deadline)).await? {
                 Tried::Applied(position) => return Ok(position),
@@ -228,7 +228,7 @@ fn third(ms: u64) -> u64 {
     (ms / 3).max(limits::RENEW_MS_MIN)
 }
 
-/// Sooner each time, but never so soon that a store that stays away is asked all the time.
+/// Retries sooner as the deadline comes closer, but never so often that a store that is down gets a flood of requests.
 fn retry_ms(rest_ms: u64, ttl_ms: u64) -> u64 {
     third(rest_ms).max(limits::RETRY_MS.min(third(ttl_ms)))
 }

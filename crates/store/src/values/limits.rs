@@ -1,4 +1,4 @@
-//! Every bound and every span of time of values, with its reason. What exceeds a bound fails at once, naming it.
+//! Every bound and every span of time of values, with its reason. Input that exceeds a bound fails at once, naming it.
 
 pub use onceflow_core::limits::ID_BYTES_MAX;
 use onceflow_core::limits::{BATCH_OPS_MAX, ROW_BYTES_MAX};
@@ -11,15 +11,15 @@ pub const REFS_PER_VALUE_MAX: usize = 500;
 pub const VALUE_BYTES_MAX: usize = ROW_BYTES_MAX;
 
 /// Bytes that [`put_bytes`](super::Values::put_bytes) keeps in the store's memory; larger content is a blob. An object
-/// costs two fsyncs, which so many bytes in the log do not; and rows live in memory.
+/// costs two fsyncs, more than this many bytes in the log; but rows live in memory.
 pub const INLINE_VALUE_BYTES_MAX: usize = 64 << 10;
 
-/// Bytes of a file that is kept in the store's memory, and rides in the batch that gives it: an object would cost two
-/// fsyncs and a row, which is far more than so few bytes in the log. Whoever must have it as a file gets a copy.
+/// Bytes of a file that is kept in the store's memory, and is part of the batch that puts it: an object would cost two
+/// fsyncs and a row, far more than so few bytes in the log. A program that needs it as a file gets a copy.
 pub const INLINE_FILE_BYTES_MAX: u64 = 4 << 10;
 
-/// How long what is put ahead of its batch ([`hold`](super::hold)) is kept for it: longer than storing the largest file
-/// between two updates takes, and no longer than one likes to see what a crash left.
+/// How long values put ahead of their batch ([`hold`](super::hold)) are held for it: longer than storing the largest
+/// file between two updates takes, and short enough that the remains of a crash do not stay long.
 pub const HOLD_MS: u64 = 3_600_000;
 
 /// Operations of one update that puts ahead; a page of a list takes about half of it.
@@ -34,31 +34,31 @@ pub const ELEMENT_BYTES_MAX: usize = ROW_BYTES_MAX - 5;
 /// Operations an update may need: those of its batch.
 pub const UPDATE_OPS_MAX: usize = BATCH_OPS_MAX;
 
-/// Operations of a batch that a reclaiming one is not filled up with: they are for the rows that close it.
+/// Operations of a batch that a reclaiming one leaves free for the rows that close it.
 pub(super) const RECLAIM_OPS_SPARE: usize = 16;
 
 /// Values read at once. Each may have [`VALUE_BYTES_MAX`], and a socket refuses an answer over 64 MiB.
 pub(super) const VALUES_READ_MAX: usize = 32;
 
-/// Decrements that may be open while a batch is made, for each operation that it may have: what of them does not fit is
-/// written down as one debt, which must be a lawful row, and is written again by every batch that pays some of it. Those of
-/// one value fit in any case.
+/// Decrements that may be open while a batch is made, for each operation that it may have: those that do not fit are
+/// written as one debt, which must be within the size of a row, and is rewritten by every batch that pays some of it.
+/// The decrements of one value always fit.
 pub(super) const OPEN_DECREMENTS_PER_OP: usize = 2;
 
-/// Tries of an update that others keep overtaking. Somebody succeeds each time, so this many in a row means that
-/// something is wrong.
+/// Tries of an update that other writers keep overtaking. One of them succeeds each time, so this many in a row means
+/// that something is wrong.
 pub(super) const TRIES_MAX: usize = 1000;
 
 /// How often a store that changes meanwhile is read again, at most, while something looks wrong: a count that moves all the
 /// time may look wrong twice, and hardly four times in the same way.
 pub(super) const READINGS_MAX: usize = 3;
 
-/// How often repair looks again because the store changed while it read. Each takes as long as reading everything, so
-/// a store that never rests for that long is told so instead of being looked at for ever.
+/// How often repair reads again because the store changed while it read. Each time takes as long as reading everything,
+/// so on a store that never rests for that long repair fails instead of reading for ever.
 pub(super) const LOOKS_MAX: usize = 100;
 
 /// How often a batch is sent again whose answer was lost, and a blob stored again under its name: enough for a
-/// connection that is made anew, and no more than one notices.
+/// connection to be made anew, and too few to be noticed as a delay.
 pub(super) const REPLIES_LOST_MAX: usize = 3;
 
 /// Elements in a page of a list. An element may be put in the same batch as its page: two operations each.
@@ -67,19 +67,19 @@ pub const PAGE_ELEMENTS_MAX: usize = 400;
 /// Bytes of the elements put together with one page; half of what a batch may hold.
 pub const PAGE_BYTES_MAX: usize = 2 << 20;
 
-/// How much later than promised the sweeper may come back before its absence is held against no one: longer than
-/// any pause of a healthy process, shorter than any restart worth forgiving.
+/// How much later than scheduled the sweeper may come back before leases get grace for its absence: longer than any
+/// pause of a healthy process, shorter than any restart worth forgiving.
 pub const SWEEPER_LATE_MS_MAX: u64 = 60_000;
 
-/// How much grace is given at most: that of a day. Who was away for longer, or whose clock was set forward by years,
-/// does not keep everything for as long again.
+/// The longest grace: a day. After a longer absence, or with a clock that was set forward by years, leases are not kept
+/// for as long again.
 pub const GRACE_MS_MAX: u64 = 24 * 3_600_000;
 
-/// How often the reclaim loop looks although nobody rang: garbage made by other processes waits so long at most.
+/// How often the reclaim loop looks without being woken: garbage made by other processes waits this long at most.
 pub const RECLAIM_LOOK_MS: u64 = 10_000;
 
-/// How long the reclaim loop and a keeper rest, at least, after the store did not answer: it has other things to do
-/// than to say so again.
+/// The shortest pause of the reclaim loop and of a keeper after the store did not answer: more requests would only
+/// burden it.
 pub(super) const RETRY_MS: u64 = 1_000;
 
 /// The shortest time between two renewals of a lease, however short it is.

@@ -37,7 +37,7 @@ pub struct List {
 }
 
 impl List {
-    /// The list an edge is set to.
+    /// Opens the list that an edge is set to.
     ///
     /// # Errors
     /// [`Missing`](Error::Missing) if the edge is not set; [`Senseless`](Error::Senseless) if it is set to
@@ -54,12 +54,12 @@ impl List {
         &self.root
     }
 
-    /// How many elements.
+    /// The number of elements.
     pub fn len(&self) -> u64 {
         self.len
     }
 
-    /// Whether there are none.
+    /// The list has no elements.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
@@ -73,7 +73,7 @@ impl List {
 /// The elements of a list, one after the other. Holds a page per level.
 pub struct Elements<'a> {
     values: &'a Values,
-    /// What comes next, last first, and whether it is a page.
+    /// The pages and elements still to be visited, last first, and whether each is a page.
     todo: Vec<(ValueId, bool)>,
 }
 

@@ -1,4 +1,4 @@
-//! Wakes the reclaim loop of this process when there is something to reclaim, or something ends earlier.
+//! Wakes the reclaim loop of this process when there is something to reclaim, or a deadline comes earlier.
 
 use super::Keys;
 use crate::wake::Signal;
@@ -11,7 +11,7 @@ use std::{
 /// Bytes of the deadline that a row name in `due` begins with; the edge's follow.
 const DEADLINE: usize = 8;
 
-/// A bell, and how often it was rung.
+/// A signal, and how often it was raised.
 #[derive(Default)]
 pub(super) struct News {
     rung: AtomicU64,
@@ -19,8 +19,8 @@ pub(super) struct News {
 }
 
 impl News {
-    /// Whether a batch leaves garbage, a debt or an earlier deadline in any case. A lease that is renewed ends later,
-    /// and who sleeps until its old deadline may go on doing so.
+    /// The batch leaves garbage, a debt or an earlier deadline in any case. A lease that is renewed ends later, so a
+    /// loop that sleeps until its old deadline need not be woken.
     pub(super) fn concerns(&self, keys: &Keys, batch: &Batch) -> bool {
         let moved: BTreeMap<&[u8], &[u8]> = batch.ops.iter().filter_map(|op| ended(keys, op)).collect();
         batch.ops.iter().any(|op| match op {
@@ -43,7 +43,7 @@ impl News {
         self.rung.load(SeqCst)
     }
 
-    /// Ends when it was rung after `seen`.
+    /// Waits until the signal is raised after `seen`.
     pub(super) async fn after(&self, seen: u64) {
         self.bell.until(|| (self.seen() != seen).then_some(())).await;
     }

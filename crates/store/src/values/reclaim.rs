@@ -1,9 +1,9 @@
 //! Deletes unreferenced values in small steps: expires leases, pays debts, sweeps values whose count is zero.
 //!
-//! A round is one batch. It reads whose turn it is, then what there is to do, and commits under the turn it read
-//! (`stored::Sweeper`): a caller that was overtaken reads again. So no value is ever half deleted: until the batch that sweeps it, a
-//! value at zero can be referred to again, and after it, it is gone with all its debts. References of a value that do
-//! not fit into one batch are recorded as a debt, which counts as much as the references did.
+//! A round is one batch. It reads the turn, then the work to do, and commits under the turn it read
+//! (`stored::Sweeper`): a caller that was overtaken reads again. So no value is ever half deleted: until the batch that
+//! sweeps it, a value at zero can be referred to again, and after it, the value is gone with all its debts. References
+//! of a value that do not fit into one batch are recorded as a debt, which counts as much as the references did.
 
 mod expire;
 mod run;
@@ -129,7 +129,7 @@ impl Values {
         let (owed, zero) = try_join(self.page(&self.keys.owed, 1), zero).await?;
         if owed.rows.is_empty() && zero.rows.is_empty() {
             if is_known {
-                // Before it rests it looks at everything.
+                // Another round looks at everything before the sweeper rests.
                 return Ok(Round::Did(0));
             }
             if let Some(round) = self.unlink(done, touch_max, &mut next_deadline).await? {

@@ -1,4 +1,4 @@
-//! Clears roots and leases by what their names begin with: for what one thing holds, of which nobody wrote a list.
+//! Clears roots and leases by the prefix of their names: for an owner that keeps no list of what it holds.
 
 use super::{EdgeName, Error, Update, Values};
 use crate::records::Scan;
@@ -8,8 +8,9 @@ use onceflow_core::Name;
 const CLEARED_AT_ONCE: usize = 100;
 
 impl Values {
-    /// Clears the roots and leases whose names begin with `prefix` and that `goes` picks; how many. Small updates, each
-    /// atomic; safe to repeat and to stop at any await. Not durable when it returns: see [`Values::apply`].
+    /// Clears the roots and leases whose names begin with `prefix` and that `goes` selects; returns how many. Small
+    /// updates, each atomic; safe to repeat and to stop at any await. Not durable when it returns: see
+    /// [`Values::apply`].
     ///
     /// # Errors
     /// If the store does not answer.

@@ -28,27 +28,27 @@ use std::{
 /// taken again.
 const REMEMBERED_MAX: usize = 100_000;
 
-/// Why a file is not what it was.
+/// Why a file by reference cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SourceError {
-    /// It cannot be read: it was removed, or its file system is not there.
+    /// The file cannot be read: it was removed, or its file system is not there.
     #[error("input file {} is gone: {why}", path.display())]
     Gone {
-        /// Where it was.
+        /// Its former path.
         path: PathBuf,
         /// The system's error.
         why: String,
     },
-    /// Its content is another one.
+    /// The file has other content.
     #[error("input changed: {} does not hold what it held when the run was planned", path.display())]
     Changed {
-        /// Where it is.
+        /// Its path.
         path: PathBuf,
     },
 }
 
 impl SourceError {
-    /// The file.
+    /// The path of the file.
     pub fn path(&self) -> &Path {
         match self {
             SourceError::Gone { path, .. } | SourceError::Changed { path } => path,
@@ -93,7 +93,7 @@ pub(super) struct Sources {
 }
 
 impl Sources {
-    /// The stat of a file that still has the content it had.
+    /// Returns the stat of a file whose content is still the recorded one.
     fn verify(&self, source: &SourceFile) -> Result<FileStat, SourceError> {
         let metadata = std::fs::metadata(&source.path).map_err(|error| gone(source, &error))?;
         let (stat, changed) = (FileStat::of(&metadata), SourceError::Changed { path: source.path.clone() });
@@ -157,8 +157,8 @@ impl Values {
         remember(&self.sources.given, digest, path.to_owned());
     }
 
-    /// Finds the file of a value by reference, and sees to it that it holds what it held. Takes its digest again only if
-    /// `stat` tells something else than before. `None` if the value is not by reference.
+    /// Finds the file of a value by reference, and verifies that its content is unchanged. Takes its digest again only
+    /// if `stat` differs from before. `None` if the value is not by reference.
     ///
     /// # Errors
     /// [`Error::Source`] if it is gone or has changed.
@@ -169,7 +169,8 @@ impl Values {
         }
     }
 
-    /// Where the file of a value by reference is, whatever it holds by now. `None` if the value is not by reference.
+    /// Returns the path of a value by reference, without verifying its content. `None` if the value is not by
+    /// reference.
     pub async fn source_path(&self, id: &ValueId) -> Result<Option<PathBuf>, Error> {
         match self.get(id).await?.content {
             Content::Source(source) => Ok(Some(source.path)),
@@ -182,10 +183,10 @@ impl Values {
         blocking(move || sources.find(source)).await.map_err(|error| Error::Source(Box::new(error)))
     }
 
-    /// Sees to it that files which a step was given still hold what they held: [`Values::open_source`] gave them.
+    /// Verifies that files which a step was given, by [`Values::open_source`], still have the same content.
     ///
     /// # Errors
-    /// [`Error::Source`] with the first that does not.
+    /// [`Error::Source`] with the first that has not.
     pub async fn check_sources(&self, opened: Vec<SourceFile>) -> Result<(), Error> {
         if opened.is_empty() {
             return Ok(());
@@ -209,10 +210,10 @@ impl Values {
         Ok(found.into_values().collect())
     }
 
-    /// Whether a file still holds what it held: see [`Values::open_source`].
+    /// Verifies that a file has the recorded content: see [`Values::open_source`].
     ///
     /// # Errors
-    /// Why it does not.
+    /// The reason if it has not.
     pub async fn check_source(&self, source: SourceFile) -> Result<(), SourceError> {
         let sources = self.sources.clone();
         blocking(move || sources.verify(&source).map(drop)).await
@@ -232,7 +233,7 @@ mod tests {
     use std::time::{Duration, SystemTime};
 
     fn source(path: &Path) -> SourceFile {
-        // As if it had been at rest for long: what `stat` tells now is believed.
+        // As if the file had been at rest for long: its present `stat` is trusted.
         SourceFile { is_settled: true, ..read_file(path).unwrap() }
     }
 
@@ -278,7 +279,7 @@ mod tests {
         std::fs::write(&path, "one").unwrap();
         let before = read_file(&path).unwrap();
         std::fs::write(&path, "two").unwrap();
-        // Whatever the file system's clock says, the facts of a file that was not at rest are not believed.
+        // Whatever the file system's clock says, the stat of a file that was not settled is not trusted.
         let same_tick = SourceFile { stat: FileStat::of(&std::fs::metadata(&path).unwrap()), ..before };
         assert_eq!(sources.verify(&same_tick), Err(SourceError::Changed { path }));
     }

@@ -120,12 +120,12 @@ impl<'a> Head<'a> {
         std::iter::from_fn(move || ValueId::checked(take_id(&mut refs)?))
     }
 
-    /// Whether [`Head::belongings`] answers anything.
+    /// [`Head::belongings`] returns a prefix or an object.
     pub(super) fn owns_something(&self) -> bool {
         matches!(self.kind, GATHERED | OBJECT)
     }
 
-    /// What is to be done with the content when the value is swept. Reads nothing of an inline content.
+    /// What a swept value leaves to be deleted besides its row. Reads nothing of an inline content.
     pub(super) fn belongings(&self) -> Option<Belongings> {
         match self.kind {
             INLINE | LOST | SOURCE => Some(Belongings::None),
@@ -163,13 +163,13 @@ impl<'a> Head<'a> {
         }
     }
 
-    /// Whether nothing of the row is damaged.
+    /// No part of the row is damaged.
     pub(super) fn is_whole(&self) -> bool {
         self.is_lost() || self.content().is_some()
     }
 }
 
-/// What a value owns beside its references.
+/// The things a value owns beside its references.
 pub(super) enum Belongings {
     None,
     /// All edges under this prefix.
@@ -225,7 +225,7 @@ pub(super) fn checked(parts: &[&[u8]]) -> Row {
     Row::from(row)
 }
 
-/// What stands behind the checksum; `None` if it does not fit.
+/// The bytes after the checksum; `None` if the checksum does not match.
 pub(super) fn body(row: &[u8]) -> Option<&[u8]> {
     let (sum, body) = row.split_first_chunk::<4>()?;
     (crc32fast::hash(body) == u32::from_le_bytes(*sum)).then_some(body)

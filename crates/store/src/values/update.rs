@@ -1,8 +1,7 @@
 //! Decides what an update does. Pure: facts in, batch out.
 //!
-//! Relies on two things that reclaiming sees to: a value goes only when its count is zero, and its count includes
-//! every reference, edge and debt. Whether a value referred to is still there is for the batch to require, not for a
-//! fact to remember.
+//! Relies on two guarantees of reclaiming: a value is deleted only when its count is zero, and its count includes every
+//! reference, edge and debt. The batch requires that a value referred to is still stored; the facts alone cannot tell.
 
 use super::{
     Content, EdgeName, Element, Error, Expect, Keys, Update, Value, ValueChange, ValueId, limits,
@@ -16,12 +15,12 @@ mod shape;
 #[cfg(test)]
 mod tests;
 
-/// What the store held when it was asked.
+/// The rows of the store as they were read.
 #[derive(Default)]
 pub(super) struct Facts(BTreeMap<Key, Row>);
 
 impl Facts {
-    /// From what a `get` of `keys` answered.
+    /// The facts from the answer to a `get` of `keys`.
     pub(super) fn new(keys: Vec<Key>, rows: Vec<Option<Row>>) -> Self {
         Facts(keys.into_iter().zip(rows).filter_map(|(key, row)| Some((key, row?))).collect())
     }
@@ -63,7 +62,7 @@ impl<'a> Put<'a> {
 /// When a lease expires.
 #[derive(Clone, Copy)]
 enum Until {
-    /// So much later than now.
+    /// This many milliseconds from now.
     After(u64),
     At(Timestamp),
 }
@@ -192,17 +191,17 @@ struct Decision<'a> {
     batch: Batch,
     /// Where in the update each id is put first.
     first_put: BTreeMap<&'a ValueId, usize>,
-    /// What this update stores, and where in it.
+    /// The values this update stores, and where in it.
     born: BTreeMap<&'a ValueId, (usize, Row)>,
     /// The blobs this update names an object for.
     blobs: BTreeMap<&'a ValueId, Row>,
-    /// Objects that have come too late.
+    /// Objects that are not needed, because the blob was stored before.
     late: BTreeSet<ObjectName>,
     /// The prefixes this update gathers, and where in it.
     gathered: BTreeMap<&'a Name, usize>,
     /// How counts change, all told.
     deltas: BTreeMap<ValueId, i64>,
-    /// What must be stored already.
+    /// Values that must be stored already.
     required: BTreeSet<&'a ValueId>,
 }
 
@@ -240,7 +239,7 @@ impl<'a> Decision<'a> {
                 return Ok(());
             }
             Some(stored) if Head::read(stored).is_some_and(|head| head.is_lost()) => {
-                // With references it might be made to refer to what refers to it.
+                // With references, the value might be made to refer to a value that refers to it.
                 if !put.value.refs.is_empty() || !matches!(put.value.content, Content::Inline(_)) {
                     return Err(Error::Lost { id: put.id.clone() });
                 }
@@ -261,7 +260,8 @@ impl<'a> Decision<'a> {
         Ok(())
     }
 
-    /// A blob names the object just uploaded, unless it is there already: then that object has come too late.
+    /// Makes a blob name the object just uploaded, unless the blob is stored already: then the object has come too
+    /// late.
     fn put_blob(&mut self, at: usize, put: Put<'a>, object: ObjectName, row: Row) -> Result<(), Error> {
         let (key, upload) = (self.keys.value(put.id), self.keys.upload(object));
         let (stored, uploaded) = (self.facts.get(&key), self.facts.get(&upload));
@@ -271,7 +271,7 @@ impl<'a> Decision<'a> {
             None if self.born.contains_key(put.id) => return Err(Error::Conflict { id: put.id.clone() }),
             None => {}
         }
-        // A blob that was handed over is a file of the user's by now, who may change it: an object is better.
+        // A blob that was handed over is now a file of the user's, who may change it: an object is better.
         let gives_way = |row: &Row| Head::read(row).is_some_and(|head| head.is_lost() || head.is_source());
         match stored {
             Some(stored) if *stored == row => {
@@ -295,7 +295,7 @@ impl<'a> Decision<'a> {
         Ok(())
     }
 
-    /// The blob is there, stored before or put by this very update: the object just uploaded is not needed.
+    /// Discards the object just uploaded: the blob was stored before, or is put earlier in this very update.
     fn come_too_late(&mut self, put: Put<'_>, there: &Row, object: ObjectName) -> Result<(), Error> {
         if !same_blob(there, &put.value.content) {
             return Err(Error::Conflict { id: put.id.clone() });
@@ -310,7 +310,7 @@ impl<'a> Decision<'a> {
         Ok(())
     }
 
-    /// One more reference to a value, made by what stands at `at`.
+    /// Counts one more reference to a value, made by the change at `at`.
     fn refer(&mut self, id: &'a ValueId, at: usize) -> Result<(), Error> {
         let is_stored = |decision: &Self| decision.facts.get(&decision.keys.value(id)).is_some();
         if !self.born.contains_key(id) {
@@ -389,8 +389,9 @@ impl<'a> Decision<'a> {
         }
     }
 
-    /// Elements change only while no list owns them. Those set in the very update that gathers them must point at
-    /// what was there before the list, so that no element can lead back to it.
+    /// Requires that no list owns the elements under a prefix, since only then may they change. Elements set in the
+    /// very update that gathers them must point at values stored before the list, so that no element can lead back to
+    /// it.
     fn must_be_open(&mut self, prefix: &'a Name, to: Option<&ValueId>) -> Result<(), Error> {
         let key = self.keys.sealed(prefix);
         let gathered_at = self.gathered.get(prefix);
@@ -425,7 +426,7 @@ impl<'a> Decision<'a> {
         if self.batch.ops.is_empty() && self.required.is_empty() {
             return Ok(None);
         }
-        // Last, so that a value is reported missing only if everything else is as it was seen.
+        // Last, so that a value is reported missing only if all other rows are as they were read.
         for id in &self.required {
             self.batch.require_present(self.keys.value(id));
         }
@@ -434,7 +435,7 @@ impl<'a> Decision<'a> {
     }
 }
 
-/// Whether a row is a blob of the same length; that its bytes are the same, its id says.
+/// The row is a blob of the same length. Equal ids already mean equal bytes.
 fn same_blob(stored: &Row, content: &Content) -> bool {
     let stored = Head::read(stored).and_then(|head| head.content());
     match (stored, content) {
@@ -451,7 +452,7 @@ fn holds(expect: &Expect, found: Option<&ValueId>) -> bool {
     }
 }
 
-/// Takes references from a value; at zero it may be swept.
+/// Lowers the count of a value; at zero the value may be swept.
 pub(super) fn lower(batch: &mut Batch, keys: &Keys, id: &ValueId, by: i64) {
     batch.add(keys.count(id), -by, vec![Op::Put(keys.zero(id), Row::default())]);
 }

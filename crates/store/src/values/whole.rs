@@ -1,12 +1,12 @@
-//! Sees to it that nobody is given wrong bytes, and lets go of an object that is not what was stored.
+//! Ensures that no caller is given wrong bytes, and drops an object that is not what was stored.
 //!
-//! A blob's id is the digest of its bytes and its row says how many there are, so what an object must hold is always known.
-//! Everything that hands out bytes or a path asks here first: the length is compared always, the digest once per file of this
-//! machine ([`Blobs::check`](crate::blobs::Blobs::check)) or on the way, where bytes are streamed.
+//! A blob's id is the digest of its bytes and its row states their number, so the right content of an object is always
+//! known. Every function that hands out bytes or a path checks here first: the length always, the digest once per file
+//! of this machine ([`Blobs::check`](crate::blobs::Blobs::check)) or on the way, where bytes are streamed.
 //!
 //! An object that is missing or damaged is not repaired but *dropped*: its value becomes a placeholder that reads as
-//! [`Error::Lost`], and the object goes as every object does that no value names. Whoever puts the same content again heals the
-//! value for all that refer to it.
+//! [`Error::Lost`], and the object is deleted like any object that no value names. Putting the same content again heals
+//! the value for all that refer to it.
 
 use super::{
     Content, Error, SourceError, ValueId, Values,
@@ -27,7 +27,7 @@ pub(super) fn wanted(id: &ValueId, len: u64) -> Result<ContentInfo, Error> {
     Ok(ContentInfo { len, digest })
 }
 
-/// What is said of a value whose row is not what was written. Of a blob all is known that is needed to put it again.
+/// The error for a value whose row is damaged. A blob can be put again from its id alone, so it counts as broken.
 pub(super) fn row_damaged(id: &ValueId) -> Error {
     match id.is_blob() {
         true => Error::Broken { id: id.clone(), why: String::from("its row is not what was written") },
@@ -35,7 +35,7 @@ pub(super) fn row_damaged(id: &ValueId) -> Error {
     }
 }
 
-/// What is said of a blob whose object is not what was stored.
+/// Turns an error about the object of a blob into [`Error::Broken`], if it means damage.
 pub(super) fn broken(id: &ValueId) -> impl Fn(blobs::Error) -> Error + '_ {
     move |error| match error.is_damage() {
         true => Error::Broken { id: id.clone(), why: error.to_string() },
@@ -43,8 +43,8 @@ pub(super) fn broken(id: &ValueId) -> impl Fn(blobs::Error) -> Error + '_ {
     }
 }
 
-/// What is said of a value whose file is not what it was: of a blob that was handed over, that it is broken, so that it is
-/// computed again.
+/// Turns an error about the file of a value into an error of the value: a blob that was handed over is broken, so that
+/// it is computed again.
 pub(super) fn not_there(id: &ValueId) -> impl Fn(SourceError) -> Error + '_ {
     move |error| match id.is_blob() {
         true => Error::Broken { id: id.clone(), why: error.to_string() },
@@ -53,7 +53,7 @@ pub(super) fn not_there(id: &ValueId) -> impl Fn(SourceError) -> Error + '_ {
 }
 
 impl Values {
-    /// Sees to it that a value can be read: its row is there and whole, and, if it is a blob, so is its object, as far as
+    /// Verifies that a value can be read: its row is there and whole, and, if it is a blob, so is its object, as far as
     /// [`Blobs::check`](crate::blobs::Blobs::check) tells.
     ///
     /// # Errors
@@ -63,7 +63,7 @@ impl Values {
         self.check_row(id, &row).await
     }
 
-    /// The same for many values; those that cannot be read.
+    /// Checks many values, and returns those that cannot be read.
     ///
     /// # Errors
     /// If the store does not answer.
@@ -97,7 +97,8 @@ impl Values {
         }
         match head.content().ok_or_else(damaged)? {
             Content::Object { name, len } => self.check_object(id, name, len).await,
-            // A blob that was handed over can be computed again; a file that is an input, only its step can tell about.
+            // A blob that was handed over can be computed again; a file that is an input is checked by the step that
+            // reads it.
             Content::Source(source) if id.is_blob() => self.check_source(source).await.map_err(not_there(id)),
             Content::Inline(_) | Content::Gathered { .. } | Content::Source(_) => Ok(()),
         }
@@ -107,8 +108,8 @@ impl Values {
         self.blobs()?.check(name, wanted(id, len)?).await.map_err(broken(id))
     }
 
-    /// Drops the object of a value, if it is missing or not what was stored, which is looked at once more and to the last byte;
-    /// whether it was. Durable when it returns.
+    /// Drops the object of a value if it is missing or, read once more to the last byte, not what was stored. Returns
+    /// true if it was dropped. Durable when it returns.
     ///
     /// # Errors
     /// If the store does not answer.
@@ -132,18 +133,18 @@ impl Values {
                 _ => return Ok(false),
             },
             Some(Content::Inline(_) | Content::Gathered { .. }) => return Ok(false),
-            // Which object it named is not known any more; `fsck` finds that nothing names it.
+            // The row no longer tells which object it named; `fsck` finds that object as an orphan.
             None if id.is_blob() && row != lost_row() => tracing::warn!(%id, "dropping the damaged row of a blob"),
             None => return Ok(false),
         }
         batch.require_equals(key.clone(), row).put(key, lost_row());
-        // Refused if somebody else dropped or healed it meanwhile.
+        // Refused if another process dropped or healed the value meanwhile.
         let dropped = commit_durably(&*self.records, batch).await?.is_applied();
         self.news.notify();
         Ok(dropped)
     }
 
-    /// An object of this content was just stored. If the one that is there is broken it must not win over the new one.
+    /// Drops the stored object of this content if it is broken, so that it does not win over the new one just stored.
     pub(super) async fn mend(&self, id: &ValueId) -> Result<(), Error> {
         let broken = match self.check(id).await {
             Ok(()) | Err(Error::Missing { .. } | Error::Lost { .. }) => false,

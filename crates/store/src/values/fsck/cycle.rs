@@ -1,4 +1,4 @@
-//! Finds cycles. There can be none, since a value refers only to what was there before it; so one found means that
+//! Finds cycles. There can be none, since a value refers only to values stored before it; so a cycle means that
 //! rows were changed by something else. Walks without recursion: a chain may be a million long.
 
 /// For every cycle, a node that closes it: one of whose successors leads back to it. `next[n]` are the successors

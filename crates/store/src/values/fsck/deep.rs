@@ -7,12 +7,12 @@ use crate::{
 };
 use std::collections::BTreeMap;
 
-/// What reading the objects has shown. An object is never written to again, so this stays true while they are there.
+/// The result of reading the objects. An object is never written to again, so this stays true while it exists.
 #[derive(Default)]
 pub(super) struct Deep {
     /// Objects that were read.
     pub(super) read: usize,
-    /// Those that are not what they should be, and how that shows.
+    /// Objects that do not have the expected content, and the symptom.
     pub(super) wrong: BTreeMap<ObjectName, String>,
 }
 

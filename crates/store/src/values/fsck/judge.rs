@@ -1,4 +1,4 @@
-//! Decides what does not fit. Pure: rows in, findings out.
+//! Decides which rows do not fit. Pure: rows in, findings out.
 
 use super::{Report, cycle, read::Snapshot};
 use crate::blobs::{ObjectName, State};
@@ -12,7 +12,7 @@ use std::{
     fmt,
 };
 
-/// Something that does not fit.
+/// A contradiction between rows, or between rows and objects.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Finding {
     /// A value's row is not what was written.
@@ -21,29 +21,29 @@ pub enum Finding {
     Missing(ValueId),
     /// A value from which references lead back to itself.
     Cycle(ValueId),
-    /// A gathered list has not as many elements as it says.
+    /// A gathered list does not have as many elements as its row states.
     Elements {
         /// The list.
         list: ValueId,
-        /// How many it says.
+        /// The number its row states.
         says: u64,
-        /// How many there are.
+        /// The number found.
         found: u64,
     },
     /// A row that is not what was written, and is neither a value nor a count.
     Unreadable(Key, Row),
     /// A count that is not the number of references, edges and debts.
     Count {
-        /// Whose.
+        /// The value.
         id: ValueId,
         /// The row, if there is one.
         found: Option<Row>,
-        /// What it should say.
+        /// The right number.
         right: i64,
-        /// How much of that is debt.
+        /// The part of it that is debt.
         owed: i64,
     },
-    /// A value at zero that reclaim does not know of.
+    /// A value at zero that is not queued for reclaim.
     NotQueued(ValueId),
     /// A lease whose deadline is not in the index, so that it would never end.
     NotDue(EdgeName, Timestamp),
@@ -63,7 +63,7 @@ pub enum Finding {
         id: ValueId,
         /// Its object.
         object: ObjectName,
-        /// What is wrong with it.
+        /// The symptom.
         why: String,
     },
     /// An object that nothing names.
@@ -73,7 +73,7 @@ pub enum Finding {
 }
 
 impl Finding {
-    /// Whether something would stay for ever; otherwise, something might be freed too early or read wrongly.
+    /// Something would never be deleted. Otherwise, a value might be freed too early or read wrongly.
     pub fn is_leak(&self) -> bool {
         match self {
             Finding::NotQueued(_) | Finding::NotDue(..) | Finding::NoOwner(_) | Finding::Orphan(_) => true,
@@ -82,7 +82,7 @@ impl Finding {
         }
     }
 
-    /// Whether repairing it changes what is true, so that everything else must be looked at again.
+    /// Repairing this finding changes the truth (values, edges, debts), so that everything else must be judged again.
     pub(super) fn is_about_truth(&self) -> bool {
         use Finding::{Cycle, Damaged, Elements, Missing, NoObject, ReleasedTooEarly, Unreadable, WrongObject};
         let is_of_objects = matches!(self, NoObject(..) | WrongObject { .. });
@@ -123,7 +123,7 @@ impl fmt::Display for Finding {
     }
 }
 
-/// What a count's row says; `None` if it cannot be read.
+/// Reads the number in a count's row; `None` if it cannot be read.
 pub(super) fn number(row: Option<&Row>) -> Option<i64> {
     row.map_or(Some(0), |row| counter::read(row))
 }
@@ -147,7 +147,7 @@ struct Judge<'a> {
     snapshot: &'a Snapshot,
     /// Values whose references can be read.
     heads: BTreeMap<&'a ValueId, Head<'a>>,
-    /// The lists, by what they own.
+    /// The lists, by the prefix they own.
     lists: BTreeMap<Name, &'a ValueId>,
     /// How many elements stand under each prefix.
     elements: BTreeMap<&'a Name, u64>,
@@ -207,7 +207,7 @@ impl<'a> Judge<'a> {
             let debt = owed.get(id).map_or(0, |n| i64::from(*n));
             let right = self.referred.get(id).copied().unwrap_or(0) + debt;
             let found = counts.get(id);
-            // Zero is never stored, so a row that says it is wrong as well.
+            // Zero is never stored, so a row with zero is wrong as well.
             if number(found) != Some(right) || (right == 0 && found.is_some()) {
                 self.findings.push(Finding::Count { id: id.clone(), found: found.cloned(), right, owed: debt });
             } else if right == 0 && values.contains_key(id) && !zero.contains(id) {

@@ -1,8 +1,9 @@
-//! Changes what does not fit, each thing by a batch of its own, under the sweeper's turn and only if the rows are as
-//! they were judged. What is about the truth comes first; counts and queues follow from it.
+//! Repairs findings, each by a batch of its own, under the sweeper's turn and only if the rows are as they were judged.
+//! Findings about the truth come first; counts and queues follow from it.
 //!
-//! Relies on a report that is exact. What it read then is required by each remedy as far as others could have changed
-//! it since; a count need not be compared with what is counted, because whoever changes that changes the count too.
+//! Relies on an exact report. Each repair requires the rows it read, as far as other writers could have changed them
+//! since; a count need not be compared with the references it counts, because a writer that changes those changes the
+//! count too.
 
 use super::{Finding, Report, read::Snapshot};
 use crate::{
@@ -15,7 +16,7 @@ use crate::{
 use onceflow_core::{Batch, Key, Name, Row, Timestamp, row::counter};
 
 impl Values {
-    /// One pass. What was changed by others meanwhile is left for the next.
+    /// Runs one pass. Rows changed by other writers meanwhile are left for the next.
     pub(super) async fn repair(&self, report: &Report, judged: &Snapshot) -> Result<(), Error> {
         let truth_is_broken = report.findings().any(Finding::is_about_truth);
         for finding in report.findings().filter(|finding| finding.is_about_truth() == truth_is_broken) {
@@ -57,13 +58,13 @@ impl Values {
                     return Ok(None);
                 }
             }
-            // As long as its row names the object that was judged, that is what it is.
+            // The value is broken as long as its row names the object that was judged.
             Finding::WrongObject { id, .. } => {
                 if !self.give_up(&mut batch, id, judged, sweeper) {
                     return Ok(None);
                 }
             }
-            // No value can come to name it: for that an upload's row would have to be there.
+            // No value can come to name the object: for that an upload's row would have to exist.
             Finding::Orphan(object) => {
                 batch.require_absent(keys.upload(*object)).put(keys.unlink(*object), Row::default());
             }
@@ -111,8 +112,8 @@ impl Values {
         Ok(Some(batch))
     }
 
-    /// Whether an object is not there, asked again: it may have been stored after the objects were listed. That the
-    /// blob store does not answer says nothing.
+    /// The object is missing, asked again: it may have been stored after the objects were listed. An unanswered request
+    /// proves nothing.
     async fn is_gone(&self, object: blobs::ObjectName) -> Result<bool, Error> {
         match self.blobs()?.size(object).await {
             Ok(_) => Ok(false),
@@ -121,8 +122,8 @@ impl Values {
         }
     }
 
-    /// Puts a placeholder in a value's place. What it referred to, if that can be read, is owed; what it owned is to
-    /// be released. Answers whether there is anything to give up.
+    /// Puts a placeholder in a value's place. The references of the value, if they can be read, become a debt; its
+    /// elements or object are released. Returns true if there is anything to give up.
     fn give_up(&self, batch: &mut Batch, id: &ValueId, judged: &Snapshot, sweeper: Sweeper) -> bool {
         let keys = &self.keys;
         let row = judged.values.get(id);

@@ -1,6 +1,6 @@
-//! Builds a list over several updates. What is finished is held by one lease, on a *spine*: a value that refers to
-//! the newest page and to the spine before it. Full runs of pages are replaced by a page above them, so the spine
-//! stays short, and each update changes one edge. A crash lets the lease run out, and everything goes.
+//! Builds a list over several updates. Finished pages are held by one lease, on a *spine*: a value that refers to the
+//! newest page and to the spine before it. Full runs of pages are replaced by a page above them, so the spine stays
+//! short, and each update changes one edge. After a crash the lease expires, and all pages are reclaimed.
 
 use super::{
     super::{
@@ -14,8 +14,8 @@ use std::sync::Arc;
 /// Operations an update is filled up to with elements that have references of their own.
 const ELEMENT_OPS_MAX: usize = 900;
 
-/// Makes a list. A call that fails, or is dropped, has appended nothing, and may be made again; what was appended
-/// before is kept. Dropping it before [`ListBuilder::finish`] lets the lease run out, and what was built goes.
+/// Makes a list. A call that fails, or is dropped, has appended nothing, and may be made again; earlier elements are
+/// kept. Dropping the builder before [`ListBuilder::finish`] lets the lease expire, and all its pages are reclaimed.
 pub struct ListBuilder {
     values: Arc<Values>,
     hold: EdgeName,
@@ -36,8 +36,8 @@ struct Finished {
 }
 
 impl ListBuilder {
-    /// An empty list. `hold` is the lease that keeps it meanwhile; it must last from one page to the next, and is
-    /// set anew with each.
+    /// Starts an empty list. `hold` is the lease that keeps it meanwhile; it must last from one page to the next, and
+    /// is set anew with each.
     pub fn new(values: Arc<Values>, hold: EdgeName, ttl_ms: u64) -> Self {
         let (finished, elements, puts) = (vec![], vec![], vec![]);
         ListBuilder { values, hold, ttl_ms, finished, elements, puts, bytes: 0, ops: 0 }
@@ -70,8 +70,8 @@ impl ListBuilder {
         Ok(())
     }
 
-    /// Sets `root` to the list and lets the lease go, in one update. Answers the page at the top. All of it is durable
-    /// then, and nothing need be before.
+    /// Sets `root` to the list and releases the lease, in one update. Returns the page at the top. Only then is all of
+    /// it durable; nothing need be before.
     pub async fn finish(mut self, root: &EdgeName) -> Result<ValueId, Error> {
         if !self.elements.is_empty() || self.finished.is_empty() {
             self.store_page().await?;

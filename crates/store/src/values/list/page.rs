@@ -2,7 +2,7 @@
 
 use super::super::ValueId;
 
-/// What a page says beside its references.
+/// The content of a page beside its references.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct PageHead {
     /// Zero if it refers to elements, else above the highest of the pages it refers to.
@@ -24,7 +24,7 @@ impl PageHead {
     }
 }
 
-/// A name made from what is named: short enough to be kept in place, long enough not to meet another.
+/// A name derived from the content: short enough to be kept inline, long enough not to collide.
 pub(super) fn name(kind: u8, head: &[u8], refs: &[ValueId]) -> ValueId {
     const DIGEST_BYTES: usize = 20;
     let mut hasher = blake3::Hasher::new();

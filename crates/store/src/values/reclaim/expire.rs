@@ -1,7 +1,8 @@
 //! Ends leases: at or after their deadline on the store's clock, and not while the sweeper owes them grace.
 //!
-//! Who holds a lease counts on being able to renew it; while the sweeper's process was away, the store may have been
-//! as well. So if it comes back much later than it promised, nothing ends for as long again, but for a day at most.
+//! The holder of a lease counts on being able to renew it; while the sweeper's process was away, the store may have
+//! been as well. So if the sweeper comes back much later than scheduled, no lease ends for as long again, but for a day
+//! at most.
 
 use super::{Error, Reclaimed, Round, turn::Seen};
 use crate::values::{
@@ -17,14 +18,14 @@ use std::collections::BTreeMap;
 /// Operations that ending a lease takes at most.
 pub(super) const LEASE_OPS: usize = 4;
 
-/// What is to be done about leases.
+/// The decision about leases.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Due {
-    /// None ends before this.
+    /// No lease ends before this.
     Later(Timestamp),
-    /// The sweeper was away; none may end before this, and that is not written down yet.
+    /// The sweeper was away; no lease may end before this, and that is not recorded yet.
     Grace { until: Timestamp },
-    /// These end.
+    /// These leases end.
     Now(Vec<(Timestamp, EdgeName)>, Timestamp),
 }
 
@@ -62,7 +63,7 @@ impl Values {
             batch.delete(self.keys.due(*deadline, name));
             let edge = row.as_deref().and_then(Edge::from_row);
             batch.require_seen(key.clone(), row);
-            // An index row that does not fit its edge is a mistake that fsck would report; it ends nothing.
+            // An index row that does not fit its edge is an error that fsck would report; it ends no lease.
             if let Some(edge) = edge.filter(|edge| edge.deadline == Some(*deadline)) {
                 batch.delete(key);
                 *lowered.entry(edge.target).or_default() += 1;
@@ -99,7 +100,7 @@ mod tests {
         deadlines.iter().map(name).collect()
     }
 
-    /// What is done about leases that end at 1000 and 2000.
+    /// The decision about leases that end at 1000 and 2000.
     fn at(now: u64, sweeper: Option<(u64, u64)>) -> String {
         let sweeper = sweeper.map(|(back_by, grace)| Sweeper {
             turn: Fences::new(1).next(),

@@ -1,5 +1,5 @@
-//! The loop that reclaims: works while there is something to do, then sleeps until the next lease ends or someone
-//! rings. It never spins: every wait has a reason to end.
+//! The reclaim loop: works while there is something to do, then sleeps until the next lease ends or it is woken. It
+//! never spins: every wait has a reason to end.
 
 use super::super::{Error, Values, limits};
 use crate::{records, world::yield_now};
@@ -10,10 +10,10 @@ use std::{pin::pin, sync::Arc};
 impl Values {
     /// Reclaims until it is dropped. Run one per process and shard.
     ///
-    /// Garbage made through the same [`Values`] wakes it at once; what other processes leave it finds within
+    /// Garbage made through the same [`Values`] wakes it at once; garbage of other processes it finds within
     /// [`RECLAIM_LOOK_MS`](limits::RECLAIM_LOOK_MS).
     ///
-    /// Ends only when going on makes no sense: the store is damaged, or a batch was wrong.
+    /// Returns only on an error that repeating cannot fix: the store is damaged, or a batch was wrong.
     pub async fn reclaim_forever(self: Arc<Self>) -> Error {
         loop {
             let seen = self.news.seen();
@@ -36,7 +36,7 @@ impl Values {
         }
     }
 
-    /// Reclaims until there is nothing to do now. Gives way in between, so that it can be stopped.
+    /// Reclaims until there is nothing to do now. Yields in between, so that it can be stopped.
     ///
     /// # Errors
     /// If the store does not answer.

@@ -125,7 +125,7 @@ impl<'a> Sweep<'a> {
         }
     }
 
-    /// Takes a debt on: its decrements are open now.
+    /// Works on a debt: its decrements become open, and its row is deleted once nothing of it is left.
     async fn pay(&mut self, name: &Name, row: &Row) -> Result<(), Error> {
         let key = self.values.keys.owed.key(name);
         match Debt::read(name.as_bytes(), row).ok_or_else(|| Error::damaged("a debt"))? {
@@ -141,7 +141,7 @@ impl<'a> Sweep<'a> {
                 for (name, row) in &page.rows {
                     let standing = Standing::from_row(row).ok_or_else(|| Error::damaged("an element"))?;
                     self.batch.delete(self.values.keys.edges.key(name));
-                    // Bytes are counted by nobody.
+                    // An element that holds bytes has no count to lower.
                     if let Standing::Edge(edge) = standing {
                         self.owe(edge.target, 1);
                     }
@@ -158,14 +158,14 @@ impl<'a> Sweep<'a> {
         Ok(())
     }
 
-    /// Sweeps those of the candidates whose count is still zero; the others are none any more.
+    /// Sweeps the candidates whose count is still zero; the others are no longer candidates.
     async fn sweep_candidates(&mut self, zero: &[(Name, Row)]) -> Result<(), Error> {
         let room = (self.room / CANDIDATE_OPS)
             .saturating_sub(self.open.len())
             .min(self.touch_max.saturating_sub(self.touched));
         let ids: Vec<_> = zero.iter().take(room).filter_map(|(name, _)| ValueId::checked(name.as_bytes())).collect();
         self.leaves_work |= ids.len() < zero.len();
-        // What one of them opens may leave no room for the next ones: not all are read before it is known.
+        // The references of one may leave no room for the next ones: not all are read before that is known.
         for some in ids.chunks(limits::VALUES_READ_MAX) {
             let rows = self.look_up(some.iter()).await?;
             if !self.sweep_some(some, rows)? {
@@ -206,14 +206,14 @@ impl<'a> Sweep<'a> {
         !self.open.is_empty() && self.room >= 2 && self.touched < self.touch_max
     }
 
-    /// Looks up values that are owed something: sweeps those that have no more than that, and lets the rest survive.
+    /// Looks up values with open decrements: sweeps those whose count is no more than that; the others survive.
     async fn follow(&mut self) -> Result<(), Error> {
         let mut wave = merged(std::mem::take(&mut self.open));
         let many = (self.room / 2).min(self.touch_max - self.touched);
         if wave.len() > many {
             self.open = wave.split_off(many);
         }
-        // Lowering a count takes two operations, sweeping a value two and what it owns.
+        // Lowering a count takes two operations; sweeping a value two, and one for what it owns.
         self.room -= 2 * wave.len();
         self.touched += wave.len();
         let mut rows = self.look_up(wave.iter().map(|(id, _)| id)).await?.into_iter();
@@ -316,7 +316,7 @@ impl<'a> Sweep<'a> {
     }
 }
 
-/// The same, with each value once, in order.
+/// Merges the entries of each value into one, in order.
 fn merged(mut owed: Vec<(ValueId, u32)>) -> Vec<(ValueId, u32)> {
     owed.sort_unstable();
     owed.dedup_by(|next, first| {

@@ -1,6 +1,6 @@
-//! Sweeps on a store that can do it by itself ([`Records::sweep`](crate::records::Records::sweep)): the same as `sweep`, where the rows
-//! are. Each call takes a turn and gives the next one, so calls under way follow each other, and whoever comes between makes
-//! those after it do nothing.
+//! Sweeps on a store that can do it by itself ([`Records::sweep`](crate::records::Records::sweep)): the same as
+//! `sweep`, but on the server. Each call takes a turn and sets the next one, so calls under way follow each other, and
+//! when another sweeper comes between, the calls after it do nothing.
 
 use super::{Error, Reclaimed, Round, turn::Seen};
 use crate::{
@@ -21,7 +21,7 @@ pub(super) struct There {
 }
 
 impl Values {
-    /// Whether the store shall sweep by itself. A call looks at as many as one value can refer to, at least.
+    /// The store can sweep by itself, and the budget suffices: a call looks at as many values as one value can refer to.
     pub(super) fn sweeps_on_server(&self, touch_max: usize) -> bool {
         self.records.concurrent_sweeps() > 0 && touch_max >= limits::REFS_PER_VALUE_MAX
     }
@@ -31,7 +31,7 @@ impl Values {
         if self.records.concurrent_sweeps() > 0 { limits::RECLAIM_THERE_BUDGET } else { limits::RECLAIM_BUDGET }
     }
 
-    /// Calls until there is nothing left, or so much is done, or somebody else comes between.
+    /// Calls until there is nothing left, the budget is used up, or another sweeper comes between.
     pub(super) async fn sweep_on_server(
         &self,
         done: &mut Reclaimed,
@@ -56,7 +56,7 @@ impl Values {
                     is_odd |= odd;
                     goes_on &= more && !odd && touched < touch_max;
                 }
-                // After the last call that did something the turn stays, and others may have it.
+                // After the last call that did something the turn stays, and another sweeper may take it.
                 Some(Ok(None)) if !goes_on => {}
                 Some(Ok(None) | Err(records::Error::Unknown(_))) if touched == 0 => {
                     return Ok(There { round: Round::Again, is_odd });

@@ -1,7 +1,7 @@
-//! Whose turn it is, and what the sweeper promised. The row is there only while there is something to reclaim or a
+//! The turn to reclaim, and the schedule of the sweeper. The row exists only while there is something to reclaim or a
 //! lease to watch.
 //!
-//! A batch never requires that the row is *absent* and sweeps: it may have been there in between. Whoever finds
+//! A batch never sweeps on the condition that the row is *absent*: it may have existed in between. A sweeper that finds
 //! none first writes one, with a turn that is unique for ever, and reads again.
 
 use super::{super::stored::Sweeper, Error, Round, Witness};
@@ -12,11 +12,11 @@ use onceflow_core::{Batch, Row, Timestamp};
 pub(super) struct Seen {
     pub(super) row: Option<Row>,
     pub(super) sweeper: Option<Sweeper>,
-    /// How late it was when somebody last wrote that down.
+    /// The trusted time that was written last.
     pub(super) witness: Option<Witness>,
 }
 
-/// What one round leaves for the next one to know.
+/// The state that one round passes on to the next.
 pub(super) struct Known {
     pub(super) seen: Seen,
     /// When the next lease may end.
@@ -27,7 +27,7 @@ impl Values {
     pub(super) async fn seen_sweeper(&self) -> Result<Seen, Error> {
         let rows = self.records.get(self.shard, &[self.keys.sweeper(), self.keys.witness()]).await?;
         let [row, witness] = <[Option<Row>; 2]>::try_from(rows).expect("a row, or none, for each key");
-        // One that cannot be read is as good as none; fsck tells.
+        // A row that cannot be read counts as none; fsck reports it.
         let witness = witness.as_deref().and_then(Witness::from_row);
         let sweeper = match &row {
             None => None,
@@ -36,8 +36,8 @@ impl Values {
         Ok(Seen { row, sweeper, witness })
     }
 
-    /// A batch that happens only if nobody has reclaimed since `seen` was read, and after which nobody can whose
-    /// `seen` is older.
+    /// A batch that is applied only if no batch has reclaimed since `seen` was read, and after which every batch with
+    /// an older `seen` is refused.
     pub(super) fn batch_after(&self, seen: &Seen) -> Batch {
         let mut batch = Batch::new(self.shard);
         batch.require_seen(self.keys.sweeper(), seen.row.clone());
@@ -55,7 +55,7 @@ impl Values {
         })
     }
 
-    /// Writes down that nothing expires before `until`, because the sweeper was away.
+    /// Records that no lease expires before `until`, because the sweeper was away.
     pub(super) async fn give_grace(&self, seen: &Seen, until: Timestamp) -> Result<Round, Error> {
         tracing::warn!(%until, "the sweeper was away; no lease ends before");
         let sweeper = Sweeper { turn: self.fences.next(), back_by: until, grace_until: until };
@@ -67,7 +67,7 @@ impl Values {
         })
     }
 
-    /// Nothing to do now: promises to be back for the next lease, or leaves no row behind.
+    /// Nothing to do now: schedules the next sweep for the next lease, or deletes the sweeper's row.
     pub(super) async fn rest(&self, seen: &Seen, next_deadline: Option<Timestamp>) -> Result<Round, Error> {
         let mut batch = self.batch_after(seen);
         let witness = self.witness(seen.witness);

@@ -1,41 +1,40 @@
-//! How late it is, as far as that can be believed: what ends by itself after days must not end because a clock was wrong for
-//! a moment.
+//! The time, as far as it can be trusted: a lease of days must not expire because a clock was wrong for a moment.
 //!
-//! The store remembers when it was looked at last: the wall clock, and how long the machine had been up. A wall clock that
-//! is further ahead than the machine's uptime explains has jumped. What it says is believed when it has lasted for
-//! [`LASTS_MS`]; until then time goes on from what was believed. A clock that is set right again before is as if nothing
-//! had been. After a restart, and between machines, uptime explains nothing: then every pause longer than [`JUMP_MS`] has
-//! to last, which only means that things end a little later.
+//! The store remembers the last look at the clocks: the wall clock, and the machine's uptime. A wall clock that is
+//! further ahead than the uptime explains has jumped. Its time is trusted once the jump has lasted for [`LASTS_MS`];
+//! until then time goes on from the last trusted one. A clock that is corrected before that leaves no trace. After a
+//! restart, and between machines, uptime explains nothing: then every pause longer than [`JUMP_MS`] has to last, which
+//! only means that leases end a little later.
 //!
-//! The row stands beside the sweeper's, and goes with it.
+//! The row stands beside the sweeper's, and is deleted with it.
 
 use crate::{values::stored, world::Uptime};
 use onceflow_core::{Row, Timestamp};
 
-/// What a clock may be ahead of what is explained: more than clocks of machines differ, less than anything is kept for that
-/// is kept for long.
+/// How far a clock may be ahead of the explained time: more than the clocks of machines differ, less than any lease of
+/// days lasts.
 pub(in crate::values) const JUMP_MS: u64 = 3_600_000;
 
-/// How long a time must have lasted that nothing explains: longer than it takes to notice a wrong clock, and less than the
-/// day between two runs of a nightly job.
+/// How long an unexplained time must have lasted: longer than it takes to notice a wrong clock, and less than the day
+/// between two runs of a nightly job.
 pub(in crate::values) const LASTS_MS: u64 = 12 * 3_600_000;
 
-/// How old what is remembered may get while somebody reclaims: machines that share a store know of each other's time.
+/// How old the record may get while a sweeper runs: machines that share a store learn of each other's time.
 const OLD_MS: u64 = 600_000;
 
 /// The last time the store believed, and a later one it does not believe yet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::values) struct Witness {
-    /// When and where it was looked at.
+    /// When and where the clocks were read.
     uptime: Uptime,
-    /// How late it was, as far as that is believed.
+    /// The trusted time.
     trusted: Timestamp,
-    /// The wall clock when it was first found ahead; zero if it is not.
+    /// The wall clock when it was first found ahead; zero if it is not ahead.
     ahead_since: Timestamp,
 }
 
 impl Witness {
-    /// What is known after another look, at a clock that says `wall` on a machine that is up for so long.
+    /// The record after another look, at a clock that says `wall` on a machine with this uptime.
     pub(in crate::values) fn look(known: Option<Self>, wall: Timestamp, uptime: Option<Uptime>) -> Self {
         let here = uptime.unwrap_or(Uptime { boot: 0, ms: 0 });
         let plain = Witness { uptime: here, trusted: wall, ahead_since: Timestamp::ZERO };
@@ -55,13 +54,13 @@ impl Witness {
         }
     }
 
-    /// How late it is for what ends after a long time, when the store's clock says `now`. That may be ahead of what is
-    /// believed: because a clock jumped, or because one had and the store's does not go back.
+    /// The time for deadlines of days, when the store's clock says `now`. That clock may be ahead of the trusted time:
+    /// because a clock jumped, or because one had jumped and the store's clock never goes back.
     pub(in crate::values) fn now(&self, now: Timestamp) -> Timestamp {
         if now.ms_since(self.trusted) > JUMP_MS { self.trusted } else { now }
     }
 
-    /// Whether it says something that `written` does not, so that it has to be written.
+    /// The record differs from `written`, so that it has to be written.
     pub(in crate::values) fn is_news(&self, written: Option<Self>) -> bool {
         written.is_none_or(|written| {
             written.ahead_since != self.ahead_since
@@ -126,7 +125,7 @@ mod tests {
     #[test]
     fn a_clock_that_is_set_right_again_is_as_if_nothing_had_been() {
         assert_eq!(believed(&[(1, 0, 100), (1, 1, 293), (1, 2, 102), (1, 3, 103)]), [100, 101, 102, 103]);
-        // And what is wrong again begins to last again.
+        // And a clock that is wrong again has to last again.
         assert_eq!(believed(&[(1, 0, 100), (1, 1, 293), (1, 2, 102), (1, 14, 306)]), [100, 101, 102, 114]);
     }
 

@@ -1,5 +1,5 @@
-//! The bytes of files by reference, for those who must have them: copies in files of their own, streams, memory. Nothing
-//! is given out that is not what the row says; of a stream, the reader must compare the digest at its end.
+//! Copies the bytes of files by reference: into files of their own, as streams, into memory. Only bytes that match the
+//! row are handed out; of a stream, the reader must compare the digest at its end.
 
 use super::{SourceError, SourceFile, Values, gone};
 use crate::{
@@ -66,8 +66,8 @@ impl Values {
     }
 }
 
-/// Copies from file to file: the system does it, and shares blocks where it can. False if what was copied is something
-/// else: the file was written meanwhile.
+/// Copies from file to file: the system does it, and shares blocks where it can. Returns false if the copy has other
+/// content: the file was written meanwhile.
 fn copy(source: &SourceFile, mut to: File, path: &Path) -> io::Result<bool> {
     let mut from = File::open(&source.path)?;
     let before = FileStat::of(&from.metadata()?);

@@ -1,4 +1,4 @@
-//! Objects that become files of the user's: a result that is not to lie in the store as well.
+//! Turns objects into files of the user's: for a result that should not lie in the store as well.
 //!
 //! ```text
 //! object    gets a second name, outside of the store
@@ -21,8 +21,9 @@ use std::{
 };
 
 impl Values {
-    /// Gives the object of a value a second name, with the directories above it. False if it has none of its own here, or
-    /// the file system allows none: then it has to be copied. Something must hold the value meanwhile.
+    /// Gives the object of a value a second name, and makes the directories above it. Returns false if the value has no
+    /// object on this machine, or the file system allows no link: then it has to be copied. Something must hold the
+    /// value meanwhile.
     ///
     /// # Errors
     /// [`Error::Export`] if the directories cannot be made.
@@ -43,15 +44,15 @@ impl Values {
         blocking(link).await.map_err(|error| Error::Export { path: path.to_owned(), why: error.to_string() })
     }
 
-    /// Lets a blob be the file at a path, which must be another name of its object. False if it is not, if there is no such
-    /// blob, or if more than one holds it. Durable when it returns.
+    /// Makes a blob refer to the file at a path, which must be another name of its object. Returns false if it is not,
+    /// if there is no such blob, or if it has more than one holder. Durable when it returns.
     ///
     /// # Errors
     /// If the store does not answer.
     pub async fn hand_over(&self, digest: Digest, path: &Path) -> Result<bool, Error> {
         let id = ValueId::of_blob(digest);
         let key = self.keys.value(&id);
-        // Whoever else holds it may be reading the object.
+        // Another holder may be reading the object.
         let count = self.row(self.keys.count(&id)).await?;
         if count.is_none_or(|count| counter::read(&count) != Some(1)) {
             return Ok(false);
@@ -68,7 +69,7 @@ impl Values {
         batch.put(self.keys.unlink(name), Row::default());
         match self.send(batch).await? {
             Tried::Applied(position) => self.records.durable(position).await?,
-            // Somebody else changed it; nothing is lost if the store keeps its own.
+            // Another writer changed the row; nothing is lost if the store keeps its object.
             Tried::Refused(_) => return Ok(false),
             Tried::Unknown(why) => return Err(why.into()),
         }
@@ -77,7 +78,7 @@ impl Values {
     }
 }
 
-/// The file at a path as the user's own, who may write to it, if it is this object.
+/// The file at a path as a file of the user's, who may write to it, if it is this object.
 fn same_file(digest: Digest, object: &Path, path: PathBuf) -> Option<SourceFile> {
     let (ours, theirs) = (fs::metadata(object).ok()?, fs::metadata(&path).ok()?);
     if FileStat::of(&ours) != FileStat::of(&theirs) {
@@ -88,7 +89,7 @@ fn same_file(digest: Digest, object: &Path, path: PathBuf) -> Option<SourceFile>
     fs::set_permissions(&path, permissions).ok()?;
     let stat = FileStat::of(&fs::metadata(&path).ok()?);
     let path = std::path::absolute(path).ok()?;
-    // It has changed just now, by its name and mode; who writes to it changes the time of its content.
+    // Its name and mode have changed just now; a writer changes the modification time of its content.
     let is_settled = stat.modified_ns + SETTLED_NS < now_ns();
     Some(SourceFile { path, digest, stat, is_settled })
 }

@@ -21,7 +21,7 @@ impl Edge {
         checked(&[&[EDGE], &deadline.to_sortable(), self.target.as_bytes()])
     }
 
-    /// `None` if it is damaged, or no edge.
+    /// `None` if the row is damaged, or no edge.
     pub(in crate::values) fn from_row(row: &[u8]) -> Option<Self> {
         match Standing::from_row(row)? {
             Standing::Edge(edge) => Some(edge),
@@ -29,7 +29,7 @@ impl Edge {
         }
     }
 
-    /// The edge of this name, or why there is none in its row.
+    /// Reads the edge of this name, or the reason why its row holds none.
     pub(in crate::values) fn read(name: &EdgeName, row: &[u8]) -> Result<Self, Error> {
         match Standing::from_row(row) {
             Some(Standing::Edge(edge)) => Ok(edge),
@@ -53,7 +53,7 @@ impl Standing {
         checked(&[&[INLINE], bytes])
     }
 
-    /// `None` if it is damaged.
+    /// `None` if the row is damaged.
     pub(in crate::values) fn from_row(row: &[u8]) -> Option<Self> {
         match body(row)?.split_first()? {
             (&EDGE, rest) => {

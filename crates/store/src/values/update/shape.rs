@@ -1,4 +1,4 @@
-//! What an update may not be, whatever the store holds.
+//! The limits and contradictions that make an update invalid, whatever the store holds.
 
 use super::{
     super::{Content, EdgeName, Error, ValueId, limits},
@@ -47,7 +47,7 @@ fn check_edge(change: &EdgeMove<'_>) -> Result<(), Error> {
     }
 }
 
-/// Whether one batch can hold it.
+/// Checks that one batch can hold the update.
 pub(super) fn fits(batch: &Batch) -> Result<(), Error> {
     let ops = batch.ops.iter().map(|op| 1 + op.trigger().len()).sum();
     at_most("operations of an update", ops, limits::UPDATE_OPS_MAX, "UPDATE_OPS_MAX")?;

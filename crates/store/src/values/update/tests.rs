@@ -1,4 +1,4 @@
-//! What an update decides, for facts written down by hand.
+//! The decisions of an update, for facts written down by hand.
 
 use super::*;
 use crate::values::stored::lost_row;
@@ -20,7 +20,7 @@ fn facts(keys: &Keys) -> Facts {
     ]))
 }
 
-/// What is decided, as text: requires, then operations; or the error.
+/// The decision as text: requires, then operations; or the error.
 fn decided(update: Update) -> String {
     let keys = Keys::new();
     let decided = Asked::new(&update).and_then(|asked| decide(&keys, Shard(0), &facts(&keys), &asked, NOW));
