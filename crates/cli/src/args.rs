@@ -1,4 +1,4 @@
-//! What can be said on the command line. One struct per verb; what they do is in `verbs`, a file each.
+//! The command line: one struct of options per verb. The verbs themselves are in `verbs`, a file each.
 
 mod more;
 pub(crate) mod pictures;
@@ -21,7 +21,7 @@ pub(crate) struct Cli {
     pub(crate) verb: Verb,
 }
 
-/// What every verb takes.
+/// Options that every verb takes.
 #[derive(Args, Debug, Clone)]
 pub(crate) struct Common {
     /// Directory of the store, or redis://HOST [default: the nearest .onceflow/ upwards, or a new one here]
@@ -125,7 +125,7 @@ pub(crate) enum Verb {
     Attend(Attend),
 }
 
-/// Which flow, with what.
+/// A flow file with its inputs and the options of its run.
 #[derive(Args, Debug, Clone)]
 pub(crate) struct Flow {
     /// The flow file (YAML or JSON)
@@ -158,10 +158,10 @@ pub(crate) struct Flow {
     /// As if there was no run of this key
     #[arg(long)]
     pub(crate) new: bool,
-    /// What becomes of input files.
+    /// Decides which input files are copied into the store and which are read in place, from the settings.
     #[arg(skip)]
     pub(crate) sources: crate::config::SourcePolicy,
-    /// How long things are kept if neither these options nor the flow say, and at most.
+    /// Retention from the settings: the defaults if neither these options nor the flow set it, and the upper limits.
     #[arg(skip)]
     pub(crate) retention: crate::config::Retention,
 }
@@ -191,7 +191,7 @@ pub(crate) struct Run {
     /// How results get there: copy, link (to the store's own files) or move (out of the store) [default: copy]
     #[arg(long, value_name = "MODE", value_parser = results_mode)]
     pub(crate) results_mode: Option<ResultsMode>,
-    /// The same, if neither this option nor the flow says.
+    /// The mode from the settings, used if neither this option nor the flow sets one.
     #[arg(skip)]
     pub(crate) results_mode_otherwise: ResultsMode,
     /// Let steps run again that must not start twice, because their code or inputs changed
@@ -338,7 +338,7 @@ pub(crate) struct Init {
     pub(crate) dir: PathBuf,
 }
 
-/// What a worker in the background is told: the run is in the store, with its program.
+/// Arguments of a background process that attends a run; the run and its program are already in the store.
 #[derive(Args, Debug, Clone)]
 pub(crate) struct Attend {
     pub(crate) key: String,

@@ -1,5 +1,5 @@
-//! What is asked for on the command line, made ready for the engine: the flow is read and checked, its inputs are
-//! bound, and what large files hold is looked up instead of read, where that is known.
+//! Prepares a flow named on the command line for the engine: the flow is read and checked, its inputs are bound, and
+//! the digests of large files are looked up instead of computed where they are known.
 
 use crate::{
     args, codes,
@@ -22,30 +22,30 @@ use onceflow_spec::{GivenInputs, LoadedFlow};
 use serde_json::Value;
 use std::{io, path::PathBuf};
 
-/// A run is remembered at least for so long after its end: its results have to be written.
+/// Lower bound of a run's history: its results have to be written after its end.
 const HISTORY_MS_MIN: u64 = 60_000;
 
-/// What was found out on the way and may be remembered for the next time.
+/// Caches that reading a flow filled, to be saved for the next command.
 pub(crate) struct Hints {
     pub(crate) digests: Digests,
     flow: Remember,
 }
 
 impl Hints {
-    /// Remembers what is worth it.
+    /// Saves the digests and the loaded flow, as far as each is worth a write.
     pub(crate) fn save(&mut self) {
         self.digests.save();
         self.flow.save();
     }
 }
 
-/// A flow with its inputs.
+/// A flow with its inputs bound.
 pub(crate) struct Asked {
     pub(crate) flow: LoadedFlow,
     pub(crate) start: Start,
-    /// The inputs as data, for people.
+    /// The inputs as JSON, for display.
     pub(crate) values: Vec<(String, Value)>,
-    /// What is not kept as long as the flow or an option asks for.
+    /// Warnings about values and history that are kept for less time than the flow or an option asks for.
     too_long: Vec<String>,
 }
 
@@ -53,7 +53,7 @@ impl Asked {
     /// Reads the flow and its inputs.
     ///
     /// # Errors
-    /// All that is wrong with either.
+    /// All problems of the flow and its inputs.
     pub(crate) fn read(
         args: &args::Flow,
         location: &StoreLocation,
@@ -67,10 +67,10 @@ impl Asked {
         }
     }
 
-    /// As [`Asked::read`]; input files that are gone are told, and their inputs are left out.
+    /// As [`Asked::read`], but input files that do not exist are returned, and their inputs are left out.
     ///
     /// # Errors
-    /// All else that is wrong with either.
+    /// All other problems of the flow and its inputs.
     pub(crate) fn read_what_is_there(
         args: &args::Flow,
         location: &StoreLocation,
@@ -120,10 +120,11 @@ impl Asked {
         Ok((Asked { flow, start, values: shown, too_long }, Hints { digests, flow: remember }, gone))
     }
 
-    /// Whether every secret that the flow declares is in our environment: better now than after half of the steps.
+    /// Checks that every secret the flow declares is in the environment: a missing one fails now, not after half of the
+    /// steps.
     ///
     /// # Errors
-    /// The names of those that are not.
+    /// The names of the missing secrets.
     pub(crate) fn has_secrets(&self) -> Result<(), Fault> {
         let missing: Vec<_> = self
             .flow
@@ -139,7 +140,8 @@ impl Asked {
         Err(Fault::new(Exit::Usage, onceflow_exec::codes::SECRET, why).hint("export them, then run the same command"))
     }
 
-    /// Says which steps never run, unless only some outputs are asked for, and what is not kept as long as it is asked for.
+    /// Warns about steps that never run, unless only some outputs are asked for, and about retention that was cut to
+    /// its limit.
     pub(crate) fn say_unused(&self, printer: &Printer) {
         self.too_long.iter().for_each(|line| printer.say(line));
         self.flow.warnings.iter().for_each(|warning| printer.say(format!("warning: {warning}")));
@@ -159,7 +161,7 @@ impl Asked {
     }
 }
 
-/// Whether the outputs that are asked for are the flow's.
+/// Checks that every output asked for is one of the flow's.
 fn outputs(flow: &LoadedFlow, wanted: &[String]) -> Result<(), Fault> {
     let known = || flow.outputs.iter().map(|port: &Port| port.name.as_str());
     let Some(unknown) = wanted.iter().find(|name| !known().any(|known| known == **name)) else { return Ok(()) };
@@ -171,25 +173,25 @@ fn outputs(flow: &LoadedFlow, wanted: &[String]) -> Result<(), Fault> {
     Err(Fault::new(Exit::Usage, codes::NO_OUTPUT, what).hint(hint))
 }
 
-/// An input whose file is not there.
+/// An input whose file does not exist.
 pub(crate) struct Gone {
     pub(crate) input: String,
     pub(crate) path: PathBuf,
 }
 
 impl Gone {
-    /// What is said to who wants to run it.
+    /// The error for a command that has to run the flow.
     pub(crate) fn unreadable(&self) -> Fault {
         Fault::unreadable(&self.path)(io::ErrorKind::NotFound.into())
     }
 }
 
-/// Finds out what files hold.
+/// Fills in the digests and lengths of the files in `data`.
 pub(crate) fn look(data: &mut Data, digests: &mut Digests) -> Result<(), Fault> {
     look_by(data, digests, &ByReference::default())
 }
 
-/// As [`look`]; of inputs of a run, which are copied or referred to.
+/// As [`look`], for inputs of a run; `by_reference` decides which files are copied and which are referred to.
 pub(crate) fn look_by(data: &mut Data, digests: &mut Digests, by_reference: &ByReference) -> Result<(), Fault> {
     look_for(data, digests, by_reference).map_err(|(path, error)| Fault::unreadable(&path)(error))
 }

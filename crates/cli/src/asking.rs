@@ -12,7 +12,7 @@ pub(crate) fn may(printer: &Printer, sure: Sure, what: &str) -> bool {
     }
     printer.warn(format!("{what}? Type `yes` to go on (--yes does not ask):"));
     let mut answer = String::new();
-    // An end of input is no answer.
+    // End of input is not an answer.
     let read = std::io::stdin().lock().read_line(&mut answer).unwrap_or(0);
     read > 0 && is_yes(&answer)
 }
@@ -21,7 +21,7 @@ fn is_yes(answer: &str) -> bool {
     matches!(answer.trim().to_ascii_lowercase().as_str(), "y" | "yes")
 }
 
-/// Says that nothing was changed.
+/// Reports that nothing was changed.
 pub(crate) fn left_alone(printer: &Printer) -> Exit {
     printer.say("nothing was changed");
     Exit::No

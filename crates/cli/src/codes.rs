@@ -1,4 +1,4 @@
-//! The codes of what can go wrong with the tool and its store. Each has a page in `docs/errors`.
+//! Error codes of the tool and its store. Each has a page in `docs/errors`.
 
 /// Code and title.
 #[cfg(test)]
@@ -70,7 +70,7 @@ pub(crate) const UNFINISHED: &str = "OF0454";
 pub(crate) const IN_USE: &str = "OF0480";
 pub(crate) const NOT_UNDONE: &str = "OF0455";
 
-// Codes of flows and their inputs that the tool says, too.
+// Codes of flows and their inputs that the tool reports, too.
 pub(crate) const NO_OUTPUT: &str = "OF0016";
 pub(crate) const TOO_MUCH: &str = "OF0040";
 pub(crate) const MISFIT: &str = "OF0203";

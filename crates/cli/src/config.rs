@@ -1,5 +1,5 @@
-//! Settings: a flag over `ONCEFLOW_…` over `onceflow.toml` (the nearest upwards, then the user's) over defaults. A profile
-//! of a file is over the rest of that file.
+//! Settings. In descending precedence: a flag, `ONCEFLOW_…`, `onceflow.toml` (the nearest upwards, then the user's),
+//! the default. Within a file, a profile takes precedence over the rest.
 
 pub(crate) mod file;
 mod fill;
@@ -21,14 +21,14 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// What a setting is, and who says so.
+/// The value of a setting, and its origin.
 #[derive(Clone, Debug)]
 pub(crate) struct SettingValue {
     pub(crate) value: Value,
     pub(crate) origin: SettingOrigin,
 }
 
-/// Who says what a setting is.
+/// The place that a setting's value comes from.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum SettingOrigin {
     Flag(&'static str),
@@ -51,23 +51,23 @@ impl fmt::Display for SettingOrigin {
     }
 }
 
-/// All settings that somebody says something about, or that have a default.
+/// All settings that have a value or a default.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Config {
     known: BTreeMap<&'static str, SettingValue>,
-    /// What is odd, and no error.
+    /// Warnings: oddities that are not errors.
     pub(crate) warnings: Vec<String>,
-    /// The files that were read, the nearest first.
+    /// The files that were read, nearest first.
     pub(crate) files: Vec<PathBuf>,
 }
 
 impl Config {
-    /// What is known about a setting.
+    /// Returns the value of a setting, if it has one.
     pub(crate) fn get(&self, name: &str) -> Option<&SettingValue> {
         self.known.get(name)
     }
 
-    /// Somebody with more say.
+    /// Sets a value that takes precedence over the present one.
     pub(crate) fn set(&mut self, name: &'static str, value: Value, origin: SettingOrigin) {
         self.known.insert(name, SettingValue { value, origin });
     }
@@ -75,7 +75,7 @@ impl Config {
     /// Finds the files, seen from `here`, and reads them and the environment.
     ///
     /// # Errors
-    /// All that is wrong with any of them.
+    /// All problems of the files and the environment.
     pub(crate) fn load(here: &Path, profile: Option<&str>, env: &[(String, String)]) -> Result<Self, Fault> {
         let mut problems = Vec::new();
         let mut config = Config::default();
@@ -89,7 +89,7 @@ impl Config {
             files.extend(open(&path)?.map(|text| file::read(&path, &text, &mut problems)));
         }
         config.files = files.iter().map(|file| file.path.clone()).collect();
-        // The nearest has more to say, so it is last.
+        // The nearest file takes precedence, so it is applied last.
         files.iter().rev().for_each(|file| config.take(file, profile));
         if let Some(profile) = profile {
             known_profile(profile, &files, &mut problems);
@@ -102,7 +102,7 @@ impl Config {
     }
 
     fn take(&mut self, file: &ConfigFile, profile: Option<&str>) {
-        // What is said for a profile is over what is said for all.
+        // Settings of the profile take precedence over the file's general ones, so they are applied last.
         let all = file.said.iter().filter(|said| said.profile.is_none());
         let own = file.said.iter().filter(|said| profile.is_some() && said.profile.as_deref() == profile);
         for said in all.chain(own) {
@@ -122,7 +122,7 @@ impl Config {
                     Err(rule) => problems.push(Problem::new(codes::CONFIG, format!("{name} cannot be this: {rule}"))),
                 }
             } else if !OTHERS.contains(&name.as_str()) {
-                // Only what is behind the part that all have says which one was meant.
+                // All names share the prefix, so only the rest is compared to find the one that was meant.
                 let own = |name: &'_ str| name.strip_prefix("ONCEFLOW_").unwrap_or_default().to_owned();
                 let known: Vec<_> = variables.iter().map(String::as_str).chain(OTHERS).map(own).collect();
                 if let Some(near) = nearest(&own(name), known.iter().map(String::as_str)) {
@@ -133,7 +133,7 @@ impl Config {
     }
 }
 
-/// Somebody must say something for the profile that is asked for.
+/// Reports a problem if no file has settings for the profile that is asked for.
 fn known_profile(profile: &str, files: &[ConfigFile], problems: &mut Vec<Problem>) {
     let all: Vec<_> = files.iter().flat_map(|file| &file.profiles).map(String::as_str).collect();
     if all.contains(&profile) {
@@ -147,7 +147,7 @@ fn known_profile(profile: &str, files: &[ConfigFile], problems: &mut Vec<Problem
     problems.push(Problem::new(codes::CONFIG, format!("there is no profile `{profile}`")).hint(hint));
 }
 
-/// Where files may be: the nearest upwards, then the user's.
+/// The paths where files may be: the nearest upwards, then the user's.
 fn paths(here: &Path, env: &[(String, String)]) -> Vec<PathBuf> {
     let set = |name: &str| env.iter().find(|(known, value)| known == name && !value.is_empty()).map(|(_, value)| value);
     let nearest = here.ancestors().map(|above| above.join(file::NAME)).find(|path| path.is_file());
@@ -158,7 +158,7 @@ fn paths(here: &Path, env: &[(String, String)]) -> Vec<PathBuf> {
     nearest.into_iter().chain(users).collect()
 }
 
-/// The text of a file; none if it is not there.
+/// Returns the text of a file; `None` if it does not exist.
 fn open(path: &Path) -> Result<Option<String>, Fault> {
     match std::fs::read_to_string(path) {
         Ok(text) => Ok(Some(text)),

@@ -1,8 +1,8 @@
-//! Remembers what was in files, so that large inputs are not read every time: (device, inode, size, mtime, ctime) →
-//! digest, in the file `digests` of the store. A hint: it may be deleted, and `--verify` does not believe it.
+//! Caches the digests of files, so that large inputs are not read every time: (device, inode, size, mtime, ctime) →
+//! digest, in the file `digests` of the store. The cache may be deleted, and `--verify` ignores it.
 //!
-//! A file is remembered only if its times are some seconds past when it is looked at, before and after it was read: one
-//! that was written in the same tick of the clock could be written once more without looking different.
+//! A file is cached only if its times were some seconds in the past when it was read, and the same before and after: a
+//! file written in the same tick of the clock could be written once more without a different `stat`.
 
 use indicatif::{ProgressBar, ProgressStyle};
 use onceflow_core::Digest;
@@ -13,22 +13,22 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// What the file is called, and its first line.
+/// The name of the file, and its first line.
 const NAME: &str = "digests";
 const HEADING: &str = "onceflow digests 2";
 
-/// How its last line begins, which has a digest of all the others: a hint that was damaged is worth nothing, and believed, it
+/// The start of its last line, which has a digest of all the others: a damaged cache is ignored, because believing it
 /// would keep every run from starting.
 const SUM: &str = "sum ";
 
-/// Entries that are kept at most; those asked for in this process go last.
+/// The most entries that are kept; those used in this process are the last to go.
 const ENTRIES_MAX: usize = 100_000;
 
-/// It is not worth a write to remember less than this.
+/// The cache is not rewritten for less than this.
 const BYTES_MIN: u64 = 1 << 20;
 const FILES_MIN: u64 = 256;
 
-/// Reading less than this shows no bar.
+/// Reading a file smaller than this shows no bar.
 const SHOWN_BYTES_MIN: u64 = 128 << 20;
 
 /// The digest of a file, and its `stat` facts when it was taken.
@@ -37,48 +37,48 @@ pub(crate) struct FileDigest {
     pub(crate) digest: Digest,
     pub(crate) len: u64,
     pub(crate) stat: FileStat,
-    /// It had been at rest by then, so that `stat` tells whether its content is another.
+    /// The file had been at rest by then, so that a later change of its content changes its `stat`.
     pub(crate) is_settled: bool,
 }
 
-/// Digests of files, remembered.
+/// The cache of digests.
 pub(crate) struct Digests {
     path: PathBuf,
-    /// Whether a bar shows how far reading a large file is.
+    /// A bar shows the progress of reading a large file.
     shows: bool,
-    /// What is known, and whether it was asked for.
+    /// The entries, each with whether it was used in this process.
     known: BTreeMap<FileStat, (Digest, bool)>,
-    /// How much was read that can be remembered.
+    /// Bytes and files read that can be cached.
     read_bytes: u64,
     read_files: u64,
 }
 
 impl Digests {
-    /// Those of a store; none of them if they are to be found out again.
+    /// Opens the cache of a store; empty if `verify`, so that every file is read again.
     pub(crate) fn open(store: &Path, verify: bool) -> Self {
         let path = store.join(NAME);
         let known = if verify { None } else { std::fs::read_to_string(&path).ok().and_then(|text| parse(&text)) };
         Digests { path, shows: false, known: known.unwrap_or_default(), read_bytes: 0, read_files: 0 }
     }
 
-    /// Shows, on a terminal, how far reading a large file is.
+    /// Shows the progress of reading a large file, if on a terminal.
     pub(crate) fn shown(mut self, live: bool) -> Self {
         self.shows = live;
         self
     }
 
-    /// The digest of a file's content, and its length.
+    /// Returns the digest of a file's content, and its length.
     ///
     /// # Errors
-    /// If it cannot be read.
+    /// If the file cannot be read.
     pub(crate) fn of(&mut self, path: &Path) -> io::Result<(Digest, u64)> {
         self.find(path).map(|found| (found.digest, found.len))
     }
 
-    /// The digest of a file's content, and what `stat` told of the file when it was taken.
+    /// Returns the digest of a file's content, and the file's `stat` facts when it was taken.
     ///
     /// # Errors
-    /// If it cannot be read.
+    /// If the file cannot be read.
     pub(crate) fn find(&mut self, path: &Path) -> io::Result<FileDigest> {
         let stat = FileStat::of(&std::fs::metadata(path)?);
         if let Some((digest, asked)) = self.known.get_mut(&stat) {
@@ -112,7 +112,7 @@ impl Digests {
         Ok(FileDigest { digest, len: after.len, stat: after, is_settled })
     }
 
-    /// Remembers for the next time, if there is enough that is new.
+    /// Writes the cache, if enough is new in it.
     pub(crate) fn save(&mut self) {
         if self.read_bytes < BYTES_MIN && self.read_files < FILES_MIN {
             return;
@@ -137,7 +137,7 @@ impl Digests {
     }
 }
 
-/// Shows how far reading a file is.
+/// Makes the bar that shows the progress of reading a file.
 fn bar(path: &Path, len: u64) -> ProgressBar {
     let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
     let style = ProgressStyle::with_template("reading {msg}: {bytes} of {total_bytes}, {eta} left");
@@ -150,13 +150,13 @@ fn now_ns() -> i128 {
     i128::try_from(since.as_nanos()).unwrap_or(i128::MAX)
 }
 
-/// The same text, with its digest below.
+/// Appends the digest of a text to it.
 fn summed(text: String) -> String {
     let sum = blake3::hash(text.as_bytes()).to_hex();
     format!("{text}{SUM}{sum}\n")
 }
 
-/// Nothing, if any of it is not what was written.
+/// Parses the file; `None` if any of it is not what was written.
 fn parse(text: &str) -> Option<BTreeMap<FileStat, (Digest, bool)>> {
     let (text, _) = text.rsplit_once(SUM).filter(|(before, _)| summed((*before).to_owned()) == text)?;
     let mut lines = text.lines();
@@ -185,7 +185,7 @@ mod tests {
     use std::time::{Duration, SystemTime};
 
     fn settle(path: &Path) {
-        // The time of a change cannot be set; so the look is made to seem old by asking as if later.
+        // A ctime cannot be set, so the check is made as if at a later time.
         let old = SystemTime::now() - Duration::from_secs(60);
         std::fs::File::options().write(true).open(path).unwrap().set_modified(old).unwrap();
     }

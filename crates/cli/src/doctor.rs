@@ -1,4 +1,4 @@
-//! What may be wrong with the place we are at, found out by trying: every finding says what to do about it.
+//! Diagnoses the machine and the store's directory by trying: every problem found comes with a fix.
 //!
 //! | module | what it looks at |
 //! |---|---|
@@ -10,7 +10,7 @@ pub(crate) mod machine;
 
 use serde_json::{Value, json};
 
-/// What was found about one thing.
+/// The result of one check.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Finding {
     pub(crate) check: &'static str,
@@ -19,7 +19,7 @@ pub(crate) struct Finding {
     pub(crate) fix: Option<String>,
 }
 
-/// How well it is.
+/// The severity of a finding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Grade {
     Ok,

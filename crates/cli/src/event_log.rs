@@ -1,6 +1,6 @@
-//! What happened in a run, a JSON object a line, in `runs/<id>/trail.jsonl`: for those who look from another process,
-//! and for those who look later. It is talk, not truth: it may be deleted. It is bounded: when it is long, what happens is
-//! counted and not listed any more, so what it comes to stays right, and it says that it was cut.
+//! The event log of a run, one JSON object per line, in `runs/<id>/trail.jsonl`: read by other processes while the run
+//! goes on, and afterwards. It is informational, never authoritative: it may be deleted. It is bounded: when it is
+//! long, events are counted and no longer listed, so totals stay right, and the log says that it was cut.
 
 mod cut;
 mod line;
@@ -23,39 +23,40 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// What the file is called.
+/// The name of the file.
 pub(crate) const NAME: &str = "trail.jsonl";
 
-/// An event log longer than this lists only what is exceptional; one of twice this length, only that the run starts and ends.
+/// An event log longer than this lists only exceptional events; one of twice this length, only that the run starts and
+/// ends.
 const BYTES_MAX: u64 = 16 << 20;
 
-/// An event log longer than this is made shorter by a process that begins to attend the run; so much is left of it.
+/// An event log longer than this is shortened by the process that begins to attend the run, to the second length.
 const LONG_BYTES: u64 = 12 << 20;
 const SHORT_BYTES: u64 = 8 << 20;
 
-/// Time between two lines that count what is not listed.
+/// Time between two lines that count unlisted events.
 const COUNT_EVERY_MS: u64 = 500;
 
-/// Milliseconds since 1970.
+/// Returns the milliseconds since 1970.
 pub(crate) fn now_ms() -> u64 {
     let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
     u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
 }
 
-/// Writes an event log. What cannot be written is left out: the run is more important than its story.
+/// Writes an event log. A line that cannot be written is dropped: the run is more important than its log.
 pub(crate) struct Writer {
     file: Option<File>,
     written: u64,
-    /// What is not listed, and when it was last written how much that is.
+    /// Counts of events that are not listed, and the time when they were last written.
     cut: Cut,
     counted_ms: u64,
-    /// Addresses that the event log says are running, or failed: what becomes of them is listed.
+    /// Addresses that the event log shows as running or failed: their later events are listed.
     listed: BTreeSet<String>,
     directory: PathBuf,
 }
 
 impl Writer {
-    /// Goes on with the event log of a run that nobody else works on. What seemed to run in it was interrupted.
+    /// Opens the event log of a run that no other process works on. Attempts that it shows as running were interrupted.
     pub(crate) fn attend(directory: &Path) -> Self {
         let path = directory.join(NAME);
         let len = std::fs::metadata(&path).map_or(0, |metadata| metadata.len());
@@ -71,7 +72,7 @@ impl Writer {
         writer
     }
 
-    /// Goes on with the event log of a run that others may work on, too.
+    /// Opens the event log of a run that other processes may work on, too.
     pub(crate) fn open(directory: &Path) -> Self {
         let open_at_end = || {
             let file = open(directory)?;
@@ -85,7 +86,7 @@ impl Writer {
         Writer { file, written, cut, counted_ms: 0, listed, directory }
     }
 
-    /// Writes some events at once.
+    /// Writes several events at once.
     pub(crate) fn write<'a>(&mut self, ms: u64, some: impl IntoIterator<Item = &'a EventKind>) {
         let (mut lines, mut ends) = (Vec::new(), false);
         for what in some {
@@ -99,7 +100,7 @@ impl Writer {
             }
         }
         if ends || ms >= self.counted_ms + COUNT_EVERY_MS {
-            // What is counted happened before the run ended, and before it got another plan.
+            // The counted events happened before the run ended, and before it got another plan.
             lines.splice(0..0, self.cut.take().map(|counts| line::not_listed(ms, &counts)));
             self.counted_ms = ms;
         }
@@ -109,7 +110,7 @@ impl Writer {
         }
     }
 
-    /// Whether there is room to list it.
+    /// The log has room to list the event.
     fn is_listed(&mut self, what: &EventKind) -> bool {
         let of = address(what);
         let was_listed = of.is_some_and(|address| self.listed.contains(address));
@@ -153,7 +154,7 @@ impl Drop for Writer {
     }
 }
 
-/// The address of the step that something happened to.
+/// Returns the address of the step that an event is about.
 fn address(what: &EventKind) -> Option<&str> {
     match what {
         EventKind::WillRun { address, .. }
@@ -171,19 +172,19 @@ fn address(what: &EventKind) -> Option<&str> {
     }
 }
 
-/// Whether it happened to something that a step was lowered to. That such a thing failed is told all the same.
+/// The event is about a helper that a step was lowered to. The failure of a helper is reported all the same.
 fn is_of_helper(what: &EventKind) -> bool {
     address(what).is_some_and(words::is_helper) && !matches!(what, EventKind::DidFail(_))
 }
 
-/// Keeps the younger part, and of the older one what is exceptional, with counts of the rest.
+/// Keeps the younger part of a log, and of the older part the exceptional events, with counts of the rest.
 fn shorten(path: &Path, bytes: u64) -> io::Result<()> {
     let mut text = Vec::new();
     File::open(path)?.read_to_end(&mut text)?;
     let from = text.len().saturating_sub(usize::try_from(bytes).unwrap_or(usize::MAX));
     let from = text[from..].iter().position(|byte| *byte == b'\n').map_or(text.len(), |at| from + at + 1);
     let (mut kept, mut cut, mut ms) = (Vec::<(Option<String>, &[u8])>::new(), Cut::default(), 0);
-    // By address: what is listed of those that run, failed or wait.
+    // By address: the index of the listed line of a step that runs, failed or waits.
     let mut open: BTreeMap<String, usize> = BTreeMap::new();
     for raw in text[..from].split_inclusive(|byte| *byte == b'\n') {
         let Some(line) = line::read(raw) else { continue };
@@ -205,7 +206,8 @@ fn shorten(path: &Path, bytes: u64) -> io::Result<()> {
             (Some(what @ EventKind::DidUse { .. }), _) => cut.saw(line.t, what),
             (Some(what), _) => {
                 let Some(address) = address(what) else { continue };
-                // What it came to last is listed, if that is not the end of it; what it was before is counted.
+                // The last event of an address is listed if the step has not ended with it; the event before is
+                // counted.
                 if let Some(at) = open.remove(address)
                     && let Some(before) = line::read(kept[at].1)
                 {
@@ -217,7 +219,7 @@ fn shorten(path: &Path, bytes: u64) -> io::Result<()> {
                     | EventKind::DidFail(_)
                     | EventKind::WillWait { .. }
                     | EventKind::DidMarkUnknown { .. } => {
-                        // Its end is listed, and its beginning is not any more.
+                        // The end of the attempt is listed, but its beginning no longer is.
                         cut.ends(line.t, address);
                         open.insert(address.to_owned(), kept.len());
                         kept.push((Some(address.to_owned()), raw));
@@ -238,28 +240,28 @@ fn shorten(path: &Path, bytes: u64) -> io::Result<()> {
     std::fs::rename(&beside, path)
 }
 
-/// Reads an event log, and goes on reading as it grows.
+/// Reads an event log, and continues as it grows.
 pub(crate) struct Reader {
     path: PathBuf,
     file: Option<BufReader<File>>,
-    /// The beginning of a line whose end is not there yet.
+    /// The beginning of a line whose end is not written yet.
     begun: Vec<u8>,
 }
 
 impl Reader {
-    /// From its beginning.
+    /// Opens the log at its beginning.
     pub(crate) fn open(directory: &Path) -> Self {
         Reader { path: directory.join(NAME), file: None, begun: Vec::new() }
     }
 
-    /// What was added since the last call. Lines that are not JSON are left out.
+    /// Returns the lines added since the last call. Lines that are not JSON are skipped.
     pub(crate) fn more(&mut self) -> Vec<Line> {
         let mut lines = Vec::new();
         self.each(|line| lines.push(line));
         lines
     }
 
-    /// The same, a line at a time.
+    /// Passes on the same lines, one at a time.
     pub(crate) fn each(&mut self, mut of: impl FnMut(Line)) {
         if self.file.is_none() {
             self.file = File::open(&self.path).ok().map(BufReader::new);
@@ -274,7 +276,7 @@ impl Reader {
     }
 }
 
-/// Writes something that happened into the event log of a run that others may work on.
+/// Appends an event to the log of a run that other processes may work on.
 pub(crate) fn append(directory: &Path, what: &EventKind) {
     append_line(directory, &line(now_ms(), what));
 }
@@ -287,14 +289,15 @@ fn open(directory: &Path) -> io::Result<File> {
     File::options().create(true).append(true).custom_flags(no_follow).open(directory.join(NAME))
 }
 
-/// Somebody else may be writing: only who attends a run may make its event log shorter.
+/// Appends a line without shortening the log: another process may be writing, and only the one that attends the run may
+/// shorten it.
 fn append_line(directory: &Path, line: &Value) {
     if let Err(error) = open(directory).and_then(|mut file| file.write_all(format!("{line}\n").as_bytes())) {
         tracing::warn!(%error, "what was said is not written down beside the run; the store has it");
     }
 }
 
-/// Writes what happens in one run as it is told, until nothing is told any more; every line also goes to `seen`.
+/// Writes the events of one run as they arrive, until the channel closes; every event also goes to `seen`.
 pub(crate) async fn follow(
     mut events: tokio::sync::mpsc::UnboundedReceiver<Event>,
     key: String,
@@ -311,7 +314,7 @@ pub(crate) async fn follow(
     }
 }
 
-/// Event logs of several runs, for one who works on any.
+/// The event logs of several runs, for a worker that serves any run.
 pub(crate) struct EventLogs {
     engine: onceflow_engine::Engine,
     location: crate::location::StoreLocation,
@@ -319,12 +322,12 @@ pub(crate) struct EventLogs {
 }
 
 impl EventLogs {
-    /// None yet.
+    /// Has no log open yet.
     pub(crate) fn new(engine: onceflow_engine::Engine, location: crate::location::StoreLocation) -> Self {
         EventLogs { engine, location, open: BTreeMap::new() }
     }
 
-    /// Writes what happened, each into the event log of its run.
+    /// Writes each event into the log of its run.
     pub(crate) async fn write(&mut self, ms: u64, events: &[Event]) {
         const OPEN_MAX: usize = 64;
         let mut of: BTreeMap<&str, Vec<&EventKind>> = BTreeMap::new();
@@ -342,7 +345,7 @@ impl EventLogs {
             if let Some(writer) = self.open.get_mut(run) {
                 writer.write(ms, all.iter().copied());
             }
-            // The key may lead to another run next time.
+            // The key may belong to another run next time.
             if all.iter().any(|what| matches!(what, EventKind::DidEnd { .. })) {
                 self.open.remove(run);
             }

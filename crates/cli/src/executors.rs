@@ -4,12 +4,13 @@ use crate::location::StoreLocation;
 use onceflow_engine::task::Tasks;
 use onceflow_exec::{ExecutorOptions, Home};
 
-/// All executors. The guard that ends their children with this process is the same program.
+/// Makes all executors. The guard that ends their children with this process is this same program.
 pub(crate) fn tasks(location: &StoreLocation) -> Tasks {
     with_home(home(location))
 }
 
-/// The same for a worker beside others: its work directories are its own, for another may be at work on the same step.
+/// Makes the executors of a worker beside others: its work directories are its own, for another may be at work on the
+/// same step.
 pub(crate) fn shared_tasks(location: &StoreLocation, own: u128) -> Tasks {
     with_home(Home::of_process(&location.directory, format!("{own:032x}")))
 }
@@ -19,7 +20,7 @@ fn with_home(home: Home) -> Tasks {
     onceflow_exec::executors(ExecutorOptions { home, guard })
 }
 
-/// The directories they work in.
+/// The directories that the executors work in.
 pub(crate) fn home(location: &StoreLocation) -> Home {
     Home::new(&location.directory)
 }

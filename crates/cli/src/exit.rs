@@ -1,4 +1,4 @@
-//! What the process says when it ends: one table, used by every verb, printed in the help, documented in the book (`cli.md`).
+//! Exit codes: one table, used by every verb, printed in the help, documented in the book (`cli.md`).
 
 use std::process::ExitCode;
 
@@ -6,23 +6,23 @@ use std::process::ExitCode;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u8)]
 pub(crate) enum Exit {
-    /// It is done.
+    /// The command did what it was asked.
     Done = 0,
     /// The run failed, or the answer is no.
     No = 1,
     /// The command was not understood.
     Usage = 2,
-    /// The run goes on without us, or waits for somebody.
+    /// The run goes on in other processes, or waits for an event or for an operator.
     Waiting = 3,
-    /// The flow does not check.
+    /// The flow file has errors.
     Flow = 4,
     /// The run was cancelled and nothing of it is left.
     Cancelled = 5,
-    /// It failed or was cancelled, and could not be cleaned up.
+    /// The run failed or was cancelled, and could not be cleaned up.
     Unclean = 6,
-    /// The store is damaged, or written by a later version.
+    /// The store is damaged, or was written by a later version.
     Damaged = 7,
-    /// The store or the run is somebody else's now.
+    /// Another process has the store or the run now.
     Busy = 75,
     /// Ctrl-C; the state is safe.
     Interrupted = 130,
@@ -30,7 +30,7 @@ pub(crate) enum Exit {
     Terminated = 143,
 }
 
-/// Every code and what it says.
+/// Every code and its meaning.
 pub(crate) const TABLE: [(Exit, &str); 11] = [
     (Exit::Done, "done"),
     (Exit::No, "the run failed, or the answer is no"),
@@ -45,7 +45,7 @@ pub(crate) const TABLE: [(Exit, &str); 11] = [
     (Exit::Terminated, "terminated (SIGTERM); the state is safe"),
 ];
 
-/// The table, as the help shows it.
+/// Returns the table, as the help shows it.
 pub(crate) fn help() -> String {
     let line = |(exit, what): &(Exit, &str)| format!("  {:>3}  {what}\n", *exit as u8);
     format!("Exit codes:\n{}", TABLE.iter().map(line).collect::<String>())

@@ -1,4 +1,4 @@
-//! Why a command did not do what it was asked: what, a code with a page, a hint, and how the process ends.
+//! Errors of commands: a message, a code with a page, a hint, and the exit code of the process.
 
 use crate::{codes, exit::Exit, verbs::ls::shell_word, words};
 use onceflow_core::{
@@ -18,28 +18,28 @@ use onceflow_store::{
 use serde_json::{Value, json};
 use std::{fmt, io, path::Path};
 
-/// What to do when a disk is full.
+/// The hint for a full disk.
 const ROOM: &str = "make room on the disk, then run the same command again: what was done is kept";
 
-/// What to do when a file that the store refers to is not what it was.
+/// The hint for a file that the store refers to and that has changed.
 const RECOMPUTED: &str =
     "bring the file back as it was, or run the flow with what is there now: `onceflow explain` says what that takes";
 
-/// What to do when bytes in the store are not what was stored.
+/// The hint for damaged bytes in the store.
 const RECOMPUTE: &str =
     "`onceflow run` of the same flow computes it again; `onceflow fsck --deep` finds all that is damaged";
 
-/// What to do when steps would run twice.
+/// The hint for steps that must not start twice and would.
 const RERUN: &str = "`--accept-code-change` lets them run again; `--key NAME` starts another run beside it";
 
-/// What went wrong.
+/// The error of a command.
 #[derive(Debug)]
 pub(crate) struct Fault {
     pub(crate) code: Option<&'static str>,
     pub(crate) message: String,
     pub(crate) hint: Option<String>,
     pub(crate) exit: Exit,
-    /// Several problems of a flow or of its inputs, each with its place; the message is all of them.
+    /// Several problems of a flow or of its inputs, each with its position; the message has all of them.
     pub(crate) problems: Vec<Problem>,
 }
 
@@ -48,7 +48,7 @@ impl Fault {
         Fault { code: Some(code), message: message.into(), hint: None, exit, problems: vec![] }
     }
 
-    /// One that has no page, because nobody should ever see it: it is a mistake of ours.
+    /// Makes an error without a code and a page: one that only a bug of ours can cause.
     pub(crate) fn plain(exit: Exit, message: impl Into<String>) -> Self {
         Fault { code: None, message: message.into(), hint: None, exit, problems: vec![] }
     }
@@ -58,33 +58,34 @@ impl Fault {
         self
     }
 
-    /// What a flow file or its inputs have wrong.
+    /// Makes the error of a flow file or its inputs from their problems.
     pub(crate) fn problems(exit: Exit, problems: Problems) -> Self {
         Fault { code: None, message: problems.to_string(), hint: None, exit, problems: problems.0 }
     }
 
-    /// The command was understood, and asks for something that cannot be.
+    /// The command was understood, and asks for something impossible.
     pub(crate) fn usage(message: impl Into<String>) -> Self {
         Fault::new(Exit::Usage, codes::USAGE, message)
     }
 
-    /// A value is not of the type that is wanted.
+    /// A value is not of the type that is expected.
     pub(crate) fn misfit(what: String) -> impl FnOnce(onceflow_exec::value::Mismatch) -> Fault {
         move |error| Fault::new(Exit::Usage, codes::MISFIT, format!("{what}: {error}"))
     }
 
-    /// The system refused something that every program is given.
+    /// The system refused a basic resource.
     pub(crate) fn system(what: &str) -> impl FnOnce(io::Error) -> Fault {
         move |error| Fault::new(Exit::No, codes::SYSTEM, format!("the system gives {what}: {error}"))
     }
 
-    /// A file that is named on the command line cannot be read.
+    /// A file named on the command line cannot be read.
     pub(crate) fn unreadable(path: &Path) -> impl FnOnce(io::Error) -> Fault {
         let message = format!("cannot read {}", path.display());
         move |error| Fault::new(Exit::Usage, codes::UNREADABLE, format!("{message}: {error}"))
     }
 
-    /// A file that is named on the command line cannot be written. One whose directory is not there is called wrongly.
+    /// A file named on the command line cannot be written. A wrong path, for example without its directory, is an error
+    /// of usage.
     pub(crate) fn unwritten(what: &str, path: &Path) -> impl FnOnce(io::Error) -> Fault {
         use io::ErrorKind::{AlreadyExists, InvalidFilename, IsADirectory, NotADirectory, NotFound};
         let fault = Fault::io(codes::WRITE, what, path);
@@ -96,7 +97,7 @@ impl Fault {
         }
     }
 
-    /// The file system did not do what it was asked.
+    /// An operation of the file system failed.
     pub(crate) fn io(code: &'static str, what: &str, path: &Path) -> impl FnOnce(io::Error) -> Fault {
         let message = format!("cannot {what} {}", path.display());
         move |error| Fault::new(Exit::No, code, format!("{message}: {error}"))
@@ -113,7 +114,7 @@ impl Fault {
         Fault::new(Exit::Busy, codes::STORE_UNUSABLE, why).hint(ROOM)
     }
 
-    /// Its code, what it is and what may help; of several problems those of the first.
+    /// Returns code, message and hint; of several problems those of the first.
     pub(crate) fn in_short(&self) -> (Option<&'static str>, String, Option<String>) {
         match &self.problems[..] {
             [] => (self.code, self.message.clone(), self.hint.clone()),
@@ -125,7 +126,7 @@ impl Fault {
         }
     }
 
-    /// As data. Of several problems it has the code of the first, and all of them in a list.
+    /// Returns the error as JSON. With several problems it has the code of the first, and all of them in a list.
     pub(crate) fn to_json(&self) -> Value {
         let problems: Vec<_> = self.problems.iter().map(problem).collect();
         let (code, message, hint) = self.in_short();
@@ -139,7 +140,7 @@ impl Fault {
     }
 }
 
-/// One problem as data.
+/// Returns one problem as JSON.
 pub(crate) fn problem(problem: &Problem) -> Value {
     let place = problem.place.as_ref();
     json!({
@@ -169,7 +170,7 @@ impl fmt::Display for Fault {
     }
 }
 
-/// Messages of the store carry their hint in a line of their own.
+/// Splits a message of the store into the message and its hint, which is on a line of its own.
 fn split(message: &str) -> (String, Option<String>) {
     match message.split_once("\nhint: ") {
         Some((message, hint)) => (message.to_owned(), Some(hint.to_owned())),
@@ -182,7 +183,7 @@ fn told(exit: Exit, code: &'static str, message: &str) -> Fault {
     Fault { hint, ..Fault::new(exit, code, message) }
 }
 
-/// The store cannot be used, because of what a file system said.
+/// The store cannot be used, because of an error of the file system.
 fn unusable(kind: Option<io::ErrorKind>, message: &str) -> Fault {
     use io::ErrorKind::{FileTooLarge, PermissionDenied, QuotaExceeded, ReadOnlyFilesystem, StorageFull};
     let fault = told(Exit::Busy, codes::STORE_UNUSABLE, message);
@@ -195,7 +196,7 @@ fn unusable(kind: Option<io::ErrorKind>, message: &str) -> Fault {
     }
 }
 
-/// What the file system said, where it is the reason.
+/// Finds the error of the file system in a chain of causes.
 fn said(error: &(dyn std::error::Error + 'static)) -> Option<io::ErrorKind> {
     match error.downcast_ref::<io::Error>() {
         Some(error) => Some(error.kind()),
@@ -216,7 +217,7 @@ impl From<OpenError> for Fault {
     }
 }
 
-/// How to go on with a server that has these risks.
+/// The hint for a server that has these risks: how to fix or to accept them.
 fn accepting(risks: &[Risk]) -> String {
     let words: Vec<_> = risks.iter().map(|risk| risk.word()).collect();
     let what = if risks.len() == 1 { "that this may happen" } else { "that all of this may happen" };
@@ -265,7 +266,7 @@ impl From<onceflow_store::blobs::Error> for Fault {
     }
 }
 
-/// What is wrong with a flow, in the words of the kernel.
+/// Converts the mistakes that the kernel found in a flow.
 fn mistakes(errors: Errors) -> Problems {
     let one = |mistake: Mistake| Problem {
         hint: mistake.hint.clone(),
@@ -274,7 +275,7 @@ fn mistakes(errors: Errors) -> Problems {
     Problems(errors.0.into_iter().map(one).collect())
 }
 
-/// Steps as the flow names them.
+/// Joins the names of steps, as in the flow.
 fn named(steps: &[String]) -> String {
     let mut names: Vec<_> = steps.iter().map(|step| words::step(step)).collect();
     names.dedup();
@@ -294,7 +295,7 @@ fn not_undone(key: &str, steps: &[Failed]) -> Fault {
     Fault::new(Exit::Unclean, codes::NOT_UNDONE, what).hint(undo_hint(&shell_word(key), &first))
 }
 
-/// What can be done with a run that could not be undone.
+/// The hint for a run that could not be undone.
 pub(crate) fn undo_hint(key: &str, step: &str) -> String {
     format!(
         "`onceflow retry {key}` tries the undos that failed again; `onceflow resolve {key} {step} --done` says that one was \

@@ -1,4 +1,4 @@
-//! What is said and done when a run rests: results are written, failures told, and the last line says what is next.
+//! Ends a command whose run rests: writes results, reports failures, and says in the last line what to do next.
 
 use crate::{
     codes,
@@ -24,7 +24,7 @@ use onceflow_spec::ResultsMode;
 use serde_json::{Map, Value as Json, json};
 use std::path::{Path, PathBuf};
 
-/// What became of a run, for people and programs.
+/// Reports the outcome of a run, to people and programs.
 pub(crate) struct Ending<'a> {
     pub(crate) printer: &'a Printer,
     pub(crate) handle: &'a Handle,
@@ -32,7 +32,7 @@ pub(crate) struct Ending<'a> {
 }
 
 impl Ending<'_> {
-    /// Says what the run came to. With the flow that was asked for, its results are written.
+    /// Reports the outcome of the run. With `to`, its results are written.
     ///
     /// # Errors
     /// If results cannot be read or written.
@@ -82,7 +82,7 @@ impl Ending<'_> {
         Ok(exit)
     }
 
-    /// Somebody must say something: which steps wait, and for what.
+    /// Reports which steps wait, and for what: an operator or a sender must act.
     async fn waiting(&self, data: &mut Json) -> Result<(), Fault> {
         let waiting = pending::aside(self.handle).await?;
         let unknown = pending::unknown(&waiting);
@@ -100,7 +100,7 @@ impl Ending<'_> {
         if !events.is_empty() {
             data["events"] = pending::events_json(&waiting);
         }
-        // Somebody may just have said it.
+        // None may wait any more: the outcome may have been reported just now.
         let next =
             pending::next(self.handle.key(), &waiting).unwrap_or_else(|| format!("onceflow show {}", self.key()));
         self.next(&next);
@@ -112,8 +112,8 @@ impl Ending<'_> {
         shell_word(self.handle.key())
     }
 
-    /// What to do next with a run that was undone: nothing starts again while something it did is still there, unless that
-    /// was given up.
+    /// Returns what to do next with a run that was undone: nothing starts again while some of its effects are not
+    /// undone, unless those were given up.
     async fn after_undoing(&self, not_undone: &[Failed], anew: &str) -> Result<String, Fault> {
         let Some(first) = not_undone.first() else { return Ok(anew.to_owned()) };
         let first = shell_word(&words::step(&first.address));
@@ -137,10 +137,10 @@ impl Ending<'_> {
         self.printer.next(line);
     }
 
-    /// Names what failed: these, of all.
+    /// Lists failures; `all` is the number of all failed steps.
     fn list(&self, failures: &[Failed], all: usize) {
         const SHOWN_MAX: usize = 10;
-        // What was seen to fail was shown when it did.
+        // Failures that this process saw were printed when they happened.
         let seen = |failed: &&Failed| !self.printer.quiet && self.progress.failures.iter().any(|seen| seen == *failed);
         let unseen: Vec<_> = failures.iter().filter(|failed| !seen(failed)).collect();
         for failed in unseen.iter().take(SHOWN_MAX) {
@@ -188,7 +188,7 @@ impl Ending<'_> {
             (ran, _) if self.progress.elsewhere > 0 => {
                 format!("{} ran here{took}, {elsewhere} on other machines", words::count(ran, "step"))
             }
-            // It ended just now, with what was sent or said before.
+            // The run ended just now, because of an event sent or an outcome reported before.
             (0, 0) if self.progress.end.is_some() => String::from("nothing was left to run"),
             (0, 0) => String::from("nothing to do: nothing has changed"),
             (ran, 0) => format!("{} ran{took}", words::count(ran, "step")),
@@ -201,7 +201,7 @@ impl Ending<'_> {
         });
     }
 
-    /// Outputs without their files: for those who only look.
+    /// Returns the outputs without writing their files: for commands that only look.
     async fn shown(&self, outputs: &[(String, Outcome)]) -> Result<Shown, Fault> {
         let mut shown = Map::new();
         for (name, outcome) in outputs {
@@ -225,19 +225,19 @@ impl Ending<'_> {
     }
 }
 
-/// Where results go, and what is known about what is there.
+/// The destination of results, with the types of the outputs and the digests of files already there.
 pub(crate) struct To<'a> {
-    /// Of which types they are.
+    /// The outputs of the flow, with their types.
     pub(crate) outputs: &'a [Port],
     pub(crate) out: &'a Path,
     pub(crate) mode: ResultsMode,
     pub(crate) digests: &'a mut Digests,
 }
 
-/// Outputs as they are shown.
+/// Outputs as JSON for display.
 struct Shown {
     outputs: Map<String, Json>,
-    /// Where their files are.
+    /// The directory of their files.
     place: Option<String>,
 }
 
@@ -270,7 +270,7 @@ impl ResultSource for Outputs<'_> {
     }
 }
 
-/// An output as a value of its type.
+/// Converts an output to a value of its type.
 fn value(ports: &[Port], name: &str, data: Data) -> Result<PortValue, Fault> {
     let port = ports.iter().find(|port| port.name == name);
     let ty = port.map_or(Type::Json, |port| port.ty.clone());
@@ -279,7 +279,7 @@ fn value(ports: &[Port], name: &str, data: Data) -> Result<PortValue, Fault> {
     })
 }
 
-/// Files that are not there get the paths that say what they will hold.
+/// Gives files that are not written yet a path that encodes their digest and length.
 fn promise(data: &mut Data) {
     match data {
         Data::File(file) => {
@@ -292,7 +292,7 @@ fn promise(data: &mut Data) {
     }
 }
 
-/// Data of any type, for people: a file is its name and size.
+/// Returns data of any type as JSON for display: a file is its name and size.
 pub(crate) fn data_json(data: Data) -> Json {
     match data {
         Data::None => Json::Null,
@@ -306,11 +306,12 @@ pub(crate) fn data_json(data: Data) -> Json {
     }
 }
 
-/// The exit code of a process whose run came to this.
+/// Returns the exit code for a run with this outcome.
 pub(crate) fn exit(summary: &Summary) -> Exit {
     match summary.status {
         RunStatus::Done => Exit::Done,
-        // The same command heals what can be computed again; what is left then cannot.
+        // Running the same command again recomputes damaged values where possible; damage that remains cannot be
+        // repaired.
         RunStatus::Failed if summary.failures.iter().any(is_damage) => Exit::Damaged,
         RunStatus::Failed => Exit::No,
         RunStatus::Undone if summary.not_undone.is_empty() => Exit::No,
@@ -320,7 +321,7 @@ pub(crate) fn exit(summary: &Summary) -> Exit {
     }
 }
 
-/// Failures as data.
+/// Returns failures as JSON.
 pub(crate) fn failed_json(failures: &[Failed]) -> Json {
     let one = |failed: &Failed| json!({"step": words::step(&failed.address), "attempt": failed.attempt, "causes": failed.causes});
     failures.iter().map(one).collect()

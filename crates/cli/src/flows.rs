@@ -1,6 +1,6 @@
-//! Remembers large flows as they were loaded, in the directory `flows` of the store, so that a flow of a thousand steps
-//! that did not change is not read, lowered and checked every time. A hint: it may be deleted, `--verify` does not
-//! believe it, and neither does another version of the program.
+//! Caches large flows as they were loaded, in the directory `flows` of the store, so that a flow of a thousand steps
+//! that did not change is not read, lowered and checked every time. The cache may be deleted; `--verify` ignores it,
+//! and so does another version of the program.
 
 use crate::{exit::Exit, fault::Fault};
 use onceflow_spec::{LoadOptions, LoadedFlow};
@@ -11,25 +11,25 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// What the directory is called.
+/// The name of the directory.
 const NAME: &str = "flows";
 
-/// It is not worth a write to remember a flow with fewer steps than this.
+/// A flow with fewer steps than this is not worth caching.
 const STEPS_MIN: usize = 100;
 
-/// Flows that are remembered at most.
+/// The most flows that are cached.
 const FLOWS_MAX: usize = 16;
 
-/// A flow that may have to be remembered.
+/// A loaded flow that is yet to be written to the cache; nothing if it came from there.
 pub(crate) struct Remember {
     path: PathBuf,
     bytes: Option<Vec<u8>>,
 }
 
-/// Reads a flow file, unless that was done before.
+/// Reads a flow file, or takes it from the cache.
 ///
 /// # Errors
-/// All that is wrong with it.
+/// All problems of the flow file.
 pub(crate) fn load(path: &Path, store: &Path, verify: bool) -> Result<(LoadedFlow, Remember), Fault> {
     let at = store.join(NAME).join(name(path));
     let known = match verify {
@@ -48,17 +48,17 @@ pub(crate) fn load(path: &Path, store: &Path, verify: bool) -> Result<(LoadedFlo
 /// Reads a flow file.
 ///
 /// # Errors
-/// All that is wrong with it.
+/// All problems of the flow file.
 pub(crate) fn read(path: &Path) -> Result<LoadedFlow, Fault> {
     onceflow_spec::load(path, &LoadOptions::default()).map_err(|problems| {
-        // A name that leads to no file is wrong itself; all else is what the file says.
+        // A path that leads to no file is an error of usage; any other problem is one of the flow.
         let exit = if path.exists() && !path.is_dir() { Exit::Flow } else { Exit::Usage };
         Fault::problems(exit, problems)
     })
 }
 
 impl Remember {
-    /// Remembers it for the next time. What cannot be written is read again then.
+    /// Writes the flow to the cache. If that fails, the flow is read again next time.
     pub(crate) fn save(&mut self) {
         let Some(bytes) = self.bytes.take() else { return };
         let directory = self.path.parent().expect("it was joined");
@@ -73,7 +73,7 @@ impl Remember {
     }
 }
 
-/// Removes those that were remembered first, if there are too many.
+/// Removes the flows that were cached first, if there are too many.
 fn make_room(directory: &Path) -> std::io::Result<()> {
     let mut there = Vec::new();
     for entry in fs::read_dir(directory)? {
@@ -85,13 +85,14 @@ fn make_room(directory: &Path) -> std::io::Result<()> {
     there.into_iter().take(many).try_for_each(|(_, path)| fs::remove_file(path))
 }
 
-/// A flow is known by how it is looked for: messages name its files that way.
+/// Returns the name of a flow in the cache: by the current directory and the path as given, because messages name its
+/// files that way.
 fn name(path: &Path) -> String {
     let here = std::env::current_dir().unwrap_or_default();
     digest([here.as_os_str(), path.as_os_str()])[..32].to_owned()
 }
 
-/// What this program is: another may read flows in another way.
+/// Identifies this program: another version may read flows differently.
 fn program() -> [u8; 32] {
     let look = std::env::current_exe().and_then(fs::metadata);
     let look = look.map(|data| (data.dev(), data.ino(), data.size(), data.mtime(), data.mtime_nsec())).ok();

@@ -85,17 +85,17 @@ pub(crate) async fn until_started(engine: &Engine, key: &str) -> Result<(), Faul
     Ok(())
 }
 
-/// One who looks at a run.
+/// Follows a run and shows its events.
 pub(crate) struct Follower<'a> {
     engine: &'a Engine,
     location: &'a StoreLocation,
     printer: &'a Printer,
     handle: Handle,
-    /// Any worker may take steps of the run; it is not alone if none is there.
+    /// Any worker may take steps of the run, so it is not left alone while no process attends it.
     is_shared: bool,
     reader: Reader,
     looked_at_workers: Instant,
-    /// Kinds of workers that were said to be missing.
+    /// Kinds of missing workers that were reported already.
     missing: BTreeSet<String>,
     /// Steps that workers on other machines did.
     elsewhere: u64,

@@ -1,4 +1,4 @@
-//! What happened in a run, as attempts with a beginning and an end: made from its event log, for pictures and reports.
+//! The history of a run, as attempts with a beginning and an end: made from its event log, for pictures and reports.
 
 use crate::{
     event_log,
@@ -17,7 +17,7 @@ pub(crate) struct Happened {
     pub(crate) address: String,
     pub(crate) attempt: u32,
     pub(crate) from_ms: u64,
-    /// Of one that runs: the last that was heard of the run.
+    /// Of a running attempt: the time of the last event of the run.
     pub(crate) to_ms: u64,
     pub(crate) how: How,
     /// Processor time and memory, if they were measured.
@@ -43,13 +43,13 @@ pub(crate) enum How {
     Done,
     Reused,
     Failed,
-    /// Its worker is gone.
+    /// The worker of the attempt is gone.
     Interrupted,
-    /// Another worker has it.
+    /// Another worker has the step.
     Lost,
-    /// Its outcome is not known.
+    /// The outcome is not known.
     Unknown,
-    /// It was taken back.
+    /// The step was undone by its compensation.
     Undone,
 }
 
@@ -71,15 +71,15 @@ impl How {
 /// The attempts of a run.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct History {
-    /// In the order in which they began.
+    /// The attempts, in the order in which they began.
     pub(crate) all: Vec<Happened>,
     /// The index of the first attempt under the present plan.
     since: usize,
     plan: Option<u64>,
     running: BTreeMap<String, usize>,
-    /// By the address of an each, of the present plan.
+    /// Elements by the address of an each, of the present plan.
     opened: BTreeMap<String, usize>,
-    /// All addresses that were heard of, and the last that happened at each.
+    /// All addresses that had an event, and the last attempt at each.
     heard: BTreeSet<String>,
     last: BTreeMap<String, usize>,
     /// Counts of events under the present plan that are not listed, by the id of the box.
@@ -92,7 +92,7 @@ pub(crate) struct History {
 }
 
 impl History {
-    /// What the event log in this directory tells.
+    /// Reads the event log in this directory.
     pub(crate) fn read(directory: &Path) -> Self {
         let mut history = History::default();
         event_log::Reader::open(directory).each(|line| history.read_line(&line));
@@ -118,8 +118,8 @@ impl History {
         }
     }
 
-    /// Nobody is at work on the run. What seems to run was interrupted, unless the store has it that it is not under way
-    /// any more: then it took effect, and nobody lived to tell.
+    /// Ends what seems to run, because no process works on the run. It was interrupted, unless the step is not under
+    /// way in the store any more: then it took effect, and its process was killed before it could log that.
     pub(crate) fn rests(&mut self, is_under_way: impl Fn(&str) -> bool) {
         for (address, at) in std::mem::take(&mut self.running) {
             self.ended_unseen(at, is_under_way(&address));
@@ -170,7 +170,7 @@ impl History {
         match what {
             EventKind::DidStart { generation } => self.starts(ms, u64::from(*generation)),
             EventKind::WillRun { address, attempt } => {
-                // Whoever had it went, at the latest, when the run was last heard of.
+                // The worker that had the step went, at the latest, at the last event of the run.
                 self.ends(self.last_ms, address, How::Interrupted);
                 self.running.insert(address.clone(), self.all.len());
                 self.push(address, *attempt, ms, How::Running);
@@ -180,11 +180,11 @@ impl History {
             EventKind::DidOpen { address, elements } => {
                 self.opened.insert(address.clone(), *elements as usize);
             }
-            // Who waits for an event is under way until it comes.
+            // A step that waits for an event is under way until the event comes.
             EventKind::DidTurn { .. } | EventKind::WillWait { .. } | EventKind::HeldUp { .. } => {}
             EventKind::DidUse { address, used, .. } => {
                 if let Some(at) = self.running.get(address) {
-                    // Several that are fused are one attempt.
+                    // Several fused tasks are one attempt.
                     self.all[*at].used = both(self.all[*at].used, Some(*used));
                 }
             }
@@ -194,7 +194,8 @@ impl History {
                 self.ends(ms, address, How::Lost);
             }
             EventKind::DidUndo { address } => self.push(address, 0, ms, How::Undone),
-            // What ran then did take effect, and whoever ran it was killed before that was told. When it ended, nobody knows.
+            // Attempts that ran by then did take effect, and their processes were killed before they could log it.
+            // Their end is not known.
             EventKind::DidEnd { how: RunStatus::Done } => {
                 for at in std::mem::take(&mut self.running).into_values() {
                     (self.all[at].how, self.all[at].to_ms) = (How::Done, self.all[at].from_ms);
@@ -237,7 +238,8 @@ impl History {
         true
     }
 
-    /// The same; if none was heard of, it is told all the same. Containers commit too, and are no attempts.
+    /// Ends the attempt that runs at an address; if the log has none, adds one. Containers commit too, and are no
+    /// attempts.
     fn settles(&mut self, ms: u64, address: &str, how: How) {
         if !self.ends(ms, address, how) && (how != How::Done || self.is_leaf(address)) {
             self.push(address, 0, ms, how);

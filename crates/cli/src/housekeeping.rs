@@ -25,7 +25,7 @@ pub(crate) async fn release_ended(engine: &Engine, location: &StoreLocation) -> 
     if ended.is_empty() {
         return Ok(0);
     }
-    // Their guards may have been killed too: their commands end before a worker starts the same steps again.
+    // Their guards may have been killed too: their commands are ended before a worker starts the same steps again.
     let directory = location.directory.clone();
     blocking(move || onceflow_exec::guard::end_left(&directory)).await;
     // Their registrations go last: if this process is killed too, the next one still finds whose files to remove.

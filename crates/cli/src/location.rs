@@ -29,7 +29,7 @@ impl Server {
     fn of(given: &Path) -> Option<Self> {
         let url = given.to_str()?;
         let (scheme, _) = url.split_once("://")?;
-        // Others are refused when they are connected to, with a word on what is understood.
+        // Unsupported schemes are refused when they are connected to, with an error that names the supported ones.
         let is_plain = |letter: char| letter.is_ascii_alphanumeric() || "+-.".contains(letter);
         (!scheme.is_empty() && scheme.chars().all(is_plain)).then(|| Server(url.to_owned()))
     }
@@ -68,7 +68,7 @@ fn cache(server: &Server) -> PathBuf {
     base.join("onceflow").join(&blake3::hash(server.to_string().as_bytes()).to_hex()[..16])
 }
 
-/// Finds the store, seen from `here`. `given` is what the option or the environment says.
+/// Finds the store, seen from `here`. `given` is the store that the option or the environment names.
 pub(crate) fn find(given: Option<&Path>, here: &Path) -> StoreLocation {
     if let Some(server) = given.and_then(Server::of) {
         return StoreLocation {
@@ -101,13 +101,13 @@ pub(crate) fn find(given: Option<&Path>, here: &Path) -> StoreLocation {
     }
 }
 
-/// An empty directory is a store that has nothing yet; one with other things in it is not ours to fill.
+/// A directory that exists counts as a store; an empty one is a store without rows.
 fn is_store(directory: &Path) -> bool {
     directory.is_dir()
 }
 
 impl StoreLocation {
-    /// Who takes the steps of runs in it by default.
+    /// Returns which processes take the steps of its runs by default.
     pub(crate) fn who(&self) -> Who {
         if self.server.is_some() { Who::Any } else { Who::Attending }
     }
@@ -121,7 +121,7 @@ impl StoreLocation {
             return Ok(self);
         }
         let message = format!("there is no store at {self}");
-        // A store that was named and is not there is a wrong name; here there may just be none yet.
+        // A named store that does not exist is an error of usage; without a name, none may have been made here yet.
         let exit = if self.is_given { Exit::Usage } else { Exit::No };
         Err(Fault::new(exit, codes::NO_STORE, message)
             .hint("go to a directory where a flow was run, or name the store with `--store DIR`"))

@@ -1,20 +1,20 @@
-//! The `onceflow` command: reads what it is told, does it, says how it went.
+//! The `onceflow` command: parses its arguments, does what they ask, and reports the outcome.
 //!
-//! | module | what it owns |
+//! | module | responsibility |
 //! |---|---|
-//! | `args` | what can be said on the command line |
-//! | `config` | what was not said there: settings, and who says so |
-//! | `verbs` | what is done, a file for each verb |
-//! | `printer`, `view`, `progress`, `words` | what people and programs see |
+//! | `args` | the command line |
+//! | `config` | settings that the command line does not give, and their origin |
+//! | `verbs` | the verbs, a file each |
+//! | `printer`, `view`, `progress`, `words` | output for people and programs |
 //! | `location`, `session`, `runs`, `steps` | the store, the runs in it, and their steps |
-//! | `worker_setup`, `run_worker`, `resume` | taking steps: of one run, or of any; going on with a run |
-//! | `follow` | looking at a run that other processes work on |
-//! | `event_log`, `digests`, `flows`, `housekeeping` | what lies beside the store: what happened, what files held; what goes |
+//! | `worker_setup`, `run_worker`, `resume` | taking steps: of one run, or of any; resuming a run |
+//! | `follow` | following a run that other processes work on |
+//! | `event_log`, `digests`, `flows`, `housekeeping` | files beside the store: event logs, caches; their removal |
 //! | `results` | outputs as files |
-//! | `history`, `picture`, `pictured`, `timeline`, `page` | what happened in a run, drawn and reported |
-//! | `doctor` | what may be wrong with the machine |
-//! | `asking` | whether it may be done |
-//! | `exit`, `fault`, `codes`, `pages` | how it ends, and why |
+//! | `history`, `picture`, `pictured`, `timeline`, `page` | the history of a run, drawn and reported |
+//! | `doctor` | diagnosis of the machine |
+//! | `asking` | confirmation by the user |
+//! | `exit`, `fault`, `codes`, `pages` | exit codes and errors |
 
 mod args;
 mod asked;
@@ -66,7 +66,7 @@ use fault::Fault;
 use printer::Printer;
 use std::process::ExitCode;
 
-/// The first word of a process that ends our children if we cannot: see `onceflow_exec::guard`.
+/// The first argument of a guard, a process that ends our children if we cannot: see `onceflow_exec::guard`.
 const GUARD: &str = "__guard";
 
 fn main() -> ExitCode {
@@ -95,12 +95,12 @@ fn main() -> ExitCode {
     }
 }
 
-/// Tells what clap has to say. Help and the version go to stdout and are no errors; all else is talk, with a code, and
-/// data for those who ask for data, as far as that can be known of words that are not understood.
+/// Reports what clap found. Help and the version go to stdout and are no errors; anything else goes to stderr with a
+/// code, and as JSON if the arguments, which were not understood, contain `--json`.
 fn misunderstood(error: &clap::Error) -> ExitCode {
     let text = error.render().to_string();
     let Some(message) = text.strip_prefix("error: ") else {
-        // There is nobody to tell.
+        // If even printing fails, there is nowhere to report it.
         drop(error.print());
         return ExitCode::from(if error.use_stderr() { Exit::Usage as u8 } else { 0 });
     };
@@ -114,20 +114,20 @@ fn misunderstood(error: &clap::Error) -> ExitCode {
     fault.exit.into()
 }
 
-/// Says what goes on inside, to those who ask for it.
+/// Sets up the log on stderr, filtered by `ONCEFLOW_LOG`.
 fn log() {
-    // What was left alone because it is not ours is said always.
+    // Warnings about files left alone because they are not onceflow's are always shown.
     let asked = std::env::var("ONCEFLOW_LOG");
     let filter = asked.clone().unwrap_or_else(|_| format!("off,{}=warn", onceflow_exec::home::LEFT));
     let filter = tracing_subscriber::EnvFilter::new(filter);
     let log = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).without_time();
-    // Nobody else sets one.
+    // No other code sets a subscriber, so this cannot fail.
     let _set = log.with_target(asked.is_ok()).try_init();
 }
 
-/// Gives the command line what it does not say and some setting does.
+/// Fills options that the command line does not give from the settings.
 fn configured(cli: &mut Cli, matches: &clap::ArgMatches) -> Result<Config, Fault> {
-    // These help when settings are wrong.
+    // These verbs must work even when settings are wrong.
     if matches!(cli.verb, Verb::Error(_) | Verb::Version | Verb::Completions(_) | Verb::Man(_) | Verb::Reference) {
         return Ok(Config::default());
     }
@@ -145,7 +145,7 @@ fn here() -> Result<std::path::PathBuf, Fault> {
 
 fn go(cli: &Cli, config: &Config, printer: &Printer) -> Result<Exit, Fault> {
     config.warnings.iter().for_each(|line| printer.say(line));
-    // What needs no store.
+    // Verbs that need no store.
     match &cli.verb {
         Verb::Error(args) => return verbs::error::run(args, printer),
         Verb::Init(args) => return verbs::init::run(args, printer),

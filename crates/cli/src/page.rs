@@ -1,5 +1,5 @@
-//! All about a run in one HTML file that needs nothing else: no scripts to be read, no pictures to be loaded. What little
-//! script there is only hides rows.
+//! The report of a run as one self-contained HTML file: no external scripts, no external pictures. Its small script
+//! only hides rows.
 
 mod logs;
 mod parts;
@@ -21,7 +21,7 @@ const SCRIPT: &str = include_str!("page/page.js");
 /// Inputs and outputs longer than this are cut.
 const VALUE_LETTERS_MAX: usize = 4000;
 
-/// The whole file.
+/// Makes the whole file.
 pub(crate) fn document(run: &Pictured) -> String {
     let scene = run.scene();
     let title = escape(&format!("{}: {}", run.run.key, run.status));

@@ -3,7 +3,7 @@
 /// Code and page, in order.
 pub(crate) const PAGES: &[(&str, &str)] = include!(concat!(env!("OUT_DIR"), "/pages.rs"));
 
-/// The page of a code: `OF0012`, `of12` and `12` are one.
+/// Finds the page of a code: `OF0012`, `of12` and `12` are the same.
 pub(crate) fn find(code: &str) -> Option<&'static (&'static str, &'static str)> {
     let number = code.trim_start_matches(['O', 'o']).trim_start_matches(['F', 'f']);
     let number: u32 = number.parse().ok()?;

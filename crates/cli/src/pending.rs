@@ -1,6 +1,6 @@
-//! What a run waits for that only somebody outside can say: events, and what became of steps that must not start twice.
-//! A step whose process was killed is put aside only when somebody goes on with the run; nobody knows what became of it
-//! before that either.
+//! Steps of a run that wait for input from outside: for events, or, if they must not start twice, for an operator to
+//! report their outcome. A step whose process was killed is parked only when a process resumes the run, but its outcome
+//! is unknown before that, too.
 
 use crate::{fault::Fault, verbs::ls::shell_word, words};
 use onceflow_engine::{Engine, Handle, StartedStep, UndecidedStep};
@@ -14,14 +14,14 @@ pub(crate) struct PendingStep {
     pub(crate) why: Why,
 }
 
-/// For what.
+/// The reason why a step waits.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Why {
-    /// An event.
+    /// The step waits for this event.
     Event(String),
-    /// Somebody who says what became of it.
+    /// An operator must report the outcome (`onceflow resolve`).
     Unknown,
-    /// The same; but it stands as whoever ran it left it, who claimed steps under this name and is gone.
+    /// The same, but the step is not parked yet: the worker that claimed it under this name is gone.
     Left(u128),
 }
 
@@ -39,7 +39,7 @@ impl PendingStep {
     }
 }
 
-/// The event that a step waits for, if it is one that waits for events.
+/// Returns the event that a step waits for, if it waits for one.
 fn event(step: &UndecidedStep) -> Option<String> {
     let (_, params) = step.task.as_ref()?;
     match serde_json::from_slice(params).ok()? {
@@ -48,7 +48,7 @@ fn event(step: &UndecidedStep) -> Option<String> {
     }
 }
 
-/// The steps of a run that are put aside until somebody says something.
+/// Returns the parked steps of a run: those that wait for an event, or for an operator.
 ///
 /// # Errors
 /// If the store does not answer.
@@ -56,13 +56,13 @@ pub(crate) async fn aside(handle: &Handle) -> Result<Vec<PendingStep>, Fault> {
     Ok(handle.undecided_steps().await?.into_iter().map(PendingStep::aside).collect())
 }
 
-/// The same, and those whose processes are gone.
+/// Returns the same, and the started steps whose processes are gone.
 ///
 /// # Errors
 /// If the store does not answer.
 pub(crate) async fn all(engine: &Engine, handle: &Handle) -> Result<Vec<PendingStep>, Fault> {
     let mut all = aside(handle).await?;
-    // Who began to wait for an event has done nothing, and begins again.
+    // A step that began to wait for an event has no effect yet, and simply begins again.
     let begun: Vec<_> =
         handle.started_steps().await?.into_iter().filter(|begun| event(&begun.step).is_none()).collect();
     if begun.is_empty() {
@@ -78,33 +78,34 @@ pub(crate) async fn all(engine: &Engine, handle: &Handle) -> Result<Vec<PendingS
     Ok(all)
 }
 
-/// Where the steps are of which nobody knows whether they took effect.
+/// Returns the addresses of the steps whose outcome is not known.
 pub(crate) fn unknown(waits: &[PendingStep]) -> Vec<String> {
     waits.iter().filter(|waits| waits.event().is_none()).map(|waits| waits.step.address.clone()).collect()
 }
 
-/// The same, as people name them.
+/// Returns the same as names for display.
 pub(crate) fn unknown_names(waits: &[PendingStep]) -> Vec<String> {
     unknown(waits).iter().map(|address| words::step(address)).collect()
 }
 
-/// The steps that wait for events, each with its event.
+/// Returns the steps that wait for events, each with its event.
 pub(crate) fn events(waits: &[PendingStep]) -> Vec<(String, &str)> {
     waits.iter().filter_map(|waits| Some((words::step(&waits.step.address), waits.event()?))).collect()
 }
 
-/// The same, as data.
+/// Returns the same as JSON.
 pub(crate) fn events_json(waits: &[PendingStep]) -> Value {
     events(waits).into_iter().map(|(step, event)| json!({"step": step, "event": event})).collect()
 }
 
-/// How to say what became of a step, if somebody must.
+/// Returns the command that reports the outcome of the first unknown step, if there is one.
 pub(crate) fn resolve(key: &str, waits: &[PendingStep]) -> Option<String> {
     let step = shell_word(&words::step(unknown(waits).first()?));
     Some(format!("onceflow resolve {} {step} --done | --redo | --fail WHY", shell_word(key)))
 }
 
-/// What somebody must do, if somebody must: say what became of a step; if there is none, bring an event.
+/// Returns the command to run next, if one is needed: it reports an unknown outcome, or, if there is none, sends an
+/// event.
 pub(crate) fn next(key: &str, waits: &[PendingStep]) -> Option<String> {
     let send = |event| format!("onceflow send {} {}", shell_word(key), shell_word(event));
     resolve(key, waits).or_else(|| waits.iter().find_map(PendingStep::event).map(send))

@@ -1,13 +1,13 @@
-//! Pictures of flows and runs: what is drawn, where it stands, and how it is written down.
+//! Pictures of flows and runs: their content, their layout, and their file formats.
 //!
-//! | module | what it owns |
+//! | module | responsibility |
 //! |---|---|
-//! | `trace` | who reads from whom in a program |
-//! | `scene` | boxes, groups and arrows: what is drawn |
-//! | `states` | what became of each box in a run |
-//! | `layout` | where things stand |
-//! | `svg`, `dot`, `mermaid`, `tree` | how it is written down |
-//! | `style` | colours, and text that may hold anything |
+//! | `trace` | which step reads from which, in a program |
+//! | `scene` | the content: boxes, groups and arrows |
+//! | `states` | the state of each box in a run |
+//! | `layout` | positions |
+//! | `svg`, `dot`, `mermaid`, `tree` | file formats |
+//! | `style` | colours, and escaping of text |
 
 pub(crate) mod dot;
 pub(crate) mod layout;

@@ -24,13 +24,13 @@ use onceflow_engine::{RunStatus, StepLog, Summary};
 use serde_json::{Map, Value};
 use std::{collections::BTreeMap, path::PathBuf};
 
-/// A run.
+/// A run with all that pictures and reports show.
 pub(crate) struct Pictured {
     pub(crate) run: Summary,
     pub(crate) status: RunStatus,
     /// It has work to do, and no worker that the store knows of serves it.
     is_left: bool,
-    /// Its flow, if what that looks like is kept.
+    /// The scene of its flow, if the flow's outline is kept.
     drawn: Option<Scene>,
     pub(crate) history: History,
     pub(crate) failures: Vec<Failed>,
@@ -49,10 +49,10 @@ pub(crate) struct Pictured {
 }
 
 impl Pictured {
-    /// Looks at the run that a word means.
+    /// Loads the run that `word` names.
     ///
     /// # Errors
-    /// If there is none, or the store does not answer.
+    /// If there is no such run, or the store does not answer.
     pub(crate) async fn of(word: &str, location: StoreLocation) -> Result<Self, Fault> {
         let session = Session::open(location).await?;
         let engine = session.idle().await?;
@@ -104,7 +104,7 @@ impl Pictured {
         })
     }
 
-    /// Its flow with the state of every step; `None` if the program is not kept any more.
+    /// Returns its flow with the state of every step; `None` if the program is not kept any more.
     pub(crate) fn scene(&self) -> Option<Scene> {
         let title = match self.run.key == self.run.flow {
             true => format!("{}: {}", self.run.flow, self.status),
@@ -116,7 +116,7 @@ impl Pictured {
         Some(scene)
     }
 
-    /// The same, for who cannot do without.
+    /// Returns the same for commands that need it.
     ///
     /// # Errors
     /// If the flow is not kept any more.
@@ -128,7 +128,7 @@ impl Pictured {
     }
 }
 
-/// Of all that was decided for what is inside a box, what runs says most.
+/// Reduces the decisions for everything inside a box to one: running takes precedence.
 fn of_boxes(lines: Vec<(String, Fate, Reason)>) -> BTreeMap<String, (Fate, Reason)> {
     let rank = |fate: Fate| match fate {
         Fate::Run => 2,

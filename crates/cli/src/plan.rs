@@ -1,4 +1,4 @@
-//! What a start would do, as people read it: a tree of steps, each with what becomes of it and why.
+//! Prints the plan of a start: a tree of steps, each with its fate and why.
 
 use crate::{
     printer::{Ink, Printer},
@@ -8,51 +8,51 @@ use onceflow_core::plan::{Explanation, Fate, Reason};
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Steps that are named in the short form.
+/// The most steps that are named in the short form.
 const NAMED_MAX: usize = 6;
 
-/// Steps below one step that are shown, unless all are asked for.
+/// The most steps below one step that are shown, unless all are asked for.
 const BELOW_MAX: usize = 8;
 
-/// Why a step that was started and must not start twice does not simply run.
+/// The reason why a step that was started and must not start twice does not simply run.
 const NOT_KNOWN: &str = "it was started, and whether it took effect is not known";
 
-/// How many steps have each fate. A step that has others inside counts as those.
+/// The number of steps by fate. A step that has others inside counts as those.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Counts {
     pub(crate) run: usize,
     pub(crate) reuse: usize,
     pub(crate) skip: usize,
-    /// Those that were started, and of which nobody knows whether they took effect.
+    /// Steps that were started and whose outcome is not known.
     pub(crate) unknown: usize,
-    /// More may run: how many steps a loop, or an each that has not begun, is, is only known when it runs.
+    /// More steps may run: the number of steps in a loop, or in an each that has not begun, is only known when it runs.
     pub(crate) or_more: bool,
 }
 
-/// Of eaches, by the name of the step: how many elements are left to run, and how many there are.
+/// Elements of eaches by the name of the step: those left to run, and all.
 pub(crate) type Eaches = BTreeMap<String, (usize, usize)>;
 
-/// What is known of a run beside what a plan for it decides.
+/// Facts about a run that its plan does not decide.
 #[derive(Debug, Default)]
 pub(crate) struct Known {
     pub(crate) eaches: Eaches,
-    /// The names of steps that were started, and of which nobody knows whether they took effect: they do not simply run.
+    /// The names of steps that were started and whose outcome is not known: they do not simply run.
     pub(crate) unknown: BTreeSet<String>,
 }
 
 impl Known {
-    /// Those of which nobody knows what became of them: this step, or what is inside it.
+    /// Returns the steps with an unknown outcome among this step and those inside it.
     fn unknown_of(&self, step: &str) -> Vec<&String> {
         self.unknown.iter().filter(|name| *name == step || is_below(name, step)).collect()
     }
 
-    /// How many runs are left of a step that is not done; of an each, how many elements.
+    /// Returns how many runs are left of a step that is not done; of an each, how many elements.
     fn left(&self, step: &str) -> usize {
         let all = self.eaches.get(step).map_or(1, |(left, _)| *left);
         all.saturating_sub(self.unknown_of(step).len())
     }
 
-    /// An each that goes on, with how many of its elements run.
+    /// Describes an each that is resumed, with how many of its elements run.
     fn elements_of(&self, step: &str) -> Option<String> {
         let (_, all) = self.eaches.get(step)?;
         Some(of_elements(step, (self.left(step), *all)))
@@ -60,7 +60,7 @@ impl Known {
 }
 
 impl Counts {
-    /// An each that goes on counts as its elements.
+    /// Counts the steps of a plan. An each that is resumed counts as its elements.
     pub(crate) fn of(explanation: &Explanation, known: &Known) -> Self {
         let mut counts = Counts::default();
         for step in steps(explanation).iter().filter(|step| step.is_leaf) {
@@ -85,16 +85,16 @@ impl Counts {
     }
 }
 
-/// A step and where it is in the tree.
+/// A step and its position in the tree.
 struct Step<'a> {
     name: String,
     fate: Fate,
-    /// Why: of an element, what changed about the list.
+    /// The reason for its fate; of an element, the change of the list.
     reason: &'a Reason,
     depth: usize,
-    /// Whether there is nothing below it.
+    /// The step has none below it.
     is_leaf: bool,
-    /// Whether how many steps it is, is only known when it runs.
+    /// The number of steps it stands for is only known when it runs.
     is_open: bool,
 }
 
@@ -119,7 +119,8 @@ fn steps(explanation: &Explanation) -> Vec<Step<'_>> {
     steps
 }
 
-/// The steps as people name them. What computes something for a step is that step; what computes outputs is none.
+/// Returns the steps by the names that users know. A helper that computes something for a step counts as that step; one
+/// that computes outputs is left out.
 fn named(explanation: &Explanation) -> Vec<Step<'_>> {
     let of_people = explanation.lines.iter().filter(|line| !words::is_helper(&line.address));
     let known: BTreeSet<_> = of_people.map(|line| words::step(&line.address)).collect();
@@ -145,7 +146,7 @@ fn named(explanation: &Explanation) -> Vec<Step<'_>> {
     steps
 }
 
-/// Of two fates of one step, the higher one is the step's.
+/// Ranks the fates of one step's parts: the highest one is the step's.
 pub(crate) fn rank(fate: Fate) -> u8 {
     match fate {
         Fate::Run => 2,
@@ -154,7 +155,7 @@ pub(crate) fn rank(fate: Fate) -> u8 {
     }
 }
 
-/// Of two reasons why a step runs, the higher one says more.
+/// Ranks the reasons why a step runs: the highest one says most.
 fn weight(reason: &Reason) -> u8 {
     match reason {
         Reason::InputChanged { .. } | Reason::CodeChanged { .. } | Reason::New | Reason::Damaged => 2,
@@ -167,7 +168,7 @@ fn is_below(name: &str, above: &str) -> bool {
     name.strip_prefix(above).is_some_and(|rest| rest.starts_with(['/', '[', '@']))
 }
 
-/// In one line: what must be resolved, what runs, and why.
+/// Returns one line: the steps to resolve, the steps that run, and why.
 pub(crate) fn short(explanation: &Explanation, known: &Known) -> String {
     let counts = Counts::of(explanation, known);
     let first = match (known.unknown.is_empty(), counts.run) {
@@ -187,7 +188,7 @@ pub(crate) fn short(explanation: &Explanation, known: &Known) -> String {
     format!("{first}{then}{at_least}{} of {of} will run: {}", counts.run, named_runs(explanation, known))
 }
 
-/// The steps that run, each with why.
+/// Returns the steps that run, each with why.
 fn named_runs(explanation: &Explanation, known: &Known) -> String {
     let all = steps(explanation);
     let is_run = |step: &&Step<'_>| step.is_leaf && step.fate == Fate::Run && known.left(&step.name) > 0;
@@ -214,7 +215,7 @@ fn named_runs(explanation: &Explanation, known: &Known) -> String {
     some_of(&named)
 }
 
-/// The first few of these, and how many more there are.
+/// Joins the first few names, and says how many more there are.
 fn some_of(named: &[String]) -> String {
     let more = named.len().saturating_sub(NAMED_MAX);
     let more = if more == 0 { String::new() } else { format!(", and {more} more") };
@@ -225,7 +226,7 @@ fn of_elements(name: &str, (left, all): (usize, usize)) -> String {
     format!("{name}: {left} of {}", words::count(all, "element"))
 }
 
-/// How many elements of an each these steps are of.
+/// Returns the number of distinct elements of an each among these steps.
 fn elements<'a, 'b: 'a>(steps: impl Iterator<Item = &'a Step<'b>>, each: &str) -> usize {
     let number = |step: &Step<'_>| {
         let rest = step.name.strip_prefix(each)?.strip_prefix('[')?;
@@ -234,7 +235,7 @@ fn elements<'a, 'b: 'a>(steps: impl Iterator<Item = &'a Step<'b>>, each: &str) -
     steps.filter_map(number).collect::<BTreeSet<_>>().len()
 }
 
-/// As a tree, with counts at the end. Of many steps inside one, those that run are shown, unless all are asked for.
+/// Returns a tree with counts at the end. Of many steps inside one, only those that run are shown, unless `all`.
 pub(crate) fn tree(printer: &Printer, explanation: &Explanation, known: &Known, all: bool) -> String {
     let mut text = String::new();
     let steps = steps(explanation);
@@ -271,7 +272,7 @@ pub(crate) fn tree(printer: &Printer, explanation: &Explanation, known: &Known, 
 fn told(printer: &Printer, step: &Step<'_>, known: &Known) -> String {
     let indent = |deeper: usize| "  ".repeat(step.depth + deeper);
     let width = if known.unknown.is_empty() { "reuse".len() } else { "unknown".len() };
-    // What is not unfolded shows what is not known inside.
+    // A step that is not unfolded lists the unknown steps inside it.
     let inside = if step.is_leaf { known.unknown_of(&step.name) } else { vec![] };
     let not_known = |name: &str| {
         let deeper = usize::from(name != step.name);
@@ -294,7 +295,7 @@ fn told(printer: &Printer, step: &Step<'_>, known: &Known) -> String {
     format!("{}  {}{name}  ({reason})\n{not_known}", printer.ink(ink, &format!("{fate:width$}")), indent(0))
 }
 
-/// As data: the same steps, fates and reasons as in the tree.
+/// Returns the plan as JSON: the same steps, fates and reasons as in the tree.
 pub(crate) fn to_json(key: &str, explanation: &Explanation, known: &Known) -> Value {
     let Counts { run, reuse, skip, unknown, or_more } = Counts::of(explanation, known);
     let told = steps(explanation);

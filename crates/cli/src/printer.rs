@@ -1,7 +1,7 @@
-//! Owns the streams: stdout is data, stderr is talk. Nothing else in the command writes to either.
+//! Owns the streams: stdout is for data, stderr for messages. No other code of the command writes to either.
 //!
-//! What comes from steps, files and keys never commands a terminal: whatever is said to people has its control characters
-//! shown, and only colours of our own become escape sequences, as the last thing before it is written. Data is exact.
+//! Text from steps, files and keys never controls a terminal: messages to people have its control characters shown, and
+//! only our own colours become escape sequences, as the last step before writing. Data is exact.
 
 mod visible;
 
@@ -20,26 +20,26 @@ use std::{
     sync::{Arc, OnceLock, PoisonError, RwLock},
 };
 
-/// Says things to people, and gives data to programs.
+/// Prints messages for people, and data for programs.
 #[derive(Clone)]
 pub(crate) struct Printer {
     pub(crate) json: bool,
     pub(crate) quiet: bool,
-    /// Whether stderr may have colours.
+    /// Messages on stderr may have colours.
     colour: bool,
-    /// Whether colours were asked for.
+    /// Colours were asked for.
     is_forced: bool,
-    /// Whether stderr is a terminal on which lines may be drawn again.
+    /// Stderr is a terminal on which lines may be redrawn.
     pub(crate) live: bool,
-    /// Whether stdout is a terminal.
+    /// Stdout is a terminal.
     is_stdout_terminal: bool,
-    /// Bars, if some are drawn: talk has to go above them, whoever talks.
+    /// Progress bars, if some are drawn: messages of every clone have to go above them.
     bars: Arc<RwLock<Option<MultiProgress>>>,
-    /// Why data was not written, if it was not.
+    /// The first error of writing data, if there was one.
     unwritten: Arc<OnceLock<io::Error>>,
 }
 
-/// How a word is to look.
+/// The colour or weight of a word.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Ink {
     Red,
@@ -51,7 +51,7 @@ pub(crate) enum Ink {
 }
 
 impl Printer {
-    /// The same without data: for what is done on the way to what was asked for.
+    /// Returns a printer that prints no JSON: for steps on the way to what was asked for.
     pub(crate) fn without_data(&self) -> Self {
         Printer { json: false, ..self.clone() }
     }
@@ -78,32 +78,32 @@ impl Printer {
         }
     }
 
-    /// For text on stdout: in colours only if that is a terminal, or colours were asked for.
+    /// Returns a printer for text on stdout: with colours only if stdout is a terminal, or colours were asked for.
     pub(crate) fn for_stdout(&self, is_stdout: bool) -> Self {
         let colour = is_stdout && self.colour && (self.is_forced || self.is_stdout_terminal);
         Printer { colour, ..self.clone() }
     }
 
-    /// From now on talk goes above these bars, also that of clones; or, if there are none any more, where it always goes.
+    /// Makes messages, also those of clones, go above these bars from now on; `None` ends that.
     pub(crate) fn draws(&self, bars: Option<MultiProgress>) {
         *self.bars.write().unwrap_or_else(PoisonError::into_inner) = bars;
     }
 
-    /// A line for people. Kept back if only data is wanted.
+    /// Prints a line for people, unless quiet or only data is wanted.
     pub(crate) fn say(&self, line: impl AsRef<str>) {
         if !self.quiet && !self.json {
             self.line(line.as_ref());
         }
     }
 
-    /// A line for people that is an error. Kept back only if it is said as data.
+    /// Prints an error for people, unless it is reported as data.
     pub(crate) fn tell(&self, line: impl AsRef<str>) {
         if !self.json {
             self.line(line.as_ref());
         }
     }
 
-    /// A line that must be seen.
+    /// Prints a line that must be seen.
     pub(crate) fn warn(&self, line: impl AsRef<str>) {
         self.line(line.as_ref());
     }
@@ -114,23 +114,23 @@ impl Printer {
 
     fn put(&self, line: &str) {
         match &*self.bars.read().unwrap_or_else(PoisonError::into_inner) {
-            // Nobody reads stderr any more: nothing can be done about it.
+            // If stderr is closed, there is nowhere to report it.
             Some(bars) => drop(bars.println(line)),
             None => drop(writeln!(std::io::stderr().lock(), "{line}")),
         }
     }
 
-    /// What to do next: the last line.
+    /// Prints what to do next, as the last line.
     pub(crate) fn next(&self, line: impl AsRef<str>) {
         self.say(format!("{} {}", self.ink(Ink::Dim, "next:"), line.as_ref()));
     }
 
-    /// Text on stdout that is for people.
+    /// Prints text for people on stdout.
     pub(crate) fn text(&self, text: impl AsRef<str>) {
         self.write(&visible::visible(text.as_ref()));
     }
 
-    /// What somebody wrote, on stdout: as it is, unless people look at it there.
+    /// Prints text from steps or files on stdout: exactly, unless stdout is a terminal.
     pub(crate) fn exact(&self, text: impl AsRef<str>) {
         match self.is_stdout_terminal {
             true => self.text(text),
@@ -142,17 +142,17 @@ impl Printer {
         let mut out = std::io::stdout().lock();
         let end = if text.ends_with('\n') || text.is_empty() { "" } else { "\n" };
         match write!(out, "{text}{end}").and_then(|()| out.flush()) {
-            // A reader that has gone, as `head` does, wants no more.
+            // A reader that closed the pipe, as `head` does, wants no more.
             Err(error) if error.kind() == io::ErrorKind::BrokenPipe => {}
             Err(error) => drop(self.unwritten.set(error)),
             Ok(()) => {}
         }
     }
 
-    /// Whether all data got where it was to go.
+    /// Checks that all data was written.
     ///
     /// # Errors
-    /// What kept it from getting there.
+    /// The error that kept data from being written.
     pub(crate) fn wrote_all(&self) -> Result<(), Fault> {
         match self.unwritten.get() {
             Some(error) => Err(Fault::new(Exit::No, codes::WRITE, format!("cannot write to standard output: {error}"))),
@@ -160,22 +160,22 @@ impl Printer {
         }
     }
 
-    /// Data on stdout, in one line.
+    /// Prints data on stdout, in one line.
     pub(crate) fn data(&self, value: &Value) {
         self.write(&value.to_string());
     }
 
-    /// Data on stdout, to be read by people too.
+    /// Prints data on stdout, indented for people too.
     pub(crate) fn pretty(&self, value: &Value) {
         self.write(&serde_json::to_string_pretty(value).expect("a JSON value can be written"));
     }
 
-    /// An event as data, on stderr.
+    /// Prints an event as JSON on stderr.
     pub(crate) fn event(&self, value: &Value) {
         self.put(&value.to_string());
     }
 
-    /// A word in a colour, if there may be any.
+    /// Colours a word, if colours are allowed.
     pub(crate) fn ink(&self, ink: Ink, word: &str) -> String {
         if !self.colour {
             return word.to_owned();

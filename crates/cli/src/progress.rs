@@ -1,5 +1,4 @@
-//! What has happened so far in a run, counted by the steps of its flow. Fed with events, wherever they come from; what
-//! views and `show` tell is taken from here.
+//! The progress of a run, counted by the steps of its flow. Fed with events from any source; views and `show` print it.
 
 use crate::{event_log::Counts, words};
 use onceflow_core::protocol::rows::Failed;
@@ -7,7 +6,7 @@ use onceflow_engine::{EachProgress, EventKind, Outline, RunProgress, RunStatus};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Failures that are remembered.
+/// The most failures that are kept.
 const FAILURES_MAX: usize = 100;
 
 /// Counts of one step of the flow, with all steps inside it.
@@ -20,7 +19,7 @@ pub(crate) struct Group {
     pub(crate) undone: usize,
     /// Running attempts: address, number and start.
     pub(crate) running: BTreeMap<String, (u32, u64)>,
-    /// Addresses that ran when their worker went, and were not heard of since.
+    /// Addresses that ran when their worker went, and had no event since.
     pub(crate) interrupted: BTreeSet<String>,
     /// Addresses that wait for an event, and those whose outcome is not known.
     pub(crate) waits: BTreeSet<String>,
@@ -32,7 +31,7 @@ pub(crate) struct Group {
     pub(crate) attempts: usize,
     /// Elements of its list.
     pub(crate) elements: Option<usize>,
-    /// Steps that were done before this process looked.
+    /// Steps that were done before this process began to follow the run.
     #[serde(skip)]
     pub(crate) before: usize,
     /// Steps of one element, if all elements have the same number.
@@ -41,14 +40,15 @@ pub(crate) struct Group {
 }
 
 impl Group {
-    /// The run has ended. In one that is done everything was, also what nobody lived to tell.
+    /// Ends the group with the run. In a run that is done everything was done, even if a process was killed before it
+    /// could log that.
     fn ends(&mut self, is_done: bool) {
         let (running, interrupted) = (std::mem::take(&mut self.running), std::mem::take(&mut self.interrupted));
         if is_done {
             self.done += running.keys().chain(&interrupted).filter(|address| !words::is_helper(address)).count();
             self.done = self.done.max(self.elements.unwrap_or(0).saturating_sub(self.reused + self.before));
             self.failed.clear();
-            // Of elements that were half done when this was looked at, the first half is not known one by one.
+            // Of elements that were half done when following began, the first half is not known step by step.
             let all = self.elements.unwrap_or(0) * self.per_element.unwrap_or(0);
             self.before = self.before.max(all.saturating_sub(self.settled()));
         }
@@ -59,7 +59,7 @@ impl Group {
         self.done + self.reused
     }
 
-    /// The step goes on: it neither waits nor has failed any more.
+    /// Clears the marks of a step that goes on: it neither waits nor has failed any more.
     fn goes_on(&mut self, address: &str) {
         self.waits.remove(address);
         self.unknown.remove(address);
@@ -67,13 +67,14 @@ impl Group {
         self.interrupted.remove(address);
     }
 
-    /// Elements that are done, of all, if it is an each whose elements are alike.
+    /// Returns the number of done elements, and of all, if this is an each whose elements are alike.
     pub(crate) fn elements_done(&self) -> Option<(usize, usize)> {
         let (elements, per) = (self.elements?, self.per_element.filter(|per| *per > 0)?);
         Some((((self.before + self.settled()) / per).min(elements), elements))
     }
 
-    /// Of what seems to wait, only these do; what became of the others was said, and they are done, if that can be.
+    /// Keeps only `waiting` of the steps that seem to wait; the outcomes of the others were reported, and they count as
+    /// done if `can_be_done`.
     fn waits_only(&mut self, waiting: &BTreeSet<String>, can_be_done: bool) {
         for waits in [&mut self.waits, &mut self.unknown] {
             let before = waits.len();
@@ -86,7 +87,7 @@ impl Group {
 /// The progress of a run, by step.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Progress {
-    /// In the order in which they were first heard of.
+    /// Groups in the order of their first events.
     pub(crate) groups: Vec<(String, Group)>,
     at: BTreeMap<String, usize>,
     pub(crate) failures: Vec<Failed>,
@@ -96,9 +97,9 @@ pub(crate) struct Progress {
     pub(crate) last_ms: Option<u64>,
     /// Time in which no worker was at the run, since it was started.
     pub(crate) idle_ms: u64,
-    /// Steps that were counted, and not listed one by one.
+    /// Steps that were counted but not listed one by one.
     pub(crate) unlisted: usize,
-    /// By the name of an outermost each: how many steps of each name an element is, if that is the same for all.
+    /// By the name of an outermost each: the number of steps of each name per element, if that is the same for all.
     #[serde(skip)]
     shapes: BTreeMap<String, BTreeMap<String, usize>>,
     /// Steps that were done on other machines.
@@ -107,7 +108,7 @@ pub(crate) struct Progress {
 }
 
 impl Progress {
-    /// The steps of a flow, in its order, before anything happened.
+    /// Begins with the steps of a flow, in its order, before any event.
     pub(crate) fn of(steps: impl IntoIterator<Item = String>) -> Self {
         let mut progress = Progress::default();
         for step in steps {
@@ -129,19 +130,19 @@ impl Progress {
         &mut self.groups[at].1
     }
 
-    /// A step whose outcome was not known was reported as not done, and runs again.
+    /// Notes that a step whose outcome was not known was reported as not done, and runs again.
     pub(crate) fn will_redo(&mut self, address: &str) {
         self.group(address).goes_on(address);
     }
 
-    /// The worker of a step is gone, and the outcome is not known.
+    /// Notes that the worker of a step is gone, and that the outcome is not known.
     pub(crate) fn lost(&mut self, address: &str) {
         let group = self.group(address);
         group.running.remove(address);
         group.unknown.insert(address.to_owned());
     }
 
-    /// The attempt at a step that is running ends; how long it took, if it was heard of.
+    /// Ends the running attempt at a step; returns its duration, if its start was seen.
     fn ends(&mut self, ms: u64, address: &str) -> Option<u64> {
         let group = self.group(address);
         group.last_ms = Some(ms);
@@ -152,7 +153,7 @@ impl Progress {
         Some(took)
     }
 
-    /// A process resumes the run: attempts that had not ended were interrupted.
+    /// Notes that a process resumes the run: attempts that had not ended were interrupted.
     pub(crate) fn resumed(&mut self, ms: u64) {
         self.idle_ms += self.last_ms.map_or(0, |last| ms.saturating_sub(last));
         self.last_ms = Some(ms);
@@ -177,7 +178,7 @@ impl Progress {
         }
     }
 
-    /// Eaches that were begun before this was looked at: how far they are is the store's to say.
+    /// Takes the progress of eaches that began before this process followed the run from the store.
     pub(crate) fn begins_with(&mut self, eaches: &[EachProgress]) {
         for each in eaches {
             for name in self.has_left(each) {
@@ -187,7 +188,8 @@ impl Progress {
         }
     }
 
-    /// Learns which steps each of the flow's eaches is: several, where some go through their elements together.
+    /// Learns which steps each of the flow's eaches consists of: several, where some go through their elements
+    /// together.
     pub(crate) fn knows(&mut self, outline: &[Outline]) {
         for (at, each) in outline.iter().enumerate().filter(|(_, line)| line.kind == "each" && line.depth == 0) {
             let inside: Vec<_> = outline[at + 1..].iter().take_while(|line| line.depth > 0).collect();
@@ -203,7 +205,7 @@ impl Progress {
         }
     }
 
-    /// An outermost each goes over so many elements; the steps it is of.
+    /// Notes that an outermost each goes over so many elements; returns the steps it consists of.
     fn opens(&mut self, each: &str, elements: usize) -> Vec<String> {
         let shape = self.shapes.get(each).cloned().unwrap_or_default();
         for (name, per_element) in &shape {
@@ -217,8 +219,8 @@ impl Progress {
         shape.into_keys().collect()
     }
 
-    /// The store has it that so many elements are left: whatever ended was done, also what nobody lived to tell. The steps
-    /// it is of.
+    /// Takes the number of elements left from the store: all others are done, even if a process was killed before it
+    /// could log that. Returns the steps that the each consists of.
     fn has_left(&mut self, each: &EachProgress) -> Vec<String> {
         let name = words::step(&each.address);
         if name != words::top(&each.address) {
@@ -237,7 +239,7 @@ impl Progress {
         names
     }
 
-    /// Corrects what was told by what the store has: nobody may have lived to tell of a commit.
+    /// Corrects the counts from the store: a process may have been killed before it could log a commit.
     pub(crate) fn as_stored(&mut self, standing: &RunProgress, can_be_done: bool) {
         for (_, group) in &mut self.groups {
             let is_gone = |address: &String| !standing.under_way.contains(address);
@@ -258,7 +260,7 @@ impl Progress {
         }
     }
 
-    /// The store has it which steps failed, and of how many that is all.
+    /// Takes the failed steps from the store: all of them, and no others.
     pub(crate) fn failed_only(&mut self, failures: &[Failed]) {
         self.groups.iter_mut().for_each(|(_, group)| group.failed.clear());
         for failed in failures {
@@ -266,13 +268,13 @@ impl Progress {
         }
     }
 
-    /// Takes note; how long the attempt took that this ends.
+    /// Counts an event; returns the duration of the attempt that it ends.
     pub(crate) fn saw(&mut self, ms: u64, what: &EventKind) -> Option<u64> {
         self.started_ms.get_or_insert(ms);
         self.last_ms = Some(ms);
         match what {
             EventKind::DidStart { .. } => {
-                // A new plan: what counts is what happens under it.
+                // Under a new plan only later events count.
                 self.groups.iter_mut().for_each(|(_, group)| *group = Group::default());
                 (self.end, self.failures, self.started_ms, self.idle_ms) = (None, vec![], Some(ms), 0);
                 None
@@ -297,7 +299,7 @@ impl Progress {
                 None
             }
             EventKind::DidOpen { address, elements } => {
-                // Of eaches inside each other, the outer one says how far it is.
+                // Of nested eaches, only the outermost shows progress.
                 if words::step(address) == words::top(address) {
                     self.opens(&words::step(address), *elements as usize);
                 }
@@ -322,7 +324,7 @@ impl Progress {
                 let took = self.ends(ms, address);
                 let group = self.group(address);
                 group.waits.insert(address.clone());
-                // Beginning to wait is no work.
+                // Time until a step begins to wait is not work.
                 group.spent_ms = group.spent_ms.saturating_sub(took.unwrap_or(0));
                 took
             }
@@ -340,17 +342,17 @@ impl Progress {
         }
     }
 
-    /// The store says which steps wait, which may be told elsewhere: see [`Group::waits_only`].
+    /// Takes the waiting steps from the store, for outcomes that were reported elsewhere: see [`Group::waits_only`].
     pub(crate) fn waits_only(&mut self, waiting: &BTreeSet<String>, can_be_done: bool) {
         self.groups.iter_mut().for_each(|(_, group)| group.waits_only(waiting, can_be_done));
     }
 
-    /// All groups together.
+    /// Sums a count over all groups.
     pub(crate) fn total(&self, of: impl Fn(&Group) -> usize) -> usize {
         self.groups.iter().map(|(_, group)| of(group)).sum()
     }
 
-    /// Running steps, the longest first.
+    /// Returns the running steps, the longest first.
     pub(crate) fn running(&self) -> Vec<(String, u64)> {
         let all = self.groups.iter().flat_map(|(_, group)| &group.running);
         let mut all: Vec<_> = all.map(|(address, (_, since))| (words::step(address), *since)).collect();
@@ -359,7 +361,7 @@ impl Progress {
     }
 }
 
-/// The number of these tasks by step.
+/// Returns the number of these tasks by step.
 fn per_element<'a>(tasks: impl Iterator<Item = &'a str>) -> BTreeMap<String, usize> {
     let mut of = BTreeMap::new();
     for address in tasks.filter(|address| !words::is_helper(address)) {

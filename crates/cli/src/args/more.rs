@@ -1,10 +1,10 @@
-//! What can be said to the verbs that look into runs, and to those that take them up again.
+//! Options of the verbs that inspect runs, and of those that resume them.
 
 use super::{key, time, word};
 use clap::Args;
 use std::path::PathBuf;
 
-/// For verbs that change what cannot be changed back.
+/// Options of verbs whose changes cannot be undone.
 #[derive(Args, Debug, Clone, Copy, Default)]
 pub(crate) struct Sure {
     /// Only say what would be done
@@ -15,7 +15,7 @@ pub(crate) struct Sure {
     pub(crate) yes: bool,
 }
 
-/// For verbs that go on with a run.
+/// Options of verbs that resume a run.
 #[derive(Args, Debug, Clone)]
 pub(crate) struct GoOn {
     /// Steps at a time; 0 leaves all to workers [default: the number of processors]
@@ -27,7 +27,7 @@ pub(crate) struct GoOn {
     /// Where results go [default: where they were to go]
     #[arg(long, value_name = "DIR")]
     pub(crate) out: Option<PathBuf>,
-    /// How results get there, if the run does not say.
+    /// The mode from the settings, used if the run does not set one.
     #[arg(skip)]
     pub(crate) results_mode: onceflow_spec::ResultsMode,
 }
@@ -118,13 +118,13 @@ pub(crate) struct Fork {
     /// How long inner values outlive the run [default: as in the old run]
     #[arg(long, value_name = "TIME", value_parser = time)]
     pub(crate) keep: Option<u64>,
-    /// How long things are kept at most.
+    /// Upper limits of retention, from the settings.
     #[arg(skip)]
     pub(crate) retention: crate::config::Retention,
     /// Copy input files into the store, instead of reading them where they are
     #[arg(long)]
     pub(crate) store_inputs: bool,
-    /// What becomes of input files.
+    /// Decides which input files are copied into the store and which are read in place, from the settings.
     #[arg(skip)]
     pub(crate) sources: crate::config::SourcePolicy,
     #[command(flatten)]
@@ -179,7 +179,7 @@ pub(crate) struct Import {
     /// In the place of a run of this key that has ended
     #[arg(long)]
     pub(crate) replace: bool,
-    /// How long things are kept at most.
+    /// Upper limits of retention, from the settings.
     #[arg(skip)]
     pub(crate) retention: crate::config::Retention,
     #[command(flatten)]

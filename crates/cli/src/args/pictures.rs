@@ -1,4 +1,4 @@
-//! What can be said to the verbs that draw.
+//! Options of the verbs that draw.
 
 use clap::{Args, ValueEnum};
 use std::path::PathBuf;

@@ -1,4 +1,4 @@
-//! What can be said to the verbs that are about the tool itself.
+//! Options of the verbs that are about the tool itself.
 
 use clap::Args;
 use std::path::PathBuf;

@@ -1,4 +1,4 @@
-//! One `onceflow.toml`: what it says, with the place of everything, and all that is wrong with it at once.
+//! Parses one `onceflow.toml`: its settings, each with its position, and all of its problems at once.
 
 use super::settings::{self, Setting, SettingKind};
 use crate::codes;
@@ -10,15 +10,15 @@ use std::{
 };
 use toml_edit::{Document, Item, TableLike};
 
-/// What the file is called.
+/// The name of the file.
 pub(crate) const NAME: &str = "onceflow.toml";
 
-/// What a file says about one setting.
+/// The value a file gives one setting.
 #[derive(Clone, Debug)]
 pub(crate) struct FileSetting {
     pub(crate) setting: &'static str,
     pub(crate) value: Value,
-    /// The profile it is said for.
+    /// The profile whose table has it; `None` if it holds for all.
     pub(crate) profile: Option<String>,
     pub(crate) line: u32,
 }
@@ -30,7 +30,7 @@ pub(crate) struct ConfigFile {
     pub(crate) profiles: Vec<String>,
 }
 
-/// Reads a file; what is wrong goes to `problems`.
+/// Reads a file; problems are added to `problems`.
 pub(crate) fn read(path: &Path, text: &str, problems: &mut Vec<Problem>) -> ConfigFile {
     let mut file = ConfigFile { path: path.to_owned(), said: vec![], profiles: vec![] };
     let mut reading = ConfigParser { name: path.display().to_string(), text, problems };
@@ -92,7 +92,7 @@ impl ConfigParser<'_> {
         match value(setting.kind, item) {
             Some(value) => {
                 let value = match (setting.kind, value.as_str()) {
-                    // A directory is seen from the file that says it.
+                    // A relative directory is relative to the file that names it.
                     (SettingKind::Path, Some(path)) => json!(beside(&file.path, path)),
                     (SettingKind::Store, Some(path)) if !path.contains("://") => json!(beside(&file.path, path)),
                     _ => value,
@@ -130,7 +130,7 @@ impl ConfigParser<'_> {
     }
 }
 
-/// What a value says, if it says what it may.
+/// Returns a setting's value as data; `None` if it is not of its kind.
 fn value(kind: SettingKind, item: &Item) -> Option<Value> {
     let text = match kind {
         SettingKind::Labels => {
@@ -159,7 +159,7 @@ fn value(kind: SettingKind, item: &Item) -> Option<Value> {
     kind.read(&text).ok()
 }
 
-/// A path as seen from the directory of a file.
+/// Resolves a path against the directory of a file.
 fn beside(file: &Path, path: &str) -> String {
     let directory = file.parent().unwrap_or(Path::new(""));
     directory.join(path).display().to_string()

@@ -1,5 +1,5 @@
-//! Gives a command line what it does not say: every flag that was given becomes a setting, every one that was not takes
-//! its setting.
+//! Merges the command line with the settings: every flag that was given becomes a setting, and every one that was not
+//! takes its value from its setting.
 
 use super::{Config, SettingOrigin, SourcePolicy};
 use crate::args::{Cli, Color, Common, Flow, Verb};
@@ -8,7 +8,7 @@ use onceflow_spec::ResultsMode;
 use serde_json::{Value, json};
 use std::path::PathBuf;
 
-/// How long things are kept, for flows that do not say, and at most.
+/// Retention: the defaults for flows that set none, and the upper limits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Retention {
     pub(crate) keep_ms: Option<u64>,
@@ -18,19 +18,19 @@ pub(crate) struct Retention {
 }
 
 impl Retention {
-    /// How long inner values outlive a run of which the flag, or else the flow, says this.
+    /// Returns how long inner values outlive a run for which the flag, or else the flow, asks for `said`.
     pub(crate) fn keep(&self, said: Option<u64>) -> Option<u64> {
         let keep = said.or(self.keep_ms).filter(|ms| *ms > 0)?;
         Some(self.keep_ms_max.map_or(keep, |most| keep.min(most))).filter(|ms| *ms > 0)
     }
 
-    /// The same for how long it can be asked about; none if nobody says.
+    /// Returns the same for a run's history; `default` if neither a setting nor `said` sets it.
     pub(crate) fn history(&self, said: Option<u64>, default: u64) -> u64 {
         let history = said.or(self.history_ms).unwrap_or(default);
         self.history_ms_max.map_or(history, |most| history.min(most))
     }
 
-    /// What is said, and is more than there may be.
+    /// Returns a warning for each of the two that exceeds its limit.
     pub(crate) fn too_long(&self, keep: Option<u64>, history: Option<u64>) -> Vec<String> {
         let one = |what: &str, said: Option<u64>, most: Option<u64>| {
             let (said, most) = (said?, most?);
@@ -45,7 +45,7 @@ impl Retention {
     }
 }
 
-/// Does it, both ways.
+/// Merges both ways: flags into settings, settings into flags.
 pub(crate) fn fill(cli: &mut Cli, matches: &ArgMatches, config: &mut Config) {
     let verb = matches.subcommand().map(|(_, matches)| matches);
     let is_said = |name: &str| {
@@ -107,7 +107,7 @@ fn common(common: &mut Common, is_said: &impl Fn(&str) -> bool, config: &mut Con
             let shown = common.store.as_ref().map(|store| store.to_string_lossy().into_owned());
             config.set("store", json!(shown), SettingOrigin::Flag("store"));
         }
-        // The environment has been read with the rest, but for what is no text.
+        // The environment was read with the other settings, except for values that are not UTF-8.
         false => common.store = text(config, "store").map(PathBuf::from).or(common.store.take()),
     }
     match is_said("quiet") {
@@ -131,12 +131,12 @@ fn common(common: &mut Common, is_said: &impl Fn(&str) -> bool, config: &mut Con
     }
 }
 
-/// How results get to their place, as the settings say.
+/// Returns how results are written to their directory, from the settings.
 fn results_mode(config: &Config) -> ResultsMode {
     text(config, "results_mode").and_then(|word| ResultsMode::of(&word)).unwrap_or_default()
 }
 
-/// What becomes of input files.
+/// Returns which input files are copied into the store and which are read in place, from the flag and the settings.
 fn sources(stored: &mut bool, is_said: &impl Fn(&str) -> bool, config: &mut Config) -> SourcePolicy {
     match is_said("store_inputs") {
         true => config.set("store_inputs", json!(*stored), SettingOrigin::Flag("store-inputs")),

@@ -1,4 +1,4 @@
-//! The JSON Schema of `onceflow.toml`, for editors; `docs/config.schema.json` holds it.
+//! The JSON Schema of `onceflow.toml`, for editors; a copy is in `docs/config.schema.json`.
 
 use super::settings::{SETTINGS, SettingKind};
 use serde_json::{Map, Value, json};
@@ -6,7 +6,7 @@ use serde_json::{Map, Value, json};
 const TIME: &str = r"^(0|([0-9]+(\.[0-9]+)? ?(ms|s|m|h|d|w))+)$";
 const SIZE: &str = r"^[0-9]+(\.[0-9]+)? ?(B|kB|KB|MB|GB|TB|KiB|MiB|GiB|TiB)$";
 
-/// The schema.
+/// Returns the schema.
 pub(crate) fn schema() -> Value {
     let mut properties = settings();
     let inner = json!({ "type": "object", "additionalProperties": false, "properties": properties });

@@ -1,19 +1,19 @@
-//! Every setting there is: one table, for the file, the environment, the schema and the documentation.
+//! The table of all settings, used by the file, the environment, the schema and the documentation.
 
 use crate::words::nearest;
 use serde_json::{Value, json};
 
 /// A setting.
 pub(crate) struct Setting {
-    /// As in a file: `retention.keep`.
+    /// The name as in a file: `retention.keep`.
     pub(crate) name: &'static str,
     pub(crate) kind: SettingKind,
-    /// What it is if nobody says; none if that depends on where we are.
+    /// The default, as text; `None` if it depends on the machine or the directory.
     pub(crate) default: Option<&'static str>,
     pub(crate) help: &'static str,
 }
 
-/// What a setting may be.
+/// The kind of value that a setting takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum SettingKind {
     /// A directory or the address of a server.
@@ -22,9 +22,9 @@ pub(crate) enum SettingKind {
     Path,
     /// Directories.
     Paths,
-    /// How results get to their place.
+    /// How results are written to their directory.
     ResultsMode,
-    /// A number of steps at a time.
+    /// The number of concurrent steps.
     Jobs,
     /// A number of processors.
     Processors,
@@ -35,7 +35,7 @@ pub(crate) enum SettingKind {
     Labels,
 }
 
-/// All of them.
+/// All settings.
 pub(crate) const SETTINGS: [Setting; 17] = [
     Setting {
         name: "store",
@@ -121,7 +121,7 @@ pub(crate) const SETTINGS: [Setting; 17] = [
     },
 ];
 
-/// Variables of the environment that begin as ours do, and are no settings; the last three are what steps see.
+/// Environment variables that share our prefix and are not settings; the last three are set for steps.
 pub(crate) const OTHERS: [&str; 7] = [
     "ONCEFLOW_PROFILE",
     "ONCEFLOW_LOG",
@@ -133,7 +133,7 @@ pub(crate) const OTHERS: [&str; 7] = [
 ];
 
 impl Setting {
-    /// What holds if nobody says, where that is no value one could write down.
+    /// Describes the default, where it is not a value that could be written down.
     pub(crate) fn otherwise(&self) -> &'static str {
         match self.name {
             "store" => "the nearest .onceflow upwards, else one here",
@@ -144,18 +144,18 @@ impl Setting {
         }
     }
 
-    /// What it is called in the environment: `ONCEFLOW_RETENTION_KEEP`.
+    /// Returns its name in the environment: `ONCEFLOW_RETENTION_KEEP`.
     pub(crate) fn variable(&self) -> String {
         format!("ONCEFLOW_{}", self.name.to_uppercase().replace('.', "_"))
     }
 }
 
-/// The setting of a name.
+/// Finds a setting by name.
 pub(crate) fn find(name: &str) -> Option<&'static Setting> {
     SETTINGS.iter().find(|setting| setting.name == name)
 }
 
-/// The names directly in a table: `""` is the file itself.
+/// Returns the names directly in a table; `""` is the file itself.
 pub(crate) fn names_in(table: &str) -> Vec<&'static str> {
     let inside = |name: &'static str| match table {
         "" => Some(name.split('.').next().unwrap_or(name)),
@@ -166,14 +166,14 @@ pub(crate) fn names_in(table: &str) -> Vec<&'static str> {
     names
 }
 
-/// What was probably meant by a name that is not there.
+/// Returns a hint for an unknown name: the setting that was probably meant, or the names there are.
 pub(crate) fn meant(word: &str, table: &str) -> String {
     let here = names_in(table);
     let known = here.iter().copied().chain((table.is_empty()).then_some("profile"));
     if let Some(near) = nearest(word, known) {
         return format!("did you mean `{near}`?");
     }
-    // It may be right, and in the wrong place.
+    // The name may be right and stand in the wrong table.
     let elsewhere = SETTINGS.iter().find(|setting| setting.name.rsplit('.').next() == Some(word));
     match elsewhere {
         Some(setting) => format!("did you mean `{}`?", setting.name),
@@ -182,10 +182,10 @@ pub(crate) fn meant(word: &str, table: &str) -> String {
 }
 
 impl SettingKind {
-    /// What a text says, as data: times in milliseconds, sizes in bytes.
+    /// Parses a text into data: times in milliseconds, sizes in bytes.
     ///
     /// # Errors
-    /// What it should be.
+    /// The rule that the text breaks.
     pub(crate) fn read(self, text: &str) -> Result<Value, &'static str> {
         let rule = self.rule();
         match self {
@@ -202,7 +202,7 @@ impl SettingKind {
                 "false" | "0" | "no" => Ok(json!(false)),
                 _ => Err(rule),
             },
-            // As in PATH.
+            // Separated by colons, as in PATH.
             SettingKind::Paths => {
                 let paths: Vec<_> = text.split(':').filter(|path| !path.is_empty()).collect();
                 (!paths.is_empty() && paths.iter().all(|path| path.starts_with('/'))).then(|| json!(paths)).ok_or(rule)
@@ -216,7 +216,7 @@ impl SettingKind {
         }
     }
 
-    /// What it should be.
+    /// States which values are valid.
     pub(crate) fn rule(self) -> &'static str {
         match self {
             SettingKind::Store => "a store is a directory, or `redis://HOST`",

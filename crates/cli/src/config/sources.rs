@@ -1,21 +1,21 @@
-//! Which input files are read where they are, and which are copied into the store.
+//! Decides which input files are read in place, and which are copied into the store.
 //!
-//! A store in a directory is of one machine, whose steps find every file at its path. On a server's store other machines
-//! do, only if the path is one that all of them share: those are declared (`shared_paths`).
+//! A store in a directory belongs to one machine, whose steps find every file at its path. On a server's store, steps
+//! of other machines find a file only if all machines share its path: such directories are declared (`shared_paths`).
 
 use crate::location::StoreLocation;
 use std::path::{Path, PathBuf};
 
-/// What the settings say.
+/// The policy for input files, from the settings.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct SourcePolicy {
-    /// Input files are copied, whatever the flow says.
+    /// Input files are copied, even if the flow does not ask for it.
     pub(crate) stored: bool,
     /// Directories that all machines find at the same path.
     pub(crate) shared: Vec<PathBuf>,
 }
 
-/// Which files are referred to.
+/// The files that are referred to instead of copied.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct ByReference {
     all: bool,
@@ -23,7 +23,8 @@ pub(crate) struct ByReference {
 }
 
 impl SourcePolicy {
-    /// Which files are referred to in this store, by a flow that may want them stored.
+    /// Returns the files that are referred to in this store; none if `flow_stores`, the flow's wish to have them
+    /// copied.
     pub(crate) fn by_reference(&self, location: &StoreLocation, flow_stores: bool) -> ByReference {
         match (self.stored || flow_stores, &location.server) {
             (true, _) => ByReference::default(),
@@ -34,10 +35,10 @@ impl SourcePolicy {
 }
 
 impl ByReference {
-    /// Whether this file is: only regular files can be read twice.
+    /// This file is referred to: only regular files can be read twice.
     pub(crate) fn holds_for(&self, path: &Path) -> bool {
         let Ok(path) = std::path::absolute(path) else { return false };
-        // A shared directory may hold a link to one that is not.
+        // A shared directory may hold a link to one that is not shared.
         let is_below = || {
             let real = std::fs::canonicalize(&path).unwrap_or_default();
             let holds = |shared: &PathBuf| {

@@ -1,4 +1,4 @@
-//! The file system below a directory: what kind it is, how much room it has, and what a sync costs there.
+//! Checks the file system below a directory: its kind, its free space, and the cost of a sync.
 
 use super::Finding;
 use crate::words;
@@ -9,20 +9,20 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// Syncs that are tried.
+/// The number of syncs that are timed.
 const SYNCS: usize = 15;
 
-/// A sync that takes longer is felt in every step.
+/// A slower sync is noticeable in every step.
 const SLOW: Duration = Duration::from_millis(20);
 
-/// No disk syncs faster.
+/// No disk syncs faster than this.
 const FAKE: Duration = Duration::from_micros(8);
 
-/// With less room than this a run may soon have to stop.
+/// With less free space than this a run may soon have to stop.
 const ROOM_BYTES_MIN: u64 = 1_000_000_000;
 const ROOM_BYTES_FAIL: u64 = 50_000_000;
 
-/// File systems by their numbers, and whether a store does well there.
+/// File systems by their magic numbers, and whether a store is durable on each.
 const KINDS: [(u64, &str, Lasts); 10] = [
     (0x0102_1994, "tmpfs", Lasts::Memory),
     (0x8584_58f6, "ramfs", Lasts::Memory),
@@ -43,7 +43,7 @@ enum Lasts {
     Shared,
 }
 
-/// How much room there is.
+/// Checks the free space.
 pub(crate) fn room(check: &'static str, directory: &Path) -> Finding {
     let shown = directory.display();
     let stat = match rustix::fs::statvfs(directory) {
@@ -65,7 +65,7 @@ pub(crate) fn room(check: &'static str, directory: &Path) -> Finding {
     }
 }
 
-/// Whether what is synced is on a disk, and how long that takes.
+/// Checks that synced bytes are on a disk, and how long a sync takes.
 pub(crate) fn sync(directory: &Path) -> Finding {
     const CHECK: &str = "disk";
     let kind = rustix::fs::statfs(directory).ok().map(|stat| stat.f_type as u64);
@@ -104,7 +104,7 @@ pub(crate) fn sync(directory: &Path) -> Finding {
     }
 }
 
-/// What a sync takes, in the middle.
+/// Returns the median duration of a sync.
 fn syncs(directory: &Path) -> std::io::Result<Duration> {
     let path = directory.join(format!(".doctor-{}", std::process::id()));
     let tried = (|| -> std::io::Result<Duration> {

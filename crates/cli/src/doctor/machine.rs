@@ -1,4 +1,4 @@
-//! The machine: who reads commands, what time it is, how much the system allows.
+//! Checks the machine: its shells, its clock, its limits.
 
 use super::Finding;
 use rustix::process::{Resource, getrlimit};
@@ -8,7 +8,7 @@ use std::{
     time::{Duration, SystemTime},
 };
 
-/// Fewer open files are soon used up by steps side by side.
+/// With fewer open files, concurrent steps soon run out of them.
 const FILES_MIN: u64 = 1024;
 
 /// The oldest bash whose `-euo pipefail` does what flow files rely on.
@@ -17,10 +17,10 @@ const BASH_MIN: (u32, u32) = (4, 4);
 /// A clock before this has not been set: 2025-01-01.
 const YEAR_MS: u128 = 1_735_689_600_000;
 
-/// How far the clock of a file system may be from ours.
+/// The most that the clock of a file system may differ from ours.
 const APART: Duration = Duration::from_secs(5);
 
-/// Who reads commands.
+/// Checks for `sh`, and for a `bash` that is recent enough.
 pub(crate) fn shell() -> Finding {
     const CHECK: &str = "shell";
     let sh = Command::new("sh").args(["-c", "exit 0"]).status().is_ok_and(|status| status.success());
@@ -46,7 +46,7 @@ pub(crate) fn shell() -> Finding {
     }
 }
 
-/// What time it is, here and for the file system of a directory.
+/// Checks that the clock is set, and compares it with that of a directory's file system.
 pub(crate) fn clock(directory: &Path) -> Finding {
     const CHECK: &str = "clock";
     let now = SystemTime::now();
@@ -71,10 +71,10 @@ pub(crate) fn clock(directory: &Path) -> Finding {
     }
 }
 
-/// How far the clock of a server may be from ours before it is told.
+/// The most that the clock of a server may differ from ours without a warning.
 const SERVER_APART_MS: u64 = 30_000;
 
-/// What time it is for a server, and what it was here just then.
+/// Compares the clock of a server with ours, both read at the same moment.
 pub(crate) fn server_clock(theirs_ms: u64, ours_ms: u64) -> Finding {
     const CHECK: &str = "time";
     let apart = theirs_ms.abs_diff(ours_ms);
@@ -88,7 +88,7 @@ pub(crate) fn server_clock(theirs_ms: u64, ours_ms: u64) -> Finding {
     Finding::warn(CHECK, message, fix)
 }
 
-/// How many files may be open, and how many processes there may be.
+/// Checks the limits on open files and processes.
 pub(crate) fn limits() -> Vec<Finding> {
     const CHECK: &str = "limits";
     let files = getrlimit(Resource::Nofile);

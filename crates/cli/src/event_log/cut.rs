@@ -1,12 +1,12 @@
-//! What an event log does not list any more, counted: an event log is bounded, but what it comes to is right however much happened.
-//! Counts of several writers add up, so nobody has to know what others left out.
+//! Counts the events that an event log no longer lists: the log is bounded, but its totals are right however much
+//! happened. Counts of several writers add up, so no writer has to know which events others left out.
 
 use crate::{picture::scene::box_id, words};
 use onceflow_engine::EventKind;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// What happened to one step of the flow, without the numbers of elements and iterations, and is not listed.
+/// Counts of unlisted events of one step of the flow, over all elements and iterations.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub(crate) struct Unlisted {
@@ -16,7 +16,7 @@ pub(crate) struct Unlisted {
     pub(crate) undone: usize,
     pub(crate) attempts: usize,
     pub(crate) spent_ms: u64,
-    /// Elements of lists that were gone over.
+    /// Elements of the lists that it iterated over.
     pub(crate) elements: usize,
     pub(crate) cpu_ms: u64,
     pub(crate) peak_bytes: u64,
@@ -36,31 +36,31 @@ impl Unlisted {
     }
 }
 
-/// By step, without numbers.
+/// Counts by step, without the numbers of elements and iterations.
 pub(crate) type Counts = BTreeMap<String, Unlisted>;
 
-/// Counts what is not listed.
+/// Counts unlisted events.
 #[derive(Debug, Default)]
 pub(super) struct Cut {
     counts: Counts,
-    /// What runs and was not listed, since when.
+    /// Unlisted attempts that are running, with their start.
     running: BTreeMap<String, u64>,
 }
 
 impl Cut {
-    /// What was counted since this was last asked.
+    /// Takes the counts since the last call.
     pub(super) fn take(&mut self) -> Option<Counts> {
         (!self.counts.is_empty()).then(|| std::mem::take(&mut self.counts))
     }
 
-    /// Counts what another event log, or an older part of this one, did not list.
+    /// Adds the counts of another event log, or of an older part of this one.
     pub(super) fn add(&mut self, counts: &Counts) {
         for (step, more) in counts {
             self.counts.entry(step.clone()).or_default().add(more);
         }
     }
 
-    /// Under another plan only what happens under it counts.
+    /// Drops all counts: under a new plan only later events count.
     pub(super) fn clear(&mut self) {
         *self = Cut::default();
     }
@@ -104,7 +104,7 @@ impl Cut {
         }
     }
 
-    /// The attempt that runs at an address is over, and how it ended is listed.
+    /// Ends the attempt that runs at an address, and whose outcome is listed.
     pub(super) fn ends(&mut self, ms: u64, address: &str) {
         if self.running.contains_key(address) {
             let spent = self.spent(ms, address);

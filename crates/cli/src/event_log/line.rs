@@ -1,4 +1,4 @@
-//! A line of an event log: what it tells, as it is written and read.
+//! A line of an event log, as it is written and read.
 
 use super::{
     cut::Counts,
@@ -14,25 +14,26 @@ use std::borrow::Cow;
 /// A line.
 #[derive(Debug, Default)]
 pub(crate) struct Line {
-    /// When, in milliseconds since 1970.
+    /// The time, in milliseconds since 1970.
     pub(crate) t: u64,
     /// The address of the step it is about.
     pub(crate) step: Option<String>,
-    /// What happened.
+    /// The event.
     pub(crate) what: Option<EventKind>,
-    /// If somebody said it, rather than whoever did it.
+    /// The reported outcome, if an operator or a sender reported it rather than the worker.
     pub(crate) said: Option<ReportedOutcome>,
-    /// What is not listed, if that is what it tells.
+    /// The counts, if the line counts unlisted events.
     pub(crate) unlisted: Option<Counts>,
-    /// A process began to attend the run: whoever was at work on it before is gone.
+    /// A process began to attend the run: the process that worked on it before is gone.
     pub(crate) resumed: bool,
 }
 
-/// What the event is called that counts what is not listed, and the one that somebody goes on.
+/// The names of the events that count unlisted events, and that say that a process resumed the run.
 const NOT_LISTED: &str = "not-listed";
 const DID_RESUME: &str = "did-resume";
 
-/// An event as data: the same in an event log and on stderr, but for the names of steps, which people see without a slash.
+/// An event as JSON: the same in an event log and on stderr, except that stderr shows the names of steps without a
+/// slash.
 pub(crate) fn line(ms: u64, what: &EventKind) -> Value {
     match what {
         EventKind::DidStart { generation } => json!({"t": ms, "event": "did-start", "plan": generation}),
@@ -67,8 +68,8 @@ pub(crate) fn line(ms: u64, what: &EventKind) -> Value {
     }
 }
 
-/// An event as programs read it, with the step's name as the flow file has it; `None` if it is about something that a step
-/// was lowered to, and people know nothing of.
+/// An event as programs read it, with the step's name as in the flow file; `None` if it is about a helper that a step
+/// was lowered to, which users do not know of.
 pub(crate) fn told(ms: u64, what: &EventKind) -> Option<Value> {
     let mut line = line(ms, what);
     if let Some(address) = line["step"].as_str().map(str::to_owned) {
@@ -80,17 +81,17 @@ pub(crate) fn told(ms: u64, what: &EventKind) -> Option<Value> {
     Some(line)
 }
 
-/// The line that counts what is not listed.
+/// Makes the line that counts unlisted events.
 pub(super) fn not_listed(ms: u64, counts: &Counts) -> Value {
     json!({"t": ms, "event": NOT_LISTED, "of": counts})
 }
 
-/// The line that says that a process begins to attend the run.
+/// Makes the line that says that a process begins to attend the run.
 pub(super) fn did_resume(ms: u64) -> Value {
     json!({"t": ms, "event": DID_RESUME})
 }
 
-/// All that any line has.
+/// All fields that any line has.
 #[derive(Deserialize)]
 struct Raw<'a> {
     #[serde(borrow)]
@@ -119,7 +120,7 @@ struct Raw<'a> {
     of: Option<Counts>,
 }
 
-/// A line, unless it is not one.
+/// Parses a line; `None` if it is not one.
 pub(super) fn read(text: &[u8]) -> Option<Line> {
     let raw: Raw<'_> = serde_json::from_slice(text).ok()?;
     let (t, said) = (raw.t, raw.said.as_ref().and_then(reported::read));
@@ -155,7 +156,7 @@ fn what(raw: Raw<'_>) -> Option<EventKind> {
     })
 }
 
-/// The status that a line names; earlier versions had other words for two of them.
+/// Parses the status in a line; earlier versions had other words for two of them.
 fn ended(word: &str) -> Option<RunStatus> {
     use RunStatus::{Cancelled, Done, Failed, NotUndone, Undone, Waiting};
     match word {

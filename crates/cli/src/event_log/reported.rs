@@ -1,17 +1,18 @@
-//! What somebody said became of a step that waited for it: by hand, or by bringing the event that it waited for.
+//! Outcomes of waiting steps that were reported from outside: by an operator (`resolve`), or by sending the event that
+//! the step waited for.
 
 use super::{append_line, now_ms};
 use serde_json::{Map, Value, json};
 use std::path::Path;
 
-/// What was said.
+/// The reported outcome.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum ReportedOutcome {
-    /// It was done, and gave this. With the event, if it waited for one.
+    /// The step was done, with these outputs; and the event, if it waited for one.
     Done { event: Option<String>, outputs: Map<String, Value> },
-    /// It was not done, and runs again.
+    /// The step was not done, and runs again.
     Redo,
-    /// It failed.
+    /// The step failed, for this reason.
     Failed(String),
 }
 
@@ -20,7 +21,7 @@ impl ReportedOutcome {
         *self == ReportedOutcome::Redo
     }
 
-    /// The state of the step, in a word.
+    /// Returns the state of the step, in a word.
     pub(crate) fn fate(&self) -> &'static str {
         match self {
             ReportedOutcome::Done { event: None, .. } => "resolved",
@@ -30,7 +31,7 @@ impl ReportedOutcome {
         }
     }
 
-    /// For people.
+    /// Describes the outcome, for people.
     pub(crate) fn told(&self) -> String {
         let given = |outputs: &Map<String, Value>| {
             let all: Vec<_> = outputs.iter().map(|(name, value)| format!("{name}: {value}")).collect();
@@ -44,7 +45,7 @@ impl ReportedOutcome {
         }
     }
 
-    /// As data.
+    /// Returns the outcome as JSON.
     pub(crate) fn to_json(&self) -> Value {
         match self {
             ReportedOutcome::Done { event, outputs } => json!({"outcome": "done", "event": event, "outputs": outputs}),
@@ -53,7 +54,8 @@ impl ReportedOutcome {
         }
     }
 
-    /// Writes it into the event log of a run. To whoever reads only what happens, it is as if whoever did the step had told it.
+    /// Writes the outcome into the event log of a run. To a reader of events alone, the line looks as if the step's
+    /// worker had written it.
     pub(crate) fn write(&self, directory: &Path, address: &str) {
         let mut line = match self {
             ReportedOutcome::Done { .. } => json!({"event": "did-commit"}),
@@ -65,7 +67,7 @@ impl ReportedOutcome {
     }
 }
 
-/// What somebody said, as [`ReportedOutcome::to_json`] wrote it.
+/// Parses an outcome that [`ReportedOutcome::to_json`] wrote.
 pub(super) fn read(said: &Value) -> Option<ReportedOutcome> {
     Some(match said["outcome"].as_str()? {
         "done" => ReportedOutcome::Done {

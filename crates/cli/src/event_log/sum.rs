@@ -1,5 +1,5 @@
-//! What a whole event log comes to: counts by step, and how many steps there are. Remembered in `counts.json` beside the event log
-//! when the run rests, with the length of the event log it is of, so that lists of runs do not read what happened in them.
+//! The totals of a whole event log: counts by step, and the number of steps. Cached in `counts.json` beside the event
+//! log when the run rests, with the length of the log they are of, so that listing runs does not read their logs.
 
 use super::{NAME, Reader, ReportedOutcome};
 use crate::{progress::Progress, words};
@@ -11,10 +11,10 @@ use std::{
     path::Path,
 };
 
-/// What the file is called.
+/// The name of the file.
 pub(crate) const SUM: &str = "counts.json";
 
-/// What an event log of this length comes to.
+/// The totals of an event log of `bytes` length.
 #[derive(Serialize, Deserialize)]
 struct Sum {
     bytes: u64,
@@ -22,7 +22,7 @@ struct Sum {
     progress: Progress,
 }
 
-/// Remembers what the event log of a run comes to that rests.
+/// Caches the totals of the event log of a run that rests.
 pub(super) fn remember(directory: &Path) {
     let sum = sum(directory);
     let path = directory.join(SUM);
@@ -59,7 +59,7 @@ fn sum(directory: &Path) -> Sum {
     Sum { bytes, steps, progress }
 }
 
-/// What the event log in this directory comes to, remembered or read.
+/// Returns the totals of the event log in this directory, from the cache if its length is still right.
 fn known(directory: &Path) -> Sum {
     let text = std::fs::read(directory.join(SUM)).ok();
     let known = text.and_then(|text| serde_json::from_slice::<Sum>(&text).ok());
@@ -70,19 +70,19 @@ fn len(directory: &Path) -> u64 {
     std::fs::metadata(directory.join(NAME)).map_or(0, |metadata| metadata.len())
 }
 
-/// What has happened in a run, counted.
+/// Returns the progress of a run, from its totals.
 pub(crate) fn progress(directory: &Path) -> Progress {
     known(directory).progress
 }
 
-/// How many steps of a run have given what they give, under whichever plan: one that ran again is one, and one that has
-/// others inside is those. What is not listed any more counts each time it ran.
+/// Returns the number of steps of a run that committed or were reused, under any plan: a step that ran again counts
+/// once, and a step with others inside counts as those. Unlisted events count each time.
 pub(crate) fn steps(directory: &Path) -> usize {
     known(directory).steps
 }
 
 impl Progress {
-    /// Takes note of a line of an event log.
+    /// Adds a line of an event log.
     pub(crate) fn read(&mut self, line: &super::Line) -> Option<u64> {
         if let Some(counts) = &line.unlisted {
             self.unlisted(line.t, counts);

@@ -1,4 +1,4 @@
-//! That the event log of a run is written and read as it happened.
+//! Event logs are written and read back as the run happened.
 
 use super::*;
 use crate::progress::Progress;
@@ -40,7 +40,7 @@ fn what_is_written_is_read_also_while_it_grows() {
     assert_eq!(reader.more().len(), 1);
 }
 
-/// What an event log of an each comes to, in short.
+/// Totals of the each `b`: done, attempts, failed, and running or interrupted.
 fn told(progress: &Progress) -> (usize, usize, usize, usize) {
     let group = &progress.groups.iter().find(|(name, _)| name == "b").expect("it is told of").1;
     (group.done, group.attempts, group.failed.len(), group.running.len() + group.interrupted.len())

@@ -1,4 +1,4 @@
-//! The end of what a step wrote: from the file on this machine, else from the store.
+//! The end of a step's log: from the file on this machine, else from the store.
 
 use crate::pictured::Pictured;
 use std::{
@@ -7,11 +7,11 @@ use std::{
     path::Path,
 };
 
-/// Bytes and lines that are shown.
+/// The most bytes and lines that are shown.
 const BYTES_MAX: u64 = 16 << 10;
 const LINES_MAX: usize = 80;
 
-/// The end of the log of a step's last attempt.
+/// Returns the end of the log of a step's last attempt.
 pub(super) fn tail(run: &Pictured, address: &str) -> Option<String> {
     let path = run.directory.join("logs").join(format!("{}.log", onceflow_exec::home::safe(address)));
     let bytes =

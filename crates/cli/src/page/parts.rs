@@ -1,4 +1,4 @@
-//! The tables of a report: steps with what they took and used, attempts, failures with the end of what was written.
+//! The tables of a report: steps with their duration and usage, attempts, failures with the end of their logs.
 
 use super::{logs, section};
 use crate::{
@@ -13,10 +13,10 @@ use crate::{
 use onceflow_engine::task::Used;
 use std::collections::BTreeSet;
 
-/// Attempts that are listed.
+/// The most attempts that are listed.
 const ATTEMPTS_MAX: usize = 2000;
 
-/// Failures that are shown.
+/// The most failures that are shown.
 const FAILURES_MAX: usize = 20;
 
 /// Failures, each with the end of its log.
@@ -52,7 +52,7 @@ fn log(run: &Pictured, address: &str) -> String {
     }
 }
 
-/// Every step: what became of it and why, what it took, what it reserved.
+/// Every step: its state and why, its duration, its reservation.
 pub(super) fn steps(run: &Pictured, scene: Option<&Scene>) -> String {
     let Some(scene) = scene else {
         return section("steps", "Steps", "<p class=\"none\">The flow of this run is not kept any more.</p>");
@@ -102,7 +102,7 @@ pub(super) fn steps(run: &Pictured, scene: Option<&Scene>) -> String {
     section("steps", "Steps", &table(&head, &rows, ""))
 }
 
-/// The heads of what was measured.
+/// The table heads of measured usage.
 const MEASURED: &str = "<th class=\"n\">processor time</th><th class=\"n\">peak memory</th>";
 
 /// Measured usage, in two cells. A peak above the memory that was asked for is marked.
@@ -114,7 +114,7 @@ fn measured(used: Option<Used>, asked_bytes: u64) -> String {
     format!("<td class=\"n\">{cpu}</td><td class=\"{class}\">{}</td>", peak.map_or(String::new(), words::bytes))
 }
 
-/// Every attempt, the longest first where there are too many.
+/// Every attempt; only the longest ones where there are too many.
 pub(super) fn attempts(run: &Pictured) -> String {
     let mut all: Vec<_> = run.history.all.iter().filter(|one| is_step(&one.address)).collect();
     let more = all.len().saturating_sub(ATTEMPTS_MAX);

@@ -5,7 +5,7 @@ use super::{
     style::colours,
 };
 
-/// All of it.
+/// Makes the whole document.
 pub(crate) fn document(scene: &Scene) -> String {
     let mut text = format!("digraph {} {{\n", quoted(&scene.title));
     text.push_str("  node [shape=box, style=\"rounded,filled\", fillcolor=\"#eef2f7\", fontname=\"sans-serif\"];\n");
@@ -48,7 +48,7 @@ fn inside(scene: &Scene, group: Option<usize>, depth: usize, text: &mut String) 
     }
 }
 
-/// A text between quotes.
+/// Quotes a text.
 fn quoted(text: &str) -> String {
     let mut safe = String::from("\"");
     for letter in text.chars() {

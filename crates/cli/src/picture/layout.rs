@@ -1,11 +1,11 @@
-//! Where boxes, groups and arrows stand: in layers, every arrow leading to a later one, with few crossings and short ways.
-//! A group is laid out by itself, and then is one box of the graph around it.
+//! Positions of boxes, groups and arrows: in layers, every arrow leading to a later one, with few crossings and short
+//! paths. A group is laid out by itself, and then is one box of the graph around it.
 //!
-//! | module | what it owns |
+//! | module | responsibility |
 //! |---|---|
-//! | `layers` | which layer, and places that long arrows pass through |
+//! | `layers` | layers of boxes, and the slots that long arrows pass through |
 //! | `order` | the order within layers |
-//! | `spread` | how far along its layer each stands |
+//! | `spread` | the position of each along its layer |
 
 mod layers;
 mod order;
@@ -14,13 +14,13 @@ mod spread;
 use super::scene::Scene;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Between boxes of a layer, and between layers.
+/// The gap between boxes of a layer, and between layers.
 const GAP: f64 = 24.0;
 const LAYER_GAP: f64 = 44.0;
-/// Around what is in a group, and above it, for its name.
+/// The padding in a group, and the space above its content for its name.
 const PAD: f64 = 16.0;
 const HEAD: f64 = 26.0;
-/// Beyond this a picture is read better across than down.
+/// The preferred ratio of width to height: far from it, a picture may be read better across than down.
 const SHAPE: f64 = 1.6;
 
 /// A rectangle.
@@ -32,21 +32,21 @@ pub(crate) struct Rect {
     pub(crate) h: f64,
 }
 
-/// Everything, placed.
+/// A scene with the position of everything.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct PlacedScene {
     pub(crate) width: f64,
     pub(crate) height: f64,
-    /// By index of the scene.
+    /// Rectangles, by index in the scene.
     pub(crate) boxes: Vec<Rect>,
     pub(crate) groups: Vec<Rect>,
-    /// The way of each arrow: points it passes, the first and last at borders.
+    /// The path of each arrow: the points it passes, the first and last at borders.
     pub(crate) arrows: Vec<Vec<(f64, f64)>>,
-    /// Whether layers stand beside each other.
+    /// Layers stand side by side, instead of one below the other.
     pub(crate) is_across: bool,
 }
 
-/// Something that stands in a graph: a box or a group.
+/// An item of a graph that is laid out: a box or a group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum LayoutItem {
     Box(usize),
@@ -77,7 +77,7 @@ fn place_as(scene: &Scene, sizes: &[(f64, f64)], is_across: bool) -> PlacedScene
     for (at, one) in scene.boxes.iter().enumerate() {
         placing.inside.entry(one.group).or_default().push(LayoutItem::Box(at));
     }
-    // Groups come after those around them, so the innermost are measured first.
+    // A group comes after the one around it, so going backwards the innermost are measured first.
     for (at, group) in scene.groups.iter().enumerate() {
         placing.inside.entry(group.group).or_default().push(LayoutItem::Group(at));
     }
@@ -107,12 +107,12 @@ struct Placing<'a> {
     inside: BTreeMap<Option<usize>, Vec<LayoutItem>>,
     boxes: Vec<Rect>,
     groups: Vec<Rect>,
-    /// With the group it is drawn in.
+    /// Arrows, each with the group it is drawn in.
     arrows: Vec<(Option<usize>, Vec<(f64, f64)>)>,
 }
 
 impl Placing<'_> {
-    /// Lays out what is directly in a group, from 0, 0; how large that is.
+    /// Lays out the items directly in a group, from 0, 0; returns their total size.
     fn graph(&mut self, group: Option<usize>) -> (f64, f64) {
         let items = self.inside.get(&group).cloned().unwrap_or_default();
         let index: BTreeMap<_, _> = items.iter().enumerate().map(|(at, item)| (*item, at)).collect();
@@ -164,7 +164,7 @@ impl Placing<'_> {
         self.scene.groups[group].name.chars().count() as f64 * 8.0 + 90.0
     }
 
-    /// Arrows between what is directly in a group: those of boxes deeper inside are their group's.
+    /// Returns the arrows between items directly in a group: arrows of boxes deeper inside count as their group's.
     fn edges(&self, group: Option<usize>, index: &BTreeMap<LayoutItem, usize>) -> Vec<(usize, usize)> {
         let at = |which: usize| {
             let mut item = LayoutItem::Box(which);
@@ -181,7 +181,7 @@ impl Placing<'_> {
         edges.into_iter().collect()
     }
 
-    /// The points an arrow passes.
+    /// Returns the points an arrow passes.
     fn way(
         &self,
         layered: &layers::Layered,
@@ -199,10 +199,10 @@ impl Placing<'_> {
             let inset = across.get(*slot).map_or(0.0, |own| (depth - own) / 2.0);
             let a = middle[*slot] - least;
             match (first, last) {
-                // Turns are between layers: beside a small box there may be a large group.
+                // Arrows turn between layers: beside a small box there may be a large group.
                 (true, _) => points.extend([(a, near + depth - inset), (a, near + depth)]),
                 (_, true) => points.extend([(a, near), (a, near + inset)]),
-                // Through the whole layer, so that no box is cut.
+                // The arrow goes straight through the whole layer, so that it crosses no box.
                 _ => points.extend([(a, near), (a, near + depth)]),
             }
         }
@@ -210,7 +210,7 @@ impl Placing<'_> {
         points.into_iter().map(turn).collect()
     }
 
-    /// Moves what is in a group to where the group is.
+    /// Moves the items in a group to the group's position.
     fn move_inside(&mut self, group: usize, x: f64, y: f64) {
         for item in self.inside.get(&Some(group)).cloned().unwrap_or_default() {
             let rect = self.rect(item);
@@ -224,7 +224,7 @@ impl Placing<'_> {
     }
 }
 
-/// Where each layer begins, and how deep it is.
+/// Returns the start and depth of each layer.
 fn depths(layered: &layers::Layered, across: &[f64]) -> Vec<(f64, f64)> {
     let mut near = 0.0;
     let mut deep = Vec::new();

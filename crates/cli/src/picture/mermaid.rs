@@ -6,7 +6,7 @@ use super::{
     style::colours,
 };
 
-/// All of it.
+/// Makes the whole document.
 pub(crate) fn document(scene: &Scene) -> String {
     let mut text = format!("---\ntitle: {}\n---\nflowchart TD\n", serde_json::json!(scene.title));
     inside(scene, None, 1, &mut text);
@@ -58,7 +58,7 @@ fn inside(scene: &Scene, group: Option<usize>, depth: usize, text: &mut String) 
     }
 }
 
-/// A text between quotes: what would end it, or be markup, is written by its number.
+/// Quotes a text: characters that would end it, or be markup, are written by their number.
 fn label(text: &str) -> String {
     let mut safe = String::new();
     for letter in text.chars() {

@@ -1,5 +1,5 @@
-//! What is drawn of a flow: a box for each step, a group for each step with others inside, an arrow from what gives to
-//! what takes. A step that is done for every element is one box.
+//! The content of a flow's picture: a box for each step, a group for each step with others inside, an arrow from each
+//! producer to its consumers. A step that runs for every element is one box.
 
 use super::trace::{Feed, Leaf, Trace};
 use crate::words;
@@ -15,9 +15,9 @@ pub(crate) struct Scene {
     pub(crate) title: String,
     pub(crate) boxes: Vec<Box>,
     pub(crate) groups: Vec<SceneGroup>,
-    /// From a box to a box, by index.
+    /// Arrows from box to box, by index.
     pub(crate) arrows: BTreeSet<(usize, usize)>,
-    /// Whether it is of a run: boxes have states.
+    /// The scene is of a run: boxes have states.
     #[serde(skip)]
     pub(crate) is_run: bool,
 }
@@ -35,24 +35,24 @@ pub(crate) struct Box {
     pub(crate) in_choice: bool,
     /// Addresses of the eaches around it, the innermost last.
     pub(crate) eaches: Vec<String>,
-    /// What it reserves: thousandths of a processor, and bytes of memory.
+    /// The reserved resources: thousandths of a processor, and bytes of memory.
     pub(crate) reserves: (u32, u64),
     #[serde(skip)]
     pub(crate) state: super::states::Stand,
 }
 
-/// What a box is.
+/// The kind of a box.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum BoxKind {
     Input,
     Output,
-    /// Does something: `run`, `script`, `http`, `expr`, or the name of a task in Rust.
+    /// A step that does something: `run`, `script`, `http`, `expr`, or the name of a task in Rust.
     Step(String),
     /// A flow that calls itself.
     Call,
 }
 
-/// How often something is done.
+/// How often a step runs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Repeats {
     #[default]
@@ -62,7 +62,7 @@ pub(crate) enum Repeats {
 }
 
 impl Repeats {
-    /// In a word, for what is done more than once.
+    /// Returns the word for a step that runs more than once.
     pub(crate) fn word(self) -> Option<&'static str> {
         match self {
             Repeats::Once => None,
@@ -71,7 +71,7 @@ impl Repeats {
         }
     }
 
-    /// The same, to stand before what it is done with.
+    /// Returns the same with a space, to stand in front of another word.
     pub(crate) fn before(self) -> String {
         self.word().map_or(String::new(), |word| format!("{word} "))
     }
@@ -88,7 +88,7 @@ pub(crate) struct SceneGroup {
 }
 
 impl Box {
-    /// What it is, in a word.
+    /// Returns the kind in a word.
     pub(crate) fn word(&self) -> &str {
         match &self.kind {
             BoxKind::Input => "input",
@@ -98,14 +98,14 @@ impl Box {
         }
     }
 
-    /// Whether it is a step.
+    /// The box is a step.
     pub(crate) fn is_step(&self) -> bool {
         matches!(self.kind, BoxKind::Step(_) | BoxKind::Call)
     }
 }
 
 impl Scene {
-    /// What is drawn of a program.
+    /// Makes the scene of a program.
     pub(crate) fn of(program: &Program, title: &str) -> Self {
         let mut scene = Scene { title: title.to_owned(), ..Scene::default() };
         let trace = Trace::of(program);
@@ -152,12 +152,12 @@ impl Scene {
         }
     }
 
-    /// A box for each step, in the order of the program; leaf → box.
+    /// Makes a box for each step, in the order of the program; returns leaf → box.
     fn steps(&mut self, program: &Program, trace: &Trace<'_>) -> BTreeMap<usize, usize> {
         let seen: Vec<_> = (0..trace.leaves.len()).filter(|leaf| trace.is_seen(*leaf)).collect();
         let (mut groups, mut made, mut boxes) = (BTreeMap::new(), BTreeMap::<String, usize>::new(), BTreeMap::new());
         let mut order: Vec<_> = seen.iter().map(|leaf| (*leaf, parts(&trace.leaves[*leaf].address))).collect();
-        // Helpers last, so that a box is what its step is.
+        // Helpers come last, so that a box gets the kind of its step.
         order.sort_by_key(|(leaf, _)| (!is_step(&trace.leaves[*leaf].address), *leaf));
         for (leaf, parts) in order {
             let id = id(&parts);
@@ -172,7 +172,7 @@ impl Scene {
             };
             boxes.insert(leaf, at);
         }
-        // A step that is also around others stands inside.
+        // A step that also has others inside stands inside its own group.
         for (id, group) in groups {
             if let Some(at) = made.get(&id) {
                 self.boxes[*at].group = Some(group);
@@ -200,7 +200,7 @@ impl Scene {
         at
     }
 
-    /// The group of these names, made if it is not there, with those around it.
+    /// Returns the group with this path, made if it does not exist, together with those around it.
     fn group(&mut self, parts: &[(String, String)], known: &mut BTreeMap<String, usize>) -> Option<usize> {
         let ((name, marks), around) = parts.split_last()?;
         if let Some(at) = known.get(&id(parts)) {
@@ -213,7 +213,7 @@ impl Scene {
         Some(at)
     }
 
-    /// An input that no step reads is not drawn.
+    /// Removes inputs that no step reads.
     fn without_unread_inputs(mut self) -> Self {
         let read: BTreeSet<_> = self.arrows.iter().map(|(from, _)| *from).collect();
         let mut now = BTreeMap::new();
@@ -228,12 +228,12 @@ impl Scene {
         self
     }
 
-    /// The boxes that feed a box.
+    /// Returns the boxes that feed a box.
     pub(crate) fn feeding(&self, at: usize) -> impl Iterator<Item = &Box> {
         self.arrows.iter().filter(move |(_, to)| *to == at).map(|(from, _)| &self.boxes[*from])
     }
 
-    /// As data.
+    /// Returns the scene as JSON.
     pub(crate) fn to_json(&self) -> Value {
         let group = |at: Option<usize>| at.map(|at| self.groups[at].id.clone());
         let one = |it: &Box| {
@@ -257,7 +257,7 @@ impl Scene {
     }
 }
 
-/// The names in an address as people write it, each with the numbers behind it: `align[*]/sort`.
+/// Splits an address as people write it into names, each with the numbers behind it: `align[*]/sort`.
 fn parts(address: &str) -> Vec<(String, String)> {
     let shown = words::step(address);
     let part = |part: &str| {
@@ -267,13 +267,13 @@ fn parts(address: &str) -> Vec<(String, String)> {
     shown.split('/').map(part).collect()
 }
 
-/// Whether an address is of something people see as a step: not what computes something for one, nor what decides whether
-/// a loop goes on.
+/// The address is of something users know as a step: not a helper that computes something for a step, nor one that
+/// decides whether a loop goes on.
 pub(crate) fn is_step(address: &str) -> bool {
     !words::is_helper(address)
 }
 
-/// The id of the box that an address belongs to: without numbers.
+/// Returns the id of the box that an address belongs to: without numbers.
 pub(crate) fn box_id(address: &str) -> String {
     id(&parts(address))
 }

@@ -18,7 +18,7 @@ pub(crate) struct Stand {
     pub(crate) reused: usize,
     pub(crate) failed: usize,
     pub(crate) running: usize,
-    /// Those whose last attempt was interrupted.
+    /// Instances whose last attempt was interrupted.
     pub(crate) interrupted: usize,
     /// All instances, if their number is known.
     pub(crate) of: Option<usize>,
@@ -29,19 +29,19 @@ pub(crate) struct Stand {
     pub(crate) used: Option<Used>,
 }
 
-/// In a word.
+/// The state of a box, in a word.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum State {
     /// Nothing happened yet.
     #[default]
     Pending,
     Running,
-    /// It has begun, and nobody goes on with it.
+    /// The step has begun, and no process works on it any more.
     Interrupted,
     Done,
-    /// It gave what it gave before.
+    /// The step's earlier outputs are used again.
     Reused,
-    /// It was not taken.
+    /// The step is in an arm of a choice that was not taken.
     Skipped,
     Failed,
     /// An operator must report the outcome.
@@ -50,7 +50,7 @@ pub(crate) enum State {
 }
 
 impl State {
-    /// All of them, for legends and styles.
+    /// All states, for legends and styles.
     pub(crate) const ALL: [State; 9] = [
         State::Pending,
         State::Running,
@@ -118,8 +118,8 @@ impl Stand {
     }
 }
 
-/// Gives every box its state. The run stands like this; if it is left, nobody goes on with it.
-/// `fate` is what the plan decided, as far as that is known.
+/// Sets the state of every box. `status` is that of the run; if `is_left`, no process works on it. `fate` is the
+/// decision of the plan for a box, as far as it is known.
 pub(crate) fn colour(
     scene: &mut Scene,
     history: &History,
@@ -135,20 +135,20 @@ pub(crate) fn colour(
         let id = one.id.trim_end_matches('.');
         let mut stand = stands.get(id).cloned().unwrap_or_default();
         stand.of = elements(&one.eaches, history);
-        // In a run that is done every element was, also what nobody lived to tell.
+        // In a run that is done every element was done, even if a process was killed before it could log that.
         if let (true, false, Some(of), 1..) = (is_done, one.in_choice, stand.of, stand.settled()) {
             stand.done += of.saturating_sub(stand.settled());
         }
         stand.state = match () {
             () if unknown.iter().any(|other| other == id) => State::Unknown,
-            // A run that is not failing tries again what failed.
+            // A run that has not failed retries steps that failed.
             () if stand.failed > 0 && matches!(status, RunStatus::Running | RunStatus::Interrupted) => at_work,
             () if stand.failed > 0 => State::Failed,
             () if stand.running > 0 || is_left && stand.interrupted > 0 => at_work,
             () if stand.state == State::Undone => State::Undone,
             () if stand.settled() == 0 && fate(id) == Some(Fate::Reused) => State::Reused,
             () if stand.settled() == 0 && fate(id) == Some(Fate::Skipped) => State::Skipped,
-            // Where nothing was written down, nobody knows which way was taken.
+            // Without an event log it is not known which arm was taken.
             () if is_done && stand.settled() == 0 && one.in_choice && history.is_empty() => State::Pending,
             () if is_done && stand.settled() == 0 && one.in_choice => State::Skipped,
             () if is_done && stand.settled() == 0 => State::Done,
@@ -164,16 +164,16 @@ pub(crate) fn colour(
     }
 }
 
-/// Elements for a box inside these eaches: of all lists that were opened.
+/// Returns the number of elements for a box inside these eaches: of all lists that were opened.
 fn elements(eaches: &[String], history: &History) -> Option<usize> {
     let innermost = eaches.last()?;
     history.elements(&box_id(innermost))
 }
 
-/// Attempts by the id of the box.
+/// Returns the counts of attempts by the id of the box.
 fn stands(history: &History) -> BTreeMap<String, Stand> {
     let mut stands: BTreeMap<String, Stand> = BTreeMap::new();
-    // What stands last is how an address stands.
+    // The last attempt at an address determines its state.
     let mut last: BTreeMap<&str, How> = BTreeMap::new();
     for Happened { address, from_ms, to_ms, how, attempt, used } in history.now() {
         if !is_step(address) {

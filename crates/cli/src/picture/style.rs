@@ -1,8 +1,8 @@
-//! Colours of states, in light and dark, and text that may hold anything.
+//! Colours of states, in light and dark, and escaping of text.
 
 use super::states::State;
 
-/// What is drawn with: of one theme.
+/// The colours of one theme.
 struct Theme {
     back: &'static str,
     ink: &'static str,
@@ -54,7 +54,7 @@ const DARK: Theme = Theme {
     ],
 };
 
-/// The rules for all pictures; `of-` is in front of every class, so that they may stand in any page.
+/// Returns the CSS rules for all pictures; every class begins with `of-`, so that pictures may stand in any page.
 pub(crate) fn rules() -> String {
     let shape = "\
 .of text{font-family:ui-sans-serif,system-ui,'Segoe UI','DejaVu Sans',Helvetica,Arial,sans-serif;font-size:13px}\n\
@@ -82,13 +82,14 @@ fn theme(theme: &Theme) -> String {
     rules
 }
 
-/// The fill and border of a state in the light theme, for formats that have only one.
+/// Returns the fill and border of a state in the light theme, for formats that have only one.
 pub(crate) fn colours(state: State) -> (&'static str, &'static str) {
     let at = State::ALL.iter().position(|other| *other == state).unwrap_or(0);
     LIGHT.states[at]
 }
 
-/// Text for XML and HTML, also between quotes. What no document may hold is shown as what it is not.
+/// Escapes text for XML and HTML, also between quotes. Characters that no document may hold are replaced by visible
+/// ones.
 pub(crate) fn escape(text: &str) -> String {
     let mut safe = String::with_capacity(text.len());
     for letter in text.chars() {
@@ -106,7 +107,7 @@ pub(crate) fn escape(text: &str) -> String {
     safe
 }
 
-/// At most so many letters.
+/// Cuts a text to at most so many letters.
 pub(crate) fn short(text: &str, most: usize) -> String {
     match text.chars().count() > most {
         true => text.chars().take(most.saturating_sub(1)).chain(['…']).collect(),
@@ -114,7 +115,7 @@ pub(crate) fn short(text: &str, most: usize) -> String {
     }
 }
 
-/// A drawing of this width and height as a whole SVG document.
+/// Wraps a drawing of this width and height as a whole SVG document.
 pub(crate) fn document(title: &str, (body, width, height): (String, f64, f64)) -> String {
     format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" class=\"of\" viewBox=\"0 0 {width:.0} {height:.0}\" width=\"{width:.0}\" \
@@ -124,7 +125,7 @@ pub(crate) fn document(title: &str, (body, width, height): (String, f64, f64)) -
     )
 }
 
-/// The same, for a page that has the rules already.
+/// Wraps it for a page that has the CSS rules already.
 pub(crate) fn inline(title: &str, (body, width, height): (String, f64, f64)) -> String {
     format!(
         "<svg class=\"of\" viewBox=\"0 0 {width:.0} {height:.0}\" width=\"{width:.0}\" height=\"{height:.0}\" role=\"img\" \

@@ -1,4 +1,4 @@
-//! A scene as SVG: one file that needs nothing else, light or dark as its reader likes.
+//! A scene as one self-contained SVG file, light or dark as its reader prefers.
 
 use super::{
     layout::{self, PlacedScene, Rect},
@@ -8,19 +8,19 @@ use super::{
 };
 use std::fmt::Write;
 
-/// Around everything.
+/// The margin around everything.
 const MARGIN: f64 = 20.0;
 /// The height of the title, and of the legend.
 const TITLE: f64 = 30.0;
-/// Letters of a name that are shown.
+/// The most letters of a name that are shown.
 const NAME_MAX: usize = 36;
 
-/// A whole document.
+/// Makes a whole document.
 pub(crate) fn document(scene: &Scene) -> String {
     style::document(&scene.title, draw(scene))
 }
 
-/// For a page that has the rules already.
+/// Makes a drawing for a page that has the CSS rules already.
 pub(crate) fn inline(scene: &Scene) -> String {
     style::inline(&scene.title, draw(scene))
 }
@@ -62,7 +62,7 @@ fn add(out: &mut String, what: std::fmt::Arguments<'_>) {
     out.write_fmt(what).expect("a string can be written");
 }
 
-/// What the second line of a box says.
+/// Returns the second line of a box.
 fn detail(scene: &Scene, one: &Box) -> String {
     let told = if scene.is_run { one.state.told() } else { String::new() };
     let mut parts: Vec<&str> = one.repeats.word().into_iter().collect();
@@ -110,7 +110,7 @@ fn draw_box(out: &mut String, scene: &Scene, one: &Box, rect: &Rect) {
     add(out, format_args!("<g><title>{tip}</title>"));
     let radius = if one.is_step() { 7.0 } else { 14.0 };
     if one.repeats == Repeats::Each {
-        // A second sheet behind: it is done for every element.
+        // A second sheet behind the box shows that the step runs for every element.
         add(
             out,
             format_args!(
@@ -167,12 +167,12 @@ fn draw_box(out: &mut String, scene: &Scene, one: &Box, rect: &Rect) {
     out.push_str("</g>\n");
 }
 
-/// A curve that leaves and enters layers at right angles.
+/// Draws a curve that leaves and enters layers at right angles.
 fn arrow(out: &mut String, placed: &PlacedScene, way: &[(f64, f64)]) {
     let Some((first, rest)) = way.split_first() else { return };
     let mut path = format!("M{:.1} {:.1}", first.0, first.1);
     let mut from = *first;
-    // A way of no length has no direction for the tip of the arrow.
+    // A path of no length has no direction for the tip of the arrow.
     let is_far = |a: (f64, f64), b: (f64, f64)| (a.0 - b.0).abs() + (a.1 - b.1).abs() > 0.1;
     for to in rest {
         if !is_far(from, *to) {
@@ -200,7 +200,7 @@ fn arrow(out: &mut String, placed: &PlacedScene, way: &[(f64, f64)]) {
     add(out, format_args!("<path class=\"of-arrow\" marker-end=\"url(#of-tip)\" d=\"{path}\"/>\n"));
 }
 
-/// The states that are there.
+/// Returns the states that occur in the scene.
 fn legend(scene: &Scene) -> Vec<State> {
     let is_there = |state: &State| scene.boxes.iter().any(|one| one.is_step() && one.state.state == *state);
     if scene.is_run { State::ALL.into_iter().filter(is_there).collect() } else { vec![] }

@@ -1,5 +1,5 @@
-//! From a program to who reads from whom: every piece of user code, with all that is around it, and the pieces and inputs
-//! that feed it, however many containers, relays and helpers lie in between.
+//! Finds which step of a program reads from which: every piece of user code, with all containers around it, and the
+//! pieces and inputs that feed it, however many containers, relays and helpers lie in between.
 
 use super::scene::is_step;
 use crate::words;
@@ -51,7 +51,7 @@ pub(super) struct Trace<'a> {
     at: BTreeMap<(usize, NodeIndex), Vec<usize>>,
     /// The address of a leaf.
     of: Vec<(usize, NodeIndex)>,
-    /// Leaves that people do not see: what they read is read by who reads them.
+    /// Leaves that are not drawn, because they are helpers: their readers count as readers of what they read.
     clear: Vec<bool>,
 }
 
@@ -149,8 +149,8 @@ impl<'a> Trace<'a> {
         walk.found
     }
 
-    /// The lists whose elements a leaf is done for, though it may read none of them. One that reads from another inside
-    /// comes after that anyway.
+    /// Adds the lists whose elements a leaf runs for, though it may read none of them. A leaf that reads from another
+    /// inside the same each comes after that one anyway.
     fn lists(&self, leaf: usize, walk: &mut Walk<'_, 'a>) {
         let mut scope = self.of[leaf].0;
         while let Some((up, index)) = self.scopes[scope].up {
@@ -200,7 +200,7 @@ struct Walk<'t, 'a> {
 }
 
 impl<'a> Walk<'_, 'a> {
-    /// All that a leaf reads, and what decides whether it is reached.
+    /// Visits all that a leaf reads, and the sources that decide whether it runs.
     fn leaf(&mut self, leaf: usize) {
         let (scope, node) = self.trace.of[leaf];
         match self.fused(scope, node) {
@@ -218,7 +218,7 @@ impl<'a> Walk<'_, 'a> {
         }
     }
 
-    /// The tasks of a node that is several.
+    /// Returns the tasks of a fused node.
     fn fused(&self, scope: usize, node: NodeIndex) -> Option<&'a [FusedTask]> {
         let block = self.trace.scopes[scope].block as usize;
         match &self.trace.program.blocks[block].nodes[node as usize].op {
@@ -227,7 +227,7 @@ impl<'a> Walk<'_, 'a> {
         }
     }
 
-    /// One task of a node that is several.
+    /// Visits the inputs of one task of a fused node.
     fn fused_leaf(&mut self, leaf: usize, tasks: &[FusedTask]) {
         let (scope, node) = self.trace.of[leaf];
         let siblings = &self.trace.at[&(scope, node)];
@@ -241,7 +241,7 @@ impl<'a> Walk<'_, 'a> {
         }
     }
 
-    /// A leaf is read: it, or what it reads if nobody sees it.
+    /// Adds a leaf that is read; for one that is not drawn, the leaves that it reads.
     fn reads(&mut self, leaf: usize) {
         match self.trace.clear[leaf] {
             true => self.leaf(leaf),

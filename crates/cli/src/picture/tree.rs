@@ -1,4 +1,4 @@
-//! A scene as a tree of text: every step, below what it is in, with what it reads from.
+//! A scene as a tree of text: every step, below the group it is in, with its sources.
 
 use super::{
     scene::{BoxKind, Scene},
@@ -6,10 +6,10 @@ use super::{
 };
 use crate::printer::{Ink, Printer};
 
-/// Sources of a step that are named.
+/// The most sources of a step that are named.
 const NAMED_MAX: usize = 6;
 
-/// All of it.
+/// Makes the whole text.
 pub(crate) fn document(scene: &Scene, printer: &Printer) -> String {
     let mut text = format!("{}\n", printer.ink(Ink::Bold, &scene.title));
     let outputs: Vec<_> = (0..scene.boxes.len()).filter(|at| scene.boxes[*at].kind == BoxKind::Output).collect();
@@ -51,7 +51,7 @@ fn inside(scene: &Scene, printer: &Printer, group: Option<usize>, pad: &str, tex
     }
 }
 
-/// The first box in a group, however deep: groups stand where their first step does.
+/// Returns the first box in a group, however deep: a group is listed where its first step is.
 fn first_of(scene: &Scene, group: usize) -> usize {
     let is_in = |mut at: Option<usize>| {
         while let Some(around) = at {
@@ -87,7 +87,7 @@ fn told(scene: &Scene, printer: &Printer, at: usize) -> String {
     line + &from(scene, printer, at)
 }
 
-/// What it reads from.
+/// Returns the names of the boxes that feed a box.
 fn from(scene: &Scene, printer: &Printer, at: usize) -> String {
     let names: Vec<_> = scene.feeding(at).map(|one| one.id.trim_end_matches('.').to_owned()).collect();
     if names.is_empty() {

@@ -1,9 +1,9 @@
-//! Text from steps, files and keys as a terminal may have it: characters that would command it are shown as escapes.
+//! Makes text from steps, files and keys safe for a terminal: control characters are shown as escapes.
 
 use super::Ink;
 
-/// Where a colour of ours begins and ends in a text: characters that no text has. What a step writes with them becomes a
-/// colour at most.
+/// Marks of the beginning and end of our colours in a text: noncharacters of Unicode. A step that writes them can at
+/// most cause a colour.
 const INK: char = '\u{fdd0}';
 const END: char = '\u{fdd1}';
 
@@ -16,13 +16,13 @@ const INKS: [(Ink, char, &str); 6] = [
     (Ink::Dim, 'd', "2"),
 ];
 
-/// A word in a colour, until it is written.
+/// Marks a word with a colour, which takes effect when the text is written.
 pub(super) fn inked(ink: Ink, word: &str) -> String {
     let letter = INKS.iter().find(|(known, ..)| *known == ink).map_or('d', |(_, letter, _)| *letter);
     format!("{INK}{letter}{word}{END}")
 }
 
-/// A text of lines, with all that would command a terminal shown, and colours of ours made real.
+/// Shows all control characters of a text of several lines, and turns our marks into colours.
 pub(super) fn visible(text: &str) -> String {
     let mut shown = String::with_capacity(text.len());
     let mut letters = text.chars().peekable();
@@ -41,7 +41,7 @@ pub(super) fn visible(text: &str) -> String {
     shown
 }
 
-/// A name in one line, whatever is in it: of a run, for instance.
+/// Shows a name, for instance of a run, in one line whatever is in it.
 pub(crate) fn name(text: &str) -> String {
     let mut shown = String::with_capacity(text.len());
     text.chars().for_each(|letter| push(&mut shown, letter));
@@ -54,7 +54,7 @@ fn push(shown: &mut String, letter: char) {
         '\r' => shown.push_str("\\r"),
         '\t' => shown.push_str("\\t"),
         letter if letter.is_control() => shown.push_str(&format!("\\x{:02x}", u32::from(letter))),
-        // These turn the order of what follows around.
+        // These reverse the direction of the text that follows.
         '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' => {
             shown.push_str(&format!("\\u{{{:x}}}", u32::from(letter)));
         }

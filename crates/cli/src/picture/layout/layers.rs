@@ -1,9 +1,10 @@
-//! Which layer everything is in: one after all that feeds it. An arrow over several layers passes a place in each.
+//! Assigns layers: every item is in a later one than all that feed it. An arrow over several layers passes a slot in
+//! each.
 
-/// Places for long arrows, at most: beyond, they go straight.
+/// The most slots for long arrows: beyond, arrows go straight.
 const PASSES_MAX: usize = 20_000;
 
-/// Items, then places for long arrows, in layers.
+/// Items, then slots for long arrows, in layers.
 pub(super) struct Layered {
     /// The slots of each layer, in order.
     pub(super) layers: Vec<Vec<usize>>,
@@ -17,12 +18,12 @@ pub(super) struct Layered {
 }
 
 impl Layered {
-    /// Items and places.
+    /// Returns the number of slots: items, and those for long arrows.
     pub(super) fn slots(&self) -> usize {
         self.layer.len()
     }
 
-    /// Whether a slot is only passed by an arrow.
+    /// The slot holds no item: only an arrow passes it.
     pub(super) fn is_pass(&self, slot: usize) -> bool {
         slot >= self.items
     }
@@ -81,8 +82,8 @@ impl Layered {
     }
 }
 
-/// The longest way to each item; then everything moves as near as it can to what it feeds. Arrows that lead back do not
-/// count: groups may feed each other.
+/// Returns the layer of each item: the length of the longest path to it. Items that nothing feeds then move next to those
+/// they feed. Arrows that lead back do not count: groups may feed each other.
 fn longest(items: usize, edges: &[(usize, usize)]) -> Vec<usize> {
     let edges = forward(items, edges);
     let (mut into, mut out) = (vec![0; items], vec![Vec::new(); items]);
@@ -105,7 +106,7 @@ fn longest(items: usize, edges: &[(usize, usize)]) -> Vec<usize> {
     }
     for item in order.into_iter().rev() {
         if let Some(nearest) = out[item].iter().map(|to| layer[*to]).min() {
-            // Only what nothing feeds is free to move without making other arrows longer.
+            // Only an item that nothing feeds can move without making other arrows longer.
             if !is_fed[item] {
                 layer[item] = nearest - 1;
             }
@@ -114,13 +115,13 @@ fn longest(items: usize, edges: &[(usize, usize)]) -> Vec<usize> {
     layer
 }
 
-/// The edges without those that close a circle.
+/// Returns the edges without those that close a cycle.
 fn forward(items: usize, edges: &[(usize, usize)]) -> Vec<(usize, usize)> {
     let mut out = vec![Vec::new(); items];
     for (from, to) in edges {
         out[*from].push(*to);
     }
-    // 0 is new, 1 is on the way, 2 is done.
+    // 0 is unvisited, 1 is on the path, 2 is done.
     let (mut colour, mut kept) = (vec![0_u8; items], Vec::with_capacity(edges.len()));
     for root in 0..items {
         if colour[root] != 0 {

@@ -1,12 +1,12 @@
-//! The order within layers: everything moves to the middle of its neighbours, there and back, as long as fewer arrows
-//! cross.
+//! Orders the items within layers: every item moves to the mean position of its neighbours, in sweeps back and forth,
+//! as long as fewer arrows cross.
 
 use super::layers::Layered;
 
-/// Sweeps there and back.
+/// The most sweeps.
 const SWEEPS: usize = 12;
 
-/// Sweeps without a better order after which it is left.
+/// Sweeps without improvement after which ordering ends.
 const PATIENCE: usize = 4;
 
 /// Orders all layers.
@@ -29,7 +29,7 @@ pub(super) fn order(layered: &mut Layered) {
                 .iter()
                 .map(|slot| (middle(&neighbours[*slot], &position).unwrap_or(position[*slot]), *slot))
                 .collect();
-            // Stable, so that what is equal stays in the order of the flow.
+            // The sort is stable, so that equal items stay in the order of the flow.
             ranked.sort_by(|a, b| a.0.total_cmp(&b.0));
             layered.layers[layer] = ranked.into_iter().map(|(_, slot)| slot).collect();
             note(layered, layer, &mut position);
@@ -56,7 +56,7 @@ fn middle(of: &[usize], position: &[f64]) -> Option<f64> {
     (!of.is_empty()).then(|| sum / of.len() as f64)
 }
 
-/// How many arrows cross between neighbouring layers.
+/// Returns the number of crossings of arrows between neighbouring layers.
 fn crossings(layered: &Layered) -> usize {
     let mut at = vec![0; layered.slots()];
     for layer in &layered.layers {
@@ -65,7 +65,7 @@ fn crossings(layered: &Layered) -> usize {
     layered.layers.iter().map(|layer| between(layered, layer, &at)).sum()
 }
 
-/// Pairs of arrows out of one layer whose ends are the other way round: counted with a tree of sums.
+/// Counts pairs of arrows out of one layer whose ends are in the opposite order, with a tree of sums.
 fn between(layered: &Layered, layer: &[usize], at: &[usize]) -> usize {
     let ends = layer.iter().flat_map(|slot| {
         let mut to: Vec<_> = layered.after[*slot].iter().map(|to| at[*to]).collect();

@@ -1,17 +1,17 @@
-//! How far along its layer each slot stands: as near to the middle of its neighbours as those beside it allow.
+//! Positions each slot along its layer: as near to the mean of its neighbours as the slots beside it allow.
 
 use super::layers::Layered;
 
-/// Passes over all layers.
+/// The number of passes over all layers.
 const PASSES: usize = 16;
 
-/// How much more an arrow wants to be straight than a box wants to be in the middle.
+/// The weight of keeping a long arrow straight, relative to centring a box.
 const STRAIGHT: f64 = 8.0;
 
-/// Between arrows that pass a layer side by side.
+/// The gap between arrows that pass a layer side by side.
 const PASS_GAP: f64 = 14.0;
 
-/// The middles of all slots, whose lengths these are (0 for places that arrows pass).
+/// Returns the middles of all slots; `lengths` has the lengths of items, and slots that arrows pass have 0.
 pub(super) fn spread(layered: &Layered, lengths: &[f64], gap: f64) -> Vec<f64> {
     let length = |slot: usize| lengths.get(slot).copied().unwrap_or(0.0);
     let apart = |a: usize, b: usize| {
@@ -42,7 +42,7 @@ pub(super) fn spread(layered: &Layered, lengths: &[f64], gap: f64) -> Vec<f64> {
     middle
 }
 
-/// Moves one layer: to the middle of neighbours on one side, and in the last passes of both.
+/// Moves the slots of one layer: towards neighbours on one side, and in the last passes on both.
 fn settle(layered: &Layered, layer: usize, both: bool, apart: &impl Fn(usize, usize) -> f64, middle: &mut [f64]) {
     let slots = &layered.layers[layer];
     let mut wanted = Vec::with_capacity(slots.len());
@@ -51,7 +51,7 @@ fn settle(layered: &Layered, layer: usize, both: bool, apart: &impl Fn(usize, us
         let passes = |of: &[usize]| of.iter().copied().filter(|other| layered.is_pass(*other)).collect::<Vec<_>>();
         let along = if layered.is_pass(*slot) { [passes(before), passes(after)].concat() } else { vec![] };
         let near: Vec<f64> = match (both, before.is_empty()) {
-            // A long arrow is straight first.
+            // A long arrow is kept straight before it is centred.
             _ if !along.is_empty() => along.iter().map(|other| middle[*other]).collect(),
             (false, false) => before.iter().map(|other| middle[*other]).collect(),
             (false, true) => after.iter().map(|other| middle[*other]).collect(),
@@ -66,10 +66,10 @@ fn settle(layered: &Layered, layer: usize, both: bool, apart: &impl Fn(usize, us
     }
 }
 
-/// Places nearest to those wanted, by their weights, of which each is at least a gap after the one before. Those that are
-/// in each other's way form blocks that stand where they want to on average.
+/// Returns the positions nearest to the wanted ones, by weight, with each at least a gap after the one before. Items in
+/// each other's way form blocks, positioned at their weighted average.
 fn nearest(wanted: &[(f64, f64)], gaps: &[f64]) -> Vec<f64> {
-    // With all gaps taken away, places need only not decrease.
+    // With all gaps subtracted, positions only must not decrease.
     let mut offset = 0.0;
     let mut blocks: Vec<(f64, f64, usize)> = Vec::new();
     let mut offsets = Vec::with_capacity(wanted.len());

@@ -1,4 +1,4 @@
-//! What must hold for every layout, tried on many small graphs.
+//! Invariants of every layout, checked on many small graphs.
 
 use super::*;
 use crate::picture::scene::{Box, BoxKind, Repeats, SceneGroup};
