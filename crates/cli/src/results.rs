@@ -1,6 +1,6 @@
-//! Puts the outputs of a run where people look for them. What is there already and equal is left alone; everything else
-//! is made beside its place and moved there at once, so that a reader sees the old or the new, never half of it.
-//! Nothing outside the directory is touched.
+//! Writes the outputs of a run into the directory of results. A file that is there already and equal is left alone;
+//! every other one is made beside its destination and moved there at once, so that a reader sees the old or the new,
+//! never half of it. Nothing outside the directory is touched.
 
 mod lay;
 
@@ -17,7 +17,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// What was done.
+/// The results that were written.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct WrittenResults {
     /// One object: name → path, as given, or value.
@@ -28,19 +28,19 @@ pub(crate) struct WrittenResults {
     pub(crate) unchanged: usize,
 }
 
-/// Outputs that can be looked at, and had.
+/// Outputs whose content is known before their files are fetched.
 pub(crate) trait ResultSource {
-    /// The outputs. Their files are not there; what they hold is: see [`promise`].
+    /// Returns the outputs. Their files are not fetched yet; each path encodes the expected content: see [`promise`].
     fn outputs(&self) -> &[(String, PortValue)];
 
-    /// An output with its files, put into a directory. They are ours to move.
+    /// Fetches an output with its files into a directory. The files are ours to move.
     async fn fetch(&self, output: &str, into: &Path) -> Result<PortValue, Fault>;
 
-    /// All files are at their places. Answers those that are the user's own from now on, though they were not.
+    /// Reports that all files are at their destinations. Returns those that belong to the user alone from now on.
     async fn placed(&self, files: Vec<(Digest, PathBuf)>) -> Result<Vec<PathBuf>, Fault>;
 }
 
-/// The path of a file that is not there yet: what it will hold.
+/// Returns the path that stands for a file not yet fetched: its digest and length.
 pub(crate) fn promise(digest: Digest, len: u64) -> PathBuf {
     PathBuf::from(format!("{digest}:{len}"))
 }
@@ -53,7 +53,7 @@ fn promised(path: &Path) -> Option<(Digest, u64)> {
 /// Writes outputs into a directory, which is made if there is any file.
 ///
 /// # Errors
-/// If something cannot be written; what was written before is whole.
+/// If something cannot be written; files written before are whole.
 pub(crate) async fn write(
     out: &Path,
     source: &impl ResultSource,
@@ -85,7 +85,7 @@ pub(crate) async fn write(
     placed(source, places, done).await
 }
 
-/// Every file that is a result, with what it was promised to hold.
+/// Returns every file of the results, with its expected digest.
 fn places(out: &Path, items: &[ResultItem]) -> Vec<(Digest, PathBuf)> {
     let mut found = Vec::new();
     let mut add = |promise: &Path, at: PathBuf| found.extend(promised(promise).map(|(digest, _)| (digest, at)));
@@ -100,7 +100,7 @@ fn places(out: &Path, items: &[ResultItem]) -> Vec<(Digest, PathBuf)> {
     found
 }
 
-/// Lets the source know, and people write to what is theirs from now on.
+/// Reports to the source that files are placed, and makes those that belong to the user alone writable.
 async fn placed(
     source: &impl ResultSource,
     files: Vec<(Digest, PathBuf)>,
@@ -112,7 +112,7 @@ async fn placed(
     Ok(done)
 }
 
-/// Where files are until they are moved to their place; it goes with this.
+/// The directory of files until they are moved to their destinations; removed on drop.
 struct Fetched(PathBuf);
 
 impl Fetched {
@@ -125,10 +125,10 @@ impl Fetched {
     }
 }
 
-/// How the names of such directories begin; then comes the number of a process.
+/// The prefix of the names of such directories; the id of a process follows.
 const FETCHED: &str = ".onceflow-new-";
 
-/// Removes what processes have left that were killed.
+/// Removes such directories of processes that were killed.
 fn remove_left(out: &Path) {
     for entry in fs::read_dir(out).into_iter().flatten().flatten() {
         let name = entry.file_name();
@@ -145,7 +145,7 @@ impl Drop for Fetched {
     }
 }
 
-/// Whether everything is at its place already.
+/// Everything of the item is at its destination already.
 fn is_whole(out: &Path, item: &ResultItem, digests: &mut Digests) -> bool {
     let at = out.join(item.at());
     match item {
@@ -159,20 +159,20 @@ fn is_whole(out: &Path, item: &ResultItem, digests: &mut Digests) -> bool {
     }
 }
 
-/// Whether there is a file that holds what was promised.
+/// The file at this path has the expected content.
 fn is_same(at: &Path, promise: &Path, digests: &mut Digests) -> bool {
     let (Ok(there), Some((digest, len))) = (fs::symlink_metadata(at), promised(promise)) else { return false };
     there.is_file() && there.len() == len && digests.of(at).is_ok_and(|there| there == (digest, len))
 }
 
-/// Makes the directories on the way to a place, below the directory of results. That one may be a link: the user named it.
-/// Below it no link is followed: a step may have put it there.
+/// Makes the directories above a destination, below the directory of results. That one may be a link: the user named
+/// it. Below it no link is followed: a step may have put it there.
 fn above(out: &Path, at: &Path) -> io::Result<()> {
     let above = at.parent().unwrap_or(Path::new(""));
     Dir::open(out)?.make_beneath(above).map(drop)
 }
 
-/// Puts something at its place; how many files are new there.
+/// Moves an item to its destination; returns the number of files that are new there.
 fn put(at: &Path, item: &ResultItem, promised: &ResultItem, digests: &mut Digests) -> io::Result<usize> {
     match (item, promised) {
         (ResultItem::Directory { files, .. }, ResultItem::Directory { files: promises, .. }) => {
@@ -199,7 +199,7 @@ fn directory(
         for ((name, from), promise) in files.iter().zip(promises.values()) {
             let to = new.join(name);
             fs::create_dir_all(to.parent().expect("a file is in a directory"))?;
-            // What stays the same stays the same file.
+            // An unchanged file stays the same file.
             if is_same(&at.join(name), promise, digests) && fs::hard_link(at.join(name), &to).is_ok() {
                 continue;
             }
@@ -221,7 +221,7 @@ fn directory(
     Ok(written)
 }
 
-/// Results are people's own, unless they are the store's as well.
+/// Makes a result writable for the user, unless the store has a link to the same file.
 fn writable(path: &Path) -> io::Result<()> {
     use std::os::unix::fs::MetadataExt;
     if fs::metadata(path)?.nlink() > 1 { Ok(()) } else { may_write(path) }
@@ -237,23 +237,23 @@ fn may_write(path: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// What is beside a place while it is made.
+/// Returns the temporary path beside a destination.
 fn beside(at: &Path, what: &str) -> PathBuf {
     let name = at.file_name().unwrap_or_default().to_string_lossy();
     at.with_file_name(format!(".{name}.onceflow-{what}-{}", std::process::id()))
 }
 
-/// The file in a directory of results that says which of the others are ours: those that are not, people put there, and
-/// they stay.
+/// The file in a directory of results that lists the files onceflow put there: all others are the user's, and they
+/// stay.
 const OURS: &str = ".onceflow-results";
 
-/// The files of a directory that were put there as results.
+/// Returns the files of a directory that were put there as results.
 fn ours(directory: &Path) -> Vec<PathBuf> {
     let listed = fs::read(directory.join(OURS)).unwrap_or_default();
     serde_json::from_slice(&listed).unwrap_or_default()
 }
 
-/// Everything below a directory but directories, by its path in it; nothing if it is not there.
+/// Returns all paths below a directory except directories, relative to it; none if the directory does not exist.
 fn below(directory: &Path) -> io::Result<Vec<PathBuf>> {
     let (mut found, mut todo) = (Vec::new(), vec![PathBuf::new()]);
     while let Some(at) = todo.pop() {
@@ -270,14 +270,14 @@ fn below(directory: &Path) -> io::Result<Vec<PathBuf>> {
     Ok(found)
 }
 
-/// Moves what was made to its place; what was there goes.
+/// Moves a new file or directory to its destination, and removes the old one.
 fn replace(new: &Path, at: &Path) -> io::Result<()> {
     let is_there = fs::symlink_metadata(at).ok();
     let plain = |metadata: &fs::Metadata| !metadata.is_dir() && new.is_file();
     match is_there {
         None => return fs::rename(new, at),
         Some(metadata) if plain(&metadata) => return fs::rename(new, at),
-        // A file where a directory is to be, or the other way round, is somebody else's.
+        // A file in place of a directory, or the reverse, is not a result: it belongs to the user.
         Some(metadata) if metadata.is_dir() != new.is_dir() => {
             let is = if metadata.is_dir() { "a directory" } else { "a file" };
             return Err(io::Error::other(format!("{is} that is no result is in the way; move it, or use --out")));
@@ -286,7 +286,7 @@ fn replace(new: &Path, at: &Path) -> io::Result<()> {
     }
     use rustix::fs::{CWD, RenameFlags, renameat_with};
     if renameat_with(CWD, new, CWD, at, RenameFlags::EXCHANGE).is_err() {
-        // This file system cannot exchange: for a moment there is nothing.
+        // This file system cannot exchange two paths: for a moment there is nothing at the destination.
         let old = beside(at, "old");
         remove(&old);
         fs::rename(at, &old)?;
@@ -298,10 +298,10 @@ fn replace(new: &Path, at: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// What is not there any more afterwards; what cannot be removed is in nobody's way.
+/// Removes a path; one that cannot be removed is left with a warning, and does no harm.
 fn remove(path: &Path) {
     if let Err(error) = tree::remove(path)
-        // Nothing can be there.
+        // With a file in place of its parent directory, the path cannot exist.
         && error.kind() != io::ErrorKind::NotADirectory
     {
         tracing::warn!(target: onceflow_exec::home::LEFT, "left alone: {error}");

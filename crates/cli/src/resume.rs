@@ -23,28 +23,28 @@ use onceflow_engine::{Handle, RunStatus, Summary};
 use onceflow_spec::ResultsMode;
 use std::path::PathBuf;
 
-/// Failures that are named though they were not tried again.
+/// The most failures that are named though they were not retried.
 const NAMED_MAX: usize = 10;
 
-/// A run that is to go on.
+/// A run to be resumed.
 pub(crate) struct Resume<'a> {
     pub(crate) session: Session,
     pub(crate) key: String,
     pub(crate) printer: &'a Printer,
     pub(crate) args: &'a GoOn,
-    /// What failed and is to be tried again: all of it, or steps at these addresses.
+    /// The failed steps to be retried: those at these addresses, or all of them.
     pub(crate) only: Option<Vec<String>>,
 }
 
-/// How far the run came with this process.
+/// The result of this process's work on the run.
 enum Gone {
     Ended(Exit),
-    /// It is left to a process in the background.
+    /// The run is left to a process in the background.
     Left(Handle),
 }
 
 impl Resume<'_> {
-    /// Goes on, and ends as the run does.
+    /// Resumes the run; the exit code is that of the run's outcome.
     ///
     /// # Errors
     /// If the run does not allow it, or the store does not answer.
@@ -66,7 +66,8 @@ impl Resume<'_> {
         }
     }
 
-    /// Works on the run, unless another process attends it: that one is followed, and taken over from if it is gone.
+    /// Works on the run, unless another process attends it: that process is followed, and if it is gone, this one takes
+    /// over.
     async fn attend(&self, is_shared: bool, signals: &mut Signals) -> Result<Gone, Fault> {
         let worker = match is_shared && (self.args.no_wait || self.args.jobs == Some(0)) {
             true => RunWorker::idle(&self.session, self.printer, &self.key).await?,
@@ -132,7 +133,8 @@ impl Resume<'_> {
         ending.tell(report, Some(To { outputs: &signature.outputs, out: &out, mode, digests: &mut digests })).await
     }
 
-    /// What failed before and was not to be tried again is no news: it is named, and not told again.
+    /// Names the failed steps that were not to be retried, and adds them to the failures already shown, so that they
+    /// are not reported again.
     fn tried(&self, report: &Summary, progress: &Progress) -> Progress {
         let mut progress = progress.clone();
         let (Some(only), Summary { status: RunStatus::Failed, failures, .. }) = (&self.only, report) else {

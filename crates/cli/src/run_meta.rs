@@ -1,4 +1,4 @@
-//! What a run was started with, as it was said: `runs/<id>/asked.json`. Talk, for `show` and for hints; it may be
+//! The command line that started a run, in `runs/<id>/asked.json`. Informational, for `show` and for hints; it may be
 //! missing.
 
 use crate::{args, asked::Asked, location::StoreLocation, picture::Scene, verbs::ls::shell_word};
@@ -8,23 +8,23 @@ use onceflow_spec::ResultsMode;
 use serde_json::{Map, Value, json};
 use std::path::Path;
 
-/// Elements of a list that are written down.
+/// The most elements of a list that are written.
 const ELEMENTS_MAX: usize = 20;
 
-/// What the flow looks like is written here.
+/// The name of the file with the flow's scene.
 const PICTURE: &str = "graph.json";
 
 /// Flows with more nodes are not drawn.
 const DRAWN_MAX: usize = 20_000;
 
-/// What the file is called.
+/// The name of the file.
 const NAME: &str = "asked.json";
 
-/// What the file with all inputs is called, and how long it may be.
+/// The name of the file with all inputs, and its largest size.
 const INPUTS: &str = "inputs.json";
 const INPUTS_BYTES_MAX: usize = 4 << 20;
 
-/// Writes down what a run was started with. What cannot be written is left out.
+/// Writes the metadata of a run. A file that cannot be written is left out.
 pub(crate) fn write(location: &StoreLocation, run: RunId, args: &args::Run, asked: &Asked) {
     let inputs: Map<_, _> = asked.values.iter().cloned().collect();
     let (flow, out) = (json!(args.flow.flow.to_string_lossy()), args.out.display().to_string());
@@ -32,7 +32,8 @@ pub(crate) fn write(location: &StoreLocation, run: RunId, args: &args::Run, aske
     put(location, run, (&flow, &command(&args.flow, Some(&args.out)), &out, mode), &inputs);
 }
 
-/// The same: the flow, the command that goes on with it, where results go and how, and the inputs.
+/// Writes the same from its parts: the flow, the command that resumes it, the directory of results and their mode, and
+/// the inputs.
 pub(crate) fn put(
     location: &StoreLocation,
     run: RunId,
@@ -52,7 +53,7 @@ pub(crate) fn put(
     }
 }
 
-/// Writes down what the flow of a run looks like: the store keeps it only as long as it needs it.
+/// Writes the scene of a run's flow: the store keeps the program only as long as it needs it.
 pub(crate) async fn draw(location: &StoreLocation, handle: &Handle) {
     let Ok(Some(program)) = handle.program().await else { return };
     let nodes: usize = program.blocks.iter().map(|block| block.nodes.len()).sum();
@@ -67,27 +68,27 @@ pub(crate) async fn draw(location: &StoreLocation, handle: &Handle) {
     }
 }
 
-/// What the flow looked like.
+/// Returns the scene of the run's flow.
 pub(crate) fn drawn(location: &StoreLocation, run: RunId) -> Option<Scene> {
     serde_json::from_slice(&std::fs::read(location.run(run).join(PICTURE)).ok()?).ok()
 }
 
-/// The inputs, all of them as they were said, if they were not too long.
+/// Returns all inputs as they were given, if they were not too long.
 pub(crate) fn inputs(location: &StoreLocation, run: RunId) -> Option<Map<String, Value>> {
     serde_json::from_slice(&std::fs::read(location.run(run).join(INPUTS)).ok()?).ok()
 }
 
-/// What was written down.
+/// Returns the metadata of a run.
 pub(crate) fn read(location: &StoreLocation, run: RunId) -> Option<Value> {
     serde_json::from_slice(&std::fs::read(location.run(run).join(NAME)).ok()?).ok()
 }
 
-/// The command that goes on with a run.
+/// Returns the command that resumes a run.
 pub(crate) fn again(meta: Option<&Value>) -> Option<String> {
     meta?["command"].as_str().map(str::to_owned)
 }
 
-/// The command line, as one would write it in a shell.
+/// Returns the command line, as one would write it in a shell.
 pub(crate) fn command(flow: &args::Flow, out: Option<&Path>) -> String {
     let mut words = vec![String::from("onceflow"), String::from("run"), shell_word(&flow.flow.display().to_string())];
     let mut option = |name: &str, value: &str| words.extend([name.to_owned(), shell_word(value)]);
@@ -105,7 +106,8 @@ pub(crate) fn command(flow: &args::Flow, out: Option<&Path>) -> String {
     words.join(" ")
 }
 
-/// Replaces lists that [`bounded`] cut by objects with their length and first elements: a list that is not whole is no list.
+/// Replaces lists that [`bounded`] cut by objects with their length and first elements, so that a cut list is not taken
+/// for a whole one.
 pub(crate) fn without_cuts(inputs: Map<String, Value>) -> Map<String, Value> {
     fn one(value: Value) -> Value {
         match value {
@@ -123,12 +125,12 @@ pub(crate) fn without_cuts(inputs: Map<String, Value>) -> Map<String, Value> {
     inputs.into_iter().map(|(name, value)| (name, one(value))).collect()
 }
 
-/// The number of elements that were cut, if the last one says so.
+/// Returns the number of elements that were cut, if the last element gives it.
 fn cut(last: &str) -> Option<usize> {
     last.strip_prefix("… and ")?.strip_suffix(" more")?.parse().ok()
 }
 
-/// Long lists are cut.
+/// Cuts long lists.
 pub(crate) fn bounded(value: Value) -> Value {
     match value {
         Value::Array(all) if all.len() > ELEMENTS_MAX => {

@@ -40,8 +40,8 @@ impl Drop for Task {
     }
 }
 
-/// A run after its worker: how it rests, or how the worker was stopped before. The worker attends the run until the engine
-/// is closed, so that nobody removes the run while its results are written.
+/// A run after its worker: its outcome at rest, or the exit code if the worker was stopped before. The worker attends
+/// the run until the engine is closed, so that no process removes the run while its results are written.
 pub(crate) struct Worked {
     pub(crate) rests: Result<Summary, Exit>,
     pub(crate) view: View,
@@ -49,7 +49,7 @@ pub(crate) struct Worked {
 }
 
 impl RunWorker {
-    /// Opens the worker of a command for the run of a key; it says when a server is lost and when it is back.
+    /// Opens the worker of a command for the run of a key; it prints when a server is lost and when it is back.
     ///
     /// # Errors
     /// If the store does not answer.
@@ -79,7 +79,7 @@ impl RunWorker {
         RunWorker { engine, key: key.to_owned(), is_shared, location, printer, events, _outages }
     }
 
-    /// Attends the run, unless another process does: that one is answered. Workers of a shared run need not agree.
+    /// Attends the run, unless another process does: that one is returned. Workers of a shared run need not agree.
     ///
     /// # Errors
     /// If the store does not answer.
@@ -101,13 +101,13 @@ impl RunWorker {
     /// Leaves the run.
     ///
     /// # Errors
-    /// If what was done may not last.
+    /// If the work done may not be durable.
     pub(crate) async fn close(self) -> Result<(), Fault> {
         Ok(self.engine.close().await?)
     }
 
-    /// Takes steps of the run, shows what happens and writes it into the event log, until the run rests or a signal asks to
-    /// stop. At rest, `goes_on` may start it again: it is told the report, and how often it did so before.
+    /// Takes steps of the run, shows its events and writes them into the event log, until the run rests or a signal
+    /// asks to stop. At rest, `goes_on` may start it again: it is passed the summary, and how often it did so before.
     ///
     /// # Errors
     /// If the store does not answer, or has no room.
@@ -150,7 +150,7 @@ impl RunWorker {
             let waited = tokio::select! {
                 report = rests => report.map(Ok),
                 why = engine.until_store_full() => {
-                    // Steps would be tried again and again, in vain.
+                    // Without room, steps would be retried in vain again and again.
                     if let Err(error) = engine.interrupt().await {
                         tracing::debug!(%error, "steps that were done last may have to be done again");
                     }
@@ -204,7 +204,7 @@ impl RunWorker {
     }
 }
 
-/// Where the view of a worker comes from: other workers of a shared run have events too.
+/// The source of a worker's view: other workers of a shared run have events too.
 enum Shown<'a> {
     AsItHappens(JoinHandle<View>),
     FromLog(Box<(Follower<'a>, View)>, JoinHandle<()>),

@@ -1,4 +1,4 @@
-//! The runs of a store, and which of them a word on the command line means.
+//! The runs of a store, and the lookup of the run that a word on the command line names.
 
 use crate::{
     codes,
@@ -11,7 +11,7 @@ use crate::{
 };
 use onceflow_engine::{Engine, Error, Handle, RunStatus, Summary};
 
-/// Runs asked for at a time.
+/// Runs fetched at a time.
 const PAGE: usize = 500;
 
 /// All runs, the latest first.
@@ -32,7 +32,7 @@ pub(crate) async fn all(engine: &Engine) -> Result<Vec<Summary>, Fault> {
     Ok(found)
 }
 
-/// The run of a key, if there is one.
+/// Returns the run of a key, if there is one.
 ///
 /// # Errors
 /// If the store does not answer, or is damaged.
@@ -62,7 +62,7 @@ pub(crate) async fn pending(engine: &Engine, run: &Summary) -> Result<Vec<Pendin
     }
 }
 
-/// The run of a key, unless it went meanwhile.
+/// Returns the run of a key, unless it was removed meanwhile.
 async fn found(engine: &Engine, key: &str) -> Result<Option<Handle>, Fault> {
     match engine.find(key).await {
         Ok(handle) => Ok(Some(handle)),
@@ -71,7 +71,7 @@ async fn found(engine: &Engine, key: &str) -> Result<Option<Handle>, Fault> {
     }
 }
 
-/// What can be done with a run.
+/// Returns the next command for a run.
 pub(crate) fn next(run: &Summary, waits: &[PendingStep], again: Option<&str>) -> String {
     let key = shell_word(&run.key);
     let again =
@@ -92,7 +92,7 @@ pub(crate) fn next(run: &Summary, waits: &[PendingStep], again: Option<&str>) ->
         RunStatus::Failed => format!("onceflow logs {key}; then {again} goes on where it stopped"),
         RunStatus::Waiting => pending::next(&run.key, waits).unwrap_or_else(|| format!("onceflow show {key}")),
         RunStatus::Interrupted => match pending::resolve(&run.key, waits) {
-            // The run stops there, whoever continues it.
+            // Any process that resumes the run stops at this step.
             Some(resolve) => resolve,
             None if run.failed > 0 => format!("{again} goes on, until it has failed"),
             None => format!("{again} goes on where it stopped"),
@@ -101,10 +101,10 @@ pub(crate) fn next(run: &Summary, waits: &[PendingStep], again: Option<&str>) ->
     }
 }
 
-/// The run that a word means: a key, the beginning of one key or id, or `-` for the latest.
+/// Returns the run that a word names: a key, the beginning of one key or id, or `-` for the latest.
 ///
 /// # Errors
-/// If it is none, or several.
+/// If the word names none, or several.
 pub(crate) fn named(runs: Vec<Summary>, word: &str) -> Result<Summary, Fault> {
     if word == "-" {
         let latest = runs.into_iter().next();

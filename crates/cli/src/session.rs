@@ -1,4 +1,4 @@
-//! A command at work on a store: the directory or server, the store there, an engine on that.
+//! An open store for a command: its directory or server, the store there, and an engine on it.
 
 use crate::{fault::Fault, housekeeping, location::StoreLocation, printer::Printer, runs};
 use onceflow_core::model::task::DEFAULT_CLASS;
@@ -15,7 +15,7 @@ pub(crate) struct Session {
 }
 
 impl Session {
-    /// Opens the store that is there.
+    /// Opens the existing store.
     ///
     /// # Errors
     /// If there is none, or it cannot be opened.
@@ -42,7 +42,7 @@ impl Session {
         Session::open(location).await
     }
 
-    /// An engine that takes no steps: it starts runs, answers for them, and cancels them.
+    /// Opens an engine that takes no steps: it starts runs, reads them, and cancels them.
     ///
     /// # Errors
     /// If the store does not answer.
@@ -52,19 +52,19 @@ impl Session {
         Ok(Engine::open(&self.store, options).await?)
     }
 
-    /// The run that a word means.
+    /// Returns the run that a word names.
     ///
     /// # Errors
-    /// If it is none, or several.
+    /// If the word names none, or several.
     pub(crate) async fn run(&self, engine: &Engine, word: &str) -> Result<Summary, Fault> {
         runs::named(runs::all(engine).await?, word)
     }
 
-    /// Reclaims values and directories that nothing needs, for a moment at most, then leaves the store. For commands that
-    /// have changed something; the rest is left to the next command.
+    /// Reclaims values and directories that nothing needs, for a moment at most, then leaves the store. For commands
+    /// that have changed something; the next command reclaims the rest.
     ///
     /// # Errors
-    /// If what was done may not last.
+    /// If the work done may not be durable.
     pub(crate) async fn close_clean(self, printer: &Printer) -> Result<(), Fault> {
         let cleaned = match self.idle().await {
             Ok(engine) => match engine.clean_up(CLEAN_MS_MAX).await {
@@ -83,13 +83,13 @@ impl Session {
     /// Leaves the store when everything is durable.
     ///
     /// # Errors
-    /// If what was done may not last.
+    /// If the work done may not be durable.
     pub(crate) async fn close(self) -> Result<(), Fault> {
         Ok(self.store.close().await?)
     }
 }
 
-/// Who takes the steps of a run.
+/// The processes that take the steps of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Who {
     /// Only the process that attends the run.

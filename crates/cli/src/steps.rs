@@ -1,21 +1,21 @@
-//! Finds the step of a run that a word on the command line means.
+//! Finds the step of a run that a word on the command line names.
 
 use crate::{codes, exit::Exit, fault::Fault, verbs::ls::shell_word, words};
 use onceflow_engine::{EventKind, Handle, Outline};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The address is the step that a word means, written as in the flow or as an address.
+/// The address is the step that a word names, written as in the flow or as an address.
 pub(crate) fn is(address: &str, word: &str) -> bool {
     address == word || words::step(address) == word.trim_start_matches('/')
 }
 
-/// The address is the step that a word means, or inside it.
+/// The address is the step that a word names, or inside it.
 pub(crate) fn is_within(address: &str, word: &str) -> bool {
     let (step, word) = (words::step(address), word.trim_start_matches('/'));
     is(address, word) || step.strip_prefix(word).is_some_and(|rest| rest.starts_with(['/', '[', '@']))
 }
 
-/// The steps that are known of a run: those of its flow, with `*` for numbers, and those that were heard of.
+/// The known steps of a run: those of its flow, with `*` for numbers, and those that had events.
 #[derive(Default)]
 pub(crate) struct Known {
     addresses: BTreeSet<String>,
@@ -26,21 +26,21 @@ pub(crate) struct Known {
 }
 
 impl Known {
-    /// The steps of a flow.
+    /// Takes the steps of a flow.
     pub(crate) fn of(outline: &[Outline]) -> Self {
         let mut known = Known::default();
         outline.iter().for_each(|line| known.add(&line.address));
         known
     }
 
-    /// One more.
+    /// Adds an address, unless it is a helper's.
     pub(crate) fn add(&mut self, address: &str) {
         if !words::is_helper(address) {
             self.addresses.insert(address.to_owned());
         }
     }
 
-    /// Adds the address of an event, and what the event says of elements and iterations.
+    /// Adds the address of an event, and the elements and iterations that the event mentions.
     pub(crate) fn heard(&mut self, address: &str, what: Option<&EventKind>) {
         self.add(address);
         let step = words::step(address);
@@ -57,11 +57,11 @@ impl Known {
         }
     }
 
-    /// A word must mean a step, or one around others. Where it has numbers, it is one unless there are fewer elements or
-    /// iterations.
+    /// Checks that a word names a step, or one around others. A word with numbers does, unless there are fewer elements
+    /// or iterations.
     ///
     /// # Errors
-    /// If it does not.
+    /// If the word names no step.
     pub(crate) fn must_be(&self, run: &str, word: &str) -> Result<(), Fault> {
         if self.addresses.iter().any(|address| is_within(address, word)) {
             return Ok(());
@@ -99,14 +99,14 @@ impl Known {
     }
 }
 
-/// A word with numbers is one of the steps that an outline has with `*`, or around one.
+/// The word, with its numbers, names a step that the outline has with `*`, or one around it.
 fn is_outlined(outlined: &str, word: &str) -> bool {
     let (outlined, word) = (without_numbers(&words::step(outlined)), without_numbers(word.trim_start_matches('/')));
     let rest = outlined.strip_prefix(&word);
     !word.is_empty() && rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(['/', '[', '@']))
 }
 
-/// `align[3]/sort` as `align[]/sort`, and `refine@2/half` as `refine@/half`.
+/// Writes `align[3]/sort` as `align[]/sort`, and `refine@2/half` as `refine@/half`.
 fn without_numbers(text: &str) -> String {
     let (mut shown, mut skips) = (String::new(), false);
     for letter in text.chars() {
@@ -119,10 +119,10 @@ fn without_numbers(text: &str) -> String {
     shown
 }
 
-/// A word that is said must mean a step of the flow, if that is still known.
+/// Checks that a word, if given, names a step of the flow, as long as the flow is known.
 ///
 /// # Errors
-/// If it does not, or the store does not answer.
+/// If the word names no step, or the store does not answer.
 pub(crate) async fn must_be_known(handle: &Handle, word: Option<&str>) -> Result<(), Fault> {
     match (word, handle.outline().await?) {
         (Some(word), Some(outline)) => Known::of(&outline).must_be(handle.key(), word),
@@ -130,7 +130,7 @@ pub(crate) async fn must_be_known(handle: &Handle, word: Option<&str>) -> Result
     }
 }
 
-/// There is no such step, but perhaps one that is meant.
+/// The error for an unknown step, with the step that was probably meant.
 pub(crate) fn unknown<'a>(run: &str, word: &str, known: impl Iterator<Item = &'a str>) -> Fault {
     const NAMED_MAX: usize = 8;
     let names: BTreeSet<String> = known.map(words::step).filter(|name| !name.is_empty()).collect();

@@ -1,9 +1,9 @@
-//! The tasks of a flow as it was lowered, and who takes them.
+//! The tasks of a lowered flow, and the workers that take them.
 
 use onceflow_core::model::{Graph, Library, TaskSpec, graph::ModuleKind};
 use std::sync::Arc;
 
-/// Lets all tasks of a library be taken by the workers of a class, which depends on the one that the flow file says.
+/// Sets the class of workers that take each task of a library, computed from the class in the flow file.
 pub(crate) fn set_class(library: &mut Library, class: impl Fn(&str) -> String) {
     library.flows.values_mut().for_each(|graph| in_graph(graph, &mut |task| task.class = class(&task.class)));
 }

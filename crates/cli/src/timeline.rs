@@ -1,5 +1,5 @@
-//! When each step of a run was at work, as SVG: a row for each step, a bar for each attempt. Elements that were at work at
-//! the same time stand below each other; long times in which nothing happened are cut.
+//! The timeline of a run as SVG: a row for each step, a bar for each attempt. Elements that ran at the same time stand
+//! below each other; long idle times are cut.
 
 mod axis;
 mod lanes;
@@ -18,11 +18,11 @@ use std::{collections::BTreeSet, fmt::Write};
 
 const MARGIN: f64 = 20.0;
 const HEAD: f64 = 54.0;
-/// One lane, and what is between rows.
+/// The height of a lane, and the gap between rows.
 const LANE: f64 = 15.0;
 const ROW_GAP: f64 = 9.0;
 const PLOT: f64 = 820.0;
-/// Letters of a name that are shown.
+/// The most letters of a name that are shown.
 const NAME_MAX: usize = 34;
 
 /// One step, with all attempts at it.
@@ -31,12 +31,12 @@ struct Row<'a> {
     lanes: Lanes<'a>,
 }
 
-/// A whole document.
+/// Makes a whole document.
 pub(crate) fn document(history: &History, title: &str) -> String {
     style::document(title, draw(history, title))
 }
 
-/// For a page that has the rules already.
+/// Makes a drawing for a page that has the CSS rules already.
 pub(crate) fn inline(history: &History, title: &str) -> String {
     style::inline(title, draw(history, title))
 }
@@ -82,7 +82,7 @@ fn add(out: &mut String, what: std::fmt::Arguments<'_>) {
     out.write_fmt(what).expect("a string can be written");
 }
 
-/// A row for each step, in the order in which they began.
+/// Makes a row for each step, in the order in which they began.
 fn rows<'a>(shown: &[&'a Happened], axis: &Axis) -> Vec<Row<'a>> {
     let mut rows: Vec<Row<'a>> = Vec::new();
     let mut at = std::collections::BTreeMap::new();
@@ -127,7 +127,7 @@ fn draw_axis(out: &mut String, axis: &Axis, history: &History, left: f64, bottom
             ),
         );
     }
-    // The first is where everything begins.
+    // The first start is the origin of the axis.
     for ms in history.starts_ms.iter().skip(1) {
         let x = left + axis.x(*ms);
         add(
@@ -162,7 +162,7 @@ fn draw_bar(out: &mut String, bar: &Bar<'_>, left: f64, top: f64) {
     );
 }
 
-/// The look of a bar: that of a box in the same state.
+/// Returns the CSS class of a bar: that of a box in the same state.
 fn class(how: How) -> &'static str {
     match how {
         How::Lost => "skipped",

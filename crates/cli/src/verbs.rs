@@ -1,4 +1,4 @@
-//! What the verbs do, a file each. They give back how the process ends, or why it could not be done.
+//! The verbs, a file each. Each returns the exit code of the process, or the error that kept it from its work.
 
 pub(crate) mod against;
 pub(crate) mod background;

@@ -1,7 +1,7 @@
-//! Where outputs go in the directory of results. Pure.
+//! Computes the paths of outputs in the directory of results. Pure.
 //!
-//! A file is called as the flow calls it, at the top. The files of a list, a directory or a record are in a directory
-//! of the output's name. Two outputs that would be in each other's way are each in a directory of their own name.
+//! A file has the name that the flow gives it, at the top. The files of a list, a directory or a record are in a
+//! directory of the output's name. Two outputs whose paths would collide are each in a directory of their own name.
 
 use onceflow_exec::value::PortValue;
 use serde_json::{Map, Value as Json};
@@ -10,7 +10,7 @@ use std::{
     path::{Component, Path, PathBuf},
 };
 
-/// Something to be put at one place, at once.
+/// A file or directory that is moved to its destination at once.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum ResultItem {
     File { output: String, at: PathBuf, from: PathBuf },
@@ -24,7 +24,7 @@ impl ResultItem {
         }
     }
 
-    /// The output it belongs to.
+    /// Returns the output it belongs to.
     pub(crate) fn output(&self) -> &str {
         match self {
             ResultItem::File { output, .. } | ResultItem::Directory { output, .. } => output,
@@ -39,17 +39,17 @@ impl ResultItem {
     }
 }
 
-/// Where everything goes.
+/// All items with their destinations.
 #[derive(Debug)]
 pub(crate) struct Laid {
     pub(crate) items: Vec<ResultItem>,
     pub(crate) json: Map<String, Json>,
 }
 
-/// Says where outputs go; paths in the JSON begin with `out`.
+/// Computes where outputs go; paths in the JSON begin with `out`.
 ///
 /// # Errors
-/// If the name of a file leads elsewhere.
+/// If the name of a file leads out of the directory.
 pub(crate) fn lay(out: &Path, outputs: &[(String, PortValue)]) -> Result<Laid, String> {
     let (mut items, mut json) = (Vec::new(), Map::new());
     for (name, value) in outputs {
@@ -77,11 +77,11 @@ pub(crate) fn lay(out: &Path, outputs: &[(String, PortValue)]) -> Result<Laid, S
     Ok(Laid { items, json })
 }
 
-/// Whether another output wants the place of this file.
+/// Another output needs the path of this file.
 fn is_taken(called: &Path, name: &str, outputs: &[(String, PortValue)]) -> Result<bool, String> {
     for (other, value) in outputs.iter().filter(|(other, _)| other != name) {
         let takes = match value {
-            // A file that has to go apart goes into a directory of its output's name.
+            // A file moved aside by a collision goes into a directory of its output's name.
             PortValue::File(file) => inside(file.base())? == called || Path::new(other) == called,
             _ => Path::new(other) == called,
         };
@@ -135,7 +135,7 @@ fn are_files_with_names_of_their_own(elements: &[PortValue]) -> bool {
     })
 }
 
-/// A relative path that stays where it is put.
+/// Checks that a name is a relative path that stays inside its directory.
 fn inside(name: &str) -> Result<PathBuf, String> {
     let path = Path::new(name);
     let stays = path.components().all(|part| matches!(part, Component::Normal(_)));

@@ -1,4 +1,4 @@
-//! What must hold for results.
+//! Invariants of written results.
 
 use super::*;
 use onceflow_exec::value::{DirectoryValue, FileValue};
@@ -19,7 +19,7 @@ impl Bed {
         self.root.path().join("results")
     }
 
-    /// A file whose content is kept in mind until somebody wants it.
+    /// Makes an output file whose content is in the store and has not been fetched.
     fn file(&self, name: &str, content: &str) -> FileValue {
         let promise = promise(Digest::of(content.as_bytes()), content.len() as u64);
         fs::write(self.root.path().join("store").join(&promise), content).unwrap();
@@ -33,7 +33,7 @@ impl Bed {
         runtime.block_on(write(&self.out(), &shelf, &mut Digests::open(self.root.path(), false)))
     }
 
-    /// Every path below the results, with its content.
+    /// Returns every path below the results, with its content.
     fn tree(&self) -> String {
         let (mut found, mut look) = (Vec::new(), vec![self.out()]);
         while let Some(directory) = look.pop() {
@@ -188,7 +188,7 @@ fn what_a_killed_process_left_half_written_goes_and_what_a_living_one_writes_sta
     let bed = Bed::new();
     let mut gone = std::process::Command::new("true").spawn().unwrap();
     gone.wait().unwrap();
-    // The first of all processes lives.
+    // Process 1 is always alive.
     let (left, alive) = (bed.out().join(format!("{FETCHED}{}", gone.id())), bed.out().join(format!("{FETCHED}1")));
     for directory in [&left, &alive] {
         fs::create_dir_all(directory).unwrap();

@@ -1,31 +1,31 @@
-//! From times to places on paper. Long times in which nothing was at work take little of it.
+//! Maps times to positions. Long idle times take little space.
 
 use crate::history::{Happened, History};
 
 /// The width of a cut.
 const CUT: f64 = 26.0;
 
-/// Nothing shorter is cut.
+/// Shorter idle times are not cut.
 const IDLE_MS_MIN: u64 = 20_000;
 
-/// Ticks of an axis, about.
+/// The approximate number of ticks.
 const TICKS: u64 = 9;
 
-/// Steps between ticks, in milliseconds.
+/// Candidates for the interval between ticks, in milliseconds.
 const STEPS: [u64; 22] = [
     1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10_000, 30_000, 60_000, 300_000, 600_000, 1_800_000,
     3_600_000, 10_800_000, 43_200_000, 86_400_000,
 ];
 
-/// Times in which something was at work, and where they are on paper.
+/// The busy times, and their positions.
 pub(super) struct Axis {
-    /// From, to, where it begins, where it ends.
+    /// Start, end, first position, last position.
     spans: Vec<(u64, u64, f64, f64)>,
     zero: u64,
 }
 
 impl Axis {
-    /// For what happened, on so much paper.
+    /// Makes the axis for these attempts, on this width.
     pub(super) fn of(shown: &[&Happened], history: &History, width: f64) -> Self {
         let mut busy: Vec<_> = shown.iter().map(|one| (one.from_ms, one.to_ms.max(one.from_ms))).collect();
         busy.extend(history.starts_ms.iter().map(|ms| (*ms, *ms)));
@@ -41,7 +41,7 @@ impl Axis {
             }
         }
         let time: u64 = spans.iter().map(|(from, to)| (to - from).max(1)).sum();
-        // However many cuts there are, half of the paper is for what happened.
+        // However many cuts there are, half of the width is for busy times.
         let cut = CUT.min(width / 2.0 / spans.len().max(1) as f64);
         let scale = (width - cut * spans.len().saturating_sub(1) as f64) / time.max(1) as f64;
         let mut x = 0.0;
@@ -54,7 +54,7 @@ impl Axis {
         Axis { spans: spans.into_iter().map(place).collect(), zero }
     }
 
-    /// The position of a time.
+    /// Returns the position of a time.
     pub(super) fn x(&self, ms: u64) -> f64 {
         let after = self.spans.iter().position(|(from, ..)| *from > ms).unwrap_or(self.spans.len());
         let Some((from, to, begins, ends)) = self.spans[..after].last() else { return 0.0 };
@@ -62,7 +62,7 @@ impl Axis {
         begins + (ends - begins) * part
     }
 
-    /// Times to name, and what they are called: since the beginning.
+    /// Returns the ticks, each with its label: the time since the beginning.
     pub(super) fn ticks(&self) -> Vec<(u64, String)> {
         let time: u64 = self.spans.iter().map(|(from, to, ..)| to - from).sum();
         let step = STEPS.into_iter().find(|step| time / step <= TICKS).unwrap_or_else(|| (time / TICKS).max(1));
@@ -70,19 +70,19 @@ impl Axis {
         for (from, to, ..) in &self.spans {
             let first = (from - self.zero).div_ceil(step);
             let last = (to - self.zero) / step;
-            // Of a run that was interrupted often, each part has at least its beginning.
+            // Of a run that was interrupted often, each part has at least one tick, at its beginning.
             ticks.extend((first..=last).take(4 * TICKS as usize).map(|n| (self.zero + n * step, label(n * step))));
         }
         ticks
     }
 
-    /// Cuts: position and time left out.
+    /// Returns the cuts: position and time left out.
     pub(super) fn cuts(&self) -> Vec<(f64, u64)> {
         self.spans.windows(2).map(|pair| ((pair[0].3 + pair[1].2) / 2.0, pair[1].0 - pair[0].1)).collect()
     }
 }
 
-/// The time in which at least one interval was open; intervals are ordered by their beginnings.
+/// Returns the time in which at least one interval was open; intervals are ordered by their beginnings.
 fn active(busy: &[(u64, u64)]) -> u64 {
     let (mut sum, mut until) = (0, 0);
     for (from, to) in busy {
@@ -92,7 +92,7 @@ fn active(busy: &[(u64, u64)]) -> u64 {
     sum
 }
 
-/// A time since the beginning, as short as it can be said.
+/// Formats a time since the beginning, as short as possible.
 fn label(ms: u64) -> String {
     match ms {
         0 => String::from("0"),

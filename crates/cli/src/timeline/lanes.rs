@@ -1,15 +1,15 @@
-//! Bars of one step in as few lanes as they need. What is too small to be told apart becomes one bar.
+//! Arranges the bars of one step in as few lanes as they need. Bars too small to be told apart are merged.
 
 use super::axis::Axis;
 use crate::history::{Happened, How};
 
-/// Lanes of a step, at most; more at a time share the last.
+/// The most lanes of a step; further concurrent attempts share the last.
 const LANES_MAX: usize = 16;
 
-/// Bars nearer than this become one.
+/// Bars nearer than this are merged.
 const NEAR: f64 = 0.7;
 
-/// Narrower bars may become one with others.
+/// Only bars narrower than this are merged with others.
 const NARROW: f64 = 3.0;
 
 /// One attempt, or several that cannot be told apart.
@@ -26,12 +26,12 @@ pub(super) struct Bar<'a> {
 #[derive(Default)]
 pub(super) struct Lanes<'a> {
     bars: Vec<Bar<'a>>,
-    /// The time and the bar that each ends with.
+    /// The end time and the last bar of each lane.
     ends: Vec<(u64, usize)>,
 }
 
 impl<'a> Lanes<'a> {
-    /// Adds an attempt; they come in the order in which they began.
+    /// Adds an attempt; attempts come in the order in which they began.
     pub(super) fn put(&mut self, happened: &'a Happened, axis: &Axis) {
         let free = self.ends.iter().position(|(until, _)| *until <= happened.from_ms);
         let lane = free.unwrap_or(self.ends.len()).min(LANES_MAX - 1);

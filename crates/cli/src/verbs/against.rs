@@ -1,5 +1,5 @@
-//! `onceflow check FLOW --against-runs`: whether the unfinished runs of a flow could go on with the flow as it is now, and
-//! what that would run again. For CI: ends with 1 if one would be refused.
+//! `onceflow check FLOW --against-runs`: checks that the unfinished runs of a flow could be resumed with the flow as it
+//! is now, and says which steps that would run again. For CI: exits with 1 if a run would be refused.
 
 use crate::{
     exit::Exit,
@@ -17,10 +17,10 @@ use onceflow_spec::LoadedFlow;
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 
-/// What would become of one run.
+/// The verdict on one run.
 struct Verdict {
     run: Summary,
-    /// How the run stands.
+    /// The status of the run.
     status: RunStatus,
     file: PathBuf,
     same: bool,
@@ -30,10 +30,10 @@ struct Verdict {
 
 /// Compares flows with the unfinished runs of a store.
 pub(crate) async fn run(files: &[PathBuf], location: StoreLocation, printer: &Printer) -> Result<Exit, Fault> {
-    // What is wrong with a flow is wrong without a store too.
+    // Problems of a flow are reported even without a store.
     let flows: Vec<_> = files.iter().map(|file| Ok((file, flows::read(file)?))).collect::<Result<_, Fault>>()?;
     let mut found = Vec::new();
-    // No store, no runs; but one that was asked for must be there.
+    // Without a store there are no runs; but a store that was named must exist.
     if location.is_there || location.is_given || location.server.is_some() {
         let session = Session::open(location).await?;
         let engine = session.idle().await?;
@@ -75,7 +75,7 @@ async fn verdict(
     let mut start = Start::new(run.key.clone(), library, flow.name.clone());
     start.outputs = handle.requested().await?;
     start.keep_ms = flow.keep_ms.or(run.keep_ms);
-    // For inputs that the run does not have.
+    // Defaults, for inputs that the run does not have.
     for input in &flow.inputs {
         let default = input.default.clone().and_then(|value| value.into_data(&input.ty).ok());
         start.inputs.extend(default.map(|data| (input.name.clone(), data)));
@@ -88,7 +88,7 @@ async fn verdict(
             let refused = moved.refused.map(Fault::from);
             Verdict { run, status, file, same: moved.is_same, plan: Some(moved.explanation), refused }
         }
-        // What it lacks is an answer; what the store does not say is none.
+        // A flow or input that does not fit is a verdict; an error of the store is not.
         Err(error @ (onceflow_engine::Error::Inputs(_) | onceflow_engine::Error::Flow(_))) => {
             Verdict { run, status, file, same: false, plan: None, refused: Some(error.into()) }
         }

@@ -58,7 +58,7 @@ pub(crate) async fn start(
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(log);
     let mut child = command.spawn().map_err(Fault::system("no process"))?;
     let mut stdout = BufReader::new(child.stdout.take().expect("it is piped"));
-    // It ends with the line, or with the process.
+    // The wait ends with the line, or with the process.
     let started = blocking(move || stdout.read_line(&mut String::new()));
     if !matches!(tokio::time::timeout(START_MAX, started).await, Ok(Ok(_))) {
         tracing::debug!("the process in the background has not said that it started; it may be slow");
@@ -66,7 +66,7 @@ pub(crate) async fn start(
     Ok(told(printer, key, Some(child.id())))
 }
 
-/// Says that a run goes on without this process.
+/// Reports that a run goes on without this process.
 pub(crate) fn told(printer: &Printer, key: &str, pid: Option<u32>) -> Exit {
     if printer.json {
         printer.data(&json!({"key": key, "status": "running", "pid": pid}));
@@ -78,7 +78,7 @@ pub(crate) fn told(printer: &Printer, key: &str, pid: Option<u32>) -> Exit {
 
 /// Attends a run until it rests.
 pub(crate) async fn attend(args: &args::Attend, location: StoreLocation, printer: &Printer) -> Result<Exit, Fault> {
-    // Not in the terminal's session any more: it may close.
+    // The process leaves the terminal's session, because the terminal may close.
     let _leader_already = rustix::process::setsid();
     let session = Session::open(location).await?;
     let mut signals = Signals::listen()?;

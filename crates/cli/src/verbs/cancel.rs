@@ -1,4 +1,4 @@
-//! `onceflow cancel RUN`: stops a run, undoes what it did, and waits until nothing of it is left.
+//! `onceflow cancel RUN`: stops a run, undoes its steps, and waits until nothing of it is left.
 
 use crate::{
     args, asking, codes,
@@ -83,8 +83,8 @@ fn would(run: &Summary, undos: &[String], printer: &Printer) -> Exit {
     Exit::Done
 }
 
-/// Cancels a run, unless it is cancelled already (`decided`), and waits for its end. The process that attends the run ends it; if there is
-/// none, or any worker may work on it, this one does.
+/// Cancels a run, unless it is cancelled already (`decided`), and waits for its end. The process that attends the run
+/// ends it; if there is none, or any worker may work on it, this one does.
 pub(super) async fn cancel(
     session: &Session,
     run: &Summary,
@@ -124,7 +124,7 @@ pub(super) async fn cancel(
     let Worked { rests, view, engine } = worker.until_rest(&handle, view, signals, async |_, _| Ok(false)).await?;
     let exit = match rests {
         Ok(report) => {
-            // Work directories of failed undos are kept for people to look at.
+            // Work directories of failed undos are kept for inspection.
             if finish::exit(&report) != Exit::Unclean {
                 crate::executors::home(&session.location).clear(handle.id());
             }
@@ -144,7 +144,7 @@ async fn stop(run: &Summary, handle: &Handle) -> Result<(), Error> {
     }
 }
 
-/// Says how a run ended that cannot be cancelled any more.
+/// Reports the status of a run that ended before it could be cancelled.
 fn has_ended(run: &Summary, printer: &Printer) -> Exit {
     let status = run.status;
     if printer.json {
@@ -152,7 +152,7 @@ fn has_ended(run: &Summary, printer: &Printer) -> Exit {
     }
     printer.say(format!("run `{}` has ended already: it is {status}, and stays so", run.key));
     printer.next(format!("onceflow show {}", shell_word(&run.key)));
-    // It is not cancelled, unless it was before.
+    // The run is not cancelled, unless it was before.
     match run.status {
         _ if !run.not_undone.is_empty() => Exit::Unclean,
         RunStatus::Cancelled => Exit::Cancelled,

@@ -1,11 +1,11 @@
-//! `onceflow check FLOW…`: all that is wrong with flow files, without running anything.
+//! `onceflow check FLOW…`: reports all problems of flow files, without running anything.
 
 use crate::{args, exit::Exit, fault, flows, printer::Printer, verbs::ls::shell_word};
 use onceflow_spec::LoadedFlow;
 use serde_json::json;
 use std::path::Path;
 
-/// The command that runs a flow, with a place for every input that must be given.
+/// Returns the command that runs a flow, with a placeholder for every required input.
 fn command(path: &Path, flow: &LoadedFlow) -> String {
     let inputs = flow.inputs.iter().filter(|input| input.is_required());
     let inputs: String = inputs.map(|input| format!(" -i {}=…", input.name)).collect();
@@ -41,7 +41,7 @@ pub(crate) fn run(args: &args::Check, printer: &Printer) -> Exit {
     }
     right.iter().for_each(|line| printer.say(line));
     unused.iter().for_each(|unused| printer.say(format!("warning: {unused}")));
-    // A file that is not there is a wrong name, and comes before what others say.
+    // A file that does not exist is an error of usage, which takes precedence over errors in other files.
     let Some(exit) = wrong.iter().map(|(_, fault)| fault.exit).min() else {
         printer.next(runs.unwrap_or_else(|| String::from("onceflow run FLOW.yaml")));
         return Exit::Done;

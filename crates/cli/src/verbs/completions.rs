@@ -1,4 +1,4 @@
-//! `onceflow completions SHELL`: what a shell needs to complete words of this command.
+//! `onceflow completions SHELL`: the completion script of a shell.
 
 use crate::{
     args::{Cli, tools},

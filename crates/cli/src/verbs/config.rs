@@ -1,4 +1,4 @@
-//! `onceflow config`: every setting and what it is now; with `--origin`, who says so.
+//! `onceflow config`: every setting with its current value; with `--origin`, also where the value comes from.
 
 use crate::{
     args::tools,
@@ -15,7 +15,7 @@ use crate::{
 use serde_json::{Map, Value, json};
 use std::path::Path;
 
-/// Prints it.
+/// Prints the settings, or their schema.
 pub(crate) fn run(args: &tools::Config, config: &Config, printer: &Printer) -> Exit {
     if args.schema {
         printer.pretty(&schema());
@@ -73,7 +73,7 @@ fn told(name: &str, value: &Value, known: &SettingValue, origin: bool) -> String
     if origin { format!("{line:<32} # {}", known.origin) } else { line }
 }
 
-/// A value as a file would say it, without what only some may know.
+/// Returns a value as it would stand in a file; the password in the address of a server is left out.
 fn shown(kind: SettingKind, value: &Value) -> Value {
     match kind {
         SettingKind::Time => value.as_u64().map_or(Value::Null, |ms| json!(words::exact(ms))),
@@ -89,7 +89,7 @@ fn shown(kind: SettingKind, value: &Value) -> Value {
     }
 }
 
-/// Bytes, exactly.
+/// Formats bytes exactly, in the largest unit possible.
 fn size(bytes: u64) -> String {
     let units = [
         ("TiB", 1 << 40),

@@ -1,4 +1,5 @@
-//! `onceflow diff RUN RUN`: what two runs differ in: inputs, code, steps, outputs. Ends with 1 if they do.
+//! `onceflow diff RUN RUN`: the differences between two runs: inputs, code, steps, outputs. Exits with 1 if there are
+//! any.
 
 use super::lineage::origin;
 use crate::{
@@ -14,32 +15,32 @@ use onceflow_engine::{Engine, Origin, Record, StepRecord, task::Data};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
-/// Letters of a value that is shown itself. Of a longer one its digest says as much.
+/// The most letters of a value that is shown itself. For a longer one its digest is shown.
 const SHOWN_MAX: usize = 60;
 
-/// A run, and its inputs and outputs as far as they are known and short.
+/// A run, with its inputs and outputs as far as they are known and short.
 struct Side {
     record: Record,
     inputs: BTreeMap<String, Value>,
     outputs: BTreeMap<String, Value>,
 }
 
-/// Something with a digest; the value itself if it is short.
+/// The digest of a value; and the value itself if it is short.
 struct Thing {
     digest: Value,
     value: Option<Value>,
 }
 
-/// Something that differs.
+/// One difference.
 struct Difference {
-    /// `input`, `code`, `step`, `output`.
+    /// The kind: `input`, `code`, `step`, `output`.
     of: &'static str,
     name: String,
-    /// `added`, `removed`, `changed`, `code-changed`, `source-changed`.
+    /// The change: `added`, `removed`, `changed`, `code-changed`, `source-changed`.
     how: &'static str,
     from: Value,
     to: Value,
-    /// What it was and is, where that is short.
+    /// The old and the new value, where they are short.
     values: [Option<Value>; 2],
 }
 
@@ -92,7 +93,8 @@ impl Side {
         for port in ports {
             let Some(said) = said.get(&port.name).filter(|said| is_short(said)) else { continue };
             let digest = record.inputs.iter().find(|(name, _)| *name == port.name).map(|(_, digest)| digest);
-            // What was written down beside the run is talk, and of a file it is only the name: it must be what was given.
+            // The metadata beside the run is not authoritative, and has only the name of a file: a value is used only
+            // if its digest is that of the input.
             let data = onceflow_exec::value::PortValue::from_json(said.clone(), &port.ty).ok();
             let bytes = match data.and_then(|value| value.into_data(&port.ty).ok()) {
                 Some(Data::Bytes(bytes)) => bytes,
@@ -105,7 +107,7 @@ impl Side {
         let mut outputs = BTreeMap::new();
         for (Port { name, .. }, _, outcome) in &record.outputs {
             if let Some(outcome @ Outcome::Value(Payload::Inline(_))) = outcome {
-                // Of a file, its name and size would not say what differs.
+                // For a file, its name and size would not show the difference.
                 if let data @ Data::Bytes(_) = handle.peek(outcome).await? {
                     outputs.insert(name.clone(), data_json(data));
                 }
@@ -187,7 +189,7 @@ fn differences(was: &Side, is: &Side) -> Vec<Difference> {
     found
 }
 
-/// What differs among things that are known by a digest.
+/// Adds the differences between two sets of named digests.
 fn plain(
     of: &'static str,
     one: BTreeMap<String, Thing>,
@@ -215,7 +217,7 @@ fn steps(one: &Record, other: &Record, found: &mut Vec<Difference>) {
     let mut push = |address: &str, how: &'static str, from: Value, to: Value| {
         let is_helper = words::is_helper(address);
         let name = words::step(address);
-        // A guard of a step is told as that step.
+        // A changed guard of a step is reported as that step.
         if !is_helper || !found.iter().any(|it| it.of == "step" && it.name == name) {
             found.push(Difference { of: "step", name, how, from, to, values: [None, None] });
         }

@@ -1,4 +1,4 @@
-//! `onceflow doctor`: looks whether all is well here, and says what to do about what is not.
+//! `onceflow doctor`: diagnoses store, disk, shell and clock, and says how to fix each problem.
 
 use crate::{
     args::tools,
@@ -20,10 +20,10 @@ use std::{
     time::Instant,
 };
 
-/// A server that answers later is felt in every step.
+/// A slower server is noticeable in every step.
 const ANSWER_MS_MAX: u128 = 20;
 
-/// Looks at everything.
+/// Runs all checks.
 pub(crate) async fn run(_: &tools::Doctor, location: StoreLocation, printer: &Printer) -> Result<Exit, Fault> {
     let below = nearest(&location.directory);
     let mut findings = Vec::new();
@@ -70,12 +70,12 @@ fn text(findings: &[Finding], printer: &Printer) -> String {
     text
 }
 
-/// The nearest directory upwards that is there: where a store would be made.
+/// Returns the nearest existing directory upwards: where a store would be made.
 fn nearest(directory: &Path) -> PathBuf {
     directory.ancestors().find(|above| above.is_dir()).unwrap_or(Path::new("/")).to_owned()
 }
 
-/// Whose directory it is.
+/// Checks that the directory belongs to this user.
 fn owner(location: &StoreLocation) -> Option<Finding> {
     if !location.is_there || location.server.is_some() {
         return None;
@@ -88,7 +88,7 @@ fn owner(location: &StoreLocation) -> Option<Finding> {
     })
 }
 
-/// Whether somebody was killed while it stored something large.
+/// Checks for unfinished uploads of large values: of processes that still store them, or were killed.
 fn left(location: &StoreLocation) -> Option<Finding> {
     let unfinished = inventory::of(location).unfinished;
     (unfinished > 0).then(|| {
@@ -97,7 +97,7 @@ fn left(location: &StoreLocation) -> Option<Finding> {
     })
 }
 
-/// Whether the store opens, and answers. How the process ends if it does not.
+/// Checks that the store opens and answers; returns the exit code if it does not.
 async fn store(location: StoreLocation) -> (Vec<Finding>, Option<Exit>) {
     let check = if location.server.is_some() { "server" } else { "store" };
     if !location.is_there {
@@ -134,14 +134,14 @@ async fn store(location: StoreLocation) -> (Vec<Finding>, Option<Exit>) {
     }
 }
 
-/// What an open store says.
+/// Facts about an open store.
 struct StoreProbe {
     runs: usize,
-    /// How many of them somebody has to go on with.
+    /// Runs that were interrupted and can be resumed.
     interrupted: usize,
-    /// How long it took to answer.
+    /// The response time of the store, in milliseconds.
     ms: u128,
-    /// What time it is for a server.
+    /// The comparison of a server's clock with ours.
     clock: Option<Finding>,
 }
 

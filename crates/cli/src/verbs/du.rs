@@ -1,4 +1,4 @@
-//! `onceflow du [RUN]`: what takes the room in a store: by run, by what it is for, and until when.
+//! `onceflow du [RUN]`: the disk usage of a store: by run, by purpose, and until when.
 
 use crate::{
     args, event_log, exit::Exit, fault::Fault, housekeeping, inventory, location::StoreLocation, printer::Printer,
@@ -8,10 +8,10 @@ use onceflow_engine::{RunStatus, RunUsage, Summary, Usage, UsageKind, UsagePart}
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
-/// Parts of a run that are shown in a list of runs.
+/// The most parts of a run that are shown in a list of runs.
 const PARTS_MAX: usize = 3;
 
-/// Says what takes the room.
+/// Prints the disk usage.
 pub(crate) async fn run(args: &args::Du, location: StoreLocation, printer: &Printer) -> Result<Exit, Fault> {
     let session = Session::open(location).await?;
     let engine = session.idle().await?;
@@ -53,10 +53,10 @@ pub(crate) async fn run(args: &args::Du, location: StoreLocation, printer: &Prin
     Ok(Exit::Done)
 }
 
-/// What a run takes.
+/// The disk usage of a run.
 struct RunDiskUsage {
     usage: RunUsage,
-    /// The run, and how it stands, if it is still there.
+    /// The summary of the run, if it still exists.
     run: Option<Summary>,
     /// Bytes of its directory.
     disk: u64,
@@ -76,7 +76,7 @@ fn name(summary: Option<&Summary>, usage: &RunUsage) -> String {
     summary.map_or_else(|| format!("({} is gone)", usage.run), |run| run.key.clone())
 }
 
-/// What keeps a part.
+/// Describes why a part is kept, and until when.
 fn keeps(part: &UsagePart, summary: Option<&Summary>) -> String {
     let now = event_log::now_ms();
     let until = part.until.map(|until| {
@@ -183,7 +183,7 @@ fn table(usage: &Usage, runs: &[RunDiskUsage]) -> String {
     text
 }
 
-/// What a part shares with others, or only refers to.
+/// Describes how much a part shares with results, or only refers to.
 fn beside(weight: onceflow_engine::Weight) -> String {
     let mut text = String::new();
     if weight.linked > 0 {

@@ -1,4 +1,4 @@
-//! `onceflow explain FLOW`: what `run` would do, and why, before it does anything.
+//! `onceflow explain FLOW`: prints what `run` would do, and why, without doing it.
 
 use crate::{
     args,
@@ -23,7 +23,7 @@ use onceflow_engine::{Engine, Error, EventKind, RunStatus, Start, Summary};
 use serde_json::json;
 use std::collections::BTreeMap;
 
-/// Says what would run.
+/// Prints the steps that would run.
 pub(crate) async fn run(args: &args::Explain, location: StoreLocation, printer: &Printer) -> Result<Exit, Fault> {
     let (mut asked, mut hints, gone) = Asked::read_what_is_there(&args.flow, &location, location.who(), printer)?;
     asked.say_unused(printer);
@@ -78,7 +78,7 @@ pub(crate) async fn run(args: &args::Explain, location: StoreLocation, printer: 
     Ok(Exit::Done)
 }
 
-/// Takes inputs whose files are gone for what they were when the run of this key began.
+/// Assumes that input files which are gone have the content they had when the run of this key began.
 async fn assume(engine: &Engine, asked: &mut Asked, gone: &[Gone], is_new: bool) -> Result<(), Fault> {
     let Some(first) = gone.first() else { return Ok(()) };
     let known = match (engine.find(asked.key()).await, is_new) {
@@ -92,7 +92,7 @@ async fn assume(engine: &Engine, asked: &mut Asked, gone: &[Gone], is_new: bool)
     Ok(())
 }
 
-/// An input file that is gone, and the steps that read it: nobody can run them again.
+/// An input file that is gone, and the steps that read it: they cannot run again.
 struct NotAgain {
     input: String,
     path: String,
@@ -113,7 +113,7 @@ impl std::fmt::Display for NotAgain {
     }
 }
 
-/// What cannot be recomputed: every step that reads what is gone.
+/// Finds every step that reads an input file which is gone, and so cannot be recomputed.
 fn not_again(asked: &Asked, gone: &[Gone]) -> Result<Vec<NotAgain>, Fault> {
     if gone.is_empty() {
         return Ok(vec![]);
@@ -133,20 +133,20 @@ fn not_again(asked: &Asked, gone: &[Gone]) -> Result<Vec<NotAgain>, Fault> {
     Ok(gone.iter().map(of).collect())
 }
 
-/// What is known of what `run` would do.
+/// The plan of `run`, and the facts printed with it.
 #[derive(Default)]
 struct Found {
     explanation: Explanation,
     known: Known,
-    /// What the run waits for that only somebody outside can say.
+    /// Steps that wait for an event, or for an operator to report their outcome.
     waits: Vec<PendingStep>,
-    /// What else is worth knowing.
+    /// Further notes to print.
     notes: Vec<String>,
-    /// Why it would not.
+    /// The error that `run` would end with.
     refused: Option<Fault>,
     /// The process that attends the run.
     pid: Option<u32>,
-    /// A run that is being undone, and what is left to undo, the last first.
+    /// A run that is being undone, and the steps left to undo, the last first.
     undone: Option<(Summary, Vec<String>)>,
 }
 
@@ -193,8 +193,8 @@ impl Found {
     }
 }
 
-/// What a run would go on with, if it is for the very same: eaches with elements that are left, and steps that somebody must
-/// resolve; and what it waits for.
+/// Returns where a run would resume, if its start is the same: eaches with elements that are left, and steps whose
+/// outcome an operator must report; and the steps that wait.
 pub(super) async fn going_on(engine: &Engine, start: &Start) -> Result<(Known, Vec<PendingStep>), Fault> {
     if engine.is_same(start).await? != Some(true) {
         return Ok((Known::default(), vec![]));
@@ -204,21 +204,22 @@ pub(super) async fn going_on(engine: &Engine, start: &Start) -> Result<(Known, V
     let waits = pending::all(engine, &handle).await?;
     let mut unknown: std::collections::BTreeSet<_> =
         pending::unknown(&waits).iter().map(|address| words::step(address)).collect();
-    // What failed and must not start twice may have taken effect: whoever tries it again is asked.
+    // A failed step that must not start twice may have taken effect: an operator must confirm before it is retried.
     if let Summary { status: RunStatus::Failed, failures, .. } = handle.summary().await? {
         unknown.extend(failures.iter().filter(|failed| failed.started).map(|failed| words::step(&failed.address)));
     }
     Ok((Known { eaches, unknown }, waits))
 }
 
-/// The eaches that one is, with how many elements are left: several, where some go through their elements together.
+/// Returns the steps that an each stands for, with how many elements are left: several, where some go through their
+/// elements together.
 fn left_of(each: &onceflow_engine::EachProgress) -> BTreeMap<String, (usize, usize)> {
     let far = (each.left as usize, each.elements as usize);
     let tasks = each.tasks.iter().flatten().filter_map(|address| Some(address.split_once("[*]")?.0));
     tasks.chain([each.address.as_str()]).map(|address| (words::step(address), far)).collect()
 }
 
-/// What is not taken up of a flow by a run that goes on, and what is done once more by one that is moved.
+/// Returns notes on changes of a flow that a resumed run ignores, and on elements that a moved run repeats.
 pub(super) async fn notes(
     location: &StoreLocation,
     engine: &Engine,
@@ -231,7 +232,7 @@ pub(super) async fn notes(
     }
     match engine.is_same(start).await? {
         None => Ok(vec![]),
-        // Whoever may take its steps is another matter than labels.
+        // The run differs in which processes take its steps; its labels did not change for that.
         Some(true) if location.who() == Who::Attending && is_for_any(location, &handle).await? => Ok(vec![]),
         Some(true) => {
             let mut names: Vec<_> = engine.ignored_changes(start).await?.iter().map(|step| words::step(step)).collect();
@@ -247,7 +248,7 @@ pub(super) async fn notes(
     }
 }
 
-/// Lists that are under way and begin anew, though some of their elements are done.
+/// Returns a note for each list in progress that begins anew, though some of its elements are done.
 fn begun_again(under_way: &[onceflow_engine::EachProgress], explanation: &Explanation) -> Vec<String> {
     let is = |line: &onceflow_core::plan::explain::ExplanationLine, each: &str, fate| {
         line.fate == fate && crate::steps::is_within(&line.address, each)
@@ -266,7 +267,7 @@ fn begun_again(under_way: &[onceflow_engine::EachProgress], explanation: &Explan
     under_way.iter().filter_map(note).collect()
 }
 
-/// Eaches that are reused, and how many elements they went over, as far as that is told.
+/// Returns the eaches that are reused, with the number of their elements, as far as the event log has it.
 fn opened(
     location: &StoreLocation,
     run: onceflow_core::protocol::ids::RunId,
@@ -282,7 +283,7 @@ fn opened(
             found.insert(words::step(&address), (0, elements as usize));
         }
     }
-    // Those that go through their elements together are one node.
+    // Eaches that go through their elements together are one node.
     for of_node in explanation.lines.chunk_by(|a, b| a.node == b.node).filter(|of_node| of_node.len() > 1) {
         let names = || of_node.iter().map(|line| words::step(&line.address));
         if let Some(far) = names().find_map(|name| found.get(&name).copied()) {
@@ -292,7 +293,7 @@ fn opened(
     found
 }
 
-/// Says that nothing will run, but be undone.
+/// Reports that the run is being undone, so that nothing else will run.
 fn being_undone(printer: &Printer, run: &Summary, undos: &[String], found: &Found) -> Exit {
     let (key, undos) = (shell_word(&run.key), undos.iter().map(|step| words::step(step)).collect::<Vec<_>>());
     match printer.json {
@@ -333,7 +334,7 @@ fn would_refuse(printer: &Printer, refused: &Fault) -> Exit {
     Exit::Done
 }
 
-/// Without a store, or as if nothing was in it.
+/// Explains a start without a store, or as if it were empty.
 fn anew(asked: &Asked) -> Result<Explanation, Fault> {
     let start = &asked.start;
     let program = onceflow_core::model::check(&start.library, &start.flow, start.outputs.as_deref());

@@ -1,4 +1,4 @@
-//! `onceflow export RUN FILE` and `onceflow import FILE`: a run that has ended, as one file that another store takes in.
+//! `onceflow export RUN FILE` and `onceflow import FILE`: moves a run that has ended to another store, as one file.
 
 use crate::{
     args, asking, codes, event_log,
@@ -19,7 +19,7 @@ use std::{
     path::Path,
 };
 
-/// What lies beside the store and goes with a run, and how much of it.
+/// The files beside the store that are exported with a run, and their largest size.
 const BESIDE: [&str; 3] = [ASKED, "inputs.json", event_log::NAME];
 const ASKED: &str = "asked.json";
 const BESIDE_BYTES_MAX: u64 = 16 << 20;
@@ -58,7 +58,7 @@ fn beside(directory: &Path) -> Vec<(String, Vec<u8>)> {
     BESIDE.into_iter().filter_map(one).collect()
 }
 
-/// Writes a file that is there only when it is whole.
+/// Writes a file that appears only when it is whole.
 async fn write(
     path: &Path,
     content: impl AsyncFnOnce(&mut (dyn Write + Send)) -> Result<u64, Error>,
@@ -78,13 +78,13 @@ async fn write(
         Ok(bytes)
     });
     if written.is_err() {
-        // What is half written is of no use.
+        // A partial file is of no use.
         drop(fs::remove_file(&part));
     }
     written
 }
 
-/// Takes a run in from a file.
+/// Imports a run from a file.
 pub(crate) async fn import(args: &args::Import, location: StoreLocation, printer: &Printer) -> Result<Exit, Fault> {
     let mut from = BufReader::new(File::open(&args.file).map_err(Fault::unreadable(&args.file))?);
     let carried = ExportedRun::read(&mut from).map_err(|error| refused(&args.file, error))?;
@@ -143,8 +143,8 @@ pub(crate) async fn import(args: &args::Import, location: StoreLocation, printer
     Ok(Exit::Done)
 }
 
-/// What was asked for, as far as it is only shown. The command would be offered to people as one to run, and results
-/// would be written to where it says, but whoever wrote the file may be anybody.
+/// Returns the part of a run's metadata that is only displayed. The command would be suggested to the user, and results
+/// would be written to its directory, but the author of the file is not trusted.
 fn without_commands(asked: &[u8]) -> Vec<u8> {
     let asked: Value = serde_json::from_slice(asked).unwrap_or_default();
     json!({"flow": asked["flow"], "inputs": asked["inputs"]}).to_string().into_bytes()
@@ -165,7 +165,7 @@ fn tell(printer: &Printer, key: &str, id: Option<&str>, replaces: bool) {
     });
 }
 
-/// What is wrong with the file itself is told as such.
+/// Converts an error of the import; one about the content of the file names the file.
 fn refused(file: &Path, error: Error) -> Fault {
     match error {
         Error::Inputs(why) => {

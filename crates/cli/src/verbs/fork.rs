@@ -1,5 +1,5 @@
-//! `onceflow fork RUN --key NEW -i NAME=VALUE`: a new run with the program of an old one, some inputs changed. What does
-//! not depend on those is reused as far as the old run has it.
+//! `onceflow fork RUN --key NEW -i NAME=VALUE`: a new run with the program of an old one, some inputs changed. Values
+//! that do not depend on those are reused as far as the old run has them.
 
 use crate::{
     args,
@@ -26,7 +26,7 @@ pub(crate) async fn run(args: &args::Fork, location: StoreLocation, printer: &Pr
     let session = Session::open(location).await?;
     let engine = session.idle().await?;
     let run = session.run(&engine, &args.run).await?;
-    // Only while they are stored in the new run.
+    // Files of inputs are needed only until they are stored in the new run.
     let scratch = Scratch::new(&session);
     let (fork, shown) = wanted(args, &session, &engine, &run, &scratch).await?;
     args.retention.too_long(args.keep.or(run.keep_ms), None).iter().for_each(|line| printer.say(line));
@@ -53,7 +53,7 @@ pub(crate) async fn run(args: &args::Fork, location: StoreLocation, printer: &Pr
     Resume { session, key: args.key.clone(), printer, args: &args.go_on, only: None }.go().await
 }
 
-/// A directory for the files of inputs, which goes.
+/// A directory for the files of inputs, removed on drop.
 struct Scratch(std::path::PathBuf);
 
 impl Scratch {
@@ -70,7 +70,7 @@ impl Drop for Scratch {
     }
 }
 
-/// All inputs of the new run, and how they are shown.
+/// Returns all inputs of the new run, and their values for display.
 async fn wanted(
     args: &args::Fork,
     session: &Session,
@@ -99,7 +99,7 @@ async fn wanted(
     let ports = if unknown { &signature.inputs } else { &new };
     let given = onceflow_spec::bind(ports, &args.input, InputNoun::INPUTS);
     let wrong = |mut problems: onceflow_spec::Problems| {
-        // Others are not missing: they are the old run's.
+        // Other inputs are not missing: they are taken from the old run.
         problems.0.retain(|problem| !unknown || problem.code == "OF0201");
         Fault::problems(Exit::Usage, problems)
     };
@@ -131,7 +131,7 @@ async fn wanted(
         inputs,
         changed: args.input.iter().map(|(name, _)| name.clone()).collect(),
         classes: vec![(own_class(&run.key), own_class(&args.key))],
-        // As in the old run if it is not said, but never longer than it may be here.
+        // The default is the old run's, but never longer than the limit here.
         keep_ms: args.keep.or(run.keep_ms).map(|keep| args.retention.keep(Some(keep)).unwrap_or(0)),
     };
     Ok((fork, shown))

@@ -1,7 +1,7 @@
-//! `onceflow fsck`: proves that nothing is missing and nothing is left; with `--repair`, changes what is wrong.
+//! `onceflow fsck`: proves that nothing is missing and nothing is left over; with `--repair`, repairs what is wrong.
 //!
-//! A store in use changes while it is read, so only what is wrong every time it is read is told. With `--at-rest` such a
-//! store is refused, and what is told is exact.
+//! A store in use changes while it is read, so only problems seen in every scan are reported. With `--at-rest` such a
+//! store is refused, and the report is exact.
 
 use crate::{
     args, asking, codes,
@@ -18,10 +18,10 @@ use onceflow_engine::WorkerInfo;
 use onceflow_store::values::{Values, fsck::Mode};
 use serde_json::json;
 
-/// Workers that are named when they keep a store in use.
+/// The most workers that are named when they keep a store in use.
 const NAMED_MAX: usize = 3;
 
-/// Looks at everything.
+/// Checks the whole store.
 pub(crate) async fn run(args: &args::Fsck, location: StoreLocation, printer: &Printer) -> Result<Exit, Fault> {
     let session = Session::open(location).await?;
     if args.at_rest {
@@ -105,7 +105,7 @@ pub(crate) async fn run(args: &args::Fsck, location: StoreLocation, printer: &Pr
     })
 }
 
-/// What lies in a directory that nobody uses.
+/// Describes the files of a directory that no process uses.
 fn at_rest(files: &Inventory) -> String {
     let mut text = String::from("files:\n");
     text.push_str(&files.text());
@@ -118,8 +118,8 @@ fn at_rest(files: &Inventory) -> String {
     text
 }
 
-/// How many files the store refers to, and why those that are not what they were are not: they are the user's, so that is
-/// no damage.
+/// Returns the number of files that the store refers to, and why each changed one differs: they are the user's, so that
+/// is no damage.
 async fn sources(values: &Values) -> Result<(usize, Vec<String>), Fault> {
     let (files, mut not_again) = (values.source_files().await?, Vec::new());
     let n = files.len();
@@ -131,8 +131,8 @@ async fn sources(values: &Values) -> Result<(usize, Vec<String>), Fault> {
     Ok((n, not_again))
 }
 
-/// A store with workers is in use, even if they have nothing to do. Those that are known to be gone are not there; of
-/// others that is known when they were silent for as long as their claims stand.
+/// Refuses a store that has workers, even idle ones. Workers known to be gone do not count; another worker is known to
+/// be gone when it was silent for as long as its claims last.
 async fn refuse_if_in_use(session: &Session) -> Result<(), Fault> {
     let engine = session.idle().await?;
     let workers = match housekeeping::release_ended(&engine, &session.location).await {
@@ -144,7 +144,7 @@ async fn refuse_if_in_use(session: &Session) -> Result<(), Fault> {
     if workers.is_empty() { Ok(()) } else { Err(attended(&workers)) }
 }
 
-/// Who is there, since when they are silent, and what to do about it.
+/// The error that names the workers of a store in use, since when each is silent, and what to do.
 fn attended(workers: &[WorkerInfo]) -> Fault {
     let said = |worker: &WorkerInfo| {
         let (place, silent) =

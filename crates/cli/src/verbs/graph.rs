@@ -1,4 +1,5 @@
-//! `onceflow graph FLOW|RUN`: the steps of a flow and who reads from whom; of a run, also what became of them.
+//! `onceflow graph FLOW|RUN`: draws the steps of a flow and which of them reads from which; of a run, also their
+//! states.
 
 use crate::{
     args::pictures::{Format, Graph},
@@ -14,7 +15,7 @@ use onceflow_core::model::check;
 use serde_json::json;
 use std::path::Path;
 
-/// Draws it.
+/// Draws the flow or the run.
 pub(crate) async fn run(args: &Graph, location: StoreLocation, printer: &Printer) -> Result<Exit, Fault> {
     let (scene, next) = match is_flow(&args.what) {
         true => (of_flow(Path::new(&args.what))?, format!("onceflow run {}", args.what)),
@@ -32,7 +33,7 @@ pub(crate) async fn run(args: &Graph, location: StoreLocation, printer: &Printer
         None => by_name(args.output.as_deref())?,
     };
     let text = match format {
-        // Colours are for a terminal only.
+        // Text is coloured only on a terminal.
         Format::Text => tree::document(&scene, &printer.for_stdout(args.output.is_none())),
         Format::Svg => svg::document(&scene),
         Format::Dot => dot::document(&scene),
@@ -62,10 +63,10 @@ pub(crate) fn give(printer: &Printer, to: Option<&Path>, text: String) -> Result
     Ok(())
 }
 
-/// The file's name must say the format that is written.
+/// Checks that the extension of a file is that of the format written.
 ///
 /// # Errors
-/// If it would be another kind of file.
+/// If the extension is another.
 pub(crate) fn must_be_called(what: &str, file: Option<&Path>, ends: &[&str]) -> Result<(), Fault> {
     match file.and_then(Path::extension) {
         Some(end) if !ends.iter().any(|known| end == *known) => {
@@ -76,7 +77,7 @@ pub(crate) fn must_be_called(what: &str, file: Option<&Path>, ends: &[&str]) -> 
     }
 }
 
-/// The word is a flow file, or is named like one.
+/// The word is a path to a file, or has the extension of a flow file.
 fn is_flow(word: &str) -> bool {
     let path = Path::new(word);
     path.is_file() || path.extension().is_some_and(|end| end == "yaml" || end == "yml" || end == "json")
@@ -89,7 +90,7 @@ fn of_flow(path: &Path) -> Result<Scene, Fault> {
     Ok(Scene::of(&program, &flow.name))
 }
 
-/// The format that the name of a file asks for.
+/// Returns the format that the extension of a file asks for.
 fn by_name(file: Option<&Path>) -> Result<Format, Fault> {
     match file.and_then(Path::extension).and_then(|end| end.to_str()) {
         Some("svg") => Ok(Format::Svg),

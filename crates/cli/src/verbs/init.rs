@@ -1,4 +1,4 @@
-//! `onceflow init [DIR]`: a small flow that works, with data to run it on.
+//! `onceflow init [DIR]`: writes a small flow that works, with data to run it on.
 
 use crate::{args, codes, exit::Exit, fault::Fault, printer::Printer};
 use serde_json::json;
@@ -12,7 +12,7 @@ const FILES: [(&str, &str); 4] = [
     ("data/far east.csv", "day,rain\nmon,0\ntue,0\nwed,12\n"),
 ];
 
-/// Writes the files, if none of them is there.
+/// Writes the files, if none of them exists.
 pub(crate) fn run(args: &args::Init, printer: &Printer) -> Result<Exit, Fault> {
     let dir = &args.dir;
     if let Some((name, _)) = FILES.iter().find(|(name, _)| dir.join(name).exists()) {

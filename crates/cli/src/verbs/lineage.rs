@@ -1,4 +1,4 @@
-//! `onceflow lineage FILE|DIGEST`: from a content back to what it was made of: the run and the step that gave it, their
+//! `onceflow lineage FILE|DIGEST`: traces a content back to its origin: the run and the step that produced it, their
 //! code, and the inputs at the beginning.
 
 mod origin;
@@ -34,32 +34,32 @@ use std::{
     path::Path,
 };
 
-/// Letters of a digest that are needed to know it.
+/// The fewest letters of a digest that identify it.
 const LETTERS_MIN: usize = 8;
 
-/// Where a content was found.
+/// A place where the content was found.
 struct LineageMatch {
     record: Record,
     /// `output vcf`, `step align, port bam`, `input reads`
     place: String,
-    /// What gave it.
+    /// The origin of the value.
     spot: ValueOrigin,
 }
 
-/// What is looked for.
+/// The content that is searched for.
 struct LineageQuery {
     name: String,
-    /// The digest, or how it begins, in hexadecimal.
+    /// The digest, or its beginning, in hexadecimal.
     hex: String,
-    /// What an input file of this content and name would be known by.
+    /// The digest that an input file of this content and name would have.
     as_file: Option<Digest>,
 }
 
-/// Everything that was found.
+/// The results of the search.
 #[derive(Default)]
 struct All {
     found: Vec<LineageMatch>,
-    /// Runs whose history ended while they were looked at.
+    /// Runs whose history expired during the search.
     gone: Vec<String>,
 }
 
@@ -110,7 +110,7 @@ fn wanted(what: &str, store: &Path) -> Result<LineageQuery, Fault> {
     }
 }
 
-/// What a file of this name and content is known by.
+/// Returns the digest of a file value of this name and content.
 fn file_digest(name: &str, digest: Digest) -> Digest {
     let content = Stored { id: onceflow_core::ValueId::default(), digest, len: 0 };
     Payload::File { name: name.to_owned(), content }.digest()
@@ -121,7 +121,8 @@ impl LineageQuery {
         hex(digest).starts_with(&self.hex)
     }
 
-    /// Where in data it is. One of its name comes before others of the same content.
+    /// Returns the path to the content in data. A file with the name searched for takes precedence over others of the
+    /// same content.
     fn part_of(&self, data: &ValueOutline, ty: &onceflow_core::model::Type) -> Option<Vec<ValuePathPart>> {
         let is_it = |data: &ValueOutline| match data {
             ValueOutline::Inline(bytes) => self.is(&Digest::of(bytes)),
@@ -135,7 +136,7 @@ impl LineageQuery {
         parts::first(data, ty, &is_named).or_else(|| parts::first(data, ty, &is_it))
     }
 
-    /// Where in something that is stored it is. Digests are compared; no value is read.
+    /// Returns the path to the content in a stored value. Digests are compared; no value is read.
     async fn part_of_stored(
         &self,
         handle: &Handle,
@@ -149,7 +150,7 @@ impl LineageQuery {
     }
 }
 
-/// Every place where it is: outputs of runs first, then what they keep, then what they were given.
+/// Finds every place of the content: outputs of runs first, then values they keep, then their inputs.
 async fn find(
     engine: &Engine,
     location: &StoreLocation,
@@ -172,10 +173,10 @@ async fn find(
     Ok(all)
 }
 
-/// How often a run is looked at that changes meanwhile: when it ends, what it held is let go or goes into its history.
+/// How often a run that changes meanwhile is searched: when it ends, its values are released or go into its history.
 const LOOKS_MAX: usize = 4;
 
-/// The places in one run; the run itself if it is gone meanwhile, which is no fault of the others.
+/// Returns the places in one run; the run's summary if it is gone meanwhile, which must not fail the search of the others.
 async fn find_in_run(
     engine: &Engine,
     location: &StoreLocation,
@@ -195,7 +196,7 @@ async fn find_in_run(
         match runs::of_key(engine, &run.key).await? {
             Some(now) if now.id != run.id => return Ok(Err(run)),
             None => return Ok(Err(run)),
-            // It stands as it stood before it was looked at, so the fault is not that it has just ended.
+            // The run has not changed since before the search, so its end did not cause the error.
             Some(now) if look == LOOKS_MAX || stands(&now) == stands(&run) => return Err(fault),
             Some(now) => run = now,
         }
@@ -203,12 +204,12 @@ async fn find_in_run(
     unreachable!("the last look answers")
 }
 
-/// How a run stands: it changes when values of the run are let go.
+/// Returns the state of a run that changes when its values are released.
 fn stands(run: &Summary) -> (String, u32, bool) {
     (run.status.to_string(), run.generation, run.ended.is_some())
 }
 
-/// The places in one run: among its outputs, what its steps gave, and its inputs.
+/// Returns the places in one run: among its outputs, the outputs of its steps, and its inputs.
 async fn find_in(
     handle: &Handle,
     location: &StoreLocation,
@@ -235,7 +236,7 @@ async fn find_in(
                 let part = format!("{}{}", port.name, parts::words(&parts));
                 let spot = ValueOrigin::new(&record, &from, parts);
                 if !outputs.iter().any(|found| found.spot == spot) {
-                    // What a step only passes on comes from elsewhere.
+                    // A value that a step only passes on has another origin.
                     let named = spot.names(&record);
                     let (step, part) = named.unwrap_or_else(|| (words::step(&step.address), part));
                     kept.push(found(format!("{part} of step {step}"), spot));
@@ -257,12 +258,12 @@ async fn find_in(
     Ok([outputs, kept, given])
 }
 
-/// What the inputs of a run are, beyond their digests.
+/// The inputs of a run, beyond their digests.
 struct LineageInputs {
     ports: Vec<Port>,
-    /// What the store holds, of a run that has not ended.
+    /// The inputs held by the store, of a run that has not ended.
     held: Option<Vec<(String, Outcome)>>,
-    /// What was written down beside the store. It is talk.
+    /// The inputs in the metadata beside the store, which is not authoritative.
     said: Map<String, Value>,
 }
 
@@ -275,7 +276,7 @@ impl LineageInputs {
         })
     }
 
-    /// Where in an input something is.
+    /// Returns the path to the content in an input.
     async fn part_of(
         &mut self,
         wanted: &LineageQuery,
@@ -292,7 +293,7 @@ impl LineageInputs {
     }
 }
 
-/// An input as it was said, if its files are still there and it is what was given.
+/// Returns an input from the metadata, if its files still exist and its digest is right.
 fn as_given(said: Value, port: &Port, digest: &Digest, digests: &mut Digests) -> Option<Data> {
     let mut data = value::PortValue::from_json(said, &port.ty).ok()?.into_data(&port.ty).ok()?;
     look(&mut data, digests).ok()?;
@@ -312,7 +313,7 @@ fn to_text(printer: &Printer, wanted: &LineageQuery, found: &LineageMatch) -> St
     text
 }
 
-/// On the way back from something to what it was made of.
+/// The state of a trace back from a value to its origins.
 struct Tracing<'a> {
     record: &'a Record,
     wanted: &'a LineageQuery,
@@ -321,8 +322,8 @@ struct Tracing<'a> {
 }
 
 impl Tracing<'_> {
-    /// The digest of something, called what it is: a value as it is stored is known by another than a file is, to which
-    /// its name belongs. Of the file that is asked about both are known.
+    /// Formats a digest with its kind: the digest of a stored value differs from that of a file, which covers its name.
+    /// Of the file that is asked about both are known.
     fn digest(&self, digest: &Digest) -> String {
         match self.wanted.as_file.as_ref() == Some(digest) {
             true => format!("blake3 {}", short(&self.wanted.hex)),
@@ -358,7 +359,7 @@ impl Tracing<'_> {
     }
 }
 
-/// Where something comes from, as data.
+/// Returns an origin as JSON.
 pub(crate) fn origin(from: &Origin) -> Value {
     match from {
         Origin::None => Value::Null,
@@ -371,7 +372,7 @@ pub(crate) fn origin(from: &Origin) -> Value {
 
 fn to_json(found: &LineageMatch) -> Value {
     let record = &found.record;
-    // Only what it comes from, in the order of the flow.
+    // Only the steps it comes from are listed, in the order of the flow.
     let mut needed = BTreeMap::new();
     let mut look = vec![found.spot.clone()];
     while let Some(spot) = look.pop() {

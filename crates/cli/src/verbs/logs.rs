@@ -1,4 +1,4 @@
-//! `onceflow logs RUN [STEP]`: what the commands of steps wrote.
+//! `onceflow logs RUN [STEP]`: prints the output of the commands of steps.
 
 use crate::{
     args, codes, event_log,
@@ -30,7 +30,7 @@ pub(crate) async fn run(args: &args::Logs, location: StoreLocation, printer: &Pr
     let mut shown = Shown { args, printer, read: BTreeMap::new(), elsewhere: BTreeMap::new() };
     let by_any = is_for_any(&location, &handle).await?;
     loop {
-        // First whether somebody writes, then what was written.
+        // First the check for a writer, then the read, so that nothing written before the writer left is missed.
         let attended = match by_any {
             false => engine.attendant(&run.key).await?.is_some(),
             true => args.follow && !handle.summary().await?.status.is_at_rest(),
@@ -67,7 +67,7 @@ pub(crate) async fn run(args: &args::Logs, location: StoreLocation, printer: &Pr
     Ok(Exit::Done)
 }
 
-/// Nothing was written that could be shown.
+/// The facts to explain an empty log.
 struct Silence<'a> {
     key: &'a str,
     step: Option<&'a str>,
@@ -80,7 +80,7 @@ struct Silence<'a> {
 }
 
 impl Silence<'_> {
-    /// The reason why there is no log, unless there is no such step or attempt.
+    /// Returns the reason why there is no log; an error if there is no such step or attempt.
     fn why(&self) -> Result<String, Fault> {
         let is_it = |address: &&str| self.step.is_none_or(|step| steps::is_within(address, step));
         let (mut last, mut reused) = (BTreeMap::new(), false);
@@ -115,14 +115,14 @@ impl Silence<'_> {
 struct Shown<'a> {
     args: &'a args::Logs,
     printer: &'a Printer,
-    /// Bytes of each file that were shown.
+    /// The bytes of each file that were shown already.
     read: BTreeMap<PathBuf, u64>,
     /// By step on another machine: the attempt that was shown.
     elsewhere: BTreeMap<String, u32>,
 }
 
 impl Shown<'_> {
-    /// Which attempt at each step was the last.
+    /// Returns the number of the last attempt at each step.
     fn attempts(&mut self, logs: &Path) -> BTreeMap<String, u32> {
         let Some(run) = logs.parent() else { return BTreeMap::new() };
         let lines = event_log::Reader::open(run).more();
@@ -133,7 +133,7 @@ impl Shown<'_> {
         started.collect()
     }
 
-    /// Shows what steps wrote on other machines, as far as they say.
+    /// Shows the output of steps on other machines, as far as the store has it.
     fn show_from_elsewhere(&mut self, directory: &Path, logs: Vec<onceflow_engine::StepLog>) {
         for log in logs {
             let wanted = self.args.step.as_deref().is_none_or(|wanted| steps::is_within(&log.address, wanted));
@@ -159,7 +159,7 @@ impl Shown<'_> {
         }
     }
 
-    /// Shows what was added since the last look.
+    /// Shows the output added since the last call.
     fn more(&mut self, directory: &Path) -> Result<(), Fault> {
         let attempts = self.attempts(directory);
         for (step, path) in files(directory) {
@@ -188,7 +188,7 @@ impl Shown<'_> {
     }
 }
 
-/// The logs there are: of every step the last attempt's, by address.
+/// Returns the log files, by address: of every step that of the last attempt.
 fn files(directory: &Path) -> Vec<(String, PathBuf)> {
     let entries = std::fs::read_dir(directory).into_iter().flatten().flatten();
     let mut found: Vec<_> = entries

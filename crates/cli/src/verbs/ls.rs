@@ -1,4 +1,4 @@
-//! `onceflow ls`: the runs of the store, their status, and the command to go on with.
+//! `onceflow ls`: lists the runs of the store, their status, and the next command for each.
 
 use crate::{
     args, event_log,
@@ -85,7 +85,7 @@ impl Row {
     }
 }
 
-/// A word quoted for a shell, if it needs that.
+/// Quotes a word for a shell, if it needs that.
 pub(crate) fn shell_word(word: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "-_./:@%+=,".contains(c);
     if !word.is_empty() && word.chars().all(plain) {

@@ -1,4 +1,4 @@
-//! `onceflow man [DIR]`: manual pages, made from what the command line is.
+//! `onceflow man [DIR]`: manual pages, generated from the command line's definition.
 
 use crate::{
     args::{Cli, tools},
@@ -36,7 +36,7 @@ pub(crate) fn run(args: &tools::Man, printer: &Printer) -> Result<Exit, Fault> {
     Ok(Exit::Done)
 }
 
-/// Every page and what it is called, that of the command first.
+/// Returns every page with its name, that of the command first.
 fn pages() -> Vec<(String, String)> {
     let mut command = Cli::command().disable_help_subcommand(true);
     command.build();

@@ -1,5 +1,5 @@
-//! `onceflow reclaim`: deletes at once what a run at work would delete later: values that nothing needs, directories of
-//! removed runs, files of ended processes.
+//! `onceflow reclaim`: deletes at once what a working process would delete later: values that nothing needs,
+//! directories of removed runs, files of ended processes.
 
 use crate::{
     args, asking, exit::Exit, fault::Fault, housekeeping, location::StoreLocation, printer::Printer, session::Session,
@@ -7,7 +7,7 @@ use crate::{
 };
 use serde_json::json;
 
-/// Values touched by one call.
+/// The most values touched by one call.
 const BUDGET: usize = 10_000;
 
 /// Reclaims values, directories and files.
@@ -56,7 +56,7 @@ pub(crate) async fn run(args: &args::Reclaim, location: StoreLocation, printer: 
     Ok(Exit::Done)
 }
 
-/// Prints what would be deleted. Values that become free by that are not known before.
+/// Prints what would be deleted. Values that only become free by that deletion are not included.
 async fn would(session: Session, printer: &Printer) -> Result<Exit, Fault> {
     let engine = session.idle().await?;
     let found = session.store.values().await?.reclaimable().await?;

@@ -1,37 +1,38 @@
-//! Something of a run, and what gave it. A part of what an each gave comes from a step of that element, and what such a step
-//! took from a part of what the each goes over.
+//! A value of a run, and its origin. An element of an each's output comes from the step for that element, and the input
+//! of such a step is an element of the list that the each goes over.
 
 use super::parts::{self, ValuePathPart};
 use crate::words;
 use onceflow_engine::{Origin, Record, StepRecord};
 use serde_json::{Value, json};
 
-/// What the number of an element is written as where it is not said.
+/// The number of an element in an address where it is left open.
 const ANY: &str = "[*]";
 
-/// Something of a run.
+/// A value of a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct ValueOrigin {
-    /// What gave it.
+    /// The origin: an input, a constant, or an output of a step.
     pub(super) from: Origin,
-    /// For which element, if that is a step of an each.
+    /// The element that it belongs to, if its origin is a step of an each.
     element: Option<usize>,
-    /// Which part of that it is; nothing if it is the whole.
+    /// The path to the value in that output or input; empty if it is the whole.
     pub(super) parts: Vec<ValuePathPart>,
 }
 
 impl ValueOrigin {
-    /// This part of what was given from there.
+    /// Makes the value at this path from this origin.
     pub(super) fn new(record: &Record, from: &Origin, parts: Vec<ValuePathPart>) -> Self {
         ValueOrigin { from: from.clone(), element: None, parts }.settled(record)
     }
 
-    /// What the step that gave this took from there.
+    /// Makes the value that the step which produced this one took from `from`.
     pub(super) fn before(&self, record: &Record, from: &Origin) -> Self {
         ValueOrigin { from: from.clone(), element: self.element, parts: vec![] }.settled(record)
     }
 
-    /// Into an each to the step that gave an element, and out again to the list that it goes over.
+    /// Follows the origin into an each to the step that produced an element, and out again to the list that the each
+    /// goes over.
     fn settled(mut self, record: &Record) -> Self {
         loop {
             match (&self.from, &self.parts[..]) {
@@ -50,18 +51,18 @@ impl ValueOrigin {
         }
     }
 
-    /// The step that gave it.
+    /// Returns the step that produced it.
     pub(super) fn step<'a>(&self, record: &'a Record) -> Option<&'a StepRecord> {
         let Origin::Step { address, .. } = &self.from else { return None };
         steps(record).find(|step| step.address == *address)
     }
 
-    /// The step and the output that it is, if a step gave it, as people name them.
+    /// Returns the names of the step and the output, for display, if a step produced it.
     pub(super) fn names(&self, record: &Record) -> Option<(String, String)> {
         let Origin::Step { address, port } = &self.from else { return None };
         let (step, port) = match (self.element, inside(record, address, port)) {
             (Some(at), _) => (address.replacen(ANY, &format!("[{at}]"), 1), port.as_str()),
-            // Eaches that go through their elements together are one in a record, and have the name of the first.
+            // Eaches that go through their elements together are one in a record, under the name of the first.
             (None, Some(Origin::Step { address: inner, port: of_inner })) if each_of(inner) != address => {
                 (each_of(inner).to_owned(), of_inner.as_str())
             }
@@ -70,7 +71,7 @@ impl ValueOrigin {
         Some((words::step(&step), format!("{port}{}", parts::words(&self.parts))))
     }
 
-    /// As data.
+    /// Returns the origin as JSON.
     pub(super) fn to_json(&self, record: &Record) -> Value {
         match (self.names(record), &self.from) {
             (Some((step, port)), _) => json!({"step": step, "port": port}),
@@ -80,7 +81,7 @@ impl ValueOrigin {
     }
 }
 
-/// All steps of a record: an each is followed by what it does for every element.
+/// Returns all steps of a record: an each is followed by the steps that run for every element.
 pub(super) fn steps(record: &Record) -> impl Iterator<Item = &StepRecord> {
     let with_inner = |step| [step].into_iter().chain(inner(step));
     record.steps.iter().flat_map(with_inner)
@@ -90,12 +91,12 @@ fn inner(step: &StepRecord) -> impl Iterator<Item = &StepRecord> {
     step.inside.iter().flat_map(|inside| &inside.steps)
 }
 
-/// The each that a step is done for every element of.
+/// Returns the each around a step that runs for every element.
 fn each_of(address: &str) -> &str {
     address.split(ANY).next().unwrap_or_default()
 }
 
-/// Where an element of what an each gives comes from.
+/// Returns the origin of an element of an each's output.
 fn inside<'a>(record: &'a Record, address: &str, port: &str) -> Option<&'a Origin> {
     let step = record.steps.iter().find(|step| step.address == address)?;
     let at = step.outputs.iter().position(|(output, _)| output.name == port)?;

@@ -1,10 +1,10 @@
-//! Where inside of a value a content is: an element of a list, a file of a directory, a field of a record.
+//! Paths to a content inside a value: an element of a list, a file of a directory, a field of a record.
 
 use onceflow_core::model::Type;
 use onceflow_engine::{ValueOutline, task::Data};
 use onceflow_exec::value::PortValue;
 
-/// One way into a value.
+/// One part of a path into a value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum ValuePathPart {
     Element(usize),
@@ -12,7 +12,7 @@ pub(super) enum ValuePathPart {
     Field(String),
 }
 
-/// The way into a value, as people write it: `[3]`, `[3].bam`.
+/// Formats a path into a value: `[3]`, `[3].bam`.
 pub(super) fn words(parts: &[ValuePathPart]) -> String {
     let word = |part: &ValuePathPart| match part {
         ValuePathPart::Element(at) => format!("[{at}]"),
@@ -22,7 +22,7 @@ pub(super) fn words(parts: &[ValuePathPart]) -> String {
     parts.iter().map(word).collect()
 }
 
-/// The first place in data of this type where something is that is looked for; no parts if it is the whole.
+/// Returns the path to the first match in data of this type; empty if the whole matches.
 pub(super) fn first(
     data: &ValueOutline,
     ty: &Type,
@@ -52,7 +52,7 @@ pub(super) fn first(
     }
 }
 
-/// The name of a field of a record; names are short, so they are never stored apart.
+/// Returns the name of a field of a record; names are short, so they are never stored apart.
 fn field_name(outline: &ValueOutline) -> Option<String> {
     let ValueOutline::Inline(bytes) = outline else { return None };
     match PortValue::from_data(Data::Bytes(bytes.clone()), &Type::Text) {
@@ -83,7 +83,7 @@ mod tests {
             ),
             (ValueOutline::List(vec![file("a/b"), file("it")]), Type::Directory, "/it"),
             (ValueOutline::List(vec![of_record]), Type::list(record), "[0].bam"),
-            // Of any type, as far as is known.
+            // Without an exact type, the path consists of indices.
             (ValueOutline::List(vec![ValueOutline::List(vec![file("it")])]), Type::Json, "[0][0]"),
         ] {
             let found = first(&data, &ty, &|data| matches!(data, ValueOutline::File(name, _) if name == "it"));
